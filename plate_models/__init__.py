@@ -1,0 +1,1 @@
+"""Finds, straightens and reads licence plates: nets, pipeline, renderer and training."""

@@ -1,0 +1,97 @@
+"""LPRNet: reads a rectified plate in one pass, without segmenting characters.
+
+After Zherzdev and Gruzdev 2018, "LPRNet: License Plate Recognition via Deep Neural
+Networks". Two things differ. The global context is normalised per plate instead of
+over the batch, so that a text never depends on its neighbours. The first stage works
+at half the width of the original's channels, where most of its time went.
+"""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from plate_models.spec import RECOGNIZER, RecognizerSpec
+
+
+class SmallBasicBlock(nn.Module):
+    """The paper's bottleneck: 1x1, 3x1, 1x3, 1x1, at a quarter of the channels."""
+
+    def __init__(self, inputs: int, outputs: int) -> None:
+        super().__init__()
+        narrow = outputs // 4
+        self.block = nn.Sequential(
+            nn.Conv2d(inputs, narrow, 1),
+            nn.ReLU(inplace=True),
+            nn.Conv2d(narrow, narrow, (3, 1), padding=(1, 0)),
+            nn.ReLU(inplace=True),
+            nn.Conv2d(narrow, narrow, (1, 3), padding=(0, 1)),
+            nn.ReLU(inplace=True),
+            nn.Conv2d(narrow, outputs, 1, bias=False),
+            nn.BatchNorm2d(outputs),
+        )
+        self.skip = inputs == outputs
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map (N, inputs, H, W) to (N, outputs, H, W)."""
+        y: Tensor = self.block(x)
+        return F.relu(x + y if self.skip else y)
+
+
+class LPRNet(nn.Module):
+    """Stem, two stages of small basic blocks, global context, one convolution to logits."""
+
+    def __init__(
+        self,
+        spec: RecognizerSpec = RECOGNIZER,
+        widths: tuple[int, int, int] = (32, 128, 256),
+        depths: tuple[int, int] = (2, 3),
+    ) -> None:
+        super().__init__()
+        stem, first, second = widths
+        self.stem = nn.Sequential(
+            nn.Conv2d(3, stem, 3, padding=1, bias=False),
+            nn.BatchNorm2d(stem),
+            nn.ReLU(inplace=True),
+        )
+        self.pool = nn.MaxPool2d(3, stride=2, padding=1)
+        self.first = _stage(stem, first, depths[0])
+        self.second = _stage(first, second, depths[1])
+        self.dropout = nn.Dropout2d(0.1)
+        # 24 rows of pixels are 6 rows here: one kernel spans a character's height.
+        self.head = nn.Conv2d(sum(widths), spec.classes, (6, 5), padding=(0, 2))
+
+    def forward(self, plates: Tensor) -> Tensor:
+        """Read plates.
+
+        Args:
+            plates: (N, 3, 24, 94) float32 RGB, rectified, normalised as in
+                ``spec.RECTIFIER``.
+
+        Returns:
+            (N, C, T) float32 logits, unnormalised; the CTC blank is the last class.
+        """
+        stem = self.pool(self.stem(plates))
+        first = self.pool(self.first(stem))
+        second = self.second(first)
+        context = [unit_power(features) for features in (self.pool(stem), first, second)]
+        logits: Tensor = self.head(self.dropout(torch.cat(context, dim=1)))
+        return logits.squeeze(2)
+
+
+def _stage(inputs: int, outputs: int, depth: int) -> nn.Sequential:
+    blocks = [SmallBasicBlock(inputs, outputs)]
+    blocks += [SmallBasicBlock(outputs, outputs) for _ in range(depth - 1)]
+    return nn.Sequential(*blocks)
+
+
+def unit_power(features: Tensor) -> Tensor:
+    """Scale each sample to mean square 1, so that no stage drowns another.
+
+    Args:
+        features: (N, C, H, W) float.
+
+    Returns:
+        The same shape and type; each sample depends on itself alone.
+    """
+    power = features.float().square().mean(dim=(1, 2, 3), keepdim=True)
+    return features * torch.rsqrt(power + 1e-5).to(features.dtype)

@@ -1,0 +1,94 @@
+"""STN: finds the plate inside a crop and resamples it to fill the frame.
+
+Spatial transformer after Jaderberg et al. 2015, "Spatial Transformer Networks",
+with one affine transform per crop.
+"""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from plate_models.spec import RECTIFIER, RectifierSpec
+
+
+class ConvNormAct(nn.Sequential):
+    """Convolution without bias, batch normalisation, ReLU."""
+
+    def __init__(self, inputs: int, outputs: int, kernel: int = 3, stride: int = 1) -> None:
+        super().__init__(
+            nn.Conv2d(inputs, outputs, kernel, stride, kernel // 2, bias=False),
+            nn.BatchNorm2d(outputs),
+            nn.ReLU(inplace=True),
+        )
+
+
+class STN(nn.Module):
+    """Localisation network, affine grid and bilinear sampler."""
+
+    def __init__(self, spec: RectifierSpec = RECTIFIER, width: int = 16) -> None:
+        super().__init__()
+        self.rectified_hw = spec.rectified_hw
+        height, length = (size // 16 for size in spec.crop_hw)
+        self.localization = nn.Sequential(
+            ConvNormAct(3, width, stride=2),
+            ConvNormAct(width, 2 * width, stride=2),
+            ConvNormAct(2 * width, 2 * width),
+            ConvNormAct(2 * width, 4 * width, stride=2),
+            ConvNormAct(4 * width, 4 * width),
+            ConvNormAct(4 * width, 4 * width, stride=2),
+            nn.Flatten(),
+            nn.Linear(4 * width * height * length, 64),
+            nn.ReLU(inplace=True),
+            nn.Linear(64, 6),
+        )
+        self._start_at_the_box(spec)
+
+    def _start_at_the_box(self, spec: RectifierSpec) -> None:
+        """Start from the untilted plate: the crop without its margins."""
+        margin_h, margin_w = spec.crop_margin_hw
+        last = self.localization[-1]
+        nn.init.zeros_(last.weight)  # type: ignore[arg-type]
+        start = [1 / (1 + margin_w), 0, 0, 0, 1 / (1 + margin_h), 0]
+        with torch.no_grad():
+            last.bias.copy_(torch.tensor(start))  # type: ignore[operator, union-attr]
+
+    def locate(self, crops: Tensor) -> Tensor:
+        """Predict where the plate lies.
+
+        Args:
+            crops: (N, 3, H, W) float32, normalised as in ``spec.RECTIFIER``.
+
+        Returns:
+            (N, 2, 3) float32 theta: maps rectified to crop coordinates, both in
+            [-1, 1] with pixel edges at the ends (``align_corners=False``).
+        """
+        theta: Tensor = self.localization(crops)
+        return theta.reshape(-1, 2, 3)
+
+    def forward(self, crops: Tensor) -> tuple[Tensor, Tensor]:
+        """Straighten the plates.
+
+        Args:
+            crops: (N, 3, H, W) float32 RGB, normalised as in ``spec.RECTIFIER``.
+
+        Returns:
+            (N, 3, h, w) float32 rectified plates and (N, 2, 3) float32 theta.
+        """
+        theta = self.locate(crops).float()
+        return sample(crops, theta, self.rectified_hw), theta
+
+
+def sample(crops: Tensor, theta: Tensor, size_hw: tuple[int, int]) -> Tensor:
+    """Resample crops through an affine transform, bilinearly, borders repeated.
+
+    Args:
+        crops: (N, 3, H, W) float.
+        theta: (N, 2, 3) float, see :meth:`STN.locate`.
+        size_hw: (h, w) of the output.
+
+    Returns:
+        (N, 3, h, w) of the crops' type.
+    """
+    size = [crops.shape[0], crops.shape[1], *size_hw]
+    grid = F.affine_grid(theta, size, align_corners=False).to(crops.dtype)
+    return F.grid_sample(crops, grid, padding_mode="border", align_corners=False)

@@ -1,0 +1,179 @@
+"""The way of a photo: detect, crop, rectify, recognize, decode. Written once.
+
+The three nets come in as functions on tensors: torch modules in process, calls to
+Triton inside ``plate_recognition``. Nothing here knows which.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from plate_models import ctc, formats
+from plate_models.detection import select_boxes
+from plate_models.geometry import choose_canvas, crop_boxes, letterbox, quads_from_theta
+from plate_models.spec import DETECTOR, RECOGNIZER, RECTIFIER
+
+Detect = Callable[[Tensor], Tensor]
+Rectify = Callable[[Tensor], tuple[Tensor, Tensor]]
+Recognize = Callable[[Tensor], Tensor]
+
+Box = tuple[float, float, float, float]
+Point = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What stands on one plate, as far as it can be read.
+
+    Attributes:
+        text: The reading, "" where it is not ``readable``.
+        score: Probability that the best candidate is right, in [0, 1].
+        readable: The format is known and no character scores too little.
+        format: Such as "ru.car", of the best candidate; "unknown" if none fits.
+        characters: The best candidate's characters with their scores.
+        candidates: Texts with their scores, best first; the raw best path is among them.
+    """
+
+    text: str
+    score: float
+    readable: bool
+    format: str
+    characters: tuple[tuple[str, float], ...]
+    candidates: tuple[tuple[str, float], ...]
+
+
+@dataclass(frozen=True)
+class Plate:
+    """One plate of a photo.
+
+    Attributes:
+        box: x0, y0, x1, y1 in pixels of the upright photo.
+        quad: Corners TL, TR, BR, BL of the plate's own orientation, in the same pixels.
+        detection_score: The detector's confidence, in [0, 1].
+        reading: The text and how sure it is.
+        crop: (24, 94, 3) uint8 RGB, the rectified plate as the recognizer saw it.
+    """
+
+    box: Box
+    quad: tuple[Point, Point, Point, Point]
+    detection_score: float
+    reading: Reading
+    crop: Tensor
+
+
+def read_plates(
+    image: Tensor, detect: Detect, rectify: Rectify, recognize: Recognize
+) -> list[Plate]:
+    """Find and read every plate in a photo.
+
+    Args:
+        image: (H, W, 3) uint8 RGB, upright, on the device where the work shall be done.
+        detect: (1, 3, h, w) uint8 canvas to (1, 300, 6) float32 candidates.
+        rectify: (N, 3, h, w) float32 crops to rectified plates and theta.
+        recognize: (N, 3, h, w) float32 rectified plates to (N, C, T) float32 logits.
+
+    Returns:
+        The plates, most certain detection first; an empty list if there are none.
+
+    Raises:
+        ValueError: The image is not (H, W, 3) uint8 with at least one pixel.
+    """
+    _check_image(image)
+    canvas, placement = letterbox(image, choose_canvas(image.shape[0], image.shape[1]))
+    boxes, scores = select_boxes(detect(canvas[None])[0], DETECTOR)
+    boxes = placement.to_photo(boxes)
+    if not len(boxes):
+        return []
+    crops = normalize(crop_boxes(image, boxes))
+    rectified, theta = _rectify_in_chunks(crops, rectify)
+    quads = quads_from_theta(theta, boxes)
+    readings = read_rectified(rectified, recognize)
+    return _assemble(boxes, quads, scores, readings, rectified)
+
+
+def _check_image(image: Tensor) -> None:
+    if image.ndim != 3 or image.shape[2] != 3 or image.dtype != torch.uint8:
+        found = f"{tuple(image.shape)} {image.dtype}"
+        raise ValueError(f"image: expected (H, W, 3) uint8 RGB, got {found}")
+    if not image.numel():
+        raise ValueError(f"image: expected at least one pixel, got {tuple(image.shape)}")
+
+
+def normalize(crops: Tensor) -> Tensor:
+    """Turn pixels into the nets' input.
+
+    Args:
+        crops: (N, 3, H, W) uint8 or float in [0, 255].
+
+    Returns:
+        The same shape, float32, ``(x - mean) / std``.
+    """
+    return (crops.float() - RECTIFIER.mean) / RECTIFIER.std
+
+
+def _rectify_in_chunks(crops: Tensor, rectify: Rectify) -> tuple[Tensor, Tensor]:
+    chunks = [rectify(chunk) for chunk in crops.split(RECTIFIER.max_batch_size)]
+    return torch.cat([plates for plates, _ in chunks]), torch.cat([theta for _, theta in chunks])
+
+
+def read_rectified(rectified: Tensor, recognize: Recognize) -> list[Reading]:
+    """Read rectified plates, any number of them.
+
+    Args:
+        rectified: (N, 3, h, w) float32, normalised.
+        recognize: See :func:`read_plates`.
+
+    Returns:
+        N readings.
+    """
+    chunks = [recognize(chunk) for chunk in rectified.split(RECOGNIZER.max_batch_size)]
+    logits = torch.cat(chunks).float().cpu().numpy()
+    return [decode(ctc.log_softmax(row)) for row in logits]
+
+
+def decode(log_probs: ctc.Array) -> Reading:
+    """Choose among what the recognizer saw, with the formats' grammar as a prior.
+
+    Args:
+        log_probs: (C, T) float, from :func:`ctc.log_softmax`.
+
+    Returns:
+        The reading. Nothing is forbidden: a text of unknown format wins where the
+        recognizer is sure enough of it.
+    """
+    beam = ctc.beam_decode(log_probs)
+    weighted = [(text, p * formats.prior_of(text)) for text, p in beam if text]
+    # Mass outside the beam counts as wrong, so a blurred plate can't score 1.
+    total = sum(p for _, p in weighted) + max(0.0, 1.0 - sum(p for _, p in beam))
+    ranked = sorted(((text, p / total) for text, p in weighted), key=lambda pair: -pair[1])
+    if not ranked:
+        return Reading("", 0.0, False, formats.UNKNOWN, (), ())
+    candidates = _with_raw(ranked, ctc.greedy_decode(log_probs))
+    best, score = candidates[0]
+    characters = tuple(zip(best, ctc.character_scores(log_probs, best), strict=True))
+    format_name = formats.format_of(best)
+    lowest = min(score for _, score in characters)
+    readable = format_name != formats.UNKNOWN and lowest >= RECOGNIZER.min_character_score
+    return Reading(best if readable else "", score, readable, format_name, characters, candidates)
+
+
+def _with_raw(ranked: list[tuple[str, float]], raw: str) -> tuple[tuple[str, float], ...]:
+    """Keep the best few, and the raw best path even if the grammar ranks it lower."""
+    kept = ranked[: RECOGNIZER.candidates]
+    if raw and raw not in (text for text, _ in kept):
+        kept[-1] = next((pair for pair in ranked if pair[0] == raw), (raw, 0.0))
+    return tuple(kept)
+
+
+def _assemble(
+    boxes: Tensor, quads: Tensor, scores: Tensor, readings: list[Reading], rectified: Tensor
+) -> list[Plate]:
+    pixels = (rectified * RECTIFIER.std + RECTIFIER.mean).round().clamp(0, 255)
+    crops = pixels.to(torch.uint8).permute(0, 2, 3, 1).cpu()
+    rows = zip(boxes.tolist(), quads.tolist(), scores.tolist(), readings, crops, strict=True)
+    return [
+        Plate(tuple(box), tuple(map(tuple, quad)), score, reading, crop)
+        for box, quad, score, reading, crop in rows
+    ]

@@ -1,0 +1,126 @@
+"""The contract that training, export, the Triton models and the gateway share.
+
+A constant belongs here if it is wrong as soon as the *weights* change. Standard
+library only: the gateway imports this file and must not load torch.
+"""
+
+from dataclasses import dataclass
+
+MODEL_VERSION = "1"
+
+
+@dataclass(frozen=True)
+class DetectorSpec:
+    """YOLOv5: a letterboxed photo in, candidate boxes out.
+
+    Attributes:
+        canvases_hw: (H, W) sizes a photo is letterboxed to; the one that shrinks it
+            least is taken. Few, so that requests can share a batch. Multiples of 32.
+        pad_value: Grey level of the letterbox's bars, in [0, 255].
+        max_candidates: Rows of the output; unused rows have score 0.
+        classes: Class names in output order.
+        anchors_wh: Per stride (8, 16, 32), anchor sizes (w, h) in canvas pixels.
+        score_threshold: Candidates below it are dropped.
+        iou_threshold: Two boxes that overlap more are one plate.
+        max_batch_size: Largest batch the exported graph accepts.
+        width_multiple, depth_multiple: YOLOv5's scaling factors (nano by default).
+    """
+
+    canvases_hw: tuple[tuple[int, int], ...] = ((448, 768), (576, 576), (768, 448))
+    pad_value: int = 114
+    max_candidates: int = 300
+    classes: tuple[str, ...] = ("one_line", "two_lines")
+    anchors_wh: tuple[tuple[tuple[float, float], ...], ...] = (
+        ((16.0, 6.0), (28.0, 9.0), (34.0, 17.0)),
+        ((50.0, 14.0), (62.0, 28.0), (90.0, 24.0)),
+        ((112.0, 48.0), (160.0, 42.0), (240.0, 80.0)),
+    )
+    strides: tuple[int, ...] = (8, 16, 32)
+    score_threshold: float = 0.25
+    iou_threshold: float = 0.45
+    max_batch_size: int = 16
+    width_multiple: float = 0.25
+    depth_multiple: float = 0.33
+
+
+@dataclass(frozen=True)
+class RectifierSpec:
+    """STN: a crop around a box in, the plate filling the whole frame out.
+
+    Attributes:
+        crop_hw: (H, W) of the crops, whatever the box's shape.
+        crop_margin_hw: The box is widened by these shares of its height and width,
+            one half on each side, so that a tilted plate stays inside.
+        rectified_hw: (H, W) of the rectified plate.
+        mean, std: Pixels enter as ``(x - mean) / std``.
+        max_batch_size: Largest batch the exported graph accepts.
+    """
+
+    crop_hw: tuple[int, int] = (64, 160)
+    crop_margin_hw: tuple[float, float] = (0.4, 0.2)
+    rectified_hw: tuple[int, int] = (24, 94)
+    mean: float = 127.5
+    std: float = 128.0
+    max_batch_size: int = 32
+
+
+@dataclass(frozen=True)
+class RecognizerSpec:
+    """LPRNet: rectified plates in, per-step character logits out.
+
+    Attributes:
+        alphabet: Characters in class order; the CTC blank is class ``len(alphabet)``.
+        steps: Length T of the output sequence.
+        min_character_score: A plate is readable if its format is known and no
+            character scores less.
+        max_batch_size: Largest batch the exported graph accepts.
+    """
+
+    alphabet: str = "0123456789ABEKMHOPCTYXD"
+    steps: int = 24
+    min_character_score: float = 0.6
+    max_text_length: int = 10
+    candidates: int = 5
+    max_batch_size: int = 32
+
+    @property
+    def classes(self) -> int:
+        """Size of the logits' class axis: every character and the blank."""
+        return len(self.alphabet) + 1
+
+    @property
+    def blank(self) -> int:
+        """Class index of the CTC blank."""
+        return len(self.alphabet)
+
+
+DETECTOR = DetectorSpec()
+RECTIFIER = RectifierSpec()
+RECOGNIZER = RecognizerSpec()
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a photo may be at most, checked before it is decoded."""
+
+    max_bytes: int = 20 * 1024 * 1024
+    max_pixels: int = 64_000_000
+
+
+LIMITS = Limits()
+
+
+@dataclass(frozen=True)
+class TensorNames:
+    """Tensor names of the graphs and of ``plate_recognition``."""
+
+    graph_input: str = "input__0"
+    graph_output: str = "output__0"
+    theta: str = "output__1"
+    pixels: str = "input__0"
+    image: str = "image"
+    coordinates: str = "coordinates"
+    texts: str = "texts"
+
+
+TENSORS = TensorNames()

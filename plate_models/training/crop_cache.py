@@ -1,0 +1,112 @@
+"""Rendered crops on disk: rendered once by several processes, read many times."""
+
+import json
+import os
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from plate_models import ctc
+from plate_models.spec import RECOGNIZER, RECTIFIER
+
+_BLOCK = 500
+
+
+@dataclass(frozen=True)
+class CropBatch:
+    """Rendered crops with what is written on them.
+
+    Attributes:
+        images: (N, H, W, 3) uint8 RGB crops.
+        quads: (N, 4, 2) float32 corners TL, TR, BR, BL in crop pixels.
+        labels: (N, L) int64 classes, -1 after a text's end.
+    """
+
+    images: NDArray[np.uint8]
+    quads: NDArray[np.float32]
+    labels: NDArray[np.int64]
+
+
+class CropCache:
+    """A folder of blocks of rendered crops; block k is made from seed + k alone."""
+
+    def __init__(self, folder: Path, seed: int) -> None:
+        self.folder = folder
+        self.seed = seed
+        folder.mkdir(parents=True, exist_ok=True)
+        self._blocks: dict[int, CropBatch] = {}
+        self._check_settings()
+
+    def _check_settings(self) -> None:
+        settings = {"seed": self.seed, "crop_hw": list(RECTIFIER.crop_hw), "block": _BLOCK}
+        path = self.folder / "settings.json"
+        if not path.exists():
+            path.write_text(json.dumps(settings))
+        if json.loads(path.read_text()) != settings:
+            raise ValueError(f"{self.folder} was rendered with other settings: delete it first")
+
+    def _path(self, block: int) -> Path:
+        return self.folder / f"{block:06d}.npz"
+
+    def fill(self, crops: int, workers: int) -> Iterator[int]:
+        """Render what is missing for so many crops; yields the crops ready so far."""
+        missing = [b for b in range(-(-crops // _BLOCK)) if not self._path(b).exists()]
+        if not missing:
+            return
+        with ProcessPoolExecutor(workers) as pool:
+            jobs = [pool.submit(_render_block, self._path(b), self.seed + b) for b in missing]
+            for done, job in enumerate(jobs, 1):
+                job.result()
+                yield crops - (len(missing) - done) * _BLOCK
+
+    def refresh(self) -> int:
+        """Open blocks rendered since the last call; returns the crops now at hand."""
+        for path in sorted(self.folder.glob("??????.npz")):
+            block = int(path.stem)
+            if block not in self._blocks:
+                with np.load(path) as arrays:
+                    self._blocks[block] = CropBatch(
+                        arrays["images"], arrays["quads"], arrays["labels"]
+                    )
+        return len(self._blocks) * _BLOCK
+
+    def draw(self, rng: np.random.Generator, count: int) -> CropBatch:
+        """Take random crops from all blocks opened so far."""
+        blocks = list(self._blocks)
+        chosen = rng.integers(0, _BLOCK, count)
+        homes = [self._blocks[blocks[b]] for b in rng.integers(0, len(blocks), count)]
+        pairs = list(zip(homes, chosen, strict=True))
+        return CropBatch(
+            np.stack([home.images[i] for home, i in pairs]),
+            np.stack([home.quads[i] for home, i in pairs]),
+            np.stack([home.labels[i] for home, i in pairs]),
+        )
+
+
+def _render_block(path: Path, seed: int) -> None:
+    os.nice(10)
+    batch = render_batch(np.random.default_rng(seed), _BLOCK)
+    partial = path.with_suffix(".partial")
+    with partial.open("wb") as file:
+        np.savez(file, images=batch.images, quads=batch.quads, labels=batch.labels)
+    partial.replace(path)
+
+
+def render_batch(rng: np.random.Generator, count: int) -> CropBatch:
+    """Render crops now, without a cache."""
+    from plate_models.synthetic.crops import render_crop
+
+    samples = [render_crop(rng) for _ in range(count)]
+    labels = np.full((count, RECOGNIZER.max_text_length), -1, dtype=np.int64)
+    for row, sample in zip(labels, samples, strict=True):
+        classes = ctc.encode(sample.text)
+        row[: len(classes)] = classes
+    return CropBatch(
+        np.stack([sample.image for sample in samples]),
+        np.stack([sample.quad for sample in samples]),
+        labels,
+    )

@@ -1,0 +1,304 @@
+"""Trains rectifier and recognizer together, on rendered crops alone."""
+
+import datetime
+from collections.abc import Iterator
+from dataclasses import dataclass
+from multiprocessing import get_context
+from pathlib import Path
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from tqdm import tqdm
+
+from plate_models import ctc, weights
+from plate_models.nets.lprnet import LPRNet
+from plate_models.nets.stn import STN, sample
+from plate_models.spec import RECOGNIZER, RECTIFIER
+from plate_models.training.crop_cache import CropBatch, CropCache, render_batch
+from plate_models.training.run import (
+    AveragedWeights,
+    Budget,
+    History,
+    load_checkpoint,
+    save_checkpoint,
+)
+
+
+@dataclass(frozen=True)
+class RecognizerTraining:
+    """One experiment.
+
+    Attributes:
+        folder: Checkpoints and curves go here; a second run goes on from them.
+        cache: Rendered crops.
+        minutes: Length of the training over all its runs; the learning rate follows.
+        crops: Size of the rendered training set.
+        workers: Processes that render it.
+        threads: CPU threads of the training itself.
+        batch_size: Crops per optimizer step.
+        peak_rate: Highest learning rate of AdamW.
+        corner_weight: Weight of the rectifier's corner loss beside the CTC loss.
+        theta_noise: Standard deviation added to theta, so that the recognizer meets
+            plates that are not straightened perfectly.
+        report_every: Steps between two reports.
+        start_from: Released weights to start from instead of random ones, or None.
+        release: Where the trained weights are written, or None to keep them in ``folder``.
+        seed: Of the rendered set and of the order in which it is seen.
+    """
+
+    folder: Path = Path("runs/recognizer")
+    cache: Path = Path(".cache/crops")
+    minutes: float = 90.0
+    crops: int = 200_000
+    workers: int = 1
+    threads: int = 1
+    batch_size: int = 128
+    peak_rate: float = 2e-3
+    corner_weight: float = 2.0
+    theta_noise: float = 0.02
+    report_every: int = 500
+    start_from: Path | None = None
+    release: Path | None = None
+    seed: int = 50577
+
+
+class Reader(nn.Module):
+    """Rectifier and recognizer in one module, for one optimizer and one average."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stn = STN(RECTIFIER)
+        self.lprnet = LPRNet(RECOGNIZER)
+
+    def forward(self, crops: Tensor, theta_noise: float = 0.0) -> tuple[Tensor, Tensor]:
+        """Read crops.
+
+        Args:
+            crops: (N, 3, H, W) float32, normalised.
+            theta_noise: Standard deviation added to theta before resampling.
+
+        Returns:
+            (N, C, T) float32 logits and (N, 2, 3) float32 theta, without the noise.
+        """
+        theta = self.stn.locate(crops).float()
+        noisy = theta + theta_noise * torch.randn_like(theta)
+        rectified = sample(crops, noisy, RECTIFIER.rectified_hw)
+        return self.lprnet(rectified).float(), theta
+
+
+def corners_of(theta: Tensor) -> Tensor:
+    """Map the rectified frame's corners TL, TR, BR, BL into the crop.
+
+    Args:
+        theta: (N, 2, 3) float.
+
+    Returns:
+        (N, 4, 2) float in [-1, 1] of the crop's width and height.
+    """
+    frame = theta.new_tensor([[-1, -1, 1], [1, -1, 1], [1, 1, 1], [-1, 1, 1]])
+    return torch.einsum("nij,kj->nki", theta, frame)
+
+
+def loss_of(
+    logits: Tensor, theta: Tensor, batch: CropBatch, corner_weight: float
+) -> tuple[Tensor, Tensor]:
+    """CTC loss of the texts, and the mean distance of the corners.
+
+    Args:
+        logits: (N, C, T) float32.
+        theta: (N, 2, 3) float32.
+        batch: What was rendered.
+        corner_weight: Weight of the corner distance in the sum.
+
+    Returns:
+        The sum to minimise, and the corner distance as a share of half the crop's size.
+    """
+    labels = torch.from_numpy(batch.labels)
+    lengths = (labels >= 0).sum(dim=1)
+    log_probs = logits.permute(2, 0, 1).log_softmax(dim=2)
+    steps = torch.full_like(lengths, log_probs.shape[0])
+    text_loss = F.ctc_loss(
+        log_probs, labels.clamp_min(0), steps, lengths, RECOGNIZER.blank, zero_infinity=True
+    )
+    height, width = RECTIFIER.crop_hw
+    scale = torch.tensor([2 / width, 2 / height])
+    corners = torch.from_numpy(batch.quads) * scale - 1
+    corner_loss = (corners_of(theta) - corners).abs().mean()
+    return text_loss + corner_weight * corner_loss, corner_loss.detach()
+
+
+def to_input(images: np.ndarray, rng: np.random.Generator | None = None) -> Tensor:
+    """Normalise crops; with a generator, vary their light and contrast as well.
+
+    Args:
+        images: (N, H, W, 3) uint8 RGB.
+        rng: Source of the variation, None for none.
+
+    Returns:
+        (N, 3, H, W) float32, channels last in memory.
+    """
+    pixels = torch.from_numpy(images).permute(0, 3, 1, 2).float()
+    if rng is not None:
+        count = len(images)
+        gain = rng.uniform(0.6, 1.25, (count, 1, 1, 1)) * rng.uniform(0.95, 1.05, (count, 3, 1, 1))
+        lift = rng.uniform(-20, 20, (count, 1, 1, 1))
+        pixels = pixels * torch.from_numpy(gain).float() + torch.from_numpy(lift).float()
+        pixels = pixels + torch.randn_like(pixels) * 2
+    return (pixels - RECTIFIER.mean) / RECTIFIER.std
+
+
+@torch.no_grad()
+def exact_match(reader: nn.Module, batch: CropBatch) -> float:
+    """Share of crops whose greedy text is right."""
+    right = 0
+    for start in range(0, len(batch.images), 100):
+        logits, _ = reader(to_input(batch.images[start : start + 100]))
+        for row, label in zip(logits.numpy(), batch.labels[start : start + 100], strict=True):
+            text = "".join(RECOGNIZER.alphabet[i] for i in label if i >= 0)
+            right += ctc.greedy_decode(ctc.log_softmax(row)) == text
+    return right / len(batch.images)
+
+
+class Training:
+    """The state of one run and its steps."""
+
+    def __init__(self, config: RecognizerTraining) -> None:
+        self.config = config
+        torch.set_num_threads(config.threads)
+        torch.manual_seed(config.seed)
+        self.reader = Reader()
+        if config.start_from:
+            weights.load(self.reader.stn, config.start_from / "rectifier.safetensors")
+            weights.load(self.reader.lprnet, config.start_from / "recognizer.safetensors")
+        self.reader.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        self.optimizer = torch.optim.AdamW(self.reader.parameters(), weight_decay=1e-2)
+        self.averaged = AveragedWeights(self.reader)
+        self.budget = Budget(config.minutes)
+        self.samples = 0
+        self.history = History(config.folder)
+        self.checkpoint = config.folder / "checkpoint.pt"
+        self._resume()
+        self.rng = np.random.default_rng([config.seed, self.samples])
+
+    def _resume(self) -> None:
+        state = load_checkpoint(self.checkpoint)
+        if state is not None:
+            self.reader.load_state_dict(state["reader"])
+            self.averaged.module.load_state_dict(state["averaged"])
+            self.averaged.updates = state["updates"]
+            self.optimizer.load_state_dict(state["optimizer"])
+            self.samples = state["samples"]
+            self.budget.spent_s = state["elapsed_s"]
+
+    def save(self) -> None:
+        """Write the checkpoint that the next run goes on from."""
+        state = {
+            "reader": self.reader.state_dict(),
+            "averaged": self.averaged.module.state_dict(),
+            "updates": self.averaged.updates,
+            "optimizer": self.optimizer.state_dict(),
+            "samples": self.samples,
+            "elapsed_s": self.budget.elapsed_s,
+        }
+        save_checkpoint(self.checkpoint, state)
+
+    def step(self, batch: CropBatch) -> tuple[float, float]:
+        """Learn from one batch; returns its loss and its corner distance."""
+        config = self.config
+        self.reader.train()
+        rate = self.budget.learning_rate(config.peak_rate)
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
+        crops = to_input(batch.images, self.rng).contiguous(memory_format=torch.channels_last)
+        with torch.autocast("cpu", torch.bfloat16):
+            logits, theta = self.reader(crops, config.theta_noise)
+        loss, corner = loss_of(logits.float(), theta.float(), batch, config.corner_weight)
+        self.optimizer.zero_grad(set_to_none=True)
+        loss.backward()  # type: ignore[no-untyped-call]
+        nn.utils.clip_grad_norm_(self.reader.parameters(), 5.0)
+        self.optimizer.step()
+        self.averaged.update(self.reader)
+        self.samples += len(batch.images)
+        return loss.item(), corner.item()
+
+    def release(self, match: float) -> None:
+        """Write the averaged weights as safetensors, with how they came to be."""
+        folder = self.config.release or self.config.folder
+        summary = {
+            "data": "rendered crops",
+            "seed": self.config.seed,
+            "samples_seen": self.samples,
+            "minutes": round(self.budget.elapsed_s / 60, 1),
+            "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+            "rendered_exact_match": round(match, 4),
+        }
+        averaged = self.averaged.module
+        weights.save(averaged.stn, "rectifier", summary, folder)  # type: ignore[arg-type]
+        weights.save(averaged.lprnet, "recognizer", summary, folder)  # type: ignore[arg-type]
+
+
+def render_set(config: RecognizerTraining) -> None:
+    """Render the training set into the cache, with a progress bar."""
+    cache = CropCache(config.cache, config.seed)
+    with tqdm(total=config.crops, unit="crop", desc="rendering") as bar:
+        for ready in cache.fill(config.crops, config.workers):
+            bar.update(ready - bar.n)
+
+
+def _batches(config: RecognizerTraining, rng: np.random.Generator) -> Iterator[CropBatch]:
+    """Draw batches without end, from whatever has been rendered so far."""
+    cache = CropCache(config.cache, config.seed)
+    steps = 0
+    while True:
+        if steps % 200 == 0:
+            cache.refresh()
+        steps += 1
+        yield cache.draw(rng, config.batch_size)
+
+
+def train(config: RecognizerTraining) -> float:
+    """Train until the budget is used, then write the weights.
+
+    Rendering goes on in other processes while the first crops are already learnt from.
+
+    Returns:
+        Exact match of the averaged weights on 1,000 rendered crops not trained on.
+    """
+    renderer = get_context("spawn").Process(target=render_set, args=(config,))
+    renderer.start()
+    try:
+        cache = CropCache(config.cache, config.seed)
+        while not cache.refresh():
+            renderer.join(1)
+            if renderer.exitcode:
+                raise RuntimeError("rendering failed: see the error above")
+        return _train(Training(config))
+    finally:
+        renderer.join()
+
+
+def _train(training: Training) -> float:
+    config, match = training.config, 0.0
+    held_out = render_batch(np.random.default_rng(config.seed - 1), 1000)
+    bar = tqdm(unit="crop", unit_scale=True, desc="recognizer", initial=training.samples)
+    losses: list[tuple[float, float]] = []
+    for batch in _batches(config, training.rng):
+        losses.append(training.step(batch))
+        bar.update(config.batch_size)
+        done = training.budget.progress >= 1
+        if done or len(losses) == config.report_every:
+            training.averaged.module.eval()
+            match = exact_match(training.averaged.module, held_out)
+            loss, corner = np.mean(losses, axis=0)
+            row = {"loss": loss, "corner": corner, "exact_match": match}
+            bar.set_postfix({k: f"{v:.4f}" for k, v in row.items()})
+            rate = training.budget.learning_rate(config.peak_rate)
+            training.history.add({"samples": training.samples, **row, "rate": rate})
+            training.save()
+            losses.clear()
+        if done:
+            break
+    training.release(match)
+    return match
