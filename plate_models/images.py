@@ -1,0 +1,236 @@
+"""Photos as files: what is accepted, what is refused, and the pixels of the rest.
+
+    ImageError
+    ├── EmptyImage        no bytes
+    ├── UnsupportedType   not an image, or of a type that is not read (HEIC, PDF, …)
+    ├── BrokenImage       truncated or damaged
+    ├── TooManyBytes      the file is larger than allowed
+    └── TooManyPixels     the picture is larger than allowed; told before it is decoded
+
+The header is read first, so that a small file which claims to be a huge picture costs
+nothing. OpenCV decodes JPEG, PNG, WebP and BMP: it takes less than half of Pillow's time
+and gives the same pixels. Pillow decodes TIFF and GIF: OpenCV turns only some rotated
+TIFFs upright and blends their transparency into black, and reads no GIF; and it decodes
+PNGs that declare one colour transparent, of which OpenCV knows only some.
+"""
+
+import io
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+from PIL import (
+    BmpImagePlugin,
+    GifImagePlugin,
+    Image,
+    ImageFile,
+    JpegImagePlugin,
+    PngImagePlugin,
+    TiffImagePlugin,
+    WebPImagePlugin,
+)
+
+from plate_models.image_decoders import Pixels, turn_upright, with_opencv, with_pillow
+from plate_models.image_files import ACCEPTED, find_defect, type_of
+from plate_models.spec import LIMITS, Limits
+
+# The classes are called directly because `Image.open` has its own pixel limit, a global
+# one that warns, and would also try types that are not accepted here.
+_OPENERS: dict[str, Callable[[io.BytesIO], ImageFile.ImageFile]] = {
+    "JPEG": JpegImagePlugin.JpegImageFile,
+    "PNG": PngImagePlugin.PngImageFile,
+    "WEBP": WebPImagePlugin.WebPImageFile,
+    "BMP": BmpImagePlugin.BmpImageFile,
+    "TIFF": TiffImagePlugin.TiffImageFile,
+    "GIF": GifImagePlugin.GifImageFile,
+}
+_DECODED_BY_PILLOW = ("TIFF", "GIF")
+_DEEP_MODES = ("I", "F")
+_ORIENTATION_TAG = 0x0112
+_SIDEWAYS = (5, 6, 7, 8)
+
+
+class ImageError(ValueError):
+    """A photo that can't be read. The message is written for whoever sent it.
+
+    Attributes:
+        slug: The kind of error as a stable word, in kebab case.
+    """
+
+    slug: ClassVar[str] = "image-error"
+
+
+class EmptyImage(ImageError):
+    """There are no bytes."""
+
+    slug = "empty-image"
+
+
+class UnsupportedType(ImageError):
+    """Not an image, or an image of a type that is not read."""
+
+    slug = "unsupported-type"
+
+
+class BrokenImage(ImageError):
+    """The file is truncated or damaged."""
+
+    slug = "broken-image"
+
+
+class TooManyBytes(ImageError):
+    """The file is larger than allowed."""
+
+    slug = "too-many-bytes"
+
+
+class TooManyPixels(ImageError):
+    """The picture is larger than allowed."""
+
+    slug = "too-many-pixels"
+
+
+class ImageHeader(NamedTuple):
+    """What a file says of its picture.
+
+    Attributes:
+        format: One of `image_files.ACCEPTED`.
+        width: Width of the upright photo in pixels, that is after EXIF orientation.
+        height: Height of the upright photo in pixels.
+    """
+
+    format: str
+    width: int
+    height: int
+
+
+@dataclass(frozen=True)
+class _OpenedFile:
+    """A file whose header was read and accepted."""
+
+    header: ImageHeader
+    file: ImageFile.ImageFile
+    orientation: int
+
+
+def check_header(data: bytes, limits: Limits = LIMITS) -> ImageHeader:
+    """Accept or refuse a photo without decoding it.
+
+    Args:
+        data: The file's bytes.
+        limits: The largest file and picture allowed.
+
+    Returns:
+        Type and size of the photo.
+
+    Raises:
+        EmptyImage: There are no bytes.
+        TooManyBytes: The file is larger than `limits` allows.
+        UnsupportedType: Not one of `image_files.ACCEPTED`; the message says what to do.
+        BrokenImage: The header is damaged, or a JPEG, PNG or WebP has lost its end.
+        TooManyPixels: The picture is larger than `limits` allows.
+    """
+    return _open(data, limits).header
+
+
+def decode(data: bytes, limits: Limits = LIMITS) -> Pixels:
+    """Decode a photo as a viewer shows it: upright, in RGB.
+
+    EXIF orientation is applied. Transparent parts become white, as on a page, so that
+    nothing is read which a viewer would not show. 16-bit samples are cut to 8; of a file
+    with several pictures the first one counts. Colour profiles are not applied.
+
+    Args:
+        data: The file's bytes.
+        limits: The largest file and picture allowed.
+
+    Returns:
+        (H, W, 3) uint8 RGB in [0, 255], C-contiguous.
+
+    Raises:
+        ImageError: As `check_header`; `BrokenImage` also if the pixels can't be decoded.
+    """
+    opened = _open(data, limits)
+    try:
+        if opened.header.format in _DECODED_BY_PILLOW or "transparency" in opened.file.info:
+            pixels = with_pillow(opened.file)
+        else:
+            pixels = turn_upright(with_opencv(data, opened.file), opened.orientation)
+    except Exception as error:  # Decoders fed with damaged bytes raise all kinds.
+        raise BrokenImage(_damaged(opened.header.format)) from error
+    if pixels.shape[:2] != (opened.header.height, opened.header.width):
+        raise BrokenImage(
+            f"The file's header says {opened.header.width}x{opened.header.height} pixels, "
+            f"its picture has {pixels.shape[1]}x{pixels.shape[0]}."
+        )
+    return np.ascontiguousarray(pixels)
+
+
+def _open(data: bytes, limits: Limits) -> _OpenedFile:
+    """Read the header; raise what `check_header` documents."""
+    if not data:
+        raise EmptyImage("The photo is empty: 0 bytes came.")
+    if len(data) > limits.max_bytes:
+        raise TooManyBytes(too_many_bytes_message(limits))
+    image_type = type_of(data)
+    if image_type not in ACCEPTED:
+        raise UnsupportedType(_unsupported(image_type))
+    defect = find_defect(data, image_type)
+    if defect:
+        raise BrokenImage(f"The {image_type} file is truncated or damaged: it {defect}.")
+    try:
+        file = _OPENERS[image_type](io.BytesIO(data))
+        orientation = _orientation(file)
+    except Exception as error:  # Parsers fed with damaged bytes raise all kinds.
+        raise BrokenImage(_damaged(image_type)) from error
+    width, height = file.size
+    if width < 1 or height < 1:
+        raise BrokenImage(f"The {image_type} file says {width}x{height} pixels.")
+    if width * height > limits.max_pixels:
+        raise TooManyPixels(
+            f"The picture has {width}x{height} pixels; at most "
+            f"{limits.max_pixels / 1e6:g} megapixels are read. Scale it down."
+        )
+    if file.mode in _DEEP_MODES:
+        raise UnsupportedType("Samples of 32 bits are not read. Convert the picture to JPEG.")
+    if orientation in _SIDEWAYS:
+        width, height = height, width
+    return _OpenedFile(ImageHeader(image_type, width, height), file, orientation)
+
+
+def _orientation(file: ImageFile.ImageFile) -> int:
+    """EXIF orientation of a file that was opened but not decoded.
+
+    `getexif` is avoided: of a PNG without EXIF it decodes the picture to look behind it.
+    A TIFF's size is already reported upright by Pillow.
+    """
+    raw = file.info.get("exif")
+    if file.format == "TIFF" or not isinstance(raw, bytes):
+        return 1
+    exif = Image.Exif()
+    try:
+        exif.load(raw)
+        return int(exif.get(_ORIENTATION_TAG, 1))
+    except Exception:  # Viewers show photos with damaged EXIF as they are stored.
+        return 1
+
+
+def too_many_bytes_message(limits: Limits) -> str:
+    """Say how large a file may be, in one wording for every place that counts bytes."""
+    return f"The photo is larger than {limits.max_bytes / 2**20:g} MB. Scale it down."
+
+
+def _unsupported(image_type: str | None) -> str:
+    accepted = "JPEG, PNG, WebP, BMP, TIFF or GIF"
+    if image_type is None:
+        return f"These bytes are not an image. Send a {accepted} file."
+    advice = " An iPhone takes JPEG with Camera > Formats > Most Compatible."
+    return (
+        f"{image_type} files are not read. Convert the photo to JPEG ({accepted} are accepted)."
+        + (advice if image_type == "HEIC" else "")
+    )
+
+
+def _damaged(image_type: str) -> str:
+    return f"The {image_type} file is damaged or truncated: it can't be decoded."

@@ -1,0 +1,201 @@
+"""Photo files for tests, good, odd and bad, all made here.
+
+The pattern is one that tells everything at its corners: orientation, channel order and
+size. `GOOD` files decode to it; `BAD` files must be refused with the error named.
+"""
+
+import io
+import struct
+import zlib
+from collections.abc import Callable
+
+import cv2
+import numpy as np
+from PIL import Image
+
+WIDTH, HEIGHT = 64, 48
+RED, GREEN, BLUE, YELLOW = (220, 30, 30), (30, 200, 40), (40, 50, 210), (230, 220, 40)
+
+
+def pattern(width: int = WIDTH, height: int = HEIGHT) -> np.ndarray:
+    """(height, width, 3) uint8 RGB: red, green / blue, yellow quarters."""
+    pixels = np.empty((height, width, 3), np.uint8)
+    top, left = height // 2, width // 2
+    pixels[:top, :left], pixels[:top, left:] = RED, GREEN
+    pixels[top:, :left], pixels[top:, left:] = BLUE, YELLOW
+    return pixels
+
+
+def encode(pixels: np.ndarray, file_format: str, mode: str = "RGB", **options: object) -> bytes:
+    """Encode an RGB picture with Pillow after converting it to `mode`."""
+    buffer = io.BytesIO()
+    Image.fromarray(pixels).convert(mode).save(buffer, file_format, **options)
+    return buffer.getvalue()
+
+
+def encode_with_opencv(stored: np.ndarray, extension: str) -> bytes:
+    """Encode BGR, BGRA or grey samples of 8 or 16 bits as they are."""
+    done, data = cv2.imencode(extension, stored)
+    assert done
+    return data.tobytes()
+
+
+def stored_for(orientation: int) -> np.ndarray:
+    """The pattern as a camera stores it that was held so that `orientation` results.
+
+    Written out case by case from the Exif standard's table (where row 0 and column 0 of
+    the stored picture lie in the upright one), not with the function under test.
+    """
+    upright = pattern()
+    stored: dict[int, Callable[[], np.ndarray]] = {
+        1: lambda: upright,  # row 0 top, column 0 left
+        2: lambda: upright[:, ::-1],  # top, right
+        3: lambda: upright[::-1, ::-1],  # bottom, right
+        4: lambda: upright[::-1],  # bottom, left
+        5: lambda: upright.transpose(1, 0, 2),  # left, top
+        6: lambda: upright.transpose(1, 0, 2)[::-1],  # right, top
+        7: lambda: upright.transpose(1, 0, 2)[::-1, ::-1],  # right, bottom
+        8: lambda: upright.transpose(1, 0, 2)[:, ::-1],  # left, bottom
+    }
+    return np.ascontiguousarray(stored[orientation]())
+
+
+def exif(orientation: int, thumbnail: bytes = b"") -> bytes:
+    """An EXIF block with an orientation and, if given, a JPEG thumbnail in IFD1."""
+    next_ifd = 26 if thumbnail else 0
+    ifd0 = struct.pack("<HHHIHHI", 1, 0x0112, 3, 1, orientation, 0, next_ifd)
+    block = b"II*\0" + struct.pack("<I", 8) + ifd0
+    if thumbnail:
+        start = 26 + 2 + 2 * 12 + 4
+        block += struct.pack("<HHHIIHHIII", 2, 0x0201, 4, 1, start, 0x0202, 4, 1, len(thumbnail), 0)
+        block += thumbnail
+    return b"Exif\0\0" + block
+
+
+def rgba(alpha: int) -> np.ndarray:
+    """The pattern with its right half of the given opacity, (H, W, 4) uint8 RGBA."""
+    pixels = np.dstack([pattern(), np.full((HEIGHT, WIDTH), 255, np.uint8)])
+    pixels[:, WIDTH // 2 :, 3] = alpha
+    return pixels
+
+
+def encode_rgba(pixels: np.ndarray, file_format: str, **options: object) -> bytes:
+    buffer = io.BytesIO()
+    Image.fromarray(pixels).save(buffer, file_format, **options)
+    return buffer.getvalue()
+
+
+def truncated_jpeg(with_thumbnail: bool = False) -> bytes:
+    """A JPEG that lost its second half; its EXIF thumbnail, if any, is complete."""
+    noise = np.random.default_rng(0).integers(0, 255, (200, 300, 3), dtype=np.uint8)
+    options = {}
+    if with_thumbnail:
+        options["exif"] = exif(1, encode(pattern(32, 24), "JPEG"))
+    whole = encode(noise, "JPEG", **options)
+    return whole[: len(whole) * 3 // 4]
+
+
+def png_claiming(width: int, height: int) -> bytes:
+    """A PNG of a hundred bytes whose header claims any size, otherwise well formed."""
+
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        return (
+            struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+        )
+
+    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    rows = zlib.compress(bytes(1000))
+    return (
+        b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", rows) + chunk(b"IEND", b"")
+    )
+
+
+def jpeg_claiming(width: int, height: int) -> bytes:
+    """A small JPEG whose frame header claims any size up to 65,535."""
+    data = bytearray(encode(pattern(), "JPEG"))
+    frame = data.index(b"\xff\xc0")
+    data[frame + 5 : frame + 9] = struct.pack(">HH", height, width)
+    return bytes(data)
+
+
+def heic() -> bytes:
+    """The first box of an iPhone photo, then nothing a decoder could use."""
+    return struct.pack(">I", 24) + b"ftypheic" + bytes(4) + b"mif1heic" + bytes(200)
+
+
+def _good() -> dict[str, bytes]:
+    deep = (pattern().astype(np.uint16) * 257)[..., ::-1]
+    files = {
+        "jpeg": encode(pattern(), "JPEG", quality=95, subsampling=0),
+        "progressive jpeg": encode(pattern(), "JPEG", quality=95, subsampling=0, progressive=True),
+        "cmyk jpeg": encode(pattern(), "JPEG", "CMYK", quality=95, subsampling=0),
+        "jpeg with trailing bytes": encode(pattern(), "JPEG", quality=95, subsampling=0) + b"tail",
+        "jpeg with a thumbnail": encode(
+            pattern(),
+            "JPEG",
+            quality=95,
+            subsampling=0,
+            exif=exif(1, encode(pattern(32, 24), "JPEG")),
+        ),
+        "png": encode(pattern(), "PNG"),
+        "palette png": encode(pattern(), "PNG", "P"),
+        "16-bit png": encode_with_opencv(deep, ".png"),
+        "webp": encode(pattern(), "WEBP", lossless=True),
+        "bmp": encode(pattern(), "BMP"),
+        "gif": encode(pattern(), "GIF"),
+        "animated gif": encode(
+            pattern(), "GIF", save_all=True, append_images=[Image.new("RGB", (WIDTH, HEIGHT))]
+        ),
+        "tiff": encode(pattern(), "TIFF"),
+        "lzw tiff": encode(pattern(), "TIFF", compression="tiff_lzw"),
+        "16-bit tiff": encode_with_opencv(deep, ".tiff"),
+        "cmyk tiff": encode(pattern(), "TIFF", "CMYK"),
+    }
+    for orientation in range(1, 9):
+        stored = stored_for(orientation)
+        for file_format in ("JPEG", "PNG", "WEBP", "TIFF"):
+            options: dict[str, object] = {"exif": exif(orientation)}
+            if file_format == "JPEG":
+                options |= {"quality": 95, "subsampling": 0}
+            elif file_format == "WEBP":
+                options |= {"lossless": True}
+            elif file_format == "TIFF":
+                options = {"tiffinfo": {0x0112: orientation}}
+            files[f"{file_format.lower()}, orientation {orientation}"] = encode(
+                stored, file_format, **options
+            )
+    for file_format in ("PNG", "WEBP", "TIFF"):
+        options = {"lossless": True} if file_format == "WEBP" else {}
+        files[f"opaque rgba {file_format.lower()}"] = encode_rgba(rgba(255), file_format, **options)
+    return files
+
+
+GOOD: dict[str, bytes] = _good()
+
+BAD: dict[str, tuple[bytes, str]] = {
+    "empty": (b"", "empty-image"),
+    "text": (b"not an image at all, just words", "unsupported-type"),
+    "html": (b"<!DOCTYPE html><html></html>", "unsupported-type"),
+    "heic": (heic(), "unsupported-type"),
+    "avif": (heic().replace(b"heic", b"avif"), "unsupported-type"),
+    "mp4": (struct.pack(">I", 20) + b"ftypisom" + bytes(100), "unsupported-type"),
+    "pdf": (b"%PDF-1.7\n%\xe2\xe3\n", "unsupported-type"),
+    "svg": (b'<?xml version="1.0"?><svg xmlns="http://www.w3.org/2000/svg"/>', "unsupported-type"),
+    "zip": (b"PK\x03\x04" + bytes(30), "unsupported-type"),
+    "truncated jpeg": (truncated_jpeg(), "broken-image"),
+    "truncated jpeg with a whole thumbnail": (truncated_jpeg(True), "broken-image"),
+    "jpeg header only": (b"\xff\xd8\xff\xe0", "broken-image"),
+    "jpeg without a picture": (b"\xff\xd8\xff\xd9", "broken-image"),
+    "truncated png": (encode(pattern(), "PNG")[:-20], "broken-image"),
+    "png header only": (b"\x89PNG\r\n\x1a\n", "broken-image"),
+    "png of no pixels": (png_claiming(0, 10), "broken-image"),
+    "png of fewer rows than claimed": (png_claiming(600, 400), "broken-image"),
+    "truncated webp": (encode(pattern(), "WEBP")[:-20], "broken-image"),
+    "truncated bmp": (encode(pattern(), "BMP")[:-500], "broken-image"),
+    "truncated tiff": (encode(pattern(), "TIFF")[:-500], "broken-image"),
+    "truncated gif": (encode(pattern(), "GIF")[:-30], "broken-image"),
+    "tiff header only": (b"II*\0", "broken-image"),
+    "png bomb": (png_claiming(100_000, 100_000), "too-many-pixels"),
+    "jpeg bomb": (jpeg_claiming(65_000, 65_000), "too-many-pixels"),
+    "32-bit tiff": (encode(pattern(), "TIFF", "F"), "unsupported-type"),
+}

@@ -1,0 +1,216 @@
+"""Every accepted kind of photo comes out upright, in RGB; every other one is refused."""
+
+import subprocess
+import sys
+import tracemalloc
+
+import numpy as np
+import pytest
+from photo_files import (
+    BAD,
+    BLUE,
+    GOOD,
+    GREEN,
+    HEIGHT,
+    RED,
+    WIDTH,
+    YELLOW,
+    encode,
+    encode_rgba,
+    encode_with_opencv,
+    heic,
+    pattern,
+    png_claiming,
+    rgba,
+)
+
+from plate_models import image_files, images
+from plate_models.spec import LIMITS, Limits
+
+
+def assert_shows_pattern(pixels: np.ndarray, tolerance: int = 6) -> None:
+    height, width = pixels.shape[:2]
+    for (y, x), colour in {
+        (height // 4, width // 4): RED,
+        (height // 4, width * 3 // 4): GREEN,
+        (height * 3 // 4, width // 4): BLUE,
+        (height * 3 // 4, width * 3 // 4): YELLOW,
+    }.items():
+        difference = np.abs(pixels[y, x].astype(int) - colour).max()
+        assert difference <= tolerance, f"at ({x}, {y}): {pixels[y, x]} instead of {colour}"
+
+
+@pytest.mark.parametrize("name", GOOD)
+def test_good_files_are_read_upright_and_in_rgb(name: str) -> None:
+    pixels = images.decode(GOOD[name])
+    assert pixels.shape == (HEIGHT, WIDTH, 3)
+    assert pixels.dtype == np.uint8
+    assert pixels.flags.c_contiguous
+    # A palette of 216 web colours is that far from the pattern.
+    assert_shows_pattern(pixels, 26 if "palette" in name else 6)
+
+
+@pytest.mark.parametrize("name", GOOD)
+def test_header_tells_the_upright_size(name: str) -> None:
+    header = images.check_header(GOOD[name])
+    assert (header.width, header.height) == (WIDTH, HEIGHT)
+    assert header.format in image_files.ACCEPTED
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_files_are_refused_with_their_reason(name: str) -> None:
+    data, slug = BAD[name]
+    with pytest.raises(images.ImageError) as caught:
+        images.decode(data)
+    assert caught.value.slug == slug
+    assert str(caught.value).endswith(".")
+
+
+# Types whose end only the decoder can miss.
+TOLD_BY_DECODING = {
+    "truncated bmp",
+    "truncated tiff",
+    "truncated gif",
+    "png of fewer rows than claimed",
+}
+
+
+@pytest.mark.parametrize("name", sorted(BAD.keys() - TOLD_BY_DECODING))
+def test_header_check_refuses_what_needs_no_decoding(name: str) -> None:
+    data, slug = BAD[name]
+    with pytest.raises(images.ImageError) as caught:
+        images.check_header(data)
+    assert caught.value.slug == slug
+
+
+def test_unsupported_types_come_with_advice() -> None:
+    with pytest.raises(images.UnsupportedType, match=r"HEIC.*Convert the photo to JPEG"):
+        images.check_header(heic())
+
+
+@pytest.mark.parametrize("extension", [".png", ".tiff"])
+@pytest.mark.parametrize("depth", [np.uint8, np.uint16])
+def test_greyscale(extension: str, depth: type) -> None:
+    grey = np.full((20, 30), 200, np.uint16) * (257 if depth is np.uint16 else 1)
+    grey[10:] = 0
+    pixels = images.decode(encode_with_opencv(grey.astype(depth), extension))
+    assert pixels.shape == (20, 30, 3)
+    assert (pixels[:10] == 200).all()
+    assert (pixels[10:] == 0).all()
+
+
+def test_greyscale_jpeg() -> None:
+    pixels = images.decode(encode(np.full((20, 30, 3), 90, np.uint8), "JPEG", "L"))
+    assert pixels.shape == (20, 30, 3)
+    assert (np.abs(pixels.astype(int) - 90) <= 1).all()
+
+
+@pytest.mark.parametrize("file_format", ["PNG", "WEBP", "TIFF"])
+@pytest.mark.parametrize("alpha", [0, 128])
+def test_transparent_parts_become_white(file_format: str, alpha: int) -> None:
+    options = {"lossless": True, "exact": True} if file_format == "WEBP" else {}
+    pixels = images.decode(encode_rgba(rgba(alpha), file_format, **options))
+    seen = np.array(GREEN) * alpha / 255 + (255 - alpha)
+    assert np.abs(pixels[HEIGHT // 4, WIDTH * 3 // 4] - seen).max() <= 1
+    assert np.abs(pixels[HEIGHT // 4, WIDTH // 4].astype(int) - RED).max() <= 1
+
+
+def test_deep_transparency() -> None:
+    stored = rgba(0)[..., [2, 1, 0, 3]].astype(np.uint16) * 257
+    pixels = images.decode(encode_with_opencv(stored, ".png"))
+    assert (pixels[:, WIDTH // 2 :] == 255).all()
+    assert (pixels[HEIGHT // 4, WIDTH // 4] == RED).all()
+
+
+def test_palette_and_grey_with_a_transparent_colour() -> None:
+    palette = encode(pattern(), "PNG", "P", transparency=0)
+    assert images.decode(palette).shape == (HEIGHT, WIDTH, 3)
+    grey = encode(np.zeros((4, 5, 3), np.uint8), "PNG", "L", transparency=0)
+    assert (images.decode(grey) == 255).all()
+
+
+@pytest.mark.parametrize(
+    ("width", "height"), [(1, 1), (8000, 6000), (1, 300), (6000, 400), (400, 6000)]
+)
+def test_extreme_sizes(width: int, height: int) -> None:
+    data = encode(pattern(width, height), "JPEG")
+    pixels = images.decode(data)
+    assert pixels.shape == (height, width, 3)
+    if min(width, height) > 1:
+        assert_shows_pattern(pixels)
+
+
+def test_a_bomb_is_refused_without_decoding_it() -> None:
+    tracemalloc.start()
+    try:
+        with pytest.raises(images.TooManyPixels, match="100000x100000"):
+            images.decode(png_claiming(100_000, 100_000))
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 10_000_000
+
+
+def test_limits_are_inclusive() -> None:
+    data = encode(pattern(), "PNG")
+    exact = Limits(max_bytes=len(data), max_pixels=WIDTH * HEIGHT)
+    assert images.check_header(data, exact).width == WIDTH
+    with pytest.raises(images.TooManyBytes, match="larger than"):
+        images.check_header(data, Limits(max_bytes=len(data) - 1))
+    with pytest.raises(images.TooManyPixels):
+        images.check_header(data, Limits(max_pixels=WIDTH * HEIGHT - 1))
+    assert LIMITS.max_bytes == 20 * 2**20
+
+
+@pytest.mark.parametrize("name", ["jpeg", "png", "webp", "tiff", "gif", "bmp"])
+def test_damage_anywhere_never_escapes_as_another_error(name: str) -> None:
+    """Flip bytes all over the file: it is read, or refused with an ImageError."""
+    rng = np.random.default_rng(7)
+    whole = GOOD[name]
+    for _ in range(150):
+        data = bytearray(whole)
+        for place in rng.integers(0, len(data), 4):
+            data[place] = rng.integers(0, 256)
+        try:
+            pixels = images.decode(bytes(data), Limits(max_pixels=1_000_000))
+        except images.ImageError:
+            continue
+        assert pixels.dtype == np.uint8
+        assert pixels.ndim == 3
+
+
+@pytest.mark.parametrize("name", ["jpeg", "progressive jpeg", "png", "webp", "tiff"])
+def test_every_truncation_is_noticed(name: str) -> None:
+    whole = GOOD[name]
+    for length in range(1, len(whole) - 1, max(1, len(whole) // 97)):
+        with pytest.raises(images.ImageError):
+            images.decode(whole[:length])
+
+
+def test_files_made_to_be_slow_are_refused() -> None:
+    jpeg = encode(pattern(), "JPEG")
+    comments = jpeg[:2] + b"\xff\xfe\x00\x02" * 50_000 + jpeg[2:]
+    with pytest.raises(images.BrokenImage, match="segments"):
+        images.check_header(comments)
+    scan = jpeg[jpeg.index(b"\xff\xda") : -2]
+    with pytest.raises(images.BrokenImage, match="scans"):
+        images.check_header(jpeg[:-2] + scan * 200 + jpeg[-2:])
+    png = encode(pattern(), "PNG")
+    empty_chunk = bytes(4) + b"IDAT" + b"\x35\xaf\x06\x1e"
+    with pytest.raises(images.BrokenImage, match="chunks"):
+        images.check_header(png[:33] + empty_chunk * 30_000 + png[33:])
+
+
+def test_opencv_does_not_log_refusals() -> None:
+    """Its warnings about each broken file would fill a server's log."""
+    code = (
+        "import sys; sys.path.insert(0, 'tests')\n"
+        "from photo_files import BAD\n"
+        "from plate_models import images\n"
+        "for data, _ in BAD.values():\n"
+        "    try: images.decode(data)\n"
+        "    except images.ImageError: pass\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "OpenCV" not in done.stderr
+    assert "WARN" not in done.stderr
