@@ -1,0 +1,251 @@
+"""YOLOv5, written from its description: CSP backbone, PAN neck, anchor head.
+
+The layer numbers and names follow the layout that published YOLOv5 v6 checkpoints
+use (``model.0.conv.weight`` … ``model.24.m.0.weight``), so that a state dict of
+that family loads as it is, whatever its width, depth and number of classes.
+
+Sources: Jocher, "YOLOv5" (architecture tables of release 6); Wang et al., "CSPNet"
+(2019) for C3; He et al., "SPP" (2014) for the pooling; Liu et al., "PANet" (2018).
+"""
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from plate_models.spec import DETECTOR, DetectorSpec
+
+
+class Conv(nn.Module):
+    """Convolution, batch norm, SiLU; padded so that stride 1 keeps the size."""
+
+    def __init__(self, c_in: int, c_out: int, kernel: int = 1, stride: int = 1) -> None:
+        super().__init__()
+        # The 6×6 stem pads by 2, every odd kernel by half its size.
+        padding = 2 if kernel == 6 else kernel // 2
+        self.conv = nn.Conv2d(c_in, c_out, kernel, stride, padding, bias=False)
+        self.bn = nn.BatchNorm2d(c_out, eps=1e-3, momentum=0.03)
+        self.act = nn.SiLU(inplace=True)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(N, c_in, H, W) to (N, c_out, H / stride, W / stride)."""
+        y: Tensor = self.act(self.bn(self.conv(x)))
+        return y
+
+
+class Bottleneck(nn.Module):
+    """1×1 then 3×3 convolution, with a residual connection if ``shortcut``."""
+
+    def __init__(self, channels: int, shortcut: bool) -> None:
+        super().__init__()
+        self.cv1 = Conv(channels, channels, 1)
+        self.cv2 = Conv(channels, channels, 3)
+        self.shortcut = shortcut
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(N, C, H, W) to the same shape."""
+        y: Tensor = self.cv2(self.cv1(x))
+        return x + y if self.shortcut else y
+
+
+class C3(nn.Module):
+    """Cross-stage partial block: half the channels pass ``depth`` bottlenecks."""
+
+    def __init__(self, c_in: int, c_out: int, depth: int, shortcut: bool = True) -> None:
+        super().__init__()
+        hidden = c_out // 2
+        self.cv1 = Conv(c_in, hidden)
+        self.cv2 = Conv(c_in, hidden)
+        self.cv3 = Conv(2 * hidden, c_out)
+        self.m = nn.Sequential(*(Bottleneck(hidden, shortcut) for _ in range(depth)))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(N, c_in, H, W) to (N, c_out, H, W)."""
+        y: Tensor = self.cv3(torch.cat((self.m(self.cv1(x)), self.cv2(x)), dim=1))
+        return y
+
+
+class SPPF(nn.Module):
+    """Spatial pyramid pooling: three 5×5 max-pools in a row equal 5, 9 and 13."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.cv1 = Conv(channels, channels // 2)
+        self.cv2 = Conv(channels * 2, channels)
+        self.m = nn.MaxPool2d(5, stride=1, padding=2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(N, C, H, W) to the same shape."""
+        pooled = [self.cv1(x)]
+        for _ in range(3):
+            pooled.append(self.m(pooled[-1]))
+        y: Tensor = self.cv2(torch.cat(pooled, dim=1))
+        return y
+
+
+class Detect(nn.Module):
+    """One 1×1 convolution per stride: box, objectness and classes per anchor.
+
+    Attributes:
+        anchors: (L, A, 2) float32, (w, h) in units of the level's stride: a buffer
+            of that name and unit, because checkpoints carry it.
+    """
+
+    anchors: Tensor
+
+    def __init__(self, channels: Sequence[int], spec: DetectorSpec) -> None:
+        super().__init__()
+        self.outputs = 5 + len(spec.classes)
+        self.strides = spec.strides
+        sizes = torch.tensor(spec.anchors_wh, dtype=torch.float32)
+        self.register_buffer("anchors", sizes / torch.tensor(spec.strides).view(-1, 1, 1))
+        per_cell = sizes.shape[1]
+        self.m = nn.ModuleList(nn.Conv2d(c, per_cell * self.outputs, 1) for c in channels)
+        self._init_biases(per_cell)
+
+    def _init_biases(self, per_cell: int) -> None:
+        """Start at the rate of plates, not at one half: focal loss's prior trick."""
+        for conv, stride in zip(self.m, self.strides, strict=True):
+            bias = conv.bias.detach().view(per_cell, -1)  # type: ignore[union-attr,operator]
+            # About one plate in a 384×384 window, whichever level answers for it.
+            bias[:, 4] = math.log(1 / (384 / stride) ** 2)
+            bias[:, 5:] = 0.0
+
+    def forward(self, features: list[Tensor]) -> list[Tensor]:
+        """Per level (N, C, H, W) to raw heads (N, A, H, W, 5 + classes)."""
+        heads = []
+        for conv, feature in zip(self.m, features, strict=True):
+            raw = conv(feature)
+            n, _, h, w = raw.shape
+            heads.append(raw.view(n, -1, self.outputs, h, w).permute(0, 1, 3, 4, 2))
+        return heads
+
+
+class YOLOv5(nn.Module):
+    """Backbone, neck and head; returns raw heads. `YOLOv5Graph` decodes them.
+
+    Args:
+        spec: Classes, anchors, strides and the two scaling factors: width 0.25 is
+            nano, 0.5 small, 0.75 medium, 1 large; depth 0.33 is nano and small,
+            0.67 medium, 1 large.
+    """
+
+    # Which earlier layer each concatenation takes beside the one before it.
+    _CONCAT_WITH = {12: 6, 16: 4, 19: 14, 22: 10}
+    _HEADS_FROM = (17, 20, 23)
+
+    def __init__(self, spec: DetectorSpec = DETECTOR) -> None:
+        super().__init__()
+        # Channels are rounded up to multiples of 8.
+        c64, c128, c256, c512, c1024 = (
+            math.ceil(c * spec.width_multiple / 8) * 8 for c in (64, 128, 256, 512, 1024)
+        )
+        n3, n6, n9 = (max(round(n * spec.depth_multiple), 1) for n in (3, 6, 9))
+        upsample, concat = nn.Upsample(scale_factor=2, mode="nearest"), nn.Identity()
+        self.model = nn.ModuleList(
+            [
+                *(Conv(3, c64, 6, 2), Conv(c64, c128, 3, 2), C3(c128, c128, n3)),
+                *(Conv(c128, c256, 3, 2), C3(c256, c256, n6)),
+                *(Conv(c256, c512, 3, 2), C3(c512, c512, n9)),
+                *(Conv(c512, c1024, 3, 2), C3(c1024, c1024, n3), SPPF(c1024)),
+                *(Conv(c1024, c512), upsample, concat, C3(2 * c512, c512, n3, False)),
+                *(Conv(c512, c256), upsample, concat, C3(2 * c256, c256, n3, False)),
+                *(Conv(c256, c256, 3, 2), concat, C3(2 * c256, c512, n3, False)),
+                *(Conv(c512, c512, 3, 2), concat, C3(2 * c512, c1024, n3, False)),
+                Detect((c256, c512, c1024), spec),
+            ]
+        )
+
+    @property
+    def head(self) -> Detect:
+        """The last layer, with anchors and strides."""
+        head = self.model[-1]
+        if not isinstance(head, Detect):
+            raise TypeError(f"expected the last layer to be Detect, got {type(head).__name__}")
+        return head
+
+    def forward(self, x: Tensor) -> list[Tensor]:
+        """Raw predictions of all anchors.
+
+        Args:
+            x: (N, 3, H, W) floating point, RGB in [0, 1], H and W multiples of 32.
+
+        Returns:
+            Per stride 8, 16, 32: (N, A, H / stride, W / stride, 5 + classes), logits
+            of x, y, w, h, objectness and the classes.
+        """
+        layers: list[Tensor] = []
+        for index, layer in enumerate(self.model[:-1]):
+            if index in self._CONCAT_WITH:
+                x = torch.cat((x, layers[self._CONCAT_WITH[index]]), dim=1)
+            else:
+                x = layer(x)
+            layers.append(x)
+        return self.head([layers[i] for i in self._HEADS_FROM])
+
+
+def decode_heads(heads: list[Tensor], anchors: Tensor, strides: Sequence[int]) -> Tensor:
+    """Turn raw heads into boxes, objectness and class probabilities.
+
+    Formulas of YOLOv5's head: ``xy = (2 σ − 0.5 + cell) · stride`` and
+    ``wh = (2 σ)² · anchor``, which bounds a box to four times its anchor.
+
+    Args:
+        heads: As `YOLOv5.forward` returns them.
+        anchors: (L, A, 2) float, in units of the stride.
+        strides: Pixels per cell of each level.
+
+    Returns:
+        (N, sum of A·H·W, 5 + classes) float32: centre x, y, w, h in canvas pixels,
+        then probabilities in [0, 1].
+    """
+    decoded = []
+    for level, stride in enumerate(strides):
+        sigma = heads[level].float().sigmoid()
+        n, _, h, w, outputs = sigma.shape
+        rows = torch.arange(h, device=sigma.device, dtype=torch.float32)
+        columns = torch.arange(w, device=sigma.device, dtype=torch.float32)
+        cell = torch.stack(
+            (columns.view(1, w).expand(h, w), rows.view(h, 1).expand(h, w)), dim=-1
+        )  # (H, W, 2), x before y
+        xy = (sigma[..., 0:2] * 2 - 0.5 + cell) * stride
+        wh = (sigma[..., 2:4] * 2) ** 2 * (anchors[level].view(1, -1, 1, 1, 2) * stride)
+        flat = torch.cat((xy, wh, sigma[..., 4:]), dim=-1)
+        decoded.append(flat.reshape(n, -1, outputs))
+    return torch.cat(decoded, dim=1)
+
+
+class YOLOv5Graph(nn.Module):
+    """The exported graph: canvases in, the best candidate boxes out.
+
+    Anchors are decoded inside, from tensor shapes: one trace serves every batch and
+    canvas size from 96×96 on. Overlapping candidates stay; `detection` drops them.
+    """
+
+    def __init__(self, net: YOLOv5, spec: DetectorSpec = DETECTOR) -> None:
+        super().__init__()
+        self.net = net
+        self.max_candidates = spec.max_candidates
+
+    def forward(self, canvases: Tensor) -> Tensor:
+        """Candidates of each canvas, best first.
+
+        Args:
+            canvases: (N, 3, H, W) uint8 RGB in [0, 255], H and W multiples of 32.
+
+        Returns:
+            (N, 300, 6) float32: x0, y0, x1, y1 in canvas pixels, score in [0, 1]
+            (objectness times class probability), class.
+        """
+        dtype = self.net.head.m[0].weight.dtype
+        heads = self.net(canvases.to(dtype) / 255)
+        head = self.net.head
+        candidates = decode_heads(heads, head.anchors.float(), head.strides)
+        probability, label = candidates[..., 5:].max(dim=-1)
+        score, order = (candidates[..., 4] * probability).topk(self.max_candidates, dim=1)
+        boxes = candidates[..., :4].gather(1, order.unsqueeze(-1).expand(-1, -1, 4))
+        centre, half = boxes[..., :2], boxes[..., 2:] / 2
+        best = label.gather(1, order).float()
+        extras = torch.stack((score, best), dim=-1)
+        return torch.cat((centre - half, centre + half, extras), dim=-1)

@@ -1,0 +1,97 @@
+"""The detector's photos: read, split into training and validation, kept in memory."""
+
+import csv
+import re
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from zlib import crc32
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+# Consecutive dashcam frames that go to one side of the split together.
+_RUN_LENGTH = 8
+_CLIP = re.compile(r"(?P<clip>ro_\w+)\.mp4_t_(?P<second>\d+)\.\w+$")
+
+
+@dataclass(frozen=True)
+class LabelledPhoto:
+    """A decoded photo with all its known plates.
+
+    Attributes:
+        name: File name.
+        image: (H, W, 3) uint8 RGB.
+        boxes: (K, 4) float32 x0, y0, x1, y1 in pixels; K = 0 for a negative.
+    """
+
+    name: str
+    image: NDArray[np.uint8]
+    boxes: NDArray[np.float32]
+
+
+def read_rgb(path: Path) -> NDArray[np.uint8]:
+    """Decode a training photo to (H, W, 3) uint8 RGB.
+
+    Raises:
+        ValueError: The file is not an image that OpenCV can decode.
+    """
+    bgr = cv2.imread(str(path), cv2.IMREAD_COLOR)
+    if bgr is None:
+        raise ValueError(f"{path}: not a readable image")
+    return np.ascontiguousarray(bgr[:, :, ::-1]).astype(np.uint8, copy=False)
+
+
+def read_boxes(path: Path) -> dict[str, NDArray[np.float32]]:
+    """Boxes per photo from a ``plates.csv`` with columns image, x0, y0, x1, y1."""
+    rows: dict[str, list[list[float]]] = defaultdict(list)
+    with path.open(newline="", encoding="utf-8") as file:
+        for row in csv.DictReader(file):
+            rows[row["image"]].append([float(row[key]) for key in ("x0", "y0", "x1", "y1")])
+    return {name: np.asarray(boxes, np.float32) for name, boxes in rows.items()}
+
+
+def validation_names(names: Iterable[str]) -> set[str]:
+    """Choose the photos that are never trained on.
+
+    A fifth of the photos, by ``crc32(name) % 5``. Neighbouring frames of a dashcam
+    clip show the same cars, so a run of them shares its first frame's fate.
+    """
+    chosen, clips = set(), defaultdict(list)
+    for name in names:
+        if match := _CLIP.match(name):
+            clips[match["clip"]].append((int(match["second"]), name))
+        elif crc32(name.encode()) % 5 == 0:
+            chosen.add(name)
+    for frames in clips.values():
+        ordered = [name for _, name in sorted(frames)]
+        for start in range(0, len(ordered), _RUN_LENGTH):
+            run = ordered[start : start + _RUN_LENGTH]
+            if crc32(run[0].encode()) % 5 == 0:
+                chosen.update(run)
+    return chosen
+
+
+def load_world(data: Path) -> tuple[list[LabelledPhoto], list[LabelledPhoto]]:
+    """Training and validation photos of ``world_photos``, decoded (about 1.5 GB)."""
+    folder = data / "world_photos"
+    boxes = read_boxes(folder / "plates.csv")
+    held_out = validation_names(boxes)
+    photos = [
+        LabelledPhoto(name, read_rgb(folder / "images" / name), boxes[name])
+        for name in sorted(boxes)
+    ]
+    train = [photo for photo in photos if photo.name not in held_out]
+    return train, [photo for photo in photos if photo.name in held_out]
+
+
+def load_negatives(data: Path, held_out: bool = False) -> list[LabelledPhoto]:
+    """Photos without plates: the half to train on, or the half held out."""
+    nothing = np.zeros((0, 4), np.float32)
+    return [
+        LabelledPhoto(path.name, read_rgb(path), nothing)
+        for path in sorted((data / "no_plates").glob("*.jpg"))
+        if (crc32(path.name.encode()) % 2 == 0) != held_out
+    ]

@@ -1,0 +1,217 @@
+"""Training windows: crops in which plates have a chosen size, alone or as a mosaic.
+
+Small plates are what a dashcam gives, and photos of the training set show large ones.
+A photo that is shrunk until its plate is 20 pixels wide fills only a corner of a
+window, so a window is divided into cells and each cell gets a photo of its own.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import cv2
+import numpy as np
+from numpy.random import Generator
+from numpy.typing import NDArray
+
+from plate_models.spec import DETECTOR
+from plate_models.training.augment import degrade
+from plate_models.training.detection_photos import LabelledPhoto
+
+# A cut plate is still a plate down to this share, and unclear below it.
+_VISIBLE = 0.6
+_UNCLEAR = 0.1
+# Narrower plates can be neither read nor found for sure: they are not asked for.
+_MIN_WIDTH = 9.0
+
+
+@dataclass(frozen=True)
+class WindowSettings:
+    """How windows are drawn.
+
+    Attributes:
+        size: Side of a window in pixels, a multiple of 32.
+        grids: Cells per side and the chance of each.
+        widths: Per grid, the plate widths (from, to) in pixels, drawn log-uniformly.
+        background: Chance that a cell is cut anywhere from a training photo.
+        negative: Chance that a cell comes from a photo without plates.
+    """
+
+    size: int = 384
+    grids: tuple[tuple[int, float], ...] = ((1, 0.4), (2, 0.35), (3, 0.25))
+    widths: tuple[tuple[float, float], ...] = ((45.0, 290.0), (20.0, 110.0), (12.0, 60.0))
+    background: float = 0.06
+    negative: float = 0.08
+
+
+@dataclass(frozen=True)
+class Window:
+    """One training sample.
+
+    Attributes:
+        image: (S, S, 3) uint8 RGB.
+        boxes: (K, 4) float32 x0, y0, x1, y1 in window pixels: the plates.
+        unclear: (U, 4) float32, same coordinates: no one is to learn anything there.
+    """
+
+    image: NDArray[np.uint8]
+    boxes: NDArray[np.float32]
+    unclear: NDArray[np.float32]
+
+
+class WindowSampler:
+    """Draws windows from photos; the same generator draws the same windows."""
+
+    def __init__(
+        self,
+        photos: Sequence[LabelledPhoto],
+        negatives: Sequence[LabelledPhoto] = (),
+        settings: WindowSettings | None = None,
+    ) -> None:
+        self.photos = list(photos)
+        self.negatives = list(negatives)
+        self.settings = settings or WindowSettings()
+
+    def draw(self, rng: Generator) -> Window:
+        """Compose one window from its cells and degrade it as a camera would."""
+        settings = self.settings
+        chances = np.array([chance for _, chance in settings.grids])
+        choice = int(rng.choice(len(chances), p=chances / chances.sum()))
+        cells = settings.grids[choice][0]
+        image = np.full((settings.size, settings.size, 3), DETECTOR.pad_value, np.uint8)
+        boxes, unclear = [], []
+        xs, ys = (_cuts(settings.size, cells, rng) for _ in range(2))
+        for y0, y1 in zip(ys, ys[1:], strict=False):
+            for x0, x1 in zip(xs, xs[1:], strict=False):
+                cell = self._draw_cell((y1 - y0, x1 - x0), settings.widths[choice], rng)
+                image[y0:y1, x0:x1] = cell.image
+                shift = np.array([x0, y0, x0, y0], np.float32)
+                boxes.append(cell.boxes + shift)
+                unclear.append(cell.unclear + shift)
+        return Window(degrade(image, rng), np.concatenate(boxes), np.concatenate(unclear))
+
+    def _draw_cell(
+        self, size_hw: tuple[int, int], widths: tuple[float, float], rng: Generator
+    ) -> Window:
+        """Fill one cell from a photo of its own, scaled for a plate width in ``widths``."""
+        kind = rng.random()
+        if self.negatives and kind < self.settings.negative:
+            photo = self.negatives[rng.integers(len(self.negatives))]
+            scale = float(np.exp(rng.uniform(np.log(0.3), np.log(1.5))))
+            return _cut(photo, _placement(photo, None, scale, size_hw, rng), scale, size_hw, rng)
+        photo = self.photos[rng.integers(len(self.photos))]
+        target: NDArray[np.float32] | None = photo.boxes[rng.integers(len(photo.boxes))]
+        width = float(target[2] - target[0])  # type: ignore[index]
+        wanted = float(np.exp(rng.uniform(*np.log(widths))))
+        scale = float(np.clip(wanted / width, 0.12, 2.8))
+        if kind > 1 - self.settings.background:
+            target = None
+        return _cut(photo, _placement(photo, target, scale, size_hw, rng), scale, size_hw, rng)
+
+
+def _cuts(size: int, cells: int, rng: Generator) -> list[int]:
+    """Borders of the cells along one axis: evenly spaced, then shaken."""
+    even = np.linspace(0, size, cells + 1)
+    even[1:-1] += rng.uniform(-0.2, 0.2, cells - 1) * size / cells
+    return [int(round(value)) for value in even]
+
+
+def _placement(
+    photo: LabelledPhoto,
+    target: NDArray[np.float32] | None,
+    scale: float,
+    size_hw: tuple[int, int],
+    rng: Generator,
+) -> NDArray[np.float64]:
+    """Where the photo's corner goes, (x, y) in cell pixels.
+
+    The target plate lies inside the cell, and the photo covers as much of it as it can.
+    """
+    corner = np.zeros(2)
+    for axis in range(2):
+        cell = size_hw[1 - axis]
+        side = photo.image.shape[1 - axis] * scale
+        low, high = min(cell - side, 0.0), max(cell - side, 0.0)
+        if target is not None:
+            first, last = target[axis] * scale, target[axis + 2] * scale
+            inside = sorted((-first, cell - last))
+            low, high = max(low, inside[0]), min(high, inside[1])
+            if low > high:
+                low, high = inside
+        corner[axis] = rng.uniform(low, high)
+    return corner
+
+
+def _cut(
+    photo: LabelledPhoto,
+    corner: NDArray[np.float64],
+    scale: float,
+    size_hw: tuple[int, int],
+    rng: Generator,
+) -> Window:
+    """Scale, turn and shift a photo into a cell, and its boxes with it."""
+    image, boxes = photo.image, photo.boxes
+    shrink = 1.0
+    if scale < 0.75:
+        # Warping alone would skip pixels; the letterbox that serves averages them too.
+        h, w = image.shape[:2]
+        size_wh = (max(round(w * scale), 1), max(round(h * scale), 1))
+        image = cv2.resize(image, size_wh, interpolation=cv2.INTER_AREA).astype(np.uint8)
+        shrink = scale
+    h, w = size_hw
+    matrix = _turn((w / 2, h / 2), rng) @ np.array(
+        [[scale, 0, corner[0]], [0, scale, corner[1]], [0, 0, 1.0]]
+    )
+    if rng.random() < 0.3:
+        matrix = np.array([[-1.0, 0, w], [0, 1, 0], [0, 0, 1]]) @ matrix
+    from_image = (matrix @ np.diag([1 / shrink, 1 / shrink, 1.0]))[:2]
+    cell = cv2.warpAffine(
+        image,
+        from_image,
+        (w, h),
+        flags=cv2.INTER_LINEAR,
+        borderValue=(DETECTOR.pad_value,) * 3,
+    )
+    moved = _move_boxes(boxes, matrix)
+    inside = np.clip(moved, 0, np.array([w, h, w, h], np.float32)).astype(np.float32)
+    seen = _areas(inside) / np.maximum(_areas(moved), 1e-6)
+    wide = inside[:, 2] - inside[:, 0] >= _MIN_WIDTH
+    kept = (seen >= _VISIBLE) & wide
+    return Window(cell.astype(np.uint8, copy=False), inside[kept], inside[~kept & (seen > _UNCLEAR)])
+
+
+def _turn(centre: tuple[float, float], rng: Generator) -> NDArray[np.float64]:
+    """A slight turn, shear and stretch about a point, as a (3, 3) matrix."""
+    angle = rng.normal(0, 0.04)
+    shear = rng.normal(0, 0.04)
+    stretch = np.exp(rng.normal(0, 0.08))
+    linear = np.array(
+        [
+            [np.cos(angle) * stretch, -np.sin(angle) + shear],
+            [np.sin(angle) * stretch, np.cos(angle)],
+        ]
+    )
+    matrix = np.eye(3)
+    matrix[:2, :2] = linear
+    matrix[:2, 2] = np.array(centre) - linear @ np.array(centre)
+    return matrix
+
+
+def _move_boxes(boxes: NDArray[np.float32], matrix: NDArray[np.float64]) -> NDArray[np.float32]:
+    """Hulls of the moved boxes, (K, 4) to (K, 4).
+
+    A turned box's hull is too large, because the plate did not fill the box's corners:
+    the mean of the hulls of its corners and of its sides' middles stays close.
+    """
+    centre = (boxes[:, :2] + boxes[:, 2:]) / 2
+    half = (boxes[:, 2:] - boxes[:, :2]) / 2
+    linear = np.abs(matrix[:2, :2])
+    corners = half @ linear.T
+    middles = np.maximum(half[:, :1] * linear[:, 0], half[:, 1:] * linear[:, 1])
+    reach = (corners + middles) / 2
+    moved = centre @ matrix[:2, :2].T + matrix[:2, 2]
+    return np.concatenate((moved - reach, moved + reach), axis=1).astype(np.float32)
+
+
+def _areas(boxes: NDArray[np.float32]) -> NDArray[np.float32]:
+    sides = np.maximum(boxes[:, 2:] - boxes[:, :2], 0)
+    return np.asarray(sides[:, 0] * sides[:, 1], np.float32)
