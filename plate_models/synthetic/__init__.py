@@ -1,0 +1,1 @@
+"""Our own renderer of plates: flat plates, photographed crops and whole scenes."""

@@ -1,0 +1,220 @@
+"""Endless training crops: a plate on a car, photographed, and cut out as in serving.
+
+The chain runs at the photo's own scale. A plate 60 px wide is blurred, made noisy and
+compressed at 60 px and only then enlarged to the crop's size: that is how small plates
+look when they reach the rectifier.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import cv2
+import numpy as np
+import numpy.typing as npt
+
+from plate_models.spec import RECTIFIER
+from plate_models.synthetic.backgrounds import paint_background
+from plate_models.synthetic.photo import DEFAULT_PHOTO, Image, PhotoStyle, photograph
+from plate_models.synthetic.plates import (
+    DEFAULT_STYLE,
+    PLATE_WIDTH_MM,
+    PlateImage,
+    PlateStyle,
+    Quad,
+    render_plate,
+)
+from plate_models.synthetic.texts import sample_text
+
+FloatArray = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class CropStyle:
+    """How the rendered crops vary.
+
+    Attributes:
+        width_px: Range (logarithmic) of the plate's width in the photo.
+        roll_deg, yaw_deg, pitch_deg: Standard deviations of the plate's turn about the
+            optical, the vertical and the horizontal axis, for the usual and for the
+            steep share.
+        steep_share: Share of plates seen from a steep angle.
+        distance: Range of the camera's distance, in plate widths.
+        box_jitter: Standard deviations, as shares of the hull's width, of each side of
+            the box, for the usual and for the sloppy share; heights move 1.5 times more.
+        sloppy_share: Share of poorly placed boxes.
+        holder_box_share: Share of boxes around the holder, not the plate.
+        plate, photo: How plates and photos vary.
+    """
+
+    width_px: tuple[float, float] = (48, 400)
+    roll_deg: tuple[float, float] = (2.5, 9)
+    yaw_deg: tuple[float, float] = (14, 32)
+    pitch_deg: tuple[float, float] = (8, 14)
+    steep_share: float = 0.25
+    distance: tuple[float, float] = (4, 16)
+    box_jitter: tuple[float, float] = (0.018, 0.05)
+    sloppy_share: float = 0.25
+    holder_box_share: float = 0.25
+    plate: PlateStyle = DEFAULT_STYLE
+    photo: PhotoStyle = DEFAULT_PHOTO
+
+
+DEFAULT_CROPS = CropStyle()
+# Resolutions plates are drawn at: few, because glyphs are cached per resolution.
+_LEVELS = (0.25, 0.35, 0.5, 0.7, 1.0)
+
+
+@dataclass(frozen=True)
+class CropSample:
+    """One training example of the rectifier and the recognizer.
+
+    Attributes:
+        image: (H, W, 3) uint8 RGB of ``RECTIFIER.crop_hw``.
+        text: What stands on the plate, in Latin letters.
+        quad: (4, 2) float32, the plate's corners TL, TR, BR, BL in crop pixels, where
+            (0, 0) is the corner of the first pixel and not its centre.
+    """
+
+    image: Image
+    text: str
+    quad: Quad
+
+
+def project(plate: PlateImage, angles_rad: FloatArray, distance: float) -> FloatArray:
+    """Look at a plate with a pinhole camera.
+
+    Args:
+        plate: The plate and its holder, centred on the plate before it is turned.
+        angles_rad: Roll, yaw and pitch.
+        distance: Of the camera, in plate widths.
+
+    Returns:
+        (3, 3) homography from pixels of the plate's picture to image units, in which
+        the plate is about 1 wide.
+    """
+    roll, yaw, pitch = angles_rad
+    cos, sin = np.cos, np.sin
+    about_z = np.array([[cos(roll), -sin(roll), 0], [sin(roll), cos(roll), 0], [0, 0, 1]])
+    about_y = np.array([[cos(yaw), 0, sin(yaw)], [0, 1, 0], [-sin(yaw), 0, cos(yaw)]])
+    about_x = np.array([[1, 0, 0], [0, cos(pitch), -sin(pitch)], [0, sin(pitch), cos(pitch)]])
+    turn = about_z @ about_x @ about_y
+    width = PLATE_WIDTH_MM * plate.px_per_mm
+    centre = plate.quad.mean(axis=0)
+    to_units = np.array([[1, 0, -centre[0]], [0, 1, -centre[1]], [0, 0, width]]) / width
+    # Plate points have z = 0, so the turn's third column drops out.
+    camera = np.column_stack([turn[:, 0], turn[:, 1], [0, 0, distance]])
+    camera[:2] *= distance
+    homography: FloatArray = camera @ to_units
+    return homography
+
+
+def apply_homography(homography: FloatArray, points: npt.NDArray[np.floating]) -> FloatArray:
+    """Map (N, 2) points; returns (N, 2) float64."""
+    mapped = np.column_stack([points, np.ones(len(points))]) @ homography.T
+    result: FloatArray = mapped[:, :2] / mapped[:, 2:]
+    return result
+
+
+def _sample_view(
+    plate: PlateImage, width_px: float, rng: np.random.Generator, style: CropStyle
+) -> FloatArray:
+    """Homography from the plate's picture to photo pixels around some origin."""
+    steep = int(rng.random() < style.steep_share)
+    spread = np.array([style.roll_deg[steep], style.yaw_deg[steep], style.pitch_deg[steep]])
+    angles = np.clip(rng.normal(0, 1, 3) * spread, (-30, -62, -40), (30, 62, 40))
+    view = project(plate, np.radians(angles), rng.uniform(*style.distance))
+    hull = np.ptp(apply_homography(view, plate.quad), axis=0)
+    return np.diag([width_px / hull[0], width_px / hull[0], 1.0]) @ view
+
+
+def _sample_box(
+    corners: FloatArray, rng: np.random.Generator, style: CropStyle
+) -> tuple[FloatArray, FloatArray]:
+    """A detector's box around the corners, widened by the rectifier's margin."""
+    low, high = corners.min(axis=0), corners.max(axis=0)
+    size = high - low
+    sigma = style.box_jitter[int(rng.random() < style.sloppy_share)] * size * (1, 1.5)
+    limit = size * (0.1, 0.15)
+    low = low + np.clip(rng.normal(0, 1, 2) * sigma, -limit, limit)
+    high = high + np.clip(rng.normal(0, 1, 2) * sigma, -limit, limit)
+    margin_h, margin_w = RECTIFIER.crop_margin_hw
+    margin = (high - low) * (margin_w, margin_h) / 2
+    return low - margin, high + margin
+
+
+def _compose(
+    plate: PlateImage, view: FloatArray, size_wh: tuple[int, int], rng: np.random.Generator
+) -> Image:
+    """Paint the plate, seen through ``view``, over a background."""
+    width, height = size_wh
+    corners = apply_homography(view, plate.quad).astype(np.float32)
+    scene = paint_background((height, width), corners, rng)
+    # OpenCV counts from pixel centres, this file from pixel corners.
+    half = np.array([[1, 0, 0.5], [0, 1, 0.5], [0, 0, 1]])
+    warp = np.linalg.inv(half) @ view @ half
+    rgba = np.dstack([plate.rgb, plate.alpha])
+    seen = cv2.warpPerspective(rgba, warp, size_wh, flags=cv2.INTER_LINEAR)
+    alpha = seen[..., 3:].astype(np.float32) / 255
+    mixed = scene + alpha * (seen[..., :3].astype(np.float32) - scene)
+    return np.asarray(mixed, np.uint8)
+
+
+def cut_crop(
+    photo: Image, low: FloatArray, high: FloatArray, quad: FloatArray
+) -> tuple[Image, Quad]:
+    """Cut a region that lies inside the photo and scale it to the rectifier's crop."""
+    x0, y0 = (int(v) for v in np.floor(low))
+    x1, y1 = (int(v) for v in np.ceil(high))
+    region = photo[y0:y1, x0:x1]
+    height, width = RECTIFIER.crop_hw
+    shrinks = region.shape[1] > width or region.shape[0] > height
+    kind = cv2.INTER_AREA if shrinks else cv2.INTER_LINEAR
+    crop = np.asarray(cv2.resize(region, (width, height), interpolation=kind), np.uint8)
+    scale = np.array([width / (x1 - x0), height / (y1 - y0)])
+    return crop, ((quad - (x0, y0)) * scale).astype(np.float32)
+
+
+def render_crop(rng: np.random.Generator, style: CropStyle = DEFAULT_CROPS) -> CropSample:
+    """Render one crop as the pipeline cuts it around a detected plate.
+
+    Args:
+        rng: Source of all chance: the same state gives the same sample.
+        style: How crops vary.
+    """
+    text = sample_text(rng)
+    width_px = float(np.exp(rng.uniform(*np.log(style.width_px))))
+    needed = 1.4 * width_px / PLATE_WIDTH_MM
+    level = next((level for level in _LEVELS if level >= needed), _LEVELS[-1])
+    plate = render_plate(text, rng, level, style.plate)
+    view = _sample_view(plate, width_px, rng, style)
+    outline = plate.quad
+    if rng.random() < style.holder_box_share:
+        height, width = plate.alpha.shape
+        outline = np.array([[0, 0], [width, 0], [width, height], [0, height]], np.float32)
+    low, high = _sample_box(apply_homography(view, outline), rng, style)
+    # A rim of random size keeps edge effects out and moves the JPEG grid.
+    origin = low - rng.uniform(6, 14, 2)
+    shift = np.array([[1, 0, -origin[0]], [0, 1, -origin[1]], [0, 0, 1.0]])
+    size = np.ceil(high - origin + 8).astype(int)
+    scene = _compose(plate, shift @ view, (int(size[0]), int(size[1])), rng)
+    photo = photograph(scene, rng, style.photo)
+    quad = apply_homography(view, plate.quad) - origin
+    crop, crop_quad = cut_crop(photo, low - origin, high - origin, quad)
+    return CropSample(crop, text, crop_quad)
+
+
+def contact_sheet(count: int, seed: int, path: Path, style: CropStyle = DEFAULT_CROPS) -> None:
+    """Write ``count`` rendered crops with their texts and quads as one picture."""
+    rng = np.random.default_rng(seed)
+    tiles = []
+    for _ in range(count):
+        sample = render_crop(rng, style)
+        tile = cv2.copyMakeBorder(sample.image, 0, 16, 0, 0, cv2.BORDER_CONSTANT)
+        for x, y in sample.quad:
+            cv2.circle(tile, (round(float(x) - 0.5), round(float(y) - 0.5)), 1, (0, 255, 0), -1)
+        cv2.putText(tile, sample.text, (4, 76), cv2.FONT_HERSHEY_SIMPLEX, 0.4, (255, 255, 255))
+        tiles.append(tile)
+    columns = max(1, round(count**0.5))
+    tiles += [np.zeros_like(tiles[0])] * (-count % columns)
+    rows = [np.hstack(tiles[i : i + columns]) for i in range(0, len(tiles), columns)]
+    cv2.imwrite(str(path), np.vstack(rows)[..., ::-1])
