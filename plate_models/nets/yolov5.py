@@ -10,6 +10,7 @@ Sources: Jocher, "YOLOv5" (architecture tables of release 6); Wang et al., "CSPN
 
 import math
 from collections.abc import Sequence
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -101,16 +102,10 @@ class Detect(nn.Module):
         sizes = torch.tensor(spec.anchors_wh, dtype=torch.float32)
         self.register_buffer("anchors", sizes / torch.tensor(spec.strides).view(-1, 1, 1))
         per_cell = sizes.shape[1]
-        self.m = nn.ModuleList(nn.Conv2d(c, per_cell * self.outputs, 1) for c in channels)
-        self._init_biases(per_cell)
-
-    def _init_biases(self, per_cell: int) -> None:
-        """Start at the rate of plates, not at one half: focal loss's prior trick."""
-        for conv, stride in zip(self.m, self.strides, strict=True):
-            bias = conv.bias.detach().view(per_cell, -1)  # type: ignore[union-attr,operator]
-            # About one plate in a 384×384 window, whichever level answers for it.
-            bias[:, 4] = math.log(1 / (384 / stride) ** 2)
-            bias[:, 5:] = 0.0
+        convs = [nn.Conv2d(c, per_cell * self.outputs, 1) for c in channels]
+        for conv, stride in zip(convs, spec.strides, strict=True):
+            _init_bias(conv, per_cell, stride)
+        self.m = nn.ModuleList(convs)
 
     def forward(self, features: list[Tensor]) -> list[Tensor]:
         """Per level (N, C, H, W) to raw heads (N, A, H, W, 5 + classes)."""
@@ -120,6 +115,14 @@ class Detect(nn.Module):
             n, _, h, w = raw.shape
             heads.append(raw.view(n, -1, self.outputs, h, w).permute(0, 1, 3, 4, 2))
         return heads
+
+
+def _init_bias(conv: nn.Conv2d, per_cell: int, stride: int) -> None:
+    """Start at the rate of plates instead of one half (Lin et al., "Focal Loss", 2017)."""
+    bias = torch.zeros(per_cell, conv.out_channels // per_cell)
+    # About one plate in a window of 384×384, whichever level answers for it.
+    bias[:, 4] = math.log(1 / (384 / stride) ** 2)
+    conv.bias = nn.Parameter(bias.flatten())
 
 
 class YOLOv5(nn.Module):
@@ -132,7 +135,7 @@ class YOLOv5(nn.Module):
     """
 
     # Which earlier layer each concatenation takes beside the one before it.
-    _CONCAT_WITH = {12: 6, 16: 4, 19: 14, 22: 10}
+    _CONCAT_WITH: ClassVar = {12: 6, 16: 4, 19: 14, 22: 10}
     _HEADS_FROM = (17, 20, 23)
 
     def __init__(self, spec: DetectorSpec = DETECTOR) -> None:
@@ -182,7 +185,8 @@ class YOLOv5(nn.Module):
             else:
                 x = layer(x)
             layers.append(x)
-        return self.head([layers[i] for i in self._HEADS_FROM])
+        heads: list[Tensor] = self.head([layers[i] for i in self._HEADS_FROM])
+        return heads
 
 
 def decode_heads(heads: list[Tensor], anchors: Tensor, strides: Sequence[int]) -> Tensor:
@@ -238,9 +242,8 @@ class YOLOv5Graph(nn.Module):
             (N, 300, 6) float32: x0, y0, x1, y1 in canvas pixels, score in [0, 1]
             (objectness times class probability), class.
         """
-        dtype = self.net.head.m[0].weight.dtype
-        heads = self.net(canvases.to(dtype) / 255)
         head = self.net.head
+        heads = self.net(canvases.to(head.anchors.dtype) / 255)
         candidates = decode_heads(heads, head.anchors.float(), head.strides)
         probability, label = candidates[..., 5:].max(dim=-1)
         score, order = (candidates[..., 4] * probability).topk(self.max_candidates, dim=1)

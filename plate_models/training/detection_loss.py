@@ -142,9 +142,7 @@ class DetectionLoss(nn.Module):
         box = objectness = classes = heads[0].new_zeros((), dtype=torch.float32)
         for level, head in enumerate(heads):
             raw = head.float()
-            found = assign(
-                targets.boxes, self.anchors[level], self.strides[level], _grid_hw(raw)
-            )
+            found = assign(targets.boxes, self.anchors[level], self.strides[level], _grid_hw(raw))
             overlap = torch.zeros_like(raw[..., 4])
             if len(found.image):
                 level_box, level_class, iou = self._answers(raw, found, self.anchors[level])

@@ -7,6 +7,7 @@ window, so a window is divided into cells and each cell gets a photo of its own.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import cv2
 import numpy as np
@@ -80,8 +81,8 @@ class WindowSampler:
         image = np.full((settings.size, settings.size, 3), DETECTOR.pad_value, np.uint8)
         boxes, unclear = [], []
         xs, ys = (_cuts(settings.size, cells, rng) for _ in range(2))
-        for y0, y1 in zip(ys, ys[1:], strict=False):
-            for x0, x1 in zip(xs, xs[1:], strict=False):
+        for y0, y1 in pairwise(ys):
+            for x0, x1 in pairwise(xs):
                 cell = self._draw_cell((y1 - y0, x1 - x0), settings.widths[choice], rng)
                 image[y0:y1, x0:x1] = cell.image
                 shift = np.array([x0, y0, x0, y0], np.float32)
@@ -112,7 +113,7 @@ def _cuts(size: int, cells: int, rng: Generator) -> list[int]:
     """Borders of the cells along one axis: evenly spaced, then shaken."""
     even = np.linspace(0, size, cells + 1)
     even[1:-1] += rng.uniform(-0.2, 0.2, cells - 1) * size / cells
-    return [int(round(value)) for value in even]
+    return [round(float(value)) for value in even]
 
 
 def _placement(
@@ -176,7 +177,9 @@ def _cut(
     seen = _areas(inside) / np.maximum(_areas(moved), 1e-6)
     wide = inside[:, 2] - inside[:, 0] >= _MIN_WIDTH
     kept = (seen >= _VISIBLE) & wide
-    return Window(cell.astype(np.uint8, copy=False), inside[kept], inside[~kept & (seen > _UNCLEAR)])
+    return Window(
+        cell.astype(np.uint8, copy=False), inside[kept], inside[~kept & (seen > _UNCLEAR)]
+    )
 
 
 def _turn(centre: tuple[float, float], rng: Generator) -> NDArray[np.float64]:

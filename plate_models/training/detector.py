@@ -208,10 +208,10 @@ def run(trainer: Trainer) -> None:
 
 def draw_curves(record: list[dict[str, float]], path: Path) -> None:
     """Plot loss, its parts and the learning rate over the steps."""
-    import matplotlib  # noqa: PLC0415 - only training draws
+    import matplotlib
 
     matplotlib.use("Agg")
-    from matplotlib import pyplot  # noqa: PLC0415
+    from matplotlib import pyplot
 
     figure, (left, right) = pyplot.subplots(1, 2, figsize=(11, 4))
     steps = [row["step"] for row in record]

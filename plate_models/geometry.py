@@ -1,0 +1,233 @@
+"""Letterbox, boxes, crops and quads: the way of coordinates through the pipeline.
+
+Boxes are float pixels in the order their functions name; pixel i covers [i, i + 1).
+Everything is torch and works on whatever device its arguments are on.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from plate_models.spec import DETECTOR, RECTIFIER, RectifierSpec
+
+# More source samples per crop pixel than this add nothing but time.
+_SAMPLES_PER_PIXEL = 4
+
+
+@dataclass(frozen=True)
+class Letterbox:
+    """How a photo lies on its canvas; made by `letterbox`.
+
+    Attributes:
+        photo_wh: Size of the photo in pixels.
+        scale_xy: Canvas pixels per photo pixel.
+        offset_xy: Where the photo's corner lies on the canvas, in pixels.
+    """
+
+    photo_wh: tuple[int, int]
+    scale_xy: tuple[float, float]
+    offset_xy: tuple[int, int]
+
+    def to_canvas(self, boxes_xyxy: Tensor) -> Tensor:
+        """(N, 4) float in photo pixels to (N, 4) in canvas pixels."""
+        return boxes_xyxy * boxes_xyxy.new_tensor(self.scale_xy * 2) + boxes_xyxy.new_tensor(
+            self.offset_xy * 2
+        )
+
+    def to_photo(self, boxes_xyxy: Tensor) -> Tensor:
+        """(N, 4) float in canvas pixels to (N, 4) in photo pixels, cut at its edges."""
+        boxes = (boxes_xyxy - boxes_xyxy.new_tensor(self.offset_xy * 2)) / boxes_xyxy.new_tensor(
+            self.scale_xy * 2
+        )
+        return boxes.clamp(min=0).minimum(boxes.new_tensor(self.photo_wh * 2))
+
+
+def choose_canvas(
+    height: int,
+    width: int,
+    canvases_hw: Sequence[tuple[int, int]] = DETECTOR.canvases_hw,
+) -> tuple[int, int]:
+    """The canvas that shrinks a photo least; of equals, the one with fewest pixels.
+
+    Args:
+        height: Of the photo in pixels, at least 1.
+        width: Of the photo in pixels, at least 1.
+        canvases_hw: (H, W) to choose from.
+
+    Returns:
+        (H, W) of the canvas.
+    """
+    return max(
+        canvases_hw,
+        key=lambda canvas: (_fitting_scale(height, width, canvas), -canvas[0] * canvas[1]),
+    )
+
+
+def _fitting_scale(height: int, width: int, canvas_hw: tuple[int, int]) -> float:
+    return min(canvas_hw[0] / height, canvas_hw[1] / width)
+
+
+def letterbox(
+    image: Tensor, canvas_hw: tuple[int, int], pad_value: int = DETECTOR.pad_value
+) -> tuple[Tensor, Letterbox]:
+    """Resize a photo to fit a canvas, keeping its aspect, and pad the rest.
+
+    Args:
+        image: (H, W, 3) uint8 RGB in [0, 255].
+        canvas_hw: (H, W) of the canvas.
+        pad_value: Grey level of the bars.
+
+    Returns:
+        The canvas, (3, H, W) uint8 RGB with the photo in its middle, and the way
+        back from it.
+
+    Raises:
+        ValueError: The image is not (H, W, 3) uint8, or it is empty.
+    """
+    check_image(image)
+    h, w = image.shape[:2]
+    scale = _fitting_scale(h, w, canvas_hw)
+    new_h, new_w = max(round(h * scale), 1), max(round(w * scale), 1)
+    resized = _resize(image.permute(2, 0, 1).unsqueeze(0), (new_h, new_w))
+    top, left = (canvas_hw[0] - new_h) // 2, (canvas_hw[1] - new_w) // 2
+    bars = (left, canvas_hw[1] - new_w - left, top, canvas_hw[0] - new_h - top)
+    canvas = F.pad(resized, bars, value=pad_value)
+    return canvas[0], Letterbox((w, h), (new_w / w, new_h / h), (left, top))
+
+
+def _resize(planes: Tensor, size_hw: tuple[int, int]) -> Tensor:
+    """Antialiased bilinear resize of (1, 3, H, W) uint8."""
+    if planes.shape[-2:] == size_hw:
+        return planes
+    if planes.device.type == "cpu":
+        return F.interpolate(planes, size_hw, mode="bilinear", antialias=True)
+    # The CUDA kernel takes floating point only.
+    resized = F.interpolate(planes.float(), size_hw, mode="bilinear", antialias=True)
+    return resized.round().clamp(0, 255).to(torch.uint8)
+
+
+def check_image(image: Tensor) -> None:
+    """Raise ValueError unless the image is (H, W, 3) uint8 with at least one pixel."""
+    if image.dtype != torch.uint8 or image.ndim != 3 or image.shape[2] != 3 or not image.numel():
+        raise ValueError(
+            f"expected an image (H, W, 3) uint8 with at least one pixel, "
+            f"got {tuple(image.shape)} {str(image.dtype).removeprefix('torch.')}"
+        )
+
+
+def box_xyxy_to_cxcywh(boxes: Tensor) -> Tensor:
+    """(..., 4) x0, y0, x1, y1 to (..., 4) centre x, centre y, width, height."""
+    first, last = boxes[..., :2], boxes[..., 2:]
+    return torch.cat(((first + last) / 2, last - first), dim=-1)
+
+
+def box_cxcywh_to_xyxy(boxes: Tensor) -> Tensor:
+    """(..., 4) centre x, centre y, width, height to (..., 4) x0, y0, x1, y1."""
+    centre, half = boxes[..., :2], boxes[..., 2:] / 2
+    return torch.cat((centre - half, centre + half), dim=-1)
+
+
+def box_iou_xyxy(a_xyxy: Tensor, b_xyxy: Tensor) -> Tensor:
+    """Intersection over union of every pair.
+
+    Args:
+        a_xyxy: (N, 4) float.
+        b_xyxy: (M, 4) float, same coordinates.
+
+    Returns:
+        (N, M) float in [0, 1]; 0 where both boxes are empty.
+    """
+    first = torch.maximum(a_xyxy[:, None, :2], b_xyxy[None, :, :2])
+    last = torch.minimum(a_xyxy[:, None, 2:], b_xyxy[None, :, 2:])
+    common = (last - first).clamp(min=0).prod(dim=2)  # (N, M)
+    areas_a = (a_xyxy[:, 2:] - a_xyxy[:, :2]).clamp(min=0).prod(dim=1)
+    areas_b = (b_xyxy[:, 2:] - b_xyxy[:, :2]).clamp(min=0).prod(dim=1)
+    union = areas_a[:, None] + areas_b[None] - common
+    return common / union.clamp(min=1e-9)
+
+
+def widen_boxes(boxes_xyxy: Tensor, margin_hw: tuple[float, float]) -> Tensor:
+    """Grow boxes by a share of their own height and width, half of it on each side.
+
+    Args:
+        boxes_xyxy: (N, 4) float.
+        margin_hw: Shares of the height and of the width.
+
+    Returns:
+        (N, 4) float, same coordinates; may reach beyond the photo.
+    """
+    boxes = box_xyxy_to_cxcywh(boxes_xyxy)
+    grown = boxes[..., 2:] * boxes.new_tensor((1 + margin_hw[1], 1 + margin_hw[0]))
+    return box_cxcywh_to_xyxy(torch.cat((boxes[..., :2], grown), dim=-1))
+
+
+def crop_boxes(image: Tensor, boxes_xyxy: Tensor, spec: RectifierSpec = RECTIFIER) -> Tensor:
+    """Cut boxes out of a photo, with their margin, and resize each to the crop's size.
+
+    Beyond the photo its edge is repeated. Resizing averages with a triangle filter,
+    at subpixel positions, so that a crop moves smoothly with its box.
+
+    Args:
+        image: (H, W, 3) uint8 RGB in [0, 255].
+        boxes_xyxy: (N, 4) float in the photo's pixels.
+        spec: Size and margin of the crops.
+
+    Returns:
+        (N, 3, h, w) uint8 RGB in [0, 255], (h, w) = ``spec.crop_hw``.
+
+    Raises:
+        ValueError: The image is not (H, W, 3) uint8, or it is empty.
+    """
+    check_image(image)
+    regions = widen_boxes(boxes_xyxy.double(), spec.crop_margin_hw).tolist()
+    crops = [_cut(image, region, spec.crop_hw) for region in regions]
+    if not crops:
+        return image.new_zeros((0, 3, *spec.crop_hw))
+    return torch.stack(crops).round().clamp(0, 255).to(torch.uint8)
+
+
+def _cut(image: Tensor, region: Sequence[float], size_hw: tuple[int, int]) -> Tensor:
+    """One region, resized: (3, h, w) float32 in [0, 255]."""
+    x0, y0, x1, y1 = region
+    rows, row_weights = _resampling(y0, y1, size_hw[0], image.shape[0], image.device)
+    columns, column_weights = _resampling(x0, x1, size_hw[1], image.shape[1], image.device)
+    pixels = image[rows][:, columns].permute(2, 0, 1).float()  # (3, rows, columns)
+    return row_weights @ pixels @ column_weights.T
+
+
+def _resampling(
+    start: float, end: float, samples: int, length: int, device: torch.device
+) -> tuple[Tensor, Tensor]:
+    """Source indices (S,) of one axis and the weights (samples, S) that mix them."""
+    scale = max((end - start) / samples, 1e-6)
+    reach = max(scale, 1.0)
+    step = max(int(scale // _SAMPLES_PER_PIXEL), 1)
+    first = int(start - reach) - 1
+    source = torch.arange(first, int(end + reach) + 2, step, device=device)
+    centres = start + (torch.arange(samples, device=device, dtype=torch.float32) + 0.5) * scale
+    distance = (source.float()[None] + 0.5 - centres[:, None]).abs() / reach
+    weights = (1 - distance).clamp(min=0)
+    return source.clamp(0, length - 1), weights / weights.sum(dim=1, keepdim=True)
+
+
+def quads_from_theta(theta: Tensor, boxes_xyxy: Tensor, spec: RectifierSpec = RECTIFIER) -> Tensor:
+    """Corners of the rectified plates, in the photo.
+
+    Args:
+        theta: (N, 2, 3) float, output to input coordinates, both in [-1, 1]
+            (`torch.nn.functional.affine_grid`, ``align_corners=False``).
+        boxes_xyxy: (N, 4) float in photo pixels, as given to `crop_boxes`.
+        spec: Margin of the crops.
+
+    Returns:
+        (N, 4, 2) float in photo pixels: top left, top right, bottom right, bottom
+        left of the plate's own orientation.
+    """
+    corners = theta.new_tensor([[-1, -1, 1], [1, -1, 1], [1, 1, 1], [-1, 1, 1]])
+    in_crop = corners @ theta.transpose(1, 2)  # (N, 4, 2) in [-1, 1] of the crop
+    region = widen_boxes(boxes_xyxy.to(theta.dtype), spec.crop_margin_hw)
+    region = box_xyxy_to_cxcywh(region).unsqueeze(1)  # (N, 1, 4)
+    return region[..., :2] + in_crop * region[..., 2:] / 2
