@@ -1,0 +1,74 @@
+# Every way to use this project from a clone. CI calls only these targets.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+
+VENV := .venv
+PY := $(VENV)/bin/python
+REQUIREMENTS := docker/requirements
+SETUP_STAMP := $(VENV)/.setup
+EXPORT_STAMP := model_repository/.exported
+# torch's own index of CPU builds: 200 MB instead of the default build's several GB of CUDA.
+TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
+# Photos for `make demo`: files or folders; by default the sample scenes.
+PHOTOS ?=
+PYTEST_ARGS ?=
+
+.PHONY: help setup export serve demo test test-fast test-live lint format typecheck check lock requirements clean
+
+help:  ## List the targets
+	@grep -hE '^[a-z-]+:.*  ## ' $(MAKEFILE_LIST) | awk -F ':.*  ## ' '{printf "  make %-13s %s\n", $$1, $$2}'
+
+setup: $(SETUP_STAMP)  ## Set up .venv (skipped while nothing changed)
+
+# Touched last, so that a set-up that failed half-way is repeated.
+$(SETUP_STAMP): pyproject.toml $(REQUIREMENTS)/dev.txt $(REQUIREMENTS)/torch.txt Makefile docker/setup.sh
+	@VENV=$(VENV) TORCH_INDEX=$(TORCH_INDEX) REQUIREMENTS=$(REQUIREMENTS) docker/setup.sh
+	@touch $@
+
+export: $(EXPORT_STAMP)  ## Export weights/ into model_repository/ (skipped while nothing changed)
+
+$(EXPORT_STAMP): $(SETUP_STAMP) $(wildcard weights/*) $(shell find plate_models/nets -name '*.py') \
+		plate_models/spec.py plate_models/export.py plate_models/weights.py
+	@$(PY) -m plate_models.export
+	@touch $@
+
+serve: export  ## Serve on http://127.0.0.1:8080 in the foreground (PLATES_HOST, PLATES_PORT, PLATES_TRITON_URL)
+	@exec $(VENV)/bin/plates serve
+
+demo: export  ## Read photos end to end: PHOTOS="a.jpg b.jpg" or a folder; by default the samples
+	@$(VENV)/bin/plates demo $(PHOTOS)
+
+test: export  ## All tests, the live ones included
+	@$(PY) -m pytest $(PYTEST_ARGS)
+
+test-fast: $(SETUP_STAMP)  ## Only the tests that need no server
+	@$(PY) -m pytest -m "not live" $(PYTEST_ARGS)
+
+test-live: $(SETUP_STAMP)  ## The live tests against a running server: PLATES_URL=... [PLATES_TRITON_URL=...]
+	@test -n "$(PLATES_URL)$(PLATES_TRITON_URL)" || { echo "make test-live needs PLATES_URL=http://host:port (and PLATES_TRITON_URL=host:port for the Triton behind it)"; exit 2; }
+	@PLATES_URL="$(PLATES_URL)" PLATES_TRITON_URL="$(PLATES_TRITON_URL)" $(PY) -m pytest -m live $(PYTEST_ARGS)
+
+lint: $(SETUP_STAMP)  ## ruff: rules and format; requirement files agree with the lock
+	@$(VENV)/bin/ruff check .
+	@$(VENV)/bin/ruff format --check .
+	@$(PY) docker/requirements.py --check
+
+format: $(SETUP_STAMP)  ## Let ruff mend what it can
+	@$(VENV)/bin/ruff check --fix .
+	@$(VENV)/bin/ruff format .
+
+typecheck: $(SETUP_STAMP)  ## mypy, strict
+	@$(VENV)/bin/mypy
+
+check: lint typecheck test  ## What CI runs
+
+lock:  ## Resolve poetry.lock anew (needs poetry) and export it
+	poetry lock
+	$(MAKE) requirements
+
+requirements:  ## Export docker/requirements/*.txt from poetry.lock
+	@python3 docker/requirements.py
+
+clean:  ## Remove the virtual environment, exported artifacts and caches
+	rm -rf $(VENV) $(EXPORT_STAMP) .pytest_cache .mypy_cache .ruff_cache
+	rm -f model_repository/*/[0-9]*/model.pt model_repository/*/[0-9]*/model.onnx

@@ -1,0 +1,104 @@
+"""Export the requirement files of each role from poetry.lock: `make requirements`.
+
+Triton's image and the set-up install with pip, so the lock's versions and hashes are
+written out once per role. Standard library only: it runs before anything is installed.
+"""
+
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+FOLDER = ROOT / "docker" / "requirements"
+
+# Which dependency groups of pyproject.toml each role installs.
+ROLES = {
+    "gateway": ("main", "gateway"),
+    "triton": ("main", "models", "torch"),
+    "embedded": ("main", "gateway", "models", "torch", "embedded", "export"),
+    "dev": ("main", "gateway", "models", "torch", "embedded", "export", "training", "dev"),
+}
+TORCH = "torch"
+# torch is installed first and by itself: its CUDA libraries come with it or not at all.
+CUDA_PREFIXES = ("nvidia-", "cuda-", "triton")
+
+HEADER = "# {name}: exported from poetry.lock by `make requirements`; do not edit.\n"
+
+Package = dict[str, Any]
+
+
+def read_lock(path: Path = ROOT / "poetry.lock") -> list[Package]:
+    """Read the packages of a lock file, in its (alphabetical) order."""
+    return list(tomllib.loads(path.read_text(encoding="utf-8"))["package"])
+
+
+def render_role(packages: list[Package], groups: tuple[str, ...]) -> str:
+    """Write the requirements of a role: pinned, hashed, without torch and its CUDA.
+
+    Args:
+        packages: Packages of the lock.
+        groups: Dependency groups that the role installs.
+
+    Returns:
+        Requirement lines for ``pip install --require-hashes``.
+    """
+    lines = []
+    for package in packages:
+        wanted = [group for group in package["groups"] if group in groups]
+        if wanted and not _comes_with_torch(package):
+            lines.append(_requirement(package, wanted))
+    return "".join(lines)
+
+
+def render_torch(packages: list[Package]) -> str:
+    """Write torch's version alone: a CUDA wheel's hash would refuse a CPU wheel."""
+    (version,) = {package["version"] for package in packages if package["name"] == TORCH}
+    return f"{TORCH}=={version}\n"
+
+
+def render_all(packages: list[Package]) -> dict[str, str]:
+    """Write every requirement file: file name to content."""
+    files = {f"{role}.txt": render_role(packages, groups) for role, groups in ROLES.items()}
+    files["torch.txt"] = render_torch(packages)
+    return {name: HEADER.format(name=name) + text for name, text in files.items()}
+
+
+def _comes_with_torch(package: Package) -> bool:
+    only_torch = package["groups"] == ["torch"]
+    return only_torch and package["name"].startswith((TORCH, *CUDA_PREFIXES))
+
+
+def _requirement(package: Package, wanted: list[str]) -> str:
+    marker = _marker(package.get("markers"), wanted)
+    hashes = sorted(file["hash"] for file in package["files"])
+    first = f"{package['name']}=={package['version']}" + (f" ; {marker}" if marker else "")
+    return " \\\n    ".join([first, *(f"--hash={digest}" for digest in hashes)]) + "\n"
+
+
+def _marker(markers: str | dict[str, str] | None, wanted: list[str]) -> str:
+    """Join the markers of the groups wanted; a group without one always installs."""
+    if markers is None or isinstance(markers, str):
+        return markers or ""
+    if any(group not in markers for group in wanted):
+        return ""
+    return " or ".join(sorted({f"({markers[group]})" for group in wanted}))
+
+
+def main() -> int:
+    """Write the files; with --check, only name those that disagree with the lock."""
+    check = "--check" in sys.argv[1:]
+    stale = []
+    for name, text in render_all(read_lock()).items():
+        path = FOLDER / name
+        if not path.exists() or path.read_text(encoding="utf-8") != text:
+            stale.append(name)
+            if not check:
+                path.write_text(text, encoding="utf-8")
+    if check and stale:
+        print("out of date, run `make requirements`:", ", ".join(stale))  # noqa: T201
+    return 1 if check and stale else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
