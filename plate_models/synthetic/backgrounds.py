@@ -4,7 +4,7 @@ import cv2
 import numpy as np
 import numpy.typing as npt
 
-from plate_models.synthetic.wear import blobs, noise
+from plate_models.synthetic.wear import noise
 
 Image = npt.NDArray[np.uint8]
 Quad = npt.NDArray[np.float32]
@@ -26,7 +26,8 @@ _WORDS = ("DUSTER", "VOLGA", "MAXUS", "AUTO", "SPORT", "4x4", "TURBO", "GRANTA",
 def _paint(rng: np.random.Generator) -> npt.NDArray[np.float64]:
     index = int(np.searchsorted(_PAINT_CUMULATIVE, rng.random()))
     colour = _PAINTS[min(index, len(_PAINTS) - 1)]
-    return np.clip(colour * rng.uniform(0.7, 1.2) + rng.normal(0, 8, 3), 2, 250)
+    painted = colour * rng.uniform(0.7, 1.2) + rng.normal(0, 8, 3)
+    return np.asarray(np.clip(painted, 2, 250))
 
 
 def _tuple(colour: npt.NDArray[np.float64]) -> tuple[float, float, float]:
@@ -92,11 +93,13 @@ def paint_background(size_hw: tuple[int, int], quad: Quad, rng: np.random.Genera
         (H, W, 3) uint8 RGB.
     """
     colour = _paint(rng)
-    shade = 1 + rng.uniform(0.02, 0.3) * blobs(rng, size_hw, (3, 3))
-    sheen = rng.uniform(0, 40) * blobs(rng, size_hw, (4, 2))
-    texture = rng.uniform(0, 6) * noise(rng, size_hw)
-    tones = shade[..., None] * colour.astype(np.float32) + (sheen + texture)[..., None]
-    image: Image = np.clip(tones, 0, 255).astype(np.uint8)
+    shade = 1 + rng.uniform(0.02, 0.3) * noise(rng, 4, 4) + rng.uniform(0, 0.2) * noise(rng, 4, 1)
+    coarse = np.clip(shade[..., None] * colour, 0, 255).astype(np.uint8)
+    size_wh = size_hw[1], size_hw[0]
+    image = np.asarray(cv2.resize(coarse, size_wh, interpolation=cv2.INTER_CUBIC), np.uint8)
+    if rng.random() < 0.2:
+        grain = np.abs(noise(rng, *size_hw)) * float(rng.uniform(1, 8))
+        image = np.asarray(cv2.add(image, cv2.merge((grain, grain, grain)), dtype=cv2.CV_8U))
     along = quad[1] - quad[0]
     slope = float(along[1] / max(1e-3, abs(along[0])))
     if rng.random() < 0.12:

@@ -108,9 +108,10 @@ def project(plate: PlateImage, angles_rad: FloatArray, distance: float) -> Float
     return homography
 
 
-def apply_homography(homography: FloatArray, points: npt.NDArray[np.floating]) -> FloatArray:
+def apply_homography(homography: FloatArray, points: FloatArray | Quad) -> FloatArray:
     """Map (N, 2) points; returns (N, 2) float64."""
-    mapped = np.column_stack([points, np.ones(len(points))]) @ homography.T
+    homogeneous = np.column_stack([points.astype(np.float64), np.ones(len(points))])
+    mapped = homogeneous @ homography.T
     result: FloatArray = mapped[:, :2] / mapped[:, 2:]
     return result
 
@@ -152,11 +153,10 @@ def _compose(
     # OpenCV counts from pixel centres, this file from pixel corners.
     half = np.array([[1, 0, 0.5], [0, 1, 0.5], [0, 0, 1]])
     warp = np.linalg.inv(half) @ view @ half
-    rgba = np.dstack([plate.rgb, plate.alpha])
-    seen = cv2.warpPerspective(rgba, warp, size_wh, flags=cv2.INTER_LINEAR)
-    alpha = seen[..., 3:].astype(np.float32) / 255
-    mixed = scene + alpha * (seen[..., :3].astype(np.float32) - scene)
-    return np.asarray(mixed, np.uint8)
+    rgb = cv2.warpPerspective(plate.rgb, warp, size_wh, borderMode=cv2.BORDER_REPLICATE)
+    alpha = cv2.warpPerspective(plate.alpha, warp, size_wh)
+    cover = np.asarray(alpha, np.float32) / 255
+    return np.asarray(cv2.blendLinear(rgb, scene, cover, 1 - cover), np.uint8)
 
 
 def cut_crop(

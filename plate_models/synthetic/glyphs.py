@@ -9,6 +9,7 @@ the glyph's height; corners are rounded as the stamping tool rounds them.
 
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
 from typing import TypeAlias
 
 import cv2
@@ -210,7 +211,7 @@ COUNTRY: dict[str, Glyph] = {
     ),
 }
 
-GLYPHS: dict[str, Glyph] = DIGITS | LETTERS
+GLYPHS: dict[str, Glyph] = DIGITS | LETTERS | COUNTRY
 
 
 def _inner_joints(points: npt.NDArray[np.float64], half: float) -> npt.NDArray[np.float64]:
@@ -218,26 +219,28 @@ def _inner_joints(points: npt.NDArray[np.float64], half: float) -> npt.NDArray[n
     if np.allclose(points[0], points[-1]):
         return points
     from_ends = np.minimum(np.hypot(*(points - points[0]).T), np.hypot(*(points - points[-1]).T))
-    return points[from_ends >= half]
+    inner: npt.NDArray[np.float64] = points[from_ends >= half]
+    return inner
 
 
 def _draw_stroke(canvas: Mask, stroke: Stroke, scale: float, bolder: float) -> None:
     points = np.array(stroke.points) * scale
     half = (stroke.width + bolder) * scale / 2
-    for start, stop in zip(points[:-1], points[1:], strict=True):
+    for start, stop in pairwise(points):
         along = stop - start
         length = float(np.hypot(*along))
         if length == 0:
             continue
         normal = np.array([-along[1], along[0]]) / length * half
         corners = np.array([start + normal, stop + normal, stop - normal, start - normal])
-        cv2.fillConvexPoly(canvas, np.rint(corners).astype(np.int32), 255)
+        cv2.fillConvexPoly(canvas, np.rint(corners).astype(np.int32), (255,))
     for x, y in points if stroke.round_ends else _inner_joints(points, half):
-        cv2.circle(canvas, (round(float(x)), round(float(y))), round(half), 255, -1)
+        cv2.circle(canvas, (round(float(x)), round(float(y))), round(half), (255,), -1)
 
 
 @lru_cache(maxsize=512)
-def _master(glyph: Glyph, bolder_mm: float) -> Mask:
+def _master(char: str, bolder_mm: float) -> Mask:
+    glyph = GLYPHS[char]
     scale = _MASTER_PX_PER_MM
     pad = 4.0  # Room for the rounding blur and for bolder strokes.
     size_hw = (
@@ -259,11 +262,11 @@ def _master(glyph: Glyph, bolder_mm: float) -> Mask:
 
 
 @lru_cache(maxsize=4096)
-def glyph_mask(glyph: Glyph, px_per_mm: float, height_mm: float, bolder_mm: float = 0.0) -> Mask:
+def glyph_mask(char: str, px_per_mm: float, height_mm: float, bolder_mm: float = 0.0) -> Mask:
     """Rasterise a glyph; the result is cached and must not be written to.
 
     Args:
-        glyph: The character.
+        char: A key of ``GLYPHS``.
         px_per_mm: Resolution of the result.
         height_mm: Height that the glyph is scaled to, width in proportion.
         bolder_mm: Added to every stroke's width before scaling; may be negative.
@@ -272,8 +275,8 @@ def glyph_mask(glyph: Glyph, px_per_mm: float, height_mm: float, bolder_mm: floa
         (H, W) uint8 coverage in [0, 255]. The glyph's box is centred in it with a
         margin of 2 mm (times the glyph's scaling) on each side.
     """
-    master = _master(glyph, bolder_mm)
-    factor = px_per_mm * height_mm / glyph.height / _MASTER_PX_PER_MM
+    master = _master(char, bolder_mm)
+    factor = px_per_mm * height_mm / GLYPHS[char].height / _MASTER_PX_PER_MM
     size_wh = (
         max(1, round(master.shape[1] * factor)),
         max(1, round(master.shape[0] * factor)),

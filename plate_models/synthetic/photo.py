@@ -73,7 +73,7 @@ def _colour_gain(rng: np.random.Generator, cast_share: float) -> npt.NDArray[np.
     if rng.random() < cast_share:
         cast = _CASTS[rng.integers(len(_CASTS))]
         gain = gain * cast ** rng.uniform(0.3, 1.1)
-    return gain
+    return np.asarray(gain)
 
 
 def expose(image: Image, rng: np.random.Generator, style: PhotoStyle = DEFAULT_PHOTO) -> FloatImage:
@@ -96,7 +96,7 @@ def light_unevenly(
 ) -> FloatImage:
     """Multiply by a smooth light field, now and then by a shadow with an edge."""
     height, width = image.shape[:2]
-    field = 1 + rng.uniform(0, 0.2) * blobs(rng, (height, width), (3, 4))
+    field = 1 + float(rng.uniform(0, 0.2)) * blobs(rng, (height, width), (3, 4))
     if rng.random() < style.shadow_share:
         shadow = np.ones((height, width), np.float32)
         x, y = rng.uniform(-0.2, 1.2) * width, rng.uniform(-0.2, 1.2) * height
@@ -106,10 +106,11 @@ def light_unevenly(
         centre = np.array([x, y])
         corners = (centre - along, centre + along, centre + along + side, centre - along + side)
         depth = float(rng.uniform(0.3, 0.8))
-        cv2.fillConvexPoly(shadow, np.rint(corners).astype(np.int32), depth)
+        cv2.fillConvexPoly(shadow, np.rint(corners).astype(np.int32), (depth,))
         soft = rng.uniform(0.005, 0.06) * width
         field = field * cv2.GaussianBlur(shadow, (0, 0), max(0.5, soft))
-    return np.asarray(image * np.clip(field, 0.15, 2)[..., None], np.float32)
+    field = np.clip(field, 0.15, 2).astype(np.float32)
+    return np.asarray(cv2.multiply(image, cv2.merge((field, field, field))), np.float32)
 
 
 def add_glare(
@@ -121,9 +122,9 @@ def add_glare(
     height, width = image.shape[:2]
     x = (np.arange(width, dtype=np.float32) / width - rng.uniform(0, 1)) / rng.uniform(0.05, 0.4)
     y = (np.arange(height, dtype=np.float32) / height - rng.uniform(0, 1)) / rng.uniform(0.1, 0.6)
-    bloom = np.exp(-(x[None, :] ** 2 + y[:, None] ** 2)) * rng.uniform(30, 150)
-    colour = np.array([1, rng.uniform(0.8, 1), rng.uniform(0.6, 1.1)], np.float32)
-    return np.asarray(image + bloom[..., None] * colour, np.float32)
+    bloom = np.outer(np.exp(-(y**2)), np.exp(-(x**2))) * np.float32(rng.uniform(30, 150))
+    green, blue = float(rng.uniform(0.8, 1)), float(rng.uniform(0.6, 1.1))
+    return np.asarray(cv2.add(image, cv2.merge((bloom, bloom * green, bloom * blue))), np.float32)
 
 
 def blur(
@@ -149,7 +150,7 @@ def _motion_kernel(length: float, angle: float) -> FloatImage:
     middle = side // 2
     start = np.rint((middle - half) * 16).astype(int)
     stop = np.rint((middle + half) * 16).astype(int)
-    cv2.line(kernel, tuple(map(int, start)), tuple(map(int, stop)), 1.0, 1, cv2.LINE_AA, 4)
+    cv2.line(kernel, start.tolist(), stop.tolist(), (1.0,), 1, cv2.LINE_8, 4)
     return np.asarray(kernel / max(float(kernel.sum()), 1e-6), np.float32)
 
 
@@ -176,26 +177,27 @@ def add_noise(
     sigma = float(np.exp(rng.uniform(np.log(low), np.log(high))))
     # Shot noise falls with the light, though not as fast as the light itself.
     sigma *= min(1.0, 0.25 + float(image.mean()) / 130)
-    luma = noise(rng, (height, width)) * sigma
+    luma = noise(rng, height, width) * sigma
     if rng.random() < 0.3:
-        luma = luma + sigma * blobs(rng, (height, width), (1 + height // 3, 1 + width // 3))
-    image = image + luma[..., None]
+        luma += sigma * blobs(rng, (height, width), (1 + height // 3, 1 + width // 3))
+    image = np.asarray(cv2.add(image, cv2.merge((luma, luma, luma))), np.float32)
     if rng.random() < 0.5:
-        coarse = (1 + height // 4, 1 + width // 4)
-        planes = [blobs(rng, (height, width), coarse) for _ in range(3)]
-        image += np.dstack(planes) * (sigma * rng.uniform(0.2, 0.9))
-    return np.asarray(image, np.float32)
+        chroma = blobs(rng, (height, width), (1 + height // 4, 1 + width // 4), channels=3)
+        strength = sigma * rng.uniform(0.2, 0.9)
+        image = np.asarray(cv2.scaleAdd(chroma, strength, image), np.float32)
+    return image
 
 
 def process(
     image: FloatImage, rng: np.random.Generator, style: PhotoStyle = DEFAULT_PHOTO
 ) -> Image:
     """Sharpen and denoise as cameras do; the result is clipped to uint8."""
+    amount, soft = 0.0, image
     if rng.random() < style.sharpen_share:
-        soft = cv2.GaussianBlur(image, (0, 0), rng.uniform(0.7, 1.8))
+        soft = np.asarray(cv2.GaussianBlur(image, (0, 0), rng.uniform(0.7, 1.8)), np.float32)
         amount = rng.uniform(0.3, 2.0)
-        image = np.asarray(cv2.addWeighted(image, 1 + amount, soft, -amount, 0), np.float32)
-    pixels = np.clip(image, 0, 255).astype(np.uint8)
+    sharp = cv2.addWeighted(image, 1 + amount, soft, -amount, 0, dtype=cv2.CV_8U)
+    pixels = np.asarray(sharp, np.uint8)
     if rng.random() < style.denoise_share:
         pixels = np.asarray(cv2.medianBlur(pixels, 3), np.uint8)
     return pixels
@@ -207,12 +209,11 @@ def compress(image: Image, rng: np.random.Generator, style: PhotoStyle = DEFAULT
     qualities = [int(rng.uniform(low, high))]
     if rng.random() < style.second_jpeg_share:
         qualities.append(int(rng.uniform(max(low, 60), high)))
+    bgr = cv2.cvtColor(image, cv2.COLOR_RGB2BGR)
     for quality in qualities:
-        # The order of the channels only matters for which is stored finest.
-        bgr = image[..., ::-1]
         _, data = cv2.imencode(".jpg", bgr, [cv2.IMWRITE_JPEG_QUALITY, quality])
-        image = np.asarray(cv2.imdecode(data, cv2.IMREAD_COLOR)[..., ::-1], np.uint8)
-    return np.ascontiguousarray(image)
+        bgr = cv2.imdecode(data, cv2.IMREAD_COLOR)
+    return np.asarray(cv2.cvtColor(bgr, cv2.COLOR_BGR2RGB), np.uint8)
 
 
 def photograph(scene: Image, rng: np.random.Generator, style: PhotoStyle = DEFAULT_PHOTO) -> Image:

@@ -2,13 +2,13 @@
 
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
 
 import cv2
 import numpy as np
 import numpy.typing as npt
 
 from plate_models.synthetic.glyphs import (
-    COUNTRY,
     DIGIT_HEIGHT,
     DIGITS,
     GLYPHS,
@@ -16,6 +16,7 @@ from plate_models.synthetic.glyphs import (
     Mask,
     glyph_mask,
 )
+from plate_models.synthetic.holders import draw_screws, mount
 from plate_models.synthetic.wear import add_dirt, add_snow, wear_ink
 
 PLATE_WIDTH_MM = 520.0
@@ -26,6 +27,9 @@ _REGION_TOP_MM = 13.5
 _COUNTRY_HEIGHT_MM = 20.0
 _COUNTRY_TOP_MM = 79.5
 _CORNER_MM = 9.0
+# Below this resolution, in pixels per millimetre, embossing is not seen.
+_RELIEF_SCALE = 0.5
+_FLAG = ((235, 235, 235), (40, 70, 160), (195, 45, 50))
 
 Image = npt.NDArray[np.uint8]
 Quad = npt.NDArray[np.float32]
@@ -139,11 +143,11 @@ def _rounded_box(size_wh: tuple[int, int], inset: float, radius: float) -> Mask:
     box = np.zeros((height, width), np.uint8)
     low, r = round(inset), max(1, round(radius))
     right, bottom = width - 1 - low, height - 1 - low
-    cv2.rectangle(box, (low + r, low), (right - r, bottom), 255, -1)
-    cv2.rectangle(box, (low, low + r), (right, bottom - r), 255, -1)
+    cv2.rectangle(box, (low + r, low), (right - r, bottom), (255,), -1)
+    cv2.rectangle(box, (low, low + r), (right, bottom - r), (255,), -1)
     for x in (low + r, right - r):
         for y in (low + r, bottom - r):
-            cv2.circle(box, (x, y), r, 255, -1)
+            cv2.circle(box, (x, y), r, (255,), -1)
     return box
 
 
@@ -165,7 +169,7 @@ def _draw_ink(text: str, rng: np.random.Generator, scale: float, style: PlateSty
         bottom = _BASELINE_MM
         if in_region:
             height, bottom = _REGION_HEIGHT_MM, _REGION_TOP_MM + _REGION_HEIGHT_MM
-        mask = glyph_mask(GLYPHS[char], scale, height, bolder)
+        mask = glyph_mask(char, scale, height, bolder)
         centre = (layout.main + layout.region)[index]
         margin = 2.0 * height / GLYPHS[char].height
         x, y = centre + jitter[index, 0], bottom - height - margin + jitter[index, 1]
@@ -176,123 +180,50 @@ def _draw_ink(text: str, rng: np.random.Generator, scale: float, style: PlateSty
 
 def _draw_country(ink: Mask, layout: Layout, scale: float, bolder: float) -> None:
     for index, char in enumerate("RUS"):
-        mask = glyph_mask(COUNTRY[char], scale, _COUNTRY_HEIGHT_MM, bolder - 0.5)
+        mask = glyph_mask(char, scale, _COUNTRY_HEIGHT_MM, bolder - 0.5)
         x = layout.country + 8 + 18.5 * index
         _stamp(ink, mask, x * scale, (_COUNTRY_TOP_MM - 0.7) * scale)
 
 
-def _draw_flag(rgb: npt.NDArray[np.float32], layout: Layout, scale: float) -> None:
+def _draw_flag(rgb: Image, layout: Layout, scale: float) -> None:
     x0, x1 = (round(x * scale) for x in layout.flag)
-    top, band = 78.5 * scale, 7.5 * scale
-    rows = [round(top + band * i) for i in range(4)]
+    rows = [round((78.5 + 7.5 * i) * scale) for i in range(4)]
     edge = max(1, round(0.8 * scale))
     rgb[rows[0] - edge : rows[3] + edge, x0 - edge : x1 + edge] = 60
-    bands = ((235, 235, 235), (40, 70, 160), (195, 45, 50))
-    for y0, y1, colour in zip(rows[:-1], rows[1:], bands, strict=True):
+    for (y0, y1), colour in zip(pairwise(rows), _FLAG, strict=True):
         rgb[y0:y1, x0:x1] = colour
 
 
-_SCREW_COLOURS = (
-    (25, 25, 25), (60, 60, 62), (110, 110, 112), (165, 165, 165), (225, 225, 225),
-    (95, 62, 40), (120, 85, 50), (190, 165, 95),
-)  # fmt: skip
-
-
-def _draw_screws(
-    rgb: npt.NDArray[np.float32], rng: np.random.Generator, scale: float, style: PlateStyle
-) -> None:
-    places = [(20.0, 56.0), (503.0, 56.0)]
-    standard, stray = style.screw_shares
-    chosen = [place for place in places if rng.random() < standard]
-    while rng.random() < stray:
-        chosen.append((float(rng.uniform(12, 508)), float(rng.choice((9, 56, 103)))))
-    radius = float(rng.uniform(*style.screw_radius_mm))
-    colour = np.array(_SCREW_COLOURS[rng.integers(len(_SCREW_COLOURS))], np.float64)
-    for x, y in chosen:
-        x, y = x + rng.normal(0, 2), y + rng.normal(0, 2.5)
-        centre = (round(x * 8 * scale), round(y * 8 * scale))
-        size = max(radius * rng.uniform(0.85, 1.15), 0.8 / scale)
-        shade = rng.uniform(0.6, 1.0)
-        for part, factor in ((1.25, 0.55), (1.0, 1.0), (0.45, shade)):
-            tone = tuple(float(c) for c in colour * factor)
-            cv2.circle(rgb, centre, round(size * part * 8 * scale), tone, -1, cv2.LINE_AA, 3)
+def _emboss(rgb: Image, ink: Mask, strength: float, step: int) -> Image:
+    """Light the raised characters from one side; negative strength from the other."""
+    lit = np.zeros_like(ink)
+    dim = np.zeros_like(ink)
+    near, far = ink[: -2 * step, : -2 * step], ink[2 * step :, 2 * step :]
+    lit[step:-step, step:-step] = cv2.subtract(near, far)
+    dim[step:-step, step:-step] = cv2.subtract(far, near)
+    factor = strength / 255
+    rgb = np.asarray(cv2.addWeighted(rgb, 1, cv2.merge((lit, lit, lit)), factor, 0), np.uint8)
+    return np.asarray(cv2.addWeighted(rgb, 1, cv2.merge((dim, dim, dim)), -factor, 0), np.uint8)
 
 
 def _paint(
     ink: Mask, text: str, rng: np.random.Generator, scale: float, style: PlateStyle
-) -> npt.NDArray[np.float32]:
-    """The plate's sheet with its ink, relief, flag and screws, in grey levels."""
+) -> Image:
+    """The plate's sheet with its ink, relief, flag and screws."""
     paper = rng.uniform(*style.paper) + rng.normal(0, style.tint, 3)
     paint = rng.uniform(*style.ink) + rng.normal(0, style.tint / 2, 3)
     if rng.random() < style.worn_share:
-        ink = wear_ink(ink, rng, scale)
-    cover = (ink.astype(np.float32) / 255)[..., None]
-    rgb = (paper + cover * (paint - paper)).astype(np.float32)
-    relief = rng.uniform(*style.relief)
-    if scale >= 0.9 and relief > 10:
-        step = max(1, round(1.2 * scale))
-        slope = np.roll(cover[..., 0], step, (0, 1)) - np.roll(cover[..., 0], -step, (0, 1))
-        rgb += (relief * slope * rng.choice((-1, 1)))[..., None].astype(np.float32)
+        ink = wear_ink(ink, rng)
+    table = paper + np.linspace(0, 1, 256)[:, None] * (paint - paper)
+    levels = np.clip(table, 0, 255).astype(np.uint8).reshape(1, 256, 3)
+    rgb = np.asarray(cv2.LUT(cv2.merge((ink, ink, ink)), levels), np.uint8)
+    relief = rng.uniform(*style.relief) * rng.choice((-1, 1))
+    if scale >= _RELIEF_SCALE:
+        rgb = _emboss(rgb, ink, relief, max(1, round(1.2 * scale)))
     if rng.random() < style.flag_share:
         _draw_flag(rgb, LAYOUTS[len(text) - 6], scale)
-    _draw_screws(rgb, rng, scale, style)
+    draw_screws(rgb, rng, scale, style.screw_shares, style.screw_radius_mm)
     return rgb
-
-
-_AD_TEXTS = (
-    "www.avto-centr.ru", "OFFICIAL DEALER", "AUTO SALON", "tel. (495) 123-45-67", "RUSSIA",
-    "MOTOR CENTER", "(812) 333-44-55", "SANKT-PETERBURG", "MOSKVA", "TRADE-IN & SERVICE",
-    "AVTODOM", "SEVER", "www.motors-group.com", "8 800 555-00-11", "PREMIUM CARS",
-)  # fmt: skip
-_AD_FONTS = (cv2.FONT_HERSHEY_SIMPLEX, cv2.FONT_HERSHEY_DUPLEX, cv2.FONT_HERSHEY_TRIPLEX)
-
-
-def _holder_text(
-    rgb: npt.NDArray[np.float32], rng: np.random.Generator, strip: tuple[int, int], colour: float
-) -> None:
-    """Write an advertisement between two rows of the holder."""
-    y0, y1 = strip
-    height = (y1 - y0) * rng.uniform(0.35, 0.7)
-    tint = colour + rng.normal(0, 15, 3)
-    font = _AD_FONTS[rng.integers(len(_AD_FONTS))]
-    x = rgb.shape[1] * rng.uniform(0.03, 0.5)
-    for _ in range(int(rng.integers(1, 4))):
-        text = _AD_TEXTS[rng.integers(len(_AD_TEXTS))]
-        place = round(x), round((y0 + y1 + height) / 2)
-        thick = 1 if height < 18 else 2
-        size = height / 22
-        cv2.putText(rgb, text, place, font, size, tuple(map(float, tint)), thick, cv2.LINE_AA)
-        x += len(text) * height * 0.85 + rgb.shape[1] * rng.uniform(0.02, 0.2)
-        if x > 0.85 * rgb.shape[1]:
-            break
-
-
-def _sample_holder_mm(rng: np.random.Generator) -> tuple[float, float, float]:
-    """Widths of a holder's side, top and bottom bars, in millimetres."""
-    side, top = rng.uniform(3, 9), rng.uniform(3, 9)
-    if rng.random() < 0.08:
-        top = rng.uniform(14, 24)
-    bottom = rng.uniform(12, 26) if rng.random() < 0.7 else rng.uniform(3, 9)
-    return float(side), float(top), float(bottom)
-
-
-def _mount(
-    plate: npt.NDArray[np.float32], rng: np.random.Generator, scale: float
-) -> tuple[npt.NDArray[np.float32], tuple[int, int]]:
-    """Put a plate in a holder; returns the picture and the plate's left top corner."""
-    side, top, bottom = (round(mm * scale) for mm in _sample_holder_mm(rng))
-    height, width = plate.shape[:2]
-    base = float(rng.choice((12, 25, 40, 150, 215), p=(0.4, 0.28, 0.15, 0.09, 0.08)))
-    size = (height + top + bottom, width + 2 * side, 3)
-    rgb = np.full(size, base + rng.normal(0, 4, 3), np.float32)
-    rgb[: max(1, top // 3)] += rng.uniform(0, 40)
-    letters = 225.0 if base < 100 else 35.0
-    letters += (base - letters) * rng.uniform(0, 0.6)
-    bars = ((0, top), (height + top, height + top + bottom))
-    for strip in bars:
-        if strip[1] - strip[0] > 10 * scale and rng.random() < 0.8:
-            _holder_text(rgb, rng, strip, letters)
-    return rgb, (side, top)
 
 
 def render_plate(
@@ -322,12 +253,10 @@ def render_plate(
     radius = _CORNER_MM * px_per_mm
     alpha, left, top, rgb = _outline((width, height), radius), 0, 0, plate
     if rng.random() < style.holder_share:
-        rgb, (left, top) = _mount(plate, rng, px_per_mm)
-        window = rgb[top : top + height, left : left + width]
-        np.copyto(window, plate, where=alpha[..., None] > 127)
+        rgb, (left, top) = mount(plate, alpha, rng, px_per_mm)
         alpha = _outline((rgb.shape[1], rgb.shape[0]), radius)
     if rng.random() < style.snowy_share:
         add_snow(rgb, rng)
     quad = np.array([[0, 0], [width, 0], [width, height], [0, height]], np.float32)
     quad += np.array([left, top], np.float32)
-    return PlateImage(np.clip(rgb, 0, 255).astype(np.uint8), alpha, px_per_mm, quad)
+    return PlateImage(rgb, alpha, px_per_mm, quad)

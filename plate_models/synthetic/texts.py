@@ -3,14 +3,26 @@
 from functools import cache
 
 import numpy as np
+import numpy.typing as npt
 
 from plate_models.formats import LETTERS, REGIONS
 
 # Regions with the most cars: their codes fill most of the traffic a service sees.
-_BUSY_CODES = (
-    "77 97 99 177 197 199 777 797 799 78 98 178 198 50 90 150 190 750 47 147 "
-    "23 93 123 16 116 66 96 196 61 161 63 163 74 174 02 102 54 154 52 152"
-).split()
+_BUSY_REGIONS = (
+    "Moscow",
+    "Moscow Oblast",
+    "Saint Petersburg",
+    "Leningrad Oblast",
+    "Krasnodar Krai",
+    "Tatarstan",
+    "Sverdlovsk Oblast",
+    "Rostov Oblast",
+    "Samara Oblast",
+    "Chelyabinsk Oblast",
+    "Bashkortostan",
+    "Novosibirsk Oblast",
+    "Nizhny Novgorod Oblast",
+)
 _BUSY_WEIGHT = 8.0
 _UNIFORM_SHARE = 0.15
 _REPEAT_SHARE = 0.12
@@ -19,9 +31,10 @@ _RARE_LETTER_SHARE = 0.004
 
 
 @cache
-def _code_odds() -> tuple[tuple[str, ...], np.ndarray]:
+def _code_odds() -> tuple[tuple[str, ...], npt.NDArray[np.float64]]:
+    """All codes in use and their cumulative odds."""
     codes = tuple(sorted(REGIONS))
-    weights = np.array([_BUSY_WEIGHT if code in _BUSY_CODES else 1.0 for code in codes])
+    weights = np.array([_BUSY_WEIGHT if REGIONS[c] in _BUSY_REGIONS else 1.0 for c in codes])
     return codes, np.cumsum(weights / weights.sum())
 
 
