@@ -15,6 +15,7 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 
 from plate_models.spec import DETECTOR
+from plate_models.synthetic.scenes import Patch, paint_plate
 from plate_models.training.augment import degrade
 from plate_models.training.detection_photos import LabelledPhoto
 
@@ -35,6 +36,8 @@ class WindowSettings:
         widths: Per grid, the plate widths (from, to) in pixels, drawn log-uniformly.
         background: Chance that a cell is cut anywhere from a training photo.
         negative: Chance that a cell comes from a photo without plates.
+        painted: Share of the plates that are replaced by rendered Russian ones.
+        variants: Rendered plates per photo, kept in memory once painted.
     """
 
     size: int = 384
@@ -42,6 +45,8 @@ class WindowSettings:
     widths: tuple[tuple[float, float], ...] = ((45.0, 290.0), (20.0, 110.0), (12.0, 60.0))
     background: float = 0.06
     negative: float = 0.08
+    painted: float = 0.35
+    variants: int = 6
 
 
 @dataclass(frozen=True)
@@ -71,6 +76,7 @@ class WindowSampler:
         self.photos = list(photos)
         self.negatives = list(negatives)
         self.settings = settings or WindowSettings()
+        self._patches: dict[tuple[int, int, int], Patch] = {}
 
     def draw(self, rng: Generator) -> Window:
         """Compose one window from its cells and degrade it as a camera would."""
@@ -99,14 +105,29 @@ class WindowSampler:
             photo = self.negatives[rng.integers(len(self.negatives))]
             scale = float(np.exp(rng.uniform(np.log(0.3), np.log(1.5))))
             return _cut(photo, _placement(photo, None, scale, size_hw, rng), scale, size_hw, rng)
-        photo = self.photos[rng.integers(len(self.photos))]
-        target: NDArray[np.float32] | None = photo.boxes[rng.integers(len(photo.boxes))]
-        width = float(target[2] - target[0])  # type: ignore[index]
+        index = int(rng.integers(len(self.photos)))
+        photo = self.photos[index]
+        plate = int(rng.integers(len(photo.boxes)))
+        if rng.random() < self.settings.painted:
+            photo = self._paint(index, plate, int(rng.integers(self.settings.variants)))
+        target: NDArray[np.float32] | None = photo.boxes[plate]
+        width = float(photo.boxes[plate, 2] - photo.boxes[plate, 0])
         wanted = float(np.exp(rng.uniform(*np.log(widths))))
         scale = float(np.clip(wanted / width, 0.12, 2.8))
         if kind > 1 - self.settings.background:
             target = None
         return _cut(photo, _placement(photo, target, scale, size_hw, rng), scale, size_hw, rng)
+
+    def _paint(self, index: int, plate: int, variant: int) -> LabelledPhoto:
+        """The photo with one plate painted over; the same numbers give the same picture."""
+        photo, key = self.photos[index], (index, plate, variant)
+        if key not in self._patches:
+            rng = np.random.default_rng(key)
+            self._patches[key] = paint_plate(photo.image, photo.boxes[plate], rng)
+        patch = self._patches[key]
+        boxes = photo.boxes.copy()
+        boxes[plate] = patch.box
+        return LabelledPhoto(photo.name, patch.paste(photo.image), boxes)
 
 
 def _cuts(size: int, cells: int, rng: Generator) -> list[int]:

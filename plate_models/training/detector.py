@@ -38,7 +38,6 @@ class DetectorTraining:
         minutes: Time granted, over all resumptions; 0: no limit.
         steps: Steps granted; 0: no limit. One of the two must be set.
         batch: Windows per step.
-        painted: Share of photos on which our own plates are painted over the real ones.
         learning_rate: At its peak, after the warm-up; falls along a cosine to zero.
         warm_up: Share of the run in which the learning rate rises.
         ema: Decay per step of the averaged weights, which are the ones released.
@@ -51,7 +50,6 @@ class DetectorTraining:
     minutes: float = 75.0
     steps: int = 0
     batch: int = 16
-    painted: float = 0.35
     learning_rate: float = 2e-3
     weight_decay: float = 0.03
     warm_up: float = 0.03
