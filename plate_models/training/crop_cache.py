@@ -5,6 +5,7 @@ import os
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
@@ -12,8 +13,6 @@ from numpy.typing import NDArray
 
 from plate_models import ctc
 from plate_models.spec import RECOGNIZER, RECTIFIER
-
-_BLOCK = 500
 
 
 @dataclass(frozen=True)
@@ -34,15 +33,16 @@ class CropBatch:
 class CropCache:
     """A folder of blocks of rendered crops; block k is made from seed + k alone."""
 
-    def __init__(self, folder: Path, seed: int) -> None:
+    def __init__(self, folder: Path, seed: int, block: int = 500) -> None:
         self.folder = folder
         self.seed = seed
+        self.block = block
         folder.mkdir(parents=True, exist_ok=True)
         self._blocks: dict[int, CropBatch] = {}
         self._check_settings()
 
     def _check_settings(self) -> None:
-        settings = {"seed": self.seed, "crop_hw": list(RECTIFIER.crop_hw), "block": _BLOCK}
+        settings = {"seed": self.seed, "crop_hw": list(RECTIFIER.crop_hw), "block": self.block}
         path = self.folder / "settings.json"
         if not path.exists():
             path.write_text(json.dumps(settings))
@@ -54,14 +54,14 @@ class CropCache:
 
     def fill(self, crops: int, workers: int) -> Iterator[int]:
         """Render what is missing for so many crops; yields the crops ready so far."""
-        missing = [b for b in range(-(-crops // _BLOCK)) if not self._path(b).exists()]
+        missing = [b for b in range(-(-crops // self.block)) if not self._path(b).exists()]
         if not missing:
             return
-        with ProcessPoolExecutor(workers) as pool:
-            jobs = [pool.submit(_render_block, self._path(b), self.seed + b) for b in missing]
+        with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+            jobs = [pool.submit(_render_block, self._path(b), self.seed + b, self.block) for b in missing]
             for done, job in enumerate(jobs, 1):
                 job.result()
-                yield crops - (len(missing) - done) * _BLOCK
+                yield crops - (len(missing) - done) * self.block
 
     def refresh(self) -> int:
         """Open blocks rendered since the last call; returns the crops now at hand."""
@@ -72,12 +72,12 @@ class CropCache:
                     self._blocks[block] = CropBatch(
                         arrays["images"], arrays["quads"], arrays["labels"]
                     )
-        return len(self._blocks) * _BLOCK
+        return len(self._blocks) * self.block
 
     def draw(self, rng: np.random.Generator, count: int) -> CropBatch:
         """Take random crops from all blocks opened so far."""
         blocks = list(self._blocks)
-        chosen = rng.integers(0, _BLOCK, count)
+        chosen = rng.integers(0, self.block, count)
         homes = [self._blocks[blocks[b]] for b in rng.integers(0, len(blocks), count)]
         pairs = list(zip(homes, chosen, strict=True))
         return CropBatch(
@@ -87,9 +87,9 @@ class CropCache:
         )
 
 
-def _render_block(path: Path, seed: int) -> None:
+def _render_block(path: Path, seed: int, count: int) -> None:
     os.nice(10)
-    batch = render_batch(np.random.default_rng(seed), _BLOCK)
+    batch = render_batch(np.random.default_rng(seed), count)
     partial = path.with_suffix(".partial")
     with partial.open("wb") as file:
         np.savez(file, images=batch.images, quads=batch.quads, labels=batch.labels)

@@ -1,0 +1,139 @@
+"""read_plates with stand-ins for the nets: geometry, chunks, decoding, answers."""
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from plate_models import ctc
+from plate_models.pipeline import decode, normalize, read_plates
+from plate_models.spec import DETECTOR, RECOGNIZER, RECTIFIER
+
+IDENTITY = torch.tensor([[1.0, 0, 0], [0, 1, 0]])
+
+
+def logits_of(text: str, confidence: float = 12.0) -> Tensor:
+    """(C, T) logits whose best path spells the text."""
+    logits = torch.zeros(RECOGNIZER.classes, RECOGNIZER.steps)
+    path = [RECOGNIZER.blank] * RECOGNIZER.steps
+    path[1 : 2 * len(text) : 2] = ctc.encode(text)
+    for step, label in enumerate(path):
+        logits[label, step] = confidence
+    return logits
+
+
+def detector_of(*rows: list[float]):  # type: ignore[no-untyped-def]
+    def detect(canvas: Tensor) -> Tensor:
+        assert canvas.dtype == torch.uint8 and canvas.shape[:2] == (1, 3)
+        assert tuple(canvas.shape[2:]) in DETECTOR.canvases_hw
+        candidates = torch.zeros(1, DETECTOR.max_candidates, 6)
+        for index, row in enumerate(rows):
+            candidates[0, index] = torch.tensor(row)
+        return candidates
+
+    return detect
+
+
+def rectify(crops: Tensor) -> tuple[Tensor, Tensor]:
+    assert crops.shape[1:] == (3, *RECTIFIER.crop_hw) and len(crops) <= RECTIFIER.max_batch_size
+    height, width = RECTIFIER.rectified_hw
+    return crops[:, :, :height, :width], IDENTITY.expand(len(crops), 2, 3)
+
+
+def recognize(plates: Tensor) -> Tensor:
+    assert len(plates) <= RECOGNIZER.max_batch_size
+    return logits_of("B840CK197").expand(len(plates), -1, -1)
+
+
+PHOTO = torch.zeros(448, 768, 3, dtype=torch.uint8)
+
+
+def test_no_plates_is_an_empty_list() -> None:
+    assert read_plates(PHOTO, detector_of(), rectify, recognize) == []
+
+
+def test_a_plate_comes_back_in_photo_pixels() -> None:
+    photo = torch.zeros(896, 1536, 3, dtype=torch.uint8)
+    row = [100.0, 50.0, 200.0, 80.0, 0.9, 0.0]
+    (plate,) = read_plates(photo, detector_of(row), rectify, recognize)
+    assert plate.box == pytest.approx((200, 100, 400, 160), abs=1)
+    assert plate.detection_score == pytest.approx(0.9)
+    assert plate.reading.text == "B840CK197" and plate.reading.format == "ru.car"
+    # The identity covers the whole crop: the box and its margins.
+    assert plate.quad[0] == pytest.approx((200 - 20, 100 - 12), abs=1.5)
+    assert plate.quad[2] == pytest.approx((400 + 20, 160 + 12), abs=1.5)
+    assert plate.crop.shape == (*RECTIFIER.rectified_hw, 3) and plate.crop.dtype == torch.uint8
+
+
+def test_overlapping_candidates_are_one_plate() -> None:
+    rows = [
+        [100.0, 50, 200, 80, 0.9, 0],
+        [102.0, 51, 201, 80, 0.8, 0],
+        [400.0, 50, 500, 80, 0.7, 0],
+    ]
+    plates = read_plates(PHOTO, detector_of(*rows), rectify, recognize)
+    assert [plate.detection_score for plate in plates] == pytest.approx([0.9, 0.7])
+
+
+def test_more_plates_than_one_batch_holds() -> None:
+    rows = [[7.0 * i, 10.0 * i, 7.0 * i + 40, 10.0 * i + 9, 0.9, 0] for i in range(40)]
+    plates = read_plates(PHOTO, detector_of(*rows), rectify, recognize)
+    assert len(plates) == 40
+    assert {plate.reading.text for plate in plates} == {"B840CK197"}
+
+
+@pytest.mark.parametrize("shape", [(0, 0, 3), (10, 10), (10, 10, 4), (1, 10, 10, 3)])
+def test_wrong_shapes_are_named(shape: tuple[int, ...]) -> None:
+    with pytest.raises(ValueError, match="image: expected"):
+        read_plates(torch.zeros(shape, dtype=torch.uint8), detector_of(), rectify, recognize)
+
+
+def test_normalize_maps_bytes_to_about_minus_one_and_one() -> None:
+    ends = normalize(torch.tensor([0, 255], dtype=torch.uint8))
+    assert ends.tolist() == pytest.approx([-127.5 / 128, 127.5 / 128])
+
+
+def reading_of(logits: Tensor):  # type: ignore[no-untyped-def]
+    return decode(ctc.log_softmax(logits.numpy()))
+
+
+def test_certain_plate_is_readable_with_a_score_near_one() -> None:
+    reading = reading_of(logits_of("H002EX71"))
+    assert reading.readable and reading.score > 0.99
+    assert [char for char, _ in reading.characters] == list("H002EX71")
+
+
+def test_unknown_format_is_read_but_not_answered() -> None:
+    reading = reading_of(logits_of("ABC123"))
+    assert reading.text == "" and not reading.readable and reading.format == "unknown"
+    assert reading.candidates[0][0] == "ABC123"
+
+
+def test_one_uncertain_character_makes_a_plate_unreadable() -> None:
+    logits = logits_of("H002EX71")
+    logits[:, 3] = 0
+    logits[[0, 8], 3] = torch.tensor([6.0, 5.9])
+    reading = reading_of(logits)
+    assert not reading.readable and reading.format == "ru.car"
+    assert {text for text, _ in reading.candidates} >= {"H002EX71", "H802EX71"}
+
+
+def test_the_grammar_settles_a_near_tie_and_keeps_the_raw_text() -> None:
+    logits = logits_of("O002EX71")
+    logits[:, 1] = 0
+    logits[[ctc.encode("0")[0], ctc.encode("O")[0]], 1] = torch.tensor([6.2, 6.0])
+    raw = ctc.greedy_decode(ctc.log_softmax(logits.numpy()))
+    reading = reading_of(logits)
+    assert raw == "0002EX71" and reading.candidates[0][0] == "O002EX71"
+    assert raw in {text for text, _ in reading.candidates}
+
+
+def test_the_grammar_does_not_overrule_what_is_clear() -> None:
+    assert reading_of(logits_of("0002EX71")).candidates[0][0] == "0002EX71"
+
+
+def test_blank_crop_reads_as_nothing() -> None:
+    logits = np.zeros((RECOGNIZER.classes, RECOGNIZER.steps))
+    logits[RECOGNIZER.blank] = 50
+    reading = decode(ctc.log_softmax(logits))
+    assert reading.candidates == () and reading.score == 0 and not reading.readable

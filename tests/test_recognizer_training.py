@@ -1,0 +1,108 @@
+"""Recognizer training: the loss falls, a killed run goes on, the cache is exact."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from plate_models import weights
+from plate_models.nets.stn import STN
+from plate_models.spec import RECOGNIZER, RECTIFIER
+from plate_models.training.crop_cache import CropBatch, CropCache, render_batch
+from plate_models.training.recognizer import (
+    RecognizerTraining,
+    Training,
+    corners_of,
+    loss_of,
+    to_input,
+)
+from plate_models.training.run import AveragedWeights, Budget
+
+
+@pytest.fixture(scope="module")
+def batch() -> CropBatch:
+    return render_batch(np.random.default_rng(1), 16)
+
+
+def config_in(folder: Path) -> RecognizerTraining:
+    return RecognizerTraining(
+        folder=folder / "run",
+        cache=folder / "crops",
+        batch_size=16,
+        minutes=60,
+        peak_rate=4e-4,
+        theta_noise=0.0,
+    )
+
+
+def test_loss_falls_on_one_batch_and_a_second_run_goes_on(tmp_path: Path, batch: CropBatch) -> None:
+    training = Training(config_in(tmp_path))
+    training.budget.spent_s = 300  # Past the warm-up.
+    losses = [training.step(batch)[0] for _ in range(30)]
+    assert np.mean(losses[-5:]) < 0.7 * losses[0]
+    training.save()
+    resumed = Training(config_in(tmp_path))
+    assert resumed.samples == training.samples == 30 * 16
+    assert resumed.budget.elapsed_s >= 300
+    for key, value in resumed.reader.state_dict().items():
+        assert torch.equal(value, training.reader.state_dict()[key]), key
+
+
+def test_release_writes_weights_that_load(tmp_path: Path, batch: CropBatch) -> None:
+    config = config_in(tmp_path)
+    training = Training(replace(config, release=tmp_path))
+    training.step(batch)
+    training.release(0.5)
+    loaded = weights.load(STN(), tmp_path / "rectifier.safetensors")
+    expected = training.averaged.module.state_dict()["stn.localization.9.bias"]
+    assert torch.equal(loaded.state_dict()["localization.9.bias"], expected)
+
+
+def test_corner_loss_is_zero_for_the_true_corners() -> None:
+    height, width = RECTIFIER.crop_hw
+    theta = torch.tensor([[[0.5, 0.1, 0.0], [-0.1, 0.4, 0.1]]])
+    quads = (corners_of(theta) + 1) / 2 * torch.tensor([width, height])
+    batch = CropBatch(
+        np.zeros((1, height, width, 3), np.uint8), quads.numpy(), np.full((1, 10), -1)
+    )
+    batch.labels[0, :2] = 3, 4
+    logits = torch.zeros(1, RECOGNIZER.classes, RECOGNIZER.steps)
+    assert loss_of(logits, theta, batch, 1.0)[1] == pytest.approx(0, abs=1e-6)
+    assert loss_of(logits, theta + 0.1, batch, 1.0)[1] > 0.01
+
+
+def test_input_is_varied_only_in_training(batch: CropBatch) -> None:
+    plain = to_input(batch.images)
+    assert plain.shape == (16, 3, *RECTIFIER.crop_hw)
+    assert torch.equal(plain, to_input(batch.images))
+    assert not torch.equal(plain, to_input(batch.images, np.random.default_rng(0)))
+
+
+def test_cache_holds_what_its_seed_renders(tmp_path: Path) -> None:
+    cache = CropCache(tmp_path, seed=9, block=4)
+    assert list(cache.fill(8, workers=1))[-1] == 8
+    assert list(cache.fill(8, workers=1)) == []
+    with np.load(tmp_path / "000001.npz") as block:
+        np.testing.assert_array_equal(
+            block["images"], render_batch(np.random.default_rng(10), 4).images
+        )
+    with pytest.raises(ValueError, match="other settings"):
+        CropCache(tmp_path, seed=10)
+
+
+def test_learning_rate_rises_then_falls_to_zero() -> None:
+    rates = [Budget(1.0, spent_s=s).learning_rate(1.0) for s in (0.1, 1.8, 30.0, 59.9)]
+    assert rates[0] < rates[1] and rates[1] > rates[2] > rates[3]
+    assert rates[3] == pytest.approx(0, abs=1e-3)
+
+
+def test_averaged_weights_follow_the_net() -> None:
+    net = torch.nn.Linear(1, 1)
+    averaged = AveragedWeights(net, decay=0.5)
+    with torch.no_grad():
+        net.weight.fill_(3.0)
+    for _ in range(5000):
+        averaged.update(net)
+    assert averaged.module.weight.item() == pytest.approx(3.0, abs=1e-3)
