@@ -1,0 +1,1 @@
+"""How people reach the plate reader: gateway, command line, embedded Triton."""

@@ -1,0 +1,238 @@
+"""Everything the gateway answers other than 200, as RFC 9457 problem documents.
+
+    Problem                          400
+    ├── PhotoProblem                 400, 413, 415, 422 by what is wrong with the photo
+    ├── RequestProblem               400
+    │   ├── InvalidForm              400  not a multipart form, or cut off
+    │   ├── UnsupportedMediaType     415  neither a form nor an image
+    │   ├── MissingImage             422  a form without the field `image`
+    │   └── InvalidParameter         422  roi, min_width, or something unknown
+    └── RecognizerProblem            500
+        ├── RecognizerFailed         500  the models raised an error
+        ├── RecognizerMismatch       502  Triton serves something else than expected
+        ├── RecognizerUnavailable    503  Triton is away or its models are down
+        ├── Overloaded               503  too many photos at once
+        └── RecognizerTimeout        504  no answer in time
+
+Errors outside this tree (404, 405, an unexpected exception) become problem documents of
+the type `about:blank`, as the RFC has it for plain HTTP errors.
+"""
+
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Any, ClassVar
+
+from plate_models.images import ImageError
+
+PROBLEM_PATH = "/problems/"
+
+
+class Problem(Exception):
+    """An error with an answer of its own.
+
+    Attributes:
+        status: HTTP status.
+        slug: Stable name of the kind; the document's `type` is `PROBLEM_PATH` + slug.
+        title: The kind in words, the same every time.
+        detail: What happened this time and what to do about it.
+        headers: Further headers of the answer.
+        extra: Further members of the document.
+    """
+
+    status: ClassVar[int] = 400
+    slug: ClassVar[str] = "problem"
+    title: ClassVar[str] = "Something is wrong"
+    headers: ClassVar[Mapping[str, str]] = {}
+
+    def __init__(self, detail: str, **extra: Any) -> None:
+        super().__init__(detail)
+        self.detail = detail
+        self.extra = extra
+
+    def document(self) -> dict[str, Any]:
+        """The members of the problem document."""
+        return {
+            "type": PROBLEM_PATH + self.slug,
+            "title": self.title,
+            "status": self.status,
+            "detail": self.detail,
+            **self.extra,
+        }
+
+
+class PhotoProblem(Problem):
+    """The photo can't be read; one subclass for each `ImageError`."""
+
+    title = "The photo can't be read"
+
+
+class EmptyPhoto(PhotoProblem):
+    """No bytes came."""
+
+    slug = "empty-image"
+    title = "The photo is empty"
+
+
+class UnsupportedPhoto(PhotoProblem):
+    """Not an image, or a type that is not read."""
+
+    status = 415
+    slug = "unsupported-type"
+    title = "The photo's type is not supported"
+
+
+class BrokenPhoto(PhotoProblem):
+    """Truncated or damaged."""
+
+    status = 422
+    slug = "broken-image"
+    title = "The photo is damaged"
+
+
+class PhotoTooLarge(PhotoProblem):
+    """More bytes than allowed."""
+
+    status = 413
+    slug = "too-many-bytes"
+    title = "The photo's file is too large"
+    # Otherwise the server goes on swallowing the body of a sender that never stops.
+    headers: ClassVar[Mapping[str, str]] = {"Connection": "close"}
+
+
+class PhotoTooDetailed(PhotoProblem):
+    """More pixels than allowed."""
+
+    status = 413
+    slug = "too-many-pixels"
+    title = "The photo has too many pixels"
+
+
+class RequestProblem(Problem):
+    """The request is not one this service understands."""
+
+
+class InvalidForm(RequestProblem):
+    """The body is not the multipart form that its Content-Type promises."""
+
+    slug = "invalid-form"
+    title = "The form can't be read"
+
+
+class UnsupportedMediaType(RequestProblem):
+    """The body is neither a form nor an image, by its Content-Type."""
+
+    status = 415
+    slug = "unsupported-media-type"
+    title = "The Content-Type is not supported"
+    headers: ClassVar[Mapping[str, str]] = {
+        "Accept": "multipart/form-data, image/*",
+        "Connection": "close",
+    }
+
+
+class MissingImage(RequestProblem):
+    """The form has no file in the field `image`."""
+
+    status = 422
+    slug = "missing-image"
+    title = "The form holds no photo"
+
+
+class InvalidParameter(RequestProblem):
+    """A parameter has a value that makes no sense, or is unknown."""
+
+    status = 422
+    slug = "invalid-parameter"
+    title = "A parameter is not valid"
+
+
+class RecognizerProblem(Problem):
+    """Not the caller's fault: it is Triton's, or this gateway's."""
+
+    status = 500
+
+
+class RecognizerFailed(RecognizerProblem):
+    """The models raised an error on this photo."""
+
+    slug = "recognizer-failed"
+    title = "The recognizer failed"
+
+
+class RecognizerMismatch(RecognizerProblem):
+    """Triton answered, but not as this gateway's version expects it."""
+
+    status = 502
+    slug = "recognizer-mismatch"
+    title = "The recognizer's answer was not understood"
+
+
+class RecognizerUnavailable(RecognizerProblem):
+    """Triton can't be reached, or its models are down."""
+
+    status = 503
+    slug = "recognizer-unavailable"
+    title = "The recognizer is not available"
+    headers: ClassVar[Mapping[str, str]] = {"Retry-After": "5"}
+
+
+class Overloaded(RecognizerProblem):
+    """More photos at once than the service takes."""
+
+    status = 503
+    slug = "overloaded"
+    title = "The service is busy"
+    headers: ClassVar[Mapping[str, str]] = {"Retry-After": "1"}
+
+
+class RecognizerTimeout(RecognizerProblem):
+    """No answer within the time that the settings allow."""
+
+    status = 504
+    slug = "recognizer-timeout"
+    title = "The recognizer took too long"
+
+
+PHOTO_PROBLEMS: dict[str, type[PhotoProblem]] = {
+    kind.slug: kind
+    for kind in (EmptyPhoto, UnsupportedPhoto, BrokenPhoto, PhotoTooLarge, PhotoTooDetailed)
+}
+
+
+def kinds(base: type[Problem] = Problem) -> list[type[Problem]]:
+    """All kinds of problem that have a document of their own.
+
+    Args:
+        base: Where in the tree to start.
+
+    Returns:
+        Leaves of the tree below `base`.
+    """
+    below = base.__subclasses__()
+    return [leaf for child in below for leaf in kinds(child)] if below else [base]
+
+
+def photo_problem(error: ImageError) -> PhotoProblem:
+    """Turn what `plate_models.images` raises into the answer.
+
+    Args:
+        error: The refusal.
+
+    Returns:
+        The problem with the same slug and message.
+    """
+    return PHOTO_PROBLEMS[error.slug](str(error))
+
+
+def plain_document(status: int, detail: str) -> dict[str, Any]:
+    """A problem document for an HTTP error that needs no explanation of its kind.
+
+    Args:
+        status: HTTP status.
+        detail: What happened this time.
+
+    Returns:
+        The document's members; the title is the status's own phrase (RFC 9457, 4.2.1).
+    """
+    title = HTTPStatus(status).phrase
+    return {"type": "about:blank", "title": title, "status": status, "detail": detail}

@@ -1,0 +1,107 @@
+"""The gateway as an application: `uvicorn --factory api.main:create_app`."""
+
+import logging
+import uuid
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
+
+from api.errors import Problem, plain_document
+from api.metrics import Metrics, MetricsMiddleware
+from api.readiness import Readiness
+from api.routes import Services, invalid_parameters, router
+from api.settings import Settings
+from api.triton import TritonClient
+from plate_models.spec import MODEL_VERSION
+
+log = logging.getLogger("plates.gateway")
+
+
+def create_app(settings: Settings | None = None) -> FastAPI:
+    """Build the gateway.
+
+    Args:
+        settings: None reads them from the environment.
+
+    Returns:
+        The application; it connects to Triton when it starts, and starts without it.
+
+    Raises:
+        pydantic.ValidationError: A setting in the environment makes no sense.
+    """
+    settings = settings or Settings()
+    metrics = Metrics()
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncGenerator[None]:
+        async with TritonClient(settings) as client:
+            readiness = Readiness(client, settings.ready_max_age_s)
+            app.state.services = Services(settings, client, readiness, metrics)
+            yield
+
+    app = FastAPI(
+        title="Licence plates",
+        summary="A photo goes in, its licence plates come out.",
+        version=MODEL_VERSION,
+        license_info={"name": "Apache-2.0", "identifier": "Apache-2.0"},
+        lifespan=lifespan,
+        exception_handlers={
+            Problem: _on_problem,
+            HTTPException: _on_http_exception,
+            RequestValidationError: _on_invalid_request,
+            ClientDisconnect: _on_disconnect,
+            Exception: _on_exception,
+        },
+    )
+    app.add_middleware(MetricsMiddleware, metrics=metrics)
+    app.include_router(router)
+    return app
+
+
+def _respond(document: dict[str, Any], headers: Mapping[str, str] | None = None) -> JSONResponse:
+    """Send a problem document; one that the operator should know of goes to the log."""
+    document["instance"] = f"urn:uuid:{uuid.uuid4()}"
+    if document["status"] >= 500:
+        log.error("%(status)s %(title)s: %(detail)s (%(instance)s)", document)
+    return JSONResponse(
+        document,
+        status_code=document["status"],
+        headers=dict(headers or {}),
+        media_type="application/problem+json",
+    )
+
+
+async def _on_problem(_: Request, problem: Problem) -> JSONResponse:
+    if problem.__cause__ is not None and problem.status >= 500:
+        log.error("%s: %s", type(problem).__name__, problem.__cause__)
+    return _respond(problem.document(), problem.headers)
+
+
+async def _on_http_exception(request: Request, error: HTTPException) -> JSONResponse:
+    detail = error.detail
+    if error.status_code == 404 and detail == "Not Found":
+        detail = f"There is nothing at {request.url.path}. /docs lists what there is."
+    elif error.status_code == 405:
+        detail = f"{request.method} is not possible at {request.url.path}."
+    return _respond(plain_document(error.status_code, detail), error.headers)
+
+
+async def _on_invalid_request(_: Request, error: RequestValidationError) -> JSONResponse:
+    return _respond(invalid_parameters(list(error.errors())).document())
+
+
+async def _on_disconnect(_: Request, __: ClientDisconnect) -> JSONResponse:
+    """Nobody is left to read this; without it the log would show a traceback."""
+    return _respond(plain_document(400, "The connection was closed before the photo had come."))
+
+
+async def _on_exception(_: Request, __: Exception) -> JSONResponse:
+    document = plain_document(500, "Something unexpected happened. The log says more.")
+    # The server drops the connection as soon as it has logged the traceback.
+    return _respond(document, {"Connection": "close"})

@@ -1,0 +1,183 @@
+"""The JSON of /v1/plates, and the parameters that choose among the plates."""
+
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+EXAMPLE: dict[str, Any] = {
+    "image": {"width": 1920, "height": 1080},
+    "plates": [
+        {
+            "text": "B840CK197",
+            "text_native": "В840СК197",
+            "score": 0.991,
+            "readable": True,
+            "format": "ru.car",
+            "region": {"code": "197", "name": "Moscow"},
+            "box": [405.1, 331.4, 475.9, 353.0],
+            "quad": [[405.9, 333.0], [475.2, 331.6], [475.7, 351.2], [406.3, 352.8]],
+            "detection_score": 0.94,
+            "characters": [{"char": "B", "score": 0.998}],
+            "candidates": [{"text": "B840CK197", "score": 0.991}],
+        }
+    ],
+    "model": {"version": "1", "weights": "sha256:…", "device": "cpu"},
+    "timing_ms": {"total": 61.2},
+}
+
+Point = tuple[float, float]
+Box = tuple[float, float, float, float]
+
+
+class ImageSize(BaseModel):
+    """Size of the upright photo in pixels; all coordinates refer to it."""
+
+    width: int
+    height: int
+
+
+class Region(BaseModel):
+    """Where the plate was issued."""
+
+    code: str
+    name: str
+
+
+class Character(BaseModel):
+    """One character with the probability that it is right."""
+
+    char: str
+    score: float
+
+
+class Candidate(BaseModel):
+    """One way to read the plate, with the probability that all of it is right."""
+
+    text: str
+    score: float
+
+
+class Plate(BaseModel):
+    """One plate of the photo."""
+
+    text: str = Field(description='In Latin letters, without spaces; "" if not readable')
+    text_native: str = Field(description="The same in the letters of the plate's country")
+    score: float = Field(description="Probability that the whole text is right")
+    readable: bool
+    format: str = Field(description='Such as "ru.car"; "unknown" if no format fits')
+    region: Region | None = Field(description="null if the format has none, or it is unknown")
+    box: Box = Field(description="x0, y0, x1, y1")
+    quad: tuple[Point, Point, Point, Point] = Field(
+        description="Corners: top left, top right, bottom right, bottom left, as one reads it"
+    )
+    detection_score: float = Field(description="How sure it is that this is a plate")
+    characters: list[Character] = Field(
+        description="Of the text; of the first candidate if not readable"
+    )
+    candidates: list[Candidate] = Field(description="Best first, also if not readable")
+
+
+class ModelInfo(BaseModel):
+    """What read the photo."""
+
+    version: str
+    weights: str = Field(description="SHA-256 of the manifest of the weight files")
+    device: str
+
+
+class Timing(BaseModel):
+    """Milliseconds, counted from when the photo had come in completely."""
+
+    total: float
+
+
+class PlatesAnswer(BaseModel):
+    """The plates of one photo, surest detection first."""
+
+    model_config = ConfigDict(json_schema_extra={"example": EXAMPLE})
+
+    image: ImageSize
+    plates: list[Plate]
+    model: ModelInfo
+    timing_ms: Timing
+
+
+class ProblemDocument(BaseModel):
+    """What went wrong (RFC 9457)."""
+
+    model_config = ConfigDict(
+        extra="allow",
+        json_schema_extra={
+            "example": {
+                "type": "/problems/broken-image",
+                "title": "The photo is damaged",
+                "status": 422,
+                "detail": "The JPEG file is truncated or damaged: "
+                "it ends before its end-of-image marker.",
+                "instance": "urn:uuid:6f1c0a52-6b0e-4a53-8f39-0d7a5c1f2b9e",
+            }
+        },
+    )
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    instance: str = Field(description="Names this one occurrence; the log has it, too")
+
+
+class PlateFilter(BaseModel):
+    """Which plates of the photo are wanted; others are left out of the answer.
+
+    Query parameters, or fields of the form; a field wins over a parameter of its name.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    roi: str | None = Field(
+        None,
+        description="x0,y0,x1,y1 in pixels of the upright photo: only plates whose box has "
+        "its centre inside, edges included",
+        examples=["0,400,1920,1080"],
+    )
+    min_width: float | None = Field(
+        None,
+        ge=0,
+        allow_inf_nan=False,
+        description="Only plates whose box is at least that many pixels wide",
+        examples=[60],
+    )
+
+    @field_validator("roi")
+    @classmethod
+    def _check_roi(cls, value: str | None) -> str | None:
+        if value is not None:
+            _parse_roi(value)
+        return value
+
+    def wants(self, box: Box) -> bool:
+        """Tell whether a plate belongs in the answer.
+
+        Args:
+            box: x0, y0, x1, y1 in pixels of the upright photo.
+
+        Returns:
+            True if it is inside the region of interest and wide enough.
+        """
+        x0, y0, x1, y1 = box
+        if self.min_width is not None and x1 - x0 < self.min_width:
+            return False
+        if self.roi is None:
+            return True
+        left, top, right, bottom = _parse_roi(self.roi)
+        return left <= (x0 + x1) / 2 <= right and top <= (y0 + y1) / 2 <= bottom
+
+
+def _parse_roi(value: str) -> Box:
+    try:
+        x0, y0, x1, y1 = (float(part) for part in value.split(","))
+    except ValueError:
+        raise ValueError(f"expected x0,y0,x1,y1 in pixels, got {value!r}") from None
+    if not (x0 < x1 and y0 < y1):  # false for NaN, too
+        raise ValueError(f"expected x0 < x1 and y0 < y1, got {value!r}")
+    return x0, y0, x1, y1

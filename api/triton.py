@@ -1,0 +1,205 @@
+"""The way to Triton. The only module that imports its client."""
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from tritonclient.grpc import InferInput, InferRequestedOutput
+from tritonclient.grpc.aio import InferenceServerClient
+from tritonclient.utils import InferenceServerException
+
+from api.errors import (
+    PHOTO_PROBLEMS,
+    Overloaded,
+    Problem,
+    RecognizerFailed,
+    RecognizerMismatch,
+    RecognizerTimeout,
+    RecognizerUnavailable,
+)
+from api.settings import Settings
+from plate_models.spec import TENSORS
+
+MODEL = "plate_recognition"
+MODEL_INFO = "model_info"
+
+# Output name: its rank.
+_OUTPUTS = {
+    TENSORS.coordinates: 2,
+    TENSORS.texts: 2,
+    "detection_scores": 1,
+    "text_scores": 1,
+    "quads": 3,
+    "character_scores": 2,
+    "formats": 1,
+    "candidates": 2,
+    "candidate_scores": 2,
+    MODEL_INFO: 1,
+}
+_CHANNEL_OPTIONS = [
+    ("grpc.max_send_message_length", -1),
+    ("grpc.max_receive_message_length", -1),
+    # The defaults grow to two minutes: a restarted Triton would be found that late.
+    ("grpc.initial_reconnect_backoff_ms", 200),
+    ("grpc.max_reconnect_backoff_ms", 2000),
+]
+_IMAGE_ERROR = re.compile(rf"\b({'|'.join(PHOTO_PROBLEMS)}): (.*)", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Recognition:
+    """What `plate_recognition` said of one photo with N plates.
+
+    Attributes:
+        boxes: (N, 4) float32, x0 y0 x1 y1 in pixels of the upright photo.
+        texts: N texts, "" where a plate is not readable.
+        detection_scores: (N,) float32 in [0, 1].
+        text_scores: (N,) float32 in [0, 1].
+        quads: (N, 4, 2) float32 corners in the same pixels as the boxes.
+        character_scores: (N, L) float32 in [0, 1], NaN after the text's end.
+        formats: N format names.
+        candidates: N tuples of texts, best first, padded with "".
+        candidate_scores: (N, K) float32 in [0, 1].
+        info: Version, weights, device, and the photo's width and height.
+    """
+
+    boxes: NDArray[np.float32]
+    texts: list[str]
+    detection_scores: NDArray[np.float32]
+    text_scores: NDArray[np.float32]
+    quads: NDArray[np.float32]
+    character_scores: NDArray[np.float32]
+    formats: list[str]
+    candidates: list[tuple[str, ...]]
+    candidate_scores: NDArray[np.float32]
+    info: Mapping[str, Any]
+
+
+class TritonClient:
+    """One gRPC channel for the whole process.
+
+    Construct it inside the running event loop: the channel belongs to it.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._timeout_s = settings.triton_timeout_s
+        token = settings.triton_token
+        self._headers = {"authorization": f"Bearer {token.get_secret_value()}"} if token else None
+        ca_file = settings.triton_ca_file
+        self._client = InferenceServerClient(
+            settings.triton_address,
+            ssl=settings.triton_tls,
+            root_certificates=str(ca_file) if ca_file else None,
+            channel_args=_CHANNEL_OPTIONS,
+        )
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self._client.close()
+
+    async def recognize(self, photo: bytes, timeout_s: float | None = None) -> Recognition:
+        """Have the plates of a photo read.
+
+        Args:
+            photo: The file's bytes.
+            timeout_s: Seconds to wait; None takes the setting.
+
+        Returns:
+            The plates.
+
+        Raises:
+            PhotoProblem: The models refuse the photo.
+            RecognizerProblem: Triton is away, busy, too slow, or broken.
+        """
+        image = InferInput(TENSORS.image, [len(photo)], "UINT8")
+        image.set_data_from_numpy(np.frombuffer(photo, dtype=np.uint8))
+        try:
+            result = await self._client.infer(
+                MODEL,
+                [image],
+                outputs=[InferRequestedOutput(name) for name in _OUTPUTS],
+                client_timeout=timeout_s or self._timeout_s,
+                headers=self._headers,
+            )
+        except InferenceServerException as error:
+            raise _problem_of(error) from error
+        return _recognition({name: result.as_numpy(name) for name in _OUTPUTS})
+
+
+def _problem_of(error: InferenceServerException) -> Problem:
+    """Sort an error of the client by its gRPC status; see the tree in `api.errors`.
+
+    Messages of the server stay in the log: they hold its paths.
+    """
+    status = str(error.status() or "").removeprefix("StatusCode.")
+    message = str(error.message() or "")
+    refused = _IMAGE_ERROR.search(message)
+    if status == "INVALID_ARGUMENT" and refused:
+        return PHOTO_PROBLEMS[refused[1]](refused[2].strip())
+    if status == "DEADLINE_EXCEEDED":
+        return RecognizerTimeout("The recognizer did not answer in time. Try again later.")
+    # A full queue and an expired place in it are UNAVAILABLE, just as no server is.
+    if status == "RESOURCE_EXHAUSTED" or (status == "UNAVAILABLE" and "queue" in message.lower()):
+        return Overloaded("More photos are waiting than can be read. Try again shortly.")
+    if status in ("UNAVAILABLE", "NOT_FOUND", "CANCELLED") or "is not healthy" in message:
+        return RecognizerUnavailable("The recognizer can't be reached. Try again in a few seconds.")
+    if status in ("UNAUTHENTICATED", "PERMISSION_DENIED"):
+        return RecognizerMismatch("Triton refused this gateway's token (PLATES_TRITON_TOKEN).")
+    if status in ("INVALID_ARGUMENT", "UNIMPLEMENTED"):
+        return RecognizerMismatch("Triton serves another model than this gateway expects.")
+    return RecognizerFailed("The recognizer failed on this photo. The log says more.")
+
+
+def _recognition(outputs: Mapping[str, NDArray[Any] | None]) -> Recognition:
+    """Check the outputs' shapes and turn bytes into texts.
+
+    Raises:
+        RecognizerMismatch: An output is missing or of another shape than documented.
+    """
+    found: dict[str, NDArray[Any]] = {}
+    count = len(outputs["texts"]) if outputs["texts"] is not None else 0
+    for name, rank in _OUTPUTS.items():
+        array = outputs[name]
+        length = 1 if name == MODEL_INFO else count
+        if array is None or array.ndim != rank or len(array) != length:
+            shape = None if array is None else array.shape
+            raise RecognizerMismatch(f"Triton's output {name} has the shape {shape}.")
+        found[name] = array
+    return Recognition(
+        boxes=found[TENSORS.coordinates],
+        texts=_texts(found[TENSORS.texts][:, 0]),
+        detection_scores=found["detection_scores"],
+        text_scores=found["text_scores"],
+        quads=found["quads"],
+        character_scores=found["character_scores"],
+        formats=_texts(found["formats"]),
+        candidates=[tuple(_texts(row)) for row in found["candidates"]],
+        candidate_scores=found["candidate_scores"],
+        info=_info(found[MODEL_INFO][0]),
+    )
+
+
+def _texts(values: NDArray[Any]) -> list[str]:
+    return [value.decode() if isinstance(value, bytes) else str(value) for value in values]
+
+
+def _info(value: bytes | str) -> Mapping[str, Any]:
+    try:
+        info: dict[str, Any] = json.loads(value)
+        size = info["image"]
+        needed = (info["version"], info["weights"], info["device"], size["width"], size["height"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise RecognizerMismatch(f"Triton's output {MODEL_INFO} is incomplete.") from error
+    return dict(zip(("version", "weights", "device", "width", "height"), needed, strict=True))

@@ -1,0 +1,126 @@
+"""A Triton that says what a test wants it to say, over real gRPC.
+
+For what a healthy Triton never does: be away, be slow, be overloaded, fail. What a
+healthy one answers is tested against the real one, in test_api_live.py.
+"""
+
+import json
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import grpc
+import numpy as np
+from tritonclient.grpc import service_pb2, service_pb2_grpc
+from tritonclient.utils import np_to_triton_dtype, serialize_byte_tensor
+
+INFO = {
+    "version": "1",
+    "weights": "sha256:0123",
+    "device": "cpu",
+    "image": {"width": 640, "height": 480},
+}
+
+
+def outputs(count: int = 2) -> dict[str, np.ndarray]:
+    """Of two plates: a readable one at the top left, an unreadable one at the bottom right."""
+    nan = np.nan
+    everything = {
+        "coordinates": np.array([[10, 20, 110, 44], [400, 300, 440, 312]], np.float32),
+        "texts": np.array([["B840CK197"], [""]], object),
+        "detection_scores": np.array([0.94, 0.5], np.float32),
+        "text_scores": np.array([0.99123456, 0.3], np.float32),
+        "quads": np.array(
+            [
+                [[10, 20], [110, 21], [110, 44], [10, 43]],
+                [[400, 300], [440, 300], [440, 312], [400, 312]],
+            ],
+            np.float32,
+        ),
+        "character_scores": np.array(
+            [[0.998, 1, 1, 1, 1, 1, 1, 1, 0.9], [0.5, 0.4, nan, nan, nan, nan, nan, nan, nan]],
+            np.float32,
+        ),
+        "formats": np.array(["ru.car", "unknown"], object),
+        "candidates": np.array(
+            [["B840CK197", "B840CK191", "", "", ""], ["A1", "", "", "", ""]], object
+        ),
+        "candidate_scores": np.array(
+            [[0.991, 0.002, nan, nan, nan], [0.3, nan, nan, nan, nan]], np.float32
+        ),
+    }
+    chosen = {name: array[:count] for name, array in everything.items()}
+    return chosen | {"model_info": np.array([json.dumps(INFO)], object)}
+
+
+class Refusal(Exception):
+    """Raised by a reply to answer with a gRPC error."""
+
+    def __init__(self, code: grpc.StatusCode, message: str) -> None:
+        super().__init__(message)
+        self.code, self.message = code, message
+
+
+class FakeTriton(service_pb2_grpc.GRPCInferenceServiceServicer):
+    """Answers ModelInfer with whatever `reply` returns or raises.
+
+    Attributes:
+        reply: Called with the photo's bytes.
+        photos: Every photo that came.
+        metadata: Of the last request.
+        requested: Outputs that the last request asked for.
+    """
+
+    def __init__(self) -> None:
+        self.reply: Callable[[bytes], dict[str, np.ndarray]] = lambda _: outputs()
+        self.photos: list[bytes] = []
+        self.metadata: dict[str, str] = {}
+        self.requested: list[str] = []
+        self._lock = threading.Lock()
+        self._server = grpc.server(
+            ThreadPoolExecutor(8), options=[("grpc.max_receive_message_length", -1)]
+        )
+        service_pb2_grpc.add_GRPCInferenceServiceServicer_to_server(self, self._server)
+        self.port = self._server.add_insecure_port("127.0.0.1:0")
+        self._server.start()
+
+    def stop(self) -> None:
+        self._server.stop(None).wait()
+
+    def ModelInfer(  # noqa: N802  gRPC's name
+        self, request: Any, context: grpc.ServicerContext
+    ) -> service_pb2.ModelInferResponse:
+        photo = request.raw_input_contents[0]
+        with self._lock:
+            self.photos.append(photo)
+            self.metadata = dict(context.invocation_metadata())
+            self.requested = [output.name for output in request.outputs]
+        try:
+            arrays = self.reply(photo)
+        except Refusal as refusal:
+            context.abort(refusal.code, refusal.message)
+        response = service_pb2.ModelInferResponse(model_name=request.model_name)
+        for name, array in arrays.items():
+            output = response.outputs.add(name=name, datatype=np_to_triton_dtype(array.dtype))
+            output.shape.extend(array.shape)
+            texts = array.dtype == object and array.size
+            raw = serialize_byte_tensor(array).item() if texts else array.tobytes()
+            response.raw_output_contents.append(raw)
+        return response
+
+
+def sleeping(seconds: float) -> Callable[[bytes], dict[str, np.ndarray]]:
+    def reply(_: bytes) -> dict[str, np.ndarray]:
+        time.sleep(seconds)
+        return outputs()
+
+    return reply
+
+
+def refusing(code: grpc.StatusCode, message: str) -> Callable[[bytes], dict[str, np.ndarray]]:
+    def reply(_: bytes) -> dict[str, np.ndarray]:
+        raise Refusal(code, message)
+
+    return reply
