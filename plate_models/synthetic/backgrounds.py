@@ -69,7 +69,7 @@ def _lettering(image: Image, rng: np.random.Generator) -> None:
     height, width = image.shape[:2]
     word = _WORDS[rng.integers(len(_WORDS))]
     size = rng.uniform(0.08, 0.22) * height / 22
-    y = rng.choice((rng.uniform(0.0, 0.2), rng.uniform(0.9, 1.1))) * height
+    y = (rng.uniform(0.0, 0.2) if rng.random() < 0.5 else rng.uniform(0.9, 1.1)) * height
     place = round(rng.uniform(-0.1, 0.8) * width), round(y)
     tone = _tuple(np.full(3, rng.uniform(60, 250)))
     cv2.putText(image, word, place, cv2.FONT_HERSHEY_DUPLEX, size, tone, 1, cv2.LINE_AA)

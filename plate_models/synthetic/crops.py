@@ -47,10 +47,10 @@ class CropStyle:
     """
 
     width_px: tuple[float, float] = (48, 400)
-    roll_deg: tuple[float, float] = (2.5, 9)
-    yaw_deg: tuple[float, float] = (14, 32)
-    pitch_deg: tuple[float, float] = (8, 14)
-    steep_share: float = 0.25
+    roll_deg: tuple[float, float] = (2.5, 8)
+    yaw_deg: tuple[float, float] = (15, 36)
+    pitch_deg: tuple[float, float] = (9, 17)
+    steep_share: float = 0.45
     distance: tuple[float, float] = (4, 16)
     box_jitter: tuple[float, float] = (0.018, 0.05)
     sloppy_share: float = 0.25
@@ -62,6 +62,7 @@ class CropStyle:
 DEFAULT_CROPS = CropStyle()
 # Resolutions plates are drawn at: few, because glyphs are cached per resolution.
 _LEVELS = (0.25, 0.35, 0.5, 0.7, 1.0)
+_RIM = 2
 
 
 @dataclass(frozen=True)
@@ -122,7 +123,7 @@ def _sample_view(
     """Homography from the plate's picture to photo pixels around some origin."""
     steep = int(rng.random() < style.steep_share)
     spread = np.array([style.roll_deg[steep], style.yaw_deg[steep], style.pitch_deg[steep]])
-    angles = np.clip(rng.normal(0, 1, 3) * spread, (-30, -62, -40), (30, 62, 40))
+    angles = np.clip(rng.normal(0, 1, 3) * spread, (-28, -64, -45), (28, 64, 45))
     view = project(plate, np.radians(angles), rng.uniform(*style.distance))
     hull = np.ptp(apply_homography(view, plate.quad), axis=0)
     return np.diag([width_px / hull[0], width_px / hull[0], 1.0]) @ view
@@ -150,13 +151,27 @@ def _compose(
     width, height = size_wh
     corners = apply_homography(view, plate.quad).astype(np.float32)
     scene = paint_background((height, width), corners, rng)
-    # OpenCV counts from pixel centres, this file from pixel corners.
-    half = np.array([[1, 0, 0.5], [0, 1, 0.5], [0, 0, 1]])
-    warp = np.linalg.inv(half) @ view @ half
-    rgb = cv2.warpPerspective(plate.rgb, warp, size_wh, borderMode=cv2.BORDER_REPLICATE)
-    alpha = cv2.warpPerspective(plate.alpha, warp, size_wh)
-    cover = np.asarray(alpha, np.float32) / 255
+    # OpenCV counts from pixel centres, this file from pixel corners; the rim shifts, too.
+    from_rim = np.array([[1, 0, 0.5 - _RIM], [0, 1, 0.5 - _RIM], [0, 0, 1]])
+    to_centres = np.array([[1, 0, -0.5], [0, 1, -0.5], [0, 0, 1]])
+    warp = to_centres @ view @ from_rim
+    seen = cv2.warpPerspective(_with_rim(plate), warp, size_wh, borderMode=cv2.BORDER_REPLICATE)
+    cover = cv2.extractChannel(seen, 3).astype(np.float32) / 255
+    rgb = cv2.cvtColor(seen, cv2.COLOR_RGBA2RGB)
     return np.asarray(cv2.blendLinear(rgb, scene, cover, 1 - cover), np.uint8)
+
+
+def _with_rim(plate: PlateImage) -> Image:
+    """(H, W, 4) uint8 RGBA: the edge's colours repeated in a clear rim around the plate.
+
+    Interpolation at the edge then fades the coverage and keeps the colour.
+    """
+    rgba = np.asarray(cv2.cvtColor(plate.rgb, cv2.COLOR_RGB2RGBA), np.uint8)
+    cv2.insertChannel(plate.alpha, rgba, 3)
+    rimmed = cv2.copyMakeBorder(rgba, _RIM, _RIM, _RIM, _RIM, cv2.BORDER_REPLICATE)
+    for edge in (rimmed[:_RIM], rimmed[-_RIM:], rimmed[:, :_RIM], rimmed[:, -_RIM:]):
+        edge[..., 3] = 0
+    return np.asarray(rimmed, np.uint8)
 
 
 def cut_crop(

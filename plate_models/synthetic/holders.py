@@ -76,7 +76,7 @@ def _write_advertisement(
 
 def _sample_bars_mm(rng: np.random.Generator) -> tuple[float, float, float]:
     """Widths of a holder's side, upper and lower bars, in millimetres."""
-    side, upper = rng.uniform(2, 9, 2)
+    side, upper = rng.uniform(2, 11, 2)
     if rng.random() < 0.08:
         upper = rng.uniform(14, 24)
     lower = rng.uniform(12, 26) if rng.random() < 0.7 else rng.uniform(3, 9)

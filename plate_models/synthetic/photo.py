@@ -37,21 +37,21 @@ class PhotoStyle:
     """
 
     dark_share: float = 0.3
-    dark_gain: Range = (0.17, 0.5)
+    dark_gain: Range = (0.2, 0.55)
     day_gain: Range = (0.5, 1.25)
     dark_haze: Range = (0, 30)
     day_haze: Range = (0, 60)
     gamma: Range = (0.75, 1.35)
-    cast_shares: tuple[float, float] = (0.12, 0.6)
+    cast_shares: tuple[float, float] = (0.2, 0.65)
     shadow_share: float = 0.2
     glare_share: float = 0.1
-    defocus: float = 0.55
-    motion_share: float = 0.25
+    defocus: float = 0.36
+    motion_share: float = 0.18
     motion_px: Range = (1.5, 5)
-    resample_share: float = 0.3
+    resample_share: float = 0.2
     noise: Range = (0.4, 7)
     denoise_share: float = 0.2
-    sharpen_share: float = 0.4
+    sharpen_share: float = 0.5
     jpeg_quality: Range = (18, 96)
     second_jpeg_share: float = 0.3
 
@@ -61,7 +61,7 @@ DEFAULT_PHOTO = PhotoStyle()
 # Sodium lamps, brake lights, dusk, night blue, headlights, violet sensors, green tubes.
 _CASTS = np.array(
     [
-        (1.25, 1.0, 0.45), (1.3, 0.75, 0.35), (1.35, 0.7, 0.65), (0.75, 0.9, 1.3),
+        (1.25, 1.0, 0.45), (1.3, 0.75, 0.35), (1.25, 0.8, 0.7), (0.75, 0.9, 1.3),
         (0.6, 0.7, 1.5), (1.05, 1.05, 0.75), (0.85, 0.8, 1.3), (0.9, 1.1, 0.9),
     ],
     np.float32,
@@ -69,7 +69,7 @@ _CASTS = np.array(
 
 
 def _colour_gain(rng: np.random.Generator, cast_share: float) -> npt.NDArray[np.float64]:
-    gain = np.exp(rng.normal(0, 0.035, 3))
+    gain = np.exp(rng.normal(0, 0.025, 3))
     if rng.random() < cast_share:
         cast = _CASTS[rng.integers(len(_CASTS))]
         gain = gain * cast ** rng.uniform(0.3, 1.1)
@@ -83,9 +83,11 @@ def expose(image: Image, rng: np.random.Generator, style: PhotoStyle = DEFAULT_P
     gain = float(np.exp(rng.uniform(np.log(low), np.log(high))))
     haze = rng.uniform(*(style.dark_haze if dark else style.day_haze)) * rng.random()
     tint = _colour_gain(rng, style.cast_shares[int(dark)])
+    # Shadows are lit by another light than the plate: by night they are often blue.
+    haze_tint = _colour_gain(rng, style.cast_shares[int(dark)])
     levels = np.linspace(0, 1, 256)[:, None] ** rng.uniform(*style.gamma)
     # Highlights roll off, so that a bright plate pales before it clips.
-    lit = levels * 255 * gain * tint + haze * tint
+    lit = levels * 255 * gain * tint + haze * haze_tint
     curve = np.where(lit > 225, 225 + 30 * np.tanh((lit - 225) / 30), lit)
     table = curve.astype(np.float32).reshape(1, 256, 3)
     return np.asarray(cv2.LUT(image, table), np.float32)
@@ -98,19 +100,23 @@ def light_unevenly(
     height, width = image.shape[:2]
     field = 1 + float(rng.uniform(0, 0.2)) * blobs(rng, (height, width), (3, 4))
     if rng.random() < style.shadow_share:
-        shadow = np.ones((height, width), np.float32)
-        x, y = rng.uniform(-0.2, 1.2) * width, rng.uniform(-0.2, 1.2) * height
-        angle = rng.uniform(0, 2 * np.pi)
-        along = np.array([np.cos(angle), np.sin(angle)]) * 3 * width
-        side = np.array([-along[1], along[0]])
-        centre = np.array([x, y])
-        corners = (centre - along, centre + along, centre + along + side, centre - along + side)
-        depth = float(rng.uniform(0.3, 0.8))
-        cv2.fillConvexPoly(shadow, np.rint(corners).astype(np.int32), (depth,))
-        soft = rng.uniform(0.005, 0.06) * width
-        field = field * cv2.GaussianBlur(shadow, (0, 0), max(0.5, soft))
+        field = field * _shadow(height, width, rng)
     field = np.clip(field, 0.15, 2).astype(np.float32)
     return np.asarray(cv2.multiply(image, cv2.merge((field, field, field))), np.float32)
+
+
+def _shadow(height: int, width: int, rng: np.random.Generator) -> FloatImage:
+    """A half-plane in the shade with a soft edge; soft enough to draw at a lower size."""
+    small = np.ones((2 + height // 3, 2 + width // 3), np.float32)
+    centre = rng.uniform(-0.2, 1.2, 2) * (small.shape[1], small.shape[0])
+    angle = rng.uniform(0, 2 * np.pi)
+    along = np.array([np.cos(angle), np.sin(angle)]) * width
+    side = np.array([-along[1], along[0]])
+    corners = (centre - along, centre + along, centre + along + side, centre - along + side)
+    depth = float(rng.uniform(0.3, 0.8))
+    cv2.fillConvexPoly(small, np.rint(corners).astype(np.int32), (depth,))
+    soft = cv2.GaussianBlur(small, (0, 0), max(0.4, rng.uniform(0.005, 0.05) * small.shape[1]))
+    return np.asarray(cv2.resize(soft, (width, height)), np.float32)
 
 
 def add_glare(
@@ -132,7 +138,7 @@ def blur(
 ) -> FloatImage:
     """Defocus and motion; lengths grow slowly with the picture's width."""
     size = min(max((image.shape[1] / 220) ** 0.8, 0.5), 2.0)
-    sigma = rng.gamma(2.0, style.defocus / 2) * size
+    sigma = rng.gamma(1.2, style.defocus / 1.2) * size
     if sigma > 0.25:
         image = np.asarray(cv2.GaussianBlur(image, (0, 0), sigma), np.float32)
     if rng.random() < style.motion_share:
@@ -183,7 +189,7 @@ def add_noise(
     image = np.asarray(cv2.add(image, cv2.merge((luma, luma, luma))), np.float32)
     if rng.random() < 0.5:
         chroma = blobs(rng, (height, width), (1 + height // 4, 1 + width // 4), channels=3)
-        strength = sigma * rng.uniform(0.2, 0.9)
+        strength = rng.uniform(0.3, 0.9) * sigma + rng.uniform(0, 2)
         image = np.asarray(cv2.scaleAdd(chroma, strength, image), np.float32)
     return image
 

@@ -27,6 +27,7 @@ _REGION_TOP_MM = 13.5
 _COUNTRY_HEIGHT_MM = 20.0
 _COUNTRY_TOP_MM = 79.5
 _CORNER_MM = 9.0
+_LINES_MM = (2.0, 2.6, 3.2)
 # Below this resolution, in pixels per millimetre, embossing is not seen.
 _RELIEF_SCALE = 0.5
 _FLAG = ((235, 235, 235), (40, 70, 160), (195, 45, 50))
@@ -74,14 +75,14 @@ class PlateStyle:
     bolder_mm: tuple[float, ...] = (-2.0, -1.0, 0.0, 0.0, 1.0, 2.0)
     paper: tuple[float, float] = (185, 250)
     ink: tuple[float, float] = (12, 75)
-    tint: float = 6.0
+    tint: float = 4.0
     relief: tuple[float, float] = (0, 45)
     screw_radius_mm: tuple[float, float] = (2.5, 8.5)
     screw_shares: tuple[float, float] = (0.85, 0.06)
     worn_share: float = 0.15
     dirty_share: float = 0.3
     snowy_share: float = 0.05
-    holder_share: float = 0.75
+    holder_share: float = 0.82
     flag_share: float = 0.85
 
 
@@ -118,7 +119,7 @@ def _stamp(ink: Mask, mask: Mask, centre_x: float, top_y: float) -> None:
         np.maximum(patch, mask[y0 - top : y1 - top, x0 - left : x1 - left], out=patch)
 
 
-@lru_cache(maxsize=16)
+@lru_cache(maxsize=64)
 def _border(px_per_mm: float, divider_mm: float, thick_mm: float) -> Mask:
     """The black frame and the line before the region, as coverage."""
     scale = 4 * px_per_mm
@@ -151,7 +152,7 @@ def _rounded_box(size_wh: tuple[int, int], inset: float, radius: float) -> Mask:
     return box
 
 
-@lru_cache(maxsize=16)
+@lru_cache(maxsize=64)
 def _outline(size_wh: tuple[int, int], radius: float) -> Mask:
     return _rounded_box(size_wh, 0, radius)
 
@@ -159,8 +160,8 @@ def _outline(size_wh: tuple[int, int], radius: float) -> Mask:
 def _draw_ink(text: str, rng: np.random.Generator, scale: float, style: PlateStyle) -> Mask:
     """Coverage of everything black on a plate."""
     layout = LAYOUTS[len(text) - 6]
-    ink = _border(scale, layout.divider, float(rng.choice((2.0, 2.6, 3.2)))).copy()
-    bolder = float(rng.choice(style.bolder_mm))
+    ink = _border(scale, layout.divider, _LINES_MM[rng.integers(len(_LINES_MM))]).copy()
+    bolder = style.bolder_mm[rng.integers(len(style.bolder_mm))]
     drift = rng.normal(0, 1.2, 2)
     jitter = rng.normal(0, style.jitter_mm, (len(text), 2)) + drift
     for index, char in enumerate(text):
@@ -217,7 +218,7 @@ def _paint(
     table = paper + np.linspace(0, 1, 256)[:, None] * (paint - paper)
     levels = np.clip(table, 0, 255).astype(np.uint8).reshape(1, 256, 3)
     rgb = np.asarray(cv2.LUT(cv2.merge((ink, ink, ink)), levels), np.uint8)
-    relief = rng.uniform(*style.relief) * rng.choice((-1, 1))
+    relief = rng.uniform(*style.relief) * (1 if rng.random() < 0.5 else -1)
     if scale >= _RELIEF_SCALE:
         rgb = _emboss(rgb, ink, relief, max(1, round(1.2 * scale)))
     if rng.random() < style.flag_share:

@@ -82,7 +82,7 @@ def wear_ink(ink: Mask, rng: np.random.Generator) -> Mask:
         (H, W) uint8, nowhere more than before.
     """
     patches = blobs(rng, ink.shape, (4, 14)) + 0.7 * blobs(rng, ink.shape, (28, 130))
-    loss = rng.uniform(0.2, 0.9) * np.clip(patches - rng.uniform(0, 1), 0, 1)
+    loss = rng.uniform(0.2, 0.8) * np.clip(patches - rng.uniform(0, 1), 0, 1)
     return (ink * (1.0 - loss)).astype(np.uint8)
 
 
