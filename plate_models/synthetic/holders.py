@@ -112,5 +112,9 @@ def mount(
     for rows in ((0, upper), (height + upper, height + upper + lower)):
         if rows[1] - rows[0] > 10 * px_per_mm and rng.random() < 0.8:
             _write_advertisement(rgb, rng, rows, letters)
-    cv2.copyTo(plate, outline, dst=rgb[upper : upper + height, side : side + width])
+    # Many holders clasp the plate and hide its rim.
+    lip = round(max(0.0, rng.uniform(-3, 4.5)) * px_per_mm)
+    shown = slice(lip, height - lip), slice(lip, width - lip)
+    window = rgb[upper : upper + height, side : side + width][shown]
+    cv2.copyTo(plate[shown], outline[shown], dst=window)
     return rgb, (side, upper)

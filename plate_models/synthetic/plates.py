@@ -162,7 +162,7 @@ def _draw_ink(text: str, rng: np.random.Generator, scale: float, style: PlateSty
     layout = LAYOUTS[len(text) - 6]
     ink = _border(scale, layout.divider, _LINES_MM[rng.integers(len(_LINES_MM))]).copy()
     bolder = style.bolder_mm[rng.integers(len(style.bolder_mm))]
-    drift = rng.normal(0, 1.2, 2)
+    drift = rng.normal(0, 1.5 * style.jitter_mm, 2)
     jitter = rng.normal(0, style.jitter_mm, (len(text), 2)) + drift
     for index, char in enumerate(text):
         in_region = index >= 6
