@@ -32,8 +32,7 @@ class Baseline:
         for name in ("stn.pt", "lprnet.pt"):
             if not (folder / name).is_file():
                 raise FileNotFoundError(f"{folder / name}: the published recognizer is not there")
-        self._stn = torch.jit.load(str(folder / "stn.pt"), map_location="cpu").eval()
-        self._lprnet = torch.jit.load(str(folder / "lprnet.pt"), map_location="cpu").eval()
+        self._stn, self._lprnet = (_load(folder / name) for name in ("stn.pt", "lprnet.pt"))
 
     def read(
         self, image: NDArray[np.uint8], box: tuple[float, float, float, float]
@@ -58,6 +57,12 @@ class Baseline:
         pixels = torch.from_numpy(resized).permute(2, 0, 1)[None].float()
         logits = self._lprnet(self._stn((pixels - 127.5) * 0.0078125))
         return ctc.greedy_decode(ctc.log_softmax(logits[0].numpy()), ALPHABET)
+
+
+def _load(path: Path) -> torch.jit.ScriptModule:
+    # Saved on a GPU: without map_location it asks for one.
+    net: torch.jit.ScriptModule = torch.jit.load(str(path), map_location="cpu")  # type: ignore[no-untyped-call]
+    return net.eval()
 
 
 def _cut(

@@ -5,6 +5,7 @@ decoding share one file, so that training and serving agree about the blank.
 """
 
 from collections import defaultdict
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,7 +30,7 @@ def encode(text: str, alphabet: str = RECOGNIZER.alphabet) -> list[int]:
     return [alphabet.index(char) for char in text]
 
 
-def log_softmax(logits: NDArray[np.floating]) -> Array:
+def log_softmax(logits: NDArray[np.floating[Any]]) -> Array:
     """Turn logits into log-probabilities along the class axis.
 
     Args:
@@ -100,7 +101,9 @@ def beam_decode(
     beam: dict[str, tuple[float, float]] = {"": (1.0, 0.0)}
     for step in steps:
         following: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0])
-        likely = [(alphabet[k], float(step[k])) for k in np.flatnonzero(step[:blank] > _PRUNE_BELOW)]
+        likely = [
+            (alphabet[k], float(step[k])) for k in np.flatnonzero(step[:blank] > _PRUNE_BELOW)
+        ]
         for prefix, (ends_blank, ends_char) in beam.items():
             total = ends_blank + ends_char
             following[prefix][0] += total * float(step[blank])

@@ -90,8 +90,12 @@ class Scoreboard:
         """The scoreboard's rows."""
         everything, legible = self.plates, self.legible
         rows = [
-            Count("detector recall, IoU 0.5", sum(p.iou >= 0.5 for p in everything), len(everything)),
-            Count("detector recall, IoU 0.7", sum(p.iou >= 0.7 for p in everything), len(everything)),
+            Count(
+                "detector recall, IoU 0.5", sum(p.iou >= 0.5 for p in everything), len(everything)
+            ),
+            Count(
+                "detector recall, IoU 0.7", sum(p.iou >= 0.7 for p in everything), len(everything)
+            ),
             Count(
                 "recognizer exact match, labelled box",
                 sum(p.read_in_label == p.text for p in legible),

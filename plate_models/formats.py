@@ -134,7 +134,9 @@ FORMATS = (
     # GOST R 50577 type 1. A serial number 000 is never issued.
     PlateFormat(
         "ru.car",
-        re.compile(rf"[{LETTERS}](?!000)\d{{3}}[{LETTERS}]{{2}}(?P<region>\d{{2}}|[123579]\d{{2}})"),
+        re.compile(
+            rf"[{LETTERS}](?!000)\d{{3}}[{LETTERS}]{{2}}(?P<region>\d{{2}}|[123579]\d{{2}})"
+        ),
     ),
 )
 

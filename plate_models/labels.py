@@ -71,5 +71,7 @@ def load_negatives(folder: Path, held_out: bool) -> list[LabelledPhoto]:
     """
     files = sorted(path for path in folder.rglob("*.jpg"))
     return [
-        LabelledPhoto(path) for path in files if bool(zlib.crc32(path.name.encode()) % 2) == held_out
+        LabelledPhoto(path)
+        for path in files
+        if bool(zlib.crc32(path.name.encode()) % 2) == held_out
     ]

@@ -57,7 +57,7 @@ class Plate:
     """
 
     box: Box
-    quad: tuple[Point, Point, Point, Point]
+    quad: tuple[Point, ...]
     detection_score: float
     reading: Reading
     crop: Tensor
@@ -114,7 +114,7 @@ def normalize(crops: Tensor) -> Tensor:
 
 
 def _rectify_in_chunks(crops: Tensor, rectify: Rectify) -> tuple[Tensor, Tensor]:
-    chunks = [rectify(chunk) for chunk in crops.split(RECTIFIER.max_batch_size)]
+    chunks = [rectify(chunk) for chunk in torch.split(crops, RECTIFIER.max_batch_size)]
     return torch.cat([plates for plates, _ in chunks]), torch.cat([theta for _, theta in chunks])
 
 
@@ -128,7 +128,7 @@ def read_rectified(rectified: Tensor, recognize: Recognize) -> list[Reading]:
     Returns:
         N readings.
     """
-    chunks = [recognize(chunk) for chunk in rectified.split(RECOGNIZER.max_batch_size)]
+    chunks = [recognize(chunk) for chunk in torch.split(rectified, RECOGNIZER.max_batch_size)]
     logits = torch.cat(chunks).float().cpu().numpy()
     return [decode(ctc.log_softmax(row)) for row in logits]
 
@@ -174,6 +174,6 @@ def _assemble(
     crops = pixels.to(torch.uint8).permute(0, 2, 3, 1).cpu()
     rows = zip(boxes.tolist(), quads.tolist(), scores.tolist(), readings, crops, strict=True)
     return [
-        Plate(tuple(box), tuple(map(tuple, quad)), score, reading, crop)
-        for box, quad, score, reading, crop in rows
+        Plate((x0, y0, x1, y1), tuple((x, y) for x, y in quad), score, reading, crop)
+        for (x0, y0, x1, y1), quad, score, reading, crop in rows
     ]

@@ -134,13 +134,16 @@ def load_modules(folder: Path = WEIGHTS_DIR, device: str = "cpu") -> Modules:
         WeightsError: See :func:`load`, or the files differ from the folder's manifest.
     """
     check_manifest(folder)
-    detector = load(YOLOv5(spec.DETECTOR), folder / "detector.safetensors")
+    detector = YOLOv5(spec.DETECTOR)
+    load(detector, folder / "detector.safetensors")
     graphs = (
         YOLOv5Graph(detector, spec.DETECTOR),
         load(STN(spec.RECTIFIER), folder / "rectifier.safetensors"),
         load(LPRNet(spec.RECOGNIZER), folder / "recognizer.safetensors"),
     )
-    return Modules(*(graph.to(torch.device(device)).eval().requires_grad_(False) for graph in graphs))
+    return Modules(
+        *(graph.to(torch.device(device)).eval().requires_grad_(False) for graph in graphs)
+    )
 
 
 def write_manifest(folder: Path = WEIGHTS_DIR) -> Path:
@@ -164,7 +167,8 @@ def check_manifest(folder: Path = WEIGHTS_DIR) -> str:
     if not manifest.is_file():
         raise WeightsError(f"{manifest} is missing: write it with `plates weights`")
     text = manifest.read_text(encoding="ascii")
-    expected = dict(reversed(line.split(maxsplit=1)) for line in text.splitlines() if line)
+    rows = [line.split(maxsplit=1) for line in text.splitlines() if line]
+    expected = {name.strip(): digest for digest, name in rows}
     for name in NAMES:
         path = folder / f"{name}.safetensors"
         if not path.is_file():

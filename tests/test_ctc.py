@@ -65,7 +65,7 @@ def test_character_scores_of_a_repeat_need_a_blank_between() -> None:
 
 
 def test_wrong_class_count_names_both_numbers() -> None:
-    with pytest.raises(ValueError, match="expected 24 classes.*got 4"):
+    with pytest.raises(ValueError, match=r"expected 24 classes.*got 4"):
         ctc.greedy_decode(log_probs_of("A-A"))
 
 

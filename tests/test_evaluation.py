@@ -55,7 +55,7 @@ def test_labels_are_read_and_missing_photos_are_named(tmp_path: Path) -> None:
     (tmp_path / "images").mkdir()
     rows = "image,x0,y0,x1,y1,text,legible,light\nb.jpg,1,2,3,4,A111AA77,1,dark\n"
     (tmp_path / "plates.csv").write_text(rows)
-    with pytest.raises(FileNotFoundError, match="b.jpg"):
+    with pytest.raises(FileNotFoundError, match=r"b\.jpg"):
         load_labels(tmp_path)
     (tmp_path / "images" / "b.jpg").touch()
     (photo,) = load_labels(tmp_path)

@@ -13,7 +13,17 @@ def test_car_plates_are_known(text: str) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "A000AA77", "A111AA7", "A111AA7777", "A111AA477", "D111AA77", "1111AA77", "A11AA77", "А111АА77"],
+    [
+        "",
+        "A000AA77",
+        "A111AA7",
+        "A111AA7777",
+        "A111AA477",
+        "D111AA77",
+        "1111AA77",
+        "A11AA77",
+        "А111АА77",
+    ],
 )
 def test_everything_else_is_unknown(text: str) -> None:
     assert formats.format_of(text) == "unknown"

@@ -6,7 +6,7 @@ import torch
 from plate_models.nets.lprnet import LPRNet, unit_power
 from plate_models.nets.stn import STN, sample
 from plate_models.spec import RECOGNIZER, RECTIFIER
-from plate_models.training.recognizer import corners_of
+from plate_models.training.reader import corners_of
 
 
 @pytest.fixture

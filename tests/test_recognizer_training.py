@@ -11,13 +11,8 @@ from plate_models import weights
 from plate_models.nets.stn import STN
 from plate_models.spec import RECOGNIZER, RECTIFIER
 from plate_models.training.crop_cache import CropBatch, CropCache, render_batch
-from plate_models.training.recognizer import (
-    RecognizerTraining,
-    Training,
-    corners_of,
-    loss_of,
-    to_input,
-)
+from plate_models.training.reader import corners_of, loss_of, to_input
+from plate_models.training.recognizer import RecognizerTraining, Training
 from plate_models.training.run import AveragedWeights, Budget
 
 

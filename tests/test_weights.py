@@ -28,7 +28,7 @@ def test_another_alphabet_is_refused_by_name(tmp_path: Path) -> None:
     net, path = saved(tmp_path)
     contract = weights.contract_of("recognizer") | {"alphabet": "ABC"}
     save_file(net.state_dict(), path, {"contract": json.dumps(contract)})
-    with pytest.raises(weights.WeightsError, match="alphabet: expected 0123.*found ABC"):
+    with pytest.raises(weights.WeightsError, match=r"alphabet: expected 0123.*found ABC"):
         weights.load(LPRNet(), path)
 
 
@@ -36,7 +36,7 @@ def test_another_alphabet_is_refused_by_name(tmp_path: Path) -> None:
 def test_damaged_files_are_refused(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "recognizer.safetensors"
     path.write_bytes(content)
-    with pytest.raises(weights.WeightsError, match="recognizer.safetensors"):
+    with pytest.raises(weights.WeightsError, match=r"recognizer\.safetensors"):
         weights.load(LPRNet(), path)
 
 
@@ -45,7 +45,7 @@ def test_missing_tensors_are_named(tmp_path: Path) -> None:
     state = {k: v for k, v in net.state_dict().items() if k != "head.bias"}
     metadata = {"contract": json.dumps(weights.contract_of("recognizer"))}
     save_file(state, path, metadata)
-    with pytest.raises(weights.WeightsError, match="head.bias"):
+    with pytest.raises(weights.WeightsError, match=r"head\.bias"):
         weights.load(LPRNet(), path)
 
 
@@ -58,5 +58,5 @@ def test_a_changed_byte_does_not_pass_the_manifest(tmp_path: Path) -> None:
     before = weights.check_manifest(tmp_path)
     assert before.startswith("sha256:") and len(before) == 71
     (tmp_path / "rectifier.safetensors").write_bytes(b"Rectifier")
-    with pytest.raises(weights.WeightsError, match="rectifier.safetensors"):
+    with pytest.raises(weights.WeightsError, match=r"rectifier\.safetensors"):
         weights.check_manifest(tmp_path)

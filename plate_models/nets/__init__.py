@@ -1,0 +1,1 @@
+"""YOLOv5, STN and LPRNet: architecture only."""

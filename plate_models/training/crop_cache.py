@@ -58,7 +58,10 @@ class CropCache:
         if not missing:
             return
         with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
-            jobs = [pool.submit(_render_block, self._path(b), self.seed + b, self.block) for b in missing]
+            jobs = [
+                pool.submit(_render_block, self._path(b), self.seed + b, self.block)
+                for b in missing
+            ]
             for done, job in enumerate(jobs, 1):
                 job.result()
                 yield crops - (len(missing) - done) * self.block

@@ -8,15 +8,12 @@ from pathlib import Path
 
 import numpy as np
 import torch
-import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import nn
 from tqdm import tqdm
 
-from plate_models import ctc, weights
-from plate_models.nets.lprnet import LPRNet
-from plate_models.nets.stn import STN, sample
-from plate_models.spec import RECOGNIZER, RECTIFIER
+from plate_models import weights
 from plate_models.training.crop_cache import CropBatch, CropCache, render_batch
+from plate_models.training.reader import Reader, exact_match, loss_of, to_input
 from plate_models.training.run import (
     AveragedWeights,
     Budget,
@@ -62,107 +59,6 @@ class RecognizerTraining:
     start_from: Path | None = None
     release: Path | None = None
     seed: int = 50577
-
-
-class Reader(nn.Module):
-    """Rectifier and recognizer in one module, for one optimizer and one average."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.stn = STN(RECTIFIER)
-        self.lprnet = LPRNet(RECOGNIZER)
-
-    def forward(self, crops: Tensor, theta_noise: float = 0.0) -> tuple[Tensor, Tensor]:
-        """Read crops.
-
-        Args:
-            crops: (N, 3, H, W) float32, normalised.
-            theta_noise: Standard deviation added to theta before resampling.
-
-        Returns:
-            (N, C, T) float32 logits and (N, 2, 3) float32 theta, without the noise.
-        """
-        theta = self.stn.locate(crops).float()
-        noisy = theta + theta_noise * torch.randn_like(theta)
-        rectified = sample(crops, noisy, RECTIFIER.rectified_hw)
-        return self.lprnet(rectified).float(), theta
-
-
-def corners_of(theta: Tensor) -> Tensor:
-    """Map the rectified frame's corners TL, TR, BR, BL into the crop.
-
-    Args:
-        theta: (N, 2, 3) float.
-
-    Returns:
-        (N, 4, 2) float in [-1, 1] of the crop's width and height.
-    """
-    frame = theta.new_tensor([[-1, -1, 1], [1, -1, 1], [1, 1, 1], [-1, 1, 1]])
-    return torch.einsum("nij,kj->nki", theta, frame)
-
-
-def loss_of(
-    logits: Tensor, theta: Tensor, batch: CropBatch, corner_weight: float
-) -> tuple[Tensor, Tensor]:
-    """CTC loss of the texts, and the mean distance of the corners.
-
-    Args:
-        logits: (N, C, T) float32.
-        theta: (N, 2, 3) float32.
-        batch: What was rendered.
-        corner_weight: Weight of the corner distance in the sum.
-
-    Returns:
-        The sum to minimise, and the corner distance as a share of half the crop's size.
-    """
-    labels = torch.from_numpy(batch.labels)
-    lengths = (labels >= 0).sum(dim=1)
-    log_probs = logits.permute(2, 0, 1).log_softmax(dim=2)
-    steps = torch.full_like(lengths, log_probs.shape[0])
-    text_loss = F.ctc_loss(
-        log_probs, labels.clamp_min(0), steps, lengths, RECOGNIZER.blank, zero_infinity=True
-    )
-    height, width = RECTIFIER.crop_hw
-    scale = torch.tensor([2 / width, 2 / height])
-    corners = torch.from_numpy(batch.quads) * scale - 1
-    corner_loss = (corners_of(theta) - corners).abs().mean()
-    return text_loss + corner_weight * corner_loss, corner_loss.detach()
-
-
-def to_input(images: np.ndarray, rng: np.random.Generator | None = None) -> Tensor:
-    """Normalise crops; with a generator, vary their light and contrast as well.
-
-    Args:
-        images: (N, H, W, 3) uint8 RGB.
-        rng: Source of the variation, None for none.
-
-    Returns:
-        (N, 3, H, W) float32, channels last in memory.
-    """
-    pixels = torch.from_numpy(images).permute(0, 3, 1, 2).float()
-    if rng is None:
-        return pixels.sub_(RECTIFIER.mean).div_(RECTIFIER.std)
-    count = (len(images), 1, 1, 1)
-    gain = rng.uniform(0.6, 1.25, count) * rng.uniform(0.95, 1.05, (len(images), 3, 1, 1))
-    shift = rng.uniform(-20, 20, count) - RECTIFIER.mean
-    # One multiplication and one addition over all pixels; this is on the hot path.
-    return pixels.mul_(_float(gain / RECTIFIER.std)).add_(_float(shift / RECTIFIER.std))
-
-
-def _float(values: np.ndarray) -> Tensor:
-    return torch.from_numpy(values).float()
-
-
-@torch.no_grad()
-def exact_match(reader: nn.Module, batch: CropBatch) -> float:
-    """Share of crops whose greedy text is right."""
-    right = 0
-    for start in range(0, len(batch.images), 100):
-        logits, _ = reader(to_input(batch.images[start : start + 100]))
-        for row, label in zip(logits.numpy(), batch.labels[start : start + 100], strict=True):
-            text = "".join(RECOGNIZER.alphabet[i] for i in label if i >= 0)
-            right += ctc.greedy_decode(ctc.log_softmax(row)) == text
-    return right / len(batch.images)
 
 
 class Training:

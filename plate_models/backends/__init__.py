@@ -1,0 +1,1 @@
+"""Python-based Triton backends: where the C++ ones are not at hand."""
