@@ -50,7 +50,7 @@ class STN(nn.Module):
         nn.init.zeros_(last.weight)  # type: ignore[arg-type]
         start = [1 / (1 + margin_w), 0, 0, 0, 1 / (1 + margin_h), 0]
         with torch.no_grad():
-            last.bias.copy_(torch.tensor(start))  # type: ignore[operator, union-attr]
+            last.bias.copy_(torch.tensor(start))  # type: ignore[operator]
 
     def locate(self, crops: Tensor) -> Tensor:
         """Predict where the plate lies.
