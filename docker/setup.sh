@@ -23,13 +23,13 @@ Install one of them (Debian, Ubuntu: apt install python3.12 python3.12-venv), th
 install_torch() {
     # A GPU wants the default build with CUDA; everything else the small CPU build.
     if [ ! -e /dev/nvidiactl ] && [ -n "$TORCH_INDEX" ]; then
-        if "$pip" install --quiet --retries 0 --timeout 5 --index-url "$TORCH_INDEX" \
+        if "$pip" install -qq --retries 0 --timeout 5 --index-url "$TORCH_INDEX" \
             --requirement "$REQUIREMENTS/torch.txt" 2>/dev/null; then
             return
         fi
         echo "setup: no torch from $TORCH_INDEX; taking the ordinary package index"
     fi
-    "$pip" install --quiet --requirement "$REQUIREMENTS/torch.txt"
+    "$pip" install -qq --requirement "$REQUIREMENTS/torch.txt"
 }
 
 python=$(find_python)
@@ -43,6 +43,6 @@ fi
 (Debian, Ubuntu: apt install python3-venv)"
 export PIP_DISABLE_PIP_VERSION_CHECK=1
 install_torch
-"$pip" install --quiet --require-hashes --requirement "$REQUIREMENTS/dev.txt"
-"$pip" install --quiet --no-deps --editable .
+"$pip" install -qq --require-hashes --requirement "$REQUIREMENTS/dev.txt"
+"$pip" install -qq --no-deps --editable .
 echo "setup: done"

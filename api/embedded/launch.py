@@ -1,0 +1,103 @@
+"""How tritonserver is called: its ports, its options and its environment."""
+
+import contextlib
+import os
+import socket
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from api.embedded import preflight
+
+# Shorter than our own patience: an idle keep-alive client holds the exit for all of it.
+EXIT_TIMEOUT_SECONDS = 5
+
+
+@dataclass(frozen=True)
+class Ports:
+    """Where the server listens, on loopback only."""
+
+    http: int
+    grpc: int
+    metrics: int
+
+
+def choose_ports(http_port: int, grpc_port: int) -> Ports:
+    """Take free ports for those that are 0 and for the metrics.
+
+    Args:
+        http_port: A fixed port, or 0.
+        grpc_port: A fixed port, or 0.
+    """
+    # All are held until all are known, so that no two are the same.
+    with contextlib.ExitStack() as held:
+        chosen = []
+        for port in (http_port, grpc_port, 0):
+            if port == 0:
+                probe = held.enter_context(socket.socket())
+                probe.bind((preflight.LOOPBACK, 0))
+                port = probe.getsockname()[1]
+            chosen.append(port)
+    return Ports(*chosen)
+
+
+def command(
+    server: Path,
+    *,
+    repository: Path,
+    backends: Path,
+    ports: Ports,
+    profile: str,
+    shm_prefix: str,
+) -> list[str]:
+    """Write the server's command line.
+
+    Args:
+        server: The tritonserver binary.
+        repository: Triton's model repository.
+        backends: From :func:`api.embedded.wheel.make_backend_directory`.
+        ports: Where to listen; the address is always loopback.
+        profile: "gpu" takes the models' ``config.pbtxt``, another name ``configs/<name>.pbtxt``.
+        shm_prefix: Begins the name of every shared-memory segment of this server.
+    """
+    local = preflight.LOOPBACK
+    arguments = [
+        str(server),
+        f"--model-repository={repository}",
+        f"--backend-directory={backends}",
+        # Otherwise torch is imported twice per model: 8 s instead of 3.
+        "--disable-auto-complete-config",
+        f"--http-address={local}",
+        f"--http-port={ports.http}",
+        f"--grpc-address={local}",
+        f"--grpc-port={ports.grpc}",
+        f"--metrics-address={local}",
+        f"--metrics-port={ports.metrics}",
+        f"--backend-config=python,shm-region-prefix-name={shm_prefix}",
+        f"--exit-timeout-secs={EXIT_TIMEOUT_SECONDS}",
+    ]
+    if profile != "gpu":
+        arguments += [f"--model-config-name={profile}", "--allow-gpu-metrics=false"]
+    return arguments
+
+
+def environment(profile: str) -> dict[str, str]:
+    """Build the environment in which the stubs find this Python and its packages.
+
+    Args:
+        profile: See :func:`command`.
+    """
+    dropped = ("PYTHONHOME", "PYTHONPATH")
+    variables = {name: value for name, value in os.environ.items() if name not in dropped}
+    # The virtual environment is found through PATH, libpython through LD_LIBRARY_PATH.
+    first = {
+        "PATH": str(Path(sys.executable).parent),
+        "LD_LIBRARY_PATH": str(preflight.find_libpython() or ""),
+    }
+    for name, value in first.items():
+        variables[name] = os.pathsep.join(filter(None, (value, variables.get(name))))
+    # Threads that spin while they wait starve whoever computes on the same cores.
+    variables["GOMP_SPINCOUNT"] = "0"
+    if profile != "gpu":
+        variables["CUDA_VISIBLE_DEVICES"] = ""
+    return variables

@@ -1,0 +1,178 @@
+"""What the embedded Triton needs from this machine, each with what to do without it.
+
+Most of these, left unchecked, end in a server that hangs while it loads its models.
+"""
+
+import importlib.metadata
+import os
+import platform
+import re
+import socket
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from api.embedded.wheel import Wheel
+
+PYTHON_VERSIONS = ((3, 11), (3, 12))
+MACHINES = ("x86_64", "aarch64")
+MIN_GLIBC = (2, 35)
+LOOPBACK = "127.0.0.1"
+# What each backend loads; a new model brings no change here.
+ARTIFACTS = {"onnxruntime": "model.onnx", "pytorch": "model.pt", "python": "model.py"}
+ELSEWHERE = (
+    "Use Triton's container instead and point PLATES_TRITON_URL at it; `plates read` needs no "
+    "Triton at all."
+)
+
+
+def check_python(version: tuple[int, int] = sys.version_info[:2]) -> str | None:
+    """Refuse a Python that the locked packages are not made for."""
+    if version in PYTHON_VERSIONS:
+        return None
+    found = ".".join(map(str, version))
+    return f"Python 3.11 or 3.12 is needed, this is {found}: run `make setup` with one of them."
+
+
+def check_platform(
+    system: str = platform.system(), machine: str = platform.machine()
+) -> str | None:
+    """Refuse systems that there is no wheel for."""
+    if system == "Linux" and machine in MACHINES:
+        return None
+    here = f"{system} {machine}"
+    return f"Triton's wheel runs on Linux on x86-64 and aarch64, not on {here}. {ELSEWHERE}"
+
+
+def check_glibc(found: str | None = None) -> str | None:
+    """Refuse a C library older than the wheel was built against, and musl.
+
+    Args:
+        found: As ``os.confstr`` names it, such as "glibc 2.36"; asked for by default.
+    """
+    if found is None:
+        known = "CS_GNU_LIBC_VERSION" in os.confstr_names
+        found = (os.confstr("CS_GNU_LIBC_VERSION") if known else None) or "no glibc"
+    match = re.fullmatch(r"glibc (\d+)\.(\d+).*", found)
+    if match and (int(match[1]), int(match[2])) >= MIN_GLIBC:
+        return None
+    needed = ".".join(map(str, MIN_GLIBC))
+    return (
+        f"glibc {needed} or later is needed (Debian 12, Ubuntu 22.04), found: {found}. {ELSEWHERE}"
+    )
+
+
+def check_numpy(version: str | None = None) -> str | None:
+    """Refuse numpy 2: this Triton silently sends zero bytes for its arrays."""
+    try:
+        version = version or importlib.metadata.version("numpy")
+    except importlib.metadata.PackageNotFoundError:
+        return "numpy is not installed: run `make setup`."
+    if int(version.split(".", 1)[0]) < 2:
+        return None
+    return f"numpy {version} is installed, and Triton 2.51 needs numpy<2: run `make setup`."
+
+
+def check_wheel(wheel: Wheel | None) -> str | None:
+    """Refuse a missing or incomplete wheel."""
+    if wheel is None:
+        return "The package nvidia-pytriton is not installed: run `make setup`."
+    for part in (wheel.server, wheel.stub):
+        if not os.access(part, os.X_OK):
+            return f"nvidia-pytriton lacks {part.name} ({part}): reinstall it with `make setup`."
+    return None
+
+
+def find_libpython() -> Path | None:
+    """Find the folder of this Python's own shared library."""
+    variables = sysconfig.get_config_vars()
+    roots = [Path(variables.get("LIBDIR") or "/usr/lib"), Path(sys.base_prefix) / "lib"]
+    multiarch = variables.get("MULTIARCH") or ""
+    return next(
+        (f for r in roots for f in (r, r / multiarch) if (f / libpython_name()).exists()), None
+    )
+
+
+def libpython_name() -> str:
+    """Name the library that the stub is linked to."""
+    return f"libpython{sys.version_info.major}.{sys.version_info.minor}.so.1.0"
+
+
+def check_libpython(folder: Path | None) -> str | None:
+    """Refuse a Python that was built without its shared library."""
+    if folder is not None:
+        return None
+    version = f"{sys.version_info.major}.{sys.version_info.minor}"
+    return (
+        f"{libpython_name()} of {sys.base_prefix} is missing. Debian, Ubuntu: apt install "
+        f"libpython{version}; pyenv: PYTHON_CONFIGURE_OPTS=--enable-shared pyenv install {version}."
+    )
+
+
+def check_spaces(paths: Mapping[str, Path]) -> Iterator[str]:
+    """Name the paths with a space in them: the stub crashes on them.
+
+    Args:
+        paths: What it is, such as "the model repository", to the path.
+    """
+    for what, path in paths.items():
+        if re.search(r"\s", str(path)):
+            yield f"The path of {what} has a space, {str(path)!r}: Triton's stub crashes on it."
+
+
+def check_ports(ports: Mapping[str, int]) -> Iterator[str]:
+    """Name the ports that can't be listened on.
+
+    Args:
+        ports: The variable that sets it to the port; 0 stands for any free one.
+    """
+    for variable, port in ports.items():
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind((LOOPBACK, port))
+            except (OSError, OverflowError) as error:
+                reason = getattr(error, "strerror", None) or str(error)
+                yield f"Port {port} can't be used ({reason}): set {variable} to a free one."
+
+
+def check_artifacts(repository: Path, profile: str) -> Iterator[str]:
+    """Name what the models of a repository lack.
+
+    Args:
+        repository: Triton's model repository.
+        profile: "cpu" takes ``configs/cpu.pbtxt`` where there is one, "gpu" ``config.pbtxt``.
+    """
+    models = sorted(path.parent for path in repository.glob("*/config.pbtxt"))
+    if not models:
+        yield f"There is no model in {repository}."
+    for model in models:
+        special = model / "configs" / f"{profile}.pbtxt"
+        config = (special if special.exists() else model / "config.pbtxt").read_text(
+            encoding="utf-8"
+        )
+        backend = re.search(r'^backend:\s*"(\w+)"', config, re.MULTILINE)
+        artifact = ARTIFACTS.get(backend[1]) if backend else None
+        if artifact and not any(model.glob(f"[0-9]*/{artifact}")):
+            yield f"{model.name} has no {artifact}: run `make export` (`plates export`)."
+
+
+def check_stub(stub: Path, environment: Mapping[str, str]) -> str | None:
+    """Start the stub without arguments: 1 means that it can start, 127 that it can't.
+
+    Args:
+        stub: From :attr:`Wheel.stub`.
+        environment: The one the server will run in.
+    """
+    try:
+        run = subprocess.run(  # noqa: S603 - the wheel's own binary
+            [stub], env=dict(environment), capture_output=True, text=True, timeout=30, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return f"Triton's Python stub does not start: {error}."
+    if run.returncode == 1:
+        return None
+    reason = run.stderr.strip() or f"exit status {run.returncode}"
+    return f"Triton's Python stub does not start: {reason}."

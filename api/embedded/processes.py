@@ -1,0 +1,120 @@
+"""Linux processes and shared memory: families, last wills and leftovers."""
+
+import ctypes
+import os
+import signal
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - Triton's choice
+_PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
+
+
+@dataclass(frozen=True)
+class Process:
+    """One line of the process table.
+
+    Attributes:
+        pid, parent: Process ids.
+        state: The kernel's letter: "R", "S", "D", … "Z" is dead and not reaped.
+        command: Arguments; empty for a zombie.
+    """
+
+    pid: int
+    parent: int
+    state: str
+    command: tuple[str, ...]
+
+    @property
+    def dead(self) -> bool:
+        """Whether it has ended and waits for its parent to notice."""
+        return self.state in "ZX"
+
+
+def die_with_parent(signal_number: int) -> None:
+    """Have the kernel signal this process when the thread that made it ends."""
+    _prctl(_PR_SET_PDEATHSIG, signal_number)
+
+
+def become_subreaper() -> None:
+    """Adopt the orphans among this process's descendants, instead of init."""
+    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+
+
+def _prctl(option: int, value: int) -> None:
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(option, value, 0, 0, 0) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"prctl({option}): {os.strerror(number)}")
+
+
+def process_table() -> list[Process]:
+    """List all processes that can be seen."""
+    folders = (folder for folder in Path("/proc").iterdir() if folder.name.isdecimal())
+    return [process for folder in folders if (process := _read_process(folder))]
+
+
+def _read_process(folder: Path) -> Process | None:
+    try:
+        stat = (folder / "stat").read_text(errors="replace")
+        command = (folder / "cmdline").read_bytes().decode(errors="replace")
+    except OSError:  # ended while we looked
+        return None
+    # The name may hold spaces and brackets: fields count from the last bracket.
+    state, parent = stat.rpartition(")")[2].split()[:2]
+    return Process(int(folder.name), int(parent), state, tuple(command.split("\0")[:-1]))
+
+
+def children(pid: int) -> list[Process]:
+    """List the direct children of a process, dead ones included."""
+    return [process for process in process_table() if process.parent == pid]
+
+
+def descendants(pid: int) -> list[Process]:
+    """List children, their children and so on, parents first."""
+    by_parent: dict[int, list[Process]] = {}
+    for process in process_table():
+        by_parent.setdefault(process.parent, []).append(process)
+    found: list[Process] = []
+    queue = [pid]
+    while queue:
+        offspring = by_parent.get(queue.pop(0), [])
+        found += offspring
+        queue += [process.pid for process in offspring]
+    return found
+
+
+def kill_all(pids: Iterable[int]) -> None:
+    """SIGKILL processes that may be gone already."""
+    for pid in pids:
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            continue
+
+
+def kill_adopted(timeout: float) -> None:
+    """SIGKILL and reap every child of this process, until none is left or time is up."""
+    deadline = time.monotonic() + timeout
+    while time.monotonic() < deadline:
+        kill_all(process.pid for process in descendants(os.getpid()))
+        try:
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+        except ChildProcessError:  # no child is left
+            return
+        time.sleep(0.02)
+
+
+def leftovers(prefix: str) -> list[Path]:
+    """List the shared-memory segments whose name begins with a server's prefix."""
+    return sorted(SHARED_MEMORY.glob(f"{prefix}*")) if prefix else []
+
+
+def sweep(prefix: str) -> None:
+    """Remove the shared memory of a server that is gone."""
+    for segment in leftovers(prefix):
+        segment.unlink(missing_ok=True)

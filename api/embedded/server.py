@@ -1,0 +1,259 @@
+"""Start, watch and stop one Triton on this machine."""
+
+import contextlib
+import http.client
+import os
+import secrets
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from api.embedded import launch, preflight, processes
+from api.embedded.errors import PreflightError, StartError
+from api.embedded.wheel import Wheel, find_wheel, make_backend_directory, own_backends
+
+GRACE_SECONDS = 7.0
+STOP_SECONDS = 9.0
+LOG_TAIL_LINES = 30
+_PORTS_TAKEN = "already in use"
+
+
+@dataclass(frozen=True)
+class Pids:
+    """The server's family.
+
+    Attributes:
+        guardian: The parent of the server; ends and cleans up with it.
+        server: tritonserver itself.
+        stubs: One live process per model instance that runs Python.
+        dead_stubs: Stubs that ended while the server lives: their model answers nothing
+            any more, though the server says that it is ready.
+    """
+
+    guardian: int
+    server: int
+    stubs: tuple[int, ...]
+    dead_stubs: tuple[int, ...]
+
+
+class EmbeddedTriton:
+    """A tritonserver of this process's own, on loopback, on free ports.
+
+    Use it as a context manager, or call :meth:`start` and :meth:`stop`. The server ends
+    when this process ends, however that happens. Several can run side by side.
+    """
+
+    def __init__(
+        self,
+        repository: Path,
+        *,
+        profile: str = "cpu",
+        http_port: int = 0,
+        grpc_port: int = 0,
+        ready_timeout: float = 180.0,
+    ) -> None:
+        """Describe a server; nothing is started yet.
+
+        Args:
+            repository: Triton's model repository, with exported artifacts.
+            profile: "cpu" or "gpu": which of the models' configurations to take.
+            http_port: A fixed port for HTTP; 0 takes a free one.
+            grpc_port: The same for gRPC.
+            ready_timeout: Seconds for all models to load and warm up.
+        """
+        self.repository = repository.resolve()
+        self.profile = profile
+        self._fixed = (http_port, grpc_port)
+        self._ready_timeout = ready_timeout
+        self._ports = launch.Ports(0, 0, 0)
+        self._guardian: subprocess.Popen[bytes] | None = None
+        self._folder: Path | None = None
+        self.shm_prefix = ""
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    @property
+    def http_url(self) -> str:
+        """The HTTP endpoint, as tritonclient wants it: host:port."""
+        return f"{preflight.LOOPBACK}:{self._ports.http}"
+
+    @property
+    def grpc_url(self) -> str:
+        """The gRPC endpoint, as tritonclient wants it: host:port."""
+        return f"{preflight.LOOPBACK}:{self._ports.grpc}"
+
+    @property
+    def metrics_url(self) -> str:
+        """Address of the server's Prometheus metrics."""
+        return f"http://{preflight.LOOPBACK}:{self._ports.metrics}/metrics"
+
+    @property
+    def pids(self) -> Pids:
+        """The processes that run now.
+
+        Raises:
+            StartError: The server is not running.
+        """
+        if self._guardian is None or self._guardian.poll() is not None:
+            raise StartError("the server is not running")
+        guardian = self._guardian.pid
+        server = next((process.pid for process in processes.children(guardian)), None)
+        if server is None:
+            raise StartError("the server is not running")
+        stubs = processes.children(server)
+        return Pids(
+            guardian,
+            server,
+            tuple(stub.pid for stub in stubs if not stub.dead),
+            tuple(stub.pid for stub in stubs if stub.dead),
+        )
+
+    def poll(self) -> int | None:
+        """Return None while the server runs, else its exit status (1 if never started)."""
+        return self._guardian.poll() if self._guardian else 1
+
+    def log_tail(self, lines: int = LOG_TAIL_LINES) -> str:
+        """Return the last lines of the server's log."""
+        if self._folder is None:
+            return ""
+        text = (self._folder / "triton.log").read_text(encoding="utf-8", errors="replace")
+        return "\n".join(text.splitlines()[-lines:])
+
+    def start(self) -> Self:
+        """Start the server and wait until every model is loaded and warm.
+
+        Returns:
+            This server.
+
+        Raises:
+            PreflightError: This machine lacks something; nothing was started.
+            StartError: The server ended, or was not ready in time.
+        """
+        wheel = self._preflight()
+        # A free port can be taken by somebody else before the server listens on it.
+        for last_try in (False, False, True):
+            self._launch(wheel)
+            try:
+                self._wait_until_ready()
+            except StartError:
+                lost_port = 0 in self._fixed and _PORTS_TAKEN in self.log_tail()
+                self.stop()
+                if last_try or not lost_port:
+                    raise
+            except BaseException:
+                self.stop()
+                raise
+            else:
+                break
+        return self
+
+    def stop(self) -> None:
+        """End the server and everything that belongs to it, within 10 s; again is harmless."""
+        guardian, self._guardian = self._guardian, None
+        if guardian is not None:
+            with contextlib.suppress(ProcessLookupError):
+                guardian.send_signal(signal.SIGTERM)
+            try:
+                guardian.wait(STOP_SECONDS)
+            except subprocess.TimeoutExpired:
+                family = processes.descendants(guardian.pid)
+                processes.kill_all([guardian.pid, *(process.pid for process in family)])
+                guardian.wait()
+            # The guardian itself may have been killed before it could sweep.
+            processes.sweep(self.shm_prefix)
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+            self._folder = None
+
+    def _preflight(self) -> Wheel:
+        wheel, libpython = find_wheel(), preflight.find_libpython()
+        http_port, grpc_port = self._fixed
+        paths = {
+            "this Python": Path(sys.executable),
+            "the model repository": self.repository,
+            "the folder for temporary files (TMPDIR)": Path(tempfile.gettempdir()),
+        }
+        ports = {"PLATES_TRITON_HTTP_PORT": http_port, "PLATES_TRITON_GRPC_PORT": grpc_port}
+        single = (
+            preflight.check_platform(),
+            preflight.check_python(),
+            preflight.check_glibc(),
+            preflight.check_numpy(),
+            preflight.check_wheel(wheel),
+            preflight.check_libpython(libpython),
+        )
+        problems = [problem for problem in single if problem]
+        problems += preflight.check_spaces(paths)
+        problems += preflight.check_ports(ports)
+        problems += preflight.check_artifacts(self.repository, self.profile)
+        if not problems and wheel:
+            stub = preflight.check_stub(wheel.stub, launch.environment(self.profile))
+            problems += [stub] if stub else []
+        if problems or wheel is None:
+            raise PreflightError(problems)
+        return wheel
+
+    def _launch(self, wheel: Wheel) -> None:
+        self._folder = Path(tempfile.mkdtemp(prefix="plates-triton-"))
+        make_backend_directory(wheel, own_backends(), self._folder / "backends")
+        self._ports = launch.choose_ports(*self._fixed)
+        self.shm_prefix = f"plates_{os.getpid()}_{secrets.token_hex(4)}_"
+        guardian = [sys.executable, "-I", "-m", "api.embedded.guardian"]
+        guardian += ["--parent", str(os.getpid()), "--folder", str(self._folder)]
+        guardian += ["--shm-prefix", self.shm_prefix, "--grace", str(GRACE_SECONDS), "--"]
+        server = launch.command(
+            wheel.server,
+            repository=self.repository,
+            backends=self._folder / "backends",
+            ports=self._ports,
+            profile=self.profile,
+            shm_prefix=self.shm_prefix,
+        )
+        with (self._folder / "triton.log").open("wb") as log:
+            self._guardian = subprocess.Popen(  # noqa: S603 - our own command
+                [*guardian, *server],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env=launch.environment(self.profile),
+                # Ctrl-C in a terminal is for us alone: we stop the server in order.
+                start_new_session=True,
+            )
+
+    def _wait_until_ready(self) -> None:
+        deadline = time.monotonic() + self._ready_timeout
+        while not _is_ready(self._ports.http):
+            status = self.poll()
+            if status is not None:
+                raise StartError(f"Triton ended with status {status}:\n{self.log_tail()}")
+            if time.monotonic() > deadline:
+                waited = f"{self._ready_timeout:g} s"
+                raise StartError(f"Triton was not ready after {waited}:\n{self.log_tail()}")
+            time.sleep(0.1)
+
+
+def _is_ready(port: int) -> bool:
+    connection = http.client.HTTPConnection(preflight.LOOPBACK, port, timeout=2)
+    try:
+        connection.request("GET", "/v2/health/ready")
+        return connection.getresponse().status == http.HTTPStatus.OK
+    except (OSError, http.client.HTTPException):
+        return False
+    finally:
+        connection.close()

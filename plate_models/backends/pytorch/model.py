@@ -1,0 +1,41 @@
+"""The backend "pytorch" in Python, for servers without libtriton_pytorch.so."""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.utils.dlpack
+import triton_python_backend_utils as pb_utils
+
+from plate_models.backends.batching import Arrays
+from plate_models.backends.graph_model import GraphModel, thread_count
+from plate_models.contract import device_of
+
+
+class TritonPythonModel(GraphModel):
+    """Serves the TorchScript ``model.pt`` on the device of the instance."""
+
+    def load(self, folder: Path, args: dict[str, str], parameters: dict[str, Any]) -> None:
+        """Load the graph onto the instance's device: the kind alone is only a wish."""
+        self.device = device_of(args)
+        torch.set_num_threads(thread_count(parameters, "INTRA_OP_THREAD_COUNT"))
+        path = folder / "model.pt"
+        self.graph = torch.jit.load(path, map_location=self.device).eval()
+
+    def run(self, inputs: Arrays) -> Arrays:
+        """Compute on tensors, wherever they lie."""
+        with torch.inference_mode():
+            outputs = self.graph(*(array.to(self.device) for array in inputs))
+        return outputs if isinstance(outputs, tuple) else (outputs,)
+
+    def concatenate(self, arrays: list[Any]) -> Any:
+        """Join tensors."""
+        return torch.cat(arrays)
+
+    def from_tensor(self, tensor: Any) -> Any:
+        """See Triton's memory as a tensor."""
+        return torch.utils.dlpack.from_dlpack(tensor)
+
+    def to_tensor(self, name: str, array: Any) -> Any:
+        """Hand the tensor's memory over: on a GPU it stays there."""
+        return pb_utils.Tensor.from_dlpack(name, array.contiguous())

@@ -1,0 +1,197 @@
+"""What goes in and out of ``plate_recognition``, as arrays: no Triton in here.
+
+The tensors' names, types and shapes are a published contract: what is here may grow,
+and nothing that is here may change.
+"""
+
+import json
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from plate_models import images
+from plate_models.pipeline import Plate
+from plate_models.spec import LIMITS, MODEL_VERSION, RECOGNIZER, RECTIFIER, TENSORS, Limits
+
+# Which Triton model plays which role, in the order in which read_plates takes them.
+GRAPHS: Mapping[str, tuple[str, ...]] = {
+    "yolo": (TENSORS.graph_output,),
+    "stn": (TENSORS.graph_output, TENSORS.theta),
+    "lprnet": (TENSORS.graph_output,),
+}
+MANIFEST = "exported.json"
+
+Array = NDArray[Any]
+
+
+class InvalidInput(images.ImageError):
+    """The tensors of a request are not those of the contract."""
+
+    slug: ClassVar[str] = "invalid-input"
+
+
+class GraphError(RuntimeError):
+    """A net gave no answer: its queue is full, or its process is gone."""
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where an answer comes from.
+
+    Attributes:
+        weights: "sha256:…" of the manifest of the weight files.
+        device: Where the graphs run, such as "cpu" or "cuda:0".
+        version: Of the models.
+    """
+
+    weights: str
+    device: str
+    version: str = MODEL_VERSION
+
+
+def read_origin(folder: Path, device: str) -> Origin:
+    """Read what the export wrote beside ``plate_recognition``'s model.py.
+
+    Args:
+        folder: The model's version folder.
+        device: See :class:`Origin`.
+    """
+    manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+    return Origin(manifest["weights"], device)
+
+
+def device_of(args: Mapping[str, str]) -> str:
+    """Choose the torch device of a model instance.
+
+    Args:
+        args: Triton's arguments for a model's ``initialize``.
+
+    Returns:
+        "cuda:<id>" for a GPU instance, else "cpu".
+    """
+    if args["model_instance_kind"] == "GPU":
+        return f"cuda:{args['model_instance_device_id']}"
+    return "cpu"
+
+
+def photo_of(file: Array | None, pixels: Tensor | None, limits: Limits = LIMITS) -> Tensor:
+    """Make the photo from whichever of the two inputs was given.
+
+    Args:
+        file: (N,) uint8, an image file's bytes.
+        pixels: (H, W, 3) uint8 BGR in [0, 255], as ``cv2.imread`` gives them.
+        limits: What a photo may be at most.
+
+    Returns:
+        (H, W, 3) uint8 RGB in [0, 255], contiguous: upright for a file, as given for
+        pixels, on the device of the pixels or the CPU.
+
+    Raises:
+        InvalidInput: Both or neither are given, or one has the wrong rank, type or size.
+        ImageError: The file can't be read; see :func:`images.decode`.
+    """
+    if file is not None and pixels is None:
+        if file.ndim != 1 or file.dtype != np.uint8:
+            raise InvalidInput(_expected(TENSORS.image, "UINT8 [-1]", file))
+        return torch.from_numpy(images.decode(file.tobytes(), limits))
+    if pixels is None or file is not None:
+        given = "neither" if pixels is None else "both"
+        raise InvalidInput(
+            f"Exactly one of the inputs {TENSORS.image} and {TENSORS.pixels} is expected, "
+            f"{given} came."
+        )
+    if pixels.ndim != 3 or pixels.shape[2] != 3 or pixels.dtype != torch.uint8:
+        raise InvalidInput(_expected(TENSORS.pixels, "UINT8 [-1,-1,3]", pixels))
+    height, width = pixels.shape[:2]
+    if not 0 < height * width <= limits.max_pixels:
+        raise InvalidInput(
+            f"{TENSORS.pixels} has {width}x{height} pixels; from 1 to "
+            f"{limits.max_pixels / 1e6:g} million are read."
+        )
+    return pixels.flip(2)
+
+
+def _expected(name: str, what: str, array: Any) -> str:
+    return f"{name}: expected {what}, got {array.dtype} {list(array.shape)}."
+
+
+def outputs_of(
+    plates: list[Plate], photo: Tensor, origin: Origin, wanted: Collection[str]
+) -> dict[str, Array]:
+    """Turn plates into the model's output arrays.
+
+    Args:
+        plates: N plates; none is an answer too.
+        photo: (H, W, 3), for its size.
+        origin: Where the answer comes from.
+        wanted: Names of the outputs that were asked for.
+
+    Returns:
+        Those outputs, N rows each; strings as object arrays. ``candidates`` are padded
+        with "", all scores with NaN. ``model_info`` has one row of JSON.
+    """
+    info = {
+        "version": origin.version,
+        "weights": origin.weights,
+        "device": origin.device,
+        "image": {"width": photo.shape[1], "height": photo.shape[0]},
+    }
+    makers = {**_MAKERS, "model_info": lambda _: _strings([json.dumps(info)], (1,))}
+    return {name: makers[name](plates) for name in makers if name in wanted}
+
+
+def _floats(rows: list[Any], *shape: int) -> Array:
+    """(N, *shape) float32; the reshape gives an empty list its shape."""
+    return np.asarray(rows, np.float32).reshape(len(rows), *shape)
+
+
+def _strings(values: list[str], shape: tuple[int, ...]) -> Array:
+    return np.asarray(values, np.object_).reshape(shape)
+
+
+def _padded(rows: list[list[float]], width: int) -> Array:
+    width = max([width, *map(len, rows)])
+    return _floats([row + [float("nan")] * (width - len(row)) for row in rows], width)
+
+
+def _candidates(plates: list[Plate]) -> Array:
+    count = RECOGNIZER.candidates
+    rows = [[text for text, _ in plate.reading.candidates][:count] for plate in plates]
+    padded = [text for row in rows for text in row + [""] * (count - len(row))]
+    return _strings(padded, (len(plates), count))
+
+
+def _candidate_scores(plates: list[Plate]) -> Array:
+    count = RECOGNIZER.candidates
+    rows = [[score for _, score in plate.reading.candidates][:count] for plate in plates]
+    return _padded(rows, count)
+
+
+def _character_scores(plates: list[Plate]) -> Array:
+    rows = [[score for _, score in plate.reading.characters] for plate in plates]
+    return _padded(rows, RECOGNIZER.max_text_length)
+
+
+def _crops(plates: list[Plate]) -> Array:
+    empty = np.zeros((0, *RECTIFIER.rectified_hw, 3), np.uint8)
+    return np.stack([plate.crop.numpy() for plate in plates]) if plates else empty
+
+
+_MAKERS: Mapping[str, Callable[[list[Plate]], Array]] = {
+    TENSORS.coordinates: lambda plates: _floats([plate.box for plate in plates], 4),
+    TENSORS.texts: lambda plates: _strings([p.reading.text for p in plates], (len(plates), 1)),
+    "detection_scores": lambda plates: _floats([plate.detection_score for plate in plates]),
+    "text_scores": lambda plates: _floats([plate.reading.score for plate in plates]),
+    "quads": lambda plates: _floats([plate.quad for plate in plates], 4, 2),
+    "character_scores": _character_scores,
+    "formats": lambda plates: _strings([p.reading.format for p in plates], (len(plates),)),
+    "candidates": _candidates,
+    "candidate_scores": _candidate_scores,
+    "crops": _crops,
+}
