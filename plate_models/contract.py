@@ -25,6 +25,7 @@ GRAPHS: Mapping[str, tuple[str, ...]] = {
     "stn": (TENSORS.graph_output, TENSORS.theta),
     "lprnet": (TENSORS.graph_output,),
 }
+MODEL_INFO = "model_info"
 MANIFEST = "exported.json"
 
 Array = NDArray[Any]
@@ -142,8 +143,10 @@ def outputs_of(
         "device": origin.device,
         "image": {"width": photo.shape[1], "height": photo.shape[0]},
     }
-    makers = {**_MAKERS, "model_info": lambda _: _strings([json.dumps(info)], (1,))}
-    return {name: makers[name](plates) for name in makers if name in wanted}
+    outputs = {name: make(plates) for name, make in _MAKERS.items() if name in wanted}
+    if MODEL_INFO in wanted:
+        outputs[MODEL_INFO] = _strings([json.dumps(info)], (1,))
+    return outputs
 
 
 def _floats(rows: list[Any], *shape: int) -> Array:

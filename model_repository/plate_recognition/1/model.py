@@ -37,9 +37,8 @@ class TritonPythonModel:
             given = file and np.from_dlpack(file), pixels and torch.from_dlpack(pixels)
             photo = contract.photo_of(*given).to(self.origin.device)
             plates = read_plates(photo, *(partial(_call, name) for name in contract.GRAPHS))
-            outputs = contract.outputs_of(
-                plates, photo, self.origin, request.requested_output_names()
-            )
+            wanted = request.requested_output_names()
+            outputs = contract.outputs_of(plates, photo, self.origin, wanted)
         except ImageError as refused:
             error = code(f"{refused.slug}: {refused}", code.INVALID_ARG)
         except contract.GraphError as failed:
@@ -51,9 +50,10 @@ class TritonPythonModel:
 
 
 def _call(model, tensor):
-    photo = [pb_utils.Tensor.from_dlpack(TENSORS.graph_input, tensor.contiguous())]
+    inputs = [pb_utils.Tensor.from_dlpack(TENSORS.graph_input, tensor.contiguous())]
     names = list(contract.GRAPHS[model])
-    response = pb_utils.InferenceRequest("", model, -1, names, photo).exec()
+    request = {"model_name": model, "inputs": inputs, "requested_output_names": names}
+    response = pb_utils.InferenceRequest(**request).exec()
     if response.has_error():
         raise contract.GraphError(f"{model}: {response.error().message()}")
     outputs = [pb_utils.get_output_tensor_by_name(response, name) for name in names]
