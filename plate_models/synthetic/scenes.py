@@ -142,7 +142,7 @@ def _cover(scene: NDArray[np.float32], box: Floats, rng: Generator) -> None:
     share = np.linspace(0, 1, y1 - y0)[:, None, None]
     filling = above[None] * (1 - share) + below[None] * share
     length = max(int((x1 - x0) * 0.15) | 1, 3)
-    filling = cv2.blur(filling.astype(np.float32), (length, 1))
+    filling = cv2.blur(filling, (length, 1)).astype(np.float32)
     # Most cars have a recess behind the plate; on the others nothing may be seen.
     filling *= rng.uniform(0.65, 0.95) if rng.random() < 0.3 else rng.uniform(0.96, 1.04)
     filling += rng.normal(0, 2.0, filling.shape)

@@ -44,9 +44,9 @@ class WindowSettings:
     grids: tuple[tuple[int, float], ...] = ((1, 0.4), (2, 0.35), (3, 0.25))
     widths: tuple[tuple[float, float], ...] = ((45.0, 290.0), (20.0, 110.0), (12.0, 60.0))
     background: float = 0.06
-    negative: float = 0.08
-    painted: float = 0.35
-    variants: int = 6
+    negative: float = 0.10
+    painted: float = 0.4
+    variants: int = 3
 
 
 @dataclass(frozen=True)

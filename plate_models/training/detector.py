@@ -19,8 +19,9 @@ import torch
 from torch import Tensor, nn
 
 from plate_models import weights
-from plate_models.nets.yolov5 import YOLOv5
+from plate_models.nets.yolov5 import YOLOv5, YOLOv5Graph
 from plate_models.spec import DETECTOR
+from plate_models.training.detection_check import count_found
 from plate_models.training.detection_loss import DetectionLoss, LossWeights, Targets
 from plate_models.training.detection_photos import load_negatives, load_world
 from plate_models.training.detection_windows import Window, WindowSampler, WindowSettings
@@ -71,7 +72,8 @@ class Trainer:
         torch.manual_seed(config.seed)
         self.config = config
         self.sampler = sampler
-        self.net = YOLOv5(DETECTOR).to(memory_format=torch.channels_last).train()  # type: ignore[call-overload]
+        self.net = YOLOv5(DETECTOR).train()
+        self.net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.average = deepcopy(self.net).eval().requires_grad_(False)
         head = self.net.head
         self.loss = DetectionLoss(head.anchors, head.strides, config.loss)
@@ -236,7 +238,7 @@ def train(config: DetectorTraining) -> Path:
     """
     torch.set_num_threads(config.threads)
     config.run.mkdir(parents=True, exist_ok=True)
-    photos, _ = load_world(config.data)
+    photos, validation = load_world(config.data)
     sampler = WindowSampler(photos, load_negatives(config.data), config.windows)
     trainer = Trainer(config, sampler)
     checkpoint = config.run / "checkpoint.pt"
@@ -245,17 +247,22 @@ def train(config: DetectorTraining) -> Path:
         log.info("resumed at step %d, %.1f minutes", trainer.step, trainer.elapsed_s / 60)
     (config.run / "config.json").write_text(json.dumps(asdict(config), default=str, indent=2))
     run(trainer)
-    return write_weights(trainer, config.run)
+    graph = YOLOv5Graph(trainer.average, DETECTOR)
+    checks = {
+        "validation": count_found(graph, validation).to_dict(),
+        "no_plates_held_out": count_found(graph, load_negatives(config.data, True)).to_dict(),
+    }
+    log.info("%s", json.dumps(checks))
+    return weights.save(trainer.average, "detector", summarize(trainer) | checks, config.run)
 
 
-def write_weights(trainer: Trainer, folder: Path) -> Path:
-    """Write the averaged weights with the summary of how they came about."""
-    summary = {
-        "data": "world_photos, no_plates (training halves)",
+def summarize(trainer: Trainer) -> dict[str, Any]:
+    """How the weights came about, for their metadata."""
+    return {
+        "data": "world_photos (four fifths), no_plates (half), painted Russian plates",
         "photos": len(trainer.sampler.photos),
         "windows_seen": trainer.step * trainer.config.batch,
         "steps": trainer.step,
         "minutes": round(trainer.elapsed_s / 60, 1),
         "date": time.strftime("%Y-%m-%d"),
     }
-    return weights.save(trainer.average, "detector", summary, folder)
