@@ -1,8 +1,8 @@
-"""From the recognizer's arrays to the JSON of /v1/plates."""
+"""The JSON of one plate and of a whole photo, from what the models say."""
 
 import math
 from collections.abc import Iterable
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from api.schemas import (
     Box,
@@ -17,12 +17,16 @@ from api.schemas import (
     Region,
     Timing,
 )
-from api.triton import Recognition
 from plate_models import formats
 
+if TYPE_CHECKING:  # `plates read` builds the same JSON without any client.
+    from api.triton import Recognition
 
-def answer_from(recognition: Recognition, wanted: PlateFilter, total_ms: float) -> PlatesAnswer:
-    """Build the answer.
+Scored = Iterable[tuple[str, float]]
+
+
+def answer_from(recognition: "Recognition", wanted: PlateFilter, total_ms: float) -> PlatesAnswer:
+    """Build the answer to one request.
 
     Args:
         recognition: What the models said.
@@ -30,7 +34,7 @@ def answer_from(recognition: Recognition, wanted: PlateFilter, total_ms: float) 
         total_ms: Time since the photo was complete.
 
     Returns:
-        The answer; coordinates to a tenth of a pixel, scores to four digits.
+        The answer.
     """
     plates = (_plate(recognition, index) for index in range(len(recognition.texts)))
     info = recognition.info
@@ -42,31 +46,61 @@ def answer_from(recognition: Recognition, wanted: PlateFilter, total_ms: float) 
     )
 
 
-def _plate(recognition: Recognition, index: int) -> Plate:
-    text = recognition.texts[index]
-    pairs = zip(recognition.candidates[index], recognition.candidate_scores[index], strict=True)
-    candidates = [Candidate(text=best, score=_score(score)) for best, score in pairs if best]
-    # The scores belong to the first candidate, which is the text wherever there is one.
-    read = text or (candidates[0].text if candidates else "")
+def plate_from(
+    *,
+    text: str,
+    score: float,
+    format_name: str,
+    box: Iterable[float],
+    quad: Iterable[Iterable[float]],
+    detection_score: float,
+    characters: Scored,
+    candidates: Scored,
+) -> Plate:
+    """Build the JSON of one plate.
+
+    Args:
+        text: "" if the plate is not readable.
+        score: Probability that the best candidate is right.
+        format_name: Such as "ru.car".
+        box: x0, y0, x1, y1 in pixels of the upright photo.
+        quad: Four corners x, y in the same pixels.
+        detection_score: The detector's confidence.
+        characters: Of the best candidate.
+        candidates: Best first; empty texts are left out.
+
+    Returns:
+        The plate; coordinates to a tenth of a pixel, scores to four digits.
+    """
     region = formats.region_of(text)
+    corners = tuple(_pixels(corner) for corner in quad)
     return Plate(
         text=text,
         text_native=formats.to_native(text),
-        score=_score(recognition.text_scores[index]),
+        score=_score(score),
         readable=bool(text),
-        format=recognition.formats[index],
+        format=format_name,
         region=Region(code=region.code, name=region.name) if region else None,
-        box=cast(Box, _pixels(recognition.boxes[index])),
-        quad=cast(
-            tuple[Point, Point, Point, Point],
-            tuple(_pixels(corner) for corner in recognition.quads[index]),
-        ),
-        detection_score=_score(recognition.detection_scores[index]),
-        characters=[
-            Character(char=char, score=_score(score))
-            for char, score in zip(read, recognition.character_scores[index], strict=False)
-        ],
-        candidates=candidates,
+        box=cast(Box, _pixels(box)),
+        quad=cast(tuple[Point, Point, Point, Point], corners),
+        detection_score=_score(detection_score),
+        characters=[Character(char=char, score=_score(sure)) for char, sure in characters],
+        candidates=[Candidate(text=best, score=_score(sure)) for best, sure in candidates if best],
+    )
+
+
+def _plate(recognition: "Recognition", index: int) -> Plate:
+    texts = recognition.candidates[index]
+    return plate_from(
+        text=recognition.texts[index],
+        score=recognition.text_scores[index],
+        format_name=recognition.formats[index],
+        box=recognition.boxes[index],
+        quad=recognition.quads[index],
+        detection_score=recognition.detection_scores[index],
+        # The scores are those of the best candidate, whether or not it became the text.
+        characters=zip(texts[0], recognition.character_scores[index], strict=False),
+        candidates=zip(texts, recognition.candidate_scores[index], strict=True),
     )
 
 

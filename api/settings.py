@@ -8,7 +8,9 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from plate_models.spec import LIMITS, Limits
 
-Port = Annotated[int, Field(ge=1, le=65535)]
+Port = Annotated[int, Field(ge=0, le=65535)]
+
+_ROOT = Path(__file__).resolve().parent.parent
 
 
 class Settings(BaseSettings):
@@ -16,21 +18,22 @@ class Settings(BaseSettings):
 
     Attributes:
         host: Address to listen on.
-        port: Port to listen on.
+        port: Port to listen on; 0 takes a free one.
         triton_url: gRPC address of a Triton elsewhere: `host:8001`, `grpc://host:8001`,
             or `grpcs://host:8001` with TLS. None: an embedded one is started.
         triton_ca_file: Certificates to trust for TLS, in PEM; None trusts the usual ones.
         triton_token: Sent with every request to Triton as `Authorization: Bearer …`.
         triton_timeout_s: Seconds after which a request to Triton is given up.
-        triton_http_port: HTTP port of the embedded Triton; None takes a free one.
-        triton_grpc_port: gRPC port of the embedded Triton; None takes a free one.
+        triton_http_port: HTTP port of the embedded Triton; 0 takes a free one.
+        triton_grpc_port: gRPC port of the embedded Triton; 0 takes a free one.
+        model_repository: What the embedded Triton serves.
         max_bytes: Largest photo file. The models refuse more than the default.
         max_pixels: Largest photo. The models refuse more than the default.
         max_in_flight: Photos taken at once; more are answered with 503.
         ready_max_age_s: How old the canary's last answer may be for /readyz.
     """
 
-    model_config = SettingsConfigDict(env_prefix="PLATES_", frozen=True)
+    model_config = SettingsConfigDict(env_prefix="PLATES_", frozen=True, protected_namespaces=())
 
     host: str = "127.0.0.1"
     port: Port = 8080
@@ -38,8 +41,9 @@ class Settings(BaseSettings):
     triton_ca_file: Path | None = None
     triton_token: SecretStr | None = None
     triton_timeout_s: Annotated[float, Field(gt=0)] = 30.0
-    triton_http_port: Port | None = None
-    triton_grpc_port: Port | None = None
+    triton_http_port: Port = 0
+    triton_grpc_port: Port = 0
+    model_repository: Path = _ROOT / "model_repository"
     max_bytes: Annotated[int, Field(gt=0, le=LIMITS.max_bytes)] = LIMITS.max_bytes
     max_pixels: Annotated[int, Field(gt=0, le=LIMITS.max_pixels)] = LIMITS.max_pixels
     max_in_flight: Annotated[int, Field(gt=0)] = 32

@@ -1,0 +1,61 @@
+"""The `plates` command."""
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+
+from api.commands import CommandError
+
+COMMANDS = {
+    "serve": "serve /v1/plates over HTTP, with a Triton of its own",
+    "read": "read photos and videos here, without a server",
+    "demo": "start everything, read photos over HTTP, stop everything",
+    "export": "export weights/ into the model repository",
+    "eval": "score the weights on labelled photos",
+    "train": "train the detector or the recognizer",
+    "weights": "write the manifest of the weight files",
+}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one subcommand.
+
+    Args:
+        argv: Arguments without the program's name; None takes the process's.
+
+    Returns:
+        The exit status: 0 for success, 1 for a failure, 130 after Ctrl-C.
+
+    Raises:
+        SystemExit: With status 2 on arguments that make no sense.
+    """
+    words = list(sys.argv[1:] if argv is None else argv)
+    parser = argparse.ArgumentParser(prog="plates", description="Reads licence plates.")
+    subparsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    for name, purpose in COMMANDS.items():
+        subparser = subparsers.add_parser(name, help=purpose)
+        if name in words[:1]:
+            module = import_module(f"api.commands.{name}")
+            subparser.description = module.__doc__
+            subparser.formatter_class = argparse.RawDescriptionHelpFormatter
+            module.configure(subparser)
+            subparser.set_defaults(run=module.run)
+    arguments = parser.parse_args(words)
+    try:
+        return int(arguments.run(arguments))
+    except CommandError as error:
+        print(f"plates {arguments.command}: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        # Whoever read our output has had enough, as `head` does. Python would complain
+        # once more when it flushes at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,8 @@
+"""One module per subcommand of `plates`, each with `configure(parser)` and `run(arguments)`.
+
+Torch, Triton and the web server are imported inside `run`: help must come at once.
+"""
+
+
+class CommandError(Exception):
+    """A subcommand can't do its work; the message is for the person at the terminal."""

@@ -1,0 +1,176 @@
+"""Start the service, read photos over HTTP, write them annotated, stop the service.
+
+Without arguments it reads the sample scenes of the repository. Fails if a photo gets no
+answer, or if a plate of a sample (a photo that a plates.csv beside it names) is not read.
+"""
+
+import argparse
+import contextlib
+import http.client
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from api.commands import CommandError
+from api.commands.inputs import find_files, is_video, output_stems
+from api.commands.output import shortened
+from api.commands.samples import expected_texts, missing_texts
+from api.commands.serve import LISTENING
+
+_ROOT = Path(__file__).resolve().parents[2]
+SAMPLES = _ROOT / "tests" / "samples"
+_READY_S = 60
+_STOP_S = 15
+_TIMEOUT_S = 60
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.add_argument("photos", nargs="*", metavar="FILE|DIR|GLOB", default=[str(SAMPLES)])
+    parser.add_argument(
+        "--output",
+        type=Path,
+        metavar="DIR",
+        default=Path("build/demo"),
+        help="where the annotated pictures go (default: build/demo)",
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run the demonstration.
+
+    Returns:
+        0 if all went well, else 1.
+
+    Raises:
+        CommandError: There are no photos, or the service doesn't start or stop.
+    """
+    files, unfound = find_files(arguments.photos)
+    photos = [path for path in files if not is_video(path)]
+    if unfound or not photos:
+        raise CommandError("; ".join(f"{k}: {v}" for k, v in unfound.items()) or "no photos")
+    expected = expected_texts(photos)
+    arguments.output.mkdir(parents=True, exist_ok=True)
+    problems: list[str] = []
+    missed = 0
+    with _service() as address:
+        print(f"\n{'photo':<32} {'text':<12} {'format':<10} {'score':>6} {'plate':>6} {'ms':>7}")
+        for photo, stem in output_stems(photos).items():
+            picture = arguments.output / f"{stem}.jpg"
+            found, problem = _show(address, photo, picture)
+            problems += [problem] if problem else []
+            missing = missing_texts(expected.get(photo, []), found)
+            problems += [f"{photo}: {text} was not read" for text in missing]
+            missed += len(missing)
+        print(flush=True)
+    print(f"\n{len(photos)} photos, annotated in {arguments.output}")
+    if expected:
+        total = sum(map(len, expected.values()))
+        print(f"{total - missed} of {total} plates of the samples read")
+    for problem in problems:
+        print(problem, file=sys.stderr)
+    return 1 if problems else 0
+
+
+@contextlib.contextmanager
+def _service() -> Iterator[str]:
+    """Run `plates serve` on free ports.
+
+    Yields:
+        host:port of the gateway, once it is ready.
+
+    Raises:
+        CommandError: It doesn't get ready, or doesn't stop cleanly.
+    """
+    process = subprocess.Popen(
+        [sys.executable, "-m", "api.cli", "serve"],
+        stdout=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"PLATES_HOST": "127.0.0.1", "PLATES_PORT": "0"},
+        # Ctrl-C is for this process: it stops the service in order.
+        start_new_session=True,
+    )
+    try:
+        address = _address(process)
+        _wait_until_ready(address)
+        yield address
+    finally:
+        process.send_signal(signal.SIGTERM)
+        try:
+            rest, _ = process.communicate(timeout=_STOP_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            rest, _ = process.communicate()
+        print(rest, end="")
+    if process.returncode != 0:
+        raise CommandError(f"the service ended with status {process.returncode}")
+
+
+def _address(process: "subprocess.Popen[str]") -> str:
+    """Pass on what the service prints until it says where it listens."""
+    for line in process.stdout or ():
+        print(line, end="", flush=True)
+        if line.startswith(LISTENING):
+            return urlsplit(line.removeprefix(LISTENING).split()[0]).netloc
+    raise CommandError("the service did not start; see above")
+
+
+def _wait_until_ready(address: str) -> None:
+    deadline = time.monotonic() + _READY_S
+    while True:
+        status, document = _request(address, "GET", "/readyz")
+        if status == http.HTTPStatus.OK:
+            return
+        if time.monotonic() > deadline:
+            raise CommandError(f"the service is not ready: {document.get('detail')}")
+        time.sleep(0.2)
+
+
+def _request(
+    address: str, method: str, path: str, body: bytes | None = None
+) -> tuple[int, dict[str, Any]]:
+    connection = http.client.HTTPConnection(address, timeout=_TIMEOUT_S)
+    try:
+        # The bytes tell the type; the header only says that this is no form.
+        connection.request(method, path, body, {"Content-Type": "image/*"} if body else {})
+        response = connection.getresponse()
+        return response.status, json.loads(response.read())
+    finally:
+        connection.close()
+
+
+def _show(address: str, photo: Path, picture: Path) -> tuple[list[str], str | None]:
+    """Read one photo, print its rows and write its picture.
+
+    Returns:
+        The texts found, and what went wrong, if anything did.
+    """
+    data = photo.read_bytes()
+    status, answer = _request(address, "POST", "/v1/plates", data)
+    name = shortened(str(photo), 32)
+    if status != http.HTTPStatus.OK:
+        print(f"{name:<32} {answer['detail']}")
+        return [], f"{photo}: {answer['detail']}"
+    ms = f"{answer['timing_ms']['total']:>7.1f}"
+    for plate in answer["plates"]:
+        scores = f"{plate['score']:>6.3f} {plate['detection_score']:>6.3f}"
+        print(f"{name:<32} {plate['text'] or '?':<12} {plate['format']:<10} {scores} {ms}")
+    if not answer["plates"]:
+        print(f"{name:<32} {'-':<12} {'':<24} {ms}")
+    _draw(data, answer["plates"], picture)
+    return [plate["text"] for plate in answer["plates"]], None
+
+
+def _draw(data: bytes, plates: list[dict[str, Any]], path: Path) -> None:
+    from plate_models.annotate import Mark, annotate, write_jpeg
+    from plate_models.images import decode
+
+    marks = [Mark(plate["quad"], plate["text"] or "?", plate["readable"]) for plate in plates]
+    write_jpeg(path, annotate(decode(data), marks))

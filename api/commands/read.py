@@ -1,0 +1,140 @@
+"""Read the plates of photos and videos in this process: the service's pipeline, no server.
+
+Files, folders (with all below them) and patterns can be mixed. A table goes to stdout, or
+with --json one JSON object per line: `file`, `image` and `plates` as in the answer of
+/v1/plates, and for a frame of a video `frame` and `time_s`; or with --csv one row per plate:
+
+  file,frame,time_s,text,format,score,readable,detection_score,x0,y0,x1,y1
+
+(frame and time_s are empty for photos; text is empty where a plate is not readable).
+Files that can't be read don't stop the others; they are named at the end, and the exit
+status is 1.
+"""
+
+import argparse
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from api.commands import CommandError
+from api.commands.inputs import (
+    InputError,
+    Picture,
+    find_files,
+    is_video,
+    output_stems,
+    pictures,
+)
+from api.commands.output import csv_writer, json_writer, table_writer
+
+if TYPE_CHECKING:
+    from api.schemas import Plate
+
+# More inputs than that get a progress bar.
+A_HANDFUL = 5
+Recognize = Callable[[Picture], "list[Plate]"]
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.add_argument("paths", nargs="+", metavar="FILE|DIR|GLOB|VIDEO")
+    output = parser.add_mutually_exclusive_group()
+    output.add_argument("--json", action="store_true", help="one JSON object per picture")
+    output.add_argument("--csv", action="store_true", help="one row per plate")
+    parser.add_argument(
+        "--annotate", type=Path, metavar="DIR", help="write the pictures with their plates drawn in"
+    )
+    parser.add_argument(
+        "--every",
+        type=float,
+        default=0.5,
+        metavar="SECONDS",
+        help="of a video, read one frame in that many seconds; 0 reads all (default: 0.5)",
+    )
+    parser.add_argument("--weights", type=Path, metavar="DIR", help="default: the released ones")
+    parser.add_argument("--device", help="cpu or cuda:0 (default: a GPU if there is one)")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Read everything.
+
+    Returns:
+        0, or 1 if something could not be read.
+    """
+    files, failures = find_files(arguments.paths)
+    recognize = _load(arguments.weights, arguments.device)
+    if arguments.annotate:
+        arguments.annotate.mkdir(parents=True, exist_ok=True)
+    stems = output_stems(files)
+    write = json_writer() if arguments.json else csv_writer() if arguments.csv else table_writer()
+    for picture in _all_pictures(files, arguments.every, failures):
+        plates = recognize(picture)
+        write(picture, plates)
+        if arguments.annotate and (plates or picture.frame is None):
+            number = "" if picture.frame is None else f"_{picture.frame:06d}"
+            _annotate(arguments.annotate / f"{stems[picture.file]}{number}.jpg", picture, plates)
+        sys.stdout.flush()
+    if failures:
+        print(f"{len(failures)} could not be read:", file=sys.stderr)
+        for name, reason in failures.items():
+            print(f"  {name}: {reason}", file=sys.stderr)
+    return 1 if failures else 0
+
+
+def _load(weights: Path | None, device: str | None) -> Recognize:
+    """Load the nets and hand out a function that reads a picture."""
+    import torch
+
+    from api.answers import plate_from
+    from plate_models.pipeline import read_plates
+    from plate_models.weights import WEIGHTS_DIR, WeightsError, load_modules
+
+    device = device or ("cuda:0" if torch.cuda.is_available() else "cpu")
+    try:
+        modules = load_modules(weights or WEIGHTS_DIR, device)
+    except WeightsError as error:
+        raise CommandError(str(error)) from error
+
+    def recognize(picture: Picture) -> "list[Plate]":
+        with torch.inference_mode():
+            image = torch.from_numpy(picture.image).to(device)
+            found = read_plates(image, modules.detect, modules.rectify, modules.recognize)
+        return [
+            plate_from(
+                text=plate.reading.text,
+                score=plate.reading.score,
+                format_name=plate.reading.format,
+                box=plate.box,
+                quad=plate.quad,
+                detection_score=plate.detection_score,
+                characters=plate.reading.characters,
+                candidates=plate.reading.candidates,
+            )
+            for plate in found
+        ]
+
+    return recognize
+
+
+def _all_pictures(files: list[Path], every_s: float, failures: dict[str, str]) -> Iterator[Picture]:
+    """Open one file after the other, under a progress bar if they are many."""
+    from tqdm import tqdm
+
+    few = len(files) <= A_HANDFUL and not any(map(is_video, files))
+    bar = tqdm(files, unit="file", file=sys.stderr, disable=few)
+    for path in bar:
+        bar.set_postfix_str(path.name, refresh=False)
+        try:
+            for picture in pictures(path, every_s):
+                yield picture
+                bar.refresh()
+        except InputError as error:
+            failures[str(path)] = str(error)
+
+
+def _annotate(path: Path, picture: Picture, plates: "list[Plate]") -> None:
+    from plate_models.annotate import Mark, annotate, write_jpeg
+
+    marks = [Mark(plate.quad, plate.text or "?", plate.readable) for plate in plates]
+    write_jpeg(path, annotate(picture.image, marks))

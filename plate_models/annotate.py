@@ -1,0 +1,89 @@
+"""Draws plates onto a photo, for people to look at."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+READABLE_RGB = (40, 220, 90)
+UNREADABLE_RGB = (255, 170, 30)
+_FONT = cv2.FONT_HERSHEY_DUPLEX
+_JPEG_QUALITY = 92
+# OpenCV takes corners as integers with that many bits of fraction.
+_SHIFT = 4
+_SUBPIXELS = 2**_SHIFT
+
+
+@dataclass(frozen=True)
+class Mark:
+    """What is drawn of one plate.
+
+    Attributes:
+        quad: Corners (x, y) TL, TR, BR, BL in pixels of the photo.
+        text: Latin letters, digits and punctuation; "" draws no label.
+        readable: Chooses the colour.
+    """
+
+    quad: Sequence[Sequence[float]]
+    text: str
+    readable: bool
+
+
+def annotate(image: NDArray[np.uint8], marks: Iterable[Mark]) -> NDArray[np.uint8]:
+    """Draw each plate's outline with its text above.
+
+    Args:
+        image: (H, W, 3) uint8 RGB; stays as it is.
+        marks: The plates.
+
+    Returns:
+        (H, W, 3) uint8 RGB.
+    """
+    drawn = image.copy()
+    height, width = image.shape[:2]
+    line = max(1, round(max(height, width) / 640))
+    for mark in marks:
+        colour = READABLE_RGB if mark.readable else UNREADABLE_RGB
+        corners = np.round(np.asarray(mark.quad, np.float64) * _SUBPIXELS).astype(np.int32)
+        cv2.polylines(drawn, [corners], True, colour, line, cv2.LINE_AA, _SHIFT)
+        if mark.text:
+            _label(drawn, mark, colour, line)
+    return drawn
+
+
+def _label(drawn: NDArray[np.uint8], mark: Mark, colour: tuple[int, int, int], line: int) -> None:
+    """Write the text on a filled strip above the plate, or below where there is no room."""
+    height, width = drawn.shape[:2]
+    size = max(0.45, min(height, width) / 1100)
+    (text_width, text_height), below = cv2.getTextSize(mark.text, _FONT, size, line)
+    pad = 2 + 2 * line
+    xs, ys = [x for x, _ in mark.quad], [y for _, y in mark.quad]
+    strip = text_height + below + pad
+    left = round(min(max(0, min(xs)), max(0, width - text_width - 2 * pad)))
+    top = round(min(ys)) - line - strip
+    if top < 0:
+        top = round(max(ys)) + 2 * line
+    right = left + text_width + 2 * pad
+    cv2.rectangle(drawn, (left, top), (right, top + strip), colour, cv2.FILLED)
+    place = (left + pad, top + strip - below)
+    cv2.putText(drawn, mark.text, place, _FONT, size, (0, 0, 0), line, cv2.LINE_AA)
+
+
+def write_jpeg(path: Path, image: NDArray[np.uint8]) -> None:
+    """Write a picture.
+
+    Args:
+        path: Where; its folder must exist.
+        image: (H, W, 3) uint8 RGB.
+
+    Raises:
+        OSError: The file can't be written.
+    """
+    bgr = cv2.cvtColor(image, cv2.COLOR_RGB2BGR)
+    done, data = cv2.imencode(".jpg", bgr, [cv2.IMWRITE_JPEG_QUALITY, _JPEG_QUALITY])
+    if not done:
+        raise OSError(f"{path}: the picture can't be encoded as JPEG")
+    path.write_bytes(data.tobytes())
