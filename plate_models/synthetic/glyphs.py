@@ -4,7 +4,9 @@ GOST R 50577 prescribes an upright, condensed, nearly monoline type: digits 76 m
 high with strokes of about 11 mm, letters 58 mm high with strokes of about 9 mm, both
 on one baseline. The outlines here are our own description of that look: each glyph is
 a few strokes in millimetres (x to the right, y down from the glyph's top), clipped to
-the glyph's height; corners are rounded as the stamping tool rounds them.
+the glyph's height; corners are rounded as the stamping tool rounds them. Widths were
+checked against straightened photos: E is wider there, and T and H are narrower, than in
+some typefaces made after the standard.
 """
 
 from dataclasses import dataclass
@@ -148,11 +150,11 @@ LETTERS: dict[str, Glyph] = {
         _pen(9.4, (0, 29), (26, 29), *_arc((25.5, 41.3), (10.6, 12.2), -90, 90), (0, 53.4)),
     ),
     "E": _letter(
-        33.5,
-        _pen(10.8, (5.4, 0), (5.4, 58)),
-        _pen(9.0, (0, 4.5), (33.4, 4.5)),
-        _pen(8.8, (0, 27.7), (30, 27.7)),
-        _pen(9.0, (0, 53.4), (33.4, 53.4)),
+        40.8,
+        _pen(9.6, (4.8, 0), (4.8, 58)),
+        _pen(9.0, (0, 4.5), (40.8, 4.5)),
+        _pen(8.8, (0, 28.4), (40.2, 28.4)),
+        _pen(9.0, (0, 53.5), (40.8, 53.5)),
     ),
     "K": _letter(
         40.0,
@@ -168,19 +170,19 @@ LETTERS: dict[str, Glyph] = {
         _pen(8.8, (43.2, -3), (21.6, 34.0)),
     ),
     "H": _letter(
-        43.6,
-        _pen(10.6, (5.3, 0), (5.3, 58)),
-        _pen(10.6, (38.2, 0), (38.2, 58)),
-        _pen(10.2, (4, 28.2), (40, 28.2)),
+        42.4,
+        _pen(9.5, (4.75, 0), (4.75, 58)),
+        _pen(9.5, (37.65, 0), (37.65, 58)),
+        _pen(9.5, (4, 28.2), (40, 28.2)),
     ),
-    "O": _letter(48.6, Stroke(_arc((24.3, 29), (19.6, 24.4), 0, 360), 9.4)),
+    "O": _letter(47.6, Stroke(_arc((23.8, 29), (19.1, 24.4), 0, 360), 9.4)),
     "P": _letter(
         39.4,
         _pen(9.2, (4.6, 0), (4.6, 58)),
         _pen(9.3, (0, 4.7), (25, 4.7), *_arc((24.2, 16), (10.5, 11.3), -90, 90), (0, 27.3)),
     ),
-    "C": _letter(40.4, Stroke(_arc((23.8, 29), (19.1, 24.3), -50, -310), 9.4, round_ends=True)),
-    "T": _letter(47.0, _pen(9.8, (0, 4.9), (47, 4.9)), _pen(10.6, (23.3, 0), (23.3, 58))),
+    "C": _letter(41.2, Stroke(_arc((24.2, 29), (19.5, 24.3), -50, -310), 9.4, round_ends=True)),
+    "T": _letter(41.4, _pen(9.6, (0, 4.8), (41.4, 4.8)), _pen(9.8, (20.7, 0), (20.7, 58))),
     "Y": _letter(42.4, _pen(9.2, (39.0, -3), (11.0, 63)), _pen(9.4, (3.6, -3), (19.5, 37))),
     "X": _letter(44.0, _pen(9.5, (2.9, -3), (41.3, 63)), _pen(9.5, (41.1, -3), (2.7, 63))),
     # The Cyrillic letter De: a trapezoid on a bar with two short feet.

@@ -21,7 +21,7 @@ from plate_models.synthetic.wear import add_dirt, add_snow, wear_ink
 
 PLATE_WIDTH_MM = 520.0
 PLATE_HEIGHT_MM = 112.0
-_BASELINE_MM = 95.5
+_BASELINE_MM = 94.8
 _REGION_HEIGHT_MM = 58.0
 _REGION_TOP_MM = 13.5
 _COUNTRY_HEIGHT_MM = 20.0
@@ -49,8 +49,8 @@ class Layout:
 
 # Measured on photos; a three-digit region takes its room from the serial number.
 LAYOUTS = {
-    2: Layout((62, 123.5, 180, 236.5, 301, 355), 397, (426, 469), 405, (466, 509)),
-    3: Layout((50, 105, 160.5, 216.5, 275, 330.5), 369, (391, 433, 476), 405, (466, 509)),
+    2: Layout((61.2, 124.5, 180.3, 236.3, 300.2, 355.4), 397, (426, 469.3), 405, (466, 509)),
+    3: Layout((49.5, 105.7, 161.5, 217.6, 274, 329.7), 369, (391, 434, 476.3), 405, (466, 509)),
 }
 
 
@@ -72,7 +72,7 @@ class PlateStyle:
     """
 
     jitter_mm: float = 0.8
-    bolder_mm: tuple[float, ...] = (-2.0, -1.0, 0.0, 0.0, 1.0, 2.0)
+    bolder_mm: tuple[float, ...] = (-2.2, -1.4, -0.7, -0.7, 0.0, 1.0)
     paper: tuple[float, float] = (185, 250)
     ink: tuple[float, float] = (12, 75)
     tint: float = 4.0
@@ -182,7 +182,7 @@ def _draw_ink(text: str, rng: np.random.Generator, scale: float, style: PlateSty
 def _draw_country(ink: Mask, layout: Layout, scale: float, bolder: float) -> None:
     for index, char in enumerate("RUS"):
         mask = glyph_mask(char, scale, _COUNTRY_HEIGHT_MM, bolder - 0.5)
-        x = layout.country + 8 + 18.5 * index
+        x = layout.country + 6.5 + 20.0 * index
         _stamp(ink, mask, x * scale, (_COUNTRY_TOP_MM - 0.7) * scale)
 
 
