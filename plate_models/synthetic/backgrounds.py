@@ -38,12 +38,12 @@ def _tuple(colour: npt.NDArray[np.float64]) -> tuple[float, float, float]:
 def _bands(image: Image, rng: np.random.Generator, slope: float) -> None:
     """Edges of bumpers and lids, about parallel to the plate."""
     height, width = image.shape[:2]
-    for _ in range(int(rng.integers(0, 4))):
+    for _ in range(int(rng.integers(0, 6))):
         y = rng.uniform(-0.1, 1.1) * height
         tilt = slope + rng.normal(0, 0.04)
         ends = (0, round(y - tilt * width / 2)), (width, round(y + tilt * width / 2))
-        colour = _paint(rng) if rng.random() < 0.5 else np.full(3, rng.uniform(5, 60))
-        thick = max(1, round(rng.uniform(0.01, 0.25) * height))
+        colour = _paint(rng) if rng.random() < 0.4 else np.full(3, rng.beta(0.5, 0.7) * 250)
+        thick = max(1, round(rng.beta(1, 3) * 0.4 * height))
         cv2.line(image, *ends, _tuple(colour), thick, cv2.LINE_AA)
 
 
@@ -61,7 +61,7 @@ def _recess(image: Image, quad: Quad, rng: np.random.Generator) -> None:
     centre = quad.mean(axis=0)
     grown = centre + (quad - centre) * np.array([rng.uniform(1.05, 1.7), rng.uniform(1.1, 2.4)])
     grown += rng.normal(0, 0.06, 2) * np.ptp(quad, axis=0)
-    colour = _paint(rng) if rng.random() < 0.5 else np.full(3, rng.uniform(5, 50))
+    colour = _paint(rng) if rng.random() < 0.35 else np.full(3, rng.uniform(5, 50))
     cv2.fillConvexPoly(image, np.rint(grown).astype(np.int32), _tuple(colour), cv2.LINE_AA)
 
 

@@ -61,7 +61,7 @@ class CropStyle:
 
 DEFAULT_CROPS = CropStyle()
 # Resolutions plates are drawn at: few, because glyphs are cached per resolution.
-_LEVELS = (0.25, 0.35, 0.5, 0.7, 1.0)
+_LEVELS = (0.35, 0.5, 0.7, 1.0)
 _RIM = 2
 
 
@@ -151,23 +151,42 @@ def _compose(
     width, height = size_wh
     corners = apply_homography(view, plate.quad).astype(np.float32)
     scene = paint_background((height, width), corners, rng)
+    rgba, shrink = _shrink_to_view(plate, corners)
     # OpenCV counts from pixel centres, this file from pixel corners; the rim shifts, too.
     from_rim = np.array([[1, 0, 0.5 - _RIM], [0, 1, 0.5 - _RIM], [0, 0, 1]])
     to_centres = np.array([[1, 0, -0.5], [0, 1, -0.5], [0, 0, 1]])
-    warp = to_centres @ view @ from_rim
-    seen = cv2.warpPerspective(_with_rim(plate), warp, size_wh, borderMode=cv2.BORDER_REPLICATE)
+    warp = to_centres @ view @ shrink @ from_rim
+    seen = cv2.warpPerspective(_with_rim(rgba), warp, size_wh, borderMode=cv2.BORDER_REPLICATE)
     cover = cv2.extractChannel(seen, 3).astype(np.float32) / 255
     rgb = cv2.cvtColor(seen, cv2.COLOR_RGBA2RGB)
     return np.asarray(cv2.blendLinear(rgb, scene, cover, 1 - cover), np.uint8)
 
 
-def _with_rim(plate: PlateImage) -> Image:
-    """(H, W, 4) uint8 RGBA: the edge's colours repeated in a clear rim around the plate.
+def _shrink_to_view(plate: PlateImage, corners: Quad) -> tuple[Image, FloatArray]:
+    """Average pixels first where the warp would skip some: thin lines must not break up.
+
+    Returns:
+        (H, W, 4) uint8 RGBA, and the (3, 3) homography from its pixels to the plate's.
+    """
+    sides = np.hypot(*(np.roll(corners, -1, axis=0) - corners).T)
+    seen_wh = max(sides[0], sides[2]), max(sides[1], sides[3])
+    drawn_wh = np.ptp(plate.quad, axis=0)
+    rgba = np.asarray(cv2.cvtColor(plate.rgb, cv2.COLOR_RGB2RGBA), np.uint8)
+    cv2.insertChannel(plate.alpha, rgba, 3)
+    height, width = plate.alpha.shape
+    goal = [
+        min(size, round(size * float(1.15 * seen / drawn)))
+        for size, seen, drawn in zip((width, height), seen_wh, drawn_wh, strict=True)
+    ]
+    small = np.asarray(cv2.resize(rgba, goal, interpolation=cv2.INTER_AREA), np.uint8)
+    return small, np.diag([width / goal[0], height / goal[1], 1.0])
+
+
+def _with_rim(rgba: Image) -> Image:
+    """Repeat the edge's colours in a clear rim around a (H, W, 4) picture.
 
     Interpolation at the edge then fades the coverage and keeps the colour.
     """
-    rgba = np.asarray(cv2.cvtColor(plate.rgb, cv2.COLOR_RGB2RGBA), np.uint8)
-    cv2.insertChannel(plate.alpha, rgba, 3)
     rimmed = cv2.copyMakeBorder(rgba, _RIM, _RIM, _RIM, _RIM, cv2.BORDER_REPLICATE)
     for edge in (rimmed[:_RIM], rimmed[-_RIM:], rimmed[:, :_RIM], rimmed[:, -_RIM:]):
         edge[..., 3] = 0
@@ -198,7 +217,7 @@ def render_crop(rng: np.random.Generator, style: CropStyle = DEFAULT_CROPS) -> C
     """
     text = sample_text(rng)
     width_px = float(np.exp(rng.uniform(*np.log(style.width_px))))
-    needed = 1.4 * width_px / PLATE_WIDTH_MM
+    needed = 1.6 * width_px / PLATE_WIDTH_MM
     level = next((level for level in _LEVELS if level >= needed), _LEVELS[-1])
     plate = render_plate(text, rng, level, style.plate)
     view = _sample_view(plate, width_px, rng, style)

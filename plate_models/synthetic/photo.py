@@ -57,6 +57,8 @@ class PhotoStyle:
 
 
 DEFAULT_PHOTO = PhotoStyle()
+# Pictures at least this wide are compressed at any quality of the range.
+_FULL_WIDTH = 180.0
 
 # Sodium lamps, brake lights, dusk, night blue, headlights, violet sensors, green tubes.
 _CASTS = np.array(
@@ -136,13 +138,14 @@ def add_glare(
 def blur(
     image: FloatImage, rng: np.random.Generator, style: PhotoStyle = DEFAULT_PHOTO
 ) -> FloatImage:
-    """Defocus and motion; lengths grow slowly with the picture's width."""
-    size = min(max((image.shape[1] / 220) ** 0.8, 0.5), 2.0)
-    sigma = rng.gamma(1.2, style.defocus / 1.2) * size
+    """Defocus and motion, up to where a plate that fills the picture can be read."""
+    width = image.shape[1]
+    size = min(max((width / 220) ** 0.8, 0.5), 2.0)
+    sigma = min(rng.gamma(1.2, style.defocus / 1.2) * size, 0.0105 * width)
     if sigma > 0.25:
         image = np.asarray(cv2.GaussianBlur(image, (0, 0), sigma), np.float32)
     if rng.random() < style.motion_share:
-        length = rng.uniform(*style.motion_px) * size
+        length = min(rng.uniform(*style.motion_px) * size, 0.028 * width)
         # Cars and cameras move along the road more than up and down.
         angle = rng.normal(0, 0.3) if rng.random() < 0.6 else rng.uniform(0, np.pi)
         image = np.asarray(cv2.filter2D(image, -1, _motion_kernel(length, angle)), np.float32)
@@ -167,7 +170,7 @@ def resample(
     if rng.random() >= style.resample_share:
         return image
     height, width = image.shape[:2]
-    factor = max(rng.uniform(0.5, 0.9), min(1.0, 90 / width))
+    factor = max(rng.uniform(0.5, 0.9), min(1.0, 110 / width))
     small_wh = max(24, round(width * factor)), max(10, round(height * factor))
     small = cv2.resize(image, small_wh, interpolation=cv2.INTER_AREA)
     kind = cv2.INTER_CUBIC if rng.random() < 0.5 else cv2.INTER_LINEAR
@@ -212,6 +215,8 @@ def process(
 def compress(image: Image, rng: np.random.Generator, style: PhotoStyle = DEFAULT_PHOTO) -> Image:
     """Store as JPEG, once or twice."""
     low, high = style.jpeg_quality
+    # Blocks of 8 px leave nothing of a tiny plate at the lowest qualities.
+    low = min(high, low * max(1.0, _FULL_WIDTH / image.shape[1]))
     qualities = [int(rng.uniform(low, high))]
     if rng.random() < style.second_jpeg_share:
         qualities.append(int(rng.uniform(max(low, 60), high)))

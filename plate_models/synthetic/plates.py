@@ -78,7 +78,7 @@ class PlateStyle:
     tint: float = 4.0
     relief: tuple[float, float] = (0, 45)
     screw_radius_mm: tuple[float, float] = (2.5, 8.5)
-    screw_shares: tuple[float, float] = (0.85, 0.06)
+    screw_shares: tuple[float, float] = (0.85, 0.08)
     worn_share: float = 0.15
     dirty_share: float = 0.3
     snowy_share: float = 0.05
