@@ -7,13 +7,16 @@ PY := $(VENV)/bin/python
 REQUIREMENTS := docker/requirements
 SETUP_STAMP := $(VENV)/.setup
 EXPORT_STAMP := model_repository/.exported
+ARTIFACTS := $(foreach model,yolo stn lprnet,$(addprefix model_repository/$(model)/1/model.,pt onnx))
+# Artifacts that somebody removed are made again, though the stamp is there.
+LOST_ARTIFACTS := $(if $(filter-out $(wildcard $(ARTIFACTS)),$(ARTIFACTS)),FORCE)
 # torch's own index of CPU builds: 200 MB instead of the default build's several GB of CUDA.
 TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
 # Photos for `make demo`: files or folders; by default the sample scenes.
 PHOTOS ?=
 PYTEST_ARGS ?=
 
-.PHONY: help setup export serve demo test test-fast test-live lint format typecheck check lock requirements clean
+.PHONY: FORCE help setup export serve demo test test-fast test-live lint format typecheck check lock requirements clean
 
 help:  ## List the targets
 	@grep -hE '^[a-z-]+:.*  ## ' $(MAKEFILE_LIST) | awk -F ':.*  ## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -28,8 +31,8 @@ $(SETUP_STAMP): pyproject.toml $(REQUIREMENTS)/dev.txt $(REQUIREMENTS)/torch.txt
 export: $(EXPORT_STAMP)  ## Export weights/ into model_repository/ (skipped while nothing changed)
 
 $(EXPORT_STAMP): $(SETUP_STAMP) $(wildcard weights/*) $(shell find plate_models/nets -name '*.py') \
-		plate_models/spec.py plate_models/export.py plate_models/weights.py
-	@$(PY) -m plate_models.export
+		plate_models/spec.py plate_models/export.py plate_models/weights.py $(LOST_ARTIFACTS)
+	@$(VENV)/bin/plates export
 	@touch $@
 
 serve: export  ## Serve on http://127.0.0.1:8080 in the foreground (PLATES_HOST, PLATES_PORT, PLATES_TRITON_URL)
@@ -71,4 +74,4 @@ requirements:  ## Export docker/requirements/*.txt from poetry.lock
 
 clean:  ## Remove the virtual environment, exported artifacts and caches
 	rm -rf $(VENV) $(EXPORT_STAMP) .pytest_cache .mypy_cache .ruff_cache
-	rm -f model_repository/*/[0-9]*/model.pt model_repository/*/[0-9]*/model.onnx
+	rm -f $(ARTIFACTS) model_repository/plate_recognition/1/exported.json

@@ -7,7 +7,6 @@ nothing is written unless both compute what the module computes.
 import hashlib
 import json
 import os
-import sys
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -259,19 +258,3 @@ def _write(path: Path, text: str) -> None:
     temporary = path.with_name(f".{os.getpid()}.{path.name}")
     temporary.write_text(text, encoding="utf-8")
     temporary.replace(path)
-
-
-def main() -> int:
-    """Export, or say why not: ``python -m plate_models.export``."""
-    try:
-        written = export()
-    except (weights.WeightsError, ExportError) as error:
-        sys.stderr.write(f"export: {error}\n")
-        return 1
-    for path in written or []:
-        sys.stdout.write(f"export: {path.relative_to(REPOSITORY.parent)}\n")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

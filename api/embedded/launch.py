@@ -10,7 +10,7 @@ from pathlib import Path
 from api.embedded import preflight
 
 # Shorter than our own patience: an idle keep-alive client holds the exit for all of it.
-EXIT_TIMEOUT_SECONDS = 5
+EXIT_TIMEOUT_SECONDS = 3
 
 
 @dataclass(frozen=True)

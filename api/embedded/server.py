@@ -129,11 +129,12 @@ class EmbeddedTriton:
         return self._guardian.poll() if self._guardian else 1
 
     def log_tail(self, lines: int = LOG_TAIL_LINES) -> str:
-        """Return the last lines of the server's log."""
+        """Return the last lines of the server's log, without its wide tables."""
         if self._folder is None:
             return ""
         text = (self._folder / "triton.log").read_text(encoding="utf-8", errors="replace")
-        return "\n".join(text.splitlines()[-lines:])
+        told = [line for line in text.splitlines() if line and not line.startswith(("+", "|"))]
+        return "\n".join(told[-lines:])
 
     def start(self) -> Self:
         """Start the server and wait until every model is loaded and warm.

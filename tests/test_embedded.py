@@ -1,0 +1,203 @@
+"""The embedded Triton's life: start, two at once, stop, and every other end."""
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from tritonclient import grpc as triton_grpc
+
+from api.embedded import EmbeddedTriton, PreflightError, StartError, processes
+
+pytestmark = [pytest.mark.live, pytest.mark.control]
+
+# A model that needs no weights and loads at once.
+ECHO_CONFIG = """
+backend: "python"
+input [ { name: "in" data_type: TYPE_STRING dims: [ 1 ] } ]
+output [ { name: "out" data_type: TYPE_STRING dims: [ 1 ] } ]
+instance_group [ { kind: KIND_CPU } ]
+"""
+ECHO_MODEL = """
+import triton_python_backend_utils as pb_utils
+
+class TritonPythonModel:
+    def execute(self, requests):
+        tensors = [pb_utils.get_input_tensor_by_name(r, "in").as_numpy() for r in requests]
+        return [pb_utils.InferenceResponse([pb_utils.Tensor("out", t)]) for t in tensors]
+"""
+
+
+@pytest.fixture
+def echo(tmp_path: Path) -> Path:
+    folder = tmp_path / "models" / "echo"
+    (folder / "1").mkdir(parents=True)
+    (folder / "config.pbtxt").write_text(ECHO_CONFIG)
+    (folder / "1" / "model.py").write_text(ECHO_MODEL)
+    return folder.parent
+
+
+def is_ready(server: EmbeddedTriton) -> bool:
+    with contextlib.closing(triton_grpc.InferenceServerClient(server.grpc_url)) as client:
+        return bool(client.is_server_ready(client_timeout=5))
+
+
+def wait_until(condition: Callable[[], bool], seconds: float = 12) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.05)
+
+
+def all_dead(pids: list[int]) -> bool:
+    alive = {process.pid for process in processes.process_table() if not process.dead}
+    return not alive.intersection(pids)
+
+
+def family_of(server: EmbeddedTriton) -> list[int]:
+    pids = server.pids
+    return [pids.guardian, pids.server, *pids.stubs]
+
+
+def test_two_servers_live_side_by_side_and_leave_nothing(echo: Path) -> None:
+    with EmbeddedTriton(echo) as one, EmbeddedTriton(echo) as other:
+        assert is_ready(one) and is_ready(other)
+        assert len({one.grpc_url, one.http_url, other.grpc_url, other.http_url}) == 4
+        families = family_of(one) + family_of(other)
+        assert len(set(families)) == 6
+        assert processes.leftovers(one.shm_prefix) and processes.leftovers(other.shm_prefix)
+        folder = one._folder
+        one.stop()
+        assert is_ready(other)
+        assert one.poll() is not None and other.poll() is None
+    assert all_dead(families)
+    assert not processes.leftovers(one.shm_prefix) + processes.leftovers(other.shm_prefix)
+    assert folder is not None and not folder.exists()
+
+
+def test_only_loopback_is_listened_on(echo: Path) -> None:
+    with EmbeddedTriton(echo) as server:
+        links = Path(f"/proc/{server.pids.server}/fd").iterdir()
+        files = {str(link.readlink()) for link in links}
+        rows = [
+            line.split()
+            for table in ("tcp", "tcp6")
+            for line in Path(f"/proc/net/{table}").read_text().splitlines()[1:]
+        ]
+        listening = [r[1] for r in rows if r[3] == "0A" and f"socket:[{r[9]}]" in files]
+    assert len(listening) == 3
+    assert all("0100007F:" in address for address in listening), listening
+
+
+@contextlib.contextmanager
+def owner(repository: Path) -> Iterator[tuple[subprocess.Popen[str], list[int], str]]:
+    """Another process with a server of its own: the process, all pids, the shm prefix."""
+    code = (
+        "import sys, time; from pathlib import Path; from api.embedded import EmbeddedTriton\n"
+        "s = EmbeddedTriton(Path(sys.argv[1])).start(); p = s.pids\n"
+        "print(s.shm_prefix, p.guardian, p.server, *p.stubs, flush=True)\n"
+        "time.sleep(600)"
+    )
+    command = [sys.executable, "-c", code, str(repository)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            prefix, *pids = process.stdout.readline().split()
+            yield process, [int(pid) for pid in pids], prefix
+        finally:
+            process.kill()
+
+
+def test_the_server_dies_with_its_killed_owner(echo: Path) -> None:
+    with owner(echo) as (process, family, prefix):
+        assert len(family) == 3
+        process.kill()
+        wait_until(lambda: all_dead(family))
+        wait_until(lambda: not processes.leftovers(prefix))
+
+
+def test_the_server_dies_with_its_killed_guardian(echo: Path) -> None:
+    with EmbeddedTriton(echo) as server:
+        family, prefix = family_of(server), server.shm_prefix
+        os.kill(server.pids.guardian, signal.SIGKILL)
+        wait_until(lambda: all_dead(family))
+        assert server.poll() == -signal.SIGKILL
+    assert not processes.leftovers(prefix)
+
+
+def test_orphaned_stubs_of_a_crashed_server_are_ended(echo: Path) -> None:
+    with EmbeddedTriton(echo) as server:
+        family, prefix = family_of(server), server.shm_prefix
+        os.kill(server.pids.server, signal.SIGKILL)
+        wait_until(lambda: server.poll() is not None)
+        assert all_dead(family)
+        assert not processes.leftovers(prefix)
+        with pytest.raises(StartError, match="not running"):
+            _ = server.pids
+
+
+def test_a_dead_stub_is_seen_and_does_not_hold_up_the_stop(echo: Path) -> None:
+    with EmbeddedTriton(echo) as server:
+        (stub,) = server.pids.stubs
+        os.kill(stub, signal.SIGKILL)
+        wait_until(lambda: server.pids.dead_stubs == (stub,))
+        assert server.pids.stubs == ()
+        assert server.poll() is None
+        family, prefix = family_of(server), server.shm_prefix
+    assert all_dead(family)
+    assert not processes.leftovers(prefix)
+
+
+def test_a_frozen_server_is_stopped_all_the_same(echo: Path) -> None:
+    with EmbeddedTriton(echo) as server:
+        family, prefix = family_of(server), server.shm_prefix
+        os.kill(server.pids.server, signal.SIGSTOP)
+    assert all_dead(family)
+    assert not processes.leftovers(prefix)
+
+
+def test_a_fixed_port_is_taken_and_a_taken_one_is_named(echo: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with pytest.raises(PreflightError, match=rf"Port {port} .*PLATES_TRITON_GRPC_PORT"):
+            EmbeddedTriton(echo, grpc_port=port).start()
+    with EmbeddedTriton(echo, grpc_port=port) as server:
+        assert server.grpc_url == f"127.0.0.1:{port}"
+        assert is_ready(server)
+
+
+def test_a_model_that_can_not_load_is_an_error_with_its_reason(echo: Path) -> None:
+    (echo / "echo" / "1" / "model.py").write_text("raise ImportError('no such luck')")
+    server = EmbeddedTriton(echo)
+    with pytest.raises(StartError, match="no such luck"):
+        server.start()
+    assert server.poll() == 1
+    assert not processes.leftovers(server.shm_prefix)
+
+
+def test_a_server_that_is_never_ready_is_given_up_and_stopped(echo: Path) -> None:
+    slow = ECHO_MODEL + "    def initialize(self, args):\n        import time; time.sleep(300)\n"
+    (echo / "echo" / "1" / "model.py").write_text(slow)
+    server = EmbeddedTriton(echo, ready_timeout=3)
+    with pytest.raises(StartError, match=r"not ready after 3 s:\n(.|\n)*loading: echo"):
+        server.start()
+    assert not processes.leftovers(server.shm_prefix)
+
+
+def test_the_stubs_find_this_environment(echo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", "/nowhere")
+    (echo / "echo" / "1" / "model.py").write_text(
+        ECHO_MODEL + "    def initialize(self, args):\n"
+        "        import os, sys, plate_models\n"
+        "        print('PREFIX', sys.prefix, os.environ.get('GOMP_SPINCOUNT'), flush=True)\n"
+    )
+    with EmbeddedTriton(echo) as server:
+        assert f"PREFIX {sys.prefix} 0\n" in server.log_tail(1000)
