@@ -1,7 +1,4 @@
-"""Scenes with plates whose place and text are known, painted over real photos.
-
-The background is real and so are its light and its camera; the plate is rendered.
-"""
+"""Scenes with plates whose place and text are known: painted over photos, or all rendered."""
 
 from dataclasses import dataclass
 
@@ -11,8 +8,22 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 
 from plate_models.synthetic.crops import apply_homography, project
+from plate_models.synthetic.drawing import Canvas
 from plate_models.synthetic.plates import PlateImage, render_plate
+from plate_models.synthetic.streets import (
+    Weather,
+    light_street,
+    paint_street,
+    sample_weather,
+)
 from plate_models.synthetic.texts import sample_text
+from plate_models.synthetic.vehicles import (
+    PLATE_SHARE,
+    Vehicle,
+    draw_vehicle,
+    light_vehicle,
+    sample_vehicle,
+)
 
 Image = NDArray[np.uint8]
 Floats = NDArray[np.float64]
@@ -24,6 +35,37 @@ _RIM = 0.10
 # Resolutions plates are drawn at: few, because glyphs are cached per resolution.
 _LEVELS = (0.25, 0.35, 0.5, 0.7, 1.0)
 _HALF_PIXEL = np.array([[1, 0, 0.5], [0, 1, 0.5], [0, 0, 1]])
+
+
+@dataclass(frozen=True)
+class ScenePlate:
+    """One plate of a rendered scene.
+
+    Attributes:
+        text: In Latin letters.
+        quad: (4, 2) float32, corners TL, TR, BR, BL in scene pixels.
+    """
+
+    text: str
+    quad: NDArray[np.float32]
+
+    @property
+    def box(self) -> NDArray[np.float32]:
+        """(4,) float32 x0, y0, x1, y1: the hull of the quad."""
+        return np.concatenate((self.quad.min(axis=0), self.quad.max(axis=0)))
+
+
+@dataclass(frozen=True)
+class Scene:
+    """A rendered photo.
+
+    Attributes:
+        image: (H, W, 3) uint8 RGB.
+        plates: All of its plates.
+    """
+
+    image: Image
+    plates: tuple[ScenePlate, ...]
 
 
 @dataclass(frozen=True)
@@ -73,7 +115,7 @@ def paint_plate(photo: Image, box: NDArray[np.float32], rng: Generator) -> Patch
         ValueError: The box has no area inside the photo.
     """
     text = sample_text(rng)
-    plate, view = _see(text, box, rng)
+    plate, view = _see(text, box, (2.5, 16, 8), rng)
     quad = apply_homography(view, plate.quad)
     h, w = plate.alpha.shape
     outline = apply_homography(view, np.array([[0, 0], [w, 0], [w, h], [0, h]], np.float64))
@@ -94,13 +136,21 @@ def paint_plate(photo: Image, box: NDArray[np.float32], rng: Generator) -> Patch
     return Patch(image, (x0, y0), text, quad.astype(np.float32))
 
 
-def _see(text: str, box: NDArray[np.float32], rng: Generator) -> tuple[PlateImage, Floats]:
-    """A plate and the homography that puts it in the middle of the box, as wide as it."""
+def _see(
+    text: str,
+    box: NDArray[np.float32],
+    spread_deg: tuple[float, float, float],
+    rng: Generator,
+) -> tuple[PlateImage, Floats]:
+    """A plate and the homography that puts it in the middle of the box, as wide as it.
+
+    Roll, yaw and pitch are drawn with the standard deviations ``spread_deg``.
+    """
     width = float(box[2] - box[0]) * rng.uniform(0.9, 1.05)
     needed = 1.2 * width / 520
     level = next((level for level in _LEVELS if level >= needed), _LEVELS[-1])
     plate = render_plate(text, rng, level)
-    angles = np.clip(rng.normal(0, 1, 3) * (2.5, 16, 8), -40, 40)
+    angles = np.clip(rng.normal(0, 1, 3) * spread_deg, -40, 40)
     view = project(plate, np.radians(angles), rng.uniform(4, 12))
     corners = apply_homography(view, plate.quad)
     low, high = corners.min(axis=0), corners.max(axis=0)
@@ -140,16 +190,16 @@ def _cover(scene: NDArray[np.float32], box: Floats, rng: Generator) -> None:
     above = scene[max(y0 - 2, 0) : y0 + 1, x0:x1].mean(axis=0)
     below = scene[y1 - 1 : y1 + 2, x0:x1].mean(axis=0)
     share = np.linspace(0, 1, y1 - y0)[:, None, None]
-    filling = above[None] * (1 - share) + below[None] * share
+    between = above[None] * (1 - share) + below[None] * share
     length = max(int((x1 - x0) * 0.15) | 1, 3)
-    filling = cv2.blur(filling, (length, 1)).astype(np.float32)
+    filling = np.asarray(cv2.blur(between, (length, 1)), np.float32)
     # Most cars have a recess behind the plate; on the others nothing may be seen.
     filling *= rng.uniform(0.65, 0.95) if rng.random() < 0.3 else rng.uniform(0.96, 1.04)
-    filling += rng.normal(0, 2.0, filling.shape)
-    soft = np.zeros((h, w), np.float32)
-    soft[y0:y1, x0:x1] = 1
+    filling += rng.normal(0, 2.0, filling.shape).astype(np.float32)
+    mask = np.zeros((h, w), np.float32)
+    mask[y0:y1, x0:x1] = 1
     sigma = float(rng.uniform(0.5, 0.06 * (x1 - x0) + 0.6))
-    soft = cv2.GaussianBlur(soft, (0, 0), sigma)[y0:y1, x0:x1, None]
+    soft = np.asarray(cv2.GaussianBlur(mask, (0, 0), sigma), np.float32)[y0:y1, x0:x1, None]
     scene[y0:y1, x0:x1] += soft * (filling - scene[y0:y1, x0:x1])
 
 
@@ -167,3 +217,65 @@ def _overlay(
     tilt = 1 + rng.normal(0, 0.08) * np.linspace(-1, 1, h)[:, None, None]
     alpha = seen[..., 3:] / 255
     scene += alpha * (seen[..., :3] * light.astype(np.float32) * tilt.astype(np.float32) - scene)
+
+
+def render_scene(
+    rng: Generator, size_wh: tuple[int, int] = (1280, 720), plates: int | None = None
+) -> Scene:
+    """Render a street with cars and their plates.
+
+    Args:
+        rng: Source of all chance.
+        size_wh: Of the picture in pixels.
+        plates: Number of cars, each with one plate; 1 to 3 if None.
+
+    Returns:
+        The scene. A near car may hide no other's plate: cars stand side by side.
+    """
+    w, h = size_wh
+    count = int(rng.integers(1, 4)) if plates is None else plates
+    horizon = int(h * rng.uniform(0.36, 0.46))
+    weather = sample_weather(rng)
+    canvas: Canvas = np.zeros((h, w, 3), np.float32)
+    paint_street(canvas, horizon, weather, rng)
+    cars = _park(count, size_wh, horizon, weather, rng)
+    for car in cars:
+        draw_vehicle(canvas, car, rng)
+    canvas *= np.array(weather.tint, np.float32) * weather.gain
+    shown = tuple(_mount(canvas, car, weather, rng) for car in cars)
+    if weather.night:
+        light_street(canvas, horizon, rng)
+    for car in cars:
+        if car.lit:
+            light_vehicle(canvas, car, 0.8 if weather.night else 0.25)
+    canvas[:] = cv2.GaussianBlur(canvas, (0, 0), 0.6)
+    canvas += rng.normal(0, rng.uniform(1, 4), canvas.shape).astype(np.float32)
+    return Scene(np.clip(canvas, 0, 255).astype(np.uint8), shown)
+
+
+def _park(
+    count: int, size_wh: tuple[int, int], horizon: int, weather: Weather, rng: Generator
+) -> list[Vehicle]:
+    """Cars side by side, each on ground that fits its size, the far ones first."""
+    w, h = size_wh
+    slot = w / count
+    cars = []
+    for index in range(count):
+        width = min(slot * 0.86, 0.62 * w) * rng.uniform(0.62, 1.0)
+        centre = slot * (index + 0.5) + rng.uniform(-0.5, 0.5) * (slot - width)
+        # Seen from a dashcam at 1.3 m, a car of 1.8 m stands 0.7 widths under the horizon.
+        ground = min(horizon + 0.72 * width, h - 12.0)
+        cars.append(sample_vehicle(centre, ground, width, weather.night, rng))
+    return sorted(cars, key=lambda car: car.ground_y)
+
+
+def _mount(canvas: Canvas, car: Vehicle, weather: Weather, rng: Generator) -> ScenePlate:
+    """Draw a car's plate, in place."""
+    text = sample_text(rng)
+    (x, y), half = car.plate_centre, PLATE_SHARE * car.width / 2
+    box = np.array([x - half, y - half / 4, x + half, y + half / 4], np.float32)
+    plate, view = _see(text, box, (1.0, 6, 4), rng)
+    # At night plates shine back: they are brighter than what is around them.
+    gain = rng.uniform(0.5, 0.9) if weather.night else rng.uniform(0.8, 1.0) * weather.gain
+    _overlay(canvas, plate, view, gain * np.array(weather.tint), rng)
+    return ScenePlate(text, apply_homography(view, plate.quad).astype(np.float32))
