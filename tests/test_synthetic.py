@@ -5,10 +5,12 @@ from pathlib import Path
 import cv2
 import numpy as np
 import pytest
+import torch
 
 from plate_models.formats import format_of, region_of, to_latin
+from plate_models.geometry import crop_boxes
 from plate_models.spec import RECOGNIZER, RECTIFIER
-from plate_models.synthetic.crops import CropStyle, contact_sheet, render_crop
+from plate_models.synthetic.crops import CropStyle, contact_sheet, cut_crop, render_crop
 from plate_models.synthetic.photo import PhotoStyle, compress, photograph
 from plate_models.synthetic.plates import PlateStyle, render_plate
 from plate_models.synthetic.texts import sample_text
@@ -151,6 +153,20 @@ def test_quad_lies_where_the_plate_is() -> None:
     means = {move: np.mean(values) for move, values in fits.items()}
     assert means[0.0, 0.0] > 0.75
     assert max(means, key=lambda move: means[move]) == (0.0, 0.0), means
+
+
+@pytest.mark.parametrize("size_wh", [(60, 15), (130, 80), (200, 60), (400, 120)])
+def test_crops_are_cut_as_in_serving(size_wh: tuple[int, int]) -> None:
+    width, height = (round(share * side) for share, side in zip((1.2, 1.4), size_wh, strict=True))
+    photo = np.random.default_rng(12).integers(0, 256, (height + 20, width + 20, 3), np.uint8)
+    photo = cv2.GaussianBlur(photo, (0, 0), 1)
+    low, high = np.array([8.0, 9.0]), np.array([8.0 + width, 9.0 + height])
+    crop, quad = cut_crop(photo, low, high, np.array([low, high]))
+    margin = (high - low) * (1 - 1 / np.array([1.2, 1.4])) / 2
+    box = torch.from_numpy(np.concatenate([low + margin, high - margin]))[None]
+    served = crop_boxes(torch.from_numpy(photo), box)[0].permute(1, 2, 0).numpy()
+    assert np.abs(crop.astype(int) - served).mean() < 1.2
+    assert np.allclose(quad, [[0, 0], RECTIFIER.crop_hw[::-1]])
 
 
 def test_photo_keeps_size_and_type() -> None:

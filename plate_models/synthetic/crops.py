@@ -193,18 +193,43 @@ def _with_rim(rgba: Image) -> Image:
     return np.asarray(rimmed, np.uint8)
 
 
+def _resize_as_served(region: Image) -> Image:
+    """Scale to the rectifier's crop as ``geometry.crop_boxes`` does, at a fraction of its cost.
+
+    Serving mixes pixels with a triangle filter. Where it shrinks, the same width comes
+    from a blur and an average: a triangle's variance is twice that of a box, s^2 / 12.
+    """
+    height, width = RECTIFIER.crop_hw
+    rows, columns = region.shape[:2]
+    sigma_x, sigma_y = (
+        scale / 12**0.5 if scale > 1 else 0.01 for scale in (columns / width, rows / height)
+    )
+    if max(sigma_x, sigma_y) > 0.1:
+        region = np.asarray(cv2.GaussianBlur(region, (0, 0), sigma_x, None, sigma_y), np.uint8)
+        small_wh = min(columns, width), min(rows, height)
+        region = np.asarray(cv2.resize(region, small_wh, interpolation=cv2.INTER_AREA), np.uint8)
+    crop = cv2.resize(region, (width, height), interpolation=cv2.INTER_LINEAR)
+    return np.asarray(crop, np.uint8)
+
+
 def cut_crop(
     photo: Image, low: FloatArray, high: FloatArray, quad: FloatArray
 ) -> tuple[Image, Quad]:
-    """Cut a region that lies inside the photo and scale it to the rectifier's crop."""
+    """Cut a region that lies inside the photo and scale it to the rectifier's crop.
+
+    Args:
+        photo: (H, W, 3) uint8 RGB.
+        low, high: (2,) left top and right bottom corner of a box with its margin, in
+            photo pixels; widened to whole pixels.
+        quad: (4, 2) corners of the plate in photo pixels.
+
+    Returns:
+        The crop, (H, W, 3) uint8 of ``RECTIFIER.crop_hw``, and the quad in its pixels.
+    """
     x0, y0 = (int(v) for v in np.floor(low))
     x1, y1 = (int(v) for v in np.ceil(high))
-    region = photo[y0:y1, x0:x1]
-    height, width = RECTIFIER.crop_hw
-    shrinks = region.shape[1] > width or region.shape[0] > height
-    kind = cv2.INTER_AREA if shrinks else cv2.INTER_LINEAR
-    crop = np.asarray(cv2.resize(region, (width, height), interpolation=kind), np.uint8)
-    scale = np.array([width / (x1 - x0), height / (y1 - y0)])
+    crop = _resize_as_served(photo[y0:y1, x0:x1])
+    scale = np.array([crop.shape[1] / (x1 - x0), crop.shape[0] / (y1 - y0)])
     return crop, ((quad - (x0, y0)) * scale).astype(np.float32)
 
 
