@@ -175,7 +175,7 @@ def _shrink_to_view(plate: PlateImage, corners: Quad) -> tuple[Image, FloatArray
     cv2.insertChannel(plate.alpha, rgba, 3)
     height, width = plate.alpha.shape
     goal = [
-        min(size, round(size * float(1.15 * seen / drawn)))
+        min(size, round(size * float(1.4 * seen / drawn)))
         for size, seen, drawn in zip((width, height), seen_wh, drawn_wh, strict=True)
     ]
     small = np.asarray(cv2.resize(rgba, goal, interpolation=cv2.INTER_AREA), np.uint8)
@@ -219,8 +219,8 @@ def cut_crop(
 
     Args:
         photo: (H, W, 3) uint8 RGB.
-        low, high: (2,) left top and right bottom corner of a box with its margin, in
-            photo pixels; widened to whole pixels.
+        low: (2,) left top corner of a box with its margin, in photo pixels; rounded down.
+        high: (2,) its right bottom corner, rounded up.
         quad: (4, 2) corners of the plate in photo pixels.
 
     Returns:

@@ -45,7 +45,7 @@ class PhotoStyle:
     cast_shares: tuple[float, float] = (0.2, 0.65)
     shadow_share: float = 0.2
     glare_share: float = 0.1
-    defocus: float = 0.36
+    defocus: float = 0.3
     motion_share: float = 0.18
     motion_px: Range = (1.5, 5)
     resample_share: float = 0.2
