@@ -31,6 +31,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     Raises:
         SystemExit: With status 2 on arguments that make no sense.
     """
+    # OpenMP's threads would spin while they wait, which is slow out of all proportion as
+    # soon as anything else computes on the same cores. Read when torch is loaded.
+    os.environ.setdefault("GOMP_SPINCOUNT", "0")
     words = list(sys.argv[1:] if argv is None else argv)
     parser = argparse.ArgumentParser(prog="plates", description="Reads licence plates.")
     subparsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")

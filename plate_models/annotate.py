@@ -58,7 +58,8 @@ def _label(drawn: NDArray[np.uint8], mark: Mark, colour: tuple[int, int, int], l
     """Write the text on a filled strip above the plate, or below where there is no room."""
     height, width = drawn.shape[:2]
     size = max(0.45, min(height, width) / 1100)
-    (text_width, text_height), below = cv2.getTextSize(mark.text, _FONT, size, line)
+    stroke = max(1, round(1.4 * size))
+    (text_width, text_height), below = cv2.getTextSize(mark.text, _FONT, size, stroke)
     pad = 2 + 2 * line
     xs, ys = [x for x, _ in mark.quad], [y for _, y in mark.quad]
     strip = text_height + below + pad
@@ -69,7 +70,7 @@ def _label(drawn: NDArray[np.uint8], mark: Mark, colour: tuple[int, int, int], l
     right = left + text_width + 2 * pad
     cv2.rectangle(drawn, (left, top), (right, top + strip), colour, cv2.FILLED)
     place = (left + pad, top + strip - below)
-    cv2.putText(drawn, mark.text, place, _FONT, size, (0, 0, 0), line, cv2.LINE_AA)
+    cv2.putText(drawn, mark.text, place, _FONT, size, (0, 0, 0), stroke, cv2.LINE_AA)
 
 
 def write_jpeg(path: Path, image: NDArray[np.uint8]) -> None:

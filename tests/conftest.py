@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from gateway_fixtures import gateway, gateway_url  # noqa: F401  fixtures
 
 from api.embedded import EmbeddedTriton
 

@@ -1,13 +1,20 @@
-"""Gateways for tests: one in this process, over real HTTP."""
+"""Gateways for tests: one in this process, and the real one over a real Triton."""
 
+import os
+import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import httpx
+import pytest
 import uvicorn
 
+from api.commands.serve import LISTENING
 from api.main import create_app
 from api.settings import Settings
 
@@ -30,3 +37,58 @@ def running_gateway(settings: Settings) -> Iterator[httpx.Client]:
     finally:
         server.should_exit = True
         thread.join(10)
+
+
+@contextmanager
+def serving(log: Path, **environment: str) -> Iterator[str]:
+    """Run `plates serve` on a free port and stop it as an operator would.
+
+    Args:
+        log: Where its stderr goes.
+        environment: Settings, with their prefix.
+
+    Yields:
+        Its URL.
+    """
+    with log.open("w") as errors:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "api.cli", "serve"],
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+            env=os.environ | {"PLATES_HOST": "127.0.0.1", "PLATES_PORT": "0"} | environment,
+        )
+        try:
+            lines = []
+            for line in process.stdout:
+                lines.append(line)
+                if line.startswith(LISTENING):
+                    break
+            else:
+                raise RuntimeError(f"no gateway: {''.join(lines)}{log.read_text()}")
+            yield line.removeprefix(LISTENING).split()[0]
+        finally:
+            process.send_signal(signal.SIGTERM)
+            process.communicate(timeout=15)
+
+
+@pytest.fixture(scope="session")
+def gateway_url(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[str]:
+    """The real gateway: PLATES_URL, or a process of our own before the tests' Triton."""
+    url = os.environ.get("PLATES_URL")
+    if url:
+        yield url.rstrip("/")
+        return
+    triton = request.getfixturevalue("triton")
+    log = tmp_path_factory.mktemp("gateway") / "stderr.log"
+    with serving(log, PLATES_TRITON_URL=triton.grpc_url) as url:
+        yield url
+
+
+@pytest.fixture(scope="session")
+def gateway(gateway_url: str) -> Iterator[httpx.Client]:
+    """A client of the real gateway."""
+    with httpx.Client(base_url=gateway_url, timeout=60) as client:
+        yield client
