@@ -56,15 +56,15 @@ class Origin:
     version: str = MODEL_VERSION
 
 
-def read_origin(folder: Path, device: str) -> Origin:
+def read_origin(args: Mapping[str, str]) -> Origin:
     """Read what the export wrote beside ``plate_recognition``'s model.py.
 
     Args:
-        folder: The model's version folder.
-        device: See :class:`Origin`.
+        args: Triton's arguments for a model's ``initialize``.
     """
+    folder = Path(args["model_repository"]) / args["model_version"]
     manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
-    return Origin(manifest["weights"], device)
+    return Origin(manifest["weights"], device_of(args))
 
 
 def device_of(args: Mapping[str, str]) -> str:
@@ -79,6 +79,23 @@ def device_of(args: Mapping[str, str]) -> str:
     if args["model_instance_kind"] == "GPU":
         return f"cuda:{args['model_instance_device_id']}"
     return "cpu"
+
+
+def problem_of(error: Exception) -> tuple[str, str]:
+    """Say what went wrong, to whoever sent the request.
+
+    Args:
+        error: Raised while a request was answered.
+
+    Returns:
+        The message and the name of Triton's error code. A refused photo's message begins
+        with its slug, which the gateway reads; an unexpected error shows only its kind.
+    """
+    if isinstance(error, images.ImageError):
+        return f"{error.slug}: {error}", "INVALID_ARG"
+    if isinstance(error, GraphError):
+        return str(error), "UNAVAILABLE"
+    return f"unexpected {type(error).__name__}, see the server's log", "INTERNAL"
 
 
 def photo_of(file: Array | None, pixels: Tensor | None, limits: Limits = LIMITS) -> Tensor:

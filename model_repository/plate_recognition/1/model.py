@@ -4,14 +4,12 @@ import locale
 import sys
 import traceback
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 import torch
 import triton_python_backend_utils as pb_utils
 
 from plate_models import contract
-from plate_models.images import ImageError
 from plate_models.pipeline import read_plates
 from plate_models.spec import TENSORS
 
@@ -23,39 +21,38 @@ sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")
 class TritonPythonModel:
     def initialize(self, args):
         torch.set_num_threads(1)  # the instances are the threads
-        folder = Path(args["model_repository"]) / args["model_version"]
-        self.origin = contract.read_origin(folder, contract.device_of(args))
+        self.origin = contract.read_origin(args)
 
     def execute(self, requests):
         return [self._answer(request) for request in requests]
 
     def _answer(self, request):
-        code, outputs, error = pb_utils.TritonError, {}, None
         try:
             file = pb_utils.get_input_tensor_by_name(request, TENSORS.image)
             pixels = pb_utils.get_input_tensor_by_name(request, TENSORS.pixels)
             given = file and np.from_dlpack(file), pixels and torch.from_dlpack(pixels)
             photo = contract.photo_of(*given).to(self.origin.device)
-            plates = read_plates(photo, *(partial(_call, name) for name in contract.GRAPHS))
+            nets = (partial(_call, request, name) for name in contract.GRAPHS)
             wanted = request.requested_output_names()
-            outputs = contract.outputs_of(plates, photo, self.origin, wanted)
-        except ImageError as refused:
-            error = code(f"{refused.slug}: {refused}", code.INVALID_ARG)
-        except contract.GraphError as failed:
-            error = code(str(failed), code.UNAVAILABLE)
-        except Exception as bug:  # uncaught, it would show the caller this server's paths
-            pb_utils.Logger.log_error("".join(traceback.format_tb(bug.__traceback__)))
-            error = code(f"unexpected {type(bug).__name__}: {bug}", code.INTERNAL)
-        return pb_utils.InferenceResponse([pb_utils.Tensor(*o) for o in outputs.items()], error)
+            arrays = contract.outputs_of(read_plates(photo, *nets), photo, self.origin, wanted)
+            return pb_utils.InferenceResponse([pb_utils.Tensor(*item) for item in arrays.items()])
+        except Exception as error:  # uncaught, it would fail the server and show its paths
+            message, code = contract.problem_of(error)
+            if code == "INTERNAL":
+                pb_utils.Logger.log_error("".join(traceback.format_tb(error.__traceback__)))
+            problem = pb_utils.TritonError(message, getattr(pb_utils.TritonError, code))
+            return pb_utils.InferenceResponse(error=problem)
 
 
-def _call(model, tensor):
+def _call(parent, model, tensor):
+    if parent.is_cancelled():
+        raise contract.GraphError("The caller has gone.")
     inputs = [pb_utils.Tensor.from_dlpack(TENSORS.graph_input, tensor.contiguous())]
     names = list(contract.GRAPHS[model])
-    request = {"model_name": model, "inputs": inputs, "requested_output_names": names}
-    response = pb_utils.InferenceRequest(**request).exec()
+    asked = {"model_name": model, "inputs": inputs, "requested_output_names": names}
+    response = pb_utils.InferenceRequest(**asked).exec()
     if response.has_error():
         raise contract.GraphError(f"{model}: {response.error().message()}")
-    outputs = [pb_utils.get_output_tensor_by_name(response, name) for name in names]
-    tensors = tuple(torch.from_dlpack(output).to(tensor.device) for output in outputs)
+    found = [pb_utils.get_output_tensor_by_name(response, name) for name in names]
+    tensors = tuple(torch.from_dlpack(output).to(tensor.device) for output in found)
     return tensors if len(tensors) > 1 else tensors[0]
