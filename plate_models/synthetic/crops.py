@@ -43,7 +43,10 @@ class CropStyle:
             the box, for the usual and for the sloppy share; heights move 1.5 times more.
         sloppy_share: Share of poorly placed boxes.
         holder_box_share: Share of boxes around the holder, not the plate.
-        plate, photo: How plates and photos vary.
+        lit_share: Share of plates that shine in front of a dim car: their sheet returns
+            headlights to where they come from, paint does not.
+        plate: How plates vary.
+        photo: How photos vary.
     """
 
     width_px: tuple[float, float] = (48, 400)
@@ -55,6 +58,7 @@ class CropStyle:
     box_jitter: tuple[float, float] = (0.018, 0.05)
     sloppy_share: float = 0.25
     holder_box_share: float = 0.25
+    lit_share: float = 0.2
     plate: PlateStyle = DEFAULT_STYLE
     photo: PhotoStyle = DEFAULT_PHOTO
 
@@ -145,12 +149,18 @@ def _sample_box(
 
 
 def _compose(
-    plate: PlateImage, view: FloatArray, size_wh: tuple[int, int], rng: np.random.Generator
+    plate: PlateImage,
+    view: FloatArray,
+    size_wh: tuple[int, int],
+    rng: np.random.Generator,
+    style: CropStyle,
 ) -> Image:
     """Paint the plate, seen through ``view``, over a background."""
     width, height = size_wh
     corners = apply_homography(view, plate.quad).astype(np.float32)
     scene = paint_background((height, width), corners, rng)
+    if rng.random() < style.lit_share:
+        scene = np.asarray(cv2.convertScaleAbs(scene, alpha=rng.uniform(0.2, 0.7)), np.uint8)
     rgba, shrink = _shrink_to_view(plate, corners)
     # OpenCV counts from pixel centres, this file from pixel corners; the rim shifts, too.
     from_rim = np.array([[1, 0, 0.5 - _RIM], [0, 1, 0.5 - _RIM], [0, 0, 1]])
@@ -255,7 +265,7 @@ def render_crop(rng: np.random.Generator, style: CropStyle = DEFAULT_CROPS) -> C
     origin = low - rng.uniform(6, 14, 2)
     shift = np.array([[1, 0, -origin[0]], [0, 1, -origin[1]], [0, 0, 1.0]])
     size = np.ceil(high - origin + 8).astype(int)
-    scene = _compose(plate, shift @ view, (int(size[0]), int(size[1])), rng)
+    scene = _compose(plate, shift @ view, (int(size[0]), int(size[1])), rng, style)
     photo = photograph(scene, rng, style.photo)
     quad = apply_homography(view, plate.quad) - origin
     crop, crop_quad = cut_crop(photo, low - origin, high - origin, quad)
