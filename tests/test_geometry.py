@@ -86,6 +86,13 @@ def test_what_the_box_frames_lies_in_its_box_on_the_canvas():
     assert [int(v) for v in found] == pytest.approx([x0, y0, x1, y1], abs=1)
 
 
+def test_shrinking_onto_a_canvas_averages():
+    photo = torch.zeros(300, 600, 3, dtype=torch.uint8)
+    photo[:, ::2] = 255
+    canvas, _ = letterbox(photo, (100, 200))
+    assert (canvas.float() - 127.5).abs()[:, :, 2:-2].max() < 30
+
+
 def test_boxes_are_cut_at_the_photo():
     _, placement = letterbox(torch.zeros(100, 200, 3, dtype=torch.uint8), (64, 64))
     boxes = placement.to_photo(torch.tensor([[-20.0, -20.0, 90.0, 90.0]]))
@@ -177,9 +184,11 @@ def test_boxes_of_any_size_take_little_memory():
 
 
 def test_the_photo_edge_is_repeated_beyond_it():
-    photo = torch.full((20, 20, 3), 200, dtype=torch.uint8)
-    crops = crop_boxes(photo, torch.tensor([[-30.0, -30.0, 10.0, 10.0], [15.0, 15.0, 90.0, 90.0]]))
-    assert (crops == 200).all()
+    photo = torch.full((20, 20, 3), 60, dtype=torch.uint8)
+    photo[:10, :10] = 200  # wrapping around would bring in the other quarters
+    crops = crop_boxes(photo, torch.tensor([[-40.0, -40.0, -4.0, -4.0], [24.0, 24.0, 60.0, 60.0]]))
+    assert (crops[0] == 200).all()
+    assert (crops[1] == 60).all()
 
 
 def test_a_crop_does_not_depend_on_its_neighbours():
