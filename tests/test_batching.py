@@ -1,0 +1,70 @@
+"""Our backends batch what fits together, and a bad request fails alone."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from plate_models.backends.batching import Arrays, run_batched
+
+
+class Doubler:
+    """Doubles its input and sums another; refuses negative numbers."""
+
+    def __init__(self) -> None:
+        self.sizes: list[int] = []
+
+    def __call__(self, inputs: Arrays) -> Arrays:
+        (array,) = inputs
+        self.sizes.append(len(array))
+        if (array < 0).any():
+            raise ValueError("negative")
+        return array * 2, array.reshape(len(array), -1).sum(axis=1)
+
+
+def request(value: float, rows: int = 1, columns: int = 2) -> tuple[Any, ...]:
+    return (np.full((rows, columns), value, np.float32),)
+
+
+def test_equal_shapes_are_one_run_and_each_gets_its_own_rows() -> None:
+    net = Doubler()
+    answers = run_batched([request(1), request(2, rows=3), request(3)], net, np.concatenate)
+    assert net.sizes == [5]
+    assert [answer[0].tolist() for answer in answers] == [
+        [[2, 2]],
+        [[4, 4]] * 3,
+        [[6, 6]],
+    ]
+    assert [answer[1].tolist() for answer in answers] == [[2], [4, 4, 4], [6]]
+
+
+def test_other_shapes_and_types_run_apart_in_order() -> None:
+    net = Doubler()
+    doubles = (np.full((1, 2), 4.0),)
+    requests = [request(1), request(2, columns=3), request(3), doubles]
+    answers = run_batched(requests, net, np.concatenate)
+    assert net.sizes == [1, 1, 1, 1]
+    assert [answer[0].flat[0] for answer in answers] == [2, 4, 6, 8]
+
+
+def test_a_bad_request_fails_alone() -> None:
+    net = Doubler()
+    answers = run_batched([request(1), request(-1), request(3)], net, np.concatenate)
+    assert isinstance(answers[1], ValueError)
+    assert [answers[n][0].tolist() for n in (0, 2)] == [[[2, 2]], [[6, 6]]]
+    # Together first, then each alone.
+    assert net.sizes == [3, 1, 1, 1]
+
+
+def test_a_lonely_bad_request_is_not_run_twice() -> None:
+    net = Doubler()
+    (answer,) = run_batched([request(-1)], net, np.concatenate)
+    assert isinstance(answer, ValueError) and net.sizes == [1]
+
+
+@pytest.mark.parametrize("count", [0, 1])
+def test_few_requests_are_not_copied(count: int) -> None:
+    def never(_: list[Any]) -> Any:
+        raise AssertionError("concatenated for nothing")
+
+    assert len(run_batched([request(1)] * count, Doubler(), never)) == count

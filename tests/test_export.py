@@ -1,0 +1,173 @@
+"""The exported artifacts compute what the nets compute, or nothing is exported."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import onnxruntime
+import pytest
+import torch
+from torch import Tensor, nn
+
+from plate_models import contract, export, spec, weights
+from plate_models.nets.lprnet import LPRNet
+from plate_models.nets.stn import STN
+from plate_models.nets.yolov5 import YOLOv5
+
+MODELS = ("yolo", "stn", "lprnet")
+
+
+def make_weights(folder: Path, seed: int = 0) -> Path:
+    """Untrained weights whose outputs still depend on the input."""
+    torch.manual_seed(seed)
+    folder.mkdir(exist_ok=True)
+    stn = STN()
+    nn.init.normal_(stn.localization[-1].weight, std=0.05)
+    weights.save(YOLOv5(spec.DETECTOR), "detector", {}, folder)
+    weights.save(stn, "rectifier", {}, folder)
+    weights.save(LPRNet(), "recognizer", {}, folder)
+    weights.write_manifest(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def released(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_weights(tmp_path_factory.mktemp("weights"))
+
+
+@pytest.fixture(scope="module")
+def exported(released: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    repository = tmp_path_factory.mktemp("repository")
+    (repository / "plate_recognition" / "1").mkdir(parents=True)
+    written = export.export(released, repository)
+    assert written is not None and len(written) == 6
+    return repository
+
+
+@pytest.fixture
+def modules(released: Path) -> dict[str, nn.Module]:
+    loaded = weights.load_modules(released)
+    nets = (loaded.detect, loaded.rectify, loaded.recognize)
+    return dict(zip(MODELS, nets, strict=True))
+
+
+def test_nothing_but_artifacts_and_the_manifest_is_left(exported: Path) -> None:
+    files = {str(p.relative_to(exported)) for p in exported.rglob("*") if p.is_file()}
+    artifacts = {f"{model}/1/model.{kind}" for model in MODELS for kind in ("pt", "onnx")}
+    assert files == artifacts | {"plate_recognition/1/exported.json"}
+
+
+def test_the_manifest_names_the_weights(exported: Path, released: Path) -> None:
+    manifest = json.loads((exported / "plate_recognition/1/exported.json").read_text())
+    assert manifest["weights"] == weights.check_manifest(released)
+    assert len(manifest["artifacts"]) == 6
+    args = {"model_repository": f"{exported}/plate_recognition", "model_version": "1"}
+    origin = contract.read_origin(args | {"model_instance_kind": "CPU"})
+    assert origin == contract.Origin(manifest["weights"], "cpu")
+
+
+# None of these is what was traced or what the export compares.
+INPUTS = {
+    "yolo": (torch.uint8, (3, 3, 320, 416)),
+    "stn": (torch.float32, (7, 3, *spec.RECTIFIER.crop_hw)),
+    "lprnet": (torch.float32, (7, 3, *spec.RECTIFIER.rectified_hw)),
+}
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_both_artifacts_agree_with_the_module(
+    exported: Path, modules: dict[str, nn.Module], model: str
+) -> None:
+    dtype, shape = INPUTS[model]
+    inputs = (torch.rand(shape) * (256 if dtype == torch.uint8 else 1)).to(dtype)
+    expected = modules[model](inputs)
+    expected = expected if isinstance(expected, tuple) else (expected,)
+    script = export.load_torchscript(exported / model / "1" / "model.pt")(inputs)
+    session = onnxruntime.InferenceSession(exported / model / "1" / "model.onnx")
+    assert [entry.name for entry in session.get_inputs()] == [spec.TENSORS.graph_input]
+    assert tuple(entry.name for entry in session.get_outputs()) == contract.GRAPHS[model]
+    onnx = session.run(None, {spec.TENSORS.graph_input: inputs.numpy()})
+    for found in (script if isinstance(script, tuple) else (script,), onnx):
+        for one, other in zip(expected, found, strict=True):
+            if model == "yolo":  # boxes of equal score may change places
+                one, other = one[..., 4], other[..., 4]
+            np.testing.assert_allclose(one, np.asarray(other), atol=1e-3)
+
+
+def test_a_second_export_does_nothing(exported: Path, released: Path) -> None:
+    assert export.export(released, exported) is None
+
+
+def test_damaged_and_lost_artifacts_are_written_again(exported: Path, released: Path) -> None:
+    damaged = exported / "lprnet" / "1" / "model.onnx"
+    damaged.write_bytes(b"damaged")
+    lost = exported / "yolo" / "1" / "model.pt"
+    lost.unlink()
+    assert export.export(released, exported) is not None
+    assert damaged.stat().st_size > 1000 and lost.exists()
+
+
+def test_missing_weights_are_an_error(tmp_path: Path, exported: Path) -> None:
+    with pytest.raises(weights.WeightsError):
+        export.export(tmp_path, exported)
+
+
+def test_disagreement_stops_everything(
+    released: Path, tmp_path: Path, exported: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    honest = export._write_onnx
+
+    def crooked(graph: export.Graph, net: nn.Module, path: Path) -> None:
+        if graph.name == "lprnet":
+            with torch.no_grad():
+                next(net.parameters()).mul_(1.01)
+        honest(graph, net, path)
+        if graph.name == "lprnet":
+            with torch.no_grad():
+                next(net.parameters()).div_(1.01)
+
+    other = make_weights(tmp_path / "other", seed=1)
+    before = {path: path.read_bytes() for path in exported.rglob("*") if path.is_file()}
+    monkeypatch.setattr(export, "_write_onnx", crooked)
+    with pytest.raises(export.ExportError, match="lprnet: ONNX disagrees"):
+        export.export(other, exported)
+    after = {path: path.read_bytes() for path in exported.rglob("*") if path.is_file()}
+    assert before == after
+
+
+def candidates(*rows: tuple[float, ...]) -> tuple[Tensor]:
+    padding = [(0.0,) * 6] * (4 - len(rows))
+    return (torch.tensor([[*rows, *padding]]),)
+
+
+ROW, OTHER = (10.0, 10.0, 50.0, 20.0, 0.9, 0.0), (60.0, 10.0, 90.0, 20.0, 0.9, 1.0)
+
+
+def test_equal_scores_may_change_places() -> None:
+    assert export.compare_candidates(candidates(ROW, OTHER), candidates(OTHER, ROW)) == 0
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        (10.1, 10.0, 50.0, 20.0, 0.9, 0.0),
+        (10.0, 10.0, 50.0, 20.0, 0.902, 0.0),
+        (10.0, 10.0, 50.0, 20.0, 0.9, 1.0),
+        (10.0, 10.0, 50.0, 20.0, float("nan"), 0.0),
+        (float("nan"), 10.0, 50.0, 20.0, 0.9, 0.0),
+        (0.0,) * 6,
+    ],
+)
+def test_candidates_that_differ(found: tuple[float, ...]) -> None:
+    difference = export.compare_candidates(candidates(ROW), candidates(found))
+    assert not difference < 1
+    # Something found that is not there is as bad.
+    assert not export.compare_candidates(candidates(), candidates(ROW)) < 1
+
+
+def test_values_that_differ() -> None:
+    one, nan = torch.ones(2, 2), torch.tensor([[1.0, 1.0], [float("nan"), 1.0]])
+    assert export.compare_values((one, one), (one, one + 5e-4)) < 1
+    assert not export.compare_values((one, one), (one, one + 2e-3)) < 1
+    assert not export.compare_values((one, one), (nan, one)) < 1
+    assert not export.compare_values((one, one), (one, nan)) < 1
