@@ -57,7 +57,7 @@ class RectifierSpec:
     """
 
     crop_hw: tuple[int, int] = (64, 160)
-    crop_margin_hw: tuple[float, float] = (0.4, 0.2)
+    crop_margin_hw: tuple[float, float] = (0.5, 0.3)
     rectified_hw: tuple[int, int] = (24, 94)
     mean: float = 127.5
     std: float = 128.0

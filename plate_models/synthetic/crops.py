@@ -40,7 +40,8 @@ class CropStyle:
         steep_share: Share of plates seen from a steep angle.
         distance: Range of the camera's distance, in plate widths.
         box_jitter: Standard deviations, as shares of the hull's width, of each side of
-            the box, for the usual and for the sloppy share; heights move 1.5 times more.
+            the box, for the usual and for the sloppy share; heights move twice as far.
+        box_limit: How far a side moves at most, as shares of the width and the height.
         sloppy_share: Share of poorly placed boxes.
         holder_box_share: Share of boxes around the holder, not the plate.
         lit_share: Share of plates that shine in front of a dim car: their sheet returns
@@ -55,8 +56,9 @@ class CropStyle:
     pitch_deg: tuple[float, float] = (9, 17)
     steep_share: float = 0.45
     distance: tuple[float, float] = (4, 16)
-    box_jitter: tuple[float, float] = (0.018, 0.05)
-    sloppy_share: float = 0.25
+    box_jitter: tuple[float, float] = (0.02, 0.055)
+    box_limit: tuple[float, float] = (0.14, 0.3)
+    sloppy_share: float = 0.4
     holder_box_share: float = 0.25
     lit_share: float = 0.2
     plate: PlateStyle = DEFAULT_STYLE
@@ -139,8 +141,8 @@ def _sample_box(
     """A detector's box around the corners, widened by the rectifier's margin."""
     low, high = corners.min(axis=0), corners.max(axis=0)
     size = high - low
-    sigma = style.box_jitter[int(rng.random() < style.sloppy_share)] * size * (1, 1.5)
-    limit = size * (0.1, 0.15)
+    sigma = style.box_jitter[int(rng.random() < style.sloppy_share)] * size * (1, 2)
+    limit = size * style.box_limit
     low = low + np.clip(rng.normal(0, 1, 2) * sigma, -limit, limit)
     high = high + np.clip(rng.normal(0, 1, 2) * sigma, -limit, limit)
     margin_h, margin_w = RECTIFIER.crop_margin_hw

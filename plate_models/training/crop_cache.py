@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from plate_models import ctc
 from plate_models.spec import RECOGNIZER, RECTIFIER
+from plate_models.synthetic.crops import DEFAULT_CROPS, render_crop
 
 
 @dataclass(frozen=True)
@@ -42,11 +43,13 @@ class CropCache:
         self._check_settings()
 
     def _check_settings(self) -> None:
-        settings = {"seed": self.seed, "crop_hw": list(RECTIFIER.crop_hw), "block": self.block}
+        contract = {"crop_hw": RECTIFIER.crop_hw, "crop_margin_hw": RECTIFIER.crop_margin_hw}
+        style = repr(DEFAULT_CROPS)
+        settings = {"seed": self.seed, "block": self.block, **contract, "style": style}
         path = self.folder / "settings.json"
         if not path.exists():
             path.write_text(json.dumps(settings))
-        if json.loads(path.read_text()) != settings:
+        if json.loads(path.read_text()) != json.loads(json.dumps(settings)):
             raise ValueError(f"{self.folder} was rendered with other settings: delete it first")
 
     def _path(self, block: int) -> Path:
@@ -101,8 +104,6 @@ def _render_block(path: Path, seed: int, count: int) -> None:
 
 def render_batch(rng: np.random.Generator, count: int) -> CropBatch:
     """Render crops now, without a cache."""
-    from plate_models.synthetic.crops import render_crop
-
     samples = [render_crop(rng) for _ in range(count)]
     labels = np.full((count, RECOGNIZER.max_text_length), -1, dtype=np.int64)
     for row, sample in zip(labels, samples, strict=True):
