@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
 # Subcommand: module and its configuration.
-_TRAININGS = {
+TRAININGS = {
     "detector": ("plate_models.training.detector", "DetectorTraining"),
     "recognizer": ("plate_models.training.recognizer", "RecognizerTraining"),
 }
@@ -22,7 +22,7 @@ _SIMPLE = (int, float, str, Path)
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare which nets there are; each one's options are its experiment's fields."""
-    parser.add_argument("net", choices=sorted(_TRAININGS))
+    parser.add_argument("net", choices=sorted(TRAININGS))
     parser.add_argument(
         "options",
         nargs=argparse.REMAINDER,
@@ -32,7 +32,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Train."""
-    module_name, class_name = _TRAININGS[arguments.net]
+    module_name, class_name = TRAININGS[arguments.net]
     module = import_module(module_name)
     config = parse_options(getattr(module, class_name), arguments.net, arguments.options)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
