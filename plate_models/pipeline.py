@@ -12,7 +12,13 @@ from torch import Tensor
 
 from plate_models import ctc, formats
 from plate_models.detection import select_boxes
-from plate_models.geometry import choose_canvas, crop_boxes, letterbox, quads_from_theta
+from plate_models.geometry import (
+    check_image,
+    choose_canvas,
+    crop_boxes,
+    letterbox,
+    quads_from_theta,
+)
 from plate_models.spec import DETECTOR, RECOGNIZER, RECTIFIER
 
 Detect = Callable[[Tensor], Tensor]
@@ -80,7 +86,7 @@ def read_plates(
     Raises:
         ValueError: The image is not (H, W, 3) uint8 with at least one pixel.
     """
-    _check_image(image)
+    check_image(image)
     canvas, placement = letterbox(image, choose_canvas(image.shape[0], image.shape[1]))
     boxes, scores = select_boxes(detect(canvas[None])[0], DETECTOR)
     boxes = placement.to_photo(boxes)
@@ -91,14 +97,6 @@ def read_plates(
     quads = quads_from_theta(theta, boxes)
     readings = read_rectified(rectified, recognize)
     return _assemble(boxes, quads, scores, readings, rectified)
-
-
-def _check_image(image: Tensor) -> None:
-    if image.ndim != 3 or image.shape[2] != 3 or image.dtype != torch.uint8:
-        found = f"{tuple(image.shape)} {image.dtype}"
-        raise ValueError(f"image: expected (H, W, 3) uint8 RGB, got {found}")
-    if not image.numel():
-        raise ValueError(f"image: expected at least one pixel, got {tuple(image.shape)}")
 
 
 def normalize(crops: Tensor) -> Tensor:

@@ -60,8 +60,10 @@ def test_a_plate_comes_back_in_photo_pixels() -> None:
     assert plate.detection_score == pytest.approx(0.9)
     assert plate.reading.text == "B840CK197" and plate.reading.format == "ru.car"
     # The identity covers the whole crop: the box and its margins.
-    assert plate.quad[0] == pytest.approx((200 - 20, 100 - 12), abs=1.5)
-    assert plate.quad[2] == pytest.approx((400 + 20, 160 + 12), abs=1.5)
+    margin_h, margin_w = RECTIFIER.crop_margin_hw
+    out_x, out_y = 200 * margin_w / 2, 60 * margin_h / 2
+    assert plate.quad[0] == pytest.approx((200 - out_x, 100 - out_y), abs=1.5)
+    assert plate.quad[2] == pytest.approx((400 + out_x, 160 + out_y), abs=1.5)
     assert plate.crop.shape == (*RECTIFIER.rectified_hw, 3) and plate.crop.dtype == torch.uint8
 
 
@@ -84,7 +86,7 @@ def test_more_plates_than_one_batch_holds() -> None:
 
 @pytest.mark.parametrize("shape", [(0, 0, 3), (10, 10), (10, 10, 4), (1, 10, 10, 3)])
 def test_wrong_shapes_are_named(shape: tuple[int, ...]) -> None:
-    with pytest.raises(ValueError, match="image: expected"):
+    with pytest.raises(ValueError, match="expected an image"):
         read_plates(torch.zeros(shape, dtype=torch.uint8), detector_of(), rectify, recognize)
 
 

@@ -157,12 +157,13 @@ def test_quad_lies_where_the_plate_is() -> None:
 
 @pytest.mark.parametrize("size_wh", [(60, 15), (130, 80), (200, 60), (400, 120)])
 def test_crops_are_cut_as_in_serving(size_wh: tuple[int, int]) -> None:
-    width, height = (round(share * side) for share, side in zip((1.2, 1.4), size_wh, strict=True))
+    widened = 1 + np.array(RECTIFIER.crop_margin_hw[::-1])
+    width, height = (int(side) for side in np.round(widened * size_wh))
     photo = np.random.default_rng(12).integers(0, 256, (height + 20, width + 20, 3), np.uint8)
     photo = cv2.GaussianBlur(photo, (0, 0), 1)
     low, high = np.array([8.0, 9.0]), np.array([8.0 + width, 9.0 + height])
     crop, quad = cut_crop(photo, low, high, np.array([low, high]))
-    margin = (high - low) * (1 - 1 / np.array([1.2, 1.4])) / 2
+    margin = (high - low) * (1 - 1 / widened) / 2
     box = torch.from_numpy(np.concatenate([low + margin, high - margin]))[None]
     served = crop_boxes(torch.from_numpy(photo), box)[0].permute(1, 2, 0).numpy()
     assert np.abs(crop.astype(int) - served).mean() < 1.2
