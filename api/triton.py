@@ -123,6 +123,7 @@ class TritonClient:
             PhotoProblem: The models refuse the photo.
             RecognizerProblem: Triton is away, busy, too slow, or broken.
         """
+        timeout_s = timeout_s or self._timeout_s
         image = InferInput(TENSORS.image, [len(photo)], "UINT8")
         image.set_data_from_numpy(np.frombuffer(photo, dtype=np.uint8))
         try:
@@ -130,7 +131,9 @@ class TritonClient:
                 MODEL,
                 [image],
                 outputs=[InferRequestedOutput(name) for name in _OUTPUTS],
-                client_timeout=timeout_s or self._timeout_s,
+                client_timeout=timeout_s,
+                # Lets Triton drop it from its queue when nobody waits for it any more.
+                timeout=round(timeout_s * 1e6),
                 headers=self._headers,
             )
         except InferenceServerException as error:

@@ -71,19 +71,26 @@ class FakeTriton(service_pb2_grpc.GRPCInferenceServiceServicer):
         photos: Every photo that came.
         metadata: Of the last request.
         requested: Outputs that the last request asked for.
+        timeout_us: How long the last request may wait in a queue.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, tls: tuple[bytes, bytes] | None = None) -> None:
+        """Listen on a free port; with TLS if given a private key and its certificate."""
         self.reply: Callable[[bytes], dict[str, np.ndarray]] = lambda _: outputs()
         self.photos: list[bytes] = []
         self.metadata: dict[str, str] = {}
         self.requested: list[str] = []
+        self.timeout_us = 0
         self._lock = threading.Lock()
         self._server = grpc.server(
             ThreadPoolExecutor(8), options=[("grpc.max_receive_message_length", -1)]
         )
         service_pb2_grpc.add_GRPCInferenceServiceServicer_to_server(self, self._server)
-        self.port = self._server.add_insecure_port("127.0.0.1:0")
+        if tls is None:
+            self.port = self._server.add_insecure_port("127.0.0.1:0")
+        else:
+            credentials = grpc.ssl_server_credentials([tls])
+            self.port = self._server.add_secure_port("127.0.0.1:0", credentials)
         self._server.start()
 
     def stop(self) -> None:
@@ -96,6 +103,7 @@ class FakeTriton(service_pb2_grpc.GRPCInferenceServiceServicer):
         with self._lock:
             self.photos.append(photo)
             self.metadata = dict(context.invocation_metadata())
+            self.timeout_us = request.parameters["timeout"].int64_param
             self.requested = [output.name for output in request.outputs]
         try:
             arrays = self.reply(photo)

@@ -1,7 +1,8 @@
-"""Renders tests/samples: python tests/render_samples.py
+"""Renders tests/samples and api/canary.jpg: python tests/render_samples.py
 
-The scenes that `make demo` reads by default and that the live tests post. Run it again only
-on purpose: the renderer's code decides what comes out, and the texts change with it.
+The scenes that `make demo` reads by default and that the live tests post, and the small one
+that /readyz sends. Run it again only on purpose: the renderer's code decides what comes
+out, and the texts change with it.
 """
 
 import csv
@@ -10,9 +11,10 @@ from pathlib import Path
 import cv2
 import numpy as np
 
-from plate_models.synthetic.scenes import render_scene
+from plate_models.synthetic.scenes import Scene, render_scene
 
 SAMPLES = Path(__file__).parent / "samples"
+CANARY = Path(__file__).parent.parent / "api" / "canary.jpg"
 LANDSCAPE, PORTRAIT = (1280, 720), (960, 1280)
 # Name: seed and size.
 SCENES = {
@@ -32,11 +34,16 @@ def main() -> None:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(("photo", "text", "x0", "y0", "x1", "y1"))
         for name, (seed, size_wh) in SCENES.items():
-            scene = render_scene(np.random.default_rng(seed), size_wh)
-            quality = [cv2.IMWRITE_JPEG_QUALITY, 88]
-            cv2.imwrite(str(SAMPLES / f"{name}.jpg"), scene.image[..., ::-1], quality)
-            for plate in scene.plates:
+            path = SAMPLES / f"{name}.jpg"
+            for plate in render(path, seed, size_wh).plates:
                 writer.writerow((f"{name}.jpg", plate.text, *(f"{side:.1f}" for side in plate.box)))
+    render(CANARY, 105, (640, 360))
+
+
+def render(path: Path, seed: int, size_wh: tuple[int, int]) -> Scene:
+    scene = render_scene(np.random.default_rng(seed), size_wh)
+    cv2.imwrite(str(path), scene.image[..., ::-1], [cv2.IMWRITE_JPEG_QUALITY, 88])
+    return scene
 
 
 if __name__ == "__main__":

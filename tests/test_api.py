@@ -1,10 +1,13 @@
 """The gateway's own behaviour, with a Triton that does what a healthy one never does."""
 
 import json
+import shutil
 import socket
+import subprocess
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import fake_triton
 import grpc
@@ -244,6 +247,7 @@ def test_answers_of_another_shape_are_noticed(
 def test_slow_triton_is_given_up(client: httpx.Client, triton: FakeTriton) -> None:
     triton.reply = sleeping(2)
     assert_problem(post_raw(client, PHOTO), 504, "recognizer-timeout")
+    assert triton.timeout_us == 500_000  # nor does it wait in Triton's queue for longer
 
 
 def test_triton_away_and_back() -> None:
@@ -408,6 +412,35 @@ def test_token_goes_to_triton(triton: FakeTriton) -> None:
     with running_gateway(settings_for(triton, triton_token="secret")) as client:  # noqa: S106
         assert post_raw(client, PHOTO).status_code == 200
     assert triton.metadata["authorization"] == "Bearer secret"
+
+
+@pytest.fixture
+def certificate(tmp_path: Path) -> tuple[Path, Path]:
+    """A private key and a certificate of its own for 127.0.0.1."""
+    key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
+    openssl = shutil.which("openssl")
+    if openssl is None:
+        pytest.skip("no openssl here to make a certificate with")
+    command = f"{openssl} req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=localhost"
+    names = ["-addext", "subjectAltName=IP:127.0.0.1,DNS:localhost"]
+    files = ["-keyout", str(key), "-out", str(certificate)]
+    subprocess.run([*command.split(), *names, *files], check=True, capture_output=True)
+    return key, certificate
+
+
+def test_triton_over_tls(certificate: tuple[Path, Path]) -> None:
+    key, trusted = certificate
+    triton = FakeTriton((key.read_bytes(), trusted.read_bytes()))
+    try:
+        url = f"grpcs://127.0.0.1:{triton.port}"
+        token = {"triton_token": "secret"}
+        with running_gateway(Settings(triton_url=url, triton_ca_file=trusted, **token)) as client:
+            assert post_raw(client, PHOTO).status_code == 200
+        assert triton.metadata["authorization"] == "Bearer secret"
+        with running_gateway(Settings(triton_url=url)) as client:  # not a certificate it trusts
+            assert_problem(post_raw(client, PHOTO), 503, "recognizer-unavailable")
+    finally:
+        triton.stop()
 
 
 def test_token_is_not_sent_unless_set(client: httpx.Client, triton: FakeTriton) -> None:

@@ -15,6 +15,7 @@ from photo_files import BAD, encode, encode_rgba, encode_with_opencv, exif
 from prometheus_client.parser import text_string_to_metric_families
 
 from api.errors import PHOTO_PROBLEMS
+from api.readiness import canary_photo
 from api.schemas import PlatesAnswer
 from plate_models.formats import format_of
 from plate_models.images import decode
@@ -252,6 +253,11 @@ def test_parallel_requests_get_their_own_answers(gateway: httpx.Client) -> None:
 def test_health_and_readiness(gateway: httpx.Client) -> None:
     assert gateway.get("/healthz").json() == {"status": "alive"}
     assert gateway.get("/readyz").json() == {"status": "ready"}
+
+
+def test_canary_gives_every_model_work(gateway: httpx.Client) -> None:
+    """Without a plate in it, readiness would not notice a dead rectifier or recognizer."""
+    assert post_raw(gateway, canary_photo()).json()["plates"]
 
 
 def test_metrics_tell_of_photos_but_not_of_plates(gateway: httpx.Client) -> None:
