@@ -173,8 +173,8 @@ def test_huge_boxes_are_sampled_but_still_averaged():
     generator = torch.Generator().manual_seed(0)
     photo = torch.randint(0, 256, (900, 3000, 3), dtype=torch.uint8, generator=generator)
     crop = crop_boxes(photo, torch.tensor([[100.0, 100.0, 2900.0, 800.0]])).float()
-    # A single pixel deviates by 74 grey levels, the mean of 32 samples by 13.
-    assert crop.std() < 20
+    # A single pixel deviates by 74 grey levels, the mean of a dozen samples by 21.
+    assert crop.std() < 25
 
 
 def test_boxes_of_any_size_take_little_memory():
