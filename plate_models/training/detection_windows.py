@@ -45,7 +45,7 @@ class WindowSettings:
     widths: tuple[tuple[float, float], ...] = ((45.0, 290.0), (20.0, 110.0), (12.0, 60.0))
     background: float = 0.06
     negative: float = 0.10
-    painted: float = 0.4
+    painted: float = 0.5
     variants: int = 3
 
 
@@ -76,7 +76,7 @@ class WindowSampler:
         self.photos = list(photos)
         self.negatives = list(negatives)
         self.settings = settings or WindowSettings()
-        self._patches: dict[tuple[int, int, int], Patch] = {}
+        self._patches: dict[tuple[int, ...], Patch] = {}
 
     def draw(self, rng: Generator) -> Window:
         """Compose one window from its cells and degrade it as a camera would."""
@@ -108,26 +108,29 @@ class WindowSampler:
         index = int(rng.integers(len(self.photos)))
         photo = self.photos[index]
         plate = int(rng.integers(len(photo.boxes)))
-        if rng.random() < self.settings.painted:
-            photo = self._paint(index, plate, int(rng.integers(self.settings.variants)))
-        target: NDArray[np.float32] | None = photo.boxes[plate]
-        width = float(photo.boxes[plate, 2] - photo.boxes[plate, 0])
         wanted = float(np.exp(rng.uniform(*np.log(widths))))
+        width = float(photo.boxes[plate, 2] - photo.boxes[plate, 0])
         scale = float(np.clip(wanted / width, 0.12, 2.8))
-        if kind > 1 - self.settings.background:
-            target = None
+        if rng.random() < self.settings.painted:
+            # An enlarged photo is enlarged before it is painted: the plate stays sharp.
+            zoom = 2 if scale > 1.2 else 1
+            photo = self._paint(index, plate, int(rng.integers(self.settings.variants)), zoom)
+            scale /= zoom
+        target = None if kind > 1 - self.settings.background else photo.boxes[plate]
         return _cut(photo, _placement(photo, target, scale, size_hw, rng), scale, size_hw, rng)
 
-    def _paint(self, index: int, plate: int, variant: int) -> LabelledPhoto:
+    def _paint(self, index: int, plate: int, variant: int, zoom: int) -> LabelledPhoto:
         """The photo with one plate painted over; the same numbers give the same picture."""
-        photo, key = self.photos[index], (index, plate, variant)
+        photo, key = self.photos[index], (index, plate, variant, zoom)
+        image, boxes = photo.image, photo.boxes * zoom
+        if zoom > 1:
+            image = cv2.resize(image, None, fx=zoom, fy=zoom).astype(np.uint8, copy=False)
         if key not in self._patches:
             rng = np.random.default_rng(key)
-            self._patches[key] = paint_plate(photo.image, photo.boxes[plate], rng)
+            self._patches[key] = paint_plate(image, boxes[plate], rng)
         patch = self._patches[key]
-        boxes = photo.boxes.copy()
         boxes[plate] = patch.box
-        return LabelledPhoto(photo.name, patch.paste(photo.image), boxes)
+        return LabelledPhoto(photo.name, patch.paste(image), boxes)
 
 
 def _cuts(size: int, cells: int, rng: Generator) -> list[int]:
