@@ -22,6 +22,7 @@ from plate_models import formats
 if TYPE_CHECKING:  # `plates read` builds the same JSON without any client.
     from api.triton import Recognition
 
+Quad = tuple[Point, Point, Point, Point]
 Scored = Iterable[tuple[str, float]]
 
 
@@ -73,7 +74,6 @@ def plate_from(
         The plate; coordinates to a tenth of a pixel, scores to four digits.
     """
     region = formats.region_of(text)
-    corners = tuple(_pixels(corner) for corner in quad)
     return Plate(
         text=text,
         text_native=formats.to_native(text),
@@ -82,7 +82,7 @@ def plate_from(
         format=format_name,
         region=Region(code=region.code, name=region.name) if region else None,
         box=cast(Box, _pixels(box)),
-        quad=cast(tuple[Point, Point, Point, Point], corners),
+        quad=cast(Quad, tuple(map(_pixels, quad))),
         detection_score=_score(detection_score),
         characters=[Character(char=char, score=_score(sure)) for char, sure in characters],
         candidates=[Candidate(text=best, score=_score(sure)) for best, sure in candidates if best],

@@ -24,7 +24,7 @@ SCENES = {
     "blue_car": (107, LANDSCAPE),
     "white_car_in_snow": (108, LANDSCAPE),
     "two_by_day": (110, LANDSCAPE),
-    "portrait": (109, PORTRAIT),
+    "portrait": (125, PORTRAIT),
 }
 
 
