@@ -22,6 +22,7 @@ help:  ## List the targets
 	@grep -hE '^[a-z-]+:.*  ## ' $(MAKEFILE_LIST) | awk -F ':.*  ## ' '{printf "  make %-13s %s\n", $$1, $$2}'
 
 setup: $(SETUP_STAMP)  ## Set up .venv (skipped while nothing changed)
+	@:
 
 # Touched last, so that a set-up that failed half-way is repeated.
 $(SETUP_STAMP): pyproject.toml $(REQUIREMENTS)/dev.txt $(REQUIREMENTS)/torch.txt Makefile docker/setup.sh
@@ -29,6 +30,7 @@ $(SETUP_STAMP): pyproject.toml $(REQUIREMENTS)/dev.txt $(REQUIREMENTS)/torch.txt
 	@touch $@
 
 export: $(EXPORT_STAMP)  ## Export weights/ into model_repository/ (skipped while nothing changed)
+	@:
 
 $(EXPORT_STAMP): $(SETUP_STAMP) $(wildcard weights/*) $(shell find plate_models/nets -name '*.py') \
 		plate_models/spec.py plate_models/export.py plate_models/weights.py $(LOST_ARTIFACTS)

@@ -8,6 +8,12 @@ fail() {
     exit 1
 }
 
+# Quiet: pip's warnings about other indexes are not ours. Bytecode is compiled when a module
+# is first imported: of torch's thousands few ever are.
+install() {
+    "$pip" install -qq --no-compile "$@"
+}
+
 find_python() {
     local candidate
     for candidate in python3 python3.12 python3.11; do
@@ -23,13 +29,13 @@ Install one of them (Debian, Ubuntu: apt install python3.12 python3.12-venv), th
 install_torch() {
     # A GPU wants the default build with CUDA; everything else the small CPU build.
     if [ ! -e /dev/nvidiactl ] && [ -n "$TORCH_INDEX" ]; then
-        if "$pip" install -qq --retries 0 --timeout 5 --index-url "$TORCH_INDEX" \
+        if install --retries 0 --timeout 5 --index-url "$TORCH_INDEX" \
             --requirement "$REQUIREMENTS/torch.txt" 2>/dev/null; then
             return
         fi
         echo "setup: no torch from $TORCH_INDEX; taking the ordinary package index"
     fi
-    "$pip" install -qq --requirement "$REQUIREMENTS/torch.txt"
+    install --requirement "$REQUIREMENTS/torch.txt"
 }
 
 python=$(find_python)
@@ -43,6 +49,6 @@ fi
 (Debian, Ubuntu: apt install python3-venv)"
 export PIP_DISABLE_PIP_VERSION_CHECK=1
 install_torch
-"$pip" install -qq --require-hashes --requirement "$REQUIREMENTS/dev.txt"
-"$pip" install -qq --no-deps --editable .
+install --require-hashes --requirement "$REQUIREMENTS/dev.txt"
+install --no-deps --editable .
 echo "setup: done"
