@@ -131,11 +131,12 @@ class PlateFormat:
 
 
 FORMATS = (
-    # GOST R 50577 type 1. A serial number 000 is never issued.
+    # GOST R 50577 type 1. A serial number 000 is never issued. Its letters don't include
+    # Д, yet plates with one are seen; it takes a clear reading, see prior_of.
     PlateFormat(
         "ru.car",
         re.compile(
-            rf"[{LETTERS}](?!000)\d{{3}}[{LETTERS}]{{2}}(?P<region>\d{{2}}|[123579]\d{{2}})"
+            rf"[{LETTERS}D](?!000)\d{{3}}[{LETTERS}D]{{2}}(?P<region>\d{{2}}|[123579]\d{{2}})"
         ),
     ),
 )
@@ -177,8 +178,9 @@ def prior_of(text: str) -> float:
     Weighs the candidates of one plate; it forbids none.
 
     Returns:
-        1 for a known format with an issued region code, less for everything else.
+        1 for a known format with an issued region code and the standard's letters, less
+        for everything else.
     """
-    if region_of(text):
+    if region_of(text) and "D" not in text:
         return 1.0
     return 0.02 if format_of(text) == UNKNOWN else 0.05
