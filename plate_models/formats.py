@@ -6,7 +6,7 @@ after GOST R 50577: "H002EX71" is what a Russian reader calls "Н002ЕХ71".
 
 import re
 from dataclasses import dataclass
-from functools import cache
+from functools import lru_cache
 
 UNKNOWN = "unknown"
 LETTERS = "ABEKMHOPCTYX"
@@ -152,7 +152,8 @@ def to_latin(text: str) -> str:
     return text.translate(_TO_LATIN)
 
 
-@cache
+# Bounded: candidates of a busy gate never repeat.
+@lru_cache(maxsize=4096)
 def _parse(text: str) -> tuple[str, str]:
     for plate_format in FORMATS:
         match = plate_format.pattern.fullmatch(text)

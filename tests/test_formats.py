@@ -19,7 +19,6 @@ def test_car_plates_are_known(text: str) -> None:
         "A111AA7",
         "A111AA7777",
         "A111AA477",
-        "D111AA77",
         "1111AA77",
         "A11AA77",
         "А111АА77",
@@ -52,3 +51,5 @@ def test_native_and_latin_are_inverse_over_the_alphabet() -> None:
 def test_prior_prefers_a_valid_plate_and_forbids_nothing() -> None:
     valid, no_region, unknown = map(formats.prior_of, ("A111AA77", "A111AA00", "ABC"))
     assert valid > no_region > unknown > 0
+    assert formats.format_of("B666AD30") == "ru.car"
+    assert formats.prior_of("B666AO30") > formats.prior_of("B666AD30") > unknown
