@@ -238,13 +238,13 @@ def render_scene(
     weather = sample_weather(rng)
     canvas: Canvas = np.zeros((h, w, 3), np.float32)
     paint_street(canvas, horizon, weather, rng)
+    if weather.night:
+        light_street(canvas, horizon, 1 / weather.gain, rng)
     cars = _park(count, size_wh, horizon, weather, rng)
     for car in cars:
         draw_vehicle(canvas, car, rng)
     canvas *= np.array(weather.tint, np.float32) * weather.gain
     shown = tuple(_mount(canvas, car, weather, rng) for car in cars)
-    if weather.night:
-        light_street(canvas, horizon, rng)
     for car in cars:
         if car.lit:
             light_vehicle(canvas, car, 0.8 if weather.night else 0.25)
