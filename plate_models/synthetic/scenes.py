@@ -239,7 +239,7 @@ def render_scene(
     canvas: Canvas = np.zeros((h, w, 3), np.float32)
     paint_street(canvas, horizon, weather, rng)
     if weather.night:
-        light_street(canvas, horizon, 1 / weather.gain, rng)
+        light_street(canvas, horizon, 1 / weather.gain)
     cars = _park(count, size_wh, horizon, weather, rng)
     for car in cars:
         draw_vehicle(canvas, car, rng)

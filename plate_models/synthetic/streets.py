@@ -132,12 +132,11 @@ def _paint_road(canvas: Canvas, horizon: int, weather: Weather, rng: Generator) 
     ground += grain * np.linspace(1, 5, h - horizon, dtype=np.float32)[:, None, None]
 
 
-def light_street(canvas: Canvas, horizon: int, strength: float, rng: Generator) -> None:
+def light_street(canvas: Canvas, horizon: int, strength: float) -> None:
     """Add street lamps in two rows towards the horizon, in place; cars come before them."""
     w = canvas.shape[1]
     for side in (-1, 1):
         for distance in (1.0, 0.55, 0.3, 0.16):
             x = w / 2 + side * distance * w * 0.46
             y = horizon * (1 - 0.85 * distance)
-            lamp = colour(255, 196, 110) * rng.uniform(0.8, 1.1)
-            glow(canvas, (x, y), 26 * distance + 5, lamp, strength)
+            glow(canvas, (x, y), 26 * distance + 5, colour(255, 196, 110), strength)
