@@ -1,11 +1,8 @@
 """The service as people meet it: a real gateway before a real Triton with real weights."""
 
-import csv
 import re
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from pathlib import Path
 
 import cv2
 import httpx
@@ -13,6 +10,7 @@ import numpy as np
 import pytest
 from photo_files import BAD, encode, encode_rgba, encode_with_opencv, exif
 from prometheus_client.parser import text_string_to_metric_families
+from sample_photos import SAMPLES, read_samples
 
 from api.errors import PHOTO_PROBLEMS
 from api.readiness import canary_photo
@@ -22,23 +20,7 @@ from plate_models.images import decode
 
 pytestmark = pytest.mark.live
 
-SAMPLES = Path(__file__).parent / "samples"
 Box = tuple[float, float, float, float]
-
-
-@dataclass(frozen=True)
-class Expected:
-    text: str
-    box: Box
-
-
-def read_samples() -> dict[str, list[Expected]]:
-    samples: dict[str, list[Expected]] = {}
-    with (SAMPLES / "plates.csv").open(encoding="utf-8", newline="") as file:
-        for row in csv.DictReader(file):
-            box = tuple(float(row[side]) for side in ("x0", "y0", "x1", "y1"))
-            samples.setdefault(row["photo"], []).append(Expected(row["text"], box))
-    return samples
 
 
 PLATES = read_samples()
