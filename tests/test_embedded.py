@@ -131,6 +131,16 @@ def test_the_server_dies_with_its_killed_guardian(echo: Path) -> None:
     assert not processes.leftovers(prefix)
 
 
+def test_nothing_survives_when_guardian_and_server_are_killed(echo: Path) -> None:
+    with EmbeddedTriton(echo) as server:
+        family, prefix = family_of(server), server.shm_prefix
+        for pid in family[:2]:
+            os.kill(pid, signal.SIGKILL)
+        wait_until(lambda: server.poll() is not None)
+    assert all_dead(family)
+    assert not processes.leftovers(prefix)
+
+
 def test_orphaned_stubs_of_a_crashed_server_are_ended(echo: Path) -> None:
     with EmbeddedTriton(echo) as server:
         family, prefix = family_of(server), server.shm_prefix

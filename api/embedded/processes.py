@@ -87,6 +87,11 @@ def descendants(pid: int) -> list[Process]:
     return found
 
 
+def mentioning(word: str) -> list[Process]:
+    """List the living processes whose arguments contain a word, orphans included."""
+    return [p for p in process_table() if any(word in part for part in p.command)]
+
+
 def kill_all(pids: Iterable[int]) -> None:
     """SIGKILL processes that may be gone already."""
     for pid in pids:

@@ -170,13 +170,12 @@ class EmbeddedTriton:
         if guardian is not None:
             with contextlib.suppress(ProcessLookupError):
                 guardian.send_signal(signal.SIGTERM)
-            try:
+            with contextlib.suppress(subprocess.TimeoutExpired):
                 guardian.wait(STOP_SECONDS)
-            except subprocess.TimeoutExpired:
-                family = processes.descendants(guardian.pid)
-                processes.kill_all([guardian.pid, *(process.pid for process in family)])
-                guardian.wait()
-            # The guardian itself may have been killed before it could sweep.
+            # It may hang, or have been killed before it could clean up. The prefix stands
+            # in the arguments of the whole family.
+            processes.kill_all(p.pid for p in processes.mentioning(self.shm_prefix))
+            guardian.wait()
             processes.sweep(self.shm_prefix)
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
