@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from importlib import import_module
 
 from api.commands import CommandError
+from api.commands.signals import Stopped
 
 COMMANDS = {
     "serve": "serve /v1/plates over HTTP, with a Triton of its own",
@@ -26,7 +27,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         argv: Arguments without the program's name; None takes the process's.
 
     Returns:
-        The exit status: 0 for success, 1 for a failure, 130 after Ctrl-C.
+        The exit status: 0 for success, 1 for a failure, 130 after Ctrl-C, 143 after
+        SIGTERM (`serve` ends with 0 after both: that is how it is stopped).
 
     Raises:
         SystemExit: With status 2 on arguments that make no sense.
@@ -51,6 +53,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except CommandError as error:
         print(f"plates {arguments.command}: {error}", file=sys.stderr)
         return 1
+    except Stopped as stopped:
+        return 128 + stopped.number
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:

@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 import httpx
 import pytest
@@ -39,8 +40,15 @@ def running_gateway(settings: Settings) -> Iterator[httpx.Client]:
         thread.join(10)
 
 
+class Served(NamedTuple):
+    """A running `plates serve`."""
+
+    url: str
+    pid: int
+
+
 @contextmanager
-def serving(log: Path, **environment: str) -> Iterator[str]:
+def serving(log: Path, **environment: str) -> Iterator[Served]:
     """Run `plates serve` on a free port and stop it as an operator would.
 
     Args:
@@ -48,7 +56,7 @@ def serving(log: Path, **environment: str) -> Iterator[str]:
         environment: Settings, with their prefix.
 
     Yields:
-        Its URL.
+        Where it listens, and its process.
     """
     with log.open("w") as errors:
         process = subprocess.Popen(
@@ -66,7 +74,7 @@ def serving(log: Path, **environment: str) -> Iterator[str]:
                     break
             else:
                 raise RuntimeError(f"no gateway: {''.join(lines)}{log.read_text()}")
-            yield line.removeprefix(LISTENING).split()[0]
+            yield Served(line.removeprefix(LISTENING).split()[0], process.pid)
         finally:
             process.send_signal(signal.SIGTERM)
             process.communicate(timeout=15)
@@ -83,8 +91,8 @@ def gateway_url(
         return
     triton = request.getfixturevalue("triton")
     log = tmp_path_factory.mktemp("gateway") / "stderr.log"
-    with serving(log, PLATES_TRITON_URL=triton.grpc_url) as url:
-        yield url
+    with serving(log, PLATES_TRITON_URL=triton.grpc_url) as served:
+        yield served.url
 
 
 @pytest.fixture(scope="session")

@@ -23,6 +23,7 @@ from api.commands.inputs import find_files, is_video, output_stems
 from api.commands.output import shortened
 from api.commands.samples import expected_texts, missing_texts
 from api.commands.serve import LISTENING
+from api.commands.signals import stop_signals_raise
 
 _ROOT = Path(__file__).resolve().parents[2]
 SAMPLES = _ROOT / "tests" / "samples"
@@ -60,7 +61,7 @@ def run(arguments: argparse.Namespace) -> int:
     arguments.output.mkdir(parents=True, exist_ok=True)
     problems: list[str] = []
     missed = 0
-    with _service() as address:
+    with stop_signals_raise(), _service() as address:
         print(f"\n{'photo':<32} {'text':<12} {'format':<10} {'score':>6} {'plate':>6} {'ms':>7}")
         for photo, stem in output_stems(photos).items():
             picture = arguments.output / f"{stem}.jpg"
@@ -94,7 +95,7 @@ def _service() -> Iterator[str]:
         stdout=subprocess.PIPE,
         text=True,
         env=os.environ | {"PLATES_HOST": "127.0.0.1", "PLATES_PORT": "0"},
-        # Ctrl-C is for this process: it stops the service in order.
+        # Ctrl-C in a terminal is for this process: it stops the service in order.
         start_new_session=True,
     )
     try:

@@ -14,13 +14,13 @@ import argparse
 import asyncio
 import contextlib
 import logging
-import signal
 import socket
 import sys
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 from api.commands import CommandError
+from api.commands.signals import Stopped, stop_signals_raise
 
 if TYPE_CHECKING:
     from api.embedded import EmbeddedTriton
@@ -32,10 +32,6 @@ LISTENING = "Serving on "
 # and both together must stay under ten seconds.
 _DRAIN_S = 2
 _WATCH_S = 0.5
-
-
-class _Stopped(BaseException):
-    """SIGINT or SIGTERM came. Not an Exception: nothing on the way may swallow it."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -56,8 +52,8 @@ def run(arguments: argparse.Namespace) -> int:
     settings = _settings()
     died = False
     with (
-        _stop_signals_raise(),
-        contextlib.suppress(_Stopped),
+        stop_signals_raise(),
+        contextlib.suppress(Stopped),
         _listen(settings.host, settings.port) as listener,
         _triton(settings) as (reachable, triton),
     ):
@@ -78,21 +74,6 @@ def _settings() -> "Settings":
     except ValidationError as error:
         lines = [f"PLATES_{e['loc'][-1]}".upper() + f": {e['msg']}" for e in error.errors()]
         raise CommandError("; ".join(lines)) from error
-
-
-@contextlib.contextmanager
-def _stop_signals_raise() -> Iterator[None]:
-    """Let SIGTERM unwind the stack as Ctrl-C does, so that Triton is stopped on the way."""
-
-    def stop(*_: object) -> NoReturn:
-        raise _Stopped
-
-    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def _listen(host: str, port: int) -> socket.socket:
