@@ -128,10 +128,10 @@ def read_rectified(rectified: Tensor, recognize: Recognize) -> list[Reading]:
     """
     chunks = [recognize(chunk) for chunk in torch.split(rectified, RECOGNIZER.max_batch_size)]
     logits = torch.cat(chunks).float().cpu().numpy()
-    return [decode(ctc.log_softmax(row)) for row in logits]
+    return [choose_reading(ctc.log_softmax(row)) for row in logits]
 
 
-def decode(log_probs: ctc.Array) -> Reading:
+def choose_reading(log_probs: ctc.Array) -> Reading:
     """Choose among what the recognizer saw, with the formats' grammar as a prior.
 
     Args:

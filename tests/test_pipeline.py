@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from plate_models import ctc
-from plate_models.pipeline import decode, normalize, read_plates
+from plate_models.pipeline import choose_reading, normalize, read_plates
 from plate_models.spec import DETECTOR, RECOGNIZER, RECTIFIER
 
 IDENTITY = torch.tensor([[1.0, 0, 0], [0, 1, 0]])
@@ -96,7 +96,7 @@ def test_normalize_maps_bytes_to_about_minus_one_and_one() -> None:
 
 
 def reading_of(logits: Tensor):  # type: ignore[no-untyped-def]
-    return decode(ctc.log_softmax(logits.numpy()))
+    return choose_reading(ctc.log_softmax(logits.numpy()))
 
 
 def test_certain_plate_is_readable_with_a_score_near_one() -> None:
@@ -137,5 +137,5 @@ def test_the_grammar_does_not_overrule_what_is_clear() -> None:
 def test_blank_crop_reads_as_nothing() -> None:
     logits = np.zeros((RECOGNIZER.classes, RECOGNIZER.steps))
     logits[RECOGNIZER.blank] = 50
-    reading = decode(ctc.log_softmax(logits))
+    reading = choose_reading(ctc.log_softmax(logits))
     assert reading.candidates == () and reading.score == 0 and not reading.readable
