@@ -16,7 +16,7 @@ from api.answers import answer_from
 from api.errors import PROBLEM_PATH, InvalidParameter, Overloaded, kinds, photo_problem
 from api.metrics import CONTENT_TYPE, Metrics
 from api.readiness import Readiness, Recognizer
-from api.schemas import PlateFilter, PlatesAnswer
+from api.schemas import PlateFilter, PlatesAnswer, ProblemDocument
 from api.settings import Settings
 from api.uploads import FIELD, read_upload
 from plate_models.images import ImageError, check_header
@@ -24,10 +24,11 @@ from plate_models.spec import Limits
 
 router = APIRouter()
 
-_PROBLEM_SCHEMA = "#/components/schemas/ProblemDocument"
+# Written out: FastAPI would list a model as application/json besides.
+_PROBLEM_SCHEMA = ProblemDocument.model_json_schema()
 _PROBLEMS: dict[int | str, dict[str, Any]] = {
     status: {
-        "content": {"application/problem+json": {"schema": {"$ref": _PROBLEM_SCHEMA}}},
+        "content": {"application/problem+json": {"schema": _PROBLEM_SCHEMA}},
         "description": "; ".join(kind.title for kind in kinds() if kind.status == status),
     }
     for status in sorted({kind.status for kind in kinds()})

@@ -1,6 +1,7 @@
 """The gateway's own behaviour, with a Triton that does what a healthy one never does."""
 
 import json
+import re
 import shutil
 import socket
 import subprocess
@@ -541,6 +542,8 @@ def test_openapi_documents_both_forms_and_every_problem(client: httpx.Client) ->
     for status, response in operation["responses"].items():
         if status != "200":
             assert response["content"].keys() == {"application/problem+json"}
+    for name in re.findall(r'"#/components/schemas/(\w+)"', json.dumps(schema)):
+        assert name in schema["components"]["schemas"]
 
 
 def test_pages_for_people(client: httpx.Client) -> None:
