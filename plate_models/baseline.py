@@ -61,7 +61,7 @@ class Baseline:
 
 def _load(path: Path) -> torch.jit.ScriptModule:
     # Saved on a GPU: without map_location it asks for one.
-    net: torch.jit.ScriptModule = torch.jit.load(str(path), map_location="cpu")  # type: ignore[no-untyped-call]
+    net: torch.jit.ScriptModule = torch.jit.load(str(path), map_location="cpu")
     return net.eval()
 
 

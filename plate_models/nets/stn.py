@@ -37,7 +37,10 @@ class STN(nn.Module):
             ConvNormAct(4 * width, 4 * width),
             ConvNormAct(4 * width, 4 * width, stride=2),
             nn.Flatten(),
-            nn.Linear(4 * width * height * length, 64),
+            nn.Linear(4 * width * height * length, 64, bias=False),
+            # Normalised, because without it a few large early steps kill most of these
+            # units for good, and the net knows a plate's tilt but not its place.
+            nn.BatchNorm1d(64),
             nn.ReLU(inplace=True),
             nn.Linear(64, 6),
         )

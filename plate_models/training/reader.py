@@ -50,32 +50,39 @@ def corners_of(theta: Tensor) -> Tensor:
     return torch.einsum("nij,kj->nki", theta, frame)
 
 
-def loss_of(
-    logits: Tensor, theta: Tensor, batch: CropBatch, corner_weight: float
-) -> tuple[Tensor, Tensor]:
-    """CTC loss of the texts, and the mean distance of the corners.
+def text_loss(logits: Tensor, batch: CropBatch) -> Tensor:
+    """Mean CTC loss per character.
 
     Args:
         logits: (N, C, T) float32.
-        theta: (N, 2, 3) float32.
         batch: What was rendered.
-        corner_weight: Weight of the corner distance in the sum.
 
     Returns:
-        The sum to minimise, and the corner distance as a share of half the crop's size.
+        A scalar.
     """
     labels = torch.from_numpy(batch.labels)
     lengths = (labels >= 0).sum(dim=1)
     log_probs = logits.permute(2, 0, 1).log_softmax(dim=2)
     steps = torch.full_like(lengths, log_probs.shape[0])
-    text_loss = F.ctc_loss(
+    return F.ctc_loss(
         log_probs, labels.clamp_min(0), steps, lengths, RECOGNIZER.blank, zero_infinity=True
     )
+
+
+def corner_loss(theta: Tensor, batch: CropBatch) -> Tensor:
+    """Mean distance of the corners along either axis.
+
+    Args:
+        theta: (N, 2, 3) float32.
+        batch: What was rendered.
+
+    Returns:
+        A scalar, as a share of half the crop's width or height.
+    """
     height, width = RECTIFIER.crop_hw
     scale = torch.tensor([2 / width, 2 / height])
     corners = torch.from_numpy(batch.quads) * scale - 1
-    corner_loss = (corners_of(theta) - corners).abs().mean()
-    return text_loss + corner_weight * corner_loss, corner_loss.detach()
+    return (corners_of(theta) - corners).abs().mean()
 
 
 def to_input(images: NDArray[np.uint8], rng: np.random.Generator | None = None) -> Tensor:

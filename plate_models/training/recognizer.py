@@ -13,7 +13,7 @@ from tqdm import tqdm
 
 from plate_models import weights
 from plate_models.training.crop_cache import CropBatch, CropCache, render_batch
-from plate_models.training.reader import Reader, exact_match, loss_of, to_input
+from plate_models.training.reader import Reader, corner_loss, exact_match, text_loss, to_input
 from plate_models.training.run import (
     AveragedWeights,
     Budget,
@@ -39,8 +39,11 @@ class RecognizerTraining:
         corner_weight: Weight of the rectifier's corner loss beside the CTC loss.
         theta_noise: Standard deviation added to theta, so that the recognizer meets
             plates that are not straightened perfectly.
+        rectifier_first: Share of the minutes in which the rectifier learns alone, from
+            corners: until it straightens, a recognizer can only learn blur.
         report_every: Steps between two reports.
-        start_from: Released weights to start from instead of random ones, or None.
+        start_from: Folder of weights to start from; a net without a file there, or None,
+            starts from random ones.
         release: Where the trained weights are written, or None to keep them in ``folder``.
         seed: Of the rendered set and of the order in which it is seen.
     """
@@ -55,6 +58,7 @@ class RecognizerTraining:
     peak_rate: float = 1.5e-3
     corner_weight: float = 2.0
     theta_noise: float = 0.02
+    rectifier_first: float = 0.05
     report_every: int = 1000
     start_from: Path | None = None
     release: Path | None = None
@@ -69,9 +73,11 @@ class Training:
         torch.set_num_threads(config.threads)
         torch.manual_seed(config.seed)
         self.reader = Reader()
-        if config.start_from:
-            weights.load(self.reader.stn, config.start_from / "rectifier.safetensors")
-            weights.load(self.reader.lprnet, config.start_from / "recognizer.safetensors")
+        nets = {"rectifier": self.reader.stn, "recognizer": self.reader.lprnet}
+        for name, net in nets.items():
+            file = f"{name}.safetensors"
+            if config.start_from and (config.start_from / file).exists():
+                weights.load(net, config.start_from / file)
         self.reader.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.optimizer = torch.optim.AdamW(self.reader.parameters(), weight_decay=1e-2)
         self.averaged = AveragedWeights(self.reader)
@@ -112,11 +118,16 @@ class Training:
         for group in self.optimizer.param_groups:
             group["lr"] = rate
         crops = to_input(batch.images, self.rng).contiguous(memory_format=torch.channels_last)
+        alone = self.budget.progress < config.rectifier_first
         with torch.autocast("cpu", torch.bfloat16):
-            logits, theta = self.reader(crops, config.theta_noise)
-        loss, corner = loss_of(logits.float(), theta.float(), batch, config.corner_weight)
+            if alone:
+                corner = loss = corner_loss(self.reader.stn.locate(crops).float(), batch)
+            else:
+                logits, theta = self.reader(crops, config.theta_noise)
+                corner = corner_loss(theta, batch)
+                loss = text_loss(logits, batch) + config.corner_weight * corner
         self.optimizer.zero_grad(set_to_none=True)
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
         nn.utils.clip_grad_norm_(self.reader.parameters(), 5.0)
         self.optimizer.step()
         self.averaged.update(self.reader)
