@@ -8,10 +8,9 @@ fail() {
     exit 1
 }
 
-# Quiet: pip's warnings about other indexes are not ours. Bytecode is compiled when a module
-# is first imported: of torch's thousands few ever are.
+# Quiet: pip's warnings about the indexes it is set up for are not ours.
 install() {
-    "$pip" install -qq --no-compile "$@"
+    "$pip" install -qq "$@"
 }
 
 find_python() {
