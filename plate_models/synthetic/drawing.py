@@ -44,7 +44,7 @@ def fill(
         return
     mask = np.zeros((y1 - y0, x1 - x0), np.uint8)
     fixed = np.rint((points - (x0, y0)) * (1 << _SHIFT)).astype(np.int32)
-    cv2.fillPoly(mask, [fixed], 255, cv2.LINE_AA, _SHIFT)
+    cv2.fillPoly(mask, [fixed], (255,), cv2.LINE_AA, _SHIFT)
     share = np.linspace(0, 1, high[1] - low[1])[y0 - low[1] : y1 - low[1], None, None]
     shade = top + ((top if bottom is None else bottom) - top) * share
     weight = mask[..., None].astype(np.float32) * (alpha / 255)
@@ -71,7 +71,8 @@ def stroke(canvas: Canvas, points: Points, shade: Colour, width: float, alpha: f
 def ellipse(centre: tuple[float, float], radii: tuple[float, float]) -> Points:
     """A polygon that looks like an ellipse."""
     angles = np.linspace(0, 2 * np.pi, 48, endpoint=False)
-    return np.stack((np.cos(angles) * radii[0], np.sin(angles) * radii[1]), axis=1) + centre
+    outline: Points = np.stack((np.cos(angles), np.sin(angles)), axis=1) * radii + centre
+    return outline
 
 
 def glow(

@@ -39,7 +39,8 @@ def _texture(shape_hw: tuple[int, int], cells: tuple[int, int], rng: Generator) 
     """Smooth noise, (H, W, 1) float32 with unit deviation."""
     coarse = rng.normal(0, 1, cells).astype(np.float32)
     size_wh = (shape_hw[1], shape_hw[0])
-    return np.asarray(cv2.resize(coarse, size_wh, interpolation=cv2.INTER_CUBIC))[..., None]
+    smooth = cv2.resize(coarse, size_wh, interpolation=cv2.INTER_CUBIC)
+    return smooth[..., None].astype(np.float32, copy=False)
 
 
 def paint_street(canvas: Canvas, horizon: int, weather: Weather, rng: Generator) -> None:
@@ -111,7 +112,7 @@ def _paint_road(canvas: Canvas, horizon: int, weather: Weather, rng: Generator) 
     verge = colour(216, 220, 226) if weather.winter else colour(96, 112, 70)
     ground = canvas[horizon:]
     ground[:] = verge
-    ground += _texture(ground.shape[:2], (14, 40), rng) * 7
+    ground += _texture((h - horizon, w), (14, 40), rng) * 7
     vanish = np.array([w * rng.uniform(0.4, 0.6), float(horizon)])
     left, right = w * rng.uniform(-0.7, -0.3), w * rng.uniform(1.3, 1.7)
     asphalt = colour(104, 105, 108) * rng.uniform(0.75, 1.05)

@@ -61,7 +61,8 @@ class Vehicle:
     def place(self, points: list[tuple[float, float]]) -> Points:
         """Car units to canvas pixels."""
         local = np.array(points, np.float64) * self.width / 2
-        return np.array([self.centre_x, self.ground_y]) + local * (1, -1)
+        placed: Points = np.array([self.centre_x, self.ground_y]) + local * (1, -1)
+        return placed
 
     def mirrored(self, points: list[tuple[float, float]]) -> Points:
         """The right half's outline, from top to bottom, closed by its mirror image."""

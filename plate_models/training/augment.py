@@ -47,7 +47,7 @@ def blur(image: Image, rng: Generator) -> Image:
         reach = np.array([np.cos(angle), np.sin(angle)]) * length / 2
         middle = (length - 1) / 2
         start, end = np.rint(middle - reach).astype(int), np.rint(middle + reach).astype(int)
-        cv2.line(kernel, start.tolist(), end.tolist(), 1.0)
+        cv2.line(kernel, start.tolist(), end.tolist(), (1.0,))
         return cv2.filter2D(image, -1, kernel / kernel.sum()).astype(np.uint8, copy=False)
     h, w = image.shape[:2]
     share = rng.uniform(0.5, 0.9)

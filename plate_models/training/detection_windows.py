@@ -236,7 +236,10 @@ def _move_boxes(boxes: NDArray[np.float32], matrix: NDArray[np.float64]) -> NDAr
     middles = np.maximum(half[:, :1] * linear[:, 0], half[:, 1:] * linear[:, 1])
     reach = (corners + middles) / 2
     moved = centre @ matrix[:2, :2].T + matrix[:2, 2]
-    return np.concatenate((moved - reach, moved + reach), axis=1).astype(np.float32)
+    hulls: NDArray[np.float32] = np.concatenate((moved - reach, moved + reach), axis=1).astype(
+        np.float32
+    )
+    return hulls
 
 
 def _areas(boxes: NDArray[np.float32]) -> NDArray[np.float32]:

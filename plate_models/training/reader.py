@@ -32,7 +32,9 @@ class Reader(nn.Module):
             (N, C, T) float32 logits and (N, 2, 3) float32 theta, without the noise.
         """
         theta = self.stn.locate(crops).float()
-        noisy = theta + theta_noise * torch.randn_like(theta)
+        # Detached: the rectifier learns from corners alone. The text's gradient through the
+        # sampler is so noisy that it undoes what the corners teach (EXPERIMENTS.md).
+        noisy = theta.detach() + theta_noise * torch.randn_like(theta)
         rectified = sample(crops, noisy, RECTIFIER.rectified_hw)
         return self.lprnet(rectified).float(), theta
 
