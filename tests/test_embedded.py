@@ -1,6 +1,7 @@
 """The embedded Triton's life: start, two at once, stop, and every other end."""
 
 import contextlib
+import dataclasses
 import os
 import signal
 import socket
@@ -13,7 +14,7 @@ from pathlib import Path
 import pytest
 from tritonclient import grpc as triton_grpc
 
-from api.embedded import EmbeddedTriton, PreflightError, StartError, processes
+from api.embedded import EmbeddedTriton, PreflightError, StartError, launch, processes
 
 pytestmark = [pytest.mark.live, pytest.mark.control]
 
@@ -182,6 +183,25 @@ def test_a_fixed_port_is_taken_and_a_taken_one_is_named(echo: Path) -> None:
     with EmbeddedTriton(echo, grpc_port=port) as server:
         assert server.grpc_url == f"127.0.0.1:{port}"
         assert is_ready(server)
+
+
+def test_a_free_port_that_somebody_else_takes_first_is_replaced(
+    echo: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as rival:
+        choose, lost = launch.choose_ports, []
+
+        def unlucky_once(http_port: int, grpc_port: int) -> launch.Ports:
+            ports = choose(http_port, grpc_port)
+            if lost:
+                return ports
+            lost.append(rival.getsockname()[1])
+            return dataclasses.replace(ports, grpc=lost[0])
+
+        monkeypatch.setattr(launch, "choose_ports", unlucky_once)
+        with EmbeddedTriton(echo) as server:
+            assert is_ready(server)
+            assert lost and server.grpc_url != f"127.0.0.1:{lost[0]}"
 
 
 def test_a_model_that_can_not_load_is_an_error_with_its_reason(echo: Path) -> None:

@@ -149,8 +149,8 @@ class EmbeddedTriton:
         wheel = self._preflight()
         # A free port can be taken by somebody else before the server listens on it.
         for last_try in (False, False, True):
-            self._launch(wheel)
             try:
+                self._launch(wheel)
                 self._wait_until_ready()
             except StartError:
                 lost_port = 0 in self._fixed and _PORTS_TAKEN in self.log_tail()
