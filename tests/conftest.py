@@ -10,7 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from gateway_fixtures import gateway, gateway_url  # noqa: F401  fixtures
+from gateway_fixtures import (  # noqa: F401  fixtures
+    client,
+    fake,
+    fake_of_module,
+    gateway,
+    gateway_url,
+)
 
 from api.embedded import EmbeddedTriton
 

@@ -1,4 +1,4 @@
-"""Gateways for tests: one in this process, and the real one over a real Triton."""
+"""Gateways for tests: in this process over a fake Triton, and the real one over a real Triton."""
 
 import os
 import signal
@@ -11,9 +11,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
+import fake_triton
 import httpx
 import pytest
 import uvicorn
+from fake_triton import FakeTriton
+from gateway_client import settings_for
 
 from api.commands.serve import LISTENING
 from api.main import create_app
@@ -99,4 +102,29 @@ def gateway_url(
 def gateway(gateway_url: str) -> Iterator[httpx.Client]:
     """A client of the real gateway."""
     with httpx.Client(base_url=gateway_url, timeout=60) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def fake_of_module() -> Iterator[FakeTriton]:
+    triton = FakeTriton()
+    yield triton
+    triton.stop()
+
+
+@pytest.fixture
+def fake(fake_of_module: FakeTriton) -> FakeTriton:
+    """A Triton that answers with two plates, until a test gives it another reply."""
+    fake_of_module.reply = lambda _: fake_triton.outputs()
+    fake_of_module.photos.clear()
+    return fake_of_module
+
+
+@pytest.fixture(scope="module")
+def client(fake_of_module: FakeTriton) -> Iterator[httpx.Client]:
+    """A client of a gateway in this process, with small limits, before the fake Triton."""
+    settings = settings_for(
+        fake_of_module, max_bytes=100_000, triton_timeout_s=0.5, ready_max_age_s=0.2
+    )
+    with running_gateway(settings) as client:
         yield client

@@ -1,0 +1,128 @@
+"""The gateway with a Triton that does what a healthy one never does."""
+
+import json
+import socket
+
+import fake_triton
+import grpc
+import httpx
+import numpy as np
+import pytest
+from fake_triton import FakeTriton, refusing, sleeping
+from gateway_client import PHOTO, STATUS, assert_problem, post_raw, settings_for
+from gateway_fixtures import running_gateway
+
+from api.errors import PHOTO_PROBLEMS, kinds
+from api.settings import Settings
+
+
+@pytest.mark.parametrize("slug", PHOTO_PROBLEMS)
+def test_refusals_of_the_models_are_passed_on(
+    client: httpx.Client, fake: FakeTriton, slug: str
+) -> None:
+    message = f"[request id: <id_unknown>] {slug}: The file is no good."
+    fake.reply = refusing(grpc.StatusCode.INVALID_ARGUMENT, message)
+    document = assert_problem(post_raw(client, PHOTO), STATUS[slug], slug)
+    assert document["detail"] == "The file is no good."
+
+
+@pytest.mark.parametrize(
+    ("code", "message", "slug"),
+    [
+        (grpc.StatusCode.UNAVAILABLE, "Socket closed", "recognizer-unavailable"),
+        (grpc.StatusCode.UNAVAILABLE, "Exceeds maximum queue size", "overloaded"),
+        (grpc.StatusCode.RESOURCE_EXHAUSTED, "", "overloaded"),
+        (grpc.StatusCode.NOT_FOUND, "unknown model", "recognizer-unavailable"),
+        (grpc.StatusCode.INTERNAL, "Stub process 'x' is not healthy.", "recognizer-unavailable"),
+        (grpc.StatusCode.INTERNAL, "Traceback: /srv/model.py", "recognizer-failed"),
+        (grpc.StatusCode.INVALID_ARGUMENT, "unexpected output", "recognizer-mismatch"),
+        (grpc.StatusCode.UNAUTHENTICATED, "no", "recognizer-mismatch"),
+        (grpc.StatusCode.DEADLINE_EXCEEDED, "", "recognizer-timeout"),
+    ],
+)
+def test_failures_of_triton(
+    client: httpx.Client, fake: FakeTriton, code: grpc.StatusCode, message: str, slug: str
+) -> None:
+    fake.reply = refusing(code, message)
+    response = post_raw(client, PHOTO)
+    document = assert_problem(response, STATUS[slug], slug)
+    assert "/srv" not in json.dumps(document)
+    assert ("retry-after" in response.headers) == (response.status_code == 503)
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        {"quads": None},
+        {"quads": np.zeros((2, 8), np.float32)},
+        {"formats": np.array(["ru.car"], object)},
+        {"model_info": None},
+        {"model_info": np.array(["{}"], object)},
+        {"model_info": np.array(["no json"], object)},
+    ],
+)
+def test_answers_of_another_shape_are_noticed(
+    client: httpx.Client, fake: FakeTriton, broken: dict
+) -> None:
+    arrays = {k: v for k, v in (fake_triton.outputs() | broken).items() if v is not None}
+    fake.reply = lambda _: arrays
+    assert_problem(post_raw(client, PHOTO), 502, "recognizer-mismatch")
+
+
+def test_slow_triton_is_given_up(client: httpx.Client, fake: FakeTriton) -> None:
+    fake.reply = sleeping(2)
+    assert_problem(post_raw(client, PHOTO), 504, "recognizer-timeout")
+    assert fake.timeout_us == 500_000  # nor does it wait in Triton's queue for longer
+
+
+def test_triton_away_and_back() -> None:
+    fake = FakeTriton()
+    with running_gateway(settings_for(fake)) as client:
+        assert post_raw(client, PHOTO).status_code == 200
+        fake.stop()
+        response = post_raw(client, PHOTO)
+        assert_problem(response, 503, "recognizer-unavailable")
+        assert int(response.headers["retry-after"]) > 0
+        assert client.get("/healthz").status_code == 200
+        assert_problem(client.get("/readyz"), 503, None)
+
+
+def test_gateway_starts_without_triton() -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        url = f"127.0.0.1:{free.getsockname()[1]}"
+        with running_gateway(Settings(triton_url=url)) as client:
+            assert client.get("/healthz").json() == {"status": "alive"}
+            assert_problem(client.get("/readyz"), 503, None)
+            assert_problem(post_raw(client, PHOTO), 503, "recognizer-unavailable")
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [("GET", "/nowhere", 404), ("GET", "/v1/plates", 405), ("DELETE", "/healthz", 405)],
+)
+def test_plain_http_errors_are_problem_documents(
+    client: httpx.Client, method: str, path: str, status: int
+) -> None:
+    response = client.request(method, path)
+    assert_problem(response, status, None)
+    assert ("allow" in response.headers) == (status == 405)
+
+
+@pytest.mark.usefixtures("fake")
+def test_unexpected_errors_are_problem_documents(
+    client: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise ZeroDivisionError("internal detail")
+
+    monkeypatch.setattr("api.routes.answer_from", fail)
+    document = assert_problem(post_raw(client, PHOTO), 500, None)
+    assert "internal detail" not in json.dumps(document)
+
+
+@pytest.mark.parametrize("kind", kinds(), ids=lambda kind: kind.slug)
+def test_problem_types_explain_themselves(client: httpx.Client, kind: type) -> None:
+    explanation = client.get(f"/problems/{kind.slug}").json()
+    assert explanation["status"] == kind.status
+    assert explanation["title"] == kind.title

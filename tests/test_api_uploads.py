@@ -1,0 +1,169 @@
+"""Photos on their way into the gateway: broken, too large, cut off, or too many."""
+
+import socket
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import fake_triton
+import httpx
+import numpy as np
+import pytest
+from fake_triton import FakeTriton
+from gateway_client import PHOTO, STATUS, assert_problem, post_form, post_raw, settings_for
+from gateway_fixtures import running_gateway
+from photo_files import BAD, HEIGHT, WIDTH, encode, pattern
+
+TOLD_BY_DECODING = {
+    "truncated bmp",
+    "truncated tiff",
+    "truncated gif",
+    "png of fewer rows than claimed",
+}
+
+
+@pytest.mark.parametrize("post", [post_raw, post_form])
+@pytest.mark.parametrize("name", sorted(BAD.keys() - TOLD_BY_DECODING))
+def test_bad_photos_never_reach_triton(
+    client: httpx.Client, fake: FakeTriton, post: object, name: str
+) -> None:
+    photo, slug = BAD[name]
+    assert_problem(post(client, photo), STATUS[slug], slug)
+    assert not fake.photos
+    assert post(client, PHOTO).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("options", "slug", "said"),
+    [
+        ({"files": {"photo": ("a.jpg", PHOTO)}}, "missing-image", "'photo'"),
+        ({"files": {"x": ("", b"")}, "data": {}}, "missing-image", "'x'"),
+        ({"data": {"image": "a"}, "files": {"f": ("a", b"a")}}, "missing-image", "as text"),
+        (
+            {"files": [("image", ("a.jpg", PHOTO)), ("image", ("b.jpg", PHOTO))]},
+            "invalid-parameter",
+            "One photo",
+        ),
+        (
+            {"files": [("image", ("a.jpg", PHOTO)), ("other", ("b.jpg", PHOTO))]},
+            "invalid-parameter",
+            "other",
+        ),
+    ],
+)
+def test_forms_with_wrong_fields(
+    client: httpx.Client, fake: FakeTriton, options: dict, slug: str, said: str
+) -> None:
+    document = assert_problem(client.post("/v1/plates", **options), 422, slug)
+    assert said in document["detail"]
+    assert not fake.photos
+
+
+@pytest.mark.parametrize(
+    ("content_type", "body", "status", "slug"),
+    [
+        ("multipart/form-data", b"x", 400, "invalid-form"),
+        ("multipart/form-data; boundary=b", b"nonsense", 400, "invalid-form"),
+        ("multipart/form-data; boundary=b", b"", 400, "invalid-form"),
+        ("multipart/form-data; boundary=b", b"--b--\r\n", 422, "missing-image"),
+        ("multipart/form-data; boundary=b", b"--b\r\n\r\n\r\n" * 40, 400, "invalid-form"),
+        ("application/json", b"{}", 415, "unsupported-media-type"),
+        ("application/x-www-form-urlencoded", PHOTO, 415, "unsupported-media-type"),
+        ("", PHOTO, 415, "unsupported-media-type"),
+    ],
+)
+def test_bodies_that_are_neither_form_nor_image(
+    client: httpx.Client, content_type: str, body: bytes, status: int, slug: str
+) -> None:
+    headers = {"content-type": content_type}
+    assert_problem(client.post("/v1/plates", content=body, headers=headers), status, slug)
+
+
+def test_form_cut_off_in_the_photo(client: httpx.Client, fake: FakeTriton) -> None:
+    request = client.build_request("POST", "/v1/plates", files={"image": ("a.jpg", PHOTO)})
+    body = request.read()[: len(PHOTO) // 2]
+    headers = {"content-type": request.headers["content-type"]}
+    response = client.post("/v1/plates", content=body, headers=headers)
+    document = assert_problem(response, 400, "invalid-form")
+    assert "cut off" in document["detail"]
+    assert not fake.photos
+
+
+def padded(size: int) -> bytes:
+    """A valid JPEG of exactly that many bytes: what follows its end does not matter."""
+    return PHOTO + bytes(size - len(PHOTO))
+
+
+@pytest.mark.parametrize("post", [post_raw, post_form])
+def test_file_limit(client: httpx.Client, fake: FakeTriton, post: object) -> None:
+    assert post(client, padded(100_000)).status_code == 200
+    for size in (100_001, 150_000, 220_000, 5_000_000):
+        assert_problem(post(client, padded(size)), 413, "too-many-bytes")
+    assert len(fake.photos) == 1
+    assert post(client, PHOTO).status_code == 200
+
+
+def test_file_limit_holds_without_a_content_length(client: httpx.Client) -> None:
+    """A sender that never stops is cut off soon after the limit, its bytes not kept."""
+    sent = 0
+
+    def endless() -> Iterator[bytes]:
+        nonlocal sent
+        yield PHOTO
+        for _ in range(10_000):
+            sent += 20_000
+            yield bytes(20_000)
+
+    headers = {"content-type": "image/jpeg"}
+    try:
+        response = client.post("/v1/plates", content=endless(), headers=headers)
+        assert_problem(response, 413, "too-many-bytes")
+    except (httpx.WriteError, httpx.ReadError):  # cut off while it was still sending
+        pass
+    assert sent < 50_000_000
+    assert client.get("/healthz").status_code == 200
+
+
+def test_pixel_limit(fake: FakeTriton) -> None:
+    with running_gateway(settings_for(fake, max_pixels=WIDTH * HEIGHT)) as client:
+        assert post_raw(client, PHOTO).status_code == 200
+        larger = encode(pattern(WIDTH, HEIGHT + 1), "PNG")
+        assert_problem(post_raw(client, larger), 413, "too-many-pixels")
+
+
+def test_sender_that_hangs_up(
+    client: httpx.Client, fake: FakeTriton, caplog: pytest.LogCaptureFixture
+) -> None:
+    with socket.create_connection((client.base_url.host, client.base_url.port)) as connection:
+        connection.sendall(
+            b"POST /v1/plates HTTP/1.1\r\nHost: x\r\nContent-Type: image/jpeg\r\n"
+            b"Content-Length: 5000\r\n\r\n" + PHOTO[:100]
+        )
+    for _ in range(20):
+        assert post_raw(client, PHOTO).status_code == 200
+    assert set(fake.photos) == {PHOTO}
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]
+
+
+def test_places_are_limited(fake: FakeTriton) -> None:
+    release, arrived = threading.Event(), threading.Semaphore(0)
+
+    def wait(_: bytes) -> dict[str, np.ndarray]:
+        arrived.release()
+        release.wait(20)
+        return fake_triton.outputs()
+
+    fake.reply = wait
+    settings = settings_for(fake, max_in_flight=2)
+    with running_gateway(settings) as client, ThreadPoolExecutor(2) as pool:
+        waiting = [pool.submit(post_raw, client, PHOTO) for _ in range(2)]
+        try:
+            for _ in waiting:
+                assert arrived.acquire(timeout=20)
+            response = post_raw(client, PHOTO)
+        finally:
+            release.set()
+        assert_problem(response, 503, "overloaded")
+        assert response.headers["retry-after"] == "1"
+        assert [future.result().status_code for future in waiting] == [200, 200]
+        assert post_raw(client, PHOTO).status_code == 200
