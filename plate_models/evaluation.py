@@ -1,6 +1,5 @@
 """The scoreboard: what detector, recognizer and the whole get right on labelled photos."""
 
-import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -9,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from plate_models.figures import Count, edit_distance, events, proportion, ratio
 from plate_models.geometry import box_iou_xyxy, crop_boxes
 from plate_models.images import decode
 from plate_models.labels import LabelledPhoto, LabelledPlate, load_labels, load_negatives
@@ -16,30 +16,6 @@ from plate_models.pipeline import Plate, Reading, normalize, read_plates, read_r
 from plate_models.weights import Modules
 
 ReadPhoto = Callable[[Tensor], list[Plate]]
-
-
-@dataclass(frozen=True)
-class Count:
-    """So many of so many, as a rate with its 95 % interval."""
-
-    name: str
-    hits: int
-    total: int
-
-    @property
-    def rate(self) -> float:
-        """Share of hits; not a number if nothing was counted."""
-        return self.hits / self.total if self.total else math.nan
-
-    @property
-    def interval(self) -> tuple[float, float]:
-        """Wilson score interval (Wilson 1927) at 95 %."""
-        if not self.total:
-            return (0.0, 1.0)
-        z, n, p = 1.959964, self.total, self.rate
-        centre = (p + z * z / (2 * n)) / (1 + z * z / n)
-        half = z / (1 + z * z / n) * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
-        return (max(0.0, centre - half), min(1.0, centre + half))
 
 
 @dataclass(frozen=True)
@@ -88,57 +64,38 @@ class Scoreboard:
 
     def counts(self) -> list[Count]:
         """The scoreboard's rows."""
-        everything, legible = self.plates, self.legible
+        found = [plate.iou for plate in self.plates]
+        legible = self.legible
         rows = [
-            Count(
-                "detector recall, IoU 0.5", sum(p.iou >= 0.5 for p in everything), len(everything)
-            ),
-            Count(
-                "detector recall, IoU 0.7", sum(p.iou >= 0.7 for p in everything), len(everything)
-            ),
-            Count(
+            proportion("detector recall, IoU 0.5", [iou >= 0.5 for iou in found]),
+            proportion("detector recall, IoU 0.7", [iou >= 0.7 for iou in found]),
+            proportion(
                 "recognizer exact match, labelled box",
-                sum(p.read_in_label == p.text for p in legible),
-                len(legible),
+                [plate.read_in_label == plate.text for plate in legible],
             ),
-            Count("end-to-end exact match", sum(p.read for p in legible), len(legible)),
+            proportion("end-to-end exact match", [plate.read for plate in legible]),
+            ratio(
+                "character error rate, labelled box",
+                [edit_distance(plate.read_in_label, plate.text) for plate in legible],
+                [len(plate.text) for plate in legible],
+            ),
         ]
         for crop, texts in self.baseline.items():
-            right = sum(text == p.text for text, p in zip(texts, legible, strict=True))
-            rows.append(Count(f"published recognizer, {crop}", right, len(legible)))
+            right = [text == plate.text for text, plate in zip(texts, legible, strict=True)]
+            rows.append(proportion(f"published recognizer, {crop}", right))
         if self.photos_without:
-            false_photos = len({photo for photo, _ in self.false_texts})
-            rows.append(
-                Count("photos without plates, read as a plate", false_photos, self.photos_without)
-            )
+            false = len(self.false_texts)
+            rows.append(events("readable plates in photos without", false, self.photos_without))
         return rows
-
-    def character_error_rate(self) -> float:
-        """Edit distance over characters, recognizer with labelled boxes."""
-        errors = sum(edit_distance(p.read_in_label, p.text) for p in self.legible)
-        return errors / max(1, sum(len(p.text) for p in self.legible))
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as JSON-ready values."""
         return {
-            "counts": [
-                {**asdict(c), "rate": c.rate, "interval_95": c.interval} for c in self.counts()
-            ],
-            "character_error_rate": self.character_error_rate(),
+            "counts": [{**asdict(count), "rate": count.rate} for count in self.counts()],
             "false_texts": self.false_texts,
             "plates": [{**asdict(p), "read": p.read} for p in self.plates],
             "baseline": self.baseline,
         }
-
-
-def edit_distance(found: str, right: str) -> int:
-    """Levenshtein distance: insertions, deletions and substitutions."""
-    row = list(range(len(right) + 1))
-    for i, a in enumerate(found, 1):
-        previous, row[0] = row[0], i
-        for j, b in enumerate(right, 1):
-            previous, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, previous + (a != b))
-    return row[-1]
 
 
 def evaluate(

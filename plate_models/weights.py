@@ -105,7 +105,7 @@ def load(module: nn.Module, path: Path) -> nn.Module:
         raise WeightsError(f"{path}: can't be read: {error}") from error
     except Exception as error:
         raise WeightsError(f"{path}: not a safetensors file: {error}") from error
-    expected, found = contract_of(path.stem), json.loads(metadata.get("contract", "{}"))
+    expected, found = contract_of(path.stem), _contract_in(metadata, path)
     wrong = [key for key in expected if found.get(key) != expected[key]]
     if wrong:
         details = "; ".join(f"{k}: expected {expected[k]}, found {found.get(k)}" for k in wrong)
@@ -118,6 +118,14 @@ def load(module: nn.Module, path: Path) -> nn.Module:
     if missing or unknown:
         raise WeightsError(f"{path}: tensors missing: {missing}, unknown: {unknown}")
     return module.eval()
+
+
+def _contract_in(metadata: dict[str, str], path: Path) -> dict[str, Any]:
+    try:
+        contract = json.loads(metadata.get("contract", "{}"))
+    except ValueError as error:
+        raise WeightsError(f"{path}: its metadata is damaged: {error}") from error
+    return contract if isinstance(contract, dict) else {}
 
 
 def load_modules(folder: Path = WEIGHTS_DIR, device: str = "cpu") -> Modules:
@@ -166,9 +174,12 @@ def check_manifest(folder: Path = WEIGHTS_DIR) -> str:
     manifest = folder / "SHA256SUMS"
     if not manifest.is_file():
         raise WeightsError(f"{manifest} is missing: write it with `plates weights`")
-    text = manifest.read_text(encoding="ascii")
-    rows = [line.split(maxsplit=1) for line in text.splitlines() if line]
-    expected = {name.strip(): digest for digest, name in rows}
+    text = manifest.read_text(encoding="utf-8", errors="replace")
+    rows = [line.split() for line in text.splitlines() if line.strip()]
+    damaged = [" ".join(row) for row in rows if len(row) != 2]
+    if damaged:
+        raise WeightsError(f"{manifest}: not a line of sha256sum: {damaged[0]!r}")
+    expected = {name: digest for digest, name in rows}
     for name in NAMES:
         path = folder / f"{name}.safetensors"
         if not path.is_file():

@@ -15,8 +15,8 @@ from plate_models.training import detection_windows
 from plate_models.training.detection_check import DetectionCounts, count_found
 from plate_models.training.detection_loss import DetectionLoss, Targets, assign, ciou
 from plate_models.training.detection_photos import (
-    LabelledPhoto,
-    load_negatives,
+    TrainingPhoto,
+    load_empty,
     load_world,
     validation_names,
 )
@@ -27,14 +27,14 @@ SMALL = WindowSettings(size=128, grids=((1, 1.0),), widths=((30.0, 90.0),), back
 STRIDES = (8, 16, 32)
 
 
-def photo_with_plate(seed: int = 0, size_wh: tuple[int, int] = (240, 180)) -> LabelledPhoto:
+def photo_with_plate(seed: int = 0, size_wh: tuple[int, int] = (240, 180)) -> TrainingPhoto:
     """A dark photo with one bright plate."""
     rng = np.random.default_rng(seed)
     image = rng.integers(20, 60, (size_wh[1], size_wh[0], 3)).astype(np.uint8)
     x, y = int(rng.integers(10, size_wh[0] - 90)), int(rng.integers(10, size_wh[1] - 30))
     image[y : y + 20, x : x + 80] = 230
     image[y + 5 : y + 15, x + 8 : x + 72 : 4] = 20
-    return LabelledPhoto(f"{seed}.png", image, np.array([[x, y, x + 80, y + 20]], np.float32))
+    return TrainingPhoto(f"{seed}.png", image, np.array([[x, y, x + 80, y + 20]], np.float32))
 
 
 @pytest.fixture
@@ -83,7 +83,7 @@ def test_no_photo_is_on_both_sides(data):
     training, validation = load_world(data)
     assert len(training) + len(validation) == 12
     assert not {p.name for p in training} & {p.name for p in validation}
-    negatives = [{p.name for p in load_negatives(data, side)} for side in (False, True)]
+    negatives = [{p.name for p in load_empty(data, side)} for side in (False, True)]
     assert len(negatives[0] | negatives[1]) == 4
     assert not negatives[0] & negatives[1]
 
@@ -142,7 +142,7 @@ def test_the_same_generator_draws_the_same_window():
 
 def test_negatives_have_no_boxes():
     settings = replace(SMALL, negative=1.0)
-    negative = LabelledPhoto("n", np.full((90, 90, 3), 99, np.uint8), np.zeros((0, 4), np.float32))
+    negative = TrainingPhoto("n", np.full((90, 90, 3), 99, np.uint8), np.zeros((0, 4), np.float32))
     window = WindowSampler([photo_with_plate()], [negative], settings).draw(
         np.random.default_rng(0)
     )
@@ -332,6 +332,6 @@ def test_what_counts_as_found():
             rows[0, 0] = torch.tensor([x0, y0, x1, y1 + (y1 - y0) * 0.6, 0.9, 0])
         return rows
 
-    dark = LabelledPhoto("dark", np.zeros((60, 80, 3), np.uint8), np.zeros((0, 4), np.float32))
+    dark = TrainingPhoto("dark", np.zeros((60, 80, 3), np.uint8), np.zeros((0, 4), np.float32))
     counts = count_found(finds_the_plate, [photo_with_plate(), dark])
     assert counts == DetectionCounts(plates=1, found_50=1, found_70=0, boxes=1, photos=2)

@@ -1,11 +1,13 @@
 """The scoreboard: counts, intervals, distances, labels; on real photos where they are at hand."""
 
+import json
 import os
 from pathlib import Path
 
 import pytest
 
-from plate_models.evaluation import Count, PlateResult, Scoreboard, edit_distance
+from plate_models.evaluation import PlateResult, Scoreboard
+from plate_models.figures import edit_distance, events, proportion, ratio
 from plate_models.labels import load_labels, load_negatives
 
 
@@ -15,9 +17,29 @@ def result(text: str, iou: float, label: str, *found: str, legible: bool = True)
 
 def test_wilson_interval_of_a_published_example() -> None:
     # 10 of 20: Newcombe 1998, Statistics in Medicine 17, method 3, gives 0.299 to 0.701.
-    assert Count("", 10, 20).interval == pytest.approx((0.299, 0.701), abs=5e-4)
-    low, high = Count("", 20, 20).interval
-    assert low == pytest.approx(0.839, abs=1e-3) and high == 1
+    half = proportion("", [True] * 10 + [False] * 10)
+    assert half.interval_95 == pytest.approx((0.299, 0.701), abs=5e-4)
+    assert proportion("", [True] * 20).interval_95 == pytest.approx((0.839, 1), abs=1e-3)
+
+
+def test_poisson_interval_is_close_to_the_exact_one() -> None:
+    # Exact bounds from the chi-squared distribution (Garwood 1936): 0 gives 0 to 3.689,
+    # 10 gives 4.795 to 18.390.
+    assert events("", 0, 1).interval_95 == pytest.approx((0, 3.689), rel=0.01)
+    assert events("", 10, 2).interval_95 == pytest.approx((4.795 / 2, 18.390 / 2), rel=0.005)
+
+
+def test_ratio_resamples_plates_not_characters() -> None:
+    # One plate of 100 has all errors: a share of the resamples draws it not at all.
+    errors = ratio("", [9] + [0] * 99, [9] * 100)
+    assert errors.rate == pytest.approx(0.01)
+    assert errors.interval_95 is not None
+    assert errors.interval_95[0] == 0 and 0.02 < errors.interval_95[1] < 0.05
+
+
+def test_nothing_counted_has_no_rate() -> None:
+    for count in (proportion("", []), events("", 0, 0), ratio("", [], [])):
+        assert count.rate is None and count.interval_95 is None
 
 
 @pytest.mark.parametrize(
@@ -47,8 +69,9 @@ def test_scoreboard_counts_each_thing_once() -> None:
         false_texts=[("x.jpg", "A111AA77"), ("x.jpg", "B222BB77")],
     )
     rows = [(count.hits, count.total) for count in board.counts()]
-    assert rows == [(3, 4), (2, 4), (2, 3), (1, 3), (1, 40)]
-    assert board.character_error_rate() == pytest.approx(1 / 24)
+    assert rows == [(3, 4), (2, 4), (2, 3), (1, 3), (1, 24), (2, 40)]
+    json.dumps(board.to_dict(), allow_nan=False)
+    json.dumps(Scoreboard().to_dict(), allow_nan=False)
 
 
 def test_labels_are_read_and_missing_photos_are_named(tmp_path: Path) -> None:
@@ -77,9 +100,9 @@ def test_released_weights_reach_the_floors_on_real_photos() -> None:
     from plate_models.weights import load_modules
 
     board = evaluate(Path(os.environ["PLATES_DATA"]), load_modules())
-    found, _, read_in_box, read, false_photos = board.counts()
+    found, _, read_in_box, read, _, false_plates = board.counts()
     assert (found.total, read.total) == (194, 181)
     assert found.hits >= 184
     assert read_in_box.hits >= 156
     assert read.hits >= 145
-    assert false_photos.hits <= 1
+    assert false_plates.hits <= 1

@@ -77,10 +77,10 @@ def test_cache_holds_what_its_seed_renders(tmp_path: Path) -> None:
     cache = CropCache(tmp_path, seed=9, block=4)
     assert list(cache.fill(8, workers=1))[-1] == 8
     assert list(cache.fill(8, workers=1)) == []
-    with np.load(tmp_path / "000001.npz") as block:
-        np.testing.assert_array_equal(
-            block["images"], render_batch(np.random.default_rng(10), 4).images
-        )
+    again = render_batch(np.random.default_rng(10), 4)
+    np.testing.assert_array_equal(np.load(tmp_path / "000001" / "images.npy"), again.images)
+    assert cache.refresh() == 8
+    assert cache.draw(np.random.default_rng(0), 5).images.shape == (5, *again.images.shape[1:])
     with pytest.raises(ValueError, match="other settings"):
         CropCache(tmp_path, seed=10)
 

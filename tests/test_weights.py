@@ -40,6 +40,19 @@ def test_damaged_files_are_refused(tmp_path: Path, content: bytes) -> None:
         weights.load(LPRNet(), path)
 
 
+def test_damaged_metadata_is_refused(tmp_path: Path) -> None:
+    net, path = saved(tmp_path)
+    save_file(net.state_dict(), path, {"contract": "{not JSON"})
+    with pytest.raises(weights.WeightsError, match="metadata is damaged"):
+        weights.load(LPRNet(), path)
+
+
+def test_damaged_manifest_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "SHA256SUMS").write_text("only-one-word\n")
+    with pytest.raises(weights.WeightsError, match="only-one-word"):
+        weights.check_manifest(tmp_path)
+
+
 def test_missing_tensors_are_named(tmp_path: Path) -> None:
     net, path = saved(tmp_path)
     state = {k: v for k, v in net.state_dict().items() if k != "head.bias"}

@@ -8,6 +8,7 @@ import argparse
 import json
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -38,11 +39,19 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Evaluate and print."""
+    """Evaluate and print.
+
+    Returns:
+        0.
+
+    Raises:
+        CommandError: No data, no weights, or (status 2) a photo that can't be decoded.
+    """
     import torch
     from tqdm import tqdm
 
     from plate_models.evaluation import evaluate
+    from plate_models.images import ImageError
     from plate_models.weights import WEIGHTS_DIR, WeightsError, load_modules
 
     if arguments.data is None:
@@ -50,14 +59,21 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.threads:
         torch.set_num_threads(arguments.threads)
 
-    def progress(photos: list[Any]) -> Any:
-        return tqdm(photos, unit="photo", file=sys.stderr)
+    current = Path()
+
+    def progress(photos: list[Any]) -> Iterator[Any]:
+        nonlocal current
+        for photo in tqdm(photos, unit="photo", file=sys.stderr):
+            current = photo.path
+            yield photo
 
     try:
         modules = load_modules(arguments.weights or WEIGHTS_DIR)
         board = evaluate(Path(arguments.data), modules, arguments.baseline, progress)
     except (FileNotFoundError, WeightsError) as error:
         raise CommandError(str(error)) from error
+    except ImageError as error:
+        raise CommandError(f"{current}: {error}", status=2) from error
     _print_table(board)
     if arguments.json:
         text = json.dumps(board.to_dict(), ensure_ascii=False, indent=1)
@@ -68,12 +84,14 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _print_table(board: "Scoreboard") -> None:
-    print(f"{'':<40} {'count':>11} {'rate':>7}   95 % interval")
+    print(f"{'':<44} {'count':>11} {'rate':>7}   95 % interval")
     for count in board.counts():
-        low, high = count.interval
         of = f"{count.hits} of {count.total}"
-        print(f"{count.name:<40} {of:>11} {count.rate:>7.1%}   {low:.1%} to {high:.1%}")
-    print(f"{'character error rate, labelled box':<40} {board.character_error_rate():>19.2%}")
+        if count.rate is None or count.interval_95 is None:
+            print(f"{count.name:<44} {of:>11}   nothing to count")
+            continue
+        low, high = count.interval_95
+        print(f"{count.name:<44} {of:>11} {count.rate:>7.1%}   {low:.1%} to {high:.1%}")
 
 
 def _print_misses(board: "Scoreboard") -> None:

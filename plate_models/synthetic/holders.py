@@ -15,9 +15,9 @@ _SCREW_COLOURS = (
 _SCREW_PLACES_MM = ((20.0, 56.0), (503.0, 56.0))
 
 _AD_TEXTS = (
-    "www.avto-centr.ru", "OFFICIAL DEALER", "AUTO SALON", "tel. (495) 123-45-67", "RUSSIA",
-    "MOTOR CENTER", "(812) 333-44-55", "SANKT-PETERBURG", "MOSKVA", "TRADE-IN & SERVICE",
-    "AVTODOM", "SEVER", "www.motors-group.com", "8 800 555-00-11", "PREMIUM CARS",
+    "www.autos.example", "OFFICIAL DEALER", "AUTO SALON", "tel. (000) 123-45-67", "RUSSIA",
+    "MOTOR CENTER", "(000) 333-44-55", "SANKT-PETERBURG", "MOSKVA", "TRADE-IN & SERVICE",
+    "GARAGES", "SEVER", "www.motorcar.example", "0 000 555-00-11", "PREMIUM CARS",
 )  # fmt: skip
 _AD_FONTS = (cv2.FONT_HERSHEY_SIMPLEX, cv2.FONT_HERSHEY_DUPLEX, cv2.FONT_HERSHEY_TRIPLEX)
 # Black plastic mostly; grey, chrome and white ones less often.

@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Generator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from multiprocessing import get_context
@@ -31,6 +31,9 @@ class CropBatch:
     labels: NDArray[np.int64]
 
 
+_ARRAYS = ("images", "quads", "labels")
+
+
 class CropCache:
     """A folder of blocks of rendered crops; block k is made from seed + k alone."""
 
@@ -53,14 +56,18 @@ class CropCache:
             raise ValueError(f"{self.folder} was rendered with other settings: delete it first")
 
     def _path(self, block: int) -> Path:
-        return self.folder / f"{block:06d}.npz"
+        return self.folder / f"{block:06d}"
 
-    def fill(self, crops: int, workers: int) -> Iterator[int]:
-        """Render what is missing for so many crops; yields the crops ready so far."""
-        missing = [b for b in range(-(-crops // self.block)) if not self._path(b).exists()]
+    def fill(self, crops: int, workers: int) -> Generator[int, None, None]:
+        """Render what is missing for so many crops; yields the crops ready so far.
+
+        Closing the generator stops after the blocks that are being rendered.
+        """
+        missing = [b for b in range(-(-crops // self.block)) if not self._path(b).is_dir()]
         if not missing:
             return
-        with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+        pool = ProcessPoolExecutor(workers, mp_context=get_context("spawn"))
+        try:
             jobs = [
                 pool.submit(_render_block, self._path(b), self.seed + b, self.block)
                 for b in missing
@@ -68,21 +75,22 @@ class CropCache:
             for done, job in enumerate(jobs, 1):
                 job.result()
                 yield crops - (len(missing) - done) * self.block
+        finally:
+            pool.shutdown(cancel_futures=True)
 
     def refresh(self) -> int:
         """Open blocks rendered since the last call; returns the crops now at hand."""
-        for path in sorted(self.folder.glob("??????.npz")):
-            block = int(path.stem)
+        for path in self.folder.glob("??????"):
+            block = int(path.name)
             if block not in self._blocks:
-                with np.load(path) as arrays:
-                    self._blocks[block] = CropBatch(
-                        arrays["images"], arrays["quads"], arrays["labels"]
-                    )
+                # Mapped, not read: the set is larger than many machines' memory.
+                arrays = (np.load(path / f"{name}.npy", mmap_mode="r") for name in _ARRAYS)
+                self._blocks[block] = CropBatch(*arrays)
         return len(self._blocks) * self.block
 
     def draw(self, rng: np.random.Generator, count: int) -> CropBatch:
         """Take random crops from all blocks opened so far."""
-        blocks = list(self._blocks)
+        blocks = sorted(self._blocks)
         chosen = rng.integers(0, self.block, count)
         homes = [self._blocks[blocks[b]] for b in rng.integers(0, len(blocks), count)]
         pairs = list(zip(homes, chosen, strict=True))
@@ -97,9 +105,10 @@ def _render_block(path: Path, seed: int, count: int) -> None:
     os.nice(10)
     batch = render_batch(np.random.default_rng(seed), count)
     partial = path.with_suffix(".partial")
-    with partial.open("wb") as file:
-        np.savez(file, images=batch.images, quads=batch.quads, labels=batch.labels)
-    partial.replace(path)
+    partial.mkdir(exist_ok=True)
+    for name in _ARRAYS:
+        np.save(partial / f"{name}.npy", getattr(batch, name))
+    partial.rename(path)
 
 
 def render_batch(rng: np.random.Generator, count: int) -> CropBatch:

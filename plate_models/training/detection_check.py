@@ -9,7 +9,7 @@ from torch import Tensor
 from plate_models.detection import select_boxes
 from plate_models.geometry import box_iou_xyxy, choose_canvas, letterbox
 from plate_models.spec import DETECTOR, DetectorSpec
-from plate_models.training.detection_photos import LabelledPhoto
+from plate_models.training.detection_photos import TrainingPhoto
 
 Graph = Callable[[Tensor], Tensor]
 
@@ -62,7 +62,7 @@ def best_overlaps(boxes: Tensor, labels: Tensor) -> Tensor:
 
 
 def count_found(
-    graph: Graph, photos: Sequence[LabelledPhoto], spec: DetectorSpec = DETECTOR
+    graph: Graph, photos: Sequence[TrainingPhoto], spec: DetectorSpec = DETECTOR
 ) -> DetectionCounts:
     """Run a detector over photos and count what it finds.
 

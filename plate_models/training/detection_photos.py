@@ -1,6 +1,5 @@
 """The detector's photos: read, split into training and validation, kept in memory."""
 
-import csv
 import re
 from collections import defaultdict
 from collections.abc import Iterable
@@ -12,13 +11,15 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from plate_models.labels import LabelledPhoto, load_labels, load_negatives
+
 # Consecutive dashcam frames that go to one side of the split together.
 _RUN_LENGTH = 8
 _CLIP = re.compile(r"(?P<clip>ro_\w+)\.mp4_t_(?P<second>\d+)\.\w+$")
 
 
 @dataclass(frozen=True)
-class LabelledPhoto:
+class TrainingPhoto:
     """A decoded photo with all its known plates.
 
     Attributes:
@@ -44,15 +45,6 @@ def read_rgb(path: Path) -> NDArray[np.uint8]:
     return np.ascontiguousarray(bgr[:, :, ::-1]).astype(np.uint8, copy=False)
 
 
-def read_boxes(path: Path) -> dict[str, NDArray[np.float32]]:
-    """Boxes per photo from a ``plates.csv`` with columns image, x0, y0, x1, y1."""
-    rows: dict[str, list[list[float]]] = defaultdict(list)
-    with path.open(newline="", encoding="utf-8") as file:
-        for row in csv.DictReader(file):
-            rows[row["image"]].append([float(row[key]) for key in ("x0", "y0", "x1", "y1")])
-    return {name: np.asarray(boxes, np.float32) for name, boxes in rows.items()}
-
-
 def validation_names(names: Iterable[str]) -> set[str]:
     """Choose the photos that are never trained on.
 
@@ -74,24 +66,19 @@ def validation_names(names: Iterable[str]) -> set[str]:
     return chosen
 
 
-def load_world(data: Path) -> tuple[list[LabelledPhoto], list[LabelledPhoto]]:
+def load_world(data: Path) -> tuple[list[TrainingPhoto], list[TrainingPhoto]]:
     """Training and validation photos of ``world_photos``, decoded (about 1.5 GB)."""
-    folder = data / "world_photos"
-    boxes = read_boxes(folder / "plates.csv")
-    held_out = validation_names(boxes)
-    photos = [
-        LabelledPhoto(name, read_rgb(folder / "images" / name), boxes[name])
-        for name in sorted(boxes)
-    ]
+    photos = [_decoded(photo) for photo in load_labels(data / "world_photos")]
+    held_out = validation_names(photo.name for photo in photos)
     train = [photo for photo in photos if photo.name not in held_out]
     return train, [photo for photo in photos if photo.name in held_out]
 
 
-def load_negatives(data: Path, held_out: bool = False) -> list[LabelledPhoto]:
-    """Photos without plates: the half to train on, or the half held out."""
-    nothing = np.zeros((0, 4), np.float32)
-    return [
-        LabelledPhoto(path.name, read_rgb(path), nothing)
-        for path in sorted((data / "no_plates").glob("*.jpg"))
-        if (crc32(path.name.encode()) % 2 == 0) != held_out
-    ]
+def load_empty(data: Path, held_out: bool = False) -> list[TrainingPhoto]:
+    """Photos of ``no_plates``, decoded: the half to train on, or the half held out."""
+    return [_decoded(photo) for photo in load_negatives(data / "no_plates", held_out)]
+
+
+def _decoded(photo: LabelledPhoto) -> TrainingPhoto:
+    boxes = np.array([plate.box for plate in photo.plates], np.float32).reshape(-1, 4)
+    return TrainingPhoto(photo.path.name, read_rgb(photo.path), boxes)

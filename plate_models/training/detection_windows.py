@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from plate_models.spec import DETECTOR
 from plate_models.synthetic.scenes import Patch, paint_plate
 from plate_models.training.augment import degrade
-from plate_models.training.detection_photos import LabelledPhoto
+from plate_models.training.detection_photos import TrainingPhoto
 
 # A cut plate is still a plate down to this share, and unclear below it.
 _VISIBLE = 0.6
@@ -69,8 +69,8 @@ class WindowSampler:
 
     def __init__(
         self,
-        photos: Sequence[LabelledPhoto],
-        negatives: Sequence[LabelledPhoto] = (),
+        photos: Sequence[TrainingPhoto],
+        negatives: Sequence[TrainingPhoto] = (),
         settings: WindowSettings | None = None,
     ) -> None:
         self.photos = list(photos)
@@ -119,7 +119,7 @@ class WindowSampler:
         target = None if kind > 1 - self.settings.background else photo.boxes[plate]
         return _cut(photo, _placement(photo, target, scale, size_hw, rng), scale, size_hw, rng)
 
-    def _paint(self, index: int, plate: int, variant: int, zoom: int) -> LabelledPhoto:
+    def _paint(self, index: int, plate: int, variant: int, zoom: int) -> TrainingPhoto:
         """The photo with one plate painted over; the same numbers give the same picture."""
         photo, key = self.photos[index], (index, plate, variant, zoom)
         image, boxes = photo.image, photo.boxes * zoom
@@ -130,7 +130,7 @@ class WindowSampler:
             self._patches[key] = paint_plate(image, boxes[plate], rng)
         patch = self._patches[key]
         boxes[plate] = patch.box
-        return LabelledPhoto(photo.name, patch.paste(image), boxes)
+        return TrainingPhoto(photo.name, patch.paste(image), boxes)
 
 
 def _cuts(size: int, cells: int, rng: Generator) -> list[int]:
@@ -141,7 +141,7 @@ def _cuts(size: int, cells: int, rng: Generator) -> list[int]:
 
 
 def _placement(
-    photo: LabelledPhoto,
+    photo: TrainingPhoto,
     target: NDArray[np.float32] | None,
     scale: float,
     size_hw: tuple[int, int],
@@ -167,7 +167,7 @@ def _placement(
 
 
 def _cut(
-    photo: LabelledPhoto,
+    photo: TrainingPhoto,
     corner: NDArray[np.float64],
     scale: float,
     size_hw: tuple[int, int],

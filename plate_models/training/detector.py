@@ -17,7 +17,7 @@ from plate_models.nets.yolov5 import YOLOv5, YOLOv5Graph
 from plate_models.spec import DETECTOR
 from plate_models.training.detection_check import count_found
 from plate_models.training.detection_loss import DetectionLoss, LossWeights, Targets
-from plate_models.training.detection_photos import LabelledPhoto, load_negatives, load_world
+from plate_models.training.detection_photos import TrainingPhoto, load_empty, load_world
 from plate_models.training.detection_windows import Window, WindowSampler, WindowSettings
 from plate_models.training.run import (
     AveragedWeights,
@@ -188,11 +188,11 @@ def train(config: DetectorTraining) -> Path:
         FileNotFoundError: The data folder lacks world_photos/plates.csv.
     """
     photos, validation = load_world(config.data)
-    sampler = WindowSampler(photos, load_negatives(config.data), config.windows)
+    sampler = WindowSampler(photos, load_empty(config.data), config.windows)
     training = Training(config, sampler)
     (config.folder / "config.json").write_text(json.dumps(asdict(config), default=str, indent=2))
     _run(training)
-    checks = check(training, validation, load_negatives(config.data, held_out=True))
+    checks = check(training, validation, load_empty(config.data, held_out=True))
     log.info("%s", json.dumps(checks))
     return training.release(checks)
 
@@ -215,7 +215,7 @@ def _run(training: Training) -> None:
 
 
 def check(
-    training: Training, validation: list[LabelledPhoto], negatives: list[LabelledPhoto]
+    training: Training, validation: list[TrainingPhoto], negatives: list[TrainingPhoto]
 ) -> dict[str, Any]:
     """Count what the averaged weights find on photos that were not trained on."""
     graph = YOLOv5Graph(cast(YOLOv5, training.averaged.module), DETECTOR).eval()

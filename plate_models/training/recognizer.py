@@ -1,10 +1,13 @@
 """Trains rectifier and recognizer together, on rendered crops alone."""
 
 import datetime
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass
-from multiprocessing import get_context
 from pathlib import Path
+from threading import Event
 
 import numpy as np
 import torch
@@ -150,12 +153,14 @@ class Training:
         weights.save(averaged.lprnet, "recognizer", summary, folder)  # type: ignore[arg-type]
 
 
-def render_set(config: RecognizerTraining) -> None:
-    """Render the training set into the cache, with a progress bar."""
-    cache = CropCache(config.cache, config.seed)
-    with tqdm(total=config.crops, unit="crop", desc="rendering") as bar:
-        for ready in cache.fill(config.crops, config.workers):
+def render_set(config: RecognizerTraining, stop: Event) -> None:
+    """Render the training set into the cache, with a progress bar, until told to stop."""
+    rendering = CropCache(config.cache, config.seed).fill(config.crops, config.workers)
+    with tqdm(total=config.crops, unit="crop", desc="rendering") as bar, closing(rendering):
+        for ready in rendering:
             bar.update(ready - bar.n)
+            if stop.is_set():
+                break
 
 
 def _batches(config: RecognizerTraining, rng: np.random.Generator) -> Iterator[CropBatch]:
@@ -177,17 +182,18 @@ def train(config: RecognizerTraining) -> float:
     Returns:
         Exact match of the averaged weights on 1,000 rendered crops not trained on.
     """
-    renderer = get_context("spawn").Process(target=render_set, args=(config,))
-    renderer.start()
-    try:
-        cache = CropCache(config.cache, config.seed)
-        while not cache.refresh():
-            renderer.join(1)
-            if renderer.exitcode:
-                raise RuntimeError("rendering failed: see the error above")
-        return _train(Training(config))
-    finally:
-        renderer.join()
+    stop = Event()
+    with ThreadPoolExecutor(1) as renderer:
+        rendering = renderer.submit(render_set, config, stop)
+        try:
+            cache = CropCache(config.cache, config.seed)
+            while not cache.refresh():
+                if rendering.done():
+                    rendering.result()
+                time.sleep(0.5)
+            return _train(Training(config))
+        finally:
+            stop.set()
 
 
 def _train(training: Training) -> float:
