@@ -14,7 +14,9 @@ from pathlib import Path
 import pytest
 from tritonclient import grpc as triton_grpc
 
-from api.embedded import EmbeddedTriton, PreflightError, StartError, launch, processes
+from api.commands import serve
+from api.embedded import EmbeddedTriton, PreflightError, StartError, guardian, launch, processes
+from api.embedded.server import GRACE_SECONDS, STOP_SECONDS
 
 pytestmark = [pytest.mark.live, pytest.mark.control]
 
@@ -165,12 +167,25 @@ def test_a_dead_stub_is_seen_and_does_not_hold_up_the_stop(echo: Path) -> None:
     assert not processes.leftovers(prefix)
 
 
-def test_a_frozen_server_is_stopped_all_the_same(echo: Path) -> None:
+@pytest.mark.parametrize("frozen", ["stub", "server", "guardian", "all"])
+def test_a_frozen_family_is_stopped_all_the_same(echo: Path, frozen: str) -> None:
     with EmbeddedTriton(echo) as server:
-        family, prefix = family_of(server), server.shm_prefix
-        os.kill(server.pids.server, signal.SIGSTOP)
+        family, prefix, pids = family_of(server), server.shm_prefix, server.pids
+        keeper = server._guardian
+        assert keeper is not None
+        stopped = {"stub": pids.stubs, "server": [pids.server], "guardian": [pids.guardian]}
+        for pid in stopped.get(frozen, family):
+            os.kill(pid, signal.SIGSTOP)
     assert all_dead(family)
     assert not processes.leftovers(prefix)
+    # Unless it is frozen itself, the guardian needs nobody to kill it: its time suffices.
+    assert (keeper.returncode == -signal.SIGKILL) == (frozen in ("guardian", "all"))
+
+
+def test_the_times_for_stopping_fit_into_each_other() -> None:
+    assert launch.EXIT_TIMEOUT_SECONDS < GRACE_SECONDS
+    assert guardian.POLL_SECONDS + GRACE_SECONDS + guardian.ADOPTED_SECONDS < STOP_SECONDS
+    assert serve._DRAIN_S + serve._WATCH_S + STOP_SECONDS < 10
 
 
 def test_a_fixed_port_is_taken_and_a_taken_one_is_named(echo: Path) -> None:
@@ -231,3 +246,15 @@ def test_the_stubs_find_this_environment(echo: Path, monkeypatch: pytest.MonkeyP
     )
     with EmbeddedTriton(echo) as server:
         assert f"PREFIX {sys.prefix} 0\n" in server.log_tail(1000)
+
+
+def test_the_stubs_import_nothing_from_where_we_were_started(
+    echo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (echo / "echo" / "1" / "model.py").write_text(f"import colorsys, queue\n{ECHO_MODEL}")
+    for name in ("colorsys", "queue", "numpy"):
+        (tmp_path / f"{name}.py").write_text("raise ImportError('poisoned')")
+    monkeypatch.chdir(tmp_path)
+    # A relative path is meant from here all the same.
+    with EmbeddedTriton(Path("models")) as server:
+        assert is_ready(server)

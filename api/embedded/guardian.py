@@ -18,6 +18,7 @@ from types import FrameType
 from api.embedded import processes
 
 POLL_SECONDS = 0.1
+ADOPTED_SECONDS = 1.0
 
 
 def main(argv: list[str]) -> int:
@@ -63,7 +64,7 @@ def _end(server: subprocess.Popen[bytes], grace: float) -> None:
         except subprocess.TimeoutExpired:
             server.kill()
             server.wait()
-    processes.kill_adopted(timeout=1)
+    processes.kill_adopted(timeout=ADOPTED_SECONDS)
 
 
 def _parse(argv: list[str]) -> argparse.Namespace:
