@@ -7,8 +7,14 @@ import numpy as np
 import pytest
 from photo_files import GOOD, encode, pattern
 
-from api.commands import inputs
-from api.commands.inputs import InputError, find_files, output_stems, pictures
+from api.commands import CommandError, inputs
+from api.commands.inputs import (
+    InputError,
+    find_files,
+    make_output_folder,
+    output_stems,
+    pictures,
+)
 from plate_models.images import decode
 
 
@@ -52,6 +58,29 @@ def test_arguments_that_mean_nothing_are_failures(tree: Path) -> None:
 def test_outputs_of_one_name_do_not_overwrite_each_other(tree: Path) -> None:
     files = [tree / "b.jpg", tree / "sub/b.jpg", tree / "sub/c.webp"]
     assert list(output_stems(files).values()) == ["b", "b-2", "c"]
+
+
+def test_numbered_outputs_keep_clear_of_names_that_end_so(tree: Path) -> None:
+    files = [tree / "a.jpg", tree / "a-2.jpg", tree / "sub/a.jpg", tree / "sub/a-2.jpg"]
+    assert list(output_stems(files).values()) == ["a", "a-2", "a-3", "a-2-2"]
+
+
+def test_frames_do_not_replace_photos(tree: Path) -> None:
+    (tree / "clip_000025.jpg").write_bytes(b"")
+    stems = output_stems([tree / "clip.MP4", tree / "clip_000025.jpg"])
+    with pytest.raises(CommandError, match=r"clip_000025\.jpg is one of the photos"):
+        make_output_folder(tree, stems)
+
+
+def test_earlier_outputs_are_replaced(tree: Path) -> None:
+    (tree / "out").mkdir()
+    (tree / "out" / "b.jpg").write_bytes(b"")
+    make_output_folder(tree / "out", output_stems([tree / "b.jpg"]))
+
+
+def test_output_folders_that_can_not_be_made_say_so(tree: Path) -> None:
+    with pytest.raises(CommandError, match=r"notes.txt: File exists"):
+        make_output_folder(tree / "notes.txt", output_stems([tree / "b.jpg"]))
 
 
 @pytest.fixture

@@ -80,6 +80,16 @@ def test_read_takes_videos(tmp_path: Path) -> None:
     }
 
 
+def test_read_never_replaces_a_photo(tmp_path: Path) -> None:
+    photo = tmp_path / "scene.jpg"
+    photo.write_bytes(SCENE.read_bytes())
+    done = plates("read", str(photo), "--annotate", str(tmp_path))
+    assert done.returncode == 1
+    assert done.stderr.startswith(f"plates read: {photo} is one of the photos")
+    assert done.stdout == ""
+    assert photo.read_bytes() == SCENE.read_bytes()
+
+
 def test_read_without_weights_says_so(tmp_path: Path) -> None:
     done = plates("read", str(SCENE), "--weights", str(tmp_path))
     assert done.returncode == 1

@@ -1,7 +1,7 @@
 """Photos and videos named on the command line, one picture after the other."""
 
 import glob
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,6 +9,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from api.commands import CommandError
 from plate_models.images import ImageError, decode
 
 PHOTO_SUFFIXES = {".jpg", ".jpeg", ".png", ".webp", ".bmp", ".tif", ".tiff", ".gif"}
@@ -130,10 +131,44 @@ def output_stems(files: Iterable[Path]) -> dict[Path, str]:
     Returns:
         For each its name without suffix, numbered where two would be the same.
     """
-    taken: dict[str, int] = {}
+    taken: set[str] = set()
     stems = {}
     for path in files:
-        taken[path.stem] = taken.get(path.stem, 0) + 1
-        count = taken[path.stem]
-        stems[path] = path.stem if count == 1 else f"{path.stem}-{count}"
+        stem, number = path.stem, 1
+        while stem in taken:
+            number += 1
+            stem = f"{path.stem}-{number}"
+        taken.add(stem)
+        stems[path] = stem
     return stems
+
+
+def make_output_folder(folder: Path, stems: Mapping[Path, str]) -> None:
+    """Make the folder of the annotated pictures, unless one would replace an input.
+
+    Args:
+        folder: Where <stem>.jpg of photos and <stem>_<frame>.jpg of videos will go.
+        stems: As `output_stems` chose them.
+
+    Raises:
+        CommandError: A picture would replace an input, or the folder can't be made.
+    """
+    # By inode: the same file may have several paths, and links lead to it.
+    inputs = {_inode(path) for path in stems if path.exists()}
+    for path, stem in stems.items():
+        pattern = f"{glob.escape(stem)}_*.jpg" if is_video(path) else f"{glob.escape(stem)}.jpg"
+        for target in folder.glob(pattern):
+            if target.exists() and _inode(target) in inputs:
+                raise CommandError(
+                    f"{target} is one of the photos and would be replaced by its annotated "
+                    "picture. Give another folder."
+                )
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise CommandError(f"{folder}: {error.strerror}") from error
+
+
+def _inode(path: Path) -> tuple[int, int]:
+    status = path.stat()
+    return status.st_dev, status.st_ino

@@ -23,6 +23,7 @@ from api.commands.inputs import (
     Picture,
     find_files,
     is_video,
+    make_output_folder,
     output_stems,
     pictures,
 )
@@ -61,12 +62,15 @@ def run(arguments: argparse.Namespace) -> int:
 
     Returns:
         0, or 1 if something could not be read.
+
+    Raises:
+        CommandError: There are no weights, or a photo would be written over.
     """
     files, failures = find_files(arguments.paths)
-    recognize = _load(arguments.weights, arguments.device)
-    if arguments.annotate:
-        arguments.annotate.mkdir(parents=True, exist_ok=True)
     stems = output_stems(files)
+    if arguments.annotate:
+        make_output_folder(arguments.annotate, stems)
+    recognize = _load(arguments.weights, arguments.device)
     write = json_writer() if arguments.json else csv_writer() if arguments.csv else table_writer()
     for picture in _all_pictures(files, arguments.every, failures):
         plates = recognize(picture)
