@@ -27,8 +27,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         argv: Arguments without the program's name; None takes the process's.
 
     Returns:
-        The exit status: 0 for success, 1 for a failure, 130 after Ctrl-C, 143 after
-        SIGTERM (`serve` ends with 0 after both: that is how it is stopped).
+        The exit status: 0 for success, 1 for a failure, 2 for broken data, 128 plus its
+        number after a signal (`serve` ends with 0 after one: that is how it is stopped).
 
     Raises:
         SystemExit: With status 2 on arguments that make no sense.
@@ -36,7 +36,25 @@ def main(argv: Sequence[str] | None = None) -> int:
     # OpenMP's threads would spin while they wait, which is slow out of all proportion as
     # soon as anything else computes on the same cores. Read when torch is loaded.
     os.environ.setdefault("GOMP_SPINCOUNT", "0")
-    words = list(sys.argv[1:] if argv is None else argv)
+    arguments = _parse(list(sys.argv[1:] if argv is None else argv))
+    try:
+        return int(arguments.run(arguments))
+    except CommandError as error:
+        print(f"plates {arguments.command}: {error}", file=sys.stderr)
+        return error.status
+    except Stopped as stopped:
+        return 128 + stopped.number
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        # Whoever read our output has had enough, as `head` does. Python would complain
+        # once more when it flushes at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+
+
+def _parse(words: list[str]) -> argparse.Namespace:
+    """Import only the subcommand that is wanted, and let it declare its arguments."""
     parser = argparse.ArgumentParser(prog="plates", description="Reads licence plates.")
     subparsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name, purpose in COMMANDS.items():
@@ -47,21 +65,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             subparser.formatter_class = argparse.RawDescriptionHelpFormatter
             module.configure(subparser)
             subparser.set_defaults(run=module.run)
-    arguments = parser.parse_args(words)
-    try:
-        return int(arguments.run(arguments))
-    except CommandError as error:
-        print(f"plates {arguments.command}: {error}", file=sys.stderr)
-        return 1
-    except Stopped as stopped:
-        return 128 + stopped.number
-    except KeyboardInterrupt:
-        return 130
-    except BrokenPipeError:
-        # Whoever read our output has had enough, as `head` does. Python would complain
-        # once more when it flushes at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+    return parser.parse_args(words)
 
 
 if __name__ == "__main__":
