@@ -9,11 +9,13 @@ ROOT = Path(__file__).resolve().parent.parent
 SAMPLES = ROOT / "tests" / "samples"
 SCENE = SAMPLES / "green_car.jpg"
 SCENE_TEXT = "X556XM750"
+# -P: whatever the current folder holds, this is our `api`.
+PLATES = (sys.executable, "-P", "-m", "api.cli")
 
 
 def plates(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "api.cli", *words],
+        [*PLATES, *words],
         capture_output=True,
         text=True,
         cwd=ROOT,

@@ -3,7 +3,6 @@
 import os
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -15,6 +14,7 @@ import fake_triton
 import httpx
 import pytest
 import uvicorn
+from command_line import PLATES
 from fake_triton import FakeTriton
 from gateway_client import settings_for
 
@@ -63,7 +63,7 @@ def serving(log: Path, **environment: str) -> Iterator[Served]:
     """
     with log.open("w") as errors:
         process = subprocess.Popen(
-            [sys.executable, "-m", "api.cli", "serve"],
+            [*PLATES, "serve"],
             stdout=subprocess.PIPE,
             stderr=errors,
             text=True,

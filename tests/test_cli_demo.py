@@ -2,18 +2,25 @@
 
 import os
 import signal
+import socket
 import subprocess
-import sys
+import time
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 
 import httpx
 import pytest
-from command_line import SCENE, SCENE_TEXT, plates
+from command_line import PLATES, SCENE, SCENE_TEXT, plates
 from photo_files import BAD
 
 from api import cli
 from api.commands import demo, samples, serve
+
+
+def serve_nothing(monkeypatch: pytest.MonkeyPatch, address: str) -> None:
+    """Let the demonstration talk to that address instead of starting a service."""
+    monkeypatch.setattr(demo, "_service", lambda: nullcontext(address))
 
 
 @pytest.mark.live
@@ -31,7 +38,7 @@ def test_demo_reads_the_samples(repository: Path, tmp_path: Path) -> None:
 @pytest.mark.control
 def test_demo_stops_its_service_when_it_is_stopped(repository: Path, tmp_path: Path) -> None:
     process = subprocess.Popen(
-        [sys.executable, "-m", "api.cli", "demo", "--output", str(tmp_path)],
+        [*PLATES, "demo", "--output", str(tmp_path)],
         stdout=subprocess.PIPE,
         text=True,
         env=os.environ | {"PLATES_MODEL_REPOSITORY": str(repository)},
@@ -48,13 +55,9 @@ def test_demo_stops_its_service_when_it_is_stopped(repository: Path, tmp_path: P
 
 
 @pytest.fixture
-def demo_on(gateway_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def demo_on(gateway_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the demonstration talk to the tests' gateway instead of starting one."""
-    from contextlib import nullcontext
-
-    address = gateway_url.removeprefix("http://")
-    monkeypatch.setattr(demo, "_service", lambda: nullcontext(address))
-    return None
+    serve_nothing(monkeypatch, gateway_url.removeprefix("http://"))
 
 
 @pytest.mark.live
@@ -75,6 +78,111 @@ def test_demo_fails_if_a_plate_is_not_read(
 def test_demo_needs_photos(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["demo", str(tmp_path)]) == 1
     assert "no photos" in capsys.readouterr().err
+
+
+def test_demo_looks_for_its_photos_before_it_starts_anything(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(demo, "_service", lambda: pytest.fail("started"))
+    assert cli.main(["demo", str(SCENE), str(tmp_path / "nope.jpg")]) == 1
+    assert f"{tmp_path / 'nope.jpg'}: No such file" in capsys.readouterr().err
+    (tmp_path / "scene.jpg").write_bytes(SCENE.read_bytes())
+    (tmp_path / "plates.csv").write_text("a,b\n")
+    assert cli.main(["demo", str(tmp_path), "--output", str(tmp_path / "out")]) == 1
+    assert "photo and text" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("output", ["photos", "link", "photos/../photos"])
+def test_demo_never_replaces_a_photo(
+    output: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(demo, "_service", lambda: pytest.fail("started"))
+    photo = tmp_path / "photos" / "scene.jpg"
+    photo.parent.mkdir()
+    photo.write_bytes(SCENE.read_bytes())
+    (tmp_path / "link").symlink_to(photo.parent)
+    assert cli.main(["demo", str(photo), "--output", str(tmp_path / output)]) == 1
+    assert "scene.jpg is one of the photos" in capsys.readouterr().err
+    assert photo.read_bytes() == SCENE.read_bytes()
+
+
+def test_demo_names_the_photos_without_an_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Somebody listens and says nothing; then nobody listens."""
+    arguments = ["demo", str(SCENE), "--output", str(tmp_path)]
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        serve_nothing(monkeypatch, address)
+        monkeypatch.setattr(demo, "_TIMEOUT_S", 0.2)
+        assert cli.main(arguments) == 1
+        assert "green_car.jpg: no answer from the service: timed out" in capsys.readouterr().err
+    assert cli.main(arguments) == 1
+    assert "Connection refused" in capsys.readouterr().err
+
+
+def test_demo_sends_an_empty_photo_as_a_photo(
+    client: httpx.Client,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    serve_nothing(monkeypatch, client.base_url.netloc.decode())
+    (tmp_path / "empty.jpg").write_bytes(b"")
+    assert cli.main(["demo", str(tmp_path), "--output", str(tmp_path / "out")]) == 1
+    errors = capsys.readouterr().err
+    assert "empty.jpg: " in errors
+    assert "Content-Type" not in errors
+
+
+@pytest.fixture
+def waiting_demo(tmp_path: Path) -> Iterator[tuple["subprocess.Popen[str]", str]]:
+    """A demonstration whose service listens, but never gets ready, and the service's address.
+
+    It runs in a folder with an `api` of somebody else's.
+    """
+    (tmp_path / "api").mkdir()
+    (tmp_path / "api" / "__init__.py").write_text("raise ImportError('not ours')\n")
+    process = subprocess.Popen(
+        [*PLATES, "demo", str(SCENE)],
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=tmp_path,
+        env=os.environ | {"PLATES_TRITON_URL": "127.0.0.1:1"},
+        preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL),
+    )
+    try:
+        line = next(line for line in process.stdout if line.startswith(serve.LISTENING))
+        yield process, line.removeprefix(serve.LISTENING).split()[0]
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def has_ended(url: str) -> bool:
+    """Whether nobody listens there any more, after some patience."""
+    for _ in range(200):
+        try:
+            httpx.get(f"{url}/healthz", timeout=10)
+        except httpx.TransportError:
+            return True
+        time.sleep(0.05)
+    return False
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
+def test_demo_takes_its_service_with_it(
+    waiting_demo: tuple["subprocess.Popen[str]", str], number: signal.Signals
+) -> None:
+    process, url = waiting_demo
+    assert httpx.get(f"{url}/healthz", timeout=10).status_code == 200
+    process.send_signal(number)
+    if number != signal.SIGKILL:
+        assert process.wait(30) == 128 + number
+    assert has_ended(url)
 
 
 def test_two_plates_of_one_text_must_be_read_twice() -> None:

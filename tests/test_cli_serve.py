@@ -4,13 +4,12 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 import time
 from pathlib import Path
 
 import httpx
 import pytest
-from command_line import SCENE, SCENE_TEXT, plates
+from command_line import PLATES, SCENE, SCENE_TEXT, plates
 from gateway_fixtures import serving
 
 from api.commands import serve
@@ -32,15 +31,16 @@ def test_serve_says_that_its_port_is_taken() -> None:
     assert "PLATES_PORT" in done.stderr
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_serve_stops_cleanly_on_a_signal(number: signal.Signals) -> None:
     environment = {"PLATES_PORT": "0", "PLATES_TRITON_URL": "127.0.0.1:1"}
     process = subprocess.Popen(
-        [sys.executable, "-m", "api.cli", "serve"],
+        [*PLATES, "serve"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         env=os.environ | environment,
+        preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL),
     )
     for line in process.stdout:
         if line.startswith(serve.LISTENING):
@@ -54,6 +54,18 @@ def test_serve_stops_cleanly_on_a_signal(number: signal.Signals) -> None:
     assert process.returncode == 0
     assert "Stopped." in out
     assert "Traceback" not in errors
+
+
+def test_serve_outlives_its_terminal_under_nohup(tmp_path: Path) -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with serving(tmp_path / "log", PLATES_TRITON_URL="127.0.0.1:1") as (url, pid):
+            os.kill(pid, signal.SIGHUP)
+            for _ in range(5):
+                time.sleep(0.05)
+                assert httpx.get(f"{url}/healthz").status_code == 200
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 @pytest.mark.live
@@ -81,7 +93,7 @@ def test_serve_with_its_own_triton(repository: Path, tmp_path: Path) -> None:
 def test_serve_ends_when_its_triton_dies(repository: Path) -> None:
     environment = {"PLATES_PORT": "0", "PLATES_MODEL_REPOSITORY": str(repository)}
     process = subprocess.Popen(
-        [sys.executable, "-m", "api.cli", "serve"],
+        [*PLATES, "serve"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

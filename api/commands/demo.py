@@ -19,17 +19,21 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from api.commands import CommandError
-from api.commands.inputs import find_files, is_video, output_stems
+from api.commands.inputs import find_files, is_video, make_output_folder, output_stems
 from api.commands.output import shortened
 from api.commands.samples import expected_texts, missing_texts
 from api.commands.serve import LISTENING
-from api.commands.signals import stop_signals_raise
+from api.commands.signals import say, stop_signals_raise
 
 _ROOT = Path(__file__).resolve().parents[2]
 SAMPLES = _ROOT / "tests" / "samples"
 _READY_S = 60
 _STOP_S = 15
 _TIMEOUT_S = 60
+
+
+class NoAnswer(Exception):
+    """The service gave none; the message says why."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -51,19 +55,20 @@ def run(arguments: argparse.Namespace) -> int:
         0 if all went well, else 1.
 
     Raises:
-        CommandError: There are no photos, or the service doesn't start or stop.
+        CommandError: There are no photos, one would be written over, or the service
+            doesn't start or stop.
     """
-    files, unfound = find_files(arguments.photos)
-    photos = [path for path in files if not is_video(path)]
-    if unfound or not photos:
-        raise CommandError("; ".join(f"{k}: {v}" for k, v in unfound.items()) or "no photos")
-    expected = expected_texts(photos)
-    arguments.output.mkdir(parents=True, exist_ok=True)
+    stems = output_stems(_photos(arguments.photos))
+    try:
+        expected = expected_texts(stems)
+    except ValueError as error:
+        raise CommandError(str(error)) from error
+    make_output_folder(arguments.output, stems)
     problems: list[str] = []
     missed = 0
     with stop_signals_raise(), _service() as address:
         print(f"\n{'photo':<32} {'text':<12} {'format':<10} {'score':>6} {'plate':>6} {'ms':>7}")
-        for photo, stem in output_stems(photos).items():
+        for photo, stem in stems.items():
             picture = arguments.output / f"{stem}.jpg"
             found, problem = _show(address, photo, picture)
             problems += [problem] if problem else []
@@ -71,13 +76,27 @@ def run(arguments: argparse.Namespace) -> int:
             problems += [f"{photo}: {text} was not read" for text in missing]
             missed += len(missing)
         print(flush=True)
-    print(f"\n{len(photos)} photos, annotated in {arguments.output}")
+    print(f"\n{len(stems)} photos, annotated in {arguments.output}")
     if expected:
         total = sum(map(len, expected.values()))
         print(f"{total - missed} of {total} plates of the samples read")
     for problem in problems:
         print(problem, file=sys.stderr)
     return 1 if problems else 0
+
+
+def _photos(names: list[str]) -> list[Path]:
+    """Find the photos before anything is started.
+
+    Raises:
+        CommandError: Something named is not there, or there are no photos at all.
+    """
+    files, unfound = find_files(names)
+    photos = [path for path in files if not is_video(path)]
+    unfound |= {str(path): "No such file" for path in photos if not path.is_file()}
+    if unfound or not photos:
+        raise CommandError("; ".join(f"{k}: {v}" for k, v in unfound.items()) or "no photos")
+    return photos
 
 
 @contextlib.contextmanager
@@ -90,17 +109,22 @@ def _service() -> Iterator[str]:
     Raises:
         CommandError: It doesn't get ready, or doesn't stop cleanly.
     """
+    from api.embedded.processes import die_with_parent
+
     process = subprocess.Popen(
-        [sys.executable, "-m", "api.cli", "serve"],
+        # -P: the folder we are called from may hold a package "api" of somebody else's.
+        [sys.executable, "-P", "-m", "api.cli", "serve"],
         stdout=subprocess.PIPE,
         text=True,
         env=os.environ | {"PLATES_HOST": "127.0.0.1", "PLATES_PORT": "0"},
         # Ctrl-C in a terminal is for this process: it stops the service in order.
         start_new_session=True,
+        # If even this process is killed. Safe here: no thread of it holds a lock.
+        preexec_fn=lambda: die_with_parent(signal.SIGTERM),
     )
     try:
         address = _address(process)
-        _wait_until_ready(address)
+        _wait_until_ready(address, process)
         yield address
     finally:
         process.send_signal(signal.SIGTERM)
@@ -109,7 +133,7 @@ def _service() -> Iterator[str]:
         except subprocess.TimeoutExpired:
             process.kill()
             rest, _ = process.communicate()
-        print(rest, end="")
+        say(rest.rstrip("\n"))
     if process.returncode != 0:
         raise CommandError(f"the service ended with status {process.returncode}")
 
@@ -123,26 +147,41 @@ def _address(process: "subprocess.Popen[str]") -> str:
     raise CommandError("the service did not start; see above")
 
 
-def _wait_until_ready(address: str) -> None:
+def _wait_until_ready(address: str, process: "subprocess.Popen[str]") -> None:
     deadline = time.monotonic() + _READY_S
     while True:
-        status, document = _request(address, "GET", "/readyz")
-        if status == http.HTTPStatus.OK:
-            return
-        if time.monotonic() > deadline:
-            raise CommandError(f"the service is not ready: {document.get('detail')}")
+        try:
+            status, document = _request(address, "GET", "/readyz")
+            if status == http.HTTPStatus.OK:
+                return
+            reason = str(document.get("detail"))
+        except NoAnswer as error:
+            reason = str(error)
+        if time.monotonic() > deadline or process.poll() is not None:
+            raise CommandError(f"the service is not ready: {reason}")
         time.sleep(0.2)
 
 
 def _request(
     address: str, method: str, path: str, body: bytes | None = None
 ) -> tuple[int, dict[str, Any]]:
+    """Send one request to the service.
+
+    Returns:
+        The status and the JSON of the answer.
+
+    Raises:
+        NoAnswer: The connection failed, it took too long, or it was no JSON.
+    """
+    # The bytes tell the type; the header only says that this is no form.
+    headers = {"Content-Type": "image/*"} if body is not None else {}
     connection = http.client.HTTPConnection(address, timeout=_TIMEOUT_S)
     try:
-        # The bytes tell the type; the header only says that this is no form.
-        connection.request(method, path, body, {"Content-Type": "image/*"} if body else {})
+        connection.request(method, path, body, headers)
         response = connection.getresponse()
         return response.status, json.loads(response.read())
+    except (OSError, http.client.HTTPException, ValueError) as error:
+        raise NoAnswer(f"no answer from the service: {error or type(error).__name__}") from error
     finally:
         connection.close()
 
@@ -153,12 +192,18 @@ def _show(address: str, photo: Path, picture: Path) -> tuple[list[str], str | No
     Returns:
         The texts found, and what went wrong, if anything did.
     """
-    data = photo.read_bytes()
-    status, answer = _request(address, "POST", "/v1/plates", data)
     name = shortened(str(photo), 32)
-    if status != http.HTTPStatus.OK:
-        print(f"{name:<32} {answer['detail']}")
-        return [], f"{photo}: {answer['detail']}"
+    try:
+        data = photo.read_bytes()
+        status, answer = _request(address, "POST", "/v1/plates", data)
+        reason = None if status == http.HTTPStatus.OK else str(answer["detail"])
+    except OSError as error:
+        reason = error.strerror or str(error)
+    except NoAnswer as error:
+        reason = str(error)
+    if reason is not None:
+        print(f"{name:<32} {reason}")
+        return [], f"{photo}: {reason}"
     ms = f"{answer['timing_ms']['total']:>7.1f}"
     for plate in answer["plates"]:
         scores = f"{plate['score']:>6.3f} {plate['detection_score']:>6.3f}"

@@ -1,4 +1,4 @@
-"""Serve /v1/plates over HTTP in the foreground, until Ctrl-C or SIGTERM.
+"""Serve /v1/plates over HTTP in the foreground, until Ctrl-C, SIGTERM or SIGHUP.
 
 A Triton is started on free local ports, and stopped again, unless PLATES_TRITON_URL names
 one elsewhere. Settings are environment variables:
@@ -14,13 +14,14 @@ import argparse
 import asyncio
 import contextlib
 import logging
+import signal
 import socket
 import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from api.commands import CommandError
-from api.commands.signals import Stopped, stop_signals_raise
+from api.commands.signals import Stopped, say, stop_signals, stop_signals_raise
 
 if TYPE_CHECKING:
     from api.embedded import EmbeddedTriton
@@ -60,7 +61,7 @@ def run(arguments: argparse.Namespace) -> int:
         died = asyncio.run(_serve(reachable, listener, triton))
         if triton is not None and died:
             print(f"Triton has ended by itself:\n{triton.log_tail()}", file=sys.stderr)
-    print("Stopped.", flush=True)
+    say("Stopped.")
     return 1 if died else 0
 
 
@@ -111,7 +112,7 @@ def _triton(settings: "Settings") -> "Iterator[tuple[Settings, EmbeddedTriton | 
         print(f"Triton: gRPC {embedded.grpc_url}, HTTP {embedded.http_url}", flush=True)
         yield settings.model_copy(update={"triton_url": embedded.grpc_url}), embedded
     finally:
-        print("Stopping …", flush=True)
+        say("Stopping …")
         embedded.stop()
 
 
@@ -135,6 +136,9 @@ async def _serve(
         timeout_graceful_shutdown=_DRAIN_S,
     )
     server = uvicorn.Server(config)
+    if signal.SIGHUP in stop_signals():
+        # The server itself sees to the other two only.
+        signal.signal(signal.SIGHUP, server.handle_exit)
     serving = asyncio.create_task(server.serve(sockets=[listener]))
     died = announced = False
     while not serving.done():

@@ -1,4 +1,4 @@
-"""SIGINT and SIGTERM unwind the stack, so that whatever was started is stopped on the way."""
+"""Signals that stop unwind the stack, so that whatever was started is stopped on the way."""
 
 import contextlib
 import signal
@@ -18,16 +18,28 @@ class Stopped(BaseException):
         self.number = number
 
 
+def stop_signals() -> list[signal.Signals]:
+    """SIGINT, SIGTERM, and SIGHUP (the terminal was closed) unless `nohup` has us ignore it."""
+    ignored = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    return [signal.SIGINT, signal.SIGTERM, *([] if ignored else [signal.SIGHUP])]
+
+
 @contextlib.contextmanager
 def stop_signals_raise() -> Iterator[None]:
-    """Raise `Stopped` in the main thread when SIGINT or SIGTERM comes."""
+    """Raise `Stopped` in the main thread when one of the signals comes."""
 
     def stop(number: int, *_: object) -> NoReturn:
         raise Stopped(number)
 
-    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.signal(number, stop) for number in stop_signals()}
     try:
         yield
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def say(text: str) -> None:
+    """Print a line at once; that the terminal is gone must not keep us from cleaning up."""
+    with contextlib.suppress(OSError):
+        print(text, flush=True)
