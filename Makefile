@@ -7,7 +7,8 @@ PY := $(VENV)/bin/python
 REQUIREMENTS := docker/requirements
 SETUP_STAMP := $(VENV)/.setup
 EXPORT_STAMP := model_repository/.exported
-ARTIFACTS := $(foreach model,yolo stn lprnet,$(addprefix model_repository/$(model)/1/model.,pt onnx))
+ARTIFACTS := $(foreach model,yolo stn lprnet,$(addprefix model_repository/$(model)/1/model.,pt onnx)) \
+	model_repository/plate_recognition/1/exported.json
 # Artifacts that somebody removed are made again, though the stamp is there.
 LOST_ARTIFACTS := $(if $(filter-out $(wildcard $(ARTIFACTS)),$(ARTIFACTS)),FORCE)
 # torch's own index of CPU builds: 200 MB instead of the default build's several GB of CUDA.
@@ -33,7 +34,7 @@ export: $(EXPORT_STAMP)  ## Export weights/ into model_repository/ (skipped whil
 	@:
 
 $(EXPORT_STAMP): $(SETUP_STAMP) $(wildcard weights/*) $(shell find plate_models/nets -name '*.py') \
-		plate_models/spec.py plate_models/export.py plate_models/weights.py $(LOST_ARTIFACTS)
+		$(addprefix plate_models/,contract.py export.py spec.py weights.py) $(LOST_ARTIFACTS)
 	@$(VENV)/bin/plates export
 	@touch $@
 
@@ -76,4 +77,4 @@ requirements:  ## Export docker/requirements/*.txt from poetry.lock
 
 clean:  ## Remove the virtual environment, exported artifacts and caches
 	rm -rf $(VENV) $(EXPORT_STAMP) .pytest_cache .mypy_cache .ruff_cache
-	rm -f $(ARTIFACTS) model_repository/plate_recognition/1/exported.json
+	rm -f $(ARTIFACTS)

@@ -24,7 +24,7 @@ from plate_models.contract import GRAPHS, MANIFEST
 REPOSITORY = Path(__file__).resolve().parent.parent / "model_repository"
 VERSION_FOLDER = spec.MODEL_VERSION
 OPSET = 20  # the first with AffineGrid
-_SOURCES = ("export.py", "spec.py", "weights.py", "nets")
+_SOURCES = ("contract.py", "export.py", "spec.py", "weights.py", "nets")
 
 Outputs = tuple[Tensor, ...]
 Net = Callable[[Tensor], Any]

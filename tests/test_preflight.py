@@ -10,6 +10,7 @@ import pytest
 
 from api.embedded import EmbeddedTriton, PreflightError, preflight
 from api.embedded.wheel import Wheel, find_wheel
+from plate_models.contract import MANIFEST
 
 
 def test_this_machine_passes() -> None:
@@ -112,6 +113,17 @@ def test_missing_artifacts_per_profile(tmp_path: Path) -> None:
     (problem,) = preflight.check_artifacts(tmp_path, "gpu")
     assert "net has no model.pt" in problem
     (tmp_path / "net" / "1" / "model.onnx").touch()
+    assert not list(preflight.check_artifacts(tmp_path, "cpu"))
+
+
+def test_a_lost_manifest(tmp_path: Path) -> None:
+    model = tmp_path / "plate_recognition"
+    (model / "1").mkdir(parents=True)
+    (model / "config.pbtxt").write_text('backend: "python"\n')
+    (model / "1" / "model.py").touch()
+    (problem,) = preflight.check_artifacts(tmp_path, "cpu")
+    assert f"plate_recognition has no {MANIFEST}" in problem and "make export" in problem
+    (model / "1" / MANIFEST).touch()
     assert not list(preflight.check_artifacts(tmp_path, "cpu"))
 
 

@@ -22,6 +22,8 @@ MIN_GLIBC = (2, 35)
 LOOPBACK = "127.0.0.1"
 # What each backend loads; a new model brings no change here.
 ARTIFACTS = {"onnxruntime": "model.onnx", "pytorch": "model.pt", "python": "model.py"}
+# What the export leaves beside this model's model.py, which reads it when it loads.
+MANIFESTS = {"plate_recognition": "exported.json"}
 ELSEWHERE = (
     "Use Triton's container instead and point PLATES_TRITON_URL at it; `plates read` needs no "
     "Triton at all."
@@ -154,9 +156,9 @@ def check_artifacts(repository: Path, profile: str) -> Iterator[str]:
             encoding="utf-8"
         )
         backend = re.search(r'^backend:\s*"(\w+)"', config, re.MULTILINE)
-        artifact = ARTIFACTS.get(backend[1]) if backend else None
-        if artifact and not any(model.glob(f"[0-9]*/{artifact}")):
-            yield f"{model.name} has no {artifact}: run `make export` (`plates export`)."
+        for needed in (ARTIFACTS.get(backend[1]) if backend else None, MANIFESTS.get(model.name)):
+            if needed and not any(model.glob(f"[0-9]*/{needed}")):
+                yield f"{model.name} has no {needed}: run `make export` (`plates export`)."
 
 
 def check_stub(stub: Path, environment: Mapping[str, str]) -> str | None:
