@@ -80,6 +80,7 @@ def save(module: nn.Module, name: str, training: dict[str, Any], folder: Path) -
     metadata = {"contract": contract_of(name), "training": training}
     path = folder / f"{name}.safetensors"
     save_file(tensors, path, {key: json.dumps(value) for key, value in metadata.items()})
+    path.chmod(0o644)  # Written as 0600: the user of a container could not read it.
     return path
 
 

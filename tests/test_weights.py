@@ -18,6 +18,7 @@ def saved(folder: Path) -> tuple[LPRNet, Path]:
 
 def test_saved_weights_come_back_bit_for_bit(tmp_path: Path) -> None:
     net, path = saved(tmp_path)
+    assert path.stat().st_mode & 0o777 == 0o644
     loaded = weights.load(LPRNet(), path)
     assert not loaded.training
     for key, value in loaded.state_dict().items():
