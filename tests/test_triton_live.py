@@ -8,12 +8,13 @@ import grpc
 import numpy as np
 import pytest
 from conftest import TritonEndpoints
+from photo_files import BAD
 from sample_photos import SAMPLES, read_samples
 from tritonclient import grpc as triton_grpc
 from tritonclient import http as triton_http
 from tritonclient.grpc import service_pb2, service_pb2_grpc
 
-from plate_models.spec import RECOGNIZER
+from plate_models.spec import LIMITS, RECOGNIZER
 
 pytestmark = pytest.mark.live
 
@@ -184,10 +185,16 @@ HOSTILE: dict[str, tuple[list[Tensor], str]] = {
     "a size of 30 GB": ([("input__0", "UINT8", [100_000, 100_000, 3], b"")], "size"),
     "a size that overflows": ([("input__0", "UINT8", [2**31, 2**31, 3], b"")], "size"),
     "an unspecified size": ([("input__0", "UINT8", [-1, -1, 3], PIXELS)], "dimensions"),
-    "no bytes": ([("image", "UINT8", [0], b"")], "empty-image: "),
-    "no image": ([("image", "UINT8", [3], b"abc")], "unsupported-type: "),
     "a file of rank 2": ([("image", "UINT8", [1, 3], b"abc")], "shape"),
     "a file as a string": ([("image", "BYTES", [1], b"\3\0\0\0abc")], "BYTES"),
+}
+BAD_FILES = {
+    **BAD,
+    "one byte more than a file may have": (bytes(LIMITS.max_bytes + 1), "too-many-bytes"),
+}
+HOSTILE |= {
+    f"file: {name}": ([("image", "UINT8", [len(data)], data)], f"{slug}: ")
+    for name, (data, slug) in BAD_FILES.items()
 }
 
 
