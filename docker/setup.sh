@@ -8,9 +8,10 @@ fail() {
     exit 1
 }
 
-# Quiet: pip's warnings about the indexes it is set up for are not ours.
+# Quiet: pip's warnings about the indexes it is set up for are not ours. By way of python:
+# the path in the pip script's first line is wrong once the clone has been moved.
 install() {
-    "$pip" install -qq "$@"
+    "$VENV/bin/python" -m pip install -qq "$@"
 }
 
 find_python() {
@@ -25,27 +26,56 @@ find_python() {
 Install one of them (Debian, Ubuntu: apt install python3.12 python3.12-venv), then run make again."
 }
 
-install_torch() {
-    # A GPU wants the default build with CUDA; everything else the small CPU build.
-    if [ ! -e /dev/nvidiactl ] && [ -n "$TORCH_INDEX" ]; then
-        if install --retries 0 --timeout 5 --index-url "$TORCH_INDEX" \
-            --requirement "$REQUIREMENTS/torch.txt" 2>/dev/null; then
-            return
-        fi
-        echo "setup: no torch from $TORCH_INDEX; taking the ordinary package index"
+make_environment() {
+    "$python" -m venv "$VENV" >/dev/null 2>&1 && return
+    # Without Debian's python3-venv there is no pip to put in; python3-pip brings one too.
+    if "$python" -m venv --clear --without-pip "$VENV" &&
+        "$python" -m pip --python "$VENV/bin/python" install -qq pip; then
+        return
     fi
-    install --requirement "$REQUIREMENTS/torch.txt"
+    fail "no virtual environment could be made (Debian, Ubuntu: apt install python3-venv)"
 }
 
+# A page of the index, not the download: a firewall often drops such requests in silence,
+# which would cost minutes of retries.
+index_answers() {
+    "$VENV/bin/python" - "$TORCH_INDEX" <<'END'
+import sys
+import urllib.request
+
+url = sys.argv[1].rstrip("/") + "/torch/"
+try:
+    if url.startswith("http"):
+        urllib.request.urlopen(url, timeout=5).close()
+except (OSError, ValueError) as error:
+    sys.exit(f"setup: {url}: {error}")
+END
+}
+
+install_torch() {
+    # A GPU wants the default build with CUDA; everything else the small CPU build.
+    local from=()
+    if [ ! -e /dev/nvidiactl ] && [ -n "$TORCH_INDEX" ]; then
+        if index_answers; then
+            from=(--index-url "$TORCH_INDEX")
+        else
+            echo "setup: taking torch from the ordinary package index"
+        fi
+    fi
+    install "${from[@]}" --requirement "$REQUIREMENTS/torch.txt"
+}
+
+case $PWD in
+    *[[:space:]]*) fail "the path of this clone has a space, '$PWD': Triton's stub crashes on it. \
+Move the clone, then run make again." ;;
+esac
 python=$(find_python)
-pip=$VENV/bin/pip
 echo "setup: $VENV with $("$python" --version), this takes a few minutes the first time"
-# --clear only where the environment was made for another Python.
+# Anew only where the environment was made for another Python.
 if [ -x "$VENV/bin/python" ] && ! "$VENV/bin/python" -c 'import sys; sys.exit(sys.version_info[:2] not in ((3, 11), (3, 12)))'; then
     rm -rf "$VENV"
 fi
-[ -x "$VENV/bin/pip" ] || "$python" -m venv "$VENV" || fail "python3 -m venv failed \
-(Debian, Ubuntu: apt install python3-venv)"
+"$VENV/bin/python" -m pip --version >/dev/null 2>&1 || make_environment
 export PIP_DISABLE_PIP_VERSION_CHECK=1
 install_torch
 install --require-hashes --requirement "$REQUIREMENTS/dev.txt"
