@@ -4,6 +4,7 @@
     ├── PhotoProblem                 400, 413, 415, 422 by what is wrong with the photo
     ├── RequestProblem               400
     │   ├── InvalidForm              400  not a multipart form, or cut off
+    │   ├── UploadTimeout            408  the photo came too slowly
     │   ├── UnsupportedMediaType     415  neither a form nor an image
     │   ├── MissingImage             422  a form without the field `image`
     │   └── InvalidParameter         422  roi, min_width, or something unknown
@@ -116,6 +117,15 @@ class InvalidForm(RequestProblem):
 
     slug = "invalid-form"
     title = "The form can't be read"
+
+
+class UploadTimeout(RequestProblem):
+    """The photo did not come within the time that the settings allow."""
+
+    status = 408
+    slug = "upload-timeout"
+    title = "The upload took too long"
+    headers: ClassVar[Mapping[str, str]] = {"Connection": "close"}
 
 
 class UnsupportedMediaType(RequestProblem):

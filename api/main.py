@@ -18,6 +18,7 @@ from api.readiness import Readiness
 from api.routes import Services, invalid_parameters, router
 from api.settings import Settings
 from api.triton import TritonClient
+from api.uploads import UploadMemory
 from plate_models.spec import MODEL_VERSION
 
 log = logging.getLogger("plates.gateway")
@@ -41,8 +42,9 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncGenerator[None]:
         async with TritonClient(settings) as client:
-            readiness = Readiness(client, settings.ready_max_age_s)
-            app.state.services = Services(settings, client, readiness, metrics)
+            readiness = Readiness(client, settings.ready_max_age_s, settings.ready_timeout_s)
+            memory = UploadMemory(settings)
+            app.state.services = Services(settings, client, readiness, metrics, memory)
             yield
 
     app = FastAPI(

@@ -7,6 +7,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _SECONDS = (0.01, 0.025, 0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 12.8, 30.0)
+# Senders make up methods; each would be a series that stays for ever.
+_METHODS = frozenset({"DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"})
 _COUNTS = (0, 1, 2, 3, 5, 8, 13, 21, 34)
 
 
@@ -79,5 +81,6 @@ class MetricsMiddleware:
         finally:
             # The pattern, not the path: paths are made up by callers and never end.
             route = getattr(scope.get("route"), "path", "other")
-            self._metrics.requests.labels(scope["method"], route, status).inc()
+            method = scope["method"] if scope["method"] in _METHODS else "other"
+            self._metrics.requests.labels(method, route, status).inc()
             self._metrics.request_seconds.labels(route).observe(time.perf_counter() - start)

@@ -23,34 +23,58 @@ def canary_photo() -> bytes:
 
 
 class Readiness:
-    """Sends the canary to Triton, at most once in a while and one at a time.
+    """Knows whether a photo with a plate was read lately, and tries it if none was.
 
-    Triton's own ready endpoint says yes while its models are dead.
+    Triton's own ready endpoint says yes while its models are dead. Photos that come
+    anyhow are proof enough; only when there are none is the canary sent to Triton, one at
+    a time, and after a failure not at once again.
     """
 
-    def __init__(self, recognizer: Recognizer, max_age_s: float) -> None:
+    def __init__(self, recognizer: Recognizer, max_age_s: float, timeout_s: float) -> None:
         self._recognizer = recognizer
         self._max_age_s = max_age_s
+        self._timeout_s = timeout_s
         self._photo = canary_photo()
         self._one_at_a_time = asyncio.Lock()
-        self._asked_at = float("-inf")
+        self._read_at = self._failed_at = float("-inf")
         self._reason: str | None = None
+
+    def note_read(self, recognition: Recognition) -> None:
+        """Take note of a photo that was read; without plates it says little.
+
+        Args:
+            recognition: What came of it. The later models see only photos with plates.
+        """
+        if recognition.texts:
+            self._read_at = time.monotonic()
 
     async def reason_not_ready(self) -> str | None:
         """Ask, unless there is an answer that is young enough.
 
         Returns:
-            None if the canary was answered; otherwise why not.
+            None if a photo was read; otherwise why the canary was not.
         """
+        # Not behind the lock: a slow canary holds it while other photos are read.
+        if self._is_young(self._read_at):
+            return None
         async with self._one_at_a_time:
-            if time.monotonic() - self._asked_at > self._max_age_s:
+            if self._is_young(self._read_at):
+                return None
+            if not self._is_young(self._failed_at):
                 self._reason = await self._ask()
-                self._asked_at = time.monotonic()
             return self._reason
 
+    def _is_young(self, moment: float) -> bool:
+        return time.monotonic() - moment <= self._max_age_s
+
     async def _ask(self) -> str | None:
+        started = time.monotonic()
         try:
-            await self._recognizer.recognize(self._photo, timeout_s=self._max_age_s)
+            await self._recognizer.recognize(self._photo, timeout_s=self._timeout_s)
         except Problem as problem:
+            if self._read_at >= started:
+                return None
+            self._failed_at = time.monotonic()
             return problem.detail
+        self._read_at = time.monotonic()
         return None

@@ -18,7 +18,7 @@ from api.metrics import CONTENT_TYPE, Metrics
 from api.readiness import Readiness, Recognizer
 from api.schemas import PlateFilter, PlatesAnswer, ProblemDocument
 from api.settings import Settings
-from api.uploads import FIELD, read_upload
+from api.uploads import FIELD, UploadMemory, read_upload
 from plate_models.images import ImageError, check_header
 from plate_models.spec import Limits
 
@@ -59,6 +59,7 @@ class Services:
     recognizer: Recognizer
     readiness: Readiness
     metrics: Metrics
+    upload_memory: UploadMemory
     in_flight: int = 0
 
     @contextmanager
@@ -104,15 +105,17 @@ async def read_plates(
     PNG, WebP, BMP, TIFF and GIF are read, up to 20 MB and 64 megapixels. No plates is an
     answer: an empty list.
     """
-    limits = services.settings.limits
-    with services.place():
-        upload = await read_upload(request, limits)
+    with services.upload_memory.share() as take:
+        upload = await read_upload(request, services.settings, take)
         start = time.perf_counter()
-        wanted = _merged(parameters, upload.fields)
-        await run_in_threadpool(_check, upload.photo, limits)
-        with services.metrics.recognition_seconds.time():
-            recognition = await services.recognizer.recognize(upload.photo)
+        # Not before: whoever sends slowly must not keep the others from being read.
+        with services.place():
+            wanted = _merged(parameters, upload.fields)
+            await run_in_threadpool(_check, upload.photo, services.settings.limits)
+            with services.metrics.recognition_seconds.time():
+                recognition = await services.recognizer.recognize(upload.photo)
         answer = answer_from(recognition, wanted, (time.perf_counter() - start) * 1000)
+    services.readiness.note_read(recognition)
     services.metrics.plates_per_photo.observe(len(recognition.texts))
     services.metrics.unreadable.inc(recognition.texts.count(""))
     return answer
@@ -160,7 +163,7 @@ async def healthz() -> dict[str, str]:
 
 @router.get("/readyz", tags=["operation"], responses={503: {"description": "Not ready"}})
 async def readyz(services: ServicesOfApp) -> JSONResponse:
-    """Answer 200 if a small photo with a plate was read in the last two seconds."""
+    """Answer 200 if a photo with a plate was read lately, or if a small one is read now."""
     reason = await services.readiness.reason_not_ready()
     if reason is None:
         return JSONResponse({"status": "ready"})

@@ -29,8 +29,11 @@ class Settings(BaseSettings):
         model_repository: What the embedded Triton serves.
         max_bytes: Largest photo file. The models refuse more than the default.
         max_pixels: Largest photo. The models refuse more than the default.
-        max_in_flight: Photos taken at once; more are answered with 503.
-        ready_max_age_s: How old the canary's last answer may be for /readyz.
+        max_in_flight: Photos read at once; more are answered with 503. So are uploads
+            that would hold more memory than so many of the largest photos.
+        upload_timeout_s: Seconds that a photo may take to come in.
+        ready_max_age_s: How long ago a photo must have been read for /readyz.
+        ready_timeout_s: Seconds after which /readyz gives up the photo it tries.
     """
 
     model_config = SettingsConfigDict(env_prefix="PLATES_", frozen=True, protected_namespaces=())
@@ -47,7 +50,9 @@ class Settings(BaseSettings):
     max_bytes: Annotated[int, Field(gt=0, le=LIMITS.max_bytes)] = LIMITS.max_bytes
     max_pixels: Annotated[int, Field(gt=0, le=LIMITS.max_pixels)] = LIMITS.max_pixels
     max_in_flight: Annotated[int, Field(gt=0)] = 32
+    upload_timeout_s: Annotated[float, Field(gt=0)] = 30.0
     ready_max_age_s: Annotated[float, Field(gt=0)] = 2.0
+    ready_timeout_s: Annotated[float, Field(gt=0)] = 10.0
 
     @field_validator("triton_url")
     @classmethod

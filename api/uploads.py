@@ -1,7 +1,8 @@
 """Photos as they come in over HTTP, with limits that hold while they are still coming."""
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from starlette.requests import Request
@@ -9,15 +10,19 @@ from starlette.requests import Request
 from api.errors import (
     InvalidParameter,
     MissingImage,
+    Overloaded,
     PhotoTooLarge,
     Problem,
     UnsupportedMediaType,
+    UploadTimeout,
 )
 from api.forms import Part, read_form
+from api.settings import Settings
 from plate_models.images import too_many_bytes_message
 from plate_models.spec import Limits
 
 FIELD = "image"
+Take = Callable[[int], None]
 
 # What a form may add to the photo: boundaries, part headers, a few short fields.
 _FORM_OVERHEAD_BYTES = 64 * 1024
@@ -38,7 +43,37 @@ class Upload:
     fields: dict[str, str]
 
 
-async def read_upload(request: Request, limits: Limits) -> Upload:
+class UploadMemory:
+    """The bytes that all uploads together hold in memory."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._limit = settings.max_in_flight * (settings.max_bytes + _FORM_OVERHEAD_BYTES)
+        self._used = 0
+
+    @contextmanager
+    def share(self) -> Iterator[Take]:
+        """Account for the bytes of one upload, until the context ends.
+
+        Yields:
+            To be called with the number of bytes that came; raises `Overloaded` where
+            they are too many.
+        """
+        taken = 0
+
+        def take(count: int) -> None:
+            nonlocal taken
+            if self._used + count > self._limit:
+                raise Overloaded("Too many photos are coming in at once. Try again shortly.")
+            self._used += count
+            taken += count
+
+        try:
+            yield take
+        finally:
+            self._used -= taken
+
+
+async def read_upload(request: Request, settings: Settings, take: Take) -> Upload:
     """Read the photo from the body: a multipart form, or the file itself.
 
     Never holds more than the limit in memory, whatever Content-Length says, and writes
@@ -46,7 +81,8 @@ async def read_upload(request: Request, limits: Limits) -> Upload:
 
     Args:
         request: The request, its body not read yet.
-        limits: How many bytes the photo may have.
+        settings: How many bytes the photo may have, and how long it may take.
+        take: Accounts for its memory; see `UploadMemory`.
 
     Returns:
         The photo, not checked further.
@@ -54,22 +90,28 @@ async def read_upload(request: Request, limits: Limits) -> Upload:
     Raises:
         RequestProblem: Neither form; a form that is broken or holds no photo.
         PhotoTooLarge: More bytes than the limit.
+        UploadTimeout: The body did not end in time.
+        Overloaded: All uploads together hold too much memory.
         ClientDisconnect: The sender is gone.
     """
+    limits, timeout_s = settings.limits, settings.upload_timeout_s
     try:
-        return await _read(request, limits)
+        async with asyncio.timeout(timeout_s):
+            return await _read(request, limits, take)
+    except TimeoutError as error:
+        raise UploadTimeout(f"The photo did not come within {timeout_s:g} seconds.") from error
     except Problem:
         await _discard_rest(request, limits.max_bytes)
         raise
 
 
-async def _read(request: Request, limits: Limits) -> Upload:
+async def _read(request: Request, limits: Limits, take: Take) -> Upload:
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind == "multipart/form-data":
-        return await _read_form(request, limits)
+        return await _read_form(request, limits, take)
     if kind.startswith("image/"):
         body = bytearray()
-        async for chunk in _bounded(request, limits.max_bytes, limits):
+        async for chunk in _bounded(request, limits.max_bytes, limits, take):
             body += chunk
         return Upload(bytes(body), {})
     raise UnsupportedMediaType(
@@ -78,8 +120,8 @@ async def _read(request: Request, limits: Limits) -> Upload:
     )
 
 
-async def _read_form(request: Request, limits: Limits) -> Upload:
-    body = _bounded(request, limits.max_bytes + _FORM_OVERHEAD_BYTES, limits)
+async def _read_form(request: Request, limits: Limits, take: Take) -> Upload:
+    body = _bounded(request, limits.max_bytes + _FORM_OVERHEAD_BYTES, limits, take)
     parts = await read_form(request.headers["content-type"], body)
     fields = {part.name: part.text for part in parts if not part.is_file}
     photo = _only_photo([part for part in parts if part.is_file], fields)
@@ -105,7 +147,9 @@ def _only_photo(files: list[Part], fields: dict[str, str]) -> Part:
     return photos[0]
 
 
-async def _bounded(request: Request, max_bytes: int, limits: Limits) -> AsyncGenerator[bytes]:
+async def _bounded(
+    request: Request, max_bytes: int, limits: Limits, take: Take
+) -> AsyncGenerator[bytes]:
     """Pass the body on until it is longer than allowed."""
     declared = request.headers.get("content-length", "")
     if declared.isdigit() and int(declared) > max_bytes:
@@ -115,6 +159,7 @@ async def _bounded(request: Request, max_bytes: int, limits: Limits) -> AsyncGen
         received += len(chunk)
         if received > max_bytes:
             raise PhotoTooLarge(too_many_bytes_message(limits))
+        take(len(chunk))
         yield chunk
 
 

@@ -77,7 +77,7 @@ def test_slow_triton_is_given_up(client: httpx.Client, fake: FakeTriton) -> None
 
 def test_triton_away_and_back() -> None:
     fake = FakeTriton()
-    with running_gateway(settings_for(fake)) as client:
+    with running_gateway(settings_for(fake, ready_max_age_s=0.001)) as client:
         assert post_raw(client, PHOTO).status_code == 200
         fake.stop()
         response = post_raw(client, PHOTO)

@@ -1,20 +1,26 @@
 """What an operator sees of the gateway: settings, tokens, TLS, readiness, metrics."""
 
+import asyncio
 import shutil
 import subprocess
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import fake_triton
 import grpc
 import httpx
+import numpy as np
 import pytest
 from fake_triton import FakeTriton, refusing, sleeping
 from gateway_client import PHOTO, assert_problem, post_raw, settings_for
 from gateway_fixtures import running_gateway
 from prometheus_client.parser import text_string_to_metric_families
 from pydantic import ValidationError
+from starlette.types import Message, Receive, Scope, Send
 
+from api.metrics import Metrics, MetricsMiddleware
+from api.readiness import canary_photo
 from api.settings import Settings
 
 
@@ -69,6 +75,55 @@ def test_ready_asks_once_for_many(fake: FakeTriton) -> None:
     assert len(fake.photos) == 1
 
 
+def test_ready_waits_longer_than_an_answer_stays_young(fake: FakeTriton) -> None:
+    fake.reply = sleeping(0.5)
+    with running_gateway(settings_for(fake, ready_max_age_s=0.01)) as client:
+        assert client.get("/readyz").status_code == 200
+
+
+def test_ready_gives_a_slow_triton_up(fake: FakeTriton) -> None:
+    fake.reply = sleeping(1)
+    with running_gateway(settings_for(fake, ready_timeout_s=0.1)) as client:
+        assert_problem(client.get("/readyz"), 503, None)
+
+
+def test_photos_that_are_read_prove_readiness(fake: FakeTriton) -> None:
+    with running_gateway(settings_for(fake, ready_max_age_s=60)) as client:
+        assert post_raw(client, PHOTO).status_code == 200
+        assert client.get("/readyz").status_code == 200
+    assert fake.photos == [PHOTO]  # no canary
+
+
+def test_photos_without_plates_prove_nothing(fake: FakeTriton) -> None:
+    fake.reply = lambda _: fake_triton.outputs(0)
+    with running_gateway(settings_for(fake, ready_max_age_s=60)) as client:
+        assert post_raw(client, PHOTO).status_code == 200
+        assert client.get("/readyz").status_code == 200
+    assert fake.photos == [PHOTO, canary_photo()]
+
+
+def test_a_photo_read_meanwhile_outweighs_a_slow_canary(fake: FakeTriton) -> None:
+    release = threading.Event()
+
+    def hold_the_canary(photo: bytes) -> dict[str, np.ndarray]:
+        if photo == canary_photo():
+            release.wait(20)
+        return fake_triton.outputs()
+
+    fake.reply = hold_the_canary
+    settings = settings_for(fake, ready_timeout_s=1, ready_max_age_s=60)
+    with running_gateway(settings) as client, ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(client.get, "/readyz")
+        try:
+            while canary_photo() not in fake.photos:
+                assert not asked.done()
+            assert post_raw(client, PHOTO).status_code == 200
+            assert client.get("/readyz").status_code == 200
+            assert asked.result().status_code == 200
+        finally:
+            release.set()
+
+
 def test_ready_notices_dead_models(client: httpx.Client, fake: FakeTriton) -> None:
     fake.reply = refusing(grpc.StatusCode.INTERNAL, "Stub process is not healthy")
     client_sees = []
@@ -108,6 +163,23 @@ def test_metrics_count_requests_and_plates(fake: FakeTriton) -> None:
     assert found["plates_in_flight",] == 0
     assert "B840CK197" not in exposition.text
     assert "12345" not in exposition.text
+
+
+def test_metrics_of_made_up_methods_are_one_series() -> None:
+    async def not_allowed(scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 405, "headers": []})
+
+    async def discard(_: Message) -> None:
+        pass
+
+    metrics = Metrics()
+    gateway = MetricsMiddleware(not_allowed, metrics)
+    for method in ("GET", "BREW", "WHEN", "get"):
+        asyncio.run(gateway({"type": "http", "method": method}, None, discard))
+    count = metrics.requests.labels
+    assert count("GET", "other", 405)._value.get() == 1
+    assert count("other", "other", 405)._value.get() == 3
+    assert "BREW" not in metrics.exposition().decode()
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,9 @@
 """Photos on their way into the gateway: broken, too large, cut off, or too many."""
 
+import json
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
@@ -143,6 +145,55 @@ def test_sender_that_hangs_up(
         assert post_raw(client, PHOTO).status_code == 200
     assert set(fake.photos) == {PHOTO}
     assert not [record for record in caplog.records if record.levelname == "ERROR"]
+
+
+def begin_upload(client: httpx.Client, size: int, sent: int) -> socket.socket:
+    """Send the head of a photo and leave it at that."""
+    connection = socket.create_connection((client.base_url.host, client.base_url.port), timeout=20)
+    head = (
+        f"POST /v1/plates HTTP/1.1\r\nHost: x\r\nContent-Type: image/jpeg\r\nContent-Length: {size}"
+    )
+    connection.sendall(f"{head}\r\n\r\n".encode() + padded(size)[:sent])
+    return connection
+
+
+def test_slow_uploads_are_given_up(fake: FakeTriton) -> None:
+    with (
+        running_gateway(settings_for(fake, upload_timeout_s=0.3)) as client,
+        begin_upload(client, 5000, 4999) as connection,
+        connection.makefile("rb") as stream,
+    ):
+        answer = stream.read()  # to its end: the gateway closes the connection
+    head, _, body = answer.partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 408 ")
+    assert b"\r\nconnection: close" in head.lower()
+    assert json.loads(body)["type"] == "/problems/upload-timeout"
+    assert not fake.photos
+
+
+def test_slow_uploads_take_no_place(fake: FakeTriton) -> None:
+    settings = settings_for(fake, max_in_flight=1)
+    with running_gateway(settings) as client, begin_upload(client, 5000, 4999):
+        for _ in range(20):
+            assert post_raw(client, PHOTO).status_code == 200
+
+
+def test_uploads_share_a_limited_memory(fake: FakeTriton) -> None:
+    settings = settings_for(fake, max_in_flight=1, max_bytes=100_000)
+
+    def answers_become(status: int) -> httpx.Response:
+        for _ in range(200):
+            response = post_raw(client, padded(100_000))
+            if response.status_code == status:
+                return response
+            time.sleep(0.02)
+        pytest.fail(f"never {status}")
+
+    with running_gateway(settings) as client:
+        with begin_upload(client, 100_000, 90_000):
+            assert_problem(answers_become(503), 503, "overloaded")
+            assert post_raw(client, PHOTO).status_code == 200  # a small one still fits
+        answers_become(200)
 
 
 def test_places_are_limited(fake: FakeTriton) -> None:

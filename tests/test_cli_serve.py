@@ -75,7 +75,7 @@ def test_serve_with_its_own_triton(repository: Path, tmp_path: Path) -> None:
     log = tmp_path / "log"
     with serving(log, PLATES_MODEL_REPOSITORY=str(repository)) as (url, pid):
         for _ in range(100):
-            if httpx.get(f"{url}/readyz", timeout=10).status_code == 200:
+            if httpx.get(f"{url}/readyz", timeout=30).status_code == 200:
                 break
             time.sleep(0.1)
         answer = httpx.post(
