@@ -123,54 +123,56 @@ def heic() -> bytes:
     return struct.pack(">I", 24) + b"ftypheic" + bytes(4) + b"mif1heic" + bytes(200)
 
 
-def _good() -> dict[str, bytes]:
-    deep = (pattern().astype(np.uint16) * 257)[..., ::-1]
-    files = {
-        "jpeg": encode(pattern(), "JPEG", quality=95, subsampling=0),
-        "progressive jpeg": encode(pattern(), "JPEG", quality=95, subsampling=0, progressive=True),
-        "cmyk jpeg": encode(pattern(), "JPEG", "CMYK", quality=95, subsampling=0),
-        "jpeg with trailing bytes": encode(pattern(), "JPEG", quality=95, subsampling=0) + b"tail",
-        "jpeg with a thumbnail": encode(
-            pattern(),
-            "JPEG",
-            quality=95,
-            subsampling=0,
-            exif=exif(1, encode(pattern(32, 24), "JPEG")),
-        ),
-        "png": encode(pattern(), "PNG"),
-        "palette png": encode(pattern(), "PNG", "P"),
-        "16-bit png": encode_with_opencv(deep, ".png"),
-        "webp": encode(pattern(), "WEBP", lossless=True),
-        "bmp": encode(pattern(), "BMP"),
-        "gif": encode(pattern(), "GIF"),
-        "animated gif": encode(
-            pattern(), "GIF", save_all=True, append_images=[Image.new("RGB", (WIDTH, HEIGHT))]
-        ),
-        "tiff": encode(pattern(), "TIFF"),
-        "lzw tiff": encode(pattern(), "TIFF", compression="tiff_lzw"),
-        "16-bit tiff": encode_with_opencv(deep, ".tiff"),
-        "cmyk tiff": encode(pattern(), "TIFF", "CMYK"),
-    }
-    for orientation in range(1, 9):
-        stored = stored_for(orientation)
-        for file_format in ("JPEG", "PNG", "WEBP", "TIFF"):
-            options: dict[str, object] = {"exif": exif(orientation)}
-            if file_format == "JPEG":
-                options |= {"quality": 95, "subsampling": 0}
-            elif file_format == "WEBP":
-                options |= {"lossless": True}
-            elif file_format == "TIFF":
-                options = {"tiffinfo": {0x0112: orientation}}
-            files[f"{file_format.lower()}, orientation {orientation}"] = encode(
-                stored, file_format, **options
-            )
-    for file_format in ("PNG", "WEBP", "TIFF"):
-        options = {"lossless": True} if file_format == "WEBP" else {}
-        files[f"opaque rgba {file_format.lower()}"] = encode_rgba(rgba(255), file_format, **options)
-    return files
+def oriented(file_format: str, orientation: int) -> bytes:
+    """The pattern, turned, in a file that tells how."""
+    in_tiff = {"tiffinfo": {0x0112: orientation}}
+    tag = in_tiff if file_format == "TIFF" else {"exif": exif(orientation)}
+    return encode(stored_for(orientation), file_format, **FAITHFUL[file_format], **tag)
 
 
-GOOD: dict[str, bytes] = _good()
+# Options with which a format keeps the pattern's colours.
+FAITHFUL: dict[str, dict[str, object]] = {
+    "JPEG": {"quality": 95, "subsampling": 0},
+    "PNG": {},
+    "WEBP": {"lossless": True},
+    "TIFF": {},
+}
+JPEG = FAITHFUL["JPEG"]
+DEEP_BGR = (pattern().astype(np.uint16) * 257)[..., ::-1]
+
+GOOD: dict[str, bytes] = {
+    "jpeg": encode(pattern(), "JPEG", **JPEG),
+    "progressive jpeg": encode(pattern(), "JPEG", **JPEG, progressive=True),
+    "cmyk jpeg": encode(pattern(), "JPEG", "CMYK", **JPEG),
+    "jpeg with trailing bytes": encode(pattern(), "JPEG", **JPEG) + b"tail",
+    "jpeg with a thumbnail": encode(
+        pattern(), "JPEG", **JPEG, exif=exif(1, encode(pattern(32, 24), "JPEG"))
+    ),
+    "png": encode(pattern(), "PNG"),
+    "palette png": encode(pattern(), "PNG", "P"),
+    "16-bit png": encode_with_opencv(DEEP_BGR, ".png"),
+    "webp": encode(pattern(), "WEBP", lossless=True),
+    "bmp": encode(pattern(), "BMP"),
+    "gif": encode(pattern(), "GIF"),
+    "animated gif": encode(
+        pattern(), "GIF", save_all=True, append_images=[Image.new("RGB", (WIDTH, HEIGHT))]
+    ),
+    "tiff": encode(pattern(), "TIFF"),
+    "lzw tiff": encode(pattern(), "TIFF", compression="tiff_lzw"),
+    "16-bit tiff": encode_with_opencv(DEEP_BGR, ".tiff"),
+    "cmyk tiff": encode(pattern(), "TIFF", "CMYK"),
+}
+GOOD |= {
+    f"{file_format.lower()}, orientation {orientation}": oriented(file_format, orientation)
+    for orientation in range(1, 9)
+    for file_format in FAITHFUL
+}
+GOOD |= {
+    f"opaque rgba {file_format.lower()}": encode_rgba(
+        rgba(255), file_format, **FAITHFUL[file_format]
+    )
+    for file_format in ("PNG", "WEBP", "TIFF")
+}
 
 BAD: dict[str, tuple[bytes, str]] = {
     "empty": (b"", "empty-image"),
