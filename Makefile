@@ -50,9 +50,9 @@ test: export  ## All tests, the live ones included
 test-fast: $(SETUP_STAMP)  ## Only the tests that need no server
 	@$(PY) -m pytest -m "not live" $(PYTEST_ARGS)
 
-test-live: $(SETUP_STAMP)  ## The live tests against a running server: PLATES_URL=... [PLATES_TRITON_URL=...]
-	@test -n "$(PLATES_URL)$(PLATES_TRITON_URL)" || { echo "make test-live needs PLATES_URL=http://host:port (and PLATES_TRITON_URL=host:port for the Triton behind it)"; exit 2; }
-	@PLATES_URL="$(PLATES_URL)" PLATES_TRITON_URL="$(PLATES_TRITON_URL)" $(PY) -m pytest -m live $(PYTEST_ARGS)
+test-live: $(SETUP_STAMP)  ## The live tests against a running server: PLATES_URL=... [PLATES_TRITON_URL=... PLATES_TRITON_HTTP_URL=...]
+	@test -n "$(PLATES_URL)$(PLATES_TRITON_URL)" || { echo "make test-live needs PLATES_URL=http://host:port (and, for the Triton behind it, PLATES_TRITON_URL=host:port of gRPC and PLATES_TRITON_HTTP_URL=host:port)"; exit 2; }
+	@PLATES_URL="$(PLATES_URL)" PLATES_TRITON_URL="$(PLATES_TRITON_URL)" PLATES_TRITON_HTTP_URL="$(PLATES_TRITON_HTTP_URL)" $(PY) -m pytest -m live $(PYTEST_ARGS)
 
 lint: $(SETUP_STAMP)  ## ruff: rules and format; requirement files agree with the lock
 	@$(VENV)/bin/ruff check .

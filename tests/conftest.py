@@ -58,7 +58,7 @@ def triton(repository: Path) -> Iterator[TritonEndpoints]:
         grpc_url = os.environ.get("PLATES_TRITON_URL")
         if not grpc_url:
             pytest.skip("PLATES_URL is set and PLATES_TRITON_URL is not: no Triton to talk to")
-        http_url = os.environ.get("PLATES_TRITON_HTTP_URL")
+        http_url = os.environ.get("PLATES_TRITON_HTTP_URL") or None
         yield TritonEndpoints(grpc_url.rpartition("://")[2], http_url)
         return
     with EmbeddedTriton(repository) as server:

@@ -57,3 +57,17 @@ def test_a_lost_artifact_is_exported_again(exported: Path, artifact: str) -> Non
 def test_changed_sources_are_exported_again(exported: Path, source: str) -> None:
     (exported / source).write_text("changed")
     assert would_export(exported)
+
+
+def test_live_tests_are_told_of_every_server(exported: Path) -> None:
+    servers = {
+        "PLATES_URL": "http://gateway:1",
+        "PLATES_TRITON_URL": "triton:2",
+        "PLATES_TRITON_HTTP_URL": "triton:3",
+    }
+    given = [f"{name}={value}" for name, value in servers.items()]
+    command = ["make", "-n", "-C", exported, "test-live", *given]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    (line,) = [line for line in done.stdout.splitlines() if "-m live" in line]
+    for name, value in servers.items():
+        assert f'{name}="{value}"' in line
