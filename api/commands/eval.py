@@ -47,6 +47,20 @@ def run(arguments: argparse.Namespace) -> int:
     Raises:
         CommandError: No data, no weights, or (status 2) a photo that can't be decoded.
     """
+    if arguments.data is None:
+        raise CommandError("give --data DIR, or set PLATES_DATA")
+    board = _score(arguments)
+    _print_table(board)
+    if arguments.json:
+        text = json.dumps(board.to_dict(), ensure_ascii=False, indent=1)
+        arguments.json.write_text(text + "\n", encoding="utf-8")
+    if arguments.misses:
+        _print_misses(board)
+    return 0
+
+
+def _score(arguments: argparse.Namespace) -> "Scoreboard":
+    """Evaluate under a progress bar; errors as in `run`."""
     import torch
     from tqdm import tqdm
 
@@ -54,11 +68,8 @@ def run(arguments: argparse.Namespace) -> int:
     from plate_models.images import ImageError
     from plate_models.weights import WEIGHTS_DIR, WeightsError, load_modules
 
-    if arguments.data is None:
-        raise CommandError("give --data DIR, or set PLATES_DATA")
     if arguments.threads:
         torch.set_num_threads(arguments.threads)
-
     current = Path()
 
     def progress(photos: list[Any]) -> Iterator[Any]:
@@ -69,18 +80,11 @@ def run(arguments: argparse.Namespace) -> int:
 
     try:
         modules = load_modules(arguments.weights or WEIGHTS_DIR)
-        board = evaluate(Path(arguments.data), modules, arguments.baseline, progress)
+        return evaluate(Path(arguments.data), modules, arguments.baseline, progress)
     except (FileNotFoundError, WeightsError) as error:
         raise CommandError(str(error)) from error
     except ImageError as error:
         raise CommandError(f"{current}: {error}", status=2) from error
-    _print_table(board)
-    if arguments.json:
-        text = json.dumps(board.to_dict(), ensure_ascii=False, indent=1)
-        arguments.json.write_text(text + "\n", encoding="utf-8")
-    if arguments.misses:
-        _print_misses(board)
-    return 0
 
 
 def _print_table(board: "Scoreboard") -> None:
