@@ -16,7 +16,7 @@ from tritonclient import grpc as triton_grpc
 
 from api.commands import serve
 from api.embedded import EmbeddedTriton, PreflightError, StartError, guardian, launch, processes
-from api.embedded.server import GRACE_SECONDS, STOP_SECONDS
+from api.embedded.server import GRACE_SECONDS, ORPHAN_SECONDS, STOP_SECONDS
 
 pytestmark = [pytest.mark.live, pytest.mark.control]
 
@@ -185,7 +185,7 @@ def test_a_frozen_family_is_stopped_all_the_same(echo: Path, frozen: str) -> Non
 def test_the_times_for_stopping_fit_into_each_other() -> None:
     assert launch.EXIT_TIMEOUT_SECONDS < GRACE_SECONDS
     assert guardian.POLL_SECONDS + GRACE_SECONDS + guardian.ADOPTED_SECONDS < STOP_SECONDS
-    assert serve._DRAIN_S + serve._WATCH_S + STOP_SECONDS < 10
+    assert serve._DRAIN_S + serve._WATCH_S + STOP_SECONDS + ORPHAN_SECONDS < 10
 
 
 def test_a_fixed_port_is_taken_and_a_taken_one_is_named(echo: Path) -> None:

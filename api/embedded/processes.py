@@ -101,6 +101,20 @@ def kill_all(pids: Iterable[int]) -> None:
             continue
 
 
+def kill_mentioning(word: str, timeout: float) -> None:
+    """SIGKILL every process with a word in its arguments, until none lives or time is up."""
+    deadline = time.monotonic() + timeout
+    found: set[int] = set()
+    while time.monotonic() < deadline:
+        # Remembered: who is about to end has no arguments any more.
+        found |= {process.pid for process in mentioning(word)}
+        living = found & {process.pid for process in process_table() if not process.dead}
+        if not living:
+            return
+        kill_all(living)
+        time.sleep(0.02)
+
+
 def kill_adopted(timeout: float) -> None:
     """SIGKILL and reap every child of this process, until none is left or time is up."""
     deadline = time.monotonic() + timeout

@@ -20,10 +20,12 @@ from api.embedded.errors import PreflightError, StartError
 from api.embedded.wheel import Wheel, find_wheel, make_backend_directory, own_backends
 
 # The guardian gives the server GRACE_SECONDS, then kills, which takes it up to
-# guardian.ADOPTED_SECONDS; we give the guardian STOP_SECONDS for all that. With the
-# gateway's own stop before it the service stays under ten seconds at worst.
+# guardian.ADOPTED_SECONDS; we give the guardian STOP_SECONDS for all that, then kill its
+# orphans, which are not ours to wait for. With the gateway's own stop before it the
+# service stays under ten seconds at worst.
 GRACE_SECONDS = 5.0
 STOP_SECONDS = 7.0
+ORPHAN_SECONDS = 0.4
 LOG_TAIL_LINES = 30
 _PORTS_TAKEN = "already in use"
 
@@ -168,7 +170,7 @@ class EmbeddedTriton:
         return self
 
     def stop(self) -> None:
-        """End the server and everything that belongs to it, in STOP_SECONDS; again is harmless."""
+        """End the server and everything that belongs to it, within 8 s; again is harmless."""
         guardian, self._guardian = self._guardian, None
         if guardian is not None:
             with contextlib.suppress(ProcessLookupError):
@@ -177,7 +179,7 @@ class EmbeddedTriton:
                 guardian.wait(STOP_SECONDS)
             # It may hang, or have been killed before it could clean up. The prefix stands
             # in the arguments of the whole family.
-            processes.kill_all(p.pid for p in processes.mentioning(self.shm_prefix))
+            processes.kill_mentioning(self.shm_prefix, ORPHAN_SECONDS)
             guardian.wait()
             processes.sweep(self.shm_prefix)
         if self._folder is not None:
