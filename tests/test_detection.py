@@ -1,3 +1,5 @@
+"""Choice of boxes among candidates."""
+
 from dataclasses import replace
 
 import pytest

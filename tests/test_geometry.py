@@ -1,3 +1,5 @@
+"""Letterbox, boxes, crops and quads."""
+
 import pytest
 import torch
 from torch.nn import functional as F

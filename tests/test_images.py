@@ -24,7 +24,8 @@ from photo_files import (
     rgba,
 )
 
-from plate_models import image_files, images
+from plate_models import images
+from plate_models.images import files
 from plate_models.spec import LIMITS, Limits
 
 
@@ -54,7 +55,7 @@ def test_good_files_are_read_upright_and_in_rgb(name: str) -> None:
 def test_header_tells_the_upright_size(name: str) -> None:
     header = images.check_header(GOOD[name])
     assert (header.width, header.height) == (WIDTH, HEIGHT)
-    assert header.format in image_files.ACCEPTED
+    assert header.format in files.ACCEPTED
 
 
 @pytest.mark.parametrize("name", BAD)

@@ -1,3 +1,5 @@
+"""Painted and fully rendered scenes."""
+
 import numpy as np
 import pytest
 

@@ -1,3 +1,5 @@
+"""YOLOv5: shapes, keys, decoding, the exported graph."""
+
 from dataclasses import replace
 
 import numpy as np

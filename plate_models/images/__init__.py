@@ -31,8 +31,8 @@ from PIL import (
     WebPImagePlugin,
 )
 
-from plate_models.image_decoders import Pixels, turn_upright, with_opencv, with_pillow
-from plate_models.image_files import ACCEPTED, find_defect, type_of
+from plate_models.images.decoders import Pixels, turn_upright, with_opencv, with_pillow
+from plate_models.images.files import ACCEPTED, find_defect, type_of
 from plate_models.spec import LIMITS, Limits
 
 # The classes are called directly because `Image.open` has its own pixel limit, a global
@@ -95,7 +95,7 @@ class ImageHeader(NamedTuple):
     """What a file says of its picture.
 
     Attributes:
-        format: One of `image_files.ACCEPTED`.
+        format: One of `files.ACCEPTED`.
         width: Width of the upright photo in pixels, that is after EXIF orientation.
         height: Height of the upright photo in pixels.
     """
@@ -127,7 +127,7 @@ def check_header(data: bytes, limits: Limits = LIMITS) -> ImageHeader:
     Raises:
         EmptyImage: There are no bytes.
         TooManyBytes: The file is larger than `limits` allows.
-        UnsupportedType: Not one of `image_files.ACCEPTED`; the message says what to do.
+        UnsupportedType: Not one of `files.ACCEPTED`; the message says what to do.
         BrokenImage: The header is damaged, or a JPEG, PNG or WebP has lost its end.
         TooManyPixels: The picture is larger than `limits` allows.
     """
