@@ -12,7 +12,7 @@ from plate_models.nets.stn import STN
 from plate_models.spec import RECTIFIER
 from plate_models.training.crop_cache import CropBatch, CropCache, render_batch
 from plate_models.training.reader import corner_loss, corners_of, to_input
-from plate_models.training.recognizer import RecognizerTraining, Training
+from plate_models.training.recognizer import RecognizerTraining, Training, train
 from plate_models.training.run import AveragedWeights, Budget
 
 
@@ -53,6 +53,13 @@ def test_release_writes_weights_that_load(tmp_path: Path, batch: CropBatch) -> N
     loaded = weights.load(STN(), tmp_path / "rectifier.safetensors")
     expected = training.averaged.module.state_dict()["stn.localization.10.bias"]
     assert torch.equal(loaded.state_dict()["localization.10.bias"], expected)
+
+
+def test_train_renders_learns_and_releases(tmp_path: Path) -> None:
+    config = replace(config_in(tmp_path), minutes=0.02, crops=500, held_out=10, report_every=5)
+    assert 0 <= train(config) <= 1
+    assert (config.folder / "curves.png").stat().st_size > 1000
+    assert weights.load(STN(), config.folder / "rectifier.safetensors")
 
 
 def test_corner_loss_is_zero_for_the_true_corners() -> None:

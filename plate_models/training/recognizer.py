@@ -1,6 +1,7 @@
 """Trains rectifier and recognizer together, on rendered crops alone."""
 
 import datetime
+import itertools
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -35,7 +36,8 @@ class RecognizerTraining:
         cache: Rendered crops.
         minutes: Length of the training over all its runs; the learning rate follows.
         crops: Size of the rendered training set.
-        workers: Processes that render it.
+        held_out: Rendered crops that are not trained on, for the exact match.
+        workers: Processes that render them.
         threads: CPU threads of the training itself.
         batch_size: Crops per optimizer step.
         peak_rate: Highest learning rate of AdamW.
@@ -55,6 +57,7 @@ class RecognizerTraining:
     cache: Path = Path(".cache/crops")
     minutes: float = 90.0
     crops: int = 200_000
+    held_out: int = 1000
     workers: int = 1
     threads: int = 1
     batch_size: int = 64
@@ -153,9 +156,9 @@ class Training:
         weights.save(averaged.lprnet, "recognizer", summary, folder)  # type: ignore[arg-type]
 
 
-def render_set(config: RecognizerTraining, stop: Event) -> None:
+def render_set(cache: CropCache, config: RecognizerTraining, stop: Event) -> None:
     """Render the training set into the cache, with a progress bar, until told to stop."""
-    rendering = CropCache(config.cache, config.seed).fill(config.crops, config.workers)
+    rendering = cache.fill(config.crops, config.workers)
     with tqdm(total=config.crops, unit="crop", desc="rendering") as bar, closing(rendering):
         for ready in rendering:
             bar.update(ready - bar.n)
@@ -163,15 +166,12 @@ def render_set(config: RecognizerTraining, stop: Event) -> None:
                 break
 
 
-def _batches(config: RecognizerTraining, rng: np.random.Generator) -> Iterator[CropBatch]:
+def _batches(cache: CropCache, size: int, rng: np.random.Generator) -> Iterator[CropBatch]:
     """Draw batches without end, from whatever has been rendered so far."""
-    cache = CropCache(config.cache, config.seed)
-    steps = 0
-    while True:
-        if steps % 200 == 0:
+    for step in itertools.count():
+        if step % 200 == 0:
             cache.refresh()
-        steps += 1
-        yield cache.draw(rng, config.batch_size)
+        yield cache.draw(rng, size)
 
 
 def train(config: RecognizerTraining) -> float:
@@ -180,28 +180,27 @@ def train(config: RecognizerTraining) -> float:
     Rendering goes on in other processes while the first crops are already learnt from.
 
     Returns:
-        Exact match of the averaged weights on 1,000 rendered crops not trained on.
+        Exact match of the averaged weights on rendered crops not trained on.
     """
-    stop = Event()
+    stop, cache = Event(), CropCache(config.cache, config.seed)
     with ThreadPoolExecutor(1) as renderer:
-        rendering = renderer.submit(render_set, config, stop)
+        rendering = renderer.submit(render_set, cache, config, stop)
         try:
-            cache = CropCache(config.cache, config.seed)
             while not cache.refresh():
                 if rendering.done():
                     rendering.result()
                 time.sleep(0.5)
-            return _train(Training(config))
+            return _train(Training(config), cache)
         finally:
             stop.set()
 
 
-def _train(training: Training) -> float:
+def _train(training: Training, cache: CropCache) -> float:
     config, match = training.config, 0.0
-    held_out = render_batch(np.random.default_rng(config.seed - 1), 1000)
+    held_out = render_batch(np.random.default_rng(config.seed - 1), config.held_out)
     bar = tqdm(unit="crop", unit_scale=True, desc="recognizer", initial=training.samples)
     losses: list[tuple[float, float]] = []
-    for batch in _batches(config, training.rng):
+    for batch in _batches(cache, config.batch_size, training.rng):
         losses.append(training.step(batch))
         bar.update(config.batch_size)
         done = training.budget.progress >= 1
