@@ -76,7 +76,8 @@ def run(arguments: argparse.Namespace) -> int:
             problems += [f"{photo}: {text} was not read" for text in missing]
             missed += len(missing)
         print(flush=True)
-    print(f"\n{len(stems)} photos, annotated in {arguments.output}")
+    count = f"{len(stems)} photo{'s' * (len(stems) != 1)}"
+    print(f"\n{count}, annotated in {arguments.output}")
     if expected:
         total = sum(map(len, expected.values()))
         print(f"{total - missed} of {total} plates of the samples read")
