@@ -15,8 +15,6 @@ from plate_models.labels import LabelledPhoto, LabelledPlate, load_labels, load_
 from plate_models.pipeline import Plate, Reading, normalize, read_plates, read_rectified
 from plate_models.weights import Modules
 
-ReadPhoto = Callable[[Tensor], list[Plate]]
-
 
 @dataclass(frozen=True)
 class PlateResult:

@@ -19,7 +19,7 @@ from plate_models.geometry import (
     letterbox,
     quads_from_theta,
 )
-from plate_models.spec import DETECTOR, RECOGNIZER, RECTIFIER
+from plate_models.spec import DETECTOR, RECOGNIZER, RECTIFIER, DetectorSpec
 
 Detect = Callable[[Tensor], Tensor]
 Rectify = Callable[[Tensor], tuple[Tensor, Tensor]]
@@ -87,9 +87,7 @@ def read_plates(
         ValueError: The image is not (H, W, 3) uint8 with at least one pixel.
     """
     check_image(image)
-    canvas, placement = letterbox(image, choose_canvas(image.shape[0], image.shape[1]))
-    boxes, scores = select_boxes(detect(canvas[None])[0], DETECTOR)
-    boxes = placement.to_photo(boxes)
+    boxes, scores = find_boxes(image, detect)
     if not len(boxes):
         return []
     crops = normalize(crop_boxes(image, boxes))
@@ -97,6 +95,25 @@ def read_plates(
     quads = quads_from_theta(theta, boxes)
     readings = read_rectified(rectified, recognize)
     return _assemble(boxes, quads, scores, readings, rectified)
+
+
+def find_boxes(
+    image: Tensor, detect: Detect, spec: DetectorSpec = DETECTOR
+) -> tuple[Tensor, Tensor]:
+    """Find plates: canvas, detector, choice of boxes, back to the photo's pixels.
+
+    Args:
+        image: (H, W, 3) uint8 RGB.
+        detect: See :func:`read_plates`.
+        spec: Canvases and thresholds.
+
+    Returns:
+        (N, 4) float32 boxes x0, y0, x1, y1 in photo pixels and (N,) scores, best first.
+    """
+    canvas_hw = choose_canvas(image.shape[0], image.shape[1], spec.canvases_hw)
+    canvas, placement = letterbox(image, canvas_hw, spec.pad_value)
+    boxes, scores = select_boxes(detect(canvas[None])[0], spec)
+    return placement.to_photo(boxes), scores
 
 
 def normalize(crops: Tensor) -> Tensor:

@@ -104,11 +104,6 @@ class EmbeddedTriton:
         return f"{preflight.LOOPBACK}:{self._ports.grpc}"
 
     @property
-    def metrics_url(self) -> str:
-        """Address of the server's Prometheus metrics."""
-        return f"http://{preflight.LOOPBACK}:{self._ports.metrics}/metrics"
-
-    @property
     def pids(self) -> Pids:
         """The processes that run now.
 

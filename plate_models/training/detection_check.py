@@ -1,17 +1,15 @@
 """How well a detector finds plates: recall on labelled photos, boxes on photos without."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 import torch
 from torch import Tensor
 
-from plate_models.detection import select_boxes
-from plate_models.geometry import box_iou_xyxy, choose_canvas, letterbox
+from plate_models.geometry import box_iou_xyxy
+from plate_models.pipeline import Detect, find_boxes
 from plate_models.spec import DETECTOR, DetectorSpec
 from plate_models.training.detection_photos import TrainingPhoto
-
-Graph = Callable[[Tensor], Tensor]
 
 
 @dataclass(frozen=True)
@@ -36,24 +34,6 @@ class DetectionCounts:
         return asdict(self)
 
 
-def find_boxes(graph: Graph, image: Tensor, spec: DetectorSpec = DETECTOR) -> tuple[Tensor, Tensor]:
-    """Find the plates of a photo: canvas, graph, choice, and back to photo pixels.
-
-    Args:
-        graph: (1, 3, H, W) uint8 canvas to (1, 300, 6) float32 candidates.
-        image: (H, W, 3) uint8 RGB.
-        spec: Canvases and thresholds.
-
-    Returns:
-        Boxes (K, 4) float32 x0, y0, x1, y1 in photo pixels and scores (K,), best first.
-    """
-    canvas_hw = choose_canvas(image.shape[0], image.shape[1], spec.canvases_hw)
-    canvas, placement = letterbox(image, canvas_hw, spec.pad_value)
-    with torch.inference_mode():
-        boxes, scores = select_boxes(graph(canvas[None])[0], spec)
-    return placement.to_photo(boxes), scores
-
-
 def best_overlaps(boxes: Tensor, labels: Tensor) -> Tensor:
     """(L,) float32: for each label (L, 4) the highest IoU with a box (K, 4), or 0."""
     if not len(boxes):
@@ -62,18 +42,19 @@ def best_overlaps(boxes: Tensor, labels: Tensor) -> Tensor:
 
 
 def count_found(
-    graph: Graph, photos: Sequence[TrainingPhoto], spec: DetectorSpec = DETECTOR
+    graph: Detect, photos: Sequence[TrainingPhoto], spec: DetectorSpec = DETECTOR
 ) -> DetectionCounts:
     """Run a detector over photos and count what it finds.
 
     Args:
-        graph: See `find_boxes`.
+        graph: See `pipeline.find_boxes`.
         photos: With their labels; photos without labels count boxes only.
         spec: Canvases and thresholds.
     """
     overlaps, found = [torch.zeros(0)], 0
     for photo in photos:
-        boxes, _ = find_boxes(graph, torch.from_numpy(photo.image), spec)
+        with torch.inference_mode():
+            boxes, _ = find_boxes(torch.from_numpy(photo.image), graph, spec)
         overlaps.append(best_overlaps(boxes, torch.from_numpy(photo.boxes)))
         found += len(boxes)
     best = torch.cat(overlaps)

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from zlib import crc32
 
-import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from plate_models.images import decode
 from plate_models.labels import LabelledPhoto, load_labels, load_negatives
 
 # Consecutive dashcam frames that go to one side of the split together.
@@ -31,18 +31,6 @@ class TrainingPhoto:
     name: str
     image: NDArray[np.uint8]
     boxes: NDArray[np.float32]
-
-
-def read_rgb(path: Path) -> NDArray[np.uint8]:
-    """Decode a training photo to (H, W, 3) uint8 RGB.
-
-    Raises:
-        ValueError: The file is not an image that OpenCV can decode.
-    """
-    bgr = cv2.imread(str(path), cv2.IMREAD_COLOR)
-    if bgr is None:
-        raise ValueError(f"{path}: not a readable image")
-    return np.ascontiguousarray(bgr[:, :, ::-1]).astype(np.uint8, copy=False)
 
 
 def validation_names(names: Iterable[str]) -> set[str]:
@@ -81,4 +69,4 @@ def load_empty(data: Path, held_out: bool = False) -> list[TrainingPhoto]:
 
 def _decoded(photo: LabelledPhoto) -> TrainingPhoto:
     boxes = np.array([plate.box for plate in photo.plates], np.float32).reshape(-1, 4)
-    return TrainingPhoto(photo.path.name, read_rgb(photo.path), boxes)
+    return TrainingPhoto(photo.path.name, decode(photo.path.read_bytes()), boxes)
