@@ -49,19 +49,30 @@ class RectifierSpec:
 
     Attributes:
         crop_hw: (H, W) of the crops, whatever the box's shape.
-        crop_margin_hw: The box is widened by these shares of its height and width,
-            one half on each side, so that a tilted plate stays inside.
-        rectified_hw: (H, W) of the rectified plate.
+        crop_margin_hw: The box of a one-line plate is widened by these shares of its
+            height and width, one half on each side, so that a tilted plate stays inside.
+        two_line_margin_hw: The same for two lines: the box is higher, so less is enough.
+        rectified_hw: (H, W) of what the recognizer reads: a one-line plate or one row.
+        row_spans: Per row of a two-line plate, the shares of its height (from, to) that
+            are read; they overlap, because no rectifier is exact.
+        shown_hw: (H, W) of the rectified plate that is shown to people.
         mean, std: Pixels enter as ``(x - mean) / std``.
         max_batch_size: Largest batch the exported graph accepts.
     """
 
     crop_hw: tuple[int, int] = (64, 160)
     crop_margin_hw: tuple[float, float] = (0.5, 0.3)
+    two_line_margin_hw: tuple[float, float] = (0.3, 0.3)
     rectified_hw: tuple[int, int] = (24, 94)
+    row_spans: tuple[tuple[float, float], ...] = ((0.0, 0.54), (0.46, 1.0))
+    shown_hw: tuple[int, int] = (48, 188)
     mean: float = 127.5
     std: float = 128.0
     max_batch_size: int = 32
+
+    def margin_hw(self, lines: int) -> tuple[float, float]:
+        """Shares of height and width by which the box of a plate is widened."""
+        return self.crop_margin_hw if lines == 1 else self.two_line_margin_hw
 
 
 @dataclass(frozen=True)
