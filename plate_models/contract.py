@@ -199,8 +199,8 @@ def _character_scores(plates: list[Plate]) -> Array:
 
 
 def _crops(plates: list[Plate]) -> Array:
-    empty = np.zeros((0, *RECTIFIER.rectified_hw, 3), np.uint8)
-    return np.stack([plate.crop.numpy() for plate in plates]) if plates else empty
+    empty = np.zeros((0, *RECTIFIER.shown_hw, 3), np.uint8)
+    return np.stack([plate.crop for plate in plates]) if plates else empty
 
 
 _MAKERS: Mapping[str, Callable[[list[Plate]], Array]] = {

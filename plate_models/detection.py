@@ -7,7 +7,9 @@ from plate_models.geometry import box_iou_xyxy
 from plate_models.spec import DETECTOR, DetectorSpec
 
 
-def select_boxes(candidates: Tensor, spec: DetectorSpec = DETECTOR) -> tuple[Tensor, Tensor]:
+def select_boxes(
+    candidates: Tensor, spec: DetectorSpec = DETECTOR
+) -> tuple[Tensor, Tensor, Tensor]:
     """Drop weak candidates, then all that overlap a better one, whatever their class.
 
     Args:
@@ -17,8 +19,9 @@ def select_boxes(candidates: Tensor, spec: DetectorSpec = DETECTOR) -> tuple[Ten
             one plate.
 
     Returns:
-        Boxes (K, 4) float32 x0, y0, x1, y1 in the candidates' coordinates and their
-        scores (K,) float32 in [0, 1], best first.
+        Boxes (K, 4) float32 x0, y0, x1, y1 in the candidates' coordinates, their
+        scores (K,) float32 in [0, 1], best first, and the plates' lines of text (K,)
+        int64, 1 or 2.
 
     Raises:
         ValueError: The candidates are not (N, 6).
@@ -30,7 +33,7 @@ def select_boxes(candidates: Tensor, spec: DetectorSpec = DETECTOR) -> tuple[Ten
     sound = (candidates[:, 4] >= spec.score_threshold) & (sides > 0).all(dim=1)
     strong = candidates[sound]
     kept = strong[_non_maximum_suppression(strong[:, :4], spec.iou_threshold)]
-    return kept[:, :4], kept[:, 4]
+    return kept[:, :4], kept[:, 4], kept[:, 5].long() + 1
 
 
 def _non_maximum_suppression(boxes_xyxy: Tensor, iou_threshold: float) -> Tensor:

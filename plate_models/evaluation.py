@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 
 from plate_models.figures import Count, edit_distance, events, proportion, ratio
-from plate_models.geometry import box_iou_xyxy, crop_boxes
+from plate_models.geometry import box_iou_xyxy
 from plate_models.images import decode
 from plate_models.labels import LabelledPhoto, LabelledPlate, load_labels, load_negatives
-from plate_models.pipeline import Plate, Reading, normalize, read_plates, read_rectified
+from plate_models.pipeline import Plate, Reading, choose_readings, look_at, read_plates
 from plate_models.weights import Modules
 
 
@@ -186,8 +186,9 @@ def read_boxes(image: Tensor, boxes: Tensor, modules: Modules) -> list[Reading]:
         N readings.
     """
     with torch.inference_mode():
-        rectified, _ = modules.rectify(normalize(crop_boxes(image, boxes)))
-        return read_rectified(rectified, modules.recognize)
+        lines = torch.ones(len(boxes), dtype=torch.int64)
+        seen = look_at(image, boxes, lines, modules.rectify, modules.recognize)
+        return choose_readings(seen, lines.tolist())
 
 
 def _score_baseline(board: Scoreboard, photo: LabelledPhoto, image: Any, published: Any) -> None:

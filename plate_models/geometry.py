@@ -149,22 +149,31 @@ def box_iou_xyxy(a_xyxy: Tensor, b_xyxy: Tensor) -> Tensor:
     return common / union.clamp(min=1e-9)
 
 
-def widen_boxes(boxes_xyxy: Tensor, margin_hw: tuple[float, float]) -> Tensor:
+def widen_boxes(
+    boxes_xyxy: Tensor, lines: Tensor | None = None, spec: RectifierSpec = RECTIFIER
+) -> Tensor:
     """Grow boxes by a share of their own height and width, half of it on each side.
 
     Args:
         boxes_xyxy: (N, 4) float.
-        margin_hw: Shares of the height and of the width.
+        lines: (N,) int64, lines of text on each plate, 1 or 2; None if all have one.
+        spec: The shares for each number of lines.
 
     Returns:
         (N, 4) float, same coordinates; may reach beyond the photo.
     """
     boxes = box_xyxy_to_cxcywh(boxes_xyxy)
-    grown = boxes[..., 2:] * boxes.new_tensor((1 + margin_hw[1], 1 + margin_hw[0]))
-    return box_cxcywh_to_xyxy(torch.cat((boxes[..., :2], grown), dim=-1))
+    margins = boxes.new_tensor([spec.margin_hw(1), spec.margin_hw(2)]).flip(1)
+    shares = margins[0] if lines is None else margins[lines - 1]
+    return box_cxcywh_to_xyxy(torch.cat((boxes[..., :2], boxes[..., 2:] * (1 + shares)), dim=-1))
 
 
-def crop_boxes(image: Tensor, boxes_xyxy: Tensor, spec: RectifierSpec = RECTIFIER) -> Tensor:
+def crop_boxes(
+    image: Tensor,
+    boxes_xyxy: Tensor,
+    lines: Tensor | None = None,
+    spec: RectifierSpec = RECTIFIER,
+) -> Tensor:
     """Cut boxes out of a photo, with their margin, and resize each to the crop's size.
 
     Beyond the photo its edge is repeated. Resizing averages with a triangle filter,
@@ -173,7 +182,8 @@ def crop_boxes(image: Tensor, boxes_xyxy: Tensor, spec: RectifierSpec = RECTIFIE
     Args:
         image: (H, W, 3) uint8 RGB in [0, 255].
         boxes_xyxy: (N, 4) float in the photo's pixels.
-        spec: Size and margin of the crops.
+        lines: See :func:`widen_boxes`.
+        spec: Size and margins of the crops.
 
     Returns:
         (N, 3, h, w) uint8 RGB in [0, 255], (h, w) = ``spec.crop_hw``.
@@ -182,7 +192,7 @@ def crop_boxes(image: Tensor, boxes_xyxy: Tensor, spec: RectifierSpec = RECTIFIE
         ValueError: The image is not (H, W, 3) uint8, or it is empty.
     """
     check_image(image)
-    regions = widen_boxes(boxes_xyxy.double(), spec.crop_margin_hw).tolist()
+    regions = widen_boxes(boxes_xyxy.double(), lines, spec).tolist()
     crops = [_cut(image, region, spec.crop_hw) for region in regions]
     if not crops:
         return image.new_zeros((0, 3, *spec.crop_hw))
@@ -213,14 +223,72 @@ def _resampling(
     return source.clamp(0, length - 1), weights / weights.sum(dim=1, keepdim=True)
 
 
-def quads_from_theta(theta: Tensor, boxes_xyxy: Tensor, spec: RectifierSpec = RECTIFIER) -> Tensor:
+def row_thetas(theta: Tensor, spec: RectifierSpec = RECTIFIER) -> Tensor:
+    """Narrow the transforms of whole plates to their rows.
+
+    Args:
+        theta: (N, 2, 3) float, of two-line plates, as the rectifier gives it.
+        spec: Which shares of a plate's height make a row.
+
+    Returns:
+        (2N, 2, 3) float: each plate's upper row, then its lower row.
+    """
+    spans = theta.new_tensor(spec.row_spans)  # (2, 2)
+    narrowing = theta.new_zeros((len(spans), 3, 3))
+    narrowing[:, 0, 0] = narrowing[:, 2, 2] = 1
+    narrowing[:, 1, 1] = spans[:, 1] - spans[:, 0]
+    # A row's middle, in the frame's [-1, 1].
+    narrowing[:, 1, 2] = spans.sum(dim=1) - 1
+    return (theta[:, None] @ narrowing[None]).flatten(0, 1)
+
+
+def sample_rows(crops: Tensor, theta: Tensor, spec: RectifierSpec = RECTIFIER) -> Tensor:
+    """Straighten the rows of two-line plates.
+
+    Args:
+        crops: (N, 3, H, W) float.
+        theta: (N, 2, 3) float, as the rectifier gives it.
+        spec: Which shares of a plate's height make a row, and a row's size.
+
+    Returns:
+        (2N, 3, h, w): each plate's upper row, then its lower row.
+    """
+    if not len(crops):
+        return crops.new_zeros((0, crops.shape[1], *spec.rectified_hw))
+    twice = crops.repeat_interleave(len(spec.row_spans), dim=0)
+    return resample(twice, row_thetas(theta, spec), spec.rectified_hw)
+
+
+def resample(crops: Tensor, theta: Tensor, size_hw: tuple[int, int]) -> Tensor:
+    """Look at crops through an affine transform, bilinearly, borders repeated.
+
+    Args:
+        crops: (N, 3, H, W) float.
+        theta: (N, 2, 3) float, output to input coordinates, both in [-1, 1] with pixel
+            edges at the ends (``align_corners=False``).
+        size_hw: (h, w) of the output.
+
+    Returns:
+        (N, 3, h, w) of the crops' type.
+    """
+    size = [crops.shape[0], crops.shape[1], *size_hw]
+    grid = F.affine_grid(theta, size, align_corners=False).to(crops.dtype)
+    return F.grid_sample(crops, grid, padding_mode="border", align_corners=False)
+
+
+def quads_from_theta(
+    theta: Tensor,
+    boxes_xyxy: Tensor,
+    lines: Tensor | None = None,
+    spec: RectifierSpec = RECTIFIER,
+) -> Tensor:
     """Corners of the rectified plates, in the photo.
 
     Args:
         theta: (N, 2, 3) float, output to input coordinates, both in [-1, 1]
             (`torch.nn.functional.affine_grid`, ``align_corners=False``).
-        boxes_xyxy: (N, 4) float in photo pixels, as given to `crop_boxes`.
-        spec: Margin of the crops.
+        boxes_xyxy, lines: As given to `crop_boxes`.
+        spec: Margins of the crops.
 
     Returns:
         (N, 4, 2) float in photo pixels: top left, top right, bottom right, bottom
@@ -228,6 +296,6 @@ def quads_from_theta(theta: Tensor, boxes_xyxy: Tensor, spec: RectifierSpec = RE
     """
     corners = theta.new_tensor([[-1, -1, 1], [1, -1, 1], [1, 1, 1], [-1, 1, 1]])
     in_crop = corners @ theta.transpose(1, 2)  # (N, 4, 2) in [-1, 1] of the crop
-    region = widen_boxes(boxes_xyxy.to(theta.dtype), spec.crop_margin_hw)
+    region = widen_boxes(boxes_xyxy.to(theta.dtype), lines, spec)
     region = box_xyxy_to_cxcywh(region).unsqueeze(1)  # (N, 1, 4)
     return region[..., :2] + in_crop * region[..., 2:] / 2

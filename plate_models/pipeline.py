@@ -5,9 +5,11 @@ Triton inside ``plate_recognition``. Nothing here knows which.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from plate_models import ctc
@@ -18,10 +20,19 @@ from plate_models.geometry import (
     crop_boxes,
     letterbox,
     quads_from_theta,
+    resample,
+    sample_rows,
 )
 from plate_models.reading import Reading as Reading
 from plate_models.reading import choose_reading as choose_reading
-from plate_models.spec import DETECTOR, RECOGNIZER, RECTIFIER, DetectorSpec
+from plate_models.spec import (
+    DETECTOR,
+    RECOGNIZER,
+    RECTIFIER,
+    DetectorSpec,
+    RecognizerSpec,
+    RectifierSpec,
+)
 
 Detect = Callable[[Tensor], Tensor]
 Rectify = Callable[[Tensor], tuple[Tensor, Tensor]]
@@ -32,6 +43,22 @@ Point = tuple[float, float]
 
 
 @dataclass(frozen=True)
+class PipelineConfig:
+    """Everything that the nets at hand need around them; by default, the released ones'.
+
+    Attributes:
+        detector, rectifier, recognizer: What the weights were made for.
+    """
+
+    detector: DetectorSpec = DETECTOR
+    rectifier: RectifierSpec = RECTIFIER
+    recognizer: RecognizerSpec = RECOGNIZER
+
+
+RELEASED = PipelineConfig()
+
+
+@dataclass(frozen=True)
 class Plate:
     """One plate of a photo.
 
@@ -39,19 +66,40 @@ class Plate:
         box: x0, y0, x1, y1 in pixels of the upright photo.
         quad: Corners TL, TR, BR, BL of the plate's own orientation, in the same pixels.
         detection_score: The detector's confidence, in [0, 1].
+        lines: Lines of text, 1 or 2.
         reading: The text and how sure it is.
-        crop: (24, 94, 3) uint8 RGB, the rectified plate as the recognizer saw it.
+        crop: (48, 188, 3) uint8 RGB, the rectified plate.
     """
 
     box: Box
     quad: tuple[Point, ...]
     detection_score: float
+    lines: int
     reading: Reading
-    crop: Tensor
+    crop: NDArray[np.uint8]
+
+
+@dataclass(frozen=True)
+class Sightings:
+    """What was seen in given boxes, before any text is chosen; N plates.
+
+    Attributes:
+        theta: (N, 2, 3) float32, the rectifier's.
+        log_probs: N arrays (C, T) float64, the rows of two-line plates joined.
+        shown: (N, 48, 188, 3) uint8 RGB, rectified.
+    """
+
+    theta: Tensor
+    log_probs: list[ctc.Array]
+    shown: NDArray[np.uint8]
 
 
 def read_plates(
-    image: Tensor, detect: Detect, rectify: Rectify, recognize: Recognize
+    image: Tensor,
+    detect: Detect,
+    rectify: Rectify,
+    recognize: Recognize,
+    config: PipelineConfig = RELEASED,
 ) -> list[Plate]:
     """Find and read every plate in a photo.
 
@@ -60,6 +108,7 @@ def read_plates(
         detect: (1, 3, h, w) uint8 canvas to (1, 300, 6) float32 candidates.
         rectify: (N, 3, h, w) float32 crops to rectified plates and theta.
         recognize: (N, 3, h, w) float32 rectified plates to (N, C, T) float32 logits.
+        config: What the nets were made for.
 
     Returns:
         The plates, most certain detection first; an empty list if there are none.
@@ -68,19 +117,30 @@ def read_plates(
         ValueError: The image is not (H, W, 3) uint8 with at least one pixel.
     """
     check_image(image)
-    boxes, scores = find_boxes(image, detect)
+    boxes, scores, lines = find_boxes(image, detect, config.detector)
     if not len(boxes):
         return []
-    crops = normalize(crop_boxes(image, boxes))
-    rectified, theta = _rectify_in_chunks(crops, rectify)
-    quads = quads_from_theta(theta, boxes)
-    readings = read_rectified(rectified, recognize)
-    return _assemble(boxes, quads, scores, readings, rectified)
+    seen = look_at(image, boxes, lines, rectify, recognize, config)
+    readings = choose_readings(seen, lines.tolist(), config)
+    quads = quads_from_theta(seen.theta, boxes, lines, config.rectifier)
+    rows = zip(
+        boxes.tolist(),
+        quads.tolist(),
+        scores.tolist(),
+        lines.tolist(),
+        readings,
+        seen.shown,
+        strict=True,
+    )
+    return [
+        Plate((x0, y0, x1, y1), tuple((x, y) for x, y in quad), *rest)
+        for (x0, y0, x1, y1), quad, *rest in rows
+    ]
 
 
 def find_boxes(
     image: Tensor, detect: Detect, spec: DetectorSpec = DETECTOR
-) -> tuple[Tensor, Tensor]:
+) -> tuple[Tensor, Tensor, Tensor]:
     """Find plates: canvas, detector, choice of boxes, back to the photo's pixels.
 
     Args:
@@ -89,53 +149,85 @@ def find_boxes(
         spec: Canvases and thresholds.
 
     Returns:
-        (N, 4) float32 boxes x0, y0, x1, y1 in photo pixels and (N,) scores, best first.
+        (N, 4) float32 boxes x0, y0, x1, y1 in photo pixels, (N,) scores, best first, and
+        (N,) int64 lines of text, 1 or 2.
     """
     canvas_hw = choose_canvas(image.shape[0], image.shape[1], spec.canvases_hw)
     canvas, placement = letterbox(image, canvas_hw, spec.pad_value)
-    boxes, scores = select_boxes(detect(canvas[None])[0], spec)
-    return placement.to_photo(boxes), scores
+    boxes, scores, lines = select_boxes(detect(canvas[None])[0], spec)
+    return placement.to_photo(boxes), scores, lines
 
 
-def normalize(crops: Tensor) -> Tensor:
-    """Turn pixels into the nets' input.
+def look_at(
+    image: Tensor,
+    boxes: Tensor,
+    lines: Tensor,
+    rectify: Rectify,
+    recognize: Recognize,
+    config: PipelineConfig = RELEASED,
+) -> Sightings:
+    """Crop, rectify and recognize the plates in given boxes.
 
     Args:
-        crops: (N, 3, H, W) uint8 or float in [0, 255].
-
-    Returns:
-        The same shape, float32, ``(x - mean) / std``.
+        image: (H, W, 3) uint8 RGB.
+        boxes: (N, 4) float x0, y0, x1, y1 in its pixels, N >= 1.
+        lines: (N,) int64 lines of text on each plate.
+        rectify, recognize: See :func:`read_plates`.
+        config: What the nets were made for.
     """
-    return (crops.float() - RECTIFIER.mean) / RECTIFIER.std
+    crops = normalize(crop_boxes(image, boxes, lines, config.rectifier), config.rectifier)
+    chunks = [rectify(chunk) for chunk in torch.split(crops, config.rectifier.max_batch_size)]
+    rectified = torch.cat([plates for plates, _ in chunks])
+    theta = torch.cat([part for _, part in chunks])
+    spec = config.rectifier
+    two = lines == 2
+    texts = torch.cat((rectified[~two], sample_rows(crops[two], theta[two], spec)))
+    batches = torch.split(texts, config.recognizer.max_batch_size)
+    logits = torch.cat([recognize(batch) for batch in batches]).float().cpu().numpy()
+    shown = resample(crops, theta, spec.shown_hw) * spec.std + spec.mean
+    pixels = shown.round().clamp(0, 255).to(torch.uint8).permute(0, 2, 3, 1).cpu().numpy()
+    return Sightings(theta, _join_rows(logits, two.tolist()), pixels)
 
 
-def _rectify_in_chunks(crops: Tensor, rectify: Rectify) -> tuple[Tensor, Tensor]:
-    chunks = [rectify(chunk) for chunk in torch.split(crops, RECTIFIER.max_batch_size)]
-    return torch.cat([plates for plates, _ in chunks]), torch.cat([theta for _, theta in chunks])
+def _join_rows(logits: NDArray[np.float32], two: list[bool]) -> list[ctc.Array]:
+    """Back to one array per plate: first come the one-line plates, then the pairs of rows."""
+    rows = iter([ctc.log_softmax(row) for row in logits])
+    single = [next(rows) for flag in two if not flag]
+    pairs = iter([_between(next(rows), next(rows)) for flag in two if flag])
+    singles = iter(single)
+    return [next(pairs) if flag else next(singles) for flag in two]
 
 
-def read_rectified(rectified: Tensor, recognize: Recognize) -> list[Reading]:
-    """Read rectified plates, any number of them.
+def choose_readings(
+    seen: Sightings, lines: list[int], config: PipelineConfig = RELEASED
+) -> list[Reading]:
+    """Choose each plate's text from what was seen.
 
     Args:
-        rectified: (N, 3, h, w) float32, normalised.
-        recognize: See :func:`read_plates`.
+        seen: N plates.
+        lines: Their lines of text.
+        config: What the nets were made for.
 
     Returns:
         N readings.
     """
-    chunks = [recognize(chunk) for chunk in torch.split(rectified, RECOGNIZER.max_batch_size)]
-    logits = torch.cat(chunks).float().cpu().numpy()
-    return [choose_reading(ctc.log_softmax(row)) for row in logits]
+    return [choose_reading(log_probs) for log_probs in seen.log_probs]
 
 
-def _assemble(
-    boxes: Tensor, quads: Tensor, scores: Tensor, readings: list[Reading], rectified: Tensor
-) -> list[Plate]:
-    pixels = (rectified * RECTIFIER.std + RECTIFIER.mean).round().clamp(0, 255)
-    crops = pixels.to(torch.uint8).permute(0, 2, 3, 1).cpu()
-    rows = zip(boxes.tolist(), quads.tolist(), scores.tolist(), readings, crops, strict=True)
-    return [
-        Plate((x0, y0, x1, y1), tuple((x, y) for x, y in quad), score, reading, crop)
-        for (x0, y0, x1, y1), quad, score, reading, crop in rows
-    ]
+def normalize(crops: Tensor, spec: RectifierSpec = RECTIFIER) -> Tensor:
+    """Turn pixels into the nets' input.
+
+    Args:
+        crops: (N, 3, H, W) uint8 or float in [0, 255].
+        spec: Mean and standard deviation.
+
+    Returns:
+        The same shape, float32, ``(x - mean) / std``.
+    """
+    return (crops.float() - spec.mean) / spec.std
+
+
+def _between(upper: ctc.Array, lower: ctc.Array) -> ctc.Array:
+    blank = np.full((len(upper), 1), -np.inf)
+    blank[-1] = 0
+    return np.concatenate((upper, blank, lower), axis=1)

@@ -136,9 +136,9 @@ def test_plate_recognition_has_the_published_inputs(profile: str) -> None:
 
 def plate() -> Plate:
     reading = Reading("A1", 0.5, True, "ru.car", (("A", 0.9), ("1", 0.8)), (("A1", 0.5),))
-    crop = torch.zeros((*RECTIFIER.rectified_hw, 3), dtype=torch.uint8)
+    crop = np.zeros((*RECTIFIER.shown_hw, 3), np.uint8)
     corner = (0.0, 0.0)
-    return Plate((0, 0, 2, 2), (corner, corner, corner, corner), 0.9, reading, crop)
+    return Plate((0, 0, 2, 2), (corner, corner, corner, corner), 0.9, 1, reading, crop)
 
 
 @pytest.mark.parametrize("count", [0, 1, 3])
@@ -165,7 +165,7 @@ def test_the_published_outputs_stay() -> None:
     assert declared["texts"] == ("TYPE_STRING", [-1, 1])
     assert declared["quads"] == ("TYPE_FP32", [-1, 4, 2])
     assert declared["character_scores"] == ("TYPE_FP32", [-1, -1])
-    assert declared["crops"] == ("TYPE_UINT8", [-1, *RECTIFIER.rectified_hw, 3])
+    assert declared["crops"] == ("TYPE_UINT8", [-1, *RECTIFIER.shown_hw, 3])
     assert declared["candidates"] == ("TYPE_STRING", [-1, RECOGNIZER.candidates])
     assert declared["candidate_scores"] == ("TYPE_FP32", [-1, RECOGNIZER.candidates])
     for name in ("detection_scores", "text_scores"):

@@ -63,21 +63,22 @@ def detection_loss() -> DetectionLoss:
 
 
 NOTHING = torch.zeros(0, 5)
+ONE_LINE = torch.tensor([1])
 
 
 def test_perfect_predictions_cost_nothing():
     loss, box = detection_loss(), torch.tensor([[0.0, 40.0, 50.0, 90.0, 66.0]])
-    total, parts = loss(perfect_heads(box, loss), Targets(box, NOTHING))
+    total, parts = loss(perfect_heads(box, loss), Targets(box, NOTHING, ONE_LINE))
     assert total < 0.01
     moved = box + torch.tensor([0.0, 6.0, 0.0, 6.0, 0.0])
-    worse, worse_parts = loss(perfect_heads(moved, loss), Targets(box, NOTHING))
+    worse, worse_parts = loss(perfect_heads(moved, loss), Targets(box, NOTHING, ONE_LINE))
     assert worse > 5 * total
     assert worse_parts["box"] > 10 * parts["box"]
 
 
 def test_windows_without_plates_have_a_finite_loss():
     heads = [head.requires_grad_() for head in perfect_heads(NOTHING, detection_loss())]
-    total, parts = detection_loss()(heads, Targets(NOTHING, NOTHING))
+    total, parts = detection_loss()(heads, Targets(NOTHING, NOTHING, ONE_LINE[:0]))
     total.backward()
     assert parts["box"] == parts["class"] == 0
     assert all(torch.isfinite(head.grad).all() for head in heads)
@@ -86,18 +87,26 @@ def test_windows_without_plates_have_a_finite_loss():
 def test_unclear_places_are_not_judged():
     loss, box = detection_loss(), torch.tensor([[0.0, 40.0, 50.0, 90.0, 66.0]])
     heads = perfect_heads(box, loss)
-    blamed, _ = loss(heads, Targets(NOTHING, NOTHING))
-    excused, _ = loss(heads, Targets(NOTHING, box + torch.tensor([0, -16, -16, 16, 16])))
+    around = box + torch.tensor([0, -16, -16, 16, 16])
+    blamed, _ = loss(heads, Targets(NOTHING, NOTHING, ONE_LINE[:0]))
+    excused, _ = loss(heads, Targets(NOTHING, around, ONE_LINE[:0]))
     assert excused < 0.01 < blamed
 
 
-def test_the_second_class_is_pushed_to_zero():
+@pytest.mark.parametrize(("lines", "right", "wrong"), [(1, 5, 6), (2, 6, 5)])
+def test_the_class_is_the_number_of_lines(lines, right, wrong):
+    gradients = class_gradients(lines)
+    assert gradients[:, right].min() < 0 <= gradients[:, right].max()  # goes up
+    assert gradients[:, wrong].max() > 0 >= gradients[:, wrong].min()  # goes down
+
+
+def test_nothing_is_learnt_about_lines_that_nobody_counted():
+    assert not class_gradients(0)[:, 5:].any()
+
+
+def class_gradients(lines: int) -> torch.Tensor:
+    """(all predictions, 7): the loss's gradients for one plate of so many lines."""
     loss, box = detection_loss(), torch.tensor([[0.0, 40.0, 50.0, 90.0, 66.0]])
     heads = [head.requires_grad_() for head in perfect_heads(box, loss)]
-    loss(heads, Targets(box, NOTHING))[0].backward()
-    gradients = torch.cat([head.grad.reshape(-1, 7) for head in heads])
-    assert gradients[:, 5].min() < 0 <= gradients[:, 5].max()  # the first goes up
-    assert gradients[:, 6].max() > 0 >= gradients[:, 6].min()  # the second goes down
-
-
-# Training
+    loss(heads, Targets(box, NOTHING, torch.tensor([lines])))[0].backward()
+    return torch.cat([head.grad.reshape(-1, 7) for head in heads])

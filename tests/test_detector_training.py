@@ -35,7 +35,12 @@ def photo_with_plate(seed: int = 0, size_wh: tuple[int, int] = (240, 180)) -> Tr
     x, y = int(rng.integers(10, size_wh[0] - 90)), int(rng.integers(10, size_wh[1] - 30))
     image[y : y + 20, x : x + 80] = 230
     image[y + 5 : y + 15, x + 8 : x + 72 : 4] = 20
-    return TrainingPhoto(f"{seed}.png", image, np.array([[x, y, x + 80, y + 20]], np.float32))
+    box = np.array([[x, y, x + 80, y + 20]], np.float32)
+    return TrainingPhoto(f"{seed}.png", image, box, np.ones(1, np.int64))
+
+
+def empty_photo(image: np.ndarray) -> TrainingPhoto:
+    return TrainingPhoto("empty", image, np.zeros((0, 4), np.float32), np.zeros(0, np.int64))
 
 
 @pytest.fixture
@@ -143,7 +148,7 @@ def test_the_same_generator_draws_the_same_window():
 
 def test_negatives_have_no_boxes():
     settings = replace(SMALL, negative=1.0)
-    negative = TrainingPhoto("n", np.full((90, 90, 3), 99, np.uint8), np.zeros((0, 4), np.float32))
+    negative = empty_photo(np.full((90, 90, 3), 99, np.uint8))
     window = WindowSampler([photo_with_plate()], [negative], settings).draw(
         np.random.default_rng(0)
     )
@@ -181,8 +186,9 @@ def test_a_box_outside_the_photo_is_refused():
 def test_collate_numbers_the_boxes():
     image = np.zeros((32, 32, 3), np.uint8)
     image[0, 0] = (255, 0, 51)
-    one = Window(image, np.array([[1, 2, 3, 4]], np.float32), np.zeros((0, 4), np.float32))
-    none = Window(image, np.zeros((0, 4), np.float32), np.zeros((0, 4), np.float32))
+    nothing = np.zeros((0, 4), np.float32)
+    one = Window(image, np.array([[1, 2, 3, 4]], np.float32), nothing, np.array([2]))
+    none = Window(image, nothing, nothing, np.zeros(0, np.int64))
     planes, targets = collate([none, one])
     assert planes.shape == (2, 3, 32, 32)
     assert planes[0, :, 0, 0].tolist() == pytest.approx([1.0, 0.0, 0.2])
@@ -239,6 +245,6 @@ def test_what_counts_as_found():
             rows[0, 0] = torch.tensor([x0, y0, x1, y1 + (y1 - y0) * 0.6, 0.9, 0])
         return rows
 
-    dark = TrainingPhoto("dark", np.zeros((60, 80, 3), np.uint8), np.zeros((0, 4), np.float32))
+    dark = empty_photo(np.zeros((60, 80, 3), np.uint8))
     counts = count_found(finds_the_plate, [photo_with_plate(), dark])
     assert counts == DetectionCounts(plates=1, found_50=1, found_70=0, boxes=1, photos=2)

@@ -1,5 +1,7 @@
 """Letterbox, boxes, crops and quads."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch.nn import functional as F
@@ -108,7 +110,7 @@ def test_no_boxes_are_no_boxes():
     assert placement.to_canvas(none).shape == (0, 4)
     assert box_xyxy_to_cxcywh(none).shape == (0, 4)
     assert box_cxcywh_to_xyxy(none).shape == (0, 4)
-    assert widen_boxes(none, (0.4, 0.2)).shape == (0, 4)
+    assert widen_boxes(none).shape == (0, 4)
     assert box_iou_xyxy(none, torch.zeros(3, 4)).shape == (0, 3)
     assert quads_from_theta(torch.zeros(0, 2, 3), none).shape == (0, 4, 2)
     crops = crop_boxes(torch.zeros(10, 10, 3, dtype=torch.uint8), none)
@@ -146,7 +148,9 @@ def test_iou():
 
 def test_margins_are_shares_of_height_and_width():
     boxes = torch.tensor([[100.0, 100.0, 200.0, 120.0]])
-    assert widen_boxes(boxes, (0.5, 0.2)).tolist() == [[90.0, 95.0, 210.0, 125.0]]
+    spec = replace(RECTIFIER, crop_margin_hw=(0.5, 0.2), two_line_margin_hw=(0.2, 0.4))
+    assert widen_boxes(boxes, torch.tensor([2]), spec).tolist() == [[80.0, 98.0, 220.0, 122.0]]
+    assert widen_boxes(boxes, spec=spec).tolist() == [[90.0, 95.0, 210.0, 125.0]]
 
 
 @pytest.mark.parametrize("width", [40.0, 100.0, 190.0])
@@ -154,7 +158,7 @@ def test_crops_lie_where_their_boxes_lie(width):
     # A linear ramp stays linear through any symmetric filter: values tell positions.
     photo, box = ramp_photo(200, 250), torch.tensor([[20.3, 50.6, 20.3 + width, 100.6]])
     crop = crop_boxes(photo, box)[0].float()
-    x0, y0, x1, y1 = widen_boxes(box, RECTIFIER.crop_margin_hw)[0].tolist()
+    x0, y0, x1, y1 = widen_boxes(box)[0].tolist()
     height_px, width_px = RECTIFIER.crop_hw
     columns = x0 + (torch.arange(width_px) + 0.5) * (x1 - x0) / width_px - 0.5
     rows = y0 + (torch.arange(height_px) + 0.5) * (y1 - y0) / height_px - 0.5
@@ -204,7 +208,7 @@ def test_a_crop_does_not_depend_on_its_neighbours():
 def test_identity_theta_gives_the_corners_of_the_widened_box():
     theta = torch.tensor([[[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]])
     boxes = torch.tensor([[100.0, 100.0, 200.0, 120.0]])
-    x0, y0, x1, y1 = widen_boxes(boxes, RECTIFIER.crop_margin_hw)[0].tolist()
+    x0, y0, x1, y1 = widen_boxes(boxes)[0].tolist()
     quad = quads_from_theta(theta, boxes)[0]
     torch.testing.assert_close(quad, torch.tensor([[x0, y0], [x1, y0], [x1, y1], [x0, y1]]))
 

@@ -64,7 +64,37 @@ def test_a_plate_comes_back_in_photo_pixels() -> None:
     out_x, out_y = 200 * margin_w / 2, 60 * margin_h / 2
     assert plate.quad[0] == pytest.approx((200 - out_x, 100 - out_y), abs=1.5)
     assert plate.quad[2] == pytest.approx((400 + out_x, 160 + out_y), abs=1.5)
-    assert plate.crop.shape == (*RECTIFIER.rectified_hw, 3) and plate.crop.dtype == torch.uint8
+    assert plate.crop.shape == (*RECTIFIER.shown_hw, 3) and plate.crop.dtype == np.uint8
+    assert plate.lines == 1
+
+
+def recognize_rows(plates: Tensor) -> Tensor:
+    """Reads a row's brightness: the upper half of the photo is black, the lower white."""
+    texts = {True: "BC77", False: "A123"}
+    bright = (plates.mean(dim=(1, 2, 3)) > 0).tolist()
+    return torch.stack([logits_of(texts[flag]) for flag in bright])
+
+
+def test_a_plate_of_two_lines_is_read_row_by_row() -> None:
+    photo = PHOTO.clone()
+    photo[224:] = 255
+    square = [100.0, 224.0 - 40, 200.0, 224.0 + 40, 0.9, 1.0]
+    (plate,) = read_plates(photo, detector_of(square), rectify, recognize_rows)
+    assert plate.lines == 2
+    assert plate.reading.candidates[0][0] == "A123BC77"
+    margin_h, margin_w = RECTIFIER.two_line_margin_hw
+    assert plate.quad[0] == pytest.approx((100 - 50 * margin_w, 184 - 40 * margin_h), abs=1.5)
+    assert plate.crop[:20].max() < 60 and plate.crop[-20:].min() > 200
+
+
+def test_lines_may_be_mixed_in_one_photo() -> None:
+    rows = [
+        [100.0, 10.0, 200.0, 90.0, 0.9, 1.0],
+        [300.0, 10.0, 400.0, 30.0, 0.8, 0.0],
+        [500.0, 10.0, 600.0, 90.0, 0.7, 1.0],
+    ]
+    plates = read_plates(PHOTO, detector_of(*rows), rectify, recognize_rows)
+    assert [p.reading.candidates[0][0] for p in plates] == ["A123A123", "A123", "A123A123"]
 
 
 def test_overlapping_candidates_are_one_plate() -> None:

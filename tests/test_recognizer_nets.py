@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from plate_models.nets.lprnet import LPRNet, unit_power
-from plate_models.nets.stn import STN, sample
+from plate_models.geometry import resample
+from plate_models.nets.stn import STN
 from plate_models.spec import RECOGNIZER, RECTIFIER
 from plate_models.training.reader import corners_of
 
@@ -47,10 +48,10 @@ def test_untrained_stn_cuts_off_the_margins() -> None:
 def test_sampling_with_the_identity_changes_nothing() -> None:
     crops = torch.randn(2, 3, 12, 20)
     identity = torch.tensor([[1.0, 0, 0], [0, 1, 0]]).expand(2, 2, 3)
-    torch.testing.assert_close(sample(crops, identity, (12, 20)), crops, rtol=0, atol=1e-5)
+    torch.testing.assert_close(resample(crops, identity, (12, 20)), crops, rtol=0, atol=1e-5)
 
 
 def test_sampling_the_left_half_stretches_it() -> None:
     crops = torch.cat([torch.zeros(1, 1, 4, 8), torch.ones(1, 1, 4, 8)], dim=3)
     left = torch.tensor([[[0.5, 0, -0.5], [0, 1, 0]]])
-    assert sample(crops, left, (4, 16))[..., :-1].max() == 0
+    assert resample(crops, left, (4, 16))[..., :-1].max() == 0

@@ -5,9 +5,9 @@ with one affine transform per crop.
 """
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
+from plate_models.geometry import resample
 from plate_models.spec import RECTIFIER, RectifierSpec
 
 
@@ -78,20 +78,4 @@ class STN(nn.Module):
             (N, 3, h, w) float32 rectified plates and (N, 2, 3) float32 theta.
         """
         theta = self.locate(crops).float()
-        return sample(crops, theta, self.rectified_hw), theta
-
-
-def sample(crops: Tensor, theta: Tensor, size_hw: tuple[int, int]) -> Tensor:
-    """Resample crops through an affine transform, bilinearly, borders repeated.
-
-    Args:
-        crops: (N, 3, H, W) float.
-        theta: (N, 2, 3) float, see :meth:`STN.locate`.
-        size_hw: (h, w) of the output.
-
-    Returns:
-        (N, 3, h, w) of the crops' type.
-    """
-    size = [crops.shape[0], crops.shape[1], *size_hw]
-    grid = F.affine_grid(theta, size, align_corners=False).to(crops.dtype)
-    return F.grid_sample(crops, grid, padding_mode="border", align_corners=False)
+        return resample(crops, theta, self.rectified_hw), theta

@@ -23,12 +23,22 @@ class CropBatch:
     Attributes:
         images: (N, H, W, 3) uint8 RGB crops.
         quads: (N, 4, 2) float32 corners TL, TR, BR, BL in crop pixels.
-        labels: (N, L) int64 classes, -1 after a text's end.
+        labels: (N, 2, L) int64 classes of each row, -1 after a row's end; the second row
+            of a one-line plate is empty.
     """
 
     images: NDArray[np.uint8]
     quads: NDArray[np.float32]
     labels: NDArray[np.int64]
+
+    @property
+    def lines(self) -> NDArray[np.int64]:
+        """(N,) int64 lines of text, 1 or 2."""
+        return 1 + (self.labels[:, 1, 0] >= 0).astype(np.int64)
+
+    def part(self, rows: slice) -> "CropBatch":
+        """Some of the crops."""
+        return CropBatch(self.images[rows], self.quads[rows], self.labels[rows])
 
 
 _ARRAYS = ("images", "quads", "labels")
@@ -46,7 +56,8 @@ class CropCache:
         self._check_settings()
 
     def _check_settings(self) -> None:
-        contract = {"crop_hw": RECTIFIER.crop_hw, "crop_margin_hw": RECTIFIER.crop_margin_hw}
+        names = ("crop_hw", "crop_margin_hw", "two_line_margin_hw")
+        contract = {name: getattr(RECTIFIER, name) for name in names}
         style = repr(DEFAULT_CROPS)
         settings = {"seed": self.seed, "block": self.block, **contract, "style": style}
         path = self.folder / "settings.json"
@@ -114,10 +125,10 @@ def _render_block(path: Path, seed: int, count: int) -> None:
 def render_batch(rng: np.random.Generator, count: int) -> CropBatch:
     """Render crops now, without a cache."""
     samples = [render_crop(rng) for _ in range(count)]
-    labels = np.full((count, RECOGNIZER.max_text_length), -1, dtype=np.int64)
-    for row, sample in zip(labels, samples, strict=True):
-        classes = ctc.encode(sample.text)
-        row[: len(classes)] = classes
+    labels = np.full((count, 2, RECOGNIZER.max_text_length), -1, dtype=np.int64)
+    for label, sample in zip(labels, samples, strict=True):
+        for line, text in enumerate(sample.rows):
+            label[line, : len(text)] = ctc.encode(text)
     return CropBatch(
         np.stack([sample.image for sample in samples]),
         np.stack([sample.quad for sample in samples]),

@@ -54,7 +54,7 @@ def count_found(
     overlaps, found = [torch.zeros(0)], 0
     for photo in photos:
         with torch.inference_mode():
-            boxes, _ = find_boxes(torch.from_numpy(photo.image), graph, spec)
+            boxes, _, _ = find_boxes(torch.from_numpy(photo.image), graph, spec)
         overlaps.append(best_overlaps(boxes, torch.from_numpy(photo.boxes)))
         found += len(boxes)
     best = torch.cat(overlaps)

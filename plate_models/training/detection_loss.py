@@ -21,7 +21,7 @@ class LossWeights:
 
     box: float = 0.10
     objectness: float = 1.0
-    classes: float = 0.02
+    classes: float = 0.1
     levels: tuple[float, ...] = (4.0, 1.0, 0.4)
 
 
@@ -32,10 +32,12 @@ class Targets:
     Attributes:
         boxes: (M, 5) float32: index in the batch, then x0, y0, x1, y1 in pixels.
         unclear: (U, 5) float32, same layout: places where objectness is not judged.
+        lines: (M,) int64 lines of text on each plate, 1 or 2, or 0 where nobody knows.
     """
 
     boxes: Tensor
     unclear: Tensor
+    lines: Tensor
 
 
 def ciou(a: Tensor, b: Tensor) -> Tensor:
@@ -71,6 +73,7 @@ def ciou(a: Tensor, b: Tensor) -> Tensor:
 class _Assigned:
     """Which predictions of one level answer for which plates, P pairs."""
 
+    plate: Tensor  # (P,) int64 index of the plate
     image: Tensor  # (P,) int64 index in the batch
     anchor: Tensor  # (P,) int64 anchor of the level
     row: Tensor  # (P,) int64 cell
@@ -107,7 +110,7 @@ def assign(boxes: Tensor, anchors: Tensor, stride: int, grid_hw: tuple[int, int]
     cell = torch.minimum(cell.clamp(min=0), limit - 1)
     box = torch.cat((xy[chosen] - cell, wh[chosen]), dim=1)
     column, row = cell.long().unbind(dim=1)
-    return _Assigned(image[chosen], anchor[chosen], row, column, box)
+    return _Assigned(plate[chosen], image[chosen], anchor[chosen], row, column, box)
 
 
 class DetectionLoss(nn.Module):
@@ -145,7 +148,8 @@ class DetectionLoss(nn.Module):
             found = assign(targets.boxes, self.anchors[level], self.strides[level], _grid_hw(raw))
             overlap = torch.zeros_like(raw[..., 4])
             if len(found.image):
-                level_box, level_class, iou = self._answers(raw, found, self.anchors[level])
+                lines = targets.lines[found.plate]
+                level_box, level_class, iou = self._answers(raw, found, lines, level)
                 box, classes = box + level_box, classes + level_class
                 overlap = _spread(overlap, found, iou)
             judged = _judged(raw, targets.unclear, self.strides[level])
@@ -160,18 +164,18 @@ class DetectionLoss(nn.Module):
         return total, {name: float(part.detach()) for name, part in parts.items()}
 
     def _answers(
-        self, raw: Tensor, found: _Assigned, anchors: Tensor
+        self, raw: Tensor, found: _Assigned, lines: Tensor, level: int
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Box loss, class loss and IoU (P,) of the predictions that answer for a plate."""
         picked = raw[found.image, found.anchor, found.row, found.column]  # (P, 5 + classes)
         xy = picked[:, 0:2].sigmoid() * 2 - 0.5
-        wh = (picked[:, 2:4].sigmoid() * 2) ** 2 * anchors[found.anchor]
+        wh = (picked[:, 2:4].sigmoid() * 2) ** 2 * self.anchors[level][found.anchor]
         overlap = ciou(torch.cat((xy, wh), dim=1), found.box)
-        # Every labelled plate is of class 0; the others are pushed towards zero.
-        wanted = torch.zeros_like(picked[:, 5:])
-        wanted[:, 0] = 1
-        classes = F.binary_cross_entropy_with_logits(picked[:, 5:], wanted)
-        return (1 - overlap).mean(), classes, overlap.detach().clamp(min=0)
+        wanted = F.one_hot((lines - 1).clamp(min=0), picked.shape[1] - 5).float()
+        classes = F.binary_cross_entropy_with_logits(picked[:, 5:], wanted, reduction="none")
+        known = (lines > 0).float()[:, None].expand_as(classes)
+        mean_class = (classes * known).sum() / known.sum().clamp(min=1)
+        return (1 - overlap).mean(), mean_class, overlap.detach().clamp(min=0)
 
 
 def _grid_hw(raw: Tensor) -> tuple[int, int]:

@@ -15,6 +15,8 @@ from plate_models.labels import LabelledPhoto, load_labels, load_negatives
 
 # Consecutive dashcam frames that go to one side of the split together.
 _RUN_LENGTH = 8
+# A box this many times as wide as high holds one line of text.
+_LONG = 2.6
 _CLIP = re.compile(r"(?P<clip>ro_\w+)\.mp4_t_(?P<second>\d+)\.\w+$")
 
 
@@ -26,11 +28,13 @@ class TrainingPhoto:
         name: File name.
         image: (H, W, 3) uint8 RGB.
         boxes: (K, 4) float32 x0, y0, x1, y1 in pixels; K = 0 for a negative.
+        lines: (K,) int64 lines of text on each plate, 1 or 2, or 0 where nobody knows.
     """
 
     name: str
     image: NDArray[np.uint8]
     boxes: NDArray[np.float32]
+    lines: NDArray[np.int64]
 
 
 def validation_names(names: Iterable[str]) -> set[str]:
@@ -69,4 +73,20 @@ def load_empty(data: Path, held_out: bool = False) -> list[TrainingPhoto]:
 
 def _decoded(photo: LabelledPhoto) -> TrainingPhoto:
     boxes = np.array([plate.box for plate in photo.plates], np.float32).reshape(-1, 4)
-    return TrainingPhoto(photo.path.name, decode(photo.path.read_bytes()), boxes)
+    return TrainingPhoto(
+        photo.path.name, decode(photo.path.read_bytes()), boxes, lines_of_shape(boxes)
+    )
+
+
+def lines_of_shape(boxes: NDArray[np.float32]) -> NDArray[np.int64]:
+    """Guess the lines of text of plates whose label is only a box.
+
+    Args:
+        boxes: (K, 4) float32 x0, y0, x1, y1.
+
+    Returns:
+        (K,) int64: 1 for long plates. Others may have one line (a North American plate)
+        or two, so they are 0: unknown.
+    """
+    sides = boxes[:, 2:] - boxes[:, :2]
+    return np.where(sides[:, 0] > _LONG * sides[:, 1], 1, 0).astype(np.int64)

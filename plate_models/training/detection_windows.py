@@ -15,6 +15,7 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 
 from plate_models.spec import DETECTOR
+from plate_models.synthetic.kinds import KINDS
 from plate_models.synthetic.scenes import Patch, paint_plate
 from plate_models.training.augment import degrade
 from plate_models.training.detection_photos import TrainingPhoto
@@ -24,6 +25,8 @@ _VISIBLE = 0.6
 _UNCLEAR = 0.1
 # Narrower plates can be neither read nor found for sure: they are not asked for.
 _MIN_WIDTH = 9.0
+# Share of plain car plates among the painted plates of one line.
+_CARS = 0.6
 
 
 @dataclass(frozen=True)
@@ -37,6 +40,8 @@ class WindowSettings:
         background: Chance that a cell is cut anywhere from a training photo.
         negative: Chance that a cell comes from a photo without plates.
         painted: Share of the plates that are replaced by rendered Russian ones.
+        two_lines: Share of two-line plates among the painted ones, where the old plate was
+            long and where it was short.
         variants: Rendered plates per photo, kept in memory once painted.
     """
 
@@ -46,6 +51,7 @@ class WindowSettings:
     background: float = 0.06
     negative: float = 0.10
     painted: float = 0.5
+    two_lines: tuple[float, float] = (0.15, 0.5)
     variants: int = 3
 
 
@@ -57,11 +63,13 @@ class Window:
         image: (S, S, 3) uint8 RGB.
         boxes: (K, 4) float32 x0, y0, x1, y1 in window pixels: the plates.
         unclear: (U, 4) float32, same coordinates: no one is to learn anything there.
+        lines: (K,) int64 lines of text on each plate, 1 or 2, or 0 where nobody knows.
     """
 
     image: NDArray[np.uint8]
     boxes: NDArray[np.float32]
     unclear: NDArray[np.float32]
+    lines: NDArray[np.int64]
 
 
 class WindowSampler:
@@ -85,7 +93,7 @@ class WindowSampler:
         choice = int(rng.choice(len(chances), p=chances / chances.sum()))
         cells = settings.grids[choice][0]
         image = np.full((settings.size, settings.size, 3), DETECTOR.pad_value, np.uint8)
-        boxes, unclear = [], []
+        boxes, unclear, lines = [], [], []
         xs, ys = (_cuts(settings.size, cells, rng) for _ in range(2))
         for y0, y1 in pairwise(ys):
             for x0, x1 in pairwise(xs):
@@ -94,7 +102,11 @@ class WindowSampler:
                 shift = np.array([x0, y0, x0, y0], np.float32)
                 boxes.append(cell.boxes + shift)
                 unclear.append(cell.unclear + shift)
-        return Window(degrade(image, rng), np.concatenate(boxes), np.concatenate(unclear))
+                lines.append(cell.lines)
+        image = degrade(image, rng)
+        return Window(
+            image, np.concatenate(boxes), np.concatenate(unclear), np.concatenate(lines)
+        )
 
     def _draw_cell(
         self, size_hw: tuple[int, int], widths: tuple[float, float], rng: Generator
@@ -127,10 +139,19 @@ class WindowSampler:
             image = cv2.resize(image, None, fx=zoom, fy=zoom).astype(np.uint8, copy=False)
         if key not in self._patches:
             rng = np.random.default_rng(key)
-            self._patches[key] = paint_plate(image, boxes[plate], rng)
-        patch = self._patches[key]
-        boxes[plate] = patch.box
-        return TrainingPhoto(photo.name, patch.paste(image), boxes)
+            kind = self._draw_kind(photo.lines[plate] == 1, rng)
+            self._patches[key] = paint_plate(image, boxes[plate], rng, kind)
+        patch, lines = self._patches[key], photo.lines.copy()
+        boxes[plate], lines[plate] = patch.box, patch.lines
+        return TrainingPhoto(photo.name, patch.paste(image), boxes, lines)
+
+    def _draw_kind(self, long: bool, rng: Generator) -> str:
+        """Mostly plates of cars; the other kinds in equal shares."""
+        lines = 2 if rng.random() < self.settings.two_lines[0 if long else 1] else 1
+        kinds = [name for name, kind in KINDS.items() if kind.lines == lines]
+        if lines == 1 and rng.random() < _CARS:
+            return "ru.car"
+        return kinds[rng.integers(len(kinds))]
 
 
 def _cuts(size: int, cells: int, rng: Generator) -> list[int]:
@@ -201,9 +222,8 @@ def _cut(
     seen = _areas(inside) / np.maximum(_areas(moved), 1e-6)
     wide = inside[:, 2] - inside[:, 0] >= _MIN_WIDTH
     kept = (seen >= _VISIBLE) & wide
-    return Window(
-        cell.astype(np.uint8, copy=False), inside[kept], inside[~kept & (seen > _UNCLEAR)]
-    )
+    unclear = inside[~kept & (seen > _UNCLEAR)]
+    return Window(cell.astype(np.uint8, copy=False), inside[kept], unclear, photo.lines[kept])
 
 
 def _turn(centre: tuple[float, float], rng: Generator) -> NDArray[np.float64]:

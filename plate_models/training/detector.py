@@ -44,6 +44,7 @@ class DetectorTraining:
         average_decay: Per step, of the averaged weights, which are the ones released.
         threads: CPU threads.
         report_every: Steps between two reports and checkpoints.
+        start_from: Folder with a detector's weights to start from; None for random ones.
         release: Where the trained weights are written, or None to keep them in ``folder``.
         seed: Of the first weights and of the windows.
         windows: How training windows are drawn.
@@ -59,6 +60,7 @@ class DetectorTraining:
     average_decay: float = 0.998
     threads: int = 1
     report_every: int = 100
+    start_from: Path | None = None
     release: Path | None = None
     seed: int = 0
     windows: WindowSettings = field(default_factory=WindowSettings)
@@ -79,6 +81,8 @@ class Training:
         torch.set_num_threads(config.threads)
         torch.manual_seed(config.seed)
         self.net = YOLOv5(DETECTOR)
+        if config.start_from:
+            weights.load(self.net, config.start_from / "detector.safetensors")
         self.net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         head = self.net.head
         self.loss = DetectionLoss(head.anchors, head.strides, config.loss)
@@ -175,6 +179,7 @@ def collate(windows: list[Window]) -> tuple[Tensor, Targets]:
     return planes, Targets(
         numbered([window.boxes for window in windows]),
         numbered([window.unclear for window in windows]),
+        torch.from_numpy(np.concatenate([window.lines for window in windows])),
     )
 
 

@@ -7,8 +7,9 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from plate_models import ctc
+from plate_models.geometry import resample, sample_rows
 from plate_models.nets.lprnet import LPRNet
-from plate_models.nets.stn import STN, sample
+from plate_models.nets.stn import STN
 from plate_models.spec import RECOGNIZER, RECTIFIER
 from plate_models.training.crop_cache import CropBatch
 
@@ -21,22 +22,34 @@ class Reader(nn.Module):
         self.stn = STN(RECTIFIER)
         self.lprnet = LPRNet(RECOGNIZER)
 
-    def forward(self, crops: Tensor, theta_noise: float = 0.0) -> tuple[Tensor, Tensor]:
+    def forward(
+        self, crops: Tensor, lines: Tensor, theta_noise: float = 0.0
+    ) -> tuple[Tensor, Tensor]:
         """Read crops.
 
         Args:
             crops: (N, 3, H, W) float32, normalised.
+            lines: (N,) int64 lines of text, 1 or 2.
             theta_noise: Standard deviation added to theta before resampling.
 
         Returns:
-            (N, C, T) float32 logits and (N, 2, 3) float32 theta, without the noise.
+            (R, C, T) float32 logits of all rows in the order of :func:`row_labels`, and
+            (N, 2, 3) float32 theta, without the noise.
         """
         theta = self.stn.locate(crops).float()
         # Detached: the rectifier learns from corners alone. The text's gradient through the
         # sampler is so noisy that it undoes what the corners teach (EXPERIMENTS.md).
         noisy = theta.detach() + theta_noise * torch.randn_like(theta)
-        rectified = sample(crops, noisy, RECTIFIER.rectified_hw)
-        return self.lprnet(rectified).float(), theta
+        whole = resample(crops, noisy, RECTIFIER.rectified_hw)[lines == 1]
+        rows = sample_rows(crops[lines == 2], noisy[lines == 2])
+        return self.lprnet(torch.cat((whole, rows))).float(), theta
+
+
+def row_labels(batch: CropBatch) -> NDArray[np.int64]:
+    """(R, L) int64 classes: all one-line plates, then both rows of each two-line plate."""
+    two = batch.lines == 2
+    flat = batch.labels[two].reshape(-1, batch.labels.shape[2])
+    return np.concatenate((batch.labels[~two, 0], flat))
 
 
 def corners_of(theta: Tensor) -> Tensor:
@@ -56,13 +69,13 @@ def text_loss(logits: Tensor, batch: CropBatch) -> Tensor:
     """Mean CTC loss per character.
 
     Args:
-        logits: (N, C, T) float32.
+        logits: (R, C, T) float32, of all rows.
         batch: What was rendered.
 
     Returns:
         A scalar.
     """
-    labels = torch.from_numpy(batch.labels)
+    labels = torch.from_numpy(row_labels(batch))
     lengths = (labels >= 0).sum(dim=1)
     log_probs = logits.permute(2, 0, 1).log_softmax(dim=2)
     steps = torch.full_like(lengths, log_probs.shape[0])
@@ -112,12 +125,22 @@ def _float(values: NDArray[np.float64]) -> Tensor:
 
 
 @torch.no_grad()
-def exact_match(reader: nn.Module, batch: CropBatch) -> float:
-    """Share of crops whose greedy text is right."""
-    right = 0
+def exact_match(reader: nn.Module, batch: CropBatch) -> dict[int, float]:
+    """Share of plates whose greedy text is right, by lines of text."""
+    right: dict[int, list[bool]] = {1: [], 2: []}
     for start in range(0, len(batch.images), 100):
-        logits, _ = reader(to_input(batch.images[start : start + 100]))
-        for row, label in zip(logits.numpy(), batch.labels[start : start + 100], strict=True):
-            text = "".join(RECOGNIZER.alphabet[i] for i in label if i >= 0)
-            right += ctc.greedy_decode(ctc.log_softmax(row)) == text
-    return right / len(batch.images)
+        part = batch.part(slice(start, start + 100))
+        lines = torch.from_numpy(part.lines)
+        logits, _ = reader(to_input(part.images), lines)
+        rows = [
+            ctc.greedy_decode(ctc.log_softmax(row)) == _text(label)
+            for row, label in zip(logits.numpy(), row_labels(part), strict=True)
+        ]
+        ones = int((part.lines == 1).sum())
+        right[1] += rows[:ones]
+        right[2] += [a and b for a, b in zip(rows[ones::2], rows[ones + 1 :: 2], strict=True)]
+    return {count: float(np.mean(hits)) if hits else 0.0 for count, hits in right.items()}
+
+
+def _text(label: NDArray[np.int64]) -> str:
+    return "".join(RECOGNIZER.alphabet[i] for i in label if i >= 0)
