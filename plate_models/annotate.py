@@ -73,6 +73,33 @@ def _label(drawn: NDArray[np.uint8], mark: Mark, colour: tuple[int, int, int], l
     cv2.putText(drawn, mark.text, place, _FONT, size, (0, 0, 0), stroke, cv2.LINE_AA)
 
 
+def straighten(image: NDArray[np.uint8], quad: Sequence[Sequence[float]]) -> NDArray[np.uint8]:
+    """Cut a plate out at the photo's own resolution, upright and without its slant.
+
+    Args:
+        image: (H, W, 3) uint8 RGB.
+        quad: Corners (x, y) TL, TR, BR, BL of the plate in pixels of the photo; a
+            parallelogram, as the rectifier gives it.
+
+    Returns:
+        (h, w, 3) uint8 RGB in the plate's own proportions, at least one pixel a side.
+    """
+    top_left, top_right, _, bottom_left = np.asarray(quad, np.float64)
+    along, down = top_right - top_left, bottom_left - top_left
+    width, height = (max(1, round(float(np.hypot(*side)))) for side in (along, down))
+    # From centres of the cut-out's pixels to centres of the photo's.
+    steps = np.column_stack((along / width, down / height))
+    corner = top_left + steps @ (0.5, 0.5) - 0.5
+    cut = cv2.warpAffine(
+        image,
+        np.column_stack((steps, corner)),
+        (width, height),
+        flags=cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP,
+        borderMode=cv2.BORDER_REPLICATE,
+    )
+    return np.asarray(cut, np.uint8)
+
+
 def write_jpeg(path: Path, image: NDArray[np.uint8]) -> None:
     """Write a picture.
 

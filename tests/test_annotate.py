@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from photo_files import pattern
 
-from plate_models.annotate import Mark, annotate, write_jpeg
+from plate_models.annotate import Mark, annotate, straighten, write_jpeg
 from plate_models.images import decode
 
 
@@ -43,3 +43,23 @@ def test_labels_find_room_at_the_edges(y: int) -> None:
 def test_annotated_pictures_are_rgb_files(tmp_path: Path) -> None:
     write_jpeg(tmp_path / "a.jpg", pattern())
     assert np.abs(decode((tmp_path / "a.jpg").read_bytes()).astype(int) - pattern()).mean() < 6
+
+
+def test_a_slanted_plate_is_cut_out_straight() -> None:
+    rows, columns = np.mgrid[0:200, 0:300]
+    # Bright inside a parallelogram: 100 long, 40 high, its right end 30 lower.
+    along, down = (columns + 0.5 - 80) / 100, (rows + 0.5 - 60 - 0.3 * (columns + 0.5 - 80)) / 40
+    inside = (along > 0) & (along < 1) & (down > 0) & (down < 1)
+    shade = np.where(inside, 100 + 100 * np.clip(along, 0, 1), 0)
+    image = np.repeat(shade[..., None], 3, axis=2).astype(np.uint8)
+    quad = ((80, 60), (180, 90), (180, 130), (80, 100))
+    cut = straighten(image, quad)
+    assert cut.shape == (40, 104, 3)
+    inner = cut[2:-2, 2:-2, 0].astype(float)
+    assert inner.min() > 95
+    assert np.ptp(inner, axis=0).max() < 8  # straight columns
+    assert inner[:, -1].mean() - inner[:, 0].mean() > 85
+
+
+def test_a_quad_without_area_gives_a_picture_all_the_same() -> None:
+    assert straighten(np.zeros((10, 10, 3), np.uint8), ((3, 3),) * 4).shape == (1, 1, 3)

@@ -29,6 +29,15 @@ def test_read_writes_a_table(tmp_path: Path) -> None:
 
 
 @needs_weights
+def test_read_writes_straightened_plates(tmp_path: Path) -> None:
+    done = plates("read", str(SCENE), "--crops", str(tmp_path / "out"))
+    assert done.returncode == 0, done.stderr
+    crop = decode((tmp_path / "out" / f"green_car_plate1_{SCENE_TEXT}.jpg").read_bytes())
+    height, width = crop.shape[:2]
+    assert 3.5 < width / height < 6  # a plate is 520 mm by 112 mm
+
+
+@needs_weights
 def test_read_goes_on_after_bad_files_and_names_them(tmp_path: Path) -> None:
     (tmp_path / "a_truncated.jpg").write_bytes(BAD["truncated jpeg"][0])
     (tmp_path / "b_empty.png").write_bytes(b"")

@@ -144,10 +144,10 @@ def output_stems(files: Iterable[Path]) -> dict[Path, str]:
 
 
 def make_output_folder(folder: Path, stems: Mapping[Path, str]) -> None:
-    """Make the folder of the annotated pictures, unless one would replace an input.
+    """Make a folder for pictures of the inputs, unless one would replace an input.
 
     Args:
-        folder: Where <stem>.jpg of photos and <stem>_<frame>.jpg of videos will go.
+        folder: Where <stem>.jpg of photos and <stem>_….jpg of frames and plates will go.
         stems: As `output_stems` chose them.
 
     Raises:
@@ -156,12 +156,11 @@ def make_output_folder(folder: Path, stems: Mapping[Path, str]) -> None:
     # By inode: the same file may have several paths, and links lead to it.
     inputs = {_inode(path) for path in stems if path.exists()}
     for path, stem in stems.items():
-        pattern = f"{glob.escape(stem)}_*.jpg" if is_video(path) else f"{glob.escape(stem)}.jpg"
-        for target in folder.glob(pattern):
+        written = [folder / f"{stem}.jpg", *folder.glob(f"{glob.escape(stem)}_*.jpg")]
+        for target in written:
             if target.exists() and _inode(target) in inputs:
                 raise CommandError(
-                    f"{target} is one of the photos and would be replaced by its annotated "
-                    "picture. Give another folder."
+                    f"{target} is one of the photos and would be replaced. Give another folder."
                 )
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -47,6 +47,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--annotate", type=Path, metavar="DIR", help="write the pictures with their plates drawn in"
     )
     parser.add_argument(
+        "--crops", type=Path, metavar="DIR", help="write each plate, straightened, as a picture"
+    )
+    parser.add_argument(
         "--every",
         type=float,
         default=0.5,
@@ -68,16 +71,19 @@ def run(arguments: argparse.Namespace) -> int:
     """
     files, failures = find_files(arguments.paths)
     stems = output_stems(files)
-    if arguments.annotate:
-        make_output_folder(arguments.annotate, stems)
+    for folder in filter(None, (arguments.annotate, arguments.crops)):
+        make_output_folder(folder, stems)
     recognize = _load(arguments.weights, arguments.device)
     write = json_writer() if arguments.json else csv_writer() if arguments.csv else table_writer()
     for picture in _all_pictures(files, arguments.every, failures):
         plates = recognize(picture)
         write(picture, plates)
+        number = "" if picture.frame is None else f"_{picture.frame:06d}"
+        stem = f"{stems[picture.file]}{number}"
         if arguments.annotate and (plates or picture.frame is None):
-            number = "" if picture.frame is None else f"_{picture.frame:06d}"
-            _annotate(arguments.annotate / f"{stems[picture.file]}{number}.jpg", picture, plates)
+            _annotate(arguments.annotate / f"{stem}.jpg", picture, plates)
+        if arguments.crops:
+            _write_crops(arguments.crops, stem, picture, plates)
         sys.stdout.flush()
     if failures:
         print(f"{len(failures)} could not be read:", file=sys.stderr)
@@ -142,3 +148,12 @@ def _annotate(path: Path, picture: Picture, plates: "list[Plate]") -> None:
 
     marks = [Mark(plate.quad, plate.text or "?", plate.readable) for plate in plates]
     write_jpeg(path, annotate(picture.image, marks))
+
+
+def _write_crops(folder: Path, stem: str, picture: Picture, plates: "list[Plate]") -> None:
+    """One picture per plate, numbered in the order of the answer, named by what was read."""
+    from plate_models.annotate import straighten, write_jpeg
+
+    for number, plate in enumerate(plates, 1):
+        name = f"{stem}_plate{number}_{plate.text or 'unreadable'}.jpg"
+        write_jpeg(folder / name, straighten(picture.image, plate.quad))
