@@ -4,7 +4,7 @@ After Graves et al. 2006, "Connectionist Temporal Classification". Encoding and
 decoding share one file, so that training and serving agree about the blank.
 """
 
-from collections import defaultdict
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from plate_models.spec import RECOGNIZER
 
 Array = NDArray[np.float64]
-_NEVER = -np.inf
 # A class less likely than this in a step starts no prefix of its own.
 _PRUNE_BELOW = 1e-4
 
@@ -37,16 +36,48 @@ def log_softmax(logits: NDArray[np.floating[Any]]) -> Array:
         logits: (C, T) float, unnormalised.
 
     Returns:
-        (C, T) float64; each column's exponentials sum to 1.
+        (C, T) float64; each column's exponentials sum to 1. NaN everywhere if a logit is
+        NaN or infinite: such a plate is unreadable, see :func:`is_unreadable`.
 
     Raises:
         ValueError: The array is not two-dimensional.
     """
     if logits.ndim != 2:
         raise ValueError(f"logits: expected (C, T), got {logits.shape}: pass one plate at a time")
+    if not np.isfinite(logits).all():
+        return np.full(logits.shape, np.nan)
     shifted = logits.astype(np.float64) - logits.max(axis=0, keepdims=True)
     log_total: Array = shifted - np.log(np.exp(shifted).sum(axis=0, keepdims=True))
     return log_total
+
+
+def is_unreadable(log_probs: Array) -> bool:
+    """Whether nothing can be read from log-probabilities, because one of them is NaN."""
+    return bool(np.isnan(log_probs).any())
+
+
+def join_rows(rows: Sequence[Array]) -> Array:
+    """Join the rows of a plate along time, so that they are decoded as one text.
+
+    Args:
+        rows: Log-probabilities of the rows from top to bottom, each (C, T).
+
+    Returns:
+        (C, sum of T + number of rows - 1): a step that is certainly blank stands between
+        two rows, because "A13" over "3" is "A133" and not "A13".
+
+    Raises:
+        ValueError: There is no row, or the rows differ in their classes.
+    """
+    if not rows or len({row.shape[0] for row in rows}) != 1:
+        shapes = [row.shape for row in rows]
+        raise ValueError(f"rows: expected one or more (C, T) with the same C, got {shapes}")
+    seam = np.full((rows[0].shape[0], 1), -np.inf)
+    seam[-1] = 0.0
+    parts = [rows[0]]
+    for row in rows[1:]:
+        parts += [seam, row]
+    return np.concatenate(parts, axis=1)
 
 
 def _check_classes(log_probs: Array, alphabet: str) -> None:
@@ -65,12 +96,14 @@ def greedy_decode(log_probs: Array, alphabet: str = RECOGNIZER.alphabet) -> str:
         alphabet: Characters in class order, without the blank.
 
     Returns:
-        The text, empty if every step is blank.
+        The text, empty if every step is blank or nothing can be read.
 
     Raises:
         ValueError: C does not fit the alphabet (weights and spec disagree).
     """
     _check_classes(log_probs, alphabet)
+    if is_unreadable(log_probs):
+        return ""
     path = log_probs.argmax(axis=0)
     # Merge repeats before dropping blanks: "A-A" must stay "AA".
     merged = path[np.flatnonzero(np.diff(path, prepend=-1))]
@@ -89,87 +122,175 @@ def beam_decode(
 
     Returns:
         At most ``width`` pairs (text, probability), best first; probabilities are those
-        of all kept paths that spell the text, so they sum to at most 1.
+        of all kept paths that spell the text, so they sum to at most 1. Nothing if the
+        log-probabilities are unreadable.
 
     Raises:
         ValueError: C does not fit the alphabet (weights and spec disagree).
     """
     _check_classes(log_probs, alphabet)
-    blank = len(alphabet)
-    steps = np.exp(log_probs.T)
+    if is_unreadable(log_probs):
+        return []
     # Prefix -> probability of the paths that end in a blank, and in its last character.
     beam: dict[str, tuple[float, float]] = {"": (1.0, 0.0)}
-    for step in steps:
-        following: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0])
-        likely = [
-            (alphabet[k], float(step[k])) for k in np.flatnonzero(step[:blank] > _PRUNE_BELOW)
-        ]
+    for blank, likely in _steps(np.exp(log_probs), alphabet):
+        following: dict[str, tuple[float, float]] = {}
         for prefix, (ends_blank, ends_char) in beam.items():
             total = ends_blank + ends_char
-            following[prefix][0] += total * float(step[blank])
+            in_blank, in_char = following.get(prefix, (0.0, 0.0))
+            following[prefix] = (in_blank + total * blank, in_char)
             for char, probability in likely:
+                arriving = total
                 if prefix.endswith(char):
-                    following[prefix][1] += ends_char * probability
-                    following[prefix + char][1] += ends_blank * probability
-                else:
-                    following[prefix + char][1] += total * probability
-        best = sorted(following.items(), key=lambda item: -sum(item[1]))[:width]
-        beam = {prefix: (a, b) for prefix, (a, b) in best}
+                    # Without a blank between, a repeat is the same character going on.
+                    in_blank, in_char = following[prefix]
+                    following[prefix] = (in_blank, in_char + ends_char * probability)
+                    arriving = ends_blank
+                longer = prefix + char
+                in_blank, in_char = following.get(longer, (0.0, 0.0))
+                following[longer] = (in_blank, in_char + arriving * probability)
+        beam = _widest(following, width)
     # A repeat without room for a blank between has probability 0: no text at all.
     return [(prefix, a + b) for prefix, (a, b) in beam.items() if a + b > 0]
 
 
-def character_scores(
-    log_probs: Array, text: str, alphabet: str = RECOGNIZER.alphabet
+def _steps(probs: Array, alphabet: str) -> list[tuple[float, list[tuple[str, float]]]]:
+    """Per step the blank's probability and the characters that may start a prefix."""
+    likely: list[list[tuple[str, float]]] = [[] for _ in range(probs.shape[1])]
+    steps, classes = np.nonzero(probs[:-1].T > _PRUNE_BELOW)
+    values = probs[classes, steps].tolist()
+    for step, index, value in zip(steps.tolist(), classes.tolist(), values, strict=True):
+        likely[step].append((alphabet[index], value))
+    return list(zip(probs[-1].tolist(), likely, strict=True))
+
+
+def _widest(prefixes: dict[str, tuple[float, float]], width: int) -> dict[str, tuple[float, float]]:
+    ranked = sorted(prefixes.items(), key=lambda item: -(item[1][0] + item[1][1]))
+    return dict(ranked[:width])
+
+
+def text_probabilities(
+    log_probs: Array, texts: Sequence[str], alphabet: str = RECOGNIZER.alphabet
 ) -> list[float]:
-    """Score each character of a text where the text's best alignment puts it.
+    """Give the exact probability of each text: the sum over all of its alignments.
+
+    The forward algorithm of Graves et al. 2006, section 4.1.
 
     Args:
         log_probs: (C, T) float; C = len(alphabet) + 1, blank last.
-        text: The text to align.
+        texts: Any number of texts of any lengths.
         alphabet: Characters in class order, without the blank.
 
     Returns:
-        One probability in [0, 1] per character: the highest of the steps given to it.
-        All 0 if the text is too long for T steps.
+        One probability in [0, 1] per text; 0 if it is too long for T steps, or if
+        the log-probabilities are unreadable.
+
+    Raises:
+        ValueError: C does not fit the alphabet, or a text has unknown characters.
+    """
+    _check_classes(log_probs, alphabet)
+    encoded = [encode(text, alphabet) for text in texts]
+    if not encoded or is_unreadable(log_probs):
+        return [0.0] * len(texts)
+    reached = _forward(np.exp(log_probs), encoded)[-1]
+    ends = [2 * len(labels) + 1 for labels in encoded]
+    return [float(row[end] + row[end + 1]) for row, end in zip(reached, ends, strict=True)]
+
+
+def character_alternatives(
+    log_probs: Array, text: str, alphabet: str = RECOGNIZER.alphabet
+) -> Array:
+    """Give the exact probability of a text with one character replaced, or left out.
+
+    Forward-backward over all alignments: what stands before a place and what stands after
+    it are summed once, and every character is tried in between. An entry divided by its
+    row's sum is a posterior: how sure the place is, given the rest of the text.
+
+    Args:
+        log_probs: (C, T) float; C = len(alphabet) + 1, blank last.
+        text: The text whose characters are replaced, one at a time.
+        alphabet: Characters in class order, without the blank.
+
+    Returns:
+        (len(text), C) float64: entry (i, k) is the probability of the text with character
+        i replaced by ``alphabet[k]``, and with the blank's k, of the text without it. All
+        0 if the log-probabilities are unreadable or have no step.
 
     Raises:
         ValueError: C does not fit the alphabet, or the text has unknown characters.
     """
     _check_classes(log_probs, alphabet)
-    labels = [len(alphabet)]
-    for index in encode(text, alphabet):
-        labels += [index, len(alphabet)]
-    states = _align(log_probs[labels], np.array(labels))
-    scores = [0.0] * len(text)
-    for step, state in enumerate(states):
-        if state % 2:
-            probability = float(np.exp(log_probs[labels[state], step]))
-            scores[state // 2] = max(scores[state // 2], probability)
-    return scores
+    labels = encode(text, alphabet)
+    if not labels or not log_probs.shape[1] or is_unreadable(log_probs):
+        return np.zeros((len(labels), len(alphabet) + 1))
+    probs = np.exp(log_probs)
+    before = _forward(probs, [labels])[:, 0]
+    # Backwards is forwards over the mirrored text.
+    after = _forward(probs[:, ::-1], [labels[::-1]])[:, 0]
+    entered = _entered(before, labels, len(alphabet))
+    left = _entered(after, labels[::-1], len(alphabet))[::-1, ::-1]
+    inside = np.zeros_like(entered)
+    now = np.zeros(entered.shape[1:])
+    for step, emitted in enumerate(probs[:-1].T):
+        now = (now + entered[step]) * emitted
+        inside[step] = now
+    replaced = np.einsum("tlc,tlc->lc", inside, left)
+    return np.column_stack([replaced, _left_out(before, after, labels)])
 
 
-def _align(emissions: Array, labels: NDArray[np.int_]) -> list[int]:
-    """Viterbi: the likeliest state per step; states are blank, c1, blank, c2, … blank."""
-    states, steps = emissions.shape
-    score = np.full(states, _NEVER)
-    score[:2] = emissions[:2, 0]
-    back = np.zeros((steps, states), dtype=np.int64)
+def _forward(probs: Array, encoded: Sequence[Sequence[int]]) -> Array:
+    """Sum the paths through each text's states: a start, then blank, c1, blank, c2, … blank.
+
+    Args:
+        probs: (C, T), blank last.
+        encoded: N texts as classes.
+
+    Returns:
+        (T + 1, N, 2 L + 3) for the longest length L: entry (t, n, j) is the probability
+        of all paths of t steps that end in state j - 1, where state 0 is the start, from
+        which every path sets out. Column 0 is padding and always 0.
+    """
+    longest = max(map(len, encoded))
+    classes, steps = probs.shape
+    # A class of its own, never emitted, for the start and behind the end of shorter texts.
+    emitted = np.vstack([probs, np.zeros(steps)])
+    states = np.full((len(encoded), 2 * longest + 3), classes)
     # A blank may be skipped between two different characters only.
-    skips = np.zeros(states, dtype=bool)
-    skips[2:] = (np.arange(2, states) % 2 == 1) & (labels[2:] != labels[:-2])
-    for step in range(1, steps):
-        came_by = np.full((3, states), _NEVER)
-        came_by[0] = score
-        came_by[1, 1:] = score[:-1]
-        came_by[2, 2:] = np.where(skips[2:], score[:-2], _NEVER)
-        back[step] = came_by.argmax(axis=0)
-        score = came_by.max(axis=0) + emissions[:, step]
-    state = states - 1 if states == 1 or score[-1] >= score[-2] else states - 2
-    if score[state] == _NEVER:
-        return []
-    path = [state]
-    for step in range(steps - 1, 0, -1):
-        state -= int(back[step, state])
-        path.append(state)
-    return path[::-1]
+    skips = np.zeros(states.shape)
+    for row, (labels, skip) in enumerate(zip(encoded, skips, strict=True)):
+        states[row, 2 : 2 * len(labels) + 3 : 2] = classes - 1
+        states[row, 3 : 2 * len(labels) + 3 : 2] = labels
+        skip[3 : 2 * len(labels) + 3 : 2] = [
+            i == 0 or labels[i] != labels[i - 1] for i in range(len(labels))
+        ]
+    emissions = emitted[states].transpose(2, 0, 1)
+    reached = np.zeros((steps + 1, *states.shape))
+    reached[0, :, 1] = 1.0
+    for step in range(steps):
+        now, following = reached[step], reached[step + 1]
+        following[:, 2:] = now[:, :-2] * skips[:, 2:]
+        following[:, 1:] += now[:, :-1]
+        following += now
+        following *= emissions[step]
+    return reached
+
+
+def _entered(reached: Array, labels: Sequence[int], characters: int) -> Array:
+    """(T, L, characters): the paths that may go on to a character at a place."""
+    allowed = np.ones((len(labels), characters))
+    # Right after the same character it would be that character going on.
+    allowed[np.arange(1, len(labels)), labels[:-1]] = 0.0
+    blanks, neighbours = reached[:-1, 2:-1:2], reached[:-1, 1:-2:2]
+    entered: Array = blanks[:, :, None] + neighbours[:, :, None] * allowed
+    return entered
+
+
+def _left_out(before: Array, after: Array, labels: Sequence[int]) -> Array:
+    """(L,): the probability of the text without the character at a place."""
+    apart = np.ones(len(labels))
+    apart[1:-1] = [a != b for a, b in zip(labels[:-2], labels[2:], strict=True)]
+    # Paths that stop short of the place, and those that go on with the next character.
+    stopped = before[:, 2:-1:2] + before[:, 1:-2:2] * apart
+    resumed = after[::-1, 1:-2:2][:, ::-1]
+    left_out: Array = (stopped * resumed).sum(axis=0)
+    return left_out

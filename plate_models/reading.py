@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from plate_models import ctc, formats
 from plate_models.spec import RECOGNIZER
 
@@ -46,7 +48,10 @@ def choose_reading(log_probs: ctc.Array) -> Reading:
         return Reading("", 0.0, False, formats.UNKNOWN, (), ())
     candidates = _with_raw(ranked, ctc.greedy_decode(log_probs))
     best, score = candidates[0]
-    characters = tuple(zip(best, ctc.character_scores(log_probs, best), strict=True))
+    alternatives = ctc.character_alternatives(log_probs, best)
+    chosen = alternatives[range(len(best)), ctc.encode(best)]
+    scores = (chosen / np.maximum(alternatives.sum(axis=1), 1e-300)).tolist()
+    characters = tuple(zip(best, scores, strict=True))
     format_name = formats.format_of(best)
     lowest = min(score for _, score in characters)
     readable = format_name != formats.UNKNOWN and lowest >= RECOGNIZER.min_character_score

@@ -33,17 +33,77 @@ def test_log_softmax_sums_to_one_even_for_huge_logits() -> None:
     assert np.exp(log_probs).sum(axis=0) == pytest.approx([1, 1])
 
 
-def test_beam_equals_the_sum_over_every_path() -> None:
-    rng = np.random.default_rng(7)
-    log_probs = ctc.log_softmax(rng.normal(size=(4, 5)))
-    expected: dict[str, float] = {}
-    for path in itertools.product(range(4), repeat=5):
-        merged = [k for k, _ in itertools.groupby(path) if k != 3]
-        text = "".join(ALPHABET[k] for k in merged)
+def every_text(log_probs: ctc.Array, alphabet: str) -> dict[str, float]:
+    """Each text's probability, by walking every path."""
+    found: dict[str, float] = {}
+    classes, steps = log_probs.shape
+    for path in itertools.product(range(classes), repeat=steps):
+        merged = [k for k, _ in itertools.groupby(path) if k != classes - 1]
+        text = "".join(alphabet[k] for k in merged)
         probability = float(np.exp(sum(log_probs[k, t] for t, k in enumerate(path))))
-        expected[text] = expected.get(text, 0.0) + probability
-    found = dict(ctc.beam_decode(log_probs, ALPHABET, width=1000))
-    assert found == pytest.approx(expected)
+        found[text] = found.get(text, 0.0) + probability
+    return found
+
+
+def small_cases() -> list[tuple[ctc.Array, str]]:
+    rng = np.random.default_rng(7)
+    shapes = [(2, 1), (2, 5), (3, 4), (4, 1), (4, 4), (4, 5)]
+    return [
+        (ctc.log_softmax(2 * rng.normal(size=(classes, steps))), ALPHABET[: classes - 1])
+        for classes, steps in shapes
+    ]
+
+
+@pytest.mark.parametrize(("log_probs", "alphabet"), small_cases())
+def test_beam_equals_the_sum_over_every_path(log_probs: ctc.Array, alphabet: str) -> None:
+    found = dict(ctc.beam_decode(log_probs, alphabet, width=1000))
+    assert found == pytest.approx(every_text(log_probs, alphabet))
+
+
+@pytest.mark.parametrize(("log_probs", "alphabet"), small_cases())
+def test_a_narrow_beam_lists_the_likeliest_texts_first(log_probs: ctc.Array, alphabet: str) -> None:
+    exact = every_text(log_probs, alphabet)
+    found = ctc.beam_decode(log_probs, alphabet, width=4)
+    assert found[0][0] == max(exact, key=exact.__getitem__)
+    assert [p for _, p in found] == sorted((p for _, p in found), reverse=True)
+    assert all(p <= exact[text] + 1e-12 for text, p in found)
+
+
+@pytest.mark.parametrize(("log_probs", "alphabet"), small_cases())
+def test_text_probabilities_equal_the_sum_over_every_path(
+    log_probs: ctc.Array, alphabet: str
+) -> None:
+    steps = log_probs.shape[1]
+    texts = ["".join(t) for n in range(steps + 2) for t in itertools.product(alphabet, repeat=n)]
+    exact = every_text(log_probs, alphabet)
+    expected = [exact.get(text, 0.0) for text in texts]
+    assert ctc.text_probabilities(log_probs, texts, alphabet) == pytest.approx(expected)
+    assert sum(expected) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(("log_probs", "alphabet"), small_cases())
+def test_alternatives_equal_the_probabilities_of_the_replaced_texts(
+    log_probs: ctc.Array, alphabet: str
+) -> None:
+    exact = every_text(log_probs, alphabet)
+    texts = ["".join(t) for n in (1, 2, 3) for t in itertools.product(alphabet, repeat=n)]
+    for text in texts:
+        expected = [
+            [exact.get(text[:i] + char + text[i + 1 :], 0.0) for char in (*alphabet, "")]
+            for i in range(len(text))
+        ]
+        found = ctc.character_alternatives(log_probs, text, alphabet)
+        assert found == pytest.approx(np.array(expected)), text
+
+
+def test_no_texts_have_no_probabilities() -> None:
+    log_probs = log_probs_of("A-1")
+    assert ctc.text_probabilities(log_probs, [], ALPHABET) == []
+    assert ctc.character_alternatives(log_probs, "", ALPHABET).shape == (0, 4)
+    nothing = np.zeros((4, 0))
+    assert ctc.beam_decode(nothing, ALPHABET) == [("", 1.0)]
+    assert ctc.text_probabilities(nothing, ["", "A"], ALPHABET) == [1.0, 0.0]
+    assert not ctc.character_alternatives(nothing, "A", ALPHABET).any()
 
 
 def test_beam_finds_a_text_that_no_best_path_spells() -> None:
@@ -53,15 +113,53 @@ def test_beam_finds_a_text_that_no_best_path_spells() -> None:
     assert ctc.beam_decode(np.log(probs), ALPHABET)[0][0] == "A"
 
 
-def test_character_scores_follow_the_alignment() -> None:
-    log_probs = log_probs_of("A-A-1")
-    log_probs[:, 2] = np.log([0.55, 0.25, 0.1, 0.1])
-    assert ctc.character_scores(log_probs, "AA1", ALPHABET) == pytest.approx([0.9, 0.55, 0.9])
+def test_a_character_spread_over_steps_is_as_sure_as_their_sum() -> None:
+    # One "A" that starts at step 0 or at step 1: neither step is sure, the text is.
+    probs = np.array([[0.5, 0.5], [0.0, 0.0], [0.0, 0.0], [0.5, 0.5]]) + 1e-12
+    alternatives = ctc.character_alternatives(np.log(probs), "A", ALPHABET)
+    assert alternatives[0] / alternatives[0].sum() == pytest.approx([0.75, 0, 0, 0.25])
 
 
-def test_character_scores_of_a_repeat_need_a_blank_between() -> None:
-    assert ctc.character_scores(log_probs_of("AA"), "AA", ALPHABET) == [0.0, 0.0]
-    assert ctc.character_scores(log_probs_of("--"), "", ALPHABET) == []
+def test_a_repeat_needs_a_blank_between() -> None:
+    assert ctc.text_probabilities(log_probs_of("AA"), ["AA"], ALPHABET) == [0.0]
+
+
+def test_rows_are_read_one_after_the_other() -> None:
+    rows = [log_probs_of("A-1"), log_probs_of("1-B-")]
+    joined = ctc.join_rows(rows)
+    assert joined.shape == (4, 3 + 1 + 4)
+    # The two 1 stay two characters.
+    assert ctc.greedy_decode(joined, ALPHABET) == "A11B"
+    assert ctc.beam_decode(joined, ALPHABET)[0][0] == "A11B"
+    upper = ctc.text_probabilities(rows[0], ["A1"], ALPHABET)[0]
+    lower = ctc.text_probabilities(rows[1], ["1B"], ALPHABET)[0]
+    # Another split of the text over the rows is far less likely, but counted.
+    together = ctc.text_probabilities(joined, ["A11B"], ALPHABET)[0]
+    assert together == pytest.approx(upper * lower, rel=0.01)
+
+
+def test_one_row_stays_as_it_is() -> None:
+    row = log_probs_of("A-1")
+    assert np.array_equal(ctc.join_rows([row]), row)
+
+
+@pytest.mark.parametrize("rows", [[], [np.zeros((4, 3)), np.zeros((5, 3))]])
+def test_rows_that_do_not_fit_are_refused(rows: list[ctc.Array]) -> None:
+    with pytest.raises(ValueError, match=r"expected one or more \(C, T\)"):
+        ctc.join_rows(rows)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_logits_that_are_no_numbers_read_as_nothing(bad: float) -> None:
+    logits = np.zeros((4, 5), dtype=np.float32)
+    logits[1, 2] = bad
+    log_probs = ctc.log_softmax(logits)
+    assert ctc.is_unreadable(log_probs)
+    assert ctc.is_unreadable(ctc.join_rows([log_probs_of("A-1"), log_probs]))
+    assert ctc.greedy_decode(log_probs, ALPHABET) == ""
+    assert ctc.beam_decode(log_probs, ALPHABET) == []
+    assert ctc.text_probabilities(log_probs, ["A"], ALPHABET) == [0.0]
+    assert not ctc.character_alternatives(log_probs, "A1", ALPHABET).any()
 
 
 def test_wrong_class_count_names_both_numbers() -> None:
