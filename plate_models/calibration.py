@@ -1,0 +1,208 @@
+"""From the raw score of a reading to the probability that its whole text is right.
+
+Standard library only: the gateway imports this file and must load neither torch nor numpy.
+"""
+
+import bisect
+import json
+import math
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+VERSION = 1
+NAME = "calibration.json"
+# Logit of the float64 next to 1; raw scores beyond it, 1 itself above all, count as this.
+LOGIT_LIMIT = 36.7
+
+Knot = tuple[float, float]
+
+
+class CalibrationError(Exception):
+    """A calibration is malformed, or it was measured with another recognizer."""
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """A monotone map from raw scores to probabilities; by default it changes nothing.
+
+    It is linear between knots, logit against logit: in scores themselves, everything a
+    good recognizer says would lie within the last thousandth before 1. Left of the first
+    knot and right of the last it is constant. Temperature scaling is a line and isotonic
+    regression a chain of lines, so one form holds either.
+
+    Attributes:
+        knots: (logit of the raw score, logit of the probability), the first growing
+            from knot to knot, the second never falling; none for the identity.
+        readable_from: Calibrated score, in [0, 1], from which a text of known format
+            counts as readable.
+        recognizer_sha256: Hex SHA-256 of the weights it was measured with; None if it
+            belongs to none.
+
+    Raises:
+        CalibrationError: A value is out of its range, or the knots are not monotone.
+    """
+
+    knots: tuple[Knot, ...] = ()
+    readable_from: float = 0.0
+    recognizer_sha256: str | None = None
+
+    def __post_init__(self) -> None:
+        if len(self.knots) == 1:
+            raise CalibrationError("knots: expected none or at least 2, got 1")
+        if not all(abs(value) <= LOGIT_LIMIT for knot in self.knots for value in knot):
+            raise CalibrationError(
+                f"knots: expected logits from {-LOGIT_LIMIT} to {LOGIT_LIMIT}, got {self.knots}"
+            )
+        pairs = zip(self.knots, self.knots[1:], strict=False)
+        for (x0, y0), (x1, y1) in pairs:
+            if x0 >= x1 or y0 > y1:
+                raise CalibrationError(
+                    f"knots: expected a monotone map, got ({x1}, {y1}) after ({x0}, {y0})"
+                )
+        if not 0 <= self.readable_from <= 1:
+            raise CalibrationError(
+                f"readable_from: expected a number in [0, 1], got {self.readable_from}"
+            )
+
+    def apply(self, raw: float) -> float:
+        """Turn a raw score into a probability.
+
+        Args:
+            raw: Posterior of a reading's best candidate; values outside [0, 1] are
+                clipped to it.
+
+        Returns:
+            The probability that the whole text is right, in [0, 1]; 0 for NaN.
+        """
+        if math.isnan(raw):
+            return 0.0
+        raw = min(max(raw, 0.0), 1.0)
+        if not self.knots:
+            return raw
+        return sigmoid(self._interpolate(logit(raw)))
+
+    def _interpolate(self, x: float) -> float:
+        index = bisect.bisect_right(self.knots, x, key=lambda knot: knot[0])
+        if index == 0 or index == len(self.knots):
+            return self.knots[max(index - 1, 0)][1]
+        (x0, y0), (x1, y1) = self.knots[index - 1 : index + 1]
+        return y0 + (y1 - y0) * (x - x0) / (x1 - x0)
+
+    def check_recognizer(self, sha256: str) -> None:
+        """Refuse weights that this calibration was not measured with.
+
+        Raises:
+            CalibrationError: It names other weights.
+        """
+        if self.recognizer_sha256 not in (None, sha256):
+            raise CalibrationError(
+                f"{NAME} was measured with the recognizer {self.recognizer_sha256}, "
+                f"the one at hand is {sha256}: run `plates calibrate --release`"
+            )
+
+    def to_json(self, fit: Mapping[str, Any] | None = None) -> str:
+        """Write it as JSON.
+
+        Args:
+            fit: JSON-ready summary of how it was fitted, for people; not read back.
+        """
+        values = {
+            "version": VERSION,
+            "recognizer_sha256": self.recognizer_sha256,
+            "readable_from": self.readable_from,
+            "knots": self.knots,
+            "fit": fit or {},
+        }
+        return json.dumps(values, indent=1, allow_nan=False) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str) -> "Calibration":
+        """Read what :meth:`to_json` wrote.
+
+        Raises:
+            CalibrationError: The text is not such JSON, its version is not known, or its
+                values make no calibration.
+        """
+        try:
+            values = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise CalibrationError(f"not JSON: {error}") from error
+        if not isinstance(values, dict):
+            raise CalibrationError(f"expected a JSON object, got {type(values).__name__}")
+        if values.get("version") != VERSION:
+            raise CalibrationError(f"version: expected {VERSION}, got {values.get('version')!r}")
+        expected = {"version", "recognizer_sha256", "readable_from", "knots", "fit"}
+        if set(values) != expected:
+            raise CalibrationError(f"expected the keys {sorted(expected)}, got {sorted(values)}")
+        return cls(
+            _knots(values["knots"]),
+            _number("readable_from", values["readable_from"]),
+            _sha256(values["recognizer_sha256"]),
+        )
+
+
+def load(path: Path) -> Calibration:
+    """Read a calibration from a file.
+
+    Raises:
+        CalibrationError: The file can't be read, or see :meth:`Calibration.from_json`.
+    """
+    try:
+        return Calibration.from_json(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise CalibrationError(f"{path}: can't be read: {error}") from error
+    except CalibrationError as error:
+        raise CalibrationError(f"{path}: {error}") from error
+
+
+def logit(probability: float) -> float:
+    """Log-odds of a probability, cut at +-``LOGIT_LIMIT``.
+
+    Args:
+        probability: In [0, 1].
+    """
+    if probability <= 0:
+        return -LOGIT_LIMIT
+    if probability >= 1:
+        return LOGIT_LIMIT
+    odds = math.log(probability) - math.log1p(-probability)
+    return min(max(odds, -LOGIT_LIMIT), LOGIT_LIMIT)
+
+
+def sigmoid(log_odds: float) -> float:
+    """Probability of log-odds: the inverse of :func:`logit`."""
+    # Each branch keeps the exponential below 1, where it can't overflow.
+    if log_odds >= 0:
+        return 1 / (1 + math.exp(-log_odds))
+    odds = math.exp(log_odds)
+    return odds / (1 + odds)
+
+
+def _knots(values: Any) -> tuple[Knot, ...]:
+    if not isinstance(values, list):
+        raise CalibrationError(f"knots: expected a list of pairs, got {values!r}")
+    knots = []
+    for pair in values:
+        if not isinstance(pair, list) or len(pair) != 2:
+            raise CalibrationError(f"knots: expected pairs of numbers, got {pair!r}")
+        knots.append((_number("knots", pair[0]), _number("knots", pair[1])))
+    return tuple(knots)
+
+
+def _number(name: str, value: Any) -> float:
+    # A bool is an int to Python and no number to us. json.loads lets NaN through, and
+    # integers that no float can hold.
+    if type(value) not in (int, float) or not abs(value) <= sys.float_info.max:
+        raise CalibrationError(f"{name}: expected a finite number, got {value!r}")
+    return float(value)
+
+
+def _sha256(value: Any) -> str | None:
+    if value is None:
+        return None
+    if not isinstance(value, str) or len(value) != 64 or set(value) - set("0123456789abcdef"):
+        raise CalibrationError(f"recognizer_sha256: expected 64 hex digits, got {value!r}")
+    return value

@@ -1,0 +1,125 @@
+"""The map from raw scores to probabilities, and how well it is measured."""
+
+import json
+import math
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from plate_models.calibration import (
+    LOGIT_LIMIT,
+    Calibration,
+    CalibrationError,
+    load,
+    logit,
+    sigmoid,
+)
+
+SHA256 = "0123456789abcdef" * 4
+BENT = Calibration(((-2.0, -3.0), (1.0, 0.0), (30.0, 8.0)), 0.9, SHA256)
+
+
+def test_without_knots_nothing_changes() -> None:
+    for raw in (0.0, 1e-300, 0.3, 1 - 1e-12, 1.0):
+        assert Calibration().apply(raw) == raw
+
+
+@pytest.mark.parametrize("calibration", [Calibration(), BENT])
+def test_what_is_no_probability_becomes_one(calibration: Calibration) -> None:
+    assert calibration.apply(math.nan) == 0.0
+    assert calibration.apply(math.inf) == calibration.apply(1.0)
+    assert calibration.apply(-math.inf) == calibration.apply(0.0)
+    assert calibration.apply(1.0000001) == calibration.apply(1.0)
+
+
+def test_lines_run_between_knots_and_end_with_them() -> None:
+    assert BENT.apply(sigmoid(-0.5)) == pytest.approx(sigmoid(-1.5))
+    assert BENT.apply(sigmoid(1.0)) == pytest.approx(0.5)
+    assert BENT.apply(0.0) == BENT.apply(sigmoid(-2.5)) == pytest.approx(sigmoid(-3))
+    assert BENT.apply(1.0) == pytest.approx(sigmoid(8))
+
+
+def test_scores_next_to_one_stay_apart() -> None:
+    nines = [1 - 10.0**-k for k in range(2, 14)]
+    calibrated = [BENT.apply(raw) for raw in nines]
+    assert calibrated == sorted(set(calibrated))
+
+
+@pytest.mark.parametrize("probability", [0.0, 1e-320, 1e-9, 0.5, 1 - 2**-53, 1.0])
+def test_logit_and_sigmoid_undo_each_other(probability: float) -> None:
+    assert abs(logit(probability)) <= LOGIT_LIMIT
+    assert sigmoid(logit(probability)) == pytest.approx(probability, abs=1e-15)
+
+
+def test_json_and_back(tmp_path: Path) -> None:
+    path = tmp_path / "calibration.json"
+    for calibration in (Calibration(), BENT):
+        path.write_text(calibration.to_json({"crops": 7}))
+        assert load(path) == calibration
+        assert json.loads(path.read_text())["fit"] == {"crops": 7}
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ({"version": 2}, "version"),
+        ({"version": None}, "version"),
+        ({"surplus": 1}, "surplus"),
+        ({"knots": None}, "knots"),
+        ({"knots": [[0, 0]]}, "knots"),
+        ({"knots": [[0, 0], [1]]}, "knots"),
+        ({"knots": [[0, 0], [1, "1"]]}, "knots"),
+        ({"knots": [[0, 0], [1, math.nan]]}, "knots"),
+        ({"knots": [[0, 0], [1, 400]]}, "knots"),
+        ({"knots": [[0, 1], [1, 0]]}, "monotone"),
+        ({"knots": [[1, 0], [1, 1]]}, "monotone"),
+        ({"readable_from": 1.1}, "readable_from"),
+        ({"readable_from": True}, "readable_from"),
+        ({"readable_from": math.inf}, "readable_from"),
+        ({"readable_from": 10**400}, "readable_from"),
+        ({"recognizer_sha256": "ABC"}, "recognizer_sha256"),
+        ({"recognizer_sha256": 5}, "recognizer_sha256"),
+    ],
+)
+def test_malformed_values_are_refused_by_name(
+    tmp_path: Path, change: dict[str, Any], named: str
+) -> None:
+    path = tmp_path / "calibration.json"
+    path.write_text(json.dumps({**json.loads(BENT.to_json()), **change}))
+    with pytest.raises(CalibrationError, match=named) as refusal:
+        load(path)
+    assert str(path) in str(refusal.value)
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"\xff\xfe", b"3", b"[" * 100_000])
+def test_files_that_are_no_calibration_are_refused(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "calibration.json"
+    path.write_bytes(content)
+    with pytest.raises(CalibrationError, match=r"calibration\.json"):
+        load(path)
+    with pytest.raises(CalibrationError, match=r"can't be read"):
+        load(tmp_path / "missing.json")
+
+
+def test_missing_keys_are_refused() -> None:
+    for key in json.loads(BENT.to_json()):
+        values = json.loads(BENT.to_json())
+        del values[key]
+        with pytest.raises(CalibrationError, match=key):
+            Calibration.from_json(json.dumps(values))
+
+
+def test_other_weights_are_refused() -> None:
+    BENT.check_recognizer(SHA256)
+    Calibration().check_recognizer(SHA256)
+    with pytest.raises(CalibrationError, match="plates calibrate"):
+        BENT.check_recognizer("f" * 64)
+
+
+def test_the_gateway_may_import_it() -> None:
+    code = "import sys, plate_models.calibration; print(*sys.modules)"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert not {"torch", "numpy"} & set(run.stdout.split())
