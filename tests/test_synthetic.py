@@ -140,7 +140,7 @@ def _correlation(first: np.ndarray, second: np.ndarray) -> float:
 
 def test_quad_lies_where_the_plate_is() -> None:
     """Moving the quads by half a pixel to any side makes the plates fit worse."""
-    style = CropStyle(width_px=(250, 300), plate=NEW_PLATES, photo=CLEAR_PHOTO)
+    style = CropStyle((("ru.car", 1.0),), (250, 300), plate=NEW_PLATES, photo=CLEAR_PHOTO)
     moves = {(0.0, 0.0), (0.5, 0.0), (-0.5, 0.0), (0.0, 0.5), (0.0, -0.5)}
     fits: dict[tuple[float, float], list[float]] = {move: [] for move in moves}
     for seed in range(40):

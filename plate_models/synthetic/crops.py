@@ -10,22 +10,25 @@ from pathlib import Path
 
 import cv2
 import numpy as np
-import numpy.typing as npt
 
 from plate_models.spec import RECTIFIER
 from plate_models.synthetic.backgrounds import paint_background
+from plate_models.synthetic.kinds import kind_named
 from plate_models.synthetic.photo import DEFAULT_PHOTO, Image, PhotoStyle, photograph
 from plate_models.synthetic.plates import (
     DEFAULT_STYLE,
-    PLATE_WIDTH_MM,
     PlateImage,
     PlateStyle,
     Quad,
     render_plate,
 )
+from plate_models.synthetic.projection import (
+    FloatArray,
+    apply_homography,
+    project,
+    resolution_for,
+)
 from plate_models.synthetic.texts import sample_text
-
-FloatArray = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -33,7 +36,9 @@ class CropStyle:
     """How the rendered crops vary.
 
     Attributes:
-        width_px: Range (logarithmic) of the plate's width in the photo.
+        kinds: Kinds of plates with the share of each; shares add up to 1.
+        width_px, two_line_width_px: Ranges (logarithmic) of the plate's width in the
+            photo, for plates with one line and with two.
         roll_deg, yaw_deg, pitch_deg: Standard deviations of the plate's turn about the
             optical, the vertical and the horizontal axis, for the usual and for the
             steep share.
@@ -42,6 +47,7 @@ class CropStyle:
         box_jitter: Standard deviations, as shares of the hull's width, of each side of
             the box, for the usual and for the sloppy share; heights move twice as far.
         box_limit: How far a side moves at most, as shares of the width and the height.
+            Of two-line plates, heights move less far in both respects, as their margin is.
         sloppy_share: Share of poorly placed boxes.
         holder_box_share: Share of boxes around the holder, not the plate.
         lit_share: Share of plates that shine in front of a dim car: their sheet returns
@@ -50,7 +56,19 @@ class CropStyle:
         photo: How photos vary.
     """
 
+    kinds: tuple[tuple[str, float], ...] = (
+        ("ru.car", 0.56),
+        ("ru.car.square", 0.09),
+        ("ru.motorcycle", 0.08),
+        ("ru.tractor", 0.04),
+        ("ru.trailer", 0.05),
+        ("ru.taxi", 0.05),
+        ("ru.police", 0.04),
+        ("ru.military", 0.04),
+        ("ru.diplomatic", 0.05),
+    )
     width_px: tuple[float, float] = (48, 400)
+    two_line_width_px: tuple[float, float] = (30, 260)
     roll_deg: tuple[float, float] = (2.5, 8)
     yaw_deg: tuple[float, float] = (15, 36)
     pitch_deg: tuple[float, float] = (9, 17)
@@ -67,7 +85,7 @@ class CropStyle:
 
 DEFAULT_CROPS = CropStyle()
 # Resolutions plates are drawn at: few, because glyphs are cached per resolution.
-_LEVELS = (0.35, 0.5, 0.7, 1.0)
+_LEVELS = (0.35, 0.5, 0.7, 1.0, 1.4)
 _RIM = 2
 
 
@@ -77,50 +95,20 @@ class CropSample:
 
     Attributes:
         image: (H, W, 3) uint8 RGB of ``RECTIFIER.crop_hw``.
-        text: What stands on the plate, in Latin letters.
+        text: What stands on the plate, in Latin letters, the upper line first.
         quad: (4, 2) float32, the plate's corners TL, TR, BR, BL in crop pixels, where
             (0, 0) is the corner of the first pixel and not its centre.
+        kind: Name of the plate's format, such as "ru.car".
+        lines: Of text, 1 or 2.
+        rows: The text line by line; one entry for one line.
     """
 
     image: Image
     text: str
     quad: Quad
-
-
-def project(plate: PlateImage, angles_rad: FloatArray, distance: float) -> FloatArray:
-    """Look at a plate with a pinhole camera.
-
-    Args:
-        plate: The plate and its holder, centred on the plate before it is turned.
-        angles_rad: Roll, yaw and pitch.
-        distance: Of the camera, in plate widths.
-
-    Returns:
-        (3, 3) homography from pixels of the plate's picture to image units, in which
-        the plate is about 1 wide.
-    """
-    roll, yaw, pitch = angles_rad
-    cos, sin = np.cos, np.sin
-    about_z = np.array([[cos(roll), -sin(roll), 0], [sin(roll), cos(roll), 0], [0, 0, 1]])
-    about_y = np.array([[cos(yaw), 0, sin(yaw)], [0, 1, 0], [-sin(yaw), 0, cos(yaw)]])
-    about_x = np.array([[1, 0, 0], [0, cos(pitch), -sin(pitch)], [0, sin(pitch), cos(pitch)]])
-    turn = about_z @ about_x @ about_y
-    width = PLATE_WIDTH_MM * plate.px_per_mm
-    centre = plate.quad.mean(axis=0)
-    to_units = np.array([[1, 0, -centre[0]], [0, 1, -centre[1]], [0, 0, width]]) / width
-    # Plate points have z = 0, so the turn's third column drops out.
-    camera = np.column_stack([turn[:, 0], turn[:, 1], [0, 0, distance]])
-    camera[:2] *= distance
-    homography: FloatArray = camera @ to_units
-    return homography
-
-
-def apply_homography(homography: FloatArray, points: FloatArray | Quad) -> FloatArray:
-    """Map (N, 2) points; returns (N, 2) float64."""
-    homogeneous = np.column_stack([points.astype(np.float64), np.ones(len(points))])
-    mapped = homogeneous @ homography.T
-    result: FloatArray = mapped[:, :2] / mapped[:, 2:]
-    return result
+    kind: str
+    lines: int
+    rows: tuple[str, ...]
 
 
 def _sample_view(
@@ -136,16 +124,17 @@ def _sample_view(
 
 
 def _sample_box(
-    corners: FloatArray, rng: np.random.Generator, style: CropStyle
+    corners: FloatArray, lines: int, rng: np.random.Generator, style: CropStyle
 ) -> tuple[FloatArray, FloatArray]:
     """A detector's box around the corners, widened by the rectifier's margin."""
+    margin_h, margin_w = RECTIFIER.margin_hw(lines)
+    slack = np.array([1, margin_h / RECTIFIER.margin_hw(1)[0]])
     low, high = corners.min(axis=0), corners.max(axis=0)
     size = high - low
-    sigma = style.box_jitter[int(rng.random() < style.sloppy_share)] * size * (1, 2)
-    limit = size * style.box_limit
+    sigma = style.box_jitter[int(rng.random() < style.sloppy_share)] * size * (1, 2) * slack
+    limit = size * style.box_limit * slack
     low = low + np.clip(rng.normal(0, 1, 2) * sigma, -limit, limit)
     high = high + np.clip(rng.normal(0, 1, 2) * sigma, -limit, limit)
-    margin_h, margin_w = RECTIFIER.crop_margin_hw
     margin = (high - low) * (margin_w, margin_h) / 2
     return low - margin, high + margin
 
@@ -245,24 +234,38 @@ def cut_crop(
     return crop, ((quad - (x0, y0)) * scale).astype(np.float32)
 
 
-def render_crop(rng: np.random.Generator, style: CropStyle = DEFAULT_CROPS) -> CropSample:
+def _sample_kind(rng: np.random.Generator, style: CropStyle) -> str:
+    shares = np.cumsum([share for _, share in style.kinds])
+    index = int(np.searchsorted(shares, rng.random() * shares[-1]))
+    return style.kinds[min(index, len(style.kinds) - 1)][0]
+
+
+def render_crop(
+    rng: np.random.Generator, style: CropStyle = DEFAULT_CROPS, kind: str | None = None
+) -> CropSample:
     """Render one crop as the pipeline cuts it around a detected plate.
 
     Args:
         rng: Source of all chance: the same state gives the same sample.
         style: How crops vary.
+        kind: Of the plate, a key of ``KINDS``; drawn from the style's shares if None.
+
+    Raises:
+        ValueError: There is no such kind.
     """
-    text = sample_text(rng)
-    width_px = float(np.exp(rng.uniform(*np.log(style.width_px))))
-    needed = 1.6 * width_px / PLATE_WIDTH_MM
-    level = next((level for level in _LEVELS if level >= needed), _LEVELS[-1])
-    plate = render_plate(text, rng, level, style.plate)
+    kind = kind or _sample_kind(rng, style)
+    text = sample_text(rng, kind)
+    plate_kind = kind_named(kind)
+    widths = style.width_px if plate_kind.lines == 1 else style.two_line_width_px
+    width_px = float(np.exp(rng.uniform(*np.log(widths))))
+    level = resolution_for(1.6 * width_px, kind, _LEVELS)
+    plate = render_plate(text, rng, level, style.plate, kind)
     view = _sample_view(plate, width_px, rng, style)
     outline = plate.quad
     if rng.random() < style.holder_box_share:
         height, width = plate.alpha.shape
         outline = np.array([[0, 0], [width, 0], [width, height], [0, height]], np.float32)
-    low, high = _sample_box(apply_homography(view, outline), rng, style)
+    low, high = _sample_box(apply_homography(view, outline), plate.lines, rng, style)
     # A rim of random size keeps edge effects out and moves the JPEG grid.
     origin = low - rng.uniform(6, 14, 2)
     shift = np.array([[1, 0, -origin[0]], [0, 1, -origin[1]], [0, 0, 1.0]])
@@ -271,7 +274,7 @@ def render_crop(rng: np.random.Generator, style: CropStyle = DEFAULT_CROPS) -> C
     photo = photograph(scene, rng, style.photo)
     quad = apply_homography(view, plate.quad) - origin
     crop, crop_quad = cut_crop(photo, low - origin, high - origin, quad)
-    return CropSample(crop, text, crop_quad)
+    return CropSample(crop, text, crop_quad, kind, plate.lines, plate_kind.rows(text))
 
 
 def contact_sheet(count: int, seed: int, path: Path, style: CropStyle = DEFAULT_CROPS) -> None:

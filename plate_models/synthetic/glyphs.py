@@ -213,7 +213,17 @@ COUNTRY: dict[str, Glyph] = {
     ),
 }
 
-GLYPHS: dict[str, Glyph] = DIGITS | LETTERS | COUNTRY
+# Diplomats' plates have a Latin D; in texts it shares its name with the Cyrillic De.
+LATIN_D = "Latin D"
+_LATIN = {
+    LATIN_D: _letter(
+        43.0,
+        _pen(9.2, (4.6, 0), (4.6, 58)),
+        _pen(9.3, (0, 4.7), (20, 4.7), *_arc((19, 29), (19.3, 24.3), -90, 90, 2.3), (0, 53.3)),
+    ),
+}
+
+GLYPHS: dict[str, Glyph] = DIGITS | LETTERS | COUNTRY | _LATIN
 
 
 def _inner_joints(points: npt.NDArray[np.float64], half: float) -> npt.NDArray[np.float64]:
@@ -263,7 +273,7 @@ def _master(char: str, bolder_mm: float) -> Mask:
     return rounded[inner:-inner, inner:-inner]
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=8192)
 def glyph_mask(char: str, px_per_mm: float, height_mm: float, bolder_mm: float = 0.0) -> Mask:
     """Rasterise a glyph; the result is cached and must not be written to.
 

@@ -12,7 +12,6 @@ _SCREW_COLOURS = (
     (25, 25, 25), (60, 60, 62), (110, 110, 112), (165, 165, 165), (225, 225, 225),
     (95, 62, 40), (120, 85, 50), (190, 165, 95), (140, 25, 30),
 )  # fmt: skip
-_SCREW_PLACES_MM = ((20.0, 56.0), (503.0, 56.0))
 
 _AD_TEXTS = (
     "www.autos.example", "OFFICIAL DEALER", "AUTO SALON", "tel. (000) 123-45-67", "RUSSIA",
@@ -22,12 +21,14 @@ _AD_TEXTS = (
 _AD_FONTS = (cv2.FONT_HERSHEY_SIMPLEX, cv2.FONT_HERSHEY_DUPLEX, cv2.FONT_HERSHEY_TRIPLEX)
 # Black plastic mostly; grey, chrome and white ones less often.
 _HOLDER_TONES = (12.0, 20.0, 30.0, 42.0, 60.0, 150.0, 215.0)
+_FULL_WIDTH_MM = 520.0
 
 
 def draw_screws(
     rgb: Image,
     rng: np.random.Generator,
     px_per_mm: float,
+    places_mm: tuple[tuple[float, float], ...],
     shares: tuple[float, float],
     radius_mm: tuple[float, float],
 ) -> None:
@@ -37,12 +38,15 @@ def draw_screws(
         rgb: (H, W, 3) uint8, the flat plate.
         rng: Source of all chance.
         px_per_mm: The picture's resolution.
+        places_mm: The standard places.
         shares: Chances of a screw at each standard place, and of a stray one.
         radius_mm: Range of the radius of the heads.
     """
-    chosen = [place for place in _SCREW_PLACES_MM if rng.random() < shares[0]]
+    chosen = [place for place in places_mm if rng.random() < shares[0]]
+    height, width = rgb.shape[0] / px_per_mm, rgb.shape[1] / px_per_mm
     while rng.random() < shares[1]:
-        chosen.append((float(rng.uniform(12, 508)), float(rng.choice((9, 56, 103)))))
+        rows = 9, height / 2, height - 9
+        chosen.append((float(rng.uniform(12, width - 12)), float(rng.choice(rows))))
     radius = float(rng.uniform(*radius_mm))
     colour = np.array(_SCREW_COLOURS[rng.integers(len(_SCREW_COLOURS))], np.float64)
     shift = 4
@@ -97,8 +101,10 @@ def mount(
     Returns:
         The holder's (H', W', 3) uint8 picture and the plate's place (x, y) in it.
     """
-    side, upper, lower = (round(mm * px_per_mm) for mm in _sample_bars_mm(rng))
     height, width = plate.shape[:2]
+    # Small plates have slimmer holders.
+    slim = (width / px_per_mm / _FULL_WIDTH_MM) ** 0.5
+    side, upper, lower = (round(mm * slim * px_per_mm) for mm in _sample_bars_mm(rng))
     tone = _HOLDER_TONES[rng.integers(len(_HOLDER_TONES))]
     rgb = np.empty((height + upper + lower, width + 2 * side, 3), np.uint8)
     corner = rgb.shape[1], rgb.shape[0]

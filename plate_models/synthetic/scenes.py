@@ -7,9 +7,9 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from plate_models.synthetic.crops import apply_homography, project
 from plate_models.synthetic.drawing import Canvas
 from plate_models.synthetic.plates import PlateImage, render_plate
+from plate_models.synthetic.projection import apply_homography, project
 from plate_models.synthetic.streets import (
     Weather,
     light_street,
