@@ -1,66 +1,74 @@
-"""Released weights: safetensors files whose metadata must fit ``spec.py``."""
+"""Released weights: safetensors files that carry the contract they were made for.
+
+Whoever loads them builds the nets from that contract, not from ``spec.py``: weights for
+another alphabet, other anchors or another width are as good as ours.
+"""
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import nn
 
-from plate_models import spec
 from plate_models.nets.lprnet import LPRNet
 from plate_models.nets.stn import STN
 from plate_models.nets.yolov5 import YOLOv5, YOLOv5Graph
+from plate_models.spec_json import DEFAULTS, Specs
+from plate_models.weight_files import (
+    ADDED_LATER,
+    WeightsError,
+    WeightsFile,
+    check_anchors,
+    check_tensors,
+    contract_of,
+    is_counter,
+    read_file,
+    specs_of,
+)
+
+__all__ = [
+    "Modules",
+    "WeightsError",
+    "build",
+    "build_from",
+    "check_manifest",
+    "contract_of",
+    "load",
+    "load_modules",
+    "save",
+    "write_manifest",
+]
 
 WEIGHTS_DIR = Path(__file__).resolve().parent.parent / "weights"
 NAMES = ("detector", "rectifier", "recognizer")
-
-
-class WeightsError(Exception):
-    """Weights are missing, damaged, or were made for another ``spec.py``."""
+MANIFEST = "SHA256SUMS"
 
 
 @dataclass(frozen=True)
 class Modules:
-    """The three graphs as torch modules, in evaluation mode on one device."""
+    """The three graphs as torch modules, in evaluation mode on one device.
+
+    Attributes:
+        specs: What they were made for; hand it to whatever calls them.
+    """
 
     detect: nn.Module
     rectify: nn.Module
     recognize: nn.Module
+    specs: Specs = DEFAULTS
 
 
-def contract_of(name: str) -> dict[str, Any]:
-    """What ``spec.py`` says that the weights of one net depend on.
-
-    Args:
-        name: "detector", "rectifier" or "recognizer".
-
-    Returns:
-        JSON-ready values; saved with the weights and compared when they are loaded.
-    """
-    detector, rectifier = asdict(spec.DETECTOR), asdict(spec.RECTIFIER)
-    geometry = {k: rectifier[k] for k in ("crop_hw", "rectified_hw", "mean", "std")}
-    fields: dict[str, dict[str, Any]] = {
-        "detector": {
-            k: detector[k]
-            for k in ("classes", "anchors_wh", "strides", "width_multiple", "depth_multiple")
-        },
-        "rectifier": {**geometry, "crop_margin_hw": rectifier["crop_margin_hw"]},
-        "recognizer": {
-            "alphabet": spec.RECOGNIZER.alphabet,
-            "steps": spec.RECOGNIZER.steps,
-            **{k: geometry[k] for k in ("rectified_hw", "mean", "std")},
-        },
-    }
-    contract: dict[str, Any] = json.loads(json.dumps(fields[name]))
-    return contract
-
-
-def save(module: nn.Module, name: str, training: dict[str, Any], folder: Path) -> Path:
+def save(
+    module: nn.Module,
+    name: str,
+    training: dict[str, Any],
+    folder: Path,
+    specs: Specs = DEFAULTS,
+) -> Path:
     """Write one net's weights with its contract and its training summary.
 
     Args:
@@ -68,6 +76,7 @@ def save(module: nn.Module, name: str, training: dict[str, Any], folder: Path) -
         name: "detector", "rectifier" or "recognizer".
         training: JSON-ready summary: data, samples seen, date, metrics.
         folder: Where ``<name>.safetensors`` goes.
+        specs: What the net was built for.
 
     Returns:
         The file written.
@@ -75,9 +84,9 @@ def save(module: nn.Module, name: str, training: dict[str, Any], folder: Path) -
     tensors = {
         key: value.detach().cpu().float().contiguous() if value.is_floating_point() else value
         for key, value in module.state_dict().items()
-        if not key.endswith("num_batches_tracked")
+        if not is_counter(key)
     }
-    metadata = {"contract": contract_of(name), "training": training}
+    metadata = {"contract": contract_of(name, specs), "training": training}
     path = folder / f"{name}.safetensors"
     save_file(tensors, path, {key: json.dumps(value) for key, value in metadata.items()})
     path.chmod(0o644)  # Written as 0600: the user of a container could not read it.
@@ -85,10 +94,10 @@ def save(module: nn.Module, name: str, training: dict[str, Any], folder: Path) -
 
 
 def load(module: nn.Module, path: Path) -> nn.Module:
-    """Fill a net from a weights file and put it in evaluation mode.
+    """Fill a net that was built for ``spec.py`` and put it in evaluation mode.
 
     Args:
-        module: The net, built for ``spec.py``.
+        module: The net.
         path: ``<name>.safetensors``, as written by :func:`save`.
 
     Returns:
@@ -98,67 +107,108 @@ def load(module: nn.Module, path: Path) -> nn.Module:
         WeightsError: The file is missing or damaged, its contract differs from
             ``spec.py``, or its tensors don't fit the net.
     """
-    try:
-        with safe_open(path, framework="pt") as file:
-            metadata = file.metadata() or {}
-            state = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
-    except (OSError, ValueError) as error:
-        raise WeightsError(f"{path}: can't be read: {error}") from error
-    except Exception as error:
-        raise WeightsError(f"{path}: not a safetensors file: {error}") from error
-    expected, found = contract_of(path.stem), _contract_in(metadata, path)
+    file = read_file(path)
+    expected = contract_of(path.stem)
+    found = {field: expected[field] for field in ADDED_LATER & set(expected)} | file.contract
     wrong = [key for key in expected if found.get(key) != expected[key]]
     if wrong:
         details = "; ".join(f"{k}: expected {expected[k]}, found {found.get(k)}" for k in wrong)
         raise WeightsError(f"{path}: made for another spec.py: {details}")
+    check_tensors(module, file, "spec.py")
+    return _fill(module, file)
+
+
+def build(name: str, specs: Specs) -> nn.Module:
+    """Make an untrained net for the specs."""
+    if name == "detector":
+        return YOLOv5(specs.detector)
+    return STN(specs.rectifier) if name == "rectifier" else LPRNet(specs.recognizer)
+
+
+def build_from(file: WeightsFile, specs: Specs) -> nn.Module:
+    """Make the net that a file's tensors belong to, and fill it.
+
+    Args:
+        file: Its stem says which net.
+        specs: What it was made for.
+
+    Returns:
+        The net in evaluation mode.
+
+    Raises:
+        WeightsError: A tensor is missing, unknown, misshaped or not finite, or the
+            contract's sizes contradict each other.
+    """
+    name = file.path.stem
+    # Without memory first: a contract may claim any size.
+    with torch.device("meta"):
+        outline = build(name, specs)
+        _check_sizes(outline, name, specs, file.path)
+    made_for = {
+        "detector": f"width {specs.detector.width_multiple:g}, "
+        f"depth {specs.detector.depth_multiple:g}, {len(specs.detector.classes)} classes",
+        "rectifier": f"crops of {specs.rectifier.crop_hw}",
+        "recognizer": f"an alphabet of {len(specs.recognizer.alphabet)} and a blank",
+    }[name]
+    check_tensors(outline, file, made_for)
+    if name == "detector":
+        check_anchors(file, specs.detector)
+    return _fill(build(name, specs), file)
+
+
+def _check_sizes(outline: nn.Module, name: str, specs: Specs, path: Path) -> None:
+    """Let the nets themselves say whether the contract's sizes fit together."""
+    rectifier, recognizer = specs.rectifier, specs.recognizer
     try:
-        missing, unknown = module.load_state_dict(state, strict=False)
-    except RuntimeError as error:
-        raise WeightsError(f"{path}: {error}") from error
-    missing = [key for key in missing if not key.endswith("num_batches_tracked")]
-    if missing or unknown:
-        raise WeightsError(f"{path}: tensors missing: {missing}, unknown: {unknown}")
+        if isinstance(outline, STN):
+            outline.locate(torch.empty(2, 3, *rectifier.crop_hw))
+        elif isinstance(outline, LPRNet):
+            found = tuple(outline(torch.empty(2, 3, *rectifier.rectified_hw)).shape[1:])
+            expected = (recognizer.classes, recognizer.steps)
+            if found != expected:
+                raise WeightsError(
+                    f"{path}: rectified_hw {rectifier.rectified_hw} gives logits {found}, "
+                    f"expected {expected}: the alphabet and a blank, and {recognizer.steps} steps"
+                )
+    except (RuntimeError, IndexError) as error:
+        sizes = f"crop_hw {rectifier.crop_hw}, rectified_hw {rectifier.rectified_hw}"
+        raise WeightsError(f"{path}: no {name} can be built for {sizes}: {error}") from error
+
+
+def _fill(module: nn.Module, file: WeightsFile) -> nn.Module:
+    module.load_state_dict(file.state, strict=False)  # Its counters alone may be missing.
     return module.eval()
-
-
-def _contract_in(metadata: dict[str, str], path: Path) -> dict[str, Any]:
-    try:
-        contract = json.loads(metadata.get("contract", "{}"))
-    except ValueError as error:
-        raise WeightsError(f"{path}: its metadata is damaged: {error}") from error
-    return contract if isinstance(contract, dict) else {}
 
 
 def load_modules(folder: Path = WEIGHTS_DIR, device: str = "cpu") -> Modules:
     """Load the three nets as graphs that ``pipeline.read_plates`` can call.
 
     Args:
-        folder: Holds detector, rectifier and recognizer as safetensors.
+        folder: Holds detector, rectifier and recognizer as safetensors, and a manifest.
         device: A torch device, such as "cpu" or "cuda:0".
 
     Returns:
-        The nets, frozen, on the device.
+        The nets, frozen, on the device, and what they were made for.
 
     Raises:
-        WeightsError: See :func:`load`, or the files differ from the folder's manifest.
+        WeightsError: A file is missing or damaged, contradicts its own contract, another
+            file's or the manifest, or was made for something that can't be served.
     """
     check_manifest(folder)
-    detector = YOLOv5(spec.DETECTOR)
-    load(detector, folder / "detector.safetensors")
-    graphs = (
-        YOLOv5Graph(detector, spec.DETECTOR),
-        load(STN(spec.RECTIFIER), folder / "rectifier.safetensors"),
-        load(LPRNet(spec.RECOGNIZER), folder / "recognizer.safetensors"),
+    files = {name: read_file(folder / f"{name}.safetensors") for name in NAMES}
+    specs = specs_of(files)
+    nets = [build_from(files[name], specs) for name in NAMES]
+    graphs = (YOLOv5Graph(nets[0], specs.detector), *nets[1:])  # type: ignore[arg-type]
+    detect, rectify, recognize = (
+        graph.to(torch.device(device)).eval().requires_grad_(False) for graph in graphs
     )
-    return Modules(
-        *(graph.to(torch.device(device)).eval().requires_grad_(False) for graph in graphs)
-    )
+    return Modules(detect, rectify, recognize, specs)
 
 
 def write_manifest(folder: Path = WEIGHTS_DIR) -> Path:
     """List the SHA-256 of the three weight files, in the form ``sha256sum -c`` reads."""
     lines = [f"{_sha256(folder / f'{name}.safetensors')}  {name}.safetensors\n" for name in NAMES]
-    path = folder / "SHA256SUMS"
+    path = folder / MANIFEST
     path.write_text("".join(lines), encoding="ascii")
     return path
 
@@ -172,7 +222,7 @@ def check_manifest(folder: Path = WEIGHTS_DIR) -> str:
     Raises:
         WeightsError: A file is missing or its hash is not the manifest's.
     """
-    manifest = folder / "SHA256SUMS"
+    manifest = folder / MANIFEST
     if not manifest.is_file():
         raise WeightsError(f"{manifest} is missing: write it with `plates weights`")
     text = manifest.read_text(encoding="utf-8", errors="replace")
