@@ -10,91 +10,38 @@ import os
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import onnx
 import onnxruntime
 import torch
 from torch import Tensor, nn
 
 from plate_models import spec, weights
 from plate_models.contract import GRAPHS, MANIFEST
+from plate_models.graphs import Graph, Outputs, graphs_of
+from plate_models.spec_json import DEFAULTS, Specs, specs_to_json
 
 REPOSITORY = Path(__file__).resolve().parent.parent / "model_repository"
 VERSION_FOLDER = spec.MODEL_VERSION
 OPSET = 20  # the first with AffineGrid
-_SOURCES = ("contract.py", "export.py", "spec.py", "weights.py", "nets")
+_SOURCES = (
+    *("nets", "contract.py", "export.py", "geometry.py", "graphs.py"),
+    *("spec.py", "spec_json.py", "weight_files.py", "weights.py"),
+)
+# Stand in the hand-written config.pbtxt: weights that need others can't be exported.
+_CONFIGURED = {
+    "detector": ("max_candidates", "max_batch_size"),
+    "rectifier": ("crop_hw", "rectified_hw", "shown_hw", "max_batch_size"),
+    "recognizer": ("steps", "candidates", "max_batch_size"),
+}
 
-Outputs = tuple[Tensor, ...]
 Net = Callable[[Tensor], Any]
 
 
 class ExportError(Exception):
-    """An exported artifact does not compute what its module computes."""
-
-
-@dataclass(frozen=True)
-class Graph:
-    """How one net is exported.
-
-    Attributes:
-        name: Of the Triton model.
-        shapes: Input shapes (C, H, W) it is compared on; the first one is traced.
-        dtype: uint8 in [0, 255], or float32 normalised.
-        dynamic: Names of the input's axes that may vary, beside the batch axis.
-        compare: Largest difference between two lists of outputs, as a share of what is
-            allowed: agreement is below 1.
-    """
-
-    name: str
-    shapes: tuple[tuple[int, int, int], ...]
-    dtype: torch.dtype
-    dynamic: dict[int, str]
-    compare: Callable[[Outputs, Outputs], float]
-
-    def example(self, batch: int, shape: tuple[int, int, int]) -> Tensor:
-        """Make a reproducible input (batch, C, H, W)."""
-        generator = torch.Generator().manual_seed(batch)
-        if self.dtype == torch.uint8:
-            return torch.randint(0, 256, (batch, *shape), dtype=torch.uint8, generator=generator)
-        return torch.rand((batch, *shape), generator=generator) * 2 - 1
-
-
-def compare_values(expected: Outputs, found: Outputs, tolerance: float = 1e-3) -> float:
-    """Compare outputs element by element; see :class:`Graph`."""
-    pairs = zip(expected, found, strict=True)
-    # torch's max, not Python's: it passes NaN on.
-    return float(torch.stack([(one - other).abs().max() for one, other in pairs]).max() / tolerance)
-
-
-def compare_candidates(expected: Outputs, found: Outputs) -> float:
-    """Compare candidate boxes whatever their order: equal scores may change places.
-
-    Args:
-        expected: One tensor (N, 300, 6): x0, y0, x1, y1 in pixels, score, class.
-        found: The same, from the other implementation.
-
-    Returns:
-        See :class:`Graph`; 0.05 pixels and 0.001 of the score are allowed.
-    """
-    allowed = torch.tensor([0.05, 0.05, 0.05, 0.05, 1e-3, 0.5])
-    differences = [(expected[0][..., 4] - found[0][..., 4]).abs().max() / allowed[4]]
-    for rows, others in zip(expected[0], found[0], strict=True):
-        # At the cut it is chance who of two equals gets in.
-        kept = rows[rows[:, 4] > rows[-1, 4] + allowed[4]]
-        distances = ((kept[:, None] - others[None]).abs() / allowed).amax(dim=2)
-        differences += list(distances.amin(dim=1))
-    return float(torch.stack(differences).max())
-
-
-_CANVASES = tuple((3, *size) for size in spec.DETECTOR.canvases_hw)
-_PLATES = (3, *spec.RECTIFIER.rectified_hw)
-EXPORTED = (
-    Graph("yolo", _CANVASES, torch.uint8, {2: "height", 3: "width"}, compare_candidates),
-    Graph("stn", ((3, *spec.RECTIFIER.crop_hw),), torch.float32, {}, compare_values),
-    Graph("lprnet", (_PLATES,), torch.float32, {}, compare_values),
-)
+    """An artifact does not compute what its module does, or no Triton here can serve it."""
 
 
 def export(
@@ -111,7 +58,8 @@ def export(
 
     Raises:
         WeightsError: The weights are missing, damaged or don't fit the nets.
-        ExportError: An artifact disagrees with its module; nothing was replaced.
+        ExportError: An artifact disagrees with its module, or the weights need sizes that
+            the repository's configurations lack; nothing was replaced.
     """
     sources = {
         "weights": weights.check_manifest(weights_folder),
@@ -122,10 +70,12 @@ def export(
     if _is_current(manifest, sources, repository):
         return None
     modules = weights.load_modules(weights_folder)
+    _check_configured(modules.specs)
     nets = (modules.detect, modules.rectify, modules.recognize)
+    specs = specs_to_json(modules.specs)
     staged: dict[Path, Path] = {}
     try:
-        for graph, net in zip(EXPORTED, nets, strict=True):
+        for graph, net in zip(graphs_of(modules.specs), nets, strict=True):
             staged |= export_graph(graph, net, repository / graph.name / VERSION_FOLDER)
         artifacts = {str(p.relative_to(repository)): _sha256(t) for p, t in staged.items()}
         for path, temporary in staged.items():
@@ -133,8 +83,20 @@ def export(
     finally:
         for temporary in staged.values():
             temporary.unlink(missing_ok=True)
-    _write(manifest, json.dumps({**sources, "artifacts": artifacts}, indent=2) + "\n")
+    content = {**sources, "specs": specs, "artifacts": artifacts}
+    _write(manifest, json.dumps(content, indent=2) + "\n")
     return list(staged)
+
+
+def _check_configured(specs: Specs) -> None:
+    for name, fields in _CONFIGURED.items():
+        for field in fields:
+            found, expected = (getattr(getattr(s, name), field) for s in (specs, DEFAULTS))
+            if found != expected:
+                raise ExportError(
+                    f"{name}: {field}: expected {expected}, as every config.pbtxt has it, "
+                    f"found {found} in the weights"
+                )
 
 
 def export_graph(graph: Graph, net: nn.Module, folder: Path) -> dict[Path, Path]:
@@ -201,6 +163,22 @@ def _write_onnx(graph: Graph, net: nn.Module, path: Path) -> None:
             output_names=list(outputs),
             dynamic_axes=axes,
         )
+    _declare_outputs(graph, path)
+
+
+def _declare_outputs(graph: Graph, path: Path) -> None:
+    """Write the outputs' shapes into the file, where the exporter could not tell them.
+
+    Triton's own ONNX Runtime backend refuses a model whose declared output shape is not
+    exactly the configuration's, a fixed size where the other one varies included.
+    """
+    model = onnx.load(path)
+    for output, shape in zip(model.graph.output, graph.outputs, strict=True):
+        dims = output.type.tensor_type.shape.dim
+        for dim, size in zip(dims, ("batch", *shape), strict=True):
+            dim.Clear()
+            setattr(dim, "dim_param" if isinstance(size, str) else "dim_value", size)
+    onnx.save(model, path)
 
 
 def load_torchscript(path: Path) -> Net:
@@ -246,6 +224,7 @@ def _is_current(manifest: Path, sources: dict[str, str], repository: Path) -> bo
     try:
         found = json.loads(manifest.read_text(encoding="utf-8"))
         artifacts = found.pop("artifacts")
+        del found["specs"]  # they follow from the weights and the code
         return found == sources and all(
             _sha256(repository / name) == digest for name, digest in artifacts.items()
         )

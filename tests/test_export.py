@@ -1,18 +1,22 @@
 """The exported artifacts compute what the nets compute, or nothing is exported."""
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
 import onnxruntime
 import pytest
 import torch
+from google.protobuf import text_format
 from torch import Tensor, nn
+from tritonclient.grpc import model_config_pb2
 
-from plate_models import contract, export, spec, weights
+from plate_models import contract, export, graphs, spec, weights
 from plate_models.nets.lprnet import LPRNet
 from plate_models.nets.stn import STN
 from plate_models.nets.yolov5 import YOLOv5
+from plate_models.spec_json import Specs, specs_from_json
 
 MODELS = ("yolo", "stn", "lprnet")
 
@@ -63,7 +67,8 @@ def test_the_manifest_names_the_weights(exported: Path, released: Path) -> None:
     assert len(manifest["artifacts"]) == 6
     args = {"model_repository": f"{exported}/plate_recognition", "model_version": "1"}
     origin = contract.read_origin(args | {"model_instance_kind": "CPU"})
-    assert origin == contract.Origin(manifest["weights"], "cpu")
+    assert (origin.weights, origin.device) == (manifest["weights"], "cpu")
+    assert specs_from_json(manifest["specs"]) == weights.load_modules(released).specs
 
 
 # None of these is what was traced or what the export compares.
@@ -94,6 +99,41 @@ def test_both_artifacts_agree_with_the_module(
             np.testing.assert_allclose(one, np.asarray(other), atol=1e-3)
 
 
+def declared(model: str) -> list[list[int]]:
+    text = (export.REPOSITORY / model / "configs" / "cpu.pbtxt").read_text(encoding="utf-8")
+    return [list(o.dims) for o in text_format.Parse(text, model_config_pb2.ModelConfig()).output]
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_onnx_declares_exactly_the_configured_shapes(exported: Path, model: str) -> None:
+    """Triton's own backend refuses anything else, even a size where the other varies."""
+    session = onnxruntime.InferenceSession(exported / model / "1" / "model.onnx")
+    sizes = [entry.shape for entry in session.get_outputs()]
+    found = [[-1 if isinstance(size, str) else size for size in shape] for shape in sizes]
+    assert found == [[-1, *dims] for dims in declared(model)]
+
+
+def test_another_alphabet_is_exported_and_other_sizes_are_not(
+    released: Path, exported: Path, tmp_path: Path
+) -> None:
+    folder = shutil.copytree(released, tmp_path / "weights")
+    repository = shutil.copytree(exported, tmp_path / "repository")
+    specs = Specs(recognizer=spec.RecognizerSpec(alphabet="01ÄÖ"))
+    weights.save(LPRNet(specs.recognizer), "recognizer", {}, folder, specs)
+    weights.write_manifest(folder)
+    assert export.export(folder, repository)
+    session = onnxruntime.InferenceSession(repository / "lprnet" / "1" / "model.onnx")
+    plates = np.zeros((2, *INPUTS["lprnet"][1][1:]), np.float32)
+    assert session.run(None, {"input__0": plates})[0].shape == (2, 5, 24)
+    manifest = json.loads((repository / "plate_recognition/1/exported.json").read_text())
+    assert specs_from_json(manifest["specs"]) == specs
+    wider = Specs(rectifier=spec.RectifierSpec(crop_hw=(64, 192)))
+    weights.save(STN(wider.rectifier), "rectifier", {}, folder, wider)
+    weights.write_manifest(folder)
+    with pytest.raises(export.ExportError, match=r"crop_hw: expected \(64, 160\).*\(64, 192\)"):
+        export.export(folder, repository)
+
+
 def test_a_second_export_does_nothing(exported: Path, released: Path) -> None:
     assert export.export(released, exported) is None
 
@@ -117,7 +157,7 @@ def test_disagreement_stops_everything(
 ) -> None:
     honest = export._write_onnx
 
-    def crooked(graph: export.Graph, net: nn.Module, path: Path) -> None:
+    def crooked(graph: graphs.Graph, net: nn.Module, path: Path) -> None:
         if graph.name == "lprnet":
             with torch.no_grad():
                 next(net.parameters()).mul_(1.01)
@@ -144,7 +184,7 @@ ROW, OTHER = (10.0, 10.0, 50.0, 20.0, 0.9, 0.0), (60.0, 10.0, 90.0, 20.0, 0.9, 1
 
 
 def test_equal_scores_may_change_places() -> None:
-    assert export.compare_candidates(candidates(ROW, OTHER), candidates(OTHER, ROW)) == 0
+    assert graphs.compare_candidates(candidates(ROW, OTHER), candidates(OTHER, ROW)) == 0
 
 
 @pytest.mark.parametrize(
@@ -159,15 +199,15 @@ def test_equal_scores_may_change_places() -> None:
     ],
 )
 def test_candidates_that_differ(found: tuple[float, ...]) -> None:
-    difference = export.compare_candidates(candidates(ROW), candidates(found))
+    difference = graphs.compare_candidates(candidates(ROW), candidates(found))
     assert not difference < 1
     # Something found that is not there is as bad.
-    assert not export.compare_candidates(candidates(), candidates(ROW)) < 1
+    assert not graphs.compare_candidates(candidates(), candidates(ROW)) < 1
 
 
 def test_values_that_differ() -> None:
     one, nan = torch.ones(2, 2), torch.tensor([[1.0, 1.0], [float("nan"), 1.0]])
-    assert export.compare_values((one, one), (one, one + 5e-4)) < 1
-    assert not export.compare_values((one, one), (one, one + 2e-3)) < 1
-    assert not export.compare_values((one, one), (nan, one)) < 1
-    assert not export.compare_values((one, one), (one, nan)) < 1
+    assert graphs.compare_values((one, one), (one, one + 5e-4)) < 1
+    assert not graphs.compare_values((one, one), (one, one + 2e-3)) < 1
+    assert not graphs.compare_values((one, one), (nan, one)) < 1
+    assert not graphs.compare_values((one, one), (one, nan)) < 1

@@ -75,7 +75,8 @@ class LPRNet(nn.Module):
         second = self.second(first)
         context = [unit_power(features) for features in (self.pool(stem), first, second)]
         logits: Tensor = self.head(self.dropout(torch.cat(context, dim=1)))
-        return logits.squeeze(2)
+        # Flattened, not squeezed: the exported graph then leaves the number of classes open.
+        return logits.flatten(2)
 
 
 def _stage(inputs: int, outputs: int, depth: int) -> nn.Sequential:
