@@ -8,8 +8,9 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 
 from plate_models.synthetic.drawing import Canvas
-from plate_models.synthetic.plates import PlateImage, render_plate
-from plate_models.synthetic.projection import apply_homography, project
+from plate_models.synthetic.kinds import CAR, kind_named
+from plate_models.synthetic.placing import overlay_plate, see_plate
+from plate_models.synthetic.projection import apply_homography
 from plate_models.synthetic.streets import (
     Weather,
     light_street,
@@ -32,9 +33,6 @@ Floats = NDArray[np.float64]
 _PAPER = 215.0
 # How far the old plate's surroundings are repainted, in shares of its box.
 _RIM = 0.10
-# Resolutions plates are drawn at: few, because glyphs are cached per resolution.
-_LEVELS = (0.25, 0.35, 0.5, 0.7, 1.0)
-_HALF_PIXEL = np.array([[1, 0, 0.5], [0, 1, 0.5], [0, 0, 1]])
 
 
 @dataclass(frozen=True)
@@ -42,12 +40,16 @@ class ScenePlate:
     """One plate of a rendered scene.
 
     Attributes:
-        text: In Latin letters.
+        text: In Latin letters, the upper line first.
         quad: (4, 2) float32, corners TL, TR, BR, BL in scene pixels.
+        kind: Name of its format, such as "ru.car".
+        lines: Of text, 1 or 2.
     """
 
     text: str
     quad: NDArray[np.float32]
+    kind: str
+    lines: int
 
     @property
     def box(self) -> NDArray[np.float32]:
@@ -77,12 +79,16 @@ class Patch:
         corner_xy: Photo pixel that the patch's first pixel replaces.
         text: What the painted plate says.
         quad: (4, 2) float32, corners TL, TR, BR, BL of the plate in photo pixels.
+        kind: Name of its format, such as "ru.car".
+        lines: Of text, 1 or 2.
     """
 
     image: Image
     corner_xy: tuple[int, int]
     text: str
     quad: NDArray[np.float32]
+    kind: str
+    lines: int
 
     @property
     def box(self) -> NDArray[np.float32]:
@@ -97,25 +103,28 @@ class Patch:
         return painted
 
 
-def paint_plate(photo: Image, box: NDArray[np.float32], rng: Generator) -> Patch:
-    """Replace the plate in a box by a rendered one of the same width, light and colour.
+def paint_plate(photo: Image, box: NDArray[np.float32], rng: Generator, kind: str = CAR) -> Patch:
+    """Replace the plate in a box by a rendered one of the same light and colour cast.
 
-    The old plate is covered with the colours around it, because plates of other
-    countries are higher than Russian ones.
+    The old plate is covered with the colours around it, because the new one may be
+    lower or narrower. With one line it is as wide as the old one; with two, it is higher
+    than a long old plate was, and narrower.
 
     Args:
         photo: (H, W, 3) uint8 RGB.
         box: (4,) float x0, y0, x1, y1 of the old plate in photo pixels.
         rng: Source of all chance.
+        kind: Of the new plate, a key of ``KINDS``.
 
     Returns:
         The repainted part; ``patch.paste(photo)`` is the whole photo.
 
     Raises:
-        ValueError: The box has no area inside the photo.
+        ValueError: The box has no area inside the photo, or there is no such kind.
     """
-    text = sample_text(rng)
-    plate, view = _see(text, box, (2.5, 16, 8), rng)
+    text = sample_text(rng, kind)
+    width = _fitting_width(box, kind, rng)
+    plate, view = see_plate(text, kind, box, width, (2.5, 16, 8), rng)
     quad = apply_homography(view, plate.quad)
     h, w = plate.alpha.shape
     outline = apply_homography(view, np.array([[0, 0], [w, 0], [w, h], [0, h]], np.float64))
@@ -131,35 +140,25 @@ def paint_plate(photo: Image, box: NDArray[np.float32], rng: Generator) -> Patch
     light = _light_of(photo, box, rng)
     shift = np.array([x0, y0, x0, y0])
     _cover(scene, box - shift, rng)
-    _overlay(scene, plate, np.array([[1, 0, -x0], [0, 1, -y0], [0, 0, 1]]) @ view, light, rng)
+    shifted = np.array([[1, 0, -x0], [0, 1, -y0], [0, 0, 1]]) @ view
+    overlay_plate(scene, plate, shifted, light, rng)
     image = np.clip(scene, 0, 255).astype(np.uint8)
-    return Patch(image, (x0, y0), text, quad.astype(np.float32))
+    return Patch(image, (x0, y0), text, quad.astype(np.float32), kind, plate.lines)
 
 
-def _see(
-    text: str,
-    box: NDArray[np.float32],
-    spread_deg: tuple[float, float, float],
-    rng: Generator,
-) -> tuple[PlateImage, Floats]:
-    """A plate and the homography that puts it in the middle of the box, as wide as it.
+def _fitting_width(box: NDArray[np.float32], kind: str, rng: Generator) -> float:
+    """Width of a plate that replaces the one in a box.
 
-    Roll, yaw and pitch are drawn with the standard deviations ``spread_deg``.
+    One line is as wide as the old plate. Two lines are as high as they look beside a
+    long plate that hung there, or as wide as the old plate if that was high.
     """
-    width = float(box[2] - box[0]) * rng.uniform(0.9, 1.05)
-    needed = 1.2 * width / 520
-    level = next((level for level in _LEVELS if level >= needed), _LEVELS[-1])
-    plate = render_plate(text, rng, level)
-    angles = np.clip(rng.normal(0, 1, 3) * spread_deg, -40, 40)
-    view = project(plate, np.radians(angles), rng.uniform(4, 12))
-    corners = apply_homography(view, plate.quad)
-    low, high = corners.min(axis=0), corners.max(axis=0)
-    scale = width / (high[0] - low[0])
-    middle = np.array([(box[0] + box[2]) / 2, (box[1] + box[3]) / 2])
-    slack = max(float(box[3] - box[1]) - (high[1] - low[1]) * scale, 0.0)
-    middle[1] += rng.uniform(-0.4, 0.4) * slack
-    x, y = middle - (low + high) / 2 * scale
-    return plate, np.array([[scale, 0, x], [0, scale, y], [0, 0, 1]]) @ view
+    width, height = float(box[2] - box[0]), float(box[3] - box[1])
+    wide = width * float(rng.uniform(0.9, 1.05))
+    plate_kind = kind_named(kind)
+    if plate_kind.lines == 1:
+        return wide
+    true_width, true_height = plate_kind.smallest_mm
+    return min(wide, height * float(rng.uniform(1.2, 1.6)) * true_width / true_height)
 
 
 def _light_of(photo: Image, box: NDArray[np.float32], rng: Generator) -> Floats:
@@ -203,24 +202,11 @@ def _cover(scene: NDArray[np.float32], box: Floats, rng: Generator) -> None:
     scene[y0:y1, x0:x1] += soft * (filling - scene[y0:y1, x0:x1])
 
 
-def _overlay(
-    scene: NDArray[np.float32], plate: PlateImage, view: Floats, light: Floats, rng: Generator
-) -> None:
-    """Draw the plate through a homography to scene pixels, in place."""
-    # OpenCV counts from pixel centres, homographies here from pixel corners.
-    warp = np.linalg.inv(_HALF_PIXEL) @ view @ _HALF_PIXEL
-    rgba = np.dstack([plate.rgb, plate.alpha]).astype(np.float32)
-    h, w = scene.shape[:2]
-    seen = cv2.warpPerspective(rgba, warp, (w, h), flags=cv2.INTER_LINEAR)
-    seen = cv2.GaussianBlur(seen, (0, 0), float(rng.uniform(0.35, 1.1)))
-    # A gradient of light across the plate, as a car's curved body and sky give.
-    tilt = 1 + rng.normal(0, 0.08) * np.linspace(-1, 1, h)[:, None, None]
-    alpha = seen[..., 3:] / 255
-    scene += alpha * (seen[..., :3] * light.astype(np.float32) * tilt.astype(np.float32) - scene)
-
-
 def render_scene(
-    rng: Generator, size_wh: tuple[int, int] = (1280, 720), plates: int | None = None
+    rng: Generator,
+    size_wh: tuple[int, int] = (1280, 720),
+    plates: int | None = None,
+    kinds: tuple[str, ...] = (CAR,),
 ) -> Scene:
     """Render a street with cars and their plates.
 
@@ -228,9 +214,13 @@ def render_scene(
         rng: Source of all chance.
         size_wh: Of the picture in pixels.
         plates: Number of cars, each with one plate; 1 to 3 if None.
+        kinds: Of plates, keys of ``KINDS``, drawn from for each car.
 
     Returns:
         The scene. A near car may hide no other's plate: cars stand side by side.
+
+    Raises:
+        ValueError: There is no such kind.
     """
     w, h = size_wh
     count = int(rng.integers(1, 4)) if plates is None else plates
@@ -244,7 +234,9 @@ def render_scene(
     for car in cars:
         draw_vehicle(canvas, car, rng)
     canvas *= np.array(weather.tint, np.float32) * weather.gain
-    shown = tuple(_mount(canvas, car, weather, rng) for car in cars)
+    shown = tuple(
+        _mount(canvas, car, weather, kinds[rng.integers(len(kinds))], rng) for car in cars
+    )
     for car in cars:
         if car.lit:
             light_vehicle(canvas, car, 0.8 if weather.night else 0.25)
@@ -269,13 +261,17 @@ def _park(
     return sorted(cars, key=lambda car: car.ground_y)
 
 
-def _mount(canvas: Canvas, car: Vehicle, weather: Weather, rng: Generator) -> ScenePlate:
+def _mount(canvas: Canvas, car: Vehicle, weather: Weather, kind: str, rng: Generator) -> ScenePlate:
     """Draw a car's plate, in place."""
-    text = sample_text(rng)
-    (x, y), half = car.plate_centre, PLATE_SHARE * car.width / 2
-    box = np.array([x - half, y - half / 4, x + half, y + half / 4], np.float32)
-    plate, view = _see(text, box, (1.0, 6, 4), rng)
+    text = sample_text(rng, kind)
+    full = PLATE_SHARE * car.width
+    (x, y), (half, rise) = car.plate_centre, (full / 2, full / 8)
+    box = np.array([x - half, y - rise, x + half, y + rise], np.float32)
+    share = kind_named(kind).smallest_mm[0] / kind_named(CAR).smallest_mm[0]
+    width = full * share * float(rng.uniform(0.9, 1.05))
+    plate, view = see_plate(text, kind, box, width, (1.0, 6, 4), rng)
     # At night plates shine back: they are brighter than what is around them.
     gain = rng.uniform(0.5, 0.9) if weather.night else rng.uniform(0.8, 1.0) * weather.gain
-    _overlay(canvas, plate, view, gain * np.array(weather.tint), rng)
-    return ScenePlate(text, apply_homography(view, plate.quad).astype(np.float32))
+    overlay_plate(canvas, plate, view, gain * np.array(weather.tint), rng)
+    quad = apply_homography(view, plate.quad).astype(np.float32)
+    return ScenePlate(text, quad, kind, plate.lines)
