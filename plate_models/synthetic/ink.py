@@ -181,9 +181,9 @@ def rounded_box(size_wh: tuple[int, int], inset: float, radius: float) -> Mask:
 def _draw_line(ink: Mask, line: Box, thick_mm: float, scale: float) -> None:
     """Print an upright or level line, anti-aliased, in place."""
     x0, y0, x1, y1 = line
-    half = thick_mm / 2
-    across = _coverage(ink.shape[1], (x0 - half) * scale, (x1 + half) * scale)
-    down = _coverage(ink.shape[0], (y0 - half) * scale, (y1 + half) * scale)
+    half_x, half_y = (thick_mm / 2, 0.0) if x0 == x1 else (0.0, thick_mm / 2)
+    across = _coverage(ink.shape[1], (x0 - half_x) * scale, (x1 + half_x) * scale)
+    down = _coverage(ink.shape[0], (y0 - half_y) * scale, (y1 + half_y) * scale)
     columns, rows = np.flatnonzero(across), np.flatnonzero(down)
     if len(columns) and len(rows):
         patch = ink[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1]

@@ -14,7 +14,8 @@ Box: TypeAlias = tuple[float, float, float, float]
 RGB: TypeAlias = tuple[float, float, float]
 
 CAR = "ru.car"
-_EDGE = 2.8
+# Dividers end inside the line of the frame.
+_EDGE = 3.8
 
 
 @dataclass(frozen=True)
@@ -151,14 +152,16 @@ def kind_named(name: str) -> PlateKind:
     return KINDS[name]
 
 
-def _long(serial: tuple[float, ...], region: tuple[float, ...], divider: float) -> Layout:
+def _long(
+    serial: tuple[float, ...], region: tuple[float, ...], divider: float, country: float = 405
+) -> Layout:
     """One line on 520 x 112 mm, the region with "RUS" and flag below it on the right."""
     return Layout(
         size_mm=(520, 112),
         serial=(Group(serial, 94.8),),
         region=Group(region, 71.5, digit_height=58),
         dividers=((divider, _EDGE, divider, 112 - _EDGE),),
-        country=(405, 79.5),
+        country=(country, 79.5),
         country_height=20,
         flag=(466, 78.5, 509, 101),
         screws=((20, 56), (503, 56)),
@@ -183,7 +186,7 @@ def _high(
         region=region,
         dividers=(
             (divider, ceiling, divider, height - _EDGE),
-            (divider, ceiling, width - _EDGE, ceiling),
+            (divider - 1, ceiling, width - _EDGE, ceiling),
         ),
         country=(middle - 2.7 * sign_height, top),
         country_height=sign_height,
@@ -263,7 +266,7 @@ _ALL = (
     PlateKind(
         "ru.military",
         ("####LL",),
-        (_long((54, 110, 166, 222, 288, 343), _REGION_2, 395),),
+        (_long((54, 110, 166, 222, 288, 343), _REGION_2, 395, 416),),
         ground=BLACK,
         flag_share=0.0,
         holder_share=0.6,
@@ -272,8 +275,8 @@ _ALL = (
         "ru.diplomatic",
         ("###CD#", "###D###", "###T###"),
         (
-            _long((52, 106, 160, 222, 272, 335), _REGION_2, 393),
-            _long((44, 93, 142, 198, 254, 303, 352), _REGION_2, 395),
+            _long((52, 106, 160, 222, 272, 335), _REGION_2, 393, 416),
+            _long((44, 93, 142, 198, 254, 303, 352), _REGION_2, 395, 416),
         ),
         ground=RED,
         flag_share=0.0,
