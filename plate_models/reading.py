@@ -1,11 +1,36 @@
 """From the recognizer's log-probabilities to a reading: beam, grammar, scores."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
-from plate_models import ctc, formats
-from plate_models.spec import RECOGNIZER
+from plate_models import ctc
+from plate_models.calibration import Calibration
+from plate_models.formats import RUSSIA, UNKNOWN
+from plate_models.grammar import Grammar
+from plate_models.spec import RECOGNIZER, RecognizerSpec
+
+# A character less likely than this at its place isn't looked up in the grammar.
+_NEGLIGIBLE = 1e-4
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What is seen of a plate beside its text.
+
+    Attributes:
+        lines: Rows of characters, 1 or 2.
+        ground: Likelihoods of the ground's colour, from ``appearance.ground_likelihoods``;
+            None where nobody looked.
+    """
+
+    lines: int = 1
+    ground: Mapping[str, float] | None = None
+
+
+ONE_LINE = Evidence()
+UNCALIBRATED = Calibration()
 
 
 @dataclass(frozen=True)
@@ -14,10 +39,10 @@ class Reading:
 
     Attributes:
         text: The reading, "" where it is not ``readable``.
-        score: Probability that the best candidate is right, in [0, 1].
-        readable: The format is known and no character scores too little.
+        score: Calibrated probability that the best candidate is right, in [0, 1].
+        readable: The format is known, and neither the score nor any character's too low.
         format: Such as "ru.car", of the best candidate; "unknown" if none fits.
-        characters: The best candidate's characters with their scores.
+        characters: The best candidate's characters with their posteriors.
         candidates: Texts with their scores, best first; the raw best path is among them.
     """
 
@@ -29,38 +54,104 @@ class Reading:
     candidates: tuple[tuple[str, float], ...]
 
 
-def choose_reading(log_probs: ctc.Array) -> Reading:
+def choose_reading(
+    log_probs: ctc.Array,
+    evidence: Evidence = ONE_LINE,
+    grammar: Grammar = RUSSIA,
+    calibration: Calibration = UNCALIBRATED,
+    spec: RecognizerSpec = RECOGNIZER,
+) -> Reading:
     """Choose among what the recognizer saw, with the formats' grammar as a prior.
 
+    Candidates are the texts of the beam, the best path's, and those that differ from one of
+    them by look-alikes that the grammar's places call for (O and 0, B and 8, T and 7).
+
     Args:
-        log_probs: (C, T) float, from :func:`ctc.log_softmax`.
+        log_probs: (C, T) float, from :func:`ctc.log_softmax`; the rows of a two-line plate
+            joined by :func:`ctc.join_rows`.
+        evidence: What else is seen of the plate.
+        grammar: The country's formats.
+        calibration: Turns posteriors into the scores that are reported.
+        spec: The recognizer's alphabet and thresholds.
 
     Returns:
         The reading. Nothing is forbidden: a text of unknown format wins where the
-        recognizer is sure enough of it.
+        recognizer is sure enough of it. Nothing at all, with a score of 0, if the
+        log-probabilities are NaN or spell no text.
+
+    Raises:
+        ValueError: C does not fit the alphabet (weights and spec disagree).
     """
-    beam = ctc.beam_decode(log_probs)
-    weighted = [(text, p * formats.prior_of(text)) for text, p in beam if text]
-    # Mass outside the beam counts as wrong, so a blurred plate can't score 1.
-    total = sum(p for _, p in weighted) + max(0.0, 1.0 - sum(p for _, p in beam))
-    ranked = sorted(((text, p / total) for text, p in weighted), key=lambda pair: -pair[1])
+    raw = ctc.greedy_decode(log_probs, spec.alphabet)
+    ranked = _posteriors(log_probs, raw, evidence, grammar, spec)
     if not ranked:
-        return Reading("", 0.0, False, formats.UNKNOWN, (), ())
-    candidates = _with_raw(ranked, ctc.greedy_decode(log_probs))
+        return Reading("", 0.0, False, UNKNOWN, (), ())
+    candidates = tuple(
+        (text, calibration.apply(p)) for text, p in _with_raw(ranked, raw, spec.candidates)
+    )
     best, score = candidates[0]
-    alternatives = ctc.character_alternatives(log_probs, best)
-    chosen = alternatives[range(len(best)), ctc.encode(best)]
-    scores = (chosen / np.maximum(alternatives.sum(axis=1), 1e-300)).tolist()
-    characters = tuple(zip(best, scores, strict=True))
-    format_name = formats.format_of(best)
-    lowest = min(score for _, score in characters)
-    readable = format_name != formats.UNKNOWN and lowest >= RECOGNIZER.min_character_score
+    characters = _characters(log_probs, best, evidence, grammar, spec.alphabet)
+    format_name, _ = grammar.judge(best, evidence.lines, evidence.ground)
+    readable = (
+        format_name != UNKNOWN
+        and min(p for _, p in characters) >= spec.min_character_score
+        and score >= calibration.readable_from
+    )
     return Reading(best if readable else "", score, readable, format_name, characters, candidates)
 
 
-def _with_raw(ranked: list[tuple[str, float]], raw: str) -> tuple[tuple[str, float], ...]:
+def _posteriors(
+    log_probs: ctc.Array, raw: str, evidence: Evidence, grammar: Grammar, spec: RecognizerSpec
+) -> list[tuple[str, float]]:
+    """The candidates' probabilities of being right, grammar included, best first."""
+    likelihoods = dict(ctc.beam_decode(log_probs, spec.alphabet))
+    added = [raw] if raw not in likelihoods else []
+    for text in (*likelihoods, raw):
+        added += [
+            spelled
+            for spelled in grammar.respellings(text)
+            if spelled not in likelihoods and set(spelled) <= set(spec.alphabet)
+        ]
+    added = list(dict.fromkeys(added))
+    likelihoods |= zip(added, ctc.text_probabilities(log_probs, added, spec.alphabet), strict=True)
+    # Mass outside the candidates counts as wrong, so a blurred plate can't score 1.
+    outside = max(0.0, 1.0 - sum(likelihoods.values()))
+    weighted = [
+        (text, p * grammar.judge(text, evidence.lines, evidence.ground)[1])
+        for text, p in likelihoods.items()
+        if text and p > 0
+    ]
+    total = sum(p for _, p in weighted) + outside
+    return sorted(((text, p / total) for text, p in weighted), key=lambda pair: -pair[1])
+
+
+def _characters(
+    log_probs: ctc.Array, text: str, evidence: Evidence, grammar: Grammar, alphabet: str
+) -> tuple[tuple[str, float], ...]:
+    """Each character's posterior at its place, given the rest of the text.
+
+    Summed over all alignments and weighed by the grammar, against every other character
+    there and none: an O that looks much like a 0 is sure where only letters stand.
+    """
+    alternatives = ctc.character_alternatives(log_probs, text, alphabet)
+    own = ctc.encode(text, alphabet)
+    weight = grammar.judge(text, evidence.lines, evidence.ground)[1]
+    weights = np.full(alternatives.shape, weight)
+    places, classes = np.nonzero(
+        alternatives > _NEGLIGIBLE * alternatives.sum(axis=1, keepdims=True)
+    )
+    for place, index in zip(places.tolist(), classes.tolist(), strict=True):
+        if index != own[place]:
+            other = text[:place] + alphabet[index : index + 1] + text[place + 1 :]
+            weights[place, index] = grammar.judge(other, evidence.lines, evidence.ground)[1]
+    weighted = alternatives * weights
+    scores = weighted[np.arange(len(own)), own] / weighted.sum(axis=1)
+    return tuple(zip(text, scores.tolist(), strict=True))
+
+
+def _with_raw(ranked: list[tuple[str, float]], raw: str, count: int) -> list[tuple[str, float]]:
     """Keep the best few, and the raw best path even if the grammar ranks it lower."""
-    kept = ranked[: RECOGNIZER.candidates]
+    kept = ranked[:count]
     if raw and raw not in (text for text, _ in kept):
         kept[-1] = next((pair for pair in ranked if pair[0] == raw), (raw, 0.0))
-    return tuple(kept)
+    return kept

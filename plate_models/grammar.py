@@ -1,0 +1,254 @@
+"""What may stand on the plates of a country, and how plausible a text is.
+
+A grammar is a prior, not a filter: it weighs what the recognizer saw, and nothing is
+forbidden. Standard library only: the gateway imports this file.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+
+UNKNOWN = "unknown"
+# The colours that appearance.py can tell apart.
+GROUNDS = ("white", "yellow", "blue", "black", "red")
+
+# How far a text is believed beside a valid one. The hypothesis "no format of ours" fits
+# every text, ground and number of lines: what is less plausible than it, is unknown.
+_UNKNOWN_WEIGHT = 0.02
+_RARE_LETTER = 0.05
+_UNLISTED_REGION = 0.05
+_OTHER_LINES = 0.02
+# No photo is so clear that the ground's colour rules a format out.
+_LEAST_GROUND = 0.02
+
+
+class FormatError(ValueError):
+    """A country's definition is malformed; names the file, the place and the reason."""
+
+
+@dataclass(frozen=True)
+class Region:
+    """Where a plate was issued: its code on the plate and an English name."""
+
+    code: str
+    name: str
+
+
+@dataclass(frozen=True, eq=False)
+class PlateFormat:
+    """One kind of plate: its name in answers, its look and its grammar.
+
+    Attributes:
+        name: As it stands in the answer, such as "ru.car".
+        lines: 1 or 2.
+        ground: Colour behind the characters, one of :data:`GROUNDS`.
+        weight: How far a text of this format is believed, all else being equal.
+        patterns: Regular expressions over the Latin text; a group ``region`` where the
+            format has a region code.
+        places: For each pattern and length of region code, the usual characters of
+            each place.
+        rare_letters: Letters that the patterns accept and that make a text less plausible.
+        region_listed: Whether a region code outside the country's list is less plausible.
+        native: Latin letters to those on the plate.
+    """
+
+    name: str
+    lines: int
+    ground: str
+    weight: float
+    patterns: tuple[re.Pattern[str], ...]
+    places: tuple[tuple[str, ...], ...]
+    rare_letters: str
+    region_listed: bool
+    native: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Match:
+    """One way to understand a text: as which format, and how plausible that is.
+
+    Attributes:
+        format: The format whose pattern the text follows.
+        region: Where it was issued; None if the format or the code doesn't tell.
+        weight: In (0, 1]; 1 for a valid text of the format that is the likeliest to begin
+            with: the commonest of those that the ground and the lines speak for.
+    """
+
+    format: PlateFormat
+    region: Region | None
+    weight: float
+
+
+@dataclass(frozen=True, eq=False)
+class Grammar:
+    """The formats of a country; made by ``countries.load_country``.
+
+    Attributes:
+        name: The country, such as "ru".
+        alphabet: All characters of its texts.
+        letters: Letters of the usual formats.
+        formats: In the order of the definition.
+        regions: Region code to English name.
+        look_alikes: Groups of characters that are taken for one another.
+        native: Latin letters to the country's own.
+    """
+
+    name: str
+    alphabet: str
+    letters: str
+    formats: tuple[PlateFormat, ...]
+    regions: Mapping[str, str]
+    look_alikes: tuple[str, ...]
+    native: Mapping[str, str]
+
+    def readings_of(
+        self, text: str, lines: int | None = None, ground: Mapping[str, float] | None = None
+    ) -> tuple[Match, ...]:
+        """List the formats that a text can be, most plausible first.
+
+        Args:
+            text: In the alphabet, two-line plates row by row.
+            lines: 1 or 2 where it is known how many the plate has.
+            ground: Likelihoods of ground colours, of any scale; a colour that is not in
+                it counts as the least likely one. None where nothing is known.
+
+        Returns:
+            The matches; none if no format fits. One that contradicts the ground or the
+            lines is listed with a small weight.
+        """
+        beliefs = _beliefs(self, lines, tuple(ground.items()) if ground else ())
+        matches = [
+            Match(m.format, m.region, m.weight * beliefs[m.format.name])
+            for m in _matches(self, text)
+        ]
+        return tuple(sorted(matches, key=lambda match: -match.weight))
+
+    def judge(
+        self, text: str, lines: int | None = None, ground: Mapping[str, float] | None = None
+    ) -> tuple[str, float]:
+        """Name a text's format and say how plausible the text is.
+
+        Args:
+            text: See :meth:`readings_of`.
+            lines: See :meth:`readings_of`.
+            ground: See :meth:`readings_of`.
+
+        Returns:
+            The likeliest format's name and its weight in (0, 1]. "unknown" if none fits,
+            or if the evidence speaks against all that do.
+        """
+        best = next(iter(self.readings_of(text, lines, ground)), None)
+        if best is None or best.weight < _UNKNOWN_WEIGHT:
+            return UNKNOWN, _UNKNOWN_WEIGHT
+        return best.format.name, best.weight
+
+    def respellings(self, text: str) -> tuple[str, ...]:
+        """Spell a text as formats have it where only look-alikes stand in the way.
+
+        A place decides between O and 0: "0002EX71" is "O002EX71" as a car's plate.
+
+        Args:
+            text: In the alphabet.
+
+        Returns:
+            Texts that follow a format, without the text itself; none if it has a character
+            out of place that resembles none that belongs there.
+        """
+        return _respellings(self, text)
+
+    def region_of(self, text: str, format_name: str | None = None) -> Region | None:
+        """Tell where a plate was issued.
+
+        Args:
+            text: In the alphabet.
+            format_name: The plate's format where it is known; the text alone does not
+                always tell ("AB123777" is a trailer of region 77 or a taxi of 777).
+
+        Returns:
+            The region; None if format or code are not known.
+        """
+        return next(
+            (m.region for m in self.readings_of(text) if format_name in (None, m.format.name)),
+            None,
+        )
+
+    def to_native(self, text: str, format_name: str | None = None) -> str:
+        """Write a text in the letters of its country: "B840CK197" as "В840СК197".
+
+        Args:
+            text: In Latin letters.
+            format_name: The plate's format where it is known; else the likeliest one.
+        """
+        if format_name is None:
+            format_name = self.judge(text)[0]
+        table = next((f.native for f in self.formats if f.name == format_name), self.native)
+        return text.translate({ord(latin): own for latin, own in table.items()})
+
+    def to_latin(self, text: str) -> str:
+        """Write a native text in the alphabet; the inverse of :meth:`to_native`."""
+        return text.translate({ord(own): latin for latin, own in self.native.items()})
+
+
+@lru_cache(maxsize=64)
+def _beliefs(
+    grammar: Grammar, lines: int | None, ground: tuple[tuple[str, float], ...]
+) -> dict[str, float]:
+    """How far each format is believed before the text is read; 1 for the likeliest."""
+    likelihoods = dict(ground)
+    least, most = min(likelihoods.values(), default=0.0), max(likelihoods.values(), default=0.0)
+    beliefs = {}
+    for plate_format in grammar.formats:
+        belief = plate_format.weight
+        if lines not in (None, plate_format.lines):
+            belief *= _OTHER_LINES
+        if most > 0:
+            seen = likelihoods.get(plate_format.ground, least) / most
+            belief *= max(seen, _LEAST_GROUND)
+        beliefs[plate_format.name] = belief
+    highest = max(beliefs.values())
+    return {name: belief / highest for name, belief in beliefs.items()}
+
+
+# Bounded: candidates of a busy gate never repeat.
+@lru_cache(maxsize=4096)
+def _matches(grammar: Grammar, text: str) -> tuple[Match, ...]:
+    """The formats that a text follows, weighed by the text alone."""
+    found = []
+    for plate_format in grammar.formats:
+        fits = (pattern.fullmatch(text) for pattern in plate_format.patterns)
+        match = next((match for match in fits if match), None)
+        if match:
+            code = match.groupdict().get("region")
+            listed = plate_format.region_listed and code is not None
+            name = grammar.regions.get(code or "") if listed else None
+            weight = _UNLISTED_REGION if listed and name is None else 1.0
+            weight *= _RARE_LETTER if set(text) & set(plate_format.rare_letters) else 1.0
+            region = Region(code, name) if code and name else None
+            found.append(Match(plate_format, region, weight))
+    return tuple(found)
+
+
+@lru_cache(maxsize=4096)
+def _respellings(grammar: Grammar, text: str) -> tuple[str, ...]:
+    found: dict[str, None] = {}
+    for plate_format in grammar.formats:
+        for places in plate_format.places:
+            if len(places) == len(text):
+                spelled = _respelled(text, places, grammar.look_alikes)
+                if spelled != text and _matches(grammar, spelled):
+                    found[spelled] = None
+    return tuple(found)
+
+
+def _respelled(text: str, places: tuple[str, ...], look_alikes: tuple[str, ...]) -> str:
+    """Replace what is out of place by what resembles it; "" if nothing does."""
+    spelled = []
+    for char, allowed in zip(text, places, strict=True):
+        if char not in allowed:
+            similar = (other for group in look_alikes if char in group for other in group)
+            char = next((other for other in similar if other in allowed), "")
+        if not char:
+            return ""
+        spelled.append(char)
+    return "".join(spelled)

@@ -1,0 +1,171 @@
+"""Countries as data: what a definition can say, and what is refused."""
+
+from pathlib import Path
+
+import pytest
+
+from plate_models.countries import COUNTRIES, load_country
+from plate_models.grammar import FormatError
+
+# A country that never was: other letters, other digits, no regions, no second alphabet.
+SMALL = """
+[country]
+name = "xx"
+alphabet = "012LRZ/"
+letters = "LR"
+look_alikes = ["2Z"]
+
+[[formats]]
+name = "xx.cart"
+patterns = ["LL##", "'Z'# '/R'"]
+ground = "yellow"
+"""
+
+
+def small(tmp_path: Path, old: str = "", new: str = "") -> Path:
+    assert old in SMALL
+    path = tmp_path / "xx.toml"
+    path.write_text(SMALL.replace(old, new, 1) if old else SMALL + new, encoding="utf-8")
+    return path
+
+
+def test_a_small_country_needs_little(tmp_path: Path) -> None:
+    country = load_country(small(tmp_path))
+    assert country.judge("LR12") == ("xx.cart", 1.0)
+    assert country.judge("LR13")[0] == country.judge("")[0] == "unknown"
+    assert country.respellings("LRZ1") == ("LR21",)
+    assert country.to_native("LR12") == country.to_latin("LR12") == "LR12"
+    assert country.region_of("LR12") is None
+    # Two countries don't share what they remember.
+    from plate_models.formats import RUSSIA
+
+    assert RUSSIA.judge("LR12")[0] == "unknown"
+
+
+def test_literals_may_be_symbols_of_the_language(tmp_path: Path) -> None:
+    assert load_country(small(tmp_path)).judge("Z1/R") == ("xx.cart", 1.0)
+
+
+def test_rows_are_counted(tmp_path: Path) -> None:
+    path = small(tmp_path, """"LL##", "'Z'# '/R'\"""", '"LL / ##", "L / \'Z\'"')
+    (cart,) = load_country(path).formats
+    assert cart.lines == 2 and cart.patterns[0].fullmatch("LR12")
+    # A run of digits ends with its row.
+    path = small(tmp_path, """"LL##", "'Z'# '/R'\"""", '"L# / ##L"')
+    assert load_country(path).judge("L000L")[0] == "xx.cart"
+    path = small(tmp_path, """"LL##", "'Z'# '/R'\"""", '"L# / ##L"]\nnever = ["000"')
+    with pytest.raises(FormatError, match="no pattern has '000'"):
+        load_country(path)
+
+
+def test_russia_is_where_it_is_looked_for() -> None:
+    assert load_country(COUNTRIES / "ru.toml").name == "ru"
+
+
+REGION = 'region = ["#"]\n[regions]\n"East" = "1"\n'
+
+MALFORMED = [
+    ("", "speed = 1", r"format 'xx.cart': unknown keys \['speed'\]; known are"),
+    ("[country]", "colour = 1\n[country]", r"xx.toml: unknown keys \['colour'\]"),
+    ('name = "xx"', 'name = "xx"\nage = 3', r"\[country\]: unknown keys \['age'\]"),
+    ('name = "xx"', "", r"\[country\]: 'name' is missing"),
+    ('ground = "yellow"', "", r"format 'xx.cart': 'ground' is missing"),
+    ('ground = "yellow"', 'ground = "green"', r"'ground' must be one of .*not 'green'"),
+    ('ground = "yellow"', "ground = 7", r"'ground' is of a wrong type: 7"),
+    ("", 'weight = "much"', r"'weight' is of a wrong type: 'much'"),
+    ("", "weight = true", r"'weight' is of a wrong type: True"),
+    ("", "weight = 0", r"'weight' must be in \(0, 1\], not 0"),
+    ("", "weight = nan", r"'weight' must be in \(0, 1\], not nan"),
+    ("", 'letters = "LQ"', r"'letters' has \['Q'\], not in the alphabet"),
+    ("", 'rare_letters = "Q"', r"'rare_letters' has \['Q'\]"),
+    ('["2Z"]', '["2Q"]', r"\[country\]: 'look_alikes' has \['Q'\]"),
+    ('"012LRZ/"', '"0120"', r"'alphabet' has a character twice"),
+    ("", 'native = { Q = "Ы" }', r"'native' has \['Q'\]"),
+    ("", 'native = { L = "Ы", R = "Ы" }', r"'native' maps two characters to the same"),
+    ("", 'native = { L = "ЫЫ" }', r"'native' must map single characters"),
+    ("'Z'#", "'Q'#", r"format 'xx.cart': pattern \"'Q'# .*\['Q'\] are not in the alphabet"),
+    ("LL##", "LL##Q", r"format 'xx.cart': pattern 'LL##Q': 'Q' is not understood"),
+    ("LL##", "L'L##", r"pattern \"L'L##\": \"'L##\" is not understood"),
+    ("LL##", "LL/##/LL", r"expected 1 or 2 rows, none of them empty"),
+    ("LL##", "/ LL##", r"expected 1 or 2 rows, none of them empty"),
+    ("LL##", "", r"'patterns' must be a list of texts that are not empty"),
+    ("""["LL##", "'Z'# '/R'"]""", "[]", r"format 'xx.cart': 'patterns' is empty"),
+    ("""["LL##", "'Z'# '/R'"]""", '"LL##"', r"'patterns' is of a wrong type"),
+    ("LL##", "L / ##", r"patterns with different numbers of rows"),
+    ("LL##", "L##R", r"R stands twice, or 'region' is missing"),
+    ("LL##", "L##RR", r"R stands twice, or 'region' is missing"),
+    ("", 'letters = ""', r"'LL##' matches nothing: a symbol stands for no character"),
+    ("012LRZ/", "LRZ/", r"'look_alikes' has \['2'\]"),
+    ("", 'never = ["000"]', r"'never': no pattern has '000' as its digits"),
+    ("", 'never = ["13"]', r"'never': no pattern has '13' as its digits"),
+    ("", 'never = ["0", "1", "2"]', r"matches nothing: all its serials are in 'never'"),
+    ('"LL##"', '"LL## R"', r"R stands twice, or 'region' is missing"),
+    ("", '[[formats]]\nname = "xx.cart"\npatterns = ["L"]\nground = "red"', "another format"),
+    ("", "[[formats]]", r"format 2: 'ground' is missing"),
+    ("[[formats]]", "[formats]", r"'formats' is of a wrong type"),
+    ("", '[regions]\n"East" = "1"', r"code '1' of 'East' is not one of \(\)"),
+    ("", "[regions]\nEast = 1", r"\[regions\]: 'East' is of a wrong type: 1"),
+    ("[country]", "[country", r"not a country's definition"),
+]
+
+
+@pytest.mark.parametrize(("old", "new", "reason"), MALFORMED)
+def test_malformed_definitions_are_refused_by_name(
+    tmp_path: Path, old: str, new: str, reason: str
+) -> None:
+    path = small(tmp_path, old, new)
+    with pytest.raises(FormatError, match=reason) as refused:
+        load_country(path)
+    assert str(path) in str(refused.value)
+
+
+REGIONS = """
+[country]
+name = "yy"
+alphabet = "0123ABC"
+letters = "ABC"
+region = ["#", "A#"]
+
+[[formats]]
+name = "yy.car"
+patterns = ["L## R"]
+ground = "white"
+
+[regions]
+"East" = "1 A1"
+"West" = "2"
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "reason"),
+    [
+        ('"#", "A#"', '"#", "B#"', r"code 'A1' of 'East' is not one of \('#', 'B#'\)"),
+        ('"A#"]', '"A#", "B#"]', r"format 'yy.car': 'region': no listed code fits 'B#'"),
+        ('"A#"]', '"A#", "Q#"]', r"\[country\]: 'region' has \['Q'\], not in the alphabet"),
+        ('"West" = "2"', '"West" = "1"', r"code '1' belongs to 'East' and 'West'"),
+        ('"white"', '"white"\nregion = ["##"]', r"'region': no listed code fits '##'"),
+    ],
+)
+def test_malformed_regions_are_refused_by_name(
+    tmp_path: Path, old: str, new: str, reason: str
+) -> None:
+    path = tmp_path / "yy.toml"
+    path.write_text(REGIONS, encoding="utf-8")
+    assert load_country(path).region_of("A12A1").name == "East"
+    assert old in REGIONS
+    path.write_text(REGIONS.replace(old, new, 1), encoding="utf-8")
+    with pytest.raises(FormatError, match=reason):
+        load_country(path)
+
+
+def test_a_missing_file_is_refused_by_name(tmp_path: Path) -> None:
+    with pytest.raises(FormatError, match=r"nowhere\.toml"):
+        load_country(tmp_path / "nowhere.toml")
+
+
+def test_a_file_that_is_no_text_is_refused_by_name(tmp_path: Path) -> None:
+    path = tmp_path / "bytes.toml"
+    path.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(FormatError, match=r"bytes\.toml"):
+        load_country(path)
