@@ -192,7 +192,8 @@ def text_probabilities(
     encoded = [encode(text, alphabet) for text in texts]
     if not encoded or is_unreadable(log_probs):
         return [0.0] * len(texts)
-    reached = _forward(np.exp(log_probs), encoded)[-1]
+    probs = np.broadcast_to(np.exp(log_probs), (len(texts), *log_probs.shape))
+    reached = _forward(probs, encoded)[-1]
     ends = [2 * len(labels) + 1 for labels in encoded]
     return [float(row[end] + row[end + 1]) for row, end in zip(reached, ends, strict=True)]
 
@@ -224,9 +225,9 @@ def character_alternatives(
     if not labels or not log_probs.shape[1] or is_unreadable(log_probs):
         return np.zeros((len(labels), len(alphabet) + 1))
     probs = np.exp(log_probs)
-    before = _forward(probs, [labels])[:, 0]
     # Backwards is forwards over the mirrored text.
-    after = _forward(probs[:, ::-1], [labels[::-1]])[:, 0]
+    both = _forward(np.stack([probs, probs[:, ::-1]]), [labels, labels[::-1]])
+    before, after = both[:, 0], both[:, 1]
     entered = _entered(before, labels, len(alphabet))
     left = _entered(after, labels[::-1], len(alphabet))[::-1, ::-1]
     inside = np.zeros_like(entered)
@@ -242,7 +243,7 @@ def _forward(probs: Array, encoded: Sequence[Sequence[int]]) -> Array:
     """Sum the paths through each text's states: a start, then blank, c1, blank, c2, … blank.
 
     Args:
-        probs: (C, T), blank last.
+        probs: (N, C, T), blank last: what each text is looked for in.
         encoded: N texts as classes.
 
     Returns:
@@ -251,10 +252,10 @@ def _forward(probs: Array, encoded: Sequence[Sequence[int]]) -> Array:
         which every path sets out. Column 0 is padding and always 0.
     """
     longest = max(map(len, encoded))
-    classes, steps = probs.shape
+    texts, classes, steps = probs.shape
     # A class of its own, never emitted, for the start and behind the end of shorter texts.
-    emitted = np.vstack([probs, np.zeros(steps)])
-    states = np.full((len(encoded), 2 * longest + 3), classes)
+    emitted = np.concatenate([probs, np.zeros((texts, 1, steps))], axis=1)
+    states = np.full((texts, 2 * longest + 3), classes)
     # A blank may be skipped between two different characters only.
     skips = np.zeros(states.shape)
     for row, (labels, skip) in enumerate(zip(encoded, skips, strict=True)):
@@ -263,7 +264,7 @@ def _forward(probs: Array, encoded: Sequence[Sequence[int]]) -> Array:
         skip[3 : 2 * len(labels) + 3 : 2] = [
             i == 0 or labels[i] != labels[i - 1] for i in range(len(labels))
         ]
-    emissions = emitted[states].transpose(2, 0, 1)
+    emissions = emitted[np.arange(texts)[:, None], states].transpose(2, 0, 1)
     reached = np.zeros((steps + 1, *states.shape))
     reached[0, :, 1] = 1.0
     for step in range(steps):

@@ -231,14 +231,17 @@ def _matches(grammar: Grammar, text: str) -> tuple[Match, ...]:
 
 @lru_cache(maxsize=4096)
 def _respellings(grammar: Grammar, text: str) -> tuple[str, ...]:
-    found: dict[str, None] = {}
-    for plate_format in grammar.formats:
-        for places in plate_format.places:
-            if len(places) == len(text):
-                spelled = _respelled(text, places, grammar.look_alikes)
-                if spelled != text and _matches(grammar, spelled):
-                    found[spelled] = None
-    return tuple(found)
+    spelled = (
+        _respelled(text, places, grammar.look_alikes) for places in _places(grammar, len(text))
+    )
+    return tuple(dict.fromkeys(new for new in spelled if new != text and _matches(grammar, new)))
+
+
+@lru_cache(maxsize=64)
+def _places(grammar: Grammar, length: int) -> tuple[tuple[str, ...], ...]:
+    """What stands where in the formats' texts of a length, each layout once."""
+    layouts = (places for plate_format in grammar.formats for places in plate_format.places)
+    return tuple(dict.fromkeys(places for places in layouts if len(places) == length))
 
 
 def _respelled(text: str, places: tuple[str, ...], look_alikes: tuple[str, ...]) -> str:

@@ -11,8 +11,8 @@ from plate_models.formats import RUSSIA, UNKNOWN
 from plate_models.grammar import Grammar
 from plate_models.spec import RECOGNIZER, RecognizerSpec
 
-# A character less likely than this at its place isn't looked up in the grammar.
-_NEGLIGIBLE = 1e-4
+# No prior lifts what is less likely than this, so the grammar isn't asked about it.
+_NEGLIGIBLE = 1e-3
 
 
 @dataclass(frozen=True)
@@ -105,14 +105,10 @@ def _posteriors(
 ) -> list[tuple[str, float]]:
     """The candidates' probabilities of being right, grammar included, best first."""
     likelihoods = dict(ctc.beam_decode(log_probs, spec.alphabet))
-    added = [raw] if raw not in likelihoods else []
-    for text in (*likelihoods, raw):
-        added += [
-            spelled
-            for spelled in grammar.respellings(text)
-            if spelled not in likelihoods and set(spelled) <= set(spec.alphabet)
-        ]
-    added = list(dict.fromkeys(added))
+    listed = [raw, *(text for text, p in likelihoods.items() if p > _NEGLIGIBLE)]
+    spelled = (new for text in listed for new in grammar.respellings(text))
+    known = set(spec.alphabet)
+    added = [t for t in dict.fromkeys((raw, *spelled)) if t not in likelihoods and known >= set(t)]
     likelihoods |= zip(added, ctc.text_probabilities(log_probs, added, spec.alphabet), strict=True)
     # Mass outside the candidates counts as wrong, so a blurred plate can't score 1.
     outside = max(0.0, 1.0 - sum(likelihoods.values()))
