@@ -43,7 +43,7 @@ class PlateFormat:
         name: As it stands in the answer, such as "ru.car".
         lines: 1 or 2.
         ground: Colour behind the characters, one of :data:`GROUNDS`.
-        weight: How far a text of this format is believed, all else being equal.
+        weight: How common it is beside the commonest format, roughly, in (0, 1].
         patterns: Regular expressions over the Latin text; a group ``region`` where the
             format has a region code.
         places: For each pattern and length of region code, the usual characters of

@@ -1,0 +1,188 @@
+"""Readings: beam, grammar, scores and what becomes of logits that are no numbers."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from plate_models import ctc
+from plate_models.calibration import Calibration
+from plate_models.countries import load_country
+from plate_models.reading import Evidence, Reading, choose_reading
+from plate_models.spec import RECOGNIZER
+
+WHITE = {"white": 0.96, "yellow": 0.01, "blue": 0.01, "black": 0.01, "red": 0.01}
+BLACK = {**dict.fromkeys(WHITE, 0.01), "black": 0.96}
+YELLOW = {**dict.fromkeys(BLACK, 0.01), "yellow": 0.96}
+Doubts = dict[int, dict[str, float]]
+
+
+def log_probs_of(text: str, doubts: Doubts | None = None, steps: int = 24) -> ctc.Array:
+    """(C, T) log-probabilities that spell a text; doubts are characters' odds at a place."""
+    probs = np.full((RECOGNIZER.classes, steps), 1e-6)
+    probs[RECOGNIZER.blank] = 1.0
+    for place, char in enumerate(text):
+        step = 1 + 2 * place
+        probs[:, step] = 1e-6
+        for other, odds in (doubts or {}).get(place, {char: 1.0}).items():
+            probs[RECOGNIZER.blank if other == "" else ctc.encode(other)[0], step] = odds
+    return np.log(probs / probs.sum(axis=0))
+
+
+def texts_of(reading: Reading) -> list[str]:
+    return [text for text, _ in reading.candidates]
+
+
+NOTHING = Reading("", 0.0, False, "unknown", (), ())
+
+
+def test_no_steps_and_blanks_read_as_nothing() -> None:
+    assert choose_reading(log_probs_of("")) == NOTHING
+    assert choose_reading(np.zeros((RECOGNIZER.classes, 0))) == NOTHING
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("places", [(0, 0), (RECOGNIZER.blank, 7), (slice(None), slice(None))])
+def test_logits_that_are_no_numbers_read_as_nothing(bad: float, places: tuple) -> None:  # type: ignore[type-arg]
+    logits = log_probs_of("B840CK197").astype(np.float32)
+    logits[places] = bad
+    assert choose_reading(ctc.log_softmax(logits)) == NOTHING
+    joined = ctc.join_rows([log_probs_of("A123"), ctc.log_softmax(logits)])
+    assert choose_reading(joined, Evidence(lines=2)) == NOTHING
+
+
+def test_huge_logits_are_numbers() -> None:
+    logits = 1e37 * np.sign(log_probs_of("B840CK197") + 1).astype(np.float32)
+    assert choose_reading(ctc.log_softmax(logits)).text == "B840CK197"
+
+
+def test_a_clear_plate_is_readable_with_a_score_near_one() -> None:
+    reading = choose_reading(log_probs_of("H002EX71"))
+    assert reading.text == "H002EX71" and reading.readable and reading.format == "ru.car"
+    assert reading.score > 0.99 and reading.score == reading.candidates[0][1]
+    assert [char for char, _ in reading.characters] == list("H002EX71")
+    assert all(p > 0.99 for _, p in reading.characters)
+
+
+@pytest.mark.parametrize(
+    ("seen", "right"),
+    [("0002EX71", "O002EX71"), ("AO02EX71", "A002EX71"), ("A8028X71", "A802BX71")],
+)
+def test_the_place_settles_look_alikes(seen: str, right: str) -> None:
+    swapped = {"O": "0", "0": "O", "B": "8", "8": "B", "T": "7", "7": "T"}
+    place = next(i for i, (a, b) in enumerate(zip(seen, right, strict=True)) if a != b)
+    doubts = {place: {seen[place]: 0.6, right[place]: 0.4}}
+    reading = choose_reading(log_probs_of(seen, doubts), Evidence(1, WHITE))
+    assert swapped[seen[place]] == right[place]
+    assert reading.text == right and seen in texts_of(reading)
+    # Not a doubtful character any more: only one of the two can stand there.
+    assert reading.characters[place][1] > 0.9
+
+
+def test_a_doubt_that_no_place_settles_stays_a_doubt() -> None:
+    reading = choose_reading(log_probs_of("A127EX71", {2: {"2": 0.5, "7": 0.4, "": 0.1}}))
+    assert not reading.readable and reading.format == "ru.car"
+    assert reading.characters[2][1] == pytest.approx(0.5 / 0.9, abs=0.02)
+    assert reading.characters[1][1] > 0.99
+
+
+def test_a_look_alike_that_the_beam_lost_is_found() -> None:
+    # Thirteen doubtful texts come before it, so that the beam of twelve drops it.
+    doubts: Doubts = {
+        0: {"O": 0.05, "0": 0.95},
+        1: {"1": 0.3, "4": 0.25, "2": 0.25, "3": 0.2},
+        2: {"1": 0.3, "4": 0.25, "2": 0.25, "3": 0.2},
+    }
+    log_probs = log_probs_of("0112EX71", doubts)
+    listed = [text for text, _ in ctc.beam_decode(log_probs)]
+    assert "O112EX71" not in listed and "0112EX71" in listed
+    spec = replace(RECOGNIZER, candidates=50)
+    scores = dict(choose_reading(log_probs, Evidence(1, WHITE), spec=spec).candidates)
+    assert scores["O112EX71"] > scores["0112EX71"] > 0
+
+
+def test_the_grammar_does_not_overrule_what_is_clear() -> None:
+    reading = choose_reading(
+        log_probs_of("0002EX71", {0: {"0": 1 - 1e-5, "O": 1e-5}}), Evidence(1, WHITE)
+    )
+    assert reading.candidates[0][0] == "0002EX71"
+    assert reading.format == "unknown" and not reading.readable and reading.text == ""
+
+
+def test_an_unknown_format_is_read_into_candidates() -> None:
+    reading = choose_reading(log_probs_of("ABC123"))
+    assert reading.candidates[0][0] == "ABC123" and reading.score > 0.5
+    assert (reading.text, reading.readable, reading.format) == ("", False, "unknown")
+
+
+def test_the_raw_best_path_stays_among_the_candidates() -> None:
+    doubts: Doubts = {i: {"A": 0.4, **dict.fromkeys("BEKMHP", 0.1)} for i in (0, 4, 5)}
+    log_probs = log_probs_of("A123AA77", doubts | {1: {"O": 0.4, "1": 0.35, "2": 0.25}})
+    raw = ctc.greedy_decode(log_probs)
+    reading = choose_reading(log_probs, spec=replace(RECOGNIZER, candidates=2))
+    assert raw == "AO23AA77" and texts_of(reading) == ["A123AA77", raw]
+
+
+def test_two_rows_are_one_text() -> None:
+    rows = [log_probs_of("113"), log_probs_of("3AB77")]
+    reading = choose_reading(ctc.join_rows(rows), Evidence(lines=2))
+    assert (reading.text, reading.format) == ("1133AB77", "ru.motorcycle")
+    assert reading.score > 0.98
+
+
+def test_ground_and_lines_name_the_format() -> None:
+    military = log_probs_of("1133AB77")
+    assert choose_reading(military, Evidence(1, BLACK)).format == "ru.military"
+    assert choose_reading(military, Evidence(1, YELLOW)).format == "unknown"
+    either = log_probs_of("AB123777")
+    assert choose_reading(either, Evidence(1, YELLOW)).format == "ru.taxi"
+    assert choose_reading(either).format == "ru.trailer"
+
+
+def test_the_ground_settles_what_the_recognizer_cannot() -> None:
+    log_probs = log_probs_of("A123477", {1: {"1": 0.5, "B": 0.5}})
+    blue = {**dict.fromkeys(BLACK, 0.01), "blue": 0.96}
+    assert choose_reading(log_probs, Evidence(1, blue)).text == "A123477"
+    assert choose_reading(log_probs, Evidence(1, YELLOW)).text == "AB23477"
+
+
+def test_scores_are_calibrated_and_the_threshold_applies_to_them() -> None:
+    log_probs = log_probs_of("H002EX71", {2: {"0": 0.8, "6": 0.2}})
+    plain = choose_reading(log_probs)
+    assert plain.readable and plain.score == pytest.approx(0.8, abs=0.01)
+    # Halves the odds of everything.
+    shift = -float(np.log(2))
+    halved = Calibration(knots=((-20.0, -20.0 + shift), (20.0, 20.0 + shift)))
+    reading = choose_reading(log_probs, calibration=halved)
+    assert reading.score == pytest.approx(2 / 3, abs=0.02) and reading.readable
+    assert texts_of(reading) == texts_of(plain)
+    strict = replace(halved, readable_from=0.7)
+    refused = choose_reading(log_probs, calibration=strict)
+    assert not refused.readable and refused.text == "" and refused.candidates == reading.candidates
+
+
+def test_mass_outside_the_candidates_counts_as_wrong() -> None:
+    doubts: Doubts = {i: dict.fromkeys("1234568", 1 / 7) for i in (1, 2, 3)}
+    reading = choose_reading(log_probs_of("A111AA77", doubts))
+    assert reading.score < 0.02 and not reading.readable
+
+
+def test_another_alphabet_and_country(tmp_path) -> None:  # type: ignore[no-untyped-def]
+    path = tmp_path / "xx.toml"
+    path.write_text(
+        '[country]\nname = "xx"\nalphabet = "0123O"\nletters = "O"\nlook_alikes = ["0O"]\n'
+        '[[formats]]\nname = "xx.cart"\npatterns = ["L##"]\nground = "white"\n',
+        encoding="utf-8",
+    )
+    country = load_country(path)
+    # This recognizer has never heard of an O: no candidate can have one.
+    spec = replace(RECOGNIZER, alphabet="0123", steps=6)
+    probs = np.full((5, 6), 1e-6)
+    probs[[0, 4, 1, 4, 2, 4], range(6)] = 1.0
+    log_probs = np.log(probs / probs.sum(axis=0))
+    reading = choose_reading(log_probs, grammar=country, spec=spec)
+    assert reading.candidates[0][0] == "012" and reading.format == "unknown"
+    lettered = replace(spec, alphabet="O123")
+    assert choose_reading(log_probs, grammar=country, spec=lettered).text == "O12"
+    with pytest.raises(ValueError, match="expected 24 classes"):
+        choose_reading(log_probs)
