@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from plate_models.synthetic.drawing import colour, fill, glow
-from plate_models.synthetic.scenes import render_scene
+from plate_models.synthetic.kinds import KINDS
+from plate_models.synthetic.scenes import paint_plate, render_scene
 
 
 def test_the_same_generator_renders_the_same_scene():
@@ -64,3 +65,52 @@ def test_gradients_run_from_top_to_bottom_even_if_cut():
     fill(canvas, corners, colour(0, 0, 0), colour(255, 255, 255))
     assert 60 < canvas[0, 5, 0] < 110
     assert 140 < canvas[9, 5, 0] < 200
+
+
+def _photo(box):
+    """A grey photo with a striped plate in a box."""
+    photo = np.full((240, 320, 3), 90, np.uint8)
+    x0, y0, x1, y1 = box
+    photo[y0:y1, x0:x1] = 230
+    photo[y0 + 4 : y1 - 4, x0 + 6 : x1 - 6 : 5] = 20
+    return photo
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("box", [(100, 100, 220, 126), (110, 80, 200, 140)])
+def test_every_kind_replaces_a_long_and_a_high_plate(kind, box):
+    photo = _photo(box)
+    x0, y0, x1, y1 = box
+    lines = KINDS[kind].lines
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        patch = paint_plate(photo, np.array(box, np.float32), rng, kind)
+        assert (patch.kind, patch.lines) == (kind, lines)
+        width, height = patch.box[2:] - patch.box[:2]
+        assert width < 1.1 * (x1 - x0)
+        assert (width > 2.6 * height) == (lines == 1)
+        if lines == 2:
+            # As high as it looks in the place of a long plate; the long way is not filled.
+            assert 0.75 < height / (y1 - y0) < 1.75
+        centre = (patch.box[:2] + patch.box[2:]) / 2
+        assert abs(centre[0] - (x0 + x1) / 2) < 2
+        assert y0 < centre[1] < y1
+        painted = patch.paste(photo).mean(axis=2)
+        left, top, right, bottom = np.rint(patch.box).astype(int)
+        holder = round(0.3 * height)
+        painted[top - holder : bottom + holder, left - holder : right + holder] = 90
+        assert (painted[y0:y1, x0:x1] > 150).mean() < 0.01, "the old plate is still seen"
+
+
+def test_cars_carry_the_kinds_asked_for():
+    kinds = ("ru.car.square", "ru.taxi")
+    plates = [
+        plate
+        for seed in range(4)
+        for plate in render_scene(np.random.default_rng(seed), (640, 360), 3, kinds).plates
+    ]
+    assert {plate.kind for plate in plates} == set(kinds)
+    for plate in plates:
+        x0, y0, x1, y1 = plate.box.tolist()
+        assert plate.lines == (2 if plate.kind == "ru.car.square" else 1)
+        assert ((x1 - x0) / (y1 - y0) < 2.2) == (plate.lines == 2)

@@ -51,6 +51,9 @@ def _code_odds(lengths: tuple[int, ...]) -> tuple[tuple[str, ...], npt.NDArray[n
 
 def _sample_region(kind: PlateKind, rng: np.random.Generator) -> str:
     if kind.name == _MILITARY:
+        # Whether the list is complete isn't known: any other code may turn up, too.
+        if rng.random() < _UNIFORM_SHARE:
+            return f"{rng.integers(1, 100):02d}"
         return _MILITARY_CODES[rng.integers(len(_MILITARY_CODES))]
     lengths = tuple(sorted({len(layout.region.centres) for layout in kind.layouts}))
     codes, cumulative = _code_odds(lengths)
