@@ -287,7 +287,8 @@ def quads_from_theta(
     Args:
         theta: (N, 2, 3) float, output to input coordinates, both in [-1, 1]
             (`torch.nn.functional.affine_grid`, ``align_corners=False``).
-        boxes_xyxy, lines: As given to `crop_boxes`.
+        boxes_xyxy: (N, 4) float in photo pixels, as given to `crop_boxes`.
+        lines: As given to `crop_boxes`.
         spec: Margins of the crops.
 
     Returns:

@@ -5,7 +5,7 @@ Triton inside ``plate_recognition``. Nothing here knows which.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -13,7 +13,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from plate_models import ctc
+from plate_models.calibration import Calibration
 from plate_models.detection import select_boxes
+from plate_models.formats import RUSSIA
 from plate_models.geometry import (
     check_image,
     choose_canvas,
@@ -23,16 +25,10 @@ from plate_models.geometry import (
     resample,
     sample_rows,
 )
-from plate_models.reading import Reading as Reading
-from plate_models.reading import choose_reading as choose_reading
-from plate_models.spec import (
-    DETECTOR,
-    RECOGNIZER,
-    RECTIFIER,
-    DetectorSpec,
-    RecognizerSpec,
-    RectifierSpec,
-)
+from plate_models.grammar import Grammar
+from plate_models.reading import UNCALIBRATED, Evidence, Reading, choose_reading
+from plate_models.spec import DETECTOR, RECTIFIER, DetectorSpec, RectifierSpec
+from plate_models.spec_json import DEFAULTS, Specs
 
 Detect = Callable[[Tensor], Tensor]
 Rectify = Callable[[Tensor], tuple[Tensor, Tensor]]
@@ -44,18 +40,20 @@ Point = tuple[float, float]
 
 @dataclass(frozen=True)
 class PipelineConfig:
-    """Everything that the nets at hand need around them; by default, the released ones'.
+    """What the nets at hand need around them.
 
     Attributes:
-        detector, rectifier, recognizer: What the weights were made for.
+        specs: What they were made for.
+        grammar: What stands on plates.
+        calibration: Of the recognizer's scores.
     """
 
-    detector: DetectorSpec = DETECTOR
-    rectifier: RectifierSpec = RECTIFIER
-    recognizer: RecognizerSpec = RECOGNIZER
+    specs: Specs = DEFAULTS
+    grammar: Grammar = RUSSIA
+    calibration: Calibration = UNCALIBRATED
 
 
-RELEASED = PipelineConfig()
+DEFAULT_CONFIG = PipelineConfig()
 
 
 @dataclass(frozen=True)
@@ -99,7 +97,7 @@ def read_plates(
     detect: Detect,
     rectify: Rectify,
     recognize: Recognize,
-    config: PipelineConfig = RELEASED,
+    config: PipelineConfig = DEFAULT_CONFIG,
 ) -> list[Plate]:
     """Find and read every plate in a photo.
 
@@ -117,12 +115,12 @@ def read_plates(
         ValueError: The image is not (H, W, 3) uint8 with at least one pixel.
     """
     check_image(image)
-    boxes, scores, lines = find_boxes(image, detect, config.detector)
+    boxes, scores, lines = find_boxes(image, detect, config.specs.detector)
     if not len(boxes):
         return []
     seen = look_at(image, boxes, lines, rectify, recognize, config)
     readings = choose_readings(seen, lines.tolist(), config)
-    quads = quads_from_theta(seen.theta, boxes, lines, config.rectifier)
+    quads = quads_from_theta(seen.theta, boxes, lines, config.specs.rectifier)
     rows = zip(
         boxes.tolist(),
         quads.tolist(),
@@ -164,7 +162,7 @@ def look_at(
     lines: Tensor,
     rectify: Rectify,
     recognize: Recognize,
-    config: PipelineConfig = RELEASED,
+    config: PipelineConfig = DEFAULT_CONFIG,
 ) -> Sightings:
     """Crop, rectify and recognize the plates in given boxes.
 
@@ -172,17 +170,18 @@ def look_at(
         image: (H, W, 3) uint8 RGB.
         boxes: (N, 4) float x0, y0, x1, y1 in its pixels, N >= 1.
         lines: (N,) int64 lines of text on each plate.
-        rectify, recognize: See :func:`read_plates`.
+        rectify: See :func:`read_plates`.
+        recognize: See :func:`read_plates`.
         config: What the nets were made for.
     """
-    crops = normalize(crop_boxes(image, boxes, lines, config.rectifier), config.rectifier)
-    chunks = [rectify(chunk) for chunk in torch.split(crops, config.rectifier.max_batch_size)]
+    spec = config.specs.rectifier
+    crops = normalize(crop_boxes(image, boxes, lines, spec), spec)
+    chunks = [rectify(chunk) for chunk in torch.split(crops, spec.max_batch_size)]
     rectified = torch.cat([plates for plates, _ in chunks])
     theta = torch.cat([part for _, part in chunks])
-    spec = config.rectifier
     two = lines == 2
     texts = torch.cat((rectified[~two], sample_rows(crops[two], theta[two], spec)))
-    batches = torch.split(texts, config.recognizer.max_batch_size)
+    batches = torch.split(texts, config.specs.recognizer.max_batch_size)
     logits = torch.cat([recognize(batch) for batch in batches]).float().cpu().numpy()
     shown = resample(crops, theta, spec.shown_hw) * spec.std + spec.mean
     pixels = shown.round().clamp(0, 255).to(torch.uint8).permute(0, 2, 3, 1).cpu().numpy()
@@ -193,13 +192,13 @@ def _join_rows(logits: NDArray[np.float32], two: list[bool]) -> list[ctc.Array]:
     """Back to one array per plate: first come the one-line plates, then the pairs of rows."""
     rows = iter([ctc.log_softmax(row) for row in logits])
     single = [next(rows) for flag in two if not flag]
-    pairs = iter([_between(next(rows), next(rows)) for flag in two if flag])
+    pairs = iter([ctc.join_rows([next(rows), next(rows)]) for flag in two if flag])
     singles = iter(single)
     return [next(pairs) if flag else next(singles) for flag in two]
 
 
 def choose_readings(
-    seen: Sightings, lines: list[int], config: PipelineConfig = RELEASED
+    seen: Sightings, lines: list[int], config: PipelineConfig = DEFAULT_CONFIG
 ) -> list[Reading]:
     """Choose each plate's text from what was seen.
 
@@ -211,7 +210,11 @@ def choose_readings(
     Returns:
         N readings.
     """
-    return [choose_reading(log_probs) for log_probs in seen.log_probs]
+    context = config.grammar, config.calibration, config.specs.recognizer
+    return [
+        choose_reading(log_probs, Evidence(count), *context)
+        for log_probs, count in zip(seen.log_probs, lines, strict=True)
+    ]
 
 
 def normalize(crops: Tensor, spec: RectifierSpec = RECTIFIER) -> Tensor:
@@ -225,9 +228,3 @@ def normalize(crops: Tensor, spec: RectifierSpec = RECTIFIER) -> Tensor:
         The same shape, float32, ``(x - mean) / std``.
     """
     return (crops.float() - spec.mean) / spec.std
-
-
-def _between(upper: ctc.Array, lower: ctc.Array) -> ctc.Array:
-    blank = np.full((len(upper), 1), -np.inf)
-    blank[-1] = 0
-    return np.concatenate((upper, blank, lower), axis=1)

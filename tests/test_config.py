@@ -10,7 +10,8 @@ from tritonclient.grpc import model_config_pb2
 from tritonclient.utils import triton_to_np_dtype
 
 from plate_models import contract
-from plate_models.pipeline import Plate, Reading
+from plate_models.pipeline import Plate
+from plate_models.reading import Reading
 from plate_models.spec import DETECTOR, MODEL_VERSION, RECOGNIZER, RECTIFIER, TENSORS
 
 REPOSITORY = Path(__file__).resolve().parent.parent / "model_repository"

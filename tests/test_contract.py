@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from plate_models import contract, images
-from plate_models.pipeline import Plate, Reading
+from plate_models.pipeline import Plate
+from plate_models.reading import Reading
 from plate_models.spec import Limits
 
 ORIGIN = contract.Origin("sha256:0123", "cpu")
@@ -22,8 +23,8 @@ def plate(text: str, candidates: tuple[tuple[str, float], ...], readable: bool =
     characters = tuple((char, 0.9) for char in best)
     reading = Reading(text if readable else "", 0.75, readable, "ru.car", characters, candidates)
     quad = ((1.0, 2.0), (3.0, 2.0), (3.0, 4.0), (1.0, 4.0))
-    crop = torch.full((24, 94, 3), 7, dtype=torch.uint8)
-    return Plate((1.0, 2.0, 3.0, 4.0), quad, 0.5, reading, crop)
+    crop = np.full((48, 188, 3), 7, np.uint8)
+    return Plate((1.0, 2.0, 3.0, 4.0), quad, 0.5, 1, reading, crop)
 
 
 def png(pixels: np.ndarray) -> np.ndarray:
@@ -83,7 +84,7 @@ def test_no_plates_is_an_answer() -> None:
         "formats": (0,),
         "candidates": (0, 5),
         "candidate_scores": (0, 5),
-        "crops": (0, 24, 94, 3),
+        "crops": (0, 48, 188, 3),
         "model_info": (1,),
     }
     assert all(array.flags.c_contiguous for array in outputs.values())
@@ -112,7 +113,7 @@ def test_rows_are_padded() -> None:
     assert np.isfinite(outputs["character_scores"][2]).sum() == 9
     assert outputs["coordinates"].tolist() == [[1, 2, 3, 4]] * 3
     assert outputs["quads"][0].tolist() == [[1, 2], [3, 2], [3, 4], [1, 4]]
-    assert outputs["crops"].shape == (3, 24, 94, 3) and (outputs["crops"] == 7).all()
+    assert outputs["crops"].shape == (3, 48, 188, 3) and (outputs["crops"] == 7).all()
 
 
 def test_a_long_reading_widens_the_character_scores() -> None:

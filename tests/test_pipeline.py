@@ -6,7 +6,8 @@ import torch
 from torch import Tensor
 
 from plate_models import ctc
-from plate_models.pipeline import choose_reading, normalize, read_plates
+from plate_models.pipeline import normalize, read_plates
+from plate_models.reading import choose_reading
 from plate_models.spec import DETECTOR, RECOGNIZER, RECTIFIER
 
 IDENTITY = torch.tensor([[1.0, 0, 0], [0, 1, 0]])

@@ -104,9 +104,7 @@ class WindowSampler:
                 unclear.append(cell.unclear + shift)
                 lines.append(cell.lines)
         image = degrade(image, rng)
-        return Window(
-            image, np.concatenate(boxes), np.concatenate(unclear), np.concatenate(lines)
-        )
+        return Window(image, np.concatenate(boxes), np.concatenate(unclear), np.concatenate(lines))
 
     def _draw_cell(
         self, size_hw: tuple[int, int], widths: tuple[float, float], rng: Generator
