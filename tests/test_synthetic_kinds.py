@@ -66,7 +66,8 @@ def test_texts_follow_the_grammar(kind: str) -> None:
         codes[match[1]] += 1
     assert len(codes) > 25
     if kind == "ru.military":
-        assert max(codes.values()) < 30, "districts, not regions: no code is the busiest"
+        # Codes of districts, not of regions: Moscow's are no more frequent than others.
+        assert sum(codes[code] for code in ("77", "97", "99")) < 27
     else:
         assert set(codes) <= set(REGIONS)
 
