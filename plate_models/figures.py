@@ -1,8 +1,9 @@
-"""Counts with their 95 % intervals, and the edit distance between texts."""
+"""Counts with their 95 % intervals, paired comparisons, and alignments of texts."""
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 
@@ -30,6 +31,10 @@ class Count:
     def rate(self) -> float | None:
         """Hits per total; None if nothing was counted."""
         return self.hits / self.total if self.total else None
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields and the rate as JSON-ready values."""
+        return {**asdict(self), "rate": self.rate}
 
 
 def proportion(name: str, hits: Sequence[bool]) -> Count:
@@ -63,21 +68,86 @@ def ratio(name: str, hits: Sequence[int], totals: Sequence[int]) -> Count:
     """Ratio of two sums over plates, such as wrong characters over characters.
 
     Errors come in bunches, one plate several, so plates are resampled (percentile
-    bootstrap, Efron 1979), not characters.
+    bootstrap, Efron 1979), not characters. No hit at all leaves nothing to resample: then
+    the bound is that of `events`, as if a bad plate had one error.
     """
-    if not sum(totals):
-        return Count(name, sum(hits), 0, None)
+    if not sum(hits) or not sum(totals):
+        return events(name, sum(hits), sum(totals))
     drawn = np.random.default_rng(0).integers(0, len(hits), (_RESAMPLES, len(hits)))
     rates = np.asarray(hits)[drawn].sum(axis=1) / np.asarray(totals)[drawn].sum(axis=1)
     low, high = np.percentile(rates, (2.5, 97.5))
     return Count(name, sum(hits), sum(totals), (float(low), float(high)))
 
 
+def median_ratio(a: Sequence[float], b: Sequence[float]) -> tuple[float, tuple[float, float]]:
+    """Median of ``a`` over the median of ``b``, measured in pairs.
+
+    Args:
+        a: Such as milliseconds per photo; at least one.
+        b: The other way's, on the same photos in the same order, above 0.
+
+    Returns:
+        The ratio and its 95 % interval: pairs are resampled (percentile bootstrap, Efron
+        1979), because a photo that is slow for one is slow for both.
+
+    Raises:
+        ValueError: There is nothing to compare, or not the same number of each.
+    """
+    if not a or len(a) != len(b):
+        raise ValueError(f"expected as many of a as of b and at least one: {len(a)}, {len(b)}")
+    first, second = np.asarray(a), np.asarray(b)
+    drawn = np.random.default_rng(0).integers(0, len(a), (_RESAMPLES, len(a)))
+    ratios = np.median(first[drawn], axis=1) / np.median(second[drawn], axis=1)
+    low, high = np.percentile(ratios, (2.5, 97.5))
+    return float(np.median(first) / np.median(second)), (float(low), float(high))
+
+
+def mcnemar_p(wins: int, losses: int) -> float:
+    """How likely wins and losses differ at least this much if both versions are equal.
+
+    The exact two-sided test of McNemar 1947: given how many plates changed, each change
+    is a win with probability one half. In [0, 1]; 1 where nothing changed.
+    """
+    changed = wins + losses
+    tail = sum(math.comb(changed, k) for k in range(min(wins, losses) + 1))
+    # Whole numbers divide exactly: as a float, 2**changed would overflow from 1024 on.
+    return min(1.0, float(2 * tail / 2**changed))
+
+
 def edit_distance(found: str, right: str) -> int:
     """Levenshtein distance: insertions, deletions and substitutions."""
-    row = list(range(len(right) + 1))
+    return sum(a != b for a, b in align(found, right))
+
+
+def align(found: str, right: str) -> list[tuple[str, str]]:
+    """Put two texts side by side with as few differences as can be.
+
+    Returns:
+        Pairs (character of ``found``, character of ``right``) in order; "" stands for
+        nothing: ("", "7") was missed, ("7", "") is too much.
+    """
+    costs = _edit_costs(found, right)
+    pairs, i, j = [], len(found), len(right)
+    while i or j:
+        here = costs[i][j]
+        if i and j and here == costs[i - 1][j - 1] + (found[i - 1] != right[j - 1]):
+            i, j = i - 1, j - 1
+            pairs.append((found[i], right[j]))
+        elif i and here == costs[i - 1][j] + 1:
+            i -= 1
+            pairs.append((found[i], ""))
+        else:
+            j -= 1
+            pairs.append(("", right[j]))
+    return pairs[::-1]
+
+
+def _edit_costs(found: str, right: str) -> list[list[int]]:
+    """Edit distance of every pair of beginnings: [length of found][length of right]."""
+    costs = [list(range(len(right) + 1))]
     for i, a in enumerate(found, 1):
-        previous, row[0] = row[0], i
+        row, above = [i], costs[-1]
         for j, b in enumerate(right, 1):
-            previous, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, previous + (a != b))
-    return row[-1]
+            row.append(min(above[j] + 1, row[j - 1] + 1, above[j - 1] + (a != b)))
+        costs.append(row)
+    return costs

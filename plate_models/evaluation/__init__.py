@@ -1,0 +1,7 @@
+"""The scoreboard. Each part is a module with a function that makes a report of its own.
+
+`labelled` scores photos whose plates are labelled, `world` lists what is read on photos of
+other countries, `speed` measures against the published pipeline's shape, `comparison` sets
+two kept reports side by side. `failure_sheet` and `world_sheet` draw what a person should
+look at. A report has ``lines()`` for the terminal and ``to_dict()`` for a file.
+"""

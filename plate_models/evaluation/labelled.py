@@ -1,0 +1,118 @@
+"""Scores photos whose plates are labelled, and photos that have none."""
+
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from plate_models.baseline import Baseline
+from plate_models.evaluation.answers import answer_from, read_boxes, read_photo
+from plate_models.evaluation.results import Answer, Box, PlateResult
+from plate_models.evaluation.scoreboard import Scoreboard
+from plate_models.geometry import box_iou_xyxy
+from plate_models.images import decode
+from plate_models.labels import LabelledPhoto, load_labels, load_negatives
+from plate_models.pipeline import Plate
+from plate_models.weights import Modules
+
+Progress = Callable[[list[LabelledPhoto]], Iterable[LabelledPhoto]]
+
+# A found box that overlaps a label this much answers for that plate, though badly.
+_SAME_PLATE_IOU = 0.1
+
+
+def labelled_folder(data: Path) -> Path:
+    """The labelled set of a data folder: its ``ru_photos``, or the folder itself."""
+    return data / "ru_photos" if (data / "ru_photos").is_dir() else data
+
+
+def evaluate(
+    data: Path, modules: Modules, baseline: Path | None = None, progress: Progress = iter
+) -> Scoreboard:
+    """Score the nets at the operating point that ships.
+
+    Args:
+        data: Holds ``ru_photos/`` and optionally ``no_plates/``, or is itself a labelled
+            set (``images/`` and ``plates.csv``).
+        modules: The nets.
+        baseline: Folder of the published recognizer (``stn.pt``, ``lprnet.pt``), scored
+            on the same plates in the same run; None to leave it out.
+        progress: Wraps each list of photos, for a progress bar.
+
+    Returns:
+        The scoreboard.
+
+    Raises:
+        FileNotFoundError: There is no labelled set in ``data``, or no published recognizer
+            in ``baseline``.
+        LabelError: The table of labels is broken.
+    """
+    published = Baseline(baseline) if baseline else None
+    board = Scoreboard()
+    for photo in progress(load_labels(labelled_folder(data))):
+        image = torch.from_numpy(decode(photo.path.read_bytes()))
+        results, elsewhere = score_photo(photo, image, modules, published)
+        board.plates += results
+        board.elsewhere += elsewhere
+    if (data / "no_plates").is_dir():
+        negatives = load_negatives(data / "no_plates", held_out=True)
+        board.photos_without = len(negatives)
+        for photo in progress(negatives):
+            image = torch.from_numpy(decode(photo.path.read_bytes()))
+            answers = [answer_from(photo.path.name, p) for p in read_photo(image, modules)]
+            board.false_texts += [answer for answer in answers if answer.text]
+    return board
+
+
+def score_photo(
+    photo: LabelledPhoto, image: Tensor, modules: Modules, published: Baseline | None = None
+) -> tuple[list[PlateResult], list[Answer]]:
+    """Read one photo and hold the answers against its labels.
+
+    Args:
+        photo: With its labels.
+        image: The decoded photo, (H, W, 3) uint8 RGB.
+        modules: The nets.
+        published: The published recognizer, to score it as well.
+
+    Returns:
+        One result per label, and the answers that overlap no label.
+    """
+    name, labels = photo.path.name, photo.plates
+    boxes = [label.box for label in labels]
+    answers, elsewhere = _match(name, boxes, read_photo(image, modules))
+    in_labels = read_boxes(name, image, boxes, [label.lines for label in labels], modules)
+    results = [
+        PlateResult(
+            photo=name,
+            box=label.box,
+            text=label.text,
+            light=label.light,
+            legible=label.legible,
+            lines=label.lines,
+            in_label=in_label,
+            answers=tuple(found),
+            published=published.read(image.numpy(), label.box)
+            if published and label.legible
+            else {},
+        )
+        for label, found, in_label in zip(labels, answers, in_labels, strict=True)
+    ]
+    return results, elsewhere
+
+
+def _match(
+    photo: str, labels: Sequence[Box], plates: Sequence[Plate]
+) -> tuple[list[list[Answer]], list[Answer]]:
+    """Give each found plate to the label it overlaps most; the rest lies elsewhere."""
+    matched: list[list[Answer]] = [[] for _ in labels]
+    elsewhere = []
+    for plate in plates:
+        overlaps = box_iou_xyxy(torch.tensor([plate.box]), torch.tensor(labels))[0].tolist()
+        best = max(overlaps, default=0.0)
+        if best >= _SAME_PLATE_IOU:
+            matched[overlaps.index(best)].append(answer_from(photo, plate, best))
+        else:
+            elsewhere.append(answer_from(photo, plate))
+    return [sorted(answers, key=lambda a: -a.iou) for answers in matched], elsewhere

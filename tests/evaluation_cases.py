@@ -1,0 +1,47 @@
+"""What the tests of the scoreboard share: plates with a fate, and a small labelled set."""
+
+import csv
+from pathlib import Path
+
+import numpy as np
+from sample_photos import SAMPLES, read_samples
+
+from plate_models.evaluation.results import Answer, PlateResult
+
+BOX = (10.0, 20.0, 110.0, 45.0)
+
+
+def answer(text: str, guess: str = "", iou: float = 0.9, photo: str = "a.jpg") -> Answer:
+    """An answer; one that is held back has a guess and no text."""
+    crop = np.zeros((48, 188, 3), np.uint8)
+    return Answer(photo, BOX, text, guess or text, 0.9, "ru.car", 0.8, iou, crop)
+
+
+def plate(
+    text: str,
+    label: str,
+    *answers: Answer,
+    photo: str = "a.jpg",
+    width: float = 100.0,
+    light: str = "day",
+    legible: bool = True,
+    lines: int = 1,
+) -> PlateResult:
+    """A labelled plate, what is read in its label, and the answers on it."""
+    box = (10.0, 20.0, 10.0 + width, 45.0)
+    return PlateResult(photo, box, text, light, legible, lines, answer(label), answers)
+
+
+def labelled_set(folder: Path, *names: str, texts: dict[str, str] | None = None) -> Path:
+    """Lay the rendered samples out as a labelled set; ``texts`` gives some wrong labels."""
+    (folder / "images").mkdir(parents=True)
+    samples = read_samples()
+    with (folder / "plates.csv").open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(("image", "x0", "y0", "x1", "y1", "text", "legible", "light"))
+        for name in names:
+            (folder / "images" / name).symlink_to(SAMPLES / name)
+            for one in samples[name]:
+                text = (texts or {}).get(one.text, one.text)
+                writer.writerow((name, *one.box, text, 1, "dark" if "night" in name else "day"))
+    return folder
