@@ -35,11 +35,13 @@ class WeightsFile:
     """One file's content, checked only for being readable.
 
     Attributes:
-        path: Where it lies; its stem is the net's name.
+        name: "detector", "rectifier" or "recognizer".
+        path: Where it lies.
         contract: JSON values by field.
         state: Tensors by name.
     """
 
+    name: str
     path: Path
     contract: dict[str, Any]
     state: State
@@ -73,7 +75,7 @@ def read_file(path: Path) -> WeightsFile:
         raise WeightsError(f"{path}: can't be read: {error}") from error
     except SafetensorError as error:
         raise WeightsError(f"{path}: not a safetensors file: {error}") from error
-    return WeightsFile(path, _contract_in(metadata, path), state)
+    return WeightsFile(path.stem, path, _contract_in(metadata, path), state)
 
 
 def _contract_in(metadata: dict[str, str], path: Path) -> dict[str, Any]:

@@ -129,7 +129,7 @@ def build_from(file: WeightsFile, specs: Specs) -> nn.Module:
     """Make the net that a file's tensors belong to, and fill it.
 
     Args:
-        file: Its stem says which net.
+        file: Names the net.
         specs: What it was made for.
 
     Returns:
@@ -139,7 +139,7 @@ def build_from(file: WeightsFile, specs: Specs) -> nn.Module:
         WeightsError: A tensor is missing, unknown, misshaped or not finite, or the
             contract's sizes contradict each other.
     """
-    name = file.path.stem
+    name = file.name
     # Without memory first: a contract may claim any size.
     with torch.device("meta"):
         outline = build(name, specs)
