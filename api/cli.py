@@ -5,6 +5,7 @@ import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from keyword import iskeyword
 
 from api.commands import CommandError
 from api.commands.signals import Stopped
@@ -15,7 +16,9 @@ COMMANDS = {
     "demo": "start everything, read photos over HTTP, stop everything",
     "export": "export weights/ into the model repository",
     "eval": "score the weights on labelled photos",
+    "compare": "compare two evaluations, plate by plate",
     "train": "train the detector or the recognizer",
+    "import": "turn weights from elsewhere into ours",
     "weights": "write the manifest of the weight files",
 }
 
@@ -60,7 +63,7 @@ def _parse(words: list[str]) -> argparse.Namespace:
     for name, purpose in COMMANDS.items():
         subparser = subparsers.add_parser(name, help=purpose)
         if name in words[:1]:
-            module = import_module(f"api.commands.{name}")
+            module = import_module(f"api.commands.{name}{'_' * iskeyword(name)}")
             subparser.description = module.__doc__
             subparser.formatter_class = argparse.RawDescriptionHelpFormatter
             module.configure(subparser)
