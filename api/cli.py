@@ -19,6 +19,7 @@ COMMANDS = {
     "compare": "compare two evaluations, plate by plate",
     "train": "train the detector or the recognizer",
     "import": "turn weights from elsewhere into ours",
+    "calibrate": "fit the scores to what comes true",
     "weights": "write the manifest of the weight files",
 }
 

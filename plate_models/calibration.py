@@ -116,7 +116,9 @@ class Calibration:
             "knots": self.knots,
             "fit": fit or {},
         }
-        return json.dumps(values, indent=1, allow_nan=False) + "\n"
+        # A line for each key: knots one number to a line would be pages.
+        lines = (f' "{key}": {json.dumps(value, allow_nan=False)}' for key, value in values.items())
+        return "{\n" + ",\n".join(lines) + "\n}\n"
 
     @classmethod
     def from_json(cls, text: str) -> "Calibration":
@@ -142,6 +144,9 @@ class Calibration:
             _number("readable_from", values["readable_from"]),
             _sha256(values["recognizer_sha256"]),
         )
+
+
+UNCALIBRATED = Calibration()
 
 
 def load(path: Path) -> Calibration:
