@@ -6,6 +6,7 @@ is refused by the name of its field.
 
 import json
 import math
+import re
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, fields
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
@@ -171,8 +172,8 @@ def _detector_rules(spec: DetectorSpec) -> Rules:
         ("pad_value", "a grey level", 0 <= spec.pad_value <= 255),
         ("score_threshold", "a probability", 0 <= spec.score_threshold <= 1),
         ("iou_threshold", "a share", 0 <= spec.iou_threshold <= 1),
-        ("width_multiple", "more than 0, at most 2", 0 < spec.width_multiple <= 2),
-        ("depth_multiple", "more than 0, at most 2", 0 < spec.depth_multiple <= 2),
+        ("width_multiple", "more than 0, at most 1.5", 0 < spec.width_multiple <= 1.5),
+        ("depth_multiple", "more than 0, at most 1.5", 0 < spec.depth_multiple <= 1.5),
         ("max_batch_size", "at least 1", spec.max_batch_size >= 1),
     ]
 
@@ -204,6 +205,7 @@ def _recognizer_rules(spec: RecognizerSpec) -> Rules:
         ("alphabet", "from 1 to 1000 characters", 1 <= len(alphabet) <= 1000),
         ("alphabet", f"every character once, not {''.join(repeated)!r} again", not repeated),
         ("alphabet", "visible characters only", visible),
+        ("country", "a name of small letters", bool(re.fullmatch("[a-z][a-z_]*", spec.country))),
         ("steps", "from 1 to 1024", 1 <= spec.steps <= 1024),
         ("min_character_score", "a probability", 0 <= spec.min_character_score <= 1),
         *((k, "at least 1", getattr(spec, k) >= 1) for k in ("max_text_length", "candidates")),

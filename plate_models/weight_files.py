@@ -18,10 +18,10 @@ _SHARED = ("rectified_hw", "row_spans", "mean", "std")
 _CONTRACTS = {
     "detector": ("classes", "anchors_wh", "strides", "width_multiple", "depth_multiple"),
     "rectifier": ("crop_hw", "crop_margin_hw", "two_line_margin_hw", *_SHARED),
-    "recognizer": ("alphabet", "steps", *_SHARED),
+    "recognizer": ("alphabet", "country", "steps", *_SHARED),
 }
-# Weights released before two-line plates lack these; the defaults fit them.
-ADDED_LATER = {"two_line_margin_hw", "row_spans"}
+# Weights released before these were asked for lack them; the defaults fit such weights.
+ADDED_LATER = {"two_line_margin_hw", "row_spans", "country"}
 
 State = dict[str, Tensor]
 
@@ -137,7 +137,7 @@ def check_tensors(net: nn.Module, file: WeightsFile, made_for: str) -> None:
     """Compare every tensor with what a net can take.
 
     Args:
-        net: Built for what the file was made for; it may lie on the meta device.
+        net: Built for what the file was made for.
         file: The tensors.
         made_for: In words, for the message.
 

@@ -14,10 +14,12 @@ import torch
 from safetensors.torch import save_file
 from torch import nn
 
+from plate_models import calibration
+from plate_models.calibration import UNCALIBRATED, Calibration
 from plate_models.nets.lprnet import LPRNet
 from plate_models.nets.stn import STN
 from plate_models.nets.yolov5 import YOLOv5, YOLOv5Graph
-from plate_models.spec_json import DEFAULTS, Specs
+from plate_models.spec_json import DEFAULTS, SpecError, Specs
 from plate_models.weight_files import (
     ADDED_LATER,
     WeightsError,
@@ -38,6 +40,7 @@ __all__ = [
     "check_manifest",
     "contract_of",
     "load",
+    "load_calibration",
     "load_modules",
     "save",
     "write_manifest",
@@ -54,12 +57,14 @@ class Modules:
 
     Attributes:
         specs: What they were made for; hand it to whatever calls them.
+        calibration: Of the recognizer's scores; the identity if none was measured.
     """
 
     detect: nn.Module
     rectify: nn.Module
     recognize: nn.Module
     specs: Specs = DEFAULTS
+    calibration: Calibration = UNCALIBRATED
 
 
 def save(
@@ -140,39 +145,34 @@ def build_from(file: WeightsFile, specs: Specs) -> nn.Module:
             contract's sizes contradict each other.
     """
     name = file.name
-    # Without memory first: a contract may claim any size.
-    with torch.device("meta"):
-        outline = build(name, specs)
-        _check_sizes(outline, name, specs, file.path)
+    try:
+        net = build(name, specs).eval()
+        _check_sizes(net, specs)
+    except (RuntimeError, IndexError, SpecError) as error:
+        sizes = f"crop_hw {specs.rectifier.crop_hw}, rectified_hw {specs.rectifier.rectified_hw}"
+        raise WeightsError(f"{file.path}: no {name} fits {sizes}: {error}") from error
     made_for = {
         "detector": f"width {specs.detector.width_multiple:g}, "
         f"depth {specs.detector.depth_multiple:g}, {len(specs.detector.classes)} classes",
         "rectifier": f"crops of {specs.rectifier.crop_hw}",
         "recognizer": f"an alphabet of {len(specs.recognizer.alphabet)} and a blank",
     }[name]
-    check_tensors(outline, file, made_for)
+    check_tensors(net, file, made_for)
     if name == "detector":
         check_anchors(file, specs.detector)
-    return _fill(build(name, specs), file)
+    return _fill(net, file)
 
 
-def _check_sizes(outline: nn.Module, name: str, specs: Specs, path: Path) -> None:
+@torch.inference_mode()
+def _check_sizes(net: nn.Module, specs: Specs) -> None:
     """Let the nets themselves say whether the contract's sizes fit together."""
-    rectifier, recognizer = specs.rectifier, specs.recognizer
-    try:
-        if isinstance(outline, STN):
-            outline.locate(torch.empty(2, 3, *rectifier.crop_hw))
-        elif isinstance(outline, LPRNet):
-            found = tuple(outline(torch.empty(2, 3, *rectifier.rectified_hw)).shape[1:])
-            expected = (recognizer.classes, recognizer.steps)
-            if found != expected:
-                raise WeightsError(
-                    f"{path}: rectified_hw {rectifier.rectified_hw} gives logits {found}, "
-                    f"expected {expected}: the alphabet and a blank, and {recognizer.steps} steps"
-                )
-    except (RuntimeError, IndexError) as error:
-        sizes = f"crop_hw {rectifier.crop_hw}, rectified_hw {rectifier.rectified_hw}"
-        raise WeightsError(f"{path}: no {name} can be built for {sizes}: {error}") from error
+    if isinstance(net, STN):
+        net.locate(torch.zeros(1, 3, *specs.rectifier.crop_hw))
+    elif isinstance(net, LPRNet):
+        logits = net(torch.zeros(1, 3, *specs.rectifier.rectified_hw))
+        found, expected = logits.shape[2], specs.recognizer.steps
+        if found != expected:
+            raise SpecError(f"steps: expected {found}, found {expected} in the contract")
 
 
 def _fill(module: nn.Module, file: WeightsFile) -> nn.Module:
@@ -180,12 +180,16 @@ def _fill(module: nn.Module, file: WeightsFile) -> nn.Module:
     return module.eval()
 
 
-def load_modules(folder: Path = WEIGHTS_DIR, device: str = "cpu") -> Modules:
+def load_modules(
+    folder: Path = WEIGHTS_DIR, device: str = "cpu", calibrated: bool = True
+) -> Modules:
     """Load the three nets as graphs that ``pipeline.read_plates`` can call.
 
     Args:
         folder: Holds detector, rectifier and recognizer as safetensors, and a manifest.
         device: A torch device, such as "cpu" or "cuda:0".
+        calibrated: Load the calibration, too; not where a new one is to be fitted, because
+            the one at hand may be another recognizer's.
 
     Returns:
         The nets, frozen, on the device, and what they were made for.
@@ -202,22 +206,50 @@ def load_modules(folder: Path = WEIGHTS_DIR, device: str = "cpu") -> Modules:
     detect, rectify, recognize = (
         graph.to(torch.device(device)).eval().requires_grad_(False) for graph in graphs
     )
-    return Modules(detect, rectify, recognize, specs)
+    measured = load_calibration(folder) if calibrated else UNCALIBRATED
+    return Modules(detect, rectify, recognize, specs, measured)
+
+
+def load_calibration(folder: Path = WEIGHTS_DIR) -> Calibration:
+    """Load the calibration beside the weights.
+
+    Returns:
+        It, or the identity where there is none: weights that were just trained.
+
+    Raises:
+        WeightsError: It is malformed, or was measured with another recognizer.
+    """
+    path = folder / calibration.NAME
+    if not path.exists():
+        return UNCALIBRATED
+    try:
+        found = calibration.load(path)
+        found.check_recognizer(_sha256(folder / "recognizer.safetensors"))
+    except calibration.CalibrationError as error:
+        raise WeightsError(str(error)) from error
+    return found
 
 
 def write_manifest(folder: Path = WEIGHTS_DIR) -> Path:
-    """List the SHA-256 of the three weight files, in the form ``sha256sum -c`` reads."""
-    lines = [f"{_sha256(folder / f'{name}.safetensors')}  {name}.safetensors\n" for name in NAMES]
+    """List the SHA-256 of weights and calibration, in the form ``sha256sum -c`` reads."""
+    lines = [f"{_sha256(path)}  {path.name}\n" for path in _files(folder)]
     path = folder / MANIFEST
     path.write_text("".join(lines), encoding="ascii")
     return path
 
 
+def _files(folder: Path) -> list[Path]:
+    """The three weight files, and the calibration if there is one."""
+    measured = folder / calibration.NAME
+    files = [folder / f"{name}.safetensors" for name in NAMES]
+    return [*files, measured] if measured.exists() else files
+
+
 def check_manifest(folder: Path = WEIGHTS_DIR) -> str:
-    """Compare the weight files with the manifest beside them.
+    """Compare weights and calibration with the manifest beside them.
 
     Returns:
-        "sha256:…" of the manifest itself: it names these three files and no others.
+        "sha256:…" of the manifest itself: it names these files and no others.
 
     Raises:
         WeightsError: A file is missing or its hash is not the manifest's.
@@ -231,8 +263,7 @@ def check_manifest(folder: Path = WEIGHTS_DIR) -> str:
     if damaged:
         raise WeightsError(f"{manifest}: not a line of sha256sum: {damaged[0]!r}")
     expected = {name: digest for digest, name in rows}
-    for name in NAMES:
-        path = folder / f"{name}.safetensors"
+    for path in _files(folder):
         if not path.is_file():
             raise WeightsError(f"{path} is missing: train it with `plates train`")
         if expected.get(path.name) != _sha256(path):

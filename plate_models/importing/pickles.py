@@ -208,7 +208,7 @@ def _pairs(items: list[Any]) -> dict[Any, Any]:
 
 def _keys(items: list[Any]) -> list[Any]:
     """Let only plain values be hashed: nested tuples could take for ever."""
-    if not all(isinstance(item, str | bytes | int | float | Global | None) for item in items):
+    if not all(isinstance(item, _KEYS) for item in items):
         raise CheckpointError("its pickle has keys that are neither names nor numbers")
     return items
 
@@ -222,6 +222,7 @@ _EMPTY: dict[str, Callable[[], Any]] = {
     "EMPTY_DICT": dict,
     "EMPTY_SET": set,
 }
+_KEYS = (str, bytes, int, float, Global, type(None))
 _LITERALS = {
     *("BININT", "BININT1", "BININT2", "LONG1", "LONG4", "BINFLOAT"),
     *("BINUNICODE", "BINUNICODE8", "SHORT_BINUNICODE"),

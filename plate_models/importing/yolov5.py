@@ -116,7 +116,7 @@ def _spec_of(state: State, path: Path) -> DetectorSpec:
         depth_multiple=len(blocks) / 9,
     )
     try:
-        check_spec(spec, str(path))
+        check_spec(spec, f"{path}: detector")
     except SpecError as error:
         raise CheckpointError(str(error)) from error
     return spec
