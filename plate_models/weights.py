@@ -42,6 +42,7 @@ __all__ = [
     "load",
     "load_calibration",
     "load_modules",
+    "read_file",
     "save",
     "write_manifest",
 ]

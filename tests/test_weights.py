@@ -1,14 +1,31 @@
-"""Weights: saved with their contract, refused when something doesn't fit."""
+"""Weights: saved with their contract, built from it, refused when something doesn't fit."""
 
 import json
+import shutil
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 
 from plate_models import weights
 from plate_models.nets.lprnet import LPRNet
+from plate_models.spec import DetectorSpec, RecognizerSpec, RectifierSpec
+from plate_models.spec_json import DEFAULTS, SpecError, Specs, specs_from_json, specs_to_json
+
+State = dict[str, torch.Tensor]
+# Nothing in them is Russian, or as in spec.py.
+OTHERS = Specs(
+    DetectorSpec(
+        classes=("plate",),
+        anchors_wh=tuple(((8.0 * k, 4.0 * k), (16.0 * k, 6.0 * k)) for k in (1, 2, 4)),
+        width_multiple=0.125,
+    ),
+    RectifierSpec(crop_hw=(48, 128), crop_margin_hw=(0.4, 0.2), rectified_hw=(24, 110), mean=100.0),
+    RecognizerSpec(alphabet="0123456789ÄÖÜ", steps=28),
+)
 
 
 def saved(folder: Path) -> tuple[LPRNet, Path]:
@@ -74,3 +91,169 @@ def test_a_changed_byte_does_not_pass_the_manifest(tmp_path: Path) -> None:
     (tmp_path / "rectifier.safetensors").write_bytes(b"Rectifier")
     with pytest.raises(weights.WeightsError, match=r"rectifier\.safetensors"):
         weights.check_manifest(tmp_path)
+
+
+def others_in(folder: Path, specs: Specs = OTHERS) -> Path:
+    folder.mkdir(exist_ok=True)
+    for name in weights.NAMES:
+        weights.save(weights.build(name, specs), name, {}, folder, specs)
+    weights.write_manifest(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def others(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return others_in(tmp_path_factory.mktemp("weights"))
+
+
+def changed(
+    source: Path,
+    folder: Path,
+    name: str,
+    contract: Callable[[dict[str, Any]], object] = lambda _: None,
+    state: Callable[[State], object] = lambda _: None,
+) -> Path:
+    """A copy of the folder in which one file was changed, and the manifest with it."""
+    shutil.copytree(source, folder)
+    path = folder / f"{name}.safetensors"
+    tensors, values = load_file(path), weights.read_file(path).contract
+    contract(values)
+    state(tensors)
+    save_file(tensors, path, {"contract": json.dumps(values)})
+    weights.write_manifest(folder)
+    return folder
+
+
+def test_the_released_weights_load_as_what_they_are() -> None:
+    modules = weights.load_modules()
+    assert modules.specs == DEFAULTS
+
+
+def test_weights_are_built_for_what_they_say(others: Path) -> None:
+    modules = weights.load_modules(others)
+    assert modules.specs == OTHERS
+    canvas = torch.zeros(1, 3, 96, 128, dtype=torch.uint8)
+    assert modules.detect(canvas).shape == (1, 300, 6)
+    plates, theta = modules.rectify(torch.zeros(2, 3, 48, 128))
+    assert plates.shape == (2, 3, 24, 110) and theta.shape == (2, 2, 3)
+    assert modules.recognize(plates).shape == (2, 14, 28)
+
+
+def test_contracts_of_the_first_release_are_complete_with_the_defaults(
+    others: Path, tmp_path: Path
+) -> None:
+    def as_first_released(contract: dict[str, Any]) -> None:
+        for field in ("two_line_margin_hw", "row_spans"):
+            contract.pop(field, None)
+
+    folder = changed(others, tmp_path / "old", "rectifier", as_first_released)
+    assert weights.load_modules(folder).specs == OTHERS
+
+
+def nan_in(key: str, value: float = float("nan")) -> Callable[[State], object]:
+    return lambda state: state[key].view(-1)[:1].fill_(value)
+
+
+def dropped(key: str) -> Callable[[dict[str, Any]], object]:
+    return lambda values: values.pop(key)
+
+
+def put(key: str, value: object) -> Callable[[dict[str, Any]], object]:
+    return lambda values: values.__setitem__(key, value)
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "message"),
+    [
+        ("recognizer", put("alphabet", "0123456789ÄÖ"), "expected .13, .* 12 .* found .14, "),
+        ("recognizer", put("alphabet", "00123456789ÄÖ"), "alphabet: .* not '0' again, found"),
+        ("recognizer", put("alphabet", "0123456789Ä Ö"), "alphabet: expected visible"),
+        ("recognizer", put("alphabet", 7), "alphabet: expected str, found 7"),
+        ("recognizer", put("steps", 24), "steps: expected 28, found 24"),
+        ("recognizer", put("steps", True), "steps: expected int, found True"),
+        ("recognizer", put("rectified_hw", [24, 94]), r"rectified_hw: .*\(24, 110\).*\(24, 94\)"),
+        ("recognizer", put("mean", 127.5), r"mean: expected 100\.0, as in rectifier.*127\.5"),
+        ("recognizer", put("colour", "red"), r"contract: unknown \['colour'\]"),
+        ("recognizer", dropped("alphabet"), r"its contract lacks \['alphabet'\]"),
+        ("rectifier", put("crop_hw", [64, 128]), r"localization\.7\.weight: expected .*2048"),
+        ("rectifier", put("crop_hw", [50, 130]), r"no rectifier fits crop_hw \(50, 130\)"),
+        ("rectifier", put("crop_hw", [48]), r"crop_hw: expected tuple\[int, int\], found \[48\]"),
+        ("rectifier", put("std", 0), "std: expected more than 0"),
+        ("rectifier", put("row_spans", [[0, 1]]), "row_spans: expected two rows"),
+        ("rectifier", put("row_spans", [[0, 0.5], [0.5, 1.5]]), "row_spans: expected 0 <="),
+        ("detector", put("classes", ["a", "b", "c"]), "classes: expected one or two"),
+        ("detector", put("classes", ["a", "b"]), r"model\.24\.m\.0\.weight: expected \(14, "),
+        ("detector", put("strides", [4, 8, 16]), r"strides: expected \(8, 16, 32\)"),
+        ("detector", put("canvases_hw", [[448, 770]]), "canvases_hw: .*multiples of 32"),
+        ("detector", put("canvases_hw", [[64, 64]]), "max_candidates: expected"),
+        ("detector", put("width_multiple", 1e6), "width_multiple: expected more than 0, at most"),
+        ("detector", put("width_multiple", float("nan")), "width_multiple: expected float"),
+        ("detector", put("width_multiple", 0.25), r"model\.0\.conv\.weight: expected \(16, "),
+        ("detector", put("anchors_wh", [[[9, 9]] * 2] * 3), r"model\.24\.anchors: .*as in the"),
+        ("detector", put("anchors_wh", [[[9, 9]]] * 2), "anchors_wh: expected 3 levels"),
+        ("detector", put("anchors_wh", [[[9, -9]]] * 3), "anchors_wh: expected positive"),
+    ],
+)
+def test_contracts_that_lie_or_that_nothing_can_serve(
+    others: Path, tmp_path: Path, name: str, change: Callable[..., object], message: str
+) -> None:
+    folder = changed(others, tmp_path / "w", name, contract=change)
+    with pytest.raises(weights.WeightsError, match=rf"{name}\.safetensors.*{message}"):
+        weights.load_modules(folder)
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "message"),
+    [
+        ("recognizer", nan_in("head.bias"), r"head\.bias: expected finite"),
+        ("rectifier", nan_in("localization.10.bias", torch.inf), r"10\.bias: expected finite"),
+        ("detector", nan_in("model.1.bn.running_var", -1.0), r"running_var: expected variances"),
+        ("detector", dropped("model.2.cv1.bn.bias"), r"2\.cv1\.bn\.bias: .*no such tensor"),
+        ("rectifier", put("more", torch.ones(1)), "more: expected no such tensor"),
+        ("recognizer", put("head.bias", torch.ones(14).int()), "head.bias: expected floats"),
+    ],
+)
+def test_tensors_that_can_not_be_right(
+    others: Path, tmp_path: Path, name: str, change: Callable[..., object], message: str
+) -> None:
+    folder = changed(others, tmp_path / "w", name, state=change)
+    with pytest.raises(weights.WeightsError, match=rf"{name}\.safetensors: .*{message}"):
+        weights.load_modules(folder)
+
+
+@pytest.mark.parametrize(
+    ("metadata", "message"),
+    [
+        (None, "expected the metadata 'contract', .*plates import"),
+        ({"format": "pt"}, r"found \['format'\]"),
+        ({"contract": "[]"}, "contract: expected an object"),
+        ({"contract": "[" * 100_000}, "metadata is damaged"),
+    ],
+)
+def test_files_without_a_contract_are_refused(
+    tmp_path: Path, metadata: dict[str, str] | None, message: str
+) -> None:
+    path = tmp_path / "recognizer.safetensors"
+    save_file({"x": torch.ones(1)}, path, metadata)
+    with pytest.raises(weights.WeightsError, match=rf"recognizer\.safetensors: .*{message}"):
+        weights.read_file(path)
+
+
+def test_half_precision_weights_load(others: Path, tmp_path: Path) -> None:
+    def halve(state: State) -> None:
+        state.update({key: value.half() for key, value in state.items()})
+
+    modules = weights.load_modules(changed(others, tmp_path / "w", "recognizer", state=halve))
+    assert all(value.dtype == torch.float32 for value in modules.recognize.parameters())
+
+
+def test_specs_survive_json() -> None:
+    assert specs_from_json({}) == DEFAULTS
+    again = specs_from_json(json.loads(json.dumps(specs_to_json(OTHERS))))
+    assert again == OTHERS and hash(again) == hash(OTHERS)
+    with pytest.raises(SpecError, match="specs: expected an object, found"):
+        specs_from_json(None)
+    with pytest.raises(SpecError, match=r"specs: unknown \['reader'\]"):
+        specs_from_json({"reader": {}})
+    with pytest.raises(SpecError, match="detector: expected an object, found 3"):
+        specs_from_json({"detector": 3})
