@@ -1,0 +1,157 @@
+"""The ground's colour: drawn, rendered and, where they are at hand, real plates."""
+
+import os
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+
+from plate_models.appearance import ground_likelihoods
+from plate_models.grammar import GROUNDS
+from plate_models.spec import RECTIFIER
+from plate_models.synthetic.crops import render_crop
+from plate_models.synthetic.kinds import KINDS
+
+Image = NDArray[np.uint8]
+HEIGHT, WIDTH = RECTIFIER.shown_hw
+# Share of the light that ground and ink send back.
+SURFACES = {
+    "white": ((0.85, 0.85, 0.85), 0.06),
+    "yellow": ((0.85, 0.6, 0.12), 0.06),
+    "blue": ((0.06, 0.18, 0.55), 0.85),
+    "black": ((0.06, 0.06, 0.07), 0.85),
+    "red": ((0.6, 0.07, 0.07), 0.85),
+}
+
+
+def drawn(
+    colour: str,
+    light: tuple[float, float, float] = (255, 255, 255),
+    haze: float = 0.0,
+    blur: float = 0.8,
+    text: str = "A123BC 77",
+) -> Image:
+    ink = np.zeros((HEIGHT, WIDTH), np.float32)
+    cv2.putText(ink, text, (6, 36), cv2.FONT_HERSHEY_SIMPLEX, 1.05, 1.0, 4, cv2.LINE_AA)
+    ink = np.asarray(cv2.GaussianBlur(ink, (0, 0), blur), np.float32)[..., None]
+    ground, ink_share = SURFACES[colour]
+    pixels = (np.array(ground) * (1 - ink) + ink_share * ink) * np.array(light) + haze
+    return np.clip(pixels + np.random.default_rng(0).normal(0, 2, pixels.shape), 0, 255).astype(
+        np.uint8
+    )
+
+
+def likelihoods_of(plate: Image) -> dict[str, float]:
+    (found,) = ground_likelihoods(plate[None])
+    return found
+
+
+def test_no_plates_have_no_grounds() -> None:
+    assert ground_likelihoods(np.zeros((0, HEIGHT, WIDTH, 3), np.uint8)) == []
+
+
+@pytest.mark.parametrize(
+    "plates",
+    [
+        np.zeros((HEIGHT, WIDTH, 3), np.uint8),
+        np.zeros((1, HEIGHT, WIDTH, 4), np.uint8),
+        np.zeros((1, HEIGHT, WIDTH, 3), np.float32),
+        np.zeros((1, 8, WIDTH, 3), np.uint8),
+    ],
+)
+def test_what_is_no_batch_of_plates_is_refused(plates: NDArray[np.generic]) -> None:
+    with pytest.raises(ValueError, match=r"expected \(N, H, W, 3\) uint8"):
+        ground_likelihoods(plates)
+
+
+@pytest.mark.parametrize("colour", GROUNDS)
+@pytest.mark.parametrize(
+    ("light", "haze", "blur"),
+    [
+        ((255, 255, 255), 0, 0.8),
+        ((60, 60, 60), 0, 0.8),
+        ((130, 130, 130), 80, 0.8),
+        ((230, 255, 245), 10, 2.5),
+        ((170, 200, 255), 5, 0.8),
+        ((255, 235, 205), 5, 0.8),
+    ],
+)
+def test_exposure_haze_blur_and_cast_leave_the_colour(
+    colour: str, light: tuple[float, float, float], haze: float, blur: float
+) -> None:
+    found = likelihoods_of(drawn(colour, light, haze, blur))
+    assert max(found, key=found.__getitem__) == colour, found
+    assert sum(found.values()) == pytest.approx(1) and min(found.values()) >= 0.01 - 1e-9
+
+
+def test_a_shadow_across_the_plate_is_no_ink() -> None:
+    shade = np.linspace(0.2, 1, WIDTH)[None, :, None]
+    for colour in ("white", "blue"):
+        found = likelihoods_of((drawn(colour) * shade).astype(np.uint8))
+        assert found[colour] > 0.8
+
+
+@pytest.mark.parametrize("level", [0, 3, 128, 255])
+def test_nothing_to_see_says_nothing(level: int) -> None:
+    flat = likelihoods_of(np.full((HEIGHT, WIDTH, 3), level, np.uint8))
+    # Neither polarity is preferred, and grey is no colour.
+    assert flat["white"] == pytest.approx(flat["black"], rel=0.2)
+    noise = np.random.default_rng(1).normal(level, 3, (HEIGHT, WIDTH, 3)).clip(0, 255)
+    assert max(likelihoods_of(noise.astype(np.uint8)).values()) < 0.85
+
+
+def test_a_batch_is_its_plates_and_a_tensor_its_array() -> None:
+    plates = np.stack([drawn(colour) for colour in GROUNDS])
+    alone = [likelihoods_of(plate) for plate in plates]
+    for together in (ground_likelihoods(plates), ground_likelihoods(torch.from_numpy(plates))):
+        assert [list(found) for found in together] == [list(GROUNDS)] * len(GROUNDS)
+        for one, other in zip(alone, together, strict=True):
+            assert one == pytest.approx(other, abs=1e-5)
+
+
+def rendered(kind: str, count: int, seed: int) -> Image:
+    rng = np.random.default_rng(seed)
+    frame = np.array([[0, 0], [WIDTH, 0], [WIDTH, HEIGHT], [0, HEIGHT]], np.float32)
+    plates = []
+    for _ in range(count):
+        sample = render_crop(rng, kind=kind)
+        corners = sample.quad + rng.normal(0, 1, (4, 2))
+        straighten = cv2.getPerspectiveTransform(corners.astype(np.float32), frame)
+        plates.append(cv2.warpPerspective(sample.image, straighten, (WIDTH, HEIGHT)))
+    return np.stack(plates).astype(np.uint8)
+
+
+@pytest.mark.parametrize("kind", sorted(KINDS))
+def test_rendered_plates_of_every_kind(kind: str) -> None:
+    colour = KINDS[kind].ground.name
+    found = ground_likelihoods(rendered(kind, 40, 11))
+    right = sum(max(one, key=one.__getitem__) == colour for one in found)
+    # Some are black with night; hardly one may be taken for another colour for sure.
+    assert right >= 33
+    assert sum(one[colour] < 0.05 * max(one.values()) for one in found) <= 2
+
+
+@pytest.mark.skipif("PLATES_DATA" not in os.environ, reason="PLATES_DATA names no real photos")
+def test_real_plates_are_white() -> None:
+    from plate_models.images import decode
+    from plate_models.labels import load_labels
+    from plate_models.pipeline import look_at
+    from plate_models.weights import WEIGHTS_DIR, load_modules
+
+    modules = load_modules(WEIGHTS_DIR)
+    found: list[dict[str, float]] = []
+    for photo in load_labels(Path(os.environ["PLATES_DATA"]) / "ru_photos"):
+        image = torch.from_numpy(decode(photo.path.read_bytes()))
+        boxes = torch.tensor([plate.box for plate in photo.plates])
+        lines = torch.ones(len(boxes), dtype=torch.int64)
+        with torch.inference_mode():
+            seen = look_at(image, boxes, lines, modules.rectify, modules.recognize)
+        legible = np.array([plate.legible for plate in photo.plates])
+        found += ground_likelihoods(seen.shown[legible])
+    assert len(found) == 181
+    # One stands in the full glow of a brake light.
+    assert sum(max(p for name, p in one.items() if name != "white") > 0.8 for one in found) <= 1
+    assert sum(one["white"] > 0.5 for one in found) >= 175
