@@ -83,6 +83,8 @@ def temperature(raw: Floats, right: Bools) -> Calibration:
         raw: (N,) raw scores in [0, 1].
         right: (N,) whether each reading is right.
     """
+    if not len(raw):
+        return Calibration()
     logits = np.array([logit(score) for score in raw.tolist()])
     signed = np.where(right, logits, -logits)
 
@@ -190,6 +192,4 @@ def threshold_of(scores: Floats, right: Bools, most_wrong: float, least: float =
     accepted = thresholds[(risk <= most_wrong) & (thresholds >= least)]
     if not len(accepted):
         return 1.0
-    lowest = float(accepted.min())
-    # Nothing lies between: where every score would do, the limit itself is the threshold.
-    return least if not (scores[scores >= least] < lowest).any() else lowest
+    return float(accepted.min())

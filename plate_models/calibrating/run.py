@@ -3,8 +3,10 @@
 import datetime
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import asdict, dataclass
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -97,7 +99,7 @@ def calibrate(config: CalibrationRun, progress: Progress = lambda trials, *_: tr
         raise ValueError(f"expected at least {fitting.FOLDS} crops, got {config.crops}")
     # Both first: a folder without photos should not cost the time of a set.
     plans = {part: plan(config.data, part, config.crops, config.mix) for part in SETS}
-    fit, measured = (_trials(config, plans[part], part, progress) for part in SETS)
+    fit, measured = _try(config, plans, progress)
     digest = hashlib.sha256((config.weights / "recognizer.safetensors").read_bytes()).hexdigest()
     calibration, choice = fit_to(fit, config, digest)
     result = _result(config, calibration, choice, fit, measured)
@@ -118,11 +120,17 @@ def save(result: Result, folder: Path) -> Path:
     return path
 
 
-def _trials(
-    config: CalibrationRun, blocks: Sequence[Block], part: str, progress: Progress
-) -> list[Trial]:
+def _try(
+    config: CalibrationRun, plans: Mapping[str, Sequence[Block]], progress: Progress
+) -> list[list[Trial]]:
+    """Make and read the crops of all sets; one list for each."""
+    blocks = [block for part in plans.values() for block in part]
     found = try_blocks(blocks, config.weights, config.seed, config.mix, config.workers)
-    return [trial for trials in progress(found, part, len(blocks)) for trial in trials]
+    with closing(found):
+        return [
+            list(chain.from_iterable(progress(islice(found, len(part)), name, len(part))))
+            for name, part in plans.items()
+        ]
 
 
 def fit_to(

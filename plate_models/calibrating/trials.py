@@ -6,13 +6,14 @@ processes, and on no seed of a training, which use no spawn keys.
 
 import csv
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import astuple, dataclass, fields
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 
+import cv2
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -211,6 +212,7 @@ def _start(weights: Path) -> None:
     global _modules
     os.nice(10)
     torch.set_num_threads(1)
+    cv2.setNumThreads(1)
     _modules = load_modules(weights, calibrated=False)
 
 
@@ -222,7 +224,7 @@ def _try(block: Block, seed: int, mix: CalibrationMix) -> list[Trial]:
 
 def try_blocks(
     blocks: Sequence[Block], weights: Path, seed: int, mix: CalibrationMix, workers: int
-) -> Iterator[list[Trial]]:
+) -> Generator[list[Trial]]:
     """Make and read blocks in so many processes; yields their trials in the given order."""
     spawn = get_context("spawn")
     pool = ProcessPoolExecutor(workers, spawn, initializer=_start, initargs=(weights,))
