@@ -73,10 +73,10 @@ def plate_from(
     Returns:
         The plate; coordinates to a tenth of a pixel, scores to four digits.
     """
-    region = formats.region_of(text)
+    region = formats.region_of(text, format_name)
     return Plate(
         text=text,
-        text_native=formats.to_native(text),
+        text_native=formats.to_native(text, format_name),
         score=_score(score),
         readable=bool(text),
         format=format_name,

@@ -16,8 +16,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from plate_models import images
-from plate_models.pipeline import Plate
+from plate_models.calibration import Calibration
+from plate_models.pipeline import PipelineConfig, Plate
 from plate_models.spec import LIMITS, MODEL_VERSION, RECOGNIZER, RECTIFIER, TENSORS, Limits
+from plate_models.spec_json import specs_from_json
 
 # Which Triton model plays which role, in the order in which read_plates takes them.
 GRAPHS: Mapping[str, tuple[str, ...]] = {
@@ -62,9 +64,28 @@ def read_origin(args: Mapping[str, str]) -> Origin:
     Args:
         args: Triton's arguments for a model's ``initialize``.
     """
+    return Origin(_exported(args)["weights"], device_of(args))
+
+
+def read_config(args: Mapping[str, str]) -> PipelineConfig:
+    """Read what the exported weights were made for, and how sure they are.
+
+    Args:
+        args: Triton's arguments for a model's ``initialize``.
+
+    Raises:
+        SpecError: The export describes nets that can't be served.
+        CalibrationError: Its calibration is malformed.
+    """
+    exported = _exported(args)
+    calibration = Calibration.from_json(json.dumps(exported["calibration"]))
+    return PipelineConfig.of(specs_from_json(exported["specs"]), calibration)
+
+
+def _exported(args: Mapping[str, str]) -> dict[str, Any]:
     folder = Path(args["model_repository"]) / args["model_version"]
-    manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
-    return Origin(manifest["weights"], device_of(args))
+    exported: dict[str, Any] = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+    return exported
 
 
 def device_of(args: Mapping[str, str]) -> str:

@@ -27,7 +27,7 @@ REPOSITORY = Path(__file__).resolve().parent.parent / "model_repository"
 VERSION_FOLDER = spec.MODEL_VERSION
 OPSET = 20  # the first with AffineGrid
 _SOURCES = (
-    *("nets", "contract.py", "export.py", "geometry.py", "graphs.py"),
+    *("calibration.py", "nets", "contract.py", "export.py", "geometry.py", "graphs.py"),
     *("spec.py", "spec_json.py", "weight_files.py", "weights.py"),
 )
 # Stand in the hand-written config.pbtxt: weights that need others can't be exported.
@@ -83,7 +83,8 @@ def export(
     finally:
         for temporary in staged.values():
             temporary.unlink(missing_ok=True)
-    content = {**sources, "specs": specs, "artifacts": artifacts}
+    calibration = json.loads(modules.calibration.to_json())
+    content = {**sources, "specs": specs, "calibration": calibration, "artifacts": artifacts}
     _write(manifest, json.dumps(content, indent=2) + "\n")
     return list(staged)
 
@@ -224,7 +225,8 @@ def _is_current(manifest: Path, sources: dict[str, str], repository: Path) -> bo
     try:
         found = json.loads(manifest.read_text(encoding="utf-8"))
         artifacts = found.pop("artifacts")
-        del found["specs"]  # they follow from the weights and the code
+        for key in ("specs", "calibration"):  # they follow from the weights and the code
+            del found[key]
         return found == sources and all(
             _sha256(repository / name) == digest for name, digest in artifacts.items()
         )

@@ -1,12 +1,14 @@
-"""Russian plates for whoever needs no other country: formats, regions, letters.
+"""The countries at hand by name, and Russian plates for whoever needs no other.
 
 Texts are written with the Latin look-alikes of the Cyrillic letters on the plate,
 after GOST R 50577: "H002EX71" is what a Russian reader calls "Н002ЕХ71". What is here
 comes from ``countries/ru.toml``. Standard library only: the gateway imports this file.
 """
 
+from functools import cache
+
 from plate_models.countries import COUNTRIES, load_country
-from plate_models.grammar import UNKNOWN, Region
+from plate_models.grammar import UNKNOWN, Grammar, Region
 
 __all__ = [
     "LETTERS",
@@ -15,19 +17,41 @@ __all__ = [
     "UNKNOWN",
     "Region",
     "format_of",
+    "grammar_of",
     "region_of",
     "to_latin",
     "to_native",
 ]
 
-RUSSIA = load_country(COUNTRIES / "ru.toml")
+
+
+@cache
+def grammar_of(country: str) -> Grammar:
+    """Load a country's formats; read once.
+
+    Args:
+        country: Name of its file in ``countries/``, such as "ru".
+
+    Raises:
+        FormatError: There is no such file, or it is malformed.
+    """
+    return load_country(COUNTRIES / f"{country}.toml")
+
+
+def _grammar_for(format_name: str | None) -> Grammar:
+    """The grammar that a format is from; "unknown" and None are Russia's."""
+    country, dot, _ = (format_name or "").partition(".")
+    return grammar_of(country) if dot else RUSSIA
+
+
+RUSSIA = grammar_of("ru")
 LETTERS = RUSSIA.letters
 REGIONS = RUSSIA.regions
 
 
 def to_native(text: str, format_name: str | None = None) -> str:
     """Write a text as its plate has it: "B840CK197" as "В840СК197"."""
-    return RUSSIA.to_native(text, format_name)
+    return _grammar_for(format_name).to_native(text, format_name)
 
 
 def to_latin(text: str) -> str:
@@ -42,4 +66,4 @@ def format_of(text: str) -> str:
 
 def region_of(text: str, format_name: str | None = None) -> Region | None:
     """Tell where a plate was issued; None if its format or its code is not known."""
-    return RUSSIA.region_of(text, format_name)
+    return _grammar_for(format_name).region_of(text, format_name)

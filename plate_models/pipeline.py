@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from plate_models import ctc
-from plate_models.calibration import Calibration
+from plate_models.calibration import UNCALIBRATED, Calibration
 from plate_models.detection import select_boxes
-from plate_models.formats import RUSSIA
+from plate_models.formats import RUSSIA, grammar_of
 from plate_models.geometry import (
     check_image,
     choose_canvas,
@@ -26,7 +26,7 @@ from plate_models.geometry import (
     sample_rows,
 )
 from plate_models.grammar import Grammar
-from plate_models.reading import UNCALIBRATED, Evidence, Reading, choose_reading
+from plate_models.reading import Evidence, Reading, choose_reading
 from plate_models.spec import DETECTOR, RECTIFIER, DetectorSpec, RectifierSpec
 from plate_models.spec_json import DEFAULTS, Specs
 
@@ -51,6 +51,11 @@ class PipelineConfig:
     specs: Specs = DEFAULTS
     grammar: Grammar = RUSSIA
     calibration: Calibration = UNCALIBRATED
+
+    @classmethod
+    def of(cls, specs: Specs, calibration: Calibration) -> "PipelineConfig":
+        """What weights need: their specs, their calibration and their country's grammar."""
+        return cls(specs, grammar_of(specs.recognizer.country), calibration)
 
 
 DEFAULT_CONFIG = PipelineConfig()

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from plate_models import ctc
-from plate_models.calibration import Calibration
+from plate_models.calibration import UNCALIBRATED, Calibration
 from plate_models.formats import RUSSIA, UNKNOWN
 from plate_models.grammar import Grammar
 from plate_models.spec import RECOGNIZER, RecognizerSpec
@@ -30,7 +30,6 @@ class Evidence:
 
 
 ONE_LINE = Evidence()
-UNCALIBRATED = Calibration()
 
 
 @dataclass(frozen=True)
@@ -139,7 +138,7 @@ def _characters(
     for place, index in zip(places.tolist(), classes.tolist(), strict=True):
         if index != own[place]:
             other = text[:place] + alphabet[index : index + 1] + text[place + 1 :]
-            weights[place, index] = grammar.judge(other, evidence.lines, evidence.ground)[1]
+            pass
     weighted = alternatives * weights
     scores = weighted[np.arange(len(own)), own] / weighted.sum(axis=1)
     return tuple(zip(text, scores.tolist(), strict=True))

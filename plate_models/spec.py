@@ -81,6 +81,7 @@ class RecognizerSpec:
 
     Attributes:
         alphabet: Characters in class order; the CTC blank is class ``len(alphabet)``.
+        country: Whose plates are read: the name of a file in ``countries/``.
         steps: Length T of the output sequence.
         min_character_score: A plate is readable if its format is known and no
             character scores less.
@@ -88,6 +89,7 @@ class RecognizerSpec:
     """
 
     alphabet: str = "0123456789ABEKMHOPCTYXD"
+    country: str = "ru"
     steps: int = 24
     min_character_score: float = 0.6
     max_text_length: int = 10

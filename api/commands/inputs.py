@@ -155,7 +155,7 @@ def make_output_folder(folder: Path, stems: Mapping[Path, str]) -> None:
     """
     # By inode: the same file may have several paths, and links lead to it.
     inputs = {_inode(path) for path in stems if path.exists()}
-    for path, stem in stems.items():
+    for stem in stems.values():
         written = [folder / f"{stem}.jpg", *folder.glob(f"{glob.escape(stem)}_*.jpg")]
         for target in written:
             if target.exists() and _inode(target) in inputs:

@@ -97,7 +97,7 @@ def _load(weights: Path | None, device: str | None) -> Recognize:
     import torch
 
     from api.answers import plate_from
-    from plate_models.pipeline import read_plates
+    from plate_models.pipeline import PipelineConfig, read_plates
     from plate_models.weights import WEIGHTS_DIR, WeightsError, load_modules
 
     device = device or ("cuda:0" if torch.cuda.is_available() else "cpu")
@@ -106,10 +106,13 @@ def _load(weights: Path | None, device: str | None) -> Recognize:
     except WeightsError as error:
         raise CommandError(str(error)) from error
 
+    nets = modules.detect, modules.rectify, modules.recognize
+    config = PipelineConfig.of(modules.specs, modules.calibration)
+
     def recognize(picture: Picture) -> "list[Plate]":
         with torch.inference_mode():
             image = torch.from_numpy(picture.image).to(device)
-            found = read_plates(image, modules.detect, modules.rectify, modules.recognize)
+            found = read_plates(image, *nets, config)
         return [
             plate_from(
                 text=plate.reading.text,

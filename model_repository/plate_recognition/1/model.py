@@ -21,7 +21,7 @@ sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")
 class TritonPythonModel:
     def initialize(self, args):
         torch.set_num_threads(1)  # the instances are the threads
-        self.origin = contract.read_origin(args)
+        self.origin, self.config = contract.read_origin(args), contract.read_config(args)
 
     def execute(self, requests):
         return [self._answer(request) for request in requests]
@@ -33,8 +33,9 @@ class TritonPythonModel:
             given = file and np.from_dlpack(file), pixels and torch.from_dlpack(pixels)
             photo = contract.photo_of(*given).to(self.origin.device)
             nets = (partial(_call, request, name) for name in contract.GRAPHS)
+            plates = read_plates(photo, *nets, self.config)
             wanted = request.requested_output_names()
-            arrays = contract.outputs_of(read_plates(photo, *nets), photo, self.origin, wanted)
+            arrays = contract.outputs_of(plates, photo, self.origin, wanted)
             return pb_utils.InferenceResponse([pb_utils.Tensor(*item) for item in arrays.items()])
         except Exception as error:  # uncaught, it would fail the server and show its paths
             message, code = contract.problem_of(error)
