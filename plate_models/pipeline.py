@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from plate_models import ctc
+from plate_models.appearance import ground_likelihoods
 from plate_models.calibration import UNCALIBRATED, Calibration
 from plate_models.detection import select_boxes
 from plate_models.formats import RUSSIA, grammar_of
@@ -215,10 +216,11 @@ def choose_readings(
     Returns:
         N readings.
     """
+    grounds = ground_likelihoods(seen.shown)
     context = config.grammar, config.calibration, config.specs.recognizer
     return [
-        choose_reading(log_probs, Evidence(count), *context)
-        for log_probs, count in zip(seen.log_probs, lines, strict=True)
+        choose_reading(log_probs, Evidence(count, ground), *context)
+        for log_probs, count, ground in zip(seen.log_probs, lines, grounds, strict=True)
     ]
 
 
