@@ -138,7 +138,7 @@ def _characters(
     for place, index in zip(places.tolist(), classes.tolist(), strict=True):
         if index != own[place]:
             other = text[:place] + alphabet[index : index + 1] + text[place + 1 :]
-            pass
+            weights[place, index] = grammar.judge(other, evidence.lines, evidence.ground)[1]
     weighted = alternatives * weights
     scores = weighted[np.arange(len(own)), own] / weighted.sum(axis=1)
     return tuple(zip(text, scores.tolist(), strict=True))
