@@ -14,7 +14,7 @@ BOX = (10.0, 20.0, 110.0, 45.0)
 def answer(text: str, guess: str = "", iou: float = 0.9, photo: str = "a.jpg") -> Answer:
     """An answer; one that is held back has a guess and no text."""
     crop = np.zeros((48, 188, 3), np.uint8)
-    return Answer(photo, BOX, text, guess or text, 0.9, "ru.car", 0.8, iou, crop)
+    return Answer(photo, BOX, text, guess or text, 0.9, "ru.car", 1, 0.8, iou, crop)
 
 
 def plate(

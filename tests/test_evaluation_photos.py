@@ -15,7 +15,7 @@ from plate_models.baseline import Baseline, PublishedShape
 from plate_models.evaluation.failure_sheet import failure_sheet
 from plate_models.evaluation.labelled import evaluate
 from plate_models.evaluation.scoreboard import Scoreboard
-from plate_models.evaluation.sheet import WIDTH, view
+from plate_models.evaluation.sheet import WIDTH, photos_in, view
 from plate_models.evaluation.speed import measure_speed
 from plate_models.evaluation.world import evaluate_world
 from plate_models.evaluation.world_sheet import world_sheet
@@ -58,6 +58,8 @@ def test_the_samples_are_found_and_read(tmp_path: Path, modules: Modules) -> Non
     assert wrong.failure == "misread" and not board.elsewhere and not board.photos_without
     assert all(one.in_label.log_probs is not None for one in board.plates)
     assert all(one.in_label.crop is not None for one in board.plates)
+    steps = [(one.text, one.grammar) for one in board.grammar.plates]
+    assert steps == [(one.text, one.read_in_label) for one in board.plates]
 
 
 def test_a_plate_without_label_is_listed_not_counted(tmp_path: Path, modules: Modules) -> None:
@@ -104,7 +106,7 @@ def test_world_photos_that_are_held_out_are_listed(tmp_path: Path, modules: Modu
     assert report.photos == len(held_out) < 4
     assert {one.photo for one in report.readable} == set(held_out)
     assert len(report.overlaps) == len(report.readable) > 0
-    sheet = world_sheet(report, folder / "images", ["weights"])
+    sheet = world_sheet(report, photos_in(folder / "images"), ["weights"])
     assert sheet.width == WIDTH and sheet.height > 300
 
 
@@ -114,15 +116,15 @@ def red_pixels(sheet: Image.Image) -> int:
 
 
 def test_the_sheet_marks_wrong_letters_only(tmp_path: Path) -> None:
-    images = labelled_set(tmp_path / "set", "green_car.jpg") / "images"
+    load = photos_in(labelled_set(tmp_path / "set", "green_car.jpg") / "images")
 
     def sheet(read: str, **fate: bool) -> Image.Image:
         one = plate("A111AA77", "", answer("", read, photo="green_car.jpg"), photo="green_car.jpg")
-        return failure_sheet(Scoreboard([one]), images, ["weights"])
+        return failure_sheet(Scoreboard([one]), load, ["weights"])
 
     perfect, wrong, short = (red_pixels(sheet(t)) for t in ("A111AA77", "A111AA71", "A111AA7"))
     assert perfect < wrong and perfect < short
-    empty = failure_sheet(Scoreboard(), images, ["weights"])
+    empty = failure_sheet(Scoreboard(), load, ["weights"])
     assert empty.width == WIDTH and red_pixels(empty) == 0
 
 

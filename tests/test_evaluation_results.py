@@ -71,6 +71,7 @@ def test_scoreboard_counts_each_thing_once() -> None:
 
 def test_scoreboard_names_every_wrong_text() -> None:
     text = "\n".join(board().lines())
+    assert "the grammar wins 0 and breaks 0" in text
     assert "Wrong readable texts: 3" in text
     assert "read B222BB7    right B222BB77" in text and text.count("no plate there") == 2
     assert len(board().failure_lines()) == 1 + 2

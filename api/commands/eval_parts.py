@@ -70,25 +70,27 @@ def labelled(context: Context) -> Report:
     """Labelled photos, and photos without plates."""
     from plate_models.evaluation.failure_sheet import failure_sheet
     from plate_models.evaluation.labelled import evaluate, labelled_folder
+    from plate_models.evaluation.sheet import photos_in
 
     arguments = context.arguments
     board = evaluate(context.data, context.modules, arguments.baseline, context.progress)
     if arguments.sheet:
-        images = labelled_folder(context.data) / "images"
-        failure_sheet(board, images, [context.about]).save(arguments.sheet)
+        load = photos_in(labelled_folder(context.data) / "images")
+        failure_sheet(board, load, [context.about]).save(arguments.sheet)
     return WithFailures(board) if arguments.misses else board
 
 
 def world(context: Context) -> Report:
     """Photos of other countries."""
+    from plate_models.evaluation.sheet import photos_in
     from plate_models.evaluation.world import FOLDER, evaluate_world
     from plate_models.evaluation.world_sheet import world_sheet
 
     report = evaluate_world(context.data, context.modules, context.progress)
     sheet: Path | None = context.arguments.sheet
     if sheet:
-        images = context.data / FOLDER / "images"
-        picture = world_sheet(report, images, [context.about])
+        load = photos_in(context.data / FOLDER / "images")
+        picture = world_sheet(report, load, [context.about])
         picture.save(sheet.with_stem(f"{sheet.stem}-world"))
     return report
 

@@ -1,20 +1,22 @@
 """The pipeline as the scoreboard runs it: on a photo, or on boxes that are given."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import torch
 from torch import Tensor
 
-from plate_models.evaluation.results import Answer, Box, LogProbs, Pixels
-from plate_models.pipeline import Plate, choose_readings, look_at, read_plates
-from plate_models.reading import Reading
+from plate_models.evaluation.results import Answer, Box, LogProbs, PlateResult
+from plate_models.grammar_report import GrammarReport, compare
+from plate_models.pipeline import PipelineConfig, Plate, choose_readings, look_at, read_plates
+from plate_models.reading import Evidence
 from plate_models.weights import Modules
 
 
 def read_photo(image: Tensor, modules: Modules) -> list[Plate]:
     """Find and read every plate of a photo, (H, W, 3) uint8 RGB."""
+    nets = modules.detect, modules.rectify, modules.recognize
     with torch.inference_mode():
-        return read_plates(image, modules.detect, modules.rectify, modules.recognize)
+        return read_plates(image, *nets, _config_of(modules))
 
 
 def read_boxes(
@@ -34,16 +36,35 @@ def read_boxes(
     """
     if not boxes:
         return []
+    config, nets = _config_of(modules), (modules.rectify, modules.recognize)
     with torch.inference_mode():
-        seen = look_at(
-            image, torch.tensor(boxes), torch.tensor(lines), modules.rectify, modules.recognize
-        )
-    readings = choose_readings(seen, list(lines))
-    rows = zip(boxes, readings, seen.shown, seen.log_probs, strict=True)
+        seen = look_at(image, torch.tensor(boxes), torch.tensor(lines), *nets, config)
+    readings = choose_readings(seen, list(lines), config)
+    rows = zip(boxes, lines, readings, seen.shown, seen.log_probs, strict=True)
     return [
-        _answer(photo, box, reading, 1.0, 1.0, shown, log_probs)
-        for box, reading, shown, log_probs in rows
+        _answer(Plate(box, (), 1.0, count, reading, shown), photo, 1.0, log_probs)
+        for box, count, reading, shown, log_probs in rows
     ]
+
+
+def weigh_grammar(plates: Iterable[PlateResult], modules: Modules) -> GrammarReport:
+    """Tell what the grammar wins and breaks on legible plates, from their labelled boxes.
+
+    Args:
+        plates: Results that still have their log-probabilities.
+        modules: The nets they were read with.
+    """
+    config = _config_of(modules)
+    cases = [
+        (plate.in_label.log_probs, Evidence(plate.lines), plate.text)
+        for plate in plates
+        if plate.legible and plate.in_label.log_probs is not None
+    ]
+    return compare(cases, config.grammar, config.specs.recognizer)
+
+
+def _config_of(modules: Modules) -> PipelineConfig:
+    return PipelineConfig.of(modules.specs, modules.calibration)
 
 
 def answer_from(photo: str, plate: Plate, iou: float = 0.0) -> Answer:
@@ -54,27 +75,21 @@ def answer_from(photo: str, plate: Plate, iou: float = 0.0) -> Answer:
         plate: From the pipeline.
         iou: Overlap with the label it belongs to.
     """
-    return _answer(photo, plate.box, plate.reading, plate.detection_score, iou, plate.crop)
+    return _answer(plate, photo, iou)
 
 
-def _answer(
-    photo: str,
-    box: Box,
-    reading: Reading,
-    detection_score: float,
-    iou: float,
-    crop: Pixels,
-    log_probs: LogProbs | None = None,
-) -> Answer:
+def _answer(plate: Plate, photo: str, iou: float, log_probs: LogProbs | None = None) -> Answer:
+    reading = plate.reading
     return Answer(
         photo=photo,
-        box=box,
+        box=plate.box,
         text=reading.text,
         guess=reading.candidates[0][0] if reading.candidates else "",
         score=reading.score,
         format=reading.format,
-        detection_score=detection_score,
+        lines=plate.lines,
+        detection_score=plate.detection_score,
         iou=iou,
-        crop=crop,
+        crop=plate.crop,
         log_probs=log_probs,
     )

@@ -1,7 +1,6 @@
 """The contact sheet of what went wrong on labelled photos, for a person to learn from."""
 
 from collections.abc import Sequence
-from pathlib import Path
 
 from PIL import Image, ImageDraw
 
@@ -17,6 +16,7 @@ from plate_models.evaluation.sheet import (
     RULE,
     WIDTH,
     Cell,
+    LoadPhoto,
     font,
     grid,
     heading,
@@ -26,7 +26,6 @@ from plate_models.evaluation.sheet import (
     strip,
     view,
 )
-from plate_models.images import decode
 
 _VIEW_WH = (330, 190)
 _PLATE_WH = (236, 60)
@@ -36,33 +35,30 @@ _ROW_HEIGHT = 230
 _MOST_ROWS = 60
 
 
-def failure_sheet(board: Scoreboard, images: Path, about: Sequence[str]) -> Image.Image:
+def failure_sheet(board: Scoreboard, load: LoadPhoto, about: Sequence[str]) -> Image.Image:
     """Draw every failure: the photo, the rectified plate, what was read, what is right.
 
     Args:
         board: The scoreboard.
-        images: Folder of the labelled photos.
+        load: Gives the photos.
         about: Lines for the sheet's head, such as the weights and the date.
 
     Returns:
         The sheet, RGB.
-
-    Raises:
-        FileNotFoundError: A photo is gone.
     """
     loose = [plate for plate in board.failures if plate.failure == "loose box"]
     failures = [plate for plate in board.failures if plate.failure != "loose box"]
     strips = [_head(board, len(failures), about)]
-    strips += [_row(plate, images) for plate in failures[:_MOST_ROWS]]
+    strips += [_row(plate, load) for plate in failures[:_MOST_ROWS]]
     if len(failures) > _MOST_ROWS:
         strips.append(heading(f"and {len(failures) - _MOST_ROWS} more", []))
     if loose:
         strips.append(heading(f"Read right, but loosely boxed: {len(loose)}", []))
-        strips += grid([_loose_cell(plate) for plate in loose], images)
+        strips += grid([_loose_cell(plate) for plate in loose], load)
     if board.unverified:
         note = "No label confirms or refutes these. Is that what stands there?"
         strips.append(heading(f"Readable texts to be checked: {len(board.unverified)}", [note]))
-        strips += grid([_unverified_cell(answer) for answer in board.unverified], images)
+        strips += grid([_unverified_cell(answer) for answer in board.unverified], load)
     return stack(strips)
 
 
@@ -90,14 +86,13 @@ def _unverified_cell(answer: Answer) -> Cell:
     return Cell(answer.photo, boxes, answer.crop, answer.text, f"score {answer.score:.3f}, {why}")
 
 
-def _row(plate: PlateResult, images: Path) -> Image.Image:
+def _row(plate: PlateResult, load: LoadPhoto) -> Image.Image:
     image, pen = strip(_ROW_HEIGHT)
     pen.line((MARGIN, 0, WIDTH - MARGIN, 0), RULE)
     answer = plate.answers[0] if plate.answers else None
-    photo = decode((images / plate.photo).read_bytes())
     boxes = [(plate.box, LABEL_RGB)]
     boxes += [(answer.box, FOUND_RGB)] if answer else []
-    image.paste(view(photo, _VIEW_WH, boxes), (MARGIN, 20))
+    image.paste(view(load(plate.photo), _VIEW_WH, boxes), (MARGIN, 20))
     readings = ((answer, "from the box found"), (plate.in_label, "from the labelled box"))
     pen.text((_PLATES_X, 20), "Rectified: what the recognizer sees", GREY, font(14))
     pen.text((_LETTERS_X, 20), "right", GREY, font(14))
@@ -132,6 +127,8 @@ def _facts(pen: ImageDraw.ImageDraw, plate: PlateResult, answer: Answer | None) 
         f"{plate.lines} line{'s' * (plate.lines > 1)}, {plate.source or 'unknown source'}",
         f"IoU {plate.iou:.2f} with the label",
     ]
+    if answer and answer.lines != plate.lines:
+        lines[2] += f", found as {answer.lines}"
     if answer:
         lines.append(f"scores: box {answer.detection_score:.2f}, text {answer.score:.3f}")
         lines.append(f"format {answer.format}")

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from plate_models.baseline import Baseline
-from plate_models.evaluation.answers import answer_from, read_boxes, read_photo
+from plate_models.evaluation.answers import answer_from, read_boxes, read_photo, weigh_grammar
 from plate_models.evaluation.results import Answer, Box, PlateResult
 from plate_models.evaluation.scoreboard import Scoreboard
 from plate_models.geometry import box_iou_xyxy
@@ -55,6 +55,7 @@ def evaluate(
         results, elsewhere = score_photo(photo, image, modules, published)
         board.plates += results
         board.elsewhere += elsewhere
+    board.grammar = weigh_grammar(board.plates, modules)
     if (data / "no_plates").is_dir():
         negatives = load_negatives(data / "no_plates", held_out=True)
         board.photos_without = len(negatives)

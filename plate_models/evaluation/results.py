@@ -33,6 +33,7 @@ class Answer:
         guess: The best candidate, readable or not; "" if there is none.
         score: Probability that the guess is right, in [0, 1].
         format: Of the guess, such as "ru.car".
+        lines: Of text, as the detector sees them: 1 or 2.
         detection_score: The detector's confidence, in [0, 1].
         iou: Overlap with the label it belongs to, in [0, 1]; 0 without a label.
         crop: (h, w, 3) uint8 RGB, the rectified plate; None in an answer read from a file.
@@ -45,6 +46,7 @@ class Answer:
     guess: str
     score: float
     format: str
+    lines: int
     detection_score: float
     iou: float = 0.0
     crop: Pixels | None = field(default=None, compare=False, repr=False)

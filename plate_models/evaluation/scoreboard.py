@@ -7,6 +7,7 @@ from plate_models.evaluation.groups import Group, count_plates, group
 from plate_models.evaluation.results import FAILURES, Answer, PlateResult
 from plate_models.evaluation.tables import count_lines, group_lines
 from plate_models.figures import Count, events, proportion
+from plate_models.grammar_report import GrammarReport
 
 
 @dataclass
@@ -19,12 +20,14 @@ class Scoreboard:
             left unlabelled, so these are listed, not counted.
         photos_without: Number of photos without any plate.
         false_texts: Readable answers on them.
+        grammar: What the grammar wins and breaks on the legible plates' labelled boxes.
     """
 
     plates: list[PlateResult] = field(default_factory=list)
     elsewhere: list[Answer] = field(default_factory=list)
     photos_without: int = 0
     false_texts: list[Answer] = field(default_factory=list)
+    grammar: GrammarReport = field(default_factory=GrammarReport)
 
     @property
     def legible(self) -> list[PlateResult]:
@@ -71,6 +74,9 @@ class Scoreboard:
             *count_lines(self.counts()),
             "",
             *group_lines(self.groups),
+            "",
+            f"From the labelled boxes {self.grammar.lines()[0]}",
+            *self.grammar.lines()[1:],
             "",
             *self._wrong_lines(),
             "",
@@ -123,4 +129,5 @@ class Scoreboard:
             "elsewhere": [answer.to_dict() for answer in self.elsewhere],
             "photos_without": self.photos_without,
             "false_texts": [answer.to_dict() for answer in self.false_texts],
+            "grammar": self.grammar.to_dict(),
         }

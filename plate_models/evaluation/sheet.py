@@ -3,7 +3,7 @@
 A sheet is a column of strips, each an image of the sheet's width.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -27,6 +27,8 @@ _COLUMNS, _PITCH = 4, 298
 _CELL_VIEW_WH, _CELL_PLATE_WH, _CELL_HEIGHT = (282, 160), (282, 72), 344
 
 Colour = tuple[int, int, int]
+# From a photo's name to its pixels, (H, W, 3) uint8 RGB.
+LoadPhoto = Callable[[str], Pixels]
 
 
 @dataclass(frozen=True)
@@ -143,12 +145,17 @@ def letters(
         x += width
 
 
-def grid(cells: Sequence[Cell], images: Path) -> list[Image.Image]:
+def photos_in(folder: Path) -> LoadPhoto:
+    """Photos that lie in a folder; a FileNotFoundError for one that is gone."""
+    return lambda name: decode((folder / name).read_bytes())
+
+
+def grid(cells: Sequence[Cell], load: LoadPhoto) -> list[Image.Image]:
     """Plates side by side: the photo around each, the rectified plate, the text, the facts.
 
     Args:
         cells: The plates.
-        images: Folder of their photos.
+        load: Gives the photos.
 
     Returns:
         One strip for each four.
@@ -158,8 +165,7 @@ def grid(cells: Sequence[Cell], images: Path) -> list[Image.Image]:
         image, pen = strip(_CELL_HEIGHT)
         for column, cell in enumerate(cells[start : start + _COLUMNS]):
             x = MARGIN + column * _PITCH
-            photo = decode((images / cell.photo).read_bytes())
-            image.paste(view(photo, _CELL_VIEW_WH, cell.boxes), (x, 10))
+            image.paste(view(load(cell.photo), _CELL_VIEW_WH, cell.boxes), (x, 10))
             image.paste(rectified(cell.crop, _CELL_PLATE_WH), (x, 176))
             letters(pen, (x, 252), cell.text, None)
             pen.text((x, 292), cell.facts, INK, font(14))
