@@ -112,6 +112,12 @@ def test_a_ground_that_says_nothing_changes_nothing() -> None:
             assert RUSSIA.judge(text, lines, {"white": 0.0}) == RUSSIA.judge(text, lines)
 
 
+def test_no_ground_is_so_sure_that_it_rules_a_format_out() -> None:
+    certain = {**dict.fromkeys(WHITE, 0.0), "black": 1.0}
+    assert all(match.weight > 0 for match in RUSSIA.readings_of("A123BC77", 1, certain))
+    assert RUSSIA.judge("A123BC77", 1, certain)[0] == "ru.car"
+
+
 def test_likelihoods_may_have_any_scale() -> None:
     tiny = {colour: likelihood / 1000 for colour, likelihood in WHITE.items()}
     assert RUSSIA.judge("AB123777", 1, tiny) == pytest.approx(RUSSIA.judge("AB123777", 1, WHITE))
