@@ -109,15 +109,20 @@ def _posteriors(
     known = set(spec.alphabet)
     added = [t for t in dict.fromkeys((raw, *spelled)) if t not in likelihoods and known >= set(t)]
     likelihoods |= zip(added, ctc.text_probabilities(log_probs, added, spec.alphabet), strict=True)
-    # Mass outside the candidates counts as wrong, so a blurred plate can't score 1.
-    outside = max(0.0, 1.0 - sum(likelihoods.values()))
     weighted = [
-        (text, p * grammar.judge(text, evidence.lines, evidence.ground)[1])
+        (p * weight, weight, text)
         for text, p in likelihoods.items()
+        for _, weight in [grammar.judge(text, evidence.lines, evidence.ground)]
         if text and p > 0
     ]
-    total = sum(p for _, p in weighted) + outside
-    return sorted(((text, p / total) for text, p in weighted), key=lambda pair: -pair[1])
+    if not weighted:
+        return []
+    weighted.sort(key=lambda entry: -entry[0])
+    # Mass outside the candidates counts as wrong, so a blurred plate can't score 1. Taken for
+    # as plausible as the best candidate, it weighs the same on plates of rare formats.
+    outside = max(0.0, 1.0 - sum(likelihoods.values())) * weighted[0][1]
+    total = sum(p for p, _, _ in weighted) + outside
+    return [(text, p / total) for p, _, text in weighted]
 
 
 def _characters(

@@ -167,6 +167,15 @@ def test_mass_outside_the_candidates_counts_as_wrong() -> None:
     assert reading.score < 0.02 and not reading.readable
 
 
+def test_a_rare_format_scores_as_a_common_one_that_is_as_clear() -> None:
+    doubts: Doubts = {2: {"2": 0.8, "3": 0.04, "4": 0.04, "5": 0.04, "6": 0.04, "7": 0.04}}
+    doubts |= {3: {"3": 0.9, "2": 0.025, "4": 0.025, "5": 0.025, "6": 0.025}}
+    car = choose_reading(log_probs_of("A123BC77", doubts), Evidence(1, WHITE))
+    trailer = choose_reading(log_probs_of("AB123477", doubts), Evidence(1, WHITE))
+    assert (car.format, trailer.format) == ("ru.car", "ru.trailer")
+    assert trailer.score == pytest.approx(car.score, abs=0.01)
+
+
 def test_another_alphabet_and_country(tmp_path) -> None:  # type: ignore[no-untyped-def]
     path = tmp_path / "xx.toml"
     path.write_text(
