@@ -9,6 +9,8 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
+from plate_models.formats import grammar_of
+from plate_models.grammar import FormatError
 from plate_models.spec import DetectorSpec, RecognizerSpec, RectifierSpec
 from plate_models.spec_json import DEFAULTS, SpecError, Specs, spec_from_json, spec_to_json
 
@@ -118,6 +120,7 @@ def specs_of(files: dict[str, WeightsFile]) -> Specs:
         wanted = spec_from_json(RectifierSpec, shared, places["recognizer"])
     except SpecError as error:
         raise WeightsError(str(error)) from error
+    check_country(specs.recognizer, places["recognizer"])
     for field in _SHARED:
         expected, found = getattr(specs.rectifier, field), getattr(wanted, field)
         if expected != found:
@@ -126,6 +129,19 @@ def specs_of(files: dict[str, WeightsFile]) -> Specs:
                 f"{files['rectifier'].path.name}, found {found}"
             )
     return specs
+
+
+def check_country(spec: RecognizerSpec, where: str) -> None:
+    """Raise WeightsError unless the formats of a recognizer's country are at hand.
+
+    Args:
+        spec: Names the country.
+        where: Begins the message.
+    """
+    try:
+        grammar_of(spec.country)
+    except FormatError as error:
+        raise WeightsError(f"{where}.country: {error}") from error
 
 
 def is_counter(key: str) -> bool:

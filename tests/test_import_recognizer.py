@@ -48,6 +48,12 @@ def test_imported_weights_compute_what_they_did(
         assert torch.equal(modules.recognize(plates), nets[0](plates))
 
 
+def test_a_country_without_formats_is_refused(tmp_path: Path, nets: tuple[LPRNet, STN]) -> None:
+    files = (tmp_path / "lprnet.pt", tmp_path / "stn.safetensors")
+    with pytest.raises(weights.WeightsError, match=r"country: .*nowhere\.toml"):
+        import_recognizer(*files, ALPHABET, tmp_path / "mine", country="nowhere")
+
+
 @pytest.mark.parametrize(
     ("files", "alphabet", "message"),
     [

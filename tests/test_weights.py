@@ -143,10 +143,11 @@ def test_contracts_of_the_first_release_are_complete_with_the_defaults(
     others: Path, tmp_path: Path
 ) -> None:
     def as_first_released(contract: dict[str, Any]) -> None:
-        for field in ("two_line_margin_hw", "row_spans"):
+        for field in ("two_line_margin_hw", "row_spans", "country"):
             contract.pop(field, None)
 
-    folder = changed(others, tmp_path / "old", "rectifier", as_first_released)
+    folder = changed(others, tmp_path / "half", "rectifier", as_first_released)
+    folder = changed(folder, tmp_path / "old", "recognizer", as_first_released)
     assert weights.load_modules(folder).specs == OTHERS
 
 
@@ -169,6 +170,8 @@ def put(key: str, value: object) -> Callable[[dict[str, Any]], object]:
         ("recognizer", put("alphabet", "00123456789ÄÖ"), "alphabet: .* not '0' again, found"),
         ("recognizer", put("alphabet", "0123456789Ä Ö"), "alphabet: expected visible"),
         ("recognizer", put("alphabet", 7), "alphabet: expected str, found 7"),
+        ("recognizer", put("country", "../ru"), "country: expected a name of small letters"),
+        ("recognizer", put("country", "nowhere"), r"country: .*nowhere\.toml"),
         ("recognizer", put("steps", 24), "steps: expected 28, found 24"),
         ("recognizer", put("steps", True), "steps: expected int, found True"),
         ("recognizer", put("rectified_hw", [24, 94]), r"rectified_hw: .*\(24, 110\).*\(24, 94\)"),

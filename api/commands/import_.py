@@ -21,6 +21,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     reader.add_argument(
         "--alphabet", required=True, metavar="ABC", help="characters in class order, no blank"
     )
+    reader.add_argument(
+        "--country", default="ru", metavar="NAME", help="a file in countries/ (default: ru)"
+    )
     for net in (detector, reader):
         net.add_argument("--out", type=Path, required=True, metavar="DIR", help="for the weights")
 
@@ -36,7 +39,8 @@ def run(arguments: argparse.Namespace) -> int:
             written = [import_yolov5(arguments.file, out)]
         else:
             sources = (arguments.lprnet, arguments.stn)
-            written = [*import_recognizer(*sources, arguments.alphabet, out)]
+            made_for = (arguments.alphabet, out, arguments.country)
+            written = [*import_recognizer(*sources, *made_for)]
     except (WeightsError, OSError) as error:
         raise CommandError(str(error)) from error
     for path in written:

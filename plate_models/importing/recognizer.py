@@ -9,10 +9,12 @@ from plate_models.importing.claims import CheckpointError
 from plate_models.importing.yolov5 import origin_of
 from plate_models.spec import RECOGNIZER
 from plate_models.spec_json import SpecError, Specs, check_spec
-from plate_models.weight_files import WeightsFile, contract_of
+from plate_models.weight_files import WeightsFile, check_country, contract_of
 
 
-def import_recognizer(lprnet: Path, stn: Path, alphabet: str, folder: Path) -> tuple[Path, Path]:
+def import_recognizer(
+    lprnet: Path, stn: Path, alphabet: str, folder: Path, country: str = RECOGNIZER.country
+) -> tuple[Path, Path]:
     """Turn state dicts of our LPRNet and STN into weights.
 
     Args:
@@ -20,6 +22,7 @@ def import_recognizer(lprnet: Path, stn: Path, alphabet: str, folder: Path) -> t
         stn: State dict of ``nets.stn.STN`` that straightened its plates in training.
         alphabet: The recognizer's characters in class order, without the blank.
         folder: Where the weights go; made if need be.
+        country: Whose plates it reads: the name of a file in ``countries/``.
 
     Returns:
         The recognizer's file and the rectifier's. Sizes, margins and normalisation are
@@ -27,14 +30,15 @@ def import_recognizer(lprnet: Path, stn: Path, alphabet: str, folder: Path) -> t
 
     Raises:
         CheckpointError: A file is damaged or hostile, or the alphabet can't be used.
-        WeightsError: A tensor's name or shape is not that of the net; the message names
-            it. Nothing was written.
+        WeightsError: The country's formats are not at hand, or a tensor's name or shape is
+            not that of the net; the message names it. Nothing was written.
     """
-    specs = Specs(recognizer=replace(RECOGNIZER, alphabet=alphabet))
+    specs = Specs(recognizer=replace(RECOGNIZER, alphabet=alphabet, country=country))
     try:
         check_spec(specs.recognizer, "recognizer")
     except SpecError as error:
         raise CheckpointError(str(error)) from error
+    check_country(specs.recognizer, "recognizer")
     sources = {"recognizer": lprnet, "rectifier": stn}
     files = [
         WeightsFile(name, path, contract_of(name, specs), read_state(path))
