@@ -149,9 +149,10 @@ def beam_decode(
                 longer = prefix + char
                 in_blank, in_char = following.get(longer, (0.0, 0.0))
                 following[longer] = (in_blank, in_char + arriving * probability)
-        beam = _widest(following, width)
+        beam = following if len(following) <= width else _likeliest(following, width)
     # A repeat without room for a blank between has probability 0: no text at all.
-    return [(prefix, a + b) for prefix, (a, b) in beam.items() if a + b > 0]
+    ranked = _likeliest(beam, width).items()
+    return [(prefix, a + b) for prefix, (a, b) in ranked if a + b > 0]
 
 
 def _steps(probs: Array, alphabet: str) -> list[tuple[float, list[tuple[str, float]]]]:
@@ -164,7 +165,9 @@ def _steps(probs: Array, alphabet: str) -> list[tuple[float, list[tuple[str, flo
     return list(zip(probs[-1].tolist(), likely, strict=True))
 
 
-def _widest(prefixes: dict[str, tuple[float, float]], width: int) -> dict[str, tuple[float, float]]:
+def _likeliest(
+    prefixes: dict[str, tuple[float, float]], width: int
+) -> dict[str, tuple[float, float]]:
     ranked = sorted(prefixes.items(), key=lambda item: -(item[1][0] + item[1][1]))
     return dict(ranked[:width])
 

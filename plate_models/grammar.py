@@ -215,7 +215,7 @@ def _beliefs(
 def _matches(grammar: Grammar, text: str) -> tuple[Match, ...]:
     """The formats that a text follows, weighed by the text alone."""
     found = []
-    for plate_format in grammar.formats:
+    for plate_format in _formats_of(grammar, len(text)):
         fits = (pattern.fullmatch(text) for pattern in plate_format.patterns)
         match = next((match for match in fits if match), None)
         if match:
@@ -227,6 +227,16 @@ def _matches(grammar: Grammar, text: str) -> tuple[Match, ...]:
             region = Region(code, name) if code and name else None
             found.append(Match(plate_format, region, weight))
     return tuple(found)
+
+
+@lru_cache(maxsize=64)
+def _formats_of(grammar: Grammar, length: int) -> tuple[PlateFormat, ...]:
+    """The formats that have texts of a length."""
+    return tuple(
+        plate_format
+        for plate_format in grammar.formats
+        if any(len(places) == length for places in plate_format.places)
+    )
 
 
 @lru_cache(maxsize=4096)
