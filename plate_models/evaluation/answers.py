@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 import torch
 from torch import Tensor
 
+from plate_models.appearance import ground_likelihoods
 from plate_models.evaluation.results import Answer, Box, LogProbs, PlateResult
 from plate_models.grammar_report import GrammarReport, compare
 from plate_models.pipeline import PipelineConfig, Plate, choose_readings, look_at, read_plates
@@ -51,15 +52,16 @@ def weigh_grammar(plates: Iterable[PlateResult], modules: Modules) -> GrammarRep
     """Tell what the grammar wins and breaks on legible plates, from their labelled boxes.
 
     Args:
-        plates: Results that still have their log-probabilities.
+        plates: Results that still have their pixels and log-probabilities.
         modules: The nets they were read with.
     """
     config = _config_of(modules)
-    cases = [
-        (plate.in_label.log_probs, Evidence(plate.lines), plate.text)
-        for plate in plates
-        if plate.legible and plate.in_label.log_probs is not None
-    ]
+    cases = []
+    for plate in plates:
+        seen = plate.in_label
+        if plate.legible and seen.log_probs is not None and seen.crop is not None:
+            (ground,) = ground_likelihoods(seen.crop[None])
+            cases.append((seen.log_probs, Evidence(seen.lines, ground), plate.text))
     return compare(cases, config.grammar, config.specs.recognizer)
 
 
