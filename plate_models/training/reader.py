@@ -80,7 +80,7 @@ def text_loss(logits: Tensor, batch: CropBatch) -> Tensor:
     log_probs = logits.permute(2, 0, 1).log_softmax(dim=2)
     steps = torch.full_like(lengths, log_probs.shape[0])
     return F.ctc_loss(
-        log_probs, labels.clamp_min(0), steps, lengths, RECOGNIZER.blank, zero_infinity=True
+        log_probs, labels.clamp_min(0), steps, lengths, logits.shape[1] - 1, zero_infinity=True
     )
 
 
