@@ -156,6 +156,18 @@ def test_bins_have_equal_mass() -> None:
     assert (np.diff(found.claimed) > 0).all()
 
 
+def test_bins_of_equal_width_leave_out_the_empty_ones() -> None:
+    found = metrics.equal_width_bins(np.array([0.0, 0.05, 0.95, 1.0]), TRUTH)
+    assert found.count.tolist() == [2, 2] and found.right.tolist() == [1, 2]
+    assert found.claimed.tolist() == pytest.approx([0.025, 0.975])
+
+
+def test_the_sure_do_not_hide_the_doubtful() -> None:
+    scores = np.array([0.5] * 10 + [1.0] * 90)
+    found = fitting.quality_of(scores, np.ones(100, np.bool_))
+    assert found.ece == pytest.approx(0.05) and found.ece_doubtful == pytest.approx(0.5)
+
+
 def test_brier_and_log_loss_by_hand() -> None:
     assert metrics.brier(CLAIMS, TRUTH) == pytest.approx((0.01 + 0.36 + 0.01 + 0.16) / 4)
     assert metrics.brier_of_constant(TRUTH) == pytest.approx(0.75 * 0.25)

@@ -51,6 +51,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--workers", type=int, metavar="N", default=2, help="processes (default: 2)"
     )
+    parser.add_argument(
+        "--most-wrong",
+        type=float,
+        metavar="SHARE",
+        default=0.005,
+        help="of wrong texts accepted among the readable ones (default: 0.005)",
+    )
     parser.add_argument("--seed", type=int, default=577, help="of all chance (default: 577)")
 
 
@@ -78,6 +85,7 @@ def run(arguments: argparse.Namespace) -> int:
         folder=arguments.out,
         crops=arguments.crops,
         workers=arguments.workers,
+        most_wrong=arguments.most_wrong,
         seed=arguments.seed,
     )
     try:
@@ -105,15 +113,16 @@ def _print(result: "Result") -> None:
         ("measured, as read", summary["measured_uncalibrated"]),
         (f"measured, {summary['method']}", summary["measured"]),
     ]
-    head = ("crops", "right", "ECE", "Brier", "constant", "log loss", "right at 95 %")
+    head = ("crops", "right", "ECE", "of doubtful", "Brier", "constant", "right at 95 %")
     print(f"{'':<30}" + "".join(f"{name:>14}" for name in head))
     for name, q in rows:
-        values = (q[k] for k in ("ece", "brier", "brier_constant", "log_loss"))
+        values = (q[k] for k in ("ece", "ece_doubtful", "brier", "brier_constant"))
         numbers = "".join(f"{value:>14.5f}" for value in values)
         print(f"{name:<30}{q['crops']:>14}{q['right']:>14.2%}{numbers}{q['right_at_95']:>14.3%}")
-    measured = summary["measured"]
-    print(
-        f"\nreadable from {result.calibration.readable_from:.4f}: {measured['readable']} of "
-        f"{measured['crops']} crops, {measured['readable_and_wrong']} of them wrong; "
-        f"{measured['right_but_not_readable']} right ones are not readable"
-    )
+    print(f"\nreadable from {result.calibration.readable_from:.4f}; other thresholds give:")
+    for row in result.report["thresholds"]:
+        print(
+            f"  {row['accepted_wrong']:.2%} wrong accepted: from {row['readable_from']:.4f} "
+            f"{row['readable']} readable, {row['readable_and_wrong']} of them wrong, "
+            f"{row['right_but_not_readable']} right ones not readable"
+        )

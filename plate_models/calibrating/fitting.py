@@ -1,5 +1,6 @@
 """Fits calibrations, chooses between them, and sets the threshold of what is readable."""
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 
@@ -31,6 +32,8 @@ class Quality:
         right: Share of right ones: the base rate.
         claimed: Mean score.
         ece: Expected calibration error, 15 bins of equal mass.
+        ece_doubtful: The same for the least confident tenth alone: among all, those who are
+            sure and right hide what the doubtful claim.
         brier, brier_constant: Brier score, and that of the base rate as every score.
         log_loss: In nats.
         right_at_95: Share of right ones among the most confident 95 %.
@@ -40,6 +43,7 @@ class Quality:
     right: float
     claimed: float
     ece: float
+    ece_doubtful: float
     brier: float
     brier_constant: float
     log_loss: float
@@ -52,11 +56,13 @@ class Quality:
 
 def quality_of(scores: Floats, right: Bools) -> Quality:
     """Measure scores against what came true; see :mod:`plate_models.calibrating.metrics`."""
+    doubtful = np.argsort(scores, kind="stable")[: math.ceil(len(scores) / 10)]
     return Quality(
         crops=len(scores),
         right=float(right.mean()) if len(right) else 0.0,
         claimed=float(scores.mean()) if len(scores) else 0.0,
         ece=ece_equal_mass(scores, right),
+        ece_doubtful=ece_equal_mass(scores[doubtful], right[doubtful]),
         brier=brier(scores, right),
         brier_constant=brier_of_constant(right),
         log_loss=log_loss(scores, right),

@@ -4,6 +4,7 @@ Throughout, ``scores`` are (N,) float claims in [0, 1] and ``right`` are (N,) bo
 each came true. Nothing claimed is nothing wrong: all errors of an empty set are 0.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,11 +36,21 @@ def equal_mass_bins(scores: Floats, right: Bools, bins: int = 15) -> Bins:
     Fewer claims than bins make one bin each.
     """
     order = np.argsort(scores, kind="stable")
-    parts = [part for part in np.array_split(order, bins) if len(part)]
+    return _bins(scores, right, np.array_split(order, bins))
+
+
+def equal_width_bins(scores: Floats, right: Bools, bins: int = 10) -> Bins:
+    """Cut [0, 1] into so many bins; those without a claim are left out."""
+    places = np.minimum((scores * bins).astype(np.int64), bins - 1)
+    return _bins(scores, right, [np.flatnonzero(places == place) for place in range(bins)])
+
+
+def _bins(scores: Floats, right: Bools, parts: Iterable[NDArray[np.intp]]) -> Bins:
+    filled = [part for part in parts if len(part)]
     return Bins(
-        np.array([len(part) for part in parts], np.int64),
-        np.array([scores[part].mean() for part in parts], np.float64),
-        np.array([right[part].sum() for part in parts], np.int64),
+        np.array([len(part) for part in filled], np.int64),
+        np.array([scores[part].mean() for part in filled], np.float64),
+        np.array([right[part].sum() for part in filled], np.int64),
     )
 
 

@@ -6,7 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from plate_models.calibrating.metrics import Bools, Floats, equal_mass_bins, risk_coverage
+from plate_models.calibrating.metrics import (
+    Bins,
+    Bools,
+    Floats,
+    equal_mass_bins,
+    equal_width_bins,
+    risk_coverage,
+)
 from plate_models.figures import proportion
 
 # Shown in place of "none at all", which a logarithmic axis can't.
@@ -24,41 +31,44 @@ def _figure(size: tuple[float, float]) -> Any:
     return figure
 
 
-def draw_reliability(curves: Curves, path: Path, bins: int = 15) -> None:
-    """Draw what was claimed against what came true.
+def draw_reliability(curves: Curves, path: Path) -> None:
+    """Draw what was claimed against what came true, with 95 % intervals.
 
-    Nearly all scores lie next to 1, so the second panel shows the other end: the claimed
-    and the true share of wrong texts, both logarithmic, with 95 % intervals.
+    Nearly all scores lie next to 1. So the left panel has ten bins of equal width, in which
+    the doubtful can be seen, and the right one fifteen of equal mass, and the other end: the
+    claimed and the true share of wrong texts, both logarithmic.
 
     Args:
         curves: By name, (N,) scores and (N,) whether each is right; N >= 1.
         path: Of the picture.
-        bins: Of equal mass.
     """
     figure = _figure((11, 5))
     plain, wrong = figure.subplots(1, 2)
     for name, (scores, right) in curves.items():
-        found = equal_mass_bins(scores, right, bins)
-        plain.plot(found.claimed, found.right / found.count, "o-", label=name, ms=4, lw=1)
-        misses = (found.count - found.right).tolist()
-        counts = [
-            proportion(name, [True] * miss + [False] * (count - miss))
-            for miss, count in zip(misses, found.count.tolist(), strict=True)
-        ]
-        rates = np.array([count.rate or 0.0 for count in counts])
-        ends = np.array([count.interval_95 or (0, 1) for count in counts]).T
-        shown = np.clip(rates, _LEAST, 1)
-        reach = np.abs(np.clip(ends, _LEAST, 1) - shown)
-        claims = np.clip(1 - found.claimed, _LEAST, 1)
-        wrong.errorbar(claims, shown, yerr=reach, fmt="o", label=name, ms=4, lw=1)
+        _draw_bins(plain, equal_width_bins(scores, right), name, of_wrong=False)
+        _draw_bins(wrong, equal_mass_bins(scores, right), name, of_wrong=True)
     for axes in (plain, wrong):
         axes.plot([_LEAST, 1], [_LEAST, 1], color="grey", lw=0.8, ls="--")
         axes.grid(alpha=0.3)
         axes.legend()
-    plain.set(xlabel="score", ylabel="share of right texts", title="Reliability")
+    plain.set(xlabel="score", ylabel="share of right texts", title="Ten bins of equal width")
     wrong.set(xscale="log", yscale="log", xlabel="1 - score", ylabel="share of wrong texts")
-    wrong.set(title=f"The same for wrong texts (below {_LEAST:g} drawn there)")
+    wrong.set(title="Fifteen bins of equal mass; triangles: none is wrong, upper bound")
     figure.savefig(path, dpi=110)
+
+
+def _draw_bins(axes: Any, bins: Bins, name: str, of_wrong: bool) -> None:
+    claims = np.clip(1 - bins.claimed if of_wrong else bins.claimed, _LEAST, 1)
+    hits = bins.count - bins.right if of_wrong else bins.right
+    pairs = list(zip(hits.tolist(), bins.count.tolist(), strict=True))
+    counts = [proportion(name, [True] * n + [False] * (of - n)) for n, of in pairs]
+    ends = np.array([count.interval_95 for count in counts])
+    some = (hits > 0) | (not of_wrong)
+    rates = (hits / bins.count)[some]
+    reach = np.abs(ends[some] - rates[:, None]).T
+    dots = axes.errorbar(claims[some], rates, yerr=reach, fmt="o", label=name, ms=4, lw=1)
+    colour = dots.lines[0].get_color()
+    axes.plot(claims[~some], ends[~some, 1], "v", color=colour, ms=5, mfc="none")
 
 
 def draw_risk_coverage(curves: Curves, path: Path, readable_from: float) -> None:
@@ -80,7 +90,7 @@ def draw_risk_coverage(curves: Curves, path: Path, readable_from: float) -> None
             at = [coverage[place]], [max(risk[place], _LEAST)]
             axes.plot(*at, "o", color=line.get_color())
     axes.plot([0.95], [0.005], "k+", ms=12, label="aim: 99.5 % right at 95 % coverage")
-    axes.set(xlabel="coverage: share of plates answered", yscale="log")
+    axes.set(xlabel="coverage: share of plates answered", yscale="log", xlim=(0.5, 1.01))
     axes.set(ylabel="risk: share of wrong texts among them")
     axes.set(title=f"Risk and coverage; dots: score {readable_from:.3f}, where readable begins")
     axes.grid(alpha=0.3, which="both")
