@@ -21,7 +21,17 @@ from plate_models.synthetic.benchmark.photos import (
     SEED,
     BenchmarkPhoto,
     BenchmarkPlate,
+    photo_named,
     render_photo,
 )
+from plate_models.synthetic.benchmark.pool import render_photos
 
-__all__ = ["PER_KIND", "SEED", "BenchmarkPhoto", "BenchmarkPlate", "render_photo"]
+__all__ = [
+    "PER_KIND",
+    "SEED",
+    "BenchmarkPhoto",
+    "BenchmarkPlate",
+    "photo_named",
+    "render_photo",
+    "render_photos",
+]

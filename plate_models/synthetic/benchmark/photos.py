@@ -76,11 +76,13 @@ class BenchmarkPhoto:
     Attributes:
         name: Its kind and number, such as "ru.car-0017".
         file: A JPEG file.
+        dark: Taken at dusk, by night or by lamplight.
         plates: All of its plates.
     """
 
     name: str
     file: bytes
+    dark: bool
     plates: tuple[BenchmarkPlate, ...]
 
 
@@ -102,9 +104,9 @@ def render_photo(kind: str, index: int, seed: int = SEED) -> BenchmarkPhoto:
     camera = Camera(size_wh, float(rng.uniform(*_FOCAL)) * size_wh[0])
     pitch = GATE_PITCH_DEG if rng.random() < _GATE_SHARE else DASHCAM_PITCH_DEG
     tilt = turn_about(2, rng.uniform(-ROLL_DEG, ROLL_DEG)) @ turn_about(0, rng.uniform(*pitch))
-    heights = _PAIR_PX if rng.random() < _PAIR_SHARE else CHARACTER_PX
-    character_px = float(np.exp(rng.uniform(*np.log(heights))))
-    vehicles = _place_vehicles(kind, camera, tilt, character_px, rng)
+    pair = bool(rng.random() < _PAIR_SHARE)
+    character_px = float(np.exp(rng.uniform(*np.log(_PAIR_PX if pair else CHARACTER_PX))))
+    vehicles = _place_vehicles(kind, camera, tilt, character_px, pair, rng)
     light = sample_light(rng, tilt)
     lens = sample_lens(rng, size_wh, character_px)
     picture, white = build(camera, vehicles, light, tilt, rng)
@@ -114,14 +116,20 @@ def render_photo(kind: str, index: int, seed: int = SEED) -> BenchmarkPhoto:
         BenchmarkPlate(vehicle.text, kind, plate_kind.lines, _quad(vehicle, camera, lens))
         for vehicle in vehicles
     )
-    return BenchmarkPhoto(f"{kind}-{index:04d}", file, plates)
+    return BenchmarkPhoto(f"{kind}-{index:04d}", file, light.dark, plates)
+
+
+def photo_named(name: str, seed: int = SEED) -> BenchmarkPhoto:
+    """Make a photo again from its name."""
+    kind, _, number = name.rpartition("-")
+    return render_photo(kind, int(number), seed)
 
 
 def _place_vehicles(
-    kind: str, camera: Camera, tilt: Floats, character_px: float, rng: Generator
+    kind: str, camera: Camera, tilt: Floats, character_px: float, pair: bool, rng: Generator
 ) -> list[Vehicle]:
-    """One vehicle, or two side by side where they fit, the far one first."""
-    if character_px > _PAIR_PX[1] or rng.random() < 0.5:
+    """One vehicle, or a pair side by side if it fits, the far one first."""
+    if not pair:
         return [_place(kind, camera, tilt, character_px, (0.12, 0.88), rng)]
     left = _place(kind, camera, tilt, character_px, (0.12, 0.34), rng)
     for _ in range(_TRIES):

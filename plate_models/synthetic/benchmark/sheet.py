@@ -110,7 +110,7 @@ def _draw_flag(plate: Field, layout: Layout, px_per_mm: float) -> None:
 def _bolt(plate: Field, ink: Mask, rng: Generator, px_per_mm: float) -> None:
     """Screw hexagonal or capped heads near the rim, in pairs, where nothing is printed."""
     radius = rng.uniform(3.5, 6.5) * px_per_mm
-    reach = int(np.ceil(radius + px_per_mm))
+    reach = int(np.ceil(radius + 3 * px_per_mm))
     height, width = ink.shape
     tone = np.array(((0.02,) * 3, (0.3,) * 3, (0.6,) * 3, (0.4, 0.3, 0.12))[rng.integers(4)])
     wanted = int(rng.integers(0, 3))
