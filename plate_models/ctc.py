@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 from plate_models.spec import RECOGNIZER
 
 Array = NDArray[np.float64]
+# Prefix -> probability of the paths that end in a blank, and in its last character.
+Beam = dict[str, tuple[float, float]]
 # A class less likely than this in a step starts no prefix of its own.
 _PRUNE_BELOW = 1e-4
 
@@ -74,10 +76,7 @@ def join_rows(rows: Sequence[Array]) -> Array:
         raise ValueError(f"rows: expected one or more (C, T) with the same C, got {shapes}")
     seam = np.full((rows[0].shape[0], 1), -np.inf)
     seam[-1] = 0.0
-    parts = [rows[0]]
-    for row in rows[1:]:
-        parts += [seam, row]
-    return np.concatenate(parts, axis=1)
+    return np.concatenate([part for row in rows for part in (seam, row)][1:], axis=1)
 
 
 def _check_classes(log_probs: Array, alphabet: str) -> None:
@@ -121,9 +120,8 @@ def beam_decode(
         width: Prefixes kept after each step.
 
     Returns:
-        At most ``width`` pairs (text, probability), best first; probabilities are those
-        of all kept paths that spell the text, so they sum to at most 1. Nothing if the
-        log-probabilities are unreadable.
+        At most ``width`` pairs (text, probability), best first; probabilities are those of
+        all kept paths that spell the text, and sum to at most 1. None if unreadable.
 
     Raises:
         ValueError: C does not fit the alphabet (weights and spec disagree).
@@ -131,28 +129,33 @@ def beam_decode(
     _check_classes(log_probs, alphabet)
     if is_unreadable(log_probs):
         return []
-    # Prefix -> probability of the paths that end in a blank, and in its last character.
-    beam: dict[str, tuple[float, float]] = {"": (1.0, 0.0)}
+    beam: Beam = {"": (1.0, 0.0)}
     for blank, likely in _steps(np.exp(log_probs), alphabet):
-        following: dict[str, tuple[float, float]] = {}
-        for prefix, (ends_blank, ends_char) in beam.items():
-            total = ends_blank + ends_char
-            in_blank, in_char = following.get(prefix, (0.0, 0.0))
-            following[prefix] = (in_blank + total * blank, in_char)
-            for char, probability in likely:
-                arriving = total
-                if prefix.endswith(char):
-                    # Without a blank between, a repeat is the same character going on.
-                    in_blank, in_char = following[prefix]
-                    following[prefix] = (in_blank, in_char + ends_char * probability)
-                    arriving = ends_blank
-                longer = prefix + char
-                in_blank, in_char = following.get(longer, (0.0, 0.0))
-                following[longer] = (in_blank, in_char + arriving * probability)
+        following = _followed(beam, blank, likely)
         beam = following if len(following) <= width else _likeliest(following, width)
     # A repeat without room for a blank between has probability 0: no text at all.
     ranked = _likeliest(beam, width).items()
     return [(prefix, a + b) for prefix, (a, b) in ranked if a + b > 0]
+
+
+def _followed(beam: Beam, blank: float, likely: list[tuple[str, float]]) -> Beam:
+    """One step: every prefix goes on with the blank, itself, or a further character."""
+    following: Beam = {}
+    for prefix, (ends_blank, ends_char) in beam.items():
+        total = ends_blank + ends_char
+        in_blank, in_char = following.get(prefix, (0.0, 0.0))
+        following[prefix] = (in_blank + total * blank, in_char)
+        for char, probability in likely:
+            arriving = total
+            if prefix.endswith(char):
+                # Without a blank between, a repeat is the same character going on.
+                in_blank, in_char = following[prefix]
+                following[prefix] = (in_blank, in_char + ends_char * probability)
+                arriving = ends_blank
+            longer = prefix + char
+            in_blank, in_char = following.get(longer, (0.0, 0.0))
+            following[longer] = (in_blank, in_char + arriving * probability)
+    return following
 
 
 def _steps(probs: Array, alphabet: str) -> list[tuple[float, list[tuple[str, float]]]]:
@@ -165,11 +168,8 @@ def _steps(probs: Array, alphabet: str) -> list[tuple[float, list[tuple[str, flo
     return list(zip(probs[-1].tolist(), likely, strict=True))
 
 
-def _likeliest(
-    prefixes: dict[str, tuple[float, float]], width: int
-) -> dict[str, tuple[float, float]]:
-    ranked = sorted(prefixes.items(), key=lambda item: -(item[1][0] + item[1][1]))
-    return dict(ranked[:width])
+def _likeliest(prefixes: Beam, width: int) -> Beam:
+    return dict(sorted(prefixes.items(), key=lambda item: -sum(item[1]))[:width])
 
 
 def text_probabilities(
@@ -185,8 +185,7 @@ def text_probabilities(
         alphabet: Characters in class order, without the blank.
 
     Returns:
-        One probability in [0, 1] per text; 0 if it is too long for T steps, or if
-        the log-probabilities are unreadable.
+        One probability in [0, 1] per text; 0 if it is too long for T steps or unreadable.
 
     Raises:
         ValueError: C does not fit the alphabet, or a text has unknown characters.
@@ -218,7 +217,7 @@ def character_alternatives(
     Returns:
         (len(text), C) float64: entry (i, k) is the probability of the text with character
         i replaced by ``alphabet[k]``, and with the blank's k, of the text without it. All
-        0 if the log-probabilities are unreadable or have no step.
+        0 if unreadable.
 
     Raises:
         ValueError: C does not fit the alphabet, or the text has unknown characters.

@@ -62,35 +62,31 @@ def choose_reading(
 ) -> Reading:
     """Choose among what the recognizer saw, with the formats' grammar as a prior.
 
-    Candidates are the texts of the beam, the best path's, and those that differ from one of
-    them by look-alikes that the grammar's places call for (O and 0, B and 8, T and 7).
+    Candidates are the beam's texts, the best path's, and their respellings (O for 0).
 
     Args:
-        log_probs: (C, T) float, from :func:`ctc.log_softmax`; the rows of a two-line plate
-            joined by :func:`ctc.join_rows`.
+        log_probs: (C, T) float, from `ctc.log_softmax`; two rows joined by `ctc.join_rows`.
         evidence: What else is seen of the plate.
         grammar: The country's formats.
         calibration: Turns posteriors into the scores that are reported.
         spec: The recognizer's alphabet and thresholds.
 
     Returns:
-        The reading. Nothing is forbidden: a text of unknown format wins where the
-        recognizer is sure enough of it. Nothing at all, with a score of 0, if the
-        log-probabilities are NaN or spell no text.
+        The reading; empty with a score of 0 if the log-probabilities are NaN or spell no
+        text. Nothing is forbidden: a text of unknown format wins where it is clear enough.
 
     Raises:
-        ValueError: C does not fit the alphabet (weights and spec disagree).
+        ValueError: C does not fit the alphabet.
     """
     raw = ctc.greedy_decode(log_probs, spec.alphabet)
     ranked = _posteriors(log_probs, raw, evidence, grammar, spec)
     if not ranked:
         return Reading("", 0.0, False, UNKNOWN, (), ())
-    candidates = tuple(
-        (text, calibration.apply(p)) for text, p in _with_raw(ranked, raw, spec.candidates)
-    )
+    kept = _with_raw(ranked, raw, spec.candidates)
+    candidates = tuple((text, calibration.apply(p)) for text, p in kept)
     best, score = candidates[0]
     characters = _characters(log_probs, best, evidence, grammar, spec.alphabet)
-    format_name, _ = grammar.judge(best, evidence.lines, evidence.ground)
+    format_name = grammar.judge(best, evidence.lines, evidence.ground)[0]
     readable = (
         format_name != UNKNOWN
         and min(p for _, p in characters) >= spec.min_character_score
