@@ -6,6 +6,7 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 from keyword import iskeyword
+from types import ModuleType
 
 from api.commands import CommandError
 from api.commands.signals import Stopped
@@ -57,6 +58,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
 
 
+def module_of(name: str) -> ModuleType:
+    """Import a subcommand; "import" is a keyword, so its module is ``import_``."""
+    return import_module(f"api.commands.{name}{'_' * iskeyword(name)}")
+
+
 def _parse(words: list[str]) -> argparse.Namespace:
     """Import only the subcommand that is wanted, and let it declare its arguments."""
     parser = argparse.ArgumentParser(prog="plates", description="Reads licence plates.")
@@ -64,7 +70,7 @@ def _parse(words: list[str]) -> argparse.Namespace:
     for name, purpose in COMMANDS.items():
         subparser = subparsers.add_parser(name, help=purpose)
         if name in words[:1]:
-            module = import_module(f"api.commands.{name}{'_' * iskeyword(name)}")
+            module = module_of(name)
             subparser.description = module.__doc__
             subparser.formatter_class = argparse.RawDescriptionHelpFormatter
             module.configure(subparser)

@@ -72,6 +72,7 @@ def loaded_by(statement: str) -> set[str]:
         ("import api.cli", {"torch", "fastapi", "tritonclient", "cv2", "numpy"}),
         ("import api.embedded", {"torch", "numpy", "pytriton"}),
         ("import plate_models.spec", {"torch", "numpy", "cv2"}),
+        ("import plate_models.spec_json", {"torch", "numpy", "cv2"}),
         ("import plate_models.images", {"torch"}),
     ],
 )

@@ -109,7 +109,7 @@ def test_plates_command_lines_are_understood(
         assert done.value.code == 0
         return
     assert arguments[0] in cli.COMMANDS
-    module = import_module(f"api.commands.{arguments[0]}")
+    module = cli.module_of(arguments[0])
     ran = []
     monkeypatch.setattr(module, "run", lambda parsed: ran.append(parsed) or 0)
     assert cli.main(arguments) == 0
