@@ -8,6 +8,7 @@ from evaluation_cases import labelled_set
 from PIL import Image
 
 from api import cli
+from api.commands.eval_parts import PARTS, Part
 from plate_models.weights import check_manifest
 
 
@@ -42,6 +43,26 @@ def test_eval_refuses_before_the_work_what_would_fail_after_it(
     (tmp_path / "plates.csv").write_text("image\na.jpg\n")
     assert cli.main(["eval", "--data", data]) == 2
     assert "line 2: no column 'x0'" in capsys.readouterr().err
+
+
+def test_eval_needs_data_for_what_is_scored_on_photos(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("PLATES_DATA", raising=False)
+
+    class Nothing:
+        def lines(self) -> list[str]:
+            return ["nothing scored"]
+
+        def to_dict(self) -> dict[str, object]:
+            return {}
+
+    part = Part(lambda _: Nothing(), "without photos", needs_data=False)
+    monkeypatch.setitem(PARTS, "made_up", part)
+    assert cli.main(["eval", "--made_up"]) == 0
+    assert capsys.readouterr().out.endswith("nothing scored\n")
+    assert cli.main(["eval", "--made_up", "--world"]) == 1
+    assert "PLATES_DATA" in capsys.readouterr().err
 
 
 def test_eval_runs_the_parts_that_are_asked_for(

@@ -1,6 +1,7 @@
 """The parts of `plates eval`: each scores one thing and hands back its report."""
 
 import argparse
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from plate_models.evaluation.labelled import Progress
+    from plate_models.evaluation.rendered import RenderedReport
     from plate_models.evaluation.scoreboard import Scoreboard
     from plate_models.weights import Modules
 
@@ -55,7 +57,7 @@ class Context:
 class WithFailures:
     """A report that also lists every failure."""
 
-    board: "Scoreboard"
+    board: "Scoreboard | RenderedReport"
 
     def lines(self) -> list[str]:
         """The report, and the failures after it."""
@@ -105,8 +107,45 @@ def speed(context: Context) -> Report:
     )
 
 
-PARTS: dict[str, Callable[[Context], Report]] = {
-    "labelled": labelled,
-    "world": world,
-    "speed": speed,
+def rendered(context: Context) -> Report:
+    """The rendered benchmark."""
+    from tqdm import tqdm
+
+    from plate_models.evaluation.failure_sheet import failure_sheet
+    from plate_models.evaluation.rendered import evaluate_rendered, load_rendered
+
+    arguments = context.arguments
+    report = evaluate_rendered(
+        context.modules,
+        arguments.per_type,
+        arguments.workers,
+        progress=lambda photos, total: tqdm(photos, total=total, unit="photo", file=sys.stderr),
+    )
+    sheet: Path | None = arguments.sheet
+    if sheet:
+        picture = failure_sheet(report.board, load_rendered, [context.about])
+        picture.save(sheet.with_stem(f"{sheet.stem}-rendered"))
+    return WithFailures(report) if arguments.misses else report
+
+
+@dataclass(frozen=True)
+class Part:
+    """One part of the evaluation.
+
+    Attributes:
+        score: Does it.
+        purpose: For the command's help.
+        needs_data: Whether it scores photos of --data.
+    """
+
+    score: Callable[[Context], Report]
+    purpose: str
+    needs_data: bool = True
+
+
+PARTS = {
+    "labelled": Part(labelled, "labelled photos; the default"),
+    "world": Part(world, "readable texts on photos of other countries"),
+    "speed": Part(speed, "milliseconds per photo"),
+    "rendered": Part(rendered, "nine kinds of plates, rendered on the way", needs_data=False),
 }
