@@ -99,17 +99,18 @@ def _posteriors(
     log_probs: ctc.Array, raw: str, evidence: Evidence, grammar: Grammar, spec: RecognizerSpec
 ) -> list[tuple[str, float]]:
     """The candidates' probabilities of being right, grammar included, best first."""
-    likelihoods = dict(ctc.beam_decode(log_probs, spec.alphabet))
+    likelihoods = {text: p for text, p in ctc.beam_decode(log_probs, spec.alphabet) if text}
     listed = [raw, *(text for text, p in likelihoods.items() if p > _NEGLIGIBLE)]
-    spelled = (new for text in listed for new in grammar.respellings(text))
+    spelled = (other for text in listed for other in grammar.respellings(text))
     known = set(spec.alphabet)
-    added = [t for t in dict.fromkeys((raw, *spelled)) if t not in likelihoods and known >= set(t)]
+    new = dict.fromkeys(text for text in (raw, *spelled) if text and set(text) <= known)
+    added = [text for text in new if text not in likelihoods]
     likelihoods |= zip(added, ctc.text_probabilities(log_probs, added, spec.alphabet), strict=True)
     weighted = [
         (p * weight, weight, text)
         for text, p in likelihoods.items()
         for _, weight in [grammar.judge(text, evidence.lines, evidence.ground)]
-        if text and p > 0
+        if p > 0
     ]
     if not weighted:
         return []

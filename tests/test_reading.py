@@ -167,6 +167,11 @@ def test_mass_outside_the_candidates_counts_as_wrong() -> None:
     assert reading.score < 0.02 and not reading.readable
 
 
+def test_a_plate_that_is_likelier_empty_scores_little() -> None:
+    reading = choose_reading(log_probs_of("A", {0: {"A": 0.1, "": 0.9}}))
+    assert reading.candidates[0][0] == "A" and reading.score == pytest.approx(0.1, abs=0.01)
+
+
 def test_a_rare_format_scores_as_a_common_one_that_is_as_clear() -> None:
     doubts: Doubts = {2: {"2": 0.8, "3": 0.04, "4": 0.04, "5": 0.04, "6": 0.04, "7": 0.04}}
     doubts |= {3: {"3": 0.9, "2": 0.025, "4": 0.025, "5": 0.025, "6": 0.025}}
