@@ -14,11 +14,15 @@ from PIL import Image
 from plate_models.baseline import Baseline, PublishedShape
 from plate_models.evaluation.failure_sheet import failure_sheet
 from plate_models.evaluation.labelled import evaluate
+from plate_models.evaluation.matching import match
+from plate_models.evaluation.results import Box
 from plate_models.evaluation.scoreboard import Scoreboard
 from plate_models.evaluation.sheet import WIDTH, photos_in, view
 from plate_models.evaluation.speed import measure_speed
 from plate_models.evaluation.world import evaluate_world
 from plate_models.evaluation.world_sheet import world_sheet
+from plate_models.pipeline import Plate
+from plate_models.reading import Reading
 from plate_models.weights import Modules, load_modules
 
 SCENES = ("green_car.jpg", "two_at_night.jpg")
@@ -60,6 +64,21 @@ def test_the_samples_are_found_and_read(tmp_path: Path, modules: Modules) -> Non
     assert all(one.in_label.crop is not None for one in board.plates)
     steps = [(one.text, one.grammar) for one in board.grammar.plates]
     assert steps == [(one.text, one.read_in_label) for one in board.plates]
+
+
+def found_at(*boxes: Box) -> list[Plate]:
+    reading = Reading("", 0.0, False, "unknown", (), ())
+    return [Plate(box, (), 0.9, 1, reading, np.zeros((48, 188, 3), np.uint8)) for box in boxes]
+
+
+def test_each_found_plate_answers_for_one_label() -> None:
+    assert match([], []) == ([], []) and match([(0, 0, 9, 9)], []) == ([[]], [])
+    loose, tight, far = found_at((0, 0, 100, 40), (0, 0, 100, 21), (500, 0, 600, 20))
+    assert match([], [far]) == ([], [far])
+    # The loose box covers both labels, and belongs to the one of which it covers more.
+    matched, elsewhere = match([(0, 0, 100, 20), (0, 32, 80, 40)], [loose, tight, far])
+    assert matched == [[(tight, pytest.approx(20 / 21)), (loose, 0.5)], []]
+    assert elsewhere == [far]
 
 
 def test_a_plate_without_label_is_listed_not_counted(tmp_path: Path, modules: Modules) -> None:
@@ -161,10 +180,8 @@ def test_speed_is_measured_photo_by_photo(
 def test_the_published_shape_reads_the_boxes_it_is_given(published: Path) -> None:
     shape = PublishedShape(Baseline(published))
     image = np.zeros((720, 1280, 3), np.uint8)
-    assert shape.read(image, []) == []
-    assert (
-        shape.read(image, [(10.0, 10.0, 90.0, 30.0), (1200.0, 700.0, 1280.0, 720.0)]) == ["0"] * 2
-    )
+    boxes = [(10.0, 10.0, 90.0, 30.0), (1200.0, 700.0, 1280.0, 720.0)]
+    assert shape.read(image, boxes) == ["0", "0"]
 
 
 @pytest.mark.skipif("PLATES_DATA" not in os.environ, reason="PLATES_DATA names no real photos")

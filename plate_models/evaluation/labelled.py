@@ -1,6 +1,6 @@
 """Scores photos whose plates are labelled, and photos that have none."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import torch
@@ -8,18 +8,14 @@ from torch import Tensor
 
 from plate_models.baseline import Baseline
 from plate_models.evaluation.answers import answer_from, read_boxes, read_photo, weigh_grammar
-from plate_models.evaluation.results import Answer, Box, PlateResult
+from plate_models.evaluation.matching import match
+from plate_models.evaluation.results import Answer, PlateResult
 from plate_models.evaluation.scoreboard import Scoreboard
-from plate_models.geometry import box_iou_xyxy
 from plate_models.images import decode
 from plate_models.labels import LabelledPhoto, load_labels, load_negatives
-from plate_models.pipeline import Plate
 from plate_models.weights import Modules
 
 Progress = Callable[[list[LabelledPhoto]], Iterable[LabelledPhoto]]
-
-# A found box that overlaps a label this much answers for that plate, though badly.
-_SAME_PLATE_IOU = 0.1
 
 
 def labelled_folder(data: Path) -> Path:
@@ -82,7 +78,7 @@ def score_photo(
     """
     name, labels = photo.path.name, photo.plates
     boxes = [label.box for label in labels]
-    answers, elsewhere = _match(name, boxes, read_photo(image, modules))
+    matched, elsewhere = match(boxes, read_photo(image, modules))
     in_labels = read_boxes(name, image, boxes, [label.lines for label in labels], modules)
     results = [
         PlateResult(
@@ -93,27 +89,11 @@ def score_photo(
             legible=label.legible,
             lines=label.lines,
             in_label=in_label,
-            answers=tuple(found),
+            answers=tuple(answer_from(name, plate, iou) for plate, iou in found),
             published=published.read(image.numpy(), label.box)
             if published and label.legible
             else {},
         )
-        for label, found, in_label in zip(labels, answers, in_labels, strict=True)
+        for label, found, in_label in zip(labels, matched, in_labels, strict=True)
     ]
-    return results, elsewhere
-
-
-def _match(
-    photo: str, labels: Sequence[Box], plates: Sequence[Plate]
-) -> tuple[list[list[Answer]], list[Answer]]:
-    """Give each found plate to the label it overlaps most; the rest lies elsewhere."""
-    matched: list[list[Answer]] = [[] for _ in labels]
-    elsewhere = []
-    for plate in plates:
-        overlaps = box_iou_xyxy(torch.tensor([plate.box]), torch.tensor(labels))[0].tolist()
-        best = max(overlaps, default=0.0)
-        if best >= _SAME_PLATE_IOU:
-            matched[overlaps.index(best)].append(answer_from(photo, plate, best))
-        else:
-            elsewhere.append(answer_from(photo, plate))
-    return [sorted(answers, key=lambda a: -a.iou) for answers in matched], elsewhere
+    return results, [answer_from(name, plate) for plate in elsewhere]
