@@ -216,4 +216,5 @@ def _view(claim: TensorClaim, storage: Tensor, name: str) -> Tensor:
             f"{name}: {claim.size} with strides {claim.stride} from {claim.offset} "
             f"lies outside its storage of {len(storage)}"
         )
-    return storage.as_strided(claim.size, claim.stride, claim.offset).clone()
+    view = storage.as_strided(claim.size, claim.stride, claim.offset)
+    return view.clone(memory_format=torch.contiguous_format)

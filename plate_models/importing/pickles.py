@@ -59,7 +59,9 @@ _INERT_CALLS = {
     "numpy.core.multiarray.scalar",
     "numpy.dtype",
     "pathlib.PosixPath",
+    "pathlib._local.PosixPath",
     "pathlib.WindowsPath",
+    "pathlib._local.WindowsPath",
     "torch.Size",
     "torch.device",
 }
