@@ -24,7 +24,6 @@ __all__ = [
 ]
 
 
-
 @cache
 def grammar_of(country: str) -> Grammar:
     """Load a country's formats; read once.
