@@ -46,16 +46,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--baseline", type=Path, metavar="DIR", help="also score the published recognizer in DIR"
     )
-    parser.add_argument("--misses", action="store_true", help="list every failure")
-    parser.add_argument(
-        "--sheet",
-        type=Path,
-        metavar="FILE.png",
-        help="draw the failures; those of --world and --rendered in FILE-world.png and so on",
-    )
-    parser.add_argument(
-        "--json", type=Path, metavar="FILE", help="keep everything, plate by plate, as JSON"
-    )
     parser.add_argument(
         "--photos",
         type=int,
@@ -74,6 +64,20 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--workers", type=int, metavar="N", default=2, help="processes that render (default: 2)"
     )
     parser.add_argument("--threads", type=int, metavar="N", help="CPU threads (default: all cores)")
+    _configure_output(parser)
+
+
+def _configure_output(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--misses", action="store_true", help="list every failure")
+    parser.add_argument(
+        "--sheet",
+        type=Path,
+        metavar="FILE.png",
+        help="draw the failures; those of --world and --rendered in FILE-world.png and so on",
+    )
+    parser.add_argument(
+        "--json", type=Path, metavar="FILE", help="keep everything, plate by plate, as JSON"
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
