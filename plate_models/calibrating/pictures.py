@@ -53,7 +53,7 @@ def draw_reliability(curves: Curves, path: Path) -> None:
         axes.legend()
     plain.set(xlabel="score", ylabel="share of right texts", title="Ten bins of equal width")
     wrong.set(xscale="log", yscale="log", xlabel="1 - score", ylabel="share of wrong texts")
-    wrong.set(title="Fifteen bins of equal mass; triangles: none is wrong, upper bound")
+    wrong.set(title="Fifteen bins of equal mass (triangle: none is wrong)")
     figure.savefig(path, dpi=110)
 
 
