@@ -136,14 +136,14 @@ class RenderedReport:
 
     def lines(self) -> list[str]:
         """The report for a terminal: a table by kind, and what its columns mean."""
-        heads = "".join(f"{head:>20}" for head, _, _ in QUESTIONS)
+        heads = "".join(f"{head:>19}" for head, _, _ in QUESTIONS)
         rows = [_row(kind, plates) for kind, plates in self.kinds.items()]
         false = self.false_texts
         return [
             f"Rendered benchmark, seed {SEED}, {self.per_kind} photos of each kind: end to end",
             "Count, and the 95 % interval of the rate in per cent",
             "",
-            f"{'':<16}{heads}{'corner error':>22}",
+            f"{'':<14}{heads}{'corners':>18}",
             *rows,
             _row("all", self.plates),
             "",
@@ -275,12 +275,12 @@ def _judge(
 
 
 def _row(name: str, plates: Sequence[RenderedPlate]) -> str:
-    cells = "".join(f"{_cell(count):>20}" for count in count_questions(plates))
+    cells = "".join(f"{_cell(count):>19}" for count in count_questions(plates))
     error = corner_error(plates)
     if error is None:
-        return f"{name:<16}{cells}{'nothing found':>22}"
+        return f"{name:<14}{cells}{'nothing found':>18}"
     low, high = error.interval_95
-    return f"{name:<16}{cells}{f'{error.mean:.2%} {100 * low:.2f}-{100 * high:.2f}':>22}"
+    return f"{name:<14}{cells}{f'{error.mean:.2%} {100 * low:.2f}-{100 * high:.2f}':>18}"
 
 
 def _cell(count: Count) -> str:

@@ -1,0 +1,286 @@
+"""The rendered benchmark: the same for everybody, labelled right, and none of training's."""
+
+import io
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import cv2
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from plate_models.evaluation.rendered import (
+    RenderedReport,
+    corner_error,
+    count_questions,
+    evaluate_rendered,
+    load_rendered,
+    score_rendered,
+)
+from plate_models.evaluation.results import Answer, Box
+from plate_models.images import decode
+from plate_models.pipeline import Plate
+from plate_models.reading import Reading
+from plate_models.synthetic.benchmark import (
+    BenchmarkPhoto,
+    BenchmarkPlate,
+    photo_named,
+    render_photo,
+    render_photos,
+)
+from plate_models.synthetic.benchmark.lens import Lens
+from plate_models.synthetic.ink import draw_ink
+from plate_models.synthetic.kinds import KINDS, Layout, kind_named
+from plate_models.weights import WEIGHTS_DIR, Modules, load_modules
+
+PHOTOS = 2
+TRAINING = ("backgrounds", "crops", "drawing", "holders", "photo", "placing", "plates")
+TRAINING += ("projection", "scenes", "streets", "vehicles", "wear")
+
+
+@pytest.fixture(scope="module")
+def photos() -> list[BenchmarkPhoto]:
+    return [render_photo(kind, index) for kind in KINDS for index in range(PHOTOS)]
+
+
+@pytest.fixture(scope="module")
+def modules() -> Modules:
+    return load_modules(WEIGHTS_DIR)
+
+
+def test_no_photos_are_no_work() -> None:
+    assert list(render_photos([], workers=0)) == []
+
+
+def test_a_photo_is_the_same_alone_and_from_another_process(photos: list[BenchmarkPhoto]) -> None:
+    numbered = [("ru.car", 1), ("ru.motorcycle", 0)]
+    again = list(render_photos(numbered, workers=1))
+    by_name = {photo.name: photo for photo in photos}
+    assert [photo.name for photo in again] == ["ru.car-0001", "ru.motorcycle-0000"]
+    for photo in again:
+        assert photo.file == by_name[photo.name].file == photo_named(photo.name).file
+
+
+def test_photos_differ_by_kind_number_and_seed(photos: list[BenchmarkPhoto]) -> None:
+    files = {photo.file for photo in photos}
+    assert len(files) == len(KINDS) * PHOTOS
+    assert render_photo("ru.car", 0, seed=1).file not in files
+
+
+def test_an_unknown_kind_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"expected a kind of plate out of ru\.car"):
+        render_photo("ru.bicycle", 0)
+
+
+def test_photos_and_plates_are_of_the_sizes_promised(photos: list[BenchmarkPhoto]) -> None:
+    for photo in photos:
+        size = Image.open(io.BytesIO(photo.file)).size
+        assert size in ((960, 540), (1280, 720))
+        assert len(photo.plates) in (1, 2)
+        for plate in photo.plates:
+            assert photo.name.startswith(plate.kind)
+            x0, y0, x1, y1 = plate.box
+            assert x0 >= 0 and y0 >= 0 and x1 <= size[0] and y1 <= size[1]
+            assert (45 if plate.lines == 2 else 70) <= plate.width <= 400
+
+
+def straightened(photo: BenchmarkPhoto, plate: BenchmarkPlate, layout: Layout) -> np.ndarray:
+    """The plate from the front, grey, at a pixel a millimetre."""
+    width, height = (round(side) for side in layout.size_mm)
+    target = np.array([(0, 0), (width, 0), (width, height), (0, height)], np.float32) - 0.5
+    view = cv2.getPerspectiveTransform(plate.quad - np.float32(0.5), target)
+    grey = cv2.cvtColor(decode(photo.file), cv2.COLOR_RGB2GRAY)
+    return cv2.warpPerspective(grey, view, (width, height))
+
+
+# What is left out around the print when it is searched for: the rim says nothing of a text.
+RIM = 8
+
+
+def search(seen: np.ndarray, text: str, kind: str, layout: Layout) -> tuple[float, np.ndarray]:
+    """Look for a text as it is printed: the likeness, and how far it is off, in millimetres."""
+    plate_kind = kind_named(kind)
+    drawn = draw_ink(text, plate_kind, layout, np.random.default_rng(0), 1.0, 0.0, -0.6)
+    inner = drawn[RIM:-RIM, RIM:-RIM].astype(np.float32)
+    sign = 1 if plate_kind.ground.light_ink else -1
+    scores = cv2.matchTemplate(sign * seen.astype(np.float32), inner, cv2.TM_CCOEFF_NORMED)
+    _, best, _, place = cv2.minMaxLoc(scores)
+    return best, np.array(place) - RIM
+
+
+def likeness(photo: BenchmarkPhoto, plate: BenchmarkPlate, text: str) -> float:
+    return max(
+        search(straightened(photo, plate, layout), text, plate.kind, layout)[0]
+        for layout in kind_named(plate.kind).layouts_of(text)
+    )
+
+
+def test_the_text_of_each_label_is_drawn_within_its_quad(photos: list[BenchmarkPhoto]) -> None:
+    plates = [(photo, plate) for photo in photos for plate in photo.plates]
+    likest = []
+    for photo, plate in plates:
+        others = {p.text for _, p in plates if p.kind == plate.kind} - {plate.text}
+        best = likeness(photo, plate, plate.text)
+        assert best > max(likeness(photo, plate, text) for text in others), (photo.name, plate.text)
+        likest.append(best)
+    assert np.median(likest) > 0.6
+
+
+def test_characters_stand_where_the_quad_says() -> None:
+    """Type 1 has one layout for each length: a quad that is off shows as a shifted text."""
+    offsets = []
+    for index in range(6):
+        photo = render_photo("ru.car", index)
+        for plate in photo.plates:
+            (layout,) = kind_named("ru.car").layouts_of(plate.text)
+            seen = straightened(photo, plate, layout)
+            offsets.append(search(seen, plate.text, "ru.car", layout)[1])
+    assert np.abs(np.mean(offsets, axis=0)).max() <= 1
+    assert np.abs(offsets).max() <= 3
+
+
+def test_the_sheet_of_a_label_lies_within_its_quad(photos: list[BenchmarkPhoto]) -> None:
+    """Sheets of light ground are brighter than the vehicle's niche, and even to the rim."""
+    white = [
+        (photo, plate)
+        for photo in photos
+        for plate in photo.plates
+        if kind_named(plate.kind).ground.name == "white"
+    ]
+    assert len(white) >= 5 * PHOTOS
+    contrasts = []
+    for photo, plate in white:
+        grey = cv2.cvtColor(decode(photo.file), cv2.COLOR_RGB2GRAY)
+        rings = []
+        for low, high in ((0.8, 0.93), (1.3, 1.5)):
+            ring = np.zeros_like(grey)
+            for scale, value in ((high, 255), (low, 0)):
+                middle = plate.quad.mean(axis=0)
+                corners = middle + (plate.quad - middle) * scale
+                cv2.fillConvexPoly(ring, np.rint(corners).astype(np.int32), (value,))
+            rings.append(float(np.median(grey[ring > 0])))
+        contrasts.append(rings[0] > rings[1] + 15)
+    # White cars and snow are as bright as white plates, but most surroundings are not.
+    assert np.mean(contrasts) > 0.75
+
+
+def test_bending_is_the_inverse_of_straightening() -> None:
+    points = np.random.default_rng(3).uniform((0, 0), (960, 540), (50, 2))
+    for bend in (-0.05, 0.0, 0.16):
+        lens = Lens((960, 540), bend, 0.0, 0.0, 0.0, (0.0, 0.0), 0.0)
+        np.testing.assert_allclose(lens.straighten(lens.bend_points(points)), points, atol=1e-6)
+
+
+@pytest.mark.parametrize("bend", [-0.05, 0.16])
+def test_a_lens_puts_points_where_its_formula_says(bend: float) -> None:
+    place = np.array([[160.0, 120.0]])
+    picture = np.zeros((540, 960, 3), np.float32)
+    picture[119:121, 159:161] = 1
+    lens = Lens((960, 540), bend, 0.0, 0.0, 0.0, (0.0, 0.0), 0.0)
+    seen = lens.see(picture)[..., 1]
+    y, x = np.indices(seen.shape) + 0.5
+    found = np.array([(x * seen).sum(), (y * seen).sum()]) / seen.sum()
+    np.testing.assert_allclose(found, lens.bend_points(place)[0], atol=0.1)
+
+
+def test_nothing_of_the_benchmark_knows_what_training_renders() -> None:
+    code = "import sys, plate_models.synthetic.benchmark; print(*sys.modules)"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = set(run.stdout.split())
+    assert "plate_models.synthetic.ink" in loaded
+    assert not loaded & {f"plate_models.synthetic.{name}" for name in TRAINING}
+    assert "torch" not in loaded
+
+
+def read_as(
+    monkeypatch: pytest.MonkeyPatch, *plates: tuple[BenchmarkPlate, np.ndarray, str, int]
+) -> None:
+    """Let the pipeline answer so: a label's quad moved by (x, y) pixels, a text, lines."""
+
+    def found(image: torch.Tensor, modules: object) -> list[Plate]:
+        return [
+            Plate(
+                tuple((np.array(label.box) + np.tile(shift, 2)).tolist()),
+                tuple(map(tuple, (label.quad + shift).tolist())),
+                0.9,
+                lines,
+                Reading(text, 0.9, bool(text), label.kind, (), ((text or "X", 0.9),)),
+                np.zeros((48, 188, 3), np.uint8),
+            )
+            for label, shift, text, lines in plates
+        ]
+
+    def boxes(photo: str, image: object, boxes: list[Box], *_: object) -> list[Answer]:
+        return [Answer(photo, box, "", "", 0.0, "unknown", 1, 1.0, 1.0) for box in boxes]
+
+    monkeypatch.setattr("plate_models.evaluation.rendered.read_photo", found)
+    monkeypatch.setattr("plate_models.evaluation.rendered.read_boxes", boxes)
+
+
+def one(photos: list[BenchmarkPhoto], kind: str) -> BenchmarkPhoto:
+    """A photo of a kind with one plate."""
+    return next(p for p in photos if p.name.startswith(kind + "-") and len(p.plates) == 1)
+
+
+def answers_to(report: RenderedReport) -> dict[str, int]:
+    return {count.name: count.hits for count in count_questions(report.plates)}
+
+
+def test_right_answers_count_in_every_column(
+    photos: list[BenchmarkPhoto], modules: Modules, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    photo = one(photos, "ru.motorcycle")
+    label = photo.plates[0]
+    read_as(monkeypatch, (label, np.array([0.02 * label.width, 0]), label.text, 2))
+    report = RenderedReport(1, *score_rendered(photo, modules))
+    assert answers_to(report) == dict.fromkeys(answers_to(report), 1)
+    error = corner_error(report.plates)
+    assert error and error.mean == pytest.approx(0.02, abs=1e-5)
+    assert not report.false_texts.hits
+
+
+def test_each_fault_shows_in_its_column(
+    photos: list[BenchmarkPhoto], modules: Modules, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    photo = one(photos, "ru.car")
+    label, still = photo.plates[0], np.zeros(2)
+    read_as(monkeypatch)
+    lost = RenderedReport(1, *score_rendered(photo, modules))
+    assert answers_to(lost) == {**dict.fromkeys(answers_to(lost), 0), "no wrong": 1}
+    assert corner_error(lost.plates) is None
+    assert "nothing found" in "\n".join(lost.lines())
+    read_as(monkeypatch, (label, still, "A000AA00", 2))
+    wrong = answers_to(RenderedReport(1, *score_rendered(photo, modules)))
+    assert wrong == {**dict.fromkeys(wrong, 0), "found": 1, "format": 1}
+    read_as(monkeypatch, (label, still, label.text, 1), (label, np.array([2e3, 0]), "A000AA00", 1))
+    elsewhere = RenderedReport(1, *score_rendered(photo, modules))
+    assert answers_to(elsewhere)["read"] == 1
+    assert elsewhere.false_texts.hits == 1
+
+
+def test_the_released_weights_read_the_benchmark(modules: Modules) -> None:
+    told: list[int] = []
+
+    def progress(photos: Iterator[BenchmarkPhoto], total: int) -> Iterator[BenchmarkPhoto]:
+        told.append(total)
+        return photos
+
+    report = evaluate_rendered(modules, 5, workers=0, kinds=("ru.car",), progress=progress)
+    assert told == [5]
+    counts = {count.name: count for count in count_questions(report.plates)}
+    assert counts["found"].hits >= counts["found"].total - 1
+    assert counts["read"].hits >= counts["read"].total - 1
+    error = corner_error(report.plates)
+    assert error and error.mean < 0.04
+    kept = json.loads(json.dumps(report.to_dict()))
+    assert set(kept["kinds"]) == {"ru.car", "all"}
+    assert len(kept["plates"]) == counts["found"].total
+    assert any(line.startswith("ru.car ") for line in report.lines())
+
+
+def test_a_photo_for_the_sheet_is_made_again_from_its_name(photos: list[BenchmarkPhoto]) -> None:
+    photo = photos[-1]
+    np.testing.assert_array_equal(load_rendered(photo.name), decode(photo.file))
