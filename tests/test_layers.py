@@ -73,6 +73,8 @@ def loaded_by(statement: str) -> set[str]:
         ("import api.embedded", {"torch", "numpy", "pytriton"}),
         ("import plate_models.spec", {"torch", "numpy", "cv2"}),
         ("import plate_models.spec_json", {"torch", "numpy", "cv2"}),
+        ("import plate_models.formats", {"torch", "numpy", "cv2"}),
+        ("import plate_models.calibration", {"torch", "numpy", "cv2"}),
         ("import plate_models.images", {"torch"}),
     ],
 )
