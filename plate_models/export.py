@@ -28,7 +28,7 @@ VERSION_FOLDER = spec.MODEL_VERSION
 OPSET = 20  # the first with AffineGrid
 _SOURCES = (
     *("calibration.py", "nets", "contract.py", "export.py", "geometry.py", "graphs.py"),
-    *("spec.py", "spec_json.py", "weight_files.py", "weights.py"),
+    *("spec.py", "spec_json.py", "straightening.py", "weight_files.py", "weights.py"),
 )
 # Stand in the hand-written config.pbtxt: weights that need others can't be exported.
 _CONFIGURED = {
@@ -72,7 +72,6 @@ def export(
     modules = weights.load_modules(weights_folder)
     _check_configured(modules.specs)
     nets = (modules.detect, modules.rectify, modules.recognize)
-    specs = specs_to_json(modules.specs)
     staged: dict[Path, Path] = {}
     try:
         for graph, net in zip(graphs_of(modules.specs), nets, strict=True):
@@ -83,10 +82,14 @@ def export(
     finally:
         for temporary in staged.values():
             temporary.unlink(missing_ok=True)
-    calibration = json.loads(modules.calibration.to_json())
-    content = {**sources, "specs": specs, "calibration": calibration, "artifacts": artifacts}
-    _write(manifest, json.dumps(content, indent=2) + "\n")
+    _write(manifest, {**sources, **_made_for(modules), "artifacts": artifacts})
     return list(staged)
+
+
+def _made_for(modules: weights.Modules) -> dict[str, Any]:
+    """What the pipeline around the graphs is configured with."""
+    calibration = json.loads(modules.calibration.to_json())
+    return {"specs": specs_to_json(modules.specs), "calibration": calibration}
 
 
 def _check_configured(specs: Specs) -> None:
@@ -246,7 +249,7 @@ def _sha256(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def _write(path: Path, text: str) -> None:
+def _write(path: Path, content: dict[str, Any]) -> None:
     temporary = path.with_name(f".{os.getpid()}.{path.name}")
-    temporary.write_text(text, encoding="utf-8")
+    temporary.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
     temporary.replace(path)
