@@ -17,19 +17,12 @@ from plate_models.appearance import ground_likelihoods
 from plate_models.calibration import UNCALIBRATED, Calibration
 from plate_models.detection import select_boxes
 from plate_models.formats import RUSSIA, grammar_of
-from plate_models.geometry import (
-    check_image,
-    choose_canvas,
-    crop_boxes,
-    letterbox,
-    quads_from_theta,
-    resample,
-    sample_rows,
-)
+from plate_models.geometry import check_image, choose_canvas, crop_boxes, letterbox
 from plate_models.grammar import Grammar
 from plate_models.reading import Evidence, Reading, choose_reading
 from plate_models.spec import DETECTOR, RECTIFIER, DetectorSpec, RectifierSpec
 from plate_models.spec_json import DEFAULTS, Specs
+from plate_models.straightening import quads_from_theta, reach_of, resample, sample_rows
 
 Detect = Callable[[Tensor], Tensor]
 Rectify = Callable[[Tensor], tuple[Tensor, Tensor]]
@@ -88,12 +81,12 @@ class Sightings:
     """What was seen in given boxes, before any text is chosen; N plates.
 
     Attributes:
-        theta: (N, 2, 3) float32, the rectifier's.
+        quads: (N, 4, 2) float32, corners TL, TR, BR, BL in photo pixels.
         log_probs: N arrays (C, T) float64, the rows of two-line plates joined.
         shown: (N, 48, 188, 3) uint8 RGB, rectified.
     """
 
-    theta: Tensor
+    quads: Tensor
     log_probs: list[ctc.Array]
     shown: NDArray[np.uint8]
 
@@ -126,10 +119,9 @@ def read_plates(
         return []
     seen = look_at(image, boxes, lines, rectify, recognize, config)
     readings = choose_readings(seen, lines.tolist(), config)
-    quads = quads_from_theta(seen.theta, boxes, lines, config.specs.rectifier)
     rows = zip(
         boxes.tolist(),
-        quads.tolist(),
+        seen.quads.tolist(),
         scores.tolist(),
         lines.tolist(),
         readings,
@@ -180,18 +172,40 @@ def look_at(
         recognize: See :func:`read_plates`.
         config: What the nets were made for.
     """
-    spec = config.specs.rectifier
-    crops = normalize(crop_boxes(image, boxes, lines, spec), spec)
-    chunks = [rectify(chunk) for chunk in torch.split(crops, spec.max_batch_size)]
-    rectified = torch.cat([plates for plates, _ in chunks])
-    theta = torch.cat([part for _, part in chunks])
-    two = lines == 2
+    spec, two = config.specs.rectifier, lines == 2
+    crops, rectified, theta, quads = _straighten(image, boxes, lines, rectify, spec)
     texts = torch.cat((rectified[~two], sample_rows(crops[two], theta[two], spec)))
     batches = torch.split(texts, config.specs.recognizer.max_batch_size)
     logits = torch.cat([recognize(batch) for batch in batches]).float().cpu().numpy()
     shown = resample(crops, theta, spec.shown_hw) * spec.std + spec.mean
     pixels = shown.round().clamp(0, 255).to(torch.uint8).permute(0, 2, 3, 1).cpu().numpy()
-    return Sightings(theta, _join_rows(logits, two.tolist()), pixels)
+    return Sightings(quads, _join_rows(logits, two.tolist()), pixels)
+
+
+def _straighten(
+    image: Tensor, boxes: Tensor, lines: Tensor, rectify: Rectify, spec: RectifierSpec
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Crops, rectified plates, theta and quads; a plate that its box cut is cropped anew."""
+    looks = _look(image, boxes, lines, rectify, spec)
+    cut = reach_of(looks[2]) > spec.look_again_from
+    if cut.any():
+        quads = looks[3][cut]
+        hulls = torch.cat((quads.amin(dim=1), quads.amax(dim=1)), dim=1)
+        for first, second in zip(
+            looks, _look(image, hulls, lines[cut], rectify, spec), strict=True
+        ):
+            first[cut] = second
+    return looks
+
+
+def _look(
+    image: Tensor, boxes: Tensor, lines: Tensor, rectify: Rectify, spec: RectifierSpec
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    crops = normalize(crop_boxes(image, boxes, lines, spec), spec)
+    chunks = [rectify(chunk) for chunk in torch.split(crops, spec.max_batch_size)]
+    theta = torch.cat([part for _, part in chunks])
+    quads = quads_from_theta(theta, boxes, lines, spec)
+    return crops, torch.cat([plates for plates, _ in chunks]), theta, quads
 
 
 def _join_rows(logits: NDArray[np.float32], two: list[bool]) -> list[ctc.Array]:

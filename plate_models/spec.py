@@ -56,6 +56,8 @@ class RectifierSpec:
         row_spans: Per row of a two-line plate, the shares of its height (from, to) that
             are read; they overlap, because no rectifier is exact.
         shown_hw: (H, W) of the rectified plate that is shown to people.
+        look_again_from: A plate that reaches this far from its crop's middle (1 is the
+            edge) was cut by its box: it is cropped anew around its quad, once.
         mean, std: Pixels enter as ``(x - mean) / std``.
         max_batch_size: Largest batch the exported graph accepts.
     """
@@ -66,6 +68,7 @@ class RectifierSpec:
     rectified_hw: tuple[int, int] = (24, 94)
     row_spans: tuple[tuple[float, float], ...] = ((0.0, 0.54), (0.46, 1.0))
     shown_hw: tuple[int, int] = (48, 188)
+    look_again_from: float = 0.9
     mean: float = 127.5
     std: float = 128.0
     max_batch_size: int = 32

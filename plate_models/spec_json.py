@@ -192,6 +192,7 @@ def _rectifier_rules(spec: RectifierSpec) -> Rules:
         *((k, "shares from 0 to 4", all(0 <= v <= 4 for v in getattr(spec, k))) for k in margins),
         ("row_spans", "two rows", len(spans) == 2),
         ("row_spans", "0 <= from < to <= 1", all(0 <= a < b <= 1 for a, b in spans)),
+        ("look_again_from", "more than 0", spec.look_again_from > 0),
         ("std", "more than 0", spec.std > 0),
         ("max_batch_size", "at least 1", spec.max_batch_size >= 1),
     ]

@@ -13,10 +13,10 @@ from plate_models.geometry import (
     choose_canvas,
     crop_boxes,
     letterbox,
-    quads_from_theta,
     widen_boxes,
 )
 from plate_models.spec import DETECTOR, RECTIFIER
+from plate_models.straightening import quads_from_theta
 
 CANVASES_HW = ((448, 768), (576, 576), (768, 448))
 

@@ -10,7 +10,9 @@ from plate_models.pipeline import normalize, read_plates
 from plate_models.reading import choose_reading
 from plate_models.spec import DETECTOR, RECOGNIZER, RECTIFIER
 
-IDENTITY = torch.tensor([[1.0, 0, 0], [0, 1, 0]])
+# The plate fills that share of its crop.
+SHARE = 0.8
+STRAIGHT = torch.tensor([[SHARE, 0, 0], [0, SHARE, 0]])
 
 
 def logits_of(text: str, confidence: float = 12.0) -> Tensor:
@@ -38,7 +40,7 @@ def detector_of(*rows: list[float]):  # type: ignore[no-untyped-def]
 def rectify(crops: Tensor) -> tuple[Tensor, Tensor]:
     assert crops.shape[1:] == (3, *RECTIFIER.crop_hw) and len(crops) <= RECTIFIER.max_batch_size
     height, width = RECTIFIER.rectified_hw
-    return crops[:, :, :height, :width], IDENTITY.expand(len(crops), 2, 3)
+    return crops[:, :, :height, :width], STRAIGHT.expand(len(crops), 2, 3)
 
 
 def recognize(plates: Tensor) -> Tensor:
@@ -60,11 +62,10 @@ def test_a_plate_comes_back_in_photo_pixels() -> None:
     assert plate.box == pytest.approx((200, 100, 400, 160), abs=1)
     assert plate.detection_score == pytest.approx(0.9)
     assert plate.reading.text == "B840CK197" and plate.reading.format == "ru.car"
-    # The identity covers the whole crop: the box and its margins.
     margin_h, margin_w = RECTIFIER.crop_margin_hw
-    out_x, out_y = 200 * margin_w / 2, 60 * margin_h / 2
-    assert plate.quad[0] == pytest.approx((200 - out_x, 100 - out_y), abs=1.5)
-    assert plate.quad[2] == pytest.approx((400 + out_x, 160 + out_y), abs=1.5)
+    half_w, half_h = 100 * (1 + margin_w) * SHARE, 30 * (1 + margin_h) * SHARE
+    assert plate.quad[0] == pytest.approx((300 - half_w, 130 - half_h), abs=1.5)
+    assert plate.quad[2] == pytest.approx((300 + half_w, 130 + half_h), abs=1.5)
     assert plate.crop.shape == (*RECTIFIER.shown_hw, 3) and plate.crop.dtype == np.uint8
     assert plate.lines == 1
 
@@ -84,8 +85,31 @@ def test_a_plate_of_two_lines_is_read_row_by_row() -> None:
     assert plate.lines == 2
     assert plate.reading.candidates[0][0] == "A123BC77"
     margin_h, margin_w = RECTIFIER.two_line_margin_hw
-    assert plate.quad[0] == pytest.approx((100 - 50 * margin_w, 184 - 40 * margin_h), abs=1.5)
+    half_w, half_h = 50 * (1 + margin_w) * SHARE, 40 * (1 + margin_h) * SHARE
+    assert plate.quad[0] == pytest.approx((150 - half_w, 224 - half_h), abs=1.5)
     assert plate.crop[:20].max() < 60 and plate.crop[-20:].min() > 200
+
+
+def test_a_plate_that_its_box_cut_is_looked_at_again() -> None:
+    """Black plate on white, twice as long as its box: the rectifier points beyond the crop."""
+    photo = torch.full((448, 768, 3), 255, dtype=torch.uint8)
+    photo[200:220, 300:500] = 0
+    looks = []
+
+    def rectify_by_ink(crops: Tensor) -> tuple[Tensor, Tensor]:
+        looks.append(len(crops))
+        ink = (crops[:, 0, RECTIFIER.crop_hw[0] // 2] < 0).float().mean(dim=1)
+        theta = STRAIGHT.expand(len(crops), 2, 3).clone()
+        theta[:, 0, 0] = torch.where(ink > 0.95, 1.8, ink)
+        height, width = RECTIFIER.rectified_hw
+        return crops[:, :, :height, :width], theta
+
+    rows = [[350.0, 200, 450, 220, 0.9, 0], [20.0, 20, 120, 40, 0.8, 0]]
+    cut, _ = read_plates(photo, detector_of(*rows), rectify_by_ink, recognize)
+    assert looks == [2, 1]
+    assert cut.quad[0][0] == pytest.approx(300, abs=5) and cut.quad[1][0] == pytest.approx(
+        500, abs=5
+    )
 
 
 def test_lines_may_be_mixed_in_one_photo() -> None:

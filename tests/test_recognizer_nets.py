@@ -4,10 +4,9 @@ import pytest
 import torch
 
 from plate_models.nets.lprnet import LPRNet, unit_power
-from plate_models.geometry import resample
 from plate_models.nets.stn import STN
 from plate_models.spec import RECOGNIZER, RECTIFIER
-from plate_models.training.reader import corners_of
+from plate_models.straightening import corners_in_crop, resample
 
 
 @pytest.fixture
@@ -40,7 +39,7 @@ def test_untrained_stn_cuts_off_the_margins() -> None:
     height, width = RECTIFIER.crop_hw
     margin_h, margin_w = RECTIFIER.crop_margin_hw
     _, theta = STN().eval()(torch.zeros(1, 3, height, width))
-    corners = (corners_of(theta)[0] + 1) / 2 * torch.tensor([width, height])
+    corners = (corners_in_crop(theta)[0] + 1) / 2 * torch.tensor([width, height])
     box_w, box_h = width / (1 + margin_w), height / (1 + margin_h)
     torch.testing.assert_close(corners[2] - corners[0], torch.tensor([box_w, box_h]))
 

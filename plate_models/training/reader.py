@@ -7,10 +7,10 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from plate_models import ctc
-from plate_models.geometry import resample, sample_rows
 from plate_models.nets.lprnet import LPRNet
 from plate_models.nets.stn import STN
 from plate_models.spec import RECOGNIZER, RECTIFIER
+from plate_models.straightening import corners_in_crop, resample, sample_rows
 from plate_models.training.crop_cache import CropBatch
 
 
@@ -52,19 +52,6 @@ def row_labels(batch: CropBatch) -> NDArray[np.int64]:
     return np.concatenate((batch.labels[~two, 0], flat))
 
 
-def corners_of(theta: Tensor) -> Tensor:
-    """Map the rectified frame's corners TL, TR, BR, BL into the crop.
-
-    Args:
-        theta: (N, 2, 3) float.
-
-    Returns:
-        (N, 4, 2) float in [-1, 1] of the crop's width and height.
-    """
-    frame = theta.new_tensor([[-1, -1, 1], [1, -1, 1], [1, 1, 1], [-1, 1, 1]])
-    return torch.einsum("nij,kj->nki", theta, frame)
-
-
 def text_loss(logits: Tensor, batch: CropBatch) -> Tensor:
     """Mean CTC loss per character.
 
@@ -97,7 +84,7 @@ def corner_loss(theta: Tensor, batch: CropBatch) -> Tensor:
     height, width = RECTIFIER.crop_hw
     scale = torch.tensor([2 / width, 2 / height])
     corners = torch.from_numpy(batch.quads) * scale - 1
-    return (corners_of(theta) - corners).abs().mean()
+    return (corners_in_crop(theta) - corners).abs().mean()
 
 
 def to_input(images: NDArray[np.uint8], rng: np.random.Generator | None = None) -> Tensor:

@@ -1,0 +1,114 @@
+"""What follows from the rectifier's theta: straight plates, their rows, their corners.
+
+Theta maps output to input coordinates, both in [-1, 1] with pixel edges at the ends
+(`torch.nn.functional.affine_grid`, ``align_corners=False``).
+"""
+
+import torch.nn.functional as F
+from torch import Tensor
+
+from plate_models.geometry import box_xyxy_to_cxcywh, widen_boxes
+from plate_models.spec import RECTIFIER, RectifierSpec
+
+
+def resample(crops: Tensor, theta: Tensor, size_hw: tuple[int, int]) -> Tensor:
+    """Look at crops through an affine transform, bilinearly, borders repeated.
+
+    Args:
+        crops: (N, 3, H, W) float.
+        theta: (N, 2, 3) float, output to input coordinates, both in [-1, 1] with pixel
+            edges at the ends (``align_corners=False``).
+        size_hw: (h, w) of the output.
+
+    Returns:
+        (N, 3, h, w) of the crops' type.
+    """
+    size = [crops.shape[0], crops.shape[1], *size_hw]
+    grid = F.affine_grid(theta, size, align_corners=False).to(crops.dtype)
+    return F.grid_sample(crops, grid, padding_mode="border", align_corners=False)
+
+
+def row_thetas(theta: Tensor, spec: RectifierSpec = RECTIFIER) -> Tensor:
+    """Narrow the transforms of whole plates to their rows.
+
+    Args:
+        theta: (N, 2, 3) float, of two-line plates, as the rectifier gives it.
+        spec: Which shares of a plate's height make a row.
+
+    Returns:
+        (2N, 2, 3) float: each plate's upper row, then its lower row.
+    """
+    spans = theta.new_tensor(spec.row_spans)  # (2, 2)
+    narrowing = theta.new_zeros((len(spans), 3, 3))
+    narrowing[:, 0, 0] = narrowing[:, 2, 2] = 1
+    narrowing[:, 1, 1] = spans[:, 1] - spans[:, 0]
+    # A row's middle, in the frame's [-1, 1].
+    narrowing[:, 1, 2] = spans.sum(dim=1) - 1
+    return (theta[:, None] @ narrowing[None]).flatten(0, 1)
+
+
+def sample_rows(crops: Tensor, theta: Tensor, spec: RectifierSpec = RECTIFIER) -> Tensor:
+    """Straighten the rows of two-line plates.
+
+    Args:
+        crops: (N, 3, H, W) float.
+        theta: (N, 2, 3) float, as the rectifier gives it.
+        spec: Which shares of a plate's height make a row, and a row's size.
+
+    Returns:
+        (2N, 3, h, w): each plate's upper row, then its lower row.
+    """
+    if not len(crops):
+        return crops.new_zeros((0, crops.shape[1], *spec.rectified_hw))
+    twice = crops.repeat_interleave(len(spec.row_spans), dim=0)
+    return resample(twice, row_thetas(theta, spec), spec.rectified_hw)
+
+
+def corners_in_crop(theta: Tensor) -> Tensor:
+    """Map the rectified frame's corners into the crop.
+
+    Args:
+        theta: (N, 2, 3) float.
+
+    Returns:
+        (N, 4, 2) float, TL, TR, BR, BL in [-1, 1] of the crop's width and height.
+    """
+    frame = theta.new_tensor([[-1, -1, 1], [1, -1, 1], [1, 1, 1], [-1, 1, 1]])
+    return frame @ theta.transpose(1, 2)
+
+
+def quads_from_theta(
+    theta: Tensor,
+    boxes_xyxy: Tensor,
+    lines: Tensor | None = None,
+    spec: RectifierSpec = RECTIFIER,
+) -> Tensor:
+    """Corners of the rectified plates, in the photo.
+
+    Args:
+        theta: (N, 2, 3) float, output to input coordinates, both in [-1, 1]
+            (`torch.nn.functional.affine_grid`, ``align_corners=False``).
+        boxes_xyxy: (N, 4) float in photo pixels, as given to `crop_boxes`.
+        lines: As given to `crop_boxes`.
+        spec: Margins of the crops.
+
+    Returns:
+        (N, 4, 2) float in photo pixels: top left, top right, bottom right, bottom
+        left of the plate's own orientation.
+    """
+    in_crop = corners_in_crop(theta)
+    region = widen_boxes(boxes_xyxy.to(theta.dtype), lines, spec)
+    region = box_xyxy_to_cxcywh(region).unsqueeze(1)  # (N, 1, 4)
+    return region[..., :2] + in_crop * region[..., 2:] / 2
+
+
+def reach_of(theta: Tensor) -> Tensor:
+    """How far plates reach from the middle of their crops towards the edge.
+
+    Args:
+        theta: (N, 2, 3) float, see :func:`quads_from_theta`.
+
+    Returns:
+        (N,) float; 1 if a corner lies on the crop's edge.
+    """
+    return corners_in_crop(theta).abs().amax(dim=(1, 2))
