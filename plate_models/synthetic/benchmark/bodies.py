@@ -179,8 +179,8 @@ REACH_MM: dict[Draw, tuple[float, tuple[float, float]]] = {
     tractor: (980, (800, 1000)),
     motorcycle: (330, (560, 650)),
 }
-# Those with a flank behind them.
-HULLS = (car_rear, car_front, truck_rear)
+# Those with a hull behind them, and where its top is, from the plate.
+HULL_TOP_MM: dict[Draw, float] = {car_rear: -430, car_front: -430, truck_rear: -740}
 
 
 def draw_face(draw: Draw, half: Half, px_per_mm: float, rng: Generator) -> Facade:

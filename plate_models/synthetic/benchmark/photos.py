@@ -1,6 +1,6 @@
 """Photos of the benchmark, each made from its kind and its number alone."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.random import Generator, SeedSequence, default_rng
@@ -36,7 +36,7 @@ _PAIR_PX = (9.0, 11.5)
 _GATE_SHARE = 0.6
 _FOCAL = (0.8, 1.8)
 _WHITE_LEVEL, _DARK_WHITE_LEVEL = (0.3, 0.9), (0.22, 0.8)
-_TRIES = 12
+_TRIES = 40
 
 
 @dataclass(frozen=True)
@@ -134,8 +134,13 @@ def _place_vehicles(
     left = _place(kind, camera, tilt, character_px, (0.12, 0.34), rng)
     for _ in range(_TRIES):
         right = _place(kind, camera, tilt, character_px, (0.62, 0.88), rng)
-        outlines = [vehicle.outline(camera) for vehicle in (left, right)]
-        if outlines[0][:, 0].max() < outlines[1][:, 0].min():
+        # Both stand on the same ground: a lower plate is nearer to it.
+        lower = float((right.pose.centre - left.pose.centre) @ tilt[:, 1])
+        right = replace(right, ground_mm=left.ground_mm - lower)
+        low, high = REACH_MM[right.draw][1]
+        faces = [vehicle.face_outline(camera) for vehicle in (left, right)]
+        apart = faces[0][:, 0].max() < faces[1][:, 0].min() and low <= right.ground_mm <= high
+        if apart and not left.hides(right, camera) and not right.hides(left, camera):
             return sorted((left, right), key=lambda vehicle: -vehicle.pose.centre[2])
     return [left]
 

@@ -12,12 +12,13 @@ import cv2
 import numpy as np
 from numpy.random import Generator
 
-from plate_models.synthetic.benchmark.bodies import HULLS, REACH_MM, Draw, draw_face
+from plate_models.synthetic.benchmark.bodies import HULL_TOP_MM, REACH_MM, Draw, draw_face
 from plate_models.synthetic.benchmark.camera import (
     Camera,
     Floats,
     Plane,
     Pose,
+    corners_of,
     transform,
     turn_about,
 )
@@ -47,6 +48,7 @@ _GROUND_PX, _GROUND_MM = 768, 9.0
 _WALL_PX_PER_M = 80.0
 # Plates are drawn at one of these resolutions, at least twice as fine as they are seen.
 _SHEET_PX_PER_MM = (0.75, 1.5, 3.0)
+_HULL_MM = 3900.0
 _FACE_BOX_MM = (-1000.0, -750.0, 1000.0, 560.0)
 
 
@@ -70,11 +72,24 @@ class Vehicle:
     layout: Layout
     px_per_mm: float
 
-    def outline(self, camera: Camera) -> Floats:
+    def face_outline(self, camera: Camera) -> Floats:
         """(4, 2) corners of its face in the picture."""
+        return camera.project(self.pose.at(self._box(0.0)))
+
+    def hides(self, other: "Vehicle", camera: Camera) -> bool:
+        """Whether another vehicle's plate lies within this one's silhouette."""
+        ends = (0.0, _HULL_MM) if self.draw in HULL_TOP_MM else (0.0,)
+        corners = np.concatenate([self._box(end) for end in ends])
+        silhouette = cv2.convexHull(camera.project(self.pose.at(corners)).astype(np.float32))
+        plate = other.pose.plate.homography(camera)
+        quad = transform(plate, 1.2 * corners_of(other.layout.size_mm))
+        return any(cv2.pointPolygonTest(silhouette, (x, y), False) >= 0 for x, y in quad.tolist())
+
+    def _box(self, away: float) -> Floats:
+        """(4, 3) corners of its face, or of its far end, in its own axes."""
         reach, _ = REACH_MM[self.draw]
-        corners = [(-reach, -500), (reach, -500), (reach, 500), (-reach, 500)]
-        return transform(self.pose.face.homography(camera), np.array(corners))
+        sides = ((-reach, -500), (reach, -500), (reach, 500), (-reach, 500))
+        return np.array([(x, y, away) for x, y in sides])
 
 
 def build(
@@ -161,7 +176,7 @@ def _park(
     plane, size = vehicle.pose.face, vehicle.layout.size_mm
     scale = float(np.clip(1.1 * vehicle.px_per_mm, 0.15, 0.6))
     face = draw_face(vehicle.draw, (size[0] / 2, size[1] / 2), scale, rng)
-    if vehicle.draw in HULLS:
+    if vehicle.draw in HULL_TOP_MM:
         _draw_hull(stage, camera, vehicle, face.paint)
     view = plane.homography(camera)
     rows, columns = window(face.rgba.shape, view @ face.to_mm, camera.size_wh)
@@ -184,20 +199,24 @@ def _park(
 
 
 def _draw_hull(stage: Stage, camera: Camera, vehicle: Vehicle, paint: Colour) -> None:
-    """Draw a vehicle's flank, as far as it can be seen, and the dark ground below it."""
-    pose, ground = vehicle.pose, vehicle.ground_mm
-    reach, top = REACH_MM[vehicle.draw][0], -480.0
-    base = [(x, ground, z) for x, z in ((-1, -100), (1, -100), (1, 4000), (-1, 4000))]
-    stage.fill(camera, pose.at(np.array(base) * (0.97 * reach, 1, 1)), (34, 34, 36), 0.0)
+    """Draw what can be seen of a vehicle's top and flanks, and the dark ground below it."""
+    pose, ground, top = vehicle.pose, vehicle.ground_mm, HULL_TOP_MM[vehicle.draw]
+    reach, far = 0.97 * REACH_MM[vehicle.draw][0], _HULL_MM
+    eye = pose.turn.T @ -pose.centre
+    base = [(-reach, ground, 0), (reach, ground, 0), (reach, ground, far), (-reach, ground, far)]
+    stage.fill(camera, pose.at(np.array(base)), (34, 34, 36), 0.0)
+    if eye[1] < top:
+        lid = np.array(base) * (1, 0, 1) + (0, top, 0)
+        stage.fill(camera, pose.at(lid), times(paint, 0.95), 0.7)
     for side in (-1, 1):
-        x = side * reach * 0.96
-        if side * (pose.turn[:, 0] @ -pose.centre) < reach:
+        x, sill = side * reach, 0.65 * ground
+        if side * eye[0] < reach:
             continue
-        sill = 0.65 * ground
-        wall = np.array([(x, top, 0), (x, sill, 0), (x, sill, 3900), (x, top, 3900)])
-        pane = np.array([(x, top, 500), (x, -160, 250), (x, -140, 3000), (x, top, 2500)])
+        wall = np.array([(x, top, 0), (x, sill, 0), (x, sill, far), (x, top, far)])
         stage.fill(camera, pose.at(wall), times(paint, 0.8), 0.35)
-        stage.fill(camera, pose.at(pane), (44, 50, 58), 0.35)
+        if top > -500:
+            pane = np.array([(x, top, 500), (x, -160, 250), (x, -140, 3000), (x, top, 2500)])
+            stage.fill(camera, pose.at(pane), (44, 50, 58), 0.35)
         for z in (750, 3200):
             wheel = [(x, ground - 320 + dy, z + dz) for dz, dy in disc(0, 0, 320, 320)]
             hub = [(x, ground - 320 + dy, z + dz) for dz, dy in disc(0, 0, 190, 190)]
