@@ -7,7 +7,8 @@ windscreen sees them; what a person can read decided its ranges, not what our ne
 
 - Photos of 960x540 or 1280x720 pixels with one plate, every eighth with two.
 - The smallest characters (those of the region) are 9 to 36 pixels high along the plate's
-  more foreshortened side, logarithmically: plates of type 1 are 80 to 320 pixels wide.
+  more foreshortened side, logarithmically: plates of type 1 are about 80 to 350 pixels wide,
+  those with two lines 50 to 250.
 - Yaw up to 38 degrees either way, roll up to 5; a gate's camera looks down by 2 to 26
   degrees, a dashcam by -4 to 7. Nothing is more than 48 degrees from the plate's normal.
 - Defocus and motion blur spread a point over at most 0.17 and 0.18 of those characters'

@@ -108,11 +108,10 @@ def build(
         (H, W, 3) float32 linear light, and that of the last plate's white.
     """
     width, height = camera.size_wh
-    sky = colour_field(
-        np.linspace(0.2, 1, height)[:, None].repeat(width, axis=1)
-        + 0.08 * fractal(rng, (height, width), 6, 1.6),
-        ((118, 150, 196), (196, 208, 222), (226, 228, 230)),
-    )
+    haze = 0.08 * fractal(rng, (height // 4, width // 4), 2, 1.6)
+    rise = np.linspace(0.2, 1, height // 4)[:, None]
+    sky = colour_field(rise + haze, ((118, 150, 196), (196, 208, 222), (226, 228, 230)))
+    sky = np.asarray(cv2.resize(sky, camera.size_wh), np.uint8)
     stage = Stage(sky, np.full((height, width), light.far, np.float32))
     _lay_ground(stage, camera, vehicles[-1], light, tilt, rng)
     _raise_wall(stage, camera, vehicles[-1], light, tilt, rng)

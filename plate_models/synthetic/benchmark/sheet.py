@@ -24,7 +24,7 @@ _PAD_MM = 30.0
 _WHITE, _BLACK = (0.62, 0.88), (0.015, 0.06)
 _FRAME_SHARE = 0.55
 # Bolts sit near the rim, within this share of the plate's height.
-_BOLT_RIM, _BOLT_TRIES = 0.2, 80
+_BOLT_RIM, _BOLT_TRIES, _BOLTS_APART_MM = 0.2, 80, 45.0
 _WORDS = ("Avtodom", "SERVIS 24", "moto & auto", "Don Motors", "Baltika-Lada", "KAMA trade")
 _FLAG = ((0.8, 0.8, 0.8), (0.03, 0.07, 0.4), (0.5, 0.03, 0.03))
 
@@ -112,8 +112,10 @@ def _bolt(plate: Field, ink: Mask, rng: Generator, px_per_mm: float) -> None:
     radius = rng.uniform(3.5, 6.5) * px_per_mm
     reach = int(np.ceil(radius + 3 * px_per_mm))
     height, width = ink.shape
+    apart = _BOLTS_APART_MM * px_per_mm
     tone = np.array(((0.02,) * 3, (0.3,) * 3, (0.6,) * 3, (0.4, 0.3, 0.12))[rng.integers(4)])
     wanted = int(rng.integers(0, 3))
+    taken: list[tuple[int, int]] = []
     for _ in range(_BOLT_TRIES):
         if not wanted:
             return
@@ -121,9 +123,12 @@ def _bolt(plate: Field, ink: Mask, rng: Generator, px_per_mm: float) -> None:
         if x > _BOLT_RIM * height and _BOLT_RIM < y / height < 1 - _BOLT_RIM:
             continue
         places = [(round(side), round(y)) for side in (x, width - 1 - x)]
+        if any(np.hypot(places[0][0] - a, places[0][1] - b) < apart for a, b in taken):
+            continue
         if any(ink[b - reach : b + reach, a - reach : a + reach].max() > 8 for a, b in places):
             continue
         wanted -= 1
+        taken += places
         for a, b in places:
             _head(plate, (a, b), radius, tone, float(rng.uniform(0, 60)))
 
