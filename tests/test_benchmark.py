@@ -147,7 +147,6 @@ def test_characters_stand_where_the_quad_says() -> None:
 
 
 def test_the_sheet_of_a_label_lies_within_its_quad(photos: list[BenchmarkPhoto]) -> None:
-    """Sheets of light ground are brighter than the vehicle's niche, and even to the rim."""
     white = [
         (photo, plate)
         for photo in photos

@@ -162,8 +162,8 @@ def _niche(face: Facade, half: Half, rng: Generator, tone: Colour) -> None:
 
 Draw = Callable[[Facade, Half, Generator], None]
 _CARS: tuple[Draw, ...] = (car_rear, car_front)
-# Faces that carry a kind, and how far they reach from the plate: left, up, right, down.
-FACES: dict[str, tuple[Draw, ...]] = {
+# Faces that carry the plates of a kind; all others are on cars.
+_FACES: dict[str, tuple[Draw, ...]] = {
     "ru.car.square": (car_rear, truck_rear),
     "ru.motorcycle": (motorcycle,),
     "ru.tractor": (tractor,),
@@ -195,4 +195,4 @@ def draw_face(draw: Draw, half: Half, px_per_mm: float, rng: Generator) -> Facad
 
 def faces_of(kind: str) -> tuple[Draw, ...]:
     """The faces that carry plates of a kind."""
-    return FACES.get(kind, _CARS)
+    return _FACES.get(kind, _CARS)
