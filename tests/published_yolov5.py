@@ -40,6 +40,13 @@ def make_net(spec: DetectorSpec = SPEC, seed: int = 0) -> YOLOv5:
     return net.half().float().eval()
 
 
+def heads(net: YOLOv5) -> list[torch.Tensor]:
+    """What the net says before anything is squashed into probabilities."""
+    canvas = torch.rand(1, 3, 96, 160, generator=torch.Generator().manual_seed(4))
+    with torch.inference_mode():
+        return net(canvas)
+
+
 def candidates(net: YOLOv5, spec: DetectorSpec) -> torch.Tensor:
     canvas = torch.randint(0, 256, (1, 3, 96, 160), generator=torch.Generator().manual_seed(3))
     with torch.inference_mode():

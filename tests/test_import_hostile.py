@@ -92,18 +92,18 @@ def loaded_again(path: Path) -> bytes:
 
 
 PAYLOADS = {
-    reduced: r"posix\.system",
-    nested: r"__builtin__\.exec",
-    evaluated: r"builtins\.eval",
-    fetched: r"__builtin__\.__import__",
-    dotted: r"posixpath\.os\.system",
-    as_object: r"os\.system",
-    as_instance: r"os\.system",
-    as_new_object: r"subprocess\.Popen",
-    as_new_object_with_keywords: r"subprocess\.Popen",
+    reduced: r"calls posix\.system",
+    nested: r"calls __builtin__\.exec",
+    evaluated: r"calls builtins\.eval",
+    fetched: r"calls __builtin__\.__import__",
+    dotted: r"calls posixpath\.os\.system",
+    as_object: r"calls os\.system",
+    as_instance: r"calls os\.system",
+    as_new_object: r"calls subprocess\.Popen",
+    as_new_object_with_keywords: r"calls subprocess\.Popen",
     built: r"torch\.nn\.Identity holds no tensors",
-    built_on_a_function: r"os\.system",
-    loaded_again: r"torch\.storage\._load_from_bytes",
+    built_on_a_function: r"calls os\.system",
+    loaded_again: r"calls torch\.storage\._load_from_bytes",
 }
 
 
