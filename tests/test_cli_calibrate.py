@@ -120,6 +120,19 @@ def test_crops_laid_in_a_photo_are_cut_out_unchanged() -> None:
     assert np.array_equal(crops.permute(0, 2, 3, 1).numpy(), images)
 
 
+def test_a_wider_look_at_a_crop_sees_no_other_crop() -> None:
+    images = np.random.default_rng(0).integers(0, 256, (3, *RECTIFIER.crop_hw, 3), np.uint8)
+    lines = torch.tensor([1, 2, 1])
+    wider = torch.tensor([-9.0, -9.0, 9.0, 9.0])
+    photo, boxes = as_photo(images, lines, RECTIFIER)
+    together = crop_boxes(photo, boxes + wider, lines)
+    for place, crop in enumerate(together):
+        alone = slice(place, place + 1)
+        photo, boxes = as_photo(images[alone], lines[alone], RECTIFIER)
+        expected = crop_boxes(photo, boxes + wider, lines[alone])[0]
+        torch.testing.assert_close(crop, expected, atol=1, rtol=0)
+
+
 def test_crops_are_read_as_served(one_thread: None) -> None:
     mix = replace(DEFAULT_MIX, kinds=(("ru.car", 1.0),))
     crops = [render(np.random.default_rng(seed), mix) for seed in range(6)]

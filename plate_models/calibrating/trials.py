@@ -121,14 +121,18 @@ def as_photo(
         spec: The crops' size and margins.
 
     Returns:
-        The (N * h, w, 3) photo and (N, 4) float64 boxes x0, y0, x1, y1.
+        The (3 * N * h, w, 3) photo and (N, 4) float64 boxes x0, y0, x1, y1. Above and below
+        each crop its edge is repeated, as beyond a photo's edge: the pipeline may look
+        again, and wider, and then must not see another plate.
     """
-    count, height, width = images.shape[:3]
+    height, width = images.shape[1:3]
+    apart = np.pad(images, ((0, 0), (height, height), (0, 0), (0, 0)), mode="edge")
     margins = torch.tensor([spec.margin_hw(int(n)) for n in lines], dtype=torch.float64)
-    middles = torch.arange(count, dtype=torch.float64) * height + height / 2
+    count, pitch = apart.shape[:2]
+    middles = torch.arange(count, dtype=torch.float64) * pitch + pitch / 2
     centres = torch.stack((torch.full_like(middles, width / 2), middles), dim=1)
     sizes = torch.tensor([width, height], dtype=torch.float64) / (1 + margins.flip(1))
-    photo = torch.from_numpy(images.reshape(count * height, width, 3))
+    photo = torch.from_numpy(apart.reshape(count * pitch, width, 3))
     return photo, box_cxcywh_to_xyxy(torch.cat((centres, sizes), dim=1))
 
 
