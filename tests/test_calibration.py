@@ -248,6 +248,15 @@ def test_isotonic_claims_no_more_than_it_has_seen() -> None:
     assert never.apply(1.0) == pytest.approx(0.5 / 10)
 
 
+def test_no_fit_leaves_the_range_by_rounding() -> None:
+    # 36.7 * d / d and 36.7 * n / n are more than 36.7 for these.
+    timid = fitting.temperature(np.full(35, 0.6), np.arange(35) > 0)
+    assert timid.knots[1][1] == -timid.knots[0][1] == LOGIT_LIMIT
+    raw = np.concatenate([[0.5, 0.7], np.ones(227)])
+    sure = fitting.isotonic(raw, np.arange(229) != 1)
+    assert sure.knots[-1][0] == LOGIT_LIMIT
+
+
 @pytest.mark.parametrize("fit", fitting.METHODS.values())
 def test_from_nothing_no_method_learns_anything(fit: fitting.Fit) -> None:
     assert fit(*NOTHING) == Calibration()

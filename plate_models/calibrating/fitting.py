@@ -99,7 +99,13 @@ def temperature(raw: Floats, right: Bools) -> Calibration:
 
     divisor = float(np.exp(_minimum(loss, np.log(0.05), np.log(50.0))))
     reach = LOGIT_LIMIT * min(1.0, divisor)
-    return Calibration(((-reach, -reach / divisor), (reach, reach / divisor)))
+    highest = _limited(reach / divisor)
+    return Calibration(((-reach, -highest), (reach, highest)))
+
+
+def _limited(log_odds: float) -> float:
+    """Undo what rounding adds to a logit that lies at a limit."""
+    return min(max(log_odds, -LOGIT_LIMIT), LOGIT_LIMIT)
 
 
 def _minimum(function: Callable[[float], float], low: float, high: float) -> float:
@@ -137,7 +143,7 @@ def isotonic(raw: Floats, right: Bools) -> Calibration:
     highest = -LOGIT_LIMIT
     for first, end, _ in pava(hits / mass, mass):
         count, true = mass[first:end].sum(), hits[first:end].sum()
-        place = float(np.average(places[first:end], weights=mass[first:end]))
+        place = _limited(float(np.average(places[first:end], weights=mass[first:end])))
         # Counting a half more moves small steps more than large ones: keep them in order.
         highest = max(highest, logit(float((true + 0.5) / (count + 1))))
         knots.append((place, highest))
