@@ -9,10 +9,10 @@ import numpy as np
 import torch
 
 from plate_models.evaluation.answers import answer_from, read_boxes, read_photo
+from plate_models.evaluation.matching import match
 from plate_models.evaluation.results import Answer, Pixels, PlateResult
 from plate_models.evaluation.scoreboard import Scoreboard
 from plate_models.figures import Count, events, proportion
-from plate_models.geometry import box_iou_xyxy
 from plate_models.images import decode
 from plate_models.pipeline import Plate
 from plate_models.synthetic.benchmark import (
@@ -28,9 +28,6 @@ from plate_models.weights import Modules
 
 Progress = Callable[[Iterator[BenchmarkPhoto], int], Iterable[BenchmarkPhoto]]
 
-# A found box that overlaps a label this much answers for that plate, though badly.
-_SAME_PLATE_IOU = 0.1
-_FOUND_IOU = 0.5
 _RESAMPLES = 2000
 
 
@@ -232,31 +229,23 @@ def score_rendered(
     """
     image = torch.from_numpy(decode(photo.file))
     boxes = [plate.box for plate in photo.plates]
-    found: list[list[tuple[float, Plate]]] = [[] for _ in boxes]
-    elsewhere = []
-    for plate in read_photo(image, modules):
-        overlaps = box_iou_xyxy(torch.tensor([plate.box]), torch.tensor(boxes))[0].tolist()
-        best = max(overlaps)
-        if best >= _SAME_PLATE_IOU:
-            found[overlaps.index(best)].append((best, plate))
-        else:
-            elsewhere.append(answer_from(photo.name, plate))
+    matched, elsewhere = match(boxes, read_photo(image, modules))
     lines = [plate.lines for plate in photo.plates]
     in_labels = read_boxes(photo.name, image, boxes, lines, modules)
     results = [
-        _judge(photo, label, sorted(answers, key=lambda pair: -pair[0]), in_label)
-        for label, answers, in_label in zip(photo.plates, found, in_labels, strict=True)
+        _judge(photo, label, found, in_label)
+        for label, found, in_label in zip(photo.plates, matched, in_labels, strict=True)
     ]
-    return results, elsewhere
+    return results, [answer_from(photo.name, plate) for plate in elsewhere]
 
 
 def _judge(
     photo: BenchmarkPhoto,
     label: BenchmarkPlate,
-    answers: Sequence[tuple[float, Plate]],
+    found: Sequence[tuple[Plate, float]],
     in_label: Answer,
 ) -> RenderedPlate:
-    """One plate's result; answers with their overlaps, best first."""
+    """One plate's result; what was found there with its overlaps, best first."""
     result = PlateResult(
         photo=photo.name,
         box=label.box,
@@ -265,11 +254,11 @@ def _judge(
         legible=True,
         lines=label.lines,
         in_label=in_label,
-        answers=tuple(answer_from(photo.name, plate, iou) for iou, plate in answers),
+        answers=tuple(answer_from(photo.name, plate, iou) for plate, iou in found),
     )
-    if not answers or answers[0][0] < _FOUND_IOU:
+    if not result.found:
         return RenderedPlate(label.kind, result, 0, None)
-    best = answers[0][1]
+    best, _ = found[0]
     distances = np.hypot(*(np.array(best.quad) - label.quad).T)
     return RenderedPlate(label.kind, result, best.lines, float(distances.mean()) / label.width)
 
