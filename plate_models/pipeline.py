@@ -119,18 +119,12 @@ def read_plates(
         return []
     seen = look_at(image, boxes, lines, rectify, recognize, config)
     readings = choose_readings(seen, lines.tolist(), config)
-    rows = zip(
-        boxes.tolist(),
-        seen.quads.tolist(),
-        scores.tolist(),
-        lines.tolist(),
-        readings,
-        seen.shown,
-        strict=True,
-    )
+    found = (part.tolist() for part in (boxes, seen.quads, scores, lines))
     return [
-        Plate((x0, y0, x1, y1), tuple((x, y) for x, y in quad), *rest)
-        for (x0, y0, x1, y1), quad, *rest in rows
+        Plate((x0, y0, x1, y1), tuple((x, y) for x, y in quad), score, count, reading, crop)
+        for (x0, y0, x1, y1), quad, score, count, reading, crop in zip(
+            *found, readings, seen.shown, strict=True
+        )
     ]
 
 
