@@ -34,10 +34,10 @@ def load_country(path: Path) -> Grammar:
     regions = _regions(top.table("regions", {}), shared)
     top.done()
     formats = tuple(_format(table, shared, regions) for table in tables)
-    names = [plate_format.name for plate_format in formats]
-    for table, name in zip(tables, names, strict=True):
-        if names.count(name) > 1:
-            raise table.error("there is another format of this name")
+    # From a plate's format the gateway tells the country, and from that the file.
+    if shared.name != path.stem:
+        raise country.error(f"'name' must be the file's, {path.stem!r}, not {shared.name!r}")
+    _check_names([plate_format.name for plate_format in formats], tables, shared.name)
     return Grammar(
         shared.name,
         shared.alphabet,
@@ -47,6 +47,14 @@ def load_country(path: Path) -> Grammar:
         shared.look_alikes,
         shared.native,
     )
+
+
+def _check_names(names: list[str], tables: list["_Table"], country: str) -> None:
+    for table, name in zip(tables, names, strict=True):
+        if not name.startswith(f"{country}."):
+            raise table.error(f"'name' must begin with '{country}.'")
+        if names.count(name) > 1:
+            raise table.error("there is another format of this name")
 
 
 @dataclass
