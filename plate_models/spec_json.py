@@ -166,6 +166,8 @@ def _detector_rules(spec: DetectorSpec) -> Rules:
         ("classes", "different names", len(set(spec.classes)) == len(spec.classes)),
         ("anchors_wh", f"{len(ours)} levels of as many anchors", len(anchors) == len(ours)),
         ("anchors_wh", "as many anchors on every level", len(per_cell) == 1 and 0 not in per_cell),
+        # The head grows with them: nobody has so many, and a net of gigabytes is no net.
+        ("anchors_wh", "at most 16 anchors on a level", max(per_cell, default=0) <= 16),
         ("anchors_wh", "positive sizes", min(sides, default=0.0) > 0),
         ("canvases_hw", f"sides that are multiples of {coarsest}", bool(canvases) and whole),
         ("max_candidates", "from 1 to a canvas's anchors", 1 <= spec.max_candidates <= candidates),
@@ -209,6 +211,7 @@ def _recognizer_rules(spec: RecognizerSpec) -> Rules:
         ("country", "a name of small letters", bool(re.fullmatch("[a-z][a-z_]*", spec.country))),
         ("steps", "from 1 to 1024", 1 <= spec.steps <= 1024),
         ("min_character_score", "a probability", 0 <= spec.min_character_score <= 1),
-        *((k, "at least 1", getattr(spec, k) >= 1) for k in ("max_text_length", "candidates")),
+        ("max_text_length", "at least 1", spec.max_text_length >= 1),
+        ("candidates", "at least 2: the best, and the raw best path", spec.candidates >= 2),
         ("max_batch_size", "at least 1", spec.max_batch_size >= 1),
     ]

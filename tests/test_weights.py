@@ -176,6 +176,7 @@ def put(key: str, value: object) -> Callable[[dict[str, Any]], object]:
         ("recognizer", put("steps", True), "steps: expected int, found True"),
         ("recognizer", put("rectified_hw", [24, 94]), r"rectified_hw: .*\(24, 110\).*\(24, 94\)"),
         ("recognizer", put("mean", 127.5), r"mean: expected 100\.0, as in rectifier.*127\.5"),
+        ("recognizer", put("candidates", 1), "candidates: expected at least 2"),
         ("recognizer", put("colour", "red"), r"contract: unknown \['colour'\]"),
         ("recognizer", dropped("alphabet"), r"its contract lacks \['alphabet'\]"),
         ("rectifier", put("crop_hw", [64, 128]), r"localization\.7\.weight: expected .*2048"),
@@ -195,6 +196,7 @@ def put(key: str, value: object) -> Callable[[dict[str, Any]], object]:
         ("detector", put("anchors_wh", [[[9, 9]] * 2] * 3), r"model\.24\.anchors: .*as in the"),
         ("detector", put("anchors_wh", [[[9, 9]]] * 2), "anchors_wh: expected 3 levels"),
         ("detector", put("anchors_wh", [[[9, -9]]] * 3), "anchors_wh: expected positive"),
+        ("detector", put("anchors_wh", [[[9, 9]] * 17] * 3), "anchors_wh: expected at most 16"),
     ],
 )
 def test_contracts_that_lie_or_that_nothing_can_serve(
