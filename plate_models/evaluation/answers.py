@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 from plate_models.appearance import ground_likelihoods
+from plate_models.evaluation.grammar import GrammarReport, compare
 from plate_models.evaluation.results import Answer, Box, LogProbs, PlateResult
-from plate_models.grammar_report import GrammarReport, compare
 from plate_models.pipeline import PipelineConfig, Plate, choose_readings, look_at, read_plates
 from plate_models.reading import Evidence
 from plate_models.weights import Modules

@@ -3,11 +3,11 @@
 from dataclasses import dataclass, field
 from typing import Any
 
+from plate_models.evaluation.grammar import GrammarReport
 from plate_models.evaluation.groups import Group, count_plates, group
 from plate_models.evaluation.results import FAILURES, Answer, PlateResult
 from plate_models.evaluation.tables import count_lines, group_lines
 from plate_models.figures import Count, events, proportion
-from plate_models.grammar_report import GrammarReport
 
 
 @dataclass

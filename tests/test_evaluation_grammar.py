@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from plate_models import ctc
-from plate_models.grammar_report import Case, GrammarReport, Steps, compare
+from plate_models.evaluation.grammar import Case, GrammarReport, Steps, compare
 from plate_models.reading import Evidence
 from plate_models.spec import RECOGNIZER
 
