@@ -1,6 +1,6 @@
 """From the raw score of a reading to the probability that its whole text is right.
 
-Standard library only: the gateway imports this file and must load neither torch nor numpy.
+Standard library only: to say what a score means takes neither torch nor numpy.
 """
 
 import bisect

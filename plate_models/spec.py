@@ -86,8 +86,10 @@ class RecognizerSpec:
         alphabet: Characters in class order; the CTC blank is class ``len(alphabet)``.
         country: Whose plates are read: the name of a file in ``countries/``.
         steps: Length T of the output sequence.
-        min_character_score: A plate is readable if its format is known and no
-            character scores less.
+        min_character_score: A plate is readable if its format is known, no character
+            scores less, and its score reaches ``Calibration.readable_from``.
+        max_text_length: Room for character scores in an answer; a longer text makes more.
+        candidates: Texts in an answer, at most.
         max_batch_size: Largest batch the exported graph accepts.
     """
 

@@ -121,7 +121,7 @@ def test_other_weights_are_refused() -> None:
         BENT.check_recognizer("f" * 64)
 
 
-def test_the_gateway_may_import_it() -> None:
+def test_it_loads_neither_torch_nor_numpy() -> None:
     code = "import sys, plate_models.calibration; print(*sys.modules)"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert not {"torch", "numpy"} & set(run.stdout.split())

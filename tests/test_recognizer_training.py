@@ -68,7 +68,7 @@ def test_corner_loss_is_zero_for_the_true_corners() -> None:
     theta = torch.tensor([[[0.5, 0.1, 0.0], [-0.1, 0.4, 0.1]]])
     quads = (corners_in_crop(theta) + 1) / 2 * torch.tensor([width, height])
     batch = CropBatch(
-        np.zeros((1, height, width, 3), np.uint8), quads.numpy(), np.full((1, 10), -1)
+        np.zeros((1, height, width, 3), np.uint8), quads.numpy(), np.full((1, 2, 10), -1)
     )
     assert corner_loss(theta, batch) == pytest.approx(0, abs=1e-6)
     assert corner_loss(theta + 0.1, batch) > 0.01
