@@ -47,14 +47,10 @@ def draw_ink(
     for divider in layout.dividers:
         if kind.divider_share == 1 or rng.random() < kind.divider_share:
             _draw_line(ink, divider, thick, px_per_mm)
-    drift = rng.normal(0, 1.5 * jitter_mm, 2)
-    jitter = rng.normal(0, jitter_mm, (len(text), 2)) + drift
+    jitter = rng.normal(0, 1.5 * jitter_mm, 2) + rng.normal(0, jitter_mm, (len(text), 2))
     done = 0
     for index, group in enumerate((*layout.serial, layout.region)):
-        rows = (0.0, layout.size_mm[1])
-        if kind.lines == 2:
-            middle = layout.size_mm[1] / 2
-            rows = (0.0, middle - _CLEAR_MM) if index == 0 else (middle + _CLEAR_MM, rows[1])
+        rows = _rows_of(index, kind, layout)
         for centre in group.centres:
             name = LATIN_D if kind.latin and text[done] == "D" else text[done]
             place = centre + jitter[done, 0], group.foot + jitter[done, 1]
@@ -63,6 +59,14 @@ def draw_ink(
             done += 1
     _draw_country(ink, layout, px_per_mm, bolder_mm)
     return ink
+
+
+def _rows_of(index: int, kind: PlateKind, layout: Layout) -> tuple[float, float]:
+    """Between which heights a group stays: in its half, if there are two lines."""
+    height = layout.size_mm[1]
+    if kind.lines == 1:
+        return 0.0, height
+    return (0.0, height / 2 - _CLEAR_MM) if index == 0 else (height / 2 + _CLEAR_MM, height)
 
 
 def loosen(layout: Layout, kind: PlateKind, rng: np.random.Generator) -> Layout:

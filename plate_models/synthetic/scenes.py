@@ -138,8 +138,7 @@ def paint_plate(photo: Image, box: NDArray[np.float32], rng: Generator, kind: st
         raise ValueError(f"expected a box inside the photo of {limit.tolist()}, got {box.tolist()}")
     scene = photo[y0:y1, x0:x1].astype(np.float32)
     light = _light_of(photo, box, rng)
-    shift = np.array([x0, y0, x0, y0])
-    _cover(scene, box - shift, rng)
+    _cover(scene, box - np.array([x0, y0, x0, y0]), rng)
     shifted = np.array([[1, 0, -x0], [0, 1, -y0], [0, 0, 1]]) @ view
     overlay_plate(scene, plate, shifted, light, rng)
     image = np.clip(scene, 0, 255).astype(np.uint8)
@@ -222,11 +221,10 @@ def render_scene(
     Raises:
         ValueError: There is no such kind.
     """
-    w, h = size_wh
     count = int(rng.integers(1, 4)) if plates is None else plates
-    horizon = int(h * rng.uniform(0.36, 0.46))
+    horizon = int(size_wh[1] * rng.uniform(0.36, 0.46))
     weather = sample_weather(rng)
-    canvas: Canvas = np.zeros((h, w, 3), np.float32)
+    canvas: Canvas = np.zeros((*size_wh[::-1], 3), np.float32)
     paint_street(canvas, horizon, weather, rng)
     if weather.night:
         light_street(canvas, horizon, 1 / weather.gain)
