@@ -76,6 +76,7 @@ def read_config(args: Mapping[str, str]) -> PipelineConfig:
     Raises:
         SpecError: The export describes nets that can't be served.
         CalibrationError: Its calibration is malformed.
+        FormatError: Its country's formats are not at hand.
     """
     exported = _exported(args)
     calibration = Calibration.from_json(json.dumps(exported["calibration"]))

@@ -48,7 +48,11 @@ class PipelineConfig:
 
     @classmethod
     def of(cls, specs: Specs, calibration: Calibration) -> "PipelineConfig":
-        """What weights need: their specs, their calibration and their country's grammar."""
+        """What weights need: their specs, their calibration and their country's grammar.
+
+        Raises:
+            FormatError: The country's formats are not at hand.
+        """
         return cls(specs, grammar_of(specs.recognizer.country), calibration)
 
 
