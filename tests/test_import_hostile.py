@@ -4,6 +4,7 @@ import os
 import pickle
 import struct
 import time
+import tracemalloc
 from collections import OrderedDict
 from collections.abc import Callable
 from pathlib import Path
@@ -173,9 +174,58 @@ def crowd_of_modules() -> bytes:
     return data + b"."
 
 
+def crowd_of_objects() -> bytes:
+    """A hundred objects that share one state of twenty thousand keys."""
+    keys = b"".join(b"J" + struct.pack("<i", key) + b"N" for key in range(20_000))
+    state = b"\x80\x02}(" + keys + b"uq\x000"
+    return state + b"cx\nM\nq\x010" + b"h\x01)\x81h\x00b" * 100 + b"N."
+
+
+def wide_modules() -> bytes:
+    """Levels that have the same child under nine thousand names."""
+    data = b"\x80\x02cx\nM\n)\x81q\x00"
+    names = [text(f"{number:0150d}") for number in range(9_000)]
+    children = b"}(" + b"".join(name + b"h\x00" for name in names) + b"u"
+    return data + b"}" + text("_modules") + children + b"sb."
+
+
+def tensor_of_many_axes() -> bytes:
+    """Two hundred thousand axes, each of 2**31 - 1."""
+    size = b"(" + b"J\xff\xff\xff\x7f" + b"2" * 200_000 + b"t"
+    storage = (
+        b"(" + text("storage") + b"ctorch\nFloatStorage\n" + text("0") + text("cpu") + b"K\x01tQ"
+    )
+    return (
+        b"\x80\x02ctorch._utils\n_rebuild_tensor_v2\n(" + storage + b"K\x00" + size + b")\x89NtR."
+    )
+
+
+def numbers_that_hash_alike() -> bytes:
+    """Multiples of 2**61 - 1, which all hash to 0."""
+    keys = (key * (2**61 - 1) for key in range(16, 100_000))
+    return (
+        b"\x80\x02}("
+        + b"".join(b"\x8a\x0a" + k.to_bytes(10, "little") + b"N" for k in keys)
+        + b"u."
+    )
+
+
+def named_by(key: bytes) -> bytes:
+    """A module with a child under a key that is no name."""
+    child = b"cx\nM\n)\x81"
+    return b"\x80\x02" + child + b"}" + text("_modules") + b"}" + key + child + b"ssb."
+
+
 PICKLES = {
     "endless modules": (endless_modules(), "nested without end"),
     "crowd of modules": (crowd_of_modules(), "nested without end"),
+    "crowd of objects": (crowd_of_objects(), "found NoneType"),
+    "wide modules": (wide_modules(), "nested without end"),
+    "many axes": (tensor_of_many_axes(), r"calls torch\._utils\._rebuild_tensor_v2"),
+    "numbers that hash alike": (numbers_that_hash_alike(), "more than 64 bits"),
+    "number for a name": (named_by(b"K\x01"), "that are no names"),
+    "long bytes for a name": (named_by(b"B" + struct.pack("<I", 10**6) + bytes(10**6)), "no names"),
+    "class named by tuples": (b"\x80\x04)" + b"2\x86" * 28 + b"2\x93.", "name is no text"),
     "far memo": (b"\x80\x02}r\xff\xff\xff\xff.", "found dict"),
     "keys of tuples": (b"\x80\x02}" + b")" + b"2\x86" * 60 + b"Ns.", "keys that are neither"),
     "deep tuple": (b"\x80\x02)" + b"\x85" * 100_000 + b".", "found tuple"),
@@ -197,5 +247,11 @@ PICKLES = {
 @pytest.mark.parametrize("name", PICKLES)
 def test_strange_pickles_end_soon(tmp_path: Path, name: str) -> None:
     data, message = PICKLES[name]
-    with pytest.raises(CheckpointError, match=rf"strange\.pt: .*{message}"):
-        read_state(archive(tmp_path / "strange.pt", data))
+    path = archive(tmp_path / "strange.pt", data)
+    tracemalloc.start()
+    try:
+        with pytest.raises(CheckpointError, match=rf"strange\.pt: .*{message}"):
+            read_state(path)
+        assert tracemalloc.get_traced_memory()[1] < 40_000_000
+    finally:
+        tracemalloc.stop()

@@ -143,7 +143,7 @@ def _flatten(module: Inert) -> Claims:
         path, current, depth = waiting.pop()
         visited += 1
         # A module may be its own grandchild in what was made to harm.
-        if depth > _MAX_DEPTH or visited > _MAX_TENSORS or len(claims) > _MAX_TENSORS:
+        if depth > _MAX_DEPTH or max(visited, len(waiting), len(claims)) > _MAX_TENSORS:
             raise CheckpointError("its modules are nested without end")
         for group in ("_parameters", "_buffers"):
             for name, value in _children(current, group):
@@ -160,9 +160,11 @@ def _children(module: Any, group: str) -> list[tuple[Any, Any]]:
     children = module.attributes.get(group) if isinstance(module, Inert) else None
     if not isinstance(children, dict):
         return []
-    # Names are joined to paths: long ones could fill the memory.
-    if any(len(name) > _MAX_NAME for name in children if isinstance(name, str)):
-        raise CheckpointError("its modules have names without end")
+    # Names are joined to paths: long ones could fill the memory, and so could many.
+    if len(children) > _MAX_TENSORS or any(
+        not isinstance(name, str) or len(name) > _MAX_NAME for name in children
+    ):
+        raise CheckpointError("its modules have names without end, or that are no names")
     return list(children.items())
 
 

@@ -67,6 +67,10 @@ _INERT_CALLS = {
 }
 
 
+# More than torch can handle; sizes of a million axes would be multiplied for hours.
+_MAX_AXES = 128
+
+
 def _call(function: Any, arguments: Any) -> Any:
     """What a call would have made."""
     if not isinstance(function, Global) or not isinstance(arguments, tuple):
@@ -81,7 +85,8 @@ def _call(function: Any, arguments: Any) -> Any:
             stride,
             *_,
         ):
-            if _are_counts(offset) and _are_counts(*size) and _are_counts(*stride):
+            few = len(size) <= _MAX_AXES and len(stride) <= _MAX_AXES
+            if few and _are_counts(offset, *size, *stride):
                 return TensorClaim(storage, offset, tuple(size), tuple(stride))
         case "torch._utils._rebuild_parameter", (TensorClaim() as tensor, *_):
             return tensor
@@ -163,7 +168,10 @@ class _Machine:
 
     def stack_global(self, _: Any) -> None:
         name, module = self.stack.pop(), self.stack.pop()
-        self.stack.append(_global(f"{module} {name}"))
+        # Never formatted unseen: nested tuples of a few bytes would be words without end.
+        if not isinstance(module, str) or not isinstance(name, str):
+            raise CheckpointError("its pickle has a class whose name is no text")
+        self.stack.append(Global(module, name))
 
     def reduce(self, _: Any) -> None:
         arguments, function = self.stack.pop(), self.stack.pop()
@@ -179,7 +187,8 @@ class _Machine:
     def build(self, _: Any) -> None:
         state, target = self.stack.pop(), self.stack[-1]
         if isinstance(target, Inert):
-            target.attributes.update(state if isinstance(state, dict) else {})
+            # Not copied: a thousand objects may name one large state.
+            target.attributes = state if isinstance(state, dict) else {}
         elif not isinstance(target, dict):  # an OrderedDict may have attributes: dropped
             raise _refusal(target)
 
@@ -209,9 +218,14 @@ def _pairs(items: list[Any]) -> dict[Any, Any]:
 
 
 def _keys(items: list[Any]) -> list[Any]:
-    """Let only plain values be hashed: nested tuples could take for ever."""
+    """Let only plain values be hashed: nested tuples could take for ever.
+
+    So could long numbers: any two that differ by a multiple of 2**61 - 1 hash alike.
+    """
     if not all(isinstance(item, _KEYS) for item in items):
         raise CheckpointError("its pickle has keys that are neither names nor numbers")
+    if any(isinstance(item, int) and item.bit_length() > 64 for item in items):
+        raise CheckpointError("its pickle has numbers of more than 64 bits as keys")
     return items
 
 
