@@ -168,9 +168,14 @@ def with_flat_anchors(state: State) -> None:
     state["model.24.anchors"] = torch.zeros(3, 3, 2)
 
 
+def with_a_head_without_axes(state: State) -> None:
+    state["model.24.m.0.weight"] = torch.tensor(1.0)
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
+        (with_a_head_without_axes, r"model\.24\.m\.0\.weight: expected axes"),
         (without_a_tensor, r"model\.13\.cv1\.conv\.weight: expected .* found no such tensor"),
         (with_another_tensor, r"model\.25\.extra: expected no such tensor"),
         (with_a_wider_block, r"model\.4\.cv1\.conv\.weight: expected \(16, 32, 1, 1\)"),

@@ -125,6 +125,8 @@ def _spec_of(state: State, path: Path) -> DetectorSpec:
 def _tensor(state: State, key: str, path: Path) -> Tensor:
     if key not in state:
         raise CheckpointError(f"{path}: {key}: expected as in YOLOv5 v6, found no such tensor")
+    if not state[key].ndim:
+        raise _differs(path, key, "axes, as in YOLOv5 v6", state[key])
     return state[key]
 
 
