@@ -38,6 +38,8 @@ def test_eval_refuses_before_the_work_what_would_fail_after_it(
     assert "--baseline" in capsys.readouterr().err
     assert cli.main(["eval", "--data", data, "--json", str(tmp_path / "no" / "a.json")]) == 1
     assert "its folder does not exist" in capsys.readouterr().err
+    assert cli.main(["eval", "--rendered", "--per-type", "-1"]) == 1
+    assert "--per-type: expected 0 or more" in capsys.readouterr().err
     assert cli.main(["eval", "--data", data]) == 1
     assert "plates.csv" in capsys.readouterr().err
     (tmp_path / "plates.csv").write_text("image\na.jpg\n")

@@ -116,6 +116,9 @@ def _check(arguments: argparse.Namespace, parts: list[str]) -> None:
         raise CommandError("give --data DIR, or set PLATES_DATA")
     if "speed" in parts and arguments.baseline is None:
         raise CommandError("--speed compares with the published recognizer: give --baseline DIR")
+    for option in ("photos", "per_type", "workers"):
+        if getattr(arguments, option) < 0:
+            raise CommandError(f"--{option.replace('_', '-')}: expected 0 or more")
     for file in (arguments.sheet, arguments.json):
         if file and not file.parent.is_dir():
             raise CommandError(f"{file}: its folder does not exist")
