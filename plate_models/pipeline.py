@@ -22,7 +22,13 @@ from plate_models.grammar import Grammar
 from plate_models.reading import Evidence, Reading, choose_reading
 from plate_models.spec import DETECTOR, RECTIFIER, DetectorSpec, RectifierSpec
 from plate_models.spec_json import DEFAULTS, Specs
-from plate_models.straightening import quads_from_theta, reach_of, resample, sample_rows
+from plate_models.straightening import (
+    hulls_of,
+    quads_from_theta,
+    reach_of,
+    resample,
+    sample_rows,
+)
 
 Detect = Callable[[Tensor], Tensor]
 Rectify = Callable[[Tensor], tuple[Tensor, Tensor]]
@@ -64,7 +70,8 @@ class Plate:
     """One plate of a photo.
 
     Attributes:
-        box: x0, y0, x1, y1 in pixels of the upright photo.
+        box: x0, y0, x1, y1 in pixels of the upright photo: around the quad of a readable
+            plate, the detector's where nothing was read.
         quad: Corners TL, TR, BR, BL of the plate's own orientation, in the same pixels.
         detection_score: The detector's confidence, in [0, 1].
         lines: Lines of text, 1 or 2.
@@ -121,8 +128,36 @@ def read_plates(
     boxes, scores, lines = find_boxes(image, detect, config.specs.detector)
     if not len(boxes):
         return []
+    doubtful = in_doubt(boxes, lines, config.specs.detector).nonzero()[:, 0]
+    boxes, scores = (torch.cat((part, part[doubtful])) for part in (boxes, scores))
+    lines = torch.cat((lines, 3 - lines[doubtful]))
     seen = look_at(image, boxes, lines, rectify, recognize, config)
     readings = choose_readings(seen, lines.tolist(), config)
+    plates = _assemble(image, boxes, scores, lines, seen, readings)
+    count = len(plates) - len(doubtful)
+    for index, other in zip(doubtful.tolist(), plates[count:], strict=True):
+        if _is_surer(other.reading, plates[index].reading):
+            plates[index] = other
+    return plates[:count]
+
+
+def _is_surer(reading: Reading, than: Reading) -> bool:
+    return reading.readable and (not than.readable or reading.score > than.score)
+
+
+def _assemble(
+    image: Tensor,
+    boxes: Tensor,
+    scores: Tensor,
+    lines: Tensor,
+    seen: Sightings,
+    readings: list[Reading],
+) -> list[Plate]:
+    hulls = hulls_of(seen.quads).clamp(min=0)
+    hulls = hulls.minimum(hulls.new_tensor(image.shape[1::-1] * 2))
+    # The quad of a plate that was read is exact; where nothing was, it may be anything.
+    readable = torch.tensor([r.readable for r in readings], device=boxes.device)
+    boxes = torch.where(readable[:, None], hulls, boxes)
     found = (part.tolist() for part in (boxes, seen.quads, scores, lines))
     return [
         Plate((x0, y0, x1, y1), tuple((x, y) for x, y in quad), score, count, reading, crop)
@@ -130,6 +165,21 @@ def read_plates(
             *found, readings, seen.shown, strict=True
         )
     ]
+
+
+def in_doubt(boxes: Tensor, lines: Tensor, spec: DetectorSpec = DETECTOR) -> Tensor:
+    """Tell which plates are read both ways, as one line and as two.
+
+    Args:
+        boxes: (N, 4) float x0, y0, x1, y1.
+        lines: (N,) int64 lines of text, as the detector counts them.
+        spec: From which shape on one line is certain.
+
+    Returns:
+        (N,) bool: two lines, or one in a box too short for it.
+    """
+    sides = boxes[:, 2:] - boxes[:, :2]
+    return (lines == 2) | (sides[:, 0] < spec.long_aspect * sides[:, 1])
 
 
 def find_boxes(
@@ -187,8 +237,7 @@ def _straighten(
     looks = _look(image, boxes, lines, rectify, spec)
     cut = reach_of(looks[2]) > spec.look_again_from
     if cut.any():
-        quads = looks[3][cut]
-        hulls = torch.cat((quads.amin(dim=1), quads.amax(dim=1)), dim=1)
+        hulls = hulls_of(looks[3][cut])
         for first, second in zip(
             looks, _look(image, hulls, lines[cut], rectify, spec), strict=True
         ):

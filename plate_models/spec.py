@@ -22,6 +22,8 @@ class DetectorSpec:
         anchors_wh: Per stride (8, 16, 32), anchor sizes (w, h) in canvas pixels.
         score_threshold: Candidates below it are dropped.
         iou_threshold: Two boxes that overlap more are one plate.
+        long_aspect: A box this many times as wide as high holds one line of text for sure
+            if the detector says so; a shorter one is read both ways.
         max_batch_size: Largest batch the exported graph accepts.
         width_multiple, depth_multiple: YOLOv5's scaling factors (nano by default).
     """
@@ -38,6 +40,7 @@ class DetectorSpec:
     strides: tuple[int, ...] = (8, 16, 32)
     score_threshold: float = 0.25
     iou_threshold: float = 0.45
+    long_aspect: float = 2.0
     max_batch_size: int = 16
     width_multiple: float = 0.25
     depth_multiple: float = 0.33

@@ -174,6 +174,7 @@ def _detector_rules(spec: DetectorSpec) -> Rules:
         ("pad_value", "a grey level", 0 <= spec.pad_value <= 255),
         ("score_threshold", "a probability", 0 <= spec.score_threshold <= 1),
         ("iou_threshold", "a share", 0 <= spec.iou_threshold <= 1),
+        ("long_aspect", "0 or more", spec.long_aspect >= 0),
         ("width_multiple", "more than 0, at most 1.5", 0 < spec.width_multiple <= 1.5),
         ("depth_multiple", "more than 0, at most 1.5", 0 < spec.depth_multiple <= 1.5),
         ("max_batch_size", "at least 1", spec.max_batch_size >= 1),

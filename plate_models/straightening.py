@@ -4,6 +4,7 @@ Theta maps output to input coordinates, both in [-1, 1] with pixel edges at the 
 (`torch.nn.functional.affine_grid`, ``align_corners=False``).
 """
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor
 
@@ -100,6 +101,11 @@ def quads_from_theta(
     region = widen_boxes(boxes_xyxy.to(theta.dtype), lines, spec)
     region = box_xyxy_to_cxcywh(region).unsqueeze(1)  # (N, 1, 4)
     return region[..., :2] + in_crop * region[..., 2:] / 2
+
+
+def hulls_of(quads: Tensor) -> Tensor:
+    """(N, 4) x0, y0, x1, y1: the smallest boxes around (N, 4, 2) quads."""
+    return torch.cat((quads.amin(dim=1), quads.amax(dim=1)), dim=1)
 
 
 def reach_of(theta: Tensor) -> Tensor:

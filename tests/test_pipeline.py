@@ -59,15 +59,44 @@ def test_a_plate_comes_back_in_photo_pixels() -> None:
     photo = torch.zeros(896, 1536, 3, dtype=torch.uint8)
     row = [100.0, 50.0, 200.0, 80.0, 0.9, 0.0]
     (plate,) = read_plates(photo, detector_of(row), rectify, recognize)
-    assert plate.box == pytest.approx((200, 100, 400, 160), abs=1)
     assert plate.detection_score == pytest.approx(0.9)
     assert plate.reading.text == "B840CK197" and plate.reading.format == "ru.car"
     margin_h, margin_w = RECTIFIER.crop_margin_hw
     half_w, half_h = 100 * (1 + margin_w) * SHARE, 30 * (1 + margin_h) * SHARE
     assert plate.quad[0] == pytest.approx((300 - half_w, 130 - half_h), abs=1.5)
     assert plate.quad[2] == pytest.approx((300 + half_w, 130 + half_h), abs=1.5)
+    assert plate.box == pytest.approx((*plate.quad[0], *plate.quad[2]), abs=0.01)
     assert plate.crop.shape == (*RECTIFIER.shown_hw, 3) and plate.crop.dtype == np.uint8
     assert plate.lines == 1
+
+
+def test_the_box_of_what_is_not_readable_is_the_detectors() -> None:
+    def recognize_nothing(plates: Tensor) -> Tensor:
+        return torch.zeros(len(plates), RECOGNIZER.classes, RECOGNIZER.steps)
+
+    row = [100.0, 50.0, 200.0, 80.0, 0.9, 0.0]
+    (plate,) = read_plates(PHOTO, detector_of(row), rectify, recognize_nothing)
+    assert plate.box == pytest.approx((100, 50, 200, 80)) and not plate.reading.readable
+
+
+def test_boxes_around_quads_stay_inside_the_photo() -> None:
+    row = [0.0, 0.0, 100.0, 30.0, 0.9, 0.0]
+    (plate,) = read_plates(PHOTO, detector_of(row), rectify, recognize)
+    assert plate.quad[0][0] < 0 and plate.box[:2] == (0, 0)
+
+
+def test_a_plate_that_has_one_line_after_all_is_read_as_one() -> None:
+    as_two = [100.0, 50.0, 200.0, 80.0, 0.9, 1.0]
+    (plate,) = read_plates(PHOTO, detector_of(as_two), rectify, recognize)
+    assert plate.lines == 1 and plate.reading.text == "B840CK197"
+
+
+def test_a_short_plate_of_one_line_is_read_as_two_as_well() -> None:
+    photo = PHOTO.clone()
+    photo[224:] = 255
+    short = [100.0, 224.0 - 40, 200.0, 224.0 + 40, 0.9, 0.0]
+    (plate,) = read_plates(photo, detector_of(short), rectify, recognize_rows)
+    assert plate.lines == 2 and plate.reading.text == "A123BC77"
 
 
 def recognize_rows(plates: Tensor) -> Tensor:
