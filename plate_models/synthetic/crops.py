@@ -57,15 +57,15 @@ class CropStyle:
     """
 
     kinds: tuple[tuple[str, float], ...] = (
-        ("ru.car", 0.56),
+        ("ru.car", 0.45),
         ("ru.car.square", 0.09),
         ("ru.motorcycle", 0.08),
         ("ru.tractor", 0.04),
         ("ru.trailer", 0.05),
-        ("ru.taxi", 0.05),
-        ("ru.police", 0.04),
-        ("ru.military", 0.04),
-        ("ru.diplomatic", 0.05),
+        ("ru.taxi", 0.06),
+        ("ru.police", 0.09),
+        ("ru.military", 0.07),
+        ("ru.diplomatic", 0.07),
     )
     width_px: tuple[float, float] = (48, 400)
     two_line_width_px: tuple[float, float] = (30, 260)
