@@ -76,7 +76,10 @@ def export(
     try:
         for graph, net in zip(graphs_of(modules.specs), nets, strict=True):
             staged |= export_graph(graph, net, repository / graph.name / VERSION_FOLDER)
-        artifacts = {str(p.relative_to(repository)): _sha256(t) for p, t in staged.items()}
+        artifacts = {
+            str(path.relative_to(repository)): weights.sha256_of(temporary)
+            for path, temporary in staged.items()
+        }
         for path, temporary in staged.items():
             temporary.replace(path)
     finally:
@@ -231,7 +234,7 @@ def _is_current(manifest: Path, sources: dict[str, str], repository: Path) -> bo
         for key in ("specs", "calibration"):  # they follow from the weights and the code
             del found[key]
         return found == sources and all(
-            _sha256(repository / name) == digest for name, digest in artifacts.items()
+            weights.sha256_of(repository / name) == digest for name, digest in artifacts.items()
         )
     except (OSError, ValueError, KeyError, AttributeError):
         return False
@@ -243,10 +246,6 @@ def _hash_code() -> str:
     files = sorted(file for name in _SOURCES for file in (here / name).rglob("*.py"))
     files += sorted(here / name for name in _SOURCES if name.endswith(".py"))
     return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
-
-
-def _sha256(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def _write(path: Path, content: dict[str, Any]) -> None:

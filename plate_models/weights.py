@@ -124,6 +124,20 @@ def load(module: nn.Module, path: Path) -> nn.Module:
     return _fill(module, file)
 
 
+def started_from(folder: Path | None, name: str) -> str | None:
+    """Name the weights that a training starts from, for its summary.
+
+    Args:
+        folder: Of these weights; None if it starts from random ones.
+        name: "detector", "rectifier" or "recognizer".
+
+    Returns:
+        "sha256:…" of the file; None if there is none.
+    """
+    path = folder / f"{name}.safetensors" if folder else None
+    return f"sha256:{sha256_of(path)}" if path and path.exists() else None
+
+
 def build(name: str, specs: Specs) -> nn.Module:
     """Make an untrained net for the specs."""
     if name == "detector":
@@ -225,7 +239,7 @@ def load_calibration(folder: Path = WEIGHTS_DIR) -> Calibration:
         return UNCALIBRATED
     try:
         found = calibration.load(path)
-        found.check_recognizer(_sha256(folder / "recognizer.safetensors"))
+        found.check_recognizer(sha256_of(folder / "recognizer.safetensors"))
     except calibration.CalibrationError as error:
         raise WeightsError(str(error)) from error
     return found
@@ -233,7 +247,7 @@ def load_calibration(folder: Path = WEIGHTS_DIR) -> Calibration:
 
 def write_manifest(folder: Path = WEIGHTS_DIR) -> Path:
     """List the SHA-256 of weights and calibration, in the form ``sha256sum -c`` reads."""
-    lines = [f"{_sha256(path)}  {path.name}\n" for path in _files(folder)]
+    lines = [f"{sha256_of(path)}  {path.name}\n" for path in _files(folder)]
     path = folder / MANIFEST
     path.write_text("".join(lines), encoding="ascii")
     return path
@@ -267,10 +281,11 @@ def check_manifest(folder: Path = WEIGHTS_DIR) -> str:
     for path in _files(folder):
         if not path.is_file():
             raise WeightsError(f"{path} is missing: train it with `plates train`")
-        if expected.get(path.name) != _sha256(path):
+        if expected.get(path.name) != sha256_of(path):
             raise WeightsError(f"{path}: its SHA-256 is not the one in {manifest.name}")
     return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
 
 
-def _sha256(path: Path) -> str:
+def sha256_of(path: Path) -> str:
+    """Hex SHA-256 of a file."""
     return hashlib.sha256(path.read_bytes()).hexdigest()

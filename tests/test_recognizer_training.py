@@ -1,11 +1,13 @@
 """Recognizer training: the loss falls, a killed run goes on, the cache is exact."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from safetensors import safe_open
 
 from plate_models import weights
 from plate_models.nets.stn import STN
@@ -51,6 +53,11 @@ def test_release_writes_weights_that_load(tmp_path: Path, batch: CropBatch) -> N
     training = Training(replace(config, release=tmp_path))
     training.step(batch)
     training.release({1: 0.5, 2: 0.25})
+    with safe_open(tmp_path / "recognizer.safetensors", "pt") as file:
+        summary = json.loads(file.metadata()["training"])
+    assert summary["rendered_exact_match_by_lines"] == {"1": 0.5, "2": 0.25}
+    assert summary["started_from"] is None
+    assert weights.started_from(tmp_path, "recognizer").startswith("sha256:")
     loaded = weights.load(STN(), tmp_path / "rectifier.safetensors")
     expected = training.averaged.module.state_dict()["stn.localization.10.bias"]
     assert torch.equal(loaded.state_dict()["localization.10.bias"], expected)

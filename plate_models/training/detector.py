@@ -147,6 +147,7 @@ class Training:
             "data": "world_photos (training part), no_plates (training half), "
             f"rendered Russian plates painted over {self.sampler.settings.painted:.0%} of them",
             "photos": len(self.sampler.photos),
+            "started_from": weights.started_from(self.config.start_from, "detector"),
             "seed": self.config.seed,
             "samples_seen": self.samples,
             "minutes": round(self.budget.elapsed_s / 60, 1),

@@ -153,8 +153,9 @@ class Training:
             "rendered_exact_match_by_lines": {k: round(v, 4) for k, v in match.items()},
         }
         averaged = self.averaged.module
-        weights.save(averaged.stn, "rectifier", summary, folder)  # type: ignore[arg-type]
-        weights.save(averaged.lprnet, "recognizer", summary, folder)  # type: ignore[arg-type]
+        for name, net in (("rectifier", averaged.stn), ("recognizer", averaged.lprnet)):
+            origin = weights.started_from(self.config.start_from, name)
+            weights.save(net, name, {**summary, "started_from": origin}, folder)  # type: ignore[arg-type]
 
 
 def render_set(cache: CropCache, config: RecognizerTraining, stop: Event) -> None:
