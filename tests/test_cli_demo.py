@@ -29,7 +29,7 @@ def test_demo_reads_the_samples(repository: Path, tmp_path: Path) -> None:
     environment = {"PLATES_MODEL_REPOSITORY": str(repository)}
     done = plates("demo", "--output", str(tmp_path), **environment)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "10 of 10 plates of the samples read" in done.stdout
+    assert "13 of 13 plates of the samples read" in done.stdout
     assert SCENE_TEXT in done.stdout
     assert len(list(tmp_path.glob("*.jpg"))) == 7
 

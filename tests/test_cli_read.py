@@ -66,7 +66,7 @@ def test_read_writes_csv() -> None:
         for text in texts:
             assert (photo, text) in found
     assert all(row["readable"] == ("true" if row["text"] else "false") for row in rows)
-    assert "7/7" in done.stderr  # more than a handful: a progress bar
+    assert "9/9" in done.stderr  # more than a handful: a progress bar
 
 
 @needs_weights
