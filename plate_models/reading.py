@@ -82,8 +82,7 @@ def choose_reading(
     ranked = _posteriors(log_probs, raw, evidence, grammar, spec)
     if not ranked:
         return Reading("", 0.0, False, UNKNOWN, (), ())
-    kept = _with_raw(ranked, raw, spec.candidates)
-    candidates = tuple((text, calibration.apply(p)) for text, p in kept)
+    candidates = _scored(_with_raw(ranked, raw, spec.candidates), calibration)
     best, score = candidates[0]
     characters = _characters(log_probs, best, evidence, grammar, spec.alphabet)
     format_name = grammar.judge(best, evidence.lines, evidence.ground)[0]
@@ -93,6 +92,16 @@ def choose_reading(
         and score >= calibration.readable_from
     )
     return Reading(best if readable else "", score, readable, format_name, characters, candidates)
+
+
+def _scored(
+    posteriors: list[tuple[str, float]], calibration: Calibration
+) -> tuple[tuple[str, float], ...]:
+    """Calibrate the best candidate's score; the others share what it leaves, as before."""
+    (best, posterior), *others = posteriors
+    score = calibration.apply(posterior)
+    share = (1 - score) / (1 - posterior) if posterior < 1 else 0.0
+    return ((best, score), *((text, min(score, p * share)) for text, p in others))
 
 
 def _posteriors(

@@ -8,7 +8,7 @@ import hashlib
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from safetensors.torch import save_file
@@ -217,7 +217,10 @@ def load_modules(
     files = {name: read_file(folder / f"{name}.safetensors") for name in NAMES}
     specs = specs_of(files)
     nets = [build_from(files[name], specs) for name in NAMES]
-    graphs = (YOLOv5Graph(nets[0], specs.detector), *nets[1:])  # type: ignore[arg-type]
+    detector = cast(YOLOv5, nets[0]).fuse()
+    # Convolutions take a third less time so.
+    detector.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    graphs = (YOLOv5Graph(detector, specs.detector), *nets[1:])
     detect, rectify, recognize = (
         graph.to(torch.device(device)).eval().requires_grad_(False) for graph in graphs
     )

@@ -146,6 +146,17 @@ def test_the_ground_settles_what_the_recognizer_cannot() -> None:
     assert choose_reading(log_probs, Evidence(1, YELLOW)).text == "AB23477"
 
 
+def test_calibrated_candidates_share_what_the_best_one_leaves() -> None:
+    # An isotonic fit never says less than its lowest step, here 0.27.
+    timid = Calibration(((-5.0, -1.0), (36.0, 0.5)))
+    log_probs = log_probs_of("H002EX71", {2: {"0": 0.8, "6": 0.15, "8": 0.05}})
+    reading = choose_reading(log_probs, calibration=timid)
+    best, *others = [score for _, score in reading.candidates]
+    assert best == reading.score < 0.7
+    assert others and all(score <= best for score in others)
+    assert best + sum(others) <= 1 + 1e-9
+
+
 def test_scores_are_calibrated_and_the_threshold_applies_to_them() -> None:
     log_probs = log_probs_of("H002EX71", {2: {"0": 0.8, "6": 0.2}})
     plain = choose_reading(log_probs)

@@ -1,5 +1,6 @@
 """YOLOv5: shapes, keys, decoding, the exported graph."""
 
+from copy import deepcopy
 from dataclasses import replace
 
 import numpy as np
@@ -130,3 +131,11 @@ def test_one_trace_serves_every_batch_and_canvas(graph):
     for count, height, width in ((2, 160, 96), (1, 96, 224)):
         canvases = random_canvases(count, height, width)
         torch.testing.assert_close(traced(canvases), graph(canvases), rtol=1e-3, atol=0.05)
+
+
+def test_fused_norms_change_nothing_but_the_time(graph: YOLOv5Graph) -> None:
+    photo = random_canvases(1, 96, 128).float() / 255
+    fused = deepcopy(graph.net).fuse()
+    assert not any(isinstance(module, torch.nn.BatchNorm2d) for module in fused.modules())
+    for found, expected in zip(fused(photo), graph.net(photo), strict=True):
+        torch.testing.assert_close(found, expected, atol=2e-3, rtol=1e-3)

@@ -14,6 +14,7 @@ from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
+from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 from plate_models.spec import DETECTOR, DetectorSpec
 
@@ -33,6 +34,11 @@ class Conv(nn.Module):
         """(N, c_in, H, W) to (N, c_out, H / stride, W / stride)."""
         y: Tensor = self.act(self.bn(self.conv(x)))
         return y
+
+    def fuse(self) -> None:
+        """Fold the batch norm into the convolution, in place; only in evaluation mode."""
+        self.conv = fuse_conv_bn_eval(self.conv, self.bn)
+        self.bn = nn.Identity()  # type: ignore[assignment]
 
 
 class Bottleneck(nn.Module):
@@ -159,6 +165,13 @@ class YOLOv5(nn.Module):
                 Detect((c256, c512, c1024), spec),
             ]
         )
+
+    def fuse(self) -> "YOLOv5":
+        """Fold every batch norm into its convolution, in place: for inference alone."""
+        for module in self.eval().modules():
+            if isinstance(module, Conv):
+                module.fuse()
+        return self
 
     @property
     def head(self) -> Detect:
