@@ -76,16 +76,13 @@ def export(
     try:
         for graph, net in zip(graphs_of(modules.specs), nets, strict=True):
             staged |= export_graph(graph, net, repository / graph.name / VERSION_FOLDER)
-        artifacts = {
-            str(path.relative_to(repository)): weights.sha256_of(temporary)
-            for path, temporary in staged.items()
-        }
+        hashes = {str(p.relative_to(repository)): weights.sha256_of(t) for p, t in staged.items()}
         for path, temporary in staged.items():
             temporary.replace(path)
     finally:
         for temporary in staged.values():
             temporary.unlink(missing_ok=True)
-    _write(manifest, {**sources, **_made_for(modules), "artifacts": artifacts})
+    _write(manifest, {**sources, **_made_for(modules), "artifacts": hashes})
     return list(staged)
 
 
