@@ -13,6 +13,7 @@ from torch import nn
 
 from api import cli
 from plate_models import weights
+from plate_models.graphs import compare_candidates
 from plate_models.importing import CheckpointError, import_yolov5
 from plate_models.nets.yolov5 import YOLOv5
 
@@ -50,7 +51,7 @@ def test_a_published_checkpoint_computes_what_it_did(
     torch.testing.assert_close(anchors, torch.tensor(SPEC.anchors_wh), rtol=1e-3, atol=0)
     assert modules.specs.recognizer == weights.DEFAULTS.recognizer
     expected = candidates(net, SPEC)
-    torch.testing.assert_close(candidates(modules.detect.net, found), expected)
+    assert compare_candidates((expected,), (candidates(modules.detect.net, found),)) < 1
     assert expected[0, 0, 4] > 0
 
 
@@ -72,9 +73,8 @@ def test_state_dicts_under_any_prefix(
     save = torch.save if suffix == ".pt" else save_file
     save(rename(net.state_dict()), path)
     modules = loaded(import_yolov5(path, tmp_path / "mine"))
-    assert torch.equal(
-        candidates(modules.detect.net, modules.specs.detector), candidates(net, SPEC)
-    )
+    imported = candidates(modules.detect.net, modules.specs.detector)
+    assert compare_candidates((candidates(net, SPEC),), (imported,)) < 1
 
 
 def fused(net: YOLOv5) -> State:
