@@ -12,11 +12,14 @@ all of them white and none of them fitted to, 178 are called white; one, which s
 glow of a brake light, is called yellow with more than 0.8.
 """
 
+from collections.abc import Iterable
+
 import cv2
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from plate_models.grammar import GROUNDS
+from plate_models.reading import Evidence
 
 Array = NDArray[np.float32]
 
@@ -34,6 +37,17 @@ _CHROMA_SLOPE = 16.0
 _LEAST_CHROMA = 0.17
 # No photo is clear enough to rule a colour out; each keeps this share's part.
 _DOUBT = 0.05
+
+
+def evidence_of(plates: ArrayLike, lines: Iterable[int]) -> list[Evidence]:
+    """Gather what is seen of rectified plates beside their texts.
+
+    Args:
+        plates: See :func:`ground_likelihoods`.
+        lines: Rows of characters of each, 1 or 2.
+    """
+    grounds = ground_likelihoods(plates)
+    return [Evidence(count, ground) for count, ground in zip(lines, grounds, strict=True)]
 
 
 def ground_likelihoods(plates: ArrayLike) -> list[dict[str, float]]:

@@ -13,13 +13,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from plate_models import ctc
-from plate_models.appearance import ground_likelihoods
+from plate_models.appearance import evidence_of
 from plate_models.calibration import UNCALIBRATED, Calibration
 from plate_models.detection import select_boxes
 from plate_models.formats import RUSSIA, grammar_of
 from plate_models.geometry import check_image, choose_canvas, crop_boxes, letterbox
 from plate_models.grammar import Grammar
-from plate_models.reading import Evidence, Reading, choose_reading
+from plate_models.reading import Reading, choose_reading
 from plate_models.spec import DETECTOR, RECTIFIER, DetectorSpec, RectifierSpec
 from plate_models.spec_json import DEFAULTS, Specs
 from plate_models.straightening import (
@@ -277,11 +277,10 @@ def choose_readings(
     Returns:
         N readings.
     """
-    grounds = ground_likelihoods(seen.shown)
     context = config.grammar, config.calibration, config.specs.recognizer
     return [
-        choose_reading(log_probs, Evidence(count, ground), *context)
-        for log_probs, count, ground in zip(seen.log_probs, lines, grounds, strict=True)
+        choose_reading(log_probs, evidence, *context)
+        for log_probs, evidence in zip(seen.log_probs, evidence_of(seen.shown, lines), strict=True)
     ]
 
 

@@ -6,13 +6,13 @@ pictures go to --out; only --release puts the calibration in force.
 """
 
 import argparse
-import os
 import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from api.commands import CommandError
+from api.commands.options import add_data
 
 if TYPE_CHECKING:
     from plate_models.calibrating.run import Result
@@ -21,13 +21,7 @@ if TYPE_CHECKING:
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.add_argument(
-        "--data",
-        type=Path,
-        metavar="DIR",
-        default=os.environ.get("PLATES_DATA"),
-        help="holds world_photos/ (default: PLATES_DATA)",
-    )
+    add_data(parser, "holds world_photos/")
     parser.add_argument(
         "--crops",
         type=int,

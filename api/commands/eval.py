@@ -15,7 +15,6 @@ What is scored; labelled photos if nothing else is asked for:
 
 import argparse
 import json
-import os
 import sys
 from collections.abc import Iterator
 from datetime import date
@@ -24,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from api.commands import CommandError
 from api.commands.eval_parts import PARTS, Context, Report
+from api.commands.options import add_data
 
 if TYPE_CHECKING:
     from plate_models.labels import LabelledPhoto
@@ -31,13 +31,7 @@ if TYPE_CHECKING:
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.add_argument(
-        "--data",
-        type=Path,
-        metavar="DIR",
-        default=os.environ.get("PLATES_DATA"),
-        help="photos (default: PLATES_DATA)",
-    )
+    add_data(parser, "photos")
     for name, part in PARTS.items():
         parser.add_argument(
             f"--{name}", action="append_const", dest="parts", const=name, help=part.purpose

@@ -5,11 +5,10 @@ from collections.abc import Iterable, Sequence
 import torch
 from torch import Tensor
 
-from plate_models.appearance import ground_likelihoods
+from plate_models.appearance import evidence_of
 from plate_models.evaluation.grammar import GrammarReport, compare
 from plate_models.evaluation.results import Answer, Box, LogProbs, PlateResult
 from plate_models.pipeline import PipelineConfig, Plate, choose_readings, look_at, read_plates
-from plate_models.reading import Evidence
 from plate_models.weights import Modules
 
 
@@ -60,8 +59,8 @@ def weigh_grammar(plates: Iterable[PlateResult], modules: Modules) -> GrammarRep
     for plate in plates:
         seen = plate.in_label
         if plate.legible and seen.log_probs is not None and seen.crop is not None:
-            (ground,) = ground_likelihoods(seen.crop[None])
-            cases.append((seen.log_probs, Evidence(seen.lines, ground), plate.text))
+            (evidence,) = evidence_of(seen.crop[None], [seen.lines])
+            cases.append((seen.log_probs, evidence, plate.text))
     return compare(cases, config.grammar, config.specs.recognizer)
 
 
