@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, cast
 
+from api.parameters import PlateFilter
 from api.schemas import (
     Box,
     Candidate,
@@ -11,7 +12,6 @@ from api.schemas import (
     ImageSize,
     ModelInfo,
     Plate,
-    PlateFilter,
     PlatesAnswer,
     Point,
     Region,

@@ -14,8 +14,11 @@ from starlette.requests import ClientDisconnect
 
 from api.errors import Problem, plain_document
 from api.metrics import Metrics, MetricsMiddleware
+from api.parameters import invalid_parameters
 from api.readiness import Readiness
-from api.routes import Services, invalid_parameters, router
+from api.reading import PhotoReader
+from api.routes import ROUTERS
+from api.services import Services
 from api.settings import Settings
 from api.triton import TritonClient
 from api.uploads import UploadMemory
@@ -44,7 +47,8 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         async with TritonClient(settings) as client:
             readiness = Readiness(client, settings.ready_max_age_s, settings.ready_timeout_s)
             memory = UploadMemory(settings)
-            app.state.services = Services(settings, client, readiness, metrics, memory)
+            reader = PhotoReader(settings, client, readiness, metrics)
+            app.state.services = Services(settings, reader, readiness, metrics, memory)
             yield
 
     app = FastAPI(
@@ -62,7 +66,8 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         },
     )
     app.add_middleware(MetricsMiddleware, metrics=metrics)
-    app.include_router(router)
+    for router in ROUTERS:
+        app.include_router(router)
     return app
 
 

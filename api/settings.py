@@ -23,7 +23,7 @@ class Settings(BaseSettings):
             or `grpcs://host:8001` with TLS. None: an embedded one is started.
         triton_ca_file: Certificates to trust for TLS, in PEM; None trusts the usual ones.
         triton_token: Sent with every request to Triton as `Authorization: Bearer …`.
-        triton_timeout_s: Seconds after which a request to Triton is given up.
+        request_timeout_s: Seconds from a request's head to its answer, at most.
         triton_http_port: HTTP port of the embedded Triton; 0 takes a free one.
         triton_grpc_port: gRPC port of the embedded Triton; 0 takes a free one.
         model_repository: What the embedded Triton serves.
@@ -43,7 +43,7 @@ class Settings(BaseSettings):
     triton_url: str | None = None
     triton_ca_file: Path | None = None
     triton_token: SecretStr | None = None
-    triton_timeout_s: Annotated[float, Field(gt=0)] = 30.0
+    request_timeout_s: Annotated[float, Field(gt=0)] = 30.0
     triton_http_port: Port = 0
     triton_grpc_port: Port = 0
     model_repository: Path = _ROOT / "model_repository"

@@ -87,7 +87,7 @@ class TritonClient:
     """
 
     def __init__(self, settings: Settings) -> None:
-        self._timeout_s = settings.triton_timeout_s
+        self._timeout_s = settings.request_timeout_s
         token = settings.triton_token
         self._headers = {"authorization": f"Bearer {token.get_secret_value()}"} if token else None
         ca_file = settings.triton_ca_file

@@ -72,7 +72,7 @@ def test_answers_of_another_shape_are_noticed(
 def test_slow_triton_is_given_up(client: httpx.Client, fake: FakeTriton) -> None:
     fake.reply = sleeping(2)
     assert_problem(post_raw(client, PHOTO), 504, "recognizer-timeout")
-    assert fake.timeout_us == 500_000  # nor does it wait in Triton's queue for longer
+    assert 0 < fake.timeout_us <= 500_000  # nor does it wait in Triton's queue for longer
 
 
 def test_triton_away_and_back() -> None:
@@ -116,7 +116,7 @@ def test_unexpected_errors_are_problem_documents(
     def fail(*_: object) -> None:
         raise ZeroDivisionError("internal detail")
 
-    monkeypatch.setattr("api.routes.answer_from", fail)
+    monkeypatch.setattr("api.routes.plates.answer_from", fail)
     document = assert_problem(post_raw(client, PHOTO), 500, None)
     assert "internal detail" not in json.dumps(document)
 

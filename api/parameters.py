@@ -1,0 +1,101 @@
+"""The parameters that choose among the plates of a photo, the same on every route."""
+
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+from api.errors import InvalidParameter
+from api.schemas import Box
+
+
+class PlateFilter(BaseModel):
+    """Which plates of the photo are wanted; others are left out of the answer.
+
+    Query parameters, or fields of the form; a field wins over a parameter of its name.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    roi: str | None = Field(
+        None,
+        description="x0,y0,x1,y1 in pixels of the upright photo: only plates whose box has "
+        "its centre inside, edges included",
+        examples=["0,400,1920,1080"],
+    )
+    min_width: float | None = Field(
+        None,
+        ge=0,
+        allow_inf_nan=False,
+        description="Only plates whose box is at least that many pixels wide",
+        examples=[60],
+    )
+
+    @field_validator("roi")
+    @classmethod
+    def _check_roi(cls, value: str | None) -> str | None:
+        if value is not None:
+            _parse_roi(value)
+        return value
+
+    def wants(self, box: Box) -> bool:
+        """Tell whether a plate belongs in the answer.
+
+        Args:
+            box: x0, y0, x1, y1 in pixels of the upright photo.
+
+        Returns:
+            True if it is inside the region of interest and wide enough.
+        """
+        x0, y0, x1, y1 = box
+        if self.min_width is not None and x1 - x0 < self.min_width:
+            return False
+        if self.roi is None:
+            return True
+        left, top, right, bottom = _parse_roi(self.roi)
+        return left <= (x0 + x1) / 2 <= right and top <= (y0 + y1) / 2 <= bottom
+
+
+def _parse_roi(value: str) -> Box:
+    try:
+        x0, y0, x1, y1 = (float(part) for part in value.split(","))
+    except ValueError:
+        raise ValueError(f"expected x0,y0,x1,y1 in pixels, got {value!r}") from None
+    if not (x0 < x1 and y0 < y1):  # false for NaN, too
+        raise ValueError(f"expected x0 < x1 and y0 < y1, got {value!r}")
+    return x0, y0, x1, y1
+
+
+def merged(parameters: PlateFilter, fields: dict[str, str]) -> PlateFilter:
+    """Let the fields of a form override the parameters of the address.
+
+    Args:
+        parameters: From the query.
+        fields: From the form.
+
+    Raises:
+        InvalidParameter: A field makes no sense or is unknown.
+    """
+    given = parameters.model_dump(exclude_none=True) | fields
+    try:
+        return PlateFilter.model_validate(given)
+    except ValidationError as error:
+        raise invalid_parameters(error.errors()) from error
+
+
+def invalid_parameters(errors: list[Any]) -> InvalidParameter:
+    """Name each parameter that is wrong.
+
+    Args:
+        errors: As pydantic lists them: `loc`, `msg`, `type`.
+
+    Returns:
+        The problem, with a list `errors` of parameter and detail.
+    """
+    found = []
+    for error in errors:
+        name = str(error["loc"][-1])
+        unknown = error["type"] == "extra_forbidden"
+        detail = "There is no such parameter" if unknown else error["msg"]
+        found.append({"parameter": name, "detail": detail.removeprefix("Value error, ")})
+    text = "; ".join(f"{item['parameter']}: {item['detail']}" for item in found)
+    return InvalidParameter(f"{text}.", errors=found)

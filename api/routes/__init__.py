@@ -1,0 +1,5 @@
+"""The gateway's routes. Each is thin: the work is in uploads, reading and answers."""
+
+from api.routes import operation, page, plates
+
+ROUTERS = (plates.router, operation.router, page.router)

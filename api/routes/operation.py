@@ -1,0 +1,43 @@
+"""What operators and machines ask: alive, ready, metrics, and what a problem means."""
+
+from typing import Any
+
+from fastapi import APIRouter, Response
+from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException
+
+from api.errors import PROBLEM_PATH, kinds
+from api.metrics import CONTENT_TYPE
+from api.services import ServicesOfApp
+
+router = APIRouter(tags=["operation"])
+
+
+@router.get("/healthz")
+async def healthz() -> dict[str, str]:
+    """Answer as long as the gateway itself runs, whatever Triton does."""
+    return {"status": "alive"}
+
+
+@router.get("/readyz", responses={503: {"description": "Not ready"}})
+async def readyz(services: ServicesOfApp) -> JSONResponse:
+    """Answer 200 if a photo with a plate was read lately, or if a small one is read now."""
+    reason = await services.readiness.reason_not_ready()
+    if reason is None:
+        return JSONResponse({"status": "ready"})
+    raise HTTPException(503, reason, headers={"Retry-After": "2"})
+
+
+@router.get("/metrics")
+async def metrics(services: ServicesOfApp) -> Response:
+    """Prometheus metrics."""
+    return Response(services.metrics.exposition(), media_type=CONTENT_TYPE)
+
+
+@router.get(PROBLEM_PATH + "{slug}")
+async def problem(slug: str) -> dict[str, Any]:
+    """Explain a problem's type."""
+    for kind in kinds():
+        if kind.slug == slug:
+            return {"title": kind.title, "status": kind.status, "detail": kind.__doc__}
+    raise HTTPException(404, f"There is no problem type {slug}.")

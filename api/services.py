@@ -1,0 +1,41 @@
+"""What the routes share for the life of the application."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+from fastapi import Depends, Request
+
+from api.metrics import Metrics
+from api.readiness import Readiness
+from api.settings import Settings
+from api.uploads import UploadMemory
+
+if TYPE_CHECKING:  # The reader's own requests know these services.
+    from api.reading import PhotoReader
+
+
+@dataclass
+class Services:
+    """What the routes share for the life of the application.
+
+    Attributes:
+        settings: What the operator set.
+        reader: Reads photos; every route that takes one goes through it.
+        readiness: Knows whether photos are being read.
+        metrics: What /metrics tells.
+        upload_memory: Bounds what uploads hold together.
+    """
+
+    settings: Settings
+    reader: "PhotoReader"
+    readiness: Readiness
+    metrics: Metrics
+    upload_memory: UploadMemory
+
+
+def _services(request: Request) -> Services:
+    services: Services = request.app.state.services
+    return services
+
+
+ServicesOfApp = Annotated[Services, Depends(_services)]
