@@ -174,7 +174,8 @@ def test_speed_is_measured_photo_by_photo(
     large.save(photo)
     report = measure_speed(data, modules, published)
     assert len(report.ours_ms) == len(report.published_ms) == report.plates == 1
-    assert 0 < report.to_dict()["ratio"] < 1
+    # Which is faster is the benchmark's to say: a test that times one photo would be luck.
+    assert report.to_dict()["ratio"] == report.ours_ms[0] / report.published_ms[0]
     assert f"{report.ours_ms[0]:.1f} ms" in report.lines()[1]
 
 

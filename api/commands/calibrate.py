@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from api.commands import CommandError
-from api.commands.options import add_data
+from api.commands.options import add_data, add_weights
 
 if TYPE_CHECKING:
     from plate_models.calibrating.run import Result
@@ -29,7 +29,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         default=20_000,
         help="to fit to, and as many again to measure with (default: 20000)",
     )
-    parser.add_argument("--weights", type=Path, metavar="DIR", help="default: the released ones")
+    add_weights(parser)
     parser.add_argument(
         "--release",
         action="store_true",

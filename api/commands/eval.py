@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from api.commands import CommandError
 from api.commands.eval_parts import PARTS, Context, Report
-from api.commands.options import add_data
+from api.commands.options import add_data, add_weights
 
 if TYPE_CHECKING:
     from plate_models.labels import LabelledPhoto
@@ -36,7 +36,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         parser.add_argument(
             f"--{name}", action="append_const", dest="parts", const=name, help=part.purpose
         )
-    parser.add_argument("--weights", type=Path, metavar="DIR", help="default: the released ones")
+    add_weights(parser)
     parser.add_argument(
         "--baseline", type=Path, metavar="DIR", help="also score the published recognizer in DIR"
     )

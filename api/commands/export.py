@@ -7,11 +7,12 @@ import argparse
 from pathlib import Path
 
 from api.commands import CommandError
+from api.commands.options import add_weights
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.add_argument("--weights", type=Path, metavar="DIR", help="default: weights/")
+    add_weights(parser)
     parser.add_argument("--repository", type=Path, metavar="DIR", help="default: model_repository/")
 
 

@@ -19,3 +19,8 @@ def add_data(parser: argparse.ArgumentParser, what: str) -> None:
         default=os.environ.get("PLATES_DATA"),
         help=f"{what} (default: PLATES_DATA)",
     )
+
+
+def add_weights(parser: argparse.ArgumentParser) -> None:
+    """Declare --weights; None stands for the released ones."""
+    parser.add_argument("--weights", type=Path, metavar="DIR", help="default: the released ones")

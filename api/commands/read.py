@@ -27,6 +27,7 @@ from api.commands.inputs import (
     output_stems,
     pictures,
 )
+from api.commands.options import add_weights
 from api.commands.output import csv_writer, json_writer, table_writer
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="SECONDS",
         help="of a video, read one frame in that many seconds; 0 reads all (default: 0.5)",
     )
-    parser.add_argument("--weights", type=Path, metavar="DIR", help="default: the released ones")
+    add_weights(parser)
     parser.add_argument("--device", help="cpu or cuda:0 (default: a GPU if there is one)")
 
 

@@ -5,14 +5,14 @@ manifest does not know.
 """
 
 import argparse
-from pathlib import Path
 
 from api.commands import CommandError
+from api.commands.options import add_weights
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.add_argument("--weights", type=Path, metavar="DIR", help="default: weights/")
+    add_weights(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
