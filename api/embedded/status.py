@@ -1,0 +1,62 @@
+"""What the supervisor tells everybody: one small file, replaced as a whole.
+
+The gateway's worker adds its counts to /metrics; whoever operates the service may read
+it as well. It holds no address and no key.
+"""
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Literal, get_args
+
+State = Literal["starting", "ready", "healing", "failed"]
+
+
+@dataclass(frozen=True)
+class Status:
+    """How the service is.
+
+    Attributes:
+        state: "healing" as long as anything is being restarted, "failed" for good.
+        restarts: How often each part was restarted: "gateway", "triton", or a model, whose
+            processes died and which was loaded again.
+    """
+
+    state: State
+    restarts: Mapping[str, int] = field(default_factory=dict)
+
+
+def write_status(path: Path, status: Status) -> None:
+    """Replace the file at once: nobody ever reads half of it.
+
+    Args:
+        path: In a folder that exists.
+        status: What to tell.
+
+    Raises:
+        OSError: It can't be written there.
+    """
+    text = json.dumps(asdict(status))
+    written = path.with_name(f"{path.name}.{os.getpid()}")
+    written.write_text(text, encoding="utf-8")
+    written.replace(path)
+
+
+def read_status(path: Path) -> Status | None:
+    """Read what :func:`write_status` wrote.
+
+    Args:
+        path: Where it was written.
+
+    Returns:
+        The status; None where there is no such file, or where it is something else.
+    """
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+        state, restarts = document["state"], document["restarts"]
+        counts = {str(part): int(count) for part, count in restarts.items()}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None
+    return Status(state, counts) if state in get_args(State) else None
