@@ -1,12 +1,11 @@
 """The gateway as an application: `uvicorn --factory api.main:create_app`."""
 
 import logging
-import uuid
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
-from fastapi import FastAPI, Request
+from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
@@ -17,6 +16,7 @@ from api.metrics import Metrics, MetricsMiddleware
 from api.parameters import invalid_parameters
 from api.readiness import Readiness
 from api.reading import PhotoReader
+from api.request_ids import HEADER, INSTANCE_PATH, RequestIds
 from api.routes import ROUTERS
 from api.services import Services
 from api.settings import Settings
@@ -25,6 +25,9 @@ from api.uploads import UploadMemory
 from plate_models.spec import MODEL_VERSION
 
 log = logging.getLogger("plates.gateway")
+
+# No answer anybody reads, but counted: the status that proxies have for it.
+SENDER_GONE = 499
 
 
 def create_app(settings: Settings | None = None) -> FastAPI:
@@ -66,28 +69,33 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         },
     )
     app.add_middleware(MetricsMiddleware, metrics=metrics)
+    app.add_middleware(RequestIds)  # The last one added is the outermost.
     for router in ROUTERS:
         app.include_router(router)
     return app
 
 
-def _respond(document: dict[str, Any], headers: Mapping[str, str] | None = None) -> JSONResponse:
+def _respond(
+    request: Request, document: dict[str, Any], headers: Mapping[str, str] | None = None
+) -> JSONResponse:
     """Send a problem document; one that the operator should know of goes to the log."""
-    document["instance"] = f"urn:uuid:{uuid.uuid4()}"
+    request_id = request.state.request_id
+    document["instance"] = INSTANCE_PATH + request_id
     if document["status"] >= 500:
-        log.error("%(status)s %(title)s: %(detail)s (%(instance)s)", document)
+        log.error("%(status)s %(title)s: %(detail)s", document)
     return JSONResponse(
         document,
         status_code=document["status"],
-        headers=dict(headers or {}),
+        # The answer to an unexpected exception passes no middleware.
+        headers={**(headers or {}), HEADER: request_id},
         media_type="application/problem+json",
     )
 
 
-async def _on_problem(_: Request, problem: Problem) -> JSONResponse:
+async def _on_problem(request: Request, problem: Problem) -> JSONResponse:
     if problem.__cause__ is not None and problem.status >= 500:
         log.error("%s: %s", type(problem).__name__, problem.__cause__)
-    return _respond(problem.document(), problem.headers)
+    return _respond(request, problem.document(), problem.headers)
 
 
 async def _on_http_exception(request: Request, error: HTTPException) -> JSONResponse:
@@ -96,19 +104,19 @@ async def _on_http_exception(request: Request, error: HTTPException) -> JSONResp
         detail = f"There is nothing at {request.url.path}. /docs lists what there is."
     elif error.status_code == 405:
         detail = f"{request.method} is not possible at {request.url.path}."
-    return _respond(plain_document(error.status_code, detail), error.headers)
+    return _respond(request, plain_document(error.status_code, detail), error.headers)
 
 
-async def _on_invalid_request(_: Request, error: RequestValidationError) -> JSONResponse:
-    return _respond(invalid_parameters(list(error.errors())).document())
+async def _on_invalid_request(request: Request, error: RequestValidationError) -> JSONResponse:
+    return _respond(request, invalid_parameters(list(error.errors())).document())
 
 
-async def _on_disconnect(_: Request, __: ClientDisconnect) -> JSONResponse:
+async def _on_disconnect(_: Request, __: ClientDisconnect) -> Response:
     """Nobody is left to read this; without it the log would show a traceback."""
-    return _respond(plain_document(400, "The connection was closed before the photo had come."))
+    return Response(status_code=SENDER_GONE)
 
 
-async def _on_exception(_: Request, __: Exception) -> JSONResponse:
+async def _on_exception(request: Request, _: Exception) -> JSONResponse:
     document = plain_document(500, "Something unexpected happened. The log says more.")
     # The server drops the connection as soon as it has logged the traceback.
-    return _respond(document, {"Connection": "close"})
+    return _respond(request, document, {"Connection": "close"})

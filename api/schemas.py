@@ -114,7 +114,7 @@ class ProblemDocument(BaseModel):
                 "status": 422,
                 "detail": "The JPEG file is truncated or damaged: "
                 "it ends before its end-of-image marker.",
-                "instance": "urn:uuid:6f1c0a52-6b0e-4a53-8f39-0d7a5c1f2b9e",
+                "instance": "/requests/6f1c0a52-6b0e-4a53-8f39-0d7a5c1f2b9e",
             }
         },
     )
@@ -123,4 +123,4 @@ class ProblemDocument(BaseModel):
     title: str
     status: int
     detail: str
-    instance: str = Field(description="Names this one occurrence; the log has it, too")
+    instance: str = Field(description="/requests/ and the request's id, which the log has, too")

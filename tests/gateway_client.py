@@ -34,5 +34,5 @@ def assert_problem(response: httpx.Response, status: int, slug: str | None) -> d
     assert document["type"] == ("about:blank" if slug is None else f"/problems/{slug}")
     assert document["title"]
     assert document["detail"]
-    assert document["instance"].startswith("urn:uuid:")
+    assert document["instance"] == "/requests/" + response.headers["x-request-id"]
     return document
