@@ -1,0 +1,1 @@
+"""What `plates bench` measures with: a load generator, processes, statistics, reports."""

@@ -1,0 +1,143 @@
+"""The service that is measured: one started here, or one that runs already."""
+
+import contextlib
+import http.client
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from api.bench.http1 import Target
+from api.commands import CommandError
+from api.commands.serve import LISTENING
+from api.embedded.processes import die_with_parent
+
+START_S = 90.0
+_STOP_S = 20.0
+_PATIENCE_S = 15.0
+_LOG_TAIL_LINES = 20
+
+
+@dataclass(frozen=True)
+class Service:
+    """A service that is ready.
+
+    Attributes:
+        url: http://host:port.
+        pid: Its first process; None where it runs elsewhere.
+        log: What it has printed; None where it runs elsewhere.
+    """
+
+    url: str
+    pid: int | None = None
+    log: Path | None = None
+
+    @property
+    def target(self) -> Target:
+        """Where requests go."""
+        return Target.of(self.url)
+
+
+@contextlib.contextmanager
+def service(url: str | None, settings: Mapping[str, str]) -> Iterator[Service]:
+    """Hand out the service at a URL, or start one on a free loopback port and stop it.
+
+    Args:
+        url: http://host:port of one that runs; None starts one.
+        settings: Environment variables of the one that is started, with their prefix.
+
+    Raises:
+        CommandError: It doesn't get ready, or didn't stop cleanly.
+    """
+    if url is None:
+        with _started(settings) as own:
+            yield own
+        return
+    found = Service(url.rstrip("/"))
+    try:
+        _wait_until_ready(found, time.monotonic() + _PATIENCE_S)
+    except ValueError as error:
+        raise CommandError(str(error)) from error
+    yield found
+
+
+@contextlib.contextmanager
+def _started(settings: Mapping[str, str]) -> Iterator[Service]:
+    deadline = time.monotonic() + START_S
+    with tempfile.TemporaryDirectory(prefix="plates-bench-") as folder:
+        # A file, not a pipe: nobody reads while the load runs, and a full pipe stops a writer.
+        log = Path(folder) / "serve.log"
+        with log.open("wb") as output:
+            process = subprocess.Popen(
+                # -P: the folder we are called from may hold a package "api" of others.
+                [sys.executable, "-P", "-m", "api.cli", "serve"],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env=os.environ | {"PLATES_HOST": "127.0.0.1", "PLATES_PORT": "0"} | dict(settings),
+                # Ctrl-C in a terminal is for this process: it stops the service in order.
+                start_new_session=True,
+                # If even this process is killed. Safe here: no thread of it holds a lock.
+                preexec_fn=lambda: die_with_parent(signal.SIGTERM),
+            )
+        try:
+            own = Service(_address(log, process, deadline), process.pid, log)
+            _wait_until_ready(own, deadline, process)
+            yield own
+        finally:
+            status = _stop(process)
+        if status != 0:
+            raise CommandError(f"the service ended with status {status}:\n{tail(log)}")
+
+
+def _address(log: Path, process: "subprocess.Popen[bytes]", deadline: float) -> str:
+    while True:
+        for line in log.read_text(errors="replace").splitlines(keepends=True):
+            if line.startswith(LISTENING) and line.endswith("\n"):
+                return line.removeprefix(LISTENING).split()[0]
+        if process.poll() is not None or time.monotonic() > deadline:
+            raise CommandError(f"the service did not start:\n{tail(log)}")
+        time.sleep(0.05)
+
+
+def _wait_until_ready(
+    found: Service, deadline: float, process: "subprocess.Popen[bytes] | None" = None
+) -> None:
+    reason = ""
+    while True:
+        connection = http.client.HTTPConnection(
+            found.target.host, found.target.port, timeout=_PATIENCE_S
+        )
+        try:
+            connection.request("GET", "/readyz")
+            response = connection.getresponse()
+            if response.status == http.HTTPStatus.OK:
+                return
+            reason = f"/readyz says {response.status} {response.read(300).decode(errors='replace')}"
+        except (OSError, http.client.HTTPException) as error:
+            reason = str(error) or type(error).__name__
+        finally:
+            connection.close()
+        if time.monotonic() > deadline or (process is not None and process.poll() is not None):
+            told = f"\n{tail(found.log)}" if found.log else ""
+            raise CommandError(f"the service at {found.url} is not ready: {reason}{told}")
+        time.sleep(0.2)
+
+
+def _stop(process: "subprocess.Popen[bytes]") -> int:
+    process.send_signal(signal.SIGTERM)
+    try:
+        return process.wait(_STOP_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        return process.wait()
+
+
+def tail(log: Path) -> str:
+    """The last lines of a log."""
+    return "\n".join(log.read_text(errors="replace").splitlines()[-_LOG_TAIL_LINES:])
