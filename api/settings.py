@@ -1,15 +1,18 @@
 """What an operator can set, each as an environment variable with the prefix PLATES_."""
 
+import re
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field, SecretStr, field_validator
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from plate_models.spec import LIMITS, Limits
 
 Port = Annotated[int, Field(ge=0, le=65535)]
 
+_ORIGIN = re.compile(r"https?://[A-Za-z0-9.\-\[\]:]+")
+_TOKEN = re.compile(r"[!-+\--~]+")
 _ROOT = Path(__file__).resolve().parent.parent
 
 
@@ -34,9 +37,28 @@ class Settings(BaseSettings):
         upload_timeout_s: Seconds that a photo may take to come in.
         ready_max_age_s: How long ago a photo must have been read for /readyz.
         ready_timeout_s: Seconds after which /readyz gives up the photo it tries.
+        tokens: Whoever sends photos must send one of these; none: everybody may.
+        tokens_file: Further tokens, one per line; lines with # in front are comments.
+        rate_limit: Photos per second for each token, or for each client's address where
+            there are no tokens; None: as many as are read.
+        rate_burst: Photos at once before that rate holds.
+        cors_origins: Web sites whose pages may use the service, such as
+            `https://gate.example`; none: only its own.
+        header_timeout_s: Seconds that a request's head may take to come in.
+        max_connections: Connections at once; more are answered with 429.
+        log_format: `json`, one object per line, or `text`; None: text on a terminal.
+        triton_metrics_url: host:port of Triton's own metrics, which then are part of ours.
+        status_file: Where the supervisor tells what it restarted.
     """
 
-    model_config = SettingsConfigDict(env_prefix="PLATES_", frozen=True, protected_namespaces=())
+    # Tokens are among the inputs, and must not stand in an error's message.
+    model_config = SettingsConfigDict(
+        env_prefix="PLATES_",
+        env_ignore_empty=True,
+        frozen=True,
+        protected_namespaces=(),
+        hide_input_in_errors=True,
+    )
 
     host: str = "127.0.0.1"
     port: Port = 8080
@@ -53,6 +75,45 @@ class Settings(BaseSettings):
     upload_timeout_s: Annotated[float, Field(gt=0)] = 30.0
     ready_max_age_s: Annotated[float, Field(gt=0)] = 2.0
     ready_timeout_s: Annotated[float, Field(gt=0)] = 10.0
+    tokens: Annotated[tuple[SecretStr, ...], NoDecode] = ()
+    tokens_file: Path | None = None
+    rate_limit: Annotated[float, Field(gt=0)] | None = None
+    rate_burst: Annotated[int, Field(gt=0)] = 10
+    cors_origins: Annotated[tuple[str, ...], NoDecode] = ()
+    header_timeout_s: Annotated[float, Field(gt=0)] = 10.0
+    max_connections: Annotated[int, Field(gt=0)] = 512
+    log_format: Literal["json", "text"] | None = None
+    triton_metrics_url: Annotated[str, Field(pattern=r"^[^/\s]+:\d+$")] | None = None
+    status_file: Path | None = None
+
+    @field_validator("tokens", "cors_origins", mode="before")
+    @classmethod
+    def _split(cls, value: object) -> object:
+        if isinstance(value, str):
+            return tuple(part.strip() for part in value.split(",") if part.strip())
+        return value
+
+    @field_validator("cors_origins")
+    @classmethod
+    def _check_origins(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for origin in value:
+            if not _ORIGIN.fullmatch(origin):
+                raise ValueError(f"{origin!r} is no origin such as https://gate.example:8443")
+        return value
+
+    @field_validator("tokens")
+    @classmethod
+    def _check_tokens(cls, value: tuple[SecretStr, ...]) -> tuple[SecretStr, ...]:
+        if not all(_TOKEN.fullmatch(secret.get_secret_value()) for secret in value):
+            raise ValueError("a token is visible ASCII without spaces and commas")
+        return value
+
+    @field_validator("tokens_file")
+    @classmethod
+    def _check_tokens_file(cls, value: Path | None) -> Path | None:
+        if value is not None:
+            cls._check_tokens(_tokens_in(value))
+        return value
 
     @field_validator("triton_url")
     @classmethod
@@ -68,6 +129,14 @@ class Settings(BaseSettings):
         if ":" not in address or not address.rpartition(":")[2].isdigit():
             raise ValueError(f"{value!r} has no port; Triton's gRPC port is usually 8001")
         return value
+
+    def accepted_tokens(self) -> tuple[SecretStr, ...]:
+        """The tokens of both settings; none means that everybody may send photos.
+
+        Raises:
+            ValueError: The file can't be read any more, or holds no token.
+        """
+        return self.tokens + (_tokens_in(self.tokens_file) if self.tokens_file else ())
 
     @property
     def triton_address(self) -> str:
@@ -89,3 +158,17 @@ class Settings(BaseSettings):
     def limits(self) -> Limits:
         """What a photo may be at most."""
         return Limits(max_bytes=self.max_bytes, max_pixels=self.max_pixels)
+
+
+def _tokens_in(file: Path) -> tuple[SecretStr, ...]:
+    """One per line; raises `ValueError` where there is none."""
+    try:
+        lines = [line.strip() for line in file.read_text(encoding="utf-8").splitlines()]
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is not text"
+        raise ValueError(f"can't read the tokens in {file}: {reason}") from None
+    tokens = tuple(SecretStr(line) for line in lines if line and not line.startswith("#"))
+    if not tokens:
+        # To let everybody in would be the opposite of what was meant.
+        raise ValueError(f"{file} holds no token; write one per line")
+    return tokens
