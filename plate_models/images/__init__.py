@@ -8,7 +8,8 @@
     └── TooManyPixels     the picture is larger than allowed; told before it is decoded
 
 The header is read first, so that a small file which claims to be a huge picture costs
-nothing. OpenCV decodes JPEG, PNG, WebP and BMP: it takes less than half of Pillow's time
+nothing; and decoders see only the part of the file that makes its first picture (see
+`outline.py`). OpenCV decodes JPEG, PNG, WebP and BMP: it takes less than half of Pillow's time
 and gives the same pixels. Pillow decodes TIFF and GIF: OpenCV turns only some rotated
 TIFFs upright and blends their transparency into black, and reads no GIF; and it decodes
 PNGs that declare one colour transparent, of which OpenCV knows only some.
@@ -23,7 +24,6 @@ import numpy as np
 from PIL import (
     BmpImagePlugin,
     GifImagePlugin,
-    Image,
     ImageFile,
     JpegImagePlugin,
     PngImagePlugin,
@@ -31,8 +31,10 @@ from PIL import (
     WebPImagePlugin,
 )
 
+from plate_models.images import bmp, gif, jpeg, png, tiff, webp
 from plate_models.images.decoders import Pixels, turn_upright, with_opencv, with_pillow
-from plate_models.images.files import ACCEPTED, find_defect, type_of
+from plate_models.images.files import ACCEPTED, type_of
+from plate_models.images.outline import Defect, NotRead, Outline
 from plate_models.spec import LIMITS, Limits
 
 # The classes are called directly because `Image.open` has its own pixel limit, a global
@@ -45,9 +47,16 @@ _OPENERS: dict[str, Callable[[io.BytesIO], ImageFile.ImageFile]] = {
     "TIFF": TiffImagePlugin.TiffImageFile,
     "GIF": GifImagePlugin.GifImageFile,
 }
+_OUTLINES: dict[str, Callable[[bytes], Outline]] = {
+    "JPEG": jpeg.outline,
+    "PNG": png.outline,
+    "WEBP": webp.outline,
+    "BMP": bmp.outline,
+    "TIFF": tiff.outline,
+    "GIF": gif.outline,
+}
 _DECODED_BY_PILLOW = ("TIFF", "GIF")
 _DEEP_MODES = ("I", "F")
-_ORIENTATION_TAG = 0x0112
 _SIDEWAYS = (5, 6, 7, 8)
 
 
@@ -110,8 +119,8 @@ class _OpenedFile:
     """A file whose header was read and accepted."""
 
     header: ImageHeader
+    outline: Outline
     file: ImageFile.ImageFile
-    orientation: int
 
 
 def check_header(data: bytes, limits: Limits = LIMITS) -> ImageHeader:
@@ -152,19 +161,21 @@ def decode(data: bytes, limits: Limits = LIMITS) -> Pixels:
         ImageError: As `check_header`; `BrokenImage` also if the pixels can't be decoded.
     """
     opened = _open(data, limits)
+    outline = opened.outline
     try:
         if opened.header.format in _DECODED_BY_PILLOW or "transparency" in opened.file.info:
             pixels = with_pillow(opened.file)
         else:
-            pixels = turn_upright(with_opencv(data, opened.file), opened.orientation)
+            pixels = with_opencv(outline.core, opened.file)
     except Exception as error:  # Decoders fed with damaged bytes raise all kinds.
         raise BrokenImage(_damaged(opened.header.format)) from error
-    if pixels.shape[:2] != (opened.header.height, opened.header.width):
+    if pixels.shape[:2] != (outline.height, outline.width):
         raise BrokenImage(
-            f"The file's header says {opened.header.width}x{opened.header.height} pixels, "
+            f"The file's header says {outline.width}x{outline.height} pixels, "
             f"its picture has {pixels.shape[1]}x{pixels.shape[0]}."
         )
-    return np.ascontiguousarray(pixels)
+    opened.file.close()  # Pillow's copy of the pixels would stay while they are turned.
+    return np.ascontiguousarray(turn_upright(pixels, outline.orientation))
 
 
 def _open(data: bytes, limits: Limits) -> _OpenedFile:
@@ -176,15 +187,30 @@ def _open(data: bytes, limits: Limits) -> _OpenedFile:
     image_type = type_of(data)
     if image_type not in ACCEPTED:
         raise UnsupportedType(_unsupported(image_type))
-    defect = find_defect(data, image_type)
-    if defect:
-        raise BrokenImage(f"The {image_type} file is truncated or damaged: it {defect}.")
+    outline = _outline(data, image_type, limits)
     try:
-        file = _OPENERS[image_type](io.BytesIO(data))
-        orientation = _orientation(file)
+        file = _OPENERS[image_type](io.BytesIO(outline.core))
     except Exception as error:  # Parsers fed with damaged bytes raise all kinds.
         raise BrokenImage(_damaged(image_type)) from error
+    if file.size != (outline.width, outline.height):
+        raise BrokenImage(_damaged(image_type))
+    if file.mode in _DEEP_MODES:
+        raise UnsupportedType("Samples of 32 bits are not read. Convert the picture to JPEG.")
     width, height = file.size
+    if outline.orientation in _SIDEWAYS:
+        width, height = height, width
+    return _OpenedFile(ImageHeader(image_type, width, height), outline, file)
+
+
+def _outline(data: bytes, image_type: str, limits: Limits) -> Outline:
+    """Find the first picture and refuse it if it is too large, before any library looks."""
+    try:
+        outline = _OUTLINES[image_type](data)
+    except NotRead as error:
+        raise UnsupportedType(str(error)) from error
+    except Defect as error:
+        raise BrokenImage(f"The {image_type} file is truncated or damaged: it {error}.") from error
+    width, height = outline.width, outline.height
     if width < 1 or height < 1:
         raise BrokenImage(f"The {image_type} file says {width}x{height} pixels.")
     if width * height > limits.max_pixels:
@@ -192,28 +218,7 @@ def _open(data: bytes, limits: Limits) -> _OpenedFile:
             f"The picture has {width}x{height} pixels; at most "
             f"{limits.max_pixels / 1e6:g} megapixels are read. Scale it down."
         )
-    if file.mode in _DEEP_MODES:
-        raise UnsupportedType("Samples of 32 bits are not read. Convert the picture to JPEG.")
-    if orientation in _SIDEWAYS:
-        width, height = height, width
-    return _OpenedFile(ImageHeader(image_type, width, height), file, orientation)
-
-
-def _orientation(file: ImageFile.ImageFile) -> int:
-    """EXIF orientation of a file that was opened but not decoded.
-
-    `getexif` is avoided: of a PNG without EXIF it decodes the picture to look behind it.
-    A TIFF's size is already reported upright by Pillow.
-    """
-    raw = file.info.get("exif")
-    if file.format == "TIFF" or not isinstance(raw, bytes):
-        return 1
-    exif = Image.Exif()
-    try:
-        exif.load(raw)
-        return int(exif.get(_ORIENTATION_TAG, 1))
-    except Exception:  # Viewers show photos with damaged EXIF as they are stored.
-        return 1
+    return outline
 
 
 def too_many_bytes_message(limits: Limits) -> str:

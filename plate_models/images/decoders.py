@@ -3,12 +3,12 @@
 Raises whatever OpenCV and Pillow raise; `images.decode` turns all of it into one error.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import cv2
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, ImageFile, ImageOps
+from PIL import Image, ImageFile
 
 Pixels = NDArray[np.uint8]
 
@@ -17,6 +17,7 @@ Pixels = NDArray[np.uint8]
 cv2.setLogLevel(0)
 
 _ALPHA_MODES = ("RGBA", "LA", "PA")
+_BAND_PIXELS = 2_000_000
 
 
 def turn_upright(pixels: Pixels, orientation: int) -> Pixels:
@@ -59,38 +60,62 @@ def with_opencv(data: bytes, file: ImageFile.ImageFile) -> Pixels:
     buffer = np.frombuffer(data, dtype=np.uint8)
     if file.mode not in _ALPHA_MODES:
         flags = cv2.IMREAD_COLOR_RGB | cv2.IMREAD_IGNORE_ORIENTATION
-        return _as_pixels(cv2.imdecode(buffer, flags))
+        return np.asarray(_decoded(cv2.imdecode(buffer, flags)), dtype=np.uint8)
     # The only flag that keeps the transparency; it ignores the orientation, too.
-    pixels = cv2.imdecode(buffer, cv2.IMREAD_UNCHANGED)
-    if pixels is not None and pixels.dtype == np.uint16:
-        pixels = np.right_shift(pixels, 8, dtype=np.uint16)
-    stored = _as_pixels(pixels)
+    stored = _decoded(cv2.imdecode(buffer, cv2.IMREAD_UNCHANGED))
+    pixels = np.empty((*stored.shape[:2], 3), np.uint8)
+    for rows in _bands(*stored.shape[:2]):
+        pixels[rows] = _on_white(stored[rows])
+    return pixels
+
+
+def with_pillow(file: ImageFile.ImageFile) -> Pixels:
+    """Decode the first picture of an opened file as it is stored.
+
+    Args:
+        file: The opened file.
+
+    Returns:
+        (H, W, 3) uint8 RGB; transparent parts are white.
+    """
+    transparent = file.mode in _ALPHA_MODES or "transparency" in file.info
+    file.load()
+    width, height = file.size
+    pixels = np.empty((height, width, 3), np.uint8)
+    for rows in _bands(height, width):
+        band = file.crop((0, rows.start, width, rows.stop))
+        if band.mode.startswith("I;16"):
+            pixels[rows] = (np.asarray(band) >> 8)[..., None]
+            continue
+        if transparent:
+            white = Image.new("RGBA", band.size, "white")
+            band = Image.alpha_composite(white, band.convert("RGBA"))
+        pixels[rows] = np.asarray(band.convert("RGB"))
+    return pixels
+
+
+def _on_white(stored: NDArray[np.uint8 | np.uint16]) -> Pixels:
+    """BGRA of 8 or 16 bits as RGB of 8 bits on a white ground."""
+    if stored.dtype == np.uint16:
+        stored = np.right_shift(stored, 8).astype(np.uint8)
     rgb = cv2.cvtColor(stored[..., :3], cv2.COLOR_BGR2RGB)
     alpha = cv2.cvtColor(stored[..., 3], cv2.COLOR_GRAY2RGB)
     white = cv2.bitwise_not(alpha)
     return _as_pixels(cv2.add(cv2.multiply(rgb, alpha, scale=1 / 255), white))
 
 
-def with_pillow(file: ImageFile.ImageFile) -> Pixels:
-    """Decode the first picture of an opened file.
-
-    Args:
-        file: The opened file.
-
-    Returns:
-        (H, W, 3) uint8 RGB, upright; transparent parts are white.
-    """
-    image: Image.Image = ImageOps.exif_transpose(file)
-    if image.mode.startswith("I;16"):
-        grey = (np.asarray(image) >> 8).astype(np.uint8)
-        return np.repeat(grey[..., None], 3, axis=2)
-    if file.mode in _ALPHA_MODES or "transparency" in file.info:
-        white = Image.new("RGBA", image.size, "white")
-        image = Image.alpha_composite(white, image.convert("RGBA"))
-    return np.asarray(image.convert("RGB"))
+def _bands(height: int, width: int) -> Iterator[slice]:
+    """Rows of a picture in groups: intermediate copies of the whole would cost memory."""
+    rows = max(1, _BAND_PIXELS // width)
+    for top in range(0, height, rows):
+        yield slice(top, min(height, top + rows))
 
 
-def _as_pixels(decoded: object) -> Pixels:
-    if decoded is None:
+def _decoded(picture: object) -> NDArray[np.uint8 | np.uint16]:
+    if picture is None:
         raise ValueError("OpenCV gave no picture")
-    return np.asarray(decoded, dtype=np.uint8)
+    return np.asarray(picture)
+
+
+def _as_pixels(picture: object) -> Pixels:
+    return np.asarray(picture, dtype=np.uint8)

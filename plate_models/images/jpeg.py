@@ -1,0 +1,113 @@
+"""The structure of JPEG files (ITU-T T.81, annex B)."""
+
+import re
+from dataclasses import dataclass, field
+
+from plate_models.images.exif import orientation_of
+from plate_models.images.outline import MAX_SEGMENTS, Defect, NotRead, Outline
+
+# A marker inside entropy-coded data: 0xFF followed neither by a stuffed zero, nor by a
+# restart marker, nor by another fill byte (ITU-T T.81, B.1.1.2).
+_MARKER = re.compile(rb"\xff[^\x00\xd0-\xd7\xff]")
+_SOI, _EOI, _SOS, _TEM = 0xD8, 0xD9, 0xDA, 0x01
+_FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
+# Baseline, extended and progressive, with Huffman or arithmetic coding.
+_FRAMES_READ = frozenset({0xC0, 0xC1, 0xC2, 0xC9, 0xCA})
+# Tables (Huffman, arithmetic, quantization) and the restart interval.
+_TABLES = frozenset({0xC4, 0xCC, 0xDB, 0xDD})
+# JFIF's and Adobe's segments tell the colour space.
+_COLOURS = {0xE0: b"JFIF\0", 0xEE: b"Adobe"}
+_APP1 = 0xE1
+
+# A progressive file has about ten scans, and each visits every pixel.
+MAX_SCANS = 40
+
+
+@dataclass
+class _Found:
+    """What the walk has met so far."""
+
+    pieces: list[bytes] = field(default_factory=lambda: [b"\xff\xd8"])
+    size_wh: tuple[int, int] | None = None
+    scans: int = 0
+    exif: bytes | None = None
+    colours: set[int] = field(default_factory=set)
+
+
+def outline(data: bytes) -> Outline:
+    """Walk the segments to the end-of-image marker; whatever follows it is no concern.
+
+    Segments are skipped by their length, so that the end mark of a thumbnail inside an
+    EXIF segment is not taken for the photo's (B.1.1).
+
+    Args:
+        data: The file, from its start-of-image marker.
+
+    Returns:
+        Its outline, without comments, thumbnails, profiles and fill bytes.
+
+    Raises:
+        Defect: Cut off, contradictory, or made to keep a decoder busy.
+        NotRead: Not 8 bits per sample, or a process that is not read.
+    """
+    found, position = _Found(), 2
+    for _ in range(MAX_SEGMENTS):
+        match = _MARKER.search(data, position)
+        if match is None:
+            raise Defect("ends before its end-of-image marker")
+        start, position, marker = match.start(), match.end(), data[match.end() - 1]
+        if marker == _EOI:
+            return _outline_of(found)
+        if marker in (_SOI, _TEM):
+            continue
+        # A length counts its own two bytes; zero or one would walk backwards.
+        position += max(2, int.from_bytes(data[position : position + 2], "big"))
+        _note(found, marker, data[start:position])
+        if marker == _SOS:
+            end = _MARKER.search(data, position)
+            found.pieces.append(data[position : end.start() if end else len(data)])
+    raise Defect(f"has more than {MAX_SEGMENTS} segments")
+
+
+def _note(found: _Found, marker: int, segment: bytes) -> None:
+    """Keep what the picture needs of one segment (marker, length, content)."""
+    if marker in _FRAMES:
+        if found.size_wh is not None:
+            raise Defect("has more than one frame header")
+        found.size_wh = _frame_size(marker, segment)
+    elif marker == _SOS:
+        if found.size_wh is None:
+            raise Defect("has a scan before its frame header")
+        found.scans += 1
+        if found.scans > MAX_SCANS:
+            raise Defect(f"has more than {MAX_SCANS} scans")
+    elif marker in _COLOURS:
+        if marker in found.colours or not segment[4:].startswith(_COLOURS[marker]):
+            return
+        found.colours.add(marker)
+    elif marker not in _TABLES:
+        if marker == _APP1 and found.exif is None and segment[4:10] == b"Exif\0\0":
+            found.exif = segment[4:]
+        return
+    found.pieces.append(segment)
+
+
+def _frame_size(marker: int, segment: bytes) -> tuple[int, int]:
+    """Width and height of a frame header (B.2.2)."""
+    if marker not in _FRAMES_READ:
+        raise NotRead("Lossless and hierarchical JPEGs are not read. Save it as an ordinary one.")
+    if len(segment) < 10:
+        raise Defect("ends in its frame header")
+    if segment[4] != 8:
+        raise NotRead(f"JPEGs of {segment[4]} bits per sample are not read. Save it with 8 bits.")
+    height, width = int.from_bytes(segment[5:7], "big"), int.from_bytes(segment[7:9], "big")
+    if height == 0:
+        raise NotRead("JPEGs that tell their height at the end are not read. Save it anew.")
+    return width, height
+
+
+def _outline_of(found: _Found) -> Outline:
+    if found.size_wh is None or not found.scans:
+        raise Defect("holds no image data")
+    core = b"".join([*found.pieces, b"\xff\xd9"])
+    return Outline(*found.size_wh, core, orientation_of(found.exif or b""))
