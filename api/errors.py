@@ -12,13 +12,14 @@
         ├── RecognizerFailed         500  the models raised an error
         ├── RecognizerMismatch       502  Triton serves something else than expected
         ├── RecognizerUnavailable    503  Triton is away or its models are down
-        ├── Overloaded               503  too many photos at once
-        └── RecognizerTimeout        504  no answer in time
+        ├── RecognizerTimeout        504  no answer in time
+        └── Overloaded               429  too many photos at once
 
 Errors outside this tree (404, 405, an unexpected exception) become problem documents of
 the type `about:blank`, as the RFC has it for plain HTTP errors.
 """
 
+import math
 from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any, ClassVar
@@ -43,7 +44,7 @@ class Problem(Exception):
     status: ClassVar[int] = 400
     slug: ClassVar[str] = "problem"
     title: ClassVar[str] = "Something is wrong"
-    headers: ClassVar[Mapping[str, str]] = {}
+    headers: Mapping[str, str] = {}
 
     def __init__(self, detail: str, **extra: Any) -> None:
         super().__init__(detail)
@@ -97,7 +98,7 @@ class PhotoTooLarge(PhotoProblem):
     slug = "too-many-bytes"
     title = "The photo's file is too large"
     # Otherwise the server goes on swallowing the body of a sender that never stops.
-    headers: ClassVar[Mapping[str, str]] = {"Connection": "close"}
+    headers: Mapping[str, str] = {"Connection": "close"}
 
 
 class PhotoTooDetailed(PhotoProblem):
@@ -125,7 +126,7 @@ class UploadTimeout(RequestProblem):
     status = 408
     slug = "upload-timeout"
     title = "The upload took too long"
-    headers: ClassVar[Mapping[str, str]] = {"Connection": "close"}
+    headers: Mapping[str, str] = {"Connection": "close"}
 
 
 class UnsupportedMediaType(RequestProblem):
@@ -134,7 +135,7 @@ class UnsupportedMediaType(RequestProblem):
     status = 415
     slug = "unsupported-media-type"
     title = "The Content-Type is not supported"
-    headers: ClassVar[Mapping[str, str]] = {
+    headers: Mapping[str, str] = {
         "Accept": "multipart/form-data, image/*",
         "Connection": "close",
     }
@@ -183,24 +184,39 @@ class RecognizerUnavailable(RecognizerProblem):
     status = 503
     slug = "recognizer-unavailable"
     title = "The recognizer is not available"
-    headers: ClassVar[Mapping[str, str]] = {"Retry-After": "5"}
-
-
-class Overloaded(RecognizerProblem):
-    """More photos at once than the service takes."""
-
-    status = 503
-    slug = "overloaded"
-    title = "The service is busy"
-    headers: ClassVar[Mapping[str, str]] = {"Retry-After": "1"}
+    headers: Mapping[str, str] = {"Retry-After": "5"}
 
 
 class RecognizerTimeout(RecognizerProblem):
-    """No answer within the time that the settings allow."""
+    """No answer within the time that the sender or the settings allow."""
 
     status = 504
     slug = "recognizer-timeout"
     title = "The recognizer took too long"
+
+
+class Overloaded(RecognizerProblem):
+    """More photos at once than can be read in time.
+
+    Attributes:
+        reason: Which bound was met, in one word, for the metrics.
+    """
+
+    status = 429
+    slug = "overloaded"
+    title = "The service is busy"
+
+    def __init__(self, detail: str, *, reason: str, retry_after_s: float = 1.0) -> None:
+        """See :class:`Problem`.
+
+        Args:
+            detail: What happened this time and what to do about it.
+            reason: Which bound was met.
+            retry_after_s: When another try may succeed; rounded up to whole seconds.
+        """
+        super().__init__(detail)
+        self.reason = reason
+        self.headers = {"Retry-After": str(max(1, math.ceil(retry_after_s)))}
 
 
 PHOTO_PROBLEMS: dict[str, type[PhotoProblem]] = {

@@ -1,12 +1,18 @@
 """What /metrics tells: counts and times, never a plate's text."""
 
 import time
+from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+if TYPE_CHECKING:
+    from api.triton import Recognition
+
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _SECONDS = (0.01, 0.025, 0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 12.8, 30.0)
+_STAGE_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2)
+_SCORES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)
 # Senders make up methods; each would be a series that stays for ever.
 _METHODS = frozenset({"DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"})
 _COUNTS = (0, 1, 2, 3, 5, 8, 13, 21, 34)
@@ -21,6 +27,12 @@ class Metrics:
             "plates_requests",
             "Requests answered, by route and status.",
             ["method", "route", "status"],
+            registry=self._registry,
+        )
+        self.connections_refused = Counter(
+            "plates_connections_refused",
+            "Connections that were closed before they made a request, by status.",
+            ["status"],
             registry=self._registry,
         )
         self.request_seconds = Histogram(
@@ -47,9 +59,59 @@ class Metrics:
             "Plates found but not readable.",
             registry=self._registry,
         )
-        self.in_flight = Gauge(
-            "plates_in_flight", "Photos being worked on.", registry=self._registry
+        self.in_flight = Gauge("plates_in_flight", "Photos at Triton.", registry=self._registry)
+        self.waiting = Gauge(
+            "plates_waiting", "Photos waiting for a place at Triton.", registry=self._registry
         )
+        self.queue_seconds = Histogram(
+            "plates_queue_seconds",
+            "From a photo's last byte to its place at Triton.",
+            buckets=_SECONDS,
+            registry=self._registry,
+        )
+        self.refused = Counter(
+            "plates_refused",
+            "Photos refused because there were too many, by the bound that was met.",
+            ["reason"],
+            registry=self._registry,
+        )
+        self.stage_seconds = Histogram(
+            "plates_stage_seconds",
+            "Of each photo, in Triton, by stage.",
+            ["stage"],
+            buckets=_STAGE_SECONDS,
+            registry=self._registry,
+        )
+        self.text_score = Histogram(
+            "plates_text_score",
+            "How sure the texts of plates are, readable or not.",
+            buckets=_SCORES,
+            registry=self._registry,
+        )
+        self.model_info = Gauge(
+            "plates_model_info",
+            "1 for what answered last: version, weights and device.",
+            ["version", "weights", "device"],
+            registry=self._registry,
+        )
+
+    def note_recognition(self, recognition: "Recognition", seconds: float) -> None:
+        """Take note of a photo that was read.
+
+        Args:
+            recognition: What came of it.
+            seconds: In Triton.
+        """
+        self.recognition_seconds.observe(seconds)
+        self.plates_per_photo.observe(len(recognition.texts))
+        self.unreadable.inc(recognition.texts.count(""))
+        for stage, milliseconds in recognition.stages_ms.items():
+            self.stage_seconds.labels(stage).observe(milliseconds / 1000)
+        for score in recognition.text_scores.tolist():
+            self.text_score.observe(score)
+        info = recognition.info
+        self.model_info.clear()
+        self.model_info.labels(info["version"], info["weights"], info["device"]).set(1)
 
     def exposition(self) -> bytes:
         """The metrics in Prometheus's text format."""

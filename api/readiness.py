@@ -12,7 +12,7 @@ from api.triton import Recognition
 class Recognizer(Protocol):
     """What can read a photo."""
 
-    async def recognize(self, photo: bytes, timeout_s: float | None = None) -> Recognition:
+    async def recognize(self, photo: bytes, timeout_s: float, request_id: str = "") -> Recognition:
         """See `api.triton.TritonClient.recognize`."""
         ...
 
@@ -26,8 +26,9 @@ class Readiness:
     """Knows whether a photo with a plate was read lately, and tries it if none was.
 
     Triton's own ready endpoint says yes while its models are dead. Photos that come
-    anyhow are proof enough; only when there are none is the canary sent to Triton, one at
-    a time, and after a failure not at once again.
+    anyhow are proof enough, until one fails for want of a recognizer; only when there is no
+    proof is the canary sent to Triton, one at a time, and after a failure not at once again.
+    It waits in no queue of the gateway's, which may be full of photos without plates.
     """
 
     def __init__(self, recognizer: Recognizer, max_age_s: float, timeout_s: float) -> None:
@@ -47,6 +48,13 @@ class Readiness:
         """
         if recognition.texts:
             self._read_at = time.monotonic()
+
+    def note_failed(self) -> None:
+        """Take note of a photo for which the recognizer was away or too slow.
+
+        What was read before proves nothing any more: the canary has to tell.
+        """
+        self._read_at = float("-inf")
 
     async def reason_not_ready(self) -> str | None:
         """Ask, unless there is an answer that is young enough.
@@ -70,7 +78,7 @@ class Readiness:
     async def _ask(self) -> str | None:
         started = time.monotonic()
         try:
-            await self._recognizer.recognize(self._photo, timeout_s=self._timeout_s)
+            await self._recognizer.recognize(self._photo, self._timeout_s, "canary")
         except Problem as problem:
             if self._read_at >= started:
                 return None

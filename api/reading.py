@@ -1,14 +1,13 @@
 """One photo in, its plates out: the one way from every route to the recognizer."""
 
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 
 from starlette.concurrency import run_in_threadpool
 
+from api.admission import Admission
 from api.context import RequestContext
-from api.errors import Overloaded, photo_problem
+from api.errors import Overloaded, RecognizerTimeout, RecognizerUnavailable, photo_problem
 from api.metrics import Metrics
 from api.readiness import Readiness, Recognizer
 from api.settings import Settings
@@ -38,18 +37,34 @@ class PhotoReader:
     def __init__(
         self, settings: Settings, recognizer: Recognizer, readiness: Readiness, metrics: Metrics
     ) -> None:
-        self._settings = settings
+        self._limits = settings.limits
         self._recognizer = recognizer
         self._readiness = readiness
         self._metrics = metrics
-        self._in_flight = 0
+        self._admission = Admission(settings.concurrency, settings.max_waiting)
+        metrics.in_flight.set_function(lambda: self._admission.in_flight)
+        metrics.waiting.set_function(lambda: self._admission.waiting)
+
+    def refuse_if_full(self) -> None:
+        """Refuse a request by its head: its photo would find no room to wait in.
+
+        Raises:
+            Overloaded: More photos are waiting than can be read.
+        """
+        try:
+            self._admission.refuse_if_full()
+        except Overloaded as problem:
+            self._metrics.refused.labels(problem.reason).inc()
+            raise
 
     async def read(self, photo: bytes, context: RequestContext) -> PhotoReading:
         """Have the plates of a photo read.
 
+        May be called several times for one request, one after the other or side by side.
+
         Args:
             photo: The file's bytes, nothing checked yet.
-            context: Of the request that brought it.
+            context: Of the request that brought it, its body read to the end.
 
         Returns:
             What came of it.
@@ -57,36 +72,31 @@ class PhotoReader:
         Raises:
             PhotoProblem: The photo can't be read.
             RecognizerProblem: Triton is away, busy, too slow, or broken.
+            ClientDisconnect: The sender has hung up; its place is free again.
         """
         start = time.perf_counter()
-        with self._place():
-            await run_in_threadpool(_check, photo, self._settings.limits)
-            asked = time.perf_counter()
-            timeout_s = context.deadline.remaining_s
-            recognition = await self._recognizer.recognize(photo, timeout_s)
-        end = time.perf_counter()
-        self._readiness.note_read(recognition)
-        self._metrics.recognition_seconds.observe(end - asked)
-        self._metrics.plates_per_photo.observe(len(recognition.texts))
-        self._metrics.unreadable.inc(recognition.texts.count(""))
-        return PhotoReading(recognition, (end - start) * 1000, (end - asked) * 1000)
-
-    @contextmanager
-    def _place(self) -> Iterator[None]:
-        """Take one of the places for photos.
-
-        Raises:
-            Overloaded: All are taken.
-        """
-        if self._in_flight >= self._settings.max_in_flight:
-            raise Overloaded("Too many photos at once. Try again shortly.")
-        self._in_flight += 1
-        self._metrics.in_flight.set(self._in_flight)
+        await run_in_threadpool(_check, photo, self._limits)
         try:
-            yield
-        finally:
-            self._in_flight -= 1
-            self._metrics.in_flight.set(self._in_flight)
+            recognition, seconds = await context.sender.unless_gone(self._read(photo, context))
+        except Overloaded as problem:
+            self._metrics.refused.labels(problem.reason).inc()
+            raise
+        except (RecognizerUnavailable, RecognizerTimeout):
+            self._readiness.note_failed()
+            raise
+        self._readiness.note_read(recognition)
+        self._metrics.note_recognition(recognition, seconds)
+        return PhotoReading(recognition, (time.perf_counter() - start) * 1000, seconds * 1000)
+
+    async def _read(self, photo: bytes, context: RequestContext) -> tuple[Recognition, float]:
+        """Wait for a place and have the photo read; the seconds are those in Triton."""
+        came = time.perf_counter()
+        async with self._admission.place(context.deadline):
+            asked = time.perf_counter()
+            self._metrics.queue_seconds.observe(asked - came)
+            timeout_s = context.deadline.remaining_s
+            recognition = await self._recognizer.recognize(photo, timeout_s, context.request_id)
+            return recognition, time.perf_counter() - asked
 
 
 def _check(photo: bytes, limits: Limits) -> None:

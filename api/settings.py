@@ -26,14 +26,17 @@ class Settings(BaseSettings):
             or `grpcs://host:8001` with TLS. None: an embedded one is started.
         triton_ca_file: Certificates to trust for TLS, in PEM; None trusts the usual ones.
         triton_token: Sent with every request to Triton as `Authorization: Bearer …`.
-        request_timeout_s: Seconds from a request's head to its answer, at most.
+        request_timeout_s: Seconds from a request's head to its answer, at most. Senders may
+            ask for less with the header X-Request-Timeout.
         triton_http_port: HTTP port of the embedded Triton; 0 takes a free one.
         triton_grpc_port: gRPC port of the embedded Triton; 0 takes a free one.
         model_repository: What the embedded Triton serves.
         max_bytes: Largest photo file. The models refuse more than the default.
         max_pixels: Largest photo. The models refuse more than the default.
-        max_in_flight: Photos read at once; more are answered with 503. So are uploads
-            that would hold more memory than so many of the largest photos.
+        concurrency: Photos at Triton at once; further ones wait.
+        max_waiting: Photos that wait at most; further ones are answered with 429.
+        upload_memory_bytes: What all photos that are coming in or waiting may hold
+            together; further ones are answered with 429.
         upload_timeout_s: Seconds that a photo may take to come in.
         ready_max_age_s: How long ago a photo must have been read for /readyz.
         ready_timeout_s: Seconds after which /readyz gives up the photo it tries.
@@ -71,10 +74,12 @@ class Settings(BaseSettings):
     model_repository: Path = _ROOT / "model_repository"
     max_bytes: Annotated[int, Field(gt=0, le=LIMITS.max_bytes)] = LIMITS.max_bytes
     max_pixels: Annotated[int, Field(gt=0, le=LIMITS.max_pixels)] = LIMITS.max_pixels
-    max_in_flight: Annotated[int, Field(gt=0)] = 32
+    concurrency: Annotated[int, Field(gt=0)] = 4
+    max_waiting: Annotated[int, Field(ge=0)] = 32
+    upload_memory_bytes: Annotated[int, Field(gt=0)] = 256 * 2**20
     upload_timeout_s: Annotated[float, Field(gt=0)] = 30.0
     ready_max_age_s: Annotated[float, Field(gt=0)] = 2.0
-    ready_timeout_s: Annotated[float, Field(gt=0)] = 10.0
+    ready_timeout_s: Annotated[float, Field(gt=0)] = 3.0
     tokens: Annotated[tuple[SecretStr, ...], NoDecode] = ()
     tokens_file: Path | None = None
     rate_limit: Annotated[float, Field(gt=0)] | None = None

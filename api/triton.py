@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Self
 
@@ -48,6 +48,7 @@ _CHANNEL_OPTIONS = [
     ("grpc.initial_reconnect_backoff_ms", 200),
     ("grpc.max_reconnect_backoff_ms", 2000),
 ]
+_TOO_LATE = "The recognizer did not answer in time. Try again later."
 _IMAGE_ERROR = re.compile(rf"\b({'|'.join(PHOTO_PROBLEMS)}): (.*)", re.DOTALL)
 
 
@@ -66,6 +67,7 @@ class Recognition:
         candidates: N tuples of texts, best first, padded with "".
         candidate_scores: (N, K) float32 in [0, 1].
         info: Version, weights, device, and the photo's width and height.
+        stages_ms: Milliseconds that each stage took; empty if Triton does not tell.
     """
 
     boxes: NDArray[np.float32]
@@ -78,6 +80,7 @@ class Recognition:
     candidates: list[tuple[str, ...]]
     candidate_scores: NDArray[np.float32]
     info: Mapping[str, Any]
+    stages_ms: Mapping[str, float] = field(default_factory=dict)
 
 
 class TritonClient:
@@ -87,7 +90,6 @@ class TritonClient:
     """
 
     def __init__(self, settings: Settings) -> None:
-        self._timeout_s = settings.request_timeout_s
         token = settings.triton_token
         self._headers = {"authorization": f"Bearer {token.get_secret_value()}"} if token else None
         ca_file = settings.triton_ca_file
@@ -109,12 +111,15 @@ class TritonClient:
     ) -> None:
         await self._client.close()
 
-    async def recognize(self, photo: bytes, timeout_s: float | None = None) -> Recognition:
+    async def recognize(self, photo: bytes, timeout_s: float, request_id: str = "") -> Recognition:
         """Have the plates of a photo read.
+
+        Cancel the call, and Triton is told that nobody waits for its answer any more.
 
         Args:
             photo: The file's bytes.
-            timeout_s: Seconds to wait; None takes the setting.
+            timeout_s: Seconds to wait.
+            request_id: Names the request in Triton's logs and traces.
 
         Returns:
             The plates.
@@ -123,7 +128,8 @@ class TritonClient:
             PhotoProblem: The models refuse the photo.
             RecognizerProblem: Triton is away, busy, too slow, or broken.
         """
-        timeout_s = timeout_s or self._timeout_s
+        if timeout_s <= 0:  # to Triton, 0 is no limit at all
+            raise RecognizerTimeout(_TOO_LATE)
         image = InferInput(TENSORS.image, [len(photo)], "UINT8")
         image.set_data_from_numpy(np.frombuffer(photo, dtype=np.uint8))
         try:
@@ -131,9 +137,10 @@ class TritonClient:
                 MODEL,
                 [image],
                 outputs=[InferRequestedOutput(name) for name in _OUTPUTS],
+                request_id=request_id,
                 client_timeout=timeout_s,
                 # Lets Triton drop it from its queue when nobody waits for it any more.
-                timeout=round(timeout_s * 1e6),
+                timeout=max(1, round(timeout_s * 1e6)),
                 headers=self._headers,
             )
         except InferenceServerException as error:
@@ -152,10 +159,10 @@ def _problem_of(error: InferenceServerException) -> Problem:
     if status == "INVALID_ARGUMENT" and refused:
         return PHOTO_PROBLEMS[refused[1]](refused[2].strip())
     if status == "DEADLINE_EXCEEDED":
-        return RecognizerTimeout("The recognizer did not answer in time. Try again later.")
+        return RecognizerTimeout(_TOO_LATE)
     # A full queue and an expired place in it are UNAVAILABLE, just as no server is.
     if status == "RESOURCE_EXHAUSTED" or (status == "UNAVAILABLE" and "queue" in message.lower()):
-        return Overloaded("More photos are waiting than can be read. Try again shortly.")
+        return Overloaded("More photos are waiting than Triton can read.", reason="triton")
     if status in ("UNAVAILABLE", "NOT_FOUND", "CANCELLED") or "is not healthy" in message:
         return RecognizerUnavailable("The recognizer can't be reached. Try again in a few seconds.")
     if status in ("UNAUTHENTICATED", "PERMISSION_DENIED"):
@@ -180,6 +187,7 @@ def _recognition(outputs: Mapping[str, NDArray[Any] | None]) -> Recognition:
             shape = None if array is None else array.shape
             raise RecognizerMismatch(f"Triton's output {name} has the shape {shape}.")
         found[name] = array
+    info, stages_ms = _info(found[MODEL_INFO][0])
     return Recognition(
         boxes=found[TENSORS.coordinates],
         texts=_texts(found[TENSORS.texts][:, 0]),
@@ -190,7 +198,8 @@ def _recognition(outputs: Mapping[str, NDArray[Any] | None]) -> Recognition:
         formats=_texts(found["formats"]),
         candidates=[tuple(_texts(row)) for row in found["candidates"]],
         candidate_scores=found["candidate_scores"],
-        info=_info(found[MODEL_INFO][0]),
+        info=info,
+        stages_ms=stages_ms,
     )
 
 
@@ -198,11 +207,14 @@ def _texts(values: NDArray[Any]) -> list[str]:
     return [value.decode() if isinstance(value, bytes) else str(value) for value in values]
 
 
-def _info(value: bytes | str) -> Mapping[str, Any]:
+def _info(value: bytes | str) -> tuple[Mapping[str, Any], Mapping[str, float]]:
+    """Read where the answer comes from, and how long each stage took."""
     try:
         info: dict[str, Any] = json.loads(value)
         size = info["image"]
         needed = (info["version"], info["weights"], info["device"], size["width"], size["height"])
-    except (ValueError, KeyError, TypeError) as error:
+        stages_ms = {name: float(spent) for name, spent in info.get("timing_ms", {}).items()}
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise RecognizerMismatch(f"Triton's output {MODEL_INFO} is incomplete.") from error
-    return dict(zip(("version", "weights", "device", "width", "height"), needed, strict=True))
+    names = ("version", "weights", "device", "width", "height")
+    return dict(zip(names, needed, strict=True)), stages_ms

@@ -8,9 +8,9 @@ one elsewhere. Settings are environment variables:
   PLATES_TRITON_TOKEN, PLATES_TRITON_CA_FILE  bearer token; certificates to trust with grpcs
   PLATES_TRITON_HTTP_PORT, PLATES_TRITON_GRPC_PORT  fixed ports of the Triton started here
   PLATES_MAX_BYTES, PLATES_MAX_PIXELS       smaller limits for photos
-  PLATES_MAX_IN_FLIGHT                      photos read at once (32)
+  PLATES_CONCURRENCY, PLATES_MAX_WAITING    photos at Triton at once, and waiting (4, 32)
   PLATES_UPLOAD_TIMEOUT_S                   seconds that a photo may take to come in (30)
-  PLATES_READY_TIMEOUT_S                    seconds that /readyz waits for its photo (10)
+  PLATES_READY_TIMEOUT_S                    seconds that /readyz waits for its photo (3)
 """
 
 import argparse
