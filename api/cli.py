@@ -21,6 +21,7 @@ COMMANDS = {
     "train": "train the detector or the recognizer",
     "import": "turn weights from elsewhere into ours",
     "calibrate": "fit the scores to what comes true",
+    "bench": "measure the service under overload, faults and time",
     "weights": "write the manifest of the weight files",
 }
 

@@ -80,6 +80,18 @@ def shared_memory(root: int | None) -> SharedMemory:
     return SharedMemory(len(sizes), sum(sizes))
 
 
+def cpu_by_part(root: int | None) -> dict[str, float]:
+    """Add up the processor time, in seconds, that each part of a service has used.
+
+    Args:
+        root: Its first process; None finds nothing.
+    """
+    used: dict[str, float] = {}
+    for footprint in footprints(root) if root is not None else ():
+        used[footprint.part] = used.get(footprint.part, 0.0) + footprint.cpu_s
+    return used
+
+
 def total_rss_bytes(measured: Iterable[ProcessFootprint]) -> int:
     """Add up resident memory."""
     return sum(footprint.rss_bytes for footprint in measured)

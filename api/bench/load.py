@@ -11,7 +11,7 @@ import itertools
 import random
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from api.bench.http1 import Answer, Connection, NoAnswer, Target
 
@@ -29,6 +29,7 @@ class Outcome:
         status: Of HTTP; 0 where no answer came.
         retry_after_s: Of a refusal that says it.
         dropped: Why no answer came; "" where one did.
+        late_s: How much later than intended it was sent: the generator's own fault.
     """
 
     intended_s: float
@@ -36,6 +37,7 @@ class Outcome:
     status: int
     retry_after_s: float | None = None
     dropped: str = ""
+    late_s: float = 0.0
 
 
 @dataclass
@@ -47,7 +49,6 @@ class Load:
         seconds: From the first request to the end of the schedule (open loop) or to the
             last answer (closed loop).
         cpu_s: CPU time of this process meanwhile: what the generator itself cost.
-        late_s: How much later than intended each request was sent.
         resent: Requests sent once more, because the service had closed the connection
             that was kept from the answer before.
     """
@@ -55,8 +56,28 @@ class Load:
     outcomes: list[Outcome] = field(default_factory=list)
     seconds: float = 0.0
     cpu_s: float = 0.0
-    late_s: list[float] = field(default_factory=list)
     resent: int = 0
+
+    def split(self, moment_s: float) -> "tuple[Load, Load]":
+        """Divide what was one schedule, so that the second part begins under the first's load.
+
+        Args:
+            moment_s: The second part's first moment, which becomes its zero.
+
+        Returns:
+            Both parts; CPU time is shared out by their numbers of requests.
+        """
+        first = [outcome for outcome in self.outcomes if outcome.intended_s < moment_s]
+        later = [
+            replace(outcome, intended_s=outcome.intended_s - moment_s)
+            for outcome in self.outcomes
+            if outcome.intended_s >= moment_s
+        ]
+        share = self.cpu_s / max(len(self.outcomes), 1)
+        return (
+            Load(first, moment_s, share * len(first), self.resent),
+            Load(later, self.seconds - moment_s, share * len(later)),
+        )
 
 
 def arrivals(rate: float, seconds: float, seed: int | None = None) -> list[float]:
@@ -113,7 +134,7 @@ class Generator:
             for intended in schedule:
                 await asyncio.sleep(self._start + intended - time.perf_counter())
                 if len(waiting) >= max_outstanding:
-                    self._note(intended, None, "too many unanswered")
+                    self._note(intended, 0.0, None, "too many unanswered")
                     continue
                 task = asyncio.create_task(self._one(intended))
                 waiting.add(task)
@@ -161,16 +182,16 @@ class Generator:
         return self._load
 
     async def _one(self, intended: float) -> None:
-        self._load.late_s.append(time.perf_counter() - self._start - intended)
+        late = time.perf_counter() - self._start - intended
         try:
             async with asyncio.timeout(self._timeout_s):
                 answer = await self._exchange(next(self._requests))
         except TimeoutError:
-            self._note(intended, None, "no answer in time")
+            self._note(intended, late, None, "no answer in time")
         except NoAnswer as error:
-            self._note(intended, None, str(error))
+            self._note(intended, late, None, str(error))
         else:
-            self._note(intended, answer)
+            self._note(intended, late, answer)
 
     async def _exchange(self, request: bytes) -> Answer:
         """Send one request; once more where a kept connection had been closed meanwhile."""
@@ -192,11 +213,7 @@ class Generator:
                 self._idle.append(connection)
             return answer
 
-    def _note(self, intended: float, answer: Answer | None, dropped: str = "") -> None:
+    def _note(self, intended: float, late: float, answer: Answer | None, why: str = "") -> None:
         latency = time.perf_counter() - self._start - intended
-        outcome = (
-            Outcome(intended, latency, answer.status, answer.retry_after_s)
-            if answer
-            else Outcome(intended, latency, 0, dropped=dropped)
-        )
-        self._load.outcomes.append(outcome)
+        status, retry_after = (answer.status, answer.retry_after_s) if answer else (0, None)
+        self._load.outcomes.append(Outcome(intended, latency, status, retry_after, why, late))

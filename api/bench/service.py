@@ -1,5 +1,6 @@
 """The service that is measured: one started here, or one that runs already."""
 
+import argparse
 import contextlib
 import http.client
 import os
@@ -21,6 +22,7 @@ START_S = 90.0
 _STOP_S = 20.0
 _PATIENCE_S = 15.0
 _LOG_TAIL_LINES = 20
+_AS_IT_IS: Mapping[str, str] = {}
 
 
 @dataclass(frozen=True)
@@ -43,12 +45,27 @@ class Service:
         return Target.of(self.url)
 
 
+def add_service(parser: argparse.ArgumentParser) -> None:
+    """Declare --url and --pid."""
+    parser.add_argument(
+        "--url",
+        metavar="http://HOST:PORT",
+        help="a service that runs already (default: one is started on loopback, and stopped)",
+    )
+    parser.add_argument(
+        "--pid", type=int, help="its first process, where it runs here, to be measured as well"
+    )
+
+
 @contextlib.contextmanager
-def service(url: str | None, settings: Mapping[str, str]) -> Iterator[Service]:
+def service(
+    url: str | None, pid: int | None = None, settings: Mapping[str, str] = _AS_IT_IS
+) -> Iterator[Service]:
     """Hand out the service at a URL, or start one on a free loopback port and stop it.
 
     Args:
         url: http://host:port of one that runs; None starts one.
+        pid: Its first process, if it is to be measured.
         settings: Environment variables of the one that is started, with their prefix.
 
     Raises:
@@ -58,7 +75,7 @@ def service(url: str | None, settings: Mapping[str, str]) -> Iterator[Service]:
         with _started(settings) as own:
             yield own
         return
-    found = Service(url.rstrip("/"))
+    found = Service(url.rstrip("/"), pid)
     try:
         _wait_until_ready(found, time.monotonic() + _PATIENCE_S)
     except ValueError as error:

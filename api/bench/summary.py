@@ -80,7 +80,7 @@ def summarise(load: Load, deadline_s: float) -> Summary:
         resent=load.resent,
         without_retry_after=sum(outcome.retry_after_s is None for outcome in refusals),
         generator_cpu_ms=load.cpu_s / max(len(outcomes), 1) * 1000,
-        generator_late_p99_s=percentile(load.late_s, 99),
+        generator_late_p99_s=percentile([outcome.late_s for outcome in outcomes], 99),
     )
 
 
