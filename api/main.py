@@ -68,6 +68,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
             Exception: _on_exception,
         },
     )
+    app.state.metrics = metrics
     app.add_middleware(MetricsMiddleware, metrics=metrics)
     app.add_middleware(RequestIds)  # The last one added is the outermost.
     for router in ROUTERS:

@@ -19,6 +19,7 @@ from fake_triton import FakeTriton
 from gateway_client import settings_for
 
 from api.commands.serve import LISTENING
+from api.http_protocol import server_config
 from api.main import create_app
 from api.settings import Settings
 
@@ -26,8 +27,8 @@ from api.settings import Settings
 @contextmanager
 def running_gateway(settings: Settings) -> Iterator[httpx.Client]:
     """Serve the application in a thread and hand out a client for it."""
-    config = uvicorn.Config(create_app(settings), host="127.0.0.1", port=0, log_level="error")
-    server = uvicorn.Server(config)
+    settings = settings.model_copy(update={"port": 0})
+    server = uvicorn.Server(server_config(create_app(settings), settings))
     thread = threading.Thread(target=server.run)
     thread.start()
     try:

@@ -1,0 +1,266 @@
+"""What senders do to connections below HTTP: slow, huge, ambiguous, or no HTTP at all."""
+
+import contextlib
+import json
+import logging
+import socket
+import threading
+import time
+from collections.abc import Iterator
+
+import fake_triton
+import httpx
+import pytest
+from fake_triton import FakeTriton
+from gateway_client import PHOTO, post_raw, settings_for
+from gateway_fixtures import running_gateway
+
+from api.http_protocol import MAX_HEADERS
+
+# For hangs only: nothing below takes long by itself.
+HANG_S = 20
+HOST = b"Host: gateway\r\n"
+ALIVE = b"GET /healthz HTTP/1.1\r\n" + HOST + b"\r\n"
+
+
+def address_of(client: httpx.Client) -> tuple[str, int]:
+    return client.base_url.host, client.base_url.port
+
+
+def connect(client: httpx.Client) -> socket.socket:
+    return socket.create_connection(address_of(client), timeout=HANG_S)
+
+
+def everything(connection: socket.socket) -> bytes:
+    """All bytes until the gateway closes the connection."""
+    received = b""
+    with contextlib.suppress(ConnectionResetError):
+        while chunk := connection.recv(65536):
+            received += chunk
+    return received
+
+
+def answer_to(client: httpx.Client, data: bytes) -> bytes:
+    with connect(client) as connection:
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+            connection.sendall(data)
+        return everything(connection)
+
+
+def status_of(answer: bytes) -> int:
+    return int(answer.split(b" ", 2)[1])
+
+
+def assert_refused(answer: bytes, status: int) -> dict[str, object]:
+    """One whole problem document that says that the connection is closed."""
+    head, _, body = answer.partition(b"\r\n\r\n")
+    assert status_of(answer) == status, answer
+    headers = dict(line.split(b": ", 1) for line in head.lower().split(b"\r\n")[1:])
+    assert headers[b"connection"] == b"close"
+    assert headers[b"content-type"] == b"application/problem+json"
+    assert int(headers[b"content-length"]) == len(body)
+    document = json.loads(body)
+    assert document["status"] == status
+    assert document["instance"] == "/requests/" + headers[b"x-request-id"].decode()
+    return document
+
+
+@pytest.fixture
+def no_tracebacks(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
+    """Neither uvicorn nor asyncio was surprised."""
+    yield
+    assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
+
+
+pytestmark = pytest.mark.usefixtures("no_tracebacks")
+
+
+@pytest.fixture(scope="module")
+def hasty(fake_of_module: FakeTriton) -> Iterator[httpx.Client]:
+    """A client of a gateway that waits half a second for a request's head."""
+    with running_gateway(settings_for(fake_of_module, header_timeout_s=0.5)) as client:
+        yield client
+
+
+@pytest.mark.parametrize(
+    ("data", "status"),
+    [
+        (b"GET /\r\n\r\n", 400),  # HTTP/0.9
+        (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(200), 400),  # TLS
+        (b"\x00" * 100_000, 400),
+        (b"GET / HTTP/1.1\r\n\r\n", 400),  # no Host
+        (b"GET / HTTP/1.1\r\n" + HOST + HOST + b"\r\n", 400),
+        (b"GET / HTTP/1.1\r\n" + HOST + b"Bad Name: x\r\n\r\n", 400),
+        (b"GET / HTTP/1.1\r\n" + HOST + b"a: b\x00c\r\n\r\n", 400),
+        (b"GET /\xff HTTP/1.1\r\n" + HOST + b"\r\n", 400),
+        (b"G@T / HTTP/1.1\r\n" + HOST + b"\r\n", 400),
+        (b"GET / HTTP/1.1\r\n" + HOST + b"Content-Length: 1\r\nContent-Length: 2\r\n\r\nab", 400),
+        (b"GET / HTTP/1.1\r\n" + HOST + b"Content-Length: -1\r\n\r\n", 400),
+        (b"GET / HTTP/1.1\r\n" + HOST + b"Transfer-Encoding: gzip\r\n\r\n", 400),
+        (b"GET / HTTP/1.0\r\n" + HOST + b"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 400),
+        (b"GET /" + b"a" * 9000 + b" HTTP/1.1\r\n" + HOST + b"\r\n", 414),
+        (b"GET / HTTP/1.1\r\n" + HOST + b"a: " + b"b" * 20_000 + b"\r\n\r\n", 431),
+        (b"GET / HTTP/1.1\r\n" + HOST + b"a: " + b"b" * 5_000_000, 431),
+        (b"GET / HTTP/1.1\r\n" + HOST + b"a: b\r\n" * 5000 + b"\r\n", 431),
+        (b"GET / HTTP/1.1\r\n" + HOST + b"a: b\r\n" * MAX_HEADERS + b"\r\n", 431),
+        (b"GET / HTTP/1.1\r\n" + HOST + b"a: b\r\n" * 500_000, 431),
+    ],
+)
+def test_heads_that_make_no_sense(client: httpx.Client, data: bytes, status: int) -> None:
+    assert_refused(answer_to(client, data), status)
+    assert client.get("/healthz").status_code == 200
+
+
+def test_a_length_told_in_two_ways_is_refused(client: httpx.Client, fake: FakeTriton) -> None:
+    head = b"POST /v1/plates HTTP/1.1\r\n" + HOST + b"Content-Type: image/jpeg\r\n"
+    smuggled = b"Content-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n" + ALIVE
+    for name in (b"Transfer-Encoding", b"transfer-encoding", b"TRANSFER-ENCODING"):
+        data = head + smuggled.replace(b"Transfer-Encoding", name)
+        assert_refused(answer_to(client, data), 400)
+    assert not fake.photos
+
+
+@pytest.mark.parametrize("chunks", [b"xyz\r\n", b"4\r\nabcdX", b"-1\r\n", b"f" * 40_000])
+def test_broken_chunks(client: httpx.Client, fake: FakeTriton, chunks: bytes) -> None:
+    head = b"POST /v1/plates HTTP/1.1\r\n" + HOST + b"Content-Type: image/jpeg\r\n"
+    status = 431 if len(chunks) > 10_000 else 400
+    answer = answer_to(client, head + b"Transfer-Encoding: chunked\r\n\r\n" + chunks)
+    assert_refused(answer, status)
+    assert not fake.photos
+    assert post_raw(client, PHOTO).status_code == 200
+
+
+def test_broken_chunks_behind_an_answer(client: httpx.Client) -> None:
+    head = b"POST /nowhere HTTP/1.1\r\n" + HOST + b"Transfer-Encoding: chunked\r\n\r\n"
+    with connect(client) as connection:
+        connection.sendall(head)
+        assert status_of(connection.recv(65536)) == 404
+        connection.sendall(b"xyz\r\n")
+        # Either nothing further, or one refusal: never a second answer in the first one.
+        rest = everything(connection)
+    assert not rest or status_of(rest) == 400
+    assert client.get("/healthz").status_code == 200
+
+
+def test_pipelined_requests_are_answered_in_order(client: httpx.Client) -> None:
+    asked = ALIVE + ALIVE.replace(b"/healthz", b"/nowhere") + ALIVE
+    closing = ALIVE.replace(HOST, HOST + b"Connection: close\r\n")
+    answer = answer_to(client, asked + closing)
+    statuses = [int(part.split(b" ", 1)[0]) for part in answer.split(b"HTTP/1.1 ")[1:]]
+    assert statuses == [200, 404, 200, 200]
+
+
+def test_junk_behind_a_request(client: httpx.Client) -> None:
+    answer = answer_to(client, ALIVE + b"\x00\x01\x02\r\n\r\n")
+    assert status_of(answer) == 200
+    assert_refused(answer[answer.rindex(b"HTTP/1.1 4") :], 400)
+
+
+@pytest.mark.parametrize("target", [b"*", b"http://elsewhere/healthz", b"//", b"/%00", b"/%ff%fe"])
+def test_odd_targets_are_just_not_there(client: httpx.Client, target: bytes) -> None:
+    request = b"GET " + target + b" HTTP/1.1\r\n" + HOST + b"Connection: close\r\n\r\n"
+    assert status_of(answer_to(client, request)) == 404
+
+
+def test_upgrades_are_not_taken(client: httpx.Client) -> None:
+    upgrade = b"Connection: upgrade, close\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
+    assert status_of(answer_to(client, ALIVE.replace(HOST, HOST + upgrade))) == 200
+
+
+def trickle(connection: socket.socket, data: bytes, stop: threading.Event) -> None:
+    with contextlib.suppress(OSError):
+        for byte in data:
+            connection.sendall(bytes([byte]))
+            if stop.wait(0.05):
+                return
+
+
+@pytest.mark.parametrize("first", [b"", ALIVE])
+def test_a_trickling_head_does_not_extend_its_time(hasty: httpx.Client, first: bytes) -> None:
+    stop = threading.Event()
+    with connect(hasty) as connection:
+        if first:  # The second request of a connection is watched as well.
+            connection.sendall(first)
+            assert status_of(connection.recv(65536)) == 200
+        data = b"GET / HTTP/1.1\r\n" + HOST + b"a: " + b"b" * 1000
+        sender = threading.Thread(target=trickle, args=(connection, data, stop))
+        sender.start()
+        try:
+            assert_refused(everything(connection), 408)
+            assert sender.is_alive()  # It had much more to say.
+        finally:
+            stop.set()
+            sender.join()
+    assert hasty.get("/healthz").status_code == 200
+
+
+def test_a_connection_without_a_byte_is_closed_silently(hasty: httpx.Client) -> None:
+    with connect(hasty) as connection:
+        assert everything(connection) == b""
+
+
+def test_a_slow_photo_outlives_the_time_of_heads(hasty: httpx.Client, fake: FakeTriton) -> None:
+    length = f"Content-Length: {len(PHOTO)}\r\n\r\n".encode()
+    head = b"POST /v1/plates HTTP/1.1\r\nContent-Type: image/jpeg\r\nConnection: close\r\n" + HOST
+    with connect(hasty) as connection:
+        connection.sendall(head + length + PHOTO[:100])
+        time.sleep(0.8)
+        connection.sendall(PHOTO[100:])
+        assert status_of(everything(connection)) == 200
+
+
+def test_too_many_connections_are_told_to_come_back(fake: FakeTriton) -> None:
+    settings = settings_for(fake, max_connections=3)
+    with running_gateway(settings) as client, contextlib.ExitStack() as stack:
+        held = [stack.enter_context(connect(client)) for _ in range(3)]
+        for connection in held:  # The gateway has taken each of them.
+            connection.sendall(ALIVE)
+            assert status_of(connection.recv(65536)) == 200
+        answers = [answer_to(client, ALIVE) for _ in range(5)]
+        for answer in answers:
+            document = assert_refused(answer, 429)
+            assert document["type"] == "/problems/overloaded"
+            assert b"retry-after: 1" in answer.lower()
+        held[0].close()
+        deadline = time.monotonic() + HANG_S
+        while client.get("/healthz").status_code != 200:
+            assert time.monotonic() < deadline
+        exposition = client.get("/metrics").text
+    assert 'plates_connections_refused_total{status="429"} ' in exposition
+
+
+def test_a_flood_of_connections_leaves_the_gateway_well(fake: FakeTriton) -> None:
+    fake.reply = lambda _: fake_triton.outputs()
+    settings = settings_for(fake, max_connections=20, header_timeout_s=0.5)
+    with running_gateway(settings) as client, contextlib.ExitStack() as stack:
+        flood = [stack.enter_context(connect(client)) for _ in range(200)]
+        for connection in flood:
+            with contextlib.suppress(OSError):
+                connection.sendall(b"GET / HT")
+        answers = [everything(connection) for connection in flood]
+        assert {status_of(answer) for answer in answers if answer} <= {408, 429}
+        assert post_raw(client, PHOTO).status_code == 200
+
+
+def test_a_reader_who_takes_nothing_is_dropped(
+    fake: FakeTriton, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("api.http_protocol._STALLED_S", 0.3)
+    with running_gateway(settings_for(fake, max_connections=1)) as client:
+        with socket.socket() as connection:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            connection.settimeout(HANG_S)
+            connection.connect(address_of(client))
+            asking = threading.Thread(target=trickle_requests, args=(connection,))
+            asking.start()
+            asking.join(HANG_S)
+            assert not asking.is_alive()
+        assert client.get("/healthz").status_code == 200
+
+
+def trickle_requests(connection: socket.socket) -> None:
+    """Ask for large answers and read none, until the connection is gone."""
+    request = b"GET /openapi.json HTTP/1.1\r\n" + HOST + b"\r\n"
+    with contextlib.suppress(ConnectionError):
+        while True:
+            connection.sendall(request * 50)
