@@ -1,0 +1,66 @@
+// Boxes and quads over the photo, and what lights up together.
+
+import { drawn, element } from "./elements.js";
+
+const NEAR_TOP = 0.1;
+const NEAR_RIGHT = 0.75;
+
+/**
+ * Draw all plates over the photo.
+ *
+ * The drawing's coordinates are the photo's pixels (viewBox), so that it scales with the
+ * window by itself; lines keep their width (vector-effect in the style sheet).
+ *
+ * @param pick called with a plate's index when it is clicked.
+ * @returns the SVG element.
+ */
+export function drawPlates(container, { image, plates }, pick) {
+  const svg = drawn("svg", {
+    viewBox: `0 0 ${image.width} ${image.height}`,
+    preserveAspectRatio: "none",
+    focusable: "false",
+  });
+  svg.append(...plates.map((plate, index) => outline(plate, index, pick)));
+  const tags = plates.map((plate, index) => tag(plate, index, image));
+  container.replaceChildren(svg, ...tags);
+  return svg;
+}
+
+function outline(plate, index, pick) {
+  const [x0, y0, x1, y1] = plate.box;
+  const points = plate.quad.map((point) => point.join(",")).join(" ");
+  return drawn(
+    "g",
+    {
+      class: plate.readable ? "outline" : "outline unreadable",
+      "data-plate": index,
+      onpointerenter: () => light(index),
+      onpointerleave: () => light(null),
+      onclick: () => pick(index),
+    },
+    drawn("rect", { class: "box", x: x0, y: y0, width: x1 - x0, height: y1 - y0 }),
+    drawn("polygon", { class: "halo", points }),
+    drawn("polygon", { class: "quad", points }),
+  );
+}
+
+/** A plate's number and text beside its box; placed in per cent, so it scales, too. */
+function tag(plate, index, { width, height }) {
+  const [x0, y0, x1, y1] = plate.box;
+  const node = element("span", { class: "tag", "data-plate": index },
+    element("b", {}, String(index + 1)), plate.text || "?");
+  const below = y0 / height < NEAR_TOP;
+  const leftward = x0 / width > NEAR_RIGHT;
+  node.classList.toggle("below", below);
+  node.classList.toggle("leftward", leftward);
+  node.style.left = `${(100 * (leftward ? x1 : x0)) / width}%`;
+  node.style.top = `${(100 * (below ? y1 : y0)) / height}%`;
+  return node;
+}
+
+/** Light up everything that belongs to one plate: outline, tag and card. None for null. */
+export function light(index) {
+  for (const node of document.querySelectorAll("[data-plate]")) {
+    node.classList.toggle("lit", node.dataset.plate === String(index));
+  }
+}

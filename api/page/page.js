@@ -1,0 +1,153 @@
+// The page: which photo is shown, and what the buttons do.
+
+import { redacted, useToken } from "./asking.js";
+import { takesPhotos } from "./choosing.js";
+import { copies } from "./copying.js";
+import { byId, element } from "./elements.js";
+import { showProblem } from "./problems.js";
+import { dragsRegion, readFilter, writeFilter } from "./region.js";
+import { showResults } from "./results.js";
+import { Shots } from "./shots.js";
+import { previewRegion, showStage, sizeOf } from "./stage.js";
+import { chooseLanguage, text, translate } from "./texts.js";
+
+let current = null;
+const shots = new Shots((shot) => (shot === current ? show(shot) : showStrip()));
+
+function show(shot) {
+  current = shot;
+  document.body.classList.add("has-photo");
+  byId("work").hidden = false;
+  showStrip();
+  showStage(shot, pick);
+  showResults(shot, () => again());
+  const busy = shot.state === "waiting" || shot.state === "working";
+  byId("cancel").hidden = !busy;
+  byId("again").hidden = shot.state !== "cancelled";
+  byId("redact").hidden = shot.state !== "done" || shot.answer.plates.length === 0;
+}
+
+/** Thumbnails, as soon as there is more than one photo to choose from. */
+function showStrip() {
+  const strip = byId("strip");
+  const focused = [...strip.children].findIndex((item) => item.contains(document.activeElement));
+  strip.hidden = shots.list.length < 2;
+  strip.replaceChildren(...shots.list.map((shot) => {
+    const image = element("img", { src: shot.url, alt: shot.name });
+    image.addEventListener("error", () => image.replaceWith(shot.name));
+    const chosen = { "aria-current": String(shot === current), class: `thumb ${shot.state}` };
+    return element("li", {}, element("button", {
+      type: "button", ...chosen, onclick: () => choose(shot),
+    }, image));
+  }));
+  strip.children[focused]?.firstChild.focus();
+}
+
+function choose(shot) {
+  writeFilter(shot.filter);
+  show(shot);
+}
+
+/** A region belongs to one photo; a width is kept for those that follow. */
+function take(files) {
+  const minWidth = current?.filter.minWidth ?? null;
+  const added = files.map((file) => shots.add(file, { roi: null, minWidth }));
+  if (!added.length) return;
+  writeFilter(added[0].filter);
+  stopDrawing();
+  show(added[0]);
+}
+
+function again(filter = current.filter) {
+  current.filter = filter;
+  writeFilter(filter);
+  shots.read(current);
+  show(current);
+}
+
+/** From an outline in the photo to its card. */
+function pick(index) {
+  const button = byId("plates").querySelector(`[data-plate="${index}"] .number`);
+  button?.focus({ preventScroll: true });
+  button?.closest("li").scrollIntoView({ block: "nearest" });
+}
+
+async function downloadRedacted() {
+  const shot = current;
+  const button = byId("redact");
+  button.disabled = true;
+  byId("status").textContent = text("redacting");
+  try {
+    save(await redacted(shot.file), shot.name);
+    byId("status").textContent = text("redacted");
+  } catch (problem) {
+    byId("status").textContent = "";
+    showProblem(problem, downloadRedacted);
+  }
+  button.disabled = false;
+}
+
+function save(blob, name) {
+  const extension = blob.type.split("/")[1] ?? "jpeg";
+  const stem = name.replace(/\.[^.]*$/, "");
+  const url = URL.createObjectURL(blob);
+  element("a", { href: url, download: `${stem}-blurred.${extension}` }).click();
+  setTimeout(() => URL.revokeObjectURL(url), 60_000);
+}
+
+function stopDrawing() {
+  byId("frame").classList.remove("choosing");
+  byId("draw").setAttribute("aria-pressed", "false");
+}
+
+function wireFilter() {
+  byId("filter").addEventListener("submit", (event) => {
+    event.preventDefault();
+    try {
+      again(readFilter());
+    } catch (error) {
+      byId("status").textContent = error.message;
+    }
+  });
+  byId("clear").addEventListener("click", () => again({ roi: null, minWidth: null }));
+  byId("draw").addEventListener("click", () => {
+    const choosing = byId("frame").classList.toggle("choosing");
+    byId("draw").setAttribute("aria-pressed", String(choosing));
+    if (choosing) byId("status").textContent = text("drawing");
+  });
+  document.addEventListener("keydown", (event) => {
+    if (event.key === "Escape") stopDrawing();
+  });
+  dragsRegion(byId("frame"), {
+    size: () => sizeOf(current),
+    preview: (roi) => previewRegion(current, roi),
+    done: (roi) => {
+      stopDrawing();
+      if (roi) again({ ...current.filter, roi });
+    },
+  });
+}
+
+function wire() {
+  takesPhotos(take);
+  wireFilter();
+  byId("cancel").addEventListener("click", () => shots.cancel(current));
+  byId("again").addEventListener("click", () => again());
+  byId("redact").addEventListener("click", downloadRedacted);
+  byId("token-form").addEventListener("submit", (event) => {
+    event.preventDefault();
+    useToken(byId("token").value.trim(), byId("remember").checked);
+    again();
+  });
+  copies(byId("copy-json"), () => byId("json").textContent);
+  copies(byId("copy-curl"), () => byId("curl").textContent);
+  for (const button of document.querySelectorAll("[data-language]")) {
+    button.addEventListener("click", () => {
+      chooseLanguage(button.dataset.language);
+      if (current) show(current);
+    });
+  }
+}
+
+translate();
+wire();

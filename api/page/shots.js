@@ -1,0 +1,72 @@
+// The photos of this visit, in memory only, and their turns at the server.
+
+import { readPlates } from "./asking.js";
+import { decoded } from "./stage.js";
+
+const KEPT = 12;
+
+/** Reads photos one after another and remembers the last few with what came of them. */
+export class Shots {
+  /** @param changed called with a shot whenever something about it is new. */
+  constructor(changed) {
+    this.list = [];
+    this.changed = changed;
+    this.turn = Promise.resolve();
+  }
+
+  /** Take a file in and have it read when it is its turn. */
+  add(file, filter) {
+    const shot = {
+      file, filter, name: file.name || "photo", url: URL.createObjectURL(file), state: "waiting",
+    };
+    this.list.push(shot);
+    for (const old of this.list.splice(0, this.list.length - KEPT)) this.forget(old);
+    this.read(shot);
+    return shot;
+  }
+
+  /** Read a shot, again if it was read before. */
+  read(shot) {
+    shot.controller?.abort();
+    const controller = new AbortController();
+    Object.assign(shot, { controller, state: "waiting", problem: null });
+    this.turn = this.turn.then(() => this.takeTurn(shot, controller));
+  }
+
+  cancel(shot) {
+    shot.controller.abort();
+    shot.state = "cancelled";
+    this.changed(shot);
+  }
+
+  forget(shot) {
+    shot.controller.abort();
+    URL.revokeObjectURL(shot.url);
+  }
+
+  async takeTurn(shot, controller) {
+    if (controller.signal.aborted) return;
+    this.enter(shot, { state: "working" });
+    if (shot.image === undefined) shot.image = await decoded(shot.url);
+    if (controller.signal.aborted) return;
+    this.changed(shot);
+    const news = await outcome(shot, controller.signal);
+    // Cancelled or read anew meanwhile: then this is no news any more.
+    if (!controller.signal.aborted) this.enter(shot, news);
+  }
+
+  enter(shot, news) {
+    Object.assign(shot, news);
+    this.changed(shot);
+  }
+}
+
+async function outcome(shot, signal) {
+  const started = performance.now();
+  try {
+    const answer = await readPlates(shot.file, shot.filter, signal);
+    return { state: "done", answer, elapsedMs: performance.now() - started };
+  } catch (problem) {
+    return { state: "failed", problem, answer: null };
+  }
+}
