@@ -21,7 +21,7 @@ from api.embedded.processes import die_with_parent
 START_S = 90.0
 _STOP_S = 20.0
 _PATIENCE_S = 15.0
-_LOG_TAIL_LINES = 20
+_LOG_TAIL_LINES = 40
 _AS_IT_IS: Mapping[str, str] = {}
 
 
