@@ -11,8 +11,9 @@ The header is read first, so that a small file which claims to be a huge picture
 nothing; and decoders see only the part of the file that makes its first picture (see
 `outline.py`). OpenCV decodes JPEG, PNG, WebP and BMP: it takes less than half of Pillow's time
 and gives the same pixels. Pillow decodes TIFF and GIF: OpenCV turns only some rotated
-TIFFs upright and blends their transparency into black, and reads no GIF; and it decodes
-PNGs that declare one colour transparent, of which OpenCV knows only some.
+TIFFs upright and blends their transparency into black, and reads no GIF. It also decodes
+PNGs that declare one colour transparent, of which OpenCV knows only some, and those of 16
+bits with transparency, for which OpenCV needs twice the memory.
 """
 
 import io
@@ -163,7 +164,7 @@ def decode(data: bytes, limits: Limits = LIMITS) -> Pixels:
     opened = _open(data, limits)
     outline = opened.outline
     try:
-        if opened.header.format in _DECODED_BY_PILLOW or "transparency" in opened.file.info:
+        if _by_pillow(opened):
             pixels = with_pillow(opened.file)
         else:
             pixels = with_opencv(outline.core, opened.file)
@@ -176,6 +177,12 @@ def decode(data: bytes, limits: Limits = LIMITS) -> Pixels:
         )
     opened.file.close()  # Pillow's copy of the pixels would stay while they are turned.
     return np.ascontiguousarray(turn_upright(pixels, outline.orientation))
+
+
+def _by_pillow(opened: _OpenedFile) -> bool:
+    """Whether Pillow decodes this file; see the top of this module."""
+    deep = opened.file.mode == "RGBA" and opened.outline.depth > 8
+    return opened.header.format in _DECODED_BY_PILLOW or "transparency" in opened.file.info or deep
 
 
 def _open(data: bytes, limits: Limits) -> _OpenedFile:

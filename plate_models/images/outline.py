@@ -30,9 +30,11 @@ class Outline:
         height: Of the picture as it is stored, in pixels.
         core: The file without what its first picture doesn't need.
         orientation: By EXIF, 1 to 8; anything else means upright, too. The core has none.
+        depth: Bits per sample, where they change how a PNG is decoded.
     """
 
     width: int
     height: int
     core: bytes
     orientation: int = 1
+    depth: int = 8

@@ -3,7 +3,7 @@
 from plate_models.images.exif import orientation_of
 from plate_models.images.outline import MAX_SEGMENTS, Defect, Outline
 
-_SIGNATURE_SIZE = 8
+_SIGNATURE_SIZE, _HEADER_SIZE = 8, 13
 # Other chunks hold texts and profiles, compressed, and the frames of an animation.
 _NEEDED = frozenset({b"IHDR", b"PLTE", b"tRNS", b"IDAT", b"IEND"})
 
@@ -31,6 +31,8 @@ def outline(data: bytes) -> Outline:
         if (kind == b"IHDR") != (size_wh is None):
             raise Defect("has no header, or more than one")
         if kind == b"IHDR":
+            if position != _SIGNATURE_SIZE + 12 + _HEADER_SIZE:
+                raise Defect(f"has a header of other than {_HEADER_SIZE} bytes")
             width, height = data[start + 8 : start + 12], data[start + 12 : start + 16]
             size_wh = int.from_bytes(width, "big"), int.from_bytes(height, "big")
         elif kind == b"eXIf":
@@ -38,5 +40,6 @@ def outline(data: bytes) -> Outline:
         if kind in _NEEDED:
             pieces.append(data[start:position])
         if kind == b"IEND" and size_wh:
-            return Outline(*size_wh, b"".join(pieces), orientation_of(exif))
+            depth = pieces[1][16]  # of the header's chunk, which comes first
+            return Outline(*size_wh, b"".join(pieces), orientation_of(exif), depth)
     raise Defect(f"has more than {MAX_SEGMENTS} chunks")

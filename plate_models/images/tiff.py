@@ -7,11 +7,11 @@ from plate_models.images.outline import Defect, NotRead, Outline
 
 _WIDTH, _HEIGHT, _COMPRESSION = 256, 257, 259
 _STRIP_OFFSETS, _TILE_WIDTH, _TILE_HEIGHT, _TILE_OFFSETS = 273, 322, 323, 324
-_ORIENTATION = 274
+_ORIENTATION, _SAMPLES = 274, 277
 _HEADER_SIZE = 8
 # What the pixels depend on. Other tags lead to further pictures and to private data.
 _NEEDED = frozenset(
-    {_WIDTH, _HEIGHT, 258, _COMPRESSION, 262, 266, _STRIP_OFFSETS, 277, 278, 279, 284}
+    {_WIDTH, _HEIGHT, 258, _COMPRESSION, 262, 266, _STRIP_OFFSETS, _SAMPLES, 278, 279, 284}
     | {317, 320, _TILE_WIDTH, _TILE_HEIGHT, _TILE_OFFSETS, 325, 332, 338, 339, 347}
     | {529, 530, 531, 532}
 )
@@ -22,6 +22,7 @@ _SHORT, _LONG = 3, 4
 _COMPRESSIONS = frozenset({1, 5, 7, 8, 32946, 32773})
 
 MAX_STRIPS = 100_000
+MAX_SAMPLES = 5  # CMYK and transparency
 # Tiles are padded at the picture's edges. Those of a small picture may be larger than it.
 _LARGE_TILE = 1024
 
@@ -54,6 +55,9 @@ def outline(data: bytes) -> Outline:
     compression = _number(entries, _COMPRESSION, order) or 1
     if compression not in _COMPRESSIONS:
         raise NotRead(f"TIFFs of the compression {compression} are not read. Save it with LZW.")
+    samples = _number(entries, _SAMPLES, order) or 1
+    if samples > MAX_SAMPLES:
+        raise NotRead(f"TIFFs of {samples} samples per pixel are not read. Save it in RGB.")
     for tag, side in ((_TILE_WIDTH, width), (_TILE_HEIGHT, height)):
         if (_number(entries, tag, order) or 0) > max(2 * side, _LARGE_TILE):
             raise Defect("has tiles that are larger than its picture")

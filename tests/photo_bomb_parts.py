@@ -1,0 +1,241 @@
+"""What files made to hurt are built of: chunks, segments, blocks and tags of every type."""
+
+import io
+import struct
+import zlib
+
+from photo_files import encode, pattern, png_claiming
+from PIL import Image
+
+from plate_models.spec import LIMITS
+
+MEGABYTE = 2**20
+SIDE = int(LIMITS.max_pixels**0.5)
+SMALL_JPEG, SMALL_PNG = encode(pattern(), "JPEG"), encode(pattern(), "PNG")
+SMALL_GIF, SMALL_TIFF = encode(pattern(), "GIF"), encode(pattern(), "TIFF")
+SMALL_WEBP = encode(pattern(), "WEBP")
+
+
+def png_chunk(kind: bytes, data: bytes) -> bytes:
+    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+
+def png_of_zeros(
+    width: int, height: int, depth: int, colour: int, *extra: bytes, interlaced: int = 0
+) -> bytes:
+    """A PNG of any kind whose pixels are all zero, row by row and so in little memory."""
+    samples = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}[colour]
+    packer = zlib.compressobj(9)
+    passes = [(8, 8), (8, 8), (4, 8), (4, 4), (2, 4), (2, 2), (1, 2)]
+    starts = [(0, 0), (4, 0), (0, 4), (2, 0), (0, 2), (1, 0), (0, 1)]
+    grids = zip(passes, starts, strict=True) if interlaced else [((1, 1), (0, 0))]
+    data = b""
+    for (step_x, step_y), (x, y) in grids:
+        columns, rows = -(-(width - x) // step_x), -(-(height - y) // step_y)
+        row = bytes(1 + -(-columns * samples * depth // 8))
+        data += b"".join(packer.compress(row) for _ in range(rows))
+    header = struct.pack(">IIBBBBB", width, height, depth, colour, 0, 0, interlaced)
+    chunks = (b"IHDR", header), *((e[:4], e[4:]) for e in extra), (b"IDAT", data + packer.flush())
+    body = b"".join(png_chunk(kind, content) for kind, content in chunks)
+    return b"\x89PNG\r\n\x1a\n" + body + png_chunk(b"IEND", b"")
+
+
+def png_with(*chunks: bytes) -> bytes:
+    """The small PNG with these chunks after its header."""
+    return SMALL_PNG[:33] + b"".join(chunks) + SMALL_PNG[33:]
+
+
+def png_texts() -> bytes:
+    bomb = zlib.compress(bytes(1_000_000), 9)
+    return png_with(*(png_chunk(b"zTXt", b"a%d\0\0" % i + bomb) for i in range(1000)))
+
+
+def png_profile() -> bytes:
+    return png_with(png_chunk(b"iCCP", b"a\0\0" + zlib.compress(bytes(500 * MEGABYTE), 9)))
+
+
+def png_animation() -> bytes:
+    """An animation of two billion frames, the first of them of four billion pixels."""
+    frame = struct.pack(">IIIIIHHBB", 0, 65535, 65535, 0, 0, 1, 1, 0, 0)
+    control = png_chunk(b"acTL", struct.pack(">II", 2**31 - 1, 0)) + png_chunk(b"fcTL", frame)
+    return png_with(control)
+
+
+def png_two_headers() -> bytes:
+    return png_with(png_claiming(60_000, 60_000)[8:33])
+
+
+def png_endless_data() -> bytes:
+    """A small picture, and a gigabyte of rows that nobody asked for."""
+    packer = zlib.compressobj(9)
+    data = b"".join(packer.compress(bytes(MEGABYTE)) for _ in range(1000)) + packer.flush()
+    header = struct.pack(">IIBBBBB", 8, 8, 8, 2, 0, 0, 0)
+    body = png_chunk(b"IHDR", header) + png_chunk(b"IDAT", data) + png_chunk(b"IEND", b"")
+    return b"\x89PNG\r\n\x1a\n" + body
+
+
+def jpeg_with(*segments: bytes) -> bytes:
+    """The small JPEG with these bytes after its start-of-image marker."""
+    return SMALL_JPEG[:2] + b"".join(segments) + SMALL_JPEG[2:]
+
+
+def segment(marker: int, data: bytes) -> bytes:
+    return bytes([0xFF, marker]) + struct.pack(">H", len(data) + 2) + data
+
+
+def jpeg_scattered_exif() -> bytes:
+    """EXIF in as many segments as are allowed: joined one by one it takes minutes."""
+    return jpeg_with(segment(0xE1, b"Exif\0\0" + bytes(900)) * 19_000)
+
+
+def tags_sharing_bytes(count: int, size: int) -> bytes:
+    """A TIFF whose tags, each another one, all claim the same bytes."""
+    entries = b"".join(struct.pack("<HHII", 1000 + tag, 7, size, 8) for tag in range(count))
+    head = b"II*\0" + struct.pack("<I", 8) + struct.pack("<H", count)
+    return (head + entries + bytes(4)).ljust(size + 8, b"\0")
+
+
+def jpeg_greedy_exif() -> bytes:
+    return jpeg_with(segment(0xE1, b"Exif\0\0" + tags_sharing_bytes(5000, 65_000)))
+
+
+def png_greedy_exif() -> bytes:
+    return png_with(png_chunk(b"eXIf", tags_sharing_bytes(60_000, 10 * MEGABYTE)))
+
+
+def jpeg_frame(marker: int, bits: int = 8) -> bytes:
+    """The small JPEG with another frame marker or sample size."""
+    place = SMALL_JPEG.index(b"\xff\xc0")
+    head = SMALL_JPEG[: place + 1] + bytes([marker])
+    return head + SMALL_JPEG[place + 2 : place + 4] + bytes([bits]) + SMALL_JPEG[place + 5 :]
+
+
+def jpeg_two_frames() -> bytes:
+    place = SMALL_JPEG.index(b"\xff\xc0")
+    frame = SMALL_JPEG[place : place + 19]
+    large = frame[:5] + struct.pack(">HH", 65_000, 65_000) + frame[9:]
+    return SMALL_JPEG[:place] + large + SMALL_JPEG[place:]
+
+
+def jpeg_of_scans(scans: int, side: int = SIDE) -> bytes:
+    """A large progressive JPEG of one colour, with further scans that say nothing."""
+    data = flat(side, "JPEG", "CMYK", progressive=True, subsampling=0)
+    last = data.rindex(b"\xff\xda")
+    found = data.count(b"\xff\xda")
+    return data[:-2] + data[last:-2] * (scans - found) + data[-2:]
+
+
+def webp_chunk(kind: bytes, data: bytes) -> bytes:
+    return kind + struct.pack("<I", len(data)) + data + bytes(len(data) % 2)
+
+
+def webp_of(*chunks: bytes) -> bytes:
+    body = b"WEBP" + b"".join(chunks)
+    return b"RIFF" + struct.pack("<I", len(body)) + body
+
+
+def webp_canvas(flags: int, width: int, height: int) -> bytes:
+    sides = (width - 1).to_bytes(3, "little") + (height - 1).to_bytes(3, "little")
+    return webp_chunk(b"VP8X", bytes([flags, 0, 0, 0]) + sides)
+
+
+def webp_animation(width: int, height: int, frames: int) -> bytes:
+    """Small frames on a large canvas."""
+    picture = SMALL_WEBP[12:]
+    sides = (63).to_bytes(3, "little") + (47).to_bytes(3, "little")
+    frame = webp_chunk(b"ANMF", bytes(6) + sides + bytes(4) + picture)
+    animation = webp_chunk(b"ANIM", bytes(6))
+    return webp_of(webp_canvas(2, width, height), animation, frame * frames)
+
+
+def gif_with(*blocks: bytes) -> bytes:
+    """The small GIF with these blocks before its picture."""
+    head = 13 + 3 * 2 ** ((SMALL_GIF[10] & 7) + 1)
+    return SMALL_GIF[:head] + b"".join(blocks) + SMALL_GIF[head:]
+
+
+def gif_frame(left: int, top: int, width: int, height: int) -> bytes:
+    """A small screen with a frame of any size."""
+    place = SMALL_GIF.index(b"\x2c", 13 + 3 * 2 ** ((SMALL_GIF[10] & 7) + 1))
+    frame = struct.pack("<HHHH", left, top, width, height)
+    return SMALL_GIF[: place + 1] + frame + SMALL_GIF[place + 9 :]
+
+
+def gif_frames() -> bytes:
+    place = SMALL_GIF.index(b"\x2c", 13 + 3 * 2 ** ((SMALL_GIF[10] & 7) + 1))
+    return SMALL_GIF[:-1] + SMALL_GIF[place:-1] * 5000 + b";"
+
+
+def flat(side: int, file_format: str, mode: str, **options: object) -> bytes:
+    buffer = io.BytesIO()
+    Image.new(mode, (side, side)).save(buffer, file_format, **options)
+    return buffer.getvalue()
+
+
+Value = tuple[int, int, int]
+
+
+def tiff_of(values: dict[int, Value], tail: bytes = b"") -> bytes:
+    """A TIFF of these tags: type, count, and value or place; `tail` comes after them."""
+    entries = b"".join(struct.pack("<HHII", tag, *values[tag]) for tag in sorted(values))
+    return b"II*\0\x08\0\0\0" + struct.pack("<H", len(values)) + entries + bytes(4) + tail
+
+
+def tiff_tags(width: int = 8, height: int = 8, **changes: int) -> dict[int, Value]:
+    """Tags of an RGB picture in one strip."""
+    by_name = {"compression": 259, "strips": 273, "samples": 277, "planar": 284}
+    values = {256: (4, 1, width), 257: (4, 1, height), 258: (3, 1, 8), 259: (3, 1, 1)}
+    values |= {262: (3, 1, 2), 273: (4, 1, 8), 277: (3, 1, 3), 278: (4, 1, height)}
+    values |= {279: (4, 1, 3 * width * height), 284: (3, 1, 1)}
+    return values | {by_name[name]: (3, 1, value) for name, value in changes.items()}
+
+
+def tiff_strips() -> bytes:
+    """Four million strips of one picture of 64 pixels."""
+    many = {tag: (4, 2_000_000, 200 + i * 8 * MEGABYTE) for i, tag in enumerate((273, 279))}
+    return tiff_of(tiff_tags() | many, bytes(17 * MEGABYTE))
+
+
+def tiff_tile() -> bytes:
+    """One pixel, in a tile of two gigabytes."""
+    tags = tiff_tags(1, 1, compression=8)
+    for strip in (273, 278, 279):
+        del tags[strip]
+    data = zlib.compress(bytes(200 * MEGABYTE), 9)
+    tile = {322: (4, 1, 25_000), 323: (4, 1, 25_000), 324: (4, 1, 300), 325: (4, 1, len(data))}
+    return tiff_of(tags | tile).ljust(300, b"\0") + data
+
+
+def tiff_deep(side: int) -> bytes:
+    """A large picture of four samples of 16 bits, deflated to next to nothing."""
+    packer = zlib.compressobj(9)
+    rows = b"".join(packer.compress(bytes(8 * side)) for _ in range(side)) + packer.flush()
+    tags = tiff_tags(side, side, compression=8, samples=4)
+    tags |= {258: (3, 4, 300), 338: (3, 1, 2), 273: (4, 1, 400), 279: (4, 1, len(rows))}
+    data = tiff_of(tags).ljust(300, b"\0") + struct.pack("<HHHH", 16, 16, 16, 16)
+    return data.ljust(400, b"\0") + rows
+
+
+def tiff_chain() -> bytes:
+    """Directories that follow each other in a circle, with private ones beside them."""
+    tags = tiff_tags() | {330: (4, 1, 8), 34665: (4, 1, 8), 34853: (4, 1, 8)}
+    data = bytearray(tiff_of(tags, bytes(200)))
+    end = 8 + 2 + 12 * len(tags)
+    data[end : end + 4] = struct.pack("<I", 8)
+    return bytes(data)
+
+
+def bmp_of(width: int, height: int, compression: int, data: bytes, header: int = 40) -> bytes:
+    size = struct.pack("<IiiHHIIiiII", header, width, height, 1, 8, compression, 0, 0, 0, 0, 0)
+    head = b"BM" + struct.pack("<IHHI", 54 + 1024 + len(data), 0, 0, 54 + 1024)
+    return head + size + bytes(1024) + data
+
+
+def tags_before(tiff: bytes) -> bytes:
+    """The small TIFF with sixty thousand tags more that share its bytes."""
+    start = struct.unpack_from("<I", tiff, 4)[0]
+    count = struct.unpack_from("<H", tiff, start)[0]
+    own = tiff[start + 2 : start + 2 + 12 * count]
+    private = b"".join(struct.pack("<HHII", 700, 7, len(tiff), 0) for _ in range(60_000))
+    directory = struct.pack("<H", count + 60_000) + own + private + bytes(4)
+    return tiff[:4] + struct.pack("<I", len(tiff)) + tiff[8:] + directory

@@ -1,0 +1,129 @@
+"""Files made to hurt: what they cost to refuse, and what the largest cost to read."""
+
+import logging
+import subprocess
+import sys
+import warnings
+
+import pytest
+from photo_bomb_parts import jpeg_with, png_chunk, png_with, segment
+from photo_bombs import CHEAP, HEAVY, REFUSED
+from photo_cost import Cost, costs
+from photo_files import HEIGHT, WIDTH, exif
+
+from plate_models import images
+from plate_models.images.exif import orientation_of
+
+# A hang, not a slow machine: refusals take milliseconds (`python tests/photo_cost.py`).
+REFUSED_S, READ_S = 2, 30
+# Of the picture as RGB. Decoders hold what they decode from beside it.
+MEMORY_FACTOR = 4
+# Of numpy, Pillow and OpenCV themselves, however small the picture is.
+MEMORY_FLOOR_MB = 24
+
+
+SIDE = 3000
+
+
+@pytest.fixture(scope="module")
+def measured() -> dict[str, Cost]:
+    return {name: cost for name, (_, cost) in costs(SIDE).items()}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_bombs_are_refused_by_their_header(measured: dict[str, Cost], name: str) -> None:
+    cost = measured[name]
+    assert cost.result == REFUSED[name][1]
+    assert cost.decode_s < REFUSED_S
+    assert cost.peak_mb < MEMORY_FLOOR_MB
+
+
+@pytest.mark.parametrize("name", sorted(REFUSED))
+def test_refusals_name_their_reason(name: str, capfd: pytest.CaptureFixture[str]) -> None:
+    make, slug = REFUSED[name]
+    with pytest.raises(images.ImageError, match=r"^[A-Z].{20,}\.$") as caught:
+        images.check_header(make())
+    assert caught.value.slug == slug
+    assert capfd.readouterr().err == ""
+
+
+@pytest.mark.parametrize("name", CHEAP)
+def test_burdens_are_left_unopened(measured: dict[str, Cost], name: str) -> None:
+    cost = measured[name]
+    assert cost.result in ([HEIGHT, WIDTH], [8, 8])
+    assert cost.decode_s < REFUSED_S
+    assert cost.peak_mb < MEMORY_FLOOR_MB
+
+
+@pytest.mark.parametrize("name", HEAVY)
+def test_the_dearest_pictures_are_read_within_bounds(measured: dict[str, Cost], name: str) -> None:
+    cost = measured[name]
+    assert cost.result == [SIDE, SIDE]
+    assert cost.header_s < REFUSED_S
+    assert cost.decode_s < READ_S
+    assert cost.peak_mb < MEMORY_FACTOR * 3 * SIDE**2 / 2**20 + MEMORY_FLOOR_MB
+
+
+def test_burdens_do_not_change_the_picture() -> None:
+    plain = images.decode(jpeg_with())
+    assert (images.decode(CHEAP["jpeg with fill bytes"]()) == plain).all()
+    assert (images.decode(jpeg_with(segment(0xFE, b"a comment"))) == plain).all()
+    turned = images.decode(jpeg_with(segment(0xE1, exif(3)), segment(0xE1, exif(1))))
+    assert (turned == plain[::-1, ::-1]).all()
+
+
+def test_colours_told_by_adobe_are_kept() -> None:
+    """Without this segment, and without JFIF's, three components are taken for YCbCr."""
+    jfif = jpeg_with()
+    adobe = jfif[:2] + segment(0xEE, b"Adobe\0\x64\0\0\0\0\0") + jfif[20:]
+    seen = images.decode(adobe)
+    assert seen.shape == (HEIGHT, WIDTH, 3)
+    assert (seen != images.decode(jfif)).any()
+
+
+@pytest.mark.parametrize(
+    "block",
+    [b"", b"II*\0", b"II*\0\xff\xff\xff\xff", b"II*\0\x08\0\0\0\xff\xff", b"XX" * 40, exif(9)],
+)
+def test_damaged_exif_means_upright(block: bytes) -> None:
+    assert orientation_of(block) == 1
+
+
+def test_headers_of_the_wrong_length_are_refused() -> None:
+    broken = b"\x89PNG\r\n\x1a\n" + png_chunk(b"IHDR", b"") + png_chunk(b"IEND", b"")
+    with pytest.raises(images.BrokenImage, match="header"):
+        images.check_header(broken)
+    assert images.check_header(png_with()).width == WIDTH
+
+
+def test_nothing_is_warned_of_or_logged(caplog: pytest.LogCaptureFixture) -> None:
+    """Python's own warnings reach stderr once per place; a server's log is not for them."""
+    caplog.set_level(logging.WARNING)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for make, _ in REFUSED.values():
+            with pytest.raises(images.ImageError):
+                images.decode(make())
+    assert not caplog.records
+
+
+def test_no_file_is_opened_and_no_process_started() -> None:
+    """Whatever a photo names, decoders get bytes and nothing else."""
+    code = (
+        "import sys; sys.path.insert(0, 'tests')\n"
+        "from photo_files import BAD, GOOD\n"
+        "from photo_bombs import CHEAP, REFUSED\n"
+        "from plate_models import images\n"
+        "files = [*GOOD.values(), *(data for data, _ in BAD.values())]\n"
+        "files += [make() for make in (*CHEAP.values(), *(make for make, _ in REFUSED.values()))]\n"
+        "for data in files[:3]: images.decode(data)\n"
+        "def hook(event, arguments):\n"
+        "    if event in ('open', 'subprocess.Popen', 'os.system', 'socket.connect', 'os.exec'):\n"
+        "        print(event, arguments)\n"
+        "sys.addaudithook(hook)\n"
+        "for data in files:\n"
+        "    try: images.decode(data)\n"
+        "    except images.ImageError: pass\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == ""
