@@ -4,15 +4,28 @@ The framework's own parser writes files above a megabyte to disk, and takes a fo
 was cut off for one that is complete.
 """
 
-from collections.abc import AsyncIterable
+import re
+from collections.abc import AsyncIterable, Callable
 from dataclasses import dataclass, field
+from urllib.parse import unquote
 
 from python_multipart.exceptions import FormParserError
 from python_multipart.multipart import MultipartParser, parse_options_header
 
 from api.errors import InvalidForm
 
-MAX_PARTS = 16
+MAX_NAME = 255
+MAX_FIELD_BYTES = 16 * 1024
+# Of each part. Browsers send two headers; proxies and odd libraries some more.
+_MAX_HEADERS = 8
+_MAX_HEADER_BYTES = 4096
+# "base64" and "quoted-printable" are long deprecated here (RFC 7578, 4.7).
+_ENCODINGS = ("", "7bit", "8bit", "binary")
+# The plain `filename` wins where both are sent. Whoever sends this one alone, though RFC
+# 7578 forbids it (4.2), still means a file.
+_EXTENDED_NAME = re.compile(r"""\bfilename\*\s*=\s*"?(utf-8|iso-8859-1)'[^']*'([^;"\s]*)""", re.I)
+
+LimitOf = Callable[["Part"], int]
 
 
 @dataclass
@@ -21,13 +34,20 @@ class Part:
 
     Attributes:
         name: The field's name.
-        is_file: Whether it came with a file name.
-        content: Its bytes.
+        filename: What the file is called, without folders; None if it is not a file.
+        content: Its bytes; none are kept of a part that is too long.
+        is_too_long: Whether it had more bytes than allowed.
     """
 
     name: str = ""
-    is_file: bool = False
+    filename: str | None = None
     content: bytearray = field(default_factory=bytearray)
+    is_too_long: bool = False
+
+    @property
+    def is_file(self) -> bool:
+        """Whether it came with a file name."""
+        return self.filename is not None
 
     @property
     def text(self) -> str:
@@ -38,55 +58,112 @@ class Part:
 class _Collector:
     """Callbacks of the parser: it reports pieces of names, values and contents."""
 
-    def __init__(self) -> None:
+    def __init__(self, max_parts: int, limit_of: LimitOf) -> None:
         self.parts: list[Part] = []
         self.complete = False
-        self._header_name = b""
-        self._header_value = b""
+        self._max_parts = max_parts
+        self._limit_of = limit_of
+        self._limit = 0
+        self._headers: dict[str, str] = {}
+        self._name = self._value = b""
 
     def on_part_begin(self) -> None:
-        if len(self.parts) == MAX_PARTS:
-            raise InvalidForm(f"The form has more than {MAX_PARTS} parts.")
-        self.parts.append(Part())
+        if len(self.parts) == self._max_parts:
+            raise InvalidForm(f"The form has more than {self._max_parts} parts.")
+        self._headers = {}
 
     def on_header_field(self, data: bytes, start: int, end: int) -> None:
-        self._header_name += data[start:end]
+        self._name += data[start:end]
 
     def on_header_value(self, data: bytes, start: int, end: int) -> None:
-        self._header_value += data[start:end]
+        self._value += data[start:end]
 
     def on_header_end(self) -> None:
-        if self._header_name.lower() == b"content-disposition":
-            _, options = parse_options_header(self._header_value)
-            self.parts[-1].name = options.get(b"name", b"").decode(errors="replace")
-            self.parts[-1].is_file = b"filename" in options
-        self._header_name = self._header_value = b""
+        name = self._name.decode("latin-1").lower()
+        self._headers.setdefault(name, self._value.decode("latin-1").strip())
+        self._name = self._value = b""
+
+    def on_headers_finished(self) -> None:
+        part = _part_of(self._headers, len(self.parts) + 1)
+        self._limit = self._limit_of(part)
+        self.parts.append(part)
 
     def on_part_data(self, data: bytes, start: int, end: int) -> None:
-        self.parts[-1].content += memoryview(data)[start:end]
+        part = self.parts[-1]
+        if part.is_too_long:
+            return
+        if len(part.content) + end - start > self._limit:
+            # The other parts may be good: what becomes of this one is not decided here.
+            part.is_too_long, part.content = True, bytearray()
+        else:
+            part.content += memoryview(data)[start:end]
 
     def on_end(self) -> None:
         self.complete = True
 
 
-async def read_form(content_type: str, chunks: AsyncIterable[bytes]) -> list[Part]:
+def _part_of(headers: dict[str, str], number: int) -> Part:
+    """Understand the headers of a part, or refuse it by its place in the form."""
+    disposition, options = parse_options_header(headers.get("content-disposition", ""))
+    name = _utf8(options.get(b"name", b""))
+    if disposition != b"form-data" or not name:
+        raise InvalidForm(
+            f'Part {number} has no name; expected Content-Disposition: form-data; name="…".'
+        )
+    if len(name) > MAX_NAME:
+        raise InvalidForm(f"The name of part {number} is longer than {MAX_NAME} characters.")
+    if headers.get("content-type", "").lower().startswith("multipart/"):
+        raise InvalidForm(f"Field '{name}' is a form inside the form. Send its files one by one.")
+    encoding = headers.get("content-transfer-encoding", "").lower()
+    if encoding not in _ENCODINGS:
+        raise InvalidForm(
+            f"Field '{name}' has the Content-Transfer-Encoding {encoding[:40]!r}. "
+            "Send the bytes as they are."
+        )
+    return Part(name, _filename(options, headers["content-disposition"]))
+
+
+def _filename(options: dict[bytes, bytes], disposition: str) -> str | None:
+    """The file's name without folders and control characters; None if there is none."""
+    extended = _EXTENDED_NAME.search(disposition)
+    if b"filename" in options:
+        given = _utf8(options[b"filename"])
+    elif extended:
+        given = unquote(extended[2], encoding=extended[1], errors="replace")
+    else:
+        return None
+    name = re.split(r"[/\\]", given)[-1]
+    return "".join(char for char in name if char.isprintable())[:MAX_NAME]
+
+
+def _utf8(value: bytes) -> str:
+    return value.decode(errors="replace")
+
+
+async def read_form(
+    content_type: str, chunks: AsyncIterable[bytes], *, max_parts: int, limit_of: LimitOf
+) -> list[Part]:
     """Read a whole multipart form.
 
     Args:
         content_type: The header, with its boundary.
         chunks: The body; whoever passes it on sees to its length.
+        max_parts: How many parts it may have.
+        limit_of: Tells how many bytes a part may have, once its name is known; of a
+            longer one nothing is kept.
 
     Returns:
         The parts in their order.
 
     Raises:
-        InvalidForm: Not a multipart body, one that is cut off, or one of too many parts.
+        InvalidForm: Not a multipart body, one that is cut off, one of too many parts, or
+            of parts that make no sense in a form.
     """
     _, options = parse_options_header(content_type)
     boundary = options.get(b"boundary")
     if not boundary:
         raise InvalidForm("The Content-Type has no boundary. Leave it to your HTTP library.")
-    collector = _Collector()
+    collector = _Collector(max_parts, limit_of)
     try:
         parser = MultipartParser(
             boundary,
@@ -96,8 +173,11 @@ async def read_form(content_type: str, chunks: AsyncIterable[bytes]) -> list[Par
                 "on_header_field": collector.on_header_field,
                 "on_header_value": collector.on_header_value,
                 "on_header_end": collector.on_header_end,
+                "on_headers_finished": collector.on_headers_finished,
                 "on_end": collector.on_end,
             },
+            max_header_count=_MAX_HEADERS,
+            max_header_size=_MAX_HEADER_BYTES,
         )
         async for chunk in chunks:
             parser.write(chunk)

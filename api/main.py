@@ -11,17 +11,19 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
+from api.compat import compat_response
 from api.errors import Problem, plain_document
 from api.metrics import Metrics, MetricsMiddleware
 from api.parameters import invalid_parameters
 from api.readiness import Readiness
 from api.reading import PhotoReader
+from api.redaction import Redactor
 from api.request_ids import HEADER, INSTANCE_PATH, RequestIds
 from api.routes import ROUTERS
 from api.services import Services
 from api.settings import Settings
 from api.triton import TritonClient
-from api.uploads import UploadMemory
+from api.upload_memory import UploadMemory
 from plate_models.spec import MODEL_VERSION
 
 log = logging.getLogger("plates.gateway")
@@ -49,9 +51,11 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     async def lifespan(app: FastAPI) -> AsyncGenerator[None]:
         async with TritonClient(settings) as client:
             readiness = Readiness(client, settings.ready_max_age_s, settings.ready_timeout_s)
-            memory = UploadMemory(settings)
+            memory = UploadMemory(settings.upload_memory_bytes)
             reader = PhotoReader(settings, client, readiness, metrics)
-            app.state.services = Services(settings, reader, readiness, metrics, memory)
+            app.state.services = Services(
+                settings, reader, readiness, metrics, memory, Redactor(settings.limits)
+            )
             yield
 
     app = FastAPI(
@@ -78,28 +82,26 @@ def create_app(settings: Settings | None = None) -> FastAPI:
 
 def _respond(
     request: Request, document: dict[str, Any], headers: Mapping[str, str] | None = None
-) -> JSONResponse:
+) -> Response:
     """Send a problem document; one that the operator should know of goes to the log."""
     request_id = request.state.request_id
     document["instance"] = INSTANCE_PATH + request_id
     if document["status"] >= 500:
         log.error("%(status)s %(title)s: %(detail)s", document)
-    return JSONResponse(
-        document,
-        status_code=document["status"],
-        # The answer to an unexpected exception passes no middleware.
-        headers={**(headers or {}), HEADER: request_id},
-        media_type="application/problem+json",
+    # The answer to an unexpected exception passes no middleware.
+    headers = {**(headers or {}), HEADER: request_id}
+    return compat_response(request.url.path, document, headers) or JSONResponse(
+        document, document["status"], headers, media_type="application/problem+json"
     )
 
 
-async def _on_problem(request: Request, problem: Problem) -> JSONResponse:
+async def _on_problem(request: Request, problem: Problem) -> Response:
     if problem.__cause__ is not None and problem.status >= 500:
         log.error("%s: %s", type(problem).__name__, problem.__cause__)
     return _respond(request, problem.document(), problem.headers)
 
 
-async def _on_http_exception(request: Request, error: HTTPException) -> JSONResponse:
+async def _on_http_exception(request: Request, error: HTTPException) -> Response:
     detail = error.detail
     if error.status_code == 404 and detail == "Not Found":
         detail = f"There is nothing at {request.url.path}. /docs lists what there is."
@@ -108,7 +110,7 @@ async def _on_http_exception(request: Request, error: HTTPException) -> JSONResp
     return _respond(request, plain_document(error.status_code, detail), error.headers)
 
 
-async def _on_invalid_request(request: Request, error: RequestValidationError) -> JSONResponse:
+async def _on_invalid_request(request: Request, error: RequestValidationError) -> Response:
     return _respond(request, invalid_parameters(list(error.errors())).document())
 
 
@@ -117,7 +119,7 @@ async def _on_disconnect(_: Request, __: ClientDisconnect) -> Response:
     return Response(status_code=SENDER_GONE)
 
 
-async def _on_exception(request: Request, _: Exception) -> JSONResponse:
+async def _on_exception(request: Request, _: Exception) -> Response:
     document = plain_document(500, "Something unexpected happened. The log says more.")
     # The server drops the connection as soon as it has logged the traceback.
     return _respond(request, document, {"Connection": "close"})

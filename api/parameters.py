@@ -1,11 +1,14 @@
 """The parameters that choose among the plates of a photo, the same on every route."""
 
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from api.errors import InvalidParameter
 from api.schemas import Box
+
+F = TypeVar("F", bound="PlateFilter")
 
 
 class PlateFilter(BaseModel):
@@ -37,6 +40,11 @@ class PlateFilter(BaseModel):
             _parse_roi(value)
         return value
 
+    @classmethod
+    def among(cls, fields: Iterable[tuple[str, str]]) -> dict[str, str]:
+        """Those of a form's fields that are parameters; of a repeated one the last."""
+        return {name: value for name, value in fields if name in cls.model_fields}
+
     def wants(self, box: Box) -> bool:
         """Tell whether a plate belongs in the answer.
 
@@ -55,6 +63,22 @@ class PlateFilter(BaseModel):
         return left <= (x0 + x1) / 2 <= right and top <= (y0 + y1) / 2 <= bottom
 
 
+class PlatesParameters(PlateFilter):
+    """What a request for one photo may ask for."""
+
+    redact: bool = Field(
+        False,
+        description="Answer with the photo itself, every plate in it blurred, whether or not "
+        "`roi` and `min_width` leave it out; without metadata",
+    )
+
+
+class LenientFilter(PlateFilter):
+    """The same for clients of other services, whose further parameters are no mistakes."""
+
+    model_config = ConfigDict(extra="ignore")
+
+
 def _parse_roi(value: str) -> Box:
     try:
         x0, y0, x1, y1 = (float(part) for part in value.split(","))
@@ -65,19 +89,22 @@ def _parse_roi(value: str) -> Box:
     return x0, y0, x1, y1
 
 
-def merged(parameters: PlateFilter, fields: dict[str, str]) -> PlateFilter:
+def merged(parameters: F, fields: dict[str, str]) -> F:
     """Let the fields of a form override the parameters of the address.
 
     Args:
         parameters: From the query.
         fields: From the form.
 
+    Returns:
+        Both, of the same kind as the parameters.
+
     Raises:
         InvalidParameter: A field makes no sense or is unknown.
     """
     given = parameters.model_dump(exclude_none=True) | fields
     try:
-        return PlateFilter.model_validate(given)
+        return type(parameters).model_validate(given)
     except ValidationError as error:
         raise invalid_parameters(error.errors()) from error
 

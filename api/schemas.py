@@ -1,6 +1,6 @@
 """The JSON of /v1/plates."""
 
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -124,3 +124,28 @@ class ProblemDocument(BaseModel):
     status: int
     detail: str
     instance: str = Field(description="/requests/ and the request's id, which the log has, too")
+
+
+class ReadPhoto(BaseModel):
+    """One photo of a batch that was read."""
+
+    filename: str | None = Field(description="As it was sent; null if it was sent without one")
+    status: Literal[200] = 200
+    answer: PlatesAnswer
+
+
+class RefusedPhoto(BaseModel):
+    """One photo of a batch that was not read."""
+
+    filename: str | None
+    status: int = Field(description="What its own request would have been answered with")
+    problem: ProblemDocument
+
+
+BatchItem = ReadPhoto | RefusedPhoto
+
+
+class BatchAnswer(BaseModel):
+    """One result for each photo, in their order."""
+
+    results: list[BatchItem]

@@ -7,8 +7,9 @@ from fastapi import Depends, Request
 
 from api.metrics import Metrics
 from api.readiness import Readiness
+from api.redaction import Redactor
 from api.settings import Settings
-from api.uploads import UploadMemory
+from api.upload_memory import UploadMemory
 
 if TYPE_CHECKING:  # The reader's own requests know these services.
     from api.reading import PhotoReader
@@ -24,6 +25,8 @@ class Services:
         readiness: Knows whether photos are being read.
         metrics: What /metrics tells.
         upload_memory: Bounds what uploads hold together.
+        redactor: Blurs plates, few photos at a time.
+        calls: Photos read for clients that want to know how many; see `api.compat`.
     """
 
     settings: Settings
@@ -31,6 +34,8 @@ class Services:
     readiness: Readiness
     metrics: Metrics
     upload_memory: UploadMemory
+    redactor: Redactor
+    calls: int = 0
 
 
 def _services(request: Request) -> Services:

@@ -38,6 +38,7 @@ class Settings(BaseSettings):
         upload_memory_bytes: What all photos that are coming in or waiting may hold
             together; further ones are answered with 429.
         upload_timeout_s: Seconds that a photo may take to come in.
+        batch_max_files: Photos in one request to /v1/plates/batch.
         ready_max_age_s: How long ago a photo must have been read for /readyz.
         ready_timeout_s: Seconds after which /readyz gives up the photo it tries.
         tokens: Whoever sends photos must send one of these; none: everybody may.
@@ -78,6 +79,7 @@ class Settings(BaseSettings):
     max_waiting: Annotated[int, Field(ge=0)] = 32
     upload_memory_bytes: Annotated[int, Field(gt=0)] = 256 * 2**20
     upload_timeout_s: Annotated[float, Field(gt=0)] = 30.0
+    batch_max_files: Annotated[int, Field(gt=0)] = 16
     ready_max_age_s: Annotated[float, Field(gt=0)] = 2.0
     ready_timeout_s: Annotated[float, Field(gt=0)] = 3.0
     tokens: Annotated[tuple[SecretStr, ...], NoDecode] = ()

@@ -1,166 +1,197 @@
 """Photos as they come in over HTTP, with limits that hold while they are still coming."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import AsyncGenerator
 
+from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 
+from api.base64_photos import (
+    MAX_FIELDS,
+    Fields,
+    fields_of_json,
+    fields_of_urlencoded,
+    photo_from_base64,
+)
+from api.context import RequestContext
 from api.errors import (
+    InvalidForm,
     InvalidParameter,
-    MissingImage,
-    Overloaded,
     PhotoTooLarge,
     Problem,
     UnsupportedMediaType,
     UploadTimeout,
 )
-from api.forms import Part, read_form
+from api.forms import MAX_FIELD_BYTES, Part, read_form
 from api.settings import Settings
+from api.upload_forms import (
+    FORM,
+    JSON,
+    URLENCODED,
+    Upload,
+    UploadedPhoto,
+    UploadForm,
+    photos_among,
+)
+from api.upload_memory import Take
 from plate_models.images import too_many_bytes_message
-from plate_models.spec import Limits
 
-FIELD = "image"
-Take = Callable[[int], None]
-
-# What a form may add to the photo: boundaries, part headers, a few short fields.
+# What a form may add to its photos: boundaries, part headers, a few short fields.
 _FORM_OVERHEAD_BYTES = 64 * 1024
+# Base64 takes 4/3 of the bytes; line ends and escapes add to that.
+_TEXT_PER_BYTE = 1.5
+# Beside the photos.
+_OTHER_PARTS = 15
 # How long the rest of a refused upload is waited for.
 _DISCARD_S = 5.0
 
 
-@dataclass(frozen=True)
-class Upload:
-    """A photo and the form fields that came with it.
-
-    Attributes:
-        photo: The file's bytes.
-        fields: Form fields other than the photo; empty for a raw body.
-    """
-
-    photo: bytes
-    fields: dict[str, str]
-
-
-class UploadMemory:
-    """The bytes that all uploads together hold in memory."""
-
-    def __init__(self, settings: Settings) -> None:
-        self._limit = settings.max_in_flight * (settings.max_bytes + _FORM_OVERHEAD_BYTES)
-        self._used = 0
-
-    @contextmanager
-    def share(self) -> Iterator[Take]:
-        """Account for the bytes of one upload, until the context ends.
-
-        Yields:
-            To be called with the number of bytes that came; raises `Overloaded` where
-            they are too many.
-        """
-        taken = 0
-
-        def take(count: int) -> None:
-            nonlocal taken
-            if self._used + count > self._limit:
-                raise Overloaded("Too many photos are coming in at once. Try again shortly.")
-            self._used += count
-            taken += count
-
-        try:
-            yield take
-        finally:
-            self._used -= taken
-
-
-async def read_upload(request: Request, settings: Settings, take: Take) -> Upload:
-    """Read the photo from the body: a multipart form, or the file itself.
+async def read_upload(
+    context: RequestContext, form: UploadForm, settings: Settings, take: Take
+) -> Upload:
+    """Read the photos from the body: a form, or the file itself.
 
     Never holds more than the limit in memory, whatever Content-Length says, and writes
     nothing to disk.
 
     Args:
-        request: The request, its body not read yet.
-        settings: How many bytes the photo may have, and how long it may take.
-        take: Accounts for its memory; see `UploadMemory`.
+        context: Of the request, its body not read yet.
+        form: What the route takes.
+        settings: How many bytes photos may have, and how long they may take.
+        take: Accounts for their memory; see `UploadMemory`.
 
     Returns:
-        The photo, not checked further.
+        The photos, not checked further; a photo that is alone is not too long.
 
     Raises:
-        RequestProblem: Neither form; a form that is broken or holds no photo.
+        RequestProblem: Not what the route takes; a form that is broken or holds no photo.
         PhotoTooLarge: More bytes than the limit.
         UploadTimeout: The body did not end in time.
         Overloaded: All uploads together hold too much memory.
         ClientDisconnect: The sender is gone.
     """
-    limits, timeout_s = settings.limits, settings.upload_timeout_s
+    timeout_s = min(settings.upload_timeout_s, context.deadline.remaining_s)
+    reader = _BodyReader(context.request, form, settings, take)
     try:
         async with asyncio.timeout(timeout_s):
-            return await _read(request, limits, take)
+            return await reader.read()
     except TimeoutError as error:
-        raise UploadTimeout(f"The photo did not come within {timeout_s:g} seconds.") from error
+        raise UploadTimeout(f"The photo did not come within {timeout_s:.3g} seconds.") from error
     except Problem:
-        await _discard_rest(request, limits.max_bytes)
+        await _discard_rest(context.request, settings.max_bytes)
         raise
 
 
-async def _read(request: Request, limits: Limits, take: Take) -> Upload:
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind == "multipart/form-data":
-        return await _read_form(request, limits, take)
-    if kind.startswith("image/"):
+class _BodyReader:
+    """Reads one body, whichever of the forms it has."""
+
+    def __init__(self, request: Request, form: UploadForm, settings: Settings, take: Take) -> None:
+        self._request = request
+        self._form = form
+        self._limits = settings.limits
+        self._take = take
+        together = settings.max_bytes
+        if form.max_photos > 1:  # So that two batches fit into the memory side by side.
+            half = settings.upload_memory_bytes // 2
+            together = max(together, min(form.max_photos * together, half))
+        self._max_bytes = together + _FORM_OVERHEAD_BYTES
+        self._max_text = int(settings.max_bytes * _TEXT_PER_BYTE) if form.text else 0
+
+    async def read(self) -> Upload:
+        kind = self._request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if kind == FORM:
+            files, texts = await self._parts()
+            return await self._upload(files, texts)
+        if kind in (URLENCODED, JSON) and self._form.text:
+            body = await self._body(self._max_text + _FORM_OVERHEAD_BYTES)
+            texts = await run_in_threadpool(_fields_of, kind, body, self._form)
+            return await self._upload([], texts)
+        if kind.startswith("image/") and self._form.max_photos == 1:
+            return Upload((UploadedPhoto(await self._body(self._limits.max_bytes)),))
+        raise UnsupportedMediaType(
+            f"The Content-Type is {kind[:100] or 'missing'}. Send the photo as the field "
+            f"'{self._form.fields[0]}' of a multipart/form-data body"
+            + (", or as the body itself with the type image/jpeg …" * (self._form.max_photos == 1))
+        )
+
+    async def _parts(self) -> tuple[list[Part], Fields]:
+        def limit_of(part: Part) -> int:
+            if part.is_file:
+                return self._limits.max_bytes
+            return self._max_text_of(part.name)
+
+        parts = await read_form(
+            self._request.headers["content-type"],
+            self._chunks(max(self._max_bytes, self._max_text + _FORM_OVERHEAD_BYTES)),
+            max_parts=MAX_FIELDS if self._form.text else self._form.max_photos + _OTHER_PARTS,
+            limit_of=limit_of,
+        )
+        texts: Fields = []
+        for part in parts:
+            if not part.is_file:
+                if part.is_too_long:
+                    raise self._too_long(part.name)
+                texts.append((part.name, bytes(part.content)))
+        return [part for part in parts if part.is_file], texts
+
+    async def _upload(self, files: list[Part], texts: Fields) -> Upload:
+        """Sort out which of the fields are photos."""
+        form = self._form
+        for name, value in texts:
+            if len(value) > self._max_text_of(name):
+                raise self._too_long(name)
+            if value and name in form.refused:
+                raise InvalidParameter(form.refused[name])
+        as_text = [pair for pair in texts if form.text and pair[0] in form.fields]
+        if as_text and not files:
+            if len(as_text) > 1:
+                raise InvalidParameter(f"One photo per request: the form has {len(as_text)}.")
+            ((name, text),) = as_text
+            content = await run_in_threadpool(photo_from_base64, text, name)
+            self._take(len(content))
+            photos = [UploadedPhoto(content)]
+        else:
+            photos = photos_among(files, dict(texts), form)
+        if form.max_photos == 1 and photos[0].is_too_long:
+            raise PhotoTooLarge(too_many_bytes_message(self._limits))
+        others = ((name, value.decode(errors="replace")) for name, value in texts)
+        return Upload(
+            tuple(photos), tuple(pair for pair in others if not as_text or pair[0] != as_text[0][0])
+        )
+
+    def _max_text_of(self, name: str) -> int:
+        return self._max_text if self._max_text and name in self._form.fields else MAX_FIELD_BYTES
+
+    def _too_long(self, name: str) -> Problem:
+        if self._max_text and name in self._form.fields:
+            return PhotoTooLarge(too_many_bytes_message(self._limits))
+        return InvalidForm(f"The field '{name}' is longer than {MAX_FIELD_BYTES} bytes.")
+
+    async def _body(self, max_bytes: int) -> bytes:
         body = bytearray()
-        async for chunk in _bounded(request, limits.max_bytes, limits, take):
+        async for chunk in self._chunks(max_bytes):
             body += chunk
-        return Upload(bytes(body), {})
-    raise UnsupportedMediaType(
-        f"The Content-Type is {kind or 'missing'}. Send the photo as the field '{FIELD}' of a "
-        "multipart/form-data body, or as the body itself with the type image/jpeg, image/png …"
-    )
+        return bytes(body)
+
+    async def _chunks(self, max_bytes: int) -> AsyncGenerator[bytes]:
+        """Pass the body on until it is longer than allowed."""
+        message = too_many_bytes_message(self._limits)
+        if self._form.max_photos > 1:
+            message = f"The photos have more than {max_bytes / 2**20:.3g} MB together. Send fewer."
+        declared = self._request.headers.get("content-length", "")
+        if declared.isdigit() and int(declared) > max_bytes:
+            raise PhotoTooLarge(message)
+        received = 0
+        async for chunk in self._request.stream():
+            received += len(chunk)
+            if received > max_bytes:
+                raise PhotoTooLarge(message)
+            self._take(len(chunk))
+            yield chunk
 
 
-async def _read_form(request: Request, limits: Limits, take: Take) -> Upload:
-    body = _bounded(request, limits.max_bytes + _FORM_OVERHEAD_BYTES, limits, take)
-    parts = await read_form(request.headers["content-type"], body)
-    fields = {part.name: part.text for part in parts if not part.is_file}
-    photo = _only_photo([part for part in parts if part.is_file], fields)
-    return Upload(bytes(photo.content), fields)
-
-
-def _only_photo(files: list[Part], fields: dict[str, str]) -> Part:
-    """Find the one file in the field `image`; everything else is a mistake worth naming."""
-    photos = [part for part in files if part.name == FIELD]
-    if not photos and FIELD in fields:
-        raise MissingImage(
-            f"The field '{FIELD}' came as text. Send it as a file: curl -F {FIELD}=@photo.jpg"
-        )
-    others = sorted({part.name for part in files} - {FIELD})
-    if not photos:
-        came = ", ".join(f"'{name}'" for name in sorted({*others, *fields}))
-        raise MissingImage(
-            f"The form has no file in the field '{FIELD}'; its fields are: {came or 'none'}."
-        )
-    if len(files) > 1:
-        also = f", also in the fields {', '.join(others)}" if others else ""
-        raise InvalidParameter(f"One photo per request: the form has {len(files)} files{also}.")
-    return photos[0]
-
-
-async def _bounded(
-    request: Request, max_bytes: int, limits: Limits, take: Take
-) -> AsyncGenerator[bytes]:
-    """Pass the body on until it is longer than allowed."""
-    declared = request.headers.get("content-length", "")
-    if declared.isdigit() and int(declared) > max_bytes:
-        raise PhotoTooLarge(too_many_bytes_message(limits))
-    received = 0
-    async for chunk in request.stream():
-        received += len(chunk)
-        if received > max_bytes:
-            raise PhotoTooLarge(too_many_bytes_message(limits))
-        take(len(chunk))
-        yield chunk
+def _fields_of(kind: str, body: bytes, form: UploadForm) -> Fields:
+    return fields_of_json(body) if kind == JSON else fields_of_urlencoded(body, form.fields)
 
 
 async def _discard_rest(request: Request, max_bytes: int) -> None:

@@ -1,42 +1,35 @@
-"""The native route: one photo in, its plates out."""
+"""The native route: one photo in, its plates out; or the photo without them."""
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query, Request
+from fastapi import APIRouter, Query, Response
 
 from api.answers import answer_from
 from api.context import ContextOfRequest
-from api.errors import kinds
-from api.parameters import PlateFilter, merged
-from api.schemas import PlatesAnswer, ProblemDocument
+from api.documentation import PROBLEMS, body_of, file_field, form_schema
+from api.parameters import PlatesParameters, merged
+from api.schemas import PlatesAnswer
 from api.services import ServicesOfApp
-from api.uploads import FIELD, read_upload
+from api.upload_forms import UploadForm
+from api.uploads import read_upload
 
 router = APIRouter(tags=["plates"])
 
-# Written out: FastAPI would list a model as application/json besides.
-_PROBLEM_SCHEMA = ProblemDocument.model_json_schema()
-_PROBLEMS: dict[int | str, dict[str, Any]] = {
-    status: {
-        "content": {"application/problem+json": {"schema": _PROBLEM_SCHEMA}},
-        "description": "; ".join(kind.title for kind in kinds() if kind.status == status),
-    }
-    for status in sorted({kind.status for kind in kinds()})
-}
-_BODY = {
-    "required": True,
+_FORM = UploadForm(("image",))
+_COUNT_HEADER = "X-Plates-Redacted"
+
+_SCHEMA = form_schema("image", {"image": file_field("The photo")}, PlatesParameters)
+_REDACTED: dict[str, Any] = {
+    "description": "The plates; with `redact` the photo itself",
     "content": {
-        "multipart/form-data": {
-            "schema": {
-                "type": "object",
-                "required": [FIELD],
-                "properties": {
-                    FIELD: {"type": "string", "format": "binary", "description": "The photo"},
-                    **PlateFilter.model_json_schema()["properties"],
-                },
-            }
-        },
-        "image/*": {"schema": {"type": "string", "format": "binary"}},
+        "image/jpeg": {"schema": file_field("The photo without its plates")},
+        "image/png": {"schema": file_field("The same, if a PNG came")},
+    },
+    "headers": {
+        _COUNT_HEADER: {
+            "description": "With `redact`: how many plates were blurred",
+            "schema": {"type": "integer"},
+        }
     },
 }
 
@@ -44,24 +37,35 @@ _BODY = {
 @router.post(
     "/v1/plates",
     response_model=PlatesAnswer,
-    responses=_PROBLEMS,
-    openapi_extra={"requestBody": _BODY},
+    responses={200: _REDACTED, **PROBLEMS},
+    openapi_extra={"requestBody": body_of(_FORM, _SCHEMA)},
     summary="Read the plates in a photo",
 )
 async def read_plates(
-    request: Request,
-    parameters: Annotated[PlateFilter, Query()],
+    parameters: Annotated[PlatesParameters, Query()],
     services: ServicesOfApp,
     context: ContextOfRequest,
-) -> PlatesAnswer:
+) -> PlatesAnswer | Response:
     """Find and read every licence plate in a photo.
 
     Send the photo as the form field `image`, or as the body with an `image/*` type. JPEG,
     PNG, WebP, BMP, TIFF and GIF are read, up to 20 MB and 64 megapixels. No plates is an
     answer: an empty list.
     """
+    services.reader.refuse_if_full()
     with services.upload_memory.share() as take:
-        upload = await read_upload(request, services.settings, take)
-        wanted = merged(parameters, upload.fields)
+        upload = await read_upload(context, _FORM, services.settings, take)
+        wanted = merged(parameters, upload.last)
         reading = await services.reader.read(upload.photo, context)
-    return answer_from(reading.recognition, wanted, reading.total_ms)
+        if not wanted.redact:
+            return answer_from(reading.recognition, wanted, reading.total_ms)
+        redacted = await context.sender.unless_gone(
+            services.redactor.redact(
+                upload.photo,
+                reading.recognition.boxes,
+                reading.recognition.quads,
+                context.deadline.remaining_s,
+            )
+        )
+    headers = {"Content-Disposition": "inline", _COUNT_HEADER: str(redacted.plates)}
+    return Response(redacted.content, media_type=redacted.media_type, headers=headers)

@@ -1,0 +1,166 @@
+"""The form of CodeProject.AI's ALPR, which Blue Iris and others speak.
+
+As its clients expect, a photo without plates is a success with an empty list. Unlike the
+original, an error has the HTTP status that fits, and says it once more in the body.
+"""
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+
+from api.answers import answer_from
+from api.compat.translation import Service, readable_in, whole_pixels
+from api.context import ContextOfRequest
+from api.documentation import Responses, body_of, file_field, form_schema
+from api.errors import InvalidParameter, kinds
+from api.parameters import LenientFilter, PlateFilter, merged
+from api.schemas import Plate, PlatesAnswer
+from api.services import ServicesOfApp
+from api.upload_forms import Upload, UploadForm
+from api.uploads import read_upload
+
+# The older of both routes is what many clients still have in their settings.
+_ROUTES = ("/v1/vision/alpr", "/v1/image/alpr")
+_PATHS = frozenset(route + slash for route in _ROUTES for slash in ("", "/"))
+# Its libraries send `image`; the original takes whatever file there is.
+_FORM = UploadForm(("upload", "image"), any_field=True, text=True)
+
+router = APIRouter(tags=["compatible with CodeProject.AI"])
+
+EXAMPLE: dict[str, Any] = {
+    "success": True,
+    "processMs": 61,
+    "inferenceMs": 52,
+    "count": 1,
+    "message": "Found Plate: A123BC77",
+    "predictions": [
+        {
+            "confidence": 0.98,
+            "label": "Plate: A123BC77",
+            "plate": "A123BC77",
+            "x_min": 10,
+            "y_min": 20,
+            "x_max": 110,
+            "y_max": 44,
+        }
+    ],
+}
+
+
+class Prediction(BaseModel):
+    """One plate that was read."""
+
+    confidence: float = Field(description="Probability that the whole text is right")
+    label: str
+    plate: str
+    x_min: int
+    y_min: int
+    x_max: int
+    y_max: int
+
+
+class AlprAnswer(BaseModel):
+    """The plates of one photo."""
+
+    model_config = ConfigDict(json_schema_extra={"example": EXAMPLE})
+
+    success: bool
+    processMs: int = Field(description="Since the photo was complete")  # noqa: N815
+    inferenceMs: int = Field(description="Of these, in the recognizer")  # noqa: N815
+    count: int
+    message: str
+    predictions: list[Prediction]
+
+
+class AlprError(BaseModel):
+    """What went wrong."""
+
+    success: bool = Field(examples=[False])
+    error: str
+    code: int = Field(description="The HTTP status once more", examples=[422])
+
+
+_ERRORS: Responses = {
+    status: {
+        "model": AlprError,
+        "description": "; ".join(kind.title for kind in kinds() if kind.status == status),
+    }
+    for status in sorted({kind.status for kind in kinds()})
+}
+_PROPERTIES = {
+    "upload": file_field("The photo; or its bytes in base64"),
+    "min_confidence": {"type": "number", "minimum": 0, "maximum": 1},
+}
+_SCHEMA = form_schema("upload", _PROPERTIES, PlateFilter)
+_Confidence = TypeAdapter(Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)])
+
+
+@router.post(
+    _ROUTES[0],
+    response_model=AlprAnswer,
+    responses=_ERRORS,
+    openapi_extra={"requestBody": body_of(_FORM, _SCHEMA)},
+    summary="Read the plates in a photo, as CodeProject.AI does",
+)
+@router.post(_ROUTES[0] + "/", include_in_schema=False)
+@router.post(_ROUTES[1], include_in_schema=False)
+@router.post(_ROUTES[1] + "/", include_in_schema=False)
+async def read_plates(
+    parameters: Annotated[LenientFilter, Query()],
+    services: ServicesOfApp,
+    context: ContextOfRequest,
+) -> AlprAnswer:
+    """Find and read every licence plate in a photo, for clients of CodeProject.AI.
+
+    Also at `/v1/image/alpr`. Plates that can't be read, or not as surely as
+    `min_confidence`, are left out. No plate is a success with an empty list.
+    """
+    services.reader.refuse_if_full()
+    with services.upload_memory.share() as take:
+        upload = await read_upload(context, _FORM, services.settings, take)
+        wanted = merged(parameters, PlateFilter.among(upload.fields))
+        min_confidence = _min_confidence(upload)
+        reading = await services.reader.read(upload.photo, context)
+    answer = answer_from(reading.recognition, wanted, reading.total_ms)
+    sure = [plate for plate in readable_in(answer) if plate.score >= min_confidence]
+    predictions = [_prediction(plate, answer) for plate in sure]
+    labels = ", ".join(prediction.label for prediction in predictions)
+    return AlprAnswer(
+        success=True,
+        processMs=round(reading.total_ms),
+        inferenceMs=round(reading.recognition_ms),
+        count=len(predictions),
+        message=f"Found {labels}" if labels else "No plates found",
+        predictions=predictions,
+    )
+
+
+def _prediction(plate: Plate, answer: PlatesAnswer) -> Prediction:
+    x_min, y_min, x_max, y_max = whole_pixels(plate, answer)
+    return Prediction(
+        confidence=plate.score,
+        label=f"Plate: {plate.text}",
+        plate=plate.text,
+        x_min=x_min,
+        y_min=y_min,
+        x_max=x_max,
+        y_max=y_max,
+    )
+
+
+def _min_confidence(upload: Upload) -> float:
+    given = upload.last.get("min_confidence") or "0"
+    try:
+        return _Confidence.validate_python(given)
+    except ValidationError as problem:
+        raise InvalidParameter(
+            f"min_confidence: expected a number from 0 to 1, got {given[:40]!r}."
+        ) from problem
+
+
+def _error(status: int, detail: str) -> tuple[int, dict[str, Any]]:
+    return status, AlprError(success=False, error=detail, code=status).model_dump()
+
+
+CODEPROJECT_AI = Service(router, _PATHS, _error)

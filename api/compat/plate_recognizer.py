@@ -1,0 +1,215 @@
+"""The form of Plate Recognizer Snapshot, which most clients speak.
+
+What is not recognised here is left out or neutral: no make, model, colour or type of a
+vehicle is made up, and a plate that can't be read is not in the list.
+"""
+
+from datetime import UTC, datetime
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Query
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+from api.answers import answer_from
+from api.compat.plate_recognizer_answer import (
+    Info,
+    PlateReaderAnswer,
+    Usage,
+    result_from,
+)
+from api.compat.translation import Service, readable_in
+from api.context import ContextOfRequest
+from api.documentation import Responses, body_of, file_field, form_schema
+from api.parameters import LenientFilter, PlateFilter, invalid_parameters, merged
+from api.schemas import Plate
+from api.services import Services, ServicesOfApp
+from api.upload_forms import Upload, UploadForm
+from api.uploads import read_upload
+from plate_models.spec import MODEL_VERSION
+
+_READER, _INFO = "/v1/plate-reader", "/info"
+_PATHS = frozenset(route + slash for route in (_READER, _INFO) for slash in ("", "/"))
+_FORM = UploadForm(
+    ("upload",),
+    text=True,
+    refused={
+        "upload_url": "upload_url: no address is ever fetched. Send the photo as a file or in "
+        "base64, in the field 'upload'."
+    },
+)
+
+router = APIRouter(tags=["compatible with Plate Recognizer"])
+
+Score = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
+
+
+class EngineConfig(BaseModel):
+    """What is understood of `config`; other members ask for what is not done here."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    threshold_d: Score = 0.0
+    threshold_o: Score = 0.0
+    mode: Literal["fast", "redaction"] | None = None
+    region: Literal["strict"] | None = None
+
+
+class ReaderFields(BaseModel):
+    """The fields of the form that are this service's own."""
+
+    regions: list[str] = []
+    camera_id: str | None = None
+    timestamp: datetime | None = None
+    mmc: bool = False
+    config: EngineConfig = EngineConfig()
+
+    @field_validator("timestamp", mode="before")
+    @classmethod
+    def _parse_timestamp(cls, value: str) -> datetime:
+        try:
+            moment = datetime.fromisoformat(value)
+            return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC)
+        except (ValueError, OverflowError) as error:
+            raise ValueError(
+                f"expected ISO 8601 such as 2026-08-19T13:11:25Z, got {value[:40]!r}"
+            ) from error
+
+    @field_validator("config", mode="before")
+    @classmethod
+    def _parse_config(cls, value: str) -> EngineConfig:
+        try:
+            return EngineConfig.model_validate_json(value)
+        except ValidationError as error:
+            first = error.errors()[0]
+            name = ".".join(["config", *map(str, first["loc"])])
+            raise ValueError(f"{name}: {first['msg']}") from error
+
+    @classmethod
+    def of(cls, upload: Upload) -> "ReaderFields":
+        """Read them from a form; an empty field counts as none.
+
+        Raises:
+            InvalidParameter: One of them makes no sense.
+        """
+        given: dict[str, Any] = {
+            name: value for name, value in upload.last.items() if value and name in cls.model_fields
+        }
+        # Some clients send one list, others the field again and again.
+        regions = [value for name, value in upload.fields if name == "regions"]
+        given["regions"] = [code.strip() for value in regions for code in value.split(",")]
+        try:
+            return cls.model_validate(given)
+        except ValidationError as error:
+            raise invalid_parameters(error.errors()) from error
+
+    def wants(self, plate: Plate) -> bool:
+        """Tell whether a plate is sure enough, and of a region that was asked for."""
+        config = self.config
+        if plate.detection_score < config.threshold_d or plate.score < config.threshold_o:
+            return False
+        # Without "strict" they are but a hint, for a reader of more countries than ours.
+        asked = {code.lower() for code in self.regions if code}
+        country = plate.format.partition(".")[0]
+        return not (config.region and asked) or country in {a.partition("-")[0] for a in asked}
+
+
+def _detail(description: str, member: str = "detail") -> dict[str, Any]:
+    schema = {"type": "object", "properties": {member: {"type": "string"}}, "required": [member]}
+    return {"description": description, "content": {"application/json": {"schema": schema}}}
+
+
+_ERRORS: Responses = {
+    400: _detail("The photo or a field is wrong"),
+    403: _detail("The token is missing or unknown"),
+    408: _detail("The upload took too long"),
+    413: _detail("The photo is too large", "error"),
+    429: _detail("Too many photos at once; Retry-After tells when to come back"),
+    500: _detail("The recognizer failed"),
+    502: _detail("The recognizer's answer was not understood"),
+    503: _detail("The recognizer is not available"),
+    504: _detail("The recognizer took too long"),
+}
+_PROPERTIES: dict[str, Any] = {
+    "upload": file_field("The photo; or its bytes in base64"),
+    "regions": {
+        "type": "array",
+        "items": {"type": "string"},
+        "description": 'With `{"region": "strict"}` only plates of these countries are wanted',
+        "examples": [["ru"]],
+    },
+    "camera_id": {"type": "string", "description": "Comes back in the answer"},
+    "timestamp": {
+        "type": "string",
+        "format": "date-time",
+        "description": "Comes back in the answer, in UTC; without it the time of reading does",
+    },
+    "mmc": {"type": "boolean", "description": "Accepted; vehicles are not recognised"},
+    "config": {
+        "type": "string",
+        "description": "JSON: `threshold_d` and `threshold_o` are lower bounds of `dscore` and "
+        '`score`; `{"region": "strict"}` see `regions`; `mode` makes no difference',
+        "examples": ['{"threshold_d": 0.5, "region": "strict"}'],
+    },
+}
+_SCHEMA = form_schema("upload", _PROPERTIES, PlateFilter)
+
+
+@router.post(
+    _READER + "/",
+    # The original's own: a client may well ask for exactly this.
+    status_code=201,
+    response_model=PlateReaderAnswer,
+    responses=_ERRORS,
+    openapi_extra={"requestBody": body_of(_FORM, _SCHEMA)},
+    summary="Read the plates in a photo, as Plate Recognizer Snapshot does",
+)
+@router.post(_READER, status_code=201, include_in_schema=False)
+async def read_plates(
+    parameters: Annotated[LenientFilter, Query()],
+    services: ServicesOfApp,
+    context: ContextOfRequest,
+) -> PlateReaderAnswer:
+    """Find and read every licence plate in a photo, for clients of Plate Recognizer.
+
+    Also without the slash at the end. Plates that can't be read are left out.
+    `upload_url` is refused: this service fetches nothing.
+    """
+    services.reader.refuse_if_full()
+    with services.upload_memory.share() as take:
+        upload = await read_upload(context, _FORM, services.settings, take)
+        wanted = merged(parameters, PlateFilter.among(upload.fields))
+        fields = ReaderFields.of(upload)
+        came = fields.timestamp or datetime.now(UTC)
+        reading = await services.reader.read(upload.photo, context)
+    services.calls += 1
+    answer = answer_from(reading.recognition, wanted, reading.total_ms)
+    return PlateReaderAnswer(
+        processing_time=round(reading.total_ms, 3),
+        results=[
+            result_from(plate, answer) for plate in readable_in(answer) if fields.wants(plate)
+        ],
+        filename=upload.photos[0].filename or "upload",
+        version=1,
+        camera_id=fields.camera_id,
+        timestamp=came.strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+        usage=_usage(services),
+    )
+
+
+@router.get(_INFO + "/", response_model=Info)
+@router.get(_INFO, include_in_schema=False)
+async def info(services: ServicesOfApp) -> Info:
+    """Tell version and usage, as the self-hosted Plate Recognizer does."""
+    return Info(version=MODEL_VERSION, usage=_usage(services))
+
+
+def _usage(services: Services) -> Usage:
+    return Usage(calls=services.calls)
+
+
+def _error(status: int, detail: str) -> tuple[int, dict[str, Any]]:
+    status = {401: 403, 415: 400, 422: 400}.get(status, status)  # It knows none of these.
+    return status, {"error" if status == 413 else "detail": detail}
+
+
+PLATE_RECOGNIZER = Service(router, _PATHS, _error)

@@ -1,0 +1,54 @@
+"""What several routes say of themselves in the OpenAPI document."""
+
+from typing import Any
+
+from pydantic import BaseModel
+
+from api.errors import kinds
+from api.schemas import ProblemDocument
+from api.upload_forms import UploadForm
+
+Responses = dict[int | str, dict[str, Any]]
+
+# Written out: FastAPI would list a model as application/json besides.
+_PROBLEM_SCHEMA = ProblemDocument.model_json_schema()
+PROBLEMS: Responses = {
+    status: {
+        "content": {"application/problem+json": {"schema": _PROBLEM_SCHEMA}},
+        "description": "; ".join(kind.title for kind in kinds() if kind.status == status),
+    }
+    for status in sorted({kind.status for kind in kinds()})
+}
+
+
+def file_field(description: str) -> dict[str, Any]:
+    """The schema of a form's field that holds a file."""
+    return {"type": "string", "format": "binary", "description": description}
+
+
+def form_schema(
+    required: str, properties: dict[str, Any], parameters: type[BaseModel]
+) -> dict[str, Any]:
+    """The schema of a form.
+
+    Args:
+        required: The field that must be there.
+        properties: Schemas of its fields.
+        parameters: Whose fields it has as well.
+    """
+    others = parameters.model_json_schema()["properties"]
+    return {"type": "object", "required": [required], "properties": properties | others}
+
+
+def body_of(form: UploadForm, schema: dict[str, Any]) -> dict[str, Any]:
+    """The OpenAPI request body of a route.
+
+    Args:
+        form: What the route takes.
+        schema: Of its fields.
+    """
+    content = {
+        kind: {"schema": file_field("The photo") if kind == "image/*" else schema}
+        for kind in form.types
+    }
+    return {"required": True, "content": content}

@@ -1,0 +1,133 @@
+"""Photos with their plates made unreadable for good; nothing is kept and nothing written."""
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from api.errors import Overloaded, photo_problem
+from plate_models.images import ImageError, check_header, decode
+from plate_models.spec import Limits
+
+Pixels = NDArray[np.uint8]
+
+# A photo of 64 megapixels takes 192 MB as pixels, and as much again as it is encoded.
+_AT_ONCE = 2
+_JPEG_QUALITY = 95
+# Of the box's height, on every side: detectors cut corners, and letters reach the edge.
+_MARGIN = 0.25
+# Of a channel's 256 values. With cells as large as several letters, what is left of a
+# plate is its colour.
+_VALUES = 16
+
+
+@dataclass(frozen=True)
+class RedactedPhoto:
+    """A photo whose plates can't be read.
+
+    Attributes:
+        content: The file's bytes, without any metadata.
+        media_type: image/png for a PNG, image/jpeg for everything else.
+        plates: How many were blurred.
+    """
+
+    content: bytes
+    media_type: str
+    plates: int
+
+
+class Redactor:
+    """Blurs plates off the event loop, few photos at a time."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._threads = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="redaction")
+
+    async def redact(
+        self,
+        photo: bytes,
+        boxes: NDArray[np.float32],
+        quads: NDArray[np.float32],
+        timeout_s: float,
+    ) -> RedactedPhoto:
+        """Blur the plates of a photo.
+
+        Args:
+            photo: The file's bytes.
+            boxes: (N, 4) x0 y0 x1 y1 in pixels of the upright photo.
+            quads: (N, 4, 2) corners in the same pixels.
+            timeout_s: Seconds after which nobody waits for it any more.
+
+        Returns:
+            The photo, upright.
+
+        Raises:
+            PhotoProblem: The photo can't be decoded.
+            Overloaded: It was not done in time.
+        """
+        loop = asyncio.get_running_loop()
+        # The threads bound the memory, also when whoever waits gives up in between.
+        work = loop.run_in_executor(self._threads, _redact, photo, boxes, quads, self._limits)
+        try:
+            return await asyncio.wait_for(work, timeout_s)
+        except TimeoutError as error:
+            raise Overloaded(
+                "The plates were not blurred in time. Try again shortly.", reason="redaction"
+            ) from error
+        except ImageError as error:
+            raise photo_problem(error) from error
+
+
+def _redact(
+    photo: bytes, boxes: NDArray[np.float32], quads: NDArray[np.float32], limits: Limits
+) -> RedactedPhoto:
+    is_png = check_header(photo, limits).format == "PNG"
+    pixels = decode(photo, limits)
+    blur_plates(pixels, boxes, quads)
+    bgr = cv2.cvtColor(pixels, cv2.COLOR_RGB2BGR)
+    options = [] if is_png else [cv2.IMWRITE_JPEG_QUALITY, _JPEG_QUALITY]
+    encoded = cv2.imencode(".png" if is_png else ".jpg", bgr, options)[1]
+    media_type = "image/png" if is_png else "image/jpeg"
+    return RedactedPhoto(encoded.tobytes(), media_type, len(boxes))
+
+
+def blur_plates(pixels: Pixels, boxes: NDArray[np.float32], quads: NDArray[np.float32]) -> None:
+    """Make plates unreadable, in place.
+
+    Each plate's rectangle, margin included, is reduced to cells as high as itself, whose
+    mean colours are rounded and then blended into each other. Every cell covers several
+    letters, so that different texts leave the same colours behind.
+
+    Args:
+        pixels: (H, W, 3) uint8.
+        boxes: (N, 4) x0 y0 x1 y1 in pixels.
+        quads: (N, 4, 2) corners in pixels.
+    """
+    # All rectangles are known before the first is blurred: they may overlap.
+    for x0, y0, x1, y1 in [_area(*plate, pixels.shape) for plate in zip(boxes, quads, strict=True)]:
+        width, height = x1 - x0, y1 - y0
+        if width < 1 or height < 1:
+            continue
+        cells = max(1, min(round(width / height), 4)), max(1, min(round(height / width), 4))
+        means = cv2.resize(pixels[y0:y1, x0:x1], cells, interpolation=cv2.INTER_AREA)
+        step = 256 // _VALUES
+        rounded = (means // step * step + step // 2).astype(np.uint8).reshape(*cells[::-1], 3)
+        pixels[y0:y1, x0:x1] = cv2.resize(rounded, (width, height), interpolation=cv2.INTER_LINEAR)
+
+
+def _area(
+    box: NDArray[np.float32], quad: NDArray[np.float32], shape: tuple[int, ...]
+) -> tuple[int, int, int, int]:
+    """The rectangle around box and quad with a margin, inside the photo."""
+    size = box[2:] - box[:2]
+    # The corners of a plate that could not be read may be anywhere.
+    corners = np.clip(quad, box[:2] - size, box[2:] + size)
+    points = np.concatenate([corners, box.reshape(2, 2)])
+    margin = max(2.0, _MARGIN * float(size[1]))
+    low = np.floor(points.min(axis=0) - margin)
+    high = np.ceil(points.max(axis=0) + margin)
+    (x0, y0), (x1, y1) = np.clip(np.stack([low, high]), 0, (shape[1], shape[0])).astype(int)
+    return int(x0), int(y0), int(x1), int(y1)
