@@ -43,6 +43,14 @@ class GraphError(RuntimeError):
     """A net gave no answer: its queue is full, or its process is gone."""
 
 
+class CallerGone(RuntimeError):
+    """Nobody waits for the answer any more."""
+
+
+class TimeoutExpired(RuntimeError):
+    """The answer would come after the request's time-out."""
+
+
 @dataclass(frozen=True)
 class Origin:
     """Where an answer comes from.
@@ -115,8 +123,10 @@ def problem_of(error: Exception) -> tuple[str, str]:
     """
     if isinstance(error, images.ImageError):
         return f"{error.slug}: {error}", "INVALID_ARG"
-    if isinstance(error, GraphError):
-        return str(error), "UNAVAILABLE"
+    if isinstance(error, CallerGone):
+        return str(error), "CANCELLED"
+    if isinstance(error, GraphError | TimeoutExpired):
+        return str(error), "UNAVAILABLE"  # as Triton says itself of its queues
     return f"unexpected {type(error).__name__}, see the server's log", "INTERNAL"
 
 
@@ -162,7 +172,11 @@ def _expected(name: str, what: str, array: Any) -> str:
 
 
 def outputs_of(
-    plates: list[Plate], photo: Tensor, origin: Origin, wanted: Collection[str]
+    plates: list[Plate],
+    photo: Tensor,
+    origin: Origin,
+    wanted: Collection[str],
+    timing_ms: Mapping[str, float] | None = None,
 ) -> dict[str, Array]:
     """Turn plates into the model's output arrays.
 
@@ -171,6 +185,7 @@ def outputs_of(
         photo: (H, W, 3), for its size.
         origin: Where the answer comes from.
         wanted: Names of the outputs that were asked for.
+        timing_ms: Milliseconds by stage, for ``model_info``; None leaves them out.
 
     Returns:
         Those outputs, N rows each; strings as object arrays. ``candidates`` are padded
@@ -181,6 +196,7 @@ def outputs_of(
         "weights": origin.weights,
         "device": origin.device,
         "image": {"width": photo.shape[1], "height": photo.shape[0]},
+        **({} if timing_ms is None else {"timing_ms": dict(timing_ms)}),
     }
     outputs = {name: make(plates) for name, make in _MAKERS.items() if name in wanted}
     if MODEL_INFO in wanted:

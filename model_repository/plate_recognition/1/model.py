@@ -3,13 +3,13 @@
 import locale
 import sys
 import traceback
-from functools import partial
 
 import numpy as np
 import torch
 import triton_python_backend_utils as pb_utils
 
 from plate_models import contract
+from plate_models.backends import bls
 from plate_models.pipeline import read_plates
 from plate_models.spec import TENSORS
 
@@ -28,14 +28,15 @@ class TritonPythonModel:
 
     def _answer(self, request):
         try:
-            file = pb_utils.get_input_tensor_by_name(request, TENSORS.image)
-            pixels = pb_utils.get_input_tensor_by_name(request, TENSORS.pixels)
-            given = file and np.from_dlpack(file), pixels and torch.from_dlpack(pixels)
-            photo = contract.photo_of(*given).to(self.origin.device)
-            nets = (partial(_call, request, name) for name in contract.GRAPHS)
-            plates = read_plates(photo, *nets, self.config)
-            wanted = request.requested_output_names()
-            arrays = contract.outputs_of(plates, photo, self.origin, wanted)
+            call = bls.Call(request)
+            with call.stage(bls.DECODE):
+                file = pb_utils.get_input_tensor_by_name(request, TENSORS.image)
+                pixels = pb_utils.get_input_tensor_by_name(request, TENSORS.pixels)
+                given = file and np.from_dlpack(file), pixels and torch.from_dlpack(pixels)
+                photo = contract.photo_of(*given).to(self.origin.device)
+            plates = read_plates(photo, *call.nets(), self.config)
+            wanted, timing_ms = request.requested_output_names(), call.timing_ms()
+            arrays = contract.outputs_of(plates, photo, self.origin, wanted, timing_ms)
             return pb_utils.InferenceResponse([pb_utils.Tensor(*item) for item in arrays.items()])
         except Exception as error:  # uncaught, it would fail the server and show its paths
             message, code = contract.problem_of(error)
@@ -43,17 +44,3 @@ class TritonPythonModel:
                 pb_utils.Logger.log_error("".join(traceback.format_tb(error.__traceback__)))
             problem = pb_utils.TritonError(message, getattr(pb_utils.TritonError, code))
             return pb_utils.InferenceResponse(error=problem)
-
-
-def _call(parent, model, tensor):
-    if parent.is_cancelled():
-        raise contract.GraphError("The caller has gone.")
-    inputs = [pb_utils.Tensor.from_dlpack(TENSORS.graph_input, tensor.contiguous())]
-    names = list(contract.GRAPHS[model])
-    asked = {"model_name": model, "inputs": inputs, "requested_output_names": names}
-    response = pb_utils.InferenceRequest(**asked).exec()
-    if response.has_error():
-        raise contract.GraphError(f"{model}: {response.error().message()}")
-    found = [pb_utils.get_output_tensor_by_name(response, name) for name in names]
-    tensors = tuple(torch.from_dlpack(output).to(tensor.device) for output in found)
-    return tensors if len(tensors) > 1 else tensors[0]

@@ -1,0 +1,99 @@
+"""The nets of ``plate_recognition`` as calls to Triton (BLS), made while somebody waits.
+
+Triton's time-outs bound the waiting in a queue, never the work, and who cancels a request
+does not cancel its children: that is checked here, before each stage.
+
+Imported only inside Triton's stub, which brings ``triton_python_backend_utils``.
+"""
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+import torch
+import triton_python_backend_utils as pb_utils
+from torch.utils.dlpack import from_dlpack
+
+from plate_models import contract
+from plate_models.spec import TENSORS
+
+DECODE, REST = "decode", "rest"
+
+Net = Callable[[torch.Tensor], Any]
+
+
+class Call:
+    """One request to ``plate_recognition``: until when it is wanted, what took how long."""
+
+    def __init__(self, request: Any, clock: Callable[[], float] = time.monotonic) -> None:
+        """Begin to count the request's time-out.
+
+        Args:
+            request: Triton's; the microseconds of its ``timeout`` are what is left of its
+                sender's patience, 0 stands for no end.
+            clock: In seconds.
+        """
+        self._request, self._clock = request, clock
+        self._began = clock()
+        self._timeout_s = request.timeout() / 1e6 or math.inf
+        self._spent_s = dict.fromkeys((DECODE, *contract.GRAPHS), 0.0)
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        """Do one stage's work, and time it.
+
+        Args:
+            name: ``DECODE`` or one of ``contract.GRAPHS``.
+
+        Raises:
+            CallerGone: Nobody waits for the answer any more.
+            TimeoutExpired: It would come too late.
+        """
+        if self._request.is_cancelled():
+            raise contract.CallerGone(f"The caller has gone; {name} was not begun.")
+        if self._remaining_s <= 0:
+            raise contract.TimeoutExpired(f"Request timeout expired before {name}.")
+        began = self._clock()
+        try:
+            yield
+        finally:
+            self._spent_s[name] += self._clock() - began
+
+    def nets(self) -> tuple[Net, ...]:
+        """The functions that ``read_plates`` takes: each passes tensors on where they lie."""
+        return tuple(partial(self._call, name) for name in contract.GRAPHS)
+
+    def timing_ms(self) -> dict[str, float]:
+        """Milliseconds by stage until now; what is no stage of its own is the rest."""
+        rest_s = self._clock() - self._began - sum(self._spent_s.values())
+        spent_s = {**self._spent_s, REST: rest_s}
+        return {name: round(seconds * 1e3, 2) for name, seconds in spent_s.items()}
+
+    @property
+    def _remaining_s(self) -> float:
+        return self._timeout_s - (self._clock() - self._began)
+
+    def _call(self, model: str, tensor: torch.Tensor) -> Any:
+        with self.stage(model):
+            names = list(contract.GRAPHS[model])
+            request = pb_utils.InferenceRequest(
+                model_name=model,
+                inputs=[pb_utils.Tensor.from_dlpack(TENSORS.graph_input, tensor.contiguous())],
+                requested_output_names=names,
+                **self._child_timeout(),
+            )
+            response = request.exec()
+            if response.has_error():
+                raise contract.GraphError(f"{model}: {response.error().message()}")
+            found = [pb_utils.get_output_tensor_by_name(response, name) for name in names]
+            outputs = tuple(from_dlpack(output).to(tensor.device) for output in found)
+        return outputs if len(outputs) > 1 else outputs[0]
+
+    def _child_timeout(self) -> dict[str, int]:
+        """What is left, in microseconds: a net's queue refuses whatever waited longer."""
+        if math.isinf(self._timeout_s):
+            return {}
+        return {"timeout": max(1, round(self._remaining_s * 1e6))}
