@@ -173,7 +173,6 @@ class Admission:
 
     def _give_up(self, photo: _Photo) -> None:
         if not photo.turn.done():
-            self._queue.remove(photo)
             photo.turn.set_result(False)
 
     def _give_place(self, photo: _Photo) -> None:
@@ -185,7 +184,7 @@ class Admission:
         self._inside.remove(photo)
         while self._queue and self.in_flight < self._concurrency:
             first = self._queue.popleft()
-            if first.turn.done():  # cancelled, and not awake yet
+            if first.turn.done():  # cancelled or out of patience, and not awake yet
                 continue
             in_time = first.deadline.remaining_s > self._times.likely_s
             if in_time:

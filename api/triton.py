@@ -49,6 +49,13 @@ _CHANNEL_OPTIONS = [
     ("grpc.max_reconnect_backoff_ms", 2000),
 ]
 _TOO_LATE = "The recognizer did not answer in time. Try again later."
+# What is said, with any status, of a server that ends, and of models that are dead or being
+# loaded again.
+_AWAY = re.compile(
+    r"stub process|not healthy|not ready|unknown model|no available versions|unload"
+    r"|socket closed|connection re(set|fused)|stream removed|rst_stream|goaway",
+    re.IGNORECASE,
+)
 _IMAGE_ERROR = re.compile(rf"\b({'|'.join(PHOTO_PROBLEMS)}): (.*)", re.DOTALL)
 
 
@@ -149,7 +156,7 @@ class TritonClient:
 
 
 def _problem_of(error: InferenceServerException) -> Problem:
-    """Sort an error of the client by its gRPC status; see the tree in `api.errors`.
+    """Sort an error of the client by its gRPC status and words; see the tree in `api.errors`.
 
     Messages of the server stay in the log: they hold its paths.
     """
@@ -161,9 +168,11 @@ def _problem_of(error: InferenceServerException) -> Problem:
     if status == "DEADLINE_EXCEEDED":
         return RecognizerTimeout(_TOO_LATE)
     # A full queue and an expired place in it are UNAVAILABLE, just as no server is.
-    if status == "RESOURCE_EXHAUSTED" or (status == "UNAVAILABLE" and "queue" in message.lower()):
+    if status == "UNAVAILABLE" and "timeout expired" in message:
+        return RecognizerTimeout(_TOO_LATE)
+    if status == "RESOURCE_EXHAUSTED" or "maximum queue size" in message:
         return Overloaded("More photos are waiting than Triton can read.", reason="triton")
-    if status in ("UNAVAILABLE", "NOT_FOUND", "CANCELLED") or "is not healthy" in message:
+    if status in ("UNAVAILABLE", "NOT_FOUND", "CANCELLED", "ABORTED") or _AWAY.search(message):
         return RecognizerUnavailable("The recognizer can't be reached. Try again in a few seconds.")
     if status in ("UNAUTHENTICATED", "PERMISSION_DENIED"):
         return RecognizerMismatch("Triton refused this gateway's token (PLATES_TRITON_TOKEN).")
