@@ -3,7 +3,6 @@
 import json
 import socket
 import threading
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
@@ -15,6 +14,9 @@ from fake_triton import FakeTriton
 from gateway_client import PHOTO, STATUS, assert_problem, post_form, post_raw, settings_for
 from gateway_fixtures import running_gateway
 from photo_files import BAD, HEIGHT, WIDTH, encode, pattern
+
+from api.errors import Overloaded
+from api.upload_memory import UploadMemory
 
 TOLD_BY_DECODING = {
     "truncated bmp",
@@ -178,22 +180,26 @@ def test_slow_uploads_take_no_place(fake: FakeTriton) -> None:
             assert post_raw(client, PHOTO).status_code == 200
 
 
-def test_uploads_share_a_limited_memory(fake: FakeTriton) -> None:
-    settings = settings_for(fake, upload_memory_bytes=165_000, max_bytes=100_000)
+def test_uploads_share_a_limited_memory() -> None:
+    memory = UploadMemory(100)
+    with memory.share() as take:
+        take(60)
+        with pytest.raises(Overloaded), memory.share() as another:
+            another(40)
+            another(1)
+        with memory.share() as another:  # what the refused one held is free again
+            another(40)
+    with memory.share() as take:
+        take(100)
 
-    def answers_become(status: int) -> httpx.Response:
-        for _ in range(200):
-            response = post_raw(client, padded(100_000))
-            if response.status_code == status:
-                return response
-            time.sleep(0.02)
-        pytest.fail(f"never {status}")
 
+def test_uploads_beyond_the_memory_are_refused(fake: FakeTriton) -> None:
+    settings = settings_for(fake, upload_memory_bytes=50_000, max_bytes=100_000)
     with running_gateway(settings) as client:
-        with begin_upload(client, 100_000, 90_000):
-            assert_problem(answers_become(429), 429, "overloaded")
+        for _ in range(3):
+            assert_problem(post_raw(client, padded(60_000)), 429, "overloaded")
             assert post_raw(client, PHOTO).status_code == 200  # a small one still fits
-        answers_become(200)
+            assert post_raw(client, padded(50_000)).status_code == 200
 
 
 def test_places_are_limited(fake: FakeTriton) -> None:
