@@ -146,14 +146,22 @@ async def _send_all(
         if len(waiting) >= _MAX_OUTSTANDING:
             await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
         kind = dice.choices(kinds, weights)[0]
-        task = asyncio.create_task(_one(target, kind, dice.choice(kind.requests), found))
+        task = asyncio.create_task(send_one(target, kind, dice.choice(kind.requests), found))
         waiting.add(task)
         task.add_done_callback(waiting.discard)
     if waiting:
         await asyncio.wait(set(waiting))
 
 
-async def _one(target: Target, kind: Kind, request: bytes, found: Soak) -> None:
+async def send_one(target: Target, kind: Kind, request: bytes, found: Soak) -> None:
+    """Send one request, and take note of what came of it.
+
+    Args:
+        target: Where to.
+        kind: What is expected.
+        request: One of that kind.
+        found: Where it is noted.
+    """
     try:
         if not kind.expected:
             await _leave(target, kind, request)
