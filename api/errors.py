@@ -8,6 +8,10 @@
     │   ├── UnsupportedMediaType     415  neither a form nor an image
     │   ├── MissingImage             422  a form without the field `image`
     │   └── InvalidParameter         422  roi, min_width, or something unknown
+    ├── AccessProblem                400
+    │   ├── MissingToken             401  a token is needed
+    │   ├── WrongToken               403  it is none of the service's
+    │   └── RateLimited              429  too many photos from this sender
     └── RecognizerProblem            500
         ├── RecognizerFailed         500  the models raised an error
         ├── RecognizerMismatch       502  Triton serves something else than expected
@@ -155,6 +159,45 @@ class InvalidParameter(RequestProblem):
     status = 422
     slug = "invalid-parameter"
     title = "A parameter is not valid"
+
+
+class AccessProblem(Problem):
+    """The sender may not do this, or not now."""
+
+
+class MissingToken(AccessProblem):
+    """The service takes photos only from those who send one of its tokens."""
+
+    status = 401
+    slug = "missing-token"
+    title = "A token is needed"
+    headers: Mapping[str, str] = {"WWW-Authenticate": 'Bearer realm="plates"'}
+
+
+class WrongToken(AccessProblem):
+    """The token that came is none of the service's."""
+
+    status = 403
+    slug = "wrong-token"
+    title = "The token is not valid"
+
+
+class RateLimited(AccessProblem):
+    """More photos came from this sender than the settings allow."""
+
+    status = 429
+    slug = "rate-limited"
+    title = "Too many photos from this sender"
+
+    def __init__(self, *, retry_after_s: float) -> None:
+        """See :class:`Problem`.
+
+        Args:
+            retry_after_s: When the next photo is taken; rounded up to whole seconds.
+        """
+        seconds = max(1, math.ceil(retry_after_s))
+        super().__init__(f"Too many photos came from here. Try again in {seconds} s.")
+        self.headers = {"Retry-After": str(seconds)}
 
 
 class RecognizerProblem(Problem):

@@ -5,6 +5,7 @@
     not HTTP/1.1       400; so is a length told twice, in two ways (request smuggling)
     too many at once   429 with Retry-After
     slow reader        closed
+    body without end   closed, some seconds after its answer
 
 Each is a problem document, and the connection is closed behind it.
 """
@@ -40,6 +41,8 @@ _DRAIN_S = 2
 # the answer: so long, and so many at once, are listened to after it.
 _LINGER_S = 1.0
 _MAX_LINGERING = 64
+# An answer may come before the body's end, and whoever sends the rest looks for it only then.
+_DISCARD_S = 5.0
 # The answers are small; whoever takes none of them for so long is not reading.
 _STALLED_S = 30.0
 
@@ -140,7 +143,7 @@ class GatewayProtocol(H11Protocol):
         super().__init__(config, server_state, app_state, _loop)
         self.conn = StrictConnection(h11.SERVER, MAX_HEAD_BYTES)
         self._limits = config
-        self._refused = False
+        self._refused = self._discarding = False
         self._head_timer: asyncio.TimerHandle | None = None
         self._end_timer: asyncio.TimerHandle | None = None
 
@@ -168,6 +171,9 @@ class GatewayProtocol(H11Protocol):
         if self._refused:
             return
         super().data_received(data)
+        if self.conn.their_state is not h11.SEND_BODY and self._discarding:
+            self._discarding = False
+            self._stop_end_timer()
         # Between requests the head begins with its first byte; until then the connection
         # is idle, and uvicorn's to close.
         begun = self.conn.their_state is h11.IDLE and bool(self.conn.trailing_data[0])
@@ -181,6 +187,13 @@ class GatewayProtocol(H11Protocol):
         del msg
         status = getattr(sys.exc_info()[1], "error_status_hint", 400)
         self._refuse_head(status if status in _DETAILS else 400)
+
+    def on_response_complete(self) -> None:
+        """Go on with the connection; for the rest of a body that nobody reads not for long."""
+        super().on_response_complete()
+        if self.conn.their_state is h11.SEND_BODY:
+            self._discarding = True
+            self._end_after(_DISCARD_S)
 
     def shutdown(self) -> None:
         """End the connection as soon as its answer is sent."""
@@ -196,7 +209,7 @@ class GatewayProtocol(H11Protocol):
 
     def resume_writing(self) -> None:
         """The sender reads again."""
-        if not self._refused and not self.transport.is_closing():
+        if not (self._refused or self._discarding or self.transport.is_closing()):
             self._stop_end_timer()
         super().resume_writing()
 

@@ -1,35 +1,27 @@
 """The gateway as an application: `uvicorn --factory api.main:create_app`."""
 
-import logging
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from typing import Any
 
-from fastapi import FastAPI, Request, Response
-from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse
-from starlette.exceptions import HTTPException
-from starlette.requests import ClientDisconnect
+from fastapi import Depends, FastAPI
+from fastapi.middleware.cors import CORSMiddleware
+from fastapi_offline import FastAPIOffline
 
-from api.compat import compat_response
-from api.errors import Problem, plain_document
-from api.metrics import Metrics, MetricsMiddleware
-from api.parameters import invalid_parameters
+from api.access import Access, admit
+from api.handlers import HANDLERS
+from api.metrics import Metrics
+from api.observing import Observer
 from api.readiness import Readiness
 from api.reading import PhotoReader
 from api.redaction import Redactor
-from api.request_ids import HEADER, INSTANCE_PATH, RequestIds
+from api.request_ids import RequestIds
 from api.routes import ROUTERS
+from api.security_headers import SecurityHeaders
 from api.services import Services
 from api.settings import Settings
 from api.triton import TritonClient
 from api.upload_memory import UploadMemory
 from plate_models.spec import MODEL_VERSION
-
-log = logging.getLogger("plates.gateway")
-
-# No answer anybody reads, but counted: the status that proxies have for it.
-SENDER_GONE = 499
 
 
 def create_app(settings: Settings | None = None) -> FastAPI:
@@ -45,7 +37,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         pydantic.ValidationError: A setting in the environment makes no sense.
     """
     settings = settings or Settings()
-    metrics = Metrics()
+    metrics = Metrics(settings.status_file)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncGenerator[None]:
@@ -58,68 +50,32 @@ def create_app(settings: Settings | None = None) -> FastAPI:
             )
             yield
 
-    app = FastAPI(
+    app = FastAPIOffline(
         title="Licence plates",
         summary="A photo goes in, its licence plates come out.",
         version=MODEL_VERSION,
         license_info={"name": "Apache-2.0", "identifier": "Apache-2.0"},
         lifespan=lifespan,
-        exception_handlers={
-            Problem: _on_problem,
-            HTTPException: _on_http_exception,
-            RequestValidationError: _on_invalid_request,
-            ClientDisconnect: _on_disconnect,
-            Exception: _on_exception,
-        },
+        dependencies=[Depends(admit)],
+        exception_handlers=HANDLERS,
     )
-    app.state.metrics = metrics
-    app.add_middleware(MetricsMiddleware, metrics=metrics)
-    app.add_middleware(RequestIds)  # The last one added is the outermost.
+    app.state.metrics, app.state.access = metrics, Access(settings)
     for router in ROUTERS:
         app.include_router(router)
+    _add_middleware(app, settings, metrics)
     return app
 
 
-def _respond(
-    request: Request, document: dict[str, Any], headers: Mapping[str, str] | None = None
-) -> Response:
-    """Send a problem document; one that the operator should know of goes to the log."""
-    request_id = request.state.request_id
-    document["instance"] = INSTANCE_PATH + request_id
-    if document["status"] >= 500:
-        log.error("%(status)s %(title)s: %(detail)s", document)
-    # The answer to an unexpected exception passes no middleware.
-    headers = {**(headers or {}), HEADER: request_id}
-    return compat_response(request.url.path, document, headers) or JSONResponse(
-        document, document["status"], headers, media_type="application/problem+json"
-    )
-
-
-async def _on_problem(request: Request, problem: Problem) -> Response:
-    if problem.__cause__ is not None and problem.status >= 500:
-        log.error("%s: %s", type(problem).__name__, problem.__cause__)
-    return _respond(request, problem.document(), problem.headers)
-
-
-async def _on_http_exception(request: Request, error: HTTPException) -> Response:
-    detail = error.detail
-    if error.status_code == 404 and detail == "Not Found":
-        detail = f"There is nothing at {request.url.path}. /docs lists what there is."
-    elif error.status_code == 405:
-        detail = f"{request.method} is not possible at {request.url.path}."
-    return _respond(request, plain_document(error.status_code, detail), error.headers)
-
-
-async def _on_invalid_request(request: Request, error: RequestValidationError) -> Response:
-    return _respond(request, invalid_parameters(list(error.errors())).document())
-
-
-async def _on_disconnect(_: Request, __: ClientDisconnect) -> Response:
-    """Nobody is left to read this; without it the log would show a traceback."""
-    return Response(status_code=SENDER_GONE)
-
-
-async def _on_exception(request: Request, _: Exception) -> Response:
-    document = plain_document(500, "Something unexpected happened. The log says more.")
-    # The server drops the connection as soon as it has logged the traceback.
-    return _respond(request, document, {"Connection": "close"})
+def _add_middleware(app: FastAPI, settings: Settings, metrics: Metrics) -> None:
+    """Wrap the application; the last one added is the outermost."""
+    if settings.cors_origins:
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=settings.cors_origins,
+            allow_methods=("GET", "POST"),
+            allow_headers=("Authorization", "Content-Type", "X-Request-Id", "X-Request-Timeout"),
+            expose_headers=("Retry-After", "X-Request-Id"),
+        )
+    app.add_middleware(Observer, metrics=metrics)
+    app.add_middleware(SecurityHeaders)
+    app.add_middleware(RequestIds)

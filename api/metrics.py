@@ -1,10 +1,13 @@
 """What /metrics tells: counts and times, never a plate's text."""
 
-import time
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, get_args
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+
+from api.embedded.status import State, read_status
 
 if TYPE_CHECKING:
     from api.triton import Recognition
@@ -13,16 +16,20 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _SECONDS = (0.01, 0.025, 0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 12.8, 30.0)
 _STAGE_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2)
 _SCORES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)
-# Senders make up methods; each would be a series that stays for ever.
-_METHODS = frozenset({"DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"})
 _COUNTS = (0, 1, 2, 3, 5, 8, 13, 21, 34)
 
 
 class Metrics:
-    """The metrics of one application, in a registry of their own."""
+    """The metrics of one application, in a registry of their own.
 
-    def __init__(self) -> None:
+    Args:
+        status_file: Where a supervisor tells what it restarted; None: there is none.
+    """
+
+    def __init__(self, status_file: Path | None = None) -> None:
         self._registry = CollectorRegistry()
+        if status_file is not None:
+            self._registry.register(_Restarts(status_file))
         self.requests = Counter(
             "plates_requests",
             "Requests answered, by route and status.",
@@ -95,6 +102,12 @@ class Metrics:
             registry=self._registry,
         )
 
+        self.triton_metrics_up = Gauge(
+            "plates_triton_metrics_up",
+            "Whether Triton's own metrics could be fetched; 0 where they are not asked for.",
+            registry=self._registry,
+        )
+
     def note_recognition(self, recognition: "Recognition", seconds: float) -> None:
         """Take note of a photo that was read.
 
@@ -118,31 +131,23 @@ class Metrics:
         return generate_latest(self._registry)
 
 
-class MetricsMiddleware:
-    """Counts and times every request."""
+class _Restarts:
+    """What the supervisor tells of itself, read anew whenever somebody asks."""
 
-    def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
-        self._app = app
-        self._metrics = metrics
+    def __init__(self, status_file: Path) -> None:
+        self._status_file = status_file
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one ASGI event loop's scope."""
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        start, status = time.perf_counter(), 500
-
-        async def note_status(message: Message) -> None:
-            nonlocal status
-            if message["type"] == "http.response.start":
-                status = message["status"]
-            await send(message)
-
-        try:
-            await self._app(scope, receive, note_status)
-        finally:
-            # The pattern, not the path: paths are made up by callers and never end.
-            route = getattr(scope.get("route"), "path", "other")
-            method = scope["method"] if scope["method"] in _METHODS else "other"
-            self._metrics.requests.labels(method, route, status).inc()
-            self._metrics.request_seconds.labels(route).observe(time.perf_counter() - start)
+    def collect(self) -> Iterator[Metric]:
+        """See `prometheus_client.registry.Collector`."""
+        status = read_status(self._status_file)
+        restarts = CounterMetricFamily(
+            "plates_restarts", "Parts that the supervisor restarted.", labels=["part"]
+        )
+        state = GaugeMetricFamily("plates_state", "1 for how the service is.", labels=["state"])
+        if status is not None:
+            for part, count in status.restarts.items():
+                restarts.add_metric([part], count)
+            for name in get_args(State):
+                state.add_metric([name], name == status.state)
+        yield restarts
+        yield state

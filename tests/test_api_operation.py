@@ -19,7 +19,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from pydantic import ValidationError
 from starlette.types import Message, Receive, Scope, Send
 
-from api.metrics import Metrics, MetricsMiddleware
+from api.metrics import Metrics
+from api.observing import Observer
 from api.readiness import canary_photo
 from api.settings import Settings
 
@@ -173,7 +174,7 @@ def test_metrics_of_made_up_methods_are_one_series() -> None:
         pass
 
     metrics = Metrics()
-    gateway = MetricsMiddleware(not_allowed, metrics)
+    gateway = Observer(not_allowed, metrics)
     for method in ("GET", "BREW", "WHEN", "get"):
         asyncio.run(gateway({"type": "http", "method": method}, None, discard))
     exposition = metrics.exposition().decode()

@@ -9,6 +9,7 @@ from starlette.exceptions import HTTPException
 from api.errors import PROBLEM_PATH, kinds
 from api.metrics import CONTENT_TYPE
 from api.services import ServicesOfApp
+from api.triton_metrics import fetch_triton_metrics
 
 router = APIRouter(tags=["operation"])
 
@@ -30,8 +31,12 @@ async def readyz(services: ServicesOfApp) -> JSONResponse:
 
 @router.get("/metrics")
 async def metrics(services: ServicesOfApp) -> Response:
-    """Prometheus metrics."""
-    return Response(services.metrics.exposition(), media_type=CONTENT_TYPE)
+    """Prometheus metrics: the gateway's, then Triton's where its address is known."""
+    address = services.settings.triton_metrics_url
+    of_triton = await fetch_triton_metrics(address) if address else None
+    services.metrics.triton_metrics_up.set(of_triton is not None)
+    exposition = services.metrics.exposition() + (of_triton or b"")
+    return Response(exposition, media_type=CONTENT_TYPE)
 
 
 @router.get(PROBLEM_PATH + "{slug}")

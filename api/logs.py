@@ -1,0 +1,122 @@
+"""Logs: one JSON object per line, or text for a terminal. Never what was sent.
+
+What was sent is plates, photos, tokens, addresses and form values. Messages of exceptions
+quote such values, so tracebacks are written without them.
+"""
+
+import json
+import logging
+import sys
+import traceback
+from datetime import UTC, datetime
+from types import TracebackType
+from typing import Literal
+
+from api.request_ids import current_request_id
+
+# What a log call may tell besides its message, as `extra`.
+FIELDS = (
+    "method",
+    "route",
+    "status",
+    "ms",
+    "bytes_in",
+    "plates",
+    "refusal",
+)
+Format = Literal["json", "text"]
+ErrorInfo = (
+    tuple[type[BaseException], BaseException, TracebackType | None] | tuple[None, None, None]
+)
+
+
+def configure(format_name: Format | None) -> None:
+    """Send the logs of the whole process, uvicorn's own included, to stderr.
+
+    Args:
+        format_name: None takes text on a terminal and JSON elsewhere.
+    """
+    handler = logging.StreamHandler()
+    as_text = format_name == "text" or (format_name is None and sys.stderr.isatty())
+    handler.setFormatter(TextFormatter() if as_text else JsonFormatter())
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(logging.WARNING)
+    logging.getLogger("plates").setLevel(logging.INFO)
+
+
+class _Formatter(logging.Formatter):
+    """What both formats have in common."""
+
+    def formatException(self, ei: ErrorInfo) -> str:  # noqa: N802  logging's name
+        """Write where an exception came from, and its type, but not its message.
+
+        Args:
+            ei: As `sys.exc_info` gives it.
+
+        Returns:
+            Lines of the traceback, of its causes as well.
+        """
+        error = ei[1]
+        if error is None:
+            return ""
+        told = traceback.TracebackException.from_exception(error)
+        return "".join(_without_messages(told)).rstrip()
+
+
+class JsonFormatter(_Formatter):
+    """One object per line."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """See `logging.Formatter.format`."""
+        document: dict[str, object] = {
+            "time": _moment(record).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": _message(record),
+            **_told(record),
+        }
+        if record.exc_info:
+            document["traceback"] = self.formatException(record.exc_info)
+        return json.dumps(document, default=str)
+
+
+class TextFormatter(_Formatter):
+    """For the eyes of whoever starts the service in a terminal."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """See `logging.Formatter.format`."""
+        told = " ".join(f"{name}={value}" for name, value in _told(record).items())
+        message = _message(record).replace("\n", " | ")  # A line per record.
+        moment = _moment(record).astimezone().strftime("%H:%M:%S")
+        line = f"{moment} {record.levelname} {record.name}: {message} {told}".rstrip()
+        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+
+
+def _moment(record: logging.LogRecord) -> datetime:
+    return datetime.fromtimestamp(record.created, UTC)
+
+
+def _message(record: logging.LogRecord) -> str:
+    message = record.getMessage().strip()
+    # The further lines of asyncio show objects, exceptions and their messages among them.
+    return message.partition("\n")[0] if record.name == "asyncio" else message
+
+
+def _told(record: logging.LogRecord) -> dict[str, object]:
+    """The request's id and the further fields of a record, those that it has."""
+    request_id = current_request_id.get()
+    named = {"request_id": request_id} if request_id else {}
+    values = {name: getattr(record, name, None) for name in FIELDS}
+    return named | {name: value for name, value in values.items() if value is not None}
+
+
+def _without_messages(told: traceback.TracebackException) -> list[str]:
+    lines: list[str] = []
+    before = told.__cause__ or (None if told.__suppress_context__ else told.__context__)
+    if before is not None:
+        lines += _without_messages(before)
+    lines += ["Traceback (most recent call last):\n", *told.stack.format()]
+    name = told.exc_type.__name__ if told.exc_type else "Exception"
+    lines.append(f"{name} (its message is left out: it may quote what was sent)\n")
+    return lines
