@@ -124,8 +124,6 @@ def fake(fake_of_module: FakeTriton) -> FakeTriton:
 @pytest.fixture(scope="module")
 def client(fake_of_module: FakeTriton) -> Iterator[httpx.Client]:
     """A client of a gateway in this process, with small limits, before the fake Triton."""
-    settings = settings_for(
-        fake_of_module, max_bytes=100_000, request_timeout_s=0.5, ready_max_age_s=0.2
-    )
+    settings = settings_for(fake_of_module, max_bytes=100_000, ready_max_age_s=0.2)
     with running_gateway(settings) as client:
         yield client
