@@ -86,39 +86,3 @@ def test_serve_with_its_own_triton(repository: Path, tmp_path: Path) -> None:
     assert "Traceback" not in log.read_text()
     # Other servers may run at the same time: segments carry their owner's process id.
     assert not list(Path("/dev/shm").glob(f"plates_{pid}_*"))  # noqa: S108
-
-
-@pytest.mark.live
-@pytest.mark.control
-def test_serve_ends_when_its_triton_dies(repository: Path) -> None:
-    environment = {"PLATES_PORT": "0", "PLATES_MODEL_REPOSITORY": str(repository)}
-    process = subprocess.Popen(
-        [*PLATES, "serve"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=os.environ | environment,
-    )
-    try:
-        for line in process.stdout:
-            if line.startswith(serve.LISTENING):
-                break
-        server = server_below(process.pid)
-        assert server is not None, process.stderr.read()
-        os.kill(server, signal.SIGKILL)
-        _, errors = process.communicate(timeout=30)
-    finally:
-        process.kill()
-    assert process.returncode == 1
-    assert "Triton has ended by itself" in errors
-
-
-def server_below(pid: int) -> int | None:
-    """The tritonserver among a process's descendants."""
-    for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
-        if Path(f"/proc/{child}/comm").read_text().strip() == "tritonserver":
-            return int(child)
-        found = server_below(int(child))
-        if found is not None:
-            return found
-    return None

@@ -14,8 +14,17 @@ from pathlib import Path
 import pytest
 from tritonclient import grpc as triton_grpc
 
-from api.commands import serve
-from api.embedded import EmbeddedTriton, PreflightError, StartError, guardian, launch, processes
+from api import http_protocol
+from api.embedded import (
+    EmbeddedTriton,
+    PreflightError,
+    StartError,
+    guardian,
+    launch,
+    processes,
+    supervisor,
+    worker,
+)
 from api.embedded.server import GRACE_SECONDS, ORPHAN_SECONDS, STOP_SECONDS
 
 pytestmark = [pytest.mark.live, pytest.mark.control]
@@ -185,7 +194,8 @@ def test_a_frozen_family_is_stopped_all_the_same(echo: Path, frozen: str) -> Non
 def test_the_times_for_stopping_fit_into_each_other() -> None:
     assert launch.EXIT_TIMEOUT_SECONDS < GRACE_SECONDS
     assert guardian.POLL_SECONDS + GRACE_SECONDS + guardian.ADOPTED_SECONDS < STOP_SECONDS
-    assert serve._DRAIN_S + serve._WATCH_S + STOP_SECONDS + ORPHAN_SECONDS < 10
+    assert http_protocol._DRAIN_S < worker.STOP_SECONDS
+    assert supervisor.TICK_S + worker.STOP_SECONDS + STOP_SECONDS + ORPHAN_SECONDS <= 10
 
 
 def test_a_fixed_port_is_taken_and_a_taken_one_is_named(echo: Path) -> None:
@@ -206,8 +216,8 @@ def test_a_free_port_that_somebody_else_takes_first_is_replaced(
     with socket.create_server(("127.0.0.1", 0)) as rival:
         choose, lost = launch.choose_ports, []
 
-        def unlucky_once(http_port: int, grpc_port: int) -> launch.Ports:
-            ports = choose(http_port, grpc_port)
+        def unlucky_once(wanted: launch.Ports) -> launch.Ports:
+            ports = choose(wanted)
             if lost:
                 return ports
             lost.append(rival.getsockname()[1])

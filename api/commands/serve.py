@@ -1,7 +1,8 @@
 """Serve /v1/plates over HTTP in the foreground, until Ctrl-C, SIGTERM or SIGHUP.
 
-A Triton is started on free local ports, and stopped again, unless PLATES_TRITON_URL names
-one elsewhere. Settings are environment variables:
+A Triton is started on free local ports, watched, healed and stopped again, unless
+PLATES_TRITON_URL names one elsewhere; so is the process that answers HTTP. Settings are
+environment variables:
 
   PLATES_HOST, PLATES_PORT                  where to listen (127.0.0.1, 8080; 0: a free port)
   PLATES_TRITON_URL                         host:port, grpc://host:port or grpcs://host:port
@@ -14,28 +15,27 @@ one elsewhere. Settings are environment variables:
 """
 
 import argparse
-import asyncio
 import contextlib
 import logging
-import signal
 import socket
 import sys
+import tempfile
 from collections.abc import Iterator
+from importlib.resources import files
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from api.commands import CommandError
-from api.commands.signals import Stopped, say, stop_signals, stop_signals_raise
+from api.commands.signals import Stopped, say, stop_signals_raise
 
 if TYPE_CHECKING:
     from api.embedded import EmbeddedTriton
+    from api.embedded.supervisor import Part
     from api.settings import Settings
 
 LISTENING = "Serving on "
-
-# Photos under way get that long when the service stops; Triton's own stop comes after it,
-# and both together must stay under ten seconds.
-_DRAIN_S = 2
-_WATCH_S = 0.5
+# -P: the folder we are called from may hold a package "api" of somebody else's.
+_WORKER = (sys.executable, "-P", "-m", "api.worker")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -47,25 +47,28 @@ def run(arguments: argparse.Namespace) -> int:
     """Serve until stopped.
 
     Returns:
-        0 after a clean stop, 1 if Triton ended by itself.
+        0 after a clean stop.
 
     Raises:
-        CommandError: The service can't start.
+        CommandError: The service can't start, or could not be healed.
     """
+    from api.embedded import EmbeddedTritonError
+
     del arguments
     settings = _settings()
-    died = False
-    with (
-        stop_signals_raise(),
-        contextlib.suppress(Stopped),
-        _listen(settings.host, settings.port) as listener,
-        _triton(settings) as (reachable, triton),
-    ):
-        died = asyncio.run(_serve(reachable, listener, triton))
-        if triton is not None and died:
-            print(f"Triton has ended by itself:\n{triton.log_tail()}", file=sys.stderr)
+    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
+    try:
+        with (
+            stop_signals_raise(),
+            contextlib.suppress(Stopped),
+            _listen(settings.host, settings.port) as listener,
+            _status_file(settings) as status_file,
+        ):
+            _supervise(settings, listener, status_file)
+    except EmbeddedTritonError as error:
+        raise CommandError(str(error)) from error
     say("Stopped.")
-    return 1 if died else 0
+    return 0
 
 
 def _settings() -> "Settings":
@@ -93,69 +96,67 @@ def _listen(host: str, port: int) -> socket.socket:
 
 
 @contextlib.contextmanager
-def _triton(settings: "Settings") -> "Iterator[tuple[Settings, EmbeddedTriton | None]]":
-    """Start a Triton unless one is named; hand out the settings that lead to it."""
-    if settings.triton_url is not None:
-        print(f"Triton elsewhere: {settings.triton_url}", flush=True)
-        yield settings, None
+def _status_file(settings: "Settings") -> Iterator[Path]:
+    if settings.status_file is not None:
+        yield settings.status_file
         return
-    from api.embedded import EmbeddedTriton, EmbeddedTritonError
+    with tempfile.TemporaryDirectory(prefix="plates-status-") as folder:
+        yield Path(folder) / "status.json"
 
-    print("Starting Triton …", flush=True)
-    embedded = EmbeddedTriton(
+
+def _supervise(settings: "Settings", listener: socket.socket, status_file: Path) -> None:
+    """Start the service and watch over it until a signal comes.
+
+    Raises:
+        EmbeddedTritonError: It can't be started, or could not be healed.
+    """
+    from api.embedded.healing import TritonHealer
+    from api.embedded.supervisor import Supervisor
+    from api.embedded.worker import GatewayWorker
+
+    triton = _triton(settings)
+
+    def environment() -> dict[str, str]:
+        told = {"PLATES_STATUS_FILE": str(status_file)}
+        if triton is not None:
+            told["PLATES_TRITON_URL"] = triton.grpc_url
+            told["PLATES_TRITON_METRICS_URL"] = triton.metrics_url
+        return told
+
+    worker = GatewayWorker(_WORKER, environment, listener)
+    parts: list[Part] = [TritonHealer(triton, _canary()), worker] if triton else [worker]
+    supervisor = Supervisor(parts, status_file)
+    try:
+        supervisor.start()
+        if triton is not None:
+            say(f"Triton: gRPC {triton.grpc_url}, HTTP {triton.http_url}")
+        _announce(listener)
+        supervisor.run()
+    finally:
+        say("Stopping …")
+        supervisor.stop()
+
+
+def _triton(settings: "Settings") -> "EmbeddedTriton | None":
+    """Describe the Triton to be started, unless one is named."""
+    if settings.triton_url is not None:
+        say(f"Triton elsewhere: {settings.triton_url}")
+        return None
+    from api.embedded import EmbeddedTriton
+
+    say("Starting Triton …")
+    return EmbeddedTriton(
         settings.model_repository,
         http_port=settings.triton_http_port,
         grpc_port=settings.triton_grpc_port,
     )
-    try:
-        embedded.start()
-    except EmbeddedTritonError as error:
-        raise CommandError(str(error)) from error
-    try:
-        print(f"Triton: gRPC {embedded.grpc_url}, HTTP {embedded.http_url}", flush=True)
-        yield settings.model_copy(update={"triton_url": embedded.grpc_url}), embedded
-    finally:
-        say("Stopping …")
-        embedded.stop()
 
 
-async def _serve(
-    settings: "Settings", listener: socket.socket, triton: "EmbeddedTriton | None"
-) -> bool:
-    """Run the gateway until a signal comes or Triton ends.
-
-    Returns:
-        Whether Triton ended by itself.
-    """
-    import uvicorn
-
-    from api.main import create_app
-
-    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
-    config = uvicorn.Config(
-        create_app(settings),
-        log_level="warning",
-        access_log=False,
-        timeout_graceful_shutdown=_DRAIN_S,
-    )
-    server = uvicorn.Server(config)
-    if signal.SIGHUP in stop_signals():
-        # The server itself sees to the other two only.
-        signal.signal(signal.SIGHUP, server.handle_exit)
-    serving = asyncio.create_task(server.serve(sockets=[listener]))
-    died = announced = False
-    while not serving.done():
-        await asyncio.wait([serving], timeout=_WATCH_S if announced else 0.05)
-        if server.started and not announced:
-            _announce(listener)
-            announced = True
-        if triton is not None and triton.poll() is not None and not server.should_exit:
-            died = server.should_exit = True
-    await serving
-    return died
+def _canary() -> bytes:
+    return (files("api") / "canary.jpg").read_bytes()
 
 
 def _announce(listener: socket.socket) -> None:
     host, port = listener.getsockname()[:2]
     shown = f"[{host}]" if ":" in host else host
-    print(f"{LISTENING}http://{shown}:{port} (documentation: /docs)", flush=True)
+    say(f"{LISTENING}http://{shown}:{port} (documentation: /docs)")

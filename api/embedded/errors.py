@@ -2,7 +2,9 @@
 
 EmbeddedTritonError
 ├── PreflightError   this machine or set-up lacks something; nothing was started
-└── StartError       the server was started and failed, or didn't get ready in time
+├── StartError       a process was started and failed, or didn't get ready in time
+├── RequestError     the server refused a request, or gave no answer in time
+└── GaveUp           a part of the service can't be healed
 """
 
 from collections.abc import Sequence
@@ -25,4 +27,20 @@ class PreflightError(EmbeddedTritonError):
 
 
 class StartError(EmbeddedTritonError):
-    """The server ended or hung while it started; the message ends with its log's tail."""
+    """A process ended or hung while it started; Triton's message ends with its log's tail."""
+
+
+class RequestError(EmbeddedTritonError):
+    """Triton refused a request of the supervisor, or gave no answer in time.
+
+    Attributes:
+        status: Of the answer; None if there was none.
+    """
+
+    def __init__(self, message: str, status: int | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class GaveUp(EmbeddedTritonError):
+    """A part was restarted again and again, and did not get well."""

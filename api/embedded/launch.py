@@ -11,6 +11,10 @@ from api.embedded import preflight
 
 # Shorter than our own patience: an idle keep-alive client holds the exit for all of it.
 EXIT_TIMEOUT_SECONDS = 3
+# What only the supervisor needs, and nobody else on this machine shall have: loading
+# models, naming memory that Triton then reads and writes, files for traces and logs.
+RESTRICTED_APIS = "model-repository,shared-memory,trace,logging"
+KEY_HEADER = "plates-key"
 
 
 @dataclass(frozen=True)
@@ -22,17 +26,16 @@ class Ports:
     metrics: int
 
 
-def choose_ports(http_port: int, grpc_port: int) -> Ports:
-    """Take free ports for those that are 0 and for the metrics.
+def choose_ports(wanted: Ports) -> Ports:
+    """Take free ports for those that are 0.
 
     Args:
-        http_port: A fixed port, or 0.
-        grpc_port: A fixed port, or 0.
+        wanted: Fixed ports, or 0.
     """
     # All are held until all are known, so that no two are the same.
     with contextlib.ExitStack() as held:
         chosen = []
-        for port in (http_port, grpc_port, 0):
+        for port in (wanted.http, wanted.grpc, wanted.metrics):
             if port == 0:
                 probe = held.enter_context(socket.socket())
                 probe.bind((preflight.LOOPBACK, 0))
@@ -49,6 +52,7 @@ def command(
     ports: Ports,
     profile: str,
     shm_prefix: str,
+    key: str,
 ) -> list[str]:
     """Write the server's command line.
 
@@ -59,11 +63,17 @@ def command(
         ports: Where to listen; the address is always loopback.
         profile: "gpu" takes the models' ``config.pbtxt``, another name ``configs/<name>.pbtxt``.
         shm_prefix: Begins the name of every shared-memory segment of this server.
+        key: Opens the restricted APIs, as the value of the header `KEY_HEADER`. Triton takes
+            it on its command line only, where other users of this machine can read it.
     """
+    restriction = f"{RESTRICTED_APIS}:{KEY_HEADER}={key}"
     local = preflight.LOOPBACK
     arguments = [
         str(server),
         f"--model-repository={repository}",
+        # Explicit: a model whose process died can be unloaded and loaded again.
+        "--model-control-mode=explicit",
+        "--load-model=*",
         f"--backend-directory={backends}",
         # Otherwise torch is imported twice per model: 8 s instead of 3.
         "--disable-auto-complete-config",
@@ -73,6 +83,8 @@ def command(
         f"--grpc-port={ports.grpc}",
         f"--metrics-address={local}",
         f"--metrics-port={ports.metrics}",
+        f"--http-restricted-api={restriction}",
+        f"--grpc-restricted-protocol={restriction}",
         f"--backend-config=python,shm-region-prefix-name={shm_prefix}",
         f"--exit-timeout-secs={EXIT_TIMEOUT_SECONDS}",
     ]

@@ -68,6 +68,12 @@ def _read_process(folder: Path) -> Process | None:
     return Process(int(folder.name), int(parent), state, tuple(command.split("\0")[:-1]))
 
 
+def is_alive(pid: int) -> bool:
+    """Tell whether a process exists and has not ended; cheap, unlike the whole table."""
+    process = _read_process(Path("/proc") / str(pid))
+    return process is not None and not process.dead
+
+
 def children(pid: int) -> list[Process]:
     """List the direct children of a process, dead ones included."""
     return [process for process in process_table() if process.parent == pid]
@@ -137,3 +143,36 @@ def sweep(prefix: str) -> None:
     """Remove the shared memory of a server that is gone."""
     for segment in leftovers(prefix):
         segment.unlink(missing_ok=True)
+
+
+def sweep_unmapped(prefix: str, min_age_s: float) -> list[Path]:
+    """Remove the shared memory of a living server that none of its processes maps.
+
+    Args:
+        prefix: Of the server's segments; also in the arguments of all its processes.
+        min_age_s: Younger segments stay: one that was just made is about to be mapped.
+
+    Returns:
+        What was removed.
+    """
+    found = [path for path in leftovers(prefix) if _age_s(path) >= min_age_s]
+    mapped: set[str] = set()
+    for process in process_table():
+        try:
+            maps = Path(f"/proc/{process.pid}/maps").read_text(errors="replace")
+        except PermissionError:  # another user's: can't be one of this server's
+            continue
+        except OSError:  # ended while we looked
+            continue
+        mapped |= {line.split()[-1] for line in maps.splitlines() if prefix in line}
+    unmapped = [path for path in found if str(path) not in mapped]
+    for path in unmapped:
+        path.unlink(missing_ok=True)
+    return unmapped
+
+
+def _age_s(path: Path) -> float:
+    try:
+        return time.time() - path.stat().st_ctime
+    except OSError:  # removed while we looked
+        return 0.0

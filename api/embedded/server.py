@@ -1,7 +1,6 @@
 """Start, watch and stop one Triton on this machine."""
 
 import contextlib
-import http.client
 import os
 import secrets
 import shutil
@@ -16,6 +15,7 @@ from types import TracebackType
 from typing import Self
 
 from api.embedded import launch, preflight, processes
+from api.embedded.client import TritonHttp
 from api.embedded.errors import PreflightError, StartError
 from api.embedded.wheel import Wheel, find_wheel, make_backend_directory, own_backends
 
@@ -26,6 +26,7 @@ from api.embedded.wheel import Wheel, find_wheel, make_backend_directory, own_ba
 GRACE_SECONDS = 5.0
 STOP_SECONDS = 7.0
 ORPHAN_SECONDS = 0.4
+KILL_SECONDS = 5.0
 LOG_TAIL_LINES = 30
 _PORTS_TAKEN = "already in use"
 
@@ -71,13 +72,14 @@ class EmbeddedTriton:
             profile: "cpu" or "gpu": which of the models' configurations to take.
             http_port: A fixed port for HTTP; 0 takes a free one.
             grpc_port: The same for gRPC.
-            ready_timeout: Seconds for all models to load and warm up.
+            ready_timeout: Seconds for all models to load and warm up, also for
+                whoever uses :meth:`launch`.
         """
         self.repository = repository.resolve()
         self.profile = profile
-        self._fixed = (http_port, grpc_port)
-        self._ready_timeout = ready_timeout
-        self._ports = launch.Ports(0, 0, 0)
+        self._wanted = self._ports = launch.Ports(http_port, grpc_port, 0)
+        self.ready_timeout = ready_timeout
+        self._key = ""
         self._guardian: subprocess.Popen[bytes] | None = None
         self._folder: Path | None = None
         self.shm_prefix = ""
@@ -102,6 +104,16 @@ class EmbeddedTriton:
     def grpc_url(self) -> str:
         """The gRPC endpoint, as tritonclient wants it: host:port."""
         return f"{preflight.LOOPBACK}:{self._ports.grpc}"
+
+    @property
+    def metrics_url(self) -> str:
+        """Where Triton's own metrics are, under the path /metrics: host:port."""
+        return f"{preflight.LOOPBACK}:{self._ports.metrics}"
+
+    @property
+    def http(self) -> TritonHttp:
+        """The HTTP endpoint, with the key of the server that runs now."""
+        return TritonHttp(self.http_url, self._key)
 
     @property
     def pids(self) -> Pids:
@@ -146,14 +158,13 @@ class EmbeddedTriton:
             PreflightError: This machine lacks something; nothing was started.
             StartError: The server ended, or was not ready in time.
         """
-        wheel = self._preflight()
         # A free port can be taken by somebody else before the server listens on it.
         for last_try in (False, False, True):
             try:
-                self._launch(wheel)
+                self.launch()
                 self._wait_until_ready()
             except StartError:
-                lost_port = 0 in self._fixed and _PORTS_TAKEN in self.log_tail()
+                lost_port = 0 in vars(self._wanted).values() and _PORTS_TAKEN in self.log_tail()
                 self.stop()
                 if last_try or not lost_port:
                     raise
@@ -162,19 +173,38 @@ class EmbeddedTriton:
                 raise
             else:
                 break
+        # Clients know them from now on: it is started there, should it be started again.
+        self._wanted = self._ports
         return self
+
+    def launch(self) -> None:
+        """Start the server without waiting for it; after :meth:`start` on the same ports.
+
+        Raises:
+            PreflightError: This machine lacks something; nothing was started.
+        """
+        self._launch(self._preflight())
 
     def stop(self) -> None:
         """End the server and everything that belongs to it, within 8 s; again is harmless."""
+        if self._guardian is not None:
+            with contextlib.suppress(ProcessLookupError):
+                self._guardian.send_signal(signal.SIGTERM)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._guardian.wait(STOP_SECONDS)
+        # It may hang, or have been killed before it could clean up.
+        self.kill(ORPHAN_SECONDS)
+
+    def kill(self, patience: float = KILL_SECONDS) -> None:
+        """End what is left of the server and remove its traces; again is harmless.
+
+        Args:
+            patience: Seconds for the kernel to end its processes.
+        """
         guardian, self._guardian = self._guardian, None
         if guardian is not None:
-            with contextlib.suppress(ProcessLookupError):
-                guardian.send_signal(signal.SIGTERM)
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                guardian.wait(STOP_SECONDS)
-            # It may hang, or have been killed before it could clean up. The prefix stands
-            # in the arguments of the whole family.
-            processes.kill_mentioning(self.shm_prefix, ORPHAN_SECONDS)
+            # The prefix stands in the arguments of the whole family.
+            processes.kill_mentioning(self.shm_prefix, patience)
             guardian.wait()
             processes.sweep(self.shm_prefix)
         if self._folder is not None:
@@ -183,13 +213,15 @@ class EmbeddedTriton:
 
     def _preflight(self) -> Wheel:
         wheel, libpython = find_wheel(), preflight.find_libpython()
-        http_port, grpc_port = self._fixed
         paths = {
             "this Python": Path(sys.executable),
             "the model repository": self.repository,
             "the folder for temporary files (TMPDIR)": Path(tempfile.gettempdir()),
         }
-        ports = {"PLATES_TRITON_HTTP_PORT": http_port, "PLATES_TRITON_GRPC_PORT": grpc_port}
+        ports = {
+            "PLATES_TRITON_HTTP_PORT": self._wanted.http,
+            "PLATES_TRITON_GRPC_PORT": self._wanted.grpc,
+        }
         single = (
             preflight.check_platform(),
             preflight.check_python(),
@@ -212,8 +244,9 @@ class EmbeddedTriton:
     def _launch(self, wheel: Wheel) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="plates-triton-"))
         make_backend_directory(wheel, own_backends(), self._folder / "backends")
-        self._ports = launch.choose_ports(*self._fixed)
+        self._ports = launch.choose_ports(self._wanted)
         self.shm_prefix = f"plates_{os.getpid()}_{secrets.token_hex(4)}_"
+        self._key = secrets.token_hex(16)
         guardian = [sys.executable, "-I", "-m", "api.embedded.guardian"]
         guardian += ["--parent", str(os.getpid()), "--folder", str(self._folder)]
         guardian += ["--shm-prefix", self.shm_prefix, "--grace", str(GRACE_SECONDS), "--"]
@@ -224,6 +257,7 @@ class EmbeddedTriton:
             ports=self._ports,
             profile=self.profile,
             shm_prefix=self.shm_prefix,
+            key=self._key,
         )
         with (self._folder / "triton.log").open("wb") as log:
             self._guardian = subprocess.Popen(  # noqa: S603 - our own command
@@ -240,23 +274,12 @@ class EmbeddedTriton:
             )
 
     def _wait_until_ready(self) -> None:
-        deadline = time.monotonic() + self._ready_timeout
-        while not _is_ready(self._ports.http):
+        deadline = time.monotonic() + self.ready_timeout
+        while not self.http.is_ready():
             status = self.poll()
             if status is not None:
                 raise StartError(f"Triton ended with status {status}:\n{self.log_tail()}")
             if time.monotonic() > deadline:
-                waited = f"{self._ready_timeout:g} s"
+                waited = f"{self.ready_timeout:g} s"
                 raise StartError(f"Triton was not ready after {waited}:\n{self.log_tail()}")
             time.sleep(0.1)
-
-
-def _is_ready(port: int) -> bool:
-    connection = http.client.HTTPConnection(preflight.LOOPBACK, port, timeout=2)
-    try:
-        connection.request("GET", "/v2/health/ready")
-        return connection.getresponse().status == http.HTTPStatus.OK
-    except (OSError, http.client.HTTPException):
-        return False
-    finally:
-        connection.close()

@@ -1,0 +1,129 @@
+"""Triton's HTTP endpoint, as far as the supervisor needs it."""
+
+import http.client
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from api.embedded.errors import RequestError
+from api.embedded.launch import KEY_HEADER
+
+# Reads whole photos; calls all the others.
+PHOTO_MODEL = "plate_recognition"
+_PHOTO_INPUT = "image"
+_PHOTO_OUTPUT = "texts"
+
+
+@dataclass(frozen=True)
+class TritonHttp:
+    """One Triton, asked over a new connection each time.
+
+    Attributes:
+        address: host:port.
+        key: Opens the restricted APIs; "" for a server without restrictions.
+    """
+
+    address: str
+    key: str = field(default="", repr=False)
+
+    def is_ready(self, timeout_s: float = 2.0) -> bool:
+        """Tell whether all models are loaded, which doesn't mean that they live."""
+        try:
+            self._ask("GET", "/v2/health/ready", timeout_s=timeout_s)
+        except RequestError:
+            return False
+        return True
+
+    def successes(self, timeout_s: float) -> dict[str, int]:
+        """Count the requests that each model has answered.
+
+        Args:
+            timeout_s: Seconds to wait.
+
+        Returns:
+            Model name to its count since it was loaded.
+
+        Raises:
+            RequestError: No answer, or not the documented one.
+        """
+        answer = self._ask("GET", "/v2/models/stats", timeout_s=timeout_s)
+        try:
+            return {
+                model["name"]: model["inference_stats"]["success"]["count"]
+                for model in json.loads(answer)["model_stats"]
+            }
+        except (ValueError, KeyError, TypeError) as error:
+            raise RequestError("Triton's statistics are not as documented.") from error
+
+    def read(self, photo: bytes, timeout_s: float) -> None:
+        """Have a photo read; what stands on it doesn't matter.
+
+        Args:
+            photo: An image file's bytes.
+            timeout_s: Seconds to wait, and for which it may wait in Triton's queue.
+
+        Raises:
+            RequestError: It was not read.
+        """
+        tensor = {
+            "name": _PHOTO_INPUT,
+            "shape": [len(photo)],
+            "datatype": "UINT8",
+            "parameters": {"binary_data_size": len(photo)},
+        }
+        request = {
+            "parameters": {"timeout": round(timeout_s * 1e6)},
+            "inputs": [tensor],
+            "outputs": [{"name": _PHOTO_OUTPUT}],
+        }
+        head = json.dumps(request).encode()
+        headers = {"Inference-Header-Content-Length": str(len(head))}
+        path = f"/v2/models/{PHOTO_MODEL}/infer"
+        self._ask("POST", path, head + photo, headers, timeout_s=timeout_s)
+
+    def reload(self, model: str, timeout_s: float) -> None:
+        """Unload a model and load it again. To load alone does nothing where it is loaded.
+
+        Args:
+            model: Its name.
+            timeout_s: Seconds for each of the two.
+
+        Raises:
+            RequestError: It could not be loaded, or not in time.
+        """
+        for action in ("unload", "load"):
+            path = f"/v2/repository/models/{model}/{action}"
+            self._ask("POST", path, b"{}", {KEY_HEADER: self.key}, timeout_s=timeout_s)
+
+    def _ask(
+        self,
+        method: str,
+        path: str,
+        body: bytes | None = None,
+        headers: Mapping[str, str] | None = None,
+        *,
+        timeout_s: float,
+    ) -> bytes:
+        connection = http.client.HTTPConnection(self.address, timeout=timeout_s)
+        try:
+            connection.request(method, path, body, dict(headers or {}))
+            response = connection.getresponse()
+            answer = response.read()
+        except (OSError, http.client.HTTPException) as error:
+            reason = str(error) or type(error).__name__
+            raise RequestError(f"Triton gave no answer to {method} {path}: {reason}.") from error
+        finally:
+            connection.close()
+        if response.status != http.HTTPStatus.OK:
+            reason = _reason(answer)
+            raise RequestError(f"Triton refused {method} {path}: {reason}", response.status)
+        return answer
+
+
+def _reason(answer: bytes) -> str:
+    try:
+        document: Any = json.loads(answer)
+        return str(document["error"])
+    except (ValueError, KeyError, TypeError):
+        return repr(answer[:200])

@@ -1,0 +1,203 @@
+"""Keeps one Triton well: loads models whose processes died, restarts a server that ended or hangs.
+
+watching ── a stub died ──── reloading ── failed, or too slow ──┐
+    │ └──── ended, silent, or at a standstill ────────────── pausing
+    └────── ready ────────── starting ───── launched ───────────┘
+"""
+
+import contextlib
+import logging
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+
+from api.embedded import processes
+from api.embedded.budget import RestartBudget
+from api.embedded.client import TritonHttp
+from api.embedded.errors import EmbeddedTritonError, GaveUp, RequestError, StartError
+from api.embedded.prober import SILENCE_S, STANDSTILL_S, Prober
+from api.embedded.server import EmbeddedTriton
+from api.embedded.status import State
+from api.embedded.stubs import Stub, StubWatch
+
+# All dead models of one moment together; a restart takes no longer.
+RELOAD_S = 20.0
+_SEGMENT_AGE_S = 2.0
+_PART = "triton"
+
+log = logging.getLogger("plates.supervisor")
+
+
+class TritonHealer:
+    """The supervisor's part that is Triton; see `api.embedded.supervisor.Part`."""
+
+    def __init__(self, triton: EmbeddedTriton, photo: bytes) -> None:
+        """Nothing is started yet.
+
+        Args:
+            triton: Started, restarted and stopped from here.
+            photo: With a plate, so that every model has work.
+        """
+        self.state: State = "starting"
+        self.restarts: Counter[str] = Counter({_PART: 0})
+        self._triton = triton
+        self._prober = Prober(lambda: triton.http, photo)
+        self._budgets: dict[str, RestartBudget] = {}
+        self._step: Callable[[], None] = self._watch
+        self._since = self._launch_at = 0.0
+        self._stubs: StubWatch | None = None
+        self._reload: _Reload | None = None
+
+    def start(self) -> None:
+        """Start Triton and wait until its models are loaded.
+
+        Raises:
+            EmbeddedTritonError: It can't be started.
+        """
+        self._triton.start()
+        self._note_stubs()
+        self._prober.start()
+        self._go(self._watch)
+
+    def tick(self) -> None:
+        """Look at Triton and do what is due.
+
+        Raises:
+            GaveUp: It can't be healed.
+        """
+        self._step()
+
+    def stop(self) -> None:
+        """End Triton; a reload under way fails by itself."""
+        self._prober.stop()
+        self._triton.stop()
+
+    def _go(self, step: Callable[[], None]) -> None:
+        self._step, self._since = step, time.monotonic()
+
+    def _watch(self) -> None:
+        now = time.monotonic()
+        if self._has_ended():
+            self._restart("it has ended by itself")
+        elif self._stubs and (dead := self._stubs.dead()):
+            self._reload_models_of(dead)
+        elif now - max(self._prober.heard_at, self._since) > SILENCE_S:
+            self._restart(f"it has said nothing for {SILENCE_S:g} s")
+        elif now - max(self._prober.read_at, self._since) > STANDSTILL_S:
+            self._restart(f"it has read no photo for {STANDSTILL_S:g} s")
+        elif self.state != "ready" and self._prober.read_at > self._since:
+            self._be_well()
+
+    def _be_well(self) -> None:
+        """Photos are being read."""
+        self.state = "ready"
+        for budget in self._budgets.values():
+            budget.well()
+        for path in processes.sweep_unmapped(self._triton.shm_prefix, _SEGMENT_AGE_S):
+            log.info("Removed the shared memory %s, which nobody uses.", path.name)
+
+    def _reload_models_of(self, dead: list[Stub]) -> None:
+        models = sorted({stub.model for stub in dead})
+        if "" in models:
+            self._restart("a process of it has died as soon as it began")
+            return
+        try:
+            for model in models:
+                self._budget(model).spend("one of its processes died again")
+        except GaveUp as error:
+            self._restart(str(error))
+            return
+        self.state = "healing"
+        self.restarts.update(models)
+        log.warning("Processes of %s have died: loading again.", ", ".join(models))
+        self._reload = _Reload(self._triton.http, models, dead)
+        self._go(self._await_reload)
+
+    def _await_reload(self) -> None:
+        reload = self._reload
+        if self._has_ended():
+            self._restart("it has ended by itself")
+        elif reload is None or reload.error is not None:
+            self._restart(f"a model can't be loaded again: {reload and reload.error}")
+        elif reload.done:
+            if self._stubs:
+                self._stubs.replaced(reload.models, reload.dead)
+            self._go(self._watch)
+        elif time.monotonic() - self._since > RELOAD_S:
+            self._restart(f"a model was not loaded again within {RELOAD_S:g} s")
+
+    def _restart(self, reason: str) -> None:
+        """End what is left of Triton, and start it again after a pause.
+
+        Raises:
+            GaveUp: It was restarted too often.
+        """
+        self.state = "healing"
+        self._reload = None
+        tail = self._triton.log_tail()
+        self._triton.kill()
+        log.error("Restarting Triton: %s. The end of its log:\n%s", reason, tail)
+        pause = self._budget("Triton").spend(f"{reason}\n{tail}".rstrip())
+        self.restarts[_PART] += 1
+        self._launch_at = time.monotonic() + pause
+        self._go(self._pause)
+
+    def _pause(self) -> None:
+        if time.monotonic() < self._launch_at:
+            return
+        try:
+            self._triton.launch()
+        except (EmbeddedTritonError, OSError) as error:
+            self._restart(f"it can't start: {error}")
+        else:
+            self._go(self._await_start)
+
+    def _await_start(self) -> None:
+        if self._triton.poll() is not None:
+            self._restart("it ended while it started")
+        elif self._triton.http.is_ready():
+            with contextlib.suppress(StartError):  # it has just ended, as the next look tells
+                self._note_stubs()
+                self._go(self._watch)
+        elif time.monotonic() - self._since > self._triton.ready_timeout:
+            self._restart(f"it was not ready after {self._triton.ready_timeout:g} s")
+
+    def _has_ended(self) -> bool:
+        """Whether Triton or its guardian is gone, whoever of them notices first."""
+        server_lives = self._stubs is None or self._stubs.server_lives
+        return self._triton.poll() is not None or not server_lives
+
+    def _note_stubs(self) -> None:
+        self._stubs = StubWatch(self._triton.pids.server)
+        for model in self._stubs.models:
+            self.restarts.setdefault(model, 0)
+
+    def _budget(self, part: str) -> RestartBudget:
+        return self._budgets.setdefault(part, RestartBudget(part))
+
+
+class _Reload:
+    """Loads models again, in a thread: each may take seconds, or for ever.
+
+    Attributes:
+        models, dead: What is loaded, and why.
+        done: Whether all were loaded.
+        error: Why one was not.
+    """
+
+    def __init__(self, triton: TritonHttp, models: list[str], dead: list[Stub]) -> None:
+        self.models, self.dead = models, dead
+        self.done = False
+        self.error: RequestError | None = None
+        self._triton = triton
+        threading.Thread(target=self._run, name="reload", daemon=True).start()
+
+    def _run(self) -> None:
+        try:
+            for model in self.models:
+                self._triton.reload(model, RELOAD_S)
+        except RequestError as error:
+            self.error = error
+        else:
+            self.done = True
