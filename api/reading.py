@@ -86,6 +86,8 @@ class PhotoReader:
             raise
         self._readiness.note_read(recognition)
         self._metrics.note_recognition(recognition, seconds)
+        state = context.request.state
+        state.plates = getattr(state, "plates", 0) + len(recognition.texts)  # for the log
         return PhotoReading(recognition, (time.perf_counter() - start) * 1000, seconds * 1000)
 
     async def _read(self, photo: bytes, context: RequestContext) -> tuple[Recognition, float]:

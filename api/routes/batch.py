@@ -7,6 +7,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query
 from starlette.requests import ClientDisconnect
 
+from api.access import charge
 from api.answers import answer_from
 from api.context import ContextOfRequest, RequestContext
 from api.documentation import PROBLEMS, body_of, file_field, form_schema
@@ -53,6 +54,7 @@ async def read_batch(
     with services.upload_memory.share() as take:
         upload = await read_upload(context, form, services.settings, take)
         wanted = merged(parameters, upload.last)
+        charge(context.request, len(upload.photos))
         # One batch leaves half of the places to others.
         places = asyncio.Semaphore(max(1, services.settings.concurrency // 2))
 
