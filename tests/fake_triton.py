@@ -72,6 +72,8 @@ class FakeTriton(service_pb2_grpc.GRPCInferenceServiceServicer):
         metadata: Of the last request.
         requested: Outputs that the last request asked for.
         timeout_us: How long the last request may wait in a queue.
+        request_id: Of the last request.
+        cancelled: Released for every request that was given up before its answer.
     """
 
     def __init__(self, tls: tuple[bytes, bytes] | None = None) -> None:
@@ -81,6 +83,8 @@ class FakeTriton(service_pb2_grpc.GRPCInferenceServiceServicer):
         self.metadata: dict[str, str] = {}
         self.requested: list[str] = []
         self.timeout_us = 0
+        self.request_id = ""
+        self.cancelled = threading.Semaphore(0)
         self._lock = threading.Lock()
         self._server = grpc.server(
             ThreadPoolExecutor(8), options=[("grpc.max_receive_message_length", -1)]
@@ -104,10 +108,14 @@ class FakeTriton(service_pb2_grpc.GRPCInferenceServiceServicer):
             self.photos.append(photo)
             self.metadata = dict(context.invocation_metadata())
             self.timeout_us = request.parameters["timeout"].int64_param
+            self.request_id = request.id
             self.requested = [output.name for output in request.outputs]
+        answered = threading.Event()
+        context.add_callback(lambda: answered.is_set() or self.cancelled.release())
         try:
             arrays = self.reply(photo)
         except Refusal as refusal:
+            answered.set()
             context.abort(refusal.code, refusal.message)
         response = service_pb2.ModelInferResponse(model_name=request.model_name)
         for name, array in arrays.items():
@@ -116,6 +124,7 @@ class FakeTriton(service_pb2_grpc.GRPCInferenceServiceServicer):
             texts = array.dtype == object and array.size
             raw = serialize_byte_tensor(array).item() if texts else array.tobytes()
             response.raw_output_contents.append(raw)
+        answered.set()
         return response
 
 
@@ -132,3 +141,20 @@ def refusing(code: grpc.StatusCode, message: str) -> Callable[[bytes], dict[str,
         raise Refusal(code, message)
 
     return reply
+
+
+class Holding:
+    """A reply that keeps photos until the test releases them.
+
+    Attributes:
+        arrived: Released for every photo that came.
+        release: Set it to answer them all.
+    """
+
+    def __init__(self) -> None:
+        self.arrived, self.release = threading.Semaphore(0), threading.Event()
+
+    def __call__(self, _: bytes) -> dict[str, np.ndarray]:
+        self.arrived.release()
+        self.release.wait(20)
+        return outputs()

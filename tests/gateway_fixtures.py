@@ -118,6 +118,7 @@ def fake(fake_of_module: FakeTriton) -> FakeTriton:
     """A Triton that answers with two plates, until a test gives it another reply."""
     fake_of_module.reply = lambda _: fake_triton.outputs()
     fake_of_module.photos.clear()
+    fake_of_module.cancelled = threading.Semaphore(0)
     return fake_of_module
 
 
