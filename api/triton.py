@@ -46,7 +46,7 @@ _CHANNEL_OPTIONS = [
     ("grpc.max_receive_message_length", -1),
     # The defaults grow to two minutes: a restarted Triton would be found that late.
     ("grpc.initial_reconnect_backoff_ms", 200),
-    ("grpc.max_reconnect_backoff_ms", 2000),
+    ("grpc.max_reconnect_backoff_ms", 500),
 ]
 _TOO_LATE = "The recognizer did not answer in time. Try again later."
 # What is said, with any status, of a server that ends, and of models that are dead or being
