@@ -4,13 +4,13 @@ import { copies } from "./copying.js";
 import { light } from "./drawing.js";
 import { byId, element } from "./elements.js";
 import { aspectOf, drawRectified } from "./rectify.js";
-import { counted, hasText, number, percent, text } from "./texts.js";
+import { counted, hasText, number, percent, smallPercent, text } from "./texts.js";
 
 // How many characters stand in the first row of two-line plates.
 const FIRST_ROW = { "ru.car.square": 4, "ru.motorcycle": 4, "ru.tractor": 4 };
 const SURE = 0.95;
 const RATHER_SURE = 0.8;
-const HIGH_ASPECT = 2.6; // Below it a plate has two lines and stands beside its picture.
+const HIGH_ASPECT = 2.6; // Pictures of plates below it would fill the card.
 
 const sureness = (score) => (score >= SURE ? "high" : score >= RATHER_SURE ? "middle" : "low");
 
@@ -30,8 +30,7 @@ export function card(plate, index, image) {
     { class: "card", "data-plate": index, ...lit, ...focus },
     element("h3", { class: "unseen" }, name),
     heading(plate, index),
-    element("div", { class: aspectOf(plate.quad) < HIGH_ASPECT ? "pair high" : "pair" },
-      crop(plate, index, image), face(plate)),
+    element("div", { class: pairing(plate) }, crop(plate, index, image), face(plate)),
     facts(plate),
     candidates(plate),
   );
@@ -59,6 +58,12 @@ function verdict(plate) {
   return [element("strong", {}, text("unreadable")), ` · ${guess}`];
 }
 
+function pairing(plate) {
+  const high = aspectOf(plate.quad) < HIGH_ASPECT;
+  if (high && plate.format in FIRST_ROW) return "pair beside";
+  return high ? "pair high" : "pair";
+}
+
 function copyButton(words) {
   const button = element("button", {
     type: "button", class: "copy", "aria-label": text("copy_text", { text: words }),
@@ -76,9 +81,9 @@ function crop(plate, index, image) {
 /** The text as it stands on the plate, in its rows; under each character how sure it is. */
 function face(plate) {
   const code = plate.region?.code ?? "";
-  const regionAt = plate.text.endsWith(code) ? plate.text.length - code.length : Infinity;
+  const regionAt = code && plate.text.endsWith(code) ? plate.text.length - code.length : Infinity;
   const characters = plate.characters.map(({ char, score }, place) =>
-    character(char, score, code !== "" && place >= regionAt, place === regionAt));
+    character(char, score, place >= regionAt, place === regionAt));
   const cut = FIRST_ROW[plate.format] ?? characters.length;
   const rows = [characters.slice(0, cut), characters.slice(cut)].filter((row) => row.length);
   const lists = rows.map((row) =>
@@ -128,7 +133,7 @@ function candidates(plate) {
     element("li", {},
       element("code", {}, candidate.text),
       element("meter", { min: 0, max: 1, value: candidate.score, "aria-hidden": "true" }),
-      element("span", { class: "score" }, percent(candidate.score, 2))));
+      element("span", { class: "score" }, smallPercent(candidate.score))));
   return element("details", { class: "candidates" },
     element("summary", {}, counted("candidates", rows.length)),
     element("ol", {}, ...rows));

@@ -51,6 +51,7 @@ function tag(plate, index, { width, height }) {
     element("b", {}, String(index + 1)), plate.text || "?");
   const below = y0 / height < NEAR_TOP;
   const leftward = x0 / width > NEAR_RIGHT;
+  node.classList.toggle("unreadable", !plate.readable);
   node.classList.toggle("below", below);
   node.classList.toggle("leftward", leftward);
   node.style.left = `${(100 * (leftward ? x1 : x0)) / width}%`;

@@ -55,7 +55,10 @@ function take(files) {
   if (!added.length) return;
   writeFilter(added[0].filter);
   stopDrawing();
+  const fromSample = document.activeElement === byId("sample");
   show(added[0]);
+  // The sample's button is gone now, and must not take the focus with it.
+  if (fromSample) byId("photo-title").focus();
 }
 
 function again(filter = current.filter) {

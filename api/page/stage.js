@@ -44,6 +44,7 @@ export function showStage(shot, pick) {
   const frame = byId("frame");
   frame.style.setProperty("--ratio", size.width / size.height);
   frame.classList.toggle("working", shot.state === "working");
+  frame.hidden = shot.image === null && shot.state === "failed";
   showImage(shot);
   byId("caption").textContent = size === UNKNOWN ? shot.name : text("caption", {
     name: shot.name, width: number(size.width), height: number(size.height),

@@ -4,6 +4,7 @@ import english from "./english.js";
 import russian from "./russian.js";
 
 export const TEXTS = { en: english, ru: russian };
+const LEAST = 0.0001;
 const KEPT_AS = "plates.language";
 
 let language = startingLanguage();
@@ -58,6 +59,12 @@ export function percent(score, digits = 0) {
   const cut = Math.floor(score * scale + 1e-6) / scale;
   const style = { style: "percent", maximumFractionDigits: digits };
   return new Intl.NumberFormat(language, style).format(cut);
+}
+
+/** The same for scores that are often next to nothing. */
+export function smallPercent(score) {
+  // The server rounds to four digits: its zero is below that, and not for certain nothing.
+  return score < LEAST ? `< ${percent(LEAST, 2)}` : percent(score, 2);
 }
 
 /** Write all fixed texts of the document in the chosen language. */
