@@ -8,7 +8,14 @@ from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    TypeAdapter,
+    ValidationError,
+    field_validator,
+)
 
 from api.answers import answer_from
 from api.compat.plate_recognizer_answer import (
@@ -41,6 +48,9 @@ _FORM = UploadForm(
 router = APIRouter(tags=["compatible with Plate Recognizer"])
 
 Score = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
+
+
+_JSON_STRING = TypeAdapter(str)
 
 
 class EngineConfig(BaseModel):
@@ -78,11 +88,13 @@ class ReaderFields(BaseModel):
     @classmethod
     def _parse_config(cls, value: str) -> EngineConfig:
         try:
-            return EngineConfig.model_validate_json(value)
+            # The vendor's own script encodes what is JSON already once more.
+            text = _JSON_STRING.validate_json(value) if value.startswith('"') else value
+            return EngineConfig.model_validate_json(text)
         except ValidationError as error:
             first = error.errors()[0]
-            name = ".".join(["config", *map(str, first["loc"])])
-            raise ValueError(f"{name}: {first['msg']}") from error
+            name = "".join(f"{part}: " for part in first["loc"])
+            raise ValueError(f"{name}{first['msg']}") from error
 
     @classmethod
     def of(cls, upload: Upload) -> "ReaderFields":
@@ -128,6 +140,8 @@ _ERRORS: Responses = {
     502: _detail("The recognizer's answer was not understood"),
     503: _detail("The recognizer is not available"),
     504: _detail("The recognizer took too long"),
+    # FastAPI would list its own 422 otherwise, which never comes.
+    "default": _detail("Any other error"),
 }
 _PROPERTIES: dict[str, Any] = {
     "upload": file_field("The photo; or its bytes in base64"),

@@ -53,6 +53,7 @@ async def read_batch(
     form = UploadForm(_FIELDS, max_photos=services.settings.batch_max_files)
     with services.upload_memory.share() as take:
         upload = await read_upload(context, form, services.settings, take)
+        charge(context.request, len(upload.photos))
         wanted = merged(parameters, upload.last)
         charge(context.request, len(upload.photos))
         # One batch leaves half of the places to others.
