@@ -1,0 +1,140 @@
+"""The page's files as they are served: types, headers, languages, nothing from elsewhere."""
+
+import json
+import re
+from importlib.resources import files
+
+import httpx
+import pytest
+
+from api.errors import kinds
+from api.routes.page import TYPES, page_file
+
+PAGE = files("api") / "page"
+SCRIPTS = sorted(name for name in TYPES if name.endswith(".js"))
+STYLES = sorted(name for name in TYPES if name.endswith(".css"))
+ADDRESSES = ["/", *(f"/page/{name}" for name in TYPES)]
+# What turns strings into markup or code.
+MARKUP = ("innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "Function(")
+
+
+def source(name: str) -> str:
+    return page_file(name).content.decode()
+
+
+def texts_of(name: str) -> dict[str, str]:
+    """A language file is JSON but for its first words and its last character."""
+    return json.loads(source(name).removeprefix("export default ").rstrip().removesuffix(";"))
+
+
+def policy_of(response: httpx.Response) -> dict[str, str]:
+    rules = response.headers["content-security-policy"].split("; ")
+    return {name: value for name, _, value in (rule.partition(" ") for rule in rules)}
+
+
+@pytest.mark.parametrize("address", ADDRESSES)
+def test_every_file_comes_with_its_type_and_headers(client: httpx.Client, address: str) -> None:
+    response = client.get(address)
+    assert response.status_code == 200
+    name = address.removeprefix("/page/").strip("/") or "index.html"
+    assert response.headers["content-type"] == TYPES[name]
+    assert response.headers["cache-control"] == "no-cache"
+    assert response.headers["x-content-type-options"] == "nosniff"
+    assert response.headers["referrer-policy"] == "no-referrer"
+    head = client.head(address)
+    assert (head.status_code, head.content) == (200, b"")
+
+
+def test_browsers_ask_whether_a_file_changed(client: httpx.Client) -> None:
+    etag = client.get("/page/page.js").headers["etag"]
+    for known in (etag, f'W/{etag}, "other"', "*"):
+        answer = client.get("/page/page.js", headers={"if-none-match": known})
+        assert (answer.status_code, answer.content) == (304, b"")
+        assert answer.headers["etag"] == etag
+    assert client.get("/page/page.js", headers={"if-none-match": '"other"'}).status_code == 200
+    assert etag != client.get("/page/page.css").headers["etag"]
+
+
+@pytest.mark.parametrize(
+    "path", ["/page/", "/page/nothing.js", "/page/%2e%2e%2fmain.py", "/page/..%2fcanary.jpg"]
+)
+def test_nothing_else_is_served(client: httpx.Client, path: str) -> None:
+    assert client.get(path).status_code == 404
+
+
+def test_nothing_is_loaded_or_sent_elsewhere(client: httpx.Client) -> None:
+    policy = policy_of(client.get("/"))
+    assert policy["default-src"] == "'none'"
+    for kind in ("script-src", "style-src", "connect-src"):
+        assert policy[kind] == "'self'"
+    assert policy["img-src"] == "'self' blob:"
+    assert policy["form-action"] == policy["base-uri"] == policy["frame-ancestors"] == "'none'"
+    assert policy["require-trusted-types-for"] == "'script'"
+
+
+@pytest.mark.parametrize("name", [name for name in TYPES if not name.endswith(".jpg")])
+def test_no_file_names_another_host(name: str) -> None:
+    hosts = set(re.findall(r"(?:https?:)?//([\w.-]+\.\w+|localhost)", source(name)))
+    # The name of SVG, which nothing is fetched from, and the example for pages without scripts.
+    assert hosts <= {"www.w3.org", "localhost"}
+    assert "@import" not in source(name)
+    assert "url(" not in source(name)
+
+
+def test_page_has_no_inline_code_or_style() -> None:
+    html = source("index.html")
+    assert not re.search(r"<style|\sstyle=|\son\w+=|javascript:", html)
+    assert re.findall(r"<script[^>]*>(.*?)</script>", html, re.S) == [""]
+    for address in re.findall(r'(?:src|href)="([^"]+)"', html):
+        # Relative, so that a proxy may serve the page under a path of its own.
+        assert address.startswith("page/") or address in ("docs", "openapi.json", "readyz")
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_no_script_makes_markup_of_strings(name: str) -> None:
+    assert not [word for word in MARKUP if word in source(name)]
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_scripts_import_only_what_is_served(name: str) -> None:
+    for imported in re.findall(r'from "\./([^"]+)"', source(name)):
+        assert imported in TYPES
+    assert len(source(name).splitlines()) <= 300
+
+
+def test_everything_in_the_folder_is_served_and_nothing_is_missing() -> None:
+    assert {path.name for path in PAGE.iterdir()} | {"sample.jpg"} == set(TYPES)
+
+
+def test_both_languages_say_the_same_things() -> None:
+    english, russian = texts_of("english.js"), texts_of("russian.js")
+    assert list(english) == list(russian)
+    for key, words in english.items():
+        assert words and russian[key]
+        assert set(re.findall(r"{\w+}", words)) == set(re.findall(r"{\w+}", russian[key])), key
+    # What the page says before its scripts run is what they say in English.
+    html = source("index.html")
+    for key, words in re.findall(r'data-text="([\w.]+)"[^>]*>([^<]*)<', html):
+        assert english[key] == words
+
+
+def test_every_text_that_is_asked_for_exists() -> None:
+    known = texts_of("english.js")
+    code = "\n".join(map(source, (*SCRIPTS, "index.html")))
+    asked = set(re.findall(r'\btext\("([\w.]+)"', code))
+    asked |= set(re.findall(r'data-(?:text|label)="([\w.]+)"', code))
+    assert len(asked) > 30
+    assert asked <= set(known)
+
+
+def test_every_problem_has_words_for_people() -> None:
+    known = texts_of("english.js")
+    for status in {kind.status for kind in kinds()} | {0, 401, 403, 408, 429}:
+        assert f"problem.{status}" in known
+        assert f"advice.{status}" in known
+
+
+def test_motion_and_colours_follow_what_people_prefer() -> None:
+    styles = "\n".join(map(source, STYLES))
+    assert "prefers-reduced-motion" in styles
+    assert "prefers-color-scheme: dark" in styles
