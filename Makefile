@@ -16,8 +16,9 @@ TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
 # Photos for `make demo`: files or folders; by default the sample scenes.
 PHOTOS ?=
 PYTEST_ARGS ?=
+SOAK_ARGS ?=
 
-.PHONY: FORCE help setup export serve demo test test-fast test-live lint format typecheck check lock requirements clean
+.PHONY: FORCE help setup export serve demo test test-fast test-live soak lint format typecheck check lock requirements clean
 
 help:  ## List the targets
 	@grep -hE '^[a-z-]+:.*  ## ' $(MAKEFILE_LIST) | awk -F ':.*  ## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -54,6 +55,9 @@ test-fast: $(SETUP_STAMP)  ## Only the tests that need no server
 test-live: $(SETUP_STAMP)  ## The live tests against a running server: PLATES_URL=... [PLATES_TRITON_URL=... PLATES_TRITON_HTTP_URL=...]
 	@test -n "$(PLATES_URL)$(PLATES_TRITON_URL)" || { echo "make test-live needs PLATES_URL=http://host:port (and, for the Triton behind it, PLATES_TRITON_URL=host:port of gRPC and PLATES_TRITON_HTTP_URL=host:port)"; exit 2; }
 	@PLATES_URL="$(PLATES_URL)" PLATES_TRITON_URL="$(PLATES_TRITON_URL)" PLATES_TRITON_HTTP_URL="$(PLATES_TRITON_HTTP_URL)" $(PY) -m pytest -m live $(PYTEST_ARGS)
+
+soak: export  ## Load the service with mixed traffic for 20 minutes and watch its memory: SOAK_ARGS="--minutes 5"
+	@$(VENV)/bin/plates bench soak $(SOAK_ARGS)
 
 lint: $(SETUP_STAMP)  ## ruff: rules and format; requirement files agree with the lock
 	@$(VENV)/bin/ruff check .

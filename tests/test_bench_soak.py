@@ -1,13 +1,14 @@
 """What a soak finds: a leak is told from noise, and every surprise is named."""
 
 import asyncio
-from collections import Counter
+import json
+from pathlib import Path
 
 import numpy as np
 import pytest
 from small_server import OK, REFUSAL, always, small_server
 
-from api.bench import soaking
+from api.bench import report, soak, soak_report, soaking
 from api.bench.http1 import Target
 from api.bench.soaking import Sample, Soak
 from api.bench.traffic import mixed_load, sample_photos
@@ -74,8 +75,18 @@ def verdicts(found: Soak) -> dict[str, bool]:
     return {verdict.what: verdict.holds for verdict in found.verdicts()}
 
 
-def test_a_flat_service_holds_every_floor() -> None:
-    assert all(verdicts(soaked()).values())
+def test_a_flat_service_holds_every_floor(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = soaked()
+    found.answers = {"photo 480 px": {"200": 7, "429": 1}}
+    assert all(verdicts(found).values())
+    soak_report.print_answers(found)
+    soak_report.print_memory(found)
+    assert "200: 7, 429: 1" in capsys.readouterr().out
+    soak_report.draw_soak(found, tmp_path / "soak.png")
+    report.write_json(tmp_path / "soak.json", soak.document_of(found))
+    assert json.loads((tmp_path / "soak.json").read_text())["samples"][0]["rss"]
 
 
 def test_a_growing_service_misses_the_floor_of_memory() -> None:
@@ -86,7 +97,7 @@ def test_a_growing_service_misses_the_floor_of_memory() -> None:
 
 def test_surprises_and_restarts_miss_their_floors() -> None:
     found = soaked()
-    found.unexpected = Counter({"photo 480 px: 500": 2})
+    found.unexpected = {"photo 480 px: 500": 2}
     last = found.samples[-1].rss
     last["tritonserver (3)"] = last.pop("tritonserver (2)")
     lines = [str(verdict) for verdict in found.verdicts() if not verdict.holds]
@@ -122,4 +133,4 @@ def test_what_must_not_come_is_named(answer: bytes | None, surprises: set[str]) 
     named = {what.partition(":")[0] for what in found.unexpected}
     assert surprises <= named
     assert bool(named) == bool(surprises)
-    assert found.answers["leaves while sending"] == Counter({soaking.GONE: 1})
+    assert found.answers["leaves while sending"] == {soaking.GONE: 1}
