@@ -59,6 +59,9 @@ test-live: $(SETUP_STAMP)  ## The live tests against a running server: PLATES_UR
 soak: export  ## Load the service with mixed traffic for 20 minutes and watch its memory: SOAK_ARGS="--minutes 5"
 	@$(VENV)/bin/plates bench soak $(SOAK_ARGS)
 
+fuzz: export  ## Send hostile requests to a service: FUZZ_REQUESTS=10000 FUZZ_SEED=1 [PLATES_URL=... of one elsewhere]
+	@PYTHONPATH=tests $(PY) -m fuzzing
+
 lint: $(SETUP_STAMP)  ## ruff: rules and format; requirement files agree with the lock
 	@$(VENV)/bin/ruff check .
 	@$(VENV)/bin/ruff format --check .

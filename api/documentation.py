@@ -12,11 +12,16 @@ Responses = dict[int | str, dict[str, Any]]
 
 # Written out: FastAPI would list a model as application/json besides.
 _PROBLEM_SCHEMA = ProblemDocument.model_json_schema()
+
+
+def problem_response(description: str) -> dict[str, Any]:
+    """How a route documents that it may answer with a problem document."""
+    content = {"application/problem+json": {"schema": _PROBLEM_SCHEMA}}
+    return {"content": content, "description": description}
+
+
 PROBLEMS: Responses = {
-    status: {
-        "content": {"application/problem+json": {"schema": _PROBLEM_SCHEMA}},
-        "description": "; ".join(kind.title for kind in kinds() if kind.status == status),
-    }
+    status: problem_response("; ".join(kind.title for kind in kinds() if kind.status == status))
     for status in sorted({kind.status for kind in kinds()})
 }
 

@@ -3,9 +3,10 @@
 from typing import Any
 
 from fastapi import APIRouter, Response
-from fastapi.responses import JSONResponse
+from fastapi.responses import JSONResponse, PlainTextResponse
 from starlette.exceptions import HTTPException
 
+from api.documentation import problem_response
 from api.errors import PROBLEM_PATH, kinds
 from api.metrics import CONTENT_TYPE
 from api.services import ServicesOfApp
@@ -20,7 +21,7 @@ async def healthz() -> dict[str, str]:
     return {"status": "alive"}
 
 
-@router.get("/readyz", responses={503: {"description": "Not ready"}})
+@router.get("/readyz", responses={503: problem_response("Not ready")})
 async def readyz(services: ServicesOfApp) -> JSONResponse:
     """Answer 200 if a photo with a plate was read lately, or if a small one is read now."""
     reason = await services.readiness.reason_not_ready()
@@ -29,7 +30,7 @@ async def readyz(services: ServicesOfApp) -> JSONResponse:
     raise HTTPException(503, reason, headers={"Retry-After": "2"})
 
 
-@router.get("/metrics")
+@router.get("/metrics", response_class=PlainTextResponse)
 async def metrics(services: ServicesOfApp) -> Response:
     """Prometheus metrics: the gateway's, then Triton's where its address is known."""
     address = services.settings.triton_metrics_url
@@ -39,7 +40,9 @@ async def metrics(services: ServicesOfApp) -> Response:
     return Response(exposition, media_type=CONTENT_TYPE)
 
 
-@router.get(PROBLEM_PATH + "{slug}")
+@router.get(
+    PROBLEM_PATH + "{slug}", responses={404: problem_response("There is no such type of problem")}
+)
 async def problem(slug: str) -> dict[str, Any]:
     """Explain a problem's type."""
     for kind in kinds():
