@@ -18,7 +18,7 @@ PHOTOS ?=
 PYTEST_ARGS ?=
 SOAK_ARGS ?=
 
-.PHONY: FORCE help setup export serve demo test test-fast test-live soak lint format typecheck check lock requirements clean
+.PHONY: FORCE help setup export serve demo test test-fast test-live soak fuzz lint format typecheck check lock requirements clean
 
 help:  ## List the targets
 	@grep -hE '^[a-z-]+:.*  ## ' $(MAKEFILE_LIST) | awk -F ':.*  ## ' '{printf "  make %-13s %s\n", $$1, $$2}'
