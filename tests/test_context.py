@@ -1,12 +1,15 @@
 """What a request carries: one watch over its sender, however many wait for a photo of it."""
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from starlette.requests import ClientDisconnect
 
-from api.context import Deadline, Sender
+from api.context import Deadline, Sender, _context
 
 HANG_S = 20.0
 
@@ -131,6 +134,22 @@ def test_errors_while_work_is_given_up_are_not_lost_in_the_log() -> None:
         assert not complaints
 
     run(test)
+
+
+def test_the_deadline_is_counted_from_the_requests_head() -> None:
+    async def deadline_of(timeout_s: float | None, **state: object) -> float:
+        request: Any = SimpleNamespace(scope={"state": state}, receive=None)
+        services: Any = SimpleNamespace(settings=SimpleNamespace(request_timeout_s=30.0))
+        contexts = _context(request, services, timeout_s)
+        context = await anext(contexts)
+        await contexts.aclose()
+        return context.deadline.at
+
+    head = time.monotonic() - 7
+    assert asyncio.run(deadline_of(10.0, started=head)) == head + 10
+    assert asyncio.run(deadline_of(None, started=head)) == head + 30
+    assert asyncio.run(deadline_of(50.0, started=head)) == head + 30
+    assert asyncio.run(deadline_of(10.0)) > head + 15  # without that middleware, from now
 
 
 def test_a_deadline_that_has_passed_leaves_nothing() -> None:

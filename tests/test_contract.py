@@ -141,6 +141,12 @@ def test_model_info_names_the_weights_the_device_and_the_size(tmp_path: Path) ->
     }
 
 
+def test_model_info_tells_how_long_the_stages_took_if_that_is_known() -> None:
+    spent = {"decode": 1.5, "yolo": 20.0}
+    outputs = contract.outputs_of([], PHOTO, ORIGIN, {contract.MODEL_INFO}, spent)
+    assert json.loads(outputs[contract.MODEL_INFO][0])["timing_ms"] == spent
+
+
 @pytest.mark.parametrize(
     ("kind", "number", "device"),
     [("CPU", "0", "cpu"), ("GPU", "0", "cuda:0"), ("GPU", "3", "cuda:3")],
@@ -156,6 +162,8 @@ def test_the_device_follows_the_instance(kind: str, number: str, device: str) ->
         (images.EmptyImage("Nothing came."), "empty-image: Nothing came.", "INVALID_ARG"),
         (contract.InvalidInput("No."), "invalid-input: No.", "INVALID_ARG"),
         (contract.GraphError("yolo: queue"), "yolo: queue", "UNAVAILABLE"),
+        (contract.TimeoutExpired("Too late."), "Too late.", "UNAVAILABLE"),
+        (contract.CallerGone("Gone."), "Gone.", "CANCELLED"),
         (KeyError("/a/path"), "unexpected KeyError, see the server's log", "INTERNAL"),
     ],
 )

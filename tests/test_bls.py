@@ -1,0 +1,153 @@
+"""The nets' calls to Triton: only while somebody waits, with what is left of the time."""
+
+import importlib
+import sys
+from collections.abc import Callable, Iterator
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from plate_models import contract
+
+
+class Request:
+    """What Triton hands to the model."""
+
+    def __init__(self, timeout_us: int = 0) -> None:
+        self.timeout_us, self.cancelled = timeout_us, False
+
+    def timeout(self) -> int:
+        return self.timeout_us
+
+    def is_cancelled(self) -> bool:
+        return self.cancelled
+
+
+class FakeTriton:
+    """Triton's module for Python models; every child takes a quarter of a second.
+
+    Attributes:
+        now: Seconds.
+        children: Arguments of every request to a net.
+        error: What the nets answer with, if anything.
+    """
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.children: list[dict[str, Any]] = []
+        self.error: str | None = None
+        self.outputs: dict[str, torch.Tensor] = {}
+
+    def clock(self) -> float:
+        return self.now
+
+    def module(self) -> ModuleType:
+        module: Any = ModuleType("triton_python_backend_utils")
+        module.Tensor = SimpleNamespace(from_dlpack=lambda _, tensor: tensor)
+        module.InferenceRequest = lambda **given: SimpleNamespace(exec=lambda: self.answer(given))
+        module.get_output_tensor_by_name = lambda response, name: response.outputs[name]
+        return module
+
+    def answer(self, given: dict[str, Any]) -> SimpleNamespace:
+        self.children.append(given)
+        self.now += 0.25
+        names = given["requested_output_names"]
+        self.outputs = {name: torch.full((1, 2), len(name), dtype=torch.float32) for name in names}
+        return SimpleNamespace(
+            has_error=lambda: self.error is not None,
+            error=lambda: SimpleNamespace(message=lambda: self.error),
+            outputs=self.outputs,
+        )
+
+
+@pytest.fixture
+def triton() -> FakeTriton:
+    return FakeTriton()
+
+
+@pytest.fixture
+def begin(triton: FakeTriton, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Any]]:
+    """Begin a call, as the model does for each of its requests."""
+    monkeypatch.setitem(sys.modules, "triton_python_backend_utils", triton.module())
+    bls = importlib.import_module("plate_models.backends.bls")
+    yield lambda request: bls.Call(request, triton.clock)
+    del sys.modules["plate_models.backends.bls"]
+
+
+TENSOR = torch.zeros((1, 3, 4, 4))
+
+
+def test_tensors_pass_as_they_are(begin: Callable[..., Any], triton: FakeTriton) -> None:
+    yolo, stn, lprnet = begin(Request()).nets()
+    for net, model in ((yolo, "yolo"), (lprnet, "lprnet")):
+        found = net(TENSOR)
+        assert found.data_ptr() == triton.outputs["output__0"].data_ptr()
+        assert triton.children[-1]["model_name"] == model
+        assert triton.children[-1]["inputs"][0].data_ptr() == TENSOR.data_ptr()
+    assert [float(output[0, 0]) for output in stn(TENSOR)] == [len("output__0"), len("output__1")]
+
+
+def test_without_a_timeout_the_nets_get_none(begin: Callable[..., Any], triton: FakeTriton) -> None:
+    yolo, *_ = begin(Request()).nets()
+    triton.now += 1e6
+    yolo(TENSOR)
+    assert "timeout" not in triton.children[0]
+
+
+def test_each_net_gets_what_is_left(begin: Callable[..., Any], triton: FakeTriton) -> None:
+    call = begin(Request(timeout_us=1_000_000))
+    with call.stage("decode"):
+        triton.now += 0.1
+    for net in call.nets():
+        net(TENSOR)
+    assert [child["timeout"] for child in triton.children] == [900_000, 650_000, 400_000]
+
+
+def test_no_stage_begins_after_the_timeout(begin: Callable[..., Any], triton: FakeTriton) -> None:
+    call = begin(Request(timeout_us=300_000))
+    yolo, stn, _ = call.nets()
+    yolo(TENSOR)
+    triton.now += 0.1
+    with pytest.raises(contract.TimeoutExpired, match="timeout expired before stn"):
+        stn(TENSOR)
+    with pytest.raises(contract.TimeoutExpired), call.stage("decode"):
+        pytest.fail("begun")
+    assert len(triton.children) == 1
+
+
+def test_no_stage_begins_for_a_caller_who_has_gone(
+    begin: Callable[..., Any], triton: FakeTriton
+) -> None:
+    request = Request()
+    call = begin(request)
+    yolo, stn, _ = call.nets()
+    yolo(TENSOR)
+    request.cancelled = True
+    with pytest.raises(contract.CallerGone):
+        stn(TENSOR)
+    with pytest.raises(contract.CallerGone), call.stage("decode"):
+        pytest.fail("begun")
+    assert len(triton.children) == 1
+
+
+def test_a_nets_error_names_it(begin: Callable[..., Any], triton: FakeTriton) -> None:
+    triton.error = "Exceeds maximum queue size"
+    with pytest.raises(contract.GraphError, match="stn: Exceeds maximum queue size"):
+        begin(Request()).nets()[1](TENSOR)
+
+
+def test_stages_are_timed_and_the_rest_is_the_rest(
+    begin: Callable[..., Any], triton: FakeTriton
+) -> None:
+    call = begin(Request())
+    with call.stage("decode"):
+        triton.now += 0.01
+    yolo, stn, _ = call.nets()
+    yolo(TENSOR)
+    triton.now += 0.5
+    stn(TENSOR)
+    stn(TENSOR)
+    spent = call.timing_ms()
+    assert spent == pytest.approx({"decode": 10, "yolo": 250, "stn": 500, "lprnet": 0, "rest": 500})
