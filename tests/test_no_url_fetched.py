@@ -1,0 +1,134 @@
+"""No address that a sender names is ever fetched, whatever field, header or file names it."""
+
+import socket
+import threading
+from collections.abc import Iterator
+
+import httpx
+import pytest
+from photo_files import GOOD
+
+ROUTES = (
+    "/v1/plates",
+    "/v1/plates/batch",
+    "/v1/plate-reader",
+    "/v1/plate-reader/",
+    "/v1/vision/alpr",
+    "/v1/vision/alpr/",
+    "/v1/image/alpr",
+    "/v1/image/alpr/",
+)
+FIELDS = (
+    *("upload_url", "url", "image_url", "image", "images", "upload", "file", "callback"),
+    *("webhook_url", "config", "regions", "camera_id", "roi", "redact"),
+)
+HEADERS = ("Referer", "Origin", "X-Forwarded-Host", "X-Original-URL", "Forwarded", "Via", "Link")
+
+
+class Listener:
+    """Counts who connects to a port of this machine, and answers nobody."""
+
+    def __init__(self) -> None:
+        self._socket = socket.create_server(("127.0.0.1", 0))
+        self.address = f"127.0.0.1:{self._socket.getsockname()[1]}"
+        self.connections = 0
+        self._thread = threading.Thread(target=self._count)
+        self._thread.start()
+
+    def _count(self) -> None:
+        while True:
+            try:
+                connection, _ = self._socket.accept()
+            except OSError:
+                return
+            connection.close()
+            self.connections += 1
+
+    def stop(self) -> None:
+        self._socket.shutdown(socket.SHUT_RDWR)
+        self._socket.close()
+        self._thread.join(5)
+
+
+@pytest.fixture
+def listener() -> Iterator[Listener]:
+    listener = Listener()
+    yield listener
+    listener.stop()
+
+
+def addresses(listener: Listener) -> tuple[str, ...]:
+    return (
+        f"http://{listener.address}/photo.jpg",
+        f"//{listener.address}/photo.jpg",
+        f"ftp://{listener.address}/photo.jpg",
+        f"gopher://{listener.address}/_GET",
+        f"\\\\127.0.0.1@{listener.address}\\photo.jpg",
+        "file:///etc/passwd",
+        "/etc/passwd",
+    )
+
+
+def post_everywhere(client: httpx.Client, **request: object) -> list[httpx.Response]:
+    return [client.post(route, **request) for route in ROUTES]
+
+
+def test_every_route_that_takes_photos_is_tried(client: httpx.Client) -> None:
+    paths = client.get("/openapi.json").json()["paths"]
+    posts = {path for path, operations in paths.items() if "post" in operations}
+    assert posts <= set(ROUTES)
+
+
+def test_the_listener_counts(listener: Listener) -> None:
+    with pytest.raises(httpx.TransportError):
+        httpx.get(f"http://{listener.address}", trust_env=False)
+    assert listener.connections == 1
+
+
+def test_fields_that_name_an_address(client: httpx.Client, listener: Listener) -> None:
+    for address in addresses(listener):
+        for field in FIELDS:
+            for request in (
+                {"data": {field: address}},
+                {"json": {field: address}},
+                {"files": {field: (None, address)}},
+                {"params": {field: address}, "files": {"image": ("a.jpg", GOOD["jpeg"])}},
+            ):
+                for response in post_everywhere(client, **request):
+                    assert response.status_code < 500, response.text
+                    assert "root:" not in response.text
+    assert listener.connections == 0
+
+
+def test_files_and_headers_that_name_an_address(client: httpx.Client, listener: Listener) -> None:
+    for address in addresses(listener):
+        drawing = f'<svg xmlns="http://www.w3.org/2000/svg"><image href="{address}"/></svg>'
+        xml = f'<?xml version="1.0"?><!DOCTYPE a [<!ENTITY b SYSTEM "{address}">]><a>&b;</a>'
+        playlist = f"#EXTM3U\n#EXTINF:1,\n{address}\n"
+        for content in (drawing, xml, playlist, address):
+            post_everywhere(client, content=content, headers={"Content-Type": "image/jpeg"})
+        post_everywhere(
+            client,
+            content=GOOD["jpeg"],
+            headers={"Content-Type": "image/jpeg", **dict.fromkeys(HEADERS, address)},
+        )
+        post_everywhere(client, files={"upload": (address, GOOD["jpeg"])})
+    assert listener.connections == 0
+
+
+def test_requests_as_to_a_proxy(client: httpx.Client, listener: Listener) -> None:
+    host, port = client.base_url.host, client.base_url.port
+    head = f"Host: {listener.address}\r\nConnection: close\r\n\r\n"
+    for line in (f"GET http://{listener.address}/", f"CONNECT {listener.address}"):
+        with socket.create_connection((host, port), timeout=20) as connection:
+            connection.sendall(f"{line} HTTP/1.1\r\n{head}".encode())
+            assert connection.recv(2000).startswith(b"HTTP/1.1 4")
+    assert listener.connections == 0
+
+
+def test_upload_url_is_refused_with_a_reason(client: httpx.Client, listener: Listener) -> None:
+    for route in ("/v1/plate-reader", "/v1/plate-reader/"):
+        response = client.post(route, data={"upload_url": f"http://{listener.address}/a.jpg"})
+        assert response.status_code == 400
+        assert "upload_url" in response.json()["detail"]
+    assert listener.connections == 0
