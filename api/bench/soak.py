@@ -13,12 +13,13 @@ of their level per hour. No answer that is not expected, and no process that end
 import argparse
 import asyncio
 from dataclasses import asdict
+from typing import Any
 
 from api.bench import report
 from api.bench.machine import describe_machine
 from api.bench.service import add_service, service
 from api.bench.soak_report import draw_soak, print_answers, print_memory
-from api.bench.soaking import soak
+from api.bench.soaking import Soak, soak
 from api.commands import CommandError
 
 
@@ -65,6 +66,11 @@ def run(arguments: argparse.Namespace) -> int:
     draw_soak(found, arguments.plot)
     print(f"\nDrawn in {arguments.plot}")
     if arguments.json:
-        document = asdict(found) | {"trends": {k: asdict(t) for k, t in found.trends().items()}}
-        report.write_json(arguments.json, {"machine": describe_machine()} | document)
+        report.write_json(arguments.json, document_of(found))
     return status
+
+
+def document_of(found: Soak) -> dict[str, Any]:
+    """All figures of a soak, for --json."""
+    trends = {name: asdict(trend) for name, trend in found.trends().items()}
+    return {"machine": describe_machine(), **asdict(found), "trends": trends}

@@ -11,7 +11,7 @@ from api.bench.soaking import Sample, Soak
 def print_answers(found: Soak) -> None:
     """Print how many requests of each kind got which answers."""
     rows = [
-        (kind, str(found.answers[kind].total()), _counts(found, kind))
+        (kind, str(sum(found.answers[kind].values())), _counts(found, kind))
         for kind in sorted(found.answers)
     ]
     print_table(("kind", "sent", "answers"), rows)

@@ -3,7 +3,6 @@
 import asyncio
 import random
 import time
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -64,9 +63,22 @@ class Soak:
     """
 
     seconds: float
-    answers: dict[str, Counter[str]] = field(default_factory=dict)
-    unexpected: Counter[str] = field(default_factory=Counter)
+    answers: dict[str, dict[str, int]] = field(default_factory=dict)
+    unexpected: dict[str, int] = field(default_factory=dict)
     samples: list[Sample] = field(default_factory=list)
+
+    def note(self, kind: Kind, status: str) -> None:
+        """Count one request.
+
+        Args:
+            kind: What was sent.
+            status: What came of it.
+        """
+        counts = self.answers.setdefault(kind.name, {})
+        counts[status] = counts.get(status, 0) + 1
+        if status != GONE and status not in map(str, kind.expected | BUSY):
+            surprise = f"{kind.name}: {status}"
+            self.unexpected[surprise] = self.unexpected.get(surprise, 0) + 1
 
     @property
     def warm_up_s(self) -> float:
@@ -170,9 +182,7 @@ async def send_one(target: Target, kind: Kind, request: bytes, found: Soak) -> N
             status = str((await _exchange(target, request)).status)
     except NoAnswer as error:
         status = f"{DROPPED} ({error})"
-    found.answers.setdefault(kind.name, Counter())[status] += 1
-    if status != GONE and status not in map(str, kind.expected | BUSY):
-        found.unexpected[f"{kind.name}: {status}"] += 1
+    found.note(kind, status)
 
 
 async def _exchange(target: Target, request: bytes) -> Answer:
