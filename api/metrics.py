@@ -4,7 +4,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    disable_created_metrics,
+    generate_latest,
+)
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from api.embedded.status import State, read_status
@@ -27,6 +34,8 @@ class Metrics:
     """
 
     def __init__(self, status_file: Path | None = None) -> None:
+        # Otherwise each series has one more, which nobody looks at.
+        disable_created_metrics()  # type: ignore[no-untyped-call]
         self._registry = CollectorRegistry()
         if status_file is not None:
             self._registry.register(_Restarts(status_file))
