@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 import uvicorn
 
+from api import logs
 from api.embedded.processes import die_with_parent
 from api.http_protocol import server_config
 from api.main import create_app
@@ -38,6 +39,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     # Python's own handler would answer with a traceback.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     settings = Settings()
+    logs.configure(settings.log_format)
     server = uvicorn.Server(server_config(create_app(settings), settings))
     asyncio.run(_serve(server, socket.socket(fileno=options.listen), options.alive))
     return 0

@@ -7,11 +7,11 @@ import signal
 import socket
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from patience import wait_until
 from tritonclient import grpc as triton_grpc
 
 from api import http_protocol
@@ -58,13 +58,6 @@ def echo(tmp_path: Path) -> Path:
 def is_ready(server: EmbeddedTriton) -> bool:
     with contextlib.closing(triton_grpc.InferenceServerClient(server.grpc_url)) as client:
         return bool(client.is_server_ready(client_timeout=5))
-
-
-def wait_until(condition: Callable[[], bool], seconds: float = 12) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.05)
 
 
 def all_dead(pids: list[int]) -> bool:

@@ -16,7 +16,6 @@ environment variables:
 
 import argparse
 import contextlib
-import logging
 import socket
 import sys
 import tempfile
@@ -52,11 +51,12 @@ def run(arguments: argparse.Namespace) -> int:
     Raises:
         CommandError: The service can't start, or could not be healed.
     """
+    from api import logs
     from api.embedded import EmbeddedTritonError
 
     del arguments
     settings = _settings()
-    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
+    logs.configure(settings.log_format)
     try:
         with (
             stop_signals_raise(),

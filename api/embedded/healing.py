@@ -123,6 +123,7 @@ class TritonHealer:
         elif reload.done:
             if self._stubs:
                 self._stubs.replaced(reload.models, reload.dead)
+            self._prober.forget()
             self._go(self._watch)
         elif time.monotonic() - self._since > RELOAD_S:
             self._restart(f"a model was not loaded again within {RELOAD_S:g} s")
@@ -159,6 +160,7 @@ class TritonHealer:
         elif self._triton.http.is_ready():
             with contextlib.suppress(StartError):  # it has just ended, as the next look tells
                 self._note_stubs()
+                self._prober.forget()
                 self._go(self._watch)
         elif time.monotonic() - self._since > self._triton.ready_timeout:
             self._restart(f"it was not ready after {self._triton.ready_timeout:g} s")

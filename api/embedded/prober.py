@@ -1,7 +1,8 @@
 """Asks Triton, again and again, whether photos are being read.
 
 What Triton says of itself is worth little: it is ready while its models are dead. Photos
-that come anyhow are proof enough, and cheap to look for; when there are none, or none with
+that come anyhow are proof enough, and cheap to look for: its statistics count them, so a
+server under too much load is not taken for one that hangs. When none come, or none with
 plates, a photo of our own is read.
 """
 
@@ -12,19 +13,21 @@ from collections.abc import Callable
 from api.embedded.client import TritonHttp
 from api.embedded.errors import RequestError
 
-# Reading our photo costs some 50 ms of processor time.
-_PAUSE_S = 1.5
-_PAUSE_AFTER_FAILURE_S = 0.3
-_STATISTICS_TIMEOUT_S = 2.0
-_PHOTO_TIMEOUT_S = 3.0
-# A server that is merely busy is heard more often.
-SILENCE_S = _PAUSE_S + _PHOTO_TIMEOUT_S + 2 * _STATISTICS_TIMEOUT_S
-# One that answers, but reads no photo, may be reading very large ones on a slow machine.
+_LISTEN_PAUSE_S = 1.0
+_LISTEN_TIMEOUT_S = 2.0
+# Longer than two questions that got no answer.
+SILENCE_S = 6.0
+
+_READ_PAUSE_S = 0.5
+# Our photo costs some 50 ms of processor time: not more often than that.
+_READ_EVERY_S = 2.0
+# On a machine that is busy with something else it may take long.
+_READ_TIMEOUT_S = 15.0
 STANDSTILL_S = 20.0
 
 
 class Prober:
-    """A thread that looks at one Triton after the other, as they are restarted.
+    """Two threads that look at one Triton after the other, as they are restarted.
 
     Attributes:
         heard_at: When Triton last answered anything, on `time.monotonic`'s clock.
@@ -38,47 +41,56 @@ class Prober:
             triton: Gives the one that runs now.
             photo: With a plate, so that every model has work.
         """
+        self.heard_at = self.read_at = float("-inf")
         self._triton = triton
         self._photo = photo
-        self._ended = threading.Event()
         self._counts: dict[str, int] = {}
-        self.heard_at = self.read_at = time.monotonic()
+        self._ended = threading.Event()
 
     def start(self) -> None:
-        """Begin to ask, in a thread that ends with this process."""
-        threading.Thread(target=self._run, name="prober", daemon=True).start()
+        """Begin to ask, in threads that end with this process."""
+        for ask, pause_s in ((self.listen, _LISTEN_PAUSE_S), (self.read, _READ_PAUSE_S)):
+            threading.Thread(target=self._repeat, args=(ask, pause_s), daemon=True).start()
 
     def stop(self) -> None:
         """Ask no more."""
         self._ended.set()
 
-    def probe(self) -> bool:
-        """Find out whether photos are being read.
+    def forget(self) -> None:
+        """Take nothing that was read before for a sign of life."""
+        self._counts = {}
+        self.read_at = float("-inf")
 
-        Returns:
-            Whether they are: since the last time all models have answered, or they just
-            read the photo. A server under too much load reads others' photos instead.
-        """
-        triton = self._triton()
+    def listen(self) -> None:
+        """Ask what was counted, and see whether all models have answered since last time."""
+        before = self._counts
         try:
-            counts = triton.successes(_STATISTICS_TIMEOUT_S)
-            self.heard_at = time.monotonic()
-            if not _all_more(counts, self._counts):
-                triton.read(self._photo, _PHOTO_TIMEOUT_S)
-                counts = triton.successes(_STATISTICS_TIMEOUT_S)
+            counts = self._triton().successes(_LISTEN_TIMEOUT_S)
         except RequestError as error:
             if error.status is not None:
                 self.heard_at = time.monotonic()
-            return False
+            return
+        self.heard_at = time.monotonic()
+        if self._counts is not before:
+            return  # forgotten meanwhile
+        if before and all(counts.get(model, 0) > count for model, count in before.items()):
+            self.read_at = self.heard_at
+        elif before and all(counts.get(model, 0) >= count for model, count in before.items()):
+            return  # some have answered, some haven't yet
         self._counts = counts
-        self.heard_at = self.read_at = time.monotonic()
-        return True
 
-    def _run(self) -> None:
-        pause = 0.0
-        while not self._ended.wait(pause):
-            pause = _PAUSE_S if self.probe() else _PAUSE_AFTER_FAILURE_S
+    def read(self) -> None:
+        """Have our photo read, unless others' were."""
+        if time.monotonic() - self.read_at < _READ_EVERY_S:
+            return
+        try:
+            self._triton().read(self._photo, _READ_TIMEOUT_S)
+        except RequestError as error:
+            if error.status is not None:
+                self.heard_at = time.monotonic()
+        else:
+            self.heard_at = self.read_at = time.monotonic()
 
-
-def _all_more(now: dict[str, int], then: dict[str, int]) -> bool:
-    return bool(then) and all(now.get(model, 0) > count for model, count in then.items())
+    def _repeat(self, ask: Callable[[], None], pause_s: float) -> None:
+        while not self._ended.wait(pause_s):
+            ask()

@@ -1,0 +1,224 @@
+"""The supervisor without a Triton: how often it restarts what, the worker, all parts together."""
+
+import contextlib
+import os
+import signal
+import socket
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from patience import wait_until
+
+from api.embedded import budget, processes, worker
+from api.embedded.budget import RestartBudget
+from api.embedded.errors import GaveUp, StartError
+from api.embedded.status import Status, read_status
+from api.embedded.supervisor import Supervisor
+from api.embedded.worker import GatewayWorker
+
+PATIENCE_S = 30
+
+# --- how often a part may be restarted ---
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_restarts_are_spaced_out_and_end() -> None:
+    clock = Clock()
+    restarts = RestartBudget("The part", clock)
+    pauses = [restarts.spend("it is broken") for _ in range(budget.MAX_RESTARTS)]
+    assert pauses == [0, 0.5, 1, 2, 4]
+    with pytest.raises(GaveUp, match="The part can't be healed: after 5 restarts it is broken"):
+        restarts.spend("it is broken")
+
+
+def test_rare_restarts_never_end_as_long_as_the_part_is_well_in_between() -> None:
+    clock = Clock()
+    restarts = RestartBudget("The part", clock)
+    for _ in range(3 * budget.MAX_RESTARTS):
+        clock.now += budget.WINDOW_S + 1
+        assert restarts.spend("it is broken") == 0
+        restarts.well()
+
+
+def test_slow_failures_in_a_row_end_too() -> None:
+    clock = Clock()
+    restarts = RestartBudget("The part", clock)
+    for _ in range(budget.MAX_RESTARTS):
+        clock.now += 3 * budget.WINDOW_S
+        restarts.spend("it is never ready")
+    clock.now += 3 * budget.WINDOW_S
+    with pytest.raises(GaveUp):
+        restarts.spend("it is never ready")
+
+
+# --- the gateway's worker ---
+
+SIGNS = """
+import os, sys, time
+words = sys.argv[1:]
+give = int(words[words.index("--alive") + 1])
+for _ in range({signs}):
+    os.write(give, b".")
+    time.sleep(0.05)
+{then}
+"""
+WELL = SIGNS.format(signs=10**6, then="")
+MUTE = SIGNS.format(signs=3, then="time.sleep(600)")
+ENDING = SIGNS.format(signs=1, then="sys.exit(7)")
+NEVER = SIGNS.format(signs=0, then="sys.exit(7)")
+
+
+@contextlib.contextmanager
+def working(code: str, **environment: str) -> Iterator[GatewayWorker]:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        part = GatewayWorker([sys.executable, "-c", code], lambda: environment, listener)
+        try:
+            yield part
+        finally:
+            part.stop()
+
+
+def pid_of(part: GatewayWorker) -> int:
+    assert part._process is not None
+    return part._process.pid
+
+
+def ticked_until(part: GatewayWorker, condition: Callable[[], Any]) -> None:
+    def look() -> Any:
+        part.tick()
+        return condition()
+
+    wait_until(look)
+
+
+def test_a_killed_worker_is_started_again() -> None:
+    with working(WELL) as part:
+        part.start()
+        assert part.state == "ready" and part.restarts == {"gateway": 0}
+        first = pid_of(part)
+        os.kill(first, signal.SIGKILL)
+        ticked_until(part, lambda: part.restarts["gateway"] == 1)
+        assert part.state == "healing"
+        ticked_until(part, lambda: part.state == "ready")
+        assert pid_of(part) != first
+        last = pid_of(part)
+    assert not processes.is_alive(last)
+
+
+def test_a_worker_that_gives_no_sign_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worker, "SILENCE_SECONDS", 0.5)
+    with working(MUTE) as part:
+        part.start()
+        mute = pid_of(part)
+        ticked_until(part, lambda: part.restarts["gateway"] == 1)
+        assert not processes.is_alive(mute)
+
+
+def test_a_worker_that_ends_again_and_again_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(budget, "_LONGEST_PAUSE_S", 0.0)
+    with working(ENDING) as part:
+        part.start()
+        with pytest.raises(GaveUp, match=r"The gateway can't be healed.*status 7"):
+            ticked_until(part, lambda: False)
+        assert part.restarts["gateway"] == budget.MAX_RESTARTS
+
+
+def test_a_worker_that_never_serves_is_an_error() -> None:
+    with working(NEVER) as part, pytest.raises(StartError, match="status 7"):
+        part.start()
+
+
+def test_the_worker_is_told_where_triton_is_and_gets_the_socket() -> None:
+    code = (
+        "import socket; words = sys.argv[1:]\n"
+        "listener = socket.socket(fileno=int(words[words.index('--listen') + 1]))\n"
+        "caller, _ = listener.accept()\n"
+        "caller.sendall(os.environ['PLATES_TRITON_URL'].encode())\n"
+    )
+    answering = SIGNS.format(signs=1, then=code)
+    with working(answering, PLATES_TRITON_URL="here:1") as part:
+        part.start()
+        address = part._listener.getsockname()
+        with socket.create_connection(address, timeout=PATIENCE_S) as caller:
+            assert caller.recv(100) == b"here:1"
+
+
+def test_callers_wait_while_the_worker_is_away() -> None:
+    code = (
+        "import socket; words = sys.argv[1:]\n"
+        "listener = socket.socket(fileno=int(words[words.index('--listen') + 1]))\n"
+        "listener.accept()[0].sendall(b'at last')\n"
+    )
+    with working(SIGNS.format(signs=1, then=code)) as part:
+        address = part._listener.getsockname()
+        with socket.create_connection(address, timeout=PATIENCE_S) as caller:
+            part.start()
+            assert caller.recv(100) == b"at last"
+
+
+# --- all parts together ---
+
+
+class PartOfATest:
+    def __init__(self, name: str, journal: list[str]) -> None:
+        self.name, self.journal = name, journal
+        self.state: Any = "starting"
+        self.restarts = {name: 0}
+        self.todo: list[Callable[[], None]] = []
+
+    def start(self) -> None:
+        self.journal.append(f"start {self.name}")
+        self.state = "ready"
+
+    def tick(self) -> None:
+        if self.todo:
+            self.todo.pop(0)()
+
+    def stop(self) -> None:
+        self.journal.append(f"stop {self.name}")
+
+
+def test_parts_are_started_in_order_watched_and_stopped_backwards(tmp_path: Path) -> None:
+    journal: list[str] = []
+    path = tmp_path / "status.json"
+    one, two = PartOfATest("one", journal), PartOfATest("two", journal)
+
+    def break_down() -> None:
+        two.state, two.restarts = "healing", {"two": 1}
+
+    def note() -> None:
+        journal.append(str(read_status(path)))
+        two.state = "ready"
+
+    def give_up() -> None:
+        raise GaveUp("no hope")
+
+    one.todo = [lambda: None, note, give_up]
+    two.todo = [break_down]
+    supervisor = Supervisor([one, two], path)
+    supervisor.start()
+    assert read_status(path) == Status("ready", {"one": 0, "two": 0})
+    with pytest.raises(GaveUp, match="no hope"):
+        supervisor.run()
+    supervisor.stop()
+    healing = str(Status("healing", {"one": 0, "two": 1}))
+    assert journal == ["start one", "start two", healing, "stop two", "stop one"]
+    assert read_status(path) == Status("failed", {"one": 0, "two": 1})
+
+
+def test_a_status_that_can_not_be_written_ends_nothing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    supervisor = Supervisor([PartOfATest("one", [])], tmp_path / "gone" / "status.json")
+    supervisor.start()
+    assert "status file can't be written" in caplog.text
