@@ -1,7 +1,7 @@
-"""What clients of other services send, as it was seen on the wire.
+"""What clients of other services send, byte for byte; only the photo is put in.
 
-Each was recorded with the package that is named, pointed at a socket that only listens;
-photo, boundary and host are put in.
+Recorded with the package that is named, pointed at a socket that only listens. The
+vendor's script is no package: its request is put together after its source.
 """
 
 import base64
