@@ -97,7 +97,14 @@ class PhotoReader:
             asked = time.perf_counter()
             self._metrics.queue_seconds.observe(asked - came)
             timeout_s = context.deadline.remaining_s
-            recognition = await self._recognizer.recognize(photo, timeout_s, context.request_id)
+            try:
+                recognition = await self._recognizer.recognize(photo, timeout_s, context.request_id)
+            except RecognizerTimeout as error:
+                # Had it not waited for its turn, it would have had time enough and more.
+                if asked - came > time.perf_counter() - asked:
+                    detail = "The photo's turn came too late for its deadline. Try again later."
+                    raise Overloaded(detail, reason="late") from error
+                raise
             return recognition, time.perf_counter() - asked
 
 

@@ -127,6 +127,17 @@ def test_time_that_ends_in_the_queue(fake: FakeTriton) -> None:
         assert number(client, "plates_waiting") == 0
 
 
+def test_whose_time_was_spent_in_the_queue_is_told_of_the_queue(fake: FakeTriton) -> None:
+    """Its turn came, and Triton was too slow for what was left."""
+    fake.reply = lambda photo: sleeping(0.1 if len(fake.photos) <= 8 else 5)(photo)
+    settings = settings_for(fake, concurrency=1)
+    with running_gateway(settings) as client, ThreadPoolExecutor(8) as pool:
+        others = [pool.submit(post, client) for _ in range(8)]
+        wait_until(lambda: number(client, "plates_waiting") == 7)
+        assert_problem(post(client, 1.2), 429, "overloaded")
+        assert {other.result().status_code for other in others} == {200}
+
+
 def test_a_full_queue_refuses_by_the_head(fake: FakeTriton) -> None:
     with full(fake, max_waiting=0) as (client, _):
         with sending(client, b"") as connection:
