@@ -1,6 +1,7 @@
-"""`plates serve`: settings that are wrong, signals, a Triton that dies."""
+"""`plates serve`: settings that are wrong, signals, and parts that die."""
 
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -11,8 +12,11 @@ import httpx
 import pytest
 from command_line import PLATES, SCENE, SCENE_TEXT, plates
 from gateway_fixtures import serving
+from patience import wait_until
 
 from api.commands import serve
+from api.embedded import processes
+from api.embedded.status import read_status
 
 
 def test_serve_says_which_setting_is_wrong() -> None:
@@ -66,6 +70,113 @@ def test_serve_outlives_its_terminal_under_nohup(tmp_path: Path) -> None:
                 assert httpx.get(f"{url}/healthz").status_code == 200
     finally:
         signal.signal(signal.SIGHUP, before)
+
+
+def worker_of(pid: int) -> int | None:
+    """The gateway's worker among a supervisor's children."""
+    for process in processes.children(pid):
+        if "api.worker" in process.command and not process.dead:
+            return process.pid
+    return None
+
+
+def test_a_killed_worker_is_replaced_while_callers_wait(tmp_path: Path) -> None:
+    status_file = tmp_path / "status.json"
+    environment = {"PLATES_TRITON_URL": "127.0.0.1:1", "PLATES_STATUS_FILE": str(status_file)}
+    with serving(tmp_path / "log", **environment) as (url, pid):
+        first = worker_of(pid)
+        assert first is not None
+        os.kill(first, signal.SIGKILL)
+        # Nobody is refused meanwhile: the socket stays open, and callers wait in its queue.
+        assert httpx.get(f"{url}/healthz", timeout=60).status_code == 200
+        assert worker_of(pid) != first
+        status = read_status(status_file)
+        assert status is not None and status.restarts == {"gateway": 1}
+    assert "Restarting the gateway" in (tmp_path / "log").read_text()
+
+
+def test_a_killed_supervisor_takes_the_worker_with_it(tmp_path: Path) -> None:
+    environment = {"PLATES_PORT": "0", "PLATES_TRITON_URL": "127.0.0.1:1"}
+    process = subprocess.Popen(
+        [*PLATES, "serve"], stdout=subprocess.PIPE, text=True, env=os.environ | environment
+    )
+    with process:
+        for line in process.stdout:
+            if line.startswith(serve.LISTENING):
+                break
+        worker = worker_of(process.pid)
+        assert worker is not None
+        process.kill()
+    wait_until(lambda: not processes.is_alive(worker))
+    address = line.removeprefix(serve.LISTENING).split()[0].removeprefix("http://")
+    host, _, port = address.rpartition(":")
+    socket.create_server((host, int(port))).close()
+
+
+def test_ctrl_c_in_a_terminal_shows_no_traceback() -> None:
+    process = subprocess.Popen(
+        [*PLATES, "serve"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"PLATES_PORT": "0", "PLATES_TRITON_URL": "127.0.0.1:1"},
+        start_new_session=True,
+    )
+    for line in process.stdout:
+        if line.startswith(serve.LISTENING):
+            break
+    # A terminal sends it to every process of the foreground, impatient people twice.
+    for _ in range(2):
+        os.killpg(process.pid, signal.SIGINT)
+        time.sleep(0.05)
+    _, errors = process.communicate(timeout=9)
+    assert process.returncode == 0
+    assert "Traceback" not in errors
+
+
+@pytest.mark.live
+@pytest.mark.control
+def test_serve_gives_up_aloud_when_triton_can_not_be_healed(
+    repository: Path, tmp_path: Path
+) -> None:
+    copy = tmp_path / "models"
+    shutil.copytree(repository, copy)
+    status_file, log = tmp_path / "status.json", tmp_path / "log"
+    environment = {
+        "PLATES_PORT": "0",
+        "PLATES_MODEL_REPOSITORY": str(copy),
+        "PLATES_STATUS_FILE": str(status_file),
+    }
+    with log.open("w") as errors:
+        process = subprocess.Popen(
+            [*PLATES, "serve"],
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+            env=os.environ | environment,
+        )
+        try:
+            for line in process.stdout:
+                if line.startswith(serve.LISTENING):
+                    break
+            url = line.removeprefix(serve.LISTENING).split()[0]
+            (copy / "yolo" / "1" / "model.onnx").unlink()
+            (guardian,) = [
+                p.pid for p in processes.children(process.pid) if "--shm-prefix" in p.command
+            ]
+            (server,) = [p.pid for p in processes.children(guardian)]
+            os.kill(server, signal.SIGKILL)
+            wait_until(lambda: httpx.get(f"{url}/readyz", timeout=30).status_code == 503)
+            assert process.wait(60) == 1
+        finally:
+            process.kill()
+            process.communicate()
+    assert "plates serve: Triton can't be healed" in log.read_text()
+    assert "yolo has no model.onnx: run `make export`" in log.read_text()
+    assert "Traceback" not in log.read_text()
+    status = read_status(status_file)
+    assert status is not None and status.state == "failed" and status.restarts["triton"] == 5
+    assert not list(Path("/dev/shm").glob(f"plates_{process.pid}_*"))  # noqa: S108
 
 
 @pytest.mark.live

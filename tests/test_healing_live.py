@@ -1,0 +1,172 @@
+"""The supervisor heals a real Triton: what died, what ended, what hangs; and knows when it can't.
+
+The model is one that loads at once. What senders see of faults in the real ones is in
+test_faults_live.py.
+"""
+
+import contextlib
+import logging
+import os
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from patience import wait_until
+
+from api.embedded import EmbeddedTriton, healing, prober, processes
+from api.embedded.errors import GaveUp
+from api.embedded.healing import TritonHealer
+
+pytestmark = [pytest.mark.live, pytest.mark.control]
+
+CONFIG = """
+backend: "python"
+input [ { name: "image" data_type: TYPE_UINT8 dims: [ -1 ] } ]
+output [ { name: "texts" data_type: TYPE_STRING dims: [ -1, 1 ] } ]
+instance_group [ { kind: KIND_CPU } ]
+"""
+MODEL = """
+import numpy as np
+import triton_python_backend_utils as pb_utils
+
+class TritonPythonModel:
+    def execute(self, requests):
+        texts = np.array([["A"]], object)
+        return [pb_utils.InferenceResponse([pb_utils.Tensor("texts", texts)]) for r in requests]
+"""
+BROKEN = "raise ImportError('no such luck')"
+HANGING = MODEL.replace("        texts", "        import time; time.sleep(600)\n        texts")
+MUTE = MODEL + "    def initialize(self, args):\n        import time; time.sleep(600)\n"
+
+
+@pytest.fixture
+def model_file(tmp_path: Path) -> Path:
+    folder = tmp_path / "models" / "plate_recognition"
+    (folder / "1").mkdir(parents=True)
+    (folder / "config.pbtxt").write_text(CONFIG)
+    # The real one has this beside it, and is refused without it.
+    (folder / "1" / "exported.json").write_text("{}")
+    file = folder / "1" / "model.py"
+    file.write_text(MODEL)
+    return file
+
+
+@contextlib.contextmanager
+def healer_of(model_file: Path) -> Iterator[tuple[TritonHealer, EmbeddedTriton]]:
+    triton = EmbeddedTriton(model_file.parents[2])
+    healer = TritonHealer(triton, b"photo")
+    try:
+        healer.start()
+        ticked_until(healer, lambda: healer.state == "ready")
+        yield healer, triton
+        prefix = triton.shm_prefix
+    finally:
+        healer.stop()
+    assert not processes.leftovers(prefix) and not processes.mentioning(prefix)
+
+
+def ticked_until(healer: TritonHealer, condition: Callable[[], bool]) -> None:
+    def look() -> bool:
+        healer.tick()
+        return condition()
+
+    wait_until(look, seconds=60)
+
+
+def stubs_of(triton: EmbeddedTriton) -> list[processes.Process]:
+    return [p for p in processes.children(triton.pids.server) if not p.dead]
+
+
+def test_a_dead_stub_is_replaced_again_and_again(model_file: Path) -> None:
+    with healer_of(model_file) as (healer, triton):
+        server = triton.pids.server
+        for count in (1, 2):
+            (stub,) = stubs_of(triton)
+            os.kill(stub.pid, signal.SIGKILL)
+            ticked_until(healer, lambda: healer.state == "healing")
+            ticked_until(healer, lambda: healer.state == "ready")
+            assert healer.restarts == {"triton": 0, "plate_recognition": count}
+            (again,) = stubs_of(triton)
+            assert again.pid != stub.pid and triton.pids.server == server
+            # Of the dead one's memory nothing is left; the living one's is there.
+            assert [path.name for path in processes.leftovers(triton.shm_prefix)] == [
+                again.command[2]
+            ]
+            triton.http.read(b"photo", 10)
+
+
+@pytest.mark.parametrize(
+    ("victim", "number"),
+    [
+        ("server", signal.SIGKILL),
+        ("guardian", signal.SIGKILL),
+        ("server", signal.SIGTERM),
+        ("server", signal.SIGSTOP),
+    ],
+)
+def test_an_ended_or_frozen_server_is_started_on_the_same_ports(
+    model_file: Path, victim: str, number: signal.Signals
+) -> None:
+    with healer_of(model_file) as (healer, triton):
+        addresses = (triton.grpc_url, triton.http_url, triton.metrics_url)
+        before, key, prefix = triton.pids, triton.http.key, triton.shm_prefix
+        os.kill(getattr(before, victim), number)
+        ticked_until(healer, lambda: healer.state == "healing")
+        ticked_until(healer, lambda: healer.state == "ready")
+        assert healer.restarts == {"triton": 1, "plate_recognition": 0}
+        assert (triton.grpc_url, triton.http_url, triton.metrics_url) == addresses
+        assert triton.http.key != key
+        family = [before.guardian, before.server, *before.stubs]
+        assert not any(map(processes.is_alive, family))
+        assert not processes.leftovers(prefix)
+        triton.http.read(b"photo", 10)
+
+
+def test_a_server_that_reads_no_photo_is_restarted(
+    model_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(healing, "STANDSTILL_S", 3.0)
+    monkeypatch.setattr(prober, "_READ_TIMEOUT_S", 1.0)
+    with healer_of(model_file) as (healer, triton):
+        model_file.write_text(HANGING)
+        triton.http.reload("plate_recognition", 10)
+        healer._stubs = None
+        ticked_until(healer, lambda: healer.state == "healing")
+        model_file.write_text(MODEL)
+        ticked_until(healer, lambda: healer.state == "ready")
+        assert healer.restarts["triton"] == 1
+
+
+def test_a_model_that_can_not_be_loaded_again_ends_in_giving_up(
+    model_file: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    with healer_of(model_file) as (healer, triton):
+        model_file.write_text(BROKEN)
+        os.kill(triton.pids.stubs[0], signal.SIGKILL)
+        with pytest.raises(GaveUp, match=r"Triton can't be healed(.|\n)*no such luck"):
+            ticked_until(healer, lambda: False)
+        assert healer.restarts == {"triton": 5, "plate_recognition": 1}
+        assert "a model can't be loaded again" in caplog.text
+
+
+def test_a_reload_that_hangs_ends_in_a_restart(
+    model_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(healing, "RELOAD_S", 2.0)
+    with healer_of(model_file) as (healer, triton):
+        model_file.write_text(MUTE)
+        os.kill(triton.pids.stubs[0], signal.SIGKILL)
+        ticked_until(healer, lambda: healer.restarts["plate_recognition"] == 1)
+        model_file.write_text(MUTE)
+        ticked_until(healer, lambda: healer.restarts["triton"] == 1)
+        model_file.write_text(MODEL)
+        ticked_until(healer, lambda: healer.state == "ready")
+
+
+def test_a_stop_in_the_midst_of_healing_leaves_nothing(model_file: Path) -> None:
+    with healer_of(model_file) as (healer, triton):
+        model_file.write_text(MUTE)
+        os.kill(triton.pids.server, signal.SIGKILL)
+        ticked_until(healer, lambda: healer.restarts["triton"] == 1 and triton.poll() is None)
