@@ -11,6 +11,7 @@ Each is a problem document, and the connection is closed behind it.
 """
 
 import asyncio
+import contextlib
 import json
 import logging
 import sys
@@ -257,7 +258,8 @@ class GatewayProtocol(H11Protocol):
             return
         self._limits.lingering.add(self)
         self.flow.resume_reading()
-        self.transport.write_eof()
+        with contextlib.suppress(OSError):  # The sender has reset the connection.
+            self.transport.write_eof()
         self._end_after(_LINGER_S)
 
     def _end_after(self, seconds: float) -> None:

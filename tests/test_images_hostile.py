@@ -6,7 +6,7 @@ import sys
 import warnings
 
 import pytest
-from photo_bomb_parts import jpeg_with, png_chunk, png_with, segment
+from photo_bomb_parts import jpeg_with, png_chunk, png_with, segment, webp_chunk, webp_of
 from photo_bombs import CHEAP, HEAVY, REFUSED
 from photo_cost import Cost, costs
 from photo_files import HEIGHT, WIDTH, exif
@@ -90,6 +90,10 @@ def test_damaged_exif_means_upright(block: bytes) -> None:
 
 
 def test_headers_of_the_wrong_length_are_refused() -> None:
+    for size in range(12):
+        chunk = webp_chunk(b"VP8X", bytes(size))
+        with pytest.raises(images.BrokenImage):
+            images.decode(webp_of(chunk))
     broken = b"\x89PNG\r\n\x1a\n" + png_chunk(b"IHDR", b"") + png_chunk(b"IEND", b"")
     with pytest.raises(images.BrokenImage, match="header"):
         images.check_header(broken)
@@ -105,6 +109,20 @@ def test_nothing_is_warned_of_or_logged(caplog: pytest.LogCaptureFixture) -> Non
             with pytest.raises(images.ImageError):
                 images.decode(make())
     assert not caplog.records
+
+
+def test_warnings_that_quote_the_file_are_not_shown() -> None:
+    """Nor remembered: each would be another one."""
+    code = (
+        "import sys; sys.path.insert(0, 'tests')\n"
+        "from photo_bomb_parts import tiff_of, tiff_tags\n"
+        "from plate_models import images\n"
+        "data = tiff_of(tiff_tags() | {284: (3, 2, 1)}).ljust(900, b'x')\n"
+        "print(images.check_header(data))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "TIFF" in done.stdout
+    assert done.stderr == ""
 
 
 def test_no_file_is_opened_and_no_process_started() -> None:

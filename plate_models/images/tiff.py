@@ -78,7 +78,9 @@ def _entries(data: bytes, order: str) -> dict[int, _Entry]:
         if start < _HEADER_SIZE:
             raise Defect("has its first directory inside its header")
         (count,) = struct.unpack_from(order + "H", data, start)
-        for place in range(start + 2, start + 2 + 12 * count, 12):
+        end = start + 2 + 12 * count
+        struct.unpack_from("I", data, end)  # where the next one would be
+        for place in range(start + 2, end, 12):
             entry = _Entry(*struct.unpack_from(order + "HHI4s", data, place))
             if entry.tag in _NEEDED | {_ORIENTATION} and entry.tag not in entries:
                 room -= entry.length * _TYPE_SIZES.get(entry.kind, 1)

@@ -8,7 +8,7 @@ from plate_models.images.outline import MAX_SEGMENTS, Defect, Outline
 _RIFF_SIZE = 12
 _NEEDED = frozenset({b"VP8X", b"ALPH", b"VP8 ", b"VP8L", b"ANIM", b"ANMF"})
 # Of VP8X: animation, and transparency. The others announce chunks that are left out.
-_ANIMATION, _FLAGS_KEPT = 0x02, 0x12
+_FLAGS_KEPT = 0x12
 
 
 def outline(data: bytes) -> Outline:
@@ -80,4 +80,4 @@ def _two_of_14_bits(bits: int, shift: int) -> tuple[int, int]:
 
 def _without_announcements(chunk: bytes) -> bytes:
     """A VP8X chunk that announces only what stays."""
-    return chunk[:8] + bytes([chunk[8] & _FLAGS_KEPT]) + chunk[9:]
+    return chunk[:8] + bytes([chunk[8] & _FLAGS_KEPT]) + chunk[9:] if len(chunk) > 8 else chunk

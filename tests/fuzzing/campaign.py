@@ -181,7 +181,10 @@ class Campaign:
         time.sleep(_NOTICED_S)
         while _names(self._service.processes()) != names:
             if time.monotonic() - start > _HEALED_S:
-                self.report.violations.append(f"not healed within {_HEALED_S} s")
+                now = dict(_names(self._service.processes()))
+                self.report.violations.append(
+                    f"not healed within {_HEALED_S} s: {now} instead of {dict(names)}"
+                )
                 return
             time.sleep(0.2)
         self._expect_ready()

@@ -27,6 +27,8 @@ def violation(attempt: Attempt, answer: Answer) -> str | None:
         return f"status {answer.status} instead of one of {sorted(attempt.statuses)}"
     if not _REQUEST_ID.fullmatch(answer.headers.get("x-request-id", "")):
         return f"the request id is {answer.headers.get('x-request-id')!r}"
+    if 300 <= answer.status < 400:
+        return None
     if answer.status >= 400:
         return _refusal_violation(attempt, answer)
     return _success_violation(attempt, answer)
