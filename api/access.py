@@ -140,7 +140,11 @@ class Access:
 async def admit(request: Request) -> None:
     """The dependency of all routes; see :meth:`Access.admit`."""
     access: Access = request.app.state.access
-    access.admit(request)
+    try:
+        access.admit(request)
+    except RateLimited:
+        request.app.state.metrics.refused.labels("rate").inc()
+        raise
 
 
 def charge(request: Request, photos: int) -> None:

@@ -146,7 +146,8 @@ def test_each_token_has_a_rate_of_its_own(fake: FakeTriton) -> None:
         first = [post(client, f"Token {TOKEN}") for _ in range(4)]
         second = [post(client, f"Bearer {OTHER}") for _ in range(2)]
         wrong = post(client, "Token x")
-        assert client.get("/healthz").status_code == 200
+        exposition = client.get("/metrics").text
+    assert 'plates_refused_total{reason="rate"} 2.0' in exposition
     assert [answer.status_code for answer in first] == [200, 200, 429, 429]
     assert [answer.status_code for answer in second] == [200, 200]
     assert wrong.status_code == 403
