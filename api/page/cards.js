@@ -134,7 +134,8 @@ function candidates(plate) {
       element("code", {}, candidate.text),
       element("meter", { min: 0, max: 1, value: candidate.score, "aria-hidden": "true" }),
       element("span", { class: "score" }, smallPercent(candidate.score))));
+  const title = counted("candidates", rows.length);
   return element("details", { class: "candidates" },
-    element("summary", {}, counted("candidates", rows.length)),
-    element("ol", {}, ...rows));
+    element("summary", {}, title),
+    element("ol", { "aria-label": title }, ...rows));
 }
