@@ -196,10 +196,39 @@ def test_full_queue_refuses_the_batch_by_its_head(fake: FakeTriton) -> None:
         assert waiting.result().status_code == 200
 
 
+def test_sender_that_hangs_up(fake: FakeTriton, caplog: pytest.LogCaptureFixture) -> None:
+    release, arrived = threading.Event(), threading.Semaphore(0)
+
+    def reply(photo: bytes) -> dict:
+        arrived.release()
+        if photo != PHOTO:
+            release.wait(20)
+        return fake_triton.outputs()
+
+    fake.reply = reply
+    settings = settings_for(fake, concurrency=2, max_waiting=0)
+    try:
+        with running_gateway(settings) as client:
+            with pytest.raises(httpx.ReadTimeout):
+                files = [("image", numbered(number)) for number in range(1, 4)]
+                client.post(PATH, files=files, timeout=0.5)
+            assert arrived.acquire(timeout=20)
+            deadline = time.monotonic() + 20
+            while client.get("/metrics").text.count('status="499"') == 0:
+                assert time.monotonic() < deadline, "the gateway did not notice"
+                time.sleep(0.02)
+            assert post_raw(client, PHOTO).status_code == 200
+            assert len(fake.photos) == 2  # the rest of the batch was given up
+    finally:
+        release.set()
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]
+
+
 def test_batch_is_charged_for_all_its_photos(fake: FakeTriton) -> None:
     settings = settings_for(fake, rate_limit=0.1, rate_burst=5)
     with running_gateway(settings) as client:
-        assert len(results_of(post(client, *[PHOTO] * 5))) == 5
+        assert len(results_of(post(client, *[PHOTO] * 4))) == 4
+        assert post_raw(client, PHOTO).status_code == 200
         assert_problem(post_raw(client, PHOTO), 429, "rate-limited")
 
 

@@ -5,7 +5,6 @@ import logging
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
-from starlette.requests import ClientDisconnect
 
 from api.access import charge
 from api.answers import answer_from
@@ -53,7 +52,6 @@ async def read_batch(
     form = UploadForm(_FIELDS, max_photos=services.settings.batch_max_files)
     with services.upload_memory.share() as take:
         upload = await read_upload(context, form, services.settings, take)
-        charge(context.request, len(upload.photos))
         wanted = merged(parameters, upload.last)
         charge(context.request, len(upload.photos))
         # One batch leaves half of the places to others.
@@ -63,12 +61,14 @@ async def read_batch(
             async with places:
                 return await _read(photo, wanted, services, context)
 
+        tasks = [asyncio.create_task(read(photo)) for photo in upload.photos]
         try:
-            async with asyncio.TaskGroup() as group:
-                tasks = [group.create_task(read(photo)) for photo in upload.photos]
-        except* ClientDisconnect as gone:
-            raise gone.exceptions[0] from None
-    return BatchAnswer(results=[task.result() for task in tasks])
+            # No task group: what it raises is a group, in which nobody looks for a sender
+            # that is gone.
+            return BatchAnswer(results=await asyncio.gather(*tasks))
+        finally:
+            for task in tasks:
+                task.cancel()
 
 
 async def _read(
