@@ -45,14 +45,17 @@ class PhotoReader:
         metrics.in_flight.set_function(lambda: self._admission.in_flight)
         metrics.waiting.set_function(lambda: self._admission.waiting)
 
-    def refuse_if_full(self) -> None:
-        """Refuse a request by its head: its photo would find no room to wait in.
+    def refuse_if_full(self, context: RequestContext) -> None:
+        """Refuse a request by its head: its photo could not be read in time.
+
+        Args:
+            context: Of the request, before its body is read.
 
         Raises:
             Overloaded: More photos are waiting than can be read.
         """
         try:
-            self._admission.refuse_if_full()
+            self._admission.refuse_if_full(context.deadline)
         except Overloaded as problem:
             self._metrics.refused.labels(problem.reason).inc()
             raise
@@ -81,9 +84,6 @@ class PhotoReader:
         except Overloaded as problem:
             self._metrics.refused.labels(problem.reason).inc()
             raise
-        except (RecognizerUnavailable, RecognizerTimeout):
-            self._readiness.note_failed()
-            raise
         self._readiness.note_read(recognition)
         self._metrics.note_recognition(recognition, seconds)
         state = context.request.state
@@ -99,7 +99,11 @@ class PhotoReader:
             timeout_s = context.deadline.remaining_s
             try:
                 recognition = await self._recognizer.recognize(photo, timeout_s, context.request_id)
+            except RecognizerUnavailable:
+                self._readiness.note_failed()
+                raise
             except RecognizerTimeout as error:
+                self._readiness.note_failed()
                 # Had it not waited for its turn, it would have had time enough and more.
                 if asked - came > time.perf_counter() - asked:
                     detail = "The photo's turn came too late for its deadline. Try again later."
