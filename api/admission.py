@@ -107,14 +107,24 @@ class Admission:
         """How many wait for one."""
         return len(self._queue)
 
-    def refuse_if_full(self) -> None:
-        """Refuse whoever comes now, if there is neither a place nor room to wait for one.
+    def refuse_if_full(self, deadline: Deadline) -> None:
+        """Refuse whoever comes now, if there is neither a place nor a wait worth waiting.
+
+        Asked before a photo has come, it saves the sender its upload and the service the
+        work with it: while it comes, the deadline nears as fast as the queue moves on.
+
+        Args:
+            deadline: When the sender stops waiting for the answer.
 
         Raises:
-            Overloaded: There is neither.
+            Overloaded: The queue is full, or the answer would come after the deadline.
         """
-        if self.in_flight >= self._concurrency and self.waiting >= self._max_waiting:
+        if self.in_flight < self._concurrency:
+            return
+        if self.waiting >= self._max_waiting:
             raise self._refusal("full", "More photos are waiting than can be read.")
+        if self._expected_wait_s() + self._times.likely_s > deadline.remaining_s:
+            raise self._refusal("wait", "The photo can't be read before its deadline.")
 
     @asynccontextmanager
     async def place(self, deadline: Deadline) -> AsyncGenerator[None]:
@@ -147,9 +157,7 @@ class Admission:
         if self.in_flight < self._concurrency:
             self._give_place(photo)
             return
-        self.refuse_if_full()
-        if self._expected_wait_s() + self._times.likely_s > photo.deadline.remaining_s:
-            raise self._refusal("wait", "The photo can't be read before its deadline.")
+        self.refuse_if_full(photo.deadline)
         if not await self._turn_of(photo):
             raise self._refusal("deadline", "The photo's turn did not come before its deadline.")
 

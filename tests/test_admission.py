@@ -78,7 +78,7 @@ def test_nobody_waits_for_a_free_place() -> None:
     async def test() -> None:
         admission = Admission(2, 0)
         assert_empty(admission)
-        admission.refuse_if_full()
+        admission.refuse_if_full(Deadline.after(PATIENT_S))
         async with admission.place(Deadline.after(PATIENT_S)):
             assert (admission.in_flight, admission.waiting) == (1, 0)
             async with admission.place(Deadline.after(PATIENT_S)):
@@ -131,11 +131,11 @@ def test_a_full_queue_refuses_at_once() -> None:
         assert (refused.status, refused.reason) == (429, "full")
         assert int(refused.headers["Retry-After"]) >= 1
         with pytest.raises(Overloaded):
-            admission.refuse_if_full()
+            admission.refuse_if_full(Deadline.after(PATIENT_S))
         for visitor in visitors:
             await visitor.leave()
         assert_empty(admission)
-        admission.refuse_if_full()
+        admission.refuse_if_full(Deadline.after(PATIENT_S))
 
     run(test)
 
@@ -152,6 +152,9 @@ def test_a_wait_that_does_not_fit_the_deadline_is_refused_at_once() -> None:
         refused = await refusal_of(admission, patience_s=8)
         assert refused.reason == "wait"
         assert refused.headers["Retry-After"] == "6"
+        with pytest.raises(Overloaded):
+            admission.refuse_if_full(Deadline.after(8))
+        admission.refuse_if_full(Deadline.after(11))
         accepted = Visitor(admission, patience_s=11)
         await settle()
         assert admission.waiting == 2
@@ -290,7 +293,7 @@ def test_whoever_goes_frees_the_place_in_the_queue() -> None:
         waiting.task.cancel()
         await settle()
         assert admission.waiting == 0
-        admission.refuse_if_full()
+        admission.refuse_if_full(Deadline.after(PATIENT_S))
         inside.task.cancel()
         await settle()
         assert_empty(admission)
@@ -338,7 +341,7 @@ def test_whatever_happens_bounds_hold_and_nothing_is_left(seed: int) -> None:
     """Visitors who come, work, fail, lose patience, or are cancelled at any moment."""
 
     async def test() -> None:
-        chance = random.Random(seed)  # noqa: S311
+        chance = random.Random(seed)
         concurrency, max_waiting = chance.randint(1, 4), chance.randint(0, 6)
         admission, inside = Admission(concurrency, max_waiting), 0
         outcomes: set[str] = set()

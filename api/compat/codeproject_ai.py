@@ -116,7 +116,7 @@ async def read_plates(
     Also at `/v1/image/alpr`. Plates that can't be read, or not as surely as
     `min_confidence`, are left out. No plate is a success with an empty list.
     """
-    services.reader.refuse_if_full()
+    services.reader.refuse_if_full(context)
     with services.upload_memory.share() as take:
         upload = await read_upload(context, _FORM, services.settings, take)
         wanted = merged(parameters, PlateFilter.among(upload.fields))

@@ -188,7 +188,7 @@ async def read_plates(
     Also without the slash at the end. Plates that can't be read are left out.
     `upload_url` is refused: this service fetches nothing.
     """
-    services.reader.refuse_if_full()
+    services.reader.refuse_if_full(context)
     with services.upload_memory.share() as take:
         upload = await read_upload(context, _FORM, services.settings, take)
         wanted = merged(parameters, PlateFilter.among(upload.fields))

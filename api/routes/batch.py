@@ -48,7 +48,7 @@ async def read_batch(
     in their order: its plates, or what is wrong with it; one bad file doesn't fail the
     others. `roi` and `min_width` hold for all of them, and so does the deadline.
     """
-    services.reader.refuse_if_full()
+    services.reader.refuse_if_full(context)
     form = UploadForm(_FIELDS, max_photos=services.settings.batch_max_files)
     with services.upload_memory.share() as take:
         upload = await read_upload(context, form, services.settings, take)

@@ -52,7 +52,7 @@ async def read_plates(
     PNG, WebP, BMP, TIFF and GIF are read, up to 20 MB and 64 megapixels. No plates is an
     answer: an empty list.
     """
-    services.reader.refuse_if_full()
+    services.reader.refuse_if_full(context)
     with services.upload_memory.share() as take:
         upload = await read_upload(context, _FORM, services.settings, take)
         wanted = merged(parameters, upload.last)
