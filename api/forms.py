@@ -49,10 +49,11 @@ class Part:
         """Whether it came with a file name."""
         return self.filename is not None
 
-    @property
-    def text(self) -> str:
-        """The content as text; bytes that are not UTF-8 become U+FFFD."""
-        return self.content.decode(errors="replace")
+    def release(self) -> bytes:
+        """Hand out the content, which is then no longer held here."""
+        content = bytes(self.content)
+        self.content = bytearray()
+        return content
 
 
 class _Collector:

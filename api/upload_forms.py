@@ -113,6 +113,5 @@ def photos_among(
     if len(photos) < len(files):
         raise InvalidParameter(f"There are also files in the fields {', '.join(others)}.")
     return [
-        UploadedPhoto(bytes(part.content), part.filename or None, part.is_too_long)
-        for part in photos
+        UploadedPhoto(part.release(), part.filename or None, part.is_too_long) for part in photos
     ]

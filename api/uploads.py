@@ -131,7 +131,7 @@ class _BodyReader:
             if not part.is_file:
                 if part.is_too_long:
                     raise self._too_long(part.name)
-                texts.append((part.name, bytes(part.content)))
+                texts.append((part.name, part.release()))
         return [part for part in parts if part.is_file], texts
 
     async def _upload(self, files: list[Part], texts: Fields) -> Upload:
@@ -144,20 +144,22 @@ class _BodyReader:
                 raise InvalidParameter(form.refused[name])
         as_text = [pair for pair in texts if form.text and pair[0] in form.fields]
         if as_text and not files:
-            if len(as_text) > 1:
-                raise InvalidParameter(f"One photo per request: the form has {len(as_text)}.")
-            ((name, text),) = as_text
-            content = await run_in_threadpool(photo_from_base64, text, name)
-            self._take(len(content))
-            photos = [UploadedPhoto(content)]
+            texts = [pair for pair in texts if pair[0] not in form.fields]
+            photos = [await self._photo_of(as_text)]
         else:
             photos = photos_among(files, dict(texts), form)
         if form.max_photos == 1 and photos[0].is_too_long:
             raise PhotoTooLarge(too_many_bytes_message(self._limits))
-        others = ((name, value.decode(errors="replace")) for name, value in texts)
-        return Upload(
-            tuple(photos), tuple(pair for pair in others if not as_text or pair[0] != as_text[0][0])
-        )
+        fields = ((name, value.decode(errors="replace")) for name, value in texts)
+        return Upload(tuple(photos), tuple(fields))
+
+    async def _photo_of(self, texts: Fields) -> UploadedPhoto:
+        if len(texts) > 1:
+            raise InvalidParameter(f"One photo per request: the form has {len(texts)}.")
+        ((name, text),) = texts
+        content = await run_in_threadpool(photo_from_base64, text, name)
+        self._take(len(content))
+        return UploadedPhoto(content)
 
     def _max_text_of(self, name: str) -> int:
         return self._max_text if self._max_text and name in self._form.fields else MAX_FIELD_BYTES
@@ -179,7 +181,7 @@ class _BodyReader:
         if self._form.max_photos > 1:
             message = f"The photos have more than {max_bytes / 2**20:.3g} MB together. Send fewer."
         declared = self._request.headers.get("content-length", "")
-        if declared.isdigit() and int(declared) > max_bytes:
+        if declared.isdecimal() and int(declared) > max_bytes:
             raise PhotoTooLarge(message)
         received = 0
         async for chunk in self._request.stream():
