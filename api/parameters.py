@@ -83,9 +83,9 @@ def _parse_roi(value: str) -> Box:
     try:
         x0, y0, x1, y1 = (float(part) for part in value.split(","))
     except ValueError:
-        raise ValueError(f"expected x0,y0,x1,y1 in pixels, got {value!r}") from None
+        raise ValueError(f"expected x0,y0,x1,y1 in pixels, got {value[:80]!r}") from None
     if not (x0 < x1 and y0 < y1):  # false for NaN, too
-        raise ValueError(f"expected x0 < x1 and y0 < y1, got {value!r}")
+        raise ValueError(f"expected x0 < x1 and y0 < y1, got {value[:80]!r}")
     return x0, y0, x1, y1
 
 

@@ -10,6 +10,9 @@ FORM = "multipart/form-data"
 URLENCODED = "application/x-www-form-urlencoded"
 JSON = "application/json"
 
+# Fields that a message lists.
+_NAMED = 8
+
 
 @dataclass(frozen=True)
 class UploadForm:
@@ -97,9 +100,9 @@ def photos_among(
         raise MissingImage(
             f"The field '{field}' came as text. Send it as a file: curl -F {field}=@photo.jpg"
         )
-    others = sorted({part.name for part in files} - set(form.fields))
+    others = sorted({part.name for part in files} - set(form.fields))[:_NAMED]
     if not photos:
-        came = ", ".join(f"'{name}'" for name in sorted({*others, *fields}))
+        came = ", ".join(f"'{name}'" for name in sorted({*others, *fields})[:_NAMED])
         raise MissingImage(
             f"The form has no file in the field '{field}'; its fields are: {came or 'none'}."
         )

@@ -22,7 +22,7 @@ from api.errors import (
     UnsupportedMediaType,
     UploadTimeout,
 )
-from api.forms import MAX_FIELD_BYTES, Part, read_form
+from api.forms import MAX_FIELD_BYTES, MAX_NAME, Part, read_form
 from api.settings import Settings
 from api.upload_forms import (
     FORM,
@@ -138,6 +138,8 @@ class _BodyReader:
         """Sort out which of the fields are photos."""
         form = self._form
         for name, value in texts:
+            if len(name) > MAX_NAME:
+                raise InvalidForm(f"A field's name is longer than {MAX_NAME} characters.")
             if len(value) > self._max_text_of(name):
                 raise self._too_long(name)
             if value and name in form.refused:
