@@ -3,6 +3,7 @@
 import random
 import struct
 from collections.abc import Callable
+from functools import cache
 
 from photo_bombs import CHEAP, REFUSED
 from photo_files import BAD, GOOD
@@ -21,7 +22,7 @@ _WORDS = (
 )
 _FILES = tuple(GOOD.values())
 _BOMBS = tuple(make for make, _ in REFUSED.values()) + tuple(CHEAP.values())
-# Made once, and only if they are small: what a fuzzer sends should be many, not long.
+# What a fuzzer sends should be many, not long.
 _MAX_BOMB_BYTES = 300_000
 
 Damage = Callable[[random.Random, bytes], bytes]
@@ -91,14 +92,18 @@ _DAMAGES: tuple[Damage, ...] = (
 )
 
 
+@cache
+def _bomb(index: int) -> bytes:
+    return _BOMBS[index]()[:_MAX_BOMB_BYTES]
+
+
 def hostile_file(rng: random.Random) -> bytes:
     """A file, mostly one that was sound before."""
     choice = rng.random()
     if choice < 0.04:
         return rng.choice(tuple(BAD.values()))[0]
     if choice < 0.08:
-        data = rng.choice(_BOMBS)()
-        return data if len(data) < _MAX_BOMB_BYTES else data[:_MAX_BOMB_BYTES]
+        return _bomb(rng.randrange(len(_BOMBS)))
     data = rng.choice(_FILES)
     for _ in range(rng.choice((1, 1, 1, 2, 3))):
         data = rng.choice(_DAMAGES)(rng, data)
