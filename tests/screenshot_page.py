@@ -14,7 +14,7 @@ from page_driver import Page, sample
 from PIL import Image
 
 PICTURE = Path(__file__).parent / "screenshots" / "page.png"
-SIZE = (1200, 860)
+SIZE = (1200, 840)
 COLOURS = 256
 
 
@@ -28,8 +28,6 @@ def main() -> None:
         page.choose(sample("green_car"))
         page.answer("green_car.jpg")
         page.click(".candidates summary")
-        page.run("document.querySelectorAll('#afterwards summary')[1].click()")
-        page.run("document.querySelector('.number').focus()")
         wait_for(lambda: page.run("return document.getElementById('image').complete"), "drawing")
         shot = Image.open(io.BytesIO(driver.get_screenshot_as_png())).convert("RGB")
     PICTURE.parent.mkdir(exist_ok=True)

@@ -3,7 +3,6 @@
 import { drawn, element } from "./elements.js";
 
 const NEAR_TOP = 0.1;
-const NEAR_RIGHT = 0.75;
 
 /**
  * Draw all plates over the photo.
@@ -50,7 +49,8 @@ function tag(plate, index, { width, height }) {
   const node = element("span", { class: "tag", "data-plate": index },
     element("b", {}, String(index + 1)), plate.text || "?");
   const below = y0 / height < NEAR_TOP;
-  const leftward = x0 / width > NEAR_RIGHT;
+  // Flush with the nearer side of the box, a tag has half the photo's width for itself.
+  const leftward = x0 + x1 > width;
   node.classList.toggle("unreadable", !plate.readable);
   node.classList.toggle("below", below);
   node.classList.toggle("leftward", leftward);
