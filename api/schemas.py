@@ -25,6 +25,14 @@ EXAMPLE: dict[str, Any] = {
     "timing_ms": {"total": 61.2},
 }
 
+PROBLEM_EXAMPLE: dict[str, Any] = {
+    "type": "/problems/broken-image",
+    "title": "The photo is damaged",
+    "status": 422,
+    "detail": "The JPEG file is truncated or damaged: it ends before its end-of-image marker.",
+    "instance": "/requests/6f1c0a52-6b0e-4a53-8f39-0d7a5c1f2b9e",
+}
+
 Point = tuple[float, float]
 Box = tuple[float, float, float, float]
 
@@ -107,16 +115,7 @@ class ProblemDocument(BaseModel):
 
     model_config = ConfigDict(
         extra="allow",
-        json_schema_extra={
-            "example": {
-                "type": "/problems/broken-image",
-                "title": "The photo is damaged",
-                "status": 422,
-                "detail": "The JPEG file is truncated or damaged: "
-                "it ends before its end-of-image marker.",
-                "instance": "/requests/6f1c0a52-6b0e-4a53-8f39-0d7a5c1f2b9e",
-            }
-        },
+        json_schema_extra={"example": PROBLEM_EXAMPLE},
     )
 
     type: str
@@ -147,5 +146,16 @@ BatchItem = ReadPhoto | RefusedPhoto
 
 class BatchAnswer(BaseModel):
     """One result for each photo, in their order."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "example": {
+                "results": [
+                    {"filename": "a.jpg", "status": 200, "answer": EXAMPLE},
+                    {"filename": "b.jpg", "status": 422, "problem": PROBLEM_EXAMPLE},
+                ]
+            }
+        }
+    )
 
     results: list[BatchItem]

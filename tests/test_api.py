@@ -9,6 +9,8 @@ import pytest
 from fake_triton import FakeTriton
 from gateway_client import PHOTO, assert_problem, post_form, post_raw
 
+from api import schemas
+from api.compat import codeproject_ai, plate_recognizer_answer
 from api.errors import kinds
 from api.schemas import EXAMPLE, PlatesAnswer
 
@@ -121,6 +123,24 @@ def test_openapi_documents_both_forms_and_every_problem(client: httpx.Client) ->
             assert response["content"].keys() == {"application/problem+json"}
     for name in re.findall(r'"#/components/schemas/(\w+)"', json.dumps(schema)):
         assert name in schema["components"]["schemas"]
+
+
+def test_openapi_has_an_example_of_every_answer_to_a_photo(client: httpx.Client) -> None:
+    schema = client.get("/openapi.json").json()
+    models = schema["components"]["schemas"]
+    routes = [item["post"] for path, item in schema["paths"].items() if "post" in item]
+    assert len(routes) == 4
+    for operation in routes:
+        for status, response in operation["responses"].items():
+            for kind, content in response["content"].items():
+                described = content["schema"]
+                name = described.get("$ref", "").rpartition("/")[2]
+                described = models[name] if name else described
+                assert "example" in described or kind.startswith("image/"), (operation, status)
+    for name in ("PlatesAnswer", "BatchAnswer", "PlateReaderAnswer", "AlprAnswer"):
+        model = {**vars(schemas), **vars(plate_recognizer_answer), **vars(codeproject_ai)}[name]
+        example = models[name]["example"]
+        assert json.loads(model.model_validate(example).model_dump_json()) == example
 
 
 def test_pages_for_people(client: httpx.Client) -> None:

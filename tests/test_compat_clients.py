@@ -16,6 +16,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -26,7 +27,7 @@ CLIENTS = Path(os.environ.get("PLATES_CLIENTS") or "/nonexistent")
 
 # What Node-RED offers to a node, as far as this one asks for it.
 NODE_RED = """
-const [, , file, url, photo] = process.argv;
+const [, , file, type, url, photo] = process.argv;
 const types = {};
 const RED = {
   settings: {},
@@ -49,11 +50,11 @@ const RED = {
   },
 };
 require(file)(RED);
-const node = new types["plate-recognizer"]({
+const node = new types[type]({
   url, inputField: "image", outputField: "payload", makeAndModel: true, regionFilter: true,
   regionList: '["ru", "gb"]', regionListType: "json", statusText: "scores", cameraId: "gate 1",
 });
-node.handlers.input({ image: require("fs").readFileSync(photo) });
+node.handlers.input(photo ? { image: require("fs").readFileSync(photo) } : {});
 """
 
 
@@ -70,24 +71,23 @@ def photo_in(folder: Path, photo: bytes = PHOTO) -> Path:
     return path
 
 
-def run_node_red(client: httpx.Client, photo: Path) -> tuple[dict | None, dict | None]:
-    """The messages that the node sends to its outputs: of success, and of failure."""
-    name = "node-red-contrib-plate-recognizer"
-    file = package("node_modules", name, "plate-recognizer.js")
-    node = shutil.which("node")
-    if node is None:
+def run_node_red(folder: Path, node: str, *arguments: str) -> Any:
+    """What a node sends on when it is given a message: address, and photo if it takes one."""
+    file = package("node_modules", "node-red-contrib-plate-recognizer", f"{node}.js")
+    program = shutil.which("node")
+    if program is None:
         pytest.skip("no node here to run a Node-RED node with")
-    script = photo.with_name("node_red.js")
+    script = folder / "node_red.js"
     script.write_text(NODE_RED)
-    command = [node, str(script), str(file), f"{client.base_url}/v1/plate-reader/", str(photo)]
+    command = [program, str(script), str(file), node, *arguments]
     run = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert run.returncode == 0, run.stderr
-    success, failure = json.loads(run.stdout)
-    return success, failure
+    return json.loads(run.stdout)
 
 
 def test_node_red(client: httpx.Client, fake: FakeTriton, tmp_path: Path) -> None:
-    success, failure = run_node_red(client, photo_in(tmp_path))
+    url, photo = f"{client.base_url}/v1/plate-reader/", str(photo_in(tmp_path))
+    success, failure = run_node_red(tmp_path, "plate-recognizer", url, photo)
     assert failure is None
     assert success["payload"]["status"] == 201
     assert success["payload"]["camera_id"] == "gate 1"
@@ -96,10 +96,16 @@ def test_node_red(client: httpx.Client, fake: FakeTriton, tmp_path: Path) -> Non
 
 
 def test_node_red_is_told_of_errors(client: httpx.Client, fake: FakeTriton, tmp_path: Path) -> None:
-    success, failure = run_node_red(client, photo_in(tmp_path, b"not a photo"))
+    url, photo = f"{client.base_url}/v1/plate-reader/", str(photo_in(tmp_path, b"not a photo"))
+    success, failure = run_node_red(tmp_path, "plate-recognizer", url, photo)
     assert success is None
     assert failure is not None
     assert not fake.photos
+
+
+def test_node_red_asks_for_statistics(client: httpx.Client, tmp_path: Path) -> None:
+    message = run_node_red(tmp_path, "plate-statistics", f"{client.base_url}/v1/statistics/")
+    assert message["payload"]["total_calls"] > message["payload"]["usage"]["calls"] >= 0
 
 
 PYTHON = """

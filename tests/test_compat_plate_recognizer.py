@@ -94,6 +94,10 @@ def test_usage_counts_photos(client: httpx.Client) -> None:
     assert isinstance(answer["version"], str)
     assert answer["usage"]["calls"] == before + 1
     assert answer["usage"]["max_calls"] - answer["usage"]["calls"] > 1_000_000
+    for path in ("/v1/statistics", "/v1/statistics/"):
+        statistics = client.get(path).json()
+        assert statistics["usage"] == answer["usage"]
+        assert statistics["total_calls"] - statistics["usage"]["calls"] > 1_000_000
 
 
 def test_no_plate_is_an_empty_list(client: httpx.Client, fake: FakeTriton) -> None:

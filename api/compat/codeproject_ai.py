@@ -76,9 +76,15 @@ class AlprAnswer(BaseModel):
 class AlprError(BaseModel):
     """What went wrong."""
 
-    success: bool = Field(examples=[False])
+    model_config = ConfigDict(
+        json_schema_extra={
+            "example": {"success": False, "error": "The photo is empty: 0 bytes came.", "code": 400}
+        }
+    )
+
+    success: bool
     error: str
-    code: int = Field(description="The HTTP status once more", examples=[422])
+    code: int = Field(description="The HTTP status once more")
 
 
 _ERRORS: Responses = {

@@ -21,6 +21,7 @@ from api.answers import answer_from
 from api.compat.plate_recognizer_answer import (
     Info,
     PlateReaderAnswer,
+    Statistics,
     Usage,
     result_from,
 )
@@ -34,8 +35,8 @@ from api.upload_forms import Upload, UploadForm
 from api.uploads import read_upload
 from plate_models.spec import MODEL_VERSION
 
-_READER, _INFO = "/v1/plate-reader", "/info"
-_PATHS = frozenset(route + slash for route in (_READER, _INFO) for slash in ("", "/"))
+_READER, _INFO, _STATISTICS = "/v1/plate-reader", "/info", "/v1/statistics"
+_PATHS = frozenset(route + slash for route in (_READER, _INFO, _STATISTICS) for slash in ("", "/"))
 _FORM = UploadForm(
     ("upload",),
     text=True,
@@ -126,7 +127,12 @@ class ReaderFields(BaseModel):
 
 
 def _detail(description: str, member: str = "detail") -> dict[str, Any]:
-    schema = {"type": "object", "properties": {member: {"type": "string"}}, "required": [member]}
+    schema = {
+        "type": "object",
+        "properties": {member: {"type": "string"}},
+        "required": [member],
+        "example": {member: f"{description}."},
+    }
     return {"description": description, "content": {"application/json": {"schema": schema}}}
 
 
@@ -215,6 +221,13 @@ async def read_plates(
 async def info(services: ServicesOfApp) -> Info:
     """Tell version and usage, as the self-hosted Plate Recognizer does."""
     return Info(version=MODEL_VERSION, usage=_usage(services))
+
+
+@router.get(_STATISTICS + "/", response_model=Statistics)
+@router.get(_STATISTICS, include_in_schema=False)
+async def statistics(services: ServicesOfApp) -> Statistics:
+    """Tell the usage, as Plate Recognizer's cloud does."""
+    return Statistics(usage=_usage(services))
 
 
 def _usage(services: Services) -> Usage:

@@ -7,6 +7,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from api.compat.translation import whole_pixels
 from api.schemas import Plate, PlatesAnswer
 
+# Clients subtract: it has to be a number, and never to run out.
+UNLIMITED = 1_000_000_000
 EXAMPLE: dict[str, Any] = {
     "processing_time": 61.204,
     "results": [
@@ -26,12 +28,10 @@ EXAMPLE: dict[str, Any] = {
     ],
     "filename": "car.jpg",
     "version": 1,
-    "camera_id": None,
+    "camera_id": "gate-1",
     "timestamp": "2026-10-12T16:17:27.574008Z",
-    "usage": {"calls": 1, "max_calls": 1_000_000_000},
+    "usage": {"calls": 1, "max_calls": UNLIMITED},
 }
-# Clients subtract: it has to be a number, and never to run out.
-_UNLIMITED = 1_000_000_000
 
 
 class PixelBox(BaseModel):
@@ -81,7 +81,7 @@ class Usage(BaseModel):
     """Photos read in this form since the service started; there is no limit."""
 
     calls: int
-    max_calls: int = _UNLIMITED
+    max_calls: int = UNLIMITED
 
 
 class PlateReaderAnswer(BaseModel):
@@ -101,7 +101,22 @@ class PlateReaderAnswer(BaseModel):
 class Info(BaseModel):
     """What serves here."""
 
+    model_config = ConfigDict(
+        json_schema_extra={"example": {"version": "1", "usage": EXAMPLE["usage"]}}
+    )
+
     version: str
+    usage: Usage
+
+
+class Statistics(BaseModel):
+    """The same in the words of the original's other route for it."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"example": {"total_calls": UNLIMITED, "usage": EXAMPLE["usage"]}}
+    )
+
+    total_calls: int = UNLIMITED
     usage: Usage
 
 
