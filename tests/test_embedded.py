@@ -188,7 +188,7 @@ def test_the_times_for_stopping_fit_into_each_other() -> None:
     assert launch.EXIT_TIMEOUT_SECONDS < GRACE_SECONDS
     assert guardian.POLL_SECONDS + GRACE_SECONDS + guardian.ADOPTED_SECONDS < STOP_SECONDS
     assert http_protocol._DRAIN_S < worker.STOP_SECONDS
-    assert supervisor.TICK_S + worker.STOP_SECONDS + STOP_SECONDS + ORPHAN_SECONDS <= 10
+    assert supervisor.TICK_S + worker.STOP_SECONDS + STOP_SECONDS + ORPHAN_SECONDS < 10
 
 
 def test_a_fixed_port_is_taken_and_a_taken_one_is_named(echo: Path) -> None:

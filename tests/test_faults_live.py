@@ -1,5 +1,7 @@
 """Kill -9 of every process of the service, under load: what senders see, and that it heals."""
 
+from collections.abc import Callable
+
 import pytest
 
 from api.bench import faults
@@ -21,7 +23,7 @@ def outcomes() -> dict[str, Outcome]:
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
 def test_the_service_heals_without_a_hand(
-    outcomes: dict[str, Outcome], fault: Fault, record_property: pytest.RecordProperty
+    outcomes: dict[str, Outcome], fault: Fault, record_property: Callable[[str, object], None]
 ) -> None:
     outcome = outcomes[fault.name]
     assert outcome.problems(fault) == []

@@ -16,7 +16,7 @@ from api.embedded import processes
 from api.embedded.budget import RestartBudget
 from api.embedded.client import TritonHttp
 from api.embedded.errors import EmbeddedTritonError, GaveUp, RequestError, StartError
-from api.embedded.prober import SILENCE_S, STANDSTILL_S, Prober
+from api.embedded.prober import BUSY_STANDSTILL_S, SILENCE_S, STANDSTILL_S, Prober
 from api.embedded.server import EmbeddedTriton
 from api.embedded.status import State
 from api.embedded.stubs import Stub, StubWatch
@@ -84,10 +84,15 @@ class TritonHealer:
             self._reload_models_of(dead)
         elif now - max(self._prober.heard_at, self._since) > SILENCE_S:
             self._restart(f"it has said nothing for {SILENCE_S:g} s")
-        elif now - max(self._prober.read_at, self._since) > STANDSTILL_S:
-            self._restart(f"it has read no photo for {STANDSTILL_S:g} s")
+        elif now - max(self._prober.read_at, self._since) > self._patience_s(now):
+            self._restart(f"it has read no plate for {now - max(self._prober.read_at, self._since):.0f} s")
         elif self.state != "ready" and self._prober.read_at > self._since:
             self._be_well()
+
+    def _patience_s(self, now: float) -> float:
+        """How long it may read no plate: longer while it answers photos without any."""
+        answers = now - max(self._prober.answered_at, self._since) < STANDSTILL_S
+        return BUSY_STANDSTILL_S if answers else STANDSTILL_S
 
     def _be_well(self) -> None:
         """Photos are being read."""

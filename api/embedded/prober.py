@@ -24,6 +24,10 @@ _READ_EVERY_S = 2.0
 # On a machine that is busy with something else it may take long.
 _READ_TIMEOUT_S = 15.0
 STANDSTILL_S = 20.0
+# While photos without plates are answered, ours waits its turn behind them, and the largest
+# take seconds each: whoever sends those must not have the server restarted.
+BUSY_STANDSTILL_S = 90.0
+_PHOTOS = "plate_recognition"
 
 
 class Prober:
@@ -32,6 +36,7 @@ class Prober:
     Attributes:
         heard_at: When Triton last answered anything, on `time.monotonic`'s clock.
         read_at: When every model was last known to work, on the same clock.
+        answered_at: When a photo, with plates or without, was last known to be answered.
     """
 
     def __init__(self, triton: Callable[[], TritonHttp], photo: bytes) -> None:
@@ -41,10 +46,11 @@ class Prober:
             triton: Gives the one that runs now.
             photo: With a plate, so that every model has work.
         """
-        self.heard_at = self.read_at = float("-inf")
+        self.heard_at = self.read_at = self.answered_at = float("-inf")
         self._triton = triton
         self._photo = photo
         self._counts: dict[str, int] = {}
+        self._answered = 0
         self._ended = threading.Event()
 
     def start(self) -> None:
@@ -59,7 +65,8 @@ class Prober:
     def forget(self) -> None:
         """Take nothing that was read before for a sign of life."""
         self._counts = {}
-        self.read_at = float("-inf")
+        self._answered = 0
+        self.read_at = self.answered_at = float("-inf")
 
     def listen(self) -> None:
         """Ask what was counted, and see whether all models have answered since last time."""
@@ -73,6 +80,9 @@ class Prober:
         self.heard_at = time.monotonic()
         if self._counts is not before:
             return  # forgotten meanwhile
+        if counts.get(_PHOTOS, 0) > self._answered:
+            self.answered_at = self.heard_at
+        self._answered = counts.get(_PHOTOS, 0)
         if before and all(counts.get(model, 0) > count for model, count in before.items()):
             self.read_at = self.heard_at
         elif before and all(counts.get(model, 0) >= count for model, count in before.items()):

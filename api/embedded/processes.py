@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - Triton's choice
+# Of the fields of /proc/*/stat that follow the parent's.
+_THREADS = 15
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 
@@ -20,18 +22,24 @@ class Process:
     Attributes:
         pid, parent: Process ids.
         state: The kernel's letter: "R", "S", "D", … "Z" is dead and not reaped.
+        threads: How many there are.
         command: Arguments; empty for a zombie.
     """
 
     pid: int
     parent: int
     state: str
+    threads: int
     command: tuple[str, ...]
 
     @property
     def dead(self) -> bool:
-        """Whether it has ended and waits for its parent to notice."""
-        return self.state in "ZX"
+        """Whether it has ended and waits for its parent to notice.
+
+        The first thread of a killed process may end before the others, which still hold
+        its ports.
+        """
+        return self.state in "ZX" and self.threads <= 1
 
 
 def die_with_parent(signal_number: int) -> None:
@@ -64,8 +72,9 @@ def _read_process(folder: Path) -> Process | None:
     except OSError:  # ended while we looked
         return None
     # The name may hold spaces and brackets: fields count from the last bracket.
-    state, parent = stat.rpartition(")")[2].split()[:2]
-    return Process(int(folder.name), int(parent), state, tuple(command.split("\0")[:-1]))
+    state, parent, *others = stat.rpartition(")")[2].split()
+    threads = int(others[_THREADS])
+    return Process(int(folder.name), int(parent), state, threads, tuple(command.split("\0")[:-1]))
 
 
 def is_alive(pid: int) -> bool:

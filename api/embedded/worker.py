@@ -19,7 +19,7 @@ from api.embedded.errors import StartError
 from api.embedded.status import State
 
 # Photos under way are finished in that time, or are not.
-STOP_SECONDS = 2.5
+STOP_SECONDS = 2.4
 START_SECONDS = 60.0
 # The worker gives a sign of life every second; see `api.worker`.
 SILENCE_SECONDS = 20.0
