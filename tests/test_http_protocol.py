@@ -278,3 +278,28 @@ def trickle_requests(connection: socket.socket) -> None:
     with contextlib.suppress(ConnectionError):
         while True:
             connection.sendall(request * 50)
+
+
+def test_a_refused_sender_may_finish(client: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("api.http_protocol._LINGER_S", HANG_S)
+    with connect(client) as connection:
+        connection.sendall(b"GET / HTTP/1.1\r\n" + HOST + b"a: " + b"b" * 20_000)
+        connection.recv(1, socket.MSG_PEEK)
+        for _ in range(20):  # On a closed connection the second of these would fail.
+            connection.sendall(b"b" * 1000)
+            time.sleep(0.01)
+        assert_refused(everything(connection), 431)
+
+
+def test_no_answer_is_written_into_another(client: httpx.Client) -> None:
+    head = b"GET /static-offline-docs/swagger-ui-bundle.js HTTP/1.1\r\n" + HOST
+    with socket.socket() as connection:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        connection.settimeout(HANG_S)
+        connection.connect(address_of(client))
+        connection.sendall(head + b"Transfer-Encoding: chunked\r\n\r\n")
+        begun = connection.recv(12)
+        connection.sendall(b"xyz\r\n")
+        rest = everything(connection)
+    assert begun == b"HTTP/1.1 200"
+    assert b"HTTP/1.1 " not in rest
