@@ -57,7 +57,7 @@ REFUSED: dict[str, tuple[Made, str]] = {
     "lossless jpeg": (lambda: jpeg_frame(0xC3), "unsupported-type"),
     "hierarchical jpeg": (lambda: jpeg_frame(0xC5), "unsupported-type"),
     "jpeg of no height": (lambda: jpeg_claiming(64, 0), "unsupported-type"),
-    "jpeg of many scans": (lambda: jpeg_of_scans(41, 64), "broken-image"),
+    "jpeg of many scans": (lambda: jpeg_of_scans(21, 64), "broken-image"),
     "webp of a huge canvas": (
         lambda: webp_of(webp_canvas(0, 2**24, 2**24), SMALL_WEBP[12:]),
         "too-many-pixels",
@@ -137,7 +137,7 @@ HEAVY: dict[str, Callable[[int], bytes]] = {
     "png with a transparent colour": lambda side: png_of_zeros(
         side, side, 8, 2, b"tRNS" + bytes(6)
     ),
-    "progressive jpeg of many scans": lambda side: jpeg_of_scans(40, side),
+    "progressive jpeg of many scans": lambda side: jpeg_of_scans(20, side),
     "webp": lambda side: flat(side, "WEBP", "RGBA", lossless=True, quality=0, method=0),
     "gif": lambda side: flat(side, "GIF", "P"),
     "deep tiff": tiff_deep,

@@ -15,10 +15,11 @@ from typing import Any
 import pytest
 from patience import wait_until
 
-from api.embedded import processes
+from api.embedded import EmbeddedTriton, processes
 from api.embedded.client import TritonHttp
 from api.embedded.errors import RequestError
-from api.embedded.prober import Prober
+from api.embedded.healing import TritonHealer
+from api.embedded.prober import BUSY_STANDSTILL_S, STANDSTILL_S, Prober
 from api.embedded.stubs import StubWatch
 
 # --- stubs ---
@@ -184,6 +185,30 @@ def test_counts_of_another_server_are_no_proof(faked: Faked) -> None:
     server.counts = {"yolo": 7, "lprnet": 7}
     prober.listen()
     assert prober.read_at < 0
+
+
+def test_photos_without_plates_are_answers_but_no_proof(faked: Faked) -> None:
+    """Large ones keep ours waiting; they must not have the server restarted."""
+    client, server = faked
+    prober = Prober(lambda: client, b"photo")
+    server.counts = {"plate_recognition": 3, "lprnet": 1}
+    prober.listen()
+    server.counts = {"plate_recognition": 4, "lprnet": 1}
+    prober.listen()
+    assert prober.read_at < 0 < prober.answered_at == prober.heard_at
+    before = prober.answered_at
+    prober.listen()
+    assert prober.answered_at == before
+    prober.forget()
+    assert prober.answered_at < 0
+
+
+def test_a_server_that_answers_is_given_more_patience(tmp_path: Path) -> None:
+    healer = TritonHealer(EmbeddedTriton(tmp_path), b"photo")
+    now = 1000.0
+    assert healer._patience_s(now) == STANDSTILL_S
+    healer._prober.answered_at = now - 1
+    assert healer._patience_s(now) == BUSY_STANDSTILL_S > STANDSTILL_S
 
 
 def test_our_photo_is_read_when_none_came(faked: Faked) -> None:

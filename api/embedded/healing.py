@@ -85,7 +85,7 @@ class TritonHealer:
         elif now - max(self._prober.heard_at, self._since) > SILENCE_S:
             self._restart(f"it has said nothing for {SILENCE_S:g} s")
         elif now - max(self._prober.read_at, self._since) > self._patience_s(now):
-            self._restart(f"it has read no plate for {now - max(self._prober.read_at, self._since):.0f} s")
+            self._restart(f"it has read no plate for {self._patience_s(now):g} s")
         elif self.state != "ready" and self._prober.read_at > self._since:
             self._be_well()
 

@@ -108,7 +108,7 @@ def _largest_files() -> tuple[bytes, ...]:
     return (
         png_of_zeros(_SIDE, _SIDE, 8, 2),
         png_of_zeros(_SIDE, _SIDE, 16, 6, interlaced=1),
-        jpeg_of_scans(40, _SIDE),
+        jpeg_of_scans(20, _SIDE),
         flat(_SIDE, "TIFF", "RGB", compression="tiff_lzw"),
         flat(_SIDE, "GIF", "P"),
     )
