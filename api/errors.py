@@ -19,8 +19,7 @@
         ├── RecognizerTimeout        504  no answer in time
         └── Overloaded               429  too many photos at once
 
-Errors outside this tree (404, 405, an unexpected exception) become problem documents of
-the type `about:blank`, as the RFC has it for plain HTTP errors.
+Others (404, 405, an unexpected exception) are of the type `about:blank`, as the RFC has it.
 """
 
 import math
@@ -190,12 +189,8 @@ class RateLimited(AccessProblem):
     title = "Too many photos from this sender"
 
     def __init__(self, *, retry_after_s: float) -> None:
-        """See :class:`Problem`.
-
-        Args:
-            retry_after_s: When the next photo is taken; rounded up to whole seconds.
-        """
-        seconds = max(1, math.ceil(retry_after_s))
+        """Say in how many seconds the next photo is taken, rounded up."""
+        seconds = math.ceil(retry_after_s)
         super().__init__(f"Too many photos came from here. Try again in {seconds} s.")
         self.headers = {"Retry-After": str(seconds)}
 
@@ -294,14 +289,11 @@ def photo_problem(error: ImageError) -> PhotoProblem:
 
 
 def plain_document(status: int, detail: str) -> dict[str, Any]:
-    """A problem document for an HTTP error that needs no explanation of its kind.
+    """The members of a problem document for an HTTP error that needs no explanation.
 
     Args:
-        status: HTTP status.
+        status: HTTP status; its phrase becomes the title (RFC 9457, 4.2.1).
         detail: What happened this time.
-
-    Returns:
-        The document's members; the title is the status's own phrase (RFC 9457, 4.2.1).
     """
     title = HTTPStatus(status).phrase
     return {"type": "about:blank", "title": title, "status": status, "detail": detail}

@@ -163,6 +163,14 @@ def test_without_tokens_addresses_have_rates(fake: FakeTriton) -> None:
     assert [answer.status_code for answer in answers] == [200, 429, 429]
 
 
+def test_each_photo_of_a_batch_counts(fake: FakeTriton) -> None:
+    three = [("image", (f"{number}.jpg", PHOTO)) for number in range(3)]
+    with running_gateway(settings_for(fake, rate_limit=0.01, rate_burst=4)) as client:
+        assert client.post("/v1/plates/batch", files=three).status_code == 200
+        answers = [post(client, None) for _ in range(2)]
+    assert [answer.status_code for answer in answers] == [200, 429]
+
+
 def test_a_bucket_fills_again(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 100.0
     monkeypatch.setattr("api.access.time.monotonic", lambda: now)
