@@ -58,7 +58,7 @@ def test_nothing_piles_up_in_mixed_traffic(served: Service) -> None:
     assert served.pid is not None and served.log is not None
     found = asyncio.run(soak(served.target, served.pid, SOAK_S, rate=4.0, every_s=1.0))
     assert not found.unexpected
-    assert len(found.answers) >= 12
+    assert {"photo 1280 px", "hostile file", "leaves while sending", "batch"} <= set(found.answers)
     warm = [sample for sample in found.samples if sample.at_s >= found.warm_up_s]
     assert set(warm[0].rss) == set(warm[-1].rss), "a process ended or started"
     assert warm[-1].total_rss - warm[0].total_rss < GROWTH_MIB

@@ -138,7 +138,9 @@ async def soak(
     kinds = await asyncio.to_thread(mixed_load, target, sample_photos(), paths)
     found = Soak(seconds)
     start = time.perf_counter()
-    sending = asyncio.create_task(_send_all(target, kinds, arrivals(rate, seconds, seed), found))
+    sending = asyncio.create_task(
+        _send_all(target, kinds, arrivals(rate, seconds, seed), found, seed)
+    )
     while not sending.done():
         found.samples.append(await asyncio.to_thread(_sample, pid, start))
         await asyncio.wait([sending], timeout=every_s)
@@ -147,9 +149,9 @@ async def soak(
 
 
 async def _send_all(
-    target: Target, kinds: Sequence[Kind], schedule: Sequence[float], found: Soak
+    target: Target, kinds: Sequence[Kind], schedule: Sequence[float], found: Soak, seed: int
 ) -> None:
-    dice = random.Random(len(schedule))  # noqa: S311 - repeatable, not secret
+    dice = random.Random(seed)  # noqa: S311 - repeatable, not secret
     weights = [kind.weight for kind in kinds]
     start = time.perf_counter()
     waiting: set[asyncio.Task[None]] = set()

@@ -53,43 +53,55 @@ def mixed_load(target: Target, photos: Sequence[bytes], paths: frozenset[str]) -
         paths: Of the service, as its OpenAPI document lists them; those for many files and
             for other services' clients are left out where they are not there.
     """
-    dice = random.Random(0)  # noqa: S311 - repeatable, not secret
     post = _Poster(target)
     scaled = {width: [_scaled(photo, width) for photo in photos[:3]] for width in WIDTHS}
-    good = [post.raw(photo) for photo in scaled[1280]]
+    return [
+        *_good(post, scaled),
+        *_bad(post, scaled[1280][0]),
+        *_impatient([post.raw(photo) for photo in scaled[1280]]),
+        Kind("/metrics", 1, [post.get("/metrics")], GOOD),
+        Kind("/readyz", 1, [post.get("/readyz")], GOOD),
+        *_further(post, scaled[480], paths),
+    ]
+
+
+def _good(post: "_Poster", scaled: Mapping[int, Sequence[bytes]]) -> list[Kind]:
     kinds = [
         Kind(f"photo {width} px", weight, [post.raw(photo) for photo in scaled[width]], GOOD)
         for width, weight in zip(WIDTHS, (3, 5, 2, 0.3), strict=True)
     ]
-    kinds += [
-        Kind("photo in a form", 3, [post.form({"image": photo}) for photo in scaled[480]], GOOD),
-        Kind("no plates", 2, [post.raw(_without_plates(seed)) for seed in range(3)], GOOD),
-        Kind("hostile file", 3, [post.raw(file) for file in _hostile(photos[0])], BAD),
-        Kind(
-            "mutated file",
-            3,
-            [post.raw(_mutated(scaled[480][0], dice)) for _ in range(_MUTATIONS)],
-            BAD | GOOD,
-        ),
-        Kind("malformed form", 2, _malformed(post, photos[0]), BAD),
-        Kind("leaves while sending", 1, good, frozenset(), sent_share=0.5),
-        Kind("leaves after sending", 1, good, frozenset(), leaves_after_s=0.03),
-        Kind("/metrics", 1, [post.get("/metrics")], GOOD),
-        Kind("/readyz", 1, [post.get("/readyz")], GOOD),
-        Kind(
-            "wrong address",
-            0.5,
-            [post.get("/nothing/here"), post.get("/../etc/passwd")],
-            frozenset({400, 404}),
-        ),
+    forms = [post.form({"image": photo}) for photo in scaled[480]]
+    empty = [post.raw(_without_plates(seed)) for seed in range(3)]
+    return [*kinds, Kind("photo in a form", 3, forms, GOOD), Kind("no plates", 2, empty, GOOD)]
+
+
+def _bad(post: "_Poster", photo: bytes) -> list[Kind]:
+    dice = random.Random(0)  # noqa: S311 - repeatable, not secret
+    mutated = [post.raw(_mutated(photo, dice)) for _ in range(_MUTATIONS)]
+    nowhere = [post.get("/nothing/here"), post.get("/../etc/passwd")]
+    return [
+        Kind("hostile file", 3, [post.raw(file) for file in _hostile(photo)], BAD),
+        Kind("mutated file", 3, mutated, BAD | GOOD),
+        Kind("malformed form", 2, _malformed(post, photo), BAD),
+        Kind("wrong address", 0.5, nowhere, frozenset({400, 404})),
     ]
-    return kinds + _further(post, scaled[480], paths)
+
+
+def _impatient(requests: Sequence[bytes]) -> list[Kind]:
+    nobody = frozenset[int]()
+    return [
+        Kind("leaves while sending", 1, requests, nobody, sent_share=0.5),
+        Kind("leaves after sending", 1, requests, nobody, leaves_after_s=0.03),
+    ]
 
 
 def _further(post: "_Poster", photos: Sequence[bytes], paths: frozenset[str]) -> list[Kind]:
     """Requests to routes that a service may or may not have."""
     several = {f"photo{index}": photo for index, photo in enumerate(photos)}
     found = []
+    if "/v1/plates" in paths:
+        redacted = [post.form({"image": photo}, "/v1/plates?redact=true") for photo in photos]
+        found.append(Kind("redacted", 1, redacted, GOOD))
     if "/v1/plates/batch" in paths:
         mixed = [("image", photos[0]), ("image", photos[1][:2000]), ("image", photos[2])]
         found.append(Kind("batch", 0.5, [post.form_of(mixed, "/v1/plates/batch")], GOOD))
