@@ -54,7 +54,7 @@ def one_answer(connection: socket.socket) -> bytes:
 
 def answer_to(client: httpx.Client, data: bytes) -> bytes:
     with connect(client) as connection:
-        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+        with contextlib.suppress(ConnectionError):
             connection.sendall(data)
         return everything(connection)
 
@@ -113,7 +113,6 @@ def hasty(fake_of_module: FakeTriton) -> Iterator[httpx.Client]:
         (b"GET /" + b"a" * 9000 + b" HTTP/1.1\r\n" + HOST + b"\r\n", 414),
         (b"GET / HTTP/1.1\r\n" + HOST + b"a: " + b"b" * 20_000 + b"\r\n\r\n", 431),
         (b"GET / HTTP/1.1\r\n" + HOST + b"a: " + b"b" * 5_000_000, 431),
-        (b"GET / HTTP/1.1\r\n" + HOST + b"a: b\r\n" * 5000 + b"\r\n", 431),
         (b"GET / HTTP/1.1\r\n" + HOST + b"a: b\r\n" * MAX_HEADERS + b"\r\n", 431),
         (b"GET / HTTP/1.1\r\n" + HOST + b"a: b\r\n" * 500_000, 431),
     ],
@@ -135,9 +134,8 @@ def test_a_length_told_in_two_ways_is_refused(client: httpx.Client, fake: FakeTr
 @pytest.mark.parametrize("chunks", [b"xyz\r\n", b"4\r\nabcdX", b"-1\r\n", b"f" * 40_000])
 def test_broken_chunks(client: httpx.Client, fake: FakeTriton, chunks: bytes) -> None:
     head = b"POST /v1/plates HTTP/1.1\r\n" + HOST + b"Content-Type: image/jpeg\r\n"
-    status = 431 if len(chunks) > 10_000 else 400
     answer = answer_to(client, head + b"Transfer-Encoding: chunked\r\n\r\n" + chunks)
-    assert_refused(answer, status)
+    assert_refused(answer, 431 if len(chunks) > 10_000 else 400)
     assert not fake.photos
     assert post_raw(client, PHOTO).status_code == 200
 
@@ -224,16 +222,14 @@ def test_a_slow_photo_outlives_the_time_of_heads(hasty: httpx.Client, fake: Fake
 
 
 def test_too_many_connections_are_told_to_come_back(fake: FakeTriton) -> None:
-    settings = settings_for(fake, max_connections=3)
-    with running_gateway(settings) as client, contextlib.ExitStack() as stack:
+    gateway = running_gateway(settings_for(fake, max_connections=3))
+    with gateway as client, contextlib.ExitStack() as stack:
         held = [stack.enter_context(connect(client)) for _ in range(3)]
         for connection in held:  # The gateway has taken each of them.
             connection.sendall(ALIVE)
             assert status_of(one_answer(connection)) == 200
-        answers = [answer_to(client, ALIVE) for _ in range(5)]
-        for answer in answers:
-            document = assert_refused(answer, 429)
-            assert document["type"] == "/problems/overloaded"
+        for answer in [answer_to(client, ALIVE) for _ in range(5)]:
+            assert assert_refused(answer, 429)["type"] == "/problems/overloaded"
             assert b"retry-after: 1" in answer.lower()
         held[0].close()
         deadline = time.monotonic() + HANG_S
