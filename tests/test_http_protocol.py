@@ -8,7 +8,6 @@ import threading
 import time
 from collections.abc import Iterator
 
-import fake_triton
 import httpx
 import pytest
 from fake_triton import FakeTriton
@@ -240,7 +239,6 @@ def test_too_many_connections_are_told_to_come_back(fake: FakeTriton) -> None:
 
 
 def test_a_flood_of_connections_leaves_the_gateway_well(fake: FakeTriton) -> None:
-    fake.reply = lambda _: fake_triton.outputs()
     settings = settings_for(fake, max_connections=20, header_timeout_s=0.5)
     with running_gateway(settings) as client, contextlib.ExitStack() as stack:
         flood = [stack.enter_context(connect(client)) for _ in range(200)]
