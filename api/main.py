@@ -1,4 +1,4 @@
-"""The gateway as an application: `uvicorn --factory api.main:create_app`."""
+"""The gateway as an application; `api.http_protocol.server_config` says how it is served."""
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
