@@ -149,20 +149,29 @@ def test_sender_that_hangs_up(
     assert not [record for record in caplog.records if record.levelname == "ERROR"]
 
 
-def begin_upload(client: httpx.Client, size: int, sent: int) -> socket.socket:
+def begin_upload(client: httpx.Client, size: int, sent: int, *headers: str) -> socket.socket:
     """Send the head of a photo and leave it at that."""
     connection = socket.create_connection((client.base_url.host, client.base_url.port), timeout=20)
     head = (
         f"POST /v1/plates HTTP/1.1\r\nHost: x\r\nContent-Type: image/jpeg\r\nContent-Length: {size}"
     )
+    head = "\r\n".join([head, *headers])
     connection.sendall(f"{head}\r\n\r\n".encode() + padded(size)[:sent])
     return connection
 
 
-def test_slow_uploads_are_given_up(fake: FakeTriton) -> None:
+@pytest.mark.parametrize(
+    ("settings", "headers"),
+    [
+        ({"upload_timeout_s": 0.3}, []),
+        ({"request_timeout_s": 0.3}, []),
+        ({}, ["X-Request-Timeout: 0.3"]),  # one deadline for upload, queue and recognition
+    ],
+)
+def test_slow_uploads_are_given_up(fake: FakeTriton, settings: dict, headers: list[str]) -> None:
     with (
-        running_gateway(settings_for(fake, upload_timeout_s=0.3)) as client,
-        begin_upload(client, 5000, 4999) as connection,
+        running_gateway(settings_for(fake, **settings)) as client,
+        begin_upload(client, 5000, 4999, *headers) as connection,
         connection.makefile("rb") as stream,
     ):
         answer = stream.read()  # to its end: the gateway closes the connection
