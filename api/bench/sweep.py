@@ -1,6 +1,7 @@
 """A sweep of offered rates, from little to far too much, and the way back."""
 
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -74,12 +75,19 @@ class Overload:
         """The highest goodput at any rate."""
         return max(phase.summary.goodput for phase in self.phases)
 
+    def _server_errors(self) -> str:
+        """Which statuses came how often, such as "504: 2"; "" if none did."""
+        counts: Counter[int] = Counter()
+        for phase in self.phases:
+            counts.update(phase.summary.statuses)
+        return ", ".join(f"{status}: {n}" for status, n in sorted(counts.items()) if status >= 500)
+
     def verdicts(self) -> list[report.Verdict]:
         """The floors of this benchmark."""
         worst = self.phases[-1].summary
         ratio = worst.goodput / self.peak if self.peak else 0.0
         slowest = max((p.summary.p99_s or 0.0) for p in self.phases)
-        errors = sum(phase.summary.server_errors for phase in self.phases)
+        errors = self._server_errors()
         unanswered = sum(sum(phase.summary.dropped.values()) for phase in self.phases)
         back = self.recovery.seconds
         return [
@@ -95,7 +103,7 @@ class Overload:
                 f"<= {self.deadline_s:g} s",
                 0 < slowest <= self.deadline_s,
             ),
-            report.Verdict("answers 5xx", str(errors), "0", errors == 0),
+            report.Verdict("answers 5xx", errors or "0", "0", not errors),
             report.Verdict("requests without an answer", str(unanswered), "0", unanswered == 0),
             report.Verdict(
                 "back to normal after the overload",
