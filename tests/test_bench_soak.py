@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 from pathlib import Path
 
 import numpy as np
@@ -135,3 +136,18 @@ def test_what_must_not_come_is_named(answer: bytes | None, surprises: set[str]) 
     assert surprises <= named
     assert bool(named) == bool(surprises)
     assert found.answers["leaves while sending"] == {soaking.GONE: 1}
+
+
+def test_a_soak_begins_with_every_request() -> None:
+    document = json.dumps({"paths": {}}).encode()
+    answer = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(document), document)
+
+    async def run() -> tuple[Soak, int]:
+        async with small_server(always(answer)) as server:
+            kinds = mixed_load(server.target, sample_photos(), frozenset())
+            found = await soaking.soak(server.target, os.getpid(), 0.3, rate=20, every_s=0.1)
+            return found, sum(len(kind.requests) for kind in kinds if kind.expected)
+
+    found, answered = asyncio.run(run())
+    assert sum(counts.get("200", 0) for counts in found.answers.values()) > answered
+    assert len(found.samples) >= 1

@@ -12,7 +12,7 @@ from api.bench.footprint import footprints, shared_memory
 from api.bench.http1 import Answer, Connection, NoAnswer, Target, build_request
 from api.bench.load import arrivals
 from api.bench.report import Verdict
-from api.bench.traffic import BUSY, Kind, mixed_load, paths_of, sample_photos
+from api.bench.traffic import BUSY, WIDTHS, Kind, mixed_load, paths_of, sample_photos
 from api.bench.trend import Trend, trend_of
 
 MEBIBYTE = 2**20
@@ -21,6 +21,9 @@ TOLERANCE_PER_HOUR = 0.01
 _WARM_UP_SHARE = 0.25
 _PATIENCE_S = 40.0
 _MAX_OUTSTANDING = 64
+# Photos that the gateway sends to Triton at a time, by default, and some that wait.
+_AT_ONCE = 6
+_LARGEST_AGAIN = 4
 GONE = "left"
 DROPPED = "no answer"
 
@@ -137,6 +140,7 @@ async def soak(
     paths = paths_of(document.body)
     kinds = await asyncio.to_thread(mixed_load, target, sample_photos(), paths)
     found = Soak(seconds)
+    await _fill_pools(target, kinds, found)
     start = time.perf_counter()
     sending = asyncio.create_task(
         _send_all(target, kinds, arrivals(rate, seconds, seed), found, seed)
@@ -146,6 +150,24 @@ async def soak(
         await asyncio.wait([sending], timeout=every_s)
     await sending
     return found
+
+
+async def _fill_pools(target: Target, kinds: Sequence[Kind], found: Soak) -> None:
+    """Send every request once and the largest several times, as many at a time as are read.
+
+    Pools and heaps grow to the most that was ever needed at once. By chance alone the
+    largest photos meet each other so rarely that this would go on for hours, and look like
+    a leak.
+    """
+    each = [(kind, request) for kind in kinds for request in kind.requests]
+    each.sort(key=lambda one: len(one[1]))
+    queue = iter(each + each[-len(WIDTHS) :] * _LARGEST_AGAIN)
+
+    async def one_after_another() -> None:
+        for kind, request in queue:
+            await send_one(target, kind, request, found)
+
+    await asyncio.gather(*(one_after_another() for _ in range(_AT_ONCE)))
 
 
 async def _send_all(
