@@ -6,9 +6,12 @@ forms, senders that leave half-way or before the answer, other services' clients
 the open files and the shared memory of all processes of the service are measured.
 
 First every request is sent once, and the largest several at a time, so that pools are as
-large as they will ever be. Floors, after the first quarter of the time: the service's resident memory, its shared memory and its open files
-do not grow; that is, the 95 % interval of their trend reaches down to zero, or lies below 1 %
-of their level per hour. No answer that is not expected, and no process that ends or starts.
+large as they will ever be.
+
+Floors, after the first quarter of the time: the service's resident memory, its shared memory
+and its open files do not grow; that is, the 95 % interval of their trend reaches down to zero,
+or lies below 1 % of their level per hour. No answer that is not expected, and no process that
+ends or starts.
 """
 
 import argparse
