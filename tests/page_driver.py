@@ -141,6 +141,15 @@ class Page:
             if message["method"] == "Network.requestWillBeSent"
         ]
 
+    def gave_up(self) -> bool:
+        """Whether a request was cancelled since the network was last asked about."""
+        rows = (json.loads(row["message"]) for row in self.driver.get_log("performance"))
+        return any(
+            row["message"]["method"] == "Network.loadingFailed"
+            and row["message"]["params"].get("canceled")
+            for row in rows
+        )
+
     def nodes(self) -> list[tuple[str, str]]:
         """Role and name of everything that assistive technology is told of."""
         tree = self.driver.execute_cdp_cmd("Accessibility.getFullAXTree", {})["nodes"]

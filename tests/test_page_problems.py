@@ -158,6 +158,7 @@ def test_reading_can_be_cancelled(guarded: Page, fake: FakeTriton) -> None:
         assert guarded.text("#status") == "Reading photo.jpg…"
         guarded.click("#cancel")
         assert guarded.text("#status") == "Cancelled."
+        wait_for(guarded.gave_up, "the request's end")
     finally:
         go_on.set()
     guarded.click("#again")
