@@ -50,24 +50,47 @@ def make_stub(tmp_path: Path) -> Iterator[Callable[..., "subprocess.Popen[bytes]
 def test_a_dead_stub_is_noticed_and_forgotten_once_replaced(
     make_stub: Callable[..., "subprocess.Popen[bytes]"],
 ) -> None:
-    segment = processes.SHARED_MEMORY / f"plates_test_{os.getpid()}_stub"
-    yolo, stn = make_stub("yolo", segment.name), make_stub("stn", "plates_test_other")
+    names = [f"plates_test_{os.getpid()}_{number}" for number in range(3)]
+    segments = [processes.SHARED_MEMORY / name for name in names]
+    one, two, stn = (make_stub(*p) for p in zip(("yolo", "yolo", "stn"), names, strict=True))
     watch = StubWatch(os.getpid())
     assert watch.models == {"yolo", "stn"} and watch.server_lives and watch.dead() == []
-    segment.write_bytes(b"")
-    yolo.kill()
-    wait_until(watch.dead)
-    (dead,) = watch.dead()
-    assert (dead.pid, dead.model) == (yolo.pid, "yolo")
-    again = make_stub("yolo", "plates_test_again")
-    watch.replaced(["yolo"], [dead])
-    # Its zombie is still there, as under Triton.
-    assert watch.dead() == [] and watch.models == {"yolo", "stn"}
-    assert not segment.exists()
+    for segment in segments:
+        segment.write_bytes(b"")
+    try:
+        one.kill()
+        wait_until(watch.dead)
+        assert [(stub.pid, stub.model) for stub in watch.dead()] == [(one.pid, "yolo")]
+        again = make_stub("yolo", "plates_test_again")
+        watch.replaced(["yolo"])
+        # The other one of the model that was unloaded is about to end; both stay zombies.
+        two.kill()
+        wait_until(lambda: not processes.is_alive(two.pid))
+        watch.look()
+        assert watch.dead() == [] and watch.models == {"yolo", "stn"}
+        assert [segment.exists() for segment in segments] == [False, False, True]
+    finally:
+        segments[2].unlink()
     again.kill()
     stn.kill()
     wait_until(lambda: len(watch.dead()) == 2)
     assert {stub.model for stub in watch.dead()} == {"yolo", "stn"}
+
+
+def test_former_stubs_that_live_on_are_ended(
+    make_stub: Callable[..., "subprocess.Popen[bytes]"],
+) -> None:
+    """Triton keeps them where a request to the dead one still holds their model."""
+    first, second = make_stub("yolo", "plates_test_1"), make_stub("yolo", "plates_test_2")
+    watch = StubWatch(os.getpid())
+    first.kill()
+    wait_until(watch.dead)
+    again = make_stub("yolo", "plates_test_3")
+    watch.replaced(["yolo"])
+    assert processes.is_alive(second.pid)
+    watch.end_former()
+    wait_until(lambda: not processes.is_alive(second.pid))
+    assert processes.is_alive(again.pid) and watch.dead() == []
 
 
 def test_a_stub_that_died_unseen_has_no_name(

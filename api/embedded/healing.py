@@ -99,6 +99,8 @@ class TritonHealer:
         self.state = "ready"
         for budget in self._budgets.values():
             budget.well()
+        if self._stubs:
+            self._stubs.end_former()
         for path in processes.sweep_unmapped(self._triton.shm_prefix, _SEGMENT_AGE_S):
             log.info("Removed the shared memory %s, which nobody uses.", path.name)
 
@@ -116,7 +118,7 @@ class TritonHealer:
         self.state = "healing"
         self.restarts.update(models)
         log.warning("Processes of %s have died: loading again.", ", ".join(models))
-        self._reload = _Reload(self._triton.http, models, dead)
+        self._reload = _Reload(self._triton.http, models)
         self._go(self._await_reload)
 
     def _await_reload(self) -> None:
@@ -127,7 +129,7 @@ class TritonHealer:
             self._restart(f"a model can't be loaded again: {reload and reload.error}")
         elif reload.done:
             if self._stubs:
-                self._stubs.replaced(reload.models, reload.dead)
+                self._stubs.replaced(reload.models)
             self._prober.forget()
             self._go(self._watch)
         elif time.monotonic() - self._since > RELOAD_S:
@@ -188,13 +190,13 @@ class _Reload:
     """Loads models again, in a thread: each may take seconds, or for ever.
 
     Attributes:
-        models, dead: What is loaded, and why.
+        models: What is loaded.
         done: Whether all were loaded.
         error: Why one was not.
     """
 
-    def __init__(self, triton: TritonHttp, models: list[str], dead: list[Stub]) -> None:
-        self.models, self.dead = models, dead
+    def __init__(self, triton: TritonHttp, models: list[str]) -> None:
+        self.models = models
         self.done = False
         self.error: RequestError | None = None
         self._triton = triton

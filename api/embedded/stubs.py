@@ -4,6 +4,9 @@ When one dies, its model fails for ever while the server says that it is ready, 
 restarts it. It stays as a zombie, which tells no more what it was: that is remembered here.
 """
 
+import contextlib
+import os
+import signal
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -40,8 +43,9 @@ class StubWatch:
         """
         self._server = server
         self._known: dict[int, Stub] = {}
-        # Zombies whose models were loaded again: Triton never reaps them.
-        self._mourned: set[int] = set()
+        # Of models that were loaded again: zombies, which Triton never reaps, and some that
+        # live on, because a request to the dead one still holds their model.
+        self._former: dict[int, Stub] = {}
         self.look()
 
     @property
@@ -57,7 +61,7 @@ class StubWatch:
     def look(self) -> None:
         """Take note of new stubs: to be called when models were loaded."""
         for process in processes.children(self._server):
-            if process.pid in self._known or process.pid in self._mourned:
+            if process.pid in self._known or self._is_former(process):
                 continue
             if process.dead:
                 self._known[process.pid] = Stub(process.pid, "", "")
@@ -68,22 +72,31 @@ class StubWatch:
         """List the stubs that have died since they were noted."""
         return [stub for pid, stub in self._known.items() if not processes.is_alive(pid)]
 
-    def replaced(self, models: list[str], dead: list[Stub]) -> None:
-        """Forget a model's former stubs, as it was loaded again, and note the new ones.
+    def replaced(self, models: list[str]) -> None:
+        """Forget the former stubs of models that were loaded again, and note the new ones.
 
-        Args:
-            models: Those that were loaded again.
-            dead: Whose death was the reason. Nobody will open their memory by its name any
-                more, though Triton still maps it: the name is removed.
+        Nobody will open their memory by its name any more, though Triton still maps it, and
+        may never let go of it: the name is removed.
         """
-        for stub in dead:
+        former = [stub for stub in self._known.values() if stub.model in models]
+        for stub in former:
             if stub.segment:
                 (processes.SHARED_MEMORY / stub.segment).unlink(missing_ok=True)
-        self._mourned |= {stub.pid for stub in dead}
-        former = [pid for pid, stub in self._known.items() if stub.model in models]
-        for pid in former:
-            del self._known[pid]
+            self._former[stub.pid] = stub
+            del self._known[stub.pid]
         self.look()
+
+    def end_former(self) -> None:
+        """End the stubs of models that were loaded again: nothing is asked of them any more."""
+        for process in processes.children(self._server):
+            if not process.dead and self._is_former(process):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(process.pid, signal.SIGKILL)
+
+    def _is_former(self, process: processes.Process) -> bool:
+        former = self._former.get(process.pid)
+        # An id is given to somebody else once Triton has reaped whoever had it.
+        return former is not None and (process.dead or _stub_of(process) == former)
 
 
 def _stub_of(process: processes.Process) -> Stub | None:
