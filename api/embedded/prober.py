@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from api.embedded.client import TritonHttp
+from api.embedded.client import PHOTO_MODEL, TritonHttp
 from api.embedded.errors import RequestError
 
 _LISTEN_PAUSE_S = 1.0
@@ -27,7 +27,6 @@ STANDSTILL_S = 20.0
 # While photos without plates are answered, ours waits its turn behind them, and the largest
 # take seconds each: whoever sends those must not have the server restarted.
 BUSY_STANDSTILL_S = 90.0
-_PHOTOS = "plate_recognition"
 
 
 class Prober:
@@ -80,9 +79,9 @@ class Prober:
         self.heard_at = time.monotonic()
         if self._counts is not before:
             return  # forgotten meanwhile
-        if counts.get(_PHOTOS, 0) > self._answered:
+        if counts.get(PHOTO_MODEL, 0) > self._answered:
             self.answered_at = self.heard_at
-        self._answered = counts.get(_PHOTOS, 0)
+        self._answered = counts.get(PHOTO_MODEL, 0)
         if before and all(counts.get(model, 0) > count for model, count in before.items()):
             self.read_at = self.heard_at
         elif before and all(counts.get(model, 0) >= count for model, count in before.items()):
