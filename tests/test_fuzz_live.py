@@ -15,5 +15,5 @@ def test_hostile_requests_do_no_harm(tmp_path: Path) -> None:
     with service_of_our_own(tmp_path) as service:
         report = Campaign(service, SEED, REQUESTS, tmp_path / "failed").run()
     assert not report.violations, table_of(report)
-    assert sum(row.count for row in report.rows.values()) >= REQUESTS * 0.9
+    assert sum(row.count for row in report.rows.values()) >= REQUESTS
     assert sum(row.statuses[200] for row in report.rows.values()) > REQUESTS / 20

@@ -79,7 +79,7 @@ def test_damaged_bytes_end_in_one_kind_of_error(tmp_path: Path) -> None:
     path = tmp_path / "damaged.pt"
     checkpoint(path)
     sound = path.read_bytes()
-    rng = random.Random(0)  # noqa: S311  nothing secret
+    rng = random.Random(0)
     refused = 0
     for _ in range(300):
         damaged = bytearray(sound)

@@ -85,15 +85,15 @@ class Campaign:
 
     def run(self) -> Report:
         """Warm up, send everything, and look at the processes before and after."""
-        documented = self._count * _DOCUMENTED_SHARE // 1000
-        kinds = self._plan(self._count - documented)
+        # First, because it decides by itself how many requests make sense.
+        self._send_documented(self._count * _DOCUMENTED_SHARE // 1000)
+        kinds = self._plan(self._count - self.report.rows[DOCUMENTED].count)
         # The largest pictures come first: what they leave behind is no growth.
         kinds.sort(key=lambda planned: planned[0] != LARGEST)
         warm_up = len(kinds) // 4
         self._send_all(kinds[:warm_up])
         self.report.before = self._service.processes()
         self._send_all(kinds[warm_up:])
-        self._send_documented(documented)
         self.report.after = self._service.processes()
         self._send_tensors()
         self._judge_processes()
@@ -108,6 +108,10 @@ class Campaign:
             for kind, (_, share) in KINDS.items()
             for number in range(max(_LEAST, round(count * share / whole)))
         ]
+        # What rounding left over.
+        most = sum(kind == "damaged files" for kind, _ in planned)
+        missing = range(most, most + count - len(planned))
+        planned += [("damaged files", number) for number in missing]
         random.Random(self._seed).shuffle(planned)
         return planned
 
