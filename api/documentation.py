@@ -6,7 +6,7 @@ from pydantic import BaseModel
 
 from api.errors import kinds
 from api.schemas import ProblemDocument
-from api.upload_forms import UploadForm
+from api.uploads.forms import UploadForm
 
 Responses = dict[int | str, dict[str, Any]]
 

@@ -1,4 +1,4 @@
-"""The gateway as an application; `api.http_protocol.server_config` says how it is served."""
+"""The gateway as an application; `api.http.protocol.server_config` says how it is served."""
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -7,20 +7,20 @@ from fastapi import Depends, FastAPI
 from fastapi.middleware.cors import CORSMiddleware
 from fastapi_offline import FastAPIOffline
 
-from api.access import Access, admit
-from api.handlers import HANDLERS
-from api.metrics import Metrics
-from api.observing import Observer
+from api.http.access import Access, admit
+from api.http.handlers import HANDLERS
+from api.http.request_ids import RequestIds
+from api.http.security_headers import SecurityHeaders
+from api.observing.metrics import Metrics
+from api.observing.observer import Observer
 from api.readiness import Readiness
 from api.reading import PhotoReader
 from api.redaction import Redactor
-from api.request_ids import RequestIds
 from api.routes import ROUTERS
-from api.security_headers import SecurityHeaders
 from api.services import Services
 from api.settings import Settings
 from api.triton import TritonClient
-from api.upload_memory import UploadMemory
+from api.uploads.memory import UploadMemory
 from plate_models.spec import MODEL_VERSION
 
 

@@ -8,7 +8,7 @@ from starlette.concurrency import run_in_threadpool
 from api.admission import Admission
 from api.context import RequestContext
 from api.errors import Overloaded, RecognizerTimeout, RecognizerUnavailable, photo_problem
-from api.metrics import Metrics
+from api.observing.metrics import Metrics
 from api.readiness import Readiness, Recognizer
 from api.settings import Settings
 from api.triton import Recognition

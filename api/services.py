@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING, Annotated
 
 from fastapi import Depends, Request
 
-from api.metrics import Metrics
+from api.observing.metrics import Metrics
 from api.readiness import Readiness
 from api.redaction import Redactor
 from api.settings import Settings
-from api.upload_memory import UploadMemory
+from api.uploads.memory import UploadMemory
 
 if TYPE_CHECKING:  # The reader's own requests know these services.
     from api.reading import PhotoReader

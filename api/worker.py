@@ -11,10 +11,10 @@ from collections.abc import Sequence
 
 import uvicorn
 
-from api import logs
 from api.embedded.processes import die_with_parent
-from api.http_protocol import server_config
+from api.http.protocol import server_config
 from api.main import create_app
+from api.observing import logs
 from api.settings import Settings
 
 _SIGN_SECONDS = 1.0

@@ -19,7 +19,7 @@ from fake_triton import FakeTriton
 from gateway_client import settings_for
 
 from api.commands.serve import LISTENING
-from api.http_protocol import server_config
+from api.http.protocol import server_config
 from api.main import create_app
 from api.settings import Settings
 

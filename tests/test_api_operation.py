@@ -19,8 +19,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from pydantic import ValidationError
 from starlette.types import Message, Receive, Scope, Send
 
-from api.metrics import Metrics
-from api.observing import Observer
+from api.observing.metrics import Metrics
+from api.observing.observer import Observer
 from api.readiness import canary_photo
 from api.settings import Settings
 

@@ -16,7 +16,7 @@ from gateway_fixtures import running_gateway
 from photo_files import BAD, HEIGHT, WIDTH, encode, pattern
 
 from api.errors import Overloaded
-from api.upload_memory import UploadMemory
+from api.uploads.memory import UploadMemory
 
 TOLD_BY_DECODING = {
     "truncated bmp",

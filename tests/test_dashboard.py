@@ -9,9 +9,9 @@ import pytest
 from conftest import ROOT, TritonEndpoints
 from prometheus_client.parser import text_string_to_metric_families
 
-from api.metrics import Metrics
+from api.observing.metrics import Metrics
+from api.observing.triton_metrics import fetch_triton_metrics
 from api.settings import Settings
-from api.triton_metrics import fetch_triton_metrics
 
 DASHBOARD = json.loads((ROOT / "docker/grafana/dashboard.json").read_text(encoding="utf-8"))
 PANELS = DASHBOARD["panels"]

@@ -14,7 +14,6 @@ import pytest
 from patience import wait_until
 from tritonclient import grpc as triton_grpc
 
-from api import http_protocol
 from api.embedded import (
     EmbeddedTriton,
     PreflightError,
@@ -26,6 +25,7 @@ from api.embedded import (
     worker,
 )
 from api.embedded.server import GRACE_SECONDS, ORPHAN_SECONDS, STOP_SECONDS
+from api.http import protocol
 
 pytestmark = [pytest.mark.live, pytest.mark.control]
 
@@ -187,7 +187,7 @@ def test_a_frozen_family_is_stopped_all_the_same(echo: Path, frozen: str) -> Non
 def test_the_times_for_stopping_fit_into_each_other() -> None:
     assert launch.EXIT_TIMEOUT_SECONDS < GRACE_SECONDS
     assert guardian.POLL_SECONDS + GRACE_SECONDS + guardian.ADOPTED_SECONDS < STOP_SECONDS
-    assert http_protocol._DRAIN_S < worker.STOP_SECONDS
+    assert protocol._DRAIN_S < worker.STOP_SECONDS
     assert supervisor.TICK_S + worker.STOP_SECONDS + STOP_SECONDS + ORPHAN_SECONDS < 10
 
 

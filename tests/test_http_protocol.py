@@ -14,7 +14,7 @@ from fake_triton import FakeTriton
 from gateway_client import PHOTO, post_raw, settings_for
 from gateway_fixtures import running_gateway
 
-from api.http_protocol import MAX_HEADERS
+from api.http.protocol import MAX_HEADERS
 
 # For hangs only: nothing below takes long by itself.
 HANG_S = 20
@@ -253,7 +253,7 @@ def test_a_flood_of_connections_leaves_the_gateway_well(fake: FakeTriton) -> Non
 def test_a_reader_who_takes_nothing_is_dropped(
     fake: FakeTriton, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("api.http_protocol._STALLED_S", 0.3)
+    monkeypatch.setattr("api.http.protocol._STALLED_S", 0.3)
     with running_gateway(settings_for(fake, max_connections=1)) as client:
         with socket.socket() as connection:
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
@@ -275,7 +275,7 @@ def trickle_requests(connection: socket.socket) -> None:
 
 
 def test_a_refused_sender_may_finish(client: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("api.http_protocol._LINGER_S", HANG_S)
+    monkeypatch.setattr("api.http.protocol._LINGER_S", HANG_S)
     with connect(client) as connection:
         connection.sendall(b"GET / HTTP/1.1\r\n" + HOST + b"a: " + b"b" * 20_000)
         connection.recv(1, socket.MSG_PEEK)

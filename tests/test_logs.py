@@ -19,7 +19,7 @@ from gateway_fixtures import running_gateway, serving
 from photo_files import BAD
 from sample_photos import SAMPLES, read_samples
 
-from api import logs
+from api.observing import logs
 
 TOKEN = "s3cret-token-of-the-gate"  # noqa: S105
 WRONG = "wr0ng-token-of-a-stranger"

@@ -128,7 +128,7 @@ def test_tritons_own_follow_ours(fake: FakeTriton) -> None:
 def test_a_triton_that_does_not_tell_harms_nothing(
     fake: FakeTriton, answer: bytes | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("api.triton_metrics._TIMEOUT_S", 0.5)
+    monkeypatch.setattr("api.observing.triton_metrics._TIMEOUT_S", 0.5)
     with (
         answering(answer) as address,
         running_gateway(settings_for(fake, triton_metrics_url=address)) as client,

@@ -5,7 +5,7 @@ import pytest
 from fake_triton import FakeTriton
 from gateway_client import PHOTO, assert_problem, post_raw
 
-from api.request_ids import choose_request_id
+from api.http.request_ids import choose_request_id
 
 HEADER = "x-request-id"
 
@@ -47,7 +47,7 @@ def test_an_unexpected_exception_is_named_too(
     def fail(*_: object) -> None:
         raise ArithmeticError
 
-    monkeypatch.setattr("api.metrics.Metrics.exposition", fail)
+    monkeypatch.setattr("api.observing.metrics.Metrics.exposition", fail)
     answer = client.get("/metrics", headers={HEADER: "mine"})
     assert_problem(answer, 500, None)
     assert answer.headers.get_list(HEADER) == ["mine"]

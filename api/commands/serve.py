@@ -51,8 +51,8 @@ def run(arguments: argparse.Namespace) -> int:
     Raises:
         CommandError: The service can't start, or could not be healed.
     """
-    from api import logs
     from api.embedded import EmbeddedTritonError
+    from api.observing import logs
 
     del arguments
     settings = _settings()

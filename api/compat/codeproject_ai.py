@@ -17,8 +17,8 @@ from api.errors import InvalidParameter, kinds
 from api.parameters import LenientFilter, PlateFilter, merged
 from api.schemas import Plate, PlatesAnswer
 from api.services import ServicesOfApp
-from api.upload_forms import Upload, UploadForm
-from api.uploads import read_upload
+from api.uploads.forms import Upload, UploadForm
+from api.uploads.receiving import read_upload
 
 # The older of both routes is what many clients still have in their settings.
 _ROUTES = ("/v1/vision/alpr", "/v1/image/alpr")

@@ -31,8 +31,8 @@ from api.documentation import Responses, body_of, file_field, form_schema
 from api.parameters import LenientFilter, PlateFilter, invalid_parameters, merged
 from api.schemas import Plate
 from api.services import Services, ServicesOfApp
-from api.upload_forms import Upload, UploadForm
-from api.uploads import read_upload
+from api.uploads.forms import Upload, UploadForm
+from api.uploads.receiving import read_upload
 from plate_models.spec import MODEL_VERSION
 
 _READER, _INFO, _STATISTICS = "/v1/plate-reader", "/info", "/v1/statistics"

@@ -6,17 +6,17 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
 
-from api.access import charge
 from api.answers import answer_from
 from api.context import ContextOfRequest, RequestContext
 from api.documentation import PROBLEMS, body_of, file_field, form_schema
 from api.errors import PhotoTooLarge, Problem
+from api.http.access import charge
+from api.http.request_ids import INSTANCE_PATH
 from api.parameters import PlateFilter, merged
-from api.request_ids import INSTANCE_PATH
 from api.schemas import BatchAnswer, BatchItem, ProblemDocument, ReadPhoto, RefusedPhoto
 from api.services import Services, ServicesOfApp
-from api.upload_forms import UploadedPhoto, UploadForm
-from api.uploads import read_upload
+from api.uploads.forms import UploadedPhoto, UploadForm
+from api.uploads.receiving import read_upload
 from plate_models.images import too_many_bytes_message
 
 router = APIRouter(tags=["plates"])

@@ -8,9 +8,9 @@ from starlette.exceptions import HTTPException
 
 from api.documentation import problem_response
 from api.errors import PROBLEM_PATH, kinds
-from api.metrics import CONTENT_TYPE
+from api.observing.metrics import CONTENT_TYPE
+from api.observing.triton_metrics import fetch_triton_metrics
 from api.services import ServicesOfApp
-from api.triton_metrics import fetch_triton_metrics
 
 router = APIRouter(tags=["operation"])
 

@@ -10,8 +10,8 @@ from api.documentation import PROBLEMS, body_of, file_field, form_schema
 from api.parameters import PlatesParameters, merged
 from api.schemas import PlatesAnswer
 from api.services import ServicesOfApp
-from api.upload_forms import UploadForm
-from api.uploads import read_upload
+from api.uploads.forms import UploadForm
+from api.uploads.receiving import read_upload
 
 router = APIRouter(tags=["plates"])
 

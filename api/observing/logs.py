@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from types import TracebackType
 from typing import Literal
 
-from api.request_ids import current_request_id
+from api.http.request_ids import current_request_id
 
 # What a log call may tell besides its message, as `extra`.
 FIELDS = (

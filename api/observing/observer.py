@@ -5,7 +5,7 @@ import time
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from api.metrics import Metrics
+from api.observing.metrics import Metrics
 
 log = logging.getLogger("plates.access")
 

@@ -26,8 +26,8 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
 from api.errors import Overloaded, plain_document
-from api.metrics import Metrics
-from api.request_ids import HEADER, INSTANCE_PATH
+from api.http.request_ids import HEADER, INSTANCE_PATH
+from api.observing.metrics import Metrics
 from api.settings import Settings
 
 log = logging.getLogger("plates.connections")

@@ -12,8 +12,8 @@ from starlette.requests import ClientDisconnect
 
 from api.compat import compat_response
 from api.errors import Problem, plain_document
+from api.http.request_ids import HEADER, INSTANCE_PATH
 from api.parameters import invalid_parameters
-from api.request_ids import HEADER, INSTANCE_PATH
 
 log = logging.getLogger("plates.gateway")
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from api.errors import InvalidParameter, MissingImage
-from api.forms import Part
+from api.uploads.multipart import Part
 
 FORM = "multipart/form-data"
 URLENCODED = "application/x-www-form-urlencoded"

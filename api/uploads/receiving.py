@@ -6,13 +6,6 @@ from collections.abc import AsyncGenerator
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 
-from api.base64_photos import (
-    MAX_FIELDS,
-    Fields,
-    fields_of_json,
-    fields_of_urlencoded,
-    photo_from_base64,
-)
 from api.context import RequestContext
 from api.errors import (
     InvalidForm,
@@ -22,9 +15,15 @@ from api.errors import (
     UnsupportedMediaType,
     UploadTimeout,
 )
-from api.forms import MAX_FIELD_BYTES, MAX_NAME, Part, read_form
 from api.settings import Settings
-from api.upload_forms import (
+from api.uploads.base64_photos import (
+    MAX_FIELDS,
+    Fields,
+    fields_of_json,
+    fields_of_urlencoded,
+    photo_from_base64,
+)
+from api.uploads.forms import (
     FORM,
     JSON,
     URLENCODED,
@@ -33,7 +32,8 @@ from api.upload_forms import (
     UploadForm,
     photos_among,
 )
-from api.upload_memory import Take
+from api.uploads.memory import Take
+from api.uploads.multipart import MAX_FIELD_BYTES, MAX_NAME, Part, read_form
 from plate_models.images import too_many_bytes_message
 
 # What a form may add to its photos: boundaries, part headers, a few short fields.
