@@ -54,11 +54,7 @@ class PhotoReader:
         Raises:
             Overloaded: More photos are waiting than can be read.
         """
-        try:
-            self._admission.refuse_if_full(context.deadline)
-        except Overloaded as problem:
-            self._metrics.refused.labels(problem.reason).inc()
-            raise
+        self._admission.refuse_if_full(context.deadline)
 
     async def read(self, photo: bytes, context: RequestContext) -> PhotoReading:
         """Have the plates of a photo read.
@@ -79,11 +75,7 @@ class PhotoReader:
         """
         start = time.perf_counter()
         await run_in_threadpool(_check, photo, self._limits)
-        try:
-            recognition, seconds = await context.sender.unless_gone(self._read(photo, context))
-        except Overloaded as problem:
-            self._metrics.refused.labels(problem.reason).inc()
-            raise
+        recognition, seconds = await context.sender.unless_gone(self._read(photo, context))
         self._readiness.note_read(recognition)
         self._metrics.note_recognition(recognition, seconds)
         state = context.request.state

@@ -209,6 +209,7 @@ def test_uploads_beyond_the_memory_are_refused(fake: FakeTriton) -> None:
             assert_problem(post_raw(client, padded(60_000)), 429, "overloaded")
             assert post_raw(client, PHOTO).status_code == 200  # a small one still fits
             assert post_raw(client, padded(50_000)).status_code == 200
+        assert 'plates_refused_total{reason="memory"} 3.0' in client.get("/metrics").text
 
 
 def test_places_are_limited(fake: FakeTriton) -> None:

@@ -140,11 +140,7 @@ class Access:
 async def admit(request: Request) -> None:
     """The dependency of all routes; see :meth:`Access.admit`."""
     access: Access = request.app.state.access
-    try:
-        access.admit(request)
-    except RateLimited:
-        request.app.state.metrics.refused.labels("rate").inc()
-        raise
+    access.admit(request)
 
 
 def charge(request: Request, photos: int) -> None:

@@ -37,6 +37,7 @@ def _respond(
 
 
 async def _on_problem(request: Request, problem: Problem) -> Response:
+    request.app.state.metrics.note_problem(problem)
     request.state.refusal = problem.slug
     if problem.__cause__ is not None and problem.status >= 500:
         log.error("%s: %s", type(problem).__name__, problem.__cause__)

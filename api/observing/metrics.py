@@ -15,6 +15,7 @@ from prometheus_client import (
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from api.embedded.status import State, read_status
+from api.errors import Overloaded, Problem, RateLimited
 
 if TYPE_CHECKING:
     from api.triton import Recognition
@@ -134,6 +135,17 @@ class Metrics:
         info = recognition.info
         self.model_info.clear()
         self.model_info.labels(info["version"], info["weights"], info["device"]).set(1)
+
+    def note_problem(self, problem: Problem) -> None:
+        """Take note of a photo's or a request's problem; those of too many are told by bound.
+
+        Args:
+            problem: What its sender is told.
+        """
+        if isinstance(problem, Overloaded):
+            self.refused.labels(problem.reason).inc()
+        elif isinstance(problem, RateLimited):
+            self.refused.labels("rate").inc()
 
     def exposition(self) -> bytes:
         """The metrics in Prometheus's text format."""

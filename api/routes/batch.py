@@ -79,6 +79,7 @@ async def _read(
             raise PhotoTooLarge(too_many_bytes_message(services.settings.limits))
         reading = await services.reader.read(photo.content, context)
     except Problem as problem:
+        services.metrics.note_problem(problem)
         document = problem.document() | {"instance": INSTANCE_PATH + context.request_id}
         if problem.status >= 500:
             log.error("%(status)s %(title)s: %(detail)s", document)
