@@ -110,14 +110,14 @@ def test_what_the_generator_is_late_is_counted_as_latency() -> None:
 def test_refusals_say_when_to_come_back() -> None:
     load, _ = load_on(always(REFUSAL), lambda g: g.open_loop(arrivals(100, 0.1)))
     assert [(o.status, o.retry_after_s) for o in load.outcomes] == [(429, 3.0)] * 10
-    summary = summarise(load, deadline_s=1)
+    summary = summarise([load], deadline_s=1)
     assert (summary.refused, summary.goodput, summary.p99_s) == (10, 0, None)
     assert summary.without_retry_after == 0
 
 
 def test_no_answer_is_counted_as_dropped() -> None:
     load, _ = load_on(always(None), lambda g: g.open_loop(arrivals(100, 0.1)))
-    summary = summarise(load, deadline_s=1)
+    summary = summarise([load], deadline_s=1)
     assert summary.statuses == {0: 10}
     assert sum(summary.dropped.values()) == 10
     assert "cut off" in next(iter(summary.dropped))
@@ -133,7 +133,7 @@ def test_so_many_are_waited_for_and_no_more() -> None:
         always(OK, 30), lambda g: g.open_loop(arrivals(100, 0.1), max_outstanding=4), timeout_s=2
     )
     assert len(server.requests) == 4
-    assert summarise(load, 1).dropped == {"too many unanswered": 6, "no answer in time": 4}
+    assert summarise([load], 1).dropped == {"too many unanswered": 6, "no answer in time": 4}
 
 
 def test_a_connection_that_was_closed_meanwhile_is_opened_anew() -> None:
@@ -193,10 +193,14 @@ def test_goodput_counts_neither_the_late_nor_what_came_after_the_end() -> None:
         Outcome(1.0, 0.1, 429),
         Outcome(1.0, 0.1, 503, 2.0),
     ]
-    summary = summarise(Load(outcomes, seconds=10.0, cpu_s=0.01), deadline_s=2)
+    summary = summarise([Load(outcomes, seconds=10.0, cpu_s=0.01)], deadline_s=2)
     assert summary.goodput == pytest.approx(0.1)
     assert (summary.late, summary.server_errors, summary.without_retry_after) == (1, 1, 1)
     assert summary.generator_cpu_ms == pytest.approx(2)
+    # What a round leaves behind is not made good by the next one.
+    both = summarise([Load(outcomes, 10.0), Load([Outcome(0.0, 0.5, 200)], 10.0)], deadline_s=2)
+    assert both.goodput == pytest.approx(0.1)
+    assert both.offered_rate == pytest.approx(0.3)
 
 
 def test_a_schedule_of_two_parts_is_told_apart() -> None:

@@ -42,7 +42,9 @@ def test_overload_is_refused_politely(served: Service) -> None:
         ]
         generator = Generator(served.target, requests, timeout_s=30)
         capacity = await measure_capacity(generator, 4, 2.0, DEADLINE_S)
-        plan = Plan((0.5, 4.0), seconds=4.0, recovery_s=4.0, deadline_s=DEADLINE_S, seed=0)
+        plan = Plan(
+            (0.5, 4.0), seconds=2.0, rounds=2, recovery_s=4.0, deadline_s=DEADLINE_S, seed=0
+        )
         return await sweep(generator, served.pid, capacity, plan)
 
     found = asyncio.run(run())

@@ -37,7 +37,7 @@ def overloaded(goodput_at_4: int, p99_s: float, status: int = 429) -> Overload:
     def phase(factor: float, good: int, others: int) -> Phase:
         refusal = Outcome(0.0, 0.01, status, 1.0, "" if status else "cut off")
         outcomes = [Outcome(0.0, p99_s, 200)] * good + [refusal] * others
-        return Phase(factor, summarise(Load(outcomes, 10.0), 2.0), {})
+        return Phase(factor, summarise([Load(outcomes, 10.0)], 2.0), {})
 
     phases = [phase(0.5, 50, 0), phase(1.0, 100, 0), phase(4.0, goodput_at_4, 300)]
     return Overload("a machine", 2.0, 10.0, phases, measure_recovery(NORMAL, NORMAL))

@@ -23,7 +23,8 @@ from api.commands import CommandError
 
 FACTORS = (0.5, 0.8, 1.0, 1.5, 2.0, 3.0, 4.0)
 _NUMBERS: tuple[tuple[str, float | int, str], ...] = (
-    ("--seconds", 20.0, "for each rate"),
+    ("--seconds", 10.0, "for each rate in each round"),
+    ("--rounds", 3, "of all rates, in turns"),
     ("--deadline", 2.0, "seconds, in X-Request-Timeout"),
     ("--recovery-seconds", 15.0, "of the lowest rate, after the highest"),
     ("--concurrency", 4, "of the closed loop"),
@@ -109,6 +110,7 @@ async def _measure(serving: Service, photos: list[bytes], options: argparse.Name
     plan = Plan(
         sorted(options.factors),
         options.seconds,
+        options.rounds,
         options.recovery_seconds,
         options.deadline,
         options.seed,

@@ -1,4 +1,4 @@
-"""Figures of one stretch of load: rates, goodput, percentiles, counts."""
+"""Figures of stretches of load: rates, goodput, percentiles, counts."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -55,31 +55,33 @@ class Summary:
         return sum(count for status, count in self.statuses.items() if status >= 500)
 
 
-def summarise(load: Load, deadline_s: float) -> Summary:
-    """Work out the figures of one stretch of load.
+def summarise(loads: Sequence[Load], deadline_s: float) -> Summary:
+    """Work out the figures of stretches of the same load.
 
     Args:
-        load: As a `Generator` returned it.
+        loads: As a `Generator` returned them, one or more.
         deadline_s: Until which an answer is of use.
     """
-    outcomes = load.outcomes
+    outcomes = [outcome for load in loads for outcome in load.outcomes]
     accepted = accepted_latencies(outcomes)
     in_time = sum(latency <= deadline_s for latency in accepted)
-    seconds = max(load.seconds, 1e-9)
+    seconds = max(sum(load.seconds for load in loads), 1e-9)
+    good = sum(_is_good(one, deadline_s, load.seconds) for load in loads for one in load.outcomes)
+    cpu_s = sum(load.cpu_s for load in loads)
     refusals = [outcome for outcome in outcomes if outcome.status in (429, 503)]
     return Summary(
         requests=len(outcomes),
         offered_rate=len(outcomes) / seconds,
-        goodput=sum(_is_good(outcome, deadline_s, seconds) for outcome in outcomes) / seconds,
+        goodput=good / seconds,
         p50_s=percentile(accepted, 50),
         p95_s=percentile(accepted, 95),
         p99_s=percentile(accepted, 99),
         late=len(accepted) - in_time,
         statuses=dict(sorted(Counter(outcome.status for outcome in outcomes).items())),
         dropped=dict(Counter(outcome.dropped for outcome in outcomes if outcome.dropped)),
-        resent=load.resent,
+        resent=sum(load.resent for load in loads),
         without_retry_after=sum(outcome.retry_after_s is None for outcome in refusals),
-        generator_cpu_ms=load.cpu_s / max(len(outcomes), 1) * 1000,
+        generator_cpu_ms=cpu_s / max(len(outcomes), 1) * 1000,
         generator_late_p99_s=percentile([outcome.late_s for outcome in outcomes], 99),
     )
 

@@ -1,8 +1,8 @@
 """A sweep of offered rates, from little to far too much, and the way back."""
 
 import sys
-from collections import Counter
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from api.bench import report
@@ -24,7 +24,9 @@ class Plan:
 
     Attributes:
         factors: Rates in multiples of the capacity, rising; the first is the normal one.
-        seconds: For each.
+        seconds: For each, in each round.
+        rounds: How often all of them, in turns: whatever slows the machine for a while
+            then slows every rate.
         recovery_s: Of the normal rate at the end, at once after the highest.
         deadline_s: Until which an answer is of use.
         seed: Of the arrivals.
@@ -32,14 +34,23 @@ class Plan:
 
     factors: Sequence[float]
     seconds: float
+    rounds: int
     recovery_s: float
     deadline_s: float
     seed: int
 
-    def schedule(self, factor: float, capacity: float) -> list[float]:
-        """Moments of sending for one rate; the last one's goes on at the normal rate."""
-        moments = arrivals(factor * capacity, self.seconds, self.seed)
-        if factor == self.factors[-1]:
+    def steps(self) -> Iterator[tuple[float, int]]:
+        """All rates of one round, then all of the next: factor, and the number of the round."""
+        return ((factor, index) for index in range(self.rounds) for factor in self.factors)
+
+    def is_last(self, factor: float, index: int) -> bool:
+        """Whether the normal rate follows at once: after the highest of the last round."""
+        return factor == self.factors[-1] and index == self.rounds - 1
+
+    def schedule(self, factor: float, index: int, capacity: float) -> list[float]:
+        """Moments of sending for one rate in one round; the last goes on at the normal rate."""
+        moments = arrivals(factor * capacity, self.seconds, self.seed + index)
+        if self.is_last(factor, index):
             normal = arrivals(self.factors[0] * capacity, self.recovery_s, self.seed)
             moments += [self.seconds + moment for moment in normal]
         return moments
@@ -52,7 +63,8 @@ class Phase:
     Attributes:
         factor: Of the capacity.
         summary: What came of it.
-        cpu_s: CPU time of each part of the service; empty where it runs elsewhere.
+        cpu_s: CPU time of each part of the service, of the way back, too; empty where it
+            runs elsewhere.
     """
 
     factor: float
@@ -123,17 +135,23 @@ async def sweep(generator: Generator, pid: int | None, capacity: float, plan: Pl
         capacity: From `measure_capacity`.
         plan: What is offered.
     """
-    phases, loads, after = [], [], Load()
-    for factor in plan.factors:
+    loads: dict[float, list[Load]] = {factor: [] for factor in plan.factors}
+    cpu_s: dict[float, dict[str, float]] = {factor: defaultdict(float) for factor in plan.factors}
+    after = Load()
+    for factor, index in plan.steps():
         before = cpu_by_part(pid)
-        load = await generator.open_loop(plan.schedule(factor, capacity))
-        cpu_s = {part: used - before.get(part, 0.0) for part, used in cpu_by_part(pid).items()}
-        if factor == plan.factors[-1]:
+        load = await generator.open_loop(plan.schedule(factor, index, capacity))
+        for part, used in cpu_by_part(pid).items():
+            cpu_s[factor][part] += used - before.get(part, 0.0)
+        if plan.is_last(factor, index):
             load, after = load.split(plan.seconds)
-        loads.append(load)
-        phases.append(Phase(factor, summarise(load, plan.deadline_s), cpu_s))
+        loads[factor].append(load)
         print(f"{factor:g} times the capacity: done", file=sys.stderr, flush=True)
-    recovery = measure_recovery(loads[0].outcomes, after.outcomes)
+    recovery = measure_recovery(loads[plan.factors[0]][0].outcomes, after.outcomes)
+    phases = [
+        Phase(factor, summarise(loads[factor], plan.deadline_s), dict(cpu_s[factor]))
+        for factor in plan.factors
+    ]
     return Overload(describe_machine(), plan.deadline_s, capacity, phases, recovery)
 
 
@@ -155,7 +173,7 @@ async def measure_capacity(
         CommandError: None was read in time.
     """
     await generator.closed_loop(concurrency, _WARM_UP_S)
-    summary = summarise(await generator.closed_loop(concurrency, seconds), deadline_s)
+    summary = summarise([await generator.closed_loop(concurrency, seconds)], deadline_s)
     if not summary.goodput:
         raise CommandError(
             f"no photo was read within the deadline of {deadline_s:g} s at concurrency "
