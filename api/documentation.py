@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from fastapi import FastAPI
 from pydantic import BaseModel
 
 from api.errors import kinds
@@ -57,3 +58,22 @@ def body_of(form: UploadForm, schema: dict[str, Any]) -> dict[str, Any]:
         for kind in form.types
     }
     return {"required": True, "content": content}
+
+
+def document_tokens(app: FastAPI) -> None:
+    """Say in the OpenAPI document which routes ask for a token, where tokens are set.
+
+    Declared as a dependency, as FastAPI has it, it would stand beside every GET route, too.
+    """
+    describe = app.openapi
+
+    def openapi() -> dict[str, Any]:
+        document = describe()
+        token = {"type": "http", "scheme": "bearer", "description": "Where the service has tokens"}
+        document["components"]["securitySchemes"] = {"token": token}
+        for operations in document["paths"].values():
+            if "post" in operations:
+                operations["post"]["security"] = [{}, {"token": []}]  # {}: or none
+        return document
+
+    app.openapi = openapi  # type: ignore[method-assign]

@@ -7,6 +7,7 @@ from fastapi import Depends, FastAPI
 from fastapi.middleware.cors import CORSMiddleware
 from fastapi_offline import FastAPIOffline
 
+from api.documentation import document_tokens
 from api.http.access import Access, admit
 from api.http.handlers import HANDLERS
 from api.http.request_ids import RequestIds
@@ -57,11 +58,14 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         license_info={"name": "Apache-2.0", "identifier": "Apache-2.0"},
         lifespan=lifespan,
         dependencies=[Depends(admit)],
+        # A redirect would have a photo sent twice, to wherever the Host header says.
+        redirect_slashes=False,
         exception_handlers=HANDLERS,
     )
     app.state.metrics, app.state.access = metrics, Access(settings)
     for router in ROUTERS:
         app.include_router(router)
+    document_tokens(app)
     _add_middleware(app, settings, metrics)
     return app
 

@@ -125,6 +125,22 @@ def test_openapi_documents_both_forms_and_every_problem(client: httpx.Client) ->
         assert name in schema["components"]["schemas"]
 
 
+def test_openapi_tells_which_routes_may_ask_for_a_token(client: httpx.Client) -> None:
+    schema = client.get("/openapi.json").json()
+    assert schema["components"]["securitySchemes"]["token"]["scheme"] == "bearer"
+    asking = {
+        (path, method)
+        for path, operations in schema["paths"].items()
+        for method, operation in operations.items()
+        if "security" in operation
+    }
+    assert ("/v1/plates", "post") in asking
+    assert {method for _, method in asking} == {"post"}
+    assert {path for path, operations in schema["paths"].items() if "post" in operations} == {
+        path for path, _ in asking
+    }
+
+
 def test_openapi_has_an_example_of_every_answer_to_a_photo(client: httpx.Client) -> None:
     schema = client.get("/openapi.json").json()
     models = schema["components"]["schemas"]

@@ -106,7 +106,12 @@ def test_gateway_starts_without_triton() -> None:
 
 @pytest.mark.parametrize(
     ("method", "path", "status"),
-    [("GET", "/nowhere", 404), ("GET", "/v1/plates", 405), ("DELETE", "/healthz", 405)],
+    [
+        ("GET", "/nowhere", 404),
+        ("POST", "/v1/plates/", 404),  # no redirect: it would have the photo sent again
+        ("GET", "/v1/plates", 405),
+        ("DELETE", "/healthz", 405),
+    ],
 )
 def test_plain_http_errors_are_problem_documents(
     client: httpx.Client, method: str, path: str, status: int
