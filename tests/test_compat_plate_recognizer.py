@@ -274,6 +274,8 @@ def test_addresses_are_never_fetched(client: httpx.Client, fake: FakeTriton, opt
         ({"json": {"x" * 50_000: "1"}}, "name"),
         ({"data": {"x" * 900: "1"}}, "name"),
         ({"content": b"{", "headers": {"content-type": "application/json"}}, "JSON"),
+        # Half a character: no answer can quote it.
+        ({"content": b'{"\\ud800": 1}', "headers": {"content-type": "application/json"}}, "'?'"),
         ({"content": b"[" * 50_000, "headers": {"content-type": "application/json"}}, "parts"),
         ({"content": b'{"a":' * 600, "headers": {"content-type": "application/json"}}, "JSON"),
         (

@@ -97,7 +97,9 @@ def fields_of_json(body: bytes) -> Fields:
     fields: Fields = []
     for name, value in given.items():
         values = value if isinstance(value, list) else [value]
-        fields += [(name, _as_text(item)) for item in values if item is not None]
+        # JSON can escape halves of characters, which no answer could quote.
+        shown = _as_text(name).decode()
+        fields += [(shown, _as_text(item)) for item in values if item is not None]
     return fields
 
 
