@@ -17,6 +17,8 @@ Pixels = NDArray[np.uint8]
 # A photo of 64 megapixels takes 192 MB as pixels, and as much again as it is encoded.
 _AT_ONCE = 2
 _JPEG_QUALITY = 95
+# Longer ones can't be told in its header's 16 bits, less what libjpeg keeps for itself.
+_JPEG_MAX_SIDE = 65_500
 # Of the box's height, on every side: detectors cut corners, and letters reach the edge.
 _MARGIN = 0.25
 # Of a channel's 256 values. With cells as large as several letters, what is left of a
@@ -30,7 +32,7 @@ class RedactedPhoto:
 
     Attributes:
         content: The file's bytes, without any metadata.
-        media_type: image/png for a PNG, image/jpeg for everything else.
+        media_type: image/png for a PNG and for what is too long for a JPEG, else image/jpeg.
         plates: How many were blurred.
     """
 
@@ -84,7 +86,8 @@ class Redactor:
 def _redact(
     photo: bytes, boxes: NDArray[np.float32], quads: NDArray[np.float32], limits: Limits
 ) -> RedactedPhoto:
-    is_png = check_header(photo, limits).format == "PNG"
+    header = check_header(photo, limits)
+    is_png = header.format == "PNG" or max(header.width, header.height) > _JPEG_MAX_SIDE
     pixels = decode(photo, limits)
     blur_plates(pixels, boxes, quads)
     bgr = cv2.cvtColor(pixels, cv2.COLOR_RGB2BGR)

@@ -84,6 +84,15 @@ def test_others_become_jpeg(fake: FakeTriton, file_format: str) -> None:
     assert detail(after[20:44, 10:110]) < 8
 
 
+def test_a_picture_too_long_for_a_jpeg_becomes_png(fake: FakeTriton) -> None:
+    fake.reply = lambda _: fake_triton.outputs(0)
+    before = np.full((8, 65_501, 3), 200, np.uint8)
+    with running_gateway(settings_for(fake)) as client:
+        response = redact(client, encode(before, "BMP"))
+    assert response.headers["content-type"] == "image/png"
+    assert (pixels_of(response) == before).all()
+
+
 @pytest.mark.parametrize(
     "fields", [{}, {"roi": "600,400,640,480"}, {"min_width": 1000}, {"roi": "0,0,60,32"}]
 )

@@ -23,7 +23,7 @@ _REDACTED: dict[str, Any] = {
     "description": "The plates; with `redact` the photo itself",
     "content": {
         "image/jpeg": {"schema": file_field("The photo without its plates")},
-        "image/png": {"schema": file_field("The same, if a PNG came")},
+        "image/png": {"schema": file_field("The same, if a PNG came or one too long for a JPEG")},
     },
     "headers": {
         _COUNT_HEADER: {
