@@ -99,8 +99,9 @@ def environment(profile: str) -> dict[str, str]:
     Args:
         profile: See :func:`command`.
     """
-    dropped = ("PYTHONHOME", "PYTHONPATH")
-    variables = {name: value for name, value in os.environ.items() if name not in dropped}
+    # The settings hold tokens, and what reads strangers' photos has no need of them.
+    dropped = ("PYTHONHOME", "PYTHONPATH", "PLATES_")
+    variables = {name: value for name, value in os.environ.items() if not name.startswith(dropped)}
     # The virtual environment is found through PATH, libpython through LD_LIBRARY_PATH.
     first = {
         "PATH": str(Path(sys.executable).parent),

@@ -1,5 +1,6 @@
 """Linux processes and shared memory: families, last wills and leftovers."""
 
+import contextlib
 import ctypes
 import os
 import signal
@@ -10,7 +11,7 @@ from pathlib import Path
 
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - Triton's choice
 # Of the fields of /proc/*/stat that follow the parent's.
-_THREADS = 15
+_THREADS, _BEGAN = 15, 17
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 
@@ -23,6 +24,7 @@ class Process:
         pid, parent: Process ids.
         state: The kernel's letter: "R", "S", "D", … "Z" is dead and not reaped.
         threads: How many there are.
+        began: When it did, in clock ticks since the machine did: ids are given away again.
         command: Arguments; empty for a zombie.
     """
 
@@ -30,6 +32,7 @@ class Process:
     parent: int
     state: str
     threads: int
+    began: int
     command: tuple[str, ...]
 
     @property
@@ -73,8 +76,9 @@ def _read_process(folder: Path) -> Process | None:
         return None
     # The name may hold spaces and brackets: fields count from the last bracket.
     state, parent, *others = stat.rpartition(")")[2].split()
-    threads = int(others[_THREADS])
-    return Process(int(folder.name), int(parent), state, threads, tuple(command.split("\0")[:-1]))
+    threads, began = int(others[_THREADS]), int(others[_BEGAN])
+    words = tuple(command.split("\0")[:-1])
+    return Process(int(folder.name), int(parent), state, threads, began, words)
 
 
 def is_alive(pid: int) -> bool:
@@ -104,26 +108,29 @@ def descendants(pid: int) -> list[Process]:
 
 def mentioning(word: str) -> list[Process]:
     """List the living processes whose arguments contain a word, orphans included."""
-    return [p for p in process_table() if any(word in part for part in p.command)]
+    return [process for process in process_table() if _mentions(process, word)]
+
+
+def _mentions(process: Process, word: str) -> bool:
+    return any(word in part for part in process.command)
 
 
 def kill_all(pids: Iterable[int]) -> None:
-    """SIGKILL processes that may be gone already."""
+    """SIGKILL processes that may be gone already, or that are another user's."""
     for pid in pids:
-        try:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(pid, signal.SIGKILL)
-        except ProcessLookupError:
-            continue
 
 
 def kill_mentioning(word: str, timeout: float) -> None:
     """SIGKILL every process with a word in its arguments, until none lives or time is up."""
     deadline = time.monotonic() + timeout
-    found: set[int] = set()
+    found: set[tuple[int, int]] = set()
     while time.monotonic() < deadline:
+        table = process_table()
         # Remembered: who is about to end has no arguments any more.
-        found |= {process.pid for process in mentioning(word)}
-        living = found & {process.pid for process in process_table() if not process.dead}
+        found |= {(process.pid, process.began) for process in table if _mentions(process, word)}
+        living = [p.pid for p in table if (p.pid, p.began) in found and not p.dead]
         if not living:
             return
         kill_all(living)
