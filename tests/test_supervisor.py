@@ -4,6 +4,7 @@ import contextlib
 import os
 import signal
 import socket
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -131,6 +132,30 @@ def test_a_worker_that_ends_again_and_again_is_given_up(monkeypatch: pytest.Monk
         with pytest.raises(GaveUp, match=r"The gateway can't be healed.*status 7"):
             ticked_until(part, lambda: False)
         assert part.restarts["gateway"] == budget.MAX_RESTARTS
+
+
+def test_a_worker_that_can_not_be_made_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    popen, failures = subprocess.Popen, [OSError(11, "no room"), OSError(24, "too many files")]
+
+    def fail_at_first(*words: Any, **options: Any) -> "subprocess.Popen[bytes]":
+        if failures:
+            raise failures.pop()
+        return popen(*words, **options)
+
+    with working(WELL) as part:
+        part.start()
+        os.kill(pid_of(part), signal.SIGKILL)
+        ticked_until(part, lambda: part.restarts["gateway"] == 1)
+        monkeypatch.setattr(worker.subprocess, "Popen", fail_at_first)
+        open_files = len(list(Path("/proc/self/fd").iterdir()))
+        ticked_until(part, lambda: not failures)
+        assert part.state == "healing"
+        assert len(list(Path("/proc/self/fd").iterdir())) == open_files
+        ticked_until(part, lambda: part.state == "ready")
+        assert part.restarts["gateway"] == 3
+        failures = [OSError(11, "no room")]
+        with pytest.raises(StartError, match="no room"):
+            part.start()
 
 
 def test_a_worker_that_never_serves_is_an_error() -> None:

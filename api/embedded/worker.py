@@ -60,7 +60,7 @@ class GatewayWorker:
         """Start the worker and wait until it serves.
 
         Raises:
-            StartError: It ended, or doesn't serve in time.
+            StartError: It can't be started, ended, or doesn't serve in time.
         """
         self._launch()
         while not self._has_given_signs():
@@ -79,8 +79,7 @@ class GatewayWorker:
             GaveUp: It was started too often.
         """
         if self._process is None:
-            if time.monotonic() >= self._start_at:
-                self._launch()
+            self._launch_when_due()
         elif (status := self._process.poll()) is not None:
             self._restart(f"it ended with status {status}")
         elif self._has_given_signs():
@@ -100,7 +99,24 @@ class GatewayWorker:
                 self._process.wait(STOP_SECONDS)
         self._kill()
 
+    def _launch_when_due(self) -> None:
+        if time.monotonic() < self._start_at:
+            return
+        try:
+            self._launch()
+        except StartError as error:
+            self._restart(str(error))
+
     def _launch(self) -> None:
+        """Start the process; raises `StartError` where the machine has no room for it."""
+        try:
+            self._signs = self._spawn()
+        except OSError as error:
+            raise StartError(f"the gateway's process can't be made: {error}") from error
+        self._alive_at = time.monotonic()
+
+    def _spawn(self) -> int:
+        """Make the process; returns the descriptor from which its signs of life are read."""
         signs, give = os.pipe()
         os.set_blocking(signs, False)
         descriptors = {
@@ -123,7 +139,7 @@ class GatewayWorker:
             raise
         finally:
             os.close(give)
-        self._signs, self._alive_at = signs, time.monotonic()
+        return signs
 
     def _restart(self, reason: str) -> None:
         self.state = "healing"
