@@ -26,6 +26,12 @@ def post_form(client: httpx.Client, photo: bytes, **fields: object) -> httpx.Res
     return client.post("/v1/plates", files=files, data={k: str(v) for k, v in fields.items()})
 
 
+def number(client: httpx.Client, sample: str) -> float:
+    """What /metrics tells, added up over all samples that begin so."""
+    lines = client.get("/metrics").text.splitlines()
+    return sum(float(line.split()[-1]) for line in lines if line.startswith(sample))
+
+
 def assert_problem(response: httpx.Response, status: int, slug: str | None) -> dict[str, object]:
     assert response.status_code == status, response.text
     assert response.headers["content-type"] == "application/problem+json"

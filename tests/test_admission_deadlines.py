@@ -1,5 +1,9 @@
 """The queue before Triton: who is told to come again later, and when."""
 
+import asyncio
+from types import SimpleNamespace
+from typing import Any, NoReturn
+
 import pytest
 from admission_visitors import (
     PATIENT_S,
@@ -14,7 +18,11 @@ from admission_visitors import (
 
 from api.admission import Admission
 from api.context import Deadline
-from api.errors import Overloaded
+from api.errors import Overloaded, RecognizerTimeout
+from api.observing.metrics import Metrics
+from api.readiness import Readiness
+from api.reading import PhotoReader
+from api.settings import Settings
 
 
 def test_a_wait_that_does_not_fit_the_deadline_is_refused_at_once() -> None:
@@ -157,5 +165,35 @@ def test_a_deadline_that_has_passed_gets_not_even_a_free_place() -> None:
         admission = Admission(1, 10)
         assert (await refusal_of(admission, patience_s=0)).reason == "deadline"
         assert_empty(admission)
+
+    run(test)
+
+
+@pytest.mark.parametrize(("waited_s", "expected"), [(5, Overloaded), (1, RecognizerTimeout)])
+def test_whose_time_was_spent_in_the_queue_is_told_of_the_queue(
+    monkeypatch: pytest.MonkeyPatch, waited_s: float, expected: type[Exception]
+) -> None:
+    """Its turn came, and Triton was too slow for what was left."""
+    clock = Clock()
+
+    class TooSlow:
+        async def recognize(self, *_: object) -> NoReturn:
+            clock.now += 2
+            raise RecognizerTimeout("Not in time.")
+
+    async def test() -> None:
+        monkeypatch.setattr("api.reading.time", SimpleNamespace(perf_counter=clock))
+        settings = Settings(triton_url="127.0.0.1:1", concurrency=1)
+        reader = PhotoReader(settings, TooSlow(), Readiness(TooSlow(), 1, 1), Metrics())
+        inside = Visitor(reader._admission)
+        await settle()
+        context: Any = SimpleNamespace(deadline=Deadline.after(PATIENT_S), request_id="1")
+        reading = asyncio.create_task(reader._read(b"photo", context))
+        await settle()
+        clock.now += waited_s
+        await inside.leave()
+        with pytest.raises(expected):
+            await reading
+        assert_empty(reader._admission)
 
     run(test)

@@ -185,10 +185,7 @@ def test_serve_with_its_own_triton(repository: Path, tmp_path: Path) -> None:
     """Started, ready, and after SIGTERM everything is gone."""
     log = tmp_path / "log"
     with serving(log, PLATES_MODEL_REPOSITORY=str(repository)) as (url, pid):
-        for _ in range(100):
-            if httpx.get(f"{url}/readyz", timeout=30).status_code == 200:
-                break
-            time.sleep(0.1)
+        wait_until(lambda: httpx.get(f"{url}/readyz", timeout=30).status_code == 200)
         answer = httpx.post(
             f"{url}/v1/plates", content=SCENE.read_bytes(), headers={"content-type": "image/jpeg"}
         )

@@ -11,8 +11,9 @@ import httpx
 import numpy as np
 import pytest
 from fake_triton import FakeTriton, Holding, outputs, refusing, sleeping
-from gateway_client import PHOTO, assert_problem, post_raw, settings_for
+from gateway_client import PHOTO, assert_problem, number, post_raw, settings_for
 from gateway_fixtures import running_gateway
+from patience import wait_until
 
 from api.readiness import canary_photo
 from api.settings import Settings
@@ -26,18 +27,6 @@ def post(client: httpx.Client, timeout: object = None) -> httpx.Response:
     given = {} if timeout is None else {HEADER: str(timeout)}
     headers = {"content-type": "image/jpeg", **given}
     return client.post("/v1/plates", content=PHOTO, headers=headers)
-
-
-def number(client: httpx.Client, sample: str) -> float:
-    lines = client.get("/metrics").text.splitlines()
-    return sum(float(line.split()[-1]) for line in lines if line.startswith(sample))
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    end = time.monotonic() + HANG_S
-    while not condition():
-        assert time.monotonic() < end, "it did not happen in time"
-        time.sleep(0.01)
 
 
 @contextmanager
@@ -74,17 +63,17 @@ def test_time_limits_that_make_no_sense(client: httpx.Client, fake: FakeTriton, 
 
 
 def test_the_senders_limit_holds_to_triton(client: httpx.Client, fake: FakeTriton) -> None:
-    fake.reply = sleeping(2)
-    assert_problem(post(client, 0.4), 504, "recognizer-timeout")
-    assert 0 < fake.timeout_us <= 400_000  # nor does it wait in Triton's queue for longer
+    fake.reply = sleeping(3)
+    assert_problem(post(client, 1), 504, "recognizer-timeout")
+    assert 0 < fake.timeout_us <= 1_000_000  # nor does it wait in Triton's queue for longer
 
 
 def test_the_services_limit_holds_where_it_is_shorter(fake: FakeTriton) -> None:
-    fake.reply = sleeping(2)
-    with running_gateway(settings_for(fake, request_timeout_s=0.4)) as client:
+    fake.reply = sleeping(3)
+    with running_gateway(settings_for(fake, request_timeout_s=1)) as client:
         for timeout in (None, 1000):
             assert_problem(post(client, timeout), 504, "recognizer-timeout")
-            assert 0 < fake.timeout_us <= 400_000
+            assert 0 < fake.timeout_us <= 1_000_000
 
 
 def test_time_is_counted_from_the_head(client: httpx.Client, fake: FakeTriton) -> None:
@@ -113,7 +102,7 @@ def test_a_triton_that_never_speaks_is_given_up() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"127.0.0.1:{silent.getsockname()[1]}"
         with running_gateway(Settings(triton_url=url, ready_timeout_s=0.3)) as client:
-            assert_problem(post(client, 0.3), 504, "recognizer-timeout")
+            assert_problem(post(client, 1), 504, "recognizer-timeout")
             assert_problem(client.get("/readyz"), 503, None)
             assert client.get("/healthz").status_code == 200
 
@@ -125,17 +114,6 @@ def test_time_that_ends_in_the_queue(fake: FakeTriton) -> None:
         assert int(response.headers["retry-after"]) >= 1
         assert number(client, 'plates_refused_total{reason="deadline"}') == 1
         assert number(client, "plates_waiting") == 0
-
-
-def test_whose_time_was_spent_in_the_queue_is_told_of_the_queue(fake: FakeTriton) -> None:
-    """Its turn came, and Triton was too slow for what was left."""
-    fake.reply = lambda photo: sleeping(0.1 if len(fake.photos) <= 8 else 5)(photo)
-    settings = settings_for(fake, concurrency=1)
-    with running_gateway(settings) as client, ThreadPoolExecutor(8) as pool:
-        others = [pool.submit(post, client) for _ in range(8)]
-        wait_until(lambda: number(client, "plates_waiting") == 7)
-        assert_problem(post(client, 1.2), 429, "overloaded")
-        assert {other.result().status_code for other in others} == {200}
 
 
 def test_a_full_queue_refuses_by_the_head(fake: FakeTriton) -> None:
@@ -192,7 +170,7 @@ def test_photos_wait_for_their_turn(fake: FakeTriton) -> None:
     ("reply", "timeout", "status"),
     [
         (refusing(grpc.StatusCode.UNAVAILABLE, "Socket closed"), None, 503),
-        (sleeping(2), 0.3, 504),
+        (sleeping(3), 1, 504),
     ],
 )
 def test_a_photo_without_recognizer_ends_the_proof_of_readiness(

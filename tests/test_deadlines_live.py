@@ -2,8 +2,7 @@
 
 import json
 import socket
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 
@@ -12,8 +11,9 @@ import httpx
 import numpy as np
 import pytest
 from conftest import TritonEndpoints
-from gateway_client import assert_problem, post_raw
+from gateway_client import assert_problem, number, post_raw
 from gateway_fixtures import running_gateway
+from patience import wait_until
 from photo_files import encode
 from sample_photos import SAMPLES, read_samples
 from tritonclient import grpc as triton_grpc
@@ -55,18 +55,6 @@ def answered(client: triton_grpc.InferenceServerClient, model: str) -> int:
     """How many requests the model has answered."""
     (found,) = client.get_inference_statistics(model).model_stats
     return int(found.inference_stats.success.count)
-
-
-def number(client: httpx.Client, sample: str) -> float:
-    lines = client.get("/metrics").text.splitlines()
-    return sum(float(line.split()[-1]) for line in lines if line.startswith(sample))
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    end = time.monotonic() + HANG_S
-    while not condition():
-        assert time.monotonic() < end, "it did not happen in time"
-        time.sleep(0.01)
 
 
 @pytest.fixture
