@@ -6,13 +6,24 @@ import sys
 import warnings
 
 import pytest
-from photo_bomb_parts import jpeg_with, png_chunk, png_with, segment, webp_chunk, webp_of
+from photo_bomb_parts import (
+    jpeg_with,
+    png_chunk,
+    png_endless,
+    png_of_zeros,
+    png_with,
+    segment,
+    webp_chunk,
+    webp_of,
+)
 from photo_bombs import CHEAP, HEAVY, REFUSED
 from photo_cost import Cost, costs
 from photo_files import HEIGHT, WIDTH, exif
 
 from plate_models import images
+from plate_models.images import png
 from plate_models.images.exif import orientation_of
+from plate_models.images.outline import Defect
 
 # A hang, not a slow machine: refusals take milliseconds (`python tests/photo_cost.py`).
 REFUSED_S, READ_S = 2, 30
@@ -62,6 +73,32 @@ def test_the_dearest_pictures_are_read_within_bounds(measured: dict[str, Cost], 
     assert cost.header_s < REFUSED_S
     assert cost.decode_s < READ_S
     assert cost.peak_mb < MEMORY_FACTOR * 3 * SIDE**2 / 2**20 + MEMORY_FLOOR_MB
+
+
+def test_rows_beyond_the_picture_are_not_unpacked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """libpng would unpack them all: a gigabyte for each megabyte of the file."""
+    seen: list[object] = []
+    monkeypatch.setattr(images, "with_opencv", lambda *file: seen.append(file))
+    bomb = png_endless()
+    with pytest.raises(images.BrokenImage):
+        images.decode(bomb)
+    assert not seen
+    with pytest.raises(Defect, match="more image data"):
+        png.check_amount(png.outline(bomb).core)
+
+
+@pytest.mark.parametrize("interlaced", [0, 1])
+@pytest.mark.parametrize(
+    ("depth", "colour"),
+    [(1, 0), (16, 0), (8, 2), (16, 2), (2, 3), (8, 4), (16, 4), (8, 6), (16, 6)],
+)
+def test_the_rows_of_every_kind_of_png_are_enough(
+    monkeypatch: pytest.MonkeyPatch, depth: int, colour: int, interlaced: int
+) -> None:
+    monkeypatch.setattr(png, "_SLACK", 14)  # One row in each pass that is begun.
+    for width, height in ((5, 5), (8, 3), (33, 70), (5, 200)):
+        photo = png_of_zeros(width, height, depth, colour, interlaced=interlaced)
+        png.check_amount(png.outline(photo).core)
 
 
 def test_burdens_do_not_change_the_picture() -> None:

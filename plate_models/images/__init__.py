@@ -164,6 +164,8 @@ def decode(data: bytes, limits: Limits = LIMITS) -> Pixels:
     opened = _open(data, limits)
     outline = opened.outline
     try:
+        if opened.header.format == "PNG":
+            png.check_amount(outline.core)
         if _by_pillow(opened):
             pixels = with_pillow(opened.file)
         else:
