@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from api.bench.footprint import part_of
 from api.bench.steady_load import Attempt, SteadyLoad
@@ -112,8 +111,8 @@ def leftovers_of(pid: int) -> Leftovers:
     prefix = f"plates_{pid}_"
     family = [process for process in processes.descendants(pid) if not process.dead]
     stubs = [p.pid for p in family if part_of(p.command, False).startswith("stub ")]
-    mapped = "".join(map(_maps_of, stubs))
-    segments = [path for path in processes.leftovers(prefix) if str(path) not in mapped]
+    mapped = processes.mapped_by(stubs, prefix)
+    segments = [path for path in processes.leftovers(prefix) if path not in mapped]
     below = {process.pid for process in family}
     orphans = [p for p in processes.mentioning(prefix) if not p.dead and p.pid not in below]
     return Leftovers(len(segments), len(orphans))
@@ -132,10 +131,3 @@ def _healthy_s(streams: Sequence[Sequence[Attempt]], since_s: float) -> float | 
             return None
         moments.append(min(later))
     return max(moments) - since_s
-
-
-def _maps_of(pid: int) -> str:
-    try:
-        return Path(f"/proc/{pid}/maps").read_text(errors="replace")
-    except OSError:  # ended while we looked
-        return ""

@@ -2,7 +2,6 @@
 
 import os
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -90,11 +89,6 @@ def cpu_by_part(root: int | None) -> dict[str, float]:
     for footprint in footprints(root) if root is not None else ():
         used[footprint.part] = used.get(footprint.part, 0.0) + footprint.cpu_s
     return used
-
-
-def total_rss_bytes(measured: Iterable[ProcessFootprint]) -> int:
-    """Add up resident memory."""
-    return sum(footprint.rss_bytes for footprint in measured)
 
 
 def part_of(command: tuple[str, ...], is_root: bool) -> str:

@@ -19,6 +19,7 @@ from api.bench.load import Generator
 from api.bench.overload_plot import draw_overload
 from api.bench.service import Service, add_service, service
 from api.bench.sweep import Overload, Plan, measure_capacity, print_phases, sweep
+from api.bench.traffic import sample_photos
 from api.commands import CommandError
 
 FACTORS = (0.5, 0.8, 1.0, 1.5, 2.0, 3.0, 4.0)
@@ -30,7 +31,6 @@ _NUMBERS: tuple[tuple[str, float | int, str], ...] = (
     ("--concurrency", 4, "of the closed loop"),
     ("--seed", 0, "of the arrivals"),
 )
-_SAMPLES = Path(__file__).resolve().parents[2] / "tests" / "samples"
 # How much longer than the deadline an answer is waited for, to see how late it is.
 _PATIENCE_S = 3.0
 
@@ -120,6 +120,6 @@ async def _measure(serving: Service, photos: list[bytes], options: argparse.Name
 
 def _photos(paths: list[Path] | None) -> list[bytes]:
     try:
-        return [path.read_bytes() for path in paths or sorted(_SAMPLES.glob("*.jpg"))]
+        return [path.read_bytes() for path in paths] if paths else sample_photos()
     except OSError as error:
         raise CommandError(f"{error.filename}: {error.strerror}") from error

@@ -6,13 +6,12 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from api.bench.http1 import Target
 from api.commands import CommandError
-from api.commands.samples import expected_texts, missing_texts
+from api.commands.samples import SAMPLES, expected_texts, missing_texts
 
 DEADLINE_S = 5.0
 # Long enough to see an answer that comes after its deadline.
@@ -20,7 +19,6 @@ _PATIENCE_S = DEADLINE_S + 5.0
 _READY_PAUSE_S = 0.2
 _PAUSE_AFTER_REFUSAL_S = 0.1
 _JOIN_S = 20.0
-_SAMPLES = Path(__file__).resolve().parents[2] / "tests" / "samples"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,12 +56,12 @@ def samples() -> list[Sample]:
         CommandError: They are not there.
     """
     try:
-        expected = expected_texts(sorted(_SAMPLES.glob("*.jpg")))
+        expected = expected_texts(sorted(SAMPLES.glob("*.jpg")))
         found = [Sample(path.read_bytes(), tuple(texts)) for path, texts in expected.items()]
     except (OSError, ValueError) as error:
         raise CommandError(str(error)) from error
     if not found:
-        raise CommandError(f"{_SAMPLES} holds no photos that its plates.csv names")
+        raise CommandError(f"{SAMPLES} holds no photos that its plates.csv names")
     return found
 
 

@@ -6,9 +6,9 @@ import struct
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from api.bench.http1 import Target, build_request
+from api.commands.samples import SAMPLES
 
 # Widths that good photos are scaled to: a thumbnail, a sample as it is, HD, a phone's.
 WIDTHS = (480, 1280, 1920, 4000)
@@ -216,5 +216,4 @@ def paths_of(openapi: bytes) -> frozenset[str]:
 
 def sample_photos() -> list[bytes]:
     """The rendered scenes of tests/samples: JPEG files with plates."""
-    folder = Path(__file__).resolve().parents[2] / "tests" / "samples"
-    return [path.read_bytes() for path in sorted(folder.glob("*.jpg"))]
+    return [path.read_bytes() for path in sorted(SAMPLES.glob("*.jpg"))]

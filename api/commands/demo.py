@@ -21,12 +21,10 @@ from urllib.parse import urlsplit
 from api.commands import CommandError
 from api.commands.inputs import find_files, is_video, make_output_folder, output_stems
 from api.commands.output import shortened
-from api.commands.samples import expected_texts, missing_texts
+from api.commands.samples import SAMPLES, expected_texts, missing_texts
 from api.commands.serve import LISTENING
 from api.commands.signals import say, stop_signals_raise
 
-_ROOT = Path(__file__).resolve().parents[2]
-SAMPLES = _ROOT / "tests" / "samples"
 _READY_S = 60
 _STOP_S = 15
 _TIMEOUT_S = 60

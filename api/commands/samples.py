@@ -8,6 +8,7 @@ import csv
 from collections.abc import Iterable
 from pathlib import Path
 
+SAMPLES = Path(__file__).resolve().parents[2] / "tests" / "samples"
 EXPECTATIONS = "plates.csv"
 
 

@@ -172,19 +172,26 @@ def sweep_unmapped(prefix: str, min_age_s: float) -> list[Path]:
         What was removed.
     """
     found = [path for path in leftovers(prefix) if _age_s(path) >= min_age_s]
-    mapped: set[str] = set()
-    for process in process_table():
-        try:
-            maps = Path(f"/proc/{process.pid}/maps").read_text(errors="replace")
-        except PermissionError:  # another user's: can't be one of this server's
-            continue
-        except OSError:  # ended while we looked
-            continue
-        mapped |= {line.split()[-1] for line in maps.splitlines() if prefix in line}
-    unmapped = [path for path in found if str(path) not in mapped]
+    mapped = mapped_by((process.pid for process in process_table()), prefix)
+    unmapped = [path for path in found if path not in mapped]
     for path in unmapped:
         path.unlink(missing_ok=True)
     return unmapped
+
+
+def mapped_by(pids: Iterable[int], prefix: str) -> set[Path]:
+    """Find the shared memory that processes map.
+
+    Args:
+        pids: Of the processes; those of other users and those that have ended map none.
+        prefix: Of the segments.
+    """
+    mapped: set[Path] = set()
+    for pid in pids:
+        with contextlib.suppress(OSError):
+            maps = Path(f"/proc/{pid}/maps").read_text(errors="replace")
+            mapped |= {Path(line.split()[-1]) for line in maps.splitlines() if prefix in line}
+    return mapped
 
 
 def _age_s(path: Path) -> float:

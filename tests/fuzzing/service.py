@@ -11,6 +11,8 @@ from urllib.parse import urlsplit
 import httpx
 from gateway_fixtures import serving
 
+from api.bench.footprint import footprints
+
 # Short, because some kinds wait for it to pass.
 _UPLOAD_TIMEOUT_S = 2
 
@@ -51,7 +53,8 @@ class Service:
 
     def processes(self) -> list[Process]:
         """All of its processes; none if it is somebody else's."""
-        return [] if self.pid is None else list(_tree(self.pid))
+        found = [] if self.pid is None else footprints(self.pid)
+        return [Process(one.pid, one.part, one.rss_bytes / 2**20) for one in found]
 
     def tracebacks(self) -> list[str]:
         """Lines of its log that begin a traceback."""
@@ -111,36 +114,3 @@ def service_of_our_own(folder: Path) -> Iterator[Service]:
 def _free_port() -> int:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         return int(listener.getsockname()[1])
-
-
-def _tree(pid: int) -> Iterator[Process]:
-    folder = Path("/proc") / str(pid)
-    try:
-        words = (folder / "cmdline").read_bytes().decode(errors="replace").split("\0")
-        rss = next(
-            int(line.split()[1]) / 1024
-            for line in (folder / "status").read_text().splitlines()
-            if line.startswith("VmRSS")
-        )
-    except (OSError, StopIteration):  # It ended just now, or is a zombie.
-        return
-    yield Process(pid, _name(words), rss)
-    for task in (folder / "task").iterdir():
-        for child in _children(task):
-            yield from _tree(int(child))
-
-
-def _children(task: Path) -> list[str]:
-    try:
-        return (task / "children").read_text().split()
-    except OSError:
-        return []
-
-
-def _name(words: list[str]) -> str:
-    """Program, and which model it serves or which module it runs."""
-    program = Path(words[0]).name
-    known = ("plate_recognition", "yolo", "stn", "lprnet")
-    model = next((name for word in words[1:] for name in known if f"/{name}/" in word), None)
-    module = words[words.index("-m") + 1] if "-m" in words[:-1] else None
-    return " ".join(filter(None, (program, model or module)))
