@@ -192,7 +192,7 @@ class GatewayProtocol(H11Protocol):
     def on_response_complete(self) -> None:
         """Go on with the connection; for the rest of a body that nobody reads not for long."""
         super().on_response_complete()
-        if self.conn.their_state is h11.SEND_BODY:
+        if self.conn.their_state is h11.SEND_BODY and not self._refused:
             self._discarding = True
             self._end_after(_DISCARD_S)
 
@@ -242,6 +242,7 @@ class GatewayProtocol(H11Protocol):
     def _refuse(self, document: dict[str, Any], headers: dict[str, str]) -> None:
         self._refused = True
         self.conn.send_failed()
+        self._unset_keepalive_if_required()  # It would say good-bye once more.
         answered = False
         if self.cycle is not None and not self.cycle.response_complete:
             # For the application the sender is gone, as soon as its body makes no sense.
