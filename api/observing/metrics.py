@@ -40,6 +40,12 @@ class Metrics:
         self._registry = CollectorRegistry()
         if status_file is not None:
             self._registry.register(_Restarts(status_file))
+        self._declare_requests()
+        self._declare_queue()
+        self._declare_photos()
+        self._declare_triton()
+
+    def _declare_requests(self) -> None:
         self.requests = Counter(
             "plates_requests",
             "Requests answered, by route and status.",
@@ -54,11 +60,31 @@ class Metrics:
         )
         self.request_seconds = Histogram(
             "plates_request_seconds",
-            "From a request's first byte to its answer's last, by route.",
+            "From a request's head to its answer's last byte, by route.",
             ["route"],
             buckets=_SECONDS,
             registry=self._registry,
         )
+
+    def _declare_queue(self) -> None:
+        self.in_flight = Gauge("plates_in_flight", "Photos at Triton.", registry=self._registry)
+        self.waiting = Gauge(
+            "plates_waiting", "Photos waiting for a place at Triton.", registry=self._registry
+        )
+        self.queue_seconds = Histogram(
+            "plates_queue_seconds",
+            "From a photo's last byte to its place at Triton.",
+            buckets=_SECONDS,
+            registry=self._registry,
+        )
+        self.refused = Counter(
+            "plates_refused",
+            "Photos refused because there were too many, by the bound that was met.",
+            ["reason"],
+            registry=self._registry,
+        )
+
+    def _declare_photos(self) -> None:
         self.recognition_seconds = Histogram(
             "plates_recognition_seconds",
             "From sending a photo to Triton to its answer.",
@@ -76,22 +102,6 @@ class Metrics:
             "Plates found but not readable.",
             registry=self._registry,
         )
-        self.in_flight = Gauge("plates_in_flight", "Photos at Triton.", registry=self._registry)
-        self.waiting = Gauge(
-            "plates_waiting", "Photos waiting for a place at Triton.", registry=self._registry
-        )
-        self.queue_seconds = Histogram(
-            "plates_queue_seconds",
-            "From a photo's last byte to its place at Triton.",
-            buckets=_SECONDS,
-            registry=self._registry,
-        )
-        self.refused = Counter(
-            "plates_refused",
-            "Photos refused because there were too many, by the bound that was met.",
-            ["reason"],
-            registry=self._registry,
-        )
         self.stage_seconds = Histogram(
             "plates_stage_seconds",
             "Of each photo, in Triton, by stage.",
@@ -105,13 +115,14 @@ class Metrics:
             buckets=_SCORES,
             registry=self._registry,
         )
+
+    def _declare_triton(self) -> None:
         self.model_info = Gauge(
             "plates_model_info",
             "1 for what answered last: version, weights and device.",
             ["version", "weights", "device"],
             registry=self._registry,
         )
-
         self.triton_metrics_up = Gauge(
             "plates_triton_metrics_up",
             "Whether Triton's own metrics could be fetched; 0 where they are not asked for.",
