@@ -39,24 +39,12 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     """
     settings = settings or Settings()
     metrics = Metrics(settings.status_file)
-
-    @asynccontextmanager
-    async def lifespan(app: FastAPI) -> AsyncGenerator[None]:
-        async with TritonClient(settings) as client:
-            readiness = Readiness(client, settings.ready_max_age_s, settings.ready_timeout_s)
-            memory = UploadMemory(settings.upload_memory_bytes)
-            reader = PhotoReader(settings, client, readiness, metrics)
-            app.state.services = Services(
-                settings, reader, readiness, metrics, memory, Redactor(settings.limits)
-            )
-            yield
-
     app = FastAPIOffline(
         title="Licence plates",
         summary="A photo goes in, its licence plates come out.",
         version=MODEL_VERSION,
         license_info={"name": "Apache-2.0", "identifier": "Apache-2.0"},
-        lifespan=lifespan,
+        lifespan=lambda app: _connected(app, settings, metrics),
         dependencies=[Depends(admit)],
         # A redirect would have a photo sent twice, to wherever the Host header says.
         redirect_slashes=False,
@@ -68,6 +56,19 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     document_tokens(app)
     _add_middleware(app, settings, metrics)
     return app
+
+
+@asynccontextmanager
+async def _connected(app: FastAPI, settings: Settings, metrics: Metrics) -> AsyncGenerator[None]:
+    """Connect to Triton and make what the routes share, for as long as the application runs."""
+    async with TritonClient(settings) as client:
+        readiness = Readiness(client, settings.ready_max_age_s, settings.ready_timeout_s)
+        memory = UploadMemory(settings.upload_memory_bytes)
+        reader = PhotoReader(settings, client, readiness, metrics)
+        app.state.services = Services(
+            settings, reader, readiness, metrics, memory, Redactor(settings.limits)
+        )
+        yield
 
 
 def _add_middleware(app: FastAPI, settings: Settings, metrics: Metrics) -> None:

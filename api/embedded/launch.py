@@ -14,6 +14,8 @@ EXIT_TIMEOUT_SECONDS = 3
 # What only the supervisor needs, and nobody else on this machine shall have: loading
 # models, naming memory that Triton then reads and writes, files for traces and logs.
 RESTRICTED_APIS = "model-repository,shared-memory,trace,logging"
+# Its value is known to the supervisor, and to whoever may read command lines of this machine:
+# Triton takes it nowhere else.
 KEY_HEADER = "plates-key"
 
 
@@ -63,11 +65,9 @@ def command(
         ports: Where to listen; the address is always loopback.
         profile: "gpu" takes the models' ``config.pbtxt``, another name ``configs/<name>.pbtxt``.
         shm_prefix: Begins the name of every shared-memory segment of this server.
-        key: Opens the restricted APIs, as the value of the header `KEY_HEADER`. Triton takes
-            it on its command line only, where other users of this machine can read it.
+        key: Opens the restricted APIs, as the value of the header `KEY_HEADER`.
     """
     restriction = f"{RESTRICTED_APIS}:{KEY_HEADER}={key}"
-    local = preflight.LOOPBACK
     arguments = [
         str(server),
         f"--model-repository={repository}",
@@ -77,12 +77,7 @@ def command(
         f"--backend-directory={backends}",
         # Otherwise torch is imported twice per model: 8 s instead of 3.
         "--disable-auto-complete-config",
-        f"--http-address={local}",
-        f"--http-port={ports.http}",
-        f"--grpc-address={local}",
-        f"--grpc-port={ports.grpc}",
-        f"--metrics-address={local}",
-        f"--metrics-port={ports.metrics}",
+        *_addresses(ports),
         f"--http-restricted-api={restriction}",
         f"--grpc-restricted-protocol={restriction}",
         f"--backend-config=python,shm-region-prefix-name={shm_prefix}",
@@ -91,6 +86,15 @@ def command(
     if profile != "gpu":
         arguments += [f"--model-config-name={profile}", "--allow-gpu-metrics=false"]
     return arguments
+
+
+def _addresses(ports: Ports) -> list[str]:
+    named = {"http": ports.http, "grpc": ports.grpc, "metrics": ports.metrics}
+    return [
+        argument
+        for name, port in named.items()
+        for argument in (f"--{name}-address={preflight.LOOPBACK}", f"--{name}-port={port}")
+    ]
 
 
 def environment(profile: str) -> dict[str, str]:

@@ -53,6 +53,11 @@ class UploadedPhoto:
     filename: str | None = None
     is_too_long: bool = False
 
+    @classmethod
+    def of(cls, part: Part) -> "UploadedPhoto":
+        """Take it out of a form."""
+        return cls(part.release(), part.filename or None, part.is_too_long)
+
 
 @dataclass(frozen=True)
 class Upload:
@@ -115,6 +120,4 @@ def photos_among(
         )
     if len(photos) < len(files):
         raise InvalidParameter(f"There are also files in the fields {', '.join(others)}.")
-    return [
-        UploadedPhoto(part.release(), part.filename or None, part.is_too_long) for part in photos
-    ]
+    return [UploadedPhoto.of(part) for part in photos]

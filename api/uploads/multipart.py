@@ -141,6 +141,23 @@ def _utf8(value: bytes) -> str:
     return value.decode(errors="replace")
 
 
+def _parser(boundary: bytes, collector: _Collector) -> MultipartParser:
+    return MultipartParser(
+        boundary,
+        {
+            "on_part_begin": collector.on_part_begin,
+            "on_part_data": collector.on_part_data,
+            "on_header_field": collector.on_header_field,
+            "on_header_value": collector.on_header_value,
+            "on_header_end": collector.on_header_end,
+            "on_headers_finished": collector.on_headers_finished,
+            "on_end": collector.on_end,
+        },
+        max_header_count=_MAX_HEADERS,
+        max_header_size=_MAX_HEADER_BYTES,
+    )
+
+
 async def read_form(
     content_type: str, chunks: AsyncIterable[bytes], *, max_parts: int, limit_of: LimitOf
 ) -> list[Part]:
@@ -166,20 +183,7 @@ async def read_form(
         raise InvalidForm("The Content-Type has no boundary. Leave it to your HTTP library.")
     collector = _Collector(max_parts, limit_of)
     try:
-        parser = MultipartParser(
-            boundary,
-            {
-                "on_part_begin": collector.on_part_begin,
-                "on_part_data": collector.on_part_data,
-                "on_header_field": collector.on_header_field,
-                "on_header_value": collector.on_header_value,
-                "on_header_end": collector.on_header_end,
-                "on_headers_finished": collector.on_headers_finished,
-                "on_end": collector.on_end,
-            },
-            max_header_count=_MAX_HEADERS,
-            max_header_size=_MAX_HEADER_BYTES,
-        )
+        parser = _parser(boundary, collector)
         async for chunk in chunks:
             parser.write(chunk)
         parser.finalize()
