@@ -31,18 +31,26 @@ class Listener:
     def __init__(self) -> None:
         self._socket = socket.create_server(("127.0.0.1", 0))
         self.address = f"127.0.0.1:{self._socket.getsockname()[1]}"
-        self.connections = 0
-        self._thread = threading.Thread(target=self._count)
+        self._count = 0
+        self._thread = threading.Thread(target=self._accept)
         self._thread.start()
 
-    def _count(self) -> None:
+    def _accept(self) -> None:
         while True:
             try:
                 connection, _ = self._socket.accept()
             except OSError:
                 return
+            self._count += 1
             connection.close()
-            self.connections += 1
+
+    @property
+    def connections(self) -> int:
+        """How many came. One of our own comes last: when it ends, all before it are counted."""
+        with socket.create_connection(self._socket.getsockname(), timeout=20) as own:
+            assert own.recv(1) == b""
+        self._count -= 1
+        return self._count
 
     def stop(self) -> None:
         self._socket.shutdown(socket.SHUT_RDWR)
