@@ -16,6 +16,7 @@ from gateway_fixtures import (  # noqa: F401  fixtures
     fake_of_module,
     gateway,
     gateway_url,
+    no_tracebacks,
 )
 
 from api.embedded import EmbeddedTriton

@@ -1,5 +1,6 @@
 """Gateways for tests: in this process over a fake Triton, and the real one over a real Triton."""
 
+import logging
 import os
 import signal
 import subprocess
@@ -128,3 +129,12 @@ def client(fake_of_module: FakeTriton) -> Iterator[httpx.Client]:
     settings = settings_for(fake_of_module, max_bytes=100_000, ready_max_age_s=0.2)
     with running_gateway(settings) as client:
         yield client
+
+
+@pytest.fixture
+def no_tracebacks(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
+    """Neither uvicorn nor asyncio was surprised."""
+    yield
+    # Not `records`: at this point those are of the teardown.
+    records = caplog.get_records("call")
+    assert not [record for record in records if record.levelno >= logging.ERROR]

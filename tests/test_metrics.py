@@ -12,6 +12,7 @@ from conftest import TritonEndpoints
 from fake_triton import FakeTriton
 from gateway_client import PHOTO, post_raw, settings_for
 from gateway_fixtures import running_gateway
+from patience import wait_until
 from prometheus_client.parser import text_string_to_metric_families
 
 from api.embedded.status import Status, write_status
@@ -147,16 +148,15 @@ def test_a_triton_that_is_away_harms_nothing(fake: FakeTriton) -> None:
 
 
 def test_senders_who_left_are_counted(client: httpx.Client) -> None:
-    before = scraped(client).get(("plates_requests_total", "POST", "/v1/plates", "499"), 0)
+    def gone() -> float:
+        return scraped(client).get(("plates_requests_total", "POST", "/v1/plates", "499"), 0)
+
+    before = gone()
     head = b"POST /v1/plates HTTP/1.1\r\nHost: x\r\nContent-Type: image/jpeg\r\n"
     address = client.base_url.host, client.base_url.port
     with socket.create_connection(address) as connection:
         connection.sendall(head + b"Content-Length: 1000\r\n\r\nabc")
-    for _ in range(1000):
-        now = scraped(client).get(("plates_requests_total", "POST", "/v1/plates", "499"), 0)
-        if now == before + 1:
-            return
-    pytest.fail("nobody counted the sender who left")
+    wait_until(lambda: gone() == before + 1)
 
 
 @pytest.mark.live
