@@ -182,6 +182,18 @@ def test_slow_uploads_are_given_up(fake: FakeTriton, settings: dict, headers: li
     assert not fake.photos
 
 
+def test_whoever_is_refused_hears_of_it_by_the_deadline(
+    fake: FakeTriton, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Though the rest of the photo has not come yet."""
+    monkeypatch.setattr("api.uploads.receiving._DISCARD_S", 600)
+    with (
+        running_gateway(settings_for(fake, max_bytes=100_000)) as client,
+        begin_upload(client, 200_000, 0, "X-Request-Timeout: 0.3") as connection,
+    ):
+        assert connection.recv(12) == b"HTTP/1.1 413"
+
+
 def test_slow_uploads_take_no_place(fake: FakeTriton) -> None:
     settings = settings_for(fake, concurrency=1, max_waiting=0)
     with running_gateway(settings) as client, begin_upload(client, 5000, 4999):

@@ -78,7 +78,7 @@ async def read_upload(
     except TimeoutError as error:
         raise UploadTimeout(f"The photo did not come within {timeout_s:.3g} seconds.") from error
     except Problem:
-        await _discard_rest(context.request, settings.max_bytes)
+        await _discard_rest(context, settings.max_bytes)
         raise
 
 
@@ -198,18 +198,18 @@ def _fields_of(kind: str, body: bytes, form: UploadForm) -> Fields:
     return fields_of_json(body) if kind == JSON else fields_of_urlencoded(body, form.fields)
 
 
-async def _discard_rest(request: Request, max_bytes: int) -> None:
-    """Let a refused sender finish, within bounds.
+async def _discard_rest(context: RequestContext, max_bytes: int) -> None:
+    """Let a refused sender finish, within bounds and its own deadline.
 
     To close a connection on which bytes are still coming resets it, and the sender never
     sees the answer. Whoever waits for "100 Continue" has not sent anything yet.
     """
-    if "expect" in request.headers:
+    if "expect" in context.request.headers:
         return
     try:
-        async with asyncio.timeout(_DISCARD_S):
+        async with asyncio.timeout(min(_DISCARD_S, context.deadline.remaining_s)):
             discarded = 0
-            async for chunk in request.stream():
+            async for chunk in context.request.stream():
                 discarded += len(chunk)
                 if discarded > max_bytes:
                     return
