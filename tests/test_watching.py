@@ -7,7 +7,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -103,7 +102,7 @@ def test_a_stub_that_died_unseen_has_no_name(
     assert dead.model == ""
 
 
-def test_only_memory_that_nobody_maps_is_swept() -> None:
+def test_only_memory_that_nobody_maps_is_swept(monkeypatch: pytest.MonkeyPatch) -> None:
     prefix = f"plates_sweep_{os.getpid()}_"
     used, unused, new = (processes.SHARED_MEMORY / f"{prefix}{n}" for n in ("used", "un", "new"))
     for path in (used, unused):
@@ -116,9 +115,10 @@ def test_only_memory_that_nobody_maps_is_swept() -> None:
     with subprocess.Popen(command, stdout=subprocess.PIPE) as child:
         try:
             assert child.stdout is not None and child.stdout.readline()
-            time.sleep(0.3)
+            assert processes.sweep_unmapped(prefix, min_age_s=60) == []
             new.write_bytes(b"")
-            assert processes.sweep_unmapped(prefix, min_age_s=0.25) == [unused]
+            monkeypatch.setattr(processes, "_age_s", lambda path: 0.0 if path == new else 61.0)
+            assert processes.sweep_unmapped(prefix, min_age_s=60) == [unused]
             assert used.exists() and new.exists()
         finally:
             child.kill()

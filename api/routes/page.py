@@ -9,6 +9,8 @@ from importlib.resources import files
 from fastapi import APIRouter, Request, Response
 from starlette.exceptions import HTTPException
 
+from api.readiness import canary_photo
+
 router = APIRouter()
 
 _HTML, _SCRIPT = "text/html; charset=utf-8", "text/javascript; charset=utf-8"
@@ -106,9 +108,8 @@ def page_file(name: str) -> PageFile:
     Returns:
         The file. The sample is the small scene that /readyz sends, too.
     """
-    package = files("api")
-    path = package / "canary.jpg" if name == "sample.jpg" else package / "page" / name
-    content = path.read_bytes()
+    is_sample = name == "sample.jpg"
+    content = canary_photo() if is_sample else (files("api") / "page" / name).read_bytes()
     return PageFile(content, TYPES[name], f'"{hashlib.sha256(content).hexdigest()[:32]}"')
 
 
