@@ -87,6 +87,13 @@ def test_rows_beyond_the_picture_are_not_unpacked(monkeypatch: pytest.MonkeyPatc
         png.check_amount(png.outline(bomb).core)
 
 
+def test_repeated_chunks_are_not_warned_of_one_by_one(capfd: pytest.CaptureFixture[str]) -> None:
+    photo = png_of_zeros(8, 8, 8, 6)
+    repeated = photo[:33] + png_chunk(b"tRNS", b"\0\0") * 1000 + photo[33:]
+    assert (images.decode(repeated) == images.decode(photo)).all()
+    assert capfd.readouterr().err.count("\n") <= 1
+
+
 @pytest.mark.parametrize("interlaced", [0, 1])
 @pytest.mark.parametrize(
     ("depth", "colour"),

@@ -4,10 +4,11 @@ import os
 import subprocess
 import sys
 from itertools import chain, repeat
+from pathlib import Path
 
 import pytest
 
-from api.embedded import launch, processes
+from api.embedded import EmbeddedTriton, launch, processes, server
 from api.embedded.processes import Process
 
 WORD = "plates_test_of_processes_"
@@ -51,6 +52,25 @@ def test_a_process_of_another_user_ends_nothing(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(processes.os, "kill", refuse)
     processes.kill_all([11, 12])
     assert asked == [11, 12]
+
+
+def test_tritons_log_does_not_fill_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    triton = EmbeddedTriton(tmp_path)
+    triton.bound_log()  # there is none yet
+    monkeypatch.setattr(triton, "_folder", tmp_path)
+    triton.bound_log()
+    monkeypatch.setattr(server, "MAX_LOG_BYTES", 1000)
+    log = tmp_path / "triton.log"
+    with log.open("ab") as written:
+        for kept in (True, False):
+            subprocess.run(["echo", "x" * 600], stdout=written, check=True)
+            size = log.stat().st_size
+            triton.bound_log()
+            assert log.stat().st_size == (size if kept else 0)
+        subprocess.run(["echo", "the end"], stdout=written, check=True)
+    assert triton.log_tail() == "the end"
 
 
 def test_triton_is_not_told_our_settings(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -77,6 +77,7 @@ class TritonHealer:
         self._step, self._since = step, time.monotonic()
 
     def _watch(self) -> None:
+        self._triton.bound_log()
         now = time.monotonic()
         if self._has_ended():
             self._restart("it has ended by itself")

@@ -28,6 +28,9 @@ STOP_SECONDS = 7.0
 ORPHAN_SECONDS = 0.4
 KILL_SECONDS = 5.0
 LOG_TAIL_LINES = 30
+# What decoders think of strangers' photos ends up in the log as well.
+MAX_LOG_BYTES = 8 * 2**20
+_LOG = "triton.log"
 _PORTS_TAKEN = "already in use"
 
 
@@ -144,9 +147,19 @@ class EmbeddedTriton:
         """Return the last lines of the server's log, without its wide tables."""
         if self._folder is None:
             return ""
-        text = (self._folder / "triton.log").read_text(encoding="utf-8", errors="replace")
+        text = (self._folder / _LOG).read_text(encoding="utf-8", errors="replace")
         told = [line for line in text.splitlines() if line and not line.startswith(("+", "|"))]
         return "\n".join(told[-lines:])
+
+    def bound_log(self) -> None:
+        """Begin the server's log anew where it has become too long for the disk's sake."""
+        if self._folder is None:
+            return
+        log = self._folder / _LOG
+        # The server appends: what it writes next stands at the new beginning.
+        with contextlib.suppress(FileNotFoundError):
+            if log.stat().st_size > MAX_LOG_BYTES:
+                os.truncate(log, 0)
 
     def start(self) -> Self:
         """Start the server and wait until every model is loaded and warm.
@@ -259,7 +272,7 @@ class EmbeddedTriton:
             shm_prefix=self.shm_prefix,
             key=self._key,
         )
-        with (self._folder / "triton.log").open("wb") as log:
+        with (self._folder / _LOG).open("ab") as log:  # appended to: see `bound_log`
             self._guardian = subprocess.Popen(  # noqa: S603 - our own command
                 [*guardian, *server],
                 stdin=subprocess.DEVNULL,

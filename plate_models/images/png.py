@@ -32,6 +32,7 @@ def outline(data: bytes) -> Outline:
     position, pieces = _SIGNATURE_SIZE, [data[:_SIGNATURE_SIZE]]
     size_wh: tuple[int, int] | None = None
     exif = b""
+    seen: set[bytes] = set()
     for _ in range(MAX_SEGMENTS):
         start, kind = position, data[position + 4 : position + 8]
         position += 12 + int.from_bytes(data[position : position + 4], "big")
@@ -46,8 +47,10 @@ def outline(data: bytes) -> Outline:
             size_wh = int.from_bytes(width, "big"), int.from_bytes(height, "big")
         elif kind == b"eXIf":
             exif = exif or data[start + 8 : position - 4]
-        if kind in _NEEDED:
+        # Of the others the first counts. libpng writes a line to stderr for each further one.
+        if kind == b"IDAT" or kind in _NEEDED - seen:
             pieces.append(data[start:position])
+            seen.add(kind)
         if kind == b"IEND" and size_wh:
             depth = pieces[1][16]  # of the header's chunk, which comes first
             return Outline(*size_wh, b"".join(pieces), orientation_of(exif), depth)
