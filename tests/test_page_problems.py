@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 import fake_triton
 import grpc
@@ -123,6 +124,16 @@ def test_no_plates_is_an_answer(page: Page, fake: FakeTriton) -> None:
     assert page.answer("photo.jpg")["plates"] == []
     assert page.text("#status") == "No plates found."
     assert "60 pixels" in page.text("#plates")
+
+
+def test_more_photos_than_are_kept(page: Page, tmp_path: Path) -> None:
+    """The first ones are let go of at once, and one that is still there is shown."""
+    photos = [tmp_path / f"{number:02d}.jpg" for number in range(14)]
+    for photo in photos:
+        photo.write_bytes(PHOTO)
+    page.choose(*photos)
+    page.answer("02.jpg")
+    assert page.run("return document.querySelectorAll('#strip li').length") == 12
 
 
 def test_token_is_asked_for_and_kept_only_where_that_is_wished(guarded: Page) -> None:

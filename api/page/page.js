@@ -51,7 +51,9 @@ function choose(shot) {
 /** A region belongs to one photo; a width is kept for those that follow. */
 function take(files) {
   const minWidth = current?.filter.minWidth ?? null;
-  const added = files.map((file) => shots.add(file, { roi: null, minWidth }));
+  // Of very many at once the first ones are let go of again.
+  const added = files.map((file) => shots.add(file, { roi: null, minWidth }))
+    .filter((shot) => shots.list.includes(shot));
   if (!added.length) return;
   writeFilter(added[0].filter);
   stopDrawing();
