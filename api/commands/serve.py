@@ -12,6 +12,10 @@ environment variables:
   PLATES_CONCURRENCY, PLATES_MAX_WAITING    photos at Triton at once, and waiting (4, 32)
   PLATES_UPLOAD_TIMEOUT_S                   seconds that a photo may take to come in (30)
   PLATES_READY_TIMEOUT_S                    seconds that /readyz waits for its photo (3)
+  PLATES_TOKENS, PLATES_TOKENS_FILE         tokens, one of which senders of photos need
+  PLATES_RATE_LIMIT                         photos per second of each token, or address
+
+README.md lists all of them.
 """
 
 import argparse
