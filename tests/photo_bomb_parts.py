@@ -195,6 +195,15 @@ def tiff_strips() -> bytes:
     return tiff_of(tiff_tags() | many, bytes(17 * MEGABYTE))
 
 
+def tiff_of_scans(scans: int, *, size: int | None = None) -> bytes:
+    """A strip that is a progressive JPEG; it tells its own size unless given another."""
+    photo = jpeg_of_scans(scans, 64)
+    tags = tiff_tags(64, 64, compression=7, samples=4)
+    place = len(tiff_of(tags))
+    lengths = len(photo) if size is None else size
+    return tiff_of(tags | {262: (3, 1, 5), 273: (4, 1, place), 279: (4, 1, lengths)}, photo)
+
+
 def tiff_tile() -> bytes:
     """One pixel, in a tile of two gigabytes."""
     tags = tiff_tags(1, 1, compression=8)

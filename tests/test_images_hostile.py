@@ -13,12 +13,13 @@ from photo_bomb_parts import (
     png_of_zeros,
     png_with,
     segment,
+    tiff_of_scans,
     webp_chunk,
     webp_of,
 )
 from photo_bombs import CHEAP, HEAVY, REFUSED
 from photo_cost import Cost, costs
-from photo_files import HEIGHT, WIDTH, exif
+from photo_files import HEIGHT, WIDTH, encode, exif, pattern
 
 from plate_models import images
 from plate_models.images import png
@@ -114,6 +115,13 @@ def test_burdens_do_not_change_the_picture() -> None:
     assert (images.decode(jpeg_with(segment(0xFE, b"a comment"))) == plain).all()
     turned = images.decode(jpeg_with(segment(0xE1, exif(3)), segment(0xE1, exif(1))))
     assert (turned == plain[::-1, ::-1]).all()
+
+
+@pytest.mark.parametrize("tags", [{}, {278: 16}, {322: 64, 323: 64}])
+def test_tiffs_of_many_jpegs_are_read(tags: dict[int, int]) -> None:
+    photo = encode(pattern(200, 150), "TIFF", compression="jpeg", tiffinfo=tags)
+    assert images.decode(photo).shape == (150, 200, 3)
+    assert images.check_header(tiff_of_scans(20)).width == 64
 
 
 def test_colours_told_by_adobe_are_kept() -> None:

@@ -3,11 +3,13 @@
 import struct
 from typing import NamedTuple
 
+from plate_models.images.jpeg import MAX_SCANS
 from plate_models.images.outline import Defect, NotRead, Outline
 
 _WIDTH, _HEIGHT, _COMPRESSION = 256, 257, 259
 _STRIP_OFFSETS, _TILE_WIDTH, _TILE_HEIGHT, _TILE_OFFSETS = 273, 322, 323, 324
 _ORIENTATION, _SAMPLES = 274, 277
+_STRIP_SIZES, _TILE_SIZES = 279, 325
 _HEADER_SIZE = 8
 # What the pixels depend on. Other tags lead to further pictures and to private data.
 _NEEDED = frozenset(
@@ -20,6 +22,7 @@ _TYPE_SIZES = {1: 1, 2: 1, 3: 2, 4: 4, 5: 8, 6: 1, 7: 1, 8: 2, 9: 4, 10: 8, 11: 
 _SHORT, _LONG = 3, 4
 # None, LZW, JPEG, deflate in two spellings, PackBits. Others are for faxes and archives.
 _COMPRESSIONS = frozenset({1, 5, 7, 8, 32946, 32773})
+_JPEG, _START_OF_SCAN = 7, b"\xff\xda"
 
 MAX_STRIPS = 100_000
 MAX_SAMPLES = 5  # CMYK and transparency
@@ -64,6 +67,8 @@ def outline(data: bytes) -> Outline:
     for tag in (_STRIP_OFFSETS, _TILE_OFFSETS):
         if tag in entries and entries[tag].length > MAX_STRIPS:
             raise Defect(f"has more than {MAX_STRIPS} strips or tiles")
+    if compression == _JPEG:
+        _check_scans(data, entries, order)
     orientation = _number(entries, _ORIENTATION, order) or 1
     needed = [entry for tag, entry in entries.items() if tag in _NEEDED]
     return Outline(width, height, _with_directory(data, needed, order), orientation)
@@ -102,6 +107,35 @@ def _number(entries: dict[int, _Entry], tag: int, order: str) -> int | None:
     code, size = ("H", 2) if entry.kind == _SHORT else ("I", 4)
     (value,) = struct.unpack(order + code, entry.raw[:size])
     return int(value)
+
+
+def _check_scans(data: bytes, entries: dict[int, _Entry], order: str) -> None:
+    """Refuse strips and tiles that visit their pixels more often than a JPEG file may.
+
+    Raises:
+        Defect: One of them does; or they overlap, or don't tell their sizes, so that one
+            could do so behind the back of this.
+    """
+    tiled = _TILE_OFFSETS in entries
+    places = _numbers(data, entries, _TILE_OFFSETS if tiled else _STRIP_OFFSETS, order)
+    sizes = _numbers(data, entries, _TILE_SIZES if tiled else _STRIP_SIZES, order)
+    if len(places) != len(sizes) or not all(sizes) or sum(sizes) > len(data):
+        raise Defect("does not tell the sizes of its strips, or more than the file holds")
+    for place, size in zip(places, sizes, strict=True):
+        if data.count(_START_OF_SCAN, place, place + size) > MAX_SCANS:
+            raise Defect(f"has more than {MAX_SCANS} scans in a strip")
+
+
+def _numbers(data: bytes, entries: dict[int, _Entry], tag: int, order: str) -> tuple[int, ...]:
+    """The values of a tag that has whole numbers; none where it is missing or too long."""
+    entry = entries.get(tag)
+    if entry is None or entry.kind not in (_SHORT, _LONG) or entry.length > MAX_STRIPS:
+        return ()
+    code, size = ("H", 2) if entry.kind == _SHORT else ("I", 4)
+    (place,) = struct.unpack(order + "I", entry.raw)
+    total = entry.length * size
+    raw = entry.raw[:total] if total <= len(entry.raw) else data[place : place + total]
+    return struct.unpack(f"{order}{entry.length}{code}", raw) if len(raw) == total else ()
 
 
 def _with_directory(data: bytes, entries: list[_Entry], order: str) -> bytes:
