@@ -8,14 +8,13 @@ environment variables:
   PLATES_TRITON_URL                         host:port, grpc://host:port or grpcs://host:port
   PLATES_TRITON_TOKEN, PLATES_TRITON_CA_FILE  bearer token; certificates to trust with grpcs
   PLATES_TRITON_HTTP_PORT, PLATES_TRITON_GRPC_PORT  fixed ports of the Triton started here
-  PLATES_MAX_BYTES, PLATES_MAX_PIXELS       smaller limits for photos
+  PLATES_TOKENS, PLATES_TOKENS_FILE         who may send photos; comma separated, or one a line
+  PLATES_RATE_LIMIT, PLATES_RATE_BURST      photos per second and at once, of each sender
+  PLATES_REQUEST_TIMEOUT_S                  seconds from a request's head to its answer (30)
   PLATES_CONCURRENCY, PLATES_MAX_WAITING    photos at Triton at once, and waiting (4, 32)
-  PLATES_UPLOAD_TIMEOUT_S                   seconds that a photo may take to come in (30)
-  PLATES_READY_TIMEOUT_S                    seconds that /readyz waits for its photo (3)
-  PLATES_TOKENS, PLATES_TOKENS_FILE         tokens, one of which senders of photos need
-  PLATES_RATE_LIMIT                         photos per second of each token, or address
+  PLATES_MAX_BYTES, PLATES_MAX_PIXELS       smaller limits for photos
 
-README.md lists all of them.
+The README lists all of them.
 """
 
 import argparse
