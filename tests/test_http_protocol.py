@@ -80,6 +80,24 @@ def test_broken_chunks(client: httpx.Client, fake: FakeTriton, chunks: bytes) ->
     assert post_raw(client, PHOTO).status_code == 200
 
 
+@pytest.mark.parametrize(
+    ("count", "size", "status"), [(1200, 80, 200), (900, 2, 200), (1200, 2, 400)]
+)
+def test_bodies_in_crumbs(
+    client: httpx.Client, fake: FakeTriton, count: int, size: int, status: int
+) -> None:
+    photo = PHOTO + bytes(max(0, count * size - len(PHOTO)))
+    rest, crumbs = photo[: len(photo) - count * size], photo[len(photo) - count * size :]
+    chunks = [rest, *(crumbs[at : at + size] for at in range(0, len(crumbs), size)), b""]
+    if status == 400:  # what came before makes up for some
+        chunks = chunks[1:]
+    body = b"".join(b"%x\r\n%s\r\n" % (len(chunk), chunk) for chunk in filter(None, chunks))
+    head = b"POST /v1/plates HTTP/1.1\r\nContent-Type: image/jpeg\r\nConnection: close\r\n" + HOST
+    data = head + b"Transfer-Encoding: chunked\r\n\r\n" + body + b"0\r\n\r\n"
+    assert status_of(answer_to(client, data)) == status
+    assert len(fake.photos) == (status == 200)
+
+
 def test_broken_chunks_behind_an_answer(client: httpx.Client) -> None:
     head = b"POST /nowhere HTTP/1.1\r\n" + HOST + b"Transfer-Encoding: chunked\r\n\r\n"
     with connect(client) as connection:

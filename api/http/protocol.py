@@ -3,6 +3,7 @@
     slow head          408, however its bytes trickle in
     large head         431, or 414 for its target
     not HTTP/1.1       400; so is a length told twice, in two ways (request smuggling)
+    body in crumbs     400
     too many at once   429 with Retry-After
     slow reader        closed
     body without end   closed, some seconds after its answer
@@ -35,6 +36,10 @@ log = logging.getLogger("plates.connections")
 MAX_HEAD_BYTES = 16 * 1024
 MAX_TARGET_BYTES = 8 * 1024
 MAX_HEADERS = 100
+# Each chunk of a body costs as much as a hundred bytes: a flood of tiny ones on many
+# connections would keep the loop from everything else. So many may be of any size.
+MAX_TINY_CHUNKS = 1000
+MIN_MEAN_CHUNK_BYTES = 64
 
 # Photos under way get that long when the service stops.
 _DRAIN_S = 2
@@ -95,25 +100,31 @@ def server_config(app: FastAPI, settings: Settings) -> uvicorn.Config:
     Args:
         app: From `api.main.create_app`.
         settings: The same as the application's.
-
-    Returns:
-        The configuration for `uvicorn.Server`.
     """
     return GatewayConfig(app, settings)
 
 
 class StrictConnection(h11.Connection):
-    """Refuses heads that h11 lets pass because they came in one piece, or are ambiguous."""
+    """Refuses what h11 lets pass: large heads in one piece, ambiguous ones, floods of chunks."""
+
+    _chunks = _body_bytes = 0
 
     def next_event(self) -> Any:
         """See `h11.Connection.next_event`.
 
         Raises:
-            h11.RemoteProtocolError: The head is too large, or tells its length in two ways.
+            h11.RemoteProtocolError: The head is too large or ambiguous, or the body in crumbs.
         """
         event = super().next_event()
         if isinstance(event, h11.Request):
+            self._chunks = self._body_bytes = 0
             _check_head(event)
+        elif isinstance(event, h11.Data):
+            self._chunks += event.chunk_end
+            self._body_bytes += len(event.data)
+            tiny = self._body_bytes < self._chunks * MIN_MEAN_CHUNK_BYTES
+            if tiny and self._chunks > MAX_TINY_CHUNKS:
+                raise h11.RemoteProtocolError("tiny chunks", error_status_hint=400)
         return event
 
 
