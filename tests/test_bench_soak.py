@@ -65,7 +65,7 @@ def test_a_trend_needs_points() -> None:
 
 def soaked(growth: float = 0.0, segments: int = 5) -> Soak:
     """Fifteen minutes of a service whose gateway grows by so many MiB an hour."""
-    noise = sticky_noise(3)
+    noise = sticky_noise(0)
     found = Soak(seconds=900)
     for moment, wobble in zip(TIMES, noise, strict=True):
         rss = {"plates serve (1)": 100 + wobble + growth * moment / 3600, "tritonserver (2)": 50.0}
