@@ -16,6 +16,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+from PIL import Image
 
 from api import cli
 from api.schemas import PlatesAnswer
@@ -151,15 +152,20 @@ def with_real_names(text: str, url: str) -> str:
 
 @pytest.mark.live
 @pytest.mark.skipif(shutil.which("curl") is None, reason="no curl here")
-def test_curl_lines_work(gateway: httpx.Client) -> None:
+def test_curl_lines_work(gateway: httpx.Client, tmp_path: Path) -> None:
     url = str(gateway.base_url).rstrip("/")
     for line in CURL:
         words = words_of(with_real_names(line, url))
         done = subprocess.run(
-            [*words, "--silent", "--show-error", "--fail"], capture_output=True, text=True
+            [*words, "--silent", "--show-error", "--fail"],
+            capture_output=True,
+            text=True,
+            cwd=tmp_path,
         )
         assert done.returncode == 0, f"{line}: {done.stderr}{done.stdout}"
-        if "/v1/plates" in line:
+        if "-o" in words:
+            Image.open(tmp_path / words[words.index("-o") + 1]).verify()
+        elif "/v1/plates" in line:
             assert SAMPLE_TEXT in done.stdout
 
 
