@@ -15,7 +15,6 @@ from PIL import Image
 
 PICTURE = Path(__file__).parent / "screenshots" / "page.png"
 SIZE = (1200, 840)
-COLOURS = 256
 
 
 def main() -> None:
@@ -31,8 +30,7 @@ def main() -> None:
         wait_for(lambda: page.run("return document.getElementById('image').complete"), "drawing")
         shot = Image.open(io.BytesIO(driver.get_screenshot_as_png())).convert("RGB")
     PICTURE.parent.mkdir(exist_ok=True)
-    # A palette makes the file a third as large; nothing of it is seen.
-    shot.quantize(COLOURS, dither=Image.Dither.FLOYDSTEINBERG).save(PICTURE, optimize=True)
+    shot.save(PICTURE, optimize=True)
 
 
 if __name__ == "__main__":
