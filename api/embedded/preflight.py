@@ -21,7 +21,12 @@ MACHINES = ("x86_64", "aarch64")
 MIN_GLIBC = (2, 35)
 LOOPBACK = "127.0.0.1"
 # What each backend loads; a new model brings no change here.
-ARTIFACTS = {"onnxruntime": "model.onnx", "pytorch": "model.pt", "python": "model.py"}
+ARTIFACTS = {
+    "onnxruntime": "model.onnx",
+    "openvino": "model.onnx",
+    "pytorch": "model.pt",
+    "python": "model.py",
+}
 # What the export leaves beside this model's model.py, which reads it when it loads.
 MANIFESTS = {"plate_recognition": "exported.json"}
 ELSEWHERE = (

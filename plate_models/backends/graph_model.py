@@ -4,13 +4,13 @@ Imported only inside Triton's stub, which brings ``triton_python_backend_utils``
 """
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
 import triton_python_backend_utils as pb_utils
 
 from plate_models.backends.batching import Arrays, run_batched
+from plate_models.engines.cores import choose_threads
 
 
 class GraphModel:
@@ -73,15 +73,16 @@ class GraphModel:
         )
 
 
+def parameter(parameters: dict[str, Any], name: str) -> str:
+    """Read a parameter of a model's configuration; "" where it has none."""
+    return str(parameters.get(name, {}).get("string_value", ""))
+
+
 def thread_count(parameters: dict[str, Any], name: str) -> int:
-    """Read how many threads an instance may use.
+    """Decide how many threads an instance computes with.
 
     Args:
         parameters: Of the model's configuration.
         name: The parameter's name in Triton's own backend.
-
-    Returns:
-        The parameter where it is set and positive, else the cores this process may use.
     """
-    count = int(parameters.get(name, {}).get("string_value", "0"))
-    return count if count > 0 else len(os.sched_getaffinity(0))
+    return choose_threads(int(parameter(parameters, name) or "0"))

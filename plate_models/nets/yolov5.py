@@ -260,8 +260,8 @@ class YOLOv5Graph(nn.Module):
         candidates = decode_heads(heads, head.anchors.float(), head.strides)
         probability, label = candidates[..., 5:].max(dim=-1)
         score, order = (candidates[..., 4] * probability).topk(self.max_candidates, dim=1)
-        boxes = candidates[..., :4].gather(1, order.unsqueeze(-1).expand(-1, -1, 4))
-        centre, half = boxes[..., :2], boxes[..., 2:] / 2
-        best = label.gather(1, order).float()
-        extras = torch.stack((score, best), dim=-1)
-        return torch.cat((centre - half, centre + half, extras), dim=-1)
+        # Gathered together: OpenVINO wants rows and indices of the same length.
+        found = torch.cat((candidates[..., :4], label[..., None].float()), dim=-1)
+        best = found.gather(1, order[..., None].expand(-1, -1, found.shape[-1]))
+        centre, size, kind = best.split((2, 2, 1), dim=-1)
+        return torch.cat((centre - size / 2, centre + size / 2, score[..., None], kind), dim=-1)

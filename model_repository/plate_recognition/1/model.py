@@ -2,7 +2,9 @@
 
 import locale
 import sys
+import threading
 import traceback
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import torch
@@ -21,10 +23,23 @@ sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")
 class TritonPythonModel:
     def initialize(self, args):
         torch.set_num_threads(1)  # the instances are the threads
+        self.pool = ThreadPoolExecutor(4)
+        self.slots = threading.Semaphore(4)
         self.origin, self.config = contract.read_origin(args), contract.read_config(args)
 
     def execute(self, requests):
-        return [self._answer(request) for request in requests]
+        for request in requests:
+            self.slots.acquire()
+            self.pool.submit(self._work, request)
+
+    def _work(self, request):
+        try:
+            sender = request.get_response_sender()
+            sender.send(self._answer(request), flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            self.slots.release()
 
     def _answer(self, request):
         try:

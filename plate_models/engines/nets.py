@@ -1,0 +1,143 @@
+"""The three nets, loaded on an engine and ready for `pipeline.read_plates`."""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from plate_models import export, weights
+from plate_models.contract import GRAPHS
+from plate_models.engines.cores import choose_threads
+from plate_models.pipeline import Detect, PipelineConfig, Plate, Recognize, Rectify, read_plates
+from plate_models.spec import MODEL_VERSION
+
+ENGINES = ("served", "torch")
+_BACKEND = re.compile(r'^backend:\s*"(\w+)"', re.MULTILINE)
+_PARAMETER = re.compile(
+    r'^parameters\s*{\s*key:\s*"(\w+)"\s*value\s*{\s*string_value:\s*"(\w*)"', re.MULTILINE
+)
+
+
+class EngineError(Exception):
+    """No such engine or device, or the engine can't run on that device."""
+
+
+@dataclass(frozen=True)
+class Nets:
+    """Detector, rectifier and recognizer as functions, and what they were made for.
+
+    Attributes:
+        detect: See `pipeline.read_plates`.
+        rectify: See `pipeline.read_plates`.
+        recognize: See `pipeline.read_plates`.
+        config: Specs, grammar and calibration.
+        engine: One of ``ENGINES``.
+        device: Where they compute, such as "cpu" or "cuda:0".
+    """
+
+    detect: Detect
+    rectify: Rectify
+    recognize: Recognize
+    config: PipelineConfig
+    engine: str
+    device: str = "cpu"
+
+    def read(self, image: Tensor) -> list[Plate]:
+        """Find and read every plate of a photo, (H, W, 3) uint8 RGB on any device."""
+        with torch.inference_mode():
+            photo = image.to(self.device)
+            return read_plates(photo, self.detect, self.rectify, self.recognize, self.config)
+
+
+def load_nets(
+    engine: str = "served",
+    device: str = "cpu",
+    folder: Path = weights.WEIGHTS_DIR,
+    repository: Path = export.REPOSITORY,
+) -> Nets:
+    """Load the nets onto an engine.
+
+    Args:
+        engine: One of ``ENGINES``.
+        device: "cpu", or "cuda:0" and so on with the engine "torch".
+        folder: Holds the weights. "served" exports them first where `repository` holds
+            other ones.
+        repository: Triton's model repository, for "served".
+
+    Raises:
+        EngineError: The engine or device is unknown, or is not there.
+        WeightsError: The weights are missing or damaged.
+        ExportError: They can't be exported.
+    """
+    if engine not in ENGINES:
+        raise EngineError(f"engine: expected one of {', '.join(ENGINES)}, got {engine!r}")
+    check_device(device)
+    if engine == "torch":
+        return _torch(folder, device)
+    if device != "cpu":
+        raise EngineError(f'engine "served" runs on the CPU; {device} needs engine "torch"')
+    export.export(folder, repository)
+    return _served(folder, repository)
+
+
+def check_device(device: str) -> None:
+    """Raise EngineError unless torch knows the device and it is there."""
+    try:
+        kind = torch.device(device).type
+    except RuntimeError as error:
+        raise EngineError(f"device: expected cpu or cuda:0, got {device!r}") from error
+    if kind not in ("cpu", "cuda"):
+        raise EngineError(f"device: expected cpu or cuda:0, got {device!r}")
+    if kind == "cuda":
+        count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+        if (torch.device(device).index or 0) >= count:
+            raise EngineError(f"device: {device} is not there; torch sees {count} GPUs")
+
+
+def _torch(folder: Path, device: str) -> Nets:
+    modules = weights.load_modules(folder, device)
+    config = PipelineConfig.of(modules.specs, modules.calibration)
+    return Nets(modules.detect, modules.rectify, modules.recognize, config, "torch", device)
+
+
+def _served(folder: Path, repository: Path) -> Nets:
+    modules = weights.load_modules(folder)  # for their specs and calibration
+    config = PipelineConfig.of(modules.specs, modules.calibration)
+    yolo, stn, lprnet = (load_served(repository / name) for name in GRAPHS)
+    return Nets(
+        lambda canvas: yolo(canvas)[0],
+        lambda crops: (lambda found: (found[0], found[1]))(stn(crops)),
+        lambda plates: lprnet(plates)[0],
+        config,
+        "served",
+    )
+
+
+def load_served(model: Path) -> Any:
+    """Load one graph as its CPU profile serves it.
+
+    Args:
+        model: Folder of the model in the repository.
+
+    Returns:
+        A function from one tensor to a tuple of tensors, all on the CPU.
+    """
+    text = (model / "configs" / "cpu.pbtxt").read_text(encoding="utf-8")
+    found = _BACKEND.search(text)
+    parameters = dict(_PARAMETER.findall(text))
+    path, names = model / MODEL_VERSION / "model.onnx", GRAPHS[model.name]
+    if found and found[1] == "openvino":
+        from plate_models.engines import openvino_engine
+
+        threads = choose_threads(int(parameters.get("INFERENCE_NUM_THREADS", "0")))
+        bf16 = parameters.get("HINT_BF16", "").upper() == "YES"
+        run = openvino_engine.load(path, names, threads, bf16)
+    else:
+        from plate_models.engines import onnxruntime_engine
+
+        threads = choose_threads(int(parameters.get("intra_op_thread_count", "0")))
+        run = onnxruntime_engine.load(path, names, threads)
+    return lambda tensor: tuple(torch.from_numpy(array) for array in run((tensor.numpy(),)))

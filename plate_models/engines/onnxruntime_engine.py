@@ -1,0 +1,37 @@
+"""ONNX graphs on ONNX Runtime, on the CPU."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import onnxruntime
+from numpy.typing import NDArray
+
+Arrays = tuple[NDArray[Any], ...]
+Run = Callable[[Arrays], Arrays]
+
+
+def load(path: Path, outputs: Sequence[str], threads: int) -> Run:
+    """Open a graph.
+
+    Args:
+        path: The ``.onnx`` file.
+        outputs: Names of the outputs, in the order in which they are wanted.
+        threads: To compute with.
+
+    Returns:
+        A function from the inputs, batch axis first, to the outputs, both as numpy arrays
+        and in the file's order. It raises what the runtime raises for wrong shapes.
+    """
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.inter_op_num_threads = 1
+    # Threads that spin while they wait starve whoever computes on the same cores.
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+    inputs, wanted = [entry.name for entry in session.get_inputs()], list(outputs)
+
+    def run(arrays: Arrays) -> Arrays:
+        return tuple(session.run(wanted, dict(zip(inputs, arrays, strict=True))))
+
+    return run
