@@ -11,6 +11,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from plate_models.cropping import cut_regions
+from plate_models.devices import constant, host_sees
 from plate_models.spec import DETECTOR, RECTIFIER, RectifierSpec
 
 # More source samples per crop pixel than this add nothing but time.
@@ -33,16 +35,20 @@ class Letterbox:
 
     def to_canvas(self, boxes_xyxy: Tensor) -> Tensor:
         """(N, 4) float in photo pixels to (N, 4) in canvas pixels."""
-        return boxes_xyxy * boxes_xyxy.new_tensor(self.scale_xy * 2) + boxes_xyxy.new_tensor(
-            self.offset_xy * 2
-        )
+        canvas = [
+            boxes_xyxy[:, axis::2] * self.scale_xy[axis] + self.offset_xy[axis] for axis in (0, 1)
+        ]
+        return torch.stack(canvas, dim=2).flatten(1)
 
     def to_photo(self, boxes_xyxy: Tensor) -> Tensor:
         """(N, 4) float in canvas pixels to (N, 4) in photo pixels, cut at its edges."""
-        boxes = (boxes_xyxy - boxes_xyxy.new_tensor(self.offset_xy * 2)) / boxes_xyxy.new_tensor(
-            self.scale_xy * 2
-        )
-        return boxes.clamp(min=0).minimum(boxes.new_tensor(self.photo_wh * 2))
+        photo = [
+            ((boxes_xyxy[:, axis::2] - self.offset_xy[axis]) / self.scale_xy[axis]).clamp(
+                0, self.photo_wh[axis]
+            )
+            for axis in (0, 1)
+        ]
+        return torch.stack(photo, dim=2).flatten(1)
 
 
 def choose_canvas(
@@ -163,7 +169,7 @@ def widen_boxes(
         (N, 4) float, same coordinates; may reach beyond the photo.
     """
     boxes = box_xyxy_to_cxcywh(boxes_xyxy)
-    margins = boxes.new_tensor([spec.margin_hw(1), spec.margin_hw(2)]).flip(1)
+    margins = constant((spec.margin_hw(1)[::-1], spec.margin_hw(2)[::-1]), boxes)
     shares = margins[0] if lines is None else margins[lines - 1]
     return box_cxcywh_to_xyxy(torch.cat((boxes[..., :2], boxes[..., 2:] * (1 + shares)), dim=-1))
 
@@ -192,11 +198,14 @@ def crop_boxes(
         ValueError: The image is not (H, W, 3) uint8, or it is empty.
     """
     check_image(image)
-    regions = widen_boxes(boxes_xyxy.double(), lines, spec).tolist()
-    crops = [_cut(image, region, spec.crop_hw) for region in regions]
-    if not crops:
+    regions = widen_boxes(boxes_xyxy.double(), lines, spec)
+    if not len(regions):
         return image.new_zeros((0, 3, *spec.crop_hw))
-    return torch.stack(crops).round().clamp(0, 255).to(torch.uint8)
+    if host_sees(image):
+        crops = torch.stack([_cut(image, region, spec.crop_hw) for region in regions.tolist()])
+    else:
+        crops = cut_regions(image, regions, spec.crop_hw, _SAMPLES_PER_PIXEL)
+    return crops.round().clamp(0, 255).to(torch.uint8)
 
 
 def _cut(image: Tensor, region: Sequence[float], size_hw: tuple[int, int]) -> Tensor:

@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from plate_models.devices import constant
 from plate_models.geometry import box_xyxy_to_cxcywh, widen_boxes
 from plate_models.spec import RECTIFIER, RectifierSpec
 
@@ -39,12 +40,14 @@ def row_thetas(theta: Tensor, spec: RectifierSpec = RECTIFIER) -> Tensor:
     Returns:
         (2N, 2, 3) float: each plate's upper row, then its lower row.
     """
-    spans = theta.new_tensor(spec.row_spans)  # (2, 2)
-    narrowing = theta.new_zeros((len(spans), 3, 3))
-    narrowing[:, 0, 0] = narrowing[:, 2, 2] = 1
-    narrowing[:, 1, 1] = spans[:, 1] - spans[:, 0]
-    # A row's middle, in the frame's [-1, 1].
-    narrowing[:, 1, 2] = spans.sum(dim=1) - 1
+    # A row's height and middle, in the frame's [-1, 1].
+    narrowing = constant(
+        tuple(
+            ((1, 0, 0), (0, end - start, start + end - 1), (0, 0, 1))
+            for start, end in spec.row_spans
+        ),
+        theta,
+    )
     return (theta[:, None] @ narrowing[None]).flatten(0, 1)
 
 
@@ -74,7 +77,7 @@ def corners_in_crop(theta: Tensor) -> Tensor:
     Returns:
         (N, 4, 2) float, TL, TR, BR, BL in [-1, 1] of the crop's width and height.
     """
-    frame = theta.new_tensor([[-1, -1, 1], [1, -1, 1], [1, 1, 1], [-1, 1, 1]])
+    frame = constant(((-1, -1, 1), (1, -1, 1), (1, 1, 1), (-1, 1, 1)), theta)
     return frame @ theta.transpose(1, 2)
 
 
