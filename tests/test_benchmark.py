@@ -14,6 +14,7 @@ import torch
 from PIL import Image
 
 from api import cli
+from plate_models.engines.nets import Nets, load_nets
 from plate_models.evaluation.rendered import (
     RenderedReport,
     corner_error,
@@ -36,7 +37,6 @@ from plate_models.synthetic.benchmark import (
 from plate_models.synthetic.benchmark.lens import Lens
 from plate_models.synthetic.ink import draw_ink
 from plate_models.synthetic.kinds import KINDS, Layout, kind_named
-from plate_models.weights import WEIGHTS_DIR, Modules, load_modules
 
 PHOTOS = 2
 TRAINING = ("backgrounds", "crops", "drawing", "holders", "photo", "placing", "plates")
@@ -49,8 +49,8 @@ def photos() -> list[BenchmarkPhoto]:
 
 
 @pytest.fixture(scope="module")
-def modules() -> Modules:
-    return load_modules(WEIGHTS_DIR)
+def nets() -> Nets:
+    return load_nets()
 
 
 def test_no_photos_are_no_work() -> None:
@@ -203,7 +203,7 @@ def read_as(
 ) -> None:
     """Let the pipeline answer so: a label's quad moved by (x, y) pixels, a text, lines."""
 
-    def found(image: torch.Tensor, modules: object) -> list[Plate]:
+    def found(nets: Nets, image: torch.Tensor) -> list[Plate]:
         return [
             Plate(
                 tuple((np.array(label.box) + np.tile(shift, 2)).tolist()),
@@ -219,7 +219,7 @@ def read_as(
     def boxes(photo: str, image: object, boxes: list[Box], *_: object) -> list[Answer]:
         return [Answer(photo, box, "", "", 0.0, "unknown", 1, 1.0, 1.0) for box in boxes]
 
-    monkeypatch.setattr("plate_models.evaluation.rendered.read_photo", found)
+    monkeypatch.setattr(Nets, "read", found)
     monkeypatch.setattr("plate_models.evaluation.rendered.read_boxes", boxes)
 
 
@@ -233,12 +233,12 @@ def answers_to(report: RenderedReport) -> dict[str, int]:
 
 
 def test_right_answers_count_in_every_column(
-    photos: list[BenchmarkPhoto], modules: Modules, monkeypatch: pytest.MonkeyPatch
+    photos: list[BenchmarkPhoto], nets: Nets, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     photo = one(photos, "ru.motorcycle")
     label = photo.plates[0]
     read_as(monkeypatch, (label, np.array([0.02 * label.width, 0]), label.text, 2))
-    report = RenderedReport(1, *score_rendered(photo, modules))
+    report = RenderedReport(1, *score_rendered(photo, nets))
     assert answers_to(report) == dict.fromkeys(answers_to(report), 1)
     error = corner_error(report.plates)
     assert error and error.mean == pytest.approx(0.02, abs=1e-5)
@@ -246,32 +246,32 @@ def test_right_answers_count_in_every_column(
 
 
 def test_each_fault_shows_in_its_column(
-    photos: list[BenchmarkPhoto], modules: Modules, monkeypatch: pytest.MonkeyPatch
+    photos: list[BenchmarkPhoto], nets: Nets, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     photo = one(photos, "ru.car")
     label, still = photo.plates[0], np.zeros(2)
     read_as(monkeypatch)
-    lost = RenderedReport(1, *score_rendered(photo, modules))
+    lost = RenderedReport(1, *score_rendered(photo, nets))
     assert answers_to(lost) == {**dict.fromkeys(answers_to(lost), 0), "no wrong": 1}
     assert corner_error(lost.plates) is None
     assert "nothing found" in "\n".join(lost.lines())
     read_as(monkeypatch, (label, still, "A000AA00", 2))
-    wrong = answers_to(RenderedReport(1, *score_rendered(photo, modules)))
+    wrong = answers_to(RenderedReport(1, *score_rendered(photo, nets)))
     assert wrong == {**dict.fromkeys(wrong, 0), "found": 1, "format": 1}
     read_as(monkeypatch, (label, still, label.text, 1), (label, np.array([2e3, 0]), "A000AA00", 1))
-    elsewhere = RenderedReport(1, *score_rendered(photo, modules))
+    elsewhere = RenderedReport(1, *score_rendered(photo, nets))
     assert answers_to(elsewhere)["read"] == 1
     assert elsewhere.false_texts.hits == 1
 
 
-def test_the_released_weights_read_the_benchmark(modules: Modules) -> None:
+def test_the_released_weights_read_the_benchmark(nets: Nets) -> None:
     told: list[int] = []
 
     def progress(photos: Iterator[BenchmarkPhoto], total: int) -> Iterator[BenchmarkPhoto]:
         told.append(total)
         return photos
 
-    report = evaluate_rendered(modules, 4, workers=0, kinds=("ru.car",), progress=progress)
+    report = evaluate_rendered(nets, 4, workers=0, kinds=("ru.car",), progress=progress)
     assert told == [4]
     counts = {count.name: count for count in count_questions(report.plates)}
     assert counts["found"].hits >= counts["found"].total - 1

@@ -11,6 +11,8 @@ from api import cli
 from api.commands.eval_parts import PARTS, Part
 from plate_models.weights import check_manifest
 
+HEAD = ("weights", "engine", "device", "date")
+
 
 def test_eval_scores_draws_and_keeps(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     data = labelled_set(tmp_path / "set", "green_car.jpg", texts={"X556XM750": "X556XM75"})
@@ -19,10 +21,10 @@ def test_eval_scores_draws_and_keeps(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert cli.main(words) == 0
     first, *rest = capsys.readouterr().out.splitlines()
     values = json.loads(kept.read_text())
-    assert first == f"weights {check_manifest()}, {values['date']}"
+    assert first == f"weights {check_manifest()}, engine served on cpu, {values['date']}"
     assert "Failures: 1" in rest and "Wrong readable texts: 1" in rest
     assert values["labelled"]["plates"][0]["failure"] == "misread"
-    assert set(values) == {"weights", "date", "labelled"}
+    assert set(values) == {*HEAD, "labelled"}
     with Image.open(sheet) as picture:
         assert picture.format == "PNG"
     assert cli.main(["compare", str(kept), str(kept)]) == 0
@@ -74,7 +76,7 @@ def test_eval_runs_the_parts_that_are_asked_for(
     sheet, kept = tmp_path / "sheet.png", tmp_path / "kept.json"
     words = ["eval", "--data", str(tmp_path), "--world", "--sheet", str(sheet), "--json", str(kept)]
     assert cli.main(words) == 0
-    assert set(json.loads(kept.read_text())) == {"weights", "date", "world"}
+    assert set(json.loads(kept.read_text())) == {*HEAD, "world"}
     assert "to be looked at" in capsys.readouterr().out
     assert not sheet.exists() and (tmp_path / "sheet-world.png").exists()
 

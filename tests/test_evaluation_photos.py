@@ -12,6 +12,7 @@ from evaluation_cases import answer, labelled_set, plate
 from PIL import Image
 
 from plate_models.baseline import Baseline, PublishedShape
+from plate_models.engines.nets import Nets, load_nets
 from plate_models.evaluation.failure_sheet import failure_sheet
 from plate_models.evaluation.labelled import evaluate
 from plate_models.evaluation.matching import match
@@ -23,14 +24,13 @@ from plate_models.evaluation.world import evaluate_world
 from plate_models.evaluation.world_sheet import world_sheet
 from plate_models.pipeline import Plate
 from plate_models.reading import Reading
-from plate_models.weights import Modules, load_modules
 
 SCENES = ("green_car.jpg", "two_at_night.jpg")
 
 
 @pytest.fixture(scope="module")
-def modules() -> Modules:
-    return load_modules()
+def nets() -> Nets:
+    return load_nets()
 
 
 @pytest.fixture(scope="module")
@@ -53,9 +53,9 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_the_samples_are_found_and_read(tmp_path: Path, modules: Modules) -> None:
+def test_the_samples_are_found_and_read(tmp_path: Path, nets: Nets) -> None:
     data = labelled_set(tmp_path / "set", *SCENES, texts={"X556XM750": "X556XM75"})
-    board = evaluate(data, modules)
+    board = evaluate(data, nets)
     assert [one.hits for one in board.counts()] == [3, 3, 2, 2, 2, 1]
     ((wrong, read),) = board.wrong_texts
     assert (wrong.photo, wrong.text, read.text) == ("green_car.jpg", "X556XM75", "X556XM750")
@@ -82,15 +82,15 @@ def test_each_found_plate_answers_for_one_label() -> None:
     assert elsewhere == [far]
 
 
-def test_a_plate_without_label_is_listed_not_counted(tmp_path: Path, modules: Modules) -> None:
+def test_a_plate_without_label_is_listed_not_counted(tmp_path: Path, nets: Nets) -> None:
     data = labelled_set(tmp_path / "set", "two_at_night.jpg")
     table = data / "plates.csv"
     table.write_text("\n".join(table.read_text().splitlines()[:-1]))
-    board = evaluate(data, modules)
+    board = evaluate(data, nets)
     assert len(board.plates) == 1 and [one.text for one in board.unverified] == ["H781CC105"]
 
 
-def test_false_plates_are_counted_on_the_held_out_half(tmp_path: Path, modules: Modules) -> None:
+def test_false_plates_are_counted_on_the_held_out_half(tmp_path: Path, nets: Nets) -> None:
     data = tmp_path
     labelled_set(data / "ru_photos", "green_car.jpg")
     (data / "no_plates").mkdir()
@@ -98,7 +98,7 @@ def test_false_plates_are_counted_on_the_held_out_half(tmp_path: Path, modules: 
     for name in names:
         scene = labelled_set(data / name, "blue_car.jpg") / "images" / "blue_car.jpg"
         (data / "no_plates" / name).symlink_to(scene.resolve())
-    board = evaluate(data, modules)
+    board = evaluate(data, nets)
     held_out = [name for name in names if crc32(name.encode()) % 2]
     assert board.photos_without == len(held_out) > 0
     assert [(one.photo, one.text) for one in board.false_texts] == [
@@ -107,22 +107,22 @@ def test_false_plates_are_counted_on_the_held_out_half(tmp_path: Path, modules: 
 
 
 def test_the_published_recognizer_is_scored_beside(
-    tmp_path: Path, modules: Modules, published: Path
+    tmp_path: Path, nets: Nets, published: Path
 ) -> None:
     data = labelled_set(tmp_path / "set", "green_car.jpg", texts={"X556XM750": "0"})
-    rows = {one.name: one for one in evaluate(data, modules, published).counts()}
+    rows = {one.name: one for one in evaluate(data, nets, published).counts()}
     for crop in Baseline.crops:
         assert (rows[f"published recognizer, {crop}"].hits, 1) == (1, 1)
     with pytest.raises(FileNotFoundError, match=r"stn\.pt"):
-        evaluate(data, modules, tmp_path)
+        evaluate(data, nets, tmp_path)
 
 
-def test_world_photos_that_are_held_out_are_listed(tmp_path: Path, modules: Modules) -> None:
+def test_world_photos_that_are_held_out_are_listed(tmp_path: Path, nets: Nets) -> None:
     folder = labelled_set(tmp_path / "world_photos", *SCENES, "blue_car.jpg", "portrait.jpg")
     held_out = [
         path.name for path in (folder / "images").iterdir() if crc32(path.name.encode()) % 5 == 0
     ]
-    report = evaluate_world(tmp_path, modules)
+    report = evaluate_world(tmp_path, nets)
     assert report.photos == len(held_out) < 4
     assert {one.photo for one in report.readable} == set(held_out)
     assert len(report.overlaps) == len(report.readable) > 0
@@ -162,17 +162,15 @@ def test_a_view_shows_its_boxes_where_they_are() -> None:
     assert (beyond[0, 0] > 0).all()
 
 
-def test_speed_is_measured_photo_by_photo(
-    tmp_path: Path, modules: Modules, published: Path
-) -> None:
+def test_speed_is_measured_photo_by_photo(tmp_path: Path, nets: Nets, published: Path) -> None:
     data = labelled_set(tmp_path / "set", "green_car.jpg")
     with pytest.raises(FileNotFoundError, match="1920x1080"):
-        measure_speed(data, modules, published)
+        measure_speed(data, nets, published)
     photo = data / "images" / "green_car.jpg"
     large = Image.open(photo).resize((1920, 1080))
     photo.unlink()
     large.save(photo)
-    report = measure_speed(data, modules, published)
+    report = measure_speed(data, nets, published)
     assert len(report.ours_ms) == len(report.published_ms) == report.plates == 1
     # Which is faster is the benchmark's to say: a test that times one photo would be luck.
     assert report.to_dict()["ratio"] == report.ours_ms[0] / report.published_ms[0]
@@ -187,8 +185,8 @@ def test_the_published_shape_reads_the_boxes_it_is_given(published: Path) -> Non
 
 
 @pytest.mark.skipif("PLATES_DATA" not in os.environ, reason="PLATES_DATA names no real photos")
-def test_released_weights_reach_the_floors_on_real_photos(modules: Modules) -> None:
-    board = evaluate(Path(os.environ["PLATES_DATA"]), modules)
+def test_released_weights_reach_the_floors_on_real_photos(nets: Nets) -> None:
+    board = evaluate(Path(os.environ["PLATES_DATA"]), nets)
     found, _, read_in_box, read, _, _, false_plates = board.counts()
     assert (found.total, read.total) == (194, 181)
     assert found.hits >= 192

@@ -9,12 +9,21 @@ What is scored; labelled photos if nothing else is asked for:
               rebuilt and measured in the same run; needs --baseline
   --rendered  nine kinds of plates end to end on the rendered benchmark, which is made on
               the way: needs no data. 4,500 photos unless --per-type says otherwise
+  --agreement the engine against the float32 reference (torch, on the CPU): texts and logits
+              of --crops plates, rendered and painted into DIR/world_photos, every photo of
+              DIR/ru_photos and DIR/no_plates end to end, and the rendered benchmark where
+              --per-type asks for it. At most 0.1 % of the crops' texts may differ
 
+With --via triton the labelled photos are read by `plate_recognition` in a Triton, file in,
+texts out, and each answer is compared with that of this process.
+
+The exit status is 1 where a comparison misses its floor, or Triton and this process disagree.
 `plates compare` sets two files of --json side by side.
 """
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Iterator
 from datetime import date
@@ -22,10 +31,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from api.commands import CommandError
-from api.commands.eval_parts import PARTS, Context, Report
-from api.commands.options import add_data, add_weights
+from api.commands.eval_parts import PARTS, Context, Judged, Report, head_line
+from api.commands.options import add_data, add_engine, add_weights, load_nets
 
 if TYPE_CHECKING:
+    from plate_models.engines.nets import Nets
     from plate_models.labels import LabelledPhoto
 
 
@@ -37,6 +47,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
             f"--{name}", action="append_const", dest="parts", const=name, help=part.purpose
         )
     add_weights(parser)
+    add_engine(parser)
+    parser.add_argument(
+        "--via", metavar="triton", help="read the labelled photos through Triton (default: here)"
+    )
+    parser.add_argument(
+        "--triton", metavar="HOST:PORT", help="gRPC of a Triton (default: one is started)"
+    )
     parser.add_argument(
         "--baseline", type=Path, metavar="DIR", help="also score the published recognizer in DIR"
     )
@@ -51,8 +68,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--per-type",
         type=int,
         metavar="N",
-        default=500,
-        help="render N photos of each kind of plates (default: 500)",
+        help="render N photos of each kind of plates (default: 500; for --agreement none)",
+    )
+    parser.add_argument(
+        "--crops",
+        type=int,
+        metavar="N",
+        default=10_000,
+        help="compare engines on N crops (default: 10000)",
     )
     parser.add_argument(
         "--workers", type=int, metavar="N", default=2, help="processes that render (default: 2)"
@@ -78,30 +101,34 @@ def run(arguments: argparse.Namespace) -> int:
     """Evaluate and print.
 
     Returns:
-        0.
+        0, or 1 if a comparison missed its floor.
 
     Raises:
-        CommandError: No data, no weights, nowhere to write; or (status 2) labels or a
-            photo that are broken.
+        CommandError: No data, no weights, no such engine, device or Triton, nowhere to
+            write; or (status 2) labels or a photo that are broken.
     """
     parts = [part for part in PARTS if part in (arguments.parts or ["labelled"])]
     _check(arguments, parts)
-    from plate_models.weights import WEIGHTS_DIR, WeightsError, check_manifest
+    nets = _load(arguments)
+    from plate_models.weights import WEIGHTS_DIR, check_manifest
 
-    try:
-        weights = check_manifest(arguments.weights or WEIGHTS_DIR)
-    except WeightsError as error:
-        raise CommandError(str(error)) from error
-    head = {"weights": weights, "date": date.today().isoformat()}
-    print(f"weights {head['weights']}, {head['date']}", flush=True)
+    head = {
+        "weights": check_manifest(arguments.weights or WEIGHTS_DIR),
+        "engine": nets.engine,
+        "device": nets.device,
+        "date": date.today().isoformat(),
+    }
+    print(head_line(head), flush=True)
     kept: dict[str, Any] = dict(head)
-    for part, report in _evaluate(arguments, parts, head):
+    passed = True
+    for part, report in _evaluate(arguments, nets, parts, head):
         print("", *report.lines(), sep="\n", flush=True)
         kept[part] = report.to_dict()
+        passed &= not isinstance(report, Judged) or report.passed
     if arguments.json:
         text = json.dumps(kept, ensure_ascii=False, indent=1, allow_nan=False)
         arguments.json.write_text(text + "\n", encoding="utf-8")
-    return 0
+    return 0 if passed else 1
 
 
 def _check(arguments: argparse.Namespace, parts: list[str]) -> None:
@@ -110,27 +137,46 @@ def _check(arguments: argparse.Namespace, parts: list[str]) -> None:
         raise CommandError("give --data DIR, or set PLATES_DATA")
     if "speed" in parts and arguments.baseline is None:
         raise CommandError("--speed compares with the published recognizer: give --baseline DIR")
-    for option in ("photos", "per_type", "workers"):
-        if getattr(arguments, option) < 0:
+    for option in ("photos", "per_type", "crops", "workers"):
+        if (getattr(arguments, option) or 0) < 0:
             raise CommandError(f"--{option.replace('_', '-')}: expected 0 or more")
+    if arguments.via not in (None, "triton"):
+        raise CommandError(f"--via: expected triton, got {arguments.via!r}")
+    if arguments.via and parts != ["labelled"]:
+        raise CommandError("--via triton reads labelled photos: leave the other parts out")
+    if arguments.triton and not arguments.via:
+        raise CommandError("--triton HOST:PORT goes with --via triton")
+    if "agreement" in parts and arguments.engine == "torch" and arguments.device == "cpu":
+        raise CommandError(
+            "--agreement compares with torch on the CPU: --engine torch would meet itself there"
+        )
     for file in (arguments.sheet, arguments.json):
         if file and not file.parent.is_dir():
             raise CommandError(f"{file}: its folder does not exist")
 
 
+def _load(arguments: argparse.Namespace) -> "Nets":
+    """Load the nets, with as many threads as --threads says."""
+    if arguments.threads:
+        # Read by the served engine's runtimes; torch has a setting of its own.
+        os.environ["PLATES_THREADS"] = str(arguments.threads)
+    nets = load_nets(arguments)
+    if arguments.threads:
+        import torch
+
+        torch.set_num_threads(arguments.threads)
+    return nets
+
+
 def _evaluate(
-    arguments: argparse.Namespace, parts: list[str], head: dict[str, str]
+    arguments: argparse.Namespace, nets: "Nets", parts: list[str], head: dict[str, str]
 ) -> Iterator[tuple[str, Report]]:
     """Run the parts under a progress bar; errors as in `run`."""
-    import torch
     from tqdm import tqdm
 
     from plate_models.images import ImageError
     from plate_models.labels import LabelError
-    from plate_models.weights import WEIGHTS_DIR, WeightsError, load_modules
 
-    if arguments.threads:
-        torch.set_num_threads(arguments.threads)
     current = Path()
 
     def progress(photos: "list[LabelledPhoto]") -> "Iterator[LabelledPhoto]":
@@ -140,11 +186,10 @@ def _evaluate(
             yield photo
 
     try:
-        modules = load_modules(arguments.weights or WEIGHTS_DIR)
-        context = Context(arguments, modules, progress, head)
+        context = Context(arguments, nets, progress, head)
         for part in parts:
             yield part, PARTS[part].score(context)
-    except (FileNotFoundError, WeightsError) as error:
+    except FileNotFoundError as error:
         raise CommandError(str(error)) from error
     except ImageError as error:
         raise CommandError(f"{current}: {error}", status=2) from error

@@ -2,16 +2,16 @@
 
 import argparse
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
+    from plate_models.engines.nets import Nets
     from plate_models.evaluation.labelled import Progress
     from plate_models.evaluation.rendered import RenderedReport
     from plate_models.evaluation.scoreboard import Scoreboard
-    from plate_models.weights import Modules
 
 
 class Report(Protocol):
@@ -26,19 +26,34 @@ class Report(Protocol):
         ...
 
 
+@runtime_checkable
+class Judged(Report, Protocol):
+    """A report with a floor."""
+
+    @property
+    def passed(self) -> bool:
+        """Whether the floor is kept."""
+        ...
+
+
+def head_line(head: Mapping[str, str]) -> str:
+    """What stands above every report: what was scored, where it ran, and when."""
+    return "weights {weights}, engine {engine} on {device}, {date}".format_map(head)
+
+
 @dataclass(frozen=True)
 class Context:
     """What each part is given.
 
     Attributes:
         arguments: Of the command line.
-        modules: The nets.
+        nets: The nets.
         progress: Wraps a list of photos, for a progress bar.
-        head: Hash of the weights and date, as they stand above every report.
+        head: Hash of the weights, engine, device and date, as they stand above every report.
     """
 
     arguments: argparse.Namespace
-    modules: "Modules"
+    nets: "Nets"
     progress: "Progress"
     head: dict[str, str]
 
@@ -50,7 +65,7 @@ class Context:
     @property
     def about(self) -> str:
         """What a sheet says about its origin."""
-        return f"weights {self.head['weights']}, {self.head['date']}"
+        return head_line(self.head)
 
 
 @dataclass(frozen=True)
@@ -75,11 +90,21 @@ def labelled(context: Context) -> Report:
     from plate_models.evaluation.sheet import photos_in
 
     arguments = context.arguments
-    board = evaluate(context.data, context.modules, arguments.baseline, context.progress)
+    scored = context.data, context.nets, arguments.baseline, context.progress
+    through = None
+    if arguments.via:
+        from api.commands.eval_triton import ThroughTriton, photos_through_triton
+
+        with photos_through_triton(context) as read:
+            board = evaluate(*scored, read)
+            through = read.agreement
+    else:
+        board = evaluate(*scored)
     if arguments.sheet:
         load = photos_in(labelled_folder(context.data) / "images")
         failure_sheet(board, load, [context.about]).save(arguments.sheet)
-    return WithFailures(board) if arguments.misses else board
+    report = WithFailures(board) if arguments.misses else board
+    return ThroughTriton(report, through) if through else report
 
 
 def world(context: Context) -> Report:
@@ -88,7 +113,7 @@ def world(context: Context) -> Report:
     from plate_models.evaluation.world import FOLDER, evaluate_world
     from plate_models.evaluation.world_sheet import world_sheet
 
-    report = evaluate_world(context.data, context.modules, context.progress)
+    report = evaluate_world(context.data, context.nets, context.progress)
     sheet: Path | None = context.arguments.sheet
     if sheet:
         load = photos_in(context.data / FOLDER / "images")
@@ -103,7 +128,7 @@ def speed(context: Context) -> Report:
 
     arguments = context.arguments
     return measure_speed(
-        context.data, context.modules, arguments.baseline, arguments.photos, context.progress
+        context.data, context.nets, arguments.baseline, arguments.photos, context.progress
     )
 
 
@@ -113,11 +138,12 @@ def rendered(context: Context) -> Report:
 
     from plate_models.evaluation.failure_sheet import failure_sheet
     from plate_models.evaluation.rendered import evaluate_rendered, load_rendered
+    from plate_models.synthetic.benchmark import PER_KIND
 
     arguments = context.arguments
     report = evaluate_rendered(
-        context.modules,
-        arguments.per_type,
+        context.nets,
+        PER_KIND if arguments.per_type is None else arguments.per_type,
         arguments.workers,
         progress=lambda photos, total: tqdm(photos, total=total, unit="photo", file=sys.stderr),
     )
@@ -126,6 +152,38 @@ def rendered(context: Context) -> Report:
         picture = failure_sheet(report.board, load_rendered, [context.about])
         picture.save(sheet.with_stem(f"{sheet.stem}-rendered"))
     return WithFailures(report) if arguments.misses else report
+
+
+def agreement(context: Context) -> Report:
+    """The engine against the float32 reference."""
+    from tqdm import tqdm
+
+    from plate_models.engines.nets import load_nets
+    from plate_models.evaluation.agreement_crops import compare_crops
+    from plate_models.evaluation.engines import EngineReport, compare_photos, compare_rendered
+    from plate_models.synthetic.benchmark import render_photos
+    from plate_models.synthetic.kinds import KINDS
+    from plate_models.weights import WEIGHTS_DIR
+
+    arguments, nets = context.arguments, context.nets
+    data = context.data if arguments.data else None
+    reference = load_nets("torch", "cpu", arguments.weights or WEIGHTS_DIR)
+    crops = compare_crops(
+        reference,
+        nets,
+        arguments.crops,
+        data,
+        arguments.workers,
+        lambda blocks, total: tqdm(blocks, total=total, unit="block", file=sys.stderr),
+    )
+    photos = compare_photos(data, reference, nets, context.progress) if data else None
+    rendered = None
+    if arguments.per_type:
+        numbered = [(kind, index) for index in range(arguments.per_type) for kind in KINDS]
+        made = render_photos(numbered, arguments.workers)
+        shown = tqdm(made, total=len(numbered), unit="photo", file=sys.stderr)
+        rendered = compare_rendered(shown, reference, nets)
+    return EngineReport(f"{nets.engine} on {nets.device}", crops, photos, rendered)
 
 
 @dataclass(frozen=True)
@@ -148,4 +206,5 @@ PARTS = {
     "world": Part(world, "readable texts on photos of other countries"),
     "speed": Part(speed, "milliseconds per photo"),
     "rendered": Part(rendered, "nine kinds of plates, rendered on the way", needs_data=False),
+    "agreement": Part(agreement, "the engine against the float32 reference", needs_data=False),
 }

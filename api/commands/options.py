@@ -3,6 +3,12 @@
 import argparse
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+from api.commands import CommandError
+
+if TYPE_CHECKING:
+    from plate_models.engines.nets import Nets
 
 
 def add_data(parser: argparse.ArgumentParser, what: str) -> None:
@@ -24,3 +30,37 @@ def add_data(parser: argparse.ArgumentParser, what: str) -> None:
 def add_weights(parser: argparse.ArgumentParser) -> None:
     """Declare --weights; None stands for the released ones."""
     parser.add_argument("--weights", type=Path, metavar="DIR", help="default: the released ones")
+
+
+def add_engine(parser: argparse.ArgumentParser) -> None:
+    """Declare --engine and --device, for `load_nets`."""
+    parser.add_argument(
+        "--engine",
+        metavar="served|torch",
+        help="what runs the nets: what the service serves on a CPU, or float32 in torch "
+        "(default: served for the released weights on the CPU, else torch)",
+    )
+    parser.add_argument(
+        "--device", default="cpu", help="cpu, or a GPU such as cuda:0 (default: cpu)"
+    )
+
+
+def load_nets(arguments: argparse.Namespace) -> "Nets":
+    """Load the nets that --weights, --engine and --device ask for, and no others.
+
+    Raises:
+        CommandError: The weights, the engine or the device are not there.
+    """
+    from plate_models.engines import nets
+    from plate_models.export import ExportError
+    from plate_models.weights import WEIGHTS_DIR, WeightsError
+
+    folder: Path = arguments.weights or WEIGHTS_DIR
+    released = folder.resolve() == WEIGHTS_DIR
+    default = "served" if released and arguments.device == "cpu" else "torch"
+    try:
+        return nets.load_nets(arguments.engine or default, arguments.device, folder)
+    except (nets.EngineError, ExportError, WeightsError) as error:
+        raise CommandError(str(error)) from error
+    except OSError as error:  # an installation that may not be written to
+        raise CommandError(f"the nets can't be exported: {error}; try --engine torch") from error

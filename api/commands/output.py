@@ -3,7 +3,7 @@
 import csv
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from api.commands.inputs import Picture
@@ -30,8 +30,8 @@ CSV_COLUMNS = (
 _NAME_WIDTH = 40
 
 
-def json_writer() -> Writer:
-    """One JSON object per picture, one per line."""
+def json_writer(model: Mapping[str, str]) -> Writer:
+    """One JSON object per picture, one per line; each says what model read it."""
 
     def write(picture: Picture, plates: "list[Plate]") -> None:
         height, width = picture.image.shape[:2]
@@ -40,6 +40,7 @@ def json_writer() -> Writer:
             line |= {"frame": picture.frame, "time_s": picture.time_s}
         line["image"] = {"width": width, "height": height}
         line["plates"] = [plate.model_dump() for plate in plates]
+        line["model"] = dict(model)
         print(json.dumps(line, ensure_ascii=False))
 
     return write

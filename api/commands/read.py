@@ -2,7 +2,8 @@
 
 Files, folders (with all below them) and patterns can be mixed. A table goes to stdout, or
 with --json one JSON object per line: `file`, `image` and `plates` as in the answer of
-/v1/plates, and for a frame of a video `frame` and `time_s`; or with --csv one row per plate:
+/v1/plates, `model` with the device and engine that read it, and for a frame of a video `frame`
+and `time_s`; or with --csv one row per plate:
 
   file,frame,time_s,text,format,score,readable,detection_score,x0,y0,x1,y1
 
@@ -13,11 +14,10 @@ status is 1.
 
 import argparse
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from api.commands import CommandError
 from api.commands.inputs import (
     InputError,
     Picture,
@@ -27,15 +27,15 @@ from api.commands.inputs import (
     output_stems,
     pictures,
 )
-from api.commands.options import add_weights
+from api.commands.options import add_engine, add_weights, load_nets
 from api.commands.output import csv_writer, json_writer, table_writer
 
 if TYPE_CHECKING:
     from api.schemas import Plate
+    from plate_models.engines.nets import Nets
 
 # More inputs than that get a progress bar.
 A_HANDFUL = 5
-Recognize = Callable[[Picture], "list[Plate]"]
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -58,7 +58,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="of a video, read one frame in that many seconds; 0 reads all (default: 0.5)",
     )
     add_weights(parser)
-    parser.add_argument("--device", help="cpu or cuda:0 (default: a GPU if there is one)")
+    add_engine(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -68,16 +68,19 @@ def run(arguments: argparse.Namespace) -> int:
         0, or 1 if something could not be read.
 
     Raises:
-        CommandError: There are no weights, or a photo would be written over.
+        CommandError: There are no weights, no such engine or device, or a photo would be
+            written over.
     """
     files, failures = find_files(arguments.paths)
     stems = output_stems(files)
     for folder in filter(None, (arguments.annotate, arguments.crops)):
         make_output_folder(folder, stems)
-    recognize = _load(arguments.weights, arguments.device)
-    write = json_writer() if arguments.json else csv_writer() if arguments.csv else table_writer()
+    nets = load_nets(arguments)
+    model = {"device": nets.device, "engine": nets.engine}
+    json_lines = json_writer(model) if arguments.json else None
+    write = json_lines or (csv_writer() if arguments.csv else table_writer())
     for picture in _all_pictures(files, arguments.every, failures):
-        plates = recognize(picture)
+        plates = _read(picture, nets)
         write(picture, plates)
         number = "" if picture.frame is None else f"_{picture.frame:06d}"
         stem = f"{stems[picture.file]}{number}"
@@ -93,42 +96,25 @@ def run(arguments: argparse.Namespace) -> int:
     return 1 if failures else 0
 
 
-def _load(weights: Path | None, device: str | None) -> Recognize:
-    """Load the nets and hand out a function that reads a picture."""
+def _read(picture: Picture, nets: "Nets") -> "list[Plate]":
+    """Read one picture, into the JSON of an answer."""
     import torch
 
     from api.answers import plate_from
-    from plate_models.pipeline import PipelineConfig, read_plates
-    from plate_models.weights import WEIGHTS_DIR, WeightsError, load_modules
 
-    device = device or ("cuda:0" if torch.cuda.is_available() else "cpu")
-    try:
-        modules = load_modules(weights or WEIGHTS_DIR, device)
-    except WeightsError as error:
-        raise CommandError(str(error)) from error
-
-    nets = modules.detect, modules.rectify, modules.recognize
-    config = PipelineConfig.of(modules.specs, modules.calibration)
-
-    def recognize(picture: Picture) -> "list[Plate]":
-        with torch.inference_mode():
-            image = torch.from_numpy(picture.image).to(device)
-            found = read_plates(image, *nets, config)
-        return [
-            plate_from(
-                text=plate.reading.text,
-                score=plate.reading.score,
-                format_name=plate.reading.format,
-                box=plate.box,
-                quad=plate.quad,
-                detection_score=plate.detection_score,
-                characters=plate.reading.characters,
-                candidates=plate.reading.candidates,
-            )
-            for plate in found
-        ]
-
-    return recognize
+    return [
+        plate_from(
+            text=plate.reading.text,
+            score=plate.reading.score,
+            format_name=plate.reading.format,
+            box=plate.box,
+            quad=plate.quad,
+            detection_score=plate.detection_score,
+            characters=plate.reading.characters,
+            candidates=plate.reading.candidates,
+        )
+        for plate in nets.read(torch.from_numpy(picture.image))
+    ]
 
 
 def _all_pictures(files: list[Path], every_s: float, failures: dict[str, str]) -> Iterator[Picture]:

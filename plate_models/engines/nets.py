@@ -1,6 +1,8 @@
 """The three nets, loaded on an engine and ready for `pipeline.read_plates`."""
 
 import re
+import shutil
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -9,8 +11,8 @@ import torch
 from torch import Tensor
 
 from plate_models import export, weights
-from plate_models.contract import GRAPHS
-from plate_models.engines.cores import choose_threads
+from plate_models.contract import GRAPHS, MANIFEST
+from plate_models.cores import choose_threads
 from plate_models.pipeline import Detect, PipelineConfig, Plate, Recognize, Rectify, read_plates
 from plate_models.spec import MODEL_VERSION
 
@@ -56,7 +58,7 @@ def load_nets(
     engine: str = "served",
     device: str = "cpu",
     folder: Path = weights.WEIGHTS_DIR,
-    repository: Path = export.REPOSITORY,
+    repository: Path | None = None,
 ) -> Nets:
     """Load the nets onto an engine.
 
@@ -65,7 +67,8 @@ def load_nets(
         device: "cpu", or "cuda:0" and so on with the engine "torch".
         folder: Holds the weights. "served" exports them first where `repository` holds
             other ones.
-        repository: Triton's model repository, for "served".
+        repository: Triton's model repository, for "served". None takes ours for the released
+            weights; others are exported beside it, so that what Triton serves stays as it is.
 
     Raises:
         EngineError: The engine or device is unknown, or is not there.
@@ -79,8 +82,12 @@ def load_nets(
         return _torch(folder, device)
     if device != "cpu":
         raise EngineError(f'engine "served" runs on the CPU; {device} needs engine "torch"')
-    export.export(folder, repository)
-    return _served(folder, repository)
+    if repository or folder.resolve() == weights.WEIGHTS_DIR:
+        return _served(folder, repository or export.REPOSITORY)
+    with tempfile.TemporaryDirectory(prefix="plates-") as elsewhere:
+        artifacts = shutil.ignore_patterns("model.pt", "model.onnx", MANIFEST)
+        copy = shutil.copytree(export.REPOSITORY, Path(elsewhere) / "models", ignore=artifacts)
+        return _served(folder, copy)
 
 
 def check_device(device: str) -> None:
@@ -104,6 +111,7 @@ def _torch(folder: Path, device: str) -> Nets:
 
 
 def _served(folder: Path, repository: Path) -> Nets:
+    export.export(folder, repository)
     modules = weights.load_modules(folder)  # for their specs and calibration
     config = PipelineConfig.of(modules.specs, modules.calibration)
     yolo, stn, lprnet = (load_served(repository / name) for name in GRAPHS)

@@ -1,4 +1,4 @@
-"""The pipeline as the scoreboard runs it: on a photo, or on boxes that are given."""
+"""The pipeline as the scoreboard runs it on boxes that are given; what is kept of answers."""
 
 from collections.abc import Iterable, Sequence
 
@@ -6,21 +6,14 @@ import torch
 from torch import Tensor
 
 from plate_models.appearance import evidence_of
+from plate_models.engines.nets import Nets
 from plate_models.evaluation.grammar import GrammarReport, compare
 from plate_models.evaluation.results import Answer, Box, LogProbs, PlateResult
-from plate_models.pipeline import PipelineConfig, Plate, choose_readings, look_at, read_plates
-from plate_models.weights import Modules
-
-
-def read_photo(image: Tensor, modules: Modules) -> list[Plate]:
-    """Find and read every plate of a photo, (H, W, 3) uint8 RGB."""
-    nets = modules.detect, modules.rectify, modules.recognize
-    with torch.inference_mode():
-        return read_plates(image, *nets, _config_of(modules))
+from plate_models.pipeline import Plate, choose_readings, look_at
 
 
 def read_boxes(
-    photo: str, image: Tensor, boxes: Sequence[Box], lines: Sequence[int], modules: Modules
+    photo: str, image: Tensor, boxes: Sequence[Box], lines: Sequence[int], nets: Nets
 ) -> list[Answer]:
     """Read plates whose places are known, without the detector.
 
@@ -29,17 +22,18 @@ def read_boxes(
         image: (H, W, 3) uint8 RGB.
         boxes: N boxes x0, y0, x1, y1 in its pixels.
         lines: Their lines of text, 1 or 2.
-        modules: The nets.
+        nets: The nets.
 
     Returns:
         N answers with their log-probabilities.
     """
     if not boxes:
         return []
-    config, nets = _config_of(modules), (modules.rectify, modules.recognize)
+    places, counts = (torch.tensor(part, device=nets.device) for part in (boxes, lines))
     with torch.inference_mode():
-        seen = look_at(image, torch.tensor(boxes), torch.tensor(lines), *nets, config)
-    readings = choose_readings(seen, list(lines), config)
+        photo_there = image.to(nets.device)
+        seen = look_at(photo_there, places, counts, nets.rectify, nets.recognize, nets.config)
+    readings = choose_readings(seen, list(lines), nets.config)
     rows = zip(boxes, lines, readings, seen.shown, seen.log_probs, strict=True)
     return [
         _answer(Plate(box, (), 1.0, count, reading, shown), photo, 1.0, log_probs)
@@ -47,14 +41,14 @@ def read_boxes(
     ]
 
 
-def weigh_grammar(plates: Iterable[PlateResult], modules: Modules) -> GrammarReport:
+def weigh_grammar(plates: Iterable[PlateResult], nets: Nets) -> GrammarReport:
     """Tell what the grammar wins and breaks on legible plates, from their labelled boxes.
 
     Args:
         plates: Results that still have their pixels and log-probabilities.
-        modules: The nets they were read with.
+        nets: The nets they were read with.
     """
-    config = _config_of(modules)
+    config = nets.config
     cases = []
     for plate in plates:
         seen = plate.in_label
@@ -62,10 +56,6 @@ def weigh_grammar(plates: Iterable[PlateResult], modules: Modules) -> GrammarRep
             (evidence,) = evidence_of(seen.crop[None], [seen.lines])
             cases.append((seen.log_probs, evidence, plate.text))
     return compare(cases, config.grammar, config.specs.recognizer)
-
-
-def _config_of(modules: Modules) -> PipelineConfig:
-    return PipelineConfig.of(modules.specs, modules.calibration)
 
 
 def answer_from(photo: str, plate: Plate, iou: float = 0.0) -> Answer:

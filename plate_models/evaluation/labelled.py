@@ -7,15 +7,18 @@ import torch
 from torch import Tensor
 
 from plate_models.baseline import Baseline
-from plate_models.evaluation.answers import answer_from, read_boxes, read_photo, weigh_grammar
+from plate_models.engines.nets import Nets
+from plate_models.evaluation.answers import answer_from, read_boxes, weigh_grammar
 from plate_models.evaluation.matching import match
 from plate_models.evaluation.results import Answer, PlateResult
 from plate_models.evaluation.scoreboard import Scoreboard
 from plate_models.images import decode
 from plate_models.labels import LabelledPhoto, load_labels, load_negatives
-from plate_models.weights import Modules
+from plate_models.pipeline import Plate
 
 Progress = Callable[[list[LabelledPhoto]], Iterable[LabelledPhoto]]
+# Reads a photo end to end: given are its file's place and its pixels, whichever is wanted.
+Read = Callable[[LabelledPhoto, Tensor], list[Plate]]
 
 
 def labelled_folder(data: Path) -> Path:
@@ -24,17 +27,23 @@ def labelled_folder(data: Path) -> Path:
 
 
 def evaluate(
-    data: Path, modules: Modules, baseline: Path | None = None, progress: Progress = iter
+    data: Path,
+    nets: Nets,
+    baseline: Path | None = None,
+    progress: Progress = iter,
+    read: Read | None = None,
 ) -> Scoreboard:
     """Score the nets at the operating point that ships.
 
     Args:
         data: Holds ``ru_photos/`` and optionally ``no_plates/``, or is itself a labelled
             set (``images/`` and ``plates.csv``).
-        modules: The nets.
+        nets: The nets.
         baseline: Folder of the published recognizer (``stn.pt``, ``lprnet.pt``), scored
             on the same plates in the same run; None to leave it out.
         progress: Wraps each list of photos, for a progress bar.
+        read: Reads photos end to end; None reads them with ``nets``. What is read in
+            labelled boxes is always read with ``nets``.
 
     Returns:
         The scoreboard.
@@ -45,32 +54,38 @@ def evaluate(
         LabelError: The table of labels is broken.
     """
     published = Baseline(baseline) if baseline else None
+    read = read or (lambda _, image: nets.read(image))
     board = Scoreboard()
     for photo in progress(load_labels(labelled_folder(data))):
         image = torch.from_numpy(decode(photo.path.read_bytes()))
-        results, elsewhere = score_photo(photo, image, modules, published)
+        results, elsewhere = score_photo(photo, image, read(photo, image), nets, published)
         board.plates += results
         board.elsewhere += elsewhere
-    board.grammar = weigh_grammar(board.plates, modules)
+    board.grammar = weigh_grammar(board.plates, nets)
     if (data / "no_plates").is_dir():
         negatives = load_negatives(data / "no_plates", held_out=True)
         board.photos_without = len(negatives)
         for photo in progress(negatives):
             image = torch.from_numpy(decode(photo.path.read_bytes()))
-            answers = [answer_from(photo.path.name, p) for p in read_photo(image, modules)]
+            answers = [answer_from(photo.path.name, p) for p in read(photo, image)]
             board.false_texts += [answer for answer in answers if answer.text]
     return board
 
 
 def score_photo(
-    photo: LabelledPhoto, image: Tensor, modules: Modules, published: Baseline | None = None
+    photo: LabelledPhoto,
+    image: Tensor,
+    found: list[Plate],
+    nets: Nets,
+    published: Baseline | None = None,
 ) -> tuple[list[PlateResult], list[Answer]]:
-    """Read one photo and hold the answers against its labels.
+    """Hold what was found in a photo against its labels, and read these boxes, too.
 
     Args:
         photo: With its labels.
         image: The decoded photo, (H, W, 3) uint8 RGB.
-        modules: The nets.
+        found: Its plates, end to end.
+        nets: The nets.
         published: The published recognizer, to score it as well.
 
     Returns:
@@ -78,8 +93,8 @@ def score_photo(
     """
     name, labels = photo.path.name, photo.plates
     boxes = [label.box for label in labels]
-    matched, elsewhere = match(boxes, read_photo(image, modules))
-    in_labels = read_boxes(name, image, boxes, [label.lines for label in labels], modules)
+    matched, elsewhere = match(boxes, found)
+    in_labels = read_boxes(name, image, boxes, [label.lines for label in labels], nets)
     results = [
         PlateResult(
             photo=name,
@@ -89,11 +104,11 @@ def score_photo(
             legible=label.legible,
             lines=label.lines,
             in_label=in_label,
-            answers=tuple(answer_from(name, plate, iou) for plate, iou in found),
+            answers=tuple(answer_from(name, plate, iou) for plate, iou in its),
             published=published.read(image.numpy(), label.box)
             if published and label.legible
             else {},
         )
-        for label, found, in_label in zip(labels, matched, in_labels, strict=True)
+        for label, its, in_label in zip(labels, matched, in_labels, strict=True)
     ]
     return results, [answer_from(name, plate) for plate in elsewhere]

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from plate_models.evaluation.answers import answer_from, read_boxes, read_photo
+from plate_models.engines.nets import Nets
+from plate_models.evaluation.answers import answer_from, read_boxes
 from plate_models.evaluation.matching import match
 from plate_models.evaluation.results import Answer, Pixels, PlateResult
 from plate_models.evaluation.scoreboard import Scoreboard
@@ -24,7 +25,6 @@ from plate_models.synthetic.benchmark import (
     render_photos,
 )
 from plate_models.synthetic.kinds import KINDS
-from plate_models.weights import Modules
 
 Progress = Callable[[Iterator[BenchmarkPhoto], int], Iterable[BenchmarkPhoto]]
 
@@ -186,7 +186,7 @@ def corner_error(plates: Sequence[RenderedPlate]) -> CornerError | None:
 
 
 def evaluate_rendered(
-    modules: Modules,
+    nets: Nets,
     per_kind: int = PER_KIND,
     workers: int = 2,
     kinds: Sequence[str] = tuple(KINDS),
@@ -195,7 +195,7 @@ def evaluate_rendered(
     """Render the benchmark and read it.
 
     Args:
-        modules: The nets.
+        nets: The nets.
         per_kind: Photos of each kind.
         workers: Processes that render; 0 renders in this one.
         kinds: Of plates, keys of ``KINDS``.
@@ -204,7 +204,7 @@ def evaluate_rendered(
     numbered = [(kind, index) for index, kind in product(range(per_kind), kinds)]
     report = RenderedReport(per_kind)
     for photo in progress(render_photos(numbered, workers), len(numbered)):
-        plates, elsewhere = score_rendered(photo, modules)
+        plates, elsewhere = score_rendered(photo, nets)
         report.plates += plates
         report.elsewhere += elsewhere
     return report
@@ -215,23 +215,21 @@ def load_rendered(name: str) -> Pixels:
     return decode(photo_named(name).file)
 
 
-def score_rendered(
-    photo: BenchmarkPhoto, modules: Modules
-) -> tuple[list[RenderedPlate], list[Answer]]:
+def score_rendered(photo: BenchmarkPhoto, nets: Nets) -> tuple[list[RenderedPlate], list[Answer]]:
     """Read one photo from its file and hold the answers against the truth.
 
     Args:
         photo: With its plates.
-        modules: The nets.
+        nets: The nets.
 
     Returns:
         One result per plate, and the answers that overlap none.
     """
     image = torch.from_numpy(decode(photo.file))
     boxes = [plate.box for plate in photo.plates]
-    matched, elsewhere = match(boxes, read_photo(image, modules))
+    matched, elsewhere = match(boxes, nets.read(image))
     lines = [plate.lines for plate in photo.plates]
-    in_labels = read_boxes(photo.name, image, boxes, lines, modules)
+    in_labels = read_boxes(photo.name, image, boxes, lines, nets)
     results = [
         _judge(photo, label, found, in_label)
         for label, found, in_label in zip(photo.plates, matched, in_labels, strict=True)

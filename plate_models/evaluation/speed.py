@@ -11,12 +11,11 @@ import torch
 from PIL import Image, UnidentifiedImageError
 
 from plate_models.baseline import Baseline, PublishedShape
-from plate_models.evaluation.answers import read_photo
+from plate_models.engines.nets import Nets
 from plate_models.evaluation.labelled import Progress, labelled_folder
 from plate_models.figures import median_ratio
 from plate_models.images import decode
 from plate_models.labels import LabelledPhoto, load_labels
-from plate_models.weights import Modules
 
 PHOTO_WH = (1920, 1080)
 _WARM_UP = 2
@@ -58,7 +57,7 @@ class SpeedReport:
 
 
 def measure_speed(
-    data: Path, modules: Modules, baseline: Path, photos: int = 0, progress: Progress = iter
+    data: Path, nets: Nets, baseline: Path, photos: int = 0, progress: Progress = iter
 ) -> SpeedReport:
     """Read each photo by ours, then by the published shape, and so on in turns.
 
@@ -67,7 +66,7 @@ def measure_speed(
 
     Args:
         data: As for `labelled.evaluate`; its photos of 1920×1080 are taken.
-        modules: The nets.
+        nets: The nets.
         baseline: Folder of the published recognizer.
         photos: Measure on so many of them only; 0 for all.
         progress: Wraps the list of photos, for a progress bar.
@@ -86,15 +85,15 @@ def measure_speed(
     chosen = chosen[:photos] if photos else chosen
     published = PublishedShape(Baseline(baseline))
     for photo in chosen[:_WARM_UP]:
-        _one_turn(photo.path.read_bytes(), modules, published)
-    turns = [_one_turn(p.path.read_bytes(), modules, published) for p in progress(chosen)]
+        _one_turn(photo.path.read_bytes(), nets, published)
+    turns = [_one_turn(p.path.read_bytes(), nets, published) for p in progress(chosen)]
     ours_ms, published_ms, plates = zip(*turns, strict=True)
     return SpeedReport(ours_ms, published_ms, sum(plates), torch.get_num_threads())
 
 
-def _one_turn(file: bytes, modules: Modules, published: PublishedShape) -> tuple[float, float, int]:
+def _one_turn(file: bytes, nets: Nets, published: PublishedShape) -> tuple[float, float, int]:
     """Milliseconds of ours and of the published shape, and the plates both read."""
-    found, ours_ms = _timed(lambda: read_photo(torch.from_numpy(decode(file)), modules))
+    found, ours_ms = _timed(lambda: nets.read(torch.from_numpy(decode(file))))
     boxes = [plate.box for plate in found]
     _, published_ms = _timed(lambda: published.read(decode(file), boxes))
     return ours_ms, published_ms, len(boxes)

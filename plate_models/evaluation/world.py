@@ -6,7 +6,8 @@ from typing import Any
 
 import torch
 
-from plate_models.evaluation.answers import answer_from, read_photo
+from plate_models.engines.nets import Nets
+from plate_models.evaluation.answers import answer_from
 from plate_models.evaluation.labelled import Progress
 from plate_models.evaluation.results import Answer
 from plate_models.evaluation.tables import count_lines
@@ -15,7 +16,6 @@ from plate_models.geometry import box_iou_xyxy
 from plate_models.images import decode
 from plate_models.labels import load_labels
 from plate_models.training.detection_photos import validation_names
-from plate_models.weights import Modules
 
 FOLDER = "world_photos"
 
@@ -61,12 +61,12 @@ class WorldReport:
         }
 
 
-def evaluate_world(data: Path, modules: Modules, progress: Progress = iter) -> WorldReport:
+def evaluate_world(data: Path, nets: Nets, progress: Progress = iter) -> WorldReport:
     """Read the validation fifth of ``world_photos``.
 
     Args:
         data: Holds ``world_photos/`` (``images/`` and ``plates.csv``).
-        modules: The nets.
+        nets: The nets.
         progress: Wraps the list of photos, for a progress bar.
 
     Raises:
@@ -78,7 +78,7 @@ def evaluate_world(data: Path, modules: Modules, progress: Progress = iter) -> W
     report = WorldReport(photos=len(held_out))
     for photo in progress([photo for photo in photos if photo.path.name in held_out]):
         image = torch.from_numpy(decode(photo.path.read_bytes()))
-        plates = read_photo(image, modules)
+        plates = nets.read(image)
         boxes = torch.tensor([plate.box for plate in plates]).reshape(-1, 4)
         labels = torch.tensor([plate.box for plate in photo.plates])
         overlaps = box_iou_xyxy(labels, boxes)
