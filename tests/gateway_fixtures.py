@@ -2,8 +2,6 @@
 
 import logging
 import os
-import signal
-import subprocess
 import threading
 import time
 from collections.abc import Iterator
@@ -15,11 +13,10 @@ import fake_triton
 import httpx
 import pytest
 import uvicorn
-from command_line import PLATES
 from fake_triton import FakeTriton
 from gateway_client import settings_for
 
-from api.commands.serve import LISTENING
+from api.commands.service_process import running_service
 from api.http.protocol import server_config
 from api.main import create_app
 from api.settings import Settings
@@ -63,26 +60,8 @@ def serving(log: Path, **environment: str) -> Iterator[Served]:
     Yields:
         Where it listens, and its process.
     """
-    with log.open("w") as errors:
-        process = subprocess.Popen(
-            [*PLATES, "serve"],
-            stdout=subprocess.PIPE,
-            stderr=errors,
-            text=True,
-            env=os.environ | {"PLATES_HOST": "127.0.0.1", "PLATES_PORT": "0"} | environment,
-        )
-        try:
-            lines = []
-            for line in process.stdout:
-                lines.append(line)
-                if line.startswith(LISTENING):
-                    break
-            else:
-                raise RuntimeError(f"no gateway: {''.join(lines)}{log.read_text()}")
-            yield Served(line.removeprefix(LISTENING).split()[0], process.pid)
-        finally:
-            process.send_signal(signal.SIGTERM)
-            process.communicate(timeout=15)
+    with running_service(environment, log) as running:
+        yield Served(running.url, running.process.pid)
 
 
 @pytest.fixture(scope="session")

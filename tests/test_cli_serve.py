@@ -4,17 +4,16 @@ import os
 import shutil
 import signal
 import socket
-import subprocess
 import time
 from pathlib import Path
 
 import httpx
 import pytest
-from command_line import PLATES, SCENE, SCENE_TEXT, plates
+from command_line import SCENE, SCENE_TEXT, plates
 from gateway_fixtures import serving
 from patience import wait_until
 
-from api.commands import serve
+from api.commands.service_process import running_service
 from api.embedded import processes
 from api.embedded.status import read_status
 
@@ -36,28 +35,23 @@ def test_serve_says_that_its_port_is_taken() -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_serve_stops_cleanly_on_a_signal(number: signal.Signals) -> None:
-    environment = {"PLATES_PORT": "0", "PLATES_TRITON_URL": "127.0.0.1:1"}
-    process = subprocess.Popen(
-        [*PLATES, "serve"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=os.environ | environment,
-        preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL),
-    )
-    for line in process.stdout:
-        if line.startswith(serve.LISTENING):
-            break
-    url = line.removeprefix(serve.LISTENING).split()[0]
-    # A connection that is kept open must not hold up the stop.
-    with httpx.Client(base_url=url) as client:
-        assert client.get("/healthz").status_code == 200
-        process.send_signal(number)
-        out, errors = process.communicate(timeout=9)
-    assert process.returncode == 0
+def test_serve_stops_cleanly_on_a_signal(number: signal.Signals, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)  # even if the tests run under nohup
+    try:
+        with (
+            running_service({"PLATES_TRITON_URL": "127.0.0.1:1"}, log) as service,
+            # A connection that is kept open must not hold up the stop.
+            httpx.Client(base_url=service.url) as client,
+        ):
+            assert client.get("/healthz").status_code == 200
+            service.process.send_signal(number)
+            out, _ = service.process.communicate(timeout=9)
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    assert service.process.returncode == 0
     assert "Stopped." in out
-    assert "Traceback" not in errors
+    assert "Traceback" not in log.read_text()
 
 
 def test_serve_outlives_its_terminal_under_nohup(tmp_path: Path) -> None:
@@ -95,43 +89,26 @@ def test_a_killed_worker_is_replaced_while_callers_wait(tmp_path: Path) -> None:
     assert "Restarting the gateway" in (tmp_path / "log").read_text()
 
 
-def test_a_killed_supervisor_takes_the_worker_with_it(tmp_path: Path) -> None:
-    environment = {"PLATES_PORT": "0", "PLATES_TRITON_URL": "127.0.0.1:1"}
-    process = subprocess.Popen(
-        [*PLATES, "serve"], stdout=subprocess.PIPE, text=True, env=os.environ | environment
-    )
-    with process:
-        for line in process.stdout:
-            if line.startswith(serve.LISTENING):
-                break
-        worker = worker_of(process.pid)
+def test_a_killed_supervisor_takes_the_worker_with_it() -> None:
+    with running_service({"PLATES_TRITON_URL": "127.0.0.1:1"}) as service:
+        worker = worker_of(service.process.pid)
         assert worker is not None
-        process.kill()
+        service.process.kill()
     wait_until(lambda: not processes.is_alive(worker))
-    address = line.removeprefix(serve.LISTENING).split()[0].removeprefix("http://")
-    host, _, port = address.rpartition(":")
+    host, _, port = service.url.removeprefix("http://").rpartition(":")
     socket.create_server((host, int(port))).close()
 
 
-def test_ctrl_c_in_a_terminal_shows_no_traceback() -> None:
-    process = subprocess.Popen(
-        [*PLATES, "serve"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=os.environ | {"PLATES_PORT": "0", "PLATES_TRITON_URL": "127.0.0.1:1"},
-        start_new_session=True,
-    )
-    for line in process.stdout:
-        if line.startswith(serve.LISTENING):
-            break
-    # A terminal sends it to every process of the foreground, impatient people twice.
-    for _ in range(2):
-        os.killpg(process.pid, signal.SIGINT)
-        time.sleep(0.05)
-    _, errors = process.communicate(timeout=9)
-    assert process.returncode == 0
-    assert "Traceback" not in errors
+def test_ctrl_c_in_a_terminal_shows_no_traceback(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    with running_service({"PLATES_TRITON_URL": "127.0.0.1:1"}, log) as service:
+        # A terminal sends it to every process of the foreground, impatient people twice.
+        for _ in range(2):
+            os.killpg(service.process.pid, signal.SIGINT)
+            time.sleep(0.05)
+        service.process.communicate(timeout=9)
+    assert service.process.returncode == 0
+    assert "Traceback" not in log.read_text()
 
 
 @pytest.mark.live
@@ -143,34 +120,19 @@ def test_serve_gives_up_aloud_when_triton_can_not_be_healed(
     shutil.copytree(repository, copy)
     status_file, log = tmp_path / "status.json", tmp_path / "log"
     environment = {
-        "PLATES_PORT": "0",
         "PLATES_MODEL_REPOSITORY": str(copy),
         "PLATES_STATUS_FILE": str(status_file),
     }
-    with log.open("w") as errors:
-        process = subprocess.Popen(
-            [*PLATES, "serve"],
-            stdout=subprocess.PIPE,
-            stderr=errors,
-            text=True,
-            env=os.environ | environment,
-        )
-        try:
-            for line in process.stdout:
-                if line.startswith(serve.LISTENING):
-                    break
-            url = line.removeprefix(serve.LISTENING).split()[0]
-            (copy / "yolo" / "1" / "model.onnx").unlink()
-            (guardian,) = [
-                p.pid for p in processes.children(process.pid) if "--shm-prefix" in p.command
-            ]
-            (server,) = [p.pid for p in processes.children(guardian)]
-            os.kill(server, signal.SIGKILL)
-            wait_until(lambda: httpx.get(f"{url}/readyz", timeout=30).status_code == 503)
-            assert process.wait(60) == 1
-        finally:
-            process.kill()
-            process.communicate()
+    with running_service(environment, log) as service:
+        process = service.process
+        (copy / "yolo" / "1" / "model.onnx").unlink()
+        (guardian,) = [
+            p.pid for p in processes.children(process.pid) if "--shm-prefix" in p.command
+        ]
+        (server,) = [p.pid for p in processes.children(guardian)]
+        os.kill(server, signal.SIGKILL)
+        wait_until(lambda: httpx.get(f"{service.url}/readyz", timeout=30).status_code == 503)
+        assert process.wait(60) == 1
     assert "plates serve: Triton can't be healed" in log.read_text()
     assert "yolo has no model.onnx: run `make export`" in log.read_text()
     assert "Traceback" not in log.read_text()

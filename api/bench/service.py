@@ -3,10 +3,7 @@
 import argparse
 import contextlib
 import http.client
-import os
-import signal
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
@@ -15,13 +12,10 @@ from pathlib import Path
 
 from api.bench.http1 import Target
 from api.commands import CommandError
-from api.commands.serve import LISTENING
-from api.embedded.processes import die_with_parent
+from api.commands.service_process import running_service, tail
 
 START_S = 90.0
-_STOP_S = 20.0
 _PATIENCE_S = 15.0
-_LOG_TAIL_LINES = 40
 _AS_IT_IS: Mapping[str, str] = {}
 
 
@@ -87,43 +81,18 @@ def service(
 def _started(settings: Mapping[str, str]) -> Iterator[Service]:
     deadline = time.monotonic() + START_S
     with tempfile.TemporaryDirectory(prefix="plates-bench-") as folder:
-        # A file, not a pipe: nobody reads while the load runs, and a full pipe stops a writer.
         log = Path(folder) / "serve.log"
-        with log.open("wb") as output:
-            process = subprocess.Popen(
-                # -P: the folder we are called from may hold a package "api" of others.
-                [sys.executable, "-P", "-m", "api.cli", "serve"],
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                env=os.environ | {"PLATES_HOST": "127.0.0.1", "PLATES_PORT": "0"} | dict(settings),
-                # Ctrl-C in a terminal is for this process: it stops the service in order.
-                start_new_session=True,
-                # If even this process is killed. Safe here: no thread of it holds a lock.
-                preexec_fn=lambda: die_with_parent(signal.SIGTERM),
-            )
-        try:
-            own = Service(_address(log, process, deadline), process.pid, log)
-            _wait_until_ready(own, deadline, process)
+        with running_service(settings, log) as running:
+            own = Service(running.url, running.process.pid, log)
+            _wait_until_ready(own, deadline, running.process)
             yield own
-        finally:
-            status = _stop(process)
+        status = running.process.returncode
         if status != 0:
             raise CommandError(f"the service ended with status {status}:\n{tail(log)}")
 
 
-def _address(log: Path, process: "subprocess.Popen[bytes]", deadline: float) -> str:
-    while True:
-        for line in log.read_text(errors="replace").splitlines(keepends=True):
-            if line.startswith(LISTENING) and line.endswith("\n"):
-                return line.removeprefix(LISTENING).split()[0]
-        if process.poll() is not None or time.monotonic() > deadline:
-            raise CommandError(f"the service did not start:\n{tail(log)}")
-        time.sleep(0.05)
-
-
 def _wait_until_ready(
-    found: Service, deadline: float, process: "subprocess.Popen[bytes] | None" = None
+    found: Service, deadline: float, process: "subprocess.Popen[str] | None" = None
 ) -> None:
     reason = ""
     while True:
@@ -144,17 +113,3 @@ def _wait_until_ready(
             told = f"\n{tail(found.log)}" if found.log else ""
             raise CommandError(f"the service at {found.url} is not ready: {reason}{told}")
         time.sleep(0.2)
-
-
-def _stop(process: "subprocess.Popen[bytes]") -> int:
-    process.send_signal(signal.SIGTERM)
-    try:
-        return process.wait(_STOP_S)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        return process.wait()
-
-
-def tail(log: Path) -> str:
-    """The last lines of a log."""
-    return "\n".join(log.read_text(errors="replace").splitlines()[-_LOG_TAIL_LINES:])

@@ -8,8 +8,6 @@ import argparse
 import contextlib
 import http.client
 import json
-import os
-import signal
 import subprocess
 import sys
 import time
@@ -22,11 +20,9 @@ from api.commands import CommandError
 from api.commands.inputs import find_files, is_video, make_output_folder, output_stems
 from api.commands.output import shortened
 from api.commands.samples import SAMPLES, expected_texts, missing_texts
-from api.commands.serve import LISTENING
 from api.commands.signals import say, stop_signals_raise
 
 _READY_S = 60
-_STOP_S = 15
 _TIMEOUT_S = 60
 
 
@@ -108,42 +104,14 @@ def _service() -> Iterator[str]:
     Raises:
         CommandError: It doesn't get ready, or doesn't stop cleanly.
     """
-    from api.embedded.processes import die_with_parent
+    from api.commands.service_process import running_service
 
-    process = subprocess.Popen(
-        # -P: the folder we are called from may hold a package "api" of somebody else's.
-        [sys.executable, "-P", "-m", "api.cli", "serve"],
-        stdout=subprocess.PIPE,
-        text=True,
-        env=os.environ | {"PLATES_HOST": "127.0.0.1", "PLATES_PORT": "0"},
-        # Ctrl-C in a terminal is for this process: it stops the service in order.
-        start_new_session=True,
-        # If even this process is killed. Safe here: no thread of it holds a lock.
-        preexec_fn=lambda: die_with_parent(signal.SIGTERM),
-    )
-    try:
-        address = _address(process)
-        _wait_until_ready(address, process)
+    with running_service(show=lambda text: say(text.rstrip("\n"))) as service:
+        address = urlsplit(service.url).netloc
+        _wait_until_ready(address, service.process)
         yield address
-    finally:
-        process.send_signal(signal.SIGTERM)
-        try:
-            rest, _ = process.communicate(timeout=_STOP_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            rest, _ = process.communicate()
-        say(rest.rstrip("\n"))
-    if process.returncode != 0:
-        raise CommandError(f"the service ended with status {process.returncode}")
-
-
-def _address(process: "subprocess.Popen[str]") -> str:
-    """Pass on what the service prints until it says where it listens."""
-    for line in process.stdout or ():
-        print(line, end="", flush=True)
-        if line.startswith(LISTENING):
-            return urlsplit(line.removeprefix(LISTENING).split()[0]).netloc
-    raise CommandError("the service did not start; see above")
+    if service.process.returncode != 0:
+        raise CommandError(f"the service ended with status {service.process.returncode}")
 
 
 def _wait_until_ready(address: str, process: "subprocess.Popen[str]") -> None:

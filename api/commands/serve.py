@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from api.settings import Settings
 
 LISTENING = "Serving on "
+TRITON = "Triton: "
 # -P: the folder we are called from may hold a package "api" of somebody else's.
 _WORKER = (sys.executable, "-P", "-m", "api.worker")
 
@@ -132,7 +133,7 @@ def _supervise(settings: "Settings", listener: socket.socket, status_file: Path)
     try:
         supervisor.start()
         if triton is not None:
-            say(f"Triton: gRPC {triton.grpc_url}, HTTP {triton.http_url}")
+            say(f"{TRITON}gRPC {triton.grpc_url}, HTTP {triton.http_url}")
         _announce(listener)
         supervisor.run()
     finally:
