@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field, SecretStr, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
+from plate_models.cores import photos_at_once, usable_cores
 from plate_models.spec import LIMITS, Limits
 
 Port = Annotated[int, Field(ge=0, le=65535)]
@@ -33,7 +34,9 @@ class Settings(BaseSettings):
         model_repository: What the embedded Triton serves.
         max_bytes: Largest photo file. The models refuse more than the default.
         max_pixels: Largest photo. The models refuse more than the default.
-        concurrency: Photos at Triton at once; further ones wait.
+        threads: With which each net computes; by default as many as there are usable cores.
+        concurrency: Photos at Triton at once, by default two for each thread; further ones
+            wait.
         max_waiting: Photos that wait at most; further ones are answered with 429.
         upload_memory_bytes: What all photos that are coming in or waiting may hold
             together; further ones are answered with 429.
@@ -75,7 +78,10 @@ class Settings(BaseSettings):
     model_repository: Path = _ROOT / "model_repository"
     max_bytes: Annotated[int, Field(gt=0, le=LIMITS.max_bytes)] = LIMITS.max_bytes
     max_pixels: Annotated[int, Field(gt=0, le=LIMITS.max_pixels)] = LIMITS.max_pixels
-    concurrency: Annotated[int, Field(gt=0)] = 4
+    threads: Annotated[int, Field(gt=0)] = Field(default_factory=usable_cores)
+    concurrency: Annotated[int, Field(gt=0)] = Field(
+        default_factory=lambda known: photos_at_once(known.get("threads", 1))
+    )
     max_waiting: Annotated[int, Field(ge=0)] = 32
     upload_memory_bytes: Annotated[int, Field(gt=0)] = 256 * 2**20
     upload_timeout_s: Annotated[float, Field(gt=0)] = 30.0

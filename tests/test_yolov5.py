@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 
+from plate_models.graphs import compare_candidates
 from plate_models.nets.yolov5 import YOLOv5, YOLOv5Graph, decode_heads
 from plate_models.spec import DETECTOR
 
@@ -121,7 +122,8 @@ def test_scores_are_objectness_times_the_likelier_class(graph):
 def test_a_canvas_does_not_depend_on_its_neighbours(graph):
     canvases = random_canvases(3, 96, 128)
     alone = torch.cat([graph(canvas[None]) for canvas in canvases])
-    torch.testing.assert_close(graph(canvases), alone, rtol=1e-3, atol=0.05)
+    # Random weights score many cells alike: who comes first is chance.
+    assert compare_candidates((alone,), (graph(canvases),)) < 1
 
 
 # Deprecated in torch 2.13, and still the way into Triton's PyTorch backend.

@@ -83,7 +83,9 @@ def _settings() -> "Settings":
     try:
         return Settings()
     except ValidationError as error:
-        lines = [f"PLATES_{e['loc'][-1]}".upper() + f": {e['msg']}" for e in error.errors()]
+        # One setting's default can depend on another: only the wrong one is named.
+        wrong = (e for e in error.errors() if e["type"] != "default_factory_not_called")
+        lines = [f"PLATES_{e['loc'][-1]}".upper() + f": {e['msg']}" for e in wrong]
         raise CommandError("; ".join(lines)) from error
 
 

@@ -14,6 +14,8 @@ EXIT_TIMEOUT_SECONDS = 3
 # What only the supervisor needs, and nobody else on this machine shall have: loading
 # models, naming memory that Triton then reads and writes, files for traces and logs.
 RESTRICTED_APIS = "model-repository,shared-memory,trace,logging"
+# How many threads the graphs compute with; see `plate_models.cores`.
+THREADS = "PLATES_THREADS"
 # Its value is known to the supervisor, and to whoever may read command lines of this machine:
 # Triton takes it nowhere else.
 KEY_HEADER = "plates-key"
@@ -105,7 +107,11 @@ def environment(profile: str) -> dict[str, str]:
     """
     # The settings hold tokens, and what reads strangers' photos has no need of them.
     dropped = ("PYTHONHOME", "PYTHONPATH", "PLATES_")
-    variables = {name: value for name, value in os.environ.items() if not name.startswith(dropped)}
+    variables = {
+        name: value
+        for name, value in os.environ.items()
+        if name == THREADS or not name.startswith(dropped)
+    }
     # The virtual environment is found through PATH, libpython through LD_LIBRARY_PATH.
     first = {
         "PATH": str(Path(sys.executable).parent),
@@ -115,6 +121,8 @@ def environment(profile: str) -> dict[str, str]:
         variables[name] = os.pathsep.join(filter(None, (value, variables.get(name))))
     # Threads that spin while they wait starve whoever computes on the same cores.
     variables["GOMP_SPINCOUNT"] = "0"
+    # Each further arena of glibc's malloc keeps what it once held: together some 150 MB.
+    variables.setdefault("MALLOC_ARENA_MAX", "1")
     if profile != "gpu":
         variables["CUDA_VISIBLE_DEVICES"] = ""
     return variables

@@ -10,7 +10,7 @@ from typing import Any
 import triton_python_backend_utils as pb_utils
 
 from plate_models.backends.batching import Arrays, run_batched
-from plate_models.engines.cores import choose_threads
+from plate_models.cores import choose_threads
 
 
 class GraphModel:

@@ -205,9 +205,6 @@ class YOLOv5(nn.Module):
 def decode_heads(heads: list[Tensor], anchors: Tensor, strides: Sequence[int]) -> Tensor:
     """Turn raw heads into boxes, objectness and class probabilities.
 
-    Formulas of YOLOv5's head: ``xy = (2 σ − 0.5 + cell) · stride`` and
-    ``wh = (2 σ)² · anchor``, which bounds a box to four times its anchor.
-
     Args:
         heads: As `YOLOv5.forward` returns them.
         anchors: (L, A, 2) float, in units of the stride.
@@ -217,20 +214,42 @@ def decode_heads(heads: list[Tensor], anchors: Tensor, strides: Sequence[int]) -
         (N, sum of A·H·W, 5 + classes) float32: centre x, y, w, h in canvas pixels,
         then probabilities in [0, 1].
     """
-    decoded = []
+    rows, places = flatten_heads(heads), _places(heads, anchors, strides)
+    return torch.cat((_decode_boxes(rows[..., :4], places), rows[..., 4:].sigmoid()), dim=-1)
+
+
+def flatten_heads(heads: list[Tensor]) -> Tensor:
+    """(N, A, H, W, 5 + classes) of each level to (N, sum of A·H·W, 5 + classes) float32."""
+    return torch.cat([head.float().flatten(1, 3) for head in heads], dim=1)
+
+
+def _places(heads: list[Tensor], anchors: Tensor, strides: Sequence[int]) -> Tensor:
+    """(sum of A·H·W, 5): column, row, anchor's w, h in pixels, stride; of each row of heads."""
+    levels = []
     for level, stride in enumerate(strides):
-        sigma = heads[level].float().sigmoid()
-        n, _, h, w, outputs = sigma.shape
-        rows = torch.arange(h, device=sigma.device, dtype=torch.float32)
-        columns = torch.arange(w, device=sigma.device, dtype=torch.float32)
-        cell = torch.stack(
-            (columns.view(1, w).expand(h, w), rows.view(h, 1).expand(h, w)), dim=-1
-        )  # (H, W, 2), x before y
-        xy = (sigma[..., 0:2] * 2 - 0.5 + cell) * stride
-        wh = (sigma[..., 2:4] * 2) ** 2 * (anchors[level].view(1, -1, 1, 1, 2) * stride)
-        flat = torch.cat((xy, wh, sigma[..., 4:]), dim=-1)
-        decoded.append(flat.reshape(n, -1, outputs))
-    return torch.cat(decoded, dim=1)
+        _, a, h, w, _ = heads[level].shape
+        columns = torch.arange(w, device=anchors.device, dtype=torch.float32)
+        rows = torch.arange(h, device=anchors.device, dtype=torch.float32)
+        sizes = anchors[level] * stride
+        parts = (
+            columns.view(1, 1, w, 1).expand(a, h, w, 1),
+            rows.view(1, h, 1, 1).expand(a, h, w, 1),
+            sizes.view(a, 1, 1, 2).expand(a, h, w, 2),
+            sizes.new_full((1, 1, 1, 1), float(stride)).expand(a, h, w, 1),
+        )
+        levels.append(torch.cat(parts, dim=-1).flatten(0, 2))
+    return torch.cat(levels)
+
+
+def _decode_boxes(raw: Tensor, places: Tensor) -> Tensor:
+    """Raw x, y, w, h, (..., 4), at their places, (..., 5), to centre x, y, w, h in pixels.
+
+    Formulas of YOLOv5's head: ``xy = (2 σ − 0.5 + cell) · stride`` and
+    ``wh = (2 σ)² · anchor``, which bounds a box to four times its anchor.
+    """
+    double = raw.sigmoid() * 2
+    xy = (double[..., :2] - 0.5 + places[..., :2]) * places[..., 4:]
+    return torch.cat((xy, double[..., 2:] ** 2 * places[..., 2:4]), dim=-1)
 
 
 class YOLOv5Graph(nn.Module):
@@ -257,11 +276,15 @@ class YOLOv5Graph(nn.Module):
         """
         head = self.net.head
         heads = self.net(canvases.to(head.anchors.dtype) / 255)
-        candidates = decode_heads(heads, head.anchors.float(), head.strides)
-        probability, label = candidates[..., 5:].max(dim=-1)
-        score, order = (candidates[..., 4] * probability).topk(self.max_candidates, dim=1)
-        # Gathered together: OpenVINO wants rows and indices of the same length.
-        found = torch.cat((candidates[..., :4], label[..., None].float()), dim=-1)
-        best = found.gather(1, order[..., None].expand(-1, -1, found.shape[-1]))
-        centre, size, kind = best.split((2, 2, 1), dim=-1)
-        return torch.cat((centre - size / 2, centre + size / 2, score[..., None], kind), dim=-1)
+        rows = flatten_heads(heads)
+        likeliest, label = rows[..., 5:].max(dim=-1)
+        score, order = (rows[..., 4].sigmoid() * likeliest.sigmoid()).topk(
+            self.max_candidates, dim=1
+        )
+        # Only the best are decoded: 300 of some 20,000.
+        best = torch.cat((rows[..., :4], label[..., None].float()), dim=-1)
+        best = best.gather(1, order[..., None].expand(-1, -1, best.shape[-1]))
+        places = _places(heads, head.anchors.float(), head.strides)[order]
+        centre, size = _decode_boxes(best[..., :4], places).split(2, dim=-1)
+        boxes = (centre - size / 2, centre + size / 2)
+        return torch.cat((*boxes, score[..., None], best[..., 4:]), dim=-1)

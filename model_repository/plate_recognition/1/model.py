@@ -2,9 +2,7 @@
 
 import locale
 import sys
-import threading
 import traceback
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import torch
@@ -12,6 +10,8 @@ import triton_python_backend_utils as pb_utils
 
 from plate_models import contract
 from plate_models.backends import bls
+from plate_models.backends.slots import Slots
+from plate_models.cores import choose_threads, photos_at_once
 from plate_models.pipeline import read_plates
 from plate_models.spec import TENSORS
 
@@ -22,24 +22,15 @@ sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")
 
 class TritonPythonModel:
     def initialize(self, args):
-        torch.set_num_threads(1)  # the instances are the threads
-        self.pool = ThreadPoolExecutor(4)
-        self.slots = threading.Semaphore(4)
+        torch.set_num_threads(1)  # the slots are the threads
         self.origin, self.config = contract.read_origin(args), contract.read_config(args)
+        self.slots = Slots(photos_at_once(choose_threads()), self._answer)
 
     def execute(self, requests):
-        for request in requests:
-            self.slots.acquire()
-            self.pool.submit(self._work, request)
+        self.slots.take(requests)
 
-    def _work(self, request):
-        try:
-            sender = request.get_response_sender()
-            sender.send(self._answer(request), flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
-        except BaseException:
-            traceback.print_exc()
-        finally:
-            self.slots.release()
+    def finalize(self):
+        self.slots.close()
 
     def _answer(self, request):
         try:

@@ -1,9 +1,13 @@
 """How many threads there is room for, whatever holds the process."""
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
 THREADS = "PLATES_THREADS"
+# A photo waits for a net about as long as it is computed on: two for each core keep it busy,
+# and let those that wait for the same net share a batch.
+_PHOTOS_PER_THREAD = 2
 _CGROUP = Path("/sys/fs/cgroup")
 
 
@@ -19,27 +23,34 @@ def usable_cores(cgroup: Path = _CGROUP) -> int:
     """
     cores = len(os.sched_getaffinity(0))
     try:
-        quota, period = (cgroup / "cpu.max").read_text().split()
+        quota, period = (cgroup / "cpu.max").read_text(encoding="ascii").split()
         cores = min(cores, int(quota) // int(period))  # "max" is no number
     except (OSError, ValueError, ZeroDivisionError):
-        pass
+        pass  # no quota
     return max(1, cores)
 
 
-def choose_threads(configured: int = 0) -> int:
+def choose_threads(configured: int = 0, environment: Mapping[str, str] = os.environ) -> int:
     """Decide how many threads one graph computes with.
 
     Args:
         configured: What a model's configuration says; 0 leaves it open.
+        environment: Holds ``PLATES_THREADS``, where somebody has decided.
 
     Returns:
-        That, or ``PLATES_THREADS``, or all usable cores; never more than those.
+        What is configured, else all there are; never more than ``PLATES_THREADS``, or
+        without it the usable cores.
 
     Raises:
         ValueError: ``PLATES_THREADS`` is not a whole number of at least 1.
     """
-    given = os.environ.get(THREADS, "")
+    given = environment.get(THREADS, "")
     if given and not (given.isdecimal() and int(given) > 0):
         raise ValueError(f"{THREADS}: expected a whole number of at least 1, got {given!r}")
-    cores = usable_cores()
-    return min(configured or int(given or cores), cores)
+    most = int(given) if given else usable_cores()
+    return min(configured, most) if configured else most
+
+
+def photos_at_once(threads: int) -> int:
+    """How many photos are worked on at the same time, by as many threads for each net."""
+    return _PHOTOS_PER_THREAD * threads
