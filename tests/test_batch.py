@@ -87,6 +87,22 @@ def test_too_large_file_does_not_fail_the_rest(client: httpx.Client, fake: FakeT
     assert fake.photos == [PHOTO, PHOTO]
 
 
+def test_why_a_photo_failed_stands_in_the_log(
+    client: httpx.Client, fake: FakeTriton, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whether it came in a batch or alone; its sender is not told."""
+    fake.reply = refusing(grpc.StatusCode.INTERNAL, "the stub fell over")
+    (result,) = results_of(post(client, PHOTO))
+    assert result["status"] == 500
+    assert "fell over" not in str(result)
+    logged = [record.getMessage() for record in caplog.records]
+    caplog.clear()
+    assert_problem(post_raw(client, PHOTO), 500, "recognizer-failed")
+    assert logged == [record.getMessage() for record in caplog.records]
+    assert len(logged) == 2
+    assert "the stub fell over" in logged[0]
+
+
 @pytest.mark.usefixtures("fake")
 def test_parameters_hold_for_all(client: httpx.Client) -> None:
     for response in (

@@ -1,6 +1,5 @@
 """What is answered when something is raised: a problem document, whatever it was."""
 
-import logging
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,36 +11,36 @@ from starlette.requests import ClientDisconnect
 
 from api.compat import compat_response
 from api.errors import Problem, plain_document
-from api.http.request_ids import HEADER, INSTANCE_PATH
+from api.http.problems import document_of, identified
+from api.http.request_ids import HEADER
 from api.parameters import invalid_parameters
-
-log = logging.getLogger("plates.gateway")
 
 # No answer anybody reads, but counted: the status that proxies have for it.
 SENDER_GONE = 499
 
 
+def _respond_plainly(
+    request: Request, status: int, detail: str, headers: Mapping[str, str] | None = None
+) -> Response:
+    document = identified(plain_document(status, detail), request.state.request_id)
+    return _respond(request, document, headers)
+
+
 def _respond(
     request: Request, document: dict[str, Any], headers: Mapping[str, str] | None = None
 ) -> Response:
-    """Send a problem document; one that the operator should know of goes to the log."""
-    request_id = request.state.request_id
-    document["instance"] = INSTANCE_PATH + request_id
-    if document["status"] >= 500:
-        log.error("%(status)s %(title)s: %(detail)s", document)
+    """Send a problem document."""
     # The answer to an unexpected exception passes no middleware.
-    headers = {**(headers or {}), HEADER: request_id}
+    headers = {**(headers or {}), HEADER: request.state.request_id}
     return compat_response(request.url.path, document, headers) or JSONResponse(
         document, document["status"], headers, media_type="application/problem+json"
     )
 
 
 async def _on_problem(request: Request, problem: Problem) -> Response:
-    request.app.state.metrics.note_problem(problem)
     request.state.refusal = problem.slug
-    if problem.__cause__ is not None and problem.status >= 500:
-        log.error("%s: %s", type(problem).__name__, problem.__cause__)
-    return _respond(request, problem.document(), problem.headers)
+    document = document_of(problem, request.state.request_id, request.app.state.metrics)
+    return _respond(request, document, problem.headers)
 
 
 async def _on_http_exception(request: Request, error: HTTPException) -> Response:
@@ -50,11 +49,12 @@ async def _on_http_exception(request: Request, error: HTTPException) -> Response
         detail = f"There is nothing at {request.url.path}. /docs lists what there is."
     elif error.status_code == 405:
         detail = f"{request.method} is not possible at {request.url.path}."
-    return _respond(request, plain_document(error.status_code, detail), error.headers)
+    return _respond_plainly(request, error.status_code, detail, error.headers)
 
 
 async def _on_invalid_request(request: Request, error: RequestValidationError) -> Response:
-    return _respond(request, invalid_parameters(list(error.errors())).document())
+    document = invalid_parameters(list(error.errors())).document()
+    return _respond(request, identified(document, request.state.request_id))
 
 
 async def _on_disconnect(_: Request, __: ClientDisconnect) -> Response:
@@ -63,9 +63,9 @@ async def _on_disconnect(_: Request, __: ClientDisconnect) -> Response:
 
 
 async def _on_exception(request: Request, _: Exception) -> Response:
-    document = plain_document(500, "Something unexpected happened. The log says more.")
+    detail = "Something unexpected happened. The log says more."
     # The server drops the connection as soon as it has logged the traceback.
-    return _respond(request, document, {"Connection": "close"})
+    return _respond_plainly(request, 500, detail, {"Connection": "close"})
 
 
 HANDLERS: dict[Any, Any] = {

@@ -1,7 +1,6 @@
 """Many photos in one request, one answer for each."""
 
 import asyncio
-import logging
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
@@ -11,7 +10,7 @@ from api.context import ContextOfRequest, RequestContext
 from api.documentation import PROBLEMS, body_of, file_field, form_schema
 from api.errors import PhotoTooLarge, Problem
 from api.http.access import charge
-from api.http.request_ids import INSTANCE_PATH
+from api.http.problems import document_of
 from api.parameters import PlateFilter, merged
 from api.schemas import BatchAnswer, BatchItem, ProblemDocument, ReadPhoto, RefusedPhoto
 from api.services import Services, ServicesOfApp
@@ -20,7 +19,6 @@ from api.uploads.receiving import read_upload
 from plate_models.images import too_many_bytes_message
 
 router = APIRouter(tags=["plates"])
-log = logging.getLogger("plates.gateway")
 
 _FIELDS = ("image", "images")
 _PROPERTIES: dict[str, Any] = {
@@ -79,10 +77,7 @@ async def _read(
             raise PhotoTooLarge(too_many_bytes_message(services.settings.limits))
         reading = await services.reader.read(photo.content, context)
     except Problem as problem:
-        services.metrics.note_problem(problem)
-        document = problem.document() | {"instance": INSTANCE_PATH + context.request_id}
-        if problem.status >= 500:
-            log.error("%(status)s %(title)s: %(detail)s", document)
+        document = document_of(problem, context.request_id, services.metrics)
         return RefusedPhoto(
             filename=photo.filename,
             status=problem.status,
