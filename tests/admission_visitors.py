@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 import pytest
+from patience import Clock
 
 from api.admission import Admission
 from api.context import Deadline
@@ -11,16 +12,6 @@ from api.errors import Overloaded
 
 PATIENT_S = 1000.0
 HANG_S = 20.0
-
-
-class Clock:
-    """Seconds that pass when a test says so."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 class Visitor:

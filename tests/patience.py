@@ -1,4 +1,4 @@
-"""Waiting for what must happen, on however slow a machine."""
+"""Time in tests: waiting on however slow a machine, and a clock that waits for the test."""
 
 import time
 from collections.abc import Callable
@@ -11,3 +11,13 @@ def wait_until(condition: Callable[[], Any], seconds: float = 30) -> None:
     while not condition():
         assert time.monotonic() < deadline, "it did not happen in time"
         time.sleep(0.02)
+
+
+class Clock:
+    """Seconds that pass when a test says so."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now

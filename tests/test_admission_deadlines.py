@@ -7,7 +7,6 @@ from typing import Any, NoReturn
 import pytest
 from admission_visitors import (
     PATIENT_S,
-    Clock,
     Visitor,
     assert_empty,
     refusal_of,
@@ -15,6 +14,7 @@ from admission_visitors import (
     serve,
     settle,
 )
+from patience import Clock
 
 from api.admission import Admission
 from api.context import Deadline

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from patience import wait_until
+from patience import Clock, wait_until
 
 from api.embedded import budget, processes, worker
 from api.embedded.budget import RestartBudget
@@ -23,14 +23,6 @@ from api.embedded.worker import GatewayWorker
 PATIENCE_S = 30
 
 # --- how often a part may be restarted ---
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 def test_restarts_are_spaced_out_and_end() -> None:
