@@ -2,9 +2,11 @@
 
 The three nets come in as functions on tensors: torch modules in process, calls to
 Triton inside ``plate_recognition``. Nothing here knows which.
+
+On a GPU nothing waits for a value until one copy brings all of them: see `devices`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,24 +17,24 @@ from torch import Tensor
 from plate_models import ctc
 from plate_models.appearance import evidence_of
 from plate_models.calibration import UNCALIBRATED, Calibration
-from plate_models.detection import select_boxes
+from plate_models.detection import ROUNDS
+from plate_models.devices import download, host_sees, rows_that_count
+from plate_models.finding import Looks, find_candidates, plan_looks
 from plate_models.formats import RUSSIA, grammar_of
-from plate_models.geometry import check_image, choose_canvas, crop_boxes, letterbox
+from plate_models.geometry import Letterbox, check_image
 from plate_models.grammar import Grammar
 from plate_models.reading import Reading, choose_reading
-from plate_models.spec import DETECTOR, RECTIFIER, DetectorSpec, RectifierSpec
+from plate_models.rectifying import straighten
 from plate_models.spec_json import DEFAULTS, Specs
-from plate_models.straightening import (
-    hulls_of,
-    quads_from_theta,
-    reach_of,
-    resample,
-    sample_rows,
-)
+from plate_models.straightening import hulls_of, resample, sample_rows
 
 Detect = Callable[[Tensor], Tensor]
 Rectify = Callable[[Tensor], tuple[Tensor, Tensor]]
 Recognize = Callable[[Tensor], Tensor]
+
+# How many looks a device takes before anybody knows whether there is anything to see: most
+# photos need fewer. Then the number is known, and the rest follows in parts of at most so many.
+FIRST_LOOKS, MOST_LOOKS = 8, 32
 
 Box = tuple[float, float, float, float]
 Point = tuple[float, float]
@@ -89,7 +91,7 @@ class Plate:
 
 @dataclass(frozen=True)
 class Sightings:
-    """What was seen in given boxes, before any text is chosen; N plates.
+    """What was seen in given boxes, before any text is chosen; N plates, on the host.
 
     Attributes:
         quads: (N, 4, 2) float32, corners TL, TR, BR, BL in photo pixels.
@@ -125,81 +127,63 @@ def read_plates(
         ValueError: The image is not (H, W, 3) uint8 with at least one pixel.
     """
     check_image(image)
-    boxes, scores, lines = find_boxes(image, detect, config.specs.detector)
-    if not len(boxes):
-        return []
-    doubtful = in_doubt(boxes, lines, config.specs.detector).nonzero()[:, 0]
-    boxes, scores = (torch.cat((part, part[doubtful])) for part in (boxes, scores))
-    lines = torch.cat((lines, 3 - lines[doubtful]))
-    seen = look_at(image, boxes, lines, rectify, recognize, config)
-    readings = choose_readings(seen, lines.tolist(), config)
-    plates = _assemble(image, boxes, scores, lines, seen, readings)
-    count = len(plates) - len(doubtful)
-    for index, other in zip(doubtful.tolist(), plates[count:], strict=True):
-        if _is_surer(other.reading, plates[index].reading):
-            plates[index] = other
-    return plates[:count]
+    candidates, placement = find_candidates(image, detect, config.specs.detector)
+    best: dict[int, Plate] = {}
+    for looks, seen in _look_around(image, candidates, placement, rectify, recognize, config):
+        readings = choose_readings(seen, looks.lines.tolist(), config)
+        plates = _assemble(image, looks, seen, readings)
+        for index, plate in zip(looks.plates.tolist(), plates, strict=True):
+            if index not in best or _is_surer(plate.reading, best[index].reading):
+                best[index] = plate
+    return list(best.values())
+
+
+def _look_around(
+    image: Tensor,
+    candidates: Tensor,
+    placement: Letterbox,
+    rectify: Rectify,
+    recognize: Recognize,
+    config: PipelineConfig,
+    rounds: int = ROUNDS,
+) -> list[tuple[Looks, Sightings]]:
+    """Look at all that there is to look at; what comes back is on the host."""
+    looks = plan_looks(candidates, placement, config.specs.detector, rounds)
+    start, total, found = 0, len(looks), []
+    size = total if host_sees(image) else FIRST_LOOKS
+    while start < total:
+        part = looks.part(start, start + size)
+        views = _view(image, part.boxes, part.lines, rectify, recognize, config)
+        # The one copy back, and the one wait. It tells how many of the looks were worth it.
+        there = download([*part.tensors(), *views])
+        part, views = Looks(*there[: -len(views)]), there[-len(views) :]
+        if not part.certain:  # many boxes in a chain, each overlapping the next
+            every = (rectify, recognize, config, len(candidates) + 1)
+            return _look_around(image, candidates, placement, *every)
+        total = int(part.total)
+        count = min(size, total - start)
+        found.append((part.part(0, count), _sightings(views, count)))
+        start, size = start + size, MOST_LOOKS
+    return found
 
 
 def _is_surer(reading: Reading, than: Reading) -> bool:
     return reading.readable and (not than.readable or reading.score > than.score)
 
 
-def _assemble(
-    image: Tensor,
-    boxes: Tensor,
-    scores: Tensor,
-    lines: Tensor,
-    seen: Sightings,
-    readings: list[Reading],
-) -> list[Plate]:
+def _assemble(image: Tensor, looks: Looks, seen: Sightings, readings: list[Reading]) -> list[Plate]:
     hulls = hulls_of(seen.quads).clamp(min=0)
     hulls = hulls.minimum(hulls.new_tensor(image.shape[1::-1] * 2))
     # The quad of a plate that was read is exact; where nothing was, it may be anything.
-    readable = torch.tensor([r.readable for r in readings], device=boxes.device)
-    boxes = torch.where(readable[:, None], hulls, boxes)
-    found = (part.tolist() for part in (boxes, seen.quads, scores, lines))
+    readable = torch.tensor([r.readable for r in readings], dtype=torch.bool)
+    boxes = torch.where(readable[:, None], hulls, looks.boxes)
+    found = (part.tolist() for part in (boxes, seen.quads, looks.scores, looks.lines))
     return [
         Plate((x0, y0, x1, y1), tuple((x, y) for x, y in quad), score, count, reading, crop)
         for (x0, y0, x1, y1), quad, score, count, reading, crop in zip(
             *found, readings, seen.shown, strict=True
         )
     ]
-
-
-def in_doubt(boxes: Tensor, lines: Tensor, spec: DetectorSpec = DETECTOR) -> Tensor:
-    """Tell which plates are read both ways, as one line and as two.
-
-    Args:
-        boxes: (N, 4) float x0, y0, x1, y1.
-        lines: (N,) int64 lines of text, as the detector counts them.
-        spec: From which shape on one line is certain.
-
-    Returns:
-        (N,) bool: two lines, or one in a box too short for it.
-    """
-    sides = boxes[:, 2:] - boxes[:, :2]
-    return (lines == 2) | (sides[:, 0] < spec.long_aspect * sides[:, 1])
-
-
-def find_boxes(
-    image: Tensor, detect: Detect, spec: DetectorSpec = DETECTOR
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Find plates: canvas, detector, choice of boxes, back to the photo's pixels.
-
-    Args:
-        image: (H, W, 3) uint8 RGB.
-        detect: See :func:`read_plates`.
-        spec: Canvases and thresholds.
-
-    Returns:
-        (N, 4) float32 boxes x0, y0, x1, y1 in photo pixels, (N,) scores, best first, and
-        (N,) int64 lines of text, 1 or 2.
-    """
-    canvas_hw = choose_canvas(image.shape[0], image.shape[1], spec.canvases_hw)
-    canvas, placement = letterbox(image, canvas_hw, spec.pad_value)
-    boxes, scores, lines = select_boxes(detect(canvas[None])[0], spec)
-    return placement.to_photo(boxes), scores, lines
 
 
 def look_at(
@@ -220,48 +204,46 @@ def look_at(
         recognize: See :func:`read_plates`.
         config: What the nets were made for.
     """
+    views = _view(image, boxes, lines, rectify, recognize, config)
+    return _sightings(download(views), len(boxes))
+
+
+def _view(
+    image: Tensor,
+    boxes: Tensor,
+    lines: Tensor,
+    rectify: Rectify,
+    recognize: Recognize,
+    config: PipelineConfig,
+) -> list[Tensor]:
+    """What `_sightings` takes, on the image's device.
+
+    Quads and pixels to show of all plates; the logits of plates read as one line, then of
+    the pairs of rows of those read as two; which plates these are, and which those.
+    """
     spec, two = config.specs.rectifier, lines == 2
-    crops, rectified, theta, quads = _straighten(image, boxes, lines, rectify, spec)
-    texts = torch.cat((rectified[~two], sample_rows(crops[two], theta[two], spec)))
+    crops, rectified, theta, quads = straighten(image, boxes, lines, rectify, spec)
+    singles, pairs = rows_that_count(~two), rows_that_count(two)
+    texts = torch.cat((rectified[singles], sample_rows(crops[pairs], theta[pairs], spec)))
     batches = torch.split(texts, config.specs.recognizer.max_batch_size)
-    logits = torch.cat([recognize(batch) for batch in batches]).float().cpu().numpy()
+    logits = torch.cat([recognize(batch) for batch in batches]).float()
     shown = resample(crops, theta, spec.shown_hw) * spec.std + spec.mean
-    pixels = shown.round().clamp(0, 255).to(torch.uint8).permute(0, 2, 3, 1).cpu().numpy()
-    return Sightings(quads, _join_rows(logits, two.tolist()), pixels)
+    pixels = shown.round().clamp(0, 255).to(torch.uint8).permute(0, 2, 3, 1)
+    return [quads, pixels, logits, singles, pairs, two]
 
 
-def _straighten(
-    image: Tensor, boxes: Tensor, lines: Tensor, rectify: Rectify, spec: RectifierSpec
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Crops, rectified plates, theta and quads; a plate that its box cut is cropped anew."""
-    looks = _look(image, boxes, lines, rectify, spec)
-    cut = reach_of(looks[2]) > spec.look_again_from
-    if cut.any():
-        hulls = hulls_of(looks[3][cut])
-        for first, second in zip(
-            looks, _look(image, hulls, lines[cut], rectify, spec), strict=True
-        ):
-            first[cut] = second
-    return looks
-
-
-def _look(
-    image: Tensor, boxes: Tensor, lines: Tensor, rectify: Rectify, spec: RectifierSpec
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    crops = normalize(crop_boxes(image, boxes, lines, spec), spec)
-    chunks = [rectify(chunk) for chunk in torch.split(crops, spec.max_batch_size)]
-    theta = torch.cat([part for _, part in chunks])
-    quads = quads_from_theta(theta, boxes, lines, spec)
-    return crops, torch.cat([plates for plates, _ in chunks]), theta, quads
-
-
-def _join_rows(logits: NDArray[np.float32], two: list[bool]) -> list[ctc.Array]:
-    """Back to one array per plate: first come the one-line plates, then the pairs of rows."""
-    rows = iter([ctc.log_softmax(row) for row in logits])
-    single = [next(rows) for flag in two if not flag]
-    pairs = iter([ctc.join_rows([next(rows), next(rows)]) for flag in two if flag])
-    singles = iter(single)
-    return [next(pairs) if flag else next(singles) for flag in two]
+def _sightings(views: Sequence[Tensor], count: int) -> Sightings:
+    """The first so many plates of what `_view` saw, on the host by now."""
+    quads, pixels, logits, singles, pairs, two = views
+    steps = [ctc.log_softmax(row) for row in logits.numpy()]
+    one_line = dict(zip(singles.tolist(), steps[: len(singles)], strict=True))
+    rows = zip(steps[len(singles) :: 2], steps[len(singles) + 1 :: 2], strict=True)
+    two_lines = dict(zip(pairs.tolist(), rows, strict=True))
+    log_probs = [
+        ctc.join_rows(two_lines[plate]) if flag else one_line[plate]
+        for plate, flag in enumerate(two[:count].tolist())
+    ]
+    return Sightings(quads[:count], log_probs, pixels[:count].numpy())
 
 
 def choose_readings(
@@ -282,16 +264,3 @@ def choose_readings(
         choose_reading(log_probs, evidence, *context)
         for log_probs, evidence in zip(seen.log_probs, evidence_of(seen.shown, lines), strict=True)
     ]
-
-
-def normalize(crops: Tensor, spec: RectifierSpec = RECTIFIER) -> Tensor:
-    """Turn pixels into the nets' input.
-
-    Args:
-        crops: (N, 3, H, W) uint8 or float in [0, 255].
-        spec: Mean and standard deviation.
-
-    Returns:
-        The same shape, float32, ``(x - mean) / std``.
-    """
-    return (crops.float() - spec.mean) / spec.std
