@@ -159,14 +159,15 @@ def agreement(context: Context) -> Report:
     from tqdm import tqdm
 
     from plate_models.engines.nets import load_nets
+    from plate_models.evaluation import engines
     from plate_models.evaluation.agreement_crops import compare_crops
-    from plate_models.evaluation.engines import EngineReport, compare_photos, compare_rendered
     from plate_models.synthetic.benchmark import render_photos
     from plate_models.synthetic.kinds import KINDS
     from plate_models.weights import WEIGHTS_DIR
 
     arguments, nets = context.arguments, context.nets
     data = context.data if arguments.data else None
+    files = engines.photos_of(data) if data else None
     reference = load_nets("torch", "cpu", arguments.weights or WEIGHTS_DIR)
     crops = compare_crops(
         reference,
@@ -176,14 +177,14 @@ def agreement(context: Context) -> Report:
         arguments.workers,
         lambda blocks, total: tqdm(blocks, total=total, unit="block", file=sys.stderr),
     )
-    photos = compare_photos(data, reference, nets, context.progress) if data else None
+    photos = engines.compare_photos(files, reference, nets, context.progress) if files else None
     rendered = None
     if arguments.per_type:
         numbered = [(kind, index) for index in range(arguments.per_type) for kind in KINDS]
         made = render_photos(numbered, arguments.workers)
         shown = tqdm(made, total=len(numbered), unit="photo", file=sys.stderr)
-        rendered = compare_rendered(shown, reference, nets)
-    return EngineReport(f"{nets.engine} on {nets.device}", crops, photos, rendered)
+        rendered = engines.compare_rendered(shown, reference, nets)
+    return engines.EngineReport(f"{nets.engine} on {nets.device}", crops, photos, rendered)
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,6 @@
 """The three nets, loaded on an engine and ready for `pipeline.read_plates`."""
 
+import atexit
 import re
 import shutil
 import tempfile
@@ -84,10 +85,12 @@ def load_nets(
         raise EngineError(f'engine "served" runs on the CPU; {device} needs engine "torch"')
     if repository or folder.resolve() == weights.WEIGHTS_DIR:
         return _served(folder, repository or export.REPOSITORY)
-    with tempfile.TemporaryDirectory(prefix="plates-") as elsewhere:
-        artifacts = shutil.ignore_patterns("model.pt", "model.onnx", MANIFEST)
-        copy = shutil.copytree(export.REPOSITORY, Path(elsewhere) / "models", ignore=artifacts)
-        return _served(folder, copy)
+    # An engine may open its file when the first photo comes: it stays until the end.
+    elsewhere = tempfile.mkdtemp(prefix="plates-")
+    atexit.register(shutil.rmtree, elsewhere, ignore_errors=True)
+    artifacts = shutil.ignore_patterns("model.pt", "model.onnx", MANIFEST)
+    copy = shutil.copytree(export.REPOSITORY, Path(elsewhere) / "models", ignore=artifacts)
+    return _served(folder, copy)
 
 
 def check_device(device: str) -> None:

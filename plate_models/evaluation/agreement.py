@@ -38,6 +38,12 @@ class Pair:
         return one == other
 
     @property
+    def same_answer(self) -> bool:
+        """Whether whoever asks gets the same text; a plate not found has none."""
+        one, other = (answer.text if answer else "" for answer in (self.expected, self.found))
+        return one == other
+
+    @property
     def moved_px(self) -> float:
         """How far the side of the box moved that moved most; infinity for one box only."""
         if self.expected is None or self.found is None:
@@ -99,10 +105,13 @@ class PhotoAgreement:
     def lines(self) -> list[str]:
         """The counts for a terminal, then every plate that differs."""
         first, second = self.found_by_one
+        answered = sum(not pair.same_answer for pair in self.pairs)
         moved = ", ".join(f"p{p} {px:.3f}" for p, px in self.moved_px.items()) or "no plates"
         return [
-            f"{self.photos} photos with {len(self.pairs)} plates, end to end: "
-            f"{len(self.differing)} differ; only the reference found {first}, only this {second}",
+            f"{self.photos} photos with {len(self.pairs)} plates, end to end",
+            f"  texts that are answered differ: {answered}",
+            f"  best candidates differ, or held back by one: {len(self.differing)}",
+            f"  found by the reference only: {first}, by this engine only: {second}",
             f"  boxes moved by px: {moved.replace('p100', 'at most')}",
             *(pair.line() for pair in self.differing),
         ]
@@ -112,6 +121,7 @@ class PhotoAgreement:
         return {
             "photos": self.photos,
             "plates": len(self.pairs),
+            "answers_that_differ": sum(not pair.same_answer for pair in self.pairs),
             "found_by_one": self.found_by_one,
             "box_moved_px": {f"p{p}": px for p, px in self.moved_px.items()},
             "differing": [pair.to_dict() for pair in self.differing],

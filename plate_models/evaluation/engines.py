@@ -56,24 +56,33 @@ class EngineReport:
         }
 
 
-def compare_photos(
-    data: Path, reference: Nets, nets: Nets, progress: Progress = iter
-) -> PhotoAgreement:
-    """Read every photo of a data folder on both engines, those without plates as well.
+def photos_of(data: Path) -> list[LabelledPhoto]:
+    """List every photo of a data folder, those without plates as well.
 
     Args:
         data: As for `labelled.evaluate`.
-        reference: In float32.
-        nets: What is held against it.
-        progress: Wraps the list of photos, for a progress bar.
 
     Raises:
         FileNotFoundError: There are no photos.
     """
     files = sorted((labelled_folder(data) / "images").iterdir())
     files += sorted((data / "no_plates").glob("*.jpg"))
+    return [LabelledPhoto(file) for file in files]
+
+
+def compare_photos(
+    photos: list[LabelledPhoto], reference: Nets, nets: Nets, progress: Progress = iter
+) -> PhotoAgreement:
+    """Read photos on both engines.
+
+    Args:
+        photos: Whose files are read; their labels are not looked at.
+        reference: In float32.
+        nets: What is held against it.
+        progress: Wraps the list of photos, for a progress bar.
+    """
     agreement = PhotoAgreement()
-    for photo in progress([LabelledPhoto(file) for file in files]):
+    for photo in progress(photos):
         image = torch.from_numpy(decode(photo.path.read_bytes()))
         agreement.add(photo.path.name, reference.read(image), nets.read(image))
     return agreement

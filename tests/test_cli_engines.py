@@ -1,0 +1,98 @@
+"""--engine and --device: what is asked for is taken, or refused in one line."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from command_line import SCENE, SCENE_TEXT
+
+from api import cli
+from plate_models import export, weights
+from plate_models.engines import nets
+
+
+def others(folder: Path) -> Path:
+    """Weights that are not the released ones: another file in the same manifest."""
+    shutil.copytree(weights.WEIGHTS_DIR, folder)
+    (folder / "calibration.json").unlink()
+    weights.write_manifest(folder)
+    return folder
+
+
+def model_of(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, str]:
+    assert cli.main(["read", str(SCENE), "--json", *words]) == 0
+    line = json.loads(capsys.readouterr().out)
+    # Uncalibrated, another text may be readable as well.
+    assert SCENE_TEXT in [plate["text"] for plate in line["plates"]]
+    assert set(line) == {"file", "image", "plates", "model"}
+    return line["model"]
+
+
+def test_released_weights_run_on_the_engine_that_ships(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert model_of(capsys) == {"device": "cpu", "engine": "served"}
+    assert model_of(capsys, "--engine", "torch") == {"device": "cpu", "engine": "torch"}
+
+
+def test_other_weights_run_in_torch_and_leave_what_is_served_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = str(others(tmp_path / "others"))
+    assert model_of(capsys, "--weights", folder)["engine"] == "torch"
+    exported: list[Path] = []
+
+    def copy_instead(source: Path, repository: Path) -> None:
+        exported.append(repository)
+        assert not list(repository.rglob("model.onnx"))
+        for model in ("yolo", "stn", "lprnet"):
+            shutil.copy(export.REPOSITORY / model / "1" / "model.onnx", repository / model / "1")
+
+    monkeypatch.setattr(export, "export", copy_instead)
+    assert model_of(capsys, "--weights", folder, "--engine", "served")["engine"] == "served"
+    assert len(exported) == 1 and export.REPOSITORY not in (exported[0], *exported[0].parents)
+
+
+REFUSED = {
+    ("--engine", "tensorflow"): "engine: expected one of served, torch, got 'tensorflow'",
+    ("--device", "tpu"): "device: expected cpu or cuda:0, got 'tpu'",
+    ("--device", "cuda:x"): "device: expected cpu or cuda:0, got 'cuda:x'",
+    ("--device", "cuda:99"): "device: cuda:99 is not there; torch sees",
+    ("--device", "cuda:99", "--engine", "served"): "cuda:99",
+}
+
+
+@pytest.mark.parametrize("command", ["read", "eval"])
+@pytest.mark.parametrize("words", REFUSED)
+def test_no_such_engine_or_device_is_one_line(
+    command: str, words: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    target = [str(SCENE)] if command == "read" else ["--data", str(SCENE.parent)]
+    assert cli.main([command, *target, *words]) == 1
+    shown = capsys.readouterr()
+    assert shown.err.startswith(f"plates {command}: ") and REFUSED[words] in shown.err
+    assert shown.err.count("\n") == 1 and shown.out == ""
+
+
+def test_the_served_engine_is_not_for_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nets, "check_device", lambda _: None)
+    with pytest.raises(nets.EngineError, match='"served" runs on the CPU; cuda:0 needs'):
+        nets.load_nets("served", "cuda:0")
+
+
+VIA = {
+    ("--via", "rest"): "--via: expected triton, got 'rest'",
+    ("--via", "triton", "--rendered"): "leave the other parts out",
+    ("--triton", "localhost:8001"): "goes with --via triton",
+    ("--via", "triton", "--triton", "nowhere"): "--triton: Value error, 'nowhere' has no port",
+}
+
+
+@pytest.mark.parametrize("words", VIA)
+def test_a_way_to_triton_that_makes_no_sense_is_one_line(
+    words: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["eval", "--data", str(tmp_path), *words]) == 1
+    message = capsys.readouterr().err
+    assert VIA[words] in message and message.count("\n") == 1
