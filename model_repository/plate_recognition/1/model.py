@@ -8,7 +8,7 @@ import numpy as np
 import torch
 import triton_python_backend_utils as pb_utils
 
-from plate_models import contract
+from plate_models import contract, heap
 from plate_models.backends import bls
 from plate_models.backends.slots import Slots
 from plate_models.cores import choose_threads, photos_at_once
@@ -23,6 +23,7 @@ sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")
 class TritonPythonModel:
     def initialize(self, args):
         torch.set_num_threads(1)  # the slots are the threads
+        heap.keep_freed_memory()
         self.origin, self.config = contract.read_origin(args), contract.read_config(args)
         self.slots = Slots(photos_at_once(choose_threads()), self._answer)
 
