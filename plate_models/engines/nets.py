@@ -152,3 +152,20 @@ def load_served(model: Path) -> Any:
         threads = choose_threads(int(parameters.get("intra_op_thread_count", "0")))
         run = onnxruntime_engine.load(path, names, threads)
     return lambda tensor: tuple(torch.from_numpy(array) for array in run((tensor.numpy(),)))
+
+
+def served_precision(model: Path) -> str:
+    """Tell what a graph computes in as its CPU profile serves it here.
+
+    Args:
+        model: Folder of the model in the repository.
+
+    Returns:
+        "bfloat16" where the profile asks for it and the processor can, else "float32".
+    """
+    text = (model / "configs" / "cpu.pbtxt").read_text(encoding="utf-8")
+    if dict(_PARAMETER.findall(text)).get("HINT_BF16", "").upper() != "YES":
+        return "float32"
+    from plate_models.engines import openvino_engine
+
+    return "bfloat16" if openvino_engine.computes_in_bf16() else "float32"

@@ -18,6 +18,11 @@ _SHAPES = 4
 _THREADS_PER_SAMPLE = 4
 
 
+def computes_in_bf16() -> bool:
+    """Whether this processor has instructions for bfloat16."""
+    return "BF16" in openvino.Core().get_property("CPU", "OPTIMIZATION_CAPABILITIES")
+
+
 def load(path: Path, outputs: Sequence[str], threads: int, bf16: bool = False) -> Run:
     """Open a graph.
 
@@ -36,10 +41,9 @@ def load(path: Path, outputs: Sequence[str], threads: int, bf16: bool = False) -
         As `onnxruntime_engine.load`; for one caller at a time.
     """
     core = openvino.Core()
-    able = "BF16" in core.get_property("CPU", "OPTIMIZATION_CAPABILITIES")
     streams = max(1, threads // _THREADS_PER_SAMPLE)
     settings = {
-        "INFERENCE_PRECISION_HINT": "bf16" if bf16 and able else "f32",
+        "INFERENCE_PRECISION_HINT": "bf16" if bf16 and computes_in_bf16() else "f32",
         "INFERENCE_NUM_THREADS": threads,
         "NUM_STREAMS": streams,
         "ENABLE_CPU_PINNING": False,  # others compute on the same cores
