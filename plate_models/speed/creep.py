@@ -1,0 +1,151 @@
+"""Stages against a yardstick of our own, so that figures outlive a change of machine.
+
+Seconds say little about another machine, or about this one on another day. How many
+yardsticks a stage takes, measured in turns with it, says more: among machines of a kind it
+is the same.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from plate_models.engines.nets import Nets
+from plate_models.figures import median_ratio
+from plate_models.speed.stages import STAGES, measure_stages
+
+YARDSTICK = "yardstick"
+# More than this is creep.
+TOLERANCE = 0.15
+# Of the whole photo: less is lost in noise, and of no account.
+_LEAST_SHARE = 0.01
+_SIDE = 768
+_COPIED_BYTES = 16 * 2**20
+
+
+class RecordError(Exception):
+    """The file of kept figures is not there or broken."""
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """How many yardsticks something takes.
+
+    Attributes:
+        ratio: Of the medians.
+        interval_95: Its bounds.
+    """
+
+    ratio: float
+    interval_95: tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Record:
+    """Figures of one run.
+
+    Attributes:
+        machine: Where and when it was.
+        yardstick_ms: Median of the yardstick.
+        stages: By name; "whole" is the photo.
+    """
+
+    machine: str
+    yardstick_ms: float
+    stages: dict[str, Ratio]
+
+    def write(self, path: Path) -> None:
+        """Write JSON with four digits: more would be noise."""
+        text = json.dumps(_rounded(asdict(self)), ensure_ascii=False, indent=1)
+        path.write_text(text + "\n", encoding="utf-8")
+
+    @classmethod
+    def read(cls, path: Path) -> "Record":
+        """Read what :meth:`write` wrote.
+
+        Raises:
+            RecordError: It is not there, or something else.
+        """
+        try:
+            kept = json.loads(path.read_text(encoding="utf-8"))
+            stages = {
+                name: Ratio(float(one["ratio"]), (float(low), float(high)))
+                for name, one in kept["stages"].items()
+                for low, high in [one["interval_95"]]
+            }
+            return cls(str(kept["machine"]), float(kept["yardstick_ms"]), stages)
+        except OSError as error:
+            raise RecordError(f"{path}: {error.strerror}; make it with --write") from error
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise RecordError(
+                f"{path}: expected figures as `plates bench creep --write` writes them; "
+                "make it anew with --write"
+            ) from error
+
+
+def _rounded(value: object) -> object:
+    if isinstance(value, float):
+        return float(f"{value:.4g}")
+    if isinstance(value, dict):
+        return {key: _rounded(one) for key, one in value.items()}
+    return [_rounded(one) for one in value] if isinstance(value, (list, tuple)) else value
+
+
+def yardstick() -> Callable[[], object]:
+    """A fixed piece of work, some milliseconds: a matrix multiply and a copy of memory."""
+    left, right = torch.randn(2, _SIDE, _SIDE, generator=torch.Generator().manual_seed(0))
+    source = np.ones(_COPIED_BYTES, np.uint8)
+    target = np.zeros_like(source)
+
+    def work() -> None:
+        torch.mm(left, right)
+        np.copyto(target, source)
+
+    return work
+
+
+def measure_record(file: bytes, nets: Nets, seconds: float, machine: str) -> Record:
+    """Measure each stage and the whole in turns with the yardstick.
+
+    Args:
+        file: A photo with plates.
+        nets: What is measured.
+        seconds: To go on for.
+        machine: Its description.
+    """
+    measured, others = measure_stages(file, {"ours": nets}, seconds, {YARDSTICK: yardstick()})
+    ours, unit = measured["ours"], others[YARDSTICK]
+    times = {**ours.stages, "whole": ours.whole}
+    ratios = {name: Ratio(*median_ratio(of.wall_ms, unit.wall_ms)) for name, of in times.items()}
+    return Record(machine, unit.p50_ms, ratios)
+
+
+def crept(now: Record, kept: Record) -> list[str]:
+    """Name the stages that became slower, beyond noise.
+
+    Args:
+        now: Measured.
+        kept: From the file.
+
+    Returns:
+        One sentence for each stage of which even the lower bound is more than 15 % above
+        the kept figure, and by more than a hundredth of the photo; empty if none is.
+    """
+    worth = _LEAST_SHARE * kept.stages["whole"].ratio
+    return [
+        f"{name} takes {one.ratio / before.ratio:.2f} times what it took: {one.ratio:.3g} "
+        "yardsticks, 95 % interval from {:.3g} to {:.3g}; kept are {:.3g}".format(
+            *one.interval_95, before.ratio
+        )
+        for name, one, before in _common(now.stages, kept.stages)
+        if one.interval_95[0] > (1 + TOLERANCE) * before.ratio and one.ratio - before.ratio > worth
+    ]
+
+
+def _common(now: Mapping[str, Ratio], kept: Mapping[str, Ratio]) -> list[tuple[str, Ratio, Ratio]]:
+    return [
+        (name, now[name], kept[name]) for name in (*STAGES, "whole") if name in now and name in kept
+    ]
