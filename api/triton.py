@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Self
@@ -153,6 +153,44 @@ class TritonClient:
         except InferenceServerException as error:
             raise _problem_of(error) from error
         return _recognition({name: result.as_numpy(name) for name in _OUTPUTS})
+
+    async def statistics(self) -> Mapping[str, Any]:
+        """Ask what each model has done since it was loaded.
+
+        Returns:
+            Triton's `ModelStatisticsResponse` as JSON: zeros are left out, numbers are texts.
+
+        Raises:
+            RecognizerProblem: Triton is away.
+        """
+        return await _answered(
+            self._client.get_inference_statistics(as_json=True, headers=self._headers)
+        )
+
+    async def configuration(self, model: str) -> Mapping[str, Any]:
+        """Ask how a model is served.
+
+        Args:
+            model: Its name.
+
+        Returns:
+            Triton's `ModelConfig` as JSON, in the same way.
+
+        Raises:
+            RecognizerProblem: Triton is away, or has no such model.
+        """
+        answer = await _answered(
+            self._client.get_model_config(model, as_json=True, headers=self._headers)
+        )
+        config: Mapping[str, Any] = answer["config"]
+        return config
+
+
+async def _answered(call: Awaitable[dict[str, Any]]) -> Mapping[str, Any]:
+    try:
+        return await call
+    except InferenceServerException as error:
+        raise _problem_of(error) from error
 
 
 def _problem_of(error: InferenceServerException) -> Problem:

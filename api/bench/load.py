@@ -13,7 +13,7 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from api.bench.http1 import Answer, Connection, NoAnswer, Target
+from api.bench.http1 import Connection, NoAnswer, Target
 
 # More are never waited for at once: whoever answers nothing must not fill our memory.
 MAX_OUTSTANDING = 400
@@ -98,22 +98,32 @@ def arrivals(rate: float, seconds: float, seed: int | None = None) -> list[float
     return list(itertools.takewhile(lambda moment: moment < seconds, itertools.accumulate(gaps)))
 
 
-class Generator:
-    """Sends requests over connections that are kept open, and takes note of the answers."""
+class LoadGenerator:
+    """Sends requests when they are due, and takes note of the answers: subclasses say how."""
 
-    def __init__(self, target: Target, requests: Sequence[bytes], timeout_s: float) -> None:
-        """Describe the load; nothing is sent yet.
+    def __init__(self, timeout_s: float) -> None:
+        """Begin with nothing sent.
 
         Args:
-            target: Where to.
-            requests: Sent in turn, as `http1.build_request` made them.
             timeout_s: After which an answer is not waited for any more.
         """
-        self._target, self._timeout_s = target, timeout_s
-        self._requests = itertools.cycle(requests)
-        self._idle: list[Connection] = []
+        self._timeout_s = timeout_s
         self._load = Load()
         self._start = 0.0
+
+    async def _exchange(self) -> tuple[int, float | None]:
+        """Send the next request.
+
+        Returns:
+            The answer's status, as of HTTP, and its Retry-After in seconds.
+
+        Raises:
+            NoAnswer: None came.
+        """
+        raise NotImplementedError
+
+    def _forget(self) -> None:
+        """Let go of what was kept from one request to the next."""
 
     async def open_loop(
         self, schedule: Sequence[float], max_outstanding: int = MAX_OUTSTANDING
@@ -175,9 +185,7 @@ class Generator:
         try:
             await send()
         finally:
-            for connection in self._idle:
-                connection.close()
-            self._idle.clear()
+            self._forget()
         self._load.cpu_s = time.process_time() - cpu
         return self._load
 
@@ -185,7 +193,7 @@ class Generator:
         late = time.perf_counter() - self._start - intended
         try:
             async with asyncio.timeout(self._timeout_s):
-                answer = await self._exchange(next(self._requests))
+                answer = await self._exchange()
         except TimeoutError:
             self._note(intended, late, None, "no answer in time")
         except NoAnswer as error:
@@ -193,8 +201,33 @@ class Generator:
         else:
             self._note(intended, late, answer)
 
-    async def _exchange(self, request: bytes) -> Answer:
+    def _note(
+        self, intended: float, late: float, answer: tuple[int, float | None] | None, why: str = ""
+    ) -> None:
+        latency = time.perf_counter() - self._start - intended
+        status, retry_after = answer or (0, None)
+        self._load.outcomes.append(Outcome(intended, latency, status, retry_after, why, late))
+
+
+class Generator(LoadGenerator):
+    """Sends HTTP requests over connections that are kept open."""
+
+    def __init__(self, target: Target, requests: Sequence[bytes], timeout_s: float) -> None:
+        """Describe the load; nothing is sent yet.
+
+        Args:
+            target: Where to.
+            requests: Sent in turn, as `http1.build_request` made them.
+            timeout_s: After which an answer is not waited for any more.
+        """
+        super().__init__(timeout_s)
+        self._target = target
+        self._requests = itertools.cycle(requests)
+        self._idle: list[Connection] = []
+
+    async def _exchange(self) -> tuple[int, float | None]:
         """Send one request; once more where a kept connection had been closed meanwhile."""
+        request = next(self._requests)
         while True:
             connection = self._idle.pop() if self._idle else await Connection.open(self._target)
             kept = connection.served > 0
@@ -211,9 +244,9 @@ class Generator:
                     connection.close()
             if connection.reusable:
                 self._idle.append(connection)
-            return answer
+            return answer.status, answer.retry_after_s
 
-    def _note(self, intended: float, late: float, answer: Answer | None, why: str = "") -> None:
-        latency = time.perf_counter() - self._start - intended
-        status, retry_after = (answer.status, answer.retry_after_s) if answer else (0, None)
-        self._load.outcomes.append(Outcome(intended, latency, status, retry_after, why, late))
+    def _forget(self) -> None:
+        for connection in self._idle:
+            connection.close()
+        self._idle.clear()

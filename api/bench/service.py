@@ -7,7 +7,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from api.bench.http1 import Target
@@ -16,6 +16,7 @@ from api.commands.service_process import running_service, tail
 
 START_S = 90.0
 _PATIENCE_S = 15.0
+_PAUSE_S = 0.1
 _AS_IT_IS: Mapping[str, str] = {}
 
 
@@ -26,12 +27,16 @@ class Service:
     Attributes:
         url: http://host:port.
         pid: Its first process; None where it runs elsewhere.
-        log: What it has printed; None where it runs elsewhere.
+        log: What it has logged; None where it runs elsewhere.
+        triton: host:port of its Triton's gRPC; None where that is not known.
+        ready_s: Seconds from its start until it was ready; None where it ran already.
     """
 
     url: str
     pid: int | None = None
     log: Path | None = None
+    triton: str | None = None
+    ready_s: float | None = None
 
     @property
     def target(self) -> Target:
@@ -79,13 +84,14 @@ def service(
 
 @contextlib.contextmanager
 def _started(settings: Mapping[str, str]) -> Iterator[Service]:
-    deadline = time.monotonic() + START_S
+    began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="plates-bench-") as folder:
         log = Path(folder) / "serve.log"
         with running_service(settings, log) as running:
-            own = Service(running.url, running.process.pid, log)
-            _wait_until_ready(own, deadline, running.process)
-            yield own
+            triton = running.triton[0] if running.triton else None
+            own = Service(running.url, running.process.pid, log, triton)
+            _wait_until_ready(own, began + START_S, running.process)
+            yield replace(own, ready_s=time.monotonic() - began)
         status = running.process.returncode
         if status != 0:
             raise CommandError(f"the service ended with status {status}:\n{tail(log)}")
@@ -112,4 +118,4 @@ def _wait_until_ready(
         if time.monotonic() > deadline or (process is not None and process.poll() is not None):
             told = f"\n{tail(found.log)}" if found.log else ""
             raise CommandError(f"the service at {found.url} is not ready: {reason}{told}")
-        time.sleep(0.2)
+        time.sleep(_PAUSE_S)
