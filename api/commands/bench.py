@@ -1,12 +1,19 @@
-"""Measure the service: how it bears overload, faults and time.
+"""Measure: how fast the pipeline is in this process, and how the service bears load.
 
+  plates bench stages     where a photo's time goes, in process
+  plates bench baseline   the pipeline beside the published one's shape, in process
+  plates bench floor      each net against the time that its arithmetic needs
+  plates bench scaling    does cost grow like a straight line, with plates and with pixels?
+  plates bench creep      has a stage become slower since the last release?
+
+  plates bench serve      latency, throughput, CPU time and memory, beside in process
   plates bench overload   offered rates from half of what it can do to four times that
   plates bench soak       a mixed load for a long time: does anything grow?
   plates bench faults     kill -9 of each process under load: how soon is it healthy again?
 
-Each starts a service of its own on free loopback ports unless --url names one, prints a
-table, draws a picture and ends with 1 where a floor is missed. Nothing else should run on
-the machine meanwhile.
+Those that need a service start one of their own on free loopback ports unless --url names
+one. Each prints a table, draws a picture and ends with 1 where a floor is missed. Nothing
+else should run on the machine meanwhile.
 """
 
 import argparse
@@ -15,6 +22,12 @@ from importlib import import_module
 from typing import Any
 
 TOOLS = {
+    "serve": "latency, throughput, CPU time and memory of the service, beside in process",
+    "stages": "where a photo's time goes, in process",
+    "baseline": "the pipeline beside the published one's shape, in process",
+    "floor": "each net against the time that its arithmetic needs",
+    "scaling": "whether cost grows like a straight line with plates and pixels",
+    "creep": "whether a stage became slower since the last release",
     "overload": "goodput, latency and refusals at up to four times the capacity",
     "soak": "memory and files under a mixed load for a long time",
     "faults": "what senders see while processes are killed, and for how long",

@@ -131,6 +131,11 @@ class StageTimes:
     clocked: Times
     whole: Times
 
+    def to_dict(self) -> dict[str, Any]:
+        """Everything as JSON-ready values."""
+        times = {**self.stages, "together": self.clocked, "whole": self.whole}
+        return {name: of.to_dict() for name, of in times.items()}
+
 
 def measure_stages(
     file: bytes,
