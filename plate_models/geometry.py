@@ -211,22 +211,37 @@ def crop_boxes(
 def _cut(image: Tensor, region: Sequence[float], size_hw: tuple[int, int]) -> Tensor:
     """One region, resized: (3, h, w) float32 in [0, 255]."""
     x0, y0, x1, y1 = region
-    rows, row_weights = _resampling(y0, y1, size_hw[0], image.shape[0], image.device)
-    columns, column_weights = _resampling(x0, x1, size_hw[1], image.shape[1], image.device)
-    pixels = image[rows][:, columns].permute(2, 0, 1).float()  # (3, rows, columns)
+    rows, row_weights = _resampling(y0, y1, size_hw[0])
+    columns, column_weights = _resampling(x0, x1, size_hw[1])
+    pixels = _pixels(image, rows, columns).permute(2, 0, 1).float()  # (3, rows, columns)
     return row_weights @ pixels @ column_weights.T
 
 
-def _resampling(
-    start: float, end: float, samples: int, length: int, device: torch.device
-) -> tuple[Tensor, Tensor]:
-    """Source indices (S,) of one axis and the weights (samples, S) that mix them."""
+def _pixels(image: Tensor, rows: range, columns: range) -> Tensor:
+    """Some rows and columns of a photo, (R, C, 3); beyond its edges those are repeated."""
+    (top, bottom), (left, right) = map(_ends, (rows, columns), image.shape[:2])
+    # Narrowed first: rows that are taken by their indices are copied in their whole width.
+    near = image[top : bottom + 1, left : right + 1]
+    if near.shape[:2] == (len(rows), len(columns)):
+        return near
+    for axis, (source, first, last) in enumerate(((rows, top, bottom), (columns, left, right))):
+        indices = torch.arange(source.start, source.stop, source.step).clamp_(first, last)
+        near = near.index_select(axis, indices - first)
+    return near
+
+
+def _ends(source: range, length: int) -> tuple[int, int]:
+    """First and last index of an axis that is taken, inside the photo."""
+    return min(max(source[0], 0), length - 1), min(max(source[-1], 0), length - 1)
+
+
+def _resampling(start: float, end: float, samples: int) -> tuple[range, Tensor]:
+    """Source pixels of one axis, S of them, and the weights (samples, S) that mix them."""
     scale = max((end - start) / samples, 1e-6)
     reach = max(scale, 1.0)
     step = max(int(scale // _SAMPLES_PER_PIXEL), 1)
-    first = int(start - reach) - 1
-    source = torch.arange(first, int(end + reach) + 2, step, device=device)
-    centres = start + (torch.arange(samples, device=device, dtype=torch.float32) + 0.5) * scale
-    distance = (source.float()[None] + 0.5 - centres[:, None]).abs() / reach
-    weights = (1 - distance).clamp(min=0)
-    return source.clamp(0, length - 1), weights / weights.sum(dim=1, keepdim=True)
+    source = range(int(start - reach) - 1, int(end + reach) + 2, step)
+    centres = torch.arange(samples, dtype=torch.float32).add_(0.5).mul_(scale).add_(start)
+    middles = torch.arange(source.start, source.stop, step, dtype=torch.float32).add_(0.5)
+    weights = (middles - centres[:, None]).abs_().div_(-reach).add_(1).clamp_(min=0)
+    return source, weights.div_(weights.sum(dim=1, keepdim=True))
