@@ -36,8 +36,6 @@ def test_eval_refuses_before_the_work_what_would_fail_after_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     data = str(tmp_path)
-    assert cli.main(["eval", "--data", data, "--speed"]) == 1
-    assert "--baseline" in capsys.readouterr().err
     assert cli.main(["eval", "--data", data, "--json", str(tmp_path / "no" / "a.json")]) == 1
     assert "its folder does not exist" in capsys.readouterr().err
     assert cli.main(["eval", "--rendered", "--per-type", "-1"]) == 1

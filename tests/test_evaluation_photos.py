@@ -1,17 +1,16 @@
 """The released weights scored on photos: the rendered samples, and real ones where at hand."""
 
 import os
-import warnings
 from pathlib import Path
 from zlib import crc32
 
 import numpy as np
 import pytest
-import torch
 from evaluation_cases import answer, labelled_set, plate
 from PIL import Image
+from published_recognizer import save_stand_ins
 
-from plate_models.baseline import Baseline, PublishedShape
+from plate_models.baseline import Baseline
 from plate_models.engines.nets import Nets, load_nets
 from plate_models.evaluation.failure_sheet import failure_sheet
 from plate_models.evaluation.labelled import evaluate
@@ -19,7 +18,6 @@ from plate_models.evaluation.matching import match
 from plate_models.evaluation.results import Box
 from plate_models.evaluation.scoreboard import Scoreboard
 from plate_models.evaluation.sheet import WIDTH, photos_in, view
-from plate_models.evaluation.speed import measure_speed
 from plate_models.evaluation.world import evaluate_world
 from plate_models.evaluation.world_sheet import world_sheet
 from plate_models.pipeline import Plate
@@ -35,22 +33,7 @@ def nets() -> Nets:
 
 @pytest.fixture(scope="module")
 def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Stand-ins for the published recognizer, which is not part of the project."""
-
-    class Reader(torch.nn.Module):
-        def forward(self, plates: torch.Tensor) -> torch.Tensor:
-            """Logits that spell "0" whatever the plate."""
-            logits = torch.zeros(plates.shape[0], 23, 18)
-            logits[:, 0] = 1
-            return logits
-
-    folder = tmp_path_factory.mktemp("published")
-    example = torch.zeros(1, 3, 24, 94)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # The published ones are TorchScript.
-        torch.jit.trace(torch.nn.Identity(), example).save(folder / "stn.pt")
-        torch.jit.trace(Reader(), example).save(folder / "lprnet.pt")
-    return folder
+    return save_stand_ins(tmp_path_factory.mktemp("published"))
 
 
 def test_the_samples_are_found_and_read(tmp_path: Path, nets: Nets) -> None:
@@ -160,28 +143,6 @@ def test_a_view_shows_its_boxes_where_they_are() -> None:
     assert abs(np.nonzero(green)[0].mean() - 29.5) < 1
     beyond = np.asarray(view(photo, (120, 60), [((0.0, 0.0, 20.0, 10.0), (0, 255, 0))]))
     assert (beyond[0, 0] > 0).all()
-
-
-def test_speed_is_measured_photo_by_photo(tmp_path: Path, nets: Nets, published: Path) -> None:
-    data = labelled_set(tmp_path / "set", "green_car.jpg")
-    with pytest.raises(FileNotFoundError, match="1920x1080"):
-        measure_speed(data, nets, published)
-    photo = data / "images" / "green_car.jpg"
-    large = Image.open(photo).resize((1920, 1080))
-    photo.unlink()
-    large.save(photo)
-    report = measure_speed(data, nets, published)
-    assert len(report.ours_ms) == len(report.published_ms) == report.plates == 1
-    # Which is faster is the benchmark's to say: a test that times one photo would be luck.
-    assert report.to_dict()["ratio"] == report.ours_ms[0] / report.published_ms[0]
-    assert f"{report.ours_ms[0]:.1f} ms" in report.lines()[1]
-
-
-def test_the_published_shape_reads_the_boxes_it_is_given(published: Path) -> None:
-    shape = PublishedShape(Baseline(published))
-    image = np.zeros((720, 1280, 3), np.uint8)
-    boxes = [(10.0, 10.0, 90.0, 30.0), (1200.0, 700.0, 1280.0, 720.0)]
-    assert shape.read(image, boxes) == ["0", "0"]
 
 
 @pytest.mark.skipif("PLATES_DATA" not in os.environ, reason="PLATES_DATA names no real photos")

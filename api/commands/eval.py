@@ -5,8 +5,6 @@ What is scored; labelled photos if nothing else is asked for:
   --labelled  recall, exact match and character errors on DIR/ru_photos (images/ and
               plates.csv; or DIR is itself such a set), false plates on DIR/no_plates
   --world     readable texts on the held-out fifth of DIR/world_photos, to be looked at
-  --speed     milliseconds per photo of 1920x1080 against the published pipeline's shape,
-              rebuilt and measured in the same run; needs --baseline
   --rendered  nine kinds of plates end to end on the rendered benchmark, which is made on
               the way: needs no data. 4,500 photos unless --per-type says otherwise
   --agreement the engine against the float32 reference (torch, on the CPU): texts and logits
@@ -56,13 +54,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--baseline", type=Path, metavar="DIR", help="also score the published recognizer in DIR"
-    )
-    parser.add_argument(
-        "--photos",
-        type=int,
-        metavar="N",
-        default=0,
-        help="measure speed on N photos (default: all)",
     )
     parser.add_argument(
         "--per-type",
@@ -135,9 +126,7 @@ def _check(arguments: argparse.Namespace, parts: list[str]) -> None:
     """Refuse at once what would fail after minutes of work."""
     if arguments.data is None and any(PARTS[part].needs_data for part in parts):
         raise CommandError("give --data DIR, or set PLATES_DATA")
-    if "speed" in parts and arguments.baseline is None:
-        raise CommandError("--speed compares with the published recognizer: give --baseline DIR")
-    for option in ("photos", "per_type", "crops", "workers"):
+    for option in ("per_type", "crops", "workers"):
         if (getattr(arguments, option) or 0) < 0:
             raise CommandError(f"--{option.replace('_', '-')}: expected 0 or more")
     if arguments.via not in (None, "triton"):

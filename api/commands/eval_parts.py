@@ -122,16 +122,6 @@ def world(context: Context) -> Report:
     return report
 
 
-def speed(context: Context) -> Report:
-    """Our pipeline against the published one's shape."""
-    from plate_models.evaluation.speed import measure_speed
-
-    arguments = context.arguments
-    return measure_speed(
-        context.data, context.nets, arguments.baseline, arguments.photos, context.progress
-    )
-
-
 def rendered(context: Context) -> Report:
     """The rendered benchmark."""
     from tqdm import tqdm
@@ -205,7 +195,6 @@ class Part:
 PARTS = {
     "labelled": Part(labelled, "labelled photos; the default"),
     "world": Part(world, "readable texts on photos of other countries"),
-    "speed": Part(speed, "milliseconds per photo"),
     "rendered": Part(rendered, "nine kinds of plates, rendered on the way", needs_data=False),
     "agreement": Part(agreement, "the engine against the float32 reference", needs_data=False),
 }
