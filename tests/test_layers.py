@@ -71,6 +71,8 @@ def loaded_by(statement: str) -> set[str]:
         ("import api.main", {"torch", "onnxruntime", "matplotlib"}),
         ("import api.cli", {"torch", "fastapi", "tritonclient", "cv2", "numpy"}),
         ("import api.embedded", {"torch", "numpy", "pytriton"}),
+        # What it shares with the service would not count in the service's memory.
+        ("import api.bench.serve", {"torch", "numpy", "cv2", "grpc", "tritonclient"}),
         ("import plate_models.spec", {"torch", "numpy", "cv2"}),
         ("import plate_models.spec_json", {"torch", "numpy", "cv2"}),
         ("import plate_models.formats", {"torch", "numpy", "cv2"}),

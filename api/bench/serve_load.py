@@ -28,7 +28,7 @@ TIMEOUT_S = 30.0
 # Before each load, unmeasured: connections, and what grows with the first batch of a size.
 _WARM_UP_S = 1.0
 # Sizes of photos whose canvases differ: landscape, square, portrait; equally many pixels.
-_MIXED_WH = ((1920, 1080), (1440, 1440), (1080, 1920))
+MIXED_WH = ((1920, 1080), (1440, 1440), (1080, 1920))
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ def photos_for(mixed: bool) -> list[bytes]:
 
     from plate_models.synthetic.scenes import render_scene
 
-    scenes = (render_scene(np.random.default_rng(0), size, plates=2) for size in _MIXED_WH)
+    scenes = (render_scene(np.random.default_rng(0), size, plates=2) for size in MIXED_WH)
     return [cv2.imencode(".jpg", scene.image[..., ::-1])[1].tobytes() for scene in scenes]
 
 
