@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from plate_models.alignments import alternatives, forward
 from plate_models.spec import RECOGNIZER
 
 Array = NDArray[np.float64]
 # Prefix -> probability of the paths that end in a blank, and in its last character.
-Beam = dict[str, tuple[float, float]]
+Beam = dict[str, list[float]]
 # A class less likely than this in a step starts no prefix of its own.
 _PRUNE_BELOW = 1e-4
 
@@ -129,7 +130,7 @@ def beam_decode(
     _check_classes(log_probs, alphabet)
     if is_unreadable(log_probs):
         return []
-    beam: Beam = {"": (1.0, 0.0)}
+    beam: Beam = {"": [1.0, 0.0]}
     for blank, likely in _steps(np.exp(log_probs), alphabet):
         following = _followed(beam, blank, likely)
         beam = following if len(following) <= width else _likeliest(following, width)
@@ -143,18 +144,20 @@ def _followed(beam: Beam, blank: float, likely: list[tuple[str, float]]) -> Beam
     following: Beam = {}
     for prefix, (ends_blank, ends_char) in beam.items():
         total = ends_blank + ends_char
-        in_blank, in_char = following.get(prefix, (0.0, 0.0))
-        following[prefix] = (in_blank + total * blank, in_char)
+        same = following.setdefault(prefix, [0.0, 0.0])
+        same[0] += total * blank
+        last = prefix[-1:]
         for char, probability in likely:
-            arriving = total
-            if prefix.endswith(char):
+            arriving = total * probability
+            if char == last:
                 # Without a blank between, a repeat is the same character going on.
-                in_blank, in_char = following[prefix]
-                following[prefix] = (in_blank, in_char + ends_char * probability)
-                arriving = ends_blank
+                same[1] += ends_char * probability
+                arriving = ends_blank * probability
             longer = prefix + char
-            in_blank, in_char = following.get(longer, (0.0, 0.0))
-            following[longer] = (in_blank, in_char + arriving * probability)
+            if longer in following:
+                following[longer][1] += arriving
+            else:
+                following[longer] = [0.0, arriving]
     return following
 
 
@@ -169,7 +172,11 @@ def _steps(probs: Array, alphabet: str) -> list[tuple[float, list[tuple[str, flo
 
 
 def _likeliest(prefixes: Beam, width: int) -> Beam:
-    return dict(sorted(prefixes.items(), key=lambda item: -sum(item[1]))[:width])
+    items = list(prefixes.items())
+    # Sorted by a list's look-up: a function of our own would be called for every prefix.
+    negated = [-(ends_blank + ends_char) for ends_blank, ends_char in prefixes.values()]
+    ranked = sorted(range(len(items)), key=negated.__getitem__)
+    return dict(items[index] for index in ranked[:width])
 
 
 def text_probabilities(
@@ -195,7 +202,7 @@ def text_probabilities(
     if not encoded or is_unreadable(log_probs):
         return [0.0] * len(texts)
     probs = np.broadcast_to(np.exp(log_probs), (len(texts), *log_probs.shape))
-    reached = _forward(probs, encoded)[-1]
+    reached = forward(probs, encoded)[-1]
     ends = [2 * len(labels) + 1 for labels in encoded]
     return [float(row[end] + row[end + 1]) for row, end in zip(reached, ends, strict=True)]
 
@@ -226,74 +233,4 @@ def character_alternatives(
     labels = encode(text, alphabet)
     if not labels or not log_probs.shape[1] or is_unreadable(log_probs):
         return np.zeros((len(labels), len(alphabet) + 1))
-    probs = np.exp(log_probs)
-    # Backwards is forwards over the mirrored text.
-    both = _forward(np.stack([probs, probs[:, ::-1]]), [labels, labels[::-1]])
-    before, after = both[:, 0], both[:, 1]
-    entered = _entered(before, labels, len(alphabet))
-    left = _entered(after, labels[::-1], len(alphabet))[::-1, ::-1]
-    inside = np.zeros_like(entered)
-    now = np.zeros(entered.shape[1:])
-    for step, emitted in enumerate(probs[:-1].T):
-        now = (now + entered[step]) * emitted
-        inside[step] = now
-    replaced = np.einsum("tlc,tlc->lc", inside, left)
-    return np.column_stack([replaced, _left_out(before, after, labels)])
-
-
-def _forward(probs: Array, encoded: Sequence[Sequence[int]]) -> Array:
-    """Sum the paths through each text's states: a start, then blank, c1, blank, c2, … blank.
-
-    Args:
-        probs: (N, C, T), blank last: what each text is looked for in.
-        encoded: N texts as classes.
-
-    Returns:
-        (T + 1, N, 2 L + 3) for the longest length L: entry (t, n, j) is the probability
-        of all paths of t steps that end in state j - 1, where state 0 is the start, from
-        which every path sets out. Column 0 is padding and always 0.
-    """
-    longest = max(map(len, encoded))
-    texts, classes, steps = probs.shape
-    # A class of its own, never emitted, for the start and behind the end of shorter texts.
-    emitted = np.concatenate([probs, np.zeros((texts, 1, steps))], axis=1)
-    states = np.full((texts, 2 * longest + 3), classes)
-    # A blank may be skipped between two different characters only.
-    skips = np.zeros(states.shape)
-    for row, (labels, skip) in enumerate(zip(encoded, skips, strict=True)):
-        states[row, 2 : 2 * len(labels) + 3 : 2] = classes - 1
-        states[row, 3 : 2 * len(labels) + 3 : 2] = labels
-        skip[3 : 2 * len(labels) + 3 : 2] = [
-            i == 0 or labels[i] != labels[i - 1] for i in range(len(labels))
-        ]
-    emissions = emitted[np.arange(texts)[:, None], states].transpose(2, 0, 1)
-    reached = np.zeros((steps + 1, *states.shape))
-    reached[0, :, 1] = 1.0
-    for step in range(steps):
-        now, following = reached[step], reached[step + 1]
-        following[:, 2:] = now[:, :-2] * skips[:, 2:]
-        following[:, 1:] += now[:, :-1]
-        following += now
-        following *= emissions[step]
-    return reached
-
-
-def _entered(reached: Array, labels: Sequence[int], characters: int) -> Array:
-    """(T, L, characters): the paths that may go on to a character at a place."""
-    allowed = np.ones((len(labels), characters))
-    # Right after the same character it would be that character going on.
-    allowed[np.arange(1, len(labels)), labels[:-1]] = 0.0
-    blanks, neighbours = reached[:-1, 2:-1:2], reached[:-1, 1:-2:2]
-    entered: Array = blanks[:, :, None] + neighbours[:, :, None] * allowed
-    return entered
-
-
-def _left_out(before: Array, after: Array, labels: Sequence[int]) -> Array:
-    """(L,): the probability of the text without the character at a place."""
-    apart = np.ones(len(labels))
-    apart[1:-1] = [a != b for a, b in zip(labels[:-2], labels[2:], strict=True)]
-    # Paths that stop short of the place, and those that go on with the next character.
-    stopped = before[:, 2:-1:2] + before[:, 1:-2:2] * apart
-    resumed = after[::-1, 1:-2:2][:, ::-1]
-    left_out: Array = (stopped * resumed).sum(axis=0)
-    return left_out
+    return alternatives(np.exp(log_probs), labels)
