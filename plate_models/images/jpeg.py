@@ -27,7 +27,7 @@ MAX_SCANS = 20
 class _Found:
     """What the walk has met so far."""
 
-    pieces: list[bytes] = field(default_factory=lambda: [b"\xff\xd8"])
+    pieces: list[bytes | memoryview] = field(default_factory=lambda: [b"\xff\xd8"])
     size_wh: tuple[int, int] | None = None
     scans: int = 0
     exif: bytes | None = None
@@ -65,7 +65,9 @@ def outline(data: bytes) -> Outline:
         _note(found, marker, data[start:position])
         if marker == _SOS:
             end = _MARKER.search(data, position)
-            found.pieces.append(data[position : end.start() if end else len(data)])
+            scan, position = position, end.start() if end else len(data)
+            # Nearly the whole file: copied once, with the others, and searched once.
+            found.pieces.append(memoryview(data)[scan:position])
     raise Defect(f"has more than {MAX_SEGMENTS} segments")
 
 
