@@ -81,8 +81,11 @@ def test_graphs_run_on_the_profiles_device(model: str, profile: str) -> None:
     config = read_config(model, profile)
     (group,) = config.instance_group
     kind = model_config_pb2.ModelInstanceGroup.Kind.Name(group.kind)
-    expected = {"gpu": ("pytorch", "KIND_GPU"), "cpu": ("onnxruntime", "KIND_CPU")}
+    on_cpu = "openvino" if model == "yolo" else "onnxruntime"
+    expected = {"gpu": ("pytorch", "KIND_GPU"), "cpu": (on_cpu, "KIND_CPU")}
     assert (config.backend, kind) == expected[profile]
+    # OpenVINO's own backend looks for model.xml.
+    assert config.default_model_filename == ("model.onnx" if config.backend == "openvino" else "")
 
 
 @pytest.mark.parametrize("profile", PROFILES)
@@ -102,7 +105,9 @@ def test_warm_up_inputs_are_real_inputs(model: str, profile: str) -> None:
         warmed.append(tuple(given.dims))
     assert warmed
     if model == "yolo":
-        assert warmed == [(3, *size) for size in DETECTOR.canvases_hw]
+        # OpenVINO holds a compiled net for each canvas: those of few photos come when needed.
+        expected = DETECTOR.canvases_hw[: 1 if profile == "cpu" else None]
+        assert warmed == [(3, *size) for size in expected]
 
 
 @pytest.mark.parametrize(("model", "profile"), every_config())

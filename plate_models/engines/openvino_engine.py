@@ -1,13 +1,19 @@
 """ONNX graphs on OpenVINO, on the CPU: in bfloat16 where the processor computes with it."""
 
+import sys
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import openvino
 from numpy.typing import NDArray
+
+# OpenVINO imports its converter, which nobody needs here, and which reports over the network
+# that it was imported. It takes an ImportError for an answer.
+sys.modules.setdefault("openvino.tools.ovc", None)  # type: ignore[arg-type]
+
+import openvino  # noqa: E402
 
 Arrays = tuple[NDArray[Any], ...]
 Run = Callable[[Arrays], Arrays]
@@ -51,8 +57,11 @@ def load(path: Path, outputs: Sequence[str], threads: int, bf16: bool = False) -
 
     @lru_cache(maxsize=_SHAPES)
     def requests_for(shape: tuple[int, ...]) -> list[openvino.InferRequest]:
-        model = core.read_model(path)
-        model.reshape([1, *shape])
+        model, wanted = core.read_model(path), openvino.PartialShape([1, *shape])
+        if not model.input(0).partial_shape.compatible(wanted):  # reshaping would take anything
+            declared = model.input(0).partial_shape
+            raise ValueError(f"expected an input of the shape {declared}, got {[-1, *shape]}")
+        model.reshape(wanted)
         compiled = core.compile_model(model, "CPU", settings)
         return [compiled.create_infer_request() for _ in range(streams)]
 
