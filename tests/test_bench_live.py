@@ -59,6 +59,7 @@ def test_overload_is_refused_politely(served: Service) -> None:
 
 def test_nothing_piles_up_in_mixed_traffic(served: Service) -> None:
     assert served.pid is not None and served.log is not None
+    assert served.triton is not None and served.ready_s is not None and served.ready_s > 0
     found = asyncio.run(soak(served.target, served.pid, SOAK_S, rate=4.0, every_s=1.0))
     assert not found.unexpected
     assert {"photo 1280 px", "hostile file", "leaves while sending", "batch"} <= set(found.answers)

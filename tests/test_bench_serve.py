@@ -1,35 +1,27 @@
-"""`plates bench serve`: its floors, Triton's statistics, its helpers, its orders."""
+"""`plates bench serve`: its floors, its tables, its turns, its orders."""
 
-import asyncio
 import json
-import os
-import signal
 from collections.abc import Sequence
+from concurrent.futures import Future
+from contextlib import nullcontext
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-import grpc
 import pytest
-from fake_triton import FakeTriton, refusing
-from gateway_client import PHOTO, settings_for
-from patience import wait_until
-from small_server import OK, always, small_server
+from gateway_client import PHOTO
 
 from api import cli
-from api.bench import report, serve, serve_load
-from api.bench.batching import Batches, Served, batches_of, between, served_as
-from api.bench.helpers import Helper
+from api.bench import report, serve, serve_load, serve_pairing
+from api.bench.batching import Batches, Served
 from api.bench.load import Load, Outcome
-from api.bench.serve_load import GRPC, HTTP, Order, Stretch, TritonGenerator, offer
+from api.bench.serve_in_process import Readings
+from api.bench.serve_load import GRPC, HTTP, Order, Stretch, offer
 from api.bench.serve_pairing import Round
 from api.bench.serve_report import draw_serve, print_bench
 from api.bench.serve_result import ServeBench
 from api.bench.service import Service
 from api.bench.summary import summarise
-from api.commands import CommandError
-from api.embedded import processes
-from api.triton import TritonClient
 
 GOOD_ROUND = Round(
     in_process_p50=0.050,
@@ -124,129 +116,6 @@ def test_rounds_are_compared_by_their_median() -> None:
     assert all(verdict.holds for verdict in replace(GOOD, rounds=rounds).verdicts())
 
 
-# --- Triton's statistics ---
-
-
-def statistics(executions: dict[int, int], requests: int) -> dict[str, Any]:
-    """As protobuf writes them: 64 bits as text, zeros left out."""
-    return {
-        "name": "yolo",
-        "inference_count": str(sum(size * count for size, count in executions.items())),
-        "execution_count": str(sum(executions.values())),
-        "inference_stats": {
-            "success": {"count": str(requests), "ns": "900"},
-            "fail": {},
-            "queue": {"count": str(requests), "ns": "400"},
-            "compute_infer": {"count": str(requests), "ns": "500"},
-        },
-        "batch_stats": [
-            {"batch_size": str(size), "compute_infer": {"count": str(count), "ns": "1"}}
-            for size, count in executions.items()
-        ],
-    }
-
-
-def test_batches_are_counted_between_two_moments() -> None:
-    idle = {"name": "stn"}  # loaded, and asked for nothing yet
-    before = batches_of({"model_stats": [statistics({1: 3}, 3), idle]})
-    after = batches_of({"model_stats": [statistics({1: 5, 4: 2}, 9), idle]})
-    done = between(before, after)
-    assert done.keys() == {"yolo"}
-    assert done["yolo"] == Batches(6, 10, 4, {1: 2, 4: 2})
-    assert (done["yolo"].mean_size, done["yolo"].sharing) == (2.5, 1.5)
-    assert between({}, after)["yolo"].executions == 7
-    assert Batches(0, 0, 0, {}).mean_size == Batches(0, 0, 0, {}).sharing == 0
-
-
-@pytest.mark.parametrize(
-    "document",
-    [
-        {"model_stats": [{"inference_count": "1"}]},
-        {"model_stats": [3]},
-        {"model_stats": [{"name": "yolo", "batch_stats": [{"batch_size": "1"}]}]},
-        {"model_stats": [{"name": "yolo", "inference_count": "many"}]},
-    ],
-)
-def test_statistics_of_another_kind_are_refused(document: dict[str, Any]) -> None:
-    with pytest.raises(ValueError):
-        batches_of(document)
-
-
-def test_a_models_threads_are_those_of_its_configuration(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PLATES_THREADS", "3")
-    config = {
-        "name": "yolo",
-        "backend": "openvino",
-        "instance_group": [{"count": 2}, {"count": "1"}],
-        "parameters": {"INFERENCE_NUM_THREADS": {"string_value": "0"}},
-    }
-    assert served_as(config) == Served("yolo", "openvino", 3, 3)
-    config["parameters"] = {"intra_op_thread_count": {"string_value": "2"}}
-    assert served_as(config).threads == 2
-    assert served_as({"name": "x", "backend": "python"}) == Served("x", "python", 1, None)
-
-
-# --- helpers and loads ---
-
-
-def test_a_helper_is_a_process_of_its_own() -> None:
-    with Helper({"PLATES_BENCH_TEST": "seen"}) as helper:
-        pid = helper.call(os.getpid)
-        assert pid != os.getpid()
-        assert helper.call(os.getenv, "PLATES_BENCH_TEST") == "seen"
-        assert helper.call(signal.getsignal, signal.SIGINT) == signal.SIG_IGN
-        with pytest.raises(ZeroDivisionError):
-            helper.call(divmod, 1, 0)
-        with pytest.raises(CommandError, match="expected"):
-            helper.call(_refuse, "expected so much")
-    wait_until(lambda: not processes.is_alive(pid))
-    assert "PLATES_BENCH_TEST" not in os.environ
-
-
-def _refuse(message: str) -> None:
-    raise CommandError(message)
-
-
-def ask_triton(fake: FakeTriton, count: int) -> Load:
-    async def run() -> Load:
-        async with TritonClient(settings_for(fake)) as client:
-            generator = TritonGenerator(client, [PHOTO, PHOTO + b"x"], 10)
-            return await generator.closed_loop(2, 60, max_count=count)
-
-    return asyncio.run(run())
-
-
-def test_photos_go_straight_to_triton_in_turn(fake: FakeTriton) -> None:
-    load = ask_triton(fake, 4)
-    assert [outcome.status for outcome in load.outcomes] == [200] * 4
-    assert sorted(fake.photos) == sorted([PHOTO, PHOTO + b"x"] * 2)
-
-
-def test_what_triton_refuses_is_no_answer_of_200(fake: FakeTriton) -> None:
-    fake.reply = refusing(grpc.StatusCode.RESOURCE_EXHAUSTED, "full")
-    assert {outcome.status for outcome in ask_triton(fake, 2).outcomes} == {429}
-
-
-def test_a_service_elsewhere_is_offered_http_alone() -> None:
-    async def run() -> tuple[Stretch, int]:
-        async with small_server(always(OK)) as server:
-            serving = Service(f"http://{server.target.host}:{server.target.port}")
-            found = await asyncio.to_thread(offer, Order(HTTP, 0.2, 2), serving, [PHOTO])
-            return found, len(server.requests)
-
-    found, came = asyncio.run(run())
-    assert found.failures == 0
-    assert found.cpu_ms == found.batches == {}
-    # The warm-up is not among those that count.
-    assert 0 < found.summary.requests < came
-
-
-def test_a_triton_without_statistics_is_named(fake: FakeTriton) -> None:
-    address = settings_for(fake).triton_address
-    with pytest.raises(CommandError, match="statistics"):
-        offer(Order(GRPC, 0.1, 1), Service("http://127.0.0.1:1", triton=address), [PHOTO])
-
-
 def orders(triton: str | None) -> Sequence[Order]:
     done: list[Stretch] = []
     found = []
@@ -288,3 +157,61 @@ def test_mixed_photos_need_a_canvas_each() -> None:
 
     canvases = [choose_canvas(h, w, DETECTOR.canvases_hw) for w, h in serve_load.MIXED_WH]
     assert len(set(canvases)) == len(canvases) == 3
+
+
+class RecordingHelper:
+    """Answers at once with what a photo would take, and remembers what was asked."""
+
+    def __init__(self, name: str, asked: list[str], photo_s: float) -> None:
+        self._name, self._asked, self._photo_s = name, asked, photo_s
+
+    def start(self, function: Any, *words: Any) -> "Future[Any]":
+        future: Future[Any] = Future()
+        future.set_result(self.call(function, *words))
+        return future
+
+    def call(self, function: Any, first: Any, *_: Any) -> Any:
+        if function is offer:
+            self._asked.append(f"{first.way} {first.concurrency}")
+            return stretch(first.way, first.concurrency)
+        self._asked.append(self._name)
+        return Readings([self._photo_s] * 10, [0.01] * 10, 10 * self._photo_s, idle_cpu_s=0.5)
+
+
+def test_in_process_and_http_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    speeds = {"all threads": 0.05, "one thread a": 0.08, "one thread b": 0.08}
+    readers = [RecordingHelper(name, asked, seconds) for name, seconds in speeds.items()]
+    monkeypatch.setattr(serve_pairing, "_readers", lambda _: nullcontext(readers))
+    load: Any = RecordingHelper("load", asked, 0.0)
+    serving = Service("http://127.0.0.1:1")
+    found = serve_pairing.measure_rounds(serving, load, PHOTO, rounds=2, seconds=5.0, cores=2)
+    turn = ["all threads", "HTTP 1", "one thread a", "one thread b", "HTTP 4"]
+    assert asked == [*speeds, *turn, *turn]  # first they warm up
+    assert found[0] == found[1]
+    assert (found[0].in_process_rate, found[0].processes_rate) == pytest.approx((20, 25))
+    assert found[0].extra_p50 == pytest.approx(0.1 - 0.05)
+    assert found[0].extra_decodes == pytest.approx(5)
+    assert found[0].share == pytest.approx(6 / 25)
+    assert found[0].idle_helpers == pytest.approx(3 * 0.5 / 10)
+
+
+@pytest.mark.parametrize(("ready_s", "status"), [(9.9, 0), (10.1, 1)])
+def test_the_tool_ends_with_1_where_a_floor_is_missed(
+    ready_s: float, status: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Service] = []
+
+    def measure(serving: Service, *_: Any) -> ServeBench:
+        asked.append(serving)
+        return replace(GOOD, ready_s=ready_s)
+
+    running = Service("http://127.0.0.1:1", 1)
+    monkeypatch.setattr(serve, "service", lambda *_: nullcontext(running))
+    monkeypatch.setattr(serve, "_measure", measure)
+    words = ["--url", running.url, "--triton", "127.0.0.1:2"]
+    files = [tmp_path / "new" / name for name in ("serve.png", "serve.json")]
+    words += ["--plot", str(files[0]), "--json", str(files[1])]
+    assert cli.main(["bench", "serve", *words]) == status
+    assert all(file.stat().st_size for file in files)
+    assert asked == [replace(running, triton="127.0.0.1:2")]

@@ -6,6 +6,9 @@ come closed loops (so many photos under way) and open loops (at shares of the mo
 of it), both through the gateway and over gRPC straight to Triton, and closed loops of photos
 whose canvases differ. Everything but the mixed loads is the same 1920x1080 JPEG with two plates.
 
+Of a service that runs already (--url), memory, CPU times and in process come with --pid, which
+says that it runs on this machine; gRPC and Triton's counts come with --triton.
+
 Latencies count from when a photo was to be sent. CPU times are those of the service's
 processes and of the load generator, which shares their cores.
 
@@ -27,7 +30,7 @@ from api.bench.footprint import footprints
 from api.bench.helpers import Helper
 from api.bench.machine import describe_machine
 from api.bench.serve_load import GRPC, HTTP, Order, Stretch, models_of, offer, photos_for
-from api.bench.serve_pairing import measure_rounds
+from api.bench.serve_pairing import Round, measure_rounds
 from api.bench.serve_report import draw_serve, print_bench
 from api.bench.serve_result import ServeBench
 from api.bench.service import Service, add_service, service
@@ -111,8 +114,10 @@ def _measure(serving: Service, seconds: float, rounds: int) -> ServeBench:
     with Helper({}) as load:
         same, mixed = (load.call(photos_for, mixed) for mixed in (False, True))
         models = load.call(models_of, serving.triton) if serving.triton else []
-        paired = measure_rounds(serving, load, same[0], rounds, seconds, cores)
-        _say(f"{rounds} rounds in process and over HTTP: done")
+        paired: list[Round] = []
+        if serving.pid:  # elsewhere, other cores would be compared with these
+            paired = measure_rounds(serving, load, same[0], rounds, seconds, cores)
+            _say(f"{rounds} rounds in process and over HTTP: done")
         stretches: list[Stretch] = []
         for order in _orders(serving, seconds, stretches):
             photos = mixed if order.mixed else same

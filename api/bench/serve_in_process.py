@@ -75,7 +75,9 @@ def read_for(seconds: float, photo: bytes) -> Readings:
 @cache
 def _nets() -> "Nets":
     from plate_models.engines.nets import load_nets
+    from plate_models.heap import keep_freed_memory
 
+    keep_freed_memory()  # as `plate_recognition` does
     return load_nets("served")
 
 
