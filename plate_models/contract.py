@@ -105,10 +105,20 @@ def device_of(args: Mapping[str, str]) -> str:
 
     Returns:
         "cuda:<id>" for a GPU instance, else "cpu".
+
+    Raises:
+        RuntimeError: The instance shall run on a GPU that torch does not see.
     """
-    if args["model_instance_kind"] == "GPU":
-        return f"cuda:{args['model_instance_device_id']}"
-    return "cpu"
+    if args["model_instance_kind"] != "GPU":
+        return "cpu"
+    index = int(args["model_instance_device_id"])
+    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if index >= count:
+        raise RuntimeError(
+            f"the configuration says KIND_GPU and torch {torch.__version__} sees {count} GPUs, "
+            f"not number {index}: install a torch with CUDA, or serve the profile cpu"
+        )
+    return f"cuda:{index}"
 
 
 def problem_of(error: Exception) -> tuple[str, str]:

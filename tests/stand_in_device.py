@@ -1,0 +1,147 @@
+"""A device that isn't there: tensors that lie on the CPU, say otherwise, and are watched.
+
+It does what a GPU would do, with the same results, and is as strict: what a GPU would have to
+ask the host for, or the host a GPU, is written down. Copies are counted by direction. Tensors
+of two devices in one operation are refused, as CUDA refuses them.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves, tree_map
+from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
+
+DEVICE = torch.device("privateuseone:0")
+HOST_TO_DEVICE, DEVICE_TO_HOST, WAIT = "host to device", "device to host", "wait"
+
+# A number for Python, or a size that depends on values: both wait for the device.
+_WAITING = {"_local_scalar_dense", "is_nonzero", "nonzero", "masked_select", "unique", "_unique2"}
+_WAITING |= {"equal", "unique_dim", "unique_consecutive", "unique_dim_consecutive"}
+
+
+@cache
+def _register() -> None:
+    _setup_privateuseone_for_python_backend()
+
+
+class OnDevice(Tensor):
+    """A tensor that says it is on the device.
+
+    Attributes:
+        inner: Its values.
+    """
+
+    inner: Tensor
+
+    @staticmethod
+    def __new__(cls, inner: Tensor) -> "OnDevice":
+        _register()
+        return torch.Tensor._make_wrapper_subclass(  # type: ignore[attr-defined, no-any-return]
+            cls,
+            inner.shape,
+            strides=inner.stride(),
+            storage_offset=inner.storage_offset(),
+            dtype=inner.dtype,
+            device=DEVICE,
+        )
+
+    def __init__(self, inner: Tensor) -> None:
+        self.inner = inner
+
+    def __repr__(self) -> str:  # type: ignore[override]
+        return f"OnDevice({self.inner})"
+
+    @classmethod
+    def __torch_dispatch__(cls, op: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        raise AssertionError(f"{op} outside of Watch")
+
+
+class Watch(TorchDispatchMode):
+    """Carries out what is asked of the device, and writes down where host and device meet.
+
+    Attributes:
+        met: How often they did, by `HOST_TO_DEVICE`, `DEVICE_TO_HOST` and `WAIT`.
+        waits: Which operations waited.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        _register()
+        self.met: Counter[str] = Counter()
+        self.waits: list[str] = []
+
+    def __torch_dispatch__(self, op: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        given = dict(kwargs or {})
+        tensors = [leaf for leaf in tree_leaves((args, given)) if isinstance(leaf, Tensor)]
+        there = [isinstance(tensor, OnDevice) for tensor in tensors]
+        target = given.get("device")
+        to_device = target is not None and torch.device(target).type == DEVICE.type
+        if not any(there) and not to_device:
+            return op(*args, **given)
+        if to_device:
+            given["device"] = torch.device("cpu")
+        name = op.overloadpacket.__name__
+        back = target is not None and not to_device
+        self._note(name, args, tensors, there, to_device, back)
+        found = op(*tree_map(_inner, args), **tree_map(_inner, given))
+        if back or name in ("_local_scalar_dense", "is_nonzero", "equal"):
+            return found
+        if name.endswith("_") and isinstance(args[0], OnDevice):
+            return args[0]
+        return tree_map(lambda leaf: OnDevice(leaf) if isinstance(leaf, Tensor) else leaf, found)
+
+    def _note(
+        self,
+        name: str,
+        args: Any,
+        tensors: list[Tensor],
+        there: list[bool],
+        to_device: bool,
+        back: bool,
+    ) -> None:
+        if to_device and tensors and not there[0]:
+            self.met[HOST_TO_DEVICE] += 1
+        elif back:
+            self.met[DEVICE_TO_HOST] += 1
+        elif any(t.ndim for t, is_there in zip(tensors, there, strict=True) if not is_there):
+            raise RuntimeError(f"{name}: tensors on the host and on the device in one operation")
+        if name in _WAITING or (name.startswith("index") and _has_mask(args)):
+            self.met[WAIT] += 1
+            self.waits.append(name)
+
+
+def _has_mask(args: Any) -> bool:
+    """An index of bool stands for as many rows as there are True."""
+    return any(
+        isinstance(leaf, Tensor) and leaf.dtype in (torch.bool, torch.uint8)
+        for leaf in tree_leaves(args[1:2])
+    )
+
+
+def _inner(leaf: Any) -> Any:
+    return leaf.inner if isinstance(leaf, OnDevice) else leaf
+
+
+def on_device(net: Callable[[Tensor], Any]) -> Callable[[Tensor], Any]:
+    """Move a net there: it is a pure graph, and takes and gives what is on the device."""
+
+    def run(tensor: Tensor) -> Any:
+        if not isinstance(tensor, OnDevice):
+            raise RuntimeError("the net is on the device, and its input is on the host")
+        found = net(tensor.inner)
+        return tree_map(OnDevice, found)
+
+    return run
+
+
+@contextmanager
+def watch() -> Iterator[Watch]:
+    """Have a device for a while."""
+    with torch.no_grad(), Watch() as watcher:
+        yield watcher
