@@ -17,6 +17,7 @@ from torch import Tensor
 
 from plate_models import images
 from plate_models.calibration import Calibration
+from plate_models.devices import upload
 from plate_models.pipeline import PipelineConfig, Plate
 from plate_models.spec import LIMITS, MODEL_VERSION, RECOGNIZER, RECTIFIER, TENSORS, Limits
 from plate_models.spec_json import specs_from_json
@@ -140,17 +141,20 @@ def problem_of(error: Exception) -> tuple[str, str]:
     return f"unexpected {type(error).__name__}, see the server's log", "INTERNAL"
 
 
-def photo_of(file: Array | None, pixels: Tensor | None, limits: Limits = LIMITS) -> Tensor:
+def photo_of(
+    file: Array | None, pixels: Tensor | None, limits: Limits = LIMITS, device: str = "cpu"
+) -> Tensor:
     """Make the photo from whichever of the two inputs was given.
 
     Args:
         file: (N,) uint8, an image file's bytes.
         pixels: (H, W, 3) uint8 BGR in [0, 255], as ``cv2.imread`` gives them.
         limits: What a photo may be at most.
+        device: Where the photo shall be.
 
     Returns:
         (H, W, 3) uint8 RGB in [0, 255], contiguous: upright for a file, as given for
-        pixels, on the device of the pixels or the CPU.
+        pixels, on that device.
 
     Raises:
         InvalidInput: Both or neither are given, or one has the wrong rank, type or size.
@@ -159,7 +163,7 @@ def photo_of(file: Array | None, pixels: Tensor | None, limits: Limits = LIMITS)
     if file is not None and pixels is None:
         if file.ndim != 1 or file.dtype != np.uint8:
             raise InvalidInput(_expected(TENSORS.image, "UINT8 [-1]", file))
-        return torch.from_numpy(images.decode(file.tobytes(), limits))
+        return upload(torch.from_numpy(images.decode(file.tobytes(), limits)), device)
     if pixels is None or file is not None:
         given = "neither" if pixels is None else "both"
         raise InvalidInput(
@@ -174,7 +178,7 @@ def photo_of(file: Array | None, pixels: Tensor | None, limits: Limits = LIMITS)
             f"{TENSORS.pixels} has {width}x{height} pixels; from 1 to "
             f"{limits.max_pixels / 1e6:g} million are read."
         )
-    return pixels.flip(2)
+    return upload(pixels, device).flip(2)
 
 
 def _expected(name: str, what: str, array: Any) -> str:

@@ -125,6 +125,13 @@ def test_a_long_reading_widens_the_character_scores() -> None:
     assert np.isfinite(outputs["character_scores"]).sum() == 15
 
 
+@pytest.fixture
+def four_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 4)
+
+
+@pytest.mark.usefixtures("four_gpus")
 def test_model_info_names_the_weights_the_device_and_the_size(tmp_path: Path) -> None:
     manifest = {"weights": "sha256:abc", "torch": "x"}
     (tmp_path / "1").mkdir()
@@ -147,6 +154,7 @@ def test_model_info_tells_how_long_the_stages_took_if_that_is_known() -> None:
     assert json.loads(outputs[contract.MODEL_INFO][0])["timing_ms"] == spent
 
 
+@pytest.mark.usefixtures("four_gpus")
 @pytest.mark.parametrize(
     ("kind", "number", "device"),
     [("CPU", "0", "cpu"), ("GPU", "0", "cuda:0"), ("GPU", "3", "cuda:3")],
@@ -154,6 +162,13 @@ def test_model_info_tells_how_long_the_stages_took_if_that_is_known() -> None:
 def test_the_device_follows_the_instance(kind: str, number: str, device: str) -> None:
     arguments = {"model_instance_kind": kind, "model_instance_device_id": number}
     assert contract.device_of(arguments) == device
+
+
+@pytest.mark.usefixtures("four_gpus")
+def test_a_gpu_that_is_not_there_is_refused() -> None:
+    arguments = {"model_instance_kind": "GPU", "model_instance_device_id": "4"}
+    with pytest.raises(RuntimeError, match="sees 4 GPUs, not number 4"):
+        contract.device_of(arguments)
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from torch import Tensor
 from plate_models import export, weights
 from plate_models.contract import GRAPHS, MANIFEST
 from plate_models.cores import choose_threads
+from plate_models.devices import upload
 from plate_models.pipeline import Detect, PipelineConfig, Plate, Recognize, Rectify, read_plates
 from plate_models.spec import MODEL_VERSION
 
@@ -51,7 +52,7 @@ class Nets:
     def read(self, image: Tensor) -> list[Plate]:
         """Find and read every plate of a photo, (H, W, 3) uint8 RGB on any device."""
         with torch.inference_mode():
-            photo = image.to(self.device)
+            photo = upload(image, self.device)
             return read_plates(photo, self.detect, self.rectify, self.recognize, self.config)
 
 

@@ -40,7 +40,7 @@ class TritonPythonModel:
                 file = pb_utils.get_input_tensor_by_name(request, TENSORS.image)
                 pixels = pb_utils.get_input_tensor_by_name(request, TENSORS.pixels)
                 given = file and np.from_dlpack(file), pixels and torch.from_dlpack(pixels)
-                photo = contract.photo_of(*given).to(self.origin.device)
+                photo = contract.photo_of(*given, device=self.origin.device)
             plates = read_plates(photo, *call.nets(), self.config)
             wanted, timing_ms = request.requested_output_names(), call.timing_ms()
             arrays = contract.outputs_of(plates, photo, self.origin, wanted, timing_ms)

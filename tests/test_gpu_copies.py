@@ -1,0 +1,109 @@
+"""Between upload and CTC a GPU and its host meet twice: counted by the profiler, on a GPU."""
+
+import importlib
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from sample_photos import SAMPLES, read_samples
+from torch.profiler import ProfilerActivity, profile
+
+from plate_models import contract
+from plate_models.engines.nets import Nets, load_nets
+from plate_models.pipeline import Plate, read_plates
+
+pytestmark = pytest.mark.skipif(
+    not torch.cuda.is_available(),
+    reason="torch sees no GPU; test_gpu_way.py counts the copies on a stand-in for one",
+)
+PHOTO, PLATES = next(iter(read_samples().items()))
+Read = Callable[[], list[Plate]]
+
+
+@pytest.fixture(scope="module")
+def nets() -> Nets:
+    return load_nets("torch", "cuda:0")
+
+
+def triton_of(nets: Nets) -> Any:
+    """Triton's module for Python models, with the nets behind it in this process."""
+    graphs = dict(zip(contract.GRAPHS, (nets.detect, nets.rectify, nets.recognize), strict=True))
+
+    def answer(model_name: str, inputs: list[torch.Tensor], **given: Any) -> SimpleNamespace:
+        found = graphs[model_name](*inputs)
+        outputs = found if isinstance(found, tuple) else (found,)
+        named = dict(zip(given["requested_output_names"], outputs, strict=True))
+        return SimpleNamespace(has_error=lambda: False, outputs=named)
+
+    module: Any = ModuleType("triton_python_backend_utils")
+    module.Tensor = SimpleNamespace(from_dlpack=lambda _, tensor: tensor)
+    module.InferenceRequest = lambda **given: SimpleNamespace(exec=lambda: answer(**given))
+    module.get_output_tensor_by_name = lambda response, name: response.outputs[name]
+    return module
+
+
+@pytest.fixture(params=["modules", "bls"])
+def read(
+    request: pytest.FixtureRequest, nets: Nets, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Read]:
+    """Read the photo from its bytes: nets in process, or behind plate_recognition's calls."""
+    file = np.frombuffer((SAMPLES / PHOTO).read_bytes(), np.uint8)
+    functions = lambda: (nets.detect, nets.rectify, nets.recognize)  # noqa: E731
+    if request.param == "bls":
+        monkeypatch.setitem(sys.modules, "triton_python_backend_utils", triton_of(nets))
+        bls = importlib.import_module("plate_models.backends.bls")
+        call = SimpleNamespace(timeout=lambda: 0, is_cancelled=lambda: False)
+        functions = lambda: bls.Call(call).nets()  # noqa: E731
+
+    def run() -> list[Plate]:
+        with torch.inference_mode():
+            photo = contract.photo_of(file, None, device=nets.device)
+            return read_plates(photo, *functions(), nets.config)
+
+    yield run
+    sys.modules.pop("plate_models.backends.bls", None)
+
+
+def meetings(run: Read) -> Counter[str]:
+    """Copies between host and device, and waits of the host for a stream, while it runs."""
+    with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as profiler:
+        run()
+    names = Counter(event.name for event in profiler.events())
+    kinds = ("Memcpy HtoD", "Memcpy DtoH", "cudaStreamSynchronize", "cudaEventSynchronize")
+    return Counter({k: sum(n for name, n in names.items() if name.startswith(k)) for k in kinds})
+
+
+def test_one_copy_there_and_one_back(read: Read) -> None:
+    plates = [read() for _ in range(3)][-1]  # constants are uploaded with the first photo
+    assert sorted(p.reading.text for p in plates) == sorted(plate.text for plate in PLATES)
+    found = meetings(read)
+    assert (found["Memcpy HtoD"], found["Memcpy DtoH"]) == (1, 1), found
+    assert found["cudaStreamSynchronize"] + found["cudaEventSynchronize"] <= 1, found
+
+
+def test_an_extra_copy_is_seen(read: Read, nets: Nets) -> None:
+    there = torch.ones(3, device=nets.device)
+
+    def read_and_look() -> list[Plate]:
+        there.sum().item()
+        return read()
+
+    read()
+    found = meetings(read_and_look)
+    assert found["Memcpy DtoH"] == 2 and found["cudaStreamSynchronize"] >= 1
+
+
+def test_a_gpu_reads_what_the_host_reads(nets: Nets) -> None:
+    on_host = load_nets("torch", "cpu")
+    for name in read_samples():
+        file = np.frombuffer((SAMPLES / name).read_bytes(), np.uint8)
+        texts = [
+            [plate.reading.text for plate in each.read(contract.photo_of(file, None))]
+            for each in (nets, on_host)
+        ]
+        assert texts[0] == texts[1], name
