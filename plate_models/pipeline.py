@@ -26,7 +26,7 @@ from plate_models.grammar import Grammar
 from plate_models.reading import Reading, choose_reading
 from plate_models.rectifying import straighten
 from plate_models.spec_json import DEFAULTS, Specs
-from plate_models.straightening import hulls_of, resample, sample_rows
+from plate_models.straightening import hulls_of, sample_rows, shown_pixels
 
 Detect = Callable[[Tensor], Tensor]
 Rectify = Callable[[Tensor], tuple[Tensor, Tensor]]
@@ -227,9 +227,7 @@ def _view(
     texts = torch.cat((rectified[singles], sample_rows(crops[pairs], theta[pairs], spec)))
     batches = torch.split(texts, config.specs.recognizer.max_batch_size)
     logits = torch.cat([recognize(batch) for batch in batches]).float()
-    shown = resample(crops, theta, spec.shown_hw) * spec.std + spec.mean
-    pixels = shown.round().clamp(0, 255).to(torch.uint8).permute(0, 2, 3, 1)
-    return [quads, pixels, logits, singles, pairs, two]
+    return [quads, shown_pixels(crops, theta, spec), logits, singles, pairs, two]
 
 
 def _sightings(views: Sequence[Tensor], count: int) -> Sightings:

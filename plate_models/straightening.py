@@ -4,6 +4,8 @@ Theta maps output to input coordinates, both in [-1, 1] with pixel edges at the 
 (`torch.nn.functional.affine_grid`, ``align_corners=False``).
 """
 
+from functools import lru_cache
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -26,8 +28,50 @@ def resample(crops: Tensor, theta: Tensor, size_hw: tuple[int, int]) -> Tensor:
         (N, 3, h, w) of the crops' type.
     """
     size = [crops.shape[0], crops.shape[1], *size_hw]
+    # What exporters know as one operator; it makes its frame anew in each call.
     grid = F.affine_grid(theta, size, align_corners=False).to(crops.dtype)
     return F.grid_sample(crops, grid, padding_mode="border", align_corners=False)
+
+
+def look_through(crops: Tensor, theta: Tensor, size_hw: tuple[int, int]) -> Tensor:
+    """Do what :func:`resample` does, outside of nets, where it may keep the frame.
+
+    Args:
+        crops: See :func:`resample`.
+        theta: See :func:`resample`.
+        size_hw: See :func:`resample`.
+
+    Returns:
+        See :func:`resample`; to rounding the same.
+    """
+    grid = theta.to(crops.dtype) @ _frame(size_hw, crops.dtype, crops.device)
+    grid = grid.unflatten(2, size_hw).permute(0, 2, 3, 1)
+    return F.grid_sample(crops, grid, padding_mode="border", align_corners=False)
+
+
+@lru_cache(maxsize=16)
+def _frame(size_hw: tuple[int, int], dtype: torch.dtype, device: torch.device) -> Tensor:
+    """(3, h * w): x, y and 1 for the middle of each pixel, in [-1, 1] of the frame."""
+    # Made outside of inference mode: trainings may meet the same frame later.
+    with torch.inference_mode(False):
+        y, x = ((torch.arange(n, device=device) * 2 + 1) / n - 1 for n in size_hw)
+        rows, columns = torch.meshgrid(y, x, indexing="ij")
+        return torch.stack((columns, rows, torch.ones_like(rows))).flatten(1).to(dtype)
+
+
+def shown_pixels(crops: Tensor, theta: Tensor, spec: RectifierSpec = RECTIFIER) -> Tensor:
+    """Straighten plates for people to look at.
+
+    Args:
+        crops: (N, 3, H, W) float, normalised.
+        theta: (N, 2, 3) float, as the rectifier gives it.
+        spec: Size of the pictures, and how the crops were normalised.
+
+    Returns:
+        (N, h, w, 3) uint8 RGB in [0, 255].
+    """
+    shown = look_through(crops, theta, spec.shown_hw).mul_(spec.std).add_(spec.mean)
+    return shown.round_().clamp_(0, 255).to(torch.uint8).permute(0, 2, 3, 1)
 
 
 def row_thetas(theta: Tensor, spec: RectifierSpec = RECTIFIER) -> Tensor:
@@ -65,7 +109,7 @@ def sample_rows(crops: Tensor, theta: Tensor, spec: RectifierSpec = RECTIFIER) -
     if not len(crops):
         return crops.new_zeros((0, crops.shape[1], *spec.rectified_hw))
     twice = crops.repeat_interleave(len(spec.row_spans), dim=0)
-    return resample(twice, row_thetas(theta, spec), spec.rectified_hw)
+    return look_through(twice, row_thetas(theta, spec), spec.rectified_hw)
 
 
 def corners_in_crop(theta: Tensor) -> Tensor:
