@@ -2,8 +2,9 @@
 
 The time of each stage is taken in turns with a yardstick of our own, a matrix multiply and
 a copy of memory, and told in yardsticks: so the kept figures hold on other machines of the
-same kind. A stage crept when even the lower bound of its 95 % interval is more than 15 %
-above the kept figure, and by more than a hundredth of the photo's time.
+same kind. Stages are compared by processor time, the whole photo by elapsed time as well. A
+stage crept when even the lower bound of its 95 % interval is more than 15 % above the kept
+figure, and the stage by more than a hundredth of the photo's time.
 """
 
 import argparse
@@ -68,8 +69,9 @@ def run(arguments: argparse.Namespace) -> int:
         print(f"\nWritten to {arguments.file}")
         return 0
     slower = crept(now, kept)
-    print("", *(f"CREPT   {one}" for one in slower or ()), sep="\n")
-    print(f"{len(slower)} stages became slower" if slower else "No stage became slower")
+    print("", *(f"CREPT   {one}" for one in slower), sep="\n")
+    count = len(slower) or "No"
+    print(f"{count} stage{'s' * (len(slower) > 1)} became slower")
     return 1 if slower else 0
 
 

@@ -2,11 +2,13 @@
 
 Seconds say little about another machine, or about this one on another day. How many
 yardsticks a stage takes, measured in turns with it, says more: among machines of a kind it
-is the same.
+is the same. Stages are told in processor time, which is as close to a count of instructions
+as a program can come by itself and shrugs off whatever else runs; the photo as a whole in
+elapsed time, too, because threads that wait for one another take none.
 """
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -18,6 +20,8 @@ from plate_models.figures import median_ratio
 from plate_models.speed.stages import STAGES, measure_stages
 
 YARDSTICK = "yardstick"
+WHOLE, ELAPSED = "whole", "whole, elapsed"
+COMPARED = (*STAGES, WHOLE, ELAPSED)
 # More than this is creep.
 TOLERANCE = 0.15
 # Of the whole photo: less is lost in noise, and of no account.
@@ -49,8 +53,8 @@ class Record:
 
     Attributes:
         machine: Where and when it was.
-        yardstick_ms: Median of the yardstick.
-        stages: By name; "whole" is the photo.
+        yardstick_ms: Median of the yardstick's elapsed time.
+        stages: By name, in processor time; ``ELAPSED`` is the whole photo in elapsed time.
     """
 
     machine: str
@@ -76,7 +80,7 @@ class Record:
                 for name, one in kept["stages"].items()
                 for low, high in [one["interval_95"]]
             }
-            return cls(str(kept["machine"]), float(kept["yardstick_ms"]), stages)
+            found = cls(str(kept["machine"]), float(kept["yardstick_ms"]), stages)
         except OSError as error:
             raise RecordError(f"{path}: {error.strerror}; make it with --write") from error
         except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -84,6 +88,12 @@ class Record:
                 f"{path}: expected figures as `plates bench creep --write` writes them; "
                 "make it anew with --write"
             ) from error
+        missing = [name for name in COMPARED if name not in stages]
+        if missing:
+            raise RecordError(
+                f"{path}: no figures for {', '.join(missing)}; make it anew with --write"
+            )
+        return found
 
 
 def _rounded(value: object) -> object:
@@ -118,8 +128,9 @@ def measure_record(file: bytes, nets: Nets, seconds: float, machine: str) -> Rec
     """
     measured, others = measure_stages(file, {"ours": nets}, seconds, {YARDSTICK: yardstick()})
     ours, unit = measured["ours"], others[YARDSTICK]
-    times = {**ours.stages, "whole": ours.whole}
-    ratios = {name: Ratio(*median_ratio(of.wall_ms, unit.wall_ms)) for name, of in times.items()}
+    times = {**ours.stages, WHOLE: ours.whole}
+    ratios = {name: Ratio(*median_ratio(of.cpu_ms, unit.cpu_ms)) for name, of in times.items()}
+    ratios[ELAPSED] = Ratio(*median_ratio(ours.whole.wall_ms, unit.wall_ms))
     return Record(machine, unit.p50_ms, ratios)
 
 
@@ -134,18 +145,11 @@ def crept(now: Record, kept: Record) -> list[str]:
         One sentence for each stage of which even the lower bound is more than 15 % above
         the kept figure, and by more than a hundredth of the photo; empty if none is.
     """
-    worth = _LEAST_SHARE * kept.stages["whole"].ratio
+    worth = _LEAST_SHARE * kept.stages[WHOLE].ratio
     return [
         f"{name} takes {one.ratio / before.ratio:.2f} times what it took: {one.ratio:.3g} "
-        "yardsticks, 95 % interval from {:.3g} to {:.3g}; kept are {:.3g}".format(
-            *one.interval_95, before.ratio
-        )
-        for name, one, before in _common(now.stages, kept.stages)
+        f"yardsticks, 95 % interval from {one.interval_95[0]:.3g} to {one.interval_95[1]:.3g}; "
+        f"kept are {before.ratio:.3g}"
+        for name, one, before in ((name, now.stages[name], kept.stages[name]) for name in COMPARED)
         if one.interval_95[0] > (1 + TOLERANCE) * before.ratio and one.ratio - before.ratio > worth
-    ]
-
-
-def _common(now: Mapping[str, Ratio], kept: Mapping[str, Ratio]) -> list[tuple[str, Ratio, Ratio]]:
-    return [
-        (name, now[name], kept[name]) for name in (*STAGES, "whole") if name in now and name in kept
     ]
