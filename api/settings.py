@@ -32,6 +32,8 @@ class Settings(BaseSettings):
         triton_http_port: HTTP port of the embedded Triton; 0 takes a free one.
         triton_grpc_port: gRPC port of the embedded Triton; 0 takes a free one.
         model_repository: What the embedded Triton serves.
+        profile: Where it runs the nets: `cpu` or `gpu`. There is no falling back from one to
+            the other.
         max_bytes: Largest photo file. The models refuse more than the default.
         max_pixels: Largest photo. The models refuse more than the default.
         threads: With which each net computes; by default as many as there are usable cores.
@@ -76,6 +78,7 @@ class Settings(BaseSettings):
     triton_http_port: Port = 0
     triton_grpc_port: Port = 0
     model_repository: Path = _ROOT / "model_repository"
+    profile: Literal["cpu", "gpu"] = "cpu"
     max_bytes: Annotated[int, Field(gt=0, le=LIMITS.max_bytes)] = LIMITS.max_bytes
     max_pixels: Annotated[int, Field(gt=0, le=LIMITS.max_pixels)] = LIMITS.max_pixels
     threads: Annotated[int, Field(gt=0)] = Field(default_factory=usable_cores)

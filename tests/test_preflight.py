@@ -1,8 +1,10 @@
 """Each thing that can be missing has its own message, which says what to do."""
 
 import os
+import shutil
 import socket
 import stat
+import subprocess
 import sys
 from pathlib import Path
 
@@ -11,6 +13,8 @@ import pytest
 from api.embedded import EmbeddedTriton, PreflightError, preflight
 from api.embedded.wheel import Wheel, find_wheel
 from plate_models.contract import MANIFEST
+
+REPOSITORY = Path(__file__).resolve().parent.parent / "model_repository"
 
 
 def test_this_machine_passes() -> None:
@@ -135,3 +139,54 @@ def test_an_empty_repository_and_all_problems_at_once(tmp_path: Path) -> None:
         EmbeddedTriton(tmp_path, http_port=taken.getsockname()[1]).start()
     assert len(caught.value.problems) == 2
     assert f"There is no model in {tmp_path}" in str(caught.value)
+
+
+def test_a_profile_for_a_gpu_where_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(preflight, "find_gpu_problem", lambda: "NVIDIA's driver finds none")
+    (problem, other) = preflight.check_gpu(REPOSITORY, "gpu", "2.13.0+cpu")
+    for name in ("lprnet", "plate_recognition", "stn", "yolo", "PLATES_PROFILE=cpu"):
+        assert name in problem
+    assert "torch 2.13.0+cpu has no CUDA" in other and "make setup" in other
+    assert not list(preflight.check_gpu(REPOSITORY, "cpu", "2.13.0+cpu"))
+
+
+def test_a_profile_for_a_gpu_where_there_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(preflight, "find_gpu_problem", lambda: None)
+    assert not list(preflight.check_gpu(REPOSITORY, "gpu", "2.13.0+cu130"))
+
+
+def test_a_missing_driver_is_named() -> None:
+    problem = preflight.find_gpu_problem("libno-such-driver.so")
+    assert problem and "libno-such-driver.so is not found" in problem
+
+
+def driver(tmp_path: Path, status: int, gpus: int) -> str:
+    """Build a driver that answers so."""
+    source = tmp_path / "driver.c"
+    source.write_text(
+        f"int cuInit(unsigned flags) {{ return {status}; }}\n"
+        f"int cuDeviceGetCount(int *count) {{ *count = {gpus}; return 0; }}\n"
+    )
+    library = tmp_path / f"libcuda-{status}-{gpus}.so"
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", library, source], check=True)
+    return str(library)
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler, which a driver is made with")
+@pytest.mark.parametrize(
+    ("status", "gpus", "problem"),
+    [
+        (0, 1, None),
+        (0, 0, "NVIDIA's driver finds none"),
+        (100, 0, "NVIDIA's driver finds none (CUDA error 100)"),
+    ],
+)
+def test_the_driver_is_asked(tmp_path: Path, status: int, gpus: int, problem: str | None) -> None:
+    assert preflight.find_gpu_problem(driver(tmp_path, status, gpus)) == problem
+
+
+@pytest.mark.skipif(preflight.find_gpu_problem() is None, reason="there is a GPU here")
+def test_no_server_is_started_for_a_gpu_that_is_not_there() -> None:
+    with pytest.raises(PreflightError, match="on a GPU, and NVIDIA's driver") as refused:
+        EmbeddedTriton(REPOSITORY, profile="gpu").start()
+    assert any("PLATES_PROFILE=cpu" in problem for problem in refused.value.problems)

@@ -5,6 +5,7 @@ PLATES_TRITON_URL names one elsewhere; so is the process that answers HTTP. Sett
 environment variables:
 
   PLATES_HOST, PLATES_PORT                  where to listen (127.0.0.1, 8080; 0: a free port)
+  PLATES_PROFILE                            cpu or gpu: where Triton runs the nets (cpu)
   PLATES_TRITON_URL                         host:port, grpc://host:port or grpcs://host:port
   PLATES_TRITON_TOKEN, PLATES_TRITON_CA_FILE  bearer token; certificates to trust with grpcs
   PLATES_TRITON_HTTP_PORT, PLATES_TRITON_GRPC_PORT  fixed ports of the Triton started here
@@ -153,6 +154,7 @@ def _triton(settings: "Settings") -> "EmbeddedTriton | None":
     say("Starting Triton …")
     return EmbeddedTriton(
         settings.model_repository,
+        profile=settings.profile,
         http_port=settings.triton_http_port,
         grpc_port=settings.triton_grpc_port,
     )

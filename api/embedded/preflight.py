@@ -3,6 +3,7 @@
 Most of these, left unchecked, end in a server that hangs while it loads its models.
 """
 
+import ctypes
 import importlib.metadata
 import os
 import platform
@@ -152,18 +153,68 @@ def check_artifacts(repository: Path, profile: str) -> Iterator[str]:
         repository: Triton's model repository.
         profile: "cpu" takes ``configs/cpu.pbtxt`` where there is one, "gpu" ``config.pbtxt``.
     """
-    models = sorted(path.parent for path in repository.glob("*/config.pbtxt"))
-    if not models:
+    configs = _configurations(repository, profile)
+    if not configs:
         yield f"There is no model in {repository}."
-    for model in models:
-        special = model / "configs" / f"{profile}.pbtxt"
-        config = (special if special.exists() else model / "config.pbtxt").read_text(
-            encoding="utf-8"
-        )
+    for model, config in configs.items():
         backend = re.search(r'^backend:\s*"(\w+)"', config, re.MULTILINE)
         for needed in (ARTIFACTS.get(backend[1]) if backend else None, MANIFESTS.get(model.name)):
             if needed and not any(model.glob(f"[0-9]*/{needed}")):
                 yield f"{model.name} has no {needed}: run `make export` (`plates export`)."
+
+
+def _configurations(repository: Path, profile: str) -> dict[Path, str]:
+    """Each model's folder with the text of the configuration that the profile chooses."""
+    models = sorted(path.parent for path in repository.glob("*/config.pbtxt"))
+    special = {model: model / "configs" / f"{profile}.pbtxt" for model in models}
+    return {
+        model: (path if path.exists() else model / "config.pbtxt").read_text(encoding="utf-8")
+        for model, path in special.items()
+    }
+
+
+def check_gpu(repository: Path, profile: str, torch_version: str | None = None) -> Iterator[str]:
+    """Refuse models that shall run on a GPU where there is none: none is run on the CPU instead.
+
+    Args:
+        repository: Triton's model repository.
+        profile: See :func:`check_artifacts`.
+        torch_version: Such as "2.13.0+cpu"; asked for by default.
+    """
+    configs = _configurations(repository, profile)
+    models = [model.name for model, text in configs.items() if "KIND_GPU" in text]
+    if not models:
+        return
+    wanted = f"The profile {profile} runs {', '.join(models)} on a GPU"
+    problem = find_gpu_problem()
+    if problem:
+        yield f"{wanted}, and {problem}. Set PLATES_PROFILE=cpu, or start it on a GPU host."
+    try:
+        torch_version = torch_version or importlib.metadata.version("torch")
+    except importlib.metadata.PackageNotFoundError:
+        torch_version = "none+cpu"
+    if torch_version.endswith("+cpu"):
+        yield f"{wanted}, and torch {torch_version} has no CUDA: run `make setup` on the GPU host."
+
+
+def find_gpu_problem(library: str = "libcuda.so") -> str | None:
+    """Ask NVIDIA's driver for GPUs.
+
+    Args:
+        library: The driver's; Triton looks for it by this very name.
+
+    Returns:
+        What is in the way of using one; None if nothing is.
+    """
+    try:
+        driver = ctypes.CDLL(library)
+    except OSError:
+        return f"NVIDIA's driver is not there ({library} is not found by that name)"
+    count = ctypes.c_int()
+    status = driver.cuInit(0) or driver.cuDeviceGetCount(ctypes.byref(count))
+    if status:
+        return f"NVIDIA's driver finds none (CUDA error {status})"
+    return None if count.value else "NVIDIA's driver finds none"
 
 
 def check_stub(stub: Path, environment: Mapping[str, str]) -> str | None:

@@ -247,6 +247,7 @@ class EmbeddedTriton:
         problems += preflight.check_spaces(paths)
         problems += preflight.check_ports(ports)
         problems += preflight.check_artifacts(self.repository, self.profile)
+        problems += preflight.check_gpu(self.repository, self.profile)
         if not problems and wheel:
             stub = preflight.check_stub(wheel.stub, launch.environment(self.profile))
             problems += [stub] if stub else []
