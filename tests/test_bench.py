@@ -254,7 +254,7 @@ def test_shared_memory_is_that_of_the_family() -> None:
             segment.unlink()
 
 
-@pytest.mark.parametrize("tool", ["overload", "soak"])
+@pytest.mark.parametrize("tool", ["serve", "overload", "soak"])
 def test_tools_explain_themselves(tool: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as done:
         cli.main(["bench", tool, "--help"])

@@ -25,7 +25,7 @@ T = TypeVar("T")
 HTTP, GRPC = "HTTP", "gRPC"
 MODELS = ("plate_recognition", "yolo", "stn", "lprnet")
 TIMEOUT_S = 30.0
-# Before each load, unmeasured: connections, and what grows with the first batch of a size.
+# Before each load, unmeasured: connections, and what grows with so many photos at once.
 _WARM_UP_S = 1.0
 # Sizes of photos whose canvases differ: landscape, square, portrait; equally many pixels.
 MIXED_WH = ((1920, 1080), (1440, 1440), (1080, 1920))
@@ -132,20 +132,27 @@ def offer(order: Order, serving: Service, photos: Sequence[bytes]) -> Stretch:
 
 async def _offer(order: Order, serving: Service, photos: Sequence[bytes]) -> Stretch:
     if serving.triton is None:
-        return await _measured(order, serving, _http(serving, photos), None)
+        return await _measured(order, serving, len(photos), _http(serving, photos))
     async with _client(serving.triton) as client:
         generator = (
             TritonGenerator(client, photos, TIMEOUT_S)
             if order.way == GRPC
             else _http(serving, photos)
         )
-        return await _measured(order, serving, generator, client)
+        return await _measured(order, serving, len(photos), generator, client)
 
 
 async def _measured(
-    order: Order, serving: Service, generator: LoadGenerator, client: "TritonClient | None"
+    order: Order,
+    serving: Service,
+    photos: int,
+    generator: LoadGenerator,
+    client: "TritonClient | None" = None,
 ) -> Stretch:
-    await generator.closed_loop(order.concurrency or 1, min(_WARM_UP_S, order.seconds / 4))
+    at_once = order.concurrency or 1
+    # Each photo once: the first of a canvas has the detector compiled for it.
+    await generator.closed_loop(at_once, TIMEOUT_S, max_count=photos)
+    await generator.closed_loop(at_once, min(_WARM_UP_S, order.seconds / 4))
     before = batches_of(await client.statistics()) if client else {}
     cpu_s = cpu_by_part(serving.pid)
     if order.concurrency:
