@@ -104,6 +104,7 @@ class Sightings:
     shown: NDArray[np.uint8]
 
 
+@torch.inference_mode()
 def read_plates(
     image: Tensor,
     detect: Detect,
