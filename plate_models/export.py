@@ -1,14 +1,15 @@
 """Released weights to what Triton serves: ``weights/`` to ``model_repository/*/1/*``.
 
 Each net becomes TorchScript (GPU profile) and ONNX (CPU profile) from one module, and
-nothing is written unless both compute what the module computes.
+nothing is written unless both compute what the module computes, on plates and scenes of
+our own renderer, alone and in batches.
 """
 
 import hashlib
 import json
 import os
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -27,8 +28,8 @@ REPOSITORY = Path(__file__).resolve().parent.parent / "model_repository"
 VERSION_FOLDER = spec.MODEL_VERSION
 OPSET = 20  # the first with AffineGrid
 _SOURCES = (
-    *("calibration.py", "nets", "contract.py", "export.py", "geometry.py", "graphs.py"),
-    *("spec.py", "spec_json.py", "straightening.py", "weight_files.py", "weights.py"),
+    *("calibration.py", "nets", "contract.py", "export.py", "export_check.py", "geometry.py"),
+    *("graphs.py", "spec.py", "spec_json.py", "straightening.py", "weight_files.py", "weights.py"),
 )
 # Stand in the hand-written config.pbtxt: weights that need others can't be exported.
 _CONFIGURED = {
@@ -72,10 +73,14 @@ def export(
     modules = weights.load_modules(weights_folder)
     _check_configured(modules.specs)
     nets = (modules.detect, modules.rectify, modules.recognize)
+    from plate_models.export_check import inputs_for  # brings the renderer
+
+    inputs = inputs_for(modules.specs, modules.rectify)
     staged: dict[Path, Path] = {}
     try:
         for graph, net in zip(graphs_of(modules.specs), nets, strict=True):
-            staged |= export_graph(graph, net, repository / graph.name / VERSION_FOLDER)
+            folder = repository / graph.name / VERSION_FOLDER
+            staged |= export_graph(graph, net, folder, inputs[graph.name])
         hashes = {str(p.relative_to(repository)): weights.sha256_of(t) for p, t in staged.items()}
         for path, temporary in staged.items():
             temporary.replace(path)
@@ -103,13 +108,16 @@ def _check_configured(specs: Specs) -> None:
                 )
 
 
-def export_graph(graph: Graph, net: nn.Module, folder: Path) -> dict[Path, Path]:
+def export_graph(
+    graph: Graph, net: nn.Module, folder: Path, batches: Sequence[Tensor]
+) -> dict[Path, Path]:
     """Write one net as TorchScript and ONNX under temporary names and check both.
 
     Args:
         graph: How it is exported.
         net: The module, in evaluation mode, on the CPU.
         folder: The model's version folder.
+        batches: What the artifacts are checked on.
 
     Returns:
         Final path to temporary path of each artifact.
@@ -117,6 +125,8 @@ def export_graph(graph: Graph, net: nn.Module, folder: Path) -> dict[Path, Path]
     Raises:
         ExportError: An artifact disagrees with the module.
     """
+    from plate_models.export_check import disagreement
+
     folder.mkdir(parents=True, exist_ok=True)
     script, onnx = folder / "model.pt", folder / "model.onnx"
     staged = {path: path.with_name(f".{os.getpid()}.{path.name}") for path in (script, onnx)}
@@ -127,7 +137,8 @@ def export_graph(graph: Graph, net: nn.Module, folder: Path) -> dict[Path, Path]
             "TorchScript": load_torchscript(staged[script]),
             "ONNX": _load_onnx(staged[onnx]),
         }
-        _check(graph, net, artifacts)
+        if wrong := disagreement(graph, net, artifacts, batches):
+            raise ExportError(wrong)
     except BaseException:
         for temporary in staged.values():
             temporary.unlink(missing_ok=True)
@@ -148,7 +159,7 @@ def _old_exporters() -> Iterator[None]:
 def _write_torchscript(graph: Graph, net: nn.Module, path: Path) -> None:
     with _old_exporters():
         # Two rows: a batch axis of one could be traced as a constant.
-        traced = torch.jit.trace(net, graph.example(2, graph.shapes[0]), check_trace=False)
+        traced = torch.jit.trace(net, graph.example(2), check_trace=False)
         torch.jit.save(traced, path)
 
 
@@ -159,7 +170,7 @@ def _write_onnx(graph: Graph, net: nn.Module, path: Path) -> None:
     with _old_exporters():
         torch.onnx.export(
             net,
-            (graph.example(2, graph.shapes[0]),),
+            (graph.example(2),),
             path,
             dynamo=False,
             opset_version=OPSET,
@@ -200,28 +211,6 @@ def _load_onnx(path: Path) -> Net:
         return tuple(torch.from_numpy(array) for array in arrays)
 
     return run
-
-
-def _check(graph: Graph, net: Net, artifacts: dict[str, Net]) -> None:
-    # Every shape alone, and one of them in a batch of four.
-    for batch, shapes in ((1, graph.shapes), (4, graph.shapes[:1])):
-        for shape in shapes:
-            inputs = graph.example(batch, shape)
-            expected = _outputs(net, inputs)
-            for kind, artifact in artifacts.items():
-                difference = graph.compare(expected, _outputs(artifact, inputs))
-                # Written so that NaN is a disagreement.
-                if not difference < 1:
-                    raise ExportError(
-                        f"{graph.name}: {kind} disagrees with its module on "
-                        f"{tuple(inputs.shape)}: {difference:.3g} times the difference allowed"
-                    )
-
-
-def _outputs(net: Net, inputs: Tensor) -> Outputs:
-    with torch.inference_mode():
-        outputs = net(inputs)
-    return outputs if isinstance(outputs, tuple) else (outputs,)
 
 
 def _is_current(manifest: Path, sources: dict[str, str], repository: Path) -> bool:

@@ -17,7 +17,7 @@ class Graph:
 
     Attributes:
         name: Of the Triton model.
-        shapes: Input shapes (C, H, W) it is compared on; the first one is traced.
+        shape: (C, H, W) of the input it is traced with.
         dtype: uint8 in [0, 255], or float32 normalised.
         dynamic: Names of the input's axes that may vary, beside the batch axis.
         outputs: Shapes without the batch axis; an axis with a name varies with the weights.
@@ -26,18 +26,20 @@ class Graph:
     """
 
     name: str
-    shapes: tuple[tuple[int, int, int], ...]
+    shape: tuple[int, int, int]
     dtype: torch.dtype
     dynamic: dict[int, str]
     outputs: tuple[tuple[int | str, ...], ...]
     compare: Callable[[Outputs, Outputs], float]
 
-    def example(self, batch: int, shape: tuple[int, int, int]) -> Tensor:
-        """Make a reproducible input (batch, C, H, W)."""
+    def example(self, batch: int) -> Tensor:
+        """Make a reproducible input (batch, C, H, W) to trace with, of random values."""
         generator = torch.Generator().manual_seed(batch)
         if self.dtype == torch.uint8:
-            return torch.randint(0, 256, (batch, *shape), dtype=torch.uint8, generator=generator)
-        return torch.rand((batch, *shape), generator=generator) * 2 - 1
+            return torch.randint(
+                0, 256, (batch, *self.shape), dtype=torch.uint8, generator=generator
+            )
+        return torch.rand((batch, *self.shape), generator=generator) * 2 - 1
 
 
 def compare_values(expected: Outputs, found: Outputs, tolerance: float = 1e-3) -> float:
@@ -70,13 +72,13 @@ def compare_candidates(expected: Outputs, found: Outputs) -> float:
 def graphs_of(specs: Specs) -> tuple[Graph, Graph, Graph]:
     """How detector, rectifier and recognizer are exported."""
     detector, rectifier, recognizer = specs.detector, specs.rectifier, specs.recognizer
-    canvases = tuple((3, *size) for size in detector.canvases_hw)
+    canvas = (3, *detector.canvases_hw[0])
     crops, plates = (3, *rectifier.crop_hw), (3, *rectifier.rectified_hw)
     axes = {2: "height", 3: "width"}
     candidates = ((detector.max_candidates, 6),)
     logits = (("classes", recognizer.steps),)
     return (
-        Graph("yolo", canvases, torch.uint8, axes, candidates, compare_candidates),
-        Graph("stn", (crops,), torch.float32, {}, (plates, (2, 3)), compare_values),
-        Graph("lprnet", (plates,), torch.float32, {}, logits, compare_values),
+        Graph("yolo", canvas, torch.uint8, axes, candidates, compare_candidates),
+        Graph("stn", crops, torch.float32, {}, (plates, (2, 3)), compare_values),
+        Graph("lprnet", plates, torch.float32, {}, logits, compare_values),
     )

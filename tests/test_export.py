@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -12,13 +13,16 @@ from google.protobuf import text_format
 from torch import Tensor, nn
 from tritonclient.grpc import model_config_pb2
 
-from plate_models import contract, export, graphs, spec, weights
+from plate_models import contract, export, export_check, graphs, spec, weights
 from plate_models.nets.lprnet import LPRNet
 from plate_models.nets.stn import STN
 from plate_models.nets.yolov5 import YOLOv5
 from plate_models.spec_json import Specs, specs_from_json
 
 MODELS = ("yolo", "stn", "lprnet")
+BATCHES = export_check.BATCHES
+# Smaller canvases than served: what is exported takes any.
+SMALL = Specs(detector=spec.DetectorSpec(canvases_hw=((96, 160), (96, 96), (160, 96))))
 
 
 def make_weights(folder: Path, seed: int = 0) -> Path:
@@ -27,11 +31,24 @@ def make_weights(folder: Path, seed: int = 0) -> Path:
     folder.mkdir(exist_ok=True)
     stn = STN()
     nn.init.normal_(stn.localization[-1].weight, std=0.05)
-    weights.save(YOLOv5(spec.DETECTOR), "detector", {}, folder)
+    weights.save(YOLOv5(SMALL.detector), "detector", {}, folder, SMALL)
     weights.save(stn, "rectifier", {}, folder)
     weights.save(LPRNet(), "recognizer", {}, folder)
     weights.write_manifest(folder)
     return folder
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _small_batches() -> Iterator[None]:
+    """Check in small batches: the largest take long, and `make export` tries them."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(export_check, "BATCHES", (1, 4))
+        yield
+
+
+@pytest.fixture
+def all_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(export_check, "BATCHES", BATCHES)
 
 
 @pytest.fixture(scope="module")
@@ -211,3 +228,44 @@ def test_values_that_differ() -> None:
     assert not graphs.compare_values((one, one), (one, one + 2e-3)) < 1
     assert not graphs.compare_values((one, one), (nan, one)) < 1
     assert not graphs.compare_values((one, one), (one, nan)) < 1
+
+
+def test_artifacts_are_checked_alone_and_in_batches_up_to_the_largest(all_batches: None) -> None:
+    assert export_check.batch_sizes(32) == [1, 4, 32]
+    assert export_check.batch_sizes(16) == [1, 4, 16]
+    assert export_check.batch_sizes(3) == [1, 3]
+    inputs = export_check.inputs_for(SMALL, lambda crops: (crops[:, :, :24, :94], None))
+    shapes = {name: [tuple(batch.shape) for batch in made] for name, made in inputs.items()}
+    assert shapes == {
+        "yolo": [
+            *((1, 3, *hw) for hw in SMALL.detector.canvases_hw[1:]),
+            *((size, 3, 96, 160) for size in (1, 4, 16)),
+        ],
+        "stn": [(size, 3, 64, 160) for size in (1, 4, 32)],
+        "lprnet": [(size, 3, 24, 94) for size in (1, 4, 32)],
+    }
+    # Scenes and plates, no two alike, and no noise: neighbouring pixels resemble each other.
+    for name in ("yolo", "stn"):
+        batch = inputs[name][-1].float()
+        assert len(batch.flatten(1).unique(dim=0)) == len(batch)
+        steps = (batch[..., 1:] - batch[..., :-1]).abs().mean()
+        assert steps < 0.5 * batch.std()
+
+
+def test_a_disagreement_in_large_batches_alone_is_found(
+    modules: dict[str, nn.Module], all_batches: None
+) -> None:
+    """As an artifact has it that computes a batch in parts and drops a row between them."""
+    (graph,) = (graph for graph in graphs.graphs_of(SMALL) if graph.name == "lprnet")
+    inputs = export_check.inputs_for(SMALL, modules["stn"])["lprnet"]
+
+    def forgetful(plates: Tensor) -> Tensor:
+        logits = modules["lprnet"](plates)
+        if len(plates) > 4:
+            logits[-1] = logits[0]
+        return logits
+
+    net = modules["lprnet"]
+    assert export_check.disagreement(graph, net, {"ONNX": net}, inputs) == ""
+    message = export_check.disagreement(graph, net, {"ONNX": forgetful}, inputs)
+    assert message.startswith("lprnet: ONNX disagrees with its module on (32, 3, 24, 94)")
