@@ -14,7 +14,7 @@ from tritonclient import grpc as triton_grpc
 from tritonclient import http as triton_http
 from tritonclient.grpc import service_pb2, service_pb2_grpc
 
-from plate_models.spec import LIMITS, RECOGNIZER
+from plate_models.spec import DETECTOR, LIMITS, RECOGNIZER, RECTIFIER
 
 pytestmark = pytest.mark.live
 
@@ -241,3 +241,24 @@ def test_the_graphs_answer_batches(protocol: tuple[Any, Any]) -> None:
             outputs[len(rows)] = client.infer(model, [tensor]).as_numpy("output__0")
         assert len(outputs[32]) == 32
         np.testing.assert_allclose(outputs[32][5:6], outputs[1], atol=1e-3)
+
+
+TOO_MANY = {
+    "yolo": ("UINT8", (DETECTOR.max_batch_size + 1, 3, 32, 32)),
+    "stn": ("FP32", (RECTIFIER.max_batch_size + 1, 3, *RECTIFIER.crop_hw)),
+    "lprnet": ("FP32", (RECOGNIZER.max_batch_size + 1, 3, *RECTIFIER.rectified_hw)),
+}
+
+
+@pytest.mark.parametrize("model", TOO_MANY)
+def test_a_batch_over_the_limit_is_refused_and_the_limit_named(stub: Any, model: str) -> None:
+    data_type, shape = TOO_MANY[model]
+    request = service_pb2.ModelInferRequest(model_name=model)
+    request.inputs.add(name="input__0", datatype=data_type).shape.extend(shape)
+    item = {"UINT8": np.uint8, "FP32": np.float32}[data_type]
+    request.raw_input_contents.append(np.zeros(shape, item).tobytes())
+    with pytest.raises(grpc.RpcError) as refused:
+        stub.ModelInfer(request, timeout=TIMEOUT_S)
+    assert refused.value.code() == grpc.StatusCode.INVALID_ARGUMENT
+    limit = shape[0] - 1
+    assert f"batch-size must be <= {limit} for '{model}'" in refused.value.details()
