@@ -97,6 +97,21 @@ def test_shrinking_onto_a_canvas_averages():
     assert (canvas.float() - 127.5).abs()[:, :, 2:-2].max() < 30
 
 
+@pytest.mark.parametrize("photo_hw", [(270, 480), (97, 31), (1, 50)])
+def test_the_canvas_holds_the_photo_as_torch_shrinks_it(photo_hw):
+    draw = torch.Generator().manual_seed(5)
+    photo = torch.randint(0, 256, (*photo_hw, 3), dtype=torch.uint8, generator=draw)
+    # Rows that lie apart, as those of a view do, and colours in the order of `cv2.imread`.
+    for image in (photo, photo.repeat(1, 2, 1)[:, : photo_hw[1]], photo.flip(2)):
+        canvas, placement = letterbox(image, (64, 96))
+        (left, top), (x, y) = placement.offset_xy, placement.scale_xy
+        height, width = round(photo_hw[0] * y), round(photo_hw[1] * x)
+        planes = image.permute(2, 0, 1)[None].contiguous()
+        shrunk = F.interpolate(planes, (height, width), mode="bilinear", antialias=True)
+        bars = (left, 96 - width - left, top, 64 - height - top)
+        assert torch.equal(canvas, F.pad(shrunk[0], bars, value=DETECTOR.pad_value))
+
+
 def test_boxes_are_cut_at_the_photo():
     _, placement = letterbox(torch.zeros(100, 200, 3, dtype=torch.uint8), (64, 64))
     boxes = placement.to_photo(torch.tensor([[-20.0, -20.0, 90.0, 90.0]]))
