@@ -65,8 +65,17 @@ def running_service(
     Raises:
         CommandError: It ended before it listened.
     """
+    with _spawned(settings, log) as process:
+        try:
+            yield _listening(process, log, show)
+        finally:
+            _stop(process, show)
+
+
+@contextlib.contextmanager
+def _spawned(settings: Mapping[str, str], log: Path | None) -> "Iterator[subprocess.Popen[str]]":
     with contextlib.ExitStack() as stack:
-        process = stack.enter_context(
+        yield stack.enter_context(
             subprocess.Popen(
                 # -P: the folder we are called from may hold a package "api" of somebody else's.
                 [sys.executable, "-P", "-m", "api.cli", "serve"],
@@ -83,10 +92,6 @@ def running_service(
                 preexec_fn=lambda: die_with_parent(signal.SIGTERM),
             )
         )
-        try:
-            yield _listening(process, log, show)
-        finally:
-            _stop(process, show)
 
 
 def _listening(
