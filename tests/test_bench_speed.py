@@ -1,6 +1,7 @@
 """The tools that measure in this process: tables, floors, pictures and refusals."""
 
 import json
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,9 @@ from published_recognizer import save_stand_ins
 
 from api import cli
 from api.bench import baseline, creep, floor, scaling
+from api.commands import options
 from plate_models.baseline import Baseline, PublishedShape
+from plate_models.engines.nets import Nets, load_nets
 from plate_models.speed import arithmetic
 from plate_models.speed.arithmetic import NetFloor
 from plate_models.speed.creep import Record
@@ -24,6 +27,16 @@ from plate_models.speed.turns import Times
 @pytest.fixture(scope="module")
 def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return save_stand_ins(tmp_path_factory.mktemp("published"))
+
+
+@pytest.fixture(autouse=True)
+def loaded_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(options, "load_nets", lambda arguments: engine(arguments.engine))
+
+
+@cache
+def engine(name: str) -> Nets:
+    return load_nets(name)
 
 
 def bench(tmp_path: Path, *words: str) -> int:
