@@ -5,6 +5,7 @@ decoding share one file, so that training and serving agree about the blank.
 """
 
 from collections.abc import Sequence
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -104,9 +105,9 @@ def greedy_decode(log_probs: Array, alphabet: str = RECOGNIZER.alphabet) -> str:
     _check_classes(log_probs, alphabet)
     if is_unreadable(log_probs):
         return ""
-    path = log_probs.argmax(axis=0)
+    path = log_probs.argmax(axis=0).tolist()
     # Merge repeats before dropping blanks: "A-A" must stay "AA".
-    merged = path[np.flatnonzero(np.diff(path, prepend=-1))]
+    merged = [index for index, _ in groupby(path)]
     return "".join(alphabet[index] for index in merged if index < len(alphabet))
 
 

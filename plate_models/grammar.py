@@ -8,6 +8,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from operator import itemgetter
 
 UNKNOWN = "unknown"
 # The colours that appearance.py can tell apart.
@@ -138,10 +139,11 @@ class Grammar:
             The likeliest format's name and its weight in (0, 1]. "unknown" if none fits,
             or if the evidence speaks against all that do.
         """
-        best = next(iter(self.readings_of(text, lines, ground)), None)
-        if best is None or best.weight < _UNKNOWN_WEIGHT:
-            return UNKNOWN, _UNKNOWN_WEIGHT
-        return best.format.name, best.weight
+        beliefs = _beliefs(self, lines, tuple(ground.items()) if ground else ())
+        # Asked for every text that is weighed: no list of matches is made, as above.
+        found = ((m.format.name, m.weight * beliefs[m.format.name]) for m in _matches(self, text))
+        best = max(found, key=itemgetter(1), default=(UNKNOWN, 0.0))
+        return best if best[1] >= _UNKNOWN_WEIGHT else (UNKNOWN, _UNKNOWN_WEIGHT)
 
     def respellings(self, text: str) -> tuple[str, ...]:
         """Spell a text as formats have it where only look-alikes stand in the way.
