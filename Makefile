@@ -17,6 +17,9 @@ TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
 PHOTOS ?=
 PYTEST_ARGS ?=
 SOAK_ARGS ?=
+# As in the `plates` command: OpenMP's threads that spin while they wait starve the servers that
+# tests start beside them.
+export GOMP_SPINCOUNT ?= 0
 
 .PHONY: FORCE help setup export serve demo test test-fast test-live soak fuzz lint format typecheck check lock requirements clean
 

@@ -47,6 +47,7 @@ def test_read_goes_on_after_bad_files_and_names_them(tmp_path: Path) -> None:
     (line,) = map(json.loads, done.stdout.splitlines())
     assert line["file"] == str(tmp_path / "c_scene.jpg")
     assert line["image"] == {"width": 1280, "height": 720}
+    assert line["model"] == {"device": "cpu", "engine": "served"}
     assert SCENE_TEXT in [plate["text"] for plate in line["plates"]]
     assert "3 could not be read" in done.stderr
     for name in ("a_truncated.jpg", "b_empty.png", "nowhere.jpg"):

@@ -10,7 +10,6 @@ from evaluation_cases import labelled_set
 from torch import Tensor
 
 from api import cli
-from api.commands import options
 from plate_models.engines.nets import Nets, load_nets
 from plate_models.evaluation import agreement_crops
 from plate_models.evaluation.agreement import PhotoAgreement
@@ -159,16 +158,17 @@ def test_rendered_photos_are_read_end_to_end_on_both(reference: Nets, served: Ne
 def test_eval_fails_where_the_floor_is_missed(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
+    served: Nets,
     reference: Nets,
 ) -> None:
     monkeypatch.delenv("PLATES_DATA", raising=False)
-    broken = replace(shifted(reference, 5.0), engine="served")
-    monkeypatch.setattr("api.commands.eval.load_nets", lambda _: broken)
+    monkeypatch.setattr("plate_models.engines.nets.load_nets", lambda *_: reference)
+    monkeypatch.setattr("api.commands.eval.load_nets", lambda _: shifted(served, 5.0))
     words = ["eval", "--agreement", "--crops", "4", "--workers", "0"]
     assert cli.main(words) == 1
     shown = capsys.readouterr().out
     assert "MISSED" in shown and "Real photos: not compared" in shown
-    monkeypatch.setattr("api.commands.eval.load_nets", options.load_nets)
+    monkeypatch.setattr("api.commands.eval.load_nets", lambda _: served)
     assert cli.main(words) == 0
     assert "engine served on cpu" in capsys.readouterr().out
 
