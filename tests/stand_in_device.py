@@ -42,14 +42,16 @@ class OnDevice(Tensor):
     @staticmethod
     def __new__(cls, inner: Tensor) -> "OnDevice":
         _register()
-        return torch.Tensor._make_wrapper_subclass(  # type: ignore[attr-defined, no-any-return]
-            cls,
-            inner.shape,
-            strides=inner.stride(),
-            storage_offset=inner.storage_offset(),
-            dtype=inner.dtype,
-            device=DEVICE,
-        )
+        # Ordinary tensors even in inference mode: torch refuses views across the two kinds.
+        with torch.inference_mode(False):
+            return torch.Tensor._make_wrapper_subclass(  # type: ignore[attr-defined, no-any-return]
+                cls,
+                inner.shape,
+                strides=inner.stride(),
+                storage_offset=inner.storage_offset(),
+                dtype=inner.dtype,
+                device=DEVICE,
+            )
 
     def __init__(self, inner: Tensor) -> None:
         self.inner = inner
@@ -68,6 +70,7 @@ class Watch(TorchDispatchMode):
     Attributes:
         met: How often they did, by `HOST_TO_DEVICE`, `DEVICE_TO_HOST` and `WAIT`.
         waits: Which operations waited.
+        copies: Which operations copied to the host.
     """
 
     def __init__(self) -> None:
@@ -75,6 +78,7 @@ class Watch(TorchDispatchMode):
         _register()
         self.met: Counter[str] = Counter()
         self.waits: list[str] = []
+        self.copies: list[str] = []
 
     def __torch_dispatch__(self, op: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         given = dict(kwargs or {})
@@ -84,6 +88,9 @@ class Watch(TorchDispatchMode):
         to_device = target is not None and torch.device(target).type == DEVICE.type
         if not any(there) and not to_device:
             return op(*args, **given)
+        if op._can_decompose():  # what inference mode hands over in one piece
+            with self:
+                return op.decompose(*args, **given)
         if to_device:
             given["device"] = torch.device("cpu")
         name = op.overloadpacket.__name__
@@ -92,7 +99,7 @@ class Watch(TorchDispatchMode):
         found = op(*tree_map(_inner, args), **tree_map(_inner, given))
         if back or name in ("_local_scalar_dense", "is_nonzero", "equal"):
             return found
-        if name.endswith("_") and isinstance(args[0], OnDevice):
+        if op._schema.is_mutable and isinstance(args[0], OnDevice):
             return args[0]
         return tree_map(lambda leaf: OnDevice(leaf) if isinstance(leaf, Tensor) else leaf, found)
 
@@ -109,6 +116,7 @@ class Watch(TorchDispatchMode):
             self.met[HOST_TO_DEVICE] += 1
         elif back:
             self.met[DEVICE_TO_HOST] += 1
+            self.copies.append(name)
         elif any(t.ndim for t, is_there in zip(tensors, there, strict=True) if not is_there):
             raise RuntimeError(f"{name}: tensors on the host and on the device in one operation")
         if name in _WAITING or (name.startswith("index") and _has_mask(args)):

@@ -102,9 +102,10 @@ def test_a_device_reads_what_the_host_reads(
     assert_same(found, expected)
 
 
-def resize_as_floats(planes: Tensor, size_hw: tuple[int, int]) -> Tensor:
-    resized = interpolate(planes.float(), size_hw, mode="bilinear", antialias=True)
-    return resized.round().clamp(0, 255).to(torch.uint8)
+def resize_as_floats(image: Tensor, size_hw: tuple[int, int]) -> Tensor:
+    planes = image.permute(2, 0, 1)[None].float()
+    resized = interpolate(planes, size_hw, mode="bilinear", antialias=True)[0]
+    return resized.round().clamp(0, 255).to(torch.uint8).permute(1, 2, 0).contiguous()
 
 
 # What follows has stand-ins for the nets, which find and cut what a test wants.
