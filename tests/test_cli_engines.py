@@ -121,3 +121,9 @@ def test_a_way_to_triton_that_makes_no_sense_is_one_line(
     assert cli.main(["eval", "--data", str(tmp_path), *words]) == 1
     message = capsys.readouterr().err
     assert VIA[words] in message and message.count("\n") == 1
+
+
+def test_an_unknown_format_is_not_exported(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        cli.main(["export", "--format", "tensorflow"])
+    assert "unrecognized arguments: --format tensorflow" in capsys.readouterr().err

@@ -29,7 +29,10 @@ def test_eval_scores_draws_and_keeps(tmp_path: Path, capsys: pytest.CaptureFixtu
         assert picture.format == "PNG"
     assert cli.main(["compare", str(kept), str(kept)]) == 0
     table = capsys.readouterr().out
-    assert table.count(check_manifest()) == 2 and "end-to-end exact match" in table
+    assert (
+        table.count(f"weights {check_manifest()}, engine served on cpu, ") == 2
+        and "end-to-end exact match" in table
+    )
 
 
 def test_eval_refuses_before_the_work_what_would_fail_after_it(
@@ -86,6 +89,7 @@ def test_compare_refuses_what_is_no_report(
     path.write_text("{}")
     assert cli.main(["compare", str(path), str(path)]) == 2
     assert "a.json: not a report" in capsys.readouterr().err
+    # As earlier versions wrote it, which knew one engine only.
     path.write_text(json.dumps({"weights": "", "date": "", "labelled": {"plates": []}}))
     assert cli.main(["compare", str(path), str(path)]) == 1
     assert "no labelled plate in common" in capsys.readouterr().err

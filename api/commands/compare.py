@@ -36,6 +36,7 @@ def run(arguments: argparse.Namespace) -> int:
     if not comparison.plates:
         raise CommandError("the two reports have no labelled plate in common")
     for name, report in (("first", first), ("second", second)):
-        print(f"{name:<6} weights {report.weights}, {report.date}")
+        engine = f", engine {report.engine}" if report.engine else ""
+        print(f"{name:<6} weights {report.weights}{engine}, {report.date}")
     print("", *comparison.lines(), sep="\n")
     return 0

@@ -1,6 +1,8 @@
 """Export weights/ into the model repository: TorchScript and ONNX, checked against the nets.
 
-Does nothing if the repository holds the same export already.
+Does nothing if the repository holds the same export already. It always writes both formats,
+because each model is served from either; TensorRT engines are built from the ONNX files by
+docker/tensorrt/build_engines.py.
 """
 
 import argparse

@@ -16,9 +16,13 @@ class ReportError(Exception):
 
 @dataclass(frozen=True)
 class KeptReport:
-    """What was kept of labelled photos: the weights' hash, the date, every plate."""
+    """What was kept of labelled photos: the weights' hash, what ran them, the date, every plate.
+
+    The engine is "" in reports of versions that had only one.
+    """
 
     weights: str
+    engine: str
     date: str
     plates: list[PlateResult]
 
@@ -140,7 +144,8 @@ def load_report(path: Path) -> KeptReport:
     try:
         kept = json.loads(path.read_text(encoding="utf-8"))
         plates = [PlateResult.from_dict(plate) for plate in kept["labelled"]["plates"]]
-        return KeptReport(str(kept["weights"]), str(kept["date"]), plates)
+        engine = f"{kept['engine']} on {kept['device']}" if "engine" in kept else ""
+        return KeptReport(str(kept["weights"]), engine, str(kept["date"]), plates)
     except (OSError, UnicodeDecodeError) as error:
         raise ReportError(f"{path}: can't be read: {error}") from error
     except (KeyError, TypeError, ValueError, AttributeError) as error:
