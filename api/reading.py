@@ -15,6 +15,9 @@ from api.triton import Recognition
 from plate_models.images import ImageError, check_header
 from plate_models.spec import Limits
 
+# Bytes of a file whose structure is checked sooner than a thread is woken for it.
+_CHECKED_AT_ONCE = 2**20
+
 
 @dataclass(frozen=True)
 class PhotoReading:
@@ -74,7 +77,10 @@ class PhotoReader:
             ClientDisconnect: The sender has hung up; its place is free again.
         """
         start = time.perf_counter()
-        await run_in_threadpool(_check, photo, self._limits)
+        if len(photo) > _CHECKED_AT_ONCE:
+            await run_in_threadpool(_check, photo, self._limits)
+        else:
+            _check(photo, self._limits)
         recognition, seconds = await context.sender.unless_gone(self._read(photo, context))
         self._readiness.note_read(recognition)
         self._metrics.note_recognition(recognition, seconds)
