@@ -20,6 +20,7 @@ The README lists all of them.
 
 import argparse
 import contextlib
+import os
 import socket
 import sys
 import tempfile
@@ -125,6 +126,8 @@ def _supervise(settings: "Settings", listener: socket.socket, status_file: Path)
 
     def environment() -> dict[str, str]:
         told = {"PLATES_STATUS_FILE": str(status_file)}
+        # Each further arena of glibc's malloc keeps what it once held.
+        told["MALLOC_ARENA_MAX"] = os.environ.get("MALLOC_ARENA_MAX", "2")
         if triton is not None:
             told["PLATES_TRITON_URL"] = triton.grpc_url
             told["PLATES_TRITON_METRICS_URL"] = triton.metrics_url
