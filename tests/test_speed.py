@@ -1,6 +1,7 @@
 """What the measuring in one process says: turns, stages, arithmetic, growth, creep."""
 
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from torch import Tensor
 
 from api.bench.photos import standard_photo
 from plate_models import geometry, pipeline
+from plate_models.cores import THREADS
 from plate_models.engines.nets import Nets, load_nets
 from plate_models.speed.arithmetic import inputs_of, measure_floors, multiply_adds
 from plate_models.speed.creep import COMPARED, Ratio, Record, RecordError, crept, measure_record
@@ -20,8 +22,14 @@ from plate_models.weights import WEIGHTS_DIR, load_modules
 
 
 @pytest.fixture(scope="module")
-def nets() -> Nets:
-    return load_nets()
+def nets() -> Iterator[Nets]:
+    """Nets on one thread: threads that wait for a busy machine spin."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(THREADS, "1")
+        yield load_nets()
+    torch.set_num_threads(before)
 
 
 def test_turns_are_taken_forwards_and_backwards_after_a_warm_up() -> None:
