@@ -7,8 +7,8 @@ import platform
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8
 # A photo of ten megapixels; a larger one comes and goes as it did.
 _KEPT_BLOCK = 32 * 2**20
-_KEPT_TOTAL = 64 * 2**20
-_ARENAS = 2
+_KEPT_TOTAL = 24 * 2**20
+_ARENAS = 1
 
 
 def keep_freed_memory() -> bool:
@@ -18,8 +18,8 @@ def keep_freed_memory() -> bool:
     and the next one's pages come back one by one, each with an interrupt and 4096 zeros to
     write: up to 2000 of them per photo, which on a virtual machine is a fifth of the work.
 
-    At most 64 MB stay per arena. Two arenas serve all threads, so that those share what is
-    kept: otherwise each thread of a pool would come to hold a photo of its own.
+    At most 64 MB stay, in one arena for all threads: with arenas of their own, each thread of
+    a pool would come to hold a photo's memory. They seldom wait for each other there.
 
     Returns:
         Whether it took effect; elsewhere than on glibc nothing happens.
