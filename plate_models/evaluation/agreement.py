@@ -103,17 +103,22 @@ class PhotoAgreement:
         return [p for p in self.pairs if not (p.same_text and p.moved_px <= within_px)]
 
     def lines(self) -> list[str]:
-        """The counts for a terminal, then every plate that differs."""
-        first, second = self.found_by_one
-        answered = sum(not pair.same_answer for pair in self.pairs)
+        """The counts for a terminal, then every plate whose answered text differs.
+
+        What is held back is mostly no plate at all, and what is guessed there is chance:
+        it is counted here, and listed in `to_dict`.
+        """
+        answered = [pair for pair in self.pairs if not pair.same_answer]
+        held_back = [pair for pair in self.differing if pair.same_answer]
+        alone = sum(np.isinf(pair.moved_px) for pair in held_back)
         moved = ", ".join(f"p{p} {px:.3f}" for p, px in self.moved_px.items()) or "no plates"
         return [
             f"{self.photos} photos with {len(self.pairs)} plates, end to end",
-            f"  texts that are answered differ: {answered}",
-            f"  best candidates differ, or held back by one: {len(self.differing)}",
-            f"  found by the reference only: {first}, by this engine only: {second}",
+            f"  texts that differ: {len(answered)}",
+            f"  held back by both, but with other best candidates: {len(held_back)}; of these "
+            f"found by one only: {alone}",
             f"  boxes moved by px: {moved.replace('p100', 'at most')}",
-            *(pair.line() for pair in self.differing),
+            *(pair.line() for pair in answered),
         ]
 
     def to_dict(self) -> dict[str, Any]:

@@ -22,7 +22,6 @@ from torch import Tensor
 from plate_models.calibrating.mix import DEFAULT_MIX, CalibrationCrop
 from plate_models.calibrating.trials import Block, as_photo, plan
 from plate_models.engines.nets import Nets
-from plate_models.evaluation.tables import count_lines
 from plate_models.figures import Count, proportion
 from plate_models.pipeline import choose_readings, look_at
 from plate_models.reading import Reading
@@ -89,13 +88,17 @@ class CropAgreement:
 
     def lines(self) -> list[str]:
         """The counts for a terminal, then every crop that differs."""
+        if not self.sources.total():
+            return ["Crops in given boxes: not compared"]
         sources = ", ".join(f"{count} {name}" for name, count in sorted(self.sources.items()))
         verdict = "kept" if self.passed else "MISSED"
+        count = self.count
+        low, high = count.interval_95 or (0.0, 1.0)
         return [
-            f"Crops in given boxes: {sources or 'none'}",
-            *count_lines([self.count]),
-            f"at most {ACCEPTED_SHARE:.1%} of them may: {verdict}",
-            f"logits differ by {self.largest:.2g} at most, by {self._mean:.2g} on average",
+            f"Crops in given boxes: {sources}",
+            f"  texts that differ: {count.hits} of {count.total}, 95 % interval {low:.3%} to "
+            f"{high:.3%}; at most {ACCEPTED_SHARE:.1%} may: {verdict}",
+            f"  logits differ by {self.largest:.2g} at most, by {self._mean:.2g} on average",
             *(
                 f"  {c.name:<16} {c.kind:<15} {c.text:<10} {c.expected}  ->  {c.found}, "
                 f"logits differ by {c.logit_difference:.2g}"
