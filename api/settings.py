@@ -37,7 +37,7 @@ class Settings(BaseSettings):
         max_bytes: Largest photo file. The models refuse more than the default.
         max_pixels: Largest photo. The models refuse more than the default.
         threads: With which each net computes; by default as many as there are usable cores.
-        concurrency: Photos at Triton at once, by default two for each thread; further ones
+        concurrency: Photos at Triton at once, by default one more than threads; further ones
             wait.
         max_waiting: Photos that wait at most; further ones are answered with 429.
         upload_memory_bytes: What all photos that are coming in or waiting may hold

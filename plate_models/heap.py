@@ -18,8 +18,8 @@ def keep_freed_memory() -> bool:
     and the next one's pages come back one by one, each with an interrupt and 4096 zeros to
     write: up to 2000 of them per photo, which on a virtual machine is a fifth of the work.
 
-    At most 64 MB stay, in one arena for all threads: with arenas of their own, each thread of
-    a pool would come to hold a photo's memory. They seldom wait for each other there.
+    At most 24 MB stay. One arena serves all threads, so that they share what is kept:
+    otherwise each thread of a pool would come to hold a photo of its own.
 
     Returns:
         Whether it took effect; elsewhere than on glibc nothing happens.
