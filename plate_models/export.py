@@ -72,15 +72,10 @@ def export(
         return None
     modules = weights.load_modules(weights_folder)
     _check_configured(modules.specs)
-    nets = (modules.detect, modules.rectify, modules.recognize)
-    from plate_models.export_check import inputs_for  # brings the renderer
-
-    inputs = inputs_for(modules.specs, modules.rectify)
     staged: dict[Path, Path] = {}
     try:
-        for graph, net in zip(graphs_of(modules.specs), nets, strict=True):
-            folder = repository / graph.name / VERSION_FOLDER
-            staged |= export_graph(graph, net, folder, inputs[graph.name])
+        for artifacts in _export_graphs(modules, repository):
+            staged |= artifacts
         hashes = {str(p.relative_to(repository)): weights.sha256_of(t) for p, t in staged.items()}
         for path, temporary in staged.items():
             temporary.replace(path)
@@ -89,6 +84,17 @@ def export(
             temporary.unlink(missing_ok=True)
     _write(manifest, {**sources, **_made_for(modules), "artifacts": hashes})
     return list(staged)
+
+
+def _export_graphs(modules: weights.Modules, repository: Path) -> Iterator[dict[Path, Path]]:
+    """Write and check one net after the other; see `export_graph`."""
+    from plate_models.export_check import inputs_for  # brings the renderer
+
+    inputs = inputs_for(modules.specs, modules.rectify)
+    nets = (modules.detect, modules.rectify, modules.recognize)
+    for graph, net in zip(graphs_of(modules.specs), nets, strict=True):
+        folder = repository / graph.name / VERSION_FOLDER
+        yield export_graph(graph, net, folder, inputs[graph.name])
 
 
 def _made_for(modules: weights.Modules) -> dict[str, Any]:

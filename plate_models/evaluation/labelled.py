@@ -65,11 +65,18 @@ def evaluate(
     if (data / "no_plates").is_dir():
         negatives = load_negatives(data / "no_plates", held_out=True)
         board.photos_without = len(negatives)
-        for photo in progress(negatives):
-            image = torch.from_numpy(decode(photo.path.read_bytes()))
-            answers = [answer_from(photo.path.name, p) for p in read(photo, image)]
-            board.false_texts += [answer for answer in answers if answer.text]
+        board.false_texts = _texts_in(negatives, read, progress)
     return board
+
+
+def _texts_in(photos: list[LabelledPhoto], read: Read, progress: Progress) -> list[Answer]:
+    """Every readable text of some photos."""
+    texts = []
+    for photo in progress(photos):
+        image = torch.from_numpy(decode(photo.path.read_bytes()))
+        answers = [answer_from(photo.path.name, plate) for plate in read(photo, image)]
+        texts += [answer for answer in answers if answer.text]
+    return texts
 
 
 def score_photo(
