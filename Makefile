@@ -38,8 +38,9 @@ export: $(EXPORT_STAMP)  ## Export weights/ into model_repository/ (skipped whil
 	@:
 
 $(EXPORT_STAMP): $(SETUP_STAMP) $(wildcard weights/*) $(shell find plate_models/nets -name '*.py') \
-		$(addprefix plate_models/,calibration.py contract.py export.py export_check.py geometry.py graphs.py spec.py) \
-		$(addprefix plate_models/,spec_json.py straightening.py weight_files.py weights.py) $(LOST_ARTIFACTS)
+		$(addprefix plate_models/,calibration.py contract.py export.py export_check.py geometry.py) \
+		$(addprefix plate_models/,graphs.py spec.py spec_json.py straightening.py weight_files.py weights.py) \
+		$(LOST_ARTIFACTS)
 	@$(VENV)/bin/plates export
 	@touch $@
 
