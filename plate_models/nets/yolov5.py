@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
@@ -252,11 +253,28 @@ def _decode_boxes(raw: Tensor, places: Tensor) -> Tensor:
     return torch.cat((xy, double[..., 2:] ** 2 * places[..., 2:4]), dim=-1)
 
 
+def _scores(head: Tensor) -> Tensor:
+    """(N, A, H, W, 5 + classes) raw to (N, A, H, W): objectness times the likeliest class."""
+    raw = head.float()
+    return raw[..., 4].sigmoid() * raw[..., 5:].amax(dim=-1).sigmoid()
+
+
+def _peaks(scores: Tensor) -> Tensor:
+    """Scores (N, A, H, W) of cells that no neighbour exceeds; 0 for the others.
+
+    About eighteen cells and anchors see one plate: of a crowded photo they would fill the
+    list of candidates before every plate is on it. The best one stays, as it would anyway.
+    """
+    around = F.max_pool2d(scores.amax(dim=1, keepdim=True), 3, stride=1, padding=1)
+    return torch.where(scores >= around, scores, torch.zeros_like(scores))
+
+
 class YOLOv5Graph(nn.Module):
     """The exported graph: canvases in, the best candidate boxes out.
 
     Anchors are decoded inside, from tensor shapes: one trace serves every batch and
-    canvas size from 96×96 on. Overlapping candidates stay; `detection` drops them.
+    canvas size from 96×96 on. Of cells side by side only the best is a candidate; boxes that
+    overlap all the same stay, and `detection` drops them.
     """
 
     def __init__(self, net: YOLOv5, spec: DetectorSpec = DETECTOR) -> None:
@@ -277,10 +295,9 @@ class YOLOv5Graph(nn.Module):
         head = self.net.head
         heads = self.net(canvases.to(head.anchors.dtype) / 255)
         rows = flatten_heads(heads)
-        likeliest, label = rows[..., 5:].max(dim=-1)
-        score, order = (rows[..., 4].sigmoid() * likeliest.sigmoid()).topk(
-            self.max_candidates, dim=1
-        )
+        label = rows[..., 5:].argmax(dim=-1)
+        scores = torch.cat([_peaks(_scores(level)).flatten(1) for level in heads], dim=1)
+        score, order = scores.topk(self.max_candidates, dim=1)
         # Only the best are decoded: 300 of some 20,000.
         best = torch.cat((rows[..., :4], label[..., None].float()), dim=-1)
         best = best.gather(1, order[..., None].expand(-1, -1, best.shape[-1]))
