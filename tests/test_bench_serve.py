@@ -130,7 +130,10 @@ def test_open_loops_go_by_what_closed_ones_gave() -> None:
     assert {order.way for order in found} == {HTTP, GRPC}
     rates = [order.rate for order in found if order.way == HTTP and not order.concurrency]
     assert rates == pytest.approx([share * 6.0 for share in serve.SHARES])
-    at_once = [order.concurrency for order in found if order.way == GRPC and order.mixed]
+    assert not any(order.mixed for order in found)
+    mixed = list(serve._mixed_orders(Service("http://127.0.0.1:1", triton="127.0.0.1:1"), 5.0))
+    assert all(order.mixed for order in mixed)
+    at_once = [order.concurrency for order in mixed if order.way == GRPC]
     assert at_once == list(serve.CONCURRENCIES)
     assert {order.way for order in orders(None)} == {HTTP}
 

@@ -112,26 +112,34 @@ def run(arguments: argparse.Namespace) -> int:
 def _measure(serving: Service, seconds: float, rounds: int) -> ServeBench:
     cores = usable_cores()
     with Helper({}) as load:
-        same, mixed = (load.call(photos_for, mixed) for mixed in (False, True))
+        photos = load.call(photos_for, False)
         models = load.call(models_of, serving.triton) if serving.triton else []
         paired: list[Round] = []
         if serving.pid:  # elsewhere, other cores would be compared with these
-            paired = measure_rounds(serving, load, same[0], rounds, seconds, cores)
+            paired = measure_rounds(serving, load, photos[0], rounds, seconds, cores)
             _say(f"{rounds} rounds in process and over HTTP: done")
         stretches: list[Stretch] = []
         for order in _orders(serving, seconds, stretches):
-            photos = mixed if order.mixed else same
-            stretches.append(load.call(offer, order, serving, photos))
-            _say(f"{order.way} {order.concurrency or format(order.rate, '.1f')}: done")
-    time.sleep(_SETTLE_S)  # until the helpers' memory is not shared with any more
-    return ServeBench(
-        describe_machine(), cores, serving.ready_s, paired, stretches, _memory(serving), models
-    )
+            stretches.append(_offered(load, order, serving, photos))
+    memory = _memory(serving)
+    with Helper({}) as load:
+        photos = load.call(photos_for, True)
+        for order in _mixed_orders(serving, seconds):
+            stretches.append(_offered(load, order, serving, photos))
+    mixed = _memory(serving)
+    machine = describe_machine()
+    return ServeBench(machine, cores, serving.ready_s, paired, stretches, memory, mixed, models)
+
+
+def _offered(load: Helper, order: Order, serving: Service, photos: list[bytes]) -> Stretch:
+    stretch = load.call(offer, order, serving, photos)
+    _say(f"{order.way} {order.concurrency or format(order.rate, '.1f')}: done")
+    return stretch
 
 
 def _orders(serving: Service, seconds: float, done: list[Stretch]) -> Iterator[Order]:
-    """What is offered, one after the other; open loops go by the closed ones before them."""
-    ways = (HTTP, GRPC) if serving.triton else (HTTP,)
+    """What is offered of one photo; open loops go by the closed ones before them."""
+    ways = _ways(serving)
     for concurrency in CONCURRENCIES:
         for way in ways:
             yield Order(way, seconds, concurrency)
@@ -139,12 +147,21 @@ def _orders(serving: Service, seconds: float, done: list[Stretch]) -> Iterator[O
     for share in SHARES:
         for way in ways:
             yield Order(way, seconds, rate=max(share * most[way], 1 / seconds))
+
+
+def _mixed_orders(serving: Service, seconds: float) -> Iterator[Order]:
+    """What is offered of photos for all canvases."""
     for concurrency in CONCURRENCIES:
-        for way in ways:
+        for way in _ways(serving):
             yield Order(way, seconds, concurrency, mixed=True)
 
 
+def _ways(serving: Service) -> tuple[str, ...]:
+    return (HTTP, GRPC) if serving.triton else (HTTP,)
+
+
 def _memory(serving: Service) -> dict[str, float]:
+    time.sleep(_SETTLE_S)  # until the helper's memory is not shared with any more
     found: dict[str, float] = {}
     for one in footprints(serving.pid, with_pss=True) if serving.pid else ():
         found[one.part] = found.get(one.part, 0.0) + (one.pss_bytes or 0) / 1e6

@@ -30,11 +30,11 @@ def print_bench(found: ServeBench) -> None:
         rows = [(m.model, m.backend, str(m.instances), str(m.threads or "-")) for m in found.models]
         report.print_table(("model", "backend", "instances", "threads"), rows)
     if found.pss_mb:
-        print("\nMemory after all loads, PSS")
-        memory = {**found.pss_mb, "sum": sum(found.pss_mb.values())}
-        report.print_table(
-            ("part", "MB"), [(part, f"{megabytes:.0f}") for part, megabytes in memory.items()]
-        )
+        print("\nMemory after the loads of one photo, and after those of all canvases, PSS in MB")
+        columns = (found.pss_mb, found.mixed_pss_mb)
+        sums = tuple({**column, "sum": sum(column.values())} for column in columns)
+        parts = [(part, *(f"{column.get(part, 0):.0f}" for column in sums)) for part in sums[0]]
+        report.print_table(("part", "one photo", "mixed"), parts)
 
 
 def _print_rounds(rounds: Sequence[Round]) -> None:

@@ -24,7 +24,8 @@ class ServeBench:
         ready_s: From the start of `plates serve` to the first 200 of /readyz.
         rounds: In process and HTTP in turns.
         stretches: Loads, closed loops first.
-        pss_mb: Memory of each part of the service after all loads, in 10^6 bytes.
+        pss_mb: Memory of each part of the service after the loads of one photo, in 10^6 bytes.
+        mixed_pss_mb: The same after the mixed loads, with a detector for each canvas.
         models: How Triton serves them.
     """
 
@@ -34,6 +35,7 @@ class ServeBench:
     rounds: Sequence[Round]
     stretches: Sequence[Stretch]
     pss_mb: Mapping[str, float] = field(default_factory=dict)
+    mixed_pss_mb: Mapping[str, float] = field(default_factory=dict)
     models: Sequence[Served] = ()
 
     def closed(self, way: str, mixed: bool = False) -> list[Stretch]:
@@ -69,7 +71,7 @@ class ServeBench:
             together = sum(self.pss_mb.values())
             found.append(
                 Verdict(
-                    "memory of all processes after the loads (PSS)",
+                    "memory of all processes after the loads of one photo (PSS)",
                     f"{together:.0f} MB",
                     f"<= {MEMORY_MB:g} MB",
                     together <= MEMORY_MB,
