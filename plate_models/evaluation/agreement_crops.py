@@ -5,15 +5,12 @@ plate, with one line and two, in boxes that err as the detector's do; half of th
 into real photos where there are any.
 """
 
-import multiprocessing
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import cv2
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -25,6 +22,7 @@ from plate_models.engines.nets import Nets
 from plate_models.figures import Count, proportion
 from plate_models.pipeline import choose_readings, look_at
 from plate_models.reading import Reading
+from plate_models.worker_pool import map_ahead
 
 # Texts that may differ from the reference's, as a share of the crops.
 ACCEPTED_SHARE = 0.001
@@ -169,34 +167,10 @@ def compare_crops(
     mix = DEFAULT_MIX if painted else replace(DEFAULT_MIX, painted_share=0.0)
     blocks = plan(data or Path(), "measure", crops, mix)
     agreement = CropAgreement()
-    for made in progress(_make(blocks, workers), len(blocks)):
+    for made in progress(map_ahead(_make_block, blocks, workers, _AHEAD), len(blocks)):
         for start in range(0, len(made), _BATCH):
             agreement.add(made[start : start + _BATCH], reference, nets)
     return agreement
-
-
-def _make(blocks: Sequence[Block], workers: int) -> Iterator[list[CalibrationCrop]]:
-    """Make blocks in order, only a few ahead of whoever reads them."""
-    if not workers:
-        yield from map(_make_block, blocks)
-        return
-    spawn = multiprocessing.get_context("spawn")
-    pool = ProcessPoolExecutor(workers, spawn, initializer=_use_one_thread)
-    waiting: deque[Future[list[CalibrationCrop]]] = deque()
-    try:
-        for block in blocks:
-            waiting.append(pool.submit(_make_block, block))
-            if len(waiting) > _AHEAD * workers:
-                yield waiting.popleft().result()
-        while waiting:
-            yield waiting.popleft().result()
-    finally:
-        pool.shutdown(cancel_futures=True)
-
-
-def _use_one_thread() -> None:
-    torch.set_num_threads(1)
-    cv2.setNumThreads(1)
 
 
 def _make_block(block: Block) -> list[CalibrationCrop]:
