@@ -74,8 +74,8 @@ def test_logits_that_are_no_numbers_do_not_pass(reference: Nets) -> None:
 
     found = CropAgreement()
     found.largest = 0.5
-    crops = next(agreement_crops._make(agreement_crops.plan(Path(), "measure", 2, RENDERED), 0))
-    found.add(crops, reference, replace(reference, recognize=spoilt))
+    block = agreement_crops.plan(Path(), "measure", 2, RENDERED)[0]
+    found.add(agreement_crops._make_block(block), reference, replace(reference, recognize=spoilt))
     assert np.isnan(found.largest) and not found.passed
 
 
