@@ -4,7 +4,7 @@ r"""Build TensorRT engines from the exported ONNX files, inside Triton's own con
   docker run --rm --gpus all -v "$PWD:/plates" -w /plates IMAGE \
       python3 docker/tensorrt/build_engines.py [--fp16] [--no-check] [yolo] [lprnet]
 
-IMAGE is a nvcr.io/nvidia/tritonserver that serves them later: an engine fits the TensorRT and
+IMAGE is the NVIDIA tritonserver image that serves them later: an engine fits the TensorRT and
 the kind of GPU that it was built with, and no others. Writes model.plan beside model.onnx;
 `tritonserver --model-config-name=tensorrt` serves it. The rectifier stays on TorchScript.
 """
@@ -83,8 +83,8 @@ def _check(models: Sequence[str], repository: Path) -> str:
     trtexec = shutil.which("trtexec") or (str(_TRTEXEC) if os.access(_TRTEXEC, os.X_OK) else None)
     if trtexec is None:
         raise Refusal(
-            "TensorRT is not here (no trtexec): run this inside the image "
-            "nvcr.io/nvidia/tritonserver that will serve the engines."
+            "TensorRT is not here (no trtexec): run this inside NVIDIA's "
+            "tritonserver image that will serve the engines."
         )
     problem = find_gpu_problem("libcuda.so.1")
     if problem:
