@@ -4,7 +4,6 @@ import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-import cv2
 import numpy as np
 from numpy.typing import NDArray
 
@@ -86,6 +85,8 @@ class Redactor:
 def _redact(
     photo: bytes, boxes: NDArray[np.float32], quads: NDArray[np.float32], limits: Limits
 ) -> RedactedPhoto:
+    import cv2  # when the first photo is redacted: most gateways never need it
+
     header = check_header(photo, limits)
     is_png = header.format == "PNG" or max(header.width, header.height) > _JPEG_MAX_SIDE
     pixels = decode(photo, limits)
@@ -109,6 +110,8 @@ def blur_plates(pixels: Pixels, boxes: NDArray[np.float32], quads: NDArray[np.fl
         boxes: (N, 4) x0 y0 x1 y1 in pixels.
         quads: (N, 4, 2) corners in pixels.
     """
+    import cv2
+
     # All rectangles are known before the first is blurred: they may overlap.
     for x0, y0, x1, y1 in [_area(*plate, pixels.shape) for plate in zip(boxes, quads, strict=True)]:
         width, height = x1 - x0, y1 - y0

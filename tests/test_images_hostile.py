@@ -22,7 +22,7 @@ from photo_cost import Cost, costs
 from photo_files import HEIGHT, WIDTH, encode, exif, pattern
 
 from plate_models import images
-from plate_models.images import png
+from plate_models.images import decoders, png
 from plate_models.images.exif import orientation_of
 from plate_models.images.outline import Defect
 
@@ -79,7 +79,7 @@ def test_the_dearest_pictures_are_read_within_bounds(measured: dict[str, Cost], 
 def test_rows_beyond_the_picture_are_not_unpacked(monkeypatch: pytest.MonkeyPatch) -> None:
     """libpng would unpack them all: a gigabyte for each megabyte of the file."""
     seen: list[object] = []
-    monkeypatch.setattr(images, "with_opencv", lambda *file: seen.append(file))
+    monkeypatch.setattr(decoders, "with_opencv", lambda *file: seen.append(file))
     bomb = png_endless()
     with pytest.raises(images.BrokenImage):
         images.decode(bomb)

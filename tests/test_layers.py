@@ -68,7 +68,7 @@ def loaded_by(statement: str) -> set[str]:
 @pytest.mark.parametrize(
     ("statement", "unwanted"),
     [
-        ("import api.main", {"torch", "onnxruntime", "matplotlib"}),
+        ("import api.main", {"torch", "onnxruntime", "openvino", "matplotlib", "cv2"}),
         ("import api.cli", {"torch", "fastapi", "tritonclient", "cv2", "numpy"}),
         ("import api.embedded", {"torch", "numpy", "pytriton"}),
         # What it shares with the service would not count in the service's memory.

@@ -17,9 +17,10 @@ bits with transparency, for which OpenCV needs twice the memory.
 """
 
 import io
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import numpy as np
 from PIL import (
@@ -33,10 +34,16 @@ from PIL import (
 )
 
 from plate_models.images import bmp, gif, jpeg, png, tiff, webp
-from plate_models.images.decoders import Pixels, turn_upright, with_opencv, with_pillow
 from plate_models.images.files import ACCEPTED, type_of
 from plate_models.images.outline import Defect, NotRead, Outline
 from plate_models.spec import LIMITS, Limits
+
+if TYPE_CHECKING:
+    from plate_models.images.decoders import Pixels
+
+# Pillow's warnings quote what the file says: senders would fill the log, and Python's
+# memory of which warnings were shown.
+warnings.filterwarnings("ignore", module=r"PIL\.")
 
 # The classes are called directly because `Image.open` has its own pixel limit, a global
 # one that warns, and would also try types that are not accepted here.
@@ -144,7 +151,7 @@ def check_header(data: bytes, limits: Limits = LIMITS) -> ImageHeader:
     return _open(data, limits).header
 
 
-def decode(data: bytes, limits: Limits = LIMITS) -> Pixels:
+def decode(data: bytes, limits: Limits = LIMITS) -> "Pixels":
     """Decode a photo as a viewer shows it: upright, in RGB.
 
     EXIF orientation is applied. Transparent parts become white, as on a page, so that
@@ -161,6 +168,9 @@ def decode(data: bytes, limits: Limits = LIMITS) -> Pixels:
     Raises:
         ImageError: As `check_header`; `BrokenImage` also if the pixels can't be decoded.
     """
+    # Not with this module: who only checks headers, as the gateway does, needs no OpenCV.
+    from plate_models.images.decoders import turn_upright, with_opencv, with_pillow
+
     opened = _open(data, limits)
     outline = opened.outline
     try:

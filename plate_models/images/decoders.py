@@ -3,7 +3,6 @@
 Raises whatever OpenCV and Pillow raise; `images.decode` turns all of it into one error.
 """
 
-import warnings
 from collections.abc import Callable, Iterator
 
 import cv2
@@ -16,9 +15,6 @@ Pixels = NDArray[np.uint8]
 # What a decoder thinks of a broken file reaches the caller as an exception; OpenCV would
 # print it to stderr a second time.
 cv2.setLogLevel(0)
-# Pillow's warnings quote what the file says: senders would fill the log, and Python's
-# memory of which warnings were shown.
-warnings.filterwarnings("ignore", module=r"PIL\.")
 
 _ALPHA_MODES = ("RGBA", "LA", "PA")
 _BAND_PIXELS = 2_000_000
