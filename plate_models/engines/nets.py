@@ -121,7 +121,7 @@ def _served(folder: Path, repository: Path) -> Nets:
     yolo, stn, lprnet = (load_served(repository / name) for name in GRAPHS)
     return Nets(
         lambda canvas: yolo(canvas)[0],
-        lambda crops: (lambda found: (found[0], found[1]))(stn(crops)),
+        stn,
         lambda plates: lprnet(plates)[0],
         config,
         "served",
