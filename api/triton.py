@@ -1,8 +1,9 @@
 """The way to Triton. The only module that imports its client."""
 
+import asyncio
 import json
 import re
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Self
@@ -13,6 +14,7 @@ from tritonclient.grpc import InferInput, InferRequestedOutput
 from tritonclient.grpc.aio import InferenceServerClient
 from tritonclient.utils import InferenceServerException
 
+from api.embedded.status import read_status
 from api.errors import (
     PHOTO_PROBLEMS,
     Overloaded,
@@ -48,6 +50,8 @@ _CHANNEL_OPTIONS = [
     ("grpc.initial_reconnect_backoff_ms", 200),
     ("grpc.max_reconnect_backoff_ms", 500),
 ]
+_LOOK_EVERY_S = 0.5
+_RESTARTED = "The recognizer was restarted while it read the photo. Try again in a few seconds."
 _TOO_LATE = "The recognizer did not answer in time. Try again later."
 # What is said, with any status, of a server that ends, and of models that are dead or being
 # loaded again.
@@ -97,6 +101,7 @@ class TritonClient:
     """
 
     def __init__(self, settings: Settings) -> None:
+        self._status_file = settings.status_file
         token = settings.triton_token
         self._headers = {"authorization": f"Bearer {token.get_secret_value()}"} if token else None
         ca_file = settings.triton_ca_file
@@ -139,20 +144,44 @@ class TritonClient:
             raise RecognizerTimeout(_TOO_LATE)
         image = InferInput(TENSORS.image, [len(photo)], "UINT8")
         image.set_data_from_numpy(np.frombuffer(photo, dtype=np.uint8))
+        call = self._client.infer(
+            MODEL,
+            [image],
+            outputs=[InferRequestedOutput(name) for name in _OUTPUTS],
+            request_id=request_id,
+            client_timeout=timeout_s,
+            # Lets Triton drop it from its queue when nobody waits for it any more.
+            timeout=max(1, round(timeout_s * 1e6)),
+            headers=self._headers,
+        )
         try:
-            result = await self._client.infer(
-                MODEL,
-                [image],
-                outputs=[InferRequestedOutput(name) for name in _OUTPUTS],
-                request_id=request_id,
-                client_timeout=timeout_s,
-                # Lets Triton drop it from its queue when nobody waits for it any more.
-                timeout=max(1, round(timeout_s * 1e6)),
-                headers=self._headers,
-            )
+            result = await self._unless_restarted(call)
         except InferenceServerException as error:
             raise _problem_of(error) from error
         return _recognition({name: result.as_numpy(name) for name in _OUTPUTS})
+
+    async def _unless_restarted(self, call: Coroutine[Any, Any, Any]) -> Any:
+        """Await a call, unless what it was sent to is restarted meanwhile.
+
+        Of photos that a dead process of `plate_recognition` held, Triton never says anything.
+
+        Raises:
+            RecognizerUnavailable: It was.
+        """
+        before = self._restarts()
+        task = asyncio.ensure_future(call)
+        try:
+            while not (await asyncio.wait({task}, timeout=_LOOK_EVERY_S))[0]:
+                if self._restarts() != before:
+                    raise RecognizerUnavailable(_RESTARTED)
+            return task.result()
+        finally:
+            task.cancel()
+
+    def _restarts(self) -> int:
+        """How often the supervisor has restarted the model; 0 where there is none."""
+        status = read_status(self._status_file) if self._status_file else None
+        return status.restarts.get(MODEL, 0) if status else 0
 
     async def statistics(self) -> Mapping[str, Any]:
         """Ask what each model has done since it was loaded.

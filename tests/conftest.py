@@ -5,6 +5,10 @@ Live tests start a Triton of their own, or talk to somebody else's: PLATES_TRITO
 """
 
 import os
+
+# Before anything loads gRPC: tests start programs beside its threads, and fork no workers.
+os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
+
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
