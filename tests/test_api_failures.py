@@ -2,16 +2,19 @@
 
 import json
 import socket
+import threading
+from pathlib import Path
 
 import fake_triton
 import grpc
 import httpx
 import numpy as np
 import pytest
-from fake_triton import FakeTriton, refusing
+from fake_triton import FakeTriton, refusing, sleeping
 from gateway_client import PHOTO, STATUS, assert_problem, post_raw, settings_for
 from gateway_fixtures import running_gateway
 
+from api.embedded.status import Status, write_status
 from api.errors import PHOTO_PROBLEMS, kinds
 from api.settings import Settings
 
@@ -138,3 +141,19 @@ def test_problem_types_explain_themselves(client: httpx.Client, kind: type) -> N
     explanation = client.get(f"/problems/{kind.slug}").json()
     assert explanation["status"] == kind.status
     assert explanation["title"] == kind.title
+
+
+def test_photos_that_a_restarted_model_held_are_answered(fake: FakeTriton, tmp_path: Path) -> None:
+    """Triton says nothing of them: they would wait until their deadline."""
+    status_file = tmp_path / "status.json"
+    fake.reply = sleeping(10)
+    restarted = threading.Timer(
+        0.3, write_status, (status_file, Status("healing", {"plate_recognition": 1}))
+    )
+    restarted.start()
+    with running_gateway(settings_for(fake, status_file=status_file)) as client:
+        answer = post_raw(client, PHOTO)
+    restarted.join()
+    assert answer.status_code == 503
+    assert "restarted" in answer.json()["detail"]
+    assert int(answer.headers["retry-after"]) >= 1
