@@ -17,7 +17,8 @@ ROLES = {
     "gateway": ("main", "gateway"),
     "triton": ("main", "models", "torch"),
     "embedded": ("main", "gateway", "models", "torch", "embedded", "export"),
-    "dev": ("main", "gateway", "models", "torch", "embedded", "export", "training", "dev"),
+    "bulk": ("main", "models", "torch", "embedded", "export", "bulk"),
+    "dev": ("main", "gateway", "models", "torch", "embedded", "export", "training", "bulk", "dev"),
 }
 TORCH = "torch"
 # torch is installed first and by itself: its CUDA libraries come with it or not at all.
