@@ -73,27 +73,39 @@ def read_origin(args: Mapping[str, str]) -> Origin:
     Args:
         args: Triton's arguments for a model's ``initialize``.
     """
-    return Origin(_exported(args)["weights"], device_of(args))
+    return Origin(_exported(_version_folder(args))["weights"], device_of(args))
 
 
 def read_config(args: Mapping[str, str]) -> PipelineConfig:
-    """Read what the exported weights were made for, and how sure they are.
+    """Read what the export wrote for the pipeline; see `config_from`.
 
     Args:
         args: Triton's arguments for a model's ``initialize``.
+    """
+    return config_from(_version_folder(args))
+
+
+def config_from(folder: Path) -> PipelineConfig:
+    """Read what the exported weights were made for, and how sure they are.
+
+    Args:
+        folder: The version folder of ``plate_recognition``, with what the export wrote there.
 
     Raises:
         SpecError: The export describes nets that can't be served.
         CalibrationError: Its calibration is malformed.
         FormatError: Its country's formats are not at hand.
     """
-    exported = _exported(args)
+    exported = _exported(folder)
     calibration = Calibration.from_json(json.dumps(exported["calibration"]))
     return PipelineConfig.of(specs_from_json(exported["specs"]), calibration)
 
 
-def _exported(args: Mapping[str, str]) -> dict[str, Any]:
-    folder = Path(args["model_repository"]) / args["model_version"]
+def _version_folder(args: Mapping[str, str]) -> Path:
+    return Path(args["model_repository"]) / args["model_version"]
+
+
+def _exported(folder: Path) -> dict[str, Any]:
     exported: dict[str, Any] = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
     return exported
 
