@@ -13,6 +13,7 @@ from plate_models.spec import LIMITS, Limits
 Port = Annotated[int, Field(ge=0, le=65535)]
 
 _ORIGIN = re.compile(r"https?://[A-Za-z0-9.\-\[\]:]+")
+_TRITON_ADDRESS = re.compile(r"(?:[\w.\-]+|\[[0-9A-Fa-f:.]+\]):(\d+)")
 _TOKEN = re.compile(r"[!-+\--~]+")
 _ROOT = Path(__file__).resolve().parent.parent
 
@@ -24,7 +25,9 @@ class Settings(BaseSettings):
         host: Address to listen on.
         port: Port to listen on; 0 takes a free one.
         triton_url: gRPC address of a Triton elsewhere: `host:8001`, `grpc://host:8001`,
-            or `grpcs://host:8001` with TLS. None: an embedded one is started.
+            or `grpcs://host:8001` with TLS. Where the name has several addresses, photos go to
+            each in turn; `ipv4:10.0.0.1:8001,10.0.0.2:8001` lists them. None: an embedded one
+            is started.
         triton_ca_file: Certificates to trust for TLS, in PEM; None trusts the usual ones.
         triton_token: Sent with every request to Triton as `Authorization: Bearer …`.
         request_timeout_s: Seconds from a request's head to its answer, at most. Senders may
@@ -144,6 +147,15 @@ class Settings(BaseSettings):
             )
         if ":" not in address or not address.rpartition(":")[2].isdigit():
             raise ValueError(f"{value!r} has no port; Triton's gRPC port is usually 8001")
+        for one in re.sub(r"^ipv[46]:", "", address).split(","):
+            found_one = _TRITON_ADDRESS.fullmatch(one)
+            if not found_one or not 0 < int(found_one[1]) < 65536:
+                raise ValueError(f"{one!r} is no address such as triton.example:8001")
+        if "," in address and not address.startswith(("ipv4:", "ipv6:")):
+            raise ValueError(
+                f"{value!r} lists hosts; give one name that has all their addresses, or list "
+                "the addresses: ipv4:10.0.0.1:8001,10.0.0.2:8001"
+            )
         return value
 
     def accepted_tokens(self) -> tuple[SecretStr, ...]:

@@ -44,6 +44,10 @@ _OUTPUTS = {
     MODEL_INFO: 1,
 }
 _CHANNEL_OPTIONS = [
+    # Several Tritons behind one name: each photo goes to the next one that is there.
+    ("grpc.lb_policy_name", "round_robin"),
+    # A name is asked for anew when a connection ends, by default not more often than every 30 s.
+    ("grpc.dns_min_time_between_resolutions_ms", 1000),
     ("grpc.max_send_message_length", -1),
     ("grpc.max_receive_message_length", -1),
     # The defaults grow to two minutes: a restarted Triton would be found that late.

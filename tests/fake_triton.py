@@ -76,8 +76,16 @@ class FakeTriton(service_pb2_grpc.GRPCInferenceServiceServicer):
         cancelled: Released for every request that was given up before its answer.
     """
 
-    def __init__(self, tls: tuple[bytes, bytes] | None = None) -> None:
-        """Listen on a free port; with TLS if given a private key and its certificate."""
+    def __init__(
+        self, tls: tuple[bytes, bytes] | None = None, address: str = "127.0.0.1:0", age_ms: int = 0
+    ) -> None:
+        """Listen; with TLS if given a private key and its certificate.
+
+        Args:
+            tls: The key and the certificate.
+            address: host:port; 0 takes a free port.
+            age_ms: After how long a connection is ended in good order; 0: never.
+        """
         self.reply: Callable[[bytes], dict[str, np.ndarray]] = lambda _: outputs()
         self.photos: list[bytes] = []
         self.metadata: dict[str, str] = {}
@@ -86,15 +94,15 @@ class FakeTriton(service_pb2_grpc.GRPCInferenceServiceServicer):
         self.request_id = ""
         self.cancelled = threading.Semaphore(0)
         self._lock = threading.Lock()
-        self._server = grpc.server(
-            ThreadPoolExecutor(8), options=[("grpc.max_receive_message_length", -1)]
-        )
+        options = [("grpc.max_receive_message_length", -1)]
+        options += [("grpc.max_connection_age_ms", age_ms)] if age_ms else []
+        self._server = grpc.server(ThreadPoolExecutor(8), options=options)
         service_pb2_grpc.add_GRPCInferenceServiceServicer_to_server(self, self._server)
         if tls is None:
-            self.port = self._server.add_insecure_port("127.0.0.1:0")
+            self.port = self._server.add_insecure_port(address)
         else:
             credentials = grpc.ssl_server_credentials([tls])
-            self.port = self._server.add_secure_port("127.0.0.1:0", credentials)
+            self.port = self._server.add_secure_port(address, credentials)
         self._server.start()
 
     def stop(self) -> None:
