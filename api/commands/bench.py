@@ -7,6 +7,7 @@
   plates bench creep      has a stage become slower since the last release?
 
   plates bench serve      latency, throughput, CPU time and memory, beside in process
+  plates bench sizing     photos per second and memory, for one core and for more
   plates bench overload   offered rates from half of what it can do to four times that
   plates bench soak       a mixed load for a long time: does anything grow?
   plates bench faults     kill -9 of each process under load: how soon is it healthy again?
@@ -23,6 +24,7 @@ from typing import Any
 
 TOOLS = {
     "serve": "latency, throughput, CPU time and memory of the service, beside in process",
+    "sizing": "photos per second and memory of the service, for one core and for more",
     "stages": "where a photo's time goes, in process",
     "baseline": "the pipeline beside the published one's shape, in process",
     "floor": "each net against the time that its arithmetic needs",
