@@ -8,7 +8,13 @@ import pytest
 import torch
 
 from plate_models.graphs import compare_candidates
-from plate_models.nets.yolov5 import YOLOv5, YOLOv5Graph, decode_heads
+from plate_models.nets.yolov5 import (
+    YOLOv5,
+    YOLOv5Graph,
+    cell_places,
+    decode_boxes,
+    flatten_heads,
+)
 from plate_models.spec import DETECTOR
 
 COCO = tuple(f"class {index}" for index in range(80))
@@ -47,6 +53,15 @@ def graph() -> YOLOv5Graph:
 def random_canvases(count: int, height: int, width: int) -> torch.Tensor:
     generator = torch.Generator().manual_seed(1)
     return torch.randint(0, 256, (count, 3, height, width), dtype=torch.uint8, generator=generator)
+
+
+def decode_heads(
+    heads: list[torch.Tensor], anchors: torch.Tensor, strides: tuple[int, ...]
+) -> torch.Tensor:
+    """Every row decoded, of which the graph decodes the best: centre x, y, w, h, probabilities."""
+    rows = flatten_heads(heads)
+    boxes = decode_boxes(rows[..., :4], cell_places(heads, anchors, strides))
+    return torch.cat((boxes, rows[..., 4:].sigmoid()), dim=-1)
 
 
 def test_keys_follow_the_published_layout():

@@ -203,29 +203,19 @@ class YOLOv5(nn.Module):
         return heads
 
 
-def decode_heads(heads: list[Tensor], anchors: Tensor, strides: Sequence[int]) -> Tensor:
-    """Turn raw heads into boxes, objectness and class probabilities.
-
-    Args:
-        heads: As `YOLOv5.forward` returns them.
-        anchors: (L, A, 2) float, in units of the stride.
-        strides: Pixels per cell of each level.
-
-    Returns:
-        (N, sum of A·H·W, 5 + classes) float32: centre x, y, w, h in canvas pixels,
-        then probabilities in [0, 1].
-    """
-    rows, places = flatten_heads(heads), _places(heads, anchors, strides)
-    return torch.cat((_decode_boxes(rows[..., :4], places), rows[..., 4:].sigmoid()), dim=-1)
-
-
 def flatten_heads(heads: list[Tensor]) -> Tensor:
     """(N, A, H, W, 5 + classes) of each level to (N, sum of A·H·W, 5 + classes) float32."""
     return torch.cat([head.float().flatten(1, 3) for head in heads], dim=1)
 
 
-def _places(heads: list[Tensor], anchors: Tensor, strides: Sequence[int]) -> Tensor:
-    """(sum of A·H·W, 5): column, row, anchor's w, h in pixels, stride; of each row of heads."""
+def cell_places(heads: list[Tensor], anchors: Tensor, strides: Sequence[int]) -> Tensor:
+    """(sum of A·H·W, 5) float32: column, row, anchor's w, h in pixels, stride; of each row.
+
+    Args:
+        heads: As `YOLOv5.forward` returns them; only their shapes count.
+        anchors: (L, A, 2) float32, in units of the stride.
+        strides: Pixels per cell of each level.
+    """
     levels = []
     for level, stride in enumerate(strides):
         _, a, h, w, _ = heads[level].shape
@@ -242,7 +232,7 @@ def _places(heads: list[Tensor], anchors: Tensor, strides: Sequence[int]) -> Ten
     return torch.cat(levels)
 
 
-def _decode_boxes(raw: Tensor, places: Tensor) -> Tensor:
+def decode_boxes(raw: Tensor, places: Tensor) -> Tensor:
     """Raw x, y, w, h, (..., 4), at their places, (..., 5), to centre x, y, w, h in pixels.
 
     Formulas of YOLOv5's head: ``xy = (2 σ − 0.5 + cell) · stride`` and
@@ -301,7 +291,7 @@ class YOLOv5Graph(nn.Module):
         # Only the best are decoded: 300 of some 20,000.
         best = torch.cat((rows[..., :4], label[..., None].float()), dim=-1)
         best = best.gather(1, order[..., None].expand(-1, -1, best.shape[-1]))
-        places = _places(heads, head.anchors.float(), head.strides)[order]
-        centre, size = _decode_boxes(best[..., :4], places).split(2, dim=-1)
+        places = cell_places(heads, head.anchors.float(), head.strides)[order]
+        centre, size = decode_boxes(best[..., :4], places).split(2, dim=-1)
         boxes = (centre - size / 2, centre + size / 2)
         return torch.cat((*boxes, score[..., None], best[..., 4:]), dim=-1)
