@@ -11,7 +11,7 @@ import torch
 from command_line import SCENE, SCENE_TEXT
 
 from api import cli
-from plate_models import export, weights
+from plate_models import contract, export, weights
 from plate_models.engines import nets
 from plate_models.images import decode
 
@@ -69,6 +69,8 @@ def test_other_weights_are_served_without_touching_what_triton_serves(
         assert not list(repository.rglob("model.onnx"))
         for model in ("yolo", "stn", "lprnet"):
             shutil.copy(export.REPOSITORY / model / "1" / "model.onnx", repository / model / "1")
+        manifest = repository / "plate_recognition" / "1" / contract.MANIFEST
+        manifest.write_text(json.dumps(export._made_for(weights.load_modules(source))))
 
     monkeypatch.setattr(export, "export", copy_instead)
     loaded = nets.load_nets("served", folder=others(tmp_path / "others"))

@@ -9,9 +9,10 @@ import onnx
 import pytest
 import torch
 
-from plate_models import cores
+from plate_models import contract, cores
 from plate_models.engines import nets, onnxruntime_engine, openvino_engine
 from plate_models.engines.nets import EngineError, load_nets
+from plate_models.export import REPOSITORY
 
 
 @pytest.fixture(scope="module")
@@ -64,6 +65,47 @@ def test_a_wrong_shape_is_an_error_and_the_next_request_is_answered(engine, doub
     with pytest.raises(Exception, match=r"(?i)shape|dimension|rank|compatible"):
         run((np.ones((1, 3, 3), np.float32),))
     assert run((np.ones((1, 2, 3), np.float32),))[0].shape == (1, 2, 3)
+
+
+@pytest.mark.parametrize("engine", ENGINES, ids=lambda engine: engine.__name__.split(".")[-1])
+@pytest.mark.parametrize(("configured", "expected"), [("2", 2), ("0", 8), ("", 8), (None, 8)])
+def test_a_configuration_says_how_many_threads(engine, configured, expected, monkeypatch, tmp_path):
+    asked = {}
+    monkeypatch.setattr(cores, "usable_cores", lambda: 8)
+    monkeypatch.setattr(engine, "load", lambda *given: asked.update(given=given))
+    name = {onnxruntime_engine: "intra_op_thread_count", openvino_engine: "INFERENCE_NUM_THREADS"}
+    parameters = {} if configured is None else {name[engine]: configured}
+    engine.load_configured(tmp_path / "model.onnx", ["twice"], parameters)
+    assert asked["given"][:3] == (tmp_path / "model.onnx", ["twice"], expected)
+
+
+@pytest.mark.parametrize("hint", ["yes", "YES", "no", None])
+@pytest.mark.parametrize("capable", [True, False])
+def test_bfloat16_is_computed_where_asked_for_and_possible(hint, capable, monkeypatch, tmp_path):
+    asked = []
+    monkeypatch.setattr(openvino_engine, "computes_in_bf16", lambda: capable)
+    monkeypatch.setattr(openvino_engine, "load", lambda *given: asked.append(given[3]))
+    parameters = {} if hint is None else {"HINT_BF16": hint}
+    openvino_engine.load_configured(tmp_path, ["twice"], parameters)
+    wanted = hint in ("yes", "YES")
+    assert asked == [wanted]
+    expected = "bfloat16" if wanted and capable else "float32"
+    assert openvino_engine.precision(parameters) == expected
+
+
+@pytest.mark.parametrize("capable", [True, False])
+def test_precisions_are_those_of_the_cpu_profiles(capable, monkeypatch):
+    monkeypatch.setattr(openvino_engine, "computes_in_bf16", lambda: capable)
+    found = {name: nets.served_precision(REPOSITORY / name) for name in contract.GRAPHS}
+    detector = "bfloat16" if capable else "float32"
+    assert found == {"yolo": detector, "stn": "float32", "lprnet": "float32"}
+
+
+def test_a_profile_for_no_engine_is_refused(tmp_path):
+    (tmp_path / "yolo" / "configs").mkdir(parents=True)
+    (tmp_path / "yolo" / "configs" / "cpu.pbtxt").write_text('backend: "pytorch"\n')
+    with pytest.raises(EngineError, match=r"yolo: .*openvino or onnxruntime, got pytorch"):
+        nets.load_served(tmp_path / "yolo")
 
 
 def test_openvino_reports_to_nobody():

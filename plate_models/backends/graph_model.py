@@ -4,13 +4,13 @@ Imported only inside Triton's stub, which brings ``triton_python_backend_utils``
 """
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import triton_python_backend_utils as pb_utils
 
 from plate_models.backends.batching import Arrays, run_batched
-from plate_models.cores import choose_threads
 
 
 class GraphModel:
@@ -28,10 +28,17 @@ class GraphModel:
         self.outputs = [entry["name"] for entry in config["output"]]
         # In 2.51 a Python-based backend gets the model's folder here, as models do.
         folder = Path(args["model_repository"]) / args["model_version"]
-        self.load(folder, args, config.get("parameters", {}))
+        entries = config.get("parameters", {}).items()
+        self.load(folder, args, {name: entry.get("string_value", "") for name, entry in entries})
 
-    def load(self, folder: Path, args: dict[str, str], parameters: dict[str, Any]) -> None:
-        """Load the artifact in a version's folder; see :meth:`initialize`."""
+    def load(self, folder: Path, args: dict[str, str], parameters: Mapping[str, str]) -> None:
+        """Load the artifact in a version's folder.
+
+        Args:
+            folder: Holds it.
+            args: See :meth:`initialize`.
+            parameters: Of the configuration, name to value.
+        """
         raise NotImplementedError
 
     def run(self, inputs: Arrays) -> Arrays:
@@ -71,18 +78,3 @@ class GraphModel:
         return pb_utils.InferenceResponse(
             [self.to_tensor(name, array) for name, array in named if name in wanted]
         )
-
-
-def parameter(parameters: dict[str, Any], name: str) -> str:
-    """Read a parameter of a model's configuration; "" where it has none."""
-    return str(parameters.get(name, {}).get("string_value", ""))
-
-
-def thread_count(parameters: dict[str, Any], name: str) -> int:
-    """Decide how many threads an instance computes with.
-
-    Args:
-        parameters: Of the model's configuration.
-        name: The parameter's name in Triton's own backend.
-    """
-    return choose_threads(int(parameter(parameters, name) or "0"))

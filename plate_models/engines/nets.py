@@ -12,8 +12,7 @@ import torch
 from torch import Tensor
 
 from plate_models import export, weights
-from plate_models.contract import GRAPHS, MANIFEST
-from plate_models.cores import choose_threads
+from plate_models.contract import GRAPHS, MANIFEST, config_from
 from plate_models.devices import upload
 from plate_models.pipeline import Detect, PipelineConfig, Plate, Recognize, Rectify, read_plates
 from plate_models.spec import MODEL_VERSION
@@ -116,8 +115,7 @@ def _torch(folder: Path, device: str) -> Nets:
 
 def _served(folder: Path, repository: Path) -> Nets:
     export.export(folder, repository)
-    modules = weights.load_modules(folder)  # for their specs and calibration
-    config = PipelineConfig.of(modules.specs, modules.calibration)
+    config = config_from(repository / "plate_recognition" / MODEL_VERSION)
     yolo, stn, lprnet = (load_served(repository / name) for name in GRAPHS)
     return Nets(
         lambda canvas: yolo(canvas)[0],
@@ -136,22 +134,18 @@ def load_served(model: Path) -> Any:
 
     Returns:
         A function from one tensor to a tuple of tensors, all on the CPU.
+
+    Raises:
+        EngineError: The profile names a backend that serves nothing on a CPU here.
     """
-    text = (model / "configs" / "cpu.pbtxt").read_text(encoding="utf-8")
-    found = _BACKEND.search(text)
-    parameters = dict(_PARAMETER.findall(text))
-    path, names = model / MODEL_VERSION / "model.onnx", GRAPHS[model.name]
-    if found and found[1] == "openvino":
-        from plate_models.engines import openvino_engine
-
-        threads = choose_threads(int(parameters.get("INFERENCE_NUM_THREADS", "0")))
-        bf16 = parameters.get("HINT_BF16", "").upper() == "YES"
-        run = openvino_engine.load(path, names, threads, bf16)
+    backend, parameters = _cpu_profile(model)
+    if backend == "openvino":
+        from plate_models.engines.openvino_engine import load_configured
+    elif backend == "onnxruntime":
+        from plate_models.engines.onnxruntime_engine import load_configured
     else:
-        from plate_models.engines import onnxruntime_engine
-
-        threads = choose_threads(int(parameters.get("intra_op_thread_count", "0")))
-        run = onnxruntime_engine.load(path, names, threads)
+        raise EngineError(f"{model.name}: backend: expected openvino or onnxruntime, got {backend}")
+    run = load_configured(model / MODEL_VERSION / "model.onnx", GRAPHS[model.name], parameters)
     return lambda tensor: tuple(torch.from_numpy(array) for array in run((tensor.numpy(),)))
 
 
@@ -164,9 +158,16 @@ def served_precision(model: Path) -> str:
     Returns:
         "bfloat16" where the profile asks for it and the processor can, else "float32".
     """
-    text = (model / "configs" / "cpu.pbtxt").read_text(encoding="utf-8")
-    if dict(_PARAMETER.findall(text)).get("HINT_BF16", "").upper() != "YES":
+    backend, parameters = _cpu_profile(model)
+    if backend != "openvino":
         return "float32"
-    from plate_models.engines import openvino_engine
+    from plate_models.engines.openvino_engine import precision
 
-    return "bfloat16" if openvino_engine.computes_in_bf16() else "float32"
+    return precision(parameters)
+
+
+def _cpu_profile(model: Path) -> tuple[str, dict[str, str]]:
+    """The backend that a model's CPU profile names, and its parameters."""
+    text = (model / "configs" / "cpu.pbtxt").read_text(encoding="utf-8")
+    backend = _BACKEND.search(text)
+    return backend[1] if backend else "none", dict(_PARAMETER.findall(text))

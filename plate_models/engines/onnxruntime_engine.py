@@ -1,14 +1,29 @@
 """ONNX graphs on ONNX Runtime, on the CPU."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import onnxruntime
 from numpy.typing import NDArray
 
+from plate_models.cores import choose_threads
+
 Arrays = tuple[NDArray[Any], ...]
 Run = Callable[[Arrays], Arrays]
+
+
+def load_configured(path: Path, outputs: Sequence[str], parameters: Mapping[str, str]) -> Run:
+    """Open a graph as its Triton configuration asks; see `load`.
+
+    Args:
+        path: The ``.onnx`` file.
+        outputs: Names of the outputs, in the order in which they are wanted.
+        parameters: Of the configuration, named as for Triton's own backend:
+            ``intra_op_thread_count``, 0 for as many threads as there are cores.
+    """
+    configured = int(parameters.get("intra_op_thread_count") or "0")
+    return load(path, outputs, choose_threads(configured))
 
 
 def load(path: Path, outputs: Sequence[str], threads: int) -> Run:

@@ -1,13 +1,15 @@
 """ONNX graphs on OpenVINO, on the CPU: in bfloat16 where the processor computes with it."""
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from plate_models.cores import choose_threads
 
 # OpenVINO imports its converter, which nobody needs here, and which reports over the network
 # that it was imported. It takes an ImportError for an answer.
@@ -27,6 +29,33 @@ _THREADS_PER_SAMPLE = 4
 def computes_in_bf16() -> bool:
     """Whether this processor has instructions for bfloat16."""
     return "BF16" in openvino.Core().get_property("CPU", "OPTIMIZATION_CAPABILITIES")
+
+
+def load_configured(path: Path, outputs: Sequence[str], parameters: Mapping[str, str]) -> Run:
+    """Open a graph as its Triton configuration asks; see `load`.
+
+    Args:
+        path: The ``.onnx`` file; it has one input.
+        outputs: Names of the outputs, in the order in which they are wanted.
+        parameters: Of the configuration, named as for Triton's own backend:
+            ``INFERENCE_NUM_THREADS``, 0 for as many threads as there are cores, and
+            ``HINT_BF16``, "yes" for bfloat16.
+    """
+    configured = int(parameters.get("INFERENCE_NUM_THREADS") or "0")
+    return load(path, outputs, choose_threads(configured), _asks_for_bf16(parameters))
+
+
+def precision(parameters: Mapping[str, str]) -> str:
+    """Tell what a graph with these parameters computes in here; see `load_configured`.
+
+    Returns:
+        "bfloat16" where it is asked for and the processor can, else "float32".
+    """
+    return "bfloat16" if _asks_for_bf16(parameters) and computes_in_bf16() else "float32"
+
+
+def _asks_for_bf16(parameters: Mapping[str, str]) -> bool:
+    return parameters.get("HINT_BF16", "").upper() == "YES"
 
 
 def load(path: Path, outputs: Sequence[str], threads: int, bf16: bool = False) -> Run:

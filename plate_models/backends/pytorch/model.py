@@ -1,5 +1,6 @@
 """The backend "pytorch" in Python, for servers without libtriton_pytorch.so."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -8,17 +9,19 @@ import torch.utils.dlpack
 import triton_python_backend_utils as pb_utils
 
 from plate_models.backends.batching import Arrays
-from plate_models.backends.graph_model import GraphModel, thread_count
+from plate_models.backends.graph_model import GraphModel
 from plate_models.contract import device_of
+from plate_models.cores import choose_threads
 
 
 class TritonPythonModel(GraphModel):
     """Serves the TorchScript ``model.pt`` on the device of the instance."""
 
-    def load(self, folder: Path, args: dict[str, str], parameters: dict[str, Any]) -> None:
+    def load(self, folder: Path, args: dict[str, str], parameters: Mapping[str, str]) -> None:
         """Load the graph onto the instance's device: the kind alone is only a wish."""
         self.device = device_of(args)
-        torch.set_num_threads(thread_count(parameters, "INTRA_OP_THREAD_COUNT"))
+        configured = int(parameters.get("INTRA_OP_THREAD_COUNT") or "0")
+        torch.set_num_threads(choose_threads(configured))
         path = folder / "model.pt"
         self.graph = torch.jit.load(path, map_location=self.device).eval()
 
