@@ -13,6 +13,8 @@ from api.commands.signals import Stopped
 
 COMMANDS = {
     "serve": "serve /v1/plates over HTTP, with a Triton of its own",
+    "triton": "run Triton alone, watched and healed: the other half of serve",
+    "health": "ask a running service whether it is well",
     "read": "read photos and videos here, without a server",
     "demo": "start everything, read photos over HTTP, stop everything",
     "export": "export weights/ into the model repository",
@@ -22,6 +24,7 @@ COMMANDS = {
     "import": "turn weights from elsewhere into ours",
     "calibrate": "fit the scores to what comes true",
     "bench": "measure the service under overload, faults and time",
+    "config": "check settings in files, or describe them",
     "weights": "write the manifest of the weight files",
 }
 

@@ -1,6 +1,7 @@
 """What an operator can set, each as an environment variable with the prefix PLATES_."""
 
 import re
+from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -32,8 +33,10 @@ class Settings(BaseSettings):
         triton_token: Sent with every request to Triton as `Authorization: Bearer …`.
         request_timeout_s: Seconds from a request's head to its answer, at most. Senders may
             ask for less with the header X-Request-Timeout.
+        triton_host: Where the embedded Triton listens; loopback, unless it is in a container.
         triton_http_port: HTTP port of the embedded Triton; 0 takes a free one.
         triton_grpc_port: gRPC port of the embedded Triton; 0 takes a free one.
+        triton_metrics_port: The port of its own metrics; 0 takes a free one.
         model_repository: What the embedded Triton serves.
         profile: Where it runs the nets: `cpu` or `gpu`. There is no falling back from one to
             the other.
@@ -61,6 +64,8 @@ class Settings(BaseSettings):
         log_format: `json`, one object per line, or `text`; None: text on a terminal.
         triton_metrics_url: host:port of Triton's own metrics, which then are part of ours.
         status_file: Where the supervisor tells what it restarted.
+        triton_status_file: Where another supervisor tells it of a Triton elsewhere; None: the
+            same file.
     """
 
     # Tokens are among the inputs, and must not stand in an error's message.
@@ -70,6 +75,8 @@ class Settings(BaseSettings):
         frozen=True,
         protected_namespaces=(),
         hide_input_in_errors=True,
+        # gt=0 would let infinity through.
+        allow_inf_nan=False,
     )
 
     host: str = "127.0.0.1"
@@ -78,8 +85,10 @@ class Settings(BaseSettings):
     triton_ca_file: Path | None = None
     triton_token: SecretStr | None = None
     request_timeout_s: Annotated[float, Field(gt=0)] = 30.0
+    triton_host: IPv4Address = IPv4Address("127.0.0.1")
     triton_http_port: Port = 0
     triton_grpc_port: Port = 0
+    triton_metrics_port: Port = 0
     model_repository: Path = _ROOT / "model_repository"
     profile: Literal["cpu", "gpu"] = "cpu"
     max_bytes: Annotated[int, Field(gt=0, le=LIMITS.max_bytes)] = LIMITS.max_bytes
@@ -104,6 +113,7 @@ class Settings(BaseSettings):
     log_format: Literal["json", "text"] | None = None
     triton_metrics_url: Annotated[str, Field(pattern=r"^[^/\s]+:\d+$")] | None = None
     status_file: Path | None = None
+    triton_status_file: Path | None = None
 
     @field_validator("tokens", "cors_origins", mode="before")
     @classmethod

@@ -105,7 +105,7 @@ class TritonClient:
     """
 
     def __init__(self, settings: Settings) -> None:
-        self._status_file = settings.status_file
+        self._status_file = settings.triton_status_file or settings.status_file
         token = settings.triton_token
         self._headers = {"authorization": f"Bearer {token.get_secret_value()}"} if token else None
         ca_file = settings.triton_ca_file
@@ -173,7 +173,7 @@ class TritonClient:
             RecognizerUnavailable: It was.
         """
         before = self._restarts()
-        task = asyncio.ensure_future(call)
+        task = asyncio.create_task(call)
         try:
             while not (await asyncio.wait({task}, timeout=_LOOK_EVERY_S))[0]:
                 if self._restarts() != before:

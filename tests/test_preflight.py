@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from api.embedded import EmbeddedTriton, PreflightError, preflight
-from api.embedded.wheel import Wheel, find_wheel
+from api.embedded.installation import Wheel, find_wheel
 from plate_models.contract import MANIFEST
 
 REPOSITORY = Path(__file__).resolve().parent.parent / "model_repository"
@@ -26,7 +26,7 @@ def test_this_machine_passes() -> None:
         preflight.check_platform(),
         preflight.check_glibc(),
         preflight.check_numpy(),
-        preflight.check_wheel(wheel),
+        preflight.check_installation(wheel),
         preflight.check_libpython(libpython),
         preflight.check_stub(wheel.stub, {**os.environ, "LD_LIBRARY_PATH": str(libpython)}),
     ]
@@ -65,9 +65,9 @@ def test_numpy_2() -> None:
 
 
 def test_a_missing_or_broken_wheel(tmp_path: Path) -> None:
-    problem = preflight.check_wheel(None)
-    assert problem and "nvidia-pytriton is not installed" in problem
-    problem = preflight.check_wheel(Wheel(tmp_path))
+    problem = preflight.check_installation(None)
+    assert problem and "nvidia-pytriton" in problem and "make setup" in problem
+    problem = preflight.check_installation(Wheel(tmp_path))
     assert problem and "lacks tritonserver" in problem
 
 

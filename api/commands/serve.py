@@ -19,26 +19,31 @@ The README lists all of them.
 """
 
 import argparse
-import contextlib
 import os
 import socket
 import sys
-import tempfile
-from collections.abc import Iterator
-from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from api.commands import CommandError
-from api.commands.signals import Stopped, say, stop_signals_raise
+from api.commands.signals import say
+from api.commands.supervising import (
+    announce_triton,
+    describe_triton,
+    heal,
+    read_settings,
+    status_file,
+    supervised,
+    until_stopped,
+)
 
 if TYPE_CHECKING:
     from api.embedded import EmbeddedTriton
     from api.embedded.supervisor import Part
+    from api.embedded.worker import GatewayWorker
     from api.settings import Settings
 
 LISTENING = "Serving on "
-TRITON = "Triton: "
 # -P: the folder we are called from may hold a package "api" of somebody else's.
 _WORKER = (sys.executable, "-P", "-m", "api.worker")
 
@@ -57,38 +62,21 @@ def run(arguments: argparse.Namespace) -> int:
     Raises:
         CommandError: The service can't start, or could not be healed.
     """
-    from api.embedded import EmbeddedTritonError
-    from api.observing import logs
-
     del arguments
-    settings = _settings()
-    logs.configure(settings.log_format)
-    try:
-        with (
-            stop_signals_raise(),
-            contextlib.suppress(Stopped),
-            _listen(settings.host, settings.port) as listener,
-            _status_file(settings) as status_file,
-        ):
-            _supervise(settings, listener, status_file)
-    except EmbeddedTritonError as error:
-        raise CommandError(str(error)) from error
-    say("Stopped.")
+    settings = read_settings()
+    with (
+        until_stopped(),
+        _listen(settings.host, settings.port) as listener,
+        status_file(settings) as status,
+    ):
+        triton = _triton(settings)
+        worker = _worker(listener, status, triton)
+        parts: list[Part] = [heal(triton), worker] if triton else [worker]
+        with supervised(parts, status):
+            if triton is not None:
+                announce_triton(triton)
+            _announce(listener)
     return 0
-
-
-def _settings() -> "Settings":
-    from pydantic import ValidationError
-
-    from api.settings import Settings
-
-    try:
-        return Settings()
-    except ValidationError as error:
-        # One setting's default can depend on another: only the wrong one is named.
-        wrong = (e for e in error.errors() if e["type"] != "default_factory_not_called")
-        lines = [f"PLATES_{e['loc'][-1]}".upper() + f": {e['msg']}" for e in wrong]
-        raise CommandError("; ".join(lines)) from error
 
 
 def _listen(host: str, port: int) -> socket.socket:
@@ -103,29 +91,13 @@ def _listen(host: str, port: int) -> socket.socket:
         ) from error
 
 
-@contextlib.contextmanager
-def _status_file(settings: "Settings") -> Iterator[Path]:
-    if settings.status_file is not None:
-        yield settings.status_file
-        return
-    with tempfile.TemporaryDirectory(prefix="plates-status-") as folder:
-        yield Path(folder) / "status.json"
-
-
-def _supervise(settings: "Settings", listener: socket.socket, status_file: Path) -> None:
-    """Start the service and watch over it until a signal comes.
-
-    Raises:
-        EmbeddedTritonError: It can't be started, or could not be healed.
-    """
-    from api.embedded.healing import TritonHealer
-    from api.embedded.supervisor import Supervisor
+def _worker(
+    listener: socket.socket, status: Path, triton: "EmbeddedTriton | None"
+) -> "GatewayWorker":
     from api.embedded.worker import GatewayWorker
 
-    triton = _triton(settings)
-
     def environment() -> dict[str, str]:
-        told = {"PLATES_STATUS_FILE": str(status_file)}
+        told = {"PLATES_STATUS_FILE": str(status)}
         # Each further arena of glibc's malloc keeps what it once held.
         told["MALLOC_ARENA_MAX"] = os.environ.get("MALLOC_ARENA_MAX", "2")
         if triton is not None:
@@ -133,18 +105,7 @@ def _supervise(settings: "Settings", listener: socket.socket, status_file: Path)
             told["PLATES_TRITON_METRICS_URL"] = triton.metrics_url
         return told
 
-    worker = GatewayWorker(_WORKER, environment, listener)
-    parts: list[Part] = [TritonHealer(triton, _canary()), worker] if triton else [worker]
-    supervisor = Supervisor(parts, status_file)
-    try:
-        supervisor.start()
-        if triton is not None:
-            say(f"{TRITON}gRPC {triton.grpc_url}, HTTP {triton.http_url}")
-        _announce(listener)
-        supervisor.run()
-    finally:
-        say("Stopping …")
-        supervisor.stop()
+    return GatewayWorker(_WORKER, environment, listener)
 
 
 def _triton(settings: "Settings") -> "EmbeddedTriton | None":
@@ -152,19 +113,7 @@ def _triton(settings: "Settings") -> "EmbeddedTriton | None":
     if settings.triton_url is not None:
         say(f"Triton elsewhere: {settings.triton_url}")
         return None
-    from api.embedded import EmbeddedTriton
-
-    say("Starting Triton …")
-    return EmbeddedTriton(
-        settings.model_repository,
-        profile=settings.profile,
-        http_port=settings.triton_http_port,
-        grpc_port=settings.triton_grpc_port,
-    )
-
-
-def _canary() -> bytes:
-    return (files("api") / "canary.jpg").read_bytes()
+    return describe_triton(settings)
 
 
 def _announce(listener: socket.socket) -> None:

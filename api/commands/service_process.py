@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from api.commands import CommandError
-from api.commands.serve import LISTENING, TRITON
+from api.commands.serve import LISTENING
+from api.commands.supervising import TRITON
 from api.embedded.processes import die_with_parent
 
 _STOP_S = 20.0

@@ -1,4 +1,4 @@
-"""Start a real Triton from its wheel on this machine: standard library only."""
+"""Start a real Triton on this machine, from its wheel or its image: standard library only."""
 
 from api.embedded.errors import EmbeddedTritonError, PreflightError, StartError
 from api.embedded.server import EmbeddedTriton

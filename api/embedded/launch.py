@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from api.embedded import preflight
+from api.embedded.installation import Installation, Stock
 
 # Shorter than our own patience: an idle keep-alive client holds the exit for all of it.
 EXIT_TIMEOUT_SECONDS = 3
@@ -23,18 +24,19 @@ KEY_HEADER = "plates-key"
 
 @dataclass(frozen=True)
 class Ports:
-    """Where the server listens, on loopback only."""
+    """On which ports the server listens."""
 
     http: int
     grpc: int
     metrics: int
 
 
-def choose_ports(wanted: Ports) -> Ports:
+def choose_ports(wanted: Ports, host: str = preflight.LOOPBACK) -> Ports:
     """Take free ports for those that are 0.
 
     Args:
         wanted: Fixed ports, or 0.
+        host: The address that they are free on.
     """
     # All are held until all are known, so that no two are the same.
     with contextlib.ExitStack() as held:
@@ -42,7 +44,7 @@ def choose_ports(wanted: Ports) -> Ports:
         for port in (wanted.http, wanted.grpc, wanted.metrics):
             if port == 0:
                 probe = held.enter_context(socket.socket())
-                probe.bind((preflight.LOOPBACK, 0))
+                probe.bind((host, 0))
                 port = probe.getsockname()[1]
             chosen.append(port)
     return Ports(*chosen)
@@ -53,6 +55,7 @@ def command(
     *,
     repository: Path,
     backends: Path,
+    host: str,
     ports: Ports,
     profile: str,
     shm_prefix: str,
@@ -63,8 +66,9 @@ def command(
     Args:
         server: The tritonserver binary.
         repository: Triton's model repository.
-        backends: From :func:`api.embedded.wheel.make_backend_directory`.
-        ports: Where to listen; the address is always loopback.
+        backends: From ``lay_out_backends`` of :mod:`api.embedded.installation`.
+        host: The address to listen on.
+        ports: The ports to listen on.
         profile: "gpu" takes the models' ``config.pbtxt``, another name ``configs/<name>.pbtxt``.
         shm_prefix: Begins the name of every shared-memory segment of this server.
         key: Opens the restricted APIs, as the value of the header `KEY_HEADER`.
@@ -79,7 +83,7 @@ def command(
         f"--backend-directory={backends}",
         # Otherwise torch is imported twice per model: 8 s instead of 3.
         "--disable-auto-complete-config",
-        *_addresses(ports),
+        *_addresses(host, ports),
         f"--http-restricted-api={restriction}",
         f"--grpc-restricted-protocol={restriction}",
         f"--backend-config=python,shm-region-prefix-name={shm_prefix}",
@@ -90,20 +94,22 @@ def command(
     return arguments
 
 
-def _addresses(ports: Ports) -> list[str]:
+def _addresses(host: str, ports: Ports) -> list[str]:
     named = {"http": ports.http, "grpc": ports.grpc, "metrics": ports.metrics}
     return [
         argument
         for name, port in named.items()
-        for argument in (f"--{name}-address={preflight.LOOPBACK}", f"--{name}-port={port}")
+        for argument in (f"--{name}-address={host}", f"--{name}-port={port}")
     ]
 
 
-def environment(profile: str) -> dict[str, str]:
+def environment(profile: str, installation: Installation | None) -> dict[str, str]:
     """Build the environment in which the stubs find this Python and its packages.
 
     Args:
         profile: See :func:`command`.
+        installation: What is started. An image's stub finds its libpython by itself, and the
+            image's own order of libraries decides which CUDA driver is taken.
     """
     # The settings hold tokens, and what reads strangers' photos has no need of them.
     dropped = ("PYTHONHOME", "PYTHONPATH", "PLATES_")
@@ -113,10 +119,9 @@ def environment(profile: str) -> dict[str, str]:
         if name == THREADS or not name.startswith(dropped)
     }
     # The virtual environment is found through PATH, libpython through LD_LIBRARY_PATH.
-    first = {
-        "PATH": str(Path(sys.executable).parent),
-        "LD_LIBRARY_PATH": str(preflight.find_libpython() or ""),
-    }
+    first = {"PATH": str(Path(sys.executable).parent)}
+    if not isinstance(installation, Stock):
+        first["LD_LIBRARY_PATH"] = str(preflight.find_libpython() or "")
     for name, value in first.items():
         variables[name] = os.pathsep.join(filter(None, (value, variables.get(name))))
     # Threads that spin while they wait starve whoever computes on the same cores.

@@ -15,7 +15,7 @@ import sysconfig
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from api.embedded.wheel import Wheel
+from api.embedded.installation import Installation, Wheel
 
 PYTHON_VERSIONS = ((3, 11), (3, 12))
 MACHINES = ("x86_64", "aarch64")
@@ -83,14 +83,38 @@ def check_numpy(version: str | None = None) -> str | None:
     return f"numpy {version} is installed, and Triton 2.51 needs numpy<2: run `make setup`."
 
 
-def check_wheel(wheel: Wheel | None) -> str | None:
-    """Refuse a missing or incomplete wheel."""
-    if wheel is None:
-        return "The package nvidia-pytriton is not installed: run `make setup`."
-    for part in (wheel.server, wheel.stub):
+def check_installation(installation: Installation | None) -> str | None:
+    """Refuse a Triton that is missing or incomplete."""
+    if installation is None:
+        return (
+            "No Triton is installed: neither the package nvidia-pytriton (run `make setup`) nor "
+            "that of NVIDIA's image in /opt/tritonserver."
+        )
+    for part in (installation.server, installation.stub):
         if not os.access(part, os.X_OK):
-            return f"nvidia-pytriton lacks {part.name} ({part}): reinstall it with `make setup`."
+            whose, remedy = (
+                ("nvidia-pytriton", "reinstall it with `make setup`")
+                if isinstance(installation, Wheel)
+                else ("the image's Triton", "take an image with the Python backend")
+            )
+            return f"{whose} lacks {part.name} ({part}): {remedy}."
     return None
+
+
+def check_stub_python(stub: Path) -> str | None:
+    """Refuse an image whose models run in another Python than this: they'd find no package.
+
+    Args:
+        stub: The image's, which is linked to one Python.
+    """
+    found = re.search(rb"libpython(3\.\d+)\.so", stub.read_bytes())
+    here = f"{sys.version_info.major}.{sys.version_info.minor}"
+    if found is None or found[1].decode() == here:
+        return None
+    return (
+        f"This image's Triton runs models in Python {found[1].decode()}, and this environment "
+        f"is made for {here}: make it with the image's own python3, or take another image."
+    )
 
 
 def find_libpython() -> Path | None:
@@ -130,17 +154,18 @@ def check_spaces(paths: Mapping[str, Path]) -> Iterator[str]:
             yield f"The path of {what} has a space, {str(path)!r}: Triton's stub crashes on it."
 
 
-def check_ports(ports: Mapping[str, int]) -> Iterator[str]:
+def check_ports(ports: Mapping[str, int], host: str = LOOPBACK) -> Iterator[str]:
     """Name the ports that can't be listened on.
 
     Args:
         ports: The variable that sets it to the port; 0 stands for any free one.
+        host: Where.
     """
     for variable, port in ports.items():
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
-                probe.bind((LOOPBACK, port))
+                probe.bind((host, port))
             except (OSError, OverflowError) as error:
                 reason = getattr(error, "strerror", None) or str(error)
                 yield f"Port {port} can't be used ({reason}): set {variable} to a free one."
@@ -221,11 +246,11 @@ def check_stub(stub: Path, environment: Mapping[str, str]) -> str | None:
     """Start the stub without arguments: 1 means that it can start, 127 that it can't.
 
     Args:
-        stub: From :attr:`Wheel.stub`.
+        stub: Of an :data:`Installation`.
         environment: The one the server will run in.
     """
     try:
-        run = subprocess.run(  # noqa: S603 - the wheel's own binary
+        run = subprocess.run(  # noqa: S603 - Triton's own binary
             [stub], env=dict(environment), capture_output=True, text=True, timeout=30, check=False
         )
     except (OSError, subprocess.TimeoutExpired) as error:

@@ -14,10 +14,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from api.embedded import launch, preflight, processes
+from api.embedded import fitness, launch, preflight, processes
 from api.embedded.client import TritonHttp
 from api.embedded.errors import PreflightError, StartError
-from api.embedded.wheel import Wheel, find_wheel, make_backend_directory, own_backends
+from api.embedded.installation import Installation, find_installation
 
 # The guardian gives the server GRACE_SECONDS, then kills, which takes it up to
 # guardian.ADOPTED_SECONDS; we give the guardian STOP_SECONDS for all that, then kill its
@@ -32,6 +32,7 @@ LOG_TAIL_LINES = 30
 MAX_LOG_BYTES = 8 * 2**20
 _LOG = "triton.log"
 _PORTS_TAKEN = "already in use"
+_EVERYWHERE = "0.0.0.0"  # noqa: S104 - compared with, not listened on
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,7 @@ class Pids:
 
 
 class EmbeddedTriton:
-    """A tritonserver of this process's own, on loopback, on free ports.
+    """A tritonserver of this process's own, by default on loopback, on free ports.
 
     Use it as a context manager, or call :meth:`start` and :meth:`stop`. The server ends
     when this process ends, however that happens. Several can run side by side.
@@ -64,8 +65,10 @@ class EmbeddedTriton:
         repository: Path,
         *,
         profile: str = "cpu",
+        host: str = preflight.LOOPBACK,
         http_port: int = 0,
         grpc_port: int = 0,
+        metrics_port: int = 0,
         ready_timeout: float = 180.0,
     ) -> None:
         """Describe a server; nothing is started yet.
@@ -73,14 +76,16 @@ class EmbeddedTriton:
         Args:
             repository: Triton's model repository, with exported artifacts.
             profile: "cpu" or "gpu": which of the models' configurations to take.
+            host: The address to listen on; 0.0.0.0 takes all of this machine's.
             http_port: A fixed port for HTTP; 0 takes a free one.
             grpc_port: The same for gRPC.
+            metrics_port: The same for Triton's metrics.
             ready_timeout: Seconds for all models to load and warm up, also for
                 whoever uses :meth:`launch`.
         """
         self.repository = repository.resolve()
-        self.profile = profile
-        self._wanted = self._ports = launch.Ports(http_port, grpc_port, 0)
+        self.profile, self.host = profile, host
+        self._wanted = self._ports = launch.Ports(http_port, grpc_port, metrics_port)
         self.ready_timeout = ready_timeout
         self._key = ""
         self._guardian: subprocess.Popen[bytes] | None = None
@@ -99,19 +104,24 @@ class EmbeddedTriton:
         self.stop()
 
     @property
+    def _reached_at(self) -> str:
+        """The address that this process asks it at."""
+        return preflight.LOOPBACK if self.host == _EVERYWHERE else self.host
+
+    @property
     def http_url(self) -> str:
         """The HTTP endpoint, as tritonclient wants it: host:port."""
-        return f"{preflight.LOOPBACK}:{self._ports.http}"
+        return f"{self._reached_at}:{self._ports.http}"
 
     @property
     def grpc_url(self) -> str:
         """The gRPC endpoint, as tritonclient wants it: host:port."""
-        return f"{preflight.LOOPBACK}:{self._ports.grpc}"
+        return f"{self._reached_at}:{self._ports.grpc}"
 
     @property
     def metrics_url(self) -> str:
         """Where Triton's own metrics are, under the path /metrics: host:port."""
-        return f"{preflight.LOOPBACK}:{self._ports.metrics}"
+        return f"{self._reached_at}:{self._ports.metrics}"
 
     @property
     def http(self) -> TritonHttp:
@@ -224,50 +234,34 @@ class EmbeddedTriton:
             shutil.rmtree(self._folder, ignore_errors=True)
             self._folder = None
 
-    def _preflight(self) -> Wheel:
-        wheel, libpython = find_wheel(), preflight.find_libpython()
-        paths = {
-            "this Python": Path(sys.executable),
-            "the model repository": self.repository,
-            "the folder for temporary files (TMPDIR)": Path(tempfile.gettempdir()),
-        }
+    def _preflight(self) -> Installation:
+        installation = find_installation()
         ports = {
             "PLATES_TRITON_HTTP_PORT": self._wanted.http,
             "PLATES_TRITON_GRPC_PORT": self._wanted.grpc,
+            "PLATES_TRITON_METRICS_PORT": self._wanted.metrics,
         }
-        single = (
-            preflight.check_platform(),
-            preflight.check_python(),
-            preflight.check_glibc(),
-            preflight.check_numpy(),
-            preflight.check_wheel(wheel),
-            preflight.check_libpython(libpython),
-        )
-        problems = [problem for problem in single if problem]
-        problems += preflight.check_spaces(paths)
-        problems += preflight.check_ports(ports)
-        problems += preflight.check_artifacts(self.repository, self.profile)
-        problems += preflight.check_gpu(self.repository, self.profile)
-        if not problems and wheel:
-            stub = preflight.check_stub(wheel.stub, launch.environment(self.profile))
-            problems += [stub] if stub else []
-        if problems or wheel is None:
+        wanted = fitness.Wanted(self.repository, self.profile, self.host, ports)
+        environment = launch.environment(self.profile, installation)
+        problems = fitness.problems_with(installation, wanted, environment)
+        if problems or installation is None:
             raise PreflightError(problems)
-        return wheel
+        return installation
 
-    def _launch(self, wheel: Wheel) -> None:
+    def _launch(self, installation: Installation) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="plates-triton-"))
-        make_backend_directory(wheel, own_backends(), self._folder / "backends")
-        self._ports = launch.choose_ports(self._wanted)
+        backends = installation.lay_out_backends(self._folder / "backends")
+        self._ports = launch.choose_ports(self._wanted, self.host)
         self.shm_prefix = f"plates_{os.getpid()}_{secrets.token_hex(4)}_"
         self._key = secrets.token_hex(16)
         guardian = [sys.executable, "-I", "-m", "api.embedded.guardian"]
         guardian += ["--parent", str(os.getpid()), "--folder", str(self._folder)]
         guardian += ["--shm-prefix", self.shm_prefix, "--grace", str(GRACE_SECONDS), "--"]
         server = launch.command(
-            wheel.server,
+            installation.server,
             repository=self.repository,
-            backends=self._folder / "backends",
+            backends=backends,
+            host=self.host,
             ports=self._ports,
             profile=self.profile,
             shm_prefix=self.shm_prefix,
@@ -282,7 +276,7 @@ class EmbeddedTriton:
                 # The stubs import from where they are started, before anything else:
                 # that must be a folder in which nobody has left a queue.py.
                 cwd=self._folder,
-                env=launch.environment(self.profile),
+                env=launch.environment(self.profile, installation),
                 # Ctrl-C in a terminal is for us alone: we stop the server in order.
                 start_new_session=True,
             )
