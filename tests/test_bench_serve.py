@@ -31,7 +31,7 @@ GOOD_ROUND = Round(
     processes_rate=25.0,
     http_rate=20.0,
     idle_service=0.01,
-    idle_helpers=0.0,
+    idle_readers=0.0,
 )
 
 
@@ -162,7 +162,7 @@ def test_mixed_photos_need_a_canvas_each() -> None:
     assert len(set(canvases)) == len(canvases) == 3
 
 
-class RecordingHelper:
+class RecordingProcess:
     """Answers at once with what a photo would take, and remembers what was asked."""
 
     def __init__(self, name: str, asked: list[str], photo_s: float) -> None:
@@ -184,9 +184,9 @@ class RecordingHelper:
 def test_in_process_and_http_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
     speeds = {"all threads": 0.05, "one thread a": 0.08, "one thread b": 0.08}
-    readers = [RecordingHelper(name, asked, seconds) for name, seconds in speeds.items()]
+    readers = [RecordingProcess(name, asked, seconds) for name, seconds in speeds.items()]
     monkeypatch.setattr(serve_pairing, "_readers", lambda _: nullcontext(readers))
-    load: Any = RecordingHelper("load", asked, 0.0)
+    load: Any = RecordingProcess("load", asked, 0.0)
     serving = Service("http://127.0.0.1:1")
     found = serve_pairing.measure_rounds(serving, load, PHOTO, rounds=2, seconds=5.0, cores=2)
     turn = ["all threads", "HTTP 1", "one thread a", "one thread b", "HTTP 4"]
@@ -196,7 +196,7 @@ def test_in_process_and_http_take_turns(monkeypatch: pytest.MonkeyPatch) -> None
     assert found[0].extra_p50 == pytest.approx(0.1 - 0.05)
     assert found[0].extra_decodes == pytest.approx(5)
     assert found[0].share == pytest.approx(6 / 25)
-    assert found[0].idle_helpers == pytest.approx(3 * 0.5 / 10)
+    assert found[0].idle_readers == pytest.approx(3 * 0.5 / 10)
 
 
 @pytest.mark.parametrize(("ready_s", "status"), [(9.9, 0), (10.1, 1)])

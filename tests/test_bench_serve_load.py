@@ -11,8 +11,8 @@ from gateway_client import PHOTO, settings_for
 from patience import wait_until
 from small_server import OK, always, small_server
 
-from api.bench.helpers import Helper
 from api.bench.load import Load
+from api.bench.measuring_process import MeasuringProcess
 from api.bench.serve_load import GRPC, HTTP, Order, Stretch, TritonGenerator, offer
 from api.bench.service import Service
 from api.commands import CommandError
@@ -20,16 +20,16 @@ from api.embedded import processes
 from api.triton import TritonClient
 
 
-def test_a_helper_is_a_process_of_its_own() -> None:
-    with Helper({"PLATES_BENCH_TEST": "seen"}) as helper:
-        pid = helper.call(os.getpid)
+def test_what_measures_is_a_process_of_its_own() -> None:
+    with MeasuringProcess({"PLATES_BENCH_TEST": "seen"}) as process:
+        pid = process.call(os.getpid)
         assert pid != os.getpid()
-        assert helper.call(os.getenv, "PLATES_BENCH_TEST") == "seen"
-        assert helper.call(signal.getsignal, signal.SIGINT) == signal.SIG_IGN
+        assert process.call(os.getenv, "PLATES_BENCH_TEST") == "seen"
+        assert process.call(signal.getsignal, signal.SIGINT) == signal.SIG_IGN
         with pytest.raises(ZeroDivisionError):
-            helper.call(divmod, 1, 0)
+            process.call(divmod, 1, 0)
         with pytest.raises(CommandError, match="expected"):
-            helper.call(_refuse, "expected so much")
+            process.call(_refuse, "expected so much")
     wait_until(lambda: not processes.is_alive(pid))
     assert "PLATES_BENCH_TEST" not in os.environ
 

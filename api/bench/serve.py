@@ -27,8 +27,8 @@ from dataclasses import asdict, replace
 
 from api.bench import report
 from api.bench.footprint import footprints
-from api.bench.helpers import Helper
 from api.bench.machine import describe_machine
+from api.bench.measuring_process import MeasuringProcess
 from api.bench.serve_load import GRPC, HTTP, Order, Stretch, models_of, offer, photos_for
 from api.bench.serve_pairing import Round, measure_rounds
 from api.bench.serve_report import draw_serve, print_bench
@@ -111,7 +111,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _measure(serving: Service, seconds: float, rounds: int) -> ServeBench:
     cores = usable_cores()
-    with Helper({}) as load:
+    with MeasuringProcess({}) as load:
         photos = load.call(photos_for, False)
         models = load.call(models_of, serving.triton) if serving.triton else []
         paired: list[Round] = []
@@ -122,7 +122,7 @@ def _measure(serving: Service, seconds: float, rounds: int) -> ServeBench:
         for order in _orders(serving, seconds, stretches):
             stretches.append(_offered(load, order, serving, photos))
     memory = _memory(serving)
-    with Helper({}) as load:
+    with MeasuringProcess({}) as load:
         photos = load.call(photos_for, True)
         for order in _mixed_orders(serving, seconds):
             stretches.append(_offered(load, order, serving, photos))
@@ -131,7 +131,9 @@ def _measure(serving: Service, seconds: float, rounds: int) -> ServeBench:
     return ServeBench(machine, cores, serving.ready_s, paired, stretches, memory, mixed, models)
 
 
-def _offered(load: Helper, order: Order, serving: Service, photos: list[bytes]) -> Stretch:
+def _offered(
+    load: MeasuringProcess, order: Order, serving: Service, photos: list[bytes]
+) -> Stretch:
     stretch = load.call(offer, order, serving, photos)
     _say(f"{order.way} {order.concurrency or format(order.rate, '.1f')}: done")
     return stretch
@@ -161,7 +163,7 @@ def _ways(serving: Service) -> tuple[str, ...]:
 
 
 def _memory(serving: Service) -> dict[str, float]:
-    time.sleep(_SETTLE_S)  # until the helper's memory is not shared with any more
+    time.sleep(_SETTLE_S)  # until the measuring process shares no memory any more
     found: dict[str, float] = {}
     for one in footprints(serving.pid, with_pss=True) if serving.pid else ():
         found[one.part] = found.get(one.part, 0.0) + (one.pss_bytes or 0) / 1e6

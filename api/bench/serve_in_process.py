@@ -1,6 +1,6 @@
 """Photos read in a process of one's own, without any service: what HTTP is compared with.
 
-Called in helpers (`api.bench.helpers`); the nets are loaded once in each.
+Called in a `MeasuringProcess`; the nets are loaded once in each.
 """
 
 import time
@@ -40,7 +40,7 @@ _cpu_at_end: list[float] = []
 
 
 def environment(threads: int) -> dict[str, str]:
-    """What a helper's environment must say, so that it computes with so many threads.
+    """What the environment of a process must say, so that it computes with so many threads.
 
     Args:
         threads: For each net, and for what is no net.

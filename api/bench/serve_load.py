@@ -1,6 +1,6 @@
 """Load on the gateway, or past it on Triton, and what the service did meanwhile.
 
-Called in a helper (`api.bench.helpers`), whose CPU time is the load generator's.
+Called in a `MeasuringProcess`, whose CPU time is the load generator's.
 """
 
 import asyncio

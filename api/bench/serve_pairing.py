@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from api.bench.footprint import cpu_by_part
-from api.bench.helpers import Helper
+from api.bench.measuring_process import MeasuringProcess
 from api.bench.serve_in_process import Readings, environment, read_for
 from api.bench.serve_load import HTTP, Order, offer
 from api.bench.service import Service
@@ -29,7 +29,7 @@ class Round:
         processes_rate: Of as many processes as cores with one thread each, together.
         http_rate: Through HTTP, at concurrency 4.
         idle_service: CPU seconds per second of the service while photos are read in process.
-        idle_helpers: The same of the processes that read them, while HTTP is measured.
+        idle_readers: The same of the processes that read them, while HTTP is measured.
     """
 
     in_process_p50: float
@@ -39,7 +39,7 @@ class Round:
     processes_rate: float
     http_rate: float
     idle_service: float
-    idle_helpers: float
+    idle_readers: float
 
     @property
     def extra_p50(self) -> float:
@@ -63,7 +63,7 @@ def median(rounds: Sequence[Round], name: str) -> float:
 
 
 def measure_rounds(
-    serving: Service, load: Helper, photo: bytes, rounds: int, seconds: float, cores: int
+    serving: Service, load: MeasuringProcess, photo: bytes, rounds: int, seconds: float, cores: int
 ) -> list[Round]:
     """Measure in turns: in process, HTTP alone, processes side by side, HTTP at concurrency 4.
 
@@ -82,16 +82,21 @@ def measure_rounds(
 
 
 @contextlib.contextmanager
-def _readers(cores: int) -> Iterator[list[Helper]]:
+def _readers(cores: int) -> Iterator[list[MeasuringProcess]]:
     """One process with all threads, then as many as cores with one each."""
     with contextlib.ExitStack() as stack:
         yield [
-            stack.enter_context(Helper(environment(threads))) for threads in (cores, *[1] * cores)
+            stack.enter_context(MeasuringProcess(environment(threads)))
+            for threads in (cores, *[1] * cores)
         ]
 
 
 def _round(
-    serving: Service, load: Helper, readers: Sequence[Helper], photo: bytes, seconds: float
+    serving: Service,
+    load: MeasuringProcess,
+    readers: Sequence[MeasuringProcess],
+    photo: bytes,
+    seconds: float,
 ) -> Round:
     single, several = readers[:1], readers[1:]
     (alone,), idle = _read(serving, single, photo, seconds)
@@ -108,12 +113,12 @@ def _round(
         processes_rate=sum(readings.rate for readings in together),
         http_rate=busy.goodput,
         idle_service=max(idle, idle_too),
-        idle_helpers=sum(r.idle_cpu_s for r in (alone, *together)) / (2 * seconds),
+        idle_readers=sum(r.idle_cpu_s for r in (alone, *together)) / (2 * seconds),
     )
 
 
 def _read(
-    serving: Service, readers: Sequence[Helper], photo: bytes, seconds: float
+    serving: Service, readers: Sequence[MeasuringProcess], photo: bytes, seconds: float
 ) -> tuple[list[Readings], float]:
     """Have all of them read at once; and how busy the service was meanwhile."""
     before = sum(cpu_by_part(serving.pid).values())

@@ -58,7 +58,7 @@ def _round_row(number: int, one: Round) -> list[str]:
         *(f"{rate:.1f}" for rate in rates),
         f"{one.share:.2f}",
         f"{one.idle_service:.1%}",
-        f"{one.idle_helpers:.1%}",
+        f"{one.idle_readers:.1%}",
     ]
 
 

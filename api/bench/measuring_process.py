@@ -1,8 +1,8 @@
 """Processes that measure: what they import, hold and compute is not the tool's own.
 
 The service's memory is shared out over all who map the same libraries, and the tool itself
-would be one of them. So whatever needs more than the standard library is done by a helper,
-and helpers are gone before memory is measured.
+would be one of them. So whatever needs more than the standard library is done in a process of
+its own, and these are gone before memory is measured.
 """
 
 import os
@@ -19,8 +19,8 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class Helper:
-    """One process that calls functions for us, one after the other, and sleeps in between."""
+class MeasuringProcess:
+    """Calls functions for us, one after the other, and sleeps in between."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         """Describe it; it starts with the first call.
