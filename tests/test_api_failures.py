@@ -2,7 +2,6 @@
 
 import json
 import socket
-import threading
 from pathlib import Path
 
 import fake_triton
@@ -146,14 +145,14 @@ def test_problem_types_explain_themselves(client: httpx.Client, kind: type) -> N
 def test_photos_that_a_restarted_model_held_are_answered(fake: FakeTriton, tmp_path: Path) -> None:
     """Triton says nothing of them: they would wait until their deadline."""
     status_file = tmp_path / "status.json"
-    fake.reply = sleeping(10)
-    restarted = threading.Timer(
-        0.3, write_status, (status_file, Status("healing", {"plate_recognition": 1}))
-    )
-    restarted.start()
+
+    def restart_with(photo: bytes) -> dict[str, np.ndarray]:
+        write_status(status_file, Status("healing", {"plate_recognition": 1}))
+        return sleeping(10)(photo)
+
+    fake.reply = restart_with
     with running_gateway(settings_for(fake, status_file=status_file)) as client:
         answer = post_raw(client, PHOTO)
-    restarted.join()
     assert answer.status_code == 503
     assert "restarted" in answer.json()["detail"]
     assert int(answer.headers["retry-after"]) >= 1
