@@ -26,17 +26,16 @@ def read_settings() -> "Settings":
     """
     from pydantic import ValidationError
 
+    from api.environment import explain, warn_of_unknown_settings
     from api.observing import logs
     from api.settings import Settings
 
     try:
         settings = Settings()
     except ValidationError as error:
-        # One setting's default can depend on another: only the wrong one is named.
-        wrong = (e for e in error.errors() if e["type"] != "default_factory_not_called")
-        lines = [f"PLATES_{e['loc'][-1]}".upper() + f": {e['msg']}" for e in wrong]
-        raise CommandError("; ".join(lines)) from error
+        raise CommandError("; ".join(explain(error))) from error
     logs.configure(settings.log_format)
+    warn_of_unknown_settings()
     return settings
 
 
