@@ -19,7 +19,7 @@ class Recognizer(Protocol):
 
 def canary_photo() -> bytes:
     """A small street scene with a plate, drawn by us, so that every model has work."""
-    return (files("api") / "canary.jpg").read_bytes()
+    return (files("plate_models") / "golden.jpg").read_bytes()
 
 
 class Readiness:

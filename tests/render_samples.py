@@ -1,4 +1,4 @@
-"""Renders what is missing of tests/samples and api/canary.jpg: python tests/render_samples.py
+"""Renders what is missing of tests/samples and plate_models/golden.jpg: python tests/render_samples.py
 
 The scenes that `make demo` reads by default and that the live tests post, and the small one
 that /readyz sends. The renderer's code decides what comes out: older files show what it
@@ -15,7 +15,7 @@ from plate_models.synthetic.kinds import CAR
 from plate_models.synthetic.scenes import Scene, render_scene
 
 SAMPLES = Path(__file__).parent / "samples"
-CANARY = Path(__file__).parent.parent / "api" / "canary.jpg"
+CANARY = Path(__file__).parent.parent / "plate_models" / "golden.jpg"
 LANDSCAPE, PORTRAIT = (1280, 720), (960, 1280)
 COLUMNS = ("photo", "text", "x0", "y0", "x1", "y1", "lines")
 # Name: seed, size, kind of the plates.

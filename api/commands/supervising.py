@@ -104,7 +104,7 @@ def heal(triton: "EmbeddedTriton") -> "Part":
     """The supervisor's part that keeps it well."""
     from api.embedded.healing import TritonHealer
 
-    return TritonHealer(triton, (files("api") / "canary.jpg").read_bytes())
+    return TritonHealer(triton, (files("plate_models") / "golden.jpg").read_bytes())
 
 
 def announce_triton(triton: "EmbeddedTriton") -> None:

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -87,6 +88,8 @@ class EmbeddedTriton:
         self.profile, self.host = profile, host
         self._wanted = self._ports = launch.Ports(http_port, grpc_port, metrics_port)
         self.ready_timeout = ready_timeout
+        # Lays out what is served in the server's own folder, where it is not all there is.
+        self.lay_out: Callable[[Path], Path] = lambda _: self.repository
         self._key = ""
         self._guardian: subprocess.Popen[bytes] | None = None
         self._folder: Path | None = None
@@ -259,7 +262,7 @@ class EmbeddedTriton:
         guardian += ["--shm-prefix", self.shm_prefix, "--grace", str(GRACE_SECONDS), "--"]
         server = launch.command(
             installation.server,
-            repository=self.repository,
+            repository=self.lay_out(self._folder),
             backends=backends,
             host=self.host,
             ports=self._ports,
