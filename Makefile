@@ -11,8 +11,6 @@ ARTIFACTS := $(foreach model,yolo stn lprnet,$(addprefix model_repository/$(mode
 	model_repository/plate_recognition/1/exported.json
 # Artifacts that somebody removed are made again, though the stamp is there.
 LOST_ARTIFACTS := $(if $(filter-out $(wildcard $(ARTIFACTS)),$(ARTIFACTS)),FORCE)
-# torch's own index of CPU builds: 200 MB instead of the default build's several GB of CUDA.
-TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
 # Photos for `make demo`: files or folders; by default the sample scenes.
 PHOTOS ?=
 PYTEST_ARGS ?=
@@ -31,7 +29,7 @@ setup: $(SETUP_STAMP)  ## Set up .venv (skipped while nothing changed)
 
 # Touched last, so that a set-up that failed half-way is repeated.
 $(SETUP_STAMP): pyproject.toml $(REQUIREMENTS)/dev.txt $(REQUIREMENTS)/torch.txt Makefile docker/setup.sh
-	@VENV=$(VENV) TORCH_INDEX=$(TORCH_INDEX) REQUIREMENTS=$(REQUIREMENTS) docker/setup.sh
+	@VENV=$(VENV) REQUIREMENTS=$(REQUIREMENTS) docker/setup.sh
 	@touch $@
 
 export: $(EXPORT_STAMP)  ## Export weights/ into model_repository/ (skipped while nothing changed)

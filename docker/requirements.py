@@ -4,6 +4,7 @@ Triton's image and the set-up install with pip, so the lock's versions and hashe
 written out once per role. Standard library only: it runs before anything is installed.
 """
 
+import re
 import sys
 import tomllib
 from pathlib import Path
@@ -15,11 +16,14 @@ FOLDER = ROOT / "docker" / "requirements"
 # Which dependency groups of pyproject.toml each role installs.
 ROLES = {
     "gateway": ("main", "gateway"),
-    "triton": ("main", "models", "torch"),
+    "triton": ("main", "models", "torch", "export"),
     "embedded": ("main", "gateway", "models", "torch", "embedded", "export"),
     "bulk": ("main", "models", "torch", "embedded", "export", "bulk"),
     "dev": ("main", "gateway", "models", "torch", "embedded", "export", "training", "bulk", "dev"),
 }
+# Single packages of other groups, with what they need themselves: Triton's image brings its own
+# engines, but the export is checked on ONNX Runtime, and the supervisor reads settings.
+FURTHER = {"triton": ("onnxruntime", "pydantic-settings")}
 TORCH = "torch"
 # torch is installed first and by itself: its CUDA libraries come with it or not at all.
 CUDA_PREFIXES = ("nvidia-", "cuda-", "triton")
@@ -34,22 +38,48 @@ def read_lock(path: Path = ROOT / "poetry.lock") -> list[Package]:
     return list(tomllib.loads(path.read_text(encoding="utf-8"))["package"])
 
 
-def render_role(packages: list[Package], groups: tuple[str, ...]) -> str:
+def render_role(
+    packages: list[Package], groups: tuple[str, ...], further: tuple[str, ...] = ()
+) -> str:
     """Write the requirements of a role: pinned, hashed, without torch and its CUDA.
 
     Args:
         packages: Packages of the lock.
         groups: Dependency groups that the role installs.
+        further: Packages that it installs besides, with all that they need.
 
     Returns:
         Requirement lines for ``pip install --require-hashes``.
     """
     lines = []
+    named = _closure(packages, further)
     for package in packages:
         wanted = [group for group in package["groups"] if group in groups]
+        if not wanted and package["name"] in named:
+            wanted = package["groups"]
         if wanted and not _comes_with_torch(package):
             lines.append(_requirement(package, wanted))
     return "".join(lines)
+
+
+def _closure(packages: list[Package], names: tuple[str, ...]) -> set[str]:
+    """Packages and all that they need, by their names in the lock."""
+    needs: dict[str, set[str]] = {}
+    for package in packages:
+        found = {_canonical(name) for name in package.get("dependencies", ())}
+        needs.setdefault(package["name"], set()).update(found)
+    closure: set[str] = set()
+    queue = list(names)
+    while queue:
+        name = queue.pop()
+        if name not in closure:
+            closure.add(name)
+            queue += needs[name]
+    return closure
+
+
+def _canonical(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def render_torch(packages: list[Package]) -> str:
@@ -60,7 +90,10 @@ def render_torch(packages: list[Package]) -> str:
 
 def render_all(packages: list[Package]) -> dict[str, str]:
     """Write every requirement file: file name to content."""
-    files = {f"{role}.txt": render_role(packages, groups) for role, groups in ROLES.items()}
+    files = {
+        f"{role}.txt": render_role(packages, groups, FURTHER.get(role, ()))
+        for role, groups in ROLES.items()
+    }
     files["torch.txt"] = render_torch(packages)
     return {name: HEADER.format(name=name) + text for name, text in files.items()}
 

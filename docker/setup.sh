@@ -1,7 +1,14 @@
 #!/usr/bin/env bash
-# Set up the virtual environment with the locked versions: called by `make setup`.
-# Reads VENV, TORCH_INDEX, REQUIREMENTS.
+# Set up a virtual environment with the locked versions: called by `make setup`, and by the
+# Dockerfiles in two steps, so that changed sources download nothing anew:
+#   docker/setup.sh [dependencies | package]
+# Reads VENV, REQUIREMENTS, ROLE (one of docker/requirements.py; dev) and TORCH_INDEX.
 set -euo pipefail
+
+ROLE=${ROLE:-dev}
+# torch's own index of CPU builds: 200 MB instead of the default build's several GB of CUDA.
+# Empty: the ordinary index.
+TORCH_INDEX=${TORCH_INDEX-https://download.pytorch.org/whl/cpu}
 
 fail() {
     printf 'setup: %s\n' "$1" >&2
@@ -65,19 +72,30 @@ install_torch() {
     install "${from[@]}" --requirement "$REQUIREMENTS/torch.txt"
 }
 
+install_dependencies() {
+    python=$(find_python)
+    echo "setup: $VENV with $("$python" --version), this takes a few minutes the first time"
+    # Anew only where the environment was made for another Python.
+    if [ -x "$VENV/bin/python" ] && ! "$VENV/bin/python" -c 'import sys; sys.exit(sys.version_info[:2] not in ((3, 11), (3, 12)))'; then
+        rm -rf "$VENV"
+    fi
+    "$VENV/bin/python" -m pip --version >/dev/null 2>&1 || make_environment
+    [ "$ROLE" = gateway ] || install_torch
+    install --require-hashes --requirement "$REQUIREMENTS/$ROLE.txt"
+}
+
 case $PWD in
     *[[:space:]]*) fail "the path of this clone has a space, '$PWD': Triton's stub crashes on it. \
 Move the clone, then run make again." ;;
 esac
-python=$(find_python)
-echo "setup: $VENV with $("$python" --version), this takes a few minutes the first time"
-# Anew only where the environment was made for another Python.
-if [ -x "$VENV/bin/python" ] && ! "$VENV/bin/python" -c 'import sys; sys.exit(sys.version_info[:2] not in ((3, 11), (3, 12)))'; then
-    rm -rf "$VENV"
-fi
-"$VENV/bin/python" -m pip --version >/dev/null 2>&1 || make_environment
 export PIP_DISABLE_PIP_VERSION_CHECK=1
-install_torch
-install --require-hashes --requirement "$REQUIREMENTS/dev.txt"
-install --no-deps --editable .
+case ${1:-all} in
+    dependencies) install_dependencies ;;
+    package) install --no-deps --editable . ;;
+    all)
+        install_dependencies
+        install --no-deps --editable .
+        ;;
+    *) fail "expected no step, dependencies or package, got '$1'" ;;
+esac
 echo "setup: done"

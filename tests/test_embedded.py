@@ -209,8 +209,8 @@ def test_a_free_port_that_somebody_else_takes_first_is_replaced(
     with socket.create_server(("127.0.0.1", 0)) as rival:
         choose, lost = launch.choose_ports, []
 
-        def unlucky_once(wanted: launch.Ports) -> launch.Ports:
-            ports = choose(wanted)
+        def unlucky_once(wanted: launch.Ports, host: str) -> launch.Ports:
+            ports = choose(wanted, host)
             if lost:
                 return ports
             lost.append(rival.getsockname()[1])
