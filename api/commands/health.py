@@ -8,6 +8,7 @@ For health checks of containers, whose images have no curl: standard library onl
 
 import argparse
 import http.client
+from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -19,6 +20,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("url", help="http://host:port/path that answers 200 when all is well")
     parser.add_argument(
         "--status", type=Path, metavar="FILE", help="PLATES_STATUS_FILE of the supervisor over it"
+    )
+    parser.add_argument(
+        "--or-busy", action="store_true", help="429 counts as well: whoever says so is alive"
     )
     parser.add_argument("--timeout", type=float, default=5.0, metavar="S", help="seconds (5)")
 
@@ -34,7 +38,8 @@ def run(arguments: argparse.Namespace) -> int:
     """
     if arguments.status:
         _check_status(arguments.status)
-    _check_url(arguments.url, arguments.timeout)
+    busy = [http.HTTPStatus.TOO_MANY_REQUESTS] if arguments.or_busy else []
+    _check_url(arguments.url, arguments.timeout, [http.HTTPStatus.OK, *busy])
     return 0
 
 
@@ -48,7 +53,7 @@ def _check_status(file: Path) -> None:
         raise CommandError(f"the supervisor says: {status.state}")
 
 
-def _check_url(url: str, timeout_s: float) -> None:
+def _check_url(url: str, timeout_s: float, well: Sequence[int]) -> None:
     parts = urlsplit(url)
     if parts.scheme != "http" or not parts.hostname:
         raise CommandError(f"{url!r}: expected http://host:port/path")
@@ -61,5 +66,5 @@ def _check_url(url: str, timeout_s: float) -> None:
         raise CommandError(f"{url}: {str(error) or type(error).__name__}") from error
     finally:
         connection.close()
-    if answer.status != http.HTTPStatus.OK:
+    if answer.status not in well:
         raise CommandError(f"{url}: {answer.status} {said}".rstrip())

@@ -12,6 +12,9 @@ from api.embedded.installation import Installation, Stock
 
 # Shorter than our own patience: an idle keep-alive client holds the exit for all of it.
 EXIT_TIMEOUT_SECONDS = 3
+# Clients from elsewhere may know several Tritons by one name. They ask for its addresses again when
+# a connection ends; that must happen now and then, or they never hear of a new one.
+CONNECTION_AGE_SECONDS = 20
 # What only the supervisor needs, and nobody else on this machine shall have: loading
 # models, naming memory that Triton then reads and writes, files for traces and logs.
 RESTRICTED_APIS = "model-repository,shared-memory,trace,logging"
@@ -89,6 +92,8 @@ def command(
         f"--backend-config=python,shm-region-prefix-name={shm_prefix}",
         f"--exit-timeout-secs={EXIT_TIMEOUT_SECONDS}",
     ]
+    if host != preflight.LOOPBACK:
+        arguments += [f"--grpc-max-connection-age={CONNECTION_AGE_SECONDS * 1000}"]
     if profile != "gpu":
         arguments += [f"--model-config-name={profile}", "--allow-gpu-metrics=false"]
     return arguments
