@@ -70,8 +70,7 @@ def command(
         server: The tritonserver binary.
         repository: Triton's model repository.
         backends: From ``lay_out_backends`` of :mod:`api.embedded.installation`.
-        host: The address to listen on.
-        ports: The ports to listen on.
+        host, ports: Where to listen.
         profile: "gpu" takes the models' ``config.pbtxt``, another name ``configs/<name>.pbtxt``.
         shm_prefix: Begins the name of every shared-memory segment of this server.
         key: Opens the restricted APIs, as the value of the header `KEY_HEADER`.
@@ -82,8 +81,7 @@ def command(
         f"--model-repository={repository}",
         # Explicit: a model whose process died can be unloaded and loaded again.
         "--model-control-mode=explicit",
-        "--load-model=*",
-        f"--backend-directory={backends}",
+        *("--load-model=*", f"--backend-directory={backends}"),
         # Otherwise torch is imported twice per model: 8 s instead of 3.
         "--disable-auto-complete-config",
         *_addresses(host, ports),
@@ -92,8 +90,6 @@ def command(
         f"--backend-config=python,shm-region-prefix-name={shm_prefix}",
         f"--exit-timeout-secs={EXIT_TIMEOUT_SECONDS}",
     ]
-    if host != preflight.LOOPBACK:
-        arguments += [f"--grpc-max-connection-age={CONNECTION_AGE_SECONDS * 1000}"]
     if profile != "gpu":
         arguments += [f"--model-config-name={profile}", "--allow-gpu-metrics=false"]
     return arguments
@@ -101,11 +97,14 @@ def command(
 
 def _addresses(host: str, ports: Ports) -> list[str]:
     named = {"http": ports.http, "grpc": ports.grpc, "metrics": ports.metrics}
-    return [
+    arguments = [
         argument
         for name, port in named.items()
         for argument in (f"--{name}-address={host}", f"--{name}-port={port}")
     ]
+    if host != preflight.LOOPBACK:
+        arguments += [f"--grpc-max-connection-age={CONNECTION_AGE_SECONDS * 1000}"]
+    return arguments
 
 
 def environment(profile: str, installation: Installation | None) -> dict[str, str]:
