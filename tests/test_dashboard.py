@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
+import yaml
 from conftest import ROOT, TritonEndpoints
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -103,7 +104,10 @@ def test_whoever_imports_it_chooses_the_prometheus() -> None:
 
 
 def test_prometheus_asks_where_the_gateway_listens() -> None:
-    text = (ROOT / "docker/prometheus/prometheus.yml").read_text(encoding="utf-8")
+    folder = ROOT / "docker/prometheus"
+    (job,) = yaml.safe_load((folder / "prometheus.yml").read_text())["scrape_configs"]
+    assert job["metrics_path"] == "/metrics"
+    (targets,) = job["file_sd_configs"][0]["files"]
     defaults = {name: field.default for name, field in Settings.model_fields.items()}
-    assert f'targets: ["{defaults["host"]}:{defaults["port"]}"]' in text
-    assert "metrics_path: /metrics" in text
+    here = yaml.safe_load((folder / targets).read_text())
+    assert here == [{"targets": [f"{defaults['host']}:{defaults['port']}"]}]

@@ -1,0 +1,38 @@
+# Triton for a host without a GPU: the Triton 2.51 of the wheel nvidia-pytriton, our backends.
+#   docker build -f docker/triton-cpu.Dockerfile -t plates-triton-cpu:0.5.0 .
+# Everything comes from the ordinary hub and package index; no account is needed.
+ARG PYTHON_IMAGE=python:3.12.12-slim-bookworm
+
+FROM ${PYTHON_IMAGE} AS build
+WORKDIR /plates
+# torch's index of CPU builds, unless set: see docker/setup.sh, which falls back by itself.
+ARG TORCH_INDEX
+ENV VENV=.venv REQUIREMENTS=docker/requirements ROLE=embedded PIP_NO_CACHE_DIR=1
+COPY docker/setup.sh docker/setup.sh
+COPY docker/requirements/torch.txt docker/requirements/embedded.txt docker/requirements/
+RUN docker/setup.sh dependencies
+COPY LICENSE pyproject.toml ./
+COPY api api
+COPY plate_models plate_models
+RUN docker/setup.sh package
+COPY model_repository model_repository
+COPY weights weights
+# With this image's own torch; fails unless TorchScript and ONNX compute what the nets do.
+RUN .venv/bin/plates export && .venv/bin/python -m compileall -q api plate_models
+
+FROM ${PYTHON_IMAGE}
+RUN useradd --uid 10001 --user-group --no-create-home --shell /usr/sbin/nologin plates \
+    && install --directory --owner=plates --group=plates /run/plates
+WORKDIR /plates
+COPY --from=build /plates /plates
+ENV PATH=/plates/.venv/bin:$PATH \
+    PYTHONDONTWRITEBYTECODE=1 \
+    PLATES_PROFILE=cpu \
+    PLATES_TRITON_HOST=0.0.0.0 \
+    PLATES_TRITON_HTTP_PORT=8000 \
+    PLATES_TRITON_GRPC_PORT=8001 \
+    PLATES_TRITON_METRICS_PORT=8002 \
+    PLATES_STATUS_FILE=/run/plates/triton.json
+EXPOSE 8000 8001 8002
+USER 10001:10001
+ENTRYPOINT ["plates", "triton"]
