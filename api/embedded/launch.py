@@ -70,7 +70,8 @@ def command(
         server: The tritonserver binary.
         repository: Triton's model repository.
         backends: From ``lay_out_backends`` of :mod:`api.embedded.installation`.
-        host, ports: Where to listen.
+        host: The address to listen on.
+        ports: The ports to listen on.
         profile: "gpu" takes the models' ``config.pbtxt``, another name ``configs/<name>.pbtxt``.
         shm_prefix: Begins the name of every shared-memory segment of this server.
         key: Opens the restricted APIs, as the value of the header `KEY_HEADER`.
@@ -81,12 +82,14 @@ def command(
         f"--model-repository={repository}",
         # Explicit: a model whose process died can be unloaded and loaded again.
         "--model-control-mode=explicit",
-        *("--load-model=*", f"--backend-directory={backends}"),
-        # Otherwise torch is imported twice per model: 8 s instead of 3.
-        "--disable-auto-complete-config",
+        "--load-model=*",
+        f"--backend-directory={backends}",
+        "--disable-auto-complete-config",  # else torch is imported twice per model: 8 s, not 3
         *_addresses(host, ports),
-        f"--http-restricted-api={restriction}",
-        f"--grpc-restricted-protocol={restriction}",
+        *(
+            f"--{apis}={restriction}"
+            for apis in ("http-restricted-api", "grpc-restricted-protocol")
+        ),
         f"--backend-config=python,shm-region-prefix-name={shm_prefix}",
         f"--exit-timeout-secs={EXIT_TIMEOUT_SECONDS}",
     ]
