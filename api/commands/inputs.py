@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from api.commands import CommandError
 from plate_models.images import ImageError, decode
+from plate_models.images.files import SUFFIXES as PHOTO_SUFFIXES
 
-PHOTO_SUFFIXES = {".jpg", ".jpeg", ".png", ".webp", ".bmp", ".tif", ".tiff", ".gif"}
 VIDEO_SUFFIXES = {".mp4", ".m4v", ".mov", ".avi", ".mkv", ".webm", ".mpg", ".mpeg", ".ts", ".wmv"}
 
 

@@ -10,6 +10,9 @@ from api.commands import CommandError
 if TYPE_CHECKING:
     from plate_models.engines.nets import Nets
 
+# As `plate_models.weights.WEIGHTS_DIR`, without loading torch for it.
+RELEASED_WEIGHTS = Path(__file__).resolve().parents[2] / "weights"
+
 
 def add_data(parser: argparse.ArgumentParser, what: str) -> None:
     """Declare --data.
@@ -45,6 +48,13 @@ def add_engine(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def default_engine(arguments: argparse.Namespace) -> str:
+    """What --weights and --device ask for where --engine is left out."""
+    ours = RELEASED_WEIGHTS
+    released = arguments.weights is None or arguments.weights.resolve() == ours
+    return "served" if released and arguments.device == "cpu" else "torch"
+
+
 def load_nets(arguments: argparse.Namespace) -> "Nets":
     """Load the nets that --weights, --engine and --device ask for, and no others.
 
@@ -56,10 +66,9 @@ def load_nets(arguments: argparse.Namespace) -> "Nets":
     from plate_models.weights import WEIGHTS_DIR, WeightsError
 
     folder: Path = arguments.weights or WEIGHTS_DIR
-    released = folder.resolve() == WEIGHTS_DIR
-    default = "served" if released and arguments.device == "cpu" else "torch"
+    engine = arguments.engine or default_engine(arguments)
     try:
-        return nets.load_nets(arguments.engine or default, arguments.device, folder)
+        return nets.load_nets(engine, arguments.device, folder)
     except (nets.EngineError, ExportError, WeightsError) as error:
         raise CommandError(str(error)) from error
     except OSError as error:  # an installation that may not be written to

@@ -1,6 +1,8 @@
 """Image files as bytes: which type they are, by their content alone."""
 
 ACCEPTED = ("JPEG", "PNG", "WEBP", "BMP", "TIFF", "GIF")
+# Of names, where folders are searched; once a file is read, its content decides.
+SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".webp", ".bmp", ".tif", ".tiff", ".gif"})
 
 _SIGNATURES = (
     (b"\xff\xd8\xff", "JPEG"),
