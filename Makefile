@@ -19,7 +19,7 @@ SOAK_ARGS ?=
 # tests start beside them.
 export GOMP_SPINCOUNT ?= 0
 
-.PHONY: FORCE help setup export serve demo test test-fast test-live soak fuzz lint format typecheck check lock requirements clean
+.PHONY: FORCE help setup export serve demo test test-fast test-live soak fuzz docker-check docker-resolve lint format typecheck check lock requirements clean
 
 help:  ## List the targets
 	@grep -hE '^[a-z-]+:.*  ## ' $(MAKEFILE_LIST) | awk -F ':.*  ## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -63,6 +63,12 @@ soak: export  ## Load the service with mixed traffic for 20 minutes and watch it
 
 fuzz: export  ## Send hostile requests to a service: FUZZ_REQUESTS=10000 FUZZ_SEED=1 [PLATES_URL=... of one elsewhere]
 	@PYTHONPATH=tests $(PY) -m fuzzing
+
+docker-check: export  ## Build the images' environments anew and start their entry points (10 minutes)
+	@PLATES_DOCKER_CHECK=1 $(PY) -m pytest tests/test_docker_compose.py tests/test_docker_images.py tests/test_docker_live.py tests/test_docker_replay.py $(PYTEST_ARGS)
+
+docker-resolve: $(SETUP_STAMP)  ## Keep what `docker compose config` makes of the compose files
+	@$(PY) tests/compose_files.py
 
 lint: $(SETUP_STAMP)  ## ruff: rules and format; requirement files agree with the lock
 	@$(VENV)/bin/ruff check .
