@@ -19,10 +19,10 @@ SOAK_ARGS ?=
 # tests start beside them.
 export GOMP_SPINCOUNT ?= 0
 
-.PHONY: FORCE help setup export serve demo test test-fast test-live soak fuzz docker-check docker-resolve lint format typecheck check lock requirements clean
+.PHONY: FORCE help setup export serve demo test test-fast test-live soak fuzz docker-check docker-resolve lint format typecheck check lock requirements kubernetes-render clean
 
 help:  ## List the targets
-	@grep -hE '^[a-z-]+:.*  ## ' $(MAKEFILE_LIST) | awk -F ':.*  ## ' '{printf "  make %-13s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*  ## ' $(MAKEFILE_LIST) | awk -F ':.*  ## ' '{printf "  make %-17s %s\n", $$1, $$2}'
 
 setup: $(SETUP_STAMP)  ## Set up .venv (skipped while nothing changed)
 	@:
@@ -37,7 +37,7 @@ export: $(EXPORT_STAMP)  ## Export weights/ into model_repository/ (skipped whil
 
 $(EXPORT_STAMP): $(SETUP_STAMP) $(wildcard weights/*) $(shell find plate_models/nets -name '*.py') \
 		$(addprefix plate_models/,calibration.py contract.py export.py export_check.py geometry.py) \
-		$(addprefix plate_models/,graphs.py spec.py spec_json.py straightening.py weight_files.py weights.py) \
+		$(addprefix plate_models/,graphs.py releasing.py spec.py spec_json.py straightening.py weight_files.py weights.py) \
 		$(LOST_ARTIFACTS)
 	@$(VENV)/bin/plates export
 	@touch $@
@@ -90,6 +90,9 @@ lock:  ## Resolve poetry.lock anew (needs poetry) and export it
 
 requirements:  ## Export docker/requirements/*.txt from poetry.lock
 	@python3 docker/requirements.py
+
+kubernetes-render:  ## Render docker/kubernetes/ anew (needs kubectl or kustomize)
+	@python3 docker/kubernetes/render.py
 
 clean:  ## Remove the virtual environment, exported artifacts and caches
 	rm -rf $(VENV) $(EXPORT_STAMP) .pytest_cache .mypy_cache .ruff_cache
