@@ -30,6 +30,8 @@ GRAPHS: Mapping[str, tuple[str, ...]] = {
 }
 MODEL_INFO = "model_info"
 MANIFEST = "exported.json"
+# Beside it: the photo that shows whether a release is served as it was exported.
+GOLDEN_PHOTO = "golden.jpg"
 
 Array = NDArray[Any]
 
@@ -73,7 +75,8 @@ def read_origin(args: Mapping[str, str]) -> Origin:
     Args:
         args: Triton's arguments for a model's ``initialize``.
     """
-    return Origin(_exported(_version_folder(args))["weights"], device_of(args))
+    weights = _exported(_version_folder(args))["weights"]
+    return Origin(weights, device_of(args), args["model_version"])
 
 
 def read_config(args: Mapping[str, str]) -> PipelineConfig:

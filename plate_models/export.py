@@ -1,8 +1,9 @@
-"""Released weights to what Triton serves: ``weights/`` to ``model_repository/*/1/*``.
+"""Weights to what Triton serves: ``weights/`` to a release, ``model_repository/*/<version>/*``.
 
 Each net becomes TorchScript (GPU profile) and ONNX (CPU profile) from one module, and
 nothing is written unless both compute what the module computes, on plates and scenes of
-our own renderer, alone and in batches.
+our own renderer, alone and in batches. A release's manifest is taken away first and written
+last, with what the nets read on a golden photo: whoever serves it reads that photo as well.
 """
 
 import hashlib
@@ -20,16 +21,19 @@ import torch
 from torch import Tensor, nn
 
 from plate_models import spec, weights
-from plate_models.contract import GRAPHS, MANIFEST
+from plate_models.contract import GOLDEN_PHOTO, GRAPHS, MANIFEST
 from plate_models.graphs import Graph, Outputs, graphs_of
+from plate_models.images import ImageError
+from plate_models.releasing import PHOTO_MODEL, PIPELINE, read_golden, write_pipeline
 from plate_models.spec_json import DEFAULTS, Specs, specs_to_json
 
 REPOSITORY = Path(__file__).resolve().parent.parent / "model_repository"
-VERSION_FOLDER = spec.MODEL_VERSION
+DEFAULT_GOLDEN = Path(__file__).resolve().parent / GOLDEN_PHOTO
 OPSET = 20  # the first with AffineGrid
 _SOURCES = (
     *("calibration.py", "nets", "contract.py", "export.py", "export_check.py", "geometry.py"),
-    *("graphs.py", "spec.py", "spec_json.py", "straightening.py", "weight_files.py", "weights.py"),
+    *("graphs.py", "releasing.py", "spec.py", "spec_json.py", "straightening.py"),
+    *("weight_files.py", "weights.py"),
 )
 # Stand in the hand-written config.pbtxt: weights that need others can't be exported.
 _CONFIGURED = {
@@ -46,54 +50,99 @@ class ExportError(Exception):
 
 
 def export(
-    weights_folder: Path = weights.WEIGHTS_DIR, repository: Path = REPOSITORY
+    weights_folder: Path = weights.WEIGHTS_DIR,
+    repository: Path = REPOSITORY,
+    version: str = spec.MODEL_VERSION,
+    golden: Path | None = None,
 ) -> list[Path] | None:
-    """Export every net, unless the repository holds the same export already.
+    """Export every net as one release, unless the repository holds the same already.
 
     Args:
         weights_folder: Holds the weight files and their manifest.
         repository: Triton's model repository.
+        version: Of the release: the folder's name in each of the four models.
+        golden: Shows whether the release is served as it was exported: with plates that these
+            weights read. None takes our own photo, which other weights need not read.
 
     Returns:
         The artifacts written, or None if they were up to date.
 
     Raises:
         WeightsError: The weights are missing, damaged or don't fit the nets.
-        ExportError: An artifact disagrees with its module, or the weights need sizes that
-            the repository's configurations lack; nothing was replaced.
+        ExportError: The version is none; an artifact disagrees with its module; the weights
+            need sizes that the repository's configurations lack, or read nothing on a photo
+            that they should. Nothing was replaced.
     """
+    check_version(version)
+    photo = golden or DEFAULT_GOLDEN
+    if not photo.is_file():
+        raise ExportError(f"{photo}: expected a photo, there is no such file")
     sources = {
         "weights": weights.check_manifest(weights_folder),
         "code": _hash_code(),
         "torch": torch.__version__,
+        "photo": weights.sha256_of(photo),
     }
-    manifest = repository / "plate_recognition" / VERSION_FOLDER / MANIFEST
-    if _is_current(manifest, sources, repository):
+    release = repository / PHOTO_MODEL / version
+    if _is_current(release, sources, repository):
         return None
     modules = weights.load_modules(weights_folder)
     _check_configured(modules.specs)
+    must_read = golden is not None or weights_folder.resolve() == weights.WEIGHTS_DIR
+    plates = _golden_plates(photo, modules, must_read)
+    hashes = _replace_artifacts(modules, repository, version)
+    source = REPOSITORY / PHOTO_MODEL / spec.MODEL_VERSION / PIPELINE
+    write_pipeline(source, photo, release)
+    made_for = {**_made_for(modules), "golden": plates, "artifacts": hashes}
+    _write(release / MANIFEST, {**sources, **made_for})
+    return [repository / name for name in hashes]
+
+
+def _golden_plates(photo: Path, modules: weights.Modules, must_read: bool) -> list[dict[str, Any]]:
+    try:
+        plates = read_golden(photo, modules)
+    except ImageError as error:
+        raise ExportError(f"{photo}: expected a photo: {error}") from error
+    if must_read and not plates:
+        raise ExportError(f"{photo}: expected a plate that the weights read, they read none")
+    return plates
+
+
+def _replace_artifacts(modules: weights.Modules, repository: Path, version: str) -> dict[str, str]:
+    """Export all nets, then put them in place; return each artifact's hash by its path."""
     staged: dict[Path, Path] = {}
     try:
-        for artifacts in _export_graphs(modules, repository):
+        for artifacts in _export_graphs(modules, repository, version):
             staged |= artifacts
         hashes = {str(p.relative_to(repository)): weights.sha256_of(t) for p, t in staged.items()}
+        # Without its manifest a release is none: nobody takes half of this one for a whole.
+        (repository / PHOTO_MODEL / version / MANIFEST).unlink(missing_ok=True)
         for path, temporary in staged.items():
             temporary.replace(path)
     finally:
         for temporary in staged.values():
             temporary.unlink(missing_ok=True)
-    _write(manifest, {**sources, **_made_for(modules), "artifacts": hashes})
-    return list(staged)
+    return hashes
 
 
-def _export_graphs(modules: weights.Modules, repository: Path) -> Iterator[dict[Path, Path]]:
+def check_version(version: str) -> None:
+    """Raise ExportError unless Triton takes it for a version, such as 2."""
+    if not (version.isascii() and version.isdigit() and 0 < int(version) < 2**31):
+        raise ExportError(f"version: expected a whole number from 1, got {version!r}")
+    if version != str(int(version)):
+        raise ExportError(f"version: expected {int(version)}, got {version!r}: Triton skips it")
+
+
+def _export_graphs(
+    modules: weights.Modules, repository: Path, version: str
+) -> Iterator[dict[Path, Path]]:
     """Write and check one net after the other; see `export_graph`."""
     from plate_models.export_check import inputs_for  # brings the renderer
 
     inputs = inputs_for(modules.specs, modules.rectify)
     nets = (modules.detect, modules.rectify, modules.recognize)
     for graph, net in zip(graphs_of(modules.specs), nets, strict=True):
-        folder = repository / graph.name / VERSION_FOLDER
+        folder = repository / graph.name / version
         yield export_graph(graph, net, folder, inputs[graph.name])
 
 
@@ -219,14 +268,19 @@ def _load_onnx(path: Path) -> Net:
     return run
 
 
-def _is_current(manifest: Path, sources: dict[str, str], repository: Path) -> bool:
+def _is_current(release: Path, sources: dict[str, str], repository: Path) -> bool:
     try:
-        found = json.loads(manifest.read_text(encoding="utf-8"))
+        found = json.loads((release / MANIFEST).read_text(encoding="utf-8"))
         artifacts = found.pop("artifacts")
-        for key in ("specs", "calibration"):  # they follow from the weights and the code
+        for key in ("specs", "calibration", "golden"):  # they follow from the sources
             del found[key]
-        return found == sources and all(
-            weights.sha256_of(repository / name) == digest for name, digest in artifacts.items()
+        artifacts[f"{PHOTO_MODEL}/{release.name}/{GOLDEN_PHOTO}"] = sources["photo"]
+        return (
+            found == sources
+            and (release / PIPELINE).exists()
+            and all(
+                weights.sha256_of(repository / name) == digest for name, digest in artifacts.items()
+            )
         )
     except (OSError, ValueError, KeyError, AttributeError):
         return False

@@ -1,4 +1,4 @@
-"""Renders what is missing of tests/samples and plate_models/golden.jpg: python tests/render_samples.py
+"""Renders tests/samples and plate_models/golden.jpg where missing: python tests/render_samples.py
 
 The scenes that `make demo` reads by default and that the live tests post, and the small one
 that /readyz sends. The renderer's code decides what comes out: older files show what it

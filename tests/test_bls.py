@@ -72,7 +72,7 @@ def begin(triton: FakeTriton, monkeypatch: pytest.MonkeyPatch) -> Iterator[Calla
     """Begin a call, as the model does for each of its requests."""
     monkeypatch.setitem(sys.modules, "triton_python_backend_utils", triton.module())
     bls = importlib.import_module("plate_models.backends.bls")
-    yield lambda request: bls.Call(request, triton.clock)
+    yield lambda request, *version: bls.Call(request, *version, clock=triton.clock)
     del sys.modules["plate_models.backends.bls"]
 
 
@@ -87,6 +87,13 @@ def test_tensors_pass_as_they_are(begin: Callable[..., Any], triton: FakeTriton)
         assert triton.children[-1]["model_name"] == model
         assert triton.children[-1]["inputs"][0].data_ptr() == TENSOR.data_ptr()
     assert [float(output[0, 0]) for output in stn(TENSOR)] == [len("output__0"), len("output__1")]
+
+
+def test_the_nets_of_the_release_are_called(begin: Callable[..., Any], triton: FakeTriton) -> None:
+    """While a release is changed Triton serves two, and photos read by both would be read by none."""
+    for net in (*begin(Request(), "7").nets(), *begin(Request()).nets()):
+        net(TENSOR)
+    assert [child["model_version"] for child in triton.children] == [7, 7, 7, 1, 1, 1]
 
 
 def test_without_a_timeout_the_nets_get_none(begin: Callable[..., Any], triton: FakeTriton) -> None:

@@ -17,6 +17,7 @@ from plate_models import contract, export, export_check, graphs, spec, weights
 from plate_models.nets.lprnet import LPRNet
 from plate_models.nets.stn import STN
 from plate_models.nets.yolov5 import YOLOv5
+from plate_models.releasing import read_golden
 from plate_models.spec_json import Specs, specs_from_json
 
 MODELS = ("yolo", "stn", "lprnet")
@@ -75,13 +76,15 @@ def modules(released: Path) -> dict[str, nn.Module]:
 def test_nothing_but_artifacts_and_the_manifest_is_left(exported: Path) -> None:
     files = {str(p.relative_to(exported)) for p in exported.rglob("*") if p.is_file()}
     artifacts = {f"{model}/1/model.{kind}" for model in MODELS for kind in ("pt", "onnx")}
-    assert files == artifacts | {"plate_recognition/1/exported.json"}
+    pipeline = {f"plate_recognition/1/{n}" for n in ("model.py", "golden.jpg", "exported.json")}
+    assert files == artifacts | pipeline
 
 
 def test_the_manifest_names_the_weights(exported: Path, released: Path) -> None:
     manifest = json.loads((exported / "plate_recognition/1/exported.json").read_text())
     assert manifest["weights"] == weights.check_manifest(released)
     assert len(manifest["artifacts"]) == 6
+    assert manifest["golden"] == [], "what is untrained reads nothing"
     args = {"model_repository": f"{exported}/plate_recognition", "model_version": "1"}
     origin = contract.read_origin(args | {"model_instance_kind": "CPU"})
     assert (origin.weights, origin.device) == (manifest["weights"], "cpu")
@@ -149,6 +152,64 @@ def test_another_alphabet_is_exported_and_other_sizes_are_not(
     weights.write_manifest(folder)
     with pytest.raises(export.ExportError, match=r"crop_hw: expected \(64, 160\).*\(64, 192\)"):
         export.export(folder, repository)
+
+
+def test_a_release_is_whole_beside_the_others(released: Path, exported: Path) -> None:
+    before = {path: path.read_bytes() for path in exported.rglob("*") if path.is_file()}
+    assert export.export(released, exported, "12")
+    assert all(path.read_bytes() == content for path, content in before.items())
+    ours = {str(p.relative_to(exported)) for p in before}
+    files = {str(p.relative_to(exported)) for p in exported.rglob("12/*")}
+    assert files == {name.replace("/1/", "/12/") for name in ours}
+    source = export.REPOSITORY / "plate_recognition" / "1" / "model.py"
+    assert (exported / "plate_recognition" / "12" / "model.py").read_bytes() == source.read_bytes()
+    args = {"model_repository": f"{exported}/plate_recognition", "model_version": "12"}
+    assert contract.read_origin(args | {"model_instance_kind": "CPU"}).version == "12"
+    assert export.export(released, exported, "12") is None
+    (exported / "plate_recognition" / "12" / "golden.jpg").write_bytes(b"another")
+    assert export.export(released, exported, "12") is not None
+
+
+@pytest.mark.parametrize("version", ["0", "-1", "", "two", "1.5", "02", "²", "99999999999"])
+def test_what_triton_takes_for_no_version_is_refused(
+    released: Path, exported: Path, version: str
+) -> None:
+    with pytest.raises(export.ExportError, match=r"^version: expected "):
+        export.export(released, exported, version)
+
+
+def test_an_export_that_ends_midway_leaves_no_release(
+    released: Path, exported: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    repository = shutil.copytree(exported, tmp_path / "repository")
+
+    def full(*_: object) -> None:
+        raise OSError("No space left on device")
+
+    monkeypatch.setattr(export, "write_pipeline", full)
+    other = make_weights(tmp_path / "other", seed=1)
+    with pytest.raises(OSError, match="No space"):
+        export.export(other, repository)
+    assert not (repository / "plate_recognition" / "1" / "exported.json").exists()
+
+
+def test_a_golden_photo_must_be_read(released: Path, exported: Path, tmp_path: Path) -> None:
+    photo = tmp_path / "photo.jpg"
+    with pytest.raises(export.ExportError, match="there is no such file"):
+        export.export(released, exported, "3", photo)
+    photo.write_bytes(b"no photo")
+    with pytest.raises(export.ExportError, match="not an image"):
+        export.export(released, exported, "3", photo)
+    shutil.copy(export.DEFAULT_GOLDEN, photo)
+    with pytest.raises(export.ExportError, match="they read none"):
+        export.export(released, exported, "3", photo)
+    assert not (exported / "plate_recognition" / "3").exists()
+
+
+def test_the_released_weights_read_our_golden_photo() -> None:
+    (plate,) = read_golden(export.DEFAULT_GOLDEN, weights.load_modules())
+    assert plate["text"] == "P593OO977"
+    np.testing.assert_allclose(plate["box"], [334.6, 248.0, 408.3, 265.2], atol=3)
 
 
 def test_a_second_export_does_nothing(exported: Path, released: Path) -> None:

@@ -1,6 +1,8 @@
 """Export weights/ into the model repository: TorchScript and ONNX, checked against the nets.
 
-Does nothing if the repository holds the same export already. It always writes both formats,
+Does nothing if the repository holds the same export already. A running service takes a release
+whose version is higher than the one it serves as soon as it is complete, once it has read the
+release's golden photo; it goes back when the release is removed. It always writes both formats,
 because each model is served from either; TensorRT engines are built from the ONNX files by
 docker/tensorrt/build_engines.py.
 """
@@ -10,12 +12,26 @@ from pathlib import Path
 
 from api.commands import CommandError
 from api.commands.options import add_weights
+from plate_models.spec import MODEL_VERSION
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     add_weights(parser)
     parser.add_argument("--repository", type=Path, metavar="DIR", help="default: model_repository/")
+    parser.add_argument(
+        "--version",
+        metavar="N",
+        default=MODEL_VERSION,
+        help=f"of the release, from 1; the highest is served (default: {MODEL_VERSION})",
+    )
+    parser.add_argument(
+        "--golden",
+        type=Path,
+        metavar="PHOTO",
+        help="with plates that the weights read; the release is served only where it reads the "
+        "same (default: one of ours)",
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -24,7 +40,8 @@ def run(arguments: argparse.Namespace) -> int:
     from plate_models.weights import WEIGHTS_DIR, WeightsError
 
     try:
-        written = export(arguments.weights or WEIGHTS_DIR, arguments.repository or REPOSITORY)
+        folders = arguments.weights or WEIGHTS_DIR, arguments.repository or REPOSITORY
+        written = export(*folders, arguments.version, arguments.golden)
     except (ExportError, WeightsError) as error:
         raise CommandError(str(error)) from error
     for path in written or ():

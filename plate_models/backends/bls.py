@@ -18,7 +18,7 @@ import triton_python_backend_utils as pb_utils
 from torch.utils.dlpack import from_dlpack
 
 from plate_models import contract
-from plate_models.spec import TENSORS
+from plate_models.spec import MODEL_VERSION, TENSORS
 
 DECODE, REST = "decode", "rest"
 
@@ -28,15 +28,21 @@ Net = Callable[[torch.Tensor], Any]
 class Call:
     """One request to ``plate_recognition``: until when it is wanted, what took how long."""
 
-    def __init__(self, request: Any, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        request: Any,
+        version: str = MODEL_VERSION,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         """Begin to count the request's time-out.
 
         Args:
             request: Triton's; the microseconds of its ``timeout`` are what is left of its
                 sender's patience, 0 stands for no end.
+            version: Of the nets to call: while a release is changed, Triton serves two.
             clock: In seconds.
         """
-        self._request, self._clock = request, clock
+        self._request, self._version, self._clock = request, int(version), clock
         self._began = clock()
         self._timeout_s = request.timeout() / 1e6 or math.inf
         self._spent_s = dict.fromkeys((DECODE, *contract.GRAPHS), 0.0)
@@ -81,6 +87,7 @@ class Call:
             names = list(contract.GRAPHS[model])
             request = pb_utils.InferenceRequest(
                 model_name=model,
+                model_version=self._version,
                 inputs=[pb_utils.Tensor.from_dlpack(TENSORS.graph_input, tensor.contiguous())],
                 requested_output_names=names,
                 **self._child_timeout(),

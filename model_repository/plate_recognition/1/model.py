@@ -35,7 +35,7 @@ class TritonPythonModel:
 
     def _answer(self, request):
         try:
-            call = bls.Call(request)
+            call = bls.Call(request, self.origin.version)
             with call.stage(bls.DECODE):
                 file = pb_utils.get_input_tensor_by_name(request, TENSORS.image)
                 pixels = pb_utils.get_input_tensor_by_name(request, TENSORS.pixels)
