@@ -1,7 +1,7 @@
 # Triton for a host with NVIDIA GPUs: NVIDIA's own image, our package, the exported models.
 #   docker build -f docker/triton.Dockerfile -t plates-triton:0.5.0 .
 # Which images will do, and what to do when the registry answers 401: docker/README.md.
-ARG TRITON_IMAGE=nvcr.io/nvidia/tritonserver:26.06-py3
+ARG TRITON_IMAGE=nvcr.io/nvidia/tritonserver:26.08-py3
 
 FROM ${TRITON_IMAGE} AS build
 WORKDIR /plates
