@@ -3,13 +3,16 @@
 import csv
 import io
 import json
+from collections.abc import Callable
 from pathlib import Path
+from subprocess import CompletedProcess
 
 import cv2
 import pytest
 from command_line import SAMPLES, SCENE, SCENE_TEXT, plates
 from photo_files import BAD
 
+from api import cli
 from api.commands import output, samples
 from plate_models import weights
 from plate_models.images import decode
@@ -19,9 +22,24 @@ needs_weights = pytest.mark.skipif(
 )
 
 
+Read = Callable[..., CompletedProcess[str]]
+
+
+@pytest.fixture
+def read(capsys: pytest.CaptureFixture[str]) -> Read:
+    """The command in this process: one of its own takes seconds to load the engines."""
+
+    def run(*words: str) -> CompletedProcess[str]:
+        status = cli.main(["read", *words])
+        shown = capsys.readouterr()
+        return CompletedProcess(words, status, shown.out, shown.err)
+
+    return run
+
+
 @needs_weights
-def test_read_writes_a_table(tmp_path: Path) -> None:
-    done = plates("read", str(SCENE), "--annotate", str(tmp_path / "out"))
+def test_read_writes_a_table(tmp_path: Path, read: Read) -> None:
+    done = read(str(SCENE), "--annotate", str(tmp_path / "out"))
     assert done.returncode == 0, done.stderr
     assert SCENE_TEXT in done.stdout
     assert "ru.car" in done.stdout
@@ -29,8 +47,8 @@ def test_read_writes_a_table(tmp_path: Path) -> None:
 
 
 @needs_weights
-def test_read_writes_straightened_plates(tmp_path: Path) -> None:
-    done = plates("read", str(SCENE), "--crops", str(tmp_path / "out"))
+def test_read_writes_straightened_plates(tmp_path: Path, read: Read) -> None:
+    done = read(str(SCENE), "--crops", str(tmp_path / "out"))
     assert done.returncode == 0, done.stderr
     crop = decode((tmp_path / "out" / f"green_car_plate1_{SCENE_TEXT}.jpg").read_bytes())
     height, width = crop.shape[:2]
@@ -38,11 +56,11 @@ def test_read_writes_straightened_plates(tmp_path: Path) -> None:
 
 
 @needs_weights
-def test_read_goes_on_after_bad_files_and_names_them(tmp_path: Path) -> None:
+def test_read_goes_on_after_bad_files_and_names_them(tmp_path: Path, read: Read) -> None:
     (tmp_path / "a_truncated.jpg").write_bytes(BAD["truncated jpeg"][0])
     (tmp_path / "b_empty.png").write_bytes(b"")
     (tmp_path / "c_scene.jpg").write_bytes(SCENE.read_bytes())
-    done = plates("read", str(tmp_path), str(tmp_path / "nowhere.jpg"), "--json")
+    done = read(str(tmp_path), str(tmp_path / "nowhere.jpg"), "--json")
     assert done.returncode == 1
     (line,) = map(json.loads, done.stdout.splitlines())
     assert line["file"] == str(tmp_path / "c_scene.jpg")
@@ -71,14 +89,14 @@ def test_read_writes_csv() -> None:
 
 
 @needs_weights
-def test_read_takes_videos(tmp_path: Path) -> None:
+def test_read_takes_videos(tmp_path: Path, read: Read) -> None:
     path = tmp_path / "drive.avi"
     scene = cv2.imread(str(SCENE))
     writer = cv2.VideoWriter(str(path), cv2.VideoWriter.fourcc(*"MJPG"), 4, scene.shape[1::-1])
     for _ in range(4):
         writer.write(scene)
     writer.release()
-    done = plates("read", str(path), "--json", "--annotate", str(tmp_path / "out"))
+    done = read(str(path), "--json", "--annotate", str(tmp_path / "out"))
     assert done.returncode == 0, done.stderr
     lines = [json.loads(line) for line in done.stdout.splitlines()]
     assert [(line["frame"], line["time_s"]) for line in lines] == [(0, 0.0), (2, 0.5)]
@@ -90,18 +108,18 @@ def test_read_takes_videos(tmp_path: Path) -> None:
     }
 
 
-def test_read_never_replaces_a_photo(tmp_path: Path) -> None:
+def test_read_never_replaces_a_photo(tmp_path: Path, read: Read) -> None:
     photo = tmp_path / "scene.jpg"
     photo.write_bytes(SCENE.read_bytes())
-    done = plates("read", str(photo), "--annotate", str(tmp_path))
+    done = read(str(photo), "--annotate", str(tmp_path))
     assert done.returncode == 1
     assert done.stderr.startswith(f"plates read: {photo} is one of the photos")
     assert done.stdout == ""
     assert photo.read_bytes() == SCENE.read_bytes()
 
 
-def test_read_without_weights_says_so(tmp_path: Path) -> None:
-    done = plates("read", str(SCENE), "--weights", str(tmp_path))
+def test_read_without_weights_says_so(tmp_path: Path, read: Read) -> None:
+    done = read(str(SCENE), "--weights", str(tmp_path))
     assert done.returncode == 1
     assert done.stderr.startswith("plates read: ")
     assert "Traceback" not in done.stderr

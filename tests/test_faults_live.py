@@ -11,17 +11,19 @@ pytestmark = [pytest.mark.live, pytest.mark.control]
 
 # The report's floor is 15 s on a machine that does nothing else; this one is for ever.
 WITHOUT_A_HAND_S = 60
+# `plates bench faults` has all: lprnet is served, watched and loaded again just as stn is.
+BORNE = [fault for fault in FAULTS if fault.name != "kill lprnet"]
 
 
 @pytest.fixture(scope="module")
 def outcomes() -> dict[str, Outcome]:
-    """One service, which bears all faults one after the other."""
-    found = faults.measure(FAULTS, senders=3)
+    """One service, which bears these faults one after the other."""
+    found = faults.measure(BORNE, senders=3)
     faults.print_outcomes(found)
     return {outcome.fault: outcome for outcome in found}
 
 
-@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
+@pytest.mark.parametrize("fault", BORNE, ids=lambda fault: fault.name)
 def test_the_service_heals_without_a_hand(
     outcomes: dict[str, Outcome], fault: Fault, record_property: Callable[[str, object], None]
 ) -> None:

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ from plate_models import weights
 from plate_models.nets.stn import STN
 from plate_models.spec import RECTIFIER
 from plate_models.straightening import corners_in_crop
+from plate_models.training import recognizer
 from plate_models.training.crop_cache import CropBatch, CropCache, render_batch
 from plate_models.training.reader import corner_loss, to_input
 from plate_models.training.recognizer import RecognizerTraining, Training, train
@@ -38,11 +40,11 @@ def config_in(folder: Path) -> RecognizerTraining:
 def test_loss_falls_on_one_batch_and_a_second_run_goes_on(tmp_path: Path, batch: CropBatch) -> None:
     training = Training(config_in(tmp_path))
     training.budget.spent_s = 300  # Past the warm-up.
-    losses = [training.step(batch)[0] for _ in range(30)]
+    losses = [training.step(batch)[0] for _ in range(12)]
     assert np.mean(losses[-5:]) < 0.7 * losses[0]
     training.save()
     resumed = Training(config_in(tmp_path))
-    assert resumed.samples == training.samples == 30 * 16
+    assert resumed.samples == training.samples == 12 * 16
     assert resumed.budget.elapsed_s >= 300
     for key, value in resumed.reader.state_dict().items():
         assert torch.equal(value, training.reader.state_dict()[key]), key
@@ -63,8 +65,9 @@ def test_release_writes_weights_that_load(tmp_path: Path, batch: CropBatch) -> N
     assert torch.equal(loaded.state_dict()["localization.10.bias"], expected)
 
 
-def test_train_renders_learns_and_releases(tmp_path: Path) -> None:
-    config = replace(config_in(tmp_path), minutes=0.02, crops=500, held_out=10, report_every=5)
+def test_train_renders_learns_and_releases(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recognizer, "CropCache", partial(CropCache, block=30))
+    config = replace(config_in(tmp_path), minutes=0.02, crops=60, held_out=10, report_every=5)
     assert set(train(config)) == {1, 2}
     assert (config.folder / "curves.png").stat().st_size > 1000
     assert weights.load(STN(), config.folder / "rectifier.safetensors")
