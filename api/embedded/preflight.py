@@ -178,7 +178,7 @@ def check_artifacts(repository: Path, profile: str) -> Iterator[str]:
         repository: Triton's model repository.
         profile: "cpu" takes ``configs/cpu.pbtxt`` where there is one, "gpu" ``config.pbtxt``.
     """
-    configs = _configurations(repository, profile)
+    configs = configurations(repository, profile)
     if not configs:
         yield f"There is no model in {repository}."
     for model, config in configs.items():
@@ -188,7 +188,7 @@ def check_artifacts(repository: Path, profile: str) -> Iterator[str]:
                 yield f"{model.name} has no {needed}: run `make export` (`plates export`)."
 
 
-def _configurations(repository: Path, profile: str) -> dict[Path, str]:
+def configurations(repository: Path, profile: str) -> dict[Path, str]:
     """Each model's folder with the text of the configuration that the profile chooses."""
     models = sorted(path.parent for path in repository.glob("*/config.pbtxt"))
     special = {model: model / "configs" / f"{profile}.pbtxt" for model in models}
@@ -206,7 +206,7 @@ def check_gpu(repository: Path, profile: str, torch_version: str | None = None) 
         profile: See :func:`check_artifacts`.
         torch_version: Such as "2.13.0+cpu"; asked for by default.
     """
-    configs = _configurations(repository, profile)
+    configs = configurations(repository, profile)
     models = [model.name for model, text in configs.items() if "KIND_GPU" in text]
     if not models:
         return
