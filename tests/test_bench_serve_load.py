@@ -72,6 +72,11 @@ def test_a_service_elsewhere_is_offered_http_alone() -> None:
     assert 0 < found.summary.requests < came
 
 
+def test_an_address_that_is_none_is_refused_in_one_line() -> None:
+    with pytest.raises(CommandError, match=r"^--triton: .*'nowhere' has no port[^\n]*$"):
+        offer(Order(GRPC, 0.1, 1), Service("http://127.0.0.1:1", triton="nowhere"), [PHOTO])
+
+
 def test_a_triton_without_statistics_is_named(fake: FakeTriton) -> None:
     address = settings_for(fake).triton_address
     with pytest.raises(CommandError, match="statistics"):

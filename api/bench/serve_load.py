@@ -16,6 +16,7 @@ from api.bench.load import Generator, LoadGenerator, arrivals
 from api.bench.service import Service
 from api.bench.summary import OK, Summary, summarise
 from api.commands import CommandError
+from api.commands.options import triton_client
 
 if TYPE_CHECKING:
     from api.triton import TritonClient
@@ -133,7 +134,7 @@ def offer(order: Order, serving: Service, photos: Sequence[bytes]) -> Stretch:
 async def _offer(order: Order, serving: Service, photos: Sequence[bytes]) -> Stretch:
     if serving.triton is None:
         return await _measured(order, serving, len(photos), _http(serving, photos))
-    async with _client(serving.triton) as client:
+    async with triton_client(serving.triton) as client:
         generator = (
             TritonGenerator(client, photos, TIMEOUT_S)
             if order.way == GRPC
@@ -186,7 +187,7 @@ def models_of(address: str) -> list[Served]:
     """
 
     async def ask() -> list[Served]:
-        async with _client(address) as client:
+        async with triton_client(address) as client:
             return [served_as(await client.configuration(name)) for name in MODELS]
 
     return _run(ask())
@@ -199,10 +200,3 @@ def _run(work: Coroutine[Any, Any, T]) -> T:
         return asyncio.run(work)
     except (Problem, ValueError, KeyError) as error:
         raise CommandError(f"Triton's statistics or configuration: {error}") from error
-
-
-def _client(address: str) -> "TritonClient":
-    from api.settings import Settings
-    from api.triton import TritonClient
-
-    return TritonClient(Settings(triton_url=address))

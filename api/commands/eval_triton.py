@@ -12,6 +12,7 @@ import numpy as np
 
 from api.commands import CommandError
 from api.commands.eval_parts import Context, Report
+from api.commands.options import triton_client
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -135,17 +136,7 @@ def _embedded(context: Context) -> Iterator[str]:
 
 
 async def _connect(address: str) -> "TritonClient":
-    """Open the channel inside the loop that it belongs to."""
-    from pydantic import ValidationError
-
-    from api.settings import Settings
-    from api.triton import TritonClient
-
-    try:
-        return TritonClient(Settings(triton_url=address))
-    except ValidationError as error:
-        reason = error.errors()[0]["msg"]
-        raise CommandError(f"--triton: {reason}") from error
+    return triton_client(address)
 
 
 def plates_of(answer: "Recognition", image: "np.ndarray[Any, np.dtype[np.uint8]]") -> "list[Plate]":

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from api.commands import CommandError
 
 if TYPE_CHECKING:
+    from api.triton import TritonClient
     from plate_models.engines.nets import Nets
 
 # As `plate_models.weights.WEIGHTS_DIR`, without loading torch for it.
@@ -73,3 +74,23 @@ def load_nets(arguments: argparse.Namespace) -> "Nets":
         raise CommandError(str(error)) from error
     except OSError as error:  # an installation that may not be written to
         raise CommandError(f"the nets can't be exported: {error}; try --engine torch") from error
+
+
+def triton_client(address: str) -> "TritonClient":
+    """Open a channel to the Triton of --triton, inside the loop that it belongs to.
+
+    Args:
+        address: host:port of its gRPC.
+
+    Raises:
+        CommandError: That is no address.
+    """
+    from pydantic import ValidationError
+
+    from api.settings import Settings
+    from api.triton import TritonClient
+
+    try:
+        return TritonClient(Settings(triton_url=address))
+    except ValidationError as error:
+        raise CommandError(f"--triton: {error.errors()[0]['msg']}") from error
