@@ -184,12 +184,20 @@ def test_kept_figures_are_read_as_they_were_written(tmp_path: Path) -> None:
     assert Record.read(path) == record(stn=Ratio(1.235, (1.0, 2.0)))
 
 
+STAGES_OF = (
+    '{"machine": "a", "yardstick_ms": 1, '
+    '"stages": {"stn": {"ratio": %s, "interval_95": [0.1, 0.2]}}}'
+)
+
+
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
         ("", "expected figures as"),
         ("[]", "expected figures as"),
         ('{"machine": "a", "yardstick_ms": 1, "stages": {"stn": {"ratio": 1}}}', "expected fig"),
+        (STAGES_OF % "NaN", "expected fig"),
+        (STAGES_OF % "0", "expected fig"),
         ('{"machine": "a", "yardstick_ms": 1, "stages": {}}', "no figures for decode, letterbox"),
     ],
 )

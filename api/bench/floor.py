@@ -10,7 +10,6 @@ Floor: yolo takes at most twice as long, in the precision in which it computes.
 
 import argparse
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from api.bench import report
@@ -68,7 +67,7 @@ def run(arguments: argparse.Namespace) -> int:
     nets = load_engines(("served",))["served"]
     file = read_photo(arguments.photo, nets)
     machine = print_head("The nets as they are served, against the arithmetic they need")
-    precisions = {name: served_precision(Path(REPOSITORY) / name) for name in GRAPHS}
+    precisions = {name: served_precision(REPOSITORY / name) for name in GRAPHS}
     sizes = arguments.sizes or SIZES
     floors, products = measure_floors(
         file, nets, load_modules(WEIGHTS_DIR), precisions, arguments.seconds, sizes

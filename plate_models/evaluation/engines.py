@@ -63,7 +63,7 @@ def photos_of(data: Path) -> list[LabelledPhoto]:
         data: As for `labelled.evaluate`.
 
     Raises:
-        FileNotFoundError: There are no photos.
+        FileNotFoundError: There is no folder of photos.
     """
     files = sorted((labelled_folder(data) / "images").iterdir())
     files += sorted((data / "no_plates").glob("*.jpg"))

@@ -8,6 +8,7 @@ elapsed time, too, because threads that wait for one another take none.
 """
 
 import json
+import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -81,6 +82,9 @@ class Record:
                 for low, high in [one["interval_95"]]
             }
             found = cls(str(kept["machine"]), float(kept["yardstick_ms"]), stages)
+            # Written so that NaN is refused: nothing would ever be slower than that.
+            if not all(0 < one.ratio < math.inf for one in stages.values()):
+                raise ValueError("expected ratios above 0")
         except OSError as error:
             raise RecordError(f"{path}: {error.strerror}; make it with --write") from error
         except (ValueError, KeyError, TypeError, AttributeError) as error:

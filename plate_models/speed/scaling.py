@@ -40,8 +40,8 @@ class Growth:
     def steepening(self) -> float:
         """Cost of a unit between the two largest amounts, over that among all the smaller ones.
 
-        1 for a straight line. What costs less and less has less than 1, and where the
-        smaller amounts don't differ at all it is infinite.
+        1 for a straight line. What costs less and less has less than 1, and where more
+        costs nothing until the largest amount it is infinite.
         """
         amounts, p50_ms = self.amounts, self.p50_ms
         small, _ = _line(amounts[:-1], p50_ms[:-1])
