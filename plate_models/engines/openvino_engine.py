@@ -76,6 +76,7 @@ def load(path: Path, outputs: Sequence[str], threads: int, bf16: bool = False) -
         As `onnxruntime_engine.load`; for one caller at a time.
     """
     core = openvino.Core()
+    core.read_model(path)  # a damaged file is refused now, not when the first photo comes
     streams = max(1, threads // _THREADS_PER_SAMPLE)
     settings = {
         "INFERENCE_PRECISION_HINT": "bf16" if bf16 and computes_in_bf16() else "f32",
