@@ -142,7 +142,10 @@ def test_problem_types_explain_themselves(client: httpx.Client, kind: type) -> N
     assert explanation["title"] == kind.title
 
 
-def test_photos_that_a_restarted_model_held_are_answered(fake: FakeTriton, tmp_path: Path) -> None:
+@pytest.mark.parametrize("setting", ["status_file", "triton_status_file"])
+def test_photos_that_a_restarted_model_held_are_answered(
+    fake: FakeTriton, tmp_path: Path, setting: str
+) -> None:
     """Triton says nothing of them: they would wait until their deadline."""
     status_file = tmp_path / "status.json"
 
@@ -151,7 +154,7 @@ def test_photos_that_a_restarted_model_held_are_answered(fake: FakeTriton, tmp_p
         return sleeping(10)(photo)
 
     fake.reply = restart_with
-    with running_gateway(settings_for(fake, status_file=status_file)) as client:
+    with running_gateway(settings_for(fake, **{setting: status_file})) as client:
         answer = post_raw(client, PHOTO)
     assert answer.status_code == 503
     assert "restarted" in answer.json()["detail"]
