@@ -3,6 +3,7 @@
 import ipaddress
 import re
 from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -138,8 +139,9 @@ def _is_peer(pod: Pod, peer: Object) -> bool:
     )
 
 
+@cache
 def cluster_of(overlay: str) -> Cluster:
-    """What is committed as rendered."""
+    """What is committed as rendered; whoever changes it makes a copy."""
     return Cluster.read((FOLDER / "rendered" / f"{overlay}.yaml").read_text(encoding="utf-8"))
 
 
