@@ -18,6 +18,8 @@ ROUTES = (
     "/v1/image/alpr",
     "/v1/image/alpr/",
 )
+# One of each pair that the same function answers, where there are thousands to send.
+DISTINCT = tuple(route for route in ROUTES if not route.endswith("/"))
 FIELDS = (
     *("upload_url", "url", "image_url", "image", "images", "upload", "file", "callback"),
     *("webhook_url", "config", "regions", "camera_id", "roi", "redact"),
@@ -77,8 +79,10 @@ def addresses(listener: Listener) -> tuple[str, ...]:
     )
 
 
-def post_everywhere(client: httpx.Client, **request: object) -> list[httpx.Response]:
-    return [client.post(route, **request) for route in ROUTES]
+def post_everywhere(
+    client: httpx.Client, routes: tuple[str, ...] = ROUTES, **request: object
+) -> list[httpx.Response]:
+    return [client.post(route, **request) for route in routes]
 
 
 def test_every_route_that_takes_photos_is_tried(client: httpx.Client) -> None:
@@ -102,7 +106,7 @@ def test_fields_that_name_an_address(client: httpx.Client, listener: Listener) -
                 {"files": {field: (None, address)}},
                 {"params": {field: address}, "files": {"image": ("a.jpg", GOOD["jpeg"])}},
             ):
-                for response in post_everywhere(client, **request):
+                for response in post_everywhere(client, DISTINCT, **request):
                     assert response.status_code < 500, response.text
                     assert "root:" not in response.text
     assert listener.connections == 0
