@@ -62,6 +62,29 @@ def test_an_edit_of_the_sources_is_noticed(tmp_path: Path) -> None:
     assert len({RENDER.head("cpu", folder) for folder in (FOLDER, copied)}) == 2
 
 
+def test_an_overlay_of_ones_own_renders_as_the_readme_has_it(tmp_path: Path) -> None:
+    command = RENDER.render_command()
+    if command is None:
+        pytest.skip("neither kustomize nor kubectl is installed")
+    shutil.copytree(FOLDER, tmp_path / "docker" / "kubernetes")
+    readme = (FOLDER / "README.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"^```yaml\n(.*?)^```", readme, re.MULTILINE | re.DOTALL)
+    (components,) = re.findall(r"^`(components: \[.*\])`", readme, re.MULTILINE)
+    own = tmp_path / "my-cluster"
+    own.mkdir()
+    (own / "kustomization.yaml").write_text("\n".join([*blocks, components]), encoding="utf-8")
+    (own / "settings.env").write_text("PLATES_RATE_LIMIT=5\nPLATES_CONCURRENCY=11\n")
+    assert cli.main(["config", "check", str(own / "settings.env")]) == 0
+    cluster = Cluster.read(RENDER.render(own, command))
+    assert schema_problems(cluster, VERSIONS[-1]) == []
+    environment = cluster.environment("gateway")
+    assert environment["PLATES_RATE_LIMIT"] == "5"
+    assert environment["PLATES_CONCURRENCY"] == "11"
+    assert environment["PLATES_MAX_WAITING"] == "32"
+    assert environment["PLATES_TOKENS_FILE"]
+    assert cluster.container("triton")["image"].startswith("registry.example/plates-triton:")
+
+
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("overlay", OVERLAYS)
 def test_kubernetes_takes_every_object(overlay: str, version: str) -> None:
