@@ -1,5 +1,6 @@
 """TensorRT engines: what is refused, how they would be built, and what serves them."""
 
+import contextlib
 import importlib.util
 import json
 import subprocess
@@ -175,6 +176,23 @@ def test_examples_are_what_the_graphs_take(build: ModuleType, model: str) -> Non
     build.check_agreement(model, found, found, fp16=False)
     with pytest.raises(build.Refusal, match="differs"):
         build.check_agreement(model, found, found + np.float32(0.2) * np.ptp(found), fp16=True)
+    with pytest.raises(build.Refusal, match="nan"):
+        build.check_agreement(model, found, found * np.float32("nan"), fp16=True)
+
+
+@pytest.mark.parametrize(
+    ("column", "change", "agrees"),
+    [(0, 0.5, True), (0, 8, False), (4, 0.005, True), (4, 0.2, False)],
+)
+def test_boxes_and_scores_are_compared(
+    build: ModuleType, column: int, change: float, agrees: bool
+) -> None:
+    session = onnxruntime.InferenceSession(REPOSITORY / "yolo" / "1" / "model.onnx")
+    (found,) = session.run(None, {"input__0": build.example("yolo", build.shapes_of("yolo")[0])})
+    changed = found[:, ::-1].copy()  # equals may change places
+    changed[..., column] += change
+    with contextlib.nullcontext() if agrees else pytest.raises(build.Refusal, match="differs"):
+        build.check_agreement("yolo", found, changed, fp16=True)
 
 
 @pytest.mark.parametrize("model", ["yolo", "lprnet"])
