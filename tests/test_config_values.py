@@ -9,6 +9,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from api import cli
+from api.commands.service_process import running_service
 from api.environment import OF_OTHERS, SETTINGS, warn_of_unknown_settings
 from api.settings import Settings
 from api.settings_schema import descriptions, settings_schema
@@ -174,3 +175,11 @@ def test_variables_of_other_commands_are_known() -> None:
     names = {name for path in files for name in asked.findall(path.read_text(encoding="utf-8"))}
     assert "PLATES_DATA" in names
     assert names <= SETTINGS | OF_OTHERS
+
+
+def test_a_service_says_which_of_its_variables_nobody_reads(tmp_path: Path) -> None:
+    environment = {"PLATES_TRITON_URL": "127.0.0.1:1", "PLATES_CONCURENCY": "2"}
+    with running_service(environment, tmp_path / "log"):
+        pass
+    told = (tmp_path / "log").read_text(encoding="utf-8")
+    assert "PLATES_CONCURENCY: there is no such setting (is PLATES_CONCURRENCY meant?)" in told

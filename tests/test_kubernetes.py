@@ -4,20 +4,28 @@ Whoever has neither kubectl nor kustomize checks what is committed as rendered, 
 was edited since.
 """
 
+import contextlib
 import importlib.util
 import re
 import shutil
+import socket
 import urllib.request
 from pathlib import Path
 from types import ModuleType
+from typing import Any
+from urllib.parse import urlsplit
 
+import httpx
 import pytest
 import yaml
 from conftest import TritonEndpoints
-from kubernetes_checks import ROOT, TRITON_PATHS, dockerfile_of, problems, reachable
+from fake_triton import FakeTriton
+from kubernetes_checks import PROBES, ROOT, TRITON_PATHS, dockerfile_of, problems, reachable
 from kubernetes_objects import FOLDER, VERSIONS, Cluster, cluster_of, quantity, schema_problems
+from patience import wait_until
 
 from api import cli
+from api.commands.service_process import running_service
 
 NAMESPACE_OBJECTS = {"Namespace"}
 QUEUE_METRIC = "plates_triton_queue_milliseconds"
@@ -177,6 +185,36 @@ def test_prometheus_is_told_where_to_look() -> None:
         annotations = cluster.template(name)["metadata"]["annotations"]
         assert annotations["prometheus.io/port"] == port
         assert int(port) in cluster.pod(name).ports.values()
+
+
+def ask(probe: dict[str, Any], port: int) -> bool:
+    """Whether a probe passes, at a port instead of the container's."""
+    if "exec" in probe:
+        words = [re.sub(r":8080/", f":{port}/", word) for word in probe["exec"]["command"]]
+        return cli.main(words[1:]) == 0
+    url = f"http://127.0.0.1:{port}{probe['httpGet']['path']}"
+    return httpx.get(url, timeout=probe["timeoutSeconds"]).status_code == 200
+
+
+def test_the_gateways_container_passes_its_probes(fake: FakeTriton) -> None:
+    cluster = cluster_of("cpu")
+    here = {
+        "PLATES_HOST": "127.0.0.1",
+        "PLATES_PORT": "0",
+        "PLATES_TRITON_URL": f"127.0.0.1:{fake.port}",
+        "PLATES_MAX_CONNECTIONS": "2",
+    }
+    container = cluster.container("gateway")
+    with running_service(cluster.environment("gateway") | here) as service:
+        port = urlsplit(service.url).port or 0
+        for kind in PROBES:
+            assert ask(container[kind], port), kind
+        with contextlib.ExitStack() as taken:
+            for _ in range(2):
+                taken.enter_context(socket.create_connection(("127.0.0.1", port), 10))
+            # All places are taken: no photos for it, but it needs no restart.
+            wait_until(lambda: not ask(container["startupProbe"], port))
+            assert ask(container["livenessProbe"], port)
 
 
 @pytest.mark.live
