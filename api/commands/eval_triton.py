@@ -127,7 +127,7 @@ def _embedded(context: Context) -> Iterator[str]:
     try:
         export(WEIGHTS_DIR, REPOSITORY)
         server = EmbeddedTriton(REPOSITORY).start()
-    except (EmbeddedTritonError, ExportError) as error:
+    except (EmbeddedTritonError, ExportError, OSError) as error:
         raise CommandError(str(error)) from error
     try:
         yield server.grpc_url
