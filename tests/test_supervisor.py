@@ -191,6 +191,8 @@ class PartOfATest:
         self.name, self.journal = name, journal
         self.state: Any = "starting"
         self.restarts = {name: 0}
+        self.release: int | None = None
+        self.refused: dict[str, str] = {}
         self.todo: list[Callable[[], None]] = []
 
     def start(self) -> None:
@@ -218,6 +220,7 @@ def test_parts_are_started_in_order_watched_and_stopped_backwards(tmp_path: Path
         two.state = "ready"
 
     def give_up() -> None:
+        one.release, one.refused = 1, {"2": "it misreads"}
         raise GaveUp("no hope")
 
     one.todo = [lambda: None, note, give_up]
@@ -230,7 +233,8 @@ def test_parts_are_started_in_order_watched_and_stopped_backwards(tmp_path: Path
     supervisor.stop()
     healing = str(Status("healing", {"one": 0, "two": 1}))
     assert journal == ["start one", "start two", healing, "stop two", "stop one"]
-    assert read_status(path) == Status("failed", {"one": 0, "two": 1})
+    told = Status("failed", {"one": 0, "two": 1}, 1, {"2": "it misreads"})
+    assert read_status(path) == told
 
 
 def test_a_status_that_can_not_be_written_ends_nothing(

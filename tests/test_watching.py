@@ -76,6 +76,22 @@ def test_a_dead_stub_is_noticed_and_forgotten_once_replaced(
     assert {stub.model for stub in watch.dead()} == {"yolo", "stn"}
 
 
+def test_stubs_that_triton_has_ended_itself_have_not_died(
+    make_stub: Callable[..., "subprocess.Popen[bytes]"],
+) -> None:
+    """It reaps those, when a release is changed; whoever is killed stays as a zombie."""
+    ended, killed = make_stub("yolo", "plates_test_1"), make_stub("stn", "plates_test_2")
+    watch = StubWatch(os.getpid())
+    ended.kill()
+    ended.wait()
+    killed.kill()
+    wait_until(watch.dead)
+    assert [stub.pid for stub in watch.dead()] == [killed.pid]
+    later = make_stub("lprnet", "plates_test_3")
+    watch.settle()
+    assert watch.models == {"stn", "lprnet"} and later.pid in watch._known
+
+
 def test_former_stubs_that_live_on_are_ended(
     make_stub: Callable[..., "subprocess.Popen[bytes]"],
 ) -> None:
@@ -128,12 +144,16 @@ def test_only_memory_that_nobody_maps_is_swept(monkeypatch: pytest.MonkeyPatch) 
 # --- the prober ---
 
 
+BOXES = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]
+
+
 class FakeServer(http.server.ThreadingHTTPServer):
     """Statistics as the test sets them; photos are read unless it says otherwise."""
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), FakeHandler)
         self.counts = {"yolo": 5, "lprnet": 5}
+        self.beside: dict[str, int] = {}
         self.photo_status = 200
         self.photos: list[bytes] = []
 
@@ -144,14 +164,17 @@ class FakeHandler(http.server.BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         stats = [
             {"name": name, "inference_stats": {"success": {"count": count}}}
-            for name, count in self.server.counts.items()
+            for name, count in (*self.server.counts.items(), *self.server.beside.items())
         ]
         self._answer(200, {"model_stats": stats})
 
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["Content-Length"]))
         self.server.photos.append(body[int(self.headers["Inference-Header-Content-Length"]) :])
-        self._answer(self.server.photo_status, {"error": "Stub process is not healthy."})
+        outputs = [{"name": "texts", "data": ["A1", ""]}, {"name": "coordinates", "data": BOXES}]
+        problem = {"error": "Stub process is not healthy."}
+        status = self.server.photo_status
+        self._answer(status, {"outputs": outputs} if status == 200 else problem)
 
     def _answer(self, status: int, document: Any) -> None:
         body = json.dumps(document).encode()
@@ -245,6 +268,19 @@ def test_our_photo_is_read_when_none_came(faked: Faked) -> None:
     server.photo_status = 503
     prober.read()
     assert prober.read_at < 0 < prober.heard_at
+
+
+def test_what_was_read_is_told_plate_by_plate(faked: Faked) -> None:
+    client, _ = faked
+    assert client.read(b"photo", 5) == [("A1", BOXES[:4]), ("", BOXES[4:])]
+
+
+def test_versions_of_a_model_are_counted_together(faked: Faked) -> None:
+    """While a release is changed, a new version that begins at 0 is no sign of a standstill."""
+    client, server = faked
+    server.counts = {"yolo": 5, "lprnet": 5}
+    server.beside = {"yolo": 3}
+    assert client.successes(5) == {"yolo": 8, "lprnet": 5}
 
 
 def test_a_silent_triton_is_not_heard(monkeypatch: pytest.MonkeyPatch) -> None:

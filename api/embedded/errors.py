@@ -3,6 +3,7 @@
 EmbeddedTritonError
 ├── PreflightError   this machine or set-up lacks something; nothing was started
 ├── StartError       a process was started and failed, or didn't get ready in time
+├── ReleaseError     a release is damaged, or reads its golden photo differently
 ├── RequestError     the server refused a request, or gave no answer in time
 └── GaveUp           a part of the service can't be healed
 """
@@ -28,6 +29,10 @@ class PreflightError(EmbeddedTritonError):
 
 class StartError(EmbeddedTritonError):
     """A process ended or hung while it started; Triton's message ends with its log's tail."""
+
+
+class ReleaseError(EmbeddedTritonError):
+    """A release in the model repository can't be served: says what was expected and what came."""
 
 
 class RequestError(EmbeddedTritonError):

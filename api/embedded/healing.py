@@ -1,29 +1,33 @@
 """Keeps one Triton well: loads models whose processes died, restarts a server that ended or hangs.
 
-watching ── a stub died ──── reloading ── failed, or too slow ──┐
-    │ └──── ended, silent, or at a standstill ────────────── pausing
-    └────── ready ────────── starting ───── launched ───────────┘
+changing ── done ── watching ── a stub died ──── reloading ── failed, or too slow ──┐
+    └─── newer release ┘│ └──── ended, silent, or at a standstill ────────────── pausing
+                        └────── ready ────────── starting ───── launched ───────────┘
 """
 
-import contextlib
 import logging
-import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from api.embedded import processes
 from api.embedded.budget import RestartBudget
-from api.embedded.client import TritonHttp
-from api.embedded.errors import EmbeddedTritonError, GaveUp, RequestError, StartError
+from api.embedded.change import Change, read_golden_photo
+from api.embedded.choosing import Releases
+from api.embedded.client import PHOTO_MODEL
+from api.embedded.errors import EmbeddedTritonError, GaveUp, PreflightError, StartError
 from api.embedded.prober import BUSY_STANDSTILL_S, SILENCE_S, STANDSTILL_S, Prober
+from api.embedded.releases import Repository
+from api.embedded.reloading import RELOAD_S, Reload
 from api.embedded.server import EmbeddedTriton
 from api.embedded.status import State
 from api.embedded.stubs import Stub, StubWatch
 
-# All dead models of one moment together; a restart takes no longer.
-RELOAD_S = 20.0
 _SEGMENT_AGE_S = 2.0
+# Until Triton takes note of the end of a process that it has ended itself.
+_REAPED_S = 1.0
+# Loading keeps the machine busy.
+_SILENCE_OF_CHANGE_S = 3 * SILENCE_S
 _PART = "triton"
 
 log = logging.getLogger("plates.supervisor")
@@ -47,15 +51,39 @@ class TritonHealer:
         self._step: Callable[[], None] = self._watch
         self._since = self._launch_at = 0.0
         self._stubs: StubWatch | None = None
-        self._reload: _Reload | None = None
+        self._reload: Reload | None = None
+        self._change: Change | None = None
+        self._died_at = float("inf")
+        self._releases = Releases(Repository(triton.repository, triton.profile))
+        triton.lay_out = self._releases.lay_out
+
+    @property
+    def release(self) -> int | None:
+        """See `api.embedded.supervisor.Part`."""
+        return self._releases.serving.version if self._releases.serving else None
+
+    @property
+    def refused(self) -> Mapping[str, str]:
+        """See `api.embedded.supervisor.Part`."""
+        return self._releases.refused
 
     def start(self) -> None:
-        """Start Triton and wait until its models are loaded.
+        """Start Triton with the newest release that it can serve.
 
         Raises:
-            EmbeddedTritonError: It can't be started.
+            EmbeddedTritonError: It can't be started, or serve any release.
         """
-        self._triton.start()
+        while True:
+            try:
+                self._triton.start()
+                self._prove()
+                break
+            except PreflightError:
+                raise
+            except EmbeddedTritonError as error:
+                self._triton.stop()
+                if not self._releases.give_up_start(str(error)):
+                    raise
         self._note_stubs()
         self._prober.start()
         self._go(self._watch)
@@ -87,8 +115,46 @@ class TritonHealer:
             self._restart(f"it has said nothing for {SILENCE_S:g} s")
         elif now - max(self._prober.read_at, self._since) > self._patience_s(now):
             self._restart(f"it has read no plate for {self._patience_s(now):g} s")
-        elif self.state != "ready" and self._prober.read_at > self._since:
-            self._be_well()
+        elif self.state != "ready":
+            if self._prober.read_at > self._since:
+                self._be_well()
+        elif self._releases.view and self._releases.serving and (new := self._releases.due()):
+            old, view = self._releases.serving, self._releases.view
+            self._change = Change(self._triton.http, view, old, new)
+            self._go(self._await_change)
+
+    def _await_change(self) -> None:
+        """Photos are read meanwhile; what died is healed as soon as the change has ended."""
+        change, stubs, now = self._change, self._stubs, time.monotonic()
+        if change is None or stubs is None:
+            self._go(self._watch)
+        elif self._has_ended():
+            self._break_off(change, "Triton has ended by itself")
+        elif change.outcome == "broken":
+            self._break_off(change, change.reason)
+        elif change.outcome is not None:
+            self._end_change(change, stubs)
+        elif now - max(self._prober.heard_at, self._since) > _SILENCE_OF_CHANGE_S:
+            self._break_off(change, f"Triton has said nothing for {_SILENCE_OF_CHANGE_S:g} s")
+        else:
+            stubs.settle()
+            self._died_at = min(self._died_at, now) if stubs.dead() else float("inf")
+            if now - self._died_at > _REAPED_S:
+                change.cancel()
+
+    def _break_off(self, change: Change, reason: str) -> None:
+        self._releases.interrupt(change.new, reason)
+        self._restart(f"while release {change.new.version} was loaded: {reason}")
+
+    def _end_change(self, change: Change, stubs: StubWatch) -> None:
+        stubs.settle()
+        if change.outcome == "changed":
+            self._releases.prove(change.new)
+        elif stubs.dead():
+            self._releases.interrupt(change.new, change.reason)
+        else:
+            self._releases.refuse(change.new, change.reason)
+        self._go(self._watch)
 
     def _patience_s(self, now: float) -> float:
         """How long it may read no plate: longer while it answers photos without any."""
@@ -106,7 +172,8 @@ class TritonHealer:
             log.info("Removed the shared memory %s, which nobody uses.", path.name)
 
     def _reload_models_of(self, dead: list[Stub]) -> None:
-        models = sorted({stub.model for stub in dead})
+        # Those first that others ask.
+        models = sorted({stub.model for stub in dead}, key=lambda name: (name == PHOTO_MODEL, name))
         if "" in models:
             self._restart("a process of it has died as soon as it began")
             return
@@ -119,7 +186,7 @@ class TritonHealer:
         self.state = "healing"
         self.restarts.update(models)
         log.warning("Processes of %s have died: loading again.", ", ".join(models))
-        self._reload = _Reload(self._triton.http, models)
+        self._reload = Reload(self._triton.http, models)
         self._go(self._await_reload)
 
     def _await_reload(self) -> None:
@@ -158,20 +225,39 @@ class TritonHealer:
         try:
             self._triton.launch()
         except (EmbeddedTritonError, OSError) as error:
-            self._restart(f"it can't start: {error}")
+            self._fail_start(f"it can't start: {error}")
         else:
             self._go(self._await_start)
 
     def _await_start(self) -> None:
         if self._triton.poll() is not None:
-            self._restart("it ended while it started")
+            self._fail_start("it ended while it started")
         elif self._triton.http.is_ready():
-            with contextlib.suppress(StartError):  # it has just ended, as the next look tells
-                self._note_stubs()
-                self._prober.forget()
-                self._go(self._watch)
+            self._welcome()
         elif time.monotonic() - self._since > self._triton.ready_timeout:
-            self._restart(f"it was not ready after {self._triton.ready_timeout:g} s")
+            self._fail_start(f"it was not ready after {self._triton.ready_timeout:g} s")
+
+    def _welcome(self) -> None:
+        """It is ready: see whether it reads what its release must."""
+        try:
+            self._prove()
+            self._note_stubs()
+        except StartError:
+            return  # it has just ended, as the next look tells
+        except EmbeddedTritonError as error:
+            self._fail_start(str(error))
+        else:
+            self._prober.forget()
+            self._go(self._watch)
+
+    def _fail_start(self, reason: str) -> None:
+        self._releases.give_up_start(f"{reason}\n{self._triton.log_tail()}")
+        self._restart(reason)
+
+    def _prove(self) -> None:
+        if release := self._releases.needs_check():
+            read_golden_photo(self._triton.http, release)
+            self._releases.prove(release)
 
     def _has_ended(self) -> bool:
         """Whether Triton or its guardian is gone, whoever of them notices first."""
@@ -185,29 +271,3 @@ class TritonHealer:
 
     def _budget(self, part: str) -> RestartBudget:
         return self._budgets.setdefault(part, RestartBudget(part))
-
-
-class _Reload:
-    """Loads models again, in a thread: each may take seconds, or for ever.
-
-    Attributes:
-        models: What is loaded.
-        done: Whether all were loaded.
-        error: Why one was not.
-    """
-
-    def __init__(self, triton: TritonHttp, models: list[str]) -> None:
-        self.models = models
-        self.done = False
-        self.error: RequestError | None = None
-        self._triton = triton
-        threading.Thread(target=self._run, name="reload", daemon=True).start()
-
-    def _run(self) -> None:
-        try:
-            for model in self.models:
-                self._triton.reload(model, RELOAD_S)
-        except RequestError as error:
-            self.error = error
-        else:
-            self.done = True

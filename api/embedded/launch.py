@@ -82,6 +82,8 @@ def command(
         # Explicit: a model whose process died can be unloaded and loaded again.
         "--model-control-mode=explicit",
         "--load-model=*",
+        # Otherwise it says that it is not ready while another release is loaded beside.
+        "--strict-readiness=false",
         f"--backend-directory={backends}",
         # Otherwise torch is imported twice per model: 8 s instead of 3.
         "--disable-auto-complete-config",

@@ -87,6 +87,12 @@ def is_alive(pid: int) -> bool:
     return process is not None and not process.dead
 
 
+def is_zombie(pid: int) -> bool:
+    """Tell whether a process has ended and its parent has not taken note of it."""
+    process = _read_process(Path("/proc") / str(pid))
+    return process is not None and process.dead
+
+
 def children(pid: int) -> list[Process]:
     """List the direct children of a process, dead ones included."""
     return [process for process in process_table() if process.parent == pid]

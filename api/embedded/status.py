@@ -22,10 +22,14 @@ class Status:
         state: "healing" as long as anything is being restarted, "failed" for good.
         restarts: How often each part was restarted: "gateway", "triton", or a model, whose
             processes died and which was loaded again.
+        release: The version of the models that is served; None where no releases are.
+        refused: Version to the reason why it is not served.
     """
 
     state: State
     restarts: Mapping[str, int] = field(default_factory=dict)
+    release: int | None = None
+    refused: Mapping[str, str] = field(default_factory=dict)
 
 
 def write_status(path: Path, status: Status) -> None:
@@ -57,6 +61,9 @@ def read_status(path: Path) -> Status | None:
         document = json.loads(path.read_text(encoding="utf-8"))
         state, restarts = document["state"], document["restarts"]
         counts = {str(part): int(count) for part, count in restarts.items()}
+        release, refused = document.get("release"), document.get("refused", {})
+        reasons = {str(version): str(reason) for version, reason in refused.items()}
+        release = None if release is None else int(release)
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
-    return Status(state, counts) if state in get_args(State) else None
+    return Status(state, counts, release, reasons) if state in get_args(State) else None

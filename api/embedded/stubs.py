@@ -69,8 +69,18 @@ class StubWatch:
                 self._known[process.pid] = stub
 
     def dead(self) -> list[Stub]:
-        """List the stubs that have died since they were noted."""
-        return [stub for pid, stub in self._known.items() if not processes.is_alive(pid)]
+        """List the stubs that have died since they were noted, and not by Triton's will."""
+        return [stub for pid, stub in self._known.items() if processes.is_zombie(pid)]
+
+    def settle(self) -> None:
+        """Forget the stubs that Triton has ended itself, and note new ones.
+
+        To be called when models were loaded or unloaded in order: Triton reaps those that it
+        ends, and those that died by themselves stay as zombies.
+        """
+        there = {process.pid for process in processes.children(self._server)}
+        self._known = {pid: stub for pid, stub in self._known.items() if pid in there}
+        self.look()
 
     def replaced(self, models: list[str]) -> None:
         """Forget the former stubs of models that were loaded again, and note the new ones.

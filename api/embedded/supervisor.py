@@ -32,6 +32,16 @@ class Part(Protocol):
         """How often it, or a part of it, was restarted, by name."""
         ...
 
+    @property
+    def release(self) -> int | None:
+        """The version of the models that it serves; None if it serves none."""
+        ...
+
+    @property
+    def refused(self) -> Mapping[str, str]:
+        """Versions that it could serve, and why it doesn't."""
+        ...
+
     def start(self) -> None:
         """Start it and wait until it runs.
 
@@ -91,7 +101,7 @@ class Supervisor:
                 self._tell()
                 time.sleep(TICK_S)
         except GaveUp:
-            self._write(Status("failed", self._restarts()))
+            self._write(self._status("failed"))
             raise
 
     def stop(self) -> None:
@@ -99,13 +109,16 @@ class Supervisor:
         for part in reversed(self._parts):
             part.stop()
 
-    def _restarts(self) -> dict[str, int]:
-        return {name: count for part in self._parts for name, count in part.restarts.items()}
+    def _status(self, state: State) -> Status:
+        restarts = {name: count for part in self._parts for name, count in part.restarts.items()}
+        release = next((p.release for p in self._parts if p.release is not None), None)
+        refused = {version: why for part in self._parts for version, why in part.refused.items()}
+        return Status(state, restarts, release, refused)
 
     def _tell(self) -> None:
         states = {part.state for part in self._parts}
         state: State = next((worse for worse in _WORST_FIRST if worse in states), "ready")
-        status = Status(state, self._restarts())
+        status = self._status(state)
         if status != self._told:
             if self._told is None or state != self._told.state:
                 log.info("The service is %s.", state)

@@ -48,6 +48,8 @@ class GatewayWorker:
         """
         self.state: State = "starting"
         self.restarts: Counter[str] = Counter({_PART: 0})
+        self.release: int | None = None
+        self.refused: Mapping[str, str] = {}
         self._command = command
         self._environment = environment
         self._listener = listener
