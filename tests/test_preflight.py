@@ -6,6 +6,7 @@ import socket
 import stat
 import subprocess
 import sys
+import types
 from pathlib import Path
 
 import pytest
@@ -92,6 +93,16 @@ def test_a_space_in_a_path(tmp_path: Path) -> None:
     bad.mkdir()
     with pytest.raises(PreflightError, match="has a space"):
         EmbeddedTriton(bad).start()
+
+
+def test_a_folder_that_no_library_is_loaded_from(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert preflight.check_exec(tmp_path) is None
+    told = types.SimpleNamespace(f_flag=os.ST_NOEXEC | os.ST_NOSUID)
+    monkeypatch.setattr(os, "statvfs", lambda _: told)
+    problem = preflight.check_exec(tmp_path)
+    assert problem and "noexec" in problem and "TMPDIR" in problem
 
 
 @pytest.mark.parametrize("port", [70000, -1])

@@ -28,6 +28,16 @@ def test_only_those_with_the_word_in_their_arguments_are_ended() -> None:
             child.wait()
 
 
+def test_orphans_that_were_inherited_leave_no_zombie() -> None:
+    word = f"{WORD}reaped_{os.getpid()}"
+    child = os.posix_spawn(sys.executable, [sys.executable, "-c", SLEEP, word], os.environ)
+    family = processes.kill_mentioning(word, timeout=30)
+    assert family == {child}
+    assert child in {process.pid for process in processes.process_table()}
+    processes.reap({*family, os.getppid()})
+    assert child not in {process.pid for process in processes.process_table()}
+
+
 def test_whoever_is_given_the_id_of_one_that_has_ended_lives_on(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -66,6 +66,7 @@ def _installation_problems(installation: Installation | None) -> Iterator[str | 
         yield preflight.check_glibc()
         yield preflight.check_numpy()
         yield preflight.check_libpython(preflight.find_libpython())
+        yield preflight.check_exec(Path(tempfile.gettempdir()))
     elif installation is None:
         yield preflight.check_platform()
     elif os.access(installation.stub, os.R_OK):

@@ -154,6 +154,20 @@ def check_spaces(paths: Mapping[str, Path]) -> Iterator[str]:
             yield f"The path of {what} has a space, {str(path)!r}: Triton's stub crashes on it."
 
 
+def check_exec(folder: Path) -> str | None:
+    """Refuse a folder for temporary files that libraries can't be loaded from.
+
+    Args:
+        folder: Where the wheel's backends are laid out.
+    """
+    if not os.statvfs(folder).f_flag & os.ST_NOEXEC:
+        return None
+    return (
+        f"{folder} is mounted noexec, and Triton loads its backends from there: mount it exec, or "
+        "set TMPDIR to another folder."
+    )
+
+
 def check_ports(ports: Mapping[str, int], host: str = LOOPBACK) -> Iterator[str]:
     """Name the ports that can't be listened on.
 

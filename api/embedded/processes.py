@@ -128,8 +128,12 @@ def kill_all(pids: Iterable[int]) -> None:
             os.kill(pid, signal.SIGKILL)
 
 
-def kill_mentioning(word: str, timeout: float) -> None:
-    """SIGKILL every process with a word in its arguments, until none lives or time is up."""
+def kill_mentioning(word: str, timeout: float) -> set[int]:
+    """SIGKILL every process with a word in its arguments, until none lives or time is up.
+
+    Returns:
+        The process ids of all that had it.
+    """
     deadline = time.monotonic() + timeout
     found: set[tuple[int, int]] = set()
     while time.monotonic() < deadline:
@@ -138,9 +142,20 @@ def kill_mentioning(word: str, timeout: float) -> None:
         found |= {(process.pid, process.began) for process in table if _mentions(process, word)}
         living = [p.pid for p in table if (p.pid, p.began) in found and not p.dead]
         if not living:
-            return
+            break
         kill_all(living)
         time.sleep(0.02)
+    return {pid for pid, _ in found}
+
+
+def reap(pids: Iterable[int]) -> None:
+    """Take leave of those that have ended and are children of this process.
+
+    The first process of a container inherits all orphans, and nobody else does that for it.
+    """
+    for pid in pids:
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(pid, os.WNOHANG)
 
 
 def kill_adopted(timeout: float) -> None:

@@ -230,8 +230,9 @@ class EmbeddedTriton:
         guardian, self._guardian = self._guardian, None
         if guardian is not None:
             # The prefix stands in the arguments of the whole family.
-            processes.kill_mentioning(self.shm_prefix, patience)
+            family = processes.kill_mentioning(self.shm_prefix, patience)
             guardian.wait()
+            processes.reap(family)
             processes.sweep(self.shm_prefix)
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
