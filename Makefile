@@ -15,6 +15,7 @@ LOST_ARTIFACTS := $(if $(filter-out $(wildcard $(ARTIFACTS)),$(ARTIFACTS)),FORCE
 PHOTOS ?=
 PYTEST_ARGS ?=
 SOAK_ARGS ?=
+BULK_ARGS ?=
 # As in the `plates` command: OpenMP's threads that spin while they wait starve the servers that
 # tests start beside them.
 export GOMP_SPINCOUNT ?= 0
@@ -60,6 +61,9 @@ test-live: $(SETUP_STAMP)  ## The live tests against a running server: PLATES_UR
 
 soak: export  ## Load the service with mixed traffic for 20 minutes and watch its memory: SOAK_ARGS="--minutes 5"
 	@$(VENV)/bin/plates bench soak $(SOAK_ARGS)
+
+bulk-test: export  ## Read an archive of 20,000 photos under kill -9, verify it, measure its pace: PHOTOS=20000
+	@$(VENV)/bin/plates bench bulk --photos $(or $(PHOTOS),20000) --json tests/reports/bulk.json --plot tests/reports/bulk.png $(BULK_ARGS)
 
 fuzz: export  ## Send hostile requests to a service: FUZZ_REQUESTS=10000 FUZZ_SEED=1 [PLATES_URL=... of one elsewhere]
 	@PYTHONPATH=tests $(PY) -m fuzzing

@@ -12,6 +12,8 @@
   plates bench soak       a mixed load for a long time: does anything grow?
   plates bench faults     kill -9 of each process under load: how soon is it healthy again?
 
+  plates bench bulk       an archive read under kill -9, and its pace beside plain processes
+
 Those that need a service start one of their own on free loopback ports unless --url names
 one. Each prints a table, draws a picture and ends with 1 where a floor is missed. Nothing
 else should run on the machine meanwhile.
@@ -32,6 +34,7 @@ TOOLS = {
     "creep": "whether a stage became slower since the last release",
     "overload": "goodput, latency and refusals at up to four times the capacity",
     "soak": "memory and files under a mixed load for a long time",
+    "bulk": "an archive read under kills: exactly once, flat memory, pace",
     "faults": "what senders see while processes are killed, and for how long",
 }
 

@@ -1,6 +1,7 @@
 """Reads one chunk after the other, in one process, and commits each."""
 
 import os
+import socket
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
@@ -144,7 +145,8 @@ class ChunkReader:
                     rows += found
                     plates += sum("plate" in row for row in found)
             counts = len(photos), plates, tuple(failures), journal.deaths
-            commit(self._output, Account(chunk, *counts, began, time.time()), rows)
+            process = f"{socket.gethostname()}:{os.getpid()}"
+            commit(self._output, Account(chunk, *counts, process, began, time.time()), rows)
         return Outcome(chunk, len(photos), len(failures), journal.deaths)
 
     def _read_photo(

@@ -55,6 +55,8 @@ def describe(error: BaseException) -> tuple[str, str]:
         A reason as in ``failed.csv`` ("missing", "forbidden", "unreachable", "unreadable"),
         and a message for people.
     """
+    if isinstance(error, FileNotFoundError) and error.__cause__ is not None:
+        error = error.__cause__  # fsspec calls a server missing that can't be reached
     message = " ".join((getattr(error, "strerror", None) or str(error)).split())
     message = message or type(error).__name__
     status = getattr(error, "status", None)  # of an HTTP answer
@@ -171,5 +173,6 @@ class Fetcher:
         if not self._is_http:
             return bytes(filesystem.cat_file(path))
         # Web servers don't tell sizes in their pages: read as it comes, and no more than that.
-        with filesystem.open(path, "rb", block_size=0) as file:
+        # Any size will do: left out, it would be asked for by a request of its own.
+        with filesystem.open(path, "rb", block_size=0, size=1) as file:
             return bytes(file.read(most))

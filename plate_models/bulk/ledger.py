@@ -48,7 +48,8 @@ class Account:
         plates: Found in them.
         failures: Those of them that could not be read.
         deaths: Of processes, while they worked on it.
-        began, ended: When it was computed, in seconds since 1970.
+        process: Which process computed it: host and number.
+        began, ended: When, in seconds since 1970.
     """
 
     chunk: int
@@ -56,6 +57,7 @@ class Account:
     plates: int
     failures: tuple[Failure, ...]
     deaths: int
+    process: str
     began: float
     ended: float
 

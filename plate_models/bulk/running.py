@@ -23,8 +23,6 @@ _MANIFEST_EVERY_S = 30.0
 # Another try may find these; a damaged photo stays damaged.
 RETRIED = (UNREACHABLE, "missing", "forbidden", "unreadable", "crashes-the-reader")
 
-Start = Callable[[Resources, Path], "object"]
-
 
 @dataclass(frozen=True)
 class Request:
@@ -138,10 +136,10 @@ def _listing(
             found = _limited(find_photos(account.settings.source), request, listing)
             listing = take_listing(output.listing, found, request.chunk, listing)
         except SourceError as error:
-            account.state, account.problem = manifest.UNLISTED, str(error)
-            account.write(output)
-            nothing = Unlisted(account.settings.source, error.reason, str(error))
-            if listing is None:
+            if listing is None:  # an older snapshot stays in force
+                account.state, account.problem = manifest.UNLISTED, str(error)
+                account.write(output)
+                nothing = Unlisted(account.settings.source, error.reason, str(error))
                 ledger.write_failed(output, [nothing], [])
             raise
         except OSError as error:

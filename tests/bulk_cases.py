@@ -1,0 +1,109 @@
+"""An archive for tests, read without nets: what a photo says of itself stands for its plates.
+
+Run as a program, it reads the chunks of an output folder and kills itself at a given place.
+"""
+
+import os
+import signal
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import cv2
+import numpy as np
+
+from plate_models.bulk import chunks
+from plate_models.bulk.chunks import ChunkReader, Job
+from plate_models.bulk.listing import Listing, take_listing
+from plate_models.bulk.output import Output
+from plate_models.bulk.source import find_photos
+from plate_models.images import decode
+
+WEIGHTS = "sha256:0"
+# Where a process may die on its way through a chunk of four photos.
+DEATHS = ("first photo", "third photo", "before the sync", "before the rename", "after the rename")
+
+
+def jpeg(shade: int, width: int = 32) -> bytes:
+    """A grey photo."""
+    _, file = cv2.imencode(".jpg", np.full((24, width, 3), shade, np.uint8))
+    return file.tobytes()
+
+
+def archive(folder: Path, photos: int) -> Path:
+    """A folder of photos: as many plates in each as its number modulo three."""
+    for number in range(photos):
+        path = folder / f"day{number % 2}" / f"{number:03d}.jpg"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(jpeg(10 * (number % 3) + 5))
+    return folder
+
+
+def plate(text: str = "B840CK197") -> Any:
+    """What the pipeline says of a plate."""
+    candidates = ((text, 0.9), ("B840CK797", 0.05), ("", 0.0))
+    reading = SimpleNamespace(
+        text=text, score=0.9, readable=True, format="ru.car", candidates=candidates
+    )
+    quad = ((1.0, 2.0), (3.0, 2.0), (3.0, 4.0), (1.0, 4.0))
+    return SimpleNamespace(
+        box=(1.0, 2.0, 3.0, 4.0), quad=quad, detection_score=0.8, lines=1, reading=reading
+    )
+
+
+def read_file(data: bytes, nets: object) -> tuple[tuple[int, int], list[Any]]:
+    """Stands in for `chunks.read_file`."""
+    image = decode(data)
+    size = image.shape[0], image.shape[1]
+    return size, [plate() for _ in range(round(int(image[0, 0, 0]) / 10 - 0.5))]
+
+
+def job_for(source: Path | str, out: Path) -> Job:
+    return Job(str(source), out, WEIGHTS)
+
+
+def listed(source: Path | str, out: Path, chunk: int = 4) -> Listing:
+    """Take the listing of a source into an output folder."""
+    output = Output(out)
+    for folder in (output.plates, output.listing, output.work):
+        folder.mkdir(parents=True, exist_ok=True)
+    return take_listing(output.listing, find_photos(str(source)), chunk)
+
+
+def reader(job: Job) -> ChunkReader:
+    return ChunkReader(job, load=lambda _: None)
+
+
+def _die(*_: object) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _die_at(place: str) -> None:
+    if place.endswith("photo"):
+        fatal, seen = {"first photo": 1, "third photo": 3}[place], []
+
+        def read_or_die(data: bytes, nets: object) -> Any:
+            seen.append(data)
+            return _die() if len(seen) == fatal else read_file(data, nets)
+
+        chunks.read_file = read_or_die
+    elif place == "before the sync":
+        os.fsync = _die
+    elif place == "before the rename":
+        Path.replace = _die
+    elif place == "after the rename":
+        rename = Path.replace
+        Path.replace = lambda path, target: (rename(path, target), _die())
+
+
+def main(source: str, out: str, chunk: str, place: str) -> None:
+    chunks.read_file = read_file
+    _die_at(place)
+    outcome = reader(job_for(source, Path(out))).read(int(chunk))
+    if outcome.problem:
+        sys.exit(outcome.problem)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
