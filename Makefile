@@ -20,7 +20,7 @@ BULK_ARGS ?=
 # tests start beside them.
 export GOMP_SPINCOUNT ?= 0
 
-.PHONY: FORCE help setup export serve demo test test-fast test-live soak fuzz docker-check docker-resolve lint format typecheck check lock requirements kubernetes-render clean
+.PHONY: FORCE help setup export serve demo test test-fast test-live soak fuzz bulk-test docker-check docker-resolve lint format typecheck check lock requirements kubernetes-render clean
 
 help:  ## List the targets
 	@grep -hE '^[a-z-]+:.*  ## ' $(MAKEFILE_LIST) | awk -F ':.*  ## ' '{printf "  make %-17s %s\n", $$1, $$2}'
