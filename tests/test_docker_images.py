@@ -6,10 +6,13 @@ import re
 import shutil
 import subprocess
 import sys
+from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
 from dockerfiles import HOME, IMAGES, ROOT, copy_sources, is_ignored, parse, read_stages
+from packaging.utils import canonicalize_name
+from test_requirements import names_in
 from test_setup import FAKE
 
 FILES = [f"docker/{image}.Dockerfile" for image in IMAGES]
@@ -19,6 +22,8 @@ ENTRIES = {
     "triton": ("api.commands.triton", "api.commands.health", "api.embedded.guardian"),
     "gateway": ("api.commands.serve", "api.commands.health", "api.main", "api.worker"),
 }
+# Taken where they are there, and done without where not.
+OPTIONAL = {"sniffio", "_distutils_hack"}
 HEAVY = ("torch", "onnx", "onnxruntime", "openvino", "pytriton", "ray", "matplotlib")
 
 
@@ -140,8 +145,8 @@ def test_everything_that_runs_is_in_the_image(image: str, tmp_path: Path) -> Non
     code = (
         "import importlib, json, sys\n"
         f"for name in {modules!r}: importlib.import_module(name)\n"
-        "from api.embedded import healing, supervisor\n"
-        "from api.settings import Settings; Settings()\n"
+        "from api.commands.supervising import describe_triton, heal, read_settings\n"
+        "heal(describe_triton(read_settings()))\n"
         "print(json.dumps({n: getattr(m, '__file__', '') for n, m in sys.modules.items()}))"
     )
     environment = {"PATH": os.environ["PATH"], "PYTHONPATH": str(tmp_path)}
@@ -149,11 +154,21 @@ def test_everything_that_runs_is_in_the_image(image: str, tmp_path: Path) -> Non
     done = subprocess.run(
         command, env=environment, cwd="/", capture_output=True, text=True, check=True
     )
-    loaded = json.loads(done.stdout)
+    loaded = json.loads(done.stdout.splitlines()[-1])
     ours = {n: f for n, f in loaded.items() if n.split(".")[0] in ("api", "plate_models")}
     assert len(ours) > 10
     assert all(file.startswith(str(tmp_path)) for file in ours.values() if file), ours
-    assert not {name.split(".")[0] for name in loaded} & set(HEAVY)
+    packages = {name.split(".")[0] for name in loaded}
+    assert not packages & set(HEAVY)
+    role = read_stages(image)[0].environment["ROLE"]
+    installed = names_in((ROOT / f"docker/requirements/{role}.txt").read_text())
+    homes = packages_distributions()
+    foreign = {
+        package: homes[package]
+        for package in (packages & homes.keys()) - OPTIONAL
+        if not {canonicalize_name(home) for home in homes[package]} & {*installed, "plates"}
+    }
+    assert not foreign
 
 
 @pytest.mark.parametrize("image", ["triton", "triton-cpu"])

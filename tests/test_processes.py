@@ -87,6 +87,6 @@ def test_triton_is_not_told_our_settings(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setenv("PLATES_TOKENS", "secret-of-the-gate")
     monkeypatch.setenv("PLATES_TRITON_TOKEN", "another")
     monkeypatch.setenv("OMP_NUM_THREADS", "3")
-    told = launch.environment("cpu")
+    told = launch.environment("cpu", None)
     assert told["OMP_NUM_THREADS"] == "3"
     assert not [name for name in told if name.startswith("PLATES_")]

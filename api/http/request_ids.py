@@ -3,16 +3,15 @@
 import re
 import time
 import uuid
-from contextvars import ContextVar
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from api.observing.logs import current_request_id
+
 HEADER = "X-Request-Id"
 # As the `instance` of a problem document: a reference relative to the service.
 INSTANCE_PATH = "/requests/"
-
-current_request_id: ContextVar[str] = ContextVar("current_request_id", default="")
 
 # Nothing that could break a log line or a header.
 _ACCEPTED = re.compile(r"[A-Za-z0-9._-]{1,64}")

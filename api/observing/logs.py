@@ -8,12 +8,13 @@ import json
 import logging
 import sys
 import traceback
+from contextvars import ContextVar
 from datetime import UTC, datetime
 from types import TracebackType
 from typing import Literal
 
-from api.http.request_ids import current_request_id
-
+# The request that is being served, which every line tells.
+current_request_id: ContextVar[str] = ContextVar("current_request_id", default="")
 # What a log call may tell besides its message, as `extra`.
 FIELDS = (
     "method",
