@@ -91,7 +91,7 @@ def test_restarts_come_from_the_supervisor(fake: FakeTriton, tmp_path: Path) -> 
     file = tmp_path / "status.json"
     with running_gateway(settings_for(fake, status_file=file)) as client:
         assert not [name for name, *_ in scraped(client) if "restarts" in name]
-        write_status(file, Status("healing", {"gateway": 2, "yolo": 1}))
+        write_status(file, Status("healing", {"gateway": 2, "yolo": 1}, 3, {"4": "it misreads"}))
         found = scraped(client)
         file.write_text("{")
         broken = scraped(client)
@@ -99,7 +99,9 @@ def test_restarts_come_from_the_supervisor(fake: FakeTriton, tmp_path: Path) -> 
     assert found["plates_restarts_total", "yolo"] == 1
     assert found["plates_state", "healing"] == 1
     assert found["plates_state", "ready"] == 0
+    assert found["plates_release", "3"] == found["plates_release_refused", "4"] == 1
     assert ("plates_restarts_total", "gateway") not in broken
+    assert ("plates_release", "3") not in broken
 
 
 def test_tritons_own_follow_ours(fake: FakeTriton) -> None:

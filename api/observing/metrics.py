@@ -14,7 +14,7 @@ from prometheus_client import (
 )
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from api.embedded.status import State, read_status
+from api.embedded.status import State, Status, read_status
 from api.errors import Overloaded, Problem, RateLimited
 
 if TYPE_CHECKING:
@@ -183,3 +183,22 @@ class _Restarts:
                 state.add_metric([name], name == status.state)
         yield restarts
         yield state
+        yield from _releases(status)
+
+
+def _releases(status: Status | None) -> Iterator[Metric]:
+    served = GaugeMetricFamily(
+        "plates_release", "1 for the version of the models that is served.", labels=["version"]
+    )
+    refused = GaugeMetricFamily(
+        "plates_release_refused",
+        "1 for each version that is not served because it can't be loaded or misreads.",
+        labels=["version"],
+    )
+    if status is not None:
+        if status.release is not None:
+            served.add_metric([str(status.release)], 1)
+        for version in status.refused:
+            refused.add_metric([version], 1)
+    yield served
+    yield refused
