@@ -61,7 +61,7 @@ class Machine:
 
     def _folders(self, name: str) -> dict[str, Path]:
         """Each path that a service may write to, or that another one writes to."""
-        mounts = self.service(name)["volumes"]
+        mounts = [m for m in self.service(name)["volumes"] if m["type"] == "volume"]
         folders = {mount["target"]: self.folder / mount["source"] for mount in mounts}
         for line in self.service(name)["tmpfs"]:
             path = line.split(":")[0]

@@ -176,12 +176,24 @@ def test_secrets_are_mounted_where_they_are_given() -> None:
     assert targets == told == {"/run/secrets/tokens", "/run/secrets/grafana_password"}
 
 
-@pytest.mark.parametrize("combination", [c for c in COMBINATIONS if "monitoring" in c])
-def test_what_monitoring_mounts_is_there(combination: str) -> None:
-    for name in ("prometheus", "grafana"):
-        mounts = COPY[combination]["services"][name]["volumes"]
-        for mount in (m for m in mounts if m["type"] == "bind"):
-            assert (ROOT / mount["source"].removeprefix(f"{PROJECT}/")).exists(), mount
+@pytest.mark.parametrize(("service", "name"), SERVICES)
+def test_what_is_mounted_is_in_a_fresh_clone(service: dict[str, Any], name: str) -> None:
+    for mount in (m for m in service["volumes"] if m["type"] == "bind"):
+        assert (ROOT / mount["source"].removeprefix(f"{PROJECT}/")).exists(), mount
+
+
+@pytest.mark.parametrize("combination", COMBINATIONS)
+def test_the_images_own_models_are_served_unless_a_folder_is_given(combination: str) -> None:
+    environment = COPY[combination]["services"]["triton"]["environment"]
+    assert environment["PLATES_MODEL_REPOSITORY"] == ""
+
+
+@WITH_PLUGIN
+def test_a_folder_of_releases_is_mounted_and_served() -> None:
+    triton = resolve("gpu", MODEL_REPOSITORY="/srv/models")["services"]["triton"]
+    (mount,) = [m for m in triton["volumes"] if m["type"] == "bind"]
+    assert mount["source"] == "/srv/models" and mount["read_only"]
+    assert mount["target"] == triton["environment"]["PLATES_MODEL_REPOSITORY"]
 
 
 @WITH_PLUGIN
