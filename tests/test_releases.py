@@ -302,7 +302,7 @@ class LoadingTriton:
     def is_held(self, model: str, version: int) -> bool:
         return version in self.loaded.get(model, set())
 
-    def read(self, photo: bytes, _: float, model: str) -> list[tuple[str, list[float]]]:
+    def plates(self, photo: bytes, _: float, model: str) -> list[tuple[str, list[float]]]:
         assert photo == b"photo"
         (version,) = self.loaded[model]
         assert all(version in self.loaded[net] for net in ("yolo", "lprnet"))

@@ -272,7 +272,7 @@ def test_our_photo_is_read_when_none_came(faked: Faked) -> None:
 
 def test_what_was_read_is_told_plate_by_plate(faked: Faked) -> None:
     client, _ = faked
-    assert client.read(b"photo", 5) == [("A1", BOXES[:4]), ("", BOXES[4:])]
+    assert client.plates(b"photo", 5) == [("A1", BOXES[:4]), ("", BOXES[4:])]
 
 
 def test_versions_of_a_model_are_counted_together(faked: Faked) -> None:

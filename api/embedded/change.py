@@ -168,7 +168,7 @@ def read_golden_photo(triton: TritonHttp, release: Release, model: str = PHOTO_M
     if not release.plates:
         return
     try:
-        release.check(triton.read(photo.read_bytes(), READ_S, model))
+        release.check(triton.plates(photo.read_bytes(), READ_S, model))
     except OSError as error:
         raise ReleaseError(f"{photo} can't be read: {error.strerror or error}") from error
     except RequestError as error:

@@ -58,10 +58,22 @@ class TritonHttp:
             raise RequestError("Triton's statistics are not as documented.") from error
         return dict(counts)
 
-    def read(
+    def read(self, photo: bytes, timeout_s: float) -> None:
+        """Have a photo read; what stands on it doesn't matter.
+
+        Args:
+            photo: An image file's bytes.
+            timeout_s: Seconds to wait, and for which it may wait in Triton's queue.
+
+        Raises:
+            RequestError: It was not read.
+        """
+        self._infer(photo, timeout_s, PHOTO_MODEL, [_TEXTS])
+
+    def plates(
         self, photo: bytes, timeout_s: float, model: str = PHOTO_MODEL
     ) -> list[tuple[str, list[float]]]:
-        """Have a photo read.
+        """Have a photo read, and tell what stands on it.
 
         Args:
             photo: An image file's bytes.
@@ -75,6 +87,9 @@ class TritonHttp:
         Raises:
             RequestError: It was not read.
         """
+        return _plates(self._infer(photo, timeout_s, model, [_TEXTS, _BOXES]))
+
+    def _infer(self, photo: bytes, timeout_s: float, model: str, outputs: list[str]) -> bytes:
         tensor = {
             "name": _PHOTO_INPUT,
             "shape": [len(photo)],
@@ -84,12 +99,12 @@ class TritonHttp:
         request = {
             "parameters": {"timeout": round(timeout_s * 1e6)},
             "inputs": [tensor],
-            "outputs": [{"name": name} for name in (_TEXTS, _BOXES)],
+            "outputs": [{"name": name} for name in outputs],
         }
         head = json.dumps(request).encode()
         headers = {"Inference-Header-Content-Length": str(len(head))}
         path = f"/v2/models/{model}/infer"
-        return _plates(self._ask("POST", path, head + photo, headers, timeout_s=timeout_s))
+        return self._ask("POST", path, head + photo, headers, timeout_s=timeout_s)
 
     def load(self, model: str, timeout_s: float) -> None:
         """Load the versions of a model that are there, and let go of those that are not.
