@@ -9,7 +9,8 @@ from api.embedded.status import Status, read_status, write_status
 
 def test_what_was_written_is_read(tmp_path: Path) -> None:
     path = tmp_path / "status.json"
-    status = Status("healing", {"gateway": 0, "triton": 2, "yolo": 1})
+    restarts = {"gateway": 0, "triton": 2, "yolo": 1}
+    status = Status("healing", restarts, 3, {"4": "it misreads"})
     write_status(path, Status("starting"))
     write_status(path, status)
     assert read_status(path) == status
@@ -34,6 +35,8 @@ def test_a_failed_write_leaves_the_old_status(tmp_path: Path) -> None:
         '{"state": "ready"}',
         '{"state": "ready", "restarts": []}',
         '{"state": "ready", "restarts": {"triton": "x"}}',
+        '{"state": "ready", "restarts": {}, "release": "x"}',
+        '{"state": "ready", "restarts": {}, "refused": []}',
         '{"state": "well", "restarts": {}}',
         '{"state": ["ready"], "restarts": {}}',
     ],
@@ -41,5 +44,7 @@ def test_a_failed_write_leaves_the_old_status(tmp_path: Path) -> None:
 def test_anything_else_is_no_status(tmp_path: Path, text: str) -> None:
     path = tmp_path / "status.json"
     assert read_status(path) is None
+    path.write_text('{"state": "ready", "restarts": {}}')  # as versions before releases wrote it
+    assert read_status(path) == Status("ready")
     path.write_text(text)
     assert read_status(path) is None
