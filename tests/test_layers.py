@@ -37,6 +37,11 @@ def test_plate_models_knows_neither_http_nor_triton() -> None:
     assert not offenders("plate_models", forbidden | {"uvicorn"})
 
 
+def test_what_only_an_archive_needs_is_imported_when_it_is_read() -> None:
+    forbidden = {"aiohttp", "fsspec", "pandas", "pyarrow", "ray"}
+    assert not offenders("plate_models", forbidden) + offenders("api", forbidden)
+
+
 def test_only_the_stubs_code_needs_the_stub() -> None:
     found = offenders("plate_models", {"triton_python_backend_utils"})
     assert found and all(place.startswith("plate_models/backends/") for place in found)
@@ -78,6 +83,11 @@ def loaded_by(statement: str) -> set[str]:
         ("import plate_models.formats", {"torch", "numpy", "cv2"}),
         ("import plate_models.calibration", {"torch", "numpy", "cv2"}),
         ("import plate_models.images", {"torch"}),
+        # What serves photos has none of these, and an archive's command needs torch in helpers.
+        (
+            "import api.commands.bulk, plate_models.bulk.running",
+            {"torch", "ray", "pandas", "pyarrow", "fsspec", "cv2"},
+        ),
     ],
 )
 def test_what_is_light_stays_light(statement: str, unwanted: set[str]) -> None:

@@ -76,7 +76,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     for name, default, purpose in (
         ("--photos", 20_000, "to make and to read"),
         ("--chunk", 128, "photos in a chunk"),
-        ("--pace-photos", 1500, "for one turn of the pace"),
+        ("--pace-photos", 1000, "for one turn of the pace"),
         ("--turns", 3, "of the pace; 0 leaves it out"),
     ):
         parser.add_argument(

@@ -68,10 +68,10 @@ def run(request: Request, say: Callable[[str], None]) -> Manifest:
     """
     require("pandas", "pyarrow.parquet", "fsspec", "ray.data")
     output = Output(request.out.absolute())
-    weights = prepare(request)
     source = absolute(request.source)
-    settings = Settings(source, request.chunk, request.limit, request.engine, weights)
     with output.locked():
+        weights = prepare(request)
+        settings = Settings(source, request.chunk, request.limit, request.engine, weights)
         account = manifest.begin(output, settings)
         removed = output.remove_leftovers()
         if removed:
@@ -132,7 +132,8 @@ def _listing(
     if listing is None or request.extend:
         say(f"listing {account.settings.source}")
         try:
-            account.write(output)
+            if listing is None:
+                account.write(output)
             found = _limited(find_photos(account.settings.source), request, listing)
             listing = take_listing(output.listing, found, request.chunk, listing)
         except SourceError as error:
@@ -181,7 +182,7 @@ def _read(
         say(f"{len(done):,} chunks are done, {len(todo):,} are left")
     if not todo:
         return
-    account.write(output)
+    _keep(account, output, say)
     with (
         started(request.resources, output.folder) as cluster,
         Progress(listing.photos, account.done, account.failed) as progress,
@@ -211,7 +212,15 @@ def _follow(
         progress.add(outcome.photos, outcome.failed)
         if time.monotonic() - written > _MANIFEST_EVERY_S:
             written = time.monotonic()
-            account.write(output)
+            _keep(account, output, progress.say)
+
+
+def _keep(account: Manifest, output: Output, say: Callable[[str], None]) -> None:
+    """Write the manifest; on a full disk the run goes on without."""
+    try:
+        account.write(output)
+    except OSError as error:
+        say(f"{output.manifest}: not written: {describe(error)[1]}")
 
 
 def _close(output: Output, listing: Listing, account: Manifest, say: Callable[[str], None]) -> None:
