@@ -38,7 +38,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         pydantic.ValidationError: A setting in the environment makes no sense.
     """
     settings = settings or Settings()
-    metrics = Metrics(settings.status_file)
+    metrics = Metrics(settings.status_file, settings.triton_status_file)
     app = FastAPIOffline(
         title="Licence plates",
         summary="A photo goes in, its licence plates come out.",

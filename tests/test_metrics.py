@@ -104,6 +104,21 @@ def test_restarts_come_from_the_supervisor(fake: FakeTriton, tmp_path: Path) -> 
     assert ("plates_release", "3") not in broken
 
 
+def test_both_supervisors_are_told_of_where_triton_is_elsewhere(
+    fake: FakeTriton, tmp_path: Path
+) -> None:
+    ours, tritons = tmp_path / "gateway.json", tmp_path / "triton.json"
+    settings = settings_for(fake, status_file=ours, triton_status_file=tritons)
+    with running_gateway(settings) as client:
+        write_status(ours, Status("ready", {"gateway": 1}))
+        assert scraped(client)["plates_state", "ready"] == 1
+        write_status(tritons, Status("healing", {"triton": 2}, 3))
+        found = scraped(client)
+    assert found["plates_restarts_total", "gateway"] == 1
+    assert found["plates_restarts_total", "triton"] == 2
+    assert found["plates_state", "healing"] == found["plates_release", "3"] == 1
+
+
 def test_tritons_own_follow_ours(fake: FakeTriton) -> None:
     with (
         answering(http(TRITONS)) as address,

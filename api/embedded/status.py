@@ -6,12 +6,13 @@ it as well. It holds no address and no key.
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Literal, get_args
 
 State = Literal["starting", "ready", "healing", "failed"]
+_WORST_FIRST: tuple[State, ...] = ("failed", "starting", "healing", "ready")
 
 
 @dataclass(frozen=True)
@@ -67,3 +68,29 @@ def read_status(path: Path) -> Status | None:
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
     return Status(state, counts, release, reasons) if state in get_args(State) else None
+
+
+def worst_of(states: Iterable[State]) -> State:
+    """How something is whose parts are so; "ready" if there are none."""
+    found = set(states)
+    return next((state for state in _WORST_FIRST if state in found), "ready")
+
+
+def read_statuses(paths: Iterable[Path]) -> Status | None:
+    """Read what several supervisors tell of parts of one service.
+
+    Args:
+        paths: As for :func:`read_status`.
+
+    Returns:
+        All of it together; None where none of them tells anything.
+    """
+    found = [status for path in paths if (status := read_status(path)) is not None]
+    if not found:
+        return None
+    return Status(
+        worst_of(status.state for status in found),
+        {part: count for status in found for part, count in status.restarts.items()},
+        next((status.release for status in found if status.release is not None), None),
+        {version: why for status in found for version, why in status.refused.items()},
+    )

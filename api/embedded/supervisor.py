@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NoReturn, Protocol
 
 from api.embedded.errors import GaveUp
-from api.embedded.status import State, Status, write_status
+from api.embedded.status import State, Status, worst_of, write_status
 
 TICK_S = 0.1
 
@@ -116,8 +116,7 @@ class Supervisor:
         return Status(state, restarts, release, refused)
 
     def _tell(self) -> None:
-        states = {part.state for part in self._parts}
-        state: State = next((worse for worse in _WORST_FIRST if worse in states), "ready")
+        state = worst_of(part.state for part in self._parts)
         status = self._status(state)
         if status != self._told:
             if self._told is None or state != self._told.state:
@@ -130,6 +129,3 @@ class Supervisor:
             write_status(self._status_file, status)
         except OSError as error:  # a full disk must not end the service
             log.warning("The status file can't be written: %s.", error)
-
-
-_WORST_FIRST: tuple[State, ...] = ("failed", "starting", "healing")

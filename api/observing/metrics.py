@@ -1,6 +1,6 @@
 """What /metrics tells: counts and times, never a plate's text."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
@@ -14,7 +14,7 @@ from prometheus_client import (
 )
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from api.embedded.status import State, Status, read_status
+from api.embedded.status import State, Status, read_statuses
 from api.errors import Overloaded, Problem, RateLimited
 
 if TYPE_CHECKING:
@@ -31,15 +31,16 @@ class Metrics:
     """The metrics of one application, in a registry of their own.
 
     Args:
-        status_file: Where a supervisor tells what it restarted; None: there is none.
+        status_files: Where supervisors tell what they restarted; None: there is none.
     """
 
-    def __init__(self, status_file: Path | None = None) -> None:
+    def __init__(self, *status_files: Path | None) -> None:
         # Otherwise each series has one more, which nobody looks at.
         disable_created_metrics()  # type: ignore[no-untyped-call]
         self._registry = CollectorRegistry()
-        if status_file is not None:
-            self._registry.register(_Restarts(status_file))
+        told = [file for file in status_files if file is not None]
+        if told:
+            self._registry.register(_Restarts(told))
         self._declare_requests()
         self._declare_queue()
         self._declare_photos()
@@ -164,14 +165,14 @@ class Metrics:
 
 
 class _Restarts:
-    """What the supervisor tells of itself, read anew whenever somebody asks."""
+    """What supervisors tell of themselves, read anew whenever somebody asks."""
 
-    def __init__(self, status_file: Path) -> None:
-        self._status_file = status_file
+    def __init__(self, status_files: Sequence[Path]) -> None:
+        self._status_files = status_files
 
     def collect(self) -> Iterator[Metric]:
         """See `prometheus_client.registry.Collector`."""
-        status = read_status(self._status_file)
+        status = read_statuses(self._status_files)
         restarts = CounterMetricFamily(
             "plates_restarts", "Parts that the supervisor restarted.", labels=["part"]
         )
