@@ -5,9 +5,8 @@ ARG TRITON_IMAGE=nvcr.io/nvidia/tritonserver:26.08-py3
 
 FROM ${TRITON_IMAGE} AS build
 WORKDIR /plates
-# Empty: torch with CUDA, from the ordinary index. There is no GPU to be seen while an image is built.
-ARG TORCH_INDEX=
-ENV VENV=.venv REQUIREMENTS=docker/requirements ROLE=triton PIP_NO_CACHE_DIR=1
+# No index of CPU builds: torch with CUDA, though no GPU is to be seen while an image is built.
+ENV VENV=.venv REQUIREMENTS=docker/requirements ROLE=triton TORCH_INDEX= PIP_NO_CACHE_DIR=1
 COPY docker/setup.sh docker/setup.sh
 COPY docker/requirements/torch.txt docker/requirements/triton.txt docker/requirements/
 RUN docker/setup.sh dependencies

@@ -189,6 +189,16 @@ def test_the_images_own_models_are_served_unless_a_folder_is_given(combination: 
 
 
 @WITH_PLUGIN
+def test_builds_are_told_what_they_can_use() -> None:
+    given = {"TRITON_IMAGE": "a:1", "PYTHON_IMAGE": "b:1", "TORCH_INDEX": "c"}
+    gpu, cpu = (resolve(name, **given)["services"] for name in ("gpu", "cpu"))
+    # An index of CPU builds would give the GPU image a torch without CUDA.
+    assert gpu["triton"]["build"]["args"] == {"TRITON_IMAGE": "a:1"}
+    assert cpu["triton"]["build"]["args"] == {"PYTHON_IMAGE": "b:1", "TORCH_INDEX": "c"}
+    assert cpu["gateway"]["build"]["args"] == {"PYTHON_IMAGE": "b:1"}
+
+
+@WITH_PLUGIN
 def test_a_folder_of_releases_is_mounted_and_served() -> None:
     triton = resolve("gpu", MODEL_REPOSITORY="/srv/models")["services"]["triton"]
     (mount,) = [m for m in triton["volumes"] if m["type"] == "bind"]
@@ -222,7 +232,7 @@ def test_the_example_explains_every_variable_and_no_other() -> None:
     text = "".join((ROOT / f"docker/{name}").read_text() for name in ("compose.yaml",))
     text += (ROOT / "docker/compose.cpu.yaml").read_text()
     used = set(re.findall(r"\$\{([A-Z_]+)", text)) - {"PLATES_LOG_FORMAT"}
-    for arguments in re.findall(r"args: \[(.*?)\]", text):
+    for arguments in re.findall(r"args: (?:!override )?\[(.*?)\]", text):
         used |= set(arguments.split(", "))
     example = (ROOT / ".env.example").read_text(encoding="utf-8")
     assert set(re.findall(r"^#([A-Z_]+)=", example, re.MULTILINE)) == used
