@@ -13,10 +13,10 @@ from pathlib import Path
 
 import httpx
 import pytest
-from gateway_fixtures import serving
 from patience import wait_until
 from release_cases import add_release, copy_repository, remove_release, rotate_alphabet, truncate
 
+from api.commands.service_process import running_service
 from api.embedded import processes
 from api.embedded.status import Status, read_status
 from api.readiness import canary_photo
@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.live, pytest.mark.control]
 
 SENDERS = 3
 # Two cores that read all the time would need minutes to load anything beside.
-PAUSE_S = 0.1
+PAUSE_S = 0.2
 PATIENCE_S = 120
 
 
@@ -35,10 +35,11 @@ class Load:
 
     Attributes:
         answers: Each answer's status and, where it read the photo, its release and texts.
-        unready: Answers of /readyz that were not 200.
+        unready: Answers that were not 200 to whether the service, or Triton, is ready.
     """
 
     url: str
+    triton_url: str
     answers: list[tuple[int, str, list[str]]] = field(default_factory=list)
     unready: list[int] = field(default_factory=list)
     ended: threading.Event = field(default_factory=threading.Event)
@@ -58,9 +59,10 @@ class Load:
     def ask(self) -> None:
         with httpx.Client(base_url=self.url, timeout=60) as client:
             while not self.ended.wait(0.2):
-                status = client.get("/readyz").status_code
-                if status != 200:
-                    self.unready.append(status)
+                for path in ("/readyz", f"{self.triton_url}/v2/health/ready"):
+                    status = client.get(path).status_code
+                    if status != 200:
+                        self.unready.append(status)
 
 
 @dataclass
@@ -104,9 +106,10 @@ def service(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Itera
     add_release(copy, 2, rotate_alphabet(2))
     status_file, log = folder / "status.json", folder / "log"
     settings = {"PLATES_MODEL_REPOSITORY": str(copy), "PLATES_STATUS_FILE": str(status_file)}
-    with serving(log, **settings) as served:
-        load = Load(served.url)
-        service = Service(load, copy, status_file, log, served.pid)
+    with running_service(settings, log) as running:
+        assert running.triton is not None
+        load = Load(running.url, f"http://{running.triton[1]}")
+        service = Service(load, copy, status_file, log, running.process.pid)
         wait_until(lambda: service.status.state == "ready", PATIENCE_S)
         service.started = service.status
         threads = [threading.Thread(target=load.send) for _ in range(SENDERS)]
