@@ -86,7 +86,7 @@ def test_photos_and_health_need_no_key(server: EmbeddedTriton) -> None:
     anybody = TritonHttp(server.http_url)
     assert anybody.is_ready()
     before = anybody.successes(timeout_s=10)
-    anybody.read(Path("api/canary.jpg").read_bytes(), timeout_s=30)
+    anybody.read(Path("plate_models/golden.jpg").read_bytes(), timeout_s=30)
     after = anybody.successes(timeout_s=10)
     assert all(after[name] > before[name] for name in before)
     with pytest.raises(RequestError, match="restricted") as raised:
