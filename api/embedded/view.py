@@ -92,7 +92,9 @@ class View:
         if folder.exists():
             return
         original = self._repository.folder / model
-        (folder / _CONFIGS).mkdir(parents=True)
+        # Not with its parents: where the server is gone, so is the view, and stays so.
+        folder.mkdir()
+        (folder / _CONFIGS).mkdir()
         for path in (original / _CONFIG, *(original / _CONFIGS).glob("*.pbtxt")):
             text = path.read_text(encoding="utf-8")
             policy = "" if "version_policy" in text else _ALL_VERSIONS
