@@ -11,6 +11,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from plate_models.bulk.source import Photo, Unlisted
 _INDEX = "listing.json"
 _CHUNKS_PER_FILE = 256
 _DIGEST_BYTES = 16
+_DIGEST = f"S{2 * _DIGEST_BYTES}"
 
 
 @dataclass(frozen=True)
@@ -186,19 +188,17 @@ def _write_part(folder: Path, first: int, head: list[Photo], rest: Iterator[list
 
 
 def _unknown(photos: Iterator[Photo], before: Listing, size: int) -> Iterator[Photo]:
-    """Those that the snapshot before lacks: 16 bytes of memory for each that it has."""
+    """Those that the snapshot before lacks: 32 bytes of memory for each that it has."""
     import numpy as np
 
     digests = (_digest(p.path) for n in range(before.chunks) for p in before.chunk(n))
-    known = np.fromiter(digests, dtype=f"V{_DIGEST_BYTES}", count=before.photos)
-    known = np.sort(known.view(f"S{_DIGEST_BYTES}"))
+    known = np.sort(np.fromiter(digests, dtype=_DIGEST, count=before.photos))
     while some := list(itertools.islice(photos, size)):
-        wanted = np.array([_digest(p.path) for p in some], f"V{_DIGEST_BYTES}")
-        fresh = ~np.isin(wanted.view(f"S{_DIGEST_BYTES}"), known)
-        yield from itertools.compress(some, fresh)
+        wanted = np.array([_digest(p.path) for p in some], _DIGEST)
+        places = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
+        yield from itertools.compress(some, known[places] != wanted)
 
 
 def _digest(path: bytes) -> bytes:
-    from hashlib import blake2b
-
-    return blake2b(path, digest_size=_DIGEST_BYTES).digest()
+    # Hexadecimal: numpy would drop zeros at the end of raw bytes.
+    return blake2b(path, digest_size=_DIGEST_BYTES).hexdigest().encode()
