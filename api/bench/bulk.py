@@ -257,16 +257,15 @@ def _verdicts(trial: Trial) -> "list[report.Verdict]":
     flat = memory_verdict(trial.resumed.memory)
     if flat is not None:
         found.append(flat)
-    if trial.paces:
-        ratio = sum(b for b, _ in trial.paces) / sum(p for _, p in trial.paces)
-        found.append(
-            verdict(
-                "pace per core beside plain processes",
-                f"{ratio:.3f} ({min(b / p for b, p in trial.paces):.3f} to "
-                f"{max(b / p for b, p in trial.paces):.3f}); start and end besides "
-                f"{sum(trial.starts) / len(trial.starts):.1f} s",
-                f">= {FLOOR}",
-                ratio >= FLOOR,
-            )
-        )
-    return found
+    return found + ([_pace_verdict(trial)] if trial.paces else [])
+
+
+def _pace_verdict(trial: Trial) -> "report.Verdict":
+    ratio = sum(bulk for bulk, _ in trial.paces) / sum(plain for _, plain in trial.paces)
+    turns = [bulk / plain for bulk, plain in trial.paces]
+    came = (
+        f"{ratio:.3f} ({min(turns):.3f} to {max(turns):.3f}); start and end besides "
+        f"{sum(trial.starts) / len(trial.starts):.1f} s"
+    )
+    what = "pace per core beside plain processes"
+    return report.Verdict(what, came, f">= {FLOOR}", ratio >= FLOOR)

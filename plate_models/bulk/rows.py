@@ -1,4 +1,31 @@
-"""The columns of the result, and the rows of one photo: one per plate, one where there is none."""
+"""The columns of the result, and the rows of one photo: one per plate, one where there is none.
+
+===================  ==================  =================================================
+column               type                meaning
+===================  ==================  =================================================
+photo                string              path or URL, as the source has it
+plate                int32               0, 1, … in a photo; null: the photo has no plate
+text                 string              Latin look-alikes; "" where it is not readable
+text_native          string              as the plate has it: "В840СК197"
+score                float32             calibrated probability that the text is right
+readable             bool
+format               string              such as "ru.car"; "unknown"
+region_code          string              null where the format has none
+region_name          string
+lines                int8                of text, 1 or 2
+x0, y0, x1, y1       float32             box in pixels of the upright photo
+quad                 list of float32     x, y of the corners TL, TR, BR, BL of the plate
+detection_score      float32
+candidates           list of {text,      best first
+                     score}
+width, height        int32               of the upright photo, in pixels
+time                 timestamp[us]       when it was taken; see `time_source`
+time_source          string              "exif": the camera's clock; "file": the file's
+                                         time in UTC; null: unknown
+model_version        string
+weights              string              "sha256:…" of the weights' manifest
+===================  ==================  =================================================
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -33,34 +60,7 @@ class Shot:
 
 
 def schema() -> Any:
-    """The pyarrow schema of every file: types never depend on what was found.
-
-    ===================  ==================  =================================================
-    column               type                meaning
-    ===================  ==================  =================================================
-    photo                string              path or URL, as the source has it
-    plate                int32               0, 1, … in a photo; null: the photo has no plate
-    text                 string              Latin look-alikes; "" where it is not readable
-    text_native          string              as the plate has it: "В840СК197"
-    score                float32             calibrated probability that the text is right
-    readable             bool
-    format               string              such as "ru.car"; "unknown"
-    region_code          string              null where the format has none
-    region_name          string
-    lines                int8                of text, 1 or 2
-    x0, y0, x1, y1       float32             box in pixels of the upright photo
-    quad                 list of 8 float32   x, y of the corners TL, TR, BR, BL of the plate
-    detection_score      float32
-    candidates           list of {text,      best first
-                         score}
-    width, height        int32               of the upright photo, in pixels
-    time                 timestamp[us]       when it was taken; see `time_source`
-    time_source          string              "exif": the camera's clock; "file": the file's
-                                             time in UTC; null: unknown
-    model_version        string
-    weights              string              "sha256:…" of the weights' manifest
-    ===================  ==================  =================================================
-    """
+    """The pyarrow schema of every file: types never depend on what was found."""
     (arrow,) = require("pyarrow")
     pixels, score = arrow.float32(), arrow.float32()
     candidate = arrow.struct([("text", arrow.string()), ("score", score)])
