@@ -148,7 +148,3 @@ def test_a_source_that_is_not_there_is_named_in_the_manifest(tmp_path: Path) -> 
     assert str(source) in manifest["problem"]
     (row,) = csv.DictReader((out / "failed.csv").read_text(encoding="utf-8").splitlines())
     assert (row["photo"], row["reason"]) == (str(source), "missing")
-    # A listing that failed may be taken again, by the same command only.
-    refused = plates("bulk", str(tmp_path / "elsewhere"), "--out", str(out))
-    assert refused.returncode == 2
-    assert "source" in refused.stderr and "another --out" in refused.stderr
