@@ -81,7 +81,7 @@ class TritonHealer:
             except PreflightError:
                 raise
             except EmbeddedTritonError as error:
-                self._triton.stop()
+                self._triton.kill()  # nobody has asked it anything
                 if not self._releases.give_up_start(str(error)):
                     raise
         self._note_stubs()
