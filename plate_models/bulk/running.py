@@ -202,7 +202,8 @@ def _follow(
     for outcome in cluster.read(job, list(todo)):
         account.deaths += outcome.deaths
         if outcome.deaths:
-            progress.say(f"chunk {outcome.chunk}: begun anew, {outcome.deaths} processes died")
+            times = f"{outcome.deaths} time{'s' * (outcome.deaths != 1)}"
+            progress.say(f"chunk {outcome.chunk}: its process died {times}; it was begun anew")
         if outcome.problem is not None:
             account.not_written.append(outcome)
             progress.say(f"chunk {outcome.chunk}: not written: {outcome.problem}")
