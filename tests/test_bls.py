@@ -90,7 +90,7 @@ def test_tensors_pass_as_they_are(begin: Callable[..., Any], triton: FakeTriton)
 
 
 def test_the_nets_of_the_release_are_called(begin: Callable[..., Any], triton: FakeTriton) -> None:
-    """While a release is changed Triton serves two, and photos read by both would be read by none."""
+    """While a release is changed Triton serves two; each reads photos with its own nets alone."""
     for net in (*begin(Request(), "7").nets(), *begin(Request()).nets()):
         net(TENSOR)
     assert [child["model_version"] for child in triton.children] == [7, 7, 7, 1, 1, 1]
