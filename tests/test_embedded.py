@@ -86,20 +86,6 @@ def test_two_servers_live_side_by_side_and_leave_nothing(echo: Path) -> None:
     assert folder is not None and not folder.exists()
 
 
-def test_only_loopback_is_listened_on(echo: Path) -> None:
-    with EmbeddedTriton(echo) as server:
-        links = Path(f"/proc/{server.pids.server}/fd").iterdir()
-        files = {str(link.readlink()) for link in links}
-        rows = [
-            line.split()
-            for table in ("tcp", "tcp6")
-            for line in Path(f"/proc/net/{table}").read_text().splitlines()[1:]
-        ]
-        listening = [r[1] for r in rows if r[3] == "0A" and f"socket:[{r[9]}]" in files]
-    assert len(listening) == 3
-    assert all("0100007F:" in address for address in listening), listening
-
-
 @contextlib.contextmanager
 def owner(repository: Path) -> Iterator[tuple[subprocess.Popen[str], list[int], str]]:
     """Another process with a server of its own: the process, all pids, the shm prefix."""
@@ -240,24 +226,35 @@ def test_a_server_that_is_never_ready_is_given_up_and_stopped(echo: Path) -> Non
     assert not processes.leftovers(server.shm_prefix)
 
 
-def test_the_stubs_find_this_environment(echo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_the_server_is_started_with(
+    echo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """This environment, nothing of the folder we were started from, loopback alone."""
     monkeypatch.setenv("PYTHONPATH", "/nowhere")
     (echo / "echo" / "1" / "model.py").write_text(
-        ECHO_MODEL + "    def initialize(self, args):\n"
+        f"import colorsys, queue\n{ECHO_MODEL}"
+        "    def initialize(self, args):\n"
         "        import os, sys, plate_models\n"
         "        print('PREFIX', sys.prefix, os.environ.get('GOMP_SPINCOUNT'), flush=True)\n"
     )
-    with EmbeddedTriton(echo) as server:
-        assert f"PREFIX {sys.prefix} 0\n" in server.log_tail(1000)
-
-
-def test_the_stubs_import_nothing_from_where_we_were_started(
-    echo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (echo / "echo" / "1" / "model.py").write_text(f"import colorsys, queue\n{ECHO_MODEL}")
     for name in ("colorsys", "queue", "numpy"):
         (tmp_path / f"{name}.py").write_text("raise ImportError('poisoned')")
     monkeypatch.chdir(tmp_path)
     # A relative path is meant from here all the same.
     with EmbeddedTriton(Path("models")) as server:
         assert is_ready(server)
+        assert f"PREFIX {sys.prefix} 0\n" in server.log_tail(1000)
+        listening = listening_addresses(server.pids.server)
+    assert len(listening) == 3
+    assert all("0100007F:" in address for address in listening), listening
+
+
+def listening_addresses(pid: int) -> list[str]:
+    """Where a process listens, as /proc/net writes it."""
+    files = {str(link.readlink()) for link in Path(f"/proc/{pid}/fd").iterdir()}
+    rows = [
+        line.split()
+        for table in ("tcp", "tcp6")
+        for line in Path(f"/proc/net/{table}").read_text().splitlines()[1:]
+    ]
+    return [row[1] for row in rows if row[3] == "0A" and f"socket:[{row[9]}]" in files]

@@ -11,8 +11,8 @@ pytestmark = [pytest.mark.live, pytest.mark.control]
 
 # The report's floor is 15 s on a machine that does nothing else; this one is for ever.
 WITHOUT_A_HAND_S = 60
-# `plates bench faults` has all: lprnet is served, watched and loaded again just as stn is.
-BORNE = [fault for fault in FAULTS if fault.name != "kill lprnet"]
+# `plates bench faults` has all: stn and lprnet are watched and loaded again just as yolo is.
+BORNE = [fault for fault in FAULTS if fault.name not in ("kill stn", "kill lprnet")]
 
 
 @pytest.fixture(scope="module")

@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.live, pytest.mark.control]
 
 SENDERS = 3
 # Two cores that read all the time would need minutes to load anything beside.
-PAUSE_S = 0.2
+PAUSE_S = 0.4
 PATIENCE_S = 120
 
 
