@@ -225,6 +225,8 @@ def _tell(arguments: argparse.Namespace, trial: Trial, machine: str, spent: floa
     if arguments.json:
         document = {"machine": machine, "photos": arguments.photos, "seconds": spent}
         document |= {"verdicts": [asdict(v) for v in verdicts], **asdict(trial)}
+        for run in (document["killed"], document["resumed"]):
+            del run["said"]  # names this machine's folders
         report.write_json(arguments.json, document)
     return status
 
