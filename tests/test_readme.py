@@ -22,7 +22,10 @@ from api import cli
 from api.schemas import PlatesAnswer
 
 ROOT = Path(__file__).resolve().parent.parent
-DOCUMENTS = ("README.md", "CONTRIBUTING.md", "ARCHITECTURE.md", "weights/README.md")
+DOCUMENTS = (
+    *("README.md", "CONTRIBUTING.md", "ARCHITECTURE.md", "SIZING.md"),
+    *("weights/README.md", "docker/README.md", "docker/kubernetes/README.md"),
+)
 SAMPLE = ROOT / "tests" / "samples" / "green_car.jpg"
 SAMPLE_TEXT = "X556XM750"
 FENCE = re.compile(r"^```(\w+)[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
