@@ -68,7 +68,7 @@ bulk-test: export  ## Read an archive of 20,000 photos under kill -9, verify it,
 fuzz: export  ## Send hostile requests to a service: FUZZ_REQUESTS=10000 FUZZ_SEED=1 [PLATES_URL=... of one elsewhere]
 	@PYTHONPATH=tests $(PY) -m fuzzing
 
-docker-check: export  ## Build the images' environments anew and start their entry points (10 minutes)
+docker-check: export  ## Build the images' environments anew and start their entry points (3 minutes)
 	@PLATES_DOCKER_CHECK=1 $(PY) -m pytest tests/test_docker_compose.py tests/test_docker_images.py tests/test_docker_live.py tests/test_docker_replay.py $(PYTEST_ARGS)
 
 docker-resolve: $(SETUP_STAMP)  ## Keep what `docker compose config` makes of the compose files
