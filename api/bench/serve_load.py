@@ -133,12 +133,12 @@ def offer(order: Order, serving: Service, photos: Sequence[bytes]) -> Stretch:
 
 async def _offer(order: Order, serving: Service, photos: Sequence[bytes]) -> Stretch:
     if serving.triton is None:
-        return await _measured(order, serving, len(photos), _http(serving, photos))
+        return await _measured(order, serving, len(photos), http_generator(serving, photos))
     async with triton_client(serving.triton) as client:
         generator = (
             TritonGenerator(client, photos, TIMEOUT_S)
             if order.way == GRPC
-            else _http(serving, photos)
+            else http_generator(serving, photos)
         )
         return await _measured(order, serving, len(photos), generator, client)
 
@@ -168,7 +168,8 @@ async def _measured(
     return Stretch(order, summary, per_photo, between(before, after))
 
 
-def _http(serving: Service, photos: Sequence[bytes]) -> Generator:
+def http_generator(serving: Service, photos: Sequence[bytes]) -> Generator:
+    """Post JPEG files, in turn, through a service's gateway."""
     headers = {"Content-Type": "image/jpeg"}
     requests = [
         build_request(serving.target, "POST", "/v1/plates", photo, headers) for photo in photos

@@ -25,10 +25,10 @@ from functools import partial
 
 from api.bench import report
 from api.bench.footprint import cpu_by_part, footprints
-from api.bench.http1 import build_request
-from api.bench.load import Generator, Load, arrivals
+from api.bench.load import Load, arrivals
 from api.bench.machine import describe_machine
 from api.bench.photos import photo_with, standard_photo
+from api.bench.serve_load import TIMEOUT_S, http_generator
 from api.bench.service import Service, service
 from api.bench.sizing_report import Carried, Sized, Spread, draw_sizing, print_sizing
 from api.bench.summary import OK, Summary, summarise
@@ -36,7 +36,6 @@ from plate_models.cores import photos_at_once, usable_cores
 
 # Of the most photos per second: what a service should be given to do, day by day.
 SHARE = 0.7
-_TIMEOUT_S = 30.0
 _WATCH_EVERY_S = 0.1
 _BLUR_PX = 30
 # Just below what a service accepts: 64 million pixels.
@@ -105,7 +104,7 @@ def _start(running: contextlib.ExitStack, cores: set[int]) -> Service:
 def _spread(cores: list[int], photo: bytes, seconds: float) -> Spread:
     with contextlib.ExitStack() as running:
         services = [_start(running, {core}) for core in cores]
-        generators = [_generator(serving, photo) for serving in services]
+        generators = [http_generator(serving, [photo]) for serving in services]
 
         async def offer(seconds: float) -> list[Load]:
             at_once = 2 * photos_at_once(1)
@@ -128,15 +127,15 @@ def _measure(serving: Service, cores: int, photos: dict[str, bytes], seconds: fl
         carried.append(_carry(serving, kind, photo, at_once, seconds))
         print(f"{cores} cores, {kind}: done", file=sys.stderr, flush=True)
     loaded_mb = _pss_mb(serving)
-    largest = _generator(serving, _largest_photo())
+    largest = http_generator(serving, [_largest_photo()])
     with _watching(serving) as seen:
         load = asyncio.run(largest.closed_loop(photos_at_once(cores), seconds))
-    rate = summarise([load], _TIMEOUT_S).goodput
+    rate = summarise([load], TIMEOUT_S).goodput
     return Sized(cores, ready_mb, loaded_mb, max(seen), rate, carried)
 
 
 def _carry(serving: Service, kind: str, photo: bytes, at_once: int, seconds: float) -> Carried:
-    generator = _generator(serving, photo)
+    generator = http_generator(serving, [photo])
     asyncio.run(generator.closed_loop(at_once, seconds / 4))  # unmeasured: it warms up
     before = cpu_by_part(serving.pid)
     most = _summary(asyncio.run(generator.closed_loop(at_once, seconds)))
@@ -146,13 +145,7 @@ def _carry(serving: Service, kind: str, photo: bytes, at_once: int, seconds: flo
 
 
 def _summary(load: Load) -> Summary:
-    return summarise([load], _TIMEOUT_S)
-
-
-def _generator(serving: Service, photo: bytes) -> Generator:
-    headers = {"Content-Type": "image/jpeg"}
-    request = build_request(serving.target, "POST", "/v1/plates", photo, headers)
-    return Generator(serving.target, [request], _TIMEOUT_S)
+    return summarise([load], TIMEOUT_S)
 
 
 def _empty_photo() -> bytes:

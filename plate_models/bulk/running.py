@@ -110,15 +110,11 @@ def prepare(request: Request) -> str:
 
 
 def _prepare(folder: Path | None, engine: str, device: str) -> str:
-    from plate_models.engines.nets import ENGINES, EngineError, check_device
+    from plate_models.engines.nets import check_engine
     from plate_models.export import export
     from plate_models.weights import WEIGHTS_DIR, check_manifest
 
-    if engine not in ENGINES:
-        raise EngineError(f"engine: expected one of {', '.join(ENGINES)}, got {engine!r}")
-    check_device(device)
-    if engine == "served" and device != "cpu":
-        raise EngineError(f'engine "served" runs on the CPU; {device} needs engine "torch"')
+    check_engine(engine, device)
     if engine == "served" and folder is None:
         export()
     return check_manifest(folder or WEIGHTS_DIR)

@@ -76,13 +76,9 @@ def load_nets(
         WeightsError: The weights are missing or damaged.
         ExportError: They can't be exported.
     """
-    if engine not in ENGINES:
-        raise EngineError(f"engine: expected one of {', '.join(ENGINES)}, got {engine!r}")
-    check_device(device)
+    check_engine(engine, device)
     if engine == "torch":
         return _torch(folder, device)
-    if device != "cpu":
-        raise EngineError(f'engine "served" runs on the CPU; {device} needs engine "torch"')
     if repository or folder.resolve() == weights.WEIGHTS_DIR:
         return _served(folder, repository or export.REPOSITORY)
     # An engine may open its file when the first photo comes: it stays until the end.
@@ -91,6 +87,15 @@ def load_nets(
     artifacts = shutil.ignore_patterns("model.pt", "model.onnx", MANIFEST)
     copy = shutil.copytree(export.REPOSITORY, Path(elsewhere) / "models", ignore=artifacts)
     return _served(folder, copy)
+
+
+def check_engine(engine: str, device: str) -> None:
+    """Raise EngineError unless there are such an engine and device, and they go together."""
+    if engine not in ENGINES:
+        raise EngineError(f"engine: expected one of {', '.join(ENGINES)}, got {engine!r}")
+    check_device(device)
+    if engine == "served" and device != "cpu":
+        raise EngineError(f'engine "served" runs on the CPU; {device} needs engine "torch"')
 
 
 def check_device(device: str) -> None:
