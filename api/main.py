@@ -1,4 +1,4 @@
-"""The gateway as an application; `api.http.protocol.server_config` says how it is served."""
+"""The gateway as an application; `api.edge.protocol.server_config` says how it is served."""
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -8,10 +8,10 @@ from fastapi.middleware.cors import CORSMiddleware
 from fastapi_offline import FastAPIOffline
 
 from api.documentation import document_tokens
-from api.http.access import Access, admit
-from api.http.handlers import HANDLERS
-from api.http.request_ids import RequestIds
-from api.http.security_headers import SecurityHeaders
+from api.edge.access import Access, admit
+from api.edge.handlers import HANDLERS
+from api.edge.request_ids import RequestIds
+from api.edge.security_headers import SecurityHeaders
 from api.observing.metrics import Metrics
 from api.observing.observer import Observer
 from api.readiness import Readiness

@@ -14,7 +14,6 @@ from tritonclient.grpc import InferInput, InferRequestedOutput
 from tritonclient.grpc.aio import InferenceServerClient
 from tritonclient.utils import InferenceServerException
 
-from api.embedded.status import read_status
 from api.errors import (
     PHOTO_PROBLEMS,
     Overloaded,
@@ -25,6 +24,7 @@ from api.errors import (
     RecognizerUnavailable,
 )
 from api.settings import Settings
+from api.status import read_status
 from plate_models.spec import TENSORS
 
 MODEL = "plate_recognition"

@@ -19,11 +19,14 @@ ROLES = {
     "triton": ("main", "models", "torch", "export"),
     "embedded": ("main", "gateway", "models", "torch", "embedded", "export"),
     "bulk": ("main", "models", "torch", "embedded", "export", "bulk"),
-    "dev": ("main", "gateway", "models", "torch", "embedded", "export", "training", "bulk", "dev"),
+    "dev": (
+        *("main", "gateway", "models", "torch", "embedded", "export"),
+        *("training", "bulk", "benchmarks", "dev"),
+    ),
 }
 # Single packages of other groups, with what they need themselves: Triton's image brings its own
 # engines, but the export is checked on ONNX Runtime, and the supervisor reads settings.
-FURTHER = {"triton": ("onnxruntime", "pydantic-settings")}
+FURTHER = {"triton": ("httpx", "onnxruntime", "psutil", "pydantic-settings")}
 TORCH = "torch"
 # torch is installed first and by itself: its CUDA libraries come with it or not at all.
 CUDA_PREFIXES = ("nvidia-", "cuda-", "triton")

@@ -13,12 +13,12 @@ from typing import Any
 import cv2
 import numpy as np
 
-from plate_models.bulk import chunks
-from plate_models.bulk.chunks import ChunkReader, Job
-from plate_models.bulk.listing import Listing, take_listing
-from plate_models.bulk.output import Output
-from plate_models.bulk.source import find_photos
 from plate_models.images import decode
+from plates.bulk import chunks
+from plates.bulk.chunks import ChunkReader, Job
+from plates.bulk.listing import Listing, take_listing
+from plates.bulk.output import Output
+from plates.bulk.source import find_photos
 
 WEIGHTS = "sha256:0"
 # Where a process may die on its way through a chunk of four photos.

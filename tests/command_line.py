@@ -10,7 +10,7 @@ SAMPLES = ROOT / "tests" / "samples"
 SCENE = SAMPLES / "green_car.jpg"
 SCENE_TEXT = "X556XM750"
 # -P: whatever the current folder holds, this is our `api`.
-PLATES = (sys.executable, "-P", "-m", "api.cli")
+PLATES = (sys.executable, "-P", "-m", "plates.cli.main")
 
 
 def plates(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:

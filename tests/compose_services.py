@@ -19,7 +19,7 @@ from typing import Any
 from compose_files import read_copy
 from dockerfiles import HOME, Stage, read_stages
 
-from api.embedded.processes import die_with_parent
+from plates.serving.processes import die_with_parent
 
 PORTS = ("8000", "8001", "8002", "8080")
 _EVERY_S = 0.5

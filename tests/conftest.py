@@ -23,7 +23,7 @@ from gateway_fixtures import (  # noqa: F401  fixtures
     no_tracebacks,
 )
 
-from api.embedded import EmbeddedTriton
+from plates.serving import EmbeddedTriton
 
 ROOT = Path(__file__).resolve().parent.parent
 # The exported models; another folder while weights are being trained.

@@ -16,10 +16,10 @@ import uvicorn
 from fake_triton import FakeTriton
 from gateway_client import settings_for
 
-from api.commands.service_process import running_service
-from api.http.protocol import server_config
+from api.edge.protocol import server_config
 from api.main import create_app
 from api.settings import Settings
+from plates.serving.running import running_service
 
 
 @contextmanager

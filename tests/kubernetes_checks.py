@@ -10,12 +10,12 @@ from urllib.parse import urlsplit
 
 from kubernetes_objects import PROMETHEUS, STRANGER, Cluster, Object, matches, quantity
 
-from api.commands import health
-from api.embedded import launch, server, worker
-from api.environment import explain_unknown, explain_values
 from api.main import create_app
 from api.settings import Settings
 from plate_models.cores import photos_at_once
+from plates.cli import health
+from plates.cli.environment import explain_unknown, explain_values
+from plates.serving import launch, server, worker
 
 ROOT = Path(__file__).resolve().parent.parent
 # At most, of all processes together (PSS, MB), while twelve senders sent photos of 64 megapixels, a

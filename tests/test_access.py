@@ -15,7 +15,7 @@ from gateway_fixtures import running_gateway
 from pydantic import ValidationError
 from starlette.routing import Mount
 
-from api.http.access import RateLimit
+from api.edge.access import RateLimit
 from api.main import create_app
 from api.settings import Settings
 
@@ -100,7 +100,7 @@ def test_all_tokens_are_compared(guarded: httpx.Client, monkeypatch: pytest.Monk
         compared.append((len(offered), len(digest)))
         return offered == digest
 
-    monkeypatch.setattr("api.http.access.hmac.compare_digest", compare)
+    monkeypatch.setattr("api.edge.access.hmac.compare_digest", compare)
     assert post(guarded, f"Token {TOKEN}").status_code == 200
     assert post(guarded, "Token x").status_code == 403
     assert compared == [(32, 32)] * 4
@@ -173,7 +173,7 @@ def test_each_photo_of_a_batch_counts(fake: FakeTriton) -> None:
 
 def test_a_bucket_fills_again(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 100.0
-    monkeypatch.setattr("api.http.access.time.monotonic", lambda: now)
+    monkeypatch.setattr("api.edge.access.time.monotonic", lambda: now)
     rate = RateLimit(per_second=2, burst=3)
     assert [rate.take("a") for _ in range(5)] == [0, 0, 0, 0.5, 0.5]
     now += 0.5
@@ -241,7 +241,7 @@ def test_plates_are_kept_in_no_cache(client: httpx.Client) -> None:
 def test_a_refused_sender_can_not_send_for_ever(
     guarded: httpx.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("api.http.protocol._DISCARD_S", 0.3)
+    monkeypatch.setattr("api.edge.protocol._DISCARD_S", 0.3)
     ended = threading.Event()
 
     def endless() -> Iterator[bytes]:

@@ -13,9 +13,9 @@ from fake_triton import FakeTriton, refusing, sleeping
 from gateway_client import PHOTO, STATUS, assert_problem, post_raw, settings_for
 from gateway_fixtures import running_gateway
 
-from api.embedded.status import Status, write_status
 from api.errors import PHOTO_PROBLEMS, kinds
 from api.settings import Settings
+from api.status import Status, write_status
 
 AWAY = "recognizer-unavailable"
 

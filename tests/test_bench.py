@@ -14,11 +14,11 @@ import pytest
 from small_server import CLOSING, OK, REFUSAL, Reply, SmallServer, always, small_server
 
 from api import cli
-from api.bench.footprint import footprints, part_of, shared_memory
-from api.bench.http1 import Connection, NoAnswer, Target, build_request
-from api.bench.load import Generator, Load, Outcome, arrivals
-from api.bench.summary import percentile, summarise
-from api.embedded import processes
+from plates.benchmarks.footprint import footprints, part_of, shared_memory
+from plates.benchmarks.http1 import Connection, NoAnswer, Target, build_request
+from plates.benchmarks.load import Generator, Load, Outcome, arrivals
+from plates.benchmarks.summary import percentile, summarise
+from plates.serving import processes
 
 Measured = tuple[Load, SmallServer]
 
@@ -233,7 +233,7 @@ def test_a_process_is_measured_with_those_below_it() -> None:
             "/b 320 yolo_0_0 DEFAULT",
             "stub yolo",
         ),
-        ("/v/python -I -m api.embedded.guardian --parent 1 -- x", "guardian"),
+        ("/v/python -I -m plates.serving.guardian --parent 1 -- x", "guardian"),
         ("/v/python -P something", "python"),
     ],
 )
@@ -272,7 +272,7 @@ def test_tools_refuse_what_makes_no_sense(words: list[str]) -> None:
 def test_a_service_that_is_not_there_is_named(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path
 ) -> None:
-    from api.bench import service
+    from plates.benchmarks import service
 
     monkeypatch.setattr(service, "_PATIENCE_S", 0.2)
     words = ["--url", "http://127.0.0.1:1", "--plot", str(tmp_path / "new" / "a.png")]

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from api.bench.batching import Batches, Served, batches_of, between, served_as
+from plates.benchmarks.batching import Batches, Served, batches_of, between, served_as
 
 
 def statistics(executions: dict[int, int], requests: int) -> dict[str, Any]:

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from api.bench.http1 import build_request
-from api.bench.load import Generator
-from api.bench.service import Service, service
-from api.bench.soaking import soak
-from api.bench.sweep import Overload, Plan, measure_capacity, sweep
-from api.bench.traffic import sample_photos
+from plates.benchmarks.http1 import build_request
+from plates.benchmarks.load import Generator
+from plates.benchmarks.service import Service, service
+from plates.benchmarks.soaking import soak
+from plates.benchmarks.sweep import Overload, Plan, measure_capacity, sweep
+from plates.benchmarks.traffic import sample_photos
 
 pytestmark = [pytest.mark.live, pytest.mark.control]
 

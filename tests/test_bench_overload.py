@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from api.bench import report
-from api.bench.load import Load, Outcome
-from api.bench.overload_plot import draw_overload
-from api.bench.recovery import measure_recovery
-from api.bench.summary import summarise
-from api.bench.sweep import Overload, Phase, print_phases
+from plates.benchmarks import report
+from plates.benchmarks.load import Load, Outcome
+from plates.benchmarks.overload_plot import draw_overload
+from plates.benchmarks.recovery import measure_recovery
+from plates.benchmarks.summary import summarise
+from plates.benchmarks.sweep import Overload, Phase, print_phases
 
 NORMAL = [Outcome(index / 10, 0.1, 200) for index in range(100)]
 

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 import torch
 
-from api.bench.photos import STANDARD_TEXTS, STANDARD_WH, photo_with, standard_photo
 from plate_models.engines.nets import Nets, load_nets
 from plate_models.images import decode
 from plate_models.pipeline import Plate
+from plates.benchmarks.photos import STANDARD_TEXTS, STANDARD_WH, photo_with, standard_photo
 
 
 @pytest.fixture(scope="module")

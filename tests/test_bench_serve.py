@@ -12,16 +12,16 @@ import pytest
 from gateway_client import PHOTO
 
 from api import cli
-from api.bench import report, serve, serve_load, serve_pairing
-from api.bench.batching import Batches, Served
-from api.bench.load import Load, Outcome
-from api.bench.serve_in_process import Readings
-from api.bench.serve_load import GRPC, HTTP, Order, Stretch, offer
-from api.bench.serve_pairing import Round
-from api.bench.serve_report import draw_serve, print_bench
-from api.bench.serve_result import ServeBench
-from api.bench.service import Service
-from api.bench.summary import summarise
+from plates.benchmarks import report, serve, serve_load, serve_pairing
+from plates.benchmarks.batching import Batches, Served
+from plates.benchmarks.load import Load, Outcome
+from plates.benchmarks.serve_in_process import Readings
+from plates.benchmarks.serve_load import GRPC, HTTP, Order, Stretch, offer
+from plates.benchmarks.serve_pairing import Round
+from plates.benchmarks.serve_report import draw_serve, print_bench
+from plates.benchmarks.serve_result import ServeBench
+from plates.benchmarks.service import Service
+from plates.benchmarks.summary import summarise
 
 GOOD_ROUND = Round(
     in_process_p50=0.050,

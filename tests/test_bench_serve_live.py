@@ -6,8 +6,11 @@ import pytest
 from command_line import SCENE
 from conftest import TritonEndpoints
 
-from api.bench.batching import Batches, batches_of, between
-from api.bench.serve_load import (
+from api.settings import Settings
+from api.triton import TritonClient
+from plate_models.cores import usable_cores
+from plates.benchmarks.batching import Batches, batches_of, between
+from plates.benchmarks.serve_load import (
     GRPC,
     HTTP,
     MODELS,
@@ -16,10 +19,7 @@ from api.bench.serve_load import (
     models_of,
     offer,
 )
-from api.bench.service import Service
-from api.settings import Settings
-from api.triton import TritonClient
-from plate_models.cores import usable_cores
+from plates.benchmarks.service import Service
 
 pytestmark = pytest.mark.live
 

@@ -11,13 +11,13 @@ from gateway_client import PHOTO, settings_for
 from patience import wait_until
 from small_server import OK, always, small_server
 
-from api.bench.load import Load
-from api.bench.measuring_process import MeasuringProcess
-from api.bench.serve_load import GRPC, HTTP, Order, Stretch, TritonGenerator, offer
-from api.bench.service import Service
-from api.commands import CommandError
-from api.embedded import processes
 from api.triton import TritonClient
+from plates.benchmarks.load import Load
+from plates.benchmarks.measuring_process import MeasuringProcess
+from plates.benchmarks.serve_load import GRPC, HTTP, Order, Stretch, TritonGenerator, offer
+from plates.benchmarks.service import Service
+from plates.cli import CommandError
+from plates.serving import processes
 
 
 def test_what_measures_is_a_process_of_its_own() -> None:

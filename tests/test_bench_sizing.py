@@ -10,15 +10,15 @@ import pytest
 import torch
 from PIL import Image
 
-from api.bench import sizing
-from api.bench.load import Load, Outcome
-from api.bench.photos import STANDARD_WH
-from api.bench.service import Service
-from api.bench.sizing_report import Carried, Sized, Spread, draw_sizing, print_sizing
-from api.bench.summary import summarise
 from plate_models.engines.nets import load_nets
 from plate_models.images import decode
 from plate_models.spec import LIMITS
+from plates.benchmarks import sizing
+from plates.benchmarks.load import Load, Outcome
+from plates.benchmarks.photos import STANDARD_WH
+from plates.benchmarks.service import Service
+from plates.benchmarks.sizing_report import Carried, Sized, Spread, draw_sizing, print_sizing
+from plates.benchmarks.summary import summarise
 
 
 def test_nothing_on_the_empty_photo_is_taken_for_a_plate() -> None:

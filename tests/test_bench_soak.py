@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from small_server import OK, REFUSAL, always, small_server
 
-from api.bench import report, soak, soak_report, soaking
-from api.bench.http1 import Target
-from api.bench.soaking import Sample, Soak
-from api.bench.traffic import mixed_load, sample_photos
-from api.bench.trend import Floats, trend_of
+from plates.benchmarks import report, soak, soak_report, soaking
+from plates.benchmarks.http1 import Target
+from plates.benchmarks.soaking import Sample, Soak
+from plates.benchmarks.traffic import mixed_load, sample_photos
+from plates.benchmarks.trend import Floats, trend_of
 
 TIMES = np.arange(0, 900, 5.0)
 LEVEL = 1000.0

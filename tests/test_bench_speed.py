@@ -13,18 +13,18 @@ from PIL import Image
 from published_recognizer import save_stand_ins
 
 from api import cli
-from api.bench import baseline, creep, floor, scaling
-from api.commands import options
 from plate_models.baseline import Baseline, PublishedShape
 from plate_models.cores import THREADS
 from plate_models.engines.nets import Nets, load_nets
-from plate_models.speed import arithmetic
-from plate_models.speed.arithmetic import NetFloor
-from plate_models.speed.creep import Record
-from plate_models.speed.published import PUBLISHED, SideBySide, photos_of_size
-from plate_models.speed.scaling import Growth
-from plate_models.speed.stages import STAGES
-from plate_models.speed.turns import Times
+from plates.benchmarks import baseline, creep, floor, scaling
+from plates.benchmarks.speed import arithmetic
+from plates.benchmarks.speed.arithmetic import NetFloor
+from plates.benchmarks.speed.creep import Record
+from plates.benchmarks.speed.published import PUBLISHED, SideBySide, photos_of_size
+from plates.benchmarks.speed.scaling import Growth
+from plates.benchmarks.speed.stages import STAGES
+from plates.benchmarks.speed.turns import Times
+from plates.cli import options
 
 
 @pytest.fixture(scope="module")

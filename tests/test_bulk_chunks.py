@@ -18,11 +18,11 @@ from bulk_cases import DEATHS, WEIGHTS, archive, job_for, jpeg, listed, plate, r
 from photo_files import BAD
 from PIL import Image
 
-from plate_models.bulk import OutputError, chunks, ledger, manifest, output
-from plate_models.bulk.journal import DEATHS_ALLOWED, Journal
-from plate_models.bulk.manifest import Settings
-from plate_models.bulk.output import Output
-from plate_models.bulk.rows import Shot, rows_of, schema
+from plates.bulk import OutputError, chunks, ledger, manifest, output
+from plates.bulk.journal import DEATHS_ALLOWED, Journal
+from plates.bulk.manifest import Settings
+from plates.bulk.output import Output
+from plates.bulk.rows import Shot, rows_of, schema
 
 
 @pytest.fixture(autouse=True)

@@ -16,8 +16,8 @@ import pytest
 from command_line import PLATES, ROOT, SAMPLES, SCENE, SCENE_TEXT, plates
 from photo_files import BAD
 
-from api.bench.bulk_run import actors_of, parts_done, wait_until_gone
 from plate_models import weights
+from plates.benchmarks.bulk_run import actors_of, parts_done, wait_until_gone
 
 pytestmark = [
     pytest.mark.control,

@@ -11,7 +11,7 @@ import pytest
 from bulk_cases import archive, job_for, listed, reader
 from test_readme import FENCE, ROOT
 
-from plate_models.bulk import chunks
+from plates.bulk import chunks
 
 HEADING = "## An archive"
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -40,7 +40,7 @@ def test_what_is_shown_of_an_archive_runs(tmp_path: Path, monkeypatch: pytest.Mo
 
 @pytest.mark.skipif(not SECTION, reason=f"README.md has no {HEADING!r} yet")
 def test_its_columns_are_those_that_are_written() -> None:
-    from plate_models.bulk.rows import schema
+    from plates.bulk.rows import schema
 
     named = set(
         re.findall(r"`(\w+)`", " ".join(re.findall(r"^\|([^|]*)\|", SECTION, re.MULTILINE)))

@@ -14,10 +14,10 @@ import pandas
 import pytest
 from bulk_cases import WEIGHTS, archive, jpeg, reader
 
-from plate_models.bulk import BulkError, OutputError, SourceError, chunks, running
-from plate_models.bulk.chunks import Job, Outcome
-from plate_models.bulk.manifest import Manifest
-from plate_models.bulk.running import Request
+from plates.bulk import BulkError, OutputError, SourceError, chunks, running
+from plates.bulk.chunks import Job, Outcome
+from plates.bulk.manifest import Manifest
+from plates.bulk.running import Request
 
 
 class InProcess:

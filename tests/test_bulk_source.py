@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 from bulk_cases import archive, jpeg
 
-from plate_models.bulk import BulkError, SourceError, listing, require
-from plate_models.bulk.fetching import Fetcher, describe
-from plate_models.bulk.listing import load_listing, take_listing
-from plate_models.bulk.source import Photo, Unlisted, find_photos
 from plate_models.images import TooManyBytes
 from plate_models.spec import Limits
+from plates.bulk import BulkError, SourceError, listing, require
+from plates.bulk.fetching import Fetcher, describe
+from plates.bulk.listing import load_listing, take_listing
+from plates.bulk.source import Photo, Unlisted, find_photos
 
 
 def names(source: Path | str) -> list[str]:

@@ -8,7 +8,7 @@ import pytest
 from photo_files import BAD
 
 from api import cli
-from api.commands import CommandError, train
+from plates.cli import CommandError, train
 
 
 @pytest.mark.parametrize("name", cli.COMMANDS)
@@ -76,14 +76,14 @@ def test_errors_of_commands_are_one_line(
     def fail(*_: object) -> int:
         raise CommandError("no such thing")
 
-    monkeypatch.setattr("api.commands.weights.run", fail)
+    monkeypatch.setattr("plates.cli.weights.run", fail)
     assert cli.main(["weights"]) == 1
     assert capsys.readouterr().err == "plates weights: no such thing\n"
 
 
 def test_a_closed_pipe_is_no_error() -> None:
     code = (
-        "import sys\nfrom api import cli\nfrom api.commands import weights\n"
+        "import sys\nfrom api import cli\nfrom plates.cli import weights\n"
         "def run(_):\n"
         "    for _ in range(100000): print('line')\n"
         "weights.run = run\n"

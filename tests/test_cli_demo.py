@@ -15,7 +15,7 @@ from command_line import PLATES, SAMPLES, SCENE, SCENE_TEXT, plates
 from photo_files import BAD
 
 from api import cli
-from api.commands import demo, samples, serve
+from plates.cli import demo, samples, serve
 
 
 def serve_nothing(monkeypatch: pytest.MonkeyPatch, address: str) -> None:

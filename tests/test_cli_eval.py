@@ -8,8 +8,8 @@ from evaluation_cases import labelled_set
 from PIL import Image
 
 from api import cli
-from api.commands.eval_parts import PARTS, Part
 from plate_models.weights import check_manifest
+from plates.cli.eval_parts import PARTS, Part
 
 HEAD = ("weights", "engine", "device", "date")
 

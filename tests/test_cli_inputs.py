@@ -7,15 +7,15 @@ import numpy as np
 import pytest
 from photo_files import GOOD, encode, pattern
 
-from api.commands import CommandError, inputs
-from api.commands.inputs import (
+from plate_models.images import decode
+from plates.cli import CommandError, inputs
+from plates.cli.inputs import (
     InputError,
     find_files,
     make_output_folder,
     output_stems,
     pictures,
 )
-from plate_models.images import decode
 
 
 @pytest.fixture

@@ -13,9 +13,9 @@ from command_line import SAMPLES, SCENE, SCENE_TEXT, plates
 from photo_files import BAD
 
 from api import cli
-from api.commands import output, samples
 from plate_models import weights
 from plate_models.images import decode
+from plates.cli import output, samples
 
 needs_weights = pytest.mark.skipif(
     not (weights.WEIGHTS_DIR / "SHA256SUMS").exists(), reason="weights/ holds no weights"

@@ -13,9 +13,9 @@ from command_line import SCENE, SCENE_TEXT, plates
 from gateway_fixtures import serving
 from patience import wait_until
 
-from api.commands.service_process import running_service
-from api.embedded import processes
-from api.embedded.status import read_status
+from api.status import read_status
+from plates.serving import processes
+from plates.serving.running import running_service
 
 
 def test_serve_says_which_setting_is_wrong() -> None:
@@ -69,7 +69,7 @@ def test_serve_outlives_its_terminal_under_nohup(tmp_path: Path) -> None:
 def worker_of(pid: int) -> int | None:
     """The gateway's worker among a supervisor's children."""
     for process in processes.children(pid):
-        if "api.worker" in process.command and not process.dead:
+        if "plates.serving.gateway_process" in process.command and not process.dead:
             return process.pid
     return None
 

@@ -9,10 +9,10 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from api import cli
-from api.commands.service_process import running_service
-from api.environment import OF_OTHERS, SETTINGS, warn_of_unknown_settings
 from api.settings import Settings
-from api.settings_schema import descriptions, settings_schema
+from plates.cli.environment import OF_OTHERS, SETTINGS, warn_of_unknown_settings
+from plates.cli.settings_schema import descriptions, settings_schema
+from plates.serving.running import running_service
 
 ROOT = Path(__file__).resolve().parent.parent
 COMMITTED = ROOT / "docker" / "settings.schema.json"

@@ -16,11 +16,11 @@ from compose_files import (
     run_config,
 )
 
-from api.embedded import server
-from api.embedded.supervisor import TICK_S
-from api.embedded.worker import STOP_SECONDS
 from plate_models.cores import photos_at_once
 from plate_models.spec import LIMITS
+from plates.serving import server
+from plates.serving.gateway import STOP_SECONDS
+from plates.serving.supervisor import TICK_S
 
 COPY = read_copy()
 VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]

@@ -19,8 +19,13 @@ FILES = [f"docker/{image}.Dockerfile" for image in IMAGES]
 UID = 10001
 # What the processes of each image import, besides what these import.
 ENTRIES = {
-    "triton": ("api.commands.triton", "api.commands.health", "api.embedded.guardian"),
-    "gateway": ("api.commands.serve", "api.commands.health", "api.main", "api.worker"),
+    "triton": ("plates.cli.triton", "plates.cli.health", "plates.serving.guardian"),
+    "gateway": (
+        "plates.cli.serve",
+        "plates.cli.health",
+        "api.main",
+        "plates.serving.gateway_process",
+    ),
 }
 # Taken where they are there, and done without where not.
 OPTIONAL = {"sniffio", "_distutils_hack"}
@@ -84,7 +89,7 @@ def test_what_is_copied_is_there_and_not_ignored(image: str) -> None:
         ".env",
         ".cache/crops/0.npz",
         "runs/recognizer/checkpoint.pt",
-        "build/lib/api/cli.py",
+        "build/lib/plates/cli/main.py",
         "tests/test_cli.py",
         "tokens.txt",
         "api/__pycache__/cli.cpython-311.pyc",
@@ -145,7 +150,7 @@ def test_everything_that_runs_is_in_the_image(image: str, tmp_path: Path) -> Non
     code = (
         "import importlib, json, sys\n"
         f"for name in {modules!r}: importlib.import_module(name)\n"
-        "from api.commands.supervising import describe_triton, heal, read_settings\n"
+        "from plates.cli.supervising import describe_triton, heal, read_settings\n"
         "heal(describe_triton(read_settings()))\n"
         "print(json.dumps({n: getattr(m, '__file__', '') for n, m in sys.modules.items()}))"
     )

@@ -12,8 +12,8 @@ from compose_services import Machine, running
 from patience import wait_until
 from sample_photos import SAMPLES, read_samples
 
-from api.embedded import preflight, processes
-from api.embedded.status import read_status
+from api.status import read_status
+from plates.serving import preflight, processes
 
 PROGRAMS = Path(sys.executable).parent
 PHOTO, PLATES = next(iter(read_samples().items()))

@@ -11,8 +11,8 @@ from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 from test_requirements import names_in
 
-from api.embedded import preflight
-from api.embedded.installation import find_wheel
+from plates.serving import preflight
+from plates.serving.installation import find_wheel
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 LOCK = tomllib.loads((ROOT / "poetry.lock").read_text(encoding="utf-8"))

@@ -14,7 +14,8 @@ import pytest
 from patience import wait_until
 from tritonclient import grpc as triton_grpc
 
-from api.embedded import (
+from api.edge import protocol
+from plates.serving import (
     EmbeddedTriton,
     PreflightError,
     StartError,
@@ -24,8 +25,7 @@ from api.embedded import (
     supervisor,
     worker,
 )
-from api.embedded.server import GRACE_SECONDS, ORPHAN_SECONDS, STOP_SECONDS
-from api.http import protocol
+from plates.serving.server import GRACE_SECONDS, ORPHAN_SECONDS, STOP_SECONDS
 
 pytestmark = [pytest.mark.live, pytest.mark.control]
 
@@ -90,7 +90,7 @@ def test_two_servers_live_side_by_side_and_leave_nothing(echo: Path) -> None:
 def owner(repository: Path) -> Iterator[tuple[subprocess.Popen[str], list[int], str]]:
     """Another process with a server of its own: the process, all pids, the shm prefix."""
     code = (
-        "import sys, time; from pathlib import Path; from api.embedded import EmbeddedTriton\n"
+        "import sys, time; from pathlib import Path; from plates.serving import EmbeddedTriton\n"
         "s = EmbeddedTriton(Path(sys.argv[1])).start(); p = s.pids\n"
         "print(s.shm_prefix, p.guardian, p.server, *p.stubs, flush=True)\n"
         "time.sleep(600)"

@@ -2,12 +2,12 @@
 
 import numpy as np
 
-from api.commands.eval_triton import ThroughTriton, plates_of
 from api.triton import Recognition
 from plate_models.evaluation.agreement import PhotoAgreement
 from plate_models.evaluation.scoreboard import Scoreboard
 from plate_models.pipeline import Plate
 from plate_models.reading import Reading
+from plates.cli.eval_triton import ThroughTriton, plates_of
 
 QUADS = [
     [[10, 20], [110, 20], [110, 45], [10, 45]],

@@ -5,12 +5,12 @@ import os
 
 import pytest
 
-from api.bench import faults
-from api.bench.aftermath import Leftovers, Seen, leftovers_of, lies, seen_of
-from api.bench.faults import FAULTS, Outcome
-from api.bench.http1 import Target
-from api.bench.steady_load import Attempt, SteadyLoad
-from api.embedded import processes
+from plates.benchmarks import faults
+from plates.benchmarks.aftermath import Leftovers, Seen, leftovers_of, lies, seen_of
+from plates.benchmarks.faults import FAULTS, Outcome
+from plates.benchmarks.http1 import Target
+from plates.benchmarks.steady_load import Attempt, SteadyLoad
+from plates.serving import processes
 
 NOBODY = Target("127.0.0.1", 1)
 

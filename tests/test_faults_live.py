@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
-from api.bench import faults
-from api.bench.faults import FAULTS, Fault, Outcome
+from plates.benchmarks import faults
+from plates.benchmarks.faults import FAULTS, Fault, Outcome
 
 pytestmark = [pytest.mark.live, pytest.mark.control]
 

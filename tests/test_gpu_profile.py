@@ -11,7 +11,7 @@ from conftest import TritonEndpoints
 from sample_photos import SAMPLES, read_samples
 from tritonclient import grpc as triton_grpc
 
-from api.embedded import EmbeddedTriton
+from plates.serving import EmbeddedTriton
 
 pytestmark = [pytest.mark.live, pytest.mark.control]
 

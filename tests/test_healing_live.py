@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 from patience import wait_until
 
-from api.embedded import EmbeddedTriton, budget, healing, prober, processes
-from api.embedded.errors import GaveUp
-from api.embedded.healing import TritonHealer
+from plates.serving import EmbeddedTriton, budget, healing, prober, processes
+from plates.serving.errors import GaveUp
+from plates.serving.healing import TritonHealer
 
 pytestmark = [pytest.mark.live, pytest.mark.control]
 

@@ -25,7 +25,7 @@ from raw_connections import (
     status_of,
 )
 
-from api.http.protocol import GatewayProtocol
+from api.edge.protocol import GatewayProtocol
 
 pytestmark = pytest.mark.usefixtures("no_tracebacks")
 
@@ -80,7 +80,7 @@ def test_a_flood_of_connections_leaves_the_gateway_well(fake: FakeTriton) -> Non
 def test_a_reader_who_takes_nothing_is_dropped(
     fake: FakeTriton, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("api.http.protocol._STALLED_S", 0.3)
+    monkeypatch.setattr("api.edge.protocol._STALLED_S", 0.3)
     with running_gateway(settings_for(fake, max_connections=1)) as client:
         with socket.socket() as connection:
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
@@ -102,7 +102,7 @@ def trickle_requests(connection: socket.socket) -> None:
 
 
 def test_a_refused_sender_may_finish(client: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("api.http.protocol._LINGER_S", HANG_S)
+    monkeypatch.setattr("api.edge.protocol._LINGER_S", HANG_S)
     with connect(client) as connection:
         connection.sendall(b"GET / HTTP/1.1\r\n" + HOST + b"a: " + b"b" * 20_000)
         connection.recv(1, socket.MSG_PEEK)

@@ -22,7 +22,7 @@ from raw_connections import (
     status_of,
 )
 
-from api.http.protocol import MAX_HEADERS
+from api.edge.protocol import MAX_HEADERS
 
 pytestmark = pytest.mark.usefixtures("no_tracebacks")
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from test_embedded import ECHO_CONFIG, ECHO_MODEL, is_ready
 
-from api.embedded import EmbeddedTriton, fitness, installation, launch, preflight, server
-from api.embedded.installation import Stock, Wheel, find_installation, find_wheel
+from plates.serving import EmbeddedTriton, fitness, installation, launch, preflight, server
+from plates.serving.installation import Stock, Wheel, find_installation, find_wheel
 
 HERE = f"libpython3.{sys.version_info.minor}.so.1.0"
 

@@ -25,7 +25,7 @@ from kubernetes_objects import FOLDER, VERSIONS, Cluster, cluster_of, quantity, 
 from patience import wait_until
 
 from api import cli
-from api.commands.service_process import running_service
+from plates.serving.running import running_service
 
 NAMESPACE_OBJECTS = {"Namespace"}
 QUEUE_METRIC = "plates_triton_queue_milliseconds"

@@ -61,7 +61,7 @@ def test_the_embedded_server_needs_the_standard_library_only() -> None:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("api")
     }
-    assert all(name and name.startswith("api.embedded") for name in inside)
+    assert all(name and name.startswith("plates.serving") for name in inside)
 
 
 def loaded_by(statement: str) -> set[str]:
@@ -74,10 +74,10 @@ def loaded_by(statement: str) -> set[str]:
     ("statement", "unwanted"),
     [
         ("import api.main", {"torch", "onnxruntime", "openvino", "matplotlib", "cv2"}),
-        ("import api.cli", {"torch", "fastapi", "tritonclient", "cv2", "numpy"}),
-        ("import api.embedded", {"torch", "numpy", "pytriton"}),
+        ("import plates.cli.main", {"torch", "fastapi", "tritonclient", "cv2", "numpy"}),
+        ("import plates.serving", {"torch", "numpy", "pytriton"}),
         # What it shares with the service would not count in the service's memory.
-        ("import api.bench.serve", {"torch", "numpy", "cv2", "grpc", "tritonclient"}),
+        ("import plates.benchmarks.serve", {"torch", "numpy", "cv2", "grpc", "tritonclient"}),
         ("import plate_models.spec", {"torch", "numpy", "cv2"}),
         ("import plate_models.spec_json", {"torch", "numpy", "cv2"}),
         ("import plate_models.formats", {"torch", "numpy", "cv2"}),
@@ -85,7 +85,7 @@ def loaded_by(statement: str) -> set[str]:
         ("import plate_models.images", {"torch"}),
         # What serves photos has none of these, and an archive's command needs torch in helpers.
         (
-            "import api.commands.bulk, plate_models.bulk.running",
+            "import plates.cli.bulk, plates.bulk.running",
             {"torch", "ray", "pandas", "pyarrow", "fsspec", "cv2"},
         ),
     ],

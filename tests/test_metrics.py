@@ -15,7 +15,7 @@ from gateway_fixtures import running_gateway
 from patience import wait_until
 from prometheus_client.parser import text_string_to_metric_families
 
-from api.embedded.status import Status, write_status
+from api.status import Status, write_status
 
 TRITONS = """\
 # HELP nv_inference_request_success Number of successful inference requests

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from api.embedded import EmbeddedTriton, PreflightError, preflight
-from api.embedded.installation import Wheel, find_wheel
 from plate_models.contract import MANIFEST
+from plates.serving import EmbeddedTriton, PreflightError, preflight
+from plates.serving.installation import Wheel, find_wheel
 
 REPOSITORY = Path(__file__).resolve().parent.parent / "model_repository"
 

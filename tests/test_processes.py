@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from api.embedded import EmbeddedTriton, launch, processes, server
-from api.embedded.processes import Process
+from plates.serving import EmbeddedTriton, launch, processes, server
+from plates.serving.processes import Process
 
 WORD = "plates_test_of_processes_"
 SLEEP = "import time; time.sleep(600)"

@@ -124,7 +124,7 @@ def test_plates_command_lines_are_understood(
     assert cli.main(arguments) == 0
     assert len(ran) == 1
     if arguments[0] == "train":
-        train = import_module("api.commands.train")
+        train = import_module("plates.cli.train")
         training, config = train.TRAININGS[ran[0].net]
         train.parse_options(getattr(import_module(training), config), "x", ran[0].options)
 

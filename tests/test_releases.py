@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from release_folders import MODELS, PLATE, make_repository, publish
 
-from api.embedded import choosing
-from api.embedded.choosing import Releases
-from api.embedded.errors import ReleaseError, StartError
-from api.embedded.releases import Plates, Release, Repository
+from plates.serving import choosing
+from plates.serving.choosing import Releases
+from plates.serving.errors import ReleaseError, StartError
+from plates.serving.releases import Plates, Release, Repository
 
 
 @pytest.fixture

@@ -6,10 +6,10 @@ import pytest
 from patience import wait_until
 from release_folders import CONFIG, MODELS, PLATE, make_repository, publish
 
-from api.embedded.change import Change
-from api.embedded.errors import ReleaseError, RequestError
-from api.embedded.releases import Release, Repository
-from api.embedded.view import TRIAL, View
+from plates.serving.change import Change
+from plates.serving.errors import ReleaseError, RequestError
+from plates.serving.releases import Release, Repository
+from plates.serving.view import TRIAL, View
 
 
 @pytest.fixture

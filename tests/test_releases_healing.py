@@ -6,10 +6,10 @@ from types import SimpleNamespace
 import pytest
 from patience import Clock
 
-from api.embedded import EmbeddedTriton, healing
-from api.embedded.errors import EmbeddedTritonError, ReleaseError, StartError
-from api.embedded.healing import TritonHealer
-from api.embedded.releases import Release
+from plates.serving import EmbeddedTriton, healing
+from plates.serving.errors import EmbeddedTritonError, ReleaseError, StartError
+from plates.serving.healing import TritonHealer
+from plates.serving.releases import Release
 
 
 class HealerOfATest(TritonHealer):

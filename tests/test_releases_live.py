@@ -16,10 +16,10 @@ import pytest
 from patience import wait_until
 from release_cases import add_release, copy_repository, remove_release, rotate_alphabet, truncate
 
-from api.commands.service_process import running_service
-from api.embedded import processes
-from api.embedded.status import Status, read_status
 from api.readiness import canary_photo
+from api.status import Status, read_status
+from plates.serving import processes
+from plates.serving.running import running_service
 
 pytestmark = [pytest.mark.live, pytest.mark.control]
 

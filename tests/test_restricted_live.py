@@ -9,10 +9,10 @@ from conftest import TritonEndpoints
 from tritonclient import grpc as triton_grpc
 from tritonclient.utils import InferenceServerException
 
-from api.embedded import EmbeddedTriton
-from api.embedded.client import TritonHttp
-from api.embedded.errors import RequestError
-from api.embedded.launch import KEY_HEADER
+from plates.serving import EmbeddedTriton
+from plates.serving.client import TritonHttp
+from plates.serving.errors import RequestError
+from plates.serving.launch import KEY_HEADER
 
 pytestmark = [pytest.mark.live, pytest.mark.control]
 

@@ -9,16 +9,23 @@ import pytest
 import torch
 from torch import Tensor
 
-from api.bench.photos import standard_photo
 from plate_models import geometry, pipeline
 from plate_models.cores import THREADS
 from plate_models.engines.nets import Nets, load_nets
-from plate_models.speed.arithmetic import inputs_of, measure_floors, multiply_adds
-from plate_models.speed.creep import COMPARED, Ratio, Record, RecordError, crept, measure_record
-from plate_models.speed.scaling import Growth
-from plate_models.speed.stages import STAGES, StageClock, measure_stages, read_file
-from plate_models.speed.turns import WARM_UP, Times, percentile, take_turns
 from plate_models.weights import WEIGHTS_DIR, load_modules
+from plates.benchmarks.photos import standard_photo
+from plates.benchmarks.speed.arithmetic import inputs_of, measure_floors, multiply_adds
+from plates.benchmarks.speed.creep import (
+    COMPARED,
+    Ratio,
+    Record,
+    RecordError,
+    crept,
+    measure_record,
+)
+from plates.benchmarks.speed.scaling import Growth
+from plates.benchmarks.speed.stages import STAGES, StageClock, measure_stages, read_file
+from plates.benchmarks.speed.turns import WARM_UP, Times, percentile, take_turns
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from api.embedded.status import Status, read_status, write_status
+from api.status import Status, read_status, write_status
 
 
 def test_what_was_written_is_read(tmp_path: Path) -> None:

@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 from patience import Clock, wait_until
 
-from api.embedded import budget, processes, worker
-from api.embedded.budget import RestartBudget
-from api.embedded.errors import GaveUp, StartError
-from api.embedded.status import Status, read_status
-from api.embedded.supervisor import Supervisor
-from api.embedded.worker import GatewayWorker
+from api.status import Status, read_status
+from plates.serving import budget, processes, worker
+from plates.serving.budget import RestartBudget
+from plates.serving.errors import GaveUp, StartError
+from plates.serving.gateway import GatewayWorker
+from plates.serving.supervisor import Supervisor
 
 PATIENCE_S = 30
 

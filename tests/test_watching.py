@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 from patience import wait_until
 
-from api.embedded import EmbeddedTriton, processes
-from api.embedded.client import TritonHttp
-from api.embedded.errors import RequestError
-from api.embedded.healing import TritonHealer
-from api.embedded.prober import BUSY_STANDSTILL_S, STANDSTILL_S, Prober
-from api.embedded.stubs import StubWatch
+from plates.serving import EmbeddedTriton, processes
+from plates.serving.client import TritonHttp
+from plates.serving.errors import RequestError
+from plates.serving.healing import TritonHealer
+from plates.serving.prober import BUSY_STANDSTILL_S, STANDSTILL_S, Prober
+from plates.serving.stubs import StubWatch
 
 # --- stubs ---
 
@@ -278,8 +278,8 @@ def test_versions_of_a_model_are_counted_together(faked: Faked) -> None:
 
 
 def test_a_silent_triton_is_not_heard(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("api.embedded.prober._LISTEN_TIMEOUT_S", 0.1)
-    monkeypatch.setattr("api.embedded.prober._READ_TIMEOUT_S", 0.1)
+    monkeypatch.setattr("plates.serving.prober._LISTEN_TIMEOUT_S", 0.1)
+    monkeypatch.setattr("plates.serving.prober._READ_TIMEOUT_S", 0.1)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         client = TritonHttp(f"127.0.0.1:{silent.getsockname()[1]}")
         prober = Prober(lambda: client, b"photo")

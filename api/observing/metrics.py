@@ -14,8 +14,8 @@ from prometheus_client import (
 )
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from api.embedded.status import State, Status, read_statuses
 from api.errors import Overloaded, Problem, RateLimited
+from api.status import State, Status, read_statuses
 
 if TYPE_CHECKING:
     from api.triton import Recognition

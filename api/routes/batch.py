@@ -8,9 +8,9 @@ from fastapi import APIRouter, Query
 from api.answers import answer_from
 from api.context import ContextOfRequest, RequestContext
 from api.documentation import PROBLEMS, body_of, file_field, form_schema
+from api.edge.access import charge
+from api.edge.problems import document_of
 from api.errors import PhotoTooLarge, Problem
-from api.http.access import charge
-from api.http.problems import document_of
 from api.parameters import PlateFilter, merged
 from api.schemas import BatchAnswer, BatchItem, ProblemDocument, ReadPhoto, RefusedPhoto
 from api.services import Services, ServicesOfApp

@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING
 ROOT = Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT))
 
-from api.embedded.preflight import find_gpu_problem  # noqa: E402
 from plate_models.spec import DETECTOR, MODEL_VERSION, RECOGNIZER, RECTIFIER, TENSORS  # noqa: E402
+from plates.serving.preflight import find_gpu_problem  # noqa: E402
 
 if TYPE_CHECKING:
     import numpy as np

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import httpx
 from gateway_fixtures import serving
 
-from api.bench.footprint import footprints
+from plates.benchmarks.footprint import footprints
 
 # Short, because some kinds wait for it to pass.
 _UPLOAD_TIMEOUT_S = 2

@@ -1,0 +1,1 @@
+"""What people run: the `plates` command, a service on this machine, archives, benchmarks."""

@@ -1,0 +1,42 @@
+"""Compare two versions plate by plate: what the second wins, what it loses, and how sure.
+
+FIRST and SECOND were written by `plates eval --json` on the same labelled photos. p is that
+of McNemar's exact test: how likely wins and losses would differ this much by chance alone.
+"""
+
+import argparse
+from pathlib import Path
+
+from plates.cli import CommandError
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.add_argument("first", type=Path, metavar="FIRST.json")
+    parser.add_argument("second", type=Path, metavar="SECOND.json")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Compare and print.
+
+    Returns:
+        0.
+
+    Raises:
+        CommandError: A file can't be read or is something else (status 2), or the two
+            have no plate in common.
+    """
+    from plate_models.evaluation.comparison import ReportError, compare, load_report
+
+    try:
+        first, second = load_report(arguments.first), load_report(arguments.second)
+    except ReportError as error:
+        raise CommandError(str(error), status=2) from error
+    comparison = compare(first.plates, second.plates)
+    if not comparison.plates:
+        raise CommandError("the two reports have no labelled plate in common")
+    for name, report in (("first", first), ("second", second)):
+        engine = f", engine {report.engine}" if report.engine else ""
+        print(f"{name:<6} weights {report.weights}{engine}, {report.date}")
+    print("", *comparison.lines(), sep="\n")
+    return 0

@@ -1,0 +1,51 @@
+"""Export weights/ into the model repository: TorchScript and ONNX, checked against the nets.
+
+Does nothing if the repository holds the same export already. A running service takes a release
+whose version is higher than the one it serves as soon as it is complete, once it has read the
+release's golden photo; it goes back when the release is removed. It always writes both formats,
+because each model is served from either; TensorRT engines are built from the ONNX files by
+docker/tensorrt/build_engines.py.
+"""
+
+import argparse
+from pathlib import Path
+
+from plate_models.spec import MODEL_VERSION
+from plates.cli import CommandError
+from plates.cli.options import add_weights
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    add_weights(parser)
+    parser.add_argument("--repository", type=Path, metavar="DIR", help="default: model_repository/")
+    parser.add_argument(
+        "--version",
+        metavar="N",
+        default=MODEL_VERSION,
+        help=f"of the release, from 1; the highest is served (default: {MODEL_VERSION})",
+    )
+    parser.add_argument(
+        "--golden",
+        type=Path,
+        metavar="PHOTO",
+        help="with plates that the weights read; the release is served only where it reads the "
+        "same (default: one of ours)",
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Export and name the artifacts written."""
+    from plate_models.export import REPOSITORY, ExportError, export
+    from plate_models.weights import WEIGHTS_DIR, WeightsError
+
+    try:
+        folders = arguments.weights or WEIGHTS_DIR, arguments.repository or REPOSITORY
+        written = export(*folders, arguments.version, arguments.golden)
+    except (ExportError, WeightsError) as error:
+        raise CommandError(str(error)) from error
+    for path in written or ():
+        print(path)
+    if not written:
+        print("The model repository is up to date.")
+    return 0

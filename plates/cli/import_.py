@@ -1,0 +1,49 @@
+"""Turn weights from elsewhere into ours: safetensors that say what they were made for.
+
+Nothing in a checkpoint is run: its tensors are read, and a file that wants more is refused.
+See CONTRIBUTING.md, "Bring your own weights".
+"""
+
+import argparse
+from pathlib import Path
+
+from plates.cli import CommandError
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Declare what can be imported, and the arguments of each."""
+    nets = parser.add_subparsers(dest="net", required=True, metavar="NET")
+    detector = nets.add_parser("yolov5", help="a YOLOv5 checkpoint, n to x, one or two classes")
+    detector.add_argument("file", type=Path, metavar="FILE", help=".pt or .safetensors")
+    reader = nets.add_parser("recognizer", help="our LPRNet and STN for another alphabet")
+    reader.add_argument("lprnet", type=Path, metavar="LPRNET", help="state dict of the LPRNet")
+    reader.add_argument("stn", type=Path, metavar="STN", help="state dict of the STN")
+    reader.add_argument(
+        "--alphabet", required=True, metavar="ABC", help="characters in class order, no blank"
+    )
+    reader.add_argument(
+        "--country", default="ru", metavar="NAME", help="a file in countries/ (default: ru)"
+    )
+    for net in (detector, reader):
+        net.add_argument("--out", type=Path, required=True, metavar="DIR", help="for the weights")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Import and name the files written."""
+    from plate_models.importing import import_recognizer, import_yolov5
+    from plate_models.weights import WeightsError
+
+    out = arguments.out
+    try:
+        if arguments.net == "yolov5":
+            written = [import_yolov5(arguments.file, out)]
+        else:
+            sources = (arguments.lprnet, arguments.stn)
+            made_for = (arguments.alphabet, out, arguments.country)
+            written = [*import_recognizer(*sources, *made_for)]
+    except (WeightsError, OSError) as error:
+        raise CommandError(str(error)) from error
+    for path in written:
+        print(path)
+    print(f"Next, write the manifest: plates weights --weights {out}")
+    return 0

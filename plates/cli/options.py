@@ -1,0 +1,96 @@
+"""Options that several commands have alike."""
+
+import argparse
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from plates.cli import CommandError
+
+if TYPE_CHECKING:
+    from api.triton import TritonClient
+    from plate_models.engines.nets import Nets
+
+# As `plate_models.weights.WEIGHTS_DIR`, without loading torch for it.
+RELEASED_WEIGHTS = Path(__file__).resolve().parents[2] / "weights"
+
+
+def add_data(parser: argparse.ArgumentParser, what: str) -> None:
+    """Declare --data.
+
+    Args:
+        parser: Of the command.
+        what: What the folder holds, for the help.
+    """
+    parser.add_argument(
+        "--data",
+        type=Path,
+        metavar="DIR",
+        default=os.environ.get("PLATES_DATA"),
+        help=f"{what} (default: PLATES_DATA)",
+    )
+
+
+def add_weights(parser: argparse.ArgumentParser) -> None:
+    """Declare --weights; None stands for the released ones."""
+    parser.add_argument("--weights", type=Path, metavar="DIR", help="default: the released ones")
+
+
+def add_engine(parser: argparse.ArgumentParser) -> None:
+    """Declare --engine and --device, for `load_nets`."""
+    parser.add_argument(
+        "--engine",
+        metavar="served|torch",
+        help="what runs the nets: what the service serves on a CPU, or float32 in torch "
+        "(default: served for the released weights on the CPU, else torch)",
+    )
+    parser.add_argument(
+        "--device", default="cpu", help="cpu, or a GPU such as cuda:0 (default: cpu)"
+    )
+
+
+def default_engine(arguments: argparse.Namespace) -> str:
+    """What --weights and --device ask for where --engine is left out."""
+    ours = RELEASED_WEIGHTS
+    released = arguments.weights is None or arguments.weights.resolve() == ours
+    return "served" if released and arguments.device == "cpu" else "torch"
+
+
+def load_nets(arguments: argparse.Namespace) -> "Nets":
+    """Load the nets that --weights, --engine and --device ask for, and no others.
+
+    Raises:
+        CommandError: The weights, the engine or the device are not there.
+    """
+    from plate_models.engines import nets
+    from plate_models.export import ExportError
+    from plate_models.weights import WEIGHTS_DIR, WeightsError
+
+    folder: Path = arguments.weights or WEIGHTS_DIR
+    engine = arguments.engine or default_engine(arguments)
+    try:
+        return nets.load_nets(engine, arguments.device, folder)
+    except (nets.EngineError, ExportError, WeightsError) as error:
+        raise CommandError(str(error)) from error
+    except OSError as error:  # an installation that may not be written to
+        raise CommandError(f"the nets can't be exported: {error}; try --engine torch") from error
+
+
+def triton_client(address: str) -> "TritonClient":
+    """Open a channel to the Triton of --triton, inside the loop that it belongs to.
+
+    Args:
+        address: host:port of its gRPC.
+
+    Raises:
+        CommandError: That is no address.
+    """
+    from pydantic import ValidationError
+
+    from api.settings import Settings
+    from api.triton import TritonClient
+
+    try:
+        return TritonClient(Settings(triton_url=address))
+    except ValidationError as error:
+        raise CommandError(f"--triton: {error.errors()[0]['msg']}") from error

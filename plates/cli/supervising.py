@@ -1,0 +1,112 @@
+"""What `plates serve` and `plates triton` share: settings, a supervisor, and a clean end."""
+
+import contextlib
+import tempfile
+from collections.abc import Iterator, Sequence
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from plates.cli import CommandError
+from plates.cli.signals import Stopped, say, stop_signals_raise
+
+if TYPE_CHECKING:
+    from api.settings import Settings
+    from plates.serving import EmbeddedTriton
+    from plates.serving.supervisor import Part
+
+TRITON = "Triton: "
+
+
+def read_settings() -> "Settings":
+    """Read the settings from the environment, and have the logs written as they say.
+
+    Raises:
+        CommandError: One of them makes no sense; it is named.
+    """
+    from pydantic import ValidationError
+
+    from api.observing import logs
+    from api.settings import Settings
+    from plates.cli.environment import explain, warn_of_unknown_settings
+
+    try:
+        settings = Settings()
+    except ValidationError as error:
+        raise CommandError("; ".join(explain(error))) from error
+    logs.configure(settings.log_format)
+    warn_of_unknown_settings()
+    return settings
+
+
+@contextlib.contextmanager
+def until_stopped() -> Iterator[None]:
+    """Run what is inside until a signal comes; say at the end that it was stopped in order.
+
+    Raises:
+        CommandError: A part can't be started, or could not be healed.
+    """
+    from plates.serving import EmbeddedTritonError
+
+    try:
+        with stop_signals_raise(), contextlib.suppress(Stopped):
+            yield
+    except EmbeddedTritonError as error:
+        raise CommandError(str(error)) from error
+    say("Stopped.")
+
+
+@contextlib.contextmanager
+def status_file(settings: "Settings") -> Iterator[Path]:
+    """Where the supervisor tells how it is: as set, or a file of its own that goes with it."""
+    if settings.status_file is not None:
+        yield settings.status_file
+        return
+    with tempfile.TemporaryDirectory(prefix="plates-status-") as folder:
+        yield Path(folder) / "status.json"
+
+
+@contextlib.contextmanager
+def supervised(parts: "Sequence[Part]", status: Path) -> Iterator[None]:
+    """Start parts, watch over them after what is inside, and stop them at last.
+
+    Raises:
+        EmbeddedTritonError: One of them can't be started, or could not be healed.
+    """
+    from plates.serving.supervisor import Supervisor
+
+    supervisor = Supervisor(parts, status)
+    try:
+        supervisor.start()
+        yield
+        supervisor.run()
+    finally:
+        say("Stopping …")
+        supervisor.stop()
+
+
+def describe_triton(settings: "Settings") -> "EmbeddedTriton":
+    """The Triton that the settings ask for; nothing is started yet."""
+    from plates.serving import EmbeddedTriton
+
+    say("Starting Triton …")
+    return EmbeddedTriton(
+        settings.model_repository,
+        profile=settings.profile,
+        host=str(settings.triton_host),
+        http_port=settings.triton_http_port,
+        grpc_port=settings.triton_grpc_port,
+        metrics_port=settings.triton_metrics_port,
+    )
+
+
+def heal(triton: "EmbeddedTriton") -> "Part":
+    """The supervisor's part that keeps it well."""
+    from plates.serving.healing import TritonHealer
+
+    return TritonHealer(triton, (files("plate_models") / "golden.jpg").read_bytes())
+
+
+def announce_triton(triton: "EmbeddedTriton") -> None:
+    """Say where it listens."""
+    say(f"{TRITON}gRPC {triton.grpc_url}, HTTP {triton.http_url}")

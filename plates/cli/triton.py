@@ -1,0 +1,50 @@
+"""Run Triton alone, watched and healed, until Ctrl-C, SIGTERM or SIGHUP.
+
+The other half of `plates serve` with PLATES_TRITON_URL; the entry point of Triton's container.
+The Triton is that of the wheel, or the image's in /opt/tritonserver. Settings are environment
+variables:
+
+  PLATES_PROFILE            cpu or gpu: where it runs the nets (cpu)
+  PLATES_TRITON_HOST        the address to listen on (127.0.0.1; in a container 0.0.0.0)
+  PLATES_TRITON_HTTP_PORT, PLATES_TRITON_GRPC_PORT, PLATES_TRITON_METRICS_PORT  (0: free ones)
+  PLATES_MODEL_REPOSITORY   what it serves
+  PLATES_STATUS_FILE        where the supervisor tells how it is; `plates health` reads it
+  PLATES_THREADS            with which each net computes on a CPU
+
+It ends with a status that is not zero when Triton can't be started, or not be healed.
+"""
+
+import argparse
+
+from plates.cli.supervising import (
+    announce_triton,
+    describe_triton,
+    heal,
+    read_settings,
+    status_file,
+    supervised,
+    until_stopped,
+)
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """There are no arguments: everything is set by the environment."""
+    del parser
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Serve until stopped.
+
+    Returns:
+        0 after a clean stop.
+
+    Raises:
+        CommandError: Triton can't start, or could not be healed.
+    """
+    del arguments
+    settings = read_settings()
+    with until_stopped(), status_file(settings) as status:
+        triton = describe_triton(settings)
+        with supervised([heal(triton)], status):
+            announce_triton(triton)
+    return 0
