@@ -10,7 +10,7 @@ import hashlib
 import json
 import os
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from plate_models import spec, weights
 from plate_models.contract import GOLDEN_PHOTO, GRAPHS, MANIFEST
-from plate_models.graphs import Graph, Outputs, graphs_of
+from plate_models.graphs import Graph, Net, Outputs, graphs_of
 from plate_models.images import ImageError
 from plate_models.releasing import PHOTO_MODEL, PIPELINE, read_golden, write_pipeline
 from plate_models.spec_json import DEFAULTS, Specs, specs_to_json
@@ -41,8 +41,6 @@ _CONFIGURED = {
     "rectifier": ("crop_hw", "rectified_hw", "shown_hw", "max_batch_size"),
     "recognizer": ("steps", "candidates", "max_batch_size"),
 }
-
-Net = Callable[[Tensor], Any]
 
 
 class ExportError(Exception):

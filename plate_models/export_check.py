@@ -13,9 +13,8 @@ import torch
 from torch import Tensor
 
 from plate_models.calibrating.mix import render
-from plate_models.export import Net
 from plate_models.geometry import letterbox
-from plate_models.graphs import Graph, Outputs
+from plate_models.graphs import Graph, Net, Outputs
 from plate_models.images import decode
 from plate_models.rectifying import normalize
 from plate_models.spec_json import Specs

@@ -2,12 +2,14 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from plate_models.spec_json import Specs
 
+Net = Callable[[Tensor], Any]
 Outputs = tuple[Tensor, ...]
 
 
