@@ -37,7 +37,7 @@ export: $(EXPORT_STAMP)  ## Export weights/ into model_repository/ (skipped whil
 	@:
 
 $(EXPORT_STAMP): $(SETUP_STAMP) $(wildcard weights/*) $(shell find plate_models/nets -name '*.py') \
-		$(addprefix plate_models/,calibration.py contract.py export.py export_check.py geometry.py) \
+		$(addprefix plate_models/,recognition/calibration.py contract.py export.py export_check.py geometry.py) \
 		$(addprefix plate_models/,graphs.py releasing.py spec.py spec_json.py straightening.py weight_files.py weights.py) \
 		$(LOST_ARTIFACTS)
 	@$(VENV)/bin/plates export

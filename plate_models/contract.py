@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from plate_models import images
-from plate_models.calibration import Calibration
 from plate_models.devices import upload
 from plate_models.pipeline import PipelineConfig, Plate
+from plate_models.recognition.calibration import Calibration
 from plate_models.spec import LIMITS, MODEL_VERSION, RECOGNIZER, RECTIFIER, TENSORS, Limits
 from plate_models.spec_json import specs_from_json
 

@@ -31,7 +31,14 @@ REPOSITORY = Path(__file__).resolve().parent.parent / "model_repository"
 DEFAULT_GOLDEN = Path(__file__).resolve().parent / GOLDEN_PHOTO
 OPSET = 20  # the first with AffineGrid
 _SOURCES = (
-    *("calibration.py", "nets", "contract.py", "export.py", "export_check.py", "geometry.py"),
+    *(
+        "recognition/calibration.py",
+        "nets",
+        "contract.py",
+        "export.py",
+        "export_check.py",
+        "geometry.py",
+    ),
     *("graphs.py", "releasing.py", "spec.py", "spec_json.py", "straightening.py"),
     *("weight_files.py", "weights.py"),
 )

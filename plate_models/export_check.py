@@ -12,13 +12,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from plate_models.calibrating.mix import render
 from plate_models.geometry import letterbox
 from plate_models.graphs import Graph, Net, Outputs
 from plate_models.images import decode
 from plate_models.rectifying import normalize
 from plate_models.spec_json import Specs
-from plate_models.synthetic.benchmark import render_photo
+from plate_models.training.benchmark import render_photo
+from plate_models.training.calibrating.mix import render
 
 BATCHES = (1, 4, 32)
 _KINDS = ("ru.car", "ru.motorcycle")

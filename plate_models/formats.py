@@ -7,8 +7,8 @@ comes from ``countries/ru.toml``. Standard library only: the gateway imports thi
 
 from functools import cache
 
-from plate_models.countries import COUNTRIES, load_country
-from plate_models.grammar import UNKNOWN, Grammar, Region
+from plate_models.recognition.countries import COUNTRIES, load_country
+from plate_models.recognition.grammar import UNKNOWN, Grammar, Region
 
 __all__ = [
     "LETTERS",

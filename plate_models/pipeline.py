@@ -14,16 +14,16 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from plate_models import ctc
-from plate_models.appearance import evidence_of
-from plate_models.calibration import UNCALIBRATED, Calibration
 from plate_models.detection import ROUNDS
 from plate_models.devices import download, host_sees, rows_that_count
 from plate_models.finding import Looks, find_candidates, plan_looks
 from plate_models.formats import RUSSIA, grammar_of
 from plate_models.geometry import Letterbox, check_image
-from plate_models.grammar import Grammar
-from plate_models.reading import Reading, choose_reading
+from plate_models.recognition import ctc
+from plate_models.recognition.appearance import evidence_of
+from plate_models.recognition.calibration import UNCALIBRATED, Calibration
+from plate_models.recognition.grammar import Grammar
+from plate_models.recognition.reading import Reading, choose_reading
 from plate_models.rectifying import straighten
 from plate_models.spec_json import DEFAULTS, Specs
 from plate_models.straightening import hulls_of, sample_rows, shown_pixels

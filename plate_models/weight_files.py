@@ -10,7 +10,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
 from plate_models.formats import grammar_of
-from plate_models.grammar import FormatError
+from plate_models.recognition.grammar import FormatError
 from plate_models.spec import DetectorSpec, RecognizerSpec, RectifierSpec
 from plate_models.spec_json import DEFAULTS, SpecError, Specs, spec_from_json, spec_to_json
 

@@ -14,11 +14,11 @@ import torch
 from safetensors.torch import save_file
 from torch import nn
 
-from plate_models import calibration
-from plate_models.calibration import UNCALIBRATED, Calibration
 from plate_models.nets.lprnet import LPRNet
 from plate_models.nets.stn import STN
 from plate_models.nets.yolov5 import YOLOv5, YOLOv5Graph
+from plate_models.recognition import calibration
+from plate_models.recognition.calibration import UNCALIBRATED, Calibration
 from plate_models.spec_json import DEFAULTS, SpecError, Specs
 from plate_models.weight_files import (
     ADDED_LATER,

@@ -11,8 +11,8 @@ from pathlib import Path
 import cv2
 import numpy as np
 
-from plate_models.synthetic.kinds import CAR
-from plate_models.synthetic.scenes import Scene, render_scene
+from plate_models.training.synthetic.kinds import CAR
+from plate_models.training.synthetic.scenes import Scene, render_scene
 
 SAMPLES = Path(__file__).parent / "samples"
 CANARY = Path(__file__).parent.parent / "plate_models" / "golden.jpg"

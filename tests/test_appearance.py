@@ -9,11 +9,11 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from plate_models.appearance import ground_likelihoods
-from plate_models.grammar import GROUNDS
+from plate_models.recognition.appearance import ground_likelihoods
+from plate_models.recognition.grammar import GROUNDS
 from plate_models.spec import RECTIFIER
-from plate_models.synthetic.crops import render_crop
-from plate_models.synthetic.kinds import KINDS
+from plate_models.training.synthetic.crops import render_crop
+from plate_models.training.synthetic.kinds import KINDS
 
 Image = NDArray[np.uint8]
 HEIGHT, WIDTH = RECTIFIER.shown_hw
@@ -137,8 +137,8 @@ def test_rendered_plates_of_every_kind(kind: str) -> None:
 @pytest.mark.skipif("PLATES_DATA" not in os.environ, reason="PLATES_DATA names no real photos")
 def test_real_plates_are_white() -> None:
     from plate_models.images import decode
-    from plate_models.labels import load_labels
     from plate_models.pipeline import look_at
+    from plate_models.training.labels import load_labels
     from plate_models.weights import WEIGHTS_DIR, load_modules
 
     modules = load_modules(WEIGHTS_DIR)

@@ -13,9 +13,9 @@ from PIL import Image
 from published_recognizer import save_stand_ins
 
 from api import cli
-from plate_models.baseline import Baseline, PublishedShape
 from plate_models.cores import THREADS
 from plate_models.engines.nets import Nets, load_nets
+from plate_models.training.baseline import Baseline, PublishedShape
 from plates.benchmarks import baseline, creep, floor, scaling
 from plates.benchmarks.speed import arithmetic
 from plates.benchmarks.speed.arithmetic import NetFloor

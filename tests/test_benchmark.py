@@ -15,7 +15,18 @@ from PIL import Image
 
 from api import cli
 from plate_models.engines.nets import Nets, load_nets
-from plate_models.evaluation.rendered import (
+from plate_models.images import decode
+from plate_models.pipeline import Plate
+from plate_models.recognition.reading import Reading
+from plate_models.training.benchmark import (
+    BenchmarkPhoto,
+    BenchmarkPlate,
+    photo_named,
+    render_photo,
+    render_photos,
+)
+from plate_models.training.benchmark.lens import Lens
+from plate_models.training.evaluation.rendered import (
     RenderedReport,
     corner_error,
     count_questions,
@@ -23,20 +34,9 @@ from plate_models.evaluation.rendered import (
     load_rendered,
     score_rendered,
 )
-from plate_models.evaluation.results import Answer, Box
-from plate_models.images import decode
-from plate_models.pipeline import Plate
-from plate_models.reading import Reading
-from plate_models.synthetic.benchmark import (
-    BenchmarkPhoto,
-    BenchmarkPlate,
-    photo_named,
-    render_photo,
-    render_photos,
-)
-from plate_models.synthetic.benchmark.lens import Lens
-from plate_models.synthetic.ink import draw_ink
-from plate_models.synthetic.kinds import KINDS, Layout, kind_named
+from plate_models.training.evaluation.results import Answer, Box
+from plate_models.training.synthetic.ink import draw_ink
+from plate_models.training.synthetic.kinds import KINDS, Layout, kind_named
 
 PHOTOS = 2
 TRAINING = ("backgrounds", "crops", "drawing", "holders", "photo", "placing", "plates")
@@ -190,11 +190,11 @@ def test_a_lens_puts_points_where_its_formula_says(bend: float) -> None:
 
 
 def test_nothing_of_the_benchmark_knows_what_training_renders() -> None:
-    code = "import sys, plate_models.synthetic.benchmark; print(*sys.modules)"
+    code = "import sys, plate_models.training.benchmark; print(*sys.modules)"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     loaded = set(run.stdout.split())
-    assert "plate_models.synthetic.ink" in loaded
-    assert not loaded & {f"plate_models.synthetic.{name}" for name in TRAINING}
+    assert "plate_models.training.synthetic.ink" in loaded
+    assert not loaded & {f"plate_models.training.synthetic.{name}" for name in TRAINING}
     assert "torch" not in loaded
 
 
@@ -220,7 +220,7 @@ def read_as(
         return [Answer(photo, box, "", "", 0.0, "unknown", 1, 1.0, 1.0) for box in boxes]
 
     monkeypatch.setattr(Nets, "read", found)
-    monkeypatch.setattr("plate_models.evaluation.rendered.read_boxes", boxes)
+    monkeypatch.setattr("plate_models.training.evaluation.rendered.read_boxes", boxes)
 
 
 def one(photos: list[BenchmarkPhoto], kind: str) -> BenchmarkPhoto:

@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from plate_models.calibrating import fitting, metrics
-from plate_models.calibration import (
+from plate_models.recognition.calibration import (
     LOGIT_LIMIT,
     Calibration,
     CalibrationError,
@@ -19,6 +18,7 @@ from plate_models.calibration import (
     logit,
     sigmoid,
 )
+from plate_models.training.calibrating import fitting, metrics
 
 SHA256 = "0123456789abcdef" * 4
 BENT = Calibration(((-2.0, -3.0), (1.0, 0.0), (30.0, 8.0)), 0.9, SHA256)
@@ -122,7 +122,7 @@ def test_other_weights_are_refused() -> None:
 
 
 def test_it_loads_neither_torch_nor_numpy() -> None:
-    code = "import sys, plate_models.calibration; print(*sys.modules)"
+    code = "import sys, plate_models.recognition.calibration; print(*sys.modules)"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert not {"torch", "numpy"} & set(run.stdout.split())
 

@@ -14,12 +14,12 @@ import pytest
 import torch
 
 from api import cli
-from plate_models import calibration
-from plate_models.calibrating.mix import DEFAULT_MIX, least_width, paint, render
-from plate_models.calibrating.run import groups_of
-from plate_models.calibrating.trials import SETS, Block, Trial, as_photo, plan, read_crops
 from plate_models.geometry import crop_boxes
+from plate_models.recognition import calibration
 from plate_models.spec import RECTIFIER
+from plate_models.training.calibrating.mix import DEFAULT_MIX, least_width, paint, render
+from plate_models.training.calibrating.run import groups_of
+from plate_models.training.calibrating.trials import SETS, Block, Trial, as_photo, plan, read_crops
 from plate_models.training.detection_photos import validation_names
 from plate_models.weights import WEIGHTS_DIR, check_manifest, load_modules
 

@@ -12,7 +12,6 @@ import torch
 from plate_models import weights
 from plate_models.nets.yolov5 import YOLOv5
 from plate_models.spec import DETECTOR
-from plate_models.synthetic.scenes import paint_plate
 from plate_models.training import detection_windows
 from plate_models.training.detection_check import DetectionCounts, count_found
 from plate_models.training.detection_photos import (
@@ -23,6 +22,7 @@ from plate_models.training.detection_photos import (
 )
 from plate_models.training.detection_windows import Window, WindowSampler, WindowSettings
 from plate_models.training.detector import DetectorTraining, Training, collate, train
+from plate_models.training.synthetic.scenes import paint_plate
 
 SMALL = WindowSettings(size=128, grids=((1, 1.0),), widths=((30.0, 90.0),), background=0.0)
 STRIDES = (8, 16, 32)

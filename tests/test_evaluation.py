@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from plate_models.figures import (
+from plate_models.training.figures import (
     align,
     edit_distance,
     events,
@@ -15,7 +15,7 @@ from plate_models.figures import (
     proportion,
     ratio,
 )
-from plate_models.labels import LabelError, load_labels, load_negatives
+from plate_models.training.labels import LabelError, load_labels, load_negatives
 
 
 def test_wilson_interval_of_a_published_example() -> None:

@@ -11,14 +11,14 @@ from torch import Tensor
 
 from api import cli
 from plate_models.engines.nets import Nets, load_nets
-from plate_models.evaluation import agreement_crops
-from plate_models.evaluation.agreement import PhotoAgreement
-from plate_models.evaluation.agreement_crops import CropAgreement, compare_crops
-from plate_models.evaluation.engines import compare_photos, compare_rendered, photos_of
-from plate_models.evaluation.results import Box
 from plate_models.pipeline import Plate
-from plate_models.reading import Reading
-from plate_models.synthetic.benchmark import render_photo
+from plate_models.recognition.reading import Reading
+from plate_models.training.benchmark import render_photo
+from plate_models.training.evaluation import agreement_crops
+from plate_models.training.evaluation.agreement import PhotoAgreement
+from plate_models.training.evaluation.agreement_crops import CropAgreement, compare_crops
+from plate_models.training.evaluation.engines import compare_photos, compare_rendered, photos_of
+from plate_models.training.evaluation.results import Box
 
 CROPS = 24
 

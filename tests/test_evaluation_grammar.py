@@ -5,10 +5,10 @@ import json
 import numpy as np
 import pytest
 
-from plate_models import ctc
-from plate_models.evaluation.grammar import Case, GrammarReport, Steps, compare
-from plate_models.reading import Evidence
+from plate_models.recognition import ctc
+from plate_models.recognition.reading import Evidence
 from plate_models.spec import RECOGNIZER
+from plate_models.training.evaluation.grammar import Case, GrammarReport, Steps, compare
 
 WHITE = Evidence(1, {"white": 0.96, "yellow": 0.01, "blue": 0.01, "black": 0.01, "red": 0.01})
 

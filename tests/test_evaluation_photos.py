@@ -10,18 +10,18 @@ from evaluation_cases import answer, labelled_set, plate
 from PIL import Image
 from published_recognizer import save_stand_ins
 
-from plate_models.baseline import Baseline
 from plate_models.engines.nets import Nets, load_nets
-from plate_models.evaluation.failure_sheet import failure_sheet
-from plate_models.evaluation.labelled import evaluate
-from plate_models.evaluation.matching import match
-from plate_models.evaluation.results import Box
-from plate_models.evaluation.scoreboard import Scoreboard
-from plate_models.evaluation.sheet import WIDTH, photos_in, view
-from plate_models.evaluation.world import evaluate_world
-from plate_models.evaluation.world_sheet import world_sheet
 from plate_models.pipeline import Plate
-from plate_models.reading import Reading
+from plate_models.recognition.reading import Reading
+from plate_models.training.baseline import Baseline
+from plate_models.training.evaluation.failure_sheet import failure_sheet
+from plate_models.training.evaluation.labelled import evaluate
+from plate_models.training.evaluation.matching import match
+from plate_models.training.evaluation.results import Box
+from plate_models.training.evaluation.scoreboard import Scoreboard
+from plate_models.training.evaluation.sheet import WIDTH, photos_in, view
+from plate_models.training.evaluation.world import evaluate_world
+from plate_models.training.evaluation.world_sheet import world_sheet
 
 SCENES = ("green_car.jpg", "two_at_night.jpg")
 

@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 from evaluation_cases import answer, plate
 
-from plate_models.evaluation.comparison import ReportError, compare, load_report
-from plate_models.evaluation.groups import group, width_bounds
-from plate_models.evaluation.results import FAILURES, PlateResult
-from plate_models.evaluation.scoreboard import Scoreboard
-from plate_models.evaluation.tables import group_lines
-from plate_models.evaluation.world import WorldReport
+from plate_models.training.evaluation.comparison import ReportError, compare, load_report
+from plate_models.training.evaluation.groups import group, width_bounds
+from plate_models.training.evaluation.results import FAILURES, PlateResult
+from plate_models.training.evaluation.scoreboard import Scoreboard
+from plate_models.training.evaluation.tables import group_lines
+from plate_models.training.evaluation.world import WorldReport
 
 RIGHT = "A111AA77"
 WRONG = "A111AA71"

@@ -10,8 +10,8 @@ import pytest
 import torch
 from torch_archives import archive, tensor
 
-from plate_models.importing import CheckpointError
-from plate_models.importing.checkpoints import read_state
+from plate_models.training.importing import CheckpointError
+from plate_models.training.importing.checkpoints import read_state
 
 
 def test_the_tensor_opcodes_are_sound(tmp_path: Path) -> None:

@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import nn
 
-from plate_models.importing import CheckpointError
-from plate_models.importing.checkpoints import read_state
+from plate_models.training.importing import CheckpointError
+from plate_models.training.importing.checkpoints import read_state
 
 
 def strange_tensors() -> dict[str, torch.Tensor]:

@@ -13,8 +13,8 @@ import pytest
 import torch
 from torch_archives import archive, text
 
-from plate_models.importing import CheckpointError, import_yolov5
-from plate_models.importing.checkpoints import read_state
+from plate_models.training.importing import CheckpointError, import_yolov5
+from plate_models.training.importing.checkpoints import read_state
 
 
 class Calls:

@@ -10,10 +10,10 @@ from torch import nn
 
 from api import cli
 from plate_models import weights
-from plate_models.importing import import_recognizer
 from plate_models.nets.lprnet import LPRNet
 from plate_models.nets.stn import STN
 from plate_models.spec import RecognizerSpec
+from plate_models.training.importing import import_recognizer
 
 ALPHABET = "0123456789ÅÄÖ"
 

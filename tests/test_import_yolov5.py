@@ -14,8 +14,8 @@ from torch import nn
 from api import cli
 from plate_models import weights
 from plate_models.graphs import compare_candidates
-from plate_models.importing import CheckpointError, import_yolov5
 from plate_models.nets.yolov5 import YOLOv5
+from plate_models.training.importing import CheckpointError, import_yolov5
 
 State = dict[str, torch.Tensor]
 
@@ -100,7 +100,7 @@ def test_fused_checkpoints_compute_the_same(tmp_path: Path) -> None:
     ("width", "depth"), [(0.25, 0.33), (0.5, 0.33), (0.75, 0.67), (1.0, 1.0), (1.25, 1.33)]
 )
 def test_every_size_is_recognized(width: float, depth: float) -> None:
-    from plate_models.importing.yolov5 import _spec_of
+    from plate_models.training.importing.yolov5 import _spec_of
 
     blocks = {key: torch.ones(1) for key in (f"model.6.m.{k}.x" for k in range(round(9 * depth)))}
     shapes = {

@@ -5,9 +5,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from plate_models import ctc
 from plate_models.pipeline import read_plates
-from plate_models.reading import choose_reading
+from plate_models.recognition import ctc
+from plate_models.recognition.reading import choose_reading
 from plate_models.rectifying import normalize
 from plate_models.spec import DETECTOR, RECOGNIZER, RECTIFIER
 

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from plate_models.synthetic.drawing import colour, fill, glow
-from plate_models.synthetic.kinds import KINDS
-from plate_models.synthetic.scenes import paint_plate, render_scene
+from plate_models.training.synthetic.drawing import colour, fill, glow
+from plate_models.training.synthetic.kinds import KINDS
+from plate_models.training.synthetic.scenes import paint_plate, render_scene
 
 
 def test_the_same_generator_renders_the_same_scene():

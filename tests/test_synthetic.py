@@ -10,10 +10,10 @@ import torch
 from plate_models.formats import format_of, region_of, to_latin
 from plate_models.geometry import crop_boxes
 from plate_models.spec import RECOGNIZER, RECTIFIER
-from plate_models.synthetic.crops import CropStyle, contact_sheet, cut_crop, render_crop
-from plate_models.synthetic.photo import PhotoStyle, compress, photograph
-from plate_models.synthetic.plates import PlateStyle, render_plate
-from plate_models.synthetic.texts import sample_text
+from plate_models.training.synthetic.crops import CropStyle, contact_sheet, cut_crop, render_crop
+from plate_models.training.synthetic.photo import PhotoStyle, compress, photograph
+from plate_models.training.synthetic.plates import PlateStyle, render_plate
+from plate_models.training.synthetic.texts import sample_text
 
 # A camera without faults: what is left is geometry.
 CLEAR_PHOTO = PhotoStyle(

@@ -9,7 +9,7 @@ import pytest
 from PIL import Image, ImageDraw, ImageFont
 
 from plate_models.spec import RECOGNIZER
-from plate_models.synthetic.glyphs import DIGITS, GLYPHS, LETTERS, glyph_mask
+from plate_models.training.synthetic.glyphs import DIGITS, GLYPHS, LETTERS, glyph_mask
 
 REFERENCE_FONT = os.environ.get("PLATES_REFERENCE_FONT", "")
 # The font has no plate glyph for the letter De.

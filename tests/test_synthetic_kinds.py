@@ -9,11 +9,11 @@ import pytest
 
 from plate_models.formats import REGIONS
 from plate_models.spec import RECOGNIZER, RECTIFIER
-from plate_models.synthetic.crops import CropStyle, render_crop
-from plate_models.synthetic.glyphs import LATIN_D, glyph_mask
-from plate_models.synthetic.kinds import KINDS
-from plate_models.synthetic.plates import PlateStyle, render_plate
-from plate_models.synthetic.texts import sample_text
+from plate_models.training.synthetic.crops import CropStyle, render_crop
+from plate_models.training.synthetic.glyphs import LATIN_D, glyph_mask
+from plate_models.training.synthetic.kinds import KINDS
+from plate_models.training.synthetic.plates import PlateStyle, render_plate
+from plate_models.training.synthetic.texts import sample_text
 
 _L = "[ABEKMHOPCTYX]"
 GRAMMAR = {

@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from plate_models import ctc
+from plate_models.recognition import ctc
 from plate_models.spec import RECOGNIZER, RECTIFIER
-from plate_models.synthetic.crops import DEFAULT_CROPS, render_crop
+from plate_models.training.synthetic.crops import DEFAULT_CROPS, render_crop
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plate_models.images import decode
-from plate_models.labels import LabelledPhoto, load_labels, load_negatives
+from plate_models.training.labels import LabelledPhoto, load_labels, load_negatives
 
 # Consecutive dashcam frames that go to one side of the split together.
 _RUN_LENGTH = 8

@@ -15,10 +15,10 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 
 from plate_models.spec import DETECTOR
-from plate_models.synthetic.kinds import KINDS
-from plate_models.synthetic.scenes import Patch, paint_plate
 from plate_models.training.augment import degrade
 from plate_models.training.detection_photos import TrainingPhoto
+from plate_models.training.synthetic.kinds import KINDS
+from plate_models.training.synthetic.scenes import Patch, paint_plate
 
 # A cut plate is still a plate down to this share, and unclear below it.
 _VISIBLE = 0.6

@@ -26,8 +26,8 @@ from plates.benchmarks.report import Verdict
 from plates.cli import CommandError
 
 if TYPE_CHECKING:
-    from plate_models.baseline import PublishedShape
     from plate_models.engines.nets import Nets
+    from plate_models.training.baseline import PublishedShape
     from plates.benchmarks.speed.published import SideBySide
 
 FLOOR = 0.15
@@ -98,9 +98,9 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _open(arguments: argparse.Namespace) -> "tuple[PublishedShape, list[Path]]":
     """The published shape, and the photos of --data, if there are any."""
-    from plate_models.baseline import Baseline, PublishedShape
-    from plate_models.evaluation.labelled import labelled_folder
-    from plate_models.labels import LabelError
+    from plate_models.training.baseline import Baseline, PublishedShape
+    from plate_models.training.evaluation.labelled import labelled_folder
+    from plate_models.training.labels import LabelError
     from plates.benchmarks.speed.published import photos_of_size
 
     try:

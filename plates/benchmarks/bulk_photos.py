@@ -54,7 +54,7 @@ def make_photos(folder: Path, count: int, seed: int, workers: int) -> int:
     """
     from tqdm import tqdm
 
-    from plate_models.worker_pool import map_ahead
+    from plate_models.training.worker_pool import map_ahead
 
     marker = folder / "photos.json"
     wanted = {"photos": count, "seed": seed}
@@ -82,8 +82,8 @@ def _scene_path(folder: Path, number: int) -> Path:
 
 
 def _render(scene: tuple[Path, int, int]) -> None:
-    from plate_models.synthetic.benchmark import render_photo
-    from plate_models.synthetic.kinds import KINDS
+    from plate_models.training.benchmark import render_photo
+    from plate_models.training.synthetic.kinds import KINDS
 
     folder, seed, number = scene
     path = _scene_path(folder, number)

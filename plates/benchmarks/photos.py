@@ -39,7 +39,7 @@ def standard_photo() -> bytes:
     """
     import numpy as np
 
-    from plate_models.synthetic.scenes import render_scene
+    from plate_models.training.synthetic.scenes import render_scene
 
     scene = render_scene(np.random.default_rng(_STANDARD_SEED), STANDARD_WH, plates=2)
     return _jpeg(scene.image)
@@ -92,10 +92,10 @@ def _park(place: "Floats", seed: int) -> None:
     """Draw a car with its plate in a place of the grid, in place."""
     import numpy as np
 
-    from plate_models.synthetic.kinds import CAR
-    from plate_models.synthetic.placing import overlay_plate, see_plate
-    from plate_models.synthetic.texts import sample_text
-    from plate_models.synthetic.vehicles import PAINTS, Vehicle, draw_vehicle
+    from plate_models.training.synthetic.kinds import CAR
+    from plate_models.training.synthetic.placing import overlay_plate, see_plate
+    from plate_models.training.synthetic.texts import sample_text
+    from plate_models.training.synthetic.vehicles import PAINTS, Vehicle, draw_vehicle
 
     rng = np.random.default_rng(seed)
     height, width = place.shape[:2]

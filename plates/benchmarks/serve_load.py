@@ -111,7 +111,7 @@ def photos_for(mixed: bool) -> list[bytes]:
     import cv2
     import numpy as np
 
-    from plate_models.synthetic.scenes import render_scene
+    from plate_models.training.synthetic.scenes import render_scene
 
     scenes = (render_scene(np.random.default_rng(0), size, plates=2) for size in MIXED_WH)
     return [cv2.imencode(".jpg", scene.image[..., ::-1])[1].tobytes() for scene in scenes]

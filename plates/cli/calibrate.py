@@ -15,8 +15,8 @@ from plates.cli import CommandError
 from plates.cli.options import add_data, add_weights
 
 if TYPE_CHECKING:
-    from plate_models.calibrating.run import Result
-    from plate_models.calibrating.trials import Trial
+    from plate_models.training.calibrating.run import Result
+    from plate_models.training.calibrating.trials import Trial
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -68,8 +68,8 @@ def run(arguments: argparse.Namespace) -> int:
         raise CommandError("give --data DIR, or set PLATES_DATA")
     if arguments.workers < 1:
         raise CommandError(f"--workers: expected at least 1, got {arguments.workers}")
-    from plate_models.calibrating.run import CalibrationRun, calibrate, save
-    from plate_models.labels import LabelError
+    from plate_models.training.calibrating.run import CalibrationRun, calibrate, save
+    from plate_models.training.labels import LabelError
     from plate_models.weights import WEIGHTS_DIR, WeightsError, check_manifest, write_manifest
 
     weights = arguments.weights or WEIGHTS_DIR

@@ -26,7 +26,7 @@ def run(arguments: argparse.Namespace) -> int:
         CommandError: A file can't be read or is something else (status 2), or the two
             have no plate in common.
     """
-    from plate_models.evaluation.comparison import ReportError, compare, load_report
+    from plate_models.training.evaluation.comparison import ReportError, compare, load_report
 
     try:
         first, second = load_report(arguments.first), load_report(arguments.second)

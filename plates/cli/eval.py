@@ -34,7 +34,7 @@ from plates.cli.options import add_data, add_engine, add_weights, load_nets
 
 if TYPE_CHECKING:
     from plate_models.engines.nets import Nets
-    from plate_models.labels import LabelledPhoto
+    from plate_models.training.labels import LabelledPhoto
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -164,7 +164,7 @@ def _evaluate(
     from tqdm import tqdm
 
     from plate_models.images import ImageError
-    from plate_models.labels import LabelError
+    from plate_models.training.labels import LabelError
 
     current = Path()
 

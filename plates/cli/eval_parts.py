@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     from plate_models.engines.nets import Nets
-    from plate_models.evaluation.labelled import Progress
-    from plate_models.evaluation.rendered import RenderedReport
-    from plate_models.evaluation.scoreboard import Scoreboard
+    from plate_models.training.evaluation.labelled import Progress
+    from plate_models.training.evaluation.rendered import RenderedReport
+    from plate_models.training.evaluation.scoreboard import Scoreboard
 
 
 class Report(Protocol):
@@ -85,9 +85,9 @@ class WithFailures:
 
 def labelled(context: Context) -> Report:
     """Labelled photos, and photos without plates."""
-    from plate_models.evaluation.failure_sheet import failure_sheet
-    from plate_models.evaluation.labelled import evaluate, labelled_folder
-    from plate_models.evaluation.sheet import photos_in
+    from plate_models.training.evaluation.failure_sheet import failure_sheet
+    from plate_models.training.evaluation.labelled import evaluate, labelled_folder
+    from plate_models.training.evaluation.sheet import photos_in
 
     arguments = context.arguments
     scored = context.data, context.nets, arguments.baseline, context.progress
@@ -109,9 +109,9 @@ def labelled(context: Context) -> Report:
 
 def world(context: Context) -> Report:
     """Photos of other countries."""
-    from plate_models.evaluation.sheet import photos_in
-    from plate_models.evaluation.world import FOLDER, evaluate_world
-    from plate_models.evaluation.world_sheet import world_sheet
+    from plate_models.training.evaluation.sheet import photos_in
+    from plate_models.training.evaluation.world import FOLDER, evaluate_world
+    from plate_models.training.evaluation.world_sheet import world_sheet
 
     report = evaluate_world(context.data, context.nets, context.progress)
     sheet: Path | None = context.arguments.sheet
@@ -126,9 +126,9 @@ def rendered(context: Context) -> Report:
     """The rendered benchmark."""
     from tqdm import tqdm
 
-    from plate_models.evaluation.failure_sheet import failure_sheet
-    from plate_models.evaluation.rendered import evaluate_rendered, load_rendered
-    from plate_models.synthetic.benchmark import PER_KIND
+    from plate_models.training.benchmark import PER_KIND
+    from plate_models.training.evaluation.failure_sheet import failure_sheet
+    from plate_models.training.evaluation.rendered import evaluate_rendered, load_rendered
 
     arguments = context.arguments
     report = evaluate_rendered(
@@ -149,10 +149,10 @@ def agreement(context: Context) -> Report:
     from tqdm import tqdm
 
     from plate_models.engines.nets import load_nets
-    from plate_models.evaluation import engines
-    from plate_models.evaluation.agreement_crops import compare_crops
-    from plate_models.synthetic.benchmark import render_photos
-    from plate_models.synthetic.kinds import KINDS
+    from plate_models.training.benchmark import render_photos
+    from plate_models.training.evaluation import engines
+    from plate_models.training.evaluation.agreement_crops import compare_crops
+    from plate_models.training.synthetic.kinds import KINDS
     from plate_models.weights import WEIGHTS_DIR
 
     arguments, nets = context.arguments, context.nets

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
     from api.triton import Recognition, TritonClient
     from plate_models.engines.nets import Nets
-    from plate_models.evaluation.agreement import PhotoAgreement
-    from plate_models.labels import LabelledPhoto
     from plate_models.pipeline import Plate
+    from plate_models.training.evaluation.agreement import PhotoAgreement
+    from plate_models.training.labels import LabelledPhoto
 
 # Boxes of the two may lie so far apart.
 WITHIN_PX = 0.1
@@ -71,7 +71,7 @@ class TritonPhotos:
     def __init__(
         self, client: "TritonClient", runner: asyncio.Runner, nets: "Nets", weights: str
     ) -> None:
-        from plate_models.evaluation.agreement import PhotoAgreement
+        from plate_models.training.evaluation.agreement import PhotoAgreement
 
         self._client, self._runner = client, runner
         self._nets, self._weights = nets, weights
@@ -152,7 +152,7 @@ def plates_of(answer: "Recognition", image: "np.ndarray[Any, np.dtype[np.uint8]]
     """
     from plate_models.annotate import straighten
     from plate_models.pipeline import Plate
-    from plate_models.reading import Reading
+    from plate_models.recognition.reading import Reading
     from plate_models.spec import DETECTOR, RECTIFIER
 
     plates = []

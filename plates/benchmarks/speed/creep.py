@@ -17,7 +17,7 @@ import numpy as np
 import torch
 
 from plate_models.engines.nets import Nets
-from plate_models.figures import median_ratio
+from plate_models.training.figures import median_ratio
 from plates.benchmarks.speed.stages import STAGES, measure_stages
 
 YARDSTICK = "yardstick"

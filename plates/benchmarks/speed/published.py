@@ -8,11 +8,11 @@ from typing import Any
 
 from PIL import Image, UnidentifiedImageError
 
-from plate_models.baseline import PublishedShape
 from plate_models.engines.nets import Nets
-from plate_models.figures import median_ratio
 from plate_models.images import decode
-from plate_models.labels import load_labels
+from plate_models.training.baseline import PublishedShape
+from plate_models.training.figures import median_ratio
+from plate_models.training.labels import load_labels
 from plates.benchmarks.speed.stages import read_file
 from plates.benchmarks.speed.turns import WARM_UP, Times, Work, one_turn, take_turns, times_of
 

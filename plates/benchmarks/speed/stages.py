@@ -16,10 +16,11 @@ from typing import Any
 
 import torch
 
-from plate_models import ctc, finding, geometry, pipeline, rectifying, straightening
+from plate_models import finding, geometry, pipeline, rectifying, straightening
 from plate_models.engines.nets import Nets
 from plate_models.images import decode
 from plate_models.pipeline import Plate
+from plate_models.recognition import ctc
 from plates.benchmarks.speed.turns import Times, Work, take_turns
 
 Function = Callable[..., Any]

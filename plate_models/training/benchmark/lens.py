@@ -1,0 +1,134 @@
+"""A lens: barrel and pincushion, colour fringes, fall-off, defocus, and motion blur.
+
+Works on linear light. Places are in pixels, (0, 0) being the corner of the first one.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import cv2
+import numpy as np
+from numpy.random import Generator
+
+from plate_models.training.benchmark.camera import Floats
+from plate_models.training.benchmark.textures import Field
+
+_BEND = (-0.05, 0.16)
+_FRINGE = 0.0012
+_FALL_OFF = (0.0, 0.45)
+# Of the height of the smallest characters: the disc's radius, and the way of a motion.
+_DISC, _MOTION = (0.02, 0.085), (0.06, 0.18)
+_MOTION_SHARE = 0.3
+_VEIL = (0.0, 0.05)
+# Distortion is computed for cells of so many pixels a side, and interpolated.
+_CELL = 16
+
+
+@dataclass(frozen=True)
+class Lens:
+    """A lens and what moves before it.
+
+    Attributes:
+        size_wh: Of the picture.
+        bend: Radial distortion: positive is a barrel.
+        fringe: By how much red is magnified more, and blue less, than green.
+        fall_off: Loss of light in the corners.
+        disc_px: Radius of the disc that a point becomes.
+        motion_px: (x, y) way of the picture during the exposure.
+        veil: Stray light, as a share of the picture's mean.
+    """
+
+    size_wh: tuple[int, int]
+    bend: float
+    fringe: float
+    fall_off: float
+    disc_px: float
+    motion_px: tuple[float, float]
+    veil: float
+
+    @cached_property
+    def _middle(self) -> Floats:
+        return np.array(self.size_wh) / 2
+
+    def straighten(self, points: Floats) -> Floats:
+        """From places in the picture to where a pinhole would see them; (..., 2)."""
+        off = points - self._middle
+        radius = (off**2).sum(axis=-1, keepdims=True) / (self._middle**2).sum()
+        straight: Floats = self._middle + off * (1 + self.bend * radius) / (1 + max(self.bend, 0))
+        return straight
+
+    def bend_points(self, points: Floats) -> Floats:
+        """The inverse of :meth:`straighten`, by fixed-point iteration."""
+        bent = points
+        for _ in range(25):
+            bent = bent + points - self.straighten(bent)
+        return bent
+
+    def see(self, image: Field) -> Field:
+        """Send a (H, W, 3) float32 picture through the lens."""
+        for kernel in (_disc(self.disc_px), _line(self.motion_px)):
+            if kernel.size > 1:
+                image = np.asarray(cv2.filter2D(image, -1, kernel, borderType=cv2.BORDER_REFLECT))
+        grid = _coarse_grid(self.size_wh)
+        radius = ((grid - self._middle) ** 2).sum(axis=-1) / (self._middle**2).sum()
+        shade = _enlarge(1 - self.fall_off * radius, self.size_wh)
+        straight = self.straighten(grid) - self._middle
+        channels = []
+        for channel, sign in zip(cv2.split(image), (-1, 0, 1), strict=True):
+            source = self._middle + straight * (1 + sign * self.fringe) - 0.5
+            across, down = cv2.split(_enlarge(source, self.size_wh))
+            seen = cv2.remap(channel, across, down, cv2.INTER_LINEAR, None, cv2.BORDER_REFLECT)
+            channels.append(cv2.multiply(seen, shade))
+        return np.asarray(cv2.merge(channels) + np.float32(self.veil * float(image.mean())))
+
+
+def sample_lens(rng: Generator, size_wh: tuple[int, int], character_px: float) -> Lens:
+    """Choose a lens whose blur leaves characters of a height legible."""
+    angle, way = rng.normal(0, 0.35), 0.0
+    if rng.random() < _MOTION_SHARE:
+        way = float(rng.uniform(*_MOTION)) * character_px
+    return Lens(
+        size_wh,
+        bend=float(rng.uniform(*_BEND)),
+        fringe=float(rng.uniform(-_FRINGE, _FRINGE)),
+        fall_off=float(rng.uniform(*_FALL_OFF)),
+        disc_px=float(rng.uniform(*_DISC)) * character_px,
+        motion_px=(way * float(np.cos(angle)), way * float(np.sin(angle))),
+        veil=float(rng.uniform(*_VEIL)),
+    )
+
+
+def _coarse_grid(size_wh: tuple[int, int]) -> Floats:
+    """Places (rows, columns, 2) at the middles of cells, one cell beyond each side."""
+    x, y = (np.arange(-1, -(-side // _CELL) + 1) * _CELL + _CELL / 2 for side in size_wh)
+    return np.stack(np.meshgrid(x, y), axis=-1)
+
+
+def _enlarge(coarse: Floats, size_wh: tuple[int, int]) -> Field:
+    """Interpolate what is given on the coarse grid at the middles of the picture's pixels."""
+    rows, columns = coarse.shape[:2]
+    fine = cv2.resize(coarse.astype(np.float32), (columns * _CELL, rows * _CELL))
+    return np.asarray(fine[_CELL : _CELL + size_wh[1], _CELL : _CELL + size_wh[0]])
+
+
+def _disc(radius: float) -> Field:
+    """An evenly lit disc, its rim anti-aliased."""
+    reach = int(np.ceil(radius))
+    side = np.arange(-reach, reach + 1)
+    cover = np.clip(radius + 0.5 - np.hypot(side[:, None], side[None]), 0, 1)
+    return np.asarray(cover / cover.sum(), np.float32)
+
+
+def _line(way: tuple[float, float]) -> Field:
+    """A straight way with even light, sampled four times a pixel."""
+    length = float(np.hypot(*way))
+    reach = int(np.ceil(length / 2))
+    kernel = np.zeros((2 * reach + 1, 2 * reach + 1), np.float32)
+    for share in np.linspace(-0.5, 0.5, max(1, 4 * int(np.ceil(length)))):
+        x, y = share * way[0] + reach, share * way[1] + reach
+        left, top = int(x), int(y)
+        for row, column in ((0, 0), (0, 1), (1, 0), (1, 1)):
+            weight = abs(1 - row - (y - top)) * abs(1 - column - (x - left))
+            if weight:
+                kernel[top + row, left + column] += weight
+    return np.asarray(kernel / kernel.sum(), np.float32)

@@ -1,0 +1,166 @@
+"""A flat plate as a surface that reflects light: sheet, print, flag, bolts, frame, soil.
+
+Only what defines a plate comes from the renderer that training uses: glyphs, layouts and
+the ranges of the grounds' colours.
+"""
+
+from dataclasses import dataclass
+
+import cv2
+import numpy as np
+from numpy.random import Generator
+
+from plate_models.training.benchmark.camera import Floats
+from plate_models.training.benchmark.textures import Field, Picture
+from plate_models.training.benchmark.wear import soil
+from plate_models.training.synthetic.glyphs import Mask
+from plate_models.training.synthetic.ink import CORNER_MM, draw_ink, loosen, rounded_box
+from plate_models.training.synthetic.kinds import Ground, Layout, PlateKind, kind_named
+
+_BOLDER_MM = (-1.2, -0.6, 0.0, 0.6)
+_JITTER_MM = 0.5
+_PAD_MM = 30.0
+# Of white sheets and white print; of black print.
+_WHITE, _BLACK = (0.62, 0.88), (0.015, 0.06)
+_FRAME_SHARE = 0.55
+# Bolts sit near the rim, within this share of the plate's height.
+_BOLT_RIM, _BOLT_TRIES, _BOLTS_APART_MM = 0.2, 80, 45.0
+_WORDS = ("Avtodom", "SERVIS 24", "moto & auto", "Don Motors", "Baltika-Lada", "KAMA trade")
+_FLAG = ((0.8, 0.8, 0.8), (0.03, 0.07, 0.4), (0.5, 0.03, 0.03))
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """A flat plate with what it is fixed with.
+
+    Attributes:
+        reflectance: (H, W, 3) float32 RGB, linear, in [0, 1].
+        cover: (H, W) float32; 0 outside the plate and its frame.
+        height: (H, W) float32, embossing in [0, 1].
+        to_mm: (3, 3) from pixels to millimetres about the plate's middle.
+        white: Reflectance of the brighter one of sheet and print, in its brightest channel.
+    """
+
+    reflectance: Field
+    cover: Field
+    height: Field
+    to_mm: Floats
+    white: float
+
+
+def choose_layout(text: str, kind: PlateKind, rng: Generator) -> Layout:
+    """One of the layouts that a text fits, varied as the kind's are."""
+    fitting = kind.layouts_of(text)
+    return loosen(fitting[rng.integers(len(fitting))], kind, rng)
+
+
+def draw_sheet(text: str, kind: str, layout: Layout, px_per_mm: float, rng: Generator) -> Sheet:
+    """Make a plate.
+
+    Args:
+        text: Of the plate.
+        kind: Of the plate, a key of ``KINDS``.
+        layout: From :func:`choose_layout`.
+        px_per_mm: Resolution; few values, because glyphs are cached for each.
+        rng: Source of all chance.
+    """
+    plate_kind = kind_named(kind)
+    bolder = _BOLDER_MM[rng.integers(len(_BOLDER_MM))]
+    ink = draw_ink(text, plate_kind, layout, rng, px_per_mm, _JITTER_MM, bolder)
+    paper, paint = _colours(plate_kind.ground, rng)
+    print_share = (ink.astype(np.float32) / 255)[..., None]
+    plate = paper + print_share * (paint - paper)
+    if rng.random() < plate_kind.flag_share * 0.8:
+        _draw_flag(plate, layout, px_per_mm)
+    soil(plate, rng, px_per_mm)
+    _bolt(plate, ink, rng, px_per_mm)
+    pad = round(_PAD_MM * px_per_mm)
+    reflectance = _padded(plate, pad, cv2.BORDER_REPLICATE)
+    outline = rounded_box((ink.shape[1], ink.shape[0]), 0, CORNER_MM * px_per_mm)
+    cover = _padded(outline, pad, cv2.BORDER_CONSTANT)
+    if rng.random() < _FRAME_SHARE * plate_kind.holder_share:
+        _frame(reflectance, cover, layout.size_mm, px_per_mm, rng)
+    height = _padded(ink, pad, cv2.BORDER_CONSTANT).astype(np.float32) / 255
+    mm, (width, tall) = 1 / px_per_mm, layout.size_mm
+    to_mm = np.array([[mm, 0, -width / 2 - pad * mm], [0, mm, -tall / 2 - pad * mm], [0, 0, 1]])
+    white = float(max(paper.max(), paint.max()))
+    return Sheet(reflectance, cover.astype(np.float32) / 255, height, to_mm, white)
+
+
+def _padded(image: Picture, pad: int, border: int) -> Picture:
+    return np.asarray(cv2.copyMakeBorder(image, pad, pad, pad, pad, border), image.dtype)
+
+
+def _colours(ground: Ground, rng: Generator) -> tuple[Field, Field]:
+    """Linear reflectance of the sheet and of the print, (3,) float32 each."""
+    low, high = (np.array(end) for end in ground.sheet)
+    shade = low + (high - low) * rng.beta(2, 2, 3).mean() + rng.normal(0, 3, 3)
+    paper = (np.clip(shade, 4, 250) / 255) ** 2.2 * rng.uniform(*_WHITE)
+    paint = np.full(3, rng.uniform(*(_WHITE if ground.light_ink else _BLACK)))
+    return paper.astype(np.float32), paint.astype(np.float32)
+
+
+def _draw_flag(plate: Field, layout: Layout, px_per_mm: float) -> None:
+    x0, y0, x1, y1 = (round(side * px_per_mm) for side in layout.flag)
+    cv2.rectangle(plate, (x0 - 1, y0 - 1), (x1, y1), (0.1, 0.1, 0.1), 1)
+    for index, stripe in enumerate(_FLAG):
+        plate[y0 + (y1 - y0) * index // 3 : y0 + (y1 - y0) * (index + 1) // 3, x0:x1] = stripe
+
+
+def _bolt(plate: Field, ink: Mask, rng: Generator, px_per_mm: float) -> None:
+    """Screw hexagonal or capped heads near the rim, in pairs, where nothing is printed."""
+    radius = rng.uniform(3.5, 6.5) * px_per_mm
+    reach = int(np.ceil(radius + 3 * px_per_mm))
+    height, width = ink.shape
+    apart = _BOLTS_APART_MM * px_per_mm
+    tone = np.array(((0.02,) * 3, (0.3,) * 3, (0.6,) * 3, (0.4, 0.3, 0.12))[rng.integers(4)])
+    wanted = int(rng.integers(0, 3))
+    taken: list[tuple[int, int]] = []
+    for _ in range(_BOLT_TRIES):
+        if not wanted:
+            return
+        x, y = rng.uniform(reach, width / 2 - reach), rng.uniform(reach, height - reach)
+        if x > _BOLT_RIM * height and _BOLT_RIM < y / height < 1 - _BOLT_RIM:
+            continue
+        places = [(round(side), round(y)) for side in (x, width - 1 - x)]
+        if any(np.hypot(places[0][0] - a, places[0][1] - b) < apart for a, b in taken):
+            continue
+        if any(ink[b - reach : b + reach, a - reach : a + reach].max() > 8 for a, b in places):
+            continue
+        wanted -= 1
+        taken += places
+        for a, b in places:
+            _head(plate, (a, b), radius, tone, float(rng.uniform(0, 60)))
+
+
+def _head(plate: Field, place: tuple[int, int], radius: float, tone: Floats, turn: float) -> None:
+    cv2.circle(plate, place, round(radius * 1.25), (tone * 0.45).tolist(), -1, cv2.LINE_AA)
+    angles = np.radians(turn + np.arange(6) * 60)
+    corners = np.array(place) + radius * np.column_stack((np.cos(angles), np.sin(angles)))
+    cv2.fillConvexPoly(plate, np.rint(corners).astype(np.int32), tone.tolist(), cv2.LINE_AA)
+
+
+def _frame(
+    image: Field, cover: Mask, size_mm: tuple[float, float], px_per_mm: float, rng: Generator
+) -> None:
+    """Lay rails around a plate, in place: metal, dark or light, with a lip that says a name."""
+    pad, lap = round(_PAD_MM * px_per_mm), round(rng.uniform(0, 2.2) * px_per_mm)
+    rail, lip = (float(mm) for mm in rng.uniform((4, 4), (9, 22)))
+    width, height = (round(mm * px_per_mm) for mm in size_mm)
+    x0, x1 = round(pad - rail * px_per_mm), round(pad + width + rail * px_per_mm)
+    y0, y1 = round(pad - rail * px_per_mm), round(pad + height + lip * px_per_mm)
+    tone = float((0.015, 0.03, 0.3, 0.55, 0.7)[rng.integers(5)])
+    whole = np.zeros(cover.shape, np.uint8)
+    whole[y0:y1, x0:x1] = rounded_box((x1 - x0, y1 - y0), 0, 4 * px_per_mm)
+    rails = whole > 127
+    rails[pad + lap : pad + height - lap, pad + lap : pad + width - lap] = False
+    # Rails are round: light from above falls on their upper half.
+    rows = np.linspace(1.5, 0.6, image.shape[0], dtype=np.float32)[:, None, None]
+    image[:] = np.where(rails[..., None], tone * rows, image)
+    np.maximum(cover, whole, out=cover)
+    if lip > 13 and rng.random() < 0.8:
+        word = _WORDS[rng.integers(len(_WORDS))]
+        letters = (0.7, 0.7, 0.65) if tone < 0.2 else (0.03, 0.03, 0.1)
+        place = round(x0 + rng.uniform(0.1, 0.6) * width), round(y1 - 0.3 * lip * px_per_mm)
+        font = cv2.FONT_HERSHEY_COMPLEX | cv2.FONT_ITALIC
+        cv2.putText(image, word, place, font, lip * px_per_mm / 45, letters, 1, cv2.LINE_AA)

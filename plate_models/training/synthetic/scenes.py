@@ -1,0 +1,275 @@
+"""Scenes with plates whose place and text are known: painted over photos, or all rendered."""
+
+from dataclasses import dataclass
+
+import cv2
+import numpy as np
+from numpy.random import Generator
+from numpy.typing import NDArray
+
+from plate_models.training.synthetic.drawing import Canvas
+from plate_models.training.synthetic.kinds import CAR, kind_named
+from plate_models.training.synthetic.placing import overlay_plate, see_plate
+from plate_models.training.synthetic.projection import apply_homography
+from plate_models.training.synthetic.streets import (
+    Weather,
+    light_street,
+    paint_street,
+    sample_weather,
+)
+from plate_models.training.synthetic.texts import sample_text
+from plate_models.training.synthetic.vehicles import (
+    PLATE_SHARE,
+    Vehicle,
+    draw_vehicle,
+    light_vehicle,
+    sample_vehicle,
+)
+
+Image = NDArray[np.uint8]
+Floats = NDArray[np.float64]
+
+# Grey level of the paper of a rendered plate in full light.
+_PAPER = 215.0
+# How far the old plate's surroundings are repainted, in shares of its box.
+_RIM = 0.10
+
+
+@dataclass(frozen=True)
+class ScenePlate:
+    """One plate of a rendered scene.
+
+    Attributes:
+        text: In Latin letters, the upper line first.
+        quad: (4, 2) float32, corners TL, TR, BR, BL in scene pixels.
+        kind: Name of its format, such as "ru.car".
+        lines: Of text, 1 or 2.
+    """
+
+    text: str
+    quad: NDArray[np.float32]
+    kind: str
+    lines: int
+
+    @property
+    def box(self) -> NDArray[np.float32]:
+        """(4,) float32 x0, y0, x1, y1: the hull of the quad."""
+        return np.concatenate((self.quad.min(axis=0), self.quad.max(axis=0)))
+
+
+@dataclass(frozen=True)
+class Scene:
+    """A rendered photo.
+
+    Attributes:
+        image: (H, W, 3) uint8 RGB.
+        plates: All of its plates.
+    """
+
+    image: Image
+    plates: tuple[ScenePlate, ...]
+
+
+@dataclass(frozen=True)
+class Patch:
+    """A repainted part of a photo.
+
+    Attributes:
+        image: (h, w, 3) uint8 RGB.
+        corner_xy: Photo pixel that the patch's first pixel replaces.
+        text: What the painted plate says.
+        quad: (4, 2) float32, corners TL, TR, BR, BL of the plate in photo pixels.
+        kind: Name of its format, such as "ru.car".
+        lines: Of text, 1 or 2.
+    """
+
+    image: Image
+    corner_xy: tuple[int, int]
+    text: str
+    quad: NDArray[np.float32]
+    kind: str
+    lines: int
+
+    @property
+    def box(self) -> NDArray[np.float32]:
+        """(4,) float32 x0, y0, x1, y1: the hull of the quad, in photo pixels."""
+        return np.concatenate((self.quad.min(axis=0), self.quad.max(axis=0)))
+
+    def paste(self, photo: Image) -> Image:
+        """A copy of the photo with the patch in its place."""
+        painted = photo.copy()
+        (x, y), (h, w) = self.corner_xy, self.image.shape[:2]
+        painted[y : y + h, x : x + w] = self.image
+        return painted
+
+
+def paint_plate(photo: Image, box: NDArray[np.float32], rng: Generator, kind: str = CAR) -> Patch:
+    """Replace the plate in a box by a rendered one of the same light and colour cast.
+
+    The old plate is covered with the colours around it, because the new one may be
+    lower or narrower. With one line it is as wide as the old one; with two, it is higher
+    than a long old plate was, and narrower.
+
+    Args:
+        photo: (H, W, 3) uint8 RGB.
+        box: (4,) float x0, y0, x1, y1 of the old plate in photo pixels.
+        rng: Source of all chance.
+        kind: Of the new plate, a key of ``KINDS``.
+
+    Returns:
+        The repainted part; ``patch.paste(photo)`` is the whole photo.
+
+    Raises:
+        ValueError: The box has no area inside the photo, or there is no such kind.
+    """
+    text = sample_text(rng, kind)
+    width = _fitting_width(box, kind, rng)
+    plate, view = see_plate(text, kind, box, width, (2.5, 16, 8), rng)
+    quad = apply_homography(view, plate.quad)
+    h, w = plate.alpha.shape
+    outline = apply_homography(view, np.array([[0, 0], [w, 0], [w, h], [0, h]], np.float64))
+    size = np.array([box[2] - box[0], box[3] - box[1]])
+    low = np.minimum(outline.min(axis=0), box[:2] - _RIM * size) - 3
+    high = np.maximum(outline.max(axis=0), box[2:] + _RIM * size) + 3
+    limit = np.array(photo.shape[1::-1])
+    x0, y0 = np.clip(np.floor(low), 0, limit).astype(int).tolist()
+    x1, y1 = np.clip(np.ceil(high), 0, limit).astype(int).tolist()
+    if x1 - x0 < 2 or y1 - y0 < 2:
+        raise ValueError(f"expected a box inside the photo of {limit.tolist()}, got {box.tolist()}")
+    scene = photo[y0:y1, x0:x1].astype(np.float32)
+    light = _light_of(photo, box, rng)
+    _cover(scene, box - np.array([x0, y0, x0, y0]), rng)
+    shifted = np.array([[1, 0, -x0], [0, 1, -y0], [0, 0, 1]]) @ view
+    overlay_plate(scene, plate, shifted, light, rng)
+    image = np.clip(scene, 0, 255).astype(np.uint8)
+    return Patch(image, (x0, y0), text, quad.astype(np.float32), kind, plate.lines)
+
+
+def _fitting_width(box: NDArray[np.float32], kind: str, rng: Generator) -> float:
+    """Width of a plate that replaces the one in a box.
+
+    One line is as wide as the old plate. Two lines are as high as they look beside a
+    long plate that hung there, or as wide as the old plate if that was high.
+    """
+    width, height = float(box[2] - box[0]), float(box[3] - box[1])
+    wide = width * float(rng.uniform(0.9, 1.05))
+    plate_kind = kind_named(kind)
+    if plate_kind.lines == 1:
+        return wide
+    true_width, true_height = plate_kind.smallest_mm
+    return min(wide, height * float(rng.uniform(1.2, 1.6)) * true_width / true_height)
+
+
+def _light_of(photo: Image, box: NDArray[np.float32], rng: Generator) -> Floats:
+    """Gain per channel that makes white paper as bright as the old plate was.
+
+    Brightness comes from the old plate; of its colour only a part, because the old
+    plate may have been yellow in white light.
+    """
+    x0, y0, x1, y1 = np.clip(np.rint(box), 0, None).astype(int)
+    pixels = photo[y0 : max(y1, y0 + 1), x0 : max(x1, x0 + 1)].reshape(-1, 3)
+    if not len(pixels):
+        return np.ones(3)
+    # The brighter part is the old plate's paper, unless the old plate was black.
+    paper = np.percentile(pixels, 85, axis=0) + 1
+    brightness = np.clip(paper.mean() / _PAPER * np.exp(rng.normal(0, 0.12)), 0.1, 1.15)
+    cast = (paper / paper.mean()) ** rng.uniform(0.2, 0.8)
+    gain: Floats = brightness * np.clip(cast, 0.5, 1.5)
+    return gain
+
+
+def _cover(scene: NDArray[np.float32], box: Floats, rng: Generator) -> None:
+    """Blend the rows above and below a box over it, in place; box in scene pixels."""
+    h, w = scene.shape[:2]
+    rim = _RIM * np.array([box[2] - box[0], box[3] - box[1]])
+    low, high = box[:2] - rim, box[2:] + rim
+    x0, y0 = np.clip(np.floor(low), 0, (w - 1, h - 1)).astype(int)
+    x1, y1 = np.clip(np.ceil(high), (x0 + 1, y0 + 1), (w, h)).astype(int)
+    above = scene[max(y0 - 2, 0) : y0 + 1, x0:x1].mean(axis=0)
+    below = scene[y1 - 1 : y1 + 2, x0:x1].mean(axis=0)
+    share = np.linspace(0, 1, y1 - y0)[:, None, None]
+    between = above[None] * (1 - share) + below[None] * share
+    length = max(int((x1 - x0) * 0.15) | 1, 3)
+    filling = np.asarray(cv2.blur(between, (length, 1)), np.float32)
+    # Most cars have a recess behind the plate; on the others nothing may be seen.
+    filling *= rng.uniform(0.65, 0.95) if rng.random() < 0.3 else rng.uniform(0.96, 1.04)
+    filling += rng.normal(0, 2.0, filling.shape).astype(np.float32)
+    mask = np.zeros((h, w), np.float32)
+    mask[y0:y1, x0:x1] = 1
+    sigma = float(rng.uniform(0.5, 0.06 * (x1 - x0) + 0.6))
+    soft = np.asarray(cv2.GaussianBlur(mask, (0, 0), sigma), np.float32)[y0:y1, x0:x1, None]
+    scene[y0:y1, x0:x1] += soft * (filling - scene[y0:y1, x0:x1])
+
+
+def render_scene(
+    rng: Generator,
+    size_wh: tuple[int, int] = (1280, 720),
+    plates: int | None = None,
+    kinds: tuple[str, ...] = (CAR,),
+) -> Scene:
+    """Render a street with cars and their plates.
+
+    Args:
+        rng: Source of all chance.
+        size_wh: Of the picture in pixels.
+        plates: Number of cars, each with one plate; 1 to 3 if None.
+        kinds: Of plates, keys of ``KINDS``, drawn from for each car.
+
+    Returns:
+        The scene. A near car may hide no other's plate: cars stand side by side.
+
+    Raises:
+        ValueError: There is no such kind.
+    """
+    count = int(rng.integers(1, 4)) if plates is None else plates
+    horizon = int(size_wh[1] * rng.uniform(0.36, 0.46))
+    weather = sample_weather(rng)
+    canvas: Canvas = np.zeros((*size_wh[::-1], 3), np.float32)
+    paint_street(canvas, horizon, weather, rng)
+    if weather.night:
+        light_street(canvas, horizon, 1 / weather.gain)
+    cars = _park(count, size_wh, horizon, weather, rng)
+    for car in cars:
+        draw_vehicle(canvas, car, rng)
+    canvas *= np.array(weather.tint, np.float32) * weather.gain
+    shown = tuple(
+        _mount(canvas, car, weather, kinds[rng.integers(len(kinds))], rng) for car in cars
+    )
+    for car in cars:
+        if car.lit:
+            light_vehicle(canvas, car, 0.8 if weather.night else 0.25)
+    canvas[:] = cv2.GaussianBlur(canvas, (0, 0), 0.6)
+    canvas += rng.normal(0, rng.uniform(1, 4), canvas.shape).astype(np.float32)
+    return Scene(np.clip(canvas, 0, 255).astype(np.uint8), shown)
+
+
+def _park(
+    count: int, size_wh: tuple[int, int], horizon: int, weather: Weather, rng: Generator
+) -> list[Vehicle]:
+    """Cars side by side, each on ground that fits its size, the far ones first."""
+    w, h = size_wh
+    slot = w / count
+    cars = []
+    for index in range(count):
+        width = min(slot * 0.86, 0.62 * w) * rng.uniform(0.62, 1.0)
+        centre = slot * (index + 0.5) + rng.uniform(-0.5, 0.5) * (slot - width)
+        # Seen from a dashcam at 1.3 m, a car of 1.8 m stands 0.7 widths under the horizon.
+        ground = min(horizon + 0.72 * width, h - 12.0)
+        cars.append(sample_vehicle(centre, ground, width, weather.night, rng))
+    return sorted(cars, key=lambda car: car.ground_y)
+
+
+def _mount(canvas: Canvas, car: Vehicle, weather: Weather, kind: str, rng: Generator) -> ScenePlate:
+    """Draw a car's plate, in place."""
+    text = sample_text(rng, kind)
+    full = PLATE_SHARE * car.width
+    (x, y), (half, rise) = car.plate_centre, (full / 2, full / 8)
+    box = np.array([x - half, y - rise, x + half, y + rise], np.float32)
+    share = kind_named(kind).smallest_mm[0] / kind_named(CAR).smallest_mm[0]
+    width = full * share * float(rng.uniform(0.9, 1.05))
+    plate, view = see_plate(text, kind, box, width, (1.0, 6, 4), rng)
+    # At night plates shine back: they are brighter than what is around them.
+    gain = rng.uniform(0.5, 0.9) if weather.night else rng.uniform(0.8, 1.0) * weather.gain
+    overlay_plate(canvas, plate, view, gain * np.array(weather.tint), rng)
+    quad = apply_homography(view, plate.quad).astype(np.float32)
+    return ScenePlate(text, quad, kind, plate.lines)
