@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from plate_models import images
-from plate_models.devices import upload
 from plate_models.pipeline import PipelineConfig, Plate
 from plate_models.recognition.calibration import Calibration
 from plate_models.spec import LIMITS, MODEL_VERSION, RECOGNIZER, RECTIFIER, TENSORS, Limits
@@ -178,7 +177,7 @@ def photo_of(
     if file is not None and pixels is None:
         if file.ndim != 1 or file.dtype != np.uint8:
             raise InvalidInput(_expected(TENSORS.image, "UINT8 [-1]", file))
-        return upload(torch.from_numpy(images.decode(file.tobytes(), limits)), device)
+        return torch.from_numpy(images.decode(file.tobytes(), limits)).to(device)
     if pixels is None or file is not None:
         given = "neither" if pixels is None else "both"
         raise InvalidInput(
@@ -193,7 +192,7 @@ def photo_of(
             f"{TENSORS.pixels} has {width}x{height} pixels; from 1 to "
             f"{limits.max_pixels / 1e6:g} million are read."
         )
-    return upload(pixels, device).flip(2)
+    return pixels.to(device).flip(2)
 
 
 def _expected(name: str, what: str, array: Any) -> str:

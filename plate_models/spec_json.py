@@ -212,6 +212,7 @@ def _recognizer_rules(spec: RecognizerSpec) -> Rules:
         ("country", "a name of small letters", bool(re.fullmatch("[a-z][a-z_]*", spec.country))),
         ("steps", "from 1 to 1024", 1 <= spec.steps <= 1024),
         ("min_character_score", "a probability", 0 <= spec.min_character_score <= 1),
+        ("unknown_readable_from", "a probability", 0 <= spec.unknown_readable_from <= 1),
         ("max_text_length", "at least 1", spec.max_text_length >= 1),
         ("candidates", "at least 2: the best, and the raw best path", spec.candidates >= 2),
         ("max_batch_size", "at least 1", spec.max_batch_size >= 1),

@@ -137,7 +137,7 @@ def test_rendered_plates_of_every_kind(kind: str) -> None:
 @pytest.mark.skipif("PLATES_DATA" not in os.environ, reason="PLATES_DATA names no real photos")
 def test_real_plates_are_white() -> None:
     from plate_models.images import decode
-    from plate_models.pipeline import look_at
+    from plate_models.pipeline import read_regions
     from plate_models.training.labels import load_labels
     from plate_models.weights import WEIGHTS_DIR, load_modules
 
@@ -148,9 +148,9 @@ def test_real_plates_are_white() -> None:
         boxes = torch.tensor([plate.box for plate in photo.plates])
         lines = torch.ones(len(boxes), dtype=torch.int64)
         with torch.inference_mode():
-            seen = look_at(image, boxes, lines, modules.rectify, modules.recognize)
+            seen = read_regions(image, boxes, lines, modules.rectify, modules.recognize)
         legible = np.array([plate.legible for plate in photo.plates])
-        found += ground_likelihoods(seen.shown[legible])
+        found += ground_likelihoods(seen.crops[legible])
     assert len(found) == 181
     # One stands in the full glow of a brake light.
     assert sum(max(p for name, p in one.items() if name != "white") > 0.8 for one in found) <= 1

@@ -10,7 +10,7 @@ import torch
 
 from plate_models import contract, images
 from plate_models.pipeline import Plate
-from plate_models.recognition.reading import Reading
+from plate_models.recognition.decoding import Reading
 from plate_models.spec import Limits
 
 ORIGIN = contract.Origin("sha256:0123", "cpu")

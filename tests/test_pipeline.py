@@ -7,8 +7,8 @@ from torch import Tensor
 
 from plate_models.pipeline import read_plates
 from plate_models.recognition import ctc
-from plate_models.recognition.reading import choose_reading
-from plate_models.rectifying import normalize
+from plate_models.recognition.decoding import choose_reading
+from plate_models.rectification import normalize
 from plate_models.spec import DETECTOR, RECOGNIZER, RECTIFIER
 
 # The plate fills that share of its crop.

@@ -8,7 +8,7 @@ import pytest
 from plate_models.recognition import ctc
 from plate_models.recognition.calibration import Calibration
 from plate_models.recognition.countries import load_country
-from plate_models.recognition.reading import Evidence, Reading, choose_reading
+from plate_models.recognition.decoding import Evidence, Reading, choose_reading
 from plate_models.spec import RECOGNIZER
 
 WHITE = {"white": 0.96, "yellow": 0.01, "blue": 0.01, "black": 0.01, "red": 0.01}

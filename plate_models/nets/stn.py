@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from plate_models.spec import RECTIFIER, RectifierSpec
-from plate_models.straightening import resample
+from plate_models.rectification import resample
 
 
 class ConvNormAct(nn.Sequential):

@@ -10,6 +10,9 @@ The constants are logistic regressions on the renderer's plates (250 of each for
 flatter by hand, for a camera is odder than its model. Of 181 real plates of ``ru_photos``,
 all of them white and none of them fitted to, 178 are called white; one, which stands in the
 glow of a brake light, is called yellow with more than 0.8.
+
+A picture without any colour, as cameras take it by infrared light, says nothing about colour:
+there only the polarity counts.
 """
 
 from collections.abc import Iterable
@@ -19,7 +22,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from plate_models.recognition.grammar import GROUNDS
-from plate_models.recognition.reading import Evidence
+from plate_models.recognition.decoding import Evidence
 
 Array = NDArray[np.float32]
 
@@ -35,17 +38,15 @@ _YELLOW = (1.5, 6.5, -4.4)
 # Odds of blue or red against black: per unit of chroma beyond the least that counts.
 _CHROMA_SLOPE = 16.0
 _LEAST_CHROMA = 0.17
+# Mean difference of a pixel's channels below which a picture has no colour, in grey levels:
+# pictures of white plates taken in colour have 1.6 or more, grey ones 0.
+_LEAST_COLOUR = 1.0
 # No photo is clear enough to rule a colour out; each keeps this share's part.
 _DOUBT = 0.05
 
 
 def evidence_of(plates: ArrayLike, lines: Iterable[int]) -> list[Evidence]:
-    """Gather what is seen of rectified plates beside their texts.
-
-    Args:
-        plates: See :func:`ground_likelihoods`.
-        lines: Rows of characters of each, 1 or 2.
-    """
+    """What is seen of rectified plates, (N, H, W, 3) uint8 RGB, beside their texts."""
     grounds = ground_likelihoods(plates)
     return [Evidence(count, ground) for count, ground in zip(lines, grounds, strict=True)]
 
@@ -78,7 +79,10 @@ def ground_likelihoods(plates: ArrayLike) -> list[dict[str, float]]:
         [chroma - _LEAST_CHROMA, np.zeros_like(chroma), -chroma - _LEAST_CHROMA]
     )
     coloured = np.exp(coloured - coloured.max(axis=0))
-    blue, black, red = (1 - dark_ink) * coloured / coloured.sum(axis=0)
+    coloured /= coloured.sum(axis=0)
+    grey = np.ptp(pixels, axis=3).mean(axis=(1, 2)) < _LEAST_COLOUR
+    yellow[grey], coloured[:, grey] = 1 / 2, 1 / 3
+    blue, black, red = (1 - dark_ink) * coloured
     found = {
         "white": dark_ink * (1 - yellow),
         "yellow": dark_ink * yellow,
@@ -118,7 +122,7 @@ def _measure(plates: NDArray[np.uint8]) -> tuple[Array, Array, Array]:
 
 
 def _quantiles(values: Array, shares: tuple[float, ...]) -> list[Array]:
-    """(N,) each: a row's quantiles, between two values in proportion; as numpy, but sooner."""
+    """(N,) each: the quantiles of a row, interpolated; faster than numpy's."""
     ordered = np.sort(values, axis=1)
     found = []
     for share in shares:

@@ -22,6 +22,9 @@ _UNLISTED_REGION = 0.05
 _OTHER_LINES = 0.02
 # No photo is so clear that the ground's colour rules a format out.
 _LEAST_GROUND = 0.02
+# From this share of the likeliest ground's likelihood on, a ground is in doubt and no more: it
+# makes no format unknown, however rare the format is.
+_DOUBTFUL_GROUND = 0.05
 
 
 class FormatError(ValueError):
@@ -128,19 +131,13 @@ class Grammar:
     def judge(
         self, text: str, lines: int | None = None, ground: Mapping[str, float] | None = None
     ) -> tuple[str, float]:
-        """Name a text's format and say how plausible the text is.
+        """Name a text's likeliest format and say how plausible the text is, in (0, 1].
 
-        Args:
-            text: See :meth:`readings_of`.
-            lines: See :meth:`readings_of`.
-            ground: See :meth:`readings_of`.
-
-        Returns:
-            The likeliest format's name and its weight in (0, 1]. "unknown" if none fits,
-            or if the evidence speaks against all that do.
+        The arguments are those of `readings_of`. The format is "unknown" if none fits, or if
+        the evidence speaks against all that do.
         """
         beliefs = _beliefs(self, lines, tuple(ground.items()) if ground else ())
-        # Asked for every text that is weighed: no list of matches is made, as above.
+        # Called for every text that is weighed: no list of matches is made, as above.
         found = ((m.format.name, m.weight * beliefs[m.format.name]) for m in _matches(self, text))
         best = max(found, key=itemgetter(1), default=(UNKNOWN, 0.0))
         return best if best[1] >= _UNKNOWN_WEIGHT else (UNKNOWN, _UNKNOWN_WEIGHT)
@@ -148,27 +145,16 @@ class Grammar:
     def respellings(self, text: str) -> tuple[str, ...]:
         """Spell a text as formats have it where only look-alikes stand in the way.
 
-        A place decides between O and 0: "0002EX71" is "O002EX71" as a car's plate.
-
-        Args:
-            text: In the alphabet.
-
-        Returns:
-            Texts that follow a format, without the text itself; none if it has a character
-            out of place that resembles none that belongs there.
+        A place decides between O and 0: "0002EX71" is "O002EX71" as a car's plate. None if
+        a character out of place resembles none that belongs there.
         """
         return _respellings(self, text)
 
     def region_of(self, text: str, format_name: str | None = None) -> Region | None:
-        """Tell where a plate was issued.
+        """Tell where a plate was issued; None if format or code are not known.
 
-        Args:
-            text: In the alphabet.
-            format_name: The plate's format where it is known; the text alone does not
-                always tell ("AB123777" is a trailer of region 77 or a taxi of 777).
-
-        Returns:
-            The region; None if format or code are not known.
+        The text alone does not always tell: "AB123777" is a trailer of region 77 or a taxi of
+        777. Without a format's name the likeliest one counts.
         """
         return next(
             (m.region for m in self.readings_of(text) if format_name in (None, m.format.name)),
@@ -176,19 +162,14 @@ class Grammar:
         )
 
     def to_native(self, text: str, format_name: str | None = None) -> str:
-        """Write a text in the letters of its country: "B840CK197" as "В840СК197".
-
-        Args:
-            text: In Latin letters.
-            format_name: The plate's format where it is known; else the likeliest one.
-        """
+        """Write a text in the letters of its country: "B840CK197" as "В840СК197"."""
         if format_name is None:
             format_name = self.judge(text)[0]
         table = next((f.native for f in self.formats if f.name == format_name), self.native)
         return text.translate({ord(latin): own for latin, own in table.items()})
 
     def to_latin(self, text: str) -> str:
-        """Write a native text in the alphabet; the inverse of :meth:`to_native`."""
+        """Write a native text in the alphabet; the inverse of `to_native`."""
         return text.translate({ord(own): latin for latin, own in self.native.items()})
 
 
@@ -199,17 +180,25 @@ def _beliefs(
     """How far each format is believed before the text is read; 1 for the likeliest."""
     likelihoods = dict(ground)
     least, most = min(likelihoods.values(), default=0.0), max(likelihoods.values(), default=0.0)
-    beliefs = {}
-    for plate_format in grammar.formats:
-        belief = plate_format.weight
-        if lines not in (None, plate_format.lines):
-            belief *= _OTHER_LINES
-        if most > 0:
-            seen = likelihoods.get(plate_format.ground, least) / most
-            belief *= max(seen, _LEAST_GROUND)
-        beliefs[plate_format.name] = belief
+    seen = {
+        f.name: likelihoods.get(f.ground, least) / most if most > 0 else 1.0
+        for f in grammar.formats
+    }
+    fits = {f.name: lines in (None, f.lines) for f in grammar.formats}
+    beliefs = {
+        f.name: f.weight
+        * (1.0 if fits[f.name] else _OTHER_LINES)
+        * max(seen[f.name], _LEAST_GROUND)
+        for f in grammar.formats
+    }
     highest = max(beliefs.values())
-    return {name: belief / highest for name, belief in beliefs.items()}
+    return {
+        name: max(
+            belief / highest,
+            _UNKNOWN_WEIGHT if fits[name] and seen[name] >= _DOUBTFUL_GROUND else 0.0,
+        )
+        for name, belief in beliefs.items()
+    }
 
 
 # Bounded: candidates of a busy gate never repeat.

@@ -22,7 +22,7 @@ class Evidence:
     Attributes:
         lines: Rows of characters, 1 or 2.
         ground: Likelihoods of the ground's colour, from ``appearance.ground_likelihoods``;
-            None where nobody looked.
+            None if they are not known.
     """
 
     lines: int = 1
@@ -39,7 +39,7 @@ class Reading:
     Attributes:
         text: The reading, "" where it is not ``readable``.
         score: Calibrated probability that the best candidate is right, in [0, 1].
-        readable: The format is known, and neither the score nor any character's too low.
+        readable: Neither the score nor any character's is too low: see `RecognizerSpec`.
         format: Such as "ru.car", of the best candidate; "unknown" if none fits.
         characters: The best candidate's characters with their posteriors.
         candidates: Texts with their scores, best first; the raw best path is among them.
@@ -86,10 +86,10 @@ def choose_reading(
     best, score = candidates[0]
     characters = _characters(log_probs, best, evidence, grammar, spec.alphabet)
     format_name = grammar.judge(best, evidence.lines, evidence.ground)[0]
+    known = format_name != UNKNOWN
     readable = (
-        format_name != UNKNOWN
+        score >= (calibration.readable_from if known else spec.unknown_readable_from)
         and min(p for _, p in characters) >= spec.min_character_score
-        and score >= calibration.readable_from
     )
     return Reading(best if readable else "", score, readable, format_name, characters, candidates)
 
