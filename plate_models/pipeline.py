@@ -186,8 +186,10 @@ def read_regions(
     logits = torch.cat([recognize(batch) for batch in batches]).float().cpu().numpy()
     steps = [ctc.log_softmax(row) for row in logits]
     log_probs = dict(zip(singles.tolist(), steps, strict=False))
-    upper, lower = steps[len(singles) :: 2], steps[len(singles) + 1 :: 2]
-    log_probs |= zip(pairs.tolist(), map(ctc.join_rows, zip(upper, lower, strict=True)), strict=True)
+    halves = zip(
+        pairs.tolist(), steps[len(singles) :: 2], steps[len(singles) + 1 :: 2], strict=True
+    )
+    log_probs |= {plate: ctc.join_rows((upper, lower)) for plate, upper, lower in halves}
     crops = rectified_rgb(found.crops, found.theta, spec).cpu().numpy()
     return Predictions(found.quads, [log_probs[row] for row in range(len(boxes))], crops)
 

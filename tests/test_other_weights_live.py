@@ -15,7 +15,7 @@ from tritonclient import grpc as triton_grpc
 from plate_models import export, export_check, weights
 from plate_models.spec import RECOGNIZER
 from plate_models.spec_json import Specs
-from plate_models.weight_files import WeightsFile, contract_of
+from plate_models.weights import WeightsFile, contract_of
 from plates.serving import EmbeddedTriton
 
 pytestmark = [pytest.mark.live, pytest.mark.control]

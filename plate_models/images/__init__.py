@@ -5,10 +5,10 @@
     ├── UnsupportedType   not an image, or of a type that is not read (HEIC, PDF, …)
     ├── BrokenImage       truncated or damaged
     ├── TooManyBytes      the file is larger than allowed
-    └── TooManyPixels     the picture is larger than allowed; told before it is decoded
+    └── TooManyPixels     the picture is larger than allowed; refused before it is decoded
 
 The header is read first, so that a small file which claims to be a huge picture costs
-nothing; and decoders see only the part of the file that makes its first picture (see
+nothing; and decoders get only the part of the file that makes its first picture (see
 `outline.py`). OpenCV decodes JPEG, PNG, WebP and BMP: it takes less than half of Pillow's time
 and gives the same pixels. Pillow decodes TIFF and GIF: OpenCV turns only some rotated
 TIFFs upright and blends their transparency into black, and reads no GIF. It also decodes
@@ -20,9 +20,10 @@ import io
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from PIL import (
     BmpImagePlugin,
     GifImagePlugin,
@@ -33,35 +34,24 @@ from PIL import (
     WebPImagePlugin,
 )
 
-from plate_models.images import bmp, gif, jpeg, png, tiff, webp
+from plate_models.images import containers, jpeg, png
 from plate_models.images.files import ACCEPTED, type_of
 from plate_models.images.outline import Defect, NotRead, Outline
 from plate_models.spec import LIMITS, Limits
 
-if TYPE_CHECKING:
-    from plate_models.images.decoders import Pixels
-
-# Pillow's warnings quote what the file says: senders would fill the log, and Python's
+# Pillow's warnings quote what the file says: clients would fill the log, and Python's
 # memory of which warnings were shown.
 warnings.filterwarnings("ignore", module=r"PIL\.")
 
 # The classes are called directly because `Image.open` has its own pixel limit, a global
 # one that warns, and would also try types that are not accepted here.
-_OPENERS: dict[str, Callable[[io.BytesIO], ImageFile.ImageFile]] = {
-    "JPEG": JpegImagePlugin.JpegImageFile,
-    "PNG": PngImagePlugin.PngImageFile,
-    "WEBP": WebPImagePlugin.WebPImageFile,
-    "BMP": BmpImagePlugin.BmpImageFile,
-    "TIFF": TiffImagePlugin.TiffImageFile,
-    "GIF": GifImagePlugin.GifImageFile,
-}
-_OUTLINES: dict[str, Callable[[bytes], Outline]] = {
-    "JPEG": jpeg.outline,
-    "PNG": png.outline,
-    "WEBP": webp.outline,
-    "BMP": bmp.outline,
-    "TIFF": tiff.outline,
-    "GIF": gif.outline,
+_OPENERS: dict[str, tuple[Callable[[bytes], Outline], type[ImageFile.ImageFile]]] = {
+    "JPEG": (jpeg.outline, JpegImagePlugin.JpegImageFile),
+    "PNG": (png.outline, PngImagePlugin.PngImageFile),
+    "WEBP": (containers.webp, WebPImagePlugin.WebPImageFile),
+    "BMP": (containers.bmp, BmpImagePlugin.BmpImageFile),
+    "TIFF": (containers.tiff, TiffImagePlugin.TiffImageFile),
+    "GIF": (containers.gif, GifImagePlugin.GifImageFile),
 }
 _DECODED_BY_PILLOW = ("TIFF", "GIF")
 _DEEP_MODES = ("I", "F")
@@ -69,7 +59,7 @@ _SIDEWAYS = (5, 6, 7, 8)
 
 
 class ImageError(ValueError):
-    """A photo that can't be read. The message is written for whoever sent it.
+    """A photo that can't be read. The message is written for the client.
 
     Attributes:
         slug: The kind of error as a stable word, in kebab case.
@@ -145,13 +135,13 @@ def check_header(data: bytes, limits: Limits = LIMITS) -> ImageHeader:
         EmptyImage: There are no bytes.
         TooManyBytes: The file is larger than `limits` allows.
         UnsupportedType: Not one of `files.ACCEPTED`; the message says what to do.
-        BrokenImage: The header is damaged, or a JPEG, PNG or WebP has lost its end.
+        BrokenImage: The header is damaged, or a PNG or WebP has lost its end.
         TooManyPixels: The picture is larger than `limits` allows.
     """
     return _open(data, limits).header
 
 
-def decode(data: bytes, limits: Limits = LIMITS) -> "Pixels":
+def decode(data: bytes, limits: Limits = LIMITS) -> NDArray[np.uint8]:
     """Decode a photo as a viewer shows it: upright, in RGB.
 
     EXIF orientation is applied. Transparent parts become white, as on a page, so that
@@ -168,20 +158,22 @@ def decode(data: bytes, limits: Limits = LIMITS) -> "Pixels":
     Raises:
         ImageError: As `check_header`; `BrokenImage` also if the pixels can't be decoded.
     """
-    # Not with this module: who only checks headers, as the gateway does, needs no OpenCV.
+    # Imported here: the gateway, which only checks headers, needs no OpenCV.
     from plate_models.images.decoders import turn_upright, with_opencv, with_pillow
 
     opened = _open(data, limits)
-    outline = opened.outline
+    outline, image_type = opened.outline, opened.header.format
     try:
-        if opened.header.format == "PNG":
+        if image_type == "PNG":
             png.check_amount(outline.core)
+        if not outline.ended:
+            _check_last_scan(outline.core)
         if _by_pillow(opened):
             pixels = with_pillow(opened.file)
         else:
             pixels = with_opencv(outline.core, opened.file)
     except Exception as error:  # Decoders fed with damaged bytes raise all kinds.
-        raise BrokenImage(_damaged(opened.header.format)) from error
+        raise BrokenImage(_damaged(image_type)) from error
     if pixels.shape[:2] != (outline.height, outline.width):
         raise BrokenImage(
             f"The file's header says {outline.width}x{outline.height} pixels, "
@@ -189,6 +181,17 @@ def decode(data: bytes, limits: Limits = LIMITS) -> "Pixels":
         )
     opened.file.close()  # Pillow's copy of the pixels would stay while they are turned.
     return np.ascontiguousarray(turn_upright(pixels, outline.orientation))
+
+
+def _check_last_scan(core: bytes) -> None:
+    """Raise Defect if a JPEG's last scan is cut off: further data change its picture then."""
+    # Pillow, because OpenCV's decoder writes a line to stderr for each such file.
+    pictures = [
+        np.asarray(JpegImagePlugin.JpegImageFile(io.BytesIO(data)))
+        for data in (core, jpeg.with_more_data(core))
+    ]
+    if not np.array_equal(*pictures):
+        raise Defect("ends within its last scan")
 
 
 def _by_pillow(opened: _OpenedFile) -> bool:
@@ -208,7 +211,7 @@ def _open(data: bytes, limits: Limits) -> _OpenedFile:
         raise UnsupportedType(_unsupported(image_type))
     outline = _outline(data, image_type, limits)
     try:
-        file = _OPENERS[image_type](io.BytesIO(outline.core))
+        file = _OPENERS[image_type][1](io.BytesIO(outline.core))
     except Exception as error:  # Parsers fed with damaged bytes raise all kinds.
         raise BrokenImage(_damaged(image_type)) from error
     if file.size != (outline.width, outline.height):
@@ -224,7 +227,7 @@ def _open(data: bytes, limits: Limits) -> _OpenedFile:
 def _outline(data: bytes, image_type: str, limits: Limits) -> Outline:
     """Find the first picture and refuse it if it is too large, before any library looks."""
     try:
-        outline = _OUTLINES[image_type](data)
+        outline = _OPENERS[image_type][0](data)
     except NotRead as error:
         raise UnsupportedType(str(error)) from error
     except Defect as error:

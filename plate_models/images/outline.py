@@ -31,6 +31,7 @@ class Outline:
         core: The file without what its first picture doesn't need.
         orientation: By EXIF, 1 to 8; anything else means upright, too. The core has none.
         depth: Bits per sample, where they change how a PNG is decoded.
+        ended: False for a JPEG without its end marker: its last scan may be cut off.
     """
 
     width: int
@@ -38,3 +39,4 @@ class Outline:
     core: bytes
     orientation: int = 1
     depth: int = 8
+    ended: bool = True

@@ -3,7 +3,7 @@
 import zlib
 from collections.abc import Iterator
 
-from plate_models.images.exif import orientation_of
+from plate_models.images.jpeg import orientation_of
 from plate_models.images.outline import MAX_SEGMENTS, Defect, Outline
 
 _SIGNATURE_SIZE, _HEADER_SIZE = 8, 13
