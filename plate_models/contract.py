@@ -21,7 +21,7 @@ from plate_models.recognition.calibration import Calibration
 from plate_models.spec import LIMITS, MODEL_VERSION, RECOGNIZER, RECTIFIER, TENSORS, Limits
 from plate_models.spec_json import specs_from_json
 
-# Which Triton model plays which role, in the order in which read_plates takes them.
+# Each Triton model of a net with its outputs, in the order in which read_plates takes the nets.
 GRAPHS: Mapping[str, tuple[str, ...]] = {
     "yolo": (TENSORS.graph_output,),
     "stn": (TENSORS.graph_output, TENSORS.theta),
@@ -42,11 +42,15 @@ class InvalidInput(images.ImageError):
 
 
 class GraphError(RuntimeError):
-    """A net gave no answer: its queue is full, or its process is gone."""
+    """A net gave no answer. Transient: its queue is full, or its process is started again."""
+
+    def __init__(self, message: str, transient: bool = True) -> None:
+        super().__init__(message)
+        self.transient = transient
 
 
 class CallerGone(RuntimeError):
-    """Nobody waits for the answer any more."""
+    """The client has cancelled its request."""
 
 
 class TimeoutExpired(RuntimeError):
@@ -69,21 +73,13 @@ class Origin:
 
 
 def read_origin(args: Mapping[str, str]) -> Origin:
-    """Read what the export wrote beside ``plate_recognition``'s model.py.
-
-    Args:
-        args: Triton's arguments for a model's ``initialize``.
-    """
+    """Read what the export wrote for a model, from Triton's arguments for ``initialize``."""
     weights = _exported(_version_folder(args))["weights"]
     return Origin(weights, device_of(args), args["model_version"])
 
 
 def read_config(args: Mapping[str, str]) -> PipelineConfig:
-    """Read what the export wrote for the pipeline; see `config_from`.
-
-    Args:
-        args: Triton's arguments for a model's ``initialize``.
-    """
+    """Do `config_from` for Triton's arguments of a model's ``initialize``."""
     return config_from(_version_folder(args))
 
 
@@ -113,13 +109,7 @@ def _exported(folder: Path) -> dict[str, Any]:
 
 
 def device_of(args: Mapping[str, str]) -> str:
-    """Choose the torch device of a model instance.
-
-    Args:
-        args: Triton's arguments for a model's ``initialize``.
-
-    Returns:
-        "cuda:<id>" for a GPU instance, else "cpu".
+    """Choose the torch device of a model instance: "cuda:<id>" for a GPU instance, else "cpu".
 
     Raises:
         RuntimeError: The instance shall run on a GPU that torch does not see.
@@ -137,10 +127,7 @@ def device_of(args: Mapping[str, str]) -> str:
 
 
 def problem_of(error: Exception) -> tuple[str, str]:
-    """Say what went wrong, to whoever sent the request.
-
-    Args:
-        error: Raised while a request was answered.
+    """Describe for the client what went wrong while its request was answered.
 
     Returns:
         The message and the name of Triton's error code. A refused photo's message begins
@@ -150,15 +137,17 @@ def problem_of(error: Exception) -> tuple[str, str]:
         return f"{error.slug}: {error}", "INVALID_ARG"
     if isinstance(error, CallerGone):
         return str(error), "CANCELLED"
-    if isinstance(error, GraphError | TimeoutExpired):
+    if isinstance(error, TimeoutExpired) or (isinstance(error, GraphError) and error.transient):
         return str(error), "UNAVAILABLE"  # as Triton says itself of its queues
+    if isinstance(error, GraphError):
+        return str(error), "INTERNAL"
     return f"unexpected {type(error).__name__}, see the server's log", "INTERNAL"
 
 
 def photo_of(
     file: Array | None, pixels: Tensor | None, limits: Limits = LIMITS, device: str = "cpu"
 ) -> Tensor:
-    """Make the photo from whichever of the two inputs was given.
+    """Make the photo from the input that was given.
 
     Args:
         file: (N,) uint8, an image file's bytes.
@@ -172,7 +161,7 @@ def photo_of(
 
     Raises:
         InvalidInput: Both or neither are given, or one has the wrong rank, type or size.
-        ImageError: The file can't be read; see :func:`images.decode`.
+        ImageError: The file can't be read.
     """
     if file is not None and pixels is None:
         if file.ndim != 1 or file.dtype != np.uint8:
@@ -212,22 +201,22 @@ def outputs_of(
         plates: N plates; none is an answer too.
         photo: (H, W, 3), for its size.
         origin: Where the answer comes from.
-        wanted: Names of the outputs that were asked for.
+        wanted: Names of the outputs that were requested.
         timing_ms: Milliseconds by stage, for ``model_info``; None leaves them out.
 
     Returns:
         Those outputs, N rows each; strings as object arrays. ``candidates`` are padded
         with "", all scores with NaN. ``model_info`` has one row of JSON.
     """
-    info = {
-        "version": origin.version,
-        "weights": origin.weights,
-        "device": origin.device,
-        "image": {"width": photo.shape[1], "height": photo.shape[0]},
-        **({} if timing_ms is None else {"timing_ms": dict(timing_ms)}),
-    }
     outputs = {name: make(plates) for name, make in _MAKERS.items() if name in wanted}
     if MODEL_INFO in wanted:
+        info = {
+            "version": origin.version,
+            "weights": origin.weights,
+            "device": origin.device,
+            "image": {"width": photo.shape[1], "height": photo.shape[0]},
+            **({} if timing_ms is None else {"timing_ms": dict(timing_ms)}),
+        }
         outputs[MODEL_INFO] = _strings([json.dumps(info)], (1,))
     return outputs
 

@@ -7,8 +7,8 @@ with one affine transform per crop.
 import torch
 from torch import Tensor, nn
 
-from plate_models.spec import RECTIFIER, RectifierSpec
 from plate_models.rectification import resample
+from plate_models.spec import RECTIFIER, RectifierSpec
 
 
 class ConvNormAct(nn.Sequential):

@@ -21,8 +21,8 @@ import cv2
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from plate_models.recognition.grammar import GROUNDS
 from plate_models.recognition.decoding import Evidence
+from plate_models.recognition.grammar import GROUNDS
 
 Array = NDArray[np.float32]
 

@@ -6,8 +6,7 @@ from dataclasses import asdict, dataclass
 import torch
 from torch import Tensor
 
-from plate_models.detection import Detect, find_boxes
-from plate_models.detection import box_iou_xyxy
+from plate_models.detection import Detect, box_iou_xyxy, find_boxes
 from plate_models.spec import DETECTOR, DetectorSpec
 from plate_models.training.detection_photos import TrainingPhoto
 

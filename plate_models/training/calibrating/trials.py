@@ -19,10 +19,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from plate_models.rectification import box_cxcywh_to_xyxy
 from plate_models.images import decode
 from plate_models.pipeline import Box, PipelineConfig, choose_readings, read_regions
 from plate_models.recognition.calibration import UNCALIBRATED
+from plate_models.rectification import box_cxcywh_to_xyxy
 from plate_models.spec import RectifierSpec
 from plate_models.training.calibrating.metrics import Bools, Floats
 from plate_models.training.calibrating.mix import CalibrationCrop, CalibrationMix, paint, render
