@@ -99,13 +99,7 @@ class TooManyPixels(ImageError):
 
 
 class ImageHeader(NamedTuple):
-    """What a file says of its picture.
-
-    Attributes:
-        format: One of `files.ACCEPTED`.
-        width: Width of the upright photo in pixels, that is after EXIF orientation.
-        height: Height of the upright photo in pixels.
-    """
+    """What a file says of its picture: its type, and the size of the upright photo."""
 
     format: str
     width: int
@@ -122,14 +116,7 @@ class _OpenedFile:
 
 
 def check_header(data: bytes, limits: Limits = LIMITS) -> ImageHeader:
-    """Accept or refuse a photo without decoding it.
-
-    Args:
-        data: The file's bytes.
-        limits: The largest file and picture allowed.
-
-    Returns:
-        Type and size of the photo.
+    """Accept or refuse a photo by its bytes, without decoding it.
 
     Raises:
         EmptyImage: There are no bytes.
@@ -209,25 +196,9 @@ def _open(data: bytes, limits: Limits) -> _OpenedFile:
     image_type = type_of(data)
     if image_type not in ACCEPTED:
         raise UnsupportedType(_unsupported(image_type))
-    outline = _outline(data, image_type, limits)
+    read_outline, opener = _OPENERS[image_type]
     try:
-        file = _OPENERS[image_type][1](io.BytesIO(outline.core))
-    except Exception as error:  # Parsers fed with damaged bytes raise all kinds.
-        raise BrokenImage(_damaged(image_type)) from error
-    if file.size != (outline.width, outline.height):
-        raise BrokenImage(_damaged(image_type))
-    if file.mode in _DEEP_MODES:
-        raise UnsupportedType("Samples of 32 bits are not read. Convert the picture to JPEG.")
-    width, height = file.size
-    if outline.orientation in _SIDEWAYS:
-        width, height = height, width
-    return _OpenedFile(ImageHeader(image_type, width, height), outline, file)
-
-
-def _outline(data: bytes, image_type: str, limits: Limits) -> Outline:
-    """Find the first picture and refuse it if it is too large, before any library looks."""
-    try:
-        outline = _OPENERS[image_type][0](data)
+        outline = read_outline(data)
     except NotRead as error:
         raise UnsupportedType(str(error)) from error
     except Defect as error:
@@ -235,16 +206,27 @@ def _outline(data: bytes, image_type: str, limits: Limits) -> Outline:
     width, height = outline.width, outline.height
     if width < 1 or height < 1:
         raise BrokenImage(f"The {image_type} file says {width}x{height} pixels.")
+    # Before any library sees the file.
     if width * height > limits.max_pixels:
         raise TooManyPixels(
             f"The picture has {width}x{height} pixels; at most "
             f"{limits.max_pixels / 1e6:g} megapixels are read. Scale it down."
         )
-    return outline
+    try:
+        file = opener(io.BytesIO(outline.core))
+    except Exception as error:  # Parsers fed with damaged bytes raise all kinds.
+        raise BrokenImage(_damaged(image_type)) from error
+    if file.size != (width, height):
+        raise BrokenImage(_damaged(image_type))
+    if file.mode in _DEEP_MODES:
+        raise UnsupportedType("Samples of 32 bits are not read. Convert the picture to JPEG.")
+    if outline.orientation in _SIDEWAYS:
+        width, height = height, width
+    return _OpenedFile(ImageHeader(image_type, width, height), outline, file)
 
 
 def too_many_bytes_message(limits: Limits) -> str:
-    """Say how large a file may be, in one wording for every place that counts bytes."""
+    """Say how large a file may be, in one wording wherever bytes are counted."""
     return f"The photo is larger than {limits.max_bytes / 2**20:g} MB. Scale it down."
 
 

@@ -2,9 +2,8 @@
 
 Written for files whose headers lie. A container may hold a megabyte of text in a
 kilobyte, the same kilobyte under five thousand names, or a second picture that is larger
-than the first: libraries look at all of it. Here the containers are walked by their
-lengths, without decompressing anything, and what no picture needs is left out of what
-the decoders get to see.
+than the first: libraries unpack all of it. Here the containers are walked by their
+lengths, without decompressing anything, and decoders get only what the picture needs.
 """
 
 from dataclasses import dataclass

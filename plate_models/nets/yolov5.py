@@ -183,14 +183,10 @@ class YOLOv5(nn.Module):
         return head
 
     def forward(self, x: Tensor) -> list[Tensor]:
-        """Raw predictions of all anchors.
+        """(N, 3, H, W) RGB in [0, 1], H and W multiples of 32, to raw heads of all anchors.
 
-        Args:
-            x: (N, 3, H, W) floating point, RGB in [0, 1], H and W multiples of 32.
-
-        Returns:
-            Per stride 8, 16, 32: (N, A, H / stride, W / stride, 5 + classes), logits
-            of x, y, w, h, objectness and the classes.
+        Per stride 8, 16, 32: (N, A, H / stride, W / stride, 5 + classes), logits
+        of x, y, w, h, objectness and the classes.
         """
         layers: list[Tensor] = []
         for index, layer in enumerate(self.model[:-1]):
@@ -211,10 +207,7 @@ def flatten_heads(heads: list[Tensor]) -> Tensor:
 def cell_places(heads: list[Tensor], anchors: Tensor, strides: Sequence[int]) -> Tensor:
     """(sum of A·H·W, 5) float32: column, row, anchor's w, h in pixels, stride; of each row.
 
-    Args:
-        heads: As `YOLOv5.forward` returns them; only their shapes count.
-        anchors: (L, A, 2) float32, in units of the stride.
-        strides: Pixels per cell of each level.
+    Of the heads only the shapes count; anchors are (L, A, 2) in units of the stride.
     """
     levels = []
     for level, stride in enumerate(strides):
@@ -273,14 +266,10 @@ class YOLOv5Graph(nn.Module):
         self.max_candidates = spec.max_candidates
 
     def forward(self, canvases: Tensor) -> Tensor:
-        """Candidates of each canvas, best first.
+        """(N, 3, H, W) uint8 RGB in [0, 255] to the candidates of each canvas, best first.
 
-        Args:
-            canvases: (N, 3, H, W) uint8 RGB in [0, 255], H and W multiples of 32.
-
-        Returns:
-            (N, 300, 6) float32: x0, y0, x1, y1 in canvas pixels, score in [0, 1]
-            (objectness times class probability), class.
+        They are (N, 300, 6) float32: x0, y0, x1, y1 in canvas pixels, score in [0, 1]
+        (objectness times class probability), class.
         """
         head = self.net.head
         heads = self.net(canvases.to(head.anchors.dtype) / 255)

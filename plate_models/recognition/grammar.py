@@ -41,7 +41,7 @@ class Region:
 
 @dataclass(frozen=True, eq=False)
 class PlateFormat:
-    """One kind of plate: its name in answers, its look and its grammar.
+    """One kind of plate.
 
     Attributes:
         name: As it stands in the answer, such as "ru.car".

@@ -1,4 +1,4 @@
-"""From a country's TOML file to its grammar; whatever is malformed is refused by name."""
+"""From a country's TOML file to its grammar; what is malformed is refused by name."""
 
 import tomllib
 from collections.abc import Mapping
@@ -11,13 +11,7 @@ from plate_models.recognition.grammar import GROUNDS, FormatError, Grammar, Plat
 
 
 def load_country(path: Path) -> Grammar:
-    """Load the grammar of a country.
-
-    Args:
-        path: A TOML file; ``countries/ru.toml`` explains its keys.
-
-    Returns:
-        The grammar.
+    """Load the grammar of a country from a TOML file; ``ru.toml`` explains its keys.
 
     Raises:
         FormatError: The file is missing or malformed; names the file, the format and
@@ -34,10 +28,15 @@ def load_country(path: Path) -> Grammar:
     regions = _regions(top.table("regions", {}), shared)
     top.done()
     formats = tuple(_format(table, shared, regions) for table in tables)
-    # From a plate's format the gateway tells the country, and from that the file.
+    # From a plate's format the gateway derives the country, and from that the file.
     if shared.name != path.stem:
         raise country.error(f"'name' must be the file's, {path.stem!r}, not {shared.name!r}")
-    _check_names([plate_format.name for plate_format in formats], tables, shared.name)
+    names = [plate_format.name for plate_format in formats]
+    for table, name in zip(tables, names, strict=True):
+        if not name.startswith(f"{shared.name}."):
+            raise table.error(f"'name' must begin with '{shared.name}.'")
+        if names.count(name) > 1:
+            raise table.error("there is another format of this name")
     return Grammar(
         shared.name,
         shared.alphabet,
@@ -49,17 +48,9 @@ def load_country(path: Path) -> Grammar:
     )
 
 
-def _check_names(names: list[str], tables: list["_Table"], country: str) -> None:
-    for table, name in zip(tables, names, strict=True):
-        if not name.startswith(f"{country}."):
-            raise table.error(f"'name' must begin with '{country}.'")
-        if names.count(name) > 1:
-            raise table.error("there is another format of this name")
-
-
 @dataclass
 class _Table:
-    """A table of the file, taken apart key by key."""
+    """A table of the file, read key by key."""
 
     place: str
     values: dict[str, Any]
