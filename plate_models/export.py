@@ -30,8 +30,9 @@ from plate_models.pipeline import PipelineConfig, read_plates
 from plate_models.rectification import crop_boxes, normalize
 from plate_models.spec_json import DEFAULTS, Specs, specs_to_json
 
-REPOSITORY = Path(__file__).resolve().parent.parent / "model_repository"
-DEFAULT_GOLDEN = Path(__file__).resolve().parent / GOLDEN_PHOTO
+_PACKAGE = Path(__file__).resolve().parent
+REPOSITORY = _PACKAGE.parent / "model_repository"
+DEFAULT_GOLDEN = _PACKAGE / GOLDEN_PHOTO
 # The model that calls the nets, and what it runs.
 PHOTO_MODEL = "plate_recognition"
 PIPELINE = "model.py"
@@ -418,10 +419,9 @@ def _hash_sources() -> str:
 
     That is all that reads a photo, the countries' formats included.
     """
-    here = Path(__file__).resolve().parent
-    files = sorted(path for kind in ("*.py", "*.toml") for path in here.rglob(kind))
+    files = sorted(path for kind in ("*.py", "*.toml") for path in _PACKAGE.rglob(kind))
     digest = hashlib.sha256()
     for path in files:
-        if path.relative_to(here).parts[0] != "training":
+        if path.relative_to(_PACKAGE).parts[0] != "training":
             digest.update(path.read_bytes())
     return digest.hexdigest()

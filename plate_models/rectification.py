@@ -223,9 +223,10 @@ def sample_rows(crops: Tensor, theta: Tensor, spec: RectifierSpec = RECTIFIER) -
     if not len(crops):
         return crops.new_zeros((0, crops.shape[1], *spec.rectified_hw))
     # A row's height and middle, in the frame's [-1, 1].
-    narrowing = theta.new_tensor(
-        [[[1, 0, 0], [0, end - start, start + end - 1], [0, 0, 1]] for start, end in spec.row_spans]
-    )
+    spans = [
+        [[1.0, 0, 0], [0, end - start, start + end - 1], [0, 0, 1]] for start, end in spec.row_spans
+    ]
+    narrowing = torch.tensor(spans, dtype=theta.dtype).to(theta.device)
     rows = (theta[:, None] @ narrowing[None]).flatten(0, 1)
     return resample(crops.repeat_interleave(len(spec.row_spans), dim=0), rows, spec.rectified_hw)
 

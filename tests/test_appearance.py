@@ -9,6 +9,7 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
+from plate_models.formats import RUSSIA
 from plate_models.recognition.appearance import ground_likelihoods
 from plate_models.recognition.grammar import GROUNDS
 from plate_models.spec import RECTIFIER
@@ -101,6 +102,27 @@ def test_nothing_to_see_says_nothing(level: int) -> None:
     assert flat["white"] == pytest.approx(flat["black"], rel=0.2)
     noise = np.random.default_rng(1).normal(level, 3, (HEIGHT, WIDTH, 3)).clip(0, 255)
     assert max(likelihoods_of(noise.astype(np.uint8)).values()) < 0.85
+
+
+@pytest.mark.parametrize("colour", GROUNDS)
+def test_grey_pictures_tell_the_polarity_alone(colour: str) -> None:
+    """No colour, as by infrared light, is no evidence against a colour."""
+    grey = drawn(colour) @ np.array([0.299, 0.587, 0.114])
+    found = likelihoods_of(np.repeat(grey.round().astype(np.uint8)[..., None], 3, axis=2))
+    dark_ink, light_ink = ("white", "yellow"), ("blue", "black", "red")
+    likely, others = (dark_ink, light_ink) if colour in dark_ink else (light_ink, dark_ink)
+    assert len({found[name] for name in likely}) == len({found[name] for name in others}) == 1
+    assert found[likely[0]] > 5 * found[others[0]]
+    assert sum(found.values()) == pytest.approx(1)
+
+
+def test_grey_plates_of_every_kind_are_known() -> None:
+    texts = {"yellow": "AB12377", "blue": "A123477", "black": "1234AB77", "red": "123D45677"}
+    for colour, text in texts.items():
+        grey = drawn(colour, text=text) @ np.array([0.299, 0.587, 0.114])
+        found = likelihoods_of(np.repeat(grey.round().astype(np.uint8)[..., None], 3, axis=2))
+        name, _ = RUSSIA.judge(text, 1, found)
+        assert next(f.ground for f in RUSSIA.formats if f.name == name) == colour
 
 
 def test_a_batch_is_its_plates_and_a_tensor_its_array() -> None:

@@ -7,9 +7,14 @@ import torch
 from torch.nn import functional as F
 
 from plate_models.detection import box_iou_xyxy, choose_canvas, letterbox
-from plate_models.rectification import box_cxcywh_to_xyxy, box_xyxy_to_cxcywh, crop_boxes, widen_boxes
+from plate_models.rectification import (
+    box_cxcywh_to_xyxy,
+    box_xyxy_to_cxcywh,
+    crop_boxes,
+    quads_from_theta,
+    widen_boxes,
+)
 from plate_models.spec import DETECTOR, RECTIFIER
-from plate_models.rectification import quads_from_theta
 
 CANVASES_HW = ((448, 768), (576, 576), (768, 448))
 

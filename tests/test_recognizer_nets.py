@@ -5,8 +5,8 @@ import torch
 
 from plate_models.nets.lprnet import LPRNet, unit_power
 from plate_models.nets.stn import STN
+from plate_models.rectification import corners_in_crop, rectified_rgb, resample
 from plate_models.spec import RECOGNIZER, RECTIFIER
-from plate_models.rectification import corners_in_crop, resample, resample, rectified_rgb
 
 
 @pytest.fixture

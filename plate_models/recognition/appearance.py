@@ -80,8 +80,10 @@ def ground_likelihoods(plates: ArrayLike) -> list[dict[str, float]]:
     )
     coloured = np.exp(coloured - coloured.max(axis=0))
     coloured /= coloured.sum(axis=0)
+    # Without colour both grounds with dark ink are as likely, and so are the three with light.
     grey = np.ptp(pixels, axis=3).mean(axis=(1, 2)) < _LEAST_COLOUR
     yellow[grey], coloured[:, grey] = 1 / 2, 1 / 3
+    dark_ink[grey] = 2 * dark_ink[grey] / (3 - dark_ink[grey])
     blue, black, red = (1 - dark_ink) * coloured
     found = {
         "white": dark_ink * (1 - yellow),
