@@ -18,12 +18,9 @@ _SHIFT = 4
 
 @dataclass(frozen=True)
 class Mark:
-    """What is drawn of one plate.
+    """What is drawn of one plate: corners (x, y) TL, TR, BR, BL in photo pixels, and a label.
 
-    Attributes:
-        quad: Corners (x, y) TL, TR, BR, BL in pixels of the photo.
-        text: Latin letters, digits and punctuation; "" draws no label.
-        readable: Chooses the colour.
+    Without a text there is no label; `readable` chooses the colour.
     """
 
     quad: Sequence[Sequence[float]]
@@ -66,13 +63,8 @@ def _label(drawn: NDArray[np.uint8], mark: Mark, colour: tuple[int, int, int], l
 def straighten(image: NDArray[np.uint8], quad: Sequence[Sequence[float]]) -> NDArray[np.uint8]:
     """Cut a plate out at the photo's own resolution, upright and without its slant.
 
-    Args:
-        image: (H, W, 3) uint8 RGB.
-        quad: Corners (x, y) TL, TR, BR, BL of the plate in pixels of the photo; a
-            parallelogram, as the rectifier gives it.
-
-    Returns:
-        (h, w, 3) uint8 RGB in the plate's own proportions, at least one pixel a side.
+    The quad is a parallelogram, as the rectifier gives it: TL, TR, BR, BL in photo pixels. The
+    result is (h, w, 3) uint8 RGB in the plate's own proportions, at least one pixel a side.
     """
     top_left, top_right, _, bottom_left = np.asarray(quad, np.float64)
     along, down = top_right - top_left, bottom_left - top_left

@@ -59,13 +59,7 @@ class TimeoutExpired(RuntimeError):
 
 @dataclass(frozen=True)
 class Origin:
-    """Where an answer comes from.
-
-    Attributes:
-        weights: "sha256:…" of the manifest of the weight files.
-        device: Where the graphs run, such as "cpu" or "cuda:0".
-        version: Of the models.
-    """
+    """Where an answer comes from: the weights ("sha256:…" of their manifest), device, version."""
 
     weights: str
     device: str
@@ -84,10 +78,7 @@ def read_config(args: Mapping[str, str]) -> PipelineConfig:
 
 
 def config_from(folder: Path) -> PipelineConfig:
-    """Read what the exported weights were made for, and how sure they are.
-
-    Args:
-        folder: The version folder of ``plate_recognition``, with what the export wrote there.
+    """Read what the export wrote in the version folder of ``plate_recognition``.
 
     Raises:
         SpecError: The export describes nets that can't be served.
@@ -111,8 +102,7 @@ def _exported(folder: Path) -> dict[str, Any]:
 def device_of(args: Mapping[str, str]) -> str:
     """Choose the torch device of a model instance: "cuda:<id>" for a GPU instance, else "cpu".
 
-    Raises:
-        RuntimeError: The instance shall run on a GPU that torch does not see.
+    A GPU that torch does not see is a RuntimeError.
     """
     if args["model_instance_kind"] != "GPU":
         return "cpu"
@@ -127,11 +117,10 @@ def device_of(args: Mapping[str, str]) -> str:
 
 
 def problem_of(error: Exception) -> tuple[str, str]:
-    """Describe for the client what went wrong while its request was answered.
+    """Describe for the client what went wrong: a message and the name of Triton's error code.
 
-    Returns:
-        The message and the name of Triton's error code. A refused photo's message begins
-        with its slug, which the gateway reads; an unexpected error shows only its kind.
+    A refused photo's message begins with its slug, which the gateway reads; an unexpected error
+    shows only its kind.
     """
     if isinstance(error, images.ImageError):
         return f"{error.slug}: {error}", "INVALID_ARG"
@@ -147,17 +136,16 @@ def problem_of(error: Exception) -> tuple[str, str]:
 def photo_of(
     file: Array | None, pixels: Tensor | None, limits: Limits = LIMITS, device: str = "cpu"
 ) -> Tensor:
-    """Make the photo from the input that was given.
+    """Make the photo from the input that was given: a file's bytes, or pixels as of ``cv2.imread``.
 
     Args:
-        file: (N,) uint8, an image file's bytes.
-        pixels: (H, W, 3) uint8 BGR in [0, 255], as ``cv2.imread`` gives them.
+        file: (N,) uint8.
+        pixels: (H, W, 3) uint8 BGR in [0, 255].
         limits: What a photo may be at most.
         device: Where the photo shall be.
 
     Returns:
-        (H, W, 3) uint8 RGB in [0, 255], contiguous: upright for a file, as given for
-        pixels, on that device.
+        (H, W, 3) uint8 RGB, contiguous: upright for a file, as given for pixels.
 
     Raises:
         InvalidInput: Both or neither are given, or one has the wrong rank, type or size.
@@ -195,18 +183,10 @@ def outputs_of(
     wanted: Collection[str],
     timing_ms: Mapping[str, float] | None = None,
 ) -> dict[str, Array]:
-    """Turn plates into the model's output arrays.
+    """Turn plates into those of the model's output arrays that were requested, N rows each.
 
-    Args:
-        plates: N plates; none is an answer too.
-        photo: (H, W, 3), for its size.
-        origin: Where the answer comes from.
-        wanted: Names of the outputs that were requested.
-        timing_ms: Milliseconds by stage, for ``model_info``; None leaves them out.
-
-    Returns:
-        Those outputs, N rows each; strings as object arrays. ``candidates`` are padded
-        with "", all scores with NaN. ``model_info`` has one row of JSON.
+    Strings are object arrays, ``candidates`` padded with "", all scores with NaN.
+    ``model_info`` has one row of JSON, with the milliseconds by stage where they are given.
     """
     outputs = {name: make(plates) for name, make in _MAKERS.items() if name in wanted}
     if MODEL_INFO in wanted:

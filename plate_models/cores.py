@@ -29,16 +29,9 @@ def usable_cores(cgroup: Path = _CGROUP) -> int:
 def choose_threads(configured: int = 0, environment: Mapping[str, str] = os.environ) -> int:
     """Decide how many threads one graph computes with.
 
-    Args:
-        configured: What a model's configuration says; 0 leaves it open.
-        environment: May hold ``PLATES_THREADS``.
-
-    Returns:
-        What is configured, else as many as possible; never more than ``PLATES_THREADS``, or
-        without it the usable cores.
-
-    Raises:
-        ValueError: ``PLATES_THREADS`` is not a whole number of at least 1.
+    That is what its configuration says, 0 for as many as possible; never more than
+    ``PLATES_THREADS`` (a ValueError if that is no whole number of at least 1), or without it
+    the usable cores.
     """
     given = environment.get(THREADS, "")
     if given and not (given.isdecimal() and int(given) > 0):

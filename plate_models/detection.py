@@ -54,11 +54,6 @@ def find_boxes(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Find plates: canvas, detector, choice of boxes, back to the photo's pixels.
 
-    Args:
-        image: (H, W, 3) uint8 RGB on any device.
-        detect: The net.
-        spec: Canvases and thresholds.
-
     Returns:
         On the CPU: (N, 4) float32 boxes x0, y0, x1, y1 in photo pixels, (N,) scores, best
         first, and (N,) int64 lines of text, 1 or 2.
@@ -88,16 +83,10 @@ def _fitting_scale(height: int, width: int, canvas_hw: tuple[int, int]) -> float
 def letterbox(
     image: Tensor, canvas_hw: tuple[int, int], pad_value: int = DETECTOR.pad_value
 ) -> tuple[Tensor, Letterbox]:
-    """Resize a photo to fit a canvas, keeping its aspect, and pad the rest.
-
-    Args:
-        image: (H, W, 3) uint8 RGB in [0, 255].
-        canvas_hw: (H, W) of the canvas.
-        pad_value: Grey level of the bars.
+    """Resize a photo (H, W, 3) uint8 to fit a canvas, keeping its aspect, and pad the rest.
 
     Returns:
-        The canvas, (3, H, W) uint8 RGB with the photo in its middle, and the way
-        back from it.
+        The canvas, (3, H, W) uint8 RGB with the photo in its middle, and the way back from it.
 
     Raises:
         ValueError: The image is not (H, W, 3) uint8, or it is empty.
@@ -148,18 +137,14 @@ def select_boxes(
     """Drop weak candidates, then all that overlap a better one, whatever their class.
 
     Args:
-        candidates: (N, 6) float32 x0, y0, x1, y1, score, class, best first, as one
-            row of the graph's output; unused rows have score 0.
+        candidates: (N, 6) float32 x0, y0, x1, y1, score, class, best first; unused rows
+            have score 0. Another shape is a ValueError.
         spec: Holds the lowest score kept and the overlap above which two boxes are
             one plate.
 
     Returns:
-        Boxes (K, 4) float32 x0, y0, x1, y1 in the candidates' coordinates, their
-        scores (K,) float32 in [0, 1], best first, and the plates' lines of text (K,)
-        int64, 1 or 2.
-
-    Raises:
-        ValueError: The candidates are not (N, 6).
+        Boxes (K, 4) in the candidates' coordinates, their scores (K,) in [0, 1], best first,
+        and the plates' lines of text (K,) int64, 1 or 2.
     """
     if candidates.ndim != 2 or candidates.shape[1] != 6:
         raise ValueError(f"expected candidates (N, 6), got {tuple(candidates.shape)}")
@@ -176,14 +161,9 @@ def select_boxes(
 
 
 def box_iou_xyxy(a_xyxy: Tensor, b_xyxy: Tensor) -> Tensor:
-    """Intersection over union of every pair.
+    """Intersection over union of every pair of (N, 4) and (M, 4) boxes: (N, M) in [0, 1].
 
-    Args:
-        a_xyxy: (N, 4) float.
-        b_xyxy: (M, 4) float, same coordinates.
-
-    Returns:
-        (N, M) float in [0, 1]; 0 where both boxes are empty.
+    It is 0 where both boxes are empty.
     """
     first = torch.maximum(a_xyxy[:, None, :2], b_xyxy[None, :, :2])
     last = torch.minimum(a_xyxy[:, None, 2:], b_xyxy[None, :, 2:])

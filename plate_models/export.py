@@ -65,8 +65,8 @@ def export(
         weights_folder: Holds the weight files and their manifest.
         repository: Triton's model repository.
         version: Of the release: the folder's name in each of the four models.
-        golden: Shows whether the release is served as it was exported: with plates that these
-            weights read. None takes our own photo, which other weights need not read.
+        golden: A photo with plates that these weights read: it shows whether the release is
+            served as it was exported. None takes our own, which other weights need not read.
 
     Returns:
         The artifacts written, or None if they were up to date.
@@ -111,14 +111,11 @@ def export(
 
 
 def read_golden(photo: Path, modules: weights.Modules) -> list[dict[str, Any]]:
-    """Read a photo with the modules that are exported, on the CPU in float32.
+    """Read a photo, an ImageError if it is none, with the modules on the CPU in float32.
 
     Returns:
         Of each plate that is readable, ready for JSON: ``text``, and ``box`` as x0, y0, x1, y1
         in pixels of the upright photo.
-
-    Raises:
-        ImageError: The photo can't be read.
     """
     config = PipelineConfig.of(modules.specs, modules.calibration)
     nets = modules.detect, modules.rectify, modules.recognize
@@ -207,11 +204,7 @@ def export_graph(
 ) -> dict[Path, Path]:
     """Write one net as TorchScript and ONNX under temporary names and check both.
 
-    Args:
-        graph: How it is exported.
-        net: The module, in evaluation mode, on the CPU.
-        folder: The model's version folder.
-        batches: What the artifacts are checked on.
+    The module is in evaluation mode on the CPU; `batches` are what the artifacts are checked on.
 
     Returns:
         Final path to temporary path of each artifact.
@@ -274,7 +267,7 @@ def _write_onnx(graph: Graph, net: nn.Module, path: Path) -> None:
 
 
 def _declare_outputs(graph: Graph, path: Path) -> None:
-    """Write the outputs' shapes into the file, where the exporter could not tell them.
+    """Write the outputs' shapes into the file, where the exporter could not derive them.
 
     Triton's own ONNX Runtime backend refuses a model whose declared output shape is not
     exactly the configuration's, a fixed size where the other one varies included.
@@ -314,11 +307,8 @@ def inputs_for(specs: Specs, rectify: Net) -> dict[str, list[Tensor]]:
     """Make what each graph is checked on: views of the golden photo and of its plate.
 
     Random pixels would say little: nets answer them with next to nothing, and an engine's
-    faults show where there is something to see.
-
-    Args:
-        specs: What the nets were made for.
-        rectify: The rectifier's module, which makes the recognizer's inputs.
+    faults show where there is something to see. The rectifier's module makes the recognizer's
+    inputs.
 
     Returns:
         For each graph its batches: canvases of every size alone and of the first one in each
@@ -366,17 +356,7 @@ def _scenes(photo: Tensor, canvas_hw: tuple[int, int], count: int) -> Tensor:
 def disagreement(
     graph: Graph, net: Net, artifacts: Mapping[str, Net], batches: Sequence[Tensor]
 ) -> str:
-    """Compare artifacts with their module.
-
-    Args:
-        graph: When outputs agree.
-        net: The module.
-        artifacts: What is compared, by name.
-        batches: Inputs.
-
-    Returns:
-        What disagrees and how far; "" where nothing is further off than allowed.
-    """
+    """Say what disagrees with a module on batches of inputs, and how far; "" if all agree."""
     for inputs in batches:
         expected = _outputs(net, inputs)
         for kind, artifact in artifacts.items():

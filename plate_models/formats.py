@@ -8,20 +8,9 @@ comes from ``countries/ru.toml``. Standard library only: the gateway imports thi
 from functools import cache
 
 from plate_models.recognition.countries import COUNTRIES, load_country
-from plate_models.recognition.grammar import UNKNOWN, Grammar, Region
-
-__all__ = [
-    "LETTERS",
-    "REGIONS",
-    "RUSSIA",
-    "UNKNOWN",
-    "Region",
-    "format_of",
-    "grammar_of",
-    "region_of",
-    "to_latin",
-    "to_native",
-]
+from plate_models.recognition.grammar import UNKNOWN as UNKNOWN
+from plate_models.recognition.grammar import Grammar
+from plate_models.recognition.grammar import Region as Region
 
 
 @cache

@@ -23,8 +23,7 @@ class Graph:
         dtype: uint8 in [0, 255], or float32 normalised.
         dynamic: Names of the input's axes that may vary, beside the batch axis.
         outputs: Shapes without the batch axis; an axis with a name varies with the weights.
-        compare: Largest difference between two lists of outputs, as a share of what is
-            allowed: agreement is below 1.
+        compare: Largest difference between outputs as a share of what is allowed.
     """
 
     name: str

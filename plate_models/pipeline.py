@@ -167,15 +167,10 @@ def read_regions(
     recognize: Recognize,
     config: PipelineConfig = DEFAULT_CONFIG,
 ) -> Predictions:
-    """Crop, rectify and recognize the plates in given boxes.
+    """Crop, rectify and recognize the plates in N >= 1 given boxes of a photo.
 
-    Args:
-        image: (H, W, 3) uint8 RGB on any device.
-        boxes: (N, 4) float x0, y0, x1, y1 in its pixels, N >= 1.
-        lines: (N,) int64 lines of text on each plate.
-        rectify: As for `read_plates`.
-        recognize: As for `read_plates`.
-        config: What the nets were made for.
+    The boxes are (N, 4) float x0, y0, x1, y1 in its pixels, the lines (N,) int64 lines of text on
+    each plate; the rest is as for `read_plates`.
     """
     spec, boxes, lines = config.specs.rectifier, boxes.cpu(), lines.cpu()
     found = straighten(image, boxes, lines, rectify, spec)

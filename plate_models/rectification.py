@@ -24,14 +24,7 @@ _SAMPLES_PER_PIXEL = 4
 
 @dataclass(frozen=True)
 class Rectified:
-    """N plates after the rectifier.
-
-    Attributes:
-        crops: (N, 3, H, W) float32, normalised.
-        plates: (N, 3, h, w) float32, normalised, each read as one line.
-        theta: (N, 2, 3) float32.
-        quads: (N, 4, 2) float32 in photo pixels, on the CPU: see `quads_from_theta`.
-    """
+    """N plates after the rectifier: tensors on the photo's device, quads on the CPU."""
 
     crops: Tensor
     plates: Tensor
@@ -96,15 +89,10 @@ def box_cxcywh_to_xyxy(boxes: Tensor) -> Tensor:
 def widen_boxes(
     boxes_xyxy: Tensor, lines: Tensor | None = None, spec: RectifierSpec = RECTIFIER
 ) -> Tensor:
-    """Grow boxes by a share of their own height and width, half of it on each side.
+    """Grow (N, 4) boxes by shares of their own height and width, half of it on each side.
 
-    Args:
-        boxes_xyxy: (N, 4) float.
-        lines: (N,) int64, lines of text on each plate, 1 or 2; None if all have one.
-        spec: The shares for each number of lines.
-
-    Returns:
-        (N, 4) float, same coordinates; may reach beyond the photo.
+    `lines` are (N,) int64, 1 or 2, None if all plates have one. The boxes may reach beyond
+    the photo.
     """
     boxes = box_xyxy_to_cxcywh(boxes_xyxy)
     margins = boxes.new_tensor([spec.margin_hw(1)[::-1], spec.margin_hw(2)[::-1]])
@@ -124,16 +112,13 @@ def crop_boxes(
     at subpixel positions, so that a crop moves smoothly with its box.
 
     Args:
-        image: (H, W, 3) uint8 RGB in [0, 255].
+        image: (H, W, 3) uint8 RGB in [0, 255]; another one is a ValueError.
         boxes_xyxy: (N, 4) float in the photo's pixels.
         lines: As for `widen_boxes`.
         spec: Size and margins of the crops.
 
     Returns:
         (N, 3, h, w) uint8 RGB in [0, 255], (h, w) = ``spec.crop_hw``, on the image's device.
-
-    Raises:
-        ValueError: The image is not (H, W, 3) uint8, or it is empty.
     """
     check_image(image)
     regions = widen_boxes(boxes_xyxy.double(), lines, spec).tolist()
@@ -188,15 +173,9 @@ def _resampling(
 
 
 def resample(crops: Tensor, theta: Tensor, size_hw: tuple[int, int]) -> Tensor:
-    """Sample crops through an affine transform, bilinearly, borders repeated.
+    """Sample crops (N, C, H, W) through theta (N, 2, 3), bilinearly, borders repeated.
 
-    Args:
-        crops: (N, C, H, W) float.
-        theta: (N, 2, 3) float.
-        size_hw: (h, w) of the output.
-
-    Returns:
-        (N, C, h, w) of the crops' type.
+    Returns (N, C, h, w) of the crops' type.
     """
     size = [crops.shape[0], crops.shape[1], *size_hw]
     grid = F.affine_grid(theta, size, align_corners=False).to(crops.dtype)
@@ -210,15 +189,9 @@ def rectified_rgb(crops: Tensor, theta: Tensor, spec: RectifierSpec = RECTIFIER)
 
 
 def sample_rows(crops: Tensor, theta: Tensor, spec: RectifierSpec = RECTIFIER) -> Tensor:
-    """Straighten the rows of two-line plates.
+    """Straighten the rows of two-line plates from their crops and the theta of the whole plates.
 
-    Args:
-        crops: (N, 3, H, W) float.
-        theta: (N, 2, 3) float of the whole plates.
-        spec: Which shares of a plate's height make a row, and a row's size.
-
-    Returns:
-        (2N, 3, h, w): each plate's upper row, then its lower row.
+    Returns (2N, 3, h, w): each plate's upper row, then its lower row.
     """
     if not len(crops):
         return crops.new_zeros((0, crops.shape[1], *spec.rectified_hw))
@@ -243,17 +216,10 @@ def quads_from_theta(
     lines: Tensor | None = None,
     spec: RectifierSpec = RECTIFIER,
 ) -> Tensor:
-    """Corners of the rectified plates, in the photo.
+    """Corners of the rectified plates, in photo pixels, from the boxes given to `crop_boxes`.
 
-    Args:
-        theta: (N, 2, 3) float.
-        boxes_xyxy: (N, 4) float in photo pixels, as given to `crop_boxes`.
-        lines: As given to `crop_boxes`.
-        spec: Margins of the crops.
-
-    Returns:
-        (N, 4, 2) float in photo pixels: top left, top right, bottom right, bottom
-        left of the plate's own orientation.
+    Returns (N, 4, 2): top left, top right, bottom right, bottom left of the plate's own
+    orientation.
     """
     region = widen_boxes(boxes_xyxy.to(theta.dtype), lines, spec)
     region = box_xyxy_to_cxcywh(region).unsqueeze(1)  # (N, 1, 4)

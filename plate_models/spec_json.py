@@ -65,12 +65,7 @@ def specs_from_json(value: object) -> Specs:
 
 
 def spec_from_json(kind: type[S], value: object, where: str) -> S:
-    """Read one spec and check that the pipeline could serve it.
-
-    Args:
-        kind: Which of the three.
-        value: An object with the spec's fields; what is absent is ``spec.py``'s.
-        where: Its name in messages.
+    """Read one spec; `where` is its name in messages, what is absent is ``spec.py``'s.
 
     Raises:
         SpecError: A field is unknown, has the wrong type or a value nothing can serve;

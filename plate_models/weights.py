@@ -49,14 +49,7 @@ class WeightsError(Exception):
 
 @dataclass(frozen=True)
 class WeightsFile:
-    """One file's content, checked only for being readable.
-
-    Attributes:
-        name: "detector", "rectifier" or "recognizer".
-        path: Where it lies.
-        contract: JSON values by field.
-        state: Tensors by name.
-    """
+    """One file's content, checked only for being readable: JSON values and tensors by name."""
 
     name: str
     path: Path
@@ -66,12 +59,7 @@ class WeightsFile:
 
 @dataclass(frozen=True)
 class Modules:
-    """The three graphs as torch modules, in evaluation mode on one device.
-
-    Attributes:
-        specs: What they were made for; hand it to whatever calls them.
-        calibration: Of the recognizer's scores; the identity if none was measured.
-    """
+    """The three graphs as torch modules, in evaluation mode on one device, and what they need."""
 
     detect: nn.Module
     rectify: nn.Module
@@ -93,7 +81,7 @@ def save(
     folder: Path,
     specs: Specs = DEFAULTS,
 ) -> Path:
-    """Write one net's weights with its contract and its training summary.
+    """Write one net's weights with its contract and its training summary, and return the file.
 
     Args:
         module: The net; its state dict is stored as contiguous float32.
@@ -101,9 +89,6 @@ def save(
         training: JSON-ready summary: data, samples seen, date, metrics.
         folder: Where ``<name>.safetensors`` goes.
         specs: What the net was built for.
-
-    Returns:
-        The file written.
     """
     tensors = {
         key: value.detach().cpu().float().contiguous() if value.is_floating_point() else value
@@ -119,13 +104,6 @@ def save(
 
 def load(module: nn.Module, path: Path) -> nn.Module:
     """Fill a net that was built for ``spec.py`` and put it in evaluation mode.
-
-    Args:
-        module: The net.
-        path: ``<name>.safetensors``, as written by :func:`save`.
-
-    Returns:
-        The same module.
 
     Raises:
         WeightsError: The file is missing or damaged, its contract differs from
@@ -143,11 +121,7 @@ def load(module: nn.Module, path: Path) -> nn.Module:
 
 
 def read_file(path: Path) -> WeightsFile:
-    """Read a weights file.
-
-    Raises:
-        WeightsError: It is missing, damaged, no safetensors file or has no contract.
-    """
+    """Read a weights file; raise WeightsError if it is missing, damaged or without a contract."""
     try:
         with safe_open(path, framework="pt") as file:
             metadata = file.metadata() or {}
@@ -211,14 +185,7 @@ def build(name: str, specs: Specs) -> nn.Module:
 
 
 def build_from(file: WeightsFile, specs: Specs) -> nn.Module:
-    """Make the net that a file's tensors belong to, and fill it.
-
-    Args:
-        file: Names the net.
-        specs: What it was made for.
-
-    Returns:
-        The net in evaluation mode.
+    """Make the net that a file's tensors belong to, fill it and put it in evaluation mode.
 
     Raises:
         WeightsError: A tensor is missing, unknown, misshaped or not finite, or the
@@ -306,16 +273,13 @@ def _fill(module: nn.Module, file: WeightsFile) -> nn.Module:
 def load_modules(
     folder: Path = WEIGHTS_DIR, device: str = "cpu", calibrated: bool = True
 ) -> Modules:
-    """Load the three nets as graphs that ``pipeline.read_plates`` can call.
+    """Load the three nets as graphs that ``pipeline.read_plates`` can call, frozen.
 
     Args:
         folder: Holds detector, rectifier and recognizer as safetensors, and a manifest.
         device: A torch device, such as "cpu" or "cuda:0".
         calibrated: Load the calibration, too; not where a new one is to be fitted, because
             the one at hand may be another recognizer's.
-
-    Returns:
-        The nets, frozen, on the device, and what they were made for.
 
     Raises:
         WeightsError: A file is missing or damaged, contradicts its own contract, another
@@ -337,10 +301,7 @@ def load_modules(
 
 
 def load_calibration(folder: Path = WEIGHTS_DIR) -> Calibration:
-    """Load the calibration beside the weights.
-
-    Returns:
-        It, or the identity where there is none: weights that were just trained.
+    """Load the calibration beside the weights; the identity where there is none.
 
     Raises:
         WeightsError: It is malformed, or was measured with another recognizer.

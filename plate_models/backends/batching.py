@@ -14,10 +14,8 @@ def run_batched(
 ) -> list[Arrays | Exception]:
     """Compute requests together where their shapes allow it.
 
-    Args:
-        requests: Per request its input arrays (numpy or torch), batch axis first.
-        run: Computes the outputs, batch axis first, from the inputs.
-        concatenate: Joins arrays along their first axis.
+    A request is its input arrays (numpy or torch), batch axis first; `concatenate` joins arrays
+    along that axis.
 
     Returns:
         Per request its output arrays, or the exception that it alone caused.

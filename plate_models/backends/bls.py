@@ -42,12 +42,9 @@ class Call:
         version: str = MODEL_VERSION,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Begin to count the request's time-out.
+        """Begin to count the request's time-out, in microseconds; 0 stands for no end.
 
-        Args:
-            request: Triton's; its ``timeout`` is in microseconds, 0 stands for no end.
-            version: Of the nets to call: while a release is changed, Triton serves two.
-            clock: In seconds.
+        The nets' version is needed because Triton serves two while a release is changed.
         """
         self._request, self._version, self._clock = request, int(version), clock
         self._began = clock()

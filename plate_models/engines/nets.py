@@ -31,13 +31,9 @@ class EngineError(Exception):
 
 @dataclass(frozen=True)
 class Nets:
-    """Detector, rectifier and recognizer as functions, and what they were made for.
+    """Detector, rectifier and recognizer as `pipeline.read_plates` takes them, and their config.
 
-    Attributes:
-        detect, rectify, recognize: As `pipeline.read_plates` takes them.
-        config: Specs, grammar and calibration.
-        engine: One of ``ENGINES``.
-        device: Where they compute, such as "cpu" or "cuda:0".
+    The engine is one of `ENGINES`; the device is where they compute, such as "cpu" or "cuda:0".
     """
 
     detect: Detect
@@ -59,7 +55,7 @@ def load_nets(
     folder: Path = weights.WEIGHTS_DIR,
     repository: Path | None = None,
 ) -> Nets:
-    """Load the nets onto an engine.
+    """Load the nets onto an engine, one of `ENGINES`.
 
     Args:
         engine: One of ``ENGINES``.
@@ -132,11 +128,8 @@ def _served(folder: Path, repository: Path) -> Nets:
 def load_served(model: Path) -> Any:
     """Load one graph, by its model's folder in the repository, as its CPU profile serves it.
 
-    Returns:
-        A function from one tensor to a tuple of tensors, all on the CPU.
-
-    Raises:
-        EngineError: The profile names a backend that serves nothing on a CPU here.
+    Returns a function from one tensor to a tuple of tensors, all on the CPU. A profile that names
+    a backend that serves nothing on a CPU here is an EngineError.
     """
     backend, parameters = _cpu_profile(model)
     if backend == "openvino":

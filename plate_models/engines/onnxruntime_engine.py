@@ -24,16 +24,10 @@ def load_configured(path: Path, outputs: Sequence[str], parameters: Mapping[str,
 
 
 def load(path: Path, outputs: Sequence[str], threads: int) -> Run:
-    """Open a graph.
+    """Open an ``.onnx`` file to compute the outputs of these names with so many threads.
 
-    Args:
-        path: The ``.onnx`` file.
-        outputs: Names of the outputs, in the order in which they are wanted.
-        threads: To compute with.
-
-    Returns:
-        A function from the inputs, batch axis first, to the outputs, both as numpy arrays
-        and in the file's order. It raises what the runtime raises for wrong shapes.
+    Returns a function from the inputs to the outputs, numpy arrays with the batch axis first. It
+    raises what the runtime raises for wrong shapes.
     """
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads

@@ -51,21 +51,14 @@ def _asks_for_bf16(parameters: Mapping[str, str]) -> bool:
 
 
 def load(path: Path, outputs: Sequence[str], threads: int, bf16: bool = False) -> Run:
-    """Open a graph.
+    """Open an ``.onnx`` file with one input, as `onnxruntime_engine.load`; for one caller at a time.
 
     It is compiled anew for each shape of a sample, when that is first seen, and a batch is
     computed sample by sample: with shapes that vary, OpenVINO takes a quarter more time for
     the detector, and a batch of several gains nothing on a CPU.
 
-    Args:
-        path: The ``.onnx`` file; it has one input.
-        outputs: Names of the outputs, in the order in which they are wanted.
-        threads: To compute with.
-        bf16: Compute in bfloat16 where the processor has instructions for it. What follows
-            the last convolution stays float32.
-
-    Returns:
-        As `onnxruntime_engine.load`; for one caller at a time.
+    With `bf16` it computes in bfloat16 where the processor has instructions for it. What follows
+    the last convolution stays float32.
     """
     core = openvino.Core()
     core.read_model(path)  # a damaged file is refused now, not when the first photo comes

@@ -59,11 +59,7 @@ _SIDEWAYS = (5, 6, 7, 8)
 
 
 class ImageError(ValueError):
-    """A photo that can't be read. The message is written for the client.
-
-    Attributes:
-        slug: The kind of error as a stable word, in kebab case.
-    """
+    """A photo that can't be read: a message for the client, the kind as a stable word."""
 
     slug: ClassVar[str] = "image-error"
 
@@ -129,15 +125,11 @@ def check_header(data: bytes, limits: Limits = LIMITS) -> ImageHeader:
 
 
 def decode(data: bytes, limits: Limits = LIMITS) -> NDArray[np.uint8]:
-    """Decode a photo as a viewer shows it: upright, in RGB.
+    """Decode a photo, given by its bytes, as a viewer shows it: upright, in RGB.
 
     EXIF orientation is applied. Transparent parts become white, as on a page, so that
     nothing is read which a viewer would not show. 16-bit samples are cut to 8; of a file
     with several pictures the first one counts. Colour profiles are not applied.
-
-    Args:
-        data: The file's bytes.
-        limits: The largest file and picture allowed.
 
     Returns:
         (H, W, 3) uint8 RGB in [0, 255], C-contiguous.

@@ -43,10 +43,8 @@ def outline(data: bytes) -> Outline:
 
     Segments are skipped by their length, so that the end mark of a thumbnail inside an
     EXIF segment is not taken for the photo's (B.1.1). A file may end without its marker after
-    its last scan; whether that scan is whole, only its decoding tells.
-
-    Returns:
-        Its outline, without comments, thumbnails, profiles and fill bytes.
+    its last scan; whether that scan is whole, only its decoding shows. Comments, thumbnails,
+    profiles and fill bytes are left out.
 
     Raises:
         Defect: Cut off, contradictory, or made to keep a decoder busy.
@@ -137,15 +135,11 @@ def with_more_data(core: bytes) -> bytes:
 
 
 def orientation_of(block: bytes) -> int:
-    """Find the orientation in the first directory of an EXIF block.
+    """Find the orientation, 1 to 8, in the first directory of an EXIF block.
 
-    A library would unpack every tag, and five thousand tags may share the same bytes.
-
-    Args:
-        block: A TIFF structure (Exif 2.32, 4.5), with or without "Exif" before it.
-
-    Returns:
-        1 to 8; 1 where it is missing or damaged, as viewers have it.
+    It is 1 where it is missing or damaged, as viewers have it. A library would unpack every tag,
+    and five thousand tags may share the same bytes. The block is a TIFF structure (Exif 2.32,
+    4.5), with or without "Exif" before it.
     """
     block = block.removeprefix(_EXIF)
     order = {b"II": "<", b"MM": ">"}.get(block[:2])

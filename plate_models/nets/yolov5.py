@@ -95,9 +95,8 @@ class SPPF(nn.Module):
 class Detect(nn.Module):
     """One 1×1 convolution per stride: box, objectness and classes per anchor.
 
-    Attributes:
-        anchors: (L, A, 2) float32, (w, h) in units of the level's stride: a buffer
-            of that name and unit, because checkpoints carry it.
+    The anchors are (L, A, 2) float32, (w, h) in units of the level's stride: a buffer of that
+    name and unit, because checkpoints carry it.
     """
 
     anchors: Tensor
@@ -135,10 +134,8 @@ def _init_bias(conv: nn.Conv2d, per_cell: int, stride: int) -> None:
 class YOLOv5(nn.Module):
     """Backbone, neck and head; returns raw heads. `YOLOv5Graph` decodes them.
 
-    Args:
-        spec: Classes, anchors, strides and the two scaling factors: width 0.25 is
-            nano, 0.5 small, 0.75 medium, 1 large; depth 0.33 is nano and small,
-            0.67 medium, 1 large.
+    Of the spec's scaling factors width 0.25 is nano, 0.5 small, 0.75 medium, 1 large; depth
+    0.33 is nano and small, 0.67 medium, 1 large.
     """
 
     # Which earlier layer each concatenation takes beside the one before it.

@@ -32,18 +32,14 @@ class Calibration:
 
     It is linear between knots, logit against logit: in scores themselves, everything a
     good recognizer says would lie within the last thousandth before 1. Left of the first
-    knot and right of the last it is constant.
+    knot and right of the last it is constant. What is out of its range or not monotone is
+    a CalibrationError.
 
     Attributes:
         knots: (logit of the raw score, logit of the probability), the first growing
             from knot to knot, the second never falling; none for the identity.
-        readable_from: Calibrated score, in [0, 1], from which a text of known format
-            counts as readable.
-        recognizer_sha256: Hex SHA-256 of the weights it was measured with; None if it
-            belongs to none.
-
-    Raises:
-        CalibrationError: A value is out of its range, or the knots are not monotone.
+        readable_from: Calibrated score from which a text of known format is readable.
+        recognizer_sha256: Of the weights it was measured with; None if it belongs to none.
     """
 
     knots: tuple[Knot, ...] = ()
@@ -99,12 +95,7 @@ class Calibration:
 
     @classmethod
     def from_json(cls, text: str) -> "Calibration":
-        """Read what `to_json` wrote.
-
-        Raises:
-            CalibrationError: The text is not such JSON, its version is not known, or its
-                values make no calibration.
-        """
+        """Read what `to_json` wrote; raise CalibrationError for anything else."""
         try:
             values = json.loads(text)
         except (ValueError, RecursionError) as error:

@@ -23,11 +23,7 @@ _PRUNE_BELOW = 1e-4
 
 
 def encode(text: str, alphabet: str = RECOGNIZER.alphabet) -> list[int]:
-    """Write a text as class indices.
-
-    Raises:
-        ValueError: A character is not in the alphabet.
-    """
+    """Write a text as class indices; a character outside the alphabet is a ValueError."""
     unknown = sorted(set(text) - set(alphabet))
     if unknown:
         raise ValueError(f"{text!r}: characters {unknown} are not in the alphabet {alphabet!r}")
@@ -54,14 +50,10 @@ def is_unreadable(log_probs: Array) -> bool:
 
 
 def join_rows(rows: Sequence[Array]) -> Array:
-    """Join the rows of a plate along time, so that they are decoded as one text.
+    """Join the log-probabilities of a plate's rows along time, to be decoded as one text.
 
-    Args:
-        rows: Log-probabilities of the rows from top to bottom, each (C, T).
-
-    Returns:
-        (C, sum of T + number of rows - 1): a step that is certainly blank stands between
-        two rows, because "A13" over "3" is "A133" and not "A13".
+    A step that is certainly blank stands between two rows, because "A13" over "3" is "A133" and
+    not "A13".
 
     Raises:
         ValueError: There is no row, or the rows differ in their classes.
@@ -99,16 +91,10 @@ def greedy_decode(log_probs: Array, alphabet: str = RECOGNIZER.alphabet) -> str:
 def beam_decode(
     log_probs: Array, alphabet: str = RECOGNIZER.alphabet, width: int = 12
 ) -> list[tuple[str, float]]:
-    """List the likeliest texts by prefix beam search.
+    """List the likeliest texts by prefix beam search, best first; none if unreadable.
 
-    Args:
-        log_probs: (C, T) float64.
-        alphabet: Characters in class order, without the blank.
-        width: Prefixes kept after each step.
-
-    Returns:
-        At most ``width`` pairs (text, probability), best first; probabilities are those of
-        all kept paths that spell the text, and sum to at most 1. Empty if unreadable.
+    Of each step the `width` best prefixes are kept. Probabilities are those of all kept paths
+    that spell the text, and sum to at most 1.
     """
     _check_classes(log_probs, alphabet)
     if is_unreadable(log_probs):
@@ -168,9 +154,6 @@ def text_probabilities(
     """Give the exact probability of each text: the sum over all of its alignments.
 
     It is 0 for a text that is too long for T steps, and for all if nothing can be read.
-
-    Raises:
-        ValueError: A text has characters outside the alphabet.
     """
     _check_classes(log_probs, alphabet)
     encoded = [encode(text, alphabet) for text in texts]
@@ -195,9 +178,6 @@ def character_alternatives(
         (len(text), C) float64: entry (i, k) is the probability of the text with character
         i replaced by ``alphabet[k]``, and with the blank's k, of the text without it. All
         0 if unreadable.
-
-    Raises:
-        ValueError: The text has characters outside the alphabet.
     """
     _check_classes(log_probs, alphabet)
     labels = encode(text, alphabet)
@@ -216,16 +196,12 @@ def character_alternatives(
 def _forward(probs: Array, encoded: Sequence[Sequence[int]]) -> Array:
     """Sum the paths through each text's states: the forward algorithm (section 4.1).
 
-    The states of a text are a start, then blank, c1, blank, … blank.
-
-    Args:
-        probs: (N, C, T), blank last: one for each text.
-        encoded: N texts as classes.
+    The states of a text are a start, then blank, c1, blank, … blank. The probabilities are
+    (N, C, T), the encoded texts N lists of classes.
 
     Returns:
         (T + 1, N, 2 L + 3) for the longest length L: entry (t, n, j) is the probability
-        of all paths of t steps that end in state j - 1, where state 0 is the start.
-        Column 0 is padding and always 0.
+        of all paths of t steps that end in state j - 1. Column 0 is padding and always 0.
     """
     longest = max(map(len, encoded))
     texts, classes, steps = probs.shape

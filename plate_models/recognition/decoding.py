@@ -17,12 +17,9 @@ _NEGLIGIBLE = 1e-3
 
 @dataclass(frozen=True)
 class Evidence:
-    """What is seen of a plate beside its text.
+    """What is seen of a plate beside its text: rows of characters, likelihoods of the ground.
 
-    Attributes:
-        lines: Rows of characters, 1 or 2.
-        ground: Likelihoods of the ground's colour, from ``appearance.ground_likelihoods``;
-            None if they are not known.
+    The latter are ``appearance.ground_likelihoods``, or None if they are not known.
     """
 
     lines: int = 1
@@ -62,7 +59,8 @@ def choose_reading(
 ) -> Reading:
     """Choose among what the recognizer saw, with the formats' grammar as a prior.
 
-    Candidates are the beam's texts, the best path's, and their respellings (O for 0).
+    Candidates are the beam's texts, the best path's, and their respellings (O for 0). Nothing is
+    forbidden: a text of unknown format wins where it is clear enough.
 
     Args:
         log_probs: (C, T) float, from `ctc.log_softmax`; two rows joined by `ctc.join_rows`.
@@ -72,11 +70,7 @@ def choose_reading(
         spec: The recognizer's alphabet and thresholds.
 
     Returns:
-        The reading; empty with a score of 0 if the log-probabilities are NaN or spell no
-        text. Nothing is forbidden: a text of unknown format wins where it is clear enough.
-
-    Raises:
-        ValueError: C does not fit the alphabet.
+        The reading; empty with a score of 0 if the log-probabilities are NaN or spell no text.
     """
     raw = ctc.greedy_decode(log_probs, spec.alphabet)
     ranked = _posteriors(log_probs, raw, evidence, grammar, spec)

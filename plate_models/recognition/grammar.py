@@ -46,10 +46,9 @@ class PlateFormat:
     Attributes:
         name: As it stands in the answer, such as "ru.car".
         lines: 1 or 2.
-        ground: Colour behind the characters, one of :data:`GROUNDS`.
+        ground: Colour behind the characters, one of `GROUNDS`.
         weight: How common it is beside the commonest format, roughly, in (0, 1].
-        patterns: Regular expressions over the Latin text; a group ``region`` where the
-            format has a region code.
+        patterns: Over the Latin text; a group ``region`` where there is a region code.
         places: For each pattern and length of region code, the usual characters of
             each place.
         rare_letters: Letters that the patterns accept and that make a text less plausible.
@@ -70,13 +69,10 @@ class PlateFormat:
 
 @dataclass(frozen=True)
 class Match:
-    """One way to understand a text: as which format, and how plausible that is.
+    """One way to understand a text: as which format, from which region, and how plausible.
 
-    Attributes:
-        format: The format whose pattern the text follows.
-        region: Where it was issued; None if the format or the code doesn't tell.
-        weight: In (0, 1]; 1 for a valid text of the format that is the likeliest to begin
-            with: the commonest of those that the ground and the lines speak for.
+    The weight is in (0, 1]; 1 for a valid text of the format that is the likeliest to begin
+    with: the commonest of those that the ground and the lines speak for.
     """
 
     format: PlateFormat
