@@ -93,7 +93,12 @@ def export(
     modules = weights.load_modules(weights_folder)
     _check_configured(modules.specs)
     must_read = golden is not None or weights_folder.resolve() == weights.WEIGHTS_DIR
-    plates = _golden_plates(photo, modules, must_read)
+    try:
+        plates = read_golden(photo, modules)
+    except images.ImageError as error:
+        raise ExportError(f"{photo}: expected a photo: {error}") from error
+    if must_read and not plates:
+        raise ExportError(f"{photo}: expected a plate that the weights read, they read none")
     hashes = _replace_artifacts(modules, repository, version)
     _copy(REPOSITORY / PHOTO_MODEL / spec.MODEL_VERSION / PIPELINE, release / PIPELINE)
     _copy(photo, release / GOLDEN_PHOTO)
@@ -125,16 +130,6 @@ def read_golden(photo: Path, modules: weights.Modules) -> list[dict[str, Any]]:
         for plate in plates
         if plate.reading.readable
     ]
-
-
-def _golden_plates(photo: Path, modules: weights.Modules, must_read: bool) -> list[dict[str, Any]]:
-    try:
-        plates = read_golden(photo, modules)
-    except images.ImageError as error:
-        raise ExportError(f"{photo}: expected a photo: {error}") from error
-    if must_read and not plates:
-        raise ExportError(f"{photo}: expected a plate that the weights read, they read none")
-    return plates
 
 
 def _pixels(photo: Path) -> Tensor:
@@ -244,14 +239,11 @@ def _old_exporters() -> Iterator[None]:
 def _write_torchscript(graph: Graph, net: nn.Module, path: Path) -> None:
     with _old_exporters():
         # Two rows: a batch axis of one could be traced as a constant.
-        traced = torch.jit.trace(net, graph.example(2), check_trace=False)
-        torch.jit.save(traced, path)
+        torch.jit.save(torch.jit.trace(net, graph.example(2), check_trace=False), path)
 
 
 def _write_onnx(graph: Graph, net: nn.Module, path: Path) -> None:
-    outputs = GRAPHS[graph.name]
-    axes: dict[str, dict[int, str]] = {name: {0: "batch"} for name in outputs}
-    axes[spec.TENSORS.graph_input] = {0: "batch", **graph.dynamic}
+    outputs, axes = GRAPHS[graph.name], {0: "batch"}
     with _old_exporters():
         torch.onnx.export(
             net,
@@ -261,7 +253,10 @@ def _write_onnx(graph: Graph, net: nn.Module, path: Path) -> None:
             opset_version=OPSET,
             input_names=[spec.TENSORS.graph_input],
             output_names=list(outputs),
-            dynamic_axes=axes,
+            dynamic_axes={
+                spec.TENSORS.graph_input: axes | graph.dynamic,
+                **dict.fromkeys(outputs, axes),
+            },
         )
     _declare_outputs(graph, path)
 

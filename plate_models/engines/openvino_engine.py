@@ -51,14 +51,15 @@ def _asks_for_bf16(parameters: Mapping[str, str]) -> bool:
 
 
 def load(path: Path, outputs: Sequence[str], threads: int, bf16: bool = False) -> Run:
-    """Open an ``.onnx`` file with one input, as `onnxruntime_engine.load`; for one caller at a time.
+    """Open an ``.onnx`` file with one input, as `onnxruntime_engine.load`.
 
-    It is compiled anew for each shape of a sample, when that is first seen, and a batch is
-    computed sample by sample: with shapes that vary, OpenVINO takes a quarter more time for
-    the detector, and a batch of several gains nothing on a CPU.
+    The function returned is for one caller at a time. The graph is compiled anew for each
+    shape of a sample, when that is first seen, and a batch is computed sample by sample: with
+    shapes that vary, OpenVINO takes a quarter more time for the detector, and a batch of
+    several gains nothing on a CPU.
 
-    With `bf16` it computes in bfloat16 where the processor has instructions for it. What follows
-    the last convolution stays float32.
+    With `bf16` it computes in bfloat16 where the processor has instructions for it. What
+    follows the last convolution stays float32.
     """
     core = openvino.Core()
     core.read_model(path)  # a damaged file is refused now, not when the first photo comes

@@ -165,11 +165,11 @@ def decode(data: bytes, limits: Limits = LIMITS) -> NDArray[np.uint8]:
 def _check_last_scan(core: bytes) -> None:
     """Raise Defect if a JPEG's last scan is cut off: further data change its picture then."""
     # Pillow, because OpenCV's decoder writes a line to stderr for each such file.
-    pictures = [
+    picture, with_more = (
         np.asarray(JpegImagePlugin.JpegImageFile(io.BytesIO(data)))
         for data in (core, jpeg.with_more_data(core))
-    ]
-    if not np.array_equal(*pictures):
+    )
+    if not np.array_equal(picture, with_more):
         raise Defect("ends within its last scan")
 
 
