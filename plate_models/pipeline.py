@@ -29,6 +29,9 @@ from plate_models.spec_json import DEFAULTS, Specs
 # (N, 3, h, w) float32 rectified plates to (N, C, T) float32 logits.
 Recognize = Callable[[Tensor], Tensor]
 
+# Grey levels by which the channels of a grey pixel differ at most, after JPEG.
+_GREY_SPREAD = 4
+
 Box = tuple[float, float, float, float]
 Point = tuple[float, float]
 
@@ -84,11 +87,13 @@ class Predictions:
         quads: (N, 4, 2) float32, corners TL, TR, BR, BL in photo pixels.
         log_probs: N arrays (C, T) float64, the rows of two-line plates joined.
         crops: (N, 48, 188, 3) uint8 RGB, rectified.
+        colourless: Whether the photo is grey.
     """
 
     quads: Tensor
     log_probs: list[ctc.Array]
     crops: NDArray[np.uint8]
+    colourless: bool = False
 
 
 @torch.inference_mode()
@@ -186,7 +191,15 @@ def read_regions(
     )
     log_probs |= {plate: ctc.join_rows((upper, lower)) for plate, upper, lower in halves}
     crops = rectified_rgb(found.crops, found.theta, spec).cpu().numpy()
-    return Predictions(found.quads, [log_probs[row] for row in range(len(boxes))], crops)
+    rows_of_text = [log_probs[row] for row in range(len(boxes))]
+    return Predictions(found.quads, rows_of_text, crops, _is_colourless(image))
+
+
+def _is_colourless(image: Tensor) -> bool:
+    """Whether nine pixels of ten are grey; the others may be a clock that the camera draws."""
+    pixels = image[::8, ::8].to(torch.int16)
+    coloured = (pixels.amax(dim=2) - pixels.amin(dim=2)) > _GREY_SPREAD
+    return float(coloured.float().mean()) < 0.1
 
 
 def choose_readings(
@@ -194,7 +207,7 @@ def choose_readings(
 ) -> list[Reading]:
     """Choose the text of each of N plates from what the nets say and its lines of text."""
     context = config.grammar, config.calibration, config.specs.recognizer
-    evidence = evidence_of(predictions.crops, lines)
+    evidence = evidence_of(predictions.crops, lines, predictions.colourless)
     return [
         choose_reading(log_probs, seen, *context)
         for log_probs, seen in zip(predictions.log_probs, evidence, strict=True)

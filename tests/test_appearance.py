@@ -108,7 +108,8 @@ def test_nothing_to_see_says_nothing(level: int) -> None:
 def test_grey_pictures_tell_the_polarity_alone(colour: str) -> None:
     """No colour, as by infrared light, is no evidence against a colour."""
     grey = drawn(colour) @ np.array([0.299, 0.587, 0.114])
-    found = likelihoods_of(np.repeat(grey.round().astype(np.uint8)[..., None], 3, axis=2))
+    grey = np.repeat(grey.round().astype(np.uint8)[..., None], 3, axis=2)
+    (found,) = ground_likelihoods(grey[None], colourless=True)
     dark_ink, light_ink = ("white", "yellow"), ("blue", "black", "red")
     likely, others = (dark_ink, light_ink) if colour in dark_ink else (light_ink, dark_ink)
     assert len({found[name] for name in likely}) == len({found[name] for name in others}) == 1
@@ -120,7 +121,8 @@ def test_grey_plates_of_every_kind_are_known() -> None:
     texts = {"yellow": "AB12377", "blue": "A123477", "black": "1234AB77", "red": "123D45677"}
     for colour, text in texts.items():
         grey = drawn(colour, text=text) @ np.array([0.299, 0.587, 0.114])
-        found = likelihoods_of(np.repeat(grey.round().astype(np.uint8)[..., None], 3, axis=2))
+        grey = np.repeat(grey.round().astype(np.uint8)[..., None], 3, axis=2)
+        (found,) = ground_likelihoods(grey[None], colourless=True)
         name, _ = RUSSIA.judge(text, 1, found)
         assert next(f.ground for f in RUSSIA.formats if f.name == name) == colour
 

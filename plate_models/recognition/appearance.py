@@ -10,9 +10,6 @@ The constants are logistic regressions on the renderer's plates (250 of each for
 flatter by hand, for a camera is odder than its model. Of 181 real plates of ``ru_photos``,
 all of them white and none of them fitted to, 178 are called white; one, which stands in the
 glow of a brake light, is called yellow with more than 0.8.
-
-A picture without any colour, as cameras take it by infrared light, says nothing about colour:
-there only the polarity counts.
 """
 
 from collections.abc import Iterable
@@ -38,21 +35,22 @@ _YELLOW = (1.5, 6.5, -4.4)
 # Odds of blue or red against black: per unit of chroma beyond the least that counts.
 _CHROMA_SLOPE = 16.0
 _LEAST_CHROMA = 0.17
-# Mean difference of a pixel's channels below which a picture has no colour, in grey levels:
-# pictures of white plates taken in colour have 1.6 or more, grey ones 0.
-_LEAST_COLOUR = 1.0
 # No photo is clear enough to rule a colour out; each keeps this share's part.
 _DOUBT = 0.05
 
 
-def evidence_of(plates: ArrayLike, lines: Iterable[int]) -> list[Evidence]:
+def evidence_of(
+    plates: ArrayLike, lines: Iterable[int], colourless: bool = False
+) -> list[Evidence]:
     """What is seen of rectified plates, (N, H, W, 3) uint8 RGB, beside their texts."""
-    grounds = ground_likelihoods(plates)
+    grounds = ground_likelihoods(plates, colourless)
     return [Evidence(count, ground) for count, ground in zip(lines, grounds, strict=True)]
 
 
-def ground_likelihoods(plates: ArrayLike) -> list[dict[str, float]]:
+def ground_likelihoods(plates: ArrayLike, colourless: bool = False) -> list[dict[str, float]]:
     """Estimate the ground colour of rectified plates, (N, H, W, 3) uint8 RGB that they fill.
+
+    In a colourless photo, as cameras take it by infrared light, only the polarity counts.
 
     Returns:
         Per plate the likelihood of each of ``grammar.GROUNDS``. They sum to 1, none is
@@ -76,10 +74,9 @@ def ground_likelihoods(plates: ArrayLike) -> list[dict[str, float]]:
     )
     coloured = np.exp(coloured - coloured.max(axis=0))
     coloured /= coloured.sum(axis=0)
-    # Without colour both grounds with dark ink are as likely, and so are the three with light.
-    grey = np.ptp(pixels, axis=3).mean(axis=(1, 2)) < _LEAST_COLOUR
-    yellow[grey], coloured[:, grey] = 1 / 2, 1 / 3
-    dark_ink[grey] = 2 * dark_ink[grey] / (3 - dark_ink[grey])
+    if colourless:  # both grounds with dark ink are as likely, and so are the three with light
+        yellow[:], coloured[:] = 1 / 2, 1 / 3
+        dark_ink = 2 * dark_ink / (3 - dark_ink)
     blue, black, red = (1 - dark_ink) * coloured
     found = {
         "white": dark_ink * (1 - yellow),
