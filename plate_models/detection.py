@@ -21,10 +21,8 @@ Detect = Callable[[Tensor], Tensor]
 class Letterbox:
     """How a photo lies on its canvas; made by `letterbox`.
 
-    Attributes:
-        photo_wh: Size of the photo in pixels.
-        scale_xy: Canvas pixels per photo pixel.
-        offset_xy: Where the photo's corner lies on the canvas, in pixels.
+    The scale is in canvas pixels per photo pixel, the offset that of the photo's corner on the
+    canvas.
     """
 
     photo_wh: tuple[int, int]

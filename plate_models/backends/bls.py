@@ -55,9 +55,8 @@ class Call:
     def stage(self, name: str) -> Iterator[None]:
         """Do and time the work of one stage: ``DECODE`` or one of ``contract.GRAPHS``.
 
-        Raises:
-            CallerGone: The client has cancelled its request.
-            TimeoutExpired: The answer would come too late.
+        It is not begun once the client has cancelled its request (CallerGone), or where the
+        answer would come too late (TimeoutExpired).
         """
         if self._request.is_cancelled():
             raise contract.CallerGone(f"The caller has gone; {name} was not begun.")

@@ -252,9 +252,9 @@ def _peaks(scores: Tensor) -> Tensor:
 class YOLOv5Graph(nn.Module):
     """The exported graph: canvases in, the best candidate boxes out.
 
-    Anchors are decoded inside, from tensor shapes: one trace serves every batch and
-    canvas size from 96×96 on. Of cells side by side only the best is a candidate; boxes that
-    overlap all the same stay, and `detection` drops them.
+    Anchors are decoded inside, from tensor shapes: one trace serves every batch and canvas size
+    from 96×96 on. Of neighbouring cells only the best is a candidate; `detection` drops boxes
+    that overlap all the same.
     """
 
     def __init__(self, net: YOLOv5, spec: DetectorSpec = DETECTOR) -> None:
