@@ -103,17 +103,6 @@ def test_what_contradicts_the_evidence_is_less_plausible_not_forbidden() -> None
     assert RUSSIA.judge("A123BC77", 1, ground("blue"))[0] == "ru.car"
 
 
-def test_a_ground_in_doubt_makes_no_rare_format_unknown() -> None:
-    doubtful = {"white": 0.8, "yellow": 0.05, "blue": 0.05, "black": 0.05, "red": 0.05}
-    for text, name in {
-        "AB12377": "ru.taxi",
-        "A123477": "ru.police",
-        "1234AB77": "ru.military",
-    }.items():
-        assert RUSSIA.judge(text, 1, doubtful)[0] == name
-    assert RUSSIA.judge("AB12377", 2, doubtful)[0] == "unknown"
-
-
 def test_a_ground_that_says_nothing_changes_nothing() -> None:
     unclear = dict.fromkeys(WHITE, 0.2)
     for text in ("A123BC77", "AB123777", "A123477", "ABC"):

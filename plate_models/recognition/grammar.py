@@ -22,9 +22,6 @@ _UNLISTED_REGION = 0.05
 _OTHER_LINES = 0.02
 # No photo is so clear that the ground's colour rules a format out.
 _LEAST_GROUND = 0.02
-# From this share of the likeliest ground's likelihood on, a ground is in doubt and no more: it
-# makes no format unknown, however rare the format is.
-_DOUBTFUL_GROUND = 0.05
 
 
 class FormatError(ValueError):
@@ -176,25 +173,16 @@ def _beliefs(
     """How far each format is believed before the text is read; 1 for the likeliest."""
     likelihoods = dict(ground)
     least, most = min(likelihoods.values(), default=0.0), max(likelihoods.values(), default=0.0)
-    seen = {
-        f.name: likelihoods.get(f.ground, least) / most if most > 0 else 1.0
-        for f in grammar.formats
-    }
-    fits = {f.name: lines in (None, f.lines) for f in grammar.formats}
-    beliefs = {
-        f.name: f.weight
-        * (1.0 if fits[f.name] else _OTHER_LINES)
-        * max(seen[f.name], _LEAST_GROUND)
-        for f in grammar.formats
-    }
+    beliefs = {}
+    for plate_format in grammar.formats:
+        belief = plate_format.weight
+        if lines not in (None, plate_format.lines):
+            belief *= _OTHER_LINES
+        if most > 0:
+            belief *= max(likelihoods.get(plate_format.ground, least) / most, _LEAST_GROUND)
+        beliefs[plate_format.name] = belief
     highest = max(beliefs.values())
-    return {
-        name: max(
-            belief / highest,
-            _UNKNOWN_WEIGHT if fits[name] and seen[name] >= _DOUBTFUL_GROUND else 0.0,
-        )
-        for name, belief in beliefs.items()
-    }
+    return {name: belief / highest for name, belief in beliefs.items()}
 
 
 # Bounded: candidates of a busy gate never repeat.
