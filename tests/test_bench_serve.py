@@ -155,7 +155,7 @@ def test_a_triton_alone_is_no_service(tmp_path: Path, capsys: pytest.CaptureFixt
 
 
 def test_mixed_photos_need_a_canvas_each() -> None:
-    from plate_models.geometry import choose_canvas
+    from plate_models.detection import choose_canvas
     from plate_models.spec import DETECTOR
 
     canvases = [choose_canvas(h, w, DETECTOR.canvases_hw) for w, h in serve_load.MIXED_WH]

@@ -17,7 +17,7 @@ from api import cli
 from plate_models.engines.nets import Nets, load_nets
 from plate_models.images import decode
 from plate_models.pipeline import Plate
-from plate_models.recognition.reading import Reading
+from plate_models.recognition.decoding import Reading
 from plate_models.training.benchmark import (
     BenchmarkPhoto,
     BenchmarkPlate,

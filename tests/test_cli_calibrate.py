@@ -14,8 +14,8 @@ import pytest
 import torch
 
 from api import cli
-from plate_models.geometry import crop_boxes
 from plate_models.recognition import calibration
+from plate_models.rectification import crop_boxes
 from plate_models.spec import RECTIFIER
 from plate_models.training.calibrating.mix import DEFAULT_MIX, least_width, paint, render
 from plate_models.training.calibrating.run import groups_of

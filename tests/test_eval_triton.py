@@ -4,7 +4,7 @@ import numpy as np
 
 from api.triton import Recognition
 from plate_models.pipeline import Plate
-from plate_models.recognition.reading import Reading
+from plate_models.recognition.decoding import Reading
 from plate_models.training.evaluation.agreement import PhotoAgreement
 from plate_models.training.evaluation.scoreboard import Scoreboard
 from plates.cli.eval_triton import ThroughTriton, plates_of

@@ -12,7 +12,7 @@ from torch import Tensor
 from api import cli
 from plate_models.engines.nets import Nets, load_nets
 from plate_models.pipeline import Plate
-from plate_models.recognition.reading import Reading
+from plate_models.recognition.decoding import Reading
 from plate_models.training.benchmark import render_photo
 from plate_models.training.evaluation import agreement_crops
 from plate_models.training.evaluation.agreement import PhotoAgreement

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from plate_models.recognition import ctc
-from plate_models.recognition.reading import Evidence
+from plate_models.recognition.decoding import Evidence
 from plate_models.spec import RECOGNIZER
 from plate_models.training.evaluation.grammar import Case, GrammarReport, Steps, compare
 

@@ -12,7 +12,7 @@ from published_recognizer import save_stand_ins
 
 from plate_models.engines.nets import Nets, load_nets
 from plate_models.pipeline import Plate
-from plate_models.recognition.reading import Reading
+from plate_models.recognition.decoding import Reading
 from plate_models.training.baseline import Baseline
 from plate_models.training.evaluation.failure_sheet import failure_sheet
 from plate_models.training.evaluation.labelled import evaluate

@@ -12,8 +12,8 @@ from safetensors import safe_open
 
 from plate_models import weights
 from plate_models.nets.stn import STN
+from plate_models.rectification import corners_in_crop
 from plate_models.spec import RECTIFIER
-from plate_models.straightening import corners_in_crop
 from plate_models.training import recognizer
 from plate_models.training.crop_cache import CropBatch, CropCache, render_batch
 from plate_models.training.reader import corner_loss, to_input

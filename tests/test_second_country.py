@@ -18,7 +18,7 @@ from plate_models.nets.stn import STN
 from plate_models.pipeline import PipelineConfig, read_plates
 from plate_models.recognition import ctc
 from plate_models.recognition.countries import load_country
-from plate_models.recognition.reading import choose_reading
+from plate_models.recognition.decoding import choose_reading
 from plate_models.spec import DETECTOR, RECOGNIZER, RECTIFIER
 from plate_models.spec_json import Specs
 from plate_models.training.crop_cache import CropBatch

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from plate_models import geometry, pipeline
+from plate_models import detection, pipeline
 from plate_models.cores import THREADS
 from plate_models.engines.nets import Nets, load_nets
 from plate_models.weights import WEIGHTS_DIR, load_modules
@@ -72,7 +72,7 @@ def test_stages_cover_the_whole_and_leave_the_pipeline_as_it_was(nets: Nets) -> 
 def test_time_is_charged_to_the_outermost_stage_that_spends_it(nets: Nets) -> None:
     def slow(plates: Tensor) -> Tensor:
         time.sleep(0.2)
-        geometry.choose_canvas(10, 10)
+        detection.choose_canvas(10, 10)
         return nets.recognize(plates)
 
     clock = StageClock()

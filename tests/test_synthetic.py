@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from plate_models.formats import format_of, region_of, to_latin
-from plate_models.geometry import crop_boxes
+from plate_models.rectification import crop_boxes
 from plate_models.spec import RECOGNIZER, RECTIFIER
 from plate_models.training.synthetic.crops import CropStyle, contact_sheet, cut_crop, render_crop
 from plate_models.training.synthetic.photo import PhotoStyle, compress, photograph

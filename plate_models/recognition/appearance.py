@@ -18,8 +18,8 @@ import cv2
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from plate_models.recognition.decoding import Evidence
 from plate_models.recognition.grammar import GROUNDS
-from plate_models.recognition.reading import Evidence
 
 Array = NDArray[np.float32]
 
@@ -39,23 +39,18 @@ _LEAST_CHROMA = 0.17
 _DOUBT = 0.05
 
 
-def evidence_of(plates: ArrayLike, lines: Iterable[int]) -> list[Evidence]:
-    """Gather what is seen of rectified plates beside their texts.
-
-    Args:
-        plates: See :func:`ground_likelihoods`.
-        lines: Rows of characters of each, 1 or 2.
-    """
-    grounds = ground_likelihoods(plates)
+def evidence_of(
+    plates: ArrayLike, lines: Iterable[int], colourless: bool = False
+) -> list[Evidence]:
+    """What is seen of rectified plates, (N, H, W, 3) uint8 RGB, beside their texts."""
+    grounds = ground_likelihoods(plates, colourless)
     return [Evidence(count, ground) for count, ground in zip(lines, grounds, strict=True)]
 
 
-def ground_likelihoods(plates: ArrayLike) -> list[dict[str, float]]:
-    """Tell the ground colour of rectified plates.
+def ground_likelihoods(plates: ArrayLike, colourless: bool = False) -> list[dict[str, float]]:
+    """Estimate the ground colour of rectified plates, (N, H, W, 3) uint8 RGB that they fill.
 
-    Args:
-        plates: (N, H, W, 3) uint8 RGB, plates that fill the frame, of whatever number of
-            lines; a tensor has to be on the CPU.
+    In a colourless photo, as cameras take it by infrared light, only the polarity counts.
 
     Returns:
         Per plate the likelihood of each of ``grammar.GROUNDS``. They sum to 1, none is
@@ -78,7 +73,11 @@ def ground_likelihoods(plates: ArrayLike) -> list[dict[str, float]]:
         [chroma - _LEAST_CHROMA, np.zeros_like(chroma), -chroma - _LEAST_CHROMA]
     )
     coloured = np.exp(coloured - coloured.max(axis=0))
-    blue, black, red = (1 - dark_ink) * coloured / coloured.sum(axis=0)
+    coloured /= coloured.sum(axis=0)
+    if colourless:  # both grounds with dark ink are as likely, and so are the three with light
+        yellow[:], coloured[:] = 1 / 2, 1 / 3
+        dark_ink = 2 * dark_ink / (3 - dark_ink)
+    blue, black, red = (1 - dark_ink) * coloured
     found = {
         "white": dark_ink * (1 - yellow),
         "yellow": dark_ink * yellow,
@@ -103,7 +102,7 @@ def _measure(plates: NDArray[np.uint8]) -> tuple[Array, Array, Array]:
     relief = np.stack([plane - cv2.blur(plane, (side, side)) for plane in luminance])
     relief = relief.reshape(len(plates), -1)
     colours = inner.reshape(len(plates), -1, 3)
-    low, middle, high = _quantiles(relief, (0.05, 0.5, 0.95))
+    low, middle, high = np.quantile(relief, (0.05, 0.5, 0.95), axis=1).astype(np.float32)
     polarity = (2 * middle - low - high) / (high - low + _NOISE)
     below = relief[:, None] <= np.stack([0.7 * low + 0.3 * middle, middle], axis=1)[..., None]
     above = relief[:, None] >= np.stack([0.7 * high + 0.3 * middle, middle], axis=1)[..., None]
@@ -115,17 +114,6 @@ def _measure(plates: NDArray[np.uint8]) -> tuple[Array, Array, Array]:
     )
     share = dark_ground / np.maximum(light, _NOISE)
     return _sigmoid(_POLARITY_SLOPE * polarity), _sigmoid(yellow), share[:, 2] - share[:, 0]
-
-
-def _quantiles(values: Array, shares: tuple[float, ...]) -> list[Array]:
-    """(N,) each: a row's quantiles, between two values in proportion; as numpy, but sooner."""
-    ordered = np.sort(values, axis=1)
-    found = []
-    for share in shares:
-        place = share * (values.shape[1] - 1)
-        before, after = ordered[:, int(place)], ordered[:, int(np.ceil(place))]
-        found.append(before + (after - before) * np.float32(place % 1))
-    return found
 
 
 def _means(colours: Array, masks: NDArray[np.bool_]) -> Array:

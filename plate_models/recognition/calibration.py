@@ -6,6 +6,7 @@ Standard library only: to say what a score means takes neither torch nor numpy.
 import bisect
 import json
 import math
+import re
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ VERSION = 1
 NAME = "calibration.json"
 # Logit of the float64 next to 1; raw scores beyond it, 1 itself above all, count as this.
 LOGIT_LIMIT = 36.7
+_KEYS = ("version", "recognizer_sha256", "readable_from", "knots", "fit")
 
 Knot = tuple[float, float]
 
@@ -30,19 +32,14 @@ class Calibration:
 
     It is linear between knots, logit against logit: in scores themselves, everything a
     good recognizer says would lie within the last thousandth before 1. Left of the first
-    knot and right of the last it is constant. Temperature scaling is a line and isotonic
-    regression a chain of lines, so one form holds either.
+    knot and right of the last it is constant. What is out of its range or not monotone is
+    a CalibrationError.
 
     Attributes:
         knots: (logit of the raw score, logit of the probability), the first growing
             from knot to knot, the second never falling; none for the identity.
-        readable_from: Calibrated score, in [0, 1], from which a text of known format
-            counts as readable.
-        recognizer_sha256: Hex SHA-256 of the weights it was measured with; None if it
-            belongs to none.
-
-    Raises:
-        CalibrationError: A value is out of its range, or the knots are not monotone.
+        readable_from: Calibrated score from which a text of known format is readable.
+        recognizer_sha256: Of the weights it was measured with; None if it belongs to none.
     """
 
     knots: tuple[Knot, ...] = ()
@@ -56,8 +53,7 @@ class Calibration:
             raise CalibrationError(
                 f"knots: expected logits from {-LOGIT_LIMIT} to {LOGIT_LIMIT}, got {self.knots}"
             )
-        pairs = zip(self.knots, self.knots[1:], strict=False)
-        for (x0, y0), (x1, y1) in pairs:
+        for (x0, y0), (x1, y1) in zip(self.knots, self.knots[1:], strict=False):
             if x0 >= x1 or y0 > y1:
                 raise CalibrationError(
                     f"knots: expected a monotone map, got ({x1}, {y1}) after ({x0}, {y0})"
@@ -68,35 +64,21 @@ class Calibration:
             )
 
     def apply(self, raw: float) -> float:
-        """Turn a raw score into a probability.
-
-        Args:
-            raw: Posterior of a reading's best candidate; values outside [0, 1] are
-                clipped to it.
-
-        Returns:
-            The probability that the whole text is right, in [0, 1]; 0 for NaN.
-        """
+        """Turn a raw score into a probability in [0, 1]; 0 for NaN."""
         if math.isnan(raw):
             return 0.0
         raw = min(max(raw, 0.0), 1.0)
         if not self.knots:
             return raw
-        return sigmoid(self._interpolate(logit(raw)))
-
-    def _interpolate(self, x: float) -> float:
+        x = logit(raw)
         index = bisect.bisect_right(self.knots, x, key=lambda knot: knot[0])
         if index == 0 or index == len(self.knots):
-            return self.knots[max(index - 1, 0)][1]
+            return sigmoid(self.knots[max(index - 1, 0)][1])
         (x0, y0), (x1, y1) = self.knots[index - 1 : index + 1]
-        return y0 + (y1 - y0) * (x - x0) / (x1 - x0)
+        return sigmoid(y0 + (y1 - y0) * (x - x0) / (x1 - x0))
 
     def check_recognizer(self, sha256: str) -> None:
-        """Refuse weights that this calibration was not measured with.
-
-        Raises:
-            CalibrationError: It names other weights.
-        """
+        """Raise CalibrationError for weights that this was not measured with."""
         if self.recognizer_sha256 not in (None, sha256):
             raise CalibrationError(
                 f"{NAME} was measured with the recognizer {self.recognizer_sha256}, "
@@ -104,30 +86,16 @@ class Calibration:
             )
 
     def to_json(self, fit: Mapping[str, Any] | None = None) -> str:
-        """Write it as JSON.
-
-        Args:
-            fit: JSON-ready summary of how it was fitted, for people; not read back.
-        """
-        values = {
-            "version": VERSION,
-            "recognizer_sha256": self.recognizer_sha256,
-            "readable_from": self.readable_from,
-            "knots": self.knots,
-            "fit": fit or {},
-        }
+        """Write it as JSON; `fit` says to people how it was fitted, and is not read back."""
+        mine = (VERSION, self.recognizer_sha256, self.readable_from, self.knots, fit or {})
         # A line for each key: knots one number to a line would be pages.
-        lines = (f' "{key}": {json.dumps(value, allow_nan=False)}' for key, value in values.items())
+        pairs = zip(_KEYS, mine, strict=True)
+        lines = (f' "{key}": {json.dumps(value, allow_nan=False)}' for key, value in pairs)
         return "{\n" + ",\n".join(lines) + "\n}\n"
 
     @classmethod
     def from_json(cls, text: str) -> "Calibration":
-        """Read what :meth:`to_json` wrote.
-
-        Raises:
-            CalibrationError: The text is not such JSON, its version is not known, or its
-                values make no calibration.
-        """
+        """Read what `to_json` wrote; raise CalibrationError for anything else."""
         try:
             values = json.loads(text)
         except (ValueError, RecursionError) as error:
@@ -136,13 +104,20 @@ class Calibration:
             raise CalibrationError(f"expected a JSON object, got {type(values).__name__}")
         if values.get("version") != VERSION:
             raise CalibrationError(f"version: expected {VERSION}, got {values.get('version')!r}")
-        expected = {"version", "recognizer_sha256", "readable_from", "knots", "fit"}
-        if set(values) != expected:
-            raise CalibrationError(f"expected the keys {sorted(expected)}, got {sorted(values)}")
+        if set(values) != set(_KEYS):
+            raise CalibrationError(f"expected the keys {sorted(_KEYS)}, got {sorted(values)}")
+        sha256, knots = values["recognizer_sha256"], values["knots"]
+        hexadecimal = isinstance(sha256, str) and re.fullmatch("[0-9a-f]{64}", sha256)
+        if sha256 is not None and not hexadecimal:
+            raise CalibrationError(f"recognizer_sha256: expected 64 hex digits, got {sha256!r}")
+        if not isinstance(knots, list) or any(
+            not isinstance(pair, list) or len(pair) != 2 for pair in knots
+        ):
+            raise CalibrationError(f"knots: expected a list of pairs of numbers, got {knots!r}")
         return cls(
-            _knots(values["knots"]),
+            tuple((_number("knots", x), _number("knots", y)) for x, y in knots),
             _number("readable_from", values["readable_from"]),
-            _sha256(values["recognizer_sha256"]),
+            sha256,
         )
 
 
@@ -150,11 +125,7 @@ UNCALIBRATED = Calibration()
 
 
 def load(path: Path) -> Calibration:
-    """Read a calibration from a file.
-
-    Raises:
-        CalibrationError: The file can't be read, or see :meth:`Calibration.from_json`.
-    """
+    """Read a calibration from a file; raise CalibrationError if it holds none."""
     try:
         return Calibration.from_json(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
@@ -164,11 +135,7 @@ def load(path: Path) -> Calibration:
 
 
 def logit(probability: float) -> float:
-    """Log-odds of a probability, cut at +-``LOGIT_LIMIT``.
-
-    Args:
-        probability: In [0, 1].
-    """
+    """Log-odds of a probability in [0, 1], cut at +-``LOGIT_LIMIT``."""
     if probability <= 0:
         return -LOGIT_LIMIT
     if probability >= 1:
@@ -178,23 +145,12 @@ def logit(probability: float) -> float:
 
 
 def sigmoid(log_odds: float) -> float:
-    """Probability of log-odds: the inverse of :func:`logit`."""
+    """Probability of log-odds: the inverse of `logit`."""
     # Each branch keeps the exponential below 1, where it can't overflow.
     if log_odds >= 0:
         return 1 / (1 + math.exp(-log_odds))
     odds = math.exp(log_odds)
     return odds / (1 + odds)
-
-
-def _knots(values: Any) -> tuple[Knot, ...]:
-    if not isinstance(values, list):
-        raise CalibrationError(f"knots: expected a list of pairs, got {values!r}")
-    knots = []
-    for pair in values:
-        if not isinstance(pair, list) or len(pair) != 2:
-            raise CalibrationError(f"knots: expected pairs of numbers, got {pair!r}")
-        knots.append((_number("knots", pair[0]), _number("knots", pair[1])))
-    return tuple(knots)
 
 
 def _number(name: str, value: Any) -> float:
@@ -203,11 +159,3 @@ def _number(name: str, value: Any) -> float:
     if type(value) not in (int, float) or not abs(value) <= sys.float_info.max:
         raise CalibrationError(f"{name}: expected a finite number, got {value!r}")
     return float(value)
-
-
-def _sha256(value: Any) -> str | None:
-    if value is None:
-        return None
-    if not isinstance(value, str) or len(value) != 64 or set(value) - set("0123456789abcdef"):
-        raise CalibrationError(f"recognizer_sha256: expected 64 hex digits, got {value!r}")
-    return value

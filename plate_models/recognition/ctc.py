@@ -1,7 +1,9 @@
 """Connectionist temporal classification: texts to classes and logits to texts.
 
 After Graves et al. 2006, "Connectionist Temporal Classification". Encoding and
-decoding share one file, so that training and serving agree about the blank.
+decoding share one file, so that training and serving agree about the blank. Log-probabilities
+are (C, T) float64, C = len(alphabet) + 1, the blank last. Wherever they don't fit the alphabet,
+a ValueError says so: weights and spec disagree.
 """
 
 from collections.abc import Sequence
@@ -11,7 +13,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from plate_models.recognition.alignments import alternatives, forward
 from plate_models.spec import RECOGNIZER
 
 Array = NDArray[np.float64]
@@ -22,11 +23,7 @@ _PRUNE_BELOW = 1e-4
 
 
 def encode(text: str, alphabet: str = RECOGNIZER.alphabet) -> list[int]:
-    """Write a text as class indices.
-
-    Raises:
-        ValueError: A character is not in the alphabet.
-    """
+    """Write a text as class indices; a character outside the alphabet is a ValueError."""
     unknown = sorted(set(text) - set(alphabet))
     if unknown:
         raise ValueError(f"{text!r}: characters {unknown} are not in the alphabet {alphabet!r}")
@@ -34,17 +31,9 @@ def encode(text: str, alphabet: str = RECOGNIZER.alphabet) -> list[int]:
 
 
 def log_softmax(logits: NDArray[np.floating[Any]]) -> Array:
-    """Turn logits into log-probabilities along the class axis.
+    """Turn logits (C, T) into log-probabilities along the class axis.
 
-    Args:
-        logits: (C, T) float, unnormalised.
-
-    Returns:
-        (C, T) float64; each column's exponentials sum to 1. NaN everywhere if a logit is
-        NaN or infinite: such a plate is unreadable, see :func:`is_unreadable`.
-
-    Raises:
-        ValueError: The array is not two-dimensional.
+    All are NaN if a logit is NaN or infinite: such a plate is unreadable.
     """
     if logits.ndim != 2:
         raise ValueError(f"logits: expected (C, T), got {logits.shape}: pass one plate at a time")
@@ -61,14 +50,10 @@ def is_unreadable(log_probs: Array) -> bool:
 
 
 def join_rows(rows: Sequence[Array]) -> Array:
-    """Join the rows of a plate along time, so that they are decoded as one text.
+    """Join the log-probabilities of a plate's rows along time, to be decoded as one text.
 
-    Args:
-        rows: Log-probabilities of the rows from top to bottom, each (C, T).
-
-    Returns:
-        (C, sum of T + number of rows - 1): a step that is certainly blank stands between
-        two rows, because "A13" over "3" is "A133" and not "A13".
+    A step that is certainly blank stands between two rows, because "A13" over "3" is "A133" and
+    not "A13".
 
     Raises:
         ValueError: There is no row, or the rows differ in their classes.
@@ -92,15 +77,7 @@ def _check_classes(log_probs: Array, alphabet: str) -> None:
 def greedy_decode(log_probs: Array, alphabet: str = RECOGNIZER.alphabet) -> str:
     """Read a plate along its best path: argmax, merge repeats, drop blanks.
 
-    Args:
-        log_probs: (C, T) float; C = len(alphabet) + 1, blank last.
-        alphabet: Characters in class order, without the blank.
-
-    Returns:
-        The text, empty if every step is blank or nothing can be read.
-
-    Raises:
-        ValueError: C does not fit the alphabet (weights and spec disagree).
+    The text is empty if every step is blank or nothing can be read.
     """
     _check_classes(log_probs, alphabet)
     if is_unreadable(log_probs):
@@ -114,19 +91,10 @@ def greedy_decode(log_probs: Array, alphabet: str = RECOGNIZER.alphabet) -> str:
 def beam_decode(
     log_probs: Array, alphabet: str = RECOGNIZER.alphabet, width: int = 12
 ) -> list[tuple[str, float]]:
-    """List the likeliest texts by prefix beam search.
+    """List the likeliest texts by prefix beam search, best first; none if unreadable.
 
-    Args:
-        log_probs: (C, T) float; C = len(alphabet) + 1, blank last.
-        alphabet: Characters in class order, without the blank.
-        width: Prefixes kept after each step.
-
-    Returns:
-        At most ``width`` pairs (text, probability), best first; probabilities are those of
-        all kept paths that spell the text, and sum to at most 1. None if unreadable.
-
-    Raises:
-        ValueError: C does not fit the alphabet (weights and spec disagree).
+    Of each step the `width` best prefixes are kept. Probabilities are those of all kept paths
+    that spell the text, and sum to at most 1.
     """
     _check_classes(log_probs, alphabet)
     if is_unreadable(log_probs):
@@ -185,25 +153,14 @@ def text_probabilities(
 ) -> list[float]:
     """Give the exact probability of each text: the sum over all of its alignments.
 
-    The forward algorithm of Graves et al. 2006, section 4.1.
-
-    Args:
-        log_probs: (C, T) float; C = len(alphabet) + 1, blank last.
-        texts: Any number of texts of any lengths.
-        alphabet: Characters in class order, without the blank.
-
-    Returns:
-        One probability in [0, 1] per text; 0 if it is too long for T steps or unreadable.
-
-    Raises:
-        ValueError: C does not fit the alphabet, or a text has unknown characters.
+    It is 0 for a text that is too long for T steps, and for all if nothing can be read.
     """
     _check_classes(log_probs, alphabet)
     encoded = [encode(text, alphabet) for text in texts]
     if not encoded or is_unreadable(log_probs):
         return [0.0] * len(texts)
     probs = np.broadcast_to(np.exp(log_probs), (len(texts), *log_probs.shape))
-    reached = forward(probs, encoded)[-1]
+    reached = _forward(probs, encoded)[-1]
     ends = [2 * len(labels) + 1 for labels in encoded]
     return [float(row[end] + row[end + 1]) for row, end in zip(reached, ends, strict=True)]
 
@@ -217,21 +174,90 @@ def character_alternatives(
     it are summed once, and every character is tried in between. An entry divided by its
     row's sum is a posterior: how sure the place is, given the rest of the text.
 
-    Args:
-        log_probs: (C, T) float; C = len(alphabet) + 1, blank last.
-        text: The text whose characters are replaced, one at a time.
-        alphabet: Characters in class order, without the blank.
-
     Returns:
         (len(text), C) float64: entry (i, k) is the probability of the text with character
         i replaced by ``alphabet[k]``, and with the blank's k, of the text without it. All
         0 if unreadable.
-
-    Raises:
-        ValueError: C does not fit the alphabet, or the text has unknown characters.
     """
     _check_classes(log_probs, alphabet)
     labels = encode(text, alphabet)
     if not labels or not log_probs.shape[1] or is_unreadable(log_probs):
         return np.zeros((len(labels), len(alphabet) + 1))
-    return alternatives(np.exp(log_probs), labels)
+    probs = np.exp(log_probs)
+    # Backwards is forwards over the mirrored text.
+    both = _forward(np.stack([probs, probs[:, ::-1]]), [labels, labels[::-1]])
+    before, after = both[:, 0], both[:, 1]
+    inside = _inside(_entered(before, labels, len(alphabet)), probs)
+    left = _entered(after, labels[::-1], len(alphabet))[::-1, ::-1]
+    replaced = np.einsum("tlc,tlc->lc", inside, left)
+    return np.column_stack([replaced, _left_out(before, after, labels)])
+
+
+def _forward(probs: Array, encoded: Sequence[Sequence[int]]) -> Array:
+    """Sum the paths through each text's states: the forward algorithm (section 4.1).
+
+    The states of a text are a start, then blank, c1, blank, … blank. The probabilities are
+    (N, C, T), the encoded texts N lists of classes.
+
+    Returns:
+        (T + 1, N, 2 L + 3) for the longest length L: entry (t, n, j) is the probability
+        of all paths of t steps that end in state j - 1. Column 0 is padding and always 0.
+    """
+    longest = max(map(len, encoded))
+    texts, classes, steps = probs.shape
+    # A class of its own, never emitted, for the start and behind the end of shorter texts.
+    emitted = np.concatenate([probs, np.zeros((texts, 1, steps))], axis=1)
+    # Two columns of padding before each text: no path leads from one text into the next.
+    states = np.full((texts, 2 * longest + 4), classes)
+    # A blank may be skipped between two different characters only.
+    skips = np.zeros(states.shape)
+    for row, (labels, skip) in enumerate(zip(encoded, skips, strict=True)):
+        states[row, 3 : 2 * len(labels) + 4 : 2] = classes - 1
+        states[row, 4 : 2 * len(labels) + 4 : 2] = labels
+        skip[4 : 2 * len(labels) + 4 : 2] = [
+            i == 0 or labels[i] != labels[i - 1] for i in range(len(labels))
+        ]
+    emissions = emitted[np.arange(texts)[:, None], states].reshape(states.size, steps).T
+    reached = np.zeros((steps + 1, *states.shape))
+    reached[0, :, 2] = 1.0
+    # All texts in a row: numpy is several times faster in one dimension than in two.
+    rows, skipped = reached.reshape(steps + 1, -1), skips.reshape(-1)[2:]
+    for now, following, emission in zip(rows, rows[1:, 2:], emissions[:, 2:], strict=False):
+        np.multiply(now[:-2], skipped, out=following)
+        following += now[1:-1]
+        following += now[2:]
+        following *= emission
+    return reached[:, :, 1:]
+
+
+def _entered(reached: Array, labels: Sequence[int], characters: int) -> Array:
+    """(T, L, characters): the paths that may go on to a character at a place."""
+    allowed = np.ones((len(labels), characters))
+    # Right after the same character it would be that character going on.
+    allowed[np.arange(1, len(labels)), labels[:-1]] = 0.0
+    blanks, neighbours = reached[:-1, 2:-1:2], reached[:-1, 1:-2:2]
+    entered: Array = blanks[:, :, None] + neighbours[:, :, None] * allowed
+    return entered
+
+
+def _inside(entered: Array, probs: Array) -> Array:
+    """(T, L, characters): the paths that are at a character at a place, in each step."""
+    inside = entered.reshape(len(entered), -1).copy()
+    emissions = np.tile(probs[:-1].T, entered.shape[1])
+    staying = np.zeros(inside.shape[1])
+    for now, emission in zip(inside, emissions, strict=True):
+        now += staying
+        now *= emission
+        staying = now
+    return inside.reshape(entered.shape)
+
+
+def _left_out(before: Array, after: Array, labels: Sequence[int]) -> Array:
+    """(L,): the probability of the text without the character at a place."""
+    apart = np.ones(len(labels))
+    apart[1:-1] = [a != b for a, b in zip(labels[:-2], labels[2:], strict=True)]
+    # Paths that stop short of the place, and those that go on with the next character.
+    stopped = before[:, 2:-1:2] + before[:, 1:-2:2] * apart
+    resumed = after[::-1, 1:-2:2][:, ::-1]
+    left_out: Array = (stopped * resumed).sum(axis=0)
+    return left_out

@@ -38,15 +38,14 @@ class Region:
 
 @dataclass(frozen=True, eq=False)
 class PlateFormat:
-    """One kind of plate: its name in answers, its look and its grammar.
+    """One kind of plate.
 
     Attributes:
         name: As it stands in the answer, such as "ru.car".
         lines: 1 or 2.
-        ground: Colour behind the characters, one of :data:`GROUNDS`.
+        ground: Colour behind the characters, one of `GROUNDS`.
         weight: How common it is beside the commonest format, roughly, in (0, 1].
-        patterns: Regular expressions over the Latin text; a group ``region`` where the
-            format has a region code.
+        patterns: Over the Latin text; a group ``region`` where there is a region code.
         places: For each pattern and length of region code, the usual characters of
             each place.
         rare_letters: Letters that the patterns accept and that make a text less plausible.
@@ -67,13 +66,10 @@ class PlateFormat:
 
 @dataclass(frozen=True)
 class Match:
-    """One way to understand a text: as which format, and how plausible that is.
+    """One way to understand a text: as which format, from which region, and how plausible.
 
-    Attributes:
-        format: The format whose pattern the text follows.
-        region: Where it was issued; None if the format or the code doesn't tell.
-        weight: In (0, 1]; 1 for a valid text of the format that is the likeliest to begin
-            with: the commonest of those that the ground and the lines speak for.
+    The weight is in (0, 1]; 1 for a valid text of the format that is the likeliest to begin
+    with: the commonest of those that the ground and the lines speak for.
     """
 
     format: PlateFormat
@@ -128,19 +124,13 @@ class Grammar:
     def judge(
         self, text: str, lines: int | None = None, ground: Mapping[str, float] | None = None
     ) -> tuple[str, float]:
-        """Name a text's format and say how plausible the text is.
+        """Name a text's likeliest format and say how plausible the text is, in (0, 1].
 
-        Args:
-            text: See :meth:`readings_of`.
-            lines: See :meth:`readings_of`.
-            ground: See :meth:`readings_of`.
-
-        Returns:
-            The likeliest format's name and its weight in (0, 1]. "unknown" if none fits,
-            or if the evidence speaks against all that do.
+        The arguments are those of `readings_of`. The format is "unknown" if none fits, or if
+        the evidence speaks against all that do.
         """
         beliefs = _beliefs(self, lines, tuple(ground.items()) if ground else ())
-        # Asked for every text that is weighed: no list of matches is made, as above.
+        # Called for every text that is weighed: no list of matches is made, as above.
         found = ((m.format.name, m.weight * beliefs[m.format.name]) for m in _matches(self, text))
         best = max(found, key=itemgetter(1), default=(UNKNOWN, 0.0))
         return best if best[1] >= _UNKNOWN_WEIGHT else (UNKNOWN, _UNKNOWN_WEIGHT)
@@ -148,27 +138,16 @@ class Grammar:
     def respellings(self, text: str) -> tuple[str, ...]:
         """Spell a text as formats have it where only look-alikes stand in the way.
 
-        A place decides between O and 0: "0002EX71" is "O002EX71" as a car's plate.
-
-        Args:
-            text: In the alphabet.
-
-        Returns:
-            Texts that follow a format, without the text itself; none if it has a character
-            out of place that resembles none that belongs there.
+        A place decides between O and 0: "0002EX71" is "O002EX71" as a car's plate. None if
+        a character out of place resembles none that belongs there.
         """
         return _respellings(self, text)
 
     def region_of(self, text: str, format_name: str | None = None) -> Region | None:
-        """Tell where a plate was issued.
+        """Tell where a plate was issued; None if format or code are not known.
 
-        Args:
-            text: In the alphabet.
-            format_name: The plate's format where it is known; the text alone does not
-                always tell ("AB123777" is a trailer of region 77 or a taxi of 777).
-
-        Returns:
-            The region; None if format or code are not known.
+        The text alone does not always tell: "AB123777" is a trailer of region 77 or a taxi of
+        777. Without a format's name the likeliest one counts.
         """
         return next(
             (m.region for m in self.readings_of(text) if format_name in (None, m.format.name)),
@@ -176,19 +155,14 @@ class Grammar:
         )
 
     def to_native(self, text: str, format_name: str | None = None) -> str:
-        """Write a text in the letters of its country: "B840CK197" as "В840СК197".
-
-        Args:
-            text: In Latin letters.
-            format_name: The plate's format where it is known; else the likeliest one.
-        """
+        """Write a text in the letters of its country: "B840CK197" as "В840СК197"."""
         if format_name is None:
             format_name = self.judge(text)[0]
         table = next((f.native for f in self.formats if f.name == format_name), self.native)
         return text.translate({ord(latin): own for latin, own in table.items()})
 
     def to_latin(self, text: str) -> str:
-        """Write a native text in the alphabet; the inverse of :meth:`to_native`."""
+        """Write a native text in the alphabet; the inverse of `to_native`."""
         return text.translate({ord(own): latin for latin, own in self.native.items()})
 
 
@@ -205,8 +179,7 @@ def _beliefs(
         if lines not in (None, plate_format.lines):
             belief *= _OTHER_LINES
         if most > 0:
-            seen = likelihoods.get(plate_format.ground, least) / most
-            belief *= max(seen, _LEAST_GROUND)
+            belief *= max(likelihoods.get(plate_format.ground, least) / most, _LEAST_GROUND)
         beliefs[plate_format.name] = belief
     highest = max(beliefs.values())
     return {name: belief / highest for name, belief in beliefs.items()}

@@ -14,8 +14,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from plate_models.detection import select_boxes
-from plate_models.geometry import letterbox
+from plate_models.detection import letterbox, select_boxes
 from plate_models.nets.yolov5 import YOLOv5, YOLOv5Graph
 from plate_models.recognition import ctc
 from plate_models.spec import DETECTOR

@@ -6,8 +6,7 @@ from dataclasses import asdict, dataclass
 import torch
 from torch import Tensor
 
-from plate_models.finding import Detect, find_boxes
-from plate_models.geometry import box_iou_xyxy
+from plate_models.detection import Detect, box_iou_xyxy, find_boxes
 from plate_models.spec import DETECTOR, DetectorSpec
 from plate_models.training.detection_photos import TrainingPhoto
 
@@ -47,7 +46,7 @@ def count_found(
     """Run a detector over photos and count what it finds.
 
     Args:
-        graph: See `finding.find_boxes`.
+        graph: See `detection.find_boxes`.
         photos: With their labels; photos without labels count boxes only.
         spec: Canvases and thresholds.
     """

@@ -9,8 +9,8 @@ from torch import Tensor, nn
 from plate_models.nets.lprnet import LPRNet
 from plate_models.nets.stn import STN
 from plate_models.recognition import ctc
+from plate_models.rectification import corners_in_crop, resample, sample_rows
 from plate_models.spec import RECOGNIZER, RECTIFIER
-from plate_models.straightening import corners_in_crop, resample, sample_rows
 from plate_models.training.crop_cache import CropBatch
 
 

@@ -152,7 +152,7 @@ def plates_of(answer: "Recognition", image: "np.ndarray[Any, np.dtype[np.uint8]]
     """
     from plate_models.annotate import straighten
     from plate_models.pipeline import Plate
-    from plate_models.recognition.reading import Reading
+    from plate_models.recognition.decoding import Reading
     from plate_models.spec import DETECTOR, RECTIFIER
 
     plates = []

@@ -1,8 +1,8 @@
-"""From a country's TOML file to its grammar; whatever is malformed is refused by name."""
+"""From a country's TOML file to its grammar; what is malformed is refused by name."""
 
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +11,7 @@ from plate_models.recognition.grammar import GROUNDS, FormatError, Grammar, Plat
 
 
 def load_country(path: Path) -> Grammar:
-    """Load the grammar of a country.
-
-    Args:
-        path: A TOML file; ``countries/ru.toml`` explains its keys.
-
-    Returns:
-        The grammar.
+    """Load the grammar of a country from a TOML file; ``ru.toml`` explains its keys.
 
     Raises:
         FormatError: The file is missing or malformed; names the file, the format and
@@ -28,38 +22,28 @@ def load_country(path: Path) -> Grammar:
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise FormatError(f"{path}: not a country's definition: {error}") from error
     top = _Table(str(path), values)
-    country = top.table("country")
-    tables = top.tables("formats")
-    shared = _country(country)
-    regions = _regions(top.table("regions", {}), shared)
+    country, tables, codes = top.table("country"), top.tables("formats"), top.table("regions", {})
+    grammar = _country(country)
+    region = _region(country, grammar.alphabet, ())
+    country.done()
+    grammar = replace(grammar, regions=_regions(codes, region))
     top.done()
-    formats = tuple(_format(table, shared, regions) for table in tables)
-    # From a plate's format the gateway tells the country, and from that the file.
-    if shared.name != path.stem:
-        raise country.error(f"'name' must be the file's, {path.stem!r}, not {shared.name!r}")
-    _check_names([plate_format.name for plate_format in formats], tables, shared.name)
-    return Grammar(
-        shared.name,
-        shared.alphabet,
-        shared.letters,
-        formats,
-        regions,
-        shared.look_alikes,
-        shared.native,
-    )
-
-
-def _check_names(names: list[str], tables: list["_Table"], country: str) -> None:
+    formats = tuple(_format(table, grammar, region) for table in tables)
+    # From a plate's format the gateway derives the country, and from that the file.
+    if grammar.name != path.stem:
+        raise country.error(f"'name' must be the file's, {path.stem!r}, not {grammar.name!r}")
+    names = [plate_format.name for plate_format in formats]
     for table, name in zip(tables, names, strict=True):
-        if not name.startswith(f"{country}."):
-            raise table.error(f"'name' must begin with '{country}.'")
+        if not name.startswith(f"{grammar.name}."):
+            raise table.error(f"'name' must begin with '{grammar.name}.'")
         if names.count(name) > 1:
             raise table.error("there is another format of this name")
+    return replace(grammar, formats=formats)
 
 
 @dataclass
 class _Table:
-    """A table of the file, taken apart key by key."""
+    """A table of the file, read key by key."""
 
     place: str
     values: dict[str, Any]
@@ -78,15 +62,21 @@ class _Table:
             raise self.error(f"{key!r} is of a wrong type: {value!r}")
         return value
 
-    def text(self, key: str, default: str | None = None) -> str:
-        value: str = self.take(key, str, default)
-        return value
-
     def texts(self, key: str, default: tuple[str, ...] | None = None) -> tuple[str, ...]:
         value = self.take(key, (list, tuple), default)
         if not all(isinstance(text, str) and text for text in value):
             raise self.error(f"{key!r} must be a list of texts that are not empty")
         return tuple(value)
+
+    def text_of(self, key: str, alphabet: str, default: str | None = None) -> str:
+        text: str = self.take(key, str, default)
+        self.check(key, text, alphabet)
+        return text
+
+    def check(self, key: str, text: str, alphabet: str) -> None:
+        outside = sorted(set(text) - set(alphabet))
+        if outside:
+            raise self.error(f"{key!r} has {outside}, not in the alphabet {alphabet!r}")
 
     def table(self, key: str, default: dict[str, Any] | None = None) -> "_Table":
         return _Table(f"{self.place}: [{key}]", self.take(key, dict, default))
@@ -106,55 +96,27 @@ class _Table:
             raise self.error(f"unknown keys {unknown}; known are {self.known}")
 
 
-@dataclass(frozen=True)
-class _Country:
-    name: str
-    alphabet: str
-    letters: str
-    region: tuple[str, ...]
-    look_alikes: tuple[str, ...]
-    native: Mapping[str, str]
-
-
-def _country(table: _Table) -> _Country:
-    alphabet = table.text("alphabet")
+def _country(table: _Table) -> Grammar:
+    """The grammar without its formats and regions."""
+    alphabet: str = table.take("alphabet", str)
     if len(set(alphabet)) != len(alphabet):
         raise table.error(f"'alphabet' has a character twice: {alphabet!r}")
-    country = _Country(
-        table.text("name"),
-        alphabet,
-        _characters(table, "letters", alphabet),
-        _region(table, alphabet, ()),
-        table.texts("look_alikes", ()),
-        _native(table, alphabet, {}),
-    )
-    for group in country.look_alikes:
-        _check_characters(table, "look_alikes", group, alphabet)
-    table.done()
-    return country
-
-
-def _characters(table: _Table, key: str, alphabet: str, default: str | None = None) -> str:
-    text = table.text(key, default)
-    _check_characters(table, key, text, alphabet)
-    return text
-
-
-def _check_characters(table: _Table, key: str, text: str, alphabet: str) -> None:
-    outside = sorted(set(text) - set(alphabet))
-    if outside:
-        raise table.error(f"{key!r} has {outside}, not in the alphabet {alphabet!r}")
+    name, letters = table.take("name", str), table.text_of("letters", alphabet)
+    look_alikes = table.texts("look_alikes", ())
+    for group in look_alikes:
+        table.check("look_alikes", group, alphabet)
+    return Grammar(name, alphabet, letters, (), {}, look_alikes, _native(table, alphabet, {}))
 
 
 def _region(table: _Table, alphabet: str, default: tuple[str, ...]) -> tuple[str, ...]:
     patterns = table.texts("region", default)
-    _check_characters(table, "region", "".join(patterns).replace("#", ""), alphabet)
+    table.check("region", "".join(patterns).replace("#", ""), alphabet)
     return patterns
 
 
 def _native(table: _Table, alphabet: str, inherited: Mapping[str, str]) -> dict[str, str]:
     own = table.take("native", dict, {})
-    _check_characters(table, "native", "".join(own), alphabet)
+    table.check("native", "".join(own), alphabet)
     native = {**inherited, **own}
     if any(not isinstance(text, str) or len(text) != 1 for text in (*own, *own.values())):
         raise table.error("'native' must map single characters to single characters")
@@ -163,39 +125,39 @@ def _native(table: _Table, alphabet: str, inherited: Mapping[str, str]) -> dict[
     return native
 
 
-def _regions(table: _Table, country: _Country) -> dict[str, str]:
+def _regions(table: _Table, patterns: tuple[str, ...]) -> dict[str, str]:
     regions: dict[str, str] = {}
     for name in table.values:
-        for code in table.text(name).split():
-            if not any(fits(region, code) for region in country.region):
-                raise table.error(f"code {code!r} of {name!r} is not one of {country.region}")
+        for code in table.take(name, str).split():
+            if not any(fits(pattern, code) for pattern in patterns):
+                raise table.error(f"code {code!r} of {name!r} is not one of {patterns}")
             if code in regions:
                 raise table.error(f"code {code!r} belongs to {regions[code]!r} and {name!r}")
             regions[code] = name
     return regions
 
 
-def _format(table: _Table, country: _Country, regions: Mapping[str, str]) -> PlateFormat:
+def _format(table: _Table, country: Grammar, country_region: tuple[str, ...]) -> PlateFormat:
     weight = float(table.take("weight", (int, float), 1.0))
     if not 0 < weight <= 1:
         raise table.error(f"'weight' must be in (0, 1], not {weight}")
-    ground = table.text("ground")
+    ground = table.take("ground", str)
     if ground not in GROUNDS:
         raise table.error(f"'ground' must be one of {GROUNDS}, not {ground!r}")
     listed: bool = table.take("region_listed", bool, True)
     characters = Characters(
         alphabet=country.alphabet,
-        letters=_characters(table, "letters", country.alphabet, country.letters),
-        rare_letters=_characters(table, "rare_letters", country.alphabet, ""),
-        region=_region(table, country.alphabet, country.region),
+        letters=table.text_of("letters", country.alphabet, country.letters),
+        rare_letters=table.text_of("rare_letters", country.alphabet, ""),
+        region=_region(table, country.alphabet, country_region),
         never=table.texts("never", ()),
     )
-    name, patterns = table.text("name"), table.texts("patterns")
+    name, patterns = table.take("name", str), table.texts("patterns")
     native = _native(table, country.alphabet, country.native)
     table.done()
     try:
         compiled = [compile_pattern(pattern, characters) for pattern in patterns]
-        _check_together(compiled, characters, regions if listed else None)
+        _check_together(compiled, characters, country.regions if listed else None)
     except FormatError as error:
         raise table.error(str(error)) from error
     lines = {pattern.lines for pattern in compiled}

@@ -11,21 +11,13 @@ _TOKEN = re.compile(r"'(?P<literal>[^']+)'|(?P<symbol>[L#R/])|(?P<space>\s)")
 
 @dataclass(frozen=True)
 class Characters:
-    """What the symbols of a pattern stand for.
-
-    Attributes:
-        alphabet: All characters that a text may have.
-        letters: What L stands for.
-        rare_letters: What L also accepts.
-        region: What R stands for, such as ("##", "1##").
-        never: Runs of digits that are never issued.
-    """
+    """What the symbols of a pattern stand for."""
 
     alphabet: str
-    letters: str
-    rare_letters: str
-    region: tuple[str, ...]
-    never: tuple[str, ...]
+    letters: str  # L
+    rare_letters: str  # L, too
+    region: tuple[str, ...]  # R, such as ("##", "1##")
+    never: tuple[str, ...]  # runs of digits that are never issued
 
     @property
     def digits(self) -> str:
@@ -51,11 +43,7 @@ class Pattern:
 
 
 def compile_pattern(pattern: str, characters: Characters) -> Pattern:
-    """Compile a pattern; ``countries/ru.toml`` explains the language.
-
-    Args:
-        pattern: Such as "L### / LL R".
-        characters: What its symbols stand for.
+    """Compile a pattern such as "L### / LL R"; ``ru.toml`` explains the language.
 
     Raises:
         FormatError: The pattern is malformed or no text can follow it; names the reason.

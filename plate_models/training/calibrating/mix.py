@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from plate_models.geometry import crop_boxes, widen_boxes
+from plate_models.rectification import crop_boxes, widen_boxes
 from plate_models.spec import RECTIFIER
 from plate_models.training.synthetic.crops import CropStyle, render_crop
 from plate_models.training.synthetic.kinds import kind_named

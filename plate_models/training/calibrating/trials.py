@@ -19,10 +19,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from plate_models.geometry import box_cxcywh_to_xyxy
 from plate_models.images import decode
-from plate_models.pipeline import Box, PipelineConfig, choose_readings, look_at
+from plate_models.pipeline import Box, PipelineConfig, choose_readings, read_regions
 from plate_models.recognition.calibration import UNCALIBRATED
+from plate_models.rectification import box_cxcywh_to_xyxy
 from plate_models.spec import RectifierSpec
 from plate_models.training.calibrating.metrics import Bools, Floats
 from plate_models.training.calibrating.mix import CalibrationCrop, CalibrationMix, paint, render
@@ -101,7 +101,7 @@ def read_crops(crops: Sequence[CalibrationCrop], modules: Modules) -> list[Trial
         part = crops[start : start + _BATCH]
         lines = torch.tensor([crop.lines for crop in part])
         image, boxes = as_photo(np.stack([crop.image for crop in part]), lines, spec)
-        seen = look_at(image, boxes, lines, modules.rectify, modules.recognize, config)
+        seen = read_regions(image, boxes, lines, modules.rectify, modules.recognize, config)
         readings = choose_readings(seen, lines.tolist(), config)
         for crop, reading in zip(part, readings, strict=True):
             read = reading.candidates[0][0] if reading.candidates else ""

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from plate_models.geometry import box_iou_xyxy
+from plate_models.detection import box_iou_xyxy
 from plate_models.pipeline import Plate
 from plate_models.training.evaluation.answers import answer_from
 from plate_models.training.evaluation.results import Answer

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from plate_models.engines.nets import Nets
-from plate_models.pipeline import choose_readings, look_at
-from plate_models.recognition.reading import Reading
+from plate_models.pipeline import choose_readings, read_regions
+from plate_models.recognition.decoding import Reading
 from plate_models.training.calibrating.mix import DEFAULT_MIX, CalibrationCrop
 from plate_models.training.calibrating.trials import Block, as_photo, plan
 from plate_models.training.figures import Count, proportion
@@ -198,7 +198,7 @@ def _read(crops: Sequence[CalibrationCrop], lines: list[int], nets: Nets) -> _Se
 
     with torch.inference_mode():
         photo, places, counts = (t.to(nets.device) for t in (image, boxes, counts))
-        seen = look_at(photo, places, counts, nets.rectify, recognize, nets.config)
+        seen = read_regions(photo, places, counts, nets.rectify, recognize, nets.config)
     values = torch.cat(logits).float().cpu().numpy()
     return _Seen(values, choose_readings(seen, lines, nets.config))
 

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from plate_models.engines.nets import Nets
-from plate_models.pipeline import Plate, choose_readings, look_at
+from plate_models.pipeline import Plate, choose_readings, read_regions
 from plate_models.recognition.appearance import evidence_of
 from plate_models.training.evaluation.grammar import GrammarReport, compare
 from plate_models.training.evaluation.results import Answer, Box, LogProbs, PlateResult
@@ -32,9 +32,9 @@ def read_boxes(
     places, counts = (torch.tensor(part, device=nets.device) for part in (boxes, lines))
     with torch.inference_mode():
         photo_there = image.to(nets.device)
-        seen = look_at(photo_there, places, counts, nets.rectify, nets.recognize, nets.config)
+        seen = read_regions(photo_there, places, counts, nets.rectify, nets.recognize, nets.config)
     readings = choose_readings(seen, list(lines), nets.config)
-    rows = zip(boxes, lines, readings, seen.shown, seen.log_probs, strict=True)
+    rows = zip(boxes, lines, readings, seen.crops, seen.log_probs, strict=True)
     return [
         _answer(Plate(box, (), 1.0, count, reading, shown), photo, 1.0, log_probs)
         for box, count, reading, shown, log_probs in rows

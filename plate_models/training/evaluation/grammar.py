@@ -6,8 +6,8 @@ from typing import Any
 
 from plate_models.formats import RUSSIA
 from plate_models.recognition import ctc
+from plate_models.recognition.decoding import Evidence, choose_reading
 from plate_models.recognition.grammar import Grammar
-from plate_models.recognition.reading import Evidence, choose_reading
 from plate_models.spec import RECOGNIZER, RecognizerSpec
 
 Case = tuple[ctc.Array, Evidence, str]

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import torch
 
-from plate_models.geometry import box_iou_xyxy
+from plate_models.detection import box_iou_xyxy
 from plate_models.pipeline import Plate
 from plate_models.training.evaluation.results import Box
 

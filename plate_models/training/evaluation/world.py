@@ -6,8 +6,8 @@ from typing import Any
 
 import torch
 
+from plate_models.detection import box_iou_xyxy
 from plate_models.engines.nets import Nets
-from plate_models.geometry import box_iou_xyxy
 from plate_models.images import decode
 from plate_models.training.detection_photos import validation_names
 from plate_models.training.evaluation.answers import answer_from

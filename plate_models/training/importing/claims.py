@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-from plate_models.weight_files import WeightsError
+from plate_models.weights import WeightsError
 
 
 class CheckpointError(WeightsError):

@@ -9,7 +9,7 @@ from plate_models.spec_json import SpecError, Specs, check_spec
 from plate_models.training.importing.checkpoints import read_state
 from plate_models.training.importing.claims import CheckpointError
 from plate_models.training.importing.yolov5 import origin_of
-from plate_models.weight_files import WeightsFile, check_country, contract_of
+from plate_models.weights import WeightsFile, check_country, contract_of
 
 
 def import_recognizer(

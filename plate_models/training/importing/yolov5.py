@@ -14,7 +14,7 @@ from plate_models.spec import DETECTOR, DetectorSpec
 from plate_models.spec_json import SpecError, Specs, check_spec
 from plate_models.training.importing.checkpoints import read_state
 from plate_models.training.importing.claims import CheckpointError
-from plate_models.weight_files import WeightsFile, contract_of
+from plate_models.weights import WeightsFile, contract_of
 
 _STEM, _ANCHORS, _HEAD = "0.conv.weight", "model.24.anchors", "model.24.m.0.weight"
 _WIDEST, _DEEPEST = "model.9.cv2.conv.weight", "model.6.m."

@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from plate_models import finding, geometry, pipeline, rectifying, straightening
+from plate_models import detection, pipeline, rectification
 from plate_models.engines.nets import Nets
 from plate_models.images import decode
 from plate_models.pipeline import Plate
@@ -28,13 +28,13 @@ Function = Callable[..., Any]
 # What the pipeline does between the nets. Where one calls another, the outer one is charged.
 FUNCTIONS: dict[str, tuple[Function, ...]] = {
     "decode": (decode,),
-    "letterbox": (geometry.letterbox,),
-    "NMS": (finding.plan_looks,),
-    "crop": (geometry.crop_boxes, rectifying.normalize),
+    "letterbox": (detection.letterbox,),
+    "NMS": (detection.select_boxes,),
+    "crop": (rectification.crop_boxes, rectification.normalize),
     "straighten": (
-        straightening.quads_from_theta,
-        straightening.resample,
-        straightening.sample_rows,
+        rectification.quads_from_theta,
+        rectification.resample,
+        rectification.sample_rows,
     ),
     "choose": (ctc.log_softmax, pipeline.choose_readings),
 }

@@ -17,12 +17,9 @@ _NEGLIGIBLE = 1e-3
 
 @dataclass(frozen=True)
 class Evidence:
-    """What is seen of a plate beside its text.
+    """What is seen of a plate beside its text: rows of characters, likelihoods of the ground.
 
-    Attributes:
-        lines: Rows of characters, 1 or 2.
-        ground: Likelihoods of the ground's colour, from ``appearance.ground_likelihoods``;
-            None where nobody looked.
+    The latter are ``appearance.ground_likelihoods``, or None if they are not known.
     """
 
     lines: int = 1
@@ -39,7 +36,7 @@ class Reading:
     Attributes:
         text: The reading, "" where it is not ``readable``.
         score: Calibrated probability that the best candidate is right, in [0, 1].
-        readable: The format is known, and neither the score nor any character's too low.
+        readable: Neither the score nor any character's is too low: see `RecognizerSpec`.
         format: Such as "ru.car", of the best candidate; "unknown" if none fits.
         characters: The best candidate's characters with their posteriors.
         candidates: Texts with their scores, best first; the raw best path is among them.
@@ -62,7 +59,8 @@ def choose_reading(
 ) -> Reading:
     """Choose among what the recognizer saw, with the formats' grammar as a prior.
 
-    Candidates are the beam's texts, the best path's, and their respellings (O for 0).
+    Candidates are the beam's texts, the best path's, and their respellings (O for 0). Nothing is
+    forbidden: a text of unknown format wins where it is clear enough.
 
     Args:
         log_probs: (C, T) float, from `ctc.log_softmax`; two rows joined by `ctc.join_rows`.
@@ -72,11 +70,7 @@ def choose_reading(
         spec: The recognizer's alphabet and thresholds.
 
     Returns:
-        The reading; empty with a score of 0 if the log-probabilities are NaN or spell no
-        text. Nothing is forbidden: a text of unknown format wins where it is clear enough.
-
-    Raises:
-        ValueError: C does not fit the alphabet.
+        The reading; empty with a score of 0 if the log-probabilities are NaN or spell no text.
     """
     raw = ctc.greedy_decode(log_probs, spec.alphabet)
     ranked = _posteriors(log_probs, raw, evidence, grammar, spec)
@@ -86,10 +80,10 @@ def choose_reading(
     best, score = candidates[0]
     characters = _characters(log_probs, best, evidence, grammar, spec.alphabet)
     format_name = grammar.judge(best, evidence.lines, evidence.ground)[0]
+    known = format_name != UNKNOWN
     readable = (
-        format_name != UNKNOWN
+        score >= (calibration.readable_from if known else spec.unknown_readable_from)
         and min(p for _, p in characters) >= spec.min_character_score
-        and score >= calibration.readable_from
     )
     return Reading(best if readable else "", score, readable, format_name, characters, candidates)
 
