@@ -117,16 +117,7 @@ def sample_pose(
     zone: tuple[float, float],
     tilt: Floats,
 ) -> Pose:
-    """Place a vehicle so that its plate is seen whole, at a given size.
-
-    Args:
-        rng: Source of all chance.
-        camera: Who sees it.
-        size_mm: Of the plate.
-        px_per_mm: Scale of the plate along its more foreshortened side.
-        zone: Range of the plate's middle, as shares of the picture's width.
-        tilt: (3, 3) the camera's own roll and pitch.
-    """
+    """Place a vehicle so that its plate is seen whole, at a given size."""
     width, height = camera.size_wh
     for _ in range(_TRIES):
         turn = tilt @ turn_about(1, rng.uniform(-YAW_DEG, YAW_DEG))

@@ -1,12 +1,13 @@
 """Photos of the benchmark, each made from its kind and its number alone."""
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 from numpy.random import Generator, SeedSequence, default_rng
 from numpy.typing import NDArray
 
-from plate_models.training.benchmark.bodies import REACH_MM, faces_of
 from plate_models.training.benchmark.camera import (
     DASHCAM_PITCH_DEG,
     GATE_PITCH_DEG,
@@ -18,13 +19,14 @@ from plate_models.training.benchmark.camera import (
     transform,
     turn_about,
 )
-from plate_models.training.benchmark.lens import Lens, sample_lens
 from plate_models.training.benchmark.light import sample_light
+from plate_models.training.benchmark.optics import Lens, sample_lens, take
+from plate_models.training.benchmark.plates import choose_layout
 from plate_models.training.benchmark.scenes import Vehicle, build
-from plate_models.training.benchmark.sensor import take
-from plate_models.training.benchmark.sheet import choose_layout
+from plate_models.training.benchmark.vehicles import REACH_MM, faces_of
 from plate_models.training.synthetic.kinds import KINDS, kind_named
 from plate_models.training.synthetic.texts import sample_text
+from plate_models.training.worker_pool import map_ahead
 
 SEED = 20_260
 PER_KIND = 500
@@ -167,3 +169,14 @@ def _quad(vehicle: Vehicle, camera: Camera, lens: Lens) -> NDArray[np.float32]:
     view = vehicle.pose.plate.homography(camera)
     corners = transform(view, corners_of(vehicle.layout.size_mm))
     return lens.bend_points(corners).astype(np.float32)
+
+
+def render_photos(
+    numbered: Iterable[tuple[str, int]], workers: int, seed: int = SEED
+) -> Iterator[BenchmarkPhoto]:
+    """Render photos in the order asked for."""
+    return map_ahead(partial(_render, seed=seed), numbered, workers)
+
+
+def _render(numbered: tuple[str, int], seed: int) -> BenchmarkPhoto:
+    return render_photo(*numbered, seed)

@@ -128,8 +128,7 @@ class PlateKind:
     def layouts_of(self, text: str) -> tuple[Layout, ...]:
         """The layouts that a text fits.
 
-        Raises:
-            ValueError: There is none.
+        Raises ValueError: There is none.
         """
         fitting = tuple(layout for layout in self.layouts if layout.characters == len(text))
         if not fitting:
@@ -144,8 +143,7 @@ class PlateKind:
 def kind_named(name: str) -> PlateKind:
     """The kind of a format.
 
-    Raises:
-        ValueError: The renderer has no such kind.
+    Raises ValueError: The renderer has no such kind.
     """
     if name not in KINDS:
         raise ValueError(f"expected a kind of plate out of {', '.join(KINDS)}, got {name!r}")
