@@ -18,7 +18,7 @@ from plate_models.images import decode
 from plate_models.rectifying import normalize
 from plate_models.spec_json import Specs
 from plate_models.training.benchmark import render_photo
-from plate_models.training.calibrating.mix import render
+from plate_models.training.known_crops import render
 
 BATCHES = (1, 4, 32)
 _KINDS = ("ru.car", "ru.motorcycle")

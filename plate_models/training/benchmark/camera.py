@@ -60,17 +60,11 @@ class Plane:
 
 @dataclass(frozen=True)
 class Pose:
-    """Where a vehicle stands.
+    """Where a vehicle stands."""
 
-    Attributes:
-        centre: (3,) of its plate.
-        turn: (3, 3) the vehicle's axes as columns: right, down, away.
-        plate: The plate's plane, its origin in the plate's middle.
-    """
-
-    centre: Floats
-    turn: Floats
-    plate: Plane
+    centre: Floats  # (3,) of its plate
+    turn: Floats  # (3, 3) the vehicle's axes as columns: right, down, away
+    plate: Plane  # the plate's plane, its origin in the plate's middle
 
     def at(self, points: Floats) -> Floats:
         """(N, 3) points in the vehicle's axes, counted from its plate, to camera space."""

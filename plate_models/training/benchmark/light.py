@@ -22,25 +22,18 @@ SHADOW_PX_PER_MM = 0.12
 
 @dataclass(frozen=True)
 class Light:
-    """The light of a scene.
+    """The light of a scene."""
 
-    Attributes:
-        sun: (3,) unit vector towards the directed light, in camera space.
-        direct, ambient: (3,) RGB of the directed light and of that from everywhere.
-        returned: How much brighter a plate's sheet is than paint of its colour, because
-            it sends light back to where it came from.
-        far: Share of the directed light that reaches what is far behind.
-        shadow: Whether something casts a shadow on the vehicle.
-        dark: By night: few electrons, a strong cast.
-    """
-
-    sun: Floats
+    sun: Floats  # (3,) unit vector towards the directed light, in camera space
+    # direct, ambient: (3,) RGB of the directed light and of that from everywhere.
     direct: Floats
     ambient: Floats
+    # How much brighter a plate's sheet is than paint of its colour, because it sends light back to
+    # where it came from.
     returned: float = 1.0
-    far: float = 1.0
-    shadow: bool = False
-    dark: bool = False
+    far: float = 1.0  # share of the directed light that reaches what is far behind
+    shadow: bool = False  # whether something casts a shadow on the vehicle
+    dark: bool = False  # by night: few electrons, a strong cast
 
     def on(self, plane: Plane) -> float:
         """Share of the directed light that a plane receives."""

@@ -27,25 +27,15 @@ _CELL = 16
 
 @dataclass(frozen=True)
 class Lens:
-    """A lens and what moves before it.
+    """A lens and what moves before it."""
 
-    Attributes:
-        size_wh: Of the picture.
-        bend: Radial distortion: positive is a barrel.
-        fringe: By how much red is magnified more, and blue less, than green.
-        fall_off: Loss of light in the corners.
-        disc_px: Radius of the disc that a point becomes.
-        motion_px: (x, y) way of the picture during the exposure.
-        veil: Stray light, as a share of the picture's mean.
-    """
-
-    size_wh: tuple[int, int]
-    bend: float
-    fringe: float
-    fall_off: float
-    disc_px: float
-    motion_px: tuple[float, float]
-    veil: float
+    size_wh: tuple[int, int]  # of the picture
+    bend: float  # radial distortion: positive is a barrel
+    fringe: float  # by how much red is magnified more, and blue less, than green
+    fall_off: float  # loss of light in the corners
+    disc_px: float  # radius of the disc that a point becomes
+    motion_px: tuple[float, float]  # (x, y) way of the picture during the exposure
+    veil: float  # stray light, as a share of the picture's mean
 
     @cached_property
     def _middle(self) -> Floats:

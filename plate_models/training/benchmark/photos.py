@@ -43,19 +43,13 @@ _TRIES = 40
 
 @dataclass(frozen=True)
 class BenchmarkPlate:
-    """One plate of a photo.
+    """One plate of a photo."""
 
-    Attributes:
-        text: In Latin letters, the upper line first.
-        kind: Name of its format, such as "ru.car".
-        lines: Of text, 1 or 2.
-        quad: (4, 2) float32, corners TL, TR, BR, BL in pixels of the photo, where (0, 0)
-            is the corner of the first pixel.
-    """
-
-    text: str
-    kind: str
-    lines: int
+    text: str  # in Latin letters, the upper line first
+    kind: str  # name of its format, such as "ru.car"
+    lines: int  # of text, 1 or 2
+    # (4, 2) float32, corners TL, TR, BR, BL in pixels of the photo, where (0, 0) is the corner of
+    # the first pixel.
     quad: NDArray[np.float32]
 
     @property
@@ -73,19 +67,12 @@ class BenchmarkPlate:
 
 @dataclass(frozen=True)
 class BenchmarkPhoto:
-    """A photo as a camera stores it.
+    """A photo as a camera stores it."""
 
-    Attributes:
-        name: Its kind and number, such as "ru.car-0017".
-        file: A JPEG file.
-        dark: Taken at dusk, by night or by lamplight.
-        plates: All of its plates.
-    """
-
-    name: str
-    file: bytes
-    dark: bool
-    plates: tuple[BenchmarkPlate, ...]
+    name: str  # its kind and number, such as "ru.car-0017"
+    file: bytes  # a JPEG file
+    dark: bool  # taken at dusk, by night or by lamplight
+    plates: tuple[BenchmarkPlate, ...]  # all of its plates
 
 
 def render_photo(kind: str, index: int, seed: int = SEED) -> BenchmarkPhoto:

@@ -91,21 +91,13 @@ _FLAG = ((0.8, 0.8, 0.8), (0.03, 0.07, 0.4), (0.5, 0.03, 0.03))
 
 @dataclass(frozen=True)
 class Sheet:
-    """A flat plate with what it is fixed with.
+    """A flat plate with what it is fixed with."""
 
-    Attributes:
-        reflectance: (H, W, 3) float32 RGB, linear, in [0, 1].
-        cover: (H, W) float32; 0 outside the plate and its frame.
-        height: (H, W) float32, embossing in [0, 1].
-        to_mm: (3, 3) from pixels to millimetres about the plate's middle.
-        white: Reflectance of the brighter one of sheet and print, in its brightest channel.
-    """
-
-    reflectance: Field
-    cover: Field
-    height: Field
-    to_mm: Floats
-    white: float
+    reflectance: Field  # (H, W, 3) float32 RGB, linear, in [0, 1]
+    cover: Field  # (H, W) float32; 0 outside the plate and its frame
+    height: Field  # (H, W) float32, embossing in [0, 1]
+    to_mm: Floats  # (3, 3) from pixels to millimetres about the plate's middle
+    white: float  # reflectance of the brighter one of sheet and print, in its brightest channel
 
 
 def choose_layout(text: str, kind: PlateKind, rng: Generator) -> Layout:

@@ -56,17 +56,11 @@ _TO_LINEAR = ((np.arange(256) / 255) ** 2.2).astype(np.float32)
 
 @dataclass
 class Stage:
-    """A picture in the making.
+    """A picture in the making."""
 
-    Attributes:
-        albedo: (H, W, 3) uint8 RGB.
-        lit: (H, W) float32, the share of directed light.
-        glow: (H, W) float32, light of lamps in the picture.
-    """
-
-    albedo: Image
-    lit: Field
-    glow: Field = field(init=False)
+    albedo: Image  # (H, W, 3) uint8 RGB
+    lit: Field  # (H, W) float32, the share of directed light
+    glow: Field = field(init=False)  # (H, W) float32, light of lamps in the picture
 
     def __post_init__(self) -> None:
         self.glow = np.zeros_like(self.lit)
@@ -131,23 +125,16 @@ _FACE_BOX_MM = (-1000.0, -750.0, 1000.0, 560.0)
 
 @dataclass(frozen=True)
 class Vehicle:
-    """A vehicle and the plate on it.
+    """A vehicle and the plate on it."""
 
-    Attributes:
-        pose: Where it stands.
-        draw: Draws its face.
-        ground_mm: Height of the plate above the ground.
-        kind, text, layout: Of the plate.
-        px_per_mm: Of the plate in the picture, about.
-    """
-
-    pose: Pose
-    draw: Draw
-    ground_mm: float
+    pose: Pose  # where it stands
+    draw: Draw  # draws its face
+    ground_mm: float  # height of the plate above the ground
+    # kind, text, layout: Of the plate.
     kind: str
     text: str
     layout: Layout
-    px_per_mm: float
+    px_per_mm: float  # of the plate in the picture, about
 
     def face_outline(self, camera: Camera) -> Floats:
         """(4, 2) corners of its face in the picture."""

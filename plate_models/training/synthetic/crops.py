@@ -74,24 +74,16 @@ _RIM = 2
 
 @dataclass(frozen=True)
 class CropSample:
-    """One training example of the rectifier and the recognizer.
+    """One training example of the rectifier and the recognizer."""
 
-    Attributes:
-        image: (H, W, 3) uint8 RGB of ``RECTIFIER.crop_hw``.
-        text: What stands on the plate, in Latin letters, the upper line first.
-        quad: (4, 2) float32, the plate's corners TL, TR, BR, BL in crop pixels, where
-            (0, 0) is the corner of the first pixel and not its centre.
-        kind: Name of the plate's format, such as "ru.car".
-        lines: Of text, 1 or 2.
-        rows: The text line by line; one entry for one line.
-    """
-
-    image: Image
-    text: str
+    image: Image  # (H, W, 3) uint8 RGB of ``RECTIFIER.crop_hw``
+    text: str  # what stands on the plate, in Latin letters, the upper line first
+    # (4, 2) float32, the plate's corners TL, TR, BR, BL in crop pixels, where (0, 0) is the corner
+    # of the first pixel and not its centre.
     quad: Quad
-    kind: str
-    lines: int
-    rows: tuple[str, ...]
+    kind: str  # name of the plate's format, such as "ru.car"
+    lines: int  # of text, 1 or 2
+    rows: tuple[str, ...]  # the text line by line; one entry for one line
 
 
 def _sample_view(

@@ -153,24 +153,16 @@ DEFAULT_STYLE = PlateStyle()
 
 @dataclass(frozen=True)
 class PlateImage:
-    """A flat plate with its holder.
+    """A flat plate with its holder."""
 
-    Attributes:
-        rgb: (H, W, 3) uint8.
-        alpha: (H, W) uint8; 0 outside the plate's and the holder's rounded corners.
-        px_per_mm: Resolution.
-        quad: (4, 2) float32, the plate's own corners (TL, TR, BR, BL) in pixels of
-            ``rgb``; the holder lies outside it.
-        kind: Name of its format, such as "ru.car".
-        lines: Of text, 1 or 2.
-    """
-
-    rgb: Image
-    alpha: Mask
-    px_per_mm: float
+    rgb: Image  # (H, W, 3) uint8
+    alpha: Mask  # (H, W) uint8; 0 outside the plate's and the holder's rounded corners
+    px_per_mm: float  # resolution
+    # (4, 2) float32, the plate's own corners (TL, TR, BR, BL) in pixels of ``rgb``; the holder lies
+    # outside it.
     quad: Quad
-    kind: str
-    lines: int
+    kind: str  # name of its format, such as "ru.car"
+    lines: int  # of text, 1 or 2
 
 
 @lru_cache(maxsize=64)

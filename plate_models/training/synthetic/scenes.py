@@ -26,23 +26,14 @@ _RIM = 0.10
 
 @dataclass(frozen=True)
 class Patch:
-    """A repainted part of a photo.
+    """A repainted part of a photo."""
 
-    Attributes:
-        image: (h, w, 3) uint8 RGB.
-        corner_xy: Photo pixel that the patch's first pixel replaces.
-        text: What the painted plate says.
-        quad: (4, 2) float32, corners TL, TR, BR, BL of the plate in photo pixels.
-        kind: Name of its format, such as "ru.car".
-        lines: Of text, 1 or 2.
-    """
-
-    image: Image
-    corner_xy: tuple[int, int]
-    text: str
-    quad: NDArray[np.float32]
-    kind: str
-    lines: int
+    image: Image  # (h, w, 3) uint8 RGB
+    corner_xy: tuple[int, int]  # photo pixel that the patch's first pixel replaces
+    text: str  # what the painted plate says
+    quad: NDArray[np.float32]  # (4, 2) float32, corners TL, TR, BR, BL of the plate in photo pixels
+    kind: str  # name of its format, such as "ru.car"
+    lines: int  # of text, 1 or 2
 
     @property
     def box(self) -> NDArray[np.float32]:
