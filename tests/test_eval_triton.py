@@ -6,7 +6,7 @@ from api.triton import Recognition
 from plate_models.pipeline import Plate
 from plate_models.recognition.decoding import Reading
 from plate_models.training.evaluation.agreement import PhotoAgreement
-from plate_models.training.evaluation.scoreboard import Scoreboard
+from plate_models.training.evaluation.labelled import Scoreboard
 from plates.cli.eval_triton import ThroughTriton, plates_of
 
 QUADS = [

@@ -22,7 +22,7 @@ from plate_models.recognition.decoding import choose_reading
 from plate_models.spec import DETECTOR, RECOGNIZER, RECTIFIER
 from plate_models.spec_json import Specs
 from plate_models.training.crop_cache import CropBatch
-from plate_models.training.reader import text_loss, to_input
+from plate_models.training.recognizer import text_loss, to_input
 
 COUNTRIES = Path(__file__).resolve().parent / "countries"
 COUNTRY = load_country(COUNTRIES / "xx.toml")

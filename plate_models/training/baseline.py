@@ -41,11 +41,7 @@ class Baseline:
     crops = ("labelled box", "as the article crops it")
 
     def __init__(self, folder: Path) -> None:
-        """Load ``stn.pt`` and ``lprnet.pt``.
-
-        Raises:
-            FileNotFoundError: One of them is not in the folder.
-        """
+        """Load ``stn.pt`` and ``lprnet.pt``."""
         for name in ("stn.pt", "lprnet.pt"):
             if not (folder / name).is_file():
                 raise FileNotFoundError(f"{folder / name}: the published recognizer is not there")
@@ -54,12 +50,7 @@ class Baseline:
     def read(self, image: NDArray[np.uint8], box: Box) -> dict[str, str]:
         """Read one labelled plate.
 
-        Args:
-            image: (H, W, 3) uint8 RGB.
-            box: x0, y0, x1, y1 in its pixels.
-
-        Returns:
-            The text for each way of cropping in ``crops``.
+        Returns the text for each way of cropping in ``crops``.
         """
         return {
             name: self._read_crop(_cut(image, box, share))
@@ -95,12 +86,7 @@ class PublishedShape:
     def read(self, image: NDArray[np.uint8], boxes: Iterable[Box]) -> list[str]:
         """Do all the work of a photo.
 
-        Args:
-            image: (H, W, 3) uint8 RGB.
-            boxes: x0, y0, x1, y1 in its pixels: what the detector would have found.
-
-        Returns:
-            One text per box.
+        Returns one text per box.
         """
         squeezed = cv2.resize(image, _PHOTO_WH, interpolation=cv2.INTER_LINEAR)
         pixels = np.asarray(squeezed, np.uint8)

@@ -1,31 +1,23 @@
 """Counts with their 95 % intervals, paired comparisons, and alignments of texts."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
+from scipy.stats import binomtest, chi2
 
-_Z = 1.959964
 _RESAMPLES = 2000
 
 
 @dataclass(frozen=True)
 class Count:
-    """So many of so many, with its uncertainty.
+    """So many hits out of a total."""
 
-    Attributes:
-        name: What was counted.
-        hits: How often.
-        total: Of how many.
-        interval_95: Bounds of the rate; None if nothing was counted.
-    """
-
-    name: str
-    hits: int
-    total: int
-    interval_95: tuple[float, float] | None
+    name: str  # what was counted
+    hits: int  # how often
+    total: int  # of how many
+    interval_95: tuple[float, float] | None  # bounds of the rate; None if nothing was counted
 
     @property
     def rate(self) -> float | None:
@@ -39,29 +31,22 @@ class Count:
 
 def proportion(name: str, hits: Sequence[bool]) -> Count:
     """Share of hits, with the score interval of Wilson 1927."""
-    n, k = len(hits), sum(hits)
-    if not n:
+    if not hits:
         return Count(name, 0, 0, None)
-    p = k / n
-    centre = (p + _Z**2 / (2 * n)) / (1 + _Z**2 / n)
-    half = _Z / (1 + _Z**2 / n) * math.sqrt(p * (1 - p) / n + _Z**2 / (4 * n * n))
-    return Count(name, k, n, (max(0.0, centre - half), min(1.0, centre + half)))
+    found = binomtest(sum(hits), len(hits)).proportion_ci(method="wilson")
+    return Count(name, sum(hits), len(hits), (float(found.low), float(found.high)))
 
 
 def events(name: str, hits: int, exposure: int) -> Count:
     """Events per unit, such as false plates per photo, which may exceed 1.
 
-    With Byar's approximation of the exact Poisson interval (Breslow and Day 1987,
-    "Statistical Methods in Cancer Research II").
+    With the exact Poisson interval (Garwood 1936).
     """
     if not exposure:
         return Count(name, hits, 0, None)
-
-    def bound(k: int, sign: int) -> float:
-        return k * (1 - 1 / (9 * k) + sign * _Z / (3 * math.sqrt(k))) ** 3 if k else 0.0
-
-    interval = (bound(hits, -1) / exposure, bound(hits + 1, 1) / exposure)
-    return Count(name, hits, exposure, interval)
+    low = float(chi2.ppf(0.025, 2 * hits)) / 2 if hits else 0.0
+    high = float(chi2.ppf(0.975, 2 * hits + 2)) / 2
+    return Count(name, hits, exposure, (low / exposure, high / exposure))
 
 
 def ratio(name: str, hits: Sequence[int], totals: Sequence[int]) -> Count:
@@ -80,15 +65,10 @@ def ratio(name: str, hits: Sequence[int], totals: Sequence[int]) -> Count:
 
 
 def median_ratio(a: Sequence[float], b: Sequence[float]) -> tuple[float, tuple[float, float]]:
-    """Median of ``a`` over the median of ``b``, measured in pairs.
+    """Median of ``a`` over the median of ``b``, measured in pairs, and its 95 % interval.
 
-    Args:
-        a: Such as milliseconds per photo; at least one.
-        b: The other way's, on the same photos in the same order, above 0.
-
-    Returns:
-        The ratio and its 95 % interval: pairs are resampled (percentile bootstrap, Efron
-        1979), because a photo that is slow for one is slow for both.
+    Pairs are resampled (percentile bootstrap), because a photo that is slow for one is slow
+    for both.
 
     Raises:
         ValueError: There is nothing to compare, or not the same number of each.
@@ -105,13 +85,9 @@ def median_ratio(a: Sequence[float], b: Sequence[float]) -> tuple[float, tuple[f
 def mcnemar_p(wins: int, losses: int) -> float:
     """How likely wins and losses differ at least this much if both versions are equal.
 
-    The exact two-sided test of McNemar 1947: given how many plates changed, each change
-    is a win with probability one half. In [0, 1]; 1 where nothing changed.
+    The exact two-sided test of McNemar 1947; 1 where nothing changed.
     """
-    changed = wins + losses
-    tail = sum(math.comb(changed, k) for k in range(min(wins, losses) + 1))
-    # Whole numbers divide exactly: as a float, 2**changed would overflow from 1024 on.
-    return min(1.0, float(2 * tail / 2**changed))
+    return float(binomtest(wins, wins + losses).pvalue) if wins + losses else 1.0
 
 
 def edit_distance(found: str, right: str) -> int:
@@ -126,28 +102,20 @@ def align(found: str, right: str) -> list[tuple[str, str]]:
         Pairs (character of ``found``, character of ``right``) in order; "" stands for
         nothing: ("", "7") was missed, ("7", "") is too much.
     """
-    costs = _edit_costs(found, right)
+    costs = np.add.outer(np.arange(len(found) + 1), np.arange(len(right) + 1))
+    for i, a in enumerate(found, 1):
+        for j, b in enumerate(right, 1):
+            around = costs[i - 1, j] + 1, costs[i, j - 1] + 1, costs[i - 1, j - 1] + (a != b)
+            costs[i, j] = min(around)
     pairs, i, j = [], len(found), len(right)
     while i or j:
-        here = costs[i][j]
-        if i and j and here == costs[i - 1][j - 1] + (found[i - 1] != right[j - 1]):
+        if i and j and costs[i, j] == costs[i - 1, j - 1] + (found[i - 1] != right[j - 1]):
             i, j = i - 1, j - 1
             pairs.append((found[i], right[j]))
-        elif i and here == costs[i - 1][j] + 1:
+        elif i and costs[i, j] == costs[i - 1, j] + 1:
             i -= 1
             pairs.append((found[i], ""))
         else:
             j -= 1
             pairs.append(("", right[j]))
     return pairs[::-1]
-
-
-def _edit_costs(found: str, right: str) -> list[list[int]]:
-    """Edit distance of every pair of beginnings: [length of found][length of right]."""
-    costs = [list(range(len(right) + 1))]
-    for i, a in enumerate(found, 1):
-        row, above = [i], costs[-1]
-        for j, b in enumerate(right, 1):
-            row.append(min(above[j] + 1, row[j - 1] + 1, above[j - 1] + (a != b)))
-        costs.append(row)
-    return costs

@@ -1,9 +1,9 @@
-"""Work done by other processes, a little ahead of whoever reads its results."""
+"""Work done by other processes, a little ahead of what reads its results."""
 
 import multiprocessing
 import os
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import Future, ProcessPoolExecutor
 from typing import TypeVar
 
@@ -15,17 +15,14 @@ Result = TypeVar("Result")
 
 def map_ahead(
     function: Callable[[Item], Result], items: Iterable[Item], workers: int, ahead: int = 8
-) -> Iterator[Result]:
-    """Call a function for each item, in other processes.
+) -> Generator[Result]:
+    """Call a function of a module for each item, in other processes; yields in their order.
 
     Args:
-        function: Of a module, as it is called elsewhere.
+        function: As it is called elsewhere.
         items: What it is called for.
         workers: Processes, each of one thread; 0 works in this one.
         ahead: Results that may wait for each worker: enough to keep it busy, few to keep.
-
-    Yields:
-        The results, in the order of the items.
     """
     if not workers:
         yield from map(function, items)
@@ -45,6 +42,6 @@ def map_ahead(
 
 
 def _use_one_thread() -> None:
-    """Workers are as many as there shall be threads."""
+    os.nice(10)
     cv2.setNumThreads(1)
     os.environ["OMP_NUM_THREADS"] = "1"  # torch reads it when the function's module loads it

@@ -15,8 +15,7 @@ from plates.cli import CommandError
 from plates.cli.options import add_data, add_weights
 
 if TYPE_CHECKING:
-    from plate_models.training.calibrating.run import Result
-    from plate_models.training.calibrating.trials import Trial
+    from plate_models.training.calibration import Trial
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -68,7 +67,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise CommandError("give --data DIR, or set PLATES_DATA")
     if arguments.workers < 1:
         raise CommandError(f"--workers: expected at least 1, got {arguments.workers}")
-    from plate_models.training.calibrating.run import CalibrationRun, calibrate, save
+    from plate_models.training.calibration import CalibrationRun, calibrate, save
     from plate_models.training.labels import LabelError
     from plate_models.weights import WEIGHTS_DIR, WeightsError, check_manifest, write_manifest
 
@@ -87,7 +86,7 @@ def run(arguments: argparse.Namespace) -> int:
         result = calibrate(config, _progress)
     except (FileNotFoundError, LabelError, ValueError, WeightsError) as error:
         raise CommandError(str(error)) from error
-    _print(result)
+    print(*result.lines(), sep="\n")
     print(f"\nreport and pictures: {arguments.out}")
     if arguments.release:
         print(f"in force: {save(result, weights)}, {write_manifest(weights)}")
@@ -98,25 +97,3 @@ def _progress(trials: Iterable[list["Trial"]], part: str, blocks: int) -> Iterab
     from tqdm import tqdm
 
     return tqdm(trials, total=blocks, unit="block", desc=part, file=sys.stderr)
-
-
-def _print(result: "Result") -> None:
-    summary = result.summary
-    rows = [
-        *((f"{name}, cross-validated", q) for name, q in summary["cross_validation"].items()),
-        ("measured, as read", summary["measured_uncalibrated"]),
-        (f"measured, {summary['method']}", summary["measured"]),
-    ]
-    head = ("crops", "right", "ECE", "of doubtful", "Brier", "constant", "right at 95 %")
-    print(f"{'':<30}" + "".join(f"{name:>14}" for name in head))
-    for name, q in rows:
-        values = (q[k] for k in ("ece", "ece_doubtful", "brier", "brier_constant"))
-        numbers = "".join(f"{value:>14.5f}" for value in values)
-        print(f"{name:<30}{q['crops']:>14}{q['right']:>14.2%}{numbers}{q['right_at_95']:>14.3%}")
-    print(f"\nreadable from {result.calibration.readable_from:.4f}; other thresholds give:")
-    for row in result.report["thresholds"]:
-        print(
-            f"  {row['accepted_wrong']:.2%} wrong accepted: from {row['readable_from']:.4f} "
-            f"{row['readable']} readable, {row['readable_and_wrong']} of them wrong, "
-            f"{row['right_but_not_readable']} right ones not readable"
-        )

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     from plate_models.engines.nets import Nets
-    from plate_models.training.evaluation.labelled import Progress
+    from plate_models.training.evaluation.labelled import Progress, Scoreboard
     from plate_models.training.evaluation.rendered import RenderedReport
-    from plate_models.training.evaluation.scoreboard import Scoreboard
 
 
 class Report(Protocol):
@@ -85,9 +84,8 @@ class WithFailures:
 
 def labelled(context: Context) -> Report:
     """Labelled photos, and photos without plates."""
-    from plate_models.training.evaluation.failure_sheet import failure_sheet
     from plate_models.training.evaluation.labelled import evaluate, labelled_folder
-    from plate_models.training.evaluation.sheet import photos_in
+    from plate_models.training.evaluation.sheet import failure_sheet, photos_in
 
     arguments = context.arguments
     scored = context.data, context.nets, arguments.baseline, context.progress
@@ -109,9 +107,8 @@ def labelled(context: Context) -> Report:
 
 def world(context: Context) -> Report:
     """Photos of other countries."""
-    from plate_models.training.evaluation.sheet import photos_in
+    from plate_models.training.evaluation.sheet import photos_in, world_sheet
     from plate_models.training.evaluation.world import FOLDER, evaluate_world
-    from plate_models.training.evaluation.world_sheet import world_sheet
 
     report = evaluate_world(context.data, context.nets, context.progress)
     sheet: Path | None = context.arguments.sheet
@@ -127,8 +124,8 @@ def rendered(context: Context) -> Report:
     from tqdm import tqdm
 
     from plate_models.training.benchmark import PER_KIND
-    from plate_models.training.evaluation.failure_sheet import failure_sheet
     from plate_models.training.evaluation.rendered import evaluate_rendered, load_rendered
+    from plate_models.training.evaluation.sheet import failure_sheet
 
     arguments = context.arguments
     report = evaluate_rendered(
@@ -150,8 +147,8 @@ def agreement(context: Context) -> Report:
 
     from plate_models.engines.nets import load_nets
     from plate_models.training.benchmark import render_photos
-    from plate_models.training.evaluation import engines
-    from plate_models.training.evaluation.agreement_crops import compare_crops
+    from plate_models.training.evaluation import agreement as engines
+    from plate_models.training.evaluation.agreement import compare_crops
     from plate_models.training.synthetic.kinds import KINDS
     from plate_models.weights import WEIGHTS_DIR
 

@@ -24,8 +24,8 @@ from plate_models.training.benchmark.photos import (
     BenchmarkPlate,
     photo_named,
     render_photo,
+    render_photos,
 )
-from plate_models.training.benchmark.pool import render_photos
 
 __all__ = [
     "PER_KIND",

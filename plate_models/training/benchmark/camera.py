@@ -60,17 +60,11 @@ class Plane:
 
 @dataclass(frozen=True)
 class Pose:
-    """Where a vehicle stands.
+    """Where a vehicle stands."""
 
-    Attributes:
-        centre: (3,) of its plate.
-        turn: (3, 3) the vehicle's axes as columns: right, down, away.
-        plate: The plate's plane, its origin in the plate's middle.
-    """
-
-    centre: Floats
-    turn: Floats
-    plate: Plane
+    centre: Floats  # (3,) of its plate
+    turn: Floats  # (3, 3) the vehicle's axes as columns: right, down, away
+    plate: Plane  # the plate's plane, its origin in the plate's middle
 
     def at(self, points: Floats) -> Floats:
         """(N, 3) points in the vehicle's axes, counted from its plate, to camera space."""
@@ -117,16 +111,7 @@ def sample_pose(
     zone: tuple[float, float],
     tilt: Floats,
 ) -> Pose:
-    """Place a vehicle so that its plate is seen whole, at a given size.
-
-    Args:
-        rng: Source of all chance.
-        camera: Who sees it.
-        size_mm: Of the plate.
-        px_per_mm: Scale of the plate along its more foreshortened side.
-        zone: Range of the plate's middle, as shares of the picture's width.
-        tilt: (3, 3) the camera's own roll and pitch.
-    """
+    """Place a vehicle so that its plate is seen whole, at a given size."""
     width, height = camera.size_wh
     for _ in range(_TRIES):
         turn = tilt @ turn_about(1, rng.uniform(-YAW_DEG, YAW_DEG))

@@ -22,25 +22,18 @@ SHADOW_PX_PER_MM = 0.12
 
 @dataclass(frozen=True)
 class Light:
-    """The light of a scene.
+    """The light of a scene."""
 
-    Attributes:
-        sun: (3,) unit vector towards the directed light, in camera space.
-        direct, ambient: (3,) RGB of the directed light and of that from everywhere.
-        returned: How much brighter a plate's sheet is than paint of its colour, because
-            it sends light back to where it came from.
-        far: Share of the directed light that reaches what is far behind.
-        shadow: Whether something casts a shadow on the vehicle.
-        dark: By night: few electrons, a strong cast.
-    """
-
-    sun: Floats
+    sun: Floats  # (3,) unit vector towards the directed light, in camera space
+    # direct, ambient: (3,) RGB of the directed light and of that from everywhere.
     direct: Floats
     ambient: Floats
+    # How much brighter a plate's sheet is than paint of its colour, because it sends light back to
+    # where it came from.
     returned: float = 1.0
-    far: float = 1.0
-    shadow: bool = False
-    dark: bool = False
+    far: float = 1.0  # share of the directed light that reaches what is far behind
+    shadow: bool = False  # whether something casts a shadow on the vehicle
+    dark: bool = False  # by night: few electrons, a strong cast
 
     def on(self, plane: Plane) -> float:
         """Share of the directed light that a plane receives."""
@@ -79,12 +72,7 @@ def _tinted(rng: Generator, colour: tuple[float, float, float], strength: float)
 def cast_shadow(rng: Generator, box_mm: tuple[float, float, float, float]) -> Field:
     """A shadow over a vehicle's face: an edge, bars, or a tree's leaves.
 
-    Args:
-        rng: Source of all chance.
-        box_mm: x0, y0, x1, y1 of the face about its plate; the shadow meets the plate.
-
-    Returns:
-        (H, W) float32 at ``SHADOW_PX_PER_MM``: 1 where directed light comes through.
+    Returns (H, W) float32 at ``SHADOW_PX_PER_MM``: 1 where directed light comes through.
     """
     x0, y0, x1, y1 = (side * SHADOW_PX_PER_MM for side in box_mm)
     lit = np.ones((round(y1 - y0), round(x1 - x0)), np.float32)
@@ -108,14 +96,7 @@ def cast_shadow(rng: Generator, box_mm: tuple[float, float, float, float]) -> Fi
 def relief(height: Field, plane: Plane, sun: Floats, strength: float) -> Field:
     """How much brighter or darker the flanks of raised characters are.
 
-    Args:
-        height: (H, W) float32 in [0, 1], the characters stand at 1.
-        plane: Of the plate, seen with x to the right and y down as ``height`` is.
-        sun: (3,) unit vector towards the light.
-        strength: Tangent of the flanks' slope.
-
-    Returns:
-        (H, W) float32, to be added to the share of directed light.
+    Returns (H, W) float32, to be added to the share of directed light.
     """
     soft = cv2.GaussianBlur(height, (0, 0), 1.2)
     across = cv2.Sobel(soft, cv2.CV_32F, 1, 0, ksize=1)

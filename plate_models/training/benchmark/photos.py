@@ -1,12 +1,13 @@
 """Photos of the benchmark, each made from its kind and its number alone."""
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 from numpy.random import Generator, SeedSequence, default_rng
 from numpy.typing import NDArray
 
-from plate_models.training.benchmark.bodies import REACH_MM, faces_of
 from plate_models.training.benchmark.camera import (
     DASHCAM_PITCH_DEG,
     GATE_PITCH_DEG,
@@ -18,13 +19,14 @@ from plate_models.training.benchmark.camera import (
     transform,
     turn_about,
 )
-from plate_models.training.benchmark.lens import Lens, sample_lens
 from plate_models.training.benchmark.light import sample_light
+from plate_models.training.benchmark.optics import Lens, sample_lens, take
+from plate_models.training.benchmark.plates import choose_layout
 from plate_models.training.benchmark.scenes import Vehicle, build
-from plate_models.training.benchmark.sensor import take
-from plate_models.training.benchmark.sheet import choose_layout
+from plate_models.training.benchmark.vehicles import REACH_MM, faces_of
 from plate_models.training.synthetic.kinds import KINDS, kind_named
 from plate_models.training.synthetic.texts import sample_text
+from plate_models.training.worker_pool import map_ahead
 
 SEED = 20_260
 PER_KIND = 500
@@ -41,19 +43,13 @@ _TRIES = 40
 
 @dataclass(frozen=True)
 class BenchmarkPlate:
-    """One plate of a photo.
+    """One plate of a photo."""
 
-    Attributes:
-        text: In Latin letters, the upper line first.
-        kind: Name of its format, such as "ru.car".
-        lines: Of text, 1 or 2.
-        quad: (4, 2) float32, corners TL, TR, BR, BL in pixels of the photo, where (0, 0)
-            is the corner of the first pixel.
-    """
-
-    text: str
-    kind: str
-    lines: int
+    text: str  # in Latin letters, the upper line first
+    kind: str  # name of its format, such as "ru.car"
+    lines: int  # of text, 1 or 2
+    # (4, 2) float32, corners TL, TR, BR, BL in pixels of the photo, where (0, 0) is the corner of
+    # the first pixel.
     quad: NDArray[np.float32]
 
     @property
@@ -71,19 +67,12 @@ class BenchmarkPlate:
 
 @dataclass(frozen=True)
 class BenchmarkPhoto:
-    """A photo as a camera stores it.
+    """A photo as a camera stores it."""
 
-    Attributes:
-        name: Its kind and number, such as "ru.car-0017".
-        file: A JPEG file.
-        dark: Taken at dusk, by night or by lamplight.
-        plates: All of its plates.
-    """
-
-    name: str
-    file: bytes
-    dark: bool
-    plates: tuple[BenchmarkPlate, ...]
+    name: str  # its kind and number, such as "ru.car-0017"
+    file: bytes  # a JPEG file
+    dark: bool  # taken at dusk, by night or by lamplight
+    plates: tuple[BenchmarkPlate, ...]  # all of its plates
 
 
 def render_photo(kind: str, index: int, seed: int = SEED) -> BenchmarkPhoto:
@@ -167,3 +156,14 @@ def _quad(vehicle: Vehicle, camera: Camera, lens: Lens) -> NDArray[np.float32]:
     view = vehicle.pose.plate.homography(camera)
     corners = transform(view, corners_of(vehicle.layout.size_mm))
     return lens.bend_points(corners).astype(np.float32)
+
+
+def render_photos(
+    numbered: Iterable[tuple[str, int]], workers: int, seed: int = SEED
+) -> Iterator[BenchmarkPhoto]:
+    """Render photos in the order asked for."""
+    return map_ahead(partial(_render, seed=seed), numbered, workers)
+
+
+def _render(numbered: tuple[str, int], seed: int) -> BenchmarkPhoto:
+    return render_photo(*numbered, seed)

@@ -6,13 +6,12 @@ all is in place.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import cv2
 import numpy as np
 from numpy.random import Generator
 
-from plate_models.training.benchmark.bodies import HULL_TOP_MM, REACH_MM, Draw, draw_face
 from plate_models.training.benchmark.camera import (
     Camera,
     Floats,
@@ -22,7 +21,6 @@ from plate_models.training.benchmark.camera import (
     transform,
     turn_about,
 )
-from plate_models.training.benchmark.facade import disc, times
 from plate_models.training.benchmark.light import (
     SHADOW_PX_PER_MM,
     Light,
@@ -30,19 +28,92 @@ from plate_models.training.benchmark.light import (
     gleam,
     relief,
 )
-from plate_models.training.benchmark.sheet import Sheet, draw_sheet
-from plate_models.training.benchmark.stage import Stage, warp, window
+from plate_models.training.benchmark.plates import Sheet, draw_sheet
 from plate_models.training.benchmark.textures import (
     WALLS,
     Colour,
     Field,
+    Image,
+    Picture,
     asphalt,
     colour_field,
     fractal,
     paving,
     snow,
 )
+from plate_models.training.benchmark.vehicles import (
+    HULL_TOP_MM,
+    REACH_MM,
+    Draw,
+    disc,
+    draw_face,
+    times,
+)
 from plate_models.training.synthetic.kinds import Layout
+
+_TO_LINEAR = ((np.arange(256) / 255) ** 2.2).astype(np.float32)
+
+
+@dataclass
+class Stage:
+    """A picture in the making."""
+
+    albedo: Image  # (H, W, 3) uint8 RGB
+    lit: Field  # (H, W) float32, the share of directed light
+    glow: Field = field(init=False)  # (H, W) float32, light of lamps in the picture
+
+    def __post_init__(self) -> None:
+        self.glow = np.zeros_like(self.lit)
+
+    def shine(self, light: Light) -> Field:
+        """(H, W, 3) float32 linear light."""
+        colours = cv2.split(np.asarray(cv2.LUT(self.albedo, _TO_LINEAR), np.float32))
+        lamps = bool(self.glow.any())
+        halo = _halo(self.glow) if lamps else self.glow
+        channels = []
+        for colour, direct, ambient in zip(colours, light.direct, light.ambient, strict=True):
+            seen = colour * (self.lit * np.float32(direct) + np.float32(ambient))
+            channels.append(seen + colour * self.glow + 0.03 * halo if lamps else seen)
+        return np.asarray(cv2.merge(channels), np.float32)
+
+    def fill(self, camera: Camera, points: Floats, colour: tuple[float, ...], share: float) -> None:
+        """Fill a polygon in space, (N, 3) in camera space, if all of it lies before the camera."""
+        if points[:, 2].min() < 200:
+            return
+        path = np.rint(camera.project(points)).astype(np.int32)
+        cv2.fillPoly(self.albedo, [path], colour, cv2.LINE_AA)
+        cv2.fillPoly(self.lit, [path], (share,))
+
+
+def window(shape: tuple[int, ...], view: Floats, size_wh: tuple[int, ...]) -> tuple[slice, slice]:
+    """Rows and columns of the picture that something of a shape (h, w, ...) appears in."""
+    height, width = shape[:2]
+    hull = transform(view, np.array([(0, 0), (width, 0), (width, height), (0, height)]))
+    limit = np.array(size_wh) - 1
+    x0, y0 = np.clip(np.floor(hull.min(axis=0)), 0, limit).astype(int).tolist()
+    x1, y1 = np.clip(np.ceil(hull.max(axis=0)), 0, limit).astype(int).tolist()
+    return slice(y0, y1 + 1), slice(x0, x1 + 1)
+
+
+def warp(
+    image: Picture,
+    view: Floats,
+    size_wh: tuple[int, int],
+    border: int = cv2.BORDER_REPLICATE,
+) -> Picture:
+    """`cv2.warpPerspective`, whose places are pixels' middles, for places from corners."""
+    half = np.array([[1, 0, 0.5], [0, 1, 0.5], [0, 0, 1]])
+    matrix = np.linalg.inv(half) @ view @ half
+    flags = cv2.INTER_LINEAR
+    warped = cv2.warpPerspective(image, matrix, size_wh, flags=flags, borderMode=border)
+    return np.asarray(warped, image.dtype)
+
+
+def _halo(glow: Field) -> Field:
+    small = cv2.resize(glow, None, fx=0.25, fy=0.25, interpolation=cv2.INTER_AREA)
+    soft = cv2.GaussianBlur(small, (0, 0), 6)
+    return np.asarray(cv2.resize(soft, glow.shape[::-1]), np.float32)
+
 
 _GROUND_PX, _GROUND_MM = 768, 9.0
 _WALL_PX_PER_M = 80.0
@@ -54,23 +125,16 @@ _FACE_BOX_MM = (-1000.0, -750.0, 1000.0, 560.0)
 
 @dataclass(frozen=True)
 class Vehicle:
-    """A vehicle and the plate on it.
+    """A vehicle and the plate on it."""
 
-    Attributes:
-        pose: Where it stands.
-        draw: Draws its face.
-        ground_mm: Height of the plate above the ground.
-        kind, text, layout: Of the plate.
-        px_per_mm: Of the plate in the picture, about.
-    """
-
-    pose: Pose
-    draw: Draw
-    ground_mm: float
+    pose: Pose  # where it stands
+    draw: Draw  # draws its face
+    ground_mm: float  # height of the plate above the ground
+    # kind, text, layout: Of the plate.
     kind: str
     text: str
     layout: Layout
-    px_per_mm: float
+    px_per_mm: float  # of the plate in the picture, about
 
     def face_outline(self, camera: Camera) -> Floats:
         """(4, 2) corners of its face in the picture."""
@@ -97,15 +161,7 @@ def build(
 ) -> tuple[Field, float]:
     """Put a scene together.
 
-    Args:
-        camera: Who looks.
-        vehicles: The far ones first; the last one's plate is what is exposed for.
-        light: Of the scene.
-        tilt: (3, 3) the camera's roll and pitch.
-        rng: Source of all chance.
-
-    Returns:
-        (H, W, 3) float32 linear light, and that of the last plate's white.
+    Returns (H, W, 3) float32 linear light, and that of the last plate's white.
     """
     width, height = camera.size_wh
     haze = 0.08 * fractal(rng, (height // 4, width // 4), 2, 1.6)

@@ -35,14 +35,7 @@ def _noise_tile(smoothness: float) -> Field:
 def fractal(rng: Generator, size_hw: Size, zoom: float = 1.0, smoothness: float = 1.0) -> Field:
     """Noise that looks alike at all scales.
 
-    Args:
-        rng: Source of all chance.
-        size_hw: Of the result.
-        zoom: Result pixels per pixel of the noise: larger is softer.
-        smoothness: 0 for white noise, 1 for clouds, 2 for hills.
-
-    Returns:
-        (H, W) float32 of about unit variance; not to be written to.
+    Returns (H, W) float32 of about unit variance; not to be written to.
     """
     height, width = (int(np.clip(round(side / zoom), 2, _SIDE)) for side in size_hw)
     y, x = rng.integers(0, _SIDE, 2)

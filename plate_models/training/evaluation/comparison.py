@@ -16,7 +16,7 @@ class ReportError(Exception):
 
 @dataclass(frozen=True)
 class KeptReport:
-    """What was kept of labelled photos: the weights' hash, what ran them, the date, every plate.
+    """What `plates eval --json` kept: the weights' hash, the engine, the date, every plate.
 
     The engine is "" in reports of versions that had only one.
     """
@@ -29,12 +29,7 @@ class KeptReport:
 
 @dataclass(frozen=True)
 class MetricComparison:
-    """One metric of two versions on the same plates.
-
-    Attributes:
-        metric: What is compared.
-        pairs: Plates of the first and the second version that the metric asks about.
-    """
+    """One metric of two versions on the plates that it asks about."""
 
     metric: Metric
     pairs: tuple[Pair, ...]
@@ -42,8 +37,8 @@ class MetricComparison:
     @property
     def right(self) -> tuple[int, int]:
         """Plates right in the first and in the second version."""
-        first, second = ([self.metric.right(p) for p in side] for side in self._sides())
-        return sum(first), sum(second)
+        first, second = (sum(map(self.metric.right, side)) for side in self._sides())
+        return first, second
 
     @property
     def wins(self) -> list[Pair]:
@@ -66,19 +61,12 @@ class MetricComparison:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two versions on the plates that both have seen.
+    """Two versions on the plates that both reports have."""
 
-    Attributes:
-        plates: How many those are.
-        metrics: One comparison per metric.
-        relabelled: How many of them changed their label's text or legibility between.
-        only_in: Plates that only the first, and only the second report has.
-    """
-
-    plates: int
-    metrics: tuple[MetricComparison, ...]
-    relabelled: int
-    only_in: tuple[int, int]
+    plates: int  # how many those are
+    metrics: tuple[MetricComparison, ...]  # one comparison per metric
+    relabelled: int  # how many of them changed their label's text or legibility between
+    only_in: tuple[int, int]  # plates that only the first, and only the second report has
 
     def lines(self) -> list[str]:
         """The report for a terminal: a table, then every plate that changed."""
@@ -89,13 +77,13 @@ class Comparison:
                 f"{one.metric.name:<40} {len(one.pairs):>5} {first:>6} {second:>6} "
                 f"{len(one.wins):>5} {len(one.losses):>6} {one.p:>7.3f}"
             )
-        if any(one.wins or one.losses for one in self.metrics):
+        changed = [one for one in self.metrics if one.wins or one.losses]
+        if changed:
             lines += ["", "What changed: end to end, (held back), [from the labelled box]"]
-        for one in self.metrics:
-            changed = [("won", one.wins), ("lost", one.losses)]
-            if one.wins or one.losses:
-                lines += ["", one.metric.name]
-                lines += [_pair_line(verb, pair) for verb, pairs in changed for pair in pairs]
+        for one in changed:
+            lines += ["", one.metric.name]
+            for verb, pairs in (("won", one.wins), ("lost", one.losses)):
+                lines += [_pair_line(verb, pair) for pair in pairs]
         if self.relabelled:
             lines += ["", f"Plates whose label changed between the two: {self.relabelled}"]
         if any(self.only_in):
@@ -105,11 +93,11 @@ class Comparison:
 
 
 def _pair_line(verb: str, pair: Pair) -> str:
-    first, second = (_fate(plate) for plate in pair)
+    first, second = (_outcome(plate) for plate in pair)
     return f"  {verb:<5} {pair[1].photo:<40} {pair[1].text or '?':<10} {first}  ->  {second}"
 
 
-def _fate(plate: PlateResult) -> str:
+def _outcome(plate: PlateResult) -> str:
     answers = ", ".join(answer.text or f"({answer.guess or '-'})" for answer in plate.answers)
     return f"{answers or '-'} [{plate.read_in_label or '-'}] IoU {plate.iou:.2f}"
 
@@ -117,14 +105,10 @@ def _fate(plate: PlateResult) -> str:
 def compare(first: list[PlateResult], second: list[PlateResult]) -> Comparison:
     """Compare two versions metric by metric.
 
-    Args:
-        first: Results of the first version.
-        second: Results of the second, on the same labels; a plate is known by its photo
-            and its labelled box, so that a mended text does not part the two.
+    A plate is known by its photo and its labelled box, so that the two are compared even
+    after a label's text was mended.
     """
-    before, after = (
-        {(plate.photo, plate.box): plate for plate in side} for side in (first, second)
-    )
+    before, after = ({(p.photo, p.box): p for p in side} for side in (first, second))
     pairs = [(before[key], after[key]) for key in before if key in after]
     metrics = (
         MetricComparison(metric, tuple(p for p in pairs if all(map(metric.counts, p))))

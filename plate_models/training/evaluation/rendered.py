@@ -1,7 +1,7 @@
 """Scores the whole pipeline on the rendered benchmark: every kind of plate, no photo needed."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from itertools import product
 from typing import Any
 
@@ -10,19 +10,21 @@ import torch
 
 from plate_models.engines.nets import Nets
 from plate_models.images import decode
-from plate_models.pipeline import Plate
 from plate_models.training.benchmark import (
     PER_KIND,
     SEED,
     BenchmarkPhoto,
-    BenchmarkPlate,
     photo_named,
     render_photos,
 )
-from plate_models.training.evaluation.answers import answer_from, read_boxes
-from plate_models.training.evaluation.matching import match
-from plate_models.training.evaluation.results import Answer, Pixels, PlateResult
-from plate_models.training.evaluation.scoreboard import Scoreboard
+from plate_models.training.evaluation.labelled import Scoreboard
+from plate_models.training.evaluation.results import (
+    Answer,
+    Pixels,
+    PlateResult,
+    match,
+    read_boxes,
+)
 from plate_models.training.figures import Count, events, proportion
 from plate_models.training.synthetic.kinds import KINDS
 
@@ -33,34 +35,24 @@ _RESAMPLES = 2000
 
 @dataclass(frozen=True)
 class RenderedPlate:
-    """One plate of the benchmark and what was read there.
+    """One plate of the benchmark and what was read there."""
 
-    Attributes:
-        kind: Name of its format.
-        result: As the scoreboard has it.
-        lines_found: Lines of text that the best box claims; 0 where none was found.
-        corner_error: Mean distance of the quad's corners from the true ones, as a share
-            of the plate's width; None where the plate was not found.
-    """
-
-    kind: str
-    result: PlateResult
-    lines_found: int
+    kind: str  # name of its format
+    result: PlateResult  # as the scoreboard has it
+    lines_found: int  # lines of text that the best box claims; 0 where none was found
+    # Mean distance of the quad's corners from the true ones, as a share of the plate's width; None
+    # where the plate was not found.
     corner_error: float | None
 
     @property
     def best(self) -> Answer | None:
         """The answer whose box overlaps the label most; None if none does by half."""
-        return self.result.found[0] if self.result.found else None
+        return next(iter(self.result.found), None)
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as JSON-ready values."""
-        return {
-            **self.result.to_dict(),
-            "kind": self.kind,
-            "lines_found": self.lines_found,
-            "corner_error": self.corner_error,
-        }
+        own = {"lines_found": self.lines_found, "corner_error": self.corner_error}
+        return {**self.result.to_dict(), "kind": self.kind, **own}
 
 
 # Head of the column, what it means, and the question asked of each plate.
@@ -95,24 +87,15 @@ class CornerError:
     interval_95: tuple[float, float]
     percentile_95: float
 
-    def to_dict(self) -> dict[str, Any]:
-        """The fields as JSON-ready values."""
-        return dict(vars(self))
-
 
 @dataclass
 class RenderedReport:
-    """Every plate's fate.
+    """What became of every plate of the benchmark."""
 
-    Attributes:
-        per_kind: Photos of each kind.
-        plates: One for each plate; now and then a photo has two.
-        elsewhere: Answers on no plate.
-    """
-
-    per_kind: int
+    per_kind: int  # photos of each kind
+    # One for each plate; now and then a photo has two.
     plates: list[RenderedPlate] = field(default_factory=list)
-    elsewhere: list[Answer] = field(default_factory=list)
+    elsewhere: list[Answer] = field(default_factory=list)  # answers on no plate
 
     @property
     def board(self) -> Scoreboard:
@@ -121,9 +104,9 @@ class RenderedReport:
 
     @property
     def kinds(self) -> dict[str, list[RenderedPlate]]:
-        """The plates of each kind that there is any of."""
+        """The plates of each kind that there is any of, then all."""
         grouped = {kind: [p for p in self.plates if p.kind == kind] for kind in KINDS}
-        return {kind: plates for kind, plates in grouped.items() if plates}
+        return {kind: plates for kind, plates in grouped.items() if plates} | {"all": self.plates}
 
     @property
     def false_texts(self) -> Count:
@@ -134,15 +117,13 @@ class RenderedReport:
     def lines(self) -> list[str]:
         """The report for a terminal: a table by kind, and what its columns mean."""
         heads = "".join(f"{head:>19}" for head, _, _ in QUESTIONS)
-        rows = [_row(kind, plates) for kind, plates in self.kinds.items()]
         false = self.false_texts
         return [
             f"Rendered benchmark, seed {SEED}, {self.per_kind} photos of each kind: end to end",
             "Count, and the 95 % interval of the rate in per cent",
             "",
             f"{'':<14}{heads}{'corners':>18}",
-            *rows,
-            _row("all", self.plates),
+            *(_row(kind, plates) for kind, plates in self.kinds.items()),
             "",
             *(f"  {head:<10} {meaning}" for head, meaning, _ in QUESTIONS),
             "  corners    mean distance from the true corners, in per cent of the plate's width",
@@ -155,11 +136,10 @@ class RenderedReport:
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as JSON-ready values."""
-        groups = {**self.kinds, "all": self.plates}
         return {
             "seed": SEED,
             "per_kind": self.per_kind,
-            "kinds": {name: _summary(plates) for name, plates in groups.items()},
+            "kinds": {name: _summary(plates) for name, plates in self.kinds.items()},
             "false_texts": self.false_texts.to_dict(),
             "plates": [plate.to_dict() for plate in self.plates],
             "elsewhere": [answer.to_dict() for answer in self.elsewhere],
@@ -199,7 +179,7 @@ def evaluate_rendered(
         per_kind: Photos of each kind.
         workers: Processes that render; 0 renders in this one.
         kinds: Of plates, keys of ``KINDS``.
-        progress: Wraps the photos, of which it is told the number, for a progress bar.
+        progress: Wraps the photos, given their number, for a progress bar.
     """
     numbered = [(kind, index) for index, kind in product(range(per_kind), kinds)]
     report = RenderedReport(per_kind)
@@ -216,49 +196,31 @@ def load_rendered(name: str) -> Pixels:
 
 
 def score_rendered(photo: BenchmarkPhoto, nets: Nets) -> tuple[list[RenderedPlate], list[Answer]]:
-    """Read one photo from its file and hold the answers against the truth.
-
-    Args:
-        photo: With its plates.
-        nets: The nets.
-
-    Returns:
-        One result per plate, and the answers that overlap none.
-    """
+    """Read one photo from its file: one result per plate, and the answers on no plate."""
     image = torch.from_numpy(decode(photo.file))
     boxes = [plate.box for plate in photo.plates]
     matched, elsewhere = match(boxes, nets.read(image))
     lines = [plate.lines for plate in photo.plates]
     in_labels = read_boxes(photo.name, image, boxes, lines, nets)
-    results = [
-        _judge(photo, label, found, in_label)
-        for label, found, in_label in zip(photo.plates, matched, in_labels, strict=True)
-    ]
-    return results, [answer_from(photo.name, plate) for plate in elsewhere]
-
-
-def _judge(
-    photo: BenchmarkPhoto,
-    label: BenchmarkPlate,
-    found: Sequence[tuple[Plate, float]],
-    in_label: Answer,
-) -> RenderedPlate:
-    """One plate's result; what was found there with its overlaps, best first."""
-    result = PlateResult(
-        photo=photo.name,
-        box=label.box,
-        text=label.text,
-        light="dark" if photo.dark else "day",
-        legible=True,
-        lines=label.lines,
-        in_label=in_label,
-        answers=tuple(answer_from(photo.name, plate, iou) for plate, iou in found),
-    )
-    if not result.found:
-        return RenderedPlate(label.kind, result, 0, None)
-    best, _ = found[0]
-    distances = np.hypot(*(np.array(best.quad) - label.quad).T)
-    return RenderedPlate(label.kind, result, best.lines, float(distances.mean()) / label.width)
+    plates = []
+    for label, found, in_label in zip(photo.plates, matched, in_labels, strict=True):
+        result = PlateResult(
+            photo=photo.name,
+            box=label.box,
+            text=label.text,
+            light="dark" if photo.dark else "day",
+            legible=True,
+            lines=label.lines,
+            in_label=in_label,
+            answers=tuple(Answer.of(photo.name, plate, iou) for plate, iou in found),
+        )
+        lines_found, error = 0, None
+        if result.found:
+            best, _ = found[0]
+            distances = np.hypot(*(np.array(best.quad) - label.quad).T)
+            lines_found, error = best.lines, float(distances.mean()) / label.width
+        plates.append(RenderedPlate(label.kind, result, lines_found, error))
+    return plates, [Answer.of(photo.name, plate) for plate in elsewhere]
 
 
 def _row(name: str, plates: Sequence[RenderedPlate]) -> str:
@@ -279,5 +241,5 @@ def _summary(plates: Sequence[RenderedPlate]) -> dict[str, Any]:
     error = corner_error(plates)
     return {
         "counts": [count.to_dict() for count in count_questions(plates)],
-        "corner_error": error.to_dict() if error else None,
+        "corner_error": asdict(error) if error else None,
     }

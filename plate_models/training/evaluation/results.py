@@ -1,16 +1,25 @@
-"""What became of each labelled plate: plain values that can be kept and compared."""
+"""What was read on each plate: plain values that can be kept, counted and compared."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
+
+from plate_models.detection import box_iou_xyxy
+from plate_models.engines.nets import Nets
+from plate_models.pipeline import Plate, choose_readings, read_regions
+from plate_models.training.figures import Count
 
 Box = tuple[float, float, float, float]
 Pixels = NDArray[np.uint8]
 LogProbs = NDArray[np.float64]
 
+# A found box that overlaps a label this much answers for that plate, though badly.
+_SAME_PLATE_IOU = 0.1
 # Why a plate is a failure, the worst first.
 FAILURES = {
     "not found": "no box overlaps the label by half (IoU 0.5)",
@@ -24,33 +33,34 @@ FAILURES = {
 
 @dataclass(frozen=True)
 class Answer:
-    """One plate as the pipeline answers it.
+    """One plate as the pipeline answers it."""
 
-    Attributes:
-        photo: File name.
-        box: x0, y0, x1, y1 in pixels of the upright photo.
-        text: The answer, "" where it is not readable.
-        guess: The best candidate, readable or not; "" if there is none.
-        score: Probability that the guess is right, in [0, 1].
-        format: Of the guess, such as "ru.car".
-        lines: Of text, as the detector sees them: 1 or 2.
-        detection_score: The detector's confidence, in [0, 1].
-        iou: Overlap with the label it belongs to, in [0, 1]; 0 without a label.
-        crop: (h, w, 3) uint8 RGB, the rectified plate; None in an answer read from a file.
-        log_probs: (C, T) float64, what the recognizer saw; None unless its box was given.
-    """
-
-    photo: str
-    box: Box
-    text: str
-    guess: str
-    score: float
-    format: str
-    lines: int
-    detection_score: float
-    iou: float = 0.0
+    photo: str  # file name
+    box: Box  # x0, y0, x1, y1 in pixels of the upright photo
+    text: str  # the answer, "" where it is not readable
+    guess: str  # the best candidate, readable or not; "" if there is none
+    score: float  # probability that the guess is right, in [0, 1]
+    format: str  # of the guess, such as "ru.car"
+    lines: int  # of text, as the detector sees them: 1 or 2
+    detection_score: float  # the detector's confidence, in [0, 1]
+    iou: float = 0.0  # overlap with the label it belongs to, in [0, 1]; 0 without a label
+    # (h, w, 3) uint8 RGB, the rectified plate; None in an answer read from a file.
     crop: Pixels | None = field(default=None, compare=False, repr=False)
+    # (C, T) float64, what the recognizer saw; None unless its box was given.
     log_probs: LogProbs | None = field(default=None, compare=False, repr=False)
+
+    @classmethod
+    def of(
+        cls, photo: str, plate: Plate, iou: float = 0.0, log_probs: LogProbs | None = None
+    ) -> "Answer":
+        """Keep of a plate what the reports need."""
+        reading = plate.reading
+        guess = reading.candidates[0][0] if reading.candidates else ""
+        about = reading.text, guess, reading.score, reading.format, plate.lines
+        return cls(photo, plate.box, *about, plate.detection_score, iou, plate.crop, log_probs)
+
+    def __str__(self) -> str:
+        return f"{self.text or f'({self.guess})'} {self.score:.3f}"
 
     def to_dict(self) -> dict[str, Any]:
         """Everything but the arrays, as JSON-ready values."""
@@ -64,28 +74,18 @@ class Answer:
 
 @dataclass(frozen=True)
 class PlateResult:
-    """One labelled plate and what was read there.
+    """One labelled plate and what was read there."""
 
-    Attributes:
-        photo: File name.
-        box: The label, x0, y0, x1, y1 in pixels of the photo.
-        text: The label.
-        light: "day", "dark" or "".
-        legible: Whether a person can read it.
-        lines: 1 or 2.
-        in_label: The answer where the labelled box is given.
-        answers: Those of the whole pipeline that overlap this label, best overlap first.
-        published: What the published recognizer reads, by the way it crops.
-    """
-
-    photo: str
-    box: Box
-    text: str
-    light: str
-    legible: bool
-    lines: int
-    in_label: Answer
+    photo: str  # file name
+    box: Box  # the label, x0, y0, x1, y1 in pixels of the upright photo
+    text: str  # the label
+    light: str  # "day", "dark" or ""
+    legible: bool  # whether a person can read it
+    lines: int  # 1 or 2
+    in_label: Answer  # the answer where the labelled box is given
+    # Those of the whole pipeline that overlap this label, best overlap first.
     answers: tuple[Answer, ...]
+    # What the published recognizer reads, by the way it crops.
     published: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -121,9 +121,8 @@ class PlateResult:
     @property
     def wrong_texts(self) -> tuple[Answer, ...]:
         """Readable answers that are wrong, on however bad a box; none if not legible."""
-        if not self.legible:
-            return ()
-        return tuple(answer for answer in self.answers if answer.text not in ("", self.text))
+        wrong = (answer for answer in self.answers if answer.text not in ("", self.text))
+        return tuple(wrong) if self.legible else ()
 
     @property
     def failure(self) -> str:
@@ -140,9 +139,8 @@ class PlateResult:
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as JSON-ready values, with the verdicts for those who read the file."""
-        kept = {f.name: getattr(self, f.name) for f in fields(self)}
         return {
-            **kept,
+            **{f.name: getattr(self, f.name) for f in fields(self)},
             "in_label": self.in_label.to_dict(),
             "answers": [answer.to_dict() for answer in self.answers],
             "published": dict(self.published),
@@ -162,13 +160,7 @@ class PlateResult:
 
 @dataclass(frozen=True)
 class Metric:
-    """A question with yes or no for each labelled plate.
-
-    Attributes:
-        name: As it stands in the tables.
-        right: The answer for one plate.
-        legible_only: Whether only plates count that a person can read.
-    """
+    """A question with yes or no for each labelled plate, or for each legible one."""
 
     name: str
     right: Callable[[PlateResult], bool]
@@ -190,3 +182,60 @@ METRICS = (
     Metric("end-to-end exact match", lambda plate: plate.read, legible_only=True),
     Metric("no wrong text end to end", lambda plate: not plate.wrong_texts, legible_only=True),
 )
+
+
+def match(
+    labels: Sequence[Box], plates: Sequence[Plate]
+) -> tuple[list[list[tuple[Plate, float]]], list[Plate]]:
+    """Give each found plate to the label it overlaps most.
+
+    Returns:
+        For each label its plates with their IoU, best overlap first; and the plates that
+        overlap no label.
+    """
+    matched: list[list[tuple[Plate, float]]] = [[] for _ in labels]
+    elsewhere = []
+    overlaps = box_iou_xyxy(boxes_of(plates), torch.tensor(labels).reshape(-1, 4)).tolist()
+    for plate, row in zip(plates, overlaps, strict=True):
+        best = max(row, default=0.0)
+        if best >= _SAME_PLATE_IOU:
+            matched[row.index(best)].append((plate, best))
+        else:
+            elsewhere.append(plate)
+    return [sorted(found, key=lambda pair: -pair[1]) for found in matched], elsewhere
+
+
+def boxes_of(plates: Sequence[Plate] | Sequence[Answer]) -> Tensor:
+    """(N, 4) float32 x0, y0, x1, y1."""
+    return torch.tensor([plate.box for plate in plates]).reshape(-1, 4)
+
+
+def read_boxes(
+    photo: str, image: Tensor, boxes: Sequence[Box], lines: Sequence[int], nets: Nets
+) -> list[Answer]:
+    """Read plates of a photo, (H, W, 3) uint8 RGB, whose boxes and lines of text are known."""
+    if not boxes:
+        return []
+    places, counts = (torch.tensor(part, device=nets.device) for part in (boxes, lines))
+    with torch.inference_mode():
+        there = image.to(nets.device)
+        seen = read_regions(there, places, counts, nets.rectify, nets.recognize, nets.config)
+    readings = choose_readings(seen, list(lines), nets.config)
+    rows = zip(boxes, lines, readings, seen.crops, seen.log_probs, strict=True)
+    return [
+        Answer.of(photo, Plate(box, (), 1.0, count, reading, shown), 1.0, log_probs)
+        for box, count, reading, shown, log_probs in rows
+    ]
+
+
+def count_lines(counts: Iterable[Count]) -> list[str]:
+    """A table for the terminal: each count's name, rate and 95 % interval."""
+    lines = [f"{'':<44} {'count':>12} {'rate':>7}   95 % interval"]
+    for count in counts:
+        of = f"{count.hits} of {count.total}"
+        if count.rate is None or count.interval_95 is None:
+            lines.append(f"{count.name:<44} {of:>12}   nothing to count")
+            continue
+        low, high = count.interval_95
+        lines.append(f"{count.name:<44} {of:>12} {count.rate:>7.1%}   {low:.1%} to {high:.1%}")
+    return lines

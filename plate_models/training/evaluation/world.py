@@ -9,30 +9,23 @@ import torch
 from plate_models.detection import box_iou_xyxy
 from plate_models.engines.nets import Nets
 from plate_models.images import decode
-from plate_models.training.detection_photos import validation_names
-from plate_models.training.evaluation.answers import answer_from
 from plate_models.training.evaluation.labelled import Progress
-from plate_models.training.evaluation.results import Answer
-from plate_models.training.evaluation.tables import count_lines
+from plate_models.training.evaluation.results import Answer, boxes_of, count_lines
 from plate_models.training.figures import Count, events, proportion
-from plate_models.training.labels import load_labels
+from plate_models.training.labels import load_labels, validation_names
 
 FOLDER = "world_photos"
 
 
 @dataclass
 class WorldReport:
-    """Found plates and readable texts on photos of other countries.
+    """Found plates and readable texts on photos of other countries."""
 
-    Attributes:
-        photos: How many were read.
-        overlaps: Per labelled plate, the best IoU with a found box.
-        readable: Every readable answer. On a foreign plate it is wrong; but some photos
-            show Russian plates, so only a person can tell.
-    """
-
-    photos: int = 0
+    photos: int = 0  # how many were read
+    # Per labelled plate, the best IoU with a found box.
     overlaps: list[float] = field(default_factory=list)
+    # Every readable answer. On a foreign plate it is wrong; but some photos show Russian plates, so
+    # only a person can tell.
     readable: list[Answer] = field(default_factory=list)
 
     def counts(self) -> list[Count]:
@@ -45,11 +38,16 @@ class WorldReport:
 
     def lines(self) -> list[str]:
         """The report for a terminal: counts, and every readable text by name."""
-        listed = [
-            f"  {a.photo:<40} {a.text:<10} score {a.score:.3f}  {a.format}" for a in self.readable
-        ]
         heading = f"Readable texts on {self.photos} photos: {len(self.readable)}, to be looked at"
-        return [*count_lines(self.counts()), "", heading, *listed]
+        return [
+            *count_lines(self.counts()),
+            "",
+            heading,
+            *(
+                f"  {a.photo:<40} {a.text:<10} score {a.score:.3f}  {a.format}"
+                for a in self.readable
+            ),
+        ]
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as JSON-ready values."""
@@ -62,12 +60,7 @@ class WorldReport:
 
 
 def evaluate_world(data: Path, nets: Nets, progress: Progress = iter) -> WorldReport:
-    """Read the validation fifth of ``world_photos``.
-
-    Args:
-        data: Holds ``world_photos/`` (``images/`` and ``plates.csv``).
-        nets: The nets.
-        progress: Wraps the list of photos, for a progress bar.
+    """Read the validation fifth of ``data/world_photos``.
 
     Raises:
         FileNotFoundError: There is no such labelled set.
@@ -77,12 +70,10 @@ def evaluate_world(data: Path, nets: Nets, progress: Progress = iter) -> WorldRe
     held_out = validation_names(photo.path.name for photo in photos)
     report = WorldReport(photos=len(held_out))
     for photo in progress([photo for photo in photos if photo.path.name in held_out]):
-        image = torch.from_numpy(decode(photo.path.read_bytes()))
-        plates = nets.read(image)
-        boxes = torch.tensor([plate.box for plate in plates]).reshape(-1, 4)
+        plates = nets.read(torch.from_numpy(decode(photo.path.read_bytes())))
         labels = torch.tensor([plate.box for plate in photo.plates])
-        overlaps = box_iou_xyxy(labels, boxes)
+        overlaps = box_iou_xyxy(labels, boxes_of(plates))
         report.overlaps += overlaps.amax(dim=1).tolist() if plates else [0.0] * len(labels)
-        answers = [answer_from(photo.path.name, plate) for plate in plates]
+        answers = [Answer.of(photo.path.name, plate) for plate in plates]
         report.readable += [answer for answer in answers if answer.text]
     return report

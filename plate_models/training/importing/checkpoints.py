@@ -10,14 +10,14 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
-from plate_models.training.importing.claims import (
+from plate_models.training.importing.pickles import (
     CheckpointError,
     Global,
     Inert,
     StorageClaim,
     TensorClaim,
+    describe,
 )
-from plate_models.training.importing.pickles import describe
 
 # YOLOv5x, the largest, needs less than one; each byte may become a hundred in memory.
 _MAX_PICKLE_BYTES = 4 * 1024 * 1024
@@ -87,8 +87,7 @@ def _read_archive(path: Path) -> dict[str, Tensor]:
         pickle = archive.getinfo(f"{prefix}data.pkl")
         if pickle.file_size > _MAX_PICKLE_BYTES:
             raise CheckpointError(f"its pickle has {pickle.file_size} bytes, too many for a net")
-        claims = _find_state(describe(archive.read(pickle)))
-        return _read_tensors(claims, archive, prefix)
+        return _read_tensors(_find_state(describe(archive.read(pickle))), archive, prefix)
 
 
 def _check_entries(archive: zipfile.ZipFile, size: int) -> str:
@@ -121,17 +120,15 @@ def _find_state(root: Any) -> Claims:
     if isinstance(found, Inert):
         return _flatten(found)
     if isinstance(found, dict) and found:
-        strangers = [key for key, value in found.items() if not _is_named_tensor(key, value)]
-        if not strangers:
+        others = [
+            key
+            for key, value in found.items()
+            if not isinstance(key, str) or not isinstance(value, TensorClaim)
+        ]
+        if not others:
             return found
-        raise CheckpointError(
-            f"expected a module or a state dict, but {strangers[0]!r:.60} is none"
-        )
+        raise CheckpointError(f"expected a module or a state dict, but {others[0]!r:.60} is none")
     raise CheckpointError(f"expected a module or a state dict, found {type(found).__name__}")
-
-
-def _is_named_tensor(key: Any, value: Any) -> bool:
-    return isinstance(key, str) and isinstance(value, TensorClaim)
 
 
 def _flatten(module: Inert) -> Claims:
@@ -147,7 +144,7 @@ def _flatten(module: Inert) -> Claims:
             raise CheckpointError("its modules are nested without end")
         for group in ("_parameters", "_buffers"):
             for name, value in _children(current, group):
-                if _is_named_tensor(name, value):
+                if isinstance(value, TensorClaim):
                     claims[f"{path}{name}"] = value
         children = [(f"{path}{k}.", v, depth + 1) for k, v in _children(current, "_modules")]
         waiting += reversed(children)
@@ -156,7 +153,7 @@ def _flatten(module: Inert) -> Claims:
     return claims
 
 
-def _children(module: Any, group: str) -> list[tuple[Any, Any]]:
+def _children(module: Any, group: str) -> list[tuple[str, Any]]:
     children = module.attributes.get(group) if isinstance(module, Inert) else None
     if not isinstance(children, dict):
         return []
@@ -169,11 +166,12 @@ def _children(module: Any, group: str) -> list[tuple[Any, Any]]:
 
 
 def _read_tensors(claims: Claims, archive: zipfile.ZipFile, prefix: str) -> dict[str, Tensor]:
-    sizes = {name: _numel(claim) * _item_size(claim.storage) for name, claim in claims.items()}
+    kinds = {name: _dtype_of(claim.storage.kind) for name, claim in claims.items()}
+    claimed = sum(math.prod(c.size) * kinds[name].itemsize for name, c in claims.items())
     stored = sum(entry.file_size for entry in archive.infolist())
     # Before anything is allocated: a thousand names for one storage would fill any memory.
-    if sum(sizes.values()) > stored:
-        raise CheckpointError(f"its tensors claim {sum(sizes.values())} bytes, it has {stored}")
+    if claimed > stored:
+        raise CheckpointError(f"its tensors claim {claimed} bytes, it has {stored}")
     storages: dict[str, Tensor] = {}
     state = {}
     for name, claim in claims.items():
@@ -184,14 +182,6 @@ def _read_tensors(claims: Claims, archive: zipfile.ZipFile, prefix: str) -> dict
     return state
 
 
-def _item_size(storage: StorageClaim) -> int:
-    return _dtype_of(storage.kind).itemsize
-
-
-def _numel(claim: TensorClaim) -> int:
-    return math.prod(claim.size)
-
-
 def _dtype_of(kind: Global) -> torch.dtype:
     if str(kind) not in _STORAGES:
         raise CheckpointError(f"{kind} is no storage that can be read")
@@ -199,13 +189,14 @@ def _dtype_of(kind: Global) -> torch.dtype:
 
 
 def _read_storage(storage: StorageClaim, archive: zipfile.ZipFile, entry: str) -> Tensor:
-    expected = storage.numel * _item_size(storage)
+    dtype = _dtype_of(storage.kind)
+    expected = storage.numel * dtype.itemsize
     found = archive.NameToInfo[entry].file_size if entry in archive.NameToInfo else None
     if found != expected:
         raise CheckpointError(f"{entry}: expected {expected} bytes, found {found or 'none'}")
     if not expected:
-        return torch.empty(0, dtype=_dtype_of(storage.kind))
-    return torch.frombuffer(bytearray(archive.read(entry)), dtype=_dtype_of(storage.kind))
+        return torch.empty(0, dtype=dtype)
+    return torch.frombuffer(bytearray(archive.read(entry)), dtype=dtype)
 
 
 def _view(claim: TensorClaim, storage: Tensor, name: str) -> Tensor:
@@ -213,7 +204,7 @@ def _view(claim: TensorClaim, storage: Tensor, name: str) -> Tensor:
     steps = zip(claim.size, claim.stride, strict=False)
     last = claim.offset + sum((size - 1) * stride for size, stride in steps)
     inside = len(claim.size) == len(claim.stride) and last < len(storage)
-    if not inside and _numel(claim):
+    if not inside and 0 not in claim.size:
         raise CheckpointError(
             f"{name}: {claim.size} with strides {claim.stride} from {claim.offset} "
             f"lies outside its storage of {len(storage)}"

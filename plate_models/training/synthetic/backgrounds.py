@@ -84,13 +84,7 @@ def _drop_shadow(image: Image, quad: Quad, rng: np.random.Generator) -> None:
 def paint_background(size_hw: tuple[int, int], quad: Quad, rng: np.random.Generator) -> Image:
     """Paint a car's part for a plate to hang on.
 
-    Args:
-        size_hw: Size of the picture.
-        quad: (4, 2) float32, where the plate will be, in pixels.
-        rng: Source of all chance.
-
-    Returns:
-        (H, W, 3) uint8 RGB.
+    Returns (H, W, 3) uint8 RGB.
     """
     colour = _paint(rng)
     shade = 1 + rng.uniform(0.02, 0.3) * noise(rng, 4, 4) + rng.uniform(0, 0.2) * noise(rng, 4, 1)

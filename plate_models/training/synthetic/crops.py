@@ -6,7 +6,6 @@ look when they reach the rectifier.
 """
 
 from dataclasses import dataclass
-from pathlib import Path
 
 import cv2
 import numpy as np
@@ -33,29 +32,9 @@ from plate_models.training.synthetic.texts import sample_text
 
 @dataclass(frozen=True)
 class CropStyle:
-    """How the rendered crops vary.
+    """How rendered crops vary. Of two values, one is for most and one for the steep or sloppy."""
 
-    Attributes:
-        kinds: Kinds of plates with the share of each; shares add up to 1.
-        width_px, two_line_width_px: Ranges (logarithmic) of the plate's width in the
-            photo, for plates with one line and with two.
-        roll_deg, yaw_deg, pitch_deg: Standard deviations of the plate's turn about the
-            optical, the vertical and the horizontal axis, for the usual and for the
-            steep share.
-        steep_share: Share of plates seen from a steep angle.
-        distance: Range of the camera's distance, in plate widths.
-        box_jitter: Standard deviations, as shares of the hull's width, of each side of
-            the box, for the usual and for the sloppy share; heights move twice as far.
-        box_limit: How far a side moves at most, as shares of the width and the height.
-            Of two-line plates, heights move less far in both respects, as their margin is.
-        sloppy_share: Share of poorly placed boxes.
-        holder_box_share: Share of boxes around the holder, not the plate.
-        lit_share: Share of plates that shine in front of a dim car: their sheet returns
-            headlights to where they come from, paint does not.
-        plate: How plates vary.
-        photo: How photos vary.
-    """
-
+    # Kinds of plates with the share of each; shares add up to 1.
     kinds: tuple[tuple[str, float], ...] = (
         ("ru.car", 0.45),
         ("ru.car.square", 0.09),
@@ -67,17 +46,21 @@ class CropStyle:
         ("ru.military", 0.07),
         ("ru.diplomatic", 0.07),
     )
-    width_px: tuple[float, float] = (48, 400)
+    width_px: tuple[float, float] = (48, 400)  # of the plate in the photo, logarithmic
     two_line_width_px: tuple[float, float] = (30, 260)
+    # Standard deviations of the turn about the optical, the vertical and the horizontal axis.
     roll_deg: tuple[float, float] = (2.5, 8)
     yaw_deg: tuple[float, float] = (15, 36)
     pitch_deg: tuple[float, float] = (9, 17)
     steep_share: float = 0.45
-    distance: tuple[float, float] = (4, 16)
+    distance: tuple[float, float] = (4, 16)  # of the camera, in plate widths
+    # Of each side of the box: standard deviation and limit, as shares of its width and height.
+    # Heights move twice as far; those of two-line plates less, as their margin is smaller.
     box_jitter: tuple[float, float] = (0.02, 0.055)
     box_limit: tuple[float, float] = (0.14, 0.3)
     sloppy_share: float = 0.4
-    holder_box_share: float = 0.25
+    holder_box_share: float = 0.25  # of boxes around the holder, not the plate
+    # Of plates that shine in front of a dim car: sheets return headlights, paint does not.
     lit_share: float = 0.2
     plate: PlateStyle = DEFAULT_STYLE
     photo: PhotoStyle = DEFAULT_PHOTO
@@ -91,24 +74,16 @@ _RIM = 2
 
 @dataclass(frozen=True)
 class CropSample:
-    """One training example of the rectifier and the recognizer.
+    """One training example of the rectifier and the recognizer."""
 
-    Attributes:
-        image: (H, W, 3) uint8 RGB of ``RECTIFIER.crop_hw``.
-        text: What stands on the plate, in Latin letters, the upper line first.
-        quad: (4, 2) float32, the plate's corners TL, TR, BR, BL in crop pixels, where
-            (0, 0) is the corner of the first pixel and not its centre.
-        kind: Name of the plate's format, such as "ru.car".
-        lines: Of text, 1 or 2.
-        rows: The text line by line; one entry for one line.
-    """
-
-    image: Image
-    text: str
+    image: Image  # (H, W, 3) uint8 RGB of ``RECTIFIER.crop_hw``
+    text: str  # what stands on the plate, in Latin letters, the upper line first
+    # (4, 2) float32, the plate's corners TL, TR, BR, BL in crop pixels, where (0, 0) is the corner
+    # of the first pixel and not its centre.
     quad: Quad
-    kind: str
-    lines: int
-    rows: tuple[str, ...]
+    kind: str  # name of the plate's format, such as "ru.car"
+    lines: int  # of text, 1 or 2
+    rows: tuple[str, ...]  # the text line by line; one entry for one line
 
 
 def _sample_view(
@@ -123,18 +98,25 @@ def _sample_view(
     return np.diag([width_px / hull[0], width_px / hull[0], 1.0]) @ view
 
 
+def jitter_box(
+    low: FloatArray, high: FloatArray, lines: int, rng: np.random.Generator, style: CropStyle
+) -> tuple[FloatArray, FloatArray]:
+    """Move the corners (2,) of a box as a detector errs."""
+    # Of two lines, heights move less far, as their margin is smaller.
+    slack = np.array([1, RECTIFIER.margin_hw(lines)[0] / RECTIFIER.margin_hw(1)[0]])
+    size = high - low
+    sigma = style.box_jitter[int(rng.random() < style.sloppy_share)] * size * (1, 2) * slack
+    limit = size * style.box_limit * slack
+    moved = [np.clip(rng.normal(0, 1, 2) * sigma, -limit, limit) for _ in range(2)]
+    return low + moved[0], high + moved[1]
+
+
 def _sample_box(
     corners: FloatArray, lines: int, rng: np.random.Generator, style: CropStyle
 ) -> tuple[FloatArray, FloatArray]:
     """A detector's box around the corners, widened by the rectifier's margin."""
+    low, high = jitter_box(corners.min(axis=0), corners.max(axis=0), lines, rng, style)
     margin_h, margin_w = RECTIFIER.margin_hw(lines)
-    slack = np.array([1, margin_h / RECTIFIER.margin_hw(1)[0]])
-    low, high = corners.min(axis=0), corners.max(axis=0)
-    size = high - low
-    sigma = style.box_jitter[int(rng.random() < style.sloppy_share)] * size * (1, 2) * slack
-    limit = size * style.box_limit * slack
-    low = low + np.clip(rng.normal(0, 1, 2) * sigma, -limit, limit)
-    high = high + np.clip(rng.normal(0, 1, 2) * sigma, -limit, limit)
     margin = (high - low) * (margin_w, margin_h) / 2
     return low - margin, high + margin
 
@@ -166,8 +148,7 @@ def _compose(
 def _shrink_to_view(plate: PlateImage, corners: Quad) -> tuple[Image, FloatArray]:
     """Average pixels first where the warp would skip some: thin lines must not break up.
 
-    Returns:
-        (H, W, 4) uint8 RGBA, and the (3, 3) homography from its pixels to the plate's.
+    Returns (H, W, 4) uint8 RGBA, and the (3, 3) homography from its pixels to the plate's.
     """
     sides = np.hypot(*(np.roll(corners, -1, axis=0) - corners).T)
     seen_wh = max(sides[0], sides[2]), max(sides[1], sides[3])
@@ -218,14 +199,7 @@ def cut_crop(
 ) -> tuple[Image, Quad]:
     """Cut a region that lies inside the photo and scale it to the rectifier's crop.
 
-    Args:
-        photo: (H, W, 3) uint8 RGB.
-        low: (2,) left top corner of a box with its margin, in photo pixels; rounded down.
-        high: (2,) its right bottom corner, rounded up.
-        quad: (4, 2) corners of the plate in photo pixels.
-
-    Returns:
-        The crop, (H, W, 3) uint8 of ``RECTIFIER.crop_hw``, and the quad in its pixels.
+    Returns the crop, (H, W, 3) uint8 of ``RECTIFIER.crop_hw``, and the quad in its pixels.
     """
     x0, y0 = (int(v) for v in np.floor(low))
     x1, y1 = (int(v) for v in np.ceil(high))
@@ -275,20 +249,3 @@ def render_crop(
     quad = apply_homography(view, plate.quad) - origin
     crop, crop_quad = cut_crop(photo, low - origin, high - origin, quad)
     return CropSample(crop, text, crop_quad, kind, plate.lines, plate_kind.rows(text))
-
-
-def contact_sheet(count: int, seed: int, path: Path, style: CropStyle = DEFAULT_CROPS) -> None:
-    """Write ``count`` rendered crops with their texts and quads as one picture."""
-    rng = np.random.default_rng(seed)
-    tiles = []
-    for _ in range(count):
-        sample = render_crop(rng, style)
-        tile = cv2.copyMakeBorder(sample.image, 0, 16, 0, 0, cv2.BORDER_CONSTANT)
-        for x, y in sample.quad:
-            cv2.circle(tile, (round(float(x) - 0.5), round(float(y) - 0.5)), 1, (0, 255, 0), -1)
-        cv2.putText(tile, sample.text, (4, 76), cv2.FONT_HERSHEY_SIMPLEX, 0.4, (255, 255, 255))
-        tiles.append(tile)
-    columns = max(1, round(count**0.5))
-    tiles += [np.zeros_like(tiles[0])] * (-count % columns)
-    rows = [np.hstack(tiles[i : i + columns]) for i in range(0, len(tiles), columns)]
-    cv2.imwrite(str(path), np.vstack(rows)[..., ::-1])

@@ -30,17 +30,7 @@ def draw_ink(
 ) -> Mask:
     """Print a plate's text, frame, dividers and country sign.
 
-    Args:
-        text: As long as the layout asks for.
-        kind: Of the plate.
-        layout: One of the kind's, as :func:`loosen` may have changed it.
-        rng: Source of all chance.
-        px_per_mm: Resolution.
-        jitter_mm: Standard deviation of a character's position.
-        bolder_mm: Change of the stroke width.
-
-    Returns:
-        (H, W) uint8 coverage in [0, 255].
+    Returns (H, W) uint8 coverage in [0, 255].
     """
     thick = _FRAME_MM[rng.integers(len(_FRAME_MM))]
     ink = _frame(px_per_mm, layout.size_mm, thick).copy()

@@ -20,17 +20,11 @@ _EDGE = 3.8
 
 @dataclass(frozen=True)
 class Ground:
-    """The colours of a plate.
+    """The colours of a plate."""
 
-    Attributes:
-        name: Of the sheet's colour.
-        sheet: Range of the sheet's colour in full light, RGB in [0, 255].
-        light_ink: Characters are white; else black.
-    """
-
-    name: str
-    sheet: tuple[RGB, RGB]
-    light_ink: bool = False
+    name: str  # of the sheet's colour
+    sheet: tuple[RGB, RGB]  # range of the sheet's colour in full light, RGB in [0, 255]
+    light_ink: bool = False  # characters are white; else black
 
 
 WHITE = Ground("white", ((250, 250, 250), (250, 250, 250)))
@@ -42,43 +36,27 @@ RED = Ground("red", ((138, 5, 14), (214, 46, 50)), light_ink=True)
 
 @dataclass(frozen=True)
 class Group:
-    """Characters side by side on one foot line.
+    """Characters side by side on one foot line."""
 
-    Attributes:
-        centres: Middle of each character.
-        foot: Where they stand.
-        digit_height, letter_height: Of the characters.
-    """
-
-    centres: tuple[float, ...]
-    foot: float
+    centres: tuple[float, ...]  # middle of each character
+    foot: float  # where they stand
+    # digit_height, letter_height: Of the characters.
     digit_height: float = 76.0
     letter_height: float = 58.0
 
 
 @dataclass(frozen=True)
 class Layout:
-    """Where things stand on a plate.
+    """Where things stand on a plate."""
 
-    Attributes:
-        size_mm: Width and height of the plate.
-        serial: The groups of the serial number in reading order.
-        region: The region's code; dividers, country sign and flag move with it.
-        dividers: Lines (x0, y0, x1, y1) around the region.
-        country: Left end and top of "RUS".
-        country_height: Of its letters.
-        flag: Its box (x0, y0, x1, y1).
-        screws: Where plates are screwed on.
-    """
-
-    size_mm: tuple[float, float]
-    serial: tuple[Group, ...]
-    region: Group
-    dividers: tuple[Box, ...]
-    country: Point
-    country_height: float
-    flag: Box
-    screws: tuple[Point, ...]
+    size_mm: tuple[float, float]  # width and height of the plate
+    serial: tuple[Group, ...]  # the groups of the serial number in reading order
+    region: Group  # the region's code; dividers, country sign and flag move with it
+    dividers: tuple[Box, ...]  # lines (x0, y0, x1, y1) around the region
+    country: Point  # left end and top of "RUS"
+    country_height: float  # of its letters
+    flag: Box  # its box (x0, y0, x1, y1)
+    screws: tuple[Point, ...]  # where plates are screwed on
 
     @property
     def characters(self) -> int:
@@ -88,33 +66,24 @@ class Layout:
 
 @dataclass(frozen=True)
 class PlateKind:
-    """One kind of plate.
+    """One kind of plate."""
 
-    Attributes:
-        name: Of its format, such as "ru.car".
-        serials: Its serial numbers: "L" is a letter, "#" a digit, others stand for
-            themselves. The region's code follows.
-        layouts: One or more for each length of its texts; which one is a matter of chance.
-        lines: Of text, 1 or 2.
-        upper: Characters of the upper line, if there are two.
-        ground: Its colours.
-        flag_share, holder_share, divider_share: Factors on a style's chances of these,
-            and the chance of each divider.
-        latin: A "D" is the Latin letter, not the Cyrillic De.
-        looseness: Standard deviation of the sizes and the gaps of groups, as a share.
-    """
-
-    name: str
+    name: str  # of its format, such as "ru.car"
+    # Its serial numbers: "L" is a letter, "#" a digit, others stand for themselves. The region's
+    # code follows.
     serials: tuple[str, ...]
+    # One or more for each length of its texts; which one is a matter of chance.
     layouts: tuple[Layout, ...]
-    lines: int = 1
-    upper: int = 4
-    ground: Ground = WHITE
+    lines: int = 1  # of text, 1 or 2
+    upper: int = 4  # characters of the upper line, if there are two
+    ground: Ground = WHITE  # its colours
+    # flag_share, holder_share, divider_share: Factors on a style's chances of these, and the chance
+    # of each divider.
     flag_share: float = 1.0
     holder_share: float = 1.0
     divider_share: float = 1.0
-    latin: bool = False
-    looseness: float = 0.03
+    latin: bool = False  # a "D" is the Latin letter, not the Cyrillic De
+    looseness: float = 0.03  # standard deviation of the sizes and the gaps of groups, as a share
 
     @property
     def smallest_mm(self) -> tuple[float, float]:
@@ -128,8 +97,7 @@ class PlateKind:
     def layouts_of(self, text: str) -> tuple[Layout, ...]:
         """The layouts that a text fits.
 
-        Raises:
-            ValueError: There is none.
+        Raises ValueError: There is none.
         """
         fitting = tuple(layout for layout in self.layouts if layout.characters == len(text))
         if not fitting:
@@ -144,8 +112,7 @@ class PlateKind:
 def kind_named(name: str) -> PlateKind:
     """The kind of a format.
 
-    Raises:
-        ValueError: The renderer has no such kind.
+    Raises ValueError: The renderer has no such kind.
     """
     if name not in KINDS:
         raise ValueError(f"expected a kind of plate out of {', '.join(KINDS)}, got {name!r}")

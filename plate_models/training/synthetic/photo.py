@@ -18,40 +18,24 @@ Range = tuple[float, float]
 
 @dataclass(frozen=True)
 class PhotoStyle:
-    """How photos differ from one another.
+    """How photos differ from one another. Lengths are in pixels of the scene."""
 
-    Attributes:
-        dark_share: Share of night and dusk scenes.
-        dark_gain, day_gain: Ranges of the exposure, as a factor.
-        dark_haze, day_haze: Ranges of the light added everywhere, in grey levels.
-        gamma: Range of the tone curve's exponent.
-        cast_shares: Chances of a strong cast by day and by night.
-        shadow_share, glare_share: Chances of a shadow's edge and of a light's bloom.
-        defocus: Scale of the blur's standard deviation, in pixels of the source.
-        motion_share, motion_px: Chance and range of the length of motion blur.
-        resample_share: Chance that the photo was enlarged after being taken.
-        noise: Range (logarithmic) of the noise's standard deviation, in grey levels.
-        denoise_share, sharpen_share: Chances of a camera's own processing.
-        jpeg_quality: Range of the first compression's quality.
-        second_jpeg_share: Chance of another compression.
-    """
-
-    dark_share: float = 0.3
-    dark_gain: Range = (0.2, 0.55)
+    dark_share: float = 0.3  # of night and dusk scenes
+    dark_gain: Range = (0.2, 0.55)  # exposure, as a factor
     day_gain: Range = (0.5, 1.25)
-    dark_haze: Range = (0, 30)
+    dark_haze: Range = (0, 30)  # light added everywhere, in grey levels
     day_haze: Range = (0, 60)
-    gamma: Range = (0.75, 1.35)
-    cast_shares: tuple[float, float] = (0.2, 0.65)
+    gamma: Range = (0.75, 1.35)  # exponent of the tone curve
+    cast_shares: tuple[float, float] = (0.2, 0.65)  # of strong casts, by day and by night
     shadow_share: float = 0.2
     glare_share: float = 0.1
-    defocus: float = 0.3
+    defocus: float = 0.3  # scale of the blur's standard deviation
     motion_share: float = 0.18
     motion_px: Range = (1.5, 5)
-    resample_share: float = 0.2
-    noise: Range = (0.4, 7)
-    denoise_share: float = 0.2
-    sharpen_share: float = 0.5
+    resample_share: float = 0.2  # of photos that were enlarged after being taken
+    noise: Range = (0.4, 7)  # standard deviation in grey levels, logarithmic
+    denoise_share: float = 0.2  # by the camera
+    sharpen_share: float = 0.5  # by the camera
     jpeg_quality: Range = (18, 96)
     second_jpeg_share: float = 0.3
 

@@ -12,13 +12,7 @@ _MAX_PIXELS = 60_000
 
 
 def resolution_for(width_px: float, kind: str, levels: tuple[float, ...]) -> float:
-    """The lowest resolution out of ``levels``, in pixels per millimetre, that is enough.
-
-    Args:
-        width_px: Of the plate, with what sampling asks for on top.
-        kind: Of the plate.
-        levels: Ascending; few, because glyphs are cached per resolution.
-    """
+    """The lowest resolution out of ``levels``, in pixels per millimetre, that is enough."""
     width, height = kind_named(kind).smallest_mm
     allowed = [level for level in levels if level**2 * width * height <= _MAX_PIXELS]
     return next((level for level in allowed if level * width >= width_px), allowed[-1])
@@ -27,14 +21,8 @@ def resolution_for(width_px: float, kind: str, levels: tuple[float, ...]) -> flo
 def project(plate: PlateImage, angles_rad: FloatArray, distance: float) -> FloatArray:
     """Look at a plate with a pinhole camera.
 
-    Args:
-        plate: The plate and its holder, centred on the plate before it is turned.
-        angles_rad: Roll, yaw and pitch.
-        distance: Of the camera, in plate widths.
-
-    Returns:
-        (3, 3) homography from pixels of the plate's picture to image units, in which
-        the plate is about 1 wide.
+    Returns (3, 3) homography from pixels of the plate's picture to image units, in which the plate
+    is about 1 wide.
     """
     roll, yaw, pitch = angles_rad
     cos, sin = np.cos, np.sin

@@ -1,4 +1,4 @@
-"""Scenes with plates whose place and text are known: painted over photos, or all rendered."""
+"""Plates painted into real photos, in place of the plates that were there."""
 
 from dataclasses import dataclass
 
@@ -7,28 +7,17 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from plate_models.training.synthetic.drawing import Canvas
 from plate_models.training.synthetic.kinds import CAR, kind_named
-from plate_models.training.synthetic.placing import overlay_plate, see_plate
-from plate_models.training.synthetic.projection import apply_homography
-from plate_models.training.synthetic.streets import (
-    Weather,
-    light_street,
-    paint_street,
-    sample_weather,
-)
+from plate_models.training.synthetic.plates import PlateImage, render_plate
+from plate_models.training.synthetic.projection import apply_homography, project, resolution_for
 from plate_models.training.synthetic.texts import sample_text
-from plate_models.training.synthetic.vehicles import (
-    PLATE_SHARE,
-    Vehicle,
-    draw_vehicle,
-    light_vehicle,
-    sample_vehicle,
-)
 
 Image = NDArray[np.uint8]
 Floats = NDArray[np.float64]
 
+# Resolutions plates are drawn at: few, because glyphs are cached per resolution.
+_LEVELS = (0.25, 0.35, 0.5, 0.7, 1.0, 1.4)
+_HALF_PIXEL = np.array([[1, 0, 0.5], [0, 1, 0.5], [0, 0, 1]])
 # Grey level of the paper of a rendered plate in full light.
 _PAPER = 215.0
 # How far the old plate's surroundings are repainted, in shares of its box.
@@ -36,59 +25,15 @@ _RIM = 0.10
 
 
 @dataclass(frozen=True)
-class ScenePlate:
-    """One plate of a rendered scene.
-
-    Attributes:
-        text: In Latin letters, the upper line first.
-        quad: (4, 2) float32, corners TL, TR, BR, BL in scene pixels.
-        kind: Name of its format, such as "ru.car".
-        lines: Of text, 1 or 2.
-    """
-
-    text: str
-    quad: NDArray[np.float32]
-    kind: str
-    lines: int
-
-    @property
-    def box(self) -> NDArray[np.float32]:
-        """(4,) float32 x0, y0, x1, y1: the hull of the quad."""
-        return np.concatenate((self.quad.min(axis=0), self.quad.max(axis=0)))
-
-
-@dataclass(frozen=True)
-class Scene:
-    """A rendered photo.
-
-    Attributes:
-        image: (H, W, 3) uint8 RGB.
-        plates: All of its plates.
-    """
-
-    image: Image
-    plates: tuple[ScenePlate, ...]
-
-
-@dataclass(frozen=True)
 class Patch:
-    """A repainted part of a photo.
+    """A repainted part of a photo."""
 
-    Attributes:
-        image: (h, w, 3) uint8 RGB.
-        corner_xy: Photo pixel that the patch's first pixel replaces.
-        text: What the painted plate says.
-        quad: (4, 2) float32, corners TL, TR, BR, BL of the plate in photo pixels.
-        kind: Name of its format, such as "ru.car".
-        lines: Of text, 1 or 2.
-    """
-
-    image: Image
-    corner_xy: tuple[int, int]
-    text: str
-    quad: NDArray[np.float32]
-    kind: str
-    lines: int
+    image: Image  # (h, w, 3) uint8 RGB
+    corner_xy: tuple[int, int]  # photo pixel that the patch's first pixel replaces
+    text: str  # what the painted plate says
+    quad: NDArray[np.float32]  # (4, 2) float32, corners TL, TR, BR, BL of the plate in photo pixels
+    kind: str  # name of its format, such as "ru.car"
+    lines: int  # of text, 1 or 2
 
     @property
     def box(self) -> NDArray[np.float32]:
@@ -124,7 +69,7 @@ def paint_plate(photo: Image, box: NDArray[np.float32], rng: Generator, kind: st
     """
     text = sample_text(rng, kind)
     width = _fitting_width(box, kind, rng)
-    plate, view = see_plate(text, kind, box, width, (2.5, 16, 8), rng)
+    plate, view = _hang_plate(text, kind, box, width, (2.5, 16, 8), rng)
     quad = apply_homography(view, plate.quad)
     h, w = plate.alpha.shape
     outline = apply_homography(view, np.array([[0, 0], [w, 0], [w, h], [0, h]], np.float64))
@@ -140,7 +85,7 @@ def paint_plate(photo: Image, box: NDArray[np.float32], rng: Generator, kind: st
     light = _light_of(photo, box, rng)
     _cover(scene, box - np.array([x0, y0, x0, y0]), rng)
     shifted = np.array([[1, 0, -x0], [0, 1, -y0], [0, 0, 1]]) @ view
-    overlay_plate(scene, plate, shifted, light, rng)
+    _overlay_plate(scene, plate, shifted, light, rng)
     image = np.clip(scene, 0, 255).astype(np.uint8)
     return Patch(image, (x0, y0), text, quad.astype(np.float32), kind, plate.lines)
 
@@ -201,75 +146,42 @@ def _cover(scene: NDArray[np.float32], box: Floats, rng: Generator) -> None:
     scene[y0:y1, x0:x1] += soft * (filling - scene[y0:y1, x0:x1])
 
 
-def render_scene(
+def _hang_plate(
+    text: str,
+    kind: str,
+    box: NDArray[np.float32],
+    width: float,
+    spread_deg: tuple[float, float, float],
     rng: Generator,
-    size_wh: tuple[int, int] = (1280, 720),
-    plates: int | None = None,
-    kinds: tuple[str, ...] = (CAR,),
-) -> Scene:
-    """Render a street with cars and their plates.
+) -> tuple[PlateImage, Floats]:
+    """Render a plate and hang it in the middle of a box.
 
-    Args:
-        rng: Source of all chance.
-        size_wh: Of the picture in pixels.
-        plates: Number of cars, each with one plate; 1 to 3 if None.
-        kinds: Of plates, keys of ``KINDS``, drawn from for each car.
-
-    Returns:
-        The scene. A near car may hide no other's plate: cars stand side by side.
-
-    Raises:
-        ValueError: There is no such kind.
+    Returns the plate, and the (3, 3) homography from pixels of its picture to scene pixels.
     """
-    count = int(rng.integers(1, 4)) if plates is None else plates
-    horizon = int(size_wh[1] * rng.uniform(0.36, 0.46))
-    weather = sample_weather(rng)
-    canvas: Canvas = np.zeros((*size_wh[::-1], 3), np.float32)
-    paint_street(canvas, horizon, weather, rng)
-    if weather.night:
-        light_street(canvas, horizon, 1 / weather.gain)
-    cars = _park(count, size_wh, horizon, weather, rng)
-    for car in cars:
-        draw_vehicle(canvas, car, rng)
-    canvas *= np.array(weather.tint, np.float32) * weather.gain
-    shown = tuple(
-        _mount(canvas, car, weather, kinds[rng.integers(len(kinds))], rng) for car in cars
-    )
-    for car in cars:
-        if car.lit:
-            light_vehicle(canvas, car, 0.8 if weather.night else 0.25)
-    canvas[:] = cv2.GaussianBlur(canvas, (0, 0), 0.6)
-    canvas += rng.normal(0, rng.uniform(1, 4), canvas.shape).astype(np.float32)
-    return Scene(np.clip(canvas, 0, 255).astype(np.uint8), shown)
+    plate = render_plate(text, rng, resolution_for(1.2 * width, kind, _LEVELS), kind=kind)
+    angles = np.clip(rng.normal(0, 1, 3) * spread_deg, -40, 40)
+    view = project(plate, np.radians(angles), rng.uniform(4, 12))
+    corners = apply_homography(view, plate.quad)
+    low, high = corners.min(axis=0), corners.max(axis=0)
+    scale = width / (high[0] - low[0])
+    middle = np.array([(box[0] + box[2]) / 2, (box[1] + box[3]) / 2])
+    slack = max(float(box[3] - box[1]) - (high[1] - low[1]) * scale, 0.0)
+    middle[1] += rng.uniform(-0.4, 0.4) * slack
+    x, y = middle - (low + high) / 2 * scale
+    return plate, np.array([[scale, 0, x], [0, scale, y], [0, 0, 1]]) @ view
 
 
-def _park(
-    count: int, size_wh: tuple[int, int], horizon: int, weather: Weather, rng: Generator
-) -> list[Vehicle]:
-    """Cars side by side, each on ground that fits its size, the far ones first."""
-    w, h = size_wh
-    slot = w / count
-    cars = []
-    for index in range(count):
-        width = min(slot * 0.86, 0.62 * w) * rng.uniform(0.62, 1.0)
-        centre = slot * (index + 0.5) + rng.uniform(-0.5, 0.5) * (slot - width)
-        # Seen from a dashcam at 1.3 m, a car of 1.8 m stands 0.7 widths under the horizon.
-        ground = min(horizon + 0.72 * width, h - 12.0)
-        cars.append(sample_vehicle(centre, ground, width, weather.night, rng))
-    return sorted(cars, key=lambda car: car.ground_y)
-
-
-def _mount(canvas: Canvas, car: Vehicle, weather: Weather, kind: str, rng: Generator) -> ScenePlate:
-    """Draw a car's plate, in place."""
-    text = sample_text(rng, kind)
-    full = PLATE_SHARE * car.width
-    (x, y), (half, rise) = car.plate_centre, (full / 2, full / 8)
-    box = np.array([x - half, y - rise, x + half, y + rise], np.float32)
-    share = kind_named(kind).smallest_mm[0] / kind_named(CAR).smallest_mm[0]
-    width = full * share * float(rng.uniform(0.9, 1.05))
-    plate, view = see_plate(text, kind, box, width, (1.0, 6, 4), rng)
-    # At night plates shine back: they are brighter than what is around them.
-    gain = rng.uniform(0.5, 0.9) if weather.night else rng.uniform(0.8, 1.0) * weather.gain
-    overlay_plate(canvas, plate, view, gain * np.array(weather.tint), rng)
-    quad = apply_homography(view, plate.quad).astype(np.float32)
-    return ScenePlate(text, quad, kind, plate.lines)
+def _overlay_plate(
+    scene: NDArray[np.float32], plate: PlateImage, view: Floats, light: Floats, rng: Generator
+) -> None:
+    """Draw a plate over a scene, in place."""
+    # OpenCV counts from pixel centres, homographies here from pixel corners.
+    warp = np.linalg.inv(_HALF_PIXEL) @ view @ _HALF_PIXEL
+    rgba = np.dstack([plate.rgb, plate.alpha]).astype(np.float32)
+    h, w = scene.shape[:2]
+    seen = cv2.warpPerspective(rgba, warp, (w, h), flags=cv2.INTER_LINEAR)
+    seen = cv2.GaussianBlur(seen, (0, 0), float(rng.uniform(0.35, 1.1)))
+    # A gradient of light across the plate, as a car's curved body and sky give.
+    tilt = 1 + rng.normal(0, 0.08) * np.linspace(-1, 1, h)[:, None, None]
+    alpha = seen[..., 3:] / 255
+    scene += alpha * (seen[..., :3] * light.astype(np.float32) * tilt.astype(np.float32) - scene)

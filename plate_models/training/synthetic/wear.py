@@ -24,8 +24,7 @@ def _noise_bank() -> FloatImage:
 def noise(rng: np.random.Generator, height: int, width: int) -> FloatImage:
     """A window of standard normal noise; not to be written to.
 
-    Returns:
-        (height, width) float32. Windows repeat beyond 768 pixels a side.
+    Returns (height, width) float32. Windows repeat beyond 768 pixels a side.
     """
     bank = _noise_bank()
     if height >= _BANK_SIDE or width >= _BANK_SIDE:
@@ -43,8 +42,7 @@ def blobs(
 ) -> FloatImage:
     """Smooth standard normal noise that varies over ``cells_hw`` cells.
 
-    Returns:
-        (H, W) float32, or (H, W, channels) for more than one channel.
+    Returns (H, W) float32, or (H, W, channels) for more than one channel.
     """
     height, width = cells_hw
     coarse = noise(rng, height, width * channels)
@@ -59,13 +57,7 @@ def blobs(
 
 
 def lay_over(rgb: Image, cover: FloatImage, colour: npt.NDArray[np.float64]) -> None:
-    """Mix a colour into a picture, in place.
-
-    Args:
-        rgb: (H, W, 3) uint8, written to.
-        cover: (H, W) float32 in [0, 1].
-        colour: (3,) in [0, 255].
-    """
+    """Mix a colour into a picture, in place."""
     layer = np.empty_like(rgb)
     cv2.rectangle(layer, (0, 0), (rgb.shape[1], rgb.shape[0]), [float(c) for c in colour], -1)
     cv2.blendLinear(layer, rgb, cover, 1 - cover, dst=rgb)
@@ -74,12 +66,7 @@ def lay_over(rgb: Image, cover: FloatImage, colour: npt.NDArray[np.float64]) -> 
 def wear_ink(ink: Mask, rng: np.random.Generator) -> Mask:
     """Rub paint off the characters in patches.
 
-    Args:
-        ink: (H, W) uint8 coverage.
-        rng: Source of all chance.
-
-    Returns:
-        (H, W) uint8, nowhere more than before.
+    Returns (H, W) uint8, nowhere more than before.
     """
     patches = blobs(rng, ink.shape, (4, 14)) + 0.7 * blobs(rng, ink.shape, (28, 130))
     loss = rng.uniform(0.2, 0.8) * np.clip(patches - rng.uniform(0, 1), 0, 1)

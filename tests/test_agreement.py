@@ -9,16 +9,21 @@ import torch
 from evaluation_cases import labelled_set
 from torch import Tensor
 
-from api import cli
 from plate_models.engines.nets import Nets, load_nets
 from plate_models.pipeline import Plate
 from plate_models.recognition.decoding import Reading
 from plate_models.training.benchmark import render_photo
-from plate_models.training.evaluation import agreement_crops
-from plate_models.training.evaluation.agreement import PhotoAgreement
-from plate_models.training.evaluation.agreement_crops import CropAgreement, compare_crops
-from plate_models.training.evaluation.engines import compare_photos, compare_rendered, photos_of
+from plate_models.training.evaluation import agreement
+from plate_models.training.evaluation.agreement import (
+    CropAgreement,
+    PhotoAgreement,
+    compare_crops,
+    compare_photos,
+    compare_rendered,
+    photos_of,
+)
 from plate_models.training.evaluation.results import Box
+from plates.cli import main as cli
 
 CROPS = 24
 
@@ -74,12 +79,12 @@ def test_logits_that_are_no_numbers_do_not_pass(reference: Nets) -> None:
 
     found = CropAgreement()
     found.largest = 0.5
-    block = agreement_crops.plan(Path(), "measure", 2, RENDERED)[0]
-    found.add(agreement_crops._make_block(block), reference, replace(reference, recognize=spoilt))
+    block = agreement.plan(Path(), "measure", 2, RENDERED)[0]
+    found.add(agreement._make_block(block), reference, replace(reference, recognize=spoilt))
     assert np.isnan(found.largest) and not found.passed
 
 
-RENDERED = replace(agreement_crops.DEFAULT_MIX, painted_share=0.0)
+RENDERED = replace(agreement.DEFAULT_MIX, painted_share=0.0)
 
 
 def test_half_of_the_crops_are_painted_where_there_are_photos(
@@ -94,7 +99,7 @@ def test_half_of_the_crops_are_painted_where_there_are_photos(
 def test_the_floor_is_one_text_in_a_thousand() -> None:
     found = CropAgreement()
     found.sources["rendered"] = 2000
-    different = agreement_crops.DifferingCrop("a", "ru.car", "A", "A 1.000", "B 1.000", 0.5)
+    different = agreement.DifferingCrop("a", "ru.car", "A", "A 1.000", "B 1.000", 0.5)
     found.differing = [different] * 2
     assert found.passed
     found.differing = [different] * 3

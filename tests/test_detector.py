@@ -1,4 +1,4 @@
-"""The detector's training: photos, windows, steps, and what counts as found."""
+"""The detector's training: the loss, the windows, the steps, and what counts as found."""
 
 import csv
 from dataclasses import replace
@@ -12,17 +12,122 @@ import torch
 from plate_models import weights
 from plate_models.nets.yolov5 import YOLOv5
 from plate_models.spec import DETECTOR
-from plate_models.training import detection_windows
-from plate_models.training.detection_check import DetectionCounts, count_found
-from plate_models.training.detection_photos import (
+from plate_models.training import detection_data
+from plate_models.training.detection_data import (
     TrainingPhoto,
+    WindowSampler,
+    WindowSettings,
     load_empty,
     load_world,
     validation_names,
 )
-from plate_models.training.detection_windows import Window, WindowSampler, WindowSettings
-from plate_models.training.detector import DetectorTraining, Training, collate, train
-from plate_models.training.synthetic.scenes import paint_plate
+from plate_models.training.detection_loss import DetectionLoss, Targets, assign, ciou
+from plate_models.training.detector import (
+    DetectionCounts,
+    DetectorTraining,
+    Training,
+    count_found,
+    train,
+)
+
+STRIDES = (8, 16, 32)
+
+
+def test_ciou_of_equal_distant_and_misshapen_boxes():
+    a = torch.tensor([[10.0, 10.0, 8.0, 4.0]]).repeat(3, 1)
+    b = torch.tensor([[10.0, 10.0, 8.0, 4.0], [30.0, 10.0, 8.0, 4.0], [10.0, 10.0, 4.0, 8.0]])
+    equal, distant, misshapen = ciou(a, b).tolist()
+    assert equal == pytest.approx(1, abs=1e-5)
+    assert distant == pytest.approx(-400 / (28**2 + 16), abs=1e-4)
+    assert misshapen < 16 / 48  # their IoU
+
+
+def test_a_plate_is_assigned_to_its_cell_and_the_two_nearest_neighbours():
+    # Centre (44, 20) in cells of 8: (5.5, 2.5) → shift a little to the left and down.
+    boxes = torch.tensor([[1.0, 27.0, 16.0, 59.0, 28.0]])  # centre (43, 22) = (5.375, 2.75)
+    anchors = torch.tensor([[4.0, 1.5], [40.0, 1.5]])  # the second is ten times too wide
+    found = assign(boxes, anchors, 8, (8, 8))
+    assert set(zip(found.column.tolist(), found.row.tolist(), strict=True)) == {
+        (5, 2),
+        (4, 2),
+        (5, 3),
+    }
+    assert found.anchor.tolist() == [0, 0, 0]
+    assert found.image.tolist() == [1, 1, 1]
+    centres = found.box[:, :2] + torch.stack((found.column, found.row), dim=1)
+    torch.testing.assert_close(centres, torch.tensor([[5.375, 2.75]]).expand(3, 2))
+
+
+def perfect_heads(box: torch.Tensor, loss: DetectionLoss) -> list[torch.Tensor]:
+    """Raw heads that decode to the box wherever the assignment asks for it."""
+    heads = []
+    for level, stride in enumerate(STRIDES):
+        head = torch.full((1, 3, 128 // stride, 128 // stride, 7), -9.0)
+        found = assign(box, loss.anchors[level], stride, (128 // stride,) * 2)
+        share = torch.sqrt(found.box[:, 2:] / loss.anchors[level][found.anchor]) / 2
+        raw = torch.full((len(share), 7), 9.0)
+        raw[:, 0:2] = torch.logit((found.box[:, :2] + 0.5) / 2, eps=1e-4)
+        raw[:, 2:4] = torch.logit(share, eps=1e-4)
+        raw[:, 6] = -9.0
+        head[found.image, found.anchor, found.row, found.column] = raw
+        heads.append(head)
+    return heads
+
+
+def detection_loss() -> DetectionLoss:
+    head = YOLOv5().head
+    return DetectionLoss(head.anchors, head.strides)
+
+
+NOTHING = torch.zeros(0, 5)
+ONE_LINE = torch.tensor([1])
+
+
+def test_perfect_predictions_cost_nothing():
+    loss, box = detection_loss(), torch.tensor([[0.0, 40.0, 50.0, 90.0, 66.0]])
+    total, parts = loss(perfect_heads(box, loss), Targets(box, NOTHING, ONE_LINE))
+    assert total < 0.01
+    moved = box + torch.tensor([0.0, 6.0, 0.0, 6.0, 0.0])
+    worse, worse_parts = loss(perfect_heads(moved, loss), Targets(box, NOTHING, ONE_LINE))
+    assert worse > 5 * total
+    assert worse_parts["box"] > 10 * parts["box"]
+
+
+def test_windows_without_plates_have_a_finite_loss():
+    heads = [head.requires_grad_() for head in perfect_heads(NOTHING, detection_loss())]
+    total, parts = detection_loss()(heads, Targets(NOTHING, NOTHING, ONE_LINE[:0]))
+    total.backward()
+    assert parts["box"] == parts["class"] == 0
+    assert all(torch.isfinite(head.grad).all() for head in heads)
+
+
+def test_unclear_places_are_not_judged():
+    loss, box = detection_loss(), torch.tensor([[0.0, 40.0, 50.0, 90.0, 66.0]])
+    heads = perfect_heads(box, loss)
+    around = box + torch.tensor([0, -16, -16, 16, 16])
+    blamed, _ = loss(heads, Targets(NOTHING, NOTHING, ONE_LINE[:0]))
+    excused, _ = loss(heads, Targets(NOTHING, around, ONE_LINE[:0]))
+    assert excused < 0.01 < blamed
+
+
+@pytest.mark.parametrize(("lines", "right", "wrong"), [(1, 5, 6), (2, 6, 5)])
+def test_the_class_is_the_number_of_lines(lines, right, wrong):
+    gradients = class_gradients(lines)
+    assert gradients[:, right].min() < 0 <= gradients[:, right].max()  # goes up
+    assert gradients[:, wrong].max() > 0 >= gradients[:, wrong].min()  # goes down
+
+
+def test_nothing_is_learnt_about_lines_that_nobody_counted():
+    assert not class_gradients(0)[:, 5:].any()
+
+
+def class_gradients(lines: int) -> torch.Tensor:
+    """(all predictions, 7): the loss's gradients for one plate of so many lines."""
+    loss, box = detection_loss(), torch.tensor([[0.0, 40.0, 50.0, 90.0, 66.0]])
+    heads = [head.requires_grad_() for head in perfect_heads(box, loss)]
+    loss(heads, Targets(box, NOTHING, torch.tensor([lines])))[0].backward()
+    return torch.cat([head.grad.reshape(-1, 7) for head in heads])
+
 
 SMALL = WindowSettings(size=128, grids=((1, 1.0),), widths=((30.0, 90.0),), background=0.0)
 STRIDES = (8, 16, 32)
@@ -99,8 +204,8 @@ def test_no_photo_is_on_both_sides(data):
 
 @pytest.mark.parametrize("cells", [1, 2])
 def test_boxes_move_with_the_pixels(monkeypatch, cells):
-    monkeypatch.setattr(detection_windows, "degrade", lambda image, _: image)
-    monkeypatch.setattr(detection_windows, "_turn", lambda *_: np.eye(3))
+    monkeypatch.setattr(detection_data, "degrade", lambda image, _: image)
+    monkeypatch.setattr(detection_data, "_turn", lambda *_: np.eye(3))
     settings = replace(SMALL, size=192, grids=((cells, 1.0),), painted=0.0)
     sampler = WindowSampler([photo_with_plate(seed) for seed in range(5)], settings=settings)
     for seed in range(20):
@@ -115,7 +220,7 @@ def test_boxes_move_with_the_pixels(monkeypatch, cells):
 
 
 def test_turned_boxes_hold_their_plates(monkeypatch):
-    monkeypatch.setattr(detection_windows, "degrade", lambda image, _: image)
+    monkeypatch.setattr(detection_data, "degrade", lambda image, _: image)
     sampler = WindowSampler([photo_with_plate(1)], settings=replace(SMALL, painted=0.0))
     for seed in range(20):
         window = sampler.draw(np.random.default_rng(seed))
@@ -123,18 +228,6 @@ def test_turned_boxes_hold_their_plates(monkeypatch):
         hull = [columns.min(), rows.min(), columns.max() + 1, rows.max() + 1]
         for box in window.boxes:
             assert box.tolist() == pytest.approx(hull, abs=6)
-
-
-def test_plates_get_the_width_that_is_asked_for():
-    settings = replace(SMALL, widths=((40.0, 44.0),))
-    sampler = WindowSampler([photo_with_plate(2)], settings=settings)
-    widths = [
-        box[2] - box[0]
-        for seed in range(30)
-        for box in sampler.draw(np.random.default_rng(seed)).boxes
-    ]
-    assert len(widths) >= 20
-    assert 36 < np.median(widths) < 48
 
 
 def test_the_same_generator_draws_the_same_window():
@@ -155,49 +248,11 @@ def test_negatives_have_no_boxes():
     assert window.boxes.shape == (0, 4)
 
 
-# Painted plates
-
-
-def test_a_painted_plate_lies_in_the_box_and_changes_nothing_else():
-    photo = photo_with_plate(3, (320, 240))
-    patch = paint_plate(photo.image, photo.boxes[0], np.random.default_rng(0))
-    painted = patch.paste(photo.image)
-    (x, y), (h, w) = patch.corner_xy, patch.image.shape[:2]
-    outside = np.ones(painted.shape[:2], bool)
-    outside[y : y + h, x : x + w] = False
-    assert np.array_equal(painted[outside], photo.image[outside])
-    assert (painted[~outside] != photo.image[~outside]).any()
-    x0, y0, x1, y1 = photo.boxes[0].tolist()
-    assert abs((patch.box[0] + patch.box[2]) / 2 - (x0 + x1) / 2) < 5
-    assert 0.85 * (x1 - x0) < patch.box[2] - patch.box[0] < 1.1 * (x1 - x0)
-    assert y0 - 15 < (patch.box[1] + patch.box[3]) / 2 < y1 + 15
-    assert len(patch.text) in (8, 9)
-
-
-def test_a_box_outside_the_photo_is_refused():
-    photo = photo_with_plate().image
-    with pytest.raises(ValueError, match="inside the photo"):
-        paint_plate(photo, np.array([900, 900, 980, 920], np.float32), np.random.default_rng(0))
-
-
 # Loss
 
 
-def test_collate_numbers_the_boxes():
-    image = np.zeros((32, 32, 3), np.uint8)
-    image[0, 0] = (255, 0, 51)
-    nothing = np.zeros((0, 4), np.float32)
-    one = Window(image, np.array([[1, 2, 3, 4]], np.float32), nothing, np.array([2]))
-    none = Window(image, nothing, nothing, np.zeros(0, np.int64))
-    planes, targets = collate([none, one])
-    assert planes.shape == (2, 3, 32, 32)
-    assert planes[0, :, 0, 0].tolist() == pytest.approx([1.0, 0.0, 0.2])
-    assert targets.boxes.tolist() == [[1, 1, 2, 3, 4]]
-    assert targets.unclear.shape == (0, 5)
-
-
 def test_training_learns(monkeypatch, data):
-    monkeypatch.setattr(detection_windows, "degrade", lambda image, _: image)
+    monkeypatch.setattr(detection_data, "degrade", lambda image, _: image)
     sampler = WindowSampler([photo_with_plate(s) for s in range(4)], (), replace(SMALL, painted=0))
     training = Training(replace(config_for(data, 1e6), peak_rate=0.3), sampler)
     losses = [training.step()["loss"] for _ in range(20)]

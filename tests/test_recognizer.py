@@ -16,8 +16,12 @@ from plate_models.rectification import corners_in_crop
 from plate_models.spec import RECTIFIER
 from plate_models.training import recognizer
 from plate_models.training.crop_cache import CropBatch, CropCache, render_batch
-from plate_models.training.reader import corner_loss, to_input
-from plate_models.training.recognizer import RecognizerTraining, Training, train
+from plate_models.training.recognizer import (
+    RecognizerTraining,
+    Training,
+    corner_loss,
+    train,
+)
 from plate_models.training.run import AveragedWeights, Budget
 
 
@@ -40,29 +44,57 @@ def config_in(folder: Path) -> RecognizerTraining:
 def test_loss_falls_on_one_batch_and_a_second_run_goes_on(tmp_path: Path, batch: CropBatch) -> None:
     training = Training(config_in(tmp_path))
     training.budget.spent_s = 300  # Past the warm-up.
-    losses = [training.step(batch)[0] for _ in range(12)]
+    losses = [training.step(batch)["loss"] for _ in range(12)]
     assert np.mean(losses[-5:]) < 0.7 * losses[0]
     training.save()
     resumed = Training(config_in(tmp_path))
     assert resumed.samples == training.samples == 12 * 16
     assert resumed.budget.elapsed_s >= 300
-    for key, value in resumed.reader.state_dict().items():
-        assert torch.equal(value, training.reader.state_dict()[key]), key
+    for key, value in resumed.net.state_dict().items():
+        assert torch.equal(value, training.net.state_dict()[key]), key
 
 
 def test_release_writes_weights_that_load(tmp_path: Path, batch: CropBatch) -> None:
-    config = config_in(tmp_path)
-    training = Training(replace(config, release=tmp_path))
+    released = tmp_path / "new" / "weights"
+    training = Training(replace(config_in(tmp_path), release=released))
     training.step(batch)
-    training.release({1: 0.5, 2: 0.25})
-    with safe_open(tmp_path / "recognizer.safetensors", "pt") as file:
+    files = training.finish({1: 0.5, 2: 0.25})
+    assert files == [released / "rectifier.safetensors", released / "recognizer.safetensors"]
+    with safe_open(released / "recognizer.safetensors", "pt") as file:
         summary = json.loads(file.metadata()["training"])
     assert summary["rendered_exact_match_by_lines"] == {"1": 0.5, "2": 0.25}
     assert summary["started_from"] is None
-    assert weights.started_from(tmp_path, "recognizer").startswith("sha256:")
-    loaded = weights.load(STN(), tmp_path / "rectifier.safetensors")
+    assert weights.started_from(released, "recognizer").startswith("sha256:")
+    loaded = weights.load(STN(), released / "rectifier.safetensors")
     expected = training.averaged.module.state_dict()["stn.localization.10.bias"]
     assert torch.equal(loaded.state_dict()["localization.10.bias"], expected)
+
+
+def test_a_release_that_can_not_be_written_loses_no_training(
+    tmp_path: Path, batch: CropBatch
+) -> None:
+    (tmp_path / "taken").write_text("a file where the folder should be")
+    config = replace(config_in(tmp_path), release=tmp_path / "taken" / "weights")
+    training = Training(config)
+    training.step(batch)
+    with pytest.raises(OSError, match=r"taken.*they lie in .*run/rectifier\.safetensors"):
+        training.finish({1: 0.5, 2: 0.25})
+    assert weights.load(STN(), config.folder / "rectifier.safetensors")
+
+
+def test_the_bar_shows_the_whole_length_and_what_is_left(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    training = Training(replace(config_in(tmp_path), minutes=10.0))
+    training.budget.spent_s = 599.9
+
+    def step() -> dict[str, float]:
+        training.budget.spent_s += 1
+        return {"loss": 0.25}
+
+    training.use_up(step, report_every=1)
+    shown = capsys.readouterr().err
+    assert "of 10.0 min" in shown and " left" in shown and "loss=0.25" in shown
 
 
 def test_train_renders_learns_and_releases(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -82,13 +114,6 @@ def test_corner_loss_is_zero_for_the_true_corners() -> None:
     )
     assert corner_loss(theta, batch) == pytest.approx(0, abs=1e-6)
     assert corner_loss(theta + 0.1, batch) > 0.01
-
-
-def test_input_is_varied_only_in_training(batch: CropBatch) -> None:
-    plain = to_input(batch.images)
-    assert plain.shape == (16, 3, *RECTIFIER.crop_hw)
-    assert torch.equal(plain, to_input(batch.images))
-    assert not torch.equal(plain, to_input(batch.images, np.random.default_rng(0)))
 
 
 def test_cache_holds_what_its_seed_renders(tmp_path: Path) -> None:

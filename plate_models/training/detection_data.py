@@ -1,4 +1,4 @@
-"""Training windows: crops in which plates have a chosen size, alone or as a mosaic.
+"""The detector's photos, and the windows that it learns from.
 
 Small plates are what a dashcam gives, and photos of the training set show large ones.
 A photo that is shrunk until its plate is 20 pixels wide fills only a corner of a
@@ -8,17 +8,69 @@ window, so a window is divided into cells and each cell gets a photo of its own.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from pathlib import Path
 
 import cv2
 import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
+from plate_models.images import decode
 from plate_models.spec import DETECTOR
 from plate_models.training.augment import degrade
-from plate_models.training.detection_photos import TrainingPhoto
+from plate_models.training.labels import (
+    LabelledPhoto,
+    load_labels,
+    load_negatives,
+    validation_names,
+)
 from plate_models.training.synthetic.kinds import KINDS
 from plate_models.training.synthetic.scenes import Patch, paint_plate
+
+# A box this many times as wide as high holds one line of text.
+_LONG = 2.6
+
+
+@dataclass(frozen=True)
+class TrainingPhoto:
+    """A decoded photo with all its known plates."""
+
+    name: str  # file name
+    image: NDArray[np.uint8]  # (H, W, 3) uint8 RGB
+    boxes: NDArray[np.float32]  # (K, 4) float32 x0, y0, x1, y1 in pixels; K = 0 for a negative
+    # (K,) int64 lines of text on each plate, 1 or 2, or 0 where nobody knows.
+    lines: NDArray[np.int64]
+
+
+def load_world(data: Path) -> tuple[list[TrainingPhoto], list[TrainingPhoto]]:
+    """Training and validation photos of ``world_photos``, decoded (about 1.5 GB)."""
+    photos = [_decoded(photo) for photo in load_labels(data / "world_photos")]
+    held_out = validation_names(photo.name for photo in photos)
+    train = [photo for photo in photos if photo.name not in held_out]
+    return train, [photo for photo in photos if photo.name in held_out]
+
+
+def load_empty(data: Path, held_out: bool = False) -> list[TrainingPhoto]:
+    """Photos of ``no_plates``, decoded: the half to train on, or the half held out."""
+    return [_decoded(photo) for photo in load_negatives(data / "no_plates", held_out)]
+
+
+def _decoded(photo: LabelledPhoto) -> TrainingPhoto:
+    boxes = np.array([plate.box for plate in photo.plates], np.float32).reshape(-1, 4)
+    return TrainingPhoto(
+        photo.path.name, decode(photo.path.read_bytes()), boxes, lines_of_shape(boxes)
+    )
+
+
+def lines_of_shape(boxes: NDArray[np.float32]) -> NDArray[np.int64]:
+    """Guess the lines of text of plates whose label is only a box.
+
+    Returns (K,) int64: 1 for long plates. Others may have one line (a North American plate) or two,
+    so they are 0: unknown.
+    """
+    sides = boxes[:, 2:] - boxes[:, :2]
+    return np.where(sides[:, 0] > _LONG * sides[:, 1], 1, 0).astype(np.int64)
+
 
 # A cut plate is still a plate down to this share, and unclear below it.
 _VISIBLE = 0.6
@@ -31,44 +83,31 @@ _CARS = 0.6
 
 @dataclass(frozen=True)
 class WindowSettings:
-    """How windows are drawn.
+    """How windows are drawn."""
 
-    Attributes:
-        size: Side of a window in pixels, a multiple of 32.
-        grids: Cells per side and the chance of each.
-        widths: Per grid, the plate widths (from, to) in pixels, drawn log-uniformly.
-        background: Chance that a cell is cut anywhere from a training photo.
-        negative: Chance that a cell comes from a photo without plates.
-        painted: Share of the plates that are replaced by rendered Russian ones.
-        two_lines: Share of two-line plates among the painted ones, where the old plate was
-            long and where it was short.
-        variants: Rendered plates per photo, kept in memory once painted.
-    """
-
-    size: int = 384
+    size: int = 384  # side of a window in pixels, a multiple of 32
+    # Cells per side and the chance of each.
     grids: tuple[tuple[int, float], ...] = ((1, 0.4), (2, 0.35), (3, 0.25))
+    # Per grid, the plate widths (from, to) in pixels, drawn log-uniformly.
     widths: tuple[tuple[float, float], ...] = ((45.0, 290.0), (20.0, 110.0), (12.0, 60.0))
-    background: float = 0.06
-    negative: float = 0.10
-    painted: float = 0.5
+    background: float = 0.06  # chance that a cell is cut anywhere from a training photo
+    negative: float = 0.10  # chance that a cell comes from a photo without plates
+    painted: float = 0.5  # share of the plates that are replaced by rendered Russian ones
+    # Share of two-line plates among the painted ones, where the old plate was long and where it was
+    # short.
     two_lines: tuple[float, float] = (0.15, 0.5)
-    variants: int = 3
+    variants: int = 3  # rendered plates per photo, kept in memory once painted
 
 
 @dataclass(frozen=True)
 class Window:
-    """One training sample.
+    """One training sample."""
 
-    Attributes:
-        image: (S, S, 3) uint8 RGB.
-        boxes: (K, 4) float32 x0, y0, x1, y1 in window pixels: the plates.
-        unclear: (U, 4) float32, same coordinates: no one is to learn anything there.
-        lines: (K,) int64 lines of text on each plate, 1 or 2, or 0 where nobody knows.
-    """
-
-    image: NDArray[np.uint8]
-    boxes: NDArray[np.float32]
+    image: NDArray[np.uint8]  # (S, S, 3) uint8 RGB
+    boxes: NDArray[np.float32]  # (K, 4) float32 x0, y0, x1, y1 in window pixels: the plates
+    # (U, 4) float32, same coordinates: no one is to learn anything there.
     unclear: NDArray[np.float32]
+    # (K,) int64 lines of text on each plate, 1 or 2, or 0 where nobody knows.
     lines: NDArray[np.int64]
 
 
