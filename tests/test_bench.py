@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 from small_server import CLOSING, OK, REFUSAL, Reply, SmallServer, always, small_server
 
-from api import cli
 from plates.benchmarks.footprint import footprints, part_of, shared_memory
 from plates.benchmarks.http1 import Connection, NoAnswer, Target, build_request
 from plates.benchmarks.load import Generator, Load, Outcome, arrivals
 from plates.benchmarks.summary import percentile, summarise
+from plates.cli import main as cli
 from plates.serving import processes
 
 Measured = tuple[Load, SmallServer]

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 from gateway_client import PHOTO
 
-from api import cli
 from plates.benchmarks import report, serve, serve_load, serve_pairing
 from plates.benchmarks.batching import Batches, Served
 from plates.benchmarks.load import Load, Outcome
@@ -22,6 +21,7 @@ from plates.benchmarks.serve_report import draw_serve, print_bench
 from plates.benchmarks.serve_result import ServeBench
 from plates.benchmarks.service import Service
 from plates.benchmarks.summary import summarise
+from plates.cli import main as cli
 
 GOOD_ROUND = Round(
     in_process_p50=0.050,

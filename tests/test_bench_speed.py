@@ -12,7 +12,6 @@ from evaluation_cases import labelled_set
 from PIL import Image
 from published_recognizer import save_stand_ins
 
-from api import cli
 from plate_models.baseline import Baseline, PublishedShape
 from plate_models.cores import THREADS
 from plate_models.engines.nets import Nets, load_nets
@@ -24,6 +23,7 @@ from plates.benchmarks.speed.published import PUBLISHED, SideBySide, photos_of_s
 from plates.benchmarks.speed.scaling import Growth
 from plates.benchmarks.speed.stages import STAGES
 from plates.benchmarks.speed.turns import Times
+from plates.cli import main as cli
 from plates.cli import options
 
 

@@ -13,7 +13,6 @@ import pytest
 import torch
 from PIL import Image
 
-from api import cli
 from plate_models.engines.nets import Nets, load_nets
 from plate_models.evaluation.rendered import (
     RenderedReport,
@@ -37,6 +36,7 @@ from plate_models.synthetic.benchmark import (
 from plate_models.synthetic.benchmark.lens import Lens
 from plate_models.synthetic.ink import draw_ink
 from plate_models.synthetic.kinds import KINDS, Layout, kind_named
+from plates.cli import main as cli
 
 PHOTOS = 2
 TRAINING = ("backgrounds", "crops", "drawing", "holders", "photo", "placing", "plates")

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from photo_files import BAD
 
-from api import cli
 from plates.cli import CommandError, train
+from plates.cli import main as cli
 
 
 @pytest.mark.parametrize("name", cli.COMMANDS)

@@ -7,8 +7,8 @@ import pytest
 from evaluation_cases import labelled_set
 from PIL import Image
 
-from api import cli
 from plate_models.weights import check_manifest
+from plates.cli import main as cli
 from plates.cli.eval_parts import PARTS, Part
 
 HEAD = ("weights", "engine", "device", "date")

@@ -12,9 +12,9 @@ import pytest
 from command_line import SAMPLES, SCENE, SCENE_TEXT, plates
 from photo_files import BAD
 
-from api import cli
 from plate_models import weights
 from plate_models.images import decode
+from plates.cli import main as cli
 from plates.cli import output, samples
 
 needs_weights = pytest.mark.skipif(

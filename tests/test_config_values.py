@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from jsonschema import Draft202012Validator
 
-from api import cli
 from api.settings import Settings
+from plates.cli import main as cli
 from plates.cli.environment import OF_OTHERS, SETTINGS, warn_of_unknown_settings
 from plates.cli.settings_schema import descriptions, settings_schema
 from plates.serving.running import running_service
