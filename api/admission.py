@@ -1,4 +1,4 @@
-"""Who may have a photo read now, who waits, and who is told to come again later."""
+"""The admission queue: which photo is read now, which waits, and which is refused."""
 
 import asyncio
 import time
@@ -7,8 +7,8 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from api.context import Deadline
 from api.errors import Overloaded
+from api.request import Deadline
 
 # Weights of a new sample in the mean of service times and in their deviation, and how many
 # deviations above the mean a photo may well take: those of TCP's time-outs (RFC 6298, 2).
@@ -19,7 +19,7 @@ _LONGEST_RETRY_S = 60.0
 
 
 class ServiceTimes:
-    """How long photos keep their places lately."""
+    """For how long photos keep their places lately; all zero if nothing was measured lately."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -27,11 +27,7 @@ class ServiceTimes:
         self._noted_at = float("-inf")
 
     def note(self, seconds: float) -> None:
-        """Learn from one photo.
-
-        Args:
-            seconds: That it kept its place.
-        """
+        """Learn from one photo."""
         if self._is_known:
             error = seconds - self._mean_s
             self._deviation_s += _DEVIATION_GAIN * (abs(error) - self._deviation_s)
@@ -42,12 +38,12 @@ class ServiceTimes:
 
     @property
     def mean_s(self) -> float:
-        """Exponentially weighted mean; zero when nothing was measured lately."""
+        """Exponentially weighted mean."""
         return self._mean_s if self._is_known else 0.0
 
     @property
     def likely_s(self) -> float:
-        """What few photos exceed; zero when nothing was measured lately."""
+        """What few photos exceed."""
         return self._mean_s + _DEVIATIONS * self._deviation_s if self._is_known else 0.0
 
     @property
@@ -60,8 +56,8 @@ class _Photo:
     """One photo on its way through the queue.
 
     Attributes:
-        deadline: When its sender stops waiting.
-        turn: True with a place, false where the deadline leaves no time for one.
+        deadline: When its client stops waiting.
+        turn: True with a place, False where the deadline leaves no time for one.
         since: When it got its place.
     """
 
@@ -73,24 +69,22 @@ class _Photo:
 class Admission:
     """A first-come queue before a few places, which refuses what it can't serve in time.
 
-    Whoever finds a free place gets it at once, whatever is believed of service times: that
-    is how a wrong belief is unlearnt. Everybody else waits, unless the queue is full or the
-    answer would come after the deadline.
+    A free place is given at once, whatever the measured service times: that is how a wrong
+    estimate gets corrected. All others wait, unless the queue is full or the answer would
+    come after the deadline.
 
-    For one event loop. Whoever leaves hands the place to the first in the queue, so nobody
-    overtakes those who wait, and no place is free while somebody waits for one.
+    For one event loop. A photo that leaves hands its place to the first in the queue, so
+    no photo overtakes others, and no place is free while a photo waits for one.
+
+    Args:
+        concurrency: Places, at least 1.
+        max_waiting: Photos that may wait for one; with 0 none waits.
+        clock: In seconds; service times are measured with it.
     """
 
     def __init__(
         self, concurrency: int, max_waiting: int, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        """Begin with all places free.
-
-        Args:
-            concurrency: Places, at least 1.
-            max_waiting: How many may wait for one; with 0 nobody waits.
-            clock: In seconds; service times are measured with it.
-        """
         self._concurrency, self._max_waiting = concurrency, max_waiting
         self._clock = clock
         self._times = ServiceTimes(clock)
@@ -99,22 +93,19 @@ class Admission:
 
     @property
     def in_flight(self) -> int:
-        """How many have a place."""
+        """How many photos have a place."""
         return len(self._inside)
 
     @property
     def waiting(self) -> int:
-        """How many wait for one."""
+        """How many photos wait for one."""
         return len(self._queue)
 
     def refuse_if_full(self, deadline: Deadline) -> None:
-        """Refuse whoever comes now, if there is neither a place nor a wait worth waiting.
+        """Refuse a photo that comes now, if there is no place and no use in waiting for one.
 
-        Asked before a photo has come, it saves the sender its upload and the service the
-        work with it: while it comes, the deadline nears as fast as the queue moves on.
-
-        Args:
-            deadline: When the sender stops waiting for the answer.
+        Asked before a photo is uploaded, it saves both sides the upload: while the photo
+        comes in, its deadline nears as fast as the queue moves on.
 
         Raises:
             Overloaded: The queue is full, or the answer would come after the deadline.
@@ -130,9 +121,6 @@ class Admission:
     async def place(self, deadline: Deadline) -> AsyncGenerator[None]:
         """Wait for a place, and keep it until the context ends.
 
-        Args:
-            deadline: When the sender stops waiting for the answer.
-
         Raises:
             Overloaded: The queue is full, or the wait would be too long, or it was.
         """
@@ -141,8 +129,8 @@ class Admission:
         try:
             yield
         except BaseException:
-            # What fails at once says nothing about how long photos take. What fails late
-            # does: it would have taken longer still.
+            # A quick failure says nothing about how long photos take. A late one does: the
+            # photo would have taken longer still.
             if self._age_s(photo) > self._times.mean_s:
                 self._times.note(self._age_s(photo))
             raise
@@ -162,7 +150,7 @@ class Admission:
             raise self._refusal("deadline", "The photo's turn did not come before its deadline.")
 
     async def _turn_of(self, photo: _Photo) -> bool:
-        """Wait in the queue; false if the deadline came first."""
+        """Wait in the queue; False if the deadline came first."""
         # Later than this, a place would be of no use any more.
         patience_s = photo.deadline.remaining_s - self._times.likely_s
         timer = asyncio.get_running_loop().call_later(patience_s, self._give_up, photo)
@@ -188,11 +176,11 @@ class Admission:
         self._inside.add(photo)
 
     def _leave(self, photo: _Photo) -> None:
-        """Hand the place to the first who can still use it."""
+        """Hand the place to the first photo that can still use it."""
         self._inside.remove(photo)
         while self._queue and self.in_flight < self._concurrency:
             first = self._queue.popleft()
-            if first.turn.done():  # cancelled or out of patience, and not awake yet
+            if first.turn.done():  # cancelled or out of time, and its task has not run since
                 continue
             in_time = first.deadline.remaining_s > self._times.likely_s
             if in_time:

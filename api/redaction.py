@@ -1,4 +1,4 @@
-"""Photos with their plates made unreadable for good; nothing is kept and nothing written."""
+"""Photos with their plates made unreadable for good; nothing is stored."""
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
@@ -16,7 +16,7 @@ Pixels = NDArray[np.uint8]
 # A photo of 64 megapixels takes 192 MB as pixels, and as much again as it is encoded.
 _AT_ONCE = 2
 _JPEG_QUALITY = 95
-# Longer ones can't be told in its header's 16 bits, less what libjpeg keeps for itself.
+# A JPEG's header has 16 bits for a side, of which libjpeg reserves some.
 _JPEG_MAX_SIDE = 65_500
 # Of the box's height, on every side: detectors cut corners, and letters reach the edge.
 _MARGIN = 0.25
@@ -54,23 +54,20 @@ class Redactor:
         quads: NDArray[np.float32],
         timeout_s: float,
     ) -> RedactedPhoto:
-        """Blur the plates of a photo.
+        """Blur the plates of a photo; the result is upright.
 
         Args:
             photo: The file's bytes.
             boxes: (N, 4) x0 y0 x1 y1 in pixels of the upright photo.
             quads: (N, 4, 2) corners in the same pixels.
-            timeout_s: Seconds after which nobody waits for it any more.
-
-        Returns:
-            The photo, upright.
+            timeout_s: Seconds to wait.
 
         Raises:
             PhotoProblem: The photo can't be decoded.
             Overloaded: It was not done in time.
         """
         loop = asyncio.get_running_loop()
-        # The threads bound the memory, also when whoever waits gives up in between.
+        # The number of threads bounds the memory, also when clients give up in between.
         work = loop.run_in_executor(self._threads, _redact, photo, boxes, quads, self._limits)
         try:
             return await asyncio.wait_for(work, timeout_s)

@@ -7,7 +7,7 @@ import pytest
 from patience import Clock
 
 from api.admission import Admission
-from api.context import Deadline
+from api.request import Deadline
 from api.errors import Overloaded
 
 PATIENT_S = 1000.0

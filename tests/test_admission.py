@@ -7,7 +7,7 @@ import pytest
 from admission_visitors import PATIENT_S, Visitor, assert_empty, refusal_of, run, settle
 
 from api.admission import Admission
-from api.context import Deadline
+from api.request import Deadline
 from api.errors import Overloaded
 
 

@@ -17,7 +17,7 @@ from admission_visitors import (
 from patience import Clock
 
 from api.admission import Admission
-from api.context import Deadline
+from api.request import Deadline
 from api.errors import Overloaded, RecognizerTimeout
 from api.observing.metrics import Metrics
 from api.readiness import Readiness

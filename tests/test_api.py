@@ -9,10 +9,10 @@ import pytest
 from fake_triton import FakeTriton
 from gateway_client import PHOTO, assert_problem, post_form, post_raw
 
-from api import schemas
-from api.compat import codeproject_ai, plate_recognizer_answer
+from api import answers
+from api.compat import codeproject_ai, plate_recognizer
 from api.errors import kinds
-from api.schemas import EXAMPLE, PlatesAnswer
+from api.answers import EXAMPLE, PlatesAnswer
 
 
 def test_answer_is_the_documented_json(client: httpx.Client, fake: FakeTriton) -> None:
@@ -154,7 +154,7 @@ def test_openapi_has_an_example_of_every_answer_to_a_photo(client: httpx.Client)
                 described = models[name] if name else described
                 assert "example" in described or kind.startswith("image/"), (operation, status)
     for name in ("PlatesAnswer", "BatchAnswer", "PlateReaderAnswer", "AlprAnswer"):
-        model = {**vars(schemas), **vars(plate_recognizer_answer), **vars(codeproject_ai)}[name]
+        model = {**vars(answers), **vars(plate_recognizer), **vars(codeproject_ai)}[name]
         example = models[name]["example"]
         assert json.loads(model.model_validate(example).model_dump_json()) == example
 

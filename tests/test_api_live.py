@@ -14,7 +14,7 @@ from sample_photos import SAMPLES, read_samples
 
 from api.errors import PHOTO_PROBLEMS
 from api.readiness import canary_photo
-from api.schemas import PlatesAnswer
+from api.answers import PlatesAnswer
 from plate_models.formats import format_of
 from plate_models.images import decode
 

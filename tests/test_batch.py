@@ -14,7 +14,7 @@ from gateway_fixtures import running_gateway
 from patience import wait_until
 
 from api.errors import kinds
-from api.schemas import BatchAnswer
+from api.answers import BatchAnswer
 
 PATH = "/v1/plates/batch"
 

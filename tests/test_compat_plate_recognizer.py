@@ -13,7 +13,7 @@ from fake_triton import FakeTriton
 from gateway_client import PHOTO
 from plate_reader_client import BASE64, PATH, assert_refused, plates_of, post
 
-from api.compat.plate_recognizer_answer import EXAMPLE, PlateReaderAnswer
+from api.compat.plate_recognizer import EXAMPLE, PlateReaderAnswer
 
 
 @pytest.mark.usefixtures("fake")

@@ -1,7 +1,7 @@
-"""The form of CodeProject.AI's ALPR, which Blue Iris and others speak.
+"""The dialect of CodeProject.AI's ALPR, for clients such as Blue Iris.
 
 As its clients expect, a photo without plates is a success with an empty list. Unlike the
-original, an error has the HTTP status that fits, and says it once more in the body.
+original, an error has the HTTP status that fits, and repeats it in the body.
 """
 
 from typing import Annotated, Any
@@ -9,16 +9,13 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
-from api.answers import answer_from
-from api.compat.translation import Service, readable_in, whole_pixels
-from api.context import ContextOfRequest
+from api.answers import Plate, PlatesAnswer, answer_from
+from api.compat.dialect import Dialect, whole_pixels
+from api.dependencies import ContextOfRequest, ServicesOfApp
 from api.documentation import Responses, body_of, file_field, form_schema
 from api.errors import InvalidParameter, kinds
-from api.parameters import LenientFilter, PlateFilter, merged
-from api.schemas import Plate, PlatesAnswer
-from api.services import ServicesOfApp
+from api.parameters import LenientFilter, PlateFilter
 from api.uploads.forms import Upload, UploadForm
-from api.uploads.receiving import read_upload
 
 # The older of both routes is what many clients still have in their settings.
 _ROUTES = ("/v1/vision/alpr", "/v1/image/alpr")
@@ -122,15 +119,15 @@ async def read_plates(
     Also at `/v1/image/alpr`. Plates that can't be read, or not as surely as
     `min_confidence`, are left out. No plate is a success with an empty list.
     """
-    services.reader.refuse_if_full(context)
-    with services.upload_memory.share() as take:
-        upload = await read_upload(context, _FORM, services.settings, take)
-        wanted = merged(parameters, PlateFilter.among(upload.fields))
+    async with services.received(context, _FORM, parameters) as (upload, wanted):
         min_confidence = _min_confidence(upload)
         reading = await services.reader.read(upload.photo, context)
     answer = answer_from(reading.recognition, wanted, reading.total_ms)
-    sure = [plate for plate in readable_in(answer) if plate.score >= min_confidence]
-    predictions = [_prediction(plate, answer) for plate in sure]
+    predictions = [
+        _prediction(plate, answer)
+        for plate in answer.plates
+        if plate.readable and plate.score >= min_confidence
+    ]
     labels = ", ".join(prediction.label for prediction in predictions)
     return AlprAnswer(
         success=True,
@@ -169,4 +166,4 @@ def _error(status: int, detail: str) -> tuple[int, dict[str, Any]]:
     return status, AlprError(success=False, error=detail, code=status).model_dump()
 
 
-CODEPROJECT_AI = Service(router, _PATHS, _error)
+CODEPROJECT_AI = Dialect(router, _PATHS, _error)

@@ -1,4 +1,4 @@
-"""What all foreign forms need of our own answer."""
+"""What the dialects of other services share."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -6,18 +6,17 @@ from typing import Any
 
 from fastapi import APIRouter
 
-from api.schemas import Plate, PlatesAnswer
+from api.answers import Plate, PlatesAnswer
 
 
 @dataclass(frozen=True)
-class Service:
+class Dialect:
     """Another service, as its clients see it.
 
     Attributes:
         router: Its routes.
         paths: Theirs, with and without a slash at the end.
-        error: Makes its form of an error from our status and detail: the status to answer
-            with, and the JSON.
+        error: From our status and detail, the status and the JSON of its errors.
     """
 
     router: APIRouter
@@ -25,28 +24,8 @@ class Service:
     error: Callable[[int, str], tuple[int, dict[str, Any]]]
 
 
-def readable_in(answer: PlatesAnswer) -> list[Plate]:
-    """Plates with a text: other services know no plates without one.
-
-    Args:
-        answer: Our own.
-
-    Returns:
-        Its readable plates in their order.
-    """
-    return [plate for plate in answer.plates if plate.readable]
-
-
 def whole_pixels(plate: Plate, answer: PlatesAnswer) -> tuple[int, int, int, int]:
-    """A plate's box as other services give it.
-
-    Args:
-        plate: One of the plates.
-        answer: The answer that it is in; tells the photo's size.
-
-    Returns:
-        x0, y0, x1, y1 in whole pixels, inside the photo.
-    """
+    """A plate's box, x0 y0 x1 y1 in whole pixels inside the photo of the answer."""
     x0, y0, x1, y1 = plate.box
     width, height = answer.image.width, answer.image.height
     left, right = (min(max(round(x), 0), width) for x in (x0, x1))
