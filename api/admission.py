@@ -2,10 +2,8 @@
 
 import asyncio
 import time
-from collections import deque
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 
 from api.errors import Overloaded
 from api.request import Deadline
@@ -51,35 +49,20 @@ class ServiceTimes:
         return self._clock() - self._noted_at <= _MEMORY_S
 
 
-@dataclass(eq=False)
-class _Photo:
-    """One photo on its way through the queue.
-
-    Attributes:
-        deadline: When its client stops waiting.
-        turn: True with a place, False where the deadline leaves no time for one.
-        since: When it got its place.
-    """
-
-    deadline: Deadline
-    turn: asyncio.Future[bool]
-    since: float = 0.0
-
-
 class Admission:
     """A first-come queue before a few places, which refuses what it can't serve in time.
 
     A free place is given at once, whatever the measured service times: that is how a wrong
     estimate gets corrected. All others wait, unless the queue is full or the answer would
-    come after the deadline.
-
-    For one event loop. A photo that leaves hands its place to the first in the queue, so
-    no photo overtakes others, and no place is free while a photo waits for one.
+    come after the deadline. For one event loop.
 
     Args:
         concurrency: Places, at least 1.
         max_waiting: Photos that may wait for one; with 0 none waits.
         clock: In seconds; service times are measured with it.
+
+    Attributes:
+        waiting: How many photos wait for a place.
     """
 
     def __init__(
@@ -88,18 +71,15 @@ class Admission:
         self._concurrency, self._max_waiting = concurrency, max_waiting
         self._clock = clock
         self._times = ServiceTimes(clock)
-        self._inside: set[_Photo] = set()
-        self._queue: deque[_Photo] = deque()
+        # It hands a free place to the first that waits, so no photo overtakes others.
+        self._places = asyncio.Semaphore(concurrency)
+        self._entered_at: list[float] = []
+        self.waiting = 0
 
     @property
     def in_flight(self) -> int:
         """How many photos have a place."""
-        return len(self._inside)
-
-    @property
-    def waiting(self) -> int:
-        """How many photos wait for one."""
-        return len(self._queue)
+        return len(self._entered_at)
 
     def refuse_if_full(self, deadline: Deadline) -> None:
         """Refuse a photo that comes now, if there is no place and no use in waiting for one.
@@ -110,7 +90,7 @@ class Admission:
         Raises:
             Overloaded: The queue is full, or the answer would come after the deadline.
         """
-        if self.in_flight < self._concurrency:
+        if not self._places.locked():
             return
         if self.waiting >= self._max_waiting:
             raise self._refusal("full", "More photos are waiting than can be read.")
@@ -124,76 +104,49 @@ class Admission:
         Raises:
             Overloaded: The queue is full, or the wait would be too long, or it was.
         """
-        photo = _Photo(deadline, asyncio.get_running_loop().create_future())
-        await self._enter(photo)
+        if deadline.remaining_s <= 0:
+            raise self._refusal("deadline", "The time for this request was over.")
+        self.refuse_if_full(deadline)
+        if not await self._acquire(deadline):
+            raise self._refusal("deadline", "The photo's turn did not come before its deadline.")
+        entered_at = self._clock()
+        self._entered_at.append(entered_at)
         try:
             yield
         except BaseException:
             # A quick failure says nothing about how long photos take. A late one does: the
             # photo would have taken longer still.
-            if self._age_s(photo) > self._times.mean_s:
-                self._times.note(self._age_s(photo))
+            if self._clock() - entered_at > self._times.mean_s:
+                self._times.note(self._clock() - entered_at)
             raise
         else:
-            self._times.note(self._age_s(photo))
+            self._times.note(self._clock() - entered_at)
         finally:
-            self._leave(photo)
+            self._entered_at.remove(entered_at)
+            self._places.release()
 
-    async def _enter(self, photo: _Photo) -> None:
-        if photo.deadline.remaining_s <= 0:
-            raise self._refusal("deadline", "The time for this request was over.")
-        if self.in_flight < self._concurrency:
-            self._give_place(photo)
-            return
-        self.refuse_if_full(photo.deadline)
-        if not await self._turn_of(photo):
-            raise self._refusal("deadline", "The photo's turn did not come before its deadline.")
-
-    async def _turn_of(self, photo: _Photo) -> bool:
-        """Wait in the queue; False if the deadline came first."""
-        # Later than this, a place would be of no use any more.
-        patience_s = photo.deadline.remaining_s - self._times.likely_s
-        timer = asyncio.get_running_loop().call_later(patience_s, self._give_up, photo)
-        self._queue.append(photo)
+    async def _acquire(self, deadline: Deadline) -> bool:
+        """Take a place, at once or in turn; False if then there is no time left to use it."""
+        if not self._places.locked():
+            return await self._places.acquire()
+        self.waiting += 1
         try:
-            return await photo.turn
-        except asyncio.CancelledError:
-            # The place may have been handed over in the very moment of the cancellation.
-            if photo in self._inside:
-                self._leave(photo)
-            raise
+            async with asyncio.timeout(deadline.remaining_s - self._times.likely_s):
+                await self._places.acquire()
+        except TimeoutError:
+            return False
         finally:
-            timer.cancel()
-            if photo in self._queue:
-                self._queue.remove(photo)
-
-    def _give_up(self, photo: _Photo) -> None:
-        if not photo.turn.done():
-            photo.turn.set_result(False)
-
-    def _give_place(self, photo: _Photo) -> None:
-        photo.since = self._clock()
-        self._inside.add(photo)
-
-    def _leave(self, photo: _Photo) -> None:
-        """Hand the place to the first photo that can still use it."""
-        self._inside.remove(photo)
-        while self._queue and self.in_flight < self._concurrency:
-            first = self._queue.popleft()
-            if first.turn.done():  # cancelled or out of time, and its task has not run since
-                continue
-            in_time = first.deadline.remaining_s > self._times.likely_s
-            if in_time:
-                self._give_place(first)
-            first.turn.set_result(in_time)
-
-    def _age_s(self, photo: _Photo) -> float:
-        return self._clock() - photo.since
+            self.waiting -= 1
+        # The estimate may have grown meanwhile.
+        in_time = deadline.remaining_s > self._times.likely_s
+        if not in_time:
+            self._places.release()
+        return in_time
 
     def _expected_wait_s(self) -> float:
         """Until a place is free for one more at the queue's end."""
         # When even the youngest is older than the mean, the mean is out of date.
-        youngest_s = min(map(self._age_s, self._inside), default=0.0)
+        youngest_s = self._clock() - max(self._entered_at, default=self._clock())
         service_s = max(self._times.mean_s, youngest_s)
         return service_s * (self.waiting + 1) / self._concurrency
 

@@ -7,8 +7,8 @@ import pytest
 from patience import Clock
 
 from api.admission import Admission
-from api.request import Deadline
 from api.errors import Overloaded
+from api.request import Deadline
 
 PATIENT_S = 1000.0
 HANG_S = 20.0

@@ -7,8 +7,8 @@ import pytest
 from admission_visitors import PATIENT_S, Visitor, assert_empty, refusal_of, run, settle
 
 from api.admission import Admission
-from api.request import Deadline
 from api.errors import Overloaded
+from api.request import Deadline
 
 
 def test_nobody_waits_for_a_free_place() -> None:

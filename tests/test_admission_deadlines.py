@@ -17,11 +17,11 @@ from admission_visitors import (
 from patience import Clock
 
 from api.admission import Admission
-from api.request import Deadline
 from api.errors import Overloaded, RecognizerTimeout
 from api.observing.metrics import Metrics
 from api.readiness import Readiness
 from api.reading import PhotoReader
+from api.request import Deadline
 from api.settings import Settings
 
 

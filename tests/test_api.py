@@ -10,9 +10,9 @@ from fake_triton import FakeTriton
 from gateway_client import PHOTO, assert_problem, post_form, post_raw
 
 from api import answers
+from api.answers import EXAMPLE, PlatesAnswer
 from api.compat import codeproject_ai, plate_recognizer
 from api.errors import kinds
-from api.answers import EXAMPLE, PlatesAnswer
 
 
 def test_answer_is_the_documented_json(client: httpx.Client, fake: FakeTriton) -> None:

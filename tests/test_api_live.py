@@ -12,9 +12,9 @@ from photo_files import BAD, encode, encode_rgba, encode_with_opencv, exif
 from prometheus_client.parser import text_string_to_metric_families
 from sample_photos import SAMPLES, read_samples
 
+from api.answers import PlatesAnswer
 from api.errors import PHOTO_PROBLEMS
 from api.readiness import canary_photo
-from api.answers import PlatesAnswer
 from plate_models.formats import format_of
 from plate_models.images import decode
 

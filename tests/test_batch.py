@@ -13,8 +13,8 @@ from gateway_client import PHOTO, assert_problem, post_raw, settings_for
 from gateway_fixtures import running_gateway
 from patience import wait_until
 
-from api.errors import kinds
 from api.answers import BatchAnswer
+from api.errors import kinds
 
 PATH = "/v1/plates/batch"
 
