@@ -23,17 +23,7 @@ from api.uploads.receiving import read_upload
 
 @dataclass
 class Services:
-    """What the routes share for the life of the application.
-
-    Attributes:
-        settings: The operator's.
-        reader: Every route that takes photos has them read by it.
-        readiness: Behind /readyz.
-        metrics: Behind /metrics.
-        upload_memory: Bounds what all uploads together hold.
-        redactor: Blurs plates, few photos at a time.
-        calls: Photos read for clients that ask how many; see `api.compat`.
-    """
+    """What the routes share for the life of the application."""
 
     settings: Settings
     reader: PhotoReader
@@ -41,25 +31,19 @@ class Services:
     metrics: Metrics
     upload_memory: UploadMemory
     redactor: Redactor
+    # Photos read for clients of Plate Recognizer, which ask how many.
     calls: int = 0
 
     @asynccontextmanager
     async def received(
         self, context: RequestContext, form: UploadForm, parameters: F
     ) -> AsyncGenerator[tuple[Upload, F]]:
-        """Read a request's body; what it takes of the upload memory is held until the end.
+        """Read a request's body, unless its photo could not be read in time anyway.
 
-        Args:
-            context: Of the request, its body not read yet.
-            form: What the route takes.
-            parameters: Those of the address.
+        The upload's share of the memory is taken until the context ends.
 
         Yields:
-            The upload, and the parameters of the address and of the form.
-
-        Raises:
-            Overloaded: The photo could not be read in time, so its body is not read either.
-            RequestProblem: The body or a parameter is wrong; see `read_upload`.
+            The upload, and the parameters of the address overridden by those of the form.
         """
         self.reader.refuse_if_full(context.deadline)
         with self.upload_memory.share() as take:

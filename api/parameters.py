@@ -84,11 +84,8 @@ def merged(parameters: F, query: Pairs, fields: Pairs) -> F:
 
     Args:
         parameters: Read from the address.
-        query: Names and values in the address, to find repeated ones.
-        fields: Names and values in the form.
-
-    Returns:
-        Both, of the same kind as the parameters.
+        query: All names and values in the address, to find repeated ones.
+        fields: Those in the form.
 
     Raises:
         InvalidParameter: A field makes no sense or is unknown, or a parameter came twice.
@@ -112,14 +109,7 @@ def merged(parameters: F, query: Pairs, fields: Pairs) -> F:
 
 
 def invalid_parameters(errors: Sequence[Any]) -> InvalidParameter:
-    """Name each parameter that is wrong.
-
-    Args:
-        errors: As pydantic lists them: `loc`, `msg`, `type`.
-
-    Returns:
-        The problem, with a list `errors` of parameter and detail.
-    """
+    """Name each wrong parameter of pydantic's list of errors (`loc`, `msg`, `type`)."""
     found = []
     for error in errors:
         unknown = error["type"] == "extra_forbidden"

@@ -22,13 +22,7 @@ _CHECKED_AT_ONCE = 2**20
 
 @dataclass(frozen=True)
 class PhotoReading:
-    """The result of one photo.
-
-    Attributes:
-        recognition: The models' answer.
-        total_ms: Since the photo was complete.
-        recognition_ms: Of these, in Triton.
-    """
+    """The result of one photo; the times count from when it was complete, and in Triton."""
 
     recognition: Recognition
     total_ms: float

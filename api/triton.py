@@ -5,7 +5,6 @@ import json
 import re
 from collections.abc import Awaitable, Coroutine, Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
@@ -96,12 +95,7 @@ class TritonClient:
             self._following = asyncio.create_task(self._restarts.follow())
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         if self._following is not None:
             self._following.cancel()
         await self._client.close()
@@ -221,10 +215,7 @@ async def _answered(call: Awaitable[dict[str, Any]]) -> Mapping[str, Any]:
 
 
 def _problem_of(error: InferenceServerException) -> Problem:
-    """Sort an error of the client by its gRPC status and words; see the tree in `api.errors`.
-
-    Messages of the server stay in the log: they hold its paths.
-    """
+    """Sort an error by its gRPC status and words; the server's own stay in the log."""
     status = str(error.status() or "").removeprefix("StatusCode.")
     message = str(error.message() or "")
     refused = _IMAGE_ERROR.search(message)
@@ -247,11 +238,7 @@ def _problem_of(error: InferenceServerException) -> Problem:
 
 
 def _recognition(outputs: Mapping[str, NDArray[Any] | None]) -> Recognition:
-    """Check the outputs' shapes and turn bytes into texts.
-
-    Raises:
-        RecognizerMismatch: An output is missing or of another shape than documented.
-    """
+    """Check the outputs' shapes, and decode texts; raises `RecognizerMismatch`."""
     found: dict[str, NDArray[Any]] = {}
     count = len(outputs["texts"]) if outputs["texts"] is not None else 0
     for name, rank in _OUTPUTS.items():
@@ -282,13 +269,12 @@ def _texts(values: NDArray[Any]) -> list[str]:
 
 
 def _info(value: bytes | str) -> tuple[Mapping[str, Any], Mapping[str, float]]:
-    """Read where the answer comes from, and how long each stage took."""
+    """Parse where the answer comes from, and how long each stage took."""
     try:
-        info: dict[str, Any] = json.loads(value)
-        size = info["image"]
-        needed = (info["version"], info["weights"], info["device"], size["width"], size["height"])
-        stages_ms = {name: float(spent) for name, spent in info.get("timing_ms", {}).items()}
+        given = json.loads(value)
+        info = {name: given[name] for name in ("version", "weights", "device")}
+        info |= {side: given["image"][side] for side in ("width", "height")}
+        stages_ms = {name: float(spent) for name, spent in given.get("timing_ms", {}).items()}
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise RecognizerMismatch(f"Triton's output {MODEL_INFO} is incomplete.") from error
-    names = ("version", "weights", "device", "width", "height")
-    return dict(zip(names, needed, strict=True)), stages_ms
+    return info, stages_ms

@@ -15,24 +15,16 @@ from api.compat.codeproject_ai import CODEPROJECT_AI
 from api.compat.plate_recognizer import PLATE_RECOGNIZER
 
 _DIALECTS = (PLATE_RECOGNIZER, CODEPROJECT_AI)
+_BY_PATH = {path: dialect for dialect in _DIALECTS for path in dialect.paths}
 ROUTERS = tuple(dialect.router for dialect in _DIALECTS)
 
 
 def compat_response(
     path: str, document: Mapping[str, Any], headers: Mapping[str, str]
 ) -> Response | None:
-    """Translate a problem document for the service whose path was called.
-
-    Args:
-        path: Of the request.
-        document: What our own routes would answer with.
-        headers: Those that go with it, such as Retry-After.
-
-    Returns:
-        The answer; None if the path is one of our own.
-    """
-    for dialect in _DIALECTS:
-        if path in dialect.paths:
-            status, content = dialect.error(document["status"], document["detail"])
-            return JSONResponse(content, status, dict(headers))
-    return None
+    """Translate a problem document for the service whose path it is; None for our own paths."""
+    dialect = _BY_PATH.get(path)
+    if dialect is None:
+        return None
+    status, content = dialect.error(document["status"], document["detail"])
+    return JSONResponse(content, status, dict(headers))

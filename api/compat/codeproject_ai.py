@@ -7,19 +7,18 @@ original, an error has the HTTP status that fits, and repeats it in the body.
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from api.answers import Plate, PlatesAnswer, answer_from
-from api.compat.dialect import Dialect, whole_pixels
+from api.compat.dialect import Dialect, Score, fields_of, whole_pixels
 from api.dependencies import ContextOfRequest, ServicesOfApp
 from api.documentation import Responses, body_of, file_field, form_schema
-from api.errors import InvalidParameter, kinds
+from api.errors import kinds
 from api.parameters import LenientFilter, PlateFilter
-from api.uploads.forms import Upload, UploadForm
+from api.uploads.forms import UploadForm
 
 # The older of both routes is what many clients still have in their settings.
 _ROUTES = ("/v1/vision/alpr", "/v1/image/alpr")
-_PATHS = frozenset(route + slash for route in _ROUTES for slash in ("", "/"))
 # Its libraries send `image`; the original takes whatever file there is.
 _FORM = UploadForm(("upload", "image"), any_field=True, text=True)
 
@@ -96,7 +95,12 @@ _PROPERTIES = {
     "min_confidence": {"type": "number", "minimum": 0, "maximum": 1},
 }
 _SCHEMA = form_schema("upload", _PROPERTIES, PlateFilter)
-_Confidence = TypeAdapter(Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)])
+
+
+class AlprFields(BaseModel):
+    """The fields of the form that are this service's own."""
+
+    min_confidence: Score = 0.0
 
 
 @router.post(
@@ -120,7 +124,7 @@ async def read_plates(
     `min_confidence`, are left out. No plate is a success with an empty list.
     """
     async with services.received(context, _FORM, parameters) as (upload, wanted):
-        min_confidence = _min_confidence(upload)
+        min_confidence = fields_of(AlprFields, dict(upload.fields)).min_confidence
         reading = await services.reader.read(upload.photo, context)
     answer = answer_from(reading.recognition, wanted, reading.total_ms)
     predictions = [
@@ -152,18 +156,8 @@ def _prediction(plate: Plate, answer: PlatesAnswer) -> Prediction:
     )
 
 
-def _min_confidence(upload: Upload) -> float:
-    given = upload.last.get("min_confidence") or "0"
-    try:
-        return _Confidence.validate_python(given)
-    except ValidationError as problem:
-        raise InvalidParameter(
-            f"min_confidence: expected a number from 0 to 1, got {given[:40]!r}."
-        ) from problem
-
-
 def _error(status: int, detail: str) -> tuple[int, dict[str, Any]]:
     return status, AlprError(success=False, error=detail, code=status).model_dump()
 
 
-CODEPROJECT_AI = Dialect(router, _PATHS, _error)
+CODEPROJECT_AI = Dialect(router, _error)

@@ -11,15 +11,14 @@ from fastapi import APIRouter, Query
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, field_validator
 
 from api.answers import Plate, PlatesAnswer, answer_from
-from api.compat.dialect import Dialect, whole_pixels
+from api.compat.dialect import Dialect, Score, fields_of, whole_pixels
 from api.dependencies import ContextOfRequest, Services, ServicesOfApp
 from api.documentation import Responses, body_of, file_field, form_schema
-from api.parameters import LenientFilter, PlateFilter, invalid_parameters
+from api.parameters import LenientFilter, PlateFilter
 from api.uploads.forms import Upload, UploadForm
 from plate_models.spec import MODEL_VERSION
 
 _READER, _INFO, _STATISTICS = "/v1/plate-reader", "/info", "/v1/statistics"
-_PATHS = frozenset(route + slash for route in (_READER, _INFO, _STATISTICS) for slash in ("", "/"))
 _FORM = UploadForm(
     ("upload",),
     text=True,
@@ -31,7 +30,6 @@ _FORM = UploadForm(
 
 router = APIRouter(tags=["compatible with Plate Recognizer"])
 
-Score = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 _JSON_STRING = TypeAdapter(str)
 
 # Clients subtract: it has to be a number, and never to run out.
@@ -192,24 +190,14 @@ class ReaderFields(BaseModel):
 
     @classmethod
     def of(cls, upload: Upload) -> "ReaderFields":
-        """Read them from a form; an empty field counts as none.
-
-        Raises:
-            InvalidParameter: One of them makes no sense.
-        """
-        given: dict[str, Any] = {
-            name: value for name, value in upload.last.items() if value and name in cls.model_fields
-        }
+        """Read them from a form; raises `InvalidParameter` if one of them makes no sense."""
         # Some clients send one list, others the field again and again.
         regions = [value for name, value in upload.fields if name == "regions"]
-        given["regions"] = [code.strip() for value in regions for code in value.split(",")]
-        try:
-            return cls.model_validate(given)
-        except ValidationError as error:
-            raise invalid_parameters(error.errors()) from error
+        codes = [code.strip() for value in regions for code in value.split(",")]
+        return fields_of(cls, dict(upload.fields) | {"regions": codes})
 
     def wants(self, plate: Plate) -> bool:
-        """Tell whether a plate is sure enough, and of a region that was asked for."""
+        """Whether a plate is sure enough, and of a region that was asked for."""
         config = self.config
         if plate.detection_score < config.threshold_d or plate.score < config.threshold_o:
             return False
@@ -349,4 +337,4 @@ def _error(status: int, detail: str) -> tuple[int, dict[str, Any]]:
     return status, {"error" if status == 413 else "detail": detail}
 
 
-PLATE_RECOGNIZER = Dialect(router, _PATHS, _error)
+PLATE_RECOGNIZER = Dialect(router, _error)

@@ -78,16 +78,14 @@ async def read_plates(
             answer = answer_from(reading.recognition, wanted, reading.total_ms)
             # As it is: FastAPI would validate what was just built a second time.
             return Response(answer.model_dump_json(), media_type="application/json")
-        redacted = await context.cancel_on_disconnect(
+        content, media_type = await context.cancel_on_disconnect(
             services.redactor.redact(
-                upload.photo,
-                reading.recognition.boxes,
-                reading.recognition.quads,
-                context.deadline.remaining_s,
+                upload.photo, reading.recognition, context.deadline.remaining_s
             )
         )
-    headers = {"Content-Disposition": "inline", _COUNT_HEADER: str(redacted.plates)}
-    return Response(redacted.content, media_type=redacted.media_type, headers=headers)
+    count = len(reading.recognition.texts)
+    headers = {"Content-Disposition": "inline", _COUNT_HEADER: str(count)}
+    return Response(content, media_type=media_type, headers=headers)
 
 
 @router.post(
