@@ -15,7 +15,7 @@ from api.answers import (
     RefusedPhoto,
     answer_from,
 )
-from api.dependencies import ContextOfRequest, Services, ServicesOfApp
+from api.dependencies import ContextOfRequest, ServicesOfApp
 from api.documentation import PROBLEMS, body_of, file_field, form_schema
 from api.edge.access import charge
 from api.edge.problems import document_of
@@ -106,8 +106,8 @@ async def read_batch(
     in their order: its plates, or what is wrong with it; one bad file doesn't fail the
     others. `roi` and `min_width` hold for all of them, and so does the deadline.
 
-    The status is 200 as soon as one photo was read, or one is itself to blame. Where the
-    service could read none of them, the batch is answered as one photo would be: with 429,
+    The status is 200 if any photo was read, or if any was refused for its own fault. If the
+    service failed to read each of them, the batch is answered as one photo would be: with 429,
     500, 502, 503 or 504, the problem, its `Retry-After`, and the `results` as a further member.
     """
     form = UploadForm(_BATCH_FIELDS, max_photos=services.settings.batch_max_files)
@@ -120,7 +120,9 @@ async def read_batch(
         async def read(photo: UploadedPhoto) -> BatchItem:
             try:
                 async with places:
-                    return await _read(photo, wanted, services, context)
+                    if photo.is_too_long:
+                        raise PhotoTooLarge(too_many_bytes_message(services.settings.limits))
+                    reading = await services.reader.read(photo.content, context)
             except Problem as problem:
                 document = document_of(problem, context.request_id, services.metrics)
                 failed.append((problem, document))
@@ -129,6 +131,8 @@ async def read_batch(
                     status=problem.status,
                     problem=ProblemDocument.model_validate(document),
                 )
+            answer = answer_from(reading.recognition, wanted, reading.total_ms)
+            return ReadPhoto(filename=photo.filename, answer=answer)
 
         tasks = [asyncio.create_task(read(photo)) for photo in upload.photos]
         try:
@@ -139,16 +143,6 @@ async def read_batch(
                 task.cancel()
     by_service = [pair for pair in failed if isinstance(pair[0], RecognizerProblem)]
     return _failed_batch(answer, by_service, context) if len(by_service) == len(tasks) else answer
-
-
-async def _read(
-    photo: UploadedPhoto, wanted: PlateFilter, services: Services, context: RequestContext
-) -> ReadPhoto:
-    if photo.is_too_long:
-        raise PhotoTooLarge(too_many_bytes_message(services.settings.limits))
-    reading = await services.reader.read(photo.content, context)
-    answer = answer_from(reading.recognition, wanted, reading.total_ms)
-    return ReadPhoto(filename=photo.filename, answer=answer)
 
 
 def _failed_batch(answer: BatchAnswer, failed: list[Failure], context: RequestContext) -> Response:
