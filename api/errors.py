@@ -231,6 +231,7 @@ class RecognizerTimeout(RecognizerProblem):
     status = 504
     slug = "recognizer-timeout"
     title = "The recognizer took too long"
+    by_client: bool = False
 
 
 class Overloaded(RecognizerProblem):

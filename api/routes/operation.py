@@ -1,4 +1,4 @@
-"""What operators and machines ask: alive, ready, metrics, and what a problem means."""
+"""Routes for operators and machines: alive, ready, metrics, and what a problem means."""
 
 from typing import Any
 
@@ -6,21 +6,23 @@ from fastapi import APIRouter, Response
 from fastapi.responses import JSONResponse, PlainTextResponse
 from starlette.exceptions import HTTPException
 
+from api.dependencies import ServicesOfApp
 from api.documentation import problem_response
 from api.errors import PROBLEM_PATH, kinds
 from api.observing.metrics import CONTENT_TYPE
 from api.observing.triton_metrics import fetch_triton_metrics
-from api.services import ServicesOfApp
 
 router = APIRouter(tags=["operation"])
 
 
+@router.head("/healthz", include_in_schema=False)
 @router.get("/healthz")
 async def healthz() -> dict[str, str]:
     """Answer as long as the gateway itself runs, whatever Triton does."""
     return {"status": "alive"}
 
 
+@router.head("/readyz", include_in_schema=False)
 @router.get("/readyz", responses={503: problem_response("Not ready")})
 async def readyz(services: ServicesOfApp) -> JSONResponse:
     """Answer 200 if a photo with a plate was read lately, or if a small one is read now."""

@@ -1,69 +1,27 @@
-"""What an operator sees of the gateway: settings, tokens, TLS, readiness, metrics."""
+"""What an operator asks the gateway: readiness, metrics, and what a problem means."""
 
 import asyncio
-import shutil
-import subprocess
-import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import fake_triton
 import grpc
 import httpx
 import numpy as np
 import pytest
-from fake_triton import FakeTriton, refusing, sleeping
+from fake_triton import FakeTriton, Holding, refusing, sleeping
 from gateway_client import PHOTO, assert_problem, post_raw, settings_for
 from gateway_fixtures import running_gateway
+from patience import wait_until
 from prometheus_client.parser import text_string_to_metric_families
 from pydantic import ValidationError
 from starlette.types import Message, Receive, Scope, Send
 
+from api.errors import kinds
 from api.observing.metrics import Metrics
 from api.observing.observer import Observer
 from api.readiness import canary_photo
 from api.settings import Settings
-
-
-def test_token_goes_to_triton(fake: FakeTriton) -> None:
-    with running_gateway(settings_for(fake, triton_token="secret")) as client:  # noqa: S106
-        assert post_raw(client, PHOTO).status_code == 200
-    assert fake.metadata["authorization"] == "Bearer secret"
-
-
-@pytest.fixture
-def certificate(tmp_path: Path) -> tuple[Path, Path]:
-    """A private key and a certificate of its own for 127.0.0.1."""
-    key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
-    openssl = shutil.which("openssl")
-    if openssl is None:
-        pytest.skip("no openssl here to make a certificate with")
-    command = f"{openssl} req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=localhost"
-    names = ["-addext", "subjectAltName=IP:127.0.0.1,DNS:localhost"]
-    files = ["-keyout", str(key), "-out", str(certificate)]
-    subprocess.run([*command.split(), *names, *files], check=True, capture_output=True)
-    return key, certificate
-
-
-def test_triton_over_tls(certificate: tuple[Path, Path]) -> None:
-    key, trusted = certificate
-    fake = FakeTriton((key.read_bytes(), trusted.read_bytes()))
-    try:
-        url = f"grpcs://127.0.0.1:{fake.port}"
-        token = {"triton_token": "secret"}
-        with running_gateway(Settings(triton_url=url, triton_ca_file=trusted, **token)) as client:
-            assert post_raw(client, PHOTO).status_code == 200
-        assert fake.metadata["authorization"] == "Bearer secret"
-        with running_gateway(Settings(triton_url=url)) as client:  # not a certificate it trusts
-            assert_problem(post_raw(client, PHOTO), 503, "recognizer-unavailable")
-    finally:
-        fake.stop()
-
-
-def test_token_is_not_sent_unless_set(client: httpx.Client, fake: FakeTriton) -> None:
-    post_raw(client, PHOTO)
-    assert "authorization" not in fake.metadata
-    assert "crops" not in fake.requested  # large, and nobody sees them over HTTP
 
 
 def test_ready_asks_once_for_many(fake: FakeTriton) -> None:
@@ -88,53 +46,99 @@ def test_ready_gives_a_slow_triton_up(fake: FakeTriton) -> None:
         assert_problem(client.get("/readyz"), 503, None)
 
 
-def test_photos_that_are_read_prove_readiness(fake: FakeTriton) -> None:
+@pytest.mark.parametrize(("plates", "canaries"), [(2, 0), (0, 1)])
+def test_photos_with_plates_prove_readiness(fake: FakeTriton, plates: int, canaries: int) -> None:
+    fake.reply = lambda _: fake_triton.outputs(plates)
     with running_gateway(settings_for(fake, ready_max_age_s=60)) as client:
         assert post_raw(client, PHOTO).status_code == 200
         assert client.get("/readyz").status_code == 200
-    assert fake.photos == [PHOTO]  # no canary
-
-
-def test_photos_without_plates_prove_nothing(fake: FakeTriton) -> None:
-    fake.reply = lambda _: fake_triton.outputs(0)
-    with running_gateway(settings_for(fake, ready_max_age_s=60)) as client:
-        assert post_raw(client, PHOTO).status_code == 200
-        assert client.get("/readyz").status_code == 200
-    assert fake.photos == [PHOTO, canary_photo()]
+    assert fake.photos == [PHOTO] + [canary_photo()] * canaries
 
 
 def test_a_photo_read_meanwhile_outweighs_a_slow_canary(fake: FakeTriton) -> None:
-    release = threading.Event()
-
-    def hold_the_canary(photo: bytes) -> dict[str, np.ndarray]:
-        if photo == canary_photo():
-            release.wait(20)
-        return fake_triton.outputs()
-
-    fake.reply = hold_the_canary
+    canary = Holding()
+    fake.reply = lambda photo: canary(photo) if photo == canary_photo() else fake_triton.outputs()
     settings = settings_for(fake, ready_timeout_s=1, ready_max_age_s=60)
     with running_gateway(settings) as client, ThreadPoolExecutor(1) as pool:
         asked = pool.submit(client.get, "/readyz")
         try:
-            while canary_photo() not in fake.photos:
-                assert not asked.done()
+            assert canary.arrived.acquire(timeout=20)
             assert post_raw(client, PHOTO).status_code == 200
             assert client.get("/readyz").status_code == 200
             assert asked.result().status_code == 200
         finally:
-            release.set()
+            canary.release.set()
 
 
 def test_ready_notices_dead_models(client: httpx.Client, fake: FakeTriton) -> None:
     fake.reply = refusing(grpc.StatusCode.INTERNAL, "Stub process is not healthy")
-    client_sees = []
-    for _ in range(50):
-        client_sees.append(client.get("/readyz"))
-        if client_sees[-1].status_code == 503:
-            break
-        threading.Event().wait(0.05)
-    assert_problem(client_sees[-1], 503, None)
-    assert "retry-after" in client_sees[-1].headers
+    wait_until(lambda: client.get("/readyz").status_code == 503)
+    response = client.get("/readyz")
+    assert_problem(response, 503, None)
+    assert "retry-after" in response.headers
+
+
+@pytest.mark.parametrize(
+    ("reply", "timeout", "status"),
+    [
+        (refusing(grpc.StatusCode.UNAVAILABLE, "Socket closed"), {}, 503),
+        (sleeping(3), {"X-Request-Timeout": "1"}, 504),
+    ],
+)
+def test_a_photo_without_recognizer_ends_the_proof_of_readiness(
+    fake: FakeTriton,
+    reply: Callable[[bytes], dict[str, np.ndarray]],
+    timeout: dict[str, str],
+    status: int,
+) -> None:
+    settings = settings_for(fake, ready_max_age_s=60, ready_timeout_s=0.3)
+    with running_gateway(settings) as client:
+        assert post_raw(client, PHOTO).status_code == 200
+        assert client.get("/readyz").status_code == 200
+        fake.reply = reply
+        assert client.get("/readyz").status_code == 200  # the last photo was read
+        headers = {"content-type": "image/jpeg", **timeout}
+        assert client.post("/v1/plates", content=PHOTO, headers=headers).status_code == status
+        assert_problem(client.get("/readyz"), 503, None)
+        fake.reply = lambda _: fake_triton.outputs()
+        assert post_raw(client, PHOTO).status_code == 200
+        assert client.get("/readyz").status_code == 200
+
+
+@pytest.mark.parametrize("path", ["/healthz", "/readyz"])
+@pytest.mark.usefixtures("fake")
+def test_checks_may_ask_for_the_head_only(client: httpx.Client, path: str) -> None:
+    response = client.head(path)
+    assert (response.status_code, response.content) == (200, b"")
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("GET", "/nowhere", 404),
+        ("POST", "/v1/plates/", 404),  # no redirect: it would have the photo sent again
+        ("GET", "/v1/plates", 405),
+        ("DELETE", "/healthz", 405),
+    ],
+)
+def test_plain_http_errors_are_problem_documents(
+    client: httpx.Client, method: str, path: str, status: int
+) -> None:
+    response = client.request(method, path)
+    assert_problem(response, status, None)
+    assert ("allow" in response.headers) == (status == 405)
+
+
+@pytest.mark.parametrize("kind", kinds(), ids=lambda kind: kind.slug)
+def test_problem_types_explain_themselves(client: httpx.Client, kind: type) -> None:
+    explanation = client.get(f"/problems/{kind.slug}").json()
+    assert explanation["status"] == kind.status
+    assert explanation["title"] == kind.title
+
+
+def test_pages_for_people(client: httpx.Client) -> None:
+    assert "/v1/plates" in client.get("/").text
+    assert client.get("/docs").status_code == 200
 
 
 def samples(client: httpx.Client) -> dict[tuple[str, ...], float]:
