@@ -17,15 +17,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Compare and print.
-
-    Returns:
-        0.
-
-    Raises:
-        CommandError: A file can't be read or is something else (status 2), or the two
-            have no plate in common.
-    """
+    """Compare and print."""
     from plate_models.evaluation.comparison import ReportError, compare, load_report
 
     try:

@@ -23,99 +23,105 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from plates.cli import CommandError
-from plates.cli.eval_parts import PARTS, Context, Judged, Report, head_line
-from plates.cli.options import add_data, add_engine, add_weights, load_nets
+from plates.cli.options import (
+    RELEASED_WEIGHTS,
+    add_data,
+    add_engine,
+    add_number,
+    add_weights,
+    load_nets,
+)
 
 if TYPE_CHECKING:
+    from PIL.Image import Image
+
     from plate_models.engines.nets import Nets
+    from plate_models.evaluation.agreement import PhotoAgreement
+    from plate_models.evaluation.engines import EngineReport
+    from plate_models.evaluation.labelled import Read
+    from plate_models.evaluation.rendered import RenderedReport
+    from plate_models.evaluation.scoreboard import Scoreboard
+    from plate_models.evaluation.world import WorldReport
     from plate_models.labels import LabelledPhoto
+
+PARTS = {
+    "labelled": "labelled photos; the default",
+    "world": "readable texts on photos of other countries",
+    "rendered": "nine kinds of plates, rendered on the way",
+    "agreement": "the engine against the float32 reference",
+}
+_NEED_DATA = {"labelled", "world"}
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     add_data(parser, "photos")
-    for name, part in PARTS.items():
-        parser.add_argument(
-            f"--{name}", action="append_const", dest="parts", const=name, help=part.purpose
-        )
+    for name, purpose in PARTS.items():
+        option = f"--{name}"
+        parser.add_argument(option, action="append_const", dest="parts", const=name, help=purpose)
     add_weights(parser)
     add_engine(parser)
-    parser.add_argument(
-        "--via", metavar="triton", help="read the labelled photos through Triton (default: here)"
-    )
-    parser.add_argument(
-        "--triton", metavar="HOST:PORT", help="gRPC of a Triton (default: one is started)"
-    )
-    parser.add_argument(
-        "--baseline", type=Path, metavar="DIR", help="also score the published recognizer in DIR"
-    )
-    parser.add_argument(
-        "--per-type",
-        type=int,
-        metavar="N",
-        help="render N photos of each kind of plates (default: 500; for --agreement none)",
-    )
-    parser.add_argument(
-        "--crops",
-        type=int,
-        metavar="N",
-        default=10_000,
-        help="compare engines on N crops (default: 10000)",
-    )
-    parser.add_argument(
-        "--workers", type=int, metavar="N", default=2, help="processes that render (default: 2)"
-    )
-    parser.add_argument("--threads", type=int, metavar="N", help="CPU threads (default: all cores)")
-    _configure_output(parser)
-
-
-def _configure_output(parser: argparse.ArgumentParser) -> None:
+    text = "read the labelled photos through Triton (default: here)"
+    parser.add_argument("--via", metavar="triton", help=text)
+    text = "gRPC of a Triton (default: one is started)"
+    parser.add_argument("--triton", metavar="HOST:PORT", help=text)
+    text = "also score the published recognizer in DIR"
+    parser.add_argument("--baseline", type=Path, metavar="DIR", help=text)
+    text = "render N photos of each kind of plates (default: 500; for --agreement none)"
+    add_number(parser, "--per-type", None, text)
+    add_number(parser, "--crops", 10_000, "compare engines on N crops")
+    add_number(parser, "--workers", 2, "processes that render")
+    add_number(parser, "--threads", None, "CPU threads (default: all cores)", least=1)
     parser.add_argument("--misses", action="store_true", help="list every failure")
-    parser.add_argument(
-        "--sheet",
-        type=Path,
-        metavar="FILE.png",
-        help="draw the failures; those of --world and --rendered in FILE-world.png and so on",
-    )
-    parser.add_argument(
-        "--json", type=Path, metavar="FILE", help="keep everything, plate by plate, as JSON"
-    )
+    text = "draw the failures; those of --world and --rendered in FILE-world.png and so on"
+    parser.add_argument("--sheet", type=Path, metavar="FILE.png", help=text)
+    text = "keep everything, plate by plate, as JSON"
+    parser.add_argument("--json", type=Path, metavar="FILE", help=text)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Evaluate and print.
-
-    Returns:
-        0, or 1 if a comparison missed its floor.
-
-    Raises:
-        CommandError: No data, no weights, no such engine, device or Triton, nowhere to
-            write; or (status 2) labels or a photo that are broken.
-    """
+    """Evaluate and print; the exit status is 1 if a comparison missed its floor."""
     parts = [part for part in PARTS if part in (arguments.parts or ["labelled"])]
     _check(arguments, parts)
-    nets = _load(arguments)
-    from plate_models.weights import WEIGHTS_DIR, check_manifest
+    if arguments.threads:
+        # Read by the served engine's runtimes; torch has a setting of its own.
+        os.environ["PLATES_THREADS"] = str(arguments.threads)
+    nets = load_nets(arguments)
+    if arguments.threads:
+        import torch
+
+        torch.set_num_threads(arguments.threads)
+    from plate_models.weights import check_manifest
 
     head = {
-        "weights": check_manifest(arguments.weights or WEIGHTS_DIR),
+        "weights": check_manifest(arguments.weights or RELEASED_WEIGHTS),
         "engine": nets.engine,
         "device": nets.device,
         "date": date.today().isoformat(),
     }
-    print(head_line(head), flush=True)
-    kept: dict[str, Any] = dict(head)
-    passed = True
-    for part, report in _evaluate(arguments, nets, parts, head):
-        print("", *report.lines(), sep="\n", flush=True)
-        kept[part] = report.to_dict()
-        passed &= not isinstance(report, Judged) or report.passed
+    evaluation = _Evaluation(arguments, nets, head)
+    print(evaluation.about, flush=True)
+    passed, kept = True, dict[str, Any](head)
+    for part in parts:
+        report = evaluation.score(part)
+        lines, kept[part] = report.lines(), report.to_dict()
+        passed &= getattr(report, "passed", True)
+        if arguments.misses and part in ("labelled", "rendered"):
+            lines += ["", *report.failure_lines()]
+        if agreement := evaluation.via_triton:
+            from plates.cli.eval_triton import WITHIN_PX, verdict
+
+            lines += ["", *verdict(agreement)]
+            kept[part]["via_triton"] = agreement.to_dict()
+            passed &= not agreement.disagreeing(WITHIN_PX)
+        print("", *lines, sep="\n", flush=True)
     if arguments.json:
         text = json.dumps(kept, ensure_ascii=False, indent=1, allow_nan=False)
         arguments.json.write_text(text + "\n", encoding="utf-8")
@@ -124,11 +130,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _check(arguments: argparse.Namespace, parts: list[str]) -> None:
     """Refuse at once what would fail after minutes of work."""
-    if arguments.data is None and any(PARTS[part].needs_data for part in parts):
+    if arguments.data is None and _NEED_DATA & set(parts):
         raise CommandError("give --data DIR, or set PLATES_DATA")
-    for option in ("per_type", "crops", "workers"):
-        if (getattr(arguments, option) or 0) < 0:
-            raise CommandError(f"--{option.replace('_', '-')}: expected 0 or more")
     if arguments.via not in (None, "triton"):
         raise CommandError(f"--via: expected triton, got {arguments.via!r}")
     if arguments.via and parts != ["labelled"]:
@@ -144,43 +147,109 @@ def _check(arguments: argparse.Namespace, parts: list[str]) -> None:
             raise CommandError(f"{file}: its folder does not exist")
 
 
-def _load(arguments: argparse.Namespace) -> "Nets":
-    """Load the nets, with as many threads as --threads says."""
-    if arguments.threads:
-        # Read by the served engine's runtimes; torch has a setting of its own.
-        os.environ["PLATES_THREADS"] = str(arguments.threads)
-    nets = load_nets(arguments)
-    if arguments.threads:
-        import torch
+class _Evaluation:
+    """Scores the parts, each by a method of its name."""
 
-        torch.set_num_threads(arguments.threads)
-    return nets
+    def __init__(self, arguments: argparse.Namespace, nets: "Nets", head: dict[str, str]) -> None:
+        self.arguments, self.nets, self.weights = arguments, nets, head["weights"]
+        self.about = "weights {weights}, engine {engine} on {device}, {date}".format_map(head)
+        self.via_triton: PhotoAgreement | None = None
+        self.current = Path()
 
+    def score(self, part: str) -> Any:
+        """Score one part under a progress bar.
 
-def _evaluate(
-    arguments: argparse.Namespace, nets: "Nets", parts: list[str], head: dict[str, str]
-) -> Iterator[tuple[str, Report]]:
-    """Run the parts under a progress bar; errors as in `run`."""
-    from tqdm import tqdm
+        Raises:
+            CommandError: No data, or no Triton; (status 2) labels or a photo that are broken.
+        """
+        from plate_models.images import ImageError
+        from plate_models.labels import LabelError
 
-    from plate_models.images import ImageError
-    from plate_models.labels import LabelError
+        try:
+            return getattr(self, part)()
+        except FileNotFoundError as error:
+            raise CommandError(str(error)) from error
+        except ImageError as error:
+            raise CommandError(f"{self.current}: {error}", status=2) from error
+        except LabelError as error:
+            raise CommandError(str(error), status=2) from error
 
-    current = Path()
+    def labelled(self) -> "Scoreboard":
+        from plate_models.evaluation.failure_sheet import failure_sheet
+        from plate_models.evaluation.labelled import evaluate, labelled_folder
+        from plate_models.evaluation.sheet import photos_in
 
-    def progress(photos: "list[LabelledPhoto]") -> "Iterator[LabelledPhoto]":
-        nonlocal current
-        for photo in tqdm(photos, unit="photo", file=sys.stderr):
-            current = photo.path
+        arguments, data = self.arguments, Path(self.arguments.data)
+        with self._through_triton() if arguments.via else nullcontext() as read:
+            board = evaluate(data, self.nets, arguments.baseline, self._photos, read)
+        if arguments.sheet:
+            load = photos_in(labelled_folder(data) / "images")
+            failure_sheet(board, load, [self.about]).save(arguments.sheet)
+        return board
+
+    def world(self) -> "WorldReport":
+        from plate_models.evaluation.sheet import photos_in
+        from plate_models.evaluation.world import FOLDER, evaluate_world
+        from plate_models.evaluation.world_sheet import world_sheet
+
+        data = Path(self.arguments.data)
+        report = evaluate_world(data, self.nets, self._photos)
+        if self.arguments.sheet:
+            load = photos_in(data / FOLDER / "images")
+            self._save("world", world_sheet(report, load, [self.about]))
+        return report
+
+    def rendered(self) -> "RenderedReport":
+        from plate_models.evaluation.failure_sheet import failure_sheet
+        from plate_models.evaluation.rendered import evaluate_rendered, load_rendered
+        from plate_models.synthetic.benchmark import PER_KIND
+
+        count = self.arguments.per_type
+        count = PER_KIND if count is None else count
+        workers = self.arguments.workers
+        report = evaluate_rendered(self.nets, count, workers, progress=_bar)
+        if self.arguments.sheet:
+            self._save("rendered", failure_sheet(report.board, load_rendered, [self.about]))
+        return report
+
+    def agreement(self) -> "EngineReport":
+        from plate_models.engines.nets import load_nets
+        from plate_models.evaluation import engines
+        from plate_models.evaluation.agreement_crops import compare_crops
+        from plate_models.synthetic.benchmark import render_photos
+        from plate_models.synthetic.kinds import KINDS
+
+        arguments, nets, workers = self.arguments, self.nets, self.arguments.workers
+        data = Path(arguments.data) if arguments.data else None
+        files = engines.photos_of(data) if data else None
+        reference = load_nets("torch", "cpu", arguments.weights or RELEASED_WEIGHTS)
+        crops = compare_crops(reference, nets, arguments.crops, data, workers, _bar)
+        photos = engines.compare_photos(files, reference, nets, self._photos) if files else None
+        rendered = None
+        if arguments.per_type:
+            numbered = [(kind, index) for index in range(arguments.per_type) for kind in KINDS]
+            made = _bar(render_photos(numbered, workers), len(numbered))
+            rendered = engines.compare_rendered(made, reference, nets)
+        return engines.EngineReport(f"{nets.engine} on {nets.device}", crops, photos, rendered)
+
+    def _through_triton(self) -> "AbstractContextManager[Read]":
+        from plate_models.evaluation.agreement import PhotoAgreement
+        from plates.cli.eval_triton import through_triton
+
+        self.via_triton = PhotoAgreement()
+        return through_triton(self.arguments, self.nets, self.weights, self.via_triton)
+
+    def _photos(self, photos: "list[LabelledPhoto]") -> "Iterator[LabelledPhoto]":
+        for photo in _bar(photos, len(photos)):
+            self.current = photo.path
             yield photo
 
-    try:
-        context = Context(arguments, nets, progress, head)
-        for part in parts:
-            yield part, PARTS[part].score(context)
-    except FileNotFoundError as error:
-        raise CommandError(str(error)) from error
-    except ImageError as error:
-        raise CommandError(f"{current}: {error}", status=2) from error
-    except LabelError as error:
-        raise CommandError(str(error), status=2) from error
+    def _save(self, part: str, sheet: "Image") -> None:
+        file = self.arguments.sheet
+        sheet.save(file.with_stem(f"{file.stem}-{part}"))
+
+
+def _bar(items: Iterable[Any], total: int) -> Iterable[Any]:
+    from tqdm import tqdm
+
+    return tqdm(items, total=total, file=sys.stderr, disable=None)
