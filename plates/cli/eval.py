@@ -23,33 +23,25 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from plates.cli import CommandError
-from plates.cli.options import (
-    RELEASED_WEIGHTS,
-    add_data,
-    add_engine,
-    add_number,
-    add_weights,
-    load_nets,
-)
+from plates.cli import CommandError, options
+from plates.cli.options import RELEASED_WEIGHTS, add_number
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
     from plate_models.engines.nets import Nets
-    from plate_models.evaluation.agreement import PhotoAgreement
-    from plate_models.evaluation.engines import EngineReport
     from plate_models.evaluation.labelled import Read
-    from plate_models.evaluation.rendered import RenderedReport
-    from plate_models.evaluation.scoreboard import Scoreboard
-    from plate_models.evaluation.world import WorldReport
     from plate_models.labels import LabelledPhoto
+
+# A report of plate_models.evaluation, and what draws its sheet, given lines for its head.
+Scored = tuple[Any, "Callable[[list[str]], Image] | None"]
 
 PARTS = {
     "labelled": "labelled photos; the default",
@@ -57,17 +49,16 @@ PARTS = {
     "rendered": "nine kinds of plates, rendered on the way",
     "agreement": "the engine against the float32 reference",
 }
-_NEED_DATA = {"labelled", "world"}
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    add_data(parser, "photos")
+    options.add_data(parser, "photos")
     for name, purpose in PARTS.items():
         option = f"--{name}"
         parser.add_argument(option, action="append_const", dest="parts", const=name, help=purpose)
-    add_weights(parser)
-    add_engine(parser)
+    options.add_weights(parser)
+    options.add_engine(parser)
     text = "read the labelled photos through Triton (default: here)"
     parser.add_argument("--via", metavar="triton", help=text)
     text = "gRPC of a Triton (default: one is started)"
@@ -93,35 +84,48 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.threads:
         # Read by the served engine's runtimes; torch has a setting of its own.
         os.environ["PLATES_THREADS"] = str(arguments.threads)
-    nets = load_nets(arguments)
+    nets = options.load_nets(arguments)
     if arguments.threads:
         import torch
 
         torch.set_num_threads(arguments.threads)
+    from plate_models.images import ImageError
+    from plate_models.labels import LabelError
     from plate_models.weights import check_manifest
 
-    head = {
-        "weights": check_manifest(arguments.weights or RELEASED_WEIGHTS),
-        "engine": nets.engine,
-        "device": nets.device,
-        "date": date.today().isoformat(),
-    }
-    evaluation = _Evaluation(arguments, nets, head)
-    print(evaluation.about, flush=True)
-    passed, kept = True, dict[str, Any](head)
-    for part in parts:
-        report = evaluation.score(part)
-        lines, kept[part] = report.lines(), report.to_dict()
-        passed &= getattr(report, "passed", True)
-        if arguments.misses and part in ("labelled", "rendered"):
-            lines += ["", *report.failure_lines()]
-        if agreement := evaluation.via_triton:
-            from plates.cli.eval_triton import WITHIN_PX, verdict
+    weights = check_manifest(arguments.weights or RELEASED_WEIGHTS)
+    head = {"weights": weights, "engine": nets.engine, "device": nets.device}
+    head["date"] = date.today().isoformat()
+    about = "weights {weights}, engine {engine} on {device}, {date}".format_map(head)
+    print(about, flush=True)
+    work, kept, passed = _Work(arguments, nets), dict[str, Any](head), True
+    through: AbstractContextManager[Any] = nullcontext((None, None))
+    if arguments.via:
+        from plates.cli.eval_triton import disagreements, through_triton
 
-            lines += ["", *verdict(agreement)]
-            kept[part]["via_triton"] = agreement.to_dict()
-            passed &= not agreement.disagreeing(WITHIN_PX)
-        print("", *lines, sep="\n", flush=True)
+        through = through_triton(arguments, nets, weights)
+    try:
+        with through as (work.read, agreement):
+            for part in parts:
+                report, draw = _SCORES[part](work)
+                kept[part], lines = report.to_dict(), report.lines()
+                passed &= getattr(report, "passed", True)
+                if arguments.misses and hasattr(report, "failure_lines"):
+                    lines += ["", *report.failure_lines()]
+                if agreement:
+                    kept[part]["via_triton"] = agreement.to_dict()
+                    verdict, *differing = disagreements(agreement)
+                    lines += ["", verdict, *differing]
+                    passed &= not differing
+                print("", *lines, sep="\n", flush=True)
+                if arguments.sheet and draw:
+                    end = "" if part == "labelled" else f"-{part}"
+                    path = arguments.sheet
+                    draw([about]).save(path.with_stem(path.stem + end))
+    except ImageError as error:
+        raise CommandError(f"{work.photo}: {error}", status=2) from error
+    except LabelError as error:
+        raise CommandError(str(error), status=2) from error
     if arguments.json:
         text = json.dumps(kept, ensure_ascii=False, indent=1, allow_nan=False)
         arguments.json.write_text(text + "\n", encoding="utf-8")
@@ -130,7 +134,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _check(arguments: argparse.Namespace, parts: list[str]) -> None:
     """Refuse at once what would fail after minutes of work."""
-    if arguments.data is None and _NEED_DATA & set(parts):
+    if arguments.data is None and {"labelled", "world"} & set(parts):
         raise CommandError("give --data DIR, or set PLATES_DATA")
     if arguments.via not in (None, "triton"):
         raise CommandError(f"--via: expected triton, got {arguments.via!r}")
@@ -147,109 +151,79 @@ def _check(arguments: argparse.Namespace, parts: list[str]) -> None:
             raise CommandError(f"{file}: its folder does not exist")
 
 
-class _Evaluation:
-    """Scores the parts, each by a method of its name."""
+@dataclass
+class _Work:
+    """What the parts need; `photo` is the one that is being read."""
 
-    def __init__(self, arguments: argparse.Namespace, nets: "Nets", head: dict[str, str]) -> None:
-        self.arguments, self.nets, self.weights = arguments, nets, head["weights"]
-        self.about = "weights {weights}, engine {engine} on {device}, {date}".format_map(head)
-        self.via_triton: PhotoAgreement | None = None
-        self.current = Path()
+    arguments: argparse.Namespace
+    nets: "Nets"
+    read: "Read | None" = None
+    photo: Path = Path()
 
-    def score(self, part: str) -> Any:
-        """Score one part under a progress bar.
-
-        Raises:
-            CommandError: No data, or no Triton; (status 2) labels or a photo that are broken.
-        """
-        from plate_models.images import ImageError
-        from plate_models.labels import LabelError
-
-        try:
-            return getattr(self, part)()
-        except FileNotFoundError as error:
-            raise CommandError(str(error)) from error
-        except ImageError as error:
-            raise CommandError(f"{self.current}: {error}", status=2) from error
-        except LabelError as error:
-            raise CommandError(str(error), status=2) from error
-
-    def labelled(self) -> "Scoreboard":
-        from plate_models.evaluation.failure_sheet import failure_sheet
-        from plate_models.evaluation.labelled import evaluate, labelled_folder
-        from plate_models.evaluation.sheet import photos_in
-
-        arguments, data = self.arguments, Path(self.arguments.data)
-        with self._through_triton() if arguments.via else nullcontext() as read:
-            board = evaluate(data, self.nets, arguments.baseline, self._photos, read)
-        if arguments.sheet:
-            load = photos_in(labelled_folder(data) / "images")
-            failure_sheet(board, load, [self.about]).save(arguments.sheet)
-        return board
-
-    def world(self) -> "WorldReport":
-        from plate_models.evaluation.sheet import photos_in
-        from plate_models.evaluation.world import FOLDER, evaluate_world
-        from plate_models.evaluation.world_sheet import world_sheet
-
-        data = Path(self.arguments.data)
-        report = evaluate_world(data, self.nets, self._photos)
-        if self.arguments.sheet:
-            load = photos_in(data / FOLDER / "images")
-            self._save("world", world_sheet(report, load, [self.about]))
-        return report
-
-    def rendered(self) -> "RenderedReport":
-        from plate_models.evaluation.failure_sheet import failure_sheet
-        from plate_models.evaluation.rendered import evaluate_rendered, load_rendered
-        from plate_models.synthetic.benchmark import PER_KIND
-
-        count = self.arguments.per_type
-        count = PER_KIND if count is None else count
-        workers = self.arguments.workers
-        report = evaluate_rendered(self.nets, count, workers, progress=_bar)
-        if self.arguments.sheet:
-            self._save("rendered", failure_sheet(report.board, load_rendered, [self.about]))
-        return report
-
-    def agreement(self) -> "EngineReport":
-        from plate_models.engines.nets import load_nets
-        from plate_models.evaluation import engines
-        from plate_models.evaluation.agreement_crops import compare_crops
-        from plate_models.synthetic.benchmark import render_photos
-        from plate_models.synthetic.kinds import KINDS
-
-        arguments, nets, workers = self.arguments, self.nets, self.arguments.workers
-        data = Path(arguments.data) if arguments.data else None
-        files = engines.photos_of(data) if data else None
-        reference = load_nets("torch", "cpu", arguments.weights or RELEASED_WEIGHTS)
-        crops = compare_crops(reference, nets, arguments.crops, data, workers, _bar)
-        photos = engines.compare_photos(files, reference, nets, self._photos) if files else None
-        rendered = None
-        if arguments.per_type:
-            numbered = [(kind, index) for index in range(arguments.per_type) for kind in KINDS]
-            made = _bar(render_photos(numbered, workers), len(numbered))
-            rendered = engines.compare_rendered(made, reference, nets)
-        return engines.EngineReport(f"{nets.engine} on {nets.device}", crops, photos, rendered)
-
-    def _through_triton(self) -> "AbstractContextManager[Read]":
-        from plate_models.evaluation.agreement import PhotoAgreement
-        from plates.cli.eval_triton import through_triton
-
-        self.via_triton = PhotoAgreement()
-        return through_triton(self.arguments, self.nets, self.weights, self.via_triton)
-
-    def _photos(self, photos: "list[LabelledPhoto]") -> "Iterator[LabelledPhoto]":
+    def photos(self, photos: "list[LabelledPhoto]") -> "Iterator[LabelledPhoto]":
         for photo in _bar(photos, len(photos)):
-            self.current = photo.path
+            self.photo = photo.path
             yield photo
-
-    def _save(self, part: str, sheet: "Image") -> None:
-        file = self.arguments.sheet
-        sheet.save(file.with_stem(f"{file.stem}-{part}"))
 
 
 def _bar(items: Iterable[Any], total: int) -> Iterable[Any]:
     from tqdm import tqdm
 
     return tqdm(items, total=total, file=sys.stderr, disable=None)
+
+
+def _labelled(work: _Work) -> Scored:
+    from plate_models.evaluation.failure_sheet import failure_sheet
+    from plate_models.evaluation.labelled import evaluate, labelled_folder
+    from plate_models.evaluation.sheet import photos_in
+
+    data = Path(work.arguments.data)
+    board = evaluate(data, work.nets, work.arguments.baseline, work.photos, work.read)
+    load = photos_in(labelled_folder(data) / "images")
+    return board, lambda about: failure_sheet(board, load, about)
+
+
+def _world(work: _Work) -> Scored:
+    from plate_models.evaluation.sheet import photos_in
+    from plate_models.evaluation.world import FOLDER, evaluate_world
+    from plate_models.evaluation.world_sheet import world_sheet
+
+    data = Path(work.arguments.data)
+    report = evaluate_world(data, work.nets, work.photos)
+    return report, lambda about: world_sheet(report, photos_in(data / FOLDER / "images"), about)
+
+
+def _rendered(work: _Work) -> Scored:
+    from plate_models.evaluation.failure_sheet import failure_sheet
+    from plate_models.evaluation.rendered import evaluate_rendered, load_rendered
+    from plate_models.synthetic.benchmark import PER_KIND
+
+    per_type, workers = work.arguments.per_type, work.arguments.workers
+    count = PER_KIND if per_type is None else per_type
+    report = evaluate_rendered(work.nets, count, workers, progress=_bar)
+    return report, lambda about: failure_sheet(report.board, load_rendered, about)
+
+
+def _agreement(work: _Work) -> Scored:
+    from plate_models.engines.nets import load_nets
+    from plate_models.evaluation import engines
+    from plate_models.evaluation.agreement_crops import compare_crops
+    from plate_models.synthetic.benchmark import render_photos
+    from plate_models.synthetic.kinds import KINDS
+
+    arguments, nets = work.arguments, work.nets
+    data = Path(arguments.data) if arguments.data else None
+    files = engines.photos_of(data) if data else None
+    reference = load_nets("torch", "cpu", arguments.weights or RELEASED_WEIGHTS)
+    crops = compare_crops(reference, nets, arguments.crops, data, arguments.workers, _bar)
+    photos = engines.compare_photos(files, reference, nets, work.photos) if files else None
+    rendered = None
+    if arguments.per_type:
+        numbered = [(kind, index) for index in range(arguments.per_type) for kind in KINDS]
+        made = _bar(render_photos(numbered, arguments.workers), len(numbered))
+        rendered = engines.compare_rendered(made, reference, nets)
+    name = f"{nets.engine} on {nets.device}"
+    return engines.EngineReport(name, crops, photos, rendered), None
+
+
+_SCORES = {"labelled": _labelled, "world": _world, "rendered": _rendered, "agreement": _agreement}

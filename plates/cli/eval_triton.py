@@ -32,19 +32,19 @@ _TIMEOUT_S = 60.0
 
 @contextmanager
 def through_triton(
-    arguments: argparse.Namespace, nets: Nets, weights: str, agreement: PhotoAgreement
-) -> Iterator[Read]:
+    arguments: argparse.Namespace, nets: Nets, weights: str
+) -> Iterator[tuple[Read, PhotoAgreement]]:
     """Read photos through the Triton of --triton, or through one that is started.
 
     Args:
         arguments: Of the command.
-        nets: Read each photo, too.
+        nets: Read each photo, too, and are compared with Triton.
         weights: The hash of the weights that Triton must serve.
-        agreement: Each answer of Triton is compared with that of the nets here.
 
     Raises:
         CommandError: There is no Triton, it gives no answer, or it serves other weights.
     """
+    agreement = PhotoAgreement()
     with ExitStack() as stack:
         address = arguments.triton or stack.enter_context(_embedded(arguments)).grpc_url
         runner = stack.enter_context(asyncio.Runner())
@@ -65,7 +65,7 @@ def through_triton(
             agreement.add(photo.path.name, nets.read(image), plates)
             return plates
 
-        yield read
+        yield read, agreement
 
 
 async def _connect(address: str) -> TritonClient:
@@ -87,8 +87,8 @@ def _embedded(arguments: argparse.Namespace) -> Iterator[EmbeddedTriton]:
         yield server
 
 
-def verdict(agreement: PhotoAgreement) -> list[str]:
-    """The comparison for a terminal, with every disagreement."""
+def disagreements(agreement: PhotoAgreement) -> list[str]:
+    """The comparison in one line, and a line for each disagreement."""
     pairs = agreement.disagreeing(WITHIN_PX)
     agreed = agreement.photos - len({pair.photo for pair in pairs})
     counts = f"{agreed} of {agreement.photos} photos (same texts, boxes within {WITHIN_PX} px)"
