@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 import torch
 
-from api import cli
 from plate_models import calibration
 from plate_models.calibrating.mix import DEFAULT_MIX, least_width, paint, render
 from plate_models.calibrating.run import groups_of
@@ -22,6 +21,7 @@ from plate_models.geometry import crop_boxes
 from plate_models.spec import RECTIFIER
 from plate_models.training.detection_photos import validation_names
 from plate_models.weights import WEIGHTS_DIR, check_manifest, load_modules
+from plates.cli import main as cli
 
 BOX = (120.0, 150.0, 280.0, 190.0)
 

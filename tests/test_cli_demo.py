@@ -14,8 +14,8 @@ import pytest
 from command_line import PLATES, SAMPLES, SCENE, SCENE_TEXT, plates
 from photo_files import BAD
 
-from api import cli
 from plates.cli import demo, samples, serve
+from plates.cli import main as cli
 
 
 def serve_nothing(monkeypatch: pytest.MonkeyPatch, address: str) -> None:

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from evaluation_cases import labelled_set
 from PIL import Image
-
-from api import cli
-from plate_models.weights import check_manifest
 from plates.cli.eval_parts import PARTS, Part
+
+from plate_models.weights import check_manifest
+from plates.cli import main as cli
 
 HEAD = ("weights", "engine", "device", "date")
 

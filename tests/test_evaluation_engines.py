@@ -9,7 +9,6 @@ import torch
 from evaluation_cases import labelled_set
 from torch import Tensor
 
-from api import cli
 from plate_models.engines.nets import Nets, load_nets
 from plate_models.evaluation import agreement_crops
 from plate_models.evaluation.agreement import PhotoAgreement
@@ -19,6 +18,7 @@ from plate_models.evaluation.results import Box
 from plate_models.pipeline import Plate
 from plate_models.reading import Reading
 from plate_models.synthetic.benchmark import render_photo
+from plates.cli import main as cli
 
 CROPS = 24
 

@@ -8,12 +8,12 @@ import torch
 from safetensors.torch import save_file
 from torch import nn
 
-from api import cli
 from plate_models import weights
 from plate_models.importing import import_recognizer
 from plate_models.nets.lprnet import LPRNet
 from plate_models.nets.stn import STN
 from plate_models.spec import RecognizerSpec
+from plates.cli import main as cli
 
 ALPHABET = "0123456789ÅÄÖ"
 

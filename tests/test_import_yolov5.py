@@ -11,11 +11,11 @@ from published_yolov5 import SPEC, TREE, candidates, heads, make_net, write_chec
 from safetensors.torch import save_file
 from torch import nn
 
-from api import cli
 from plate_models import weights
 from plate_models.graphs import compare_candidates
 from plate_models.importing import CheckpointError, import_yolov5
 from plate_models.nets.yolov5 import YOLOv5
+from plates.cli import main as cli
 
 State = dict[str, torch.Tensor]
 

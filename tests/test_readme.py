@@ -18,8 +18,8 @@ import httpx
 import pytest
 from PIL import Image
 
-from api import cli
 from api.schemas import PlatesAnswer
+from plates.cli import main as cli
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCUMENTS = (

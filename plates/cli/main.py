@@ -71,7 +71,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _fail(command: str, message: str, status: int) -> int:
     # Line by line: a message may hold the end of a log.
-    lines = map(printable, message.splitlines())
+    lines = map(printable, message.split("\n"))
     print(f"plates {command}: " + "\n".join(lines), file=sys.stderr)
     _discard_output()
     return status

@@ -9,8 +9,8 @@ from conftest import ELSEWHERE, TritonEndpoints
 from evaluation_cases import labelled_set
 from sample_photos import read_samples
 
-from api import cli
 from plate_models import weights
+from plates.cli import main as cli
 
 pytestmark = pytest.mark.live
 
