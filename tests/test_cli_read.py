@@ -275,15 +275,12 @@ def printed_error(run: Read, folder: Path) -> str:
     return shown.getvalue()
 
 
-def test_json_and_csv_keep_names(
-    tmp_path: Path, run: Read, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    photo = tmp_path / ODD
+@pytest.mark.parametrize("name", [ODD, "a\rb.jpg"])
+def test_json_and_csv_keep_names(name: str, tmp_path: Path, run: Read) -> None:
+    photo = tmp_path / name
     photo.write_bytes(SCENE.read_bytes())
-    line = json.loads(run(str(photo), "--json").stdout)
-    assert line["file"] == str(photo)
-    done = run(str(photo), "--csv")
-    (row,) = csv.DictReader(io.StringIO(done.stdout, newline=""))
+    assert json.loads(run(str(photo), "--json").stdout)["file"] == str(photo)
+    (row,) = csv.DictReader(io.StringIO(run(str(photo), "--csv").stdout, newline=""))
     assert row["file"] == str(photo) and row["text"] == SCENE_TEXT
 
 

@@ -30,7 +30,7 @@ from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from plates.cli import CommandError, options
+from plates.cli import CommandError, options, printable
 from plates.cli.options import RELEASED_WEIGHTS, add_number
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ def run(arguments: argparse.Namespace) -> int:
                     verdict, *differing = disagreements(agreement)
                     lines += ["", verdict, *differing]
                     passed &= not differing
-                print("", *lines, sep="\n", flush=True)
+                print("", *map(printable, lines), sep="\n", flush=True)
                 if arguments.sheet and draw:
                     end = "" if part == "labelled" else f"-{part}"
                     path = arguments.sheet

@@ -36,10 +36,8 @@ def through_triton(
 ) -> Iterator[tuple[Read, PhotoAgreement]]:
     """Read photos through the Triton of --triton, or through one that is started.
 
-    Args:
-        arguments: Of the command.
-        nets: Read each photo, too, and are compared with Triton.
-        weights: The hash of the weights that Triton must serve.
+    Yields:
+        What reads a photo, and the agreement of its answers with those of the nets here.
 
     Raises:
         CommandError: There is no Triton, it gives no answer, or it serves other weights.
@@ -77,14 +75,15 @@ def _embedded(arguments: argparse.Namespace) -> Iterator[EmbeddedTriton]:
     """Start a Triton on the model repository."""
     if arguments.weights and arguments.weights.resolve() != RELEASED_WEIGHTS:
         raise CommandError("--via triton starts a Triton of the released weights; give --triton")
-    server = EmbeddedTriton(REPOSITORY)
     try:
         export(RELEASED_WEIGHTS, REPOSITORY)
-        server.start()
-    except (EmbeddedTritonError, ExportError, OSError) as error:
+        server = EmbeddedTriton(REPOSITORY).start()
+    except (EmbeddedTritonError, ExportError) as error:
         raise CommandError(str(error)) from error
-    with server:
+    try:
         yield server
+    finally:
+        server.stop()
 
 
 def disagreements(agreement: PhotoAgreement) -> list[str]:

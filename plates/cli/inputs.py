@@ -37,17 +37,14 @@ class InputError(Exception):
 
 @dataclass
 class Inputs:
-    """What the arguments mean.
+    """What the arguments mean."""
 
-    Attributes:
-        kinds: The files to read, each once, in the order of the arguments and by name within
-            one; "video", or any other kind for a photo.
-        failures: Why a file, folder or argument can't be read.
-        skipped: Files found in folders that are neither photos nor videos.
-    """
-
+    # The files to read, each once, in the order of the arguments and by name within one;
+    # "video", or any other kind for a photo.
     kinds: dict[Path, Kind] = field(default_factory=dict)
+    # Why a file, folder or argument can't be read.
     failures: dict[str, str] = field(default_factory=dict)
+    # Files in folders that are neither photos nor videos.
     skipped: list[str] = field(default_factory=list)
 
     def print_omissions(self) -> None:
@@ -57,11 +54,10 @@ class Inputs:
         for name, reason in self.failures.items():
             print(f"  {printable(name)}: {printable(reason)}", file=sys.stderr)
         if self.skipped:
+            count = len(self.skipped)
             names = ", ".join(map(printable, self.skipped[:_MANY]))
-            more = len(self.skipped) - _MANY
-            rest = f" and {more} more" if more > 0 else ""
-            kind = "neither photos nor videos"
-            print(f"{len(self.skipped)} skipped, {kind}: {names}{rest}", file=sys.stderr)
+            rest = f" and {count - _MANY} more" if count > _MANY else ""
+            print(f"{count} skipped, neither photos nor videos: {names}{rest}", file=sys.stderr)
 
 
 @dataclass(frozen=True)
@@ -75,12 +71,7 @@ class Picture:
 
 
 def find_inputs(names: Iterable[str]) -> Inputs:
-    """Find the files that arguments mean.
-
-    Args:
-        names: Files; folders, with all below them that is not hidden; and patterns, which may
-            hold *, ?, [] and **.
-    """
+    """Find files, all below folders that is not hidden, and what matches patterns."""
     inputs = Inputs()
     for name in names:
         path = Path(name)
@@ -134,13 +125,9 @@ def _kind_of_file(path: Path) -> Kind:
 
 
 def pictures(path: Path, kind: Kind, every_s: float, bar: "tqdm[Any]") -> Iterator[Picture]:
-    """Open a photo or a video.
+    """Open a photo, or a video of which one frame is taken in `every_s` seconds (0: each frame).
 
-    Args:
-        path: The file.
-        kind: Its kind.
-        every_s: Of a video, one frame in that many seconds; 0 takes every frame.
-        bar: Progress, in photos and frames; its total counts a video as one until this opens it.
+    `bar` advances by photos and frames; its total counts a video as one until it is opened.
 
     Raises:
         InputError: The file can't be read.

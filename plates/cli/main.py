@@ -34,17 +34,12 @@ COMMANDS = {
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one subcommand.
-
-    Args:
-        argv: Arguments without the program's name; None takes the process's.
+    """Run one subcommand; `argv` is without the program's name.
 
     Returns:
-        The exit status: 0 for success, 1 for a failure, 2 for broken data, 128 plus its
-        number after a signal (`serve` ends with 0 after one: that is how it is stopped).
-
-    Raises:
-        SystemExit: With status 2 on arguments that make no sense.
+        The exit status: 0 for success, 1 for a failure, 2 for broken data and (as SystemExit)
+        arguments that make no sense, 128 plus its number after a signal (`serve` ends with 0
+        after one: that is how it is stopped).
     """
     # OpenMP's threads would spin while they wait, which is slow out of all proportion as
     # soon as anything else computes on the same cores. Read when torch is loaded.

@@ -96,10 +96,10 @@ def read_inputs(
     """
     from tqdm import tqdm
 
-    stems = output_stems(inputs.kinds)
-    many = len(inputs.kinds) > _A_HANDFUL or "video" in inputs.kinds.values()
-    disabled = None if many else True  # None: unless stderr is a terminal.
-    with tqdm(total=len(inputs.kinds), unit="picture", file=sys.stderr, disable=disabled) as bar:
+    stems, count = output_stems(inputs.kinds), len(inputs.kinds)
+    few = count <= _A_HANDFUL and "video" not in inputs.kinds.values()
+    # None: unless stderr is a terminal.
+    with tqdm(total=count, unit="picture", file=sys.stderr, disable=few or None) as bar:
         for path, kind in inputs.kinds.items():
             bar.set_postfix_str(shown(path), refresh=False)
             try:
@@ -112,6 +112,7 @@ def read_inputs(
                     _write_pictures(annotated, crops, stems[path], picture, plates)
             except InputError as error:
                 inputs.failures[str(path)] = str(error)
+                bar.update()
 
 
 def _read(picture: Picture, nets: "Nets") -> "list[Plate]":
