@@ -165,9 +165,11 @@ class LoadClient:
         try:
             status, retry_after, right = await self._exchange(request)
         except TimeoutError:
-            error = "no answer in time" if request.leaves_after is None else CLIENT_LEFT
+            error = "no answer in time"
         except (aiohttp.ClientError, OSError) as broken:
             error = f"{type(broken).__name__}: {broken}"
+        if request.leaves_after is not None:
+            status, error = 0, CLIENT_LEFT
         row = {"kind": request.kind, "intended_s": intended, "ended_s": self._now()}
         answer = {"status": status, "retry_after": retry_after, "right": right, "error": error}
         self.rows.append(row | answer)

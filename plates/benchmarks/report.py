@@ -64,7 +64,8 @@ def print_table(rows: Any) -> None:
     """Print rows, a pandas table or dictionaries, as aligned columns."""
     import pandas
 
-    print(pandas.DataFrame(rows).to_string(index=False, na_rep="-"), flush=True)
+    table = pandas.DataFrame(rows)
+    print(table.to_string(index=False, na_rep="-", float_format="{:.4g}".format), flush=True)
 
 
 def print_verdicts(verdicts: Iterable[Verdict]) -> int:

@@ -54,9 +54,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Measure, print and draw; 0 if every floor holds, else 1."""
     report.make_folders(arguments)
-    for name in ("stn.pt", "lprnet.pt") if arguments.published else ():
-        if not (arguments.published / name).is_file():
-            raise CommandError(f"{arguments.published / name}: no such file")
+    if arguments.published and not (arguments.published / "lprnet.pt").is_file():
+        raise CommandError(f"{arguments.published}: expected stn.pt and lprnet.pt in it")
     with contextlib.ExitStack() as stack:
         if arguments.beside:
             stack.enter_context(service(arguments.beside))

@@ -97,6 +97,15 @@ class Soak:
         }
         return [{"kind": name, "answers": dict(counts)} for name, counts in got.items()]
 
+    def unexpected(self) -> list[dict[str, Any]]:
+        """Requests with an answer that they must not get."""
+        return [
+            row
+            for row in self.rows
+            if row["status"] not in self.kinds[row["kind"]].expected | {429}
+            and row["error"] != CLIENT_LEFT
+        ]
+
     def trends(self) -> list[dict[str, Any]]:
         """How each series moves after the warm-up: level, slope per hour, and its interval.
 
@@ -124,12 +133,7 @@ class Soak:
             holds = trend["low"] <= 0 or trend["high"] <= least
             floor = f"the interval reaches 0, or lies below {least:.2f}"
             found.append(Verdict(trend["series"], came, floor, holds))
-        unexpected = Counter(
-            f"{row['kind']}: {_answer(row)}"
-            for row in self.rows
-            if row["status"] not in self.kinds[row["kind"]].expected | {429}
-            and row["error"] != CLIENT_LEFT
-        )
+        unexpected = Counter(f"{row['kind']}: {_answer(row)}" for row in self.unexpected())
         surprises = ", ".join(f"{what} {n} times" for what, n in unexpected.items())
         found.append(Verdict("unexpected answers", surprises or "0", "0", not unexpected))
         warm = self._warm()

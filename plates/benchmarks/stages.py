@@ -188,7 +188,13 @@ def run(arguments: argparse.Namespace) -> int:
     print(f"{report.describe_machine()}, {choose_threads()} threads")
     if alone:
         now = ratios_of(found["served"], found[YARDSTICK])
-        return _write(arguments.file, now) if arguments.write else _check(now, kept)
+        report.print_table({**row, "kept": kept.get(row["stage"], math.nan)} for row in now)
+        if arguments.write:
+            _write(arguments.file, now)
+            return 0
+        slower = slower_stages(now, kept)
+        print(f"\nSlower than before: {', '.join(slower) or 'none'}")
+        return 1 if slower else 0
     tables = {name: _rows(times) for name, times in found.items()}
     for name, rows in tables.items():
         print(f"\nEngine {name}, {len(found[name])} turns")
@@ -202,14 +208,8 @@ def _rows(times: Times) -> list[dict[str, Any]]:
     times = np.concatenate([times, times.sum(1, keepdims=True)], 1)
     p50, p95 = np.percentile(times, (50, 95), axis=0).round(2).tolist()
     return [
-        {
-            "stage": stage,
-            "p50 ms": wall,
-            "p95 ms": high,
-            "CPU p50 ms": cpu,
-            "share": wall / p50[-1][0],
-        }
-        for stage, (wall, cpu), (high, _) in zip((*STAGES, "whole"), p50, p95, strict=True)
+        {"stage": stage, "p50 ms": wall, "p95 ms": high, "CPU p50 ms": cpu}
+        for stage, (wall, cpu), (high, _) in zip((*STAGES, WHOLE), p50, p95, strict=True)
     ]
 
 
@@ -217,36 +217,32 @@ def _plot(figure: Any, tables: dict[str, list[dict[str, Any]]]) -> None:
     import pandas
 
     p50 = {name: {row["stage"]: row["p50 ms"] for row in rows} for name, rows in tables.items()}
-    table = pandas.DataFrame(p50).drop(index="whole").T
+    table = pandas.DataFrame(p50).drop(index=WHOLE).T
     table.plot.barh(stacked=True, ax=figure.subplots(), xlabel="p50, ms per photo")
 
 
-def ratios_of(times: Times, yardsticks: Times) -> dict[str, tuple[float, tuple[float, float]]]:
-    """How many yardsticks each of ``COMPARED`` takes, and the 95 % interval of that."""
+def ratios_of(times: Times, yardsticks: Times) -> list[dict[str, Any]]:
+    """How many yardsticks each of ``COMPARED`` takes, with the 95 % interval: rows of a table."""
     from plate_models.figures import median_ratio
 
-    whole = times.sum(1)
-    unit_wall, unit_cpu = yardsticks[:, 0, 0].tolist(), yardsticks[:, 0, 1].tolist()
-    ratios = {
-        stage: median_ratio(times[:, index, 1].tolist(), unit_cpu)
-        for index, stage in enumerate(STAGES)
-    }
-    ratios[WHOLE] = median_ratio(whole[:, 1].tolist(), unit_cpu)
-    return ratios | {ELAPSED: median_ratio(whole[:, 0].tolist(), unit_wall)}
+    whole, units = times.sum(1), yardsticks[:, 0].T.tolist()
+    series = [(times[:, index, 1], units[1]) for index in range(len(STAGES))]
+    series += [(whole[:, 1], units[1]), (whole[:, 0], units[0])]
+    found = [median_ratio(spent.tolist(), unit) for spent, unit in series]
+    return [
+        {"stage": name, "yardsticks": ratio, "low": low, "high": high}
+        for name, (ratio, (low, high)) in zip(COMPARED, found, strict=True)
+    ]
 
 
-def _write(path: Path, now: dict[str, tuple[float, tuple[float, float]]]) -> int:
-    stages = {
-        name: {"ratio": float(f"{ratio:.4g}"), "interval_95": [float(f"{x:.4g}") for x in interval]}
-        for name, (ratio, interval) in now.items()
-    }
-    document = {"machine": report.describe_machine(), "stages": stages}
+def _write(path: Path, now: list[dict[str, Any]]) -> None:
+    stages = {row["stage"]: float(f"{row['yardsticks']:.4g}") for row in now}
+    document = {"machine": report.describe_machine(), "yardsticks": stages}
     try:
         path.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
     except OSError as error:
         raise CommandError(f"{path}: {error.strerror}") from error
-    print(f"Written to {path}")
-    return 0
+    print(f"\nWritten to {path}")
 
 
 def read_kept(path: Path) -> dict[str, float]:
@@ -256,40 +252,22 @@ def read_kept(path: Path) -> dict[str, float]:
         CommandError: It is not there, or something else.
     """
     try:
-        stages = json.loads(path.read_text(encoding="utf-8"))["stages"]
-        kept = {name: float(stages[name]["ratio"]) for name in COMPARED}
+        kept = json.loads(path.read_text(encoding="utf-8"))["yardsticks"]
         # Written so that NaN is refused: nothing would ever be slower than that.
-        if not all(0 < ratio < math.inf for ratio in kept.values()):
-            raise ValueError("expected ratios above 0")
+        if not all(0 < kept[name] < math.inf for name in COMPARED):
+            raise ValueError("expected figures above 0")
     except OSError as error:
         raise CommandError(f"{path}: {error.strerror}; make it with --write") from error
     except (ValueError, KeyError, TypeError) as error:
         raise CommandError(f"{path}: not what --write keeps ({error!r}); make it anew") from error
-    return kept
+    return {name: float(kept[name]) for name in COMPARED}
 
 
-def _check(now: dict[str, tuple[float, tuple[float, float]]], kept: dict[str, float]) -> int:
-    report.print_table(
-        {
-            "stage": name,
-            "yardsticks": round(ratio, 3),
-            "95 %": f"{low:.3f} to {high:.3f}",
-            "kept": kept[name],
-            "now/kept": round(ratio / kept[name], 2),
-        }
-        for name, (ratio, (low, high)) in now.items()
-    )
-    slower = slower_stages(now, kept)
-    print(f"\nSlower than before: {', '.join(slower) or 'none'}")
-    return 1 if slower else 0
-
-
-def slower_stages(
-    now: Mapping[str, tuple[float, tuple[float, float]]], kept: Mapping[str, float]
-) -> list[str]:
+def slower_stages(now: list[dict[str, Any]], kept: Mapping[str, float]) -> list[str]:
     """Name the stages that became slower, beyond noise."""
     return [
         name
-        for name, (ratio, (low, _)) in now.items()
-        if low > (1 + TOLERANCE) * kept[name] and ratio - kept[name] > LEAST_SHARE * kept[WHOLE]
+        for name, row in ((row["stage"], row) for row in now)
+        if row["low"] > (1 + TOLERANCE) * kept[name]
+        and row["yardsticks"] - kept[name] > LEAST_SHARE * kept[WHOLE]
     ]

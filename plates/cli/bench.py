@@ -1,30 +1,26 @@
 """Measure how fast the service is, and how it bears overload, faults and time.
 
-  plates bench serve      latency, throughput, CPU time and memory; beside another service
-                          or the published pipeline's shape on request
-  plates bench overload   offered rates from half of the capacity to four times that
-  plates bench faults     kill -9 of each process under load: how soon is it healthy again?
-  plates bench soak       a mixed load for a long time: does anything grow?
-  plates bench stages     where a photo's time goes, in process; --check: is a stage slower
-                          than at the last release?
-  plates bench bulk       an archive read under kill -9, and its pace beside plain processes
-
-Those that need a service start one of their own on free loopback ports unless --url names
+Tools that need a service start one of their own on free loopback ports unless --url names
 one. Each prints a table, draws a picture and ends with 1 where a floor is missed. Nothing
 else should run on the machine meanwhile.
 """
 
 import argparse
 from collections.abc import Sequence
+from concurrent.futures.process import BrokenProcessPool
 from importlib import import_module
 from typing import Any
 
+from plates.cli import CommandError
+from plates.cli.signals import stop_signals_raise
+
 TOOLS = {
-    "serve": "latency, throughput, CPU time and memory of the service",
+    "serve": "latency, throughput, CPU time and memory of the service; beside another one "
+    "or the published pipeline's shape on request",
     "overload": "goodput, latency and refusals at up to four times the capacity",
-    "faults": "what clients see while processes are killed, and for how long",
-    "soak": "memory and files under a mixed load for a long time",
-    "stages": "where a photo's time goes, and whether a stage became slower",
+    "faults": "kill -9 of each process under load: how soon is it healthy again?",
+    "soak": "a mixed load for a long time: does anything grow?",
+    "stages": "where a photo's time goes; --check: is a stage slower than at the last release?",
     "bulk": "an archive read under kills: exactly once, flat memory, pace",
 }
 
@@ -53,7 +49,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Measure; 1 if a floor is missed."""
-    from plates.cli.signals import stop_signals_raise
-
     with stop_signals_raise():
-        return int(arguments.run_tool(arguments))
+        try:
+            return int(arguments.run_tool(arguments))
+        except BrokenProcessPool as error:
+            raise CommandError("a measuring process ended; see above") from error
