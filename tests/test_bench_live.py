@@ -36,7 +36,7 @@ def served(repository: Path) -> Iterator[Service]:
 
 
 def test_overload_is_refused_politely(served: Service) -> None:
-    _, (normal, worst) = asyncio.run(overload.measure(served.url, [0.5, 4.0], 1, 2.0, DEADLINE_S))
+    _, (normal, worst) = asyncio.run(overload.measure(served.url, [0.5, 4.0], 1, 4.0, DEADLINE_S))
     assert set(worst["statuses"]) == {200, 429}, worst
     assert worst["without Retry-After"] == 0
     assert worst["goodput/s"] > 0 and normal["goodput/s"] > 0
