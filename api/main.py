@@ -9,9 +9,8 @@ from fastapi_offline import FastAPIOffline
 
 from api.documentation import document_tokens
 from api.edge.access import Access, admit
-from api.edge.handlers import HANDLERS
-from api.edge.request_ids import RequestIds
-from api.edge.security_headers import SecurityHeaders
+from api.edge.middleware import Edge
+from api.edge.problems import HANDLERS
 from api.observing.metrics import Metrics
 from api.observing.observer import Observer
 from api.readiness import Readiness
@@ -26,13 +25,10 @@ from plate_models.spec import MODEL_VERSION
 
 
 def create_app(settings: Settings | None = None) -> FastAPI:
-    """Build the gateway.
+    """Build the gateway. It connects to Triton when it starts, and starts without it.
 
     Args:
         settings: None reads them from the environment.
-
-    Returns:
-        The application; it connects to Triton when it starts, and starts without it.
 
     Raises:
         pydantic.ValidationError: A setting in the environment makes no sense.
@@ -60,7 +56,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
 
 @asynccontextmanager
 async def _connected(app: FastAPI, settings: Settings, metrics: Metrics) -> AsyncGenerator[None]:
-    """Connect to Triton and make what the routes share, for as long as the application runs."""
+    """Connect to Triton and make what the routes share, while the application runs."""
     async with TritonClient(settings) as client:
         readiness = Readiness(client, settings.ready_max_age_s, settings.ready_timeout_s)
         memory = UploadMemory(settings.upload_memory_bytes)
@@ -81,6 +77,5 @@ def _add_middleware(app: FastAPI, settings: Settings, metrics: Metrics) -> None:
             allow_headers=("Authorization", "Content-Type", "X-Request-Id", "X-Request-Timeout"),
             expose_headers=("Retry-After", "X-Request-Id"),
         )
+    app.add_middleware(Edge, settings=settings)
     app.add_middleware(Observer, metrics=metrics)
-    app.add_middleware(SecurityHeaders)
-    app.add_middleware(RequestIds)

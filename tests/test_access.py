@@ -186,7 +186,7 @@ def test_a_bucket_fills_again(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_those_who_came_long_ago_are_forgotten() -> None:
-    rate = RateLimit(per_second=0.001, burst=1, max_senders=3)
+    rate = RateLimit(per_second=0.001, burst=1, max_clients=3)
     assert rate.take("a") == 0
     for name in "bcd":
         assert rate.take("a") > 0  # remembered as long as it comes

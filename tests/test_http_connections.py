@@ -118,7 +118,7 @@ def test_no_answer_is_written_into_another(client: httpx.Client) -> None:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         connection.settimeout(HANG_S)
         connection.connect(address_of(client))
-        connection.sendall(head + b"Transfer-Encoding: chunked\r\n\r\n")
+        connection.sendall(head + b"Transfer-Encoding: chunked\r\nX-Request-Timeout: 0.1\r\n\r\n")
         begun = connection.recv(12)
         connection.sendall(b"xyz\r\n")
         rest = everything(connection)

@@ -99,9 +99,9 @@ def test_bodies_in_crumbs(
 
 
 def test_broken_chunks_behind_an_answer(client: httpx.Client) -> None:
-    head = b"POST /nowhere HTTP/1.1\r\n" + HOST + b"Transfer-Encoding: chunked\r\n\r\n"
+    head = b"POST /nowhere HTTP/1.1\r\n" + HOST + b"Transfer-Encoding: chunked\r\n"
     with connect(client) as connection:
-        connection.sendall(head)
+        connection.sendall(head + b"X-Request-Timeout: 0.1\r\n\r\n")
         assert status_of(one_answer(connection)) == 404
         connection.sendall(b"xyz\r\n")
         # Either nothing further, or one refusal: never a second answer in the first one.

@@ -5,7 +5,7 @@ import pytest
 from fake_triton import FakeTriton
 from gateway_client import PHOTO, assert_problem, post_raw
 
-from api.edge.request_ids import choose_request_id
+from api.edge.middleware import choose_request_id
 
 HEADER = "x-request-id"
 

@@ -1,4 +1,4 @@
-"""What is told of each request, to whoever operates the service: counts, times, one line."""
+"""What the operator learns of each request: counts, times, one line in the log."""
 
 import logging
 import time
@@ -9,15 +9,14 @@ from api.observing.metrics import Metrics
 
 log = logging.getLogger("plates.access")
 
-# Senders make up methods; each would be a series that stays for ever.
+# Clients make up methods; each would be a series that stays for ever.
 _METHODS = frozenset({"DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"})
 
 
 class Observer:
     """Counts, times and logs every request.
 
-    Routes may set `request.state.plates` and `request.state.refusal`, which the line in
-    the log then tells.
+    `request.state.plates` and `request.state.refusal`, where they are set, are in the log's line.
     """
 
     def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
@@ -49,13 +48,13 @@ class Observer:
             self._note(scope, status, time.perf_counter() - start, bytes_in)
 
     def _note(self, scope: Scope, status: int, seconds: float, bytes_in: int) -> None:
-        # The pattern, not the path: paths are made up by callers and never end.
+        # The pattern, not the path: paths are made up by clients and never end.
         route = getattr(scope.get("route"), "path", "other")
         method = scope["method"] if scope["method"] in _METHODS else "other"
         self._metrics.requests.labels(method, route, status).inc()
         self._metrics.request_seconds.labels(route).observe(seconds)
         state = scope.get("state", {})
-        told = {
+        fields = {
             "method": method,
             "route": route,
             "status": status,
@@ -64,4 +63,4 @@ class Observer:
             "plates": state.get("plates"),
             "refusal": state.get("refusal"),
         }
-        log.info("answered", extra=told)
+        log.info("answered", extra=fields)
