@@ -4,12 +4,12 @@
     large head              431, or 414 for its target
     not HTTP/1.1            400; so is a length given twice, in two ways (request smuggling)
     body in tiny chunks     400
-    too many connections    429 with Retry-After
+    too many connections    429 with Retry-After; above twice as many closed
     slow reader             closed
 
-Each is a problem document, and the connection is closed behind it. What the client still sends
-is read for a while, because a connection that is closed meanwhile is reset, and the client would
-never see the answer.
+Each is a problem document, and the connection is closed behind it. Behind a bad head is read on
+for a while, because a connection that is closed while bytes come in is reset, and the client
+would never see the answer.
 """
 
 import asyncio
@@ -25,11 +25,13 @@ from typing import Any
 import h11
 import uvicorn
 from fastapi import FastAPI
+from starlette.responses import JSONResponse
+from starlette.types import Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
-from api.edge.middleware import REQUEST_ID_HEADER
-from api.errors import Overloaded, Problem, identified, plain_document
+from api.edge.middleware import REQUEST_ID_HEADER, Edge
+from api.errors import Overloaded, identified, plain_document
 from api.observing.metrics import Metrics
 from api.settings import Settings
 
@@ -64,8 +66,9 @@ class GatewayConfig(uvicorn.Config):
     Attributes:
         header_timeout_s: Seconds for a request's head.
         max_connections: Served at once.
-        refused: Connections that were refused and are about to end; at most as many.
-        metrics: Where refusals are counted; they never reach the application.
+        surplus: Connections that are refused, or were and are about to end; at most as many.
+        refuse: The application for those above `max_connections`.
+        metrics: Where refusals are counted; they never reach the gateway's application.
     """
 
     def __init__(self, app: FastAPI, settings: Settings) -> None:
@@ -92,8 +95,17 @@ class GatewayConfig(uvicorn.Config):
         )
         self.header_timeout_s = settings.header_timeout_s
         self.max_connections = settings.max_connections
-        self.refused: set[GatewayProtocol] = set()
+        self.surplus: set[GatewayProtocol] = set()
+        self.refuse: Any = Edge(_answer_too_many, settings)
         self.metrics: Metrics = app.state.metrics
+
+
+async def _answer_too_many(scope: Scope, receive: Receive, send: Send) -> None:
+    problem = Overloaded("Too many connections at once. Try again shortly.", reason="connections")
+    document = identified(problem.document(), scope["state"]["request_id"])
+    headers = {**problem.headers, "Connection": "close"}
+    response = JSONResponse(document, 429, headers, media_type="application/problem+json")
+    await response(scope, receive, send)
 
 
 def server_config(app: FastAPI, settings: Settings) -> uvicorn.Config:
@@ -157,25 +169,25 @@ class GatewayProtocol(H11Protocol):
         self._timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Take the connection, or refuse it where there are too many."""
-        served = len(self.connections) - len(self._limits.refused)
+        """Take the connection, or refuse its request where there are too many."""
+        served = len(self.connections) - len(self._limits.surplus)
         super().connection_made(transport)
         if hasattr(socket, "TCP_USER_TIMEOUT"):  # Linux
             transport.get_extra_info("socket").setsockopt(
                 socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(_STALLED_S * 1000)
             )
-        if served >= self._limits.max_connections:
-            problem = Overloaded(
-                "Too many connections at once. Try again shortly.", reason="connections"
-            )
-            self._refuse(problem)
-        else:
-            self._start_timer()
+        self._start_timer()
+        if served < self._limits.max_connections:
+            return
+        self._limits.metrics.connections_refused.labels(429).inc()
+        self.app = self._limits.refuse
+        if not self._count_as_surplus():
+            self.transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget the connection."""
         self._stop_timer()
-        self._limits.refused.discard(self)
+        self._limits.surplus.discard(self)
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -208,6 +220,14 @@ class GatewayProtocol(H11Protocol):
     def _unsupported_upgrade_warning(self) -> None:
         """Nothing to warn of: the request is answered as if it had asked for no upgrade."""
 
+    def _count_as_surplus(self) -> bool:
+        """Leave this connection's place to others; False if there are too many of those, too."""
+        surplus = self._limits.surplus
+        if self not in surplus and len(surplus) >= self._limits.max_connections:
+            return False
+        surplus.add(self)
+        return True
+
     def _start_timer(self) -> None:
         self._timer = self.loop.call_later(self._limits.header_timeout_s, self._on_slow_head)
 
@@ -222,12 +242,13 @@ class GatewayProtocol(H11Protocol):
         else:  # Browsers open connections in advance; an answer would confuse them.
             self.transport.close()
 
-    def _refuse(self, problem: Problem | int) -> None:
-        """Answer, and read on for a while; a status stands for what is wrong with the head."""
+    def _refuse(self, status: int) -> None:
+        """Answer a head or body that makes no sense, and read on for a while."""
         self._refused = True
         self.conn.send_failed()
         self._unset_keepalive_if_required()  # It would close the connection once more.
         self._stop_timer()
+        self._timer = self.loop.call_later(_LINGER_S, self.transport.abort)
         if self.cycle is not None and not self.cycle.response_complete:
             # For the application the client is gone.
             self.cycle.disconnected = True
@@ -235,36 +256,28 @@ class GatewayProtocol(H11Protocol):
             if self.cycle.response_started:  # No second answer inside the first.
                 self.transport.close()
                 return
-        status, answer = _answer(problem)
-        self.transport.write(answer)
+        self.transport.write(_answer(status))
         self._limits.metrics.connections_refused.labels(status).inc()
         log.info("Refused a connection", extra={"status": status})
-        if len(self._limits.refused) >= self._limits.max_connections:
+        if not self._count_as_surplus():
             self.transport.close()
             return
-        self._limits.refused.add(self)
         self.flow.resume_reading()
-        self._timer = self.loop.call_later(_LINGER_S, self.transport.abort)
         if self.transport.can_write_eof():  # TLS can't.
             with contextlib.suppress(OSError):  # The client has reset the connection.
                 self.transport.write_eof()
 
 
-def _answer(problem: Problem | int) -> tuple[int, bytes]:
+def _answer(status: int) -> bytes:
     """A whole HTTP response; the connection's state machine may be in no state to write one."""
-    if isinstance(problem, Problem):
-        document, headers = problem.document(), problem.headers
-    else:
-        document, headers = plain_document(problem, _DETAILS[problem]), {}
-    status = HTTPStatus(document["status"])
     request_id = str(uuid.uuid4())
-    body = json.dumps(identified(document, request_id)).encode()
-    fields = {
-        "Content-Type": "application/problem+json",
-        "Content-Length": str(len(body)),
-        "Connection": "close",
-        REQUEST_ID_HEADER: request_id,
-        **headers,
-    }
-    lines = [f"HTTP/1.1 {status.value} {status.phrase}", *(f"{k}: {v}" for k, v in fields.items())]
-    return status.value, "\r\n".join([*lines, "", ""]).encode("ascii") + body
+    document = identified(plain_document(status, _DETAILS[status]), request_id)
+    body = json.dumps(document).encode()
+    lines = [
+        f"HTTP/1.1 {status} {HTTPStatus(status).phrase}",
+        "Content-Type: application/problem+json",
+        f"Content-Length: {len(body)}",
+        "Connection: close",
+        f"{REQUEST_ID_HEADER}: {request_id}",
+    ]
+    return "\r\n".join([*lines, "", ""]).encode("ascii") + body
