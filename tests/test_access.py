@@ -160,6 +160,25 @@ def test_without_tokens_addresses_have_rates(fake: FakeTriton) -> None:
     assert [answer.status_code for answer in answers] == [200, 429, 429]
 
 
+@pytest.mark.parametrize(
+    ("options", "allowed"), [({}, 30), ({"rate_limit": 0.01, "rate_burst": 2}, 2)]
+)
+def test_wrong_tokens_are_limited_by_address(
+    fake: FakeTriton, options: dict[str, object], allowed: int
+) -> None:
+    with running_gateway(settings_for(fake, tokens=TOKEN, **options)) as client:
+        wrong = [post(client, f"Token guess-{number}") for number in range(allowed + 20)]
+        right = post(client, f"Token {TOKEN}")
+        missing = post(client, None)
+        refused = client.get("/metrics").text
+    assert {answer.status_code for answer in wrong[:allowed]} == {403}
+    assert wrong[-1].status_code == 429  # one more per second at most may have been allowed
+    assert "wrong tokens" in assert_problem(wrong[-1], 429, "rate-limited")["detail"]
+    assert int(wrong[-1].headers["retry-after"]) >= 1
+    assert (right.status_code, missing.status_code) == (200, 401)
+    assert 'plates_refused_total{reason="rate"}' in refused
+
+
 def test_each_photo_of_a_batch_counts(fake: FakeTriton) -> None:
     three = [("image", (f"{number}.jpg", PHOTO)) for number in range(3)]
     with running_gateway(settings_for(fake, rate_limit=0.01, rate_burst=4)) as client:

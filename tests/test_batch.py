@@ -99,7 +99,7 @@ def test_why_a_photo_failed_stands_in_the_log(
     caplog.clear()
     assert_problem(post_raw(client, PHOTO), 500, "recognizer-failed")
     assert logged == [record.getMessage() for record in caplog.records]
-    assert len(logged) == 2
+    assert len(logged) == 1
     assert "the stub fell over" in logged[0]
 
 
@@ -141,7 +141,7 @@ def test_whole_batches_that_are_refused(
 
 
 def test_bytes_together_are_limited(fake: FakeTriton) -> None:
-    settings = settings_for(fake, max_bytes=100_000, upload_memory_bytes=400_000)
+    settings = settings_for(fake, max_bytes=100_000, upload_memory_bytes=1_000_000)
     half = PHOTO + bytes(50_000)
     with running_gateway(settings) as client:
         assert len(results_of(post(client, half, half, half, half))) == 4

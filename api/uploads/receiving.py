@@ -185,7 +185,9 @@ class _BodyReader:
     async def _read_raw(self, max_bytes: int, copies: int = 1) -> bytes:
         async for chunk in self._chunks(max_bytes, copies):
             self._raw += chunk
-        return bytes(self._raw)
+        body = bytes(self._raw)
+        self._raw.clear()
+        return body
 
     async def _chunks(self, max_bytes: int, copies: int = 1) -> AsyncGenerator[bytes]:
         """Pass the body on until it is longer than allowed."""
