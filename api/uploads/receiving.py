@@ -110,11 +110,7 @@ class _BodyReader:
         if kind == FORM:
             return await self._upload(*await self._read_parts())
         if kind in (URLENCODED, JSON) and self._form.text:
-            body = await self._read_raw(self._max_text + _FORM_OVERHEAD_BYTES, COPIES_OF_TEXT)
-            if not body.isascii():
-                self._take_more(len(body) * (COPIES_OF_WIDE_TEXT - COPIES_OF_TEXT))
-            texts = await run_in_threadpool(_fields_of, kind, body, self._form)
-            return await self._upload([], texts)
+            return await self._upload([], await self._read_text(kind))
         if kind.startswith("image/") and self._form.max_photos == 1:
             return Upload((UploadedPhoto(await self._read_raw(self._limits.max_bytes)),))
         raise UnsupportedMediaType(
@@ -122,6 +118,14 @@ class _BodyReader:
             f"'{self._form.fields[0]}' of a multipart/form-data body"
             + (", or as the body itself with the type image/jpeg …" * (self._form.max_photos == 1))
         )
+
+    async def _read_text(self, kind: str) -> Fields:
+        body = await self._read_raw(self._max_text + _FORM_OVERHEAD_BYTES, COPIES_OF_TEXT)
+        if kind == URLENCODED:
+            return await run_in_threadpool(fields_of_urlencoded, body, self._form.fields)
+        if not body.isascii():
+            self._take_more(len(body) * (COPIES_OF_WIDE_TEXT - COPIES_OF_TEXT))
+        return await run_in_threadpool(fields_of_json, body)
 
     async def _read_parts(self) -> tuple[list[Part], Fields]:
         """The files and the other fields of a multipart form."""
@@ -208,7 +212,3 @@ class _BodyReader:
     def _take_more(self, count: int) -> None:
         self._take(count)
         self._taken += count
-
-
-def _fields_of(kind: str, body: bytes, form: UploadForm) -> Fields:
-    return fields_of_json(body) if kind == JSON else fields_of_urlencoded(body, form.fields)
