@@ -12,7 +12,6 @@ from api.edge.access import Access, admit
 from api.edge.middleware import Edge
 from api.edge.problems import HANDLERS
 from api.observing.metrics import Metrics
-from api.observing.observer import Observer
 from api.readiness import Readiness
 from api.reading import PhotoReader
 from api.redaction import Redactor
@@ -77,5 +76,4 @@ def _add_middleware(app: FastAPI, settings: Settings, metrics: Metrics) -> None:
             allow_headers=("Authorization", "Content-Type", "X-Request-Id", "X-Request-Timeout"),
             expose_headers=("Retry-After", "X-Request-Id"),
         )
-    app.add_middleware(Edge, settings=settings)
-    app.add_middleware(Observer, metrics=metrics)
+    app.add_middleware(Edge, settings=settings, metrics=metrics)

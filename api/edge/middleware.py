@@ -1,6 +1,7 @@
 """What every request meets first, and every answer last."""
 
 import asyncio
+import logging
 import math
 import re
 import time
@@ -10,9 +11,14 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from api.observing.logs import current_request_id
+from api.observing.metrics import Metrics
 from api.settings import Settings
 
+log = logging.getLogger("plates.access")
+
 REQUEST_ID_HEADER = "X-Request-Id"
+# Clients make up methods; each would be a series of the metrics that stays for ever.
+_METHODS = frozenset({"DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"})
 # Nothing that could break a log line or a header.
 _ACCEPTED_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
@@ -27,15 +33,17 @@ _STRICT_POLICY = "default-src 'none'; frame-ancestors 'none'"
 
 
 class Edge:
-    """Names each request, reads its body to the end before it is answered, adds headers.
+    """Names, counts, times and logs each request, reads its body to the end, adds headers.
 
     `scope["state"]` gets `request_id` and `started`, the moment of the request's head on the
-    clock of `time.monotonic`. HEAD is answered as GET is; the server leaves out the body.
+    clock of `time.monotonic`; `plates` and `refusal`, where a route sets them, are in the log's
+    line. HEAD is answered as GET is; the server leaves out the body.
     """
 
-    def __init__(self, app: ASGIApp, settings: Settings) -> None:
+    def __init__(self, app: ASGIApp, settings: Settings, metrics: Metrics) -> None:
         self._app = app
         self._settings = settings
+        self._metrics = metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one ASGI event loop's scope."""
@@ -44,14 +52,16 @@ class Edge:
             return
         headers = Headers(scope=scope)
         request_id = choose_request_id(headers.get(REQUEST_ID_HEADER, ""))
-        state = scope.setdefault("state", {})
-        state["started"], state["request_id"] = time.monotonic(), request_id
+        started, status = time.monotonic(), 500
+        scope.setdefault("state", {}).update(started=started, request_id=request_id)
         current_request_id.set(request_id)
         body = _Body(receive, headers)
 
         async def send_at_the_bodys_end(message: Message) -> None:
+            nonlocal status
             if message["type"] == "http.response.start":
-                at_an_end = await self._discard(body, headers, state["started"])
+                status = message["status"]
+                at_an_end = await self._discard(body, headers, started)
                 _add_headers(scope, MutableHeaders(scope=message), request_id, at_an_end)
             await send(message)
 
@@ -60,8 +70,24 @@ class Edge:
         try:
             await self._app(inner, body.receive, send_at_the_bodys_end)
         finally:
-            if "route" in inner:
-                scope["route"] = inner["route"]
+            # The pattern, not the path: paths are made up by clients and never end.
+            route = getattr(inner.get("route"), "path", "other")
+            self._note(scope, route, status, time.monotonic() - started, body.received)
+
+    def _note(self, scope: Scope, route: str, status: int, seconds: float, bytes_in: int) -> None:
+        method = scope["method"] if scope["method"] in _METHODS else "other"
+        self._metrics.requests.labels(method, route, status).inc()
+        self._metrics.request_seconds.labels(route).observe(seconds)
+        fields = {
+            "method": method,
+            "route": route,
+            "status": status,
+            "ms": round(seconds * 1000, 1),
+            "bytes_in": bytes_in,
+            "plates": scope["state"].get("plates"),
+            "refusal": scope["state"].get("refusal"),
+        }
+        log.info("answered", extra=fields)
 
     async def _discard(self, body: "_Body", headers: Headers, started: float) -> bool:
         """Read on to the end of a body that is refused, within the limits of one that is not.
@@ -77,9 +103,10 @@ class Edge:
 
 
 class _Body:
-    """The body of a request, and whether there is more of it to come."""
+    """The body of a request: how much of it was received, and whether there is more to come."""
 
     def __init__(self, receive: Receive, headers: Headers) -> None:
+        self.received = 0
         self._receive = receive
         self._at_an_end = not ("content-length" in headers or "transfer-encoding" in headers)
         # Such a client sends nothing before it is asked to.
@@ -89,6 +116,7 @@ class _Body:
         """As in ASGI."""
         self._is_held_back = False
         message = await self._receive()
+        self.received += len(message.get("body", b""))
         self._at_an_end = not message.get("more_body", False)
         return message
 
@@ -96,11 +124,11 @@ class _Body:
         """Read and forget the rest; False if it did not end within so many bytes and that time."""
         if self._at_an_end or self._is_held_back:
             return self._at_an_end
-        discarded = 0
+        most = self.received + most_bytes
         try:
             async with asyncio.timeout(max(0.0, until - time.monotonic())):
-                while not self._at_an_end and discarded <= most_bytes:
-                    discarded += len((await self.receive()).get("body", b""))
+                while not self._at_an_end and self.received <= most:
+                    await self.receive()
         except TimeoutError:
             pass
         return self._at_an_end

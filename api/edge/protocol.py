@@ -68,7 +68,7 @@ class GatewayConfig(uvicorn.Config):
         max_connections: Served at once.
         surplus: Connections that are refused, or were and are about to end; at most as many.
         refuse: The application for those above `max_connections`.
-        metrics: Where refusals are counted; they never reach the gateway's application.
+        metrics: Where refusals are counted.
     """
 
     def __init__(self, app: FastAPI, settings: Settings) -> None:
@@ -96,8 +96,8 @@ class GatewayConfig(uvicorn.Config):
         self.header_timeout_s = settings.header_timeout_s
         self.max_connections = settings.max_connections
         self.surplus: set[GatewayProtocol] = set()
-        self.refuse: Any = Edge(_answer_too_many, settings)
         self.metrics: Metrics = app.state.metrics
+        self.refuse: Any = Edge(_answer_too_many, settings, self.metrics)
 
 
 async def _answer_too_many(scope: Scope, receive: Receive, send: Send) -> None:

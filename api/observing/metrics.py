@@ -1,6 +1,6 @@
 """What /metrics has: counts and times, never a plate's text."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import get_args
@@ -16,7 +16,7 @@ from prometheus_client import (
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from api.errors import Overloaded, Problem, RateLimited
-from api.status import State, Status, read_statuses
+from api.status import State, read_statuses
 from api.triton import Recognition
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -137,33 +137,34 @@ class _Restarts:
 
     def collect(self) -> Iterator[Metric]:
         status = read_statuses(self._status_files)
+        if status is None:
+            return
+        yield _family(
+            "plates_state",
+            "1 for how the service is.",
+            "state",
+            {name: float(name == status.state) for name in get_args(State)},
+        )
         restarts = CounterMetricFamily(
             "plates_restarts", "Parts that the supervisor restarted.", labels=["part"]
         )
-        state = GaugeMetricFamily("plates_state", "1 for how the service is.", labels=["state"])
-        if status is not None:
-            for part, count in status.restarts.items():
-                restarts.add_metric([part], count)
-            for name in get_args(State):
-                state.add_metric([name], name == status.state)
+        for part, count in status.restarts.items():
+            restarts.add_metric([part], count)
         yield restarts
-        yield state
-        yield from _releases(status)
+        served = {} if status.release is None else {str(status.release): 1.0}
+        yield _family(
+            "plates_release", "1 for the version of the models that is served.", "version", served
+        )
+        yield _family(
+            "plates_release_refused",
+            "1 for each version that is not served because it can't be loaded or misreads.",
+            "version",
+            dict.fromkeys(status.refused, 1.0),
+        )
 
 
-def _releases(status: Status | None) -> Iterator[Metric]:
-    served = GaugeMetricFamily(
-        "plates_release", "1 for the version of the models that is served.", labels=["version"]
-    )
-    refused = GaugeMetricFamily(
-        "plates_release_refused",
-        "1 for each version that is not served because it can't be loaded or misreads.",
-        labels=["version"],
-    )
-    if status is not None:
-        if status.release is not None:
-            served.add_metric([str(status.release)], 1)
-        for version in status.refused:
-            refused.add_metric([version], 1)
-    yield served
-    yield refused
+def _family(name: str, text: str, label: str, values: Mapping[str, float]) -> GaugeMetricFamily:
+    family = GaugeMetricFamily(name, text, labels=[label])
+    for value, number in values.items():
+        family.add_metric([value], number)
+    return family
