@@ -3,7 +3,7 @@
 import asyncio
 import json
 import re
-from collections.abc import Awaitable, Coroutine, Mapping
+from collections.abc import Coroutine, Mapping
 from pathlib import Path
 from typing import Any, Self
 
@@ -80,7 +80,7 @@ class TritonClient:
         self._following: asyncio.Task[None] | None = None
         token = settings.triton_token
         self._headers = {"authorization": f"Bearer {token.get_secret_value()}"} if token else None
-        compression = getattr(settings, "triton_compression", "none")
+        compression = settings.triton_compression
         self._compression = None if compression == "none" else compression
         ca_file = settings.triton_ca_file
         self._client = InferenceServerClient(
@@ -133,31 +133,6 @@ class TritonClient:
             raise _problem_of(error) from error
         return _recognition({name: result.as_numpy(name) for name in _OUTPUTS})
 
-    async def statistics(self) -> Mapping[str, Any]:
-        """What each model has done since it was loaded.
-
-        Returns:
-            Triton's `ModelStatisticsResponse` as JSON: zeros are left out, numbers are texts.
-
-        Raises:
-            RecognizerProblem: Triton is away.
-        """
-        return await _answered(
-            self._client.get_inference_statistics(as_json=True, headers=self._headers)
-        )
-
-    async def configuration(self, model: str) -> Mapping[str, Any]:
-        """How a model is served: Triton's `ModelConfig` as JSON, as in `statistics`.
-
-        Raises:
-            RecognizerProblem: Triton is away, or has no such model.
-        """
-        answer = await _answered(
-            self._client.get_model_config(model, as_json=True, headers=self._headers)
-        )
-        config: Mapping[str, Any] = answer["config"]
-        return config
-
     async def _unless_restarted(self, call: Coroutine[Any, Any, Any]) -> Any:
         """Await a call; raise `RecognizerUnavailable` if the model is restarted meanwhile.
 
@@ -205,13 +180,6 @@ class _Restarts:
             self._parsed = version
             status = read_status(self._file)
             self.count = status.restarts.get(MODEL, 0) if status else self.count
-
-
-async def _answered(call: Awaitable[dict[str, Any]]) -> Mapping[str, Any]:
-    try:
-        return await call
-    except InferenceServerException as error:
-        raise _problem_of(error) from error
 
 
 def _problem_of(error: InferenceServerException) -> Problem:

@@ -14,7 +14,7 @@ from api.main import create_app
 from api.settings import Settings
 from plate_models.cores import photos_at_once
 from plates.cli import health
-from plates.cli.environment import explain_unknown, explain_values
+from plates.cli.environment import check as check_settings
 from plates.serving import launch, server, worker
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -198,9 +198,7 @@ def _at_once(cluster: Cluster) -> Iterator[str]:
 
 def _settings(cluster: Cluster) -> Iterator[str]:
     for name in cluster.deployments:
-        environment = cluster.environment(name)
-        yield from explain_unknown(environment)
-        yield from explain_values(environment)
+        yield from check_settings(cluster.environment(name), elsewhere=True)
 
 
 def _images(cluster: Cluster) -> Iterator[str]:

@@ -143,9 +143,7 @@ def test_every_stage_is_timed(
 
 @pytest.mark.parametrize("algorithm", ["gzip", "deflate"])
 def test_compressed_photos_are_read(triton: TritonEndpoints, algorithm: str) -> None:
-    settings = Settings(triton_url=triton.grpc_url).model_copy(
-        update={"triton_compression": algorithm}
-    )
+    settings = Settings(triton_url=triton.grpc_url, triton_compression=algorithm)
     with running_gateway(settings) as client:
         texts = {plate["text"] for plate in post_raw(client, PHOTO).json()["plates"]}
     assert texts >= {plate.text for plate in read_samples()[NAME]}

@@ -17,9 +17,9 @@ from prometheus_client.parser import text_string_to_metric_families
 from pydantic import ValidationError
 from starlette.types import Message, Receive, Scope, Send
 
+from api.edge.middleware import Edge
 from api.errors import kinds
 from api.observing.metrics import Metrics
-from api.observing.observer import Observer
 from api.readiness import canary_photo
 from api.settings import Settings
 
@@ -178,9 +178,11 @@ def test_metrics_of_made_up_methods_are_one_series() -> None:
         pass
 
     metrics = Metrics()
-    gateway = Observer(not_allowed, metrics)
+    gateway = Edge(not_allowed, Settings(), metrics)
     for method in ("GET", "BREW", "WHEN", "get"):
-        asyncio.run(gateway({"type": "http", "method": method}, None, discard))
+        asyncio.run(
+            gateway({"type": "http", "method": method, "path": "/", "headers": []}, None, discard)
+        )
     exposition = metrics.exposition().decode()
     assert 'requests_total{method="GET",route="other",status="405"} 1.0' in exposition
     assert 'requests_total{method="other",route="other",status="405"} 3.0' in exposition

@@ -274,7 +274,7 @@ def test_whole_batches_that_are_refused(
 
 
 def test_bytes_together_and_files_are_limited(fake: FakeTriton) -> None:
-    limits = {"max_bytes": 100_000, "upload_memory_bytes": 400_000, "batch_max_files": 6}
+    limits = {"max_bytes": 100_000, "upload_memory_bytes": 1_000_000, "batch_max_files": 6}
     half = PHOTO + bytes(50_000)
     with running_gateway(settings_for(fake, **limits)) as client:
         assert statuses_of(post(client, half, half, half, half)) == [200] * 4

@@ -18,7 +18,7 @@ import httpx
 import pytest
 from PIL import Image
 
-from api.schemas import PlatesAnswer
+from api.answers import PlatesAnswer
 from plates.cli import main as cli
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -255,7 +255,7 @@ def test_time_that_ends_in_the_queue(fake: FakeTriton) -> None:
 
 def test_a_full_queue_refuses_by_the_head_and_lets_the_canary_pass(fake: FakeTriton) -> None:
     with full(fake, max_waiting=0) as (client, _):
-        with sending(client, b"") as connection:
+        with sending(client, PHOTO) as connection:
             assert connection.recv(12) == b"HTTP/1.1 429"
         assert number(client, 'plates_refused_total{reason="full"}') == 1
         assert client.get("/readyz").status_code == 200

@@ -240,9 +240,7 @@ def test_photos_are_compressed_on_the_wire_where_that_is_wanted(
     fake: FakeTriton, algorithm: str, compressed: bool
 ) -> None:
     relay, photo = Relay(fake.port), PHOTO + bytes(90_000)
-    settings = Settings(triton_url=f"127.0.0.1:{relay.port}").model_copy(
-        update={"triton_compression": algorithm}
-    )
+    settings = Settings(triton_url=f"127.0.0.1:{relay.port}", triton_compression=algorithm)
     with running_gateway(settings) as client:
         assert post_raw(client, photo).status_code == 200
     relay.close()

@@ -15,14 +15,12 @@ from api.observing.triton_metrics import fetch_triton_metrics
 router = APIRouter(tags=["operation"])
 
 
-@router.head("/healthz", include_in_schema=False)
 @router.get("/healthz")
 async def healthz() -> dict[str, str]:
     """Answer as long as the gateway itself runs, whatever Triton does."""
     return {"status": "alive"}
 
 
-@router.head("/readyz", include_in_schema=False)
 @router.get("/readyz", responses={503: problem_response("Not ready")})
 async def readyz(services: ServicesOfApp) -> JSONResponse:
     """Answer 200 if a photo with a plate was read lately, or if a small one is read now."""

@@ -61,13 +61,13 @@ def page_files() -> dict[str, PageFile]:
     }
 
 
-@router.api_route("/", methods=["GET", "HEAD"], include_in_schema=False)
+@router.get("/", include_in_schema=False)
 async def index(request: Request) -> Response:
     """The page itself."""
     return _answer(request, "index.html")
 
 
-@router.api_route("/page/{name}", methods=["GET", "HEAD"], include_in_schema=False)
+@router.get("/page/{name}", include_in_schema=False)
 async def part(name: str, request: Request) -> Response:
     """One of the files that the page consists of."""
     return _answer(request, name)

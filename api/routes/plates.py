@@ -114,7 +114,7 @@ async def read_batch(
     async with services.received(context, form, parameters) as (upload, wanted):
         charge(context.request, len(upload.photos))
         # One batch leaves half of the places to others.
-        places = asyncio.Semaphore(max(1, services.settings.concurrency // 2))
+        places = asyncio.Semaphore(services.settings.batch_concurrency)
         failed: list[Failure] = []
 
         async def read(photo: UploadedPhoto) -> BatchItem:

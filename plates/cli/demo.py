@@ -20,7 +20,7 @@ from plates.cli.samples import SAMPLES, expected_texts, missing_texts
 from plates.cli.signals import say, stop_signals_raise
 
 if TYPE_CHECKING:
-    from api.schemas import Plate
+    from api.answers import Plate
 
 _READY_S = 60
 _TIMEOUT_S = 60
@@ -129,7 +129,7 @@ def _ask(url: str, method: str, path: str, body: bytes | None = None) -> dict[st
 
 
 def _plates(url: str, photo: bytes) -> "list[Plate]":
-    from api.schemas import Plate
+    from api.answers import Plate
 
     answer = _ask(url, "POST", "/v1/plates", photo)
     return [Plate.model_validate(plate) for plate in answer["plates"]]

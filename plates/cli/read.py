@@ -36,7 +36,7 @@ from plates.cli.inputs import (
 from plates.cli.options import add_engine, add_number, add_weights, load_nets
 
 if TYPE_CHECKING:
-    from api.schemas import Plate
+    from api.answers import Plate
     from plate_models.engines.nets import Nets
 
 Reader = Callable[[Picture], "list[Plate]"]

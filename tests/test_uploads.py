@@ -1,10 +1,18 @@
 """Photos on their way into the gateway: broken, too large, cut off, or too many."""
 
+import asyncio
+import base64
 import json
 import socket
+import subprocess
+import sys
 import threading
+import tracemalloc
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import SimpleNamespace
+from urllib.parse import quote
 
 import fake_triton
 import httpx
@@ -14,9 +22,13 @@ from fake_triton import FakeTriton
 from gateway_client import PHOTO, STATUS, assert_problem, post_form, post_raw, settings_for
 from gateway_fixtures import running_gateway
 from photo_files import BAD, HEIGHT, WIDTH, encode, pattern
+from starlette.requests import Request
 
 from api.errors import Overloaded
-from api.uploads.memory import UploadMemory
+from api.settings import Settings
+from api.uploads.forms import UploadForm
+from api.uploads.memory import COPIES_AT_TRITON, UploadMemory
+from api.uploads.receiving import read_upload
 
 TOLD_BY_DECODING = {
     "truncated bmp",
@@ -182,11 +194,8 @@ def test_slow_uploads_are_given_up(fake: FakeTriton, settings: dict, headers: li
     assert not fake.photos
 
 
-def test_whoever_is_refused_hears_of_it_by_the_deadline(
-    fake: FakeTriton, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_refused_client_gets_its_answer_by_the_deadline(fake: FakeTriton) -> None:
     """Though the rest of the photo has not come yet."""
-    monkeypatch.setattr("api.uploads.receiving._DISCARD_S", 600)
     with (
         running_gateway(settings_for(fake, max_bytes=100_000)) as client,
         begin_upload(client, 200_000, 0, "X-Request-Timeout: 0.3") as connection,
@@ -210,18 +219,114 @@ def test_uploads_share_a_limited_memory() -> None:
             another(1)
         with memory.share() as another:  # what the refused one held is free again
             another(40)
+            another(-30)
+            another(30)
     with memory.share() as take:
         take(100)
 
 
 def test_uploads_beyond_the_memory_are_refused(fake: FakeTriton) -> None:
-    settings = settings_for(fake, upload_memory_bytes=50_000, max_bytes=100_000)
+    """A photo counts with its copies at Triton: five times."""
+    settings = settings_for(fake, upload_memory_bytes=250_000, max_bytes=100_000)
     with running_gateway(settings) as client:
         for _ in range(3):
-            assert_problem(post_raw(client, padded(60_000)), 429, "overloaded")
+            assert_problem(post_raw(client, padded(50_001)), 429, "overloaded")
             assert post_raw(client, PHOTO).status_code == 200  # a small one still fits
             assert post_raw(client, padded(50_000)).status_code == 200
+            assert post_form(client, padded(50_000)).status_code == 200
         assert 'plates_refused_total{reason="memory"} 3.0' in client.get("/metrics").text
+
+
+ENCODED = base64.b64encode(PHOTO + bytes(3_000_000))
+AS_TEXT = UploadForm(("upload",), text=True)
+WIDE = json.dumps({"upload": ENCODED.decode(), "camera": "\U0001f600"}, ensure_ascii=False)
+BODIES = {
+    "raw": ("image/jpeg", PHOTO + bytes(3_000_000)),
+    "json": ("application/json", json.dumps({"upload": ENCODED.decode()}).encode()),
+    "json of wide characters": ("application/json", WIDE.encode()),
+    "escaped": ("application/x-www-form-urlencoded", b"upload=" + quote(ENCODED).encode()),
+    "lines": (
+        "application/x-www-form-urlencoded",
+        b"upload=" + quote(base64.encodebytes(bytes(3_000_000))).encode(),
+    ),
+    "form": (
+        "multipart/form-data; boundary=b",
+        b'--b\r\nContent-Disposition: form-data; name="upload"; filename="a"\r\n\r\n'
+        + bytes(3_000_000)
+        + b"\r\n--b--\r\n",
+    ),
+    "text in a form": (
+        "multipart/form-data; boundary=b",
+        b'--b\r\nContent-Disposition: form-data; name="upload"\r\n\r\n'
+        + ENCODED
+        + b"\r\n--b--\r\n",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BODIES)
+def test_no_form_holds_more_than_is_counted(name: str) -> None:
+    content_type, body = BODIES[name]
+    counted: list[int] = [0]
+    chunks = [body[at : at + 65536] for at in range(0, len(body), 65536)]
+
+    async def receive() -> dict[str, object]:
+        return {"type": "http.request", "body": chunks.pop(0), "more_body": bool(chunks)}
+
+    async def read() -> None:
+        memory = UploadMemory(2**40)
+        headers = [(b"content-type", content_type.encode())]
+        request = Request({"type": "http", "method": "POST", "headers": headers}, receive)
+        context = SimpleNamespace(request=request, deadline=SimpleNamespace(remaining_s=60))
+        with memory.share() as take:
+
+            def note(count: int) -> None:
+                take(count)
+                counted.append(memory.used)
+
+            upload = await read_upload(context, AS_TEXT, Settings(), note)
+            assert memory.used == 5 * len(upload.photo)
+        assert memory.used == 0
+
+    tracemalloc.start()
+    try:
+        asyncio.run(read())
+        held = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    copied = len(body) if name == "raw" or name == "form" else 0  # for a moment, by the loop alone
+    assert held < max(counted) + copied + 2**20
+
+
+COPIES = """
+import asyncio, gc, re, sys
+from api.settings import Settings
+from api.triton import TritonClient
+
+def peak():
+    with open("/proc/self/status") as status:
+        return int(re.search(r"VmHWM:[^0-9]+([0-9]+)", status.read())[1]) * 1024
+
+async def main():
+    async with TritonClient(Settings(triton_url=sys.argv[1])) as client:
+        await client.recognize(b"x", 20)
+        photo = b"x" * 16_000_000
+        gc.collect()
+        with open("/proc/self/clear_refs", "w") as reset:
+            reset.write("5")
+        before = peak()
+        await client.recognize(photo, 20)
+        print((peak() - before) / len(photo))
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="needs Linux's /proc")
+def test_a_photo_at_triton_has_no_more_copies_than_are_counted(fake: FakeTriton) -> None:
+    command = [sys.executable, "-c", COPIES, f"127.0.0.1:{fake.port}"]
+    measured = subprocess.run(command, check=True, capture_output=True, text=True, timeout=60)
+    assert float(measured.stdout) < COPIES_AT_TRITON + 0.5
 
 
 def test_places_are_limited(fake: FakeTriton) -> None:

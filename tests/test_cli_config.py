@@ -2,16 +2,16 @@
 
 import json
 import logging
+import os
 import re
 from pathlib import Path
 
 import pytest
 from jsonschema import Draft202012Validator
 
-from api.settings import Settings
-from plates.cli import main as cli
+from plates.cli import main
+from plates.cli.config import settings_schema, settings_table
 from plates.cli.environment import OF_OTHERS, SETTINGS, warn_of_unknown_settings
-from plates.cli.settings_schema import descriptions, settings_schema
 from plates.serving.running import running_service
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -22,7 +22,7 @@ def check(folder: Path, text: str, capsys: pytest.CaptureFixture[str]) -> tuple[
     """Status and stderr of `plates config check` for a file with that text."""
     file = folder / "settings.env"
     file.write_text(text, encoding="utf-8")
-    status = cli.main(["config", "check", str(file)])
+    status = main.main(["config", "check", str(file)])
     return status, capsys.readouterr().err.replace(f"{file}: ", "")
 
 
@@ -113,15 +113,75 @@ def test_what_kustomize_reads_is_taken_as_it_is(
 
 
 def test_a_file_that_is_not_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["config", "check", str(tmp_path / "none.env")]) == 1
-    assert "No such file" in capsys.readouterr().err
+    assert main.main(["config", "check", str(tmp_path / "none.env")]) == 1
+    said = capsys.readouterr().err
+    assert "No such file" in said and ".env.example" in said
     (tmp_path / "image.env").write_bytes(b"\xff\xfe\x00")
-    assert cli.main(["config", "check", str(tmp_path / "image.env")]) == 1
+    assert main.main(["config", "check", str(tmp_path / "image.env")]) == 1
     assert "not text" in capsys.readouterr().err
 
 
+def check_here(folder: Path, monkeypatch: pytest.MonkeyPatch, **environment: str) -> int:
+    """Status of `plates config check` in a folder, with these settings alone."""
+    for name in [name for name in os.environ if name.startswith("PLATES_")]:
+        monkeypatch.delenv(name)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.chdir(folder)
+    return main.main(["config", "check"])
+
+
+def test_without_a_file_the_environment_is_checked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert check_here(tmp_path, monkeypatch) == 0
+    assert capsys.readouterr().out == "environment: ok\n"
+    assert check_here(tmp_path, monkeypatch, PLATES_PROT="1", PLATES_TOKENS_FILE="/none") == 1
+    assert capsys.readouterr().err.splitlines() == [
+        "environment: PLATES_PROT: there is no such setting (is PLATES_PORT meant?)",
+        "environment: PLATES_TOKENS_FILE: can't read /none: No such file or directory",
+    ]
+
+
+def test_without_a_file_that_of_compose_is_checked_where_there_is_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / ".env").write_text("PLATES_PORT=1\n")
+    assert check_here(tmp_path, monkeypatch) == 0
+    assert capsys.readouterr().out == "environment: ok\n.env: ok\n"
+    (tmp_path / ".env").write_text("PLATES_PORT=x\n")
+    assert check_here(tmp_path, monkeypatch) == 1
+    assert ".env: PLATES_PORT" in capsys.readouterr().err
+
+
+def test_the_example_makes_sense_with_every_line_in_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    example = (ROOT / ".env.example").read_text(encoding="utf-8")
+    assert main.main(["config", "check", str(ROOT / ".env.example")]) == 0
+    settings = re.sub(r"^#(?=PLATES_[A-Z_]+=)", "", example, flags=re.MULTILINE)
+    assert settings != example
+    assert check(tmp_path, settings, capsys) == (0, "")
+
+
+@pytest.mark.parametrize("document", ["README.md", "docker/README.md", "docs/settings.md"])
+def test_documents_have_the_current_table(document: str) -> None:
+    file = ROOT / document
+    table = settings_table()
+    heading = table.partition("\n")[0]
+    text = file.read_text(encoding="utf-8") if file.exists() else ""
+    if heading in text:
+        assert table in text, "paste what `.venv/bin/plates config table` prints"
+
+
+def test_the_table_has_every_setting() -> None:
+    rows = settings_table().splitlines()[2:]
+    assert {row.split("`")[1] for row in rows} == SETTINGS
+    assert "| `PLATES_PORT` | Port to listen on; 0 takes a free one. | `8080` |" in rows
+
+
 def test_the_committed_schema_is_current(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["config", "schema"]) == 0
+    assert main.main(["config", "schema"]) == 0
     printed = capsys.readouterr().out
     hint = "run `.venv/bin/plates config schema > docker/settings.schema.json`"
     assert COMMITTED.read_text(encoding="utf-8") == printed, hint
@@ -129,7 +189,6 @@ def test_the_committed_schema_is_current(capsys: pytest.CaptureFixture[str]) -> 
 
 
 def test_every_setting_is_described() -> None:
-    assert descriptions().keys() == Settings.model_fields.keys()
     properties = settings_schema()["properties"]
     assert properties.keys() == SETTINGS
     assert all(entry["description"] and entry["type"] for entry in properties.values())
@@ -171,7 +230,11 @@ def test_unknown_settings_of_the_environment_are_logged(caplog: pytest.LogCaptur
 
 def test_variables_of_other_commands_are_known() -> None:
     asked = re.compile(r"""environ(?:\.get\(|\[)\s*["'](PLATES_[A-Z_]+)""")
-    files = [path for folder in ("api", "plate_models") for path in (ROOT / folder).rglob("*.py")]
+    files = [
+        path
+        for folder in ("api", "plate_models", "plates")
+        for path in (ROOT / folder).rglob("*.py")
+    ]
     names = {name for path in files for name in asked.findall(path.read_text(encoding="utf-8"))}
     assert "PLATES_DATA" in names
     assert names <= SETTINGS | OF_OTHERS
