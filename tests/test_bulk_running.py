@@ -27,7 +27,7 @@ class InProcess:
         self.asked: list[int] = []
         self.stop_after: int | None = None
 
-    def read(self, request: Request, weights: str, wanted: Sequence[int]) -> Iterator[Outcome]:
+    def read(self, request: Request, _: str, wanted: Sequence[int]) -> Iterator[Outcome]:
         self.asked += wanted
         reads = reader(request.source, request.out)
         for count, chunk in enumerate(wanted):
@@ -115,7 +115,7 @@ def test_files_are_chosen_by_their_bytes(ray: InProcess, request_: Request) -> N
     (folder / "photo.dat").write_bytes(jpeg(15))
     (folder / "phone.heic").write_bytes(BAD["heic"][0])
     (folder / "phone").write_bytes(BAD["avif"][0])
-    (folder / "raw.dng").write_bytes(bytes.fromhex("49492a0008000000" "0100fe00040001000000" "01000000"))
+    (folder / "raw.dng").write_bytes(bytes.fromhex("49492a00080000000100fe0004000100000001000000"))
     (folder / "words.jpg").write_bytes(b"no photo, but its name says so")
     (folder / "drive.mp4").write_bytes(b"\0\0\0\x18ftypisom" + bytes(100))
     (folder / "letter.doc").write_bytes(b"\xd0\xcf\x11\xe0" + bytes(100))
