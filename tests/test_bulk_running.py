@@ -99,16 +99,6 @@ def test_a_stopped_run_goes_on_and_blames_no_photo(ray: InProcess, request_: Req
     assert len(photos_of(request_)) == 12
 
 
-def test_a_stop_forgives_no_death_before_it(ray: InProcess, request_: Request) -> None:
-    work = request_.out / "work"
-    work.mkdir(parents=True)
-    (work / "chunk-00000002.journal").write_text("attempt\n0\n3\nattempt\n0\n1\n")
-    reading.forgive_stopped(work)
-    assert Journal(work, 2).deaths_at == {3: 1}
-    done = run(request_)
-    assert done["process_deaths"] == 1
-
-
 def test_files_are_chosen_by_their_bytes(ray: InProcess, request_: Request) -> None:
     folder = Path(request_.source) / "day0"
     (folder / "without_extension").write_bytes(jpeg(15))
@@ -286,7 +276,7 @@ def test_without_a_terminal_progress_is_lines(
     monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(running, "_LINE_EVERY_S", 0)
+    monkeypatch.setattr(running, "_REPORT_EVERY_S", 0)
     said: list[str] = []
     run(request_, said)
     assert "12 of 12 files are done, 0 could not be read" in said

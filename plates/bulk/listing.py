@@ -60,18 +60,13 @@ def take_listing(
     chunk_photos: int,
     before: Listing | None = None,
 ) -> Listing:
-    """Write the snapshot.
+    """Write the snapshot; raises OSError, or what `found` raises.
 
     Args:
         folder: For the files; those of an unfinished listing are removed.
         found: As of `source.find_photos`.
         chunk_photos: Photos in a chunk; the last one may have fewer.
-        before: A snapshot to be extended: photos that it has are left out, and its chunks
-            stay as they are.
-
-    Raises:
-        BulkError: The source can't be read.
-        OSError: The snapshot can't be written.
+        before: A snapshot to be extended: its photos and chunks stay as they are.
     """
     parts = list(before.parts) if before else []
     for path in folder.glob("part-*.parquet"):

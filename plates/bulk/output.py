@@ -15,7 +15,7 @@ import json
 import os
 import re
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -91,11 +91,7 @@ class Output:
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
-        """Make the folders and keep every other run out.
-
-        Raises:
-            OutputError: Another run writes there, or the folder can't be made.
-        """
+        """Make the folders and keep every other run out; raises OutputError if one is there."""
         try:
             for folder in (self.plates, self.listing, self.work):
                 folder.mkdir(parents=True, exist_ok=True)
@@ -127,11 +123,7 @@ class Output:
         return len(found)
 
     def commit(self, account: Account, rows: list[dict[str, Any]]) -> None:
-        """Write a chunk: rows and account together, once and for all.
-
-        Raises:
-            OSError: It can't be written, as on a full disk; the chunk is not committed.
-        """
+        """Write a chunk: rows and account together; on OSError it is not committed."""
         arrow, parquet = require("pyarrow", "pyarrow.parquet")
         about = json.dumps({"schema": SCHEMA_VERSION, **asdict(account)}, ensure_ascii=False)
         columns = schema().with_metadata({_ACCOUNT_KEY: about.encode()})
@@ -146,11 +138,7 @@ class Output:
         return sorted(int(match[1]) for match in found if match)
 
     def account(self, chunk: int) -> Account:
-        """Read what was committed with a chunk.
-
-        Raises:
-            OutputError: The file is damaged, or not ours.
-        """
+        """Read what was committed with a chunk; raises OutputError if the file is damaged."""
         arrow, parquet = require("pyarrow", "pyarrow.parquet")
         path = self._chunk(chunk)
         try:
@@ -164,14 +152,12 @@ class Output:
                 f"Remove the file, and run again to have it read anew."
             ) from error
 
-    def write_failed(self, unlisted: list[Failure]) -> None:
-        """Write ``failed.csv`` from the accounts of all chunks; raises OSError."""
+    def write_failed(self, failures: Iterable[Failure]) -> None:
+        """Write ``failed.csv``; raises OSError."""
         text = io.StringIO()
         lines = csv.DictWriter(text, FAILED_COLUMNS, lineterminator="\n")
         lines.writeheader()
-        lines.writerows(map(asdict, unlisted))
-        for chunk in self.committed():
-            lines.writerows(map(asdict, self.account(chunk).failures))
+        lines.writerows(map(asdict, failures))
         write_whole(self.failed, text.getvalue().encode())
 
     def _chunk(self, number: int) -> Path:
@@ -179,13 +165,8 @@ class Output:
 
 
 def write_whole(path: Path, data: bytes) -> None:
-    """Replace a file so that it is there whole or as it was, also if the process is killed.
-
-    Until then its name begins with a dot: readers of the folder pass it over.
-
-    Raises:
-        OSError: It can't be written; what was there before stays.
-    """
+    """Replace a file; on OSError, or if the process is killed, what was there before stays."""
+    # Readers of the folder pass over names that begin with a dot.
     temporary = path.with_name(f".{path.name}.{uuid4().hex}{_TEMPORARY}")
     try:
         with temporary.open("xb") as file:

@@ -15,20 +15,13 @@ from typing import TYPE_CHECKING, Any, Self
 
 from PIL import Image
 
-from plate_models import formats
+from plate_models import formats, images
 from plate_models.cores import THREADS
-from plate_models.images import (
-    ImageError,
-    TooManyBytes,
-    UnsupportedType,
-    decode,
-    too_many_bytes_message,
-)
 from plate_models.images.files import HEAD_BYTES, kind_of, type_of
 from plate_models.spec import LIMITS, MODEL_VERSION
 from plates.bulk import BulkError, Request
 from plates.bulk.listing import load_listing
-from plates.bulk.output import Account, Output, write_whole
+from plates.bulk.output import Account, Output
 from plates.bulk.source import Failure, Fetcher, Photo, describe
 
 if TYPE_CHECKING:
@@ -55,7 +48,6 @@ class Outcome:
     failed: int = 0
     deaths: int = 0  # of processes that worked on it before
     problem: str | None = None  # why it could not be written; None once it is committed
-    others: int = 0  # files that are no photos
 
 
 def load_alone(request: Request, weights: str) -> "Nets":
@@ -93,11 +85,7 @@ class ChunkReader:
     def __init__(
         self, request: Request, weights: str, load: "Callable[[Request, str], Nets]" = load_alone
     ) -> None:
-        """Load the nets and open the source; `weights` is the hash that the run began with.
-
-        Raises:
-            BulkError: The output folder is not there, or what `load` raises.
-        """
+        """Load the nets and open the source; `weights` is the hash that the run began with."""
         self._weights, self._output = weights, Output(request.out)
         listing = load_listing(self._output.listing)
         if listing is None:
@@ -138,7 +126,7 @@ class ChunkReader:
             process = f"{socket.gethostname()}:{os.getpid()}"
             account = Account(chunk, *counts, process, began, time.time(), tuple(others))
             self._output.commit(account, rows)
-        return Outcome(chunk, len(photos), len(failures), deaths, None, len(others))
+        return Outcome(chunk, len(photos), len(failures), deaths)
 
     def _read_photo(
         self, journal: "Journal", index: int, photo: Photo, fetched: "Future[bytes]"
@@ -156,7 +144,7 @@ class ChunkReader:
             if not _is_photo(photo, data):
                 return None
             (height, width), plates = read_file(data, self._nets)
-        except ImageError as error:
+        except images.ImageError as error:
             return Failure(photo.name, error.slug, str(error))
         except Exception as error:  # a fault of ours: it must not cost the others
             return Failure(photo.name, "internal-error", repr(error))
@@ -170,7 +158,7 @@ class ChunkReader:
             "model_version": MODEL_VERSION,
             "weights": self._weights,
         }
-        return [common | _columns(index, plate) for index, plate in enumerate(plates)] or [common]
+        return [common | columns_of(index, plate) for index, plate in enumerate(plates)] or [common]
 
 
 def _is_photo(photo: Photo, data: bytes) -> bool:
@@ -183,24 +171,17 @@ def _is_photo(photo: Photo, data: bytes) -> bool:
     if kind in ("video", "other") and not photo.is_named_photo:
         return False
     if kind == "unread" and type_of(data) == "TIFF" and not photo.is_named_photo:
-        raise UnsupportedType("RAW files are not read. Convert the photo to JPEG.")
+        raise images.UnsupportedType("RAW files are not read. Convert the photo to JPEG.")
     if max(len(data), photo.size or 0) > LIMITS.max_bytes:
-        raise TooManyBytes(too_many_bytes_message(LIMITS))
+        raise images.TooManyBytes(images.too_many_bytes_message(LIMITS))
     return True
 
 
 def read_file(data: bytes, nets: "Nets") -> "tuple[tuple[int, int], list[Plate]]":
-    """Decode a photo and read its plates.
-
-    Returns:
-        Its height and width, and the plates.
-
-    Raises:
-        ImageError: It can't be decoded.
-    """
+    """A photo's height and width, and its plates; raises ImageError if it can't be decoded."""
     import torch
 
-    image = decode(data)
+    image = images.decode(data)
     return (image.shape[0], image.shape[1]), nets.read(torch.from_numpy(image))
 
 
@@ -219,7 +200,8 @@ def taken_at(data: bytes) -> datetime | None:
         return None
 
 
-def _columns(index: int, plate: "Plate") -> dict[str, Any]:
+def columns_of(index: int, plate: "Plate") -> dict[str, Any]:
+    """A plate as columns of `output.schema`."""
     reading = plate.reading
     region = formats.region_of(reading.text, reading.format)
     return {
@@ -251,7 +233,8 @@ class Journal:
         self._path = folder / f"chunk-{chunk:08d}.journal"
         self._descriptor = -1
         self.deaths_at: Counter[int] = Counter()
-        for attempt in _text_of(self._path).split(_ATTEMPT):
+        text = self._path.read_text("ascii", "replace") if self._path.exists() else ""
+        for attempt in text.split(_ATTEMPT):
             begun = list(itertools.takewhile(str.isdecimal, attempt.split()))
             self.deaths_at.update(map(int, begun[-1:]))
 
@@ -270,24 +253,3 @@ class Journal:
         os.close(self._descriptor)
         with contextlib.suppress(OSError):
             self._path.unlink()
-
-
-def forgive_stopped(work: Path) -> None:
-    """Remove from all journals the attempt that ended because the run was stopped.
-
-    Journals are replaced, not changed: a process that is still ending may write to the old ones.
-    """
-    for path in work.glob("chunk-*.journal"):
-        before = _text_of(path).rpartition(_ATTEMPT)[0].encode()
-        with contextlib.suppress(OSError):  # at worst a stop counts as a death
-            if before:
-                write_whole(path, before)
-            else:
-                path.unlink()
-
-
-def _text_of(journal: Path) -> str:
-    try:
-        return journal.read_text(encoding="ascii", errors="replace")
-    except FileNotFoundError:
-        return ""

@@ -30,8 +30,8 @@ from plate_models.cores import usable_cores
 from plate_models.spec import MODEL_VERSION
 from plates.bulk import BulkError, OutputError, Request, require
 from plates.bulk.listing import load_listing, take_listing
-from plates.bulk.output import Output, read_json, write_json
-from plates.bulk.reading import ChunkReader, Outcome, forgive_stopped
+from plates.bulk.output import Account, Output, read_json, write_json
+from plates.bulk.reading import ChunkReader, Outcome
 from plates.bulk.source import UNREACHABLE, Failure, Photo, describe, find_photos, is_url
 
 RUNNING, STOPPED, INCOMPLETE, COMPLETE = "running", "stopped", "incomplete", "complete"
@@ -41,19 +41,13 @@ COUNTS = (
 )
 # Another try may read these; a damaged photo stays damaged.
 _RETRIED = (UNREACHABLE, "missing", "forbidden", "unreadable", "crashes-the-reader")
-_MANIFEST_EVERY_S, _LINE_EVERY_S = 30.0, 15.0
-_KEPT_NAMES = 5
-# One is worked on, the next one waits: no actor idles between two.
+_REPORT_EVERY_S, _KEPT_NAMES = 15.0, 5
+# Of each actor: one is worked on, the next one waits.
 _CHUNKS_IN_FLIGHT = 2
 # Ray Data keeps some kilobytes for each block until a run of it ends: so a run has an end.
 _CHUNKS_PER_ROUND = 2000
 # It carries numbers of chunks; Ray would take a third of the machine's memory.
 _OBJECT_STORE_BYTES = 80 * 2**20
-_QUIET = {
-    "RAY_USAGE_STATS_ENABLED": "0",
-    "RAY_DEDUP_LOGS": "0",
-    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
-}
 
 
 def run(request: Request, say: Callable[[str], None]) -> dict[str, Any]:
@@ -95,7 +89,8 @@ def run(request: Request, say: Callable[[str], None]) -> dict[str, Any]:
             if isinstance(stopped, Exception):
                 one.manifest["problem"] = str(stopped)
             else:
-                forgive_stopped(output.work)
+                for journal in output.work.iterdir():  # no photo is to blame for a stop
+                    journal.unlink()
                 say("stopped; the same command goes on from here")
             raise
         finally:
@@ -104,13 +99,8 @@ def run(request: Request, say: Callable[[str], None]) -> dict[str, Any]:
 
 
 def prepare(request: Request) -> str:
-    """Check weights, engine and device, export what is served, and return the weights' hash.
-
-    In a process of its own, so that this one never holds torch.
-
-    Raises:
-        EngineError, WeightsError, ExportError: See `engines.load_nets`.
-    """
+    """Check weights, engine and device, export what is served, and return the weights' hash."""
+    # In a process of its own, so that this one never holds torch.
     with ProcessPoolExecutor(1, get_context("spawn")) as pool:
         # A cluster's GPUs need not be here.
         device = "cpu" if request.address else request.device
@@ -135,20 +125,10 @@ class _Run:
     def __init__(
         self, request: Request, weights: str, output: Output, say: Callable[[str], None]
     ) -> None:
-        """Take up the folder's manifest, or begin one.
-
-        Raises:
-            OutputError: The folder belongs to a run with other settings.
-        """
+        """Take up the folder's manifest, or begin one; raises OutputError for other settings."""
         self._request, self._weights, self._output, self._say = request, weights, output, say
-        settings = {
-            "source": request.source,
-            "chunk": request.chunk,
-            "limit": request.limit,
-            "engine": request.engine,
-            "weights": weights,
-            "model_version": MODEL_VERSION,
-        }
+        settings = {name: getattr(request, name) for name in ("source", "chunk", "limit", "engine")}
+        settings |= {"weights": weights, "model_version": MODEL_VERSION}
         before = read_json(output.manifest)
         if not before and any(output.plates.iterdir()):
             raise OutputError(
@@ -178,65 +158,54 @@ class _Run:
         self._listing = load_listing(output.listing) if before else None
 
     def take_listing(self, found: Iterator[Photo | Failure]) -> None:
-        """Take or extend the snapshot if that is wanted; a new one claims the folder.
-
-        Raises:
-            BulkError: The source can't be read, or the snapshot can't be written.
-        """
+        """Take or extend the snapshot if that is wanted; a new one claims the folder."""
         request, output, listing = self._request, self._output, self._listing
-        try:
-            if listing is None or request.extend:
-                if listing is not None and request.limit is not None:
-                    raise BulkError("--extend: the run was begun with --limit; leave one out")
+        if listing is None or request.extend:
+            if listing is not None and request.limit is not None:
+                raise BulkError("--extend: the run was begun with --limit; leave one out")
+            try:
                 some = itertools.islice(found, request.limit)
                 listing = take_listing(output.listing, some, request.chunk, listing)
-            self.counts["photos"], self.counts["chunks"] = listing.photos, listing.chunks
-            self.counts["folders_not_listed"] = len(listing.unlisted)
-            if self._listing is None:
-                self._write()
-        except OSError as error:
-            raise OutputError(f"{output.folder}: {describe(error)[1]}") from error
+            except OSError as error:
+                raise OutputError(f"{output.folder}: {describe(error)[1]}") from error
         self._listing = listing
+        self.counts["photos"], self.counts["chunks"] = listing.photos, listing.chunks
+        self.counts["folders_not_listed"] = len(listing.unlisted)
+        self._write()
         size = f"{listing.photos:,} files in {listing.chunks:,} chunks"
         self._say(f"{size}, listed {listing.listed_at}")
 
     def read(self) -> None:
-        """Read the chunks that are not committed.
-
-        Raises:
-            BulkError: Ray can't be used, or a chunk's file is damaged.
-        """
-        counts, committed = self.counts, self._output.committed()
-        todo = set(range(counts["chunks"]))
-        for account in map(self._output.account, committed):
+        """Read the chunks that are not committed."""
+        counts, kept = self.counts, []
+        for account in map(self._output.account, self._output.committed()):
             reasons = {failure.reason for failure in account.failures}
             if not (self._request.retry_failed and reasons.intersection(_RETRIED)):
-                todo.discard(account.chunk)
-                counts["done"] += account.photos
-                counts["failed"] += len(account.failures)
+                kept.append(account)
+        self._count(kept)
+        todo = sorted(set(range(counts["chunks"])).difference(one.chunk for one in kept))
         if not todo:
             return
-        if committed:
-            self._say(f"{counts['chunks'] - len(todo):,} chunks are done, {len(todo):,} are left")
-        chunks = read_chunks(self._request, self._weights, sorted(todo))
+        if kept:
+            self._say(f"{len(kept):,} chunks are done, {len(todo):,} are left")
+        chunks = read_chunks(self._request, self._weights, todo)
         # Without a terminal nothing is drawn (None); lines are printed now and then.
         bar = tqdm(total=counts["photos"], initial=counts["done"], unit="file", disable=None)
-        written = shown = -math.inf
+        reported = -math.inf
         with contextlib.closing(chunks) as outcomes, bar:
             for outcome in outcomes:
-                self._count(outcome)
+                self._take(outcome)
                 bar.set_postfix(failed=counts["failed"], refresh=False)
                 bar.update(counts["done"] - bar.n)
-                now = time.monotonic()
-                if bar.disable and now - shown >= _LINE_EVERY_S:
-                    shown = now
+                if time.monotonic() - reported < _REPORT_EVERY_S:
+                    continue
+                reported = time.monotonic()
+                self._write()
+                if bar.disable:
                     done = f"{counts['done']:,} of {counts['photos']:,} files are done"
                     self._say(f"{done}, {counts['failed']:,} could not be read")
-                if now - written >= _MANIFEST_EVERY_S:
-                    written = now
-                    self._write_or_say()
 
-    def _count(self, outcome: Outcome) -> None:
+    def _take(self, outcome: Outcome) -> None:
         self.counts["process_deaths"] += outcome.deaths
         if outcome.deaths:
             times = f"{outcome.deaths} time{'s' * (outcome.deaths != 1)}"
@@ -249,35 +218,34 @@ class _Run:
             self.manifest["not_written"].append(asdict(outcome))
             self._say(f"chunk {outcome.chunk}: not written: {outcome.problem}")
 
+    def _count(self, accounts: Sequence[Account]) -> None:
+        self.counts["done"] = sum(one.photos for one in accounts)
+        self.counts["failed"] = sum(len(one.failures) for one in accounts)
+        self.counts["others"] = sum(len(one.others) for one in accounts)
+        self.counts["plates"] = sum(one.plates for one in accounts)
+        others = itertools.chain.from_iterable(one.others for one in accounts)
+        self.manifest["other_files"] = list(itertools.islice(others, _KEPT_NAMES))
+
     def close(self) -> None:
         """Count anew from what is committed, and write manifest and ``failed.csv``."""
-        counts, chunks = self.counts, self._output.committed()
-        counts |= dict.fromkeys(("done", "failed", "others", "plates"), 0)
-        others: list[str] = []
-        for account in map(self._output.account, chunks):
-            counts["done"] += account.photos
-            counts["failed"] += len(account.failures)
-            counts["others"] += len(account.others)
-            counts["plates"] += account.plates
-            others += account.others[: _KEPT_NAMES - len(others)]
-        self.manifest["other_files"] = others
+        accounts = list(map(self._output.account, self._output.committed()))
+        self._count(accounts)
         if self.manifest["state"] != STOPPED:
-            whole = len(chunks) == counts["chunks"]
+            whole = len(accounts) == self.counts["chunks"]
             self.manifest["state"] = COMPLETE if whole else INCOMPLETE
-        self._write_or_say()
+        self._write()
+        failures = itertools.chain.from_iterable(one.failures for one in accounts)
         try:
-            self._output.write_failed(self._listing.unlisted if self._listing else [])
+            unlisted = self._listing.unlisted if self._listing else []
+            self._output.write_failed([*unlisted, *failures])
         except OSError as error:
             self._say(f"{self._output.failed}: not written: {describe(error)[1]}")
 
     def _write(self) -> None:
         self.manifest["written"] = _now()
         self.manifest["duration_s"] = round(time.monotonic() - self._since, 1)
-        write_json(self._output.manifest, self.manifest)
-
-    def _write_or_say(self) -> None:
         try:
-            self._write()
+            write_json(self._output.manifest, self.manifest)
         except OSError as error:  # on a full disk the run goes on without
             self._say(f"{self._output.manifest}: not written: {describe(error)[1]}")
 
@@ -333,8 +301,8 @@ def read_chunks(
 @contextlib.contextmanager
 def _ray(request: Request) -> Iterator[Any]:
     """Start Ray on this machine, or connect to a cluster, and let go of it at the end."""
-    for name, value in _QUIET.items():
-        os.environ.setdefault(name, value)
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     ray, data = require("ray", "ray.data")
     settings: dict[str, Any] = {"address": request.address}
     folder = None

@@ -215,12 +215,7 @@ def _open_filesystem(source: str) -> tuple[Any, str, str]:
 
 
 def describe(error: BaseException) -> tuple[str, str]:
-    """Name an error of a storage.
-
-    Returns:
-        A reason as in ``failed.csv`` ("missing", "forbidden", "unreachable", "unreadable"),
-        and a message for people.
-    """
+    """An error of a storage as in ``failed.csv``: a reason in one word, and a message."""
     if isinstance(error, FileNotFoundError) and error.__cause__ is not None:
         error = error.__cause__  # fsspec calls a server missing that can't be reached
     message = " ".join((getattr(error, "strerror", None) or str(error)).split())
@@ -251,11 +246,7 @@ class Fetcher:
         limits: Limits = LIMITS,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        """Open the source; of files larger than the limits only the beginning is read.
-
-        Raises:
-            BulkError: The storage can't be opened.
-        """
+        """Open the source; of files larger than the limits only the beginning is read."""
         (self._tenacity,) = require("tenacity")
         self._most, self._sleep, self._down = limits.max_bytes, sleep, 0
         self._filesystem = _open_filesystem(source)[0] if is_url(source) else None
@@ -263,11 +254,7 @@ class Fetcher:
         self._threads = _REMOTE_THREADS if remote else _LOCAL_THREADS
 
     def fetch_ahead(self, photos: Sequence[Photo]) -> Iterator[tuple[int, "Future[bytes]"]]:
-        """Fetch the next files while the caller works on the one before.
-
-        Yields:
-            The index of each photo, in order, and the future of its file.
-        """
+        """Fetch files, in order, ahead of the caller: the index of each, and its future."""
         waiting: deque[tuple[int, Future[bytes]]] = deque()
         with ThreadPoolExecutor(self._threads) as pool:
             try:
