@@ -1,19 +1,15 @@
 """An archive read under kills, and its pace beside plain processes.
 
-First photos are made, all different, three in a hundred of them spoilt (kept in build/bulk/).
-
-  kills   `plates bulk` reads them all. A worker is killed with SIGKILL on the way, then the
-          command itself; the same command goes on, to the end, while the memory of all its
-          processes is measured
-  once    every photo must be in the result or named as failed, once and rightly
-  pace    part of the photos is read by `plates bulk` and by plain processes, one for each
-          core, without Ray, in turns; their rows must be the same. Counted is the time in which
-          processes work; what Ray needs to start is left out
-
-Floors: nothing lost, nothing twice, the same rows, flat memory, 0.9 of the plain processes' pace.
+Photos are made, all different, three in a hundred of them spoilt (kept in build/bulk/), and read
+by `plates bulk`. A worker is killed with SIGKILL on the way, then the command itself; the same
+command goes on to the end, while the memory of all its processes is measured. Every photo must
+be in the result or named as failed, once and rightly. Then some are read by `plates bulk` and by
+plain processes, one for each core, without Ray, in turns: their rows must be the same, and the
+pace 0.9 of theirs (in the time in which processes work; what Ray needs to start is left out).
 """
 
 import argparse
+import contextlib
 import shutil
 import subprocess
 import sys
@@ -24,13 +20,21 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
+import cv2
+import numpy as np
+import pandas
 import psutil
+from tqdm import tqdm
 
 from plate_models.cores import usable_cores
+from plate_models.images import ImageError
 from plates.benchmarks import report
 from plates.benchmarks.report import Verdict
 from plates.benchmarks.service import footprints
 from plates.benchmarks.soak import trend_of
+from plates.bulk import Request
+from plates.bulk.output import Output
+from plates.bulk.reading import columns_of, load_alone, read_file
 from plates.cli import CommandError
 
 PACE_FLOOR, MOST_GROWTH = 0.9, 0.02
@@ -62,7 +66,6 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.photos < 20 * arguments.chunk:
         raise CommandError("--photos: expected at least 20 chunks, or nothing can be killed midway")
     report.make_folders(arguments)
-    began = time.monotonic()
     print(f"{report.describe_machine()}, {usable_cores()} workers of 1 thread", flush=True)
     paths = make_photos(HOME / f"photos-{arguments.photos}", arguments.photos)
     verdicts, memory = read_under_kills(paths, arguments.chunk)
@@ -76,7 +79,6 @@ def run(arguments: argparse.Namespace) -> int:
         Verdict("pace per core", f"{ratio:.3f}", f">= {PACE_FLOOR}", ratio >= PACE_FLOOR),
     ]
     status = report.print_verdicts(verdicts)
-    print(f"{(time.monotonic() - began) / 60:.1f} minutes")
     figures = {"verdicts": [vars(verdict) for verdict in verdicts], "paces": paces}
     report.write(arguments, figures | {"memory": memory}, lambda figure: _plot(figure, memory))
     return status
@@ -84,8 +86,6 @@ def run(arguments: argparse.Namespace) -> int:
 
 def make_photos(folder: Path, count: int) -> list[Path]:
     """Make the photos that are not there; photo N is the same in every archive of that seed."""
-    from tqdm import tqdm
-
     folder = folder.absolute()
     paths = [folder / f"{n // FOLDER_PHOTOS:03d}" / f"{n:06d}.jpg" for n in range(count)]
     if (folder / "complete").exists():
@@ -113,9 +113,6 @@ def _render(path: Path) -> None:
 
 def _make(scenes: Path, path: Path) -> None:
     """Cut, scale, light and compress a scene anew."""
-    import cv2
-    import numpy as np
-
     number = int(path.stem)
     dice = np.random.default_rng((SEED, number))
     image: Any = cv2.imread(str(scenes / f"{int(dice.integers(SCENES)):03d}.jpg"))
@@ -150,11 +147,7 @@ def _parts(out: Path) -> dict[str, int]:
 
 
 def read_under_kills(paths: Sequence[Path], chunk: int) -> tuple[list[Verdict], Rows]:
-    """Read the archive while a worker and then the command are killed, read on, and verify.
-
-    Raises:
-        CommandError: The run ended before it was killed.
-    """
+    """Read the archive while a worker and then the command are killed, read on, and verify."""
     folder, out, chunks = paths[0].parent.parent, HOME / "out", -(-len(paths) // chunk)
     shutil.rmtree(out, ignore_errors=True)
     command = _start(folder, out, chunk)
@@ -176,10 +169,9 @@ def read_under_kills(paths: Sequence[Path], chunk: int) -> tuple[list[Verdict], 
     after = _parts(out)
     kept = sum(after.get(name) == when for name, when in before.items())
     status, came = command.returncode, f"{kept} of {len(before)}"
-    untouched = "chunks done before the kill, untouched after it"
     return [
         Verdict("the killed run's readers ended", str(gone), "True", gone),
-        Verdict(untouched, came, "all", kept == len(before) > 0),
+        Verdict("chunks untouched after the kill", came, "all", kept == len(before) > 0),
         Verdict("exit status after failures", str(status), "1", status == 1),
         _verify(paths, out),
         *_memory_verdict(memory),
@@ -217,18 +209,12 @@ def _memory_verdict(memory: Rows) -> list[Verdict]:
 
 
 def _plot(figure: Any, memory: Rows) -> None:
-    import pandas
-
-    table = pandas.DataFrame(memory)
-    table.index = table.pop("at_s") / 60
-    title = "memory of all processes after the kill"
-    table.plot(ax=figure.subplots(), xlabel="minutes", ylabel="PSS, MiB", ylim=0, title=title)
+    title, axes = "memory of all processes after the kill", figure.subplots()
+    pandas.DataFrame(memory).plot("at_s", xlabel="s", ylabel="PSS, MiB", title=title, ax=axes)
 
 
 def _verify(paths: Sequence[Path], out: Path) -> Verdict:
     """Compare the output with the archive that was made."""
-    import pandas
-
     rows = pandas.read_parquet(out / "plates", columns=["photo", "plate"])
     failed = pandas.read_csv(out / "failed.csv")["photo"]
     all_, read = {str(path) for path in paths}, set(rows["photo"])
@@ -245,10 +231,6 @@ def _verify(paths: Sequence[Path], out: Path) -> Verdict:
 
 def take_turn(folders: Sequence[Path]) -> dict[str, float]:
     """Read photos with `plates bulk` and with plain processes: photos/s while they work."""
-    import pandas
-
-    from plates.bulk.output import Output
-
     cores, out = usable_cores(), HOME / "pace"
     shutil.rmtree(out, ignore_errors=True)
     pattern = folders[0].parent / f"00[0-{min(9, len(folders) - 1)}]" / "*.jpg"
@@ -271,39 +253,28 @@ def take_turn(folders: Sequence[Path]) -> dict[str, float]:
 def _load(barrier: Any) -> None:
     global _nets, _barrier
     from plate_models.weights import check_manifest
-    from plates.bulk import Request
-    from plates.bulk.reading import load_alone
 
     _nets, _barrier = load_alone(Request("", Path()), check_manifest()), barrier
 
 
 def _read_share(paths: Sequence[Path]) -> tuple[dict[str, list[Any]], float]:
     """Read photos: the plates of each, as columns, and the seconds that it took."""
-    from plate_models.images import ImageError
-    from plates.bulk.reading import columns_of, read_file
-
-    found: dict[str, list[Any]] = {}
+    found: dict[str, list[Any]] = {str(path): [] for path in paths}
     _barrier.wait(WAIT_S)
     began = time.monotonic()
     for path in paths:
-        found[str(path)] = []
-        try:
+        with contextlib.suppress(ImageError):
             plates = read_file(path.read_bytes(), _nets)[1]
-        except ImageError:
-            continue
-        found[str(path)] = [columns_of(number, plate) for number, plate in enumerate(plates)]
+            found[str(path)] = [columns_of(number, plate) for number, plate in enumerate(plates)]
     return found, time.monotonic() - began
 
 
 def _unlike(found: dict[str, list[Any]], out: Path) -> int:
     """Count the photos of which the output says something else."""
-    import pandas
-
     columns = ["photo", *COMPARED]
     kept = pandas.read_parquet(out / "plates", filters=[("photo", "in", list(found))])
     kept = kept.dropna(subset="plate")[columns]
     plates = [{"photo": photo, **plate} for photo, rows in found.items() for plate in rows]
-    both = kept.merge(
-        pandas.DataFrame(plates)[columns].astype(kept.dtypes), "outer", indicator="in"
-    )
+    here = pandas.DataFrame(plates)[columns].astype(kept.dtypes)
+    both = kept.merge(here, "outer", indicator="in")
     return int(both.loc[both["in"] != "both", "photo"].nunique())

@@ -91,7 +91,7 @@ class Output:
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
-        """Make the folders and keep every other run out; raises OutputError if one is there."""
+        """Make the folders and keep other runs out; raises OutputError if one is there."""
         try:
             for folder in (self.plates, self.listing, self.work):
                 folder.mkdir(parents=True, exist_ok=True)
@@ -112,15 +112,10 @@ class Output:
             with contextlib.suppress(OSError):  # a full disk: the lock holds all the same
                 file.write(f"process {os.getpid()} on {socket.gethostname()}")
                 file.flush()
+            for folder in (self.folder, self.plates, self.listing):
+                for left in folder.glob(f".*{_TEMPORARY}"):  # by a run that was killed
+                    left.unlink()
             yield
-
-    def remove_leftovers(self) -> int:
-        """Remove the half-written files of killed processes, and count them."""
-        folders = (self.folder, self.plates, self.listing)
-        found = [path for folder in folders for path in folder.glob(f".*{_TEMPORARY}")]
-        for path in found:
-            path.unlink(missing_ok=True)
-        return len(found)
 
     def commit(self, account: Account, rows: list[dict[str, Any]]) -> None:
         """Write a chunk: rows and account together; on OSError it is not committed."""

@@ -2,13 +2,14 @@
 
 import contextlib
 import itertools
+import json
 import os
 import socket
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -80,7 +81,7 @@ def load_alone(request: Request, weights: str) -> "Nets":
 
 
 class ChunkReader:
-    """Holds the nets, and reads chunks."""
+    """Holds the nets, and reads chunks: an actor of Ray Data."""
 
     def __init__(
         self, request: Request, weights: str, load: "Callable[[Request, str], Nets]" = load_alone
@@ -95,6 +96,10 @@ class ChunkReader:
             )
         self._listing, self._fetcher = listing, Fetcher(request.source)
         self._nets = load(request, weights)
+
+    def __call__(self, batch: dict[str, Any]) -> dict[str, list[str]]:
+        """Read the chunks of a batch, as Ray Data calls it."""
+        return {"outcome": [json.dumps(asdict(self.read(int(n)))) for n in batch["chunk"]]}
 
     def read(self, chunk: int) -> Outcome:
         """Read a chunk's photos and commit it; errors are reported, not raised."""

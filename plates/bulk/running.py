@@ -79,8 +79,6 @@ def run(request: Request, say: Callable[[str], None]) -> dict[str, Any]:
     weights = prepare(request)
     with output.locked():
         one = _Run(request, weights, output, say)
-        if removed := output.remove_leftovers():
-            say(f"removed {removed} half-written files of a run that was killed")
         one.take_listing(found)
         try:
             one.read()
@@ -102,21 +100,19 @@ def prepare(request: Request) -> str:
     """Check weights, engine and device, export what is served, and return the weights' hash."""
     # In a process of its own, so that this one never holds torch.
     with ProcessPoolExecutor(1, get_context("spawn")) as pool:
-        # A cluster's GPUs need not be here.
-        device = "cpu" if request.address else request.device
-        engine = "torch" if device != request.device else request.engine
-        return pool.submit(_prepare, request.weights, engine, device).result()
+        return pool.submit(_prepare, request).result()
 
 
-def _prepare(folder: Path | None, engine: str, device: str) -> str:
+def _prepare(request: Request) -> str:
     from plate_models.engines.nets import check_engine
     from plate_models.export import export
     from plate_models.weights import WEIGHTS_DIR, check_manifest
 
-    check_engine(engine, device)
-    if engine == "served" and folder is None:
+    on_cluster = request.address and request.device != "cpu"  # its GPUs need not be here
+    check_engine(*(("torch", "cpu") if on_cluster else (request.engine, request.device)))
+    if request.engine == "served" and request.weights is None:
         export()
-    return check_manifest(folder or WEIGHTS_DIR)
+    return check_manifest(request.weights or WEIGHTS_DIR)
 
 
 class _Run:
@@ -250,18 +246,6 @@ class _Run:
             self._say(f"{self._output.manifest}: not written: {describe(error)[1]}")
 
 
-class Actor:
-    """What Ray Data runs in each of its processes."""
-
-    def __init__(self, request: Request, weights: str) -> None:
-        self._reader = ChunkReader(request, weights)
-
-    def __call__(self, batch: dict[str, Any]) -> dict[str, list[str]]:
-        """Read the chunks of a batch."""
-        outcomes = [self._reader.read(int(chunk)) for chunk in batch["chunk"]]
-        return {"outcome": [json.dumps(asdict(outcome)) for outcome in outcomes]}
-
-
 def read_chunks(
     request: Request, weights: str, chunks: Sequence[int]
 ) -> Generator[Outcome, None, None]:
@@ -282,7 +266,7 @@ def read_chunks(
                 numbers = [{"chunk": chunk} for chunk in chunks[start : start + size]]
                 blocks = ray.data.from_items(numbers, override_num_blocks=len(numbers))
                 outcomes = blocks.map_batches(
-                    Actor,
+                    ChunkReader,
                     fn_constructor_args=(request, weights),
                     batch_size=1,
                     compute=ray.data.ActorPoolStrategy(

@@ -72,13 +72,11 @@ def is_url(source: str) -> bool:
 
 
 def find_photos(source: str) -> Iterator[Photo | Failure]:
-    """List the files of a source that may be photos; links to folders are not followed.
+    """List the files of a source that may be photos, then folders that can't be read.
 
     Args:
-        source: A folder, a photo or a pattern with ``*``; or a URL of one.
-
-    Yields:
-        Files in the storage's order; then folders that can't be read.
+        source: A folder (links to folders in it are not followed), a photo or a pattern with
+            ``*``; or a URL of one.
 
     Raises:
         BulkError: The source itself can't be read.

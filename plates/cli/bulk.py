@@ -9,22 +9,19 @@ machine or on a cluster, and each chunk is written to DIR when it is done:
   DIR/failed.csv    photo, reason, message: what could not be read, and why
   DIR/manifest.json settings, weights, counts, state
 
-Photos are recognized by their first bytes, whatever their names; hidden files, tables, texts and
-pages are left out. If the command was stopped or killed, the same command goes on where it was:
-nothing is lost, nothing is read twice. Exit status: 0, or 1 if anything could not be read or
-written.
+A file's first bytes decide whether it is a photo; hidden files, tables and texts are left out.
+The same command goes on where it was stopped or killed: nothing is lost, nothing is read twice.
+Exit status: 0, or 1 if anything could not be read or written.
 """
 
 import argparse
 import sys
+from dataclasses import fields
 from pathlib import Path
-from typing import Any
 
 from plates.bulk import BulkError, OutputError, Request
 from plates.cli import CommandError
 from plates.cli.options import add_engine, add_weights, default_engine
-
-_FAULTS = ("failed", "folders_not_listed")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -41,11 +38,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         add(name, type=_count, metavar="N", default=default, help=purpose)
     add("--address", metavar="HOST:PORT", help="of a Ray cluster (default: one is started here)")
     add("--extend", action="store_true", help="list SOURCE again and read what is new, too")
-    add(
-        "--retry-failed",
-        action="store_true",
-        help="read photos again that could not be reached; damaged ones stay as they are",
-    )
+    purpose = "read photos again that could not be reached; damaged ones stay as they are"
+    add("--retry-failed", action="store_true", help=purpose)
     add_weights(parser)
     add_engine(parser)
 
@@ -60,57 +54,37 @@ def run(arguments: argparse.Namespace) -> int:
     """Read the archive, or what is left of it; 0, or 1 if a photo, folder or chunk failed.
 
     Raises:
-        CommandError: The source, the output, the nets or Ray can't be used; status 2 if the
-            arguments contradict an earlier run's.
+        CommandError: Something can't be used; status 2 if that is the output folder.
     """
     from tqdm import tqdm
 
     from plates.bulk import running
     from plates.cli.signals import stop_signals_raise
 
-    gpus, device = arguments.gpus, arguments.device
-    if gpus and device == "cpu":
-        device = "cuda:0"  # Ray shows each process its own as the first one
-    arguments.device = device
-    request = Request(
-        arguments.source,
-        arguments.out,
-        arguments.chunk,
-        arguments.limit,
-        arguments.extend,
-        arguments.retry_failed,
-        arguments.workers,
-        gpus or int(device != "cpu"),
-        arguments.address,
-        arguments.weights.resolve() if arguments.weights else None,
-        arguments.engine or default_engine(arguments),
-        device,
-    )
+    if arguments.gpus and arguments.device == "cpu":
+        arguments.device = "cuda:0"  # Ray shows each process its own as the first one
+    arguments.gpus = arguments.gpus or int(arguments.device != "cpu")
+    arguments.engine = arguments.engine or default_engine(arguments)
+    arguments.weights = arguments.weights and arguments.weights.resolve()
+    request = Request(**{field.name: getattr(arguments, field.name) for field in fields(Request)})
     try:
         with stop_signals_raise():
-            # Above the progress bar, if there is one.
             done = running.run(request, lambda text: tqdm.write(text, file=sys.stderr))
     except BulkError as error:
         raise CommandError(str(error), 2 if isinstance(error, OutputError) else 1) from error
     except Exception as error:
-        # By name: their classes are torch's neighbours, and this process never holds torch.
+        # By name: their modules load torch, which this process does without.
         if type(error).__name__ not in ("EngineError", "ExportError", "WeightsError"):
             raise
         raise CommandError(str(error)) from error
-    _print(arguments.out, done, done["counts"])
-    return int(any(done["counts"][name] for name in _FAULTS) or done["state"] != "complete")
-
-
-def _print(out: Path, done: dict[str, Any], counts: dict[str, int]) -> None:
+    counts = done["counts"]
     read = counts["done"] - counts["failed"] - counts["others"]
-    print(f"{read:,} photos read, {counts['plates']:,} plates: {out / 'plates'}")
-    if counts["failed"] or counts["folders_not_listed"]:
-        number = counts["folders_not_listed"]
-        folders = f" and {number:,} folders" if number else ""
-        print(f"{counts['failed']:,} photos{folders} could not be read: {out / 'failed.csv'}")
+    print(f"{read:,} photos read, {counts['plates']:,} plates: {request.out / 'plates'}")
+    if failed := counts["failed"] + counts["folders_not_listed"]:
+        print(f"{failed:,} photos or folders could not be read: {request.out / 'failed.csv'}")
     if counts["others"]:
-        names = ", ".join(done["other_files"])
-        more = ", …" if counts["others"] > len(done["other_files"]) else ""
-        print(f"{counts['others']:,} files are no photos: {names}{more}")
-    if chunks := counts["chunks_not_written"]:
-        print(f"{chunks:,} chunks could not be written; run again once there is room")
+        print(f"{counts['others']:,} files are no photos, such as {', '.join(done['other_files'])}")
+    if counts["chunks_not_written"]:
+        chunks = f"{counts['chunks_not_written']:,} chunks"
+        print(f"{chunks} could not be written; run again once there is room")
+    return int(bool(failed) or done["state"] != "complete")
