@@ -167,7 +167,6 @@ class _Run:
         self._listing = listing
         self.counts["photos"], self.counts["chunks"] = listing.photos, listing.chunks
         self.counts["folders_not_listed"] = len(listing.unlisted)
-        self._write()
         size = f"{listing.photos:,} files in {listing.chunks:,} chunks"
         self._say(f"{size}, listed {listing.listed_at}")
 
@@ -180,6 +179,7 @@ class _Run:
                 kept.append(account)
         self._count(kept)
         todo = sorted(set(range(counts["chunks"])).difference(one.chunk for one in kept))
+        self._write()
         if not todo:
             return
         if kept:
