@@ -3,6 +3,7 @@
 import errno
 import io
 import os
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -222,3 +223,32 @@ def test_photos_tell_their_time(tmp_path: Path) -> None:
         datetime(2024, 5, 6, 7, 8, 9),
         datetime(2023, 11, 14, 22, 13, 20),
     ]
+
+
+ROOT = Path(__file__).resolve().parent.parent
+SECTION = (ROOT / "README.md").read_text(encoding="utf-8").partition("## An archive")[2]
+SECTION = SECTION.partition("\n## ")[0]
+
+
+@pytest.mark.skipif(not SECTION, reason="README.md has no section on archives")
+def test_what_the_readme_shows_of_an_archive_runs(tmp_path: Path) -> None:
+    blocks = re.findall(r"^```python[^\n]*\n(.*?)^```", SECTION, re.MULTILINE | re.DOTALL)
+    assert any("read_parquet" in block for block in blocks)
+    source, out = archive(tmp_path / "photos", 9), tmp_path / "archive"
+    for hour, path in enumerate(sorted(source.rglob("*.jpg"))):
+        os.utime(path, (1_700_000_000 + 3600 * hour,) * 2)
+    for chunk in range(listed(source, out).chunks):
+        reader(source, out).read(chunk)
+    code = "\n".join(blocks)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path
+    )
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"B840CK197\s+9\b", done.stdout)
+    assert list(tmp_path.glob("*.png"))
+
+
+@pytest.mark.skipif(not SECTION, reason="README.md has no section on archives")
+def test_the_readmes_columns_are_those_that_are_written() -> None:
+    cells = re.findall(r"^\|([^|]*)\|", SECTION, re.MULTILINE)
+    assert set(re.findall(r"`(\w+)`", " ".join(cells))) == set(schema().names)
