@@ -88,7 +88,7 @@ def make_photos(folder: Path, count: int) -> list[Path]:
     """Make the photos that are not there; photo N is the same in every archive of that seed."""
     folder = folder.absolute()
     paths = [folder / f"{n // FOLDER_PHOTOS:03d}" / f"{n:06d}.jpg" for n in range(count)]
-    if (folder / "complete").exists():
+    if (folder / ".complete").exists():
         return paths
     scenes = folder.parent / f"scenes-{SEED}"
     for path in {scenes, *(path.parent for path in paths)}:
@@ -98,7 +98,7 @@ def make_photos(folder: Path, count: int) -> list[Path]:
         list(tqdm(drawn, total=SCENES, unit="scene", disable=None))
         made = pool.map(_make, [scenes] * count, paths, chunksize=100)
         list(tqdm(made, total=count, unit="photo", disable=None))
-    (folder / "complete").touch()
+    (folder / ".complete").touch()
     return paths
 
 
