@@ -1,33 +1,30 @@
 """Chunks of an archive: what is committed, what is not, and what a death leaves."""
 
-import csv
 import errno
 import io
 import os
+import re
 import subprocess
 import sys
 from collections import Counter
-from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
 import bulk_cases
 import pandas
 import pytest
-from bulk_cases import DEATHS, WEIGHTS, archive, job_for, jpeg, listed, plate, reader
+from bulk_cases import DEATHS, archive, jpeg, listed, reader
 from photo_files import BAD
 from PIL import Image
 
-from plates.bulk import OutputError, chunks, ledger, manifest, output
-from plates.bulk.journal import DEATHS_ALLOWED, Journal
-from plates.bulk.manifest import Settings
-from plates.bulk.output import Output
-from plates.bulk.rows import Shot, rows_of, schema
+from plates.bulk import BulkError, OutputError, output, reading
+from plates.bulk.output import Output, schema
+from plates.bulk.reading import DEATHS_ALLOWED, Journal
 
 
 @pytest.fixture(autouse=True)
 def no_nets(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(chunks, "read_file", bulk_cases.read_file)
+    monkeypatch.setattr(reading, "read_file", bulk_cases.read_file)
 
 
 def photos_in(out: Path) -> Counter[str]:
@@ -35,17 +32,23 @@ def photos_in(out: Path) -> Counter[str]:
     return Counter(pandas.read_parquet(out / "plates")["photo"])
 
 
-def test_rows_fit_the_schema(tmp_path: Path) -> None:
-    shot = Shot("a.jpg", 32, 24, None, None)
-    rows = rows_of(shot, [plate(), plate()], "1", WEIGHTS)
-    assert [row["plate"] for row in rows] == [0, 1]
-    assert rows[0]["text_native"] == "В840СК197"
-    assert (rows[0]["region_code"], rows[0]["region_name"]) == ("197", "Moscow")
-    assert len(rows[0]["quad"]) == 8
-    assert [candidate["text"] for candidate in rows[0]["candidates"]] == ["B840CK197", "B840CK797"]
-    assert set(rows[0]) == set(schema().names)
-    (empty,) = rows_of(shot, [], "1", WEIGHTS)
-    assert "plate" not in empty and empty["width"] == 32
+def test_rows_have_the_columns_of_the_schema(tmp_path: Path) -> None:
+    source, out = tmp_path / "photos", tmp_path / "out"
+    source.mkdir()
+    (source / "two.jpg").write_bytes(jpeg(25))
+    (source / "none.jpg").write_bytes(jpeg(5))
+    listed(source, out)
+    assert reader(source, out).read(0).problem is None
+    table = pandas.read_parquet(out / "plates", dtype_backend="pyarrow")
+    assert tuple(table.columns) == tuple(schema().names)
+    none, first, second = table.sort_values(["photo", "plate"]).itertuples()
+    assert (first.plate, second.plate) == (0, 1)
+    assert first.text_native == "В840СК197"
+    assert (first.region_code, first.region_name) == ("197", "Moscow")
+    assert (first.x0, first.y0, first.x1, first.y1) == (1, 2, 3, 4)
+    assert len(first.quad) == 8
+    assert [candidate["text"] for candidate in first.candidates] == ["B840CK197", "B840CK797"]
+    assert none.plate is pandas.NA and (none.width, none.height) == (32, 24)
 
 
 def test_a_chunk_holds_plates_photos_without_and_failures(tmp_path: Path) -> None:
@@ -57,11 +60,11 @@ def test_a_chunk_holds_plates_photos_without_and_failures(tmp_path: Path) -> Non
     out = tmp_path / "out"
     listing = listed(source, out, chunk=100)
     assert (listing.photos, listing.chunks) == (9, 1)
-    outcome = reader(job_for(source, out)).read(0)
+    outcome = reader(source, out).read(0)
     assert (outcome.photos, outcome.failed, outcome.problem) == (9, 3, None)
     rows = photos_in(out)
     assert sorted(rows.values()) == [1, 1, 1, 1, 2, 2]  # none and one plate: one row each
-    account = ledger.account_of(Output(out), 0)
+    account = Output(out).account(0)
     assert {Path(f.photo).name: f.reason for f in account.failures} == {
         "broken.jpg": "broken-image",
         "words.png": "unsupported-type",
@@ -77,21 +80,9 @@ def test_a_chunk_of_failures_alone_is_committed(tmp_path: Path) -> None:
     (source / "a.jpg").write_bytes(b"")
     out = tmp_path / "out"
     listed(source, out)
-    assert reader(job_for(source, out)).read(0).failed == 1
-    assert ledger.committed(Output(out)) == {0}
+    assert reader(source, out).read(0).failed == 1
+    assert Output(out).committed() == [0]
     assert len(pandas.read_parquet(out / "plates")) == 0
-
-
-def test_a_photo_that_vanished_is_named(tmp_path: Path) -> None:
-    source, out = archive(tmp_path / "photos", 4), tmp_path / "out"
-    listed(source, out)
-    lost = source / "day0" / "002.jpg"
-    lost.unlink()
-    assert reader(job_for(source, out)).read(0).failed == 1
-    output = Output(out)
-    ledger.write_failed(output, [], ledger.accounts(output, [0]))
-    (row,) = csv.DictReader((out / "failed.csv").read_text(encoding="utf-8").splitlines())
-    assert (row["photo"], row["reason"]) == (str(lost), "missing")
 
 
 @pytest.mark.parametrize("place", DEATHS)
@@ -102,17 +93,18 @@ def test_a_death_anywhere_loses_nothing_and_doubles_nothing(tmp_path: Path, plac
     done = subprocess.run([sys.executable, bulk_cases.__file__, *words], capture_output=True)
     assert done.returncode == -9, done.stderr.decode()
     output = Output(out)
-    assert ledger.committed(output) == ({0} if place == "after the rename" else set())
+    assert output.committed() == ([0] if place == "after the rename" else [])
     left = [path for path in output.plates.iterdir() if path.name.startswith(".")]
     assert len(left) == (place in ("before the sync", "before the rename"))
-    assert output.remove_leftovers() == len(left)
-    reads = reader(job_for(source, out))
-    for chunk in {0, 1} - ledger.committed(output):
+    with output.locked():
+        assert not any(path.exists() for path in left)
+    reads = reader(source, out)
+    for chunk in {0, 1}.difference(output.committed()):
         assert reads.read(chunk).problem is None
     rows = photos_in(out)
     assert set(rows) == {str(path) for path in source.rglob("*.jpg")}
     assert sorted(rows.values()) == [1, 1, 1, 1, 1, 1, 2, 2]
-    if place != "after the rename":  # there the journal outlives its chunk, and harms nobody
+    if place != "after the rename":  # there the journal outlives its chunk, and does no harm
         assert not list(output.work.iterdir())
 
 
@@ -123,21 +115,19 @@ def test_a_photo_that_kills_is_named_and_the_others_are_read(tmp_path: Path) -> 
         words = (str(source), str(out), "0", "third photo")
         done = subprocess.run([sys.executable, bulk_cases.__file__, *words], capture_output=True)
         assert done.returncode == -9
-    outcome = reader(job_for(source, out)).read(0)
+    outcome = reader(source, out).read(0)
     assert (outcome.failed, outcome.deaths, outcome.problem) == (1, DEATHS_ALLOWED, None)
-    (failure,) = ledger.account_of(Output(out), 0).failures
+    (failure,) = Output(out).account(0).failures
     assert failure.photo == listing.chunk(0)[2].name
     assert failure.reason == "crashes-the-reader"
     assert len(photos_in(out)) == 3
 
 
-def test_deaths_at_different_photos_are_nobodys_fault(tmp_path: Path) -> None:
+def test_deaths_at_different_photos_are_no_photos_fault(tmp_path: Path) -> None:
     (tmp_path / "chunk-00000007.journal").write_text(
         "attempt\n0\n1\nattempt\n0\nattempt\n0\n1\n2\n"
     )
-    journal = Journal(tmp_path, 7)
-    assert journal.deaths == 3
-    assert not any(map(journal.is_deadly, range(4)))
+    assert Journal(tmp_path, 7).deaths_at == {0: 1, 1: 1, 2: 1}
 
 
 @pytest.mark.parametrize("damage", ["", "\0\0\0", "attempt\n1\n\0\0", "attempt\n"])
@@ -159,10 +149,10 @@ def test_a_full_disk_names_the_chunk_and_the_next_run_writes_it(
     listed(source, out)
     with monkeypatch.context() as patched:
         patched.setattr(os, "fsync", full_disk)
-        outcome = reader(job_for(source, out)).read(0)
+        outcome = reader(source, out).read(0)
     assert outcome.problem == "No space left on device"
     assert not list((out / "plates").iterdir())
-    assert reader(job_for(source, out)).read(0).problem is None
+    assert reader(source, out).read(0).problem is None
     assert len(photos_in(out)) == 4
 
 
@@ -179,10 +169,10 @@ def test_a_disk_that_is_really_full(tmp_path: Path) -> None:
         with pytest.raises(OSError, match="No space"), filler.open("wb", buffering=0) as file:
             while True:
                 file.write(bytes(4096))
-        outcome = reader(job_for(source, out)).read(0)
+        outcome = reader(source, out).read(0)
         assert outcome.problem == "No space left on device"
         filler.unlink()
-        assert reader(job_for(source, out)).read(0).problem is None
+        assert reader(source, out).read(0).problem is None
         assert len(photos_in(out)) == 4
     finally:
         subprocess.run(["umount", "-l", str(out)], check=True)
@@ -200,62 +190,19 @@ def test_what_was_there_stays_where_a_file_cannot_be_replaced(
     assert [entry.name for entry in tmp_path.iterdir()] == ["manifest.json"]
 
 
-def test_two_runs_into_one_folder_are_refused(tmp_path: Path) -> None:
-    with (
-        Output(tmp_path).locked(),
-        pytest.raises(OutputError, match=f"process {os.getpid()} .*another --out"),
-        Output(tmp_path).locked(),
-    ):
-        pass
-    with Output(tmp_path).locked():  # and it is free again
-        pass
-
-
-SETTINGS = Settings("/photos", 256, None, "served", WEIGHTS)
-
-
-@pytest.mark.parametrize(
-    ("change", "named"),
-    [
-        ({"source": "/others"}, "source '/photos'"),
-        ({"chunk": 128}, "chunk 256"),
-        ({"limit": 10}, "limit None"),
-        ({"engine": "torch"}, "engine 'served'"),
-        ({"weights": "sha256:1"}, "weights 'sha256:0'"),
-    ],
-)
-def test_other_settings_are_refused_by_name(
-    tmp_path: Path, change: dict[str, object], named: str
-) -> None:
-    out = Output(tmp_path)
-    with out.locked():
-        manifest.begin(out, SETTINGS).write(out)
-        assert manifest.begin(out, SETTINGS).settings == SETTINGS
-        with pytest.raises(OutputError, match=named):
-            manifest.begin(out, replace(SETTINGS, **change))
-
-
-def test_a_folder_of_something_else_is_refused(tmp_path: Path) -> None:
-    out = Output(tmp_path)
-    with out.locked():
-        (out.plates / "part-00000000.parquet").write_bytes(b"")
-        with pytest.raises(OutputError, match="Give another --out"):
-            manifest.begin(out, SETTINGS)
-
-
 def test_a_damaged_chunk_is_named(tmp_path: Path) -> None:
     source, out = archive(tmp_path / "photos", 4), tmp_path / "out"
     listed(source, out)
-    reader(job_for(source, out)).read(0)
+    reader(source, out).read(0)
     path = out / "plates" / "part-00000000.parquet"
     path.write_bytes(path.read_bytes()[:-20])
     with pytest.raises(OutputError, match=f"{path}.*Remove the file"):
-        ledger.account_of(Output(out), 0)
+        Output(out).account(0)
 
 
 def test_readers_without_the_listing_say_what_is_wrong(tmp_path: Path) -> None:
-    with pytest.raises(chunks.BulkError, match="all machines share"):
-        reader(job_for(tmp_path, tmp_path / "elsewhere"))
+    with pytest.raises(BulkError, match="all machines share"):
+        reader(tmp_path, tmp_path / "elsewhere")
 
 
 def test_photos_tell_their_time(tmp_path: Path) -> None:
@@ -269,10 +216,39 @@ def test_photos_tell_their_time(tmp_path: Path) -> None:
     os.utime(tmp_path / "photos" / "b.jpg", (1_700_000_000, 1_700_000_000))
     out = tmp_path / "out"
     listed(tmp_path / "photos", out)
-    reader(job_for(tmp_path / "photos", out)).read(0)
+    reader(tmp_path / "photos", out).read(0)
     rows = pandas.read_parquet(out / "plates").sort_values("photo")
     assert rows["time_source"].tolist() == ["exif", "file"]
     assert rows["time"].tolist() == [
         datetime(2024, 5, 6, 7, 8, 9),
         datetime(2023, 11, 14, 22, 13, 20),
     ]
+
+
+ROOT = Path(__file__).resolve().parent.parent
+SECTION = (ROOT / "README.md").read_text(encoding="utf-8").partition("## An archive")[2]
+SECTION = SECTION.partition("\n## ")[0]
+
+
+@pytest.mark.skipif(not SECTION, reason="README.md has no section on archives")
+def test_what_the_readme_shows_of_an_archive_runs(tmp_path: Path) -> None:
+    blocks = re.findall(r"^```python[^\n]*\n(.*?)^```", SECTION, re.MULTILINE | re.DOTALL)
+    assert any("read_parquet" in block for block in blocks)
+    source, out = archive(tmp_path / "photos", 9), tmp_path / "archive"
+    for hour, path in enumerate(sorted(source.rglob("*.jpg"))):
+        os.utime(path, (1_700_000_000 + 3600 * hour,) * 2)
+    for chunk in range(listed(source, out).chunks):
+        reader(source, out).read(chunk)
+    code = "\n".join(blocks)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path
+    )
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"B840CK197\s+9\b", done.stdout)
+    assert list(tmp_path.glob("*.png"))
+
+
+@pytest.mark.skipif(not SECTION, reason="README.md has no section on archives")
+def test_the_readmes_columns_are_those_that_are_written() -> None:
+    cells = re.findall(r"^\|([^|]*)\|", SECTION, re.MULTILINE)
+    assert set(re.findall(r"`(\w+)`", " ".join(cells))) == set(schema().names)
