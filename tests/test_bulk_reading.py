@@ -226,13 +226,11 @@ def test_photos_tell_their_time(tmp_path: Path) -> None:
 
 
 ROOT = Path(__file__).resolve().parent.parent
-SECTION = (ROOT / "README.md").read_text(encoding="utf-8").partition("## An archive")[2]
-SECTION = SECTION.partition("\n## ")[0]
+PAGE = (ROOT / "docs" / "archive.md").read_text(encoding="utf-8")
 
 
-@pytest.mark.skipif(not SECTION, reason="README.md has no section on archives")
-def test_what_the_readme_shows_of_an_archive_runs(tmp_path: Path) -> None:
-    blocks = re.findall(r"^```python[^\n]*\n(.*?)^```", SECTION, re.MULTILINE | re.DOTALL)
+def test_what_the_page_shows_of_an_archive_runs(tmp_path: Path) -> None:
+    blocks = re.findall(r"^```python[^\n]*\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
     assert any("read_parquet" in block for block in blocks)
     source, out = archive(tmp_path / "photos", 9), tmp_path / "archive"
     for hour, path in enumerate(sorted(source.rglob("*.jpg"))):
@@ -248,7 +246,6 @@ def test_what_the_readme_shows_of_an_archive_runs(tmp_path: Path) -> None:
     assert list(tmp_path.glob("*.png"))
 
 
-@pytest.mark.skipif(not SECTION, reason="README.md has no section on archives")
-def test_the_readmes_columns_are_those_that_are_written() -> None:
-    cells = re.findall(r"^\|([^|]*)\|", SECTION, re.MULTILINE)
+def test_the_pages_columns_are_those_that_are_written() -> None:
+    cells = re.findall(r"^\|([^|]*)\|", PAGE, re.MULTILINE)
     assert set(re.findall(r"`(\w+)`", " ".join(cells))) == set(schema().names)
