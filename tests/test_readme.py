@@ -62,7 +62,7 @@ def words_of(line: str) -> list[str]:
     words = shlex.split(line, comments=True)
     while words and re.match(r"^[A-Z_]+=", words[0]):
         words.pop(0)
-    return words
+    return words[:-1] if words[-1:] == ["&"] else words
 
 
 LINES = [words for words in map(words_of, command_lines()) if words]
