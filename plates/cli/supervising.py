@@ -5,7 +5,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from plates.cli import CommandError
 from plates.cli.signals import Stopped, say, stop_signals_raise
@@ -18,8 +18,11 @@ if TYPE_CHECKING:
 TRITON = "Triton: "
 
 
-def read_settings() -> "Settings":
+def read_settings(**options: object) -> "Settings":
     """Read the settings from the environment, and have the logs written as they say.
+
+    Args:
+        options: Settings of the command line, which come first; None for those not given.
 
     Raises:
         CommandError: One of them makes no sense; it is named.
@@ -30,8 +33,9 @@ def read_settings() -> "Settings":
     from api.settings import Settings
     from plates.cli.environment import explain, warn_of_unknown_settings
 
+    given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
     try:
-        settings = Settings()
+        settings = Settings(**given)
     except ValidationError as error:
         raise CommandError("; ".join(explain(error))) from error
     logs.configure(settings.log_format)
@@ -41,7 +45,7 @@ def read_settings() -> "Settings":
 
 @contextlib.contextmanager
 def until_stopped() -> Iterator[None]:
-    """Run what is inside until a signal comes; say at the end that it was stopped in order.
+    """Run the block until a signal comes, and say that it was stopped in order.
 
     Raises:
         CommandError: A part can't be started, or could not be healed.
@@ -58,7 +62,7 @@ def until_stopped() -> Iterator[None]:
 
 @contextlib.contextmanager
 def status_file(settings: "Settings") -> Iterator[Path]:
-    """Where the supervisor tells how it is: as set, or a file of its own that goes with it."""
+    """The file that the supervisor writes its status to: as set, or a temporary one."""
     if settings.status_file is not None:
         yield settings.status_file
         return
@@ -68,7 +72,7 @@ def status_file(settings: "Settings") -> Iterator[Path]:
 
 @contextlib.contextmanager
 def supervised(parts: "Sequence[Part]", status: Path) -> Iterator[None]:
-    """Start parts, watch over them after what is inside, and stop them at last.
+    """Start parts, run the block, keep the parts running, and stop them at last.
 
     Raises:
         EmbeddedTritonError: One of them can't be started, or could not be healed.
@@ -101,7 +105,7 @@ def describe_triton(settings: "Settings") -> "EmbeddedTriton":
 
 
 def heal(triton: "EmbeddedTriton") -> "Part":
-    """The supervisor's part that keeps it well."""
+    """The supervisor's part that keeps it running."""
     from plates.serving.healing import TritonHealer
 
     return TritonHealer(triton, (files("plate_models") / "golden.jpg").read_bytes())
