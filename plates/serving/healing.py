@@ -227,16 +227,12 @@ class Stubs:
         """Return the model of one that has died, if any has."""
         now = time.monotonic()
         for stub, model in self._models.items():
-            if _is_zombie(stub) and now - self._dead_since.setdefault(stub, now) > _REAPED_S:
+            if (
+                processes.is_zombie(stub)
+                and now - self._dead_since.setdefault(stub, now) > _REAPED_S
+            ):
                 return model
         return None
-
-
-def _is_zombie(process: psutil.Process) -> bool:
-    try:
-        return process.is_running() and process.status() == psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
 
 
 def _model_of(stub: psutil.Process) -> str:

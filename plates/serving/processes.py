@@ -33,16 +33,21 @@ def _prctl(option: int, value: int) -> None:
 
 
 def is_alive(process: psutil.Process | int) -> bool:
-    """Report whether a process exists and is not a zombie.
+    """Report whether a process exists and has not ended.
 
-    A zombie with living threads counts as alive: they still hold its ports.
+    A zombie with living threads has not: they still hold its ports.
     """
     try:
         process = psutil.Process(process) if isinstance(process, int) else process
-        if not process.is_running():
-            return False
-        ended = process.status() in (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD)
-        return not ended or process.num_threads() > 1
+        return process.is_running() and (not is_zombie(process) or process.num_threads() > 1)
+    except psutil.NoSuchProcess:
+        return False
+
+
+def is_zombie(process: psutil.Process) -> bool:
+    """Report whether a process has ended and was not reaped."""
+    try:
+        return process.is_running() and process.status() == psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return False
 
