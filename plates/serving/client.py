@@ -49,7 +49,7 @@ class TritonHttp:
         """
         answer = self._ask("GET", "/v2/models/stats", timeout_s=timeout_s)
         counts: Counter[str] = Counter()
-        with _documented("statistics"):
+        with _documented("answer about its statistics"):
             # While the version changes, a model has an entry for each of two.
             for model in answer["model_stats"]:
                 counts[model["name"]] += model["inference_stats"]["success"]["count"]

@@ -17,6 +17,7 @@ TICK_S = 0.1
 MAX_IN_A_ROW = 5
 MAX_IN_WINDOW = 10
 WINDOW_S = 120.0
+_RECENTLY_S = 15.0
 _FIRST_PAUSE_S = 0.5
 _LONGEST_PAUSE_S = 8.0
 
@@ -134,7 +135,7 @@ class RestartBudget:
         """Allow one more restart, for a reason.
 
         Returns:
-            Seconds to wait before it: none for the first in a row, then ever more.
+            Seconds to wait before it: none if there was none recently, else ever more.
 
         Raises:
             GaveUp: There were too many in a row, or within two minutes.
@@ -144,11 +145,10 @@ class RestartBudget:
         if self._in_a_row >= MAX_IN_A_ROW or len(self._times) >= MAX_IN_WINDOW:
             count = max(self._in_a_row, len(self._times))
             raise GaveUp(f"{self._part} can't be healed: after {count} restarts {reason}")
+        recent = sum(now - moment < _RECENTLY_S for moment in self._times)
         self._times.append(now)
         self._in_a_row += 1
-        if self._in_a_row == 1:
-            return 0.0
-        return float(min(_FIRST_PAUSE_S * 2 ** (self._in_a_row - 2), _LONGEST_PAUSE_S))
+        return float(min(_FIRST_PAUSE_S * 2 ** (recent - 1), _LONGEST_PAUSE_S)) if recent else 0.0
 
     def well(self) -> None:
         """Note that the part works again."""
