@@ -68,8 +68,8 @@ def test_serve_outlives_its_terminal_under_nohup(tmp_path: Path) -> None:
 
 def worker_of(pid: int) -> int | None:
     """The gateway's worker among a supervisor's children."""
-    for process in processes.children(pid):
-        if "plates.serving.gateway_process" in process.command and not process.dead:
+    for process in processes.mentioning("plates.serving.gateway_process"):
+        if process.ppid() == pid:
             return process.pid
     return None
 
@@ -127,7 +127,7 @@ def test_serve_gives_up_aloud_when_triton_can_not_be_healed(
         process = service.process
         (copy / "yolo" / "1" / "model.onnx").unlink()
         (guardian,) = [
-            p.pid for p in processes.children(process.pid) if "--shm-prefix" in p.command
+            p.pid for p in processes.mentioning("--shm-prefix") if p.ppid() == process.pid
         ]
         (server,) = [p.pid for p in processes.children(guardian)]
         os.kill(server, signal.SIGKILL)
