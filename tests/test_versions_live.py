@@ -36,7 +36,7 @@ class Load:
 
     Attributes:
         answers: Each answer's status and, where it read the photo, its version and texts.
-        unready: Answers that were not 200 to whether the service, or Triton, is ready.
+        unready: Answers that were not 200 to whether the service, or Triton, is ready; 0: none.
     """
 
     url: str
@@ -61,7 +61,10 @@ class Load:
         with httpx.Client(base_url=self.url, timeout=60) as client:
             while not self.ended.wait(0.2):
                 for path in ("/readyz", f"{self.triton_url}/v2/health/ready"):
-                    status = client.get(path).status_code
+                    try:
+                        status = client.get(path).status_code
+                    except httpx.TransportError:  # Triton is being restarted
+                        status = 0
                     if status != 200:
                         self.unready.append(status)
 
