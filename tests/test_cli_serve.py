@@ -1,6 +1,5 @@
 """`plates serve`: settings that are wrong, signals, and parts that die."""
 
-import contextlib
 import os
 import re
 import shutil
@@ -83,7 +82,7 @@ def test_with_a_certificate_it_is_https_that_is_announced(
     settings = types.SimpleNamespace(**vars(Settings(triton_url="x:1")), tls_certificate=Path("c"))
     settings.port = 0
     monkeypatch.setattr(serve, "read_settings", lambda **_: settings)
-    monkeypatch.setattr(serve, "supervised", lambda *_: contextlib.nullcontext())
+    monkeypatch.setattr(serve, "supervise", lambda _settings, _parts, announce: announce() or 0)
     assert main(["serve"]) == 0
     (line,) = [w for w in capsys.readouterr().out.splitlines() if w.startswith(serve.LISTENING)]
     assert re.match(r"Serving on https://127\.0\.0\.1:\d+ ", line)

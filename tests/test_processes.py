@@ -38,7 +38,7 @@ def children(word: str) -> Iterator[Children]:
 def test_only_those_with_the_word_in_their_arguments_are_ended(
     word: str, children: Children
 ) -> None:
-    assert processes.kill_mentioning(word, timeout=30) == {child.pid for child in children[:2]}
+    processes.kill_mentioning(word, timeout=30)
     assert [processes.is_alive(child.pid) for child in children] == [False, False, True]
 
 
@@ -47,18 +47,9 @@ def test_the_empty_word_ends_no_process(
 ) -> None:
     killed: list[psutil.Process] = []
     monkeypatch.setattr(psutil.Process, "kill", killed.append)
-    assert processes.kill_mentioning("", timeout=1) == set()
+    processes.kill_mentioning("", timeout=1)
     assert killed == [] and all(processes.is_alive(child.pid) for child in children)
     assert processes.leftovers("") == []
-
-
-def test_orphans_that_were_inherited_leave_no_zombie(word: str) -> None:
-    child = os.posix_spawn(sys.executable, [sys.executable, "-c", SLEEP, word], os.environ)
-    wait_until(lambda: processes.mentioning(word))
-    assert processes.kill_mentioning(word, timeout=30) == {child}
-    assert processes.is_zombie(psutil.Process(child)) and not processes.is_alive(child)
-    processes.reap({child, os.getppid()})
-    assert not psutil.pid_exists(child)
 
 
 def test_a_process_of_another_user_ends_nothing(
@@ -68,7 +59,8 @@ def test_a_process_of_another_user_ends_nothing(
         raise psutil.AccessDenied(process.pid)
 
     monkeypatch.setattr(psutil.Process, "kill", refuse)
-    assert len(processes.kill_mentioning(word, timeout=0.1)) == 2
+    processes.kill_mentioning(word, timeout=0.1)
+    assert all(processes.is_alive(child.pid) for child in children)
 
 
 def test_tritons_log_does_not_fill_the_disk(

@@ -36,11 +36,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Ask once; return 0 if all is well.
-
-    Raises:
-        CommandError: It is not.
-    """
+    """Ask once; return 0 if all is well, else raise `CommandError`."""
     if arguments.status:
         _check_status(arguments.status)
     well = [_OK, _BUSY] if arguments.or_busy else [_OK]

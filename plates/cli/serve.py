@@ -24,22 +24,16 @@ import ipaddress
 import logging
 import os
 import socket
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from plates.cli import CommandError
 from plates.cli.signals import say
-from plates.cli.supervising import (
-    announce_triton,
-    describe_triton,
-    heal,
-    read_settings,
-    status_file,
-    supervised,
-    until_stopped,
-)
+from plates.cli.supervising import announce_triton, describe_triton, heal, read_settings, supervise
 
 if TYPE_CHECKING:
     from api.settings import Settings
+    from plates.serving import EmbeddedTriton
     from plates.serving.supervisor import Part
 
 LISTENING = "Serving on "
@@ -54,19 +48,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Serve until stopped; return 0 after a clean stop.
-
-    Raises:
-        CommandError: The service can't start, or could not be healed.
-    """
+    """Serve until stopped; return 0 after a clean stop."""
     settings = read_settings(host=arguments.host, port=arguments.port)
     from plates.serving.gateway import GatewayWorker
 
-    with (
-        until_stopped(),
-        _listen(settings.host, settings.port) as listener,
-        status_file(settings) as status,
-    ):
+    with _listen(settings.host, settings.port) as listener:
         _warn_if_open(settings)
         triton = None
         if settings.triton_url is None:
@@ -74,26 +60,33 @@ def run(arguments: argparse.Namespace) -> int:
         else:
             say(f"Triton elsewhere: {settings.triton_url}")
 
-        def environment() -> dict[str, str]:
-            added = {"PLATES_STATUS_FILE": str(status)}
-            added |= {"PLATES_HOST": settings.host, "PLATES_PORT": str(settings.port)}
-            # Each further arena of glibc's malloc keeps what it once held.
-            added["MALLOC_ARENA_MAX"] = os.environ.get("MALLOC_ARENA_MAX", "2")
-            if triton is not None:
-                added["PLATES_TRITON_URL"] = triton.grpc_url
-                added["PLATES_TRITON_METRICS_URL"] = triton.metrics_url
-            return added
+        def make_parts(status_file: Path) -> "list[Part]":
+            gateway = GatewayWorker(lambda: _environment(settings, status_file, triton), listener)
+            return [heal(triton), gateway] if triton else [gateway]
 
-        gateway = GatewayWorker(environment, listener)
-        parts: list[Part] = [heal(triton), gateway] if triton else [gateway]
-        with supervised(parts, status):
+        def announce() -> None:
             if triton is not None:
                 announce_triton(triton)
             host, port = listener.getsockname()[:2]
             scheme = "https" if getattr(settings, "tls_certificate", None) else "http"
             shown = f"[{host}]" if ":" in host else host
             say(f"{LISTENING}{scheme}://{shown}:{port} (documentation: /docs)")
-    return 0
+
+        return supervise(settings, make_parts, announce)
+
+
+def _environment(
+    settings: "Settings", status_file: Path, triton: "EmbeddedTriton | None"
+) -> dict[str, str]:
+    """What the gateway's process gets besides this one's environment."""
+    added = {"PLATES_HOST": settings.host, "PLATES_PORT": str(settings.port)}
+    added["PLATES_STATUS_FILE"] = str(status_file)
+    # Each further arena of glibc's malloc keeps what it once held.
+    added["MALLOC_ARENA_MAX"] = os.environ.get("MALLOC_ARENA_MAX", "2")
+    if triton is not None:
+        added["PLATES_TRITON_URL"] = triton.grpc_url
+        added["PLATES_TRITON_METRICS_URL"] = triton.metrics_url
+    return added
 
 
 def _listen(host: str, port: int) -> socket.socket:

@@ -7,11 +7,7 @@ from typing import NoReturn
 
 
 class Stopped(BaseException):
-    """A stop signal came. Not an Exception: no handler for those may catch it.
-
-    Attributes:
-        number: The signal's number.
-    """
+    """A stop signal came, of that number. Not an Exception: no handler for those may catch it."""
 
     def __init__(self, number: int) -> None:
         super().__init__(number)

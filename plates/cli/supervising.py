@@ -2,7 +2,7 @@
 
 import contextlib
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,11 +21,10 @@ TRITON = "Triton: "
 def read_settings(**options: object) -> "Settings":
     """Read the settings from the environment, and have the logs written as they say.
 
-    Args:
-        options: Settings of the command line, which come first; None for those not given.
+    Options of the command line come first; None stands for those that were not given.
 
     Raises:
-        CommandError: One of them makes no sense; it is named.
+        CommandError: A setting makes no sense; it is named.
     """
     from pydantic import ValidationError
 
@@ -43,50 +42,35 @@ def read_settings(**options: object) -> "Settings":
     return settings
 
 
-@contextlib.contextmanager
-def until_stopped() -> Iterator[None]:
-    """Run the block until a signal comes, and say that it was stopped in order.
+def supervise(
+    settings: "Settings",
+    make_parts: "Callable[[Path], Sequence[Part]]",
+    announce: Callable[[], None],
+) -> int:
+    """Start parts, given the status file, announce them, and keep them running until a signal.
 
     Raises:
         CommandError: A part can't be started, or could not be healed.
     """
     from plates.serving import EmbeddedTritonError
-
-    try:
-        with stop_signals_raise(), contextlib.suppress(Stopped):
-            yield
-    except EmbeddedTritonError as error:
-        raise CommandError(str(error)) from error
-    say("Stopped.")
-
-
-@contextlib.contextmanager
-def status_file(settings: "Settings") -> Iterator[Path]:
-    """The file that the supervisor writes its status to: as set, or a temporary one."""
-    if settings.status_file is not None:
-        yield settings.status_file
-        return
-    with tempfile.TemporaryDirectory(prefix="plates-status-") as folder:
-        yield Path(folder) / "status.json"
-
-
-@contextlib.contextmanager
-def supervised(parts: "Sequence[Part]", status: Path) -> Iterator[None]:
-    """Start parts, run the block, keep the parts running, and stop them at last.
-
-    Raises:
-        EmbeddedTritonError: One of them can't be started, or could not be healed.
-    """
     from plates.serving.supervisor import Supervisor
 
-    supervisor = Supervisor(parts, status)
-    try:
-        supervisor.start()
-        yield
-        supervisor.run()
-    finally:
-        say("Stopping …")
-        supervisor.stop()
+    with tempfile.TemporaryDirectory(prefix="plates-status-") as folder:
+        status_file = settings.status_file or Path(folder) / "status.json"
+        supervisor = Supervisor(make_parts(status_file), status_file)
+        try:
+            with stop_signals_raise(), contextlib.suppress(Stopped):
+                try:
+                    supervisor.start()
+                    announce()
+                    supervisor.run()
+                finally:
+                    say("Stopping …")
+                    supervisor.stop()
+        except EmbeddedTritonError as error:
+            raise CommandError(str(error)) from error
+    say("Stopped.")
+    return 0
 
 
 def describe_triton(settings: "Settings") -> "EmbeddedTriton":

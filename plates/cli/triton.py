@@ -16,15 +16,7 @@ It ends with a status that is not zero if Triton can't be started, or not be hea
 
 import argparse
 
-from plates.cli.supervising import (
-    announce_triton,
-    describe_triton,
-    heal,
-    read_settings,
-    status_file,
-    supervised,
-    until_stopped,
-)
+from plates.cli.supervising import announce_triton, describe_triton, heal, read_settings, supervise
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -33,15 +25,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Serve until stopped; return 0 after a clean stop.
-
-    Raises:
-        CommandError: Triton can't start, or could not be healed.
-    """
+    """Serve until stopped; return 0 after a clean stop."""
     del arguments
     settings = read_settings()
-    with until_stopped(), status_file(settings) as status:
-        triton = describe_triton(settings)
-        with supervised([heal(triton)], status):
-            announce_triton(triton)
-    return 0
+    triton = describe_triton(settings)
+    return supervise(settings, lambda _: [heal(triton)], lambda: announce_triton(triton))

@@ -14,6 +14,7 @@ from plates.serving.client import PHOTO_MODEL, TritonHttp
 from plates.serving.errors import RequestError, VersionError
 from plates.serving.versions import ModelVersion, View
 
+GOLDEN_PHOTO = "golden.jpg"
 TRIAL = f"{PHOTO_MODEL}_trial"
 # Engines for a GPU may take long to load, and a CPU that reads photos has little time for it.
 LOAD_S = 180.0
@@ -24,13 +25,7 @@ _POLL_S = 0.1
 
 
 def change_version(triton: TritonHttp, view: View, old: ModelVersion, new: ModelVersion) -> None:
-    """Replace the version that is served by another one.
-
-    Args:
-        triton: Serves the view.
-        view: Shows the old version.
-        old: What is served.
-        new: What is to be served.
+    """Replace the version that a Triton serves, as the view shows it, by another one.
 
     Raises:
         VersionError: The new one can't be served; the old one is served as before.
@@ -59,19 +54,14 @@ def change_version(triton: TritonHttp, view: View, old: ModelVersion, new: Model
 
 
 def read_golden_photo(triton: TritonHttp, version: ModelVersion, model: str = PHOTO_MODEL) -> None:
-    """Have a version's golden photo read by a model, and compare.
-
-    Raises:
-        VersionError: It reads something else, or can't read it.
-        RequestError: No answer.
-    """
+    """Have a version's golden photo read by a model; raises `VersionError` if it misreads."""
     if not version.plates:
         return
+    photo = version.repository / PHOTO_MODEL / str(version.number) / GOLDEN_PHOTO
     try:
-        version.check(triton.plates(version.golden_photo.read_bytes(), READ_S, model))
+        version.check(triton.plates(photo.read_bytes(), READ_S, model))
     except OSError as error:
-        reason = error.strerror or error
-        raise VersionError(f"{version.golden_photo} can't be read: {reason}") from error
+        raise VersionError(f"{photo} can't be read: {error.strerror or error}") from error
     except RequestError as error:
         if error.status is None:
             raise
@@ -87,7 +77,7 @@ def _unload_trial(triton: TritonHttp, view: View, version: ModelVersion) -> None
     else:  # it was loaded
         _await_end(triton, TRIAL, version)
     # Not before: Triton says nothing about models that are not in its repository.
-    view.drop_model(TRIAL)
+    view.drop(TRIAL)
 
 
 def _unload_nets(triton: TritonHttp, view: View, version: ModelVersion) -> None:

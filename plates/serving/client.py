@@ -25,6 +25,8 @@ logging.getLogger("httpx").setLevel(logging.WARNING)
 class TritonHttp:
     """One Triton; each request has a connection of its own, for an idle one delays its exit.
 
+    All requests raise `RequestError` if they are refused, or not answered in time.
+
     Attributes:
         address: host:port.
         key: Opens the restricted APIs; "" for a server without restrictions.
@@ -42,11 +44,7 @@ class TritonHttp:
         return True
 
     def successes(self, timeout_s: float) -> dict[str, int]:
-        """Count the requests that each model has answered since it was loaded.
-
-        Raises:
-            RequestError: No answer, or not the documented one.
-        """
+        """Count the requests that each model has answered since it was loaded."""
         answer = self._ask("GET", "/v2/models/stats", timeout_s=timeout_s)
         counts: Counter[str] = Counter()
         with _documented("answer about its statistics"):
@@ -58,19 +56,11 @@ class TritonHttp:
     def plates(
         self, photo: bytes, timeout_s: float, model: str = PHOTO_MODEL
     ) -> list[tuple[str, list[float]]]:
-        """Have a photo read.
-
-        Args:
-            photo: An image file's bytes.
-            timeout_s: Seconds to wait, and for which it may wait in Triton's queue.
-            model: The model that reads it.
+        """Have a photo, an image file's bytes, read by a model.
 
         Returns:
             Of each plate the text, "" where it is unreadable, and its box: x0, y0, x1, y1 in
             pixels of the upright photo.
-
-        Raises:
-            RequestError: It was not read.
         """
         tensor = {"name": "image", "shape": [len(photo)], "datatype": "UINT8"}
         request = {
@@ -91,9 +81,6 @@ class TritonHttp:
         """Load the versions of a model that are in the repository, unload the others.
 
         Versions that stay answer all the time. If one can't be loaded, nothing changes.
-
-        Raises:
-            RequestError: A version can't be loaded, or not in time.
         """
         self._control(f"models/{model}/load", timeout_s)
 

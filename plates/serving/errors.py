@@ -16,11 +16,7 @@ class EmbeddedTritonError(Exception):
 
 
 class PreflightError(EmbeddedTritonError):
-    """The machine lacks something that the server needs.
-
-    Attributes:
-        problems: One sentence or two for each, with what to do.
-    """
+    """The machine lacks something that the server needs: each problem says what to do."""
 
     def __init__(self, problems: Sequence[str]) -> None:
         super().__init__("The embedded Triton can't start here:\n- " + "\n- ".join(problems))
@@ -36,11 +32,7 @@ class VersionError(EmbeddedTritonError):
 
 
 class RequestError(EmbeddedTritonError):
-    """Triton refused a request of the supervisor, or gave no answer in time.
-
-    Attributes:
-        status: Of the answer; None if there was none.
-    """
+    """Triton refused a request, or gave no answer in time: then the status is None."""
 
     def __init__(self, message: str, status: int | None = None) -> None:
         super().__init__(message)

@@ -64,11 +64,7 @@ class GatewayWorker:
         return Status(self._state, {"gateway": self._restarts})
 
     def start(self) -> None:
-        """Start the process and wait until it serves.
-
-        Raises:
-            StartError: It can't be started, ended, or does not serve in time.
-        """
+        """Start the process and wait until it serves."""
         self._launch()
         while not self._read_signs():
             status = self._process.poll() if self._process else None
@@ -80,11 +76,7 @@ class GatewayWorker:
         self._state = "ready"
 
     def tick(self) -> None:
-        """See whether it lives, and restart it if it does not.
-
-        Raises:
-            GaveUp: It was restarted too often.
-        """
+        """See whether it lives, and restart it if it does not."""
         if self._process is None:
             if time.monotonic() >= self._start_at:
                 try:

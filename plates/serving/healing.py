@@ -66,21 +66,13 @@ class TritonHealer:
         return Status(self._state, dict(self._restarts), number, self._versions.refused)
 
     def start(self) -> None:
-        """Start Triton with the newest model version that it can serve.
-
-        Raises:
-            EmbeddedTritonError: It can't be started, or can serve no version.
-        """
+        """Start Triton with the newest model version that it can serve."""
         self._start()
         self._prober.start()
         self._thread.start()
 
     def tick(self) -> None:
-        """Raise what has ended the thread; it works by itself.
-
-        Raises:
-            GaveUp: Triton was restarted too often.
-        """
+        """Raise what has ended the thread: `GaveUp`, if Triton was restarted too often."""
         if self._failure is not None:
             raise self._failure
 
@@ -181,11 +173,7 @@ class TritonHealer:
         return None
 
     def _restart(self, part: str, reason: str) -> _Trouble | None:
-        """Restart Triton after a pause; returns what is wrong if it does not start.
-
-        Raises:
-            GaveUp: It was restarted too often.
-        """
+        """Restart Triton after a pause; returns what is wrong if it does not start."""
         self._state = "healing"
         tail = self._triton.log_tail()
         self._triton.kill()

@@ -18,6 +18,7 @@ import sysconfig
 import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from importlib.resources import files
 from pathlib import Path
 
 from plates import gpu
@@ -74,9 +75,7 @@ class Installation:
             shutil.copy2(self.folder / "backends" / "python" / name, python)
         # A symlink: the stub finds the wheel's libraries relative to where it really lies.
         (python / _STUB).symlink_to(self.stub)
-        for model in sorted(
-            (_package_folder("plate_models") or folder).glob("backends/*/model.py")
-        ):
+        for model in Path(str(files("plate_models"))).glob("backends/*/model.py"):
             shutil.copytree(model.parent, folder / model.parent.name)
         return folder
 
@@ -113,16 +112,10 @@ def find_problems(
     ports: Mapping[str, int],
     host: str = LOOPBACK,
 ) -> list[str]:
-    """Check all that a server needs.
+    """Check all that a server needs which is to run in an environment and listen on a host.
 
-    Args:
-        installation: What `find_installation` found.
-        environment: The one that the server will run in.
-        repository: Triton's model repository.
-        profile: "cpu" takes a model's ``configs/cpu.pbtxt`` if there is one, "gpu" its
-            ``config.pbtxt``.
-        ports: The setting of each port to the port; 0 stands for any free one.
-        host: The address to listen on.
+    The profile chooses a model's ``configs/<profile>.pbtxt``, else its ``config.pbtxt``. Ports are
+    given by the names of their settings; 0 stands for any free one.
 
     Returns:
         Each problem with what to do; empty if the server can be started.

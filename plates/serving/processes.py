@@ -70,12 +70,8 @@ def mentioning(word: str) -> set[psutil.Process]:
     return found
 
 
-def kill_mentioning(word: str, timeout: float) -> set[int]:
-    """SIGKILL the processes with a word in their arguments, until none lives or time is up.
-
-    Returns:
-        Their process ids.
-    """
+def kill_mentioning(word: str, timeout: float) -> None:
+    """SIGKILL the processes with a word in their arguments, until none lives or time is up."""
     deadline = time.monotonic() + timeout
     found: set[psutil.Process] = set()
     while time.monotonic() < deadline:
@@ -83,10 +79,9 @@ def kill_mentioning(word: str, timeout: float) -> set[int]:
         found |= mentioning(word)
         living = [process for process in found if is_alive(process)]
         if not living:
-            break
+            return
         _kill(living)
         time.sleep(_POLL_S)
-    return {process.pid for process in found}
 
 
 def kill_children(timeout: float) -> None:
@@ -107,16 +102,6 @@ def _kill(living: Iterable[psutil.Process]) -> None:
         # It may have ended meanwhile, or belong to another user.
         with contextlib.suppress(psutil.Error):
             process.kill()
-
-
-def reap(pids: Iterable[int]) -> None:
-    """Reap the children among processes that have ended.
-
-    The first process of a container inherits all orphans, and no other process reaps them.
-    """
-    for pid in pids:
-        with contextlib.suppress(ChildProcessError):
-            os.waitpid(pid, os.WNOHANG)
 
 
 def leftovers(prefix: str) -> list[Path]:

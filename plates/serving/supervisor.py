@@ -30,27 +30,15 @@ class Part(Protocol):
     @property
     def status(self) -> Status:
         """Its state, restarts and model versions."""
-        ...
 
     def start(self) -> None:
-        """Start it and wait until it runs.
-
-        Raises:
-            EmbeddedTritonError: It can't be started.
-        """
-        ...
+        """Start it and wait until it runs; raises `EmbeddedTritonError` if it can't."""
 
     def tick(self) -> None:
-        """Do what is due. Nothing here may wait: the other parts have their turn after it.
-
-        Raises:
-            GaveUp: It fails again and again.
-        """
-        ...
+        """Do what is due without waiting; raises `GaveUp` if it fails again and again."""
 
     def stop(self) -> None:
         """End it in whatever state it is; a second call does nothing."""
-        ...
 
 
 class Supervisor:

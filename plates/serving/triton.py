@@ -14,7 +14,6 @@ import time
 from collections.abc import Callable
 from dataclasses import astuple, dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from plates.serving import processes
@@ -56,13 +55,7 @@ _EVERYWHERE = "0.0.0.0"  # noqa: S104 - compared with, not listened on
 
 @dataclass(frozen=True)
 class Pids:
-    """The processes of one server.
-
-    Attributes:
-        guardian: The parent of the server.
-        server: tritonserver itself.
-        stubs: One process per model instance that runs Python.
-    """
+    """The processes of one server; a stub runs the Python of one model instance."""
 
     guardian: int
     server: int
@@ -96,16 +89,10 @@ class EmbeddedTriton:
         metrics_port: int = 0,
         ready_timeout: float = 180.0,
     ) -> None:
-        """Describe a server; nothing is started yet.
+        """Describe a server of an exported model repository; nothing is started yet.
 
-        Args:
-            repository: Triton's model repository, with exported artifacts.
-            profile: "cpu" or "gpu": which of the models' configurations to take.
-            host: The address to listen on; 0.0.0.0 takes all of this machine's.
-            http_port: A fixed port for HTTP; 0 takes a free one.
-            grpc_port: The same for gRPC.
-            metrics_port: The same for Triton's metrics.
-            ready_timeout: Seconds for all models to load and warm up.
+        The profile, "cpu" or "gpu", chooses among the models' configurations. Ports of 0 are
+        replaced by free ones. All models must load and warm up within the time-out, in seconds.
         """
         self.repository = repository.resolve()
         self.profile, self.host = profile, host
@@ -122,12 +109,7 @@ class EmbeddedTriton:
     def __enter__(self) -> Self:
         return self.start()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     @property
@@ -161,10 +143,8 @@ class EmbeddedTriton:
             StartError: The server is not running.
         """
         guardian = self._guardian
-        if guardian is None or guardian.poll() is not None:
-            raise StartError("the server is not running")
-        servers = processes.children(guardian.pid)
-        if not servers:
+        servers = processes.children(guardian.pid) if guardian and guardian.poll() is None else []
+        if guardian is None or not servers:
             raise StartError("the server is not running")
         stubs = filter(processes.is_alive, processes.children(servers[0].pid))
         return Pids(guardian.pid, servers[0].pid, tuple(stub.pid for stub in stubs))
@@ -176,24 +156,19 @@ class EmbeddedTriton:
 
     def log_tail(self, lines: int = _LOG_TAIL_LINES) -> str:
         """Return the last lines of the server's log, without its wide tables."""
-        if self._folder is None:
-            return ""
-        try:
-            text = (self._folder / _LOG).read_text(encoding="utf-8", errors="replace")
-        except FileNotFoundError:  # nothing was started
-            return ""
+        text = ""
+        with contextlib.suppress(FileNotFoundError):  # nothing was started
+            if self._folder:
+                text = (self._folder / _LOG).read_text(encoding="utf-8", errors="replace")
         kept = [line for line in text.splitlines() if line and not line.startswith(("+", "|"))]
         return "\n".join(kept[-lines:])
 
     def bound_log(self) -> None:
         """Empty the server's log if it has become too long for the disk."""
-        if self._folder is None:
-            return
-        log = self._folder / _LOG
-        # The server appends: what it writes next is at the new beginning.
         with contextlib.suppress(FileNotFoundError):
-            if log.stat().st_size > MAX_LOG_BYTES:
-                os.truncate(log, 0)
+            if self._folder and (self._folder / _LOG).stat().st_size > MAX_LOG_BYTES:
+                # The server appends: what it writes next is at the new beginning.
+                os.truncate(self._folder / _LOG, 0)
 
     def start(self, lay_out: Callable[[Path], Path] | None = None) -> Self:
         """Start the server and wait until every model is loaded and warm.
@@ -247,23 +222,21 @@ class EmbeddedTriton:
             folder, self._folder = self._folder, None
         if guardian is not None:
             # The prefix is in the arguments of all its processes.
-            killed = processes.kill_mentioning(self.shm_prefix, patience_s)
+            processes.kill_mentioning(self.shm_prefix, patience_s)
             guardian.wait()
-            processes.reap(killed)
             processes.sweep(self.shm_prefix)
         if folder is not None:
             shutil.rmtree(folder, ignore_errors=True)
 
     def _check(self) -> Installation:
         installation = find_installation()
-        ports = {
-            "PLATES_TRITON_HTTP_PORT": self._wanted.http,
-            "PLATES_TRITON_GRPC_PORT": self._wanted.grpc,
-            "PLATES_TRITON_METRICS_PORT": self._wanted.metrics,
-        }
-        variables = environment(self.profile, installation)
         problems = find_problems(
-            installation, variables, self.repository, self.profile, ports, self.host
+            installation,
+            environment(self.profile, installation),
+            self.repository,
+            self.profile,
+            {f"PLATES_TRITON_{n}_PORT".upper(): port for n, port in vars(self._wanted).items()},
+            self.host,
         )
         if problems or installation is None:
             raise PreflightError(problems)
@@ -337,8 +310,8 @@ class EmbeddedTriton:
             if status is not None:
                 raise StartError(f"Triton ended with status {status}:\n{self.log_tail()}")
             if time.monotonic() > deadline:
-                waited = f"{self.ready_timeout:g} s"
-                raise StartError(f"Triton was not ready after {waited}:\n{self.log_tail()}")
+                waited = f"after {self.ready_timeout:g} s"
+                raise StartError(f"Triton was not ready {waited}:\n{self.log_tail()}")
             time.sleep(_POLL_S)
 
 

@@ -18,7 +18,6 @@ from plates.serving.client import PHOTO_MODEL
 from plates.serving.errors import StartError, VersionError
 from plates.serving.installation import ARTIFACTS, MANIFESTS
 
-GOLDEN_PHOTO = "golden.jpg"
 # In pixels. Engines that compute in less than float32 move a box by a fraction of one.
 BOX_TOLERANCE = 4.0
 LOOK_PAUSE_S = 2.0
@@ -54,19 +53,9 @@ class ModelVersion:
     fingerprint: str
 
     @property
-    def models(self) -> set[str]:
-        """The names of its models."""
-        return {name.partition("/")[0] for name in self.files}
-
-    @property
     def nets(self) -> list[str]:
         """The models that `PHOTO_MODEL` calls."""
-        return sorted(self.models - {PHOTO_MODEL})
-
-    @property
-    def golden_photo(self) -> Path:
-        """The photo that shows whether it is served as it was exported."""
-        return self.repository / PHOTO_MODEL / str(self.number) / GOLDEN_PHOTO
+        return sorted({name.partition("/")[0] for name in self.files} - {PHOTO_MODEL})
 
     def check(self, found: Plates) -> None:
         """Compare what was read on the golden photo with what must be.
@@ -129,30 +118,23 @@ def _find_version(repository: Path, number: int) -> ModelVersion | None:
 class View:
     """The model repository that Triton is shown: the versions that it is to serve, no others.
 
-    It holds copies: what was checked is what is served, whatever happens in the original.
+    It holds copies: what was checked is what is served, whatever happens in the original. A file
+    that is not what its manifest says raises `VersionError`.
     """
 
     def __init__(self, folder: Path, version: ModelVersion) -> None:
-        """Make the folder, with one version and the models that belong to no version.
-
-        Raises:
-            VersionError: A file of it is not what its manifest says.
-        """
+        """Make the folder, with one version and the models that belong to no version."""
         self.folder = folder
         folder.mkdir()
         for config in version.repository.glob("*/config.pbtxt"):
             model = config.parent.name
-            if model in version.models:
+            if model in (*version.nets, PHOTO_MODEL):
                 self.add(version, model)
             else:
                 (folder / model).symlink_to(config.parent)
 
     def add(self, version: ModelVersion, model: str, name: str = "") -> None:
-        """Show a version of a model, if wanted under another name.
-
-        Raises:
-            VersionError: A file of it is not what its manifest says.
-        """
+        """Show a version of a model, if wanted under another name."""
         folder = self.folder / (name or model)
         if not folder.exists():
             _copy_configs(version.repository / model, folder)
@@ -163,13 +145,10 @@ class View:
             if path.startswith(f"{model}/"):
                 _copy(version.repository / path, target / Path(path).name, digest)
 
-    def drop(self, model: str, version: ModelVersion) -> None:
-        """Show a version of a model no more."""
-        shutil.rmtree(self.folder / model / str(version.number), ignore_errors=True)
-
-    def drop_model(self, model: str) -> None:
-        """Show no version of a model any more."""
-        shutil.rmtree(self.folder / model, ignore_errors=True)
+    def drop(self, model: str, version: ModelVersion | None = None) -> None:
+        """Show a version of a model no more, or the whole model."""
+        folder = self.folder / model
+        shutil.rmtree(folder / str(version.number) if version else folder, ignore_errors=True)
 
 
 def _copy_configs(original: Path, folder: Path) -> None:
@@ -203,27 +182,27 @@ class Versions:
     Attributes:
         serving: What is served, or started; None if the repository holds no versions.
         view: What Triton is shown of it.
-        refused: Version to the reason why it is not served; replaced, never changed.
     """
 
     def __init__(self, repository: Path) -> None:
         """Look at nothing yet."""
         self.serving: ModelVersion | None = None
         self.view: View | None = None
-        self.refused: Mapping[str, str] = {}
         self._repository = repository
+        # Replaced, never changed: another thread reads it.
         self._refused: dict[str, tuple[ModelVersion, str]] = {}
         self._proven: set[str] = set()
         self._interrupted: Counter[str] = Counter()
         self._seen: ModelVersion | None = None
         self._looked_at = float("-inf")
 
-    def choose(self) -> ModelVersion | None:
-        """Choose what to start: what was served before if it is there, else the newest.
+    @property
+    def refused(self) -> dict[str, str]:
+        """Version to the reason why it is not served."""
+        return {str(version.number): reason for version, reason in self._refused.values()}
 
-        Raises:
-            StartError: All have been refused.
-        """
+    def choose(self) -> ModelVersion | None:
+        """Choose what to start: what was served before if it is there, else the newest."""
         left = self._acceptable()
         if not left and self._refused:
             reasons = "".join(f"\n- {number}: {why}" for number, why in self.refused.items())
@@ -234,13 +213,7 @@ class Versions:
         return self.serving
 
     def lay_out(self, folder: Path) -> Path:
-        """Return the model repository to start with: a view in a server's own folder.
-
-        The original is returned if it holds no versions.
-
-        Raises:
-            VersionError: A file of the chosen version is not what its manifest says.
-        """
+        """Make a view of the chosen version in a server's folder; returns what to serve."""
         self.view = None
         if self.serving is None:
             return self._repository
@@ -252,12 +225,8 @@ class Versions:
         """List the versions that were not refused as they are now, newest first."""
         found = find_versions(self._repository)
         there = {version.fingerprint for version in found}
-        self._publish({mark: why for mark, why in self._refused.items() if mark in there})
+        self._refused = {mark: why for mark, why in self._refused.items() if mark in there}
         return [version for version in found if version.fingerprint not in self._refused]
-
-    def _publish(self, refused: dict[str, tuple[ModelVersion, str]]) -> None:
-        self._refused = refused
-        self.refused = {str(version.number): reason for version, reason in refused.values()}
 
     def is_proven(self, version: ModelVersion) -> bool:
         """Report whether it has been served, which means that it reads its golden photo."""
@@ -273,18 +242,15 @@ class Versions:
     def refuse(self, version: ModelVersion, reason: str) -> None:
         """Note that a version can't be served as it is."""
         reason = _summary(reason)
-        self._publish(self._refused | {version.fingerprint: (version, reason)})
+        self._refused = self._refused | {version.fingerprint: (version, reason)}
         stays = self.serving
         rest = f"{stays.number} stays" if stays and stays != version else "trying an older one"
         log.error("Model version %d is refused, %s: %s", version.number, rest, reason)
 
     def give_up(self, version: ModelVersion, reason: str) -> bool:
-        """Note that a version does not start; refuse it if another one is left.
+        """Note that a version does not start; returns whether to try again.
 
-        One that has been served is not refused the first time.
-
-        Returns:
-            Whether to try again.
+        It is refused if another one is left, one that has been served not the first time.
         """
         if self.is_proven(version):
             self._proven.discard(version.fingerprint)
@@ -305,9 +271,7 @@ class Versions:
     def due(self) -> ModelVersion | None:
         """Look, every few seconds, for a version that should be served instead.
 
-        Returns:
-            The newest that is complete and not refused, once its files were the same twice;
-            None if that is served.
+        That is the newest that is not refused, once its files were the same twice.
         """
         if self.serving is None or time.monotonic() - self._looked_at < LOOK_PAUSE_S:
             return None
