@@ -26,7 +26,7 @@ from plates.serving.versions import ModelVersion, Versions
 
 _PART = "triton"
 _POLL_S = 0.1
-# Until Triton has reaped a stub that it has ended itself.
+# Until Triton has reaped a stub that it has ended, or the guardian those of a dead server.
 _REAPED_S = 1.0
 # Loading keeps the machine busy.
 _SILENCE_OF_CHANGE_S = 3 * SILENCE_S
