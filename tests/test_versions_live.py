@@ -1,6 +1,6 @@
-"""Releases changed under load, through a real Triton and the gateway before it.
+"""Model versions changed under load, through a real Triton and the gateway before it.
 
-One service lives through it all: it starts with a newest release that misreads, gets a good
+One service lives through it all: it starts with a newest version that misreads, gets a good
 one, a damaged one, loses the good one again, and one of its processes is killed on the way.
 """
 
@@ -12,9 +12,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import httpx
+import psutil
 import pytest
 from patience import wait_until
-from release_cases import add_release, copy_repository, remove_release, rotate_alphabet, truncate
+from version_cases import add_version, copy_repository, remove_version, rotate_alphabet, truncate
 
 from api.readiness import canary_photo
 from api.status import Status, read_status
@@ -34,8 +35,8 @@ class Load:
     """A few who send the golden photo, one after the other, and one who asks whether all is well.
 
     Attributes:
-        answers: Each answer's status and, where it read the photo, its release and texts.
-        unready: Answers that were not 200 to whether the service, or Triton, is ready.
+        answers: Each answer's status and, where it read the photo, its version and texts.
+        unready: Answers that were not 200 to whether the service, or Triton, is ready; 0: none.
     """
 
     url: str
@@ -60,7 +61,10 @@ class Load:
         with httpx.Client(base_url=self.url, timeout=60) as client:
             while not self.ended.wait(0.2):
                 for path in ("/readyz", f"{self.triton_url}/v2/health/ready"):
-                    status = client.get(path).status_code
+                    try:
+                        status = client.get(path).status_code
+                    except httpx.TransportError:  # Triton is being restarted
+                        status = 0
                     if status != 200:
                         self.unready.append(status)
 
@@ -95,15 +99,15 @@ class Service:
         return self.load.answers[before:]
 
     def stubs(self, part_of_path: str) -> list[int]:
-        found = processes.descendants(self.pid)
-        return [p.pid for p in found if any(part_of_path in word for word in p.command)]
+        below = {process.pid for process in psutil.Process(self.pid).children(recursive=True)}
+        return [p.pid for p in processes.mentioning(part_of_path) if p.pid in below]
 
 
 @pytest.fixture(scope="module")
 def service(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    folder = tmp_path_factory.mktemp("releases")
+    folder = tmp_path_factory.mktemp("versions")
     copy = copy_repository(repository, folder / "models")
-    add_release(copy, 2, rotate_alphabet(2))
+    add_version(copy, 2, rotate_alphabet(2))
     status_file, log = folder / "status.json", folder / "log"
     settings = {"PLATES_MODEL_REPOSITORY": str(copy), "PLATES_STATUS_FILE": str(status_file)}
     with running_service(settings, log) as running:
@@ -129,19 +133,21 @@ def statuses(answers: list[tuple[int, str, list[str]]]) -> set[int]:
     return {status for status, _, _ in answers}
 
 
-def test_a_newest_release_that_misreads_does_not_keep_the_service_from_starting(
+def test_a_newest_version_that_misreads_does_not_keep_the_service_from_starting(
     service: Service,
 ) -> None:
     assert service.started is not None and service.started.release == 1
     assert "must read P593OO977" in service.started.refused["2"]
     status, version, texts = service.load.answers[0]
     assert (status, version, texts[0]) == (200, "1", "P593OO977")
-    assert "Release 2 is refused, trying an older one: on its golden" in service.log.read_text()
+    assert (
+        "Model version 2 is refused, trying an older one: on its golden" in service.log.read_text()
+    )
 
 
-def test_a_good_release_takes_over_without_a_photo_lost(service: Service) -> None:
-    remove_release(service.repository, 2)
-    add_release(service.repository, 3)
+def test_a_good_version_takes_over_without_a_photo_lost(service: Service) -> None:
+    remove_version(service.repository, 2)
+    add_version(service.repository, 3)
     answers = service.wait_for(lambda status: status.release == 3)
     assert statuses(answers) == {200}
     assert {texts[0] for _, _, texts in answers} == {"P593OO977"}
@@ -158,22 +164,22 @@ def test_a_good_release_takes_over_without_a_photo_lost(service: Service) -> Non
     [(4, rotate_alphabet(4), "must read P593OO977"), (5, truncate("yolo", 5), "yolo")],
     ids=["misreads", "truncated"],
 )
-def test_a_bad_release_is_refused_without_a_photo_lost(
+def test_a_bad_version_is_refused_without_a_photo_lost(
     service: Service, version: int, spoil: Callable[[Path], None], reason: str
 ) -> None:
-    add_release(service.repository, version, spoil)
+    add_version(service.repository, version, spoil)
     answers = service.wait_for(lambda status: str(version) in status.refused)
     assert {(status, found) for status, found, _ in answers} == {(200, "3")}
     assert reason in service.status.refused[str(version)]
     assert service.status.release == 3 and service.load.unready == []
     metrics = httpx.get(f"{service.load.url}/metrics").text
     assert f'plates_release_refused{{version="{version}"}} 1.0' in metrics
-    remove_release(service.repository, version)
-    assert not service.stubs(f"/yolo/{version}/"), "what it loaded is gone"
+    remove_version(service.repository, version)
+    wait_until(lambda: not service.stubs(f"/yolo/{version}/"), PATIENCE_S)
 
 
 def test_a_process_killed_in_the_midst_of_going_back_is_healed(service: Service) -> None:
-    remove_release(service.repository, 3)
+    remove_version(service.repository, 3)
     wait_until(lambda: service.stubs("/yolo/1/"), PATIENCE_S)
     (old,) = service.stubs("/plate_recognition/3/")
     os.kill(old, signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""Model repositories with releases, made from an exported one: good, misreading and damaged."""
+"""Model repositories with versions made from an exported one: good, misreading and damaged."""
 
 import hashlib
 import json
@@ -35,7 +35,7 @@ def write_manifest(repository: Path, version: int, source: Path) -> None:
     manifest_of(repository, version).write_text(json.dumps(manifest | {"artifacts": digests}))
 
 
-def add_release(repository: Path, version: int, spoil: Spoil = lambda _: None) -> None:
+def add_version(repository: Path, version: int, spoil: Spoil = lambda _: None) -> None:
     """Publish version 1's weights under another version, as `plates export` does.
 
     Args:
@@ -53,7 +53,7 @@ def add_release(repository: Path, version: int, spoil: Spoil = lambda _: None) -
     write_manifest(repository, version, manifest_of(repository, 1))
 
 
-def remove_release(repository: Path, version: int) -> None:
+def remove_version(repository: Path, version: int) -> None:
     for model in (*NETS, "plate_recognition"):
         shutil.rmtree(repository / model / str(version))
 
