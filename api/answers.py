@@ -1,41 +1,209 @@
-"""The JSON of one plate and of a whole photo, from what the models say."""
+"""The recognizer's result, and the JSON that is made of it; no Triton client is needed for it."""
 
 import math
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, cast
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, cast
 
-from api.parameters import PlateFilter
-from api.schemas import (
-    Box,
-    Candidate,
-    Character,
-    ImageSize,
-    ModelInfo,
-    Plate,
-    PlatesAnswer,
-    Point,
-    Region,
-    Timing,
-)
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field
+
+from api.parameters import Box, PlateFilter
 from plate_models import formats
 
-if TYPE_CHECKING:  # `plates read` builds the same JSON without any client.
-    from api.triton import Recognition
-
+Point = tuple[float, float]
 Quad = tuple[Point, Point, Point, Point]
 Scored = Iterable[tuple[str, float]]
 
+EXAMPLE: dict[str, Any] = {
+    "image": {"width": 1920, "height": 1080},
+    "plates": [
+        {
+            "text": "B840CK197",
+            "text_native": "В840СК197",
+            "score": 0.991,
+            "readable": True,
+            "format": "ru.car",
+            "region": {"code": "197", "name": "Moscow"},
+            "box": [405.1, 331.4, 475.9, 353.0],
+            "quad": [[405.9, 333.0], [475.2, 331.6], [475.7, 351.2], [406.3, 352.8]],
+            "detection_score": 0.94,
+            "characters": [{"char": "B", "score": 0.998}],
+            "candidates": [{"text": "B840CK197", "score": 0.991}],
+        }
+    ],
+    "model": {"version": "1", "weights": "sha256:…", "device": "cpu"},
+    "timing_ms": {"total": 61.2},
+}
+PROBLEM_EXAMPLE: dict[str, Any] = {
+    "type": "/problems/broken-image",
+    "title": "The photo is damaged",
+    "status": 422,
+    "detail": "The JPEG file is truncated or damaged: it ends before its end-of-image marker.",
+    "instance": "/requests/6f1c0a52-6b0e-4a53-8f39-0d7a5c1f2b9e",
+}
 
-def answer_from(recognition: "Recognition", wanted: PlateFilter, total_ms: float) -> PlatesAnswer:
-    """Build the answer to one request.
+
+@dataclass(frozen=True)
+class Recognition:
+    """The outputs of `plate_recognition` for one photo with N plates.
+
+    Attributes:
+        boxes: (N, 4) float32, x0 y0 x1 y1 in pixels of the upright photo.
+        texts: N texts, "" where a plate is not readable.
+        detection_scores: (N,) float32 in [0, 1].
+        text_scores: (N,) float32 in [0, 1].
+        quads: (N, 4, 2) float32 corners in the same pixels as the boxes.
+        character_scores: (N, L) float32 in [0, 1], NaN after the text's end.
+        formats: N format names.
+        candidates: N tuples of texts, best first, padded with "".
+        candidate_scores: (N, K) float32 in [0, 1].
+        info: Version, weights, device, and the photo's width and height.
+        stages_ms: Milliseconds that each stage took; empty if Triton does not report them.
+    """
+
+    boxes: NDArray[np.float32]
+    texts: list[str]
+    detection_scores: NDArray[np.float32]
+    text_scores: NDArray[np.float32]
+    quads: NDArray[np.float32]
+    character_scores: NDArray[np.float32]
+    formats: list[str]
+    candidates: list[tuple[str, ...]]
+    candidate_scores: NDArray[np.float32]
+    info: Mapping[str, Any]
+    stages_ms: Mapping[str, float] = field(default_factory=dict)
+
+
+class ImageSize(BaseModel):
+    """Size of the upright photo in pixels; all coordinates refer to it."""
+
+    width: int
+    height: int
+
+
+class Region(BaseModel):
+    """Where the plate was issued."""
+
+    code: str
+    name: str
+
+
+class Character(BaseModel):
+    """One character with the probability that it is right."""
+
+    char: str
+    score: float
+
+
+class Candidate(BaseModel):
+    """One way to read the plate, with the probability that all of it is right."""
+
+    text: str
+    score: float
+
+
+class Plate(BaseModel):
+    """One plate of the photo."""
+
+    text: str = Field(description='In Latin letters, without spaces; "" if not readable')
+    text_native: str = Field(description="The same in the letters of the plate's country")
+    score: float = Field(description="Probability that the whole text is right")
+    readable: bool
+    format: str = Field(description='Such as "ru.car"; "unknown" if no format fits')
+    region: Region | None = Field(description="null if the format has none, or it is unknown")
+    box: Box = Field(description="x0, y0, x1, y1")
+    quad: Quad = Field(
+        description="Corners: top left, top right, bottom right, bottom left, as one reads it"
+    )
+    detection_score: float = Field(description="How sure it is that this is a plate")
+    characters: list[Character] = Field(
+        description="Of the text; of the first candidate if not readable"
+    )
+    candidates: list[Candidate] = Field(description="Best first, also if not readable")
+
+
+class ModelInfo(BaseModel):
+    """What read the photo."""
+
+    version: str
+    weights: str = Field(description="SHA-256 of the manifest of the weight files")
+    device: str
+
+
+class Timing(BaseModel):
+    """Milliseconds, counted from when the photo had come in completely."""
+
+    total: float
+
+
+class PlatesAnswer(BaseModel):
+    """The plates of one photo, surest detection first."""
+
+    model_config = ConfigDict(json_schema_extra={"example": EXAMPLE})
+
+    image: ImageSize
+    plates: list[Plate]
+    model: ModelInfo
+    timing_ms: Timing
+
+
+class ProblemDocument(BaseModel):
+    """What went wrong (RFC 9457)."""
+
+    model_config = ConfigDict(extra="allow", json_schema_extra={"example": PROBLEM_EXAMPLE})
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    instance: str = Field(description="/requests/ and the request's id, which the log has, too")
+
+
+class ReadPhoto(BaseModel):
+    """One photo of a batch that was read."""
+
+    filename: str | None = Field(description="As it was sent; null if it was sent without one")
+    status: Literal[200] = 200
+    answer: PlatesAnswer
+
+
+class RefusedPhoto(BaseModel):
+    """One photo of a batch that was not read."""
+
+    filename: str | None
+    status: int = Field(description="What its own request would have been answered with")
+    problem: ProblemDocument
+
+
+BatchItem = ReadPhoto | RefusedPhoto
+
+
+class BatchAnswer(BaseModel):
+    """One result for each photo, in their order."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "example": {
+                "results": [
+                    {"filename": "a.jpg", "status": 200, "answer": EXAMPLE},
+                    {"filename": "b.jpg", "status": 422, "problem": PROBLEM_EXAMPLE},
+                ]
+            }
+        }
+    )
+
+    results: list[BatchItem]
+
+
+def answer_from(recognition: Recognition, wanted: PlateFilter, total_ms: float) -> PlatesAnswer:
+    """Build the answer to one photo.
 
     Args:
-        recognition: What the models said.
+        recognition: Of the photo.
         wanted: Which plates to keep.
         total_ms: Time since the photo was complete.
-
-    Returns:
-        The answer.
     """
     plates = (_plate(recognition, index) for index in range(len(recognition.texts)))
     info = recognition.info
@@ -58,7 +226,7 @@ def plate_from(
     characters: Scored,
     candidates: Scored,
 ) -> Plate:
-    """Build the JSON of one plate.
+    """Build the JSON of one plate: coordinates to a tenth of a pixel, scores to four digits.
 
     Args:
         text: "" if the plate is not readable.
@@ -69,9 +237,6 @@ def plate_from(
         detection_score: The detector's confidence.
         characters: Of the best candidate.
         candidates: Best first; empty texts are left out.
-
-    Returns:
-        The plate; coordinates to a tenth of a pixel, scores to four digits.
     """
     region = formats.region_of(text, format_name)
     return Plate(
@@ -89,7 +254,7 @@ def plate_from(
     )
 
 
-def _plate(recognition: "Recognition", index: int) -> Plate:
+def _plate(recognition: Recognition, index: int) -> Plate:
     texts = recognition.candidates[index]
     return plate_from(
         text=recognition.texts[index],
@@ -105,7 +270,7 @@ def _plate(recognition: "Recognition", index: int) -> Plate:
 
 
 def _score(value: float) -> float:
-    # JSON has no NaN; a candidate without a score is one nobody should rely on.
+    # JSON has no NaN; a candidate without a score is not to be relied on.
     return 0.0 if math.isnan(value) else round(float(value), 4)
 
 

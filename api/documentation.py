@@ -5,8 +5,8 @@ from typing import Any
 from fastapi import FastAPI
 from pydantic import BaseModel
 
+from api.answers import ProblemDocument
 from api.errors import kinds
-from api.schemas import ProblemDocument
 from api.uploads.forms import UploadForm
 
 Responses = dict[int | str, dict[str, Any]]
@@ -35,24 +35,13 @@ def file_field(description: str) -> dict[str, Any]:
 def form_schema(
     required: str, properties: dict[str, Any], parameters: type[BaseModel]
 ) -> dict[str, Any]:
-    """The schema of a form.
-
-    Args:
-        required: The field that must be there.
-        properties: Schemas of its fields.
-        parameters: Whose fields it has as well.
-    """
+    """The schema of a form, with one field that is required and those of the parameters."""
     others = parameters.model_json_schema()["properties"]
     return {"type": "object", "required": [required], "properties": properties | others}
 
 
 def body_of(form: UploadForm, schema: dict[str, Any]) -> dict[str, Any]:
-    """The OpenAPI request body of a route.
-
-    Args:
-        form: What the route takes.
-        schema: Of its fields.
-    """
+    """The OpenAPI request body of a route whose form has fields of that schema."""
     content = {
         kind: {"schema": file_field("The photo") if kind == "image/*" else schema}
         for kind in form.types

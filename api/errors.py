@@ -1,4 +1,4 @@
-"""Everything the gateway answers other than 200, as RFC 9457 problem documents.
+"""All answers of the gateway that are errors, as RFC 9457 problem documents.
 
     Problem                          400
     ├── PhotoProblem                 400, 413, 415, 422 by what is wrong with the photo
@@ -11,7 +11,7 @@
     ├── AccessProblem                400
     │   ├── MissingToken             401  a token is needed
     │   ├── WrongToken               403  it is none of the service's
-    │   └── RateLimited              429  too many photos from this sender
+    │   └── RateLimited              429  too many photos, or wrong tokens, from this client
     └── RecognizerProblem            500
         ├── RecognizerFailed         500  the models raised an error
         ├── RecognizerMismatch       502  Triton serves something else than expected
@@ -100,8 +100,6 @@ class PhotoTooLarge(PhotoProblem):
     status = 413
     slug = "too-many-bytes"
     title = "The photo's file is too large"
-    # Otherwise the server goes on swallowing the body of a sender that never stops.
-    headers: Mapping[str, str] = {"Connection": "close"}
 
 
 class PhotoTooDetailed(PhotoProblem):
@@ -129,7 +127,6 @@ class UploadTimeout(RequestProblem):
     status = 408
     slug = "upload-timeout"
     title = "The upload took too long"
-    headers: Mapping[str, str] = {"Connection": "close"}
 
 
 class UnsupportedMediaType(RequestProblem):
@@ -138,10 +135,7 @@ class UnsupportedMediaType(RequestProblem):
     status = 415
     slug = "unsupported-media-type"
     title = "The Content-Type is not supported"
-    headers: Mapping[str, str] = {
-        "Accept": "multipart/form-data, image/*",
-        "Connection": "close",
-    }
+    headers: Mapping[str, str] = {"Accept": "multipart/form-data, image/*"}
 
 
 class MissingImage(RequestProblem):
@@ -161,11 +155,11 @@ class InvalidParameter(RequestProblem):
 
 
 class AccessProblem(Problem):
-    """The sender may not do this, or not now."""
+    """The client may not do this, or not now."""
 
 
 class MissingToken(AccessProblem):
-    """The service takes photos only from those who send one of its tokens."""
+    """The service takes photos only from clients that send one of its tokens."""
 
     status = 401
     slug = "missing-token"
@@ -182,21 +176,21 @@ class WrongToken(AccessProblem):
 
 
 class RateLimited(AccessProblem):
-    """More photos came from this sender than the settings allow."""
+    """More photos, or more wrong tokens, came from this client than the settings allow."""
 
     status = 429
     slug = "rate-limited"
-    title = "Too many photos from this sender"
+    title = "Too many requests from this client"
 
-    def __init__(self, *, retry_after_s: float) -> None:
-        """Say in how many seconds the next photo is taken, rounded up."""
+    def __init__(self, what: str = "photos", *, retry_after_s: float) -> None:
+        """Say of what there were too many, and in how many seconds (rounded up) to try again."""
         seconds = math.ceil(retry_after_s)
-        super().__init__(f"Too many photos came from here. Try again in {seconds} s.")
+        super().__init__(f"Too many {what} came from here. Try again in {seconds} s.")
         self.headers = {"Retry-After": str(seconds)}
 
 
 class RecognizerProblem(Problem):
-    """Not the caller's fault: it is Triton's, or this gateway's."""
+    """Not the client's fault: it is Triton's, or this gateway's."""
 
     status = 500
 
@@ -226,11 +220,16 @@ class RecognizerUnavailable(RecognizerProblem):
 
 
 class RecognizerTimeout(RecognizerProblem):
-    """No answer within the time that the sender or the settings allow."""
+    """No answer within the time that the client or the settings allow.
+
+    Attributes:
+        by_client: Whether it was the client's own limit, shorter than the settings'.
+    """
 
     status = 504
     slug = "recognizer-timeout"
     title = "The recognizer took too long"
+    by_client: bool = False
 
 
 class Overloaded(RecognizerProblem):
@@ -245,13 +244,6 @@ class Overloaded(RecognizerProblem):
     title = "The service is busy"
 
     def __init__(self, detail: str, *, reason: str, retry_after_s: float = 1.0) -> None:
-        """See :class:`Problem`.
-
-        Args:
-            detail: What happened this time and what to do about it.
-            reason: Which bound was met.
-            retry_after_s: When another try may succeed; rounded up to whole seconds.
-        """
         super().__init__(detail)
         self.reason = reason
         self.headers = {"Retry-After": str(max(1, math.ceil(retry_after_s)))}
@@ -264,36 +256,22 @@ PHOTO_PROBLEMS: dict[str, type[PhotoProblem]] = {
 
 
 def kinds(base: type[Problem] = Problem) -> list[type[Problem]]:
-    """All kinds of problem that have a document of their own.
-
-    Args:
-        base: Where in the tree to start.
-
-    Returns:
-        Leaves of the tree below `base`.
-    """
+    """All kinds of problem that have a document of their own: leaves of the tree below `base`."""
     below = base.__subclasses__()
     return [leaf for child in below for leaf in kinds(child)] if below else [base]
 
 
 def photo_problem(error: ImageError) -> PhotoProblem:
-    """Turn what `plate_models.images` raises into the answer.
-
-    Args:
-        error: The refusal.
-
-    Returns:
-        The problem with the same slug and message.
-    """
+    """Turn what `plate_models.images` raises into the problem with the same slug and message."""
     return PHOTO_PROBLEMS[error.slug](str(error))
 
 
 def plain_document(status: int, detail: str) -> dict[str, Any]:
-    """The members of a problem document for an HTTP error that needs no explanation.
-
-    Args:
-        status: HTTP status; its phrase becomes the title (RFC 9457, 4.2.1).
-        detail: What happened this time.
-    """
+    """A problem document for an HTTP status whose phrase says enough (RFC 9457, 4.2.1)."""
     title = HTTPStatus(status).phrase
     return {"type": "about:blank", "title": title, "status": status, "detail": detail}
+
+
+def identified(document: dict[str, Any], request_id: str) -> dict[str, Any]:
+    """Say in a problem document which request it is about, relative to the service."""
+    return document | {"instance": f"/requests/{request_id}"}

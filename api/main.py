@@ -7,18 +7,16 @@ from fastapi import Depends, FastAPI
 from fastapi.middleware.cors import CORSMiddleware
 from fastapi_offline import FastAPIOffline
 
+from api.dependencies import Services
 from api.documentation import document_tokens
 from api.edge.access import Access, admit
-from api.edge.handlers import HANDLERS
-from api.edge.request_ids import RequestIds
-from api.edge.security_headers import SecurityHeaders
+from api.edge.middleware import Edge
+from api.edge.problems import HANDLERS
 from api.observing.metrics import Metrics
-from api.observing.observer import Observer
 from api.readiness import Readiness
 from api.reading import PhotoReader
 from api.redaction import Redactor
 from api.routes import ROUTERS
-from api.services import Services
 from api.settings import Settings
 from api.triton import TritonClient
 from api.uploads.memory import UploadMemory
@@ -26,13 +24,10 @@ from plate_models.spec import MODEL_VERSION
 
 
 def create_app(settings: Settings | None = None) -> FastAPI:
-    """Build the gateway.
+    """Build the gateway. It connects to Triton when it starts, and starts without it.
 
     Args:
         settings: None reads them from the environment.
-
-    Returns:
-        The application; it connects to Triton when it starts, and starts without it.
 
     Raises:
         pydantic.ValidationError: A setting in the environment makes no sense.
@@ -60,7 +55,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
 
 @asynccontextmanager
 async def _connected(app: FastAPI, settings: Settings, metrics: Metrics) -> AsyncGenerator[None]:
-    """Connect to Triton and make what the routes share, for as long as the application runs."""
+    """Connect to Triton and make what the routes share, while the application runs."""
     async with TritonClient(settings) as client:
         readiness = Readiness(client, settings.ready_max_age_s, settings.ready_timeout_s)
         memory = UploadMemory(settings.upload_memory_bytes)
@@ -81,6 +76,4 @@ def _add_middleware(app: FastAPI, settings: Settings, metrics: Metrics) -> None:
             allow_headers=("Authorization", "Content-Type", "X-Request-Id", "X-Request-Timeout"),
             expose_headers=("Retry-After", "X-Request-Id"),
         )
-    app.add_middleware(Observer, metrics=metrics)
-    app.add_middleware(SecurityHeaders)
-    app.add_middleware(RequestIds)
+    app.add_middleware(Edge, settings=settings, metrics=metrics)

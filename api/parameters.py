@@ -1,13 +1,15 @@
 """The parameters that choose among the plates of a photo, the same on every route."""
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Sequence
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from api.errors import InvalidParameter
-from api.schemas import Box
 
+Box = tuple[float, float, float, float]
+Pairs = Sequence[tuple[str, str]]
 F = TypeVar("F", bound="PlateFilter")
 
 
@@ -40,20 +42,8 @@ class PlateFilter(BaseModel):
             _parse_roi(value)
         return value
 
-    @classmethod
-    def among(cls, fields: Iterable[tuple[str, str]]) -> dict[str, str]:
-        """Those of a form's fields that are parameters; of a repeated one the last."""
-        return {name: value for name, value in fields if name in cls.model_fields}
-
     def wants(self, box: Box) -> bool:
-        """Tell whether a plate belongs in the answer.
-
-        Args:
-            box: x0, y0, x1, y1 in pixels of the upright photo.
-
-        Returns:
-            True if it is inside the region of interest and wide enough.
-        """
+        """Whether a plate with this box (x0 y0 x1 y1, upright photo) belongs in the answer."""
         x0, y0, x1, y1 = box
         if self.min_width is not None and x1 - x0 < self.min_width:
             return False
@@ -89,40 +79,42 @@ def _parse_roi(value: str) -> Box:
     return x0, y0, x1, y1
 
 
-def merged(parameters: F, fields: dict[str, str]) -> F:
+def merged(parameters: F, query: Pairs, fields: Pairs) -> F:
     """Let the fields of a form override the parameters of the address.
 
     Args:
-        parameters: From the query.
-        fields: From the form.
-
-    Returns:
-        Both, of the same kind as the parameters.
+        parameters: Read from the address.
+        query: All names and values in the address, to find repeated ones.
+        fields: Those in the form.
 
     Raises:
-        InvalidParameter: A field makes no sense or is unknown.
+        InvalidParameter: A field makes no sense or is unknown, or a parameter came twice.
     """
-    given = parameters.model_dump(exclude_none=True) | fields
+    for given in (query, fields):
+        counts = Counter(name for name, _ in given)
+        repeated = [
+            {"loc": (name,), "type": "repeated", "msg": f"given {counts[name]} times, not once"}
+            for name in type(parameters).model_fields
+            if counts[name] > 1
+        ]
+        if repeated:
+            raise invalid_parameters(repeated)
+    if not fields:
+        return parameters
     try:
-        return type(parameters).model_validate(given)
+        both = parameters.model_dump(exclude_none=True) | dict(fields)
+        return type(parameters).model_validate(both)
     except ValidationError as error:
         raise invalid_parameters(error.errors()) from error
 
 
-def invalid_parameters(errors: list[Any]) -> InvalidParameter:
-    """Name each parameter that is wrong.
-
-    Args:
-        errors: As pydantic lists them: `loc`, `msg`, `type`.
-
-    Returns:
-        The problem, with a list `errors` of parameter and detail.
-    """
+def invalid_parameters(errors: Sequence[Any]) -> InvalidParameter:
+    """Name each wrong parameter of pydantic's list of errors (`loc`, `msg`, `type`)."""
     found = []
     for error in errors:
-        name = str(error["loc"][-1])
         unknown = error["type"] == "extra_forbidden"
         detail = "There is no such parameter" if unknown else error["msg"]
+        name = str(error["loc"][-1])
         found.append({"parameter": name, "detail": detail.removeprefix("Value error, ")})
     text = "; ".join(f"{item['parameter']}: {item['detail']}" for item in found)
     return InvalidParameter(f"{text}.", errors=found)

@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from starlette.concurrency import run_in_threadpool
 
 from api.admission import Admission
-from api.context import RequestContext
+from api.answers import Recognition
 from api.errors import Overloaded, RecognizerTimeout, RecognizerUnavailable, photo_problem
 from api.observing.metrics import Metrics
-from api.readiness import Readiness, Recognizer
+from api.readiness import Readiness
+from api.request import Deadline, RequestContext
 from api.settings import Settings
-from api.triton import Recognition
+from api.triton import TritonClient
 from plate_models.images import ImageError, check_header
 from plate_models.spec import Limits
 
@@ -21,13 +22,7 @@ _CHECKED_AT_ONCE = 2**20
 
 @dataclass(frozen=True)
 class PhotoReading:
-    """What came of one photo.
-
-    Attributes:
-        recognition: What the models said.
-        total_ms: Since the photo was complete.
-        recognition_ms: Of these, in Triton.
-    """
+    """The result of one photo; the times count from when it was complete, and in Triton."""
 
     recognition: Recognition
     total_ms: float
@@ -35,53 +30,43 @@ class PhotoReading:
 
 
 class PhotoReader:
-    """Checks photos, has them read in turn, and takes note of what came of it."""
+    """Checks photos, has them read in turn, and counts the results."""
 
     def __init__(
-        self, settings: Settings, recognizer: Recognizer, readiness: Readiness, metrics: Metrics
+        self, settings: Settings, client: TritonClient, readiness: Readiness, metrics: Metrics
     ) -> None:
         self._limits = settings.limits
-        self._recognizer = recognizer
+        self._client = client
         self._readiness = readiness
         self._metrics = metrics
         self._admission = Admission(settings.concurrency, settings.max_waiting)
         metrics.in_flight.set_function(lambda: self._admission.in_flight)
         metrics.waiting.set_function(lambda: self._admission.waiting)
 
-    def refuse_if_full(self, context: RequestContext) -> None:
-        """Refuse a request by its head: its photo could not be read in time.
-
-        Args:
-            context: Of the request, before its body is read.
-
-        Raises:
-            Overloaded: More photos are waiting than can be read.
-        """
-        self._admission.refuse_if_full(context.deadline)
+    def refuse_if_full(self, deadline: Deadline) -> None:
+        """Raise `Overloaded` if a photo that is still to come could not be read in time."""
+        self._admission.refuse_if_full(deadline)
 
     async def read(self, photo: bytes, context: RequestContext) -> PhotoReading:
         """Have the plates of a photo read.
 
-        May be called several times for one request, one after the other or side by side.
+        May be called several times for one request, one after the other or concurrently.
 
         Args:
             photo: The file's bytes, nothing checked yet.
-            context: Of the request that brought it, its body read to the end.
-
-        Returns:
-            What came of it.
+            context: Of the request, its body read to the end.
 
         Raises:
             PhotoProblem: The photo can't be read.
             RecognizerProblem: Triton is away, busy, too slow, or broken.
-            ClientDisconnect: The sender has hung up; its place is free again.
+            ClientDisconnect: The client has disconnected; the photo's place is free again.
         """
         start = time.perf_counter()
         if len(photo) > _CHECKED_AT_ONCE:
             await run_in_threadpool(_check, photo, self._limits)
         else:
             _check(photo, self._limits)
-        recognition, seconds = await context.sender.unless_gone(self._read(photo, context))
+        recognition, seconds = await context.cancel_on_disconnect(self._read(photo, context))
         self._readiness.note_read(recognition)
         self._metrics.note_recognition(recognition, seconds)
         state = context.request.state
@@ -96,16 +81,17 @@ class PhotoReader:
             self._metrics.queue_seconds.observe(asked - came)
             timeout_s = context.deadline.remaining_s
             try:
-                recognition = await self._recognizer.recognize(photo, timeout_s, context.request_id)
+                recognition = await self._client.recognize(photo, timeout_s, context.request_id)
             except RecognizerUnavailable:
                 self._readiness.note_failed()
                 raise
             except RecognizerTimeout as error:
                 self._readiness.note_failed()
-                # Had it not waited for its turn, it would have had time enough and more.
+                # Most of the time went to the queue: it is the queue that was too slow.
                 if asked - came > time.perf_counter() - asked:
                     detail = "The photo's turn came too late for its deadline. Try again later."
                     raise Overloaded(detail, reason="late") from error
+                error.by_client = context.deadline.by_client
                 raise
             return recognition, time.perf_counter() - asked
 

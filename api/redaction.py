@@ -1,12 +1,12 @@
-"""Photos with their plates made unreadable for good; nothing is kept and nothing written."""
+"""Photos with their plates made unreadable for good; nothing is stored."""
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from api.answers import Recognition
 from api.errors import Overloaded, photo_problem
 from plate_models.images import ImageError, check_header, decode
 from plate_models.spec import Limits
@@ -16,28 +16,13 @@ Pixels = NDArray[np.uint8]
 # A photo of 64 megapixels takes 192 MB as pixels, and as much again as it is encoded.
 _AT_ONCE = 2
 _JPEG_QUALITY = 95
-# Longer ones can't be told in its header's 16 bits, less what libjpeg keeps for itself.
+# A JPEG's header has 16 bits for a side, of which libjpeg reserves some.
 _JPEG_MAX_SIDE = 65_500
 # Of the box's height, on every side: detectors cut corners, and letters reach the edge.
 _MARGIN = 0.25
 # Of a channel's 256 values. With cells as large as several letters, what is left of a
 # plate is its colour.
 _VALUES = 16
-
-
-@dataclass(frozen=True)
-class RedactedPhoto:
-    """A photo whose plates can't be read.
-
-    Attributes:
-        content: The file's bytes, without any metadata.
-        media_type: image/png for a PNG and for what is too long for a JPEG, else image/jpeg.
-        plates: How many were blurred.
-    """
-
-    content: bytes
-    media_type: str
-    plates: int
 
 
 class Redactor:
@@ -48,30 +33,26 @@ class Redactor:
         self._threads = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="redaction")
 
     async def redact(
-        self,
-        photo: bytes,
-        boxes: NDArray[np.float32],
-        quads: NDArray[np.float32],
-        timeout_s: float,
-    ) -> RedactedPhoto:
+        self, photo: bytes, recognition: Recognition, timeout_s: float
+    ) -> tuple[bytes, str]:
         """Blur the plates of a photo.
 
         Args:
             photo: The file's bytes.
-            boxes: (N, 4) x0 y0 x1 y1 in pixels of the upright photo.
-            quads: (N, 4, 2) corners in the same pixels.
-            timeout_s: Seconds after which nobody waits for it any more.
+            recognition: Of the photo.
+            timeout_s: Seconds to wait.
 
         Returns:
-            The photo, upright.
+            The upright photo as a file without any metadata, and its type: image/png for a PNG
+            and for what is too long for a JPEG, else image/jpeg.
 
         Raises:
             PhotoProblem: The photo can't be decoded.
             Overloaded: It was not done in time.
         """
         loop = asyncio.get_running_loop()
-        # The threads bound the memory, also when whoever waits gives up in between.
-        work = loop.run_in_executor(self._threads, _redact, photo, boxes, quads, self._limits)
+        # The number of threads bounds the memory, also when clients give up in between.
+        work = loop.run_in_executor(self._threads, _redact, photo, recognition, self._limits)
         try:
             return await asyncio.wait_for(work, timeout_s)
         except TimeoutError as error:
@@ -82,20 +63,17 @@ class Redactor:
             raise photo_problem(error) from error
 
 
-def _redact(
-    photo: bytes, boxes: NDArray[np.float32], quads: NDArray[np.float32], limits: Limits
-) -> RedactedPhoto:
+def _redact(photo: bytes, recognition: Recognition, limits: Limits) -> tuple[bytes, str]:
     import cv2  # when the first photo is redacted: most gateways never need it
 
     header = check_header(photo, limits)
     is_png = header.format == "PNG" or max(header.width, header.height) > _JPEG_MAX_SIDE
     pixels = decode(photo, limits)
-    blur_plates(pixels, boxes, quads)
+    blur_plates(pixels, recognition.boxes, recognition.quads)
     bgr = cv2.cvtColor(pixels, cv2.COLOR_RGB2BGR)
     options = [] if is_png else [cv2.IMWRITE_JPEG_QUALITY, _JPEG_QUALITY]
     encoded = cv2.imencode(".png" if is_png else ".jpg", bgr, options)[1]
-    media_type = "image/png" if is_png else "image/jpeg"
-    return RedactedPhoto(encoded.tobytes(), media_type, len(boxes))
+    return encoded.tobytes(), "image/png" if is_png else "image/jpeg"
 
 
 def blur_plates(pixels: Pixels, boxes: NDArray[np.float32], quads: NDArray[np.float32]) -> None:

@@ -1,17 +1,24 @@
 """What an operator can set, each as an environment variable with the prefix PLATES_."""
 
 import re
+import ssl
 from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import Field, SecretStr, field_validator
+from pydantic import Field, SecretStr, ValidationInfo, field_validator
+from pydantic_core import PydanticCustomError
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from plate_models.cores import photos_at_once, usable_cores
 from plate_models.spec import LIMITS, Limits
 
 Port = Annotated[int, Field(ge=0, le=65535)]
+Positive = Annotated[float, Field(gt=0)]
+Count = Annotated[int, Field(gt=0)]
+
+# The type of the error of a setting that names a file which can't be read on this machine.
+UNREADABLE_FILE = "unreadable_file"
 
 _ORIGIN = re.compile(r"https?://[A-Za-z0-9.\-\[\]:]+")
 _TRITON_ADDRESS = re.compile(r"(?:[\w.\-]+|\[[0-9A-Fa-f:.]+\]):(\d+)")
@@ -22,98 +29,142 @@ _ROOT = Path(__file__).resolve().parent.parent
 class Settings(BaseSettings):
     """Settings of the gateway and of the embedded Triton.
 
-    Attributes:
-        host: Address to listen on.
-        port: Port to listen on; 0 takes a free one.
-        triton_url: gRPC address of a Triton elsewhere: `host:8001`, `grpc://host:8001`,
-            or `grpcs://host:8001` with TLS. Where the name has several addresses, photos go to
-            each in turn; `ipv4:10.0.0.1:8001,10.0.0.2:8001` lists them. None: an embedded one
-            is started.
-        triton_ca_file: Certificates to trust for TLS, in PEM; None trusts the usual ones.
-        triton_token: Sent with every request to Triton as `Authorization: Bearer …`.
-        request_timeout_s: Seconds from a request's head to its answer, at most. Senders may
-            ask for less with the header X-Request-Timeout.
-        triton_host: Where the embedded Triton listens; loopback, unless it is in a container.
-        triton_http_port: HTTP port of the embedded Triton; 0 takes a free one.
-        triton_grpc_port: gRPC port of the embedded Triton; 0 takes a free one.
-        triton_metrics_port: The port of its own metrics; 0 takes a free one.
-        model_repository: What the embedded Triton serves.
-        profile: Where it runs the nets: `cpu` or `gpu`. There is no falling back from one to
-            the other.
-        max_bytes: Largest photo file. The models refuse more than the default.
-        max_pixels: Largest photo. The models refuse more than the default.
-        threads: With which each net computes; by default as many as there are usable cores.
-        concurrency: Photos at Triton at once, by default one more than threads; further ones
-            wait.
-        max_waiting: Photos that wait at most; further ones are answered with 429.
-        upload_memory_bytes: What all photos that are coming in or waiting may hold
-            together; further ones are answered with 429.
-        upload_timeout_s: Seconds that a photo may take to come in.
-        batch_max_files: Photos in one request to /v1/plates/batch.
-        ready_max_age_s: How long ago a photo must have been read for /readyz.
-        ready_timeout_s: Seconds after which /readyz gives up the photo it tries.
-        tokens: Whoever sends photos must send one of these; none: everybody may.
-        tokens_file: Further tokens, one per line; lines with # in front are comments.
-        rate_limit: Photos per second for each token, or for each client's address where
-            there are no tokens; None: as many as are read.
-        rate_burst: Photos at once before that rate holds.
-        cors_origins: Web sites whose pages may use the service, such as
-            `https://gate.example`; none: only its own.
-        header_timeout_s: Seconds that a request's head may take to come in.
-        max_connections: Connections at once; more are answered with 429.
-        log_format: `json`, one object per line, or `text`; None: text on a terminal.
-        triton_metrics_url: host:port of Triton's own metrics, which then are part of ours.
-        status_file: Where the supervisor tells what it restarted.
-        triton_status_file: Where another supervisor tells it of a Triton elsewhere; None: the
-            same file.
+    Each setting's docstring is also its description in docker/settings.schema.json and in the
+    table that `plates config table` prints.
     """
 
-    # Tokens are among the inputs, and must not stand in an error's message.
     model_config = SettingsConfigDict(
         env_prefix="PLATES_",
         env_ignore_empty=True,
         frozen=True,
         protected_namespaces=(),
+        use_attribute_docstrings=True,
+        # Tokens are among the inputs, and must not stand in an error's message.
         hide_input_in_errors=True,
         # gt=0 would let infinity through.
         allow_inf_nan=False,
     )
 
     host: str = "127.0.0.1"
+    """Address to listen on."""
+
     port: Port = 8080
+    """Port to listen on; 0 takes a free one."""
+
+    tls_certificate: Path | None = None
+    """Certificate (chain) of the gateway in PEM: with it and its key HTTPS is served instead of
+    HTTP. None: a proxy does that, or nothing does."""
+
+    tls_key: Annotated[Path | None, Field(validate_default=True)] = None
+    """Private key of the certificate in PEM, without a passphrase."""
+
     triton_url: str | None = None
+    """gRPC address of a Triton elsewhere: `host:8001`, `grpc://host:8001`, or
+    `grpcs://host:8001` with TLS. Where the name has several addresses, photos go to each in
+    turn; `ipv4:10.0.0.1:8001,10.0.0.2:8001` lists them. None: an embedded one is started."""
+
     triton_ca_file: Path | None = None
+    """Certificates to trust for TLS, in PEM; None trusts the usual ones."""
+
     triton_token: SecretStr | None = None
-    request_timeout_s: Annotated[float, Field(gt=0)] = 30.0
+    """Sent with every request to Triton as `Authorization: Bearer …`."""
+
+    triton_compression: Literal["none", "gzip", "deflate"] = "none"
+    """How photos are compressed on their way to a Triton elsewhere: `none`, `gzip` or
+    `deflate`. JPEG hardly shrinks; BMP and TIFF do."""
+
+    request_timeout_s: Positive = 30.0
+    """Seconds from a request's head to its answer, at most. Clients may ask for less with the
+    header X-Request-Timeout."""
+
     triton_host: IPv4Address = IPv4Address("127.0.0.1")
+    """Where the embedded Triton listens; loopback, unless it is in a container."""
+
     triton_http_port: Port = 0
+    """HTTP port of the embedded Triton; 0 takes a free one."""
+
     triton_grpc_port: Port = 0
+    """gRPC port of the embedded Triton; 0 takes a free one."""
+
     triton_metrics_port: Port = 0
+    """The port of its own metrics; 0 takes a free one."""
+
     model_repository: Path = _ROOT / "model_repository"
+    """What the embedded Triton serves."""
+
     profile: Literal["cpu", "gpu"] = "cpu"
+    """Where it runs the nets: `cpu` or `gpu`. There is no falling back from one to the other."""
+
     max_bytes: Annotated[int, Field(gt=0, le=LIMITS.max_bytes)] = LIMITS.max_bytes
+    """Largest photo file. The models refuse more than the default."""
+
     max_pixels: Annotated[int, Field(gt=0, le=LIMITS.max_pixels)] = LIMITS.max_pixels
-    threads: Annotated[int, Field(gt=0)] = Field(default_factory=usable_cores)
-    concurrency: Annotated[int, Field(gt=0)] = Field(
+    """Largest photo. The models refuse more than the default."""
+
+    threads: Count = Field(default_factory=usable_cores)
+    """With which each net computes; by default as many as there are usable cores."""
+
+    concurrency: Count = Field(
         default_factory=lambda known: photos_at_once(known.get("threads", 1))
     )
+    """Photos at Triton at once, by default one more than threads; further ones wait."""
+
     max_waiting: Annotated[int, Field(ge=0)] = 32
-    upload_memory_bytes: Annotated[int, Field(gt=0)] = 256 * 2**20
-    upload_timeout_s: Annotated[float, Field(gt=0)] = 30.0
-    batch_max_files: Annotated[int, Field(gt=0)] = 16
-    ready_max_age_s: Annotated[float, Field(gt=0)] = 2.0
-    ready_timeout_s: Annotated[float, Field(gt=0)] = 3.0
+    """Photos that wait at most; further ones are answered with 429."""
+
+    upload_memory_bytes: Count = 640 * 2**20
+    """Memory that all photos in the gateway may take together, copies included; further ones
+    are answered with 429. A photo counts once while it comes in and five times once it is
+    complete, because its tensor and its gRPC message are copies; base64 counts four times while
+    it comes in. The photos of one batch may have a fifth of it."""
+
+    upload_timeout_s: Positive = 30.0
+    """Seconds that a photo may take to come in, also one that is refused."""
+
+    batch_max_files: Count = 16
+    """Photos in one request to /v1/plates/batch."""
+
+    ready_max_age_s: Positive = 2.0
+    """How long ago a photo must have been read for /readyz."""
+
+    ready_timeout_s: Positive = 3.0
+    """Seconds after which /readyz gives up the photo it tries."""
+
     tokens: Annotated[tuple[SecretStr, ...], NoDecode] = ()
+    """Clients that send photos must send one of these; none: every client may."""
+
     tokens_file: Path | None = None
-    rate_limit: Annotated[float, Field(gt=0)] | None = None
-    rate_burst: Annotated[int, Field(gt=0)] = 10
+    """Further tokens, one per line; lines with # in front are comments."""
+
+    rate_limit: Positive | None = None
+    """Photos per second for each token, or for each client's address where there are no tokens;
+    None: as many as are read. Wrong tokens are limited by address, with this rate or, where it
+    is not set, to 30 at once and one per second."""
+
+    rate_burst: Count = 10
+    """Photos at once before that rate holds."""
+
     cors_origins: Annotated[tuple[str, ...], NoDecode] = ()
-    header_timeout_s: Annotated[float, Field(gt=0)] = 10.0
-    max_connections: Annotated[int, Field(gt=0)] = 512
+    """Web sites whose pages may use the service, such as `https://gate.example`; none: only its
+    own."""
+
+    header_timeout_s: Positive = 10.0
+    """Seconds that a request's head may take to come in."""
+
+    max_connections: Count = 512
+    """Connections at once; more are answered with 429, and above twice as many closed."""
+
     log_format: Literal["json", "text"] | None = None
+    """`json`, one object per line, or `text`; None: text on a terminal."""
+
     triton_metrics_url: Annotated[str, Field(pattern=r"^[^/\s]+:\d+$")] | None = None
+    """host:port of Triton's own metrics, which then are part of ours."""
+
     status_file: Path | None = None
+    """Where the supervisor reports what it restarted."""
+
     triton_status_file: Path | None = None
+    """Where another supervisor reports on a Triton elsewhere; None: the same file."""
 
     @field_validator("tokens", "cors_origins", mode="before")
     @classmethod
@@ -144,6 +195,35 @@ class Settings(BaseSettings):
             cls._check_tokens(_tokens_in(value))
         return value
 
+    @field_validator("tls_certificate")
+    @classmethod
+    def _check_certificate(cls, value: Path | None) -> Path | None:
+        if value is not None:
+            _text_in(value)
+        return value
+
+    @field_validator("tls_key")
+    @classmethod
+    def _check_key(cls, value: Path | None, info: ValidationInfo) -> Path | None:
+        if value is not None:
+            _text_in(value)
+        if "tls_certificate" not in info.data:
+            return value  # It is wrong itself.
+        certificate = info.data["tls_certificate"]
+        if (value is None) != (certificate is None):
+            raise ValueError("set both PLATES_TLS_CERTIFICATE and PLATES_TLS_KEY, or neither")
+        if value is not None:
+            try:
+                context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+                # Without a password OpenSSL would ask for one on the terminal.
+                context.load_cert_chain(certificate, value, password="")
+            except ssl.SSLError as error:
+                raise ValueError(
+                    f"{value} and {certificate} are not an unencrypted private key and its "
+                    f"certificate in PEM ({error.reason or 'unknown format'})"
+                ) from None
+        return value
+
     @field_validator("triton_url")
     @classmethod
     def _check_triton_url(cls, value: str | None) -> str | None:
@@ -169,7 +249,7 @@ class Settings(BaseSettings):
         return value
 
     def accepted_tokens(self) -> tuple[SecretStr, ...]:
-        """The tokens of both settings; none means that everybody may send photos.
+        """The tokens of both settings; none means that every client may send photos.
 
         Raises:
             ValueError: The file can't be read any more, or holds no token.
@@ -178,11 +258,7 @@ class Settings(BaseSettings):
 
     @property
     def triton_address(self) -> str:
-        """host:port of Triton's gRPC endpoint.
-
-        Raises:
-            ValueError: No `triton_url` is set.
-        """
+        """host:port of Triton's gRPC endpoint; raises `ValueError` without a `triton_url`."""
         if self.triton_url is None:
             raise ValueError("PLATES_TRITON_URL is not set: there is no Triton to talk to")
         return self.triton_url.rpartition("://")[2]
@@ -197,14 +273,31 @@ class Settings(BaseSettings):
         """What a photo may be at most."""
         return Limits(max_bytes=self.max_bytes, max_pixels=self.max_pixels)
 
+    @property
+    def batch_concurrency(self) -> int:
+        """Photos of one batch at Triton at once: half of the places are left to others."""
+        return max(1, self.concurrency // 2)
+
+    @property
+    def batch_max_bytes(self) -> int:
+        """What the photos of a batch may have together; all of them fit into the memory."""
+        together = min(self.batch_max_files * self.max_bytes, self.upload_memory_bytes // 5)
+        return max(self.max_bytes, together)
+
+
+def _text_in(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is not text"
+        raise PydanticCustomError(
+            UNREADABLE_FILE, "can't read {file}: {reason}", {"file": str(file), "reason": reason}
+        ) from None
+
 
 def _tokens_in(file: Path) -> tuple[SecretStr, ...]:
     """One per line; raises `ValueError` where there is none."""
-    try:
-        lines = [line.strip() for line in file.read_text(encoding="utf-8").splitlines()]
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "it is not text"
-        raise ValueError(f"can't read the tokens in {file}: {reason}") from None
+    lines = [line.strip() for line in _text_in(file).splitlines()]
     tokens = tuple(SecretStr(line) for line in lines if line and not line.startswith("#"))
     if not tokens:
         # To let everybody in would be the opposite of what was meant.

@@ -1,7 +1,6 @@
-"""What the supervisor tells everybody: one small file, replaced as a whole.
+"""The supervisor's status file: small, replaced as a whole, without addresses or keys.
 
-The gateway's worker adds its counts to /metrics; whoever operates the service may read
-it as well. It holds no address and no key.
+The gateway adds its counts to /metrics; operators may read it as well.
 """
 
 import json
@@ -17,14 +16,14 @@ _WORST_FIRST: tuple[State, ...] = ("failed", "starting", "healing", "ready")
 
 @dataclass(frozen=True)
 class Status:
-    """How the service is.
+    """The state of the service.
 
     Attributes:
         state: "healing" as long as anything is being restarted, "failed" for good.
-        restarts: How often each part was restarted: "gateway", "triton", or a model, whose
-            processes died and which was loaded again.
-        release: The version of the models that is served; None where no releases are.
-        refused: Version to the reason why it is not served.
+        restarts: How often each part was restarted: "gateway", "triton", or a model that was
+            loaded again because its processes died.
+        release: The model version that is served; None where there is only one.
+        refused: Model version to the reason why it is not served.
     """
 
     state: State
@@ -34,15 +33,7 @@ class Status:
 
 
 def write_status(path: Path, status: Status) -> None:
-    """Replace the file at once: nobody ever reads half of it.
-
-    Args:
-        path: In a folder that exists.
-        status: What to tell.
-
-    Raises:
-        OSError: It can't be written there.
-    """
+    """Replace the file atomically; raises `OSError` where it can't be written."""
     text = json.dumps(asdict(status))
     written = path.with_name(f"{path.name}.{os.getpid()}")
     written.write_text(text, encoding="utf-8")
@@ -50,14 +41,7 @@ def write_status(path: Path, status: Status) -> None:
 
 
 def read_status(path: Path) -> Status | None:
-    """Read what :func:`write_status` wrote.
-
-    Args:
-        path: Where it was written.
-
-    Returns:
-        The status; None where there is no such file, or where it is something else.
-    """
+    """Read the file; None where there is none, or where it is something else."""
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
         state, restarts = document["state"], document["restarts"]
@@ -71,20 +55,13 @@ def read_status(path: Path) -> Status | None:
 
 
 def worst_of(states: Iterable[State]) -> State:
-    """How something is whose parts are so; "ready" if there are none."""
+    """The worst of its parts' states is the state of a whole; "ready" without parts."""
     found = set(states)
     return next((state for state in _WORST_FIRST if state in found), "ready")
 
 
 def read_statuses(paths: Iterable[Path]) -> Status | None:
-    """Read what several supervisors tell of parts of one service.
-
-    Args:
-        paths: As for :func:`read_status`.
-
-    Returns:
-        All of it together; None where none of them tells anything.
-    """
+    """Merge the files of several supervisors, each of a part of one service; None without any."""
     found = [status for path in paths if (status := read_status(path)) is not None]
     if not found:
         return None

@@ -3,9 +3,8 @@
 import asyncio
 import json
 import re
-from collections.abc import Awaitable, Coroutine, Mapping
-from dataclasses import dataclass, field
-from types import TracebackType
+from collections.abc import Coroutine, Mapping
+from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -14,6 +13,7 @@ from tritonclient.grpc import InferInput, InferRequestedOutput
 from tritonclient.grpc.aio import InferenceServerClient
 from tritonclient.utils import InferenceServerException
 
+from api.answers import Recognition
 from api.errors import (
     PHOTO_PROBLEMS,
     Overloaded,
@@ -26,6 +26,8 @@ from api.errors import (
 from api.settings import Settings
 from api.status import read_status
 from plate_models.spec import TENSORS
+
+__all__ = ["Recognition", "TritonClient"]
 
 MODEL = "plate_recognition"
 MODEL_INFO = "model_info"
@@ -46,7 +48,7 @@ _OUTPUTS = {
 _CHANNEL_OPTIONS = [
     # Several Tritons behind one name: each photo goes to the next one that is there.
     ("grpc.lb_policy_name", "round_robin"),
-    # A name is asked for anew when a connection ends, by default not more often than every 30 s.
+    # A name is resolved again when a connection ends, by default at most every 30 s.
     ("grpc.dns_min_time_between_resolutions_ms", 1000),
     ("grpc.max_send_message_length", -1),
     ("grpc.max_receive_message_length", -1),
@@ -54,48 +56,16 @@ _CHANNEL_OPTIONS = [
     ("grpc.initial_reconnect_backoff_ms", 200),
     ("grpc.max_reconnect_backoff_ms", 500),
 ]
-_LOOK_EVERY_S = 0.5
+_CHECK_EVERY_S = 0.5
 _RESTARTED = "The recognizer was restarted while it read the photo. Try again in a few seconds."
 _TOO_LATE = "The recognizer did not answer in time. Try again later."
-# What is said, with any status, of a server that ends, and of models that are dead or being
-# loaded again.
+# Messages, with any status, of a server that ends, and of models that are dead or being loaded.
 _AWAY = re.compile(
     r"stub process|not healthy|not ready|unknown model|no available versions|unload"
     r"|socket closed|connection re(set|fused)|stream removed|rst_stream|goaway",
     re.IGNORECASE,
 )
 _IMAGE_ERROR = re.compile(rf"\b({'|'.join(PHOTO_PROBLEMS)}): (.*)", re.DOTALL)
-
-
-@dataclass(frozen=True)
-class Recognition:
-    """What `plate_recognition` said of one photo with N plates.
-
-    Attributes:
-        boxes: (N, 4) float32, x0 y0 x1 y1 in pixels of the upright photo.
-        texts: N texts, "" where a plate is not readable.
-        detection_scores: (N,) float32 in [0, 1].
-        text_scores: (N,) float32 in [0, 1].
-        quads: (N, 4, 2) float32 corners in the same pixels as the boxes.
-        character_scores: (N, L) float32 in [0, 1], NaN after the text's end.
-        formats: N format names.
-        candidates: N tuples of texts, best first, padded with "".
-        candidate_scores: (N, K) float32 in [0, 1].
-        info: Version, weights, device, and the photo's width and height.
-        stages_ms: Milliseconds that each stage took; empty if Triton does not tell.
-    """
-
-    boxes: NDArray[np.float32]
-    texts: list[str]
-    detection_scores: NDArray[np.float32]
-    text_scores: NDArray[np.float32]
-    quads: NDArray[np.float32]
-    character_scores: NDArray[np.float32]
-    formats: list[str]
-    candidates: list[tuple[str, ...]]
-    candidate_scores: NDArray[np.float32]
-    info: Mapping[str, Any]
-    stages_ms: Mapping[str, float] = field(default_factory=dict)
 
 
 class TritonClient:
@@ -105,9 +75,13 @@ class TritonClient:
     """
 
     def __init__(self, settings: Settings) -> None:
-        self._status_file = settings.triton_status_file or settings.status_file
+        status_file = settings.triton_status_file or settings.status_file
+        self._restarts = _Restarts(status_file) if status_file else None
+        self._following: asyncio.Task[None] | None = None
         token = settings.triton_token
         self._headers = {"authorization": f"Bearer {token.get_secret_value()}"} if token else None
+        compression = settings.triton_compression
+        self._compression = None if compression == "none" else compression
         ca_file = settings.triton_ca_file
         self._client = InferenceServerClient(
             settings.triton_address,
@@ -117,28 +91,22 @@ class TritonClient:
         )
 
     async def __aenter__(self) -> Self:
+        if self._restarts is not None:
+            self._following = asyncio.create_task(self._restarts.follow())
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
+        if self._following is not None:
+            self._following.cancel()
         await self._client.close()
 
     async def recognize(self, photo: bytes, timeout_s: float, request_id: str = "") -> Recognition:
-        """Have the plates of a photo read.
-
-        Cancel the call, and Triton is told that nobody waits for its answer any more.
+        """Have the plates of a photo read. Cancelling the call cancels it in Triton, too.
 
         Args:
             photo: The file's bytes.
             timeout_s: Seconds to wait.
             request_id: Names the request in Triton's logs and traces.
-
-        Returns:
-            The plates.
 
         Raises:
             PhotoProblem: The models refuse the photo.
@@ -154,9 +122,10 @@ class TritonClient:
             outputs=[InferRequestedOutput(name) for name in _OUTPUTS],
             request_id=request_id,
             client_timeout=timeout_s,
-            # Lets Triton drop it from its queue when nobody waits for it any more.
+            # After this, Triton drops it from its queue.
             timeout=max(1, round(timeout_s * 1e6)),
             headers=self._headers,
+            compression_algorithm=self._compression,
         )
         try:
             result = await self._unless_restarted(call)
@@ -165,72 +134,56 @@ class TritonClient:
         return _recognition({name: result.as_numpy(name) for name in _OUTPUTS})
 
     async def _unless_restarted(self, call: Coroutine[Any, Any, Any]) -> Any:
-        """Await a call, unless what it was sent to is restarted meanwhile.
+        """Await a call; raise `RecognizerUnavailable` if the model is restarted meanwhile.
 
-        Of photos that a dead process of `plate_recognition` held, Triton never says anything.
-
-        Raises:
-            RecognizerUnavailable: It was.
+        Triton never answers the photos that a dead process of `plate_recognition` held.
         """
-        before = self._restarts()
+        if self._restarts is None:
+            return await call
+        before = self._restarts.count
         task = asyncio.create_task(call)
         try:
-            while not (await asyncio.wait({task}, timeout=_LOOK_EVERY_S))[0]:
-                if self._restarts() != before:
+            while not (await asyncio.wait({task}, timeout=_CHECK_EVERY_S))[0]:
+                if self._restarts.count != before:
                     raise RecognizerUnavailable(_RESTARTED)
             return task.result()
         finally:
             task.cancel()
 
-    def _restarts(self) -> int:
-        """How often the supervisor has restarted the model; 0 where there is none."""
-        status = read_status(self._status_file) if self._status_file else None
-        return status.restarts.get(MODEL, 0) if status else 0
 
-    async def statistics(self) -> Mapping[str, Any]:
-        """Ask what each model has done since it was loaded.
+class _Restarts:
+    """How often the supervisor has restarted the model, by the supervisor's status file.
 
-        Returns:
-            Triton's `ModelStatisticsResponse` as JSON: zeros are left out, numbers are texts.
+    Attributes:
+        count: Restarts that the file reported last.
+    """
 
-        Raises:
-            RecognizerProblem: Triton is away.
-        """
-        return await _answered(
-            self._client.get_inference_statistics(as_json=True, headers=self._headers)
-        )
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._parsed: tuple[int, int] | None = None
+        self.count = 0
+        self._update()
 
-    async def configuration(self, model: str) -> Mapping[str, Any]:
-        """Ask how a model is served.
+    async def follow(self) -> None:
+        """Keep the count up to date, for ever."""
+        while True:
+            await asyncio.sleep(_CHECK_EVERY_S)
+            self._update()
 
-        Args:
-            model: Its name.
-
-        Returns:
-            Triton's `ModelConfig` as JSON, in the same way.
-
-        Raises:
-            RecognizerProblem: Triton is away, or has no such model.
-        """
-        answer = await _answered(
-            self._client.get_model_config(model, as_json=True, headers=self._headers)
-        )
-        config: Mapping[str, Any] = answer["config"]
-        return config
-
-
-async def _answered(call: Awaitable[dict[str, Any]]) -> Mapping[str, Any]:
-    try:
-        return await call
-    except InferenceServerException as error:
-        raise _problem_of(error) from error
+    def _update(self) -> None:
+        try:
+            found = self._file.stat()
+        except OSError:
+            return
+        version = (found.st_ino, found.st_mtime_ns)
+        if version != self._parsed:
+            self._parsed = version
+            status = read_status(self._file)
+            self.count = status.restarts.get(MODEL, 0) if status else self.count
 
 
 def _problem_of(error: InferenceServerException) -> Problem:
-    """Sort an error of the client by its gRPC status and words; see the tree in `api.errors`.
-
-    Messages of the server stay in the log: they hold its paths.
-    """
+    """Sort an error by its gRPC status and words; the server's own stay in the log."""
     status = str(error.status() or "").removeprefix("StatusCode.")
     message = str(error.message() or "")
     refused = _IMAGE_ERROR.search(message)
@@ -253,11 +206,7 @@ def _problem_of(error: InferenceServerException) -> Problem:
 
 
 def _recognition(outputs: Mapping[str, NDArray[Any] | None]) -> Recognition:
-    """Check the outputs' shapes and turn bytes into texts.
-
-    Raises:
-        RecognizerMismatch: An output is missing or of another shape than documented.
-    """
+    """Check the outputs' shapes, and decode texts; raises `RecognizerMismatch`."""
     found: dict[str, NDArray[Any]] = {}
     count = len(outputs["texts"]) if outputs["texts"] is not None else 0
     for name, rank in _OUTPUTS.items():
@@ -288,13 +237,12 @@ def _texts(values: NDArray[Any]) -> list[str]:
 
 
 def _info(value: bytes | str) -> tuple[Mapping[str, Any], Mapping[str, float]]:
-    """Read where the answer comes from, and how long each stage took."""
+    """Parse where the answer comes from, and how long each stage took."""
     try:
-        info: dict[str, Any] = json.loads(value)
-        size = info["image"]
-        needed = (info["version"], info["weights"], info["device"], size["width"], size["height"])
-        stages_ms = {name: float(spent) for name, spent in info.get("timing_ms", {}).items()}
+        given = json.loads(value)
+        info = {name: given[name] for name in ("version", "weights", "device")}
+        info |= {side: given["image"][side] for side in ("width", "height")}
+        stages_ms = {name: float(spent) for name, spent in given.get("timing_ms", {}).items()}
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise RecognizerMismatch(f"Triton's output {MODEL_INFO} is incomplete.") from error
-    names = ("version", "weights", "device", "width", "height")
-    return dict(zip(names, needed, strict=True)), stages_ms
+    return info, stages_ms

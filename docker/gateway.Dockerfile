@@ -11,7 +11,8 @@ RUN docker/setup.sh dependencies
 COPY LICENSE pyproject.toml ./
 COPY api api
 COPY plate_models plate_models
-RUN docker/setup.sh package && .venv/bin/python -m compileall -q api plate_models
+COPY plates plates
+RUN docker/setup.sh package && .venv/bin/python -m compileall -q api plate_models plates
 
 FROM ${PYTHON_IMAGE}
 RUN useradd --uid 10001 --user-group --no-create-home --shell /usr/sbin/nologin plates

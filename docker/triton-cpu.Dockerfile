@@ -14,11 +14,12 @@ RUN docker/setup.sh dependencies
 COPY LICENSE pyproject.toml ./
 COPY api api
 COPY plate_models plate_models
+COPY plates plates
 RUN docker/setup.sh package
 COPY model_repository model_repository
 COPY weights weights
 # With this image's own torch; fails unless TorchScript and ONNX compute what the nets do.
-RUN .venv/bin/plates export && .venv/bin/python -m compileall -q api plate_models
+RUN .venv/bin/plates export && .venv/bin/python -m compileall -q api plate_models plates
 
 FROM ${PYTHON_IMAGE}
 RUN useradd --uid 10001 --user-group --no-create-home --shell /usr/sbin/nologin plates \

@@ -14,10 +14,10 @@ import cv2
 import numpy as np
 
 from plate_models.images import decode
-from plates.bulk import chunks
-from plates.bulk.chunks import ChunkReader, Job
+from plates.bulk import Request, reading
 from plates.bulk.listing import Listing, take_listing
 from plates.bulk.output import Output
+from plates.bulk.reading import ChunkReader
 from plates.bulk.source import find_photos
 
 WEIGHTS = "sha256:0"
@@ -53,14 +53,10 @@ def plate(text: str = "B840CK197") -> Any:
 
 
 def read_file(data: bytes, nets: object) -> tuple[tuple[int, int], list[Any]]:
-    """Stands in for `chunks.read_file`."""
+    """Stands in for `reading.read_file`."""
     image = decode(data)
     size = image.shape[0], image.shape[1]
     return size, [plate() for _ in range(round(int(image[0, 0, 0]) / 10 - 0.5))]
-
-
-def job_for(source: Path | str, out: Path) -> Job:
-    return Job(str(source), out, WEIGHTS)
 
 
 def listed(source: Path | str, out: Path, chunk: int = 4) -> Listing:
@@ -71,8 +67,8 @@ def listed(source: Path | str, out: Path, chunk: int = 4) -> Listing:
     return take_listing(output.listing, find_photos(str(source)), chunk)
 
 
-def reader(job: Job) -> ChunkReader:
-    return ChunkReader(job, load=lambda _: None)
+def reader(source: Path | str, out: Path) -> ChunkReader:
+    return ChunkReader(Request(str(source), out), WEIGHTS, load=lambda *_: None)
 
 
 def _die(*_: object) -> None:
@@ -87,7 +83,7 @@ def _die_at(place: str) -> None:
             seen.append(data)
             return _die() if len(seen) == fatal else read_file(data, nets)
 
-        chunks.read_file = read_or_die
+        reading.read_file = read_or_die
     elif place == "before the sync":
         os.fsync = _die
     elif place == "before the rename":
@@ -98,9 +94,9 @@ def _die_at(place: str) -> None:
 
 
 def main(source: str, out: str, chunk: str, place: str) -> None:
-    chunks.read_file = read_file
+    reading.read_file = read_file
     _die_at(place)
-    outcome = reader(job_for(source, Path(out))).read(int(chunk))
+    outcome = reader(source, Path(out)).read(int(chunk))
     if outcome.problem:
         sys.exit(outcome.problem)
 

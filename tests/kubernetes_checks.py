@@ -14,8 +14,8 @@ from api.main import create_app
 from api.settings import Settings
 from plate_models.cores import photos_at_once
 from plates.cli import health
-from plates.cli.environment import explain_unknown, explain_values
-from plates.serving import launch, server, worker
+from plates.cli.environment import check as check_settings
+from plates.serving import gateway, triton
 
 ROOT = Path(__file__).resolve().parent.parent
 # At most, of all processes together (PSS, MB), while twelve senders sent photos of 64 megapixels, a
@@ -125,12 +125,12 @@ def _asked(probe: Object, ports: Ports, environment: dict[str, str]) -> tuple[st
 
 def _patience(name: str, container: Object) -> Iterator[str]:
     """The supervisor heals first; the kubelet only what the supervisor can't."""
-    load_s = server.EmbeddedTriton(ROOT).ready_timeout
-    silent_s = worker.SILENCE_SECONDS + worker.START_SECONDS
+    load_s = triton.EmbeddedTriton(ROOT).ready_timeout
+    silent_s = gateway.SILENCE_S + gateway.START_S
     needed = {
         ("triton", "startupProbe"): load_s,
         ("triton", "livenessProbe"): load_s,
-        ("gateway", "startupProbe"): worker.START_SECONDS,
+        ("gateway", "startupProbe"): gateway.START_S,
         ("gateway", "livenessProbe"): silent_s,
     }
     for (part, kind), seconds in needed.items():
@@ -146,8 +146,8 @@ def _patience(name: str, container: Object) -> Iterator[str]:
 
 
 def _stopping(cluster: Cluster) -> Iterator[str]:
-    own_s = {"triton": server.STOP_SECONDS + server.ORPHAN_SECONDS, "gateway": worker.STOP_SECONDS}
-    known_s = DNS_CACHE_S + _AGE_JITTER * launch.CONNECTION_AGE_SECONDS
+    own_s = {"triton": triton.STOP_S + triton.ORPHANS_S, "gateway": gateway.STOP_S}
+    known_s = DNS_CACHE_S + _AGE_JITTER * triton.CONNECTION_AGE_S
     for name, deployment in cluster.deployments.items():
         program, seconds = cluster.container(name)["lifecycle"]["preStop"]["exec"]["command"]
         given = cluster.template(name)["spec"]["terminationGracePeriodSeconds"]
@@ -198,9 +198,7 @@ def _at_once(cluster: Cluster) -> Iterator[str]:
 
 def _settings(cluster: Cluster) -> Iterator[str]:
     for name in cluster.deployments:
-        environment = cluster.environment(name)
-        yield from explain_unknown(environment)
-        yield from explain_values(environment)
+        yield from check_settings(cluster.environment(name), elsewhere=True)
 
 
 def _images(cluster: Cluster) -> Iterator[str]:

@@ -1,69 +1,73 @@
 """A tiny HTTP server that answers as a test wants: slowly, with refusals, or not at all."""
 
-import asyncio
-from collections.abc import Awaitable, Callable
-from contextlib import asynccontextmanager
-
-from plates.benchmarks.http1 import Target
-
-OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
-REFUSAL = b"HTTP/1.1 429 Too Many\r\nretry-after: 3\r\nContent-Length: 0\r\n\r\n"
-CLOSING = b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok"
-
-# Given the number of the request, counted from 0; None closes without an answer.
-Reply = Callable[[int], Awaitable[bytes | None]]
+import contextlib
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import NamedTuple
 
 
-class SmallServer:
-    """Counts what comes.
+class Reply(NamedTuple):
+    body: bytes = b'{"plates": []}'
+    status: int = 200
+    retry_after: str | None = None
 
-    Attributes:
-        target: Where it listens.
-        requests: Heads and bodies, in order.
-        connections: How many were opened.
-    """
 
-    def __init__(self, reply: Reply) -> None:
-        self._reply = reply
-        self.requests: list[bytes] = []
-        self.connections = 0
+OK = Reply()
+REFUSAL = Reply(status=429, retry_after="3")
 
-    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.connections += 1
-        try:
-            while True:
-                head = await reader.readuntil(b"\r\n\r\n")
-                length = head.lower().partition(b"content-length:")[2].split(b"\r\n")[0]
-                body = await reader.readexactly(int(length or 0))
-                self.requests.append(head + body)
-                answer = await self._reply(len(self.requests) - 1)
-                if answer is None:
-                    return
-                writer.write(answer)
-                await writer.drain()
-                if b"close" in answer:
-                    return
-        except (asyncio.IncompleteReadError, ConnectionError):
+
+class SmallServer(ThreadingHTTPServer):
+    """Calls `reply` with the path and the body of each request; None closes without an answer."""
+
+    daemon_threads = True
+    request_queue_size = 128
+
+    def __init__(self, reply: Callable[[str, bytes], Reply | None]) -> None:
+        self.reply, self.requests = reply, list[bytes]()
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server_port}"
+
+    def handle_error(self, request: object, address: object) -> None:
+        """Clients that leave are meant to."""
+
+
+class Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server: SmallServer
+
+    def do_GET(self) -> None:
+        body = self.rfile.read(int(self.headers["Content-Length"] or 0))
+        self.server.requests.append(body)
+        answer = self.server.reply(self.path, body)
+        if answer is None:
+            self.close_connection = True
             return
-        finally:
-            writer.close()
+        self.send_response(answer.status)
+        if answer.retry_after:
+            self.send_header("Retry-After", answer.retry_after)
+        self.send_header("Content-Length", str(len(answer.body)))
+        self.end_headers()
+        self.wfile.write(answer.body)
+
+    do_POST = do_GET  # noqa: N815 - http.server's name
+
+    def log_message(self, *_: object) -> None:
+        pass
 
 
-@asynccontextmanager
-async def small_server(reply: Reply):
+def always(answer: Reply | None) -> Callable[[str, bytes], Reply | None]:
+    return lambda *_: answer
+
+
+@contextlib.contextmanager
+def small_server(reply: Callable[[str, bytes], Reply | None]) -> Iterator[SmallServer]:
     """Serve on a free loopback port."""
-    small = SmallServer(reply)
-    server = await asyncio.start_server(small.serve, "127.0.0.1", 0)
-    small.target = Target(*server.sockets[0].getsockname()[:2])
-    try:
-        yield small
-    finally:
-        server.close()
-
-
-def always(answer: bytes | None, after_s: float = 0.0) -> Reply:
-    async def reply(_: int) -> bytes | None:
-        await asyncio.sleep(after_s)
-        return answer
-
-    return reply
+    with SmallServer(reply) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        try:
+            yield server
+        finally:
+            server.shutdown()
+            thread.join()

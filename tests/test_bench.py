@@ -1,60 +1,58 @@
-"""The load generator tells the truth about a server that stalls, refuses and drops."""
+"""`plates bench`: its load client tells the truth about a service, its tools judge it."""
 
 import asyncio
+import json
 import os
+import socket
 import statistics
-import subprocess
-import sys
+import threading
+import time
 from collections.abc import Callable, Coroutine
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
-from small_server import CLOSING, OK, REFUSAL, Reply, SmallServer, always, small_server
+import torch
+from published_recognizer import save_stand_ins
+from small_server import OK, REFUSAL, Reply, always, small_server
 
-from api import cli
-from plates.benchmarks.footprint import footprints, part_of, shared_memory
-from plates.benchmarks.http1 import Connection, NoAnswer, Target, build_request
-from plates.benchmarks.load import Generator, Load, Outcome, arrivals
-from plates.benchmarks.summary import percentile, summarise
-from plates.serving import processes
+from plate_models.engines.nets import load_nets
+from plate_models.images import decode
+from plate_models.training.baseline import Baseline, PublishedShape
+from plates.benchmarks import overload, serve
+from plates.benchmarks import service as services
+from plates.benchmarks.load import Load, LoadClient, Request, arrivals, summarise
+from plates.benchmarks.photos import STANDARD_TEXTS, STANDARD_WH, standard_photo
+from plates.benchmarks.service import footprints, part_of
+from plates.cli import main as command
 
-Measured = tuple[Load, SmallServer]
+Send = Callable[[LoadClient], Coroutine[Any, Any, Load]]
+PHOTO = Request(b"photo")
 
 
-def load_on(
-    reply: Reply,
-    send: Callable[[Generator], Coroutine[Any, Any, Load]],
-    timeout_s: float = 10.0,
-) -> Measured:
-    async def run() -> Measured:
-        async with small_server(reply) as server:
-            request = build_request(server.target, "POST", "/", b"photo")
-            return await send(Generator(server.target, [request], timeout_s)), server
+def load_on(url: str, send: Send, request: Request = PHOTO, timeout_s: float = 10.0) -> Load:
+    async def run() -> Load:
+        async with LoadClient(url, [request], timeout_s) as client:
+            return await send(client)
 
     return asyncio.run(run())
 
 
-def test_a_request_is_what_http_wants() -> None:
-    request = build_request(Target("h", 1), "POST", "/p?a=1", b"body", {"X-Y": "z"})
-    assert request == (
-        b"POST /p?a=1 HTTP/1.1\r\nHost: h:1\r\nX-Y: z\r\nContent-Length: 4\r\n\r\nbody"
-    )
-    assert b"Content-Length" not in build_request(Target("h", 1), "GET", "/")
+def bench(tmp_path: Path, *words: str) -> int:
+    outputs = ["--plot", str(tmp_path / "new" / "plot.png"), "--json", str(tmp_path / "all.json")]
+    return command.main(["bench", *words, *outputs])
 
 
-@pytest.mark.parametrize("url", ["https://h", "h:80", "ftp://h/", "http://"])
-def test_a_target_is_plain_http(url: str) -> None:
-    with pytest.raises(ValueError, match="http://host:port"):
-        Target.of(url)
+def figures(tmp_path: Path) -> dict[str, Any]:
+    assert (tmp_path / "new" / "plot.png").read_bytes().startswith(b"\x89PNG")
+    found: dict[str, Any] = json.loads((tmp_path / "all.json").read_text())
+    assert "core" in found["machine"]
+    return found
 
 
-def test_uniform_arrivals_are_equally_far_apart() -> None:
-    assert arrivals(4, 1) == [0, 0.25, 0.5, 0.75]
-
-
-def test_poisson_arrivals_have_the_rate_and_the_spread_of_it() -> None:
+def test_arrivals_have_the_rate_and_the_spread_of_a_poisson_process() -> None:
     moments = arrivals(50, 100, seed=1)
     gaps = [after - before for before, after in pairwise(moments)]
     assert len(moments) == pytest.approx(5000, rel=0.05)
@@ -64,168 +62,128 @@ def test_poisson_arrivals_have_the_rate_and_the_spread_of_it() -> None:
     assert moments == arrivals(50, 100, seed=1) != arrivals(50, 100, seed=2)
 
 
-def test_closed_loop_keeps_connections_and_ends_by_count() -> None:
-    load, server = load_on(always(OK), lambda g: g.closed_loop(3, seconds=60, max_count=30))
-    assert len(load.outcomes) == len(server.requests) == 30
-    assert {outcome.status for outcome in load.outcomes} == {200}
-    assert server.connections == 3
-    assert server.requests[0].endswith(b"photo")
+def test_a_closed_loop_keeps_so_many_requests_under_way() -> None:
+    together = threading.Barrier(3)
 
-
-def test_closed_loop_ends_by_time() -> None:
-    load, _ = load_on(always(OK, 0.01), lambda g: g.closed_loop(2, seconds=0.2))
-    assert 0 < len(load.outcomes) <= 2 * 21
-
-
-def test_open_loop_sends_on_while_the_server_stalls() -> None:
-    """Each latency counts from when its request was to be sent, not from the stall's end."""
-    all_came = asyncio.Event()
-
-    async def reply(number: int) -> bytes:
-        if number == 15:
-            all_came.set()
-        await all_came.wait()
+    def reply(path: str, body: bytes) -> Reply:
+        together.wait(timeout=10)  # breaks unless three requests are here at once
         return OK
 
-    load, server = load_on(reply, lambda g: g.open_loop(arrivals(40, 0.4)))
-    assert server.connections == 16
-    assert {outcome.status for outcome in load.outcomes} == {200}
-    for outcome in load.outcomes:
-        assert outcome.latency_s >= 15 / 40 - outcome.intended_s
+    with small_server(reply) as server:
+        load = load_on(server.url, lambda client: client.closed_loop(3, seconds=0.2))
+    assert {row["status"] for row in load.rows} == {200}
+    assert set(server.requests) == {b"photo"}
 
 
-def test_what_the_generator_is_late_is_counted_as_latency() -> None:
-    async def late(generator: Generator) -> Load:
-        import time
+def test_an_open_loop_sends_on_while_the_server_stalls() -> None:
+    """Each latency counts from when its request was to be sent, not from the stall's end."""
+    all_came, moments = threading.Event(), [index / 40 for index in range(16)]
 
-        task = asyncio.create_task(generator.open_loop([0.0, 0.05]))
+    def reply(path: str, body: bytes) -> Reply:
+        if len(server.requests) == len(moments):
+            all_came.set()
+        assert all_came.wait(10)
+        return OK
+
+    with small_server(reply) as server:
+        load = load_on(server.url, lambda client: client.open_loop(moments))
+    assert {row["status"] for row in load.rows} == {200}
+    assert all(row["ended_s"] >= moments[-1] for row in load.rows)
+    assert sorted(row["intended_s"] for row in load.rows) == moments
+
+
+def test_what_the_client_is_late_counts_as_latency() -> None:
+    async def late(client: LoadClient) -> Load:
+        task = asyncio.create_task(client.open_loop([0.0, 0.05]))
         await asyncio.sleep(0.02)
         time.sleep(0.3)
         return await task
 
-    load, _ = load_on(always(OK), late)
-    last = max(load.outcomes, key=lambda outcome: outcome.intended_s)
-    assert last.late_s >= 0.2
-    assert last.latency_s >= last.late_s
-
-
-def test_refusals_say_when_to_come_back() -> None:
-    load, _ = load_on(always(REFUSAL), lambda g: g.open_loop(arrivals(100, 0.1)))
-    assert [(o.status, o.retry_after_s) for o in load.outcomes] == [(429, 3.0)] * 10
-    summary = summarise([load], deadline_s=1)
-    assert (summary.refused, summary.goodput, summary.p99_s) == (10, 0, None)
-    assert summary.without_retry_after == 0
-
-
-def test_no_answer_is_counted_as_dropped() -> None:
-    load, _ = load_on(always(None), lambda g: g.open_loop(arrivals(100, 0.1)))
-    summary = summarise([load], deadline_s=1)
-    assert summary.statuses == {0: 10}
-    assert sum(summary.dropped.values()) == 10
-    assert "cut off" in next(iter(summary.dropped))
-
-
-def test_an_answer_is_not_waited_for_for_ever() -> None:
-    load, _ = load_on(always(OK, 30), lambda g: g.open_loop([0.0, 0.01]), timeout_s=0.1)
-    assert [outcome.dropped for outcome in load.outcomes] == ["no answer in time"] * 2
-
-
-def test_so_many_are_waited_for_and_no_more() -> None:
-    load, server = load_on(
-        always(OK, 30), lambda g: g.open_loop(arrivals(100, 0.1), max_outstanding=4), timeout_s=2
-    )
-    assert len(server.requests) == 4
-    assert summarise([load], 1).dropped == {"too many unanswered": 6, "no answer in time": 4}
-
-
-def test_a_connection_that_was_closed_meanwhile_is_opened_anew() -> None:
-    """As servers do with idle ones; only a fresh connection's failure is the server's."""
-
-    async def reply(number: int) -> bytes | None:
-        return None if number == 1 else OK
-
-    load, server = load_on(reply, lambda g: g.closed_loop(1, 60, max_count=2))
-    assert [outcome.status for outcome in load.outcomes] == [200, 200]
-    assert (load.resent, server.connections) == (1, 2)
-
-
-def test_a_server_that_closes_is_believed() -> None:
-    load, server = load_on(always(CLOSING), lambda g: g.closed_loop(1, 60, max_count=3))
-    assert [outcome.status for outcome in load.outcomes] == [200] * 3
-    assert (load.resent, server.connections) == (0, 3)
+    with small_server(always(OK)) as server:
+        last = load_on(server.url, late).rows[-1]
+    assert last["ended_s"] - last["intended_s"] >= 0.2
 
 
 @pytest.mark.parametrize(
-    "answer",
+    ("answer", "request_", "status", "retry_after", "right"),
     [
-        b"SSH-2.0 hello\r\n\r\n",
-        b"HTTP/1.1 abc\r\n\r\n",
-        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
-        b"HTTP/1.1 200 OK\r\nContent-Length: five\r\n\r\n",
-        b"x" * 200_000,
+        (REFUSAL, PHOTO, 429, True, False),
+        (OK, PHOTO, 200, False, True),
+        (OK, Request(b"photo", texts=["A1"]), 200, False, False),
+        (Reply(b'{"plates": [{"text": "A1"}]}'), Request(b"photo", texts=["A1"]), 200, False, True),
     ],
 )
-def test_what_is_no_http_is_no_answer(answer: bytes) -> None:
-    load, _ = load_on(always(answer), lambda g: g.open_loop([0.0]), timeout_s=5)
-    assert load.outcomes[0].status == 0
-    assert load.outcomes[0].dropped != "no answer in time"
+def test_an_answer_is_judged(
+    answer: Reply, request_: Request, status: int, retry_after: bool, right: bool
+) -> None:
+    with small_server(always(answer)) as server:
+        (row,) = load_on(server.url, lambda client: client.open_loop([0.0]), request_).rows
+    assert (row["status"], row["retry_after"], row["right"]) == (status, retry_after, right)
+    assert not row["error"]
 
 
-def test_nobody_listening_is_no_answer() -> None:
-    async def run() -> None:
-        async with small_server(always(OK)) as server:
-            target = server.target
-        with pytest.raises(NoAnswer, match="connect"):
-            await Connection.open(target)
+def test_no_answer_has_a_reason() -> None:
+    def once(client: LoadClient) -> Coroutine[Any, Any, Load]:
+        return client.open_loop([0.0])
 
-    asyncio.run(run())
+    stop = threading.Event()
+    with small_server(always(None)) as server:
+        assert load_on(server.url, once).rows[0]["error"].startswith("ServerDisconnected")
+    assert "Cannot connect" in load_on(server.url, once).rows[0]["error"]
+    with small_server(lambda *_: OK if stop.wait(10) else None) as server:
+        (row,) = load_on(server.url, once, timeout_s=0.1).rows
+        stop.set()
+    assert (row["status"], row["error"]) == (0, "no answer in time")
 
 
-def test_percentiles_are_values_that_came() -> None:
-    assert percentile([], 50) is None
-    assert percentile([3.0], 1) == percentile([3.0], 100) == 3.0
-    assert [percentile([4, 1, 3, 2], p) for p in (25, 50, 51, 99)] == [1, 2, 3, 4]
+def test_a_client_can_leave_half_way() -> None:
+    """The server never gets the body that was announced."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        leaving = Request(bytes(1000), leaves_after=0.5)
+        load = load_on(url, lambda client: client.open_loop([0.0]), leaving)
+        connection, _ = listener.accept()
+        with connection, connection.makefile("rb") as received:
+            head, _, body = received.read().partition(b"\r\n\r\n")
+    assert load.rows[0]["error"] == "client left"
+    assert b"Content-Length: 1000" in head and len(body) == 500
+
+
+def row(intended: float, ended: float, status: int = 200, **others: Any) -> dict[str, Any]:
+    known = {"kind": "", "intended_s": intended, "ended_s": ended, "status": status}
+    return {**known, "retry_after": False, "right": status == 200, "error": "", **others}
 
 
 def test_goodput_counts_neither_the_late_nor_what_came_after_the_end() -> None:
-    outcomes = [
-        Outcome(0.0, 0.5, 200),
-        Outcome(0.1, 3.0, 200),  # after the deadline
-        Outcome(9.5, 0.8, 200),  # after the end
-        Outcome(1.0, 0.1, 429),
-        Outcome(1.0, 0.1, 503, 2.0),
+    rows = [
+        row(0.0, 0.5),
+        row(0.1, 3.1),  # after the deadline
+        row(9.5, 10.3),  # after the end
+        row(1.0, 1.1, 429),
+        row(1.0, 1.1, 503, retry_after=True),
+        row(1.0, 1.1, 0, error="cut off"),
     ]
-    summary = summarise([Load(outcomes, seconds=10.0, cpu_s=0.01)], deadline_s=2)
-    assert summary.goodput == pytest.approx(0.1)
-    assert (summary.late, summary.server_errors, summary.without_retry_after) == (1, 1, 1)
-    assert summary.generator_cpu_ms == pytest.approx(2)
+    found = summarise([Load(rows, seconds=10.0, cpu_s=0.012)], deadline_s=2)
+    assert (found["goodput/s"], found["offered/s"]) == (0.1, 0.6)
+    assert found["statuses"] == {0: 1, 200: 3, 429: 1, 503: 1}
+    assert (found["errors"], found["without Retry-After"]) == ({"cut off": 1}, 1)
+    assert (found["client CPU ms"], found["p50 ms"]) == (2, 800)
     # What a round leaves behind is not made good by the next one.
-    both = summarise([Load(outcomes, 10.0), Load([Outcome(0.0, 0.5, 200)], 10.0)], deadline_s=2)
-    assert both.goodput == pytest.approx(0.1)
-    assert both.offered_rate == pytest.approx(0.3)
-
-
-def test_a_schedule_of_two_parts_is_told_apart() -> None:
-    outcomes = [Outcome(moment, 0.1, 200) for moment in (0.0, 1.0, 2.0, 2.5)]
-    first, later = Load(outcomes, 3.0, cpu_s=4.0).split(2.0)
-    assert [outcome.intended_s for outcome in first.outcomes] == [0.0, 1.0]
-    assert [outcome.intended_s for outcome in later.outcomes] == [0.0, 0.5]
-    assert (first.seconds, later.seconds, first.cpu_s) == (2.0, 1.0, 2.0)
+    both = [Load(rows, 10.0, 0.0), Load([row(0.0, 0.5)], 10.0, 0.0)]
+    assert summarise(both, deadline_s=2)["goodput/s"] == 0.1
 
 
 def test_a_process_is_measured_with_those_below_it() -> None:
-    measured = footprints(os.getpid(), with_pss=True)
-    assert measured[0].pid == os.getpid()
-    assert measured[0].part == "plates serve"
-    assert 0 < measured[0].pss_bytes <= measured[0].rss_bytes
-    assert measured[0].cpu_s > 0
-    before = measured[0].files
+    (first, *_) = footprints(os.getpid())
+    assert (first.pid, first.part) == (os.getpid(), "plates serve")
+    assert 0 < first.pss_bytes <= first.rss_bytes and first.cpu_s > 0
     with Path(__file__).open():
-        assert footprints(os.getpid())[0].files == before + 1
+        assert footprints(os.getpid())[0].files == first.files + 1
+    assert footprints(None) == []
 
 
 @pytest.mark.parametrize(
-    ("command", "part"),
+    ("arguments", "part"),
     [
         ("/w/bin/tritonserver --model-repository=/m", "tritonserver"),
         (
@@ -234,47 +192,152 @@ def test_a_process_is_measured_with_those_below_it() -> None:
             "stub yolo",
         ),
         ("/v/python -I -m plates.serving.guardian --parent 1 -- x", "guardian"),
+        ("/v/python -P -m plates.serving.gateway_process --listen 3", "gateway"),
         ("/v/python -P something", "python"),
     ],
 )
-def test_parts_of_the_service_have_names(command: str, part: str) -> None:
-    assert part_of(tuple(command.split()), is_root=False) == part
+def test_parts_of_the_service_have_names(arguments: str, part: str) -> None:
+    assert part_of(arguments.split(), is_root=False) == part
 
 
-def test_shared_memory_is_that_of_the_family() -> None:
-    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
-        # Not of this process: other tests' servers are its family.
-        segment = processes.SHARED_MEMORY / f"plates_{child.pid}_test"
-        segment.write_bytes(bytes(8192))
-        try:
-            found = shared_memory(child.pid)
-            assert (found.segments, found.allocated_bytes) == (1, 8192)
-            assert shared_memory(None).segments >= 1
-        finally:
-            segment.unlink()
-
-
-@pytest.mark.parametrize("tool", ["serve", "overload", "soak"])
+@pytest.mark.parametrize("tool", ["serve", "overload", "faults", "soak", "stages"])
 def test_tools_explain_themselves(tool: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as done:
-        cli.main(["bench", tool, "--help"])
+        command.main(["bench", tool, "--help"])
     assert done.value.code == 0
     assert "--plot" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("words", [[], ["fly"], ["overload", "--seconds", "soon"]])
-def test_tools_refuse_what_makes_no_sense(words: list[str]) -> None:
+@pytest.mark.parametrize(
+    "words",
+    [
+        *("", "fly", "overload --seconds soon", "stages --seconds 0", "serve --rounds 0"),
+        *("serve --seconds nan", "soak --seed -1", "stages --check --write"),
+    ],
+)
+def test_tools_refuse_what_makes_no_sense(words: str) -> None:
     with pytest.raises(SystemExit) as done:
-        cli.main(["bench", *words])
+        command.main(["bench", *words.split()])
     assert done.value.code == 2
 
 
+@pytest.mark.parametrize(
+    ("url", "reason"), [("http://127.0.0.1:1", "is not ready"), ("ftp://h", "expected http://")]
+)
 def test_a_service_that_is_not_there_is_named(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path
+    url: str,
+    reason: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
 ) -> None:
-    from plates.benchmarks import service
+    monkeypatch.setattr(services, "_PATIENCE_S", 0.2)
+    assert bench(tmp_path, "overload", "--url", url) == 1
+    error = capsys.readouterr().err
+    assert url in error and reason in error
 
-    monkeypatch.setattr(service, "_PATIENCE_S", 0.2)
-    words = ["--url", "http://127.0.0.1:1", "--plot", str(tmp_path / "new" / "a.png")]
-    assert cli.main(["bench", "overload", *words]) == 1
-    assert "http://127.0.0.1:1" in capsys.readouterr().err
+
+def test_serve_measures_a_service_beside_another_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(serve, "CONCURRENCIES", (1, 2))
+    photo = tmp_path / "photo.jpg"
+    photo.write_bytes(b"photo")
+
+    def slow(path: str, body: bytes) -> Reply:
+        time.sleep(0.1)
+        return OK
+
+    with small_server(slow) as server, small_server(always(OK)) as other:
+        words = ["--url", server.url, "--beside", other.url, "--photo", str(photo)]
+        assert bench(tmp_path, "serve", *words, "--seconds", "0.3", "--rounds", "2") == 0
+    assert "In turns" in capsys.readouterr().out
+    found = figures(tmp_path)
+    assert [one["at once"] for one in found["loads"]] == [1, 2]
+    assert found["loads"][0]["p50 ms"] >= 100
+    (ours, theirs) = found["comparisons"][0]
+    assert (ours["reader"], theirs["reader"]) == (server.url, other.url)
+    assert ours["ratio of p50s"] > 1 and ours["photos"] == theirs["photos"] >= 2
+
+
+def test_serve_measures_the_published_shape(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(serve, "CONCURRENCIES", (1,))
+    published = tmp_path / "published"
+    published.mkdir()
+    save_stand_ins(published)
+    answer = Reply(b'{"plates": [{"box": [100, 100, 200, 130]}]}')
+    with small_server(always(answer)) as server:
+        words = ["--url", server.url, "--published", str(published)]
+        assert bench(tmp_path, "serve", *words, "--seconds", "0.1", "--rounds", "1") == 0
+        (_, theirs) = figures(tmp_path)["comparisons"][0]
+        assert theirs["reader"] == str(published) and theirs["photos"] >= 1
+        assert bench(tmp_path, "serve", "--url", server.url, "--published", str(tmp_path)) == 1
+    assert "expected stn.pt and lprnet.pt" in capsys.readouterr().err
+
+
+def test_serve_names_what_it_misses() -> None:
+    rows = [{"requests": 3, "statuses": {200: 2, 503: 1}}]
+    missed = [str(one) for one in serve.verdicts(10.1, {"gateway": 701}, rows) if not one.holds]
+    assert len(missed) == 3 and "1 of 3" in missed[2]
+    rows = [{"requests": 3, "statuses": {200: 3}}]
+    assert all(one.holds for one in serve.verdicts(9.9, {"gateway": 699}, rows))
+
+
+def test_the_published_shape_reads_the_boxes_it_is_given(tmp_path: Path) -> None:
+    shape = PublishedShape(Baseline(save_stand_ins(tmp_path)))
+    image = np.zeros((720, 1280, 3), np.uint8)
+    boxes = [(10.0, 10.0, 90.0, 30.0), (1200.0, 700.0, 1280.0, 720.0)]
+    assert shape.read(image, boxes) == ["0", "0"]
+
+
+def test_overload_offers_multiples_of_the_capacity(tmp_path: Path) -> None:
+    lane = threading.Lock()
+
+    def one_at_a_time(path: str, body: bytes) -> Reply:
+        if path == "/readyz":
+            return OK
+        if not lane.acquire(blocking=False):
+            return REFUSAL
+        time.sleep(0.02)
+        lane.release()
+        return OK
+
+    with small_server(one_at_a_time) as server:
+        words = ["--url", server.url, "--seconds", "0.5", "--rounds", "1", "--factors", "4", "1"]
+        assert bench(tmp_path, "overload", *words) in (0, 1)
+    found = figures(tmp_path)
+    assert [one["load"] for one in found["rates"]] == ["1x", "4x"]
+    assert found["capacity"] > 0 and found["rates"][1]["statuses"]["429"] > 0
+
+
+def rate(load: str, goodput: float, p99_ms: float, status: int = 429) -> dict[str, Any]:
+    statuses = {200: 100, status: 300}
+    return {"load": load, "goodput/s": goodput, "p99 ms": p99_ms, "statuses": statuses}
+
+
+@pytest.mark.parametrize(
+    ("highest", "missed"),
+    [
+        (rate("4x", 9.5, 1900), None),
+        (rate("4x", 8.9, 1900), "goodput at 4 times"),
+        (rate("4x", 9.5, 2100), "p99 of accepted"),
+        (rate("4x", 9.5, 1900, status=504), "answers 5xx"),
+        (rate("4x", 9.5, 1900, status=0), "requests without an answer"),
+    ],
+)
+def test_overload_names_the_floor_that_is_missed(
+    highest: dict[str, Any], missed: str | None
+) -> None:
+    verdicts = overload.verdicts([rate("1x", 10.0, 500), highest], deadline_s=2)
+    found = [str(verdict) for verdict in verdicts if not verdict.holds]
+    assert [line.startswith(f"MISSED  {missed}") for line in found] == [True] * bool(missed)
+
+
+def test_the_standard_photo_is_what_a_camera_sends_and_reads_as_promised() -> None:
+    image = decode(standard_photo())
+    assert image.shape == (STANDARD_WH[1], STANDARD_WH[0], 3)
+    assert 350_000 <= len(standard_photo()) <= 450_000
+    plates = load_nets("torch").read(torch.from_numpy(image))
+    assert sorted(plate.reading.text for plate in plates) == sorted(STANDARD_TEXTS)

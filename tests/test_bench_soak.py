@@ -3,24 +3,28 @@
 import asyncio
 import json
 import os
-from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
-from small_server import OK, REFUSAL, always, small_server
+from numpy.typing import NDArray
+from small_server import OK, REFUSAL, Reply, small_server
 
-from plates.benchmarks import report, soak, soak_report, soaking
-from plates.benchmarks.http1 import Target
-from plates.benchmarks.soaking import Sample, Soak
-from plates.benchmarks.traffic import mixed_load, sample_photos
-from plates.benchmarks.trend import Floats, trend_of
+from plates.benchmarks import soak
+from plates.benchmarks.load import CLIENT_LEFT
+from plates.benchmarks.service import Service
+from plates.benchmarks.soak import Soak, trend_of
+from plates.benchmarks.traffic import GOOD, Kind, mixed_load
+from plates.cli import CommandError
 
 TIMES = np.arange(0, 900, 5.0)
-LEVEL = 1000.0
-FOREIGN = {"/v1/plate-reader/", "/v1/vision/alpr"}
+PATHS = frozenset(
+    {"/v1/plates", "/v1/plates/batch", "/metrics", "/readyz"}
+    | {"/v1/plate-reader/", "/v1/vision/alpr"}
+)
 
 
-def sticky_noise(seed: int, correlation: float = 0.9) -> Floats:
+def sticky_noise(seed: int, correlation: float = 0.9) -> NDArray[np.float64]:
     """Memory as it is: 3 MiB up and down, each step much like the one before."""
     dice = np.random.default_rng(seed)
     noise = np.zeros(len(TIMES))
@@ -33,121 +37,99 @@ def sticky_noise(seed: int, correlation: float = 0.9) -> Floats:
 def test_a_slope_is_found_whatever_outliers_there_are() -> None:
     values = 5.0 + 7.2 * TIMES / 3600
     values[::10] += 400
-    trend = trend_of(TIMES, values)
-    assert trend.slope == pytest.approx(7.2, rel=0.2)
+    assert trend_of(TIMES, values)["slope/h"] == pytest.approx(7.2, rel=0.2)
 
 
-def test_leaks_are_caught_and_noise_is_not() -> None:
+def test_the_interval_knows_that_neighbours_are_alike() -> None:
     """150 MiB an hour is what a leak of 7 KiB at each of 6 requests a second makes."""
-    flat = [trend_of(TIMES, LEVEL + sticky_noise(seed)) for seed in range(20)]
-    leak = 150 * TIMES / 3600
-    leaking = [trend_of(TIMES, LEVEL + leak + sticky_noise(seed)) for seed in range(20)]
-    assert sum(trend.within_noise(10) for trend in flat) >= 18
-    assert not any(trend.within_noise(10) for trend in leaking)
-    assert sum(trend.low <= 150 <= trend.high for trend in leaking) >= 17
-
-
-def test_what_surely_grows_by_next_to_nothing_is_tolerated() -> None:
-    trend = trend_of(TIMES, LEVEL + 2 * TIMES / 3600)
-    assert trend.within_noise(10)
-    assert not trend.within_noise(1)
-
-
-def test_what_does_not_move_has_no_trend() -> None:
-    trend = trend_of(TIMES, np.full(len(TIMES), 7.0))
-    assert (trend.slope, trend.low, trend.high, trend.level) == (0, 0, 0, 7)
+    flat = [trend_of(TIMES, 1000 + sticky_noise(seed)) for seed in range(20)]
+    leak = 1000 + 150 * TIMES / 3600
+    leaking = [trend_of(TIMES, leak + sticky_noise(seed)) for seed in range(20)]
+    assert sum(trend["low"] <= 0 for trend in flat) >= 18
+    assert all(trend["low"] > 10 for trend in leaking)
+    assert sum(trend["low"] <= 150 <= trend["high"] for trend in leaking) >= 17
 
 
 def test_a_trend_needs_points() -> None:
-    with pytest.raises(ValueError, match="8 points"):
-        trend_of(TIMES[:7], TIMES[:7])
+    with pytest.raises(CommandError, match="10 measurements"):
+        trend_of(TIMES[:9], TIMES[:9])
 
 
-def soaked(growth: float = 0.0, segments: int = 5) -> Soak:
-    """Fifteen minutes of a service whose gateway grows by so many MiB an hour."""
-    noise = sticky_noise(0)
-    found = Soak(seconds=900)
-    for moment, wobble in zip(TIMES, noise, strict=True):
-        rss = {"plates serve (1)": 100 + wobble + growth * moment / 3600, "tritonserver (2)": 50.0}
-        found.samples.append(Sample(float(moment), rss, 120.0, 7.0, segments, 100))
-    return found
+def soaked(growth: float = 0.0) -> Soak:
+    """Fifteen minutes of a service that grows by so many MiB an hour."""
+    memory = 1000 + sticky_noise(0) + growth * TIMES / 3600
+    totals = {soak.SHARED: 7.0, soak.FILES: 100.0, "tritonserver (2)": 50.0}
+    samples = [
+        {"at_s": float(at), soak.MEMORY: float(value), **totals}
+        for at, value in zip(TIMES, memory, strict=True)
+    ]
+    kinds = {name: Kind(name, 1, GOOD, []) for name in ("photo", "leaves")}
+    return Soak(
+        kinds, [row("photo", 200), row("photo", 429), row("leaves", 0, CLIENT_LEFT)], samples
+    )
 
 
-def verdicts(found: Soak) -> dict[str, bool]:
-    return {verdict.what: verdict.holds for verdict in found.verdicts()}
+def row(kind: str, status: int, error: str = "") -> dict[str, Any]:
+    return {"kind": kind, "status": status, "error": error}
 
 
-def test_a_flat_service_holds_every_floor(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    found = soaked()
-    found.answers = {"photo 480 px": {"200": 7, "429": 1}}
-    assert all(verdicts(found).values())
-    soak_report.print_answers(found)
-    soak_report.print_memory(found)
-    assert "200: 7, 429: 1" in capsys.readouterr().out
-    soak_report.draw_soak(found, tmp_path / "soak.png")
-    report.write_json(tmp_path / "soak.json", soak.document_of(found))
-    assert json.loads((tmp_path / "soak.json").read_text())["samples"][0]["rss"]
+def missed(found: Soak) -> list[str]:
+    return [str(one) for one in found.verdicts(found.trends()) if not one.holds]
 
 
-def test_a_growing_service_misses_the_floor_of_memory() -> None:
-    assert [what for what, holds in verdicts(soaked(150)).items() if not holds] == [
-        "resident memory, MiB"
+def test_a_flat_service_holds_every_floor() -> None:
+    assert missed(soaked()) == []
+    assert missed(soaked(growth=2)) == [], "by next to nothing"
+    assert soaked().answers() == [
+        {"kind": "photo", "answers": {"200": 1, "429": 1}},
+        {"kind": "leaves", "answers": {CLIENT_LEFT: 1}},
     ]
 
 
-def test_surprises_and_restarts_miss_their_floors() -> None:
+def test_growth_surprises_and_restarts_miss_their_floors() -> None:
+    (line,) = missed(soaked(growth=150))
+    assert soak.MEMORY in line
     found = soaked()
-    found.unexpected = {"photo 480 px: 500": 2}
-    last = found.samples[-1].rss
+    found.rows.extend([row("photo", 500), row("photo", 500), row("photo", 0, "cut off")])
+    last = found.samples[-1]
     last["tritonserver (3)"] = last.pop("tritonserver (2)")
-    lines = [str(verdict) for verdict in found.verdicts() if not verdict.holds]
-    assert any("photo 480 px: 500 2 times" in line for line in lines)
-    assert any("+tritonserver (3), -tritonserver (2)" in line for line in lines)
+    surprises, processes = missed(found)
+    assert "photo: 500 2 times, photo: cut off 1 times" in surprises
+    assert "tritonserver (2), tritonserver (3)" in processes
 
 
 def test_the_mixed_load_has_every_kind() -> None:
-    everything = frozenset({"/v1/plates", "/v1/plates/batch", *FOREIGN})
-    target = Target("127.0.0.1", 1)
-    few = {kind.name for kind in mixed_load(target, sample_photos(), frozenset())}
-    many = {kind.name for kind in mixed_load(target, sample_photos(), everything)}
-    assert many - few == {"redacted", "batch", *FOREIGN}
+    everything = {kind.name for kind in mixed_load(PATHS)}
+    few = {kind.name for kind in mixed_load(frozenset({"/v1/plates"}))}
+    assert everything - few == {"batch", "/metrics", "/readyz", "/v1/plate-reader/"} | {
+        "/v1/vision/alpr"
+    }
     assert {"hostile file", "malformed form", "leaves while sending", "no plates"} < few
 
 
 @pytest.mark.parametrize(
     ("answer", "surprises"),
-    [(OK, {"hostile file", "malformed form"}), (REFUSAL, set()), (None, {"no plates"})],
+    [
+        (OK, {"hostile file", "malformed form"}),
+        (REFUSAL, set()),
+        (None, {"no plates", "photo 480 px"}),
+    ],
 )
-def test_what_must_not_come_is_named(answer: bytes | None, surprises: set[str]) -> None:
+def test_a_soak_sends_every_request_and_names_what_must_not_come(
+    answer: Reply | None, surprises: set[str]
+) -> None:
     """A server that takes everything, one that is busy, and one that hangs up."""
+    document = Reply(json.dumps({"paths": {path: {} for path in PATHS}}).encode())
 
-    async def run() -> Soak:
-        async with small_server(always(answer)) as server:
-            kinds = mixed_load(server.target, sample_photos(), frozenset())
-            found = Soak(seconds=1)
-            for kind in kinds:
-                await soaking.send_one(server.target, kind, kind.requests[-1], found)
-            return found
+    def reply(path: str, body: bytes) -> Reply | None:
+        return document if path == "/openapi.json" else answer
 
-    found = asyncio.run(run())
-    named = {what.partition(":")[0] for what in found.unexpected}
-    assert surprises <= named
-    assert bool(named) == bool(surprises)
-    assert found.answers["leaves while sending"] == {soaking.GONE: 1}
-
-
-def test_a_soak_begins_with_every_request() -> None:
-    document = json.dumps({"paths": {}}).encode()
-    answer = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(document), document)
-
-    async def run() -> tuple[Soak, int]:
-        async with small_server(always(answer)) as server:
-            kinds = mixed_load(server.target, sample_photos(), frozenset())
-            found = await soaking.soak(server.target, os.getpid(), 0.3, rate=20, every_s=0.1)
-            return found, sum(len(kind.requests) for kind in kinds if kind.expected)
-
-    found, answered = asyncio.run(run())
-    assert sum(counts.get("200", 0) for counts in found.answers.values()) > answered
-    assert len(found.samples) >= 1
+    with small_server(reply) as server:
+        service = Service(server.url, os.getpid())
+        found = asyncio.run(soak.soak(service, seconds=0.3, rate=20, every_s=0.02))
+        sent = {kind: sum(r["kind"] == kind for r in found.rows) for kind in found.kinds}
+    assert all(sent[kind.name] >= len(kind.requests) for kind in found.kinds.values())
+    assert len(found.samples) >= 2
+    unexpected = {r["kind"] for r in found.unexpected()}
+    assert surprises <= unexpected and bool(surprises) == bool(unexpected)
+    assert {r["error"] for r in found.rows if r["kind"].startswith("leaves")} == {CLIENT_LEFT}

@@ -2,7 +2,6 @@
 
 import csv
 import json
-import os
 import shutil
 import signal
 import subprocess
@@ -12,12 +11,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pandas
+import psutil
 import pytest
 from command_line import PLATES, ROOT, SAMPLES, SCENE, SCENE_TEXT, plates
 from photo_files import BAD
 
 from plate_models import weights
-from plates.benchmarks.bulk_run import actors_of, parts_done, wait_until_gone
 
 pytestmark = [
     pytest.mark.control,
@@ -41,6 +40,17 @@ def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+def actors_of(command: subprocess.Popen[str]) -> list[psutil.Process]:
+    """The processes that read photos."""
+    found = psutil.Process(command.pid).children(recursive=True)
+    return [process for process in found if "MapWorker" in "".join(process.cmdline()[:1])]
+
+
+def parts_of(out: Path) -> dict[str, int]:
+    """The committed chunks, and when each was written."""
+    return {path.name: path.stat().st_mtime_ns for path in (out / "plates").glob("part-*")}
+
+
 class Run:
     """The command under way."""
 
@@ -52,7 +62,7 @@ class Run:
         )
 
     def wait_for_chunks(self, count: int) -> None:
-        self._wait(lambda: parts_done(self.out) >= count)
+        self._wait(lambda: len(parts_of(self.out)) >= count)
 
     def _wait(self, done: Callable[[], bool]) -> None:
         deadline = time.monotonic() + _WITHIN_S
@@ -63,6 +73,7 @@ class Run:
 
     def end(self) -> int:
         self.process.communicate(timeout=_WITHIN_S)
+        self.errors.close()
         return self.process.returncode
 
     def said(self) -> str:
@@ -74,24 +85,32 @@ def test_kills_lose_nothing_and_double_nothing(photos: Path, tmp_path: Path) -> 
     # A worker dies, then everything.
     run = Run(photos, out)
     run.wait_for_chunks(4)
-    actors = actors_of(run.process.pid)
-    os.kill(actors[0].pid, signal.SIGKILL)
+    actors_of(run.process)[0].kill()
     run.wait_for_chunks(10)
     refused = plates("bulk", str(photos), "--out", str(out), "--chunk", "2")
     assert refused.returncode == 2
     assert f"process {run.process.pid}" in refused.stderr
-    readers = actors_of(run.process.pid)
+    readers = actors_of(run.process)
     run.process.kill()
     assert run.end() == -signal.SIGKILL
-    run.errors.close()
-    assert wait_until_gone(readers)
-    before = {path.name: path.stat().st_mtime_ns for path in (out / "plates").glob("part-*")}
+    assert not psutil.wait_procs(readers, timeout=_WITHIN_S)[1]
+    before = parts_of(out)
     assert 10 <= len(before) < 62
-    # The same command goes on, to the end.
+    # The same command goes on, until it is stopped, and to the end.
+    run = Run(photos, out)
+    run.wait_for_chunks(len(before) + 6)
+    readers = actors_of(run.process)
+    run.process.send_signal(signal.SIGINT)
+    assert run.end() == 128 + signal.SIGINT, run.said()
+    assert "stopped; the same command goes on" in run.said()
+    assert not psutil.wait_procs(readers, timeout=_WITHIN_S)[1]
+    assert not list((out / "work").iterdir())
+    assert json.loads((out / "manifest.json").read_text())["state"] == "stopped"
     run = Run(photos, out)
     assert run.end() == 1, run.said()
-    run.errors.close()
-    after = {path.name: path.stat().st_mtime_ns for path in (out / "plates").glob("part-*")}
+    assert "died" not in run.said()
+    assert "\r" not in run.said()
+    after = parts_of(out)
     assert {name: after[name] for name in before} == before
     check(photos, out)
 
@@ -130,13 +149,9 @@ def test_wrong_calls_are_refused_before_anything_starts(tmp_path: Path) -> None:
         assert done.stderr.startswith("usage: plates bulk")
 
 
-def test_a_source_that_is_not_there_is_named_in_the_manifest(tmp_path: Path) -> None:
+def test_a_source_that_is_not_there_claims_no_folder(tmp_path: Path) -> None:
     source, out = tmp_path / "nowhere", tmp_path / "out"
     done = plates("bulk", str(source), "--out", str(out))
     assert done.returncode == 1
-    assert f"{source}: no such file or folder" in done.stderr
-    manifest = json.loads((out / "manifest.json").read_text())
-    assert manifest["state"] == "unlisted"
-    assert str(source) in manifest["problem"]
-    (row,) = csv.DictReader((out / "failed.csv").read_text(encoding="utf-8").splitlines())
-    assert (row["photo"], row["reason"]) == (str(source), "missing")
+    assert f"plates bulk: {source}: no such file or folder" in done.stderr
+    assert not out.exists()

@@ -1,12 +1,16 @@
-"""The `plates` command itself, and the subcommands that train and score."""
+"""The `plates` command itself, and `plates train`."""
 
+import re
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
-from photo_files import BAD
+from command_line import PLATES, SCENE, plates
 
+from plate_models.weights import check_manifest
 from plates.cli import CommandError, train
 from plates.cli import main as cli
 
@@ -19,13 +23,13 @@ def test_every_command_has_help(name: str, capsys: pytest.CaptureFixture[str]) -
     assert f"plates {name}" in capsys.readouterr().out
 
 
-def test_help_loads_neither_torch_nor_the_server() -> None:
+def test_help_loads_neither_torch_nor_opencv_nor_the_server() -> None:
     code = (
-        "import sys\nfrom api import cli\n"
-        "for name in cli.COMMANDS:\n"
-        "    try: cli.main([name, '--help'])\n"
+        "import sys\nfrom plates.cli import main as cli\n"
+        "for name in ['', *cli.COMMANDS]:\n"
+        "    try: cli.main([*filter(None, [name]), '--help'])\n"
         "    except SystemExit: pass\n"
-        "print({'torch', 'tritonclient', 'uvicorn', 'fastapi'} & set(sys.modules))"
+        "print({'torch', 'cv2', 'tritonclient', 'uvicorn', 'fastapi'} & set(sys.modules))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "set()"
@@ -36,6 +40,43 @@ def test_arguments_that_make_no_sense(words: list[str]) -> None:
     with pytest.raises(SystemExit) as done:
         cli.main(words)
     assert done.value.code == 2
+
+
+def test_the_version_names_package_and_weights() -> None:
+    done = plates("--version")
+    assert done.returncode == 0
+    assert re.fullmatch(r"plates \d+\.\d+\.\d+\nweights sha256:\w{64}\n", done.stdout)
+    assert check_manifest() in done.stdout
+
+
+@pytest.fixture
+def trained(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """The trainings that were begun: nothing is trained."""
+    begun: list[object] = []
+
+    @dataclass(frozen=True)
+    class Training:
+        """Something to train.
+
+        Attributes:
+            folder: Checkpoints go here, at
+                100 % of the pace.
+            batch_size: Crops per step.
+            rate: Of learning.
+            release: Where the ``weights`` go.
+            seed: Of chance.
+        """
+
+        folder: Path
+        batch_size: int = 4
+        rate: float = 0.5
+        release: Path | None = None
+        seed: int = 1
+
+    module = SimpleNamespace(Training=Training, train=lambda config: begun.append(config) or "done")
+    monkeypatch.setattr(train, "import_module", lambda _: module)
+    monkeypatch.setitem(train.TRAININGS, "detector", ("a.module", "Training"))
+    return begun
 
 
 def test_training_options_are_the_fields_of_the_experiment() -> None:
@@ -54,36 +95,82 @@ def test_detector_training_needs_data(capsys: pytest.CaptureFixture[str]) -> Non
     assert "--data" in capsys.readouterr().err
 
 
-def test_eval_needs_data(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> None:
-    monkeypatch.delenv("PLATES_DATA", raising=False)
-    assert cli.main(["eval"]) == 1
-    assert "PLATES_DATA" in capsys.readouterr().err
+@pytest.mark.usefixtures("trained")
+def test_the_help_of_a_training_explains_its_options(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        cli.main(["train", "detector", "--help"])
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "Attributes:" not in shown and "``" not in shown
+    assert "--folder FOLDER Checkpoints go here, at 100 % of the pace." in shown
+    assert "--batch-size N Crops per step. (default: 4)" in shown
 
 
-def test_eval_names_a_photo_that_can_not_be_decoded(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_the_folders_of_a_training_are_made_before_it_begins(
+    trained: list[object], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (tmp_path / "images").mkdir()
-    (tmp_path / "images" / "torn.jpg").write_bytes(BAD["truncated jpeg"][0])
-    (tmp_path / "plates.csv").write_text("image,x0,y0,x1,y1\ntorn.jpg,0,0,9,9\n")
-    assert cli.main(["eval", "--data", str(tmp_path)]) == 2
-    assert f"plates eval: {tmp_path / 'images' / 'torn.jpg'}: " in capsys.readouterr().err
+    words = ["train", "detector", "--folder", str(tmp_path / "run"), "--release"]
+    assert cli.main([*words, str(tmp_path / "new" / "release")]) == 0
+    assert (tmp_path / "new" / "release").is_dir() and len(trained) == 1
+    (tmp_path / "file").write_text("")
+    assert cli.main([*words, str(tmp_path / "file")]) == 1
+    assert capsys.readouterr().err == f"plates train: {tmp_path / 'file'}: File exists\n"
+    assert len(trained) == 1
 
 
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (("train", "detector", "--folder", "x", "--batch-size", "0"), "--batch-size: expected 1"),
+        (("train", "detector", "--folder", "x", "--rate", "-0.1"), "--rate: expected 0 or more"),
+        (("train", "detector", "--folder", "x", "--seed", "-1"), "--seed: expected 0 or more"),
+        (("eval", "--threads", "0"), "--threads: expected 1 or more, got 0"),
+        (("eval", "--workers", "-1"), "--workers: expected 0 or more, got -1"),
+        (("calibrate", "--crops", "-3"), "--crops: expected 1 or more, got -3"),
+        (("calibrate", "--seed", "-1"), "--seed: expected 0 or more"),
+        (("calibrate", "--most-wrong", "1.5"), "--most-wrong: expected 0 to 1, got 1.5"),
+    ],
+)
+def test_numbers_that_make_no_sense_are_refused_by_name(
+    words: tuple[str, ...],
+    expected: str,
+    trained: list[object],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert cli.main(words) == 1
+    message = capsys.readouterr().err
+    assert message.startswith(f"plates {words[0]}: {expected}") and message.count("\n") == 1
+    assert not trained
+
+
+@pytest.mark.parametrize("error", [CommandError("no such thing"), OSError(28, "no such thing")])
 def test_errors_of_commands_are_one_line(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    error: Exception, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def fail(*_: object) -> int:
-        raise CommandError("no such thing")
+        raise error
 
     monkeypatch.setattr("plates.cli.weights.run", fail)
     assert cli.main(["weights"]) == 1
     assert capsys.readouterr().err == "plates weights: no such thing\n"
 
 
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (("read", str(SCENE), "--json"), "No space left on device"),
+        (("weights", "--weights", "/nowhere"), "/nowhere/detector.safetensors: No such file"),
+    ],
+)
+def test_a_full_disk_and_a_missing_folder_are_one_line(words: tuple[str, ...], text: str) -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run([*PLATES, *words], stdout=full, stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 1
+    assert done.stderr.startswith(f"plates {words[0]}: {text}") and done.stderr.count("\n") == 1
+
+
 def test_a_closed_pipe_is_no_error() -> None:
     code = (
-        "import sys\nfrom api import cli\nfrom plates.cli import weights\n"
+        "import sys\nfrom plates.cli import main as cli\nfrom plates.cli import weights\n"
         "def run(_):\n"
         "    for _ in range(100000): print('line')\n"
         "weights.run = run\n"

@@ -1,6 +1,7 @@
 """`plates demo`: its service, its photos, its verdict."""
 
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -11,16 +12,19 @@ from pathlib import Path
 
 import httpx
 import pytest
-from command_line import PLATES, SAMPLES, SCENE, SCENE_TEXT, plates
+from command_line import PLATES, ROOT, SAMPLES, SCENE, SCENE_TEXT, plates
 from photo_files import BAD
 
-from api import cli
+from plate_models.detection import choose_canvas
+from plate_models.images import check_header
+from plate_models.spec import DETECTOR
 from plates.cli import demo, samples, serve
+from plates.cli import main as cli
 
 
-def serve_nothing(monkeypatch: pytest.MonkeyPatch, address: str) -> None:
+def serve_nothing(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
     """Let the demonstration talk to that address instead of starting a service."""
-    monkeypatch.setattr(demo, "_service", lambda: nullcontext(address))
+    monkeypatch.setattr(demo, "_service", lambda _: nullcontext(url))
 
 
 @pytest.mark.live
@@ -29,9 +33,15 @@ def test_demo_reads_the_samples(repository: Path, tmp_path: Path) -> None:
     environment = {"PLATES_MODEL_REPOSITORY": str(repository)}
     done = plates("demo", "--output", str(tmp_path), **environment)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "13 of 13 plates of the samples read" in done.stdout
-    assert SCENE_TEXT in done.stdout
+    assert done.stdout.endswith("\n13 of 13 plates of the samples read\n")
     assert len(list(tmp_path.glob("*.jpg"))) == len(list(SAMPLES.glob("*.jpg"))) > 7
+    # The table has whole names and no log lines, and no photo pays for the first use of a canvas.
+    assert done.stderr == ""
+    table = done.stdout.split("\n\n")[1].splitlines()
+    rows = [re.fullmatch(r"(\S+) +\S+ +\S+ +[\d.]+ +[\d.]+ +([\d.]+)", row) for row in table[1:]]
+    assert all(rows) and len(rows) > 13
+    assert {ROOT / row[1] for row in rows} == set(SAMPLES.glob("*.jpg"))
+    assert "The service is starting" in (tmp_path / "service.log").read_text()
 
 
 @pytest.mark.live
@@ -57,7 +67,7 @@ def test_demo_stops_its_service_when_it_is_stopped(repository: Path, tmp_path: P
 @pytest.fixture
 def demo_on(gateway_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the demonstration talk to the tests' gateway instead of starting one."""
-    serve_nothing(monkeypatch, gateway_url.removeprefix("http://"))
+    serve_nothing(monkeypatch, gateway_url)
 
 
 @pytest.mark.live
@@ -72,7 +82,8 @@ def test_demo_fails_if_a_plate_is_not_read(
     captured = capsys.readouterr()
     assert "1 of 2 plates of the samples read" in captured.out
     assert "A1 was not read" in captured.err
-    assert "broken.jpg" in captured.err
+    assert "broken.jpg: The JPEG file is truncated" in captured.err
+    assert f"The service's log: {tmp_path / 'out' / 'service.log'}\n" in captured.err
 
 
 def test_demo_needs_photos(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -83,7 +94,7 @@ def test_demo_needs_photos(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
 def test_demo_looks_for_its_photos_before_it_starts_anything(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(demo, "_service", lambda: pytest.fail("started"))
+    monkeypatch.setattr(demo, "_service", lambda _: pytest.fail("started"))
     assert cli.main(["demo", str(SCENE), str(tmp_path / "nope.jpg")]) == 1
     assert f"{tmp_path / 'nope.jpg'}: No such file" in capsys.readouterr().err
     (tmp_path / "scene.jpg").write_bytes(SCENE.read_bytes())
@@ -99,7 +110,7 @@ def test_demo_never_replaces_a_photo(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(demo, "_service", lambda: pytest.fail("started"))
+    monkeypatch.setattr(demo, "_service", lambda _: pytest.fail("started"))
     photo = tmp_path / "photos" / "scene.jpg"
     photo.parent.mkdir()
     photo.write_bytes(SCENE.read_bytes())
@@ -115,8 +126,7 @@ def test_demo_names_the_photos_without_an_answer(
     """Somebody listens and says nothing; then nobody listens."""
     arguments = ["demo", str(SCENE), "--output", str(tmp_path)]
     with socket.create_server(("127.0.0.1", 0)) as silent:
-        address = f"127.0.0.1:{silent.getsockname()[1]}"
-        serve_nothing(monkeypatch, address)
+        serve_nothing(monkeypatch, f"http://127.0.0.1:{silent.getsockname()[1]}")
         monkeypatch.setattr(demo, "_TIMEOUT_S", 0.2)
         assert cli.main(arguments) == 1
         assert "green_car.jpg: no answer from the service: timed out" in capsys.readouterr().err
@@ -124,18 +134,21 @@ def test_demo_names_the_photos_without_an_answer(
     assert "Connection refused" in capsys.readouterr().err
 
 
-def test_demo_sends_an_empty_photo_as_a_photo(
-    client: httpx.Client,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+def test_demo_uses_every_canvas_before_it_times_photos(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    serve_nothing(monkeypatch, client.base_url.netloc.decode())
-    (tmp_path / "empty.jpg").write_bytes(b"")
-    assert cli.main(["demo", str(tmp_path), "--output", str(tmp_path / "out")]) == 1
-    errors = capsys.readouterr().err
-    assert "empty.jpg: " in errors
-    assert "Content-Type" not in errors
+    serve_nothing(monkeypatch, "http://nowhere")
+    sizes: list[tuple[int, int]] = []
+
+    def plates(_: str, photo: bytes) -> list[object]:
+        header = check_header(photo)
+        sizes.append((header.height, header.width))
+        return []
+
+    monkeypatch.setattr(demo, "_plates", plates)
+    assert cli.main(["demo", str(SCENE), "--output", str(tmp_path)]) == 1
+    assert {choose_canvas(*size) for size in sizes[:-1]} == set(DETECTOR.canvases_hw)
+    assert sizes[-1] == (720, 1280)
 
 
 @pytest.fixture

@@ -10,10 +10,10 @@ import pytest
 import torch
 from command_line import SCENE, SCENE_TEXT
 
-from api import cli
 from plate_models import contract, export, weights
 from plate_models.engines import nets
 from plate_models.images import decode
+from plates.cli import main as cli
 
 
 def others(folder: Path) -> Path:

@@ -1,17 +1,29 @@
 """`plates eval` and `plates compare` as people run them."""
 
 import json
+import shutil
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
+from conftest import ELSEWHERE, TritonEndpoints
 from evaluation_cases import labelled_set
+from photo_files import BAD
 from PIL import Image
+from sample_photos import read_samples
 
-from plate_models.weights import check_manifest
+from api.triton import Recognition
+from plate_models import weights
+from plate_models.recognition.decoding import Reading
+from plate_models.training.evaluation.agreement import PhotoAgreement
 from plates.cli import main as cli
-from plates.cli.eval_parts import PARTS, Part
+from plates.cli.eval_triton import disagreements, plates_of
 
 HEAD = ("weights", "engine", "device", "date")
+needs_ours = pytest.mark.skipif(
+    bool(ELSEWHERE), reason="compares with this clone's weights, and another server is given"
+)
 
 
 def test_eval_scores_draws_and_keeps(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -21,7 +33,7 @@ def test_eval_scores_draws_and_keeps(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert cli.main(words) == 0
     first, *rest = capsys.readouterr().out.splitlines()
     values = json.loads(kept.read_text())
-    assert first == f"weights {check_manifest()}, engine served on cpu, {values['date']}"
+    assert first == f"weights {weights.check_manifest()}, engine served on cpu, {values['date']}"
     assert "Failures: 1" in rest and "Wrong readable texts: 1" in rest
     assert values["labelled"]["plates"][0]["failure"] == "misread"
     assert set(values) == {*HEAD, "labelled"}
@@ -30,7 +42,7 @@ def test_eval_scores_draws_and_keeps(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert cli.main(["compare", str(kept), str(kept)]) == 0
     table = capsys.readouterr().out
     assert (
-        table.count(f"weights {check_manifest()}, engine served on cpu, ") == 2
+        table.count(f"weights {weights.check_manifest()}, engine served on cpu, ") == 2
         and "end-to-end exact match" in table
     )
 
@@ -54,20 +66,22 @@ def test_eval_needs_data_for_what_is_scored_on_photos(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.delenv("PLATES_DATA", raising=False)
+    words = ["eval", "--rendered", "--per-type", "0", "--workers", "0"]
+    assert cli.main(words) == 0
+    assert "Rendered benchmark" in capsys.readouterr().out
+    for wanting in (["eval"], [*words, "--world"], [*words, "--labelled"]):
+        assert cli.main(wanting) == 1
+        assert "PLATES_DATA" in capsys.readouterr().err
 
-    class Nothing:
-        def lines(self) -> list[str]:
-            return ["nothing scored"]
 
-        def to_dict(self) -> dict[str, object]:
-            return {}
-
-    part = Part(lambda _: Nothing(), "without photos", needs_data=False)
-    monkeypatch.setitem(PARTS, "made_up", part)
-    assert cli.main(["eval", "--made_up"]) == 0
-    assert capsys.readouterr().out.endswith("nothing scored\n")
-    assert cli.main(["eval", "--made_up", "--world"]) == 1
-    assert "PLATES_DATA" in capsys.readouterr().err
+def test_eval_names_a_photo_that_can_not_be_decoded(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "images").mkdir()
+    (tmp_path / "images" / "torn.jpg").write_bytes(BAD["truncated jpeg"][0])
+    (tmp_path / "plates.csv").write_text("image,x0,y0,x1,y1\ntorn.jpg,0,0,9,9\n")
+    assert cli.main(["eval", "--data", str(tmp_path)]) == 2
+    assert f"plates eval: {tmp_path / 'images' / 'torn.jpg'}: " in capsys.readouterr().err
 
 
 def test_eval_runs_the_parts_that_are_asked_for(
@@ -93,3 +107,100 @@ def test_compare_refuses_what_is_no_report(
     path.write_text(json.dumps({"weights": "", "date": "", "labelled": {"plates": []}}))
     assert cli.main(["compare", str(path), str(path)]) == 1
     assert "no labelled plate in common" in capsys.readouterr().err
+
+
+QUADS = [
+    [[10, 20], [110, 20], [110, 45], [10, 45]],
+    [[10, 60], [60, 60], [60, 95], [10, 95]],
+]
+
+
+def recognition(*texts: str) -> Recognition:
+    quads = np.array(QUADS[: len(texts)], np.float32).reshape(-1, 4, 2)
+    ones = np.ones(len(texts), np.float32)
+    return Recognition(
+        boxes=np.concatenate((quads.min(axis=1), quads.max(axis=1)), axis=1),
+        texts=list(texts),
+        detection_scores=ones * 0.75,
+        text_scores=ones * 0.5,
+        quads=quads,
+        character_scores=np.full((len(texts), 10), np.nan, np.float32),
+        formats=["ru.car"] * len(texts),
+        candidates=[(text or "B", "C", "") for text in texts],
+        candidate_scores=np.tile(np.float32([0.5, 0.25, np.nan]), (len(texts), 1)),
+        info={},
+    )
+
+
+def test_an_answer_becomes_the_plates_it_tells_of() -> None:
+    image = np.zeros((100, 200, 3), np.uint8)
+    image[20:45, 10:110] = 200
+    assert plates_of(recognition(), image) == []
+    first, second = plates_of(recognition("A", ""), image)
+    assert first.box == (10, 20, 110, 45) and first.quad[2] == (110, 45)
+    assert (first.lines, second.lines) == (1, 2)
+    assert first.reading == Reading("A", 0.5, True, "ru.car", (), (("A", 0.5), ("C", 0.25)))
+    assert not second.reading.readable and second.reading.candidates[0] == ("B", 0.5)
+    assert first.crop.shape == (48, 188, 3) and (first.crop == 200).all()
+    assert (second.crop == 0).all()
+
+
+def test_every_disagreement_is_listed() -> None:
+    image = np.zeros((100, 200, 3), np.uint8)
+    (plate,) = plates_of(recognition("A"), image)
+    (other,) = plates_of(recognition("B"), image)
+    x0, *rest = plate.box
+    agreement = PhotoAgreement()
+    agreement.add("same.jpg", [plate], [replace(plate, box=(x0 + 0.09, *rest))])
+    verdict, *differing = disagreements(agreement)
+    assert "1 of 1 photos" in verdict and not differing
+    agreement.add("moved.jpg", [plate], [replace(plate, box=(x0 + 0.2, *rest))])
+    agreement.add("text.jpg", [plate], [other])
+    verdict, first, second = disagreements(agreement)
+    assert "1 of 3 photos" in verdict
+    assert "moved.jpg" in first and "0.20 px" in first and "text.jpg" in second
+    assert agreement.to_dict()["answers_that_differ"] == 1
+
+
+@pytest.mark.live
+@needs_ours
+@pytest.mark.parametrize("agree", [True, False])
+def test_triton_agrees_with_this_process_on_every_sample(
+    agree: bool,
+    triton: TritonEndpoints,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    samples = read_samples()
+    data, kept = labelled_set(tmp_path / "set", *samples), tmp_path / "kept.json"
+    words = ["eval", "--data", str(data), "--json", str(kept), "--via", "triton"]
+    if not agree:
+        monkeypatch.setattr("plates.cli.eval_triton.WITHIN_PX", -1.0)
+    assert cli.main([*words, "--triton", triton.grpc_url]) == (0 if agree else 1)
+    shown = capsys.readouterr().out
+    total = len(samples)
+    assert f"Triton agrees with in process: {total if agree else 0} of {total} photos" in shown
+    report = json.loads(kept.read_text())["labelled"]
+    assert report["via_triton"]["photos"] == total and not report["via_triton"]["differing"]
+    # The tables are those of a report in process, from what Triton answered.
+    rows = {count["name"]: count for count in report["counts"]}
+    assert rows["end-to-end exact match"]["hits"] == sum(map(len, samples.values()))
+    assert "end-to-end exact match" in shown
+    assert all(answer["guess"] for plate in report["plates"] for answer in plate["answers"])
+
+
+@pytest.mark.live
+@needs_ours
+def test_other_weights_than_those_served_are_not_compared(
+    triton: TritonEndpoints, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data, folder = labelled_set(tmp_path / "set", "green_car.jpg"), tmp_path / "others"
+    shutil.copytree(weights.WEIGHTS_DIR, folder)
+    (folder / "calibration.json").unlink()
+    weights.write_manifest(folder)
+    words = ["eval", "--data", str(data), "--via", "triton", "--weights", str(folder)]
+    assert cli.main([*words, "--triton", triton.grpc_url]) == 1
+    assert "Triton serves the weights sha256:" in capsys.readouterr().err
+    assert cli.main(words) == 1
+    assert "starts a Triton of the released weights" in capsys.readouterr().err

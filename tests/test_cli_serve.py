@@ -1,10 +1,12 @@
 """`plates serve`: settings that are wrong, signals, and parts that die."""
 
 import os
+import re
 import shutil
 import signal
 import socket
 import time
+import types
 from pathlib import Path
 
 import httpx
@@ -13,7 +15,10 @@ from command_line import SCENE, SCENE_TEXT, plates
 from gateway_fixtures import serving
 from patience import wait_until
 
+from api.settings import Settings
 from api.status import read_status
+from plates.cli import serve
+from plates.cli.main import main
 from plates.serving import processes
 from plates.serving.running import running_service
 
@@ -32,6 +37,55 @@ def test_serve_says_that_its_port_is_taken() -> None:
     assert done.returncode == 1
     assert f"127.0.0.1:{port}" in done.stderr
     assert "PLATES_PORT" in done.stderr
+
+
+def test_host_and_port_may_be_options(capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        # Were the variables taken, it would listen elsewhere and serve.
+        environment = {"PLATES_HOST": "127.0.0.2", "PLATES_PORT": "0", "PLATES_TRITON_URL": "x:1"}
+        done = plates("serve", "--host", "127.0.0.1", "--port", str(port), **environment)
+    assert done.returncode == 1 and f"127.0.0.1:{port}" in done.stderr
+    done = plates("serve", "--port", "70000", PLATES_TRITON_URL="x:1")
+    assert done.returncode == 1 and "PLATES_PORT" in done.stderr
+    with pytest.raises(SystemExit):
+        main(["serve", "--help"])
+    shown = capsys.readouterr().out
+    assert "instead of PLATES_HOST" in shown and "instead of PLATES_PORT" in shown
+
+
+OPEN = "may send photos: no tokens are set"
+
+
+@pytest.mark.parametrize(
+    ("settings", "warned"),
+    [
+        ({"PLATES_HOST": "0.0.0.0"}, 1),  # noqa: S104
+        ({"PLATES_HOST": "0.0.0.0", "PLATES_TOKENS": "secret-of-the-gate"}, 0),  # noqa: S104
+        ({"PLATES_HOST": "localhost"}, 0),
+        ({"PLATES_HOST": "::1"}, 0),
+    ],
+    ids=["open", "with a token", "by name", "loopback"],
+)
+def test_a_service_that_everyone_may_use_says_so(
+    settings: dict[str, str], warned: int, tmp_path: Path
+) -> None:
+    log = tmp_path / "log"
+    with running_service({"PLATES_TRITON_URL": "127.0.0.1:1", **settings}, log):
+        pass
+    assert log.read_text().count(OPEN) == warned
+
+
+def test_with_a_certificate_it_is_https_that_is_announced(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = types.SimpleNamespace(**vars(Settings(triton_url="x:1")), tls_certificate=Path("c"))
+    settings.port = 0
+    monkeypatch.setattr(serve, "read_settings", lambda **_: settings)
+    monkeypatch.setattr(serve, "supervise", lambda _settings, _parts, announce: announce() or 0)
+    assert main(["serve"]) == 0
+    (line,) = [w for w in capsys.readouterr().out.splitlines() if w.startswith(serve.LISTENING)]
+    assert re.match(r"Serving on https://127\.0\.0\.1:\d+ ", line)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
@@ -68,8 +122,8 @@ def test_serve_outlives_its_terminal_under_nohup(tmp_path: Path) -> None:
 
 def worker_of(pid: int) -> int | None:
     """The gateway's worker among a supervisor's children."""
-    for process in processes.children(pid):
-        if "plates.serving.gateway_process" in process.command and not process.dead:
+    for process in processes.mentioning("plates.serving.gateway_process"):
+        if process.ppid() == pid:
             return process.pid
     return None
 
@@ -127,7 +181,7 @@ def test_serve_gives_up_aloud_when_triton_can_not_be_healed(
         process = service.process
         (copy / "yolo" / "1" / "model.onnx").unlink()
         (guardian,) = [
-            p.pid for p in processes.children(process.pid) if "--shm-prefix" in p.command
+            p.pid for p in processes.mentioning("--shm-prefix") if p.ppid() == process.pid
         ]
         (server,) = [p.pid for p in processes.children(guardian)]
         os.kill(server, signal.SIGKILL)

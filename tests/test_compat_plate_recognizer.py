@@ -1,4 +1,4 @@
-"""The form of Plate Recognizer Snapshot, field by field."""
+"""The dialect of Plate Recognizer Snapshot: its answers field by field, and its errors."""
 
 import base64
 import json
@@ -7,13 +7,31 @@ from datetime import UTC, datetime, timedelta
 
 import compat_requests
 import fake_triton
+import grpc
 import httpx
 import pytest
-from fake_triton import FakeTriton
-from gateway_client import PHOTO
-from plate_reader_client import BASE64, PATH, assert_refused, plates_of, post
+from fake_triton import FakeTriton, refusing
+from gateway_client import PHOTO, settings_for
+from gateway_fixtures import running_gateway
 
-from api.compat.plate_recognizer_answer import EXAMPLE, PlateReaderAnswer
+PATH = "/v1/plate-reader/"
+BASE64 = base64.b64encode(PHOTO).decode()
+
+
+def post(client: httpx.Client, photo: bytes = PHOTO, **fields: object) -> httpx.Response:
+    return client.post(PATH, files={"upload": ("car.jpg", photo)}, data=fields)
+
+
+def plates_of(response: httpx.Response) -> list[str]:
+    assert response.status_code == 201, response.text
+    return [result["plate"] for result in response.json()["results"]]
+
+
+def assert_refused(response: httpx.Response, status: int, said: str, member: str) -> None:
+    assert response.status_code == status, response.text
+    assert response.headers["content-type"] == "application/json"
+    assert response.json().keys() == {member}
+    assert said in response.json()[member]
 
 
 @pytest.mark.usefixtures("fake")
@@ -50,10 +68,6 @@ def test_answer_field_by_field(client: httpx.Client) -> None:
         },
     }
     assert all(type(side) is int for side in result["box"].values())
-
-
-def test_example_of_the_documentation_is_valid() -> None:
-    assert json.loads(PlateReaderAnswer.model_validate(EXAMPLE).model_dump_json()) == EXAMPLE
 
 
 @pytest.mark.parametrize("path", ["/v1/plate-reader", "/v1/plate-reader/"])
@@ -201,6 +215,11 @@ def test_plates_are_chosen_by_the_address(client: httpx.Client) -> None:
     assert plates_of(client.post(PATH, files=files, params={"min_width": 101, "x": 1})) == []
     response = client.post(PATH, files=files, params={"min_width": "wide"})
     assert_refused(response, 400, "min_width", "detail")
+    # Of their own parameters repeated ones are taken as they come; of ours none are.
+    answer = client.post(PATH, files=files, data={"camera_id": ["a", "b"]}, params={"x": [1, 2]})
+    assert (plates_of(answer), answer.json()["camera_id"]) == (["b840ck197"], "b")
+    response = client.post(PATH, files=files, params={"roi": ["0,0,9,9", "1,1,9,9"]})
+    assert_refused(response, 400, "roi", "detail")
 
 
 @pytest.mark.parametrize(
@@ -229,3 +248,122 @@ def test_documentation(client: httpx.Client) -> None:
         *("upload", "regions", "camera_id", "timestamp", "mmc", "config", "roi", "min_width")
     }
     assert "/info/" in schema["paths"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"config": "{"}, "config"),
+        ({"config": "[]"}, "config"),
+        ({"config": '"' + "[" * 9000}, "config"),
+        ({"config": "[" * 9000}, "config"),
+        ({"config": '{"threshold_d": 1.1}'}, "threshold_d"),
+        ({"config": '{"threshold_o": NaN}'}, "config"),
+        ({"config": '{"threshold_o": "high"}'}, "threshold_o"),
+        ({"config": '{"mode": 7}'}, "mode"),
+        ({"config": '{"region": "anywhere"}'}, "region"),
+        ({"timestamp": "yesterday"}, "ISO 8601"),
+        ({"timestamp": "0001-01-01T00:00:00+14:00"}, "ISO 8601"),
+        ({"mmc": "maybe"}, "mmc"),
+        ({"roi": "1,2,3"}, "roi"),
+        ({"roi": ["0,0,9,9", "1,1,9,9"]}, "roi"),
+        ({"min_width": ["1", "2"]}, "min_width"),
+    ],
+)
+def test_fields_that_make_no_sense(
+    client: httpx.Client, fake: FakeTriton, fields: dict, said: str
+) -> None:
+    assert_refused(post(client, **fields), 400, said, "detail")
+    assert not fake.photos
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"data": {"upload_url": "http://127.0.0.1:1/a.jpg"}},
+        {"json": {"upload_url": "http://127.0.0.1:1/a.jpg", "upload": BASE64}},
+        {"files": {"upload_url": (None, "file:///etc/passwd"), "upload": PHOTO}},
+    ],
+)
+def test_addresses_are_never_fetched(client: httpx.Client, fake: FakeTriton, options: dict) -> None:
+    assert_refused(client.post(PATH, **options), 400, "upload_url: no address", "detail")
+    assert not fake.photos
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"data": {"upload": "not a photo!"}}, "base64"),
+        ({"data": {"upload": "http://127.0.0.1/a.jpg"}}, "base64"),
+        ({"data": {"upload": ""}}, "empty"),
+        ({"data": {"regions": "ru"}}, "'upload'"),
+        ({"json": {"upload": ["QUFB", "QUFB"]}}, "One photo"),
+        ({"json": {"upload": {"a": 1}}}, "base64"),
+        ({"json": [1]}, "object"),
+        ({"json": {"x" * 50_000: "1"}}, "name"),
+        ({"data": {"x" * 900: "1"}}, "name"),
+        ({"content": b"{", "headers": {"content-type": "application/json"}}, "JSON"),
+        # Half a character: no answer can quote it.
+        ({"content": b'{"\\ud800": 1}', "headers": {"content-type": "application/json"}}, "'?'"),
+        ({"content": b"[" * 50_000, "headers": {"content-type": "application/json"}}, "parts"),
+        ({"content": b'{"a":' * 600, "headers": {"content-type": "application/json"}}, "JSON"),
+        (
+            {
+                "content": b"a=1&" * 5000,
+                "headers": {"content-type": "application/x-www-form-urlencoded"},
+            },
+            "fields",
+        ),
+        ({"files": {"upload": b"GIF"}}, "not an image"),
+        ({"files": {"image": PHOTO}}, "'image'"),
+        ({"content": b"x", "headers": {"content-type": "text/plain"}}, "text/plain"),
+        ({"content": b"x", "headers": {"content-type": "multipart/form-data"}}, "boundary"),
+    ],
+)
+def test_photos_that_are_none(
+    client: httpx.Client, fake: FakeTriton, options: dict, said: str
+) -> None:
+    response = client.post(PATH, **options)
+    assert_refused(response, 400, said, "detail")
+    assert len(response.content) < 1000
+    assert not fake.photos
+
+
+@pytest.mark.parametrize(
+    ("code", "message", "status"),
+    [
+        (grpc.StatusCode.RESOURCE_EXHAUSTED, "", 429),
+        (grpc.StatusCode.UNAVAILABLE, "Socket closed", 503),
+        (grpc.StatusCode.INTERNAL, "Traceback", 500),
+        (grpc.StatusCode.DEADLINE_EXCEEDED, "", 504),
+    ],
+)
+def test_failures(
+    client: httpx.Client, fake: FakeTriton, code: grpc.StatusCode, message: str, status: int
+) -> None:
+    fake.reply = refusing(code, message)
+    response = post(client)
+    assert_refused(response, status, "", "detail")
+    if status in (429, 503):
+        assert int(response.headers["retry-after"]) >= 1
+    assert response.headers["x-request-id"]
+
+
+def test_other_errors_of_these_paths(client: httpx.Client) -> None:
+    response = client.get(PATH)
+    assert_refused(response, 405, "GET", "detail")
+    assert response.headers["allow"]
+
+
+def test_too_many_bytes(client: httpx.Client, fake: FakeTriton) -> None:
+    assert_refused(post(client, PHOTO + bytes(200_000)), 413, "larger than", "error")
+    assert not fake.photos
+
+
+def test_tokens(fake: FakeTriton) -> None:
+    with running_gateway(settings_for(fake, tokens="secret")) as client:
+        files = {"upload": PHOTO}
+        for headers in ({}, {"Authorization": "Token other"}):
+            assert_refused(client.post(PATH, files=files, headers=headers), 403, "oken", "detail")
+        headers = {"Authorization": "Token secret"}
+        assert plates_of(client.post(PATH, files=files, headers=headers)) == ["b840ck197"]

@@ -1,4 +1,4 @@
-"""Deadlines and senders who go, down to a real Triton's queue and nets."""
+"""Deadlines, disconnects and compression, down to a real Triton's queue and nets."""
 
 import json
 import socket
@@ -78,24 +78,24 @@ def busy(triton: TritonEndpoints, large: bytes) -> Iterator[None]:
         pool.shutdown()
 
 
-def test_who_goes_is_not_worked_for(
+def test_no_net_works_for_clients_that_disconnect(
     triton: TritonEndpoints, direct: triton_grpc.InferenceServerClient, large: bytes
 ) -> None:
-    """Two photos are decoded at once; the others wait in Triton's queue when all hang up."""
-    senders, before = 8, answered(direct, "lprnet")
-    settings = Settings(triton_url=triton.grpc_url, concurrency=senders, max_waiting=0)
+    """Two photos are decoded at once; the others wait in Triton's queue when all disconnect."""
+    clients, before = 8, answered(direct, "lprnet")
+    settings = Settings(triton_url=triton.grpc_url, concurrency=clients, max_waiting=0)
     with running_gateway(settings) as client:
         head = "POST /v1/plates HTTP/1.1\r\nHost: x\r\nContent-Type: image/jpeg\r\n"
         request = f"{head}Content-Length: {len(large)}\r\n\r\n".encode() + large
         with ExitStack() as connections:
-            for _ in range(senders):
+            for _ in range(clients):
                 address = (client.base_url.host, client.base_url.port)
                 connection = socket.create_connection(address, timeout=HANG_S)
                 connections.enter_context(connection).sendall(request)
-            wait_until(lambda: number(client, "plates_in_flight") == senders)
+            wait_until(lambda: number(client, "plates_in_flight") == clients)
         wait_until(lambda: number(client, "plates_in_flight") == 0)
         assert post_raw(client, PHOTO).status_code == 200
-    assert 1 <= answered(direct, "lprnet") - before <= senders // 2
+    assert 1 <= answered(direct, "lprnet") - before <= clients // 2
 
 
 @pytest.mark.usefixtures("busy")
@@ -119,7 +119,7 @@ def test_no_net_works_for_a_request_that_is_too_late(
 
 
 @pytest.mark.usefixtures("busy")
-def test_the_senders_limit_holds_from_end_to_end(triton: TritonEndpoints) -> None:
+def test_the_clients_limit_holds_from_end_to_end(triton: TritonEndpoints) -> None:
     with running_gateway(Settings(triton_url=triton.grpc_url)) as client:
         headers = {"content-type": "image/jpeg", "x-request-timeout": "0.2"}
         response = client.post("/v1/plates", content=PHOTO, headers=headers)
@@ -139,3 +139,11 @@ def test_every_stage_is_timed(
         for stage in spent:
             assert number(client, f'plates_stage_seconds_count{{stage="{stage}"}}') == 1
         assert number(client, "plates_model_info{") == 1
+
+
+@pytest.mark.parametrize("algorithm", ["gzip", "deflate"])
+def test_compressed_photos_are_read(triton: TritonEndpoints, algorithm: str) -> None:
+    settings = Settings(triton_url=triton.grpc_url, triton_compression=algorithm)
+    with running_gateway(settings) as client:
+        texts = {plate["text"] for plate in post_raw(client, PHOTO).json()["plates"]}
+    assert texts >= {plate.text for plate in read_samples()[NAME]}

@@ -18,8 +18,7 @@ from compose_files import (
 
 from plate_models.cores import photos_at_once
 from plate_models.spec import LIMITS
-from plates.serving import server
-from plates.serving.gateway import STOP_SECONDS
+from plates.serving import gateway, triton
 from plates.serving.supervisor import TICK_S
 
 COPY = read_copy()
@@ -136,9 +135,9 @@ def test_what_is_published_is_published_on_loopback(service: dict[str, Any], nam
 @pytest.mark.parametrize("combination", COMBINATIONS)
 def test_there_is_time_to_stop_in_order(combination: str) -> None:
     services = COPY[combination]["services"]
-    triton_s = TICK_S + server.STOP_SECONDS + server.ORPHAN_SECONDS
+    triton_s = TICK_S + triton.STOP_S + triton.ORPHANS_S
     assert seconds(services["triton"]["stop_grace_period"]) >= triton_s + 2
-    assert seconds(services["gateway"]["stop_grace_period"]) >= TICK_S + STOP_SECONDS + 2
+    assert seconds(services["gateway"]["stop_grace_period"]) >= TICK_S + gateway.STOP_S + 2
 
 
 @pytest.mark.parametrize("combination", COMBINATIONS)

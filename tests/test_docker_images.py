@@ -160,7 +160,7 @@ def test_everything_that_runs_is_in_the_image(image: str, tmp_path: Path) -> Non
         command, env=environment, cwd="/", capture_output=True, text=True, check=True
     )
     loaded = json.loads(done.stdout.splitlines()[-1])
-    ours = {n: f for n, f in loaded.items() if n.split(".")[0] in ("api", "plate_models")}
+    ours = {n: f for n, f in loaded.items() if n.split(".")[0] in ("api", "plate_models", "plates")}
     assert len(ours) > 10
     assert all(file.startswith(str(tmp_path)) for file in ours.values() if file), ours
     packages = {name.split(".")[0] for name in loaded}
@@ -182,7 +182,7 @@ def test_the_models_are_exported_where_they_are_served(image: str) -> None:
     steps = build.steps
     (export,) = [place for place, (_, value) in enumerate(steps) if "plates export" in value]
     before = {source for sources, _ in build.copies for source in sources}
-    assert {"weights", "model_repository", "plate_models", "api"} <= before
+    assert {"weights", "model_repository", "plate_models", "plates", "api"} <= before
     assert all(name != "COPY" for name, _ in steps[export:])
     assert f"--from=build {HOME} {HOME}" in final.values("COPY")
     assert final.environment["PLATES_PROFILE"] == ("gpu" if image == "triton" else "cpu")

@@ -7,13 +7,15 @@ import sys
 from pathlib import Path
 
 import httpx
+import psutil
 import pytest
 from compose_services import Machine, running
 from patience import wait_until
 from sample_photos import SAMPLES, read_samples
 
 from api.status import read_status
-from plates.serving import preflight, processes
+from plates import gpu
+from plates.serving import processes
 
 PROGRAMS = Path(sys.executable).parent
 PHOTO, PLATES = next(iter(read_samples().items()))
@@ -35,11 +37,11 @@ def test_both_halves_read_heal_and_stop(tmp_path: Path) -> None:
         assert read_sample(machine) == sorted(plate.text for plate in PLATES)
         # The gateway sees what Triton's supervisor tells, by way of their common volume.
         told = Path(machine.environment("gateway", PROGRAMS)["PLATES_TRITON_STATUS_FILE"])
+        below = psutil.Process(services.pids["triton"]).children(recursive=True)
+        stubs = processes.mentioning("python_backend_stub")
         (model,) = [
             process.pid
-            for process in processes.descendants(services.pids["triton"])
-            if "python_backend_stub" in process.command[0]
-            and "plate_recognition" in process.command[1]
+            for process in stubs & processes.mentioning("/plate_recognition/") & {*below}
         ]
         os.kill(model, signal.SIGKILL)
         wait_until(lambda: (s := read_status(told)) and s.restarts["plate_recognition"] == 1)
@@ -85,7 +87,7 @@ def run(
     )
 
 
-@pytest.mark.skipif(preflight.find_gpu_problem() is None, reason="there is a GPU here")
+@pytest.mark.skipif(gpu.find_gpu_problem() is None, reason="there is a GPU here")
 def test_the_gpu_variant_says_that_there_is_no_gpu(tmp_path: Path) -> None:
     machine = Machine(tmp_path, "gpu")
     machine.make_folders("triton")

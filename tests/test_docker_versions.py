@@ -11,8 +11,7 @@ from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 from test_requirements import names_in
 
-from plates.serving import preflight
-from plates.serving.installation import find_wheel
+from plates.serving.installation import find_installation
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 LOCK = tomllib.loads((ROOT / "poetry.lock").read_text(encoding="utf-8"))
@@ -22,7 +21,8 @@ ROWS = [
     dict(zip(COLUMNS, (cell.strip() for cell in line.strip("|").split("|")), strict=True))
     for line in re.findall(r"^\|.*\|$", README.partition("### Which Triton")[2], re.MULTILINE)[2:]
 ]
-PYTHONS = {f"{major}.{minor}" for major, minor in preflight.PYTHON_VERSIONS}
+PYTHON_VERSIONS = ((3, 11), (3, 12))
+PYTHONS = {f"{major}.{minor}" for major, minor in PYTHON_VERSIONS}
 
 
 def locked(name: str) -> str:
@@ -45,7 +45,7 @@ def test_python_is_the_same_everywhere() -> None:
     assert {minor for minor in minors if asked.contains(f"{minor}.1")} == PYTHONS
     assert LOCK["metadata"]["python-versions"] == str(PROJECT["project"]["requires-python"])
     script = (ROOT / "docker/setup.sh").read_text()
-    assert script.count(str(preflight.PYTHON_VERSIONS)) == 2 == script.count("version_info[:2]")
+    assert script.count(str(PYTHON_VERSIONS)) == 2 == script.count("version_info[:2]")
     for image in ("triton-cpu", "gateway"):
         name, tag = base_of(image)
         assert name == "python" and tag.rsplit(".", 1)[0] in PYTHONS
@@ -83,7 +83,7 @@ def test_the_wheel_is_the_one_in_the_table() -> None:
     assert pinned == [f"nvidia-pytriton =={version}; sys_platform == 'linux'"]
     requirements = (ROOT / "docker/requirements/embedded.txt").read_text()
     assert names_in(requirements)["nvidia-pytriton"] == {version}
-    wheel = find_wheel()
+    wheel = find_installation()
     assert wheel is not None
     # The wheel brings a stub for each Python that we support.
     stubs = {path.name for path in wheel.stub.parent.parent.iterdir()}

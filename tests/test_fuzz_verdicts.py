@@ -12,7 +12,7 @@ from fuzzing.attempts import Answer, Attempt, save, send
 from fuzzing.campaign import KINDS, LARGEST
 from fuzzing.verdicts import violation
 
-from api.schemas import EXAMPLE
+from api.answers import EXAMPLE
 
 GET = Attempt("any", "/v1/plates", (b"GET /v1/plates HTTP/1.1\r\n\r\n",))
 SNAPSHOT = Attempt("any", "/v1/plate-reader/", (b"POST /v1/plate-reader/ HTTP/1.1\r\n\r\n",))

@@ -1,7 +1,7 @@
 """The supervisor heals a real Triton: what died, what ended, what hangs; and knows when it can't.
 
-The model is one that loads at once. What senders see of faults in the real ones is in
-test_faults_live.py.
+The model is one that loads at once. What clients see of faults in the real ones is in
+test_faults_live.py; more of the supervisor, over a server without models, in test_healing.py.
 """
 
 import contextlib
@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from patience import wait_until
 
-from plates.serving import EmbeddedTriton, budget, healing, prober, processes
+from plates.serving import EmbeddedTriton, prober, processes, supervisor
 from plates.serving.errors import GaveUp
 from plates.serving.healing import TritonHealer
 
@@ -23,7 +23,10 @@ pytestmark = [pytest.mark.live, pytest.mark.control]
 CONFIG = """
 backend: "python"
 input [ { name: "image" data_type: TYPE_UINT8 dims: [ -1 ] } ]
-output [ { name: "texts" data_type: TYPE_STRING dims: [ -1, 1 ] } ]
+output [
+  { name: "texts" data_type: TYPE_STRING dims: [ -1, 1 ] },
+  { name: "coordinates" data_type: TYPE_FP32 dims: [ -1, 4 ] }
+]
 instance_group [ { kind: KIND_CPU } ]
 """
 MODEL = """
@@ -32,12 +35,12 @@ import triton_python_backend_utils as pb_utils
 
 class TritonPythonModel:
     def execute(self, requests):
-        texts = np.array([["A"]], object)
-        return [pb_utils.InferenceResponse([pb_utils.Tensor("texts", texts)]) for r in requests]
+        texts = pb_utils.Tensor("texts", np.array([["A"]], object))
+        boxes = pb_utils.Tensor("coordinates", np.zeros((1, 4), np.float32))
+        return [pb_utils.InferenceResponse([texts, boxes]) for r in requests]
 """
 BROKEN = "raise ImportError('no such luck')"
-HANGING = MODEL.replace("        texts", "        import time; time.sleep(600)\n        texts")
-MUTE = MODEL + "    def initialize(self, args):\n        import time; time.sleep(600)\n"
+HANGING = MODEL.replace("        texts", "        import time; time.sleep(600)\n        texts", 1)
 
 
 @pytest.fixture
@@ -58,7 +61,7 @@ def healer_of(model_file: Path) -> Iterator[tuple[TritonHealer, EmbeddedTriton]]
     healer = TritonHealer(triton, b"photo")
     try:
         healer.start()
-        ticked_until(healer, lambda: healer.state == "ready")
+        ticked_until(healer, lambda: healer.status.state == "ready")
         yield healer, triton
         prefix = triton.shm_prefix
     finally:
@@ -74,26 +77,17 @@ def ticked_until(healer: TritonHealer, condition: Callable[[], bool]) -> None:
     wait_until(look, seconds=60)
 
 
-def stubs_of(triton: EmbeddedTriton) -> list[processes.Process]:
-    return [p for p in processes.children(triton.pids.server) if not p.dead]
-
-
 def test_a_dead_stub_is_replaced_again_and_again(model_file: Path) -> None:
     with healer_of(model_file) as (healer, triton):
-        server = triton.pids.server
         for count in (1, 2):
-            (stub,) = stubs_of(triton)
-            os.kill(stub.pid, signal.SIGKILL)
-            ticked_until(healer, lambda: healer.state == "healing")
-            ticked_until(healer, lambda: healer.state == "ready")
-            assert healer.restarts == {"triton": 0, "plate_recognition": count}
-            (again,) = stubs_of(triton)
-            assert again.pid != stub.pid and triton.pids.server == server
-            # Of the dead one's memory nothing is left; the living one's is there.
-            assert [path.name for path in processes.leftovers(triton.shm_prefix)] == [
-                again.command[2]
-            ]
-            triton.http.read(b"photo", 10)
+            prefix, before = triton.shm_prefix, triton.pids
+            os.kill(before.stubs[0], signal.SIGKILL)
+            ticked_until(healer, lambda: healer.status.state == "healing")
+            ticked_until(healer, lambda: healer.status.state == "ready")
+            assert healer.status.restarts == {"triton": 0, "plate_recognition": count}
+            assert not any(map(processes.is_alive, (before.guardian, before.server)))
+            assert not processes.leftovers(prefix)
+            triton.http.plates(b"photo", 10)
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
@@ -104,62 +98,38 @@ def test_an_ended_server_is_started_on_the_same_ports(
         addresses = (triton.grpc_url, triton.http_url, triton.metrics_url)
         before, key, prefix = triton.pids, triton.http.key, triton.shm_prefix
         os.kill(before.server, number)
-        ticked_until(healer, lambda: healer.state == "healing")
-        ticked_until(healer, lambda: healer.state == "ready")
-        assert healer.restarts["triton"] == 1
+        ticked_until(healer, lambda: healer.status.state == "healing")
+        ticked_until(healer, lambda: healer.status.state == "ready")
+        assert healer.status.restarts["triton"] == 1
         assert (triton.grpc_url, triton.http_url, triton.metrics_url) == addresses
         assert triton.http.key != key
-        family = [before.guardian, before.server, *before.stubs]
-        assert not any(map(processes.is_alive, family))
+        assert not any(map(processes.is_alive, (before.guardian, before.server, *before.stubs)))
         assert not processes.leftovers(prefix)
-        triton.http.read(b"photo", 10)
+        triton.http.plates(b"photo", 10)
 
 
 def test_a_server_that_reads_no_photo_is_restarted(
     model_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(healing, "STANDSTILL_S", 3.0)
+    monkeypatch.setattr(prober, "STANDSTILL_S", 3.0)
     monkeypatch.setattr(prober, "_READ_TIMEOUT_S", 1.0)
     with healer_of(model_file) as (healer, triton):
         model_file.write_text(HANGING)
-        triton.http.reload("plate_recognition", 10)
-        healer._stubs = None
-        ticked_until(healer, lambda: healer.state == "healing")
+        os.kill(triton.pids.server, signal.SIGKILL)
+        ticked_until(healer, lambda: healer.status.restarts["triton"] == 2)
         model_file.write_text(MODEL)
-        ticked_until(healer, lambda: healer.state == "ready")
-        assert healer.restarts["triton"] == 1
+        ticked_until(healer, lambda: healer.status.state == "ready")
 
 
 def test_a_model_that_can_not_be_loaded_again_ends_in_giving_up(
     model_file: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     caplog.set_level(logging.INFO)
-    monkeypatch.setattr(budget, "MAX_RESTARTS", 2)
+    monkeypatch.setattr(supervisor, "MAX_IN_A_ROW", 2)
     with healer_of(model_file) as (healer, triton):
         model_file.write_text(BROKEN)
         os.kill(triton.pids.stubs[0], signal.SIGKILL)
         with pytest.raises(GaveUp, match=r"Triton can't be healed(.|\n)*no such luck"):
             ticked_until(healer, lambda: False)
-        assert healer.restarts == {"triton": 2, "plate_recognition": 1}
-        assert "a model can't be loaded again" in caplog.text
-
-
-def test_a_reload_that_hangs_ends_in_a_restart(
-    model_file: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(healing, "RELOAD_S", 2.0)
-    with healer_of(model_file) as (healer, triton):
-        model_file.write_text(MUTE)
-        os.kill(triton.pids.stubs[0], signal.SIGKILL)
-        ticked_until(healer, lambda: healer.restarts["plate_recognition"] == 1)
-        model_file.write_text(MUTE)
-        ticked_until(healer, lambda: healer.restarts["triton"] == 1)
-        model_file.write_text(MODEL)
-        ticked_until(healer, lambda: healer.state == "ready")
-
-
-def test_a_stop_in_the_midst_of_healing_leaves_nothing(model_file: Path) -> None:
-    with healer_of(model_file) as (healer, triton):
-        model_file.write_text(MUTE)
-        os.kill(triton.pids.server, signal.SIGKILL)
-        ticked_until(healer, lambda: healer.restarts["triton"] == 1 and triton.poll() is None)
+        assert healer.status.restarts == {"triton": 1, "plate_recognition": 1}
+        assert "a process of plate_recognition has died" in caplog.text

@@ -1,91 +1,271 @@
-"""Which Triton is taken, and what is made of it: the wheel's, or that of NVIDIA's image."""
+"""Which Triton is taken, and what it needs: each thing that is missing is named with its cure."""
 
+import importlib.metadata
 import os
+import re
 import shutil
-import stat
+import socket
+import subprocess
 import sys
+import types
 from pathlib import Path
+from typing import Any
 
 import pytest
 from test_embedded import ECHO_CONFIG, ECHO_MODEL, is_ready
 
-from plates.serving import EmbeddedTriton, fitness, installation, launch, preflight, server
-from plates.serving.installation import Stock, Wheel, find_installation, find_wheel
+from plate_models.contract import MANIFEST
+from plates import gpu
+from plates.serving import EmbeddedTriton, PreflightError, installation, triton
+from plates.serving.installation import LIBPYTHON, Installation, find_installation, find_problems
 
-HERE = f"libpython3.{sys.version_info.minor}.so.1.0"
-
-
-def make_stock(folder: Path, libpython: str = HERE) -> Stock:
-    """What an image has, without its contents."""
-    stock = Stock(folder)
-    for part in (stock.server, stock.stub):
-        part.parent.mkdir(parents=True)
-        part.write_bytes(b"\0" + libpython.encode() + b"\0")
-        part.chmod(part.stat().st_mode | stat.S_IXUSR)
-    return stock
+REPOSITORY = Path(__file__).resolve().parent.parent / "model_repository"
 
 
-def wanted(folder: Path) -> fitness.Wanted:
-    (folder / "model/1").mkdir(parents=True)
-    (folder / "model/1/model.py").touch()
-    (folder / "model/config.pbtxt").write_text('backend: "python"\n')
-    return fitness.Wanted(folder, "cpu", preflight.LOOPBACK, {})
+def wheel() -> Installation:
+    found = find_installation()
+    assert found is not None and found.is_wheel
+    return found
+
+
+def make_image(folder: Path, libpython: str = LIBPYTHON) -> Installation:
+    """What an image has: programs that do nothing, and a stub that is linked to a libpython."""
+    image = Installation(folder, is_wheel=False)
+    for program in (image.server, image.stub):
+        program.parent.mkdir(parents=True)
+        program.write_text(f"#!/bin/sh\nexit 1 # {libpython}\n")
+        program.chmod(0o755)
+    return image
+
+
+@pytest.fixture
+def models(tmp_path: Path) -> Path:
+    (tmp_path / "models/model/1").mkdir(parents=True)
+    (tmp_path / "models/model/1/model.py").touch()
+    (tmp_path / "models/model/config.pbtxt").write_text('backend: "python"\n')
+    return tmp_path / "models"
+
+
+def problems(found: Installation | None, models: Path, **changes: Any) -> list[str]:
+    environment = triton.environment("cpu", found)
+    return find_problems(found, environment, models, changes.pop("profile", "cpu"), {}, **changes)
+
+
+def problem(found: Installation | None, models: Path, **changes: Any) -> str:
+    (only,) = problems(found, models, **changes)
+    return only
+
+
+# --- which Triton is taken ---
 
 
 def test_the_wheel_comes_before_the_image(tmp_path: Path) -> None:
-    stock = make_stock(tmp_path / "tritonserver")
-    assert isinstance(find_installation(stock.folder), Wheel)
+    found = find_installation(make_image(tmp_path).folder)
+    assert found is not None and found.is_wheel
 
 
 def test_the_image_is_found_where_there_is_no_wheel(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(installation, "find_wheel", lambda: None)
+    monkeypatch.setattr(installation, "_package_folder", lambda _: None)
     assert find_installation(tmp_path) is None
-    stock = make_stock(tmp_path / "tritonserver")
-    assert find_installation(stock.folder) == stock
+    image = make_image(tmp_path / "tritonserver")
+    assert find_installation(image.folder) == image
 
 
 def test_the_images_own_backends_are_taken_as_they_are(tmp_path: Path) -> None:
-    stock = make_stock(tmp_path / "tritonserver")
-    backends = stock.lay_out_backends(tmp_path / "backends")
-    assert backends == stock.folder / "backends"
+    image = make_image(tmp_path / "tritonserver")
+    assert image.lay_out_backends(tmp_path / "backends") == image.folder / "backends"
     assert not (tmp_path / "backends").exists()
 
 
-def test_the_images_libraries_keep_their_order(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("LD_LIBRARY_PATH", "/usr/local/cuda/compat/lib")
-    ours = launch.environment("gpu", Stock())
-    assert ours["LD_LIBRARY_PATH"] == "/usr/local/cuda/compat/lib"
-    assert ours["PATH"].split(os.pathsep)[0] == str(Path(sys.executable).parent)
-    assert launch.environment("cpu", find_wheel())["LD_LIBRARY_PATH"] != ours["LD_LIBRARY_PATH"]
+def test_the_wheel_gets_our_backends(tmp_path: Path) -> None:
+    backends = wheel().lay_out_backends(tmp_path / "backends")
+    assert {folder.name for folder in backends.iterdir()} >= {"python", "pytorch", "onnxruntime"}
+    assert (backends / "onnxruntime" / "model.py").is_file()
 
 
-def test_what_only_the_wheel_needs_is_not_asked_of_an_image(
+def test_the_images_libraries_keep_their_order(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for check in ("check_glibc", "check_numpy", "check_platform", "check_libpython"):
-        monkeypatch.setattr(preflight, check, lambda *_, name=check: name)
-    monkeypatch.setattr(preflight, "check_stub", lambda *_: None)
-    order = wanted(tmp_path / "models")
-    assert fitness.problems_with(make_stock(tmp_path / "opt"), order, {}) == []
-    assert "check_numpy" in fitness.problems_with(find_wheel(), order, {})
-    (none, platform) = fitness.problems_with(None, order, {})
-    assert "make setup" in none and "/opt/tritonserver" in none and platform == "check_platform"
+    monkeypatch.setenv("LD_LIBRARY_PATH", "/usr/local/cuda/compat/lib")
+    ours = triton.environment("gpu", make_image(tmp_path))
+    assert ours["LD_LIBRARY_PATH"] == "/usr/local/cuda/compat/lib"
+    assert ours["PATH"].split(os.pathsep)[0] == str(Path(sys.executable).parent)
+    assert triton.environment("cpu", wheel())["LD_LIBRARY_PATH"] != ours["LD_LIBRARY_PATH"]
 
 
-def test_an_image_for_another_python_is_refused(tmp_path: Path) -> None:
-    stock = make_stock(tmp_path / "opt", "libpython3.10.so.1.0")
-    problems = fitness.problems_with(stock, wanted(tmp_path / "models"), {})
-    assert len(problems) == 1
-    assert "Python 3.10" in problems[0] and f"3.{sys.version_info.minor}" in problems[0]
+# --- what it needs ---
 
 
-def test_an_image_without_the_python_backend_is_refused(tmp_path: Path) -> None:
-    stock = make_stock(tmp_path / "opt")
-    stock.stub.unlink()
-    problem = preflight.check_installation(stock)
-    assert problem and "lacks triton_python_backend_stub" in problem
+def test_nothing_is_missing_here(models: Path, tmp_path: Path) -> None:
+    assert problems(wheel(), models) == problems(make_image(tmp_path / "opt"), models) == []
+
+
+def test_no_triton_at_all(models: Path) -> None:
+    found = problem(None, models)
+    for word in ("nvidia-pytriton", "make setup", "/opt/tritonserver", "glibc", "x86-64"):
+        assert word in found
+    assert "PLATES_TRITON_URL" in found and os.uname().machine in found
+
+
+@pytest.mark.parametrize("missing", ["server", "stub"])
+def test_a_part_of_the_image_is_missing(models: Path, tmp_path: Path, missing: str) -> None:
+    image = make_image(tmp_path / "opt")
+    getattr(image, missing).unlink()
+    assert f"lacks {getattr(image, missing).name}" in problem(image, models)
+
+
+def test_a_broken_wheel(models: Path, tmp_path: Path) -> None:
+    found = problem(Installation(tmp_path, is_wheel=True), models)
+    assert "nvidia-pytriton lacks tritonserver" in found and "make setup" in found
+
+
+def test_an_image_for_another_python(models: Path, tmp_path: Path) -> None:
+    found = problem(make_image(tmp_path / "opt", "libpython3.10.so.1.0"), models)
+    assert "Python 3.10" in found and f"3.{sys.version_info.minor}" in found
+
+
+def test_numpy_2_is_refused_for_the_wheel_alone(
+    models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(importlib.metadata, "version", lambda _: "2.0.0")
+    found = problem(wheel(), models)
+    assert "numpy 2.0.0" in found and "numpy<2" in found
+    assert problems(make_image(tmp_path / "opt"), models) == []
+
+
+def test_a_missing_libpython(models: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(installation, "find_libpython", lambda: None)
+    found = problem(wheel(), models)
+    assert LIBPYTHON in found and "apt install" in found
+    assert re.fullmatch(r"libpython3\.\d+\.so\.1\.0", LIBPYTHON)
+
+
+def test_a_folder_that_no_library_is_loaded_from(
+    models: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flags = types.SimpleNamespace(f_flag=os.ST_NOEXEC | os.ST_NOSUID)
+    monkeypatch.setattr(os, "statvfs", lambda _: flags)
+    found = problem(wheel(), models)
+    assert "noexec" in found and "TMPDIR" in found
+
+
+def test_a_stub_that_lacks_a_library(models: Path, tmp_path: Path) -> None:
+    image = make_image(tmp_path / "opt")
+    image.stub.write_text("#!/bin/sh\necho 'libxyz.so.1.0: cannot open' >&2\nexit 127\n")
+    assert "libxyz.so.1.0: cannot open" in problem(image, models)
+
+
+def test_a_space_in_a_path(models: Path) -> None:
+    bad = models.rename(models.with_name("my models"))
+    found = problem(wheel(), bad)
+    assert "the model repository has a space" in found and str(bad) in found
+    with pytest.raises(PreflightError, match="has a space"):
+        EmbeddedTriton(bad).start()
+
+
+@pytest.mark.parametrize("port", [70000, -1, None])
+def test_a_port_that_can_not_be_used(models: Path, port: int | None) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = port or taken.getsockname()[1]
+        ports = {"PLATES_TRITON_HTTP_PORT": port, "FREE": 0}
+        (found,) = find_problems(wheel(), {}, models, "cpu", ports)
+    assert f"Port {port} " in found and "PLATES_TRITON_HTTP_PORT" in found
+
+
+def test_missing_artifacts_per_profile(tmp_path: Path) -> None:
+    net = tmp_path / "net"
+    (net / "1").mkdir(parents=True)
+    (net / "configs").mkdir()
+    (net / "config.pbtxt").write_text('# backend: "x"\nbackend: "pytorch"\n')
+    (net / "configs" / "cpu.pbtxt").write_text('backend: "onnxruntime"\n')
+    found = problem(wheel(), tmp_path)
+    assert "net has no model.onnx" in found and "make export" in found
+    assert "net has no model.pt" in problem(wheel(), tmp_path, profile="gpu")
+    (net / "1" / "model.onnx").touch()
+    assert problems(wheel(), tmp_path) == []
+
+
+def test_a_lost_manifest(tmp_path: Path) -> None:
+    model = tmp_path / "plate_recognition"
+    (model / "1").mkdir(parents=True)
+    (model / "config.pbtxt").write_text('backend: "python"\n')
+    (model / "1" / "model.py").touch()
+    assert f"plate_recognition has no {MANIFEST}" in problem(wheel(), tmp_path)
+    (model / "1" / MANIFEST).touch()
+    assert problems(wheel(), tmp_path) == []
+
+
+def test_an_empty_repository_and_all_problems_at_once(tmp_path: Path) -> None:
+    with (
+        socket.create_server(("127.0.0.1", 0)) as taken,
+        pytest.raises(PreflightError) as caught,
+    ):
+        EmbeddedTriton(tmp_path, http_port=taken.getsockname()[1]).start()
+    assert len(caught.value.problems) == 2
+    assert f"There is no model in {tmp_path}" in str(caught.value)
+
+
+# --- a GPU ---
+
+
+def test_a_profile_for_a_gpu_where_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpu, "find_gpu_problem", lambda: "NVIDIA's driver finds none")
+    monkeypatch.setattr(installation, "_version_of", lambda _: "1.26.4+cpu")
+    monkeypatch.setattr(installation, "_check_artifacts", lambda *_: ())
+    driver, torch = problems(wheel(), REPOSITORY, profile="gpu")
+    for name in ("lprnet", "plate_recognition", "stn", "yolo", "PLATES_PROFILE=cpu"):
+        assert name in driver
+    assert "torch 1.26.4+cpu has no CUDA" in torch and "make setup" in torch
+    assert problems(wheel(), REPOSITORY) == []
+
+
+def test_a_profile_for_a_gpu_where_there_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpu, "find_gpu_problem", lambda: None)
+    monkeypatch.setattr(installation, "_version_of", lambda _: "1.26.4+cu130")
+    monkeypatch.setattr(installation, "_check_artifacts", lambda *_: ())
+    assert problems(wheel(), REPOSITORY, profile="gpu") == []
+
+
+def test_a_missing_driver_is_named() -> None:
+    found = gpu.find_gpu_problem("libno-such-driver.so")
+    assert found and "libno-such-driver.so is not found" in found
+
+
+def driver(tmp_path: Path, status: int, gpus: int) -> str:
+    """Build a driver that answers so."""
+    source = tmp_path / "driver.c"
+    source.write_text(
+        f"int cuInit(unsigned flags) {{ return {status}; }}\n"
+        f"int cuDeviceGetCount(int *count) {{ *count = {gpus}; return 0; }}\n"
+    )
+    library = tmp_path / f"libcuda-{status}-{gpus}.so"
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", library, source], check=True)
+    return str(library)
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler, which a driver is made with")
+@pytest.mark.parametrize(
+    ("status", "gpus", "expected"),
+    [
+        (0, 1, None),
+        (0, 0, "NVIDIA's driver finds none"),
+        (100, 0, "NVIDIA's driver finds none (CUDA error 100)"),
+    ],
+)
+def test_the_driver_is_asked(tmp_path: Path, status: int, gpus: int, expected: str | None) -> None:
+    assert gpu.find_gpu_problem(driver(tmp_path, status, gpus)) == expected
+
+
+@pytest.mark.skipif(gpu.find_gpu_problem() is None, reason="there is a GPU here")
+def test_no_server_is_started_for_a_gpu_that_is_not_there() -> None:
+    with pytest.raises(PreflightError, match="on a GPU, and NVIDIA's driver") as refused:
+        EmbeddedTriton(REPOSITORY, profile="gpu").start()
+    assert any("PLATES_PROFILE=cpu" in problem for problem in refused.value.problems)
+
+
+# --- a server that is laid out like the image's ---
 
 
 @pytest.mark.live
@@ -93,45 +273,20 @@ def test_an_image_without_the_python_backend_is_refused(tmp_path: Path) -> None:
 def test_a_server_laid_out_like_the_images_serves(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    wheel = find_wheel()
-    assert wheel is not None
-    stock = Stock(tmp_path / "tritonserver")
-    stock.server.parent.mkdir(parents=True)
-    stock.server.write_text(f'#!/bin/sh\nexec {wheel.server} "$@"\n')
-    stock.server.chmod(0o755)
-    python = stock.stub.parent
-    shutil.copytree(wheel.folder / "backends/python", python)
-    stock.stub.unlink(missing_ok=True)
-    stock.stub.symlink_to(wheel.stub)
-    monkeypatch.setattr(server, "find_installation", lambda: stock)
-    monkeypatch.setenv("LD_LIBRARY_PATH", str(preflight.find_libpython()))
+    installed = wheel()
+    image = Installation(tmp_path / "tritonserver", is_wheel=False)
+    image.server.parent.mkdir(parents=True)
+    image.server.write_text(f'#!/bin/sh\nexec {installed.server} "$@"\n')
+    image.server.chmod(0o755)
+    shutil.copytree(installed.folder / "backends/python", image.stub.parent)
+    image.stub.unlink(missing_ok=True)
+    image.stub.symlink_to(installed.stub)
+    monkeypatch.setattr(triton, "find_installation", lambda: image)
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(installation.find_libpython()))
     (tmp_path / "models/echo/1").mkdir(parents=True)
     (tmp_path / "models/echo/config.pbtxt").write_text(ECHO_CONFIG)
     (tmp_path / "models/echo/1/model.py").write_text(ECHO_MODEL)
     with EmbeddedTriton(tmp_path / "models") as started:
         assert is_ready(started)
-        assert f"--backend-directory={stock.folder}/backends" in Path(
-            f"/proc/{started.pids.server}/cmdline"
-        ).read_text().split("\0")
-
-
-def test_it_listens_where_it_is_told_and_is_asked_on_loopback(tmp_path: Path) -> None:
-    everywhere = EmbeddedTriton(tmp_path, host="0.0.0.0", http_port=8000, metrics_port=8002)  # noqa: S104
-    assert everywhere.http_url == "127.0.0.1:8000"
-    assert everywhere.metrics_url == "127.0.0.1:8002"
-    ports = launch.Ports(8000, 8001, 8002)
-    command = launch.command(
-        Path("tritonserver"),
-        repository=tmp_path,
-        backends=tmp_path,
-        host="0.0.0.0",  # noqa: S104
-        ports=ports,
-        profile="gpu",
-        shm_prefix="plates_",
-        key="secret",
-    )
-    for name, port in vars(ports).items():
-        assert {f"--{name}-address=0.0.0.0", f"--{name}-port={port}"} <= set(command)
-    # Loading models stays the supervisor's own, wherever it listens.
-    restricted = [word for word in command if "restricted" in word]
-    assert len(restricted) == 2 and all(word.endswith("plates-key=secret") for word in restricted)
+        words = Path(f"/proc/{started.pids.server}/cmdline").read_text().split("\0")
+        assert f"--backend-directory={image.folder}/backends" in words

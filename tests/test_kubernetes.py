@@ -24,7 +24,7 @@ from kubernetes_checks import PROBES, ROOT, TRITON_PATHS, dockerfile_of, problem
 from kubernetes_objects import FOLDER, VERSIONS, Cluster, cluster_of, quantity, schema_problems
 from patience import wait_until
 
-from api import cli
+from plates.cli import main as cli
 from plates.serving.running import running_service
 
 NAMESPACE_OBJECTS = {"Namespace"}

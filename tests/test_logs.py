@@ -19,6 +19,7 @@ from gateway_fixtures import running_gateway, serving
 from photo_files import BAD
 from sample_photos import SAMPLES, read_samples
 
+from api.errors import RecognizerTimeout
 from api.observing import logs
 
 TOKEN = "s3cret-token-of-the-gate"  # noqa: S105
@@ -199,6 +200,30 @@ def test_failures_are_told_with_the_requests_id(fake: FakeTriton) -> None:
     assert errors
     assert {line["request_id"] for line in errors} == {request_id}
     assert any("unexpected KeyError" in str(line["message"]) for line in errors)
+
+
+def test_an_invalid_request_is_logged_as_refused(fake: FakeTriton) -> None:
+    with logged("json") as written, running_gateway(settings_for(fake)) as client:
+        assert post_raw(client, PHOTO, roi="secret").status_code == 422
+    (line,) = [line for line in lines(written) if line["logger"] == "plates.access"]
+    assert (line["status"], line["refusal"]) == (422, "invalid-parameter")
+
+
+@pytest.mark.parametrize(("by_client", "level"), [(True, "info"), (False, "error")])
+def test_a_clients_own_short_limit_is_no_error(
+    fake: FakeTriton, monkeypatch: pytest.MonkeyPatch, by_client: bool, level: str
+) -> None:
+    async def give_up(*_: object) -> None:
+        error = RecognizerTimeout("No answer in time.")
+        error.by_client = by_client
+        raise error from ValueError("Deadline Exceeded")
+
+    monkeypatch.setattr("api.reading.PhotoReader.read", give_up)
+    with logged("json") as written, running_gateway(settings_for(fake)) as client:
+        assert post_raw(client, PHOTO).status_code == 504
+    (line,) = [line for line in lines(written) if line["logger"] == "plates.gateway"]
+    assert line["level"] == level
+    assert "Deadline Exceeded" in str(line["message"])
 
 
 def test_uvicorn_speaks_through_the_same_format(fake: FakeTriton) -> None:

@@ -1,4 +1,4 @@
-"""Photos without their plates: what is blurred, what stays, and that nothing is kept."""
+"""Photos without their plates: what is blurred, what stays, and that nothing is stored."""
 
 import io
 import subprocess
@@ -12,18 +12,30 @@ import fake_triton
 import httpx
 import numpy as np
 import pytest
-from fake_triton import FakeTriton
+from fake_triton import FakeTriton, Holding
 from gateway_client import PHOTO, assert_problem, settings_for
 from gateway_fixtures import running_gateway
-from noisy_photo import HEIGHT, WIDTH, detail, noise
 from photo_files import encode, encode_rgba, exif
 from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
+from api.redaction import blur_plates
 from plate_models.images import decode
 
+WIDTH, HEIGHT = 640, 480
 # Of the fake Triton's plates, both with what is around them.
 AREAS = ((4, 14, 116, 50), (397, 297, 443, 315))
+
+
+def noise(seed: int = 7) -> np.ndarray:
+    """A photo in which any blurred place shows."""
+    blocks = np.random.default_rng(seed).integers(0, 256, (HEIGHT // 4, WIDTH // 4, 3), np.uint8)
+    return np.ascontiguousarray(blocks.repeat(4, axis=0).repeat(4, axis=1))
+
+
+def detail(pixels: np.ndarray) -> float:
+    """Standard deviation of the second derivative: letters have edges."""
+    return float(cv2.Laplacian(pixels, cv2.CV_64F).std())
 
 
 def redact(client: httpx.Client, photo: bytes, **fields: object) -> httpx.Response:
@@ -150,21 +162,16 @@ def test_png_loses_its_metadata_and_its_transparency(fake: FakeTriton) -> None:
 
 
 def test_few_photos_are_blurred_at_once(fake: FakeTriton, monkeypatch: pytest.MonkeyPatch) -> None:
-    release, entered = threading.Event(), threading.Semaphore(0)
-
-    def wait(*_: object) -> None:
-        entered.release()
-        release.wait(20)
-
-    monkeypatch.setattr("api.redaction.blur_plates", wait)
+    blurring = Holding()
+    monkeypatch.setattr("api.redaction.blur_plates", lambda *_: blurring(b""))
     with running_gateway(settings_for(fake)) as client, ThreadPoolExecutor(4) as pool:
         waiting = [pool.submit(redact, client, PHOTO) for _ in range(4)]
         try:
-            assert entered.acquire(timeout=20) and entered.acquire(timeout=20)
-            assert not entered.acquire(timeout=0.3)
+            assert blurring.arrived.acquire(timeout=20) and blurring.arrived.acquire(timeout=20)
+            assert not blurring.arrived.acquire(timeout=0.3)
             assert client.get("/healthz").status_code == 200  # the event loop is free
         finally:
-            release.set()
+            blurring.release.set()
         assert [future.result().status_code for future in waiting] == [200] * 4
 
 
@@ -177,6 +184,83 @@ def test_deadline_holds_for_blurring(fake: FakeTriton, monkeypatch: pytest.Monke
         finally:
             release.set()
         assert_problem(response, 429, "overloaded")
+
+
+def areas_of(*boxes: tuple[float, ...]) -> tuple[np.ndarray, np.ndarray]:
+    found = np.array(boxes, np.float32).reshape(-1, 4)
+    return found, found[:, [0, 1, 2, 1, 2, 3, 0, 3]].reshape(-1, 4, 2)
+
+
+def test_nothing_to_blur() -> None:
+    pixels = noise()
+    blur_plates(pixels, *areas_of())
+    assert (pixels == noise()).all()
+
+
+@pytest.mark.parametrize(
+    "box",
+    [
+        (-50, -20, 60, 30),
+        (600, 460, 700, 500),
+        (-900, -900, -800, -850),
+        (100, 100, 100, 100),
+        (0, 0, 640, 480),
+        (639, 0, 640, 1),
+        (100.4, 50.6, 230.2, 80.9),
+    ],
+)
+def test_boxes_anywhere(box: tuple[float, ...]) -> None:
+    pixels = noise()
+    blur_plates(pixels, *areas_of(box))
+    x0, y0, x1, y1 = (max(0, round(side)) for side in box)
+    inside = pixels[y0:y1, x0:x1]
+    if min(inside.shape[:2]) > 3:
+        assert detail(inside) < 3
+    height = max(8.0, y1 - y0)
+    far = pixels[int(y1 + height) :, int(x1 + height) :]
+    assert (far == noise()[int(y1 + height) :, int(x1 + height) :]).all()
+
+
+def test_tilted_plate_is_covered_by_its_quad() -> None:
+    """The corners of a tilted plate reach beyond the detector's box."""
+    pixels, boxes = noise(), areas_of((200, 200, 300, 240))[0]
+    quad = np.array([[[190, 180], [310, 220], [305, 262], [185, 220]]], np.float32)
+    blur_plates(pixels, boxes, quad)
+    assert detail(pixels[180:262, 185:310]) < 3
+
+
+def test_letters_at_the_edge_of_the_box_are_covered() -> None:
+    pixels = noise()
+    blur_plates(pixels, *areas_of((200, 200, 300, 240)))
+    assert detail(pixels[191:249, 191:309]) < 3
+
+
+def test_corners_far_away_blur_no_more_than_the_surroundings() -> None:
+    pixels, boxes = noise(), areas_of((200, 200, 260, 220))[0]
+    blur_plates(pixels, boxes, np.full((1, 4, 2), 600, np.float32))
+    assert (pixels[260:] == noise()[260:]).all()
+
+
+def plate_of(letters: np.ndarray, brightness: int) -> np.ndarray:
+    """A white plate of 104x24 pixels with eight places, each black on its left or right."""
+    plate = np.full((24, 104, 3), brightness, np.uint8)
+    for place, right in enumerate(letters):
+        x = 6 + place * 12 + (5 if right else 0)
+        plate[4:20, x : x + 4] = 20
+    return plate
+
+
+def test_different_texts_leave_the_same_behind() -> None:
+    """Not only unreadable for people: there is nothing to compare guesses with."""
+    left = set()
+    for seed in range(64):
+        random = np.random.default_rng(seed)
+        pixels = np.full((100, 300, 3), 90, np.uint8)
+        # Light differs as well; unrounded, it would be told to a part in 256.
+        pixels[40:64, 100:204] = plate_of(random.integers(0, 2, 8), random.integers(225, 250))
+        blur_plates(pixels, *areas_of((100, 40, 204, 64)))
+        left.add(pixels.tobytes())
+    assert len(left) <= 8
 
 
 NO_WRITES = """

@@ -10,9 +10,8 @@ from tritonclient import grpc as triton_grpc
 from tritonclient.utils import InferenceServerException
 
 from plates.serving import EmbeddedTriton
-from plates.serving.client import TritonHttp
+from plates.serving.client import KEY_HEADER, TritonHttp
 from plates.serving.errors import RequestError
-from plates.serving.launch import KEY_HEADER
 
 pytestmark = [pytest.mark.live, pytest.mark.control]
 
@@ -86,11 +85,11 @@ def test_photos_and_health_need_no_key(server: EmbeddedTriton) -> None:
     anybody = TritonHttp(server.http_url)
     assert anybody.is_ready()
     before = anybody.successes(timeout_s=10)
-    anybody.read(Path("plate_models/golden.jpg").read_bytes(), timeout_s=30)
+    anybody.plates(Path("plate_models/golden.jpg").read_bytes(), timeout_s=30)
     after = anybody.successes(timeout_s=10)
     assert all(after[name] > before[name] for name in before)
     with pytest.raises(RequestError, match="restricted") as raised:
-        anybody.reload("yolo", timeout_s=10)
+        anybody.unload("yolo", timeout_s=10)
     assert raised.value.status == 403
 
 

@@ -1,28 +1,24 @@
-"""The form of CodeProject.AI's ALPR, which Blue Iris and others speak.
+"""The dialect of CodeProject.AI's ALPR, for clients such as Blue Iris.
 
 As its clients expect, a photo without plates is a success with an empty list. Unlike the
-original, an error has the HTTP status that fits, and says it once more in the body.
+original, an error has the HTTP status that fits, and repeats it in the body.
 """
 
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
-from api.answers import answer_from
-from api.compat.translation import Service, readable_in, whole_pixels
-from api.context import ContextOfRequest
+from api.answers import Plate, PlatesAnswer, answer_from
+from api.compat.dialect import Dialect, Score, fields_of, whole_pixels
+from api.dependencies import ContextOfRequest, ServicesOfApp
 from api.documentation import Responses, body_of, file_field, form_schema
-from api.errors import InvalidParameter, kinds
-from api.parameters import LenientFilter, PlateFilter, merged
-from api.schemas import Plate, PlatesAnswer
-from api.services import ServicesOfApp
-from api.uploads.forms import Upload, UploadForm
-from api.uploads.receiving import read_upload
+from api.errors import kinds
+from api.parameters import LenientFilter, PlateFilter
+from api.uploads.forms import UploadForm
 
 # The older of both routes is what many clients still have in their settings.
 _ROUTES = ("/v1/vision/alpr", "/v1/image/alpr")
-_PATHS = frozenset(route + slash for route in _ROUTES for slash in ("", "/"))
 # Its libraries send `image`; the original takes whatever file there is.
 _FORM = UploadForm(("upload", "image"), any_field=True, text=True)
 
@@ -99,7 +95,12 @@ _PROPERTIES = {
     "min_confidence": {"type": "number", "minimum": 0, "maximum": 1},
 }
 _SCHEMA = form_schema("upload", _PROPERTIES, PlateFilter)
-_Confidence = TypeAdapter(Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)])
+
+
+class AlprFields(BaseModel):
+    """The fields of the form that are this service's own."""
+
+    min_confidence: Score = 0.0
 
 
 @router.post(
@@ -122,15 +123,15 @@ async def read_plates(
     Also at `/v1/image/alpr`. Plates that can't be read, or not as surely as
     `min_confidence`, are left out. No plate is a success with an empty list.
     """
-    services.reader.refuse_if_full(context)
-    with services.upload_memory.share() as take:
-        upload = await read_upload(context, _FORM, services.settings, take)
-        wanted = merged(parameters, PlateFilter.among(upload.fields))
-        min_confidence = _min_confidence(upload)
+    async with services.received(context, _FORM, parameters) as (upload, wanted):
+        min_confidence = fields_of(AlprFields, dict(upload.fields)).min_confidence
         reading = await services.reader.read(upload.photo, context)
     answer = answer_from(reading.recognition, wanted, reading.total_ms)
-    sure = [plate for plate in readable_in(answer) if plate.score >= min_confidence]
-    predictions = [_prediction(plate, answer) for plate in sure]
+    predictions = [
+        _prediction(plate, answer)
+        for plate in answer.plates
+        if plate.readable and plate.score >= min_confidence
+    ]
     labels = ", ".join(prediction.label for prediction in predictions)
     return AlprAnswer(
         success=True,
@@ -155,18 +156,8 @@ def _prediction(plate: Plate, answer: PlatesAnswer) -> Prediction:
     )
 
 
-def _min_confidence(upload: Upload) -> float:
-    given = upload.last.get("min_confidence") or "0"
-    try:
-        return _Confidence.validate_python(given)
-    except ValidationError as problem:
-        raise InvalidParameter(
-            f"min_confidence: expected a number from 0 to 1, got {given[:40]!r}."
-        ) from problem
-
-
 def _error(status: int, detail: str) -> tuple[int, dict[str, Any]]:
     return status, AlprError(success=False, error=detail, code=status).model_dump()
 
 
-CODEPROJECT_AI = Service(router, _PATHS, _error)
+CODEPROJECT_AI = Dialect(router, _error)

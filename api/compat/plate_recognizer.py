@@ -1,42 +1,24 @@
-"""The form of Plate Recognizer Snapshot, which most clients speak.
+"""The dialect of Plate Recognizer Snapshot, which most clients speak.
 
 What is not recognised here is left out or neutral: no make, model, colour or type of a
-vehicle is made up, and a plate that can't be read is not in the list.
+vehicle is made up.
 """
 
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    TypeAdapter,
-    ValidationError,
-    field_validator,
-)
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, field_validator
 
-from api.answers import answer_from
-from api.compat.plate_recognizer_answer import (
-    Info,
-    PlateReaderAnswer,
-    Statistics,
-    Usage,
-    result_from,
-)
-from api.compat.translation import Service, readable_in
-from api.context import ContextOfRequest
+from api.answers import Plate, PlatesAnswer, answer_from
+from api.compat.dialect import Dialect, Score, fields_of, whole_pixels
+from api.dependencies import ContextOfRequest, Services, ServicesOfApp
 from api.documentation import Responses, body_of, file_field, form_schema
-from api.parameters import LenientFilter, PlateFilter, invalid_parameters, merged
-from api.schemas import Plate
-from api.services import Services, ServicesOfApp
+from api.parameters import LenientFilter, PlateFilter
 from api.uploads.forms import Upload, UploadForm
-from api.uploads.receiving import read_upload
 from plate_models.spec import MODEL_VERSION
 
 _READER, _INFO, _STATISTICS = "/v1/plate-reader", "/info", "/v1/statistics"
-_PATHS = frozenset(route + slash for route in (_READER, _INFO, _STATISTICS) for slash in ("", "/"))
 _FORM = UploadForm(
     ("upload",),
     text=True,
@@ -48,10 +30,119 @@ _FORM = UploadForm(
 
 router = APIRouter(tags=["compatible with Plate Recognizer"])
 
-Score = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
-
-
 _JSON_STRING = TypeAdapter(str)
+
+# Clients subtract: it has to be a number, and never to run out.
+UNLIMITED = 1_000_000_000
+EXAMPLE: dict[str, Any] = {
+    "processing_time": 61.204,
+    "results": [
+        {
+            "box": {"xmin": 405, "ymin": 331, "xmax": 476, "ymax": 353},
+            "plate": "b840ck197",
+            "region": {"code": "ru", "score": 0.991},
+            "score": 0.991,
+            "candidates": [{"score": 0.991, "plate": "b840ck197"}],
+            "dscore": 0.94,
+            "vehicle": {
+                "score": 0.0,
+                "type": "Unknown",
+                "box": {"xmin": 0, "ymin": 0, "xmax": 0, "ymax": 0},
+            },
+        }
+    ],
+    "filename": "car.jpg",
+    "version": 1,
+    "camera_id": "gate-1",
+    "timestamp": "2026-10-12T16:17:27.574008Z",
+    "usage": {"calls": 1, "max_calls": UNLIMITED},
+}
+
+
+class PixelBox(BaseModel):
+    """A box in whole pixels of the upright photo."""
+
+    xmin: int = 0
+    ymin: int = 0
+    xmax: int = 0
+    ymax: int = 0
+
+
+class RegionGuess(BaseModel):
+    """The plate's country."""
+
+    code: str = Field(description='Such as "ru"; "unknown" if no format fits the text')
+    score: float
+
+
+class PlateGuess(BaseModel):
+    """One way to read the plate."""
+
+    score: float
+    plate: str
+
+
+class Vehicle(BaseModel):
+    """Neutral: vehicles are not recognised."""
+
+    score: float = 0.0
+    type: str = "Unknown"
+    box: PixelBox = PixelBox()
+
+
+class Result(BaseModel):
+    """One plate that was read."""
+
+    box: PixelBox
+    plate: str = Field(description="Lower case, in Latin letters")
+    region: RegionGuess
+    score: float = Field(description="Probability that the whole text is right")
+    candidates: list[PlateGuess] = Field(description="Best first, that is `plate`")
+    dscore: float = Field(description="How sure it is that this is a plate")
+    vehicle: Vehicle = Vehicle()
+
+
+class Usage(BaseModel):
+    """Photos read in this form since the service started; there is no limit."""
+
+    calls: int
+    max_calls: int = UNLIMITED
+
+
+class PlateReaderAnswer(BaseModel):
+    """The plates of one photo."""
+
+    model_config = ConfigDict(json_schema_extra={"example": EXAMPLE})
+
+    processing_time: float = Field(description="Milliseconds since the photo was complete")
+    results: list[Result]
+    filename: str
+    version: int
+    camera_id: str | None
+    timestamp: str
+    usage: Usage
+
+
+class Info(BaseModel):
+    """What serves here."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"example": {"version": "1", "usage": EXAMPLE["usage"]}}
+    )
+
+    version: str
+    usage: Usage
+
+
+class Statistics(BaseModel):
+    """The same in the words of the original's other route for it."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"example": {"total_calls": UNLIMITED, "usage": EXAMPLE["usage"]}}
+    )
+
+    total_calls: int = UNLIMITED
+    usage: Usage
 
 
 class EngineConfig(BaseModel):
@@ -99,24 +190,14 @@ class ReaderFields(BaseModel):
 
     @classmethod
     def of(cls, upload: Upload) -> "ReaderFields":
-        """Read them from a form; an empty field counts as none.
-
-        Raises:
-            InvalidParameter: One of them makes no sense.
-        """
-        given: dict[str, Any] = {
-            name: value for name, value in upload.last.items() if value and name in cls.model_fields
-        }
+        """Read them from a form; raises `InvalidParameter` if one of them makes no sense."""
         # Some clients send one list, others the field again and again.
         regions = [value for name, value in upload.fields if name == "regions"]
-        given["regions"] = [code.strip() for value in regions for code in value.split(",")]
-        try:
-            return cls.model_validate(given)
-        except ValidationError as error:
-            raise invalid_parameters(error.errors()) from error
+        codes = [code.strip() for value in regions for code in value.split(",")]
+        return fields_of(cls, dict(upload.fields) | {"regions": codes})
 
     def wants(self, plate: Plate) -> bool:
-        """Tell whether a plate is sure enough, and of a region that was asked for."""
+        """Whether a plate is sure enough, and of a region that was asked for."""
         config = self.config
         if plate.detection_score < config.threshold_d or plate.score < config.threshold_o:
             return False
@@ -194,10 +275,7 @@ async def read_plates(
     Also without the slash at the end. Plates that can't be read are left out.
     `upload_url` is refused: this service fetches nothing.
     """
-    services.reader.refuse_if_full(context)
-    with services.upload_memory.share() as take:
-        upload = await read_upload(context, _FORM, services.settings, take)
-        wanted = merged(parameters, PlateFilter.among(upload.fields))
+    async with services.received(context, _FORM, parameters) as (upload, wanted):
         fields = ReaderFields.of(upload)
         came = fields.timestamp or datetime.now(UTC)
         reading = await services.reader.read(upload.photo, context)
@@ -206,13 +284,33 @@ async def read_plates(
     return PlateReaderAnswer(
         processing_time=round(reading.total_ms, 3),
         results=[
-            result_from(plate, answer) for plate in readable_in(answer) if fields.wants(plate)
+            _result(plate, answer)
+            for plate in answer.plates
+            if plate.readable and fields.wants(plate)
         ],
         filename=upload.photos[0].filename or "upload",
         version=1,
         camera_id=fields.camera_id,
         timestamp=came.strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
         usage=_usage(services),
+    )
+
+
+def _result(plate: Plate, answer: PlatesAnswer) -> Result:
+    xmin, ymin, xmax, ymax = whole_pixels(plate, answer)
+    country, dot, _ = plate.format.partition(".")
+    others = [guess for guess in plate.candidates if guess.text != plate.text]
+    guesses = [(plate.text, plate.score), *((guess.text, guess.score) for guess in others)]
+    return Result(
+        box=PixelBox(xmin=xmin, ymin=ymin, xmax=xmax, ymax=ymax),
+        plate=plate.text.lower(),
+        # A right text is of the right country.
+        region=RegionGuess(code=country, score=plate.score)
+        if dot
+        else RegionGuess(code="unknown", score=0.0),
+        score=plate.score,
+        candidates=[PlateGuess(score=score, plate=text.lower()) for text, score in guesses],
+        dscore=plate.detection_score,
     )
 
 
@@ -239,4 +337,4 @@ def _error(status: int, detail: str) -> tuple[int, dict[str, Any]]:
     return status, {"error" if status == 413 else "detail": detail}
 
 
-PLATE_RECOGNIZER = Service(router, _PATHS, _error)
+PLATE_RECOGNIZER = Dialect(router, _error)

@@ -9,7 +9,6 @@ import hmac
 import ipaddress
 import time
 from collections import OrderedDict
-from dataclasses import dataclass
 
 from fastapi import Request
 
@@ -19,109 +18,86 @@ from api.settings import Settings
 _SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 # `Token` is what clients of the Plate Recognizer API send.
 _SCHEMES = frozenset({"bearer", "token"})
-_MAX_SENDERS = 10_000
-
-
-@dataclass
-class _Bucket:
-    """How many photos a sender may still send, and when that was so."""
-
-    level: float
-    at: float
+_MAX_CLIENTS = 10_000
+# Per second and at once of each address, where no rate is set.
+_WRONG_TOKENS = 1.0, 30
 
 
 class RateLimit:
-    """A token bucket for each sender; those who came last are remembered.
+    """A token bucket for each client; the most recent clients are remembered.
 
     Args:
-        per_second: Photos that come into each bucket.
-        burst: Photos that it holds.
-        max_senders: Buckets kept; whoever is forgotten begins with a full one.
+        per_second: What is added to each bucket.
+        burst: What it holds at most.
+        max_clients: Buckets kept; a client that was forgotten begins with a full one.
     """
 
-    def __init__(self, per_second: float, burst: int, max_senders: int = _MAX_SENDERS) -> None:
+    def __init__(self, per_second: float, burst: int, max_clients: int = _MAX_CLIENTS) -> None:
         self._per_second = per_second
         self._burst = burst
-        self._max_senders = max_senders
-        self._buckets: OrderedDict[str, _Bucket] = OrderedDict()
+        self._max_clients = max_clients
+        # What each client may still take, and when that was so.
+        self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
-    def take(self, sender: str) -> float:
-        """Take one photo out of a sender's bucket, if there is one.
-
-        Args:
-            sender: Any name that is the sender's own.
-
-        Returns:
-            0.0 if there was one, otherwise the seconds until there will be.
-        """
-        bucket = self._bucket(sender)
-        if bucket.level < 1:
-            return (1 - bucket.level) / self._per_second
-        bucket.level -= 1
+    def take(self, client: str) -> float:
+        """Take one from a client's bucket; returns 0, or the seconds until there will be one."""
+        level = self.owe(client, 0)
+        if level < 1:
+            return (1 - level) / self._per_second
+        self.owe(client, 1)
         return 0.0
 
-    def owe(self, sender: str, photos: int) -> None:
-        """Take more photos than there may be: the sender waits the longer for the next.
+    def owe(self, client: str, count: int) -> float:
+        """Take more than there may be: the client waits the longer for the next.
 
-        Args:
-            sender: As in :meth:`take`.
-            photos: How many.
+        Returns:
+            What is left in the client's bucket.
         """
-        self._bucket(sender).level -= photos
-
-    def _bucket(self, sender: str) -> _Bucket:
         now = time.monotonic()
-        bucket = self._buckets.pop(sender, None) or _Bucket(self._burst, now)
-        bucket.level = min(self._burst, bucket.level + (now - bucket.at) * self._per_second)
-        bucket.at = now
-        self._buckets[sender] = bucket
-        if len(self._buckets) > self._max_senders:
+        level, at = self._buckets.pop(client, (self._burst, now))
+        level = min(self._burst, level + (now - at) * self._per_second) - count
+        self._buckets[client] = level, now
+        if len(self._buckets) > self._max_clients:
             self._buckets.popitem(last=False)
-        return bucket
+        return level
 
 
 class Access:
-    """Lets requests in, or not. Keeps digests of the tokens, never the tokens."""
+    """Admits requests. Keeps digests of the tokens, never the tokens.
+
+    Raises:
+        ValueError: The file of tokens can't be read any more.
+    """
 
     def __init__(self, settings: Settings) -> None:
-        """Read the tokens.
-
-        Raises:
-            ValueError: Their file can't be read any more.
-        """
         tokens = settings.accepted_tokens()
         self._digests = [_digest(token.get_secret_value()) for token in tokens]
-        rate = settings.rate_limit
-        self._rate = RateLimit(rate, settings.rate_burst) if rate else None
+        self._rate: RateLimit | None = None
+        self._wrong_tokens = RateLimit(*_WRONG_TOKENS)
+        if settings.rate_limit:
+            self._rate = RateLimit(settings.rate_limit, settings.rate_burst)
+            self._wrong_tokens = RateLimit(settings.rate_limit, settings.rate_burst)
 
     def admit(self, request: Request) -> None:
-        """Let a request in.
-
-        Args:
-            request: Only its head is looked at.
+        """Admit a request by its head.
 
         Raises:
             MissingToken: A token is needed, and there is none.
             WrongToken: There is one, but another.
-            RateLimited: Too many photos came from there.
+            RateLimited: Too many photos came from this client, or wrong tokens from its address.
         """
         if request.method in _SAFE_METHODS:
             return
-        sender = self._by_token(request) if self._digests else _by_address(request)
-        request.state.sender = sender
-        wait_s = self._rate.take(sender) if self._rate else 0.0
+        client = self._by_token(request) if self._digests else _by_address(request)
+        request.state.rated_as = client
+        wait_s = self._rate.take(client) if self._rate else 0.0
         if wait_s:
             raise RateLimited(retry_after_s=wait_s)
 
     def charge(self, request: Request, photos: int) -> None:
-        """Count the photos of a request that brought several.
-
-        Args:
-            request: One that was let in, which counted for one photo.
-            photos: How many came with it.
-        """
+        """Count the photos of a request that was admitted as if it had one."""
         if self._rate and photos > 1:
-            self._rate.owe(request.state.sender, photos - 1)
+            self._rate.owe(request.state.rated_as, photos - 1)
 
     def _by_token(self, request: Request) -> str:
         scheme, _, token = request.headers.get("authorization", "").partition(" ")
@@ -133,18 +109,21 @@ class Access:
         # in the time that this takes.
         fits = [hmac.compare_digest(offered, digest) for digest in self._digests]
         if not any(fits):
+            wait_s = self._wrong_tokens.take(_by_address(request))
+            if wait_s:
+                raise RateLimited("wrong tokens", retry_after_s=wait_s)
             raise WrongToken("The token in 'Authorization' is none of this service's.")
         return offered.hex()
 
 
 async def admit(request: Request) -> None:
-    """The dependency of all routes; see :meth:`Access.admit`."""
+    """The dependency of all routes; see `Access.admit`."""
     access: Access = request.app.state.access
     access.admit(request)
 
 
 def charge(request: Request, photos: int) -> None:
-    """See :meth:`Access.charge`."""
+    """See `Access.charge`."""
     access: Access = request.app.state.access
     access.charge(request, photos)
 
@@ -159,5 +138,5 @@ def _by_address(request: Request) -> str:
         address = ipaddress.ip_address(host.partition("%")[0])
     except ValueError:
         return host
-    # Whoever has one IPv6 address has 2**64 of them.
+    # A client with one IPv6 address has 2**64 of them.
     return str(ipaddress.ip_network((address, 64), strict=False)) if address.version == 6 else host

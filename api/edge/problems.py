@@ -1,36 +1,98 @@
-"""Problems on their way out: noted, logged where the operator should know, and named."""
+"""Everything that goes wrong becomes a problem document: noted, logged, and named."""
 
 import logging
+from collections.abc import Mapping
 from typing import Any
 
-from api.edge.request_ids import INSTANCE_PATH
-from api.errors import Problem
+from fastapi import Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
+
+from api.compat import compat_response
+from api.edge.middleware import REQUEST_ID_HEADER
+from api.errors import Problem, RecognizerTimeout, identified, plain_document
 from api.observing.metrics import Metrics
+from api.parameters import invalid_parameters
+
+# No client reads this answer, but it is counted: the status that proxies have for it.
+CLIENT_GONE = 499
 
 log = logging.getLogger("plates.gateway")
 
 
 def document_of(problem: Problem, request_id: str, metrics: Metrics) -> dict[str, Any]:
-    """Take note of a problem and write its document.
-
-    Args:
-        problem: What went wrong with a request, or with one photo of it.
-        request_id: Of the request.
-        metrics: Where it is counted.
-    """
+    """Take note of a request's problem, or of one photo's, and write its document."""
     metrics.note_problem(problem)
-    if problem.__cause__ is not None and problem.status >= 500:
-        log.error("%s: %s", type(problem).__name__, problem.__cause__)
+    cause = problem.__cause__ if problem.status >= 500 else None
+    # Clients may wait as briefly as they like; that is no fault of the service.
+    by_client = isinstance(problem, RecognizerTimeout) and problem.by_client
+    _log(problem.document(), cause, logging.INFO if by_client else logging.ERROR)
     return identified(problem.document(), request_id)
 
 
-def identified(document: dict[str, Any], request_id: str) -> dict[str, Any]:
-    """Say in a problem document which request it is about, and log it if it is our fault.
-
-    Args:
-        document: Whose `instance` is not known yet.
-        request_id: Of the request.
-    """
+def _log(
+    document: Mapping[str, Any], cause: BaseException | None = None, level: int = logging.ERROR
+) -> None:
+    """Log what is not the client's fault."""
     if document["status"] >= 500:
-        log.error("%(status)s %(title)s: %(detail)s", document)
-    return document | {"instance": INSTANCE_PATH + request_id}
+        reason = f" ({cause})" if cause else ""
+        log.log(level, "%(status)s %(title)s: %(detail)s%(reason)s", {**document, "reason": reason})
+
+
+async def _on_problem(request: Request, problem: Problem) -> Response:
+    request.state.refusal = problem.slug
+    document = document_of(problem, request.state.request_id, request.app.state.metrics)
+    return _respond(request, document, problem.headers)
+
+
+async def _on_invalid_request(request: Request, error: RequestValidationError) -> Response:
+    return await _on_problem(request, invalid_parameters(list(error.errors())))
+
+
+async def _on_http_exception(request: Request, error: HTTPException) -> Response:
+    detail = error.detail
+    if error.status_code == 404 and detail == "Not Found":
+        detail = f"There is nothing at {request.url.path}. /docs lists what there is."
+    elif error.status_code == 405:
+        detail = f"{request.method} is not possible at {request.url.path}."
+    return _respond_plainly(request, error.status_code, detail, error.headers)
+
+
+async def _on_disconnect(_: Request, __: ClientDisconnect) -> Response:
+    """No client is left to read this; without it the log would show a traceback."""
+    return Response(status_code=CLIENT_GONE)
+
+
+async def _on_exception(request: Request, _: Exception) -> Response:
+    detail = "Something unexpected happened. The log says more."
+    # The server drops the connection as soon as it has logged the traceback.
+    return _respond_plainly(request, 500, detail, {"Connection": "close"})
+
+
+def _respond_plainly(
+    request: Request, status: int, detail: str, headers: Mapping[str, str] | None = None
+) -> Response:
+    document = plain_document(status, detail)
+    _log(document)
+    return _respond(request, identified(document, request.state.request_id), headers)
+
+
+def _respond(
+    request: Request, document: dict[str, Any], headers: Mapping[str, str] | None = None
+) -> Response:
+    # The answer to an unexpected exception passes no middleware.
+    headers = {**(headers or {}), REQUEST_ID_HEADER: request.state.request_id}
+    return compat_response(request.url.path, document, headers) or JSONResponse(
+        document, document["status"], headers, media_type="application/problem+json"
+    )
+
+
+HANDLERS: dict[Any, Any] = {
+    Problem: _on_problem,
+    HTTPException: _on_http_exception,
+    RequestValidationError: _on_invalid_request,
+    ClientDisconnect: _on_disconnect,
+    Exception: _on_exception,
+}

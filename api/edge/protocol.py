@@ -1,20 +1,22 @@
-"""Connections: what uvicorn leaves to the sender's good will has a limit here.
+"""Connections: uvicorn's, with limits where it relies on the client's good will.
 
-    slow head          408, however its bytes trickle in
-    large head         431, or 414 for its target
-    not HTTP/1.1       400; so is a length told twice, in two ways (request smuggling)
-    body in crumbs     400
-    too many at once   429 with Retry-After
-    slow reader        closed
-    body without end   closed, some seconds after its answer
+    slow head               408, however its bytes trickle in
+    large head              431, or 414 for its target
+    not HTTP/1.1            400; so is a length given twice, in two ways (request smuggling)
+    body in tiny chunks     400
+    too many connections    429 with Retry-After; above twice as many closed
+    slow reader             closed
 
-Each is a problem document, and the connection is closed behind it.
+Each is a problem document, and the connection is closed behind it. Behind a bad head is read on
+for a while, because a connection that is closed while bytes come in is reset, and the client
+would never see the answer.
 """
 
 import asyncio
 import contextlib
 import json
 import logging
+import socket
 import sys
 import uuid
 from http import HTTPStatus
@@ -23,11 +25,13 @@ from typing import Any
 import h11
 import uvicorn
 from fastapi import FastAPI
+from starlette.responses import JSONResponse
+from starlette.types import Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
-from api.edge.request_ids import HEADER, INSTANCE_PATH
-from api.errors import Overloaded, plain_document
+from api.edge.middleware import REQUEST_ID_HEADER, Edge
+from api.errors import Overloaded, identified, plain_document
 from api.observing.metrics import Metrics
 from api.settings import Settings
 
@@ -41,15 +45,11 @@ MAX_HEADERS = 100
 MAX_TINY_CHUNKS = 1000
 MIN_MEAN_CHUNK_BYTES = 64
 
-# Photos under way get that long when the service stops.
-_DRAIN_S = 2
-# A connection that is closed while bytes still come in is reset, and the sender never sees
-# the answer: so long, and so many at once, are listened to after it.
-_LINGER_S = 1.0
-_MAX_LINGERING = 64
-# An answer may come before the body's end, and whoever sends the rest looks for it only then.
-_DISCARD_S = 5.0
-# The answers are small; whoever takes none of them for so long is not reading.
+# Photos that are being read get that long when the service stops.
+_SHUTDOWN_S = 2
+# How long a refused connection is read on.
+_LINGER_S = 5.0
+# The answers are small: a client that takes nothing of one for so long is not reading.
 _STALLED_S = 30.0
 
 _DETAILS = {
@@ -66,8 +66,9 @@ class GatewayConfig(uvicorn.Config):
     Attributes:
         header_timeout_s: Seconds for a request's head.
         max_connections: Served at once.
-        lingering: Connections that were refused and are about to end.
-        metrics: Where refusals are counted; they never reach the application.
+        surplus: Connections that are refused, or were and are about to end; at most as many.
+        refuse: The application for those above `max_connections`.
+        metrics: Where refusals are counted.
     """
 
     def __init__(self, app: FastAPI, settings: Settings) -> None:
@@ -83,24 +84,32 @@ class GatewayConfig(uvicorn.Config):
             log_level="warning",
             access_log=False,
             server_header=False,
-            # Any sender could choose its address, and with it whose rate it uses up.
+            # Any client could choose its address, and with it whose rate it uses up.
             proxy_headers=False,
-            timeout_graceful_shutdown=_DRAIN_S,
+            timeout_graceful_shutdown=_SHUTDOWN_S,
             h11_max_incomplete_event_size=MAX_HEAD_BYTES,
+            ssl_certfile=settings.tls_certificate,
+            ssl_keyfile=settings.tls_key,
+            # OpenSSL's own choice; uvicorn's leaves TLS 1.2 with ciphers of 1999.
+            ssl_ciphers="DEFAULT",
         )
         self.header_timeout_s = settings.header_timeout_s
         self.max_connections = settings.max_connections
-        self.lingering: set[GatewayProtocol] = set()
+        self.surplus: set[GatewayProtocol] = set()
         self.metrics: Metrics = app.state.metrics
+        self.refuse: Any = Edge(_answer_too_many, settings, self.metrics)
+
+
+async def _answer_too_many(scope: Scope, receive: Receive, send: Send) -> None:
+    problem = Overloaded("Too many connections at once. Try again shortly.", reason="connections")
+    document = identified(problem.document(), scope["state"]["request_id"])
+    headers = {**problem.headers, "Connection": "close"}
+    response = JSONResponse(document, 429, headers, media_type="application/problem+json")
+    await response(scope, receive, send)
 
 
 def server_config(app: FastAPI, settings: Settings) -> uvicorn.Config:
-    """How the gateway is served; everything that serves it takes this.
-
-    Args:
-        app: From `api.main.create_app`.
-        settings: The same as the application's.
-    """
+    """How an application from `api.main.create_app` is served, everywhere."""
     return GatewayConfig(app, settings)
 
 
@@ -113,7 +122,7 @@ class StrictConnection(h11.Connection):
         """See `h11.Connection.next_event`.
 
         Raises:
-            h11.RemoteProtocolError: The head is too large or ambiguous, or the body in crumbs.
+            h11.RemoteProtocolError: The head is too large or ambiguous, or the chunks too small.
         """
         event = super().next_event()
         if isinstance(event, h11.Request):
@@ -135,7 +144,7 @@ def _check_head(request: h11.Request) -> None:
     if len(request.headers) > MAX_HEADERS or total > MAX_HEAD_BYTES:
         raise h11.RemoteProtocolError("head too large", error_status_hint=431)
     names = {name for name, _ in request.headers}
-    # RFC 9112, 6.1: somebody in between may have gone by the other one.
+    # RFC 9112, 6.1: a proxy in between may have gone by the other one.
     if b"transfer-encoding" in names and (
         b"content-length" in names or request.http_version < b"1.1"
     ):
@@ -155,57 +164,51 @@ class GatewayProtocol(H11Protocol):
         super().__init__(config, server_state, app_state, _loop)
         self.conn = StrictConnection(h11.SERVER, MAX_HEAD_BYTES)
         self._limits = config
-        self._refused = self._discarding = False
-        self._head_timer: asyncio.TimerHandle | None = None
-        self._end_timer: asyncio.TimerHandle | None = None
+        self._refused = False
+        # Ends a head that takes too long, and later a connection that was refused.
+        self._timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Take the connection, or refuse it where there are too many."""
-        served = len(self.connections) - len(self._limits.lingering)
+        """Take the connection, or refuse its request where there are too many."""
+        served = len(self.connections) - len(self._limits.surplus)
         super().connection_made(transport)
-        if served >= self._limits.max_connections:
-            problem = Overloaded(
-                "Too many connections at once. Try again shortly.", reason="connections"
+        if hasattr(socket, "TCP_USER_TIMEOUT"):  # Linux
+            transport.get_extra_info("socket").setsockopt(
+                socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(_STALLED_S * 1000)
             )
-            self._refuse(problem.document(), dict(problem.headers))
-        else:
-            self._start_head_timer()
+        self._start_timer()
+        if served < self._limits.max_connections:
+            return
+        self._limits.metrics.connections_refused.labels(429).inc()
+        self.app = self._limits.refuse
+        if not self._count_as_surplus():
+            self.transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget the connection."""
-        self._stop_head_timer()
-        self._stop_end_timer()
-        self._limits.lingering.discard(self)
+        self._stop_timer()
+        self._limits.surplus.discard(self)
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Go on with the request, and keep an eye on how long its head takes."""
+        """Go on with the request, and limit how long its head takes."""
         if self._refused:
             return
         super().data_received(data)
-        if self.conn.their_state is not h11.SEND_BODY and self._discarding:
-            self._discarding = False
-            self._stop_end_timer()
+        if self._refused:
+            return
         # Between requests the head begins with its first byte; until then the connection
-        # is idle, and uvicorn's to close.
-        begun = self.conn.their_state is h11.IDLE and bool(self.conn.trailing_data[0])
-        if not begun or self._refused:
-            self._stop_head_timer()
-        elif self._head_timer is None:
-            self._start_head_timer()
+        # is idle, and uvicorn closes it.
+        if not (self.conn.their_state is h11.IDLE and self.conn.trailing_data[0]):
+            self._stop_timer()
+        elif self._timer is None:
+            self._start_timer()
 
     def send_400_response(self, msg: str) -> None:
         """Refuse what h11 did not understand; called while its error is handled."""
         del msg
         status = getattr(sys.exc_info()[1], "error_status_hint", 400)
-        self._refuse_head(status if status in _DETAILS else 400)
-
-    def on_response_complete(self) -> None:
-        """Go on with the connection; for the rest of a body that nobody reads not for long."""
-        super().on_response_complete()
-        if self.conn.their_state is h11.SEND_BODY and not self._refused:
-            self._discarding = True
-            self._end_after(_DISCARD_S)
+        self._refuse(status if status in _DETAILS else 400)
 
     def shutdown(self) -> None:
         """End the connection as soon as its answer is sent."""
@@ -214,87 +217,67 @@ class GatewayProtocol(H11Protocol):
         else:
             super().shutdown()
 
-    def pause_writing(self) -> None:
-        """The sender takes nothing of its answer; for a while it may."""
-        super().pause_writing()
-        self._end_after(_STALLED_S)
-
-    def resume_writing(self) -> None:
-        """The sender reads again."""
-        if not (self._refused or self._discarding or self.transport.is_closing()):
-            self._stop_end_timer()
-        super().resume_writing()
-
-    def timeout_keep_alive_handler(self) -> None:
-        """Close the idle connection, even if its last answer was never read."""
-        super().timeout_keep_alive_handler()
-        self._end_after(_STALLED_S)
-
     def _unsupported_upgrade_warning(self) -> None:
         """Nothing to warn of: the request is answered as if it had asked for no upgrade."""
 
-    def _start_head_timer(self) -> None:
-        self._head_timer = self.loop.call_later(self._limits.header_timeout_s, self._on_slow_head)
+    def _count_as_surplus(self) -> bool:
+        """Leave this connection's place to others; False if there are too many of those, too."""
+        surplus = self._limits.surplus
+        if self not in surplus and len(surplus) >= self._limits.max_connections:
+            return False
+        surplus.add(self)
+        return True
 
-    def _stop_head_timer(self) -> None:
-        if self._head_timer is not None:
-            self._head_timer.cancel()
-            self._head_timer = None
+    def _start_timer(self) -> None:
+        self._timer = self.loop.call_later(self._limits.header_timeout_s, self._on_slow_head)
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
     def _on_slow_head(self) -> None:
         if self.conn.trailing_data[0]:
-            self._refuse_head(408)
+            self._refuse(408)
         else:  # Browsers open connections in advance; an answer would confuse them.
             self.transport.close()
 
-    def _refuse_head(self, status: int) -> None:
-        self._refuse(plain_document(status, _DETAILS[status]), {})
-
-    def _refuse(self, document: dict[str, Any], headers: dict[str, str]) -> None:
+    def _refuse(self, status: int) -> None:
+        """Answer a head or body that makes no sense, and read on for a while."""
         self._refused = True
         self.conn.send_failed()
-        self._unset_keepalive_if_required()  # It would say good-bye once more.
-        answered = False
+        self._unset_keepalive_if_required()  # It would close the connection once more.
+        self._stop_timer()
+        self._timer = self.loop.call_later(_LINGER_S, self.transport.abort)
         if self.cycle is not None and not self.cycle.response_complete:
-            # For the application the sender is gone, as soon as its body makes no sense.
-            answered = self.cycle.response_started
+            # For the application the client is gone.
             self.cycle.disconnected = True
             self.cycle.message_event.set()
-        if not answered:
-            self.transport.write(_answer(document, headers))
-            self._limits.metrics.connections_refused.labels(document["status"]).inc()
-            log.info("Refused a connection", extra={"status": document["status"]})
-        if answered or len(self._limits.lingering) >= _MAX_LINGERING:
+            if self.cycle.response_started:  # No second answer inside the first.
+                self.transport.close()
+                return
+        self.transport.write(_answer(status))
+        self._limits.metrics.connections_refused.labels(status).inc()
+        log.info("Refused a connection", extra={"status": status})
+        if not self._count_as_surplus():
             self.transport.close()
-            self._end_after(_LINGER_S)
             return
-        self._limits.lingering.add(self)
         self.flow.resume_reading()
-        with contextlib.suppress(OSError):  # The sender has reset the connection.
-            self.transport.write_eof()
-        self._end_after(_LINGER_S)
-
-    def _end_after(self, seconds: float) -> None:
-        self._stop_end_timer()
-        self._end_timer = self.loop.call_later(seconds, self.transport.abort)
-
-    def _stop_end_timer(self) -> None:
-        if self._end_timer is not None:
-            self._end_timer.cancel()
-            self._end_timer = None
+        if self.transport.can_write_eof():  # TLS can't.
+            with contextlib.suppress(OSError):  # The client has reset the connection.
+                self.transport.write_eof()
 
 
-def _answer(document: dict[str, Any], headers: dict[str, str]) -> bytes:
+def _answer(status: int) -> bytes:
     """A whole HTTP response; the connection's state machine may be in no state to write one."""
-    status = HTTPStatus(document["status"])
     request_id = str(uuid.uuid4())
-    body = json.dumps({**document, "instance": INSTANCE_PATH + request_id}).encode()
-    fields = {
-        "Content-Type": "application/problem+json",
-        "Content-Length": str(len(body)),
-        "Connection": "close",
-        HEADER: request_id,
-        **headers,
-    }
-    lines = [f"HTTP/1.1 {status.value} {status.phrase}", *(f"{k}: {v}" for k, v in fields.items())]
+    document = identified(plain_document(status, _DETAILS[status]), request_id)
+    body = json.dumps(document).encode()
+    lines = [
+        f"HTTP/1.1 {status} {HTTPStatus(status).phrase}",
+        "Content-Type: application/problem+json",
+        f"Content-Length: {len(body)}",
+        "Connection: close",
+        f"{REQUEST_ID_HEADER}: {request_id}",
+    ]
     return "\r\n".join([*lines, "", ""]).encode("ascii") + body

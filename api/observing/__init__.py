@@ -1,1 +1,1 @@
-"""What the operator is told: metrics and logs, and never a plate's text."""
+"""What the operator sees: metrics and logs, and never a plate's text."""

@@ -13,18 +13,10 @@ from datetime import UTC, datetime
 from types import TracebackType
 from typing import Literal
 
-# The request that is being served, which every line tells.
+# The request that is being served; every line has it.
 current_request_id: ContextVar[str] = ContextVar("current_request_id", default="")
-# What a log call may tell besides its message, as `extra`.
-FIELDS = (
-    "method",
-    "route",
-    "status",
-    "ms",
-    "bytes_in",
-    "plates",
-    "refusal",
-)
+# What a log call may give besides its message, as `extra`.
+FIELDS = ("method", "route", "status", "ms", "bytes_in", "plates", "refusal")
 Format = Literal["json", "text"]
 ErrorInfo = (
     tuple[type[BaseException], BaseException, TracebackType | None] | tuple[None, None, None]
@@ -50,32 +42,25 @@ class _Formatter(logging.Formatter):
     """What both formats have in common."""
 
     def formatException(self, ei: ErrorInfo) -> str:  # noqa: N802  logging's name
-        """Write where an exception came from, and its type, but not its message.
-
-        Args:
-            ei: As `sys.exc_info` gives it.
-
-        Returns:
-            Lines of the traceback, of its causes as well.
-        """
+        """Write where an exception and its causes came from, and their types, but no messages."""
         error = ei[1]
         if error is None:
             return ""
-        told = traceback.TracebackException.from_exception(error)
-        return "".join(_without_messages(told)).rstrip()
+        trace = traceback.TracebackException.from_exception(error)
+        return "".join(_without_messages(trace)).rstrip()
 
 
 class JsonFormatter(_Formatter):
     """One object per line."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """See `logging.Formatter.format`."""
+        """As `logging.Formatter.format`."""
         document: dict[str, object] = {
             "time": _moment(record).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": _message(record),
-            **_told(record),
+            **_fields(record),
         }
         if record.exc_info:
             document["traceback"] = self.formatException(record.exc_info)
@@ -83,14 +68,14 @@ class JsonFormatter(_Formatter):
 
 
 class TextFormatter(_Formatter):
-    """For the eyes of whoever starts the service in a terminal."""
+    """One line per record, for a terminal."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """See `logging.Formatter.format`."""
-        told = " ".join(f"{name}={value}" for name, value in _told(record).items())
-        message = _message(record).replace("\n", " | ")  # A line per record.
+        """As `logging.Formatter.format`."""
+        fields = " ".join(f"{name}={value}" for name, value in _fields(record).items())
+        message = _message(record).replace("\n", " | ")
         moment = _moment(record).astimezone().strftime("%H:%M:%S")
-        line = f"{moment} {record.levelname} {record.name}: {message} {told}".rstrip()
+        line = f"{moment} {record.levelname} {record.name}: {message} {fields}".rstrip()
         return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
 
 
@@ -104,7 +89,7 @@ def _message(record: logging.LogRecord) -> str:
     return message.partition("\n")[0] if record.name == "asyncio" else message
 
 
-def _told(record: logging.LogRecord) -> dict[str, object]:
+def _fields(record: logging.LogRecord) -> dict[str, object]:
     """The request's id and the further fields of a record, those that it has."""
     request_id = current_request_id.get()
     named = {"request_id": request_id} if request_id else {}
@@ -112,12 +97,12 @@ def _told(record: logging.LogRecord) -> dict[str, object]:
     return named | {name: value for name, value in values.items() if value is not None}
 
 
-def _without_messages(told: traceback.TracebackException) -> list[str]:
+def _without_messages(trace: traceback.TracebackException) -> list[str]:
     lines: list[str] = []
-    before = told.__cause__ or (None if told.__suppress_context__ else told.__context__)
+    before = trace.__cause__ or (None if trace.__suppress_context__ else trace.__context__)
     if before is not None:
         lines += _without_messages(before)
-    lines += ["Traceback (most recent call last):\n", *told.stack.format()]
-    name = told.exc_type.__name__ if told.exc_type else "Exception"
+    lines += ["Traceback (most recent call last):\n", *trace.stack.format()]
+    name = trace.exc_type.__name__ if trace.exc_type else "Exception"
     lines.append(f"{name} (its message is left out: it may quote what was sent)\n")
     return lines

@@ -1,8 +1,9 @@
-"""What /metrics tells: counts and times, never a plate's text."""
+"""What /metrics has: counts and times, never a plate's text."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, get_args
+from typing import get_args
 
 from prometheus_client import (
     CollectorRegistry,
@@ -15,10 +16,8 @@ from prometheus_client import (
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from api.errors import Overloaded, Problem, RateLimited
-from api.status import State, Status, read_statuses
-
-if TYPE_CHECKING:
-    from api.triton import Recognition
+from api.status import State, read_statuses
+from api.triton import Recognition
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _SECONDS = (0.01, 0.025, 0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 12.8, 30.0)
@@ -31,112 +30,82 @@ class Metrics:
     """The metrics of one application, in a registry of their own.
 
     Args:
-        status_files: Where supervisors tell what they restarted; None: there is none.
+        status_files: Where supervisors report what they restarted; None: there is none.
     """
 
     def __init__(self, *status_files: Path | None) -> None:
-        # Otherwise each series has one more, which nobody looks at.
+        # Otherwise each series has one more, of no use.
         disable_created_metrics()  # type: ignore[no-untyped-call]
-        self._registry = CollectorRegistry()
-        told = [file for file in status_files if file is not None]
-        if told:
-            self._registry.register(_Restarts(told))
-        self._declare_requests()
-        self._declare_queue()
-        self._declare_photos()
-        self._declare_triton()
+        registry = self._registry = CollectorRegistry()
+        if files := [file for file in status_files if file is not None]:
+            registry.register(_Restarts(files))
+        counter = partial(Counter, registry=registry)
+        gauge = partial(Gauge, registry=registry)
+        histogram = partial(Histogram, registry=registry)
 
-    def _declare_requests(self) -> None:
-        self.requests = Counter(
+        self.requests = counter(
             "plates_requests",
             "Requests answered, by route and status.",
             ["method", "route", "status"],
-            registry=self._registry,
         )
-        self.connections_refused = Counter(
+        self.connections_refused = counter(
             "plates_connections_refused",
             "Connections that were closed before they made a request, by status.",
             ["status"],
-            registry=self._registry,
         )
-        self.request_seconds = Histogram(
+        self.request_seconds = histogram(
             "plates_request_seconds",
             "From a request's head to its answer's last byte, by route.",
             ["route"],
             buckets=_SECONDS,
-            registry=self._registry,
         )
 
-    def _declare_queue(self) -> None:
-        self.in_flight = Gauge("plates_in_flight", "Photos at Triton.", registry=self._registry)
-        self.waiting = Gauge(
-            "plates_waiting", "Photos waiting for a place at Triton.", registry=self._registry
-        )
-        self.queue_seconds = Histogram(
+        self.in_flight = gauge("plates_in_flight", "Photos at Triton.")
+        self.waiting = gauge("plates_waiting", "Photos waiting for a place at Triton.")
+        self.queue_seconds = histogram(
             "plates_queue_seconds",
             "From a photo's last byte to its place at Triton.",
             buckets=_SECONDS,
-            registry=self._registry,
         )
-        self.refused = Counter(
+        self.refused = counter(
             "plates_refused",
             "Photos refused because there were too many, by the bound that was met.",
             ["reason"],
-            registry=self._registry,
         )
 
-    def _declare_photos(self) -> None:
-        self.recognition_seconds = Histogram(
+        self.recognition_seconds = histogram(
             "plates_recognition_seconds",
             "From sending a photo to Triton to its answer.",
             buckets=_SECONDS,
-            registry=self._registry,
         )
-        self.plates_per_photo = Histogram(
-            "plates_per_photo",
-            "Plates found in a photo, readable or not.",
-            buckets=_COUNTS,
-            registry=self._registry,
+        self.plates_per_photo = histogram(
+            "plates_per_photo", "Plates found in a photo, readable or not.", buckets=_COUNTS
         )
-        self.unreadable = Counter(
-            "plates_unreadable",
-            "Plates found but not readable.",
-            registry=self._registry,
-        )
-        self.stage_seconds = Histogram(
+        self.unreadable = counter("plates_unreadable", "Plates found but not readable.")
+        self.stage_seconds = histogram(
             "plates_stage_seconds",
             "Of each photo, in Triton, by stage.",
             ["stage"],
             buckets=_STAGE_SECONDS,
-            registry=self._registry,
         )
-        self.text_score = Histogram(
+        self.text_score = histogram(
             "plates_text_score",
             "How sure the texts of plates are, readable or not.",
             buckets=_SCORES,
-            registry=self._registry,
         )
 
-    def _declare_triton(self) -> None:
-        self.model_info = Gauge(
+        self.model_info = gauge(
             "plates_model_info",
             "1 for what answered last: version, weights and device.",
             ["version", "weights", "device"],
-            registry=self._registry,
         )
-        self.triton_metrics_up = Gauge(
+        self.triton_metrics_up = gauge(
             "plates_triton_metrics_up",
             "Whether Triton's own metrics could be fetched; 0 where they are not asked for.",
-            registry=self._registry,
         )
 
-    def note_recognition(self, recognition: "Recognition", seconds: float) -> None:
-        """Take note of a photo that was read.
-
-        Args:
-            recognition: What came of it.
-            seconds: In Triton.
-        """
+    def note_recognition(self, recognition: Recognition, seconds: float) -> None:
+        """Take note of a photo that was read, and of its seconds in Triton."""
         self.recognition_seconds.observe(seconds)
         self.plates_per_photo.observe(len(recognition.texts))
         self.unreadable.inc(recognition.texts.count(""))
@@ -149,11 +118,7 @@ class Metrics:
         self.model_info.labels(info["version"], info["weights"], info["device"]).set(1)
 
     def note_problem(self, problem: Problem) -> None:
-        """Take note of a photo's or a request's problem; those of too many are told by bound.
-
-        Args:
-            problem: What its sender is told.
-        """
+        """Count a photo or a request that was refused because there were too many."""
         if isinstance(problem, Overloaded):
             self.refused.labels(problem.reason).inc()
         elif isinstance(problem, RateLimited):
@@ -165,41 +130,41 @@ class Metrics:
 
 
 class _Restarts:
-    """What supervisors tell of themselves, read anew whenever somebody asks."""
+    """What supervisors report, read anew for every scrape."""
 
     def __init__(self, status_files: Sequence[Path]) -> None:
         self._status_files = status_files
 
     def collect(self) -> Iterator[Metric]:
-        """See `prometheus_client.registry.Collector`."""
         status = read_statuses(self._status_files)
+        if status is None:
+            return
+        yield _family(
+            "plates_state",
+            "1 for how the service is.",
+            "state",
+            {name: float(name == status.state) for name in get_args(State)},
+        )
         restarts = CounterMetricFamily(
             "plates_restarts", "Parts that the supervisor restarted.", labels=["part"]
         )
-        state = GaugeMetricFamily("plates_state", "1 for how the service is.", labels=["state"])
-        if status is not None:
-            for part, count in status.restarts.items():
-                restarts.add_metric([part], count)
-            for name in get_args(State):
-                state.add_metric([name], name == status.state)
+        for part, count in status.restarts.items():
+            restarts.add_metric([part], count)
         yield restarts
-        yield state
-        yield from _releases(status)
+        served = {} if status.release is None else {str(status.release): 1.0}
+        yield _family(
+            "plates_release", "1 for the version of the models that is served.", "version", served
+        )
+        yield _family(
+            "plates_release_refused",
+            "1 for each version that is not served because it can't be loaded or misreads.",
+            "version",
+            dict.fromkeys(status.refused, 1.0),
+        )
 
 
-def _releases(status: Status | None) -> Iterator[Metric]:
-    served = GaugeMetricFamily(
-        "plates_release", "1 for the version of the models that is served.", labels=["version"]
-    )
-    refused = GaugeMetricFamily(
-        "plates_release_refused",
-        "1 for each version that is not served because it can't be loaded or misreads.",
-        labels=["version"],
-    )
-    if status is not None:
-        if status.release is not None:
-            served.add_metric([str(status.release)], 1)
-        for version in status.refused:
-            refused.add_metric([version], 1)
-    yield served
-    yield refused
+def _family(name: str, text: str, label: str, values: Mapping[str, float]) -> GaugeMetricFamily:
+    family = GaugeMetricFamily(name, text, labels=[label])
+    for value, number in values.items():
+        family.add_metric([value], number)
+    return family

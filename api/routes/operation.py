@@ -1,4 +1,4 @@
-"""What operators and machines ask: alive, ready, metrics, and what a problem means."""
+"""Routes for operators and machines: alive, ready, metrics, and what a problem means."""
 
 from typing import Any
 
@@ -6,11 +6,11 @@ from fastapi import APIRouter, Response
 from fastapi.responses import JSONResponse, PlainTextResponse
 from starlette.exceptions import HTTPException
 
+from api.dependencies import ServicesOfApp
 from api.documentation import problem_response
 from api.errors import PROBLEM_PATH, kinds
 from api.observing.metrics import CONTENT_TYPE
 from api.observing.triton_metrics import fetch_triton_metrics
-from api.services import ServicesOfApp
 
 router = APIRouter(tags=["operation"])
 

@@ -1,10 +1,9 @@
-"""The page at /: a few files of this package, and headers that keep it to this origin."""
+"""The page at /: the files of the folder `page`, with headers that keep it to this origin."""
 
 import hashlib
-from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
+from typing import NamedTuple
 
 from fastapi import APIRouter, Request, Response
 from starlette.exceptions import HTTPException
@@ -13,55 +12,23 @@ from api.readiness import canary_photo
 
 router = APIRouter()
 
-_HTML, _SCRIPT = "text/html; charset=utf-8", "text/javascript; charset=utf-8"
-_INDEX = "index.html"
-# What may be asked for, and nothing else: no path of the request ever meets the file system.
-TYPES: Mapping[str, str] = {
-    _INDEX: _HTML,
-    "page.css": "text/css; charset=utf-8",
-    "plates.css": "text/css; charset=utf-8",
-    "icon.svg": "image/svg+xml",
-    "sample.jpg": "image/jpeg",
-} | dict.fromkeys(
-    (
-        "asking.js",
-        "cards.js",
-        "choosing.js",
-        "copying.js",
-        "drawing.js",
-        "elements.js",
-        "english.js",
-        "page.js",
-        "problems.js",
-        "rectify.js",
-        "region.js",
-        "results.js",
-        "russian.js",
-        "shots.js",
-        "stage.js",
-        "texts.js",
-    ),
-    _SCRIPT,
-)
+_TYPES = {
+    "html": "text/html; charset=utf-8",
+    "css": "text/css; charset=utf-8",
+    "js": "text/javascript; charset=utf-8",
+    "svg": "image/svg+xml",
+    "jpg": "image/jpeg",
+}
 # Everything comes from here and goes here; blob: shows the photo that was chosen. Scripts
 # can't turn strings into markup (trusted types), so no text of an answer ever becomes any.
-CONTENT_SECURITY_POLICY = "; ".join(
-    (
-        "default-src 'none'",
-        "script-src 'self'",
-        "style-src 'self'",
-        "img-src 'self' blob:",
-        "connect-src 'self'",
-        "base-uri 'none'",
-        "form-action 'none'",
-        "frame-ancestors 'none'",
-        "require-trusted-types-for 'script'",
-        "trusted-types 'none'",
-    )
+_CONTENT_SECURITY_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob:; "
+    "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
+    "require-trusted-types-for 'script'; trusted-types 'none'"
 )
 _HEADERS = {
     "Cache-Control": "no-cache",
-    "Content-Security-Policy": CONTENT_SECURITY_POLICY,
+    "Content-Security-Policy": _CONTENT_SECURITY_POLICY,
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
     "Referrer-Policy": "no-referrer",
@@ -69,57 +36,49 @@ _HEADERS = {
 }
 
 
-@dataclass(frozen=True)
-class PageFile:
-    """A file of the page.
-
-    Attributes:
-        content: Its bytes.
-        media_type: Its Content-Type.
-        etag: Changes with the content.
-    """
+class PageFile(NamedTuple):
+    """A file of the page; the etag changes with its content."""
 
     content: bytes
     media_type: str
     etag: str
 
 
-@router.api_route("/", methods=["GET", "HEAD"], include_in_schema=False)
+# Not StaticFiles: in memory no path of a request meets the file system, the ETag is the same in
+# every replica, and the types don't depend on the host's table.
+@cache
+def page_files() -> dict[str, PageFile]:
+    """The page's files by name; the sample photo is the one that /readyz tries."""
+    contents = {path.name: path.read_bytes() for path in (files("api") / "page").iterdir()}
+    contents["sample.jpg"] = canary_photo()
+    return {
+        name: PageFile(
+            content,
+            _TYPES[name.rpartition(".")[2]],
+            f'"{hashlib.sha256(content).hexdigest()[:32]}"',
+        )
+        for name, content in contents.items()
+    }
+
+
+@router.get("/", include_in_schema=False)
 async def index(request: Request) -> Response:
     """The page itself."""
-    return _answer(request, page_file(_INDEX))
+    return _answer(request, "index.html")
 
 
-@router.api_route("/page/{name}", methods=["GET", "HEAD"], include_in_schema=False)
+@router.get("/page/{name}", include_in_schema=False)
 async def part(name: str, request: Request) -> Response:
     """One of the files that the page consists of."""
-    if name not in TYPES:
+    return _answer(request, name)
+
+
+def _answer(request: Request, name: str) -> Response:
+    file = page_files().get(name)
+    if file is None:
         raise HTTPException(404)
-    return _answer(request, page_file(name))
-
-
-@cache
-def page_file(name: str) -> PageFile:
-    """Read a file of the page; once.
-
-    Args:
-        name: One of `TYPES`.
-
-    Returns:
-        The file. The sample is the small scene that /readyz sends, too.
-    """
-    is_sample = name == "sample.jpg"
-    content = canary_photo() if is_sample else (files("api") / "page" / name).read_bytes()
-    return PageFile(content, TYPES[name], f'"{hashlib.sha256(content).hexdigest()[:32]}"')
-
-
-def _answer(request: Request, file: PageFile) -> Response:
     headers = _HEADERS | {"ETag": file.etag}
-    known = [tag.strip().removeprefix("W/") for tag in _if_none_match(request).split(",")]
-    if file.etag in known or known == ["*"]:
+    known = request.headers.get("if-none-match", "")
+    if known == "*" or file.etag in [tag.strip().removeprefix("W/") for tag in known.split(",")]:
         return Response(status_code=304, headers=headers)
     return Response(file.content, media_type=file.media_type, headers=headers)
-
-
-def _if_none_match(request: Request) -> str:
-    return str(request.headers.get("if-none-match", ""))

@@ -1,24 +1,38 @@
-"""The native route: one photo in, its plates out; or the photo without them."""
+"""The native routes: one photo in, its plates out, or the photo without them; and batches."""
 
+import asyncio
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Response
+from fastapi.responses import JSONResponse
 
-from api.answers import answer_from
-from api.context import ContextOfRequest
+from api.answers import (
+    BatchAnswer,
+    BatchItem,
+    PlatesAnswer,
+    ProblemDocument,
+    ReadPhoto,
+    RefusedPhoto,
+    answer_from,
+)
+from api.dependencies import ContextOfRequest, ServicesOfApp
 from api.documentation import PROBLEMS, body_of, file_field, form_schema
-from api.parameters import PlatesParameters, merged
-from api.schemas import PlatesAnswer
-from api.services import ServicesOfApp
-from api.uploads.forms import UploadForm
-from api.uploads.receiving import read_upload
+from api.edge.access import charge
+from api.edge.problems import document_of
+from api.errors import PhotoTooLarge, Problem, RecognizerProblem
+from api.parameters import PlateFilter, PlatesParameters
+from api.request import RequestContext
+from api.uploads.forms import UploadedPhoto, UploadForm
+from plate_models.images import too_many_bytes_message
+
+# A problem and its document.
+Failure = tuple[Problem, dict[str, Any]]
 
 router = APIRouter(tags=["plates"])
 
 _FORM = UploadForm(("image",))
-_COUNT_HEADER = "X-Plates-Redacted"
-
 _SCHEMA = form_schema("image", {"image": file_field("The photo")}, PlatesParameters)
+_COUNT_HEADER = "X-Plates-Redacted"
 _REDACTED: dict[str, Any] = {
     "description": "The plates; with `redact` the photo itself",
     "content": {
@@ -32,6 +46,12 @@ _REDACTED: dict[str, Any] = {
         }
     },
 }
+_BATCH_FIELDS = ("image", "images")
+_BATCH_FORM = UploadForm(_BATCH_FIELDS, max_photos=16)
+_BATCH_PROPERTIES = {
+    "image": {"type": "array", "items": file_field("A photo"), "description": "Or `images`"}
+}
+_BATCH_SCHEMA = form_schema("image", _BATCH_PROPERTIES, PlateFilter)
 
 
 @router.post(
@@ -52,22 +72,86 @@ async def read_plates(
     PNG, WebP, BMP, TIFF and GIF are read, up to 20 MB and 64 megapixels. No plates is an
     answer: an empty list.
     """
-    services.reader.refuse_if_full(context)
-    with services.upload_memory.share() as take:
-        upload = await read_upload(context, _FORM, services.settings, take)
-        wanted = merged(parameters, upload.last)
+    async with services.received(context, _FORM, parameters) as (upload, wanted):
         reading = await services.reader.read(upload.photo, context)
         if not wanted.redact:
             answer = answer_from(reading.recognition, wanted, reading.total_ms)
             # As it is: FastAPI would validate what was just built a second time.
             return Response(answer.model_dump_json(), media_type="application/json")
-        redacted = await context.sender.unless_gone(
+        content, media_type = await context.cancel_on_disconnect(
             services.redactor.redact(
-                upload.photo,
-                reading.recognition.boxes,
-                reading.recognition.quads,
-                context.deadline.remaining_s,
+                upload.photo, reading.recognition, context.deadline.remaining_s
             )
         )
-    headers = {"Content-Disposition": "inline", _COUNT_HEADER: str(redacted.plates)}
-    return Response(redacted.content, media_type=redacted.media_type, headers=headers)
+    count = len(reading.recognition.texts)
+    headers = {"Content-Disposition": "inline", _COUNT_HEADER: str(count)}
+    return Response(content, media_type=media_type, headers=headers)
+
+
+@router.post(
+    "/v1/plates/batch",
+    response_model=BatchAnswer,
+    responses=PROBLEMS,
+    openapi_extra={"requestBody": body_of(_BATCH_FORM, _BATCH_SCHEMA)},
+    summary="Read the plates in several photos",
+)
+async def read_batch(
+    parameters: Annotated[PlateFilter, Query()],
+    services: ServicesOfApp,
+    context: ContextOfRequest,
+) -> BatchAnswer | Response:
+    """Find and read every licence plate in several photos.
+
+    Send each as a form field `image`, up to 16 files. The answer has one result for each,
+    in their order: its plates, or what is wrong with it; one bad file doesn't fail the
+    others. `roi` and `min_width` hold for all of them, and so does the deadline.
+
+    The status is 200 if any photo was read, or if any was refused for its own fault. If the
+    service failed to read each of them, the batch is answered as one photo would be: with 429,
+    500, 502, 503 or 504, the problem, its `Retry-After`, and the `results` as a further member.
+    """
+    form = UploadForm(_BATCH_FIELDS, max_photos=services.settings.batch_max_files)
+    async with services.received(context, form, parameters) as (upload, wanted):
+        charge(context.request, len(upload.photos))
+        # One batch leaves half of the places to others.
+        places = asyncio.Semaphore(services.settings.batch_concurrency)
+        failed: list[Failure] = []
+
+        async def read(photo: UploadedPhoto) -> BatchItem:
+            try:
+                async with places:
+                    if photo.is_too_long:
+                        raise PhotoTooLarge(too_many_bytes_message(services.settings.limits))
+                    reading = await services.reader.read(photo.content, context)
+            except Problem as problem:
+                document = document_of(problem, context.request_id, services.metrics)
+                failed.append((problem, document))
+                return RefusedPhoto(
+                    filename=photo.filename,
+                    status=problem.status,
+                    problem=ProblemDocument.model_validate(document),
+                )
+            answer = answer_from(reading.recognition, wanted, reading.total_ms)
+            return ReadPhoto(filename=photo.filename, answer=answer)
+
+        tasks = [asyncio.create_task(read(photo)) for photo in upload.photos]
+        try:
+            # No task group: it raises exception groups, which no handler here takes.
+            answer = BatchAnswer(results=await asyncio.gather(*tasks))
+        finally:
+            for task in tasks:
+                task.cancel()
+    by_service = [pair for pair in failed if isinstance(pair[0], RecognizerProblem)]
+    return _failed_batch(answer, by_service, context) if len(by_service) == len(tasks) else answer
+
+
+def _failed_batch(answer: BatchAnswer, failed: list[Failure], context: RequestContext) -> Response:
+    """Answer with the problem that asks for the longest wait; all are in `results`."""
+    problem, document = max(failed, key=lambda pair: int(pair[0].headers.get("Retry-After", 0)))
+    context.request.state.refusal = problem.slug  # for the log
+    return JSONResponse(
+        document | answer.model_dump(),
+        problem.status,
+        dict(problem.headers),
+        media_type="application/problem+json",
+    )

@@ -1,7 +1,7 @@
 """Photos that come as base64 text: in a form's field, or in a JSON object.
 
-Texts are as long as photos, so everything here takes time and memory linear in them,
-whatever they hold. Call it off the event loop.
+Texts are as long as photos, so everything here takes time and memory linear in them. Call it
+off the event loop; `api.uploads.memory` counts its copies.
 """
 
 import binascii
@@ -28,15 +28,8 @@ _PERCENT = [(f"%{ord(char):02X}", char) for char in "+/=\r\n ;:,"]
 def photo_from_base64(text: bytes, field: str) -> bytes:
     """Decode a photo; a `data:` prefix, line ends and missing padding are tolerated.
 
-    Args:
-        text: The text.
-        field: The field it came in, for the message.
-
-    Returns:
-        The file's bytes, not checked further.
-
     Raises:
-        InvalidForm: It is not base64.
+        InvalidForm: It is not base64; the message names the field.
     """
     prefix = _DATA_PREFIX.match(text[:200])
     body = text[prefix.end() if prefix else 0 :].translate(_TO_STANDARD, _WHITESPACE).rstrip(b"=")
@@ -50,15 +43,10 @@ def photo_from_base64(text: bytes, field: str) -> bytes:
 
 
 def fields_of_urlencoded(body: bytes, photo_fields: Iterable[str]) -> Fields:
-    """Read an application/x-www-form-urlencoded body.
+    """Read an application/x-www-form-urlencoded body: names and values in their order.
 
-    Args:
-        body: All of it.
-        photo_fields: Whose values are base64: a plus sign in them is no space, whether or
-            not the sender escaped it.
-
-    Returns:
-        Names and values in their order.
+    In the photo fields, whose values are base64, a plus sign is no space, whether or not the
+    client escaped it.
 
     Raises:
         InvalidForm: Too many fields.
@@ -76,11 +64,7 @@ def fields_of_urlencoded(body: bytes, photo_fields: Iterable[str]) -> Fields:
 def fields_of_json(body: bytes) -> Fields:
     """Read a JSON object as if it were a form: lists repeat a field, null leaves it out.
 
-    Args:
-        body: All of it.
-
-    Returns:
-        Names and values in their order; objects inside it stay JSON.
+    Objects inside it stay JSON.
 
     Raises:
         InvalidForm: Not a JSON object, or one of too many parts.
@@ -117,5 +101,5 @@ def _unescaped(value: bytes) -> bytes:
 
 
 def _unquoted(value: bytes) -> bytes:
-    # Longer ones are refused by whoever knows the limit; escaped bytes come in threes.
+    # The caller refuses longer ones; escaped bytes come in threes.
     return unquote_plus(value[: 64 * 1024].decode(errors="replace")).encode(errors="replace")

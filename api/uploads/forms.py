@@ -45,18 +45,13 @@ class UploadedPhoto:
 
     Attributes:
         content: The file's bytes, nothing checked; none if it is too long.
-        filename: What the sender calls it, without folders; None if it has no name.
+        filename: What the client calls it, without folders; None if it has no name.
         is_too_long: Whether it had more bytes than allowed.
     """
 
     content: bytes
     filename: str | None = None
     is_too_long: bool = False
-
-    @classmethod
-    def of(cls, part: Part) -> "UploadedPhoto":
-        """Take it out of a form."""
-        return cls(part.release(), part.filename or None, part.is_too_long)
 
 
 @dataclass(frozen=True)
@@ -85,19 +80,11 @@ class Upload:
 def photos_among(
     files: list[Part], fields: Mapping[str, bytes], form: UploadForm
 ) -> list[UploadedPhoto]:
-    """Find the files that are photos; everything else is a mistake worth naming.
-
-    Args:
-        files: All files of a form.
-        fields: Its other fields.
-        form: What the route takes.
-
-    Returns:
-        At least one and at most as many as the route takes, in their order.
+    """Find the files of a form that are photos; any other file is a mistake worth naming.
 
     Raises:
         MissingImage: No file is a photo.
-        InvalidParameter: There are more files than that.
+        InvalidParameter: There are more files than the route takes.
     """
     field = form.fields[0]
     photos = [part for part in files if form.any_field or part.name in form.fields]
@@ -120,4 +107,6 @@ def photos_among(
         )
     if len(photos) < len(files):
         raise InvalidParameter(f"There are also files in the fields {', '.join(others)}.")
-    return [UploadedPhoto.of(part) for part in photos]
+    return [
+        UploadedPhoto(part.release(), part.filename or None, part.is_too_long) for part in photos
+    ]

@@ -1,7 +1,7 @@
 """Multipart forms, kept in memory (RFC 7578).
 
-The framework's own parser writes files above a megabyte to disk, and takes a form that
-was cut off for one that is complete.
+The framework's own reader writes files above a megabyte to disk, and takes a form that was cut
+off for one that is complete. Here its parser (python-multipart) calls back a collector.
 """
 
 import re
@@ -21,11 +21,9 @@ _MAX_HEADERS = 8
 _MAX_HEADER_BYTES = 4096
 # "base64" and "quoted-printable" are long deprecated here (RFC 7578, 4.7).
 _ENCODINGS = ("", "7bit", "8bit", "binary")
-# The plain `filename` wins where both are sent. Whoever sends this one alone, though RFC
+# The plain `filename` wins where both are sent. A client that sends this one alone, though RFC
 # 7578 forbids it (4.2), still means a file.
 _EXTENDED_NAME = re.compile(r"""\bfilename\*\s*=\s*"?(utf-8|iso-8859-1)'[^']*'([^;"\s]*)""", re.I)
-
-LimitOf = Callable[["Part"], int]
 
 
 @dataclass
@@ -59,9 +57,9 @@ class Part:
 class _Collector:
     """Callbacks of the parser: it reports pieces of names, values and contents."""
 
-    def __init__(self, max_parts: int, limit_of: LimitOf) -> None:
-        self.parts: list[Part] = []
+    def __init__(self, parts: list[Part], max_parts: int, limit_of: Callable[[Part], int]) -> None:
         self.complete = False
+        self._parts = parts
         self._max_parts = max_parts
         self._limit_of = limit_of
         self._limit = 0
@@ -69,7 +67,7 @@ class _Collector:
         self._name = self._value = b""
 
     def on_part_begin(self) -> None:
-        if len(self.parts) == self._max_parts:
+        if len(self._parts) == self._max_parts:
             raise InvalidForm(f"The form has more than {self._max_parts} parts.")
         self._headers = {}
 
@@ -85,12 +83,12 @@ class _Collector:
         self._name = self._value = b""
 
     def on_headers_finished(self) -> None:
-        part = _part_of(self._headers, len(self.parts) + 1)
+        part = _part_of(self._headers, len(self._parts) + 1)
         self._limit = self._limit_of(part)
-        self.parts.append(part)
+        self._parts.append(part)
 
     def on_part_data(self, data: bytes, start: int, end: int) -> None:
-        part = self.parts[-1]
+        part = self._parts[-1]
         if part.is_too_long:
             return
         if len(part.content) + end - start > self._limit:
@@ -106,7 +104,7 @@ class _Collector:
 def _part_of(headers: dict[str, str], number: int) -> Part:
     """Understand the headers of a part, or refuse it by its place in the form."""
     disposition, options = parse_options_header(headers.get("content-disposition", ""))
-    name = _utf8(options.get(b"name", b""))
+    name = options.get(b"name", b"").decode(errors="replace")
     if disposition != b"form-data" or not name:
         raise InvalidForm(
             f'Part {number} has no name; expected Content-Disposition: form-data; name="…".'
@@ -128,7 +126,7 @@ def _filename(options: dict[bytes, bytes], disposition: str) -> str | None:
     """The file's name without folders and control characters; None if there is none."""
     extended = _EXTENDED_NAME.search(disposition)
     if b"filename" in options:
-        given = _utf8(options[b"filename"])
+        given = options[b"filename"].decode(errors="replace")
     elif extended:
         given = unquote(extended[2], encoding=extended[1], errors="replace")
     else:
@@ -137,41 +135,23 @@ def _filename(options: dict[bytes, bytes], disposition: str) -> str | None:
     return "".join(char for char in name if char.isprintable())[:MAX_NAME]
 
 
-def _utf8(value: bytes) -> str:
-    return value.decode(errors="replace")
-
-
-def _parser(boundary: bytes, collector: _Collector) -> MultipartParser:
-    return MultipartParser(
-        boundary,
-        {
-            "on_part_begin": collector.on_part_begin,
-            "on_part_data": collector.on_part_data,
-            "on_header_field": collector.on_header_field,
-            "on_header_value": collector.on_header_value,
-            "on_header_end": collector.on_header_end,
-            "on_headers_finished": collector.on_headers_finished,
-            "on_end": collector.on_end,
-        },
-        max_header_count=_MAX_HEADERS,
-        max_header_size=_MAX_HEADER_BYTES,
-    )
-
-
 async def read_form(
-    content_type: str, chunks: AsyncIterable[bytes], *, max_parts: int, limit_of: LimitOf
-) -> list[Part]:
+    content_type: str,
+    chunks: AsyncIterable[bytes],
+    parts: list[Part],
+    *,
+    max_parts: int,
+    limit_of: Callable[[Part], int],
+) -> None:
     """Read a whole multipart form.
 
     Args:
         content_type: The header, with its boundary.
-        chunks: The body; whoever passes it on sees to its length.
+        chunks: The body; the caller limits its length.
+        parts: Gets the parts in their order.
         max_parts: How many parts it may have.
-        limit_of: Tells how many bytes a part may have, once its name is known; of a
-            longer one nothing is kept.
-
-    Returns:
-        The parts in their order.
+        limit_of: How many bytes a part may have, once its name is known; of a longer one
+            nothing is kept.
 
     Raises:
         InvalidForm: Not a multipart body, one that is cut off, one of too many parts, or
@@ -181,9 +161,22 @@ async def read_form(
     boundary = options.get(b"boundary")
     if not boundary:
         raise InvalidForm("The Content-Type has no boundary. Leave it to your HTTP library.")
-    collector = _Collector(max_parts, limit_of)
+    collector = _Collector(parts, max_parts, limit_of)
     try:
-        parser = _parser(boundary, collector)
+        parser = MultipartParser(
+            boundary,
+            {
+                "on_part_begin": collector.on_part_begin,
+                "on_part_data": collector.on_part_data,
+                "on_header_field": collector.on_header_field,
+                "on_header_value": collector.on_header_value,
+                "on_header_end": collector.on_header_end,
+                "on_headers_finished": collector.on_headers_finished,
+                "on_end": collector.on_end,
+            },
+            max_header_count=_MAX_HEADERS,
+            max_header_size=_MAX_HEADER_BYTES,
+        )
         async for chunk in chunks:
             parser.write(chunk)
         parser.finalize()
@@ -191,4 +184,3 @@ async def read_form(
         raise InvalidForm(f"The body is not a valid multipart form: {error}.") from error
     if not collector.complete:
         raise InvalidForm("The form is cut off: its closing boundary is missing.")
-    return collector.parts

@@ -1,12 +1,12 @@
 """Photos as they come in over HTTP, with limits that hold while they are still coming."""
 
 import asyncio
+import heapq
 from collections.abc import AsyncGenerator
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 
-from api.context import RequestContext
 from api.errors import (
     InvalidForm,
     InvalidParameter,
@@ -15,6 +15,7 @@ from api.errors import (
     UnsupportedMediaType,
     UploadTimeout,
 )
+from api.request import RequestContext
 from api.settings import Settings
 from api.uploads.base64_photos import (
     MAX_FIELDS,
@@ -32,7 +33,7 @@ from api.uploads.forms import (
     UploadForm,
     photos_among,
 )
-from api.uploads.memory import Take
+from api.uploads.memory import COPIES_AT_TRITON, COPIES_OF_TEXT, COPIES_OF_WIDE_TEXT, Take
 from api.uploads.multipart import MAX_FIELD_BYTES, MAX_NAME, Part, read_form
 from plate_models.images import too_many_bytes_message
 
@@ -42,8 +43,6 @@ _FORM_OVERHEAD_BYTES = 64 * 1024
 _TEXT_PER_BYTE = 1.5
 # Beside the photos.
 _OTHER_PARTS = 15
-# How long the rest of a refused upload is waited for.
-_DISCARD_S = 5.0
 
 
 async def read_upload(
@@ -68,71 +67,86 @@ async def read_upload(
         PhotoTooLarge: More bytes than the limit.
         UploadTimeout: The body did not end in time.
         Overloaded: All uploads together hold too much memory.
-        ClientDisconnect: The sender is gone.
+        ClientDisconnect: The client is gone.
     """
     timeout_s = min(settings.upload_timeout_s, context.deadline.remaining_s)
     reader = _BodyReader(context.request, form, settings, take)
     try:
         async with asyncio.timeout(timeout_s):
-            return await reader.read()
+            upload = await reader.read()
     except TimeoutError as error:
         raise UploadTimeout(f"The photo did not come within {timeout_s:.3g} seconds.") from error
-    except Problem:
-        await _discard_rest(context, settings.max_bytes)
-        raise
+    finally:
+        reader.clear()
+    sizes = [len(photo.content) for photo in upload.photos]
+    at_once = 1 if form.max_photos == 1 else settings.batch_concurrency
+    take(sum(sizes) + COPIES_AT_TRITON * sum(heapq.nlargest(at_once, sizes)))
+    return upload
 
 
 class _BodyReader:
-    """Reads one body, whichever of the forms it has."""
+    """Reads one body, in any form that the route takes."""
 
     def __init__(self, request: Request, form: UploadForm, settings: Settings, take: Take) -> None:
         self._request = request
         self._form = form
         self._limits = settings.limits
         self._take = take
-        together = settings.max_bytes
-        if form.max_photos > 1:  # So that two batches fit into the memory side by side.
-            half = settings.upload_memory_bytes // 2
-            together = max(together, min(form.max_photos * together, half))
+        self._taken = 0
+        together = settings.batch_max_bytes if form.max_photos > 1 else settings.max_bytes
         self._max_bytes = together + _FORM_OVERHEAD_BYTES
         self._max_text = int(settings.max_bytes * _TEXT_PER_BYTE) if form.text else 0
+        self._raw = bytearray()
+        self._parts: list[Part] = []
+
+    def clear(self) -> None:
+        """Hold nothing any more: what is left of a refused body is still to come."""
+        self._raw.clear()
+        self._parts.clear()
+        self._take(-self._taken)
 
     async def read(self) -> Upload:
         kind = self._request.headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind == FORM:
-            files, texts = await self._parts()
-            return await self._upload(files, texts)
+            return await self._upload(*await self._read_parts())
         if kind in (URLENCODED, JSON) and self._form.text:
-            body = await self._body(self._max_text + _FORM_OVERHEAD_BYTES)
-            texts = await run_in_threadpool(_fields_of, kind, body, self._form)
-            return await self._upload([], texts)
+            return await self._upload([], await self._read_text(kind))
         if kind.startswith("image/") and self._form.max_photos == 1:
-            return Upload((UploadedPhoto(await self._body(self._limits.max_bytes)),))
+            return Upload((UploadedPhoto(await self._read_raw(self._limits.max_bytes)),))
         raise UnsupportedMediaType(
             f"The Content-Type is {kind[:100] or 'missing'}. Send the photo as the field "
             f"'{self._form.fields[0]}' of a multipart/form-data body"
             + (", or as the body itself with the type image/jpeg …" * (self._form.max_photos == 1))
         )
 
-    async def _parts(self) -> tuple[list[Part], Fields]:
-        def limit_of(part: Part) -> int:
-            if part.is_file:
-                return self._limits.max_bytes
-            return self._max_text_of(part.name)
+    async def _read_text(self, kind: str) -> Fields:
+        body = await self._read_raw(self._max_text + _FORM_OVERHEAD_BYTES, COPIES_OF_TEXT)
+        if kind == URLENCODED:
+            return await run_in_threadpool(fields_of_urlencoded, body, self._form.fields)
+        if not body.isascii():
+            self._take_more(len(body) * (COPIES_OF_WIDE_TEXT - COPIES_OF_TEXT))
+        return await run_in_threadpool(fields_of_json, body)
 
-        parts = await read_form(
+    async def _read_parts(self) -> tuple[list[Part], Fields]:
+        """The files and the other fields of a multipart form."""
+
+        def limit_of(part: Part) -> int:
+            return self._limits.max_bytes if part.is_file else self._max_text_of(part.name)
+
+        await read_form(
             self._request.headers["content-type"],
             self._chunks(max(self._max_bytes, self._max_text + _FORM_OVERHEAD_BYTES)),
+            self._parts,
             max_parts=MAX_FIELDS if self._form.text else self._form.max_photos + _OTHER_PARTS,
             limit_of=limit_of,
         )
         texts: Fields = []
-        for part in parts:
+        for part in self._parts:
             if not part.is_file:
                 if part.is_too_long:
                     raise self._too_long(part.name)
                 texts.append((part.name, part.release()))
-        return [part for part in parts if part.is_file], texts
+        return [part for part in self._parts if part.is_file], texts
 
     async def _upload(self, files: list[Part], texts: Fields) -> Upload:
         """Sort out which of the fields are photos."""
@@ -159,9 +173,10 @@ class _BodyReader:
         if len(texts) > 1:
             raise InvalidParameter(f"One photo per request: the form has {len(texts)}.")
         ((name, text),) = texts
-        content = await run_in_threadpool(photo_from_base64, text, name)
-        self._take(len(content))
-        return UploadedPhoto(content)
+        missing = COPIES_OF_TEXT * len(text) - self._taken
+        if missing > 0:  # It came as a part of a multipart form, of which the bytes were taken.
+            self._take_more(missing)
+        return UploadedPhoto(await run_in_threadpool(photo_from_base64, text, name))
 
     def _max_text_of(self, name: str) -> int:
         return self._max_text if self._max_text and name in self._form.fields else MAX_FIELD_BYTES
@@ -171,13 +186,14 @@ class _BodyReader:
             return PhotoTooLarge(too_many_bytes_message(self._limits))
         return InvalidForm(f"The field '{name}' is longer than {MAX_FIELD_BYTES} bytes.")
 
-    async def _body(self, max_bytes: int) -> bytes:
-        body = bytearray()
-        async for chunk in self._chunks(max_bytes):
-            body += chunk
-        return bytes(body)
+    async def _read_raw(self, max_bytes: int, copies: int = 1) -> bytes:
+        async for chunk in self._chunks(max_bytes, copies):
+            self._raw += chunk
+        body = bytes(self._raw)
+        self._raw.clear()
+        return body
 
-    async def _chunks(self, max_bytes: int) -> AsyncGenerator[bytes]:
+    async def _chunks(self, max_bytes: int, copies: int = 1) -> AsyncGenerator[bytes]:
         """Pass the body on until it is longer than allowed."""
         message = too_many_bytes_message(self._limits)
         if self._form.max_photos > 1:
@@ -190,28 +206,9 @@ class _BodyReader:
             received += len(chunk)
             if received > max_bytes:
                 raise PhotoTooLarge(message)
-            self._take(len(chunk))
+            self._take_more(len(chunk) * copies)
             yield chunk
 
-
-def _fields_of(kind: str, body: bytes, form: UploadForm) -> Fields:
-    return fields_of_json(body) if kind == JSON else fields_of_urlencoded(body, form.fields)
-
-
-async def _discard_rest(context: RequestContext, max_bytes: int) -> None:
-    """Let a refused sender finish, within bounds and its own deadline.
-
-    To close a connection on which bytes are still coming resets it, and the sender never
-    sees the answer. Whoever waits for "100 Continue" has not sent anything yet.
-    """
-    if "expect" in context.request.headers:
-        return
-    try:
-        async with asyncio.timeout(min(_DISCARD_S, context.deadline.remaining_s)):
-            discarded = 0
-            async for chunk in context.request.stream():
-                discarded += len(chunk)
-                if discarded > max_bytes:
-                    return
-    except (TimeoutError, RuntimeError):  # RuntimeError: it was read to its end before.
-        return
+    def _take_more(self, count: int) -> None:
+        self._take(count)
+        self._taken += count

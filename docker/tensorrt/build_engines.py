@@ -24,7 +24,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT))
 
 from plate_models.spec import DETECTOR, MODEL_VERSION, RECOGNIZER, RECTIFIER, TENSORS  # noqa: E402
-from plates.serving.preflight import find_gpu_problem  # noqa: E402
+from plates.gpu import find_gpu_problem  # noqa: E402
 
 if TYPE_CHECKING:
     import numpy as np

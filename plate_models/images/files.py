@@ -1,5 +1,12 @@
-"""Image files as bytes: which type they are, by their content alone."""
+"""Files as bytes: which type they are, by their content alone."""
 
+import struct
+from typing import Literal
+
+Kind = Literal["photo", "video", "unread", "other"]
+
+# `kind_of` needs that many of a file's first bytes.
+HEAD_BYTES = 1024
 ACCEPTED = ("JPEG", "PNG", "WEBP", "BMP", "TIFF", "GIF")
 # Of names, where folders are searched; once a file is read, its content decides.
 SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".webp", ".bmp", ".tif", ".tiff", ".gif"})
@@ -23,7 +30,28 @@ _SIGNATURES = (
     (b"\x1aE\xdf\xa3", "Matroska or WebM video"),
     (b"II+\0", "BigTIFF"),
     (b"MM\0+", "BigTIFF"),
+    # What the cameras of Fujifilm, Panasonic and Olympus write.
+    (b"FUJIFILMCCD-RAW", "RAW"),
+    (b"IIU\0", "RAW"),
+    (b"IIRO", "RAW"),
+    (b"IIRS", "RAW"),
+    (b"MMOR", "RAW"),
 )
+_CANON_RAW_BRAND = b"crx "
+_AUDIO_BRANDS = {b"M4A ", b"M4B ", b"M4P "}
+_UNREAD = frozenset({"AVIF", "BigTIFF", "HEIC", "JPEG 2000", "JPEG XL", "Photoshop", "RAW"})
+_VIDEO_SIGNATURES = (
+    b"\x1aE\xdf\xa3",  # Matroska, WebM
+    b"\0\0\1\xba",  # MPEG program stream
+    b"\0\0\1\xb3",  # MPEG-1 and MPEG-2 video
+    b"\x30\x26\xb2\x75\x8e\x66\xcf\x11",  # ASF: WMV
+    b"FLV\1",
+)
+# The first boxes of QuickTime files that are older than the `ftyp` box.
+_QUICKTIME_BOXES = {b"moov", b"mdat", b"wide", b"pnot"}
+# Packets of MPEG transport streams: all begin with one byte; a time code may stand before it.
+_SYNC, _PACKET_SIZES = 0x47, {188: 0, 192: 4}
+_BMP_HEADER_SIZES = {12, 40, 52, 56, 64, 108, 124}
 _HEIC_BRANDS = {b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"mif1", b"msf1"}
 _AVIF_BRANDS = {b"avif", b"avis"}
 
@@ -52,4 +80,53 @@ def _isobmff_type(data: bytes) -> str:
     brands = {data[8:12], *(data[i : i + 4] for i in range(16, size, 4))}
     if brands & _AVIF_BRANDS:
         return "AVIF"
+    if _CANON_RAW_BRAND in brands:
+        return "RAW"
     return "HEIC" if brands & _HEIC_BRANDS else "MP4 or QuickTime video"
+
+
+def kind_of(head: bytes) -> Kind:
+    """Sort the files of a folder by their first bytes, whatever their names say.
+
+    Args:
+        head: The first `HEAD_BYTES` of the file, or all of a smaller one.
+
+    Returns:
+        "photo" for the types of `ACCEPTED`, damaged or not; "video"; "unread" for types of
+        photos that are not read, such as HEIC, AVIF, RAW and JPEG XL; else "other".
+    """
+    image_type = type_of(head)
+    if image_type == "BMP":  # Its signature is two letters, with which a text may begin.
+        is_bmp = int.from_bytes(head[14:18], "little") in _BMP_HEADER_SIZES
+        return "photo" if is_bmp else "other"
+    if image_type in _UNREAD or (image_type == "TIFF" and _begins_with_preview(head)):
+        return "unread"
+    if image_type in ACCEPTED:
+        return "photo"
+    return "video" if _is_video(head) else "other"
+
+
+def _begins_with_preview(head: bytes) -> bool:
+    """Whether a TIFF is a RAW file (DNG, NEF, ARW): its first picture is a small preview."""
+    order = "<" if head[:2] == b"II" else ">"
+    try:
+        (start,) = struct.unpack_from(order + "I", head, 4)
+        (tag, kind) = struct.unpack_from(order + "HH", head, start + 2)  # sorted: 254 is first
+        (subfile,) = struct.unpack_from(order + "I", head, start + 10)
+    except struct.error:
+        return False
+    return (tag, kind) == (254, 4) and bool(subfile & 1)  # NewSubfileType: reduced resolution
+
+
+def _is_video(head: bytes) -> bool:
+    if head[4:8] == b"ftyp":
+        return head[8:12] not in _AUDIO_BRANDS
+    return (
+        head.startswith(_VIDEO_SIGNATURES)
+        or (head[:4] == b"RIFF" and head[8:12] == b"AVI ")
+        or head[4:8] in _QUICKTIME_BOXES
+        or any(
+            len(head) > start + 2 * size and all(head[start + n * size] == _SYNC for n in range(3))
+            for size, start in _PACKET_SIZES.items()
+        )
+    )

@@ -1,1 +1,1 @@
-"""What `plates bench` measures with: a load generator, processes, statistics, reports."""
+"""What `plates bench` measures with: a load client, the service's processes, reports."""

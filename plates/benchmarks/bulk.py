@@ -1,273 +1,280 @@
 """An archive read under kills, and its pace beside plain processes.
 
-First photos are made, all different, some of them broken (kept in build/bulk/). Then:
-
-  kills   `plates bulk` reads them all. A worker is killed with SIGKILL on the way, then the
-          command itself; the same command goes on, and is left alone to the end, while the
-          memory of all its processes is measured
-  once    every photo must be in the result or named as failed, once and rightly; a sample is
-          read again in one process and must give the same rows
-  pace    part of the photos is read by `plates bulk` and by plain processes, one for each
-          core, without Ray, in turns. Counted is the time in which processes work, chunk to
-          chunk; what Ray needs to start stands beside it
-
-Floors: nothing lost, nothing twice, the same rows, flat memory, 0.9 of the plain processes' pace.
+Photos are made, all different, three in a hundred of them spoilt (kept in build/bulk/), and read
+by `plates bulk`. A worker is killed with SIGKILL on the way, then the command itself; the same
+command goes on to the end, while the memory of all its processes is measured. Every photo must
+be in the result or named as failed, once and rightly. Then some are read by `plates bulk` and by
+plain processes, one for each core, without Ray, in turns: their rows must be the same, and the
+pace 0.9 of theirs (in the time in which processes work; what Ray needs to start is left out).
 """
 
 import argparse
-import os
+import contextlib
 import shutil
-import signal
 import subprocess
+import sys
 import time
-from dataclasses import asdict, dataclass, field
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
+import cv2
+import numpy as np
+import pandas
+import psutil
+from tqdm import tqdm
+
+from plate_models.cores import usable_cores
+from plate_models.images import ImageError
 from plates.benchmarks import report
-from plates.benchmarks.bulk_checks import Counts
-from plates.benchmarks.bulk_photos import FOLDER_PHOTOS, make_photos, path_of
-from plates.benchmarks.bulk_report import draw_bulk, memory_verdict, print_memory
-from plates.benchmarks.bulk_run import Watched, actors_of, parts_done, wait_until_gone, watch
-from plates.benchmarks.machine import describe_machine
-from plates.benchmarks.measuring_process import MeasuringProcess
+from plates.benchmarks.report import Verdict
+from plates.benchmarks.service import footprints
+from plates.benchmarks.soak import trend_of
+from plates.bulk import Request
+from plates.bulk.output import Output
+from plates.bulk.reading import columns_of, load_alone, read_file
 from plates.cli import CommandError
 
-FLOOR = 0.9
-_HOME = Path("build/bulk")
-_SAMPLE = 200
-_SEED = 6
-# Of all chunks: when the worker dies, and when the command does.
-_WORKER_DIES, _COMMAND_DIES = 0.1, 0.2
-
-
-@dataclass
-class Trial:
-    """What came out.
-
-    Attributes:
-        killed: The run that lost a worker and was killed.
-        resumed: The one that went on.
-        chunks: In all.
-        survived: Chunks that were done when the command was killed.
-        kept: Of them, those whose file nobody touched afterwards.
-        gone: Whether the killed command's readers ended by themselves.
-        counts: What is in the output.
-        differing: Photos of the sample with other rows than in one process.
-        paces: Pairs: photos/s of `plates bulk`, and of plain processes.
-        starts: Seconds until the first photo, and after the last one, of each run's pace.
-    """
-
-    killed: Watched
-    resumed: Watched
-    chunks: int
-    survived: int
-    kept: int
-    gone: bool
-    counts: Counts | None = None
-    differing: list[str] = field(default_factory=list)
-    paces: list[tuple[float, float]] = field(default_factory=list)
-    starts: list[float] = field(default_factory=list)
+PACE_FLOOR, MOST_GROWTH = 0.9, 0.02
+SEED, SCENES, FOLDER_PHOTOS = 6, 200, 500
+# Shares of the chunks, when the worker and the command die; of the time, until caches are full.
+WORKER_DIES, COMMAND_DIES, WARM_UP = 0.1, 0.2, 0.25
+HOME = Path("build/bulk")
+SIZES_WH = ((640, 360), (800, 450), (960, 540), (1280, 720))
+SPOILT = {17: "truncated", 43: "empty", 71: "words"}  # by a photo's number modulo 100
+BLURRED = (7, 88)  # they show no plate
+COMPARED = ["text", "score", "format", "x0", "y0", "x1", "y1", "detection_score"]
+MEMORY_EVERY_S, LOOK_EVERY_S, WAIT_S = 5.0, 0.5, 60.0
+Rows = list[dict[str, Any]]
+_nets: Any = None  # of a process that reads photos
+_barrier: Any = None
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     report.add_outputs(parser, "bulk")
-    for name, default, purpose in (
-        ("--photos", 20_000, "to make and to read"),
-        ("--chunk", 128, "photos in a chunk"),
-        ("--pace-photos", 1000, "for one turn of the pace"),
-        ("--turns", 3, "of the pace; 0 leaves it out"),
-    ):
-        parser.add_argument(
-            name, type=int, metavar="N", default=default, help=f"{purpose} (default: {default})"
-        )
+    report.add_number(parser, "--photos", 20_000, "photos to make and to read", least=1)
+    report.add_number(parser, "--chunk", 128, "photos in a chunk", least=1)
+    report.add_number(parser, "--pace-folders", 2, "of 500 photos, for one turn", least=1)
+    report.add_number(parser, "--turns", 3, "turns of the pace", least=1)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Make, read, kill, read on, verify, measure.
-
-    Returns:
-        0 if every floor holds, else 1.
-
-    Raises:
-        CommandError: There are too few photos, or a run ended as it should not.
-    """
+    """Make, read, kill, read on, verify, measure; 0 if every floor holds, else 1."""
     if arguments.photos < 20 * arguments.chunk:
         raise CommandError("--photos: expected at least 20 chunks, or nothing can be killed midway")
     report.make_folders(arguments)
-    from plate_models.cores import usable_cores
-
-    cores, began = usable_cores(), time.monotonic()
-    folder = (_HOME / f"photos-{arguments.photos}").absolute()
-    folder.mkdir(parents=True, exist_ok=True)
-    with MeasuringProcess({}) as helper:
-        made = helper.call(make_photos, folder, arguments.photos, _SEED, cores)
-    machine = f"{describe_machine()}, {cores} workers of 1 thread"
-    print(f"{arguments.photos:,} photos, {made:,} of them made now\n{machine}\n", flush=True)
-    out = _HOME / "out"
-    trial = read_under_kills(folder, out, arguments.chunk)
-    _verify(trial, folder, out, arguments.photos)
-    for _ in range(arguments.turns):
-        _take_turn(trial, folder, min(arguments.pace_photos, arguments.photos), cores)
-    spent = time.monotonic() - began
-    return _tell(arguments, trial, machine, spent)
-
-
-def read_under_kills(folder: Path, out: Path, chunk: int) -> Trial:
-    """Read an archive while a worker and then the command are killed, and read on.
-
-    Args:
-        folder: Of the photos.
-        out: The output folder; an old one is removed.
-        chunk: Photos in a chunk.
-
-    Raises:
-        CommandError: A run ended before it was killed, or otherwise than it should.
-    """
-    shutil.rmtree(out, ignore_errors=True)
-    words = (str(folder), "--out", str(out), "--chunk", str(chunk))
-    killer = _Killer(out, -(-sum(1 for _ in folder.glob("*/*.jpg")) // chunk))
-    killed = watch(words, killer)
-    if killed.status != -signal.SIGKILL or not killer.worker_died:
-        raise CommandError(
-            f"the run ended with {killed.status} before it was killed:\n{killed.said}"
-        )
-    gone = wait_until_gone(killer.orphans)
-    before = _files(out)
-    print(f"killed a worker, then the command, at {len(before)} of {killer.chunks} chunks")
-    resumed = watch(words)
-    print(f"{resumed.said}\nexit status {resumed.status}\n", flush=True)
-    after = _files(out)
-    kept = sum(after.get(name) == when for name, when in before.items())
-    return Trial(killed, resumed, killer.chunks, len(before), kept, gone)
-
-
-class _Killer:
-    """Kills an actor, then the command."""
-
-    def __init__(self, out: Path, chunks: int) -> None:
-        self.chunks = chunks
-        self.worker_died = False
-        self.orphans: list[Any] = []
-        self._out = out
-
-    def __call__(self, process: "subprocess.Popen[str]") -> None:
-        done = parts_done(self._out)
-        if not self.worker_died and done >= _WORKER_DIES * self.chunks:
-            actors = actors_of(process.pid)
-            if actors:
-                os.kill(actors[0].pid, signal.SIGKILL)
-                self.worker_died = True
-        elif self.worker_died and done >= _COMMAND_DIES * self.chunks:
-            self.orphans = actors_of(process.pid)
-            process.kill()
-
-
-def _files(out: Path) -> dict[str, int]:
-    return {p.name: p.stat().st_mtime_ns for p in (out / "plates").glob("part-*.parquet")}
-
-
-def _job(folder: Path, out: Path) -> Any:
-    """Runs in a helper: what would name weights loads torch."""
-    from plate_models.weights import check_manifest
-    from plates.bulk.chunks import Job
-
-    return Job(str(folder), out, check_manifest())
-
-
-def _verify(trial: Trial, folder: Path, out: Path, photos: int) -> None:
-    from plates.benchmarks.bulk_checks import count, differing
-
-    sample = [path_of(folder, n) for n in range(0, photos, max(1, photos // _SAMPLE))]
-    with MeasuringProcess({}) as helper:
-        trial.counts = helper.call(count, folder, photos, out)
-        trial.differing = helper.call(differing, sample, out, helper.call(_job, folder, out))
-
-
-def _take_turn(trial: Trial, folder: Path, photos: int, cores: int) -> None:
-    """Read the same photos with `plates bulk` and with plain processes."""
-    from plates.benchmarks.bulk_checks import pace_of, shares_of
-
-    folders = max(1, photos // FOLDER_PHOTOS)
-    pattern = f"{folder}/00[0-{min(9, folders - 1)}]/*.jpg"
-    out = _HOME / "pace"
-    shutil.rmtree(out, ignore_errors=True)
-    chunk = ("--chunk", "50")
-    began = time.time()
-    watched = watch((pattern, "--out", str(out), *chunk), with_memory=False)
-    if watched.status not in (0, 1):
-        raise CommandError(f"plates bulk ended with {watched.status}:\n{watched.said}")
-    paths = sorted(folder.glob(f"00[0-{min(9, folders - 1)}]/*.jpg"))
-    with MeasuringProcess({}) as helper:
-        shares = helper.call(shares_of, out)
-        plain = helper.call(_plain_shares, paths, folder, out, cores)
-    trial.starts.append(watched.seconds - (max(s.ended for s in shares) - began))
-    trial.starts[-1] += min(s.began for s in shares) - began
-    trial.paces.append((pace_of(shares), pace_of(plain)))
-    bulk, plainly = trial.paces[-1]
-    print(f"plates bulk {bulk:.2f} photos/s, plain processes {plainly:.2f}: {bulk / plainly:.3f}")
-
-
-def _plain_shares(paths: list[Path], folder: Path, out: Path, cores: int) -> Any:
-    from plates.bulk.loop import read_in_processes
-
-    return read_in_processes(paths, _job(folder, out), cores)
-
-
-def _tell(arguments: argparse.Namespace, trial: Trial, machine: str, spent: float) -> int:
-    print()
-    print_memory(trial.resumed.memory)
-    verdicts = list(_verdicts(trial))
+    print(f"{report.describe_machine()}, {usable_cores()} workers of 1 thread", flush=True)
+    paths = make_photos(HOME / f"photos-{arguments.photos}", arguments.photos)
+    verdicts, memory = read_under_kills(paths, arguments.chunk)
+    folders = sorted({path.parent for path in paths})[: arguments.pace_folders]
+    paces = [take_turn(folders) for _ in range(arguments.turns)]
+    report.print_table(paces)
+    ratio = sum(pace["plates bulk"] for pace in paces) / sum(pace["plain"] for pace in paces)
+    unlike = sum(pace["unlike"] for pace in paces)
+    verdicts += [
+        Verdict("photos with other rows than a plain process's", str(unlike), "0", not unlike),
+        Verdict("pace per core", f"{ratio:.3f}", f">= {PACE_FLOOR}", ratio >= PACE_FLOOR),
+    ]
     status = report.print_verdicts(verdicts)
-    draw_bulk(trial.killed, trial.resumed, trial.paces, machine, arguments.plot)
-    print(f"\nDrawn in {arguments.plot}; {spent / 60:.1f} minutes")
-    if arguments.json:
-        document = {"machine": machine, "photos": arguments.photos, "seconds": spent}
-        document |= {"verdicts": [asdict(v) for v in verdicts], **asdict(trial)}
-        for run in (document["killed"], document["resumed"]):
-            del run["said"]  # names this machine's folders
-        report.write_json(arguments.json, document)
+    figures = {"verdicts": [vars(verdict) for verdict in verdicts], "paces": paces}
+    report.write(arguments, figures | {"memory": memory}, lambda figure: _plot(figure, memory))
     return status
 
 
-def _verdicts(trial: Trial) -> "list[report.Verdict]":
-    counts = trial.counts
-    if counts is None:
-        raise CommandError("nothing was counted")
-    once = (
-        f"{counts.photos:,} photos: {counts.read:,} read, {counts.failed:,} failed, "
-        f"{counts.lost} lost, {counts.twice} twice, {counts.unexpected} unexpected"
-    )
-    verdict = report.Verdict
-    found = [
-        verdict("every photo once", once, "0 lost, 0 twice, 0 unexpected", counts.exactly_once),
-        verdict(
-            "exit status after failures", str(trial.resumed.status), "1", trial.resumed.status == 1
-        ),
-        verdict(
-            "chunks done before the kill, untouched after it",
-            f"{trial.kept} of {trial.survived}",
-            "all",
-            trial.kept == trial.survived > 0,
-        ),
-        verdict("the killed run's readers ended", str(trial.gone), "True", trial.gone),
-        verdict(
-            "rows unlike those of one process", str(len(trial.differing)), "0", not trial.differing
-        ),
-    ]
-    flat = memory_verdict(trial.resumed.memory)
-    if flat is not None:
-        found.append(flat)
-    return found + ([_pace_verdict(trial)] if trial.paces else [])
+def make_photos(folder: Path, count: int) -> list[Path]:
+    """Make the photos that are not there; photo N is the same in every archive of that seed."""
+    folder = folder.absolute()
+    paths = [folder / f"{n // FOLDER_PHOTOS:03d}" / f"{n:06d}.jpg" for n in range(count)]
+    if (folder / ".complete").exists():
+        return paths
+    scenes = folder.parent / f"scenes-{SEED}"
+    for path in {scenes, *(path.parent for path in paths)}:
+        path.mkdir(parents=True, exist_ok=True)
+    with ProcessPoolExecutor(usable_cores(), get_context("spawn")) as pool:
+        drawn = pool.map(_render, [scenes / f"{number:03d}.jpg" for number in range(SCENES)])
+        list(tqdm(drawn, total=SCENES, unit="scene", disable=None))
+        made = pool.map(_make, [scenes] * count, paths, chunksize=100)
+        list(tqdm(made, total=count, unit="photo", disable=None))
+    (folder / ".complete").touch()
+    return paths
 
 
-def _pace_verdict(trial: Trial) -> "report.Verdict":
-    ratio = sum(bulk for bulk, _ in trial.paces) / sum(plain for _, plain in trial.paces)
-    turns = [bulk / plain for bulk, plain in trial.paces]
-    came = (
-        f"{ratio:.3f} ({min(turns):.3f} to {max(turns):.3f}); start and end besides "
-        f"{sum(trial.starts) / len(trial.starts):.1f} s"
-    )
-    what = "pace per core beside plain processes"
-    return report.Verdict(what, came, f">= {FLOOR}", ratio >= FLOOR)
+def _render(path: Path) -> None:
+    from plate_models.training.benchmark import render_photo
+    from plate_models.training.synthetic.kinds import KINDS
+
+    if not path.exists():
+        kind, number = list(KINDS)[int(path.stem) % len(KINDS)], int(path.stem) // len(KINDS)
+        path.write_bytes(render_photo(kind, number, SEED).file)
+
+
+def _make(scenes: Path, path: Path) -> None:
+    """Cut, scale, light and compress a scene anew."""
+    number = int(path.stem)
+    dice = np.random.default_rng((SEED, number))
+    image: Any = cv2.imread(str(scenes / f"{int(dice.integers(SCENES)):03d}.jpg"))
+    (height, width), share = image.shape[:2], dice.uniform(0.8, 1.0)
+    x, y = (int(dice.uniform(0, 1 - share) * side) for side in (width, height))
+    cut = image[y : y + int(share * height), x : x + int(share * width)]
+    size = SIZES_WH[int(dice.integers(len(SIZES_WH)))]
+    cut = cv2.resize(cut, size, interpolation=cv2.INTER_AREA)
+    if number % 100 in BLURRED:
+        cut = cv2.GaussianBlur(cut, (0, 0), 25)
+    cut = cv2.convertScaleAbs(cut, alpha=dice.uniform(0.7, 1.3), beta=dice.uniform(-15, 15))
+    _, file = cv2.imencode(".jpg", cut, [cv2.IMWRITE_JPEG_QUALITY, int(dice.integers(60, 93))])
+    data = file.tobytes()
+    words = f"Photo {number} was never taken.".encode()
+    spoilt = {"truncated": data[: len(data) // 2], "empty": b"", "words": words}
+    path.write_bytes(spoilt.get(SPOILT.get(number % 100, ""), data))
+
+
+def _start(source: Path | str, out: Path, chunk: int) -> "subprocess.Popen[str]":
+    words = ("bulk", str(source), "--out", str(out), "--chunk", str(chunk))
+    command = (sys.executable, "-P", "-m", "plates.cli.main", *words)
+    return subprocess.Popen(command, stderr=subprocess.DEVNULL, text=True)  # noqa: S603
+
+
+def _actors(command: "subprocess.Popen[str]") -> list[psutil.Process]:
+    found = psutil.Process(command.pid).children(recursive=True)
+    return [process for process in found if "MapWorker" in "".join(process.cmdline()[:1])]
+
+
+def _parts(out: Path) -> dict[str, int]:
+    return {path.name: path.stat().st_mtime_ns for path in (out / "plates").glob("part-*")}
+
+
+def read_under_kills(paths: Sequence[Path], chunk: int) -> tuple[list[Verdict], Rows]:
+    """Read the archive while a worker and then the command are killed, read on, and verify."""
+    folder, out, chunks = paths[0].parent.parent, HOME / "out", -(-len(paths) // chunk)
+    shutil.rmtree(out, ignore_errors=True)
+    command = _start(folder, out, chunk)
+    _wait_for_chunks(command, out, WORKER_DIES * chunks)
+    _actors(command)[0].kill()
+    _wait_for_chunks(command, out, COMMAND_DIES * chunks)
+    orphans = _actors(command)
+    command.kill()
+    gone = not psutil.wait_procs(orphans, timeout=WAIT_S)[1]
+    before = _parts(out)
+    print(f"killed a worker, then the command, at {len(before)} of {chunks} chunks", flush=True)
+    command, began = _start(folder, out, chunk), time.monotonic()
+    memory: Rows = []
+    while command.poll() is None:
+        at_s = time.monotonic() - began
+        if at_s >= len(memory) * MEMORY_EVERY_S:
+            memory.append({"at_s": at_s, **_memory(command.pid)})
+        time.sleep(LOOK_EVERY_S)
+    after = _parts(out)
+    kept = sum(after.get(name) == when for name, when in before.items())
+    status, came = command.returncode, f"{kept} of {len(before)}"
+    return [
+        Verdict("the killed run's readers ended", str(gone), "True", gone),
+        Verdict("chunks untouched after the kill", came, "all", kept == len(before) > 0),
+        Verdict("exit status after failures", str(status), "1", status == 1),
+        _verify(paths, out),
+        *_memory_verdict(memory),
+    ], memory
+
+
+def _wait_for_chunks(command: "subprocess.Popen[str]", out: Path, count: float) -> None:
+    while len(_parts(out)) < count:
+        if command.poll() is not None:
+            raise CommandError(f"the run ended with {command.returncode} before it was killed")
+        time.sleep(LOOK_EVERY_S)
+
+
+def _memory(pid: int) -> dict[str, float]:
+    """What the command, its actors and the rest of Ray hold, in MiB of PSS."""
+    held = {"command": 0.0, "actors": 0.0, "ray": 0.0}
+    for one in footprints(pid):
+        part = "command" if one.pid == pid else "actors" if "MapWorker" in one.part else "ray"
+        held[part] += one.pss_bytes / 2**20
+    return {**held, "total": sum(held.values())}
+
+
+def _memory_verdict(memory: Rows) -> list[Verdict]:
+    end = memory[-1]["at_s"]
+    warm = [row for row in memory if WARM_UP * end <= row["at_s"] <= 0.97 * end and row["actors"]]
+    if len(warm) < 10:
+        print("too short for a judgement of its memory: give more --photos")
+        return []
+    times = [row["at_s"] for row in warm]
+    trend, hours = trend_of(times, [row["total"] for row in warm]), (times[-1] - times[0]) / 3600
+    grown = trend["slope/h"] * hours
+    came = f"{trend['median']:.0f} MiB of PSS, {grown:+.1f} MiB in {hours * 60:.1f} minutes"
+    holds = trend["low"] <= 0 or grown <= MOST_GROWTH * trend["median"]
+    return [Verdict("flat memory", came, f"no growth, or at most {MOST_GROWTH:.0%}", holds)]
+
+
+def _plot(figure: Any, memory: Rows) -> None:
+    title, axes = "memory of all processes after the kill", figure.subplots()
+    pandas.DataFrame(memory).plot("at_s", xlabel="s", ylabel="PSS, MiB", title=title, ax=axes)
+
+
+def _verify(paths: Sequence[Path], out: Path) -> Verdict:
+    """Compare the output with the archive that was made."""
+    rows = pandas.read_parquet(out / "plates", columns=["photo", "plate"])
+    failed = pandas.read_csv(out / "failed.csv")["photo"]
+    all_, read = {str(path) for path in paths}, set(rows["photo"])
+    spoilt = {str(path) for path in paths if int(path.stem) % 100 in SPOILT}
+    lost = len(all_ - read - set(failed))
+    twice = rows.duplicated().sum() + failed.duplicated().sum()
+    # A photo without plates has one row, and no other beside it.
+    twice += len(set(rows.loc[rows["plate"].isna(), "photo"]) & set(rows.dropna()["photo"]))
+    wrong = len(set(failed) ^ spoilt) + len(read ^ (all_ - spoilt))
+    came = f"{len(read):,} read, {len(failed):,} failed, {lost} lost, {twice} twice, {wrong} wrong"
+    holds = not (lost + twice + wrong)
+    return Verdict("every photo once", came, "0 lost, 0 twice, 0 wrong", holds)
+
+
+def take_turn(folders: Sequence[Path]) -> dict[str, float]:
+    """Read photos with `plates bulk` and with plain processes: photos/s while they work."""
+    cores, out = usable_cores(), HOME / "pace"
+    shutil.rmtree(out, ignore_errors=True)
+    pattern = folders[0].parent / f"00[0-{min(9, len(folders) - 1)}]" / "*.jpg"
+    command = _start(pattern, out, 50)
+    if command.wait() not in (0, 1):
+        raise CommandError(f"plates bulk ended with {command.returncode}")
+    accounts = pandas.DataFrame(map(vars, map(Output(out).account, Output(out).committed())))
+    work = accounts.groupby("process").agg({"photos": "sum", "began": "min", "ended": "max"})
+    bulk = float((work["photos"] / (work["ended"] - work["began"])).sum())
+    paths = sorted(path for folder in folders[:10] for path in folder.glob("*.jpg"))
+    spawn = get_context("spawn")
+    begin = (spawn.Barrier(cores),)
+    with ProcessPoolExecutor(cores, spawn, initializer=_load, initargs=begin) as pool:
+        shares = list(pool.map(_read_share, [paths[n::cores] for n in range(cores)]))
+    plain = sum(len(rows) / seconds for rows, seconds in shares)
+    found = {path: rows for share, _ in shares for path, rows in share.items()}
+    return {"plates bulk": bulk, "plain": plain, "unlike": _unlike(found, HOME / "out")}
+
+
+def _load(barrier: Any) -> None:
+    global _nets, _barrier
+    from plate_models.weights import check_manifest
+
+    _nets, _barrier = load_alone(Request("", Path()), check_manifest()), barrier
+
+
+def _read_share(paths: Sequence[Path]) -> tuple[dict[str, list[Any]], float]:
+    """Read photos: the plates of each, as columns, and the seconds that it took."""
+    found: dict[str, list[Any]] = {str(path): [] for path in paths}
+    _barrier.wait(WAIT_S)
+    began = time.monotonic()
+    for path in paths:
+        with contextlib.suppress(ImageError):
+            plates = read_file(path.read_bytes(), _nets)[1]
+            found[str(path)] = [columns_of(number, plate) for number, plate in enumerate(plates)]
+    return found, time.monotonic() - began
+
+
+def _unlike(found: dict[str, list[Any]], out: Path) -> int:
+    """Count the photos of which the output says something else."""
+    columns = ["photo", *COMPARED]
+    kept = pandas.read_parquet(out / "plates", filters=[("photo", "in", list(found))])
+    kept = kept.dropna(subset="plate")[columns]
+    plates = [{"photo": photo, **plate} for photo, rows in found.items() for plate in rows]
+    here = pandas.DataFrame(plates)[columns].astype(kept.dtypes)
+    both = kept.merge(here, "outer", indicator="in")
+    return int(both.loc[both["in"] != "both", "photo"].nunique())

@@ -1,36 +1,29 @@
-"""Offer the service more than it can do, and see what it makes of it.
+"""Offer the service more than it can do, and measure what it still answers in time.
 
-First its capacity is measured in a closed loop, then requests come at given multiples of
-it, whatever becomes of them (an open loop, Poisson arrivals, latency from the moment at
-which each was to be sent), and at last the lowest rate again, at once after the highest.
+First its capacity is measured in a closed loop. Then requests come at given multiples of it,
+whatever becomes of them: an open loop with Poisson arrivals, in which latency counts from the
+moment at which each request was to be sent.
 
 Floors: goodput at the highest rate is at least 90 % of the peak; the p99 of accepted
-requests lies within the deadline; no 5xx; back to normal within 5 s.
+requests lies within the deadline; no 5xx, and no request without an answer.
 """
 
 import argparse
 import asyncio
-from dataclasses import asdict
-from pathlib import Path
+import sys
+from typing import Any
 
 from plates.benchmarks import report
-from plates.benchmarks.http1 import build_request
-from plates.benchmarks.load import Generator
-from plates.benchmarks.overload_plot import draw_overload
-from plates.benchmarks.service import Service, add_service, service
-from plates.benchmarks.sweep import Overload, Plan, measure_capacity, print_phases, sweep
-from plates.benchmarks.traffic import sample_photos
+from plates.benchmarks.load import Load, LoadClient, Request, arrivals, summarise
+from plates.benchmarks.photos import samples
+from plates.benchmarks.report import Verdict
+from plates.benchmarks.service import add_service, service
 from plates.cli import CommandError
 
-FACTORS = (0.5, 0.8, 1.0, 1.5, 2.0, 3.0, 4.0)
-_NUMBERS: tuple[tuple[str, float | int, str], ...] = (
-    ("--seconds", 10.0, "for each rate in each round"),
-    ("--rounds", 3, "of all rates, in turns"),
-    ("--deadline", 2.0, "seconds, in X-Request-Timeout"),
-    ("--recovery-seconds", 15.0, "of the lowest rate, after the highest"),
-    ("--concurrency", 4, "of the closed loop"),
-    ("--seed", 0, "of the arrivals"),
-)
+GOODPUT_FLOOR = 0.9
+FACTORS = (0.5, 1.0, 2.0, 4.0)
+_CONCURRENCY = 4
+_WARM_UP_S = 2.0
 # How much longer than the deadline an answer is waited for, to see how late it is.
 _PATIENCE_S = 3.0
 
@@ -39,87 +32,90 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     add_service(parser)
     report.add_outputs(parser, "overload")
-    for name, default, purpose in _NUMBERS:
-        parser.add_argument(
-            name,
-            type=type(default),
-            metavar="N",
-            default=default,
-            help=f"{purpose} (default: {default:g})",
-        )
+    report.add_number(parser, "--seconds", 10.0, "for each rate in each round")
+    report.add_number(parser, "--rounds", 3, "of all rates, in turns", least=1)
+    report.add_number(parser, "--deadline", 2.0, "seconds, in X-Request-Timeout")
     parser.add_argument(
         "--factors",
         type=float,
         nargs="+",
         metavar="F",
         default=FACTORS,
-        help=f"rates in multiples of the capacity (default: {_words(FACTORS)})",
+        help="rates in multiples of the capacity (default: 0.5 1 2 4)",
     )
-    parser.add_argument(
-        "--capacity",
-        type=float,
-        metavar="N",
-        help="photos per second (default: measured in a closed loop)",
-    )
-    parser.add_argument(
-        "--photo",
-        type=Path,
-        nargs="+",
-        metavar="FILE",
-        help="sent in turn (default: the rendered scenes of tests/samples)",
-    )
-
-
-def _words(factors: tuple[float, ...]) -> str:
-    return " ".join(f"{factor:g}" for factor in factors)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Measure, print and draw.
-
-    Returns:
-        0 if every floor holds, else 1.
-
-    Raises:
-        CommandError: The service or a photo is not there.
-    """
+    """Measure, print and draw; 0 if every floor holds, else 1."""
     report.make_folders(arguments)
-    photos = _photos(arguments.photo)
+    plan = sorted(arguments.factors), arguments.rounds, arguments.seconds, arguments.deadline
     with service(arguments.url, arguments.pid) as serving:
-        found = asyncio.run(_measure(serving, photos, arguments))
-    print(f"\n{found.machine}")
-    print(f"Capacity {found.capacity:.1f} photos/s; deadline {found.deadline_s:g} s\n")
-    print_phases(found.phases)
-    status = report.print_verdicts(found.verdicts())
-    draw_overload(found, arguments.plot)
-    print(f"\nDrawn in {arguments.plot}")
-    if arguments.json:
-        report.write_json(arguments.json, asdict(found))
+        capacity, rows = asyncio.run(measure(serving.url, *plan))
+    limits = f"Capacity {capacity:.1f} photos/s; deadline {arguments.deadline:g} s"
+    print(f"{report.describe_machine()}\n{limits}\n")
+    report.print_table(rows)
+    status = report.print_verdicts(verdicts(rows, arguments.deadline))
+    figures = {"capacity": capacity, "rates": rows}
+    report.write(arguments, figures, lambda figure: _plot(figure, rows, arguments.deadline))
     return status
 
 
-async def _measure(serving: Service, photos: list[bytes], options: argparse.Namespace) -> Overload:
-    headers = {"Content-Type": "image/jpeg", "X-Request-Timeout": f"{options.deadline:g}"}
-    requests = [
-        build_request(serving.target, "POST", "/v1/plates", photo, headers) for photo in photos
+async def measure(
+    url: str, factors: list[float], rounds: int, seconds: float, deadline_s: float
+) -> tuple[float, list[dict[str, Any]]]:
+    """Measure the capacity in photos per second, then a row of the table for each rate.
+
+    Raises:
+        CommandError: No photo was read in time.
+    """
+    headers = {"Content-Type": "image/jpeg", "X-Request-Timeout": f"{deadline_s:g}"}
+    requests = [Request(path.read_bytes(), headers=headers) for path in samples()]
+    loads: dict[float, list[Load]] = {factor: [] for factor in factors}
+    async with LoadClient(url, requests, deadline_s + _PATIENCE_S) as client:
+        await client.closed_loop(_CONCURRENCY, _WARM_UP_S)
+        found = summarise([await client.closed_loop(_CONCURRENCY, seconds)], deadline_s)
+        capacity = found["goodput/s"]
+        if not capacity:
+            raise CommandError(
+                f"no photo was read within the deadline of {deadline_s:g} s: "
+                f"{found['statuses']} {found['errors']}. Is --deadline too short?"
+            )
+        for index in range(rounds):
+            for factor in factors:
+                moments = arrivals(factor * capacity, seconds, seed=index)
+                loads[factor].append(await client.open_loop(moments))
+                print(f"{factor:g} times the capacity: done", file=sys.stderr, flush=True)
+    return capacity, [
+        {"load": f"{factor:g}x", **summarise(loads[factor], deadline_s)} for factor in factors
     ]
-    generator = Generator(serving.target, requests, options.deadline + _PATIENCE_S)
-    capacity = options.capacity or await measure_capacity(
-        generator, options.concurrency, options.seconds, options.deadline
-    )
-    plan = Plan(
-        sorted(options.factors),
-        options.seconds,
-        options.rounds,
-        options.recovery_seconds,
-        options.deadline,
-        options.seed,
-    )
-    return await sweep(generator, serving.pid, capacity, plan)
 
 
-def _photos(paths: list[Path] | None) -> list[bytes]:
-    try:
-        return [path.read_bytes() for path in paths] if paths else sample_photos()
-    except OSError as error:
-        raise CommandError(f"{error.filename}: {error.strerror}") from error
+def verdicts(rows: list[dict[str, Any]], deadline_s: float) -> list[Verdict]:
+    """Judge the rates, of which the last is the highest."""
+    peak, last = max(row["goodput/s"] for row in rows), rows[-1]
+    ratio = last["goodput/s"] / peak if peak else 0.0
+    slowest = max((row["p99 ms"] or 0) / 1000 for row in rows)
+    statuses = [(status, n) for row in rows for status, n in row["statuses"].items()]
+    errors = sum(n for status, n in statuses if status >= 500)
+    unanswered = sum(n for status, n in statuses if not status)
+    goodput, latency = f">= {GOODPUT_FLOOR:.2f}", f"<= {deadline_s:g} s"
+    what = f"goodput at {last['load'].removesuffix('x')} times the capacity, of the peak"
+    in_time = 0 < slowest <= deadline_s
+    return [
+        Verdict(what, f"{ratio:.2f}", goodput, ratio >= GOODPUT_FLOOR),
+        Verdict("p99 of accepted requests, at the worst", f"{slowest:.2f} s", latency, in_time),
+        Verdict("answers 5xx", str(errors), "0", not errors),
+        Verdict("requests without an answer", str(unanswered), "0", not unanswered),
+    ]
+
+
+def _plot(figure: Any, rows: list[dict[str, Any]], deadline_s: float) -> None:
+    import pandas
+
+    table, (rates, times) = pandas.DataFrame(rows), figure.subplots(1, 2)
+    refused = [row["statuses"].get(429, 0) / row["requests"] for row in rows]
+    table["refused/s"] = table["offered/s"] * refused
+    both = {"x": "offered/s", "style": "o-", "ylim": (0, None), "grid": True}
+    table.plot(y=["goodput/s", "refused/s"], ax=rates, ylabel="photos/s", **both)
+    table.plot(y=["p50 ms", "p99 ms"], ax=times, ylabel="ms, of accepted photos", **both)
+    times.axhline(1000 * deadline_s, color="tab:red", label="deadline")

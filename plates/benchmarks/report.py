@@ -1,9 +1,12 @@
-"""What every benchmark ends with: tables, floors that hold or don't, JSON."""
+"""What every benchmark ends with: tables, floors that hold or are missed, JSON, a picture."""
 
 import argparse
 import json
-from collections.abc import Iterable, Sequence
+import os
+import platform
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +15,7 @@ from plates.cli import CommandError
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether a floor holds.
-
-    Attributes:
-        what: What was measured.
-        came: What came out, with its unit.
-        floor: What it had to be.
-        holds: Whether it does.
-    """
+    """Whether a floor holds: what was measured, its value, and what it had to be."""
 
     what: str
     came: str
@@ -31,56 +27,32 @@ class Verdict:
         return f"{word}  {self.what}: {self.came} (floor: {self.floor})"
 
 
-def print_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Print columns, each as wide as it must be, aligned to the right."""
-    lines = [tuple(headings), *map(tuple, rows)]
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    for line in lines:
-        cells = (cell.rjust(width) for cell, width in zip(line, widths, strict=True))
-        print("  ".join(cells).rstrip(), flush=True)
+def add_number(
+    parser: argparse.ArgumentParser, name: str, default: float, purpose: str, least: float = 0.01
+) -> None:
+    """Declare an option that takes a number of the default's type."""
 
+    def number(text: str) -> float:
+        value = type(default)(text)
+        if not least <= value < float("inf"):
+            raise argparse.ArgumentTypeError(f"expected {least:g} or more, got {text}")
+        return value
 
-def print_verdicts(verdicts: Iterable[Verdict]) -> int:
-    """Print one line per floor.
-
-    Returns:
-        The exit status: 1 if a floor is missed, else 0.
-    """
-    verdicts = list(verdicts)
-    print()
-    for verdict in verdicts:
-        print(verdict, flush=True)
-    return 0 if all(verdict.holds for verdict in verdicts) else 1
-
-
-def milliseconds(seconds: float | None) -> str:
-    """Write a time for a table; a dash where there is none."""
-    return "-" if seconds is None else f"{seconds * 1000:.0f}"
+    purpose = f"{purpose} (default: {default:g})"
+    parser.add_argument(name, type=number, metavar="N", default=default, help=purpose)
 
 
 def add_outputs(parser: argparse.ArgumentParser, name: str) -> None:
-    """Declare --json and --plot.
-
-    Args:
-        parser: Of the tool.
-        name: Of the tool, for the picture's default.
-    """
+    """Declare --json and --plot, whose default is named after the tool."""
+    plot = Path("build/bench") / f"{name}.png"
     parser.add_argument("--json", type=Path, metavar="FILE", help="keep all figures as JSON")
     parser.add_argument(
-        "--plot",
-        type=Path,
-        metavar="FILE.png",
-        default=Path("build/bench") / f"{name}.png",
-        help=f"where the picture goes (default: build/bench/{name}.png)",
+        "--plot", type=Path, metavar="FILE.png", default=plot, help=f"the picture (default: {plot})"
     )
 
 
 def make_folders(arguments: argparse.Namespace) -> None:
-    """Make room for what will be written, before minutes are spent on measuring it.
-
-    Raises:
-        CommandError: A folder can't be made.
-    """
+    """Make the folders of --json and --plot before minutes are spent on measuring."""
     for path in filter(None, (arguments.json, arguments.plot)):
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -88,21 +60,55 @@ def make_folders(arguments: argparse.Namespace) -> None:
             raise CommandError(f"{path.parent}: {error.strerror}") from error
 
 
-def write_json(path: Path, document: dict[str, Any]) -> None:
-    """Write figures to be read by others."""
-    path.write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+def print_table(rows: Any) -> None:
+    """Print rows, a pandas table or dictionaries, as aligned columns."""
+    import pandas
+
+    table = pandas.DataFrame(rows)
+    print(table.to_string(index=False, na_rep="-", float_format="{:.4g}".format), flush=True)
 
 
-def figure(width: float, height: float) -> Any:
-    """Make an empty matplotlib figure that needs no display.
+def print_verdicts(verdicts: Iterable[Verdict]) -> int:
+    """Print a line for each floor; the exit status is 1 if one is missed, else 0."""
+    verdicts = list(verdicts)
+    print("", *verdicts, sep="\n", flush=True)
+    return 0 if all(verdict.holds for verdict in verdicts) else 1
+
+
+def write(
+    arguments: argparse.Namespace, figures: dict[str, Any], plot: Callable[[Any], None]
+) -> None:
+    """Keep the figures in --json, if it is given, and have them drawn into --plot.
 
     Args:
-        width: In inches.
-        height: In inches.
+        arguments: Those of `add_outputs`.
+        figures: What was measured; the machine is added.
+        plot: Draws into a matplotlib figure.
     """
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    drawn = Figure(figsize=(width, height), layout="constrained")
-    FigureCanvasAgg(drawn)
-    return drawn
+    if arguments.json:
+        document = {"machine": describe_machine(), **figures}
+        text = json.dumps(document, indent=1, ensure_ascii=False, default=float)
+        arguments.json.write_text(text + "\n", encoding="utf-8")
+    picture = Figure(figsize=(12, 4.6), layout="constrained")
+    plot(picture)
+    picture.suptitle(describe_machine(), fontsize=9)
+    picture.savefig(arguments.plot, dpi=110)
+    print(f"\nDrawn in {arguments.plot}")
+
+
+def describe_machine() -> str:
+    """Name processor, cores, memory, system and date in one line: a figure needs them."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        lines = []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    cores = len(os.sched_getaffinity(0))
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**30
+    return (
+        f"{names[0] if names else platform.machine()}, {cores} core{'s' * (cores != 1)}, "
+        f"{memory:.0f} GiB, {platform.system()} {platform.release()}, "
+        f"Python {platform.python_version()}, {date.today().isoformat()}"
+    )

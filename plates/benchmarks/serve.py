@@ -1,174 +1,134 @@
-"""How fast the service answers, what it costs, and what is lost on the way to it.
+"""How fast the service answers, and what a photo costs.
 
-First photos are read in process and over HTTP in turns: one process with all threads, HTTP
-one at a time, as many processes as cores with one thread each, HTTP at concurrency 4. Then
-come closed loops (so many photos under way) and open loops (at shares of the most that came
-of it), both through the gateway and over gRPC straight to Triton, and closed loops of photos
-whose canvases differ. Everything but the mixed loads is the same 1920x1080 JPEG with two plates.
+Photos are posted in closed loops, so many at once; all are the same 1920x1080 JPEG with two
+plates unless --photo names another. Memory (PSS, in which shared pages count once) is
+measured after the loads, when the load client's process has ended. CPU times are those of the
+service's processes per photo, and of the client, which shares their cores. Of a service that
+runs already (--url) they come with --pid, which says that it runs on this machine.
 
-Of a service that runs already (--url), memory, CPU times and in process come with --pid, which
-says that it runs on this machine; gRPC and Triton's counts come with --triton.
+On request another service, or the published pipeline's shape, is measured in turns with it.
 
-Latencies count from when a photo was to be sent. CPU times are those of the service's
-processes and of the load generator, which shares their cores.
-
-Floors: ready within 10 s; at most 700 MB; HTTP's p50 is longer than in process by at most
-1.5 times what the JPEG takes to decode; at concurrency 4, HTTP reads at least 0.75 of the
-photos that can be read in process; photos in flight together share executions of yolo;
-threads x instances of no graph exceed the cores; every photo is read.
+Floors: ready within 10 s; at most 700 MB; every photo is read.
 """
 
 import argparse
+import contextlib
 import sys
-import time
+from collections import Counter
 from collections.abc import Iterator
-from concurrent.futures.process import BrokenProcessPool
-from dataclasses import asdict, replace
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import Any
 
-from plate_models.cores import usable_cores
 from plates.benchmarks import report
-from plates.benchmarks.footprint import footprints
-from plates.benchmarks.machine import describe_machine
-from plates.benchmarks.measuring_process import MeasuringProcess
-from plates.benchmarks.serve_load import GRPC, HTTP, Order, Stretch, models_of, offer, photos_for
-from plates.benchmarks.serve_pairing import Round, measure_rounds
-from plates.benchmarks.serve_report import draw_serve, print_bench
-from plates.benchmarks.serve_result import ServeBench
-from plates.benchmarks.service import Service, add_service, service
+from plates.benchmarks.compare import TIMEOUT_S, compare
+from plates.benchmarks.load import OK, post_for, process_of_its_own, summarise
+from plates.benchmarks.photos import photo_or_standard
+from plates.benchmarks.report import Verdict
+from plates.benchmarks.service import Service, add_service, cpu_by_part, footprints, service
 from plates.cli import CommandError
 
 CONCURRENCIES = (1, 2, 4, 8, 16)
-SHARES = (0.25, 0.5, 0.75, 0.9)
-_SETTLE_S = 1.0
-_LONGEST_S = 600.0
+READY_S = 10.0
+MEMORY_MB = 700.0
+_WARM_UP_S = 1.0
+_SHOWN = ("at once", "goodput/s", "p50 ms", "p95 ms", "p99 ms", "requests", "client CPU ms")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     add_service(parser)
-    parser.add_argument(
-        "--triton",
-        metavar="HOST:PORT",
-        help="with --url: gRPC of the Triton behind it, to be measured as well",
-    )
     report.add_outputs(parser, "serve")
+    report.add_number(parser, "--seconds", 5.0, "of each load")
+    report.add_number(parser, "--rounds", 4, "of turns with what is compared", least=1)
+    parser.add_argument("--photo", type=Path, metavar="FILE", help="default: the standard photo")
     parser.add_argument(
-        "--seconds",
-        type=_seconds,
-        metavar="N",
-        default=5.0,
-        help="for each load, and for each turn of a round (default: 5)",
+        "--published",
+        type=Path,
+        metavar="DIR",
+        help="also measure the published pipeline's shape; DIR holds stn.pt and lprnet.pt",
     )
-    parser.add_argument(
-        "--rounds",
-        type=_count,
-        metavar="N",
-        default=4,
-        help="of in process and HTTP in turns (default: 4)",
-    )
-
-
-def _seconds(text: str) -> float:
-    value = float(text)
-    if not 0 < value <= _LONGEST_S:
-        raise argparse.ArgumentTypeError(f"expected more than 0, up to {_LONGEST_S:g}, got {text}")
-    return value
-
-
-def _count(text: str) -> int:
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"expected at least 1, got {text}")
-    return value
+    parser.add_argument("--beside", metavar="http://HOST:PORT", help="also measure this service")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Measure, print and draw.
-
-    Returns:
-        0 if every floor holds, else 1.
-
-    Raises:
-        CommandError: The service is not there, or reads no photos.
-    """
+    """Measure, print and draw; 0 if every floor holds, else 1."""
     report.make_folders(arguments)
-    if arguments.triton and not arguments.url:
-        raise CommandError("--triton goes with --url; without it the service is our own")
-    with service(arguments.url, arguments.pid) as found:
-        serving = replace(found, triton=found.triton or arguments.triton)
-        try:
-            measured = _measure(serving, arguments.seconds, arguments.rounds)
-        except BrokenProcessPool as error:
-            raise CommandError("a measuring process ended; see above") from error
-    print_bench(measured)
-    status = report.print_verdicts(measured.verdicts())
-    draw_serve(measured, arguments.plot)
-    print(f"\nDrawn in {arguments.plot}")
-    if arguments.json:
-        report.write_json(arguments.json, asdict(measured))
+    if arguments.published and not (arguments.published / "lprnet.pt").is_file():
+        raise CommandError(f"{arguments.published}: expected stn.pt and lprnet.pt in it")
+    with contextlib.ExitStack() as stack:
+        if arguments.beside:
+            stack.enter_context(service(arguments.beside))
+        serving = stack.enter_context(service(arguments.url, arguments.pid))
+        with process_of_its_own() as client:
+            photo = client.submit(photo_or_standard, arguments.photo).result()
+            rows = list(_loads(client, serving, photo, arguments.seconds))
+        memory = _memory_by_part(serving)
+        comparisons = []
+        for other in filter(None, (arguments.published, arguments.beside)):
+            with process_of_its_own() as client:
+                call = (serving.url, other, photo, arguments.rounds, arguments.seconds)
+                comparisons.append(client.submit(compare, *call).result())
+    print(f"{report.describe_machine()}\n\nLatency; CPU time per photo, by process")
+    report.print_table({name: row[name] for name in _SHOWN} | row["CPU ms"] for row in rows)
+    if memory:
+        print("\nMemory, PSS in MB")
+        report.print_table([{**memory, "together": sum(memory.values())}])
+    for comparison in comparisons:
+        print("\nIn turns, one photo at a time")
+        report.print_table(comparison)
+    status = report.print_verdicts(verdicts(serving.ready_s, memory, rows))
+    figures = {"loads": rows, "pss_mb": memory, "comparisons": comparisons}
+    report.write(arguments, {"ready_s": serving.ready_s, **figures}, lambda f: _plot(f, rows))
     return status
 
 
-def _measure(serving: Service, seconds: float, rounds: int) -> ServeBench:
-    cores = usable_cores()
-    with MeasuringProcess({}) as load:
-        photos = load.call(photos_for, False)
-        models = load.call(models_of, serving.triton) if serving.triton else []
-        paired: list[Round] = []
-        if serving.pid:  # elsewhere, other cores would be compared with these
-            paired = measure_rounds(serving, load, photos[0], rounds, seconds, cores)
-            _say(f"{rounds} rounds in process and over HTTP: done")
-        stretches: list[Stretch] = []
-        for order in _orders(serving, seconds, stretches):
-            stretches.append(_offered(load, order, serving, photos))
-    memory = _memory(serving)
-    with MeasuringProcess({}) as load:
-        photos = load.call(photos_for, True)
-        for order in _mixed_orders(serving, seconds):
-            stretches.append(_offered(load, order, serving, photos))
-    mixed = _memory(serving)
-    machine = describe_machine()
-    return ServeBench(machine, cores, serving.ready_s, paired, stretches, memory, mixed, models)
+def _loads(
+    client: ProcessPoolExecutor, serving: Service, photo: bytes, seconds: float
+) -> Iterator[dict[str, Any]]:
+    for at_once in CONCURRENCIES:
+        warm_up_s = min(_WARM_UP_S, seconds)
+        client.submit(post_for, serving.url, photo, at_once, warm_up_s, TIMEOUT_S).result()
+        before = cpu_by_part(serving.pid)
+        load = client.submit(post_for, serving.url, photo, at_once, seconds, TIMEOUT_S).result()
+        used = {
+            part: cpu_s - before.get(part, 0) for part, cpu_s in cpu_by_part(serving.pid).items()
+        }
+        row = client.submit(summarise, [load], TIMEOUT_S).result()
+        per_photo = {part: round(1000 * s / row["requests"], 1) for part, s in used.items()}
+        print(f"{at_once} at once: done", file=sys.stderr, flush=True)
+        yield {"at once": at_once, **row, "CPU ms": per_photo}
 
 
-def _offered(
-    load: MeasuringProcess, order: Order, serving: Service, photos: list[bytes]
-) -> Stretch:
-    stretch = load.call(offer, order, serving, photos)
-    _say(f"{order.way} {order.concurrency or format(order.rate, '.1f')}: done")
-    return stretch
+def _memory_by_part(serving: Service) -> dict[str, int]:
+    found: dict[str, int] = Counter()
+    for one in footprints(serving.pid):
+        found[one.part] += round(one.pss_bytes / 1e6)
+    return dict(found)
 
 
-def _orders(serving: Service, seconds: float, done: list[Stretch]) -> Iterator[Order]:
-    """What is offered of one photo; open loops go by the closed ones before them."""
-    ways = _ways(serving)
-    for concurrency in CONCURRENCIES:
-        for way in ways:
-            yield Order(way, seconds, concurrency)
-    most = {way: max(s.summary.goodput for s in done if s.order.way == way) for way in ways}
-    for share in SHARES:
-        for way in ways:
-            yield Order(way, seconds, rate=max(share * most[way], 1 / seconds))
-
-
-def _mixed_orders(serving: Service, seconds: float) -> Iterator[Order]:
-    """What is offered of photos for all canvases."""
-    for concurrency in CONCURRENCIES:
-        for way in _ways(serving):
-            yield Order(way, seconds, concurrency, mixed=True)
-
-
-def _ways(serving: Service) -> tuple[str, ...]:
-    return (HTTP, GRPC) if serving.triton else (HTTP,)
-
-
-def _memory(serving: Service) -> dict[str, float]:
-    time.sleep(_SETTLE_S)  # until the measuring process shares no memory any more
-    found: dict[str, float] = {}
-    for one in footprints(serving.pid, with_pss=True) if serving.pid else ():
-        found[one.part] = found.get(one.part, 0.0) + (one.pss_bytes or 0) / 1e6
+def verdicts(
+    ready_s: float | None, memory: dict[str, int], rows: list[dict[str, Any]]
+) -> list[Verdict]:
+    """Judge what was measured; a service elsewhere has neither start nor memory."""
+    found = []
+    if ready_s is not None:
+        came, floor = f"{ready_s:.1f} s", f"<= {READY_S:g} s"
+        found.append(Verdict("from `plates serve` to ready", came, floor, ready_s <= READY_S))
+    if memory:
+        came, floor = f"{sum(memory.values())} MB", f"<= {MEMORY_MB:g} MB"
+        holds = sum(memory.values()) <= MEMORY_MB
+        found.append(Verdict("memory of all processes (PSS)", came, floor, holds))
+    sent = sum(row["requests"] for row in rows)
+    failed = sent - sum(row["statuses"].get(OK, 0) for row in rows)
+    found.append(Verdict("photos that were not read", f"{failed} of {sent}", "0", not failed))
     return found
 
 
-def _say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
+def _plot(figure: Any, rows: list[dict[str, Any]]) -> None:
+    import pandas
+
+    table, (latency, throughput) = pandas.DataFrame(rows), figure.subplots(1, 2)
+    percentiles = ["p50 ms", "p95 ms", "p99 ms"]
+    table.plot(x="at once", y=percentiles, ax=latency, style="o-", ylabel="ms", grid=True)
+    table.plot(x="at once", y="goodput/s", ax=throughput, style="o-", ylim=(0, None), grid=True)

@@ -1,58 +1,105 @@
-"""The folder that a run writes to: who may, what is where, files that are whole or not there.
+"""The folder that a run writes to: rows, failures, lock; files that are whole or not there.
 
-plates/part-00000000.parquet   a committed chunk: see `rows` and `ledger`
+plates/part-00000000.parquet   a committed chunk: its rows, and its account in the metadata
 listing/                       what the source held: see `listing`
-work/                          what is under way: see `journal`
+work/                          what is under way: see `reading.Journal`
 manifest.json                  settings, weights, counts, state
 failed.csv                     every photo and folder that could not be read, and why
 """
 
 import contextlib
+import csv
 import fcntl
+import io
 import json
 import os
+import re
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 from uuid import uuid4
 
-from plates.bulk import OutputError
+from plates.bulk import OutputError, require
+from plates.bulk.source import Failure
 
+SCHEMA_VERSION = 1
+FAILED_COLUMNS = ("photo", "reason", "message")
+_CHUNK_NAME = re.compile(r"part-(\d{8,})\.parquet")
+_ACCOUNT_KEY = b"plates.bulk"
 _TEMPORARY = ".tmp"
-_LOCK = ".lock"
+
+
+def schema() -> Any:
+    """The pyarrow schema of the result: types never depend on what was found."""
+    (arrow,) = require("pyarrow")
+    pixels, score, text = arrow.float32(), arrow.float32(), arrow.string()
+    return arrow.schema(
+        [
+            arrow.field("photo", text, nullable=False),  # path or URL, as the source has it
+            ("plate", arrow.int32()),  # 0, 1, … in a photo; null: the photo has no plate
+            ("text", text),  # Latin look-alikes; "" if it is not readable
+            ("text_native", text),  # as the plate has it: "В840СК197"
+            ("score", score),  # calibrated probability that the text is right
+            ("readable", arrow.bool_()),
+            ("format", text),  # such as "ru.car"; "unknown"
+            ("region_code", text),  # null if the format has none
+            ("region_name", text),
+            ("lines", arrow.int8()),
+            # The box, in pixels of the upright photo.
+            *((side, pixels) for side in ("x0", "y0", "x1", "y1")),
+            # x, y of TL, TR, BR, BL. Arrow reads no nulls in fixed-size lists from Parquet.
+            ("quad", arrow.list_(pixels)),
+            ("detection_score", score),
+            # Best first.
+            ("candidates", arrow.list_(arrow.struct([("text", text), ("score", score)]))),
+            ("width", arrow.int32()),  # of the upright photo, in pixels
+            ("height", arrow.int32()),
+            ("time", arrow.timestamp("us")),
+            ("time_source", text),  # "exif": the camera's clock; "file": the file's time in UTC
+            ("model_version", text),
+            ("weights", text),  # hash of the weights' manifest
+        ]
+    )
+
+
+@dataclass(frozen=True)
+class Account:
+    """What is committed with the rows of a chunk."""
+
+    chunk: int
+    photos: int  # files in it
+    plates: int
+    failures: tuple[Failure, ...]
+    deaths: int  # of processes that worked on it
+    process: str  # that committed it: host and process id
+    began: float  # in seconds since 1970
+    ended: float
+    others: tuple[str, ...] = ()  # files that are no photos
 
 
 class Output:
-    """Paths below the output folder.
-
-    Attributes:
-        folder: It.
-        plates, listing, work: Folders.
-        manifest, failed: Files.
-    """
+    """The output folder, and paths in it."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.plates, self.listing = folder / "plates", folder / "listing"
         self.work = folder / "work"
         self.manifest, self.failed = folder / "manifest.json", folder / "failed.csv"
+        self._lock = folder / ".lock"
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
-        """Make the folders and keep every other run out.
-
-        Raises:
-            OutputError: Another run writes there, or the folder can't be made.
-        """
+        """Make the folders and keep other runs out; raises OutputError if one is there."""
         try:
             for folder in (self.plates, self.listing, self.work):
                 folder.mkdir(parents=True, exist_ok=True)
-            file = (self.folder / _LOCK).open("a+", encoding="utf-8")
+            file = self._lock.open("a+", encoding="utf-8")
         except OSError as error:
             raise OutputError(f"{self.folder}: {error.strerror}") from error
         with file:
-            # The system lets go of it when the process ends, however it ends.
+            # The system releases the lock when the process ends, also when it is killed.
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError as error:
@@ -65,39 +112,60 @@ class Output:
             with contextlib.suppress(OSError):  # a full disk: the lock holds all the same
                 file.write(f"process {os.getpid()} on {socket.gethostname()}")
                 file.flush()
+            for folder in (self.folder, self.plates, self.listing):
+                for left in folder.glob(f".*{_TEMPORARY}"):  # by a run that was killed
+                    left.unlink()
             yield
 
-    def remove_leftovers(self) -> int:
-        """Remove what killed processes left half-written.
+    def commit(self, account: Account, rows: list[dict[str, Any]]) -> None:
+        """Write a chunk: rows and account together; on OSError it is not committed."""
+        arrow, parquet = require("pyarrow", "pyarrow.parquet")
+        about = json.dumps({"schema": SCHEMA_VERSION, **asdict(account)}, ensure_ascii=False)
+        columns = schema().with_metadata({_ACCOUNT_KEY: about.encode()})
+        # Made in memory: a tenth of a megabyte, and errors of the disk are Python's own.
+        file = io.BytesIO()
+        parquet.write_table(arrow.Table.from_pylist(rows, columns), file, compression="zstd")
+        write_whole(self._chunk(account.chunk), file.getvalue())
 
-        Returns:
-            How many files.
-        """
-        found = [
-            path
-            for folder in (self.folder, self.plates, self.listing)
-            for path in folder.glob(f".*{_TEMPORARY}")
-        ]
-        for path in found:
-            path.unlink(missing_ok=True)
-        return len(found)
+    def committed(self) -> list[int]:
+        """The numbers of finished chunks, in order."""
+        found = (_CHUNK_NAME.fullmatch(path.name) for path in self.plates.iterdir())
+        return sorted(int(match[1]) for match in found if match)
+
+    def account(self, chunk: int) -> Account:
+        """Read what was committed with a chunk; raises OutputError if the file is damaged."""
+        arrow, parquet = require("pyarrow", "pyarrow.parquet")
+        path = self._chunk(chunk)
+        try:
+            about = json.loads(parquet.read_schema(path).metadata[_ACCOUNT_KEY])
+            del about["schema"]
+            failures = tuple(Failure(**failure) for failure in about.pop("failures"))
+            return Account(failures=failures, others=tuple(about.pop("others", ())), **about)
+        except (OSError, arrow.ArrowException, KeyError, TypeError, ValueError) as error:
+            raise OutputError(
+                f"{path}: expected a finished chunk of ours, got {error}. "
+                f"Remove the file, and run again to have it read anew."
+            ) from error
+
+    def write_failed(self, failures: Iterable[Failure]) -> None:
+        """Write ``failed.csv``; raises OSError."""
+        text = io.StringIO()
+        lines = csv.DictWriter(text, FAILED_COLUMNS, lineterminator="\n")
+        lines.writeheader()
+        lines.writerows(map(asdict, failures))
+        write_whole(self.failed, text.getvalue().encode())
+
+    def _chunk(self, number: int) -> Path:
+        return self.plates / f"part-{number:08d}.parquet"
 
 
-def write_whole(path: Path, write: Callable[[IO[bytes]], object]) -> None:
-    """Write a file that is there whole or not at all, whatever dies meanwhile.
-
-    Args:
-        path: Of the file; what was there before is replaced.
-        write: Is handed the open file. Readers of the folder don't see it before its end:
-            its name begins with a dot.
-
-    Raises:
-        OSError: It can't be written; the disk may be full. What was there before stays.
-    """
+def write_whole(path: Path, data: bytes) -> None:
+    """Replace a file; on OSError, or if the process is killed, what was there before stays."""
+    # Readers of the folder pass over names that begin with a dot.
     temporary = path.with_name(f".{path.name}.{uuid4().hex}{_TEMPORARY}")
     try:
         with temporary.open("xb") as file:
-            write(file)
+            file.write(data)
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(path)
@@ -105,14 +173,9 @@ def write_whole(path: Path, write: Callable[[IO[bytes]], object]) -> None:
         with contextlib.suppress(OSError):
             temporary.unlink()
         raise
-    _sync_folder(path.parent)
-
-
-def _sync_folder(folder: Path) -> None:
-    """The rename itself must reach the disk, too."""
-    descriptor = os.open(folder, os.O_RDONLY)
+    descriptor = os.open(path.parent, os.O_RDONLY)
     try:
-        os.fsync(descriptor)
+        os.fsync(descriptor)  # the rename must reach the disk, too
     finally:
         os.close(descriptor)
 
@@ -120,24 +183,14 @@ def _sync_folder(folder: Path) -> None:
 def write_json(path: Path, document: dict[str, Any]) -> None:
     """Write a document; errors as of `write_whole`."""
     text = json.dumps(document, indent=1, ensure_ascii=False) + "\n"
-    write_whole(path, lambda file: file.write(text.encode()))
+    write_whole(path, text.encode())
 
 
-def read_json(path: Path) -> dict[str, Any] | None:
-    """Read a document.
-
-    Returns:
-        It, or None if there is no such file.
-
-    Raises:
-        OutputError: It is damaged or can't be read.
-    """
+def read_json(path: Path) -> dict[str, Any]:
+    """Read a document, empty if there is no such file; raises OutputError if it is damaged."""
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
+        return dict(json.loads(path.read_text(encoding="utf-8")))
     except FileNotFoundError:
-        return None
-    except (OSError, ValueError) as error:
+        return {}
+    except (OSError, ValueError, TypeError) as error:
         raise OutputError(f"{path}: expected our JSON, got {error}; give another --out") from error
-    if not isinstance(document, dict):
-        raise OutputError(f"{path}: expected our JSON, got another; give another --out")
-    return document

@@ -1,58 +1,56 @@
-"""A run: take the listing, read what is not done yet, keep account."""
+"""A run of the command: take the listing, send its chunks through Ray Data, count.
 
+Only numbers of chunks travel: Ray's actors read the files and write the results themselves. Ray
+Data restarts an actor that died, and gives its chunk to it again, as often as it takes;
+`reading.Journal` sees to it that this ends.
+"""
+
+import contextlib
 import itertools
+import json
+import logging
+import math
+import os
+import shutil
+import signal
+import tempfile
+import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, replace
+from datetime import UTC, datetime
 from multiprocessing import get_context
 from pathlib import Path
+from typing import Any
 
-from plates.bulk import BulkError, OutputError, SourceError, ledger, manifest, require
-from plates.bulk.chunks import Job
-from plates.bulk.cluster import Cluster, Resources, started
-from plates.bulk.fetching import UNREACHABLE, describe
-from plates.bulk.listing import Listing, load_listing, take_listing
-from plates.bulk.manifest import Manifest, Settings
-from plates.bulk.output import Output
-from plates.bulk.progress import Progress
-from plates.bulk.source import Photo, Unlisted, absolute, find_photos
+from tqdm import tqdm
 
-CHUNK_PHOTOS = 256
-_MANIFEST_EVERY_S = 30.0
-# Another try may find these; a damaged photo stays damaged.
-RETRIED = (UNREACHABLE, "missing", "forbidden", "unreadable", "crashes-the-reader")
+from plate_models.cores import usable_cores
+from plate_models.spec import MODEL_VERSION
+from plates.bulk import BulkError, OutputError, Request, require
+from plates.bulk.listing import load_listing, take_listing
+from plates.bulk.output import Account, Output, read_json, write_json
+from plates.bulk.reading import ChunkReader, Outcome
+from plates.bulk.source import UNREACHABLE, Failure, Photo, describe, find_photos, is_url
 
-
-@dataclass(frozen=True)
-class Request:
-    """What is to be read.
-
-    Attributes:
-        source: A folder, photo, pattern or URL.
-        out: Folder for the result.
-        chunk: Photos in a chunk: what is lost when a process dies, and rows of a file.
-        limit: At most so many photos.
-        extend: List the source again, and add what is new.
-        retry_failed: Read chunks again in which photos failed that may be there by now.
-        resources: What to spread it over.
-        weights: Folder of the weights; None stands for the released ones.
-        engine, device: As for `engines.load_nets`.
-    """
-
-    source: str
-    out: Path
-    chunk: int = CHUNK_PHOTOS
-    limit: int | None = None
-    extend: bool = False
-    retry_failed: bool = False
-    resources: Resources = field(default_factory=Resources)
-    weights: Path | None = None
-    engine: str = "served"
-    device: str = "cpu"
+RUNNING, STOPPED, INCOMPLETE, COMPLETE = "running", "stopped", "incomplete", "complete"
+COUNTS = (
+    *("photos", "done", "failed", "others", "plates", "chunks", "chunks_not_written"),
+    *("folders_not_listed", "process_deaths"),
+)
+# Another try may read these; a damaged photo stays damaged.
+_RETRIED = (UNREACHABLE, "missing", "forbidden", "unreadable", "crashes-the-reader")
+_REPORT_EVERY_S, _KEPT_NAMES = 15.0, 5
+# Of each actor: one is worked on, the next one waits.
+_CHUNKS_IN_FLIGHT = 2
+# Ray Data keeps some kilobytes for each block until a run of it ends: so a run has an end.
+_CHUNKS_PER_ROUND = 2000
+# It carries numbers of chunks; Ray would take a third of the machine's memory.
+_OBJECT_STORE_BYTES = 80 * 2**20
 
 
-def run(request: Request, say: Callable[[str], None]) -> Manifest:
+def run(request: Request, say: Callable[[str], None]) -> dict[str, Any]:
     """Read an archive, or what is left of it.
 
     Args:
@@ -63,177 +61,273 @@ def run(request: Request, say: Callable[[str], None]) -> Manifest:
         The manifest, as it was written.
 
     Raises:
-        BulkError: The source or the output can't be used, or Ray; see its kinds.
+        BulkError: The source, the output or Ray can't be used.
         EngineError, WeightsError, ExportError: The nets can't be loaded.
     """
-    require("pandas", "pyarrow.parquet", "fsspec", "ray.data")
+    require("pandas", "pyarrow.parquet", "fsspec", "ray.data", "tenacity")
     output = Output(request.out.absolute())
-    source = absolute(request.source)
+    source = request.source if is_url(request.source) else str(Path(request.source).absolute())
+    request = replace(request, source=source, out=output.folder)
+    found = find_photos(source)
+    if not output.manifest.exists():  # a wrong source must not claim the folder
+        say(f"listing {source}")
+        first = next(found, None)
+        if not isinstance(first, Photo):
+            what = "photos in the folders that can be read" if first else "photos there"
+            raise BulkError(f"no {what}: expected files such as photo.jpg")
+        found = itertools.chain((first,), found)
+    weights = prepare(request)
     with output.locked():
-        weights = prepare(request)
-        settings = Settings(source, request.chunk, request.limit, request.engine, weights)
-        account = manifest.begin(output, settings)
-        removed = output.remove_leftovers()
-        if removed:
-            say(f"removed {removed} half-written files of a run that was killed")
-        listing = _listing(request, output, account, say)
-        job = Job(source, output.folder, weights, request.weights, request.engine, request.device)
+        one = _Run(request, weights, output, say)
+        one.take_listing(found)
         try:
-            _read(request, output, listing, job, account, say)
+            one.read()
         except BaseException as stopped:
-            account.state = manifest.STOPPED
-            _close(output, listing, account, say)
+            one.manifest["state"] = STOPPED
             if isinstance(stopped, Exception):
-                raise
-            say("stopped; the same command goes on from here")
+                one.manifest["problem"] = str(stopped)
+            else:
+                for journal in output.work.iterdir():  # no photo is to blame for a stop
+                    journal.unlink()
+                say("stopped; the same command goes on from here")
             raise
-        _close(output, listing, account, say)
-    return account
+        finally:
+            one.close()
+    return one.manifest
 
 
 def prepare(request: Request) -> str:
-    """Check weights, engine and device, and export what is served, before anything starts.
-
-    In a process of its own, so that this one never holds torch.
-
-    Returns:
-        Hash of the weights.
-
-    Raises:
-        EngineError, WeightsError, ExportError: See `engines.load_nets`.
-    """
+    """Check weights, engine and device, export what is served, and return the weights' hash."""
+    # In a process of its own, so that this one never holds torch.
     with ProcessPoolExecutor(1, get_context("spawn")) as pool:
-        # A cluster's GPUs need not be here.
-        device = "cpu" if request.resources.address else request.device
-        engine = "torch" if device != request.device else request.engine
-        return pool.submit(_prepare, request.weights, engine, device).result()
+        return pool.submit(_prepare, request).result()
 
 
-def _prepare(folder: Path | None, engine: str, device: str) -> str:
+def _prepare(request: Request) -> str:
     from plate_models.engines.nets import check_engine
     from plate_models.export import export
     from plate_models.weights import WEIGHTS_DIR, check_manifest
 
-    check_engine(engine, device)
-    if engine == "served" and folder is None:
+    on_cluster = request.address and request.device != "cpu"  # its GPUs need not be here
+    check_engine(*(("torch", "cpu") if on_cluster else (request.engine, request.device)))
+    if request.engine == "served" and request.weights is None:
         export()
-    return check_manifest(folder or WEIGHTS_DIR)
+    return check_manifest(request.weights or WEIGHTS_DIR)
 
 
-def _listing(
-    request: Request, output: Output, account: Manifest, say: Callable[[str], None]
-) -> Listing:
-    """Find the snapshot, or take it."""
-    listing = load_listing(output.listing)
-    if listing is None or request.extend:
-        say(f"listing {account.settings.source}")
-        try:
-            if listing is None:
-                account.write(output)
-            found = _limited(find_photos(account.settings.source), request, listing)
-            listing = take_listing(output.listing, found, request.chunk, listing)
-        except SourceError as error:
-            if listing is None:  # an older snapshot stays in force
-                account.state, account.problem = manifest.UNLISTED, str(error)
-                account.write(output)
-                nothing = Unlisted(account.settings.source, error.reason, str(error))
-                ledger.write_failed(output, [nothing], [])
-            raise
-        except OSError as error:
-            raise OutputError(f"{output.folder}: {describe(error)[1]}") from error
-    account.photos, account.chunks = listing.photos, listing.chunks
-    account.unlisted = len(listing.unlisted)
-    say(f"{listing.photos:,} photos in {listing.chunks:,} chunks, listed {listing.listed_at}")
-    return listing
+class _Run:
+    """A run into an output folder that is locked."""
 
+    def __init__(
+        self, request: Request, weights: str, output: Output, say: Callable[[str], None]
+    ) -> None:
+        """Take up the folder's manifest, or begin one; raises OutputError for other settings."""
+        self._request, self._weights, self._output, self._say = request, weights, output, say
+        settings = {name: getattr(request, name) for name in ("source", "chunk", "limit", "engine")}
+        settings |= {"weights": weights, "model_version": MODEL_VERSION}
+        before = read_json(output.manifest)
+        if not before and any(output.plates.iterdir()):
+            raise OutputError(
+                f"{output.folder}: expected an empty folder or one of an earlier run, found "
+                f"plates/ without {output.manifest.name}. Give another --out."
+            )
+        for name, value in settings.items():
+            if before and before["settings"].get(name) != value:
+                raise OutputError(
+                    f"{output.folder}: its run was begun with {name} "
+                    f"{before['settings'].get(name)!r}, now it is {value!r}. "
+                    f"Give the same again, or another --out."
+                )
+        self._since = time.monotonic() - before.get("duration_s", 0.0)
+        self.counts = dict.fromkeys(COUNTS, 0)
+        self.manifest: dict[str, Any] = {
+            "state": RUNNING,
+            "problem": None,
+            "settings": settings,
+            "counts": self.counts,
+            "not_written": [],  # the next run takes these chunks again
+            "other_files": [],  # the first ones of files that are no photos
+            "began": before.get("began", _now()),
+            "failed_photos": output.failed.name,
+        }
+        # Without a manifest it is of a run that was killed before it claimed the folder.
+        self._listing = load_listing(output.listing) if before else None
 
-def _limited(
-    found: Iterator[Photo | Unlisted], request: Request, before: Listing | None
-) -> Iterator[Photo | Unlisted]:
-    if request.limit is None:
-        return found
-    if before is not None:
-        raise BulkError("--extend: the run was begun with --limit; leave one of them out")
-    return itertools.islice(found, request.limit)
+    def take_listing(self, found: Iterator[Photo | Failure]) -> None:
+        """Take or extend the snapshot if that is wanted; a new one claims the folder."""
+        request, output, listing = self._request, self._output, self._listing
+        if listing is None or request.extend:
+            if listing is not None and request.limit is not None:
+                raise BulkError("--extend: the run was begun with --limit; leave one out")
+            try:
+                some = itertools.islice(found, request.limit)
+                listing = take_listing(output.listing, some, request.chunk, listing)
+            except OSError as error:
+                raise OutputError(f"{output.folder}: {describe(error)[1]}") from error
+        self._listing = listing
+        self.counts["photos"], self.counts["chunks"] = listing.photos, listing.chunks
+        self.counts["folders_not_listed"] = len(listing.unlisted)
+        size = f"{listing.photos:,} files in {listing.chunks:,} chunks"
+        self._say(f"{size}, listed {listing.listed_at}")
 
+    def read(self) -> None:
+        """Read the chunks that are not committed."""
+        counts, kept = self.counts, []
+        for account in map(self._output.account, self._output.committed()):
+            reasons = {failure.reason for failure in account.failures}
+            if not (self._request.retry_failed and reasons.intersection(_RETRIED)):
+                kept.append(account)
+        self._count(kept)
+        todo = sorted(set(range(counts["chunks"])).difference(one.chunk for one in kept))
+        self._write()
+        if not todo:
+            return
+        if kept:
+            self._say(f"{len(kept):,} chunks are done, {len(todo):,} are left")
+        chunks = read_chunks(self._request, self._weights, todo)
+        # Without a terminal nothing is drawn (None); lines are printed now and then.
+        bar = tqdm(total=counts["photos"], initial=counts["done"], unit="file", disable=None)
+        reported = -math.inf
+        with contextlib.closing(chunks) as outcomes, bar:
+            for outcome in outcomes:
+                self._take(outcome)
+                bar.set_postfix(failed=counts["failed"], refresh=False)
+                bar.update(counts["done"] - bar.n)
+                if time.monotonic() - reported < _REPORT_EVERY_S:
+                    continue
+                reported = time.monotonic()
+                self._write()
+                if bar.disable:
+                    done = f"{counts['done']:,} of {counts['photos']:,} files are done"
+                    self._say(f"{done}, {counts['failed']:,} could not be read")
 
-def _read(
-    request: Request,
-    output: Output,
-    listing: Listing,
-    job: Job,
-    account: Manifest,
-    say: Callable[[str], None],
-) -> None:
-    """Read what is not committed, and count."""
-    done = ledger.committed(output)
-    for one in ledger.accounts(output, sorted(done)):
-        if request.retry_failed and any(f.reason in RETRIED for f in one.failures):
-            done.discard(one.chunk)
-        else:
-            account.done += one.photos
-            account.failed += len(one.failures)
-    todo = [chunk for chunk in range(listing.chunks) if chunk not in done]
-    if done and todo:
-        say(f"{len(done):,} chunks are done, {len(todo):,} are left")
-    if not todo:
-        return
-    _keep(account, output, say)
-    with (
-        started(request.resources, output.folder) as cluster,
-        Progress(listing.photos, account.done, account.failed) as progress,
-    ):
-        _follow(cluster, job, todo, output, account, progress)
-
-
-def _follow(
-    cluster: Cluster,
-    job: Job,
-    todo: Iterable[int],
-    output: Output,
-    account: Manifest,
-    progress: Progress,
-) -> None:
-    written = time.monotonic()
-    for outcome in cluster.read(job, list(todo)):
-        account.deaths += outcome.deaths
+    def _take(self, outcome: Outcome) -> None:
+        self.counts["process_deaths"] += outcome.deaths
         if outcome.deaths:
             times = f"{outcome.deaths} time{'s' * (outcome.deaths != 1)}"
-            progress.say(f"chunk {outcome.chunk}: its process died {times}; it was begun anew")
-        if outcome.problem is not None:
-            account.not_written.append(outcome)
-            progress.say(f"chunk {outcome.chunk}: not written: {outcome.problem}")
-            continue
-        account.done += outcome.photos
-        account.failed += outcome.failed
-        progress.add(outcome.photos, outcome.failed)
-        if time.monotonic() - written > _MANIFEST_EVERY_S:
-            written = time.monotonic()
-            _keep(account, output, progress.say)
+            self._say(f"chunk {outcome.chunk}: its process died {times}; it was begun anew")
+        if outcome.problem is None:
+            self.counts["done"] += outcome.photos
+            self.counts["failed"] += outcome.failed
+        else:
+            self.counts["chunks_not_written"] += 1
+            self.manifest["not_written"].append(asdict(outcome))
+            self._say(f"chunk {outcome.chunk}: not written: {outcome.problem}")
+
+    def _count(self, accounts: Sequence[Account]) -> None:
+        self.counts["done"] = sum(one.photos for one in accounts)
+        self.counts["failed"] = sum(len(one.failures) for one in accounts)
+        self.counts["others"] = sum(len(one.others) for one in accounts)
+        self.counts["plates"] = sum(one.plates for one in accounts)
+        others = itertools.chain.from_iterable(one.others for one in accounts)
+        self.manifest["other_files"] = list(itertools.islice(others, _KEPT_NAMES))
+
+    def close(self) -> None:
+        """Count anew from what is committed, and write manifest and ``failed.csv``."""
+        accounts = list(map(self._output.account, self._output.committed()))
+        self._count(accounts)
+        if self.manifest["state"] != STOPPED:
+            whole = len(accounts) == self.counts["chunks"]
+            self.manifest["state"] = COMPLETE if whole else INCOMPLETE
+        self._write()
+        failures = itertools.chain.from_iterable(one.failures for one in accounts)
+        try:
+            unlisted = self._listing.unlisted if self._listing else []
+            self._output.write_failed([*unlisted, *failures])
+        except OSError as error:
+            self._say(f"{self._output.failed}: not written: {describe(error)[1]}")
+
+    def _write(self) -> None:
+        self.manifest["written"] = _now()
+        self.manifest["duration_s"] = round(time.monotonic() - self._since, 1)
+        try:
+            write_json(self._output.manifest, self.manifest)
+        except OSError as error:  # on a full disk the run goes on without
+            self._say(f"{self._output.manifest}: not written: {describe(error)[1]}")
 
 
-def _keep(account: Manifest, output: Output, say: Callable[[str], None]) -> None:
-    """Write the manifest; on a full disk the run goes on without."""
+def read_chunks(
+    request: Request, weights: str, chunks: Sequence[int]
+) -> Generator[Outcome, None, None]:
+    """Read chunks on Ray, which is stopped when the generator ends or is closed.
+
+    Yields:
+        The outcome of each chunk, in the order in which they end.
+
+    Raises:
+        BulkError: Ray can't be started, found or kept, or the actors can't load the nets.
+    """
+    with _ray(request) as ray:
+        cores = int(ray.cluster_resources().get("CPU", 1))
+        workers = request.workers or request.gpus or cores
+        size = max(_CHUNKS_PER_ROUND, 100 * workers)
+        try:
+            for start in range(0, len(chunks), size):
+                numbers = [{"chunk": chunk} for chunk in chunks[start : start + size]]
+                blocks = ray.data.from_items(numbers, override_num_blocks=len(numbers))
+                outcomes = blocks.map_batches(
+                    ChunkReader,
+                    fn_constructor_args=(request, weights),
+                    batch_size=1,
+                    compute=ray.data.ActorPoolStrategy(
+                        size=min(workers, len(numbers)),
+                        max_tasks_in_flight_per_actor=_CHUNKS_IN_FLIGHT,
+                    ),
+                    num_cpus=1,
+                    num_gpus=request.gpus / workers if request.gpus else None,
+                )
+                for row in outcomes.iter_rows():
+                    yield Outcome(**json.loads(row["outcome"]))
+        except ray.exceptions.RayError as error:
+            raise BulkError(f"Ray gave up: {_cause_of(error)}") from error
+
+
+@contextlib.contextmanager
+def _ray(request: Request) -> Iterator[Any]:
+    """Start Ray on this machine, or connect to a cluster, and let go of it at the end."""
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    ray, data = require("ray", "ray.data")
+    settings: dict[str, Any] = {"address": request.address}
+    folder = None
+    if request.address is None:
+        # Ray's sockets lie in it, and their paths may have 107 bytes.
+        folder = tempfile.mkdtemp(prefix="plates-ray-")
+        settings = {
+            "address": "local",
+            "num_cpus": request.workers or request.gpus or usable_cores(),
+            "num_gpus": request.gpus,
+            "include_dashboard": False,
+            "object_store_memory": _OBJECT_STORE_BYTES,
+            "_temp_dir": folder,
+        }
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        account.write(output)
-    except OSError as error:
-        say(f"{output.manifest}: not written: {describe(error)[1]}")
+        try:
+            ray.init(logging_level=logging.ERROR, log_to_driver=False, **settings)
+        except (ConnectionError, ValueError, RuntimeError) as error:
+            raise BulkError(f"Ray can't be used: {_cause_of(error)}") from error
+        if threading.current_thread() is threading.main_thread():
+            for number, handler in handlers.items():  # Ray's would exit on the spot
+                signal.signal(number, handler)
+        # The command reports progress itself, and chunks may take their time.
+        logging.getLogger("ray.data").setLevel(logging.CRITICAL)
+        context = data.DataContext.get_current()
+        context.enable_progress_bars = context.print_on_execution_start = False
+        context.execution_no_progress_timeout_s = -1
+        yield ray
+    finally:
+        ray.shutdown()
+        if folder is not None:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
-def _close(output: Output, listing: Listing, account: Manifest, say: Callable[[str], None]) -> None:
-    """Count anew from what is committed, and write manifest and ``failed.csv``."""
-    chunks = sorted(ledger.committed(output))
-    counted = replace(account, done=0, failed=0, plates=0)
-    for one in ledger.accounts(output, chunks):
-        counted.done += one.photos
-        counted.failed += len(one.failures)
-        counted.plates += one.plates
-    account.done, account.failed, account.plates = counted.done, counted.failed, counted.plates
-    if account.state != manifest.STOPPED:
-        whole = len(chunks) == listing.chunks
-        account.state = manifest.COMPLETE if whole else manifest.INCOMPLETE
-    try:
-        ledger.write_failed(output, listing.unlisted, ledger.accounts(output, chunks))
-        account.write(output)
-    except OSError as error:
-        say(f"{output.manifest}, {output.failed.name}: not written: {describe(error)[1]}")
+def _cause_of(error: BaseException) -> str:
+    """The innermost reason, in one line."""
+    while isinstance(inner := getattr(error, "cause", None) or error.__cause__, BaseException):
+        error = inner
+    return str(error).strip().rpartition("\n")[2] or type(error).__name__
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")

@@ -1,6 +1,7 @@
-"""One module per subcommand of `plates`, each with `configure(parser)` and `run(arguments)`.
+"""The `plates` command: a module per subcommand, with `configure(parser)` and `run(arguments)`.
 
-Torch, Triton and the web server are imported inside `run`: help must come at once.
+A subcommand is imported when it is asked for, and torch, OpenCV and the web server inside its
+`run`: `--help` answers at once.
 """
 
 
@@ -14,3 +15,8 @@ class CommandError(Exception):
     def __init__(self, message: str, status: int = 1) -> None:
         super().__init__(message)
         self.status = status
+
+
+def printable(text: object) -> str:
+    """Escape control characters, such as a file's name may hold, for a terminal."""
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in str(text))

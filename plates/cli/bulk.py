@@ -9,49 +9,37 @@ machine or on a cluster, and each chunk is written to DIR when it is done:
   DIR/failed.csv    photo, reason, message: what could not be read, and why
   DIR/manifest.json settings, weights, counts, state
 
-Whatever stopped it, the same command goes on where it was: nothing is lost, nothing is read
-twice. Exit status: 0, or 1 if anything could not be read or written.
+A file's first bytes decide whether it is a photo; hidden files, tables and texts are left out.
+The same command goes on where it was stopped or killed: nothing is lost, nothing is read twice.
+Exit status: 0, or 1 if anything could not be read or written.
 """
 
 import argparse
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from plates.bulk import BulkError, OutputError, Request
 from plates.cli import CommandError
 from plates.cli.options import add_engine, add_weights, default_engine
-
-if TYPE_CHECKING:
-    from plates.bulk.manifest import Manifest
-    from plates.bulk.running import Request
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.add_argument("source", metavar="SOURCE")
-    parser.add_argument(
-        "--out", type=Path, metavar="DIR", required=True, help="all machines must share it"
-    )
-    for name, purpose in (
-        ("--workers", "processes (default: one per core, or per GPU; each computes in 1 thread)"),
-        ("--gpus", "GPUs that the processes share evenly (default: none)"),
-        ("--chunk", "photos in a chunk: what a death costs, at most (default: 256)"),
-        ("--limit", "read the first N photos only"),
+    add = parser.add_argument
+    add("source", metavar="SOURCE")
+    add("--out", type=Path, metavar="DIR", required=True, help="all machines must share it")
+    for name, default, purpose in (
+        ("--workers", None, "processes of 1 thread each (default: one per core, or per GPU)"),
+        ("--gpus", 0, "GPUs that the processes share evenly (default: none)"),
+        ("--chunk", 256, "photos in a chunk: what a death costs, at most (default: 256)"),
+        ("--limit", None, "read the first N files only"),
     ):
-        parser.add_argument(name, type=_count, metavar="N", help=purpose)
-    parser.add_argument(
-        "--address", metavar="HOST:PORT", help="of a Ray cluster (default: one is started here)"
-    )
-    parser.add_argument(
-        "--extend", action="store_true", help="list SOURCE again and read what is new, too"
-    )
-    parser.add_argument(
-        "--retry-failed",
-        action="store_true",
-        help="read photos again that could not be reached; damaged ones stay as they are",
-    )
+        add(name, type=_count, metavar="N", default=default, help=purpose)
+    add("--address", metavar="HOST:PORT", help="of a Ray cluster (default: one is started here)")
+    add("--extend", action="store_true", help="list SOURCE again and read what is new, too")
+    purpose = "read photos again that could not be reached; damaged ones stay as they are"
+    add("--retry-failed", action="store_true", help=purpose)
     add_weights(parser)
     add_engine(parser)
 
@@ -63,74 +51,40 @@ def _count(text: str) -> int:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Read the archive, or what is left of it.
-
-    Returns:
-        0, or 1 if a photo, folder or chunk failed.
+    """Read the archive, or what is left of it; 0, or 1 if a photo, folder or chunk failed.
 
     Raises:
-        CommandError: The source, the output, the nets or Ray can't be used; status 2 where
-            the arguments contradict an earlier run's.
+        CommandError: Something can't be used; status 2 if that is the output folder.
     """
+    from tqdm import tqdm
+
     from plates.bulk import running
     from plates.cli.signals import stop_signals_raise
 
-    with _errors_told(), stop_signals_raise():
-        done = running.run(_request(arguments), _say)
-    _print(arguments.out, done)
-    return 1 if done.failed or done.unlisted or done.state != "complete" else 0
-
-
-def _request(arguments: argparse.Namespace) -> "Request":
-    from plates.bulk.cluster import Resources
-    from plates.bulk.running import CHUNK_PHOTOS, Request
-
-    device, gpus = arguments.device, arguments.gpus or 0
-    if gpus and device == "cpu":
-        device = "cuda:0"  # Ray shows each process its own as the first one
-    elif device != "cpu":
-        gpus = gpus or 1
-    arguments.device = device
-    return Request(
-        arguments.source,
-        arguments.out,
-        arguments.chunk or CHUNK_PHOTOS,
-        arguments.limit,
-        arguments.extend,
-        arguments.retry_failed,
-        Resources(arguments.workers, gpus, arguments.address),
-        arguments.weights.resolve() if arguments.weights else None,
-        arguments.engine or default_engine(arguments),
-        device,
-    )
-
-
-@contextmanager
-def _errors_told() -> Iterator[None]:
-    """Import torch for its errors only once there are some."""
-    from plates.bulk import BulkError, OutputError
-
+    if arguments.gpus and arguments.device == "cpu":
+        arguments.device = "cuda:0"  # Ray shows each process its own as the first one
+    arguments.gpus = arguments.gpus or int(arguments.device != "cpu")
+    arguments.engine = arguments.engine or default_engine(arguments)
+    arguments.weights = arguments.weights and arguments.weights.resolve()
+    request = Request(**{field.name: getattr(arguments, field.name) for field in fields(Request)})
     try:
-        yield
-    except OutputError as error:
-        raise CommandError(str(error), status=2) from error
+        with stop_signals_raise():
+            done = running.run(request, lambda text: tqdm.write(text, file=sys.stderr))
     except BulkError as error:
-        raise CommandError(str(error)) from error
+        raise CommandError(str(error), 2 if isinstance(error, OutputError) else 1) from error
     except Exception as error:
+        # By name: their modules load torch, which this process does without.
         if type(error).__name__ not in ("EngineError", "ExportError", "WeightsError"):
             raise
         raise CommandError(str(error)) from error
-
-
-def _print(out: Path, done: "Manifest") -> None:
-    print(f"{done.done - done.failed:,} photos read, {done.plates:,} plates: {out / 'plates'}")
-    if done.failed or done.unlisted:
-        folders = f" and {done.unlisted:,} folders" if done.unlisted else ""
-        print(f"{done.failed:,} photos{folders} could not be read: {out / 'failed.csv'}")
-    if done.not_written:
-        chunks = len(done.not_written)
-        print(f"{chunks:,} chunks could not be written; run again once there is room")
-
-
-def _say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
+    counts = done["counts"]
+    read = counts["done"] - counts["failed"] - counts["others"]
+    print(f"{read:,} photos read, {counts['plates']:,} plates: {request.out / 'plates'}")
+    if failed := counts["failed"] + counts["folders_not_listed"]:
+        print(f"{failed:,} photos or folders could not be read: {request.out / 'failed.csv'}")
+    if counts["others"]:
+        print(f"{counts['others']:,} files are no photos, such as {', '.join(done['other_files'])}")
+    if counts["chunks_not_written"]:
+        chunks = f"{counts['chunks_not_written']:,} chunks"
+        print(f"{chunks} could not be written; run again once there is room")
+    return int(bool(failed) or done["state"] != "complete")

@@ -7,7 +7,7 @@ of McNemar's exact test: how likely wins and losses would differ this much by ch
 import argparse
 from pathlib import Path
 
-from plates.cli import CommandError
+from plates.cli import CommandError, printable
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -17,15 +17,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Compare and print.
-
-    Returns:
-        0.
-
-    Raises:
-        CommandError: A file can't be read or is something else (status 2), or the two
-            have no plate in common.
-    """
+    """Compare and print."""
     from plate_models.training.evaluation.comparison import ReportError, compare, load_report
 
     try:
@@ -38,5 +30,5 @@ def run(arguments: argparse.Namespace) -> int:
     for name, report in (("first", first), ("second", second)):
         engine = f", engine {report.engine}" if report.engine else ""
         print(f"{name:<6} weights {report.weights}{engine}, {report.date}")
-    print("", *comparison.lines(), sep="\n")
+    print("", *map(printable, comparison.lines()), sep="\n")
     return 0

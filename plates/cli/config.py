@@ -1,55 +1,94 @@
-"""Check settings before anything is started, or describe them for other tools.
+"""Check settings before anything is started, or describe them.
 
-`schema` prints the settings in JSON Schema, by the names of their environment variables.
-`check` reads files of variables, such as compose's .env and docker/kubernetes/base/settings.env,
-and refuses names with our prefix that nobody reads and values that make no sense. A file beside
-a kustomization.yaml is read as kustomize reads it, any other one as compose does. Variables of
-others are left alone, and so are values that compose fills in (${...}).
+`check` refuses names with our prefix that are no settings and values that make no sense: in the
+current environment and in .env, where there is one, or in the files that are named. A file
+beside a kustomization.yaml is read as kustomize reads it, any other one as compose does.
+Variables of others are left alone, and so are values that compose fills in (${...}).
+`schema` prints the settings in JSON Schema, `table` as a table in Markdown.
 """
 
 import argparse
 import json
+import os
 import sys
 from pathlib import Path
+from typing import Any
 
-from plates.cli import CommandError
+_ROOT = Path(__file__).resolve().parents[2]
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     actions.add_parser("schema", help="print the settings in JSON Schema")
-    check = actions.add_parser("check", help="refuse files with settings that make no sense")
-    check.add_argument("files", nargs="+", type=Path, metavar="FILE")
+    actions.add_parser("table", help="print the settings as a table in Markdown")
+    check = actions.add_parser("check", help="refuse settings that make no sense")
+    check.add_argument(
+        "files", nargs="*", type=Path, metavar="FILE", help="instead of the environment and .env"
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the schema, or what is wrong with the files.
-
-    Returns:
-        0 if all is well, 1 if something is wrong in a file.
+    """Describe the settings, or print what is wrong with them; 1 if anything is.
 
     Raises:
         CommandError: A file can't be read.
     """
     if arguments.action == "schema":
-        from plates.cli.settings_schema import settings_schema
-
         print(json.dumps(settings_schema(), indent=2, ensure_ascii=False))
         return 0
-    return max([_check(file) for file in arguments.files])
+    if arguments.action == "table":
+        print(settings_table())
+        return 0
+    from plates.cli.environment import check, check_file
+
+    problems = {}
+    files = arguments.files
+    if not files:
+        problems["environment"] = check(os.environ)
+        files = [env for env in [Path(".env")] if env.exists()]
+    problems |= {str(file): check_file(file) for file in files}
+    for name, found in problems.items():
+        for problem in found:
+            print(f"{name}: {problem}", file=sys.stderr)
+        if not found:
+            print(f"{name}: ok")
+    return int(any(problems.values()))
 
 
-def _check(file: Path) -> int:
-    """Print what is wrong with one file; 1 if anything is."""
-    from plates.cli.environment import EnvironmentFileError, check_file
+def settings_schema() -> dict[str, Any]:
+    """The settings by the names of their variables, in JSON Schema (draft 2020-12)."""
+    from api.settings import Settings
 
-    try:
-        problems = check_file(file)
-    except EnvironmentFileError as error:
-        raise CommandError(str(error)) from error
-    for problem in problems:
-        print(f"{file}: {problem}", file=sys.stderr)
-    if not problems:
-        print(f"{file}: ok")
-    return int(bool(problems))
+    fields = Settings.model_json_schema()["properties"]
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "Settings of the gateway and of the supervisor, as environment variables",
+        "type": "object",
+        "properties": {f"PLATES_{name}".upper(): _flat(field) for name, field in fields.items()},
+        "patternProperties": {"^(?!PLATES_)": True},
+        "additionalProperties": False,
+    }
+
+
+def settings_table() -> str:
+    """The settings as a table in Markdown, as the documents have it."""
+    rows = ["| Setting | Meaning | Default |", "|---|---|---|"]
+    for name, field in settings_schema()["properties"].items():
+        default = f"`{field['default']}`" if "default" in field else ""
+        rows.append(f"| `{name}` | {field['description']} | {default} |")
+    return "\n".join(rows)
+
+
+def _flat(field: dict[str, Any]) -> dict[str, Any]:
+    """A setting as one value: null is left out instead, and a list is a text with commas."""
+    flat = {name: value for name, value in field.items() if name != "title"}
+    flat["description"] = " ".join(field["description"].split())
+    for kind in flat.pop("anyOf", []):
+        flat |= kind if kind["type"] != "null" else {}
+    flat |= flat.pop("items", {})
+    if flat.get("default") in (None, []):
+        flat.pop("default", None)
+    elif flat.get("format") == "path":  # Not where this is installed.
+        flat["default"] = str(Path(flat["default"]).relative_to(_ROOT))
+    return flat

@@ -23,99 +23,109 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from plates.cli import CommandError
-from plates.cli.eval_parts import PARTS, Context, Judged, Report, head_line
-from plates.cli.options import add_data, add_engine, add_weights, load_nets
+from plates.cli import CommandError, options, printable
+from plates.cli.options import RELEASED_WEIGHTS, add_number
 
 if TYPE_CHECKING:
+    from PIL.Image import Image
+
     from plate_models.engines.nets import Nets
+    from plate_models.training.evaluation.labelled import Read
     from plate_models.training.labels import LabelledPhoto
+
+# A report of plate_models.training.evaluation, and what draws its sheet, given lines for its head.
+Scored = tuple[Any, "Callable[[list[str]], Image] | None"]
+
+PARTS = {
+    "labelled": "labelled photos; the default",
+    "world": "readable texts on photos of other countries",
+    "rendered": "nine kinds of plates, rendered on the way",
+    "agreement": "the engine against the float32 reference",
+}
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    add_data(parser, "photos")
-    for name, part in PARTS.items():
-        parser.add_argument(
-            f"--{name}", action="append_const", dest="parts", const=name, help=part.purpose
-        )
-    add_weights(parser)
-    add_engine(parser)
-    parser.add_argument(
-        "--via", metavar="triton", help="read the labelled photos through Triton (default: here)"
-    )
-    parser.add_argument(
-        "--triton", metavar="HOST:PORT", help="gRPC of a Triton (default: one is started)"
-    )
-    parser.add_argument(
-        "--baseline", type=Path, metavar="DIR", help="also score the published recognizer in DIR"
-    )
-    parser.add_argument(
-        "--per-type",
-        type=int,
-        metavar="N",
-        help="render N photos of each kind of plates (default: 500; for --agreement none)",
-    )
-    parser.add_argument(
-        "--crops",
-        type=int,
-        metavar="N",
-        default=10_000,
-        help="compare engines on N crops (default: 10000)",
-    )
-    parser.add_argument(
-        "--workers", type=int, metavar="N", default=2, help="processes that render (default: 2)"
-    )
-    parser.add_argument("--threads", type=int, metavar="N", help="CPU threads (default: all cores)")
-    _configure_output(parser)
-
-
-def _configure_output(parser: argparse.ArgumentParser) -> None:
+    options.add_data(parser, "photos")
+    for name, purpose in PARTS.items():
+        option = f"--{name}"
+        parser.add_argument(option, action="append_const", dest="parts", const=name, help=purpose)
+    options.add_weights(parser)
+    options.add_engine(parser)
+    text = "read the labelled photos through Triton (default: here)"
+    parser.add_argument("--via", metavar="triton", help=text)
+    text = "gRPC of a Triton (default: one is started)"
+    parser.add_argument("--triton", metavar="HOST:PORT", help=text)
+    text = "also score the published recognizer in DIR"
+    parser.add_argument("--baseline", type=Path, metavar="DIR", help=text)
+    text = "render N photos of each kind of plates (default: 500; for --agreement none)"
+    add_number(parser, "--per-type", None, text)
+    add_number(parser, "--crops", 10_000, "compare engines on N crops")
+    add_number(parser, "--workers", 2, "processes that render")
+    add_number(parser, "--threads", None, "CPU threads (default: all cores)", least=1)
     parser.add_argument("--misses", action="store_true", help="list every failure")
-    parser.add_argument(
-        "--sheet",
-        type=Path,
-        metavar="FILE.png",
-        help="draw the failures; those of --world and --rendered in FILE-world.png and so on",
-    )
-    parser.add_argument(
-        "--json", type=Path, metavar="FILE", help="keep everything, plate by plate, as JSON"
-    )
+    text = "draw the failures; those of --world and --rendered in FILE-world.png and so on"
+    parser.add_argument("--sheet", type=Path, metavar="FILE.png", help=text)
+    text = "keep everything, plate by plate, as JSON"
+    parser.add_argument("--json", type=Path, metavar="FILE", help=text)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Evaluate and print.
-
-    Returns:
-        0, or 1 if a comparison missed its floor.
-
-    Raises:
-        CommandError: No data, no weights, no such engine, device or Triton, nowhere to
-            write; or (status 2) labels or a photo that are broken.
-    """
+    """Evaluate and print; the exit status is 1 if a comparison missed its floor."""
     parts = [part for part in PARTS if part in (arguments.parts or ["labelled"])]
     _check(arguments, parts)
-    nets = _load(arguments)
-    from plate_models.weights import WEIGHTS_DIR, check_manifest
+    if arguments.threads:
+        # Read by the served engine's runtimes; torch has a setting of its own.
+        os.environ["PLATES_THREADS"] = str(arguments.threads)
+    nets = options.load_nets(arguments)
+    if arguments.threads:
+        import torch
 
-    head = {
-        "weights": check_manifest(arguments.weights or WEIGHTS_DIR),
-        "engine": nets.engine,
-        "device": nets.device,
-        "date": date.today().isoformat(),
-    }
-    print(head_line(head), flush=True)
-    kept: dict[str, Any] = dict(head)
-    passed = True
-    for part, report in _evaluate(arguments, nets, parts, head):
-        print("", *report.lines(), sep="\n", flush=True)
-        kept[part] = report.to_dict()
-        passed &= not isinstance(report, Judged) or report.passed
+        torch.set_num_threads(arguments.threads)
+    from plate_models.images import ImageError
+    from plate_models.training.labels import LabelError
+    from plate_models.weights import check_manifest
+
+    weights = check_manifest(arguments.weights or RELEASED_WEIGHTS)
+    head = {"weights": weights, "engine": nets.engine, "device": nets.device}
+    head["date"] = date.today().isoformat()
+    about = "weights {weights}, engine {engine} on {device}, {date}".format_map(head)
+    print(about, flush=True)
+    work, kept, passed = _Work(arguments, nets), dict[str, Any](head), True
+    through: AbstractContextManager[Any] = nullcontext((None, None))
+    if arguments.via:
+        from plates.cli.eval_triton import disagreements, through_triton
+
+        through = through_triton(arguments, nets, weights)
+    try:
+        with through as (work.read, agreement):
+            for part in parts:
+                report, draw = _SCORES[part](work)
+                kept[part], lines = report.to_dict(), report.lines()
+                passed &= getattr(report, "passed", True)
+                if arguments.misses and hasattr(report, "failure_lines"):
+                    lines += ["", *report.failure_lines()]
+                if agreement:
+                    kept[part]["via_triton"] = agreement.to_dict()
+                    verdict, *differing = disagreements(agreement)
+                    lines += ["", verdict, *differing]
+                    passed &= not differing
+                print("", *map(printable, lines), sep="\n", flush=True)
+                if arguments.sheet and draw:
+                    end = "" if part == "labelled" else f"-{part}"
+                    path = arguments.sheet
+                    draw([about]).save(path.with_stem(path.stem + end))
+    except ImageError as error:
+        raise CommandError(f"{work.photo}: {error}", status=2) from error
+    except LabelError as error:
+        raise CommandError(str(error), status=2) from error
     if arguments.json:
         text = json.dumps(kept, ensure_ascii=False, indent=1, allow_nan=False)
         arguments.json.write_text(text + "\n", encoding="utf-8")
@@ -124,11 +134,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _check(arguments: argparse.Namespace, parts: list[str]) -> None:
     """Refuse at once what would fail after minutes of work."""
-    if arguments.data is None and any(PARTS[part].needs_data for part in parts):
+    if arguments.data is None and {"labelled", "world"} & set(parts):
         raise CommandError("give --data DIR, or set PLATES_DATA")
-    for option in ("per_type", "crops", "workers"):
-        if (getattr(arguments, option) or 0) < 0:
-            raise CommandError(f"--{option.replace('_', '-')}: expected 0 or more")
     if arguments.via not in (None, "triton"):
         raise CommandError(f"--via: expected triton, got {arguments.via!r}")
     if arguments.via and parts != ["labelled"]:
@@ -144,43 +151,83 @@ def _check(arguments: argparse.Namespace, parts: list[str]) -> None:
             raise CommandError(f"{file}: its folder does not exist")
 
 
-def _load(arguments: argparse.Namespace) -> "Nets":
-    """Load the nets, with as many threads as --threads says."""
-    if arguments.threads:
-        # Read by the served engine's runtimes; torch has a setting of its own.
-        os.environ["PLATES_THREADS"] = str(arguments.threads)
-    nets = load_nets(arguments)
-    if arguments.threads:
-        import torch
+@dataclass
+class _Work:
+    """What the parts need; `photo` is the one that is being read."""
 
-        torch.set_num_threads(arguments.threads)
-    return nets
+    arguments: argparse.Namespace
+    nets: "Nets"
+    read: "Read | None" = None
+    photo: Path = Path()
 
-
-def _evaluate(
-    arguments: argparse.Namespace, nets: "Nets", parts: list[str], head: dict[str, str]
-) -> Iterator[tuple[str, Report]]:
-    """Run the parts under a progress bar; errors as in `run`."""
-    from tqdm import tqdm
-
-    from plate_models.images import ImageError
-    from plate_models.training.labels import LabelError
-
-    current = Path()
-
-    def progress(photos: "list[LabelledPhoto]") -> "Iterator[LabelledPhoto]":
-        nonlocal current
-        for photo in tqdm(photos, unit="photo", file=sys.stderr):
-            current = photo.path
+    def photos(self, photos: "list[LabelledPhoto]") -> "Iterator[LabelledPhoto]":
+        for photo in _bar(photos, len(photos)):
+            self.photo = photo.path
             yield photo
 
-    try:
-        context = Context(arguments, nets, progress, head)
-        for part in parts:
-            yield part, PARTS[part].score(context)
-    except FileNotFoundError as error:
-        raise CommandError(str(error)) from error
-    except ImageError as error:
-        raise CommandError(f"{current}: {error}", status=2) from error
-    except LabelError as error:
-        raise CommandError(str(error), status=2) from error
+
+def _bar(items: Iterable[Any], total: int) -> Iterable[Any]:
+    from tqdm import tqdm
+
+    return tqdm(items, total=total, file=sys.stderr, disable=None)
+
+
+def _labelled(work: _Work) -> Scored:
+    from plate_models.training.evaluation.failure_sheet import failure_sheet
+
+    from plate_models.training.evaluation.labelled import evaluate, labelled_folder
+    from plate_models.training.evaluation.sheet import photos_in
+
+    data = Path(work.arguments.data)
+    board = evaluate(data, work.nets, work.arguments.baseline, work.photos, work.read)
+    load = photos_in(labelled_folder(data) / "images")
+    return board, lambda about: failure_sheet(board, load, about)
+
+
+def _world(work: _Work) -> Scored:
+    from plate_models.training.evaluation.world_sheet import world_sheet
+
+    from plate_models.training.evaluation.sheet import photos_in
+    from plate_models.training.evaluation.world import FOLDER, evaluate_world
+
+    data = Path(work.arguments.data)
+    report = evaluate_world(data, work.nets, work.photos)
+    return report, lambda about: world_sheet(report, photos_in(data / FOLDER / "images"), about)
+
+
+def _rendered(work: _Work) -> Scored:
+    from plate_models.training.evaluation.failure_sheet import failure_sheet
+
+    from plate_models.training.benchmark import PER_KIND
+    from plate_models.training.evaluation.rendered import evaluate_rendered, load_rendered
+
+    per_type, workers = work.arguments.per_type, work.arguments.workers
+    count = PER_KIND if per_type is None else per_type
+    report = evaluate_rendered(work.nets, count, workers, progress=_bar)
+    return report, lambda about: failure_sheet(report.board, load_rendered, about)
+
+
+def _agreement(work: _Work) -> Scored:
+    from plate_models.training.evaluation.agreement_crops import compare_crops
+
+    from plate_models.engines.nets import load_nets
+    from plate_models.training.benchmark import render_photos
+    from plate_models.training.evaluation import engines
+    from plate_models.training.synthetic.kinds import KINDS
+
+    arguments, nets = work.arguments, work.nets
+    data = Path(arguments.data) if arguments.data else None
+    files = engines.photos_of(data) if data else None
+    reference = load_nets("torch", "cpu", arguments.weights or RELEASED_WEIGHTS)
+    crops = compare_crops(reference, nets, arguments.crops, data, arguments.workers, _bar)
+    photos = engines.compare_photos(files, reference, nets, work.photos) if files else None
+    rendered = None
+    if arguments.per_type:
+        numbered = [(kind, index) for index in range(arguments.per_type) for kind in KINDS]
+        made = _bar(render_photos(numbered, arguments.workers), len(numbered))
+        rendered = engines.compare_rendered(made, reference, nets)
+    name = f"{nets.engine} on {nets.device}"
+    return engines.EngineReport(name, crops, photos, rendered), None
+
+
+_SCORES = {"labelled": _labelled, "world": _world, "rendered": _rendered, "agreement": _agreement}

@@ -1,178 +1,121 @@
 """The labelled photos read by a real `plate_recognition`, and in this process beside it."""
 
+import argparse
 import asyncio
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import cv2
 import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
 
+from api.errors import Problem
+from api.triton import Recognition, TritonClient
+from plate_models.annotate import straighten
+from plate_models.engines.nets import Nets
+from plate_models.export import REPOSITORY, ExportError, export
+from plate_models.pipeline import Plate
+from plate_models.recognition.decoding import Reading
+from plate_models.spec import DETECTOR, RECTIFIER
+from plate_models.training.evaluation.agreement import PhotoAgreement
+from plate_models.training.evaluation.labelled import Read
+from plate_models.training.labels import LabelledPhoto
 from plates.cli import CommandError
-from plates.cli.eval_parts import Context, Report
-from plates.cli.options import triton_client
-
-if TYPE_CHECKING:
-    from torch import Tensor
-
-    from api.triton import Recognition, TritonClient
-    from plate_models.engines.nets import Nets
-    from plate_models.pipeline import Plate
-    from plate_models.training.evaluation.agreement import PhotoAgreement
-    from plate_models.training.labels import LabelledPhoto
+from plates.cli.options import RELEASED_WEIGHTS, triton_client
+from plates.serving import EmbeddedTriton, EmbeddedTritonError
 
 # Boxes of the two may lie so far apart.
 WITHIN_PX = 0.1
 _TIMEOUT_S = 60.0
 
 
-@dataclass(frozen=True)
-class ThroughTriton:
-    """A report on photos that Triton read.
-
-    Attributes:
-        report: On the photos.
-        agreement: Of Triton's answers with those of this process.
-    """
-
-    report: Report
-    agreement: "PhotoAgreement"
-
-    @property
-    def passed(self) -> bool:
-        """Whether the two agree on every photo."""
-        return not self.agreement.disagreeing(WITHIN_PX)
-
-    def lines(self) -> list[str]:
-        """The report, then the comparison with every disagreement."""
-        pairs = self.agreement.disagreeing(WITHIN_PX)
-        total = self.agreement.photos
-        agreed = total - len({pair.photo for pair in pairs})
-        verdict = (
-            f"Triton agrees with in process: {agreed} of {total} photos "
-            f"(same texts, boxes within {WITHIN_PX} px)"
-        )
-        return [*self.report.lines(), "", verdict, *(pair.line() for pair in pairs)]
-
-    def to_dict(self) -> dict[str, Any]:
-        """The report's values, and the comparison."""
-        return {**self.report.to_dict(), "via_triton": self.agreement.to_dict()}
-
-
-class TritonPhotos:
-    """Reads photos through Triton, and holds each answer against this process's own.
-
-    Attributes:
-        agreement: Of all photos read until now.
-    """
-
-    def __init__(
-        self, client: "TritonClient", runner: asyncio.Runner, nets: "Nets", weights: str
-    ) -> None:
-        from plate_models.training.evaluation.agreement import PhotoAgreement
-
-        self._client, self._runner = client, runner
-        self._nets, self._weights = nets, weights
-        self.agreement = PhotoAgreement()
-
-    def __call__(self, photo: "LabelledPhoto", image: "Tensor") -> "list[Plate]":
-        """Read one photo from its file.
-
-        Raises:
-            CommandError: Triton gives no answer, or serves other weights.
-        """
-        from api.errors import Problem
-
-        file = photo.path.read_bytes()
-        try:
-            answer = self._runner.run(self._client.recognize(file, _TIMEOUT_S))
-        except Problem as problem:
-            raise CommandError(f"{photo.path}: Triton: {problem.detail}") from problem
-        if answer.info["weights"] != self._weights:
-            raise CommandError(
-                f"Triton serves the weights {answer.info['weights']}, "
-                f"and {self._weights} are to be scored; export and serve these"
-            )
-        plates = plates_of(answer, image.numpy())
-        self.agreement.add(photo.path.name, self._nets.read(image), plates)
-        return plates
-
-
 @contextmanager
-def photos_through_triton(context: Context) -> Iterator[TritonPhotos]:
-    """Connect to the Triton of --triton, or start one.
+def through_triton(
+    arguments: argparse.Namespace, nets: Nets, weights: str
+) -> Iterator[tuple[Read, PhotoAgreement]]:
+    """Read photos through the Triton of --triton, or through one that is started.
+
+    Yields:
+        What reads a photo, and the agreement of its answers with those of the nets here.
 
     Raises:
-        CommandError: There is none at that address, or it does not start.
+        CommandError: There is no Triton, it gives no answer, or it serves other weights.
     """
+    agreement = PhotoAgreement()
     with ExitStack() as stack:
-        address = context.arguments.triton or stack.enter_context(_embedded(context))
+        address = arguments.triton or stack.enter_context(_embedded(arguments)).grpc_url
         runner = stack.enter_context(asyncio.Runner())
         client = runner.run(_connect(address))
         stack.callback(lambda: runner.run(client.__aexit__(None, None, None)))
-        yield TritonPhotos(client, runner, context.nets, context.head["weights"])
+
+        def read(photo: LabelledPhoto, image: Tensor) -> list[Plate]:
+            try:
+                answer = runner.run(client.recognize(photo.path.read_bytes(), _TIMEOUT_S))
+            except Problem as problem:
+                raise CommandError(f"{photo.path}: Triton: {problem.detail}") from problem
+            if answer.info["weights"] != weights:
+                raise CommandError(
+                    f"Triton serves the weights {answer.info['weights']}, "
+                    f"and {weights} are to be scored; export and serve these"
+                )
+            plates = plates_of(answer, image.numpy())
+            agreement.add(photo.path.name, nets.read(image), plates)
+            return plates
+
+        yield read, agreement
+
+
+async def _connect(address: str) -> TritonClient:
+    return triton_client(address)
 
 
 @contextmanager
-def _embedded(context: Context) -> Iterator[str]:
-    """Start a Triton on the model repository; yields host:port of its gRPC."""
-    from plate_models.export import REPOSITORY, ExportError, export
-    from plate_models.weights import WEIGHTS_DIR
-    from plates.serving import EmbeddedTriton, EmbeddedTritonError
-
-    if Path(context.arguments.weights or WEIGHTS_DIR).resolve() != WEIGHTS_DIR:
+def _embedded(arguments: argparse.Namespace) -> Iterator[EmbeddedTriton]:
+    """Start a Triton on the model repository."""
+    if arguments.weights and arguments.weights.resolve() != RELEASED_WEIGHTS:
         raise CommandError("--via triton starts a Triton of the released weights; give --triton")
     try:
-        export(WEIGHTS_DIR, REPOSITORY)
+        export(RELEASED_WEIGHTS, REPOSITORY)
         server = EmbeddedTriton(REPOSITORY).start()
-    except (EmbeddedTritonError, ExportError, OSError) as error:
+    except (EmbeddedTritonError, ExportError) as error:
         raise CommandError(str(error)) from error
     try:
-        yield server.grpc_url
+        yield server
     finally:
         server.stop()
 
 
-async def _connect(address: str) -> "TritonClient":
-    return triton_client(address)
+def disagreements(agreement: PhotoAgreement) -> list[str]:
+    """The comparison in one line, and a line for each disagreement."""
+    pairs = agreement.disagreeing(WITHIN_PX)
+    agreed = agreement.photos - len({pair.photo for pair in pairs})
+    counts = f"{agreed} of {agreement.photos} photos (same texts, boxes within {WITHIN_PX} px)"
+    return [f"Triton agrees with in process: {counts}", *(pair.line() for pair in pairs)]
 
 
-def plates_of(answer: "Recognition", image: "np.ndarray[Any, np.dtype[np.uint8]]") -> "list[Plate]":
+def plates_of(answer: Recognition, image: NDArray[np.uint8]) -> list[Plate]:
     """Turn Triton's answer into what the pipeline gives in process.
 
-    Args:
-        answer: To one photo.
-        image: (H, W, 3) uint8 RGB, the photo.
-
-    Returns:
-        The plates. Triton does not tell the lines of text: they are judged by the quad's
-        shape; nor is the crop Triton's own, but cut out of the photo along the quad.
+    Triton names neither the lines of text, which are judged by the quad's shape, nor the
+    rectified plate, which is cut out of the photo, (H, W, 3) uint8 RGB, along the quad.
     """
-    from plate_models.annotate import straighten
-    from plate_models.pipeline import Plate
-    from plate_models.recognition.decoding import Reading
-    from plate_models.spec import DETECTOR, RECTIFIER
-
     plates = []
     height, width = RECTIFIER.shown_hw
     for row, text in enumerate(answer.texts):
         crop = straighten(image, answer.quads[row])
         scored = zip(answer.candidates[row], answer.candidate_scores[row].tolist(), strict=True)
         candidates = tuple((guess, score) for guess, score in scored if guess)
-        reading = Reading(
-            text=text,
-            score=float(answer.text_scores[row]),
-            readable=bool(text),
-            format=answer.formats[row],
-            characters=(),
-            candidates=candidates,
-        )
-        lines = 1 if crop.shape[1] >= DETECTOR.long_aspect * crop.shape[0] else 2
-        shown = np.asarray(cv2.resize(crop, (width, height)), np.uint8)
+        score, name = float(answer.text_scores[row]), answer.formats[row]
         x0, y0, x1, y1 = answer.boxes[row].tolist()
-        quad = tuple((float(x), float(y)) for x, y in answer.quads[row])
-        score = float(answer.detection_scores[row])
-        plates.append(Plate((x0, y0, x1, y1), quad, score, lines, reading, shown))
+        plates.append(
+            Plate(
+                box=(x0, y0, x1, y1),
+                quad=tuple((x, y) for x, y in answer.quads[row].tolist()),
+                detection_score=float(answer.detection_scores[row]),
+                lines=1 if crop.shape[1] >= DETECTOR.long_aspect * crop.shape[0] else 2,
+                reading=Reading(text, score, bool(text), name, (), candidates),
+                crop=np.asarray(cv2.resize(crop, (width, height)), np.uint8),
+            )
+        )
     return plates

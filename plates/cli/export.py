@@ -12,40 +12,30 @@ from pathlib import Path
 
 from plate_models.spec import MODEL_VERSION
 from plates.cli import CommandError
-from plates.cli.options import add_weights
+from plates.cli.options import RELEASED_WEIGHTS, add_weights
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     add_weights(parser)
     parser.add_argument("--repository", type=Path, metavar="DIR", help="default: model_repository/")
+    text = f"of the release, from 1; the highest is served (default: {MODEL_VERSION})"
+    parser.add_argument("--version", metavar="N", default=MODEL_VERSION, help=text)
+    text = "with plates that the weights read; served only where it reads the same"
     parser.add_argument(
-        "--version",
-        metavar="N",
-        default=MODEL_VERSION,
-        help=f"of the release, from 1; the highest is served (default: {MODEL_VERSION})",
-    )
-    parser.add_argument(
-        "--golden",
-        type=Path,
-        metavar="PHOTO",
-        help="with plates that the weights read; the release is served only where it reads the "
-        "same (default: one of ours)",
+        "--golden", type=Path, metavar="PHOTO", help=f"{text} (default: one of ours)"
     )
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Export and name the artifacts written."""
     from plate_models.export import REPOSITORY, ExportError, export
-    from plate_models.weights import WEIGHTS_DIR, WeightsError
+    from plate_models.weights import WeightsError
 
+    folders = arguments.weights or RELEASED_WEIGHTS, arguments.repository or REPOSITORY
     try:
-        folders = arguments.weights or WEIGHTS_DIR, arguments.repository or REPOSITORY
         written = export(*folders, arguments.version, arguments.golden)
     except (ExportError, WeightsError) as error:
         raise CommandError(str(error)) from error
-    for path in written or ():
-        print(path)
-    if not written:
-        print("The model repository is up to date.")
+    print("\n".join(map(str, written or ())) or "The model repository is up to date.")
     return 0

@@ -1,45 +1,53 @@
 """Ask a service whether it is well: 0 if it answers 200, else 1 and the reason.
 
-For health checks of containers, whose images have no curl: standard library only.
+For health checks of containers, whose images have no curl.
 
   plates health http://127.0.0.1:8080/readyz
   plates health http://127.0.0.1:8000/v2/health/ready --status /run/plates/triton.json
+  plates health https://127.0.0.1:8080/readyz --ca-file certificate.pem
 """
 
 import argparse
-import http.client
+import ssl
 from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from plates.cli import CommandError
 
+_OK, _BUSY = 200, 429
+
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.add_argument("url", help="http://host:port/path that answers 200 when all is well")
+    parser.add_argument("url", help="http(s)://host:port/path that answers 200 when all is well")
     parser.add_argument(
-        "--status", type=Path, metavar="FILE", help="PLATES_STATUS_FILE of the supervisor over it"
+        "--status", type=Path, metavar="FILE", help="PLATES_STATUS_FILE of its supervisor"
     )
     parser.add_argument(
-        "--or-busy", action="store_true", help="429 counts as well: whoever says so is alive"
+        "--or-busy", action="store_true", help="429 counts as well: a busy service is alive"
     )
     parser.add_argument("--timeout", type=float, default=5.0, metavar="S", help="seconds (5)")
+    trust = parser.add_mutually_exclusive_group()
+    trust.add_argument("--ca-file", type=Path, metavar="FILE", help="certificates to trust, PEM")
+    trust.add_argument(
+        "--insecure", action="store_true", help="accept any certificate, as on this machine"
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Ask once.
-
-    Returns:
-        0: all is well.
-
-    Raises:
-        CommandError: It is not.
-    """
+    """Ask once; return 0 if all is well, else raise `CommandError`."""
     if arguments.status:
         _check_status(arguments.status)
-    busy = [http.HTTPStatus.TOO_MANY_REQUESTS] if arguments.or_busy else []
-    _check_url(arguments.url, arguments.timeout, [http.HTTPStatus.OK, *busy])
+    well = [_OK, _BUSY] if arguments.or_busy else [_OK]
+    try:
+        trust = ssl.create_default_context(cafile=arguments.ca_file)
+    except OSError as error:  # of which ssl.SSLError is one
+        raise CommandError(f"--ca-file {arguments.ca_file}: {error}") from error
+    if arguments.insecure:
+        trust.check_hostname = False
+        trust.verify_mode = ssl.CERT_NONE
+    _check_url(arguments.url, arguments.timeout, well, trust)
     return 0
 
 
@@ -48,23 +56,21 @@ def _check_status(file: Path) -> None:
 
     status = read_status(file)
     if status is None:
-        raise CommandError(f"{file}: no supervisor tells there how it is")
+        raise CommandError(f"{file}: there is no status of a supervisor")
     if status.state != "ready":
         raise CommandError(f"the supervisor says: {status.state}")
 
 
-def _check_url(url: str, timeout_s: float, well: Sequence[int]) -> None:
+def _check_url(url: str, timeout_s: float, well: Sequence[int], trust: ssl.SSLContext) -> None:
+    import httpx
+
     parts = urlsplit(url)
-    if parts.scheme != "http" or not parts.hostname:
-        raise CommandError(f"{url!r}: expected http://host:port/path")
-    connection = http.client.HTTPConnection(parts.netloc, timeout=timeout_s)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise CommandError(f"{url!r}: expected http://host:port/path or https://host:port/path")
     try:
-        connection.request("GET", parts.path or "/")
-        answer = connection.getresponse()
-        said = answer.read(300).decode(errors="replace")
-    except (OSError, http.client.HTTPException) as error:
+        with httpx.Client(verify=trust, trust_env=False, timeout=timeout_s) as client:
+            answer = client.get(url)
+    except (httpx.HTTPError, httpx.InvalidURL) as error:
         raise CommandError(f"{url}: {str(error) or type(error).__name__}") from error
-    finally:
-        connection.close()
-    if answer.status not in well:
-        raise CommandError(f"{url}: {answer.status} {said}".rstrip())
+    if answer.status_code not in well:
+        raise CommandError(f"{url}: {answer.status_code} {answer.text[:300]}".rstrip())

@@ -38,12 +38,10 @@ def run(arguments: argparse.Namespace) -> int:
         if arguments.net == "yolov5":
             written = [import_yolov5(arguments.file, out)]
         else:
-            sources = (arguments.lprnet, arguments.stn)
-            made_for = (arguments.alphabet, out, arguments.country)
-            written = [*import_recognizer(*sources, *made_for)]
-    except (WeightsError, OSError) as error:
+            nets = arguments.lprnet, arguments.stn
+            written = [*import_recognizer(*nets, arguments.alphabet, out, arguments.country)]
+    except WeightsError as error:
         raise CommandError(str(error)) from error
-    for path in written:
-        print(path)
+    print(*written, sep="\n")
     print(f"Next, write the manifest: plates weights --weights {out}")
     return 0

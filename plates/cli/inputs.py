@@ -1,109 +1,159 @@
-"""Photos and videos named on the command line, one picture after the other."""
+"""Photos and videos named on the command line."""
 
 import glob
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+import os
+import re
+import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-import cv2
 import numpy as np
 from numpy.typing import NDArray
 
 from plate_models.images import ImageError, decode
-from plate_models.images.files import SUFFIXES as PHOTO_SUFFIXES
-from plates.cli import CommandError
+from plate_models.images.files import HEAD_BYTES, Kind, kind_of
+from plates.cli import CommandError, printable
 
-VIDEO_SUFFIXES = {".mp4", ".m4v", ".mov", ".avi", ".mkv", ".webm", ".mpg", ".mpeg", ".ts", ".wmv"}
+if TYPE_CHECKING:
+    from tqdm import tqdm
+
+# Names count only where the first bytes say nothing, as in damaged files.
+_PHOTO = re.compile(
+    r".*\.(jpe?g|png|webp|bmp|tiff?|gif|hei[cf]|avif|jxl|jp2|raw|dng|cr[23]|nef|arw|raf)", re.I
+)
+_VIDEO = re.compile(r".*\.(mp4|m4v|mov|avi|mkv|webm|mpe?g|ts|wmv)", re.I)
+# What commonly lies beside photos, and is passed over without a word.
+_COMPANION = re.compile(
+    r".*\.(aae|csv|db|gpx|html?|ini|jsonl?|log|md|srt|svg|toml|tsv|txt|xml|xmp|ya?ml)", re.I
+)
+_MANY = 20
 
 
 class InputError(Exception):
-    """A file or folder that can't be read; the message says why."""
+    """A file that can't be read; the message says why."""
+
+
+@dataclass
+class Inputs:
+    """What the arguments mean."""
+
+    # The files to read, each once, in the order of the arguments and by name within one;
+    # "video", or any other kind for a photo.
+    kinds: dict[Path, Kind] = field(default_factory=dict)
+    # Why a file, folder or argument can't be read.
+    failures: dict[str, str] = field(default_factory=dict)
+    # Files in folders that are neither photos nor videos.
+    skipped: list[str] = field(default_factory=list)
+
+    def print_omissions(self) -> None:
+        """Name on stderr what could not be read, and what was skipped."""
+        if self.failures:
+            print(f"{len(self.failures)} could not be read:", file=sys.stderr)
+        for name, reason in self.failures.items():
+            print(f"  {printable(name)}: {printable(reason)}", file=sys.stderr)
+        if self.skipped:
+            count = len(self.skipped)
+            names = ", ".join(map(printable, self.skipped[:_MANY]))
+            rest = f" and {count - _MANY} more" if count > _MANY else ""
+            print(f"{count} skipped, neither photos nor videos: {names}{rest}", file=sys.stderr)
 
 
 @dataclass(frozen=True)
 class Picture:
-    """A photo, or one frame of a video.
-
-    Attributes:
-        file: The file it came from.
-        image: (H, W, 3) uint8 RGB, upright.
-        frame: Number of the frame from 0; None for a photo.
-        time_s: Seconds from the video's start; None for a photo.
-    """
+    """A photo, or one frame of a video with its number from 0 and its time."""
 
     file: Path
-    image: NDArray[np.uint8]
+    image: NDArray[np.uint8]  # (H, W, 3) RGB, upright
     frame: int | None = None
     time_s: float | None = None
 
 
-def is_video(path: Path) -> bool:
-    """Tell videos from photos, by the name."""
-    return path.suffix.lower() in VIDEO_SUFFIXES
-
-
-def find_files(names: Iterable[str]) -> tuple[list[Path], dict[str, str]]:
-    """Find the files that arguments mean: files, folders with all below them, patterns.
-
-    Args:
-        names: As typed; a pattern may hold *, ?, [] and **.
-
-    Returns:
-        The files, each once, in the order of the arguments and by name within one; and
-        for each argument that means no file at all, why.
-    """
-    found: dict[Path, None] = {}
-    failures: dict[str, str] = {}
+def find_inputs(names: Iterable[str]) -> Inputs:
+    """Find files, all below folders that is not hidden, and what matches patterns."""
+    inputs = Inputs()
     for name in names:
         path = Path(name)
         if path.is_dir():
-            below = [p for p in sorted(path.rglob("*")) if _is_readable_type(p)]
+            found = _search(path, inputs)
         elif path.exists() or not glob.has_magic(name):
-            below = [path]
+            found = [path]
         else:
             # Path.glob takes no absolute patterns.
             matches = sorted(glob.glob(name, recursive=True))  # noqa: PTH207
-            below = [Path(match) for match in matches if Path(match).is_file()]
-        if not below:
-            failures[name] = "no photos or videos there"
-        found |= dict.fromkeys(below)
-    return list(found), failures
+            found = [Path(match) for match in matches if Path(match).is_file()]
+        if not found:
+            inputs.failures.setdefault(name, "no photos or videos there")
+        inputs.kinds |= {path: _kind_of_file(path) for path in found}
+    return inputs
 
 
-def _is_readable_type(path: Path) -> bool:
-    return path.suffix.lower() in PHOTO_SUFFIXES | VIDEO_SUFFIXES and path.is_file()
+def _search(folder: Path, inputs: Inputs) -> list[Path]:
+    """The photos and videos below a folder; other files are noted as skipped."""
+
+    def failed(error: OSError) -> None:
+        inputs.failures[str(error.filename)] = error.strerror or str(error)
+
+    found = []
+    walk = os.walk(folder, onerror=failed)
+    for path in sorted(Path(root, name) for root, _, names in walk for name in names):
+        hidden = any(part.startswith(".") for part in path.relative_to(folder).parts)
+        # What exists and is not a file is a pipe or a socket; a broken link fails when read.
+        if hidden or (path.exists() and not path.is_file()):
+            continue
+        if _kind_of_file(path) != "other":
+            found.append(path)
+        elif not _COMPANION.fullmatch(path.name):
+            inputs.skipped.append(str(path))
+    return found
 
 
-def pictures(path: Path, every_s: float) -> Iterator[Picture]:
-    """Open a photo or a video.
+def _kind_of_file(path: Path) -> Kind:
+    if path.exists() and not path.is_file():
+        return "photo"  # A pipe: it can be read only once.
+    try:
+        with path.open("rb") as file:
+            kind = kind_of(file.read(HEAD_BYTES))
+    except OSError:
+        return "photo"  # Reading it fails again and says why.
+    if kind != "other":
+        return kind
+    if _VIDEO.fullmatch(path.name):
+        return "video"
+    return "photo" if _PHOTO.fullmatch(path.name) else "other"
 
-    Args:
-        path: The file.
-        every_s: Of a video, one frame in that many seconds; 0 takes every frame.
 
-    Yields:
-        One picture, or the chosen frames.
+def pictures(path: Path, kind: Kind, every_s: float, bar: "tqdm[Any]") -> Iterator[Picture]:
+    """Open a photo, or a video of which one frame is taken in `every_s` seconds (0: each frame).
+
+    `bar` advances by photos and frames; its total counts a video as one until it is opened.
 
     Raises:
         InputError: The file can't be read.
     """
-    if is_video(path):
-        yield from _frames(path, every_s)
+    if kind == "video":
+        yield from _frames(path, every_s, bar)
         return
     try:
         data = path.read_bytes()
-        yield Picture(path, decode(data))
+        image = decode(data)
     except OSError as error:
         raise InputError(error.strerror or str(error)) from error
     except ImageError as error:
         raise InputError(str(error)) from error
+    if kind_of(data[:HEAD_BYTES]) == "unread":
+        raise InputError("Of RAW files only a small preview can be read. Convert it to JPEG.")
+    yield Picture(path, image)
+    bar.update()
 
 
-def _frames(path: Path, every_s: float) -> Iterator[Picture]:
-    if not path.is_file():
-        raise InputError("No such file or directory")
+def _frames(path: Path, every_s: float, bar: "tqdm[Any]") -> Iterator[Picture]:
+    import cv2
+
     capture = cv2.VideoCapture(str(path))
     try:
+        bar.total = (bar.total or 1) + max(0, int(capture.get(cv2.CAP_PROP_FRAME_COUNT)) - 1)
         fps = capture.get(cv2.CAP_PROP_FPS) or 25.0
         number, next_s = 0, 0.0
         while capture.grab():
@@ -116,23 +166,23 @@ def _frames(path: Path, every_s: float) -> Iterator[Picture]:
                     rgb = cv2.cvtColor(frame, cv2.COLOR_BGR2RGB)
                     yield Picture(path, np.asarray(rgb, np.uint8), number, round(time_s, 3))
             number += 1
+            bar.update()
         if number == 0:
             raise InputError("This video can't be decoded.")
     finally:
         capture.release()
 
 
+def shown(path: Path) -> str:
+    """A path for people: relative to the current folder if it lies below it."""
+    here = Path.cwd()
+    return printable(path.relative_to(here) if path.is_relative_to(here) else path)
+
+
 def output_stems(files: Iterable[Path]) -> dict[Path, str]:
-    """Choose names for what is written about each file.
-
-    Args:
-        files: The inputs.
-
-    Returns:
-        For each its name without suffix, numbered where two would be the same.
-    """
+    """Name what is written about each file: its name without suffix, numbered if taken."""
+    stems: dict[Path, str] = {}
     taken: set[str] = set()
-    stems = {}
     for path in files:
         stem, number = path.stem, 1
         while stem in taken:
@@ -143,29 +193,19 @@ def output_stems(files: Iterable[Path]) -> dict[Path, str]:
     return stems
 
 
-def make_output_folder(folder: Path, stems: Mapping[Path, str]) -> None:
-    """Make a folder for pictures of the inputs, unless one would replace an input.
-
-    Args:
-        folder: Where <stem>.jpg of photos and <stem>_….jpg of frames and plates will go.
-        stems: As `output_stems` chose them.
+def make_output_folder(folder: Path, inputs: Iterable[Path]) -> None:
+    """Make a folder for JPEGs named after the inputs.
 
     Raises:
-        CommandError: A picture would replace an input, or the folder can't be made.
+        CommandError: One of the inputs lies there and could be replaced.
     """
     # By inode: the same file may have several paths, and links lead to it.
-    inputs = {_inode(path) for path in stems if path.exists()}
-    for stem in stems.values():
-        written = [folder / f"{stem}.jpg", *folder.glob(f"{glob.escape(stem)}_*.jpg")]
-        for target in written:
-            if target.exists() and _inode(target) in inputs:
-                raise CommandError(
-                    f"{target} is one of the photos and would be replaced. Give another folder."
-                )
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise CommandError(f"{folder}: {error.strerror}") from error
+    taken = {_inode(path) for path in inputs if path.exists()}
+    for path in folder.glob("*.jpg"):
+        if path.exists() and _inode(path) in taken:
+            text = f"{path} is one of the photos and would be replaced. Give another folder."
+            raise CommandError(text)
+    folder.mkdir(parents=True, exist_ok=True)
 
 
 def _inode(path: Path) -> tuple[int, int]:

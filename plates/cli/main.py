@@ -4,11 +4,14 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
+from hashlib import sha256
 from importlib import import_module
+from importlib.metadata import version
 from keyword import iskeyword
 from types import ModuleType
 
-from plates.cli import CommandError
+from plates.cli import CommandError, printable
+from plates.cli.options import RELEASED_WEIGHTS
 from plates.cli.signals import Stopped
 
 COMMANDS = {
@@ -31,36 +34,50 @@ COMMANDS = {
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one subcommand.
-
-    Args:
-        argv: Arguments without the program's name; None takes the process's.
+    """Run one subcommand; `argv` is without the program's name.
 
     Returns:
-        The exit status: 0 for success, 1 for a failure, 2 for broken data, 128 plus its
-        number after a signal (`serve` ends with 0 after one: that is how it is stopped).
-
-    Raises:
-        SystemExit: With status 2 on arguments that make no sense.
+        The exit status: 0 for success, 1 for a failure, 2 for broken data and (as SystemExit)
+        arguments that make no sense, 128 plus its number after a signal (`serve` ends with 0
+        after one: that is how it is stopped).
     """
     # OpenMP's threads would spin while they wait, which is slow out of all proportion as
     # soon as anything else computes on the same cores. Read when torch is loaded.
     os.environ.setdefault("GOMP_SPINCOUNT", "0")
-    arguments = _parse(list(sys.argv[1:] if argv is None else argv))
+    words = list(sys.argv[1:] if argv is None else argv)
     try:
-        return int(arguments.run(arguments))
+        arguments = _parse(words)
+        status = int(arguments.run(arguments))
+        sys.stdout.flush()
     except CommandError as error:
-        print(f"plates {arguments.command}: {error}", file=sys.stderr)
-        return error.status
+        return _fail(words[0], str(error), error.status)
     except Stopped as stopped:
         return 128 + stopped.number
     except KeyboardInterrupt:
         return 130
-    except BrokenPipeError:
-        # Whoever read our output has had enough, as `head` does. Python would complain
-        # once more when it flushes at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except BrokenPipeError:  # The reader of our output has had enough, as `head` does.
+        _discard_output()
         return 0
+    except OSError as error:
+        place = "" if error.filename is None else f"{error.filename}: "
+        return _fail(words[0], f"{place}{error.strerror or error}", 1)
+    return status
+
+
+def _fail(command: str, message: str, status: int) -> int:
+    # Line by line: a message may hold the end of a log.
+    lines = map(printable, message.split("\n"))
+    print(f"plates {command}: " + "\n".join(lines), file=sys.stderr)
+    _discard_output()
+    return status
+
+
+def _discard_output() -> None:
+    """Drop what stdout can't take: Python would complain once more when it flushes at exit."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def module_of(name: str) -> ModuleType:
@@ -70,17 +87,32 @@ def module_of(name: str) -> ModuleType:
 
 def _parse(words: list[str]) -> argparse.Namespace:
     """Import only the subcommand that is wanted, and let it declare its arguments."""
-    parser = argparse.ArgumentParser(prog="plates", description="Reads licence plates.")
+    raw = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser("plates", description="Reads licence plates.")
+    parser.formatter_class = raw
+    about = _version() if words[:1] == ["--version"] else ""
+    parser.add_argument(
+        "--version", action="version", version=about, help="the code's and the weights'"
+    )
     subparsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name, purpose in COMMANDS.items():
         subparser = subparsers.add_parser(name, help=purpose)
         if name in words[:1]:
             module = module_of(name)
             subparser.description = module.__doc__
-            subparser.formatter_class = argparse.RawDescriptionHelpFormatter
+            subparser.formatter_class = raw
             module.configure(subparser)
             subparser.set_defaults(run=module.run)
     return parser.parse_args(words)
+
+
+def _version() -> str:
+    """The package's version and, as in answers, the hash that names the weights."""
+    lines = [f"plates {version('plates')}"]
+    manifest = RELEASED_WEIGHTS / "SHA256SUMS"
+    if manifest.is_file():
+        lines.append(f"weights sha256:{sha256(manifest.read_bytes()).hexdigest()}")
+    return "\n".join(lines)
 
 
 if __name__ == "__main__":

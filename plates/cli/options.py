@@ -1,6 +1,7 @@
 """Options that several commands have alike."""
 
 import argparse
+import math
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,20 +16,33 @@ if TYPE_CHECKING:
 RELEASED_WEIGHTS = Path(__file__).resolve().parents[2] / "weights"
 
 
-def add_data(parser: argparse.ArgumentParser, what: str) -> None:
-    """Declare --data.
+def add_number(
+    parser: argparse.ArgumentParser,
+    name: str,
+    default: float | None,
+    purpose: str,
+    least: float = 0,
+    most: float = math.inf,
+) -> None:
+    """Declare an option whose value is a number of the default's type, and refuse others."""
+    kind = float if isinstance(default, float) else int
 
-    Args:
-        parser: Of the command.
-        what: What the folder holds, for the help.
-    """
-    parser.add_argument(
-        "--data",
-        type=Path,
-        metavar="DIR",
-        default=os.environ.get("PLATES_DATA"),
-        help=f"{what} (default: PLATES_DATA)",
-    )
+    def parse(text: str) -> float:
+        value = kind(text)
+        if not least <= value <= most:
+            bounds = "or more" if math.isinf(most) else f"to {most:g}"
+            raise CommandError(f"{name}: expected {least:g} {bounds}, got {text}")
+        return value
+
+    parse.__name__ = kind.__name__  # for argparse's own message
+    text = purpose if default is None else f"{purpose} (default: {default})"
+    parser.add_argument(name, type=parse, default=default, metavar="N", help=text)
+
+
+def add_data(parser: argparse.ArgumentParser, what: str) -> None:
+    """Declare --data; `what` says what the folder holds."""
+    text, default = f"{what} (default: PLATES_DATA)", os.environ.get("PLATES_DATA")
+    parser.add_argument("--data", type=Path, metavar="DIR", default=default, help=text)
 
 
 def add_weights(parser: argparse.ArgumentParser) -> None:
@@ -38,38 +52,35 @@ def add_weights(parser: argparse.ArgumentParser) -> None:
 
 def add_engine(parser: argparse.ArgumentParser) -> None:
     """Declare --engine and --device, for `load_nets`."""
-    parser.add_argument(
-        "--engine",
-        metavar="served|torch",
-        help="what runs the nets: what the service serves on a CPU, or float32 in torch "
-        "(default: served for the released weights on the CPU, else torch)",
+    text = (
+        "what runs the nets: what the service serves on a CPU, or float32 in torch "
+        "(default: served for the released weights on the CPU, else torch)"
     )
-    parser.add_argument(
-        "--device", default="cpu", help="cpu, or a GPU such as cuda:0 (default: cpu)"
-    )
+    parser.add_argument("--engine", metavar="served|torch", help=text)
+    text = "cpu, or a GPU such as cuda:0 (default: cpu)"
+    parser.add_argument("--device", default="cpu", help=text)
 
 
 def default_engine(arguments: argparse.Namespace) -> str:
     """What --weights and --device ask for where --engine is left out."""
-    ours = RELEASED_WEIGHTS
-    released = arguments.weights is None or arguments.weights.resolve() == ours
+    weights = arguments.weights
+    released = weights is None or weights.resolve() == RELEASED_WEIGHTS
     return "served" if released and arguments.device == "cpu" else "torch"
 
 
 def load_nets(arguments: argparse.Namespace) -> "Nets":
-    """Load the nets that --weights, --engine and --device ask for, and no others.
+    """Load the nets that --weights, --engine and --device ask for.
 
     Raises:
         CommandError: The weights, the engine or the device are not there.
     """
     from plate_models.engines import nets
     from plate_models.export import ExportError
-    from plate_models.weights import WEIGHTS_DIR, WeightsError
+    from plate_models.weights import WeightsError
 
-    folder: Path = arguments.weights or WEIGHTS_DIR
     engine = arguments.engine or default_engine(arguments)
     try:
-        return nets.load_nets(engine, arguments.device, folder)
+        return nets.load_nets(engine, arguments.device, arguments.weights or RELEASED_WEIGHTS)
     except (nets.EngineError, ExportError, WeightsError) as error:
         raise CommandError(str(error)) from error
     except OSError as error:  # an installation that may not be written to
@@ -79,11 +90,8 @@ def load_nets(arguments: argparse.Namespace) -> "Nets":
 def triton_client(address: str) -> "TritonClient":
     """Open a channel to the Triton of --triton, inside the loop that it belongs to.
 
-    Args:
-        address: host:port of its gRPC.
-
     Raises:
-        CommandError: That is no address.
+        CommandError: That is not an address.
     """
     from pydantic import ValidationError
 

@@ -9,8 +9,9 @@ environment variables:
   PLATES_TRITON_URL                         host:port, grpc://host:port or grpcs://host:port
   PLATES_TRITON_TOKEN, PLATES_TRITON_CA_FILE  bearer token; certificates to trust with grpcs
   PLATES_TRITON_HTTP_PORT, PLATES_TRITON_GRPC_PORT  fixed ports of the Triton started here
+  PLATES_TLS_CERTIFICATE, PLATES_TLS_KEY    PEM files: serve https instead of http
   PLATES_TOKENS, PLATES_TOKENS_FILE         who may send photos; comma separated, or one a line
-  PLATES_RATE_LIMIT, PLATES_RATE_BURST      photos per second and at once, of each sender
+  PLATES_RATE_LIMIT, PLATES_RATE_BURST      photos per second and at once, of each client
   PLATES_REQUEST_TIMEOUT_S                  seconds from a request's head to its answer (30)
   PLATES_CONCURRENCY, PLATES_MAX_WAITING    photos at Triton at once, and waiting (4, 32)
   PLATES_MAX_BYTES, PLATES_MAX_PIXELS       smaller limits for photos
@@ -19,64 +20,73 @@ The README lists all of them.
 """
 
 import argparse
+import ipaddress
+import logging
 import os
 import socket
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from plates.cli import CommandError
 from plates.cli.signals import say
-from plates.cli.supervising import (
-    announce_triton,
-    describe_triton,
-    heal,
-    read_settings,
-    status_file,
-    supervised,
-    until_stopped,
-)
+from plates.cli.supervising import announce_triton, describe_triton, heal, read_settings, supervise
 
 if TYPE_CHECKING:
     from api.settings import Settings
     from plates.serving import EmbeddedTriton
-    from plates.serving.gateway import GatewayWorker
     from plates.serving.supervisor import Part
 
 LISTENING = "Serving on "
-# -P: the folder we are called from may hold a package "api" of somebody else's.
-_WORKER = (sys.executable, "-P", "-m", "plates.serving.gateway_process")
+
+log = logging.getLogger("plates.serve")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """There are no arguments: everything is set by the environment."""
-    del parser
+    """Declare what people type first; everything else is set by the environment."""
+    parser.add_argument("--host", metavar="ADDRESS", help="instead of PLATES_HOST")
+    parser.add_argument("--port", type=int, metavar="N", help="instead of PLATES_PORT")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Serve until stopped.
+    """Serve until stopped; return 0 after a clean stop."""
+    settings = read_settings(host=arguments.host, port=arguments.port)
+    from plates.serving.gateway import GatewayWorker
 
-    Returns:
-        0 after a clean stop.
+    with _listen(settings.host, settings.port) as listener:
+        _warn_if_open(settings)
+        triton = None
+        if settings.triton_url is None:
+            triton = describe_triton(settings)
+        else:
+            say(f"Triton elsewhere: {settings.triton_url}")
 
-    Raises:
-        CommandError: The service can't start, or could not be healed.
-    """
-    del arguments
-    settings = read_settings()
-    with (
-        until_stopped(),
-        _listen(settings.host, settings.port) as listener,
-        status_file(settings) as status,
-    ):
-        triton = _triton(settings)
-        worker = _worker(listener, status, triton)
-        parts: list[Part] = [heal(triton), worker] if triton else [worker]
-        with supervised(parts, status):
+        def make_parts(status_file: Path) -> "list[Part]":
+            gateway = GatewayWorker(lambda: _environment(settings, status_file, triton), listener)
+            return [heal(triton), gateway] if triton else [gateway]
+
+        def announce() -> None:
             if triton is not None:
                 announce_triton(triton)
-            _announce(listener)
-    return 0
+            host, port = listener.getsockname()[:2]
+            scheme = "https" if settings.tls_certificate else "http"
+            shown = f"[{host}]" if ":" in host else host
+            say(f"{LISTENING}{scheme}://{shown}:{port} (documentation: /docs)")
+
+        return supervise(settings, make_parts, announce)
+
+
+def _environment(
+    settings: "Settings", status_file: Path, triton: "EmbeddedTriton | None"
+) -> dict[str, str]:
+    """What the gateway's process gets besides this one's environment."""
+    added = {"PLATES_HOST": settings.host, "PLATES_PORT": str(settings.port)}
+    added["PLATES_STATUS_FILE"] = str(status_file)
+    # Each further arena of glibc's malloc keeps what it once held.
+    added["MALLOC_ARENA_MAX"] = os.environ.get("MALLOC_ARENA_MAX", "2")
+    if triton is not None:
+        added["PLATES_TRITON_URL"] = triton.grpc_url
+        added["PLATES_TRITON_METRICS_URL"] = triton.metrics_url
+    return added
 
 
 def _listen(host: str, port: int) -> socket.socket:
@@ -87,36 +97,19 @@ def _listen(host: str, port: int) -> socket.socket:
     except OSError as error:
         reason = error.strerror or str(error)
         raise CommandError(
-            f"can't listen on {host}:{port}: {reason}. Set PLATES_HOST or PLATES_PORT."
+            f"can't listen on {host}:{port}: {reason}. Set --host or --port (PLATES_HOST, "
+            "PLATES_PORT)."
         ) from error
 
 
-def _worker(
-    listener: socket.socket, status: Path, triton: "EmbeddedTriton | None"
-) -> "GatewayWorker":
-    from plates.serving.gateway import GatewayWorker
-
-    def environment() -> dict[str, str]:
-        told = {"PLATES_STATUS_FILE": str(status)}
-        # Each further arena of glibc's malloc keeps what it once held.
-        told["MALLOC_ARENA_MAX"] = os.environ.get("MALLOC_ARENA_MAX", "2")
-        if triton is not None:
-            told["PLATES_TRITON_URL"] = triton.grpc_url
-            told["PLATES_TRITON_METRICS_URL"] = triton.metrics_url
-        return told
-
-    return GatewayWorker(_WORKER, environment, listener)
-
-
-def _triton(settings: "Settings") -> "EmbeddedTriton | None":
-    """Describe the Triton to be started, unless one is named."""
-    if settings.triton_url is not None:
-        say(f"Triton elsewhere: {settings.triton_url}")
-        return None
-    return describe_triton(settings)
-
-
-def _announce(listener: socket.socket) -> None:
-    host, port = listener.getsockname()[:2]
-    shown = f"[{host}]" if ":" in host else host
-    say(f"{LISTENING}http://{shown}:{port} (documentation: /docs)")
+def _warn_if_open(settings: "Settings") -> None:
+    try:
+        local = settings.host == "localhost" or ipaddress.ip_address(settings.host).is_loopback
+    except ValueError:  # another name
+        local = False
+    if not local and not settings.tokens and settings.tokens_file is None:
+        log.warning(
+            "Everyone who can reach %s may send photos: no tokens are set. Set PLATES_TOKENS or "
+            "PLATES_TOKENS_FILE, or listen on 127.0.0.1.",
+            settings.host,
+        )

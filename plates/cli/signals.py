@@ -1,4 +1,4 @@
-"""Signals that stop unwind the stack, so that whatever was started is stopped on the way."""
+"""Stop signals raise an exception, so that everything that was started is stopped in order."""
 
 import contextlib
 import signal
@@ -7,11 +7,7 @@ from typing import NoReturn
 
 
 class Stopped(BaseException):
-    """A signal came. Not an Exception: nothing on the way may swallow it.
-
-    Attributes:
-        number: The signal's number.
-    """
+    """A stop signal came, of that number. Not an Exception: no handler for those may catch it."""
 
     def __init__(self, number: int) -> None:
         super().__init__(number)
@@ -40,6 +36,6 @@ def stop_signals_raise() -> Iterator[None]:
 
 
 def say(text: str) -> None:
-    """Print a line at once; that the terminal is gone must not keep us from cleaning up."""
+    """Print a line at once; a closed terminal must not keep the process from cleaning up."""
     with contextlib.suppress(OSError):
         print(text, flush=True)

@@ -2,10 +2,10 @@
 
 import contextlib
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from plates.cli import CommandError
 from plates.cli.signals import Stopped, say, stop_signals_raise
@@ -18,11 +18,13 @@ if TYPE_CHECKING:
 TRITON = "Triton: "
 
 
-def read_settings() -> "Settings":
+def read_settings(**options: object) -> "Settings":
     """Read the settings from the environment, and have the logs written as they say.
 
+    Options of the command line come first; None stands for those that were not given.
+
     Raises:
-        CommandError: One of them makes no sense; it is named.
+        CommandError: A setting makes no sense; it is named.
     """
     from pydantic import ValidationError
 
@@ -30,8 +32,9 @@ def read_settings() -> "Settings":
     from api.settings import Settings
     from plates.cli.environment import explain, warn_of_unknown_settings
 
+    given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
     try:
-        settings = Settings()
+        settings = Settings(**given)
     except ValidationError as error:
         raise CommandError("; ".join(explain(error))) from error
     logs.configure(settings.log_format)
@@ -39,50 +42,35 @@ def read_settings() -> "Settings":
     return settings
 
 
-@contextlib.contextmanager
-def until_stopped() -> Iterator[None]:
-    """Run what is inside until a signal comes; say at the end that it was stopped in order.
+def supervise(
+    settings: "Settings",
+    make_parts: "Callable[[Path], Sequence[Part]]",
+    announce: Callable[[], None],
+) -> int:
+    """Start parts, given the status file, announce them, and keep them running until a signal.
 
     Raises:
         CommandError: A part can't be started, or could not be healed.
     """
     from plates.serving import EmbeddedTritonError
-
-    try:
-        with stop_signals_raise(), contextlib.suppress(Stopped):
-            yield
-    except EmbeddedTritonError as error:
-        raise CommandError(str(error)) from error
-    say("Stopped.")
-
-
-@contextlib.contextmanager
-def status_file(settings: "Settings") -> Iterator[Path]:
-    """Where the supervisor tells how it is: as set, or a file of its own that goes with it."""
-    if settings.status_file is not None:
-        yield settings.status_file
-        return
-    with tempfile.TemporaryDirectory(prefix="plates-status-") as folder:
-        yield Path(folder) / "status.json"
-
-
-@contextlib.contextmanager
-def supervised(parts: "Sequence[Part]", status: Path) -> Iterator[None]:
-    """Start parts, watch over them after what is inside, and stop them at last.
-
-    Raises:
-        EmbeddedTritonError: One of them can't be started, or could not be healed.
-    """
     from plates.serving.supervisor import Supervisor
 
-    supervisor = Supervisor(parts, status)
-    try:
-        supervisor.start()
-        yield
-        supervisor.run()
-    finally:
-        say("Stopping …")
-        supervisor.stop()
+    with tempfile.TemporaryDirectory(prefix="plates-status-") as folder:
+        status_file = settings.status_file or Path(folder) / "status.json"
+        supervisor = Supervisor(make_parts(status_file), status_file)
+        try:
+            with stop_signals_raise(), contextlib.suppress(Stopped):
+                try:
+                    supervisor.start()
+                    announce()
+                    supervisor.run()
+                finally:
+                    say("Stopping …")
+                    supervisor.stop()
+        except EmbeddedTritonError as error:
+            raise CommandError(str(error)) from error
+    say("Stopped.")
+    return 0
 
 
 def describe_triton(settings: "Settings") -> "EmbeddedTriton":
@@ -101,7 +89,7 @@ def describe_triton(settings: "Settings") -> "EmbeddedTriton":
 
 
 def heal(triton: "EmbeddedTriton") -> "Part":
-    """The supervisor's part that keeps it well."""
+    """The supervisor's part that keeps it running."""
     from plates.serving.healing import TritonHealer
 
     return TritonHealer(triton, (files("plate_models") / "golden.jpg").read_bytes())

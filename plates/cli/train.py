@@ -1,82 +1,73 @@
 """Train one of the nets; a second run goes on where the first one stopped.
 
 Curves and checkpoints go to the run's folder. The finished weights are written there, too,
-and become the released ones when they are copied into weights/ (see CONTRIBUTING.md).
+or where --release says; copied into weights/ they become the released ones (see
+CONTRIBUTING.md). `plates train detector --help` lists the options of that training.
 """
 
 import argparse
 import inspect
 import logging
-from dataclasses import MISSING, Field, fields
+import re
+from dataclasses import MISSING, fields
 from importlib import import_module
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
+
+from plates.cli.options import add_number
 
 # Subcommand: module and its configuration.
 TRAININGS = {
     "detector": ("plate_models.training.detector", "DetectorTraining"),
     "recognizer": ("plate_models.training.recognizer", "RecognizerTraining"),
 }
-_SIMPLE = (int, float, str, Path)
+_ATTRIBUTE = re.compile(r"^    (\w+): (.*(?:\n {8}.*)*)", re.MULTILINE)
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare which nets there are; each one's options are its experiment's fields."""
+    """Declare which nets there are; each one's options are its configuration's fields."""
     parser.add_argument("net", choices=sorted(TRAININGS))
-    parser.add_argument(
-        "options",
-        nargs=argparse.REMAINDER,
-        help="of the experiment: plates train detector --help lists them",
-    )
+    parser.add_argument("options", nargs=argparse.REMAINDER, help="see `plates train NET --help`")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Train."""
+    """Train and print where the weights are."""
     module_name, class_name = TRAININGS[arguments.net]
     module = import_module(module_name)
     config = parse_options(getattr(module, class_name), arguments.net, arguments.options)
+    for folder in filter(None, (config.folder, config.release)):
+        folder.mkdir(parents=True, exist_ok=True)  # Not only after hours of training.
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
     print(module.train(config))
     return 0
 
 
 def parse_options(config_class: type[Any], net: str, words: list[str]) -> Any:
-    """Turn command-line options into an experiment.
+    """Turn command-line options into a training's configuration.
 
     Args:
-        config_class: A frozen dataclass; its fields of simple types become options.
+        config_class: A frozen dataclass; its fields of simple types become options, described
+            as in the "Attributes" of its docstring.
         net: Its name in messages.
         words: The options as typed.
-
-    Returns:
-        An instance of `config_class`.
-
-    Raises:
-        SystemExit: With status 2 on an unknown option, a missing one or a bad value.
     """
-    parser = argparse.ArgumentParser(
-        prog=f"plates train {net}",
-        description=inspect.getdoc(config_class),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    about = dict(_ATTRIBUTE.findall(inspect.getdoc(config_class) or ""))
+    parser = argparse.ArgumentParser(prog=f"plates train {net}", description=f"Train the {net}.")
     types = get_type_hints(config_class)
     for field in fields(config_class):
-        kind = _simple_type(types[field.name])
-        if kind is not None:
-            _add_option(parser, field, kind)
+        kinds = [kind for kind in get_args(types[field.name]) if kind is not type(None)]
+        (kind,) = kinds or [types[field.name]]
+        if kind not in (int, float, str, Path):
+            continue
+        option = f"--{field.name.replace('_', '-')}"
+        text = " ".join(about.get(field.name, "").replace("%", "%%").replace("``", "").split())
+        if kind in (int, float) and field.default is not MISSING:
+            # Nothing trains on 0 photos, threads or steps.
+            least = 1 if kind is int and field.name != "seed" else 0
+            add_number(parser, option, field.default, text, least)
+        elif field.default is MISSING:
+            parser.add_argument(option, type=kind, required=True, help=text)
+        else:
+            text = f"{text} (default: {field.default})"
+            parser.add_argument(option, type=kind, default=field.default, help=text)
     return config_class(**vars(parser.parse_args(words)))
-
-
-def _simple_type(hint: Any) -> type[Any] | None:
-    """The type to parse, also of `Path | None`; None where no option makes sense."""
-    kinds = [kind for kind in get_args(hint) if kind is not type(None)] or [hint]
-    return kinds[0] if len(kinds) == 1 and kinds[0] in _SIMPLE else None
-
-
-def _add_option(parser: argparse.ArgumentParser, field: "Field[Any]", kind: type[Any]) -> None:
-    option = f"--{field.name.replace('_', '-')}"
-    if field.default is MISSING:
-        parser.add_argument(option, type=kind, required=True)
-    else:
-        help_text = f"default: {field.default}"
-        parser.add_argument(option, type=kind, default=field.default, help=help_text)

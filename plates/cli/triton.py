@@ -8,23 +8,15 @@ variables:
   PLATES_TRITON_HOST        the address to listen on (127.0.0.1; in a container 0.0.0.0)
   PLATES_TRITON_HTTP_PORT, PLATES_TRITON_GRPC_PORT, PLATES_TRITON_METRICS_PORT  (0: free ones)
   PLATES_MODEL_REPOSITORY   what it serves
-  PLATES_STATUS_FILE        where the supervisor tells how it is; `plates health` reads it
+  PLATES_STATUS_FILE        where the supervisor writes its status; `plates health` reads it
   PLATES_THREADS            with which each net computes on a CPU
 
-It ends with a status that is not zero when Triton can't be started, or not be healed.
+It ends with a status that is not zero if Triton can't be started, or not be healed.
 """
 
 import argparse
 
-from plates.cli.supervising import (
-    announce_triton,
-    describe_triton,
-    heal,
-    read_settings,
-    status_file,
-    supervised,
-    until_stopped,
-)
+from plates.cli.supervising import announce_triton, describe_triton, heal, read_settings, supervise
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -33,18 +25,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Serve until stopped.
-
-    Returns:
-        0 after a clean stop.
-
-    Raises:
-        CommandError: Triton can't start, or could not be healed.
-    """
+    """Serve until stopped; return 0 after a clean stop."""
     del arguments
     settings = read_settings()
-    with until_stopped(), status_file(settings) as status:
-        triton = describe_triton(settings)
-        with supervised([heal(triton)], status):
-            announce_triton(triton)
-    return 0
+    triton = describe_triton(settings)
+    return supervise(settings, lambda _: [heal(triton)], lambda: announce_triton(triton))

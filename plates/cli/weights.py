@@ -6,8 +6,7 @@ manifest does not know.
 
 import argparse
 
-from plates.cli import CommandError
-from plates.cli.options import add_weights
+from plates.cli.options import RELEASED_WEIGHTS, add_weights
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -17,12 +16,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Write the manifest and print its hash."""
-    from plate_models.weights import WEIGHTS_DIR, check_manifest, write_manifest
+    from plate_models.weights import check_manifest, write_manifest
 
-    folder = arguments.weights or WEIGHTS_DIR
-    try:
-        print(write_manifest(folder))
-    except OSError as error:
-        raise CommandError(str(error)) from error
+    folder = arguments.weights or RELEASED_WEIGHTS
+    print(write_manifest(folder))
     print(check_manifest(folder))
     return 0

@@ -1,24 +1,31 @@
 """Triton's HTTP endpoint, as far as the supervisor needs it."""
 
-import http.client
+import contextlib
 import json
+import logging
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from plates.serving.errors import RequestError
-from plates.serving.launch import KEY_HEADER
 
-# Reads whole photos; calls all the others.
+# It reads whole photos, and calls all other models.
 PHOTO_MODEL = "plate_recognition"
-_PHOTO_INPUT = "image"
-_TEXTS, _BOXES = "texts", "coordinates"
+# Its value is known to the supervisor, and to users of this machine who may read command
+# lines: Triton takes it nowhere else.
+KEY_HEADER = "plates-key"
+_OK = 200
+
+# It would log each request.
+logging.getLogger("httpx").setLevel(logging.WARNING)
 
 
 @dataclass(frozen=True)
 class TritonHttp:
-    """One Triton, asked over a new connection each time.
+    """One Triton; each request has a connection of its own, for an idle one delays its exit.
+
+    All requests raise `RequestError` if they are refused, or not answered in time.
 
     Attributes:
         address: host:port.
@@ -28,134 +35,69 @@ class TritonHttp:
     address: str
     key: str = field(default="", repr=False)
 
-    def is_ready(self, timeout_s: float = 2.0) -> bool:
-        """Tell whether all models are loaded, which doesn't mean that they live."""
+    def is_ready(self) -> bool:
+        """Report whether all models are loaded; their processes may have died since."""
         try:
-            self._ask("GET", "/v2/health/ready", timeout_s=timeout_s)
+            self._ask("GET", "/v2/health/ready", timeout_s=2.0)
         except RequestError:
             return False
         return True
 
     def successes(self, timeout_s: float) -> dict[str, int]:
-        """Count the requests that each model has answered.
-
-        Args:
-            timeout_s: Seconds to wait.
-
-        Returns:
-            Model name to its count since it was loaded.
-
-        Raises:
-            RequestError: No answer, or not the documented one.
-        """
+        """Count the requests that each model has answered since it was loaded."""
         answer = self._ask("GET", "/v2/models/stats", timeout_s=timeout_s)
         counts: Counter[str] = Counter()
-        try:
-            # An entry for each version: of two, while a release is changed.
-            for model in json.loads(answer)["model_stats"]:
+        with _documented("answer about its statistics"):
+            # While the version changes, a model has an entry for each of two.
+            for model in answer["model_stats"]:
                 counts[model["name"]] += model["inference_stats"]["success"]["count"]
-        except (ValueError, KeyError, TypeError) as error:
-            raise RequestError("Triton's statistics are not as documented.") from error
         return dict(counts)
-
-    def read(self, photo: bytes, timeout_s: float) -> None:
-        """Have a photo read; what stands on it doesn't matter.
-
-        Args:
-            photo: An image file's bytes.
-            timeout_s: Seconds to wait, and for which it may wait in Triton's queue.
-
-        Raises:
-            RequestError: It was not read.
-        """
-        self._infer(photo, timeout_s, PHOTO_MODEL, [_TEXTS])
 
     def plates(
         self, photo: bytes, timeout_s: float, model: str = PHOTO_MODEL
     ) -> list[tuple[str, list[float]]]:
-        """Have a photo read, and tell what stands on it.
-
-        Args:
-            photo: An image file's bytes.
-            timeout_s: Seconds to wait, and for which it may wait in Triton's queue.
-            model: Who reads it.
+        """Have a photo, an image file's bytes, read by a model.
 
         Returns:
-            Of each plate the text, empty where it can't be read, and its box: x0, y0, x1, y1
-            in pixels of the upright photo.
-
-        Raises:
-            RequestError: It was not read.
+            Of each plate the text, "" where it is unreadable, and its box: x0, y0, x1, y1 in
+            pixels of the upright photo.
         """
-        return _plates(self._infer(photo, timeout_s, model, [_TEXTS, _BOXES]))
-
-    def _infer(self, photo: bytes, timeout_s: float, model: str, outputs: list[str]) -> bytes:
-        tensor = {
-            "name": _PHOTO_INPUT,
-            "shape": [len(photo)],
-            "datatype": "UINT8",
-            "parameters": {"binary_data_size": len(photo)},
-        }
+        tensor = {"name": "image", "shape": [len(photo)], "datatype": "UINT8"}
         request = {
             "parameters": {"timeout": round(timeout_s * 1e6)},
-            "inputs": [tensor],
-            "outputs": [{"name": name} for name in outputs],
+            "inputs": [tensor | {"parameters": {"binary_data_size": len(photo)}}],
+            "outputs": [{"name": "texts"}, {"name": "coordinates"}],
         }
         head = json.dumps(request).encode()
         headers = {"Inference-Header-Content-Length": str(len(head))}
         path = f"/v2/models/{model}/infer"
-        return self._ask("POST", path, head + photo, headers, timeout_s=timeout_s)
+        answer = self._ask("POST", path, head + photo, headers, timeout_s=timeout_s)
+        with _documented("answer to a photo"):
+            outputs = {output["name"]: output["data"] for output in answer["outputs"]}
+            texts, edges = outputs["texts"], outputs["coordinates"]
+            return [(str(text), edges[4 * row : 4 * row + 4]) for row, text in enumerate(texts)]
 
     def load(self, model: str, timeout_s: float) -> None:
-        """Load the versions of a model that are there, and let go of those that are not.
+        """Load the versions of a model that are in the repository, unload the others.
 
-        Those that are loaded stay as they are, and answer until the others are loaded. When
-        one can't be loaded, all that was loaded stays.
-
-        Args:
-            model: Its name.
-            timeout_s: Seconds to wait.
-
-        Raises:
-            RequestError: A version could not be loaded, or not in time.
+        Versions that stay answer all the time. If one can't be loaded, nothing changes.
         """
-        self._control(model, "load", timeout_s)
+        self._control(f"models/{model}/load", timeout_s)
 
     def unload(self, model: str, timeout_s: float) -> None:
-        """Unload a model; see `load`."""
-        self._control(model, "unload", timeout_s)
+        """Unload all versions of a model; see `load`."""
+        self._control(f"models/{model}/unload", timeout_s)
 
-    def reload(self, model: str, timeout_s: float) -> None:
-        """Unload a model and load it again. To load alone does nothing where it is loaded.
+    def holds(self, model: str, version: int, timeout_s: float = 5.0) -> bool:
+        """Report whether a version is loaded, or still answers earlier requests."""
+        answer = self._control("index", timeout_s)
+        with _documented("list of models"):
+            found = [m for m in answer if m["name"] == model and m.get("version") == str(version)]
+            return any(m["state"] in ("LOADING", "READY", "UNLOADING") for m in found)
 
-        Args:
-            model: Its name.
-            timeout_s: Seconds for each of the two.
-
-        Raises:
-            RequestError: It could not be loaded, or not in time.
-        """
-        self.unload(model, timeout_s)
-        self.load(model, timeout_s)
-
-    def is_held(self, model: str, version: int, timeout_s: float = 5.0) -> bool:
-        """Tell whether a version is loaded, or still answers what it was asked before.
-
-        Raises:
-            RequestError: No answer, or not the documented one.
-        """
-        key = {KEY_HEADER: self.key}
-        answer = self._ask("POST", "/v2/repository/index", b"{}", key, timeout_s=timeout_s)
-        try:
-            found = [m for m in json.loads(answer) if m["name"] == model]
-            states = {m["state"] for m in found if m.get("version") == str(version)}
-        except (ValueError, KeyError, TypeError) as error:
-            raise RequestError("Triton's list of models is not as documented.") from error
-        return bool(states & {"LOADING", "READY", "UNLOADING"})
-
-    def _control(self, model: str, action: str, timeout_s: float) -> None:
-        path = f"/v2/repository/models/{model}/{action}"
-        self._ask("POST", path, b"{}", {KEY_HEADER: self.key}, timeout_s=timeout_s)
+    def _control(self, path: str, timeout_s: float) -> Any:
+        headers = {KEY_HEADER: self.key}
+        return self._ask("POST", f"/v2/repository/{path}", b"{}", headers, timeout_s=timeout_s)
 
     def _ask(
         self,
@@ -165,35 +107,30 @@ class TritonHttp:
         headers: Mapping[str, str] | None = None,
         *,
         timeout_s: float,
-    ) -> bytes:
-        connection = http.client.HTTPConnection(self.address, timeout=timeout_s)
+    ) -> Any:
+        """Send a request; return the document of its answer, None if it is empty."""
+        import httpx  # here: the guardian and `plates --help` have no use for it
+
+        url = f"http://{self.address}{path}"
         try:
-            connection.request(method, path, body, dict(headers or {}))
-            response = connection.getresponse()
-            answer = response.read()
-        except (OSError, http.client.HTTPException) as error:
+            with httpx.Client(trust_env=False, verify=False, timeout=timeout_s) as client:  # noqa: S501
+                answer = client.request(method, url, content=body, headers=headers)
+            document = answer.json() if answer.content else None
+        except httpx.HTTPError as error:
             reason = str(error) or type(error).__name__
             raise RequestError(f"Triton gave no answer to {method} {path}: {reason}.") from error
-        finally:
-            connection.close()
-        if response.status != http.HTTPStatus.OK:
-            reason = _reason(answer)
-            raise RequestError(f"Triton refused {method} {path}: {reason}", response.status)
-        return answer
+        except ValueError:
+            document = None
+        if answer.status_code != _OK:
+            problem = document.get("error") if isinstance(document, dict) else None
+            reason = problem or repr(answer.content[:200])
+            raise RequestError(f"Triton refused {method} {path}: {reason}", answer.status_code)
+        return document
 
 
-def _reason(answer: bytes) -> str:
+@contextlib.contextmanager
+def _documented(answer: str) -> Iterator[None]:
     try:
-        document: Any = json.loads(answer)
-        return str(document["error"])
-    except (ValueError, KeyError, TypeError):
-        return repr(answer[:200])
-
-
-def _plates(answer: bytes) -> list[tuple[str, list[float]]]:
-    try:
-        outputs = {output["name"]: output["data"] for output in json.loads(answer)["outputs"]}
-        texts, edges = outputs[_TEXTS], outputs[_BOXES]
-        return [(str(text), edges[4 * row : 4 * row + 4]) for row, text in enumerate(texts)]
-    except (ValueError, KeyError, TypeError) as error:
-        raise RequestError("Triton's answer to a photo is not as documented.") from error
+        yield
+    except (KeyError, TypeError) as error:
+        raise RequestError(f"Triton's {answer} is not as documented.") from error

@@ -1,11 +1,11 @@
 """What can go wrong with the embedded Triton.
 
 EmbeddedTritonError
-├── PreflightError   this machine or set-up lacks something; nothing was started
-├── StartError       a process was started and failed, or didn't get ready in time
-├── ReleaseError     a release is damaged, or reads its golden photo differently
+├── PreflightError   this machine or set-up lacks something; no model version is at fault
+├── StartError       a process was started and failed, or was not ready in time
+├── VersionError     a model version is damaged, or misreads its golden photo
 ├── RequestError     the server refused a request, or gave no answer in time
-└── GaveUp           a part of the service can't be healed
+└── GaveUp           a part of the service was restarted too often
 """
 
 from collections.abc import Sequence
@@ -16,11 +16,7 @@ class EmbeddedTritonError(Exception):
 
 
 class PreflightError(EmbeddedTritonError):
-    """Something is missing that the server needs: each problem says what to do.
-
-    Attributes:
-        problems: One sentence or two per missing thing.
-    """
+    """The machine lacks something that the server needs: each problem says what to do."""
 
     def __init__(self, problems: Sequence[str]) -> None:
         super().__init__("The embedded Triton can't start here:\n- " + "\n- ".join(problems))
@@ -31,16 +27,12 @@ class StartError(EmbeddedTritonError):
     """A process ended or hung while it started; Triton's message ends with its log's tail."""
 
 
-class ReleaseError(EmbeddedTritonError):
-    """A release in the model repository can't be served: says what was expected and what came."""
+class VersionError(EmbeddedTritonError):
+    """A model version can't be served: says what was expected and what was found."""
 
 
 class RequestError(EmbeddedTritonError):
-    """Triton refused a request of the supervisor, or gave no answer in time.
-
-    Attributes:
-        status: Of the answer; None if there was none.
-    """
+    """Triton refused a request, or gave no answer in time: then the status is None."""
 
     def __init__(self, message: str, status: int | None = None) -> None:
         super().__init__(message)
@@ -48,4 +40,4 @@ class RequestError(EmbeddedTritonError):
 
 
 class GaveUp(EmbeddedTritonError):
-    """A part was restarted again and again, and did not get well."""
+    """A part was restarted again and again, and fails all the same."""

@@ -7,7 +7,6 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Sequence
 
 import uvicorn
 
@@ -17,20 +16,17 @@ from api.observing import logs
 from api.settings import Settings
 from plates.serving.processes import die_with_parent
 
-_SIGN_SECONDS = 1.0
-_START_SECONDS = 0.05
+_SIGN_S = 1.0
+_POLL_S = 0.05
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Serve until a signal comes or the supervisor is gone.
-
-    Args:
-        argv: Arguments without the program's name; None takes the process's.
-
-    Returns:
-        The exit status.
-    """
-    options = _parse(argv)
+def main() -> int:
+    """Serve until a signal comes or the supervisor has ended; return the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m plates.serving.gateway_process")
+    parser.add_argument("--listen", type=int, required=True, help="descriptor of the socket")
+    parser.add_argument("--alive", type=int, required=True, help="where signs of life go")
+    parser.add_argument("--parent", type=int, required=True, help="the process it ends with")
+    options = parser.parse_args()
     if sys.platform == "linux":
         # Killed at once: the next supervisor needs the port, and this one's Triton ends too.
         die_with_parent(signal.SIGKILL)
@@ -52,25 +48,17 @@ async def _serve(server: uvicorn.Server, listener: socket.socket, alive: int) ->
 
 
 async def _give_signs(server: uvicorn.Server, alive: int) -> None:
-    """Tell the supervisor every second that requests are served."""
+    """Write a byte every second, once requests are served."""
     os.set_blocking(alive, False)
     while not server.started:
-        await asyncio.sleep(_START_SECONDS)
-    # A supervisor that is stopped itself reads none: the pipe is full, no matter.
+        await asyncio.sleep(_POLL_S)
     with contextlib.suppress(BrokenPipeError):
         while True:
+            # The pipe is full if the supervisor itself is stopped.
             with contextlib.suppress(BlockingIOError):
                 os.write(alive, b".")
-            await asyncio.sleep(_SIGN_SECONDS)
-    server.should_exit = True  # it is gone
-
-
-def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m plates.serving.gateway_process")
-    parser.add_argument("--listen", type=int, required=True, help="descriptor of the socket")
-    parser.add_argument("--alive", type=int, required=True, help="where signs of life go")
-    parser.add_argument("--parent", type=int, required=True, help="whose end ends this process")
-    return parser.parse_args(argv)
+            await asyncio.sleep(_SIGN_S)
+    server.should_exit = True  # the supervisor has ended
 
 
 if __name__ == "__main__":

@@ -1,273 +1,246 @@
-"""Keeps one Triton well: loads models whose processes died, restarts a server that ended or hangs.
+"""Keeps one Triton running and its model version up to date.
 
-changing ── done ── watching ── a stub died ──── reloading ── failed, or too slow ──┐
-    └─── newer release ┘│ └──── ended, silent, or at a standstill ────────────── pausing
-                        └────── ready ────────── starting ───── launched ───────────┘
+starting ── ready ── watching ── ended, silent, at a standstill, or a stub died ── restarting
+    ▲                │      ▲                                                         │
+    │                └ changing the model version ── failed half-way ─────────────────┤
+    └─────────────────────────────────────────────────────────────────────────────────┘
 """
 
 import logging
+import threading
 import time
-from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from concurrent.futures import Future
+from pathlib import Path
 
-from api.status import State
+import psutil
+
+from api.status import State, Status
 from plates.serving import processes
-from plates.serving.budget import RestartBudget
-from plates.serving.change import Change, read_golden_photo
-from plates.serving.choosing import Releases
-from plates.serving.client import PHOTO_MODEL
-from plates.serving.errors import EmbeddedTritonError, GaveUp, PreflightError, StartError
-from plates.serving.prober import BUSY_STANDSTILL_S, SILENCE_S, STANDSTILL_S, Prober
-from plates.serving.releases import Repository
-from plates.serving.reloading import RELOAD_S, Reload
-from plates.serving.server import EmbeddedTriton
-from plates.serving.stubs import Stub, StubWatch
+from plates.serving.change import change_version, read_golden_photo
+from plates.serving.errors import EmbeddedTritonError, PreflightError, StartError, VersionError
+from plates.serving.prober import SILENCE_S, Prober
+from plates.serving.supervisor import RestartBudget
+from plates.serving.triton import EmbeddedTriton
+from plates.serving.versions import ModelVersion, Versions
 
-_SEGMENT_AGE_S = 2.0
-# Until Triton takes note of the end of a process that it has ended itself.
+_PART = "triton"
+_POLL_S = 0.1
+# Until Triton has reaped a stub that it has ended, or the guardian those of a dead server.
 _REAPED_S = 1.0
 # Loading keeps the machine busy.
 _SILENCE_OF_CHANGE_S = 3 * SILENCE_S
-_PART = "triton"
+_JOIN_S = 1.0
+# What has failed, and how.
+_Trouble = tuple[str, str]
 
 log = logging.getLogger("plates.supervisor")
 
 
 class TritonHealer:
-    """The supervisor's part that is Triton; see `plates.serving.supervisor.Part`."""
+    """The supervisor's part that is Triton.
+
+    After the first start all work is done in a thread: what takes long must not keep the
+    supervisor from its other parts.
+    """
 
     def __init__(self, triton: EmbeddedTriton, photo: bytes) -> None:
-        """Nothing is started yet.
-
-        Args:
-            triton: Started, restarted and stopped from here.
-            photo: With a plate, so that every model has work.
-        """
-        self.state: State = "starting"
-        self.restarts: Counter[str] = Counter({_PART: 0})
+        """Start nothing yet; the photo must show a plate, so that every model has work."""
         self._triton = triton
         self._prober = Prober(lambda: triton.http, photo)
-        self._budgets: dict[str, RestartBudget] = {}
-        self._step: Callable[[], None] = self._watch
-        self._since = self._launch_at = 0.0
-        self._stubs: StubWatch | None = None
-        self._reload: Reload | None = None
-        self._change: Change | None = None
-        self._died_at = float("inf")
-        self._releases = Releases(Repository(triton.repository, triton.profile))
-        triton.lay_out = self._releases.lay_out
+        self._budget = RestartBudget("Triton")
+        self._versions = Versions(triton.repository)
+        self._state: State = "starting"
+        self._restarts = {_PART: 0}
+        self._stubs: Stubs | None = None
+        self._started_at = 0.0
+        self._failure: Exception | None = None
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="triton", daemon=True)
 
     @property
-    def release(self) -> int | None:
-        """See `plates.serving.supervisor.Part`."""
-        return self._releases.serving.version if self._releases.serving else None
-
-    @property
-    def refused(self) -> Mapping[str, str]:
-        """See `plates.serving.supervisor.Part`."""
-        return self._releases.refused
+    def status(self) -> Status:
+        """See `plates.serving.supervisor.Part`; restarts are counted by what had failed."""
+        serving = self._versions.serving
+        number = serving.number if serving else None
+        return Status(self._state, dict(self._restarts), number, self._versions.refused)
 
     def start(self) -> None:
-        """Start Triton with the newest release that it can serve.
-
-        Raises:
-            EmbeddedTritonError: It can't be started, or serve any release.
-        """
-        while True:
-            try:
-                self._triton.start()
-                self._prove()
-                break
-            except PreflightError:
-                raise
-            except EmbeddedTritonError as error:
-                self._triton.kill()  # nobody has asked it anything
-                if not self._releases.give_up_start(str(error)):
-                    raise
-        self._note_stubs()
+        """Start Triton with the newest model version that it can serve."""
+        self._start()
         self._prober.start()
-        self._go(self._watch)
+        self._thread.start()
 
     def tick(self) -> None:
-        """Look at Triton and do what is due.
-
-        Raises:
-            GaveUp: It can't be healed.
-        """
-        self._step()
+        """Raise what has ended the thread: `GaveUp`, if Triton was restarted too often."""
+        if self._failure is not None:
+            raise self._failure
 
     def stop(self) -> None:
-        """End Triton; a reload under way fails by itself."""
+        """End Triton, and with it what the thread is doing."""
+        self._stopped.set()
         self._prober.stop()
         self._triton.stop()
+        if self._thread.is_alive():
+            self._thread.join(_JOIN_S)
 
-    def _go(self, step: Callable[[], None]) -> None:
-        self._step, self._since = step, time.monotonic()
-
-    def _watch(self) -> None:
-        self._triton.bound_log()
-        now = time.monotonic()
-        if self._has_ended():
-            self._restart("it has ended by itself")
-        elif self._stubs and (dead := self._stubs.dead()):
-            self._reload_models_of(dead)
-        elif now - max(self._prober.heard_at, self._since) > SILENCE_S:
-            self._restart(f"it has said nothing for {SILENCE_S:g} s")
-        elif now - max(self._prober.read_at, self._since) > self._patience_s(now):
-            self._restart(f"it has read no plate for {self._patience_s(now):g} s")
-        elif self.state != "ready":
-            if self._prober.read_at > self._since:
-                self._be_well()
-        elif self._releases.view and self._releases.serving and (new := self._releases.due()):
-            old, view = self._releases.serving, self._releases.view
-            self._change = Change(self._triton.http, view, old, new)
-            self._go(self._await_change)
-
-    def _await_change(self) -> None:
-        """Photos are read meanwhile; what died is healed as soon as the change has ended."""
-        change, stubs, now = self._change, self._stubs, time.monotonic()
-        if change is None or stubs is None:
-            self._go(self._watch)
-        elif self._has_ended():
-            self._break_off(change, "Triton has ended by itself")
-        elif change.outcome == "broken":
-            self._break_off(change, change.reason)
-        elif change.outcome is not None:
-            self._end_change(change, stubs)
-        elif now - max(self._prober.heard_at, self._since) > _SILENCE_OF_CHANGE_S:
-            self._break_off(change, f"Triton has said nothing for {_SILENCE_OF_CHANGE_S:g} s")
-        else:
-            stubs.settle()
-            self._died_at = min(self._died_at, now) if stubs.dead() else float("inf")
-            if now - self._died_at > _REAPED_S:
-                change.cancel()
-
-    def _break_off(self, change: Change, reason: str) -> None:
-        self._releases.interrupt(change.new, reason)
-        self._restart(f"while release {change.new.version} was loaded: {reason}")
-
-    def _end_change(self, change: Change, stubs: StubWatch) -> None:
-        stubs.settle()
-        if change.outcome == "changed":
-            self._releases.prove(change.new)
-        elif stubs.dead():
-            self._releases.interrupt(change.new, change.reason)
-        else:
-            self._releases.refuse(change.new, change.reason)
-        self._go(self._watch)
-
-    def _patience_s(self, now: float) -> float:
-        """How long it may read no plate: longer while it answers photos without any."""
-        answers = now - max(self._prober.answered_at, self._since) < STANDSTILL_S
-        return BUSY_STANDSTILL_S if answers else STANDSTILL_S
-
-    def _be_well(self) -> None:
-        """Photos are being read."""
-        self.state = "ready"
-        for budget in self._budgets.values():
-            budget.well()
-        if self._stubs:
-            self._stubs.end_former()
-        for path in processes.sweep_unmapped(self._triton.shm_prefix, _SEGMENT_AGE_S):
-            log.info("Removed the shared memory %s, which nobody uses.", path.name)
-
-    def _reload_models_of(self, dead: list[Stub]) -> None:
-        # Those first that others ask.
-        models = sorted({stub.model for stub in dead}, key=lambda name: (name == PHOTO_MODEL, name))
-        if "" in models:
-            self._restart("a process of it has died as soon as it began")
-            return
+    def _run(self) -> None:
         try:
-            for model in models:
-                self._budget(model).spend("one of its processes died again")
-        except GaveUp as error:
-            self._restart(str(error))
-            return
-        self.state = "healing"
-        self.restarts.update(models)
-        log.warning("Processes of %s have died: loading again.", ", ".join(models))
-        self._reload = Reload(self._triton.http, models)
-        self._go(self._await_reload)
+            while not self._stopped.is_set():
+                trouble = self._watch()
+                while trouble and not self._stopped.is_set():
+                    trouble = self._restart(*trouble)
+        except Exception as error:  # it is raised again by the next tick
+            self._failure = error
 
-    def _await_reload(self) -> None:
-        reload = self._reload
-        if self._has_ended():
-            self._restart("it has ended by itself")
-        elif reload is None or reload.error is not None:
-            self._restart(f"a model can't be loaded again: {reload and reload.error}")
-        elif reload.done:
-            if self._stubs:
-                self._stubs.replaced(reload.models)
-            self._prober.forget()
-            self._go(self._watch)
-        elif time.monotonic() - self._since > RELOAD_S:
-            self._restart(f"a model was not loaded again within {RELOAD_S:g} s")
+    def _start(self) -> None:
+        """Start Triton, and try other model versions if one does not start."""
+        while True:
+            version = self._versions.choose()
+            try:
+                self._triton.start(self._versions.lay_out)
+                if version and not self._versions.is_proven(version):
+                    read_golden_photo(self._triton.http, version)
+                    self._versions.prove(version)
+                break
+            except PreflightError:
+                raise  # another version would change nothing
+            except EmbeddedTritonError as error:
+                self._triton.kill()
+                if self._stopped.is_set() or version is None:
+                    raise
+                if not self._versions.give_up(version, str(error)):
+                    refused = self._versions.refused.items()
+                    others = "".join(
+                        f"\nVersion {number} is refused: {why}" for number, why in refused
+                    )
+                    reason = f"model version {version.number} can't be served: {error}{others}"
+                    raise StartError(reason) from error
+        self._look_at_stubs()
+        self._prober.forget()
+        self._started_at = time.monotonic()
 
-    def _restart(self, reason: str) -> None:
-        """End what is left of Triton, and start it again after a pause.
+    def _watch(self) -> _Trouble | None:
+        """Watch Triton until something is wrong; None when stopped."""
+        while not self._stopped.wait(_POLL_S):
+            self._triton.bound_log()
+            trouble = self._find_trouble()
+            if trouble is None and self._state != "ready":
+                if self._prober.read_at > self._started_at:
+                    self._state = "ready"
+                    self._budget.well()
+            elif trouble is None and (new := self._versions.due()):
+                trouble = self._change(new)
+            if trouble is not None:
+                return trouble
+        return None
 
-        Raises:
-            GaveUp: It was restarted too often.
-        """
-        self.state = "healing"
-        self._reload = None
+    def _find_trouble(self, *, changing: bool = False) -> _Trouble | None:
+        if self._triton.poll() is not None:
+            return _PART, "it has ended by itself"
+        if self._stubs and (model := self._stubs.find_dead()):
+            return model, f"a process of {model} has died"
+        now = time.monotonic()
+        silence_s = _SILENCE_OF_CHANGE_S if changing else SILENCE_S
+        if now - max(self._prober.heard_at, self._started_at) > silence_s:
+            return _PART, f"it has answered nothing for {silence_s:g} s"
+        patience_s = self._prober.patience_s()
+        if not changing and now - max(self._prober.read_at, self._started_at) > patience_s:
+            return _PART, f"it has read no plate for {patience_s:g} s"
+        return None
+
+    def _change(self, new: ModelVersion) -> _Trouble | None:
+        """Change the model version, and watch Triton meanwhile."""
+        view, old, trouble = self._versions.view, self._versions.serving, None
+        if view is None or old is None:
+            return None
+        change = _in_thread(lambda: change_version(self._triton.http, view, old, new))
+        while not (change.done() or trouble or self._stopped.wait(_POLL_S)):
+            trouble = self._find_trouble(changing=True)
+        problem = change.exception() if change.done() else None
+        if problem and not isinstance(problem, VersionError):
+            trouble = trouble or (_PART, str(problem))
+        if self._stopped.is_set():
+            return None
+        if trouble:
+            self._versions.interrupt(new, trouble[1])
+            return trouble[0], f"while model version {new.number} was loaded: {trouble[1]}"
+        if problem:
+            self._versions.refuse(new, str(problem))
+        else:
+            self._versions.prove(new)
+        self._look_at_stubs()
+        return None
+
+    def _restart(self, part: str, reason: str) -> _Trouble | None:
+        """Restart Triton after a pause; returns what is wrong if it does not start."""
+        self._state = "healing"
         tail = self._triton.log_tail()
         self._triton.kill()
         log.error("Restarting Triton: %s. The end of its log:\n%s", reason, tail)
-        pause = self._budget("Triton").spend(f"{reason}\n{tail}".rstrip())
-        self.restarts[_PART] += 1
-        self._launch_at = time.monotonic() + pause
-        self._go(self._pause)
-
-    def _pause(self) -> None:
-        if time.monotonic() < self._launch_at:
-            return
+        pause_s = self._budget.spend(f"{reason}\n{tail}".rstrip())
+        self._restarts[part] = self._restarts.get(part, 0) + 1
+        if self._stopped.wait(pause_s):
+            return None
         try:
-            self._triton.launch()
-        except (EmbeddedTritonError, OSError) as error:
-            self._fail_start(f"it can't start: {error}")
-        else:
-            self._go(self._await_start)
-
-    def _await_start(self) -> None:
-        if self._triton.poll() is not None:
-            self._fail_start("it ended while it started")
-        elif self._triton.http.is_ready():
-            self._welcome()
-        elif time.monotonic() - self._since > self._triton.ready_timeout:
-            self._fail_start(f"it was not ready after {self._triton.ready_timeout:g} s")
-
-    def _welcome(self) -> None:
-        """It is ready: see whether it reads what its release must."""
-        try:
-            self._prove()
-            self._note_stubs()
-        except StartError:
-            return  # it has just ended, as the next look tells
+            self._start()
         except EmbeddedTritonError as error:
-            self._fail_start(str(error))
-        else:
-            self._prober.forget()
-            self._go(self._watch)
+            return _PART, f"it can't start: {error}"
+        return None
 
-    def _fail_start(self, reason: str) -> None:
-        self._releases.give_up_start(f"{reason}\n{self._triton.log_tail()}")
-        self._restart(reason)
-
-    def _prove(self) -> None:
-        if release := self._releases.needs_check():
-            read_golden_photo(self._triton.http, release)
-            self._releases.prove(release)
-
-    def _has_ended(self) -> bool:
-        """Whether Triton or its guardian is gone, whoever of them notices first."""
-        server_lives = self._stubs is None or self._stubs.server_lives
-        return self._triton.poll() is not None or not server_lives
-
-    def _note_stubs(self) -> None:
-        self._stubs = StubWatch(self._triton.pids.server)
+    def _look_at_stubs(self) -> None:
+        self._stubs = Stubs(self._triton.pids.server)
         for model in self._stubs.models:
-            self.restarts.setdefault(model, 0)
+            self._restarts.setdefault(model, 0)
 
-    def _budget(self, part: str) -> RestartBudget:
-        return self._budgets.setdefault(part, RestartBudget(part))
+
+class Stubs:
+    """The processes in which one Triton runs Python.
+
+    When one dies, its model fails for ever, while the server says that it is ready. It stays as
+    a zombie; those that Triton has ended itself are reaped at once.
+    """
+
+    def __init__(self, server: int) -> None:
+        """Look for them among the children of a server, given by its process id."""
+        self._models = {stub: _model_of(stub) for stub in processes.children(server)}
+        self._dead_since: dict[psutil.Process, float] = {}
+
+    @property
+    def models(self) -> set[str]:
+        """The models that run in them."""
+        return set(self._models.values())
+
+    def find_dead(self) -> str | None:
+        """Return the model of one that has died, if any has."""
+        now = time.monotonic()
+        for stub, model in self._models.items():
+            if (
+                processes.is_zombie(stub)
+                and now - self._dead_since.setdefault(stub, now) > _REAPED_S
+            ):
+                return model
+        return None
+
+
+def _model_of(stub: psutil.Process) -> str:
+    """Read a stub's model off its arguments: program, …/<model>/<version>/<file>."""
+    try:
+        return Path(stub.cmdline()[1]).parts[-3]
+    except (psutil.Error, IndexError):  # it has died already
+        return _PART
+
+
+def _in_thread(work: Callable[[], None]) -> Future[None]:
+    """Run work in a thread that does not keep the process from ending."""
+    outcome = Future[None]()
+
+    def run() -> None:
+        try:
+            work()
+            outcome.set_result(None)
+        except Exception as error:
+            outcome.set_exception(error)
+
+    threading.Thread(target=run, name="change", daemon=True).start()
+    return outcome

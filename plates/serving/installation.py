@@ -1,70 +1,57 @@
-"""Where Triton is installed: the nvidia-pytriton wheel, or NVIDIA's container image."""
+"""Where Triton is installed, and whether it can run on this machine.
 
+It comes with the nvidia-pytriton wheel or with NVIDIA's container image. Most of what is checked
+here would otherwise end in a server that hangs while it loads its models. Each check yields what
+is wrong, and what to do about it.
+"""
+
+import importlib.metadata
 import importlib.util
+import os
+import platform
+import re
 import shutil
+import socket
+import subprocess
 import sys
+import sysconfig
+import tempfile
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from importlib.resources import files
 from pathlib import Path
 
+from plates import gpu
+
+LOOPBACK = "127.0.0.1"
 # Where NVIDIA's images have it.
-STOCK_FOLDER = Path("/opt/tritonserver")
-# The Python files of libtriton_python.so: a symlinked .so "escapes" its directory.
-_COPIED = ("libtriton_python.so", "triton_python_backend_utils.py")
+IMAGE_FOLDER = Path("/opt/tritonserver")
+# The file that each backend loads.
+ARTIFACTS = {
+    "onnxruntime": "model.onnx",
+    "openvino": "model.onnx",
+    "pytorch": "model.pt",
+    "python": "model.py",
+}
+# What the export leaves beside this model's model.py, which reads it when it loads.
+MANIFESTS = {"plate_recognition": "exported.json"}
+_PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
+LIBPYTHON = f"libpython{_PYTHON}.so.1.0"
 _STUB = "triton_python_backend_stub"
 
 
 @dataclass(frozen=True)
-class Wheel:
-    """An installed nvidia-pytriton: Triton 2.51 with the Python backend alone.
-
-    Attributes:
-        folder: Its ``pytriton/tritonserver``.
-    """
-
-    folder: Path
-
-    @property
-    def server(self) -> Path:
-        """The tritonserver binary."""
-        return self.folder / "bin" / "tritonserver"
-
-    @property
-    def stub(self) -> Path:
-        """The process that runs a model's Python, built for this Python version."""
-        version = f"{sys.version_info.major}.{sys.version_info.minor}"
-        return self.folder / "python_backend_stubs" / version / _STUB
-
-    def lay_out_backends(self, folder: Path) -> Path:
-        """Make a backend directory of its Python backend and those that we wrote in Python.
-
-        Args:
-            folder: Made by this function.
-
-        Returns:
-            The backend directory, which is that folder.
-        """
-        python = folder / "python"
-        python.mkdir(parents=True)
-        for name in _COPIED:
-            shutil.copy2(self.folder / "backends" / "python" / name, python)
-        # A symlink: the stub finds the wheel's libraries relative to where it really lies.
-        (python / _STUB).symlink_to(self.stub)
-        for model in sorted(own_backends().glob("*/model.py")):
-            backend = folder / model.parent.name
-            backend.mkdir()
-            shutil.copy2(model, backend)
-        return folder
-
-
-@dataclass(frozen=True)
-class Stock:
-    """The Triton of NVIDIA's image, with all its backends: ours stand in for none of them.
+class Installation:
+    """An installed Triton.
 
     Attributes:
         folder: Holds ``bin`` and ``backends``.
+        is_wheel: Whether it is that of nvidia-pytriton, which has the Python backend alone and
+            needs ours; else NVIDIA's image, with its own backends, libraries and Python.
     """
 
-    folder: Path = STOCK_FOLDER
+    folder: Path
+    is_wheel: bool
 
     @property
     def server(self) -> Path:
@@ -73,46 +60,222 @@ class Stock:
 
     @property
     def stub(self) -> Path:
-        """The process that runs a model's Python, built for the image's own Python."""
-        return self.folder / "backends" / "python" / _STUB
+        """The program that runs a model's Python."""
+        stubs = f"python_backend_stubs/{_PYTHON}" if self.is_wheel else "backends/python"
+        return self.folder / stubs / _STUB
 
     def lay_out_backends(self, folder: Path) -> Path:
-        """Take its backends as they are; nothing is made.
+        """Return the backend directory: an image's own, or one that is made here for the wheel."""
+        if not self.is_wheel:
+            return self.folder / "backends"
+        python = folder / "python"
+        python.mkdir(parents=True)
+        # Copied: Triton refuses a symlinked .so, which "escapes" its directory.
+        for name in ("libtriton_python.so", "triton_python_backend_utils.py"):
+            shutil.copy2(self.folder / "backends" / "python" / name, python)
+        # A symlink: the stub finds the wheel's libraries relative to where it really lies.
+        (python / _STUB).symlink_to(self.stub)
+        for model in Path(str(files("plate_models"))).glob("backends/*/model.py"):
+            shutil.copytree(model.parent, folder / model.parent.name)
+        return folder
 
-        Returns:
-            The backend directory.
-        """
-        del folder
-        return self.folder / "backends"
+
+def find_installation(image_folder: Path = IMAGE_FOLDER) -> Installation | None:
+    """Find the wheel in this environment, else the Triton of the image around it."""
+    if wheel := _package_folder("pytriton"):
+        return Installation(wheel / "tritonserver", is_wheel=True)
+    image = Installation(image_folder, is_wheel=False)
+    return image if image.server.exists() else None
 
 
-Installation = Wheel | Stock
+def _package_folder(name: str) -> Path | None:
+    """Find a package without importing it, which would take long."""
+    spec = importlib.util.find_spec(name)
+    places = spec.submodule_search_locations if spec else None
+    return Path(places[0]) if places else None
 
 
-def find_installation(stock_folder: Path = STOCK_FOLDER) -> Installation | None:
-    """Find the Triton of this environment: its wheel, else that of the image around it.
+def find_libpython() -> Path | None:
+    """Find the folder of this Python's own shared library, which the wheel's stub needs."""
+    variables = sysconfig.get_config_vars()
+    roots = [Path(variables.get("LIBDIR") or "/usr/lib"), Path(sys.base_prefix) / "lib"]
+    multiarch = variables.get("MULTIARCH") or ""
+    folders = (folder for root in roots for folder in (root, root / multiarch))
+    return next((folder for folder in folders if (folder / LIBPYTHON).exists()), None)
 
-    Args:
-        stock_folder: Where the image's would be.
+
+def find_problems(
+    installation: Installation | None,
+    environment: Mapping[str, str],
+    repository: Path,
+    profile: str,
+    ports: Mapping[str, int],
+    host: str = LOOPBACK,
+) -> list[str]:
+    """Check all that a server needs which is to run in an environment and listen on a host.
+
+    The profile chooses a model's ``configs/<profile>.pbtxt``, else its ``config.pbtxt``. Ports are
+    given by the names of their settings; 0 stands for any free one.
+
+    Returns:
+        Each problem with what to do; empty if the server can be started.
     """
-    wheel = find_wheel()
-    if wheel is not None:
-        return wheel
-    stock = Stock(stock_folder)
-    return stock if stock.server.exists() else None
+    problems = [
+        *_check_installation(installation),
+        *_check_spaces(repository),
+        *_check_ports(ports, host),
+        *_check_artifacts(repository, profile),
+        *_check_gpu(repository, profile),
+    ]
+    if not problems and installation:
+        problems += _check_stub(installation.stub, environment)
+    return problems
 
 
-def find_wheel() -> Wheel | None:
-    """Locate the wheel without importing it (which would load half of its world)."""
-    spec = importlib.util.find_spec("pytriton")
-    if spec is None or not spec.submodule_search_locations:
+def _check_installation(installation: Installation | None) -> Iterator[str]:
+    if installation is None:
+        glibc = os.confstr("CS_GNU_LIBC_VERSION") if sys.platform == "linux" else None
+        yield (
+            "No Triton is installed: neither the package nvidia-pytriton (run `make setup`) nor "
+            "that of NVIDIA's image in /opt/tritonserver. The package is made for Linux on x86-64 "
+            "and aarch64 with glibc 2.35 or later (Debian 12, Ubuntu 22.04); this is "
+            f"{platform.system()} {platform.machine()}, {glibc or 'no glibc'}. Elsewhere use "
+            "Triton's container and point PLATES_TRITON_URL at it; `plates read` needs no Triton "
+            "at all."
+        )
+        return
+    owner, remedy = (
+        ("nvidia-pytriton", "reinstall it with `make setup`")
+        if installation.is_wheel
+        else ("the image's Triton", "take an image with the Python backend")
+    )
+    missing = [
+        f"{owner} lacks {part.name} ({part}): {remedy}."
+        for part in (installation.server, installation.stub)
+        if not os.access(part, os.X_OK)
+    ]
+    yield from missing[:1]
+    if installation.is_wheel:
+        # An image brings its own system, and a Triton that knows numpy 2.
+        yield from _check_numpy()
+        yield from _check_libpython()
+        yield from _check_exec()
+    elif not missing:
+        yield from _check_image_python(installation)
+
+
+def _check_numpy() -> Iterator[str]:
+    version = _version_of("numpy")
+    if version is None:
+        yield "numpy is not installed: run `make setup`."
+    elif int(version.split(".", 1)[0]) >= 2:  # this Triton silently sends zero bytes for its arrays
+        yield f"numpy {version} is installed, and Triton 2.51 needs numpy<2: run `make setup`."
+
+
+def _check_libpython() -> Iterator[str]:
+    if find_libpython() is None:
+        yield (
+            f"{LIBPYTHON} of {sys.base_prefix} is missing. Debian, Ubuntu: apt install "
+            f"libpython{_PYTHON}; pyenv: PYTHON_CONFIGURE_OPTS=--enable-shared pyenv install "
+            f"{_PYTHON}."
+        )
+
+
+def _check_exec() -> Iterator[str]:
+    folder = tempfile.gettempdir()
+    if os.statvfs(folder).f_flag & os.ST_NOEXEC:
+        yield (
+            f"{folder} is mounted noexec, and Triton loads its backends from there: mount it "
+            "exec, or set TMPDIR to another folder."
+        )
+
+
+def _check_image_python(image: Installation) -> Iterator[str]:
+    found = re.search(rb"libpython(3\.\d+)\.so", image.stub.read_bytes())
+    if found and found[1].decode() != _PYTHON:
+        yield (
+            f"This image's Triton runs models in Python {found[1].decode()}, and this environment "
+            f"is made for {_PYTHON}: make it with the image's own python3, or take another image."
+        )
+
+
+def _check_spaces(repository: Path) -> Iterator[str]:
+    paths = {
+        "this Python": sys.executable,
+        "the model repository": str(repository),
+        "the folder for temporary files (TMPDIR)": tempfile.gettempdir(),
+    }
+    for name, path in paths.items():
+        if re.search(r"\s", path):
+            yield f"The path of {name} has a space, {path!r}: Triton's stub crashes on it."
+
+
+def _check_ports(ports: Mapping[str, int], host: str) -> Iterator[str]:
+    for setting, port in ports.items():
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind((host, port))
+            except (OSError, OverflowError) as error:
+                reason = getattr(error, "strerror", None) or str(error)
+                yield f"Port {port} can't be used ({reason}): set {setting} to a free one."
+
+
+def _check_artifacts(repository: Path, profile: str) -> Iterator[str]:
+    configs = read_configs(repository, profile)
+    if not configs:
+        yield f"There is no model in {repository}."
+    for model, config in configs.items():
+        for name in (artifact_of(config), MANIFESTS.get(model)):
+            if name and not any((repository / model).glob(f"[0-9]*/{name}")):
+                yield f"{model} has no {name}: run `make export` (`plates export`)."
+
+
+def read_configs(repository: Path, profile: str) -> dict[str, str]:
+    """Read each model's configuration, as the profile chooses it: name to text."""
+    configs = {}
+    for path in sorted(repository.glob("*/config.pbtxt")):
+        special = path.parent / "configs" / f"{profile}.pbtxt"
+        chosen = special if special.exists() else path
+        configs[path.parent.name] = chosen.read_text(encoding="utf-8")
+    return configs
+
+
+def artifact_of(config: str) -> str | None:
+    """Name the file that a model's backend loads; None for a backend that is not ours."""
+    backend = re.search(r'^backend:\s*"(\w+)"', config, re.MULTILINE)
+    return ARTIFACTS.get(backend[1]) if backend else None
+
+
+def _check_gpu(repository: Path, profile: str) -> Iterator[str]:
+    configs = read_configs(repository, profile)
+    models = [model for model, config in configs.items() if "KIND_GPU" in config]
+    if not models:
+        return
+    wish = f"The profile {profile} runs {', '.join(models)} on a GPU"
+    problem = gpu.find_gpu_problem()
+    if problem:
+        yield f"{wish}, and {problem}. Set PLATES_PROFILE=cpu, or start it on a GPU host."
+    torch_version = _version_of("torch") or "none+cpu"
+    if torch_version.endswith("+cpu"):
+        yield f"{wish}, and torch {torch_version} has no CUDA: run `make setup` on the GPU host."
+
+
+def _check_stub(stub: Path, environment: Mapping[str, str]) -> Iterator[str]:
+    try:  # without arguments it exits with 1 if it can start, with 127 if it lacks a library
+        run = subprocess.run(  # noqa: S603 - Triton's own binary
+            [stub], env=dict(environment), capture_output=True, text=True, timeout=30, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        yield f"Triton's Python stub does not start: {error}."
+        return
+    if run.returncode != 1:
+        reason = run.stderr.strip() or f"exit status {run.returncode}"
+        yield f"Triton's Python stub does not start: {reason}."
+
+
+def _version_of(package: str) -> str | None:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
         return None
-    return Wheel(Path(spec.submodule_search_locations[0]) / "tritonserver")
-
-
-def own_backends() -> Path:
-    """Locate our Python-based backends: one folder with a model.py for each."""
-    spec = importlib.util.find_spec("plate_models")
-    if spec is None or not spec.submodule_search_locations:
-        raise ModuleNotFoundError("plate_models is not installed: run `make setup`")
-    return Path(spec.submodule_search_locations[0]) / "backends"

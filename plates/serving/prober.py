@@ -1,9 +1,8 @@
-"""Asks Triton, again and again, whether photos are being read.
+"""Finds out whether Triton reads photos.
 
-What Triton says of itself is worth little: it is ready while its models are dead. Photos
-that come anyhow are proof enough, and cheap to look for: its statistics count them, so a
-server under too much load is not taken for one that hangs. When none come, or none with
-plates, a photo of our own is read.
+Triton says that it is ready while its models are dead. Clients' photos are proof, and cheap to
+see: Triton's statistics count them, so a server under heavy load is not taken for one that hangs.
+When none come, or none with plates, a photo of our own is read.
 """
 
 import threading
@@ -15,60 +14,59 @@ from plates.serving.errors import RequestError
 
 _LISTEN_PAUSE_S = 1.0
 _LISTEN_TIMEOUT_S = 2.0
-# Longer than two questions that got no answer.
+# Longer than two questions without an answer.
 SILENCE_S = 6.0
-
 _READ_PAUSE_S = 0.5
 # Our photo costs some 50 ms of processor time: not more often than that.
 _READ_EVERY_S = 2.0
 # On a machine that is busy with something else it may take long.
 _READ_TIMEOUT_S = 15.0
 STANDSTILL_S = 20.0
-# While photos without plates are answered, ours waits its turn behind them, and the largest
-# take seconds each: whoever sends those must not have the server restarted.
+# While photos without plates are answered, ours waits behind them, and the largest take seconds
+# each: clients that send those must not cause a restart.
 BUSY_STANDSTILL_S = 90.0
 
 
 class Prober:
-    """Two threads that look at one Triton after the other, as they are restarted.
+    """Two threads that ask the Triton that runs at the moment.
 
     Attributes:
         heard_at: When Triton last answered anything, on `time.monotonic`'s clock.
-        read_at: When every model was last known to work, on the same clock.
+        read_at: When every model was last known to work.
         answered_at: When a photo, with plates or without, was last known to be answered.
     """
 
     def __init__(self, triton: Callable[[], TritonHttp], photo: bytes) -> None:
-        """Nothing is asked yet.
-
-        Args:
-            triton: Gives the one that runs now.
-            photo: With a plate, so that every model has work.
-        """
+        """Ask nothing yet; the photo must show a plate, so that every model has work."""
         self.heard_at = self.read_at = self.answered_at = float("-inf")
         self._triton = triton
         self._photo = photo
         self._counts: dict[str, int] = {}
         self._answered = 0
-        self._ended = threading.Event()
+        self._stopped = threading.Event()
 
     def start(self) -> None:
-        """Begin to ask, in threads that end with this process."""
+        """Start asking."""
         for ask, pause_s in ((self.listen, _LISTEN_PAUSE_S), (self.read, _READ_PAUSE_S)):
             threading.Thread(target=self._repeat, args=(ask, pause_s), daemon=True).start()
 
     def stop(self) -> None:
         """Ask no more."""
-        self._ended.set()
+        self._stopped.set()
 
     def forget(self) -> None:
-        """Take nothing that was read before for a sign of life."""
+        """Let nothing that was read before count as proof: Triton was restarted."""
         self._counts = {}
         self._answered = 0
         self.read_at = self.answered_at = float("-inf")
 
+    def patience_s(self) -> float:
+        """Return for how long no photo may be read: longer while photos are answered."""
+        answers = time.monotonic() - self.answered_at < STANDSTILL_S
+        return BUSY_STANDSTILL_S if answers else STANDSTILL_S
+
     def listen(self) -> None:
-        """Ask what was counted, and see whether all models have answered since last time."""
+        """Fetch the statistics, and see whether all models have answered since last time."""
         before = self._counts
         try:
             counts = self._triton().successes(_LISTEN_TIMEOUT_S)
@@ -89,11 +87,11 @@ class Prober:
         self._counts = counts
 
     def read(self) -> None:
-        """Have our photo read, unless others' were."""
+        """Have our photo read, unless clients' photos were."""
         if time.monotonic() - self.read_at < _READ_EVERY_S:
             return
         try:
-            self._triton().read(self._photo, _READ_TIMEOUT_S)
+            self._triton().plates(self._photo, _READ_TIMEOUT_S)
         except RequestError as error:
             if error.status is not None:
                 self.heard_at = time.monotonic()
@@ -101,5 +99,5 @@ class Prober:
             self.heard_at = self.read_at = time.monotonic()
 
     def _repeat(self, ask: Callable[[], None], pause_s: float) -> None:
-        while not self._ended.wait(pause_s):
+        while not self._stopped.wait(pause_s):
             ask()

@@ -1,13 +1,12 @@
-"""Watches over the parts of the service, heals them, and gives up when that fails.
+"""Keeps the parts of the service running, reports their state, and gives up when that fails.
 
-Used by `plates serve` (Triton and the gateway's worker) and fit for either part alone.
-One thread does all that starts and ends processes; what may block asks Triton over HTTP,
-in threads of its own.
+`plates serve` has two parts, Triton and the gateway; `plates triton` has one.
 """
 
+import contextlib
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NoReturn, Protocol
 
@@ -15,67 +14,41 @@ from api.status import State, Status, worst_of, write_status
 from plates.serving.errors import GaveUp
 
 TICK_S = 0.1
+MAX_IN_A_ROW = 5
+MAX_IN_WINDOW = 10
+WINDOW_S = 120.0
+_RECENTLY_S = 15.0
+_FIRST_PAUSE_S = 0.5
+_LONGEST_PAUSE_S = 8.0
 
 log = logging.getLogger("plates.supervisor")
 
 
 class Part(Protocol):
-    """What the supervisor watches over."""
+    """A part of the service."""
 
     @property
-    def state(self) -> State:
-        """How it is."""
-        ...
-
-    @property
-    def restarts(self) -> Mapping[str, int]:
-        """How often it, or a part of it, was restarted, by name."""
-        ...
-
-    @property
-    def release(self) -> int | None:
-        """The version of the models that it serves; None if it serves none."""
-        ...
-
-    @property
-    def refused(self) -> Mapping[str, str]:
-        """Versions that it could serve, and why it doesn't."""
-        ...
+    def status(self) -> Status:
+        """Its state, restarts and model versions."""
 
     def start(self) -> None:
-        """Start it and wait until it runs.
-
-        Raises:
-            EmbeddedTritonError: It can't be started.
-        """
-        ...
+        """Start it and wait until it runs; raises `EmbeddedTritonError` if it can't."""
 
     def tick(self) -> None:
-        """Look at it and do what is due, without waiting.
-
-        Raises:
-            GaveUp: It can't be healed.
-        """
-        ...
+        """Do what is due without waiting; raises `GaveUp` if it fails again and again."""
 
     def stop(self) -> None:
-        """End it, whatever it is doing; again is harmless."""
-        ...
+        """End it in whatever state it is; a second call does nothing."""
 
 
 class Supervisor:
-    """Starts parts in order, keeps them well, stops them in the opposite order."""
+    """Starts parts in order, keeps them running, stops them in the opposite order."""
 
     def __init__(self, parts: Sequence[Part], status_file: Path) -> None:
-        """Nothing is started yet.
-
-        Args:
-            parts: Later ones need earlier ones.
-            status_file: Kept up to date; see `api.status`.
-        """
+        """Start nothing yet; later parts need earlier ones, the file is kept up to date."""
         self._parts = parts
         self._status_file = status_file
-        self._told: Status | None = None
+        self._written: Status | None = None
 
     def start(self) -> None:
         """Start all parts.
@@ -83,49 +56,88 @@ class Supervisor:
         Raises:
             EmbeddedTritonError: One of them can't be started.
         """
-        self._tell()
-        for part in self._parts:
-            part.start()
-        self._tell()
+        with self._failure_written():
+            self._write(self._status())
+            for part in self._parts:
+                part.start()
+            self._write(self._status())
 
     def run(self) -> NoReturn:
-        """Watch over the parts, until an exception from elsewhere ends it.
+        """Keep the parts running, until an exception ends it.
 
         Raises:
-            GaveUp: A part can't be healed.
+            GaveUp: A part fails again and again.
         """
-        try:
+        with self._failure_written():
             while True:
                 for part in self._parts:
                     part.tick()
-                self._tell()
+                self._write(self._status())
                 time.sleep(TICK_S)
-        except GaveUp:
-            self._write(self._status("failed"))
-            raise
 
     def stop(self) -> None:
         """End all parts."""
         for part in reversed(self._parts):
             part.stop()
 
-    def _status(self, state: State) -> Status:
-        restarts = {name: count for part in self._parts for name, count in part.restarts.items()}
-        release = next((p.release for p in self._parts if p.release is not None), None)
-        refused = {version: why for part in self._parts for version, why in part.refused.items()}
-        return Status(state, restarts, release, refused)
+    @contextlib.contextmanager
+    def _failure_written(self) -> Iterator[None]:
+        try:
+            yield
+        except Exception:
+            self._write(self._status("failed"))
+            raise
 
-    def _tell(self) -> None:
-        state = worst_of(part.state for part in self._parts)
-        status = self._status(state)
-        if status != self._told:
-            if self._told is None or state != self._told.state:
-                log.info("The service is %s.", state)
-            self._write(status)
+    def _status(self, state: State | None = None) -> Status:
+        found = [part.status for part in self._parts]
+        return Status(
+            state or worst_of(status.state for status in found),
+            {name: count for status in found for name, count in status.restarts.items()},
+            next((status.release for status in found if status.release is not None), None),
+            {number: why for status in found for number, why in status.refused.items()},
+        )
 
     def _write(self, status: Status) -> None:
-        self._told = status
+        if status == self._written:
+            return
+        if self._written is None or status.state != self._written.state:
+            log.info("The service is %s.", status.state)
+        self._written = status
         try:
             write_status(self._status_file, status)
         except OSError as error:  # a full disk must not end the service
             log.warning("The status file can't be written: %s.", error)
+
+
+class RestartBudget:
+    """Bounds the restarts of one part, and spaces them out."""
+
+    def __init__(self, part: str, clock: Callable[[], float] = time.monotonic) -> None:
+        """Start with nothing spent; the part's name is for the message."""
+        self._part = part
+        self._clock = clock
+        self._times: list[float] = []
+        self._in_a_row = 0
+
+    def spend(self, reason: str) -> float:
+        """Allow one more restart, for a reason.
+
+        Returns:
+            Seconds to wait before it: none if there was none recently, else ever more.
+
+        Raises:
+            GaveUp: There were too many in a row, or within two minutes.
+        """
+        now = self._clock()
+        self._times = [moment for moment in self._times if now - moment < WINDOW_S]
+        if self._in_a_row >= MAX_IN_A_ROW or len(self._times) >= MAX_IN_WINDOW:
+            count = max(self._in_a_row, len(self._times))
+            raise GaveUp(f"{self._part} can't be healed: after {count} restarts {reason}")
+        recent = sum(now - moment < _RECENTLY_S for moment in self._times)
+        self._times.append(now)
+        self._in_a_row += 1
+        return float(min(_FIRST_PAUSE_S * 2 ** (recent - 1), _LONGEST_PAUSE_S)) if recent else 0.0
+
+    def well(self) -> None:
+        """Note that the part works again."""
+        self._in_a_row = 0

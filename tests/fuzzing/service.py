@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import httpx
 from gateway_fixtures import serving
 
-from plates.benchmarks.footprint import footprints
+from plates.benchmarks.service import footprints
 
 # Short, because some kinds wait for it to pass.
 _UPLOAD_TIMEOUT_S = 2
@@ -53,7 +53,7 @@ class Service:
 
     def processes(self) -> list[Process]:
         """All of its processes; none if it is somebody else's."""
-        found = [] if self.pid is None else footprints(self.pid)
+        found = footprints(self.pid)
         return [Process(one.pid, one.part, one.rss_bytes / 2**20) for one in found]
 
     def tracebacks(self) -> list[str]:

@@ -1,0 +1,55 @@
+"""What the dialects of other services share."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, TypeVar
+
+from fastapi import APIRouter
+from fastapi.routing import APIRoute
+from pydantic import BaseModel, Field, ValidationError
+
+from api.answers import Plate, PlatesAnswer
+from api.parameters import invalid_parameters
+
+Score = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
+M = TypeVar("M", bound=BaseModel)
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """Another service, as its clients see it.
+
+    Attributes:
+        router: Its routes.
+        error: From our status and detail, the status and the JSON of its errors.
+    """
+
+    router: APIRouter
+    error: Callable[[int, str], tuple[int, dict[str, Any]]]
+
+    @property
+    def paths(self) -> set[str]:
+        """Of all its routes."""
+        return {route.path for route in self.router.routes if isinstance(route, APIRoute)}
+
+
+def fields_of(kind: type[M], fields: Mapping[str, Any]) -> M:
+    """Pick a dialect's own fields out of a form; empty ones count as missing.
+
+    Raises:
+        InvalidParameter: One of them makes no sense.
+    """
+    given = {name: value for name, value in fields.items() if value and name in kind.model_fields}
+    try:
+        return kind.model_validate(given)
+    except ValidationError as error:
+        raise invalid_parameters(error.errors()) from error
+
+
+def whole_pixels(plate: Plate, answer: PlatesAnswer) -> tuple[int, int, int, int]:
+    """A plate's box, x0 y0 x1 y1 in whole pixels inside the photo of the answer."""
+    x0, y0, x1, y1 = plate.box
+    width, height = answer.image.width, answer.image.height
+    left, right = (min(max(round(x), 0), width) for x in (x0, x1))
+    top, bottom = (min(max(round(y), 0), height) for y in (y0, y1))
+    return left, top, right, bottom

@@ -1,0 +1,91 @@
+"""What FastAPI passes to the routes: the application's services and the request's context."""
+
+import time
+import uuid
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Annotated
+
+from fastapi import Depends, Header, Request
+
+from api.observing.metrics import Metrics
+from api.parameters import F, merged
+from api.readiness import Readiness
+from api.reading import PhotoReader
+from api.redaction import Redactor
+from api.request import Deadline, RequestContext
+from api.settings import Settings
+from api.uploads.forms import Upload, UploadForm
+from api.uploads.memory import UploadMemory
+from api.uploads.receiving import read_upload
+
+
+@dataclass
+class Services:
+    """What the routes share for the life of the application."""
+
+    settings: Settings
+    reader: PhotoReader
+    readiness: Readiness
+    metrics: Metrics
+    upload_memory: UploadMemory
+    redactor: Redactor
+    # Photos read for clients of Plate Recognizer, which ask how many.
+    calls: int = 0
+
+    @asynccontextmanager
+    async def received(
+        self, context: RequestContext, form: UploadForm, parameters: F
+    ) -> AsyncGenerator[tuple[Upload, F]]:
+        """Read a request's body, unless its photo could not be read in time anyway.
+
+        The upload's share of the memory is taken until the context ends.
+
+        Yields:
+            The upload, and the parameters of the address overridden by those of the form.
+        """
+        self.reader.refuse_if_full(context.deadline)
+        with self.upload_memory.share() as take:
+            upload = await read_upload(context, form, self.settings, take)
+            query = context.request.query_params.multi_items()
+            yield upload, merged(parameters, query, upload.fields)
+
+
+# async, though nothing is awaited: FastAPI would send a plain function to a thread, which
+# costs a refusal an eighth of its time.
+async def _services(request: Request) -> Services:
+    services: Services = request.app.state.services
+    return services
+
+
+ServicesOfApp = Annotated[Services, Depends(_services)]
+_TimeoutHeader = Annotated[
+    float | None,
+    Header(
+        alias="X-Request-Timeout",
+        gt=0,
+        allow_inf_nan=False,
+        description="For how many seconds the client waits for the answer, counted from this "
+        "request's head. The service's own limit holds where it is shorter.",
+    ),
+]
+
+
+async def _context(
+    request: Request, services: ServicesOfApp, timeout_s: _TimeoutHeader = None
+) -> AsyncGenerator[RequestContext]:
+    limit_s = services.settings.request_timeout_s
+    by_client = timeout_s is not None and timeout_s < limit_s
+    state = request.scope.get("state", {})
+    started = state.get("started", time.monotonic())
+    deadline = Deadline(started + min(timeout_s or limit_s, limit_s), by_client)
+    request_id = state.get("request_id") or str(uuid.uuid4())
+    context = RequestContext(request, request_id, deadline)
+    try:
+        yield context
+    finally:
+        await context.close()
+
+
+ContextOfRequest = Annotated[RequestContext, Depends(_context)]

@@ -1,0 +1,160 @@
+"""What every request meets first, and every answer last."""
+
+import asyncio
+import logging
+import math
+import re
+import time
+import uuid
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from api.observing.logs import current_request_id
+from api.observing.metrics import Metrics
+from api.settings import Settings
+
+log = logging.getLogger("plates.access")
+
+REQUEST_ID_HEADER = "X-Request-Id"
+# Clients make up methods; each would be a series of the metrics that stays for ever.
+_METHODS = frozenset({"DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"})
+# Nothing that could break a log line or a header.
+_ACCEPTED_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
+
+# Swagger UI and ReDoc start from scripts within the page and write styles into it.
+_DOCUMENTATION = (
+    "default-src 'self'; script-src 'self' 'unsafe-inline'; style-src 'self' 'unsafe-inline'; "
+    "img-src 'self' data:; worker-src blob:; frame-ancestors 'none'"
+)
+# JSON and text need nothing; pages that need more bring their own.
+_POLICIES = {"/docs": _DOCUMENTATION, "/redoc": _DOCUMENTATION}
+_STRICT_POLICY = "default-src 'none'; frame-ancestors 'none'"
+
+
+class Edge:
+    """Names, counts, times and logs each request, reads its body to the end, adds headers.
+
+    `scope["state"]` gets `request_id` and `started`, the moment of the request's head on the
+    clock of `time.monotonic`; `plates` and `refusal`, where a route sets them, are in the log's
+    line. HEAD is answered as GET is; the server leaves out the body.
+    """
+
+    def __init__(self, app: ASGIApp, settings: Settings, metrics: Metrics) -> None:
+        self._app = app
+        self._settings = settings
+        self._metrics = metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one ASGI event loop's scope."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        headers = Headers(scope=scope)
+        request_id = choose_request_id(headers.get(REQUEST_ID_HEADER, ""))
+        started, status = time.monotonic(), 500
+        scope.setdefault("state", {}).update(started=started, request_id=request_id)
+        current_request_id.set(request_id)
+        body = _Body(receive, headers)
+
+        async def send_at_the_bodys_end(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                at_an_end = await self._discard(body, headers, started)
+                _add_headers(scope, MutableHeaders(scope=message), request_id, at_an_end)
+            await send(message)
+
+        # A copy: the server leaves out the body of what it knows as HEAD.
+        inner = {**scope, "method": "GET"} if scope["method"] == "HEAD" else scope
+        try:
+            await self._app(inner, body.receive, send_at_the_bodys_end)
+        finally:
+            # The pattern, not the path: paths are made up by clients and never end.
+            route = getattr(inner.get("route"), "path", "other")
+            self._note(scope, route, status, time.monotonic() - started, body.received)
+
+    def _note(self, scope: Scope, route: str, status: int, seconds: float, bytes_in: int) -> None:
+        method = scope["method"] if scope["method"] in _METHODS else "other"
+        self._metrics.requests.labels(method, route, status).inc()
+        self._metrics.request_seconds.labels(route).observe(seconds)
+        fields = {
+            "method": method,
+            "route": route,
+            "status": status,
+            "ms": round(seconds * 1000, 1),
+            "bytes_in": bytes_in,
+            "plates": scope["state"].get("plates"),
+            "refusal": scope["state"].get("refusal"),
+        }
+        log.info("answered", extra=fields)
+
+    async def _discard(self, body: "_Body", headers: Headers, started: float) -> bool:
+        """Read on to the end of a body that is refused, within the limits of one that is not.
+
+        Most clients look for an answer only when they have sent everything; and to close a
+        connection on which bytes still come resets it, so that they would never see it.
+        """
+        longest_s = min(
+            self._settings.upload_timeout_s, self._settings.request_timeout_s, _asked_s(headers)
+        )
+        most_bytes = max(self._settings.batch_max_bytes, 2 * self._settings.max_bytes)
+        return await body.discard(most_bytes, started + longest_s)
+
+
+class _Body:
+    """The body of a request: how much of it was received, and whether there is more to come."""
+
+    def __init__(self, receive: Receive, headers: Headers) -> None:
+        self.received = 0
+        self._receive = receive
+        self._at_an_end = not ("content-length" in headers or "transfer-encoding" in headers)
+        # Such a client sends nothing before it is asked to.
+        self._is_held_back = "expect" in headers
+
+    async def receive(self) -> Message:
+        """As in ASGI."""
+        self._is_held_back = False
+        message = await self._receive()
+        self.received += len(message.get("body", b""))
+        self._at_an_end = not message.get("more_body", False)
+        return message
+
+    async def discard(self, most_bytes: int, until: float) -> bool:
+        """Read and forget the rest; False if it did not end within so many bytes and that time."""
+        if self._at_an_end or self._is_held_back:
+            return self._at_an_end
+        most = self.received + most_bytes
+        try:
+            async with asyncio.timeout(max(0.0, until - time.monotonic())):
+                while not self._at_an_end and self.received <= most:
+                    await self.receive()
+        except TimeoutError:
+            pass
+        return self._at_an_end
+
+
+def choose_request_id(offered: str) -> str:
+    """Take the client's own name for a request where it is a harmless one, else a fresh UUID."""
+    return offered if _ACCEPTED_ID.fullmatch(offered) else str(uuid.uuid4())
+
+
+def _asked_s(headers: Headers) -> float:
+    """The client's own limit; values that make no sense are refused elsewhere."""
+    try:
+        seconds = float(headers.get("x-request-timeout", "inf"))
+    except ValueError:
+        return math.inf
+    return seconds if seconds > 0 else math.inf
+
+
+def _add_headers(scope: Scope, answer: MutableHeaders, request_id: str, at_an_end: bool) -> None:
+    answer[REQUEST_ID_HEADER] = request_id
+    if not at_an_end:  # What follows on the connection would be the body's rest.
+        answer["Connection"] = "close"
+    answer.setdefault("X-Content-Type-Options", "nosniff")
+    answer.setdefault("Referrer-Policy", "no-referrer")
+    answer.setdefault("Content-Security-Policy", _POLICIES.get(scope["path"], _STRICT_POLICY))
+    if scope["method"] == "POST":
+        # Plates belong in no cache on the way.
+        answer.setdefault("Cache-Control", "no-store")

@@ -1,0 +1,260 @@
+"""One chunk of an archive in one process: fetch, decode, read, commit."""
+
+import contextlib
+import itertools
+import json
+import os
+import socket
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from PIL import Image
+
+from plate_models import formats, images
+from plate_models.cores import THREADS
+from plate_models.images.files import HEAD_BYTES, kind_of, type_of
+from plate_models.spec import LIMITS, MODEL_VERSION
+from plates.bulk import BulkError, Request
+from plates.bulk.listing import load_listing
+from plates.bulk.output import Account, Output
+from plates.bulk.source import Failure, Fetcher, Photo, describe
+
+if TYPE_CHECKING:
+    from plate_models.engines.nets import Nets
+    from plate_models.pipeline import Plate
+
+DEATHS_ALLOWED = 3
+_ATTEMPT = "attempt\n"
+_EXIF = b"Exif\0\0"
+_EXIF_IFD, _DATE_TIME_ORIGINAL = 0x8769, 0x9003
+# Pillow copies each tag's value, and a hostile file may have thousands of them, each as long as
+# what Pillow is given: no more than one segment of a JPEG, among the first ones.
+_EXIF_WITHIN, _EXIF_BYTES = 2**18, 2**16
+
+Rows = list[dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The result of a chunk."""
+
+    chunk: int
+    photos: int  # files in it
+    failed: int = 0
+    deaths: int = 0  # of processes that worked on it before
+    problem: str | None = None  # why it could not be written; None once it is committed
+
+
+def load_alone(request: Request, weights: str) -> "Nets":
+    """Load the nets for a process that has one core, or a GPU, for itself.
+
+    Raises:
+        BulkError: The weights have another hash than those that the run was begun with.
+        EngineError, WeightsError, ExportError: See `engines.load_nets`.
+    """
+    os.environ[THREADS] = "1"
+    from plate_models.heap import keep_freed_memory
+
+    keep_freed_memory()
+    import cv2
+    import torch
+
+    from plate_models.engines.nets import load_nets
+    from plate_models.weights import WEIGHTS_DIR, check_manifest
+
+    torch.set_num_threads(1)
+    cv2.setNumThreads(1)
+    folder = request.weights or WEIGHTS_DIR
+    found = check_manifest(folder)
+    if found != weights:
+        raise BulkError(
+            f"{folder}: expected the weights {weights} that this run was begun with, "
+            f"found {found}; install the same on every machine"
+        )
+    return load_nets(request.engine, request.device, folder)
+
+
+class ChunkReader:
+    """Holds the nets, and reads chunks: an actor of Ray Data."""
+
+    def __init__(
+        self, request: Request, weights: str, load: "Callable[[Request, str], Nets]" = load_alone
+    ) -> None:
+        """Load the nets and open the source; `weights` is the hash that the run began with."""
+        self._weights, self._output = weights, Output(request.out)
+        listing = load_listing(self._output.listing)
+        if listing is None:
+            raise BulkError(
+                f"{request.out}: expected the listing of this run there, found none; "
+                f"--out must be a folder that all machines share"
+            )
+        self._listing, self._fetcher = listing, Fetcher(request.source)
+        self._nets = load(request, weights)
+
+    def __call__(self, batch: dict[str, Any]) -> dict[str, list[str]]:
+        """Read the chunks of a batch, as Ray Data calls it."""
+        return {"outcome": [json.dumps(asdict(self.read(int(n)))) for n in batch["chunk"]]}
+
+    def read(self, chunk: int) -> Outcome:
+        """Read a chunk's photos and commit it; errors are reported, not raised."""
+        photos: Sequence[Photo] = ()
+        try:
+            photos = self._listing.chunk(chunk)
+            return self._read(chunk, photos)
+        except Exception as error:  # the other chunks must go on
+            message = describe(error)[1] if isinstance(error, OSError) else repr(error)
+            return Outcome(chunk, len(photos), problem=message)
+
+    def _read(self, chunk: int, photos: Sequence[Photo]) -> Outcome:
+        rows: Rows = []
+        failures: list[Failure] = []
+        others: list[str] = []
+        began = time.time()
+        with Journal(self._output.work, chunk) as journal:
+            for index, fetched in self._fetcher.fetch_ahead(photos):
+                result = self._read_photo(journal, index, photos[index], fetched)
+                if result is None:
+                    others.append(photos[index].name)
+                elif isinstance(result, Failure):
+                    failures.append(result)
+                else:
+                    rows += result
+            deaths = journal.deaths_at.total()
+            plates = sum("plate" in row for row in rows)
+            counts = len(photos), plates, tuple(failures), deaths
+            process = f"{socket.gethostname()}:{os.getpid()}"
+            account = Account(chunk, *counts, process, began, time.time(), tuple(others))
+            self._output.commit(account, rows)
+        return Outcome(chunk, len(photos), len(failures), deaths)
+
+    def _read_photo(
+        self, journal: "Journal", index: int, photo: Photo, fetched: "Future[bytes]"
+    ) -> Rows | Failure | None:
+        """A photo's rows, or why there are none; None for a file that is no photo."""
+        if journal.deaths_at[index] >= DEATHS_ALLOWED:
+            message = f"the process that read it died, {DEATHS_ALLOWED} times"
+            return Failure(photo.name, "crashes-the-reader", message)
+        try:
+            data = fetched.result()
+        except Exception as error:  # each storage raises its own kinds
+            return Failure(photo.name, *describe(error))
+        journal.begin(index)
+        try:
+            if not _is_photo(photo, data):
+                return None
+            (height, width), plates = read_file(data, self._nets)
+        except images.ImageError as error:
+            return Failure(photo.name, error.slug, str(error))
+        except Exception as error:  # a fault of ours: it must not cost the others
+            return Failure(photo.name, "internal-error", repr(error))
+        taken = taken_at(data)
+        common = {
+            "photo": photo.name,
+            "width": width,
+            "height": height,
+            "time": taken or photo.modified,
+            "time_source": "exif" if taken else "file" if photo.modified else None,
+            "model_version": MODEL_VERSION,
+            "weights": self._weights,
+        }
+        return [common | columns_of(index, plate) for index, plate in enumerate(plates)] or [common]
+
+
+def _is_photo(photo: Photo, data: bytes) -> bool:
+    """Decide by a file's first bytes; with a photo's name it is one in any case, maybe damaged.
+
+    Raises:
+        ImageError: It is a photo of a type that is not read, or too large.
+    """
+    kind = kind_of(data[:HEAD_BYTES])
+    if kind in ("video", "other") and not photo.is_named_photo:
+        return False
+    if kind == "unread" and type_of(data) == "TIFF" and not photo.is_named_photo:
+        raise images.UnsupportedType("RAW files are not read. Convert the photo to JPEG.")
+    if max(len(data), photo.size or 0) > LIMITS.max_bytes:
+        raise images.TooManyBytes(images.too_many_bytes_message(LIMITS))
+    return True
+
+
+def read_file(data: bytes, nets: "Nets") -> "tuple[tuple[int, int], list[Plate]]":
+    """A photo's height and width, and its plates; raises ImageError if it can't be decoded."""
+    import torch
+
+    image = images.decode(data)
+    return (image.shape[0], image.shape[1]), nets.read(torch.from_numpy(image))
+
+
+def taken_at(data: bytes) -> datetime | None:
+    """Find DateTimeOriginal (Exif 2.32, 4.6.5): the camera's local time; None if there is none."""
+    is_tiff = data[:4] in (b"II*\0", b"MM\0*")
+    start = 0 if is_tiff else data.find(_EXIF, 0, _EXIF_WITHIN)
+    if start < 0:
+        return None
+    exif = Image.Exif()
+    try:
+        exif.load(data[start : start + _EXIF_BYTES])
+        text = exif.get_ifd(_EXIF_IFD)[_DATE_TIME_ORIGINAL]
+        return datetime.strptime(text[:19], "%Y:%m:%d %H:%M:%S")
+    except Exception:  # damaged metadata raise all kinds, and cost no more than the time
+        return None
+
+
+def columns_of(index: int, plate: "Plate") -> dict[str, Any]:
+    """A plate as columns of `output.schema`."""
+    reading = plate.reading
+    region = formats.region_of(reading.text, reading.format)
+    return {
+        "plate": index,
+        "text": reading.text,
+        "text_native": formats.to_native(reading.text, reading.format),
+        "score": reading.score,
+        "readable": reading.readable,
+        "format": reading.format,
+        "region_code": region.code if region else None,
+        "region_name": region.name if region else None,
+        "lines": plate.lines,
+        **dict(zip(("x0", "y0", "x1", "y1"), plate.box, strict=True)),
+        "quad": [value for point in plate.quad for value in point],
+        "detection_score": plate.detection_score,
+        "candidates": [{"text": text, "score": p} for text, p in reading.candidates if text],
+    }
+
+
+class Journal:
+    """Which photo a process was at when it died: a photo that kills must not do so for ever.
+
+    One small file for each chunk under way: a line for each attempt, and one for each photo that
+    is begun. A file that is left names the photos at which processes died: the last ones of its
+    attempts. Not synced: it must outlive processes, not machines.
+    """
+
+    def __init__(self, folder: Path, chunk: int) -> None:
+        self._path = folder / f"chunk-{chunk:08d}.journal"
+        self._descriptor = -1
+        self.deaths_at: Counter[int] = Counter()
+        text = self._path.read_text("ascii", "replace") if self._path.exists() else ""
+        for attempt in text.split(_ATTEMPT):
+            begun = list(itertools.takewhile(str.isdecimal, attempt.split()))
+            self.deaths_at.update(map(int, begun[-1:]))
+
+    def __enter__(self) -> Self:
+        """Begin an attempt; raises OSError, as on a full disk."""
+        self._descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        os.write(self._descriptor, _ATTEMPT.encode())
+        return self
+
+    def begin(self, photo: int) -> None:
+        """Note that the process works on a photo, by its place in the chunk; raises OSError."""
+        os.write(self._descriptor, f"{photo}\n".encode())
+
+    def __exit__(self, *_: object) -> None:
+        """End the attempt: the process lives."""
+        os.close(self._descriptor)
+        with contextlib.suppress(OSError):
+            self._path.unlink()

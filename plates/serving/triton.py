@@ -1,0 +1,354 @@
+"""Start, ask and stop one Triton on this machine."""
+
+import contextlib
+import os
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import astuple, dataclass
+from pathlib import Path
+from typing import Self
+
+from plates.serving import processes
+from plates.serving.client import KEY_HEADER, TritonHttp
+from plates.serving.errors import PreflightError, StartError
+from plates.serving.installation import (
+    LOOPBACK,
+    Installation,
+    find_installation,
+    find_libpython,
+    find_problems,
+)
+
+# Triton's own patience at its exit: an idle keep-alive client holds it for all of it.
+EXIT_TIMEOUT_S = 3
+# The guardian gives the server GRACE_S, then kills, which takes it up to guardian.ORPHANS_S; the
+# guardian itself gets STOP_S for all that, and its orphans are killed afterwards. With the
+# gateway's own stop before it the service ends within ten seconds.
+GRACE_S = 5.0
+STOP_S = 7.0
+ORPHANS_S = 0.4
+KILL_S = 5.0
+# gRPC clients that know several Tritons by one name ask for its addresses only when a connection
+# ends. Triton ends them regularly, so that clients get to know new Tritons.
+CONNECTION_AGE_S = 20
+# Only the supervisor may load models, register memory for Triton to write to, or set log files.
+_RESTRICTED_APIS = "model-repository,shared-memory,trace,logging"
+# The one setting that the models read; see `plate_models.cores`.
+_THREADS = "PLATES_THREADS"
+_LOG = "triton.log"
+_LOG_TAIL_LINES = 30
+# What decoders say about clients' photos ends up in the log as well.
+MAX_LOG_BYTES = 8 * 2**20
+_PORTS_TAKEN = "already in use"
+_START_TRIES = 3
+_POLL_S = 0.1
+_EVERYWHERE = "0.0.0.0"  # noqa: S104 - compared with, not listened on
+
+
+@dataclass(frozen=True)
+class Pids:
+    """The processes of one server; a stub runs the Python of one model instance."""
+
+    guardian: int
+    server: int
+    stubs: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Ports:
+    """The ports that the server listens on; 0 stands for any free one."""
+
+    http: int
+    grpc: int
+    metrics: int
+
+
+class EmbeddedTriton:
+    """A tritonserver of this process's own, by default on loopback, on free ports.
+
+    Use it as a context manager, or call `start` and `stop`. The server ends when this process
+    ends, however that happens. Several can run side by side.
+    """
+
+    def __init__(
+        self,
+        repository: Path,
+        *,
+        profile: str = "cpu",
+        host: str = LOOPBACK,
+        http_port: int = 0,
+        grpc_port: int = 0,
+        metrics_port: int = 0,
+        ready_timeout: float = 180.0,
+    ) -> None:
+        """Describe a server of an exported model repository; nothing is started yet.
+
+        The profile, "cpu" or "gpu", chooses among the models' configurations. Ports of 0 are
+        replaced by free ones. All models must load and warm up within the time-out, in seconds.
+        """
+        self.repository = repository.resolve()
+        self.profile, self.host = profile, host
+        self.ready_timeout = ready_timeout
+        self.shm_prefix = ""
+        self._wanted = self._ports = Ports(http_port, grpc_port, metrics_port)
+        self._key = ""
+        self._guardian: subprocess.Popen[bytes] | None = None
+        self._folder: Path | None = None
+        # It may be stopped by one thread while another one starts it.
+        self._lock = threading.Lock()
+        self._stopped = False
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    @property
+    def http_url(self) -> str:
+        """The HTTP endpoint, as tritonclient wants it: host:port."""
+        return self._address(self._ports.http)
+
+    @property
+    def grpc_url(self) -> str:
+        """The gRPC endpoint, as tritonclient wants it: host:port."""
+        return self._address(self._ports.grpc)
+
+    @property
+    def metrics_url(self) -> str:
+        """Where Triton's own metrics are, under the path /metrics: host:port."""
+        return self._address(self._ports.metrics)
+
+    def _address(self, port: int) -> str:
+        return f"{LOOPBACK if self.host == _EVERYWHERE else self.host}:{port}"
+
+    @property
+    def http(self) -> TritonHttp:
+        """A client of the HTTP endpoint, with the key of the server that runs now."""
+        return TritonHttp(self.http_url, self._key)
+
+    @property
+    def pids(self) -> Pids:
+        """The processes that run now.
+
+        Raises:
+            StartError: The server is not running.
+        """
+        guardian = self._guardian
+        servers = processes.children(guardian.pid) if guardian and guardian.poll() is None else []
+        if guardian is None or not servers:
+            raise StartError("the server is not running")
+        stubs = filter(processes.is_alive, processes.children(servers[0].pid))
+        return Pids(guardian.pid, servers[0].pid, tuple(stub.pid for stub in stubs))
+
+    def poll(self) -> int | None:
+        """Return None while the server runs, else its exit status (1 if it was not started)."""
+        guardian = self._guardian
+        return guardian.poll() if guardian else 1
+
+    def log_tail(self, lines: int = _LOG_TAIL_LINES) -> str:
+        """Return the last lines of the server's log, without its wide tables."""
+        text = ""
+        with contextlib.suppress(FileNotFoundError):  # nothing was started
+            if self._folder:
+                text = (self._folder / _LOG).read_text(encoding="utf-8", errors="replace")
+        kept = [line for line in text.splitlines() if line and not line.startswith(("+", "|"))]
+        return "\n".join(kept[-lines:])
+
+    def bound_log(self) -> None:
+        """Empty the server's log if it has become too long for the disk."""
+        with contextlib.suppress(FileNotFoundError):
+            if self._folder and (self._folder / _LOG).stat().st_size > MAX_LOG_BYTES:
+                # The server appends: what it writes next is at the new beginning.
+                os.truncate(self._folder / _LOG, 0)
+
+    def start(self, lay_out: Callable[[Path], Path] | None = None) -> Self:
+        """Start the server and wait until every model is loaded and warm.
+
+        A second start, after `kill`, takes the same ports: clients know them.
+
+        Args:
+            lay_out: Gets the server's own folder and returns the model repository to serve;
+                None serves the original one.
+
+        Raises:
+            PreflightError: This machine lacks something, or another process took a port.
+            StartError: The server ended, or was not ready in time.
+        """
+        for tries_left in reversed(range(_START_TRIES)):
+            installation = self._check()
+            try:
+                self._launch(installation, lay_out)
+                self._wait_until_ready()
+                break
+            except StartError as error:
+                self.kill()
+                # A free port can be taken by another process before the server listens on it.
+                if _PORTS_TAKEN not in str(error):
+                    raise
+                if 0 not in astuple(self._wanted) or not tries_left:
+                    raise PreflightError([str(error)]) from error
+            except BaseException:
+                self.kill()
+                raise
+        self._wanted = self._ports
+        return self
+
+    def stop(self) -> None:
+        """End the server for good, within 8 s, with all its processes and files."""
+        with self._lock:
+            self._stopped = True
+            guardian = self._guardian
+        if guardian is not None:
+            with contextlib.suppress(ProcessLookupError):
+                guardian.send_signal(signal.SIGTERM)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                guardian.wait(STOP_S)
+        # It may hang, or have been killed before it could clean up.
+        self.kill(ORPHANS_S)
+
+    def kill(self, patience_s: float = KILL_S) -> None:
+        """End what is left of the server and remove its files; it can be started again."""
+        with self._lock:
+            guardian, self._guardian = self._guardian, None
+            folder, self._folder = self._folder, None
+        if guardian is not None:
+            # The prefix is in the arguments of all its processes.
+            processes.kill_mentioning(self.shm_prefix, patience_s)
+            guardian.wait()
+            processes.sweep(self.shm_prefix)
+        if folder is not None:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def _check(self) -> Installation:
+        installation = find_installation()
+        problems = find_problems(
+            installation,
+            environment(self.profile, installation),
+            self.repository,
+            self.profile,
+            {f"PLATES_TRITON_{n}_PORT".upper(): port for n, port in vars(self._wanted).items()},
+            self.host,
+        )
+        if problems or installation is None:
+            raise PreflightError(problems)
+        return installation
+
+    def _launch(self, installation: Installation, lay_out: Callable[[Path], Path] | None) -> None:
+        with self._lock:
+            self._refuse_if_stopped()
+            self._folder = folder = Path(tempfile.mkdtemp(prefix="plates-triton-"))
+        try:
+            backends = installation.lay_out_backends(folder / "backends")
+            repository = lay_out(folder) if lay_out else self.repository
+        except OSError as error:
+            raise PreflightError([f"{folder} can't be filled: {error}."]) from error
+        self._ports = choose_ports(self._wanted, self.host)
+        self._key = secrets.token_hex(16)
+        self.shm_prefix = f"plates_{os.getpid()}_{secrets.token_hex(4)}_"
+        guardian = [sys.executable, "-I", "-m", "plates.serving.guardian"]
+        guardian += ["--parent", str(os.getpid()), "--folder", str(folder)]
+        guardian += ["--shm-prefix", self.shm_prefix, "--grace", str(GRACE_S), "--"]
+        server = [str(installation.server), *self._options(repository, backends)]
+        with self._lock:
+            self._refuse_if_stopped()
+            with (folder / _LOG).open("ab") as log:
+                self._guardian = subprocess.Popen(  # noqa: S603 - our own command
+                    [*guardian, *server],
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=subprocess.STDOUT,
+                    # The stubs import first from where they are started: that must be a folder
+                    # without a queue.py of the user's.
+                    cwd=folder,
+                    env=environment(self.profile, installation),
+                    # Ctrl-C in a terminal is for this process, which stops the server in order.
+                    start_new_session=True,
+                )
+
+    def _refuse_if_stopped(self) -> None:
+        if self._stopped:
+            raise StartError("Triton was stopped while it started")
+
+    def _options(self, repository: Path, backends: Path) -> list[str]:
+        locked = f"{_RESTRICTED_APIS}:{KEY_HEADER}={self._key}"
+        options = [
+            f"--model-repository={repository}",
+            # Explicit: models can be loaded and unloaded while it runs.
+            "--model-control-mode=explicit",
+            "--load-model=*",
+            # Otherwise it is not ready while another model version is loaded.
+            "--strict-readiness=false",
+            f"--backend-directory={backends}",
+            # Otherwise torch is imported twice per model: 8 s instead of 3.
+            "--disable-auto-complete-config",
+            f"--http-restricted-api={locked}",
+            f"--grpc-restricted-protocol={locked}",
+            f"--backend-config=python,shm-region-prefix-name={self.shm_prefix}",
+            f"--exit-timeout-secs={EXIT_TIMEOUT_S}",
+        ]
+        for name, port in vars(self._ports).items():
+            options += [f"--{name}-address={self.host}", f"--{name}-port={port}"]
+        if self.host != LOOPBACK:
+            options += [f"--grpc-max-connection-age={CONNECTION_AGE_S * 1000}"]
+        if self.profile != "gpu":
+            options += [f"--model-config-name={self.profile}", "--allow-gpu-metrics=false"]
+        return options
+
+    def _wait_until_ready(self) -> None:
+        deadline = time.monotonic() + self.ready_timeout
+        while not self.http.is_ready():
+            status = self.poll()
+            if status is not None:
+                raise StartError(f"Triton ended with status {status}:\n{self.log_tail()}")
+            if time.monotonic() > deadline:
+                waited = f"after {self.ready_timeout:g} s"
+                raise StartError(f"Triton was not ready {waited}:\n{self.log_tail()}")
+            time.sleep(_POLL_S)
+
+
+def choose_ports(wanted: Ports, host: str = LOOPBACK) -> Ports:
+    """Replace each 0 by a port that is free on an address."""
+    # All are held until all are known, so that no two are the same.
+    with contextlib.ExitStack() as held:
+        chosen = []
+        for port in astuple(wanted):
+            if port == 0:
+                probe = held.enter_context(socket.socket())
+                probe.bind((host, 0))
+                port = probe.getsockname()[1]
+            chosen.append(port)
+    return Ports(*chosen)
+
+
+def environment(profile: str, installation: Installation | None) -> dict[str, str]:
+    """Build the environment in which the stubs find this Python and its packages."""
+    # The settings hold tokens, which a process that decodes clients' photos must not have.
+    dropped = ("PYTHONHOME", "PYTHONPATH", "PLATES_")
+    variables = {
+        name: value
+        for name, value in os.environ.items()
+        if name == _THREADS or not name.startswith(dropped)
+    }
+    # The virtual environment is found through PATH, libpython through LD_LIBRARY_PATH. An image's
+    # stub finds its libpython by itself, and the image's order of libraries chooses the driver.
+    first = {"PATH": str(Path(sys.executable).parent)}
+    if installation is None or installation.is_wheel:
+        first["LD_LIBRARY_PATH"] = str(find_libpython() or "")
+    for name, value in first.items():
+        variables[name] = os.pathsep.join(filter(None, (value, variables.get(name))))
+    # Threads that spin while they wait starve other processes on the same cores.
+    variables["GOMP_SPINCOUNT"] = "0"
+    # Each further arena of glibc's malloc keeps what it once held: together some 150 MB.
+    variables.setdefault("MALLOC_ARENA_MAX", "1")
+    if profile != "gpu":
+        variables["CUDA_VISIBLE_DEVICES"] = ""
+    return variables

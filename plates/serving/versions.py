@@ -1,0 +1,291 @@
+"""Model versions: which are in the repository, which one is served, and what Triton is shown.
+
+A model version is a version folder in each of the models that read a photo. The export writes
+its manifest last, so a version with a manifest and all files that it names is complete.
+"""
+
+import hashlib
+import json
+import logging
+import shutil
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from plates.serving.client import PHOTO_MODEL
+from plates.serving.errors import StartError, VersionError
+from plates.serving.installation import ARTIFACTS, MANIFESTS
+
+# In pixels. Engines that compute in less than float32 move a box by a fraction of one.
+BOX_TOLERANCE = 4.0
+LOOK_PAUSE_S = 2.0
+# A crash while a version was loaded may have another cause, once.
+MAX_INTERRUPTIONS = 2
+_MANIFEST = MANIFESTS[PHOTO_MODEL]
+_LONGEST_REASON = 500
+# By default Triton serves the newest version alone.
+_ALL_VERSIONS = "\nversion_policy { all { } }\n"
+
+Plates = Sequence[tuple[str, Sequence[float]]]
+
+log = logging.getLogger("plates.supervisor")
+
+
+@dataclass(frozen=True)
+class ModelVersion:
+    """One version of all models that read a photo.
+
+    Attributes:
+        number: The name of its folders.
+        repository: The model repository.
+        files: What is served, by its path in the repository, to the SHA-256 that the manifest
+            gives for it, "" where it gives none.
+        plates: What must be read on the golden photo: text and box of each plate.
+        fingerprint: Changes when any of the files does.
+    """
+
+    number: int
+    repository: Path
+    files: Mapping[str, str]
+    plates: Plates
+    fingerprint: str
+
+    @property
+    def nets(self) -> list[str]:
+        """The models that `PHOTO_MODEL` calls."""
+        return sorted({name.partition("/")[0] for name in self.files} - {PHOTO_MODEL})
+
+    def check(self, found: Plates) -> None:
+        """Compare what was read on the golden photo with what must be.
+
+        More plates are no fault: one may have been unreadable at export by a narrow margin.
+
+        Raises:
+            VersionError: A plate is missing, has another text or is elsewhere.
+        """
+        if not all(any(_same(plate, other) for other in found) for plate in self.plates):
+            expected, read = _described(self.plates), _described(found)
+            raise VersionError(f"on its golden photo it must read {expected}, it read {read}")
+
+
+def _same(plate: tuple[str, Sequence[float]], other: tuple[str, Sequence[float]]) -> bool:
+    pairs = zip(plate[1], other[1], strict=True)
+    return plate[0] == other[0] and all(abs(a - b) <= BOX_TOLERANCE for a, b in pairs)
+
+
+def _described(plates: Plates) -> str:
+    return (
+        ", ".join(
+            f"{text or 'an unreadable plate'} at {[*map(round, box)]}" for text, box in plates
+        )
+        or "nothing"
+    )
+
+
+def find_versions(repository: Path) -> list[ModelVersion]:
+    """List the complete model versions, newest first."""
+    folders = (repository / PHOTO_MODEL).glob(f"[1-9]*/{_MANIFEST}")
+    numbers = [int(path.parent.name) for path in folders if path.parent.name.isdecimal()]
+    found = (_find_version(repository, number) for number in sorted(numbers, reverse=True))
+    return [version for version in found if version is not None]
+
+
+def _find_version(repository: Path, number: int) -> ModelVersion | None:
+    try:
+        content = (repository / PHOTO_MODEL / str(number) / _MANIFEST).read_bytes()
+        document = json.loads(content)
+        hashes: dict[str, str] = document["artifacts"]
+        plates = [(plate["text"], plate["box"]) for plate in document.get("golden", [])]
+        models = {name.partition("/")[0] for name in hashes} | {PHOTO_MODEL}
+        # What the manifest names must be there, and what else is there is served as well.
+        names = {*hashes, f"{PHOTO_MODEL}/{number}/{ARTIFACTS['python']}"}
+        for model in models:
+            files = (repository / model / str(number)).glob("[!.]*")
+            names |= {f"{model}/{number}/{path.name}" for path in files if path.is_file()}
+        stats = [(repository / name).stat() for name in sorted(names)]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None  # it is something else, or is still being copied
+    marks = [
+        f"{name} {s.st_size} {s.st_mtime_ns}" for name, s in zip(sorted(names), stats, strict=True)
+    ]
+    fingerprint = hashlib.sha256(content + "\n".join(marks).encode()).hexdigest()
+    files_of = {name: hashes.get(name, "") for name in names}
+    return ModelVersion(number, repository, files_of, plates, fingerprint)
+
+
+class View:
+    """The model repository that Triton is shown: the versions that it is to serve, no others.
+
+    It holds copies: what was checked is what is served, whatever happens in the original. A file
+    that is not what its manifest says raises `VersionError`.
+    """
+
+    def __init__(self, folder: Path, version: ModelVersion) -> None:
+        """Make the folder, with one version and the models that belong to no version."""
+        self.folder = folder
+        folder.mkdir()
+        for config in version.repository.glob("*/config.pbtxt"):
+            model = config.parent.name
+            if model in (*version.nets, PHOTO_MODEL):
+                self.add(version, model)
+            else:
+                (folder / model).symlink_to(config.parent)
+
+    def add(self, version: ModelVersion, model: str, name: str = "") -> None:
+        """Show a version of a model, if wanted under another name."""
+        folder = self.folder / (name or model)
+        if not folder.exists():
+            _copy_configs(version.repository / model, folder)
+        target = folder / str(version.number)
+        shutil.rmtree(target, ignore_errors=True)
+        target.mkdir()
+        for path, digest in version.files.items():
+            if path.startswith(f"{model}/"):
+                _copy(version.repository / path, target / Path(path).name, digest)
+
+    def drop(self, model: str, version: ModelVersion | None = None) -> None:
+        """Show a version of a model no more, or the whole model."""
+        folder = self.folder / model
+        shutil.rmtree(folder / str(version.number) if version else folder, ignore_errors=True)
+
+
+def _copy_configs(original: Path, folder: Path) -> None:
+    # Without its parents: the view is deleted when the server ends, and must stay so.
+    folder.mkdir()
+    (folder / "configs").mkdir()
+    for path in (original / "config.pbtxt", *(original / "configs").glob("*.pbtxt")):
+        text = path.read_text(encoding="utf-8")
+        policy = "" if "version_policy" in text else _ALL_VERSIONS
+        (folder / path.relative_to(original)).write_text(text + policy, encoding="utf-8")
+
+
+def _copy(source: Path, target: Path, digest: str) -> None:
+    try:
+        shutil.copy2(source, target)
+        found = hashlib.sha256(target.read_bytes()).hexdigest()
+    except OSError as error:
+        raise VersionError(f"{source} can't be copied: {error.strerror or error}") from error
+    if digest and found != digest:
+        raise VersionError(
+            f"{source} is not what was exported: expected SHA-256 {digest}, found {found}"
+        )
+
+
+class Versions:
+    """Chooses the version to serve: the newest that can be served.
+
+    A refused version is not tried again until its files change. The served one stays until a
+    newer one has proved itself, or until it is removed from the repository.
+
+    Attributes:
+        serving: What is served, or started; None if the repository holds no versions.
+        view: What Triton is shown of it.
+    """
+
+    def __init__(self, repository: Path) -> None:
+        """Look at nothing yet."""
+        self.serving: ModelVersion | None = None
+        self.view: View | None = None
+        self._repository = repository
+        # Replaced, never changed: another thread reads it.
+        self._refused: dict[str, tuple[ModelVersion, str]] = {}
+        self._proven: set[str] = set()
+        self._interrupted: Counter[str] = Counter()
+        self._seen: ModelVersion | None = None
+        self._looked_at = float("-inf")
+
+    @property
+    def refused(self) -> dict[str, str]:
+        """Version to the reason why it is not served."""
+        return {str(version.number): reason for version, reason in self._refused.values()}
+
+    def choose(self) -> ModelVersion | None:
+        """Choose what to start: what was served before if it is there, else the newest."""
+        left = self._acceptable()
+        if not left and self._refused:
+            reasons = "".join(f"\n- {number}: {why}" for number, why in self.refused.items())
+            raise StartError(f"No model version in {self._repository} can be served:{reasons}")
+        before = self.serving.fingerprint if self.serving else ""
+        proven = (v for v in left if v.fingerprint == before and self.is_proven(v))
+        self.serving = next(proven, left[0] if left else None)
+        return self.serving
+
+    def lay_out(self, folder: Path) -> Path:
+        """Make a view of the chosen version in a server's folder; returns what to serve."""
+        self.view = None
+        if self.serving is None:
+            return self._repository
+        log.info("Starting model version %d.", self.serving.number)
+        self.view = View(folder / "models", self.serving)
+        return self.view.folder
+
+    def _acceptable(self) -> list[ModelVersion]:
+        """List the versions that were not refused as they are now, newest first."""
+        found = find_versions(self._repository)
+        there = {version.fingerprint for version in found}
+        self._refused = {mark: why for mark, why in self._refused.items() if mark in there}
+        return [version for version in found if version.fingerprint not in self._refused]
+
+    def is_proven(self, version: ModelVersion) -> bool:
+        """Report whether it has been served, which means that it reads its golden photo."""
+        return version.fingerprint in self._proven
+
+    def prove(self, version: ModelVersion) -> None:
+        """Note that a version is served."""
+        self.serving = version
+        self._proven.add(version.fingerprint)
+        del self._interrupted[version.fingerprint]
+        log.info("Model version %d is served.", version.number)
+
+    def refuse(self, version: ModelVersion, reason: str) -> None:
+        """Note that a version can't be served as it is."""
+        reason = _summary(reason)
+        self._refused = self._refused | {version.fingerprint: (version, reason)}
+        stays = self.serving
+        rest = f"{stays.number} stays" if stays and stays != version else "trying an older one"
+        log.error("Model version %d is refused, %s: %s", version.number, rest, reason)
+
+    def give_up(self, version: ModelVersion, reason: str) -> bool:
+        """Note that a version does not start; returns whether to try again.
+
+        It is refused if another one is left, one that has been served not the first time.
+        """
+        if self.is_proven(version):
+            self._proven.discard(version.fingerprint)
+        elif all(other.fingerprint == version.fingerprint for other in self._acceptable()):
+            return False
+        else:
+            self.refuse(version, reason)
+        return True
+
+    def interrupt(self, version: ModelVersion, reason: str) -> None:
+        """Note that Triton failed while it loaded a version."""
+        self._interrupted[version.fingerprint] += 1
+        if self._interrupted[version.fingerprint] >= MAX_INTERRUPTIONS:
+            self.refuse(version, reason)
+        else:
+            log.warning("Model version %d will be tried again: %s", version.number, reason)
+
+    def due(self) -> ModelVersion | None:
+        """Look, every few seconds, for a version that should be served instead.
+
+        That is the newest that is not refused, once its files were the same twice.
+        """
+        if self.serving is None or time.monotonic() - self._looked_at < LOOK_PAUSE_S:
+            return None
+        self._looked_at = time.monotonic()
+        before, self._seen = self._seen, next(iter(self._acceptable()), None)
+        newest = self._seen
+        if newest is None or newest.number == self.serving.number or newest != before:
+            return None
+        log.info("Changing from model version %d to %d.", self.serving.number, newest.number)
+        return newest
+
+
+def _summary(reason: str) -> str:
+    """Keep the first line of a reason that ends with a log, and the lines that say what failed."""
+    lines = [line.strip() for line in reason.splitlines() if line.strip()]
+    failures = [line for line in lines if "failed to load '" in line and " version " in line]
+    return " ".join([lines[0], *failures][: 2 if failures else None])[:_LONGEST_REASON]
