@@ -345,6 +345,6 @@ def _grammar_steps(plates: Iterable[PlateResult], config: PipelineConfig) -> lis
     for plate in plates:
         seen = plate.in_label
         if plate.legible and seen.log_probs is not None and seen.crop is not None:
-            (evidence,) = evidence_of(seen.crop[None], [seen.lines])
+            (evidence,) = evidence_of(seen.crop[None], [seen.lines], seen.colourless)
             steps.append(GrammarSteps.of(plate.text, seen.log_probs, evidence, config))
     return steps

@@ -1,7 +1,7 @@
 """What was read on each plate: plain values that can be kept, counted and compared."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
@@ -48,6 +48,8 @@ class Answer:
     crop: Pixels | None = field(default=None, compare=False, repr=False)
     # (C, T) float64, what the recognizer saw; None unless its box was given.
     log_probs: LogProbs | None = field(default=None, compare=False, repr=False)
+    # Whether its photo is grey; known where its box was given.
+    colourless: bool = field(default=False, compare=False, repr=False)
 
     @classmethod
     def of(
@@ -222,10 +224,11 @@ def read_boxes(
         seen = read_regions(there, places, counts, nets.rectify, nets.recognize, nets.config)
     readings = choose_readings(seen, list(lines), nets.config)
     rows = zip(boxes, lines, readings, seen.crops, seen.log_probs, strict=True)
-    return [
+    answers = (
         Answer.of(photo, Plate(box, (), 1.0, count, reading, shown), 1.0, log_probs)
         for box, count, reading, shown, log_probs in rows
-    ]
+    )
+    return [replace(answer, colourless=seen.colourless) for answer in answers]
 
 
 def count_lines(counts: Iterable[Count]) -> list[str]:
