@@ -7,7 +7,6 @@ import socket
 import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import nullcontext
 from pathlib import Path
 
 import httpx
@@ -18,13 +17,13 @@ from photo_files import BAD
 from plate_models.geometry import choose_canvas
 from plate_models.images import check_header
 from plate_models.spec import DETECTOR
-from plates.cli import demo, samples, serve
+from plates.cli import CommandError, demo, samples, serve
 from plates.cli import main as cli
 
 
-def serve_nothing(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
+def serve_nothing(monkeypatch: pytest.MonkeyPatch, url: str, timeout: float = 60) -> None:
     """Let the demonstration talk to that address instead of starting a service."""
-    monkeypatch.setattr(demo, "_service", lambda _: nullcontext(url))
+    monkeypatch.setattr(demo, "_service", lambda _: httpx.Client(base_url=url, timeout=timeout))
 
 
 @pytest.mark.live
@@ -126,10 +125,11 @@ def test_demo_names_the_photos_without_an_answer(
     """Somebody listens and says nothing; then nobody listens."""
     arguments = ["demo", str(SCENE), "--output", str(tmp_path)]
     with socket.create_server(("127.0.0.1", 0)) as silent:
-        serve_nothing(monkeypatch, f"http://127.0.0.1:{silent.getsockname()[1]}")
-        monkeypatch.setattr(demo, "_TIMEOUT_S", 0.2)
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        serve_nothing(monkeypatch, url, timeout=0.2)
         assert cli.main(arguments) == 1
         assert "green_car.jpg: no answer from the service: timed out" in capsys.readouterr().err
+    serve_nothing(monkeypatch, url)
     assert cli.main(arguments) == 1
     assert "Connection refused" in capsys.readouterr().err
 
@@ -140,7 +140,7 @@ def test_demo_uses_every_canvas_before_it_times_photos(
     serve_nothing(monkeypatch, "http://nowhere")
     sizes: list[tuple[int, int]] = []
 
-    def plates(_: str, photo: bytes) -> list[object]:
+    def plates(_: httpx.Client, photo: bytes) -> list[object]:
         header = check_header(photo)
         sizes.append((header.height, header.width))
         return []
@@ -209,5 +209,5 @@ def test_expectations_belong_to_the_folder_of_the_photo(tmp_path: Path) -> None:
     expected = samples.expected_texts([tmp_path / "a.jpg", tmp_path / "sub/a.jpg"])
     assert expected == {tmp_path / "a.jpg": ["X", "Y"]}
     (tmp_path / "plates.csv").write_text("a,b\n")
-    with pytest.raises(ValueError, match="photo and text"):
+    with pytest.raises(CommandError, match="photo and text"):
         samples.expected_texts([tmp_path / "a.jpg"])

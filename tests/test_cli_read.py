@@ -15,22 +15,13 @@ import numpy as np
 import pytest
 from command_line import SAMPLES, SCENE, SCENE_TEXT, plates
 from photo_files import BAD, GOOD, encode, pattern
-from tqdm import tqdm
 
 from plate_models import weights
 from plate_models.engines import nets
 from plate_models.images import decode
 from plates.cli import CommandError, read, samples
 from plates.cli import main as cli
-from plates.cli.inputs import (
-    InputError,
-    Inputs,
-    Picture,
-    find_inputs,
-    make_output_folder,
-    output_stems,
-    pictures,
-)
+from plates.cli.inputs import Inputs, Picture, find_inputs, make_output_folder
 
 needs_weights = pytest.mark.skipif(
     not (weights.WEIGHTS_DIR / "SHA256SUMS").exists(), reason="weights/ holds no weights"
@@ -74,25 +65,23 @@ def names(inputs: Inputs, tree: Path) -> list[str]:
 
 
 def frames(path: Path, every_s: float = 0) -> list[Picture]:
-    return list(pictures(path, "video", every_s, tqdm(disable=True)))
+    return list(Inputs({path: "video"}).pictures(every_s))
 
 
-def test_folders_mean_every_photo_and_video_below(tree: Path) -> None:
-    inputs = find_inputs([str(tree)])
-    assert names(inputs, tree) == ["a.PNG", "b.jpg", "clip.MP4", "sub/b.jpg", "sub/c.webp"]
+@pytest.mark.parametrize(
+    ("given", "found"),
+    [
+        (["."], ["a.PNG", "b.jpg", "clip.MP4", "sub/b.jpg", "sub/c.webp"]),
+        (["b.jpg", "*.jpg", "**/*.jpg"], ["b.jpg", "sub/b.jpg"]),
+        (["[1].jpg", "notes.txt", "gone.jpg"], ["[1].jpg", "notes.txt", "gone.jpg"]),
+    ],
+)
+def test_files_folders_and_patterns(given: list[str], found: list[str], tree: Path) -> None:
+    if "[1].jpg" in given:  # which would be a pattern, if there were no such file
+        (tree / "[1].jpg").write_bytes(b"")
+    inputs = find_inputs([str(tree / name) for name in given])
+    assert names(inputs, tree) == found
     assert inputs.failures == {} and inputs.skipped == []
-
-
-def test_patterns_and_repeated_files(tree: Path) -> None:
-    inputs = find_inputs([str(tree / "b.jpg"), str(tree / "*.jpg"), str(tree / "**/*.jpg")])
-    assert names(inputs, tree) == ["b.jpg", "sub/b.jpg"]
-
-
-def test_a_named_file_is_taken(tree: Path) -> None:
-    odd = tree / "photo[1].jpg"
-    odd.write_bytes(b"")
-    inputs = find_inputs([str(odd), str(tree / "notes.txt"), str(tree / "missing.jpg")])
-    assert names(inputs, tree) == ["photo[1].jpg", "notes.txt", "missing.jpg"]
 
 
 def test_arguments_that_mean_nothing_are_failures(tree: Path) -> None:
@@ -150,9 +139,9 @@ def test_raw_files_are_not_taken_for_their_previews(tmp_path: Path, run_blind: R
 
 def test_outputs_of_one_name_do_not_overwrite_each_other(tree: Path) -> None:
     files = [tree / "b.jpg", tree / "sub/b.jpg", tree / "sub/c.webp"]
-    assert list(output_stems(files).values()) == ["b", "b-2", "c"]
+    assert list(read.output_stems(files).values()) == ["b", "b-2", "c"]
     files = [tree / "a.jpg", tree / "a-2.jpg", tree / "sub/a.jpg", tree / "sub/a-2.jpg"]
-    assert list(output_stems(files).values()) == ["a", "a-2", "a-3", "a-2-2"]
+    assert list(read.output_stems(files).values()) == ["a", "a-2", "a-3", "a-2-2"]
 
 
 def test_frames_do_not_replace_photos(tree: Path) -> None:
@@ -212,8 +201,14 @@ def test_videos_are_in_rgb(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["missing.jpg", "missing.mp4", "notes.txt", "clip.MP4"])
 def test_files_that_can_not_be_read_say_why(tree: Path, name: str) -> None:
     inputs = find_inputs([str(tree / name)])
-    with pytest.raises(InputError, match=r"\w+"):
-        list(pictures(tree / name, inputs.kinds[tree / name], 0, tqdm(disable=True)))
+    assert not list(inputs.pictures())
+    assert list(inputs.failures) == [str(tree / name)] and inputs.failures[str(tree / name)]
+
+
+def test_the_help_names_the_unit_of_the_pause(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        cli.main(["read", "--help"])
+    assert "--every SECONDS" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("value", ["-1", "nan"])
@@ -247,7 +242,7 @@ def test_photos_are_read_as_the_service_reads_them(tmp_path: Path) -> None:
     path = tmp_path / "p.jpg"
     for data in (GOOD["jpeg, orientation 6"], encode(pattern(), "PNG")):
         path.write_bytes(data)
-        (picture,) = pictures(path, "photo", 0, tqdm(disable=True))
+        (picture,) = Inputs({path: "photo"}).pictures()
         assert (picture.image == decode(data)).all()
 
 
@@ -262,7 +257,9 @@ def test_names_of_files_can_not_write_to_the_terminal(
     (tmp_path / f"{ODD}.bin").write_bytes(b"?")
     monkeypatch.setattr(sys, "stderr", terminal := Terminal())
     done = run_blind(str(tmp_path), *[str(tmp_path / f"{n}.jpg") for n in range(5)])
-    for text in (done.stdout, terminal.getvalue(), printed_error(run_blind, tmp_path)):
+    error = printed_error(run_blind, tmp_path)
+    assert error.count("\n") == 1
+    for text in (done.stdout, terminal.getvalue(), error):
         shown = set(text) - {"\n", "\r"}  # the progress bar returns to the line's start
         assert "a\\x1b[31m,\\r" in text and "\\x9bb\\u202e.jpg" in text
         assert all(character.isprintable() for character in shown)
