@@ -54,7 +54,7 @@ def run(arguments: argparse.Namespace) -> int:
     options = {
         name: getattr(arguments, name) for name in ("crops", "workers", "most_wrong", "seed")
     }
-    config = CalibrationRun(Path(arguments.data), weights, arguments.out, **options)
+    config = CalibrationRun(arguments.data, weights, arguments.out, **options)
     arguments.out.mkdir(parents=True, exist_ok=True)  # Not only after the work.
     check_manifest(weights)
     try:

@@ -159,25 +159,22 @@ def _frames(path: Path, every_s: float, bar: "tqdm[NoReturn]") -> Iterator[Pictu
     import cv2
 
     capture = cv2.VideoCapture(str(path))
-    try:
-        bar.total = (bar.total or 1) + max(0, int(capture.get(cv2.CAP_PROP_FRAME_COUNT)) - 1)
-        fps = capture.get(cv2.CAP_PROP_FPS) or 25.0
-        number, next_s = 0, 0.0
-        while capture.grab():
-            time_s = number / fps
-            # Half a frame of tolerance: sums of fractions miss the frame otherwise.
-            if time_s + 0.5 / fps >= next_s:
-                next_s += every_s
-                done, frame = capture.retrieve()
-                if done:
-                    rgb = cv2.cvtColor(frame, cv2.COLOR_BGR2RGB)
-                    yield Picture(path, np.asarray(rgb, np.uint8), number, round(time_s, 3))
-            number += 1
-            bar.update()
-        if number == 0:
-            raise InputError("This video can't be decoded.")
-    finally:
-        capture.release()
+    bar.total = (bar.total or 1) + max(0, int(capture.get(cv2.CAP_PROP_FRAME_COUNT)) - 1)
+    fps = capture.get(cv2.CAP_PROP_FPS) or 25.0
+    number, next_s = 0, 0.0
+    while capture.grab():
+        time_s = number / fps
+        # Half a frame of tolerance: sums of fractions miss the frame otherwise.
+        if time_s + 0.5 / fps >= next_s:
+            next_s += every_s
+            done, frame = capture.retrieve()
+            if done:
+                rgb = cv2.cvtColor(frame, cv2.COLOR_BGR2RGB)
+                yield Picture(path, np.asarray(rgb, np.uint8), number, round(time_s, 3))
+        number += 1
+        bar.update()
+    if number == 0:
+        raise InputError("This video can't be decoded.")
 
 
 def make_output_folder(folder: Path, inputs: Iterable[Path]) -> None:

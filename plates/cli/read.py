@@ -146,11 +146,9 @@ def output_stems(files: Iterable[Path]) -> dict[Path, str]:
     """Name what is written about each file: its name without suffix, numbered if taken."""
     owners: dict[str, Path] = {}
     for path in files:
-        stem, number = path.stem, 1
-        while stem in owners:
-            number += 1
-            stem = f"{path.stem}-{number}"
-        owners[stem] = path
+        stem, number = path.stem, 2
+        while owners.setdefault(stem, path) != path:
+            stem, number = f"{path.stem}-{number}", number + 1
     return {path: stem for stem, path in owners.items()}
 
 

@@ -20,8 +20,7 @@ def expected_texts(photos: Iterable[Path]) -> dict[Path, list[str]]:
     Raises:
         CommandError: A plates.csv lacks a column.
     """
-    expected: dict[Path, list[str]] = {}
-    wanted = set(photos)
+    wanted, expected = set(photos), dict[Path, list[str]]()
     for table in filter(Path.is_file, {photo.parent / "plates.csv" for photo in wanted}):
         with table.open(encoding="utf-8", newline="") as file:
             rows = csv.DictReader(file)

@@ -94,13 +94,13 @@ class Scoring:
     photo: Path = Path()
 
     def _labelled(self) -> Scored:
-        data = Path(self.arguments.data)
+        data = self.arguments.data
         board = evaluate(data, self.nets, self.arguments.baseline, self._photos, self.read)
         load = photos_in(labelled_folder(data) / "images")
         return board, lambda about: failure_sheet(board, load, about)
 
     def _world(self) -> Scored:
-        data = Path(self.arguments.data)
+        data = self.arguments.data
         report = evaluate_world(data, self.nets, self._photos)
         load = photos_in(data / FOLDER / "images")
         return report, lambda about: world_sheet(report, load, about)
@@ -112,8 +112,7 @@ class Scoring:
         return report, lambda about: failure_sheet(report.board, load_rendered, about)
 
     def _agreement(self) -> Scored:
-        arguments, nets = self.arguments, self.nets
-        data = Path(arguments.data) if arguments.data else None
+        arguments, nets, data = self.arguments, self.nets, self.arguments.data
         files = engines.photos_of(data) if data else None
         reference = load_nets("torch", "cpu", arguments.weights or RELEASED_WEIGHTS)
         crops = compare_crops(reference, nets, arguments.crops, data, arguments.workers, _bar)
