@@ -144,16 +144,13 @@ def test_outputs_of_one_name_do_not_overwrite_each_other(tree: Path) -> None:
     assert list(read.output_stems(files).values()) == ["a", "a-2", "a-3", "a-2-2"]
 
 
-def test_frames_do_not_replace_photos(tree: Path) -> None:
-    (tree / "clip_000025.jpg").write_bytes(b"")
-    with pytest.raises(CommandError, match=r"clip_000025\.jpg is one of the photos"):
-        make_output_folder(tree, [tree / "clip.MP4", tree / "clip_000025.jpg"])
-
-
-def test_earlier_outputs_are_replaced(tree: Path) -> None:
+def test_only_earlier_outputs_are_replaced(tree: Path) -> None:
     (tree / "out").mkdir()
     (tree / "out" / "b.jpg").write_bytes(b"")
     make_output_folder(tree / "out", [tree / "b.jpg"])
+    (tree / "clip_000025.jpg").write_bytes(b"")
+    with pytest.raises(CommandError, match=r"clip_000025\.jpg is one of the photos"):
+        make_output_folder(tree, [tree / "clip.MP4", tree / "clip_000025.jpg"])
 
 
 @pytest.mark.parametrize("option", ["--annotate", "--crops"])
@@ -166,15 +163,20 @@ def test_output_folders_that_can_not_be_made_say_so(
     assert done.stderr == f"plates read: {tree / 'notes.txt'}: File exists\n"
 
 
+def write_video(path: Path, fps: int, *bgr: np.ndarray) -> Path:
+    height, width = bgr[0].shape[:2]
+    writer = cv2.VideoWriter(str(path), cv2.VideoWriter.fourcc(*"MJPG"), fps, (width, height))
+    for frame in bgr:
+        writer.write(frame)
+    writer.release()
+    return path
+
+
 @pytest.fixture
 def video(tmp_path: Path) -> Path:
     """Two seconds at 10 frames a second; each frame is as grey as its number times ten."""
-    path = tmp_path / "clip.avi"
-    writer = cv2.VideoWriter(str(path), cv2.VideoWriter.fourcc(*"MJPG"), 10, (64, 48))
-    for number in range(20):
-        writer.write(np.full((48, 64, 3), number * 10, np.uint8))
-    writer.release()
-    return path
+    greys = (np.full((48, 64, 3), number * 10, np.uint8) for number in range(20))
+    return write_video(tmp_path / "clip.avi", 10, *greys)
 
 
 @pytest.mark.parametrize(
@@ -190,11 +192,8 @@ def test_frames_of_a_video(video: Path, every_s: float, numbers: list[int]) -> N
 
 
 def test_videos_are_in_rgb(tmp_path: Path) -> None:
-    path = tmp_path / "red.avi"
-    writer = cv2.VideoWriter(str(path), cv2.VideoWriter.fourcc(*"MJPG"), 10, (64, 48))
-    writer.write(np.full((48, 64, 3), (20, 20, 220), np.uint8))  # OpenCV writes BGR
-    writer.release()
-    (picture,) = frames(path)
+    red = np.full((48, 64, 3), (20, 20, 220), np.uint8)
+    (picture,) = frames(write_video(tmp_path / "red.avi", 10, red))
     assert picture.image[..., 0].mean() > 200 > 50 > picture.image[..., 2].mean()
 
 
@@ -334,12 +333,7 @@ def test_read_writes_csv() -> None:
 
 @needs_weights
 def test_read_takes_videos(tmp_path: Path, run: Read) -> None:
-    path = tmp_path / "drive.avi"
-    scene = cv2.imread(str(SCENE))
-    writer = cv2.VideoWriter(str(path), cv2.VideoWriter.fourcc(*"MJPG"), 4, scene.shape[1::-1])
-    for _ in range(4):
-        writer.write(scene)
-    writer.release()
+    path = write_video(tmp_path / "drive.avi", 4, *[cv2.imread(str(SCENE))] * 4)
     done = run(str(path), "--json", "--annotate", str(tmp_path / "out"))
     assert done.returncode == 0, done.stderr
     lines = [json.loads(line) for line in done.stdout.splitlines()]
