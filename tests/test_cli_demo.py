@@ -6,7 +6,9 @@ import signal
 import socket
 import subprocess
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 
 import httpx
 import pytest
@@ -19,6 +21,7 @@ from plate_models.images import check_header
 from plate_models.spec import DETECTOR
 from plates.cli import demo, samples, serve
 from plates.cli import main as cli
+from plates.serving import running
 
 
 def serve_nothing(monkeypatch: pytest.MonkeyPatch, url: str, timeout: float = 60) -> None:
@@ -117,6 +120,17 @@ def test_demo_names_the_photos_without_an_answer(
     serve_nothing(monkeypatch, url)
     assert cli.main(arguments) == 1
     assert "Connection refused" in capsys.readouterr().err
+
+
+def test_demo_says_that_its_service_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    dead = SimpleNamespace(url="http://127.0.0.1:1", process=SimpleNamespace(poll=lambda: 1))
+    monkeypatch.setattr(running, "running_service", lambda **_: nullcontext(dead))
+    assert cli.main(["demo", str(SCENE), "--output", str(tmp_path)]) == 1
+    message = capsys.readouterr().err
+    assert message.startswith("plates demo: the service is not ready: no answer from the service")
+    assert message.endswith(f"\nThe service's log: {tmp_path / 'service.log'}\n")
 
 
 def test_demo_uses_every_canvas_before_it_times_photos(

@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import httpx
 import numpy as np
@@ -112,9 +113,13 @@ def _service(log: Path) -> Iterator[httpx.Client]:
         httpx.Client(base_url=service.url, timeout=_TIMEOUT_S, trust_env=False) as client,
     ):
         deadline = time.monotonic() + _READY_S
-        while (answer := client.get("/readyz")).is_error:
-            if time.monotonic() > deadline or service.process.poll() is not None:
-                raise CommandError(f"the service is not ready: {answer.json().get('detail')}")
+        while True:
+            try:
+                _ask(client, "GET", "/readyz")
+                break
+            except InputError as error:
+                if time.monotonic() > deadline or service.process.poll() is not None:
+                    raise CommandError(f"the service is not ready: {error}") from error
             time.sleep(0.2)
         yield client
     if service.process.returncode != 0:
@@ -136,12 +141,18 @@ def _warm_up(client: httpx.Client) -> None:
 def _plates(client: httpx.Client, photo: bytes) -> list[Plate]:
     # The service reads the type from the bytes; the header only says that this is no form.
     headers = {"Content-Type": "image/*"}
+    answer = _ask(client, "POST", "/v1/plates", content=photo, headers=headers)
+    return [Plate.model_validate(plate) for plate in answer["plates"]]
+
+
+def _ask(client: httpx.Client, method: str, path: str, **request: Any) -> dict[str, Any]:
+    """The JSON of an answer; InputError says why there is none."""
     try:
-        response = client.post("/v1/plates", content=photo, headers=headers)
-        answer = response.json()
+        response = client.request(method, path, **request)
+        answer: dict[str, Any] = response.json()
     except (httpx.HTTPError, ValueError) as error:
         reason = str(error) or type(error).__name__
         raise InputError(f"no answer from the service: {reason}") from error
     if response.is_error:
         raise InputError(str(answer.get("detail")))
-    return [Plate.model_validate(plate) for plate in answer["plates"]]
+    return answer
