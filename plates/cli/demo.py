@@ -9,7 +9,7 @@ import argparse
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -83,11 +83,11 @@ def _read(inputs: Inputs, output: Path, log: Path) -> dict[Path, list[str]]:
     """Have a service read and annotate the photos; returns the texts in each."""
     found: dict[Path, list[str]] = {}
     stems = output_stems(inputs.kinds)
-    with stop_signals_raise(), _service(log) as client:
+    with stop_signals_raise(), _service(log) as client, closing(inputs.pictures()) as pictures:
         _warm_up(client)
         print()
         table = Table(inputs, timed=True)
-        for picture in inputs.pictures():
+        for picture in pictures:
             began = time.perf_counter()
             try:
                 plates = _plates(client, picture.file.read_bytes())

@@ -4,7 +4,7 @@ import glob
 import os
 import re
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NoReturn
@@ -60,10 +60,10 @@ class Inputs:
     failures: dict[str, str] = field(default_factory=dict)
     skipped: list[str] = field(default_factory=list)
 
-    def pictures(self, every_s: float = 0) -> Iterator[Picture]:
+    def pictures(self, every_s: float = 0) -> Generator[Picture, None, None]:
         """Open photos, and one frame in `every_s` seconds of videos (0: each); show the progress.
 
-        What can't be read is added to the failures.
+        What can't be read is added to the failures. To be closed after an error.
         """
         few = len(self.kinds) <= _A_HANDFUL and "video" not in self.kinds.values()
         # None: unless stderr is a terminal. A video counts as one until it is opened.

@@ -19,6 +19,7 @@ import io
 import json
 import sys
 from collections.abc import Iterable
+from contextlib import closing
 from pathlib import Path
 
 from tqdm import tqdm
@@ -67,30 +68,31 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.csv:
         print(*CSV_COLUMNS, sep=",")
     stems = output_stems(inputs.kinds)
-    for picture in inputs.pictures(arguments.every):
-        plates = [
-            plate_from(
-                text=plate.reading.text,
-                score=plate.reading.score,
-                format_name=plate.reading.format,
-                box=plate.box,
-                quad=plate.quad,
-                detection_score=plate.detection_score,
-                characters=plate.reading.characters,
-                candidates=plate.reading.candidates,
-            )
-            for plate in nets.read(torch.from_numpy(picture.image))
-        ]
-        with tqdm.external_write_mode(sys.stdout):
-            if table:
-                table.print(picture, plates)
-            elif arguments.csv:
-                _print_csv(picture, plates)
-            else:
-                _print_json(picture, plates, model)
-            sys.stdout.flush()
-        stem = stems[picture.file]
-        write_pictures(picture, plates, stem, arguments.annotate, arguments.crops)
+    with closing(inputs.pictures(arguments.every)) as pictures:
+        for picture in pictures:
+            plates = [
+                plate_from(
+                    text=plate.reading.text,
+                    score=plate.reading.score,
+                    format_name=plate.reading.format,
+                    box=plate.box,
+                    quad=plate.quad,
+                    detection_score=plate.detection_score,
+                    characters=plate.reading.characters,
+                    candidates=plate.reading.candidates,
+                )
+                for plate in nets.read(torch.from_numpy(picture.image))
+            ]
+            with tqdm.external_write_mode(sys.stdout):
+                if table:
+                    table.print(picture, plates)
+                elif arguments.csv:
+                    _print_csv(picture, plates)
+                else:
+                    _print_json(picture, plates, model)
+                sys.stdout.flush()
+            stem = stems[picture.file]
+            write_pictures(picture, plates, stem, arguments.annotate, arguments.crops)
     inputs.print_omissions()
     return 1 if inputs.failures else 0
 
