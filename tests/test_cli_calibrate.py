@@ -176,27 +176,3 @@ def test_calibrates_weights_that_have_another_ones_calibration(
     for name in ("reliability.png", "risk_coverage.png"):
         assert cv2.imread(str(out / name)) is not None
     assert len((out / "measure.csv").read_text().splitlines()) == 11
-
-
-@pytest.mark.parametrize(
-    ("words", "told"),
-    [
-        (["--data", "nowhere"], "nowhere"),
-        (["--data", "nowhere", "--workers", "0"], "--workers"),
-        (["--data", "nowhere", "--crops", "3"], "crops"),
-        (["--data", "nowhere", "--weights", "nowhere_either"], "nowhere_either"),
-    ],
-)
-def test_what_is_missing_is_named(
-    words: list[str], told: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert cli.main(["calibrate", *words]) == 1
-    assert told in capsys.readouterr().err
-
-
-def test_data_must_be_given(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.delenv("PLATES_DATA", raising=False)
-    assert cli.main(["calibrate"]) == 1
-    assert "--data" in capsys.readouterr().err
