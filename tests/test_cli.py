@@ -35,11 +35,24 @@ def test_help_loads_neither_torch_nor_opencv_nor_the_server() -> None:
     assert done.stdout.splitlines()[-1] == "set()"
 
 
-@pytest.mark.parametrize("words", [[], ["fly"], ["read"], ["read", "a.jpg", "--json", "--csv"]])
-def test_arguments_that_make_no_sense(words: list[str]) -> None:
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        ("", "required: COMMAND"),
+        ("fly", "invalid choice: 'fly'"),
+        ("read", "required: FILE|DIR|GLOB|VIDEO"),
+        ("read a.jpg --json --csv", "not allowed with argument"),
+        ("train detector", "required: --data"),
+        ("export --format tensorflow", "unrecognized arguments: --format tensorflow"),
+    ],
+)
+def test_arguments_that_make_no_sense(
+    words: str, text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(SystemExit) as done:
-        cli.main(words)
+        cli.main(words.split())
     assert done.value.code == 2
+    assert text in capsys.readouterr().err
 
 
 def test_the_version_names_package_and_weights() -> None:
@@ -89,12 +102,6 @@ def test_training_options_are_the_fields_of_the_experiment() -> None:
         train.parse_options(RecognizerTraining, "recognizer", ["--minuets", "3"])
 
 
-def test_detector_training_needs_data(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        cli.main(["train", "detector"])
-    assert "--data" in capsys.readouterr().err
-
-
 @pytest.mark.usefixtures("trained")
 def test_the_help_of_a_training_explains_its_options(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
@@ -118,28 +125,79 @@ def test_the_folders_of_a_training_are_made_before_it_begins(
 
 
 @pytest.mark.parametrize(
-    ("words", "expected"),
+    ("words", "text"),
     [
-        (("train", "detector", "--folder", "x", "--batch-size", "0"), "--batch-size: expected 1"),
-        (("train", "detector", "--folder", "x", "--rate", "-0.1"), "--rate: expected 0 or more"),
-        (("train", "detector", "--folder", "x", "--seed", "-1"), "--seed: expected 0 or more"),
-        (("eval", "--threads", "0"), "--threads: expected 1 or more, got 0"),
-        (("eval", "--workers", "-1"), "--workers: expected 0 or more, got -1"),
-        (("calibrate", "--crops", "-3"), "--crops: expected 1 or more, got -3"),
-        (("calibrate", "--seed", "-1"), "--seed: expected 0 or more"),
-        (("calibrate", "--most-wrong", "1.5"), "--most-wrong: expected 0 to 1, got 1.5"),
+        ("train detector --folder x --batch-size 0", ": --batch-size: expected 1"),
+        ("train detector --folder x --rate -0.1", ": --rate: expected 0 or more"),
+        ("train detector --folder x --seed -1", ": --seed: expected 0 or more"),
+        ("calibrate", "give --data DIR, or set PLATES_DATA"),
+        ("calibrate --crops -3", ": --crops: expected 1 or more, got -3"),
+        ("calibrate --seed -1", ": --seed: expected 0 or more"),
+        ("calibrate --most-wrong 1.5", ": --most-wrong: expected 0 to 1, got 1.5"),
+        ("calibrate --data nowhere", "nowhere"),
+        ("calibrate --data nowhere --workers 0", "--workers"),
+        ("calibrate --data nowhere --crops 3", "crops, got 3"),
+        ("calibrate --data nowhere --weights nowhere_either", "nowhere_either"),
+        ("read {scene} --every -1", ": --every: expected 0 or more, got -1"),
+        ("read {scene} --every nan", ": --every: expected 0 or more, got nan"),
+        ("read {scene} --weights {folder}", "{folder}/SHA256SUMS is missing"),
+        ("eval", "PLATES_DATA"),
+        ("eval --rendered --per-type 0 --world", "PLATES_DATA"),
+        ("eval --rendered --per-type 0 --labelled", "PLATES_DATA"),
+        ("eval --rendered --per-type -1", ": --per-type: expected 0 or more"),
+        ("eval --threads 0", ": --threads: expected 1 or more, got 0"),
+        ("eval --workers -1", ": --workers: expected 0 or more, got -1"),
+        ("eval --data . --json {folder}/no/a.json", "its folder does not exist"),
+        ("eval --data . --via rest", "--via: expected triton, got 'rest'"),
+        ("eval --data . --via triton --rendered", "leave the other parts out"),
+        ("eval --data . --triton localhost:8001", "goes with --via triton"),
+        *(
+            (f"{command} {words}", text)
+            for command in ("read {scene}", "eval --data .")
+            for words, text in {
+                "--engine tensorflow": "expected one of served, torch, got 'tensorflow'",
+                "--device tpu": "device: expected cpu or cuda:0, got 'tpu'",
+                "--device cuda:x": "device: expected cpu or cuda:0, got 'cuda:x'",
+                "--device cuda:99": "device: cuda:99 is not there; torch sees",
+                "--device cuda:99 --engine served": "cuda:99",
+            }.items()
+        ),
     ],
 )
-def test_numbers_that_make_no_sense_are_refused_by_name(
-    words: tuple[str, ...],
-    expected: str,
+def test_what_makes_no_sense_is_refused_in_one_line(
+    words: str,
+    text: str,
     trained: list[object],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.delenv("PLATES_DATA", raising=False)
+    monkeypatch.chdir(tmp_path)
+    places = {"scene": SCENE, "folder": tmp_path}
+    assert cli.main([word.format(**places) for word in words.split()]) == 1
+    shown = capsys.readouterr()
+    assert shown.err.startswith(f"plates {words.split()[0]}: ")
+    assert text.format(**places) in shown.err and shown.err.count("\n") == 1
+    assert shown.out == "" and not trained
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("weights", "--weights", "no\nwhere"),
+        ("read", str(SCENE), "--weights", "no\nwhere"),
+        ("eval", "--data", "no\nwhere"),
+        ("eval", "--data", ".", "--json", "no\nwhere/a.json"),
+        ("demo", "no\nwhere.jpg"),
+    ],
+)
+def test_a_line_feed_in_a_name_does_not_break_the_line(
+    words: tuple[str, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert cli.main(words) == 1
     message = capsys.readouterr().err
-    assert message.startswith(f"plates {words[0]}: {expected}") and message.count("\n") == 1
-    assert not trained
+    assert "no\\nwhere" in message and message.count("\n") == 1
 
 
 @pytest.mark.parametrize("error", [CommandError("no such thing"), OSError(28, "no such thing")])

@@ -5,14 +5,15 @@ import re
 import signal
 import socket
 import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 
 import httpx
 import pytest
 from command_line import PLATES, ROOT, SAMPLES, SCENE, SCENE_TEXT, plates
+from patience import wait_until
 from photo_files import BAD
 
 from plate_models.detection import choose_canvas
@@ -20,11 +21,12 @@ from plate_models.images import check_header
 from plate_models.spec import DETECTOR
 from plates.cli import demo, samples, serve
 from plates.cli import main as cli
+from plates.serving import running
 
 
-def serve_nothing(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
+def serve_nothing(monkeypatch: pytest.MonkeyPatch, url: str, timeout: float = 60) -> None:
     """Let the demonstration talk to that address instead of starting a service."""
-    monkeypatch.setattr(demo, "_service", lambda _: nullcontext(url))
+    monkeypatch.setattr(demo, "_service", lambda _: httpx.Client(base_url=url, timeout=timeout))
 
 
 @pytest.mark.live
@@ -45,36 +47,13 @@ def test_demo_reads_the_samples(repository: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.live
-@pytest.mark.control
-def test_demo_stops_its_service_when_it_is_stopped(repository: Path, tmp_path: Path) -> None:
-    process = subprocess.Popen(
-        [*PLATES, "demo", "--output", str(tmp_path)],
-        stdout=subprocess.PIPE,
-        text=True,
-        env=os.environ | {"PLATES_MODEL_REPOSITORY": str(repository)},
-    )
-    for line in process.stdout:
-        if line.startswith(serve.LISTENING):
-            break
-    url = line.removeprefix(serve.LISTENING).split()[0]
-    process.send_signal(signal.SIGTERM)
-    process.communicate(timeout=30)
-    assert process.returncode == 143
-    with pytest.raises(httpx.ConnectError):
-        httpx.get(f"{url}/healthz")
-
-
-@pytest.fixture
-def demo_on(gateway_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the demonstration talk to the tests' gateway instead of starting one."""
-    serve_nothing(monkeypatch, gateway_url)
-
-
-@pytest.mark.live
-@pytest.mark.usefixtures("demo_on")
 def test_demo_fails_if_a_plate_is_not_read(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    gateway_url: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
+    serve_nothing(monkeypatch, gateway_url)
     (tmp_path / "scene.jpg").write_bytes(SCENE.read_bytes())
     (tmp_path / "broken.jpg").write_bytes(BAD["truncated jpeg"][0])
     (tmp_path / "plates.csv").write_text(f"photo,text\nscene.jpg,{SCENE_TEXT}\nscene.jpg,A1\n")
@@ -86,21 +65,29 @@ def test_demo_fails_if_a_plate_is_not_read(
     assert f"The service's log: {tmp_path / 'out' / 'service.log'}\n" in captured.err
 
 
-def test_demo_needs_photos(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["demo", str(tmp_path)]) == 1
-    assert "no photos" in capsys.readouterr().err
-
-
-def test_demo_looks_for_its_photos_before_it_starts_anything(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("photo", "table", "text"),
+    [
+        ("empty", "", "no photos"),
+        ("nope.jpg", "", "nope.jpg: No such file"),
+        ("scene.jpg", "a,b\n", "plates.csv: expected the columns photo and text"),
+    ],
+)
+def test_demo_checks_its_photos_before_it_starts_anything(
+    photo: str,
+    table: str,
+    text: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setattr(demo, "_service", lambda _: pytest.fail("started"))
-    assert cli.main(["demo", str(SCENE), str(tmp_path / "nope.jpg")]) == 1
-    assert f"{tmp_path / 'nope.jpg'}: No such file" in capsys.readouterr().err
+    (tmp_path / "empty").mkdir()
     (tmp_path / "scene.jpg").write_bytes(SCENE.read_bytes())
-    (tmp_path / "plates.csv").write_text("a,b\n")
-    assert cli.main(["demo", str(tmp_path), "--output", str(tmp_path / "out")]) == 1
-    assert "photo and text" in capsys.readouterr().err
+    (tmp_path / "plates.csv").write_text(table)
+    words = [str(tmp_path / photo), "--output", str(tmp_path / "out")]
+    assert cli.main(["demo", *words]) == 1
+    assert text in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("output", ["photos", "link", "photos/../photos"])
@@ -126,12 +113,24 @@ def test_demo_names_the_photos_without_an_answer(
     """Somebody listens and says nothing; then nobody listens."""
     arguments = ["demo", str(SCENE), "--output", str(tmp_path)]
     with socket.create_server(("127.0.0.1", 0)) as silent:
-        serve_nothing(monkeypatch, f"http://127.0.0.1:{silent.getsockname()[1]}")
-        monkeypatch.setattr(demo, "_TIMEOUT_S", 0.2)
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        serve_nothing(monkeypatch, url, timeout=0.2)
         assert cli.main(arguments) == 1
         assert "green_car.jpg: no answer from the service: timed out" in capsys.readouterr().err
+    serve_nothing(monkeypatch, url)
     assert cli.main(arguments) == 1
     assert "Connection refused" in capsys.readouterr().err
+
+
+def test_demo_says_that_its_service_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    dead = SimpleNamespace(url="http://127.0.0.1:1", process=SimpleNamespace(poll=lambda: 1))
+    monkeypatch.setattr(running, "running_service", lambda **_: nullcontext(dead))
+    assert cli.main(["demo", str(SCENE), "--output", str(tmp_path)]) == 1
+    message = capsys.readouterr().err
+    assert message.startswith("plates demo: the service is not ready: no answer from the service")
+    assert message.endswith(f"\nThe service's log: {tmp_path / 'service.log'}\n")
 
 
 def test_demo_uses_every_canvas_before_it_times_photos(
@@ -140,7 +139,7 @@ def test_demo_uses_every_canvas_before_it_times_photos(
     serve_nothing(monkeypatch, "http://nowhere")
     sizes: list[tuple[int, int]] = []
 
-    def plates(_: str, photo: bytes) -> list[object]:
+    def plates(_: httpx.Client, photo: bytes) -> list[object]:
         header = check_header(photo)
         sizes.append((header.height, header.width))
         return []
@@ -175,15 +174,11 @@ def waiting_demo(tmp_path: Path) -> Iterator[tuple["subprocess.Popen[str]", str]
         process.communicate()
 
 
-def has_ended(url: str) -> bool:
-    """Whether nobody listens there any more, after some patience."""
-    for _ in range(200):
-        try:
-            httpx.get(f"{url}/healthz", timeout=10)
-        except httpx.TransportError:
-            return True
-        time.sleep(0.05)
-    return False
+def answers(url: str) -> bool:
+    try:
+        return httpx.get(f"{url}/healthz", timeout=10).status_code == 200
+    except httpx.TransportError:
+        return False
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
@@ -191,11 +186,11 @@ def test_demo_takes_its_service_with_it(
     waiting_demo: tuple["subprocess.Popen[str]", str], number: signal.Signals
 ) -> None:
     process, url = waiting_demo
-    assert httpx.get(f"{url}/healthz", timeout=10).status_code == 200
+    assert answers(url)
     process.send_signal(number)
     if number != signal.SIGKILL:
         assert process.wait(30) == 128 + number
-    assert has_ended(url)
+    wait_until(lambda: not answers(url))
 
 
 def test_two_plates_of_one_text_must_be_read_twice() -> None:
@@ -208,6 +203,3 @@ def test_expectations_belong_to_the_folder_of_the_photo(tmp_path: Path) -> None:
     (tmp_path / "sub").mkdir()
     expected = samples.expected_texts([tmp_path / "a.jpg", tmp_path / "sub/a.jpg"])
     assert expected == {tmp_path / "a.jpg": ["X", "Y"]}
-    (tmp_path / "plates.csv").write_text("a,b\n")
-    with pytest.raises(ValueError, match="photo and text"):
-        samples.expected_texts([tmp_path / "a.jpg"])

@@ -47,31 +47,32 @@ def test_eval_scores_draws_and_keeps(tmp_path: Path, capsys: pytest.CaptureFixtu
     )
 
 
-def test_eval_refuses_before_the_work_what_would_fail_after_it(
+def test_eval_names_what_is_wrong_with_the_labels(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    data = str(tmp_path)
-    assert cli.main(["eval", "--data", data, "--json", str(tmp_path / "no" / "a.json")]) == 1
-    assert "its folder does not exist" in capsys.readouterr().err
-    assert cli.main(["eval", "--rendered", "--per-type", "-1"]) == 1
-    assert "--per-type: expected 0 or more" in capsys.readouterr().err
-    assert cli.main(["eval", "--data", data]) == 1
+    words = ["eval", "--data", str(tmp_path)]
+    assert cli.main(words) == 1
     assert "plates.csv" in capsys.readouterr().err
     (tmp_path / "plates.csv").write_text("image\na.jpg\n")
-    assert cli.main(["eval", "--data", data]) == 2
+    assert cli.main(words) == 2
     assert "line 2: no column 'x0'" in capsys.readouterr().err
 
 
-def test_eval_needs_data_for_what_is_scored_on_photos(
+def test_what_is_rendered_needs_no_data(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.delenv("PLATES_DATA", raising=False)
-    words = ["eval", "--rendered", "--per-type", "0", "--workers", "0"]
-    assert cli.main(words) == 0
+    assert cli.main(["eval", "--rendered", "--per-type", "0", "--workers", "0"]) == 0
     assert "Rendered benchmark" in capsys.readouterr().out
-    for wanting in (["eval"], [*words, "--world"], [*words, "--labelled"]):
-        assert cli.main(wanting) == 1
-        assert "PLATES_DATA" in capsys.readouterr().err
+
+
+def test_an_address_of_triton_that_is_none_is_refused_in_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["--data", str(tmp_path), "--via", "triton", "--triton", "nowhere"]
+    assert cli.main(["eval", *words]) == 1
+    message = capsys.readouterr().err
+    assert "--triton: Value error, 'nowhere' has no port" in message and message.count("\n") == 1
 
 
 def test_eval_names_a_photo_that_can_not_be_decoded(

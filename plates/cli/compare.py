@@ -11,7 +11,6 @@ from plates.cli import CommandError, printable
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
     parser.add_argument("first", type=Path, metavar="FIRST.json")
     parser.add_argument("second", type=Path, metavar="SECOND.json")
 
@@ -23,7 +22,7 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         first, second = load_report(arguments.first), load_report(arguments.second)
     except ReportError as error:
-        raise CommandError(str(error), status=2) from error
+        raise CommandError(printable(error), status=2) from error
     comparison = compare(first.plates, second.plates)
     if not comparison.plates:
         raise CommandError("the two reports have no labelled plate in common")

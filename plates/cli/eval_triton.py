@@ -8,21 +8,23 @@ from contextlib import ExitStack, contextmanager
 import cv2
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import ValidationError
 from torch import Tensor
 
 from api.errors import Problem
+from api.settings import Settings
 from api.triton import Recognition, TritonClient
 from plate_models.annotate import straighten
 from plate_models.engines.nets import Nets
-from plate_models.export import REPOSITORY, ExportError, export
+from plate_models.export import REPOSITORY, export
 from plate_models.pipeline import Plate
 from plate_models.recognition.decoding import Reading
 from plate_models.spec import DETECTOR, RECTIFIER
 from plate_models.training.evaluation.agreement import PhotoAgreement
 from plate_models.training.evaluation.labelled import Read
 from plate_models.training.labels import LabelledPhoto
-from plates.cli import CommandError
-from plates.cli.options import RELEASED_WEIGHTS, triton_client
+from plates.cli import CommandError, printable
+from plates.cli.options import RELEASED_WEIGHTS
 from plates.serving import EmbeddedTriton, EmbeddedTritonError
 
 # Boxes of the two may lie so far apart.
@@ -44,16 +46,25 @@ def through_triton(
     """
     agreement = PhotoAgreement()
     with ExitStack() as stack:
-        address = arguments.triton or stack.enter_context(_embedded(arguments)).grpc_url
+        address = arguments.triton
+        if address is None:
+            if arguments.weights and arguments.weights.resolve() != RELEASED_WEIGHTS:
+                text = "--via triton starts a Triton of the released weights; give --triton"
+                raise CommandError(text)
+            export(RELEASED_WEIGHTS, REPOSITORY)
+            try:
+                address = stack.enter_context(EmbeddedTriton(REPOSITORY)).grpc_url
+            except EmbeddedTritonError as error:
+                raise CommandError(str(error)) from error
         runner = stack.enter_context(asyncio.Runner())
         client = runner.run(_connect(address))
-        stack.callback(lambda: runner.run(client.__aexit__(None, None, None)))
+        stack.callback(lambda: runner.run(client.__aexit__()))
 
         def read(photo: LabelledPhoto, image: Tensor) -> list[Plate]:
             try:
                 answer = runner.run(client.recognize(photo.path.read_bytes(), _TIMEOUT_S))
             except Problem as problem:
-                raise CommandError(f"{photo.path}: Triton: {problem.detail}") from problem
+                raise CommandError(f"{printable(photo.path)}: Triton: {problem}") from problem
             if answer.info["weights"] != weights:
                 raise CommandError(
                     f"Triton serves the weights {answer.info['weights']}, "
@@ -67,23 +78,11 @@ def through_triton(
 
 
 async def _connect(address: str) -> TritonClient:
-    return triton_client(address)
-
-
-@contextmanager
-def _embedded(arguments: argparse.Namespace) -> Iterator[EmbeddedTriton]:
-    """Start a Triton on the model repository."""
-    if arguments.weights and arguments.weights.resolve() != RELEASED_WEIGHTS:
-        raise CommandError("--via triton starts a Triton of the released weights; give --triton")
+    """Open a channel inside the loop that it belongs to."""
     try:
-        export(RELEASED_WEIGHTS, REPOSITORY)
-        server = EmbeddedTriton(REPOSITORY).start()
-    except (EmbeddedTritonError, ExportError) as error:
-        raise CommandError(str(error)) from error
-    try:
-        yield server
-    finally:
-        server.stop()
+        return TritonClient(Settings(triton_url=address))
+    except ValidationError as error:
+        raise CommandError(f"--triton: {error.errors()[0]['msg']}") from error
 
 
 def disagreements(agreement: PhotoAgreement) -> list[str]:

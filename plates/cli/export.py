@@ -11,12 +11,10 @@ import argparse
 from pathlib import Path
 
 from plate_models.spec import MODEL_VERSION
-from plates.cli import CommandError
 from plates.cli.options import RELEASED_WEIGHTS, add_weights
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
     add_weights(parser)
     parser.add_argument("--repository", type=Path, metavar="DIR", help="default: model_repository/")
     text = f"of the release, from 1; the highest is served (default: {MODEL_VERSION})"
@@ -29,13 +27,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Export and name the artifacts written."""
-    from plate_models.export import REPOSITORY, ExportError, export
-    from plate_models.weights import WeightsError
+    from plate_models.export import REPOSITORY, export
 
     folders = arguments.weights or RELEASED_WEIGHTS, arguments.repository or REPOSITORY
-    try:
-        written = export(*folders, arguments.version, arguments.golden)
-    except (ExportError, WeightsError) as error:
-        raise CommandError(str(error)) from error
+    written = export(*folders, arguments.version, arguments.golden)
     print("\n".join(map(str, written or ())) or "The model repository is up to date.")
     return 0

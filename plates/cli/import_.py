@@ -7,11 +7,8 @@ See CONTRIBUTING.md, "Bring your own weights".
 import argparse
 from pathlib import Path
 
-from plates.cli import CommandError
-
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare what can be imported, and the arguments of each."""
     nets = parser.add_subparsers(dest="net", required=True, metavar="NET")
     detector = nets.add_parser("yolov5", help="a YOLOv5 checkpoint, n to x, one or two classes")
     detector.add_argument("file", type=Path, metavar="FILE", help=".pt or .safetensors")
@@ -31,17 +28,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Import and name the files written."""
     from plate_models.training.importing import import_recognizer, import_yolov5
-    from plate_models.weights import WeightsError
 
     out = arguments.out
-    try:
-        if arguments.net == "yolov5":
-            written = [import_yolov5(arguments.file, out)]
-        else:
-            nets = arguments.lprnet, arguments.stn
-            written = [*import_recognizer(*nets, arguments.alphabet, out, arguments.country)]
-    except WeightsError as error:
-        raise CommandError(str(error)) from error
+    if arguments.net == "yolov5":
+        written = [import_yolov5(arguments.file, out)]
+    else:
+        nets = arguments.lprnet, arguments.stn
+        written = [*import_recognizer(*nets, arguments.alphabet, out, arguments.country)]
     print(*written, sep="\n")
     print(f"Next, write the manifest: plates weights --weights {out}")
     return 0

@@ -60,7 +60,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     except OSError as error:
         place = "" if error.filename is None else f"{error.filename}: "
-        return _fail(words[0], f"{place}{error.strerror or error}", 1)
+        return _fail(words[0], printable(f"{place}{error.strerror or error}"), 1)
+    except Exception as error:
+        # The models' own errors are for people, too; to import them would load torch.
+        if not type(error).__module__.startswith("plate_models."):
+            raise
+        return _fail(words[0], printable(error), 1)
     return status
 
 
@@ -88,19 +93,19 @@ def module_of(name: str) -> ModuleType:
 def _parse(words: list[str]) -> argparse.Namespace:
     """Import only the subcommand that is wanted, and let it declare its arguments."""
     raw = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser("plates", description="Reads licence plates.")
-    parser.formatter_class = raw
+    parser = argparse.ArgumentParser(
+        "plates", description="Reads licence plates.", formatter_class=raw
+    )
     about = _version() if words[:1] == ["--version"] else ""
     parser.add_argument(
         "--version", action="version", version=about, help="the code's and the weights'"
     )
     subparsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name, purpose in COMMANDS.items():
-        subparser = subparsers.add_parser(name, help=purpose)
+        subparser = subparsers.add_parser(name, help=purpose, formatter_class=raw)
         if name in words[:1]:
             module = module_of(name)
             subparser.description = module.__doc__
-            subparser.formatter_class = raw
             module.configure(subparser)
             subparser.set_defaults(run=module.run)
     return parser.parse_args(words)

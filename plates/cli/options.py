@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from plates.cli import CommandError
 
 if TYPE_CHECKING:
-    from api.triton import TritonClient
     from plate_models.engines.nets import Nets
 
 # As `plate_models.weights.WEIGHTS_DIR`, without loading torch for it.
@@ -23,6 +22,7 @@ def add_number(
     purpose: str,
     least: float = 0,
     most: float = math.inf,
+    metavar: str = "N",
 ) -> None:
     """Declare an option whose value is a number of the default's type, and refuse others."""
     kind = float if isinstance(default, float) else int
@@ -36,7 +36,7 @@ def add_number(
 
     parse.__name__ = kind.__name__  # for argparse's own message
     text = purpose if default is None else f"{purpose} (default: {default})"
-    parser.add_argument(name, type=parse, default=default, metavar="N", help=text)
+    parser.add_argument(name, type=parse, default=default, metavar=metavar, help=text)
 
 
 def add_data(parser: argparse.ArgumentParser, what: str) -> None:
@@ -69,36 +69,11 @@ def default_engine(arguments: argparse.Namespace) -> str:
 
 
 def load_nets(arguments: argparse.Namespace) -> "Nets":
-    """Load the nets that --weights, --engine and --device ask for.
-
-    Raises:
-        CommandError: The weights, the engine or the device are not there.
-    """
+    """Load the nets that --weights, --engine and --device ask for."""
     from plate_models.engines import nets
-    from plate_models.export import ExportError
-    from plate_models.weights import WeightsError
 
     engine = arguments.engine or default_engine(arguments)
     try:
         return nets.load_nets(engine, arguments.device, arguments.weights or RELEASED_WEIGHTS)
-    except (nets.EngineError, ExportError, WeightsError) as error:
-        raise CommandError(str(error)) from error
     except OSError as error:  # an installation that may not be written to
         raise CommandError(f"the nets can't be exported: {error}; try --engine torch") from error
-
-
-def triton_client(address: str) -> "TritonClient":
-    """Open a channel to the Triton of --triton, inside the loop that it belongs to.
-
-    Raises:
-        CommandError: That is not an address.
-    """
-    from pydantic import ValidationError
-
-    from api.settings import Settings
-    from api.triton import TritonClient
-
-    try:
-        return TritonClient(Settings(triton_url=address))
-    except ValidationError as error:
-        raise CommandError(f"--triton: {error.errors()[0]['msg']}") from error

@@ -9,6 +9,8 @@ from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
+from plates.cli import CommandError, printable
+
 SAMPLES = Path(__file__).resolve().parents[2] / "tests" / "samples"
 
 
@@ -16,23 +18,18 @@ def expected_texts(photos: Iterable[Path]) -> dict[Path, list[str]]:
     """The texts of each photo that a plates.csv beside it names.
 
     Raises:
-        ValueError: A plates.csv lacks a column.
+        CommandError: A plates.csv lacks a column.
     """
-    expected: dict[Path, list[str]] = {}
-    wanted = set(photos)
-    for table in {photo.parent / "plates.csv" for photo in wanted}:
-        for name, text in _rows(table) if table.is_file() else ():
-            if (photo := table.with_name(name)) in wanted:
-                expected.setdefault(photo, []).append(text)
+    wanted, expected = set(photos), dict[Path, list[str]]()
+    for table in filter(Path.is_file, {photo.parent / "plates.csv" for photo in wanted}):
+        with table.open(encoding="utf-8", newline="") as file:
+            rows = csv.DictReader(file)
+            if not {"photo", "text"} <= set(rows.fieldnames or ()):
+                raise CommandError(f"{printable(table)}: expected the columns photo and text")
+            for row in rows:
+                if (photo := table.parent / row["photo"]) in wanted:
+                    expected.setdefault(photo, []).append(row["text"])
     return expected
-
-
-def _rows(table: Path) -> list[tuple[str, str]]:
-    with table.open(encoding="utf-8", newline="") as file:
-        reader = csv.DictReader(file)
-        if not {"photo", "text"} <= set(reader.fieldnames or ()):
-            raise ValueError(f"{table}: expected the columns photo and text")
-        return [(row["photo"], row["text"]) for row in reader]
 
 
 def missing_texts(expected: Iterable[str], found: Iterable[str]) -> list[str]:

@@ -25,7 +25,6 @@ _ATTRIBUTE = re.compile(r"^    (\w+): (.*(?:\n {8}.*)*)", re.MULTILINE)
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare which nets there are; each one's options are its configuration's fields."""
     parser.add_argument("net", choices=sorted(TRAININGS))
     parser.add_argument("options", nargs=argparse.REMAINDER, help="see `plates train NET --help`")
 
@@ -43,13 +42,9 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def parse_options(config_class: type[Any], net: str, words: list[str]) -> Any:
-    """Turn command-line options into a training's configuration.
+    """Turn command-line options into a training's configuration, a frozen dataclass.
 
-    Args:
-        config_class: A frozen dataclass; its fields of simple types become options, described
-            as in the "Attributes" of its docstring.
-        net: Its name in messages.
-        words: The options as typed.
+    Its fields of simple types become options, described as in the "Attributes" of its docstring.
     """
     about = dict(_ATTRIBUTE.findall(inspect.getdoc(config_class) or ""))
     parser = argparse.ArgumentParser(prog=f"plates train {net}", description=f"Train the {net}.")

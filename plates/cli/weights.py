@@ -10,7 +10,6 @@ from plates.cli.options import RELEASED_WEIGHTS, add_weights
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
     add_weights(parser)
 
 
