@@ -33,11 +33,7 @@ PHOTO = Request(b"photo")
 
 
 def load_on(url: str, send: Send, request: Request = PHOTO, timeout_s: float = 10.0) -> Load:
-    async def run() -> Load:
-        async with LoadClient(url, [request], timeout_s) as client:
-            return await send(client)
-
-    return asyncio.run(run())
+    return asyncio.run(send(LoadClient(url, [request], timeout_s)))
 
 
 def bench(tmp_path: Path, *words: str) -> int:
@@ -140,7 +136,7 @@ def test_a_client_can_leave_half_way() -> None:
     """The server never gets the body that was announced."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         url = f"http://127.0.0.1:{listener.getsockname()[1]}"
-        leaving = Request(bytes(1000), leaves_after=0.5)
+        leaving = Request(bytes(500), headers={"Content-Length": "1000"}, leaves=True)
         load = load_on(url, lambda client: client.open_loop([0.0]), leaving)
         connection, _ = listener.accept()
         with connection, connection.makefile("rb") as received:
@@ -197,7 +193,7 @@ def test_a_process_is_measured_with_those_below_it() -> None:
     ],
 )
 def test_parts_of_the_service_have_names(arguments: str, part: str) -> None:
-    assert part_of(arguments.split(), is_root=False) == part
+    assert part_of(arguments.split()) == part
 
 
 @pytest.mark.parametrize("tool", ["serve", "overload", "faults", "soak", "stages"])
