@@ -119,9 +119,7 @@ def test_the_kept_figures_are_whole() -> None:
     "text",
     [
         *("", "[]", '{"yardsticks": {"stn": 1}}'),
-        json.dumps({"yardsticks": {**KEPT, "stn": float("nan")}}),
-        json.dumps({"yardsticks": {**KEPT, "stn": 0}}),
-        json.dumps({"yardsticks": {**KEPT, "stn": "1"}}),
+        json.dumps({"yardsticks": {**KEPT, "stn": "fast"}}),
     ],
 )
 def test_broken_figures_are_refused(tmp_path: Path, text: str) -> None:

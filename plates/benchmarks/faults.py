@@ -13,12 +13,10 @@ import asyncio
 import math
 import os
 import signal
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from api.status import Status, read_status
@@ -110,24 +108,21 @@ def measure(faults: Sequence[Fault], clients: int) -> Rows:
         client = LoadClient(serving.url, requests, 2 * DEADLINE_S)
         load = asyncio.create_task(client.closed_loop(clients, math.inf))
         try:
-            return [await _break(fault, client, serving, status_file) for fault in faults]
+            return [await _break(fault, client, serving) for fault in faults]
         finally:
             load.cancel()
             await asyncio.wait([load])
 
-    with tempfile.TemporaryDirectory(prefix="plates-faults-") as folder:
-        status_file = Path(folder) / "status.json"
-        with service(None, PLATES_STATUS_FILE=str(status_file)) as serving:
-            return asyncio.run(break_all(serving))
+    with service(None) as serving:
+        return asyncio.run(break_all(serving))
 
 
-async def _break(
-    fault: Fault, client: LoadClient, serving: Service, status_file: Path
-) -> dict[str, Any]:
+async def _break(fault: Fault, client: LoadClient, serving: Service) -> dict[str, Any]:
     """Let a fault happen and wait until the service is well again; a row of the table."""
 
     def status() -> Status:
-        return read_status(status_file) or Status("starting")
+        found = read_status(serving.status_file) if serving.status_file else None
+        return found or Status("starting")
 
     def restarts() -> int:
         return status().restarts.get(fault.restarts, 0)

@@ -24,11 +24,12 @@ _MODULE = re.compile(r" (?:api|plates)\.(?:\w+\.)*(\w+)")
 
 @dataclass(frozen=True)
 class Service:
-    """A service that is ready: its first process, log and start-up time where they are known."""
+    """A service that is ready; one that was started here has all of these."""
 
     url: str
     pid: int | None = None
     log: Path | None = None
+    status_file: Path | None = None
     ready_s: float | None = None
 
 
@@ -68,10 +69,11 @@ def service(url: str | None, pid: int | None = None, **settings: str) -> Iterato
         return
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="plates-bench-") as folder:
-        log = Path(folder) / "serve.log"
-        with running_service(settings, log) as running:
+        log, status_file = Path(folder) / "serve.log", Path(folder) / "status.json"
+        with running_service({"PLATES_STATUS_FILE": str(status_file)} | settings, log) as running:
             _wait_until_ready(running.url, began + _START_S, log)
-            yield Service(running.url, running.process.pid, log, time.monotonic() - began)
+            ready_s = time.monotonic() - began
+            yield Service(running.url, running.process.pid, log, status_file, ready_s)
         if status := running.process.returncode:
             raise CommandError(f"the service ended with status {status}:\n{tail(log)}")
         if left := [path.name for path in segments(running.process.pid)]:
