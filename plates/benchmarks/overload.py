@@ -50,11 +50,17 @@ def run(arguments: argparse.Namespace) -> int:
     print(f"{report.describe_machine()}\n{limits}\n")
     report.print_table(rows)
     status = report.print_verdicts(verdicts(rows, arguments.deadline))
-    refused = [row["offered/s"] * row["statuses"].get(429, 0) / row["requests"] for row in rows]
-    drawn = [{**row, "refused/s": rate} for row, rate in zip(rows, refused, strict=True)]
+    drawn = [
+        {
+            **row,
+            "refused/s": row["offered/s"] * row["statuses"].get(429, 0) / row["requests"],
+            "deadline": 1000 * arguments.deadline,
+        }
+        for row in rows
+    ]
     style = {"x": "offered/s", "style": "o-", "ylim": (0, None)}
     rates = {"y": ["goodput/s", "refused/s"], "ylabel": "photos/s"}
-    times = {"y": ["p50 ms", "p99 ms"], "ylabel": "ms, of accepted photos"}
+    times = {"y": ["p50 ms", "p99 ms", "deadline"], "ylabel": "ms, of accepted photos"}
     picture = report.panels((drawn, style | rates), (drawn, style | times))
     report.write(arguments, {"capacity": capacity, "rates": rows}, picture)
     return status

@@ -80,9 +80,8 @@ def run(arguments: argparse.Namespace) -> int:
         raise CommandError(str(error)) from error
     print(f"{report.describe_machine()}, {choose_threads()} threads\n")
     report.print_table({**row, "kept": kept.get(row["stage"], math.nan)} for row in rows)
-    p50 = {row["stage"]: [row["p50 ms"]] for row in rows if row["stage"] in STAGES}
-    style = {"kind": "barh", "stacked": True, "xlabel": "p50, ms per photo", "yticks": []}
-    report.write(arguments, {"stages": rows}, report.panels((p50, style)))
+    style = {"kind": "barh", "x": "stage", "y": ["p50 ms", "CPU p50 ms"], "xlabel": "ms"}
+    report.write(arguments, {"stages": rows}, report.panels((rows, style)))
     if arguments.write:
         ratios = {row["stage"]: round(row["yardsticks"], 5) for row in rows}
         report.write_json(arguments.file, {"yardsticks": ratios})
