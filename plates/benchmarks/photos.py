@@ -15,11 +15,7 @@ _JPEG_QUALITY = 91
 
 @cache
 def standard_photo() -> bytes:
-    """Render the standard photo: a street by day, two cars with readable plates.
-
-    Returns:
-        A JPEG file of 1920x1080 pixels and 350 to 450 kB. It says ``STANDARD_TEXTS``.
-    """
+    """Render a street by day with two cars: a JPEG of 350 to 450 kB; see ``STANDARD_TEXTS``."""
     import cv2
     import numpy as np
 
@@ -31,11 +27,7 @@ def standard_photo() -> bytes:
 
 
 def photo_or_standard(path: Path | None) -> bytes:
-    """The file of --photo, or the standard photo.
-
-    Raises:
-        CommandError: It can't be read.
-    """
+    """The file of --photo, or the standard photo."""
     try:
         return path.read_bytes() if path else standard_photo()
     except OSError as error:
@@ -43,11 +35,7 @@ def photo_or_standard(path: Path | None) -> bytes:
 
 
 def samples() -> dict[Path, list[str]]:
-    """The scenes of tests/samples, each with the texts that must be read in it.
-
-    Raises:
-        CommandError: They are not there.
-    """
+    """The scenes of tests/samples, each with the texts that must be read in it."""
     found = expected_texts(sorted(SAMPLES.glob("*.jpg")))
     if not found:
         raise CommandError(f"{SAMPLES} holds no photos that its plates.csv names")
