@@ -15,14 +15,19 @@ YOLO, GATEWAY, FROST = (
 
 def row(began: float, ended: float, status: int = 200, **others: Any) -> dict[str, Any]:
     known = {"intended_s": began, "ended_s": ended, "status": status, "right": status == 200}
-    return {**known, "retry_after": status in (429, 503), **others}
+    return {"kind": "photo", **known, "retry_after": status in (429, 503), **others}
 
 
-WELL = [row(11, 11.5)]
+def readyz(began: float, ended: float, status: int = 200) -> dict[str, Any]:
+    return row(began, ended, status, kind="/readyz")
+
+
+WELL = [row(11, 11.5), readyz(11, 11.5)]
 
 
 def problems(fault: Fault, *photos: dict[str, Any]) -> list[str]:
-    return judge(fault, 10, [*photos, *WELL], WELL)["problems"]
+    found: list[str] = judge(fault, 10, [*photos, *WELL])["problems"]
+    return found
 
 
 def test_healed_is_when_everything_goes_well_for_good() -> None:
@@ -33,14 +38,14 @@ def test_healed_is_when_everything_goes_well_for_good() -> None:
         row(13, 14, 429),  # a full queue is no illness
         row(13, 15),
     ]
-    readiness = [row(10, 10.1), row(12, 12.1, 503), row(15.4, 15.5)]
-    found = judge(YOLO, 10, photos, readiness)
+    readiness = [readyz(10, 10.1), readyz(12, 12.1, 503), readyz(15.4, 15.5)]
+    found = judge(YOLO, 10, photos + readiness)
     assert found == {
         **{"fault": "kill yolo", "healed s": 5.5, "lost": 0, "problems": []},
         **{"200": 2, "429": 1, "503": 2, "504": 0},
     }
-    assert judge(YOLO, 10, [row(11, 12, 503)], WELL)["healed s"] == math.inf
-    assert judge(YOLO, 10, WELL, [])["healed s"] == math.inf
+    assert judge(YOLO, 10, [*WELL, row(11, 12, 503)])["healed s"] == math.inf
+    assert judge(YOLO, 10, WELL[:1])["healed s"] == math.inf
 
 
 @pytest.mark.parametrize(
@@ -68,7 +73,7 @@ def test_only_a_killed_gateway_loses_what_is_in_flight_and_only_frost_times_out(
 
 
 def test_time_and_problems_are_judged() -> None:
-    good = judge(YOLO, 10, WELL, WELL)
+    good = judge(YOLO, 10, WELL)
     assert all(verdict.holds for verdict in verdicts([good]))
     late, bad = {**good, "healed s": 10.1}, {**good, "problems": ["not counted"]}
     missed = [str(one) for one in verdicts([late, bad]) if not one.holds]

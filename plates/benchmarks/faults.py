@@ -10,16 +10,13 @@ within 10 s, and /readyz says so; every process is there again; no memory in /de
 
 import argparse
 import asyncio
-import contextlib
 import math
 import os
 import signal
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from api.status import Status, read_status
@@ -32,9 +29,10 @@ from plates.cli import CommandError
 
 HEALED_WITHIN_S = 10.0
 DEADLINE_S = 5.0
+PHOTO, READINESS = "photo", "/readyz"
 # By then even a slow machine has healed what it can heal.
 _PATIENCE_S = 120.0
-_QUIET_S, _SETTLE_S, _POLL_S = 1.0, 1.5, 0.05
+_QUIET_S, _POLL_S = 1.5, 0.05
 
 Rows = list[dict[str, Any]]
 
@@ -50,7 +48,9 @@ class Fault:
 
 
 FAULTS = (
-    *(Fault(f"kill {name}", f"stub {name}", name) for name in ("yolo", "stn", "lprnet")),
+    Fault("kill yolo", "stub yolo", "yolo"),
+    Fault("kill stn", "stub stn", "stn"),
+    Fault("kill lprnet", "stub lprnet", "lprnet"),
     Fault("kill plate_recognition", "stub plate_recognition", "plate_recognition"),
     Fault("kill Triton", "tritonserver", "triton"),
     Fault("kill the guardian", "guardian", "triton"),
@@ -76,23 +76,17 @@ def run(arguments: argparse.Namespace) -> int:
     print(report.describe_machine())
     report.print_table({**row, "problems": len(row["problems"])} for row in rows)
     status = report.print_verdicts(verdicts(rows))
-    report.write(arguments, {"faults": rows}, lambda figure: _plot(figure, rows))
+    style = {"kind": "barh", "x": "fault", "y": "healed s", "xlabel": "s until all was well again"}
+    report.write(arguments, {"faults": rows}, report.panels((rows, style)))
     return status
-
-
-def _plot(figure: Any, rows: Rows) -> None:
-    axes = figure.subplots()
-    axes.barh([row["fault"] for row in rows], [row["healed s"] for row in rows])
-    axes.set(xlabel="s until all was well again")
 
 
 def verdicts(rows: Rows) -> list[Verdict]:
     """Judge the faults."""
-    slowest = max(row["healed s"] for row in rows)
+    slowest_s = max(row["healed s"] for row in rows)
     problems = "; ".join(f"{row['fault']}: {what}" for row in rows for what in row["problems"])
-    came, floor = f"{slowest:.1f} s", f"<= {HEALED_WITHIN_S:g} s"
     return [
-        Verdict("slowest to be healed", came, floor, slowest <= HEALED_WITHIN_S),
+        report.at_most("slowest to be healed", slowest_s, HEALED_WITHIN_S, " s"),
         Verdict("other problems", problems or "none", "none", not problems),
     ]
 
@@ -103,73 +97,54 @@ def measure(faults: Sequence[Fault], clients: int) -> Rows:
     Raises:
         CommandError: The service doesn't start, doesn't stop, or leaves shared memory.
     """
-    with tempfile.TemporaryDirectory(prefix="plates-faults-") as folder:
-        status_file = Path(folder) / "status.json"
-        with service(None, settings={"PLATES_STATUS_FILE": str(status_file)}) as serving:
-            return asyncio.run(_under_load(faults, serving, clients, status_file))
-
-
-async def _under_load(
-    faults: Sequence[Fault], serving: Service, clients: int, status_file: Path
-) -> Rows:
     headers = {"Content-Type": "image/jpeg", "X-Request-Timeout": f"{DEADLINE_S:g}"}
-    posts = [
-        Request(path.read_bytes(), headers=headers, texts=texts)
-        for path, texts in samples().items()
-    ]
-    # Longer than the deadline: an answer that comes after it is seen to be late.
-    async with (
-        LoadClient(serving.url, posts, 2 * DEADLINE_S) as photos,
-        LoadClient(serving.url, [Request(path="/readyz")], 2 * DEADLINE_S) as readiness,
-    ):
-        polling = readiness.closed_loop(1, math.inf, pause_s=0.2)
-        load = asyncio.gather(photos.closed_loop(clients, math.inf), polling)
+    requests = []
+    for path, texts in samples().items():
+        requests.append(Request(path.read_bytes(), headers=headers, kind=PHOTO, texts=texts))
+        requests.append(Request(path=READINESS, kind=READINESS))
+
+    async def break_all(serving: Service) -> Rows:
+        # Longer than the deadline: an answer that comes after it is seen to be late.
+        client = LoadClient(serving.url, requests, 2 * DEADLINE_S)
+        load = asyncio.create_task(client.closed_loop(clients, math.inf))
         try:
-            return [
-                await _break(fault, serving, photos, readiness, status_file) for fault in faults
-            ]
+            return [await _break(fault, client, serving) for fault in faults]
         finally:
             load.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await load
+            await asyncio.wait([load])
+
+    with service(None) as serving:
+        return asyncio.run(break_all(serving))
 
 
-async def _break(
-    fault: Fault, serving: Service, photos: LoadClient, readiness: LoadClient, status_file: Path
-) -> dict[str, Any]:
+async def _break(fault: Fault, client: LoadClient, serving: Service) -> dict[str, Any]:
     """Let a fault happen and wait until the service is well again; a row of the table."""
 
-    def now() -> float:
-        return time.perf_counter() - photos.began_s
-
-    def since(moment: float) -> list[Rows]:
-        streams = photos.rows, readiness.rows
-        return [[row for row in rows if row["ended_s"] >= moment] for rows in streams]
-
     def status() -> Status:
-        return read_status(status_file) or Status("starting")
+        found = read_status(serving.status_file) if serving.status_file else None
+        return found or Status("starting")
 
-    def is_quiet() -> bool:
-        recent = since(now() - _QUIET_S)
-        return all(recent) and all(row["right"] for rows in recent for row in rows)
+    def restarts() -> int:
+        return status().restarts.get(fault.restarts, 0)
 
-    if not await _until(is_quiet):
+    def is_well() -> bool:
+        """Whether all has been right for a while."""
+        begin = client.now() - _QUIET_S
+        recent = [row for row in client.rows if row["ended_s"] >= begin]
+        both = {row["kind"] for row in recent} == {PHOTO, READINESS}
+        return both and all(row["right"] for row in recent) and status().state == "ready"
+
+    if not await _until(is_well):
         raise CommandError(f"the service did not read photos right within {_PATIENCE_S:g} s")
-    before = footprints(serving.pid)
-    restarts = status().restarts.get(fault.restarts, 0)
+    before, count = footprints(serving.pid), restarts()
     victims = [process.pid for process in before if process.part == fault.part]
     if not victims:
         raise CommandError(f"{fault.name}: the service has no process {fault.part}")
-    broken_s = now()
+    broken_s = client.now()
     os.kill(victims[0], fault.number)
-    counted = await _until(lambda: status().restarts.get(fault.restarts, 0) > restarts)
-    await _until(lambda: status().state == "ready")
-    ready_s = now()
-    await _until(
-        lambda: any(one["intended_s"] > ready_s and one["right"] for one in photos.rows[-9:])
-    )
-    await asyncio.sleep(_SETTLE_S)
-    row = judge(fault, broken_s, *since(broken_s))
+    counted = await _until(lambda: restarts() > count)
+    await _until(is_well)
+    row = judge(fault, broken_s, [row for row in client.rows if row["ended_s"] >= broken_s])
     if not counted:
         row["problems"].append(f"not counted as a restart of {fault.restarts}")
     parts = [sorted(one.part for one in found) for found in (before, footprints(serving.pid))]
@@ -185,15 +160,12 @@ async def _until(condition: Callable[[], bool]) -> bool:
     return holds
 
 
-def judge(fault: Fault, broken_s: float, photos: Rows, readiness: Rows) -> dict[str, Any]:
+def judge(fault: Fault, broken_s: float, rows: Rows) -> dict[str, Any]:
     """Sum up what clients got from a fault on: a row of the table, with its problems.
 
-    Args:
-        fault: What happened.
-        broken_s: When, in seconds since the load began, as in the rows.
-        photos: Rows of photos; see `load.Load`.
-        readiness: Rows of /readyz.
+    It happened at `broken_s` on the rows' clock; rows are those of `load.Load`.
     """
+    photos = [row for row in rows if row["kind"] == PHOTO]
     counts = Counter(row["status"] for row in photos)
     in_flight = [row for row in photos if row["intended_s"] <= broken_s + _POLL_S]
     allowed = {0, OK, 429, 503} | ({504} if fault.number == signal.SIGSTOP else set())
@@ -205,16 +177,19 @@ def judge(fault: Fault, broken_s: float, photos: Rows, readiness: Rows) -> dict[
         "wrong readings": any(row["status"] == OK and not row["right"] for row in photos),
         "late answers": any(r["ended_s"] - r["intended_s"] > DEADLINE_S + 1 for r in photos),
     }
-    healed_s = max(_healed_s(broken_s, photos), _healed_s(broken_s, readiness))
-    statuses = {str(status): counts[status] for status in (OK, 429, 503, 504)}
-    problems = [what for what, came in found.items() if came]
-    return {"fault": fault.name, "healed s": round(healed_s, 1), **statuses, "lost": counts[0]} | {
-        "problems": problems
+    healed_s = max(_healed_s(broken_s, rows, kind) for kind in (PHOTO, READINESS))
+    return {
+        "fault": fault.name,
+        "healed s": round(healed_s, 1),
+        **{str(status): counts[status] for status in (OK, 429, 503, 504)},
+        "lost": counts[0],
+        "problems": [what for what, came in found.items() if came],
     }
 
 
-def _healed_s(broken_s: float, rows: Rows) -> float:
+def _healed_s(broken_s: float, rows: Rows, kind: str) -> float:
     """Seconds until all went well for good; infinite if that never happened."""
+    rows = [row for row in rows if row["kind"] == kind]
     bad = [row["ended_s"] for row in rows if not row["right"] and row["status"] != 429]
     good = [row["ended_s"] for row in rows if row["right"] and row["intended_s"] >= broken_s]
     last_bad = max(bad, default=broken_s)

@@ -11,13 +11,10 @@ import io
 import itertools
 import json
 import random
-import signal
 import time
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Collection, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from multiprocessing import get_context
-from typing import Any, Self
+from typing import Any
 
 import aiohttp
 
@@ -29,39 +26,32 @@ _LEAVES_AFTER_S = 0.03
 # Shorter than the service keeps idle connections: one that it closes is not used again.
 _KEEP_IDLE_S = 2.0
 _PAUSE_AFTER_FAILURE_S = 0.1
-_RAW = {"Content-Type": "image/jpeg"}
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What is sent: a GET without a body, else a POST.
+    """A GET without a body, else a POST; `kind` is a name, to count outcomes by.
 
-    Attributes:
-        kind: A name, to count outcomes by.
-        texts: Of the plates that must be read; None where the answer isn't checked.
-        leaves_after: The share of the body after which the client closes the connection
-            without waiting for the answer; None waits.
+    It is answered right with an `expected` status and, where `texts` are given, these plates.
+    A client that `leaves` disconnects instead of waiting for the answer.
     """
 
     body: bytes | None = None
     path: str = "/v1/plates"
-    headers: Mapping[str, str] = field(default_factory=lambda: _RAW)
+    headers: Mapping[str, str] = field(default_factory=lambda: {"Content-Type": "image/jpeg"})
     kind: str = ""
+    expected: Collection[int] = (OK,)
     texts: Sequence[str] | None = None
-    leaves_after: float | None = None
+    leaves: bool = False
 
 
 @dataclass(frozen=True)
 class Load:
-    """A stretch of load.
+    """A stretch of load: its outcomes, its length and the client's processor time.
 
-    Attributes:
-        rows: Of each request its kind, "intended_s" (when it was to be sent) and "ended_s" in
-            seconds since the load began, status (0 without an answer, and "error" says why),
-            "retry_after" (whether the answer has it), and whether it is "right": 200, and all
-            of the request's texts were read.
-        seconds: To the end of the schedule (open loop) or to the last answer (closed loop).
-        cpu_s: Processor time of the client.
+    A row has of a request its kind, "intended_s" (when it was to be sent) and "ended_s" in
+    seconds since the load began, status (0 without an answer, and "error" says why), whether
+    it has Retry-After ("retry_after"), and whether it is "right".
     """
 
     rows: list[dict[str, Any]]
@@ -104,115 +94,73 @@ def arrivals(rate: float, seconds: float, seed: int) -> list[float]:
 
 
 class LoadClient:
-    """Sends requests in turn, again and again. An asynchronous context manager.
+    """Sends requests in turn, again and again, and waits `timeout_s` seconds for an answer.
 
-    An answer is waited for `timeout_s` seconds. `rows` and `began_s`, on the clock of
-    `time.perf_counter`, are those of the load that is under way; see `Load`.
+    `rows` are those of the load that is under way; see `Load`.
     """
 
     def __init__(self, url: str, requests: Iterable[Request], timeout_s: float) -> None:
         self.rows: list[dict[str, Any]] = []
-        self.began_s = 0.0
-        self._url, self._requests = url, itertools.cycle(requests)
-        self._timeout = aiohttp.ClientTimeout(total=timeout_s)
-
-    async def __aenter__(self) -> Self:
-        connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEEP_IDLE_S)
-        self._session = aiohttp.ClientSession(connector=connector, timeout=self._timeout)
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self._session.close()
+        self._began_s = 0.0
+        self._url, self._requests, self._timeout_s = url, itertools.cycle(requests), timeout_s
 
     async def open_loop(self, schedule: Sequence[float]) -> Load:
         """Send at the given moments, from `arrivals`, whatever becomes of earlier requests."""
-        cpu_s, under_way = self._begin(), []
-        for intended in schedule:
-            await asyncio.sleep(intended - self._now())
-            under_way.append(asyncio.create_task(self._send(next(self._requests), intended)))
-        seconds = self._now()
-        await asyncio.gather(*under_way)
-        return Load(self.rows, seconds, time.process_time() - cpu_s)
 
-    async def closed_loop(self, concurrency: int, seconds: float, pause_s: float = 0.0) -> Load:
-        """Keep so many requests under way, each sent when the one before it is answered.
+        async def send_at(intended: float) -> None:
+            await asyncio.sleep(intended - self.now())
+            await self._send(next(self._requests), intended)
 
-        Args:
-            concurrency: How many.
-            seconds: After which no more are sent.
-            pause_s: Between an answer and the next request.
-        """
+        return await self._run(map(send_at, schedule), max(schedule, default=0.0))
+
+    async def closed_loop(self, concurrency: int, seconds: float) -> Load:
+        """Keep `concurrency` requests under way, and begin no more after `seconds`."""
 
         async def one_after_another() -> None:
-            while (now := self._now()) < seconds:
-                answered = await self._send(next(self._requests), now)
-                await asyncio.sleep(pause_s if answered else max(pause_s, _PAUSE_AFTER_FAILURE_S))
+            while (now := self.now()) < seconds:
+                if not await self._send(next(self._requests), now):
+                    await asyncio.sleep(_PAUSE_AFTER_FAILURE_S)
 
-        cpu_s = self._begin()
-        await asyncio.gather(*(one_after_another() for _ in range(concurrency)))
-        return Load(self.rows, self._now(), time.process_time() - cpu_s)
+        return await self._run(one_after_another() for _ in range(concurrency))
 
-    def _begin(self) -> float:
-        self.rows, self.began_s = [], time.perf_counter()
-        return time.process_time()
+    def now(self) -> float:
+        """Seconds since the load began."""
+        return time.perf_counter() - self._began_s
 
-    def _now(self) -> float:
-        return time.perf_counter() - self.began_s
+    async def _run(
+        self, work: Iterable[Coroutine[Any, Any, None]], seconds: float | None = None
+    ) -> Load:
+        self.rows, self._began_s, cpu_s = [], time.perf_counter(), time.process_time()
+        connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEEP_IDLE_S)
+        async with aiohttp.ClientSession(connector=connector) as self._session:
+            await asyncio.gather(*work)
+        return Load(self.rows, seconds or self.now(), time.process_time() - cpu_s)
 
     async def _send(self, request: Request, intended: float) -> bool:
         """Send a request and note what became of it; whether it was answered with 200."""
-        status, retry_after, right, error = 0, False, False, ""
+        answer = {"status": 0, "retry_after": False, "right": False, "error": ""}
         try:
-            status, retry_after, right = await self._exchange(request)
+            async with asyncio.timeout(_LEAVES_AFTER_S if request.leaves else self._timeout_s):
+                answer |= await self._exchange(request)
         except TimeoutError:
-            error = "no answer in time"
+            answer["error"] = "no answer in time"
         except (aiohttp.ClientError, OSError) as broken:
-            error = f"{type(broken).__name__}: {broken}"
-        if request.leaves_after is not None:
-            status, error = 0, CLIENT_LEFT
-        row = {"kind": request.kind, "intended_s": intended, "ended_s": self._now()}
-        answer = {"status": status, "retry_after": retry_after, "right": right, "error": error}
+            answer["error"] = f"{type(broken).__name__}: {broken}"
+        if request.leaves:
+            answer |= {"status": 0, "error": CLIENT_LEFT}
+        row = {"kind": request.kind, "intended_s": intended, "ended_s": self.now()}
         self.rows.append(row | answer)
-        return status == OK
+        return answer["status"] == OK
 
-    async def _exchange(self, request: Request) -> tuple[int, bool, bool]:
-        """Send one request; its status, whether it has Retry-After, and whether it is right."""
-        headers, body, leaves_s = dict(request.headers), request.body, None
-        data: io.BytesIO | AsyncIterator[bytes] | None = io.BytesIO(body) if body else None
-        if body and request.leaves_after is not None:
-            leaves_s, headers["Content-Length"] = _LEAVES_AFTER_S, str(len(body))
-            data = _part_of(body, request.leaves_after)
-        method, url = "GET" if body is None else "POST", self._url + request.path
-        sending = self._session.request(method, url, data=data, headers=headers)
-        async with asyncio.timeout(leaves_s), sending as response:
-            answer = await response.read()
-        right = response.status == OK
+    async def _exchange(self, request: Request) -> dict[str, Any]:
+        method, url = "GET" if request.body is None else "POST", self._url + request.path
+        # Bytes would be copied and, from 1 MiB on, warned about.
+        data = None if request.body is None else io.BytesIO(request.body)
+        async with self._session.request(method, url, data=data, headers=request.headers) as got:
+            content = await got.read()
+        right = got.status in request.expected
         if right and request.texts is not None:
-            read = [plate["text"] for plate in json.loads(answer)["plates"]]
+            read = [plate["text"] for plate in json.loads(content)["plates"]]
             right = not missing_texts(request.texts, read)
-        return response.status, response.headers.get("Retry-After", "").isdigit(), right
-
-
-async def _part_of(body: bytes, share: float) -> AsyncIterator[bytes]:
-    """Yield the first part of a body; the rest never comes."""
-    yield body[: round(len(body) * share)]
-    await asyncio.sleep(3600)
-
-
-def process_of_its_own() -> ProcessPoolExecutor:
-    """Make a process for a load client, so that its memory is not shared with the service.
-
-    It runs one call at a time, and leaves Ctrl-C to this process.
-    """
-    ignored = (signal.SIGINT, signal.SIG_IGN)
-    return ProcessPoolExecutor(1, get_context("spawn"), signal.signal, ignored)
-
-
-def post_for(url: str, photo: bytes, at_once: int, seconds: float, timeout_s: float) -> Load:
-    """Post a photo in a closed loop, in an event loop of its own."""
-
-    async def run() -> Load:
-        async with LoadClient(url, [Request(photo)], timeout_s) as client:
-            return await client.closed_loop(at_once, seconds)
-
-    return asyncio.run(run())
+        retry_after = got.headers.get("Retry-After", "").isdigit()
+        return {"status": got.status, "retry_after": retry_after, "right": right}

@@ -22,8 +22,7 @@ from plates.cli import CommandError
 
 GOODPUT_FLOOR = 0.9
 FACTORS = (0.5, 1.0, 2.0, 4.0)
-_CONCURRENCY = 4
-_WARM_UP_S = 2.0
+_CONCURRENCY, _WARM_UP_S = 4, 2.0
 # How much longer than the deadline an answer is waited for, to see how late it is.
 _PATIENCE_S = 3.0
 
@@ -35,13 +34,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     report.add_number(parser, "--seconds", 10.0, "for each rate in each round")
     report.add_number(parser, "--rounds", 3, "of all rates, in turns", least=1)
     report.add_number(parser, "--deadline", 2.0, "seconds, in X-Request-Timeout")
+    rates = "rates in multiples of the capacity (default: 0.5 1 2 4)"
     parser.add_argument(
-        "--factors",
-        type=float,
-        nargs="+",
-        metavar="F",
-        default=FACTORS,
-        help="rates in multiples of the capacity (default: 0.5 1 2 4)",
+        "--factors", type=float, nargs="+", metavar="F", default=FACTORS, help=rates
     )
 
 
@@ -55,36 +50,43 @@ def run(arguments: argparse.Namespace) -> int:
     print(f"{report.describe_machine()}\n{limits}\n")
     report.print_table(rows)
     status = report.print_verdicts(verdicts(rows, arguments.deadline))
-    figures = {"capacity": capacity, "rates": rows}
-    report.write(arguments, figures, lambda figure: _plot(figure, rows, arguments.deadline))
+    drawn = [
+        {
+            **row,
+            "refused/s": row["offered/s"] * row["statuses"].get(429, 0) / row["requests"],
+            "deadline": 1000 * arguments.deadline,
+        }
+        for row in rows
+    ]
+    style = {"x": "offered/s", "style": "o-", "ylim": (0, None)}
+    rates = {"y": ["goodput/s", "refused/s"], "ylabel": "photos/s"}
+    times = {"y": ["p50 ms", "p99 ms", "deadline"], "ylabel": "ms, of accepted photos"}
+    picture = report.panels((drawn, style | rates), (drawn, style | times))
+    report.write(arguments, {"capacity": capacity, "rates": rows}, picture)
     return status
 
 
 async def measure(
     url: str, factors: list[float], rounds: int, seconds: float, deadline_s: float
 ) -> tuple[float, list[dict[str, Any]]]:
-    """Measure the capacity in photos per second, then a row of the table for each rate.
-
-    Raises:
-        CommandError: No photo was read in time.
-    """
+    """Measure the capacity in photos per second, then a row of the table for each rate."""
     headers = {"Content-Type": "image/jpeg", "X-Request-Timeout": f"{deadline_s:g}"}
     requests = [Request(path.read_bytes(), headers=headers) for path in samples()]
     loads: dict[float, list[Load]] = {factor: [] for factor in factors}
-    async with LoadClient(url, requests, deadline_s + _PATIENCE_S) as client:
-        await client.closed_loop(_CONCURRENCY, _WARM_UP_S)
-        found = summarise([await client.closed_loop(_CONCURRENCY, seconds)], deadline_s)
-        capacity = found["goodput/s"]
-        if not capacity:
-            raise CommandError(
-                f"no photo was read within the deadline of {deadline_s:g} s: "
-                f"{found['statuses']} {found['errors']}. Is --deadline too short?"
-            )
-        for index in range(rounds):
-            for factor in factors:
-                moments = arrivals(factor * capacity, seconds, seed=index)
-                loads[factor].append(await client.open_loop(moments))
-                print(f"{factor:g} times the capacity: done", file=sys.stderr, flush=True)
+    client = LoadClient(url, requests, deadline_s + _PATIENCE_S)
+    await client.closed_loop(_CONCURRENCY, _WARM_UP_S)
+    found = summarise([await client.closed_loop(_CONCURRENCY, seconds)], deadline_s)
+    capacity = found["goodput/s"]
+    if not capacity:
+        raise CommandError(
+            f"no photo was read within the deadline of {deadline_s:g} s: "
+            f"{found['statuses']} {found['errors']}. Is --deadline too short?"
+        )
+    for index in range(rounds):
+        for factor in factors:
+            moments = arrivals(factor * capacity, seconds, seed=index)
+            loads[factor].append(await client.open_loop(moments))
+            print(f"{factor:g} times the capacity: done", file=sys.stderr, flush=True)
     return capacity, [
         {"load": f"{factor:g}x", **summarise(loads[factor], deadline_s)} for factor in factors
     ]
@@ -94,28 +96,14 @@ def verdicts(rows: list[dict[str, Any]], deadline_s: float) -> list[Verdict]:
     """Judge the rates, of which the last is the highest."""
     peak, last = max(row["goodput/s"] for row in rows), rows[-1]
     ratio = last["goodput/s"] / peak if peak else 0.0
-    slowest = max((row["p99 ms"] or 0) / 1000 for row in rows)
+    slowest_s = max(row["p99 ms"] for row in rows) / 1000
     statuses = [(status, n) for row in rows for status, n in row["statuses"].items()]
     errors = sum(n for status, n in statuses if status >= 500)
     unanswered = sum(n for status, n in statuses if not status)
-    goodput, latency = f">= {GOODPUT_FLOOR:.2f}", f"<= {deadline_s:g} s"
     what = f"goodput at {last['load'].removesuffix('x')} times the capacity, of the peak"
-    in_time = 0 < slowest <= deadline_s
     return [
-        Verdict(what, f"{ratio:.2f}", goodput, ratio >= GOODPUT_FLOOR),
-        Verdict("p99 of accepted requests, at the worst", f"{slowest:.2f} s", latency, in_time),
-        Verdict("answers 5xx", str(errors), "0", not errors),
-        Verdict("requests without an answer", str(unanswered), "0", not unanswered),
+        Verdict(what, f"{ratio:.2f}", f">= {GOODPUT_FLOOR:.2f}", ratio >= GOODPUT_FLOOR),
+        report.at_most("p99 of accepted requests, at the worst", slowest_s, deadline_s, " s"),
+        report.at_most("answers 5xx", errors, 0),
+        report.at_most("requests without an answer", unanswered, 0),
     ]
-
-
-def _plot(figure: Any, rows: list[dict[str, Any]], deadline_s: float) -> None:
-    import pandas
-
-    table, (rates, times) = pandas.DataFrame(rows), figure.subplots(1, 2)
-    refused = [row["statuses"].get(429, 0) / row["requests"] for row in rows]
-    table["refused/s"] = table["offered/s"] * refused
-    both = {"x": "offered/s", "style": "o-", "ylim": (0, None), "grid": True}
-    table.plot(y=["goodput/s", "refused/s"], ax=rates, ylabel="photos/s", **both)
-    table.plot(y=["p50 ms", "p99 ms"], ax=times, ylabel="ms, of accepted photos", **both)
-    times.axhline(1000 * deadline_s, color="tab:red", label="deadline")

@@ -6,18 +6,12 @@ from plates.cli import CommandError
 from plates.cli.samples import SAMPLES, expected_texts
 
 STANDARD_TEXTS = ("Y287KT754", "C946MX550")
-
-
 # 1920x1080, 380 kB: a street by day with two cars, whose plates say ``STANDARD_TEXTS``.
 STANDARD_PHOTO = Path(__file__).with_name("standard_photo.jpg")
 
 
 def photo_or_standard(path: Path | None) -> bytes:
-    """The file of --photo, or the standard photo.
-
-    Raises:
-        CommandError: It can't be read.
-    """
+    """The file of --photo, or the standard photo."""
     try:
         return (path or STANDARD_PHOTO).read_bytes()
     except OSError as error:
@@ -25,11 +19,7 @@ def photo_or_standard(path: Path | None) -> bytes:
 
 
 def samples() -> dict[Path, list[str]]:
-    """The scenes of tests/samples, each with the texts that must be read in it.
-
-    Raises:
-        CommandError: They are not there.
-    """
+    """The scenes of tests/samples, each with the texts that must be read in it."""
     found = expected_texts(sorted(SAMPLES.glob("*.jpg")))
     if not found:
         raise CommandError(f"{SAMPLES} holds no photos that its plates.csv names")

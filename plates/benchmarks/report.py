@@ -2,14 +2,17 @@
 
 import argparse
 import json
-import os
 import platform
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 from typing import Any
 
+import psutil
+
+from plate_models.cores import usable_cores
 from plates.cli import CommandError
 
 
@@ -25,6 +28,11 @@ class Verdict:
     def __str__(self) -> str:
         word = "holds " if self.holds else "MISSED"
         return f"{word}  {self.what}: {self.came} (floor: {self.floor})"
+
+
+def at_most(what: str, value: float, limit: float, unit: str = "") -> Verdict:
+    """Judge a figure that has an upper limit."""
+    return Verdict(what, f"{round(value, 2):g}{unit}", f"<= {limit:g}{unit}", value <= limit)
 
 
 def add_number(
@@ -75,22 +83,27 @@ def print_verdicts(verdicts: Iterable[Verdict]) -> int:
     return 0 if all(verdict.holds for verdict in verdicts) else 1
 
 
+def panels(*tables: tuple[Any, dict[str, Any]]) -> Callable[[Any], None]:
+    """Plan a picture for `write`: rows side by side, each with options of `DataFrame.plot`."""
+
+    def plot(figure: Any) -> None:
+        import pandas
+
+        all_axes = figure.subplots(1, len(tables), squeeze=False)[0]
+        for axes, (rows, options) in zip(all_axes, tables, strict=True):
+            pandas.DataFrame(rows).plot(ax=axes, grid=True, **options)
+
+    return plot
+
+
 def write(
     arguments: argparse.Namespace, figures: dict[str, Any], plot: Callable[[Any], None]
 ) -> None:
-    """Keep the figures in --json, if it is given, and have them drawn into --plot.
-
-    Args:
-        arguments: Those of `add_outputs`.
-        figures: What was measured; the machine is added.
-        plot: Draws into a matplotlib figure.
-    """
+    """Keep the figures in --json, if it is given, and have `plot` draw a figure for --plot."""
     from matplotlib.figure import Figure
 
     if arguments.json:
-        document = {"machine": describe_machine(), **figures}
-        text = json.dumps(document, indent=1, ensure_ascii=False, default=float)
-        arguments.json.write_text(text + "\n", encoding="utf-8")
+        write_json(arguments.json, figures)
     picture = Figure(figsize=(12, 4.6), layout="constrained")
     plot(picture)
     picture.suptitle(describe_machine(), fontsize=9)
@@ -98,17 +111,22 @@ def write(
     print(f"\nDrawn in {arguments.plot}")
 
 
+def write_json(path: Path, figures: dict[str, Any]) -> None:
+    """Write figures and the machine's description to a file."""
+    document = {"machine": describe_machine(), **figures}
+    text = json.dumps(document, indent=1, ensure_ascii=False, default=float)
+    try:
+        path.write_text(text + "\n", encoding="utf-8")
+    except OSError as error:
+        raise CommandError(f"{path}: {error.strerror}") from error
+
+
 def describe_machine() -> str:
     """Name processor, cores, memory, system and date in one line: a figure needs them."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        lines = []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    cores = len(os.sched_getaffinity(0))
-    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**30
+    named = re.search(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text())
+    processor, cores = named[1] if named else platform.machine(), usable_cores()
     return (
-        f"{names[0] if names else platform.machine()}, {cores} core{'s' * (cores != 1)}, "
-        f"{memory:.0f} GiB, {platform.system()} {platform.release()}, "
-        f"Python {platform.python_version()}, {date.today().isoformat()}"
+        f"{processor}, {cores} core{'s' * (cores != 1)}, "
+        f"{psutil.virtual_memory().total / 2**30:.0f} GiB, {platform.system()} "
+        f"{platform.release()}, Python {platform.python_version()}, {date.today().isoformat()}"
     )

@@ -5,7 +5,8 @@ import contextlib
 import re
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,29 +16,26 @@ import psutil
 from plates.cli import CommandError
 from plates.serving.running import running_service, tail
 
-SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - Triton's choice
 _START_S, _PATIENCE_S, _PAUSE_S = 90.0, 15.0, 0.1
-_AS_IT_IS: Mapping[str, str] = {}
 # Triton names the instance of a stub, such as yolo_0_0: model, instance group, number.
-_INSTANCE = re.compile(r"([a-z][a-z_]*)_\d+_\w*\d+")
+_STUB = re.compile(r"/triton_python_backend_stub .* ([a-z][a-z_]*)_\d+_\w*\d+( |$)")
+_MODULE = re.compile(r" (?:api|plates)\.(?:\w+\.)*(\w+)")
 
 
 @dataclass(frozen=True)
 class Service:
-    """A service that is ready: its first process, log and start-up time where they are known."""
+    """A service that is ready; one that was started here has all of these."""
 
     url: str
     pid: int | None = None
     log: Path | None = None
+    status_file: Path | None = None
     ready_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessFootprint:
-    """What one process holds and has used; `part` is such as "gateway" or "stub yolo".
-
-    Memory that is shared with others counts in full in `rss_bytes`, in parts in `pss_bytes`.
-    """
+    """What one process holds and has used; shared pages count in full only in `rss_bytes`."""
 
     pid: int
     part: str
@@ -56,15 +54,11 @@ def add_service(parser: argparse.ArgumentParser) -> None:
 
 
 @contextlib.contextmanager
-def service(
-    url: str | None, pid: int | None = None, settings: Mapping[str, str] = _AS_IT_IS
-) -> Iterator[Service]:
+def service(url: str | None, pid: int | None = None, **settings: str) -> Iterator[Service]:
     """Yield the service at a URL, or start one on a free loopback port and stop it.
 
-    Args:
-        url: http://host:port of one that runs; None starts one.
-        pid: Its first process, if it is to be measured.
-        settings: Environment variables of the one that is started, with their prefix.
+    `pid` is the first process of one that runs, if it is to be measured; `settings` are
+    environment variables of one that is started, with their prefix.
 
     Raises:
         CommandError: It doesn't get ready, doesn't stop cleanly or leaves shared memory.
@@ -75,10 +69,11 @@ def service(
         return
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="plates-bench-") as folder:
-        log = Path(folder) / "serve.log"
-        with running_service(settings, log) as running:
+        log, status_file = Path(folder) / "serve.log", Path(folder) / "status.json"
+        with running_service({"PLATES_STATUS_FILE": str(status_file)} | settings, log) as running:
             _wait_until_ready(running.url, began + _START_S, log)
-            yield Service(running.url, running.process.pid, log, time.monotonic() - began)
+            ready_s = time.monotonic() - began
+            yield Service(running.url, running.process.pid, log, status_file, ready_s)
         if status := running.process.returncode:
             raise CommandError(f"the service ended with status {status}:\n{tail(log)}")
         if left := [path.name for path in segments(running.process.pid)]:
@@ -97,8 +92,8 @@ def _wait_until_ready(url: str, deadline: float, log: Path | None = None) -> Non
         except httpx.HTTPError as error:
             reason = str(error) or type(error).__name__
         if time.monotonic() > deadline:
-            logged = f"\n{tail(log)}" if log else ""
-            raise CommandError(f"the service at {url} is not ready: {reason}{logged}")
+            reason += f"\n{tail(log)}" if log else ""
+            raise CommandError(f"the service at {url} is not ready: {reason}")
         time.sleep(_PAUSE_S)
 
 
@@ -110,36 +105,31 @@ def footprints(root: int | None) -> list[ProcessFootprint]:
     first = psutil.Process(root)
     for process in [first, *first.children(recursive=True)]:
         with contextlib.suppress(psutil.NoSuchProcess), process.oneshot():
-            if process.status() == psutil.STATUS_ZOMBIE:
-                continue
             memory, cpu = process.memory_full_info(), process.cpu_times()
-            part = part_of(process.cmdline(), process is first)
+            part = "plates serve" if process is first else part_of(process.cmdline())
             values = (memory.rss, memory.pss, cpu.user + cpu.system, process.num_fds())
             found.append(ProcessFootprint(process.pid, part, *values))
     return found
 
 
-def part_of(command: list[str], is_root: bool) -> str:
+def part_of(command: list[str]) -> str:
     """Name the part of the service that a process is, by its arguments."""
-    if is_root:
-        return "plates serve"
-    program = Path(command[0]).name if command else "?"
-    if program.startswith("triton_python_backend_stub"):
-        names = [found[1] for word in command[2:] if (found := _INSTANCE.fullmatch(word))]
-        return f"stub {names[-1] if names else '?'}"
-    modules = [word for word in command if word.startswith(("api.", "plates."))]
-    name = modules[0].rpartition(".")[2] if modules else program
-    return "gateway" if name.startswith("gateway") else name
+    line = " ".join(command)
+    if stub := _STUB.search(line):
+        return f"stub {stub[1]}"
+    if module := _MODULE.search(line):
+        return module[1].removesuffix("_process")
+    return Path(command[0]).name if command else "?"
 
 
-def cpu_by_part(root: int | None) -> dict[str, float]:
-    """Add up the processor time, in seconds, that each part of a service has used."""
-    used: dict[str, float] = {}
+def total_by_part(root: int | None, field: str) -> Counter[str]:
+    """Add up one of `ProcessFootprint`'s figures over the processes of each part."""
+    totals: Counter[str] = Counter()
     for one in footprints(root):
-        used[one.part] = used.get(one.part, 0.0) + one.cpu_s
-    return used
+        totals[one.part] += getattr(one, field)
+    return totals
 
 
 def segments(root: int) -> list[Path]:
     """List the shared-memory segments of the Triton below a `plates serve`."""
-    return list(SHARED_MEMORY.glob(f"plates_{root}_*"))
+    return list(Path("/dev/shm").glob(f"plates_{root}_*"))  # noqa: S108 - Triton's choice

@@ -1,9 +1,9 @@
 """A mixed load for a long time: does anything grow?
 
-Good photos of several sizes, photos without plates, hostile and mutated files, malformed
-forms, clients that leave half-way or before the answer, other services' clients, polls of
-/metrics and /readyz: at a moderate rate, chosen by the seed. Every few seconds the memory,
-the open files and the shared memory of all processes of the service are measured.
+Photos of several sizes, photos without plates, files that are no photos, malformed forms,
+clients that disconnect, polls of /metrics and /readyz: at a moderate rate, chosen by the seed.
+Every few seconds the memory, the open files and the shared memory of all processes of the
+service are measured.
 
 First every request is sent once, several at a time, so that pools are as large as they will
 ever be.
@@ -17,19 +17,19 @@ process that ends or starts.
 import argparse
 import asyncio
 import random
-import time
-from collections import Counter
+import struct
+from collections import Counter, defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import httpx
 
 from plates.benchmarks import report
-from plates.benchmarks.load import CLIENT_LEFT, LoadClient, arrivals
+from plates.benchmarks.load import CLIENT_LEFT, LoadClient, Request, arrivals
+from plates.benchmarks.photos import samples
 from plates.benchmarks.report import Verdict
 from plates.benchmarks.service import Service, add_service, footprints, segments, service
-from plates.benchmarks.traffic import Kind, mixed_load
 from plates.cli import CommandError
 
 MEBIBYTE = 2**20
@@ -46,6 +46,9 @@ _PATIENCE_S = 40.0
 _AT_ONCE = 6
 # Of all processes together.
 MEMORY, SHARED, FILES = "memory, RSS in MiB", "shared memory, MiB", "open files"
+# How many photos there are of each width.
+WIDTHS = {480: 3, 1280: 3, 1920: 2, 4000: 1}
+_REFUSED = (400, 413, 415, 422)
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -73,8 +76,13 @@ def run(arguments: argparse.Namespace) -> int:
     print("\nAfter the warm-up; by process RSS in MiB")
     report.print_table(trends)
     status = report.print_verdicts(found.verdicts(trends))
+    minutes = [{**sample, "minutes": sample["at_s"] / 60} for sample in found.samples]
+    parts = [trend["series"] for trend in trends if "(" in trend["series"]]
+    style = {"x": "minutes", "ylim": (0, None)}
+    left = (minutes, {**style, "y": parts, "ylabel": "RSS in MiB"})
+    right = (minutes, {**style, "y": [MEMORY, SHARED, FILES]})
     figures = {"answers": found.answers(), "trends": trends, "samples": found.samples}
-    report.write(arguments, figures, found.plot)
+    report.write(arguments, figures, report.panels(left, right))
     return status
 
 
@@ -82,47 +90,41 @@ def run(arguments: argparse.Namespace) -> int:
 class Soak:
     """What came of it: outcomes of requests, see `load.Load`, and measurements in their order.
 
-    A measurement has "at_s", seconds since the load began, totals, "all, PSS in MiB", and the
-    resident memory of each process by "part (pid)".
+    A measurement has "at_s", seconds since the load began, totals, and the resident memory of
+    each process by "part (pid)".
     """
 
-    kinds: dict[str, Kind]
     rows: list[dict[str, Any]]
     samples: list[dict[str, float]]
 
     def answers(self) -> list[dict[str, Any]]:
         """How many requests of each kind got which answers."""
-        got = {
-            name: Counter(_answer(r) for r in self.rows if r["kind"] == name) for name in self.kinds
-        }
-        return [{"kind": name, "answers": dict(counts)} for name, counts in got.items()]
+        got: dict[str, Counter[str]] = defaultdict(Counter)
+        for row in self.rows:
+            got[row["kind"]][_answer(row)] += 1
+        return [{"kind": kind, "answers": dict(counts)} for kind, counts in got.items()]
 
-    def unexpected(self) -> list[dict[str, Any]]:
-        """Requests with an answer that they must not get."""
-        return [
-            row
-            for row in self.rows
-            if row["status"] not in self.kinds[row["kind"]].expected | {429}
-            and row["error"] != CLIENT_LEFT
-        ]
+    def unexpected(self) -> dict[str, int]:
+        """Count the answers that must not come, by kind; a full queue refuses any with 429."""
+        wrong = [row for row in self.rows if not row["right"] and row["status"] != 429]
+        return Counter(
+            f"{row['kind']}: {_answer(row)}" for row in wrong if row["error"] != CLIENT_LEFT
+        )
 
-    def trends(self) -> list[dict[str, Any]]:
-        """How each series moves after the warm-up: level, slope per hour, and its interval.
-
-        Raises:
-            CommandError: There are too few measurements.
-        """
-        warm = self._warm()
-        times = [sample["at_s"] for sample in warm]
-        names = [name for name in warm[-1] if name != "at_s"]
-        return [
-            {"series": name, **trend_of(times, [sample.get(name, 0.0) for sample in warm])}
-            for name in names
-        ]
-
-    def _warm(self) -> list[dict[str, float]]:
+    def warm(self) -> list[dict[str, float]]:
+        """The measurements after the warm-up."""
         begin = self.samples[-1]["at_s"] * WARM_UP_SHARE
         return [sample for sample in self.samples if sample["at_s"] >= begin]
+
+    def trends(self) -> list[dict[str, Any]]:
+        """How each series moves after the warm-up: level, slope per hour, and its interval."""
+        warm = self.warm()
+        times = [sample["at_s"] for sample in warm]
+        return [
+            {"series": name, **trend_of(times, [sample.get(name, 0.0) for sample in warm])}
+            for name in warm[-1]
+            if name != "at_s"
+        ]
 
     def verdicts(self, trends: list[dict[str, Any]]) -> list[Verdict]:
         """Judge the totals, the answers and the processes."""
@@ -133,26 +135,13 @@ class Soak:
             holds = trend["low"] <= 0 or trend["high"] <= least
             floor = f"the interval reaches 0, or lies below {least:.2f}"
             found.append(Verdict(trend["series"], came, floor, holds))
-        unexpected = Counter(f"{row['kind']}: {_answer(row)}" for row in self.unexpected())
-        surprises = ", ".join(f"{what} {n} times" for what, n in unexpected.items())
-        found.append(Verdict("unexpected answers", surprises or "0", "0", not unexpected))
-        warm = self._warm()
-        changed = sorted(set(warm[0]) ^ set(warm[-1]))
-        came = ", ".join(changed) or "0"
-        return [*found, Verdict("processes ended or started", came, "0", not changed)]
-
-    def plot(self, figure: Any) -> None:
-        """Draw the memory of each process, and the totals, over time."""
-        import pandas
-
-        table = pandas.DataFrame(self.samples)
-        table["minutes"] = table.pop("at_s") / 60
-        table = table.set_index("minutes")
-        totals = [name for name in table if "(" not in name]
-        parts, together = figure.subplots(1, 2)
-        options = {"ylim": (0, None), "grid": True}
-        table.drop(columns=totals).plot(ax=parts, ylabel="RSS in MiB", **options)
-        table[totals].plot(ax=together, **options)
+        wrong = ", ".join(f"{what} {count} times" for what, count in self.unexpected().items())
+        changed = ", ".join(sorted(set(self.warm()[0]) ^ set(self.warm()[-1])))
+        return [
+            *found,
+            Verdict("unexpected answers", wrong or "0", "0", not wrong),
+            Verdict("processes ended or started", changed or "0", "0", not changed),
+        ]
 
 
 def _answer(row: dict[str, Any]) -> str:
@@ -187,39 +176,27 @@ def trend_of(times_s: Sequence[float], values: Sequence[float]) -> dict[str, flo
 async def soak(
     serving: Service, seconds: float, rate: float, every_s: float, seed: int = 0
 ) -> Soak:
-    """Send requests of all kinds and measure meanwhile.
-
-    Args:
-        serving: A service with its pid.
-        seconds: How long.
-        rate: Requests per second, on average.
-        every_s: Seconds between two measurements.
-        seed: Of the choice of requests and their moments.
-    """
-    paths = httpx.get(f"{serving.url}/openapi.json", trust_env=False).json()["paths"]
-    kinds = await asyncio.to_thread(mixed_load, frozenset(paths))
+    """Send `mixed_traffic` at `rate` requests per second, and measure every `every_s` seconds."""
+    requests = await asyncio.to_thread(mixed_traffic)
     # By chance alone the largest photos meet each other so rarely that pools and heaps would
     # grow for hours, as if there were a leak.
-    each = [request for kind in kinds for request in kind.requests]
-    each.sort(key=lambda request: len(request.body or b""))
+    requests.sort(key=lambda request: len(request.body or b""))
     rows: list[dict[str, Any]] = []
-    async with LoadClient(serving.url, each, _PATIENCE_S) as client:
-        for _ in range(0, len(each), _AT_ONCE):
-            rows += (await client.open_loop([0.0] * _AT_ONCE)).rows
+    client = LoadClient(serving.url, requests, _PATIENCE_S)
+    for _ in range(0, len(requests), _AT_ONCE):
+        rows += (await client.open_loop([0.0] * _AT_ONCE)).rows
     moments = arrivals(rate, seconds, seed)
     dice = random.Random(seed)  # noqa: S311 - repeatable, not secret
-    weights = [kind.weight for kind in kinds]
-    chosen = [dice.choice(kind.requests) for kind in dice.choices(kinds, weights, k=len(moments))]
-    samples: list[dict[str, float]] = []
-    async with LoadClient(serving.url, chosen, _PATIENCE_S) as client:
-        began = time.perf_counter()
-        sending = asyncio.create_task(client.open_loop(moments))
-        while not sending.done():
-            at_s = time.perf_counter() - began
-            samples.append({"at_s": at_s, **await asyncio.to_thread(_measure, serving.pid or 0)})
-            await asyncio.wait([sending], timeout=every_s)
-        rows += (await sending).rows
-    return Soak({kind.name: kind for kind in kinds}, rows, samples)
+    measured: list[dict[str, float]] = []
+    client = LoadClient(serving.url, dice.choices(requests, k=len(moments)), _PATIENCE_S)
+    sending = asyncio.create_task(client.open_loop(moments))
+    await asyncio.sleep(0)  # begins the load
+    while not sending.done():
+        at_s = client.now()
+        measured.append({"at_s": at_s, **await asyncio.to_thread(_measure, serving.pid or 0)})
+        await asyncio.wait([sending], timeout=every_s)
+    rows += (await sending).rows
+    return Soak(rows, measured)
 
 
 def _measure(pid: int) -> dict[str, float]:
@@ -231,3 +208,50 @@ def _measure(pid: int) -> dict[str, float]:
         FILES: sum(one.files for one in found),
         **{f"{one.part} ({one.pid})": one.rss_bytes / MEBIBYTE for one in found},
     }
+
+
+def mixed_traffic() -> list[Request]:
+    """Make the requests that come in through a public door; each is sent as often as another."""
+    import cv2
+    import numpy as np
+
+    images: list[Any] = [cv2.imread(str(path)) for path in samples()]
+    photo, small = _jpeg(images[0], 1280), _jpeg(images[1], 480)
+    clouds = np.random.default_rng(0).integers(0, 255, (9, 16, 3), dtype=np.uint8)
+    size = photo.index(b"\xff\xc0") + 5
+    bomb = photo[:size] + struct.pack(">HH", 65_000, 65_000) + photo[size + 4 :]
+    svg = b"<?xml version='1.0'?><!DOCTYPE x SYSTEM 'http://127.0.0.1:1/'><svg/>"
+    hostile = [bomb, photo[: len(photo) // 3], svg, bytes(range(256)) * 400]
+    form = _form("photo in a form", small)
+    malformed: Any = {"kind": "malformed form", "expected": _REFUSED}
+    more_to_come = {"Content-Type": "image/jpeg", "Content-Length": str(2 * len(photo))}
+    return [
+        *(
+            Request(_jpeg(image, width), kind=f"photo {width} px")
+            for width, count in WIDTHS.items()
+            for image in images[:count]
+        ),
+        *[form, _form("redacted", small, path="/v1/plates?redact=true")],
+        Request(_jpeg(clouds, 1280), kind="no plates"),
+        *(Request(body, kind="hostile file", expected=_REFUSED) for body in hostile),
+        Request(small, headers=form.headers, **malformed),
+        replace(_form("", small, small), **malformed),
+        Request(photo, headers=more_to_come, kind="leaves while sending", leaves=True),
+        Request(photo, kind="leaves after sending", leaves=True),
+        _form("batch", small, small[:2000], photo, path="/v1/plates/batch"),
+        *(Request(path=path, kind=path) for path in ("/metrics", "/readyz")),
+    ]
+
+
+def _jpeg(image: Any, width: int) -> bytes:
+    import cv2
+
+    size = (width, round(image.shape[0] * width / image.shape[1]))
+    scaled = cv2.resize(image, size, interpolation=cv2.INTER_CUBIC)
+    return cv2.imencode(".jpg", scaled)[1].tobytes()
+
+
+def _form(kind: str, *files: bytes, path: str = "/v1/plates") -> Request:
+    parts = [("image", ("a.jpg", content)) for content in files]
+    form = httpx.Request("POST", "http://localhost", files=parts)
+    return Request(form.read(), path, {"Content-Type": form.headers["Content-Type"]}, kind)
