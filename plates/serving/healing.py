@@ -19,7 +19,7 @@ from api.status import State, Status
 from plates.serving import processes
 from plates.serving.change import change_version, read_golden_photo
 from plates.serving.errors import EmbeddedTritonError, PreflightError, StartError, VersionError
-from plates.serving.prober import SILENCE_S, Prober
+from plates.serving.prober import SILENCE_S, STANDSTILL_S, Prober
 from plates.serving.supervisor import RestartBudget
 from plates.serving.triton import EmbeddedTriton
 from plates.serving.versions import ModelVersion, Versions
@@ -144,9 +144,9 @@ class TritonHealer:
         silence_s = _SILENCE_OF_CHANGE_S if changing else SILENCE_S
         if now - max(self._prober.heard_at, self._started_at) > silence_s:
             return _PART, f"it has answered nothing for {silence_s:g} s"
-        patience_s = self._prober.patience_s()
-        if not changing and now - max(self._prober.read_at, self._started_at) > patience_s:
-            return _PART, f"it has read no plate for {patience_s:g} s"
+        standstill_s = now - max(self._prober.read_at, self._started_at)
+        if not changing and standstill_s > STANDSTILL_S:
+            return _PART, f"it has read no plate for {STANDSTILL_S:g} s"
         return None
 
     def _change(self, new: ModelVersion) -> _Trouble | None:
