@@ -1,7 +1,6 @@
 """The embedded Triton's life: start, two at once, stop, and every other end."""
 
 import contextlib
-import dataclasses
 import os
 import signal
 import socket
@@ -25,7 +24,7 @@ from plates.serving import (
     supervisor,
     triton,
 )
-from plates.serving.triton import GRACE_S, ORPHANS_S, STOP_S, Ports
+from plates.serving.triton import GRACE_S, ORPHANS_S, STOP_S
 
 pytestmark = [pytest.mark.live, pytest.mark.control]
 
@@ -171,7 +170,7 @@ def test_a_frozen_family_is_stopped_all_the_same(echo: Path, frozen: str) -> Non
 def test_the_times_for_stopping_fit_into_each_other() -> None:
     assert triton.EXIT_TIMEOUT_S < GRACE_S
     assert guardian.POLL_S + GRACE_S + guardian.ORPHANS_S < STOP_S
-    assert protocol._DRAIN_S < gateway.STOP_S
+    assert protocol._SHUTDOWN_S < gateway.STOP_S
     assert supervisor.TICK_S + gateway.STOP_S + STOP_S + ORPHANS_S < 10
 
 
@@ -185,25 +184,6 @@ def test_a_fixed_port_is_taken_and_a_taken_one_is_named(echo: Path) -> None:
     with EmbeddedTriton(echo, grpc_port=port) as server:
         assert server.grpc_url == f"127.0.0.1:{port}"
         assert is_ready(server)
-
-
-def test_a_free_port_that_somebody_else_takes_first_is_replaced(
-    echo: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as rival:
-        choose, lost = triton.choose_ports, []
-
-        def unlucky_once(wanted: Ports, host: str) -> Ports:
-            ports = choose(wanted, host)
-            if lost:
-                return ports
-            lost.append(rival.getsockname()[1])
-            return dataclasses.replace(ports, grpc=lost[0])
-
-        monkeypatch.setattr(triton, "choose_ports", unlucky_once)
-        with EmbeddedTriton(echo) as server:
-            assert is_ready(server)
-            assert lost and server.grpc_url != f"127.0.0.1:{lost[0]}"
 
 
 def test_a_model_that_can_not_load_is_an_error_with_its_reason(echo: Path) -> None:

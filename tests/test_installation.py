@@ -48,7 +48,7 @@ def models(tmp_path: Path) -> Path:
 
 def problems(found: Installation | None, models: Path, **changes: Any) -> list[str]:
     environment = triton.environment("cpu", found)
-    return find_problems(found, environment, models, changes.pop("profile", "cpu"), {}, **changes)
+    return find_problems(found, environment, models, changes.pop("profile", "cpu"), **changes)
 
 
 def problem(found: Installation | None, models: Path, **changes: Any) -> str:
@@ -169,8 +169,9 @@ def test_a_space_in_a_path(models: Path) -> None:
 def test_a_port_that_can_not_be_used(models: Path, port: int | None) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = port or taken.getsockname()[1]
-        ports = {"PLATES_TRITON_HTTP_PORT": port, "FREE": 0}
-        (found,) = find_problems(wheel(), {}, models, "cpu", ports)
+        with pytest.raises(PreflightError) as refused:
+            EmbeddedTriton(models, http_port=port).start()
+    (found,) = refused.value.problems
     assert f"Port {port} " in found and "PLATES_TRITON_HTTP_PORT" in found
 
 

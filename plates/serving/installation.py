@@ -11,7 +11,6 @@ import os
 import platform
 import re
 import shutil
-import socket
 import subprocess
 import sys
 import sysconfig
@@ -23,7 +22,6 @@ from pathlib import Path
 
 from plates import gpu
 
-LOOPBACK = "127.0.0.1"
 # Where NVIDIA's images have it.
 IMAGE_FOLDER = Path("/opt/tritonserver")
 # The file that each backend loads.
@@ -109,21 +107,14 @@ def find_problems(
     environment: Mapping[str, str],
     repository: Path,
     profile: str,
-    ports: Mapping[str, int],
-    host: str = LOOPBACK,
 ) -> list[str]:
-    """Check all that a server needs which is to run in an environment and listen on a host.
+    """List what a server lacks which is to run in an environment, each with what to do.
 
-    The profile chooses a model's ``configs/<profile>.pbtxt``, else its ``config.pbtxt``. Ports are
-    given by the names of their settings; 0 stands for any free one.
-
-    Returns:
-        Each problem with what to do; empty if the server can be started.
+    The profile chooses a model's ``configs/<profile>.pbtxt``, else its ``config.pbtxt``.
     """
     problems = [
         *_check_installation(installation),
         *_check_spaces(repository),
-        *_check_ports(ports, host),
         *_check_artifacts(repository, profile),
         *_check_gpu(repository, profile),
     ]
@@ -208,17 +199,6 @@ def _check_spaces(repository: Path) -> Iterator[str]:
     for name, path in paths.items():
         if re.search(r"\s", path):
             yield f"The path of {name} has a space, {path!r}: Triton's stub crashes on it."
-
-
-def _check_ports(ports: Mapping[str, int], host: str) -> Iterator[str]:
-    for setting, port in ports.items():
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind((host, port))
-            except (OSError, OverflowError) as error:
-                reason = getattr(error, "strerror", None) or str(error)
-                yield f"Port {port} can't be used ({reason}): set {setting} to a free one."
 
 
 def _check_artifacts(repository: Path, profile: str) -> Iterator[str]:
