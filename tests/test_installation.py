@@ -1,6 +1,5 @@
 """Which Triton is taken, and what it needs: each thing that is missing is named with its cure."""
 
-import importlib.metadata
 import os
 import re
 import shutil
@@ -109,30 +108,16 @@ def test_no_triton_at_all(models: Path) -> None:
     assert "PLATES_TRITON_URL" in found and os.uname().machine in found
 
 
-@pytest.mark.parametrize("missing", ["server", "stub"])
-def test_a_part_of_the_image_is_missing(models: Path, tmp_path: Path, missing: str) -> None:
-    image = make_image(tmp_path / "opt")
-    getattr(image, missing).unlink()
-    assert f"lacks {getattr(image, missing).name}" in problem(image, models)
-
-
-def test_a_broken_wheel(models: Path, tmp_path: Path) -> None:
-    found = problem(Installation(tmp_path, is_wheel=True), models)
-    assert "nvidia-pytriton lacks tritonserver" in found and "make setup" in found
+@pytest.mark.parametrize("is_wheel", [True, False])
+def test_a_missing_stub(models: Path, tmp_path: Path, is_wheel: bool) -> None:
+    found = problem(Installation(tmp_path, is_wheel), models)
+    assert "triton_python_backend_stub" in found
+    assert ("make setup" if is_wheel else "image with the Python backend") in found
 
 
 def test_an_image_for_another_python(models: Path, tmp_path: Path) -> None:
     found = problem(make_image(tmp_path / "opt", "libpython3.10.so.1.0"), models)
     assert "Python 3.10" in found and f"3.{sys.version_info.minor}" in found
-
-
-def test_numpy_2_is_refused_for_the_wheel_alone(
-    models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(importlib.metadata, "version", lambda _: "2.0.0")
-    found = problem(wheel(), models)
-    assert "numpy 2.0.0" in found and "numpy<2" in found
-    assert problems(make_image(tmp_path / "opt"), models) == []
 
 
 def test_a_missing_libpython(models: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -80,10 +80,10 @@ class Installation:
 
 def find_installation(image_folder: Path = IMAGE_FOLDER) -> Installation | None:
     """Find the wheel in this environment, else the Triton of the image around it."""
+    found = [Installation(image_folder, is_wheel=False)]
     if wheel := _package_folder("pytriton"):
-        return Installation(wheel / "tritonserver", is_wheel=True)
-    image = Installation(image_folder, is_wheel=False)
-    return image if image.server.exists() else None
+        found.insert(0, Installation(wheel / "tritonserver", is_wheel=True))
+    return next((installation for installation in found if installation.server.exists()), None)
 
 
 def _package_folder(name: str) -> Path | None:
@@ -119,7 +119,7 @@ def find_problems(
         *_check_gpu(repository, profile),
     ]
     if not problems and installation:
-        problems += _check_stub(installation.stub, environment)
+        problems += _check_stub(installation, environment)
     return problems
 
 
@@ -134,33 +134,11 @@ def _check_installation(installation: Installation | None) -> Iterator[str]:
             "Triton's container and point PLATES_TRITON_URL at it; `plates read` needs no Triton "
             "at all."
         )
-        return
-    owner, remedy = (
-        ("nvidia-pytriton", "reinstall it with `make setup`")
-        if installation.is_wheel
-        else ("the image's Triton", "take an image with the Python backend")
-    )
-    missing = [
-        f"{owner} lacks {part.name} ({part}): {remedy}."
-        for part in (installation.server, installation.stub)
-        if not os.access(part, os.X_OK)
-    ]
-    yield from missing[:1]
-    if installation.is_wheel:
-        # An image brings its own system, and a Triton that knows numpy 2.
-        yield from _check_numpy()
+    elif installation.is_wheel:
         yield from _check_libpython()
         yield from _check_exec()
-    elif not missing:
+    elif installation.stub.exists():
         yield from _check_image_python(installation)
-
-
-def _check_numpy() -> Iterator[str]:
-    version = _version_of("numpy")
-    if version is None:
-        yield "numpy is not installed: run `make setup`."
-    elif int(version.split(".", 1)[0]) >= 2:  # this Triton silently sends zero bytes for its arrays
-        yield f"numpy {version} is installed, and Triton 2.51 needs numpy<2: run `make setup`."
 
 
 def _check_libpython() -> Iterator[str]:
@@ -241,17 +219,19 @@ def _check_gpu(repository: Path, profile: str) -> Iterator[str]:
         yield f"{wish}, and torch {torch_version} has no CUDA: run `make setup` on the GPU host."
 
 
-def _check_stub(stub: Path, environment: Mapping[str, str]) -> Iterator[str]:
+def _check_stub(installation: Installation, environment: Mapping[str, str]) -> Iterator[str]:
+    problem, stub = "Triton's Python stub does not start", installation.stub
     try:  # without arguments it exits with 1 if it can start, with 127 if it lacks a library
         run = subprocess.run(  # noqa: S603 - Triton's own binary
             [stub], env=dict(environment), capture_output=True, text=True, timeout=30, check=False
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        yield f"Triton's Python stub does not start: {error}."
+        wheel = "reinstall nvidia-pytriton with `make setup`"
+        remedy = wheel if installation.is_wheel else "take an image with the Python backend"
+        yield f"{problem}: {error}: {remedy}."
         return
     if run.returncode != 1:
-        reason = run.stderr.strip() or f"exit status {run.returncode}"
-        yield f"Triton's Python stub does not start: {reason}."
+        yield f"{problem}: {run.stderr.strip() or f'exit status {run.returncode}'}."
 
 
 def _version_of(package: str) -> str | None:
