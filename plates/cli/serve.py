@@ -2,21 +2,12 @@
 
 A Triton is started on free local ports, watched, healed and stopped again, unless
 PLATES_TRITON_URL names one elsewhere; so is the process that answers HTTP. Settings are
-environment variables:
+environment variables: `plates config table` lists them all. Most used are
 
-  PLATES_HOST, PLATES_PORT                  where to listen (127.0.0.1, 8080; 0: a free port)
-  PLATES_PROFILE                            cpu or gpu: where Triton runs the nets (cpu)
-  PLATES_TRITON_URL                         host:port, grpc://host:port or grpcs://host:port
-  PLATES_TRITON_TOKEN, PLATES_TRITON_CA_FILE  bearer token; certificates to trust with grpcs
-  PLATES_TRITON_HTTP_PORT, PLATES_TRITON_GRPC_PORT  fixed ports of the Triton started here
-  PLATES_TLS_CERTIFICATE, PLATES_TLS_KEY    PEM files: serve https instead of http
-  PLATES_TOKENS, PLATES_TOKENS_FILE         who may send photos; comma separated, or one a line
-  PLATES_RATE_LIMIT, PLATES_RATE_BURST      photos per second and at once, of each client
-  PLATES_REQUEST_TIMEOUT_S                  seconds from a request's head to its answer (30)
-  PLATES_CONCURRENCY, PLATES_MAX_WAITING    photos at Triton at once, and waiting (4, 32)
-  PLATES_MAX_BYTES, PLATES_MAX_PIXELS       smaller limits for photos
-
-The README lists all of them.
+  PLATES_HOST, PLATES_PORT    where to listen (127.0.0.1, 8080; 0: a free port)
+  PLATES_PROFILE              cpu or gpu: where Triton runs the nets (cpu)
+  PLATES_TRITON_URL           host:port, grpc://host:port or grpcs://host:port
+  PLATES_TOKENS_FILE          who may send photos, one token a line
 """
 
 import argparse

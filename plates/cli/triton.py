@@ -2,14 +2,12 @@
 
 The other half of `plates serve` with PLATES_TRITON_URL; the entry point of Triton's container.
 The Triton is that of the wheel, or the image's in /opt/tritonserver. Settings are environment
-variables:
+variables: `plates config table` lists them all. Most used are
 
   PLATES_PROFILE            cpu or gpu: where it runs the nets (cpu)
   PLATES_TRITON_HOST        the address to listen on (127.0.0.1; in a container 0.0.0.0)
-  PLATES_TRITON_HTTP_PORT, PLATES_TRITON_GRPC_PORT, PLATES_TRITON_METRICS_PORT  (0: free ones)
   PLATES_MODEL_REPOSITORY   what it serves
   PLATES_STATUS_FILE        where the supervisor writes its status; `plates health` reads it
-  PLATES_THREADS            with which each net computes on a CPU
 
 It ends with a status that is not zero if Triton can't be started, or not be healed.
 """
