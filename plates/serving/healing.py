@@ -52,7 +52,8 @@ class TritonHealer:
         self._versions = Versions(triton.repository)
         self._state: State = "starting"
         self._restarts = {_PART: 0}
-        self._stubs: Stubs | None = None
+        self._stubs: dict[psutil.Process, str] = {}
+        self._dead_since: dict[psutil.Process, float] = {}
         self._started_at = 0.0
         self._failure: Exception | None = None
         self._stopped = threading.Event()
@@ -116,7 +117,7 @@ class TritonHealer:
                     )
                     reason = f"model version {version.number} can't be served: {error}{others}"
                     raise StartError(reason) from error
-        self._look_at_stubs()
+        self._find_stubs()
         self._prober.forget()
         self._started_at = time.monotonic()
 
@@ -138,7 +139,7 @@ class TritonHealer:
     def _find_trouble(self, *, changing: bool = False) -> _Trouble | None:
         if self._triton.poll() is not None:
             return _PART, "it has ended by itself"
-        if self._stubs and (model := self._stubs.find_dead()):
+        if model := self._find_dead_model():
             return model, f"a process of {model} has died"
         now = time.monotonic()
         silence_s = _SILENCE_OF_CHANGE_S if changing else SILENCE_S
@@ -169,7 +170,7 @@ class TritonHealer:
             self._versions.refuse(new, str(problem))
         else:
             self._versions.prove(new)
-        self._look_at_stubs()
+        self._find_stubs()
         return None
 
     def _restart(self, part: str, reason: str) -> _Trouble | None:
@@ -188,33 +189,19 @@ class TritonHealer:
             return _PART, f"it can't start: {error}"
         return None
 
-    def _look_at_stubs(self) -> None:
-        self._stubs = Stubs(self._triton.pids.server)
-        for model in self._stubs.models:
-            self._restarts.setdefault(model, 0)
+    def _find_stubs(self) -> None:
+        """Find the processes in which Triton runs Python, and their models."""
+        stubs = processes.children(self._triton.pids.server)
+        self._stubs = {stub: _model_of(stub) for stub in stubs}
+        self._restarts = dict.fromkeys(self._stubs.values(), 0) | self._restarts
 
+    def _find_dead_model(self) -> str | None:
+        """Return the model of a stub that has died: it fails for ever, and Triton says nothing.
 
-class Stubs:
-    """The processes in which one Triton runs Python.
-
-    When one dies, its model fails for ever, while the server says that it is ready. It stays as
-    a zombie; those that Triton has ended itself are reaped at once.
-    """
-
-    def __init__(self, server: int) -> None:
-        """Look for them among the children of a server, given by its process id."""
-        self._models = {stub: _model_of(stub) for stub in processes.children(server)}
-        self._dead_since: dict[psutil.Process, float] = {}
-
-    @property
-    def models(self) -> set[str]:
-        """The models that run in them."""
-        return set(self._models.values())
-
-    def find_dead(self) -> str | None:
-        """Return the model of one that has died, if any has."""
+        The stub stays as a zombie; those that Triton has ended itself are reaped at once.
+        """
         now = time.monotonic()
-        for stub, model in self._models.items():
+        for stub, model in self._stubs.items():
             if (
                 processes.is_zombie(stub)
                 and now - self._dead_since.setdefault(stub, now) > _REAPED_S

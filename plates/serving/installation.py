@@ -5,6 +5,7 @@ here would otherwise end in a server that hangs while it loads its models. Each 
 is wrong, and what to do about it.
 """
 
+import contextlib
 import importlib.metadata
 import importlib.util
 import os
@@ -40,12 +41,10 @@ _STUB = "triton_python_backend_stub"
 
 @dataclass(frozen=True)
 class Installation:
-    """An installed Triton.
+    """An installed Triton: a folder with ``bin`` and ``backends``.
 
-    Attributes:
-        folder: Holds ``bin`` and ``backends``.
-        is_wheel: Whether it is that of nvidia-pytriton, which has the Python backend alone and
-            needs ours; else NVIDIA's image, with its own backends, libraries and Python.
+    That of the wheel nvidia-pytriton has the Python backend alone and needs ours; NVIDIA's image
+    has its own backends, libraries and Python.
     """
 
     folder: Path
@@ -115,8 +114,7 @@ def find_problems(
     problems = [
         *_check_installation(installation),
         *_check_spaces(repository),
-        *_check_artifacts(repository, profile),
-        *_check_gpu(repository, profile),
+        *_check_models(repository, profile),
     ]
     if not problems and installation:
         problems += _check_stub(installation, environment)
@@ -137,8 +135,6 @@ def _check_installation(installation: Installation | None) -> Iterator[str]:
     elif installation.is_wheel:
         yield from _check_libpython()
         yield from _check_exec()
-    elif installation.stub.exists():
-        yield from _check_image_python(installation)
 
 
 def _check_libpython() -> Iterator[str]:
@@ -159,15 +155,6 @@ def _check_exec() -> Iterator[str]:
         )
 
 
-def _check_image_python(image: Installation) -> Iterator[str]:
-    found = re.search(rb"libpython(3\.\d+)\.so", image.stub.read_bytes())
-    if found and found[1].decode() != _PYTHON:
-        yield (
-            f"This image's Triton runs models in Python {found[1].decode()}, and this environment "
-            f"is made for {_PYTHON}: make it with the image's own python3, or take another image."
-        )
-
-
 def _check_spaces(repository: Path) -> Iterator[str]:
     paths = {
         "this Python": sys.executable,
@@ -179,17 +166,29 @@ def _check_spaces(repository: Path) -> Iterator[str]:
             yield f"The path of {name} has a space, {path!r}: Triton's stub crashes on it."
 
 
-def _check_artifacts(repository: Path, profile: str) -> Iterator[str]:
-    configs = read_configs(repository, profile)
+def _check_models(repository: Path, profile: str) -> Iterator[str]:
+    configs = _read_configs(repository, profile)
     if not configs:
         yield f"There is no model in {repository}."
     for model, config in configs.items():
-        for name in (artifact_of(config), MANIFESTS.get(model)):
+        backend = re.search(r'^backend:\s*"(\w+)"', config, re.MULTILINE)
+        for name in (ARTIFACTS.get(backend[1]) if backend else None, MANIFESTS.get(model)):
             if name and not any((repository / model).glob(f"[0-9]*/{name}")):
                 yield f"{model} has no {name}: run `make export` (`plates export`)."
+    if models := [model for model, config in configs.items() if "KIND_GPU" in config]:
+        yield from _check_gpu(f"The profile {profile} runs {', '.join(models)} on a GPU")
 
 
-def read_configs(repository: Path, profile: str) -> dict[str, str]:
+def _check_gpu(wish: str) -> Iterator[str]:
+    if problem := gpu.find_gpu_problem():
+        yield f"{wish}, and {problem}. Set PLATES_PROFILE=cpu, or start it on a GPU host."
+    with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+        version = importlib.metadata.version("torch")
+        if version.endswith("+cpu"):
+            yield f"{wish}, and torch {version} has no CUDA: run `make setup` on the GPU host."
+
+
+def _read_configs(repository: Path, profile: str) -> dict[str, str]:
     """Read each model's configuration, as the profile chooses it: name to text."""
     configs = {}
     for path in sorted(repository.glob("*/config.pbtxt")):
@@ -197,26 +196,6 @@ def read_configs(repository: Path, profile: str) -> dict[str, str]:
         chosen = special if special.exists() else path
         configs[path.parent.name] = chosen.read_text(encoding="utf-8")
     return configs
-
-
-def artifact_of(config: str) -> str | None:
-    """Name the file that a model's backend loads; None for a backend that is not ours."""
-    backend = re.search(r'^backend:\s*"(\w+)"', config, re.MULTILINE)
-    return ARTIFACTS.get(backend[1]) if backend else None
-
-
-def _check_gpu(repository: Path, profile: str) -> Iterator[str]:
-    configs = read_configs(repository, profile)
-    models = [model for model, config in configs.items() if "KIND_GPU" in config]
-    if not models:
-        return
-    wish = f"The profile {profile} runs {', '.join(models)} on a GPU"
-    problem = gpu.find_gpu_problem()
-    if problem:
-        yield f"{wish}, and {problem}. Set PLATES_PROFILE=cpu, or start it on a GPU host."
-    torch_version = _version_of("torch") or "none+cpu"
-    if torch_version.endswith("+cpu"):
-        yield f"{wish}, and torch {torch_version} has no CUDA: run `make setup` on the GPU host."
 
 
 def _check_stub(installation: Installation, environment: Mapping[str, str]) -> Iterator[str]:
@@ -232,10 +211,3 @@ def _check_stub(installation: Installation, environment: Mapping[str, str]) -> I
         return
     if run.returncode != 1:
         yield f"{problem}: {run.stderr.strip() or f'exit status {run.returncode}'}."
-
-
-def _version_of(package: str) -> str | None:
-    try:
-        return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-        return None
