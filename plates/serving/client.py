@@ -25,13 +25,10 @@ class TritonHttp:
     """One Triton; each request has a connection of its own, for an idle one delays its exit.
 
     All requests raise `RequestError` if they are refused, or not answered in time.
-
-    Attributes:
-        address: host:port.
-        key: Opens the restricted APIs; "" for a server without restrictions.
     """
 
     address: str
+    # Opens the restricted APIs.
     key: str = field(default="", repr=False)
 
     def is_ready(self) -> bool:
@@ -56,9 +53,8 @@ class TritonHttp:
     ) -> list[tuple[str, list[float]]]:
         """Have a photo, an image file's bytes, read by a model.
 
-        Returns:
-            Of each plate the text, "" where it is unreadable, and its box: x0, y0, x1, y1 in
-            pixels of the upright photo.
+        Each plate has a text, "" if it is unreadable, and a box: x0, y0, x1, y1 in pixels of the
+        upright photo.
         """
         tensor = {"name": "image", "shape": [len(photo)], "datatype": "UINT8"}
         request = {

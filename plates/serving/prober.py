@@ -27,9 +27,8 @@ STANDSTILL_S = 45.0
 class Prober:
     """Two threads that ask the Triton that runs at the moment.
 
-    Attributes:
-        heard_at: When Triton last answered anything, on `time.monotonic`'s clock.
-        read_at: When every model was last known to work.
+    It last answered anything at `heard_at`; all models were last known to work at `read_at`, both
+    on `time.monotonic`'s clock.
     """
 
     def __init__(self, triton: Callable[[], TritonHttp], photo: bytes) -> None:

@@ -73,8 +73,7 @@ class Ports:
 class EmbeddedTriton:
     """A tritonserver of this process's own, by default on loopback, on free ports.
 
-    Use it as a context manager, or call `start` and `stop`. The server ends when this process
-    ends, however that happens. Several can run side by side.
+    Use it as a context manager, or call `start` and `stop`. It ends with this process.
     """
 
     def __init__(
@@ -88,10 +87,10 @@ class EmbeddedTriton:
         metrics_port: int = 0,
         ready_timeout: float = 180.0,
     ) -> None:
-        """Describe a server of an exported model repository; nothing is started yet.
+        """Describe a server; start nothing yet.
 
         The profile, "cpu" or "gpu", chooses among the models' configurations. Ports of 0 are
-        replaced by free ones. All models must load and warm up within the time-out, in seconds.
+        replaced by free ones. All models must load and warm up within the time-out.
         """
         self.repository = repository.resolve()
         self.profile, self.host = profile, host
@@ -232,7 +231,6 @@ class EmbeddedTriton:
 
     def _launch(self, installation: Installation, lay_out: Callable[[Path], Path] | None) -> None:
         with self._lock:
-            self._refuse_if_stopped()
             self._folder = folder = Path(tempfile.mkdtemp(prefix="plates-triton-"))
         try:
             backends = installation.lay_out_backends(folder / "backends")
@@ -246,7 +244,8 @@ class EmbeddedTriton:
         guardian += ["--shm-prefix", self.shm_prefix, "--grace", str(GRACE_S), "--"]
         server = [str(installation.server), *self._options(repository, backends)]
         with self._lock:
-            self._refuse_if_stopped()
+            if self._stopped:
+                raise StartError("Triton was stopped while it started")
             with (folder / _LOG).open("ab") as log:
                 self._guardian = subprocess.Popen(  # noqa: S603 - our own command
                     [*guardian, *server],
@@ -260,10 +259,6 @@ class EmbeddedTriton:
                     # Ctrl-C in a terminal is for this process, which stops the server in order.
                     start_new_session=True,
                 )
-
-    def _refuse_if_stopped(self) -> None:
-        if self._stopped:
-            raise StartError("Triton was stopped while it started")
 
     def _options(self, repository: Path, backends: Path) -> list[str]:
         locked = f"{_RESTRICTED_APIS}:{KEY_HEADER}={self._key}"
@@ -327,14 +322,11 @@ def choose_ports(wanted: Ports, host: str = LOOPBACK) -> Ports:
 
 
 def environment(profile: str, installation: Installation | None) -> dict[str, str]:
-    """Build the environment in which the stubs find this Python and its packages."""
+    """The environment in which the stubs find this Python and its packages."""
     # The settings hold tokens, which a process that decodes clients' photos must not have.
     dropped = ("PYTHONHOME", "PYTHONPATH", "PLATES_")
-    variables = {
-        name: value
-        for name, value in os.environ.items()
-        if name == _THREADS or not name.startswith(dropped)
-    }
+    kept = (n for n in os.environ if n == _THREADS or not n.startswith(dropped))
+    variables = {name: os.environ[name] for name in kept}
     # The virtual environment is found through PATH, libpython through LD_LIBRARY_PATH. An image's
     # stub finds its libpython by itself, and the image's order of libraries chooses the driver.
     first = {"PATH": str(Path(sys.executable).parent)}
