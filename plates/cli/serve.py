@@ -20,12 +20,11 @@ from typing import TYPE_CHECKING
 
 from plates.cli import CommandError
 from plates.cli.signals import say
-from plates.cli.supervising import announce_triton, describe_triton, heal, read_settings, supervise
+from plates.cli.supervising import describe_triton, read_settings, supervise
 
 if TYPE_CHECKING:
     from api.settings import Settings
     from plates.serving import EmbeddedTriton
-    from plates.serving.supervisor import Part
 
 LISTENING = "Serving on "
 
@@ -51,19 +50,16 @@ def run(arguments: argparse.Namespace) -> int:
         else:
             say(f"Triton elsewhere: {settings.triton_url}")
 
-        def make_parts(status_file: Path) -> "list[Part]":
-            gateway = GatewayWorker(lambda: _environment(settings, status_file, triton), listener)
-            return [heal(triton), gateway] if triton else [gateway]
+        def make_gateway(status_file: Path) -> GatewayWorker:
+            return GatewayWorker(lambda: _environment(settings, status_file, triton), listener)
 
         def announce() -> None:
-            if triton is not None:
-                announce_triton(triton)
             host, port = listener.getsockname()[:2]
             scheme = "https" if settings.tls_certificate else "http"
             shown = f"[{host}]" if ":" in host else host
             say(f"{LISTENING}{scheme}://{shown}:{port} (documentation: /docs)")
 
-        return supervise(settings, make_parts, announce)
+        return supervise(settings, triton, make_gateway, announce)
 
 
 def _environment(

@@ -14,7 +14,7 @@ It ends with a status that is not zero if Triton can't be started, or not be hea
 
 import argparse
 
-from plates.cli.supervising import announce_triton, describe_triton, heal, read_settings, supervise
+from plates.cli.supervising import describe_triton, read_settings, supervise
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -26,5 +26,4 @@ def run(arguments: argparse.Namespace) -> int:
     """Serve until stopped; return 0 after a clean stop."""
     del arguments
     settings = read_settings()
-    triton = describe_triton(settings)
-    return supervise(settings, lambda _: [heal(triton)], lambda: announce_triton(triton))
+    return supervise(settings, describe_triton(settings))

@@ -9,8 +9,7 @@ starting ── ready ── watching ── ended, silent, at a standstill, or 
 import logging
 import threading
 import time
-from collections.abc import Callable
-from concurrent.futures import Future
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import psutil
@@ -155,7 +154,9 @@ class TritonHealer:
         view, old, trouble = self._versions.view, self._versions.serving, None
         if view is None or old is None:
             return None
-        change = _in_thread(lambda: change_version(self._triton.http, view, old, new))
+        threads = ThreadPoolExecutor(1)
+        change = threads.submit(change_version, self._triton.http, view, old, new)
+        threads.shutdown(wait=False)
         while not (change.done() or trouble or self._stopped.wait(_POLL_S)):
             trouble = self._find_trouble(changing=True)
         problem = change.exception() if change.done() else None
@@ -216,18 +217,3 @@ def _model_of(stub: psutil.Process) -> str:
         return Path(stub.cmdline()[1]).parts[-3]
     except (psutil.Error, IndexError):  # it has died already
         return _PART
-
-
-def _in_thread(work: Callable[[], None]) -> Future[None]:
-    """Run work in a thread that does not keep the process from ending."""
-    outcome = Future[None]()
-
-    def run() -> None:
-        try:
-            work()
-            outcome.set_result(None)
-        except Exception as error:
-            outcome.set_exception(error)
-
-    threading.Thread(target=run, name="change", daemon=True).start()
-    return outcome
