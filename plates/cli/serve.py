@@ -43,7 +43,7 @@ def run(arguments: argparse.Namespace) -> int:
     from plates.serving.gateway import GatewayWorker
 
     with _listen(settings.host, settings.port) as listener:
-        _warn_if_open(settings)
+        _warn_if_open(settings, listener)
         triton = None
         if settings.triton_url is None:
             triton = describe_triton(settings)
@@ -89,11 +89,8 @@ def _listen(host: str, port: int) -> socket.socket:
         ) from error
 
 
-def _warn_if_open(settings: "Settings") -> None:
-    try:
-        local = settings.host == "localhost" or ipaddress.ip_address(settings.host).is_loopback
-    except ValueError:  # another name
-        local = False
+def _warn_if_open(settings: "Settings", listener: socket.socket) -> None:
+    local = ipaddress.ip_address(listener.getsockname()[0]).is_loopback
     if not local and not settings.tokens and settings.tokens_file is None:
         log.warning(
             "Everyone who can reach %s may send photos: no tokens are set. Set PLATES_TOKENS or "
