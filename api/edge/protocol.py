@@ -7,18 +7,17 @@
     too many connections    429 with Retry-After; above twice as many closed
     slow reader             closed
 
-Each is a problem document, and the connection is closed behind it. Behind a bad head is read on
-for a while, because a connection that is closed while bytes come in is reset, and the client
-would never see the answer.
+Each answer is a problem document. Then the connection is read for a while before it is closed:
+closed while bytes come in it is reset, and the client would never see the answer.
 """
 
 import asyncio
 import contextlib
-import json
 import logging
 import socket
 import sys
 import uuid
+from functools import partial
 from http import HTTPStatus
 from typing import Any
 
@@ -26,11 +25,9 @@ import h11
 import uvicorn
 from fastapi import FastAPI
 from starlette.responses import JSONResponse
-from starlette.types import Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
-from uvicorn.server import ServerState
 
-from api.edge.middleware import REQUEST_ID_HEADER, Edge
+from api.edge.middleware import REQUEST_ID_HEADER
 from api.errors import Overloaded, identified, plain_document
 from api.observing.metrics import Metrics
 from api.settings import Settings
@@ -56,61 +53,34 @@ _DETAILS = {
     400: "This is not a valid HTTP/1.1 request.",
     408: "The request's head did not come in time.",
     414: f"The request's target is longer than {MAX_TARGET_BYTES} bytes.",
+    429: "Too many connections at once. Try again shortly.",
     431: f"The request's head has more than {MAX_HEAD_BYTES} bytes or {MAX_HEADERS} fields.",
 }
 
 
-class GatewayConfig(uvicorn.Config):
-    """uvicorn's configuration, with the limits of `GatewayProtocol`.
-
-    Attributes:
-        header_timeout_s: Seconds for a request's head.
-        max_connections: Served at once.
-        surplus: Connections that are refused, or were and are about to end; at most as many.
-        refuse: The application for those above `max_connections`.
-        metrics: Where refusals are counted.
-    """
-
-    def __init__(self, app: FastAPI, settings: Settings) -> None:
-        super().__init__(
-            app,
-            host=settings.host,
-            port=settings.port,
-            loop="asyncio",
-            http=GatewayProtocol,
-            ws="none",
-            lifespan="on",
-            log_config=None,
-            log_level="warning",
-            access_log=False,
-            server_header=False,
-            # Any client could choose its address, and with it whose rate it uses up.
-            proxy_headers=False,
-            timeout_graceful_shutdown=_SHUTDOWN_S,
-            h11_max_incomplete_event_size=MAX_HEAD_BYTES,
-            ssl_certfile=settings.tls_certificate,
-            ssl_keyfile=settings.tls_key,
-            # OpenSSL's own choice; uvicorn's leaves TLS 1.2 with ciphers of 1999.
-            ssl_ciphers="DEFAULT",
-        )
-        self.header_timeout_s = settings.header_timeout_s
-        self.max_connections = settings.max_connections
-        self.surplus: set[GatewayProtocol] = set()
-        self.metrics: Metrics = app.state.metrics
-        self.refuse: Any = Edge(_answer_too_many, settings, self.metrics)
-
-
-async def _answer_too_many(scope: Scope, receive: Receive, send: Send) -> None:
-    problem = Overloaded("Too many connections at once. Try again shortly.", reason="connections")
-    document = identified(problem.document(), scope["state"]["request_id"])
-    headers = {**problem.headers, "Connection": "close"}
-    response = JSONResponse(document, 429, headers, media_type="application/problem+json")
-    await response(scope, receive, send)
-
-
 def server_config(app: FastAPI, settings: Settings) -> uvicorn.Config:
     """How an application from `api.main.create_app` is served, everywhere."""
-    return GatewayConfig(app, settings)
+    protocol = partial(GatewayProtocol, settings=settings, metrics=app.state.metrics, surplus=set())
+    return uvicorn.Config(
+        app,
+        host=settings.host,
+        port=settings.port,
+        loop="asyncio",
+        http=protocol,  # type: ignore[arg-type]  # a class, but for its arguments
+        ws="none",
+        lifespan="on",
+        log_config=None,
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        # Any client could choose its address, and with it whose rate it uses up.
+        proxy_headers=False,
+        timeout_graceful_shutdown=_SHUTDOWN_S,
+        ssl_certfile=settings.tls_certificate,
+        ssl_keyfile=settings.tls_key,
+        # OpenSSL's own choice; uvicorn's leaves TLS 1.2 with ciphers of 1999.
+        ssl_ciphers="DEFAULT",
+    )
 
 
 class StrictConnection(h11.Connection):
@@ -156,45 +126,47 @@ class GatewayProtocol(H11Protocol):
 
     def __init__(
         self,
-        config: GatewayConfig,
-        server_state: ServerState,
-        app_state: dict[str, Any],
-        _loop: asyncio.AbstractEventLoop | None = None,
+        *,
+        settings: Settings,
+        metrics: Metrics,
+        surplus: set["GatewayProtocol"],
+        **given: Any,
     ) -> None:
-        super().__init__(config, server_state, app_state, _loop)
+        super().__init__(**given)
         self.conn = StrictConnection(h11.SERVER, MAX_HEAD_BYTES)
-        self._limits = config
+        self._settings = settings
+        self._metrics = metrics
+        # All connections that are refused, or were and are about to end.
+        self._surplus = surplus
         self._refused = False
         # Ends a head that takes too long, and later a connection that was refused.
         self._timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Take the connection, or refuse its request where there are too many."""
-        served = len(self.connections) - len(self._limits.surplus)
+        """Take the connection; where there are too many, its first bytes are answered with 429."""
+        served = len(self.connections) - len(self._surplus)
         super().connection_made(transport)
         if hasattr(socket, "TCP_USER_TIMEOUT"):  # Linux
             transport.get_extra_info("socket").setsockopt(
                 socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(_STALLED_S * 1000)
             )
         self._start_timer()
-        if served < self._limits.max_connections:
-            return
-        self._limits.metrics.connections_refused.labels(429).inc()
-        self.app = self._limits.refuse
-        if not self._count_as_surplus():
+        if served >= self._settings.max_connections and not self._count_as_surplus():
+            self._metrics.connections_refused.labels(429).inc()
             self.transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget the connection."""
         self._stop_timer()
-        self._limits.surplus.discard(self)
+        self._surplus.discard(self)
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
         """Go on with the request, and limit how long its head takes."""
-        if self._refused:
-            return
-        super().data_received(data)
+        if self in self._surplus and not self._refused:
+            self._refuse(429)
+        if not self._refused:
+            super().data_received(data)
         if self._refused:
             return
         # Between requests the head begins with its first byte; until then the connection
@@ -222,14 +194,13 @@ class GatewayProtocol(H11Protocol):
 
     def _count_as_surplus(self) -> bool:
         """Leave this connection's place to others; False if there are too many of those, too."""
-        surplus = self._limits.surplus
-        if self not in surplus and len(surplus) >= self._limits.max_connections:
+        if self not in self._surplus and len(self._surplus) >= self._settings.max_connections:
             return False
-        surplus.add(self)
+        self._surplus.add(self)
         return True
 
     def _start_timer(self) -> None:
-        self._timer = self.loop.call_later(self._limits.header_timeout_s, self._on_slow_head)
+        self._timer = self.loop.call_later(self._settings.header_timeout_s, self._on_slow_head)
 
     def _stop_timer(self) -> None:
         if self._timer is not None:
@@ -243,7 +214,7 @@ class GatewayProtocol(H11Protocol):
             self.transport.close()
 
     def _refuse(self, status: int) -> None:
-        """Answer a head or body that makes no sense, and read on for a while."""
+        """Answer with an error, and read on for a while: to close now could reset the answer."""
         self._refused = True
         self.conn.send_failed()
         self._unset_keepalive_if_required()  # It would close the connection once more.
@@ -257,7 +228,7 @@ class GatewayProtocol(H11Protocol):
                 self.transport.close()
                 return
         self.transport.write(_answer(status))
-        self._limits.metrics.connections_refused.labels(status).inc()
+        self._metrics.connections_refused.labels(status).inc()
         log.info("Refused a connection", extra={"status": status})
         if not self._count_as_surplus():
             self.transport.close()
@@ -271,13 +242,17 @@ class GatewayProtocol(H11Protocol):
 def _answer(status: int) -> bytes:
     """A whole HTTP response; the connection's state machine may be in no state to write one."""
     request_id = str(uuid.uuid4())
-    document = identified(plain_document(status, _DETAILS[status]), request_id)
-    body = json.dumps(document).encode()
-    lines = [
-        f"HTTP/1.1 {status} {HTTPStatus(status).phrase}",
-        "Content-Type: application/problem+json",
-        f"Content-Length: {len(body)}",
-        "Connection: close",
-        f"{REQUEST_ID_HEADER}: {request_id}",
-    ]
-    return "\r\n".join([*lines, "", ""]).encode("ascii") + body
+    problem = Overloaded(_DETAILS[status], reason="connections") if status == 429 else None
+    document = problem.document() if problem else plain_document(status, _DETAILS[status])
+    response = JSONResponse(
+        identified(document, request_id),
+        headers={
+            **(problem.headers if problem else {}),
+            "Connection": "close",
+            REQUEST_ID_HEADER: request_id,
+        },
+        media_type="application/problem+json",
+    )
+    lines = [b"%s: %s" % header for header in response.raw_headers]
+    first = f"HTTP/1.1 {status} {HTTPStatus(status).phrase}".encode()
+    return b"\r\n".join([first, *lines, b"", bytes(response.body)])
