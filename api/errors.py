@@ -1,24 +1,5 @@
 """All answers of the gateway that are errors, as RFC 9457 problem documents.
 
-    Problem                          400
-    ├── PhotoProblem                 400, 413, 415, 422 by what is wrong with the photo
-    ├── RequestProblem               400
-    │   ├── InvalidForm              400  not a multipart form, or cut off
-    │   ├── UploadTimeout            408  the photo came too slowly
-    │   ├── UnsupportedMediaType     415  neither a form nor an image
-    │   ├── MissingImage             422  a form without the field `image`
-    │   └── InvalidParameter         422  roi, min_width, or something unknown
-    ├── AccessProblem                400
-    │   ├── MissingToken             401  a token is needed
-    │   ├── WrongToken               403  it is none of the service's
-    │   └── RateLimited              429  too many photos, or wrong tokens, from this client
-    └── RecognizerProblem            500
-        ├── RecognizerFailed         500  the models raised an error
-        ├── RecognizerMismatch       502  Triton serves something else than expected
-        ├── RecognizerUnavailable    503  Triton is away or its models are down
-        ├── RecognizerTimeout        504  no answer in time
-        └── Overloaded               429  too many photos at once
-
 Others (404, 405, an unexpected exception) are of the type `about:blank`, as the RFC has it.
 """
 
@@ -110,18 +91,14 @@ class PhotoTooDetailed(PhotoProblem):
     title = "The photo has too many pixels"
 
 
-class RequestProblem(Problem):
-    """The request is not one this service understands."""
-
-
-class InvalidForm(RequestProblem):
+class InvalidForm(Problem):
     """The body is not the multipart form that its Content-Type promises."""
 
     slug = "invalid-form"
     title = "The form can't be read"
 
 
-class UploadTimeout(RequestProblem):
+class UploadTimeout(Problem):
     """The photo did not come within the time that the settings allow."""
 
     status = 408
@@ -129,7 +106,7 @@ class UploadTimeout(RequestProblem):
     title = "The upload took too long"
 
 
-class UnsupportedMediaType(RequestProblem):
+class UnsupportedMediaType(Problem):
     """The body is neither a form nor an image, by its Content-Type."""
 
     status = 415
@@ -138,7 +115,7 @@ class UnsupportedMediaType(RequestProblem):
     headers: Mapping[str, str] = {"Accept": "multipart/form-data, image/*"}
 
 
-class MissingImage(RequestProblem):
+class MissingImage(Problem):
     """The form has no file in the field `image`."""
 
     status = 422
@@ -146,7 +123,7 @@ class MissingImage(RequestProblem):
     title = "The form holds no photo"
 
 
-class InvalidParameter(RequestProblem):
+class InvalidParameter(Problem):
     """A parameter has a value that makes no sense, or is unknown."""
 
     status = 422
@@ -154,11 +131,7 @@ class InvalidParameter(RequestProblem):
     title = "A parameter is not valid"
 
 
-class AccessProblem(Problem):
-    """The client may not do this, or not now."""
-
-
-class MissingToken(AccessProblem):
+class MissingToken(Problem):
     """The service takes photos only from clients that send one of its tokens."""
 
     status = 401
@@ -167,7 +140,7 @@ class MissingToken(AccessProblem):
     headers: Mapping[str, str] = {"WWW-Authenticate": 'Bearer realm="plates"'}
 
 
-class WrongToken(AccessProblem):
+class WrongToken(Problem):
     """The token that came is none of the service's."""
 
     status = 403
@@ -175,7 +148,7 @@ class WrongToken(AccessProblem):
     title = "The token is not valid"
 
 
-class RateLimited(AccessProblem):
+class RateLimited(Problem):
     """More photos, or more wrong tokens, came from this client than the settings allow."""
 
     status = 429
@@ -256,7 +229,7 @@ PHOTO_PROBLEMS: dict[str, type[PhotoProblem]] = {
 
 
 def kinds(base: type[Problem] = Problem) -> list[type[Problem]]:
-    """All kinds of problem that have a document of their own: leaves of the tree below `base`."""
+    """All kinds of problem that have a document of their own: the classes without subclasses."""
     below = base.__subclasses__()
     return [leaf for child in below for leaf in kinds(child)] if below else [base]
 

@@ -63,7 +63,7 @@ async def read_upload(
         The photos, not checked further; a photo that is alone is not too long.
 
     Raises:
-        RequestProblem: Not what the route takes; a form that is broken or holds no photo.
+        Problem: Not what the route takes; a form that is broken or holds no photo.
         PhotoTooLarge: More bytes than the limit.
         UploadTimeout: The body did not end in time.
         Overloaded: All uploads together hold too much memory.
