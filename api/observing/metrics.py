@@ -1,10 +1,12 @@
 """What /metrics has: counts and times, never a plate's text."""
 
+import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import get_args
 
+import httpx
 from prometheus_client import (
     CollectorRegistry,
     Counter,
@@ -19,6 +21,9 @@ from api.errors import Overloaded, Problem, RateLimited
 from api.status import State, read_statuses
 from api.triton import Recognition
 
+_TRITON_TIMEOUT_S = 2.0
+# All families of Triton's begin like this, and none of ours.
+_TRITON_PREFIXES = (b"nv_", b"# HELP nv_", b"# TYPE nv_")
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _SECONDS = (0.01, 0.025, 0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 12.8, 30.0)
 _STAGE_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2)
@@ -168,3 +173,26 @@ def _family(name: str, text: str, label: str, values: Mapping[str, float]) -> Ga
     for value, number in values.items():
         family.add_metric([value], number)
     return family
+
+
+async def fetch_triton_metrics(address: str) -> bytes | None:
+    """Ask Triton for its own metrics, so that one address has all of them.
+
+    Args:
+        address: host:port, as in `PLATES_TRITON_METRICS_URL`.
+
+    Returns:
+        Prometheus's text format, whole lines, Triton's families only; None if they did
+        not come, or not soon enough.
+    """
+    try:
+        async with (
+            asyncio.timeout(_TRITON_TIMEOUT_S),
+            # There is no TLS, and to load certificates takes longer than the metrics.
+            httpx.AsyncClient(verify=False, trust_env=False) as client,  # noqa: S501
+        ):
+            answer = (await client.get(f"http://{address}/metrics")).raise_for_status()
+    except (httpx.HTTPError, httpx.InvalidURL, TimeoutError):
+        return None
+    lines = [line for line in answer.content.splitlines() if line.startswith(_TRITON_PREFIXES)]
+    return b"\n".join([*lines, b""])
