@@ -78,8 +78,9 @@ class Access:
             self._rate = RateLimit(settings.rate_limit, settings.rate_burst)
             self._wrong_tokens = RateLimit(settings.rate_limit, settings.rate_burst)
 
-    def admit(self, request: Request) -> None:
-        """Admit a request by its head.
+    # async, though nothing is awaited: FastAPI would send a plain function to a thread.
+    async def admit(self, request: Request) -> None:
+        """Admit a request by its head; the dependency of all routes.
 
         Raises:
             MissingToken: A token is needed, and there is none.
@@ -114,18 +115,6 @@ class Access:
                 raise RateLimited("wrong tokens", retry_after_s=wait_s)
             raise WrongToken("The token in 'Authorization' is none of this service's.")
         return offered.hex()
-
-
-async def admit(request: Request) -> None:
-    """The dependency of all routes; see `Access.admit`."""
-    access: Access = request.app.state.access
-    access.admit(request)
-
-
-def charge(request: Request, photos: int) -> None:
-    """See `Access.charge`."""
-    access: Access = request.app.state.access
-    access.charge(request, photos)
 
 
 def _digest(token: str) -> bytes:
