@@ -9,6 +9,7 @@ from typing import Annotated
 
 from fastapi import Depends, Header, Request
 
+from api.edge.access import Access
 from api.observing.metrics import Metrics
 from api.parameters import F, merged
 from api.readiness import Readiness
@@ -16,9 +17,7 @@ from api.reading import PhotoReader
 from api.redaction import Redactor
 from api.request import Deadline, RequestContext
 from api.settings import Settings
-from api.uploads.forms import Upload, UploadForm
-from api.uploads.memory import UploadMemory
-from api.uploads.receiving import read_upload
+from api.uploads.receiving import Upload, UploadForm, UploadMemory, read_upload
 
 
 @dataclass
@@ -26,6 +25,7 @@ class Services:
     """What the routes share for the life of the application."""
 
     settings: Settings
+    access: Access
     reader: PhotoReader
     readiness: Readiness
     metrics: Metrics

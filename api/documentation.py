@@ -7,7 +7,7 @@ from pydantic import BaseModel
 
 from api.answers import ProblemDocument
 from api.errors import kinds
-from api.uploads.forms import UploadForm
+from api.uploads.receiving import UploadForm
 
 Responses = dict[int | str, dict[str, Any]]
 

@@ -15,7 +15,7 @@ from api.dependencies import ContextOfRequest, ServicesOfApp
 from api.documentation import Responses, body_of, file_field, form_schema
 from api.errors import kinds
 from api.parameters import LenientFilter, PlateFilter
-from api.uploads.forms import UploadForm
+from api.uploads.receiving import UploadForm
 
 # The older of both routes is what many clients still have in their settings.
 _ROUTES = ("/v1/vision/alpr", "/v1/image/alpr")

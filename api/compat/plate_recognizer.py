@@ -15,7 +15,7 @@ from api.compat.dialect import Dialect, Score, fields_of, whole_pixels
 from api.dependencies import ContextOfRequest, Services, ServicesOfApp
 from api.documentation import Responses, body_of, file_field, form_schema
 from api.parameters import LenientFilter, PlateFilter
-from api.uploads.forms import Upload, UploadForm
+from api.uploads.receiving import Upload, UploadForm
 from plate_models.spec import MODEL_VERSION
 
 _READER, _INFO, _STATISTICS = "/v1/plate-reader", "/info", "/v1/statistics"

@@ -17,12 +17,11 @@ from api.answers import (
 )
 from api.dependencies import ContextOfRequest, ServicesOfApp
 from api.documentation import PROBLEMS, body_of, file_field, form_schema
-from api.edge.access import charge
 from api.edge.problems import document_of
 from api.errors import PhotoTooLarge, Problem, RecognizerProblem
 from api.parameters import PlateFilter, PlatesParameters
 from api.request import RequestContext
-from api.uploads.forms import UploadedPhoto, UploadForm
+from api.uploads.receiving import UploadedPhoto, UploadForm
 from plate_models.images import too_many_bytes_message
 
 # A problem and its document.
@@ -112,7 +111,7 @@ async def read_batch(
     """
     form = UploadForm(_BATCH_FIELDS, max_photos=services.settings.batch_max_files)
     async with services.received(context, form, parameters) as (upload, wanted):
-        charge(context.request, len(upload.photos))
+        services.access.charge(context.request, len(upload.photos))
         # One batch leaves half of the places to others.
         places = asyncio.Semaphore(services.settings.batch_concurrency)
         failed: list[Failure] = []

@@ -1,7 +1,7 @@
 """Photos that come as base64 text: in a form's field, or in a JSON object.
 
 Texts are as long as photos, so everything here takes time and memory linear in them. Call it
-off the event loop; `api.uploads.memory` counts its copies.
+off the event loop; `api.uploads.receiving` counts its copies.
 """
 
 import binascii

@@ -7,6 +7,7 @@ off for one that is complete. Here its parser (python-multipart) calls back a co
 import re
 from collections.abc import AsyncIterable, Callable
 from dataclasses import dataclass, field
+from typing import Any
 from urllib.parse import unquote
 
 from python_multipart.exceptions import FormParserError
@@ -162,18 +163,13 @@ async def read_form(
     if not boundary:
         raise InvalidForm("The Content-Type has no boundary. Leave it to your HTTP library.")
     collector = _Collector(parts, max_parts, limit_of)
+    callbacks: Any = {
+        name: getattr(collector, name) for name in dir(collector) if name.startswith("on_")
+    }
     try:
         parser = MultipartParser(
             boundary,
-            {
-                "on_part_begin": collector.on_part_begin,
-                "on_part_data": collector.on_part_data,
-                "on_header_field": collector.on_header_field,
-                "on_header_value": collector.on_header_value,
-                "on_header_end": collector.on_header_end,
-                "on_headers_finished": collector.on_headers_finished,
-                "on_end": collector.on_end,
-            },
+            callbacks,
             max_header_count=_MAX_HEADERS,
             max_header_size=_MAX_HEADER_BYTES,
         )
