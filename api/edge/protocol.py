@@ -17,7 +17,6 @@ import logging
 import socket
 import sys
 import uuid
-from functools import partial
 from http import HTTPStatus
 from typing import Any
 
@@ -25,9 +24,10 @@ import h11
 import uvicorn
 from fastapi import FastAPI
 from starlette.responses import JSONResponse
+from starlette.types import Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from api.edge.middleware import REQUEST_ID_HEADER
+from api.edge.middleware import REQUEST_ID_HEADER, Edge
 from api.errors import Overloaded, identified, plain_document
 from api.observing.metrics import Metrics
 from api.settings import Settings
@@ -53,34 +53,57 @@ _DETAILS = {
     400: "This is not a valid HTTP/1.1 request.",
     408: "The request's head did not come in time.",
     414: f"The request's target is longer than {MAX_TARGET_BYTES} bytes.",
-    429: "Too many connections at once. Try again shortly.",
     431: f"The request's head has more than {MAX_HEAD_BYTES} bytes or {MAX_HEADERS} fields.",
 }
 
 
+class GatewayConfig(uvicorn.Config):
+    """uvicorn's configuration, with the limits of `GatewayProtocol`.
+
+    Attributes:
+        surplus: Connections that are refused, or were and are about to end; at most as many as
+            are served.
+        refuse: The application for those above the limit.
+    """
+
+    def __init__(self, app: FastAPI, settings: Settings) -> None:
+        super().__init__(
+            app,
+            host=settings.host,
+            port=settings.port,
+            loop="asyncio",
+            http=GatewayProtocol,
+            ws="none",
+            lifespan="on",
+            log_config=None,
+            log_level="warning",
+            access_log=False,
+            server_header=False,
+            # Any client could choose its address, and with it whose rate it uses up.
+            proxy_headers=False,
+            timeout_graceful_shutdown=_SHUTDOWN_S,
+            ssl_certfile=settings.tls_certificate,
+            ssl_keyfile=settings.tls_key,
+            # OpenSSL's own choice; uvicorn's leaves TLS 1.2 with ciphers of 1999.
+            ssl_ciphers="DEFAULT",
+        )
+        self.settings = settings
+        self.surplus: set[GatewayProtocol] = set()
+        self.metrics: Metrics = app.state.metrics
+        self.refuse: Any = Edge(_answer_too_many, settings, self.metrics)
+
+
+async def _answer_too_many(scope: Scope, receive: Receive, send: Send) -> None:
+    problem = Overloaded("Too many connections at once. Try again shortly.", reason="connections")
+    document = identified(problem.document(), scope["state"]["request_id"])
+    headers = {**problem.headers, "Connection": "close"}
+    response = JSONResponse(document, 429, headers, media_type="application/problem+json")
+    await response(scope, receive, send)
+
+
 def server_config(app: FastAPI, settings: Settings) -> uvicorn.Config:
     """How an application from `api.main.create_app` is served, everywhere."""
-    protocol = partial(GatewayProtocol, settings=settings, metrics=app.state.metrics, surplus=set())
-    return uvicorn.Config(
-        app,
-        host=settings.host,
-        port=settings.port,
-        loop="asyncio",
-        http=protocol,  # type: ignore[arg-type]  # a class, but for its arguments
-        ws="none",
-        lifespan="on",
-        log_config=None,
-        log_level="warning",
-        access_log=False,
-        server_header=False,
-        # Any client could choose its address, and with it whose rate it uses up.
-        proxy_headers=False,
-        timeout_graceful_shutdown=_SHUTDOWN_S,
-        ssl_certfile=settings.tls_certificate,
-        ssl_keyfile=settings.tls_key,
-        # OpenSSL's own choice; uvicorn's leaves TLS 1.2 with ciphers of 1999.
-        ssl_ciphers="DEFAULT",
-    )
+    return GatewayConfig(app, settings)
 
 
 class StrictConnection(h11.Connection):
@@ -124,49 +147,41 @@ def _check_head(request: h11.Request) -> None:
 class GatewayProtocol(H11Protocol):
     """One connection; see the module for what it adds to uvicorn's."""
 
-    def __init__(
-        self,
-        *,
-        settings: Settings,
-        metrics: Metrics,
-        surplus: set["GatewayProtocol"],
-        **given: Any,
-    ) -> None:
-        super().__init__(**given)
+    def __init__(self, config: GatewayConfig, **given: Any) -> None:
+        super().__init__(config, **given)
         self.conn = StrictConnection(h11.SERVER, MAX_HEAD_BYTES)
-        self._settings = settings
-        self._metrics = metrics
-        # All connections that are refused, or were and are about to end.
-        self._surplus = surplus
+        self._limits = config
         self._refused = False
         # Ends a head that takes too long, and later a connection that was refused.
         self._timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Take the connection; where there are too many, its first bytes are answered with 429."""
-        served = len(self.connections) - len(self._surplus)
+        """Take the connection, or refuse its request where there are too many."""
+        served = len(self.connections) - len(self._limits.surplus)
         super().connection_made(transport)
         if hasattr(socket, "TCP_USER_TIMEOUT"):  # Linux
             transport.get_extra_info("socket").setsockopt(
                 socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(_STALLED_S * 1000)
             )
         self._start_timer()
-        if served >= self._settings.max_connections and not self._count_as_surplus():
-            self._metrics.connections_refused.labels(429).inc()
+        if served < self._limits.settings.max_connections:
+            return
+        self._limits.metrics.connections_refused.labels(429).inc()
+        self.app = self._limits.refuse
+        if not self._count_as_surplus():
             self.transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget the connection."""
         self._stop_timer()
-        self._surplus.discard(self)
+        self._limits.surplus.discard(self)
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
         """Go on with the request, and limit how long its head takes."""
-        if self in self._surplus and not self._refused:
-            self._refuse(429)
-        if not self._refused:
-            super().data_received(data)
+        if self._refused:
+            return
+        super().data_received(data)
         if self._refused:
             return
         # Between requests the head begins with its first byte; until then the connection
@@ -194,13 +209,16 @@ class GatewayProtocol(H11Protocol):
 
     def _count_as_surplus(self) -> bool:
         """Leave this connection's place to others; False if there are too many of those, too."""
-        if self not in self._surplus and len(self._surplus) >= self._settings.max_connections:
+        surplus = self._limits.surplus
+        if self not in surplus and len(surplus) >= self._limits.settings.max_connections:
             return False
-        self._surplus.add(self)
+        surplus.add(self)
         return True
 
     def _start_timer(self) -> None:
-        self._timer = self.loop.call_later(self._settings.header_timeout_s, self._on_slow_head)
+        self._timer = self.loop.call_later(
+            self._limits.settings.header_timeout_s, self._on_slow_head
+        )
 
     def _stop_timer(self) -> None:
         if self._timer is not None:
@@ -214,7 +232,7 @@ class GatewayProtocol(H11Protocol):
             self.transport.close()
 
     def _refuse(self, status: int) -> None:
-        """Answer with an error, and read on for a while: to close now could reset the answer."""
+        """Answer a head or body that makes no sense, and read on for a while."""
         self._refused = True
         self.conn.send_failed()
         self._unset_keepalive_if_required()  # It would close the connection once more.
@@ -228,7 +246,7 @@ class GatewayProtocol(H11Protocol):
                 self.transport.close()
                 return
         self.transport.write(_answer(status))
-        self._metrics.connections_refused.labels(status).inc()
+        self._limits.metrics.connections_refused.labels(status).inc()
         log.info("Refused a connection", extra={"status": status})
         if not self._count_as_surplus():
             self.transport.close()
@@ -242,17 +260,11 @@ class GatewayProtocol(H11Protocol):
 def _answer(status: int) -> bytes:
     """A whole HTTP response; the connection's state machine may be in no state to write one."""
     request_id = str(uuid.uuid4())
-    problem = Overloaded(_DETAILS[status], reason="connections") if status == 429 else None
-    document = problem.document() if problem else plain_document(status, _DETAILS[status])
     response = JSONResponse(
-        identified(document, request_id),
-        headers={
-            **(problem.headers if problem else {}),
-            "Connection": "close",
-            REQUEST_ID_HEADER: request_id,
-        },
+        identified(plain_document(status, _DETAILS[status]), request_id),
+        headers={"Connection": "close", REQUEST_ID_HEADER: request_id},
         media_type="application/problem+json",
     )
-    lines = [b"%s: %s" % header for header in response.raw_headers]
     first = f"HTTP/1.1 {status} {HTTPStatus(status).phrase}".encode()
+    lines = [b"%s: %s" % header for header in response.raw_headers]
     return b"\r\n".join([first, *lines, b"", bytes(response.body)])
