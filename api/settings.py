@@ -6,7 +6,7 @@ from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import Field, SecretStr, ValidationInfo, field_validator
+from pydantic import AfterValidator, Field, SecretStr, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
@@ -24,6 +24,24 @@ _ORIGIN = re.compile(r"https?://[A-Za-z0-9.\-\[\]:]+")
 _TRITON_ADDRESS = re.compile(r"(?:[\w.\-]+|\[[0-9A-Fa-f:.]+\]):(\d+)")
 _TOKEN = re.compile(r"[!-+\--~]+")
 _ROOT = Path(__file__).resolve().parent.parent
+
+
+def _text_in(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is not text"
+        raise PydanticCustomError(
+            UNREADABLE_FILE, "can't read {file}: {reason}", {"file": str(file), "reason": reason}
+        ) from None
+
+
+def _readable(file: Path) -> Path:
+    _text_in(file)
+    return file
+
+
+ReadableFile = Annotated[Path, AfterValidator(_readable)]
 
 
 class Settings(BaseSettings):
@@ -51,11 +69,11 @@ class Settings(BaseSettings):
     port: Port = 8080
     """Port to listen on; 0 takes a free one."""
 
-    tls_certificate: Path | None = None
+    tls_certificate: ReadableFile | None = None
     """Certificate (chain) of the gateway in PEM: with it and its key HTTPS is served instead of
     HTTP. None: a proxy does that, or nothing does."""
 
-    tls_key: Annotated[Path | None, Field(validate_default=True)] = None
+    tls_key: Annotated[ReadableFile | None, Field(validate_default=True)] = None
     """Private key of the certificate in PEM, without a passphrase."""
 
     triton_url: str | None = None
@@ -195,18 +213,9 @@ class Settings(BaseSettings):
             cls._check_tokens(_tokens_in(value))
         return value
 
-    @field_validator("tls_certificate")
-    @classmethod
-    def _check_certificate(cls, value: Path | None) -> Path | None:
-        if value is not None:
-            _text_in(value)
-        return value
-
     @field_validator("tls_key")
     @classmethod
     def _check_key(cls, value: Path | None, info: ValidationInfo) -> Path | None:
-        if value is not None:
-            _text_in(value)
         if "tls_certificate" not in info.data:
             return value  # It is wrong itself.
         certificate = info.data["tls_certificate"]
@@ -235,17 +244,16 @@ class Settings(BaseSettings):
                 f"{scheme}:// is not Triton's gRPC address; give host:port, grpc://host:port, "
                 "or grpcs://host:port with TLS (the port is usually 8001)"
             )
-        if ":" not in address or not address.rpartition(":")[2].isdigit():
+        if not address.rpartition(":")[2].isdigit():
             raise ValueError(f"{value!r} has no port; Triton's gRPC port is usually 8001")
-        for one in re.sub(r"^ipv[46]:", "", address).split(","):
+        listed = re.sub(r"^ipv[46]:", "", address)
+        for one in listed.split(",") if listed != address else [address]:
             found_one = _TRITON_ADDRESS.fullmatch(one)
             if not found_one or not 0 < int(found_one[1]) < 65536:
-                raise ValueError(f"{one!r} is no address such as triton.example:8001")
-        if "," in address and not address.startswith(("ipv4:", "ipv6:")):
-            raise ValueError(
-                f"{value!r} lists hosts; give one name that has all their addresses, or list "
-                "the addresses: ipv4:10.0.0.1:8001,10.0.0.2:8001"
-            )
+                raise ValueError(
+                    f"{one!r} is no address such as triton.example:8001; give one name that has "
+                    "all addresses, or list them: ipv4:10.0.0.1:8001,10.0.0.2:8001"
+                )
         return value
 
     def accepted_tokens(self) -> tuple[SecretStr, ...]:
@@ -283,16 +291,6 @@ class Settings(BaseSettings):
         """What the photos of a batch may have together; all of them fit into the memory."""
         together = min(self.batch_max_files * self.max_bytes, self.upload_memory_bytes // 5)
         return max(self.max_bytes, together)
-
-
-def _text_in(file: Path) -> str:
-    try:
-        return file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "it is not text"
-        raise PydanticCustomError(
-            UNREADABLE_FILE, "can't read {file}: {reason}", {"file": str(file), "reason": reason}
-        ) from None
 
 
 def _tokens_in(file: Path) -> tuple[SecretStr, ...]:
