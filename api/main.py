@@ -7,6 +7,7 @@ from fastapi import Depends, FastAPI
 from fastapi.middleware.cors import CORSMiddleware
 from fastapi_offline import FastAPIOffline
 
+from api import compat
 from api.dependencies import Services
 from api.documentation import document_tokens
 from api.edge.access import Access
@@ -16,7 +17,7 @@ from api.observing.metrics import Metrics
 from api.readiness import Readiness
 from api.reading import PhotoReader
 from api.redaction import Redactor
-from api.routes import ROUTERS
+from api.routes import operation, page, plates
 from api.settings import Settings
 from api.triton import TritonClient
 from api.uploads.receiving import UploadMemory
@@ -47,7 +48,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         exception_handlers=HANDLERS,
     )
     app.state.metrics = metrics
-    for router in ROUTERS:
+    for router in (plates.router, *compat.ROUTERS, operation.router, page.router):
         app.include_router(router)
     document_tokens(app)
     _add_middleware(app, settings, metrics)

@@ -12,8 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from api.answers import Plate, PlatesAnswer, answer_from
 from api.compat.dialect import Dialect, Score, fields_of, whole_pixels
 from api.dependencies import ContextOfRequest, ServicesOfApp
-from api.documentation import Responses, body_of, file_field, form_schema
-from api.errors import kinds
+from api.documentation import MEANINGS, Responses, body_of, file_field, form_schema
 from api.parameters import LenientFilter, PlateFilter
 from api.uploads.receiving import UploadForm
 
@@ -84,11 +83,7 @@ class AlprError(BaseModel):
 
 
 _ERRORS: Responses = {
-    status: {
-        "model": AlprError,
-        "description": "; ".join(kind.title for kind in kinds() if kind.status == status),
-    }
-    for status in sorted({kind.status for kind in kinds()})
+    status: {"model": AlprError, "description": text} for status, text in MEANINGS.items()
 }
 _PROPERTIES = {
     "upload": file_field("The photo; or its bytes in base64"),

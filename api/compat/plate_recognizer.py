@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError,
 
 from api.answers import Plate, PlatesAnswer, answer_from
 from api.compat.dialect import Dialect, Score, fields_of, whole_pixels
-from api.dependencies import ContextOfRequest, Services, ServicesOfApp
+from api.dependencies import ContextOfRequest, ServicesOfApp
 from api.documentation import Responses, body_of, file_field, form_schema
 from api.parameters import LenientFilter, PlateFilter
 from api.uploads.receiving import Upload, UploadForm
@@ -292,7 +292,7 @@ async def read_plates(
         version=1,
         camera_id=fields.camera_id,
         timestamp=came.strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
-        usage=_usage(services),
+        usage=Usage(calls=services.calls),
     )
 
 
@@ -318,18 +318,14 @@ def _result(plate: Plate, answer: PlatesAnswer) -> Result:
 @router.get(_INFO, include_in_schema=False)
 async def info(services: ServicesOfApp) -> Info:
     """Tell version and usage, as the self-hosted Plate Recognizer does."""
-    return Info(version=MODEL_VERSION, usage=_usage(services))
+    return Info(version=MODEL_VERSION, usage=Usage(calls=services.calls))
 
 
 @router.get(_STATISTICS + "/", response_model=Statistics)
 @router.get(_STATISTICS, include_in_schema=False)
 async def statistics(services: ServicesOfApp) -> Statistics:
     """Tell the usage, as Plate Recognizer's cloud does."""
-    return Statistics(usage=_usage(services))
-
-
-def _usage(services: Services) -> Usage:
-    return Usage(calls=services.calls)
+    return Statistics(usage=Usage(calls=services.calls))
 
 
 def _error(status: int, detail: str) -> tuple[int, dict[str, Any]]:
