@@ -1,7 +1,5 @@
 """What FastAPI passes to the routes: the application's services and the request's context."""
 
-import time
-import uuid
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -77,11 +75,8 @@ async def _context(
 ) -> AsyncGenerator[RequestContext]:
     limit_s = services.settings.request_timeout_s
     by_client = timeout_s is not None and timeout_s < limit_s
-    state = request.scope.get("state", {})
-    started = state.get("started", time.monotonic())
-    deadline = Deadline(started + min(timeout_s or limit_s, limit_s), by_client)
-    request_id = state.get("request_id") or str(uuid.uuid4())
-    context = RequestContext(request, request_id, deadline)
+    deadline = Deadline(request.state.started + min(timeout_s or limit_s, limit_s), by_client)
+    context = RequestContext(request, deadline)
     try:
         yield context
     finally:

@@ -80,12 +80,7 @@ def _parse_roi(value: str) -> Box:
 
 
 def merged(parameters: F, query: Pairs, fields: Pairs) -> F:
-    """Let the fields of a form override the parameters of the address.
-
-    Args:
-        parameters: Read from the address.
-        query: All names and values in the address, to find repeated ones.
-        fields: Those in the form.
+    """Let the fields of a form override the parameters of the address, read from its `query`.
 
     Raises:
         InvalidParameter: A field makes no sense or is unknown, or a parameter came twice.

@@ -37,11 +37,6 @@ class Redactor:
     ) -> tuple[bytes, str]:
         """Blur the plates of a photo.
 
-        Args:
-            photo: The file's bytes.
-            recognition: Of the photo.
-            timeout_s: Seconds to wait.
-
         Returns:
             The upright photo as a file without any metadata, and its type: image/png for a PNG
             and for what is too long for a JPEG, else image/jpeg.

@@ -17,12 +17,7 @@ M = TypeVar("M", bound=BaseModel)
 
 @dataclass(frozen=True)
 class Dialect:
-    """Another service, as its clients see it.
-
-    Attributes:
-        router: Its routes.
-        error: From our status and detail, the status and the JSON of its errors.
-    """
+    """Another service: its routes, and its status and JSON for our status and detail."""
 
     router: APIRouter
     error: Callable[[int, str], tuple[int, dict[str, Any]]]

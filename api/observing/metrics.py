@@ -32,11 +32,7 @@ _COUNTS = (0, 1, 2, 3, 5, 8, 13, 21, 34)
 
 
 class Metrics:
-    """The metrics of one application, in a registry of their own.
-
-    Args:
-        status_files: Where supervisors report what they restarted; None: there is none.
-    """
+    """The metrics of one application, with what supervisors report in their status files."""
 
     def __init__(self, *status_files: Path | None) -> None:
         # Otherwise each series has one more, of no use.
@@ -176,15 +172,7 @@ def _family(name: str, text: str, label: str, values: Mapping[str, float]) -> Ga
 
 
 async def fetch_triton_metrics(address: str) -> bytes | None:
-    """Ask Triton for its own metrics, so that one address has all of them.
-
-    Args:
-        address: host:port, as in `PLATES_TRITON_METRICS_URL`.
-
-    Returns:
-        Prometheus's text format, whole lines, Triton's families only; None if they did
-        not come, or not soon enough.
-    """
+    """Ask Triton at host:port for its own metrics; None if they don't come, or not soon enough."""
     try:
         async with (
             asyncio.timeout(_TRITON_TIMEOUT_S),

@@ -29,13 +29,9 @@ _EXTENDED_NAME = re.compile(r"""\bfilename\*\s*=\s*"?(utf-8|iso-8859-1)'[^']*'([
 
 @dataclass
 class Part:
-    """One part of a form.
+    """One part of a form: a file if it has a file name, even an empty one.
 
-    Attributes:
-        name: The field's name.
-        filename: What the file is called, without folders; None if it is not a file.
-        content: Its bytes; none are kept of a part that is too long.
-        is_too_long: Whether it had more bytes than allowed.
+    None of the content is kept of a part that is too long.
     """
 
     name: str = ""
@@ -144,15 +140,9 @@ async def read_form(
     max_parts: int,
     limit_of: Callable[[Part], int],
 ) -> None:
-    """Read a whole multipart form.
+    """Read a whole multipart form and append its parts to `parts`; the caller limits its length.
 
-    Args:
-        content_type: The header, with its boundary.
-        chunks: The body; the caller limits its length.
-        parts: Gets the parts in their order.
-        max_parts: How many parts it may have.
-        limit_of: How many bytes a part may have, once its name is known; of a longer one
-            nothing is kept.
+    `limit_of` says how many bytes a part may have, once its name is known.
 
     Raises:
         InvalidForm: Not a multipart body, one that is cut off, one of too many parts, or

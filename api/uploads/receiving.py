@@ -79,13 +79,7 @@ class UploadForm:
 
 @dataclass(frozen=True)
 class UploadedPhoto:
-    """One photo as it came.
-
-    Attributes:
-        content: The file's bytes, nothing checked; none if it is too long.
-        filename: What the client calls it, without folders; None if it has no name.
-        is_too_long: Whether it had more bytes than allowed.
-    """
+    """One photo as it came: nothing is checked, and nothing kept of one that is too long."""
 
     content: bytes
     filename: str | None = None
@@ -94,12 +88,7 @@ class UploadedPhoto:
 
 @dataclass(frozen=True)
 class Upload:
-    """The photos and the form fields that came with them.
-
-    Attributes:
-        photos: At least one, in their order.
-        fields: Names and values of the other fields; empty for a raw body.
-    """
+    """The photos, at least one, and names and values of the fields that came with them."""
 
     photos: tuple[UploadedPhoto, ...]
     fields: tuple[tuple[str, str], ...] = ()
@@ -148,16 +137,7 @@ async def read_upload(
     """Read the photos from the body: a form, or the file itself.
 
     Never holds more than the limit in memory, whatever Content-Length says, and writes
-    nothing to disk.
-
-    Args:
-        context: Of the request, its body not read yet.
-        form: What the route takes.
-        settings: How many bytes photos may have, and how long they may take.
-        take: Accounts for their memory; see `UploadMemory`.
-
-    Returns:
-        The photos, not checked further; a photo that is alone is not too long.
+    nothing to disk. The photos are not checked further; one that is alone is not too long.
 
     Raises:
         Problem: Not what the route takes, broken, without a photo, too large, too slow, or too
