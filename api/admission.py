@@ -56,11 +56,6 @@ class Admission:
     estimate gets corrected. All others wait, unless the queue is full or the answer would
     come after the deadline. For one event loop.
 
-    Args:
-        concurrency: Places, at least 1.
-        max_waiting: Photos that may wait for one; with 0 none waits.
-        clock: In seconds; service times are measured with it.
-
     Attributes:
         waiting: How many photos wait for a place.
     """

@@ -17,18 +17,18 @@ class Problem(Exception):
     """An error with an answer of its own.
 
     Attributes:
-        status: HTTP status.
         slug: Stable name of the kind; the document's `type` is `PROBLEM_PATH` + slug.
-        title: The kind in words, the same every time.
         detail: What happened this time and what to do about it.
         headers: Further headers of the answer.
         extra: Further members of the document.
+        reason: For the metrics: which bound was met, in one word, if there were too many.
     """
 
     status: ClassVar[int] = 400
     slug: ClassVar[str] = "problem"
     title: ClassVar[str] = "Something is wrong"
     headers: Mapping[str, str] = {}
+    reason: str | None = None
 
     def __init__(self, detail: str, **extra: Any) -> None:
         super().__init__(detail)
@@ -154,6 +154,7 @@ class RateLimited(Problem):
     status = 429
     slug = "rate-limited"
     title = "Too many requests from this client"
+    reason = "rate"
 
     def __init__(self, what: str = "photos", *, retry_after_s: float) -> None:
         """Say of what there were too many, and in how many seconds (rounded up) to try again."""
@@ -206,11 +207,7 @@ class RecognizerTimeout(RecognizerProblem):
 
 
 class Overloaded(RecognizerProblem):
-    """More photos at once than can be read in time.
-
-    Attributes:
-        reason: Which bound was met, in one word, for the metrics.
-    """
+    """More photos at once than can be read in time."""
 
     status = 429
     slug = "overloaded"
@@ -222,10 +219,7 @@ class Overloaded(RecognizerProblem):
         self.headers = {"Retry-After": str(max(1, math.ceil(retry_after_s)))}
 
 
-PHOTO_PROBLEMS: dict[str, type[PhotoProblem]] = {
-    kind.slug: kind
-    for kind in (EmptyPhoto, UnsupportedPhoto, BrokenPhoto, PhotoTooLarge, PhotoTooDetailed)
-}
+PHOTO_PROBLEMS = {kind.slug: kind for kind in PhotoProblem.__subclasses__()}
 
 
 def kinds(base: type[Problem] = Problem) -> list[type[Problem]]:

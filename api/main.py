@@ -51,7 +51,16 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     for router in (plates.router, *compat.ROUTERS, operation.router, page.router):
         app.include_router(router)
     document_tokens(app)
-    _add_middleware(app, settings, metrics)
+    # The last one added is the outermost.
+    if settings.cors_origins:
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=settings.cors_origins,
+            allow_methods=("GET", "POST"),
+            allow_headers=("Authorization", "Content-Type", "X-Request-Id", "X-Request-Timeout"),
+            expose_headers=("Retry-After", "X-Request-Id"),
+        )
+    app.add_middleware(Edge, settings=settings, metrics=metrics)
     return app
 
 
@@ -68,16 +77,3 @@ async def _connected(
             settings, access, reader, readiness, metrics, memory, Redactor(settings.limits)
         )
         yield
-
-
-def _add_middleware(app: FastAPI, settings: Settings, metrics: Metrics) -> None:
-    """Wrap the application; the last one added is the outermost."""
-    if settings.cors_origins:
-        app.add_middleware(
-            CORSMiddleware,
-            allow_origins=settings.cors_origins,
-            allow_methods=("GET", "POST"),
-            allow_headers=("Authorization", "Content-Type", "X-Request-Id", "X-Request-Timeout"),
-            expose_headers=("Retry-After", "X-Request-Id"),
-        )
-    app.add_middleware(Edge, settings=settings, metrics=metrics)

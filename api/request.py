@@ -23,11 +23,6 @@ class Deadline:
     at: float
     by_client: bool = False
 
-    @classmethod
-    def after(cls, seconds: float) -> "Deadline":
-        """The moment in so many seconds from now."""
-        return cls(time.monotonic() + seconds)
-
     @property
     def remaining_s(self) -> float:
         """Seconds that are left; zero when it has passed."""

@@ -24,7 +24,8 @@ log = logging.getLogger("plates.gateway")
 
 def document_of(problem: Problem, request_id: str, metrics: Metrics) -> dict[str, Any]:
     """Take note of a request's problem, or of one photo's, and write its document."""
-    metrics.note_problem(problem)
+    if problem.reason:
+        metrics.refused.labels(problem.reason).inc()
     # Clients may wait as briefly as they like; that is no fault of the service.
     by_client = isinstance(problem, RecognizerTimeout) and problem.by_client
     level = logging.INFO if by_client else logging.ERROR
