@@ -41,7 +41,21 @@ def _readable(file: Path) -> Path:
     return file
 
 
+def _origin(value: str) -> str:
+    if not _ORIGIN.fullmatch(value):
+        raise ValueError(f"{value!r} is no origin such as https://gate.example:8443")
+    return value
+
+
+def _token(value: SecretStr) -> SecretStr:
+    if not _TOKEN.fullmatch(value.get_secret_value()):
+        raise ValueError("a token is visible ASCII without spaces and commas")
+    return value
+
+
 ReadableFile = Annotated[Path, AfterValidator(_readable)]
+Origin = Annotated[str, AfterValidator(_origin)]
+Token = Annotated[SecretStr, AfterValidator(_token)]
 
 
 class Settings(BaseSettings):
@@ -148,7 +162,7 @@ class Settings(BaseSettings):
     ready_timeout_s: Positive = 3.0
     """Seconds after which /readyz gives up the photo it tries."""
 
-    tokens: Annotated[tuple[SecretStr, ...], NoDecode] = ()
+    tokens: Annotated[tuple[Token, ...], NoDecode] = ()
     """Clients that send photos must send one of these; none: every client may."""
 
     tokens_file: Path | None = None
@@ -162,7 +176,7 @@ class Settings(BaseSettings):
     rate_burst: Count = 10
     """Photos at once before that rate holds."""
 
-    cors_origins: Annotated[tuple[str, ...], NoDecode] = ()
+    cors_origins: Annotated[tuple[Origin, ...], NoDecode] = ()
     """Web sites whose pages may use the service, such as `https://gate.example`; none: only its
     own."""
 
@@ -191,26 +205,11 @@ class Settings(BaseSettings):
             return tuple(part.strip() for part in value.split(",") if part.strip())
         return value
 
-    @field_validator("cors_origins")
-    @classmethod
-    def _check_origins(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        for origin in value:
-            if not _ORIGIN.fullmatch(origin):
-                raise ValueError(f"{origin!r} is no origin such as https://gate.example:8443")
-        return value
-
-    @field_validator("tokens")
-    @classmethod
-    def _check_tokens(cls, value: tuple[SecretStr, ...]) -> tuple[SecretStr, ...]:
-        if not all(_TOKEN.fullmatch(secret.get_secret_value()) for secret in value):
-            raise ValueError("a token is visible ASCII without spaces and commas")
-        return value
-
     @field_validator("tokens_file")
     @classmethod
     def _check_tokens_file(cls, value: Path | None) -> Path | None:
         if value is not None:
-            cls._check_tokens(_tokens_in(value))
+            _tokens_in(value)
         return value
 
     @field_validator("tls_key")
@@ -257,11 +256,7 @@ class Settings(BaseSettings):
         return value
 
     def accepted_tokens(self) -> tuple[SecretStr, ...]:
-        """The tokens of both settings; none means that every client may send photos.
-
-        Raises:
-            ValueError: The file can't be read any more, or holds no token.
-        """
+        """The tokens of both settings; raises `ValueError` if the file can't be read any more."""
         return self.tokens + (_tokens_in(self.tokens_file) if self.tokens_file else ())
 
     @property
@@ -296,7 +291,7 @@ class Settings(BaseSettings):
 def _tokens_in(file: Path) -> tuple[SecretStr, ...]:
     """One per line; raises `ValueError` where there is none."""
     lines = [line.strip() for line in _text_in(file).splitlines()]
-    tokens = tuple(SecretStr(line) for line in lines if line and not line.startswith("#"))
+    tokens = tuple(_token(SecretStr(line)) for line in lines if line and not line.startswith("#"))
     if not tokens:
         # To let everybody in would be the opposite of what was meant.
         raise ValueError(f"{file} holds no token; write one per line")

@@ -301,13 +301,12 @@ def _result(plate: Plate, answer: PlatesAnswer) -> Result:
     country, dot, _ = plate.format.partition(".")
     others = [guess for guess in plate.candidates if guess.text != plate.text]
     guesses = [(plate.text, plate.score), *((guess.text, guess.score) for guess in others)]
+    # A right text is of the right country.
+    region = {"code": country, "score": plate.score} if dot else {"code": "unknown", "score": 0.0}
     return Result(
         box=PixelBox(xmin=xmin, ymin=ymin, xmax=xmax, ymax=ymax),
         plate=plate.text.lower(),
-        # A right text is of the right country.
-        region=RegionGuess(code=country, score=plate.score)
-        if dot
-        else RegionGuess(code="unknown", score=0.0),
+        region=RegionGuess.model_validate(region),
         score=plate.score,
         candidates=[PlateGuess(score=score, plate=text.lower()) for text, score in guesses],
         dscore=plate.detection_score,

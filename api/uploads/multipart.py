@@ -142,11 +142,8 @@ async def read_form(
 ) -> None:
     """Read a whole multipart form and append its parts to `parts`; the caller limits its length.
 
-    `limit_of` says how many bytes a part may have, once its name is known.
-
-    Raises:
-        InvalidForm: Not a multipart body, one that is cut off, one of too many parts, or
-            of parts that make no sense in a form.
+    `limit_of` says how many bytes a part may have, once its name is known. A form that is cut
+    off, or makes no sense, raises `InvalidForm`.
     """
     _, options = parse_options_header(content_type)
     boundary = options.get(b"boundary")

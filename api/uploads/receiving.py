@@ -58,7 +58,6 @@ class UploadForm:
 
     Attributes:
         fields: Names that a photo's field may have; messages name the first.
-        max_photos: Files in one form.
         any_field: Whether a file counts as the photo whatever its field is called.
         text: Whether a photo may be base64 text, in a form of either kind or in JSON.
         refused: Fields that are refused, each with what to say.
@@ -110,9 +109,8 @@ class UploadMemory:
     def share(self) -> Iterator[Take]:
         """Account for the bytes of one upload, until the context ends.
 
-        Yields:
-            To be called with the number of bytes taken, or a negative one for bytes given back;
-            raises `Overloaded` where they are too many.
+        What is yielded is called with the number of bytes taken, or a negative one for bytes
+        given back, and raises `Overloaded` where they are too many.
         """
         taken = 0
 
@@ -296,14 +294,12 @@ def _photos_among(
     wanted = form.fields[0]
     photos = [part for part in files if form.any_field or part.name in form.fields]
     others = {part.name for part in files if part.name not in form.fields}
-    if not photos and wanted in fields:
+    if not photos:
+        came = _listed(others | fields.keys()) or "none"
         raise MissingImage(
             f"The field '{wanted}' came as text. Send it as a file: curl -F {wanted}=@photo.jpg"
-        )
-    if not photos:
-        raise MissingImage(
-            f"The form has no file in the field '{wanted}'; "
-            f"its fields are: {_listed(others | fields.keys()) or 'none'}."
+            if wanted in fields
+            else f"The form has no file in the field '{wanted}'; its fields are: {came}."
         )
     if form.max_photos == 1 and len(files) > 1:
         also = f", also in the fields {_listed(others)}" if others else ""
