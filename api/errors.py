@@ -8,6 +8,9 @@ from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any, ClassVar
 
+from fastapi import Response
+from fastapi.responses import JSONResponse
+
 from plate_models.images import ImageError
 
 PROBLEM_PATH = "/problems/"
@@ -48,8 +51,6 @@ class Problem(Exception):
 
 class PhotoProblem(Problem):
     """The photo can't be read; one subclass for each `ImageError`."""
-
-    title = "The photo can't be read"
 
 
 class EmptyPhoto(PhotoProblem):
@@ -237,6 +238,12 @@ def plain_document(status: int, detail: str) -> dict[str, Any]:
     """A problem document for an HTTP status whose phrase says enough (RFC 9457, 4.2.1)."""
     title = HTTPStatus(status).phrase
     return {"type": "about:blank", "title": title, "status": status, "detail": detail}
+
+
+def problem_json(document: dict[str, Any], headers: Mapping[str, str] | None = None) -> Response:
+    """The HTTP answer with a problem document."""
+    status = document["status"]
+    return JSONResponse(document, status, headers, media_type="application/problem+json")
 
 
 def identified(document: dict[str, Any], request_id: str) -> dict[str, Any]:

@@ -6,10 +6,17 @@ token, a rate limit, a photo that is too large. As these services know no plates
 text, such plates are left out.
 """
 
+from fastapi.routing import APIRoute
+
 from api.compat.codeproject_ai import CODEPROJECT_AI
 from api.compat.plate_recognizer import PLATE_RECOGNIZER
 
 _ALL = (PLATE_RECOGNIZER, CODEPROJECT_AI)
 ROUTERS = tuple(dialect.router for dialect in _ALL)
 # By the paths of their routes.
-DIALECTS = {path: dialect for dialect in _ALL for path in dialect.paths}
+DIALECTS = {
+    route.path: dialect
+    for dialect in _ALL
+    for route in dialect.router.routes
+    if isinstance(route, APIRoute)
+}

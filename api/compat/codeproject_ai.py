@@ -139,16 +139,9 @@ async def read_plates(
 
 
 def _prediction(plate: Plate, answer: PlatesAnswer) -> Prediction:
-    x_min, y_min, x_max, y_max = whole_pixels(plate, answer)
-    return Prediction(
-        confidence=plate.score,
-        label=f"Plate: {plate.text}",
-        plate=plate.text,
-        x_min=x_min,
-        y_min=y_min,
-        x_max=x_max,
-        y_max=y_max,
-    )
+    box = dict(zip(("x_min", "y_min", "x_max", "y_max"), whole_pixels(plate, answer), strict=True))
+    label = f"Plate: {plate.text}"
+    return Prediction(confidence=plate.score, label=label, plate=plate.text, **box)
 
 
 def _error(status: int, detail: str) -> tuple[int, dict[str, Any]]:

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import Annotated, Any, TypeVar
 
 from fastapi import APIRouter
-from fastapi.routing import APIRoute
 from pydantic import BaseModel, Field, ValidationError
 
 from api.answers import Plate, PlatesAnswer
@@ -21,11 +20,6 @@ class Dialect:
 
     router: APIRouter
     error: Callable[[int, str], tuple[int, dict[str, Any]]]
-
-    @property
-    def paths(self) -> set[str]:
-        """Of all its routes."""
-        return {route.path for route in self.router.routes if isinstance(route, APIRoute)}
 
 
 def fields_of(kind: type[M], fields: Mapping[str, Any]) -> M:

@@ -12,7 +12,7 @@ from starlette.requests import ClientDisconnect
 
 from api.compat import DIALECTS
 from api.edge.middleware import REQUEST_ID_HEADER
-from api.errors import Problem, RecognizerTimeout, identified, plain_document
+from api.errors import Problem, RecognizerTimeout, identified, plain_document, problem_json
 from api.observing.metrics import Metrics
 from api.parameters import invalid_parameters
 
@@ -90,9 +90,7 @@ def _respond(
     if dialect := DIALECTS.get(request.url.path):
         status, content = dialect.error(document["status"], document["detail"])
         return JSONResponse(content, status, headers)
-    return JSONResponse(
-        document, document["status"], headers, media_type="application/problem+json"
-    )
+    return problem_json(document, headers)
 
 
 HANDLERS: dict[Any, Any] = {

@@ -23,12 +23,11 @@ from typing import Any
 import h11
 import uvicorn
 from fastapi import FastAPI
-from starlette.responses import JSONResponse
 from starlette.types import Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from api.edge.middleware import REQUEST_ID_HEADER, Edge
-from api.errors import Overloaded, identified, plain_document
+from api.errors import Overloaded, identified, plain_document, problem_json
 from api.observing.metrics import Metrics
 from api.settings import Settings
 
@@ -96,9 +95,7 @@ class GatewayConfig(uvicorn.Config):
 async def _answer_too_many(scope: Scope, receive: Receive, send: Send) -> None:
     problem = Overloaded("Too many connections at once. Try again shortly.", reason="connections")
     document = identified(problem.document(), scope["state"]["request_id"])
-    headers = {**problem.headers, "Connection": "close"}
-    response = JSONResponse(document, 429, headers, media_type="application/problem+json")
-    await response(scope, receive, send)
+    await problem_json(document, {**problem.headers, "Connection": "close"})(scope, receive, send)
 
 
 def server_config(app: FastAPI, settings: Settings) -> uvicorn.Config:
@@ -260,11 +257,8 @@ class GatewayProtocol(H11Protocol):
 def _answer(status: int) -> bytes:
     """A whole HTTP response; the connection's state machine may be in no state to write one."""
     request_id = str(uuid.uuid4())
-    response = JSONResponse(
-        identified(plain_document(status, _DETAILS[status]), request_id),
-        headers={"Connection": "close", REQUEST_ID_HEADER: request_id},
-        media_type="application/problem+json",
-    )
+    document = identified(plain_document(status, _DETAILS[status]), request_id)
+    response = problem_json(document, {"Connection": "close", REQUEST_ID_HEADER: request_id})
     first = f"HTTP/1.1 {status} {HTTPStatus(status).phrase}".encode()
     lines = [b"%s: %s" % header for header in response.raw_headers]
     return b"\r\n".join([first, *lines, b"", bytes(response.body)])

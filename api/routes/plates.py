@@ -4,7 +4,6 @@ import asyncio
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Response
-from fastapi.responses import JSONResponse
 
 from api.answers import (
     BatchAnswer,
@@ -18,7 +17,7 @@ from api.answers import (
 from api.dependencies import ContextOfRequest, ServicesOfApp
 from api.documentation import PROBLEMS, body_of, file_field, form_schema
 from api.edge.problems import document_of
-from api.errors import PhotoTooLarge, Problem, RecognizerProblem
+from api.errors import PhotoTooLarge, Problem, RecognizerProblem, problem_json
 from api.parameters import PlateFilter, PlatesParameters
 from api.request import RequestContext
 from api.uploads.receiving import UploadedPhoto, UploadForm
@@ -148,9 +147,4 @@ def _failed_batch(answer: BatchAnswer, failed: list[Failure], context: RequestCo
     """Answer with the problem that asks for the longest wait; all are in `results`."""
     problem, document = max(failed, key=lambda pair: int(pair[0].headers.get("Retry-After", 0)))
     context.request.state.refusal = problem.slug  # for the log
-    return JSONResponse(
-        document | answer.model_dump(),
-        problem.status,
-        dict(problem.headers),
-        media_type="application/problem+json",
-    )
+    return problem_json(document | answer.model_dump(), problem.headers)
