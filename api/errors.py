@@ -158,7 +158,6 @@ class RateLimited(Problem):
     reason = "rate"
 
     def __init__(self, what: str = "photos", *, retry_after_s: float) -> None:
-        """Say of what there were too many, and in how many seconds (rounded up) to try again."""
         seconds = math.ceil(retry_after_s)
         super().__init__(f"Too many {what} came from here. Try again in {seconds} s.")
         self.headers = {"Retry-After": str(seconds)}
@@ -195,16 +194,12 @@ class RecognizerUnavailable(RecognizerProblem):
 
 
 class RecognizerTimeout(RecognizerProblem):
-    """No answer within the time that the client or the settings allow.
-
-    Attributes:
-        by_client: Whether it was the client's own limit, shorter than the settings'.
-    """
+    """No answer within the time that the client or the settings allow."""
 
     status = 504
     slug = "recognizer-timeout"
     title = "The recognizer took too long"
-    by_client: bool = False
+    by_client: bool = False  # Whether it was the client's own, shorter limit.
 
 
 class Overloaded(RecognizerProblem):

@@ -82,8 +82,7 @@ def _parse_roi(value: str) -> Box:
 def merged(parameters: F, query: Pairs, fields: Pairs) -> F:
     """Let the fields of a form override the parameters of the address, read from its `query`.
 
-    Raises:
-        InvalidParameter: A field makes no sense or is unknown, or a parameter came twice.
+    A field that makes no sense or is unknown, and a name that came twice, raise `InvalidParameter`.
     """
     for given in (query, fields):
         counts = Counter(name for name, _ in given)

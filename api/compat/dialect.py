@@ -23,11 +23,7 @@ class Dialect:
 
 
 def fields_of(kind: type[M], fields: Mapping[str, Any]) -> M:
-    """Pick a dialect's own fields out of a form; empty ones count as missing.
-
-    Raises:
-        InvalidParameter: One of them makes no sense.
-    """
+    """Pick a dialect's own fields out of a form; empty ones count as missing."""
     given = {name: value for name, value in fields.items() if value and name in kind.model_fields}
     try:
         return kind.model_validate(given)

@@ -4,11 +4,12 @@ What is not recognised here is left out or neutral: no make, model, colour or ty
 vehicle is made up.
 """
 
+import json
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from api.answers import Plate, PlatesAnswer, answer_from
 from api.compat.dialect import Dialect, Score, fields_of, whole_pixels
@@ -29,8 +30,6 @@ _FORM = UploadForm(
 )
 
 router = APIRouter(tags=["compatible with Plate Recognizer"])
-
-_JSON_STRING = TypeAdapter(str)
 
 # Clients subtract: it has to be a number, and never to run out.
 UNLIMITED = 1_000_000_000
@@ -148,8 +147,6 @@ class Statistics(BaseModel):
 class EngineConfig(BaseModel):
     """What is understood of `config`; other members ask for what is not done here."""
 
-    model_config = ConfigDict(extra="ignore")
-
     threshold_d: Score = 0.0
     threshold_o: Score = 0.0
     mode: Literal["fast", "redaction"] | None = None
@@ -179,9 +176,9 @@ class ReaderFields(BaseModel):
     @field_validator("config", mode="before")
     @classmethod
     def _parse_config(cls, value: str) -> EngineConfig:
+        # The vendor's own script encodes what is JSON already once more.
+        text = json.loads(value) if value.startswith('"') else value
         try:
-            # The vendor's own script encodes what is JSON already once more.
-            text = _JSON_STRING.validate_json(value) if value.startswith('"') else value
             return EngineConfig.model_validate_json(text)
         except ValidationError as error:
             first = error.errors()[0]

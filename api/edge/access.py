@@ -53,11 +53,7 @@ class RateLimit:
 
 
 class Access:
-    """Admits requests. Keeps digests of the tokens, never the tokens.
-
-    Raises:
-        ValueError: The file of tokens can't be read any more.
-    """
+    """Admits requests. Keeps digests of the tokens, never the tokens."""
 
     def __init__(self, settings: Settings) -> None:
         tokens = settings.accepted_tokens()
@@ -71,8 +67,7 @@ class Access:
         """Admit a request by its head; the dependency of all routes.
 
         Raises:
-            MissingToken: A token is needed, and there is none.
-            WrongToken: There is one, but another.
+            MissingToken, WrongToken: A token is needed, and there is none, or another.
             RateLimited: Too many photos came from this client, or wrong tokens from its address.
         """
         if request.method in _SAFE_METHODS:

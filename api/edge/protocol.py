@@ -109,11 +109,7 @@ class StrictConnection(h11.Connection):
     _chunks = _body_bytes = 0
 
     def next_event(self) -> Any:
-        """See `h11.Connection.next_event`.
-
-        Raises:
-            h11.RemoteProtocolError: The head is too large or ambiguous, or the chunks too small.
-        """
+        """As h11's; raises `h11.RemoteProtocolError` also for these."""
         event = super().next_event()
         if isinstance(event, h11.Request):
             self._chunks = self._body_bytes = 0

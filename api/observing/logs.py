@@ -35,8 +35,6 @@ def configure(format_name: Format | None) -> None:
 
 
 class _Formatter(logging.Formatter):
-    """What both formats have in common."""
-
     def formatException(self, ei: Any) -> str:  # noqa: N802  logging's name
         """Write where an exception and its causes came from, and their types, but no messages."""
         trace = traceback.TracebackException(*ei)

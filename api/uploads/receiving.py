@@ -246,9 +246,8 @@ class _BodyReader:
         if len(texts) > 1:
             raise InvalidParameter(f"One photo per request: the form has {len(texts)}.")
         ((name, text),) = texts
-        missing = COPIES_OF_TEXT * len(text) - self._taken
-        if missing > 0:  # It came as a part of a multipart form, of which the bytes were taken.
-            self._take_more(missing)
+        # Of a part of a multipart form only the bytes were taken.
+        self._take_more(max(0, COPIES_OF_TEXT * len(text) - self._taken))
         return UploadedPhoto(await run_in_threadpool(photo_from_base64, text, name))
 
     def _max_text_of(self, name: str) -> int:
