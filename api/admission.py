@@ -56,11 +56,6 @@ class Admission:
     estimate gets corrected. All others wait, unless the queue is full or the answer would
     come after the deadline. For one event loop.
 
-    Args:
-        concurrency: Places, at least 1.
-        max_waiting: Photos that may wait for one; with 0 none waits.
-        clock: In seconds; service times are measured with it.
-
     Attributes:
         waiting: How many photos wait for a place.
     """
@@ -82,13 +77,10 @@ class Admission:
         return len(self._entered_at)
 
     def refuse_if_full(self, deadline: Deadline) -> None:
-        """Refuse a photo that comes now, if there is no place and no use in waiting for one.
+        """Raise `Overloaded` if there is no place for a photo, and no use in waiting for one.
 
         Asked before a photo is uploaded, it saves both sides the upload: while the photo
         comes in, its deadline nears as fast as the queue moves on.
-
-        Raises:
-            Overloaded: The queue is full, or the answer would come after the deadline.
         """
         if not self._places.locked():
             return
@@ -99,11 +91,7 @@ class Admission:
 
     @asynccontextmanager
     async def place(self, deadline: Deadline) -> AsyncGenerator[None]:
-        """Wait for a place, and keep it until the context ends.
-
-        Raises:
-            Overloaded: The queue is full, or the wait would be too long, or it was.
-        """
+        """Wait for a place, and keep it until the context ends; raises `Overloaded`."""
         if deadline.remaining_s <= 0:
             raise self._refusal("deadline", "The time for this request was over.")
         self.refuse_if_full(deadline)

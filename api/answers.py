@@ -198,13 +198,7 @@ class BatchAnswer(BaseModel):
 
 
 def answer_from(recognition: Recognition, wanted: PlateFilter, total_ms: float) -> PlatesAnswer:
-    """Build the answer to one photo.
-
-    Args:
-        recognition: Of the photo.
-        wanted: Which plates to keep.
-        total_ms: Time since the photo was complete.
-    """
+    """Build the answer to one photo; `total_ms` counts since it was complete."""
     plates = (_plate(recognition, index) for index in range(len(recognition.texts)))
     info = recognition.info
     return PlatesAnswer(

@@ -1,7 +1,5 @@
 """What FastAPI passes to the routes: the application's services and the request's context."""
 
-import time
-import uuid
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -9,6 +7,7 @@ from typing import Annotated
 
 from fastapi import Depends, Header, Request
 
+from api.edge.access import Access
 from api.observing.metrics import Metrics
 from api.parameters import F, merged
 from api.readiness import Readiness
@@ -16,9 +15,7 @@ from api.reading import PhotoReader
 from api.redaction import Redactor
 from api.request import Deadline, RequestContext
 from api.settings import Settings
-from api.uploads.forms import Upload, UploadForm
-from api.uploads.memory import UploadMemory
-from api.uploads.receiving import read_upload
+from api.uploads.receiving import Upload, UploadForm, UploadMemory, read_upload
 
 
 @dataclass
@@ -26,6 +23,7 @@ class Services:
     """What the routes share for the life of the application."""
 
     settings: Settings
+    access: Access
     reader: PhotoReader
     readiness: Readiness
     metrics: Metrics
@@ -77,11 +75,8 @@ async def _context(
 ) -> AsyncGenerator[RequestContext]:
     limit_s = services.settings.request_timeout_s
     by_client = timeout_s is not None and timeout_s < limit_s
-    state = request.scope.get("state", {})
-    started = state.get("started", time.monotonic())
-    deadline = Deadline(started + min(timeout_s or limit_s, limit_s), by_client)
-    request_id = state.get("request_id") or str(uuid.uuid4())
-    context = RequestContext(request, request_id, deadline)
+    deadline = Deadline(request.state.started + min(timeout_s or limit_s, limit_s), by_client)
+    context = RequestContext(request, deadline)
     try:
         yield context
     finally:

@@ -7,7 +7,7 @@ from pydantic import BaseModel
 
 from api.answers import ProblemDocument
 from api.errors import kinds
-from api.uploads.forms import UploadForm
+from api.uploads.receiving import UploadForm
 
 Responses = dict[int | str, dict[str, Any]]
 
@@ -21,10 +21,12 @@ def problem_response(description: str) -> dict[str, Any]:
     return {"content": content, "description": description}
 
 
-PROBLEMS: Responses = {
-    status: problem_response("; ".join(kind.title for kind in kinds() if kind.status == status))
+# What each status means, in the words of all problems that have it.
+MEANINGS = {
+    status: "; ".join(kind.title for kind in kinds() if kind.status == status)
     for status in sorted({kind.status for kind in kinds()})
 }
+PROBLEMS: Responses = {status: problem_response(text) for status, text in MEANINGS.items()}
 
 
 def file_field(description: str) -> dict[str, Any]:

@@ -1,24 +1,5 @@
 """All answers of the gateway that are errors, as RFC 9457 problem documents.
 
-    Problem                          400
-    ├── PhotoProblem                 400, 413, 415, 422 by what is wrong with the photo
-    ├── RequestProblem               400
-    │   ├── InvalidForm              400  not a multipart form, or cut off
-    │   ├── UploadTimeout            408  the photo came too slowly
-    │   ├── UnsupportedMediaType     415  neither a form nor an image
-    │   ├── MissingImage             422  a form without the field `image`
-    │   └── InvalidParameter         422  roi, min_width, or something unknown
-    ├── AccessProblem                400
-    │   ├── MissingToken             401  a token is needed
-    │   ├── WrongToken               403  it is none of the service's
-    │   └── RateLimited              429  too many photos, or wrong tokens, from this client
-    └── RecognizerProblem            500
-        ├── RecognizerFailed         500  the models raised an error
-        ├── RecognizerMismatch       502  Triton serves something else than expected
-        ├── RecognizerUnavailable    503  Triton is away or its models are down
-        ├── RecognizerTimeout        504  no answer in time
-        └── Overloaded               429  too many photos at once
-
 Others (404, 405, an unexpected exception) are of the type `about:blank`, as the RFC has it.
 """
 
@@ -26,6 +7,9 @@ import math
 from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any, ClassVar
+
+from fastapi import Response
+from fastapi.responses import JSONResponse
 
 from plate_models.images import ImageError
 
@@ -36,18 +20,18 @@ class Problem(Exception):
     """An error with an answer of its own.
 
     Attributes:
-        status: HTTP status.
         slug: Stable name of the kind; the document's `type` is `PROBLEM_PATH` + slug.
-        title: The kind in words, the same every time.
         detail: What happened this time and what to do about it.
         headers: Further headers of the answer.
         extra: Further members of the document.
+        reason: For the metrics: which bound was met, in one word, if there were too many.
     """
 
     status: ClassVar[int] = 400
     slug: ClassVar[str] = "problem"
     title: ClassVar[str] = "Something is wrong"
     headers: Mapping[str, str] = {}
+    reason: str | None = None
 
     def __init__(self, detail: str, **extra: Any) -> None:
         super().__init__(detail)
@@ -67,8 +51,6 @@ class Problem(Exception):
 
 class PhotoProblem(Problem):
     """The photo can't be read; one subclass for each `ImageError`."""
-
-    title = "The photo can't be read"
 
 
 class EmptyPhoto(PhotoProblem):
@@ -110,18 +92,14 @@ class PhotoTooDetailed(PhotoProblem):
     title = "The photo has too many pixels"
 
 
-class RequestProblem(Problem):
-    """The request is not one this service understands."""
-
-
-class InvalidForm(RequestProblem):
+class InvalidForm(Problem):
     """The body is not the multipart form that its Content-Type promises."""
 
     slug = "invalid-form"
     title = "The form can't be read"
 
 
-class UploadTimeout(RequestProblem):
+class UploadTimeout(Problem):
     """The photo did not come within the time that the settings allow."""
 
     status = 408
@@ -129,7 +107,7 @@ class UploadTimeout(RequestProblem):
     title = "The upload took too long"
 
 
-class UnsupportedMediaType(RequestProblem):
+class UnsupportedMediaType(Problem):
     """The body is neither a form nor an image, by its Content-Type."""
 
     status = 415
@@ -138,7 +116,7 @@ class UnsupportedMediaType(RequestProblem):
     headers: Mapping[str, str] = {"Accept": "multipart/form-data, image/*"}
 
 
-class MissingImage(RequestProblem):
+class MissingImage(Problem):
     """The form has no file in the field `image`."""
 
     status = 422
@@ -146,7 +124,7 @@ class MissingImage(RequestProblem):
     title = "The form holds no photo"
 
 
-class InvalidParameter(RequestProblem):
+class InvalidParameter(Problem):
     """A parameter has a value that makes no sense, or is unknown."""
 
     status = 422
@@ -154,11 +132,7 @@ class InvalidParameter(RequestProblem):
     title = "A parameter is not valid"
 
 
-class AccessProblem(Problem):
-    """The client may not do this, or not now."""
-
-
-class MissingToken(AccessProblem):
+class MissingToken(Problem):
     """The service takes photos only from clients that send one of its tokens."""
 
     status = 401
@@ -167,7 +141,7 @@ class MissingToken(AccessProblem):
     headers: Mapping[str, str] = {"WWW-Authenticate": 'Bearer realm="plates"'}
 
 
-class WrongToken(AccessProblem):
+class WrongToken(Problem):
     """The token that came is none of the service's."""
 
     status = 403
@@ -175,15 +149,15 @@ class WrongToken(AccessProblem):
     title = "The token is not valid"
 
 
-class RateLimited(AccessProblem):
+class RateLimited(Problem):
     """More photos, or more wrong tokens, came from this client than the settings allow."""
 
     status = 429
     slug = "rate-limited"
     title = "Too many requests from this client"
+    reason = "rate"
 
     def __init__(self, what: str = "photos", *, retry_after_s: float) -> None:
-        """Say of what there were too many, and in how many seconds (rounded up) to try again."""
         seconds = math.ceil(retry_after_s)
         super().__init__(f"Too many {what} came from here. Try again in {seconds} s.")
         self.headers = {"Retry-After": str(seconds)}
@@ -220,24 +194,16 @@ class RecognizerUnavailable(RecognizerProblem):
 
 
 class RecognizerTimeout(RecognizerProblem):
-    """No answer within the time that the client or the settings allow.
-
-    Attributes:
-        by_client: Whether it was the client's own limit, shorter than the settings'.
-    """
+    """No answer within the time that the client or the settings allow."""
 
     status = 504
     slug = "recognizer-timeout"
     title = "The recognizer took too long"
-    by_client: bool = False
+    by_client: bool = False  # Whether it was the client's own, shorter limit.
 
 
 class Overloaded(RecognizerProblem):
-    """More photos at once than can be read in time.
-
-    Attributes:
-        reason: Which bound was met, in one word, for the metrics.
-    """
+    """More photos at once than can be read in time."""
 
     status = 429
     slug = "overloaded"
@@ -249,14 +215,11 @@ class Overloaded(RecognizerProblem):
         self.headers = {"Retry-After": str(max(1, math.ceil(retry_after_s)))}
 
 
-PHOTO_PROBLEMS: dict[str, type[PhotoProblem]] = {
-    kind.slug: kind
-    for kind in (EmptyPhoto, UnsupportedPhoto, BrokenPhoto, PhotoTooLarge, PhotoTooDetailed)
-}
+PHOTO_PROBLEMS = {kind.slug: kind for kind in PhotoProblem.__subclasses__()}
 
 
 def kinds(base: type[Problem] = Problem) -> list[type[Problem]]:
-    """All kinds of problem that have a document of their own: leaves of the tree below `base`."""
+    """All kinds of problem that have a document of their own: the classes without subclasses."""
     below = base.__subclasses__()
     return [leaf for child in below for leaf in kinds(child)] if below else [base]
 
@@ -270,6 +233,12 @@ def plain_document(status: int, detail: str) -> dict[str, Any]:
     """A problem document for an HTTP status whose phrase says enough (RFC 9457, 4.2.1)."""
     title = HTTPStatus(status).phrase
     return {"type": "about:blank", "title": title, "status": status, "detail": detail}
+
+
+def problem_json(document: dict[str, Any], headers: Mapping[str, str] | None = None) -> Response:
+    """The HTTP answer with a problem document."""
+    status = document["status"]
+    return JSONResponse(document, status, headers, media_type="application/problem+json")
 
 
 def identified(document: dict[str, Any], request_id: str) -> dict[str, Any]:

@@ -7,19 +7,20 @@ from fastapi import Depends, FastAPI
 from fastapi.middleware.cors import CORSMiddleware
 from fastapi_offline import FastAPIOffline
 
+from api import compat
 from api.dependencies import Services
 from api.documentation import document_tokens
-from api.edge.access import Access, admit
+from api.edge.access import Access
 from api.edge.middleware import Edge
 from api.edge.problems import HANDLERS
 from api.observing.metrics import Metrics
 from api.readiness import Readiness
 from api.reading import PhotoReader
 from api.redaction import Redactor
-from api.routes import ROUTERS
+from api.routes import operation, page, plates
 from api.settings import Settings
 from api.triton import TritonClient
-from api.uploads.memory import UploadMemory
+from api.uploads.receiving import UploadMemory
 from plate_models.spec import MODEL_VERSION
 
 
@@ -33,41 +34,24 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         pydantic.ValidationError: A setting in the environment makes no sense.
     """
     settings = settings or Settings()
+    access = Access(settings)
     metrics = Metrics(settings.status_file, settings.triton_status_file)
     app = FastAPIOffline(
         title="Licence plates",
         summary="A photo goes in, its licence plates come out.",
         version=MODEL_VERSION,
         license_info={"name": "Apache-2.0", "identifier": "Apache-2.0"},
-        lifespan=lambda app: _connected(app, settings, metrics),
-        dependencies=[Depends(admit)],
+        lifespan=lambda app: _connected(app, settings, access, metrics),
+        dependencies=[Depends(access.admit)],
         # A redirect would have a photo sent twice, to wherever the Host header says.
         redirect_slashes=False,
         exception_handlers=HANDLERS,
     )
-    app.state.metrics, app.state.access = metrics, Access(settings)
-    for router in ROUTERS:
+    app.state.metrics = metrics
+    for router in (plates.router, *compat.ROUTERS, operation.router, page.router):
         app.include_router(router)
     document_tokens(app)
-    _add_middleware(app, settings, metrics)
-    return app
-
-
-@asynccontextmanager
-async def _connected(app: FastAPI, settings: Settings, metrics: Metrics) -> AsyncGenerator[None]:
-    """Connect to Triton and make what the routes share, while the application runs."""
-    async with TritonClient(settings) as client:
-        readiness = Readiness(client, settings.ready_max_age_s, settings.ready_timeout_s)
-        memory = UploadMemory(settings.upload_memory_bytes)
-        reader = PhotoReader(settings, client, readiness, metrics)
-        app.state.services = Services(
-            settings, reader, readiness, metrics, memory, Redactor(settings.limits)
-        )
-        yield
-
-
-def _add_middleware(app: FastAPI, settings: Settings, metrics: Metrics) -> None:
-    """Wrap the application; the last one added is the outermost."""
+    # The last one added is the outermost.
     if settings.cors_origins:
         app.add_middleware(
             CORSMiddleware,
@@ -77,3 +61,19 @@ def _add_middleware(app: FastAPI, settings: Settings, metrics: Metrics) -> None:
             expose_headers=("Retry-After", "X-Request-Id"),
         )
     app.add_middleware(Edge, settings=settings, metrics=metrics)
+    return app
+
+
+@asynccontextmanager
+async def _connected(
+    app: FastAPI, settings: Settings, access: Access, metrics: Metrics
+) -> AsyncGenerator[None]:
+    """Connect to Triton and make what the routes share, while the application runs."""
+    async with TritonClient(settings) as client:
+        readiness = Readiness(client, settings.ready_max_age_s, settings.ready_timeout_s)
+        memory = UploadMemory(settings.upload_memory_bytes)
+        reader = PhotoReader(settings, client, readiness, metrics)
+        app.state.services = Services(
+            settings, access, reader, readiness, metrics, memory, Redactor(settings.limits)
+        )
+        yield

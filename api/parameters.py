@@ -80,15 +80,9 @@ def _parse_roi(value: str) -> Box:
 
 
 def merged(parameters: F, query: Pairs, fields: Pairs) -> F:
-    """Let the fields of a form override the parameters of the address.
+    """Let the fields of a form override the parameters of the address, read from its `query`.
 
-    Args:
-        parameters: Read from the address.
-        query: All names and values in the address, to find repeated ones.
-        fields: Those in the form.
-
-    Raises:
-        InvalidParameter: A field makes no sense or is unknown, or a parameter came twice.
+    A field that makes no sense or is unknown, and a name that came twice, raise `InvalidParameter`.
     """
     for given in (query, fields):
         counts = Counter(name for name, _ in given)

@@ -17,10 +17,9 @@ def canary_photo() -> bytes:
 class Readiness:
     """Knows whether a photo with a plate was read lately, and tries one if none was.
 
-    Triton's own ready endpoint says yes while its models are dead. Clients' photos are
-    proof enough, until one fails for want of a recognizer; only without proof is the canary
-    sent to Triton, one at a time, and after a failure not at once again. It bypasses the
-    admission queue, which may be full.
+    Triton's own ready endpoint says yes while its models are dead. Clients' photos are proof,
+    until one fails for want of a recognizer; only without proof is the canary sent to Triton, one
+    at a time, and after a failure not at once again. It bypasses the queue, which may be full.
     """
 
     def __init__(self, client: TritonClient, max_age_s: float, timeout_s: float) -> None:

@@ -50,11 +50,7 @@ class PhotoReader:
     async def read(self, photo: bytes, context: RequestContext) -> PhotoReading:
         """Have the plates of a photo read.
 
-        May be called several times for one request, one after the other or concurrently.
-
-        Args:
-            photo: The file's bytes, nothing checked yet.
-            context: Of the request, its body read to the end.
+        May be called several times for one request, also concurrently, once its body is read.
 
         Raises:
             PhotoProblem: The photo can't be read.

@@ -35,20 +35,11 @@ class Redactor:
     async def redact(
         self, photo: bytes, recognition: Recognition, timeout_s: float
     ) -> tuple[bytes, str]:
-        """Blur the plates of a photo.
-
-        Args:
-            photo: The file's bytes.
-            recognition: Of the photo.
-            timeout_s: Seconds to wait.
+        """Blur the plates of a photo; raises `PhotoProblem`, or `Overloaded` if it takes too long.
 
         Returns:
             The upright photo as a file without any metadata, and its type: image/png for a PNG
             and for what is too long for a JPEG, else image/jpeg.
-
-        Raises:
-            PhotoProblem: The photo can't be decoded.
-            Overloaded: It was not done in time.
         """
         loop = asyncio.get_running_loop()
         # The number of threads bounds the memory, also when clients give up in between.

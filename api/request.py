@@ -23,11 +23,6 @@ class Deadline:
     at: float
     by_client: bool = False
 
-    @classmethod
-    def after(cls, seconds: float) -> "Deadline":
-        """The moment in so many seconds from now."""
-        return cls(time.monotonic() + seconds)
-
     @property
     def remaining_s(self) -> float:
         """Seconds that are left; zero when it has passed."""
@@ -39,15 +34,18 @@ class RequestContext:
 
     Attributes:
         request: As it came.
-        request_id: Names it in the answer, in the logs and in Triton's.
         deadline: One for all: upload, queue and recognition.
     """
 
-    def __init__(self, request: Request, request_id: str, deadline: Deadline) -> None:
+    def __init__(self, request: Request, deadline: Deadline) -> None:
         self.request = request
-        self.request_id = request_id
         self.deadline = deadline
         self._disconnect: asyncio.Task[None] | None = None
+
+    @property
+    def request_id(self) -> str:
+        """Names the request in the answer, in the logs and in Triton's."""
+        return str(self.request.state.request_id)
 
     async def cancel_on_disconnect(self, work: Coroutine[Any, Any, T]) -> T:
         """Run work; cancel it if the client disconnects.

@@ -6,7 +6,7 @@ from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import Field, SecretStr, ValidationInfo, field_validator
+from pydantic import AfterValidator, Field, SecretStr, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
@@ -24,6 +24,38 @@ _ORIGIN = re.compile(r"https?://[A-Za-z0-9.\-\[\]:]+")
 _TRITON_ADDRESS = re.compile(r"(?:[\w.\-]+|\[[0-9A-Fa-f:.]+\]):(\d+)")
 _TOKEN = re.compile(r"[!-+\--~]+")
 _ROOT = Path(__file__).resolve().parent.parent
+
+
+def _text_in(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is not text"
+        raise PydanticCustomError(
+            UNREADABLE_FILE, "can't read {file}: {reason}", {"file": str(file), "reason": reason}
+        ) from None
+
+
+def _readable(file: Path) -> Path:
+    _text_in(file)
+    return file
+
+
+def _origin(value: str) -> str:
+    if not _ORIGIN.fullmatch(value):
+        raise ValueError(f"{value!r} is no origin such as https://gate.example:8443")
+    return value
+
+
+def _token(value: SecretStr) -> SecretStr:
+    if not _TOKEN.fullmatch(value.get_secret_value()):
+        raise ValueError("a token is visible ASCII without spaces and commas")
+    return value
+
+
+ReadableFile = Annotated[Path, AfterValidator(_readable)]
+Origin = Annotated[str, AfterValidator(_origin)]
+Token = Annotated[SecretStr, AfterValidator(_token)]
 
 
 class Settings(BaseSettings):
@@ -51,11 +83,11 @@ class Settings(BaseSettings):
     port: Port = 8080
     """Port to listen on; 0 takes a free one."""
 
-    tls_certificate: Path | None = None
+    tls_certificate: ReadableFile | None = None
     """Certificate (chain) of the gateway in PEM: with it and its key HTTPS is served instead of
     HTTP. None: a proxy does that, or nothing does."""
 
-    tls_key: Annotated[Path | None, Field(validate_default=True)] = None
+    tls_key: Annotated[ReadableFile | None, Field(validate_default=True)] = None
     """Private key of the certificate in PEM, without a passphrase."""
 
     triton_url: str | None = None
@@ -130,7 +162,7 @@ class Settings(BaseSettings):
     ready_timeout_s: Positive = 3.0
     """Seconds after which /readyz gives up the photo it tries."""
 
-    tokens: Annotated[tuple[SecretStr, ...], NoDecode] = ()
+    tokens: Annotated[tuple[Token, ...], NoDecode] = ()
     """Clients that send photos must send one of these; none: every client may."""
 
     tokens_file: Path | None = None
@@ -144,7 +176,7 @@ class Settings(BaseSettings):
     rate_burst: Count = 10
     """Photos at once before that rate holds."""
 
-    cors_origins: Annotated[tuple[str, ...], NoDecode] = ()
+    cors_origins: Annotated[tuple[Origin, ...], NoDecode] = ()
     """Web sites whose pages may use the service, such as `https://gate.example`; none: only its
     own."""
 
@@ -173,40 +205,16 @@ class Settings(BaseSettings):
             return tuple(part.strip() for part in value.split(",") if part.strip())
         return value
 
-    @field_validator("cors_origins")
-    @classmethod
-    def _check_origins(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        for origin in value:
-            if not _ORIGIN.fullmatch(origin):
-                raise ValueError(f"{origin!r} is no origin such as https://gate.example:8443")
-        return value
-
-    @field_validator("tokens")
-    @classmethod
-    def _check_tokens(cls, value: tuple[SecretStr, ...]) -> tuple[SecretStr, ...]:
-        if not all(_TOKEN.fullmatch(secret.get_secret_value()) for secret in value):
-            raise ValueError("a token is visible ASCII without spaces and commas")
-        return value
-
     @field_validator("tokens_file")
     @classmethod
     def _check_tokens_file(cls, value: Path | None) -> Path | None:
         if value is not None:
-            cls._check_tokens(_tokens_in(value))
-        return value
-
-    @field_validator("tls_certificate")
-    @classmethod
-    def _check_certificate(cls, value: Path | None) -> Path | None:
-        if value is not None:
-            _text_in(value)
+            _tokens_in(value)
         return value
 
     @field_validator("tls_key")
     @classmethod
     def _check_key(cls, value: Path | None, info: ValidationInfo) -> Path | None:
-        if value is not None:
-            _text_in(value)
         if "tls_certificate" not in info.data:
             return value  # It is wrong itself.
         certificate = info.data["tls_certificate"]
@@ -235,25 +243,20 @@ class Settings(BaseSettings):
                 f"{scheme}:// is not Triton's gRPC address; give host:port, grpc://host:port, "
                 "or grpcs://host:port with TLS (the port is usually 8001)"
             )
-        if ":" not in address or not address.rpartition(":")[2].isdigit():
+        if not address.rpartition(":")[2].isdigit():
             raise ValueError(f"{value!r} has no port; Triton's gRPC port is usually 8001")
-        for one in re.sub(r"^ipv[46]:", "", address).split(","):
+        listed = re.sub(r"^ipv[46]:", "", address)
+        for one in listed.split(",") if listed != address else [address]:
             found_one = _TRITON_ADDRESS.fullmatch(one)
             if not found_one or not 0 < int(found_one[1]) < 65536:
-                raise ValueError(f"{one!r} is no address such as triton.example:8001")
-        if "," in address and not address.startswith(("ipv4:", "ipv6:")):
-            raise ValueError(
-                f"{value!r} lists hosts; give one name that has all their addresses, or list "
-                "the addresses: ipv4:10.0.0.1:8001,10.0.0.2:8001"
-            )
+                raise ValueError(
+                    f"{one!r} is no address such as triton.example:8001; give one name that has "
+                    "all addresses, or list them: ipv4:10.0.0.1:8001,10.0.0.2:8001"
+                )
         return value
 
     def accepted_tokens(self) -> tuple[SecretStr, ...]:
-        """The tokens of both settings; none means that every client may send photos.
-
-        Raises:
-            ValueError: The file can't be read any more, or holds no token.
-        """
+        """The tokens of both settings; raises `ValueError` if the file can't be read any more."""
         return self.tokens + (_tokens_in(self.tokens_file) if self.tokens_file else ())
 
     @property
@@ -285,20 +288,10 @@ class Settings(BaseSettings):
         return max(self.max_bytes, together)
 
 
-def _text_in(file: Path) -> str:
-    try:
-        return file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "it is not text"
-        raise PydanticCustomError(
-            UNREADABLE_FILE, "can't read {file}: {reason}", {"file": str(file), "reason": reason}
-        ) from None
-
-
 def _tokens_in(file: Path) -> tuple[SecretStr, ...]:
     """One per line; raises `ValueError` where there is none."""
     lines = [line.strip() for line in _text_in(file).splitlines()]
-    tokens = tuple(SecretStr(line) for line in lines if line and not line.startswith("#"))
+    tokens = tuple(_token(SecretStr(line)) for line in lines if line and not line.startswith("#"))
     if not tokens:
         # To let everybody in would be the opposite of what was meant.
         raise ValueError(f"{file} holds no token; write one per line")

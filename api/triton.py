@@ -75,8 +75,9 @@ class TritonClient:
     """
 
     def __init__(self, settings: Settings) -> None:
-        status_file = settings.triton_status_file or settings.status_file
-        self._restarts = _Restarts(status_file) if status_file else None
+        self._status_file = settings.triton_status_file or settings.status_file
+        # How often the supervisor has restarted the model.
+        self._restarts = 0
         self._following: asyncio.Task[None] | None = None
         token = settings.triton_token
         self._headers = {"authorization": f"Bearer {token.get_secret_value()}"} if token else None
@@ -91,8 +92,8 @@ class TritonClient:
         )
 
     async def __aenter__(self) -> Self:
-        if self._restarts is not None:
-            self._following = asyncio.create_task(self._restarts.follow())
+        if self._status_file is not None:
+            self._following = asyncio.create_task(self._follow_restarts(self._status_file))
         return self
 
     async def __aexit__(self, *error: object) -> None:
@@ -138,48 +139,23 @@ class TritonClient:
 
         Triton never answers the photos that a dead process of `plate_recognition` held.
         """
-        if self._restarts is None:
+        if self._following is None:
             return await call
-        before = self._restarts.count
+        before = self._restarts
         task = asyncio.create_task(call)
         try:
             while not (await asyncio.wait({task}, timeout=_CHECK_EVERY_S))[0]:
-                if self._restarts.count != before:
+                if self._restarts != before:
                     raise RecognizerUnavailable(_RESTARTED)
             return task.result()
         finally:
             task.cancel()
 
-
-class _Restarts:
-    """How often the supervisor has restarted the model, by the supervisor's status file.
-
-    Attributes:
-        count: Restarts that the file reported last.
-    """
-
-    def __init__(self, file: Path) -> None:
-        self._file = file
-        self._parsed: tuple[int, int] | None = None
-        self.count = 0
-        self._update()
-
-    async def follow(self) -> None:
-        """Keep the count up to date, for ever."""
+    async def _follow_restarts(self, status_file: Path) -> None:
         while True:
+            if status := read_status(status_file):
+                self._restarts = status.restarts.get(MODEL, 0)
             await asyncio.sleep(_CHECK_EVERY_S)
-            self._update()
-
-    def _update(self) -> None:
-        try:
-            found = self._file.stat()
-        except OSError:
-            return
-        version = (found.st_ino, found.st_mtime_ns)
-        if version != self._parsed:
-            self._parsed = version
-            status = read_status(self._file)
-            self.count = status.restarts.get(MODEL, 0) if status else self.count
 
 
 def _problem_of(error: InferenceServerException) -> Problem:

@@ -4,6 +4,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from api.request import Deadline
+
 
 def wait_until(condition: Callable[[], Any], seconds: float = 30) -> None:
     """Look again and again; fail when it has not happened in time."""
@@ -21,3 +23,7 @@ class Clock:
 
     def __call__(self) -> float:
         return self.now
+
+
+def deadline_in(seconds: float) -> Deadline:
+    return Deadline(time.monotonic() + seconds)

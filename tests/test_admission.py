@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any, NoReturn
 
 import pytest
-from patience import Clock
+from patience import Clock, deadline_in
 
 from api.admission import Admission
 from api.errors import Overloaded, RecognizerTimeout
@@ -27,7 +27,7 @@ class Visitor:
     def __init__(self, admission: Admission, patience_s: float = PATIENT_S) -> None:
         self.inside = asyncio.Event()
         self.go = asyncio.Event()
-        self._admission, self._deadline = admission, Deadline.after(patience_s)
+        self._admission, self._deadline = admission, deadline_in(patience_s)
         self.task = asyncio.create_task(self._visit())
 
     async def _visit(self) -> None:
@@ -60,14 +60,14 @@ def assert_empty(admission: Admission) -> None:
 
 async def refusal_of(admission: Admission, patience_s: float = PATIENT_S) -> Overloaded:
     with pytest.raises(Overloaded) as refused:
-        async with admission.place(Deadline.after(patience_s)):
+        async with admission.place(deadline_in(patience_s)):
             pass
     return refused.value
 
 
 async def serve(admission: Admission, clock: Clock, seconds: float) -> None:
     """One photo that takes so long."""
-    async with admission.place(Deadline.after(PATIENT_S)):
+    async with admission.place(deadline_in(PATIENT_S)):
         clock.now += seconds
 
 
@@ -77,7 +77,7 @@ def test_first_come_first_served_and_a_free_place_at_once() -> None:
         assert_empty(admission)
 
         async def visit(number: int) -> None:
-            async with admission.place(Deadline.after(PATIENT_S)):
+            async with admission.place(deadline_in(PATIENT_S)):
                 assert admission.in_flight == 1
                 order.append(number)
                 await asyncio.sleep(0)
@@ -116,10 +116,10 @@ def test_a_full_queue_refuses_at_once() -> None:
         assert (refused.status, refused.reason) == (429, "full")
         assert int(refused.headers["Retry-After"]) >= 1
         with pytest.raises(Overloaded):
-            admission.refuse_if_full(Deadline.after(PATIENT_S))
+            admission.refuse_if_full(deadline_in(PATIENT_S))
         visitors.pop().task.cancel()  # one that waits frees its place in the queue
         await settle()
-        admission.refuse_if_full(Deadline.after(PATIENT_S))
+        admission.refuse_if_full(deadline_in(PATIENT_S))
         for visitor in visitors:
             await visitor.leave()
         assert_empty(admission)
@@ -160,7 +160,7 @@ def test_bounds_hold_and_nothing_is_left_in_any_order_of_events(seed: int) -> No
 
         async def visit(fails: bool, patience_s: float) -> None:
             nonlocal inside
-            async with admission.place(Deadline.after(patience_s)):
+            async with admission.place(deadline_in(patience_s)):
                 inside += 1
                 assert inside <= concurrency
                 assert admission.waiting <= max_waiting
@@ -184,7 +184,7 @@ def test_bounds_hold_and_nothing_is_left_in_any_order_of_events(seed: int) -> No
         assert outcomes == {"NoneType", "ZeroDivisionError", "CancelledError", "Overloaded"}
         assert_empty(admission)
         assert inside == 0
-        async with admission.place(Deadline.after(PATIENT_S)):
+        async with admission.place(deadline_in(PATIENT_S)):
             pass
 
     run(test)
@@ -203,8 +203,8 @@ def test_a_wait_that_does_not_fit_the_deadline_is_refused_at_once() -> None:
         assert refused.reason == "wait"
         assert refused.headers["Retry-After"] == "6"
         with pytest.raises(Overloaded):
-            admission.refuse_if_full(Deadline.after(8))
-        admission.refuse_if_full(Deadline.after(11))
+            admission.refuse_if_full(deadline_in(8))
+        admission.refuse_if_full(deadline_in(11))
         accepted = Visitor(admission, patience_s=11)
         await settle()
         assert admission.waiting == 2
@@ -259,7 +259,7 @@ def test_quick_failures_teach_nothing_and_late_ones_do() -> None:
 
         async def fail_after(seconds: float) -> None:
             with pytest.raises(ZeroDivisionError):
-                async with admission.place(Deadline.after(PATIENT_S)):
+                async with admission.place(deadline_in(PATIENT_S)):
                     clock.now += seconds
                     raise ZeroDivisionError
 
@@ -322,7 +322,7 @@ def test_a_time_out_is_the_queues_or_tritons_and_the_clients_or_ours(
         reader = PhotoReader(settings, client, Readiness(client, 1, 1), Metrics())
         inside = Visitor(reader._admission)
         await settle()
-        deadline = Deadline(Deadline.after(PATIENT_S).at, by_client)
+        deadline = Deadline(deadline_in(PATIENT_S).at, by_client)
         context: Any = SimpleNamespace(deadline=deadline, request_id="1")
         reading = asyncio.create_task(reader._read(b"photo", context))
         await settle()

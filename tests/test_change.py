@@ -3,19 +3,12 @@
 from pathlib import Path
 
 import pytest
-from version_folders import MODELS, PLATE, make_repository, publish
+from version_folders import MODELS, PLATE, make_repository, publish, shown
 
 from plates.serving import change
 from plates.serving.change import TRIAL, change_version
 from plates.serving.errors import RequestError, VersionError
 from plates.serving.versions import View, find_versions
-
-
-def shown(view: View) -> dict[str, set[int]]:
-    return {
-        model.name: {int(version.name) for version in model.glob("[0-9]*")}
-        for model in view.folder.iterdir()
-    }
 
 
 class LoadingTriton:

@@ -71,7 +71,7 @@ def test_a_certificate_that_is_not_trusted_is_refused(
     ("words", "expected"),
     [
         (["http://127.0.0.1:1/readyz"], "127.0.0.1:1/readyz: "),
-        (["ftp://127.0.0.1/"], "expected http://host:port/path"),
+        (["ftp://127.0.0.1/"], "ftp://127.0.0.1/: Request URL has an unsupported protocol"),
         (["http://127.0.0.1:abc/"], "Invalid port"),
         (["http://127.0.0.1:1/", "--ca-file", "/no/such/file"], "--ca-file /no/such/file"),
         (["http://127.0.0.1:1/", "--status", "/no/such/file"], "there is no status"),

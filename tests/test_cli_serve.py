@@ -6,7 +6,6 @@ import shutil
 import signal
 import socket
 import time
-import types
 from pathlib import Path
 
 import httpx
@@ -79,10 +78,9 @@ def test_a_service_that_everyone_may_use_says_so(
 def test_with_a_certificate_it_is_https_that_is_announced(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    settings = types.SimpleNamespace(**vars(Settings(triton_url="x:1")), tls_certificate=Path("c"))
-    settings.port = 0
+    settings = Settings(triton_url="x:1", port=0).model_copy(update={"tls_certificate": Path("c")})
     monkeypatch.setattr(serve, "read_settings", lambda **_: settings)
-    monkeypatch.setattr(serve, "supervise", lambda _settings, _parts, announce: announce() or 0)
+    monkeypatch.setattr(serve, "supervise", lambda *words: words[-1]() or 0)
     assert main(["serve"]) == 0
     (line,) = [w for w in capsys.readouterr().out.splitlines() if w.startswith(serve.LISTENING)]
     assert re.match(r"Serving on https://127\.0\.0\.1:\d+ ", line)

@@ -10,8 +10,7 @@ import yaml
 from conftest import ROOT, TritonEndpoints
 from prometheus_client.parser import text_string_to_metric_families
 
-from api.observing.metrics import Metrics
-from api.observing.triton_metrics import fetch_triton_metrics
+from api.observing.metrics import Metrics, fetch_triton_metrics
 from api.settings import Settings
 
 DASHBOARD = json.loads((ROOT / "docker/grafana/dashboard.json").read_text(encoding="utf-8"))

@@ -1,7 +1,6 @@
 """The embedded Triton's life: start, two at once, stop, and every other end."""
 
 import contextlib
-import dataclasses
 import os
 import signal
 import socket
@@ -25,7 +24,7 @@ from plates.serving import (
     supervisor,
     triton,
 )
-from plates.serving.triton import GRACE_S, ORPHANS_S, STOP_S, Ports
+from plates.serving.triton import GRACE_S, ORPHANS_S, STOP_S
 
 pytestmark = [pytest.mark.live, pytest.mark.control]
 
@@ -112,34 +111,23 @@ def test_the_server_dies_with_its_killed_owner(echo: Path) -> None:
         wait_until(lambda: not processes.leftovers(prefix))
 
 
-def test_the_server_dies_with_its_killed_guardian(echo: Path) -> None:
+@pytest.mark.parametrize("killed", [["guardian"], ["guardian", "server"], ["server"]])
+def test_nothing_survives_a_kill(echo: Path, killed: list[str]) -> None:
     with EmbeddedTriton(echo) as server:
-        family, prefix = family_of(server), server.shm_prefix
-        os.kill(server.pids.guardian, signal.SIGKILL)
-        wait_until(lambda: all_dead(family))
-        assert server.poll() == -signal.SIGKILL
-    assert not processes.leftovers(prefix)
-
-
-def test_nothing_survives_when_guardian_and_server_are_killed(echo: Path) -> None:
-    with EmbeddedTriton(echo) as server:
-        family, prefix = family_of(server), server.shm_prefix
-        for pid in family[:2]:
-            os.kill(pid, signal.SIGKILL)
+        family, prefix, pids = family_of(server), server.shm_prefix, server.pids
+        for name in killed:
+            os.kill(getattr(pids, name), signal.SIGKILL)
         wait_until(lambda: server.poll() is not None)
-    assert all_dead(family)
-    assert not processes.leftovers(prefix)
-
-
-def test_orphaned_stubs_of_a_crashed_server_are_ended(echo: Path) -> None:
-    with EmbeddedTriton(echo) as server:
-        family, prefix = family_of(server), server.shm_prefix
-        os.kill(server.pids.server, signal.SIGKILL)
-        wait_until(lambda: server.poll() is not None)
-        assert all_dead(family)
-        assert not processes.leftovers(prefix)
+        if len(killed) == 1:  # nothing more is needed for that
+            wait_until(lambda: all_dead(family))
+        if killed == ["guardian"]:
+            assert server.poll() == -signal.SIGKILL
+        if killed == ["server"]:
+            assert not processes.leftovers(prefix)
         with pytest.raises(StartError, match="not running"):
             _ = server.pids
+    assert all_dead(family)
+    assert not processes.leftovers(prefix)
 
 
 def test_a_dead_stub_is_seen_and_does_not_hold_up_the_stop(echo: Path) -> None:
@@ -171,7 +159,7 @@ def test_a_frozen_family_is_stopped_all_the_same(echo: Path, frozen: str) -> Non
 def test_the_times_for_stopping_fit_into_each_other() -> None:
     assert triton.EXIT_TIMEOUT_S < GRACE_S
     assert guardian.POLL_S + GRACE_S + guardian.ORPHANS_S < STOP_S
-    assert protocol._DRAIN_S < gateway.STOP_S
+    assert protocol._SHUTDOWN_S < gateway.STOP_S
     assert supervisor.TICK_S + gateway.STOP_S + STOP_S + ORPHANS_S < 10
 
 
@@ -187,40 +175,25 @@ def test_a_fixed_port_is_taken_and_a_taken_one_is_named(echo: Path) -> None:
         assert is_ready(server)
 
 
-def test_a_free_port_that_somebody_else_takes_first_is_replaced(
-    echo: Path, monkeypatch: pytest.MonkeyPatch
+SLOW = ECHO_MODEL + "    def initialize(self, args):\n        import time; time.sleep(300)\n"
+
+
+@pytest.mark.parametrize(
+    ("code", "timeout_s", "reason"),
+    [
+        ("raise ImportError('no such luck')", 180, "no such luck"),
+        (SLOW, 3, r"not ready after 3 s:\n(.|\n)*loading: echo"),
+    ],
+    ids=["it can't load", "it is never ready"],
+)
+def test_a_failed_start_is_an_error_with_its_reason(
+    echo: Path, code: str, timeout_s: float, reason: str
 ) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as rival:
-        choose, lost = triton.choose_ports, []
-
-        def unlucky_once(wanted: Ports, host: str) -> Ports:
-            ports = choose(wanted, host)
-            if lost:
-                return ports
-            lost.append(rival.getsockname()[1])
-            return dataclasses.replace(ports, grpc=lost[0])
-
-        monkeypatch.setattr(triton, "choose_ports", unlucky_once)
-        with EmbeddedTriton(echo) as server:
-            assert is_ready(server)
-            assert lost and server.grpc_url != f"127.0.0.1:{lost[0]}"
-
-
-def test_a_model_that_can_not_load_is_an_error_with_its_reason(echo: Path) -> None:
-    (echo / "echo" / "1" / "model.py").write_text("raise ImportError('no such luck')")
-    server = EmbeddedTriton(echo)
-    with pytest.raises(StartError, match="no such luck"):
+    (echo / "echo" / "1" / "model.py").write_text(code)
+    server = EmbeddedTriton(echo, ready_timeout=timeout_s)
+    with pytest.raises(StartError, match=reason):
         server.start()
     assert server.poll() == 1
-    assert not processes.leftovers(server.shm_prefix)
-
-
-def test_a_server_that_is_never_ready_is_given_up_and_stopped(echo: Path) -> None:
-    slow = ECHO_MODEL + "    def initialize(self, args):\n        import time; time.sleep(300)\n"
-    (echo / "echo" / "1" / "model.py").write_text(slow)
-    server = EmbeddedTriton(echo, ready_timeout=3)
-    with pytest.raises(StartError, match=r"not ready after 3 s:\n(.|\n)*loading: echo"):
-        server.start()
     assert not processes.leftovers(server.shm_prefix)
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from patience import wait_until
 
-from plates.serving import EmbeddedTriton, prober, processes, supervisor
+from plates.serving import EmbeddedTriton, healing, prober, processes, supervisor
 from plates.serving.errors import GaveUp
 from plates.serving.healing import TritonHealer
 
@@ -111,7 +111,7 @@ def test_an_ended_server_is_started_on_the_same_ports(
 def test_a_server_that_reads_no_photo_is_restarted(
     model_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(prober, "STANDSTILL_S", 3.0)
+    monkeypatch.setattr(healing, "STANDSTILL_S", 3.0)
     monkeypatch.setattr(prober, "_READ_TIMEOUT_S", 1.0)
     with healer_of(model_file) as (healer, triton):
         model_file.write_text(HANGING)

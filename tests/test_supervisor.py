@@ -165,32 +165,17 @@ def test_a_worker_that_never_serves_is_an_error() -> None:
         part.start()
 
 
-def test_the_worker_is_told_where_triton_is_and_gets_the_socket() -> None:
+def test_callers_wait_for_the_worker_which_gets_the_socket_and_tritons_address() -> None:
     code = (
         "import socket; words = sys.argv[1:]\n"
         "listener = socket.socket(fileno=int(words[words.index('--listen') + 1]))\n"
-        "caller, _ = listener.accept()\n"
-        "caller.sendall(os.environ['PLATES_TRITON_URL'].encode())\n"
+        "listener.accept()[0].sendall(os.environ['PLATES_TRITON_URL'].encode())\n"
     )
-    answering = SIGNS.format(signs=1, then=code)
-    with working(answering, PLATES_TRITON_URL="here:1") as part:
-        part.start()
-        address = part._listener.getsockname()
-        with socket.create_connection(address, timeout=PATIENCE_S) as caller:
-            assert caller.recv(100) == b"here:1"
-
-
-def test_callers_wait_while_the_worker_is_away() -> None:
-    code = (
-        "import socket; words = sys.argv[1:]\n"
-        "listener = socket.socket(fileno=int(words[words.index('--listen') + 1]))\n"
-        "listener.accept()[0].sendall(b'at last')\n"
-    )
-    with working(SIGNS.format(signs=1, then=code)) as part:
+    with working(SIGNS.format(signs=1, then=code), PLATES_TRITON_URL="here:1") as part:
         address = part._listener.getsockname()
         with socket.create_connection(address, timeout=PATIENCE_S) as caller:
             part.start()
-            assert caller.recv(100) == b"at last"
+            assert caller.recv(100) == b"here:1"
 
 
 # --- all parts together ---

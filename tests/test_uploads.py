@@ -26,9 +26,7 @@ from starlette.requests import Request
 
 from api.errors import Overloaded
 from api.settings import Settings
-from api.uploads.forms import UploadForm
-from api.uploads.memory import COPIES_AT_TRITON, UploadMemory
-from api.uploads.receiving import read_upload
+from api.uploads.receiving import COPIES_AT_TRITON, UploadForm, UploadMemory, read_upload
 
 TOLD_BY_DECODING = {
     "truncated bmp",

@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 
 import pytest
-from version_folders import BOX, CONFIG, MODELS, PLATE, make_repository, publish
+from version_folders import BOX, CONFIG, MODELS, PLATE, make_repository, publish, shown
 
 from plates.serving import versions
 from plates.serving.errors import StartError, VersionError
@@ -43,19 +43,25 @@ def test_versions_are_ordered_by_number(repository: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "missing",
-    ["plate_recognition/2/exported.json", "plate_recognition/2/model.py", "lprnet/2/model.onnx"],
+    ("file", "content"),
+    [
+        ("plate_recognition/2/exported.json", None),
+        ("plate_recognition/2/model.py", None),
+        ("lprnet/2/model.onnx", None),
+        ("plate_recognition/2/exported.json", ""),
+        ("plate_recognition/2/exported.json", "{"),
+        ("plate_recognition/2/exported.json", "[]"),
+        ("plate_recognition/2/exported.json", "{}"),
+        ("plate_recognition/2/exported.json", '{"artifacts": {"a/2/b": "c"}}'),
+    ],
 )
-def test_what_is_still_being_copied_is_no_version(repository: Path, missing: str) -> None:
+def test_what_lacks_a_file_or_a_manifest_is_no_version(
+    repository: Path, file: str, content: str | None
+) -> None:
     publish(repository, 2)
-    (repository / missing).unlink()
-    assert numbers(repository) == [1]
-
-
-@pytest.mark.parametrize("content", ["", "{", "[]", "{}", '{"artifacts": {"a/2/b": "c"}}'])
-def test_what_is_no_manifest_makes_no_version(repository: Path, content: str) -> None:
-    publish(repository, 2)
-    (repository / "plate_recognition" / "2" / "exported.json").write_text(content)
+    (repository / file).unlink()
+    if content is not None:
+        (repository / file).write_text(content)
     assert numbers(repository) == [1]
 
 
@@ -82,13 +88,6 @@ def test_the_same_reading_may_differ_by_pixels_and_have_company(repository: Path
 
 
 # --- what Triton is shown ---
-
-
-def shown(view: View) -> dict[str, set[int]]:
-    return {
-        model.name: {int(version.name) for version in model.glob("[0-9]*")}
-        for model in view.folder.iterdir()
-    }
 
 
 def test_a_view_shows_one_version_and_what_belongs_to_none(
@@ -195,14 +194,6 @@ def test_a_refused_version_is_tried_again_only_when_its_files_change(
     assert due(chosen) == 2 and chosen.refused == {}
 
 
-def test_an_interrupted_version_is_tried_once_more(repository: Path, chosen: Versions) -> None:
-    serve(chosen)
-    publish(repository, 2)
-    for refused in ({}, {"2": "killed"}):
-        chosen.interrupt(find_versions(repository)[0], "killed")
-        assert chosen.refused == refused
-
-
 def test_without_the_newest_the_one_before_is_due(
     repository: Path, chosen: Versions, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -215,9 +206,3 @@ def test_without_the_newest_the_one_before_is_due(
     assert "Changing from model version 2 to 1." in caplog.text
     (pipeline / "1").rename(pipeline / "1.off")
     assert [due(chosen), due(chosen)] == [None, None], "the last one stays"
-
-
-def test_a_repository_without_versions_is_served_as_it_is(tmp_path: Path) -> None:
-    chosen = Versions(tmp_path)
-    assert chosen.choose() is None and chosen.lay_out(tmp_path / "server") == tmp_path
-    assert chosen.due() is None

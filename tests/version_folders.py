@@ -11,6 +11,7 @@ from fake_tritonserver import BOX, TEXT
 
 from plates.serving import triton
 from plates.serving.installation import Installation
+from plates.serving.versions import View
 
 CONFIG = 'backend: "{}"\nmax_batch_size: 1\n'
 MODELS = {"yolo": "openvino", "lprnet": "onnxruntime", "plate_recognition": "python"}
@@ -44,6 +45,14 @@ def publish(folder: Path, number: int, code: str = "pass", text: str = TEXT) -> 
     golden = [{"text": PLATE[0], "box": PLATE[1]}]
     manifest = {"artifacts": hashes, "golden": golden}
     (pipeline / "exported.json").write_text(json.dumps(manifest))
+
+
+def shown(view: View) -> dict[str, set[int]]:
+    """Models to the versions that a view shows."""
+    return {
+        model.name: {int(version.name) for version in model.glob("[0-9]*")}
+        for model in view.folder.iterdir()
+    }
 
 
 def install_fake(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,10 +12,9 @@ from pydantic import BaseModel, ConfigDict, Field
 from api.answers import Plate, PlatesAnswer, answer_from
 from api.compat.dialect import Dialect, Score, fields_of, whole_pixels
 from api.dependencies import ContextOfRequest, ServicesOfApp
-from api.documentation import Responses, body_of, file_field, form_schema
-from api.errors import kinds
+from api.documentation import MEANINGS, Responses, body_of, file_field, form_schema
 from api.parameters import LenientFilter, PlateFilter
-from api.uploads.forms import UploadForm
+from api.uploads.receiving import UploadForm
 
 # The older of both routes is what many clients still have in their settings.
 _ROUTES = ("/v1/vision/alpr", "/v1/image/alpr")
@@ -84,11 +83,7 @@ class AlprError(BaseModel):
 
 
 _ERRORS: Responses = {
-    status: {
-        "model": AlprError,
-        "description": "; ".join(kind.title for kind in kinds() if kind.status == status),
-    }
-    for status in sorted({kind.status for kind in kinds()})
+    status: {"model": AlprError, "description": text} for status, text in MEANINGS.items()
 }
 _PROPERTIES = {
     "upload": file_field("The photo; or its bytes in base64"),
@@ -144,16 +139,9 @@ async def read_plates(
 
 
 def _prediction(plate: Plate, answer: PlatesAnswer) -> Prediction:
-    x_min, y_min, x_max, y_max = whole_pixels(plate, answer)
-    return Prediction(
-        confidence=plate.score,
-        label=f"Plate: {plate.text}",
-        plate=plate.text,
-        x_min=x_min,
-        y_min=y_min,
-        x_max=x_max,
-        y_max=y_max,
-    )
+    box = dict(zip(("x_min", "y_min", "x_max", "y_max"), whole_pixels(plate, answer), strict=True))
+    label = f"Plate: {plate.text}"
+    return Prediction(confidence=plate.score, label=label, plate=plate.text, **box)
 
 
 def _error(status: int, detail: str) -> tuple[int, dict[str, Any]]:

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import Annotated, Any, TypeVar
 
 from fastapi import APIRouter
-from fastapi.routing import APIRoute
 from pydantic import BaseModel, Field, ValidationError
 
 from api.answers import Plate, PlatesAnswer
@@ -17,28 +16,14 @@ M = TypeVar("M", bound=BaseModel)
 
 @dataclass(frozen=True)
 class Dialect:
-    """Another service, as its clients see it.
-
-    Attributes:
-        router: Its routes.
-        error: From our status and detail, the status and the JSON of its errors.
-    """
+    """Another service: its routes, and its status and JSON for our status and detail."""
 
     router: APIRouter
     error: Callable[[int, str], tuple[int, dict[str, Any]]]
 
-    @property
-    def paths(self) -> set[str]:
-        """Of all its routes."""
-        return {route.path for route in self.router.routes if isinstance(route, APIRoute)}
-
 
 def fields_of(kind: type[M], fields: Mapping[str, Any]) -> M:
-    """Pick a dialect's own fields out of a form; empty ones count as missing.
-
-    Raises:
-        InvalidParameter: One of them makes no sense.
-    """
+    """Pick a dialect's own fields out of a form; empty ones count as missing."""
     given = {name: value for name, value in fields.items() if value and name in kind.model_fields}
     try:
         return kind.model_validate(given)

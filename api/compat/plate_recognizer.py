@@ -4,18 +4,19 @@ What is not recognised here is left out or neutral: no make, model, colour or ty
 vehicle is made up.
 """
 
+import json
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from api.answers import Plate, PlatesAnswer, answer_from
 from api.compat.dialect import Dialect, Score, fields_of, whole_pixels
-from api.dependencies import ContextOfRequest, Services, ServicesOfApp
+from api.dependencies import ContextOfRequest, ServicesOfApp
 from api.documentation import Responses, body_of, file_field, form_schema
 from api.parameters import LenientFilter, PlateFilter
-from api.uploads.forms import Upload, UploadForm
+from api.uploads.receiving import Upload, UploadForm
 from plate_models.spec import MODEL_VERSION
 
 _READER, _INFO, _STATISTICS = "/v1/plate-reader", "/info", "/v1/statistics"
@@ -29,8 +30,6 @@ _FORM = UploadForm(
 )
 
 router = APIRouter(tags=["compatible with Plate Recognizer"])
-
-_JSON_STRING = TypeAdapter(str)
 
 # Clients subtract: it has to be a number, and never to run out.
 UNLIMITED = 1_000_000_000
@@ -148,8 +147,6 @@ class Statistics(BaseModel):
 class EngineConfig(BaseModel):
     """What is understood of `config`; other members ask for what is not done here."""
 
-    model_config = ConfigDict(extra="ignore")
-
     threshold_d: Score = 0.0
     threshold_o: Score = 0.0
     mode: Literal["fast", "redaction"] | None = None
@@ -179,9 +176,9 @@ class ReaderFields(BaseModel):
     @field_validator("config", mode="before")
     @classmethod
     def _parse_config(cls, value: str) -> EngineConfig:
+        # The vendor's own script encodes what is JSON already once more.
+        text = json.loads(value) if value.startswith('"') else value
         try:
-            # The vendor's own script encodes what is JSON already once more.
-            text = _JSON_STRING.validate_json(value) if value.startswith('"') else value
             return EngineConfig.model_validate_json(text)
         except ValidationError as error:
             first = error.errors()[0]
@@ -292,7 +289,7 @@ async def read_plates(
         version=1,
         camera_id=fields.camera_id,
         timestamp=came.strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
-        usage=_usage(services),
+        usage=Usage(calls=services.calls),
     )
 
 
@@ -301,13 +298,12 @@ def _result(plate: Plate, answer: PlatesAnswer) -> Result:
     country, dot, _ = plate.format.partition(".")
     others = [guess for guess in plate.candidates if guess.text != plate.text]
     guesses = [(plate.text, plate.score), *((guess.text, guess.score) for guess in others)]
+    # A right text is of the right country.
+    region = {"code": country, "score": plate.score} if dot else {"code": "unknown", "score": 0.0}
     return Result(
         box=PixelBox(xmin=xmin, ymin=ymin, xmax=xmax, ymax=ymax),
         plate=plate.text.lower(),
-        # A right text is of the right country.
-        region=RegionGuess(code=country, score=plate.score)
-        if dot
-        else RegionGuess(code="unknown", score=0.0),
+        region=RegionGuess.model_validate(region),
         score=plate.score,
         candidates=[PlateGuess(score=score, plate=text.lower()) for text, score in guesses],
         dscore=plate.detection_score,
@@ -318,18 +314,14 @@ def _result(plate: Plate, answer: PlatesAnswer) -> Result:
 @router.get(_INFO, include_in_schema=False)
 async def info(services: ServicesOfApp) -> Info:
     """Tell version and usage, as the self-hosted Plate Recognizer does."""
-    return Info(version=MODEL_VERSION, usage=_usage(services))
+    return Info(version=MODEL_VERSION, usage=Usage(calls=services.calls))
 
 
 @router.get(_STATISTICS + "/", response_model=Statistics)
 @router.get(_STATISTICS, include_in_schema=False)
 async def statistics(services: ServicesOfApp) -> Statistics:
     """Tell the usage, as Plate Recognizer's cloud does."""
-    return Statistics(usage=_usage(services))
-
-
-def _usage(services: Services) -> Usage:
-    return Usage(calls=services.calls)
+    return Statistics(usage=Usage(calls=services.calls))
 
 
 def _error(status: int, detail: str) -> tuple[int, dict[str, Any]]:

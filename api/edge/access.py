@@ -24,13 +24,7 @@ _WRONG_TOKENS = 1.0, 30
 
 
 class RateLimit:
-    """A token bucket for each client; the most recent clients are remembered.
-
-    Args:
-        per_second: What is added to each bucket.
-        burst: What it holds at most.
-        max_clients: Buckets kept; a client that was forgotten begins with a full one.
-    """
+    """A token bucket for each of the most recent clients; a new one begins with a full bucket."""
 
     def __init__(self, per_second: float, burst: int, max_clients: int = _MAX_CLIENTS) -> None:
         self._per_second = per_second
@@ -48,11 +42,7 @@ class RateLimit:
         return 0.0
 
     def owe(self, client: str, count: int) -> float:
-        """Take more than there may be: the client waits the longer for the next.
-
-        Returns:
-            What is left in the client's bucket.
-        """
+        """Take more than there may be: the client waits the longer. Returns what is left."""
         now = time.monotonic()
         level, at = self._buckets.pop(client, (self._burst, now))
         level = min(self._burst, level + (now - at) * self._per_second) - count
@@ -63,27 +53,21 @@ class RateLimit:
 
 
 class Access:
-    """Admits requests. Keeps digests of the tokens, never the tokens.
-
-    Raises:
-        ValueError: The file of tokens can't be read any more.
-    """
+    """Admits requests. Keeps digests of the tokens, never the tokens."""
 
     def __init__(self, settings: Settings) -> None:
         tokens = settings.accepted_tokens()
         self._digests = [_digest(token.get_secret_value()) for token in tokens]
-        self._rate: RateLimit | None = None
-        self._wrong_tokens = RateLimit(*_WRONG_TOKENS)
-        if settings.rate_limit:
-            self._rate = RateLimit(settings.rate_limit, settings.rate_burst)
-            self._wrong_tokens = RateLimit(settings.rate_limit, settings.rate_burst)
+        rate = (settings.rate_limit, settings.rate_burst) if settings.rate_limit else None
+        self._rate = RateLimit(*rate) if rate else None
+        self._wrong_tokens = RateLimit(*(rate or _WRONG_TOKENS))
 
-    def admit(self, request: Request) -> None:
-        """Admit a request by its head.
+    # async, though nothing is awaited: FastAPI would send a plain function to a thread.
+    async def admit(self, request: Request) -> None:
+        """Admit a request by its head; the dependency of all routes.
 
         Raises:
-            MissingToken: A token is needed, and there is none.
-            WrongToken: There is one, but another.
+            MissingToken, WrongToken: A token is needed, and there is none, or another.
             RateLimited: Too many photos came from this client, or wrong tokens from its address.
         """
         if request.method in _SAFE_METHODS:
@@ -114,18 +98,6 @@ class Access:
                 raise RateLimited("wrong tokens", retry_after_s=wait_s)
             raise WrongToken("The token in 'Authorization' is none of this service's.")
         return offered.hex()
-
-
-async def admit(request: Request) -> None:
-    """The dependency of all routes; see `Access.admit`."""
-    access: Access = request.app.state.access
-    access.admit(request)
-
-
-def charge(request: Request, photos: int) -> None:
-    """See `Access.charge`."""
-    access: Access = request.app.state.access
-    access.charge(request, photos)
 
 
 def _digest(token: str) -> bytes:

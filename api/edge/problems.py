@@ -10,9 +10,9 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
-from api.compat import compat_response
+from api.compat import DIALECTS
 from api.edge.middleware import REQUEST_ID_HEADER
-from api.errors import Problem, RecognizerTimeout, identified, plain_document
+from api.errors import Problem, RecognizerTimeout, identified, plain_document, problem_json
 from api.observing.metrics import Metrics
 from api.parameters import invalid_parameters
 
@@ -24,21 +24,25 @@ log = logging.getLogger("plates.gateway")
 
 def document_of(problem: Problem, request_id: str, metrics: Metrics) -> dict[str, Any]:
     """Take note of a request's problem, or of one photo's, and write its document."""
-    metrics.note_problem(problem)
-    cause = problem.__cause__ if problem.status >= 500 else None
+    if problem.reason:
+        metrics.refused.labels(problem.reason).inc()
     # Clients may wait as briefly as they like; that is no fault of the service.
     by_client = isinstance(problem, RecognizerTimeout) and problem.by_client
-    _log(problem.document(), cause, logging.INFO if by_client else logging.ERROR)
-    return identified(problem.document(), request_id)
+    level = logging.INFO if by_client else logging.ERROR
+    return _logged(problem.document(), request_id, problem.__cause__, level)
 
 
-def _log(
-    document: Mapping[str, Any], cause: BaseException | None = None, level: int = logging.ERROR
-) -> None:
-    """Log what is not the client's fault."""
+def _logged(
+    document: dict[str, Any],
+    request_id: str,
+    cause: BaseException | None = None,
+    level: int = logging.ERROR,
+) -> dict[str, Any]:
+    """Log what is not the client's fault, and say in the document which request it is about."""
     if document["status"] >= 500:
         reason = f" ({cause})" if cause else ""
         log.log(level, "%(status)s %(title)s: %(detail)s%(reason)s", {**document, "reason": reason})
+    return identified(document, request_id)
 
 
 async def _on_problem(request: Request, problem: Problem) -> Response:
@@ -74,9 +78,8 @@ async def _on_exception(request: Request, _: Exception) -> Response:
 def _respond_plainly(
     request: Request, status: int, detail: str, headers: Mapping[str, str] | None = None
 ) -> Response:
-    document = plain_document(status, detail)
-    _log(document)
-    return _respond(request, identified(document, request.state.request_id), headers)
+    document = _logged(plain_document(status, detail), request.state.request_id)
+    return _respond(request, document, headers)
 
 
 def _respond(
@@ -84,9 +87,10 @@ def _respond(
 ) -> Response:
     # The answer to an unexpected exception passes no middleware.
     headers = {**(headers or {}), REQUEST_ID_HEADER: request.state.request_id}
-    return compat_response(request.url.path, document, headers) or JSONResponse(
-        document, document["status"], headers, media_type="application/problem+json"
-    )
+    if dialect := DIALECTS.get(request.url.path):
+        status, content = dialect.error(document["status"], document["detail"])
+        return JSONResponse(content, status, headers)
+    return problem_json(document, headers)
 
 
 HANDLERS: dict[Any, Any] = {

@@ -7,14 +7,12 @@
     too many connections    429 with Retry-After; above twice as many closed
     slow reader             closed
 
-Each is a problem document, and the connection is closed behind it. Behind a bad head is read on
-for a while, because a connection that is closed while bytes come in is reset, and the client
-would never see the answer.
+Each answer is a problem document. Then the connection is read for a while before it is closed:
+closed while bytes come in it is reset, and the client would never see the answer.
 """
 
 import asyncio
 import contextlib
-import json
 import logging
 import socket
 import sys
@@ -25,13 +23,11 @@ from typing import Any
 import h11
 import uvicorn
 from fastapi import FastAPI
-from starlette.responses import JSONResponse
 from starlette.types import Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
-from uvicorn.server import ServerState
 
 from api.edge.middleware import REQUEST_ID_HEADER, Edge
-from api.errors import Overloaded, identified, plain_document
+from api.errors import Overloaded, identified, plain_document, problem_json
 from api.observing.metrics import Metrics
 from api.settings import Settings
 
@@ -64,11 +60,9 @@ class GatewayConfig(uvicorn.Config):
     """uvicorn's configuration, with the limits of `GatewayProtocol`.
 
     Attributes:
-        header_timeout_s: Seconds for a request's head.
-        max_connections: Served at once.
-        surplus: Connections that are refused, or were and are about to end; at most as many.
-        refuse: The application for those above `max_connections`.
-        metrics: Where refusals are counted.
+        surplus: Connections that are refused, or were and are about to end; at most as many as
+            are served.
+        refuse: The application for those above the limit.
     """
 
     def __init__(self, app: FastAPI, settings: Settings) -> None:
@@ -87,14 +81,12 @@ class GatewayConfig(uvicorn.Config):
             # Any client could choose its address, and with it whose rate it uses up.
             proxy_headers=False,
             timeout_graceful_shutdown=_SHUTDOWN_S,
-            h11_max_incomplete_event_size=MAX_HEAD_BYTES,
             ssl_certfile=settings.tls_certificate,
             ssl_keyfile=settings.tls_key,
             # OpenSSL's own choice; uvicorn's leaves TLS 1.2 with ciphers of 1999.
             ssl_ciphers="DEFAULT",
         )
-        self.header_timeout_s = settings.header_timeout_s
-        self.max_connections = settings.max_connections
+        self.settings = settings
         self.surplus: set[GatewayProtocol] = set()
         self.metrics: Metrics = app.state.metrics
         self.refuse: Any = Edge(_answer_too_many, settings, self.metrics)
@@ -103,9 +95,7 @@ class GatewayConfig(uvicorn.Config):
 async def _answer_too_many(scope: Scope, receive: Receive, send: Send) -> None:
     problem = Overloaded("Too many connections at once. Try again shortly.", reason="connections")
     document = identified(problem.document(), scope["state"]["request_id"])
-    headers = {**problem.headers, "Connection": "close"}
-    response = JSONResponse(document, 429, headers, media_type="application/problem+json")
-    await response(scope, receive, send)
+    await problem_json(document, {**problem.headers, "Connection": "close"})(scope, receive, send)
 
 
 def server_config(app: FastAPI, settings: Settings) -> uvicorn.Config:
@@ -119,11 +109,7 @@ class StrictConnection(h11.Connection):
     _chunks = _body_bytes = 0
 
     def next_event(self) -> Any:
-        """See `h11.Connection.next_event`.
-
-        Raises:
-            h11.RemoteProtocolError: The head is too large or ambiguous, or the chunks too small.
-        """
+        """As h11's; raises `h11.RemoteProtocolError` also for these."""
         event = super().next_event()
         if isinstance(event, h11.Request):
             self._chunks = self._body_bytes = 0
@@ -154,14 +140,8 @@ def _check_head(request: h11.Request) -> None:
 class GatewayProtocol(H11Protocol):
     """One connection; see the module for what it adds to uvicorn's."""
 
-    def __init__(
-        self,
-        config: GatewayConfig,
-        server_state: ServerState,
-        app_state: dict[str, Any],
-        _loop: asyncio.AbstractEventLoop | None = None,
-    ) -> None:
-        super().__init__(config, server_state, app_state, _loop)
+    def __init__(self, config: GatewayConfig, **given: Any) -> None:
+        super().__init__(config, **given)
         self.conn = StrictConnection(h11.SERVER, MAX_HEAD_BYTES)
         self._limits = config
         self._refused = False
@@ -177,7 +157,7 @@ class GatewayProtocol(H11Protocol):
                 socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(_STALLED_S * 1000)
             )
         self._start_timer()
-        if served < self._limits.max_connections:
+        if served < self._limits.settings.max_connections:
             return
         self._limits.metrics.connections_refused.labels(429).inc()
         self.app = self._limits.refuse
@@ -223,13 +203,15 @@ class GatewayProtocol(H11Protocol):
     def _count_as_surplus(self) -> bool:
         """Leave this connection's place to others; False if there are too many of those, too."""
         surplus = self._limits.surplus
-        if self not in surplus and len(surplus) >= self._limits.max_connections:
+        if self not in surplus and len(surplus) >= self._limits.settings.max_connections:
             return False
         surplus.add(self)
         return True
 
     def _start_timer(self) -> None:
-        self._timer = self.loop.call_later(self._limits.header_timeout_s, self._on_slow_head)
+        self._timer = self.loop.call_later(
+            self._limits.settings.header_timeout_s, self._on_slow_head
+        )
 
     def _stop_timer(self) -> None:
         if self._timer is not None:
@@ -272,12 +254,7 @@ def _answer(status: int) -> bytes:
     """A whole HTTP response; the connection's state machine may be in no state to write one."""
     request_id = str(uuid.uuid4())
     document = identified(plain_document(status, _DETAILS[status]), request_id)
-    body = json.dumps(document).encode()
-    lines = [
-        f"HTTP/1.1 {status} {HTTPStatus(status).phrase}",
-        "Content-Type: application/problem+json",
-        f"Content-Length: {len(body)}",
-        "Connection: close",
-        f"{REQUEST_ID_HEADER}: {request_id}",
-    ]
-    return "\r\n".join([*lines, "", ""]).encode("ascii") + body
+    response = problem_json(document, {"Connection": "close", REQUEST_ID_HEADER: request_id})
+    first = f"HTTP/1.1 {status} {HTTPStatus(status).phrase}".encode()
+    lines = [b"%s: %s" % header for header in response.raw_headers]
+    return b"\r\n".join([first, *lines, b"", bytes(response.body)])

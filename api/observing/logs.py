@@ -10,17 +10,13 @@ import sys
 import traceback
 from contextvars import ContextVar
 from datetime import UTC, datetime
-from types import TracebackType
-from typing import Literal
+from typing import Any, Literal
 
 # The request that is being served; every line has it.
 current_request_id: ContextVar[str] = ContextVar("current_request_id", default="")
 # What a log call may give besides its message, as `extra`.
 FIELDS = ("method", "route", "status", "ms", "bytes_in", "plates", "refusal")
 Format = Literal["json", "text"]
-ErrorInfo = (
-    tuple[type[BaseException], BaseException, TracebackType | None] | tuple[None, None, None]
-)
 
 
 def configure(format_name: Format | None) -> None:
@@ -39,14 +35,9 @@ def configure(format_name: Format | None) -> None:
 
 
 class _Formatter(logging.Formatter):
-    """What both formats have in common."""
-
-    def formatException(self, ei: ErrorInfo) -> str:  # noqa: N802  logging's name
+    def formatException(self, ei: Any) -> str:  # noqa: N802  logging's name
         """Write where an exception and its causes came from, and their types, but no messages."""
-        error = ei[1]
-        if error is None:
-            return ""
-        trace = traceback.TracebackException.from_exception(error)
+        trace = traceback.TracebackException(*ei)
         return "".join(_without_messages(trace)).rstrip()
 
 

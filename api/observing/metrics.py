@@ -1,10 +1,11 @@
 """What /metrics has: counts and times, never a plate's text."""
 
-from collections.abc import Iterator, Mapping, Sequence
+import asyncio
 from functools import partial
 from pathlib import Path
 from typing import get_args
 
+import httpx
 from prometheus_client import (
     CollectorRegistry,
     Counter,
@@ -13,12 +14,13 @@ from prometheus_client import (
     disable_created_metrics,
     generate_latest,
 )
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from api.errors import Overloaded, Problem, RateLimited
 from api.status import State, read_statuses
 from api.triton import Recognition
 
+_TRITON_TIMEOUT_S = 2.0
+# All families of Triton's begin like this, and none of ours.
+_TRITON_PREFIXES = (b"nv_", b"# HELP nv_", b"# TYPE nv_")
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _SECONDS = (0.01, 0.025, 0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 12.8, 30.0)
 _STAGE_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2)
@@ -27,18 +29,13 @@ _COUNTS = (0, 1, 2, 3, 5, 8, 13, 21, 34)
 
 
 class Metrics:
-    """The metrics of one application, in a registry of their own.
-
-    Args:
-        status_files: Where supervisors report what they restarted; None: there is none.
-    """
+    """The metrics of one application, with what supervisors report in their status files."""
 
     def __init__(self, *status_files: Path | None) -> None:
         # Otherwise each series has one more, of no use.
         disable_created_metrics()  # type: ignore[no-untyped-call]
         registry = self._registry = CollectorRegistry()
-        if files := [file for file in status_files if file is not None]:
-            registry.register(_Restarts(files))
+        self._status_files = [file for file in status_files if file is not None]
         counter = partial(Counter, registry=registry)
         gauge = partial(Gauge, registry=registry)
         histogram = partial(Histogram, registry=registry)
@@ -104,6 +101,19 @@ class Metrics:
             "Whether Triton's own metrics could be fetched; 0 where they are not asked for.",
         )
 
+        self._state = gauge("plates_state", "1 for how the service is.", ["state"])
+        self._restarts = counter(
+            "plates_restarts", "Parts that the supervisor restarted.", ["part"]
+        )
+        self._version = gauge(
+            "plates_release", "1 for the version of the models that is served.", ["version"]
+        )
+        self._versions_refused = gauge(
+            "plates_release_refused",
+            "1 for each version that is not served because it can't be loaded or misreads.",
+            ["version"],
+        )
+
     def note_recognition(self, recognition: Recognition, seconds: float) -> None:
         """Take note of a photo that was read, and of its seconds in Triton."""
         self.recognition_seconds.observe(seconds)
@@ -117,54 +127,38 @@ class Metrics:
         self.model_info.clear()
         self.model_info.labels(info["version"], info["weights"], info["device"]).set(1)
 
-    def note_problem(self, problem: Problem) -> None:
-        """Count a photo or a request that was refused because there were too many."""
-        if isinstance(problem, Overloaded):
-            self.refused.labels(problem.reason).inc()
-        elif isinstance(problem, RateLimited):
-            self.refused.labels("rate").inc()
-
     def exposition(self) -> bytes:
         """The metrics in Prometheus's text format."""
+        self._update_status()
         return generate_latest(self._registry)
 
-
-class _Restarts:
-    """What supervisors report, read anew for every scrape."""
-
-    def __init__(self, status_files: Sequence[Path]) -> None:
-        self._status_files = status_files
-
-    def collect(self) -> Iterator[Metric]:
+    def _update_status(self) -> None:
+        """Replace what supervisors reported earlier by what their files report now."""
+        for family in (self._state, self._restarts, self._version, self._versions_refused):
+            family.clear()
         status = read_statuses(self._status_files)
         if status is None:
             return
-        yield _family(
-            "plates_state",
-            "1 for how the service is.",
-            "state",
-            {name: float(name == status.state) for name in get_args(State)},
-        )
-        restarts = CounterMetricFamily(
-            "plates_restarts", "Parts that the supervisor restarted.", labels=["part"]
-        )
+        for state in get_args(State):
+            self._state.labels(state).set(state == status.state)
         for part, count in status.restarts.items():
-            restarts.add_metric([part], count)
-        yield restarts
-        served = {} if status.release is None else {str(status.release): 1.0}
-        yield _family(
-            "plates_release", "1 for the version of the models that is served.", "version", served
-        )
-        yield _family(
-            "plates_release_refused",
-            "1 for each version that is not served because it can't be loaded or misreads.",
-            "version",
-            dict.fromkeys(status.refused, 1.0),
-        )
+            self._restarts.labels(part).inc(count)
+        if status.release is not None:
+            self._version.labels(status.release).set(1)
+        for version in status.refused:
+            self._versions_refused.labels(version).set(1)
 
 
-def _family(name: str, text: str, label: str, values: Mapping[str, float]) -> GaugeMetricFamily:
-    family = GaugeMetricFamily(name, text, labels=[label])
-    for value, number in values.items():
-        family.add_metric([value], number)
-    return family
+async def fetch_triton_metrics(address: str) -> bytes | None:
+    """Ask Triton at host:port for its own metrics; None if they don't come, or not soon enough."""
+    try:
+        async with (
+            asyncio.timeout(_TRITON_TIMEOUT_S),
+            # There is no TLS, and to load certificates takes longer than the metrics.
+            httpx.AsyncClient(verify=False, trust_env=False) as client,  # noqa: S501
+        ):
+            answer = (await client.get(f"http://{address}/metrics")).raise_for_status()
+    except (httpx.HTTPError, httpx.InvalidURL, TimeoutError):
+        return None
+    lines = [line for line in answer.content.splitlines() if line.startswith(_TRITON_PREFIXES)]
+    return b"\n".join([*lines, b""])

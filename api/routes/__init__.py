@@ -1,6 +1,1 @@
-"""The gateway's routes. Each is thin: the work is in uploads, reading and answers."""
-
-from api import compat
-from api.routes import operation, page, plates
-
-ROUTERS = (plates.router, *compat.ROUTERS, operation.router, page.router)
+"""The gateway's own routes. Each is thin: the work is in uploads, reading and answers."""

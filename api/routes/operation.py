@@ -9,8 +9,7 @@ from starlette.exceptions import HTTPException
 from api.dependencies import ServicesOfApp
 from api.documentation import problem_response
 from api.errors import PROBLEM_PATH, kinds
-from api.observing.metrics import CONTENT_TYPE
-from api.observing.triton_metrics import fetch_triton_metrics
+from api.observing.metrics import CONTENT_TYPE, fetch_triton_metrics
 
 router = APIRouter(tags=["operation"])
 

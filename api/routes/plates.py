@@ -4,7 +4,6 @@ import asyncio
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Response
-from fastapi.responses import JSONResponse
 
 from api.answers import (
     BatchAnswer,
@@ -17,12 +16,11 @@ from api.answers import (
 )
 from api.dependencies import ContextOfRequest, ServicesOfApp
 from api.documentation import PROBLEMS, body_of, file_field, form_schema
-from api.edge.access import charge
 from api.edge.problems import document_of
-from api.errors import PhotoTooLarge, Problem, RecognizerProblem
+from api.errors import PhotoTooLarge, Problem, RecognizerProblem, problem_json
 from api.parameters import PlateFilter, PlatesParameters
 from api.request import RequestContext
-from api.uploads.forms import UploadedPhoto, UploadForm
+from api.uploads.receiving import UploadedPhoto, UploadForm
 from plate_models.images import too_many_bytes_message
 
 # A problem and its document.
@@ -112,7 +110,7 @@ async def read_batch(
     """
     form = UploadForm(_BATCH_FIELDS, max_photos=services.settings.batch_max_files)
     async with services.received(context, form, parameters) as (upload, wanted):
-        charge(context.request, len(upload.photos))
+        services.access.charge(context.request, len(upload.photos))
         # One batch leaves half of the places to others.
         places = asyncio.Semaphore(services.settings.batch_concurrency)
         failed: list[Failure] = []
@@ -149,9 +147,4 @@ def _failed_batch(answer: BatchAnswer, failed: list[Failure], context: RequestCo
     """Answer with the problem that asks for the longest wait; all are in `results`."""
     problem, document = max(failed, key=lambda pair: int(pair[0].headers.get("Retry-After", 0)))
     context.request.state.refusal = problem.slug  # for the log
-    return JSONResponse(
-        document | answer.model_dump(),
-        problem.status,
-        dict(problem.headers),
-        media_type="application/problem+json",
-    )
+    return problem_json(document | answer.model_dump(), problem.headers)

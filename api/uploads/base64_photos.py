@@ -1,7 +1,8 @@
 """Photos that come as base64 text: in a form's field, or in a JSON object.
 
 Texts are as long as photos, so everything here takes time and memory linear in them. Call it
-off the event loop; `api.uploads.memory` counts its copies.
+off the event loop; `api.uploads.receiving` counts its copies. What makes no sense raises
+`InvalidForm`.
 """
 
 import binascii
@@ -26,11 +27,7 @@ _PERCENT = [(f"%{ord(char):02X}", char) for char in "+/=\r\n ;:,"]
 
 
 def photo_from_base64(text: bytes, field: str) -> bytes:
-    """Decode a photo; a `data:` prefix, line ends and missing padding are tolerated.
-
-    Raises:
-        InvalidForm: It is not base64; the message names the field.
-    """
+    """Decode a photo; a `data:` prefix, line ends and missing padding are tolerated."""
     prefix = _DATA_PREFIX.match(text[:200])
     body = text[prefix.end() if prefix else 0 :].translate(_TO_STANDARD, _WHITESPACE).rstrip(b"=")
     try:
@@ -47,9 +44,6 @@ def fields_of_urlencoded(body: bytes, photo_fields: Iterable[str]) -> Fields:
 
     In the photo fields, whose values are base64, a plus sign is no space, whether or not the
     client escaped it.
-
-    Raises:
-        InvalidForm: Too many fields.
     """
     if body.count(b"&") >= MAX_FIELDS:
         raise InvalidForm(f"The form has more than {MAX_FIELDS} fields.")
@@ -65,9 +59,6 @@ def fields_of_json(body: bytes) -> Fields:
     """Read a JSON object as if it were a form: lists repeat a field, null leaves it out.
 
     Objects inside it stay JSON.
-
-    Raises:
-        InvalidForm: Not a JSON object, or one of too many parts.
     """
     # Each of these makes an object of some 60 bytes; base64 has none of them.
     if sum(body.count(mark) for mark in (b",", b"[", b"{")) > 10 * MAX_FIELDS:

@@ -7,6 +7,7 @@ off for one that is complete. Here its parser (python-multipart) calls back a co
 import re
 from collections.abc import AsyncIterable, Callable
 from dataclasses import dataclass, field
+from typing import Any
 from urllib.parse import unquote
 
 from python_multipart.exceptions import FormParserError
@@ -28,13 +29,9 @@ _EXTENDED_NAME = re.compile(r"""\bfilename\*\s*=\s*"?(utf-8|iso-8859-1)'[^']*'([
 
 @dataclass
 class Part:
-    """One part of a form.
+    """One part of a form: a file if it has a file name, even an empty one.
 
-    Attributes:
-        name: The field's name.
-        filename: What the file is called, without folders; None if it is not a file.
-        content: Its bytes; none are kept of a part that is too long.
-        is_too_long: Whether it had more bytes than allowed.
+    None of the content is kept of a part that is too long.
     """
 
     name: str = ""
@@ -143,37 +140,23 @@ async def read_form(
     max_parts: int,
     limit_of: Callable[[Part], int],
 ) -> None:
-    """Read a whole multipart form.
+    """Read a whole multipart form and append its parts to `parts`; the caller limits its length.
 
-    Args:
-        content_type: The header, with its boundary.
-        chunks: The body; the caller limits its length.
-        parts: Gets the parts in their order.
-        max_parts: How many parts it may have.
-        limit_of: How many bytes a part may have, once its name is known; of a longer one
-            nothing is kept.
-
-    Raises:
-        InvalidForm: Not a multipart body, one that is cut off, one of too many parts, or
-            of parts that make no sense in a form.
+    `limit_of` says how many bytes a part may have, once its name is known. A form that is cut
+    off, or makes no sense, raises `InvalidForm`.
     """
     _, options = parse_options_header(content_type)
     boundary = options.get(b"boundary")
     if not boundary:
         raise InvalidForm("The Content-Type has no boundary. Leave it to your HTTP library.")
     collector = _Collector(parts, max_parts, limit_of)
+    callbacks: Any = {
+        name: getattr(collector, name) for name in dir(collector) if name.startswith("on_")
+    }
     try:
         parser = MultipartParser(
             boundary,
-            {
-                "on_part_begin": collector.on_part_begin,
-                "on_part_data": collector.on_part_data,
-                "on_header_field": collector.on_header_field,
-                "on_header_value": collector.on_header_value,
-                "on_header_end": collector.on_header_end,
-                "on_headers_finished": collector.on_headers_finished,
-                "on_end": collector.on_end,
-            },
+            callbacks,
             max_header_count=_MAX_HEADERS,
             max_header_size=_MAX_HEADER_BYTES,
         )

@@ -2,7 +2,9 @@
 
 import asyncio
 import heapq
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
@@ -10,6 +12,8 @@ from starlette.requests import Request
 from api.errors import (
     InvalidForm,
     InvalidParameter,
+    MissingImage,
+    Overloaded,
     PhotoTooLarge,
     Problem,
     UnsupportedMediaType,
@@ -24,18 +28,14 @@ from api.uploads.base64_photos import (
     fields_of_urlencoded,
     photo_from_base64,
 )
-from api.uploads.forms import (
-    FORM,
-    JSON,
-    URLENCODED,
-    Upload,
-    UploadedPhoto,
-    UploadForm,
-    photos_among,
-)
-from api.uploads.memory import COPIES_AT_TRITON, COPIES_OF_TEXT, COPIES_OF_WIDE_TEXT, Take
 from api.uploads.multipart import MAX_FIELD_BYTES, MAX_NAME, Part, read_form
 from plate_models.images import too_many_bytes_message
+
+Take = Callable[[int], None]
+
+FORM = "multipart/form-data"
+URLENCODED = "application/x-www-form-urlencoded"
+JSON = "application/json"
 
 # What a form may add to its photos: boundaries, part headers, a few short fields.
 _FORM_OVERHEAD_BYTES = 64 * 1024
@@ -43,6 +43,90 @@ _FORM_OVERHEAD_BYTES = 64 * 1024
 _TEXT_PER_BYTE = 1.5
 # Beside the photos.
 _OTHER_PARTS = 15
+# Measured at its peak, per byte of a photo: what the gateway holds of it while Triton has it,
+# beside the photo itself (tensor, protobuf message, its serialization, gRPC's buffer).
+COPIES_AT_TRITON = 4
+# Per byte of text that holds a photo in base64: itself and its copies while it is decoded.
+COPIES_OF_TEXT = 4
+# The same of JSON that is not all ASCII: Python's strings then take up to 4 bytes a character.
+COPIES_OF_WIDE_TEXT = 10
+
+
+@dataclass(frozen=True)
+class UploadForm:
+    """What a route takes as its body.
+
+    Attributes:
+        fields: Names that a photo's field may have; messages name the first.
+        any_field: Whether a file counts as the photo whatever its field is called.
+        text: Whether a photo may be base64 text, in a form of either kind or in JSON.
+        refused: Fields that are refused, each with what to say.
+    """
+
+    fields: tuple[str, ...]
+    max_photos: int = 1
+    any_field: bool = False
+    text: bool = False
+    refused: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def types(self) -> tuple[str, ...]:
+        """The Content-Types that the route takes."""
+        others = (URLENCODED, JSON) if self.text else ()
+        return (FORM, *others) if self.max_photos > 1 else (FORM, *others, "image/*")
+
+
+@dataclass(frozen=True)
+class UploadedPhoto:
+    """One photo as it came: nothing is checked, and nothing kept of one that is too long."""
+
+    content: bytes
+    filename: str | None = None
+    is_too_long: bool = False
+
+
+@dataclass(frozen=True)
+class Upload:
+    """The photos, at least one, and names and values of the fields that came with them."""
+
+    photos: tuple[UploadedPhoto, ...]
+    fields: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def photo(self) -> bytes:
+        """The bytes of the only photo."""
+        return self.photos[0].content
+
+
+class UploadMemory:
+    """The bytes that all uploads together hold in memory."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self.used = 0
+
+    @contextmanager
+    def share(self) -> Iterator[Take]:
+        """Account for the bytes of one upload, until the context ends.
+
+        What is yielded is called with the number of bytes taken, or a negative one for bytes
+        given back, and raises `Overloaded` where they are too many.
+        """
+        taken = 0
+
+        def take(count: int) -> None:
+            nonlocal taken
+            if count > 0 and self.used + count > self._limit:
+                raise Overloaded(
+                    "Too many photos are coming in at once. Try again shortly.", reason="memory"
+                )
+            self.used += count
+            taken += count
+
+        try:
+            yield take
+        finally:
+            self.used -= taken
 
 
 async def read_upload(
@@ -51,22 +135,11 @@ async def read_upload(
     """Read the photos from the body: a form, or the file itself.
 
     Never holds more than the limit in memory, whatever Content-Length says, and writes
-    nothing to disk.
-
-    Args:
-        context: Of the request, its body not read yet.
-        form: What the route takes.
-        settings: How many bytes photos may have, and how long they may take.
-        take: Accounts for their memory; see `UploadMemory`.
-
-    Returns:
-        The photos, not checked further; a photo that is alone is not too long.
+    nothing to disk. The photos are not checked further; one that is alone is not too long.
 
     Raises:
-        RequestProblem: Not what the route takes; a form that is broken or holds no photo.
-        PhotoTooLarge: More bytes than the limit.
-        UploadTimeout: The body did not end in time.
-        Overloaded: All uploads together hold too much memory.
+        Problem: Not what the route takes, broken, without a photo, too large, too slow, or too
+            much for the memory of all uploads.
         ClientDisconnect: The client is gone.
     """
     timeout_s = min(settings.upload_timeout_s, context.deadline.remaining_s)
@@ -163,7 +236,7 @@ class _BodyReader:
             texts = [pair for pair in texts if pair[0] not in form.fields]
             photos = [await self._photo_of(as_text)]
         else:
-            photos = photos_among(files, dict(texts), form)
+            photos = _photos_among(files, dict(texts), form)
         if form.max_photos == 1 and photos[0].is_too_long:
             raise PhotoTooLarge(too_many_bytes_message(self._limits))
         fields = ((name, value.decode(errors="replace")) for name, value in texts)
@@ -173,9 +246,8 @@ class _BodyReader:
         if len(texts) > 1:
             raise InvalidParameter(f"One photo per request: the form has {len(texts)}.")
         ((name, text),) = texts
-        missing = COPIES_OF_TEXT * len(text) - self._taken
-        if missing > 0:  # It came as a part of a multipart form, of which the bytes were taken.
-            self._take_more(missing)
+        # Of a part of a multipart form only the bytes were taken.
+        self._take_more(max(0, COPIES_OF_TEXT * len(text) - self._taken))
         return UploadedPhoto(await run_in_threadpool(photo_from_base64, text, name))
 
     def _max_text_of(self, name: str) -> int:
@@ -212,3 +284,35 @@ class _BodyReader:
     def _take_more(self, count: int) -> None:
         self._take(count)
         self._taken += count
+
+
+def _photos_among(
+    files: list[Part], fields: Mapping[str, bytes], form: UploadForm
+) -> list[UploadedPhoto]:
+    """Find the files of a form that are photos; any other file is a mistake worth naming."""
+    wanted = form.fields[0]
+    photos = [part for part in files if form.any_field or part.name in form.fields]
+    others = {part.name for part in files if part.name not in form.fields}
+    if not photos:
+        came = _listed(others | fields.keys()) or "none"
+        raise MissingImage(
+            f"The field '{wanted}' came as text. Send it as a file: curl -F {wanted}=@photo.jpg"
+            if wanted in fields
+            else f"The form has no file in the field '{wanted}'; its fields are: {came}."
+        )
+    if form.max_photos == 1 and len(files) > 1:
+        also = f", also in the fields {_listed(others)}" if others else ""
+        raise InvalidParameter(f"One photo per request: the form has {len(files)} files{also}.")
+    if len(photos) > form.max_photos:
+        raise InvalidParameter(
+            f"The form has {len(photos)} photos; at most {form.max_photos} are read at once."
+        )
+    if len(photos) < len(files):
+        raise InvalidParameter(f"There are also files in the fields {_listed(others)}.")
+    return [
+        UploadedPhoto(part.release(), part.filename or None, part.is_too_long) for part in photos
+    ]
+
+
+def _listed(names: set[str]) -> str:
+    return ", ".join(f"'{name}'" for name in sorted(names)[:8])

@@ -29,11 +29,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Describe the settings, or print what is wrong with them; 1 if anything is.
-
-    Raises:
-        CommandError: A file can't be read.
-    """
+    """Describe the settings, or print what is wrong with them; 1 if anything is."""
     if arguments.action == "schema":
         print(json.dumps(settings_schema(), indent=2, ensure_ascii=False))
         return 0
@@ -42,11 +38,8 @@ def run(arguments: argparse.Namespace) -> int:
         return 0
     from plates.cli.environment import check, check_file
 
-    problems = {}
-    files = arguments.files
-    if not files:
-        problems["environment"] = check(os.environ)
-        files = [env for env in [Path(".env")] if env.exists()]
+    files = arguments.files or [env for env in [Path(".env")] if env.exists()]
+    problems = {} if arguments.files else {"environment": check(os.environ)}
     problems |= {str(file): check_file(file) for file in files}
     for name, found in problems.items():
         for problem in found:

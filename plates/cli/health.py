@@ -9,9 +9,7 @@ For health checks of containers, whose images have no curl.
 
 import argparse
 import ssl
-from collections.abc import Sequence
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from plates.cli import CommandError
 
@@ -37,40 +35,27 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Ask once; return 0 if all is well, else raise `CommandError`."""
+    import httpx
+
+    from api.status import read_status
+
     if arguments.status:
-        _check_status(arguments.status)
-    well = [_OK, _BUSY] if arguments.or_busy else [_OK]
+        status = read_status(arguments.status)
+        if status is None:
+            raise CommandError(f"{arguments.status}: there is no status of a supervisor")
+        if status.state != "ready":
+            raise CommandError(f"the supervisor says: {status.state}")
     try:
         trust = ssl.create_default_context(cafile=arguments.ca_file)
     except OSError as error:  # of which ssl.SSLError is one
         raise CommandError(f"--ca-file {arguments.ca_file}: {error}") from error
-    if arguments.insecure:
-        trust.check_hostname = False
-        trust.verify_mode = ssl.CERT_NONE
-    _check_url(arguments.url, arguments.timeout, well, trust)
-    return 0
-
-
-def _check_status(file: Path) -> None:
-    from api.status import read_status
-
-    status = read_status(file)
-    if status is None:
-        raise CommandError(f"{file}: there is no status of a supervisor")
-    if status.state != "ready":
-        raise CommandError(f"the supervisor says: {status.state}")
-
-
-def _check_url(url: str, timeout_s: float, well: Sequence[int], trust: ssl.SSLContext) -> None:
-    import httpx
-
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise CommandError(f"{url!r}: expected http://host:port/path or https://host:port/path")
+    verify = False if arguments.insecure else trust
     try:
-        with httpx.Client(verify=trust, trust_env=False, timeout=timeout_s) as client:
-            answer = client.get(url)
+        with httpx.Client(verify=verify, trust_env=False, timeout=arguments.timeout) as client:
+            answer = client.get(arguments.url)
     except (httpx.HTTPError, httpx.InvalidURL) as error:
-        raise CommandError(f"{url}: {str(error) or type(error).__name__}") from error
-    if answer.status_code not in well:
-        raise CommandError(f"{url}: {answer.status_code} {answer.text[:300]}".rstrip())
+        raise CommandError(f"{arguments.url}: {str(error) or type(error).__name__}") from error
+    if answer.status_code not in ([_OK, _BUSY] if arguments.or_busy else [_OK]):
+        answered = f"{answer.status_code} {answer.text[:300]}".rstrip()
+        raise CommandError(f"{arguments.url}: {answered}")
+    return 0

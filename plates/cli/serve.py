@@ -2,21 +2,12 @@
 
 A Triton is started on free local ports, watched, healed and stopped again, unless
 PLATES_TRITON_URL names one elsewhere; so is the process that answers HTTP. Settings are
-environment variables:
+environment variables: `plates config table` lists them all. Most used are
 
-  PLATES_HOST, PLATES_PORT                  where to listen (127.0.0.1, 8080; 0: a free port)
-  PLATES_PROFILE                            cpu or gpu: where Triton runs the nets (cpu)
-  PLATES_TRITON_URL                         host:port, grpc://host:port or grpcs://host:port
-  PLATES_TRITON_TOKEN, PLATES_TRITON_CA_FILE  bearer token; certificates to trust with grpcs
-  PLATES_TRITON_HTTP_PORT, PLATES_TRITON_GRPC_PORT  fixed ports of the Triton started here
-  PLATES_TLS_CERTIFICATE, PLATES_TLS_KEY    PEM files: serve https instead of http
-  PLATES_TOKENS, PLATES_TOKENS_FILE         who may send photos; comma separated, or one a line
-  PLATES_RATE_LIMIT, PLATES_RATE_BURST      photos per second and at once, of each client
-  PLATES_REQUEST_TIMEOUT_S                  seconds from a request's head to its answer (30)
-  PLATES_CONCURRENCY, PLATES_MAX_WAITING    photos at Triton at once, and waiting (4, 32)
-  PLATES_MAX_BYTES, PLATES_MAX_PIXELS       smaller limits for photos
-
-The README lists all of them.
+  PLATES_HOST, PLATES_PORT    where to listen (127.0.0.1, 8080; 0: a free port)
+  PLATES_PROFILE              cpu or gpu: where Triton runs the nets (cpu)
+  PLATES_TRITON_URL           host:port, grpc://host:port or grpcs://host:port
+  PLATES_TOKENS_FILE          who may send photos, one token a line
 """
 
 import argparse
@@ -29,12 +20,11 @@ from typing import TYPE_CHECKING
 
 from plates.cli import CommandError
 from plates.cli.signals import say
-from plates.cli.supervising import announce_triton, describe_triton, heal, read_settings, supervise
+from plates.cli.supervising import describe_triton, read_settings, supervise
 
 if TYPE_CHECKING:
     from api.settings import Settings
     from plates.serving import EmbeddedTriton
-    from plates.serving.supervisor import Part
 
 LISTENING = "Serving on "
 
@@ -53,26 +43,23 @@ def run(arguments: argparse.Namespace) -> int:
     from plates.serving.gateway import GatewayWorker
 
     with _listen(settings.host, settings.port) as listener:
-        _warn_if_open(settings)
+        _warn_if_open(settings, listener)
         triton = None
         if settings.triton_url is None:
             triton = describe_triton(settings)
         else:
             say(f"Triton elsewhere: {settings.triton_url}")
 
-        def make_parts(status_file: Path) -> "list[Part]":
-            gateway = GatewayWorker(lambda: _environment(settings, status_file, triton), listener)
-            return [heal(triton), gateway] if triton else [gateway]
+        def make_gateway(status_file: Path) -> GatewayWorker:
+            return GatewayWorker(lambda: _environment(settings, status_file, triton), listener)
 
         def announce() -> None:
-            if triton is not None:
-                announce_triton(triton)
             host, port = listener.getsockname()[:2]
             scheme = "https" if settings.tls_certificate else "http"
             shown = f"[{host}]" if ":" in host else host
             say(f"{LISTENING}{scheme}://{shown}:{port} (documentation: /docs)")
 
-        return supervise(settings, make_parts, announce)
+        return supervise(settings, triton, make_gateway, announce)
 
 
 def _environment(
@@ -102,11 +89,8 @@ def _listen(host: str, port: int) -> socket.socket:
         ) from error
 
 
-def _warn_if_open(settings: "Settings") -> None:
-    try:
-        local = settings.host == "localhost" or ipaddress.ip_address(settings.host).is_loopback
-    except ValueError:  # another name
-        local = False
+def _warn_if_open(settings: "Settings", listener: socket.socket) -> None:
+    local = ipaddress.ip_address(listener.getsockname()[0]).is_loopback
     if not local and not settings.tokens and settings.tokens_file is None:
         log.warning(
             "Everyone who can reach %s may send photos: no tokens are set. Set PLATES_TOKENS or "

@@ -14,20 +14,20 @@ class Stopped(BaseException):
         self.number = number
 
 
-def stop_signals() -> list[signal.Signals]:
-    """SIGINT, SIGTERM, and SIGHUP (the terminal was closed) unless `nohup` has us ignore it."""
-    ignored = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
-    return [signal.SIGINT, signal.SIGTERM, *([] if ignored else [signal.SIGHUP])]
-
-
 @contextlib.contextmanager
 def stop_signals_raise() -> Iterator[None]:
-    """Raise `Stopped` in the main thread when one of the signals comes."""
+    """Raise `Stopped` in the main thread when a stop signal comes.
+
+    That is SIGINT, SIGTERM, and SIGHUP (the terminal was closed) unless `nohup` has us ignore it.
+    """
 
     def stop(number: int, *_: object) -> NoReturn:
         raise Stopped(number)
 
-    before = {number: signal.signal(number, stop) for number in stop_signals()}
+    numbers = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
+    if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+        numbers.discard(signal.SIGHUP)
+    before = {number: signal.signal(number, stop) for number in numbers}
     try:
         yield
     finally:

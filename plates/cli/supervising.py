@@ -2,7 +2,7 @@
 
 import contextlib
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,12 +19,9 @@ TRITON = "Triton: "
 
 
 def read_settings(**options: object) -> "Settings":
-    """Read the settings from the environment, and have the logs written as they say.
+    """Read the settings, and have the logs written as they say.
 
-    Options of the command line come first; None stands for those that were not given.
-
-    Raises:
-        CommandError: A setting makes no sense; it is named.
+    Options of the command line, None if not given, come before the environment.
     """
     from pydantic import ValidationError
 
@@ -44,24 +41,29 @@ def read_settings(**options: object) -> "Settings":
 
 def supervise(
     settings: "Settings",
-    make_parts: "Callable[[Path], Sequence[Part]]",
-    announce: Callable[[], None],
+    triton: "EmbeddedTriton | None",
+    make_gateway: "Callable[[Path], Part] | None" = None,
+    announce: Callable[[], None] = lambda: None,
 ) -> int:
-    """Start parts, given the status file, announce them, and keep them running until a signal.
+    """Start Triton, then a gateway, given the status file, and heal both until a signal.
 
     Raises:
-        CommandError: A part can't be started, or could not be healed.
+        CommandError: One of them can't be started, or could not be healed.
     """
     from plates.serving import EmbeddedTritonError
     from plates.serving.supervisor import Supervisor
 
     with tempfile.TemporaryDirectory(prefix="plates-status-") as folder:
         status_file = settings.status_file or Path(folder) / "status.json"
-        supervisor = Supervisor(make_parts(status_file), status_file)
+        parts = [heal(triton)] if triton else []
+        parts += [make_gateway(status_file)] if make_gateway else []
+        supervisor = Supervisor(parts, status_file)
         try:
             with stop_signals_raise(), contextlib.suppress(Stopped):
                 try:
                     supervisor.start()
+                    if triton:
+                        say(f"{TRITON}gRPC {triton.grpc_url}, HTTP {triton.http_url}")
                     announce()
                     supervisor.run()
                 finally:
@@ -93,8 +95,3 @@ def heal(triton: "EmbeddedTriton") -> "Part":
     from plates.serving.healing import TritonHealer
 
     return TritonHealer(triton, (files("plate_models") / "golden.jpg").read_bytes())
-
-
-def announce_triton(triton: "EmbeddedTriton") -> None:
-    """Say where it listens."""
-    say(f"{TRITON}gRPC {triton.grpc_url}, HTTP {triton.http_url}")

@@ -2,21 +2,19 @@
 
 The other half of `plates serve` with PLATES_TRITON_URL; the entry point of Triton's container.
 The Triton is that of the wheel, or the image's in /opt/tritonserver. Settings are environment
-variables:
+variables: `plates config table` lists them all. Most used are
 
   PLATES_PROFILE            cpu or gpu: where it runs the nets (cpu)
   PLATES_TRITON_HOST        the address to listen on (127.0.0.1; in a container 0.0.0.0)
-  PLATES_TRITON_HTTP_PORT, PLATES_TRITON_GRPC_PORT, PLATES_TRITON_METRICS_PORT  (0: free ones)
   PLATES_MODEL_REPOSITORY   what it serves
   PLATES_STATUS_FILE        where the supervisor writes its status; `plates health` reads it
-  PLATES_THREADS            with which each net computes on a CPU
 
 It ends with a status that is not zero if Triton can't be started, or not be healed.
 """
 
 import argparse
 
-from plates.cli.supervising import announce_triton, describe_triton, heal, read_settings, supervise
+from plates.cli.supervising import describe_triton, read_settings, supervise
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -28,5 +26,4 @@ def run(arguments: argparse.Namespace) -> int:
     """Serve until stopped; return 0 after a clean stop."""
     del arguments
     settings = read_settings()
-    triton = describe_triton(settings)
-    return supervise(settings, lambda _: [heal(triton)], lambda: announce_triton(triton))
+    return supervise(settings, describe_triton(settings))

@@ -1,10 +1,9 @@
 """Triton's HTTP endpoint, as far as the supervisor needs it."""
 
-import contextlib
 import json
 import logging
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,13 +25,10 @@ class TritonHttp:
     """One Triton; each request has a connection of its own, for an idle one delays its exit.
 
     All requests raise `RequestError` if they are refused, or not answered in time.
-
-    Attributes:
-        address: host:port.
-        key: Opens the restricted APIs; "" for a server without restrictions.
     """
 
     address: str
+    # Opens the restricted APIs.
     key: str = field(default="", repr=False)
 
     def is_ready(self) -> bool:
@@ -47,10 +43,9 @@ class TritonHttp:
         """Count the requests that each model has answered since it was loaded."""
         answer = self._ask("GET", "/v2/models/stats", timeout_s=timeout_s)
         counts: Counter[str] = Counter()
-        with _documented("answer about its statistics"):
-            # While the version changes, a model has an entry for each of two.
-            for model in answer["model_stats"]:
-                counts[model["name"]] += model["inference_stats"]["success"]["count"]
+        # While the version changes, a model has an entry for each of two.
+        for model in answer["model_stats"]:
+            counts[model["name"]] += model["inference_stats"]["success"]["count"]
         return dict(counts)
 
     def plates(
@@ -58,9 +53,8 @@ class TritonHttp:
     ) -> list[tuple[str, list[float]]]:
         """Have a photo, an image file's bytes, read by a model.
 
-        Returns:
-            Of each plate the text, "" where it is unreadable, and its box: x0, y0, x1, y1 in
-            pixels of the upright photo.
+        Each plate has a text, "" if it is unreadable, and a box: x0, y0, x1, y1 in pixels of the
+        upright photo.
         """
         tensor = {"name": "image", "shape": [len(photo)], "datatype": "UINT8"}
         request = {
@@ -72,10 +66,9 @@ class TritonHttp:
         headers = {"Inference-Header-Content-Length": str(len(head))}
         path = f"/v2/models/{model}/infer"
         answer = self._ask("POST", path, head + photo, headers, timeout_s=timeout_s)
-        with _documented("answer to a photo"):
-            outputs = {output["name"]: output["data"] for output in answer["outputs"]}
-            texts, edges = outputs["texts"], outputs["coordinates"]
-            return [(str(text), edges[4 * row : 4 * row + 4]) for row, text in enumerate(texts)]
+        outputs = {output["name"]: output["data"] for output in answer["outputs"]}
+        texts, edges = outputs["texts"], outputs["coordinates"]
+        return [(text, edges[4 * row : 4 * row + 4]) for row, text in enumerate(texts)]
 
     def load(self, model: str, timeout_s: float) -> None:
         """Load the versions of a model that are in the repository, unload the others.
@@ -91,9 +84,8 @@ class TritonHttp:
     def holds(self, model: str, version: int, timeout_s: float = 5.0) -> bool:
         """Report whether a version is loaded, or still answers earlier requests."""
         answer = self._control("index", timeout_s)
-        with _documented("list of models"):
-            found = [m for m in answer if m["name"] == model and m.get("version") == str(version)]
-            return any(m["state"] in ("LOADING", "READY", "UNLOADING") for m in found)
+        found = [m for m in answer if m["name"] == model and m.get("version") == str(version)]
+        return any(m.get("state") in ("LOADING", "READY", "UNLOADING") for m in found)
 
     def _control(self, path: str, timeout_s: float) -> Any:
         headers = {KEY_HEADER: self.key}
@@ -126,11 +118,3 @@ class TritonHttp:
             reason = problem or repr(answer.content[:200])
             raise RequestError(f"Triton refused {method} {path}: {reason}", answer.status_code)
         return document
-
-
-@contextlib.contextmanager
-def _documented(answer: str) -> Iterator[None]:
-    try:
-        yield
-    except (KeyError, TypeError) as error:
-        raise RequestError(f"Triton's {answer} is not as documented.") from error

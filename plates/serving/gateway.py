@@ -42,11 +42,7 @@ class GatewayWorker:
     ) -> None:
         """Start nothing yet.
 
-        Args:
-            environment: Returns what is added to this process's, at each start.
-            listener: A listening socket; closed by `stop`.
-            command: Run with `--listen`, `--alive` and `--parent` behind it: two file
-                descriptors, and the process with which it ends.
+        At each start the environment is added to this process's. `stop` closes the listener.
         """
         self._environment = environment
         self._listener = listener
@@ -55,7 +51,7 @@ class GatewayWorker:
         self._restarts = 0
         self._budget = RestartBudget("The gateway")
         self._process: subprocess.Popen[bytes] | None = None
-        self._signs: int | None = None
+        self._signs = -1
         self._alive_at = self._start_at = 0.0
 
     @property
@@ -65,33 +61,22 @@ class GatewayWorker:
 
     def start(self) -> None:
         """Start the process and wait until it serves."""
-        self._launch()
-        while not self._read_signs():
-            status = self._process.poll() if self._process else None
-            if status is not None:
-                raise StartError(f"The gateway ended with status {status} while it started.")
-            if time.monotonic() - self._alive_at > START_S:
-                raise StartError(f"The gateway does not serve after {START_S:g} s.")
+        process = self._launch()
+        while self._state != "ready":
+            if problem := self._find_problem(process):
+                raise StartError(f"The gateway can't be started: {problem}.")
             time.sleep(_POLL_S)
-        self._state = "ready"
 
     def tick(self) -> None:
         """See whether it lives, and restart it if it does not."""
-        if self._process is None:
-            if time.monotonic() >= self._start_at:
-                try:
-                    self._launch()
-                except StartError as error:
-                    self._restart(str(error))
-        elif (status := self._process.poll()) is not None:
-            self._restart(f"it ended with status {status}")
-        elif self._read_signs():
-            self._state = "ready"
-            self._budget.well()
-        else:
-            patience_s = SILENCE_S if self._state == "ready" else START_S
-            if time.monotonic() - self._alive_at > patience_s:
-                self._restart(f"it has given no sign of life for {patience_s:g} s")
+        if self._process is not None:
+            if problem := self._find_problem(self._process):
+                self._restart(problem)
+        elif time.monotonic() >= self._start_at:
+            try:
+                self._launch()
+            except StartError as error:
+                self._restart(str(error))
 
     def stop(self) -> None:
         """Refuse new connections, let photos under way be finished, end the process."""
@@ -102,7 +87,7 @@ class GatewayWorker:
                 self._process.wait(STOP_S)
         self._kill()
 
-    def _launch(self) -> None:
+    def _launch(self) -> subprocess.Popen[bytes]:
         self._signs, give = os.pipe()
         os.set_blocking(self._signs, False)
         descriptors = (self._listener.fileno(), give)
@@ -122,6 +107,7 @@ class GatewayWorker:
         finally:
             os.close(give)
         self._alive_at = time.monotonic()
+        return self._process
 
     def _restart(self, reason: str) -> None:
         self._state = "healing"
@@ -133,20 +119,26 @@ class GatewayWorker:
 
     def _kill(self) -> None:
         process, self._process = self._process, None
-        signs, self._signs = self._signs, None
+        signs, self._signs = self._signs, -1
         if process is not None:
             process.kill()
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(_KILL_S)
-        if signs is not None:
+        if signs >= 0:
             os.close(signs)
 
-    def _read_signs(self) -> bool:
-        """Take note of the signs of life since the last call."""
-        if self._signs is None:
-            return False
+    def _find_problem(self, process: subprocess.Popen[bytes]) -> str | None:
+        """Take note of the signs of life since the last call; return what is wrong, if anything."""
+        signs, now = b"", time.monotonic()
         with contextlib.suppress(BlockingIOError):
-            if os.read(self._signs, 4096):
-                self._alive_at = time.monotonic()
-                return True
-        return False
+            signs = os.read(self._signs, 4096)
+        if signs:
+            self._state, self._alive_at = "ready", now
+            self._budget.well()
+            return None
+        if (status := process.poll()) is not None:
+            return f"it ended with status {status}"
+        patience_s = SILENCE_S if self._state == "ready" else START_S
+        if now - self._alive_at > patience_s:
+            return f"it has given no sign of life for {patience_s:g} s"
+        return None

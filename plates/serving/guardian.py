@@ -6,6 +6,7 @@ SIGTERM, when the server has ended, and when its own parent has.
 """
 
 import argparse
+import contextlib
 import os
 import shutil
 import signal
@@ -40,22 +41,14 @@ def main(argv: list[str]) -> int:
     )
     while server.poll() is None and not stopping and os.getppid() == options.parent:
         time.sleep(POLL_S)
-    _stop(server, options.grace)
+    server.terminate()
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        server.wait(options.grace)
     processes.kill_children(ORPHANS_S)
     processes.sweep(options.shm_prefix)
     if os.getppid() != options.parent:
         shutil.rmtree(options.folder, ignore_errors=True)
     return server.returncode if server.returncode is not None else 1
-
-
-def _stop(server: subprocess.Popen[bytes], grace_s: float) -> None:
-    if server.poll() is None:
-        server.terminate()
-        try:
-            server.wait(grace_s)
-        except subprocess.TimeoutExpired:
-            server.kill()
-            server.wait()
 
 
 def _parse(argv: list[str]) -> argparse.Namespace:

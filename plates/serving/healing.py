@@ -9,8 +9,7 @@ starting ── ready ── watching ── ended, silent, at a standstill, or 
 import logging
 import threading
 import time
-from collections.abc import Callable
-from concurrent.futures import Future
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import psutil
@@ -19,7 +18,7 @@ from api.status import State, Status
 from plates.serving import processes
 from plates.serving.change import change_version, read_golden_photo
 from plates.serving.errors import EmbeddedTritonError, PreflightError, StartError, VersionError
-from plates.serving.prober import SILENCE_S, Prober
+from plates.serving.prober import SILENCE_S, STANDSTILL_S, Prober
 from plates.serving.supervisor import RestartBudget
 from plates.serving.triton import EmbeddedTriton
 from plates.serving.versions import ModelVersion, Versions
@@ -52,7 +51,8 @@ class TritonHealer:
         self._versions = Versions(triton.repository)
         self._state: State = "starting"
         self._restarts = {_PART: 0}
-        self._stubs: Stubs | None = None
+        self._stubs: dict[psutil.Process, str] = {}
+        self._dead_since: dict[psutil.Process, float] = {}
         self._started_at = 0.0
         self._failure: Exception | None = None
         self._stopped = threading.Event()
@@ -116,7 +116,7 @@ class TritonHealer:
                     )
                     reason = f"model version {version.number} can't be served: {error}{others}"
                     raise StartError(reason) from error
-        self._look_at_stubs()
+        self._find_stubs()
         self._prober.forget()
         self._started_at = time.monotonic()
 
@@ -138,15 +138,15 @@ class TritonHealer:
     def _find_trouble(self, *, changing: bool = False) -> _Trouble | None:
         if self._triton.poll() is not None:
             return _PART, "it has ended by itself"
-        if self._stubs and (model := self._stubs.find_dead()):
+        if model := self._find_dead_model():
             return model, f"a process of {model} has died"
         now = time.monotonic()
         silence_s = _SILENCE_OF_CHANGE_S if changing else SILENCE_S
         if now - max(self._prober.heard_at, self._started_at) > silence_s:
             return _PART, f"it has answered nothing for {silence_s:g} s"
-        patience_s = self._prober.patience_s()
-        if not changing and now - max(self._prober.read_at, self._started_at) > patience_s:
-            return _PART, f"it has read no plate for {patience_s:g} s"
+        standstill_s = now - max(self._prober.read_at, self._started_at)
+        if not changing and standstill_s > STANDSTILL_S:
+            return _PART, f"it has read no plate for {STANDSTILL_S:g} s"
         return None
 
     def _change(self, new: ModelVersion) -> _Trouble | None:
@@ -154,7 +154,9 @@ class TritonHealer:
         view, old, trouble = self._versions.view, self._versions.serving, None
         if view is None or old is None:
             return None
-        change = _in_thread(lambda: change_version(self._triton.http, view, old, new))
+        threads = ThreadPoolExecutor(1)
+        change = threads.submit(change_version, self._triton.http, view, old, new)
+        threads.shutdown(wait=False)
         while not (change.done() or trouble or self._stopped.wait(_POLL_S)):
             trouble = self._find_trouble(changing=True)
         problem = change.exception() if change.done() else None
@@ -169,7 +171,7 @@ class TritonHealer:
             self._versions.refuse(new, str(problem))
         else:
             self._versions.prove(new)
-        self._look_at_stubs()
+        self._find_stubs()
         return None
 
     def _restart(self, part: str, reason: str) -> _Trouble | None:
@@ -188,33 +190,19 @@ class TritonHealer:
             return _PART, f"it can't start: {error}"
         return None
 
-    def _look_at_stubs(self) -> None:
-        self._stubs = Stubs(self._triton.pids.server)
-        for model in self._stubs.models:
-            self._restarts.setdefault(model, 0)
+    def _find_stubs(self) -> None:
+        """Find the processes in which Triton runs Python, and their models."""
+        stubs = processes.children(self._triton.pids.server)
+        self._stubs = {stub: _model_of(stub) for stub in stubs}
+        self._restarts = dict.fromkeys(self._stubs.values(), 0) | self._restarts
 
+    def _find_dead_model(self) -> str | None:
+        """Return the model of a stub that has died: it fails for ever, and Triton says nothing.
 
-class Stubs:
-    """The processes in which one Triton runs Python.
-
-    When one dies, its model fails for ever, while the server says that it is ready. It stays as
-    a zombie; those that Triton has ended itself are reaped at once.
-    """
-
-    def __init__(self, server: int) -> None:
-        """Look for them among the children of a server, given by its process id."""
-        self._models = {stub: _model_of(stub) for stub in processes.children(server)}
-        self._dead_since: dict[psutil.Process, float] = {}
-
-    @property
-    def models(self) -> set[str]:
-        """The models that run in them."""
-        return set(self._models.values())
-
-    def find_dead(self) -> str | None:
-        """Return the model of one that has died, if any has."""
+        The stub stays as a zombie; those that Triton has ended itself are reaped at once.
+        """
         now = time.monotonic()
-        for stub, model in self._models.items():
+        for stub, model in self._stubs.items():
             if (
                 processes.is_zombie(stub)
                 and now - self._dead_since.setdefault(stub, now) > _REAPED_S
@@ -229,18 +217,3 @@ def _model_of(stub: psutil.Process) -> str:
         return Path(stub.cmdline()[1]).parts[-3]
     except (psutil.Error, IndexError):  # it has died already
         return _PART
-
-
-def _in_thread(work: Callable[[], None]) -> Future[None]:
-    """Run work in a thread that does not keep the process from ending."""
-    outcome = Future[None]()
-
-    def run() -> None:
-        try:
-            work()
-            outcome.set_result(None)
-        except Exception as error:
-            outcome.set_exception(error)
-
-    threading.Thread(target=run, name="change", daemon=True).start()
-    return outcome

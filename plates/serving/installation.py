@@ -5,13 +5,13 @@ here would otherwise end in a server that hangs while it loads its models. Each 
 is wrong, and what to do about it.
 """
 
+import contextlib
 import importlib.metadata
 import importlib.util
 import os
 import platform
 import re
 import shutil
-import socket
 import subprocess
 import sys
 import sysconfig
@@ -23,7 +23,6 @@ from pathlib import Path
 
 from plates import gpu
 
-LOOPBACK = "127.0.0.1"
 # Where NVIDIA's images have it.
 IMAGE_FOLDER = Path("/opt/tritonserver")
 # The file that each backend loads.
@@ -42,12 +41,10 @@ _STUB = "triton_python_backend_stub"
 
 @dataclass(frozen=True)
 class Installation:
-    """An installed Triton.
+    """An installed Triton: a folder with ``bin`` and ``backends``.
 
-    Attributes:
-        folder: Holds ``bin`` and ``backends``.
-        is_wheel: Whether it is that of nvidia-pytriton, which has the Python backend alone and
-            needs ours; else NVIDIA's image, with its own backends, libraries and Python.
+    That of the wheel nvidia-pytriton has the Python backend alone and needs ours; NVIDIA's image
+    has its own backends, libraries and Python.
     """
 
     folder: Path
@@ -82,10 +79,10 @@ class Installation:
 
 def find_installation(image_folder: Path = IMAGE_FOLDER) -> Installation | None:
     """Find the wheel in this environment, else the Triton of the image around it."""
+    found = [Installation(image_folder, is_wheel=False)]
     if wheel := _package_folder("pytriton"):
-        return Installation(wheel / "tritonserver", is_wheel=True)
-    image = Installation(image_folder, is_wheel=False)
-    return image if image.server.exists() else None
+        found.insert(0, Installation(wheel / "tritonserver", is_wheel=True))
+    return next((installation for installation in found if installation.server.exists()), None)
 
 
 def _package_folder(name: str) -> Path | None:
@@ -109,26 +106,18 @@ def find_problems(
     environment: Mapping[str, str],
     repository: Path,
     profile: str,
-    ports: Mapping[str, int],
-    host: str = LOOPBACK,
 ) -> list[str]:
-    """Check all that a server needs which is to run in an environment and listen on a host.
+    """List what a server lacks which is to run in an environment, each with what to do.
 
-    The profile chooses a model's ``configs/<profile>.pbtxt``, else its ``config.pbtxt``. Ports are
-    given by the names of their settings; 0 stands for any free one.
-
-    Returns:
-        Each problem with what to do; empty if the server can be started.
+    The profile chooses a model's ``configs/<profile>.pbtxt``, else its ``config.pbtxt``.
     """
     problems = [
         *_check_installation(installation),
         *_check_spaces(repository),
-        *_check_ports(ports, host),
-        *_check_artifacts(repository, profile),
-        *_check_gpu(repository, profile),
+        *_check_models(repository, profile),
     ]
     if not problems and installation:
-        problems += _check_stub(installation.stub, environment)
+        problems += _check_stub(installation, environment)
     return problems
 
 
@@ -143,33 +132,9 @@ def _check_installation(installation: Installation | None) -> Iterator[str]:
             "Triton's container and point PLATES_TRITON_URL at it; `plates read` needs no Triton "
             "at all."
         )
-        return
-    owner, remedy = (
-        ("nvidia-pytriton", "reinstall it with `make setup`")
-        if installation.is_wheel
-        else ("the image's Triton", "take an image with the Python backend")
-    )
-    missing = [
-        f"{owner} lacks {part.name} ({part}): {remedy}."
-        for part in (installation.server, installation.stub)
-        if not os.access(part, os.X_OK)
-    ]
-    yield from missing[:1]
-    if installation.is_wheel:
-        # An image brings its own system, and a Triton that knows numpy 2.
-        yield from _check_numpy()
+    elif installation.is_wheel:
         yield from _check_libpython()
         yield from _check_exec()
-    elif not missing:
-        yield from _check_image_python(installation)
-
-
-def _check_numpy() -> Iterator[str]:
-    version = _version_of("numpy")
-    if version is None:
-        yield "numpy is not installed: run `make setup`."
-    elif int(version.split(".", 1)[0]) >= 2:  # this Triton silently sends zero bytes for its arrays
-        yield f"numpy {version} is installed, and Triton 2.51 needs numpy<2: run `make setup`."
 
 
 def _check_libpython() -> Iterator[str]:
@@ -190,15 +155,6 @@ def _check_exec() -> Iterator[str]:
         )
 
 
-def _check_image_python(image: Installation) -> Iterator[str]:
-    found = re.search(rb"libpython(3\.\d+)\.so", image.stub.read_bytes())
-    if found and found[1].decode() != _PYTHON:
-        yield (
-            f"This image's Triton runs models in Python {found[1].decode()}, and this environment "
-            f"is made for {_PYTHON}: make it with the image's own python3, or take another image."
-        )
-
-
 def _check_spaces(repository: Path) -> Iterator[str]:
     paths = {
         "this Python": sys.executable,
@@ -210,28 +166,29 @@ def _check_spaces(repository: Path) -> Iterator[str]:
             yield f"The path of {name} has a space, {path!r}: Triton's stub crashes on it."
 
 
-def _check_ports(ports: Mapping[str, int], host: str) -> Iterator[str]:
-    for setting, port in ports.items():
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind((host, port))
-            except (OSError, OverflowError) as error:
-                reason = getattr(error, "strerror", None) or str(error)
-                yield f"Port {port} can't be used ({reason}): set {setting} to a free one."
-
-
-def _check_artifacts(repository: Path, profile: str) -> Iterator[str]:
-    configs = read_configs(repository, profile)
+def _check_models(repository: Path, profile: str) -> Iterator[str]:
+    configs = _read_configs(repository, profile)
     if not configs:
         yield f"There is no model in {repository}."
     for model, config in configs.items():
-        for name in (artifact_of(config), MANIFESTS.get(model)):
+        backend = re.search(r'^backend:\s*"(\w+)"', config, re.MULTILINE)
+        for name in (ARTIFACTS.get(backend[1]) if backend else None, MANIFESTS.get(model)):
             if name and not any((repository / model).glob(f"[0-9]*/{name}")):
                 yield f"{model} has no {name}: run `make export` (`plates export`)."
+    if models := [model for model, config in configs.items() if "KIND_GPU" in config]:
+        yield from _check_gpu(f"The profile {profile} runs {', '.join(models)} on a GPU")
 
 
-def read_configs(repository: Path, profile: str) -> dict[str, str]:
+def _check_gpu(wish: str) -> Iterator[str]:
+    if problem := gpu.find_gpu_problem():
+        yield f"{wish}, and {problem}. Set PLATES_PROFILE=cpu, or start it on a GPU host."
+    with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+        version = importlib.metadata.version("torch")
+        if version.endswith("+cpu"):
+            yield f"{wish}, and torch {version} has no CUDA: run `make setup` on the GPU host."
+
+
+def _read_configs(repository: Path, profile: str) -> dict[str, str]:
     """Read each model's configuration, as the profile chooses it: name to text."""
     configs = {}
     for path in sorted(repository.glob("*/config.pbtxt")):
@@ -241,41 +198,16 @@ def read_configs(repository: Path, profile: str) -> dict[str, str]:
     return configs
 
 
-def artifact_of(config: str) -> str | None:
-    """Name the file that a model's backend loads; None for a backend that is not ours."""
-    backend = re.search(r'^backend:\s*"(\w+)"', config, re.MULTILINE)
-    return ARTIFACTS.get(backend[1]) if backend else None
-
-
-def _check_gpu(repository: Path, profile: str) -> Iterator[str]:
-    configs = read_configs(repository, profile)
-    models = [model for model, config in configs.items() if "KIND_GPU" in config]
-    if not models:
-        return
-    wish = f"The profile {profile} runs {', '.join(models)} on a GPU"
-    problem = gpu.find_gpu_problem()
-    if problem:
-        yield f"{wish}, and {problem}. Set PLATES_PROFILE=cpu, or start it on a GPU host."
-    torch_version = _version_of("torch") or "none+cpu"
-    if torch_version.endswith("+cpu"):
-        yield f"{wish}, and torch {torch_version} has no CUDA: run `make setup` on the GPU host."
-
-
-def _check_stub(stub: Path, environment: Mapping[str, str]) -> Iterator[str]:
+def _check_stub(installation: Installation, environment: Mapping[str, str]) -> Iterator[str]:
+    problem, stub = "Triton's Python stub does not start", installation.stub
     try:  # without arguments it exits with 1 if it can start, with 127 if it lacks a library
         run = subprocess.run(  # noqa: S603 - Triton's own binary
             [stub], env=dict(environment), capture_output=True, text=True, timeout=30, check=False
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        yield f"Triton's Python stub does not start: {error}."
+        wheel = "reinstall nvidia-pytriton with `make setup`"
+        remedy = wheel if installation.is_wheel else "take an image with the Python backend"
+        yield f"{problem}: {error}: {remedy}."
         return
     if run.returncode != 1:
-        reason = run.stderr.strip() or f"exit status {run.returncode}"
-        yield f"Triton's Python stub does not start: {reason}."
-
-
-def _version_of(package: str) -> str | None:
-    try:
-        return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-        return None
+        yield f"{problem}: {run.stderr.strip() or f'exit status {run.returncode}'}."

@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from plates.serving.client import PHOTO_MODEL, TritonHttp
+from plates.serving.client import TritonHttp
 from plates.serving.errors import RequestError
 
 _LISTEN_PAUSE_S = 1.0
@@ -19,30 +19,24 @@ SILENCE_S = 6.0
 _READ_PAUSE_S = 0.5
 # Our photo costs some 50 ms of processor time: not more often than that.
 _READ_EVERY_S = 2.0
-# On a machine that is busy with something else it may take long.
-_READ_TIMEOUT_S = 15.0
-STANDSTILL_S = 20.0
-# While photos without plates are answered, ours waits behind them, and the largest take seconds
-# each: clients that send those must not cause a restart.
-BUSY_STANDSTILL_S = 90.0
+# Ours waits behind clients' photos. The largest take seconds each, and must not cause a restart.
+_READ_TIMEOUT_S = 40.0
+STANDSTILL_S = 45.0
 
 
 class Prober:
     """Two threads that ask the Triton that runs at the moment.
 
-    Attributes:
-        heard_at: When Triton last answered anything, on `time.monotonic`'s clock.
-        read_at: When every model was last known to work.
-        answered_at: When a photo, with plates or without, was last known to be answered.
+    It last answered anything at `heard_at`; all models were last known to work at `read_at`, both
+    on `time.monotonic`'s clock.
     """
 
     def __init__(self, triton: Callable[[], TritonHttp], photo: bytes) -> None:
         """Ask nothing yet; the photo must show a plate, so that every model has work."""
-        self.heard_at = self.read_at = self.answered_at = float("-inf")
+        self.heard_at = self.read_at = float("-inf")
         self._triton = triton
         self._photo = photo
         self._counts: dict[str, int] = {}
-        self._answered = 0
         self._stopped = threading.Event()
 
     def start(self) -> None:
@@ -57,13 +51,7 @@ class Prober:
     def forget(self) -> None:
         """Let nothing that was read before count as proof: Triton was restarted."""
         self._counts = {}
-        self._answered = 0
-        self.read_at = self.answered_at = float("-inf")
-
-    def patience_s(self) -> float:
-        """Return for how long no photo may be read: longer while photos are answered."""
-        answers = time.monotonic() - self.answered_at < STANDSTILL_S
-        return BUSY_STANDSTILL_S if answers else STANDSTILL_S
+        self.read_at = float("-inf")
 
     def listen(self) -> None:
         """Fetch the statistics, and see whether all models have answered since last time."""
@@ -77,9 +65,6 @@ class Prober:
         self.heard_at = time.monotonic()
         if self._counts is not before:
             return  # forgotten meanwhile
-        if counts.get(PHOTO_MODEL, 0) > self._answered:
-            self.answered_at = self.heard_at
-        self._answered = counts.get(PHOTO_MODEL, 0)
         if before and all(counts.get(model, 0) > count for model, count in before.items()):
             self.read_at = self.heard_at
         elif before and all(counts.get(model, 0) >= count for model, count in before.items()):

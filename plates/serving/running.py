@@ -24,13 +24,7 @@ _DEFAULTS = {"PLATES_HOST": "127.0.0.1", "PLATES_PORT": "0"}
 
 @dataclass(frozen=True)
 class ServiceProcess:
-    """A `plates serve` that listens.
-
-    Attributes:
-        process: The child process.
-        url: http://host:port, or https://host:port.
-        output: What it has printed until then.
-    """
+    """A `plates serve` that listens at a URL, and what it has printed until then."""
 
     process: "subprocess.Popen[str]"
     url: str
@@ -51,14 +45,9 @@ def running_service(
 ) -> Iterator[ServiceProcess]:
     """Run `plates serve`, by default on a free port of this machine, and stop it.
 
-    Args:
-        settings: Environment variables, with their prefix, above this process's own.
-        log: The file that its log goes to; None: where this process's stderr goes.
-        show: Called with each piece of what it prints.
-
-    Yields:
-        The process, as soon as it listens; it may not be ready yet. Afterwards its status is in
-        `process.returncode`.
+    The settings are environment variables above this process's own. Its log goes to a file, else
+    where this process's stderr goes; `show` gets each piece of what it prints. It listens when it
+    is yielded, and may not be ready yet.
 
     Raises:
         CommandError: It ended before it listened.

@@ -51,11 +51,7 @@ class Supervisor:
         self._written: Status | None = None
 
     def start(self) -> None:
-        """Start all parts.
-
-        Raises:
-            EmbeddedTritonError: One of them can't be started.
-        """
+        """Start all parts; raises `EmbeddedTritonError` if one of them can't be started."""
         with self._failure_written():
             self._write(self._status())
             for part in self._parts:
@@ -63,11 +59,7 @@ class Supervisor:
             self._write(self._status())
 
     def run(self) -> NoReturn:
-        """Keep the parts running, until an exception ends it.
-
-        Raises:
-            GaveUp: A part fails again and again.
-        """
+        """Keep the parts running; raises `GaveUp` if one fails again and again."""
         with self._failure_written():
             while True:
                 for part in self._parts:
@@ -120,10 +112,7 @@ class RestartBudget:
         self._in_a_row = 0
 
     def spend(self, reason: str) -> float:
-        """Allow one more restart, for a reason.
-
-        Returns:
-            Seconds to wait before it: none if there was none recently, else ever more.
+        """Return how long to wait before one more restart, in seconds.
 
         Raises:
             GaveUp: There were too many in a row, or within two minutes.

@@ -12,7 +12,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
@@ -20,13 +20,13 @@ from plates.serving import processes
 from plates.serving.client import KEY_HEADER, TritonHttp
 from plates.serving.errors import PreflightError, StartError
 from plates.serving.installation import (
-    LOOPBACK,
     Installation,
     find_installation,
     find_libpython,
     find_problems,
 )
 
+LOOPBACK = "127.0.0.1"
 # Triton's own patience at its exit: an idle keep-alive client holds it for all of it.
 EXIT_TIMEOUT_S = 3
 # The guardian gives the server GRACE_S, then kills, which takes it up to guardian.ORPHANS_S; the
@@ -48,7 +48,6 @@ _LOG_TAIL_LINES = 30
 # What decoders say about clients' photos ends up in the log as well.
 MAX_LOG_BYTES = 8 * 2**20
 _PORTS_TAKEN = "already in use"
-_START_TRIES = 3
 _POLL_S = 0.1
 _EVERYWHERE = "0.0.0.0"  # noqa: S104 - compared with, not listened on
 
@@ -74,8 +73,7 @@ class Ports:
 class EmbeddedTriton:
     """A tritonserver of this process's own, by default on loopback, on free ports.
 
-    Use it as a context manager, or call `start` and `stop`. The server ends when this process
-    ends, however that happens. Several can run side by side.
+    Use it as a context manager, or call `start` and `stop`. It ends with this process.
     """
 
     def __init__(
@@ -89,16 +87,16 @@ class EmbeddedTriton:
         metrics_port: int = 0,
         ready_timeout: float = 180.0,
     ) -> None:
-        """Describe a server of an exported model repository; nothing is started yet.
+        """Describe a server; start nothing yet.
 
         The profile, "cpu" or "gpu", chooses among the models' configurations. Ports of 0 are
-        replaced by free ones. All models must load and warm up within the time-out, in seconds.
+        replaced by free ones. All models must load and warm up within the time-out.
         """
         self.repository = repository.resolve()
         self.profile, self.host = profile, host
         self.ready_timeout = ready_timeout
         self.shm_prefix = ""
-        self._wanted = self._ports = Ports(http_port, grpc_port, metrics_port)
+        self._ports = Ports(http_port, grpc_port, metrics_port)
         self._key = ""
         self._guardian: subprocess.Popen[bytes] | None = None
         self._folder: Path | None = None
@@ -173,33 +171,20 @@ class EmbeddedTriton:
     def start(self, lay_out: Callable[[Path], Path] | None = None) -> Self:
         """Start the server and wait until every model is loaded and warm.
 
-        A second start, after `kill`, takes the same ports: clients know them.
-
-        Args:
-            lay_out: Gets the server's own folder and returns the model repository to serve;
-                None serves the original one.
+        A second start takes the same ports: clients know them. `lay_out` gets the server's own
+        folder and returns the model repository to serve; None serves the original one.
 
         Raises:
             PreflightError: This machine lacks something, or another process took a port.
             StartError: The server ended, or was not ready in time.
         """
-        for tries_left in reversed(range(_START_TRIES)):
-            installation = self._check()
-            try:
-                self._launch(installation, lay_out)
-                self._wait_until_ready()
-                break
-            except StartError as error:
-                self.kill()
-                # A free port can be taken by another process before the server listens on it.
-                if _PORTS_TAKEN not in str(error):
-                    raise
-                if 0 not in astuple(self._wanted) or not tries_left:
-                    raise PreflightError([str(error)]) from error
-            except BaseException:
-                self.kill()
-                raise
-        self._wanted = self._ports
+        installation = self._check()
+        try:
+            self._launch(installation, lay_out)
+            self._wait_until_ready()
+        except BaseException:
+            self.kill()
+            raise
         return self
 
     def stop(self) -> None:
@@ -235,23 +220,23 @@ class EmbeddedTriton:
             environment(self.profile, installation),
             self.repository,
             self.profile,
-            {f"PLATES_TRITON_{n}_PORT".upper(): port for n, port in vars(self._wanted).items()},
-            self.host,
         )
+        try:
+            self._ports = choose_ports(self._ports, self.host)
+        except PreflightError as error:
+            problems += error.problems
         if problems or installation is None:
             raise PreflightError(problems)
         return installation
 
     def _launch(self, installation: Installation, lay_out: Callable[[Path], Path] | None) -> None:
         with self._lock:
-            self._refuse_if_stopped()
             self._folder = folder = Path(tempfile.mkdtemp(prefix="plates-triton-"))
         try:
             backends = installation.lay_out_backends(folder / "backends")
             repository = lay_out(folder) if lay_out else self.repository
         except OSError as error:
             raise PreflightError([f"{folder} can't be filled: {error}."]) from error
-        self._ports = choose_ports(self._wanted, self.host)
         self._key = secrets.token_hex(16)
         self.shm_prefix = f"plates_{os.getpid()}_{secrets.token_hex(4)}_"
         guardian = [sys.executable, "-I", "-m", "plates.serving.guardian"]
@@ -259,7 +244,8 @@ class EmbeddedTriton:
         guardian += ["--shm-prefix", self.shm_prefix, "--grace", str(GRACE_S), "--"]
         server = [str(installation.server), *self._options(repository, backends)]
         with self._lock:
-            self._refuse_if_stopped()
+            if self._stopped:
+                raise StartError("Triton was stopped while it started")
             with (folder / _LOG).open("ab") as log:
                 self._guardian = subprocess.Popen(  # noqa: S603 - our own command
                     [*guardian, *server],
@@ -273,10 +259,6 @@ class EmbeddedTriton:
                     # Ctrl-C in a terminal is for this process, which stops the server in order.
                     start_new_session=True,
                 )
-
-    def _refuse_if_stopped(self) -> None:
-        if self._stopped:
-            raise StartError("Triton was stopped while it started")
 
     def _options(self, repository: Path, backends: Path) -> list[str]:
         locked = f"{_RESTRICTED_APIS}:{KEY_HEADER}={self._key}"
@@ -308,7 +290,10 @@ class EmbeddedTriton:
         while not self.http.is_ready():
             status = self.poll()
             if status is not None:
-                raise StartError(f"Triton ended with status {status}:\n{self.log_tail()}")
+                message = f"Triton ended with status {status}:\n{self.log_tail()}"
+                # Another process was faster: no model version is at fault.
+                taken = _PORTS_TAKEN in message
+                raise PreflightError([message]) if taken else StartError(message)
             if time.monotonic() > deadline:
                 waited = f"after {self.ready_timeout:g} s"
                 raise StartError(f"Triton was not ready {waited}:\n{self.log_tail()}")
@@ -316,28 +301,32 @@ class EmbeddedTriton:
 
 
 def choose_ports(wanted: Ports, host: str = LOOPBACK) -> Ports:
-    """Replace each 0 by a port that is free on an address."""
+    """Replace each 0 by a port that is free on an address; see that the others are free."""
+    chosen, problems = {}, []
     # All are held until all are known, so that no two are the same.
     with contextlib.ExitStack() as held:
-        chosen = []
-        for port in astuple(wanted):
-            if port == 0:
-                probe = held.enter_context(socket.socket())
-                probe.bind((host, 0))
-                port = probe.getsockname()[1]
-            chosen.append(port)
-    return Ports(*chosen)
+        for name, port in vars(wanted).items():
+            probe = held.enter_context(socket.socket())
+            if port:
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind((host, port))
+                chosen[name] = probe.getsockname()[1]
+            except (OSError, OverflowError) as error:
+                reason = getattr(error, "strerror", None) or str(error)
+                remedy = f"set PLATES_TRITON_{name.upper()}_PORT to a free one"
+                problems.append(f"Port {port} can't be used ({reason}): {remedy}.")
+    if problems:
+        raise PreflightError(problems)
+    return Ports(**chosen)
 
 
 def environment(profile: str, installation: Installation | None) -> dict[str, str]:
-    """Build the environment in which the stubs find this Python and its packages."""
+    """The environment in which the stubs find this Python and its packages."""
     # The settings hold tokens, which a process that decodes clients' photos must not have.
     dropped = ("PYTHONHOME", "PYTHONPATH", "PLATES_")
-    variables = {
-        name: value
-        for name, value in os.environ.items()
-        if name == _THREADS or not name.startswith(dropped)
-    }
+    kept = (n for n in os.environ if n == _THREADS or not n.startswith(dropped))
+    variables = {name: os.environ[name] for name in kept}
     # The virtual environment is found through PATH, libpython through LD_LIBRARY_PATH. An image's
     # stub finds its libpython by itself, and the image's order of libraries chooses the driver.
     first = {"PATH": str(Path(sys.executable).parent)}

@@ -35,21 +35,15 @@ log = logging.getLogger("plates.supervisor")
 
 @dataclass(frozen=True)
 class ModelVersion:
-    """One version of all models that read a photo.
-
-    Attributes:
-        number: The name of its folders.
-        repository: The model repository.
-        files: What is served, by its path in the repository, to the SHA-256 that the manifest
-            gives for it, "" where it gives none.
-        plates: What must be read on the golden photo: text and box of each plate.
-        fingerprint: Changes when any of the files does.
-    """
+    """One version of all models that read a photo; its number is the name of its folders."""
 
     number: int
     repository: Path
+    # What is served, by its path in the repository, to the manifest's SHA-256, "" if it has none.
     files: Mapping[str, str]
+    # What must be read on the golden photo: text and box of each plate.
     plates: Plates
+    # Changes when any of the files does.
     fingerprint: str
 
     @property
@@ -76,12 +70,8 @@ def _same(plate: tuple[str, Sequence[float]], other: tuple[str, Sequence[float]]
 
 
 def _described(plates: Plates) -> str:
-    return (
-        ", ".join(
-            f"{text or 'an unreadable plate'} at {[*map(round, box)]}" for text, box in plates
-        )
-        or "nothing"
-    )
+    each = (f"{text or 'an unreadable plate'} at {[*map(round, box)]}" for text, box in plates)
+    return ", ".join(each) or "nothing"
 
 
 def find_versions(repository: Path) -> list[ModelVersion]:
@@ -104,13 +94,11 @@ def _find_version(repository: Path, number: int) -> ModelVersion | None:
         for model in models:
             files = (repository / model / str(number)).glob("[!.]*")
             names |= {f"{model}/{number}/{path.name}" for path in files if path.is_file()}
-        stats = [(repository / name).stat() for name in sorted(names)]
+        stats = [(name, (repository / name).stat()) for name in sorted(names)]
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None  # it is something else, or is still being copied
-    marks = [
-        f"{name} {s.st_size} {s.st_mtime_ns}" for name, s in zip(sorted(names), stats, strict=True)
-    ]
-    fingerprint = hashlib.sha256(content + "\n".join(marks).encode()).hexdigest()
+    marks = "\n".join(f"{name} {stat.st_size} {stat.st_mtime_ns}" for name, stat in stats)
+    fingerprint = hashlib.sha256(content + marks.encode()).hexdigest()
     files_of = {name: hashes.get(name, "") for name in names}
     return ModelVersion(number, repository, files_of, plates, fingerprint)
 
@@ -178,14 +166,11 @@ class Versions:
 
     A refused version is not tried again until its files change. The served one stays until a
     newer one has proved itself, or until it is removed from the repository.
-
-    Attributes:
-        serving: What is served, or started; None if the repository holds no versions.
-        view: What Triton is shown of it.
     """
 
     def __init__(self, repository: Path) -> None:
         """Look at nothing yet."""
+        # None if the repository holds no versions.
         self.serving: ModelVersion | None = None
         self.view: View | None = None
         self._repository = repository
