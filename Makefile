@@ -36,9 +36,8 @@ $(SETUP_STAMP): pyproject.toml $(REQUIREMENTS)/dev.txt $(REQUIREMENTS)/torch.txt
 export: $(EXPORT_STAMP)  ## Export weights/ into model_repository/ (skipped while nothing changed)
 	@:
 
-$(EXPORT_STAMP): $(SETUP_STAMP) $(wildcard weights/*) $(shell find plate_models/nets -name '*.py') \
-		$(addprefix plate_models/,calibration.py contract.py export.py export_check.py geometry.py) \
-		$(addprefix plate_models/,graphs.py releasing.py spec.py spec_json.py straightening.py weight_files.py weights.py) \
+$(EXPORT_STAMP): $(SETUP_STAMP) $(wildcard weights/*) plate_models/golden.jpg \
+		$(shell find plate_models -path plate_models/training -prune -o '(' -name '*.py' -o -name '*.toml' ')' -print) \
 		$(LOST_ARTIFACTS)
 	@$(VENV)/bin/plates export
 	@touch $@

@@ -1,4 +1,4 @@
-"""Draws plates onto a photo, for people to look at."""
+"""Draws plates onto a photo, for people to see."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -14,17 +14,13 @@ _FONT = cv2.FONT_HERSHEY_DUPLEX
 _JPEG_QUALITY = 92
 # OpenCV takes corners as integers with that many bits of fraction.
 _SHIFT = 4
-_SUBPIXELS = 2**_SHIFT
 
 
 @dataclass(frozen=True)
 class Mark:
-    """What is drawn of one plate.
+    """What is drawn of one plate: corners (x, y) TL, TR, BR, BL in photo pixels, and a label.
 
-    Attributes:
-        quad: Corners (x, y) TL, TR, BR, BL in pixels of the photo.
-        text: Latin letters, digits and punctuation; "" draws no label.
-        readable: Chooses the colour.
+    Without a text there is no label; `readable` chooses the colour.
     """
 
     quad: Sequence[Sequence[float]]
@@ -33,21 +29,12 @@ class Mark:
 
 
 def annotate(image: NDArray[np.uint8], marks: Iterable[Mark]) -> NDArray[np.uint8]:
-    """Draw each plate's outline with its text above.
-
-    Args:
-        image: (H, W, 3) uint8 RGB; stays as it is.
-        marks: The plates.
-
-    Returns:
-        (H, W, 3) uint8 RGB.
-    """
+    """Draw each plate's outline with its text above, on a copy of an (H, W, 3) RGB image."""
     drawn = image.copy()
-    height, width = image.shape[:2]
-    line = max(1, round(max(height, width) / 640))
+    line = max(1, round(max(image.shape[:2]) / 640))
     for mark in marks:
         colour = READABLE_RGB if mark.readable else UNREADABLE_RGB
-        corners = np.round(np.asarray(mark.quad, np.float64) * _SUBPIXELS).astype(np.int32)
+        corners = np.round(np.asarray(mark.quad, np.float64) * 2**_SHIFT).astype(np.int32)
         cv2.polylines(drawn, [corners], True, colour, line, cv2.LINE_AA, _SHIFT)
         if mark.text:
             _label(drawn, mark, colour, line)
@@ -76,13 +63,8 @@ def _label(drawn: NDArray[np.uint8], mark: Mark, colour: tuple[int, int, int], l
 def straighten(image: NDArray[np.uint8], quad: Sequence[Sequence[float]]) -> NDArray[np.uint8]:
     """Cut a plate out at the photo's own resolution, upright and without its slant.
 
-    Args:
-        image: (H, W, 3) uint8 RGB.
-        quad: Corners (x, y) TL, TR, BR, BL of the plate in pixels of the photo; a
-            parallelogram, as the rectifier gives it.
-
-    Returns:
-        (h, w, 3) uint8 RGB in the plate's own proportions, at least one pixel a side.
+    The quad is a parallelogram, as the rectifier gives it: TL, TR, BR, BL in photo pixels. The
+    result is (h, w, 3) uint8 RGB in the plate's own proportions, at least one pixel a side.
     """
     top_left, top_right, _, bottom_left = np.asarray(quad, np.float64)
     along, down = top_right - top_left, bottom_left - top_left
@@ -90,26 +72,16 @@ def straighten(image: NDArray[np.uint8], quad: Sequence[Sequence[float]]) -> NDA
     # From centres of the cut-out's pixels to centres of the photo's.
     steps = np.column_stack((along / width, down / height))
     corner = top_left + steps @ (0.5, 0.5) - 0.5
+    flags = cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP
+    matrix = np.column_stack((steps, corner))
     cut = cv2.warpAffine(
-        image,
-        np.column_stack((steps, corner)),
-        (width, height),
-        flags=cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP,
-        borderMode=cv2.BORDER_REPLICATE,
+        image, matrix, (width, height), flags=flags, borderMode=cv2.BORDER_REPLICATE
     )
     return np.asarray(cut, np.uint8)
 
 
 def write_jpeg(path: Path, image: NDArray[np.uint8]) -> None:
-    """Write a picture.
-
-    Args:
-        path: Where; its folder must exist.
-        image: (H, W, 3) uint8 RGB.
-
-    Raises:
-        OSError: The file can't be written.
-    """
+    """Write an (H, W, 3) uint8 RGB picture; raise OSError if that is not possible."""
     bgr = cv2.cvtColor(image, cv2.COLOR_RGB2BGR)
     done, data = cv2.imencode(".jpg", bgr, [cv2.IMWRITE_JPEG_QUALITY, _JPEG_QUALITY])
     if not done:

@@ -16,13 +16,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from plate_models import images
-from plate_models.calibration import Calibration
-from plate_models.devices import upload
 from plate_models.pipeline import PipelineConfig, Plate
+from plate_models.recognition.calibration import Calibration
 from plate_models.spec import LIMITS, MODEL_VERSION, RECOGNIZER, RECTIFIER, TENSORS, Limits
 from plate_models.spec_json import specs_from_json
 
-# Which Triton model plays which role, in the order in which read_plates takes them.
+# Each Triton model of a net with its outputs, in the order in which read_plates takes the nets.
 GRAPHS: Mapping[str, tuple[str, ...]] = {
     "yolo": (TENSORS.graph_output,),
     "stn": (TENSORS.graph_output, TENSORS.theta),
@@ -43,11 +42,15 @@ class InvalidInput(images.ImageError):
 
 
 class GraphError(RuntimeError):
-    """A net gave no answer: its queue is full, or its process is gone."""
+    """A net gave no answer. Transient: its queue is full, or its process is started again."""
+
+    def __init__(self, message: str, transient: bool = True) -> None:
+        super().__init__(message)
+        self.transient = transient
 
 
 class CallerGone(RuntimeError):
-    """Nobody waits for the answer any more."""
+    """The client has cancelled its request."""
 
 
 class TimeoutExpired(RuntimeError):
@@ -56,13 +59,7 @@ class TimeoutExpired(RuntimeError):
 
 @dataclass(frozen=True)
 class Origin:
-    """Where an answer comes from.
-
-    Attributes:
-        weights: "sha256:…" of the manifest of the weight files.
-        device: Where the graphs run, such as "cpu" or "cuda:0".
-        version: Of the models.
-    """
+    """Where an answer comes from: the weights ("sha256:…" of their manifest), device, version."""
 
     weights: str
     device: str
@@ -70,29 +67,18 @@ class Origin:
 
 
 def read_origin(args: Mapping[str, str]) -> Origin:
-    """Read what the export wrote beside ``plate_recognition``'s model.py.
-
-    Args:
-        args: Triton's arguments for a model's ``initialize``.
-    """
+    """Read what the export wrote for a model, from Triton's arguments for ``initialize``."""
     weights = _exported(_version_folder(args))["weights"]
     return Origin(weights, device_of(args), args["model_version"])
 
 
 def read_config(args: Mapping[str, str]) -> PipelineConfig:
-    """Read what the export wrote for the pipeline; see `config_from`.
-
-    Args:
-        args: Triton's arguments for a model's ``initialize``.
-    """
+    """Do `config_from` for Triton's arguments of a model's ``initialize``."""
     return config_from(_version_folder(args))
 
 
 def config_from(folder: Path) -> PipelineConfig:
-    """Read what the exported weights were made for, and how sure they are.
-
-    Args:
-        folder: The version folder of ``plate_recognition``, with what the export wrote there.
+    """Read what the export wrote in the version folder of ``plate_recognition``.
 
     Raises:
         SpecError: The export describes nets that can't be served.
@@ -114,16 +100,9 @@ def _exported(folder: Path) -> dict[str, Any]:
 
 
 def device_of(args: Mapping[str, str]) -> str:
-    """Choose the torch device of a model instance.
+    """Choose the torch device of a model instance: "cuda:<id>" for a GPU instance, else "cpu".
 
-    Args:
-        args: Triton's arguments for a model's ``initialize``.
-
-    Returns:
-        "cuda:<id>" for a GPU instance, else "cpu".
-
-    Raises:
-        RuntimeError: The instance shall run on a GPU that torch does not see.
+    A GPU that torch does not see is a RuntimeError.
     """
     if args["model_instance_kind"] != "GPU":
         return "cpu"
@@ -138,47 +117,44 @@ def device_of(args: Mapping[str, str]) -> str:
 
 
 def problem_of(error: Exception) -> tuple[str, str]:
-    """Say what went wrong, to whoever sent the request.
+    """Describe for the client what went wrong: a message and the name of Triton's error code.
 
-    Args:
-        error: Raised while a request was answered.
-
-    Returns:
-        The message and the name of Triton's error code. A refused photo's message begins
-        with its slug, which the gateway reads; an unexpected error shows only its kind.
+    A refused photo's message begins with its slug, which the gateway reads; an unexpected error
+    shows only its kind.
     """
     if isinstance(error, images.ImageError):
         return f"{error.slug}: {error}", "INVALID_ARG"
     if isinstance(error, CallerGone):
         return str(error), "CANCELLED"
-    if isinstance(error, GraphError | TimeoutExpired):
+    if isinstance(error, TimeoutExpired) or (isinstance(error, GraphError) and error.transient):
         return str(error), "UNAVAILABLE"  # as Triton says itself of its queues
+    if isinstance(error, GraphError):
+        return str(error), "INTERNAL"
     return f"unexpected {type(error).__name__}, see the server's log", "INTERNAL"
 
 
 def photo_of(
     file: Array | None, pixels: Tensor | None, limits: Limits = LIMITS, device: str = "cpu"
 ) -> Tensor:
-    """Make the photo from whichever of the two inputs was given.
+    """Make the photo from the input that was given: a file's bytes, or pixels as of ``cv2.imread``.
 
     Args:
-        file: (N,) uint8, an image file's bytes.
-        pixels: (H, W, 3) uint8 BGR in [0, 255], as ``cv2.imread`` gives them.
+        file: (N,) uint8.
+        pixels: (H, W, 3) uint8 BGR in [0, 255].
         limits: What a photo may be at most.
         device: Where the photo shall be.
 
     Returns:
-        (H, W, 3) uint8 RGB in [0, 255], contiguous: upright for a file, as given for
-        pixels, on that device.
+        (H, W, 3) uint8 RGB, contiguous: upright for a file, as given for pixels.
 
     Raises:
         InvalidInput: Both or neither are given, or one has the wrong rank, type or size.
-        ImageError: The file can't be read; see :func:`images.decode`.
+        ImageError: The file can't be read.
     """
     if file is not None and pixels is None:
         if file.ndim != 1 or file.dtype != np.uint8:
             raise InvalidInput(_expected(TENSORS.image, "UINT8 [-1]", file))
-        return upload(torch.from_numpy(images.decode(file.tobytes(), limits)), device)
+        return torch.from_numpy(images.decode(file.tobytes(), limits)).to(device)
     if pixels is None or file is not None:
         given = "neither" if pixels is None else "both"
         raise InvalidInput(
@@ -193,7 +169,7 @@ def photo_of(
             f"{TENSORS.pixels} has {width}x{height} pixels; from 1 to "
             f"{limits.max_pixels / 1e6:g} million are read."
         )
-    return upload(pixels, device).flip(2)
+    return pixels.to(device).flip(2)
 
 
 def _expected(name: str, what: str, array: Any) -> str:
@@ -207,28 +183,20 @@ def outputs_of(
     wanted: Collection[str],
     timing_ms: Mapping[str, float] | None = None,
 ) -> dict[str, Array]:
-    """Turn plates into the model's output arrays.
+    """Turn plates into those of the model's output arrays that were requested, N rows each.
 
-    Args:
-        plates: N plates; none is an answer too.
-        photo: (H, W, 3), for its size.
-        origin: Where the answer comes from.
-        wanted: Names of the outputs that were asked for.
-        timing_ms: Milliseconds by stage, for ``model_info``; None leaves them out.
-
-    Returns:
-        Those outputs, N rows each; strings as object arrays. ``candidates`` are padded
-        with "", all scores with NaN. ``model_info`` has one row of JSON.
+    Strings are object arrays, ``candidates`` padded with "", all scores with NaN.
+    ``model_info`` has one row of JSON, with the milliseconds by stage where they are given.
     """
-    info = {
-        "version": origin.version,
-        "weights": origin.weights,
-        "device": origin.device,
-        "image": {"width": photo.shape[1], "height": photo.shape[0]},
-        **({} if timing_ms is None else {"timing_ms": dict(timing_ms)}),
-    }
     outputs = {name: make(plates) for name, make in _MAKERS.items() if name in wanted}
     if MODEL_INFO in wanted:
+        info = {
+            "version": origin.version,
+            "weights": origin.weights,
+            "device": origin.device,
+            "image": {"width": photo.shape[1], "height": photo.shape[0]},
+            **({} if timing_ms is None else {"timing_ms": dict(timing_ms)}),
+        }
         outputs[MODEL_INFO] = _strings([json.dumps(info)], (1,))
     return outputs
 

@@ -1,4 +1,4 @@
-"""How many threads there is room for, whatever holds the process."""
+"""How many threads there is room for, in a container too."""
 
 import os
 from collections.abc import Mapping
@@ -12,14 +12,10 @@ _CGROUP = Path("/sys/fs/cgroup")
 
 
 def usable_cores(cgroup: Path = _CGROUP) -> int:
-    """Count the cores that this process may keep busy.
+    """Count the cores that this process may keep busy, at least 1.
 
-    Args:
-        cgroup: Where the control group's files are.
-
-    Returns:
-        The cores it may run on, or fewer where a container's quota of processor time
-        (cgroup v2, ``cpu.max``) allows fewer; at least 1.
+    They are those it may run on, or fewer where a container's quota of processor time
+    (cgroup v2, ``cpu.max``) allows fewer.
     """
     cores = len(os.sched_getaffinity(0))
     try:
@@ -33,16 +29,9 @@ def usable_cores(cgroup: Path = _CGROUP) -> int:
 def choose_threads(configured: int = 0, environment: Mapping[str, str] = os.environ) -> int:
     """Decide how many threads one graph computes with.
 
-    Args:
-        configured: What a model's configuration says; 0 leaves it open.
-        environment: Holds ``PLATES_THREADS``, where somebody has decided.
-
-    Returns:
-        What is configured, else all there are; never more than ``PLATES_THREADS``, or
-        without it the usable cores.
-
-    Raises:
-        ValueError: ``PLATES_THREADS`` is not a whole number of at least 1.
+    That is what its configuration says, 0 for as many as possible; never more than
+    ``PLATES_THREADS`` (a ValueError if that is no whole number of at least 1), or without it
+    the usable cores.
     """
     given = environment.get(THREADS, "")
     if given and not (given.isdecimal() and int(given) > 0):

@@ -1,34 +1,132 @@
-"""From the detector's candidates to boxes: one box per plate."""
+"""Where the plates are: photo to canvas, candidates to one box per plate, back to the photo.
 
+Boxes are float pixels in the order their functions name; pixel i covers [i, i + 1).
+"""
+
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import cv2
+import torch
 from torch import Tensor
+from torch.nn import functional as F
 
-from plate_models.devices import host_sees, rows_that_count
-from plate_models.geometry import box_iou_xyxy
 from plate_models.spec import DETECTOR, DetectorSpec
 
-# Rounds of suppression on a device: photos need two. Whether they were enough is told.
-ROUNDS = 4
+# (1, 3, h, w) uint8 canvas to (1, N, 6) float32 candidates: x0, y0, x1, y1, score, class.
+Detect = Callable[[Tensor], Tensor]
 
 
 @dataclass(frozen=True)
-class Selection:
-    """Boxes of plates, best first; N rows, of which the first ones count.
+class Letterbox:
+    """How a photo lies on its canvas; made by `letterbox`.
 
-    Attributes:
-        boxes: (N, 4) float32 x0, y0, x1, y1; 0 in rows that don't count.
-        scores: (N,) float32 in [0, 1].
-        lines: (N,) int64 lines of text, 1 or 2.
-        counts: (N,) bool, which rows are plates. On the host all are: there are no others.
-        certain: () bool, whether the choice is final: else more rounds are needed.
+    The scale is in canvas pixels per photo pixel, the offset that of the photo's corner on the
+    canvas.
     """
 
-    boxes: Tensor
-    scores: Tensor
-    lines: Tensor
-    counts: Tensor
-    certain: Tensor
+    photo_wh: tuple[int, int]
+    scale_xy: tuple[float, float]
+    offset_xy: tuple[int, int]
+
+    def to_canvas(self, boxes_xyxy: Tensor) -> Tensor:
+        """(N, 4) float in photo pixels to (N, 4) in canvas pixels."""
+        canvas = [
+            boxes_xyxy[:, axis::2] * self.scale_xy[axis] + self.offset_xy[axis] for axis in (0, 1)
+        ]
+        return torch.stack(canvas, dim=2).flatten(1)
+
+    def to_photo(self, boxes_xyxy: Tensor) -> Tensor:
+        """(N, 4) float in canvas pixels to (N, 4) in photo pixels, cut at its edges."""
+        photo = [
+            ((boxes_xyxy[:, axis::2] - self.offset_xy[axis]) / self.scale_xy[axis]).clamp(
+                0, self.photo_wh[axis]
+            )
+            for axis in (0, 1)
+        ]
+        return torch.stack(photo, dim=2).flatten(1)
+
+
+def find_boxes(
+    image: Tensor, detect: Detect, spec: DetectorSpec = DETECTOR
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Find plates: canvas, detector, choice of boxes, back to the photo's pixels.
+
+    Returns:
+        On the CPU: (N, 4) float32 boxes x0, y0, x1, y1 in photo pixels, (N,) scores, best
+        first, and (N,) int64 lines of text, 1 or 2.
+    """
+    canvas_hw = choose_canvas(image.shape[0], image.shape[1], spec.canvases_hw)
+    canvas, placement = letterbox(image, canvas_hw, spec.pad_value)
+    boxes, scores, lines = select_boxes(detect(canvas[None])[0].cpu(), spec)
+    return placement.to_photo(boxes), scores, lines
+
+
+def choose_canvas(
+    height: int,
+    width: int,
+    canvases_hw: Sequence[tuple[int, int]] = DETECTOR.canvases_hw,
+) -> tuple[int, int]:
+    """Choose the canvas (H, W) that shrinks a photo least; of equals, the smallest."""
+    return max(
+        canvases_hw,
+        key=lambda canvas: (_fitting_scale(height, width, canvas), -canvas[0] * canvas[1]),
+    )
+
+
+def _fitting_scale(height: int, width: int, canvas_hw: tuple[int, int]) -> float:
+    return min(canvas_hw[0] / height, canvas_hw[1] / width)
+
+
+def letterbox(
+    image: Tensor, canvas_hw: tuple[int, int], pad_value: int = DETECTOR.pad_value
+) -> tuple[Tensor, Letterbox]:
+    """Resize a photo (H, W, 3) uint8 to fit a canvas, keeping its aspect, and pad the rest.
+
+    Returns:
+        The canvas, (3, H, W) uint8 RGB with the photo in its middle, and the way back from it.
+
+    Raises:
+        ValueError: The image is not (H, W, 3) uint8, or it is empty.
+    """
+    check_image(image)
+    h, w = image.shape[:2]
+    scale = _fitting_scale(h, w, canvas_hw)
+    new_h, new_w = max(round(h * scale), 1), max(round(w * scale), 1)
+    top, left = (canvas_hw[0] - new_h) // 2, (canvas_hw[1] - new_w) // 2
+    canvas = image.new_full((3, *canvas_hw), pad_value)
+    inside = canvas[:, top : top + new_h, left : left + new_w]
+    resized = _resize(image, (new_h, new_w))
+    if image.is_cpu:
+        # Into the canvas, plane by plane: torch takes ten times as long.
+        cv2.split(resized.numpy(), [plane.numpy() for plane in inside])
+    else:
+        inside.copy_(resized.permute(2, 0, 1))
+    return canvas, Letterbox((w, h), (new_w / w, new_h / h), (left, top))
+
+
+def _resize(image: Tensor, size_hw: tuple[int, int]) -> Tensor:
+    """Antialiased bilinear resize of (H, W, 3) uint8."""
+    if image.shape[:2] == size_hw:
+        return image
+    # The batch axis is added before the permutation: added after it, its stride hides from
+    # torch that the colours are interleaved, and the photo is copied into planes and back.
+    planes = image[None].permute(0, 3, 1, 2)
+    if not image.is_cpu:  # The CUDA kernel takes floating point only.
+        planes = planes.float()
+    resized = F.interpolate(planes, size_hw, mode="bilinear", antialias=True)
+    if not image.is_cpu:
+        resized = resized.round().clamp(0, 255).to(torch.uint8)
+    return resized[0].permute(1, 2, 0)
+
+
+def check_image(image: Tensor) -> None:
+    """Raise ValueError unless the image is (H, W, 3) uint8 with at least one pixel."""
+    if image.dtype != torch.uint8 or image.ndim != 3 or image.shape[2] != 3 or not image.numel():
+        raise ValueError(
+            f"expected an image (H, W, 3) uint8 with at least one pixel, "
+            f"got {tuple(image.shape)} {str(image.dtype).removeprefix('torch.')}"
+        )
 
 
 def select_boxes(
@@ -37,79 +135,38 @@ def select_boxes(
     """Drop weak candidates, then all that overlap a better one, whatever their class.
 
     Args:
-        candidates: (N, 6) float32 x0, y0, x1, y1, score, class, best first, as one
-            row of the graph's output; unused rows have score 0.
+        candidates: (N, 6) float32 x0, y0, x1, y1, score, class, best first; unused rows
+            have score 0. Another shape is a ValueError.
         spec: Holds the lowest score kept and the overlap above which two boxes are
             one plate.
 
     Returns:
-        Boxes (K, 4) float32 x0, y0, x1, y1 in the candidates' coordinates, their
-        scores (K,) float32 in [0, 1], best first, and the plates' lines of text (K,)
-        int64, 1 or 2.
-
-    Raises:
-        ValueError: The candidates are not (N, 6).
-    """
-    found = mark_boxes(candidates, spec)
-    if not found.certain:
-        found = mark_boxes(candidates, spec, rounds=len(candidates) + 1)
-    kept = found.counts
-    return found.boxes[kept], found.scores[kept], found.lines[kept]
-
-
-def mark_boxes(
-    candidates: Tensor, spec: DetectorSpec = DETECTOR, rounds: int = ROUNDS
-) -> Selection:
-    """Do what :func:`select_boxes` does without waiting for a device.
-
-    Args:
-        candidates: See :func:`select_boxes`.
-        spec: See :func:`select_boxes`.
-        rounds: Of suppression on a device, at least 1; one more than there are candidates
-            always suffices. The host goes on until it is certain.
-
-    Returns:
-        The boxes: on the host those alone, on a device as many rows as candidates.
-
-    Raises:
-        ValueError: The candidates are not (N, 6).
+        Boxes (K, 4) in the candidates' coordinates, their scores (K,) in [0, 1], best first,
+        and the plates' lines of text (K,) int64, 1 or 2.
     """
     if candidates.ndim != 2 or candidates.shape[1] != 6:
         raise ValueError(f"expected candidates (N, 6), got {tuple(candidates.shape)}")
     sides = candidates[:, 2:4] - candidates[:, :2]
     # NaN compares false: a broken row is dropped here.
-    sound = (candidates[:, 4] >= spec.score_threshold) & (sides > 0).all(dim=1)
-    rows = rows_that_count(sound)
-    strong, sound = candidates[rows], sound[rows]
+    strong = candidates[(candidates[:, 4] >= spec.score_threshold) & (sides > 0).all(dim=1)]
     overlaps = box_iou_xyxy(strong[:, :4], strong[:, :4]) > spec.iou_threshold
-    kept, certain = suppress(overlaps, sound, rounds)
-    rows = rows_that_count(kept)
-    best, counts = strong[rows], kept[rows]
-    boxes = best[:, :4].where(counts[:, None], 0)
-    return Selection(boxes, best[:, 4], (best[:, 5] == 1) + 1, counts, certain)
+    kept = torch.ones(len(strong), dtype=torch.bool)
+    for row in range(len(strong)):  # greedy non-maximum suppression
+        if kept[row]:
+            kept[row + 1 :] &= ~overlaps[row, row + 1 :]
+    best = strong[kept]
+    return best[:, :4], best[:, 4], (best[:, 5] == 1) + 1
 
 
-def suppress(overlaps: Tensor, sound: Tensor, rounds: int) -> tuple[Tensor, Tensor]:
-    """Keep what overlaps nothing better that is kept: greedy non-maximum suppression.
+def box_iou_xyxy(a_xyxy: Tensor, b_xyxy: Tensor) -> Tensor:
+    """Intersection over union of every pair of (N, 4) and (M, 4) boxes: (N, M) in [0, 1].
 
-    Whether a row is kept follows from those before it. So if it is worked out for all rows
-    at once from the round before, the first row is right after one round, the second after
-    two at the latest, and a round that changes nothing has found the one answer there is.
-
-    Args:
-        overlaps: (N, N) bool, which pairs of rows exclude each other; best row first.
-        sound: (N,) bool, the rows that may be kept.
-        rounds: See :func:`mark_boxes`.
-
-    Returns:
-        (N,) bool, the rows kept, and () bool, whether the last round changed nothing.
+    It is 0 where both boxes are empty.
     """
-    better = overlaps.triu(diagonal=1)  # row i excludes row j only where i < j
-    kept, certain = sound, sound.new_zeros(())
-    on_host = host_sees(sound)
-    for _ in range(len(sound) + 1 if on_host else rounds):
-        before, kept = kept, sound & ~(better & kept[:, None]).any(dim=0)
-        certain = (kept == before).all()
-        if on_host and certain:
-            break
-    return kept, certain
+    first = torch.maximum(a_xyxy[:, None, :2], b_xyxy[None, :, :2])
+    last = torch.minimum(a_xyxy[:, None, 2:], b_xyxy[None, :, 2:])
+    common = (last - first).clamp(min=0).prod(dim=2)  # (N, M)
+    areas_a = (a_xyxy[:, 2:] - a_xyxy[:, :2]).clamp(min=0).prod(dim=1)
+    areas_b = (b_xyxy[:, 2:] - b_xyxy[:, :2]).clamp(min=0).prod(dim=1)
+    union = areas_a[:, None] + areas_b[None] - common
+    return common / union.clamp(min=1e-9)

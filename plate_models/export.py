@@ -1,17 +1,19 @@
 """Weights to what Triton serves: ``weights/`` to a release, ``model_repository/*/<version>/*``.
 
 Each net becomes TorchScript (GPU profile) and ONNX (CPU profile) from one module, and
-nothing is written unless both compute what the module computes, on plates and scenes of
-our own renderer, alone and in batches. A release's manifest is taken away first and written
-last, with what the nets read on a golden photo: whoever serves it reads that photo as well.
+nothing is written unless both compute what the module computes, on views of the golden photo,
+alone and in batches. A release's manifest is deleted first and written last, with what the
+nets read on the golden photo: a server of the release must read the same.
 """
 
 import hashlib
 import json
 import os
+import shutil
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -20,21 +22,25 @@ import onnxruntime
 import torch
 from torch import Tensor, nn
 
-from plate_models import spec, weights
+from plate_models import images, spec, weights
 from plate_models.contract import GOLDEN_PHOTO, GRAPHS, MANIFEST
+from plate_models.detection import letterbox
 from plate_models.graphs import Graph, Net, Outputs, graphs_of
-from plate_models.images import ImageError
-from plate_models.releasing import PHOTO_MODEL, PIPELINE, read_golden, write_pipeline
+from plate_models.pipeline import PipelineConfig, read_plates
+from plate_models.rectification import crop_boxes, normalize
 from plate_models.spec_json import DEFAULTS, Specs, specs_to_json
 
-REPOSITORY = Path(__file__).resolve().parent.parent / "model_repository"
-DEFAULT_GOLDEN = Path(__file__).resolve().parent / GOLDEN_PHOTO
+_PACKAGE = Path(__file__).resolve().parent
+REPOSITORY = _PACKAGE.parent / "model_repository"
+DEFAULT_GOLDEN = _PACKAGE / GOLDEN_PHOTO
+# The model that calls the nets, and what it runs.
+PHOTO_MODEL = "plate_recognition"
+PIPELINE = "model.py"
 OPSET = 20  # the first with AffineGrid
-_SOURCES = (
-    *("calibration.py", "nets", "contract.py", "export.py", "export_check.py", "geometry.py"),
-    *("graphs.py", "releasing.py", "spec.py", "spec_json.py", "straightening.py"),
-    *("weight_files.py", "weights.py"),
-)
+# Batches that artifacts are checked with, up to a graph's largest.
+BATCHES = (1, 4, 32)
+# x0, y0, x1, y1 of the plate on our golden photo.
+_GOLDEN_PLATE = (334.6, 247.9, 408.3, 265.2)
 # Stand in the hand-written config.pbtxt: weights that need others can't be exported.
 _CONFIGURED = {
     "detector": ("max_candidates", "max_batch_size"),
@@ -59,8 +65,8 @@ def export(
         weights_folder: Holds the weight files and their manifest.
         repository: Triton's model repository.
         version: Of the release: the folder's name in each of the four models.
-        golden: Shows whether the release is served as it was exported: with plates that these
-            weights read. None takes our own photo, which other weights need not read.
+        golden: A photo with plates that these weights read: it shows whether the release is
+            served as it was exported. None takes our own, which other weights need not read.
 
     Returns:
         The artifacts written, or None if they were up to date.
@@ -77,7 +83,7 @@ def export(
         raise ExportError(f"{photo}: expected a photo, there is no such file")
     sources = {
         "weights": weights.check_manifest(weights_folder),
-        "code": _hash_code(),
+        "code": _hash_sources(),
         "torch": torch.__version__,
         "photo": weights.sha256_of(photo),
     }
@@ -87,23 +93,59 @@ def export(
     modules = weights.load_modules(weights_folder)
     _check_configured(modules.specs)
     must_read = golden is not None or weights_folder.resolve() == weights.WEIGHTS_DIR
-    plates = _golden_plates(photo, modules, must_read)
-    hashes = _replace_artifacts(modules, repository, version)
-    source = REPOSITORY / PHOTO_MODEL / spec.MODEL_VERSION / PIPELINE
-    write_pipeline(source, photo, release)
-    made_for = {**_made_for(modules), "golden": plates, "artifacts": hashes}
-    _write(release / MANIFEST, {**sources, **made_for})
-    return [repository / name for name in hashes]
-
-
-def _golden_plates(photo: Path, modules: weights.Modules, must_read: bool) -> list[dict[str, Any]]:
     try:
         plates = read_golden(photo, modules)
-    except ImageError as error:
+    except images.ImageError as error:
         raise ExportError(f"{photo}: expected a photo: {error}") from error
     if must_read and not plates:
         raise ExportError(f"{photo}: expected a plate that the weights read, they read none")
-    return plates
+    hashes = _replace_artifacts(modules, repository, version)
+    _copy(REPOSITORY / PHOTO_MODEL / spec.MODEL_VERSION / PIPELINE, release / PIPELINE)
+    _copy(photo, release / GOLDEN_PHOTO)
+    manifest = {
+        **sources,
+        "specs": specs_to_json(modules.specs),
+        "calibration": json.loads(modules.calibration.to_json()),
+        "golden": plates,
+        "artifacts": hashes,
+    }
+    temporary = _temporary(release / MANIFEST)
+    temporary.write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
+    temporary.replace(release / MANIFEST)
+    return [repository / name for name in hashes]
+
+
+def read_golden(photo: Path, modules: weights.Modules) -> list[dict[str, Any]]:
+    """Read a photo, an ImageError if it is none, with the modules on the CPU in float32.
+
+    Returns:
+        Of each plate that is readable, ready for JSON: ``text``, and ``box`` as x0, y0, x1, y1
+        in pixels of the upright photo.
+    """
+    config = PipelineConfig.of(modules.specs, modules.calibration)
+    nets = modules.detect, modules.rectify, modules.recognize
+    plates = read_plates(_pixels(photo), *nets, config)
+    return [
+        {"text": plate.reading.text, "box": [round(edge, 2) for edge in plate.box]}
+        for plate in plates
+        if plate.reading.readable
+    ]
+
+
+def _pixels(photo: Path) -> Tensor:
+    return torch.from_numpy(images.decode(photo.read_bytes()))
+
+
+def _copy(file: Path, path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if not (path.exists() and path.samefile(file)):
+        temporary = _temporary(path)
+        shutil.copyfile(file, temporary)
+        temporary.replace(path)
+
+
+def _temporary(path: Path) -> Path:
+    return path.with_name(f".{os.getpid()}.{path.name}")
 
 
 def _replace_artifacts(modules: weights.Modules, repository: Path, version: str) -> dict[str, str]:
@@ -113,7 +155,7 @@ def _replace_artifacts(modules: weights.Modules, repository: Path, version: str)
         for artifacts in _export_graphs(modules, repository, version):
             staged |= artifacts
         hashes = {str(p.relative_to(repository)): weights.sha256_of(t) for p, t in staged.items()}
-        # Without its manifest a release is none: nobody takes half of this one for a whole.
+        # A release without its manifest is not served: this one is incomplete until the end.
         (repository / PHOTO_MODEL / version / MANIFEST).unlink(missing_ok=True)
         for path, temporary in staged.items():
             temporary.replace(path)
@@ -134,20 +176,11 @@ def check_version(version: str) -> None:
 def _export_graphs(
     modules: weights.Modules, repository: Path, version: str
 ) -> Iterator[dict[Path, Path]]:
-    """Write and check one net after the other; see `export_graph`."""
-    from plate_models.export_check import inputs_for  # brings the renderer
-
     inputs = inputs_for(modules.specs, modules.rectify)
     nets = (modules.detect, modules.rectify, modules.recognize)
     for graph, net in zip(graphs_of(modules.specs), nets, strict=True):
         folder = repository / graph.name / version
         yield export_graph(graph, net, folder, inputs[graph.name])
-
-
-def _made_for(modules: weights.Modules) -> dict[str, Any]:
-    """What the pipeline around the graphs is configured with."""
-    calibration = json.loads(modules.calibration.to_json())
-    return {"specs": specs_to_json(modules.specs), "calibration": calibration}
 
 
 def _check_configured(specs: Specs) -> None:
@@ -166,11 +199,7 @@ def export_graph(
 ) -> dict[Path, Path]:
     """Write one net as TorchScript and ONNX under temporary names and check both.
 
-    Args:
-        graph: How it is exported.
-        net: The module, in evaluation mode, on the CPU.
-        folder: The model's version folder.
-        batches: What the artifacts are checked on.
+    The module is in evaluation mode on the CPU; `batches` are what the artifacts are checked on.
 
     Returns:
         Final path to temporary path of each artifact.
@@ -178,11 +207,9 @@ def export_graph(
     Raises:
         ExportError: An artifact disagrees with the module.
     """
-    from plate_models.export_check import disagreement
-
     folder.mkdir(parents=True, exist_ok=True)
     script, onnx = folder / "model.pt", folder / "model.onnx"
-    staged = {path: path.with_name(f".{os.getpid()}.{path.name}") for path in (script, onnx)}
+    staged = {path: _temporary(path) for path in (script, onnx)}
     try:
         _write_torchscript(graph, net, staged[script])
         _write_onnx(graph, net, staged[onnx])
@@ -212,14 +239,11 @@ def _old_exporters() -> Iterator[None]:
 def _write_torchscript(graph: Graph, net: nn.Module, path: Path) -> None:
     with _old_exporters():
         # Two rows: a batch axis of one could be traced as a constant.
-        traced = torch.jit.trace(net, graph.example(2), check_trace=False)
-        torch.jit.save(traced, path)
+        torch.jit.save(torch.jit.trace(net, graph.example(2), check_trace=False), path)
 
 
 def _write_onnx(graph: Graph, net: nn.Module, path: Path) -> None:
-    outputs = GRAPHS[graph.name]
-    axes: dict[str, dict[int, str]] = {name: {0: "batch"} for name in outputs}
-    axes[spec.TENSORS.graph_input] = {0: "batch", **graph.dynamic}
+    outputs, axes = GRAPHS[graph.name], {0: "batch"}
     with _old_exporters():
         torch.onnx.export(
             net,
@@ -229,13 +253,16 @@ def _write_onnx(graph: Graph, net: nn.Module, path: Path) -> None:
             opset_version=OPSET,
             input_names=[spec.TENSORS.graph_input],
             output_names=list(outputs),
-            dynamic_axes=axes,
+            dynamic_axes={
+                spec.TENSORS.graph_input: axes | graph.dynamic,
+                **dict.fromkeys(outputs, axes),
+            },
         )
     _declare_outputs(graph, path)
 
 
 def _declare_outputs(graph: Graph, path: Path) -> None:
-    """Write the outputs' shapes into the file, where the exporter could not tell them.
+    """Write the outputs' shapes into the file, where the exporter could not derive them.
 
     Triton's own ONNX Runtime backend refuses a model whose declared output shape is not
     exactly the configuration's, a fixed size where the other one varies included.
@@ -266,6 +293,84 @@ def _load_onnx(path: Path) -> Net:
     return run
 
 
+def batch_sizes(largest: int) -> list[int]:
+    """Which batches a graph is checked with: those of `BATCHES`, up to its largest."""
+    return sorted({min(size, largest) for size in BATCHES})
+
+
+def inputs_for(specs: Specs, rectify: Net) -> dict[str, list[Tensor]]:
+    """Make what each graph is checked on: views of the golden photo and of its plate.
+
+    Random pixels would say little: nets answer them with next to nothing, and an engine's
+    faults show where there is something to see. The rectifier's module makes the recognizer's
+    inputs.
+
+    Returns:
+        For each graph its batches: canvases of every size alone and of the first one in each
+        batch, crops, rectified plates.
+    """
+    photo = _pixels(DEFAULT_GOLDEN)
+    sizes = batch_sizes(specs.rectifier.max_batch_size)
+    crops = normalize(_crops(photo, sizes[-1], specs), specs.rectifier)
+    with torch.inference_mode():
+        plates = rectify(crops)[0]
+    first, *others = specs.detector.canvases_hw
+    scene_sizes = batch_sizes(specs.detector.max_batch_size)
+    scenes = _scenes(photo, first, scene_sizes[-1])
+    return {
+        "yolo": [
+            *(_scenes(photo, canvas_hw, 1) for canvas_hw in others),
+            *(scenes[:size] for size in scene_sizes),
+        ],
+        "stn": [crops[:size] for size in sizes],
+        "lprnet": [plates[:size] for size in batch_sizes(specs.recognizer.max_batch_size)],
+    }
+
+
+def _crops(photo: Tensor, count: int, specs: Specs) -> Tensor:
+    """(N, 3, h, w) uint8 RGB: the plate in boxes that err, each in another light."""
+    draw = torch.Generator().manual_seed(0)
+    box = torch.tensor(_GOLDEN_PLATE)
+    errors = (torch.rand(count, 4, generator=draw) - 0.5) * 0.3
+    crops = crop_boxes(photo, box + errors * (box[2:] - box[:2]).repeat(2), None, specs.rectifier)
+    light = torch.rand(count, 3, 1, 1, generator=draw) * 0.8 + 0.4
+    return (crops * light).clamp(0, 255).to(torch.uint8)
+
+
+def _scenes(photo: Tensor, canvas_hw: tuple[int, int], count: int) -> Tensor:
+    """(N, 3, H, W) uint8 RGB canvases: the photo as it gets darker, mirrored, and from nearer."""
+    height, width = photo.shape[0] // 3, photo.shape[1] // 3
+    views = product((1.0, 0.8, 0.6, 0.4), (photo, photo[height:, width:]), (False, True))
+    canvases = []
+    for brightness, view, mirrored in list(views)[:count]:
+        seen = ((view.flip(1) if mirrored else view) * brightness).to(torch.uint8)
+        canvases.append(letterbox(seen.contiguous(), canvas_hw)[0])
+    return torch.stack(canvases)
+
+
+def disagreement(
+    graph: Graph, net: Net, artifacts: Mapping[str, Net], batches: Sequence[Tensor]
+) -> str:
+    """Say what disagrees with a module on batches of inputs, and how far; "" if all agree."""
+    for inputs in batches:
+        expected = _outputs(net, inputs)
+        for kind, artifact in artifacts.items():
+            difference = graph.compare(expected, _outputs(artifact, inputs))
+            # Written so that NaN is a disagreement.
+            if not difference < 1:
+                return (
+                    f"{graph.name}: {kind} disagrees with its module on "
+                    f"{tuple(inputs.shape)}: {difference:.3g} times the difference allowed"
+                )
+    return ""
+
+
+def _outputs(net: Net, inputs: Tensor) -> Outputs:
+    with torch.inference_mode():
+        outputs = net(inputs)
+    return outputs if isinstance(outputs, tuple) else (outputs,)
+
+
 def _is_current(release: Path, sources: dict[str, str], repository: Path) -> bool:
     try:
         found = json.loads((release / MANIFEST).read_text(encoding="utf-8"))
@@ -284,15 +389,14 @@ def _is_current(release: Path, sources: dict[str, str], repository: Path) -> boo
         return False
 
 
-def _hash_code() -> str:
-    """Hash what decides how weights become artifacts."""
-    here = Path(__file__).resolve().parent
-    files = sorted(file for name in _SOURCES for file in (here / name).rglob("*.py"))
-    files += sorted(here / name for name in _SOURCES if name.endswith(".py"))
-    return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
+def _hash_sources() -> str:
+    """Hash what decides how weights become artifacts, and what is read on the golden photo.
 
-
-def _write(path: Path, content: dict[str, Any]) -> None:
-    temporary = path.with_name(f".{os.getpid()}.{path.name}")
-    temporary.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
-    temporary.replace(path)
+    That is all that reads a photo, the countries' formats included.
+    """
+    files = sorted(path for kind in ("*.py", "*.toml") for path in _PACKAGE.rglob(kind))
+    digest = hashlib.sha256()
+    for path in files:
+        if path.relative_to(_PACKAGE).parts[0] != "training":
+            digest.update(path.read_bytes())
+    return digest.hexdigest()

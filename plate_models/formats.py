@@ -1,4 +1,4 @@
-"""The countries at hand by name, and Russian plates for whoever needs no other.
+"""The countries at hand by name, and Russian plates as the default.
 
 Texts are written with the Latin look-alikes of the Cyrillic letters on the plate,
 after GOST R 50577: "H002EX71" is what a Russian reader calls "Н002ЕХ71". What is here
@@ -7,29 +7,15 @@ comes from ``countries/ru.toml``. Standard library only: the gateway imports thi
 
 from functools import cache
 
-from plate_models.countries import COUNTRIES, load_country
-from plate_models.grammar import UNKNOWN, Grammar, Region
-
-__all__ = [
-    "LETTERS",
-    "REGIONS",
-    "RUSSIA",
-    "UNKNOWN",
-    "Region",
-    "format_of",
-    "grammar_of",
-    "region_of",
-    "to_latin",
-    "to_native",
-]
+from plate_models.recognition.countries import COUNTRIES, load_country
+from plate_models.recognition.grammar import UNKNOWN as UNKNOWN
+from plate_models.recognition.grammar import Grammar
+from plate_models.recognition.grammar import Region as Region
 
 
 @cache
 def grammar_of(country: str) -> Grammar:
-    """Load a country's formats; read once.
-
-    Args:
-        country: Name of its file in ``countries/``, such as "ru".
+    """Load the formats of a country, such as "ru", from its file in ``countries/``; once.
 
     Raises:
         FormatError: There is no such file, or it is malformed.
@@ -54,7 +40,7 @@ def to_native(text: str, format_name: str | None = None) -> str:
 
 
 def to_latin(text: str) -> str:
-    """The inverse of :func:`to_native`."""
+    """The inverse of `to_native`."""
     return RUSSIA.to_latin(text)
 
 
@@ -64,5 +50,5 @@ def format_of(text: str) -> str:
 
 
 def region_of(text: str, format_name: str | None = None) -> Region | None:
-    """Tell where a plate was issued; None if its format or its code is not known."""
+    """Where a plate was issued; None if its format or its code is not known."""
     return _grammar_for(format_name).region_of(text, format_name)

@@ -23,8 +23,7 @@ class Graph:
         dtype: uint8 in [0, 255], or float32 normalised.
         dynamic: Names of the input's axes that may vary, beside the batch axis.
         outputs: Shapes without the batch axis; an axis with a name varies with the weights.
-        compare: Largest difference between two lists of outputs, as a share of what is
-            allowed: agreement is below 1.
+        compare: Largest difference between outputs as a share of what is allowed.
     """
 
     name: str
@@ -37,34 +36,27 @@ class Graph:
     def example(self, batch: int) -> Tensor:
         """Make a reproducible input (batch, C, H, W) to trace with, of random values."""
         generator = torch.Generator().manual_seed(batch)
-        if self.dtype == torch.uint8:
-            return torch.randint(
-                0, 256, (batch, *self.shape), dtype=torch.uint8, generator=generator
-            )
-        return torch.rand((batch, *self.shape), generator=generator) * 2 - 1
+        pixels = torch.randint(0, 256, (batch, *self.shape), generator=generator)
+        return pixels.to(torch.uint8) if self.dtype == torch.uint8 else pixels / 127.5 - 1
 
 
 def compare_values(expected: Outputs, found: Outputs, tolerance: float = 1e-3) -> float:
-    """Compare outputs element by element; see :class:`Graph`."""
+    """Compare outputs element by element, for `Graph.compare`."""
     pairs = zip(expected, found, strict=True)
     # torch's max, not Python's: it passes NaN on.
     return float(torch.stack([(one - other).abs().max() for one, other in pairs]).max() / tolerance)
 
 
 def compare_candidates(expected: Outputs, found: Outputs) -> float:
-    """Compare candidate boxes whatever their order: equal scores may change places.
+    """Compare candidate boxes in any order, for `Graph.compare`: equal scores may change places.
 
-    Args:
-        expected: One tensor (N, 300, 6): x0, y0, x1, y1 in pixels, score, class.
-        found: The same, from the other implementation.
-
-    Returns:
-        See :class:`Graph`; 0.05 pixels and 0.001 of the score are allowed.
+    Each is one tensor (N, 300, 6): x0, y0, x1, y1 in pixels, score, class. 0.05 pixels and
+    0.001 of the score are allowed.
     """
     allowed = torch.tensor([0.05, 0.05, 0.05, 0.05, 1e-3, 0.5])
     differences = [(expected[0][..., 4] - found[0][..., 4]).abs().max() / allowed[4]]
     for rows, others in zip(expected[0], found[0], strict=True):
-        # At the cut it is chance who of two equals gets in.
+        # At the cut it is chance which of two equals gets in.
         kept = rows[rows[:, 4] > rows[-1, 4] + allowed[4]]
         distances = ((kept[:, None] - others[None]).abs() / allowed).amax(dim=2)
         differences += list(distances.amin(dim=1))

@@ -3,10 +3,11 @@
 The three nets come in as functions on tensors: torch modules in process, calls to
 Triton inside ``plate_recognition``. Nothing here knows which.
 
-On a GPU nothing waits for a value until one copy brings all of them: see `devices`.
+Pixels and crops stay on the photo's device. What describes plates (candidates, theta, logits)
+comes to the host as soon as it is needed, and so do the small rectified plates at the end.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,27 +15,22 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from plate_models import ctc
-from plate_models.appearance import evidence_of
-from plate_models.calibration import UNCALIBRATED, Calibration
-from plate_models.detection import ROUNDS
-from plate_models.devices import download, host_sees, rows_that_count
-from plate_models.finding import Looks, find_candidates, plan_looks
+from plate_models.detection import Detect, check_image, find_boxes
 from plate_models.formats import RUSSIA, grammar_of
-from plate_models.geometry import Letterbox, check_image
-from plate_models.grammar import Grammar
-from plate_models.reading import Reading, choose_reading
-from plate_models.rectifying import straighten
+from plate_models.recognition import ctc
+from plate_models.recognition.appearance import evidence_of
+from plate_models.recognition.calibration import UNCALIBRATED, Calibration
+from plate_models.recognition.decoding import Reading, choose_reading
+from plate_models.recognition.grammar import UNKNOWN, Grammar
+from plate_models.rectification import Rectify, hulls_of, rectified_rgb, sample_rows, straighten
+from plate_models.spec import DetectorSpec
 from plate_models.spec_json import DEFAULTS, Specs
-from plate_models.straightening import hulls_of, sample_rows, shown_pixels
 
-Detect = Callable[[Tensor], Tensor]
-Rectify = Callable[[Tensor], tuple[Tensor, Tensor]]
+# (N, 3, h, w) float32 rectified plates to (N, C, T) float32 logits.
 Recognize = Callable[[Tensor], Tensor]
 
-# How many looks a device takes before anybody knows whether there is anything to see: most
-# photos need fewer. Then the number is known, and the rest follows in parts of at most so many.
-FIRST_LOOKS, MOST_LOOKS = 8, 32
+# Grey levels by which the channels of a grey pixel differ at most, after JPEG.
+_GREY_SPREAD = 4
 
 Box = tuple[float, float, float, float]
 Point = tuple[float, float]
@@ -42,13 +38,7 @@ Point = tuple[float, float]
 
 @dataclass(frozen=True)
 class PipelineConfig:
-    """What the nets at hand need around them.
-
-    Attributes:
-        specs: What they were made for.
-        grammar: What stands on plates.
-        calibration: Of the recognizer's scores.
-    """
+    """What the nets at hand need around them: their specs, a grammar, a calibration."""
 
     specs: Specs = DEFAULTS
     grammar: Grammar = RUSSIA
@@ -90,18 +80,20 @@ class Plate:
 
 
 @dataclass(frozen=True)
-class Sightings:
-    """What was seen in given boxes, before any text is chosen; N plates, on the host.
+class Predictions:
+    """What the nets say of given boxes, before any text is chosen; N plates, on the host.
 
     Attributes:
         quads: (N, 4, 2) float32, corners TL, TR, BR, BL in photo pixels.
         log_probs: N arrays (C, T) float64, the rows of two-line plates joined.
-        shown: (N, 48, 188, 3) uint8 RGB, rectified.
+        crops: (N, 48, 188, 3) uint8 RGB, rectified.
+        colourless: Whether the photo is grey.
     """
 
     quads: Tensor
     log_probs: list[ctc.Array]
-    shown: NDArray[np.uint8]
+    crops: NDArray[np.uint8]
+    colourless: bool = False
 
 
 @torch.inference_mode()
@@ -128,138 +120,95 @@ def read_plates(
         ValueError: The image is not (H, W, 3) uint8 with at least one pixel.
     """
     check_image(image)
-    candidates, placement = find_candidates(image, detect, config.specs.detector)
+    boxes, scores, lines = find_boxes(image, detect, config.specs.detector)
+    if not len(boxes):
+        return []
+    # Each plate is read as what the detector took it for; where that is doubtful, a second
+    # time with the other number of lines.
+    doubtful = _lines_in_doubt(boxes, lines, config.specs.detector).nonzero()[:, 0]
+    rows = torch.cat((torch.arange(len(boxes)), doubtful))
+    boxes, scores = boxes[rows], scores[rows]
+    lines = torch.cat((lines, 3 - lines[doubtful]))
+    predictions = read_regions(image, boxes, lines, rectify, recognize, config)
+    readings = choose_readings(predictions, lines.tolist(), config)
+    hulls = hulls_of(predictions.quads).clamp(min=0)
+    hulls = hulls.minimum(hulls.new_tensor(image.shape[1::-1] * 2))
     best: dict[int, Plate] = {}
-    for looks, seen in _look_around(image, candidates, placement, rectify, recognize, config):
-        readings = choose_readings(seen, looks.lines.tolist(), config)
-        plates = _assemble(image, looks, seen, readings)
-        for index, plate in zip(looks.plates.tolist(), plates, strict=True):
-            if index not in best or _is_surer(plate.reading, best[index].reading):
-                best[index] = plate
+    for row, (plate, reading) in enumerate(zip(rows.tolist(), readings, strict=True)):
+        if plate in best and not _is_better(reading, best[plate].reading):
+            continue
+        # The quad of a plate that was read is exact; where nothing was, it may be anything.
+        x0, y0, x1, y1 = (hulls if reading.readable else boxes)[row].tolist()
+        best[plate] = Plate(
+            box=(x0, y0, x1, y1),
+            quad=tuple((x, y) for x, y in predictions.quads[row].tolist()),
+            detection_score=float(scores[row]),
+            lines=int(lines[row]),
+            reading=reading,
+            crop=predictions.crops[row],
+        )
     return list(best.values())
 
 
-def _look_around(
-    image: Tensor,
-    candidates: Tensor,
-    placement: Letterbox,
-    rectify: Rectify,
-    recognize: Recognize,
-    config: PipelineConfig,
-    rounds: int = ROUNDS,
-) -> list[tuple[Looks, Sightings]]:
-    """Look at all that there is to look at; what comes back is on the host."""
-    looks = plan_looks(candidates, placement, config.specs.detector, rounds)
-    start, total, found = 0, len(looks), []
-    size = total if host_sees(image) else FIRST_LOOKS
-    while start < total:
-        part = looks.part(start, start + size)
-        views = _view(image, part.boxes, part.lines, rectify, recognize, config)
-        # The one copy back, and the one wait. It tells how many of the looks were worth it.
-        there = download([*part.tensors(), *views])
-        part, views = Looks(*there[: -len(views)]), there[-len(views) :]
-        if not part.certain:  # many boxes in a chain, each overlapping the next
-            every = (rectify, recognize, config, len(candidates) + 1)
-            return _look_around(image, candidates, placement, *every)
-        total = int(part.total)
-        count = min(size, total - start)
-        found.append((part.part(0, count), _sightings(views, count)))
-        start, size = start + size, MOST_LOOKS
-    return found
+def _lines_in_doubt(boxes: Tensor, lines: Tensor, spec: DetectorSpec) -> Tensor:
+    """(N,) bool: two lines of text, or one in a box too short for it."""
+    sides = boxes[:, 2:] - boxes[:, :2]
+    return (lines == 2) | (sides[:, 0] < spec.long_aspect * sides[:, 1])
 
 
-def _is_surer(reading: Reading, than: Reading) -> bool:
-    return reading.readable and (not than.readable or reading.score > than.score)
+def _is_better(reading: Reading, than: Reading) -> bool:
+    """Compare two readings of one plate: known formats first, then the score."""
+    if not (reading.readable and than.readable):
+        return reading.readable
+    known, known_before = (each.format != UNKNOWN for each in (reading, than))
+    return (known, reading.score) > (known_before, than.score)
 
 
-def _assemble(image: Tensor, looks: Looks, seen: Sightings, readings: list[Reading]) -> list[Plate]:
-    hulls = hulls_of(seen.quads).clamp(min=0)
-    hulls = hulls.minimum(hulls.new_tensor(image.shape[1::-1] * 2))
-    # The quad of a plate that was read is exact; where nothing was, it may be anything.
-    readable = torch.tensor([r.readable for r in readings], dtype=torch.bool)
-    boxes = torch.where(readable[:, None], hulls, looks.boxes)
-    found = (part.tolist() for part in (boxes, seen.quads, looks.scores, looks.lines))
-    return [
-        Plate((x0, y0, x1, y1), tuple((x, y) for x, y in quad), score, count, reading, crop)
-        for (x0, y0, x1, y1), quad, score, count, reading, crop in zip(
-            *found, readings, seen.shown, strict=True
-        )
-    ]
-
-
-def look_at(
+def read_regions(
     image: Tensor,
     boxes: Tensor,
     lines: Tensor,
     rectify: Rectify,
     recognize: Recognize,
     config: PipelineConfig = DEFAULT_CONFIG,
-) -> Sightings:
-    """Crop, rectify and recognize the plates in given boxes.
+) -> Predictions:
+    """Crop, rectify and recognize the plates in N >= 1 given boxes of a photo.
 
-    Args:
-        image: (H, W, 3) uint8 RGB.
-        boxes: (N, 4) float x0, y0, x1, y1 in its pixels, N >= 1.
-        lines: (N,) int64 lines of text on each plate.
-        rectify: See :func:`read_plates`.
-        recognize: See :func:`read_plates`.
-        config: What the nets were made for.
+    The boxes are (N, 4) float x0, y0, x1, y1 in its pixels, the lines (N,) int64 lines of text on
+    each plate; the rest is as for `read_plates`.
     """
-    views = _view(image, boxes, lines, rectify, recognize, config)
-    return _sightings(download(views), len(boxes))
+    spec, boxes, lines = config.specs.rectifier, boxes.cpu(), lines.cpu()
+    found = straighten(image, boxes, lines, rectify, spec)
+    singles, pairs = ((lines == count).nonzero()[:, 0] for count in (1, 2))
+    ones, twos = singles.to(image.device), pairs.to(image.device)
+    rows = sample_rows(found.crops[twos], found.theta[twos], spec)
+    batches = torch.cat((found.plates[ones], rows)).split(config.specs.recognizer.max_batch_size)
+    logits = torch.cat([recognize(batch) for batch in batches]).float().cpu().numpy()
+    steps = [ctc.log_softmax(row) for row in logits]
+    log_probs = dict(zip(singles.tolist(), steps, strict=False))
+    halves = zip(
+        pairs.tolist(), steps[len(singles) :: 2], steps[len(singles) + 1 :: 2], strict=True
+    )
+    log_probs |= {plate: ctc.join_rows((upper, lower)) for plate, upper, lower in halves}
+    crops = rectified_rgb(found.crops, found.theta, spec).cpu().numpy()
+    rows_of_text = [log_probs[row] for row in range(len(boxes))]
+    return Predictions(found.quads, rows_of_text, crops, _is_colourless(image))
 
 
-def _view(
-    image: Tensor,
-    boxes: Tensor,
-    lines: Tensor,
-    rectify: Rectify,
-    recognize: Recognize,
-    config: PipelineConfig,
-) -> list[Tensor]:
-    """What `_sightings` takes, on the image's device.
-
-    Quads and pixels to show of all plates; the logits of plates read as one line, then of
-    the pairs of rows of those read as two; which plates these are, and which those.
-    """
-    spec, two = config.specs.rectifier, lines == 2
-    crops, rectified, theta, quads = straighten(image, boxes, lines, rectify, spec)
-    singles, pairs = rows_that_count(~two), rows_that_count(two)
-    texts = torch.cat((rectified[singles], sample_rows(crops[pairs], theta[pairs], spec)))
-    batches = torch.split(texts, config.specs.recognizer.max_batch_size)
-    logits = torch.cat([recognize(batch) for batch in batches]).float()
-    return [quads, shown_pixels(crops, theta, spec), logits, singles, pairs, two]
-
-
-def _sightings(views: Sequence[Tensor], count: int) -> Sightings:
-    """The first so many plates of what `_view` saw, on the host by now."""
-    quads, pixels, logits, singles, pairs, two = views
-    steps = [ctc.log_softmax(row) for row in logits.numpy()]
-    one_line = dict(zip(singles.tolist(), steps[: len(singles)], strict=True))
-    rows = zip(steps[len(singles) :: 2], steps[len(singles) + 1 :: 2], strict=True)
-    two_lines = dict(zip(pairs.tolist(), rows, strict=True))
-    log_probs = [
-        ctc.join_rows(two_lines[plate]) if flag else one_line[plate]
-        for plate, flag in enumerate(two[:count].tolist())
-    ]
-    return Sightings(quads[:count], log_probs, pixels[:count].numpy())
+def _is_colourless(image: Tensor) -> bool:
+    """Whether nine pixels of ten are grey; the others may be a clock that the camera draws."""
+    pixels = image[::8, ::8].to(torch.int16)
+    coloured = (pixels.amax(dim=2) - pixels.amin(dim=2)) > _GREY_SPREAD
+    return float(coloured.float().mean()) < 0.1
 
 
 def choose_readings(
-    seen: Sightings, lines: list[int], config: PipelineConfig = DEFAULT_CONFIG
+    predictions: Predictions, lines: list[int], config: PipelineConfig = DEFAULT_CONFIG
 ) -> list[Reading]:
-    """Choose each plate's text from what was seen.
-
-    Args:
-        seen: N plates.
-        lines: Their lines of text.
-        config: What the nets were made for.
-
-    Returns:
-        N readings.
-    """
+    """Choose the text of each of N plates from what the nets say and its lines of text."""
     context = config.grammar, config.calibration, config.specs.recognizer
+    evidence = evidence_of(predictions.crops, lines, predictions.colourless)
     return [
-        choose_reading(log_probs, evidence, *context)
-        for log_probs, evidence in zip(seen.log_probs, evidence_of(seen.shown, lines), strict=True)
+        choose_reading(log_probs, seen, *context)
+        for log_probs, seen in zip(predictions.log_probs, evidence, strict=True)
     ]

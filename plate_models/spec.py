@@ -89,8 +89,10 @@ class RecognizerSpec:
         alphabet: Characters in class order; the CTC blank is class ``len(alphabet)``.
         country: Whose plates are read: the name of a file in ``countries/``.
         steps: Length T of the output sequence.
-        min_character_score: A plate is readable if its format is known, no character
-            scores less, and its score reaches ``Calibration.readable_from``.
+        min_character_score: A plate is readable if no character scores less and its score
+            is high enough: ``Calibration.readable_from`` for a text of known format,
+        unknown_readable_from: for one of unknown format. So high that clocks, signs and
+            plates seen in part, which the detector finds as well, don't reach it.
         max_text_length: Room for character scores in an answer; a longer text makes more.
         candidates: Texts in an answer, at most.
         max_batch_size: Largest batch the exported graph accepts.
@@ -100,6 +102,7 @@ class RecognizerSpec:
     country: str = "ru"
     steps: int = 24
     min_character_score: float = 0.6
+    unknown_readable_from: float = 0.9999
     max_text_length: int = 10
     candidates: int = 5
     max_batch_size: int = 32

@@ -1,6 +1,6 @@
 """Specs as JSON: in the metadata of weights, and beside the exported models.
 
-Standard library only. Whatever is read is checked: a spec that the pipeline can't serve
+Standard library only. All that is read is checked: a spec that the pipeline can't serve
 is refused by the name of its field.
 """
 
@@ -22,6 +22,8 @@ from plate_models.spec import (
 
 Spec = DetectorSpec | RectifierSpec | RecognizerSpec
 S = TypeVar("S", DetectorSpec, RectifierSpec, RecognizerSpec)
+# A field, what is expected of it, and whether it is so.
+Rules = list[tuple[str, str, bool]]
 
 
 class SpecError(ValueError):
@@ -47,60 +49,42 @@ def spec_to_json(spec: Spec) -> dict[str, Any]:
 
 
 def specs_to_json(specs: Specs) -> dict[str, dict[str, Any]]:
-    """Write the three specs under their names; :func:`specs_from_json` reads them."""
+    """Write the three specs under their names; `specs_from_json` reads them."""
     return {field.name: spec_to_json(getattr(specs, field.name)) for field in fields(specs)}
 
 
 def specs_from_json(value: object) -> Specs:
-    """Read the three specs.
-
-    Args:
-        value: As :func:`specs_to_json` gives it; what is absent is ``spec.py``'s.
-
-    Returns:
-        The specs, checked as by :func:`spec_from_json`.
+    """Read and check the three specs; what is absent is ``spec.py``'s.
 
     Raises:
         SpecError: One of them is malformed or can't be served.
     """
     kinds = get_type_hints(Specs)
-    _refuse_unknown(value, kinds, "specs")
-    return Specs(**{k: spec_from_json(kinds[k], v, k) for k, v in _as_dict(value).items()})
+    given = _object(value, kinds, "specs")
+    return Specs(**{name: spec_from_json(kinds[name], v, name) for name, v in given.items()})
 
 
 def spec_from_json(kind: type[S], value: object, where: str) -> S:
-    """Read one spec and check that the pipeline could serve it.
-
-    Args:
-        kind: Which of the three.
-        value: An object with the spec's fields; what is absent is ``spec.py``'s.
-        where: Its name in messages.
-
-    Returns:
-        The spec.
+    """Read one spec; `where` is its name in messages, what is absent is ``spec.py``'s.
 
     Raises:
         SpecError: A field is unknown, has the wrong type or a value nothing can serve;
             the message names the field, what was expected and what was found.
     """
     hints = get_type_hints(kind)
-    _refuse_unknown(value, hints, where)
-    given = {k: _decode(hints[k], v, f"{where}.{k}") for k, v in _as_dict(value).items()}
-    spec = kind(**given)
+    given = _object(value, hints, where)
+    spec = kind(**{k: _decode(hints[k], v, f"{where}.{k}") for k, v in given.items()})
     check_spec(spec, where)
     return spec
 
 
-def _as_dict(value: object) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}
-
-
-def _refuse_unknown(value: object, known: Iterable[str], where: str) -> None:
+def _object(value: object, known: Iterable[str], where: str) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise SpecError(f"{where}: expected an object, found {_short(value)}")
     unknown = sorted(set(value) - set(known))
     if unknown:
         raise SpecError(f"{where}: unknown {unknown}, expected some of {sorted(known)}")
+    return value
 
 
 def _decode(hint: Any, value: object, where: str) -> Any:
@@ -118,11 +102,8 @@ def _decode(hint: Any, value: object, where: str) -> Any:
             return number
     elif type(value) is hint:  # bool is not an int here
         return value
-    raise SpecError(f"{where}: expected {_name_of(hint)}, found {_short(value)}")
-
-
-def _name_of(hint: Any) -> str:
-    return str(hint) if get_args(hint) else str(hint.__name__)
+    expected = str(hint) if get_args(hint) else str(hint.__name__)
+    raise SpecError(f"{where}: expected {expected}, found {_short(value)}")
 
 
 def _short(value: object) -> str:
@@ -131,26 +112,19 @@ def _short(value: object) -> str:
 
 
 def check_spec(spec: Spec, where: str) -> None:
-    """Raise SpecError unless the pipeline can serve a spec.
-
-    Args:
-        spec: One of the three.
-        where: Its name in messages.
-    """
+    """Raise SpecError, with the spec's name `where`, unless the pipeline can serve it."""
     if isinstance(spec, DetectorSpec):
         rules = _detector_rules(spec)
     elif isinstance(spec, RectifierSpec):
         rules = _rectifier_rules(spec)
     else:
         rules = _recognizer_rules(spec)
+    rules.append(("max_batch_size", "at least 1", spec.max_batch_size >= 1))
     for field, expected, holds in rules:
         if not holds:
             raise SpecError(
                 f"{where}.{field}: expected {expected}, found {_short(getattr(spec, field))}"
             )
-
-
-Rules = list[tuple[str, str, bool]]
 
 
 def _detector_rules(spec: DetectorSpec) -> Rules:
@@ -166,7 +140,7 @@ def _detector_rules(spec: DetectorSpec) -> Rules:
         ("classes", "different names", len(set(spec.classes)) == len(spec.classes)),
         ("anchors_wh", f"{len(ours)} levels of as many anchors", len(anchors) == len(ours)),
         ("anchors_wh", "as many anchors on every level", len(per_cell) == 1 and 0 not in per_cell),
-        # The head grows with them: nobody has so many, and a net of gigabytes is no net.
+        # The head grows with them: more would make a net of gigabytes.
         ("anchors_wh", "at most 16 anchors on a level", max(per_cell, default=0) <= 16),
         ("anchors_wh", "positive sizes", min(sides, default=0.0) > 0),
         ("canvases_hw", f"sides that are multiples of {coarsest}", bool(canvases) and whole),
@@ -177,7 +151,6 @@ def _detector_rules(spec: DetectorSpec) -> Rules:
         ("long_aspect", "0 or more", spec.long_aspect >= 0),
         ("width_multiple", "more than 0, at most 1.5", 0 < spec.width_multiple <= 1.5),
         ("depth_multiple", "more than 0, at most 1.5", 0 < spec.depth_multiple <= 1.5),
-        ("max_batch_size", "at least 1", spec.max_batch_size >= 1),
     ]
 
 
@@ -197,7 +170,6 @@ def _rectifier_rules(spec: RectifierSpec) -> Rules:
         ("row_spans", "0 <= from < to <= 1", all(0 <= a < b <= 1 for a, b in spans)),
         ("look_again_from", "more than 0", spec.look_again_from > 0),
         ("std", "more than 0", spec.std > 0),
-        ("max_batch_size", "at least 1", spec.max_batch_size >= 1),
     ]
 
 
@@ -212,7 +184,7 @@ def _recognizer_rules(spec: RecognizerSpec) -> Rules:
         ("country", "a name of small letters", bool(re.fullmatch("[a-z][a-z_]*", spec.country))),
         ("steps", "from 1 to 1024", 1 <= spec.steps <= 1024),
         ("min_character_score", "a probability", 0 <= spec.min_character_score <= 1),
+        ("unknown_readable_from", "a probability", 0 <= spec.unknown_readable_from <= 1),
         ("max_text_length", "at least 1", spec.max_text_length >= 1),
         ("candidates", "at least 2: the best, and the raw best path", spec.candidates >= 2),
-        ("max_batch_size", "at least 1", spec.max_batch_size >= 1),
     ]

@@ -1,7 +1,7 @@
 """Released weights: safetensors files that carry the contract they were made for.
 
-Whoever loads them builds the nets from that contract, not from ``spec.py``: weights for
-another alphabet, other anchors or another width are as good as ours.
+The nets are built from that contract, not from ``spec.py``: weights for another alphabet,
+other anchors or another width are as good as ours.
 """
 
 import hashlib
@@ -11,61 +11,67 @@ from pathlib import Path
 from typing import Any, cast
 
 import torch
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
-from torch import nn
+from torch import Tensor, nn
 
-from plate_models import calibration
-from plate_models.calibration import UNCALIBRATED, Calibration
+from plate_models.formats import grammar_of
 from plate_models.nets.lprnet import LPRNet
 from plate_models.nets.stn import STN
 from plate_models.nets.yolov5 import YOLOv5, YOLOv5Graph
-from plate_models.spec_json import DEFAULTS, SpecError, Specs
-from plate_models.weight_files import (
-    ADDED_LATER,
-    WeightsError,
-    WeightsFile,
-    check_anchors,
-    check_tensors,
-    contract_of,
-    is_counter,
-    read_file,
-    specs_of,
-)
-
-__all__ = [
-    "Modules",
-    "WeightsError",
-    "build",
-    "build_from",
-    "check_manifest",
-    "contract_of",
-    "load",
-    "load_calibration",
-    "load_modules",
-    "read_file",
-    "save",
-    "write_manifest",
-]
+from plate_models.recognition import calibration
+from plate_models.recognition.calibration import UNCALIBRATED, Calibration
+from plate_models.recognition.grammar import FormatError
+from plate_models.spec import DetectorSpec, RecognizerSpec, RectifierSpec
+from plate_models.spec_json import DEFAULTS, SpecError, Specs, spec_from_json, spec_to_json
 
 WEIGHTS_DIR = Path(__file__).resolve().parent.parent / "weights"
 NAMES = ("detector", "rectifier", "recognizer")
 MANIFEST = "SHA256SUMS"
 
+# The recognizer is trained on what the rectifier makes: both files say it, and must agree.
+_SHARED = ("rectified_hw", "row_spans", "mean", "std")
+# What the tensors are worthless without; the rest of a spec is free to change with them.
+_CONTRACTS = {
+    "detector": ("classes", "anchors_wh", "strides", "width_multiple", "depth_multiple"),
+    "rectifier": ("crop_hw", "crop_margin_hw", "two_line_margin_hw", *_SHARED),
+    "recognizer": ("alphabet", "country", "steps", *_SHARED),
+}
+# Older weights lack these; the defaults fit such weights.
+_ADDED_LATER = {"two_line_margin_hw", "row_spans", "country"}
+
+State = dict[str, Tensor]
+
+
+class WeightsError(Exception):
+    """Weights are missing, damaged, or contradict their own contract or each other."""
+
+
+@dataclass(frozen=True)
+class WeightsFile:
+    """One file's content, checked only for being readable: JSON values and tensors by name."""
+
+    name: str
+    path: Path
+    contract: dict[str, Any]
+    state: State
+
 
 @dataclass(frozen=True)
 class Modules:
-    """The three graphs as torch modules, in evaluation mode on one device.
-
-    Attributes:
-        specs: What they were made for; hand it to whatever calls them.
-        calibration: Of the recognizer's scores; the identity if none was measured.
-    """
+    """The three graphs as torch modules, in evaluation mode on one device, and what they need."""
 
     detect: nn.Module
     rectify: nn.Module
     recognize: nn.Module
     specs: Specs = DEFAULTS
     calibration: Calibration = UNCALIBRATED
+
+
+def contract_of(name: str, specs: Specs = DEFAULTS) -> dict[str, Any]:
+    """What the weights of one net depend on, ready for JSON; saved with them."""
+    values = spec_to_json(specs.rectifier) | spec_to_json(getattr(specs, name))
+    return {field: values[field] for field in _CONTRACTS[name]}
 
 
 def save(
@@ -75,7 +81,7 @@ def save(
     folder: Path,
     specs: Specs = DEFAULTS,
 ) -> Path:
-    """Write one net's weights with its contract and its training summary.
+    """Write one net's weights with its contract and its training summary, and return the file.
 
     Args:
         module: The net; its state dict is stored as contiguous float32.
@@ -83,14 +89,11 @@ def save(
         training: JSON-ready summary: data, samples seen, date, metrics.
         folder: Where ``<name>.safetensors`` goes.
         specs: What the net was built for.
-
-    Returns:
-        The file written.
     """
     tensors = {
         key: value.detach().cpu().float().contiguous() if value.is_floating_point() else value
         for key, value in module.state_dict().items()
-        if not is_counter(key)
+        if not _is_counter(key)
     }
     metadata = {"contract": contract_of(name, specs), "training": training}
     path = folder / f"{name}.safetensors"
@@ -102,40 +105,76 @@ def save(
 def load(module: nn.Module, path: Path) -> nn.Module:
     """Fill a net that was built for ``spec.py`` and put it in evaluation mode.
 
-    Args:
-        module: The net.
-        path: ``<name>.safetensors``, as written by :func:`save`.
-
-    Returns:
-        The same module.
-
     Raises:
         WeightsError: The file is missing or damaged, its contract differs from
             ``spec.py``, or its tensors don't fit the net.
     """
     file = read_file(path)
     expected = contract_of(path.stem)
-    found = {field: expected[field] for field in ADDED_LATER & set(expected)} | file.contract
+    found = {field: expected[field] for field in _ADDED_LATER & set(expected)} | file.contract
     wrong = [key for key in expected if found.get(key) != expected[key]]
     if wrong:
         details = "; ".join(f"{k}: expected {expected[k]}, found {found.get(k)}" for k in wrong)
         raise WeightsError(f"{path}: made for another spec.py: {details}")
-    check_tensors(module, file, "spec.py")
+    _check_tensors(module, file, "spec.py")
     return _fill(module, file)
 
 
-def started_from(folder: Path | None, name: str) -> str | None:
-    """Name the weights that a training starts from, for its summary.
+def read_file(path: Path) -> WeightsFile:
+    """Read a weights file; raise WeightsError if it is missing, damaged or without a contract."""
+    try:
+        with safe_open(path, framework="pt") as file:
+            metadata = file.metadata() or {}
+            state = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
+    except (OSError, ValueError) as error:
+        raise WeightsError(f"{path}: can't be read: {error}") from error
+    except SafetensorError as error:
+        raise WeightsError(f"{path}: not a safetensors file: {error}") from error
+    return WeightsFile(path.stem, path, _contract_in(metadata, path), state)
 
-    Args:
-        folder: Of these weights; None if it starts from random ones.
-        name: "detector", "rectifier" or "recognizer".
 
-    Returns:
-        "sha256:…" of the file; None if there is none.
-    """
-    path = folder / f"{name}.safetensors" if folder else None
-    return f"sha256:{sha256_of(path)}" if path and path.exists() else None
+def _contract_in(metadata: dict[str, str], path: Path) -> dict[str, Any]:
+    if "contract" not in metadata:
+        raise WeightsError(
+            f"{path}: expected the metadata 'contract', found {sorted(metadata)}: "
+            "weights from elsewhere get one from `plates import`"
+        )
+    try:
+        contract = json.loads(metadata["contract"])
+    except (ValueError, RecursionError) as error:
+        raise WeightsError(f"{path}: its metadata is damaged: {error}") from error
+    if not isinstance(contract, dict):
+        raise WeightsError(f"{path}: contract: expected an object, found {contract!r:.60}")
+    missing = sorted({*_CONTRACTS.get(path.stem, ())} - _ADDED_LATER - set(contract))
+    if missing:
+        raise WeightsError(f"{path}: its contract lacks {missing}")
+    return contract
+
+
+def _specs_of(files: dict[str, WeightsFile]) -> Specs:
+    """What three files, by the names of their nets, were made for, checked against each other."""
+    recognizer = files["recognizer"]
+    own = {k: v for k, v in recognizer.contract.items() if k not in _SHARED}
+    shared = {k: v for k, v in recognizer.contract.items() if k in _SHARED}
+    places = {name: f"{file.path}: contract" for name, file in files.items()}
+    try:
+        specs = Specs(
+            spec_from_json(DetectorSpec, files["detector"].contract, places["detector"]),
+            spec_from_json(RectifierSpec, files["rectifier"].contract, places["rectifier"]),
+            spec_from_json(RecognizerSpec, own, places["recognizer"]),
+        )
+        wanted = spec_from_json(RectifierSpec, shared, places["recognizer"])
+    except SpecError as error:
+        raise WeightsError(str(error)) from error
+    check_country(specs.recognizer, places["recognizer"])
+    for field in _SHARED:
+        expected, found = getattr(specs.rectifier, field), getattr(wanted, field)
+        if expected != found:
+            raise WeightsError(
+                f"{recognizer.path}: {field}: expected {expected}, as in "
+                f"{files['rectifier'].path.name}, found {found}"
+            )
+    return specs
 
 
 def build(name: str, specs: Specs) -> nn.Module:
@@ -146,14 +185,7 @@ def build(name: str, specs: Specs) -> nn.Module:
 
 
 def build_from(file: WeightsFile, specs: Specs) -> nn.Module:
-    """Make the net that a file's tensors belong to, and fill it.
-
-    Args:
-        file: Names the net.
-        specs: What it was made for.
-
-    Returns:
-        The net in evaluation mode.
+    """Make the net that a file's tensors belong to, fill it and put it in evaluation mode.
 
     Raises:
         WeightsError: A tensor is missing, unknown, misshaped or not finite, or the
@@ -172,10 +204,53 @@ def build_from(file: WeightsFile, specs: Specs) -> nn.Module:
         "rectifier": f"crops of {specs.rectifier.crop_hw}",
         "recognizer": f"an alphabet of {len(specs.recognizer.alphabet)} and a blank",
     }[name]
-    check_tensors(net, file, made_for)
+    _check_tensors(net, file, made_for)
     if name == "detector":
-        check_anchors(file, specs.detector)
+        _check_anchors(file, specs.detector)
     return _fill(net, file)
+
+
+def _is_counter(key: str) -> bool:
+    """Batch norm counts its batches; nothing uses the count."""
+    return key.endswith("num_batches_tracked")
+
+
+def _check_tensors(net: nn.Module, file: WeightsFile, made_for: str) -> None:
+    """Compare every tensor with what a net can take; `made_for` says for what it was built."""
+    expected = {k: tuple(v.shape) for k, v in net.state_dict().items() if not _is_counter(k)}
+    found = {k: tuple(v.shape) for k, v in file.state.items() if not _is_counter(k)}
+    for key in [*expected, *(key for key in found if key not in expected)]:
+        if expected.get(key) != found.get(key):
+            raise WeightsError(
+                f"{file.path}: {key}: expected {expected.get(key, 'no such tensor')} "
+                f"for {made_for}, found {found.get(key, 'no such tensor')}"
+            )
+        values = file.state[key]
+        if not values.is_floating_point():
+            raise WeightsError(f"{file.path}: {key}: expected floats, found {values.dtype}")
+        if not values.isfinite().all():
+            raise WeightsError(f"{file.path}: {key}: expected finite values, found NaN or Inf")
+        if key.endswith("running_var") and (values < 0).any():
+            raise WeightsError(f"{file.path}: {key}: expected variances, found {values.min():g}")
+
+
+def _check_anchors(file: WeightsFile, spec: DetectorSpec) -> None:
+    """Raise WeightsError unless tensor and contract name the same anchors."""
+    strides = torch.tensor(spec.strides).view(-1, 1, 1)
+    found = file.state["model.24.anchors"].float() * strides
+    if not torch.allclose(found, torch.tensor(spec.anchors_wh), rtol=1e-3):
+        raise WeightsError(
+            f"{file.path}: model.24.anchors: expected {spec.anchors_wh} as in the contract, "
+            f"found {found.tolist()}"
+        )
+
+
+def check_country(spec: RecognizerSpec, where: str) -> None:
+    """Raise WeightsError, beginning with `where`, unless the country's formats are at hand."""
+    try:
+        grammar_of(spec.country)
+    except FormatError as error:
+        raise WeightsError(f"{where}.country: {error}") from error
 
 
 @torch.inference_mode()
@@ -198,7 +273,7 @@ def _fill(module: nn.Module, file: WeightsFile) -> nn.Module:
 def load_modules(
     folder: Path = WEIGHTS_DIR, device: str = "cpu", calibrated: bool = True
 ) -> Modules:
-    """Load the three nets as graphs that ``pipeline.read_plates`` can call.
+    """Load the three nets as graphs that ``pipeline.read_plates`` can call, frozen.
 
     Args:
         folder: Holds detector, rectifier and recognizer as safetensors, and a manifest.
@@ -206,16 +281,13 @@ def load_modules(
         calibrated: Load the calibration, too; not where a new one is to be fitted, because
             the one at hand may be another recognizer's.
 
-    Returns:
-        The nets, frozen, on the device, and what they were made for.
-
     Raises:
         WeightsError: A file is missing or damaged, contradicts its own contract, another
             file's or the manifest, or was made for something that can't be served.
     """
     check_manifest(folder)
     files = {name: read_file(folder / f"{name}.safetensors") for name in NAMES}
-    specs = specs_of(files)
+    specs = _specs_of(files)
     nets = [build_from(files[name], specs) for name in NAMES]
     detector = cast(YOLOv5, nets[0]).fuse()
     # Convolutions take a third less time so.
@@ -229,10 +301,7 @@ def load_modules(
 
 
 def load_calibration(folder: Path = WEIGHTS_DIR) -> Calibration:
-    """Load the calibration beside the weights.
-
-    Returns:
-        It, or the identity where there is none: weights that were just trained.
+    """Load the calibration beside the weights; the identity where there is none.
 
     Raises:
         WeightsError: It is malformed, or was measured with another recognizer.
@@ -292,3 +361,9 @@ def check_manifest(folder: Path = WEIGHTS_DIR) -> str:
 def sha256_of(path: Path) -> str:
     """Hex SHA-256 of a file."""
     return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def started_from(folder: Path | None, name: str) -> str | None:
+    """Name the weights that a training starts from: "sha256:…", None for random ones."""
+    path = folder / f"{name}.safetensors" if folder else None
+    return f"sha256:{sha256_of(path)}" if path and path.exists() else None

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 from sample_photos import SAMPLES, read_samples
 
-from plate_models.evaluation.results import Answer, PlateResult
+from plate_models.training.evaluation.results import Answer, PlateResult
 
 BOX = (10.0, 20.0, 110.0, 45.0)
 

@@ -1,11 +1,9 @@
 """A device that isn't there: tensors that lie on the CPU, say otherwise, and are watched.
 
-It does what a GPU would do, with the same results, and is as strict: what a GPU would have to
-ask the host for, or the host a GPU, is written down. Copies are counted by direction. Tensors
-of two devices in one operation are refused, as CUDA refuses them.
+It computes what a GPU would compute and writes down what is copied to the host. Tensors of two
+devices in one operation are refused, as CUDA refuses them.
 """
 
-from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -18,11 +16,6 @@ from torch.utils._pytree import tree_leaves, tree_map
 from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
 
 DEVICE = torch.device("privateuseone:0")
-HOST_TO_DEVICE, DEVICE_TO_HOST, WAIT = "host to device", "device to host", "wait"
-
-# A number for Python, or a size that depends on values: both wait for the device.
-_WAITING = {"_local_scalar_dense", "is_nonzero", "nonzero", "masked_select", "unique", "_unique2"}
-_WAITING |= {"equal", "unique_dim", "unique_consecutive", "unique_dim_consecutive"}
 
 
 @cache
@@ -65,20 +58,16 @@ class OnDevice(Tensor):
 
 
 class Watch(TorchDispatchMode):
-    """Carries out what is asked of the device, and writes down where host and device meet.
+    """Carries out what the device is to do.
 
     Attributes:
-        met: How often they did, by `HOST_TO_DEVICE`, `DEVICE_TO_HOST` and `WAIT`.
-        waits: Which operations waited.
-        copies: Which operations copied to the host.
+        copied: Type and shape of each tensor that was copied to the host, in order.
     """
 
     def __init__(self) -> None:
         super().__init__()
         _register()
-        self.met: Counter[str] = Counter()
-        self.waits: list[str] = []
-        self.copies: list[str] = []
+        self.copied: list[tuple[torch.dtype, tuple[int, ...]]] = []
 
     def __torch_dispatch__(self, op: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         given = dict(kwargs or {})
@@ -94,42 +83,21 @@ class Watch(TorchDispatchMode):
         if to_device:
             given["device"] = torch.device("cpu")
         name = op.overloadpacket.__name__
-        back = target is not None and not to_device
-        self._note(name, args, tensors, there, to_device, back)
+        to_host = name in ("_local_scalar_dense", "is_nonzero", "equal") or (
+            target is not None and not to_device
+        )
+        if to_host:
+            self.copied += [(t.dtype, tuple(t.shape)) for t in tensors if isinstance(t, OnDevice)]
+        elif not to_device and any(
+            t.ndim for t, is_there in zip(tensors, there, strict=True) if not is_there
+        ):
+            raise RuntimeError(f"{name}: tensors on the host and on the device in one operation")
         found = op(*tree_map(_inner, args), **tree_map(_inner, given))
-        if back or name in ("_local_scalar_dense", "is_nonzero", "equal"):
+        if to_host:
             return found
         if op._schema.is_mutable and isinstance(args[0], OnDevice):
             return args[0]
         return tree_map(lambda leaf: OnDevice(leaf) if isinstance(leaf, Tensor) else leaf, found)
-
-    def _note(
-        self,
-        name: str,
-        args: Any,
-        tensors: list[Tensor],
-        there: list[bool],
-        to_device: bool,
-        back: bool,
-    ) -> None:
-        if to_device and tensors and not there[0]:
-            self.met[HOST_TO_DEVICE] += 1
-        elif back:
-            self.met[DEVICE_TO_HOST] += 1
-            self.copies.append(name)
-        elif any(t.ndim for t, is_there in zip(tensors, there, strict=True) if not is_there):
-            raise RuntimeError(f"{name}: tensors on the host and on the device in one operation")
-        if name in _WAITING or (name.startswith("index") and _has_mask(args)):
-            self.met[WAIT] += 1
-            self.waits.append(name)
-
-
-def _has_mask(args: Any) -> bool:
-    """An index of bool stands for as many rows as there are True."""
-    return any(
-        isinstance(leaf, Tensor) and leaf.dtype in (torch.bool, torch.uint8)
-        for leaf in tree_leaves(args[1:2])
-    )
 
 
 def _inner(leaf: Any) -> Any:
@@ -142,8 +110,7 @@ def on_device(net: Callable[[Tensor], Any]) -> Callable[[Tensor], Any]:
     def run(tensor: Tensor) -> Any:
         if not isinstance(tensor, OnDevice):
             raise RuntimeError("the net is on the device, and its input is on the host")
-        found = net(tensor.inner)
-        return tree_map(OnDevice, found)
+        return tree_map(OnDevice, net(tensor.inner))
 
     return run
 

@@ -9,11 +9,12 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from plate_models.appearance import ground_likelihoods
-from plate_models.grammar import GROUNDS
+from plate_models.formats import RUSSIA
+from plate_models.recognition.appearance import ground_likelihoods
+from plate_models.recognition.grammar import GROUNDS
 from plate_models.spec import RECTIFIER
-from plate_models.synthetic.crops import render_crop
-from plate_models.synthetic.kinds import KINDS
+from plate_models.training.synthetic.crops import render_crop
+from plate_models.training.synthetic.kinds import KINDS
 
 Image = NDArray[np.uint8]
 HEIGHT, WIDTH = RECTIFIER.shown_hw
@@ -103,6 +104,29 @@ def test_nothing_to_see_says_nothing(level: int) -> None:
     assert max(likelihoods_of(noise.astype(np.uint8)).values()) < 0.85
 
 
+@pytest.mark.parametrize("colour", GROUNDS)
+def test_grey_pictures_tell_the_polarity_alone(colour: str) -> None:
+    """No colour, as by infrared light, is no evidence against a colour."""
+    grey = drawn(colour) @ np.array([0.299, 0.587, 0.114])
+    grey = np.repeat(grey.round().astype(np.uint8)[..., None], 3, axis=2)
+    (found,) = ground_likelihoods(grey[None], colourless=True)
+    dark_ink, light_ink = ("white", "yellow"), ("blue", "black", "red")
+    likely, others = (dark_ink, light_ink) if colour in dark_ink else (light_ink, dark_ink)
+    assert len({found[name] for name in likely}) == len({found[name] for name in others}) == 1
+    assert found[likely[0]] > 5 * found[others[0]]
+    assert sum(found.values()) == pytest.approx(1)
+
+
+def test_grey_plates_of_every_kind_are_known() -> None:
+    texts = {"yellow": "AB12377", "blue": "A123477", "black": "1234AB77", "red": "123D45677"}
+    for colour, text in texts.items():
+        grey = drawn(colour, text=text) @ np.array([0.299, 0.587, 0.114])
+        grey = np.repeat(grey.round().astype(np.uint8)[..., None], 3, axis=2)
+        (found,) = ground_likelihoods(grey[None], colourless=True)
+        name, _ = RUSSIA.judge(text, 1, found)
+        assert next(f.ground for f in RUSSIA.formats if f.name == name) == colour
+
+
 def test_a_batch_is_its_plates_and_a_tensor_its_array() -> None:
     plates = np.stack([drawn(colour) for colour in GROUNDS])
     alone = [likelihoods_of(plate) for plate in plates]
@@ -137,8 +161,8 @@ def test_rendered_plates_of_every_kind(kind: str) -> None:
 @pytest.mark.skipif("PLATES_DATA" not in os.environ, reason="PLATES_DATA names no real photos")
 def test_real_plates_are_white() -> None:
     from plate_models.images import decode
-    from plate_models.labels import load_labels
-    from plate_models.pipeline import look_at
+    from plate_models.pipeline import read_regions
+    from plate_models.training.labels import load_labels
     from plate_models.weights import WEIGHTS_DIR, load_modules
 
     modules = load_modules(WEIGHTS_DIR)
@@ -148,9 +172,9 @@ def test_real_plates_are_white() -> None:
         boxes = torch.tensor([plate.box for plate in photo.plates])
         lines = torch.ones(len(boxes), dtype=torch.int64)
         with torch.inference_mode():
-            seen = look_at(image, boxes, lines, modules.rectify, modules.recognize)
+            seen = read_regions(image, boxes, lines, modules.rectify, modules.recognize)
         legible = np.array([plate.legible for plate in photo.plates])
-        found += ground_likelihoods(seen.shown[legible])
+        found += ground_likelihoods(seen.crops[legible])
     assert len(found) == 181
     # One stands in the full glow of a brake light.
     assert sum(max(p for name, p in one.items() if name != "white") > 0.8 for one in found) <= 1

@@ -1,11 +1,14 @@
 """Our backends batch what fits together, and a bad request fails alone."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnxruntime
 import pytest
+import torch
 
-from plate_models.backends.batching import Arrays, run_batched
+from plate_models.backends.batching import Arrays, code_of, run_batched
 
 
 class Doubler:
@@ -68,3 +71,14 @@ def test_few_requests_are_not_copied(count: int) -> None:
         raise AssertionError("concatenated for nothing")
 
     assert len(run_batched([request(1)] * count, Doubler(), never)) == count
+
+
+def test_only_what_the_request_caused_is_its_fault(repository: Path) -> None:
+    session = onnxruntime.InferenceSession(repository / "lprnet" / "1" / "model.onnx")
+    with pytest.raises(Exception, match="dimension") as refused:
+        session.run(None, {"input__0": np.zeros((1, 3, 24, 95), np.float32)})
+    assert code_of(refused.value) == code_of(ValueError("no such shape")) == "INVALID_ARG"
+    for permanent in (RuntimeError("a kernel is missing"), KeyError("output__0"), OSError()):
+        assert code_of(permanent) == "INTERNAL"
+    for passing in (MemoryError(), torch.OutOfMemoryError("CUDA out of memory")):
+        assert code_of(passing) == "UNAVAILABLE"

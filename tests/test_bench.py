@@ -18,13 +18,13 @@ import torch
 from published_recognizer import save_stand_ins
 from small_server import OK, REFUSAL, Reply, always, small_server
 
-from plate_models.baseline import Baseline, PublishedShape
 from plate_models.engines.nets import load_nets
 from plate_models.images import decode
+from plate_models.training.baseline import Baseline, PublishedShape
 from plates.benchmarks import overload, serve
 from plates.benchmarks import service as services
 from plates.benchmarks.load import Load, LoadClient, Request, arrivals, summarise
-from plates.benchmarks.photos import STANDARD_TEXTS, STANDARD_WH, standard_photo
+from plates.benchmarks.photos import STANDARD_PHOTO, STANDARD_TEXTS
 from plates.benchmarks.service import footprints, part_of
 from plates.cli import main as command
 
@@ -315,8 +315,8 @@ def test_overload_names_the_floor_that_is_missed(
 
 
 def test_the_standard_photo_is_what_a_camera_sends_and_reads_as_promised() -> None:
-    image = decode(standard_photo())
-    assert image.shape == (STANDARD_WH[1], STANDARD_WH[0], 3)
-    assert 350_000 <= len(standard_photo()) <= 450_000
+    image = decode(STANDARD_PHOTO.read_bytes())
+    assert image.shape == (1080, 1920, 3)
+    assert 350_000 <= len(STANDARD_PHOTO.read_bytes()) <= 450_000
     plates = load_nets("torch").read(torch.from_numpy(image))
     assert sorted(plate.reading.text for plate in plates) == sorted(STANDARD_TEXTS)

@@ -18,7 +18,7 @@ from torch import Tensor
 from plate_models.cores import THREADS
 from plate_models.engines.nets import Nets, load_nets
 from plates.benchmarks import stages
-from plates.benchmarks.photos import standard_photo
+from plates.benchmarks.photos import STANDARD_PHOTO
 from plates.benchmarks.stages import COMPARED, STAGES, read_kept, slower_stages, time_stages
 from plates.cli import CommandError
 from plates.cli import main as command
@@ -63,7 +63,7 @@ def test_time_is_charged_to_the_stage_that_spends_it(net: str, stage: str) -> No
         time.sleep(0.2)
         return getattr(engine("torch"), net)(batch)
 
-    spent = time_stages(standard_photo(), replace(engine("torch"), **{net: slow}))
+    spent = time_stages(STANDARD_PHOTO.read_bytes(), replace(engine("torch"), **{net: slow}))
     wall = dict(zip(STAGES, spent[:, 0].tolist(), strict=True))
     assert wall[stage] >= 200
     assert min(wall.values()) > 0
@@ -72,7 +72,7 @@ def test_time_is_charged_to_the_stage_that_spends_it(net: str, stage: str) -> No
 def test_no_time_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     ticks = itertools.count()
     monkeypatch.setattr(stages, "_now_ms", lambda: np.full(2, float(next(ticks))))
-    spent = time_stages(standard_photo(), engine("torch"))
+    spent = time_stages(STANDARD_PHOTO.read_bytes(), engine("torch"))
     assert spent.sum(0).tolist() == [next(ticks) - 1] * 2
     assert spent.min() >= 1
 

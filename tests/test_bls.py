@@ -139,10 +139,25 @@ def test_no_stage_begins_for_a_caller_who_has_gone(
     assert len(triton.children) == 1
 
 
-def test_a_nets_error_names_it(begin: Callable[..., Any], triton: FakeTriton) -> None:
-    triton.error = "Exceeds maximum queue size"
-    with pytest.raises(contract.GraphError, match="stn: Exceeds maximum queue size"):
+@pytest.mark.parametrize(
+    ("message", "transient"),
+    [
+        ("Exceeds maximum queue size", True),
+        ("Request timeout expired", True),
+        ("Stub process 'stn_0_0' is not healthy.", True),
+        ("Request for unknown model: 'stn' version 1 is not at ready state", True),
+        ("CUDA out of memory. Tried to allocate 2 GiB", True),
+        ("[ONNXRuntimeError] : 1 : FAIL : Non-zero status code returned", False),
+        ("expected an input of the shape [?,3,64,160], got [-1, 3, 64, 192]", False),
+    ],
+)
+def test_a_nets_error_names_it_and_says_whether_it_passes(
+    begin: Callable[..., Any], triton: FakeTriton, message: str, transient: bool
+) -> None:
+    triton.error = message
+    with pytest.raises(contract.GraphError) as raised:
         begin(Request()).nets()[1](TENSOR)
+    assert str(raised.value) == f"stn: {message}" and raised.value.transient is transient
 
 
 def test_stages_are_timed_and_the_rest_is_the_rest(

@@ -16,7 +16,7 @@ from command_line import PLATES, ROOT, SAMPLES, SCENE, SCENE_TEXT, plates
 from patience import wait_until
 from photo_files import BAD
 
-from plate_models.geometry import choose_canvas
+from plate_models.detection import choose_canvas
 from plate_models.images import check_header
 from plate_models.spec import DETECTOR
 from plates.cli import demo, samples, serve

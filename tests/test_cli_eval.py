@@ -15,8 +15,8 @@ from sample_photos import read_samples
 
 from api.triton import Recognition
 from plate_models import weights
-from plate_models.evaluation.agreement import PhotoAgreement
-from plate_models.reading import Reading
+from plate_models.recognition.decoding import Reading
+from plate_models.training.evaluation.agreement import PhotoAgreement
 from plates.cli import main as cli
 from plates.cli.eval_triton import disagreements, plates_of
 

@@ -11,7 +11,7 @@ from tritonclient.utils import triton_to_np_dtype
 
 from plate_models import contract
 from plate_models.pipeline import Plate
-from plate_models.reading import Reading
+from plate_models.recognition.decoding import Reading
 from plate_models.spec import DETECTOR, MODEL_VERSION, RECOGNIZER, RECTIFIER, TENSORS
 
 REPOSITORY = Path(__file__).resolve().parent.parent / "model_repository"

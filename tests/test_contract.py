@@ -10,7 +10,7 @@ import torch
 
 from plate_models import contract, images
 from plate_models.pipeline import Plate
-from plate_models.reading import Reading
+from plate_models.recognition.decoding import Reading
 from plate_models.spec import Limits
 
 ORIGIN = contract.Origin("sha256:0123", "cpu")
@@ -177,6 +177,7 @@ def test_a_gpu_that_is_not_there_is_refused() -> None:
         (images.EmptyImage("Nothing came."), "empty-image: Nothing came.", "INVALID_ARG"),
         (contract.InvalidInput("No."), "invalid-input: No.", "INVALID_ARG"),
         (contract.GraphError("yolo: queue"), "yolo: queue", "UNAVAILABLE"),
+        (contract.GraphError("yolo: fault", transient=False), "yolo: fault", "INTERNAL"),
         (contract.TimeoutExpired("Too late."), "Too late.", "UNAVAILABLE"),
         (contract.CallerGone("Gone."), "Gone.", "CANCELLED"),
         (KeyError("/a/path"), "unexpected KeyError, see the server's log", "INTERNAL"),

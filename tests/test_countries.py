@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from plate_models.countries import COUNTRIES, load_country
-from plate_models.grammar import FormatError
+from plate_models.recognition.countries import COUNTRIES, load_country
+from plate_models.recognition.grammar import FormatError
 
 # A country that never was: other letters, other digits, no regions, no second alphabet.
 SMALL = """

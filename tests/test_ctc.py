@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from plate_models import ctc
+from plate_models.recognition import ctc
 
 ALPHABET = "AB1"
 

@@ -13,15 +13,15 @@ from google.protobuf import text_format
 from torch import Tensor, nn
 from tritonclient.grpc import model_config_pb2
 
-from plate_models import contract, export, export_check, graphs, spec, weights
+from plate_models import contract, export, graphs, spec, weights
+from plate_models.export import read_golden
 from plate_models.nets.lprnet import LPRNet
 from plate_models.nets.stn import STN
 from plate_models.nets.yolov5 import YOLOv5
-from plate_models.releasing import read_golden
 from plate_models.spec_json import Specs, specs_from_json
 
 MODELS = ("yolo", "stn", "lprnet")
-BATCHES = export_check.BATCHES
+BATCHES = export.BATCHES
 # Smaller canvases than served: what is exported takes any.
 SMALL = Specs(detector=spec.DetectorSpec(canvases_hw=((96, 160), (96, 96), (160, 96))))
 
@@ -43,13 +43,13 @@ def make_weights(folder: Path, seed: int = 0) -> Path:
 def _small_batches() -> Iterator[None]:
     """Check in small batches: the largest take long, and `make export` tries them."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(export_check, "BATCHES", (1, 4))
+        patch.setattr(export, "BATCHES", (1, 4))
         yield
 
 
 @pytest.fixture
 def all_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(export_check, "BATCHES", BATCHES)
+    monkeypatch.setattr(export, "BATCHES", BATCHES)
 
 
 @pytest.fixture(scope="module")
@@ -186,7 +186,7 @@ def test_an_export_that_ends_midway_leaves_no_release(
     def full(*_: object) -> None:
         raise OSError("No space left on device")
 
-    monkeypatch.setattr(export, "write_pipeline", full)
+    monkeypatch.setattr(export, "_copy", full)
     other = make_weights(tmp_path / "other", seed=1)
     with pytest.raises(OSError, match="No space"):
         export.export(other, repository)
@@ -214,6 +214,21 @@ def test_the_released_weights_read_our_golden_photo() -> None:
 
 def test_a_second_export_does_nothing(exported: Path, released: Path) -> None:
     assert export.export(released, exported) is None
+
+
+def test_what_the_golden_expectation_depends_on_is_exported_again(
+    exported: Path, released: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = Path(export.__file__).parent
+    copy = shutil.copytree(package, tmp_path / "package")
+    monkeypatch.setattr(export, "_PACKAGE", copy)
+    assert export.export(released, exported) is None
+    for loop in copy.glob("training/*.py"):
+        loop.write_text("changed")
+    assert export.export(released, exported) is None
+    for name in ("pipeline.py", "recognition/decoding.py", "recognition/countries/ru.toml"):
+        (copy / name).write_text("changed")
+        assert export.export(released, exported) is not None
 
 
 def test_damaged_and_lost_artifacts_are_written_again(exported: Path, released: Path) -> None:
@@ -254,10 +269,10 @@ def test_disagreement_stops_everything(
 
 
 def test_artifacts_are_checked_alone_and_in_batches_up_to_the_largest(all_batches: None) -> None:
-    assert export_check.batch_sizes(32) == [1, 4, 32]
-    assert export_check.batch_sizes(16) == [1, 4, 16]
-    assert export_check.batch_sizes(3) == [1, 3]
-    inputs = export_check.inputs_for(SMALL, lambda crops: (crops[:, :, :24, :94], None))
+    assert export.batch_sizes(32) == [1, 4, 32]
+    assert export.batch_sizes(16) == [1, 4, 16]
+    assert export.batch_sizes(3) == [1, 3]
+    inputs = export.inputs_for(SMALL, lambda crops: (crops[:, :, :24, :94], None))
     shapes = {name: [tuple(batch.shape) for batch in made] for name, made in inputs.items()}
     assert shapes == {
         "yolo": [
@@ -280,7 +295,7 @@ def test_a_disagreement_in_large_batches_alone_is_found(
 ) -> None:
     """As an artifact has it that computes a batch in parts and drops a row between them."""
     (graph,) = (graph for graph in graphs.graphs_of(SMALL) if graph.name == "lprnet")
-    inputs = export_check.inputs_for(SMALL, modules["stn"])["lprnet"]
+    inputs = export.inputs_for(SMALL, modules["stn"])["lprnet"]
 
     def forgetful(plates: Tensor) -> Tensor:
         logits = modules["lprnet"](plates)
@@ -289,6 +304,6 @@ def test_a_disagreement_in_large_batches_alone_is_found(
         return logits
 
     net = modules["lprnet"]
-    assert export_check.disagreement(graph, net, {"ONNX": net}, inputs) == ""
-    message = export_check.disagreement(graph, net, {"ONNX": forgetful}, inputs)
+    assert export.disagreement(graph, net, {"ONNX": net}, inputs) == ""
+    message = export.disagreement(graph, net, {"ONNX": forgetful}, inputs)
     assert message.startswith("lprnet: ONNX disagrees with its module on (32, 3, 24, 94)")

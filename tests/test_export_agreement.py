@@ -17,14 +17,14 @@ from torch import Tensor
 
 from plate_models import export, weights
 from plate_models.contract import GRAPHS
-from plate_models.ctc import greedy_decode, log_softmax
+from plate_models.detection import letterbox
 from plate_models.engines import onnxruntime_engine, openvino_engine
-from plate_models.geometry import crop_boxes, letterbox
 from plate_models.graphs import compare_candidates
 from plate_models.images import decode
-from plate_models.labels import load_labels
-from plate_models.rectifying import normalize
+from plate_models.recognition.ctc import greedy_decode, log_softmax
+from plate_models.rectification import crop_boxes, normalize
 from plate_models.spec import DETECTOR, RECOGNIZER, RECTIFIER
+from plate_models.training.labels import load_labels
 from plate_models.weights import Modules
 
 Run = Callable[[Tensor], tuple[Tensor, ...]]

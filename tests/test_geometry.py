@@ -6,17 +6,15 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from plate_models.geometry import (
+from plate_models.detection import box_iou_xyxy, choose_canvas, letterbox
+from plate_models.rectification import (
     box_cxcywh_to_xyxy,
-    box_iou_xyxy,
     box_xyxy_to_cxcywh,
-    choose_canvas,
     crop_boxes,
-    letterbox,
+    quads_from_theta,
     widen_boxes,
 )
 from plate_models.spec import DETECTOR, RECTIFIER
-from plate_models.straightening import quads_from_theta
 
 CANVASES_HW = ((448, 768), (576, 576), (768, 448))
 

@@ -70,6 +70,8 @@ def test_bad_files_are_refused_with_their_reason(name: str) -> None:
 
 # Types whose end only the decoder can miss.
 TOLD_BY_DECODING = {
+    "truncated jpeg",
+    "truncated jpeg with a whole thumbnail",
     "truncated bmp",
     "truncated tiff",
     "truncated gif",
@@ -187,6 +189,30 @@ def test_every_truncation_is_noticed(name: str) -> None:
     for length in range(1, len(whole) - 1, max(1, len(whole) // 97)):
         with pytest.raises(images.ImageError):
             images.decode(whole[:length])
+
+
+@pytest.mark.parametrize("name", ["jpeg", "progressive jpeg", "cmyk jpeg"])
+def test_jpegs_without_their_end_marker_are_read(
+    name: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    whole = GOOD[name]
+    assert whole.endswith(b"\xff\xd9")
+    for data in (whole[:-1], whole[:-2]):
+        assert (images.decode(data) == images.decode(whole)).all()
+        assert images.check_header(data) == images.check_header(whole)
+    assert capfd.readouterr().err == ""
+
+
+def test_a_progressive_jpeg_without_its_last_scans_is_refused() -> None:
+    """What is there is a whole picture, a coarse one: no decoder complains."""
+    noise = np.random.default_rng(0).integers(0, 255, (64, 96, 3), dtype=np.uint8)
+    whole = encode(noise, "JPEG", progressive=True)
+    scans = [i for i in range(len(whole)) if whole.startswith(b"\xff\xda", i)]
+    assert len(scans) > 5
+    for scan in scans[1:]:
+        tables = whole.rindex(b"\xff\xc4", 0, scan)
+        with pytest.raises(images.BrokenImage):
+            images.decode(whole[:tables])
 
 
 def test_files_made_to_be_slow_are_refused() -> None:

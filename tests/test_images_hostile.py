@@ -23,7 +23,7 @@ from photo_files import HEIGHT, WIDTH, encode, exif, pattern
 
 from plate_models import images
 from plate_models.images import decoders, png
-from plate_models.images.exif import orientation_of
+from plate_models.images.jpeg import orientation_of
 from plate_models.images.outline import Defect
 
 # A hang, not a slow machine: refusals take milliseconds (`python tests/photo_cost.py`).

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from plate_models import contract, export
+from plate_models import contract
 from plate_models.spec import MODEL_VERSION
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -15,8 +15,12 @@ ARTIFACTS = [
     *(f"{net}/{MODEL_VERSION}/model.{kind}" for net in contract.GRAPHS for kind in ("pt", "onnx")),
     f"plate_recognition/{MODEL_VERSION}/{contract.MANIFEST}",
 ]
-SOURCES = [f"plate_models/{name}" for name in export._SOURCES if name.endswith(".py")]
-SOURCES += ["plate_models/nets/net.py", "weights/net.safetensors"]
+# What the artifacts, or what is read on the golden photo, depends on.
+SOURCES = [
+    *("plate_models/nets/net.py", "weights/net.safetensors", "plate_models/golden.jpg"),
+    *("plate_models/pipeline.py", "plate_models/recognition/decoding.py"),
+    *("plate_models/recognition/grammar.py", "plate_models/recognition/countries/ru.toml"),
+]
 
 
 @pytest.fixture
@@ -57,6 +61,12 @@ def test_a_lost_artifact_is_exported_again(exported: Path, artifact: str) -> Non
 def test_changed_sources_are_exported_again(exported: Path, source: str) -> None:
     (exported / source).write_text("changed")
     assert would_export(exported)
+
+
+def test_changed_training_is_not_exported_again(exported: Path) -> None:
+    (exported / "plate_models" / "training").mkdir()
+    (exported / "plate_models" / "training" / "loop.py").write_text("changed")
+    assert not would_export(exported)
 
 
 def test_live_tests_are_told_of_every_server(exported: Path) -> None:

@@ -12,10 +12,10 @@ import torch
 from sample_photos import SAMPLES, read_samples
 from tritonclient import grpc as triton_grpc
 
-from plate_models import export, export_check, weights
+from plate_models import export, weights
 from plate_models.spec import RECOGNIZER
 from plate_models.spec_json import Specs
-from plate_models.weight_files import WeightsFile, contract_of
+from plate_models.weights import WeightsFile, contract_of
 from plates.serving import EmbeddedTriton
 
 pytestmark = [pytest.mark.live, pytest.mark.control]
@@ -50,7 +50,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedTriton]
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(export_check, "BATCHES", (1, 4))  # the largest take long; test_export.py
+        patch.setattr(export, "BATCHES", (1, 4))  # the largest take long; test_export.py
         assert export.export(rearranged(tmp_path_factory.mktemp("weights")), copy)
     torch.set_num_threads(threads)
     exported = json.loads((copy / "plate_recognition" / "1" / "exported.json").read_text())

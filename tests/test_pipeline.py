@@ -5,10 +5,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from plate_models import ctc
 from plate_models.pipeline import read_plates
-from plate_models.reading import choose_reading
-from plate_models.rectifying import normalize
+from plate_models.recognition import ctc
+from plate_models.recognition.decoding import choose_reading
+from plate_models.rectification import normalize
 from plate_models.spec import DETECTOR, RECOGNIZER, RECTIFIER
 
 # The plate fills that share of its crop.
@@ -78,6 +78,22 @@ def test_the_box_of_what_is_not_readable_is_the_detectors() -> None:
     row = [100.0, 50.0, 200.0, 80.0, 0.9, 0.0]
     (plate,) = read_plates(PHOTO, detector_of(row), rectify, recognize_nothing)
     assert plate.box == pytest.approx((100, 50, 200, 80)) and not plate.reading.readable
+
+
+def test_a_grey_photo_is_no_evidence_against_colour() -> None:
+    """By infrared light a taxi's plate is as white as all others."""
+
+    def recognize_taxi(plates: Tensor) -> Tensor:
+        return logits_of("AB12377").expand(len(plates), -1, -1)
+
+    row = [100.0, 50.0, 200.0, 80.0, 0.9, 0.0]
+    photo = torch.full_like(PHOTO, 200)
+    photo[55:75:4, 110:190:3] = 10
+    (grey,) = read_plates(photo, detector_of(row), rectify, recognize_taxi)
+    assert (grey.reading.text, grey.reading.format) == ("AB12377", "ru.taxi")
+    photo[200:] = torch.tensor([20, 60, 160], dtype=torch.uint8)
+    (coloured,) = read_plates(photo, detector_of(row), rectify, recognize_taxi)
+    assert coloured.reading.format == "unknown"
 
 
 def test_boxes_around_quads_stay_inside_the_photo() -> None:

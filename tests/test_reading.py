@@ -5,15 +5,17 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from plate_models import ctc
-from plate_models.calibration import Calibration
-from plate_models.countries import load_country
-from plate_models.reading import Evidence, Reading, choose_reading
+from plate_models.recognition import ctc
+from plate_models.recognition.calibration import Calibration
+from plate_models.recognition.countries import load_country
+from plate_models.recognition.decoding import Evidence, Reading, choose_reading
 from plate_models.spec import RECOGNIZER
 
 WHITE = {"white": 0.96, "yellow": 0.01, "blue": 0.01, "black": 0.01, "red": 0.01}
 BLACK = {**dict.fromkeys(WHITE, 0.01), "black": 0.96}
 YELLOW = {**dict.fromkeys(BLACK, 0.01), "yellow": 0.96}
+# Nothing is surer than 0.99995.
+CAPPED = Calibration(((-9.9, -9.9), (9.9, 9.9)))
 Doubts = dict[int, dict[str, float]]
 
 
@@ -113,6 +115,26 @@ def test_an_unknown_format_is_read_into_candidates() -> None:
     reading = choose_reading(log_probs_of("ABC123"))
     assert reading.candidates[0][0] == "ABC123" and reading.score > 0.5
     assert (reading.text, reading.readable, reading.format) == ("", False, "unknown")
+
+
+def test_an_unknown_format_is_readable_where_it_is_surely_read() -> None:
+    sure = log_probs_of("O000OO")
+    sure = ctc.log_softmax(30 * sure)
+    reading = choose_reading(sure)
+    assert (reading.text, reading.readable, reading.format) == ("O000OO", True, "unknown")
+    timid = replace(RECOGNIZER, unknown_readable_from=1.0)
+    assert choose_reading(sure, calibration=CAPPED, spec=timid).text == ""
+    # The calibration's own threshold is for known formats.
+    assert choose_reading(sure, calibration=replace(CAPPED, readable_from=1.0)).readable
+
+
+def test_of_unknown_format_what_suffices_for_a_known_one_does_not() -> None:
+    doubts: Doubts = {2: {"0": 0.99, "6": 0.01}}
+    known, unknown = log_probs_of("H002EX71", doubts), log_probs_of("AB0012", doubts)
+    assert choose_reading(known, Evidence(1, WHITE)).readable
+    reading = choose_reading(unknown, Evidence(1, WHITE))
+    assert reading.score == pytest.approx(0.99, abs=0.005)
+    assert reading.text == "" and reading.candidates[0][0] == "AB0012"
 
 
 def test_the_raw_best_path_stays_among_the_candidates() -> None:

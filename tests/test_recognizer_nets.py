@@ -5,8 +5,8 @@ import torch
 
 from plate_models.nets.lprnet import LPRNet, unit_power
 from plate_models.nets.stn import STN
+from plate_models.rectification import corners_in_crop, rectified_rgb, resample
 from plate_models.spec import RECOGNIZER, RECTIFIER
-from plate_models.straightening import corners_in_crop, look_through, resample, shown_pixels
 
 
 @pytest.fixture
@@ -62,9 +62,9 @@ def test_sampling_outside_the_net_is_the_same() -> None:
     tilted = torch.tensor([[0.7, 0.1, 0.05], [-0.2, 0.6, -0.3]])
     theta = tilted + 0.3 * torch.rand(3, 2, 3, generator=draw)  # here and there past the edge
     with torch.inference_mode():
-        look_through(crops, theta, (24, 94))  # trainings may come to the same frame later
+        resample(crops, theta, (24, 94))  # trainings may come to the same frame later
     theta.requires_grad_()
-    seen = look_through(crops, theta, (24, 94))
+    seen = resample(crops, theta, (24, 94))
     torch.testing.assert_close(seen, resample(crops, theta, (24, 94)), rtol=0, atol=1e-4)
     seen.sum().backward()
 
@@ -73,6 +73,6 @@ def test_shown_plates_are_pixels_again() -> None:
     grey = torch.tensor([0.0, 100.4, 255.0]).view(1, 3, 1, 1).expand(1, 3, *RECTIFIER.crop_hw)
     crops = (grey - RECTIFIER.mean) / RECTIFIER.std
     theta = torch.tensor([[[1.0, 0, 0], [0, 1, 0]]])
-    shown = shown_pixels(crops, theta)
+    shown = rectified_rgb(crops, theta)
     assert shown.shape == (1, *RECTIFIER.shown_hw, 3)
     assert (shown == torch.tensor([0, 100, 255], dtype=torch.uint8)).all()

@@ -12,16 +12,17 @@ import torch
 from torch.nn.utils import clip_grad_norm_
 
 from api.answers import plate_from
-from plate_models import ctc, formats, weights
-from plate_models.countries import load_country
+from plate_models import formats, weights
 from plate_models.nets.lprnet import LPRNet
 from plate_models.nets.stn import STN
 from plate_models.pipeline import PipelineConfig, read_plates
-from plate_models.reading import choose_reading
+from plate_models.recognition import ctc
+from plate_models.recognition.countries import load_country
+from plate_models.recognition.decoding import choose_reading
 from plate_models.spec import DETECTOR, RECOGNIZER, RECTIFIER
 from plate_models.spec_json import Specs
 from plate_models.training.crop_cache import CropBatch
-from plate_models.training.reader import text_loss, to_input
+from plate_models.training.recognizer import text_loss, to_input
 
 COUNTRIES = Path(__file__).resolve().parent / "countries"
 COUNTRY = load_country(COUNTRIES / "xx.toml")

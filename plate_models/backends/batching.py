@@ -1,6 +1,7 @@
 """Run several requests as one batch, without letting one spoil the others."""
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from itertools import groupby
 from typing import Any
 
 Arrays = tuple[Any, ...]
@@ -13,59 +14,56 @@ def run_batched(
 ) -> list[Arrays | Exception]:
     """Compute requests together where their shapes allow it.
 
-    Args:
-        requests: Per request its input arrays (numpy or torch), batch axis first.
-        run: Computes the outputs, batch axis first, from the inputs.
-        concatenate: Joins arrays along their first axis.
+    A request is its input arrays (numpy or torch), batch axis first; `concatenate` joins arrays
+    along that axis.
 
     Returns:
-        Per request its output arrays, or the exception that it alone has to answer for.
+        Per request its output arrays, or the exception that it alone caused.
     """
     answers: list[Arrays | Exception] = []
-    for group in _runs_of_equal_shape(requests):
+    for _, group in groupby(requests, key=_shapes_of):
+        batch = list(group)
         try:
-            answers += _run_group(group, run, concatenate)
+            answers += _run_together(batch, run, concatenate)
         except Exception as error:
-            # Whose fault was it? Each is tried alone.
-            alone = [[request] for request in group] if len(group) > 1 else []
-            answers += [_run_alone(one, run, concatenate) for one in alone] or [error]
+            # One of them is at fault: each is tried alone.
+            answers += [error] if len(batch) == 1 else [_run_alone(one, run) for one in batch]
     return answers
 
 
-def _run_alone(
-    group: list[Arrays], run: Callable[[Arrays], Arrays], concatenate: Callable[[list[Any]], Any]
-) -> Arrays | Exception:
+def _shapes_of(request: Arrays) -> list[tuple[tuple[int, ...], str]]:
+    return [(tuple(array.shape[1:]), str(array.dtype)) for array in request]
+
+
+def _run_alone(request: Arrays, run: Callable[[Arrays], Arrays]) -> Arrays | Exception:
     try:
-        return _run_group(group, run, concatenate)[0]
+        return run(request)
     except Exception as error:
         return error
 
 
-def _run_group(
-    group: list[Arrays], run: Callable[[Arrays], Arrays], concatenate: Callable[[list[Any]], Any]
+def _run_together(
+    batch: list[Arrays], run: Callable[[Arrays], Arrays], concatenate: Callable[[list[Any]], Any]
 ) -> list[Arrays]:
-    if len(group) == 1:
-        return [run(group[0])]
-    inputs = tuple(concatenate(list(arrays)) for arrays in zip(*group, strict=True))
-    outputs = run(inputs)
+    if len(batch) == 1:
+        return [run(batch[0])]
+    outputs = run(tuple(concatenate(list(arrays)) for arrays in zip(*batch, strict=True)))
     answers, start = [], 0
-    for request in group:
+    for request in batch:
         end = start + len(request[0])
         answers.append(tuple(output[start:end] for output in outputs))
         start = end
     return answers
 
 
-def _runs_of_equal_shape(requests: Sequence[Arrays]) -> Iterator[list[Arrays]]:
-    group: list[Arrays] = []
-    for request in requests:
-        if group and _kind(request) != _kind(group[0]):
-            yield group
-            group = []
-        group.append(request)
-    if group:
-        yield group
+def code_of(error: Exception) -> str:
+    """Name Triton's error code for what a graph raised.
 
-
-def _kind(request: Arrays) -> Hashable:
-    return tuple((tuple(array.shape[1:]), str(array.dtype)) for array in request)
+    Only what the request itself caused is INVALID_ARG, and only what may pass by itself is
+    UNAVAILABLE; all else will fail again.
+    """
+    kinds = {kind.__name__ for kind in type(error).__mro__}
+    # By name: ONNX Runtime's and torch's own kinds, one of which may not be installed.
+    if kinds & {"ValueError", "InvalidArgument"}:
+        return "INVALID_ARG"
+    return "UNAVAILABLE" if kinds & {"MemoryError", "OutOfMemoryError"} else "INTERNAL"

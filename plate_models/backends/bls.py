@@ -1,12 +1,13 @@
-"""The nets of ``plate_recognition`` as calls to Triton (BLS), made while somebody waits.
+"""The nets of ``plate_recognition`` as calls to Triton (BLS), while the client waits.
 
-Triton's time-outs bound the waiting in a queue, never the work, and who cancels a request
+Triton's time-outs bound the waiting in a queue, never the work, and cancelling a request
 does not cancel its children: that is checked here, before each stage.
 
 Imported only inside Triton's stub, which brings ``triton_python_backend_utils``.
 """
 
 import math
+import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -21,6 +22,13 @@ from plate_models import contract
 from plate_models.spec import MODEL_VERSION, TENSORS
 
 DECODE, REST = "decode", "rest"
+# What Triton says of failures that pass: its queues, and a model that is started again. Before
+# 25.04 a child's error code does not reach its parent.
+_TRANSIENT = re.compile(
+    r"queue size|timeout expired|stub process|not healthy|not ready|unknown model"
+    r"|no available versions|unload|shutting down|out of memory",
+    re.IGNORECASE,
+)
 
 Net = Callable[[torch.Tensor], Any]
 
@@ -34,13 +42,9 @@ class Call:
         version: str = MODEL_VERSION,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Begin to count the request's time-out.
+        """Begin to count the request's time-out, in microseconds; 0 stands for no end.
 
-        Args:
-            request: Triton's; the microseconds of its ``timeout`` are what is left of its
-                sender's patience, 0 stands for no end.
-            version: Of the nets to call: while a release is changed, Triton serves two.
-            clock: In seconds.
+        The nets' version is needed because Triton serves two while a release is changed.
         """
         self._request, self._version, self._clock = request, int(version), clock
         self._began = clock()
@@ -49,14 +53,10 @@ class Call:
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
-        """Do one stage's work, and time it.
+        """Do and time the work of one stage: ``DECODE`` or one of ``contract.GRAPHS``.
 
-        Args:
-            name: ``DECODE`` or one of ``contract.GRAPHS``.
-
-        Raises:
-            CallerGone: Nobody waits for the answer any more.
-            TimeoutExpired: It would come too late.
+        It is not begun once the client has cancelled its request (CallerGone), or where the
+        answer would come too late (TimeoutExpired).
         """
         if self._request.is_cancelled():
             raise contract.CallerGone(f"The caller has gone; {name} was not begun.")
@@ -69,7 +69,7 @@ class Call:
             self._spent_s[name] += self._clock() - began
 
     def nets(self) -> tuple[Net, ...]:
-        """The functions that ``read_plates`` takes: each passes tensors on where they lie."""
+        """The functions that ``read_plates`` takes: tensors stay on their device."""
         return tuple(partial(self._call, name) for name in contract.GRAPHS)
 
     def timing_ms(self) -> dict[str, float]:
@@ -85,22 +85,19 @@ class Call:
     def _call(self, model: str, tensor: torch.Tensor) -> Any:
         with self.stage(model):
             names = list(contract.GRAPHS[model])
+            # A net's queue refuses what waited longer than is left, in microseconds.
+            left_us = self._remaining_s * 1e6
             request = pb_utils.InferenceRequest(
                 model_name=model,
                 model_version=self._version,
                 inputs=[pb_utils.Tensor.from_dlpack(TENSORS.graph_input, tensor.contiguous())],
                 requested_output_names=names,
-                **self._child_timeout(),
+                **({} if math.isinf(left_us) else {"timeout": max(1, round(left_us))}),
             )
             response = request.exec()
             if response.has_error():
-                raise contract.GraphError(f"{model}: {response.error().message()}")
+                message = f"{model}: {response.error().message()}"
+                raise contract.GraphError(message, transient=bool(_TRANSIENT.search(message)))
             found = [pb_utils.get_output_tensor_by_name(response, name) for name in names]
             outputs = tuple(from_dlpack(output).to(tensor.device) for output in found)
         return outputs if len(outputs) > 1 else outputs[0]
-
-    def _child_timeout(self) -> dict[str, int]:
-        """What is left, in microseconds: a net's queue refuses whatever waited longer."""
-        if math.isinf(self._timeout_s):
-            return {}
-        return {"timeout": max(1, round(self._remaining_s * 1e6))}

@@ -1,28 +1,24 @@
-"""What our two Python-based backends share: Triton's requests around a pure graph.
+"""What our Python-based backends share: Triton's requests around a pure graph.
 
 Imported only inside Triton's stub, which brings ``triton_python_backend_utils``.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import triton_python_backend_utils as pb_utils
 
-from plate_models.backends.batching import Arrays, run_batched
+from plate_models.backends.batching import Arrays, code_of, run_batched
 
 
 class GraphModel:
     """A Triton model that is one graph: subclasses say how it is loaded and run."""
 
     def initialize(self, args: dict[str, str]) -> None:
-        """Load the graph.
-
-        Args:
-            args: What Triton hands to every model: its configuration as JSON, folder,
-                version, and the instance's kind and device.
-        """
+        """Load the graph; Triton calls this with its arguments for models."""
         config = json.loads(args["model_config"])
         self.inputs = [entry["name"] for entry in config["input"]]
         self.outputs = [entry["name"] for entry in config["output"]]
@@ -32,13 +28,7 @@ class GraphModel:
         self.load(folder, args, {name: entry.get("string_value", "") for name, entry in entries})
 
     def load(self, folder: Path, args: dict[str, str], parameters: Mapping[str, str]) -> None:
-        """Load the artifact in a version's folder.
-
-        Args:
-            folder: Holds it.
-            args: See :meth:`initialize`.
-            parameters: Of the configuration, name to value.
-        """
+        """Load the artifact in a version's folder with the configuration's parameters."""
         raise NotImplementedError
 
     def run(self, inputs: Arrays) -> Arrays:
@@ -71,10 +61,32 @@ class GraphModel:
 
     def _respond(self, request: Any, answer: Arrays | Exception) -> Any:
         if isinstance(answer, Exception):
-            error = pb_utils.TritonError(str(answer), pb_utils.TritonError.INVALID_ARG)
-            return pb_utils.InferenceResponse(error=error)
+            code = getattr(pb_utils.TritonError, code_of(answer))
+            return pb_utils.InferenceResponse(error=pb_utils.TritonError(str(answer), code))
         wanted = request.requested_output_names()
         named = zip(self.outputs, answer, strict=True)
         return pb_utils.InferenceResponse(
             [self.to_tensor(name, array) for name, array in named if name in wanted]
         )
+
+
+class NumpyGraph(GraphModel):
+    """A graph that an engine runs on numpy arrays: ``load`` of a subclass sets ``engine``."""
+
+    engine: Callable[[Arrays], Arrays]
+
+    def run(self, inputs: Arrays) -> Arrays:
+        """Compute on numpy arrays."""
+        return self.engine(inputs)
+
+    def concatenate(self, arrays: list[Any]) -> Any:
+        """Join numpy arrays."""
+        return np.concatenate(arrays)
+
+    def from_tensor(self, tensor: Any) -> Any:
+        """View the shared memory as a numpy array; ``as_numpy`` would copy it."""
+        return np.from_dlpack(tensor)
+
+    def to_tensor(self, name: str, array: Any) -> Any:
+        """Copy a numpy array into Triton's memory."""
+        return pb_utils.Tensor(name, np.ascontiguousarray(array))

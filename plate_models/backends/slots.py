@@ -14,15 +14,10 @@ import triton_python_backend_utils as pb_utils
 
 
 class Slots:
-    """A fixed number of threads; whoever finds none free waits, so that Triton's queue fills."""
+    """A fixed number of threads; while none is free, `take` waits, so that Triton's queue fills."""
 
     def __init__(self, count: int, answer: Callable[[Any], Any]) -> None:
-        """Open the slots.
-
-        Args:
-            count: How many requests are answered at the same time.
-            answer: Makes a response from a request; never raises.
-        """
+        """Open so many slots; `answer` makes a response from a request and never raises."""
         self._answer = answer
         self._free = threading.Semaphore(count)
         self._pool = ThreadPoolExecutor(count, thread_name_prefix="photo")

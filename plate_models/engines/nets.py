@@ -13,8 +13,9 @@ from torch import Tensor
 
 from plate_models import export, weights
 from plate_models.contract import GRAPHS, MANIFEST, config_from
-from plate_models.devices import upload
-from plate_models.pipeline import Detect, PipelineConfig, Plate, Recognize, Rectify, read_plates
+from plate_models.detection import Detect
+from plate_models.pipeline import PipelineConfig, Plate, Recognize, read_plates
+from plate_models.rectification import Rectify
 from plate_models.spec import MODEL_VERSION
 
 ENGINES = ("served", "torch")
@@ -30,15 +31,9 @@ class EngineError(Exception):
 
 @dataclass(frozen=True)
 class Nets:
-    """Detector, rectifier and recognizer as functions, and what they were made for.
+    """Detector, rectifier and recognizer as `pipeline.read_plates` takes them, and their config.
 
-    Attributes:
-        detect: See `pipeline.read_plates`.
-        rectify: See `pipeline.read_plates`.
-        recognize: See `pipeline.read_plates`.
-        config: Specs, grammar and calibration.
-        engine: One of ``ENGINES``.
-        device: Where they compute, such as "cpu" or "cuda:0".
+    The engine is one of `ENGINES`; the device is where they compute, such as "cpu" or "cuda:0".
     """
 
     detect: Detect
@@ -50,9 +45,8 @@ class Nets:
 
     def read(self, image: Tensor) -> list[Plate]:
         """Find and read every plate of a photo, (H, W, 3) uint8 RGB on any device."""
-        with torch.inference_mode():
-            photo = upload(image, self.device)
-            return read_plates(photo, self.detect, self.rectify, self.recognize, self.config)
+        nets = self.detect, self.rectify, self.recognize
+        return read_plates(image.to(self.device), *nets, self.config)
 
 
 def load_nets(
@@ -61,7 +55,7 @@ def load_nets(
     folder: Path = weights.WEIGHTS_DIR,
     repository: Path | None = None,
 ) -> Nets:
-    """Load the nets onto an engine.
+    """Load the nets onto an engine, one of `ENGINES`.
 
     Args:
         engine: One of ``ENGINES``.
@@ -132,16 +126,10 @@ def _served(folder: Path, repository: Path) -> Nets:
 
 
 def load_served(model: Path) -> Any:
-    """Load one graph as its CPU profile serves it.
+    """Load one graph, by its model's folder in the repository, as its CPU profile serves it.
 
-    Args:
-        model: Folder of the model in the repository.
-
-    Returns:
-        A function from one tensor to a tuple of tensors, all on the CPU.
-
-    Raises:
-        EngineError: The profile names a backend that serves nothing on a CPU here.
+    Returns a function from one tensor to a tuple of tensors, all on the CPU. A profile that names
+    a backend that serves nothing on a CPU here is an EngineError.
     """
     backend, parameters = _cpu_profile(model)
     if backend == "openvino":
@@ -155,14 +143,7 @@ def load_served(model: Path) -> Any:
 
 
 def served_precision(model: Path) -> str:
-    """Tell what a graph computes in as its CPU profile serves it here.
-
-    Args:
-        model: Folder of the model in the repository.
-
-    Returns:
-        "bfloat16" where the profile asks for it and the processor can, else "float32".
-    """
+    """What a graph computes in as its CPU profile serves it here: "bfloat16" or "float32"."""
     backend, parameters = _cpu_profile(model)
     if backend != "openvino":
         return "float32"

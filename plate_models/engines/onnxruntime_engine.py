@@ -14,34 +14,25 @@ Run = Callable[[Arrays], Arrays]
 
 
 def load_configured(path: Path, outputs: Sequence[str], parameters: Mapping[str, str]) -> Run:
-    """Open a graph as its Triton configuration asks; see `load`.
+    """Do `load` with the parameters of a Triton configuration.
 
-    Args:
-        path: The ``.onnx`` file.
-        outputs: Names of the outputs, in the order in which they are wanted.
-        parameters: Of the configuration, named as for Triton's own backend:
-            ``intra_op_thread_count``, 0 for as many threads as there are cores.
+    They are named as for Triton's own backend: ``intra_op_thread_count``, 0 for as many
+    threads as there are cores.
     """
     configured = int(parameters.get("intra_op_thread_count") or "0")
     return load(path, outputs, choose_threads(configured))
 
 
 def load(path: Path, outputs: Sequence[str], threads: int) -> Run:
-    """Open a graph.
+    """Open an ``.onnx`` file to compute the outputs of these names with so many threads.
 
-    Args:
-        path: The ``.onnx`` file.
-        outputs: Names of the outputs, in the order in which they are wanted.
-        threads: To compute with.
-
-    Returns:
-        A function from the inputs, batch axis first, to the outputs, both as numpy arrays
-        and in the file's order. It raises what the runtime raises for wrong shapes.
+    Returns a function from the inputs to the outputs, numpy arrays with the batch axis first. It
+    raises what the runtime raises for wrong shapes.
     """
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
-    # Threads that spin while they wait starve whoever computes on the same cores.
+    # Threads that spin while they wait starve others that compute on the same cores.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
     inputs, wanted = [entry.name for entry in session.get_inputs()], list(outputs)

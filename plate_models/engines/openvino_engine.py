@@ -32,25 +32,17 @@ def computes_in_bf16() -> bool:
 
 
 def load_configured(path: Path, outputs: Sequence[str], parameters: Mapping[str, str]) -> Run:
-    """Open a graph as its Triton configuration asks; see `load`.
+    """Do `load` with the parameters of a Triton configuration.
 
-    Args:
-        path: The ``.onnx`` file; it has one input.
-        outputs: Names of the outputs, in the order in which they are wanted.
-        parameters: Of the configuration, named as for Triton's own backend:
-            ``INFERENCE_NUM_THREADS``, 0 for as many threads as there are cores, and
-            ``HINT_BF16``, "yes" for bfloat16.
+    They are named as for Triton's own backend: ``INFERENCE_NUM_THREADS``, 0 for as many
+    threads as there are cores, and ``HINT_BF16``, "yes" for bfloat16.
     """
     configured = int(parameters.get("INFERENCE_NUM_THREADS") or "0")
     return load(path, outputs, choose_threads(configured), _asks_for_bf16(parameters))
 
 
 def precision(parameters: Mapping[str, str]) -> str:
-    """Tell what a graph with these parameters computes in here; see `load_configured`.
-
-    Returns:
-        "bfloat16" where it is asked for and the processor can, else "float32".
-    """
+    """What a graph with these parameters computes in here: "bfloat16" or "float32"."""
     return "bfloat16" if _asks_for_bf16(parameters) and computes_in_bf16() else "float32"
 
 
@@ -59,21 +51,15 @@ def _asks_for_bf16(parameters: Mapping[str, str]) -> bool:
 
 
 def load(path: Path, outputs: Sequence[str], threads: int, bf16: bool = False) -> Run:
-    """Open a graph.
+    """Open an ``.onnx`` file with one input, as `onnxruntime_engine.load`.
 
-    It is compiled anew for each shape of a sample, when that is first seen, and a batch is
-    computed sample by sample: with shapes that vary, OpenVINO takes a quarter more time for
-    the detector, and a batch of several gains nothing on a CPU.
+    The function returned is for one caller at a time. The graph is compiled anew for each
+    shape of a sample, when that is first seen, and a batch is computed sample by sample: with
+    shapes that vary, OpenVINO takes a quarter more time for the detector, and a batch of
+    several gains nothing on a CPU.
 
-    Args:
-        path: The ``.onnx`` file; it has one input.
-        outputs: Names of the outputs, in the order in which they are wanted.
-        threads: To compute with.
-        bf16: Compute in bfloat16 where the processor has instructions for it. What follows
-            the last convolution stays float32.
-
-    Returns:
-        As `onnxruntime_engine.load`; for one caller at a time.
+    With `bf16` it computes in bfloat16 where the processor has instructions for it. What
+    follows the last convolution stays float32.
     """
     core = openvino.Core()
     core.read_model(path)  # a damaged file is refused now, not when the first photo comes
@@ -91,7 +77,10 @@ def load(path: Path, outputs: Sequence[str], threads: int, bf16: bool = False) -
         if not model.input(0).partial_shape.compatible(wanted):  # reshaping would take anything
             declared = model.input(0).partial_shape
             raise ValueError(f"expected an input of the shape {declared}, got {[-1, *shape]}")
-        model.reshape(wanted)
+        try:
+            model.reshape(wanted)
+        except RuntimeError as error:  # such as sides that are no multiples of the stride
+            raise ValueError(f"no input of the shape {[-1, *shape]} fits: {error}") from error
         compiled = core.compile_model(model, "CPU", settings)
         return [compiled.create_infer_request() for _ in range(streams)]
 

@@ -5,10 +5,10 @@
     ├── UnsupportedType   not an image, or of a type that is not read (HEIC, PDF, …)
     ├── BrokenImage       truncated or damaged
     ├── TooManyBytes      the file is larger than allowed
-    └── TooManyPixels     the picture is larger than allowed; told before it is decoded
+    └── TooManyPixels     the picture is larger than allowed; refused before it is decoded
 
 The header is read first, so that a small file which claims to be a huge picture costs
-nothing; and decoders see only the part of the file that makes its first picture (see
+nothing; and decoders get only the part of the file that makes its first picture (see
 `outline.py`). OpenCV decodes JPEG, PNG, WebP and BMP: it takes less than half of Pillow's time
 and gives the same pixels. Pillow decodes TIFF and GIF: OpenCV turns only some rotated
 TIFFs upright and blends their transparency into black, and reads no GIF. It also decodes
@@ -20,9 +20,10 @@ import io
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from PIL import (
     BmpImagePlugin,
     GifImagePlugin,
@@ -33,35 +34,24 @@ from PIL import (
     WebPImagePlugin,
 )
 
-from plate_models.images import bmp, gif, jpeg, png, tiff, webp
+from plate_models.images import containers, jpeg, png
 from plate_models.images.files import ACCEPTED, type_of
 from plate_models.images.outline import Defect, NotRead, Outline
 from plate_models.spec import LIMITS, Limits
 
-if TYPE_CHECKING:
-    from plate_models.images.decoders import Pixels
-
-# Pillow's warnings quote what the file says: senders would fill the log, and Python's
+# Pillow's warnings quote what the file says: clients would fill the log, and Python's
 # memory of which warnings were shown.
 warnings.filterwarnings("ignore", module=r"PIL\.")
 
 # The classes are called directly because `Image.open` has its own pixel limit, a global
 # one that warns, and would also try types that are not accepted here.
-_OPENERS: dict[str, Callable[[io.BytesIO], ImageFile.ImageFile]] = {
-    "JPEG": JpegImagePlugin.JpegImageFile,
-    "PNG": PngImagePlugin.PngImageFile,
-    "WEBP": WebPImagePlugin.WebPImageFile,
-    "BMP": BmpImagePlugin.BmpImageFile,
-    "TIFF": TiffImagePlugin.TiffImageFile,
-    "GIF": GifImagePlugin.GifImageFile,
-}
-_OUTLINES: dict[str, Callable[[bytes], Outline]] = {
-    "JPEG": jpeg.outline,
-    "PNG": png.outline,
-    "WEBP": webp.outline,
-    "BMP": bmp.outline,
-    "TIFF": tiff.outline,
-    "GIF": gif.outline,
+_OPENERS: dict[str, tuple[Callable[[bytes], Outline], type[ImageFile.ImageFile]]] = {
+    "JPEG": (jpeg.outline, JpegImagePlugin.JpegImageFile),
+    "PNG": (png.outline, PngImagePlugin.PngImageFile),
+    "WEBP": (containers.webp, WebPImagePlugin.WebPImageFile),
+    "BMP": (containers.bmp, BmpImagePlugin.BmpImageFile),
+    "TIFF": (containers.tiff, TiffImagePlugin.TiffImageFile),
+    "GIF": (containers.gif, GifImagePlugin.GifImageFile),
 }
 _DECODED_BY_PILLOW = ("TIFF", "GIF")
 _DEEP_MODES = ("I", "F")
@@ -69,11 +59,7 @@ _SIDEWAYS = (5, 6, 7, 8)
 
 
 class ImageError(ValueError):
-    """A photo that can't be read. The message is written for whoever sent it.
-
-    Attributes:
-        slug: The kind of error as a stable word, in kebab case.
-    """
+    """A photo that can't be read: a message for the client, the kind as a stable word."""
 
     slug: ClassVar[str] = "image-error"
 
@@ -109,13 +95,7 @@ class TooManyPixels(ImageError):
 
 
 class ImageHeader(NamedTuple):
-    """What a file says of its picture.
-
-    Attributes:
-        format: One of `files.ACCEPTED`.
-        width: Width of the upright photo in pixels, that is after EXIF orientation.
-        height: Height of the upright photo in pixels.
-    """
+    """What a file says of its picture: its type, and the size of the upright photo."""
 
     format: str
     width: int
@@ -132,35 +112,24 @@ class _OpenedFile:
 
 
 def check_header(data: bytes, limits: Limits = LIMITS) -> ImageHeader:
-    """Accept or refuse a photo without decoding it.
-
-    Args:
-        data: The file's bytes.
-        limits: The largest file and picture allowed.
-
-    Returns:
-        Type and size of the photo.
+    """Accept or refuse a photo by its bytes, without decoding it.
 
     Raises:
         EmptyImage: There are no bytes.
         TooManyBytes: The file is larger than `limits` allows.
         UnsupportedType: Not one of `files.ACCEPTED`; the message says what to do.
-        BrokenImage: The header is damaged, or a JPEG, PNG or WebP has lost its end.
+        BrokenImage: The header is damaged, or a PNG or WebP has lost its end.
         TooManyPixels: The picture is larger than `limits` allows.
     """
     return _open(data, limits).header
 
 
-def decode(data: bytes, limits: Limits = LIMITS) -> "Pixels":
-    """Decode a photo as a viewer shows it: upright, in RGB.
+def decode(data: bytes, limits: Limits = LIMITS) -> NDArray[np.uint8]:
+    """Decode a photo, given by its bytes, as a viewer shows it: upright, in RGB.
 
     EXIF orientation is applied. Transparent parts become white, as on a page, so that
     nothing is read which a viewer would not show. 16-bit samples are cut to 8; of a file
     with several pictures the first one counts. Colour profiles are not applied.
-
-    Args:
-        data: The file's bytes.
-        limits: The largest file and picture allowed.
 
     Returns:
         (H, W, 3) uint8 RGB in [0, 255], C-contiguous.
@@ -168,20 +137,22 @@ def decode(data: bytes, limits: Limits = LIMITS) -> "Pixels":
     Raises:
         ImageError: As `check_header`; `BrokenImage` also if the pixels can't be decoded.
     """
-    # Not with this module: who only checks headers, as the gateway does, needs no OpenCV.
+    # Imported here: the gateway, which only checks headers, needs no OpenCV.
     from plate_models.images.decoders import turn_upright, with_opencv, with_pillow
 
     opened = _open(data, limits)
-    outline = opened.outline
+    outline, image_type = opened.outline, opened.header.format
     try:
-        if opened.header.format == "PNG":
+        if image_type == "PNG":
             png.check_amount(outline.core)
+        if not outline.ended:
+            _check_last_scan(outline.core)
         if _by_pillow(opened):
             pixels = with_pillow(opened.file)
         else:
             pixels = with_opencv(outline.core, opened.file)
     except Exception as error:  # Decoders fed with damaged bytes raise all kinds.
-        raise BrokenImage(_damaged(opened.header.format)) from error
+        raise BrokenImage(_damaged(image_type)) from error
     if pixels.shape[:2] != (outline.height, outline.width):
         raise BrokenImage(
             f"The file's header says {outline.width}x{outline.height} pixels, "
@@ -189,6 +160,17 @@ def decode(data: bytes, limits: Limits = LIMITS) -> "Pixels":
         )
     opened.file.close()  # Pillow's copy of the pixels would stay while they are turned.
     return np.ascontiguousarray(turn_upright(pixels, outline.orientation))
+
+
+def _check_last_scan(core: bytes) -> None:
+    """Raise Defect if a JPEG's last scan is cut off: further data change its picture then."""
+    # Pillow, because OpenCV's decoder writes a line to stderr for each such file.
+    picture, with_more = (
+        np.asarray(JpegImagePlugin.JpegImageFile(io.BytesIO(data)))
+        for data in (core, jpeg.with_more_data(core))
+    )
+    if not np.array_equal(picture, with_more):
+        raise Defect("ends within its last scan")
 
 
 def _by_pillow(opened: _OpenedFile) -> bool:
@@ -206,25 +188,9 @@ def _open(data: bytes, limits: Limits) -> _OpenedFile:
     image_type = type_of(data)
     if image_type not in ACCEPTED:
         raise UnsupportedType(_unsupported(image_type))
-    outline = _outline(data, image_type, limits)
+    read_outline, opener = _OPENERS[image_type]
     try:
-        file = _OPENERS[image_type](io.BytesIO(outline.core))
-    except Exception as error:  # Parsers fed with damaged bytes raise all kinds.
-        raise BrokenImage(_damaged(image_type)) from error
-    if file.size != (outline.width, outline.height):
-        raise BrokenImage(_damaged(image_type))
-    if file.mode in _DEEP_MODES:
-        raise UnsupportedType("Samples of 32 bits are not read. Convert the picture to JPEG.")
-    width, height = file.size
-    if outline.orientation in _SIDEWAYS:
-        width, height = height, width
-    return _OpenedFile(ImageHeader(image_type, width, height), outline, file)
-
-
-def _outline(data: bytes, image_type: str, limits: Limits) -> Outline:
-    """Find the first picture and refuse it if it is too large, before any library looks."""
-    try:
-        outline = _OUTLINES[image_type](data)
+        outline = read_outline(data)
     except NotRead as error:
         raise UnsupportedType(str(error)) from error
     except Defect as error:
@@ -232,16 +198,27 @@ def _outline(data: bytes, image_type: str, limits: Limits) -> Outline:
     width, height = outline.width, outline.height
     if width < 1 or height < 1:
         raise BrokenImage(f"The {image_type} file says {width}x{height} pixels.")
+    # Before any library sees the file.
     if width * height > limits.max_pixels:
         raise TooManyPixels(
             f"The picture has {width}x{height} pixels; at most "
             f"{limits.max_pixels / 1e6:g} megapixels are read. Scale it down."
         )
-    return outline
+    try:
+        file = opener(io.BytesIO(outline.core))
+    except Exception as error:  # Parsers fed with damaged bytes raise all kinds.
+        raise BrokenImage(_damaged(image_type)) from error
+    if file.size != (width, height):
+        raise BrokenImage(_damaged(image_type))
+    if file.mode in _DEEP_MODES:
+        raise UnsupportedType("Samples of 32 bits are not read. Convert the picture to JPEG.")
+    if outline.orientation in _SIDEWAYS:
+        width, height = height, width
+    return _OpenedFile(ImageHeader(image_type, width, height), outline, file)
 
 
 def too_many_bytes_message(limits: Limits) -> str:
-    """Say how large a file may be, in one wording for every place that counts bytes."""
+    """Say how large a file may be, in one wording wherever bytes are counted."""
     return f"The photo is larger than {limits.max_bytes / 2**20:g} MB. Scale it down."
 
 

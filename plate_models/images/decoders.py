@@ -21,15 +21,9 @@ _BAND_PIXELS = 2_000_000
 
 
 def turn_upright(pixels: Pixels, orientation: int) -> Pixels:
-    """Undo a camera's rotation.
+    """Undo a camera's rotation of (H, W, 3) pixels.
 
-    Args:
-        pixels: (H, W, 3) uint8 as stored.
-        orientation: EXIF orientation, 1 to 8 (Exif 2.32, 4.6.4 A, tag 0x0112); any other
-            value means upright.
-
-    Returns:
-        (H, W, 3) or (W, H, 3) uint8.
+    The EXIF orientation is 1 to 8 (Exif 2.32, 4.6.4 A); any other value means upright.
     """
     if orientation in (5, 7):
         pixels = _as_pixels(cv2.transpose(pixels))
@@ -45,17 +39,9 @@ def turn_upright(pixels: Pixels, orientation: int) -> Pixels:
 
 
 def with_opencv(data: bytes, file: ImageFile.ImageFile) -> Pixels:
-    """Decode a JPEG, PNG, WebP or BMP file as it is stored: EXIF orientation is ignored.
+    """Decode a JPEG, PNG, WebP or BMP to (H, W, 3) RGB as it is stored, not turned upright.
 
-    Args:
-        data: The file's bytes.
-        file: The same file, opened: it tells whether there is transparency.
-
-    Returns:
-        (H, W, 3) uint8 RGB; transparent parts are white.
-
-    Raises:
-        ValueError: OpenCV can't decode the file.
+    The same file, opened by Pillow, says whether there is transparency; it becomes white.
     """
     buffer = np.frombuffer(data, dtype=np.uint8)
     if file.mode not in _ALPHA_MODES:
@@ -70,14 +56,7 @@ def with_opencv(data: bytes, file: ImageFile.ImageFile) -> Pixels:
 
 
 def with_pillow(file: ImageFile.ImageFile) -> Pixels:
-    """Decode the first picture of an opened file as it is stored.
-
-    Args:
-        file: The opened file.
-
-    Returns:
-        (H, W, 3) uint8 RGB; transparent parts are white.
-    """
+    """Decode the first picture to (H, W, 3) RGB as it is stored; transparent parts are white."""
     transparent = file.mode in _ALPHA_MODES or "transparency" in file.info
     file.load()
     width, height = file.size

@@ -57,14 +57,9 @@ _AVIF_BRANDS = {b"avif", b"avis"}
 
 
 def type_of(data: bytes) -> str | None:
-    """Name the type of a file by its first bytes.
+    """Name the type of a file by its first bytes; None for an unknown one.
 
-    Args:
-        data: The file.
-
-    Returns:
-        One of `ACCEPTED`; or the name of another known type, such as "HEIC" or "PDF";
-        or None.
+    It is one of `ACCEPTED`, or another known type, such as "HEIC" or "PDF".
     """
     for signature, name in _SIGNATURES:
         if data.startswith(signature):

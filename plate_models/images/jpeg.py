@@ -1,9 +1,9 @@
-"""The structure of JPEG files (ITU-T T.81, annex B)."""
+"""The structure of JPEG files (ITU-T T.81, annex B), and the orientation in their EXIF."""
 
 import re
+import struct
 from dataclasses import dataclass, field
 
-from plate_models.images.exif import orientation_of
 from plate_models.images.outline import MAX_SEGMENTS, Defect, NotRead, Outline
 
 # A marker inside entropy-coded data: 0xFF followed neither by a stuffed zero, nor by a
@@ -17,7 +17,9 @@ _FRAMES_READ = frozenset({0xC0, 0xC1, 0xC2, 0xC9, 0xCA})
 _TABLES = frozenset({0xC4, 0xCC, 0xDB, 0xDD})
 # JFIF's and Adobe's segments tell the colour space.
 _COLOURS = {0xE0: b"JFIF\0", 0xEE: b"Adobe"}
-_APP1 = 0xE1
+_APP1, _EXIF = 0xE1, b"Exif\0\0"
+_END = b"\xff\xd9"
+_COEFFICIENTS = frozenset(range(64))
 
 # A progressive file has ten scans, one of four inks eighteen; each visits every pixel.
 MAX_SCANS = 20
@@ -32,40 +34,40 @@ class _Found:
     scans: int = 0
     exif: bytes | None = None
     colours: set[int] = field(default_factory=set)
+    # By component, the coefficients that are there to their last bit.
+    coefficients: dict[int, set[int]] = field(default_factory=dict)
 
 
 def outline(data: bytes) -> Outline:
-    """Walk the segments to the end-of-image marker; whatever follows it is no concern.
+    """Walk the segments to the end-of-image marker; what follows it does not matter.
 
     Segments are skipped by their length, so that the end mark of a thumbnail inside an
-    EXIF segment is not taken for the photo's (B.1.1).
-
-    Args:
-        data: The file, from its start-of-image marker.
-
-    Returns:
-        Its outline, without comments, thumbnails, profiles and fill bytes.
+    EXIF segment is not taken for the photo's (B.1.1). A file may end without its marker after
+    its last scan; whether that scan is whole, only its decoding shows. Comments, thumbnails,
+    profiles and fill bytes are left out.
 
     Raises:
         Defect: Cut off, contradictory, or made to keep a decoder busy.
         NotRead: Not 8 bits per sample, or a process that is not read.
     """
-    found, position = _Found(), 2
+    found, position, end = _Found(), 2, len(data)
     for _ in range(MAX_SEGMENTS):
         match = _MARKER.search(data, position)
         if match is None:
-            raise Defect("ends before its end-of-image marker")
+            return _outline_of(found, ended=False)
         start, position, marker = match.start(), match.end(), data[match.end() - 1]
         if marker == _EOI:
-            return _outline_of(found)
+            return _outline_of(found, ended=True)
         if marker in (_SOI, _TEM):
             continue
         # A length counts its own two bytes; zero or one would walk backwards.
         position += max(2, int.from_bytes(data[position : position + 2], "big"))
+        if position > end:
+            raise Defect("ends within a segment")
         _note(found, marker, data[start:position])
         if marker == _SOS:
-            end = _MARKER.search(data, position)
-            scan, position = position, end.start() if end else len(data)
+            match = _MARKER.search(data, position)
+            scan, position = position, match.start() if match else end
             # Nearly the whole file: copied once, with the others, and searched once.
             found.pieces.append(memoryview(data)[scan:position])
     raise Defect(f"has more than {MAX_SEGMENTS} segments")
@@ -77,18 +79,23 @@ def _note(found: _Found, marker: int, segment: bytes) -> None:
         if found.size_wh is not None:
             raise Defect("has more than one frame header")
         found.size_wh = _frame_size(marker, segment)
+        found.coefficients = {component: set() for component in segment[10::3]}
     elif marker == _SOS:
         if found.size_wh is None:
             raise Defect("has a scan before its frame header")
         found.scans += 1
         if found.scans > MAX_SCANS:
             raise Defect(f"has more than {MAX_SCANS} scans")
+        first, last, precision = segment[-3:]
+        if precision & 0x0F == 0:
+            for component in segment[5:-3:2]:
+                found.coefficients.setdefault(component, set()).update(range(first, last + 1))
     elif marker in _COLOURS:
         if marker in found.colours or not segment[4:].startswith(_COLOURS[marker]):
             return
         found.colours.add(marker)
     elif marker not in _TABLES:
-        if marker == _APP1 and found.exif is None and segment[4:10] == b"Exif\0\0":
+        if marker == _APP1 and found.exif is None and segment[4:10] == _EXIF:
             found.exif = segment[4:]
         return
     found.pieces.append(segment)
@@ -108,8 +115,43 @@ def _frame_size(marker: int, segment: bytes) -> tuple[int, int]:
     return width, height
 
 
-def _outline_of(found: _Found) -> Outline:
+def _outline_of(found: _Found, ended: bool) -> Outline:
     if found.size_wh is None or not found.scans:
         raise Defect("holds no image data")
-    core = b"".join([*found.pieces, b"\xff\xd9"])
-    return Outline(*found.size_wh, core, orientation_of(found.exif or b""))
+    if not ended:
+        if not all(known >= _COEFFICIENTS for known in found.coefficients.values()):
+            raise Defect("ends before its last scan")
+        found.pieces[-1] = bytes(found.pieces[-1]).rstrip(b"\xff")  # half of a marker
+    core = b"".join([*found.pieces, _END])
+    return Outline(*found.size_wh, core, orientation_of(found.exif or b""), ended=ended)
+
+
+def with_more_data(core: bytes) -> bytes:
+    """The core of an outline with further entropy-coded data after its last scan.
+
+    Where the scan is whole, decoders skip it; where it was cut off, they take it for pixels.
+    """
+    return core.removesuffix(_END) + b"\x5a\xa5\x33" * 100 + _END
+
+
+def orientation_of(block: bytes) -> int:
+    """Find the orientation, 1 to 8, in the first directory of an EXIF block.
+
+    It is 1 where it is missing or damaged, as viewers have it. A library would unpack every tag,
+    and five thousand tags may share the same bytes. The block is a TIFF structure (Exif 2.32,
+    4.5), with or without "Exif" before it.
+    """
+    block = block.removeprefix(_EXIF)
+    order = {b"II": "<", b"MM": ">"}.get(block[:2])
+    if order is None:
+        return 1
+    try:
+        (start,) = struct.unpack_from(order + "I", block, 4)
+        (count,) = struct.unpack_from(order + "H", block, start)
+        for place in range(start + 2, start + 2 + 12 * count, 12):
+            tag, kind, _, value = struct.unpack_from(order + "HHIH", block, place)
+            if tag == 0x0112:
+                return value if kind == 3 and 1 <= value <= 8 else 1
+    except struct.error:  # The block ends too early.
+        return 1
+    return 1

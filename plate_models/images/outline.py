@@ -2,9 +2,8 @@
 
 Written for files whose headers lie. A container may hold a megabyte of text in a
 kilobyte, the same kilobyte under five thousand names, or a second picture that is larger
-than the first: libraries look at all of it. Here the containers are walked by their
-lengths, without decompressing anything, and what no picture needs is left out of what
-the decoders get to see.
+than the first: libraries unpack all of it. Here the containers are walked by their
+lengths, without decompressing anything, and decoders get only what the picture needs.
 """
 
 from dataclasses import dataclass
@@ -31,6 +30,7 @@ class Outline:
         core: The file without what its first picture doesn't need.
         orientation: By EXIF, 1 to 8; anything else means upright, too. The core has none.
         depth: Bits per sample, where they change how a PNG is decoded.
+        ended: False for a JPEG without its end marker: its last scan may be cut off.
     """
 
     width: int
@@ -38,3 +38,4 @@ class Outline:
     core: bytes
     orientation: int = 1
     depth: int = 8
+    ended: bool = True

@@ -3,7 +3,7 @@
 import zlib
 from collections.abc import Iterator
 
-from plate_models.images.exif import orientation_of
+from plate_models.images.jpeg import orientation_of
 from plate_models.images.outline import MAX_SEGMENTS, Defect, Outline
 
 _SIGNATURE_SIZE, _HEADER_SIZE = 8, 13
@@ -18,13 +18,7 @@ _SLACK = 64 * 1024
 
 
 def outline(data: bytes) -> Outline:
-    """Walk the chunks to IEND.
-
-    Args:
-        data: The file, from its signature.
-
-    Returns:
-        Its outline, without texts, profiles and animation.
+    """Walk the chunks of a file to IEND; texts, profiles and animation are left out.
 
     Raises:
         Defect: Cut off, contradictory, or made to keep a decoder busy.
@@ -58,16 +52,10 @@ def outline(data: bytes) -> Outline:
 
 
 def check_amount(core: bytes) -> None:
-    """Refuse a picture with more rows than its header says, before a decoder looks.
+    """Raise Defect for a picture with more rows than its header says, before it is decoded.
 
-    Whatever follows the last row, libpng unpacks to its end: a gigabyte for each megabyte of
+    What follows the last row, libpng unpacks to its end: a gigabyte for each megabyte of
     the file. Here the rows are unpacked without being kept, and no further than they may go.
-
-    Args:
-        core: Of an outline.
-
-    Raises:
-        Defect: There are more rows.
     """
     width, height = int.from_bytes(core[16:20], "big"), int.from_bytes(core[20:24], "big")
     depth, colour = core[24], core[25]
@@ -78,7 +66,7 @@ def check_amount(core: bytes) -> None:
     for piece in _image_data(core):
         try:
             left -= len(unpacker.decompress(piece))
-        except zlib.error:  # So much is sure: no decoder gets beyond this.
+        except zlib.error:  # no decoder gets beyond this
             return
         if left < 0:
             raise Defect("has more image data than its header says")

@@ -61,14 +61,9 @@ class LPRNet(nn.Module):
         self.head = nn.Conv2d(sum(widths), spec.classes, (6, 5), padding=(0, 2))
 
     def forward(self, plates: Tensor) -> Tensor:
-        """Read plates.
+        """(N, 3, 24, 94) float32 RGB, rectified and normalised, to (N, C, T) float32 logits.
 
-        Args:
-            plates: (N, 3, 24, 94) float32 RGB, rectified, normalised as in
-                ``spec.RECTIFIER``.
-
-        Returns:
-            (N, C, T) float32 logits, unnormalised; the CTC blank is the last class.
+        The CTC blank is the last class.
         """
         stem = self.pool(self.stem(plates))
         first = self.pool(self.first(stem))
@@ -86,13 +81,6 @@ def _stage(inputs: int, outputs: int, depth: int) -> nn.Sequential:
 
 
 def unit_power(features: Tensor) -> Tensor:
-    """Scale each sample to mean square 1, so that no stage drowns another.
-
-    Args:
-        features: (N, C, H, W) float.
-
-    Returns:
-        The same shape and type; each sample depends on itself alone.
-    """
+    """Scale each sample (N, C, H, W) to mean square 1, so that no stage drowns another."""
     power = features.float().square().mean(dim=(1, 2, 3), keepdim=True)
     return features * torch.rsqrt(power + 1e-5).to(features.dtype)

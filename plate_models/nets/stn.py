@@ -7,8 +7,8 @@ with one affine transform per crop.
 import torch
 from torch import Tensor, nn
 
+from plate_models.rectification import resample
 from plate_models.spec import RECTIFIER, RectifierSpec
-from plate_models.straightening import resample
 
 
 class ConvNormAct(nn.Sequential):
@@ -56,26 +56,15 @@ class STN(nn.Module):
             last.bias.copy_(torch.tensor(start))  # type: ignore[operator]
 
     def locate(self, crops: Tensor) -> Tensor:
-        """Predict where the plate lies.
-
-        Args:
-            crops: (N, 3, H, W) float32, normalised as in ``spec.RECTIFIER``.
-
-        Returns:
-            (N, 2, 3) float32 theta: maps rectified to crop coordinates, both in
-            [-1, 1] with pixel edges at the ends (``align_corners=False``).
-        """
+        """Predict where the plate lies: (N, 3, H, W) crops to (N, 2, 3) theta."""
         theta: Tensor = self.localization(crops)
         return theta.reshape(-1, 2, 3)
 
     def forward(self, crops: Tensor) -> tuple[Tensor, Tensor]:
-        """Straighten the plates.
+        """(N, 3, H, W) normalised crops to (N, 3, h, w) rectified plates and (N, 2, 3) theta.
 
-        Args:
-            crops: (N, 3, H, W) float32 RGB, normalised as in ``spec.RECTIFIER``.
-
-        Returns:
-            (N, 3, h, w) float32 rectified plates and (N, 2, 3) float32 theta.
+        Theta maps rectified to crop coordinates, both in [-1, 1] with pixel edges at the ends
+        (``align_corners=False``).
         """
         theta = self.locate(crops).float()
         return resample(crops, theta, self.rectified_hw), theta

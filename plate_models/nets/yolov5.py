@@ -95,9 +95,8 @@ class SPPF(nn.Module):
 class Detect(nn.Module):
     """One 1×1 convolution per stride: box, objectness and classes per anchor.
 
-    Attributes:
-        anchors: (L, A, 2) float32, (w, h) in units of the level's stride: a buffer
-            of that name and unit, because checkpoints carry it.
+    The anchors are (L, A, 2) float32, (w, h) in units of the level's stride: a buffer of that
+    name and unit, because checkpoints carry it.
     """
 
     anchors: Tensor
@@ -135,10 +134,8 @@ def _init_bias(conv: nn.Conv2d, per_cell: int, stride: int) -> None:
 class YOLOv5(nn.Module):
     """Backbone, neck and head; returns raw heads. `YOLOv5Graph` decodes them.
 
-    Args:
-        spec: Classes, anchors, strides and the two scaling factors: width 0.25 is
-            nano, 0.5 small, 0.75 medium, 1 large; depth 0.33 is nano and small,
-            0.67 medium, 1 large.
+    Of the spec's scaling factors width 0.25 is nano, 0.5 small, 0.75 medium, 1 large; depth
+    0.33 is nano and small, 0.67 medium, 1 large.
     """
 
     # Which earlier layer each concatenation takes beside the one before it.
@@ -183,14 +180,10 @@ class YOLOv5(nn.Module):
         return head
 
     def forward(self, x: Tensor) -> list[Tensor]:
-        """Raw predictions of all anchors.
+        """(N, 3, H, W) RGB in [0, 1], H and W multiples of 32, to raw heads of all anchors.
 
-        Args:
-            x: (N, 3, H, W) floating point, RGB in [0, 1], H and W multiples of 32.
-
-        Returns:
-            Per stride 8, 16, 32: (N, A, H / stride, W / stride, 5 + classes), logits
-            of x, y, w, h, objectness and the classes.
+        Per stride 8, 16, 32: (N, A, H / stride, W / stride, 5 + classes), logits
+        of x, y, w, h, objectness and the classes.
         """
         layers: list[Tensor] = []
         for index, layer in enumerate(self.model[:-1]):
@@ -211,10 +204,7 @@ def flatten_heads(heads: list[Tensor]) -> Tensor:
 def cell_places(heads: list[Tensor], anchors: Tensor, strides: Sequence[int]) -> Tensor:
     """(sum of A·H·W, 5) float32: column, row, anchor's w, h in pixels, stride; of each row.
 
-    Args:
-        heads: As `YOLOv5.forward` returns them; only their shapes count.
-        anchors: (L, A, 2) float32, in units of the stride.
-        strides: Pixels per cell of each level.
+    Of the heads only the shapes count; anchors are (L, A, 2) in units of the stride.
     """
     levels = []
     for level, stride in enumerate(strides):
@@ -262,9 +252,9 @@ def _peaks(scores: Tensor) -> Tensor:
 class YOLOv5Graph(nn.Module):
     """The exported graph: canvases in, the best candidate boxes out.
 
-    Anchors are decoded inside, from tensor shapes: one trace serves every batch and
-    canvas size from 96×96 on. Of cells side by side only the best is a candidate; boxes that
-    overlap all the same stay, and `detection` drops them.
+    Anchors are decoded inside, from tensor shapes: one trace serves every batch and canvas size
+    from 96×96 on. Of neighbouring cells only the best is a candidate; `detection` drops boxes
+    that overlap all the same.
     """
 
     def __init__(self, net: YOLOv5, spec: DetectorSpec = DETECTOR) -> None:
@@ -273,14 +263,10 @@ class YOLOv5Graph(nn.Module):
         self.max_candidates = spec.max_candidates
 
     def forward(self, canvases: Tensor) -> Tensor:
-        """Candidates of each canvas, best first.
+        """(N, 3, H, W) uint8 RGB in [0, 255] to the candidates of each canvas, best first.
 
-        Args:
-            canvases: (N, 3, H, W) uint8 RGB in [0, 255], H and W multiples of 32.
-
-        Returns:
-            (N, 300, 6) float32: x0, y0, x1, y1 in canvas pixels, score in [0, 1]
-            (objectness times class probability), class.
+        They are (N, 300, 6) float32: x0, y0, x1, y1 in canvas pixels, score in [0, 1]
+        (objectness times class probability), class.
         """
         head = self.net.head
         heads = self.net(canvases.to(head.anchors.dtype) / 255)

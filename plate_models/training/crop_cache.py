@@ -1,34 +1,28 @@
 """Rendered crops on disk: rendered once by several processes, read many times."""
 
 import json
-import os
 from collections.abc import Generator
-from concurrent.futures import ProcessPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass
-from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from plate_models import ctc
+from plate_models.recognition import ctc
 from plate_models.spec import RECOGNIZER, RECTIFIER
-from plate_models.synthetic.crops import DEFAULT_CROPS, render_crop
+from plate_models.training.synthetic.crops import DEFAULT_CROPS, render_crop
+from plate_models.training.worker_pool import map_ahead
 
 
 @dataclass(frozen=True)
 class CropBatch:
-    """Rendered crops with what is written on them.
+    """Rendered crops with what is written on them."""
 
-    Attributes:
-        images: (N, H, W, 3) uint8 RGB crops.
-        quads: (N, 4, 2) float32 corners TL, TR, BR, BL in crop pixels.
-        labels: (N, 2, L) int64 classes of each row, -1 after a row's end; the second row
-            of a one-line plate is empty.
-    """
-
-    images: NDArray[np.uint8]
-    quads: NDArray[np.float32]
+    images: NDArray[np.uint8]  # (N, H, W, 3) uint8 RGB crops
+    quads: NDArray[np.float32]  # (N, 4, 2) float32 corners TL, TR, BR, BL in crop pixels
+    # (N, 2, L) int64 classes of each row, -1 after a row's end; the second row of a one-line plate
+    # is empty.
     labels: NDArray[np.int64]
 
     @property
@@ -75,19 +69,10 @@ class CropCache:
         Closing the generator stops after the blocks that are being rendered.
         """
         missing = [b for b in range(-(-crops // self.block)) if not self._path(b).is_dir()]
-        if not missing:
-            return
-        pool = ProcessPoolExecutor(workers, mp_context=get_context("spawn"))
-        try:
-            jobs = [
-                pool.submit(_render_block, self._path(b), self.seed + b, self.block)
-                for b in missing
-            ]
-            for done, job in enumerate(jobs, 1):
-                job.result()
+        jobs = ((self._path(b), self.seed + b, self.block) for b in missing)
+        with closing(map_ahead(_render_block, jobs, workers)) as rendered:
+            for done, _ in enumerate(rendered, 1):
                 yield crops - (len(missing) - done) * self.block
-        finally:
-            pool.shutdown(cancel_futures=True)
 
     def refresh(self) -> int:
         """Open blocks rendered since the last call; returns the crops now at hand."""
@@ -112,8 +97,8 @@ class CropCache:
         )
 
 
-def _render_block(path: Path, seed: int, count: int) -> None:
-    os.nice(10)
+def _render_block(job: tuple[Path, int, int]) -> None:
+    path, seed, count = job
     batch = render_batch(np.random.default_rng(seed), count)
     partial = path.with_suffix(".partial")
     partial.mkdir(exist_ok=True)

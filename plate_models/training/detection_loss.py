@@ -27,17 +27,11 @@ class LossWeights:
 
 @dataclass(frozen=True)
 class Targets:
-    """The plates of a batch.
+    """The plates of a batch."""
 
-    Attributes:
-        boxes: (M, 5) float32: index in the batch, then x0, y0, x1, y1 in pixels.
-        unclear: (U, 5) float32, same layout: places where objectness is not judged.
-        lines: (M,) int64 lines of text on each plate, 1 or 2, or 0 where nobody knows.
-    """
-
-    boxes: Tensor
-    unclear: Tensor
-    lines: Tensor
+    boxes: Tensor  # (M, 5) float32: index in the batch, then x0, y0, x1, y1 in pixels
+    unclear: Tensor  # (U, 5) float32, same layout: places where objectness is not judged
+    lines: Tensor  # (M,) int64 lines of text on each plate, 1 or 2, or 0 where nobody knows
 
 
 def ciou(a: Tensor, b: Tensor) -> Tensor:
@@ -47,12 +41,7 @@ def ciou(a: Tensor, b: Tensor) -> Tensor:
     Object Detection" (2020): IoU, less the centres' distance, less the difference in
     aspect.
 
-    Args:
-        a: (M, 4) float cx, cy, w, h, any unit.
-        b: (M, 4), same unit.
-
-    Returns:
-        (M,) float in (-2, 1].
+    Returns (M,) float in (-2, 1].
     """
     eps = 1e-7
     a0, a1 = a[:, :2] - a[:, 2:] / 2, a[:, :2] + a[:, 2:] / 2
@@ -82,14 +71,7 @@ class _Assigned:
 
 
 def assign(boxes: Tensor, anchors: Tensor, stride: int, grid_hw: tuple[int, int]) -> _Assigned:
-    """Pair plates with predictions of one level.
-
-    Args:
-        boxes: (M, 5) float32 as in `Targets`.
-        anchors: (A, 2) float32 (w, h) in units of the stride.
-        stride: Pixels per cell.
-        grid_hw: Cells of the level.
-    """
+    """Pair plates with predictions of one level."""
     xy = (boxes[:, 1:3] + boxes[:, 3:5]) / 2 / stride
     wh = (boxes[:, 3:5] - boxes[:, 1:3]) / stride
     ratio = wh[:, None] / anchors[None]  # (M, A, 2)
@@ -135,12 +117,7 @@ class DetectionLoss(nn.Module):
     def forward(self, heads: list[Tensor], targets: Targets) -> tuple[Tensor, dict[str, float]]:
         """Loss of a batch.
 
-        Args:
-            heads: Per level (N, A, H, W, 5 + classes) raw predictions.
-            targets: The batch's plates.
-
-        Returns:
-            The loss, a scalar, and its weighted parts by name, for the record.
+        Returns the loss, a scalar, and its weighted parts by name, for the record.
         """
         box = objectness = classes = heads[0].new_zeros((), dtype=torch.float32)
         for level, head in enumerate(heads):

@@ -1,8 +1,8 @@
-"""Trains the detector: ``plates train detector``."""
+"""Trains the detector: `plates train detector`."""
 
-import datetime
 import json
 import logging
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, cast
@@ -10,22 +10,21 @@ from typing import Any, cast
 import numpy as np
 import torch
 from torch import Tensor, nn
-from tqdm import tqdm
 
 from plate_models import weights
+from plate_models.detection import Detect, box_iou_xyxy, find_boxes
 from plate_models.nets.yolov5 import YOLOv5, YOLOv5Graph
-from plate_models.spec import DETECTOR
-from plate_models.training.detection_check import count_found
-from plate_models.training.detection_loss import DetectionLoss, LossWeights, Targets
-from plate_models.training.detection_photos import TrainingPhoto, load_empty, load_world
-from plate_models.training.detection_windows import Window, WindowSampler, WindowSettings
-from plate_models.training.run import (
-    AveragedWeights,
-    Budget,
-    History,
-    load_checkpoint,
-    save_checkpoint,
+from plate_models.spec import DETECTOR, DetectorSpec
+from plate_models.training.detection_data import (
+    TrainingPhoto,
+    Window,
+    WindowSampler,
+    WindowSettings,
+    load_empty,
+    load_world,
 )
+from plate_models.training.detection_loss import DetectionLoss, LossWeights, Targets
+from plate_models.training.run import Run
 
 log = logging.getLogger(__name__)
 
@@ -67,95 +66,35 @@ class DetectorTraining:
     loss: LossWeights = field(default_factory=LossWeights)
 
 
-class Training:
-    """The state of one run and its steps.
-
-    Args:
-        config: The experiment.
-        sampler: Draws the windows.
-    """
+class Training(Run):
+    """The detector in training, on the sampler's windows."""
 
     def __init__(self, config: DetectorTraining, sampler: WindowSampler) -> None:
         self.config = config
         self.sampler = sampler
         torch.set_num_threads(config.threads)
         torch.manual_seed(config.seed)
-        self.net = YOLOv5(DETECTOR)
+        net = YOLOv5(DETECTOR)
         if config.start_from:
-            weights.load(self.net, config.start_from / "detector.safetensors")
-        self.net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        head = self.net.head
-        self.loss = DetectionLoss(head.anchors, head.strides, config.loss)
-        self.optimizer = torch.optim.AdamW(_parameter_groups(self.net, config.weight_decay))
-        self.averaged = AveragedWeights(self.net, config.average_decay)
-        self.budget = Budget(config.minutes)
-        self.steps = 0
-        self.history = History(config.folder)
-        self.checkpoint = config.folder / "checkpoint.pt"
-        self._resume()
-
-    @property
-    def samples(self) -> int:
-        """Windows seen."""
-        return self.steps * self.config.batch_size
-
-    def _resume(self) -> None:
-        state = load_checkpoint(self.checkpoint)
-        if state is not None:
-            self.net.load_state_dict(state["net"])
-            self.averaged.module.load_state_dict(state["averaged"])
-            self.averaged.updates = self.steps = state["steps"]
-            self.optimizer.load_state_dict(state["optimizer"])
-            self.budget.spent_s = state["elapsed_s"]
-            log.info("resumed at step %d, %.1f minutes", self.steps, state["elapsed_s"] / 60)
-
-    def save(self) -> None:
-        """Write the checkpoint that the next run goes on from."""
-        state = {
-            "net": self.net.state_dict(),
-            "averaged": self.averaged.module.state_dict(),
-            "optimizer": self.optimizer.state_dict(),
-            "steps": self.steps,
-            "elapsed_s": self.budget.elapsed_s,
-        }
-        save_checkpoint(self.checkpoint, state)
+            weights.load(net, config.start_from / "detector.safetensors")
+        net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        self.loss = DetectionLoss(net.head.anchors, net.head.strides, config.loss)
+        optimizer = torch.optim.AdamW(_parameter_groups(net, config.weight_decay))
+        schedule = config.folder, config.minutes, config.peak_rate
+        super().__init__(net, optimizer, *schedule, config.average_decay)
 
     def step(self) -> dict[str, float]:
         """Learn from one batch; returns the loss and its parts."""
-        config = self.config
         self.net.train()
         # The step seeds its windows: a resumed run sees what it would have seen.
-        rng = np.random.default_rng((config.seed, self.steps))
-        images, targets = collate([self.sampler.draw(rng) for _ in range(config.batch_size)])
-        rate = self.budget.learning_rate(config.peak_rate)
-        for group in self.optimizer.param_groups:
-            group["lr"] = rate
+        rng = np.random.default_rng((self.config.seed, self.steps))
+        windows = [self.sampler.draw(rng) for _ in range(self.config.batch_size)]
+        images, targets = collate(windows)
         with torch.autocast("cpu", torch.bfloat16):
             heads = self.net(images)
         loss, parts = self.loss(heads, targets)
-        self.optimizer.zero_grad(set_to_none=True)
-        loss.backward()
-        nn.utils.clip_grad_norm_(self.net.parameters(), 10.0)
-        self.optimizer.step()
-        self.averaged.update(self.net)
-        self.steps += 1
+        self.learn(loss, len(windows), most_gradient=10.0)
         return {"loss": loss.item(), **parts}
-
-    def release(self, checks: dict[str, Any]) -> Path:
-        """Write the averaged weights as safetensors, with how they came to be."""
-        summary = {
-            "data": "world_photos (training part), no_plates (training half), "
-            f"rendered Russian plates painted over {self.sampler.settings.painted:.0%} of them",
-            "photos": len(self.sampler.photos),
-            "started_from": weights.started_from(self.config.start_from, "detector"),
-            "seed": self.config.seed,
-            "samples_seen": self.samples,
-            "minutes": round(self.budget.elapsed_s / 60, 1),
-            "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
-            **checks,
-        }
-        folder = self.config.release or self.config.folder
-        return weights.save(self.averaged.module, "detector", summary, folder)
 
 
 def _parameter_groups(net: nn.Module, weight_decay: float) -> list[dict[str, Any]]:
@@ -197,27 +136,18 @@ def train(config: DetectorTraining) -> Path:
     sampler = WindowSampler(photos, load_empty(config.data), config.windows)
     training = Training(config, sampler)
     (config.folder / "config.json").write_text(json.dumps(asdict(config), default=str, indent=2))
-    _run(training)
+    training.use_up(training.step, config.report_every)
     checks = check(training, validation, load_empty(config.data, held_out=True))
     log.info("%s", json.dumps(checks))
-    return training.release(checks)
-
-
-def _run(training: Training) -> None:
-    config = training.config
-    bar = tqdm(unit="window", desc="detector", initial=training.samples, mininterval=5)
-    reports: list[dict[str, float]] = []
-    while training.budget.progress < 1:
-        reports.append(training.step())
-        bar.update(config.batch_size)
-        if training.budget.progress >= 1 or len(reports) == config.report_every:
-            means = {name: float(np.mean([r[name] for r in reports])) for name in reports[0]}
-            bar.set_postfix({name: f"{value:.4f}" for name, value in means.items()})
-            rate = training.budget.learning_rate(config.peak_rate)
-            training.history.add({"samples": training.samples, **means, "rate": rate})
-            training.save()
-            reports.clear()
-    bar.close()
+    summary = {
+        "data": "world_photos (training part), no_plates (training half), "
+        f"rendered Russian plates painted over {config.windows.painted:.0%} of them",
+        "photos": len(photos),
+        "seed": config.seed,
+        **checks,
+    }
+    nets = {"detector": training.averaged.module}
+    return training.release(nets, summary, config.start_from, config.release)[0]
 
 
 def check(
@@ -226,6 +156,41 @@ def check(
     """Count what the averaged weights find on photos that were not trained on."""
     graph = YOLOv5Graph(cast(YOLOv5, training.averaged.module), DETECTOR).eval()
     return {
-        "validation": count_found(graph, validation).to_dict(),
-        "no_plates_held_out": count_found(graph, negatives).to_dict(),
+        "validation": asdict(count_found(graph, validation)),
+        "no_plates_held_out": asdict(count_found(graph, negatives)),
     }
+
+
+@dataclass(frozen=True)
+class DetectionCounts:
+    """Counts over a set of photos."""
+
+    plates: int  # labelled plates
+    # found_50, found_70: Those that a found box overlaps with IoU of at least 0.5, 0.7.
+    found_50: int
+    found_70: int
+    boxes: int  # all boxes found; not every plate in a photo need be labelled
+    photos: int  # photos looked at
+
+
+def count_found(
+    graph: Detect, photos: Sequence[TrainingPhoto], spec: DetectorSpec = DETECTOR
+) -> DetectionCounts:
+    """Run a detector over photos and count what it finds; some may have no labels."""
+    overlaps, found = [torch.zeros(0)], 0
+    for photo in photos:
+        with torch.inference_mode():
+            boxes, _, _ = find_boxes(torch.from_numpy(photo.image), graph, spec)
+        if len(boxes):
+            overlaps.append(box_iou_xyxy(torch.from_numpy(photo.boxes), boxes).amax(dim=1))
+        else:
+            overlaps.append(torch.zeros(len(photo.boxes)))
+        found += len(boxes)
+    best = torch.cat(overlaps)
+    return DetectionCounts(
+        plates=len(best),
+        found_50=int((best >= 0.5).sum()),
+        found_70=int((best >= 0.7).sum()),
+        boxes=found,
+        photos=len(photos),
+    )

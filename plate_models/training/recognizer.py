@@ -1,30 +1,30 @@
-"""Trains rectifier and recognizer together, on rendered crops alone."""
+"""Trains rectifier and recognizer together, on rendered crops alone: `plates train recognizer`."""
 
-import datetime
-import itertools
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from threading import Event
+from typing import cast
 
 import numpy as np
 import torch
-from torch import nn
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from torch import Tensor, nn
 from tqdm import tqdm
 
 from plate_models import weights
+from plate_models.nets.lprnet import LPRNet
+from plate_models.nets.stn import STN
+from plate_models.recognition import ctc
+from plate_models.rectification import corners_in_crop, resample, sample_rows
+from plate_models.spec import RECOGNIZER, RECTIFIER
 from plate_models.training.crop_cache import CropBatch, CropCache, render_batch
-from plate_models.training.reader import Reader, corner_loss, exact_match, text_loss, to_input
-from plate_models.training.run import (
-    AveragedWeights,
-    Budget,
-    History,
-    load_checkpoint,
-    save_checkpoint,
-)
+from plate_models.training.run import Run
 
 
 @dataclass(frozen=True)
@@ -71,95 +71,161 @@ class RecognizerTraining:
     seed: int = 50577
 
 
-class Training:
-    """The state of one run and its steps."""
+class Reader(nn.Module):
+    """Rectifier and recognizer in one module, for one optimizer and one average."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stn = STN(RECTIFIER)
+        self.lprnet = LPRNet(RECOGNIZER)
+
+    @property
+    def nets(self) -> dict[str, nn.Module]:
+        """Both nets by the names of their weights."""
+        return {"rectifier": self.stn, "recognizer": self.lprnet}
+
+    def forward(
+        self, crops: Tensor, lines: Tensor, theta_noise: float = 0.0
+    ) -> tuple[Tensor, Tensor]:
+        """Read crops.
+
+        Returns (R, C, T) float32 logits of all rows in the order of :func:`row_labels`, and (N, 2,
+        3) float32 theta, without the noise.
+        """
+        theta = self.stn.locate(crops).float()
+        # Detached: the rectifier learns from corners alone. The text's gradient through the
+        # sampler is so noisy that it undoes what the corners teach (EXPERIMENTS.md).
+        noisy = theta.detach() + theta_noise * torch.randn_like(theta)
+        whole = resample(crops, noisy, RECTIFIER.rectified_hw)[lines == 1]
+        rows = sample_rows(crops[lines == 2], noisy[lines == 2])
+        return self.lprnet(torch.cat((whole, rows))).float(), theta
+
+
+def row_labels(batch: CropBatch) -> NDArray[np.int64]:
+    """(R, L) int64 classes: all one-line plates, then both rows of each two-line plate."""
+    two = batch.lines == 2
+    flat = batch.labels[two].reshape(-1, batch.labels.shape[2])
+    return np.concatenate((batch.labels[~two, 0], flat))
+
+
+def text_loss(logits: Tensor, batch: CropBatch) -> Tensor:
+    """Mean CTC loss per character.
+
+    Returns a scalar.
+    """
+    labels = torch.from_numpy(row_labels(batch))
+    lengths = (labels >= 0).sum(dim=1)
+    log_probs = logits.permute(2, 0, 1).log_softmax(dim=2)
+    steps = torch.full_like(lengths, log_probs.shape[0])
+    return F.ctc_loss(
+        log_probs, labels.clamp_min(0), steps, lengths, logits.shape[1] - 1, zero_infinity=True
+    )
+
+
+def corner_loss(theta: Tensor, batch: CropBatch) -> Tensor:
+    """Mean distance of the corners along either axis.
+
+    Returns a scalar, as a share of half the crop's width or height.
+    """
+    height, width = RECTIFIER.crop_hw
+    scale = torch.tensor([2 / width, 2 / height])
+    corners = torch.from_numpy(batch.quads) * scale - 1
+    return (corners_in_crop(theta) - corners).abs().mean()
+
+
+def to_input(images: NDArray[np.uint8], rng: np.random.Generator | None = None) -> Tensor:
+    """Normalise crops; with a generator, vary their light and contrast as well.
+
+    Returns (N, 3, H, W) float32, channels last in memory.
+    """
+    pixels = torch.from_numpy(images).permute(0, 3, 1, 2).float()
+    if rng is None:
+        return pixels.sub_(RECTIFIER.mean).div_(RECTIFIER.std)
+    count = (len(images), 1, 1, 1)
+    gain = rng.uniform(0.6, 1.25, count) * rng.uniform(0.95, 1.05, (len(images), 3, 1, 1))
+    shift = rng.uniform(-20, 20, count) - RECTIFIER.mean
+    # One multiplication and one addition over all pixels; this is on the hot path.
+    return pixels.mul_(_float(gain / RECTIFIER.std)).add_(_float(shift / RECTIFIER.std))
+
+
+def _float(values: NDArray[np.float64]) -> Tensor:
+    return torch.from_numpy(values).float()
+
+
+@torch.no_grad()
+def exact_match(reader: nn.Module, batch: CropBatch) -> dict[int, float]:
+    """Share of plates whose greedy text is right, by lines of text."""
+    right: dict[int, list[bool]] = {1: [], 2: []}
+    for start in range(0, len(batch.images), 100):
+        part = batch.part(slice(start, start + 100))
+        lines = torch.from_numpy(part.lines)
+        logits, _ = reader(to_input(part.images), lines)
+        rows = [
+            ctc.greedy_decode(ctc.log_softmax(row)) == _text(label)
+            for row, label in zip(logits.numpy(), row_labels(part), strict=True)
+        ]
+        ones = int((part.lines == 1).sum())
+        right[1] += rows[:ones]
+        right[2] += [a and b for a, b in zip(rows[ones::2], rows[ones + 1 :: 2], strict=True)]
+    return {count: float(np.mean(hits)) if hits else 0.0 for count, hits in right.items()}
+
+
+def _text(label: NDArray[np.int64]) -> str:
+    return "".join(RECOGNIZER.alphabet[i] for i in label if i >= 0)
+
+
+class Training(Run):
+    """Rectifier and recognizer in training."""
+
+    net: Reader
 
     def __init__(self, config: RecognizerTraining) -> None:
         self.config = config
         torch.set_num_threads(config.threads)
         torch.manual_seed(config.seed)
-        self.reader = Reader()
-        nets = {"rectifier": self.reader.stn, "recognizer": self.reader.lprnet}
-        for name, net in nets.items():
+        reader = Reader()
+        for name, net in reader.nets.items():
             file = f"{name}.safetensors"
             if config.start_from and (config.start_from / file).exists():
                 weights.load(net, config.start_from / file)
-        self.reader.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        self.optimizer = torch.optim.AdamW(self.reader.parameters(), weight_decay=1e-2)
-        self.averaged = AveragedWeights(self.reader)
-        self.budget = Budget(config.minutes)
-        self.samples = 0
-        self.history = History(config.folder)
-        self.checkpoint = config.folder / "checkpoint.pt"
-        self._resume()
+        reader.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        optimizer = torch.optim.AdamW(reader.parameters(), weight_decay=1e-2)
+        super().__init__(reader, optimizer, config.folder, config.minutes, config.peak_rate)
         self.rng = np.random.default_rng([config.seed, self.samples])
 
-    def _resume(self) -> None:
-        state = load_checkpoint(self.checkpoint)
-        if state is not None:
-            self.reader.load_state_dict(state["reader"])
-            self.averaged.module.load_state_dict(state["averaged"])
-            self.averaged.updates = state["updates"]
-            self.optimizer.load_state_dict(state["optimizer"])
-            self.samples = state["samples"]
-            self.budget.spent_s = state["elapsed_s"]
-
-    def save(self) -> None:
-        """Write the checkpoint that the next run goes on from."""
-        state = {
-            "reader": self.reader.state_dict(),
-            "averaged": self.averaged.module.state_dict(),
-            "updates": self.averaged.updates,
-            "optimizer": self.optimizer.state_dict(),
-            "samples": self.samples,
-            "elapsed_s": self.budget.elapsed_s,
-        }
-        save_checkpoint(self.checkpoint, state)
-
-    def step(self, batch: CropBatch) -> tuple[float, float]:
+    def step(self, batch: CropBatch) -> dict[str, float]:
         """Learn from one batch; returns its loss and its corner distance."""
         config = self.config
-        self.reader.train()
-        rate = self.budget.learning_rate(config.peak_rate)
-        for group in self.optimizer.param_groups:
-            group["lr"] = rate
+        self.net.train()
         crops = to_input(batch.images, self.rng).contiguous(memory_format=torch.channels_last)
-        alone = self.budget.progress < config.rectifier_first
         with torch.autocast("cpu", torch.bfloat16):
-            if alone:
-                corner = loss = corner_loss(self.reader.stn.locate(crops).float(), batch)
+            if self.budget.progress < config.rectifier_first:
+                corner = loss = corner_loss(self.net.stn.locate(crops).float(), batch)
             else:
                 lines = torch.from_numpy(batch.lines)
-                logits, theta = self.reader(crops, lines, config.theta_noise)
+                logits, theta = self.net(crops, lines, config.theta_noise)
                 corner = corner_loss(theta, batch)
                 loss = text_loss(logits, batch) + config.corner_weight * corner
-        self.optimizer.zero_grad(set_to_none=True)
-        loss.backward()
-        nn.utils.clip_grad_norm_(self.reader.parameters(), 5.0)
-        self.optimizer.step()
-        self.averaged.update(self.reader)
-        self.samples += len(batch.images)
-        return loss.item(), corner.item()
+        self.learn(loss, len(batch.images), most_gradient=5.0)
+        return {"loss": loss.item(), "corner": corner.item()}
 
-    def release(self, match: dict[int, float]) -> None:
-        """Write the averaged weights as safetensors, with how they came to be."""
-        folder = self.config.release or self.config.folder
+    def match(self, held_out: CropBatch) -> dict[int, float]:
+        """Exact match of the averaged weights, by lines of text."""
+        return exact_match(self.averaged.module.eval(), held_out)
+
+    def finish(self, match: dict[int, float]) -> list[Path]:
+        """Write the averaged weights; errors as `Run.release` has them."""
         summary = {
             "data": "rendered crops",
             "seed": self.config.seed,
-            "samples_seen": self.samples,
-            "minutes": round(self.budget.elapsed_s / 60, 1),
-            "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
             "rendered_exact_match_by_lines": {k: round(v, 4) for k, v in match.items()},
         }
-        averaged = self.averaged.module
-        for name, net in (("rectifier", averaged.stn), ("recognizer", averaged.lprnet)):
-            origin = weights.started_from(self.config.start_from, name)
-            weights.save(net, name, {**summary, "started_from": origin}, folder)  # type: ignore[arg-type]
+        nets = cast(Reader, self.averaged.module).nets
+        return self.release(nets, summary, self.config.start_from, self.config.release)
 
 
-def render_set(cache: CropCache, config: RecognizerTraining, stop: Event) -> None:
-    """Render the training set into the cache, with a progress bar, until told to stop."""
+def _render_set(cache: CropCache, config: RecognizerTraining, stop: Event) -> None:
+    """Render the training set into the cache, with a progress bar, until stopped."""
     rendering = cache.fill(config.crops, config.workers)
     with tqdm(total=config.crops, unit="crop", desc="rendering") as bar, closing(rendering):
         for ready in rendering:
@@ -169,8 +235,8 @@ def render_set(cache: CropCache, config: RecognizerTraining, stop: Event) -> Non
 
 
 def _batches(cache: CropCache, size: int, rng: np.random.Generator) -> Iterator[CropBatch]:
-    """Draw batches without end, from whatever has been rendered so far."""
-    for step in itertools.count():
+    """Draw batches without end, from what has been rendered so far."""
+    for step in count():
         if step % 200 == 0:
             cache.refresh()
         yield cache.draw(rng, size)
@@ -186,7 +252,7 @@ def train(config: RecognizerTraining) -> dict[int, float]:
     """
     stop, cache = Event(), CropCache(config.cache, config.seed)
     with ThreadPoolExecutor(1) as renderer:
-        rendering = renderer.submit(render_set, cache, config, stop)
+        rendering = renderer.submit(_render_set, cache, config, stop)
         try:
             while not cache.refresh():
                 if rendering.done():
@@ -199,25 +265,14 @@ def train(config: RecognizerTraining) -> dict[int, float]:
 
 def _train(training: Training, cache: CropCache) -> dict[int, float]:
     config = training.config
-    match: dict[int, float] = {}
     held_out = render_batch(np.random.default_rng(config.seed - 1), config.held_out)
-    bar = tqdm(unit="crop", unit_scale=True, desc="recognizer", initial=training.samples)
-    losses: list[tuple[float, float]] = []
-    for batch in _batches(cache, config.batch_size, training.rng):
-        losses.append(training.step(batch))
-        bar.update(config.batch_size)
-        done = training.budget.progress >= 1
-        if done or len(losses) == config.report_every:
-            training.averaged.module.eval()
-            match = exact_match(training.averaged.module, held_out)
-            loss, corner = np.mean(losses, axis=0)
-            row = {"loss": loss, "corner": corner, "one_line": match[1], "two_lines": match[2]}
-            bar.set_postfix({k: f"{v:.4f}" for k, v in row.items()})
-            rate = training.budget.learning_rate(config.peak_rate)
-            training.history.add({"samples": training.samples, **row, "rate": rate})
-            training.save()
-            losses.clear()
-        if done:
-            break
-    training.release(match)
+    batches = _batches(cache, config.batch_size, training.rng)
+
+    def check() -> dict[str, float]:
+        match = training.match(held_out)
+        return {"one_line": match[1], "two_lines": match[2]}
+
+    training.use_up(lambda: training.step(next(batches)), config.report_every, check)
+    match = training.match(held_out)
+    training.finish(match)
     return match

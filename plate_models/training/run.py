@@ -1,15 +1,24 @@
-"""What both trainings share: a time budget, averaged weights, checkpoints, curves."""
+"""What both trainings share: a budget of time, averaged weights, checkpoints, curves, release."""
 
-import csv
+import datetime
 import math
+import shutil
 import time
+from collections.abc import Callable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import torch
-from torch import nn
+from torch import Tensor, nn
+from torch.optim import Optimizer
+from tqdm import tqdm
+
+from plate_models import weights
+
+_BAR = "{percentage:3.0f}%|{bar}| {n:.1f} of {total:.1f} min, {remaining} left{postfix}"
 
 
 @dataclass
@@ -17,14 +26,10 @@ class Budget:
     """A training's minutes, over all its resumed runs, and the learning rate they give.
 
     The schedule follows the clock, not a step count: it ends on time on any machine.
-
-    Attributes:
-        minutes: Length of the whole training.
-        spent_s: Seconds used by earlier runs, from the checkpoint.
     """
 
-    minutes: float
-    spent_s: float = 0.0
+    minutes: float  # length of the whole training
+    spent_s: float = 0.0  # seconds used by earlier runs, from the checkpoint
     _started: float = field(default_factory=time.monotonic)
 
     @property
@@ -64,20 +69,127 @@ class AveragedWeights:
                 average.lerp_(current[name].detach().to(average.dtype), 1 - decay)
 
 
-def save_checkpoint(path: Path, state: dict[str, Any]) -> None:
-    """Write a checkpoint in one step: a killed training leaves the last whole one."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_suffix(".partial")
-    torch.save(state, partial)
-    partial.replace(path)
+class Run:
+    """A net in training: optimizer, average, budget, and a checkpoint to go on from."""
 
+    def __init__(
+        self,
+        net: nn.Module,
+        optimizer: Optimizer,
+        folder: Path,
+        minutes: float,
+        peak_rate: float,
+        decay: float = 0.999,
+    ) -> None:
+        self.net, self.optimizer = net, optimizer
+        self.averaged = AveragedWeights(net, decay)
+        self.budget = Budget(minutes)
+        self.history = History(folder)
+        self.samples = 0
+        self._folder, self._peak_rate = folder, peak_rate
+        self._checkpoint = folder / "checkpoint.pt"
+        if self._checkpoint.is_file():
+            state = torch.load(self._checkpoint, map_location="cpu", weights_only=True)
+            net.load_state_dict(state["net"])
+            self.averaged.module.load_state_dict(state["averaged"])
+            optimizer.load_state_dict(state["optimizer"])
+            self.averaged.updates, self.samples = state["steps"], state["samples"]
+            self.budget.spent_s = state["elapsed_s"]
 
-def load_checkpoint(path: Path) -> dict[str, Any] | None:
-    """Read a checkpoint of :func:`save_checkpoint`; None if there is none yet."""
-    if not path.is_file():
-        return None
-    state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
-    return state
+    @property
+    def steps(self) -> int:
+        """Optimizer steps so far, earlier runs included."""
+        return self.averaged.updates
+
+    def save(self) -> None:
+        """Write the checkpoint in one step: a killed training leaves the last whole one."""
+        state = {
+            "net": self.net.state_dict(),
+            "averaged": self.averaged.module.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "steps": self.steps,
+            "samples": self.samples,
+            "elapsed_s": self.budget.elapsed_s,
+        }
+        partial = self._checkpoint.with_suffix(".partial")
+        torch.save(state, partial)
+        partial.replace(self._checkpoint)
+
+    def learn(self, loss: Tensor, samples: int, most_gradient: float) -> None:
+        """Take one optimizer step, at the rate that the clock asks for."""
+        for group in self.optimizer.param_groups:
+            group["lr"] = self.budget.learning_rate(self._peak_rate)
+        self.optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        nn.utils.clip_grad_norm_(self.net.parameters(), most_gradient)
+        self.optimizer.step()
+        self.averaged.update(self.net)
+        self.samples += samples
+
+    def use_up(
+        self,
+        step: Callable[[], dict[str, float]],
+        report_every: int,
+        check: Callable[[], dict[str, float]] = dict,
+    ) -> None:
+        """Take steps until the minutes are used; report, draw and save every so many steps.
+
+        Args:
+            step: Learns from one batch; returns what the curves show.
+            report_every: Steps between two reports.
+            check: Measures the averaged weights, for the curves, too.
+        """
+        taken: list[dict[str, float]] = []
+        done = self.budget.progress * self.budget.minutes
+        with tqdm(total=self.budget.minutes, initial=done, bar_format=_BAR) as bar:
+            while self.budget.progress < 1:
+                taken.append(step())
+                bar.update(self.budget.progress * self.budget.minutes - bar.n)
+                if self.budget.progress >= 1 or len(taken) == report_every:
+                    row = {"samples": self.samples, **pd.DataFrame(taken).mean(), **check()}
+                    bar.set_postfix({name: f"{value:.4g}" for name, value in row.items()})
+                    rate = self.budget.learning_rate(self._peak_rate)
+                    self.history.add({**row, "rate": rate})
+                    self.save()
+                    taken.clear()
+
+    def release(
+        self,
+        nets: Mapping[str, nn.Module],
+        summary: Mapping[str, Any],
+        start_from: Path | None,
+        folder: Path | None,
+    ) -> list[Path]:
+        """Write finished weights to the run's folder, and copy them to where they are released.
+
+        Args:
+            nets: By name, as `weights.save` takes them.
+            summary: How they came to be; what every training knows is added.
+            start_from: Folder of the weights that the training began with.
+            folder: Where they are released, made if need be; None leaves them in the run's.
+
+        Raises:
+            OSError: They could not be copied; the message says where they lie.
+        """
+        about = {
+            "samples_seen": self.samples,
+            "minutes": round(self.budget.elapsed_s / 60, 1),
+            "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+            **summary,
+        }
+        files = []
+        for name, net in nets.items():
+            origin = {"started_from": weights.started_from(start_from, name)}
+            files.append(weights.save(net, name, {**about, **origin}, self._folder))
+        if folder is None:
+            return files
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            return [Path(shutil.copy(file, folder / file.name)) for file in files]
+        except OSError as error:
+            kept = ", ".join(map(str, files))
+            message = f"can't write the weights to {folder}: {error}; they lie in {kept}"
+            raise OSError(message) from error
 
 
 class History:
@@ -90,26 +202,18 @@ class History:
 
     def add(self, row: dict[str, float]) -> None:
         """Append a row (same keys each time) and draw the picture anew."""
-        new = not self.csv.exists()
-        with self.csv.open("a", newline="") as file:
-            writer = csv.DictWriter(file, fieldnames=list(row))
-            if new:
-                writer.writeheader()
-            writer.writerow(row)
+        pd.DataFrame([row]).to_csv(self.csv, mode="a", header=not self.csv.exists(), index=False)
         self._draw()
 
     def _draw(self) -> None:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
 
-        with self.csv.open(newline="") as file:
-            rows = list(csv.DictReader(file))
-        names = [name for name in rows[0] if name != "samples"]
-        figure = Figure(figsize=(10, 2.2 * math.ceil(len(names) / 2)), layout="constrained")
-        FigureCanvasAgg(figure)
-        for index, name in enumerate(names):
-            axes = figure.add_subplot(math.ceil(len(names) / 2), 2, index + 1)
-            axes.plot([float(r["samples"]) for r in rows], [float(r[name]) for r in rows])
+        curves = pd.read_csv(self.csv, index_col="samples")
+        rows = math.ceil(len(curves.columns) / 2)
+        figure = Figure(figsize=(10, 2.2 * rows), layout="constrained")
+        for place, name in enumerate(curves.columns, 1):
+            axes = figure.add_subplot(rows, 2, place)
+            axes.plot(curves.index, curves[name])
             axes.set(title=name, xlabel="samples seen")
             axes.grid(alpha=0.3)
         figure.savefig(self.picture)

@@ -103,8 +103,8 @@ def make_photos(folder: Path, count: int) -> list[Path]:
 
 
 def _render(path: Path) -> None:
-    from plate_models.synthetic.benchmark import render_photo
-    from plate_models.synthetic.kinds import KINDS
+    from plate_models.training.benchmark import render_photo
+    from plate_models.training.synthetic.kinds import KINDS
 
     if not path.exists():
         kind, number = list(KINDS)[int(path.stem) % len(KINDS)], int(path.stem) // len(KINDS)

@@ -125,7 +125,7 @@ def compare(url: str, other: str | Path, photo: bytes, seconds: float) -> Rows:
     Raises:
         CommandError: A service does not read the photo.
     """
-    from plate_models.figures import median_ratio
+    from plate_models.training.figures import median_ratio
 
     readers = (
         _service(url, photo),
@@ -170,9 +170,9 @@ def _published(folder: Path, url: str, photo: bytes) -> Reader:
     os.environ.pop("GOMP_SPINCOUNT", None)
     import torch
 
-    from plate_models.baseline import Baseline, PublishedShape
     from plate_models.cores import usable_cores
     from plate_models.images import decode
+    from plate_models.training.baseline import Baseline, PublishedShape
 
     torch.set_num_threads(usable_cores())
     shape, boxes = PublishedShape(Baseline(folder)), [one["box"] for one in _service(url, photo)()]

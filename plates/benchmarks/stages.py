@@ -154,7 +154,7 @@ def yardstick() -> Callable[[], Times]:
 
 def measure(read: Callable[[], Times], work: Callable[[], Times], seconds: float) -> Rows:
     """Time the photo and the yardstick in turns: a row of the table for each of ``COMPARED``."""
-    from plate_models.figures import median_ratio
+    from plate_models.training.figures import median_ratio
 
     for _ in range(_WARM_UPS):
         work(), read()

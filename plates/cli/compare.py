@@ -17,7 +17,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Compare and print."""
-    from plate_models.evaluation.comparison import ReportError, compare, load_report
+    from plate_models.training.evaluation.comparison import ReportError, compare, load_report
 
     try:
         first, second = load_report(arguments.first), load_report(arguments.second)

@@ -16,13 +16,13 @@ from api.settings import Settings
 from api.triton import Recognition, TritonClient
 from plate_models.annotate import straighten
 from plate_models.engines.nets import Nets
-from plate_models.evaluation.agreement import PhotoAgreement
-from plate_models.evaluation.labelled import Read
 from plate_models.export import REPOSITORY, export
-from plate_models.labels import LabelledPhoto
 from plate_models.pipeline import Plate
-from plate_models.reading import Reading
+from plate_models.recognition.decoding import Reading
 from plate_models.spec import DETECTOR, RECTIFIER
+from plate_models.training.evaluation.agreement import PhotoAgreement
+from plate_models.training.evaluation.labelled import Read
+from plate_models.training.labels import LabelledPhoto
 from plates.cli import CommandError, printable
 from plates.cli.options import RELEASED_WEIGHTS
 from plates.serving import EmbeddedTriton, EmbeddedTritonError

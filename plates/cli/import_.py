@@ -27,7 +27,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Import and name the files written."""
-    from plate_models.importing import import_recognizer, import_yolov5
+    from plate_models.training.importing import import_recognizer, import_yolov5
 
     out = arguments.out
     if arguments.net == "yolov5":

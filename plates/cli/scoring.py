@@ -13,23 +13,21 @@ from PIL.Image import Image
 from tqdm import tqdm
 
 from plate_models.engines.nets import Nets, load_nets
-from plate_models.evaluation import engines
-from plate_models.evaluation.agreement_crops import compare_crops
-from plate_models.evaluation.failure_sheet import failure_sheet
-from plate_models.evaluation.labelled import Read, evaluate, labelled_folder
-from plate_models.evaluation.rendered import evaluate_rendered, load_rendered
-from plate_models.evaluation.sheet import photos_in
-from plate_models.evaluation.world import FOLDER, evaluate_world
-from plate_models.evaluation.world_sheet import world_sheet
 from plate_models.images import ImageError
-from plate_models.labels import LabelError, LabelledPhoto
-from plate_models.synthetic.benchmark import PER_KIND, render_photos
-from plate_models.synthetic.kinds import KINDS
+from plate_models.training.benchmark import PER_KIND, render_photos
+from plate_models.training.evaluation import agreement
+from plate_models.training.evaluation.agreement import compare_crops
+from plate_models.training.evaluation.labelled import Read, evaluate, labelled_folder
+from plate_models.training.evaluation.rendered import evaluate_rendered, load_rendered
+from plate_models.training.evaluation.sheet import failure_sheet, photos_in, world_sheet
+from plate_models.training.evaluation.world import FOLDER, evaluate_world
+from plate_models.training.labels import LabelError, LabelledPhoto
+from plate_models.training.synthetic.kinds import KINDS
 from plate_models.weights import check_manifest
 from plates.cli import CommandError, printable
 from plates.cli.options import RELEASED_WEIGHTS
 
-# A report of plate_models.evaluation, and what draws its sheet, given lines for its head.
+# A report of plate_models.training.evaluation, and what draws its sheet, given lines for its head.
 Scored = tuple[Any, Callable[[Sequence[str]], Image] | None]
 
 
@@ -113,17 +111,17 @@ class Scoring:
 
     def _agreement(self) -> Scored:
         arguments, nets, data = self.arguments, self.nets, self.arguments.data
-        files = engines.photos_of(data) if data else None
+        files = agreement.photos_of(data) if data else None
         reference = load_nets("torch", "cpu", arguments.weights or RELEASED_WEIGHTS)
         crops = compare_crops(reference, nets, arguments.crops, data, arguments.workers, _bar)
-        photos = engines.compare_photos(files, reference, nets, self._photos) if files else None
+        photos = agreement.compare_photos(files, reference, nets, self._photos) if files else None
         rendered = None
         if arguments.per_type:
             numbered = [(kind, index) for index in range(arguments.per_type) for kind in KINDS]
             made = _bar(render_photos(numbered, arguments.workers), len(numbered))
-            rendered = engines.compare_rendered(made, reference, nets)
+            rendered = agreement.compare_rendered(made, reference, nets)
         name = f"{nets.engine} on {nets.device}"
-        return engines.EngineReport(name, crops, photos, rendered), None
+        return agreement.EngineReport(name, crops, photos, rendered), None
 
     def _photos(self, photos: list[LabelledPhoto]) -> Iterator[LabelledPhoto]:
         for photo in _bar(photos, len(photos)):

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from plate_models.backends.numpy_graph import NumpyGraph
+from plate_models.backends.graph_model import NumpyGraph
 from plate_models.engines.onnxruntime_engine import load_configured
 
 

@@ -1,0 +1,1 @@
+"""Logits to texts: CTC beam, plate grammar, ground colour, calibrated scores."""

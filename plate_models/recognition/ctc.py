@@ -1,0 +1,263 @@
+"""Connectionist temporal classification: texts to classes and logits to texts.
+
+After Graves et al. 2006, "Connectionist Temporal Classification". Encoding and
+decoding share one file, so that training and serving agree about the blank. Log-probabilities
+are (C, T) float64, C = len(alphabet) + 1, the blank last. Wherever they don't fit the alphabet,
+a ValueError says so: weights and spec disagree.
+"""
+
+from collections.abc import Sequence
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from plate_models.spec import RECOGNIZER
+
+Array = NDArray[np.float64]
+# Prefix -> probability of the paths that end in a blank, and in its last character.
+Beam = dict[str, list[float]]
+# A class less likely than this in a step starts no prefix of its own.
+_PRUNE_BELOW = 1e-4
+
+
+def encode(text: str, alphabet: str = RECOGNIZER.alphabet) -> list[int]:
+    """Write a text as class indices; a character outside the alphabet is a ValueError."""
+    unknown = sorted(set(text) - set(alphabet))
+    if unknown:
+        raise ValueError(f"{text!r}: characters {unknown} are not in the alphabet {alphabet!r}")
+    return [alphabet.index(char) for char in text]
+
+
+def log_softmax(logits: NDArray[np.floating[Any]]) -> Array:
+    """Turn logits (C, T) into log-probabilities along the class axis.
+
+    All are NaN if a logit is NaN or infinite: such a plate is unreadable.
+    """
+    if logits.ndim != 2:
+        raise ValueError(f"logits: expected (C, T), got {logits.shape}: pass one plate at a time")
+    if not np.isfinite(logits).all():
+        return np.full(logits.shape, np.nan)
+    shifted = logits.astype(np.float64) - logits.max(axis=0, keepdims=True)
+    log_total: Array = shifted - np.log(np.exp(shifted).sum(axis=0, keepdims=True))
+    return log_total
+
+
+def is_unreadable(log_probs: Array) -> bool:
+    """Whether nothing can be read from log-probabilities, because one of them is NaN."""
+    return bool(np.isnan(log_probs).any())
+
+
+def join_rows(rows: Sequence[Array]) -> Array:
+    """Join the log-probabilities of a plate's rows along time, to be decoded as one text.
+
+    A step that is certainly blank stands between two rows, because "A13" over "3" is "A133" and
+    not "A13".
+
+    Raises:
+        ValueError: There is no row, or the rows differ in their classes.
+    """
+    if not rows or len({row.shape[0] for row in rows}) != 1:
+        shapes = [row.shape for row in rows]
+        raise ValueError(f"rows: expected one or more (C, T) with the same C, got {shapes}")
+    seam = np.full((rows[0].shape[0], 1), -np.inf)
+    seam[-1] = 0.0
+    return np.concatenate([part for row in rows for part in (seam, row)][1:], axis=1)
+
+
+def _check_classes(log_probs: Array, alphabet: str) -> None:
+    if log_probs.shape[0] != len(alphabet) + 1:
+        raise ValueError(
+            f"expected {len(alphabet) + 1} classes (the alphabet and a blank), "
+            f"got {log_probs.shape[0]}: weights and spec disagree"
+        )
+
+
+def greedy_decode(log_probs: Array, alphabet: str = RECOGNIZER.alphabet) -> str:
+    """Read a plate along its best path: argmax, merge repeats, drop blanks.
+
+    The text is empty if every step is blank or nothing can be read.
+    """
+    _check_classes(log_probs, alphabet)
+    if is_unreadable(log_probs):
+        return ""
+    path = log_probs.argmax(axis=0).tolist()
+    # Merge repeats before dropping blanks: "A-A" must stay "AA".
+    merged = [index for index, _ in groupby(path)]
+    return "".join(alphabet[index] for index in merged if index < len(alphabet))
+
+
+def beam_decode(
+    log_probs: Array, alphabet: str = RECOGNIZER.alphabet, width: int = 12
+) -> list[tuple[str, float]]:
+    """List the likeliest texts by prefix beam search, best first; none if unreadable.
+
+    Of each step the `width` best prefixes are kept. Probabilities are those of all kept paths
+    that spell the text, and sum to at most 1.
+    """
+    _check_classes(log_probs, alphabet)
+    if is_unreadable(log_probs):
+        return []
+    beam: Beam = {"": [1.0, 0.0]}
+    for blank, likely in _steps(np.exp(log_probs), alphabet):
+        following = _followed(beam, blank, likely)
+        beam = following if len(following) <= width else _likeliest(following, width)
+    # A repeat without room for a blank between has probability 0: no text at all.
+    ranked = _likeliest(beam, width).items()
+    return [(prefix, a + b) for prefix, (a, b) in ranked if a + b > 0]
+
+
+def _followed(beam: Beam, blank: float, likely: list[tuple[str, float]]) -> Beam:
+    """One step: every prefix goes on with the blank, itself, or a further character."""
+    following: Beam = {}
+    for prefix, (ends_blank, ends_char) in beam.items():
+        total = ends_blank + ends_char
+        same = following.setdefault(prefix, [0.0, 0.0])
+        same[0] += total * blank
+        last = prefix[-1:]
+        for char, probability in likely:
+            arriving = total * probability
+            if char == last:
+                # Without a blank between, a repeat is the same character going on.
+                same[1] += ends_char * probability
+                arriving = ends_blank * probability
+            longer = prefix + char
+            if longer in following:
+                following[longer][1] += arriving
+            else:
+                following[longer] = [0.0, arriving]
+    return following
+
+
+def _steps(probs: Array, alphabet: str) -> list[tuple[float, list[tuple[str, float]]]]:
+    """Per step the blank's probability and the characters that may start a prefix."""
+    likely: list[list[tuple[str, float]]] = [[] for _ in range(probs.shape[1])]
+    steps, classes = np.nonzero(probs[:-1].T > _PRUNE_BELOW)
+    values = probs[classes, steps].tolist()
+    for step, index, value in zip(steps.tolist(), classes.tolist(), values, strict=True):
+        likely[step].append((alphabet[index], value))
+    return list(zip(probs[-1].tolist(), likely, strict=True))
+
+
+def _likeliest(prefixes: Beam, width: int) -> Beam:
+    items = list(prefixes.items())
+    # Sorted by a list's look-up: a function of our own would be called for every prefix.
+    negated = [-(ends_blank + ends_char) for ends_blank, ends_char in prefixes.values()]
+    ranked = sorted(range(len(items)), key=negated.__getitem__)
+    return dict(items[index] for index in ranked[:width])
+
+
+def text_probabilities(
+    log_probs: Array, texts: Sequence[str], alphabet: str = RECOGNIZER.alphabet
+) -> list[float]:
+    """Give the exact probability of each text: the sum over all of its alignments.
+
+    It is 0 for a text that is too long for T steps, and for all if nothing can be read.
+    """
+    _check_classes(log_probs, alphabet)
+    encoded = [encode(text, alphabet) for text in texts]
+    if not encoded or is_unreadable(log_probs):
+        return [0.0] * len(texts)
+    probs = np.broadcast_to(np.exp(log_probs), (len(texts), *log_probs.shape))
+    reached = _forward(probs, encoded)[-1]
+    ends = [2 * len(labels) + 1 for labels in encoded]
+    return [float(row[end] + row[end + 1]) for row, end in zip(reached, ends, strict=True)]
+
+
+def character_alternatives(
+    log_probs: Array, text: str, alphabet: str = RECOGNIZER.alphabet
+) -> Array:
+    """Give the exact probability of a text with one character replaced, or left out.
+
+    Forward-backward over all alignments: what stands before a place and what stands after
+    it are summed once, and every character is tried in between. An entry divided by its
+    row's sum is a posterior: how sure the place is, given the rest of the text.
+
+    Returns:
+        (len(text), C) float64: entry (i, k) is the probability of the text with character
+        i replaced by ``alphabet[k]``, and with the blank's k, of the text without it. All
+        0 if unreadable.
+    """
+    _check_classes(log_probs, alphabet)
+    labels = encode(text, alphabet)
+    if not labels or not log_probs.shape[1] or is_unreadable(log_probs):
+        return np.zeros((len(labels), len(alphabet) + 1))
+    probs = np.exp(log_probs)
+    # Backwards is forwards over the mirrored text.
+    both = _forward(np.stack([probs, probs[:, ::-1]]), [labels, labels[::-1]])
+    before, after = both[:, 0], both[:, 1]
+    inside = _inside(_entered(before, labels, len(alphabet)), probs)
+    left = _entered(after, labels[::-1], len(alphabet))[::-1, ::-1]
+    replaced = np.einsum("tlc,tlc->lc", inside, left)
+    return np.column_stack([replaced, _left_out(before, after, labels)])
+
+
+def _forward(probs: Array, encoded: Sequence[Sequence[int]]) -> Array:
+    """Sum the paths through each text's states: the forward algorithm (section 4.1).
+
+    The states of a text are a start, then blank, c1, blank, … blank. The probabilities are
+    (N, C, T), the encoded texts N lists of classes.
+
+    Returns:
+        (T + 1, N, 2 L + 3) for the longest length L: entry (t, n, j) is the probability
+        of all paths of t steps that end in state j - 1. Column 0 is padding and always 0.
+    """
+    longest = max(map(len, encoded))
+    texts, classes, steps = probs.shape
+    # A class of its own, never emitted, for the start and behind the end of shorter texts.
+    emitted = np.concatenate([probs, np.zeros((texts, 1, steps))], axis=1)
+    # Two columns of padding before each text: no path leads from one text into the next.
+    states = np.full((texts, 2 * longest + 4), classes)
+    # A blank may be skipped between two different characters only.
+    skips = np.zeros(states.shape)
+    for row, (labels, skip) in enumerate(zip(encoded, skips, strict=True)):
+        states[row, 3 : 2 * len(labels) + 4 : 2] = classes - 1
+        states[row, 4 : 2 * len(labels) + 4 : 2] = labels
+        skip[4 : 2 * len(labels) + 4 : 2] = [
+            i == 0 or labels[i] != labels[i - 1] for i in range(len(labels))
+        ]
+    emissions = emitted[np.arange(texts)[:, None], states].reshape(states.size, steps).T
+    reached = np.zeros((steps + 1, *states.shape))
+    reached[0, :, 2] = 1.0
+    # All texts in a row: numpy is several times faster in one dimension than in two.
+    rows, skipped = reached.reshape(steps + 1, -1), skips.reshape(-1)[2:]
+    for now, following, emission in zip(rows, rows[1:, 2:], emissions[:, 2:], strict=False):
+        np.multiply(now[:-2], skipped, out=following)
+        following += now[1:-1]
+        following += now[2:]
+        following *= emission
+    return reached[:, :, 1:]
+
+
+def _entered(reached: Array, labels: Sequence[int], characters: int) -> Array:
+    """(T, L, characters): the paths that may go on to a character at a place."""
+    allowed = np.ones((len(labels), characters))
+    # Right after the same character it would be that character going on.
+    allowed[np.arange(1, len(labels)), labels[:-1]] = 0.0
+    blanks, neighbours = reached[:-1, 2:-1:2], reached[:-1, 1:-2:2]
+    entered: Array = blanks[:, :, None] + neighbours[:, :, None] * allowed
+    return entered
+
+
+def _inside(entered: Array, probs: Array) -> Array:
+    """(T, L, characters): the paths that are at a character at a place, in each step."""
+    inside = entered.reshape(len(entered), -1).copy()
+    emissions = np.tile(probs[:-1].T, entered.shape[1])
+    staying = np.zeros(inside.shape[1])
+    for now, emission in zip(inside, emissions, strict=True):
+        now += staying
+        now *= emission
+        staying = now
+    return inside.reshape(entered.shape)
+
+
+def _left_out(before: Array, after: Array, labels: Sequence[int]) -> Array:
+    """(L,): the probability of the text without the character at a place."""
+    apart = np.ones(len(labels))
+    apart[1:-1] = [a != b for a, b in zip(labels[:-2], labels[2:], strict=True)]
+    # Paths that stop short of the place, and those that go on with the next character.
+    stopped = before[:, 2:-1:2] + before[:, 1:-2:2] * apart
+    resumed = after[::-1, 1:-2:2][:, ::-1]
+    left_out: Array = (stopped * resumed).sum(axis=0)
+    return left_out

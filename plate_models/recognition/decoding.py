@@ -1,0 +1,157 @@
+"""From the recognizer's log-probabilities to a reading: beam, grammar, scores."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from plate_models.formats import RUSSIA, UNKNOWN
+from plate_models.recognition import ctc
+from plate_models.recognition.calibration import UNCALIBRATED, Calibration
+from plate_models.recognition.grammar import Grammar
+from plate_models.spec import RECOGNIZER, RecognizerSpec
+
+# No prior lifts what is less likely than this, so the grammar isn't asked about it.
+_NEGLIGIBLE = 1e-3
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What is seen of a plate beside its text: rows of characters, likelihoods of the ground.
+
+    The latter are ``appearance.ground_likelihoods``, or None if they are not known.
+    """
+
+    lines: int = 1
+    ground: Mapping[str, float] | None = None
+
+
+ONE_LINE = Evidence()
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What stands on one plate, as far as it can be read.
+
+    Attributes:
+        text: The reading, "" where it is not ``readable``.
+        score: Calibrated probability that the best candidate is right, in [0, 1].
+        readable: Neither the score nor any character's is too low: see `RecognizerSpec`.
+        format: Such as "ru.car", of the best candidate; "unknown" if none fits.
+        characters: The best candidate's characters with their posteriors.
+        candidates: Texts with their scores, best first; the raw best path is among them.
+    """
+
+    text: str
+    score: float
+    readable: bool
+    format: str
+    characters: tuple[tuple[str, float], ...]
+    candidates: tuple[tuple[str, float], ...]
+
+
+def choose_reading(
+    log_probs: ctc.Array,
+    evidence: Evidence = ONE_LINE,
+    grammar: Grammar = RUSSIA,
+    calibration: Calibration = UNCALIBRATED,
+    spec: RecognizerSpec = RECOGNIZER,
+) -> Reading:
+    """Choose among what the recognizer saw, with the formats' grammar as a prior.
+
+    Candidates are the beam's texts, the best path's, and their respellings (O for 0). Nothing is
+    forbidden: a text of unknown format wins where it is clear enough.
+
+    Args:
+        log_probs: (C, T) float, from `ctc.log_softmax`; two rows joined by `ctc.join_rows`.
+        evidence: What else is seen of the plate.
+        grammar: The country's formats.
+        calibration: Turns posteriors into the scores that are reported.
+        spec: The recognizer's alphabet and thresholds.
+
+    Returns:
+        The reading; empty with a score of 0 if the log-probabilities are NaN or spell no text.
+    """
+    raw = ctc.greedy_decode(log_probs, spec.alphabet)
+    ranked = _posteriors(log_probs, raw, evidence, grammar, spec)
+    if not ranked:
+        return Reading("", 0.0, False, UNKNOWN, (), ())
+    candidates = _scored(_with_raw(ranked, raw, spec.candidates), calibration)
+    best, score = candidates[0]
+    characters = _characters(log_probs, best, evidence, grammar, spec.alphabet)
+    format_name = grammar.judge(best, evidence.lines, evidence.ground)[0]
+    known = format_name != UNKNOWN
+    readable = (
+        score >= (calibration.readable_from if known else spec.unknown_readable_from)
+        and min(p for _, p in characters) >= spec.min_character_score
+    )
+    return Reading(best if readable else "", score, readable, format_name, characters, candidates)
+
+
+def _scored(
+    posteriors: list[tuple[str, float]], calibration: Calibration
+) -> tuple[tuple[str, float], ...]:
+    """Calibrate the best candidate's score; the others share what it leaves, as before."""
+    (best, posterior), *others = posteriors
+    score = calibration.apply(posterior)
+    share = (1 - score) / (1 - posterior) if posterior < 1 else 0.0
+    return ((best, score), *((text, min(score, p * share)) for text, p in others))
+
+
+def _posteriors(
+    log_probs: ctc.Array, raw: str, evidence: Evidence, grammar: Grammar, spec: RecognizerSpec
+) -> list[tuple[str, float]]:
+    """The candidates' probabilities of being right, grammar included, best first."""
+    likelihoods = {text: p for text, p in ctc.beam_decode(log_probs, spec.alphabet) if text}
+    listed = [raw, *(text for text, p in likelihoods.items() if p > _NEGLIGIBLE)]
+    spelled = (other for text in listed for other in grammar.respellings(text))
+    known = set(spec.alphabet)
+    new = dict.fromkeys(text for text in (raw, *spelled) if text and set(text) <= known)
+    added = [text for text in new if text not in likelihoods]
+    likelihoods |= zip(added, ctc.text_probabilities(log_probs, added, spec.alphabet), strict=True)
+    weighted = [
+        (p * weight, weight, text)
+        for text, p in likelihoods.items()
+        for _, weight in [grammar.judge(text, evidence.lines, evidence.ground)]
+        if p > 0
+    ]
+    if not weighted:
+        return []
+    weighted.sort(key=lambda entry: -entry[0])
+    # Mass outside the candidates counts as wrong, so a blurred plate can't score 1. Taken for
+    # as plausible as the best candidate, it weighs the same on plates of rare formats.
+    outside = max(0.0, 1.0 - sum(likelihoods.values())) * weighted[0][1]
+    total = sum(p for p, _, _ in weighted) + outside
+    return [(text, p / total) for p, _, text in weighted]
+
+
+def _characters(
+    log_probs: ctc.Array, text: str, evidence: Evidence, grammar: Grammar, alphabet: str
+) -> tuple[tuple[str, float], ...]:
+    """Each character's posterior at its place, given the rest of the text.
+
+    Summed over all alignments and weighed by the grammar, against every other character
+    there and none: an O that looks much like a 0 is sure where only letters stand.
+    """
+    alternatives = ctc.character_alternatives(log_probs, text, alphabet)
+    own = ctc.encode(text, alphabet)
+    weight = grammar.judge(text, evidence.lines, evidence.ground)[1]
+    weights = np.full(alternatives.shape, weight)
+    places, classes = np.nonzero(
+        alternatives > _NEGLIGIBLE * alternatives.sum(axis=1, keepdims=True)
+    )
+    for place, index in zip(places.tolist(), classes.tolist(), strict=True):
+        if index != own[place]:
+            other = text[:place] + alphabet[index : index + 1] + text[place + 1 :]
+            weights[place, index] = grammar.judge(other, evidence.lines, evidence.ground)[1]
+    weighted = alternatives * weights
+    scores = weighted[np.arange(len(own)), own] / weighted.sum(axis=1)
+    return tuple(zip(text, scores.tolist(), strict=True))
+
+
+def _with_raw(ranked: list[tuple[str, float]], raw: str, count: int) -> list[tuple[str, float]]:
+    """Keep the best few, and the raw best path even if the grammar ranks it lower."""
+    kept = ranked[:count]
+    if raw and raw not in (text for text, _ in kept):
+        kept[-1] = next((pair for pair in ranked if pair[0] == raw), (raw, 0.0))
+    return kept

@@ -1,0 +1,187 @@
+"""A lens, a sensor, and what their camera makes of the light: from linear light to a JPEG file.
+
+Places are in pixels, (0, 0) being the corner of the first one.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import cv2
+import numpy as np
+from numpy.random import Generator
+from numpy.typing import NDArray
+
+from plate_models.training.benchmark.camera import Floats
+from plate_models.training.benchmark.textures import Field, Image
+
+_BEND = (-0.05, 0.16)
+_FRINGE = 0.0012
+_FALL_OFF = (0.0, 0.45)
+# Of the height of the smallest characters: the disc's radius, and the way of a motion.
+_DISC, _MOTION = (0.02, 0.085), (0.06, 0.18)
+_MOTION_SHARE = 0.3
+_VEIL = (0.0, 0.05)
+# Distortion is computed for cells of so many pixels a side, and interpolated.
+_CELL = 16
+
+
+@dataclass(frozen=True)
+class Lens:
+    """A lens and what moves before it."""
+
+    size_wh: tuple[int, int]  # of the picture
+    bend: float  # radial distortion: positive is a barrel
+    fringe: float  # by how much red is magnified more, and blue less, than green
+    fall_off: float  # loss of light in the corners
+    disc_px: float  # radius of the disc that a point becomes
+    motion_px: tuple[float, float]  # (x, y) way of the picture during the exposure
+    veil: float  # stray light, as a share of the picture's mean
+
+    @cached_property
+    def _middle(self) -> Floats:
+        return np.array(self.size_wh) / 2
+
+    def straighten(self, points: Floats) -> Floats:
+        """From places in the picture to where a pinhole would see them; (..., 2)."""
+        off = points - self._middle
+        radius = (off**2).sum(axis=-1, keepdims=True) / (self._middle**2).sum()
+        straight: Floats = self._middle + off * (1 + self.bend * radius) / (1 + max(self.bend, 0))
+        return straight
+
+    def bend_points(self, points: Floats) -> Floats:
+        """The inverse of :meth:`straighten`, by fixed-point iteration."""
+        bent = points
+        for _ in range(25):
+            bent = bent + points - self.straighten(bent)
+        return bent
+
+    def see(self, image: Field) -> Field:
+        """Send a (H, W, 3) float32 picture through the lens."""
+        for kernel in (_disc(self.disc_px), _line(self.motion_px)):
+            if kernel.size > 1:
+                image = np.asarray(cv2.filter2D(image, -1, kernel, borderType=cv2.BORDER_REFLECT))
+        grid = _coarse_grid(self.size_wh)
+        radius = ((grid - self._middle) ** 2).sum(axis=-1) / (self._middle**2).sum()
+        shade = _enlarge(1 - self.fall_off * radius, self.size_wh)
+        straight = self.straighten(grid) - self._middle
+        channels = []
+        for channel, sign in zip(cv2.split(image), (-1, 0, 1), strict=True):
+            source = self._middle + straight * (1 + sign * self.fringe) - 0.5
+            across, down = cv2.split(_enlarge(source, self.size_wh))
+            seen = cv2.remap(channel, across, down, cv2.INTER_LINEAR, None, cv2.BORDER_REFLECT)
+            channels.append(cv2.multiply(seen, shade))
+        return np.asarray(cv2.merge(channels) + np.float32(self.veil * float(image.mean())))
+
+
+def sample_lens(rng: Generator, size_wh: tuple[int, int], character_px: float) -> Lens:
+    """Choose a lens whose blur leaves characters of a height legible."""
+    angle, way = rng.normal(0, 0.35), 0.0
+    if rng.random() < _MOTION_SHARE:
+        way = float(rng.uniform(*_MOTION)) * character_px
+    return Lens(
+        size_wh,
+        bend=float(rng.uniform(*_BEND)),
+        fringe=float(rng.uniform(-_FRINGE, _FRINGE)),
+        fall_off=float(rng.uniform(*_FALL_OFF)),
+        disc_px=float(rng.uniform(*_DISC)) * character_px,
+        motion_px=(way * float(np.cos(angle)), way * float(np.sin(angle))),
+        veil=float(rng.uniform(*_VEIL)),
+    )
+
+
+def _coarse_grid(size_wh: tuple[int, int]) -> Floats:
+    """Places (rows, columns, 2) at the middles of cells, one cell beyond each side."""
+    x, y = (np.arange(-1, -(-side // _CELL) + 1) * _CELL + _CELL / 2 for side in size_wh)
+    return np.stack(np.meshgrid(x, y), axis=-1)
+
+
+def _enlarge(coarse: Floats, size_wh: tuple[int, int]) -> Field:
+    """Interpolate what is given on the coarse grid at the middles of the picture's pixels."""
+    rows, columns = coarse.shape[:2]
+    fine = cv2.resize(coarse.astype(np.float32), (columns * _CELL, rows * _CELL))
+    return np.asarray(fine[_CELL : _CELL + size_wh[1], _CELL : _CELL + size_wh[0]])
+
+
+def _disc(radius: float) -> Field:
+    """An evenly lit disc, its rim anti-aliased."""
+    reach = int(np.ceil(radius))
+    side = np.arange(-reach, reach + 1)
+    cover = np.clip(radius + 0.5 - np.hypot(side[:, None], side[None]), 0, 1)
+    return np.asarray(cover / cover.sum(), np.float32)
+
+
+def _line(way: tuple[float, float]) -> Field:
+    """A straight way with even light, sampled four times a pixel."""
+    length = float(np.hypot(*way))
+    reach = int(np.ceil(length / 2))
+    kernel = np.zeros((2 * reach + 1, 2 * reach + 1), np.float32)
+    for share in np.linspace(-0.5, 0.5, max(1, 4 * int(np.ceil(length)))):
+        x, y = share * way[0] + reach, share * way[1] + reach
+        left, top = int(x), int(y)
+        for row, column in ((0, 0), (0, 1), (1, 0), (1, 1)):
+            weight = abs(1 - row - (y - top)) * abs(1 - column - (x - left))
+            if weight:
+                kernel[top + row, left + column] += weight
+    return np.asarray(kernel / kernel.sum(), np.float32)
+
+
+Raw = NDArray[np.uint16]
+
+# Electrons that a saturated pixel holds, logarithmically, by day and by night.
+_ELECTRONS, _DARK_ELECTRONS = (2500.0, 25000.0), (700.0, 5000.0)
+_READ_NOISE = (2.0, 9.0)
+_LEVELS = 4095
+_GAMMA, _CONTRAST = (1.9, 2.4), (0.0, 0.35)
+_BALANCE, _DARK_BALANCE = 0.03, 0.09
+_SATURATION = (0.75, 1.2)
+_SHARPEN = (0.0, 0.7)
+JPEG_QUALITY = (48, 95)
+_CHROMA = (
+    cv2.IMWRITE_JPEG_SAMPLING_FACTOR_420,
+    cv2.IMWRITE_JPEG_SAMPLING_FACTOR_422,
+    cv2.IMWRITE_JPEG_SAMPLING_FACTOR_444,
+)
+
+
+def take(light: Field, dark: bool, rng: Generator) -> bytes:
+    """From light on the sensor to a file.
+
+    Returns a JPEG file.
+    """
+    raw = _expose(light, dark, rng)
+    way = cv2.COLOR_BayerRGGB2RGB_EA if rng.random() < 0.6 else cv2.COLOR_BayerRGGB2RGB
+    pixels = _develop(np.asarray(cv2.demosaicing(raw, way), np.uint16), dark, rng)
+    quality, chroma = int(rng.integers(*JPEG_QUALITY)), _CHROMA[rng.integers(3)]
+    options = [cv2.IMWRITE_JPEG_QUALITY, quality, cv2.IMWRITE_JPEG_SAMPLING_FACTOR, chroma]
+    _, file = cv2.imencode(".jpg", cv2.cvtColor(pixels, cv2.COLOR_RGB2BGR), options)
+    return file.tobytes()
+
+
+def _expose(light: Field, dark: bool, rng: Generator) -> Raw:
+    """Count electrons behind red, green and blue filters; (H, W) uint16, 12 bits."""
+    mosaic = light[..., 1].copy()
+    mosaic[0::2, 0::2] = light[0::2, 0::2, 0]
+    mosaic[1::2, 1::2] = light[1::2, 1::2, 2]
+    low, high = _DARK_ELECTRONS if dark else _ELECTRONS
+    full = float(np.exp(rng.uniform(np.log(low), np.log(high))))
+    electrons = np.clip(mosaic, 0, 1.2) * np.float32(full)
+    spread = np.sqrt(electrons + np.float32(rng.uniform(*_READ_NOISE) ** 2))
+    noisy = electrons + spread * rng.standard_normal(mosaic.shape, np.float32)
+    counts = np.clip(noisy * np.float32(_LEVELS / full), 0, _LEVELS)
+    return np.asarray(counts, np.uint16)
+
+
+def _develop(pixels: Raw, dark: bool, rng: Generator) -> Image:
+    """White balance, saturation, tone curve and sharpening; (H, W, 3) uint8."""
+    gains = np.exp(rng.normal(0, _DARK_BALANCE if dark else _BALANCE, 3))
+    vivid = float(rng.uniform(*_SATURATION))
+    mix = vivid * np.eye(3) + (1 - vivid) * np.array([[0.25, 0.5, 0.25]] * 3)
+    balanced = cv2.transform(pixels, mix * gains[None])
+    x = np.arange(_LEVELS + 1) / _LEVELS
+    y = x ** (1 / rng.uniform(*_GAMMA))
+    bent = y + rng.uniform(*_CONTRAST) * (y * y * (3 - 2 * y) - y)
+    curve = np.clip(bent * 255 + 0.5, 0, 255).astype(np.uint8)
+    image = curve[np.minimum(balanced, _LEVELS)]
+    amount = float(rng.uniform(*_SHARPEN))
+    soft = cv2.blur(image, (3, 3))
+    return np.asarray(cv2.addWeighted(image, 1 + amount, soft, -amount, 0), np.uint8)

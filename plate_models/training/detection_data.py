@@ -1,0 +1,304 @@
+"""The detector's photos, and the windows that it learns from.
+
+Small plates are what a dashcam gives, and photos of the training set show large ones.
+A photo that is shrunk until its plate is 20 pixels wide fills only a corner of a
+window, so a window is divided into cells and each cell gets a photo of its own.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+import cv2
+import numpy as np
+from numpy.random import Generator
+from numpy.typing import NDArray
+
+from plate_models.images import decode
+from plate_models.spec import DETECTOR
+from plate_models.training.augment import degrade
+from plate_models.training.labels import (
+    LabelledPhoto,
+    load_labels,
+    load_negatives,
+    validation_names,
+)
+from plate_models.training.synthetic.kinds import KINDS
+from plate_models.training.synthetic.scenes import Patch, paint_plate
+
+# A box this many times as wide as high holds one line of text.
+_LONG = 2.6
+
+
+@dataclass(frozen=True)
+class TrainingPhoto:
+    """A decoded photo with all its known plates."""
+
+    name: str  # file name
+    image: NDArray[np.uint8]  # (H, W, 3) uint8 RGB
+    boxes: NDArray[np.float32]  # (K, 4) float32 x0, y0, x1, y1 in pixels; K = 0 for a negative
+    # (K,) int64 lines of text on each plate, 1 or 2, or 0 where nobody knows.
+    lines: NDArray[np.int64]
+
+
+def load_world(data: Path) -> tuple[list[TrainingPhoto], list[TrainingPhoto]]:
+    """Training and validation photos of ``world_photos``, decoded (about 1.5 GB)."""
+    photos = [_decoded(photo) for photo in load_labels(data / "world_photos")]
+    held_out = validation_names(photo.name for photo in photos)
+    train = [photo for photo in photos if photo.name not in held_out]
+    return train, [photo for photo in photos if photo.name in held_out]
+
+
+def load_empty(data: Path, held_out: bool = False) -> list[TrainingPhoto]:
+    """Photos of ``no_plates``, decoded: the half to train on, or the half held out."""
+    return [_decoded(photo) for photo in load_negatives(data / "no_plates", held_out)]
+
+
+def _decoded(photo: LabelledPhoto) -> TrainingPhoto:
+    boxes = np.array([plate.box for plate in photo.plates], np.float32).reshape(-1, 4)
+    return TrainingPhoto(
+        photo.path.name, decode(photo.path.read_bytes()), boxes, lines_of_shape(boxes)
+    )
+
+
+def lines_of_shape(boxes: NDArray[np.float32]) -> NDArray[np.int64]:
+    """Guess the lines of text of plates whose label is only a box.
+
+    Returns (K,) int64: 1 for long plates. Others may have one line (a North American plate) or two,
+    so they are 0: unknown.
+    """
+    sides = boxes[:, 2:] - boxes[:, :2]
+    return np.where(sides[:, 0] > _LONG * sides[:, 1], 1, 0).astype(np.int64)
+
+
+# A cut plate is still a plate down to this share, and unclear below it.
+_VISIBLE = 0.6
+_UNCLEAR = 0.1
+# Narrower plates can be neither read nor found for sure: they are not asked for.
+_MIN_WIDTH = 9.0
+# Share of plain car plates among the painted plates of one line.
+_CARS = 0.6
+
+
+@dataclass(frozen=True)
+class WindowSettings:
+    """How windows are drawn."""
+
+    size: int = 384  # side of a window in pixels, a multiple of 32
+    # Cells per side and the chance of each.
+    grids: tuple[tuple[int, float], ...] = ((1, 0.4), (2, 0.35), (3, 0.25))
+    # Per grid, the plate widths (from, to) in pixels, drawn log-uniformly.
+    widths: tuple[tuple[float, float], ...] = ((45.0, 290.0), (20.0, 110.0), (12.0, 60.0))
+    background: float = 0.06  # chance that a cell is cut anywhere from a training photo
+    negative: float = 0.10  # chance that a cell comes from a photo without plates
+    painted: float = 0.5  # share of the plates that are replaced by rendered Russian ones
+    # Share of two-line plates among the painted ones, where the old plate was long and where it was
+    # short.
+    two_lines: tuple[float, float] = (0.15, 0.5)
+    variants: int = 3  # rendered plates per photo, kept in memory once painted
+
+
+@dataclass(frozen=True)
+class Window:
+    """One training sample."""
+
+    image: NDArray[np.uint8]  # (S, S, 3) uint8 RGB
+    boxes: NDArray[np.float32]  # (K, 4) float32 x0, y0, x1, y1 in window pixels: the plates
+    # (U, 4) float32, same coordinates: no one is to learn anything there.
+    unclear: NDArray[np.float32]
+    # (K,) int64 lines of text on each plate, 1 or 2, or 0 where nobody knows.
+    lines: NDArray[np.int64]
+
+
+class WindowSampler:
+    """Draws windows from photos; the same generator draws the same windows."""
+
+    def __init__(
+        self,
+        photos: Sequence[TrainingPhoto],
+        negatives: Sequence[TrainingPhoto] = (),
+        settings: WindowSettings | None = None,
+    ) -> None:
+        self.photos = list(photos)
+        self.negatives = list(negatives)
+        self.settings = settings or WindowSettings()
+        self._patches: dict[tuple[int, ...], Patch] = {}
+
+    def draw(self, rng: Generator) -> Window:
+        """Compose one window from its cells and degrade it as a camera would."""
+        settings = self.settings
+        chances = np.array([chance for _, chance in settings.grids])
+        choice = int(rng.choice(len(chances), p=chances / chances.sum()))
+        cells = settings.grids[choice][0]
+        image = np.full((settings.size, settings.size, 3), DETECTOR.pad_value, np.uint8)
+        boxes, unclear, lines = [], [], []
+        xs, ys = (_cuts(settings.size, cells, rng) for _ in range(2))
+        for y0, y1 in pairwise(ys):
+            for x0, x1 in pairwise(xs):
+                cell = self._draw_cell((y1 - y0, x1 - x0), settings.widths[choice], rng)
+                image[y0:y1, x0:x1] = cell.image
+                shift = np.array([x0, y0, x0, y0], np.float32)
+                boxes.append(cell.boxes + shift)
+                unclear.append(cell.unclear + shift)
+                lines.append(cell.lines)
+        image = degrade(image, rng)
+        return Window(image, np.concatenate(boxes), np.concatenate(unclear), np.concatenate(lines))
+
+    def _draw_cell(
+        self, size_hw: tuple[int, int], widths: tuple[float, float], rng: Generator
+    ) -> Window:
+        """Fill one cell from a photo of its own, scaled for a plate width in ``widths``."""
+        kind = rng.random()
+        if self.negatives and kind < self.settings.negative:
+            photo = self.negatives[rng.integers(len(self.negatives))]
+            scale = float(np.exp(rng.uniform(np.log(0.3), np.log(1.5))))
+            return _cut(photo, _placement(photo, None, scale, size_hw, rng), scale, size_hw, rng)
+        index = int(rng.integers(len(self.photos)))
+        photo = self.photos[index]
+        plate = int(rng.integers(len(photo.boxes)))
+        wanted = float(np.exp(rng.uniform(*np.log(widths))))
+        width = float(photo.boxes[plate, 2] - photo.boxes[plate, 0])
+        scale = float(np.clip(wanted / width, 0.12, 2.8))
+        if rng.random() < self.settings.painted:
+            # An enlarged photo is enlarged before it is painted: the plate stays sharp.
+            zoom = 2 if scale > 1.2 else 1
+            photo = self._paint(index, plate, int(rng.integers(self.settings.variants)), zoom)
+            scale /= zoom
+        target = None if kind > 1 - self.settings.background else photo.boxes[plate]
+        return _cut(photo, _placement(photo, target, scale, size_hw, rng), scale, size_hw, rng)
+
+    def _paint(self, index: int, plate: int, variant: int, zoom: int) -> TrainingPhoto:
+        """The photo with one plate painted over; the same numbers give the same picture."""
+        photo, key = self.photos[index], (index, plate, variant, zoom)
+        image, boxes = photo.image, photo.boxes * zoom
+        if zoom > 1:
+            image = cv2.resize(image, None, fx=zoom, fy=zoom).astype(np.uint8, copy=False)
+        if key not in self._patches:
+            rng = np.random.default_rng(key)
+            kind = self._draw_kind(photo.lines[plate] == 1, rng)
+            self._patches[key] = paint_plate(image, boxes[plate], rng, kind)
+        patch, lines = self._patches[key], photo.lines.copy()
+        boxes[plate], lines[plate] = patch.box, patch.lines
+        return TrainingPhoto(photo.name, patch.paste(image), boxes, lines)
+
+    def _draw_kind(self, long: bool, rng: Generator) -> str:
+        """Mostly plates of cars; the other kinds in equal shares."""
+        lines = 2 if rng.random() < self.settings.two_lines[0 if long else 1] else 1
+        kinds = [name for name, kind in KINDS.items() if kind.lines == lines]
+        if lines == 1 and rng.random() < _CARS:
+            return "ru.car"
+        return kinds[rng.integers(len(kinds))]
+
+
+def _cuts(size: int, cells: int, rng: Generator) -> list[int]:
+    """Borders of the cells along one axis: evenly spaced, then shaken."""
+    even = np.linspace(0, size, cells + 1)
+    even[1:-1] += rng.uniform(-0.2, 0.2, cells - 1) * size / cells
+    return [round(float(value)) for value in even]
+
+
+def _placement(
+    photo: TrainingPhoto,
+    target: NDArray[np.float32] | None,
+    scale: float,
+    size_hw: tuple[int, int],
+    rng: Generator,
+) -> NDArray[np.float64]:
+    """Where the photo's corner goes, (x, y) in cell pixels.
+
+    The target plate lies inside the cell, and the photo covers as much of it as it can.
+    """
+    corner = np.zeros(2)
+    for axis in range(2):
+        cell = size_hw[1 - axis]
+        side = photo.image.shape[1 - axis] * scale
+        low, high = min(cell - side, 0.0), max(cell - side, 0.0)
+        if target is not None:
+            first, last = target[axis] * scale, target[axis + 2] * scale
+            inside = sorted((-first, cell - last))
+            low, high = max(low, inside[0]), min(high, inside[1])
+            if low > high:
+                low, high = inside
+        corner[axis] = rng.uniform(low, high)
+    return corner
+
+
+def _cut(
+    photo: TrainingPhoto,
+    corner: NDArray[np.float64],
+    scale: float,
+    size_hw: tuple[int, int],
+    rng: Generator,
+) -> Window:
+    """Scale, turn and shift a photo into a cell, and its boxes with it."""
+    image, boxes = photo.image, photo.boxes
+    shrink = 1.0
+    if scale < 0.75:
+        # Warping alone would skip pixels; the letterbox that serves averages them too.
+        h, w = image.shape[:2]
+        size_wh = (max(round(w * scale), 1), max(round(h * scale), 1))
+        image = cv2.resize(image, size_wh, interpolation=cv2.INTER_AREA).astype(np.uint8)
+        shrink = scale
+    h, w = size_hw
+    matrix = _turn((w / 2, h / 2), rng) @ np.array(
+        [[scale, 0, corner[0]], [0, scale, corner[1]], [0, 0, 1.0]]
+    )
+    if rng.random() < 0.3:
+        matrix = np.array([[-1.0, 0, w], [0, 1, 0], [0, 0, 1]]) @ matrix
+    from_image = (matrix @ np.diag([1 / shrink, 1 / shrink, 1.0]))[:2]
+    cell = cv2.warpAffine(
+        image,
+        from_image,
+        (w, h),
+        flags=cv2.INTER_LINEAR,
+        borderValue=(DETECTOR.pad_value,) * 3,
+    )
+    moved = _move_boxes(boxes, matrix)
+    inside = np.clip(moved, 0, np.array([w, h, w, h], np.float32)).astype(np.float32)
+    seen = _areas(inside) / np.maximum(_areas(moved), 1e-6)
+    wide = inside[:, 2] - inside[:, 0] >= _MIN_WIDTH
+    kept = (seen >= _VISIBLE) & wide
+    unclear = inside[~kept & (seen > _UNCLEAR)]
+    return Window(cell.astype(np.uint8, copy=False), inside[kept], unclear, photo.lines[kept])
+
+
+def _turn(centre: tuple[float, float], rng: Generator) -> NDArray[np.float64]:
+    """A slight turn, shear and stretch about a point, as a (3, 3) matrix."""
+    angle = rng.normal(0, 0.04)
+    shear = rng.normal(0, 0.04)
+    stretch = np.exp(rng.normal(0, 0.08))
+    linear = np.array(
+        [
+            [np.cos(angle) * stretch, -np.sin(angle) + shear],
+            [np.sin(angle) * stretch, np.cos(angle)],
+        ]
+    )
+    matrix = np.eye(3)
+    matrix[:2, :2] = linear
+    matrix[:2, 2] = np.array(centre) - linear @ np.array(centre)
+    return matrix
+
+
+def _move_boxes(boxes: NDArray[np.float32], matrix: NDArray[np.float64]) -> NDArray[np.float32]:
+    """Hulls of the moved boxes, (K, 4) to (K, 4).
+
+    A turned box's hull is too large, because the plate did not fill the box's corners:
+    the mean of the hulls of its corners and of its sides' middles stays close.
+    """
+    centre = (boxes[:, :2] + boxes[:, 2:]) / 2
+    half = (boxes[:, 2:] - boxes[:, :2]) / 2
+    linear = np.abs(matrix[:2, :2])
+    corners = half @ linear.T
+    middles = np.maximum(half[:, :1] * linear[:, 0], half[:, 1:] * linear[:, 1])
+    reach = (corners + middles) / 2
+    moved = centre @ matrix[:2, :2].T + matrix[:2, 2]
+    hulls: NDArray[np.float32] = np.concatenate((moved - reach, moved + reach), axis=1).astype(
+        np.float32
+    )
+    return hulls
+
+
+def _areas(boxes: NDArray[np.float32]) -> NDArray[np.float32]:
+    sides = np.maximum(boxes[:, 2:] - boxes[:, :2], 0)
+    return np.asarray(sides[:, 0] * sides[:, 1], np.float32)

@@ -1,0 +1,350 @@
+"""Scores photos whose plates are labelled, and photos that have none."""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from plate_models.engines.nets import Nets
+from plate_models.images import decode
+from plate_models.pipeline import PipelineConfig, Plate
+from plate_models.recognition import ctc
+from plate_models.recognition.appearance import evidence_of
+from plate_models.recognition.decoding import Evidence, choose_reading
+from plate_models.training.baseline import Baseline
+from plate_models.training.evaluation.results import (
+    FAILURES,
+    METRICS,
+    Answer,
+    LogProbs,
+    PlateResult,
+    count_lines,
+    match,
+    read_boxes,
+)
+from plate_models.training.figures import Count, edit_distance, events, proportion, ratio
+from plate_models.training.labels import LabelledPhoto, load_labels, load_negatives
+
+Progress = Callable[[list[LabelledPhoto]], Iterable[LabelledPhoto]]
+# Reads a photo end to end, from its file or from its pixels.
+Read = Callable[[LabelledPhoto, Tensor], list[Plate]]
+
+# Column heads of the groups' table: the rows of `count_plates`.
+_HEADS = ("IoU 0.5", "IoU 0.7", "labelled box", "end to end", "no wrong text", "characters")
+# A property with more values than this tells photos apart, not groups.
+_MOST_GROUPS = 8
+
+
+@dataclass(frozen=True)
+class GrammarSteps:
+    """How one plate is read: along the best path, by the beam, and with the grammar."""
+
+    text: str
+    greedy: str
+    beam: str
+    grammar: str
+
+    @classmethod
+    def of(
+        cls, text: str, log_probs: LogProbs, evidence: Evidence, config: PipelineConfig
+    ) -> "GrammarSteps":
+        """Read log-probabilities (C, T) without and with the grammar."""
+        spec = config.specs.recognizer
+        reading = choose_reading(log_probs, evidence, config.grammar, spec=spec)
+        beam, grammar = (
+            next((guess for guess, _ in candidates), "")
+            for candidates in (ctc.beam_decode(log_probs, spec.alphabet), reading.candidates)
+        )
+        return cls(text, ctc.greedy_decode(log_probs, spec.alphabet), beam, grammar)
+
+    @property
+    def wins(self) -> bool:
+        """Read right, though the best path or the beam alone is wrong."""
+        return self.grammar == self.text and {self.greedy, self.beam} != {self.text}
+
+    @property
+    def breaks(self) -> bool:
+        """Read wrong, though the best path or the beam alone is right."""
+        return self.grammar != self.text and self.text in (self.greedy, self.beam)
+
+    def line(self) -> str:
+        """The plate for a terminal."""
+        verb = "wins" if self.wins else "breaks"
+        steps = f"greedy {self.greedy}, beam {self.beam}, grammar {self.grammar}"
+        return f"  {verb} {self.text}: {steps}"
+
+
+@dataclass
+class Scoreboard:
+    """What became of every labelled plate, and what was read where no plate is labelled."""
+
+    plates: list[PlateResult] = field(default_factory=list)  # one result per labelled plate
+    # Answers on labelled photos that overlap no label. Plates may have been left unlabelled, so
+    # these are listed, not counted.
+    elsewhere: list[Answer] = field(default_factory=list)
+    photos_without: int = 0  # number of photos without any plate
+    false_texts: list[Answer] = field(default_factory=list)  # readable answers on them
+    # How the legible plates are read in their labelled boxes, step by step.
+    grammar: list[GrammarSteps] = field(default_factory=list)
+
+    @property
+    def failures(self) -> list[PlateResult]:
+        """The plates that went wrong somewhere, in the order of `FAILURES`, then by photo."""
+        order = list(FAILURES)
+        failed = [plate for plate in self.plates if plate.failure]
+        return sorted(failed, key=lambda plate: (order.index(plate.failure), plate.photo))
+
+    @property
+    def wrong_texts(self) -> list[tuple[PlateResult, Answer]]:
+        """Every readable answer that is known to be wrong, with its plate."""
+        return [(plate, answer) for plate in self.plates for answer in plate.wrong_texts]
+
+    @property
+    def unverified(self) -> list[Answer]:
+        """Readable answers that no label confirms or refutes: a person has to look."""
+        illegible = [a for plate in self.plates if not plate.legible for a in plate.answers]
+        return [answer for answer in [*illegible, *self.elsewhere] if answer.text]
+
+    def counts(self) -> list[Count]:
+        """The scoreboard's rows."""
+        rows = count_plates(self.plates)
+        legible = [plate for plate in self.plates if plate.legible]
+        for crop in legible[0].published if legible else ():
+            right = [plate.published[crop] == plate.text for plate in legible]
+            rows.append(proportion(f"published recognizer, {crop}", right))
+        if self.photos_without:
+            false = len(self.false_texts)
+            rows.append(events("readable plates in photos without", false, self.photos_without))
+        return rows
+
+    def lines(self) -> list[str]:
+        """The report for a terminal: counts, groups, and every wrong text by name."""
+        lines = [*count_lines(self.counts()), "", *group_lines(self.plates), ""]
+        lines += [*self._grammar_lines(), ""]
+        lines.append(f"Wrong readable texts: {len(self.wrong_texts) + len(self.false_texts)}")
+        for plate, a in self.wrong_texts:
+            lines.append(
+                f"  {plate.photo:<40} read {a.text:<10} right {plate.text:<10} "
+                f"score {a.score:.3f}, IoU {a.iou:.2f}"
+            )
+        for a in self.false_texts:
+            read = f"read {a.text:<10} no plate there   score {a.score:.3f}"
+            lines.append(f"  {a.photo:<40} {read}")
+        lines += ["", f"Readable texts that no label confirms or refutes: {len(self.unverified)}"]
+        for a in self.unverified:
+            why = "labelled as illegible" if a.iou else "not labelled"
+            lines.append(f"  {a.photo:<40} {a.text:<10} score {a.score:.3f}, {why}")
+        return lines
+
+    def _grammar_lines(self) -> list[str]:
+        changed = [s for s in self.grammar if s.wins] + [s for s in self.grammar if s.breaks]
+        counts = ", ".join(f"{step} {count}" for step, count in self._grammar_right().items())
+        wins = sum(steps.wins for steps in self.grammar)
+        return [
+            f"From the labelled boxes read right of {len(self.grammar)}: {counts}; "
+            f"the grammar wins {wins} and breaks {len(changed) - wins}",
+            *(steps.line() for steps in changed),
+        ]
+
+    def _grammar_right(self) -> dict[str, int]:
+        return {
+            step: sum(getattr(steps, step) == steps.text for steps in self.grammar)
+            for step in ("greedy", "beam", "grammar")
+        }
+
+    def failure_lines(self) -> list[str]:
+        """Every failure: where, why, and what was read instead."""
+        lines = [f"Failures: {len(self.failures)}"]
+        for plate in self.failures:
+            answers = ", ".join(a.text or f"({a.guess or '-'})" for a in plate.answers) or "-"
+            lines.append(
+                f"  {plate.failure:<13} {plate.photo:<40} {plate.text or '?':<10} end to end "
+                f"{answers}, labelled box {plate.read_in_label or '-'}, IoU {plate.iou:.2f}"
+            )
+        return lines
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything as JSON-ready values."""
+        return {
+            "counts": [count.to_dict() for count in self.counts()],
+            "groups": [
+                {"by": by, "name": name, "counts": [c.to_dict() for c in count_plates(plates)]}
+                for (by, name), plates in group(self.plates).items()
+            ],
+            "plates": [plate.to_dict() for plate in self.plates],
+            "elsewhere": [answer.to_dict() for answer in self.elsewhere],
+            "photos_without": self.photos_without,
+            "false_texts": [answer.to_dict() for answer in self.false_texts],
+            "grammar": {
+                "plates": len(self.grammar),
+                "right": self._grammar_right(),
+                "wins": [asdict(steps) for steps in self.grammar if steps.wins],
+                "breaks": [asdict(steps) for steps in self.grammar if steps.breaks],
+            },
+        }
+
+
+def count_plates(plates: Sequence[PlateResult]) -> list[Count]:
+    """The scoreboard's rows about labelled plates: the metrics and the character errors."""
+    rows = [
+        proportion(metric.name, [metric.right(plate) for plate in plates if metric.counts(plate)])
+        for metric in METRICS
+    ]
+    legible = [plate for plate in plates if plate.legible]
+    errors = [edit_distance(plate.read_in_label, plate.text) for plate in legible]
+    lengths = [len(plate.text) for plate in legible]
+    return [*rows, ratio("character error rate, labelled box", errors, lengths)]
+
+
+def group(plates: Sequence[PlateResult]) -> dict[tuple[str, str], list[PlateResult]]:
+    """Group plates by width (terciles), light, source and lines of text.
+
+    Returns:
+        Plates by (property, value). A property with one value only is left out: it would
+        say the same as the whole.
+    """
+    if not plates:
+        return {}
+    low, high = np.quantile([plate.width for plate in plates], (1 / 3, 2 / 3))
+    thirds = (f"under {low:.0f} px", f"{low:.0f} to {high:.0f} px", f"over {high:.0f} px")
+
+    def third(plate: PlateResult) -> str:
+        return thirds[int(plate.width >= low) + int(plate.width > high)]
+
+    properties: dict[str, Callable[[PlateResult], str]] = {
+        "width": third,
+        "light": lambda plate: plate.light or "not labelled",
+        "source": lambda plate: plate.source or "other",
+        "lines": lambda plate: f"{plate.lines} in a plate",
+    }
+    groups: dict[tuple[str, str], list[PlateResult]] = {}
+    for by, value in properties.items():
+        members: dict[str, list[PlateResult]] = defaultdict(list)
+        for plate in plates:
+            members[value(plate)].append(plate)
+        if 1 < len(members) <= _MOST_GROUPS:
+            order = thirds if by == "width" else sorted(members)
+            groups |= {(by, name): members[name] for name in order if name in members}
+    return groups
+
+
+def group_lines(plates: Sequence[PlateResult]) -> list[str]:
+    """One line per group with a column per count; empty without groups."""
+    groups = group(plates)
+    lines = ["By group: count, and the 95 % interval of the rate in per cent"] if groups else []
+    last = ""
+    for (by, name), members in groups.items():
+        if by != last:
+            lines += ["", f"{by:<16}" + "".join(f"{head:>17}" for head in _HEADS)]
+        last = by
+        cells = (_cell(count) for count in count_plates(members))
+        lines.append(f"  {name:<14}" + "".join(f"{cell:>17}" for cell in cells))
+    return lines
+
+
+def _cell(count: Count) -> str:
+    if count.interval_95 is None:
+        return "nothing to count"
+    low, high = (100 * bound for bound in count.interval_95)
+    # Tenths matter for small rates only: the intervals of a group are wide.
+    interval = "-".join(f"{bound:.0f}" if bound >= 10 else f"{bound:.1f}" for bound in (low, high))
+    return f"{count.hits}/{count.total} {interval:>7}"
+
+
+def labelled_folder(data: Path) -> Path:
+    """The labelled set of a data folder: its ``ru_photos``, or the folder itself."""
+    return data / "ru_photos" if (data / "ru_photos").is_dir() else data
+
+
+def evaluate(
+    data: Path,
+    nets: Nets,
+    baseline: Path | None = None,
+    progress: Progress = iter,
+    read: Read | None = None,
+) -> Scoreboard:
+    """Score the nets at the operating point that ships.
+
+    Args:
+        data: Holds ``ru_photos/`` and optionally ``no_plates/``, or is itself a labelled
+            set (``images/`` and ``plates.csv``).
+        nets: The nets.
+        baseline: Folder of the published recognizer (``stn.pt``, ``lprnet.pt``), scored
+            on the same plates in the same run; None to leave it out.
+        progress: Wraps each list of photos, for a progress bar.
+        read: Reads photos end to end; None reads them with ``nets``. What is read in
+            labelled boxes is always read with ``nets``.
+
+    Raises:
+        FileNotFoundError: There is no labelled set in ``data``, or no published recognizer
+            in ``baseline``.
+        LabelError: The table of labels is broken.
+    """
+    published = Baseline(baseline) if baseline else None
+    read = read or (lambda _, image: nets.read(image))
+    board = Scoreboard()
+    for photo in progress(load_labels(labelled_folder(data))):
+        image = torch.from_numpy(decode(photo.path.read_bytes()))
+        results, elsewhere = score_photo(photo, image, read(photo, image), nets, published)
+        board.plates += results
+        board.elsewhere += elsewhere
+    board.grammar = _grammar_steps(board.plates, nets.config)
+    if (data / "no_plates").is_dir():
+        negatives = load_negatives(data / "no_plates", held_out=True)
+        board.photos_without = len(negatives)
+        for photo in progress(negatives):
+            image = torch.from_numpy(decode(photo.path.read_bytes()))
+            answers = [Answer.of(photo.path.name, plate) for plate in read(photo, image)]
+            board.false_texts += [answer for answer in answers if answer.text]
+    return board
+
+
+def score_photo(
+    photo: LabelledPhoto,
+    image: Tensor,
+    found: list[Plate],
+    nets: Nets,
+    published: Baseline | None = None,
+) -> tuple[list[PlateResult], list[Answer]]:
+    """Compare what was found in a photo with its labels, and read the labelled boxes, too.
+
+    Returns:
+        One result per label, and the answers that overlap no label.
+    """
+    name, labels = photo.path.name, photo.plates
+    boxes = [label.box for label in labels]
+    matched, elsewhere = match(boxes, found)
+    in_labels = read_boxes(name, image, boxes, [label.lines for label in labels], nets)
+    results = [
+        PlateResult(
+            photo=name,
+            box=label.box,
+            text=label.text,
+            light=label.light,
+            legible=label.legible,
+            lines=label.lines,
+            in_label=in_label,
+            answers=tuple(Answer.of(name, plate, iou) for plate, iou in its),
+            published=published.read(image.numpy(), label.box)
+            if published and label.legible
+            else {},
+        )
+        for label, its, in_label in zip(labels, matched, in_labels, strict=True)
+    ]
+    return results, [Answer.of(name, plate) for plate in elsewhere]
+
+
+def _grammar_steps(plates: Iterable[PlateResult], config: PipelineConfig) -> list[GrammarSteps]:
+    """What the grammar changes on legible plates, in their labelled boxes."""
+    steps = []
+    for plate in plates:
+        seen = plate.in_label
+        if plate.legible and seen.log_probs is not None and seen.crop is not None:
+            (evidence,) = evidence_of(seen.crop[None], [seen.lines], seen.colourless)
+            steps.append(GrammarSteps.of(plate.text, seen.log_probs, evidence, config))
+    return steps

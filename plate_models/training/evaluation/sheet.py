@@ -1,0 +1,204 @@
+"""Contact sheets for a person: photo views, rectified plates, letters with the wrong ones red.
+
+A sheet is a column of strips, each an image of the sheet's width.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from PIL import Image, ImageDraw, ImageFont
+
+from plate_models.images import decode
+from plate_models.training.evaluation.labelled import Scoreboard
+from plate_models.training.evaluation.results import FAILURES, Answer, Box, Pixels, PlateResult
+from plate_models.training.evaluation.world import WorldReport
+from plate_models.training.figures import align
+
+WIDTH = 1240
+_MARGIN = 24
+_PAPER, _INK, _GREY, _RULE = (255, 255, 255), (20, 20, 20), (110, 110, 110), (215, 215, 215)
+_RED, _PALE_RED = (200, 0, 0), (255, 215, 215)
+_LABEL_RGB, _FOUND_RGB = (0, 200, 80), (255, 140, 0)
+# Of a view's width, what the boxes to be seen take.
+_VIEW_SHARE = 0.6
+_LETTER_WH = (24, 34)
+_COLUMNS, _PITCH = 4, 298
+_VIEW_WH, _PLATE_WH, _CELL_HEIGHT = (282, 160), (282, 72), 440
+_MOST_FAILURES = 60
+
+# From a photo's name to its pixels, (H, W, 3) uint8 RGB.
+LoadPhoto = Callable[[str], Pixels]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One plate of a sheet."""
+
+    photo: str  # file name
+    # Drawn into the view: boxes in the photo's pixels with their colours.
+    boxes: Sequence[tuple[Box, tuple[int, int, int]]]
+    crop: Pixels | None  # the rectified plate
+    # Each with the right one, to mark what is wrong, or None.
+    texts: Sequence[tuple[str, str | None]]
+    facts: Sequence[str]  # lines about it; the first one is red if ``failed``
+    failed: bool = False  # whether the plate is a failure
+
+
+def photos_in(folder: Path) -> LoadPhoto:
+    """Photos that lie in a folder; a FileNotFoundError for one that is gone."""
+    return lambda name: decode((folder / name).read_bytes())
+
+
+def failure_sheet(board: Scoreboard, load: LoadPhoto, about: Sequence[str]) -> Image.Image:
+    """Draw every failure: the photo, the rectified plate, what is right, and what was read.
+
+    Args:
+        board: The scoreboard.
+        load: Gives the photos.
+        about: Lines for the sheet's head, such as the weights and the date.
+    """
+    failures = [plate for plate in board.failures if plate.failure != "loose box"]
+    loose = [plate for plate in board.failures if plate.failure == "loose box"]
+    counts = {name: sum(p.failure == name for p in board.failures) for name in FAILURES}
+    title = f"Not found or not read right: {len(failures)} of {len(board.plates)} labelled plates"
+    legend = (
+        "Green box: the label. Orange box: what was found. Letters: what is right, what was read "
+        "from the box found, and from the labelled box; wrong ones are red, a bar is a missing one."
+    )
+    meanings = [f"{counts[name]}  {name}: {text}" for name, text in FAILURES.items()]
+    strips = [_heading(title, [*about, "", *meanings, "", legend])]
+    strips += _grid([_failure_cell(plate) for plate in failures[:_MOST_FAILURES]], load)
+    if len(failures) > _MOST_FAILURES:
+        strips.append(_heading(f"and {len(failures) - _MOST_FAILURES} more", []))
+    if loose:
+        strips.append(_heading(f"Read right, but loosely boxed: {len(loose)}", []))
+        strips += _grid([_failure_cell(plate) for plate in loose], load)
+    if board.unverified:
+        note = "No label confirms or refutes these. Is that what stands there?"
+        strips.append(_heading(f"Readable texts to be checked: {len(board.unverified)}", [note]))
+        strips += _grid([_answer_cell(answer) for answer in board.unverified], load)
+    return _stack(strips)
+
+
+def world_sheet(report: WorldReport, load: LoadPhoto, about: Sequence[str]) -> Image.Image:
+    """Draw every readable text of the photos of other countries; see `failure_sheet`."""
+    title = f"Readable texts: {len(report.readable)} on {report.photos} photos"
+    question = "Is it a Russian plate, and is that what stands on it? Everything else is wrong."
+    cells = [_answer_cell(answer) for answer in report.readable]
+    return _stack([_heading(title, [*about, "", question]), *_grid(cells, load)])
+
+
+def _failure_cell(plate: PlateResult) -> Cell:
+    answer = next(iter(plate.answers), None)
+    right = plate.text if plate.legible else None
+    texts: list[tuple[str, str | None]] = [(right or "?", None)]
+    texts += [(one.guess if one else "", right) for one in (answer, plate.in_label)]
+    facts = [
+        plate.failure,
+        f"{plate.width:.0f} px wide, {plate.light or 'light unknown'}, {plate.lines} in a plate",
+        f"IoU {plate.iou:.2f}" + (f", score {answer.score:.3f}, {answer.format}" if answer else ""),
+    ]
+    boxes = [(plate.box, _LABEL_RGB), *([(answer.box, _FOUND_RGB)] if answer else [])]
+    return Cell(plate.photo, boxes, answer.crop if answer else None, texts, facts, failed=True)
+
+
+def _answer_cell(answer: Answer) -> Cell:
+    facts = [f"score {answer.score:.3f}, {answer.format}"]
+    boxes = [(answer.box, _FOUND_RGB)]
+    return Cell(answer.photo, boxes, answer.crop, [(answer.text, None)], facts)
+
+
+def _font(size: int) -> ImageFont.ImageFont | ImageFont.FreeTypeFont:
+    """Pillow's own typeface: there on every machine."""
+    return ImageFont.load_default(size)
+
+
+def _stack(strips: Sequence[Image.Image]) -> Image.Image:
+    """Put strips one below the other."""
+    sheet = Image.new("RGB", (WIDTH, sum(one.height for one in strips) + _MARGIN), _PAPER)
+    top = 0
+    for one in strips:
+        sheet.paste(one, (0, top))
+        top += one.height
+    return sheet
+
+
+def _heading(title: str, lines: Sequence[str]) -> Image.Image:
+    """A title and what one should know, line by line."""
+    image = Image.new("RGB", (WIDTH, 64 + 22 * len(lines)), _PAPER)
+    pen = ImageDraw.Draw(image)
+    pen.text((_MARGIN, 20), title, _INK, _font(24))
+    for number, line in enumerate(lines):
+        pen.text((_MARGIN, 58 + 22 * number), line, _GREY, _font(14))
+    return image
+
+
+def _grid(cells: Sequence[Cell], load: LoadPhoto) -> list[Image.Image]:
+    """Plates side by side, one strip for each four."""
+    strips = []
+    for start in range(0, len(cells), _COLUMNS):
+        image = Image.new("RGB", (WIDTH, _CELL_HEIGHT), _PAPER)
+        for column, cell in enumerate(cells[start : start + _COLUMNS]):
+            _draw_cell(image, _MARGIN + column * _PITCH, cell, load)
+        strips.append(image)
+    return strips
+
+
+def _draw_cell(image: Image.Image, x: int, cell: Cell, load: LoadPhoto) -> None:
+    pen = ImageDraw.Draw(image)
+    image.paste(view(load(cell.photo), _VIEW_WH, cell.boxes), (x, 10))
+    plate = Image.new("RGB", _PLATE_WH, _RULE)
+    if cell.crop is not None:
+        plate = Image.fromarray(cell.crop).resize(_PLATE_WH, Image.Resampling.BICUBIC)
+    image.paste(plate, (x, 176))
+    for number, (found, right) in enumerate(cell.texts):
+        _letters(pen, (x, 252 + 36 * number), found, right)
+    y = 256 + 36 * len(cell.texts)
+    for number, fact in enumerate([*cell.facts, cell.photo[:40]]):
+        colour = _RED if cell.failed and not number else _INK
+        pen.text((x, y + 19 * number), fact, colour, _font(14))
+
+
+def view(
+    photo: Pixels, size_wh: tuple[int, int], boxes: Sequence[tuple[Box, tuple[int, int, int]]]
+) -> Image.Image:
+    """A part of a photo, as close to its boxes as possible, with the boxes drawn in.
+
+    It is grey where it reaches beyond the photo.
+    """
+    corners = np.array([box for box, _ in boxes])
+    x0, y0 = corners[:, :2].min(axis=0)
+    x1, y1 = corners[:, 2:].max(axis=0)
+    width, height = size_wh
+    scale = _VIEW_SHARE * min(width / max(x1 - x0, 1), height / max(y1 - y0, 1))
+    left, top = (x0 + x1) / 2 - width / 2 / scale, (y0 + y1) / 2 - height / 2 / scale
+    seen = Image.fromarray(photo).transform(
+        size_wh,
+        Image.Transform.AFFINE,
+        (1 / scale, 0, left, 0, 1 / scale, top),
+        Image.Resampling.BICUBIC,
+        fillcolor=_GREY,
+    )
+    pen = ImageDraw.Draw(seen)
+    for box, colour in boxes:
+        on_view = [(side - start) * scale for side, start in zip(box, (left, top) * 2, strict=True)]
+        pen.rectangle(on_view, outline=colour, width=2)
+    return seen
+
+
+def _letters(
+    pen: ImageDraw.ImageDraw, place: tuple[int, int], found: str, right: str | None
+) -> None:
+    """Write a text in cells, one per character; wrong ones are red, a missing one is a bar."""
+    pairs = align(found, right) if right is not None else [(char, char) for char in found]
+    width, height = _LETTER_WH
+    x, y = place
+    for char, expected in pairs:
+        wrong = char != expected
+        if wrong:
+            pen.rectangle((x, y, x + width - 3, y + height - 2), _PALE_RED)
+        middle = (x + width / 2 - 1, y + height / 2)
+        pen.text(middle, char or "_", _RED if wrong else _INK, _font(26), anchor="mm")
+        x += width

@@ -1,0 +1,179 @@
+"""Weights from elsewhere become ours: safetensors with a contract. No pickle is ever run.
+
+A YOLOv5 checkpoint's tensors say everything about its net; a recognizer comes with its alphabet.
+"""
+
+import datetime
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from plate_models import weights
+from plate_models.spec import DETECTOR, RECOGNIZER, DetectorSpec
+from plate_models.spec_json import SpecError, Specs, check_spec
+from plate_models.training.importing.checkpoints import read_state
+from plate_models.training.importing.pickles import CheckpointError
+from plate_models.weights import WeightsFile, check_country, contract_of
+
+__all__ = ["CheckpointError", "import_recognizer", "import_yolov5"]
+
+_STEM, _ANCHORS, _HEAD = "0.conv.weight", "model.24.anchors", "model.24.m.0.weight"
+_WIDEST, _DEEPEST = "model.9.cv2.conv.weight", "model.6.m."
+# Older versions register what follows from the anchors.
+_DERIVED = ("num_batches_tracked", ".anchor_grid")
+_NORM_EPSILON = 1e-3  # of every Conv in nets.yolov5
+
+State = dict[str, Tensor]
+
+
+def import_yolov5(path: Path, folder: Path) -> Path:
+    """Turn a YOLOv5 checkpoint into ``detector.safetensors``.
+
+    Args:
+        path: A ``.pt`` file of YOLOv5 v6 or newer, n to x, with three output levels and one
+            or two classes (one-line plates, two-line plates), fused or not; or its state
+            dict, as ``.pt`` or safetensors.
+        folder: Where the weights go; made if need be.
+
+    Returns:
+        The file written.
+
+    Raises:
+        CheckpointError: The file is damaged, hostile, or not laid out like that; the
+            message names the first tensor that differs.
+        WeightsError: As above.
+    """
+    state = _with_norms(_named_as_ours(read_state(path), path))
+    specs = Specs(detector=_spec_of(state, path))
+    file = WeightsFile("detector", path, contract_of("detector", specs), state)
+    net = weights.build_from(file, specs)
+    folder.mkdir(parents=True, exist_ok=True)
+    return weights.save(net, "detector", _origin_of(path), folder, specs)
+
+
+def import_recognizer(
+    lprnet: Path, stn: Path, alphabet: str, folder: Path, country: str = RECOGNIZER.country
+) -> tuple[Path, Path]:
+    """Turn state dicts of our LPRNet and STN into weights.
+
+    Args:
+        lprnet: State dict of ``nets.lprnet.LPRNet``, as ``.pt`` or safetensors.
+        stn: State dict of ``nets.stn.STN`` that straightened its plates in training.
+        alphabet: The recognizer's characters in class order, without the blank.
+        folder: Where the weights go; made if need be.
+        country: Whose plates it reads: the name of a file in ``countries/``.
+
+    Returns:
+        The recognizer's file and the rectifier's. Sizes, margins and normalisation are
+        those of ``spec.py``: tensors don't tell them.
+
+    Raises:
+        CheckpointError: A file is damaged or hostile, or the alphabet can't be used.
+        WeightsError: The country's formats are not at hand, or a tensor's name or shape is
+            not that of the net; the message names it. Nothing was written.
+    """
+    specs = Specs(recognizer=replace(RECOGNIZER, alphabet=alphabet, country=country))
+    try:
+        check_spec(specs.recognizer, "recognizer")
+    except SpecError as error:
+        raise CheckpointError(str(error)) from error
+    check_country(specs.recognizer, "recognizer")
+    sources = {"recognizer": lprnet, "rectifier": stn}
+    files = [
+        WeightsFile(name, path, contract_of(name, specs), read_state(path))
+        for name, path in sources.items()
+    ]
+    nets = [weights.build_from(file, specs) for file in files]
+    folder.mkdir(parents=True, exist_ok=True)
+    recognizer, rectifier = (
+        weights.save(net, file.name, _origin_of(file.path), folder, specs)
+        for net, file in zip(nets, files, strict=True)
+    )
+    return recognizer, rectifier
+
+
+def _origin_of(path: Path) -> dict[str, Any]:
+    """Where imported weights came from, in place of a training's summary."""
+    return {
+        "imported_from": path.name,
+        "sha256": weights.sha256_of(path),
+        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+    }
+
+
+def _named_as_ours(state: State, path: Path) -> State:
+    """Bring every name under "model.", from under whatever it was saved."""
+    prefixes = [key.removesuffix(_STEM) for key in state if f".{key}".endswith(f".{_STEM}")]
+    if not prefixes:
+        raise CheckpointError(
+            f"{path}: expected a stem model.{_STEM}, as in YOLOv5 v6, "
+            f"found {next(iter(state), 'nothing')} first"
+        )
+    prefix = min(prefixes, key=len)
+    kept = {key: value for key, value in state.items() if not key.endswith(_DERIVED)}
+    return {_renamed(key, prefix): value for key, value in kept.items()}
+
+
+def _renamed(key: str, prefix: str) -> str:
+    return f"model.{key.removeprefix(prefix)}" if key.startswith(prefix) else key
+
+
+def _with_norms(state: State) -> State:
+    """Give fused convolutions the batch norm back that does nothing but add their bias."""
+    unfused = {}
+    for key, value in state.items():
+        base = key.removesuffix("conv.bias")
+        if base == key or f"{base}bn.weight" in state:
+            unfused[key] = value
+            continue
+        unfused[f"{base}bn.weight"] = torch.full_like(value, (1 + _NORM_EPSILON) ** 0.5)
+        unfused[f"{base}bn.bias"] = value
+        unfused[f"{base}bn.running_mean"] = torch.zeros_like(value)
+        unfused[f"{base}bn.running_var"] = torch.ones_like(value)
+    return unfused
+
+
+def _spec_of(state: State, path: Path) -> DetectorSpec:
+    """Derive width, depth, anchors and classes from the tensors' shapes."""
+    stem = _tensor(state, f"model.{_STEM}", path)
+    if stem.shape[1:] != (3, 6, 6):
+        raise _differs(path, f"model.{_STEM}", "(channels, 3, 6, 6)", stem)
+    widest, head = _tensor(state, _WIDEST, path), _tensor(state, _HEAD, path)
+    anchors = _tensor(state, _ANCHORS, path)
+    if anchors.ndim != 3 or anchors.shape[0] != 3 or anchors.shape[2] != 2:
+        raise _differs(path, _ANCHORS, "(3, anchors, 2): levels for strides 8, 16 and 32", anchors)
+    outputs, per_cell = head.shape[0], max(anchors.shape[1], 1)
+    count = outputs // per_cell - 5
+    if count not in (1, 2) or outputs % per_cell:
+        wanted = f"{per_cell * 6} or {per_cell * 7} rows, for one class or two"
+        raise _differs(path, _HEAD, wanted, head)
+    blocks = {key.removeprefix(_DEEPEST).split(".")[0] for key in state if key.startswith(_DEEPEST)}
+    sizes = anchors * torch.tensor(DETECTOR.strides).view(-1, 1, 1)
+    spec = replace(
+        DETECTOR,
+        classes=DETECTOR.classes[:count],
+        anchors_wh=tuple(tuple((w, h) for w, h in level) for level in sizes.tolist()),
+        # At width and depth 1, these layers have 1024 channels and 9 blocks.
+        width_multiple=widest.shape[0] / 1024,
+        depth_multiple=len(blocks) / 9,
+    )
+    try:
+        check_spec(spec, f"{path}: detector")
+    except SpecError as error:
+        raise CheckpointError(str(error)) from error
+    return spec
+
+
+def _tensor(state: State, key: str, path: Path) -> Tensor:
+    if key not in state:
+        raise CheckpointError(f"{path}: {key}: expected as in YOLOv5 v6, found no such tensor")
+    if not state[key].ndim:
+        raise _differs(path, key, "axes, as in YOLOv5 v6", state[key])
+    return state[key]
+
+
+def _differs(path: Path, key: str, expected: str, found: Tensor) -> CheckpointError:
+    return CheckpointError(f"{path}: {key}: expected {expected}, found {tuple(found.shape)}")

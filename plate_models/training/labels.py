@@ -1,0 +1,148 @@
+"""Labelled photos: a folder with ``images/`` and one row per plate in ``plates.csv``."""
+
+import csv
+import re
+import zlib
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from PIL import ExifTags, Image
+
+# Consecutive dashcam frames that go to one side of the split together.
+_RUN_LENGTH = 8
+_CLIP = re.compile(r"(?P<clip>ro_\w+)\.mp4_t_(?P<second>\d+)\.\w+$")
+
+Box = tuple[float, float, float, float]
+
+
+class LabelError(Exception):
+    """A table of labels can't be understood; the message names file and line."""
+
+
+@dataclass(frozen=True)
+class LabelledPlate:
+    """One labelled plate."""
+
+    box: Box  # x0, y0, x1, y1 in pixels of the upright photo, as `images.decode` gives it
+    text: str = ""  # what stands on it, in Latin letters; "" where it isn't labelled
+    legible: bool = False  # whether a person can read every character
+    light: str = ""  # "day", "dark", or "" where it isn't labelled
+    lines: int = 1  # 1 or 2: in how many lines the text stands on the plate
+
+
+@dataclass(frozen=True)
+class LabelledPhoto:
+    """A photo and the plates labelled in it; maybe none."""
+
+    path: Path
+    plates: tuple[LabelledPlate, ...] = ()
+
+
+def load_labels(folder: Path) -> list[LabelledPhoto]:
+    """Read a labelled set, sorted by file name.
+
+    Args:
+        folder: Holds ``images/`` and ``plates.csv`` with the columns image, x0, y0, x1, y1
+            (pixels of the image as stored, before EXIF turns it upright), and optionally
+            text, legible (0 or 1), light, and lines (1 or 2; 1 where it is left out).
+
+    Raises:
+        FileNotFoundError: The folder has no ``plates.csv``, or a listed image is missing.
+        LabelError: A row is not as described above.
+    """
+    rows: dict[str, list[tuple[Box, dict[str, str]]]] = defaultdict(list)
+    path = folder / "plates.csv"
+    with path.open(newline="", encoding="utf-8") as file:
+        reader = csv.DictReader(file)
+        for row in reader:
+            try:
+                rows[row["image"]].append((_box(row), row))
+            except (KeyError, TypeError, ValueError) as error:
+                reason = f"no column {error}" if isinstance(error, KeyError) else error
+                raise LabelError(f"{path}, line {reader.line_num}: {reason}") from error
+    photos = []
+    for name in sorted(rows):
+        image = folder / "images" / name
+        if not image.is_file():
+            raise FileNotFoundError(f"{path} lists {image}, which is not there")
+        size_wh, orientation = _stored(image)
+        plates = (
+            LabelledPlate(
+                upright(box, size_wh, orientation),
+                row.get("text", ""),
+                row.get("legible", "0") == "1",
+                row.get("light", ""),
+                int(row.get("lines") or 1),
+            )
+            for box, row in rows[name]
+        )
+        photos.append(LabelledPhoto(image, tuple(plates)))
+    return photos
+
+
+def _box(row: dict[str, str]) -> Box:
+    """The box of a row; a KeyError, TypeError (too short) or ValueError where it is broken."""
+    x0, y0, x1, y1 = (float(row[key]) for key in ("x0", "y0", "x1", "y1"))
+    lines = row.get("lines") or "1"
+    if lines not in ("1", "2"):
+        raise ValueError(f"lines: expected 1 or 2, got {lines!r}")
+    return x0, y0, x1, y1
+
+
+def _stored(path: Path) -> tuple[tuple[int, int], int]:
+    """Size and EXIF orientation of an image as stored; upright where it can't be opened."""
+    try:
+        with Image.open(path) as image:
+            return image.size, int(image.getexif().get(ExifTags.Base.Orientation, 1))
+    except (OSError, ValueError, TypeError):  # whoever decodes it says what is wrong
+        return (0, 0), 1
+
+
+def upright(box: Box, size_wh: tuple[int, int], orientation: int) -> Box:
+    """Turn a box as EXIF turns its photo.
+
+    Args:
+        box: x0, y0, x1, y1 in pixels of the image as stored.
+        size_wh: Of that image.
+        orientation: 1 to 8 (Exif 2.32, 4.6.4 A, tag 0x0112); any other leaves the box.
+    """
+    (width, height), (x0, y0, x1, y1) = size_wh, box
+    if orientation in (5, 6, 7, 8):  # transposed: then turned as 1, 2, 3 or 4 are
+        x0, y0, x1, y1, width, height = y0, x0, y1, x1, height, width
+    if orientation in (2, 3, 6, 7):
+        x0, x1 = width - x1, width - x0
+    if orientation in (3, 4, 7, 8):
+        y0, y1 = height - y1, height - y0
+    return x0, y0, x1, y1
+
+
+def load_negatives(folder: Path, held_out: bool) -> list[LabelledPhoto]:
+    """List photos without plates: the half to train on, or the held-out one (odd CRC-32)."""
+    return [
+        LabelledPhoto(path)
+        for path in sorted(folder.rglob("*.jpg"))
+        if bool(zlib.crc32(path.name.encode()) % 2) == held_out
+    ]
+
+
+def validation_names(names: Iterable[str]) -> set[str]:
+    """Choose the photos that are never trained on.
+
+    A fifth of the photos, by ``crc32(name) % 5``. Neighbouring frames of a dashcam clip show
+    the same cars, so a run of them goes where its first frame goes.
+    """
+    chosen, clips = set(), defaultdict(list)
+    for name in names:
+        if match := _CLIP.match(name):
+            clips[match["clip"]].append((int(match["second"]), name))
+        elif zlib.crc32(name.encode()) % 5 == 0:
+            chosen.add(name)
+    for frames in clips.values():
+        ordered = [name for _, name in sorted(frames)]
+        for start in range(0, len(ordered), _RUN_LENGTH):
+            run = ordered[start : start + _RUN_LENGTH]
+            if zlib.crc32(run[0].encode()) % 5 == 0:
+                chosen.update(run)
+    return chosen

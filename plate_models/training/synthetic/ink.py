@@ -1,0 +1,202 @@
+"""What is printed on a plate, as coverage: frame, dividers, characters, country sign."""
+
+from dataclasses import replace
+from functools import lru_cache
+
+import cv2
+import numpy as np
+import numpy.typing as npt
+
+from plate_models.training.synthetic.glyphs import DIGITS, GLYPHS, LATIN_D, Mask, glyph_mask
+from plate_models.training.synthetic.kinds import Box, Group, Layout, PlateKind
+
+CORNER_MM = 9.0
+_FRAME_MM = (2.0, 2.6, 3.2)
+_INSET_MM = 2.8
+# Upper and lower lines keep this far from the plate's middle, strokes included.
+_CLEAR_MM = 1.2
+# Heights are whole multiples of this: glyphs are cached per height.
+_HEIGHT_STEP_MM = 2.0
+
+
+def draw_ink(
+    text: str,
+    kind: PlateKind,
+    layout: Layout,
+    rng: np.random.Generator,
+    px_per_mm: float,
+    jitter_mm: float,
+    bolder_mm: float,
+) -> Mask:
+    """Print a plate's text, frame, dividers and country sign.
+
+    Returns (H, W) uint8 coverage in [0, 255].
+    """
+    thick = _FRAME_MM[rng.integers(len(_FRAME_MM))]
+    ink = _frame(px_per_mm, layout.size_mm, thick).copy()
+    for divider in layout.dividers:
+        if kind.divider_share == 1 or rng.random() < kind.divider_share:
+            _draw_line(ink, divider, thick, px_per_mm)
+    jitter = rng.normal(0, 1.5 * jitter_mm, 2) + rng.normal(0, jitter_mm, (len(text), 2))
+    done = 0
+    for index, group in enumerate((*layout.serial, layout.region)):
+        rows = _rows_of(index, kind, layout)
+        for centre in group.centres:
+            name = LATIN_D if kind.latin and text[done] == "D" else text[done]
+            place = centre + jitter[done, 0], group.foot + jitter[done, 1]
+            height = group.digit_height if name in DIGITS else group.letter_height
+            _draw_character(ink, name, place, height, rows, px_per_mm, bolder_mm)
+            done += 1
+    _draw_country(ink, layout, px_per_mm, bolder_mm)
+    return ink
+
+
+def _rows_of(index: int, kind: PlateKind, layout: Layout) -> tuple[float, float]:
+    """Between which heights a group stays: in its half, if there are two lines."""
+    height = layout.size_mm[1]
+    if kind.lines == 1:
+        return 0.0, height
+    return (0.0, height / 2 - _CLEAR_MM) if index == 0 else (height / 2 + _CLEAR_MM, height)
+
+
+def loosen(layout: Layout, kind: PlateKind, rng: np.random.Generator) -> Layout:
+    """Vary the sizes and the places of a layout's groups by the kind's looseness.
+
+    Groups of two-line plates stay in their half of the plate.
+    """
+    if not kind.looseness:
+        return layout
+    share, middle = kind.looseness, layout.size_mm[1] / 2
+    serial = [_vary(group, share, rng) for group in layout.serial]
+    region = _vary(layout.region, share, rng)
+    if kind.lines == 2:
+        serial[0] = _below(serial[0], 0.05 * middle, middle - 2)
+        serial[1] = _below(serial[1], middle + 2, 2 * middle - 6)
+        region = _below(region, middle + 2, 2 * middle - 6)
+    x, y = (float(shift) for shift in rng.normal(0, 40 * share, 2) * (1, 0.4))
+    region = replace(region, centres=tuple(c + x for c in region.centres))
+    right = layout.size_mm[0] - _INSET_MM
+    dividers = tuple(
+        (x0 + x, y0, min(x1 + x, right) if x1 < right else right, y1)
+        for x0, y0, x1, y1 in layout.dividers
+    )
+    country = layout.country[0] + x, layout.country[1] + y
+    x0, y0, x1, y1 = layout.flag
+    flag = x0 + x, y0 + y, x1 + x, y1 + y
+    return replace(
+        layout, serial=tuple(serial), region=region, dividers=dividers, country=country, flag=flag
+    )
+
+
+def _vary(group: Group, share: float, rng: np.random.Generator) -> Group:
+    """Scale a group and its gaps about its middle, and shift it."""
+    size = 1 + float(np.clip(rng.normal(0, share), -3 * share, 1.5 * share))
+    spread = size * (1 + float(np.clip(rng.normal(0, share / 2), -share / 2, share / 2)))
+    middle = sum(group.centres) / len(group.centres)
+    shift, rise = (float(v) for v in rng.normal(0, 1, 2) * (40 * share, 0.5 * 76 * share))
+    return Group(
+        tuple(middle + (centre - middle) * spread + shift for centre in group.centres),
+        group.foot - abs(rise) * float(size < 1),
+        _in_steps(group.digit_height * size),
+        _in_steps(group.letter_height * size),
+    )
+
+
+def _in_steps(height: float) -> float:
+    return _HEIGHT_STEP_MM * round(height / _HEIGHT_STEP_MM)
+
+
+def _below(group: Group, top: float, foot: float) -> Group:
+    """Lift and shrink a group until it stands between two lines."""
+    foot = min(group.foot, foot)
+    room = _HEIGHT_STEP_MM * ((foot - top) // _HEIGHT_STEP_MM)
+    heights = min(group.digit_height, room), min(group.letter_height, room)
+    return Group(group.centres, foot, *heights)
+
+
+def _draw_character(
+    ink: Mask,
+    name: str,
+    place: tuple[float, float],
+    height: float,
+    rows: tuple[float, float],
+    scale: float,
+    bolder: float,
+) -> None:
+    """Print a glyph with its foot at a place, both in millimetres, and inside rows."""
+    mask = glyph_mask(name, scale, height, bolder)
+    # The mask has a margin around the glyph; bolder strokes reach into it.
+    shrink = height / GLYPHS[name].height
+    margin, growth = 2.0 * shrink, max(bolder, 0) / 2 * shrink
+    foot = min(place[1], rows[1] - growth)
+    top = max(foot - height, rows[0] + growth)
+    _stamp(ink, mask, place[0] * scale, (top - margin) * scale)
+
+
+def _stamp(ink: Mask, mask: Mask, centre_x: float, top_y: float) -> None:
+    """Lay a glyph's coverage over the ink at a place in pixels, clipped to it."""
+    left = round(centre_x - mask.shape[1] / 2)
+    top = round(top_y)
+    x0, y0 = max(left, 0), max(top, 0)
+    x1 = min(left + mask.shape[1], ink.shape[1])
+    y1 = min(top + mask.shape[0], ink.shape[0])
+    if x0 < x1 and y0 < y1:
+        patch = ink[y0:y1, x0:x1]
+        np.maximum(patch, mask[y0 - top : y1 - top, x0 - left : x1 - left], out=patch)
+
+
+@lru_cache(maxsize=128)
+def _frame(px_per_mm: float, size_mm: tuple[float, float], thick_mm: float) -> Mask:
+    """The line along the plate's rim, as coverage."""
+    scale = 4 * px_per_mm
+    size_wh = round(size_mm[0] * scale), round(size_mm[1] * scale)
+    inner_inset = _INSET_MM + thick_mm
+    outer = rounded_box(size_wh, _INSET_MM * scale, (CORNER_MM - _INSET_MM) * scale)
+    inner = rounded_box(size_wh, inner_inset * scale, (CORNER_MM - inner_inset) * scale)
+    small = round(size_mm[0] * px_per_mm), round(size_mm[1] * px_per_mm)
+    frame = cv2.resize(outer - inner, small, interpolation=cv2.INTER_AREA)
+    return np.asarray(frame, dtype=np.uint8)
+
+
+def rounded_box(size_wh: tuple[int, int], inset: float, radius: float) -> Mask:
+    """A filled box with round corners, ``inset`` pixels from the image's sides."""
+    width, height = size_wh
+    box = np.zeros((height, width), np.uint8)
+    low, r = round(inset), max(1, round(radius))
+    right, bottom = width - 1 - low, height - 1 - low
+    cv2.rectangle(box, (low + r, low), (right - r, bottom), (255,), -1)
+    cv2.rectangle(box, (low, low + r), (right, bottom - r), (255,), -1)
+    for x in (low + r, right - r):
+        for y in (low + r, bottom - r):
+            cv2.circle(box, (x, y), r, (255,), -1)
+    return box
+
+
+def _draw_line(ink: Mask, line: Box, thick_mm: float, scale: float) -> None:
+    """Print an upright or level line, anti-aliased, in place."""
+    x0, y0, x1, y1 = line
+    half_x, half_y = (thick_mm / 2, 0.0) if x0 == x1 else (0.0, thick_mm / 2)
+    across = _coverage(ink.shape[1], (x0 - half_x) * scale, (x1 + half_x) * scale)
+    down = _coverage(ink.shape[0], (y0 - half_y) * scale, (y1 + half_y) * scale)
+    columns, rows = np.flatnonzero(across), np.flatnonzero(down)
+    if len(columns) and len(rows):
+        patch = ink[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1]
+        cover = np.outer(down[rows], across[columns]) * 255
+        np.maximum(patch, cover.astype(np.uint8), out=patch)
+
+
+def _coverage(size: int, low: float, high: float) -> npt.NDArray[np.float64]:
+    """Per pixel of a row, the share that lies between two places."""
+    pixels = np.arange(size)
+    cover: npt.NDArray[np.float64] = np.clip(
+        np.minimum(pixels + 1, high) - np.maximum(pixels, low), 0, 1
+    )
+    return cover
+
+
+def _draw_country(ink: Mask, layout: Layout, scale: float, bolder: float) -> None:
+    height = layout.country_height
+    for index, char in enumerate("RUS"):
+        mask = glyph_mask(char, scale, height, bolder - 0.5)
+        x = layout.country[0] + (0.325 + index) * height
+        _stamp(ink, mask, x * scale, (layout.country[1] - 0.035 * height) * scale)

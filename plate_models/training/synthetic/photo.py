@@ -1,0 +1,231 @@
+"""What light, lens, sensor and compression make of a scene.
+
+Every effect takes and returns (H, W, 3) RGB pictures in [0, 255], uint8 or float32 as
+the signature says; all chance comes from the generator that is passed in.
+"""
+
+from dataclasses import dataclass
+
+import cv2
+import numpy as np
+import numpy.typing as npt
+
+from plate_models.training.synthetic.wear import FloatImage, blobs, noise
+
+Image = npt.NDArray[np.uint8]
+Range = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class PhotoStyle:
+    """How photos differ from one another. Lengths are in pixels of the scene."""
+
+    dark_share: float = 0.3  # of night and dusk scenes
+    dark_gain: Range = (0.2, 0.55)  # exposure, as a factor
+    day_gain: Range = (0.5, 1.25)
+    dark_haze: Range = (0, 30)  # light added everywhere, in grey levels
+    day_haze: Range = (0, 60)
+    gamma: Range = (0.75, 1.35)  # exponent of the tone curve
+    cast_shares: tuple[float, float] = (0.2, 0.65)  # of strong casts, by day and by night
+    shadow_share: float = 0.2
+    glare_share: float = 0.1
+    defocus: float = 0.3  # scale of the blur's standard deviation
+    motion_share: float = 0.18
+    motion_px: Range = (1.5, 5)
+    resample_share: float = 0.2  # of photos that were enlarged after being taken
+    noise: Range = (0.4, 7)  # standard deviation in grey levels, logarithmic
+    denoise_share: float = 0.2  # by the camera
+    sharpen_share: float = 0.5  # by the camera
+    jpeg_quality: Range = (18, 96)
+    second_jpeg_share: float = 0.3
+
+
+DEFAULT_PHOTO = PhotoStyle()
+# Pictures at least this wide are compressed at any quality of the range.
+_FULL_WIDTH = 180.0
+
+# Sodium lamps, brake lights, dusk, night blue, headlights, violet sensors, green tubes.
+_CASTS = np.array(
+    [
+        (1.25, 1.0, 0.45), (1.3, 0.75, 0.35), (1.25, 0.8, 0.7), (0.75, 0.9, 1.3),
+        (0.6, 0.7, 1.5), (1.05, 1.05, 0.75), (0.85, 0.8, 1.3), (0.9, 1.1, 0.9),
+    ],
+    np.float32,
+)  # fmt: skip
+
+
+def _colour_gain(rng: np.random.Generator, cast_share: float) -> npt.NDArray[np.float64]:
+    gain = np.exp(rng.normal(0, 0.025, 3))
+    if rng.random() < cast_share:
+        cast = _CASTS[rng.integers(len(_CASTS))]
+        gain = gain * cast ** rng.uniform(0.3, 1.1)
+    return np.asarray(gain)
+
+
+def expose(image: Image, rng: np.random.Generator, style: PhotoStyle = DEFAULT_PHOTO) -> FloatImage:
+    """Set exposure, haze, tone curve and colour cast, by day or by night."""
+    dark = rng.random() < style.dark_share
+    low, high = style.dark_gain if dark else style.day_gain
+    gain = float(np.exp(rng.uniform(np.log(low), np.log(high))))
+    haze = rng.uniform(*(style.dark_haze if dark else style.day_haze)) * rng.random()
+    tint = _colour_gain(rng, style.cast_shares[int(dark)])
+    # Shadows are lit by another light than the plate: by night they are often blue.
+    haze_tint = _colour_gain(rng, style.cast_shares[int(dark)])
+    levels = np.linspace(0, 1, 256)[:, None] ** rng.uniform(*style.gamma)
+    # Highlights roll off, so that a bright plate pales before it clips.
+    lit = levels * 255 * gain * tint + haze * haze_tint
+    curve = np.where(lit > 225, 225 + 30 * np.tanh((lit - 225) / 30), lit)
+    table = curve.astype(np.float32).reshape(1, 256, 3)
+    return np.asarray(cv2.LUT(image, table), np.float32)
+
+
+def light_unevenly(
+    image: FloatImage, rng: np.random.Generator, style: PhotoStyle = DEFAULT_PHOTO
+) -> FloatImage:
+    """Multiply by a smooth light field, now and then by a shadow with an edge."""
+    height, width = image.shape[:2]
+    field = 1 + float(rng.uniform(0, 0.2)) * blobs(rng, (height, width), (3, 4))
+    if rng.random() < style.shadow_share:
+        field = field * _shadow(height, width, rng)
+    field = np.clip(field, 0.15, 2).astype(np.float32)
+    return np.asarray(cv2.multiply(image, cv2.merge((field, field, field))), np.float32)
+
+
+def _shadow(height: int, width: int, rng: np.random.Generator) -> FloatImage:
+    """A half-plane in the shade with a soft edge; soft enough to draw at a lower size."""
+    small = np.ones((2 + height // 3, 2 + width // 3), np.float32)
+    centre = rng.uniform(-0.2, 1.2, 2) * (small.shape[1], small.shape[0])
+    angle = rng.uniform(0, 2 * np.pi)
+    along = np.array([np.cos(angle), np.sin(angle)]) * width
+    side = np.array([-along[1], along[0]])
+    corners = (centre - along, centre + along, centre + along + side, centre - along + side)
+    depth = float(rng.uniform(0.3, 0.8))
+    cv2.fillConvexPoly(small, np.rint(corners).astype(np.int32), (depth,))
+    soft = cv2.GaussianBlur(small, (0, 0), max(0.4, rng.uniform(0.005, 0.05) * small.shape[1]))
+    return np.asarray(cv2.resize(soft, (width, height)), np.float32)
+
+
+def add_glare(
+    image: FloatImage, rng: np.random.Generator, style: PhotoStyle = DEFAULT_PHOTO
+) -> FloatImage:
+    """Let a lamp or a reflection bloom over a part of the picture."""
+    if rng.random() >= style.glare_share:
+        return image
+    height, width = image.shape[:2]
+    x = (np.arange(width, dtype=np.float32) / width - rng.uniform(0, 1)) / rng.uniform(0.05, 0.4)
+    y = (np.arange(height, dtype=np.float32) / height - rng.uniform(0, 1)) / rng.uniform(0.1, 0.6)
+    bloom = np.outer(np.exp(-(y**2)), np.exp(-(x**2))) * np.float32(rng.uniform(30, 150))
+    green, blue = float(rng.uniform(0.8, 1)), float(rng.uniform(0.6, 1.1))
+    return np.asarray(cv2.add(image, cv2.merge((bloom, bloom * green, bloom * blue))), np.float32)
+
+
+def blur(
+    image: FloatImage, rng: np.random.Generator, style: PhotoStyle = DEFAULT_PHOTO
+) -> FloatImage:
+    """Defocus and motion, up to where a plate that fills the picture can be read."""
+    width = image.shape[1]
+    size = min(max((width / 220) ** 0.8, 0.5), 2.0)
+    sigma = min(rng.gamma(1.2, style.defocus / 1.2) * size, 0.0105 * width)
+    if sigma > 0.25:
+        image = np.asarray(cv2.GaussianBlur(image, (0, 0), sigma), np.float32)
+    if rng.random() < style.motion_share:
+        length = min(rng.uniform(*style.motion_px) * size, 0.028 * width)
+        # Cars and cameras move along the road more than up and down.
+        angle = rng.normal(0, 0.3) if rng.random() < 0.6 else rng.uniform(0, np.pi)
+        image = np.asarray(cv2.filter2D(image, -1, _motion_kernel(length, angle)), np.float32)
+    return image
+
+
+def _motion_kernel(length: float, angle: float) -> FloatImage:
+    side = 2 * int(np.ceil(length / 2)) + 1
+    kernel = np.zeros((side, side), np.float32)
+    half = np.array([np.cos(angle), np.sin(angle)]) * length / 2
+    middle = side // 2
+    start = np.rint((middle - half) * 16).astype(int)
+    stop = np.rint((middle + half) * 16).astype(int)
+    cv2.line(kernel, start.tolist(), stop.tolist(), (1.0,), 1, cv2.LINE_8, 4)
+    return np.asarray(kernel / max(float(kernel.sum()), 1e-6), np.float32)
+
+
+def resample(
+    image: FloatImage, rng: np.random.Generator, style: PhotoStyle = DEFAULT_PHOTO
+) -> FloatImage:
+    """Lose resolution: shrink, then enlarge again."""
+    if rng.random() >= style.resample_share:
+        return image
+    height, width = image.shape[:2]
+    factor = max(rng.uniform(0.5, 0.9), min(1.0, 110 / width))
+    small_wh = max(24, round(width * factor)), max(10, round(height * factor))
+    small = cv2.resize(image, small_wh, interpolation=cv2.INTER_AREA)
+    kind = cv2.INTER_CUBIC if rng.random() < 0.5 else cv2.INTER_LINEAR
+    return np.asarray(cv2.resize(small, (width, height), interpolation=kind), np.float32)
+
+
+def add_noise(
+    image: FloatImage, rng: np.random.Generator, style: PhotoStyle = DEFAULT_PHOTO
+) -> FloatImage:
+    """Sensor noise: fine in brightness, coarser in colour."""
+    height, width = image.shape[:2]
+    low, high = style.noise
+    sigma = float(np.exp(rng.uniform(np.log(low), np.log(high))))
+    # Shot noise falls with the light, though not as fast as the light itself.
+    sigma *= min(1.0, 0.25 + float(image.mean()) / 130)
+    luma = noise(rng, height, width) * sigma
+    if rng.random() < 0.3:
+        luma += sigma * blobs(rng, (height, width), (1 + height // 3, 1 + width // 3))
+    image = np.asarray(cv2.add(image, cv2.merge((luma, luma, luma))), np.float32)
+    if rng.random() < 0.5:
+        chroma = blobs(rng, (height, width), (1 + height // 4, 1 + width // 4), channels=3)
+        strength = rng.uniform(0.3, 0.9) * sigma + rng.uniform(0, 2)
+        image = np.asarray(cv2.scaleAdd(chroma, strength, image), np.float32)
+    return image
+
+
+def process(
+    image: FloatImage, rng: np.random.Generator, style: PhotoStyle = DEFAULT_PHOTO
+) -> Image:
+    """Sharpen and denoise as cameras do; the result is clipped to uint8."""
+    amount, soft = 0.0, image
+    if rng.random() < style.sharpen_share:
+        soft = np.asarray(cv2.GaussianBlur(image, (0, 0), rng.uniform(0.7, 1.8)), np.float32)
+        amount = rng.uniform(0.3, 2.0)
+    sharp = cv2.addWeighted(image, 1 + amount, soft, -amount, 0, dtype=cv2.CV_8U)
+    pixels = np.asarray(sharp, np.uint8)
+    if rng.random() < style.denoise_share:
+        pixels = np.asarray(cv2.medianBlur(pixels, 3), np.uint8)
+    return pixels
+
+
+def compress(image: Image, rng: np.random.Generator, style: PhotoStyle = DEFAULT_PHOTO) -> Image:
+    """Store as JPEG, once or twice."""
+    low, high = style.jpeg_quality
+    # Blocks of 8 px leave nothing of a tiny plate at the lowest qualities.
+    low = min(high, low * max(1.0, _FULL_WIDTH / image.shape[1]))
+    qualities = [int(rng.uniform(low, high))]
+    if rng.random() < style.second_jpeg_share:
+        qualities.append(int(rng.uniform(max(low, 60), high)))
+    bgr = cv2.cvtColor(image, cv2.COLOR_RGB2BGR)
+    for quality in qualities:
+        _, data = cv2.imencode(".jpg", bgr, [cv2.IMWRITE_JPEG_QUALITY, quality])
+        bgr = cv2.imdecode(data, cv2.IMREAD_COLOR)
+    return np.asarray(cv2.cvtColor(bgr, cv2.COLOR_BGR2RGB), np.uint8)
+
+
+def photograph(scene: Image, rng: np.random.Generator, style: PhotoStyle = DEFAULT_PHOTO) -> Image:
+    """The whole chain from an evenly lit scene to a stored photo.
+
+    Args:
+        scene: (H, W, 3) uint8 RGB at the photo's own resolution.
+        rng: Source of all chance.
+        style: How photos differ.
+
+    Returns:
+        (H, W, 3) uint8 RGB.
+    """
+    image = expose(scene, rng, style)
+    image = light_unevenly(image, rng, style)
+    image = add_glare(image, rng, style)
+    image = blur(image, rng, style)
+    image = resample(image, rng, style)
+    image = add_noise(image, rng, style)
+    return compress(process(image, rng, style), rng, style)

@@ -1,0 +1,267 @@
+"""A flat plate: its sheet, ink, relief, flag, screws and holder."""
+
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import pairwise
+
+import cv2
+import numpy as np
+import numpy.typing as npt
+
+from plate_models.training.synthetic.glyphs import Mask
+from plate_models.training.synthetic.ink import CORNER_MM, draw_ink, loosen, rounded_box
+from plate_models.training.synthetic.kinds import CAR, Ground, Layout, PlateKind, kind_named
+from plate_models.training.synthetic.wear import add_dirt, add_snow, wear_ink
+
+Image = npt.NDArray[np.uint8]
+
+_SCREW_COLOURS = (
+    (25, 25, 25), (60, 60, 62), (110, 110, 112), (165, 165, 165), (225, 225, 225),
+    (95, 62, 40), (120, 85, 50), (190, 165, 95), (140, 25, 30),
+)  # fmt: skip
+
+_AD_TEXTS = (
+    "www.autos.example", "OFFICIAL DEALER", "AUTO SALON", "tel. (000) 123-45-67", "RUSSIA",
+    "MOTOR CENTER", "(000) 333-44-55", "SANKT-PETERBURG", "MOSKVA", "TRADE-IN & SERVICE",
+    "GARAGES", "SEVER", "www.motorcar.example", "0 000 555-00-11", "PREMIUM CARS",
+)  # fmt: skip
+_AD_FONTS = (cv2.FONT_HERSHEY_SIMPLEX, cv2.FONT_HERSHEY_DUPLEX, cv2.FONT_HERSHEY_TRIPLEX)
+# Black plastic mostly; grey, chrome and white ones less often.
+_HOLDER_TONES = (12.0, 20.0, 30.0, 42.0, 60.0, 150.0, 215.0)
+_FULL_WIDTH_MM = 520.0
+
+
+def draw_screws(
+    rgb: Image,
+    rng: np.random.Generator,
+    px_per_mm: float,
+    places_mm: tuple[tuple[float, float], ...],
+    shares: tuple[float, float],
+    radius_mm: tuple[float, float],
+) -> None:
+    """Screw a plate to the car, in place."""
+    chosen = [place for place in places_mm if rng.random() < shares[0]]
+    height, width = rgb.shape[0] / px_per_mm, rgb.shape[1] / px_per_mm
+    while rng.random() < shares[1]:
+        rows = 9, height / 2, height - 9
+        chosen.append((float(rng.uniform(12, width - 12)), float(rng.choice(rows))))
+    radius = float(rng.uniform(*radius_mm))
+    colour = np.array(_SCREW_COLOURS[rng.integers(len(_SCREW_COLOURS))], np.float64)
+    shift = 4
+    sub = px_per_mm * (1 << shift)
+    for x, y in chosen:
+        offset = rng.normal(0, 2.2, 2)
+        centre = round((x + offset[0]) * sub), round((y + offset[1]) * sub)
+        size = max(radius * rng.uniform(0.85, 1.15), 0.8 / px_per_mm)
+        for part, factor in ((1.25, 0.55), (1.0, 1.0), (0.45, rng.uniform(0.6, 1.0))):
+            tone = [float(c) for c in colour * factor]
+            cv2.circle(rgb, centre, round(size * part * sub), tone, -1, cv2.LINE_AA, shift)
+
+
+def _write_advertisement(
+    rgb: Image, rng: np.random.Generator, rows: tuple[int, int], tone: float
+) -> None:
+    """Write one to three phrases between two rows of the holder."""
+    height = (rows[1] - rows[0]) * rng.uniform(0.35, 0.7)
+    colour = [float(c) for c in np.clip(tone + rng.normal(0, 15, 3), 0, 255)]
+    font = _AD_FONTS[rng.integers(len(_AD_FONTS))]
+    x = rgb.shape[1] * rng.uniform(0.03, 0.5)
+    for _ in range(int(rng.integers(1, 4))):
+        text = _AD_TEXTS[rng.integers(len(_AD_TEXTS))]
+        place = round(x), round((sum(rows) + height) / 2)
+        thick = 1 if height < 18 else 2
+        cv2.putText(rgb, text, place, font, height / 22, colour, thick, cv2.LINE_AA)
+        x += len(text) * height * 0.85 + rgb.shape[1] * rng.uniform(0.02, 0.2)
+        if x > 0.85 * rgb.shape[1]:
+            break
+
+
+def _sample_bars_mm(rng: np.random.Generator) -> tuple[float, float, float]:
+    """Widths of a holder's side, upper and lower bars, in millimetres."""
+    side, upper = rng.uniform(2, 11, 2)
+    if rng.random() < 0.08:
+        upper = rng.uniform(14, 24)
+    lower = rng.uniform(12, 26) if rng.random() < 0.7 else rng.uniform(3, 9)
+    return float(side), float(upper), float(lower)
+
+
+def mount(
+    plate: Image, outline: Mask, rng: np.random.Generator, px_per_mm: float
+) -> tuple[Image, tuple[int, int]]:
+    """Put a plate in a holder.
+
+    Returns the holder's (H', W', 3) uint8 picture and the plate's place (x, y) in it.
+    """
+    height, width = plate.shape[:2]
+    # Small plates have slimmer holders.
+    slim = (width / px_per_mm / _FULL_WIDTH_MM) ** 0.5
+    side, upper, lower = (round(mm * slim * px_per_mm) for mm in _sample_bars_mm(rng))
+    tone = _HOLDER_TONES[rng.integers(len(_HOLDER_TONES))]
+    rgb = np.empty((height + upper + lower, width + 2 * side, 3), np.uint8)
+    corner = rgb.shape[1], rgb.shape[0]
+    colour = [float(c) for c in np.clip(tone + rng.normal(0, 4, 3), 0, 255)]
+    cv2.rectangle(rgb, (0, 0), corner, colour, -1)
+    # The upper edge catches light from the sky.
+    edge = [min(255.0, c + rng.uniform(0, 40)) for c in colour]
+    cv2.rectangle(rgb, (0, 0), (corner[0], upper // 3), edge, -1)
+    letters = 225.0 if tone < 100 else 35.0
+    letters += (tone - letters) * rng.uniform(0, 0.6)
+    for rows in ((0, upper), (height + upper, height + upper + lower)):
+        if rows[1] - rows[0] > 10 * px_per_mm and rng.random() < 0.8:
+            _write_advertisement(rgb, rng, rows, letters)
+    # Many holders clasp the plate and hide its rim.
+    lip = round(max(0.0, rng.uniform(-3, 4.5)) * px_per_mm)
+    shown = slice(lip, height - lip), slice(lip, width - lip)
+    window = rgb[upper : upper + height, side : side + width][shown]
+    cv2.copyTo(plate[shown], outline[shown], dst=window)
+    return rgb, (side, upper)
+
+
+# Below this resolution, in pixels per millimetre, embossing is not seen.
+_RELIEF_SCALE = 0.5
+_FLAG = ((235, 235, 235), (40, 70, 160), (195, 45, 50))
+# The grounds' colours are those of a sheet of this level.
+_FULL_LEVEL = 250.0
+
+Quad = npt.NDArray[np.float32]
+Colour = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class PlateStyle:
+    """How plates differ from one another before a camera sees them."""
+
+    jitter_mm: float = 0.8  # standard deviation of a character's position
+    bolder_mm: tuple[float, ...] = (-2.2, -1.4, -0.7, -0.7, 0.0, 1.0)  # of the strokes
+    # Grey levels of white sheets and of black paint. Coloured sheets are darkened as white ones
+    # are, and white paint is as bright as they.
+    paper: tuple[float, float] = (185, 250)
+    ink: tuple[float, float] = (12, 75)
+    tint: float = 4.0  # standard deviation of the sheet's colour per channel
+    relief: tuple[float, float] = (0, 45)  # strength of the embossing, in grey levels
+    screw_radius_mm: tuple[float, float] = (2.5, 8.5)
+    screw_shares: tuple[float, float] = (0.85, 0.08)  # at each standard place, and stray ones
+    worn_share: float = 0.15
+    dirty_share: float = 0.3
+    snowy_share: float = 0.05
+    holder_share: float = 0.82  # around a car's plate
+    flag_share: float = 0.85  # beside the country's letters
+
+
+DEFAULT_STYLE = PlateStyle()
+
+
+@dataclass(frozen=True)
+class PlateImage:
+    """A flat plate with its holder."""
+
+    rgb: Image  # (H, W, 3) uint8
+    alpha: Mask  # (H, W) uint8; 0 outside the plate's and the holder's rounded corners
+    px_per_mm: float  # resolution
+    # (4, 2) float32, the plate's own corners (TL, TR, BR, BL) in pixels of ``rgb``; the holder lies
+    # outside it.
+    quad: Quad
+    kind: str  # name of its format, such as "ru.car"
+    lines: int  # of text, 1 or 2
+
+
+@lru_cache(maxsize=64)
+def _outline(size_wh: tuple[int, int], radius: float) -> Mask:
+    return rounded_box(size_wh, 0, radius)
+
+
+def _draw_flag(rgb: Image, layout: Layout, scale: float) -> None:
+    left, top, right, bottom = layout.flag
+    x0, x1 = round(left * scale), round(right * scale)
+    rows = [round((top + (bottom - top) / 3 * i) * scale) for i in range(4)]
+    edge = max(1, round(0.8 * scale))
+    rgb[rows[0] - edge : rows[3] + edge, x0 - edge : x1 + edge] = 60
+    for (y0, y1), colour in zip(pairwise(rows), _FLAG, strict=True):
+        rgb[y0:y1, x0:x1] = colour
+
+
+def _emboss(rgb: Image, ink: Mask, strength: float, step: int) -> Image:
+    """Light the raised characters from one side; negative strength from the other."""
+    lit = np.zeros_like(ink)
+    dim = np.zeros_like(ink)
+    near, far = ink[: -2 * step, : -2 * step], ink[2 * step :, 2 * step :]
+    lit[step:-step, step:-step] = cv2.subtract(near, far)
+    dim[step:-step, step:-step] = cv2.subtract(far, near)
+    factor = strength / 255
+    rgb = np.asarray(cv2.addWeighted(rgb, 1, cv2.merge((lit, lit, lit)), factor, 0), np.uint8)
+    return np.asarray(cv2.addWeighted(rgb, 1, cv2.merge((dim, dim, dim)), -factor, 0), np.uint8)
+
+
+def _mix_colours(
+    ground: Ground, rng: np.random.Generator, style: PlateStyle
+) -> tuple[Colour, Colour]:
+    """Colours of the sheet and of the paint on it, RGB in about [0, 255]."""
+    low, high = (np.array(end) for end in ground.sheet)
+    shade = low + (high - low) * (0.7 * rng.random() + 0.3 * rng.random(3))
+    paper = shade * (rng.uniform(*style.paper) / _FULL_LEVEL) + rng.normal(0, style.tint, 3)
+    level = rng.uniform(*(style.paper if ground.light_ink else style.ink))
+    return paper, level + rng.normal(0, style.tint / 2, 3)
+
+
+def _paint(
+    ink: Mask,
+    kind: PlateKind,
+    layout: Layout,
+    rng: np.random.Generator,
+    scale: float,
+    style: PlateStyle,
+) -> Image:
+    """The plate's sheet with its ink, relief, flag and screws."""
+    paper, paint = _mix_colours(kind.ground, rng, style)
+    if rng.random() < style.worn_share:
+        ink = wear_ink(ink, rng)
+    table = paper + np.linspace(0, 1, 256)[:, None] * (paint - paper)
+    levels = np.clip(table, 0, 255).astype(np.uint8).reshape(1, 256, 3)
+    rgb = np.asarray(cv2.LUT(cv2.merge((ink, ink, ink)), levels), np.uint8)
+    relief = rng.uniform(*style.relief) * (1 if rng.random() < 0.5 else -1)
+    if scale >= _RELIEF_SCALE:
+        rgb = _emboss(rgb, ink, relief, max(1, round(1.2 * scale)))
+    if rng.random() < style.flag_share * kind.flag_share:
+        _draw_flag(rgb, layout, scale)
+    draw_screws(rgb, rng, scale, layout.screws, style.screw_shares, style.screw_radius_mm)
+    return rgb
+
+
+def render_plate(
+    text: str,
+    rng: np.random.Generator,
+    px_per_mm: float = 1.0,
+    style: PlateStyle = DEFAULT_STYLE,
+    kind: str = CAR,
+) -> PlateImage:
+    """Draw one plate, flat and evenly lit, with or without a holder around it.
+
+    Args:
+        text: As :func:`plate_models.training.synthetic.texts.sample_text` gives it for the kind.
+        rng: Source of everything that the text leaves open.
+        px_per_mm: Resolution; glyphs are cached per value, so use few.
+        style: How much plates differ.
+        kind: Name of a format, a key of ``KINDS``.
+
+    Raises:
+        ValueError: There is no such kind, or its texts have another length.
+    """
+    plate_kind = kind_named(kind)
+    fitting = plate_kind.layouts_of(text)
+    layout = loosen(fitting[rng.integers(len(fitting))], plate_kind, rng)
+    bolder = style.bolder_mm[rng.integers(len(style.bolder_mm))]
+    ink = draw_ink(text, plate_kind, layout, rng, px_per_mm, style.jitter_mm, bolder)
+    plate = _paint(ink, plate_kind, layout, rng, px_per_mm, style)
+    if rng.random() < style.dirty_share:
+        add_dirt(plate, rng)
+    height, width = plate.shape[:2]
+    radius = CORNER_MM * px_per_mm
+    alpha, left, top, rgb = _outline((width, height), radius), 0, 0, plate
+    if rng.random() < style.holder_share * plate_kind.holder_share:
+        rgb, (left, top) = mount(plate, alpha, rng, px_per_mm)
+        alpha = _outline((rgb.shape[1], rgb.shape[0]), radius)
+    if rng.random() < style.snowy_share:
+        add_snow(rgb, rng)
+    quad = np.array([[0, 0], [width, 0], [width, height], [0, height]], np.float32)
+    quad += np.array([left, top], np.float32)
+    return PlateImage(rgb, alpha, px_per_mm, quad, kind, plate_kind.lines)

@@ -1,0 +1,47 @@
+"""Work done by other processes, a little ahead of what reads its results."""
+
+import multiprocessing
+import os
+from collections import deque
+from collections.abc import Callable, Generator, Iterable
+from concurrent.futures import Future, ProcessPoolExecutor
+from typing import TypeVar
+
+import cv2
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+def map_ahead(
+    function: Callable[[Item], Result], items: Iterable[Item], workers: int, ahead: int = 8
+) -> Generator[Result]:
+    """Call a function of a module for each item, in other processes; yields in their order.
+
+    Args:
+        function: As it is called elsewhere.
+        items: What it is called for.
+        workers: Processes, each of one thread; 0 works in this one.
+        ahead: Results that may wait for each worker: enough to keep it busy, few to keep.
+    """
+    if not workers:
+        yield from map(function, items)
+        return
+    spawn = multiprocessing.get_context("spawn")
+    pool = ProcessPoolExecutor(workers, spawn, initializer=_use_one_thread)
+    waiting: deque[Future[Result]] = deque()
+    try:
+        for item in items:
+            waiting.append(pool.submit(function, item))
+            if len(waiting) >= ahead * workers:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _use_one_thread() -> None:
+    os.nice(10)
+    cv2.setNumThreads(1)
+    os.environ["OMP_NUM_THREADS"] = "1"  # torch reads it when the function's module loads it

@@ -1,0 +1,95 @@
+"""The scoreboard's arithmetic: counts, intervals, alignments."""
+
+import math
+from itertools import product
+
+import pytest
+
+from plate_models.training.figures import (
+    align,
+    edit_distance,
+    events,
+    mcnemar_p,
+    median_ratio,
+    proportion,
+    ratio,
+)
+
+
+def test_wilson_interval_of_a_published_example() -> None:
+    # 10 of 20: Newcombe 1998, Statistics in Medicine 17, method 3, gives 0.299 to 0.701.
+    half = proportion("", [True] * 10 + [False] * 10)
+    assert half.interval_95 == pytest.approx((0.299, 0.701), abs=5e-4)
+    assert proportion("", [True] * 20).interval_95 == pytest.approx((0.839, 1), abs=1e-3)
+
+
+def test_poisson_interval_is_the_exact_one() -> None:
+    # Exact bounds from the chi-squared distribution (Garwood 1936): 0 gives 0 to 3.689,
+    # 10 gives 4.795 to 18.390.
+    assert events("", 0, 1).interval_95 == pytest.approx((0, 3.689), rel=1e-3)
+    assert events("", 10, 2).interval_95 == pytest.approx((4.795 / 2, 18.390 / 2), rel=1e-3)
+
+
+def test_ratio_resamples_plates_not_characters() -> None:
+    # One plate of 100 has all errors: a share of the resamples draws it not at all.
+    errors = ratio("", [9] + [0] * 99, [9] * 100)
+    assert errors.rate == pytest.approx(0.01)
+    assert errors.interval_95 is not None
+    assert errors.interval_95[0] == 0 and 0.02 < errors.interval_95[1] < 0.05
+
+
+def test_no_error_seen_is_not_no_error_possible() -> None:
+    errors = ratio("", [0] * 100, [9] * 100)
+    assert errors.rate == 0 and errors.interval_95 == pytest.approx((0, 3.689 / 900), rel=1e-3)
+
+
+def test_nothing_counted_has_no_rate() -> None:
+    for count in (proportion("", []), events("", 0, 0), ratio("", [], [])):
+        assert count.rate is None and count.interval_95 is None
+
+
+def test_ratio_of_medians_pairs_the_photos() -> None:
+    # Photo by photo always half: whatever is drawn, the ratio is one half.
+    slow = [100.0, 1000.0, 10.0, 300.0, 50.0]
+    assert median_ratio([ms / 2 for ms in slow], slow) == (0.5, (0.5, 0.5))
+    value, (low, high) = median_ratio([1.0, 2.0, 3.0, 4.0], [4.0, 2.0, 8.0, 4.0])
+    assert value == pytest.approx(2.5 / 4) and low < value < high
+    for a, b in (([], []), ([1.0], [1.0, 2.0])):
+        with pytest.raises(ValueError, match="as many"):
+            median_ratio(a, b)
+
+
+def test_mcnemar_by_counting_every_outcome() -> None:
+    # 2 to the power of n outcomes are equally likely: count those at least as lopsided.
+    for wins, losses in product(range(6), repeat=2):
+        n = wins + losses
+        extreme = sum(
+            abs(2 * sum(outcome) - n) >= abs(wins - losses) for outcome in product((0, 1), repeat=n)
+        )
+        assert mcnemar_p(wins, losses) == pytest.approx(extreme / 2**n)
+    assert 0 <= mcnemar_p(0, 2000) < 1e-100
+    assert not math.isnan(mcnemar_p(1000, 1100))
+
+
+@pytest.mark.parametrize(
+    ("found", "right", "pairs"),
+    [
+        ("", "", []),
+        ("", "AB", [("", "A"), ("", "B")]),
+        ("ABC", "ABC", [("A", "A"), ("B", "B"), ("C", "C")]),
+        ("AC", "ABC", [("A", "A"), ("", "B"), ("C", "C")]),
+        ("AXC", "ABC", [("A", "A"), ("X", "B"), ("C", "C")]),
+        ("AABC", "ABC", [("A", ""), ("A", "A"), ("B", "B"), ("C", "C")]),
+        ("B7", "AB77", [("", "A"), ("B", "B"), ("", "7"), ("7", "7")]),
+    ],
+)
+def test_align(found: str, right: str, pairs: list[tuple[str, str]]) -> None:
+    assert align(found, right) == pairs
+
+
+@pytest.mark.parametrize(
+    ("found", "right", "distance"),
+    [("", "", 0), ("", "ABC", 3), ("AXC", "ABC", 1), ("BA", "AB", 2), ("KITTEN", "SITTING", 3)],
+)
+def test_edit_distance(found: str, right: str, distance: int) -> None:
+    assert edit_distance(found, right) == edit_distance(right, found) == distance
