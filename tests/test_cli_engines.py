@@ -13,6 +13,7 @@ from command_line import SCENE, SCENE_TEXT
 from plate_models import contract, export, weights
 from plate_models.engines import nets
 from plate_models.images import decode
+from plate_models.spec_json import specs_to_json
 from plates.cli import main as cli
 
 
@@ -70,7 +71,12 @@ def test_other_weights_are_served_without_touching_what_triton_serves(
         for model in ("yolo", "stn", "lprnet"):
             shutil.copy(export.REPOSITORY / model / "1" / "model.onnx", repository / model / "1")
         manifest = repository / "plate_recognition" / "1" / contract.MANIFEST
-        manifest.write_text(json.dumps(export._made_for(weights.load_modules(source))))
+        modules = weights.load_modules(source)
+        made_for = {
+            "specs": specs_to_json(modules.specs),
+            "calibration": json.loads(modules.calibration.to_json()),
+        }
+        manifest.write_text(json.dumps(made_for))
 
     monkeypatch.setattr(export, "export", copy_instead)
     loaded = nets.load_nets("served", folder=others(tmp_path / "others"))

@@ -28,7 +28,7 @@ ENTRIES = {
     ),
 }
 # Taken where they are there, and done without where not.
-OPTIONAL = {"sniffio", "_distutils_hack"}
+OPTIONAL = {"sniffio", "_distutils_hack", "brotli", "_brotli", "pygments", "rich"}
 HEAVY = ("torch", "onnx", "onnxruntime", "openvino", "pytriton", "ray", "matplotlib")
 
 
