@@ -8,8 +8,7 @@ from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any, ClassVar
 
-from fastapi import Response
-from fastapi.responses import JSONResponse
+from starlette.responses import JSONResponse, Response
 
 from plate_models.images import ImageError
 

@@ -171,13 +171,13 @@ def test_eval_fails_where_the_floor_is_missed(
     reference: Nets,
 ) -> None:
     monkeypatch.delenv("PLATES_DATA", raising=False)
-    monkeypatch.setattr("plate_models.engines.nets.load_nets", lambda *_: reference)
-    monkeypatch.setattr("plates.cli.eval.load_nets", lambda _: shifted(served, 5.0))
+    monkeypatch.setattr("plates.cli.scoring.load_nets", lambda *_: reference)
+    monkeypatch.setattr("plates.cli.options.load_nets", lambda _: shifted(served, 5.0))
     words = ["eval", "--agreement", "--crops", "4", "--workers", "0"]
     assert cli.main(words) == 1
     shown = capsys.readouterr().out
     assert "MISSED" in shown and "Real photos: not compared" in shown
-    monkeypatch.setattr("plates.cli.eval.load_nets", lambda _: served)
+    monkeypatch.setattr("plates.cli.options.load_nets", lambda _: served)
     assert cli.main(words) == 0
     assert "engine served on cpu" in capsys.readouterr().out
 

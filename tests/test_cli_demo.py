@@ -61,7 +61,7 @@ def test_demo_fails_if_a_plate_is_not_read(
     captured = capsys.readouterr()
     assert "1 of 2 plates of the samples read" in captured.out
     assert "A1 was not read" in captured.err
-    assert "broken.jpg: The JPEG file is truncated" in captured.err
+    assert "broken.jpg: The JPEG file is damaged or truncated" in captured.err
     assert f"The service's log: {tmp_path / 'out' / 'service.log'}\n" in captured.err
 
 

@@ -28,7 +28,10 @@ from api.errors import Overloaded
 from api.settings import Settings
 from api.uploads.receiving import COPIES_AT_TRITON, UploadForm, UploadMemory, read_upload
 
+# Types whose end only the decoder, in Triton, can miss.
 TOLD_BY_DECODING = {
+    "truncated jpeg",
+    "truncated jpeg with a whole thumbnail",
     "truncated bmp",
     "truncated tiff",
     "truncated gif",
