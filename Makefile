@@ -68,10 +68,10 @@ fuzz: export  ## Send hostile requests to a service: FUZZ_REQUESTS=10000 FUZZ_SE
 	@PYTHONPATH=tests $(PY) -m fuzzing
 
 docker-check: export  ## Build the images' environments anew and start their entry points (3 minutes)
-	@PLATES_DOCKER_CHECK=1 $(PY) -m pytest tests/test_docker_compose.py tests/test_docker_images.py tests/test_docker_live.py tests/test_docker_replay.py $(PYTEST_ARGS)
+	@PLATES_DOCKER_CHECK=1 $(PY) -m pytest tests/docker $(PYTEST_ARGS)
 
 docker-resolve: $(SETUP_STAMP)  ## Keep what `docker compose config` makes of the compose files
-	@$(PY) tests/compose_files.py
+	@$(PY) tests/docker/compose_files.py
 
 lint: $(SETUP_STAMP)  ## ruff: rules and format; requirement files agree with the lock
 	@$(VENV)/bin/ruff check .

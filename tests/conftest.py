@@ -4,31 +4,23 @@ Live tests start a Triton of their own, or talk to somebody else's: PLATES_TRITO
 (gRPC, host:port; PLATES_TRITON_HTTP_URL for the tests over HTTP) and PLATES_URL.
 """
 
+import logging
 import os
+import threading
 
 # Before anything loads gRPC: tests start programs beside its threads, and fork no workers.
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
+import fake_triton
+import httpx
 import pytest
-from gateway_fixtures import (  # noqa: F401  fixtures
-    client,
-    fake,
-    fake_of_module,
-    gateway,
-    gateway_url,
-    no_tracebacks,
-)
+from fake_triton import FakeTriton
+from support import ELSEWHERE, REPOSITORY, TritonEndpoints, running_gateway, serving, settings_for
 
 from plates.serving import EmbeddedTriton
-
-ROOT = Path(__file__).resolve().parent.parent
-# The exported models; another folder while weights are being trained.
-REPOSITORY = Path(os.environ.get("PLATES_MODEL_REPOSITORY") or ROOT / "model_repository")
-ELSEWHERE = tuple(name for name in ("PLATES_URL", "PLATES_TRITON_URL") if os.environ.get(name))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -39,15 +31,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("control"):
             item.add_marker(pytest.mark.skip(reason=reason))
-
-
-@dataclass(frozen=True)
-class TritonEndpoints:
-    """Where a Triton listens: host:port each; ``embedded`` if it is ours."""
-
-    grpc_url: str
-    http_url: str | None
-    embedded: EmbeddedTriton | None = None
 
 
 @pytest.fixture(scope="session")
@@ -68,3 +51,58 @@ def triton(repository: Path) -> Iterator[TritonEndpoints]:
         return
     with EmbeddedTriton(repository) as server:
         yield TritonEndpoints(server.grpc_url, server.http_url, server)
+
+
+@pytest.fixture(scope="session")
+def gateway_url(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[str]:
+    """The real gateway: PLATES_URL, or a process of our own before the tests' Triton."""
+    url = os.environ.get("PLATES_URL")
+    if url:
+        yield url.rstrip("/")
+        return
+    triton = request.getfixturevalue("triton")
+    log = tmp_path_factory.mktemp("gateway") / "stderr.log"
+    with serving(log, PLATES_TRITON_URL=triton.grpc_url) as served:
+        yield served.url
+
+
+@pytest.fixture(scope="session")
+def gateway(gateway_url: str) -> Iterator[httpx.Client]:
+    """A client of the real gateway."""
+    with httpx.Client(base_url=gateway_url, timeout=60) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def fake_of_module() -> Iterator[FakeTriton]:
+    triton = FakeTriton()
+    yield triton
+    triton.stop()
+
+
+@pytest.fixture
+def fake(fake_of_module: FakeTriton) -> FakeTriton:
+    """A Triton that answers with two plates, until a test gives it another reply."""
+    fake_of_module.reply = lambda _: fake_triton.outputs()
+    fake_of_module.photos.clear()
+    fake_of_module.cancelled = threading.Semaphore(0)
+    return fake_of_module
+
+
+@pytest.fixture(scope="module")
+def client(fake_of_module: FakeTriton) -> Iterator[httpx.Client]:
+    """A client of a gateway in this process, with small limits, before the fake Triton."""
+    settings = settings_for(fake_of_module, max_bytes=100_000, ready_max_age_s=0.2)
+    with running_gateway(settings) as client:
+        yield client
+
+
+@pytest.fixture
+def no_tracebacks(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
+    """Neither uvicorn nor asyncio was surprised."""
+    yield
+    # Not `records`: at this point those are of the teardown.
+    records = caplog.get_records("call")
+    assert not [record for record in records if record.levelno >= logging.ERROR]

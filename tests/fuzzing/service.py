@@ -9,7 +9,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import httpx
-from gateway_fixtures import serving
+from support import serving
 
 from plates.benchmarks.service import footprints
 

@@ -1,0 +1,272 @@
+"""The page in a headless Chromium, before the real gateway and the real models."""
+
+import io
+import json
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import numpy as np
+import pytest
+from browser import chromium, missing_browser, prefer, resize, wait_for
+from page_driver import Page, sample, visiting
+from PIL import Image
+from selenium.webdriver.common.action_chains import ActionChains
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+from support import read_samples
+
+pytestmark = [
+    pytest.mark.live,
+    pytest.mark.skipif(bool(missing_browser()), reason=f"no browser: {missing_browser()}"),
+]
+
+# Roles that people act on, as Chromium names them.
+CONTROLS = {
+    "button",
+    "checkbox",
+    "DisclosureTriangle",
+    "form",
+    "image",
+    "link",
+    "list",
+    "navigation",
+    "region",
+    "spinbutton",
+    "textbox",
+}
+# Words whose contrast with what is behind them is below 4.5 (WCAG 2.2, 1.4.3).
+PALE = """
+const rgb = (words) => (words.match(/[\\d.]+/g) ?? []).map(Number);
+const light = ([r, g, b]) => [r, g, b].map((v) => v / 255)
+  .map((v) => (v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4))
+  .reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
+const behind = (node) => {
+  for (; node; node = node.parentElement) {
+    const colour = rgb(getComputedStyle(node).backgroundColor);
+    if (colour.length === 3 || colour[3] > 0.8) return colour;
+  }
+  return [255, 255, 255];
+};
+const pale = [];
+for (const node of document.querySelectorAll("body *:not(svg *, #veil *)")) {
+  const own = [...node.childNodes].some((c) => c.nodeType === 3 && c.textContent.trim());
+  if (!own || !node.checkVisibility() || node.disabled) continue;
+  const [a, b] = [light(rgb(getComputedStyle(node).color)), light(behind(node))];
+  const contrast = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+  if (contrast < 4.5) pale.push([node.textContent.trim().slice(0, 20), node.className, contrast]);
+}
+return pale;
+"""
+
+
+@pytest.fixture(scope="module")
+def page_of_module(gateway_url: str) -> Iterator[Page]:
+    with chromium() as driver:
+        yield Page(driver, gateway_url)
+
+
+@pytest.fixture
+def page(page_of_module: Page) -> Iterator[Page]:
+    with visiting(page_of_module) as page:
+        yield page
+
+
+def asked(gateway: httpx.Client, photo: Path, **fields: str) -> dict[str, object]:
+    """The API's own answer, less the time it took."""
+    with photo.open("rb") as file:
+        answer = gateway.post("/v1/plates", files={"image": file}, data=fields).json()
+    return untimed(answer)
+
+
+def untimed(answer: dict[str, object]) -> dict[str, object]:
+    return {key: value for key, value in answer.items() if key != "timing_ms"}
+
+
+@pytest.mark.parametrize("way", ["choose", "drop", "paste"])
+def test_photo_is_read_whichever_way_it_comes(page: Page, gateway: httpx.Client, way: str) -> None:
+    photo = sample({"choose": "two_by_day", "drop": "green_car", "paste": "square_plates"}[way])
+    if way == "choose":
+        page.choose(photo)
+    else:
+        page.give(way, photo.read_bytes(), photo.name)
+    answer = page.answer(photo.name)
+    assert untimed(answer) == asked(gateway, photo)
+    best = [p["text"] or "".join(c["char"] for c in p["characters"]) for p in answer["plates"]]
+    assert page.texts() == best
+    assert {plate.text for plate in read_samples()[photo.name]} <= set(best)
+    crops = page.crops()
+    assert len(crops) == len(best)
+    for width, height, darkest, lightest in crops:
+        assert min(width, height) >= 90
+        assert lightest - darkest > 40
+
+
+@pytest.mark.parametrize(("width", "scale"), [(1280, 1.0), (1000, 2.0), (320, 3.0)])
+def test_outlines_lie_on_the_plates_at_every_size(page: Page, width: int, scale: float) -> None:
+    photo = sample("portrait")
+    page.choose(photo)
+    answer = page.answer(photo.name)
+    resize(page.driver, width, 800, scale)
+    try:
+        quads, (shown_width, shown_height) = page.quads()
+        size = answer["image"]
+        assert shown_width / shown_height == pytest.approx(size["width"] / size["height"], rel=0.01)
+        for drawn, plate in zip(quads, answer["plates"], strict=True):
+            for (x, y), (true_x, true_y) in zip(drawn, plate["quad"], strict=True):
+                assert x == pytest.approx(true_x * shown_width / size["width"], abs=2)
+                assert y == pytest.approx(true_y * shown_height / size["height"], abs=2)
+        # Nothing sticks out of the window.
+        assert page.run("return document.documentElement.scrollWidth") <= width
+    finally:
+        resize(page.driver, 1280, 900)
+
+
+def test_turned_and_unshowable_photos(page: Page, tmp_path: Path) -> None:
+    upright = Image.open(sample("green_car"))
+    exif = Image.Exif()
+    exif[0x0112] = 6  # The stored picture's top row is the upright one's right column.
+    turned = tmp_path / "turned.jpg"
+    upright.rotate(90, expand=True).save(turned, exif=exif, quality=92)
+    page.choose(turned)
+    assert page.answer("turned.jpg")["image"] == {"width": 1280, "height": 720}
+    assert page.texts() == ["X556XM750"]
+    width, height, *_ = page.crops()[0]
+    assert width > 3 * height
+    tiff = tmp_path / "photo.tiff"
+    upright.save(tiff)
+    page.choose(tiff)
+    page.answer("photo.tiff")
+    assert page.texts() == ["X556XM750"]
+    assert "can't show" in page.text("#unshown")
+    assert not page.crops()
+
+
+def test_command_gives_the_same_plates(page: Page, tmp_path: Path) -> None:
+    if not shutil.which("curl"):
+        pytest.skip("curl is not installed")
+    name = 'it\'s; a "photo", $HOME.jpg'
+    shutil.copy(sample("two_by_day"), tmp_path / name)
+    page.choose(tmp_path / name)
+    every = page.answer(name)["plates"]
+    page.run("for (const [i, v] of [200, 380, 700, 640].entries())"
+             " document.querySelectorAll('.fields input')[i].value = v")  # fmt: skip
+    page.click("#filter [type=submit]")
+    wait_for(lambda: "roi=200,380,700,640" in page.text("#curl"), "reading again")
+    some = page.answer(name)["plates"]
+    assert [plate["text"] for plate in some] == ["H222XH250"] and len(every) > 1
+    line = page.text("#curl")
+    done = subprocess.run(["sh", "-c", line], cwd=tmp_path, capture_output=True, timeout=30)
+    assert json.loads(done.stdout)["plates"] == some
+
+
+def test_region_is_dragged_over_the_photo(page: Page, gateway: httpx.Client) -> None:
+    photo = sample("two_by_day")
+    page.choose(photo)
+    page.answer(photo.name)
+    page.click("#options summary")
+    page.click("#draw")
+    frame = page.driver.find_element(By.ID, "frame")
+    mouse = ActionChains(page.driver, duration=50).move_to_element(frame).click_and_hold()
+    mouse.move_by_offset(200, 120).release().perform()
+    wait_for(lambda: "roi=" in page.text("#curl"), "reading again")
+    roi = page.text("#curl").split("roi=")[1].split()[0]
+    x0, y0, x1, y1 = map(int, roi.split(","))
+    assert (x0, y0) == pytest.approx((640, 360), abs=3)
+    assert x1 > x0 + 200 and y1 > y0 + 120
+    assert untimed(page.answer(photo.name)) == asked(gateway, photo, roi=roi)
+    assert page.texts() == ["M294PK28"]
+
+
+def test_keyboard_is_enough(page: Page) -> None:
+    page.tab_to("#choose")
+    page.tab_to("#sample")
+    page.press(Keys.ENTER)
+    page.answer("sample.jpg")
+    page.tab_to("#redact")
+    page.tab_to("#options summary")
+    page.press(Keys.SPACE)
+    page.tab_to("#x0")
+    page.tab_to("#min_width")
+    page.press("5", "0", Keys.ENTER)
+    wait_for(lambda: "min_width=50" in page.text("#curl"), "reading again")
+    page.answer("sample.jpg")
+    page.tab_to(".number")
+    assert page.run("return document.querySelectorAll('.outline.lit').length") == 1
+    outline = page.run("return getComputedStyle(document.activeElement).outlineStyle")
+    assert outline == "solid"
+    page.tab_to(".card .copy")
+    page.press(Keys.ENTER)
+    wait_for(lambda: page.text(".card .copy") == "Copied", "copying")
+
+
+def test_outlines_and_cards_light_up_together(page: Page) -> None:
+    page.choose(sample("two_by_day"))
+    page.answer("two_by_day.jpg")
+    lit = "return [...document.querySelectorAll('.lit')].map((node) => node.dataset.plate)"
+    mouse = ActionChains(page.driver, duration=20)
+    mouse.move_to_element(page.driver.find_elements(By.CSS_SELECTOR, ".card h3 + div")[1]).perform()
+    assert page.run(lit) == ["1", "1", "1"]
+    page.driver.find_elements(By.CSS_SELECTOR, ".outline")[0].click()
+    assert page.run(lit) == ["0", "0", "0"]
+    assert page.run("return document.activeElement.textContent") == "1"
+
+
+def test_language_is_switched_and_remembered(page: Page) -> None:
+    assert page.run("return document.documentElement.lang") == "en"
+    page.click("[data-language=ru]")
+    assert page.run("return document.documentElement.lang") == "ru"
+    page.open()
+    assert page.text("h1").strip() == "Номерные знаки"
+    page.choose(sample("green_car"))
+    page.answer("green_car.jpg")
+    assert page.text("#status") == "Найден 1 номер: X556XM750"
+    assert "Х556ХМ750" in page.text(".card dl")  # in Cyrillic
+    page.click("[data-language=en]")
+    assert page.text("#status") == "1 plate found: X556XM750"
+
+
+def test_several_photos_are_kept_for_this_visit(page: Page) -> None:
+    page.choose(sample("green_car"), sample("blue_car"))
+    page.answer("green_car.jpg")
+    page.click("#strip li:last-child button")
+    page.answer("blue_car.jpg")
+    assert page.texts()[0] == "H724AE77"
+    page.click("#strip li:first-child button")
+    assert page.texts() == ["X556XM750"]
+
+
+def test_everything_has_a_name_and_enough_contrast(page: Page) -> None:
+    page.choose(sample("two_by_day"), sample("taxi_plate"))
+    page.answer("two_by_day.jpg")
+    page.run("document.querySelectorAll('details').forEach((node) => { node.open = true; })")
+    page.run("document.getElementById('token-form').hidden = false")
+    nodes = page.nodes()
+    assert {role for role, _ in nodes} >= {"main", "banner", "contentinfo", "status", "listitem"}
+    assert not [role for role, name in nodes if role in CONTROLS and not name.strip()]
+    for scheme in ("light", "dark"):
+        prefer(page.driver, prefers_color_scheme=scheme, prefers_reduced_motion="reduce")
+        try:
+            assert not page.run(PALE), scheme
+        finally:
+            prefer(page.driver)
+
+
+def test_photo_with_blurred_plates_is_downloaded(page: Page, tmp_path: Path) -> None:
+    where = {"behavior": "allow", "downloadPath": str(tmp_path)}
+    page.driver.execute_cdp_cmd("Browser.setDownloadBehavior", where)
+    page.choose(sample("green_car"))
+    x0, y0, x1, y1 = page.answer("green_car.jpg")["plates"][0]["box"]
+    page.click("#redact")
+    file = wait_for(lambda: next(tmp_path.glob("green_car-blurred.jp*g"), None), "the download")
+    blurred = Image.open(io.BytesIO(file.read_bytes())).convert("L")
+    plain = Image.open(sample("green_car")).convert("L")
+    box = (round(x0), round(y0), round(x1), round(y1))
+    assert blurred.size == plain.size
+
+    def contrast(image: Image.Image) -> float:
+        return float(np.diff(np.asarray(image.crop(box), float), axis=1).std())
+
+    assert contrast(blurred) < 0.5 * contrast(plain)

@@ -1,0 +1,175 @@
+"""What the page says in a headless Chromium when there is no answer, before a fake Triton."""
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import fake_triton
+import grpc
+import httpx
+import numpy as np
+import pytest
+from browser import chromium, missing_browser, wait_for
+from fake_triton import FakeTriton, refusing
+from page_driver import Page, sample, visiting
+from selenium.webdriver.chrome.webdriver import WebDriver
+from support import PHOTO, running_gateway, settings_for
+
+pytestmark = pytest.mark.skipif(bool(missing_browser()), reason=f"no browser: {missing_browser()}")
+
+TOKEN = "a-token-of-the-tests-0123456789"  # noqa: S105
+HEIC = b"\0\0\0\x18ftypheic\0\0\0\0mif1heic" + bytes(64)
+BUSY = refusing(grpc.StatusCode.RESOURCE_EXHAUSTED, "queue full")
+
+
+@pytest.fixture(scope="module")
+def driver() -> Iterator[WebDriver]:
+    with chromium(1100, 800) as driver:
+        yield driver
+
+
+@pytest.fixture
+def page(driver: WebDriver, client: httpx.Client, fake: FakeTriton) -> Iterator[Page]:
+    with visiting(Page(driver, str(client.base_url).rstrip("/"))) as page:
+        yield page
+
+
+@pytest.fixture
+def guarded(driver: WebDriver, fake: FakeTriton) -> Iterator[Page]:
+    """The page of a gateway that wants a token and has time."""
+    settings = settings_for(fake, tokens=TOKEN, request_timeout_s=20)
+    with (
+        running_gateway(settings) as client,
+        visiting(Page(driver, str(client.base_url).rstrip("/"))) as page,
+    ):
+        yield page
+
+
+def enter_token(page: Page, token: str, remember: bool = False) -> None:
+    page.run("document.getElementById('token').value = arguments[0];"
+             "document.getElementById('remember').checked = arguments[1]",
+             token, remember)  # fmt: skip
+    page.click("#token-form [type=submit]")
+
+
+def test_photos_that_are_refused(page: Page) -> None:
+    page.give("drop", HEIC, "IMG_1.HEIC", "image/heic")
+    assert "Most Compatible" in page.problem()
+    page.choose(sample("green_car"))  # more bytes than this gateway takes
+    wait_for(lambda: "too large" in page.problem(), "the next message")
+    page.give("paste", PHOTO[: len(PHOTO) // 2], "half.jpg")
+    wait_for(lambda: "damaged" in page.problem(), "the next message")
+    # The server's own words are there, marked as English in other languages.
+    page.click("[data-language=ru]")
+    assert "Фото повреждено" in page.problem()
+    assert "truncated" in page.text("#problem-words .detail [lang=en]")
+
+
+def test_busy_server_is_asked_again_after_the_time_that_it_wants(
+    page: Page, fake: FakeTriton
+) -> None:
+    fake.reply = BUSY
+    page.give("drop", PHOTO, "photo.jpg")
+    assert "busy" in page.problem()
+    button = "return document.querySelector('#problem-actions button').disabled"
+    assert page.run(button)
+    assert page.text("#problem-actions").startswith("Try again in")
+    wait_for(lambda: not page.run(button), "the end of the countdown")
+    fake.reply = lambda _: fake_triton.outputs()
+    page.click("#problem-actions button")
+    assert [plate["text"] for plate in page.answer("photo.jpg")["plates"]] == ["B840CK197", ""]
+    assert not page.text("#problem-words")
+
+
+def test_recognizer_that_is_away_and_a_server_that_is(page: Page, fake: FakeTriton) -> None:
+    fake.reply = refusing(grpc.StatusCode.UNAVAILABLE, "no server")
+    page.give("drop", PHOTO, "photo.jpg")
+    assert "not available" in page.problem()
+    conditions = {"offline": True, "latency": 0, "downloadThroughput": 0, "uploadThroughput": 0}
+    page.driver.execute_cdp_cmd("Network.emulateNetworkConditions", conditions)
+    try:
+        page.give("drop", PHOTO, "photo.jpg")
+        wait_for(lambda: "can't be reached" in page.problem(), "the next message")
+    finally:
+        conditions |= {"offline": False, "downloadThroughput": -1, "uploadThroughput": -1}
+        page.driver.execute_cdp_cmd("Network.emulateNetworkConditions", conditions)
+
+
+def test_photo_that_the_browser_sees_otherwise_is_left_out(page: Page) -> None:
+    """The fake Triton says 640 x 480 whatever comes."""
+    page.give("drop", PHOTO, "photo.jpg")
+    page.answer("photo.jpg")
+    assert "another size" in page.text("#unshown")
+    assert not page.crops()
+    assert page.texts() == ["B840CK197", "A1"]
+    assert "Not readable" in page.text("#plates .card:last-child .verdict")
+
+
+def test_texts_of_an_answer_never_become_markup(page: Page, fake: FakeTriton) -> None:
+    evil = "<img src=x onerror=alert(1)>"
+    reply = fake_triton.outputs(1)
+    reply["texts"] = np.array([[evil]], object)
+    reply["candidates"] = np.array([[evil, "", "", "", ""]], object)
+    fake.reply = lambda _: reply
+    page.give("drop", PHOTO, f"{evil}.jpg")
+    assert page.answer(".jpg")["plates"][0]["text"] == evil
+    assert evil in page.text("#status")
+    assert page.run("return document.querySelectorAll('#results img').length") == 0
+
+
+def test_no_plates_is_an_answer(page: Page, fake: FakeTriton) -> None:
+    fake.reply = lambda _: fake_triton.outputs(0)
+    page.give("drop", PHOTO, "photo.jpg")
+    assert page.answer("photo.jpg")["plates"] == []
+    assert page.text("#status") == "No plates found."
+    assert "60 pixels" in page.text("#plates")
+
+
+def test_more_photos_than_are_kept(page: Page, tmp_path: Path) -> None:
+    """The first ones are let go of at once, and one that is still there is shown."""
+    photos = [tmp_path / f"{number:02d}.jpg" for number in range(14)]
+    for photo in photos:
+        photo.write_bytes(PHOTO)
+    page.choose(*photos)
+    page.answer("02.jpg")
+    assert page.run("return document.querySelectorAll('#strip li').length") == 12
+
+
+def test_token_is_asked_for_and_kept_only_where_that_is_wished(guarded: Page) -> None:
+    guarded.give("drop", PHOTO, "photo.jpg")
+    assert "access token" in guarded.problem()
+    enter_token(guarded, "a-wrong-token-0123456789-0123456")
+    assert "token" in guarded.problem()
+    enter_token(guarded, TOKEN)
+    guarded.answer("photo.jpg")
+    assert "$PLATES_TOKEN" in guarded.text("#curl")
+    assert TOKEN not in guarded.run("return document.documentElement.outerHTML + location.href")
+    assert guarded.run("return sessionStorage.length + localStorage.length") == 0
+    enter_token(guarded, TOKEN, remember=True)
+    guarded.answer("photo.jpg")
+    guarded.open().give("drop", PHOTO, "again.jpg")
+    assert guarded.answer("again.jpg")["plates"]
+
+
+def test_reading_can_be_cancelled(guarded: Page, fake: FakeTriton) -> None:
+    asked, go_on = threading.Event(), threading.Event()
+
+    def slow(_: bytes) -> dict[str, np.ndarray]:
+        asked.set()
+        go_on.wait(20)
+        return fake_triton.outputs()
+
+    fake.reply = slow
+    try:
+        guarded.give("drop", PHOTO, "photo.jpg")
+        guarded.problem()
+        enter_token(guarded, TOKEN)
+        wait_for(asked.is_set, "the request")
+        assert guarded.text("#status") == "Reading photo.jpg…"
+        guarded.click("#cancel")
+        assert guarded.text("#status") == "Cancelled."
+        wait_for(guarded.gave_up, "the request's end")
+    finally:
+        go_on.set()
+    guarded.click("#again")
+    assert guarded.answer("photo.jpg")["plates"]

@@ -1,0 +1,418 @@
+"""The native routes: their JSON, the choice of plates, batches, the documentation."""
+
+import json
+import re
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import fake_triton
+import grpc
+import httpx
+import pytest
+from fake_triton import FakeTriton, Holding, Refusal, refusing
+from support import (
+    PHOTO,
+    assert_problem,
+    post_form,
+    post_raw,
+    running_gateway,
+    settings_for,
+    wait_until,
+)
+
+from api import answers
+from api.compat import codeproject_ai, plate_recognizer
+from api.errors import kinds
+
+BATCH = "/v1/plates/batch"
+
+
+def test_answer_is_the_documented_json(client: httpx.Client, fake: FakeTriton) -> None:
+    answer, raw = post_form(client, PHOTO).json(), post_raw(client, PHOTO).json()
+    assert fake.photos == [PHOTO, PHOTO]
+    assert answer.pop("timing_ms").keys() == raw.pop("timing_ms").keys() == {"total"}
+    assert raw == answer
+    assert answer["image"] == {"width": 640, "height": 480}
+    assert answer["model"] == {"version": "1", "weights": "sha256:0123", "device": "cpu"}
+    readable, unreadable = answer["plates"]
+    assert readable == {
+        "text": "B840CK197",
+        "text_native": "В840СК197",
+        "score": 0.9912,
+        "readable": True,
+        "format": "ru.car",
+        "region": {"code": "197", "name": "Moscow"},
+        "box": [10, 20, 110, 44],
+        "quad": [[10, 20], [110, 21], [110, 44], [10, 43]],
+        "detection_score": 0.94,
+        "characters": [
+            {"char": char, "score": score}
+            for char, score in zip("B840CK197", [0.998, *[1] * 7, 0.9], strict=True)
+        ],
+        "candidates": [
+            {"text": "B840CK197", "score": 0.991},
+            {"text": "B840CK191", "score": 0.002},
+        ],
+    }
+    assert unreadable["text"] == unreadable["text_native"] == ""
+    assert not unreadable["readable"]
+    assert unreadable["region"] is None
+    assert unreadable["candidates"] == [{"text": "A1", "score": 0.3}]
+    assert unreadable["characters"] == [{"char": "A", "score": 0.5}, {"char": "1", "score": 0.4}]
+
+
+def test_no_plates_is_an_answer(client: httpx.Client, fake: FakeTriton) -> None:
+    fake.reply = lambda _: fake_triton.outputs(0)
+    response = post_raw(client, PHOTO)
+    assert response.status_code == 200
+    assert response.json()["plates"] == []
+
+
+@pytest.mark.parametrize("post", [post_raw, post_form])
+@pytest.mark.parametrize(
+    ("parameters", "texts"),
+    [
+        ({"roi": "0,0,60,32"}, ["B840CK197"]),  # the centre is on the corner
+        ({"roi": "0,0,59,100"}, []),
+        ({"roi": "300, 200, 640, 480"}, [""]),
+        ({"min_width": 100}, ["B840CK197"]),
+        ({"min_width": 100.5}, []),
+        ({"roi": "0,0,640,480", "min_width": 0}, ["B840CK197", ""]),
+    ],
+)
+@pytest.mark.usefixtures("fake")
+def test_plates_are_chosen(
+    client: httpx.Client, post: object, parameters: dict, texts: list[str]
+) -> None:
+    answer = post(client, PHOTO, **parameters).json()
+    assert [plate["text"] for plate in answer["plates"]] == texts
+
+
+@pytest.mark.parametrize("where", ["params", "data"])
+@pytest.mark.parametrize(
+    ("parameters", "name"),
+    [
+        ({"roi": "1,2,3"}, "roi"),
+        ({"roi": "1,2,3,x"}, "roi"),
+        ({"roi": "5,5,1,9"}, "roi"),
+        ({"roi": "nan,0,nan,9"}, "roi"),
+        ({"min_width": "wide"}, "min_width"),
+        ({"min_width": -1}, "min_width"),
+        ({"min_width": "inf"}, "min_width"),
+        ({"min_widht": 3}, "min_widht"),
+        ({"roi": ["0,0,9,9", "1,1,9,9"]}, "roi"),
+        ({"min_width": ["1", "1"]}, "min_width"),
+        ({"redact": ["0", "1"]}, "redact"),
+    ],
+)
+def test_parameters_that_make_no_sense(
+    client: httpx.Client, fake: FakeTriton, where: str, parameters: dict, name: str
+) -> None:
+    response = client.post("/v1/plates", files={"image": PHOTO}, **{where: parameters})
+    document = assert_problem(response, 422, "invalid-parameter")
+    assert [error["parameter"] for error in document["errors"]] == [name]
+    assert name in document["detail"]
+    assert not fake.photos
+
+
+@pytest.mark.usefixtures("fake")
+def test_a_field_wins_over_a_parameter_of_its_name(client: httpx.Client) -> None:
+    options = {"files": {"image": PHOTO}, "data": {"min_width": 1}, "params": {"min_width": 1000}}
+    assert len(client.post("/v1/plates", **options).json()["plates"]) == 2
+
+
+@pytest.mark.usefixtures("fake")
+def test_unexpected_errors_are_problem_documents(
+    client: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise ZeroDivisionError("internal detail")
+
+    monkeypatch.setattr("api.routes.plates.answer_from", fail)
+    document = assert_problem(post_raw(client, PHOTO), 500, None)
+    assert "internal detail" not in json.dumps(document)
+
+
+def post(client: httpx.Client, *photos: bytes, field: str = "image", **fields: object):
+    files = [(field, (f"{number}.jpg", photo)) for number, photo in enumerate(photos)]
+    return client.post(BATCH, files=files, data=fields)
+
+
+def results_of(response: httpx.Response) -> list[dict]:
+    assert response.status_code == 200, response.text
+    assert response.json().keys() == {"results"}
+    return response.json()["results"]
+
+
+def statuses_of(response: httpx.Response) -> list[int]:
+    return [result["status"] for result in results_of(response)]
+
+
+def numbered(count: int, start: int = 0) -> list[bytes]:
+    """Photos that can be told apart: what follows a photo's end does not matter."""
+    return [PHOTO + bytes([number]) for number in range(start, start + count)]
+
+
+@pytest.mark.parametrize("field", ["image", "images"])
+@pytest.mark.usefixtures("fake")
+def test_one_answer_for_each_in_their_order(client: httpx.Client, field: str) -> None:
+    first, second, third = results_of(post(client, PHOTO, b"GIF", PHOTO, field=field))
+    alone = post_raw(client, PHOTO).json()
+    for result, filename in ((first, "0.jpg"), (third, "2.jpg")):
+        assert result.keys() == {"filename", "status", "answer"}
+        assert (result["filename"], result["status"]) == (filename, 200)
+        assert result["answer"].pop("timing_ms")["total"] > 0
+        assert result["answer"] == {k: v for k, v in alone.items() if k != "timing_ms"}
+    assert second.keys() == {"filename", "status", "problem"}
+    assert (second["filename"], second["status"]) == ("1.jpg", 415)
+    problem = second["problem"]
+    assert problem["type"] == "/problems/unsupported-type"
+    assert problem["status"] == 415
+    assert problem["instance"].startswith("/requests/")
+    assert answers.BatchAnswer.model_validate({"results": [first | {"answer": alone}, second]})
+
+
+def test_answers_belong_to_their_photos(client: httpx.Client, fake: FakeTriton) -> None:
+    """Whichever is done first: the earlier a photo, the longer it takes."""
+
+    def reply(photo: bytes) -> dict:
+        time.sleep(0.1 - 0.02 * photo[-1])
+        return fake_triton.outputs(photo[-1] % 3)
+
+    fake.reply = reply
+    results = results_of(post(client, *numbered(5)))
+    assert [len(result["answer"]["plates"]) for result in results] == [0, 1, 2, 0, 1]
+
+
+def test_one_failure_does_not_fail_the_rest(
+    client: httpx.Client, fake: FakeTriton, caplog: pytest.LogCaptureFixture
+) -> None:
+    def reply(photo: bytes) -> dict:
+        if photo[-1] == 1:
+            raise Refusal(grpc.StatusCode.INTERNAL, "Traceback: /srv/model.py")
+        return fake_triton.outputs()
+
+    fake.reply = reply
+    response = post(client, *numbered(3), PHOTO + bytes(100_001))
+    assert statuses_of(response) == [200, 500, 200, 413]
+    # The log has the cause, clients have not.
+    assert "/srv" not in response.text
+    assert "/srv/model.py" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("code", "status", "slug", "retry_after"),
+    [
+        (grpc.StatusCode.UNAVAILABLE, 503, "recognizer-unavailable", "5"),
+        (grpc.StatusCode.RESOURCE_EXHAUSTED, 429, "overloaded", "1"),
+        (grpc.StatusCode.DEADLINE_EXCEEDED, 504, "recognizer-timeout", None),
+    ],
+)
+def test_a_service_that_reads_no_photo_fails_the_batch(
+    client: httpx.Client,
+    fake: FakeTriton,
+    code: grpc.StatusCode,
+    status: int,
+    slug: str,
+    retry_after: str | None,
+) -> None:
+    fake.reply = refusing(code, "")
+    response = post(client, PHOTO, PHOTO)
+    document = assert_problem(response, status, slug)
+    assert response.headers.get("retry-after") == retry_after
+    assert [result["status"] for result in document["results"]] == [status, status]
+    assert {result["problem"]["type"] for result in document["results"]} == {document["type"]}
+    # One photo is itself to blame: there is something to change in the batch.
+    assert statuses_of(post(client, PHOTO, b"")) == [status, 400]
+    assert statuses_of(post(client, b"", b"GIF")) == [400, 415]
+
+
+@pytest.mark.parametrize("busy_first", [True, False])
+def test_a_failed_batch_asks_for_the_longest_wait(
+    client: httpx.Client, fake: FakeTriton, busy_first: bool
+) -> None:
+    def reply(photo: bytes) -> dict:
+        busy = (photo[-1] == 0) == busy_first
+        code = grpc.StatusCode.RESOURCE_EXHAUSTED if busy else grpc.StatusCode.UNAVAILABLE
+        raise Refusal(code, "")
+
+    fake.reply = reply
+    response = post(client, *numbered(2))
+    assert (response.status_code, response.headers["retry-after"]) == (503, "5")
+
+
+@pytest.mark.usefixtures("fake")
+def test_parameters_hold_for_all(client: httpx.Client) -> None:
+    for response in (
+        post(client, PHOTO, PHOTO, roi="0,0,60,32"),
+        client.post(BATCH, files=[("image", PHOTO)] * 2, params={"min_width": 100}),
+    ):
+        for result in results_of(response):
+            assert [plate["text"] for plate in result["answer"]["plates"]] == ["B840CK197"]
+
+
+@pytest.mark.parametrize(
+    ("options", "status", "slug", "said"),
+    [
+        ({"files": [("image", PHOTO)] * 17}, 422, "invalid-parameter", "17 photos; at most 16"),
+        ({"files": [("image", PHOTO)] * 40}, 400, "invalid-form", "parts"),
+        ({"files": {"photo": PHOTO}}, 422, "missing-image", "'photo'"),
+        ({"files": {"image": (None, "text")}}, 422, "missing-image", "as text"),
+        ({"files": {"image": PHOTO, "other": PHOTO}}, 422, "invalid-parameter", "other"),
+        ({"files": {"image": PHOTO}, "data": {"roi": "1"}}, 422, "invalid-parameter", "roi"),
+        (
+            {"files": {"image": PHOTO}, "data": {"min_width": ["1", "2"]}},
+            *(422, "invalid-parameter", "min_width"),
+        ),
+        ({"files": {"image": PHOTO}, "data": {"redact": "1"}}, 422, "invalid-parameter", "redact"),
+        ({"content": PHOTO, "headers": {"content-type": "image/jpeg"}}, 415, None, "image/jpeg"),
+        ({"json": {}}, 415, None, "application/json"),
+    ],
+)
+def test_whole_batches_that_are_refused(
+    client: httpx.Client, fake: FakeTriton, options: dict, status: int, slug: str, said: str
+) -> None:
+    document = assert_problem(
+        client.post(BATCH, **options), status, slug or "unsupported-media-type"
+    )
+    assert said in document["detail"]
+    assert not fake.photos
+
+
+def test_bytes_together_and_files_are_limited(fake: FakeTriton) -> None:
+    limits = {"max_bytes": 100_000, "upload_memory_bytes": 1_000_000, "batch_max_files": 6}
+    half = PHOTO + bytes(50_000)
+    with running_gateway(settings_for(fake, **limits)) as client:
+        assert statuses_of(post(client, half, half, half, half)) == [200] * 4
+        document = assert_problem(post(client, *[half] * 6), 413, "too-many-bytes")
+        assert "together" in document["detail"]
+        assert_problem(post(client, *[PHOTO] * 7), 422, "invalid-parameter")
+        assert statuses_of(post(client, *[PHOTO] * 6)) == [200] * 6
+
+
+def test_batch_leaves_places_to_others(fake: FakeTriton) -> None:
+    holding = Holding()
+    fake.reply = lambda photo: fake_triton.outputs() if photo == PHOTO else holding(photo)
+    settings = settings_for(fake, concurrency=4, max_waiting=0)
+    with running_gateway(settings) as client, ThreadPoolExecutor(1) as pool:
+        batch = pool.submit(post, client, *numbered(8))
+        try:
+            assert holding.arrived.acquire(timeout=20)
+            assert holding.arrived.acquire(timeout=20)
+            assert post_raw(client, PHOTO).status_code == 200
+            assert not holding.arrived.acquire(timeout=0.2)  # never more than two at once
+        finally:
+            holding.release.set()
+        assert statuses_of(batch.result()) == [200] * 8
+
+
+def test_one_deadline_for_all(fake: FakeTriton) -> None:
+    def reply(photo: bytes) -> dict:
+        time.sleep(0 if photo == PHOTO else 3)
+        return fake_triton.outputs()
+
+    fake.reply = reply
+    with running_gateway(settings_for(fake, request_timeout_s=1)) as client:
+        first, *others = statuses_of(post(client, PHOTO, *numbered(6)))
+    assert first == 200
+    assert set(others) <= {429, 504}
+
+
+def test_full_queue_refuses_the_batch_by_its_head(fake: FakeTriton) -> None:
+    holding = Holding()
+    fake.reply = holding
+    settings = settings_for(fake, concurrency=1, max_waiting=0)
+    with running_gateway(settings) as client, ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(post_raw, client, PHOTO)
+        try:
+            assert holding.arrived.acquire(timeout=20)
+            response = post(client, PHOTO)
+        finally:
+            holding.release.set()
+        assert_problem(response, 429, "overloaded")
+        assert int(response.headers["retry-after"]) >= 1
+        assert waiting.result().status_code == 200
+
+
+def test_a_batch_whose_client_disconnects(
+    fake: FakeTriton, caplog: pytest.LogCaptureFixture
+) -> None:
+    holding = Holding()
+    fake.reply = lambda photo: fake_triton.outputs() if photo == PHOTO else holding(photo)
+    settings = settings_for(fake, concurrency=2, max_waiting=0)
+    try:
+        with running_gateway(settings) as client:
+            files = [("image", photo) for photo in numbered(3, start=1)]
+            with pytest.raises(httpx.ReadTimeout):
+                client.post(BATCH, files=files, timeout=2)
+            assert holding.arrived.acquire(timeout=20)
+            wait_until(lambda: 'status="499"' in client.get("/metrics").text)
+            assert post_raw(client, PHOTO).status_code == 200
+            assert len(fake.photos) == 2  # the rest of the batch never left for Triton
+    finally:
+        holding.release.set()
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]
+
+
+def test_batch_is_charged_for_all_its_photos(fake: FakeTriton) -> None:
+    settings = settings_for(fake, rate_limit=0.1, rate_burst=5)
+    with running_gateway(settings) as client:
+        assert statuses_of(post(client, *[PHOTO] * 4)) == [200] * 4
+        assert post_raw(client, PHOTO).status_code == 200
+        assert_problem(post_raw(client, PHOTO), 429, "rate-limited")
+
+
+@pytest.fixture(scope="module")
+def schema(client: httpx.Client) -> dict:
+    return client.get("/openapi.json").json()
+
+
+@pytest.mark.parametrize(
+    ("path", "types", "names"),
+    [
+        ("/v1/plates", {"multipart/form-data", "image/*"}, {"roi", "min_width", "redact"}),
+        (BATCH, {"multipart/form-data"}, {"roi", "min_width"}),
+    ],
+)
+def test_openapi_documents_both_routes_and_every_problem(
+    schema: dict, path: str, types: set[str], names: set[str]
+) -> None:
+    operation = schema["paths"][path]["post"]
+    assert operation["requestBody"]["content"].keys() == types
+    assert {p["name"] for p in operation["parameters"] if p["in"] == "query"} == names
+    assert operation["responses"].keys() == {str(kind.status) for kind in kinds()} | {"200"}
+    for status, response in operation["responses"].items():
+        if status != "200":
+            assert response["content"].keys() == {"application/problem+json"}
+    (header,) = [p for p in operation["parameters"] if p["in"] == "header"]
+    assert (header["name"], header["required"]) == ("X-Request-Timeout", False)
+
+
+def test_openapi_names_only_schemas_that_it_has(schema: dict) -> None:
+    named = set(re.findall(r'"#/components/schemas/(\w+)"', json.dumps(schema)))
+    assert named >= {"PlatesAnswer", "ReadPhoto", "RefusedPhoto"}
+    assert named <= schema["components"]["schemas"].keys()
+
+
+def test_openapi_names_the_routes_that_may_ask_for_a_token(schema: dict) -> None:
+    assert schema["components"]["securitySchemes"]["token"]["scheme"] == "bearer"
+    for operations in schema["paths"].values():
+        for method, operation in operations.items():
+            assert ("security" in operation) == (method == "post")
+
+
+def test_openapi_has_an_example_of_every_answer_to_a_photo(schema: dict) -> None:
+    models = schema["components"]["schemas"]
+    routes = [item["post"] for item in schema["paths"].values() if "post" in item]
+    assert len(routes) == 4
+    for operation in routes:
+        for status, response in operation["responses"].items():
+            for kind, content in response["content"].items():
+                described = content["schema"]
+                name = described.get("$ref", "").rpartition("/")[2]
+                described = models[name] if name else described
+                assert "example" in described or kind.startswith("image/"), (operation, status)
+    for name in ("PlatesAnswer", "BatchAnswer", "PlateReaderAnswer", "AlprAnswer"):
+        model = {**vars(answers), **vars(plate_recognizer), **vars(codeproject_ai)}[name]
+        example = models[name]["example"]
+        assert json.loads(model.model_validate(example).model_dump_json()) == example

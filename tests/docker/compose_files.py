@@ -1,0 +1,88 @@
+"""docker compose's own reading of our files, and a copy of it for machines without the plugin.
+
+Run it to write the copy anew: `make docker-resolve`.
+"""
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+COPY = Path(__file__).resolve().parent / "compose_resolved.json"
+SOURCES = ("compose.yaml", "compose.cpu.yaml", "docker/compose.yaml", "docker/compose.cpu.yaml")
+# How an operator calls each combination.
+COMBINATIONS: Mapping[str, tuple[str, ...]] = {
+    "gpu": (),
+    "cpu": ("-f", "compose.cpu.yaml"),
+    "gpu, monitoring": ("--profile", "monitoring"),
+    "cpu, monitoring": ("-f", "compose.cpu.yaml", "--profile", "monitoring"),
+}
+PROJECT = "<project>"
+
+Resolved = dict[str, Any]
+
+
+def has_plugin() -> bool:
+    """Whether `docker compose` is to be had; it needs no engine for this."""
+    if shutil.which("docker") is None:
+        return False
+    return subprocess.run(["docker", "compose", "version"], capture_output=True).returncode == 0
+
+
+def run_config(arguments: tuple[str, ...], **environment: str) -> subprocess.CompletedProcess[str]:
+    """Resolve our files in a folder of their own, with no more than the environment given."""
+    with tempfile.TemporaryDirectory() as folder:
+        for name in SOURCES:
+            path = Path(folder, name)
+            path.parent.mkdir(exist_ok=True)
+            shutil.copy(ROOT / name, path)
+        given = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
+        done = subprocess.run(
+            ["docker", "compose", *arguments, "config", "--format", "json"],
+            cwd=folder,
+            env=given | environment,
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        done.stdout = done.stdout.replace(folder, PROJECT)
+        return done
+
+
+def resolve(combination: str, **environment: str) -> Resolved:
+    """What the plugin makes of a combination."""
+    done = run_config(COMBINATIONS[combination], **environment)
+    if done.returncode:
+        raise ValueError(f"docker compose refuses {combination}: {done.stderr}")
+    resolved: Resolved = json.loads(done.stdout)
+    return resolved
+
+
+def digests() -> dict[str, str]:
+    """What our files are now."""
+    return {name: hashlib.sha256((ROOT / name).read_bytes()).hexdigest() for name in SOURCES}
+
+
+def read_copy() -> Resolved:
+    """The copy: `sources`, and each combination."""
+    copy: Resolved = json.loads(COPY.read_text(encoding="utf-8"))
+    return copy
+
+
+def main() -> int:
+    """Write the copy."""
+    combinations = {combination: resolve(combination) for combination in COMBINATIONS}
+    text = json.dumps({"sources": digests(), **combinations}, indent=1, sort_keys=True)
+    COPY.write_text(text + "\n", encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

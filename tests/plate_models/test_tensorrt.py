@@ -1,0 +1,218 @@
+"""TensorRT engines: what is refused, how they would be built, and what serves them."""
+
+import contextlib
+import importlib.util
+import json
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import onnxruntime
+import pytest
+from google.protobuf import text_format
+from test_config import REPOSITORY, Config, expected_graph, read_config, shapes
+from tritonclient.grpc import model_config_pb2
+
+from plate_models.spec import DETECTOR, RECOGNIZER, RECTIFIER
+
+SCRIPT = Path(__file__).resolve().parents[2] / "docker" / "tensorrt" / "build_engines.py"
+
+
+@pytest.fixture
+def build() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("build_engines", SCRIPT)
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def refusal(*arguments: str) -> str:
+    """Run the script as people do; it must refuse."""
+    command = [sys.executable, SCRIPT, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 1 and not done.stdout
+    assert done.stderr.startswith("build_engines: ") and done.stderr.count("\n") == 1
+    return done.stderr
+
+
+def test_unknown_models_are_refused() -> None:
+    assert "unknown model 'yolov8'; expected yolo or lprnet" in refusal("yolov8")
+
+
+def test_the_rectifier_is_refused_with_the_reason() -> None:
+    assert "AffineGrid" in refusal("stn")
+
+
+def test_a_missing_export_is_refused(tmp_path: Path) -> None:
+    assert "make export" in refusal("--repository", str(tmp_path), "yolo")
+
+
+def exported(folder: Path) -> Path:
+    for model in ("yolo", "lprnet"):
+        (folder / model / "1").mkdir(parents=True)
+        (folder / model / "1" / "model.onnx").write_bytes(b"")
+    return folder
+
+
+def test_a_machine_without_tensorrt_is_refused(
+    build: ModuleType,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(build, "_TRTEXEC", tmp_path / "trtexec")
+    assert build.main(["--repository", str(exported(tmp_path / "models"))]) == 1
+    assert "TensorRT is not here" in capsys.readouterr().err
+
+
+FAKE = """#!{python}
+import json, sys
+options = dict(argument[2:].partition("=")[::2] for argument in sys.argv[1:])
+json.dump(sys.argv[1:], open({log!r}, "a"))
+if "saveEngine" in options:
+    open(options["saveEngine"], "wb").write(b"engine")
+if "exportOutput" in options:
+    import numpy as np
+    import onnxruntime
+    shape = [int(n) for n in options["shapes"].partition(":")[2].split("x")]
+    data = np.fromfile(options["loadInputs"].partition(":")[2], {dtype!r}).reshape(shape)
+    session = onnxruntime.InferenceSession({onnx!r}, providers=["CPUExecutionProvider"])
+    (found,) = session.run(None, {{"input__0": data}})
+    values = (found + {error}).ravel().tolist()
+    json.dump([{{"name": "output__0", "values": values}}], open(options["exportOutput"], "w"))
+"""
+
+
+def fake_trtexec(folder: Path, error: float = 0.0) -> None:
+    """A trtexec whose lprnet engine computes what the ONNX file does, and something more."""
+    onnx = REPOSITORY / "lprnet" / "1" / "model.onnx"
+    folder.mkdir()
+    (folder / "trtexec").write_text(
+        FAKE.format(
+            python=sys.executable,
+            log=str(folder / "log"),
+            dtype="float32",
+            onnx=str(onnx),
+            error=error,
+        )
+    )
+    (folder / "trtexec").chmod(0o755)
+
+
+def models_with_lprnet(folder: Path) -> Path:
+    target = folder / "lprnet" / "1"
+    target.mkdir(parents=True)
+    (target / "model.onnx").symlink_to(REPOSITORY / "lprnet" / "1" / "model.onnx")
+    return folder
+
+
+def test_a_machine_without_a_gpu_is_refused(
+    build: ModuleType,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    if build.find_gpu_problem("libcuda.so.1") is None:
+        pytest.skip("there is a GPU here")
+    fake_trtexec(tmp_path / "bin")
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    assert build.main(["--repository", str(exported(tmp_path / "models"))]) == 1
+    assert "docker run --gpus all" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("error", [0.0, 1e4, float("nan")])
+def test_an_engine_is_kept_only_if_it_agrees(
+    build: ModuleType,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    error: float,
+) -> None:
+    fake_trtexec(tmp_path / "bin", f'float("{error}")')  # type: ignore[arg-type]
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    monkeypatch.setattr(build, "find_gpu_problem", lambda _library: None)
+    models = models_with_lprnet(tmp_path / "models")
+    status = build.main(["--repository", str(models), "--fp16", "lprnet"])
+    plan = models / "lprnet" / "1" / "model.plan"
+    output = capsys.readouterr()
+    assert (status, plan.exists()) == ((0, True) if error == 0 else (1, False)), output.err
+    assert ("differs from the ONNX file" in output.err) == (error != 0)
+    assert sorted(p.name for p in plan.parent.iterdir())[0] == "model.onnx"
+
+
+def test_the_profile_covers_what_is_asked_for(build: ModuleType) -> None:
+    for height, width in DETECTOR.canvases_hw:
+        for batch in (1, DETECTOR.max_batch_size):
+            least, _, most = build.shapes_of("yolo")
+            wanted = (batch, 3, height, width)
+            assert all(a <= b <= c for a, b, c in zip(least, wanted, most, strict=True))
+    assert build.shapes_of("lprnet")[2] == (RECOGNIZER.max_batch_size, 3, *RECTIFIER.rectified_hw)
+
+
+def test_the_command_line(build: ModuleType) -> None:
+    command = build.build_command("trtexec", "yolo", Path("m.onnx"), Path("m.plan"), True)
+    assert command == [
+        "trtexec",
+        "--onnx=m.onnx",
+        "--saveEngine=m.plan",
+        "--minShapes=input__0:1x3x448x448",
+        "--optShapes=input__0:4x3x448x768",
+        "--maxShapes=input__0:16x3x768x768",
+        "--skipInference",
+        "--fp16",
+    ]
+    assert "--fp16" not in build.build_command("t", "lprnet", Path("m"), Path("n"), False)
+
+
+@pytest.mark.parametrize("model", ["yolo", "lprnet"])
+def test_examples_are_what_the_graphs_take(build: ModuleType, model: str) -> None:
+    session = onnxruntime.InferenceSession(REPOSITORY / model / "1" / "model.onnx")
+    shape = build.shapes_of(model)[0]
+    (found,) = session.run(None, {"input__0": build.example(model, shape)})
+    build.check_agreement(model, found, found, fp16=False)
+    with pytest.raises(build.Refusal, match="differs"):
+        build.check_agreement(model, found, found + np.float32(0.2) * np.ptp(found), fp16=True)
+    with pytest.raises(build.Refusal, match="nan"):
+        build.check_agreement(model, found, found * np.float32("nan"), fp16=True)
+
+
+@pytest.mark.parametrize(
+    ("column", "change", "agrees"),
+    [(0, 0.5, True), (0, 8, False), (4, 0.005, True), (4, 0.2, False)],
+)
+def test_boxes_and_scores_are_compared(
+    build: ModuleType, column: int, change: float, agrees: bool
+) -> None:
+    session = onnxruntime.InferenceSession(REPOSITORY / "yolo" / "1" / "model.onnx")
+    (found,) = session.run(None, {"input__0": build.example("yolo", build.shapes_of("yolo")[0])})
+    changed = found[:, ::-1].copy()  # equals may change places
+    changed[..., column] += change
+    with contextlib.nullcontext() if agrees else pytest.raises(build.Refusal, match="differs"):
+        build.check_agreement("yolo", found, changed, fp16=True)
+
+
+@pytest.mark.parametrize("model", ["yolo", "lprnet"])
+def test_the_configs_that_go_with_them(model: str) -> None:
+    path = REPOSITORY / model / "configs" / "tensorrt.pbtxt"
+    config = text_format.Parse(path.read_text(encoding="utf-8"), Config())
+    other = read_config(model, "gpu")
+    batch, inputs, outputs = expected_graph(model)
+    if model == "lprnet":
+        outputs = {"output__0": ("TYPE_FP32", [RECOGNIZER.classes, RECOGNIZER.steps])}
+    assert (config.max_batch_size, shapes(config.input)) == (batch, inputs)
+    assert shapes(config.output) == outputs
+    assert (config.backend, config.default_model_filename) == ("tensorrt", "model.plan")
+    (group,) = config.instance_group
+    assert group.kind == model_config_pb2.ModelInstanceGroup.Kind.Value("KIND_GPU")
+    for field in ("dynamic_batching", "model_warmup"):
+        assert getattr(config, field) == getattr(other, field)
+
+
+def test_what_has_no_engine_is_served_as_it_is() -> None:
+    found = {path.parent.parent.name for path in REPOSITORY.glob("*/configs/tensorrt.pbtxt")}
+    assert found == {"yolo", "lprnet"}
+    assert json.dumps(read_config("stn", "gpu").backend) == '"pytorch"'

@@ -1,0 +1,407 @@
+"""The scoreboard: what becomes of a plate, groups, versions compared, photos scored, sheets."""
+
+import json
+import os
+from pathlib import Path
+from zlib import crc32
+
+import numpy as np
+import pytest
+from evaluation_cases import answer, plate
+from PIL import Image
+from published_recognizer import save_stand_ins
+from support import labelled_set
+
+from plate_models.engines.nets import Nets, load_nets
+from plate_models.pipeline import PipelineConfig, Plate
+from plate_models.recognition import ctc
+from plate_models.recognition.decoding import Evidence, Reading
+from plate_models.spec import RECOGNIZER
+from plate_models.training.baseline import Baseline
+from plate_models.training.evaluation.comparison import ReportError, compare, load_report
+from plate_models.training.evaluation.labelled import (
+    GrammarSteps,
+    Scoreboard,
+    evaluate,
+    group,
+    group_lines,
+)
+from plate_models.training.evaluation.results import FAILURES, Box, PlateResult, match
+from plate_models.training.evaluation.sheet import (
+    WIDTH,
+    failure_sheet,
+    photos_in,
+    view,
+    world_sheet,
+)
+from plate_models.training.evaluation.world import WorldReport, evaluate_world
+
+RIGHT = "A111AA77"
+WRONG = "A111AA71"
+
+
+@pytest.mark.parametrize(
+    ("result", "failure"),
+    [
+        (plate(RIGHT, RIGHT, answer(RIGHT)), ""),
+        (plate(RIGHT, RIGHT), "not found"),
+        (plate(RIGHT, RIGHT, answer(RIGHT, iou=0.4)), "not found"),
+        (plate(RIGHT, WRONG, answer(WRONG)), "misread"),
+        (plate(RIGHT, WRONG, answer(RIGHT), answer(WRONG, iou=0.3)), "misread"),
+        (plate(RIGHT, RIGHT, answer(WRONG)), "cut"),
+        (plate(RIGHT, RIGHT, answer("", RIGHT)), "cut"),
+        (plate(RIGHT, WRONG, answer("", RIGHT)), "unreadable"),
+        (plate(RIGHT, WRONG, answer(RIGHT)), "labelled box"),
+        (plate(RIGHT, RIGHT, answer(RIGHT, iou=0.69)), "loose box"),
+        (plate("", WRONG, answer(WRONG), legible=False), ""),
+        (plate("", WRONG, legible=False), "not found"),
+    ],
+)
+def test_why_a_plate_failed(result: PlateResult, failure: str) -> None:
+    assert result.failure == failure
+    assert failure == "" or failure in FAILURES
+
+
+def test_a_wrong_text_on_a_bad_box_is_not_hidden() -> None:
+    bad = plate(RIGHT, RIGHT, answer(RIGHT), answer(WRONG, iou=0.2))
+    assert bad.read and [one.text for one in bad.wrong_texts] == [WRONG]
+    illegible = plate("", WRONG, answer(WRONG), legible=False)
+    board = Scoreboard([bad, illegible], elsewhere=[answer("B222BB77", iou=0), answer("", "X")])
+    assert [one.text for _, one in board.wrong_texts] == [WRONG]
+    assert [one.text for one in board.unverified] == [WRONG, "B222BB77"]
+
+
+def board() -> Scoreboard:
+    return Scoreboard(
+        [
+            plate("A111AA77", "A111AA77", answer("A111AA77", iou=0.8)),
+            plate("B222BB77", "B222BB77", answer("B222BB7", iou=0.6)),
+            plate("C333CC77", "C333CC7", answer("C333CC77", iou=0.2)),
+            plate("", "X", answer("X"), legible=False),
+        ],
+        photos_without=40,
+        false_texts=[answer("A111AA77", photo="x.jpg"), answer("B222BB77", photo="x.jpg")],
+    )
+
+
+def test_scoreboard_counts_each_thing_once() -> None:
+    rows = [(count.hits, count.total) for count in board().counts()]
+    assert rows == [(3, 4), (2, 4), (2, 3), (1, 3), (2, 3), (1, 24), (2, 40)]
+    for report in (board(), Scoreboard(), WorldReport()):
+        json.dumps(report.to_dict(), allow_nan=False)
+        assert report.lines()
+
+
+def test_scoreboard_names_every_wrong_text() -> None:
+    text = "\n".join(board().lines())
+    assert "the grammar wins 0 and breaks 0" in text
+    assert "Wrong readable texts: 3" in text
+    assert "read B222BB7    right B222BB77" in text and text.count("no plate there") == 2
+    assert len(board().failure_lines()) == 1 + 2
+
+
+def test_terciles_hold_a_third_each_and_groups_of_one_are_left_out() -> None:
+    plates = [plate(RIGHT, RIGHT, photo="still_1.jpg", width=float(w)) for w in range(50, 80)]
+    groups = group(plates)
+    assert list(groups) == [
+        ("width", "under 60 px"),
+        ("width", "60 to 69 px"),
+        ("width", "over 69 px"),
+    ]
+    narrow, middle, wide = ([one.width for one in members] for members in groups.values())
+    assert len(narrow) == len(middle) == len(wide) == 10
+    assert max(narrow) < min(middle) and max(middle) < min(wide)
+    assert group([]) == {} and group_lines([]) == []
+
+
+def test_groups_by_light_source_and_lines_cover_every_plate() -> None:
+    plates = [
+        plate(RIGHT, RIGHT, photo="dashcam_7.jpg", light="dark"),
+        plate(RIGHT, RIGHT, photo="photo_7.jpg", lines=2),
+        plate(RIGHT, RIGHT, photo="photo_9.jpg", light=""),
+        plate(RIGHT, RIGHT, photo="noname.jpg"),
+    ]
+    found = {key: len(members) for key, members in group(plates).items()}
+    assert found == {
+        ("light", "dark"): 1,
+        ("light", "day"): 2,
+        ("light", "not labelled"): 1,
+        ("source", "dashcam"): 1,
+        ("source", "photo"): 2,
+        ("source", "other"): 1,
+        ("lines", "1 in a plate"): 3,
+        ("lines", "2 in a plate"): 1,
+    }
+    assert len(group_lines(plates)) == 1 + 3 * 2 + len(found)
+
+
+def test_comparison_lists_wins_and_losses_of_each_metric() -> None:
+    won = plate(RIGHT, WRONG, answer(WRONG)), plate(RIGHT, RIGHT, answer(RIGHT))
+    lost = plate("B222BB77", "", answer("B222BB77")), plate("B222BB77", "", answer("", "B"))
+    same = plate("C333CC77", "C333CC77"), plate("C333CC77", "C333CC77")
+    pairs = [
+        tuple(PlateResult(**{**vars(one), "photo": f"{index}.jpg"}) for one in pair)
+        for index, pair in enumerate((won, lost, same))
+    ]
+    extra = plate(RIGHT, RIGHT, photo="only_second.jpg")
+    comparison = compare([a for a, _ in pairs], [*(b for _, b in pairs), extra])
+    changes = {
+        one.metric.name: (
+            one.right,
+            [b.photo for _, b in one.wins],
+            [b.photo for _, b in one.losses],
+        )
+        for one in comparison.metrics
+    }
+    assert changes == {
+        "detector recall, IoU 0.5": ((2, 2), [], []),
+        "detector recall, IoU 0.7": ((2, 2), [], []),
+        "recognizer exact match, labelled box": ((1, 2), ["0.jpg"], []),
+        "end-to-end exact match": ((1, 1), ["0.jpg"], ["1.jpg"]),
+        "no wrong text end to end": ((2, 3), ["0.jpg"], []),
+    }
+    assert (comparison.plates, comparison.relabelled, comparison.only_in) == (3, 0, (0, 1))
+    text = "\n".join(comparison.lines())
+    assert "won   0.jpg" in text and "lost  1.jpg" in text and "2.jpg" not in text
+
+
+def test_a_mended_label_is_told_and_an_illegible_plate_not_compared() -> None:
+    before, after = plate(WRONG, RIGHT, answer(RIGHT)), plate(RIGHT, RIGHT, answer(RIGHT))
+    assert compare([before], [after]).relabelled == 1
+    comparison = compare([plate("", RIGHT, answer(RIGHT), legible=False)], [after])
+    assert [len(one.pairs) for one in comparison.metrics] == [1, 1, 0, 0, 0]
+    nothing = compare([], [])
+    assert nothing.plates == 0 and all(one.p == 1 for one in nothing.metrics)
+
+
+def test_a_kept_report_comes_back_as_it_was(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    kept = {"weights": "sha256:12", "date": "2026-11-21", "labelled": board().to_dict()}
+    path.write_text(json.dumps(kept))
+    report = load_report(path)
+    assert report.plates == board().plates and report.weights == "sha256:12"
+    verdicts = kept["labelled"]["plates"][1]["verdicts"]  # type: ignore[index]
+    assert verdicts["end-to-end exact match"] is False
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"[]", b"{}", b"\xff", b'{"labelled": {"plates": [{}]}}', b'{"labelled": 1}']
+)
+def test_files_that_are_no_reports_are_refused_by_name(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "a.json"
+    path.write_bytes(content)
+    with pytest.raises(ReportError, match=r"a\.json"):
+        load_report(path)
+    with pytest.raises(ReportError, match="missing"):
+        load_report(tmp_path / "missing")
+
+
+Case = tuple[np.ndarray, Evidence, str]
+
+WHITE = Evidence(1, {"white": 0.96, "yellow": 0.01, "blue": 0.01, "black": 0.01, "red": 0.01})
+
+
+def case_of(text: str, place: int, odds: dict[str, float], right: str) -> Case:
+    probs = np.full((RECOGNIZER.classes, RECOGNIZER.steps), 1e-6)
+    probs[RECOGNIZER.blank] = 1.0
+    for index, char in enumerate(text):
+        step = 1 + 2 * index
+        probs[:, step] = 1e-6
+        for other, share in (odds if index == place else {char: 1.0}).items():
+            probs[ctc.encode(other)[0], step] = share
+    return np.log(probs / probs.sum(axis=0)), WHITE, right
+
+
+# The place settles it; the place misleads (a plate that keeps to no format); nothing to do.
+WON = case_of("0002EX71", 0, {"0": 0.6, "O": 0.4}, "O002EX71")
+BROKEN = case_of("00021X71", 0, {"0": 0.6, "O": 0.4}, "00021X71")
+MISLED = case_of("0002EX71", 0, {"0": 0.6, "O": 0.4}, "0002EX71")
+CLEAR = case_of("A127EX71", 0, {"A": 1.0}, "A127EX71")
+WRONG_CASE = case_of("A127EX71", 0, {"A": 1.0}, "A121EX71")
+
+
+def steps_of(*cases: Case) -> list[GrammarSteps]:
+    return [
+        GrammarSteps.of(right, log_probs, evidence, PipelineConfig())
+        for log_probs, evidence, right in cases
+    ]
+
+
+def test_wins_and_breaks_of_the_grammar_are_told_apart_and_listed() -> None:
+    steps = steps_of(WON, MISLED, CLEAR, WRONG_CASE, BROKEN)
+    assert [one.wins for one in steps] == [True, False, False, False, False]
+    assert [one.breaks for one in steps] == [False, True, False, False, False]
+    assert steps[0] == GrammarSteps("O002EX71", "0002EX71", "0002EX71", "O002EX71")
+    board = Scoreboard(grammar=steps)
+    kept = json.loads(json.dumps(board.to_dict()))["grammar"]
+    assert kept["plates"] == 5 and kept["right"] == {"greedy": 3, "beam": 3, "grammar": 3}
+    assert kept["wins"][0]["beam"] == "0002EX71" and kept["breaks"][0]["text"] == "0002EX71"
+    text = "\n".join(board.lines())
+    assert "read right of 5: " in text and "wins 1 and breaks 1" in text
+    assert "wins O002EX71" in text and "breaks 0002EX71" in text
+
+
+def test_the_beams_own_win_counts_too() -> None:
+    # Two paths spell "A…", the single likeliest one leaves it out.
+    log_probs, evidence, right = case_of("A127EX71", 0, {"A": 0.4}, "A127EX71")
+    probs = np.exp(log_probs)
+    probs[:, :2] = 1e-9
+    probs[RECOGNIZER.blank, :2], probs[ctc.encode("A")[0], :2] = 0.6, 0.4
+    (win,) = steps_of((np.log(probs), evidence, right))
+    assert win.wins and win == GrammarSteps("A127EX71", "127EX71", "A127EX71", "A127EX71")
+
+
+def test_an_unreadable_plate_is_wrong_at_every_step() -> None:
+    nothing = np.full((RECOGNIZER.classes, RECOGNIZER.steps), np.nan)
+    (steps,) = steps_of((nothing, WHITE, "A127EX71"))
+    assert steps == GrammarSteps("A127EX71", "", "", "") and not steps.breaks
+
+
+SCENES = ("green_car.jpg", "two_at_night.jpg")
+
+
+@pytest.fixture(scope="module")
+def nets() -> Nets:
+    return load_nets()
+
+
+@pytest.fixture(scope="module")
+def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_stand_ins(tmp_path_factory.mktemp("published"))
+
+
+def test_the_samples_are_found_and_read(tmp_path: Path, nets: Nets) -> None:
+    data = labelled_set(tmp_path / "set", *SCENES, texts={"X556XM750": "X556XM75"})
+    board = evaluate(data, nets)
+    assert [one.hits for one in board.counts()] == [3, 3, 2, 2, 2, 1]
+    ((wrong, read),) = board.wrong_texts
+    assert (wrong.photo, wrong.text, read.text) == ("green_car.jpg", "X556XM75", "X556XM750")
+    assert wrong.failure == "misread" and not board.photos_without
+    assert not any(answer.text for answer in board.elsewhere)
+    assert all(one.in_label.log_probs is not None for one in board.plates)
+    assert all(one.in_label.crop is not None for one in board.plates)
+    steps = [(one.text, one.grammar) for one in board.grammar]
+    assert steps == [(one.text, one.read_in_label) for one in board.plates]
+
+
+def test_a_photo_that_exif_turns_is_scored_in_its_labels_boxes(tmp_path: Path, nets: Nets) -> None:
+    data = labelled_set(tmp_path / "set", "green_car.jpg")
+    photo = data / "images" / "green_car.jpg"
+    with Image.open(photo) as image:
+        width, stored = image.width, image.transpose(Image.Transpose.ROTATE_90)
+    exif = Image.Exif()
+    exif[0x0112] = 6  # turned clockwise to be upright
+    photo.unlink()
+    stored.save(photo, exif=exif, quality=95)
+    head, row = (data / "plates.csv").read_text().splitlines()
+    name, *sides = row.split(",")
+    x0, y0, x1, y1 = map(float, sides[:4])
+    turned = [name, y0, width - x1, y1, width - x0, *sides[4:]]
+    (data / "plates.csv").write_text(f"{head}\n{','.join(map(str, turned))}\n")
+    assert [one.hits for one in evaluate(data, nets).counts()] == [1, 1, 1, 1, 1, 0]
+
+
+def found_at(*boxes: Box) -> list[Plate]:
+    reading = Reading("", 0.0, False, "unknown", (), ())
+    return [Plate(box, (), 0.9, 1, reading, np.zeros((48, 188, 3), np.uint8)) for box in boxes]
+
+
+def test_each_found_plate_answers_for_one_label() -> None:
+    assert match([], []) == ([], []) and match([(0, 0, 9, 9)], []) == ([[]], [])
+    loose, tight, far = found_at((0, 0, 100, 40), (0, 0, 100, 21), (500, 0, 600, 20))
+    assert match([], [far]) == ([], [far])
+    # The loose box covers both labels, and belongs to the one of which it covers more.
+    matched, elsewhere = match([(0, 0, 100, 20), (0, 32, 80, 40)], [loose, tight, far])
+    assert matched == [[(tight, pytest.approx(20 / 21)), (loose, 0.5)], []]
+    assert elsewhere == [far]
+
+
+def test_a_plate_without_label_is_listed_not_counted(tmp_path: Path, nets: Nets) -> None:
+    data = labelled_set(tmp_path / "set", "two_at_night.jpg")
+    table = data / "plates.csv"
+    table.write_text("\n".join(table.read_text().splitlines()[:-1]))
+    board = evaluate(data, nets)
+    assert len(board.plates) == 1 and [one.text for one in board.unverified] == ["H781CC105"]
+
+
+def test_false_plates_are_counted_on_the_held_out_half(tmp_path: Path, nets: Nets) -> None:
+    data = tmp_path
+    labelled_set(data / "ru_photos", "green_car.jpg")
+    (data / "no_plates").mkdir()
+    names = [f"{index}.jpg" for index in range(4)]
+    for name in names:
+        scene = labelled_set(data / name, "blue_car.jpg") / "images" / "blue_car.jpg"
+        (data / "no_plates" / name).symlink_to(scene.resolve())
+    board = evaluate(data, nets)
+    held_out = [name for name in names if crc32(name.encode()) % 2]
+    assert board.photos_without == len(held_out) > 0
+    assert [(one.photo, one.text) for one in board.false_texts] == [
+        (name, "H724AE77") for name in held_out
+    ]
+
+
+def test_the_published_recognizer_is_scored_beside(
+    tmp_path: Path, nets: Nets, published: Path
+) -> None:
+    data = labelled_set(tmp_path / "set", "green_car.jpg", texts={"X556XM750": "0"})
+    rows = {one.name: one for one in evaluate(data, nets, published).counts()}
+    for crop in Baseline.crops:
+        assert (rows[f"published recognizer, {crop}"].hits, 1) == (1, 1)
+    with pytest.raises(FileNotFoundError, match=r"stn\.pt"):
+        evaluate(data, nets, tmp_path)
+
+
+def test_world_photos_that_are_held_out_are_listed(tmp_path: Path, nets: Nets) -> None:
+    folder = labelled_set(tmp_path / "world_photos", *SCENES, "blue_car.jpg", "portrait.jpg")
+    held_out = [
+        path.name for path in (folder / "images").iterdir() if crc32(path.name.encode()) % 5 == 0
+    ]
+    report = evaluate_world(tmp_path, nets)
+    assert report.photos == len(held_out) < 4
+    assert {one.photo for one in report.readable} == set(held_out)
+    assert len(report.overlaps) == len(report.readable) > 0
+    sheet = world_sheet(report, photos_in(folder / "images"), ["weights"])
+    assert sheet.width == WIDTH and sheet.height > 300
+
+
+def red_pixels(sheet: Image.Image) -> int:
+    pixels = np.asarray(sheet).astype(int)
+    return int(((pixels[..., 0] > 180) & (pixels[..., 1:].max(axis=-1) < 30)).sum())
+
+
+def test_the_sheet_marks_wrong_letters_only(tmp_path: Path) -> None:
+    load = photos_in(labelled_set(tmp_path / "set", "green_car.jpg") / "images")
+
+    def sheet(read: str, **fate: bool) -> Image.Image:
+        one = plate("A111AA77", "", answer("", read, photo="green_car.jpg"), photo="green_car.jpg")
+        return failure_sheet(Scoreboard([one]), load, ["weights"])
+
+    perfect, wrong, short = (red_pixels(sheet(t)) for t in ("A111AA77", "A111AA71", "A111AA7"))
+    assert perfect < wrong and perfect < short
+    empty = failure_sheet(Scoreboard(), load, ["weights"])
+    assert empty.width == WIDTH and red_pixels(empty) == 0
+
+
+def test_a_view_shows_its_boxes_where_they_are() -> None:
+    photo = np.zeros((100, 200, 3), np.uint8)
+    photo[40:60, 90:110] = 255
+    seen = np.asarray(view(photo, (120, 60), [((90.0, 40.0, 110.0, 60.0), (0, 255, 0))]))
+    white = (seen == 255).all(axis=-1)
+    green = (seen == (0, 255, 0)).all(axis=-1)
+    rows, columns = np.nonzero(white)
+    assert green.any() and seen.shape == (60, 120, 3)
+    assert abs(rows.mean() - 29.5) < 1 and abs(columns.mean() - 59.5) < 1
+    assert abs(np.nonzero(green)[0].mean() - 29.5) < 1
+    beyond = np.asarray(view(photo, (120, 60), [((0.0, 0.0, 20.0, 10.0), (0, 255, 0))]))
+    assert (beyond[0, 0] > 0).all()
+
+
+@pytest.mark.skipif("PLATES_DATA" not in os.environ, reason="PLATES_DATA names no real photos")
+def test_released_weights_reach_the_floors_on_real_photos(nets: Nets) -> None:
+    board = evaluate(Path(os.environ["PLATES_DATA"]), nets)
+    found, _, read_in_box, read, _, _, false_plates = board.counts()
+    assert (found.total, read.total) == (194, 181)
+    assert found.hits >= 192
+    assert read_in_box.hits >= 178
+    assert read.hits >= 175
+    assert false_plates.hits == 0

@@ -1,0 +1,190 @@
+"""What tests in several folders share: programs, photos, clocks, gateways."""
+
+import csv
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import httpx
+import uvicorn
+from fake_triton import FakeTriton
+from photo_files import GOOD
+
+from api.edge.protocol import server_config
+from api.errors import kinds
+from api.main import create_app
+from api.request import Deadline
+from api.settings import Settings
+from plates.serving import EmbeddedTriton
+from plates.serving.running import running_service
+
+ROOT = Path(__file__).resolve().parent.parent
+# The exported models; another folder while weights are being trained.
+REPOSITORY = Path(os.environ.get("PLATES_MODEL_REPOSITORY") or ROOT / "model_repository")
+# Settings that name somebody else's server.
+ELSEWHERE = tuple(name for name in ("PLATES_URL", "PLATES_TRITON_URL") if os.environ.get(name))
+SAMPLES = ROOT / "tests" / "samples"
+SCENE = SAMPLES / "green_car.jpg"
+SCENE_TEXT = "X556XM750"
+PHOTO = GOOD["jpeg"]
+# -P: whatever the current folder holds, this is our `api`.
+PLATES = (sys.executable, "-P", "-m", "plates.cli.main")
+# By the problem's slug.
+STATUS = {kind.slug: kind.status for kind in kinds()}
+
+
+def wait_until(condition: Callable[[], Any], seconds: float = 30) -> None:
+    """Look again and again; fail when it has not happened in time."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.02)
+
+
+class Clock:
+    """Seconds that pass when a test says so."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def deadline_in(seconds: float) -> Deadline:
+    return Deadline(time.monotonic() + seconds)
+
+
+@dataclass(frozen=True)
+class SamplePlate:
+    """A plate's text and its box x0, y0, x1, y1 in pixels."""
+
+    text: str
+    box: tuple[float, float, float, float]
+
+
+def read_samples() -> dict[str, list[SamplePlate]]:
+    """Read photo names and their plates, in the table's order."""
+    samples: dict[str, list[SamplePlate]] = {}
+    with (SAMPLES / "plates.csv").open(encoding="utf-8", newline="") as file:
+        for row in csv.DictReader(file):
+            x0, y0, x1, y1 = (float(row[side]) for side in ("x0", "y0", "x1", "y1"))
+            plate = SamplePlate(row["text"], (x0, y0, x1, y1))
+            samples.setdefault(row["photo"], []).append(plate)
+    return samples
+
+
+def plates(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*PLATES, *words],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        env=os.environ | environment,
+        timeout=180,
+    )
+
+
+@dataclass(frozen=True)
+class TritonEndpoints:
+    """Where a Triton listens: host:port each; ``embedded`` if it is ours."""
+
+    grpc_url: str
+    http_url: str | None
+    embedded: EmbeddedTriton | None = None
+
+
+def settings_for(fake: FakeTriton, **options: object) -> Settings:
+    return Settings(triton_url=f"grpc://127.0.0.1:{fake.port}", **options)
+
+
+def post_raw(client: httpx.Client, photo: bytes, **parameters: object) -> httpx.Response:
+    headers = {"content-type": "image/jpeg"}
+    return client.post("/v1/plates", content=photo, headers=headers, params=parameters)
+
+
+def post_form(client: httpx.Client, photo: bytes, **fields: object) -> httpx.Response:
+    files = {"image": ("photo.jpg", photo)}
+    return client.post("/v1/plates", files=files, data={k: str(v) for k, v in fields.items()})
+
+
+def number(client: httpx.Client, sample: str) -> float:
+    """What /metrics tells, added up over all samples that begin so."""
+    lines = client.get("/metrics").text.splitlines()
+    return sum(float(line.split()[-1]) for line in lines if line.startswith(sample))
+
+
+def assert_problem(response: httpx.Response, status: int, slug: str | None) -> dict[str, object]:
+    assert response.status_code == status, response.text
+    assert response.headers["content-type"] == "application/problem+json"
+    document = response.json()
+    assert document["status"] == status
+    assert document["type"] == ("about:blank" if slug is None else f"/problems/{slug}")
+    assert document["title"]
+    assert document["detail"]
+    assert document["instance"] == "/requests/" + response.headers["x-request-id"]
+    return document
+
+
+@contextmanager
+def running_gateway(settings: Settings) -> Iterator[httpx.Client]:
+    """Serve the application in a thread and hand out a client for it."""
+    settings = settings.model_copy(update={"port": 0})
+    server = uvicorn.Server(server_config(create_app(settings), settings))
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    try:
+        while not server.started:
+            if not thread.is_alive():
+                raise RuntimeError("the gateway did not start")
+            time.sleep(0.01)
+        port = server.servers[0].sockets[0].getsockname()[1]
+        with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=60) as client:
+            yield client
+    finally:
+        server.should_exit = True
+        thread.join(10)
+
+
+class Served(NamedTuple):
+    """A running `plates serve`."""
+
+    url: str
+    pid: int
+
+
+@contextmanager
+def serving(log: Path, **environment: str) -> Iterator[Served]:
+    """Run `plates serve` on a free port and stop it as an operator would.
+
+    Args:
+        log: Where its stderr goes.
+        environment: Settings, with their prefix.
+
+    Yields:
+        Where it listens, and its process.
+    """
+    with running_service(environment, log) as running:
+        yield Served(running.url, running.process.pid)
+
+
+def labelled_set(folder: Path, *names: str, texts: dict[str, str] | None = None) -> Path:
+    """Lay the rendered samples out as a labelled set; ``texts`` gives some wrong labels."""
+    (folder / "images").mkdir(parents=True)
+    samples = read_samples()
+    with (folder / "plates.csv").open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(("image", "x0", "y0", "x1", "y1", "text", "legible", "light"))
+        for name in names:
+            (folder / "images" / name).symlink_to(SAMPLES / name)
+            for one in samples[name]:
+                text = (texts or {}).get(one.text, one.text)
+                writer.writerow((name, *one.box, text, 1, "dark" if "night" in name else "day"))
+    return folder
