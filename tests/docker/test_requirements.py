@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+from support import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "docker" / "requirements"
 
 

@@ -1,11 +1,14 @@
-"""The services of compose as processes of this machine, with the compose file's own words.
+"""Our containers without an engine: Dockerfiles read, and services run as processes here.
 
-Container paths become folders of the test, names of services 127.0.0.1, ports free ones;
-everything else is what the Dockerfile and `docker compose config` say.
+A service's processes get the Dockerfile's and `docker compose config`'s own words; container paths
+become folders of the test, names of services 127.0.0.1, ports free ones.
 """
 
+import io
+import json
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -16,25 +19,124 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import httpx
 from compose_files import read_copy
-from dockerfiles import HOME, Stage, read_stages
+from dockerfile_parse import DockerfileParser
+from support import ROOT, SAMPLES, read_samples
 
 from plates.serving.processes import die_with_parent
 
+IMAGES = ("triton", "triton-cpu", "gateway")
+# The folder of every image that the clone lies in.
+HOME = "/plates"
 PORTS = ("8000", "8001", "8002", "8080")
 _EVERY_S = 0.5
 _PATIENCE_S = 90
 
 
 @dataclass
-class Machine:
-    """What stands for an engine: folders for volumes and tmpfs, and a free port for each.
+class Stage:
+    """One FROM and what follows it; ENV, and ARG with a default, are in `environment`."""
 
-    Attributes:
-        folder: Everything that the services may write to.
-        combination: Of `compose_files.COMBINATIONS`.
-        ports: A container's port to this machine's.
-    """
+    image: str
+    name: str
+    steps: list[tuple[str, str]] = field(default_factory=list)
+    environment: dict[str, str] = field(default_factory=dict)
+    arguments: list[str] = field(default_factory=list)
+
+    def values(self, instruction: str) -> list[str]:
+        """The values of all instructions of a kind."""
+        return [value for name, value in self.steps if name == instruction]
+
+    @property
+    def copies(self) -> list[tuple[list[str], str]]:
+        """Sources in the clone and their target; not those from other stages."""
+        words = [value.split() for value in self.values("COPY") if not value.startswith("--from")]
+        return [(parts[:-1], parts[-1]) for parts in words]
+
+    @property
+    def entry_point(self) -> list[str]:
+        """Its words; `ValueError` for the shell form, under which signals don't arrive."""
+        (value,) = self.values("ENTRYPOINT")
+        words: list[str] = json.loads(value)
+        return words
+
+
+def read_stages(image: str) -> list[Stage]:
+    """Read docker/<image>.Dockerfile."""
+    return parse((ROOT / f"docker/{image}.Dockerfile").read_text(encoding="utf-8"))
+
+
+def parse(text: str) -> list[Stage]:
+    """Read a Dockerfile."""
+    stages: list[Stage] = []
+    defaults: dict[str, str] = {}
+    for instruction, value in _instructions(text):
+        if instruction == "FROM":
+            parts = value.split()
+            image = re.sub(r"\$\{(\w+)\}", lambda found: defaults[found[1]], parts[0])
+            stages.append(Stage(image, parts[2] if len(parts) > 2 else ""))
+        elif not stages:
+            assert instruction == "ARG", instruction
+            name, _, defaults[name] = value.partition("=")
+        elif instruction == "ARG":
+            name, given, default = value.partition("=")
+            stages[-1].arguments.append(name)
+            stages[-1].environment |= {name: default} if given else {}
+        elif instruction == "ENV":
+            stages[-1].environment |= dict(pair.split("=", 1) for pair in value.split())
+        else:
+            stages[-1].steps.append((instruction, value))
+    return stages
+
+
+def _instructions(text: str) -> Iterator[tuple[str, str]]:
+    for line in DockerfileParser(fileobj=io.BytesIO(text.encode())).structure:
+        if line["instruction"] != "COMMENT":
+            yield line["instruction"], line["value"]
+
+
+def is_ignored(path: str, patterns: str | None = None) -> bool:
+    """Whether .dockerignore (or `patterns`) keeps a path out of the build's context."""
+    lines = (patterns or (ROOT / ".dockerignore").read_text(encoding="utf-8")).splitlines()
+    parts = path.split("/")
+    family = ["/".join(parts[:count]) for count in range(1, len(parts) + 1)]
+    ignored = False
+    for line in filter(None, (line.strip() for line in lines)):
+        if line.startswith("#"):
+            continue
+        pattern = _expression(line.removeprefix("!"))
+        if any(re.fullmatch(pattern, member) for member in family):
+            ignored = not line.startswith("!")
+    return ignored
+
+
+def _expression(pattern: str) -> str:
+    """A pattern of .dockerignore as a regular expression."""
+    pieces = re.split(r"(\*\*/|\*\*|\*|\?|\[.*?\])", pattern.strip("/"))
+    meaning = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
+    return "".join(
+        meaning.get(piece, piece if piece.startswith("[") else re.escape(piece)) for piece in pieces
+    )
+
+
+def copy_sources(stage: Stage, staging: Path, upto: int | None = None) -> None:
+    """Do what the first `upto` instructions COPY, into a folder that stands for HOME."""
+    for sources, target in Stage(stage.image, stage.name, stage.steps[:upto]).copies:
+        for source in (ROOT / source for source in sources):
+            if source.is_file():
+                files = {source: Path(target, source.name if target.endswith("/") else "")}
+            else:
+                files = {file: Path(target, file.relative_to(source)) for file in source.rglob("*")}
+            for file, place in files.items():
+                if file.is_file() and not is_ignored(str(file.relative_to(ROOT))):
+                    (staging / place).parent.mkdir(parents=True, exist_ok=True)
+                    shutil.copy2(file, staging / place)
+
+
+@dataclass
+class Machine:
+    """What stands for an engine: a folder for volumes and tmpfs, a free port for each port."""
 
     folder: Path
     combination: str = "cpu"
@@ -69,12 +171,7 @@ class Machine:
         return folders
 
     def environment(self, name: str, programs: Path) -> dict[str, str]:
-        """All that a service's processes find in their environment.
-
-        Args:
-            name: Of the service.
-            programs: The folder that stands for the image's own `bin`.
-        """
+        """What a service's processes get; `programs` stands for the image's own `bin`."""
         image, service = self.image(name), self.service(name)
         told = image.environment | (service["environment"] or {})
         told = {key: self.here(name, value) for key, value in told.items()}
@@ -138,12 +235,7 @@ class Machine:
 
 @dataclass
 class Running:
-    """Services that run.
-
-    Attributes:
-        pids: Of the process that each service's entry point is.
-        statuses: Each one's exit status, once it was stopped.
-    """
+    """Each service's process, and its exit status once it was stopped."""
 
     pids: dict[str, int] = field(default_factory=dict)
     statuses: dict[str, int] = field(default_factory=dict)
@@ -151,12 +243,7 @@ class Running:
 
 @contextmanager
 def running(machine: Machine, programs: Mapping[str, Path]) -> Iterator[Running]:
-    """Start Triton, then the gateway, each when what it depends on is healthy; stop both.
-
-    Args:
-        machine: Where.
-        programs: For each service the `bin` of its environment.
-    """
+    """Start Triton, then the gateway, each when what it depends on is healthy; stop both."""
     services = Running()
     with ExitStack() as stack:
         for name in ("triton", "gateway"):
@@ -173,6 +260,16 @@ def _stop(
     machine: Machine, services: Running, name: str, process: "subprocess.Popen[bytes]"
 ) -> None:
     services.statuses[name] = machine.stop(name, process)
+
+
+def read_sample(machine: Machine) -> bool:
+    """Whether the gateway that the compose file publishes reads a sample as it should."""
+    name, plates = next(iter(read_samples().items()))
+    url = f"http://127.0.0.1:{machine.ports['8080']}/v1/plates"
+    photo = {"image": (name, (SAMPLES / name).read_bytes())}
+    answer = httpx.post(url, files=photo, timeout=30).raise_for_status().json()
+    texts = sorted(plate["text"] for plate in answer["plates"] if plate["text"])
+    return texts == sorted(plate.text for plate in plates)
 
 
 def seconds(text: str) -> float:
