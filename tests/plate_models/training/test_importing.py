@@ -1,351 +1,107 @@
-"""Checkpoints from elsewhere: read as torch wrote them, refused by name where they would harm."""
+"""`plates import`: what other trainings leave computes here what it did there, or is refused."""
 
-import os
-import pickle
-import random
 import shutil
-import struct
 import sys
-import time
-import tracemalloc
-import zipfile
-from collections import OrderedDict
+import types
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from published_yolov5 import SPEC, TREE, candidates, heads, make_net, write_checkpoint
 from safetensors.torch import save_file
 from torch import nn
-from torch_archives import Calls, archive, payloads, strange_pickles, tensor
 
 from plate_models import weights
-from plate_models.graphs import compare_candidates
 from plate_models.nets.lprnet import LPRNet
 from plate_models.nets.stn import STN
 from plate_models.nets.yolov5 import YOLOv5
-from plate_models.spec import RecognizerSpec
-from plate_models.training.checkpoints import CheckpointError, read_state
+from plate_models.spec import DetectorSpec, RecognizerSpec
 from plate_models.training.importing import import_recognizer, import_yolov5, spec_of
 from plates.cli import main as cli
 
 State = dict[str, torch.Tensor]
-Make = Callable[[Path], object]
-Change = Callable[[State], None]
+Change = Callable[[State], object]
+
+TREE = "models.yolo"
+# Its own width, depth and anchors, and one class.
+SPEC = DetectorSpec(
+    classes=("one_line",),
+    anchors_wh=(
+        ((10.0, 13.0), (16.0, 30.0), (33.0, 23.0)),
+        ((30.0, 61.0), (62.0, 45.0), (59.0, 119.0)),
+        ((116.0, 90.0), (156.0, 198.0), (373.0, 326.0)),
+    ),
+    width_multiple=0.125,
+    depth_multiple=0.33,
+)
 
 
-def strange_tensors() -> dict[str, torch.Tensor]:
-    grid = torch.arange(24.0).view(4, 6)
-    shared = torch.arange(10.0)
-    return {
-        "transposed": grid.t(),
-        "strided": grid[::2, 1::2],
-        "scalar": torch.tensor(3.5),
-        "empty": torch.zeros(0, 3),
-        "head": shared[:4],
-        "tail": shared[4:],
-        "parameter": nn.Parameter(torch.ones(2)),
-        "integers": torch.tensor([1, -2]),
-        "flags": torch.tensor([True, False]),
-        "bytes": torch.tensor([200, 3], dtype=torch.uint8),
-    }
-
-
-@pytest.mark.parametrize("protocol", [2, 3, 4, 5])
-def test_every_layout_in_every_protocol(tmp_path: Path, protocol: int) -> None:
-    path = tmp_path / "state.pt"
-    torch.save(strange_tensors(), path, pickle_protocol=protocol)
-    expected, found = strange_tensors(), read_state(path)
-    assert list(found) == list(expected)
-    for key, value in expected.items():
-        assert torch.equal(found[key], value), key
-        assert found[key].dtype == value.dtype and found[key].is_contiguous(), key
-
-
-def checkpoint(path: Path) -> nn.Module:
-    """A module inside whatever else trainings keep."""
+def make_net() -> YOLOv5:
+    """Random weights and statistics, rounded as a published file's are."""
     torch.manual_seed(0)
-    inner = nn.Sequential(nn.Linear(3, 2, bias=False), nn.PReLU(), nn.BatchNorm1d(2))
-    module = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ModuleDict({"a": inner}), nn.SiLU())
-    extras = {
-        "best_fitness": np.array([0.5]),
-        "scalar": np.float64(0.25),
-        "opt": {"folder": Path("runs"), "device": torch.device("cpu"), "size": torch.Size([3])},
-        "optimizer": torch.optim.SGD(module.parameters(), lr=0.1).state_dict(),
-        "names": {0: "plate"},
-        "seen": {1, 2},
-        "dtype": torch.float16,
-    }
-    torch.save({"model": module, **extras}, path)
-    return module
+    net = YOLOv5(SPEC)
+    for module in net.modules():
+        if isinstance(module, nn.BatchNorm2d):
+            nn.init.uniform_(module.running_mean, -0.2, 0.2)
+            nn.init.uniform_(module.running_var, 0.5, 2)
+            nn.init.uniform_(module.weight, 0.5, 1.5)
+            nn.init.uniform_(module.bias, -0.2, 0.2)
+    return net.half().float().eval()
 
 
-def test_a_modules_tensors_have_the_names_of_its_state_dict(tmp_path: Path) -> None:
-    module = checkpoint(tmp_path / "last.pt")
-    found = read_state(tmp_path / "last.pt")
-    assert set(found) == set(module.state_dict())
-    for key, value in module.state_dict().items():
-        assert torch.equal(found[key], value), key
+def heads(net: nn.Module) -> list[torch.Tensor]:
+    """What the net says before anything is squashed into probabilities."""
+    canvas = torch.rand(1, 3, 96, 160, generator=torch.Generator().manual_seed(4))
+    with torch.inference_mode():
+        return net(canvas)
 
 
-def test_damaged_bytes_end_in_one_kind_of_error(tmp_path: Path) -> None:
-    path = tmp_path / "damaged.pt"
-    checkpoint(path)
-    sound = path.read_bytes()
-    rng = random.Random(0)
-    refused = 0
-    for _ in range(300):
-        damaged = bytearray(sound)
-        for _ in range(rng.choice((1, 3))):
-            damaged[rng.randrange(len(damaged))] = rng.randrange(256)
-        path.write_bytes(damaged)
-        try:
-            read_state(path)
-        except CheckpointError:
-            refused += 1
-    assert refused > 100
+def as_published(net: YOLOv5) -> nn.Module:
+    """The same tensors in a tree of classes that only the other project has."""
+    classes: dict[str, type[nn.Module]] = {}
+
+    def convert(module: nn.Module) -> nn.Module:
+        name = type(module).__name__
+        if type(module).__module__.startswith("torch.") and name != "ModuleList":
+            return module
+        name = {"YOLOv5": "DetectionModel", "ModuleList": "Blocks"}.get(name, name)
+        if name not in classes:
+            classes[name] = type(name, (nn.Module,), {"__module__": TREE})
+            setattr(sys.modules[TREE], name, classes[name])
+        other = classes[name]()
+        other._parameters, other._buffers = module._parameters, module._buffers
+        for key, child in module._modules.items():
+            other.add_module(key, convert(child))
+        return other
+
+    model = convert(net)
+    model.yaml = {"nc": 1, "depth_multiple": 0.33, "backbone": [[-1, 1, "Conv", [64, 6, 2, 2]]]}
+    model.names = {0: "plate"}
+    model.stride = torch.tensor([8.0, 16.0, 32.0])
+    return model
 
 
-def test_the_tensor_opcodes_are_sound(tmp_path: Path) -> None:
-    values = struct.pack("<6f", *range(6))
-    path = archive(tmp_path / "x.pt", tensor(6, 1, "2 2", "1 2"), {"0": values})
-    assert read_state(path)["w"].tolist() == [[1.0, 3.0], [2.0, 4.0]]
-    assert torch.equal(torch.load(path, weights_only=True)["w"], read_state(path)["w"])
-    archive(path, tensor(0, 0, "0 3", "3 1"), {"0": b""})
-    assert read_state(path)["w"].shape == (0, 3)
-
-
-@pytest.mark.parametrize(
-    ("claim", "message"),
-    [
-        ((6, 1, "2 3", "3 1"), "out of bounds for storage of size 24"),
-        ((6, 7, "1", "1"), "out of bounds"),
-        ((6, 0, "2 2", "1"), "mismatch in length"),
-        ((6, 0, f"{2**40}", "0"), "its tensors claim"),
-        ((6, 0, f"{2**62} {2**62}", "0 0"), "overflow"),
-        ((2**40, 0, f"{2**40}", "1"), "expected 4398046511104 bytes, found 24"),
-        ((7, 0, "7", "1"), "expected 28 bytes, found 24"),
-        ((6, -1, "2", "1"), "invalid storage offset"),
-        ((6, 0, "-2", "1"), "overflowed"),
-        ((6, 0, "2", "-1"), "[Nn]egative strides"),
-        ((-6, 0, "2", "1"), "expected -24 bytes"),
-        ((6, 0, "2", "1", "UntypedStorage"), r"torch\.UntypedStorage is no storage"),
-    ],
-)
-def test_claims_are_checked_before_memory_is_taken(
-    tmp_path: Path, claim: tuple, message: str
-) -> None:
-    path = archive(tmp_path / "claims.pt", tensor(*claim), {"0": bytes(24)})
-    tracemalloc.start()
-    try:
-        with pytest.raises(CheckpointError, match=rf"claims\.pt: .*({message})"):
-            read_state(path)
-        assert tracemalloc.get_traced_memory()[1] < 2_000_000
-    finally:
-        tracemalloc.stop()
-
-
-def test_storages_have_to_be_there_and_are_not_multiplied(tmp_path: Path) -> None:
-    archive(tmp_path / "x.pt", tensor(1, 0, "1", "1"), {"1": bytes(24)})
-    with pytest.raises(CheckpointError, match=r"archive/data/0: expected 4 bytes, found none"):
-        read_state(tmp_path / "x.pt")
-    shared = torch.ones(10_000)
-    torch.save({f"w{k}": shared.view(100, 100) for k in range(50)}, tmp_path / "many.pt")
-    with pytest.raises(CheckpointError, match="its tensors claim 2000000 bytes, it has"):
-        read_state(tmp_path / "many.pt")
-
-
-def truncated(path: Path) -> None:
-    torch.save({"w": torch.ones(1000)}, path)
-    path.write_bytes(path.read_bytes()[:2000])
-
-
-def zipped(*entries: str, content: bytes = b"N.", how: int = zipfile.ZIP_STORED) -> Make:
-    def make(path: Path) -> None:
-        with zipfile.ZipFile(path, "w", how) as file:
-            for entry in entries:
-                file.writestr(entry, content)
-
-    return make
-
-
-def overlapping(path: Path) -> None:
-    """Twenty entries that are the same bytes: the file is smaller than its content."""
-    archive(path, b"N.", {str(k): bytes(1000) for k in range(20)})
-    raw = bytearray(path.read_bytes())
-    start = raw.index(b"PK\x01\x02")
-    while (start := raw.find(b"PK\x01\x02", start)) >= 0:
-        struct.pack_into("<II", raw, start + 20, 9000, 9000)
-        start += 4
-    path.write_bytes(raw)
-
-
-def damaged_storage(path: Path) -> None:
-    torch.save({"w": torch.full((4,), 1.2345)}, path)
-    raw = bytearray(path.read_bytes())
-    raw[raw.index(struct.pack("<f", 1.2345))] ^= 1
-    path.write_bytes(raw)
-
-
-def of_bytes(content: bytes) -> Make:
-    return lambda path: path.write_bytes(content)
-
-
-def old(path: Path) -> None:
-    torch.save({"w": torch.ones(2)}, path, _use_new_zipfile_serialization=False)
-
-
-FILES: dict[str, tuple[Make, str]] = {
-    "compressed": (
-        zipped("archive/data.pkl", content=bytes(50_000_000), how=zipfile.ZIP_DEFLATED),
-        "compressed",
-    ),
-    "truncated": (truncated, "can't be read"),
-    "without a pickle": (zipped("archive/version"), "found 0"),
-    "with two pickles": (zipped("a/data.pkl", "b/data.pkl"), "found 2"),
-    "overlapping": (overlapping, "its entries claim"),
-    "damaged storage": (damaged_storage, "CRC"),
-    "scripted": (zipped("archive/data.pkl", "archive/constants.pkl"), "TorchScript"),
-    "big-endian": (zipped("archive/data.pkl", "archive/byteorder", content=b"big"), "big-endian"),
-    "long pickle": (
-        zipped("archive/data.pkl", content=bytes(5_000_002)),
-        "5000002 bytes, too many",
-    ),
-    "before torch 1.6": (old, r"written by torch before 1\.6.*save"),
-    "empty": (Path.touch, "neither a torch checkpoint nor"),
-    "folder": (Path.mkdir, "can't be read"),
-    "missing": (lambda path: None, "can't be read"),
-    "safetensors": (of_bytes(b"\x10\0\0\0\0\0\0\0{never closed"), "can't be read"),
-}
-
-
-@pytest.mark.parametrize("name", FILES)
-def test_broken_files_are_refused(tmp_path: Path, name: str) -> None:
-    make, message = FILES[name]
-    make(tmp_path / "broken.pt")
-    with pytest.raises(CheckpointError, match=rf"broken\.pt: .*{message}"):
-        read_state(tmp_path / "broken.pt")
-
-
-LIVE = ("reduced", "nested", "evaluated", "fetched", "dotted", "as object", "as instance")
-
-
-@pytest.mark.parametrize("name", payloads(Path()))
-def test_calls_are_refused_by_name_and_not_made(tmp_path: Path, name: str) -> None:
-    canary = tmp_path / "executed"
-    data, message = payloads(canary)[name]
-    path = archive(tmp_path / "hostile.pt", data)
-    with pytest.raises(CheckpointError, match=rf"hostile\.pt: .*{message}"):
-        import_yolov5(path, tmp_path / "mine")
-    time.sleep(0.02)
-    assert not canary.exists()
-    if name in LIVE:
-        pickle.loads(data)  # noqa: S301  what import must never do
-        assert canary.exists()
-
-
-def test_a_hostile_object_beside_a_sound_net_is_refused(tmp_path: Path) -> None:
-    extra = Calls(os.system, f"touch {tmp_path / 'executed'}")
-    torch.save({"state_dict": {"weight": torch.ones(2)}, "note": extra}, tmp_path / "mixed.pt")
-    with pytest.raises(CheckpointError, match=r"posix\.system"):
-        read_state(tmp_path / "mixed.pt")
-    assert not (tmp_path / "executed").exists()
-
-
-@pytest.mark.parametrize(
-    ("saved", "message"),
-    [
-        (42, "found int"),
-        ([], "found list"),
-        ({}, "found an empty one"),
-        ({"model": None}, "'model' is none"),
-        ({"a": 1}, "'a' is none"),
-        ({"state_dict": {"a": torch.ones(1), "b": "text"}}, "'b' is none"),
-        (torch.ones(3), "found Tensor"),
-        (OrderedDict, "found type"),
-        (torch.nn.Identity, "found Name"),
-        (torch.nn.Identity(), "Identity holds no tensors"),
-    ],
-)
-def test_what_is_no_net_is_refused(tmp_path: Path, saved: object, message: str) -> None:
-    torch.save(saved, tmp_path / "other.pt")
-    with pytest.raises(CheckpointError, match=rf"other\.pt: .*{message}"):
-        read_state(tmp_path / "other.pt")
-
-
-@pytest.mark.parametrize("name", strange_pickles())
-def test_strange_pickles_end_soon(tmp_path: Path, name: str) -> None:
-    data, message = strange_pickles()[name]
-    path = archive(tmp_path / "strange.pt", data, {"0": bytes(4)})
-    tracemalloc.start()
-    try:
-        with pytest.raises(CheckpointError, match=rf"strange\.pt: .*{message}"):
-            read_state(path)
-        assert tracemalloc.get_traced_memory()[1] < 40_000_000
-    finally:
-        tracemalloc.stop()
-
-
-def loaded(detector: Path) -> weights.Modules:
-    """The detector beside our released recognizer and rectifier."""
-    for name in ("recognizer", "rectifier"):
-        shutil.copy(weights.WEIGHTS_DIR / f"{name}.safetensors", detector.parent)
-    weights.write_manifest(detector.parent)
-    return weights.load_modules(detector.parent)
-
-
-@pytest.mark.parametrize(
-    "wrap",
-    [
-        pytest.param(lambda model: {"model": model, "ema": None}, id="model"),
-        pytest.param(lambda model: {"model": nn.Linear(2, 2), "ema": model}, id="average"),
-        pytest.param(lambda model: model, id="module alone"),
-        pytest.param(lambda model: {"state_dict": model.state_dict()}, id="state dict"),
-    ],
-)
-def test_a_published_checkpoint_computes_what_it_did(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wrap: Callable[[nn.Module], object]
-) -> None:
-    net = make_net()
-    path = write_checkpoint(tmp_path / "best.pt", net, monkeypatch, wrap)
-    modules = loaded(import_yolov5(path, tmp_path / "mine"))
+def save_training(net: YOLOv5, path: Path, wrap: Callable[[nn.Module], object]) -> None:
+    """Write what a training leaves; its classes are gone again afterwards."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("models", TREE):
+            patch.setitem(sys.modules, name, types.ModuleType(name))
+        extras = {"epoch": -1, "best_fitness": np.array([0.5]), "optimizer": None, "date": "today"}
+        extras["opt"] = {"save_dir": Path("runs/train"), "device": torch.device("cpu")}
+        saved = wrap(as_published(net).half())
+        torch.save({**extras, **saved} if isinstance(saved, dict) else saved, path)
+    net.float()
     assert TREE not in sys.modules
-    found = modules.specs.detector
-    assert found.classes == ("one_line",)
-    assert (found.width_multiple, round(found.depth_multiple, 2)) == (0.125, 0.33)
-    anchors = torch.tensor(found.anchors_wh)
-    torch.testing.assert_close(anchors, torch.tensor(SPEC.anchors_wh), rtol=1e-3, atol=0)
-    assert modules.specs.recognizer == weights.DEFAULTS.recognizer
-    expected = candidates(net, SPEC)
-    assert compare_candidates((expected,), (candidates(modules.detect.net, found),)) < 1
-    assert expected[0, 0, 4] > 0
 
 
-def names_without_model(state: State) -> State:
-    return {key.removeprefix("model."): value for key, value in state.items()}
+def save_renamed(net: YOLOv5, path: Path, prefix: str) -> None:
+    names = {f"{prefix}{key.removeprefix('model.')}": v for key, v in net.state_dict().items()}
+    (save_file if prefix else torch.save)(names, path)
 
 
-def names_of_a_parallel_module(state: State) -> State:
-    return {f"module.model.{key}": value for key, value in state.items()}
-
-
-@pytest.mark.parametrize("rename", [dict, names_without_model, names_of_a_parallel_module])
-@pytest.mark.parametrize("suffix", [".pt", ".safetensors"])
-def test_state_dicts_under_any_prefix(
-    tmp_path: Path, rename: Callable[[State], State], suffix: str
-) -> None:
-    net = make_net()
-    path = tmp_path / f"state{suffix}"
-    save = torch.save if suffix == ".pt" else save_file
-    save(rename(net.state_dict()), path)
-    modules = loaded(import_yolov5(path, tmp_path / "mine"))
-    imported = candidates(modules.detect.net, modules.specs.detector)
-    assert compare_candidates((candidates(net, SPEC),), (imported,)) < 1
-
-
-def fused(net: YOLOv5) -> State:
+def save_fused(net: YOLOv5, path: Path) -> None:
     """Fold every batch norm into the convolution before it, by its formula."""
     state = {k: v for k, v in net.state_dict().items() if ".bn." not in k}
     for name, module in net.named_modules():
@@ -354,13 +110,39 @@ def fused(net: YOLOv5) -> State:
             factor = norm.weight / torch.sqrt(norm.running_var + norm.eps)
             state[f"{name}.conv.weight"] = module.conv.weight * factor.view(-1, 1, 1, 1)
             state[f"{name}.conv.bias"] = norm.bias - norm.running_mean * factor
-    return {key: value.detach() for key, value in state.items()}
+    torch.save({key: value.detach() for key, value in state.items()}, path)
 
 
-def test_fused_checkpoints_compute_the_same(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "save",
+    [
+        partial(save_training, wrap=lambda model: {"model": model, "ema": None}),
+        partial(save_training, wrap=lambda model: {"model": nn.Linear(2, 2), "ema": model}),
+        partial(save_training, wrap=lambda model: model),
+        partial(save_training, wrap=lambda model: {"state_dict": model.state_dict()}),
+        partial(save_renamed, prefix=""),
+        partial(save_renamed, prefix="model."),
+        partial(save_renamed, prefix="module.model.model."),
+        save_fused,
+    ],
+)
+def test_what_trainings_leave_computes_what_it_did(
+    tmp_path: Path, save: Callable[[YOLOv5, Path], None]
+) -> None:
     net = make_net()
-    torch.save(fused(net), tmp_path / "fused.pt")
-    modules = loaded(import_yolov5(tmp_path / "fused.pt", tmp_path / "mine"))
+    save(net, tmp_path / "best.pt")
+    detector = import_yolov5(tmp_path / "best.pt", tmp_path / "mine")
+    assert TREE not in sys.modules
+    for name in ("recognizer", "rectifier"):
+        shutil.copy(weights.WEIGHTS_DIR / f"{name}.safetensors", detector.parent)
+    weights.write_manifest(detector.parent)
+    modules = weights.load_modules(detector.parent)
+    found = modules.specs.detector
+    assert found.classes == ("one_line",)
+    assert (found.width_multiple, round(found.depth_multiple, 2)) == (0.125, 0.33)
+    anchors = torch.tensor(found.anchors_wh)
+    torch.testing.assert_close(anchors, torch.tensor(SPEC.anchors_wh), rtol=1e-3, atol=0)
+    assert modules.specs.recognizer == weights.DEFAULTS.recognizer
     torch.testing.assert_close(heads(modules.detect.net), heads(net), rtol=1e-4, atol=1e-5)
 
 
@@ -383,58 +165,38 @@ def test_every_size_is_recognized(width: float, depth: float) -> None:
     assert depths[0] == depths[1]
 
 
-def put(key: str, value: torch.Tensor) -> Change:
-    return lambda state: state.update({key: value})
+STEM, ANCHORS, HEAD = "model.0.conv.weight", "model.24.anchors", "model.24.m.0.weight"
+BLOCK = "model.4.cv1.conv.weight"
+
+
+def put(key: str, *shape: int, value: float = 1.0, dtype: torch.dtype = torch.float32) -> Change:
+    return lambda state: state.update({key: torch.full(shape, value, dtype=dtype)})
 
 
 def without(prefix: str) -> Change:
-    def change(state: State) -> None:
-        for key in [key for key in state if key.startswith(prefix)]:
-            del state[key]
-
-    return change
-
-
-def with_eighty_classes(state: State) -> None:
-    for level in range(3):
-        key = f"model.24.m.{level}.weight"
-        state[key] = torch.zeros(255, *state[key].shape[1:])
+    return lambda state: [state.pop(key) for key in list(state) if key.startswith(prefix)]
 
 
 def with_the_stem_of_yolov5_before_v6(state: State) -> None:
-    state["model.0.conv.conv.weight"] = state.pop("model.0.conv.weight")
-
-
-def with_a_broken_number(state: State) -> None:
-    state["model.1.conv.weight"][0, 0, 0, 0] = float("nan")
+    state["model.0.conv.conv.weight"] = state.pop(STEM)
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (put("model.24.m.0.weight", torch.tensor(1.0)), r"model\.24\.m\.0\.weight: expected axes"),
-        (without("model.13.cv1.conv"), r"model\.13\.cv1\.conv\.weight: .* found no such tensor"),
-        (without("model.24"), r"model\.24\.m\.0\.weight: .* found no such tensor"),
-        (put("model.25.extra", torch.zeros(1)), r"model\.25\.extra: expected no such tensor"),
-        (
-            put("model.4.cv1.conv.weight", torch.zeros(9, 32, 1, 1)),
-            r"model\.4\.cv1\.conv\.weight: expected \(16, 32, 1, 1\)",
-        ),
-        (with_eighty_classes, r"model\.24\.m\.0\.weight: expected 18 or 21 rows"),
-        (put("model.24.anchors", torch.ones(4, 3, 2)), r"anchors: expected .* found \(4, 3, 2\)"),
-        (put("model.24.anchors", torch.zeros(3, 0, 2)), r"24\.(anchors|m\.0\.weight): expected"),
-        (put("model.24.anchors", torch.zeros(3, 3, 2)), "anchors_wh: expected positive sizes"),
-        # The stem of YOLOv8.
-        (
-            put("model.0.conv.weight", torch.zeros(8, 3, 3, 3)),
-            r"model\.0\.conv\.weight: .* found \(8, 3, 3, 3\)",
-        ),
-        (with_the_stem_of_yolov5_before_v6, r"expected a stem model\.0\.conv\.weight"),
-        (with_a_broken_number, r"model\.1\.conv\.weight: expected finite values"),
-        (
-            put("model.1.bn.bias", torch.zeros(16, dtype=torch.int64)),
-            r"model\.1\.bn\.bias: expected floats",
-        ),
+        (put(HEAD), f"{HEAD}: expected axes"),
+        (put(HEAD, 255, 32, 1, 1), f"{HEAD}: expected 18 or 21 rows"),
+        (without("model.24"), f"{HEAD}: .* found no such tensor"),
+        (without("model.13.cv1.conv"), "model.13.cv1.conv.weight: .* found no such tensor"),
+        (put("model.25.extra", 1), "model.25.extra: expected no such tensor"),
+        (put(BLOCK, 9, 32, 1, 1), rf"{BLOCK}: expected \(16, 32, 1, 1\)"),
+        (put(BLOCK, 16, 32, 1, 1, value=np.nan), f"{BLOCK}: expected finite values"),
+        (put("model.1.bn.bias", 16, dtype=torch.int64), "model.1.bn.bias: expected floats"),
+        (put(ANCHORS, 4, 3, 2), rf"{ANCHORS}: expected .* found \(4, 3, 2\)"),
+        (put(ANCHORS, 3, 0, 2), f"({ANCHORS}|{HEAD}): expected"),
+        (put(ANCHORS, 3, 3, 2, value=0), "anchors_wh: expected positive sizes"),
+        (put(STEM, 8, 3, 3, 3), rf"{STEM}: .* found \(8, 3, 3, 3\)"),  # of YOLOv8
+        (with_the_stem_of_yolov5_before_v6, f"expected a stem {STEM}"),
     ],
 )
 def test_other_layouts_are_refused_by_the_first_tensor(
@@ -469,18 +231,16 @@ def nets(tmp_path: Path) -> tuple[LPRNet, STN]:
     lprnet, stn = LPRNet(RecognizerSpec(alphabet=ALPHABET)).eval(), STN().eval()
     nn.init.normal_(stn.localization[-1].weight, std=0.05)
     torch.save(lprnet.state_dict(), tmp_path / "lprnet.pt")
-    save_file(stn.state_dict(), tmp_path / "stn.safetensors")
+    save_file(stn.state_dict(), tmp_path / "stn.pt")
     return lprnet, stn
 
 
-def test_imported_weights_compute_what_they_did(
+def test_imported_recognizers_compute_what_they_did(
     tmp_path: Path, nets: tuple[LPRNet, STN], capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "mine"
-    files = (str(tmp_path / "lprnet.pt"), str(tmp_path / "stn.safetensors"))
-    assert (
-        cli.main(["import", "recognizer", *files, "--alphabet", ALPHABET, "--out", str(out)]) == 0
-    )
+    words = [str(tmp_path / "lprnet.pt"), str(tmp_path / "stn.pt"), "--alphabet", ALPHABET]
+    assert cli.main(["import", "recognizer", *words, "--out", str(out)]) == 0
     shutil.copy(weights.WEIGHTS_DIR / "detector.safetensors", out)
     assert cli.main(["weights", "--weights", str(out)]) == 0
     assert "recognizer.safetensors" in capsys.readouterr().out
@@ -493,21 +253,16 @@ def test_imported_weights_compute_what_they_did(
         assert torch.equal(modules.recognize(plates), nets[0](plates))
 
 
-def test_a_country_without_formats_is_refused(tmp_path: Path, nets: tuple[LPRNet, STN]) -> None:
-    files = (tmp_path / "lprnet.pt", tmp_path / "stn.safetensors")
-    with pytest.raises(weights.WeightsError, match=r"country: .*nowhere\.toml"):
-        import_recognizer(*files, ALPHABET, tmp_path / "mine", country="nowhere")
-
-
 @pytest.mark.parametrize(
-    ("files", "alphabet", "message"),
+    ("files", "alphabet", "country", "message"),
     [
-        (("lprnet.pt", "stn.safetensors"), "ABC", r"lprnet\.pt: head\.weight: expected \(4, "),
-        (("stn.safetensors", "lprnet.pt"), ALPHABET, r"stem\.0\.weight: .* found no such tensor"),
-        (("lprnet.pt", "lprnet.pt"), ALPHABET, r"localization\.0\.0\.weight: .*no such tensor"),
-        (("lprnet.pt", "stn.safetensors"), ALPHABET[:-1] + "0", "alphabet: expected every"),
-        (("lprnet.pt", "stn.safetensors"), "", "alphabet: expected from 1"),
-        (("lprnet.pt", "none.pt"), ALPHABET, r"none\.pt: can't be read"),
+        (("lprnet", "stn"), "ABC", "ru", r"lprnet\.pt: head\.weight: expected \(4, "),
+        (("stn", "lprnet"), ALPHABET, "ru", r"stem\.0\.weight: .* found no such tensor"),
+        (("lprnet", "lprnet"), ALPHABET, "ru", r"localization\.0\.0\.weight: .*no such tensor"),
+        (("lprnet", "stn"), ALPHABET[:-1] + "0", "ru", "alphabet: expected every"),
+        (("lprnet", "stn"), "", "ru", "alphabet: expected from 1"),
+        (("lprnet", "none"), ALPHABET, "ru", r"none\.pt: can't be read"),
+        (("lprnet", "stn"), ALPHABET, "nowhere", r"country: .*nowhere\.toml"),
     ],
 )
 def test_what_does_not_fit_is_refused_and_nothing_written(
@@ -515,9 +270,10 @@ def test_what_does_not_fit_is_refused_and_nothing_written(
     nets: tuple[LPRNet, STN],
     files: tuple[str, str],
     alphabet: str,
+    country: str,
     message: str,
 ) -> None:
-    out = tmp_path / "mine"
+    lprnet, stn = (tmp_path / f"{name}.pt" for name in files)
     with pytest.raises(weights.WeightsError, match=message):
-        import_recognizer(tmp_path / files[0], tmp_path / files[1], alphabet, out)
-    assert not out.exists()
+        import_recognizer(lprnet, stn, alphabet, tmp_path / "mine", country)
+    assert not (tmp_path / "mine").exists()
