@@ -10,9 +10,10 @@ import io
 import pickle
 import re
 import zipfile
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from safetensors.torch import load_file
@@ -242,7 +243,8 @@ class _Reader(pickle._Unpickler):
     def refuse_opcode(self) -> None:
         raise CheckpointError("its pickle has opcodes that torch never writes")
 
-    dispatch = pickle._Unpickler.dispatch | {
+    dispatch: ClassVar[dict[int, Callable[[Any], None]]] = {
+        **pickle._Unpickler.dispatch,
         pickle.EMPTY_DICT[0]: load_empty_dictionary,
         pickle.NEWOBJ[0]: load_newobj,
         pickle.NEWOBJ_EX[0]: load_newobj_ex,

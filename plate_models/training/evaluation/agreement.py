@@ -53,8 +53,9 @@ class Pair:
     @property
     def same_text(self) -> bool:
         """Whether both found it, answer the same text, and have the same best candidate."""
-        both = self.expected is not None and self.found is not None
-        return both and self.same_answer and self.expected.guess == self.found.guess
+        if self.expected is None or self.found is None:
+            return False
+        return self.same_answer and self.expected.guess == self.found.guess
 
     @property
     def same_answer(self) -> bool:
@@ -221,20 +222,14 @@ def compare_crops(
     workers: int = 2,
     progress: CropProgress = lambda blocks, _: blocks,
 ) -> CropAgreement:
-    """Make crops and read them on both engines, block by block.
+    """Make so many crops and read them on both engines, block by block.
 
-    Args:
-        reference: In float32.
-        nets: What is compared with it.
-        crops: How many.
-        data: Holds ``world_photos/``, whose held-out photos half of the plates are painted
-            into; all are rendered where it does not.
-        workers: Processes that make crops; 0 makes them in this one.
-        progress: Wraps the blocks of crops, given their number.
+    Half of the plates are painted into held-out photos of ``data/world_photos``; all are
+    rendered where there are none. No workers make the crops in this process; ``progress`` wraps
+    the blocks of crops, given their number.
 
     Raises:
-        FileNotFoundError: The labels name a photo that is not there.
-        LabelError: The labels of ``world_photos`` are broken.
+        FileNotFoundError, LabelError: The labels of ``world_photos`` are broken.
         ValueError: None of its plates can be painted over.
     """
     painted = data is not None and (data / "world_photos").is_dir()
@@ -306,7 +301,7 @@ def photos_of(data: Path) -> list[LabelledPhoto]:
 def compare_photos(
     photos: list[LabelledPhoto], reference: Nets, nets: Nets, progress: Progress = iter
 ) -> PhotoAgreement:
-    """Read photos on both engines; ``progress`` wraps the list, for a progress bar."""
+    """Read photos on both engines; ``progress`` wraps the list."""
     files = ((photo.path.name, photo.path.read_bytes()) for photo in progress(photos))
     return _compare(files, reference, nets)
 

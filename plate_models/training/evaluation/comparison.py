@@ -9,33 +9,13 @@ from typing import Any
 from plate_models.training.evaluation.results import METRICS
 from plate_models.training.figures import mcnemar_p
 
+# A plate as `PlateResult.to_dict` wrote it.
+KeptPlate = Mapping[str, Any]
+Pair = tuple[KeptPlate, KeptPlate]
+
 
 class ReportError(Exception):
     """A file is not a kept report of labelled photos; the message names it."""
-
-
-@dataclass(frozen=True)
-class KeptPlate:
-    """What is compared of one plate of a report."""
-
-    photo: str
-    box: tuple[float, ...]  # the label
-    text: str
-    legible: bool
-    verdicts: Mapping[str, bool]  # by metric; without those that don't ask about this plate
-    shown: str  # for a terminal: what was read end to end, (held back), [in the labelled box]
-
-    @classmethod
-    def of(cls, values: Mapping[str, Any]) -> "KeptPlate":
-        """Read what `PlateResult.to_dict` wrote; a KeyError or TypeError for anything else."""
-        answers, in_label = values["answers"], values["in_label"]["guess"] or "-"
-        texts = ", ".join(a["text"] or f"({a['guess'] or '-'})" for a in answers) or "-"
-        iou = max((answer["iou"] for answer in answers), default=0.0)
-        about = values["photo"], tuple(values["box"]), values["text"], values["legible"]
-        return cls(*about, values["verdicts"], f"{texts} [{in_label}] IoU {iou:.2f}")
-
-
-Pair = tuple[KeptPlate, KeptPlate]
 
 
 @dataclass(frozen=True)
@@ -52,45 +32,51 @@ class KeptReport:
 
 
 @dataclass(frozen=True)
-class MetricComparison:
-    """One metric of two versions on the plates that it asks about."""
-
-    name: str
-    plates: int  # how many those are
-    right: tuple[int, int]  # plates right in the first and in the second version
-    wins: list[Pair]  # wrong in the first version, right in the second
-    losses: list[Pair]  # the other way round
-    p: float  # see `mcnemar_p`
-
-
-@dataclass(frozen=True)
 class Comparison:
-    """Two versions on the plates that both reports have."""
+    """The plates that both reports have."""
 
-    plates: int  # how many those are
-    metrics: list[MetricComparison]
-    relabelled: int  # how many of them changed their label's text or legibility between
+    pairs: list[Pair]
     only_in: tuple[int, int]  # plates that only the first, and only the second report has
+
+    @property
+    def plates(self) -> int:
+        """How many plates both have."""
+        return len(self.pairs)
+
+    @property
+    def relabelled(self) -> int:
+        """How many of them changed their label's text or legibility between."""
+        return sum((a["text"], a["legible"]) != (b["text"], b["legible"]) for a, b in self.pairs)
+
+    def outcomes(self, metric: str) -> dict[tuple[bool, bool], list[Pair]]:
+        """The plates that a metric asks about, by whether first and second are right."""
+        found: dict[tuple[bool, bool], list[Pair]] = {}
+        for pair in self.pairs:
+            first, second = (plate["verdicts"].get(metric) for plate in pair)
+            if first is not None and second is not None:
+                found.setdefault((first, second), []).append(pair)
+        return found
 
     def lines(self) -> list[str]:
         """The report for a terminal: a table, then every plate that changed."""
         lines = [f"{'':<40} {'of':>5} {'first':>6} {'second':>6} {'wins':>5} {'losses':>6}       p"]
-        for one in self.metrics:
-            first, second = one.right
+        changed = []
+        for metric in METRICS:
+            found = self.outcomes(metric.name)
+            won, lost = found.get((False, True), []), found.get((True, False), [])
+            both, total = len(found.get((True, True), [])), sum(map(len, found.values()))
             lines.append(
-                f"{one.name:<40} {one.plates:>5} {first:>6} {second:>6} "
-                f"{len(one.wins):>5} {len(one.losses):>6} {one.p:>7.3f}"
+                f"{metric.name:<40} {total:>5} {both + len(lost):>6} {both + len(won):>6} "
+                f"{len(won):>5} {len(lost):>6} {mcnemar_p(len(won), len(lost)):>7.3f}"
             )
-        changed = [one for one in self.metrics if one.wins or one.losses]
+            changed += ["", metric.name] if won or lost else []
+            changed += [_line("won", pair) for pair in won] + [_line("lost", pair) for pair in lost]
         if changed:
-            lines += ["", "What changed: end to end, (held back), [from the labelled box]"]
-        for one in changed:
-            lines += ["", one.name]
-            for verb, pairs in (("won", one.wins), ("lost", one.losses)):
-                lines += [
-                    f"  {verb:<5} {b.photo:<40} {b.text or '?':<10} {a.shown}  ->  {b.shown}"
-                    for a, b in pairs
-                ]
+            lines += [
+                "",
+                "What changed: end to end, (held back), [from the labelled box]",
+                *changed,
+            ]
         if self.relabelled:
             lines += ["", f"Plates whose label changed between the two: {self.relabelled}"]
         if any(self.only_in):
@@ -99,27 +85,26 @@ class Comparison:
         return lines
 
 
+def _line(verb: str, pair: Pair) -> str:
+    shown = []
+    for plate in pair:
+        texts = (a["text"] or f"({a['guess'] or '-'})" for a in plate["answers"])
+        iou = max((answer["iou"] for answer in plate["answers"]), default=0.0)
+        in_label = plate["in_label"]["guess"] or "-"
+        shown.append(f"{', '.join(texts) or '-'} [{in_label}] IoU {iou:.2f}")
+    plate = pair[1]
+    return f"  {verb:<5} {plate['photo']:<40} {plate['text'] or '?':<10} {'  ->  '.join(shown)}"
+
+
 def compare(first: Sequence[KeptPlate], second: Sequence[KeptPlate]) -> Comparison:
     """Compare two versions metric by metric.
 
     A plate is known by its photo and its labelled box, so that the two are compared even
     after a label's text was mended.
     """
-    before, after = ({(p.photo, p.box): p for p in side} for side in (first, second))
+    before, after = ({(p["photo"], *p["box"]): p for p in side} for side in (first, second))
     pairs = [(before[key], after[key]) for key in before if key in after]
-    metrics = [_compare_by(metric.name, pairs) for metric in METRICS]
-    relabelled = sum((a.text, a.legible) != (b.text, b.legible) for a, b in pairs)
-    only_in = (len(before) - len(pairs), len(after) - len(pairs))
-    return Comparison(len(pairs), metrics, relabelled, only_in)
-
-
-def _compare_by(metric: str, pairs: Sequence[Pair]) -> MetricComparison:
-    asked = [pair for pair in pairs if all(metric in plate.verdicts for plate in pair)]
-    right = tuple([pair for pair in asked if pair[side].verdicts[metric]] for side in (0, 1))
-    wins = [pair for pair in right[1] if not pair[0].verdicts[metric]]
-    losses = [pair for pair in right[0] if not pair[1].verdicts[metric]]
-    counts, p = (len(right[0]), len(right[1])), mcnemar_p(len(wins), len(losses))
-    return MetricComparison(metric, len(asked), counts, wins, losses, p)
+    return Comparison(pairs, (len(before) - len(pairs), len(after) - len(pairs)))
 
 
 def load_report(path: Path) -> KeptReport:
@@ -130,7 +115,9 @@ def load_report(path: Path) -> KeptReport:
     """
     try:
         kept = json.loads(path.read_text(encoding="utf-8"))
-        plates = [KeptPlate.of(plate) for plate in kept["labelled"]["plates"]]
+        plates = kept["labelled"]["plates"]
+        for plate in plates:
+            _line("", (plate, plate)), plate["box"], plate["legible"], plate["verdicts"]
         engine = f"{kept['engine']} on {kept['device']}" if "engine" in kept else ""
         return KeptReport(str(kept["weights"]), engine, str(kept["date"]), plates)
     except (OSError, UnicodeDecodeError) as error:

@@ -247,7 +247,7 @@ def group(plates: Sequence[PlateResult]) -> dict[tuple[str, str], list[PlateResu
         "source": [plate.source or "other" for plate in plates],
         "lines": [f"{plate.lines} in a plate" for plate in plates],
     }
-    groups = {}
+    groups: dict[tuple[str, str], list[PlateResult]] = {}
     for by, values in properties.items():
         order = thirds if by == "width" else sorted(set(values))
         members = {v: [p for p, own in zip(plates, values, strict=True) if own == v] for v in order}

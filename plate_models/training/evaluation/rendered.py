@@ -175,14 +175,9 @@ def evaluate_rendered(
     kinds: Sequence[str] = tuple(KINDS),
     progress: Progress = lambda photos, _: photos,
 ) -> RenderedReport:
-    """Render the benchmark and read it.
+    """Render so many photos of each kind of plates and read them.
 
-    Args:
-        nets: The nets.
-        per_kind: Photos of each kind.
-        workers: Processes that render; 0 renders in this one.
-        kinds: Of plates, keys of ``KINDS``.
-        progress: Wraps the photos, given their number, for a progress bar.
+    No workers render in this process; ``progress`` wraps the photos, given their number.
     """
     numbered = [(kind, index) for index, kind in product(range(per_kind), kinds)]
     report = RenderedReport(per_kind)

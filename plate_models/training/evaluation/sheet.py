@@ -1,7 +1,4 @@
-"""Contact sheets for a person: photo views, rectified plates, letters with the wrong ones red.
-
-A sheet is a column of strips, each an image of the sheet's width.
-"""
+"""Contact sheets for a person: photo views, rectified plates, letters with the wrong ones red."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -56,10 +53,7 @@ def photos_in(folder: Path) -> LoadPhoto:
 def failure_sheet(board: Scoreboard, load: LoadPhoto, about: Sequence[str]) -> Image.Image:
     """Draw every failure: the photo, the rectified plate, what is right, and what was read.
 
-    Args:
-        board: The scoreboard.
-        load: Gives the photos.
-        about: Lines for the sheet's head, such as the weights and the date.
+    ``about`` are lines for the sheet's head, such as the weights and the date.
     """
     failures = [plate for plate in board.failures if plate.failure != "loose box"]
     loose = [plate for plate in board.failures if plate.failure == "loose box"]
