@@ -34,7 +34,7 @@ from plate_models.training.known_crops import (
     render,
 )
 from plate_models.training.labels import validation_names
-from plate_models.weights import WEIGHTS_DIR, check_manifest, load_modules
+from plate_models.weights import WEIGHTS_DIR, check_manifest, load_modules, write_manifest
 from plates.cli import main as cli
 
 BOX = (120.0, 150.0, 280.0, 190.0)
@@ -60,16 +60,6 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture
-def weights(tmp_path: Path) -> Path:
-    """A copy of the released weights with a calibration that belongs to others."""
-    folder = shutil.copytree(WEIGHTS_DIR, tmp_path / "weights")
-    others = calibration.Calibration(recognizer_sha256="0" * 64)
-    (folder / calibration.NAME).write_text(others.to_json())
-    cli.main(["weights", "--weights", str(folder)])
-    return folder
-
-
 def test_the_sets_share_no_photo_and_no_chance(data: Path) -> None:
     plans = [plan(data, part, 450, DEFAULT_MIX) for part in SETS]
     keys = [block.key for blocks in plans for block in blocks]
@@ -82,11 +72,9 @@ def test_the_sets_share_no_photo_and_no_chance(data: Path) -> None:
         painted = [len(block.boxes) for block in blocks if block.photo]
         assert sum(painted) == 225 and max(painted) - min(painted) <= 1
         assert {box for block in blocks for box in block.boxes} == {BOX}
-
-
-def test_few_crops_are_spread_over_all_photos(data: Path) -> None:
-    blocks = plan(data, "fit", 2, replace(DEFAULT_MIX, painted_share=1.0))
-    assert [len(block.boxes) for block in blocks] == [1, 1]
+    # Few crops are spread over all photos.
+    few = plan(data, "fit", 2, replace(DEFAULT_MIX, painted_share=1.0))
+    assert [len(block.boxes) for block in few] == [1, 1]
     assert plan(data, "fit", 0, DEFAULT_MIX) == []
 
 
@@ -114,31 +102,23 @@ def test_crops_are_as_large_as_the_mix_says() -> None:
         paint(photo, np.array([100.0, 100, 112, 104]), rng)
 
 
-def noise_crops(count: int) -> list[KnownCrop]:
-    images = np.random.default_rng(0).integers(0, 256, (count, *RECTIFIER.crop_hw, 3), np.uint8)
-    return [
-        KnownCrop(image, "", "ru.car", 1 + number % 2, "rendered", 99.0)
-        for number, image in enumerate(images)
-    ]
+def test_crops_laid_in_photos_are_cut_out_unchanged_and_apart() -> None:
+    rng, spec = np.random.default_rng(0), DEFAULTS
+    images = rng.integers(0, 256, (20, *RECTIFIER.crop_hw, 3), np.uint8)
+    laid = [KnownCrop(im, "", "", 1 + k % 2, "rendered", 99.0) for k, im in enumerate(images)]
+    assert list(lay_out([], spec)) == []
 
+    def cut(crops: list[KnownCrop], wider: float) -> torch.Tensor:
+        found = []
+        for part, photo, boxes in lay_out(crops, spec):
+            boxes += torch.tensor([-wider, -wider, wider, wider])
+            found.append(crop_boxes(photo, boxes, torch.tensor([crop.lines for crop in part])))
+        return torch.cat(found).permute(0, 2, 3, 1)
 
-def test_crops_laid_in_photos_are_cut_out_unchanged() -> None:
-    laid, cut = noise_crops(20), []
-    assert list(lay_out([], DEFAULTS)) == []
-    for part, photo, boxes in lay_out(laid, DEFAULTS):
-        crops = crop_boxes(photo, boxes, torch.tensor([crop.lines for crop in part]))
-        cut += list(crops.permute(0, 2, 3, 1).numpy())
-    assert np.array_equal(np.stack(cut), np.stack([crop.image for crop in laid]))
-
-
-def test_a_wider_look_at_a_crop_sees_no_other_crop() -> None:
-    laid, wider = noise_crops(8), torch.tensor([-9.0, -9.0, 9.0, 9.0])
-    ((_, photo, boxes),) = lay_out(laid, DEFAULTS)
-    together = crop_boxes(photo, boxes + wider, torch.tensor([1, 2] * 4))
-    for crop, seen in zip(laid, together, strict=True):
-        ((_, photo, boxes),) = lay_out([crop], DEFAULTS)
-        expected = crop_boxes(photo, boxes + wider, torch.tensor([crop.lines]))[0]
-        torch.testing.assert_close(seen, expected, atol=1, rtol=0)
+    assert np.array_equal(cut(laid, 0).numpy(), images)
+    # A wider box shows nothing of the crops beside it.
+    for crop, seen in zip(laid, cut(laid, 9), strict=True):
+        torch.testing.assert_close(seen, cut([crop], 9)[0], atol=1, rtol=0)
 
 
 def test_crops_are_read_as_served() -> None:
@@ -158,9 +138,12 @@ def test_crops_are_read_as_served() -> None:
 
 
 def test_calibrates_weights_that_have_another_ones_calibration(
-    data: Path, weights: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    out = tmp_path / "report"
+    weights, out = shutil.copytree(WEIGHTS_DIR, tmp_path / "weights"), tmp_path / "report"
+    others = Calibration(recognizer_sha256="0" * 64)
+    (weights / calibration.NAME).write_text(others.to_json())
+    write_manifest(weights)
     words = ["--data", str(data), "--weights", str(weights), "--out", str(out)]
     words += ["--crops", "10", "--workers", "1", "--release"]
     assert cli.main(["calibrate", *words]) == 0
