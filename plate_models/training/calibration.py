@@ -13,7 +13,7 @@ score before calibration, in [0, 1]), right (whether the whole text is).
 import datetime
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any
@@ -133,19 +133,19 @@ def calibrate(
     for name, readings in zip(SETS, (fit, measured), strict=True):
         readings.to_csv(folder / f"{name}.csv", index=False)
     result.save(folder)
-    _draw(calibration, measured, folder / "curves.png")
+    _draw(calibration, measured, folder)
     return result
 
 
-# Of this process: loading the nets for every block would take longer than reading it.
-_loaded: dict[Path, Modules] = {}
+# Once in a process: loading the nets for every block would take longer than reading it.
+@cache
+def _load(weights: Path) -> Modules:
+    torch.set_num_threads(1)
+    return load_modules(weights, calibrated=False)
 
 
 def _read_block(block: Block, weights: Path, seed: int) -> pd.DataFrame:
-    if weights not in _loaded:
-        torch.set_num_threads(1)
-        _loaded[weights] = load_modules(weights, calibrated=False)
-    return read_crops(block.make(seed, DEFAULT_MIX), _loaded[weights])
+    return read_crops(block.make(seed, DEFAULT_MIX), _load(weights))
 
 
 def read_crops(crops: Sequence[KnownCrop], modules: Modules) -> pd.DataFrame:
@@ -257,12 +257,12 @@ def _count_readable(readings: pd.DataFrame, calibration: Calibration) -> dict[st
     }
 
 
-def _draw(calibration: Calibration, measured: pd.DataFrame, path: Path) -> None:
+def _draw(calibration: Calibration, measured: pd.DataFrame, folder: Path) -> None:
     """Draw what was claimed against what came true, and risk against coverage."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(12, 5), layout="constrained")
-    reliability, risk = figure.subplots(1, 2)
+    figures = {name: Figure(figsize=(8, 5)) for name in ("reliability", "risk_coverage")}
+    reliability, risk = (figure.subplots() for figure in figures.values())
     for name, by in (("as read", UNCALIBRATED), ("calibrated", calibration)):
         claims = pd.DataFrame({"claim": 1 - apply_all(by, measured.raw), "wrong": ~measured.right})
         claims = claims.sort_values("claim", kind="stable", ignore_index=True)
@@ -273,7 +273,7 @@ def _draw(calibration: Calibration, measured: pd.DataFrame, path: Path) -> None:
     reliability.plot([1e-5, 1], [1e-5, 1], color="grey", ls="--")
     reliability.set(xscale="log", xlabel="1 - score", ylabel="share of wrong texts")
     risk.set(xlabel="coverage: share of plates answered", ylabel="risk: share of wrong texts")
-    for axes in (reliability, risk):
-        axes.set_yscale("symlog", linthresh=1e-4)
-        axes.legend()
-    figure.savefig(path)
+    for name, figure in figures.items():
+        figure.gca().set_yscale("symlog", linthresh=1e-4)
+        figure.gca().legend()
+        figure.savefig(folder / f"{name}.png")

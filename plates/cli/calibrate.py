@@ -1,8 +1,8 @@
 """Calibrate the scores: fit them to what comes true, and measure them on other crops.
 
 Half of the crops are rendered, half are plates painted into world_photos/ of DIR: into the
-detector's training photos to fit, into its validation photos to measure. The calibration,
-the readings and curves go to --out; only --release puts the calibration in force.
+detector's training photos to fit, into its validation photos to measure. The report and its
+pictures go to --out; only --release puts the calibration in force.
 """
 
 import argparse
@@ -50,7 +50,7 @@ def run(arguments: argparse.Namespace) -> int:
     except (LabelError, ValueError) as error:
         raise CommandError(printable(error)) from error
     print(*result.lines(), sep="\n")
-    print(f"\nreadings and curves: {arguments.out}")
+    print(f"\nreport and pictures: {arguments.out}")
     if arguments.release:
         print(f"in force: {result.save(weights)}, {write_manifest(weights)}")
     return 0

@@ -157,7 +157,8 @@ def test_calibrates_weights_that_have_another_ones_calibration(
     assert kept["method"] in ("identity", "isotonic")
     assert released == calibration.load(out / calibration.NAME)
     check_manifest(weights)
-    assert cv2.imread(str(out / "curves.png")) is not None
+    for name in ("reliability", "risk_coverage"):
+        assert cv2.imread(str(out / f"{name}.png")) is not None
     measured = pd.read_csv(out / "measure.csv")
     assert len(measured) == 10 and set(measured.source) == {"rendered", "painted"}
 
