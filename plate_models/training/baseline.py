@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
+from typing import ClassVar
 
 import cv2
 import numpy as np
@@ -28,17 +29,17 @@ _CANVAS_HW = (736, 1280)
 _ARTICLE_SHARE = 0.2
 
 Box = tuple[float, float, float, float]
+Pixels = NDArray[np.uint8]
 
 
 class Baseline:
     """TorchScript STN and LPRNet, one plate at a time, greedy decoding.
 
-    Attributes:
-        crops: Names of the ways a plate is cut out: the labelled box as it is, and with
-            a fifth of its height added above and below, as the article does.
+    A plate is cut out in two ways: the labelled box as it is, and with a share of its height
+    added above and below, as the article does.
     """
 
-    crops = ("labelled box", "as the article crops it")
+    crops: ClassVar = {"labelled box": 0.0, "as the article crops it": _ARTICLE_SHARE}
 
     def __init__(self, folder: Path) -> None:
         """Load ``stn.pt`` and ``lprnet.pt``."""
@@ -47,22 +48,16 @@ class Baseline:
                 raise FileNotFoundError(f"{folder / name}: the published recognizer is not there")
         self._stn, self._lprnet = (_load(folder / name) for name in ("stn.pt", "lprnet.pt"))
 
-    def read(self, image: NDArray[np.uint8], box: Box) -> dict[str, str]:
-        """Read one labelled plate.
-
-        Returns the text for each way of cropping in ``crops``.
-        """
-        return {
-            name: self._read_crop(_cut(image, box, share))
-            for name, share in zip(self.crops, (0.0, _ARTICLE_SHARE), strict=True)
-        }
-
-    def read_as_published(self, image: NDArray[np.uint8], box: Box) -> str:
-        """Read one plate as the article crops it; see `read`."""
-        return self._read_crop(_cut(image, box, _ARTICLE_SHARE))
+    def read(self, image: Pixels, box: Box) -> dict[str, str]:
+        """Read one labelled plate: its text for each way of cropping in ``crops``."""
+        return {name: self.read_crop(image, box, share) for name, share in self.crops.items()}
 
     @torch.inference_mode()
-    def _read_crop(self, crop: NDArray[np.uint8]) -> str:
+    def read_crop(self, image: Pixels, box: Box, share: float = _ARTICLE_SHARE) -> str:
+        """Read one plate, cut out of (H, W, 3) uint8 with a share of the box's height more."""
+        x0, y0, x1, y1 = box
+        extra = (y1 - y0) * share
+        crop = image[max(0, int(y0 - extra)) : int(y1 + extra), max(0, int(x0)) : int(x1)]
         resized = cv2.resize(crop, _SIZE_WH, interpolation=cv2.INTER_CUBIC)
         pixels = torch.from_numpy(resized).permute(2, 0, 1)[None].float()
         logits = self._lprnet(self._stn((pixels - 127.5) * 0.0078125))
@@ -83,22 +78,14 @@ class PublishedShape:
         self._recognizer = recognizer
 
     @torch.inference_mode()
-    def read(self, image: NDArray[np.uint8], boxes: Iterable[Box]) -> list[str]:
-        """Do all the work of a photo.
-
-        Returns one text per box.
-        """
+    def read(self, image: Pixels, boxes: Iterable[Box]) -> list[str]:
+        """Do all the work of a photo; returns one text per box."""
         squeezed = cv2.resize(image, _PHOTO_WH, interpolation=cv2.INTER_LINEAR)
         pixels = np.asarray(squeezed, np.uint8)
         canvas, _ = letterbox(torch.from_numpy(pixels), _CANVAS_HW)
         select_boxes(self._detect(canvas[None])[0], self._spec)
-        across, down = np.divide(_PHOTO_WH, image.shape[1::-1])
-        return [
-            self._recognizer.read_as_published(
-                pixels, (x0 * across, y0 * down, x1 * across, y1 * down)
-            )
-            for x0, y0, x1, y1 in boxes
-        ]
+        scale = np.tile(np.divide(_PHOTO_WH, image.shape[1::-1]), 2)
+        return [self._recognizer.read_crop(pixels, tuple(scale * box)) for box in boxes]
 
 
 def _load(path: Path) -> torch.jit.ScriptModule:
@@ -108,10 +95,3 @@ def _load(path: Path) -> torch.jit.ScriptModule:
         # Saved on a GPU: without map_location it asks for one.
         net: torch.jit.ScriptModule = torch.jit.load(str(path), map_location="cpu")
     return net.eval()
-
-
-def _cut(image: NDArray[np.uint8], box: Box, share: float) -> NDArray[np.uint8]:
-    x0, y0, x1, y1 = box
-    extra = (y1 - y0) * share
-    top, bottom = max(0, int(y0 - extra)), int(y1 + extra)
-    return image[top:bottom, max(0, int(x0)) : int(x1)]

@@ -1,13 +1,17 @@
 """Counts with their 95 % intervals, paired comparisons, and alignments of texts."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.stats import binomtest, chi2
 
 _RESAMPLES = 2000
+
+Interval = tuple[float, float]
 
 
 @dataclass(frozen=True)
@@ -15,14 +19,20 @@ class Count:
     """So many hits out of a total."""
 
     name: str  # what was counted
-    hits: int  # how often
-    total: int  # of how many
-    interval_95: tuple[float, float] | None  # bounds of the rate; None if nothing was counted
+    hits: int
+    total: int
+    interval_95: Interval | None  # bounds of the rate; None if nothing was counted
 
     @property
     def rate(self) -> float | None:
         """Hits per total; None if nothing was counted."""
         return self.hits / self.total if self.total else None
+
+    @property
+    def cell(self) -> str:
+        """For a table: hits, total, and the interval in per cent."""
+        bounds = "-".join(f"{bound:.1%}".rstrip("%") for bound in self.interval_95 or ())
+        return f"{self.hits}/{self.total} {bounds}".rstrip()
 
     def to_dict(self) -> dict[str, Any]:
         """The fields and the rate as JSON-ready values."""
@@ -38,10 +48,7 @@ def proportion(name: str, hits: Sequence[bool]) -> Count:
 
 
 def events(name: str, hits: int, exposure: int) -> Count:
-    """Events per unit, such as false plates per photo, which may exceed 1.
-
-    With the exact Poisson interval (Garwood 1936).
-    """
+    """Events per unit, which may exceed 1, with the exact Poisson interval (Garwood 1936)."""
     if not exposure:
         return Count(name, hits, 0, None)
     low = float(chi2.ppf(0.025, 2 * hits)) / 2 if hits else 0.0
@@ -52,34 +59,42 @@ def events(name: str, hits: int, exposure: int) -> Count:
 def ratio(name: str, hits: Sequence[int], totals: Sequence[int]) -> Count:
     """Ratio of two sums over plates, such as wrong characters over characters.
 
-    Errors come in bunches, one plate several, so plates are resampled (percentile
-    bootstrap, Efron 1979), not characters. No hit at all leaves nothing to resample: then
-    the bound is that of `events`, as if a bad plate had one error.
+    Errors come in bunches, one plate several, so plates are resampled, not characters. No hit
+    at all leaves nothing to resample: then the bound is that of `events`, as if a bad plate had
+    one error.
     """
     if not sum(hits) or not sum(totals):
         return events(name, sum(hits), sum(totals))
-    drawn = np.random.default_rng(0).integers(0, len(hits), (_RESAMPLES, len(hits)))
-    rates = np.asarray(hits)[drawn].sum(axis=1) / np.asarray(totals)[drawn].sum(axis=1)
-    low, high = np.percentile(rates, (2.5, 97.5))
-    return Count(name, sum(hits), sum(totals), (float(low), float(high)))
+    interval = bootstrap_95(lambda a, b: a.sum(axis=1) / b.sum(axis=1), hits, totals)
+    return Count(name, sum(hits), sum(totals), interval)
 
 
-def median_ratio(a: Sequence[float], b: Sequence[float]) -> tuple[float, tuple[float, float]]:
+def median_ratio(a: Sequence[float], b: Sequence[float]) -> tuple[float, Interval]:
     """Median of ``a`` over the median of ``b``, measured in pairs, and its 95 % interval.
 
-    Pairs are resampled (percentile bootstrap), because a photo that is slow for one is slow
-    for both.
+    Pairs are resampled, because a photo that is slow for one is slow for both.
 
     Raises:
         ValueError: There is nothing to compare, or not the same number of each.
     """
     if not a or len(a) != len(b):
         raise ValueError(f"expected as many of a as of b and at least one: {len(a)}, {len(b)}")
-    first, second = np.asarray(a), np.asarray(b)
-    drawn = np.random.default_rng(0).integers(0, len(a), (_RESAMPLES, len(a)))
-    ratios = np.median(first[drawn], axis=1) / np.median(second[drawn], axis=1)
-    low, high = np.percentile(ratios, (2.5, 97.5))
-    return float(np.median(first) / np.median(second)), (float(low), float(high))
+    interval = bootstrap_95(lambda a, b: np.median(a, axis=1) / np.median(b, axis=1), a, b)
+    return float(np.median(a) / np.median(b)), interval
+
+
+def bootstrap_95(
+    statistic: Callable[..., NDArray[np.float64]], *samples: Sequence[float]
+) -> Interval:
+    """Percentile bootstrap (Efron 1979) of a statistic along axis 1 of the resampled samples.
+
+    What stands at one place in several samples is drawn together.
+    """
+    count = len(samples[0])
+    drawn = np.random.default_rng(0).integers(0, count, (_RESAMPLES, count))
+    found = statistic(*(np.asarray(sample)[drawn] for sample in samples))
+    low, high = np.percentile(found, (2.5, 97.5)).tolist()
+    return low, high
 
 
 def mcnemar_p(wins: int, losses: int) -> float:
@@ -102,20 +117,16 @@ def align(found: str, right: str) -> list[tuple[str, str]]:
         Pairs (character of ``found``, character of ``right``) in order; "" stands for
         nothing: ("", "7") was missed, ("7", "") is too much.
     """
-    costs = np.add.outer(np.arange(len(found) + 1), np.arange(len(right) + 1))
-    for i, a in enumerate(found, 1):
-        for j, b in enumerate(right, 1):
-            around = costs[i - 1, j] + 1, costs[i, j - 1] + 1, costs[i - 1, j - 1] + (a != b)
-            costs[i, j] = min(around)
-    pairs, i, j = [], len(found), len(right)
-    while i or j:
-        if i and j and costs[i, j] == costs[i - 1, j - 1] + (found[i - 1] != right[j - 1]):
-            i, j = i - 1, j - 1
-            pairs.append((found[i], right[j]))
-        elif i and costs[i, j] == costs[i - 1, j] + 1:
-            i -= 1
-            pairs.append((found[i], ""))
-        else:
-            j -= 1
-            pairs.append(("", right[j]))
-    return pairs[::-1]
+
+    @cache
+    def best(i: int, j: int) -> tuple[int, tuple[tuple[str, str], ...]]:
+        """The fewest differences of the first i and j characters, and the pairs."""
+        ways = []
+        for k, m in ((i - 1, j - 1), (i - 1, j), (i, j - 1)):
+            if k >= 0 and m >= 0:
+                differences, pairs = best(k, m)
+                pair = found[k:i], right[m:j]
+                ways.append((differences + (pair[0] != pair[1]), (*pairs, pair)))
+        return min(ways, key=lambda way: way[0], default=(0, ()))
+
+    return list(best(len(found), len(right))[1])

@@ -130,18 +130,12 @@ def _draw_kind(rng: np.random.Generator, mix: CropMix) -> str:
     return str(names[rng.choice(len(names), p=np.array(shares) / sum(shares))])
 
 
-def _draw_size(rng: np.random.Generator, mix: CropMix) -> float:
-    """A plate's width, relative to the least of its kind, in [1, ``mix.largest``]."""
-    while True:
-        size = mix.median_size * float(np.exp(rng.normal(0, mix.size_spread)))
-        if 1 <= size <= mix.largest:
-            return size
-
-
 def render(rng: np.random.Generator, mix: CropMix = DEFAULT_MIX) -> KnownCrop:
     """Render a plate with all that is around it."""
-    kind = _draw_kind(rng, mix)
-    width = least_width(kind, mix.character_px) * _draw_size(rng, mix)
+    kind, size = _draw_kind(rng, mix), 0.0
+    while not 1 <= size <= mix.largest:
+        size = mix.median_size * float(np.exp(rng.normal(0, mix.size_spread)))
+    width = least_width(kind, mix.character_px) * size
     style = replace(mix.crops, width_px=(width, width), two_line_width_px=(width, width))
     sample = render_crop(rng, style, kind)
     return KnownCrop(sample.image, sample.text, kind, sample.lines, "rendered", width)
@@ -208,24 +202,17 @@ class Block:
 
 
 def plan(data: Path, part: str, crops: int, mix: CropMix) -> list[Block]:
-    """Say which crops a set has.
+    """Say which crops one of `SETS` has.
 
-    Args:
-        data: Holds ``world_photos/``. Plates to fit to are painted into the photos that the
-            detector was trained on, plates to measure with into its validation photos.
-        part: One of ``SETS``.
-        crops: In the set.
-        mix: The share of painted ones, and how small they may be.
-
-    Raises:
-        FileNotFoundError: There are no such photos.
-        ValueError: No plate among them is large enough to be painted over.
+    Plates to fit to are painted into the photos of ``data/world_photos`` that the detector was
+    trained on, plates to measure with into its validation photos. A FileNotFoundError says that
+    there are none, a ValueError that no plate there is large enough to be painted over.
     """
     index, painted = SETS.index(part), round(crops * mix.painted_share)
-    rendered = crops - painted
+    rendered = range(0, crops - painted, _BLOCK)
     blocks = [
-        Block((index, 0, place), count=min(_BLOCK, rendered - place * _BLOCK))
-        for place in range(-(-rendered // _BLOCK))
+        Block((index, 0, place), count=min(_BLOCK, rendered.stop - start))
+        for place, start in enumerate(rendered)
     ]
     if not painted:
         return blocks
@@ -240,28 +227,26 @@ def plan(data: Path, part: str, crops: int, mix: CropMix) -> list[Block]:
     ]
     if not places:
         raise ValueError(f"{data}: no plate of world_photos is wide enough to be painted over")
-    return blocks + list(_paint_blocks(places, painted, index))
-
-
-def _paint_blocks(places: Sequence[tuple[Path, Box]], painted: int, index: int) -> Iterator[Block]:
-    """Spread so many plates evenly over the places, photo by photo."""
+    # So many plates, evenly spread over the places, photo by photo.
     of_photo: dict[Path, list[Box]] = {}
     for number, (path, box) in enumerate(places):
         times = (number + 1) * painted // len(places) - number * painted // len(places)
         of_photo.setdefault(path, []).extend([box] * times)
-    for place, (path, boxes) in enumerate(of_photo.items()):
-        if boxes:
-            yield Block((index, 1, place), photo=path, boxes=tuple(boxes))
+    return blocks + [
+        Block((index, 1, place), photo=path, boxes=tuple(boxes))
+        for place, (path, boxes) in enumerate(of_photo.items())
+        if boxes
+    ]
 
 
 def lay_out(
     crops: Sequence[KnownCrop], specs: Specs
 ) -> Iterator[tuple[Sequence[KnownCrop], Tensor, Tensor]]:
-    """Lay crops side by side in photos, with boxes that cut out exactly these crops.
+    """Lay crops side by side in photos; yields some crops, their photo, their boxes.
 
-    Yields some of the crops, their photo (H, W, 3) uint8 of the detector's first canvas, which
-    is not scaled on its way, and (N, 4) float64 boxes x0, y0, x1, y1. Around each crop its edge
-    is repeated: the pipeline may look wider, and must not see another plate.
+    A photo is (H, W, 3) uint8 of the detector's first canvas, which is not scaled on its way; the
+    (N, 4) float64 boxes x0, y0, x1, y1 cut out exactly these crops. Around each crop its edge is
+    repeated: the pipeline may look wider, and must not see another plate.
     """
     height, width = specs.detector.canvases_hw[0]
     crop_h, crop_w = specs.rectifier.crop_hw

@@ -35,7 +35,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Calibrate and print what came out."""
     if arguments.data is None:
         raise CommandError("give --data DIR, or set PLATES_DATA")
-    from plate_models.training.calibration import CalibrationRun, calibrate, save
+    from plate_models.training.calibration import calibrate
     from plate_models.training.labels import LabelError
     from plate_models.weights import check_manifest, write_manifest
 
@@ -43,19 +43,18 @@ def run(arguments: argparse.Namespace) -> int:
     options = {
         name: getattr(arguments, name) for name in ("crops", "workers", "most_wrong", "seed")
     }
-    config = CalibrationRun(arguments.data, weights, arguments.out, **options)
     arguments.out.mkdir(parents=True, exist_ok=True)  # Not only after the work.
     check_manifest(weights)
     try:
-        result = calibrate(config, _progress)
+        result = calibrate(arguments.data, weights, arguments.out, progress=_progress, **options)
     except (LabelError, ValueError) as error:
         raise CommandError(printable(error)) from error
     print(*result.lines(), sep="\n")
     print(f"\nreport and pictures: {arguments.out}")
     if arguments.release:
-        print(f"in force: {save(result, weights)}, {write_manifest(weights)}")
+        print(f"in force: {result.save(weights)}, {write_manifest(weights)}")
     return 0
 
 
-def _progress(trials: Iterable[Any], part: str, blocks: int) -> Iterable[Any]:
-    return tqdm(trials, total=blocks, unit="block", desc=part, disable=None)
+def _progress(readings: Iterable[Any], part: str, blocks: int) -> Iterable[Any]:
+    return tqdm(readings, total=blocks, unit="block", desc=part, disable=None)

@@ -7,7 +7,7 @@ with, of another seed.
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from plate_models.images import decode
 from plate_models.pipeline import Plate
 from plate_models.training.benchmark import BenchmarkPhoto
 from plate_models.training.evaluation.labelled import Progress, labelled_folder
-from plate_models.training.evaluation.results import Answer, boxes_of, read_boxes
+from plate_models.training.evaluation.results import Answer, boxes_of, plain, read_boxes
 from plate_models.training.figures import Count, proportion
 from plate_models.training.known_crops import DEFAULT_MIX, Block, KnownCrop, lay_out, plan
 from plate_models.training.labels import LabelledPhoto
@@ -55,8 +55,7 @@ class Pair:
         """Whether both found it, answer the same text, and have the same best candidate."""
         if self.expected is None or self.found is None:
             return False
-        one, other = ((a.text, a.guess) for a in (self.expected, self.found))
-        return one == other
+        return self.same_answer and self.expected.guess == self.found.guess
 
     @property
     def same_answer(self) -> bool:
@@ -73,14 +72,9 @@ class Pair:
 
     def line(self) -> str:
         """The pair for a terminal."""
-        moved = "" if np.isinf(self.moved_px) else f", box moved {self.moved_px:.2f} px"
+        moved = f", box moved {self.moved_px:.2f} px" if 0 < self.moved_px < np.inf else ""
         expected, found = self.expected or "not found", self.found or "not found"
         return f"  {self.photo:<40} {expected}  ->  {found}{moved}"
-
-    def to_dict(self) -> dict[str, Any]:
-        """Both answers as JSON-ready values."""
-        sides = {"expected": self.expected, "found": self.found}
-        return {name: answer.to_dict() if answer else None for name, answer in sides.items()}
 
 
 @dataclass
@@ -101,11 +95,6 @@ class PhotoAgreement:
         return [pair for pair in self.pairs if not pair.same_text]
 
     @property
-    def found_by_one(self) -> tuple[int, int]:
-        """Plates that only the first, and only the second way found."""
-        return sum(p.found is None for p in self.pairs), sum(p.expected is None for p in self.pairs)
-
-    @property
     def moved_px(self) -> dict[int, float]:
         """Percentiles, in pixels, of how far boxes moved; empty without a common plate."""
         moved = [pair.moved_px for pair in self.pairs if not np.isinf(pair.moved_px)]
@@ -118,7 +107,7 @@ class PhotoAgreement:
     def lines(self) -> list[str]:
         """The counts for a terminal, then every plate whose answered text differs.
 
-        What is held back is mostly no plate at all, and what is guessed there is chance:
+        A plate that both hold back is mostly no plate at all, and its best candidate is chance:
         it is counted here, and listed in `to_dict`.
         """
         answered = [pair for pair in self.pairs if not pair.same_answer]
@@ -140,39 +129,21 @@ class PhotoAgreement:
             "photos": self.photos,
             "plates": len(self.pairs),
             "answers_that_differ": sum(not pair.same_answer for pair in self.pairs),
-            "found_by_one": self.found_by_one,
             "box_moved_px": {f"p{p}": px for p, px in self.moved_px.items()},
-            "differing": [pair.to_dict() for pair in self.differing],
+            "differing": [plain(pair) for pair in self.differing],
         }
 
 
 def _pair_up(expected: Sequence[Answer], found: Sequence[Answer]) -> list[Pair]:
     """Match two ways' answers to one photo, best overlap first; unmatched ones come last."""
     overlaps = box_iou_xyxy(boxes_of(expected), boxes_of(found))
-    pairs, left, right = [], set(range(len(expected))), set(range(len(found)))
+    pairs, left, right = [], dict(enumerate(expected)), dict(enumerate(found))
     for place in overlaps.flatten().argsort(descending=True).tolist():
         i, j = divmod(place, len(found))
         if i in left and j in right and overlaps[i, j] >= _SAME_BOX_IOU:
-            pairs.append(Pair(expected[i], found[j]))
-            left.remove(i)
-            right.remove(j)
-    pairs += [Pair(expected[i], None) for i in sorted(left)]
-    return pairs + [Pair(None, found[j]) for j in sorted(right)]
-
-
-@dataclass(frozen=True)
-class DifferingCrop:
-    """A crop whose text the engines don't agree on, and the largest difference of its logits.
-
-    What each engine answers stands in brackets where it is held back.
-    """
-
-    name: str
-    kind: str
-    text: str
-    expected: str
-    found: str
-    logit_difference: float
+            pairs.append(Pair(left.pop(i), right.pop(j)))
+    pairs += [Pair(answer, None) for answer in left.values()]
+    return pairs + [Pair(None, answer) for answer in right.values()]
 
 
 @dataclass
@@ -181,7 +152,7 @@ class CropAgreement:
 
     # Crops of each source, "rendered" and "painted".
     sources: Counter[str] = field(default_factory=Counter)
-    differing: list[DifferingCrop] = field(default_factory=list)  # those whose texts differ
+    differing: list[Pair] = field(default_factory=list)  # those whose texts differ
     largest: float = 0.0  # of all differences between logits
     summed: float = 0.0  # all of them
     logits: int = 0  # how many there are
@@ -198,28 +169,20 @@ class CropAgreement:
         few = len(self.differing) <= ACCEPTED_SHARE * self.sources.total()
         return few and not np.isnan(self.largest)
 
-    @property
-    def _mean(self) -> float:
-        return self.summed / self.logits if self.logits else 0.0
-
     def lines(self) -> list[str]:
         """The counts for a terminal, then every crop that differs."""
-        if not self.sources.total():
-            return ["Crops in given boxes: not compared"]
-        sources = ", ".join(f"{count} {name}" for name, count in sorted(self.sources.items()))
-        verdict = "kept" if self.passed else "MISSED"
         count = self.count
-        low, high = count.interval_95 or (0.0, 1.0)
+        if not count.interval_95:
+            return ["Crops in given boxes: not compared"]
+        low, high = count.interval_95
+        sources = ", ".join(f"{count} {name}" for name, count in sorted(self.sources.items()))
         return [
             f"Crops in given boxes: {sources}",
             f"  texts that differ: {count.hits} of {count.total}, 95 % interval {low:.3%} to "
-            f"{high:.3%}; at most {ACCEPTED_SHARE:.1%} may: {verdict}",
-            f"  logits differ by {self.largest:.2g} at most, by {self._mean:.2g} on average",
-            *(
-                f"  {c.name:<16} {c.kind:<15} {c.text:<10} {c.expected}  ->  {c.found}, "
-                f"logits differ by {c.logit_difference:.2g}"
-                for c in self.differing
-            ),
+            f"{high:.3%}; at most {ACCEPTED_SHARE:.1%} may: {'kept' if self.passed else 'MISSED'}",
+            f"  logits differ by {self.largest:.2g} at most, "
+            f"by {self.summed / self.logits:.2g} on average",
+            *(pair.line() for pair in self.differing),
         ]
 
     def to_dict(self) -> dict[str, Any]:
@@ -229,8 +192,8 @@ class CropAgreement:
             "count": self.count.to_dict(),
             "passed": self.passed,
             "largest_logit_difference": self.largest,
-            "mean_logit_difference": self._mean,
-            "differing": [asdict(crop) for crop in self.differing],
+            "mean_logit_difference": self.summed / max(self.logits, 1),
+            "differing": [plain(pair) for pair in self.differing],
         }
 
     def add(self, crops: Sequence[KnownCrop], reference: Nets, nets: Nets) -> None:
@@ -244,15 +207,11 @@ class CropAgreement:
             self.logits += differences.size
             # NaN must not pass as no difference, as it would in Python's max.
             self.largest = float(np.max([self.largest, *differences.ravel()]))
-            # One-line plates come first, then both rows of the others.
-            rows = np.repeat(np.argsort(lines, kind="stable"), sorted(lines))
-            for number, (crop, a, b) in enumerate(zip(part, one, other, strict=True)):
-                name = f"{crop.source}-{self.sources[crop.source]}"
+            for crop, *answers in zip(part, one, other, strict=True):
+                name = f"{crop.source}-{self.sources[crop.source]} {crop.kind} {crop.text}"
                 self.sources[crop.source] += 1
-                if (a.text, a.guess) != (b.text, b.guess):
-                    largest = float(differences[rows == number].max())
-                    about = name, crop.kind, crop.text
-                    self.differing.append(DifferingCrop(*about, str(a), str(b), largest))
+                pair = Pair(*(replace(answer, photo=name) for answer in answers))
+                self.differing += [] if pair.same_text else [pair]
 
 
 def compare_crops(
@@ -263,20 +222,14 @@ def compare_crops(
     workers: int = 2,
     progress: CropProgress = lambda blocks, _: blocks,
 ) -> CropAgreement:
-    """Make crops and read them on both engines, block by block.
+    """Make so many crops and read them on both engines, block by block.
 
-    Args:
-        reference: In float32.
-        nets: What is compared with it.
-        crops: How many.
-        data: Holds ``world_photos/``, whose held-out photos half of the plates are painted
-            into; all are rendered where it does not.
-        workers: Processes that make crops; 0 makes them in this one.
-        progress: Wraps the blocks of crops, given their number.
+    Half of the plates are painted into held-out photos of ``data/world_photos``; all are
+    rendered where there are none. No workers make the crops in this process; ``progress`` wraps
+    the blocks of crops, given their number.
 
     Raises:
-        FileNotFoundError: The labels name a photo that is not there.
-        LabelError: The labels of ``world_photos`` are broken.
+        FileNotFoundError, LabelError: The labels of ``world_photos`` are broken.
         ValueError: None of its plates can be painted over.
     """
     painted = data is not None and (data / "world_photos").is_dir()
@@ -324,20 +277,15 @@ class EngineReport:
     def lines(self) -> list[str]:
         """The report for a terminal."""
         lines = [f"{self.engine}, against the reference: torch, float32", "", *self.crops.lines()]
-        parts = (("Real photos", self.photos), ("Rendered benchmark", self.rendered))
-        for name, part in parts:
+        for name, part in (("Real photos", self.photos), ("Rendered benchmark", self.rendered)):
             lines += ["", f"{name}: not compared"] if part is None else ["", name, *part.lines()]
         return lines
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as JSON-ready values."""
-        return {
-            "engine": self.engine,
-            "passed": self.passed,
-            "crops": self.crops.to_dict(),
-            "photos": self.photos.to_dict() if self.photos else None,
-            "rendered": self.rendered.to_dict() if self.rendered else None,
-        }
+        parts = {"crops": self.crops, "photos": self.photos, "rendered": self.rendered}
+        kept = {name: part.to_dict() if part else None for name, part in parts.items()}
+        return {"engine": self.engine, "passed": self.passed, **kept}
 
 
 def photos_of(data: Path) -> list[LabelledPhoto]:
@@ -353,20 +301,21 @@ def photos_of(data: Path) -> list[LabelledPhoto]:
 def compare_photos(
     photos: list[LabelledPhoto], reference: Nets, nets: Nets, progress: Progress = iter
 ) -> PhotoAgreement:
-    """Read photos on both engines; ``progress`` wraps the list, for a progress bar."""
-    agreement = PhotoAgreement()
-    for photo in progress(photos):
-        image = torch.from_numpy(decode(photo.path.read_bytes()))
-        agreement.add(photo.path.name, reference.read(image), nets.read(image))
-    return agreement
+    """Read photos on both engines; ``progress`` wraps the list."""
+    files = ((photo.path.name, photo.path.read_bytes()) for photo in progress(photos))
+    return _compare(files, reference, nets)
 
 
 def compare_rendered(
     photos: Iterable[BenchmarkPhoto], reference: Nets, nets: Nets
 ) -> PhotoAgreement:
     """Read photos of the rendered benchmark on both engines."""
+    return _compare(((photo.name, photo.file) for photo in photos), reference, nets)
+
+
+def _compare(files: Iterable[tuple[str, bytes]], reference: Nets, nets: Nets) -> PhotoAgreement:
     agreement = PhotoAgreement()
-    for photo in photos:
-        image = torch.from_numpy(decode(photo.file))
-        agreement.add(photo.name, reference.read(image), nets.read(image))
+    for name, file in files:
+        image = torch.from_numpy(decode(file))
+        agreement.add(name, reference.read(image), nets.read(image))
     return agreement

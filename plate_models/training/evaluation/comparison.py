@@ -1,13 +1,17 @@
 """Two versions, plate by plate: what the second wins and what it loses."""
 
 import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from plate_models.training.evaluation.results import METRICS, Metric, PlateResult
+from plate_models.training.evaluation.results import METRICS
 from plate_models.training.figures import mcnemar_p
 
-Pair = tuple[PlateResult, PlateResult]
+# A plate as `PlateResult.to_dict` wrote it.
+KeptPlate = Mapping[str, Any]
+Pair = tuple[KeptPlate, KeptPlate]
 
 
 class ReportError(Exception):
@@ -24,66 +28,55 @@ class KeptReport:
     weights: str
     engine: str
     date: str
-    plates: list[PlateResult]
-
-
-@dataclass(frozen=True)
-class MetricComparison:
-    """One metric of two versions on the plates that it asks about."""
-
-    metric: Metric
-    pairs: tuple[Pair, ...]
-
-    @property
-    def right(self) -> tuple[int, int]:
-        """Plates right in the first and in the second version."""
-        first, second = (sum(map(self.metric.right, side)) for side in self._sides())
-        return first, second
-
-    @property
-    def wins(self) -> list[Pair]:
-        """Wrong in the first version, right in the second."""
-        return [(a, b) for a, b in self.pairs if self.metric.right(b) > self.metric.right(a)]
-
-    @property
-    def losses(self) -> list[Pair]:
-        """Right in the first version, wrong in the second."""
-        return [(a, b) for a, b in self.pairs if self.metric.right(b) < self.metric.right(a)]
-
-    @property
-    def p(self) -> float:
-        """See `mcnemar_p`."""
-        return mcnemar_p(len(self.wins), len(self.losses))
-
-    def _sides(self) -> tuple[list[PlateResult], list[PlateResult]]:
-        return [a for a, _ in self.pairs], [b for _, b in self.pairs]
+    plates: list[KeptPlate]
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two versions on the plates that both reports have."""
+    """The plates that both reports have."""
 
-    plates: int  # how many those are
-    metrics: tuple[MetricComparison, ...]  # one comparison per metric
-    relabelled: int  # how many of them changed their label's text or legibility between
+    pairs: list[Pair]
     only_in: tuple[int, int]  # plates that only the first, and only the second report has
+
+    @property
+    def plates(self) -> int:
+        """How many plates both have."""
+        return len(self.pairs)
+
+    @property
+    def relabelled(self) -> int:
+        """How many of them changed their label's text or legibility between."""
+        return sum((a["text"], a["legible"]) != (b["text"], b["legible"]) for a, b in self.pairs)
+
+    def outcomes(self, metric: str) -> dict[tuple[bool, bool], list[Pair]]:
+        """The plates that a metric asks about, by whether first and second are right."""
+        found: dict[tuple[bool, bool], list[Pair]] = {}
+        for pair in self.pairs:
+            first, second = (plate["verdicts"].get(metric) for plate in pair)
+            if first is not None and second is not None:
+                found.setdefault((first, second), []).append(pair)
+        return found
 
     def lines(self) -> list[str]:
         """The report for a terminal: a table, then every plate that changed."""
         lines = [f"{'':<40} {'of':>5} {'first':>6} {'second':>6} {'wins':>5} {'losses':>6}       p"]
-        for one in self.metrics:
-            first, second = one.right
+        changed = []
+        for metric in METRICS:
+            found = self.outcomes(metric.name)
+            won, lost = found.get((False, True), []), found.get((True, False), [])
+            both, total = len(found.get((True, True), [])), sum(map(len, found.values()))
             lines.append(
-                f"{one.metric.name:<40} {len(one.pairs):>5} {first:>6} {second:>6} "
-                f"{len(one.wins):>5} {len(one.losses):>6} {one.p:>7.3f}"
+                f"{metric.name:<40} {total:>5} {both + len(lost):>6} {both + len(won):>6} "
+                f"{len(won):>5} {len(lost):>6} {mcnemar_p(len(won), len(lost)):>7.3f}"
             )
-        changed = [one for one in self.metrics if one.wins or one.losses]
+            changed += ["", metric.name] if won or lost else []
+            changed += [_line("won", pair) for pair in won] + [_line("lost", pair) for pair in lost]
         if changed:
-            lines += ["", "What changed: end to end, (held back), [from the labelled box]"]
-        for one in changed:
-            lines += ["", one.metric.name]
-            for verb, pairs in (("won", one.wins), ("lost", one.losses)):
-                lines += [_pair_line(verb, pair) for pair in pairs]
+            lines += [
+                "",
+                "What changed: end to end, (held back), [from the labelled box]",
+                *changed,
+            ]
         if self.relabelled:
             lines += ["", f"Plates whose label changed between the two: {self.relabelled}"]
         if any(self.only_in):
@@ -92,31 +85,26 @@ class Comparison:
         return lines
 
 
-def _pair_line(verb: str, pair: Pair) -> str:
-    first, second = (_outcome(plate) for plate in pair)
-    return f"  {verb:<5} {pair[1].photo:<40} {pair[1].text or '?':<10} {first}  ->  {second}"
+def _line(verb: str, pair: Pair) -> str:
+    shown = []
+    for plate in pair:
+        texts = (a["text"] or f"({a['guess'] or '-'})" for a in plate["answers"])
+        iou = max((answer["iou"] for answer in plate["answers"]), default=0.0)
+        in_label = plate["in_label"]["guess"] or "-"
+        shown.append(f"{', '.join(texts) or '-'} [{in_label}] IoU {iou:.2f}")
+    plate = pair[1]
+    return f"  {verb:<5} {plate['photo']:<40} {plate['text'] or '?':<10} {'  ->  '.join(shown)}"
 
 
-def _outcome(plate: PlateResult) -> str:
-    answers = ", ".join(answer.text or f"({answer.guess or '-'})" for answer in plate.answers)
-    return f"{answers or '-'} [{plate.read_in_label or '-'}] IoU {plate.iou:.2f}"
-
-
-def compare(first: list[PlateResult], second: list[PlateResult]) -> Comparison:
+def compare(first: Sequence[KeptPlate], second: Sequence[KeptPlate]) -> Comparison:
     """Compare two versions metric by metric.
 
     A plate is known by its photo and its labelled box, so that the two are compared even
     after a label's text was mended.
     """
-    before, after = ({(p.photo, p.box): p for p in side} for side in (first, second))
+    before, after = ({(p["photo"], *p["box"]): p for p in side} for side in (first, second))
     pairs = [(before[key], after[key]) for key in before if key in after]
-    metrics = (
-        MetricComparison(metric, tuple(p for p in pairs if all(map(metric.counts, p))))
-        for metric in METRICS
-    )
-    relabelled = sum((a.text, a.legible) != (b.text, b.legible) for a, b in pairs)
-    only_in = (len(before) - len(pairs), len(after) - len(pairs))
-    return Comparison(len(pairs), tuple(metrics), relabelled, only_in)
+    return Comparison(pairs, (len(before) - len(pairs), len(after) - len(pairs)))
 
 
 def load_report(path: Path) -> KeptReport:
@@ -127,7 +115,9 @@ def load_report(path: Path) -> KeptReport:
     """
     try:
         kept = json.loads(path.read_text(encoding="utf-8"))
-        plates = [PlateResult.from_dict(plate) for plate in kept["labelled"]["plates"]]
+        plates = kept["labelled"]["plates"]
+        for plate in plates:
+            _line("", (plate, plate)), plate["box"], plate["legible"], plate["verdicts"]
         engine = f"{kept['engine']} on {kept['device']}" if "engine" in kept else ""
         return KeptReport(str(kept["weights"]), engine, str(kept["date"]), plates)
     except (OSError, UnicodeDecodeError) as error:

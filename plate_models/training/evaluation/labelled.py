@@ -1,12 +1,12 @@
 """Scores photos whose plates are labelled, and photos that have none."""
 
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 from torch import Tensor
 
@@ -21,11 +21,12 @@ from plate_models.training.evaluation.results import (
     FAILURES,
     METRICS,
     Answer,
-    LogProbs,
     PlateResult,
+    answers_of,
     count_lines,
     match,
-    read_boxes,
+    plain,
+    predict_boxes,
 )
 from plate_models.training.figures import Count, edit_distance, events, proportion, ratio
 from plate_models.training.labels import LabelledPhoto, load_labels, load_negatives
@@ -51,7 +52,7 @@ class GrammarSteps:
 
     @classmethod
     def of(
-        cls, text: str, log_probs: LogProbs, evidence: Evidence, config: PipelineConfig
+        cls, text: str, log_probs: ctc.Array, evidence: Evidence, config: PipelineConfig
     ) -> "GrammarSteps":
         """Read log-probabilities (C, T) without and with the grammar."""
         spec = config.specs.recognizer
@@ -63,20 +64,15 @@ class GrammarSteps:
         return cls(text, ctc.greedy_decode(log_probs, spec.alphabet), beam, grammar)
 
     @property
-    def wins(self) -> bool:
-        """Read right, though the best path or the beam alone is wrong."""
-        return self.grammar == self.text and {self.greedy, self.beam} != {self.text}
+    def verdict(self) -> str:
+        """What the grammar does: "wins" where best path or beam are wrong alone, "breaks", ""."""
+        if self.grammar == self.text:
+            return "wins" if {self.greedy, self.beam} != {self.text} else ""
+        return "breaks" if self.text in (self.greedy, self.beam) else ""
 
-    @property
-    def breaks(self) -> bool:
-        """Read wrong, though the best path or the beam alone is right."""
-        return self.grammar != self.text and self.text in (self.greedy, self.beam)
-
-    def line(self) -> str:
-        """The plate for a terminal."""
-        verb = "wins" if self.wins else "breaks"
+    def __str__(self) -> str:
         steps = f"greedy {self.greedy}, beam {self.beam}, grammar {self.grammar}"
-        return f"  {verb} {self.text}: {steps}"
+        return f"{self.verdict} {self.text}: {steps}"
 
 
 @dataclass
@@ -91,6 +87,32 @@ class Scoreboard:
     false_texts: list[Answer] = field(default_factory=list)  # readable answers on them
     # How the legible plates are read in their labelled boxes, step by step.
     grammar: list[GrammarSteps] = field(default_factory=list)
+
+    def add(
+        self,
+        photo: LabelledPhoto,
+        image: Tensor,
+        found: list[Plate],
+        nets: Nets,
+        published: Baseline | None = None,
+    ) -> None:
+        """Compare what was found in a photo with its labels, and read the labelled boxes, too."""
+        name, labels = photo.path.name, photo.plates
+        boxes, lines = [label.box for label in labels], [label.lines for label in labels]
+        matched, elsewhere = match(boxes, found)
+        seen = predict_boxes(image, boxes, lines, nets)
+        in_labels = answers_of(name, boxes, lines, seen, nets)
+        evidence = evidence_of(seen.crops, lines, seen.colourless)
+        for row, label in enumerate(labels):
+            answers = tuple(Answer.of(name, plate, iou) for plate, iou in matched[row])
+            about = label.box, label.text, label.light, label.legible, label.lines
+            theirs = {}
+            if label.legible:
+                theirs = published.read(image.numpy(), label.box) if published else {}
+                at = label.text, seen.log_probs[row], evidence[row]
+                self.grammar.append(GrammarSteps.of(*at, nets.config))
+            self.plates.append(PlateResult(name, *about, in_labels[row], answers, theirs))
+        self.elsewhere += [Answer.of(name, plate) for plate in elsewhere]
 
     @property
     def failures(self) -> list[PlateResult]:
@@ -124,32 +146,39 @@ class Scoreboard:
 
     def lines(self) -> list[str]:
         """The report for a terminal: counts, groups, and every wrong text by name."""
-        lines = [*count_lines(self.counts()), "", *group_lines(self.plates), ""]
-        lines += [*self._grammar_lines(), ""]
-        lines.append(f"Wrong readable texts: {len(self.wrong_texts) + len(self.false_texts)}")
-        for plate, a in self.wrong_texts:
-            lines.append(
+        steps = [one for verdict in ("wins", "breaks") for one in self._grammar(verdict)]
+        wins = len(self._grammar("wins"))
+        right = ", ".join(f"{step} {count}" for step, count in self._grammar_right().items())
+        return [
+            *count_lines(self.counts()),
+            "",
+            *group_lines(self.plates),
+            "",
+            f"From the labelled boxes read right of {len(self.grammar)}: {right}; "
+            f"the grammar wins {wins} and breaks {len(steps) - wins}",
+            *(f"  {one}" for one in steps),
+            "",
+            f"Wrong readable texts: {len(self.wrong_texts) + len(self.false_texts)}",
+            *(
                 f"  {plate.photo:<40} read {a.text:<10} right {plate.text:<10} "
                 f"score {a.score:.3f}, IoU {a.iou:.2f}"
-            )
-        for a in self.false_texts:
-            read = f"read {a.text:<10} no plate there   score {a.score:.3f}"
-            lines.append(f"  {a.photo:<40} {read}")
-        lines += ["", f"Readable texts that no label confirms or refutes: {len(self.unverified)}"]
-        for a in self.unverified:
-            why = "labelled as illegible" if a.iou else "not labelled"
-            lines.append(f"  {a.photo:<40} {a.text:<10} score {a.score:.3f}, {why}")
-        return lines
-
-    def _grammar_lines(self) -> list[str]:
-        changed = [s for s in self.grammar if s.wins] + [s for s in self.grammar if s.breaks]
-        counts = ", ".join(f"{step} {count}" for step, count in self._grammar_right().items())
-        wins = sum(steps.wins for steps in self.grammar)
-        return [
-            f"From the labelled boxes read right of {len(self.grammar)}: {counts}; "
-            f"the grammar wins {wins} and breaks {len(changed) - wins}",
-            *(steps.line() for steps in changed),
+                for plate, a in self.wrong_texts
+            ),
+            *(
+                f"  {a.photo:<40} read {a.text:<10} no plate there   score {a.score:.3f}"
+                for a in self.false_texts
+            ),
+            "",
+            f"Readable texts that no label confirms or refutes: {len(self.unverified)}",
+            *(
+                f"  {a.photo:<40} {a.text:<10} score {a.score:.3f}, "
+                f"{'labelled as illegible' if a.iou else 'not labelled'}"
+                for a in self.unverified
+            ),
         ]
+
+    def _grammar(self, verdict: str) -> list[GrammarSteps]:
+        return [steps for steps in self.grammar if steps.verdict == verdict]
 
     def _grammar_right(self) -> dict[str, int]:
         return {
@@ -177,14 +206,14 @@ class Scoreboard:
                 for (by, name), plates in group(self.plates).items()
             ],
             "plates": [plate.to_dict() for plate in self.plates],
-            "elsewhere": [answer.to_dict() for answer in self.elsewhere],
+            "elsewhere": [plain(answer) for answer in self.elsewhere],
             "photos_without": self.photos_without,
-            "false_texts": [answer.to_dict() for answer in self.false_texts],
+            "false_texts": [plain(answer) for answer in self.false_texts],
             "grammar": {
                 "plates": len(self.grammar),
                 "right": self._grammar_right(),
-                "wins": [asdict(steps) for steps in self.grammar if steps.wins],
-                "breaks": [asdict(steps) for steps in self.grammar if steps.breaks],
+                "wins": [asdict(steps) for steps in self._grammar("wins")],
+                "breaks": [asdict(steps) for steps in self._grammar("breaks")],
             },
         }
 
@@ -212,48 +241,33 @@ def group(plates: Sequence[PlateResult]) -> dict[tuple[str, str], list[PlateResu
         return {}
     low, high = np.quantile([plate.width for plate in plates], (1 / 3, 2 / 3))
     thirds = (f"under {low:.0f} px", f"{low:.0f} to {high:.0f} px", f"over {high:.0f} px")
-
-    def third(plate: PlateResult) -> str:
-        return thirds[int(plate.width >= low) + int(plate.width > high)]
-
-    properties: dict[str, Callable[[PlateResult], str]] = {
-        "width": third,
-        "light": lambda plate: plate.light or "not labelled",
-        "source": lambda plate: plate.source or "other",
-        "lines": lambda plate: f"{plate.lines} in a plate",
+    properties = {
+        "width": [thirds[int(p.width >= low) + int(p.width > high)] for p in plates],
+        "light": [plate.light or "not labelled" for plate in plates],
+        "source": [plate.source or "other" for plate in plates],
+        "lines": [f"{plate.lines} in a plate" for plate in plates],
     }
     groups: dict[tuple[str, str], list[PlateResult]] = {}
-    for by, value in properties.items():
-        members: dict[str, list[PlateResult]] = defaultdict(list)
-        for plate in plates:
-            members[value(plate)].append(plate)
+    for by, values in properties.items():
+        order = thirds if by == "width" else sorted(set(values))
+        members = {v: [p for p, own in zip(plates, values, strict=True) if own == v] for v in order}
+        members = {value: its for value, its in members.items() if its}
         if 1 < len(members) <= _MOST_GROUPS:
-            order = thirds if by == "width" else sorted(members)
-            groups |= {(by, name): members[name] for name in order if name in members}
+            groups |= {(by, value): its for value, its in members.items()}
     return groups
 
 
 def group_lines(plates: Sequence[PlateResult]) -> list[str]:
     """One line per group with a column per count; empty without groups."""
-    groups = group(plates)
-    lines = ["By group: count, and the 95 % interval of the rate in per cent"] if groups else []
-    last = ""
-    for (by, name), members in groups.items():
-        if by != last:
-            lines += ["", f"{by:<16}" + "".join(f"{head:>17}" for head in _HEADS)]
-        last = by
-        cells = (_cell(count) for count in count_plates(members))
-        lines.append(f"  {name:<14}" + "".join(f"{cell:>17}" for cell in cells))
-    return lines
-
-
-def _cell(count: Count) -> str:
-    if count.interval_95 is None:
-        return "nothing to count"
-    low, high = (100 * bound for bound in count.interval_95)
-    # Tenths matter for small rates only: the intervals of a group are wide.
-    interval = "-".join(f"{bound:.0f}" if bound >= 10 else f"{bound:.1f}" for bound in (low, high))
-    return f"{count.hits}/{count.total} {interval:>7}"
+    rows = {
+        f"{by}: {name}": [count.cell for count in count_plates(members)]
+        for (by, name), members in group(plates).items()
+    }
+    if not rows:
+        return []
+    table = pd.DataFrame.from_dict(rows, orient="index", columns=_HEADS)
+    heading = "By group: count, and the 95 % interval of the rate in per cent"
+    return [heading, *table.to_string().splitlines()]
 
 
 def labelled_folder(data: Path) -> Path:
@@ -290,10 +304,7 @@ def evaluate(
     board = Scoreboard()
     for photo in progress(load_labels(labelled_folder(data))):
         image = torch.from_numpy(decode(photo.path.read_bytes()))
-        results, elsewhere = score_photo(photo, image, read(photo, image), nets, published)
-        board.plates += results
-        board.elsewhere += elsewhere
-    board.grammar = _grammar_steps(board.plates, nets.config)
+        board.add(photo, image, read(photo, image), nets, published)
     if (data / "no_plates").is_dir():
         negatives = load_negatives(data / "no_plates", held_out=True)
         board.photos_without = len(negatives)
@@ -302,49 +313,3 @@ def evaluate(
             answers = [Answer.of(photo.path.name, plate) for plate in read(photo, image)]
             board.false_texts += [answer for answer in answers if answer.text]
     return board
-
-
-def score_photo(
-    photo: LabelledPhoto,
-    image: Tensor,
-    found: list[Plate],
-    nets: Nets,
-    published: Baseline | None = None,
-) -> tuple[list[PlateResult], list[Answer]]:
-    """Compare what was found in a photo with its labels, and read the labelled boxes, too.
-
-    Returns:
-        One result per label, and the answers that overlap no label.
-    """
-    name, labels = photo.path.name, photo.plates
-    boxes = [label.box for label in labels]
-    matched, elsewhere = match(boxes, found)
-    in_labels = read_boxes(name, image, boxes, [label.lines for label in labels], nets)
-    results = [
-        PlateResult(
-            photo=name,
-            box=label.box,
-            text=label.text,
-            light=label.light,
-            legible=label.legible,
-            lines=label.lines,
-            in_label=in_label,
-            answers=tuple(Answer.of(name, plate, iou) for plate, iou in its),
-            published=published.read(image.numpy(), label.box)
-            if published and label.legible
-            else {},
-        )
-        for label, its, in_label in zip(labels, matched, in_labels, strict=True)
-    ]
-    return results, [Answer.of(name, plate) for plate in elsewhere]
-
-
-def _grammar_steps(plates: Iterable[PlateResult], config: PipelineConfig) -> list[GrammarSteps]:
-    """What the grammar changes on legible plates, in their labelled boxes."""
-    steps = []
-    for plate in plates:
-        seen = plate.in_label
-        if plate.legible and seen.log_probs is not None and seen.crop is not None:
-            (evidence,) = evidence_of(seen.crop[None], [seen.lines], seen.colourless)
-            steps.append(GrammarSteps.of(plate.text, seen.log_probs, evidence, config))
-    return steps

@@ -6,6 +6,7 @@ from itertools import product
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 
 from plate_models.engines.nets import Nets
@@ -23,14 +24,24 @@ from plate_models.training.evaluation.results import (
     Pixels,
     PlateResult,
     match,
+    plain,
     read_boxes,
 )
-from plate_models.training.figures import Count, events, proportion
+from plate_models.training.figures import Count, Interval, bootstrap_95, events, proportion
 from plate_models.training.synthetic.kinds import KINDS
 
 Progress = Callable[[Iterator[BenchmarkPhoto], int], Iterable[BenchmarkPhoto]]
 
-_RESAMPLES = 2000
+
+# Heads of the columns, and what they mean.
+QUESTIONS = {
+    "found": "a box overlaps the plate by half (IoU 0.5)",
+    "lines": "found, and with the right number of lines",
+    "read": "exact match end to end: the readable text is right",
+    "candidate": "the best candidate is right, readable or not",
+    "format": "the format is named right",
+    "no wrong": "no wrong text was given",
+}
 
 
 @dataclass(frozen=True)
@@ -45,37 +56,22 @@ class RenderedPlate:
     corner_error: float | None
 
     @property
-    def best(self) -> Answer | None:
-        """The answer whose box overlaps the label most; None if none does by half."""
-        return next(iter(self.result.found), None)
+    def verdicts(self) -> dict[str, bool]:
+        """The answer to each of `QUESTIONS`."""
+        found = self.result.found
+        return {
+            "found": bool(found),
+            "lines": self.lines_found == self.result.lines,
+            "read": self.result.read,
+            "candidate": any(answer.guess == self.result.text for answer in found),
+            "format": bool(found) and found[0].format == self.kind,
+            "no wrong": not self.result.wrong_texts,
+        }
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as JSON-ready values."""
         own = {"lines_found": self.lines_found, "corner_error": self.corner_error}
         return {**self.result.to_dict(), "kind": self.kind, **own}
-
-
-# Head of the column, what it means, and the question asked of each plate.
-QUESTIONS: tuple[tuple[str, str, Callable[[RenderedPlate], bool]], ...] = (
-    ("found", "a box overlaps the plate by half (IoU 0.5)", lambda p: p.best is not None),
-    (
-        "lines",
-        "found, and with the right number of lines",
-        lambda p: p.lines_found == p.result.lines,
-    ),
-    ("read", "exact match end to end: the readable text is right", lambda p: p.result.read),
-    (
-        "candidate",
-        "the best candidate is right, readable or not",
-        lambda p: any(answer.guess == p.result.text for answer in p.result.found),
-    ),
-    (
-        "format",
-        "the format is named right",
-        lambda p: p.best is not None and p.best.format == p.kind,
-    ),
-    ("no wrong", "no wrong text was given", lambda p: not p.result.wrong_texts),
-)
 
 
 @dataclass(frozen=True)
@@ -84,8 +80,12 @@ class CornerError:
 
     plates: int
     mean: float
-    interval_95: tuple[float, float]
+    interval_95: Interval
     percentile_95: float
+
+    def __str__(self) -> str:
+        low, high = (100 * bound for bound in self.interval_95)
+        return f"{self.mean:.2%} {low:.2f}-{high:.2f}"
 
 
 @dataclass
@@ -116,16 +116,22 @@ class RenderedReport:
 
     def lines(self) -> list[str]:
         """The report for a terminal: a table by kind, and what its columns mean."""
-        heads = "".join(f"{head:>19}" for head, _, _ in QUESTIONS)
+        rows = {
+            kind: [
+                *(count.cell for count in count_questions(plates)),
+                str(corner_error(plates) or "nothing found"),
+            ]
+            for kind, plates in self.kinds.items()
+        }
+        table = pd.DataFrame.from_dict(rows, orient="index", columns=[*QUESTIONS, "corners"])
         false = self.false_texts
         return [
             f"Rendered benchmark, seed {SEED}, {self.per_kind} photos of each kind: end to end",
             "Count, and the 95 % interval of the rate in per cent",
             "",
-            f"{'':<14}{heads}{'corners':>18}",
-            *(_row(kind, plates) for kind, plates in self.kinds.items()),
+            *table.to_string().splitlines(),
             "",
-            *(f"  {head:<10} {meaning}" for head, meaning, _ in QUESTIONS),
+            *(f"  {head:<10} {meaning}" for head, meaning in QUESTIONS.items()),
             "  corners    mean distance from the true corners, in per cent of the plate's width",
             f"Readable texts where no plate is: {false.hits} on {false.total} photos",
         ]
@@ -142,27 +148,24 @@ class RenderedReport:
             "kinds": {name: _summary(plates) for name, plates in self.kinds.items()},
             "false_texts": self.false_texts.to_dict(),
             "plates": [plate.to_dict() for plate in self.plates],
-            "elsewhere": [answer.to_dict() for answer in self.elsewhere],
+            "elsewhere": [plain(answer) for answer in self.elsewhere],
         }
 
 
 def count_questions(plates: Sequence[RenderedPlate]) -> list[Count]:
     """One count for each question."""
-    return [
-        proportion(head, [question(plate) for plate in plates]) for head, _, question in QUESTIONS
-    ]
+    verdicts = [plate.verdicts for plate in plates]
+    return [proportion(head, [answers[head] for answers in verdicts]) for head in QUESTIONS]
 
 
 def corner_error(plates: Sequence[RenderedPlate]) -> CornerError | None:
     """Mean over the plates found, with a bootstrap interval; None if none was."""
-    errors = np.array([p.corner_error for p in plates if p.corner_error is not None])
-    if not len(errors):
+    errors = [p.corner_error for p in plates if p.corner_error is not None]
+    if not errors:
         return None
-    rng = np.random.default_rng(0)
-    means = [errors[rng.integers(0, len(errors), len(errors))].mean() for _ in range(_RESAMPLES)]
-    low, high = np.percentile(means, (2.5, 97.5)).tolist()
+    interval = bootstrap_95(lambda drawn: drawn.mean(axis=1), errors)
     worst = float(np.percentile(errors, 95))
-    return CornerError(len(errors), float(errors.mean()), (low, high), worst)
+    return CornerError(len(errors), float(np.mean(errors)), interval, worst)
 
 
 def evaluate_rendered(
@@ -172,14 +175,9 @@ def evaluate_rendered(
     kinds: Sequence[str] = tuple(KINDS),
     progress: Progress = lambda photos, _: photos,
 ) -> RenderedReport:
-    """Render the benchmark and read it.
+    """Render so many photos of each kind of plates and read them.
 
-    Args:
-        nets: The nets.
-        per_kind: Photos of each kind.
-        workers: Processes that render; 0 renders in this one.
-        kinds: Of plates, keys of ``KINDS``.
-        progress: Wraps the photos, given their number, for a progress bar.
+    No workers render in this process; ``progress`` wraps the photos, given their number.
     """
     numbered = [(kind, index) for index, kind in product(range(per_kind), kinds)]
     report = RenderedReport(per_kind)
@@ -204,16 +202,10 @@ def score_rendered(photo: BenchmarkPhoto, nets: Nets) -> tuple[list[RenderedPlat
     in_labels = read_boxes(photo.name, image, boxes, lines, nets)
     plates = []
     for label, found, in_label in zip(photo.plates, matched, in_labels, strict=True):
-        result = PlateResult(
-            photo=photo.name,
-            box=label.box,
-            text=label.text,
-            light="dark" if photo.dark else "day",
-            legible=True,
-            lines=label.lines,
-            in_label=in_label,
-            answers=tuple(Answer.of(photo.name, plate, iou) for plate, iou in found),
-        )
+        light = "dark" if photo.dark else "day"
+        about = photo.name, label.box, label.text, light, True, label.lines
+        answers = tuple(Answer.of(photo.name, plate, iou) for plate, iou in found)
+        result = PlateResult(*about, in_label, answers)
         lines_found, error = 0, None
         if result.found:
             best, _ = found[0]
@@ -221,20 +213,6 @@ def score_rendered(photo: BenchmarkPhoto, nets: Nets) -> tuple[list[RenderedPlat
             lines_found, error = best.lines, float(distances.mean()) / label.width
         plates.append(RenderedPlate(label.kind, result, lines_found, error))
     return plates, [Answer.of(photo.name, plate) for plate in elsewhere]
-
-
-def _row(name: str, plates: Sequence[RenderedPlate]) -> str:
-    cells = "".join(f"{_cell(count):>19}" for count in count_questions(plates))
-    error = corner_error(plates)
-    if error is None:
-        return f"{name:<14}{cells}{'nothing found':>18}"
-    low, high = error.interval_95
-    return f"{name:<14}{cells}{f'{error.mean:.2%} {100 * low:.2f}-{100 * high:.2f}':>18}"
-
-
-def _cell(count: Count) -> str:
-    low, high = count.interval_95 or (0.0, 1.0)
-    return f"{count.hits}/{count.total} {100 * low:.1f}-{100 * high:.1f}"
 
 
 def _summary(plates: Sequence[RenderedPlate]) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """What was read on each plate: plain values that can be kept, counted and compared."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -11,12 +11,11 @@ from torch import Tensor
 
 from plate_models.detection import box_iou_xyxy
 from plate_models.engines.nets import Nets
-from plate_models.pipeline import Plate, choose_readings, read_regions
+from plate_models.pipeline import Plate, Predictions, choose_readings, read_regions
 from plate_models.training.figures import Count
 
 Box = tuple[float, float, float, float]
 Pixels = NDArray[np.uint8]
-LogProbs = NDArray[np.float64]
 
 # A found box that overlaps a label this much answers for that plate, though badly.
 _SAME_PLATE_IOU = 0.1
@@ -44,34 +43,24 @@ class Answer:
     lines: int  # of text, as the detector sees them: 1 or 2
     detection_score: float  # the detector's confidence, in [0, 1]
     iou: float = 0.0  # overlap with the label it belongs to, in [0, 1]; 0 without a label
-    # (h, w, 3) uint8 RGB, the rectified plate; None in an answer read from a file.
+    # (h, w, 3) uint8 RGB, the rectified plate.
     crop: Pixels | None = field(default=None, compare=False, repr=False)
-    # (C, T) float64, what the recognizer saw; None unless its box was given.
-    log_probs: LogProbs | None = field(default=None, compare=False, repr=False)
-    # Whether its photo is grey; known where its box was given.
-    colourless: bool = field(default=False, compare=False, repr=False)
 
     @classmethod
-    def of(
-        cls, photo: str, plate: Plate, iou: float = 0.0, log_probs: LogProbs | None = None
-    ) -> "Answer":
+    def of(cls, photo: str, plate: Plate, iou: float = 0.0) -> "Answer":
         """Keep of a plate what the reports need."""
         reading = plate.reading
         guess = reading.candidates[0][0] if reading.candidates else ""
         about = reading.text, guess, reading.score, reading.format, plate.lines
-        return cls(photo, plate.box, *about, plate.detection_score, iou, plate.crop, log_probs)
+        return cls(photo, plate.box, *about, plate.detection_score, iou, plate.crop)
 
     def __str__(self) -> str:
         return f"{self.text or f'({self.guess})'} {self.score:.3f}"
 
-    def to_dict(self) -> dict[str, Any]:
-        """Everything but the arrays, as JSON-ready values."""
-        return {f.name: getattr(self, f.name) for f in fields(self) if f.compare}
 
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> "Answer":
-        """The inverse of `to_dict`; a KeyError or TypeError if something is missing."""
-        return cls(**{**values, "box": tuple(values["box"])})
+def plain(report: Any) -> dict[str, Any]:
+    """A dataclass as JSON-ready values, without the pictures of its plates."""
+    return asdict(report, dict_factory=lambda items: {k: v for k, v in items if k != "crop"})
 
 
 @dataclass(frozen=True)
@@ -141,23 +130,8 @@ class PlateResult:
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as JSON-ready values, with the verdicts for those who read the file."""
-        return {
-            **{f.name: getattr(self, f.name) for f in fields(self)},
-            "in_label": self.in_label.to_dict(),
-            "answers": [answer.to_dict() for answer in self.answers],
-            "published": dict(self.published),
-            "verdicts": {m.name: m.right(self) for m in METRICS if m.counts(self)},
-            "failure": self.failure,
-        }
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> "PlateResult":
-        """The inverse of `to_dict`; a KeyError or TypeError if something is missing."""
-        kept = {f.name: values[f.name] for f in fields(cls)}
-        kept["box"] = tuple(values["box"])
-        kept["in_label"] = Answer.from_dict(values["in_label"])
-        kept["answers"] = tuple(Answer.from_dict(answer) for answer in values["answers"])
-        return cls(**kept)
+        verdicts = {m.name: m.right(self) for m in METRICS if m.counts(self)}
+        return {**plain(self), "verdicts": verdicts, "failure": self.failure}
 
 
 @dataclass(frozen=True)
@@ -212,33 +186,40 @@ def boxes_of(plates: Sequence[Plate] | Sequence[Answer]) -> Tensor:
     return torch.tensor([plate.box for plate in plates]).reshape(-1, 4)
 
 
+def predict_boxes(
+    image: Tensor, boxes: Sequence[Box], lines: Sequence[int], nets: Nets
+) -> Predictions:
+    """What the nets say of N >= 1 plates of a photo, (H, W, 3) uint8 RGB, in given boxes."""
+    with torch.inference_mode():
+        where = image.to(nets.device), torch.tensor(boxes), torch.tensor(lines)
+        return read_regions(*where, nets.rectify, nets.recognize, nets.config)
+
+
+def answers_of(
+    photo: str, boxes: Sequence[Box], lines: Sequence[int], seen: Predictions, nets: Nets
+) -> list[Answer]:
+    """Choose the texts of plates whose boxes and lines of text are known."""
+    readings = choose_readings(seen, list(lines), nets.config)
+    rows = zip(boxes, lines, readings, seen.crops, strict=True)
+    return [Answer.of(photo, Plate(box, (), 1.0, *plate), 1.0) for box, *plate in rows]
+
+
 def read_boxes(
     photo: str, image: Tensor, boxes: Sequence[Box], lines: Sequence[int], nets: Nets
 ) -> list[Answer]:
     """Read plates of a photo, (H, W, 3) uint8 RGB, whose boxes and lines of text are known."""
     if not boxes:
         return []
-    places, counts = (torch.tensor(part, device=nets.device) for part in (boxes, lines))
-    with torch.inference_mode():
-        there = image.to(nets.device)
-        seen = read_regions(there, places, counts, nets.rectify, nets.recognize, nets.config)
-    readings = choose_readings(seen, list(lines), nets.config)
-    rows = zip(boxes, lines, readings, seen.crops, seen.log_probs, strict=True)
-    answers = (
-        Answer.of(photo, Plate(box, (), 1.0, count, reading, shown), 1.0, log_probs)
-        for box, count, reading, shown, log_probs in rows
-    )
-    return [replace(answer, colourless=seen.colourless) for answer in answers]
+    return answers_of(photo, boxes, lines, predict_boxes(image, boxes, lines, nets), nets)
 
 
 def count_lines(counts: Iterable[Count]) -> list[str]:
     """A table for the terminal: each count's name, rate and 95 % interval."""
     lines = [f"{'':<44} {'count':>12} {'rate':>7}   95 % interval"]
     for count in counts:
-        of = f"{count.hits} of {count.total}"
-        if count.rate is None or count.interval_95 is None:
-            lines.append(f"{count.name:<44} {of:>12}   nothing to count")
-            continue
-        low, high = count.interval_95
-        lines.append(f"{count.name:<44} {of:>12} {count.rate:>7.1%}   {low:.1%} to {high:.1%}")
+        shown = "  nothing to count"
+        if count.interval_95:
+            low, high = count.interval_95
+            shown = f"{count.rate:>7.1%}   {low:.1%} to {high:.1%}"
+        lines.append(f"{count.name:<44} {f'{count.hits} of {count.total}':>12} {shown}")
     return lines

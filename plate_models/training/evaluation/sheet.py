@@ -1,14 +1,13 @@
-"""Contact sheets for a person: photo views, rectified plates, letters with the wrong ones red.
+"""Contact sheets for a person: photo views, rectified plates, letters with the wrong ones red."""
 
-A sheet is a column of strips, each an image of the sheet's width.
-"""
-
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from PIL import Image, ImageDraw, ImageFont
+from PIL import Image, ImageDraw
+from PIL.ImageFont import load_default
 
 from plate_models.images import decode
 from plate_models.training.evaluation.labelled import Scoreboard
@@ -54,14 +53,11 @@ def photos_in(folder: Path) -> LoadPhoto:
 def failure_sheet(board: Scoreboard, load: LoadPhoto, about: Sequence[str]) -> Image.Image:
     """Draw every failure: the photo, the rectified plate, what is right, and what was read.
 
-    Args:
-        board: The scoreboard.
-        load: Gives the photos.
-        about: Lines for the sheet's head, such as the weights and the date.
+    ``about`` are lines for the sheet's head, such as the weights and the date.
     """
     failures = [plate for plate in board.failures if plate.failure != "loose box"]
     loose = [plate for plate in board.failures if plate.failure == "loose box"]
-    counts = {name: sum(p.failure == name for p in board.failures) for name in FAILURES}
+    counts = Counter(plate.failure for plate in board.failures)
     title = f"Not found or not read right: {len(failures)} of {len(board.plates)} labelled plates"
     legend = (
         "Green box: the label. Orange box: what was found. Letters: what is right, what was read "
@@ -71,9 +67,9 @@ def failure_sheet(board: Scoreboard, load: LoadPhoto, about: Sequence[str]) -> I
     strips = [_heading(title, [*about, "", *meanings, "", legend])]
     strips += _grid([_failure_cell(plate) for plate in failures[:_MOST_FAILURES]], load)
     if len(failures) > _MOST_FAILURES:
-        strips.append(_heading(f"and {len(failures) - _MOST_FAILURES} more", []))
+        strips.append(_heading(f"and {len(failures) - _MOST_FAILURES} more"))
     if loose:
-        strips.append(_heading(f"Read right, but loosely boxed: {len(loose)}", []))
+        strips.append(_heading(f"Read right, but loosely boxed: {len(loose)}"))
         strips += _grid([_failure_cell(plate) for plate in loose], load)
     if board.unverified:
         note = "No label confirms or refutes these. Is that what stands there?"
@@ -110,11 +106,6 @@ def _answer_cell(answer: Answer) -> Cell:
     return Cell(answer.photo, boxes, answer.crop, [(answer.text, None)], facts)
 
 
-def _font(size: int) -> ImageFont.ImageFont | ImageFont.FreeTypeFont:
-    """Pillow's own typeface: there on every machine."""
-    return ImageFont.load_default(size)
-
-
 def _stack(strips: Sequence[Image.Image]) -> Image.Image:
     """Put strips one below the other."""
     sheet = Image.new("RGB", (WIDTH, sum(one.height for one in strips) + _MARGIN), _PAPER)
@@ -125,30 +116,29 @@ def _stack(strips: Sequence[Image.Image]) -> Image.Image:
     return sheet
 
 
-def _heading(title: str, lines: Sequence[str]) -> Image.Image:
-    """A title and what one should know, line by line."""
+def _heading(title: str, lines: Sequence[str] = ()) -> Image.Image:
     image = Image.new("RGB", (WIDTH, 64 + 22 * len(lines)), _PAPER)
     pen = ImageDraw.Draw(image)
-    pen.text((_MARGIN, 20), title, _INK, _font(24))
+    pen.text((_MARGIN, 20), title, _INK, load_default(24))
     for number, line in enumerate(lines):
-        pen.text((_MARGIN, 58 + 22 * number), line, _GREY, _font(14))
+        pen.text((_MARGIN, 58 + 22 * number), line, _GREY, load_default(14))
     return image
 
 
 def _grid(cells: Sequence[Cell], load: LoadPhoto) -> list[Image.Image]:
     """Plates side by side, one strip for each four."""
-    strips = []
-    for start in range(0, len(cells), _COLUMNS):
-        image = Image.new("RGB", (WIDTH, _CELL_HEIGHT), _PAPER)
-        for column, cell in enumerate(cells[start : start + _COLUMNS]):
-            _draw_cell(image, _MARGIN + column * _PITCH, cell, load)
-        strips.append(image)
+    strips = [
+        Image.new("RGB", (WIDTH, _CELL_HEIGHT), _PAPER) for _ in range(-(-len(cells) // _COLUMNS))
+    ]
+    for place, cell in enumerate(cells):
+        strip, column = divmod(place, _COLUMNS)
+        _draw_cell(strips[strip], _MARGIN + column * _PITCH, cell, load(cell.photo))
     return strips
 
 
-def _draw_cell(image: Image.Image, x: int, cell: Cell, load: LoadPhoto) -> None:
+def _draw_cell(image: Image.Image, x: int, cell: Cell, photo: Pixels) -> None:
     pen = ImageDraw.Draw(image)
-    image.paste(view(load(cell.photo), _VIEW_WH, cell.boxes), (x, 10))
+    image.paste(view(photo, _VIEW_WH, cell.boxes), (x, 10))
     plate = Image.new("RGB", _PLATE_WH, _RULE)
     if cell.crop is not None:
         plate = Image.fromarray(cell.crop).resize(_PLATE_WH, Image.Resampling.BICUBIC)
@@ -158,7 +148,7 @@ def _draw_cell(image: Image.Image, x: int, cell: Cell, load: LoadPhoto) -> None:
     y = 256 + 36 * len(cell.texts)
     for number, fact in enumerate([*cell.facts, cell.photo[:40]]):
         colour = _RED if cell.failed and not number else _INK
-        pen.text((x, y + 19 * number), fact, colour, _font(14))
+        pen.text((x, y + 19 * number), fact, colour, load_default(14))
 
 
 def view(
@@ -168,9 +158,8 @@ def view(
 
     It is grey where it reaches beyond the photo.
     """
-    corners = np.array([box for box, _ in boxes])
-    x0, y0 = corners[:, :2].min(axis=0)
-    x1, y1 = corners[:, 2:].max(axis=0)
+    low, high = np.hsplit(np.array([box for box, _ in boxes]), 2)
+    (x0, y0), (x1, y1) = low.min(axis=0), high.max(axis=0)
     width, height = size_wh
     scale = _VIEW_SHARE * min(width / max(x1 - x0, 1), height / max(y1 - y0, 1))
     left, top = (x0 + x1) / 2 - width / 2 / scale, (y0 + y1) / 2 - height / 2 / scale
@@ -200,5 +189,5 @@ def _letters(
         if wrong:
             pen.rectangle((x, y, x + width - 3, y + height - 2), _PALE_RED)
         middle = (x + width / 2 - 1, y + height / 2)
-        pen.text(middle, char or "_", _RED if wrong else _INK, _font(26), anchor="mm")
+        pen.text(middle, char or "_", _RED if wrong else _INK, load_default(26), anchor="mm")
         x += width

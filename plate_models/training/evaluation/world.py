@@ -10,7 +10,7 @@ from plate_models.detection import box_iou_xyxy
 from plate_models.engines.nets import Nets
 from plate_models.images import decode
 from plate_models.training.evaluation.labelled import Progress
-from plate_models.training.evaluation.results import Answer, boxes_of, count_lines
+from plate_models.training.evaluation.results import Answer, boxes_of, count_lines, plain
 from plate_models.training.figures import Count, events, proportion
 from plate_models.training.labels import load_labels, validation_names
 
@@ -38,11 +38,10 @@ class WorldReport:
 
     def lines(self) -> list[str]:
         """The report for a terminal: counts, and every readable text by name."""
-        heading = f"Readable texts on {self.photos} photos: {len(self.readable)}, to be looked at"
         return [
             *count_lines(self.counts()),
             "",
-            heading,
+            f"Readable texts on {self.photos} photos: {len(self.readable)}, to be looked at",
             *(
                 f"  {a.photo:<40} {a.text:<10} score {a.score:.3f}  {a.format}"
                 for a in self.readable
@@ -55,7 +54,7 @@ class WorldReport:
             "counts": [count.to_dict() for count in self.counts()],
             "photos": self.photos,
             "overlaps": self.overlaps,
-            "readable": [answer.to_dict() for answer in self.readable],
+            "readable": [plain(answer) for answer in self.readable],
         }
 
 

@@ -1,4 +1,4 @@
-"""Two engines side by side: what differs is counted, and nothing is held against itself."""
+"""Two engines side by side: what differs is counted and listed."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -13,9 +13,9 @@ from plate_models.engines.nets import Nets, load_nets
 from plate_models.pipeline import Plate
 from plate_models.recognition.decoding import Reading
 from plate_models.training.benchmark import render_photo
-from plate_models.training.evaluation import agreement
 from plate_models.training.evaluation.agreement import (
     CropAgreement,
+    Pair,
     PhotoAgreement,
     compare_crops,
     compare_photos,
@@ -25,7 +25,7 @@ from plate_models.training.evaluation.agreement import (
 from plate_models.training.evaluation.results import Box
 from plates.cli import main as cli
 
-CROPS = 24
+CROPS = 8
 
 
 @pytest.fixture(scope="module")
@@ -50,24 +50,26 @@ def shifted(nets: Nets, by: float) -> Nets:
 
 
 def test_the_served_engine_reads_crops_as_the_reference_does(served: Nets, reference: Nets) -> None:
-    told: list[int] = []
+    totals: list[int] = []
     found = compare_crops(
-        reference, served, CROPS, workers=0, progress=lambda b, n: told.append(n) or b
+        reference, served, CROPS, workers=0, progress=lambda b, n: totals.append(n) or b
     )
-    assert told == [1] and found.sources == {"rendered": CROPS}
+    assert totals == [1] and found.sources == {"rendered": CROPS}
     assert found.passed and not found.differing
     # Two implementations never compute quite the same: 0 would be one, compared with itself.
     assert 0 < found.largest < 0.1
     assert found.logits % (24 * 24) == 0 and found.logits >= CROPS * 24 * 24
 
 
-def test_a_broken_engine_is_counted_and_named(reference: Nets) -> None:
-    found = compare_crops(reference, shifted(reference, 5.0), CROPS, workers=0)
-    assert not found.passed and len(found.differing) > CROPS / 2
+def test_a_broken_engine_is_counted_and_named(tmp_path: Path, reference: Nets) -> None:
+    names = ("two_at_night.jpg", "portrait.jpg", "blue_car.jpg", "green_car.jpg")
+    labelled_set(tmp_path / "world_photos", *names)
+    found = compare_crops(reference, shifted(reference, 5.0), 6, tmp_path, workers=0)
+    assert found.sources == {"rendered": 3, "painted": 3}
+    assert not found.passed and len(found.differing) > 3
     assert found.largest > 1
     shown = "\n".join(found.lines())
-    assert "MISSED" in shown
-    assert all(crop.name in shown and crop.text in shown for crop in found.differing)
+    assert "MISSED" in shown and all(pair.photo in shown for pair in found.differing)
     assert found.to_dict()["count"]["hits"] == len(found.differing)
 
 
@@ -77,32 +79,16 @@ def test_logits_that_are_no_numbers_do_not_pass(reference: Nets) -> None:
         logits[0, 0, 0] = float("nan")
         return logits
 
-    found = CropAgreement()
-    found.largest = 0.5
-    block = agreement.plan(Path(), "measure", 2, RENDERED)[0]
-    found.add(agreement._make_block(block), reference, replace(reference, recognize=spoilt))
+    found = compare_crops(reference, replace(reference, recognize=spoilt), 2, workers=0)
     assert np.isnan(found.largest) and not found.passed
-
-
-RENDERED = replace(agreement.DEFAULT_MIX, painted_share=0.0)
-
-
-def test_half_of_the_crops_are_painted_where_there_are_photos(
-    tmp_path: Path, reference: Nets
-) -> None:
-    names = ("two_at_night.jpg", "portrait.jpg", "blue_car.jpg", "green_car.jpg")
-    labelled_set(tmp_path / "world_photos", *names)
-    found = compare_crops(reference, reference, 6, tmp_path, workers=1)
-    assert found.sources == {"rendered": 3, "painted": 3}
 
 
 def test_the_floor_is_one_text_in_a_thousand() -> None:
     found = CropAgreement()
     found.sources["rendered"] = 2000
-    different = agreement.DifferingCrop("a", "ru.car", "A", "A 1.000", "B 1.000", 0.5)
-    found.differing = [different] * 2
+    found.differing = [Pair(None, None)] * 2
     assert found.passed
-    found.differing = [different] * 3
+    found.differing *= 2
     assert not found.passed
 
 
@@ -114,19 +100,15 @@ def plate(text: str, box: Box, guess: str = "") -> Plate:
 HERE, NEAR, THERE = (0.0, 0.0, 50.0, 10.0), (0.0, 0.5, 50.0, 10.0), (90.0, 0.0, 140.0, 10.0)
 
 
-def test_photos_without_plates_agree() -> None:
+def test_plates_are_brought_together_by_their_boxes() -> None:
     found = PhotoAgreement()
     found.add("a.jpg", [], [])
     assert found.photos == 1 and not found.disagreeing(0.0)
     assert found.moved_px == {} and "no plates" in "\n".join(found.lines())
-
-
-def test_plates_are_brought_together_by_their_boxes() -> None:
-    found = PhotoAgreement()
-    found.add("a.jpg", [plate("A", HERE), plate("B", THERE)], [plate("B", THERE), plate("A", NEAR)])
+    found.add("b.jpg", [plate("A", HERE), plate("B", THERE)], [plate("B", THERE), plate("A", NEAR)])
     assert not found.differing
     assert found.moved_px[100] == 0.5
-    assert [pair.photo for pair in found.disagreeing(0.1)] == ["a.jpg"]
+    assert [pair.photo for pair in found.disagreeing(0.1)] == ["b.jpg"]
     assert not found.disagreeing(0.5)
 
 
@@ -139,7 +121,6 @@ def test_each_way_to_differ_is_listed() -> None:
     found.add("more.jpg", [plate("A", HERE)], [plate("A", HERE), plate("", THERE, "C")])
     names = ["text.jpg", "held_back.jpg", "candidate.jpg", "lost.jpg", "more.jpg"]
     assert [pair.photo for pair in found.differing] == names
-    assert found.found_by_one == (1, 1)
     assert found.to_dict()["answers_that_differ"] == 3
     # What is held back by both is counted only: there, every photo has its noise.
     *_, count, moved, first, second, third = found.lines()
@@ -157,9 +138,6 @@ def test_photos_are_read_end_to_end_on_both(tmp_path: Path, reference: Nets, ser
     assert found.photos == 1 and not found.differing and found.moved_px[100] < 2
     worse = compare_photos(photos, reference, shifted(served, 5.0))
     assert [pair.photo for pair in worse.differing] == ["green_car.jpg"]
-
-
-def test_rendered_photos_are_read_end_to_end_on_both(reference: Nets, served: Nets) -> None:
     found = compare_rendered([render_photo("ru.car", 0)], reference, served)
     assert [pair.photo for pair in found.pairs] == ["ru.car-0000"] and not found.differing
 
@@ -180,10 +158,6 @@ def test_eval_fails_where_the_floor_is_missed(
     monkeypatch.setattr("plates.cli.options.load_nets", lambda _: served)
     assert cli.main(words) == 0
     assert "engine served on cpu" in capsys.readouterr().out
-
-
-def test_eval_does_not_hold_the_reference_against_itself(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+    # Nothing is compared with itself.
     assert cli.main(["eval", "--agreement", "--engine", "torch"]) == 1
     assert "would meet itself" in capsys.readouterr().err

@@ -1,16 +1,16 @@
-"""The scoreboard: what becomes of a plate, groups, versions compared, photos scored, sheets."""
+"""The scoreboard: verdicts on plates, groups, versions compared, photos scored, sheets."""
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 from zlib import crc32
 
 import numpy as np
 import pytest
-from evaluation_cases import answer, plate
 from PIL import Image
 from published_recognizer import save_stand_ins
-from support import labelled_set
+from support import SAMPLES, labelled_set
 
 from plate_models.engines.nets import Nets, load_nets
 from plate_models.pipeline import PipelineConfig, Plate
@@ -18,7 +18,12 @@ from plate_models.recognition import ctc
 from plate_models.recognition.decoding import Evidence, Reading
 from plate_models.spec import RECOGNIZER
 from plate_models.training.baseline import Baseline
-from plate_models.training.evaluation.comparison import ReportError, compare, load_report
+from plate_models.training.evaluation.comparison import (
+    Comparison,
+    ReportError,
+    compare,
+    load_report,
+)
 from plate_models.training.evaluation.labelled import (
     GrammarSteps,
     Scoreboard,
@@ -26,15 +31,44 @@ from plate_models.training.evaluation.labelled import (
     group,
     group_lines,
 )
-from plate_models.training.evaluation.results import FAILURES, Box, PlateResult, match
+from plate_models.training.evaluation.results import (
+    FAILURES,
+    METRICS,
+    Answer,
+    PlateResult,
+    match,
+)
 from plate_models.training.evaluation.sheet import (
     WIDTH,
     failure_sheet,
     photos_in,
-    view,
     world_sheet,
 )
 from plate_models.training.evaluation.world import WorldReport, evaluate_world
+
+BOX = (10.0, 20.0, 110.0, 45.0)
+
+
+def answer(text: str, guess: str = "", iou: float = 0.9, photo: str = "a.jpg") -> Answer:
+    """An answer; one that is held back has a guess and no text."""
+    crop = np.zeros((48, 188, 3), np.uint8)
+    return Answer(photo, BOX, text, guess or text, 0.9, "ru.car", 1, 0.8, iou, crop)
+
+
+def plate(
+    text: str,
+    label: str,
+    *answers: Answer,
+    photo: str = "a.jpg",
+    width: float = 100.0,
+    light: str = "day",
+    legible: bool = True,
+    lines: int = 1,
+) -> PlateResult:
+    """A labelled plate, what is read in its label, and the answers on it."""
+    box = (10.0, 20.0, 10.0 + width, 45.0)
+    return PlateResult(photo, box, text, light, legible, lines, answer(label), answers)
+
 
 RIGHT = "A111AA77"
 WRONG = "A111AA71"
@@ -90,49 +124,36 @@ def test_scoreboard_counts_each_thing_once() -> None:
     for report in (board(), Scoreboard(), WorldReport()):
         json.dumps(report.to_dict(), allow_nan=False)
         assert report.lines()
-
-
-def test_scoreboard_names_every_wrong_text() -> None:
     text = "\n".join(board().lines())
-    assert "the grammar wins 0 and breaks 0" in text
-    assert "Wrong readable texts: 3" in text
+    assert "Wrong readable texts: 3" in text and "the grammar wins 0 and breaks 0" in text
     assert "read B222BB7    right B222BB77" in text and text.count("no plate there") == 2
     assert len(board().failure_lines()) == 1 + 2
 
 
-def test_terciles_hold_a_third_each_and_groups_of_one_are_left_out() -> None:
+def test_groups_cover_every_plate_and_those_of_one_value_are_left_out() -> None:
     plates = [plate(RIGHT, RIGHT, photo="still_1.jpg", width=float(w)) for w in range(50, 80)]
-    groups = group(plates)
-    assert list(groups) == [
-        ("width", "under 60 px"),
-        ("width", "60 to 69 px"),
-        ("width", "over 69 px"),
-    ]
-    narrow, middle, wide = ([one.width for one in members] for members in groups.values())
-    assert len(narrow) == len(middle) == len(wide) == 10
-    assert max(narrow) < min(middle) and max(middle) < min(wide)
+    widths = {key: [one.width for one in members] for key, members in group(plates).items()}
+    assert widths == {
+        ("width", "under 60 px"): [*range(50, 60)],
+        ("width", "60 to 69 px"): [*range(60, 70)],
+        ("width", "over 69 px"): [*range(70, 80)],
+    }
     assert group([]) == {} and group_lines([]) == []
-
-
-def test_groups_by_light_source_and_lines_cover_every_plate() -> None:
     plates = [
         plate(RIGHT, RIGHT, photo="dashcam_7.jpg", light="dark"),
         plate(RIGHT, RIGHT, photo="photo_7.jpg", lines=2),
         plate(RIGHT, RIGHT, photo="photo_9.jpg", light=""),
         plate(RIGHT, RIGHT, photo="noname.jpg"),
     ]
-    found = {key: len(members) for key, members in group(plates).items()}
-    assert found == {
-        ("light", "dark"): 1,
-        ("light", "day"): 2,
-        ("light", "not labelled"): 1,
-        ("source", "dashcam"): 1,
-        ("source", "photo"): 2,
-        ("source", "other"): 1,
-        ("lines", "1 in a plate"): 3,
-        ("lines", "2 in a plate"): 1,
-    }
-    assert len(group_lines(plates)) == 1 + 3 * 2 + len(found)
+    found = {f"{by} {name}": len(members) for (by, name), members in group(plates).items()}
+    expected = {"light dark": 1, "light day": 2, "light not labelled": 1, "source dashcam": 1}
+    expected |= {"source photo": 2, "source other": 1, "lines 1 in a plate": 3}
+    assert found == expected | {"lines 2 in a plate": 1}
+    assert len(group_lines(plates)) == 2 + len(found)
+
+
+def compared(first: list[PlateResult], second: list[PlateResult]) -> Comparison:
+    return compare(*([one.to_dict() for one in side] for side in (first, second)))
 
 
 def test_comparison_lists_wins_and_losses_of_each_metric() -> None:
@@ -140,38 +161,41 @@ def test_comparison_lists_wins_and_losses_of_each_metric() -> None:
     lost = plate("B222BB77", "", answer("B222BB77")), plate("B222BB77", "", answer("", "B"))
     same = plate("C333CC77", "C333CC77"), plate("C333CC77", "C333CC77")
     pairs = [
-        tuple(PlateResult(**{**vars(one), "photo": f"{index}.jpg"}) for one in pair)
+        tuple(replace(one, photo=f"{index}.jpg") for one in pair)
         for index, pair in enumerate((won, lost, same))
     ]
     extra = plate(RIGHT, RIGHT, photo="only_second.jpg")
-    comparison = compare([a for a, _ in pairs], [*(b for _, b in pairs), extra])
+    comparison = compared([a for a, _ in pairs], [*(b for _, b in pairs), extra])
     changes = {
-        one.metric.name: (
-            one.right,
-            [b.photo for _, b in one.wins],
-            [b.photo for _, b in one.losses],
-        )
-        for one in comparison.metrics
+        metric.name: [
+            [b["photo"] for _, b in comparison.outcomes(metric.name).get(change, [])]
+            for change in ((False, True), (True, False))
+        ]
+        for metric in METRICS
     }
     assert changes == {
-        "detector recall, IoU 0.5": ((2, 2), [], []),
-        "detector recall, IoU 0.7": ((2, 2), [], []),
-        "recognizer exact match, labelled box": ((1, 2), ["0.jpg"], []),
-        "end-to-end exact match": ((1, 1), ["0.jpg"], ["1.jpg"]),
-        "no wrong text end to end": ((2, 3), ["0.jpg"], []),
+        "detector recall, IoU 0.5": [[], []],
+        "detector recall, IoU 0.7": [[], []],
+        "recognizer exact match, labelled box": [["0.jpg"], []],
+        "end-to-end exact match": [["0.jpg"], ["1.jpg"]],
+        "no wrong text end to end": [["0.jpg"], []],
     }
     assert (comparison.plates, comparison.relabelled, comparison.only_in) == (3, 0, (0, 1))
     text = "\n".join(comparison.lines())
+    assert (
+        "end-to-end exact match                       3      1      1     1      1   1.000" in text
+    )
     assert "won   0.jpg" in text and "lost  1.jpg" in text and "2.jpg" not in text
+    assert "B222BB77 [-] IoU 0.90  ->  (B) [-] IoU 0.90" in text
 
 
-def test_a_mended_label_is_told_and_an_illegible_plate_not_compared() -> None:
+def test_a_mended_label_is_counted_and_an_illegible_plate_not_compared() -> None:
     before, after = plate(WRONG, RIGHT, answer(RIGHT)), plate(RIGHT, RIGHT, answer(RIGHT))
-    assert compare([before], [after]).relabelled == 1
-    comparison = compare([plate("", RIGHT, answer(RIGHT), legible=False)], [after])
-    assert [len(one.pairs) for one in comparison.metrics] == [1, 1, 0, 0, 0]
-    nothing = compare([], [])
-    assert nothing.plates == 0 and all(one.p == 1 for one in nothing.metrics)
+    assert compared([before], [after]).relabelled == 1
+    comparison = compared([plate("", RIGHT, answer(RIGHT), legible=False)], [after])
+    asked = [comparison.outcomes(metric.name) for metric in METRICS]
+    assert [sum(map(len, pairs.values())) for pairs in asked] == [1, 1, 0, 0, 0]
+    assert compare([], []).plates == 0 and "1.000" in compare([], []).lines()[1]
 
 
 def test_a_kept_report_comes_back_as_it_was(tmp_path: Path) -> None:
@@ -179,9 +203,9 @@ def test_a_kept_report_comes_back_as_it_was(tmp_path: Path) -> None:
     kept = {"weights": "sha256:12", "date": "2026-11-21", "labelled": board().to_dict()}
     path.write_text(json.dumps(kept))
     report = load_report(path)
-    assert report.plates == board().plates and report.weights == "sha256:12"
-    verdicts = kept["labelled"]["plates"][1]["verdicts"]  # type: ignore[index]
-    assert verdicts["end-to-end exact match"] is False
+    assert report.plates == json.loads(json.dumps([one.to_dict() for one in board().plates]))
+    assert (report.weights, report.engine, report.date) == ("sha256:12", "", "2026-11-21")
+    assert report.plates[1]["verdicts"]["end-to-end exact match"] is False
 
 
 @pytest.mark.parametrize(
@@ -196,41 +220,30 @@ def test_files_that_are_no_reports_are_refused_by_name(tmp_path: Path, content: 
         load_report(tmp_path / "missing")
 
 
-Case = tuple[np.ndarray, Evidence, str]
-
 WHITE = Evidence(1, {"white": 0.96, "yellow": 0.01, "blue": 0.01, "black": 0.01, "red": 0.01})
 
 
-def case_of(text: str, place: int, odds: dict[str, float], right: str) -> Case:
+def steps_of(right: str, first: dict[str, float], rest: str = "") -> GrammarSteps:
+    """Read a plate whose first character is in doubt."""
     probs = np.full((RECOGNIZER.classes, RECOGNIZER.steps), 1e-6)
     probs[RECOGNIZER.blank] = 1.0
-    for index, char in enumerate(text):
-        step = 1 + 2 * index
-        probs[:, step] = 1e-6
-        for other, share in (odds if index == place else {char: 1.0}).items():
-            probs[ctc.encode(other)[0], step] = share
-    return np.log(probs / probs.sum(axis=0)), WHITE, right
+    for index, shares in enumerate([first, *({char: 1.0} for char in rest)]):
+        probs[:, 1 + 2 * index] = 1e-6
+        for char, share in shares.items():
+            probs[ctc.encode(char)[0], 1 + 2 * index] = share
+    return GrammarSteps.of(right, np.log(probs / probs.sum(axis=0)), WHITE, PipelineConfig())
 
 
-# The place settles it; the place misleads (a plate that keeps to no format); nothing to do.
-WON = case_of("0002EX71", 0, {"0": 0.6, "O": 0.4}, "O002EX71")
-BROKEN = case_of("00021X71", 0, {"0": 0.6, "O": 0.4}, "00021X71")
-MISLED = case_of("0002EX71", 0, {"0": 0.6, "O": 0.4}, "0002EX71")
-CLEAR = case_of("A127EX71", 0, {"A": 1.0}, "A127EX71")
-WRONG_CASE = case_of("A127EX71", 0, {"A": 1.0}, "A121EX71")
-
-
-def steps_of(*cases: Case) -> list[GrammarSteps]:
-    return [
-        GrammarSteps.of(right, log_probs, evidence, PipelineConfig())
-        for log_probs, evidence, right in cases
+def test_wins_and_breaks_of_the_grammar_are_counted_and_listed() -> None:
+    doubt = {"0": 0.6, "O": 0.4}
+    steps = [
+        steps_of("O002EX71", doubt, "002EX71"),
+        steps_of("0002EX71", doubt, "002EX71"),
+        steps_of("A127EX71", {"A": 1.0}, "127EX71"),
+        steps_of("A121EX71", {"A": 1.0}, "127EX71"),
+        steps_of("00021X71", doubt, "0021X71"),  # keeps to no format
     ]
-
-
-def test_wins_and_breaks_of_the_grammar_are_told_apart_and_listed() -> None:
-    steps = steps_of(WON, MISLED, CLEAR, WRONG_CASE, BROKEN)
-    assert [one.wins for one in steps] == [True, False, False, False, False]
-    assert [one.breaks for one in steps] == [False, True, False, False, False]
+    assert [one.verdict for one in steps] == ["wins", "breaks", "", "", ""]
     assert steps[0] == GrammarSteps("O002EX71", "0002EX71", "0002EX71", "O002EX71")
     board = Scoreboard(grammar=steps)
     kept = json.loads(json.dumps(board.to_dict()))["grammar"]
@@ -239,22 +252,10 @@ def test_wins_and_breaks_of_the_grammar_are_told_apart_and_listed() -> None:
     text = "\n".join(board.lines())
     assert "read right of 5: " in text and "wins 1 and breaks 1" in text
     assert "wins O002EX71" in text and "breaks 0002EX71" in text
-
-
-def test_the_beams_own_win_counts_too() -> None:
-    # Two paths spell "A…", the single likeliest one leaves it out.
-    log_probs, evidence, right = case_of("A127EX71", 0, {"A": 0.4}, "A127EX71")
-    probs = np.exp(log_probs)
-    probs[:, :2] = 1e-9
-    probs[RECOGNIZER.blank, :2], probs[ctc.encode("A")[0], :2] = 0.6, 0.4
-    (win,) = steps_of((np.log(probs), evidence, right))
-    assert win.wins and win == GrammarSteps("A127EX71", "127EX71", "A127EX71", "A127EX71")
-
-
-def test_an_unreadable_plate_is_wrong_at_every_step() -> None:
-    nothing = np.full((RECOGNIZER.classes, RECOGNIZER.steps), np.nan)
-    (steps,) = steps_of((nothing, WHITE, "A127EX71"))
-    assert steps == GrammarSteps("A127EX71", "", "", "") and not steps.breaks
+    assert GrammarSteps("A1", "1", "A1", "A1").verdict == "wins"  # the beam's own
+    unreadable = np.full((RECOGNIZER.classes, RECOGNIZER.steps), np.nan)
+    nothing = GrammarSteps.of("A127EX71", unreadable, WHITE, PipelineConfig())
+    assert nothing == GrammarSteps("A127EX71", "", "", "") and not nothing.verdict
 
 
 SCENES = ("green_car.jpg", "two_at_night.jpg")
@@ -265,11 +266,6 @@ def nets() -> Nets:
     return load_nets()
 
 
-@pytest.fixture(scope="module")
-def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return save_stand_ins(tmp_path_factory.mktemp("published"))
-
-
 def test_the_samples_are_found_and_read(tmp_path: Path, nets: Nets) -> None:
     data = labelled_set(tmp_path / "set", *SCENES, texts={"X556XM750": "X556XM75"})
     board = evaluate(data, nets)
@@ -278,8 +274,6 @@ def test_the_samples_are_found_and_read(tmp_path: Path, nets: Nets) -> None:
     assert (wrong.photo, wrong.text, read.text) == ("green_car.jpg", "X556XM75", "X556XM750")
     assert wrong.failure == "misread" and not board.photos_without
     assert not any(answer.text for answer in board.elsewhere)
-    assert all(one.in_label.log_probs is not None for one in board.plates)
-    assert all(one.in_label.crop is not None for one in board.plates)
     steps = [(one.text, one.grammar) for one in board.grammar]
     assert steps == [(one.text, one.read_in_label) for one in board.plates]
 
@@ -301,14 +295,13 @@ def test_a_photo_that_exif_turns_is_scored_in_its_labels_boxes(tmp_path: Path, n
     assert [one.hits for one in evaluate(data, nets).counts()] == [1, 1, 1, 1, 1, 0]
 
 
-def found_at(*boxes: Box) -> list[Plate]:
-    reading = Reading("", 0.0, False, "unknown", (), ())
-    return [Plate(box, (), 0.9, 1, reading, np.zeros((48, 188, 3), np.uint8)) for box in boxes]
-
-
 def test_each_found_plate_answers_for_one_label() -> None:
     assert match([], []) == ([], []) and match([(0, 0, 9, 9)], []) == ([[]], [])
-    loose, tight, far = found_at((0, 0, 100, 40), (0, 0, 100, 21), (500, 0, 600, 20))
+    reading, crop = Reading("", 0.0, False, "unknown", (), ()), np.zeros((48, 188, 3), np.uint8)
+    loose, tight, far = (
+        Plate(box, (), 0.9, 1, reading, crop)
+        for box in ((0, 0, 100, 40), (0, 0, 100, 21), (500, 0, 600, 20))
+    )
     assert match([], [far]) == ([], [far])
     # The loose box covers both labels, and belongs to the one of which it covers more.
     matched, elsewhere = match([(0, 0, 100, 20), (0, 32, 80, 40)], [loose, tight, far])
@@ -316,34 +309,26 @@ def test_each_found_plate_answers_for_one_label() -> None:
     assert elsewhere == [far]
 
 
-def test_a_plate_without_label_is_listed_not_counted(tmp_path: Path, nets: Nets) -> None:
-    data = labelled_set(tmp_path / "set", "two_at_night.jpg")
+def test_plates_without_label_and_photos_without_plates(tmp_path: Path, nets: Nets) -> None:
+    data = labelled_set(tmp_path / "ru_photos", "two_at_night.jpg")
     table = data / "plates.csv"
     table.write_text("\n".join(table.read_text().splitlines()[:-1]))
-    board = evaluate(data, nets)
-    assert len(board.plates) == 1 and [one.text for one in board.unverified] == ["H781CC105"]
-
-
-def test_false_plates_are_counted_on_the_held_out_half(tmp_path: Path, nets: Nets) -> None:
-    data = tmp_path
-    labelled_set(data / "ru_photos", "green_car.jpg")
-    (data / "no_plates").mkdir()
-    names = [f"{index}.jpg" for index in range(4)]
+    (tmp_path / "no_plates").mkdir()
+    names = ["0.jpg", "a.jpg"]
     for name in names:
-        scene = labelled_set(data / name, "blue_car.jpg") / "images" / "blue_car.jpg"
-        (data / "no_plates" / name).symlink_to(scene.resolve())
-    board = evaluate(data, nets)
-    held_out = [name for name in names if crc32(name.encode()) % 2]
-    assert board.photos_without == len(held_out) > 0
-    assert [(one.photo, one.text) for one in board.false_texts] == [
-        (name, "H724AE77") for name in held_out
-    ]
+        (tmp_path / "no_plates" / name).symlink_to(SAMPLES / "blue_car.jpg")
+    board = evaluate(tmp_path, nets)
+    # What stands on a photo without its label is listed, not counted.
+    assert len(board.plates) == 1 and [one.text for one in board.unverified] == ["H781CC105"]
+    (held_out,) = (name for name in names if crc32(name.encode()) % 2)
+    assert board.photos_without == 1
+    assert [(one.photo, one.text) for one in board.false_texts] == [(held_out, "H724AE77")]
 
 
-def test_the_published_recognizer_is_scored_beside(
-    tmp_path: Path, nets: Nets, published: Path
-) -> None:
+def test_the_published_recognizer_is_scored_beside(tmp_path: Path, nets: Nets) -> None:
     data = labelled_set(tmp_path / "set", "green_car.jpg", texts={"X556XM750": "0"})
+    (tmp_path / "published").mkdir()
+    published = save_stand_ins(tmp_path / "published")
     rows = {one.name: one for one in evaluate(data, nets, published).counts()}
     for crop in Baseline.crops:
         assert (rows[f"published recognizer, {crop}"].hits, 1) == (1, 1)
@@ -372,7 +357,7 @@ def red_pixels(sheet: Image.Image) -> int:
 def test_the_sheet_marks_wrong_letters_only(tmp_path: Path) -> None:
     load = photos_in(labelled_set(tmp_path / "set", "green_car.jpg") / "images")
 
-    def sheet(read: str, **fate: bool) -> Image.Image:
+    def sheet(read: str) -> Image.Image:
         one = plate("A111AA77", "", answer("", read, photo="green_car.jpg"), photo="green_car.jpg")
         return failure_sheet(Scoreboard([one]), load, ["weights"])
 
@@ -380,20 +365,6 @@ def test_the_sheet_marks_wrong_letters_only(tmp_path: Path) -> None:
     assert perfect < wrong and perfect < short
     empty = failure_sheet(Scoreboard(), load, ["weights"])
     assert empty.width == WIDTH and red_pixels(empty) == 0
-
-
-def test_a_view_shows_its_boxes_where_they_are() -> None:
-    photo = np.zeros((100, 200, 3), np.uint8)
-    photo[40:60, 90:110] = 255
-    seen = np.asarray(view(photo, (120, 60), [((90.0, 40.0, 110.0, 60.0), (0, 255, 0))]))
-    white = (seen == 255).all(axis=-1)
-    green = (seen == (0, 255, 0)).all(axis=-1)
-    rows, columns = np.nonzero(white)
-    assert green.any() and seen.shape == (60, 120, 3)
-    assert abs(rows.mean() - 29.5) < 1 and abs(columns.mean() - 59.5) < 1
-    assert abs(np.nonzero(green)[0].mean() - 29.5) < 1
-    beyond = np.asarray(view(photo, (120, 60), [((0.0, 0.0, 20.0, 10.0), (0, 255, 0))]))
-    assert (beyond[0, 0] > 0).all()
 
 
 @pytest.mark.skipif("PLATES_DATA" not in os.environ, reason="PLATES_DATA names no real photos")

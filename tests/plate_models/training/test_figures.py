@@ -16,18 +16,18 @@ from plate_models.training.figures import (
 )
 
 
-def test_wilson_interval_of_a_published_example() -> None:
+def test_intervals_are_the_published_ones() -> None:
     # 10 of 20: Newcombe 1998, Statistics in Medicine 17, method 3, gives 0.299 to 0.701.
     half = proportion("", [True] * 10 + [False] * 10)
     assert half.interval_95 == pytest.approx((0.299, 0.701), abs=5e-4)
+    assert half.cell == "10/20 29.9-70.1"
     assert proportion("", [True] * 20).interval_95 == pytest.approx((0.839, 1), abs=1e-3)
-
-
-def test_poisson_interval_is_the_exact_one() -> None:
     # Exact bounds from the chi-squared distribution (Garwood 1936): 0 gives 0 to 3.689,
     # 10 gives 4.795 to 18.390.
     assert events("", 0, 1).interval_95 == pytest.approx((0, 3.689), rel=1e-3)
     assert events("", 10, 2).interval_95 == pytest.approx((4.795 / 2, 18.390 / 2), rel=1e-3)
+    for count in (proportion("", []), events("", 0, 0), ratio("", [], [])):
+        assert count.rate is None and count.interval_95 is None and count.cell == "0/0"
 
 
 def test_ratio_resamples_plates_not_characters() -> None:
@@ -36,16 +36,9 @@ def test_ratio_resamples_plates_not_characters() -> None:
     assert errors.rate == pytest.approx(0.01)
     assert errors.interval_95 is not None
     assert errors.interval_95[0] == 0 and 0.02 < errors.interval_95[1] < 0.05
-
-
-def test_no_error_seen_is_not_no_error_possible() -> None:
+    # No error seen is not no error possible.
     errors = ratio("", [0] * 100, [9] * 100)
     assert errors.rate == 0 and errors.interval_95 == pytest.approx((0, 3.689 / 900), rel=1e-3)
-
-
-def test_nothing_counted_has_no_rate() -> None:
-    for count in (proportion("", []), events("", 0, 0), ratio("", [], [])):
-        assert count.rate is None and count.interval_95 is None
 
 
 def test_ratio_of_medians_pairs_the_photos() -> None:
@@ -77,19 +70,15 @@ def test_mcnemar_by_counting_every_outcome() -> None:
         ("", "", []),
         ("", "AB", [("", "A"), ("", "B")]),
         ("ABC", "ABC", [("A", "A"), ("B", "B"), ("C", "C")]),
-        ("AC", "ABC", [("A", "A"), ("", "B"), ("C", "C")]),
         ("AXC", "ABC", [("A", "A"), ("X", "B"), ("C", "C")]),
         ("AABC", "ABC", [("A", ""), ("A", "A"), ("B", "B"), ("C", "C")]),
         ("B7", "AB77", [("", "A"), ("B", "B"), ("", "7"), ("7", "7")]),
     ],
 )
-def test_align(found: str, right: str, pairs: list[tuple[str, str]]) -> None:
+def test_texts_are_aligned_with_the_fewest_differences(
+    found: str, right: str, pairs: list[tuple[str, str]]
+) -> None:
     assert align(found, right) == pairs
-
-
-@pytest.mark.parametrize(
-    ("found", "right", "distance"),
-    [("", "", 0), ("", "ABC", 3), ("AXC", "ABC", 1), ("BA", "AB", 2), ("KITTEN", "SITTING", 3)],
-)
-def test_edit_distance(found: str, right: str, distance: int) -> None:
-    assert edit_distance(found, right) == edit_distance(right, found) == distance
+    differences = sum(a != b for a, b in pairs)
+    assert edit_distance(found, right) == edit_distance(right, found) == differences
+    assert edit_distance("KITTEN", "SITTING") == 3

@@ -6,27 +6,21 @@ A YOLOv5 checkpoint's tensors say everything about its net; a recognizer comes w
 import datetime
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from plate_models import weights
 from plate_models.spec import DETECTOR, RECOGNIZER, DetectorSpec
-from plate_models.spec_json import SpecError, Specs, check_spec
-from plate_models.training.importing.checkpoints import read_state
-from plate_models.training.importing.pickles import CheckpointError
+from plate_models.spec_json import Spec, SpecError, Specs, check_spec
+from plate_models.training.checkpoints import CheckpointError, State, read_state
 from plate_models.weights import WeightsFile, check_country, contract_of
-
-__all__ = ["CheckpointError", "import_recognizer", "import_yolov5"]
 
 _STEM, _ANCHORS, _HEAD = "0.conv.weight", "model.24.anchors", "model.24.m.0.weight"
 _WIDEST, _DEEPEST = "model.9.cv2.conv.weight", "model.6.m."
 # Older versions register what follows from the anchors.
 _DERIVED = ("num_batches_tracked", ".anchor_grid")
 _NORM_EPSILON = 1e-3  # of every Conv in nets.yolov5
-
-State = dict[str, Tensor]
 
 
 def import_yolov5(path: Path, folder: Path) -> Path:
@@ -47,11 +41,8 @@ def import_yolov5(path: Path, folder: Path) -> Path:
         WeightsError: As above.
     """
     state = _with_norms(_named_as_ours(read_state(path), path))
-    specs = Specs(detector=_spec_of(state, path))
-    file = WeightsFile("detector", path, contract_of("detector", specs), state)
-    net = weights.build_from(file, specs)
-    folder.mkdir(parents=True, exist_ok=True)
-    return weights.save(net, "detector", _origin_of(path), folder, specs)
+    (written,) = _write({"detector": (path, state)}, Specs(detector=spec_of(state, path)), folder)
+    return written
 
 
 def import_recognizer(
@@ -76,32 +67,38 @@ def import_recognizer(
             not that of the net; the message names it. Nothing was written.
     """
     specs = Specs(recognizer=replace(RECOGNIZER, alphabet=alphabet, country=country))
-    try:
-        check_spec(specs.recognizer, "recognizer")
-    except SpecError as error:
-        raise CheckpointError(str(error)) from error
+    _check(specs.recognizer, "recognizer")
     check_country(specs.recognizer, "recognizer")
     sources = {"recognizer": lprnet, "rectifier": stn}
-    files = [
-        WeightsFile(name, path, contract_of(name, specs), read_state(path))
-        for name, path in sources.items()
-    ]
-    nets = [weights.build_from(file, specs) for file in files]
-    folder.mkdir(parents=True, exist_ok=True)
-    recognizer, rectifier = (
-        weights.save(net, file.name, _origin_of(file.path), folder, specs)
-        for net, file in zip(nets, files, strict=True)
-    )
+    states = {name: (path, read_state(path)) for name, path in sources.items()}
+    recognizer, rectifier = _write(states, specs, folder)
     return recognizer, rectifier
 
 
-def _origin_of(path: Path) -> dict[str, Any]:
-    """Where imported weights came from, in place of a training's summary."""
-    return {
-        "imported_from": path.name,
-        "sha256": weights.sha256_of(path),
-        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+def _write(states: dict[str, tuple[Path, State]], specs: Specs, folder: Path) -> list[Path]:
+    """Build every net from its file's tensors, then write them all; returns the files."""
+    nets = {
+        name: weights.build_from(WeightsFile(name, path, contract_of(name, specs), state), specs)
+        for name, (path, state) in states.items()
     }
+    folder.mkdir(parents=True, exist_ok=True)
+    written = []
+    for name, (path, _) in states.items():
+        # Where imported weights came from, in place of a training's summary.
+        origin = {
+            "imported_from": path.name,
+            "sha256": weights.sha256_of(path),
+            "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+        }
+        written.append(weights.save(nets[name], name, origin, folder, specs))
+    return written
+
+
+def _check(spec: Spec, where: str) -> None:
+    try:
+        check_spec(spec, where)
+    except SpecError as error:
+        raise CheckpointError(str(error)) from error
 
 
 def _named_as_ours(state: State, path: Path) -> State:
@@ -113,12 +110,11 @@ def _named_as_ours(state: State, path: Path) -> State:
             f"found {next(iter(state), 'nothing')} first"
         )
     prefix = min(prefixes, key=len)
-    kept = {key: value for key, value in state.items() if not key.endswith(_DERIVED)}
-    return {_renamed(key, prefix): value for key, value in kept.items()}
-
-
-def _renamed(key: str, prefix: str) -> str:
-    return f"model.{key.removeprefix(prefix)}" if key.startswith(prefix) else key
+    return {
+        f"model.{key.removeprefix(prefix)}" if key.startswith(prefix) else key: value
+        for key, value in state.items()
+        if not key.endswith(_DERIVED)
+    }
 
 
 def _with_norms(state: State) -> State:
@@ -136,7 +132,7 @@ def _with_norms(state: State) -> State:
     return unfused
 
 
-def _spec_of(state: State, path: Path) -> DetectorSpec:
+def spec_of(state: State, path: Path) -> DetectorSpec:
     """Derive width, depth, anchors and classes from the tensors' shapes."""
     stem = _tensor(state, f"model.{_STEM}", path)
     if stem.shape[1:] != (3, 6, 6):
@@ -160,10 +156,7 @@ def _spec_of(state: State, path: Path) -> DetectorSpec:
         width_multiple=widest.shape[0] / 1024,
         depth_multiple=len(blocks) / 9,
     )
-    try:
-        check_spec(spec, f"{path}: detector")
-    except SpecError as error:
-        raise CheckpointError(str(error)) from error
+    _check(spec, f"{path}: detector")
     return spec
 
 

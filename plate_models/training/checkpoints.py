@@ -1,0 +1,312 @@
+"""The tensors of a checkpoint: a torch archive or a safetensors file. No pickle is ever run.
+
+Python's own unpickler takes a pickle apart. Classes stay names, objects stay inert, and of the
+calls only those that rebuild tensors are understood; some that describe no tensor are passed
+over, and all others are refused. `torch.load(weights_only=True)` needs each class by name, and
+hashes whatever a pickle has for a key: thirty nested tuples last half a minute, sixty for ever.
+"""
+
+import io
+import pickle
+import re
+import zipfile
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar
+
+import torch
+from safetensors.torch import load_file
+from torch import Tensor
+
+from plate_models.weights import WeightsError
+
+# YOLOv5x, the largest, needs less than one; each byte may become a hundred in memory.
+_MAX_PICKLE_BYTES = 4 * 1024 * 1024
+_MAX_TENSORS = 10_000
+_MAX_DEPTH = 32
+_MAX_NAME = 200
+_ZIP, _PICKLE = b"PK\x03\x04", b"\x80"
+_STORAGES = {
+    "torch.DoubleStorage": torch.float64,
+    "torch.FloatStorage": torch.float32,
+    "torch.HalfStorage": torch.float16,
+    "torch.BFloat16Storage": torch.bfloat16,
+    "torch.LongStorage": torch.int64,
+    "torch.IntStorage": torch.int32,
+    "torch.ShortStorage": torch.int16,
+    "torch.CharStorage": torch.int8,
+    "torch.ByteStorage": torch.uint8,
+    "torch.BoolStorage": torch.bool,
+}
+# Calls found in published checkpoints that describe no tensor: nothing is made of them.
+_INERT_CALLS = re.compile(
+    r"(__builtin__|builtins)\.set|_codecs\.encode|datetime\.datetime|torch\.(Size|device)"
+    r"|numpy\.dtype|numpy\._?core\.multiarray\.(_reconstruct|scalar)"
+    r"|pathlib\.(_local\.)?(Posix|Windows)Path"
+)
+# Torch writes none of these. The first takes memory before there is anything to read; what the
+# others put together is hashed.
+_FOREIGN = (pickle.BYTEARRAY8, pickle.DICT, pickle.EMPTY_SET, pickle.ADDITEMS, pickle.FROZENSET)
+# Where trainings put the net; YOLOv5's average, if there is one, is what it validates.
+_KEYS = ("ema", "model", "state_dict")
+
+State = dict[str, Tensor]
+
+
+class CheckpointError(WeightsError):
+    """A checkpoint is damaged, hostile, or not of a net that can be imported."""
+
+
+def read_state(path: Path) -> State:
+    """Read a net's tensors without running anything the file says.
+
+    Args:
+        path: A torch archive (torch 1.6 or newer) with a state dict, a module, or a
+            dictionary with one of them under "ema", "model" or "state_dict"; or a
+            safetensors file.
+
+    Returns:
+        Tensors by name, on the CPU, contiguous; floating point ones as float32.
+
+    Raises:
+        CheckpointError: The file is missing, damaged, hostile or holds no net; the
+            message names the file.
+    """
+    try:
+        with path.open("rb") as file:
+            head = file.read(16)
+        if head.startswith(_ZIP):
+            state = _read_archive(path)
+        elif head[8:9] == b"{":
+            state = load_file(path)
+        elif head.startswith(_PICKLE):
+            raise CheckpointError(
+                "written by torch before 1.6, or a bare pickle: load it where you trust it "
+                "and save its state dict again with a newer torch"
+            )
+        else:
+            raise CheckpointError("neither a torch checkpoint nor a safetensors file")
+    except CheckpointError as error:
+        raise CheckpointError(f"{path}: {error}") from error
+    except Exception as error:  # Damaged bytes lead to all kinds.
+        text = f"{type(error).__name__}: {error}"
+        raise CheckpointError(f"{path}: can't be read: {text:.200}") from error
+    floats = {k: v.float() if v.is_floating_point() else v for k, v in state.items()}
+    return {k: v.clone(memory_format=torch.contiguous_format) for k, v in floats.items()}
+
+
+def _read_archive(path: Path) -> State:
+    with zipfile.ZipFile(path) as archive:
+        stored = path.stat().st_size
+        prefix = _check_entries(archive, stored)
+        pickled = archive.getinfo(f"{prefix}data.pkl")
+        if pickled.file_size > _MAX_PICKLE_BYTES:
+            raise CheckpointError(f"its pickle has {pickled.file_size} bytes, too many for a net")
+        state = _find_state(_Reader(archive.read(pickled), archive, prefix).load())
+    claimed = sum(tensor.numel() * tensor.element_size() for tensor in state.values())
+    # Before anything is copied: a thousand names for one storage would fill any memory.
+    if claimed > stored:
+        raise CheckpointError(f"its tensors claim {claimed} bytes, it has {stored}")
+    return state
+
+
+def _check_entries(archive: zipfile.ZipFile, size: int) -> str:
+    """Check the archive's outline; returns the folder in it that holds everything."""
+    entries = archive.infolist()
+    names = [entry.filename for entry in entries]
+    pickles = [name for name in names if name.endswith("data.pkl") and name.count("/") <= 1]
+    if len(pickles) != 1 or len(set(names)) != len(names):
+        raise CheckpointError(f"expected a zip archive with one data.pkl, found {len(pickles)}")
+    prefix = pickles[0].removesuffix("data.pkl")
+    if f"{prefix}constants.pkl" in names:
+        raise CheckpointError("a TorchScript program: expected a module or a state dict")
+    # Torch stores plainly. Whatever unpacks to more than it is can only be meant badly.
+    if any(entry.compress_type != zipfile.ZIP_STORED or entry.flag_bits & 1 for entry in entries):
+        raise CheckpointError("it has compressed or encrypted entries, which torch never writes")
+    claimed = sum(entry.file_size for entry in entries)
+    if claimed > size:
+        raise CheckpointError(f"its entries claim {claimed} bytes, the file has {size}")
+    order = f"{prefix}byteorder"
+    if order in names and archive.getinfo(order).file_size < 16 and archive.read(order) == b"big":
+        raise CheckpointError("written on a big-endian machine: save it again on another one")
+    return prefix
+
+
+@dataclass(frozen=True)
+class Name:
+    """The name of a class or a function, which is never looked up."""
+
+    path: str
+
+    def __call__(self, *_: Any) -> "Inert":
+        """Refuse a call, unless it is one of those that describe no tensor."""
+        if not _INERT_CALLS.fullmatch(self.path):
+            raise _refusal(self)
+        return Inert(self)
+
+
+@dataclass(eq=False, repr=False)
+class Inert:
+    """An object whose class was not loaded, and its state as far as it is a dictionary."""
+
+    kind: Name
+    attributes: dict[Any, Any] = field(default_factory=dict)
+
+
+class _Table(dict[Any, Any]):
+    """A dictionary with plain keys: to hash nested tuples could take for ever.
+
+    So could long numbers: any two that differ by a multiple of 2**61 - 1 hash alike.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        if not isinstance(key, str | bytes | int | float | Name | None):
+            raise CheckpointError("its pickle has keys that are neither names nor numbers")
+        if isinstance(key, int) and key.bit_length() > 64:
+            raise CheckpointError("its pickle has numbers of more than 64 bits as keys")
+        super().__setitem__(key, value)
+
+
+def _rebuild_tensor(storage: Tensor, offset: Any, size: Any, stride: Any, *_: Any) -> Tensor:
+    """A view of a storage; a RuntimeError where it would reach beyond."""
+    return storage.as_strided(size, stride, offset)
+
+
+_CALLS = {
+    "collections.OrderedDict": _Table,
+    "torch._utils._rebuild_tensor_v2": _rebuild_tensor,
+    "torch._utils._rebuild_parameter": lambda tensor, *_: tensor,
+}
+
+
+class _Reader(pickle._Unpickler):
+    """Python's unpickler, which neither imports nor calls what a pickle names.
+
+    Not the one in C: that one takes memory for every number that an object may be kept under.
+    """
+
+    stack: list[Any]
+
+    def __init__(self, data: bytes, archive: zipfile.ZipFile, prefix: str) -> None:
+        super().__init__(io.BytesIO(data))
+        self._archive, self._prefix = archive, prefix
+        self._storages: dict[tuple[str, torch.dtype], Tensor] = {}
+
+    def find_class(self, module: str, name: str) -> Any:
+        path = f"{module}.{name}"
+        return _CALLS.get(path) or _STORAGES.get(path) or Name(path)
+
+    def persistent_load(self, pid: Any) -> Tensor:
+        match pid:
+            case ("storage", torch.dtype() as dtype, str(key), _, int(numel)):
+                if (key, dtype) not in self._storages:
+                    self._storages[key, dtype] = self._read_storage(key, dtype, numel)
+                return self._storages[key, dtype]
+            case ("storage", Name() as kind, *_):
+                raise CheckpointError(f"{kind.path} is no storage that can be read")
+        raise CheckpointError("its pickle refers to something that is no storage")
+
+    def _read_storage(self, key: str, dtype: torch.dtype, numel: int) -> Tensor:
+        entry, expected = f"{self._prefix}data/{key}", numel * dtype.itemsize
+        info = self._archive.NameToInfo.get(entry)
+        if info is None or info.file_size != expected:
+            found = info.file_size if info else "none"
+            raise CheckpointError(f"{entry}: expected {expected} bytes, found {found}")
+        data = bytearray(self._archive.read(info))
+        return torch.frombuffer(data, dtype=dtype) if data else torch.empty(0, dtype=dtype)
+
+    def load_empty_dictionary(self) -> None:
+        self.stack.append(_Table())
+
+    def load_newobj(self) -> None:
+        arguments, kind = self.stack.pop(), self.stack.pop()
+        # Modules are made without arguments; with some, it is a call like any other.
+        if not isinstance(kind, Name) or arguments != ():
+            raise _refusal(kind)
+        self.stack.append(Inert(kind))
+
+    def load_newobj_ex(self) -> None:
+        raise _refusal(self.stack[-3])
+
+    def load_build(self) -> None:
+        state, target = self.stack.pop(), self.stack[-1]
+        if isinstance(target, Inert):
+            # Not copied: a thousand objects may name one large state.
+            target.attributes = state if isinstance(state, dict) else {}
+        elif not isinstance(target, dict):  # An OrderedDict may have attributes: dropped.
+            raise _refusal(target)
+
+    def refuse_opcode(self) -> None:
+        raise CheckpointError("its pickle has opcodes that torch never writes")
+
+    dispatch: ClassVar[dict[int, Callable[[Any], None]]] = {
+        **pickle._Unpickler.dispatch,
+        pickle.EMPTY_DICT[0]: load_empty_dictionary,
+        pickle.NEWOBJ[0]: load_newobj,
+        pickle.NEWOBJ_EX[0]: load_newobj_ex,
+        pickle.BUILD[0]: load_build,
+        **dict.fromkeys((code[0] for code in _FOREIGN), refuse_opcode),
+    }
+
+
+def _refusal(wanted: Any) -> CheckpointError:
+    return CheckpointError(
+        f"its pickle calls {wanted.path if isinstance(wanted, Name) else 'something nameless'}: "
+        "refused, and nothing was run. If you trust the file, save its tensors alone: "
+        "torch.save(model.state_dict(), …)"
+    )
+
+
+def _find_state(root: Any) -> State:
+    """Find the net in whatever was saved and name its tensors as its state dict does."""
+    found = root
+    if isinstance(root, dict):
+        kept = (root.get(key) for key in _KEYS)
+        found = next((one for one in kept if isinstance(one, Inert | dict) and one), root)
+    if isinstance(found, Inert):
+        return _flatten(found)
+    if isinstance(found, dict) and found:
+        tensors = {k: v for k, v in found.items() if isinstance(k, str) and isinstance(v, Tensor)}
+        others = [key for key in found if key not in tensors]
+        if not others:
+            return tensors
+        raise CheckpointError(f"expected a module or a state dict, but {others[0]!r:.60} is none")
+    kind = "an empty one" if isinstance(found, dict) else type(found).__name__
+    raise CheckpointError(f"expected a module or a state dict, found {kind}")
+
+
+def _flatten(module: Inert) -> State:
+    """Name a module's parameters and buffers as torch names them."""
+    state: State = {}
+    waiting = [("", module)]
+    visited = 0
+    while waiting:
+        path, current = waiting.pop()
+        visited += 1
+        # A module may be its own grandchild in what was made to harm.
+        too_many = max(visited, len(waiting), len(state)) > _MAX_TENSORS
+        if too_many or path.count(".") > _MAX_DEPTH:
+            raise CheckpointError("its modules are nested without end")
+        for group in ("_parameters", "_buffers"):
+            values = _children(current, group).items()
+            state |= {f"{path}{name}": v for name, v in values if isinstance(v, Tensor)}
+        waiting += [(f"{path}{k}.", v) for k, v in _children(current, "_modules").items()]
+    if not state:
+        raise CheckpointError(f"{module.kind.path} holds no tensors: expected a module")
+    return state
+
+
+def _children(module: Any, group: str) -> dict[str, Any]:
+    children = module.attributes.get(group) if isinstance(module, Inert) else None
+    if not isinstance(children, dict):
+        return {}
+    # Names are joined to paths: long ones could fill the memory, and so could many.
+    if len(children) > _MAX_TENSORS or any(
+        not isinstance(name, str) or len(name) > _MAX_NAME for name in children
+    ):
+        raise CheckpointError("its modules have names without end, or that are no names")
+    return children
