@@ -6,7 +6,7 @@ import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import fake_tritonserver
 import numpy as np
@@ -21,11 +21,7 @@ from plates.serving.installation import Installation
 from plates.serving.versions import View
 
 
-class Ticking(Protocol):
-    def tick(self) -> None: ...
-
-
-def ticked_until(part: Ticking, condition: Callable[[], Any], seconds: float = 30) -> None:
+def ticked_until(part: Any, condition: Callable[[], Any], seconds: float = 30) -> None:
     """Tick a part of the service until something has happened."""
 
     def look() -> Any:
@@ -130,7 +126,6 @@ def make_model(repository: Path) -> Path:
 # --- versions made from an exported one: good, misreading and damaged ---
 
 NETS = ("yolo", "stn", "lprnet")
-Spoil = Callable[[Path], None]
 
 
 def copy_repository(exported: Path, folder: Path) -> Path:
@@ -141,11 +136,14 @@ def copy_repository(exported: Path, folder: Path) -> Path:
     return folder
 
 
-def add_version(repository: Path, version: int, spoil: Spoil = lambda _: None) -> None:
-    """Publish version 1's weights as another version; `spoil` changes the nets' files before."""
-    for net in NETS:
-        shutil.copytree(repository / net / "1", repository / net / str(version))
-    spoil(repository)
+def add_version(
+    repository: Path, version: int, net: str = "", spoil: Callable[[Path], None] = Path.touch
+) -> None:
+    """Publish version 1's weights as another version; `spoil` changes a net's file before."""
+    for name in NETS:
+        shutil.copytree(repository / name / "1", repository / name / str(version))
+    if net:
+        spoil(repository / net / str(version) / "model.onnx")
     folder = repository / "plate_recognition" / str(version)
     folder.mkdir()
     for name in ("model.py", "golden.jpg"):
@@ -167,27 +165,16 @@ def remove_version(repository: Path, version: int) -> None:
         shutil.rmtree(repository / model / str(version))
 
 
-def rotate_alphabet(version: int) -> Spoil:
-    """A recognizer that takes each character for its neighbour in the alphabet."""
-
-    def spoil(repository: Path) -> None:
-        path = repository / "lprnet" / str(version) / "model.onnx"
-        model = onnx.load(path)
-        head = [t for t in model.graph.initializer if t.name.startswith("head.")]
-        for tensor in head:
-            rows = numpy_helper.to_array(tensor)
-            turned = np.concatenate([np.roll(rows[:-1], 1, axis=0), rows[-1:]])
-            tensor.CopyFrom(numpy_helper.from_array(turned, tensor.name))
-        onnx.save(model, path)
-
-    return spoil
+def rotate_alphabet(path: Path) -> None:
+    """Have a recognizer take each character for its neighbour in the alphabet."""
+    model = onnx.load(path)
+    for tensor in [t for t in model.graph.initializer if t.name.startswith("head.")]:
+        rows = numpy_helper.to_array(tensor)
+        turned = np.concatenate([np.roll(rows[:-1], 1, axis=0), rows[-1:]])
+        tensor.CopyFrom(numpy_helper.from_array(turned, tensor.name))
+    onnx.save(model, path)
 
 
-def truncate(net: str, version: int) -> Spoil:
-    """A file that was copied in part, and hashed then."""
-
-    def spoil(repository: Path) -> None:
-        path = repository / net / str(version) / "model.onnx"
-        path.write_bytes(path.read_bytes()[:-100_000])
-
-    return spoil
+def truncate(path: Path) -> None:
+    """As if a file was copied in part, and hashed then."""
+    path.write_bytes(path.read_bytes()[:-100_000])

@@ -107,31 +107,15 @@ def test_tritons_log_does_not_fill_the_disk(
     assert server.log_tail() == "the end"
 
 
-@pytest.mark.live
-@pytest.mark.control
-def test_a_server_laid_out_like_the_images_serves(
-    wheel: Installation, models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    image = Installation(tmp_path / "tritonserver", is_wheel=False)
-    image.server.parent.mkdir(parents=True)
-    image.server.write_text(f'#!/bin/sh\nexec {wheel.server} "$@"\n')
-    image.server.chmod(0o755)
-    shutil.copytree(wheel.folder / "backends/python", image.stub.parent)
-    image.stub.unlink(missing_ok=True)
-    image.stub.symlink_to(wheel.stub)
-    monkeypatch.setattr(triton, "find_installation", lambda: image)
-    monkeypatch.setenv("LD_LIBRARY_PATH", str(installation.find_libpython()))
-    with EmbeddedTriton(models) as started:
-        assert started.http.plates(b"photo", 10)
-        words = Path(f"/proc/{started.pids.server}/cmdline").read_text().split("\0")
-        assert f"--backend-directory={image.folder}/backends" in words
-
-
 # --- what it needs ---
 
 
-def test_nothing_is_missing_here(wheel: Installation, models: Path, tmp_path: Path) -> None:
+def test_nothing_is_missing_here_until_the_manifest_is_lost(
+    wheel: Installation, models: Path, tmp_path: Path
+) -> None:
     assert problems(wheel, models) == problems(make_image(tmp_path / "opt"), models) == []
+    (models / "plate_recognition" / "1" / MANIFEST).unlink()
+    assert f"plate_recognition has no {MANIFEST}" in problem(wheel, models)
 
 
 def test_no_triton_at_all(models: Path) -> None:
@@ -150,22 +134,18 @@ def test_a_missing_stub_and_one_that_lacks_a_library(models: Path, tmp_path: Pat
     assert "libxyz.so.1.0: cannot open" in problem(image, models)
 
 
-def test_a_missing_libpython_and_a_folder_that_no_library_is_loaded_from(
+def test_a_missing_libpython_a_bad_temporary_folder_and_a_space_in_a_path(
     wheel: Installation, models: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(installation, "find_libpython", lambda: None)
     flags = types.SimpleNamespace(f_flag=os.ST_NOEXEC | os.ST_NOSUID)
     monkeypatch.setattr(os, "statvfs", lambda _: flags)
-    libpython, noexec = problems(wheel, models)
+    bad = models.rename(models.with_name("my models"))
+    libpython, noexec, space = problems(wheel, bad)
     assert LIBPYTHON in libpython and "apt install" in libpython
     assert re.fullmatch(r"libpython3\.\d+\.so\.1\.0", LIBPYTHON)
     assert "noexec" in noexec and "TMPDIR" in noexec
-
-
-def test_a_space_in_a_path(wheel: Installation, models: Path) -> None:
-    bad = models.rename(models.with_name("my models"))
-    found = problem(wheel, bad)
-    assert "the model repository has a space" in found and str(bad) in found
+    assert "the model repository has a space" in space and str(bad) in space
 
 
 @pytest.mark.parametrize("port", [70000, -1, None])
@@ -192,11 +172,6 @@ def test_missing_artifacts_per_profile(wheel: Installation, tmp_path: Path) -> N
     assert "net has no model.pt" in problem(wheel, tmp_path, profile="gpu")
     (net / "1" / "model.onnx").touch()
     assert problems(wheel, tmp_path) == []
-
-
-def test_a_lost_manifest(wheel: Installation, models: Path) -> None:
-    (models / "plate_recognition" / "1" / MANIFEST).unlink()
-    assert f"plate_recognition has no {MANIFEST}" in problem(wheel, models)
 
 
 # --- a GPU ---

@@ -10,18 +10,15 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 from serving_support import ticked_until
 from support import Clock, wait_until
 
-from api.status import Status, read_status, write_status
+from api.status import Status, read_status
 from plates.serving import gateway, processes, supervisor
 from plates.serving.errors import GaveUp, StartError
 from plates.serving.gateway import GatewayWorker
 from plates.serving.supervisor import RestartBudget, Supervisor
-
-PATIENCE_S = 30
 
 # --- how often a part may be restarted ---
 
@@ -141,19 +138,6 @@ def test_a_worker_that_ends_again_and_again_is_given_up(monkeypatch: pytest.Monk
         part.start()
 
 
-def test_callers_wait_for_the_worker_which_gets_the_socket_and_tritons_address() -> None:
-    code = (
-        "import socket; words = sys.argv[1:]\n"
-        "listener = socket.socket(fileno=int(words[words.index('--listen') + 1]))\n"
-        "listener.accept()[0].sendall(os.environ['PLATES_TRITON_URL'].encode())\n"
-    )
-    with working(SIGNS.format(signs=1, then=code), PLATES_TRITON_URL="here:1") as part:
-        address = part._listener.getsockname()
-        with socket.create_connection(address, timeout=PATIENCE_S) as caller:
-            part.start()
-            assert caller.recv(100) == b"here:1"
-
-
 # --- all parts together, and their status file ---
 
 
@@ -220,18 +204,12 @@ def test_unexpected_errors_end_with_a_status_and_a_missing_folder_ends_nothing(
     assert "status file can't be written" in caplog.text
 
 
-def test_a_failed_write_leaves_the_old_status(tmp_path: Path) -> None:
+def test_only_a_status_is_read_as_one(tmp_path: Path) -> None:
     path = tmp_path / "status.json"
-    write_status(path, Status("ready"))
-    with pytest.raises(TypeError):
-        write_status(path, Status("ready", {"gateway": object()}))  # type: ignore[dict-item]
+    assert read_status(path) is None
+    path.write_text('{"state": "ready", "restarts": {}}')  # as older versions wrote it
     assert read_status(path) == Status("ready")
-    assert list(tmp_path.iterdir()) == [path]
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
+    for text in (
         "",
         "[]",
         "{}",
@@ -242,44 +220,28 @@ def test_a_failed_write_leaves_the_old_status(tmp_path: Path) -> None:
         '{"state": "ready", "restarts": {}, "refused": []}',
         '{"state": "well", "restarts": {}}',
         '{"state": ["ready"], "restarts": {}}',
-    ],
-)
-def test_anything_else_is_no_status(tmp_path: Path, text: str) -> None:
-    path = tmp_path / "status.json"
-    assert read_status(path) is None
-    path.write_text('{"state": "ready", "restarts": {}}')  # as older versions wrote it
-    assert read_status(path) == Status("ready")
-    path.write_text(text)
-    assert read_status(path) is None
+    ):
+        path.write_text(text)
+        assert read_status(path) is None, text
 
 
-# --- which processes are ended ---
-
-SLEEP = "import time; time.sleep(600)"
+# --- which processes are ended
 
 
-def test_only_processes_with_the_word_in_their_arguments_are_ended(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_only_processes_with_the_word_in_their_arguments_are_ended() -> None:
     word = f"plates_test_{os.getpid()}"
-    commands = [[sys.executable, "-c", SLEEP, *words] for words in ([word], [f"x-{word}-y"], [])]
-    children = [subprocess.Popen(command) for command in commands]
+    sleep = [sys.executable, "-c", "import time; time.sleep(600)"]
+    children = [subprocess.Popen([*sleep, *words]) for words in ([word], [f"x-{word}-y"], [])]
 
     def living() -> list[bool]:
         return [processes.is_alive(child.pid) for child in children]
-
-    def refuse(process: psutil.Process) -> None:
-        raise psutil.AccessDenied(process.pid)
 
     try:
         wait_until(lambda: len(processes.mentioning(word)) == 2)
         processes.kill_mentioning("", timeout=1)  # no server was started: no process is meant
         assert processes.leftovers("") == []
-        with monkeypatch.context() as patched:  # processes of another user
-            patched.setattr(psutil.Process, "kill", refuse)
-            processes.kill_mentioning(word, timeout=0.1)
         assert living() == [True, True, True]
-        processes.kill_mentioning(word, timeout=PATIENCE_S)
+        processes.kill_mentioning(word, timeout=30)
         assert living() == [False, False, True]
     finally:
         for child in children:

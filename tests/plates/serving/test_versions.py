@@ -1,8 +1,9 @@
 """Model versions without a Triton: which are there, what Triton is shown, how one is changed."""
 
-import logging
 import os
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from serving_support import BOX, CONFIG, MODELS, PLATE, make_repository, publish, shown
@@ -11,7 +12,6 @@ from plates.serving import versions
 from plates.serving.errors import RequestError, StartError, VersionError
 from plates.serving.versions import (
     TRIAL,
-    ModelVersion,
     Plates,
     Versions,
     View,
@@ -99,125 +99,75 @@ def chosen(repository: Path, monkeypatch: pytest.MonkeyPatch) -> Versions:
     return Versions(repository)
 
 
-def choose(chosen: Versions) -> ModelVersion:
-    version = chosen.choose()
-    assert version is not None
-    return version
-
-
-def serve(chosen: Versions) -> ModelVersion:
-    chosen.prove(choose(chosen))
-    return choose(chosen)
-
-
 def due(chosen: Versions) -> int | None:
     version = chosen.due()
     return version.number if version else None
 
 
-def test_the_newest_is_tried_first_and_where_all_were_refused_they_are_tried_anew(
-    repository: Path, chosen: Versions, caplog: pytest.LogCaptureFixture
-) -> None:
-    publish(repository, 2)
-    log = "line\n... failed to load 'yolo' version 2: out of memory\nline"
-    assert choose(chosen).number == 2
-    chosen.refuse(choose(chosen), f"Triton ended:\n{log}")
-    short = "Triton ended: ... failed to load 'yolo' version 2: out of memory"
-    assert f"Model version 2 is refused: {short}" in caplog.text
-    assert chosen.refused == {"2": short}
-    assert choose(chosen).number == 1
-    chosen.refuse(choose(chosen), "it misreads")
-    with pytest.raises(StartError, match=r"(?s)No model .* can be served:.*line\n- 1: it misread"):
-        chosen.choose()
-    assert choose(chosen).number == 2
-
-
-def test_what_was_served_is_started_again_and_then_changed(
+def test_a_newer_version_is_due_once_its_files_rest_and_the_older_one_without_it(
     repository: Path, chosen: Versions
 ) -> None:
-    before = serve(chosen)
-    publish(repository, 2)
-    assert choose(chosen) == before
-    assert [due(chosen), due(chosen)] == [None, 2]
-
-
-def test_a_failure_that_may_have_another_cause_is_forgiven_once(
-    repository: Path, chosen: Versions
-) -> None:
-    version = serve(chosen)
-    for _ in range(2):
-        chosen.refuse(version, "killed", forgive=True)
-        assert chosen.refused == {}
-        chosen.prove(version)
-    chosen.refuse(version, "killed", forgive=True)
-    chosen.refuse(version, "killed", forgive=True)
-    assert chosen.refused == {"1": "killed"}
-
-
-def test_a_newer_version_is_due_once_its_files_rest_and_a_refused_one_when_they_change(
-    repository: Path, chosen: Versions
-) -> None:
-    serve(chosen)
+    chosen.prove(find_versions(repository)[0])
     assert due(chosen) is None
     publish(repository, 2)
+    newer = find_versions(repository)[0]
+    assert chosen.choose() != newer, "what was served is started again"
     assert due(chosen) is None
     os.utime(repository / "yolo" / "2" / "model.onnx", (1, 1))
     assert due(chosen) is None, "it has changed since the last look"
     assert due(chosen) == 2
-    chosen.refuse(find_versions(repository)[0], "it misreads")
-    assert [due(chosen) for _ in range(3)] == [None] * 3
-    assert chosen.refused == {"2": "it misreads"}
-    os.utime(repository / "lprnet" / "2" / "model.onnx", (1, 1))
-    due(chosen)
-    assert due(chosen) == 2 and chosen.refused == {}
-
-
-def test_without_the_newest_the_one_before_is_due(
-    repository: Path, chosen: Versions, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level(logging.INFO)
-    publish(repository, 2)
-    serve(chosen)
+    chosen.prove(newer)
     pipeline = repository / "plate_recognition"
     (pipeline / "2").rename(pipeline / "2.off")
     assert [due(chosen), due(chosen)] == [None, 1]
-    assert "Changing from model version 2 to 1." in caplog.text
     (pipeline / "1").rename(pipeline / "1.off")
     assert [due(chosen), due(chosen)] == [None, None], "the last one stays"
 
 
+def test_a_crash_of_what_was_served_is_forgiven_once_and_reasons_are_short(
+    repository: Path, chosen: Versions
+) -> None:
+    (version,) = find_versions(repository)
+    log = "Triton ended:\nline\n... failed to load 'yolo' version 1: out of memory\nline"
+    for _ in range(2):
+        chosen.prove(version)
+        chosen.refuse(version, log, forgive=True)
+        assert chosen.refused == {}
+    chosen.refuse(version, log, forgive=True)
+    expected = "Triton ended: ... failed to load 'yolo' version 1: out of memory"
+    assert chosen.refused == {"1": expected}
+    with pytest.raises(
+        StartError, match=r"(?s)No model version in .* can be served:.*memory\nline"
+    ):
+        chosen.choose()
+    assert chosen.choose() == version, "all are tried anew"
+
+
 # --- how one is changed for another ---
 
-BEFORE = {name: {1} for name in MODELS}
+Spoil = Callable[["LoadingTriton", Path], Any]
 
 
 class LoadingTriton:
-    """Loads what a view shows; keeps a model as it was when one of its versions is broken.
-
-    Attributes:
-        loaded: Model to its versions.
-        broken: (model, version) that can't be loaded, to the error.
-        reading: What the photo shows to each version's nets.
-        journal: What was loaded after each call.
-    """
+    """Loads what a view shows; keeps a model as it was when one of its versions is broken."""
 
     def __init__(self, view: View) -> None:
         self.view = view
         self.loaded = shown(view)
-        self.broken: dict[tuple[str, int], RequestError] = {}
-        self.reading: dict[int, Plates] = {1: [PLATE], 2: [PLATE]}
         self.journal: list[str] = []
+        # A model whose version 2 can't be loaded, and the error.
+        self.broken: tuple[str, RequestError] = ("", RequestError(""))
+        # More plates are no fault, nor a box that is some pixels elsewhere.
+        self.reading: Plates = [("", BOX), (PLATE[0], [11.0, 19.0, 112.0, 43.0])]
 
     def load(self, model: str) -> None:
         wanted = shown(self.view)[model]
         self.journal.append(f"{model} {sorted(wanted)}")
-        for version in wanted:
-            if error := self.broken.get((model, version)):
-                raise error
+        if 2 in wanted and model == self.broken[0]:
+            raise self.broken[1]
         self.loaded[model] = wanted
 
     def unload(self, model: str) -> None:
-        self.journal.append(f"{model} []")
         if self.loaded.pop(model, None) is None:
             raise RequestError("there is no such model", 400)
 
@@ -225,10 +175,8 @@ class LoadingTriton:
         return version in self.loaded.get(model, set())
 
     def plates(self, photo: bytes, _: float, model: str) -> Plates:
-        assert photo == b"photo"
-        (version,) = self.loaded[model]
-        assert all(version in self.loaded[net] for net in ("yolo", "lprnet"))
-        return self.reading[version]
+        assert photo == b"photo" and self.loaded[model] == {2}
+        return self.reading
 
 
 @pytest.fixture
@@ -245,50 +193,46 @@ def change_to_2(triton: LoadingTriton, repository: Path) -> None:
 def test_a_good_version_is_loaded_beside_tried_and_served(
     triton: LoadingTriton, repository: Path
 ) -> None:
-    # More plates are no fault, nor a box that is some pixels elsewhere.
-    triton.reading[2] = [("", [0.0, 0.0, 5.0, 5.0]), (PLATE[0], [11.0, 19.0, 112.0, 43.0])]
     change_to_2(triton, repository)
-    assert triton.journal == [
-        "lprnet [1, 2]",
-        "yolo [1, 2]",
-        f"{TRIAL} [2]",
-        f"{TRIAL} []",
-        "plate_recognition [2]",
-        "lprnet [2]",
-        "yolo [2]",
-    ]
+    before, after = ["lprnet [1, 2]", "yolo [1, 2]"], ["lprnet [2]", "yolo [2]"]
+    assert triton.journal == [*before, f"{TRIAL} [2]", "plate_recognition [2]", *after]
     assert shown(triton.view) == triton.loaded == {name: {2} for name in MODELS}
     assert triton.view.version.number == 2
 
 
-def test_a_version_that_can_not_be_loaded_or_is_damaged_leaves_all_as_it_was(
-    triton: LoadingTriton, repository: Path
-) -> None:
-    for model in ("yolo", TRIAL):
-        triton.broken = {(model, 2): RequestError("load failed:\n  no memory", 400)}
-        with pytest.raises(VersionError, match="load failed: no memory"):
-            change_to_2(triton, repository)
-        assert shown(triton.view) == triton.loaded == BEFORE
-    triton.journal.clear()
-    (repository / "yolo/2/model.onnx").write_text("cut off")
-    with pytest.raises(VersionError, match="is not what was exported"):
-        change_to_2(triton, repository)
-    assert "yolo [1, 2]" not in triton.journal
-    assert shown(triton.view) == triton.loaded == BEFORE
+def unloadable(model: str) -> Spoil:
+    error = RequestError("load failed:\n  no memory", 400)
+    return lambda triton, _: setattr(triton, "broken", (model, error))
+
+
+def misread(*plates: tuple[str, list[float]]) -> Spoil:
+    return lambda triton, _: setattr(triton, "reading", plates)
+
+
+MISREAD = r"must read A123BC77 at \[10, 20, 110, 44\], it read"
 
 
 @pytest.mark.parametrize(
-    "found",
-    [[], [("A123BC78", BOX)], [(PLATE[0], [10.0, 20.0, 110.0, 54.0])], [("", BOX)]],
+    ("spoil", "reason"),
+    [
+        (unloadable("yolo"), "load failed: no memory"),
+        (unloadable(TRIAL), "load failed: no memory"),
+        (lambda _, path: (path / "yolo/2/model.onnx").write_text("cut"), "not what was exported"),
+        (lambda _, path: (path / "plate_recognition/2/golden.jpg").unlink(), "golden.jpg"),
+        (misread(), f"{MISREAD} nothing"),
+        (misread(("A123BC78", BOX)), f"{MISREAD} A123BC78"),
+        (misread((PLATE[0], [10.0, 20.0, 110.0, 54.0])), MISREAD),
+        (misread(("", BOX)), f"{MISREAD} an unreadable plate"),
+    ],
 )
-def test_a_version_that_misreads_is_never_served(
-    triton: LoadingTriton, repository: Path, found: Plates
+def test_a_version_that_can_not_be_served_leaves_all_as_it_was(
+    triton: LoadingTriton, repository: Path, spoil: Spoil, reason: str
 ) -> None:
-    triton.reading[2] = found
-    with pytest.raises(VersionError, match=r"must read A123BC77 at \[10, 20, 110, 44\], it read"):
+    spoil(triton, repository)
+    with pytest.raises(VersionError, match=reason):
         change_to_2(triton, repository)
     assert "plate_recognition [2]" not in triton.journal
-    assert shown(triton.view) == triton.loaded == BEFORE
+    assert shown(triton.view) == triton.loaded == {name: {1} for name in MODELS}
 
 
 @pytest.mark.parametrize(
@@ -298,22 +242,6 @@ def test_triton_must_be_restarted_where_it_is_unknown_what_is_loaded(
     triton: LoadingTriton, repository: Path, model: str, status: int | None
 ) -> None:
     """So too where what has just been tried under another name can't be loaded."""
-    triton.broken[model, 2] = RequestError("no answer", status)
+    triton.broken = (model, RequestError("no answer", status))
     with pytest.raises(RequestError, match="no answer"):
         change_to_2(triton, repository)
-
-
-def test_old_nets_stay_until_the_last_photo_is_read(
-    triton: LoadingTriton, repository: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked: list[str] = []
-
-    def holds(model: str, version: int) -> bool:
-        asked.append(f"{model} {version}")
-        assert model != "plate_recognition" or 1 in triton.loaded["yolo"]
-        return asked.count(f"{model} {version}") < 3
-
-    monkeypatch.setattr(triton, "holds", holds)
-    monkeypatch.setattr(versions, "_POLL_S", 0.0)
-    change_to_2(triton, repository)
-    assert asked.count("plate_recognition 1") == 3

@@ -101,7 +101,7 @@ class Service:
 def service(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     folder = tmp_path_factory.mktemp("versions")
     copy = copy_repository(repository, folder / "models")
-    add_version(copy, 2, rotate_alphabet(2))
+    add_version(copy, 2, "lprnet", rotate_alphabet)
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
     settings = {"MODEL_REPOSITORY": copy, "STATUS_FILE": folder / "status.json"}
@@ -145,11 +145,11 @@ def test_a_good_version_takes_over_without_a_photo_lost(service: Service) -> Non
 
 
 def test_bad_versions_are_refused_without_a_photo_lost(service: Service) -> None:
-    for version, spoil, reason in (
-        (4, rotate_alphabet(4), f"must read {TEXT}"),
-        (5, truncate("yolo", 5), "yolo"),
+    for version, net, spoil, reason in (
+        (4, "lprnet", rotate_alphabet, f"must read {TEXT}"),
+        (5, "yolo", truncate, "yolo"),
     ):
-        add_version(service.repository, version, spoil)
+        add_version(service.repository, version, net, spoil)
         answers = service.wait_for(lambda status, number=str(version): number in status.refused)
         assert set(answers) == {(200, "3", TEXT)}
         assert reason in service.status.refused[str(version)]
