@@ -11,9 +11,10 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from fake_tritonserver import BOX, Handler
@@ -41,62 +42,57 @@ def repository(tmp_path: Path) -> Path:
     return make_repository(tmp_path / "models")
 
 
-Make = Callable[..., tuple[TritonHealer, EmbeddedTriton]]
+@pytest.fixture
+def triton(repository: Path) -> EmbeddedTriton:
+    return EmbeddedTriton(repository)
 
 
 @pytest.fixture
-def make(repository: Path) -> Iterator[Make]:
-    """Makes healers, and stops them in the end."""
-    healers = []
-
-    def make(**ports: int) -> tuple[TritonHealer, EmbeddedTriton]:
-        triton = EmbeddedTriton(repository, **ports)
-        healers.append(TritonHealer(triton, b"photo"))
-        return healers[-1], triton
-
-    yield make
-    for healer in healers:
-        healer.stop()
+def healer(triton: EmbeddedTriton) -> Iterator[TritonHealer]:
+    """It is stopped in the end."""
+    healer = TritonHealer(triton, b"photo")
+    yield healer
+    healer.stop()
 
 
-def started(make: Make) -> tuple[TritonHealer, EmbeddedTriton]:
-    healer, triton = make()
+def start(healer: TritonHealer) -> None:
     healer.start()
     ticked_until(healer, lambda: healer.status.state == "ready")
-    return healer, triton
 
 
 # --- the first start ---
 
 
 def test_versions_of_which_none_starts_are_tried_once_each(
-    repository: Path, make: Make, caplog: pytest.LogCaptureFixture
+    repository: Path, healer: TritonHealer, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
     for number in (1, 2):
         publish(repository, number, code="raise ImportError")
-    healer, _ = make()
     with pytest.raises(StartError, match=r"(?s)- 2: .*no such luck.*\n- 1: .*no such luck"):
         healer.start()
     assert caplog.text.count("Starting model version") == 2
 
 
 @pytest.mark.parametrize("spoilt", ["it ends", "it misreads", "a file is damaged"])
-def test_a_start_goes_on_with_the_next_version(repository: Path, make: Make, spoilt: str) -> None:
+def test_a_start_goes_on_with_the_next_version(
+    repository: Path, healer: TritonHealer, spoilt: str
+) -> None:
     code = "raise ImportError" if spoilt == "it ends" else "pass"
     publish(repository, 2, code, text="X999XX99" if spoilt == "it misreads" else "A123BC77")
     if spoilt == "a file is damaged":
         (repository / "yolo" / "2" / "model.onnx").write_text("cut off")
-    healer, _ = started(make)
+    start(healer)
     assert healer.status.release == 1
     expected = {"it ends": "no such luck", "it misreads": "read X999XX99"}
     assert expected.get(spoilt, "is not what was exported") in healer.status.refused["2"]
 
 
-def test_a_port_in_use_is_no_fault_of_the_version(repository: Path, make: Make) -> None:
+def test_a_port_in_use_is_no_fault_of_the_version(repository: Path) -> None:
     publish(repository, 2)
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        healer, _ = make(http_port=taken.getsockname()[1])
+        port = taken.getsockname()[1]
+        healer = TritonHealer(EmbeddedTriton(repository, http_port=port), b"photo")
         with pytest.raises(PreflightError, match="PLATES_TRITON_HTTP_PORT"):
             healer.start()
     # Another process takes it while Triton starts.
@@ -111,11 +107,11 @@ def test_a_port_in_use_is_no_fault_of_the_version(repository: Path, make: Make) 
 
 
 def test_what_dies_ends_or_hangs_is_counted_and_triton_restarted_on_the_same_ports(
-    make: Make, monkeypatch: pytest.MonkeyPatch
+    healer: TritonHealer, triton: EmbeddedTriton, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(healing, "SILENCE_S", 1.0)
     monkeypatch.setattr(healing, "_LISTEN_TIMEOUT_S", 0.3)
-    healer, triton = started(make)
+    start(healer)
     expected = {"triton": 0, "plate_recognition": 0}
     for part, number in (
         ("plate_recognition", signal.SIGKILL),
@@ -134,9 +130,8 @@ def test_what_dies_ends_or_hangs_is_counted_and_triton_restarted_on_the_same_por
 
 
 def test_a_version_that_was_edited_in_place_ends_with_a_status(
-    repository: Path, make: Make, tmp_path: Path
+    repository: Path, healer: TritonHealer, triton: EmbeddedTriton, tmp_path: Path
 ) -> None:
-    healer, triton = make()
     status_file = tmp_path / "status.json"
     parts = Supervisor([healer], status_file)
     parts.start()
@@ -150,16 +145,16 @@ def test_a_version_that_was_edited_in_place_ends_with_a_status(
 
 
 def test_a_slow_start_keeps_no_other_part_waiting_and_a_stop_then_leaves_nothing(
-    make: Make, monkeypatch: pytest.MonkeyPatch
+    healer: TritonHealer, triton: EmbeddedTriton, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    healer, triton = started(make)
+    start(healer)
     starting, go_on = threading.Semaphore(0), threading.Semaphore(0)
-    start = triton.start
+    real_start = triton.start
 
     def slow(*arguments: Any) -> EmbeddedTriton:
         starting.release()
         go_on.acquire(timeout=60)
-        return start(*arguments)
+        return real_start(*arguments)
 
     monkeypatch.setattr(triton, "start", slow)
     os.kill(triton.pids.server, signal.SIGKILL)
@@ -204,17 +199,16 @@ def change(monkeypatch: pytest.MonkeyPatch) -> Iterator[Change]:
         change.outcomes.put(None)
 
 
-def changing(make: Make, repository: Path, change: Change) -> tuple[TritonHealer, EmbeddedTriton]:
-    healer, triton = started(make)
+def start_change(healer: TritonHealer, repository: Path, change: Change) -> None:
+    start(healer)
     publish(repository, 2)
     ticked_until(healer, lambda: change.started.acquire(blocking=False))
-    return healer, triton
 
 
 def test_a_refused_version_is_tried_again_when_its_files_change_and_then_served(
-    make: Make, repository: Path, change: Change
+    healer: TritonHealer, repository: Path, change: Change
 ) -> None:
-    healer, _ = changing(make, repository, change)
+    start_change(healer, repository, change)
     change.outcomes.put(VersionError("it misreads"))
     ticked_until(healer, lambda: healer.status.refused == {"2": "it misreads"})
     assert healer.status.release == 1
@@ -227,9 +221,9 @@ def test_a_refused_version_is_tried_again_when_its_files_change_and_then_served(
 
 
 def test_a_version_that_ends_triton_twice_is_refused(
-    make: Make, repository: Path, change: Change
+    healer: TritonHealer, triton: EmbeddedTriton, repository: Path, change: Change
 ) -> None:
-    healer, triton = changing(make, repository, change)
+    start_change(healer, repository, change)
     os.kill(triton.pids.stubs[0], signal.SIGKILL)
     ticked_until(healer, lambda: healer.status.restarts["plate_recognition"] == 1)
     assert change.outcomes.empty(), "it was healed at once: the change has not ended"
@@ -262,49 +256,31 @@ def test_trouble_is_found_in_silence_and_in_standstill(tmp_path: Path) -> None:
         assert expected in str(healer._find_trouble())
 
 
-class PretendedTriton:
-    """Statistics as the test sets them; photos are read unless it sets an error."""
-
-    def __init__(self) -> None:
-        self.counts = {"yolo": 5, "lprnet": 5}
-        self.photos = 0
-        self.error: RequestError | None = None
-
-    def successes(self, _: float) -> dict[str, int]:
-        if self.error:
-            raise self.error
-        return self.counts
-
-    def plates(self, photo: bytes, _: float) -> list[tuple[str, list[float]]]:
-        self.photos += photo == b"photo"
-        if self.error:
-            raise self.error
-        return []
-
-
 def test_photos_of_others_are_proof_only_if_every_model_answered() -> None:
-    triton = PretendedTriton()
-    prober = Prober(lambda: triton, b"photo", threading.Event())  # type: ignore[arg-type, return-value]
+    triton = Mock(spec=TritonHttp)
+    prober = Prober(lambda: triton, b"photo", threading.Event())
     # Less than before: they are another server's.
     for counts in ((5, 5), (9, 5), (1, 1), (2, 1), (2, 1)):
-        triton.counts = dict(zip(("yolo", "lprnet"), counts, strict=True))
+        triton.successes.return_value = dict(zip(("yolo", "lprnet"), counts, strict=True))
         prober.listen()
         assert prober.read_at < 0 < prober.heard_at
-    triton.counts = {"yolo": 2, "lprnet": 2}
+    triton.successes.return_value = {"yolo": 2, "lprnet": 2}
     prober.listen()
     assert prober.read_at == prober.heard_at
     prober.read()
-    assert triton.photos == 0, "ours was not needed"
+    assert not triton.plates.called, "ours was not needed"
     prober.forget()
-    triton.counts = {"yolo": 7, "lprnet": 7}
+    triton.successes.return_value = {"yolo": 7, "lprnet": 7}
     prober.listen()
     assert prober.read_at < 0
     prober.read()
     prober.read()
-    assert triton.photos == 1 and prober.read_at > 0, "ours was read, and not at once again"
+    triton.plates.assert_called_once_with(b"photo", healing._READ_TIMEOUT_S)
+    assert prober.read_at > 0
     for status, is_heard in ((503, True), (None, False)):
         prober.forget()
-        prober.heard_at, triton.error = float("-inf"), RequestError("it is dead", status)
+        prober.heard_at = float("-inf")
+        triton.successes.side_effect = triton.plates.side_effect = RequestError("dead", status)
         prober.read()
         prober.listen()
         assert prober.read_at < 0 and (prober.heard_at > 0) == is_heard

@@ -6,9 +6,11 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock, call
 
 import pytest
 from serving_support import ticked_until
@@ -141,51 +143,29 @@ def test_a_worker_that_ends_again_and_again_is_given_up(monkeypatch: pytest.Monk
 # --- all parts together, and their status file ---
 
 
-class PartOfATest:
-    def __init__(self, name: str, journal: list[str]) -> None:
-        self.name, self.journal = name, journal
-        self.status = Status("starting", {name: 0})
-        self.todo: list[Callable[[], None]] = []
-
-    def start(self) -> None:
-        self.journal.append(f"start {self.name}")
-        self.status = Status("ready", {self.name: 0})
-
-    def tick(self) -> None:
-        if self.todo:
-            self.todo.pop(0)()
-
-    def stop(self) -> None:
-        self.journal.append(f"stop {self.name}")
-
-
 def test_parts_are_started_in_order_watched_and_stopped_backwards(tmp_path: Path) -> None:
-    journal: list[str] = []
-    path = tmp_path / "status.json"
-    one, two = PartOfATest("one", journal), PartOfATest("two", journal)
+    path, service = tmp_path / "status.json", Mock()
+    service.one.status = Status("ready", {"one": 0}, 1, {"2": "it misreads"})
+    service.two.status = Status("ready", {"two": 0})
 
     def break_down() -> None:
-        two.status = Status("healing", {"two": 1})
-
-    def note() -> None:
-        journal.append(str(read_status(path)))
-        two.status = Status("ready", {"two": 1})
+        service.two.status = Status("healing", {"two": 1})
 
     def give_up() -> None:
-        one.status = Status("ready", {"one": 0}, 1, {"2": "it misreads"})
-        raise GaveUp("no hope")
+        if service.one.tick.call_count > 1:
+            assert read_status(path) == replace(failed, state="healing")
+            raise GaveUp("no hope")
 
-    one.todo = [lambda: None, note, give_up]
-    two.todo = [break_down]
-    supervisor = Supervisor([one, two], path)
+    service.one.tick, service.two.tick = Mock(side_effect=give_up), Mock(side_effect=break_down)
+    failed = Status("failed", {"one": 0, "two": 1}, 1, {"2": "it misreads"})
+    supervisor = Supervisor([service.one, service.two], path)
     supervisor.start()
-    assert read_status(path) == Status("ready", {"one": 0, "two": 0})
+    assert read_status(path) == Status("ready", {"one": 0, "two": 0}, 1, {"2": "it misreads"})
     with pytest.raises(GaveUp, match="no hope"):
         supervisor.run()
     supervisor.stop()
-    healing = str(Status("healing", {"one": 0, "two": 1}))
-    assert journal == ["start one", "start two", healing, "stop two", "stop one"]
-    failed = Status("failed", {"one": 0, "two": 1}, 1, {"2": "it misreads"})
+    order = [call.one.start(), call.two.start(), call.two.stop(), call.one.stop()]
+    assert [one for one in service.mock_calls if "tick" not in str(one)] == order
     assert read_status(path) == failed
     assert list(tmp_path.iterdir()) == [path]
 
@@ -193,9 +173,9 @@ def test_parts_are_started_in_order_watched_and_stopped_backwards(tmp_path: Path
 def test_unexpected_errors_end_with_a_status_and_a_missing_folder_ends_nothing(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
+    part = Mock(status=Status("ready", {"one": 0}))
+    part.tick.side_effect = ZeroDivisionError
     for path in (tmp_path / "status.json", tmp_path / "gone" / "status.json"):
-        part = PartOfATest("one", [])
-        part.todo = [lambda: 1 // 0]  # type: ignore[list-item, return-value]
         supervisor = Supervisor([part], path)
         supervisor.start()
         with pytest.raises(ZeroDivisionError):

@@ -1,18 +1,19 @@
 """Model versions without a Triton: which are there, what Triton is shown, how one is changed."""
 
+import itertools
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from unittest.mock import Mock, call
 
 import pytest
 from serving_support import BOX, CONFIG, MODELS, PLATE, make_repository, publish, shown
 
 from plates.serving import versions
+from plates.serving.client import TritonHttp
 from plates.serving.errors import RequestError, StartError, VersionError
 from plates.serving.versions import (
     TRIAL,
-    Plates,
     Versions,
     View,
     change_version,
@@ -136,77 +137,58 @@ def test_a_crash_of_what_was_served_is_forgiven_once_and_reasons_are_short(
     chosen.refuse(version, log, forgive=True)
     expected = "Triton ended: ... failed to load 'yolo' version 1: out of memory"
     assert chosen.refused == {"1": expected}
-    with pytest.raises(
-        StartError, match=r"(?s)No model version in .* can be served:.*memory\nline"
-    ):
+    with pytest.raises(StartError, match=r"(?s)No model version .* served:.*memory\nline"):
         chosen.choose()
     assert chosen.choose() == version, "all are tried anew"
 
 
 # --- how one is changed for another ---
 
-Spoil = Callable[["LoadingTriton", Path], Any]
-
-
-class LoadingTriton:
-    """Loads what a view shows; keeps a model as it was when one of its versions is broken."""
-
-    def __init__(self, view: View) -> None:
-        self.view = view
-        self.loaded = shown(view)
-        self.journal: list[str] = []
-        # A model whose version 2 can't be loaded, and the error.
-        self.broken: tuple[str, RequestError] = ("", RequestError(""))
-        # More plates are no fault, nor a box that is some pixels elsewhere.
-        self.reading: Plates = [("", BOX), (PLATE[0], [11.0, 19.0, 112.0, 43.0])]
-
-    def load(self, model: str) -> None:
-        wanted = shown(self.view)[model]
-        self.journal.append(f"{model} {sorted(wanted)}")
-        if 2 in wanted and model == self.broken[0]:
-            raise self.broken[1]
-        self.loaded[model] = wanted
-
-    def unload(self, model: str) -> None:
-        if self.loaded.pop(model, None) is None:
-            raise RequestError("there is no such model", 400)
-
-    def holds(self, model: str, version: int) -> bool:
-        return version in self.loaded.get(model, set())
-
-    def plates(self, photo: bytes, _: float, model: str) -> Plates:
-        assert photo == b"photo" and self.loaded[model] == {2}
-        return self.reading
+Spoil = Callable[[Mock, Path], object]
 
 
 @pytest.fixture
-def triton(repository: Path, tmp_path: Path) -> LoadingTriton:
-    triton = LoadingTriton(View(tmp_path / "view", find_versions(repository)[0]))
+def view(repository: Path, tmp_path: Path) -> View:
+    """It shows version 1; 2 is there as well."""
+    view = View(tmp_path / "view", find_versions(repository)[0])
     publish(repository, 2)
+    return view
+
+
+@pytest.fixture
+def triton() -> Mock:
+    """Loads everything; what it reads differs a little from what is expected: it may."""
+    triton = Mock(spec=TritonHttp)
+    triton.plates.return_value = [("", BOX), (PLATE[0], [11.0, 19.0, 112.0, 43.0])]
+    triton.holds.return_value = False
     return triton
 
 
-def change_to_2(triton: LoadingTriton, repository: Path) -> None:
-    change_version(triton, triton.view, find_versions(repository)[0])  # type: ignore[arg-type]
-
-
 def test_a_good_version_is_loaded_beside_tried_and_served(
-    triton: LoadingTriton, repository: Path
+    repository: Path, view: View, triton: Mock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    change_to_2(triton, repository)
-    before, after = ["lprnet [1, 2]", "yolo [1, 2]"], ["lprnet [2]", "yolo [2]"]
-    assert triton.journal == [*before, f"{TRIAL} [2]", "plate_recognition [2]", *after]
-    assert shown(triton.view) == triton.loaded == {name: {2} for name in MODELS}
-    assert triton.view.version.number == 2
+    triton.holds.side_effect = itertools.cycle([True, True, False])
+    monkeypatch.setattr(versions, "_POLL_S", 0.0)
+    change_version(triton, view, find_versions(repository)[0])
+    calls, nets = triton.mock_calls, [call.load("lprnet"), call.load("yolo")]
+    assert calls[:3] == [*nets, call.load(TRIAL)]
+    # The old nets stay until the last photo is read.
+    after = calls[calls.index(call.load("plate_recognition")) + 1 :]
+    assert after[:5] == [call.holds("plate_recognition", 1)] * 3 + nets
+    assert shown(view) == {name: {2} for name in MODELS}
+    assert view.version.number == 2
 
 
-def unloadable(model: str) -> Spoil:
-    error = RequestError("load failed:\n  no memory", 400)
-    return lambda triton, _: setattr(triton, "broken", (model, error))
+def unloadable(model: str, message: str, status: int | None = None) -> Spoil:
+    def load(name: str) -> None:
+        if name == model:
+            raise RequestError(message, status)
+
+    return lambda triton, _: setattr(triton.load, "side_effect", load)
 
 
 def misread(*plates: tuple[str, list[float]]) -> Spoil:
-    return lambda triton, _: setattr(triton, "reading", plates)
+    return lambda triton, _: setattr(triton.plates, "return_value", plates)
 
 
 MISREAD = r"must read A123BC77 at \[10, 20, 110, 44\], it read"
@@ -215,8 +197,7 @@ MISREAD = r"must read A123BC77 at \[10, 20, 110, 44\], it read"
 @pytest.mark.parametrize(
     ("spoil", "reason"),
     [
-        (unloadable("yolo"), "load failed: no memory"),
-        (unloadable(TRIAL), "load failed: no memory"),
+        (unloadable(TRIAL, "load failed:\n  no memory", 400), "load failed: no memory"),
         (lambda _, path: (path / "yolo/2/model.onnx").write_text("cut"), "not what was exported"),
         (lambda _, path: (path / "plate_recognition/2/golden.jpg").unlink(), "golden.jpg"),
         (misread(), f"{MISREAD} nothing"),
@@ -226,22 +207,29 @@ MISREAD = r"must read A123BC77 at \[10, 20, 110, 44\], it read"
     ],
 )
 def test_a_version_that_can_not_be_served_leaves_all_as_it_was(
-    triton: LoadingTriton, repository: Path, spoil: Spoil, reason: str
+    repository: Path, view: View, triton: Mock, spoil: Spoil, reason: str
 ) -> None:
     spoil(triton, repository)
     with pytest.raises(VersionError, match=reason):
-        change_to_2(triton, repository)
-    assert "plate_recognition [2]" not in triton.journal
-    assert shown(triton.view) == triton.loaded == {name: {1} for name in MODELS}
+        change_version(triton, view, find_versions(repository)[0])
+    assert call.load("plate_recognition") not in triton.mock_calls
+    assert triton.load.mock_calls[-2:] == [call("lprnet"), call("yolo")]
+    assert call.unload(TRIAL) in triton.mock_calls
+    assert shown(view) == {name: {1} for name in MODELS}
 
 
 @pytest.mark.parametrize(
-    ("model", "status"), [("yolo", None), (TRIAL, None), ("plate_recognition", 400)]
+    "spoil",
+    [
+        unloadable("yolo", "no answer"),
+        unloadable(TRIAL, "no answer"),
+        # It has just been tried under another name.
+        unloadable("plate_recognition", "no answer", 400),
+    ],
 )
 def test_triton_must_be_restarted_where_it_is_unknown_what_is_loaded(
-    triton: LoadingTriton, repository: Path, model: str, status: int | None
+    repository: Path, view: View, triton: Mock, spoil: Spoil
 ) -> None:
-    """So too where what has just been tried under another name can't be loaded."""
-    triton.broken = (model, RequestError("no answer", status))
+    spoil(triton, repository)
     with pytest.raises(RequestError, match="no answer"):
-        change_to_2(triton, repository)
+        change_version(triton, view, find_versions(repository)[0])
