@@ -20,12 +20,10 @@ import pytest
 from fake_tritonserver import BOX, Handler
 from serving_support import install_fake, make_repository, publish, ticked_until
 
-from api.status import read_status
 from plates.serving import EmbeddedTriton, healing, processes, supervisor, versions
 from plates.serving.client import TritonHttp
-from plates.serving.errors import GaveUp, PreflightError, RequestError, StartError, VersionError
+from plates.serving.errors import PreflightError, RequestError, StartError, VersionError
 from plates.serving.healing import Prober, TritonHealer
-from plates.serving.supervisor import Supervisor
 
 
 @pytest.fixture(autouse=True)
@@ -127,21 +125,6 @@ def test_what_dies_ends_or_hangs_is_counted_and_triton_restarted_on_the_same_por
         assert (triton.http_url, triton.grpc_url) == ports
         assert not any(map(processes.is_alive, (before.guardian, before.server, *before.stubs)))
         assert not processes.leftovers(prefix)
-
-
-def test_a_version_that_was_edited_in_place_ends_with_a_status(
-    repository: Path, healer: TritonHealer, triton: EmbeddedTriton, tmp_path: Path
-) -> None:
-    status_file = tmp_path / "status.json"
-    parts = Supervisor([healer], status_file)
-    parts.start()
-    (repository / "lprnet" / "1" / "model.onnx").write_text("edited")
-    os.kill(triton.pids.server, signal.SIGKILL)
-    with pytest.raises(GaveUp, match=r"lprnet/1/model\.onnx is not what was exported"):
-        parts.run()
-    status = read_status(status_file)
-    assert status is not None
-    assert (status.state, status.restarts["triton"]) == ("failed", supervisor.MAX_IN_A_ROW)
 
 
 def test_a_slow_start_keeps_no_other_part_waiting_and_a_stop_then_leaves_nothing(

@@ -30,7 +30,7 @@ from plates.serving import processes
 
 pytestmark = [pytest.mark.live, pytest.mark.control]
 
-CLIENTS = 3
+CLIENTS = 2
 # Two cores that read all the time would need minutes to load anything beside.
 PAUSE_S = 0.4
 PATIENCE_S = 120
