@@ -101,7 +101,6 @@ class GatewayWorker:
                 start_new_session=True,
             )
         except OSError as error:
-            self._kill()
             raise StartError(f"the gateway's process can't be made: {error}") from error
         finally:
             os.close(give)

@@ -256,6 +256,10 @@ def test_photos_of_others_are_proof_only_if_every_model_answered() -> None:
     triton.successes.return_value = {"yolo": 7, "lprnet": 7}
     prober.listen()
     assert prober.read_at < 0
+    # Triton is restarted while it is asked.
+    triton.successes.side_effect = lambda _: prober.forget() or {"yolo": 9, "lprnet": 9}
+    prober.listen()
+    assert prober.read_at < 0
     prober.read()
     prober.read()
     triton.plates.assert_called_once_with(b"photo", healing._READ_TIMEOUT_S)

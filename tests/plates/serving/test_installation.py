@@ -66,6 +66,7 @@ def test_triton_gets_this_python_but_not_our_settings(
     for name in ("PLATES_TOKENS", "PLATES_TRITON_TOKEN", "PYTHONPATH"):
         monkeypatch.setenv(name, "secret-of-the-gate")
     monkeypatch.setenv("OMP_NUM_THREADS", "3")
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     monkeypatch.setenv("LD_LIBRARY_PATH", "/usr/local/cuda/compat/lib")
     variables = triton.environment("gpu", make_image(tmp_path))
     assert variables["OMP_NUM_THREADS"] == "3" and variables["GOMP_SPINCOUNT"] == "0"
@@ -73,7 +74,9 @@ def test_triton_gets_this_python_but_not_our_settings(
     assert variables["PATH"].split(os.pathsep)[0] == str(Path(sys.executable).parent)
     # The image's libraries keep their order.
     assert variables["LD_LIBRARY_PATH"] == "/usr/local/cuda/compat/lib"
-    assert triton.environment("cpu", wheel)["LD_LIBRARY_PATH"] != variables["LD_LIBRARY_PATH"]
+    for_cpu = triton.environment("cpu", wheel)
+    assert for_cpu["LD_LIBRARY_PATH"] != variables["LD_LIBRARY_PATH"]
+    assert "CUDA_VISIBLE_DEVICES" not in variables and for_cpu["CUDA_VISIBLE_DEVICES"] == ""
 
 
 def test_it_listens_where_it_must_and_is_asked_on_loopback(tmp_path: Path) -> None:
