@@ -5,7 +5,7 @@ The gateway adds its counts to /metrics; operators may read it as well.
 
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Literal, get_args
@@ -54,19 +54,17 @@ def read_status(path: Path) -> Status | None:
     return Status(state, counts, release, reasons) if state in get_args(State) else None
 
 
-def worst_of(states: Iterable[State]) -> State:
-    """The worst of its parts' states is the state of a whole; "ready" without parts."""
-    found = set(states)
-    return next((state for state in _WORST_FIRST if state in found), "ready")
-
-
 def read_statuses(paths: Iterable[Path]) -> Status | None:
     """Merge the files of several supervisors, each of a part of one service; None without any."""
     found = [status for path in paths if (status := read_status(path)) is not None]
-    if not found:
-        return None
+    return merge(found) if found else None
+
+
+def merge(found: Sequence[Status]) -> Status:
+    """The status of a whole whose parts have these; "ready" without parts."""
+    states = {status.state for status in found}
     return Status(
-        worst_of(status.state for status in found),
+        next((state for state in _WORST_FIRST if state in states), "ready"),
         {part: count for status in found for part, count in status.restarts.items()},
         next((status.release for status in found if status.release is not None), None),
         {version: why for status in found for version, why in status.refused.items()},

@@ -1,10 +1,8 @@
 """The way to Triton. The only module that imports its client."""
 
-import asyncio
 import json
 import re
-from collections.abc import Coroutine, Mapping
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any, Self
 
 import numpy as np
@@ -24,7 +22,6 @@ from api.errors import (
     RecognizerUnavailable,
 )
 from api.settings import Settings
-from api.status import read_status
 from plate_models.spec import TENSORS
 
 __all__ = ["Recognition", "TritonClient"]
@@ -56,8 +53,6 @@ _CHANNEL_OPTIONS = [
     ("grpc.initial_reconnect_backoff_ms", 200),
     ("grpc.max_reconnect_backoff_ms", 500),
 ]
-_CHECK_EVERY_S = 0.5
-_RESTARTED = "The recognizer was restarted while it read the photo. Try again in a few seconds."
 _TOO_LATE = "The recognizer did not answer in time. Try again later."
 # Messages, with any status, of a server that ends, and of models that are dead or being loaded.
 _AWAY = re.compile(
@@ -75,10 +70,6 @@ class TritonClient:
     """
 
     def __init__(self, settings: Settings) -> None:
-        self._status_file = settings.triton_status_file or settings.status_file
-        # How often the supervisor has restarted the model.
-        self._restarts = 0
-        self._following: asyncio.Task[None] | None = None
         token = settings.triton_token
         self._headers = {"authorization": f"Bearer {token.get_secret_value()}"} if token else None
         compression = settings.triton_compression
@@ -92,13 +83,9 @@ class TritonClient:
         )
 
     async def __aenter__(self) -> Self:
-        if self._status_file is not None:
-            self._following = asyncio.create_task(self._follow_restarts(self._status_file))
         return self
 
     async def __aexit__(self, *error: object) -> None:
-        if self._following is not None:
-            self._following.cancel()
         await self._client.close()
 
     async def recognize(self, photo: bytes, timeout_s: float, request_id: str = "") -> Recognition:
@@ -117,45 +104,21 @@ class TritonClient:
             raise RecognizerTimeout(_TOO_LATE)
         image = InferInput(TENSORS.image, [len(photo)], "UINT8")
         image.set_data_from_numpy(np.frombuffer(photo, dtype=np.uint8))
-        call = self._client.infer(
-            MODEL,
-            [image],
-            outputs=[InferRequestedOutput(name) for name in _OUTPUTS],
-            request_id=request_id,
-            client_timeout=timeout_s,
-            # After this, Triton drops it from its queue.
-            timeout=max(1, round(timeout_s * 1e6)),
-            headers=self._headers,
-            compression_algorithm=self._compression,
-        )
         try:
-            result = await self._unless_restarted(call)
+            result = await self._client.infer(
+                MODEL,
+                [image],
+                outputs=[InferRequestedOutput(name) for name in _OUTPUTS],
+                request_id=request_id,
+                client_timeout=timeout_s,
+                # After this, Triton drops it from its queue.
+                timeout=max(1, round(timeout_s * 1e6)),
+                headers=self._headers,
+                compression_algorithm=self._compression,
+            )
         except InferenceServerException as error:
             raise _problem_of(error) from error
         return _recognition({name: result.as_numpy(name) for name in _OUTPUTS})
-
-    async def _unless_restarted(self, call: Coroutine[Any, Any, Any]) -> Any:
-        """Await a call; raise `RecognizerUnavailable` if the model is restarted meanwhile.
-
-        Triton never answers the photos that a dead process of `plate_recognition` held.
-        """
-        if self._following is None:
-            return await call
-        before = self._restarts
-        task = asyncio.create_task(call)
-        try:
-            while not (await asyncio.wait({task}, timeout=_CHECK_EVERY_S))[0]:
-                if self._restarts != before:
-                    raise RecognizerUnavailable(_RESTARTED)
-            return task.result()
-        finally:
-            task.cancel()
-
-    async def _follow_restarts(self, status_file: Path) -> None:
-        while True:
-            if status := read_status(status_file):
-                self._restarts = status.restarts.get(MODEL, 0)
-            await asyncio.sleep(_CHECK_EVERY_S)
 
 
 def _problem_of(error: InferenceServerException) -> Problem:

@@ -14,6 +14,8 @@ PHOTO_MODEL = "plate_recognition"
 # Its value is known to the supervisor, and to users of this machine who may read command
 # lines: Triton takes it nowhere else.
 KEY_HEADER = "plates-key"
+# Engines for a GPU may take long to load, and a CPU that reads photos has little time for it.
+_LOAD_S = 180.0
 _OK = 200
 
 # It would log each request.
@@ -70,20 +72,20 @@ class TritonHttp:
         texts, edges = outputs["texts"], outputs["coordinates"]
         return [(text, edges[4 * row : 4 * row + 4]) for row, text in enumerate(texts)]
 
-    def load(self, model: str, timeout_s: float) -> None:
+    def load(self, model: str) -> None:
         """Load the versions of a model that are in the repository, unload the others.
 
         Versions that stay answer all the time. If one can't be loaded, nothing changes.
         """
-        self._control(f"models/{model}/load", timeout_s)
+        self._control(f"models/{model}/load", _LOAD_S)
 
-    def unload(self, model: str, timeout_s: float) -> None:
+    def unload(self, model: str) -> None:
         """Unload all versions of a model; see `load`."""
-        self._control(f"models/{model}/unload", timeout_s)
+        self._control(f"models/{model}/unload", _LOAD_S)
 
-    def holds(self, model: str, version: int, timeout_s: float = 5.0) -> bool:
+    def holds(self, model: str, version: int) -> bool:
         """Report whether a version is loaded, or still answers earlier requests."""
-        answer = self._control("index", timeout_s)
+        answer = self._control("index", 5.0)
         found = [m for m in answer if m["name"] == model and m.get("version") == str(version)]
         return any(m.get("state") in ("LOADING", "READY", "UNLOADING") for m in found)
 
@@ -104,9 +106,9 @@ class TritonHttp:
         import httpx  # here: the guardian and `plates --help` have no use for it
 
         url = f"http://{self.address}{path}"
+        options: Any = {"timeout": timeout_s, "trust_env": False, "verify": False}
         try:
-            with httpx.Client(trust_env=False, verify=False, timeout=timeout_s) as client:  # noqa: S501
-                answer = client.request(method, url, content=body, headers=headers)
+            answer = httpx.request(method, url, content=body, headers=headers, **options)
             document = answer.json() if answer.content else None
         except httpx.HTTPError as error:
             reason = str(error) or type(error).__name__

@@ -1,12 +1,4 @@
-"""What can go wrong with the embedded Triton.
-
-EmbeddedTritonError
-├── PreflightError   this machine or set-up lacks something; no model version is at fault
-├── StartError       a process was started and failed, or was not ready in time
-├── VersionError     a model version is damaged, or misreads its golden photo
-├── RequestError     the server refused a request, or gave no answer in time
-└── GaveUp           a part of the service was restarted too often
-"""
+"""What can go wrong with the embedded Triton."""
 
 from collections.abc import Sequence
 
@@ -16,7 +8,7 @@ class EmbeddedTritonError(Exception):
 
 
 class PreflightError(EmbeddedTritonError):
-    """The machine lacks something that the server needs: each problem says what to do."""
+    """The machine or the set-up lacks something: each problem says what to do."""
 
     def __init__(self, problems: Sequence[str]) -> None:
         super().__init__("The embedded Triton can't start here:\n- " + "\n- ".join(problems))
@@ -28,7 +20,7 @@ class StartError(EmbeddedTritonError):
 
 
 class VersionError(EmbeddedTritonError):
-    """A model version can't be served: says what was expected and what was found."""
+    """A model version is damaged, or misreads its golden photo."""
 
 
 class RequestError(EmbeddedTritonError):
@@ -40,4 +32,4 @@ class RequestError(EmbeddedTritonError):
 
 
 class GaveUp(EmbeddedTritonError):
-    """A part was restarted again and again, and fails all the same."""
+    """A part of the service was restarted again and again, and fails all the same."""

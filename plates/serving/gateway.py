@@ -32,7 +32,10 @@ log = logging.getLogger("plates.supervisor")
 
 
 class GatewayWorker:
-    """The supervisor's part that is the gateway; see `plates.serving.supervisor.Part`."""
+    """The supervisor's part that is the gateway; see `plates.serving.supervisor.Part`.
+
+    At each start the environment is added to this process's. `stop` closes the listener.
+    """
 
     def __init__(
         self,
@@ -40,10 +43,6 @@ class GatewayWorker:
         listener: socket.socket,
         command: Sequence[str] = COMMAND,
     ) -> None:
-        """Start nothing yet.
-
-        At each start the environment is added to this process's. `stop` closes the listener.
-        """
         self._environment = environment
         self._listener = listener
         self._command = command
@@ -61,16 +60,16 @@ class GatewayWorker:
 
     def start(self) -> None:
         """Start the process and wait until it serves."""
-        process = self._launch()
+        self._launch()
         while self._state != "ready":
-            if problem := self._find_problem(process):
+            if problem := self._find_problem():
                 raise StartError(f"The gateway can't be started: {problem}.")
             time.sleep(_POLL_S)
 
     def tick(self) -> None:
         """See whether it lives, and restart it if it does not."""
         if self._process is not None:
-            if problem := self._find_problem(self._process):
+            if problem := self._find_problem():
                 self._restart(problem)
         elif time.monotonic() >= self._start_at:
             try:
@@ -87,27 +86,25 @@ class GatewayWorker:
                 self._process.wait(STOP_S)
         self._kill()
 
-    def _launch(self) -> subprocess.Popen[bytes]:
+    def _launch(self) -> None:
         self._signs, give = os.pipe()
         os.set_blocking(self._signs, False)
-        descriptors = (self._listener.fileno(), give)
-        options = ["--listen", str(descriptors[0]), "--alive", str(give)]
+        listen = self._listener.fileno()
+        options = f"--listen {listen} --alive {give} --parent {os.getpid()}"
         try:
             self._process = subprocess.Popen(  # noqa: S603 - our own command
-                [*self._command, *options, "--parent", str(os.getpid())],
+                [*self._command, *options.split()],
                 stdin=subprocess.DEVNULL,
                 env=os.environ | dict(self._environment()),
-                pass_fds=descriptors,
+                pass_fds=(listen, give),
                 # Ctrl-C in a terminal is for this process, which stops the gateway in order.
                 start_new_session=True,
             )
         except OSError as error:
-            self._kill()
             raise StartError(f"the gateway's process can't be made: {error}") from error
         finally:
             os.close(give)
         self._alive_at = time.monotonic()
-        return self._process
 
     def _restart(self, reason: str) -> None:
         self._state = "healing"
@@ -127,7 +124,7 @@ class GatewayWorker:
         if signs >= 0:
             os.close(signs)
 
-    def _find_problem(self, process: subprocess.Popen[bytes]) -> str | None:
+    def _find_problem(self) -> str | None:
         """Take note of the signs of life since the last call; return what is wrong, if anything."""
         signs, now = b"", time.monotonic()
         with contextlib.suppress(BlockingIOError):
@@ -136,7 +133,7 @@ class GatewayWorker:
             self._state, self._alive_at = "ready", now
             self._budget.well()
             return None
-        if (status := process.poll()) is not None:
+        if self._process and (status := self._process.poll()) is not None:
             return f"it ended with status {status}"
         patience_s = SILENCE_S if self._state == "ready" else START_S
         if now - self._alive_at > patience_s:

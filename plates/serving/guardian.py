@@ -23,7 +23,13 @@ ORPHANS_S = 1.0
 
 def main(argv: list[str]) -> int:
     """Run a server until it ends or must be stopped; return its exit status."""
-    options = _parse(argv)
+    parser = argparse.ArgumentParser(prog="python -m plates.serving.guardian")
+    parser.add_argument("--parent", type=int, required=True, help="the server ends with it")
+    parser.add_argument("--folder", required=True, help="removed if the parent has ended")
+    parser.add_argument("--shm-prefix", required=True, help="of the server's shared memory")
+    parser.add_argument("--grace", type=float, required=True, help="seconds before SIGKILL")
+    parser.add_argument("command", nargs="+")
+    options = parser.parse_args(argv)
     processes.become_subreaper()
     stopping = False
 
@@ -49,16 +55,6 @@ def main(argv: list[str]) -> int:
     if os.getppid() != options.parent:
         shutil.rmtree(options.folder, ignore_errors=True)
     return server.returncode if server.returncode is not None else 1
-
-
-def _parse(argv: list[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m plates.serving.guardian")
-    parser.add_argument("--parent", type=int, required=True, help="the server ends with it")
-    parser.add_argument("--folder", required=True, help="removed if the parent has ended")
-    parser.add_argument("--shm-prefix", required=True, help="of the server's shared memory")
-    parser.add_argument("--grace", type=float, required=True, help="seconds before SIGKILL")
-    parser.add_argument("command", nargs="+")
-    return parser.parse_args(argv)
 
 
 if __name__ == "__main__":

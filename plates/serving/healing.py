@@ -1,34 +1,50 @@
 """Keeps one Triton running and its model version up to date.
 
-starting ── ready ── watching ── ended, silent, at a standstill, or a stub died ── restarting
-    ▲                │      ▲                                                         │
-    │                └ changing the model version ── failed half-way ─────────────────┤
-    └─────────────────────────────────────────────────────────────────────────────────┘
+starting ── ready ──┬── it ended, is silent, at a standstill, or a stub died ── restarting
+    ▲               └── a newer model version ── changing ── failed half-way ───────┤
+    └───────────────────────────────────────────────────────────────────────────────┘
 """
 
+import contextlib
 import logging
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import psutil
 
 from api.status import State, Status
 from plates.serving import processes
-from plates.serving.change import change_version, read_golden_photo
-from plates.serving.errors import EmbeddedTritonError, PreflightError, StartError, VersionError
-from plates.serving.prober import SILENCE_S, STANDSTILL_S, Prober
+from plates.serving.client import TritonHttp
+from plates.serving.errors import (
+    EmbeddedTritonError,
+    PreflightError,
+    RequestError,
+    StartError,
+    VersionError,
+)
 from plates.serving.supervisor import RestartBudget
 from plates.serving.triton import EmbeddedTriton
-from plates.serving.versions import ModelVersion, Versions
+from plates.serving.versions import ModelVersion, Versions, change_version, read_golden_photo
 
 _PART = "triton"
 _POLL_S = 0.1
-# Until Triton has reaped a stub that it has ended, or the guardian those of a dead server.
-_REAPED_S = 1.0
+_ASK_PAUSE_S = 0.5
+_LISTEN_TIMEOUT_S = 2.0
+# Longer than two questions without an answer.
+SILENCE_S = 6.0
 # Loading keeps the machine busy.
 _SILENCE_OF_CHANGE_S = 3 * SILENCE_S
+# Our photo costs some 50 ms of processor time: not more often than that.
+_READ_EVERY_S = 2.0
+# Ours waits behind clients' photos. The largest take seconds each, and must not cause a restart.
+_READ_TIMEOUT_S = 40.0
+STANDSTILL_S = 45.0
+# Until Triton has reaped a stub that it has ended, or the guardian those of a dead server.
+_REAPED_S = 1.0
 _JOIN_S = 1.0
 # What has failed, and how.
 _Trouble = tuple[str, str]
@@ -46,16 +62,20 @@ class TritonHealer:
     def __init__(self, triton: EmbeddedTriton, photo: bytes) -> None:
         """Start nothing yet; the photo must show a plate, so that every model has work."""
         self._triton = triton
-        self._prober = Prober(lambda: triton.http, photo)
+        self._stopped = threading.Event()
+        self._prober = Prober(lambda: triton.http, photo, self._stopped)
         self._budget = RestartBudget("Triton")
         self._versions = Versions(triton.repository)
+        # The change of the model version that is under way.
+        self._change: tuple[ModelVersion, Future[None]] | None = None
         self._state: State = "starting"
         self._restarts = {_PART: 0}
         self._stubs: dict[psutil.Process, str] = {}
         self._dead_since: dict[psutil.Process, float] = {}
         self._started_at = 0.0
+        # Why it does not run.
+        self._ended = "it has ended by itself"
         self._failure: Exception | None = None
-        self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="triton", daemon=True)
 
     @property
@@ -79,19 +99,34 @@ class TritonHealer:
     def stop(self) -> None:
         """End Triton, and with it what the thread is doing."""
         self._stopped.set()
-        self._prober.stop()
         self._triton.stop()
         if self._thread.is_alive():
             self._thread.join(_JOIN_S)
 
     def _run(self) -> None:
         try:
-            while not self._stopped.is_set():
-                trouble = self._watch()
-                while trouble and not self._stopped.is_set():
-                    trouble = self._restart(*trouble)
+            while not self._stopped.wait(_POLL_S):
+                self._step()
         except Exception as error:  # it is raised again by the next tick
             self._failure = error
+
+    def _step(self) -> None:
+        self._triton.bound_log()
+        trouble = self._find_trouble()
+        if self._stopped.is_set():
+            return
+        if self._change and (trouble or self._change[1].done()):
+            trouble = self._end_change(*self._change, trouble)
+        if trouble:
+            self._restart(*trouble)
+        elif self._state != "ready":
+            if self._prober.read_at > self._started_at:
+                self._state = "ready"
+                self._budget.well()
+        elif not self._change and (view := self._versions.view) and (new := self._versions.due()):
+            threads = ThreadPoolExecutor(1)
+            self._change = new, threads.submit(change_version, self._triton.http, view, new)
+            threads.shutdown(wait=False)
 
     def _start(self) -> None:
         """Start Triton, and try other model versions if one does not start."""
@@ -99,73 +134,46 @@ class TritonHealer:
             version = self._versions.choose()
             try:
                 self._triton.start(self._versions.lay_out)
-                if version and not self._versions.is_proven(version):
+                if version and not self._versions.is_proven:
                     read_golden_photo(self._triton.http, version)
                     self._versions.prove(version)
                 break
             except PreflightError:
                 raise  # another version would change nothing
-            except EmbeddedTritonError as error:
+            except (EmbeddedTritonError, OSError) as error:
                 self._triton.kill()
                 if self._stopped.is_set() or version is None:
                     raise
-                if not self._versions.give_up(version, str(error)):
-                    refused = self._versions.refused.items()
-                    others = "".join(
-                        f"\nVersion {number} is refused: {why}" for number, why in refused
-                    )
-                    reason = f"model version {version.number} can't be served: {error}{others}"
-                    raise StartError(reason) from error
+                self._versions.refuse(version, str(error), forgive=self._versions.is_proven)
         self._find_stubs()
         self._prober.forget()
         self._started_at = time.monotonic()
 
-    def _watch(self) -> _Trouble | None:
-        """Watch Triton until something is wrong; None when stopped."""
-        while not self._stopped.wait(_POLL_S):
-            self._triton.bound_log()
-            trouble = self._find_trouble()
-            if trouble is None and self._state != "ready":
-                if self._prober.read_at > self._started_at:
-                    self._state = "ready"
-                    self._budget.well()
-            elif trouble is None and (new := self._versions.due()):
-                trouble = self._change(new)
-            if trouble is not None:
-                return trouble
-        return None
+    def _restart(self, part: str, reason: str) -> None:
+        """Restart Triton after a pause; if it does not start, the next step tries again."""
+        self._state = "healing"
+        tail = self._triton.log_tail()
+        self._triton.kill()
+        log.error("Restarting Triton: %s. The end of its log:\n%s", reason, tail)
+        pause_s = self._budget.spend(f"{reason}\n{tail}".rstrip())
+        self._restarts[part] = self._restarts.get(part, 0) + 1
+        self._ended = "it has ended by itself"
+        if not self._stopped.wait(pause_s):
+            try:
+                self._start()
+            except EmbeddedTritonError as error:
+                self._ended = f"it can't start: {error}"
 
-    def _find_trouble(self, *, changing: bool = False) -> _Trouble | None:
-        if self._triton.poll() is not None:
-            return _PART, "it has ended by itself"
-        if model := self._find_dead_model():
-            return model, f"a process of {model} has died"
-        now = time.monotonic()
-        silence_s = _SILENCE_OF_CHANGE_S if changing else SILENCE_S
-        if now - max(self._prober.heard_at, self._started_at) > silence_s:
-            return _PART, f"it has answered nothing for {silence_s:g} s"
-        standstill_s = now - max(self._prober.read_at, self._started_at)
-        if not changing and standstill_s > STANDSTILL_S:
-            return _PART, f"it has read no plate for {STANDSTILL_S:g} s"
-        return None
-
-    def _change(self, new: ModelVersion) -> _Trouble | None:
-        """Change the model version, and watch Triton meanwhile."""
-        view, old, trouble = self._versions.view, self._versions.serving, None
-        if view is None or old is None:
-            return None
-        threads = ThreadPoolExecutor(1)
-        change = threads.submit(change_version, self._triton.http, view, old, new)
-        threads.shutdown(wait=False)
-        while not (change.done() or trouble or self._stopped.wait(_POLL_S)):
-            trouble = self._find_trouble(changing=True)
+    def _end_change(
+        self, new: ModelVersion, change: Future[None], trouble: _Trouble | None
+    ) -> _Trouble | None:
+        """Note how a change ended, or that there was trouble before; returns the trouble."""
+        self._change = None
         problem = change.exception() if change.done() else None
         if problem and not isinstance(problem, VersionError):
             trouble = trouble or (_PART, str(problem))
-        if self._stopped.is_set():
-            return None
         if trouble:
-            self._versions.interrupt(new, trouble[1])
+            self._versions.refuse(new, trouble[1], forgive=True)
             return trouble[0], f"while model version {new.number} was loaded: {trouble[1]}"
         if problem:
             self._versions.refuse(new, str(problem))
@@ -174,41 +182,30 @@ class TritonHealer:
         self._find_stubs()
         return None
 
-    def _restart(self, part: str, reason: str) -> _Trouble | None:
-        """Restart Triton after a pause; returns what is wrong if it does not start."""
-        self._state = "healing"
-        tail = self._triton.log_tail()
-        self._triton.kill()
-        log.error("Restarting Triton: %s. The end of its log:\n%s", reason, tail)
-        pause_s = self._budget.spend(f"{reason}\n{tail}".rstrip())
-        self._restarts[part] = self._restarts.get(part, 0) + 1
-        if self._stopped.wait(pause_s):
-            return None
-        try:
-            self._start()
-        except EmbeddedTritonError as error:
-            return _PART, f"it can't start: {error}"
+    def _find_trouble(self) -> _Trouble | None:
+        if self._triton.poll() is not None:
+            return _PART, self._ended
+        now = time.monotonic()
+        for stub, model in self._stubs.items():
+            # Its model fails for ever, and Triton says nothing. What Triton ends it reaps at once.
+            dead = processes.is_zombie(stub)
+            if dead and now - self._dead_since.setdefault(stub, now) > _REAPED_S:
+                return model, f"a process of {model} has died"
+        silence_s = _SILENCE_OF_CHANGE_S if self._change else SILENCE_S
+        if now - max(self._prober.heard_at, self._started_at) > silence_s:
+            return _PART, f"it has answered nothing for {silence_s:g} s"
+        standstill_s = now - max(self._prober.read_at, self._started_at)
+        if self._change is None and standstill_s > STANDSTILL_S:
+            return _PART, f"it has read no plate for {STANDSTILL_S:g} s"
         return None
 
     def _find_stubs(self) -> None:
         """Find the processes in which Triton runs Python, and their models."""
-        stubs = processes.children(self._triton.pids.server)
+        stubs: list[psutil.Process] = []
+        with contextlib.suppress(StartError):  # it has ended; the next step notices
+            stubs = processes.children(self._triton.pids.server)
         self._stubs = {stub: _model_of(stub) for stub in stubs}
         self._restarts = dict.fromkeys(self._stubs.values(), 0) | self._restarts
-
-    def _find_dead_model(self) -> str | None:
-        """Return the model of a stub that has died: it fails for ever, and Triton says nothing.
-
-        The stub stays as a zombie; those that Triton has ended itself are reaped at once.
-        """
-        now = time.monotonic()
-        for stub, model in self._stubs.items():
-            if (
-                processes.is_zombie(stub)
-                and now - self._dead_since.setdefault(stub, now) > _REAPED_S
-            ):
-                return model
-        return None
 
 
 def _model_of(stub: psutil.Process) -> str:
@@ -217,3 +214,69 @@ def _model_of(stub: psutil.Process) -> str:
         return Path(stub.cmdline()[1]).parts[-3]
     except (psutil.Error, IndexError):  # it has died already
         return _PART
+
+
+class Prober:
+    """Finds out, in two threads until it is stopped, whether the present Triton reads photos.
+
+    Triton says that it is ready while its models are dead. Clients' photos are proof, and cheap
+    to see: Triton's statistics count them, so a server under heavy load is not taken for one
+    that hangs. When none come, or none with plates, a photo of our own is read.
+
+    It last answered anything at `heard_at`; all models were last known to work at `read_at`, both
+    on `time.monotonic`'s clock.
+    """
+
+    def __init__(
+        self, triton: Callable[[], TritonHttp], photo: bytes, stopped: threading.Event
+    ) -> None:
+        self.heard_at = self.read_at = float("-inf")
+        self._triton = triton
+        self._photo = photo
+        self._stopped = stopped
+        self._counts: dict[str, int] = {}
+
+    def start(self) -> None:
+        """Start asking."""
+        for ask in (self.listen, self.read):
+            threading.Thread(target=self._repeat, args=(ask,), daemon=True).start()
+
+    def forget(self) -> None:
+        """Let nothing that was read before count as proof: Triton was restarted."""
+        self._counts = {}
+        self.read_at = float("-inf")
+
+    def listen(self) -> None:
+        """Fetch the statistics, and see whether all models have answered since last time."""
+        before = self._counts
+        counts = self._ask(lambda triton: triton.successes(_LISTEN_TIMEOUT_S))
+        if counts is None or self._counts is not before:
+            return  # no answer, or it was restarted meanwhile
+        if before and all(counts.get(model, 0) > count for model, count in before.items()):
+            self.read_at = self.heard_at
+        elif before and all(counts.get(model, 0) >= count for model, count in before.items()):
+            return  # some have answered, some haven't yet
+        self._counts = counts
+
+    def read(self) -> None:
+        """Have our photo read, unless clients' photos were."""
+        if time.monotonic() - self.read_at < _READ_EVERY_S:
+            return
+        plates = self._ask(lambda triton: triton.plates(self._photo, _READ_TIMEOUT_S))
+        if plates is not None:
+            self.read_at = self.heard_at
+
+    def _ask(self, question: Callable[[TritonHttp], Any]) -> Any:
+        """Ask, and note whether an answer came; None if it was none or a refusal."""
+        answer = None
+        try:
+            answer = question(self._triton())
+        except RequestError as error:
+            if error.status is None:
+                return None
+        self.heard_at = time.monotonic()
+        return answer
+
+    def _repeat(self, ask: Callable[[], None]) -> None:
+        while not self._stopped.wait(_ASK_PAUSE_S):
+            ask()

@@ -80,16 +80,11 @@ class Installation:
 def find_installation(image_folder: Path = IMAGE_FOLDER) -> Installation | None:
     """Find the wheel in this environment, else the Triton of the image around it."""
     found = [Installation(image_folder, is_wheel=False)]
-    if wheel := _package_folder("pytriton"):
-        found.insert(0, Installation(wheel / "tritonserver", is_wheel=True))
+    # Not imported, which would take long.
+    spec = importlib.util.find_spec("pytriton")
+    for package in (spec.submodule_search_locations or ()) if spec else ():
+        found.insert(0, Installation(Path(package) / "tritonserver", is_wheel=True))
     return next((installation for installation in found if installation.server.exists()), None)
-
-
-def _package_folder(name: str) -> Path | None:
-    """Find a package without importing it, which would take long."""
-    spec = importlib.util.find_spec(name)
-    places = spec.submodule_search_locations if spec else None
-    return Path(places[0]) if places else None
 
 
 def find_libpython() -> Path | None:
@@ -116,7 +111,7 @@ def find_problems(
         *_check_spaces(repository),
         *_check_models(repository, profile),
     ]
-    if not problems and installation:
+    if installation and not problems:
         problems += _check_stub(installation, environment)
     return problems
 
@@ -132,23 +127,15 @@ def _check_installation(installation: Installation | None) -> Iterator[str]:
             "Triton's container and point PLATES_TRITON_URL at it; `plates read` needs no Triton "
             "at all."
         )
-    elif installation.is_wheel:
-        yield from _check_libpython()
-        yield from _check_exec()
-
-
-def _check_libpython() -> Iterator[str]:
-    if find_libpython() is None:
+        return
+    if installation.is_wheel and find_libpython() is None:
         yield (
             f"{LIBPYTHON} of {sys.base_prefix} is missing. Debian, Ubuntu: apt install "
             f"libpython{_PYTHON}; pyenv: PYTHON_CONFIGURE_OPTS=--enable-shared pyenv install "
             f"{_PYTHON}."
         )
-
-
-def _check_exec() -> Iterator[str]:
     folder = tempfile.gettempdir()
-    if os.statvfs(folder).f_flag & os.ST_NOEXEC:
+    if installation.is_wheel and os.statvfs(folder).f_flag & os.ST_NOEXEC:
         yield (
             f"{folder} is mounted noexec, and Triton loads its backends from there: mount it "
             "exec, or set TMPDIR to another folder."
@@ -167,16 +154,20 @@ def _check_spaces(repository: Path) -> Iterator[str]:
 
 
 def _check_models(repository: Path, profile: str) -> Iterator[str]:
-    configs = _read_configs(repository, profile)
-    if not configs:
-        yield f"There is no model in {repository}."
-    for model, config in configs.items():
+    on_gpu = []
+    for path in sorted(repository.glob("*/config.pbtxt")):
+        model, special = path.parent.name, path.parent / "configs" / f"{profile}.pbtxt"
+        config = (special if special.exists() else path).read_text(encoding="utf-8")
         backend = re.search(r'^backend:\s*"(\w+)"', config, re.MULTILINE)
         for name in (ARTIFACTS.get(backend[1]) if backend else None, MANIFESTS.get(model)):
             if name and not any((repository / model).glob(f"[0-9]*/{name}")):
                 yield f"{model} has no {name}: run `make export` (`plates export`)."
-    if models := [model for model, config in configs.items() if "KIND_GPU" in config]:
-        yield from _check_gpu(f"The profile {profile} runs {', '.join(models)} on a GPU")
+        if "KIND_GPU" in config:
+            on_gpu.append(model)
+    if not any(repository.glob("*/config.pbtxt")):
+        yield f"There is no model in {repository}."
+    if on_gpu:
+        yield from _check_gpu(f"The profile {profile} runs {', '.join(on_gpu)} on a GPU")
 
 
 def _check_gpu(wish: str) -> Iterator[str]:
@@ -186,16 +177,6 @@ def _check_gpu(wish: str) -> Iterator[str]:
         version = importlib.metadata.version("torch")
         if version.endswith("+cpu"):
             yield f"{wish}, and torch {version} has no CUDA: run `make setup` on the GPU host."
-
-
-def _read_configs(repository: Path, profile: str) -> dict[str, str]:
-    """Read each model's configuration, as the profile chooses it: name to text."""
-    configs = {}
-    for path in sorted(repository.glob("*/config.pbtxt")):
-        special = path.parent / "configs" / f"{profile}.pbtxt"
-        chosen = special if special.exists() else path
-        configs[path.parent.name] = chosen.read_text(encoding="utf-8")
-    return configs
 
 
 def _check_stub(installation: Installation, environment: Mapping[str, str]) -> Iterator[str]:

@@ -73,28 +73,22 @@ def mentioning(word: str) -> set[psutil.Process]:
 def kill_mentioning(word: str, timeout: float) -> None:
     """SIGKILL the processes with a word in their arguments, until none lives or time is up."""
     deadline = time.monotonic() + timeout
-    found: set[psutil.Process] = set()
-    while time.monotonic() < deadline:
-        # Remembered: a process that is about to end has no arguments any more.
-        found |= mentioning(word)
-        living = [process for process in found if is_alive(process)]
-        if not living:
-            return
+    # Remembered: a process that is about to end has no arguments any more.
+    found = mentioning(word)
+    while (living := [*filter(is_alive, found)]) and time.monotonic() < deadline:
         _kill(living)
         time.sleep(_POLL_S)
+        found |= mentioning(word)
 
 
 def kill_children(timeout: float) -> None:
     """SIGKILL and reap all descendants of this process, until none is left or time is up."""
     deadline = time.monotonic() + timeout
-    while time.monotonic() < deadline:
-        _kill(psutil.Process().children(recursive=True))
-        try:
-            while os.waitpid(-1, os.WNOHANG)[0]:
-                pass
-        except ChildProcessError:  # no child is left
-            return
-        time.sleep(_POLL_S)
+    while found := psutil.Process().children(recursive=True):
+        _kill(found)
+        psutil.wait_procs(found, _POLL_S)
+        if time.monotonic() > deadline:
+            break
 
 
 def _kill(living: Iterable[psutil.Process]) -> None:

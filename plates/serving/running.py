@@ -2,44 +2,33 @@
 
 import contextlib
 import os
-import re
 import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
 
 from plates.cli import CommandError
 from plates.cli.serve import LISTENING
-from plates.cli.supervising import TRITON
 from plates.serving.processes import die_with_parent
 
 _STOP_S = 20.0
 _LOG_TAIL_LINES = 40
-_TRITON_ADDRESSES = re.compile(rf"^{TRITON}gRPC (\S+), HTTP (\S+)", re.MULTILINE)
 _DEFAULTS = {"PLATES_HOST": "127.0.0.1", "PLATES_PORT": "0"}
 
 
 @dataclass(frozen=True)
 class ServiceProcess:
-    """A `plates serve` that listens at a URL, and what it has printed until then."""
+    """A `plates serve` that listens at a URL."""
 
     process: "subprocess.Popen[str]"
     url: str
-    output: str
-
-    @property
-    def triton(self) -> tuple[str, str] | None:
-        """host:port of its Triton's gRPC and HTTP; None where it started none."""
-        found = _TRITON_ADDRESSES.search(self.output)
-        return (found[1], found[2]) if found else None
 
 
 @contextlib.contextmanager
 def running_service(
-    settings: Mapping[str, str] = MappingProxyType({}),
+    settings: Mapping[str, str] | None = None,
     log: Path | None = None,
     show: Callable[[str], object] = lambda _: None,
 ) -> Iterator[ServiceProcess]:
@@ -63,7 +52,7 @@ def running_service(
                 # A file: a pipe that is not read would fill up and stop it.
                 stderr=stack.enter_context(log.open("wb")) if log else None,
                 text=True,
-                env=os.environ | _DEFAULTS | dict(settings),
+                env=os.environ | _DEFAULTS | dict(settings or {}),
                 # Ctrl-C in a terminal is for this process, which stops the service in order.
                 start_new_session=True,
                 # For the case that this process is killed. Safe here: no thread holds a lock.
@@ -71,12 +60,10 @@ def running_service(
             )
         )
         stack.callback(_stop, process, show)
-        output = ""
         for line in process.stdout or ():
             show(line)
-            output += line
             if line.startswith(LISTENING):
-                yield ServiceProcess(process, line.removeprefix(LISTENING).split()[0], output)
+                yield ServiceProcess(process, line.removeprefix(LISTENING).split()[0])
                 return
         reason = f":\n{tail(log)}" if log else "; see above"
         raise CommandError(f"the service did not start{reason}")

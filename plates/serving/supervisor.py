@@ -7,10 +7,11 @@ import contextlib
 import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn, Protocol
 
-from api.status import State, Status, worst_of, write_status
+from api.status import State, Status, merge, write_status
 from plates.serving.errors import GaveUp
 
 TICK_S = 0.1
@@ -42,10 +43,9 @@ class Part(Protocol):
 
 
 class Supervisor:
-    """Starts parts in order, keeps them running, stops them in the opposite order."""
+    """Starts parts in order, as later ones need earlier ones; stops them in the opposite order."""
 
     def __init__(self, parts: Sequence[Part], status_file: Path) -> None:
-        """Start nothing yet; later parts need earlier ones, the file is kept up to date."""
         self._parts = parts
         self._status_file = status_file
         self._written: Status | None = None
@@ -53,10 +53,10 @@ class Supervisor:
     def start(self) -> None:
         """Start all parts; raises `EmbeddedTritonError` if one of them can't be started."""
         with self._failure_written():
-            self._write(self._status())
+            self._write()
             for part in self._parts:
                 part.start()
-            self._write(self._status())
+            self._write()
 
     def run(self) -> NoReturn:
         """Keep the parts running; raises `GaveUp` if one fails again and again."""
@@ -64,7 +64,7 @@ class Supervisor:
             while True:
                 for part in self._parts:
                     part.tick()
-                self._write(self._status())
+                self._write()
                 time.sleep(TICK_S)
 
     def stop(self) -> None:
@@ -77,19 +77,12 @@ class Supervisor:
         try:
             yield
         except Exception:
-            self._write(self._status("failed"))
+            self._write("failed")
             raise
 
-    def _status(self, state: State | None = None) -> Status:
-        found = [part.status for part in self._parts]
-        return Status(
-            state or worst_of(status.state for status in found),
-            {name: count for status in found for name, count in status.restarts.items()},
-            next((status.release for status in found if status.release is not None), None),
-            {number: why for status in found for number, why in status.refused.items()},
-        )
-
-    def _write(self, status: Status) -> None:
+    def _write(self, state: State | None = None) -> None:
+        status = merge([part.status for part in self._parts])
+        status = replace(status, state=state or status.state)
         if status == self._written:
             return
         if self._written is None or status.state != self._written.state:
@@ -105,7 +98,6 @@ class RestartBudget:
     """Bounds the restarts of one part, and spaces them out."""
 
     def __init__(self, part: str, clock: Callable[[], float] = time.monotonic) -> None:
-        """Start with nothing spent; the part's name is for the message."""
         self._part = part
         self._clock = clock
         self._times: list[float] = []

@@ -4,17 +4,15 @@ import contextlib
 import os
 import secrets
 import shutil
-import signal
 import socket
 import subprocess
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Self
+from typing import NamedTuple, Self
 
 from plates.serving import processes
 from plates.serving.client import KEY_HEADER, TritonHttp
@@ -51,23 +49,16 @@ _PORTS_TAKEN = "already in use"
 _POLL_S = 0.1
 _EVERYWHERE = "0.0.0.0"  # noqa: S104 - compared with, not listened on
 
+# Gets a server's own folder; returns the model repository to serve.
+LayOut = Callable[[Path], Path]
 
-@dataclass(frozen=True)
-class Pids:
+
+class Pids(NamedTuple):
     """The processes of one server; a stub runs the Python of one model instance."""
 
     guardian: int
     server: int
     stubs: tuple[int, ...]
-
-
-@dataclass(frozen=True)
-class Ports:
-    """The ports that the server listens on; 0 stands for any free one."""
-
-    http: int
-    grpc: int
-    metrics: int
 
 
 class EmbeddedTriton:
@@ -96,7 +87,7 @@ class EmbeddedTriton:
         self.profile, self.host = profile, host
         self.ready_timeout = ready_timeout
         self.shm_prefix = ""
-        self._ports = Ports(http_port, grpc_port, metrics_port)
+        self._ports = {"http": http_port, "grpc": grpc_port, "metrics": metrics_port}
         self._key = ""
         self._guardian: subprocess.Popen[bytes] | None = None
         self._folder: Path | None = None
@@ -113,20 +104,21 @@ class EmbeddedTriton:
     @property
     def http_url(self) -> str:
         """The HTTP endpoint, as tritonclient wants it: host:port."""
-        return self._address(self._ports.http)
+        return self._address("http")
 
     @property
     def grpc_url(self) -> str:
         """The gRPC endpoint, as tritonclient wants it: host:port."""
-        return self._address(self._ports.grpc)
+        return self._address("grpc")
 
     @property
     def metrics_url(self) -> str:
         """Where Triton's own metrics are, under the path /metrics: host:port."""
-        return self._address(self._ports.metrics)
+        return self._address("metrics")
 
-    def _address(self, port: int) -> str:
-        return f"{LOOPBACK if self.host == _EVERYWHERE else self.host}:{port}"
+    def _address(self, endpoint: str) -> str:
+        host = LOOPBACK if self.host == _EVERYWHERE else self.host
+        return f"{host}:{self._ports[endpoint]}"
 
     @property
     def http(self) -> TritonHttp:
@@ -154,25 +146,23 @@ class EmbeddedTriton:
 
     def log_tail(self, lines: int = _LOG_TAIL_LINES) -> str:
         """Return the last lines of the server's log, without its wide tables."""
-        text = ""
-        with contextlib.suppress(FileNotFoundError):  # nothing was started
-            if self._folder:
-                text = (self._folder / _LOG).read_text(encoding="utf-8", errors="replace")
+        log = self._folder and self._folder / _LOG
+        text = log.read_text(encoding="utf-8", errors="replace") if log and log.exists() else ""
         kept = [line for line in text.splitlines() if line and not line.startswith(("+", "|"))]
         return "\n".join(kept[-lines:])
 
     def bound_log(self) -> None:
         """Empty the server's log if it has become too long for the disk."""
-        with contextlib.suppress(FileNotFoundError):
-            if self._folder and (self._folder / _LOG).stat().st_size > MAX_LOG_BYTES:
-                # The server appends: what it writes next is at the new beginning.
-                os.truncate(self._folder / _LOG, 0)
+        log = self._folder and self._folder / _LOG
+        if log and log.exists() and log.stat().st_size > MAX_LOG_BYTES:
+            # The server appends: what it writes next is at the new beginning.
+            os.truncate(log, 0)
 
-    def start(self, lay_out: Callable[[Path], Path] | None = None) -> Self:
+    def start(self, lay_out: LayOut | None = None) -> Self:
         """Start the server and wait until every model is loaded and warm.
 
-        A second start takes the same ports: clients know them. `lay_out` gets the server's own
-        folder and returns the model repository to serve; None serves the original one.
+        A second start takes the same ports: clients know them. Without `lay_out` the original
+        repository is served.
 
         Raises:
             PreflightError: This machine lacks something, or another process took a port.
@@ -182,8 +172,10 @@ class EmbeddedTriton:
         try:
             self._launch(installation, lay_out)
             self._wait_until_ready()
-        except BaseException:
+        except BaseException as error:
             self.kill()
+            if isinstance(error, OSError):  # a full disk, or no room for a process
+                raise PreflightError([f"Triton can't be started: {error}."]) from error
             raise
         return self
 
@@ -193,8 +185,7 @@ class EmbeddedTriton:
             self._stopped = True
             guardian = self._guardian
         if guardian is not None:
-            with contextlib.suppress(ProcessLookupError):
-                guardian.send_signal(signal.SIGTERM)
+            guardian.terminate()
             with contextlib.suppress(subprocess.TimeoutExpired):
                 guardian.wait(STOP_S)
         # It may hang, or have been killed before it could clean up.
@@ -215,40 +206,45 @@ class EmbeddedTriton:
 
     def _check(self) -> Installation:
         installation = find_installation()
-        problems = find_problems(
-            installation,
-            environment(self.profile, installation),
-            self.repository,
-            self.profile,
-        )
-        try:
-            self._ports = choose_ports(self._ports, self.host)
-        except PreflightError as error:
-            problems += error.problems
+        variables = environment(self.profile, installation)
+        problems = find_problems(installation, variables, self.repository, self.profile)
+        problems += self._choose_ports()
         if problems or installation is None:
             raise PreflightError(problems)
         return installation
 
-    def _launch(self, installation: Installation, lay_out: Callable[[Path], Path] | None) -> None:
-        with self._lock:
-            self._folder = folder = Path(tempfile.mkdtemp(prefix="plates-triton-"))
-        try:
-            backends = installation.lay_out_backends(folder / "backends")
-            repository = lay_out(folder) if lay_out else self.repository
-        except OSError as error:
-            raise PreflightError([f"{folder} can't be filled: {error}."]) from error
+    def _choose_ports(self) -> Iterator[str]:
+        """Replace each port 0 by a free one; say which of the others can't be used."""
+        # All are held until all are known, so that no two are the same.
+        with contextlib.ExitStack() as held:
+            for name, port in self._ports.items():
+                probe = held.enter_context(socket.socket())
+                if port:
+                    probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                try:
+                    probe.bind((self.host, port))
+                    self._ports[name] = probe.getsockname()[1]
+                except (OSError, OverflowError) as error:
+                    reason = getattr(error, "strerror", None) or str(error)
+                    remedy = f"set PLATES_TRITON_{name.upper()}_PORT to a free one"
+                    yield f"Port {port} can't be used ({reason}): {remedy}."
+
+    def _launch(self, installation: Installation, lay_out: LayOut | None) -> None:
+        self._folder = folder = Path(tempfile.mkdtemp(prefix="plates-triton-"))
+        backends = installation.lay_out_backends(folder / "backends")
+        repository = lay_out(folder) if lay_out else self.repository
         self._key = secrets.token_hex(16)
         self.shm_prefix = f"plates_{os.getpid()}_{secrets.token_hex(4)}_"
-        guardian = [sys.executable, "-I", "-m", "plates.serving.guardian"]
-        guardian += ["--parent", str(os.getpid()), "--folder", str(folder)]
-        guardian += ["--shm-prefix", self.shm_prefix, "--grace", str(GRACE_S), "--"]
-        server = [str(installation.server), *self._options(repository, backends)]
+        command = [sys.executable, "-I", "-m", "plates.serving.guardian"]
+        command += ["--parent", str(os.getpid()), "--folder", str(folder)]
+        command += ["--shm-prefix", self.shm_prefix, "--grace", str(GRACE_S), "--"]
+        command += [str(installation.server), *self._options(repository, backends)]
         with self._lock:
             if self._stopped:
                 raise StartError("Triton was stopped while it started")
             with (folder / _LOG).open("ab") as log:
                 self._guardian = subprocess.Popen(  # noqa: S603 - our own command
-                    [*guardian, *server],
+                    command,
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=subprocess.STDOUT,
@@ -277,7 +273,7 @@ class EmbeddedTriton:
             f"--backend-config=python,shm-region-prefix-name={self.shm_prefix}",
             f"--exit-timeout-secs={EXIT_TIMEOUT_S}",
         ]
-        for name, port in vars(self._ports).items():
+        for name, port in self._ports.items():
             options += [f"--{name}-address={self.host}", f"--{name}-port={port}"]
         if self.host != LOOPBACK:
             options += [f"--grpc-max-connection-age={CONNECTION_AGE_S * 1000}"]
@@ -288,45 +284,26 @@ class EmbeddedTriton:
     def _wait_until_ready(self) -> None:
         deadline = time.monotonic() + self.ready_timeout
         while not self.http.is_ready():
-            status = self.poll()
-            if status is not None:
+            if (status := self.poll()) is not None:
                 message = f"Triton ended with status {status}:\n{self.log_tail()}"
                 # Another process was faster: no model version is at fault.
                 taken = _PORTS_TAKEN in message
                 raise PreflightError([message]) if taken else StartError(message)
             if time.monotonic() > deadline:
-                waited = f"after {self.ready_timeout:g} s"
-                raise StartError(f"Triton was not ready {waited}:\n{self.log_tail()}")
+                waited = f"Triton was not ready after {self.ready_timeout:g} s"
+                raise StartError(f"{waited}:\n{self.log_tail()}")
             time.sleep(_POLL_S)
-
-
-def choose_ports(wanted: Ports, host: str = LOOPBACK) -> Ports:
-    """Replace each 0 by a port that is free on an address; see that the others are free."""
-    chosen, problems = {}, []
-    # All are held until all are known, so that no two are the same.
-    with contextlib.ExitStack() as held:
-        for name, port in vars(wanted).items():
-            probe = held.enter_context(socket.socket())
-            if port:
-                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind((host, port))
-                chosen[name] = probe.getsockname()[1]
-            except (OSError, OverflowError) as error:
-                reason = getattr(error, "strerror", None) or str(error)
-                remedy = f"set PLATES_TRITON_{name.upper()}_PORT to a free one"
-                problems.append(f"Port {port} can't be used ({reason}): {remedy}.")
-    if problems:
-        raise PreflightError(problems)
-    return Ports(**chosen)
 
 
 def environment(profile: str, installation: Installation | None) -> dict[str, str]:
     """The environment in which the stubs find this Python and its packages."""
     # The settings hold tokens, which a process that decodes clients' photos must not have.
     dropped = ("PYTHONHOME", "PYTHONPATH", "PLATES_")
-    kept = (n for n in os.environ if n == _THREADS or not n.startswith(dropped))
-    variables = {name: os.environ[name] for name in kept}
+    variables = {
+        name: value
+        for name, value in os.environ.items()
+        if name == _THREADS or not name.startswith(dropped)
+    }
     # The virtual environment is found through PATH, libpython through LD_LIBRARY_PATH. An image's
     # stub finds its libpython by itself, and the image's order of libraries chooses the driver.
     first = {"PATH": str(Path(sys.executable).parent)}

@@ -1,4 +1,4 @@
-"""Model versions: which are in the repository, which one is served, and what Triton is shown.
+"""Model versions: which are in the repository, what Triton is shown, which one is served.
 
 A model version is a version folder in each of the models that read a photo. The export writes
 its manifest last, so a version with a manifest and all files that it names is complete.
@@ -9,20 +9,22 @@ import json
 import logging
 import shutil
 import time
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from plates.serving.client import PHOTO_MODEL
-from plates.serving.errors import StartError, VersionError
+from plates.serving.client import PHOTO_MODEL, TritonHttp
+from plates.serving.errors import RequestError, StartError, VersionError
 from plates.serving.installation import ARTIFACTS, MANIFESTS
 
+TRIAL = f"{PHOTO_MODEL}_trial"
 # In pixels. Engines that compute in less than float32 move a box by a fraction of one.
 BOX_TOLERANCE = 4.0
 LOOK_PAUSE_S = 2.0
-# A crash while a version was loaded may have another cause, once.
-MAX_INTERRUPTIONS = 2
+_READ_S = 30.0
+# Longer than any photo may take.
+_FINISH_S = 60.0
+_POLL_S = 0.1
 _MANIFEST = MANIFESTS[PHOTO_MODEL]
 _LONGEST_REASON = 500
 # By default Triton serves the newest version alone.
@@ -50,28 +52,6 @@ class ModelVersion:
     def nets(self) -> list[str]:
         """The models that `PHOTO_MODEL` calls."""
         return sorted({name.partition("/")[0] for name in self.files} - {PHOTO_MODEL})
-
-    def check(self, found: Plates) -> None:
-        """Compare what was read on the golden photo with what must be.
-
-        More plates are no fault: one may have been unreadable at export by a narrow margin.
-
-        Raises:
-            VersionError: A plate is missing, has another text or is elsewhere.
-        """
-        if not all(any(_same(plate, other) for other in found) for plate in self.plates):
-            expected, read = _described(self.plates), _described(found)
-            raise VersionError(f"on its golden photo it must read {expected}, it read {read}")
-
-
-def _same(plate: tuple[str, Sequence[float]], other: tuple[str, Sequence[float]]) -> bool:
-    pairs = zip(plate[1], other[1], strict=True)
-    return plate[0] == other[0] and all(abs(a - b) <= BOX_TOLERANCE for a, b in pairs)
-
-
-def _described(plates: Plates) -> str:
-    each = (f"{text or 'an unreadable plate'} at {[*map(round, box)]}" for text, box in plates)
-    return ", ".join(each) or "nothing"
 
 
 def find_versions(repository: Path) -> list[ModelVersion]:
@@ -103,6 +83,35 @@ def _find_version(repository: Path, number: int) -> ModelVersion | None:
     return ModelVersion(number, repository, files_of, plates, fingerprint)
 
 
+def read_golden_photo(triton: TritonHttp, version: ModelVersion, model: str = PHOTO_MODEL) -> None:
+    """Have a model read a version's golden photo, and compare with what was read at export.
+
+    More plates are no fault: one may have been unreadable at export by a narrow margin.
+
+    Raises:
+        VersionError: A plate is missing, has another text or is elsewhere.
+        RequestError: Triton can't read it.
+        OSError: There is no such photo.
+    """
+    if not version.plates:
+        return
+    photo = version.repository / PHOTO_MODEL / str(version.number) / "golden.jpg"
+    found = triton.plates(photo.read_bytes(), _READ_S, model)
+    if not all(any(_is_same(plate, other) for other in found) for plate in version.plates):
+        expected, read = _describe(version.plates), _describe(found)
+        raise VersionError(f"on its golden photo it must read {expected}, it read {read}")
+
+
+def _is_same(plate: tuple[str, Sequence[float]], other: tuple[str, Sequence[float]]) -> bool:
+    pairs = zip(plate[1], other[1], strict=True)
+    return plate[0] == other[0] and all(abs(a - b) <= BOX_TOLERANCE for a, b in pairs)
+
+
+def _describe(plates: Plates) -> str:
+    each = (f"{text or 'an unreadable plate'} at {[*map(round, box)]}" for text, box in plates)
+    return ", ".join(each) or "nothing"
+
+
 class View:
     """The model repository that Triton is shown: the versions that it is to serve, no others.
 
@@ -113,6 +122,7 @@ class View:
     def __init__(self, folder: Path, version: ModelVersion) -> None:
         """Make the folder, with one version and the models that belong to no version."""
         self.folder = folder
+        self.version = version
         folder.mkdir()
         for config in version.repository.glob("*/config.pbtxt"):
             model = config.parent.name
@@ -161,6 +171,70 @@ def _copy(source: Path, target: Path, digest: str) -> None:
         )
 
 
+def change_version(triton: TritonHttp, view: View, new: ModelVersion) -> None:
+    """Replace the version that a Triton serves, as the view shows it; photos are read meanwhile.
+
+    The new nets are loaded beside the old ones, then the model that calls them, under a trial
+    name, which must read the golden photo. Only then is it loaded under the real name: Triton
+    sends it the photos that come from then on and lets the old one finish; the old nets are
+    unloaded last. Triton can't do the trial by itself: it takes a model for ready whose warm-up
+    failed, and lets no model call another one before it is ready.
+
+    Raises:
+        VersionError: The new one can't be served; the old one is served as before.
+        RequestError: What is loaded now is unknown: Triton must be restarted.
+    """
+    old = view.version
+    try:
+        for model in new.nets:
+            view.add(new, model)
+            triton.load(model)
+        view.add(new, PHOTO_MODEL, TRIAL)
+        triton.load(TRIAL)
+        read_golden_photo(triton, new, TRIAL)
+        view.add(new, PHOTO_MODEL)  # it is loaded below
+    except (VersionError, RequestError, OSError) as error:
+        if isinstance(error, RequestError) and error.status is None:
+            raise  # what Triton did not answer, it may still do
+        view.drop(PHOTO_MODEL, new)
+        _unload_trial(triton, view, new)
+        _unload_nets(triton, view, new)
+        raise VersionError(" ".join(str(error).split())) from error
+    _unload_trial(triton, view, new)
+    view.drop(PHOTO_MODEL, old)
+    view.version = new
+    triton.load(PHOTO_MODEL)
+    _await_end(triton, PHOTO_MODEL, old)
+    _unload_nets(triton, view, old)
+
+
+def _unload_trial(triton: TritonHttp, view: View, version: ModelVersion) -> None:
+    try:
+        triton.unload(TRIAL)
+    except RequestError as error:  # it was not loaded
+        if error.status is None:
+            raise
+    else:
+        _await_end(triton, TRIAL, version)
+    # Not before: Triton says nothing about models that are not in its repository.
+    view.drop(TRIAL)
+
+
+def _unload_nets(triton: TritonHttp, view: View, version: ModelVersion) -> None:
+    for model in version.nets:
+        view.drop(model, version)
+        triton.load(model)
+    for model in version.nets:
+        _await_end(triton, model, version)
+
+
+def _await_end(triton: TritonHttp, model: str, version: ModelVersion) -> None:
+    """Wait until a version has answered its last request, but not for ever."""
+    deadline = time.monotonic() + _FINISH_S
+    while triton.holds(model, version.number) and time.monotonic() < deadline:
+        time.sleep(_POLL_S)
+
+
 class Versions:
     """Chooses the version to serve: the newest that can be served.
 
@@ -169,32 +243,38 @@ class Versions:
     """
 
     def __init__(self, repository: Path) -> None:
-        """Look at nothing yet."""
         # None if the repository holds no versions.
         self.serving: ModelVersion | None = None
+        # Whether it has been served, which means that it reads its golden photo.
+        self.is_proven = False
         self.view: View | None = None
         self._repository = repository
-        # Replaced, never changed: another thread reads it.
+        # By fingerprint. Replaced, never changed: another thread reads it.
         self._refused: dict[str, tuple[ModelVersion, str]] = {}
-        self._proven: set[str] = set()
-        self._interrupted: Counter[str] = Counter()
+        self._forgiven: set[str] = set()
         self._seen: ModelVersion | None = None
         self._looked_at = float("-inf")
 
     @property
     def refused(self) -> dict[str, str]:
-        """Version to the reason why it is not served."""
-        return {str(version.number): reason for version, reason in self._refused.values()}
+        """Version to the reason, in short, why it is not served."""
+        return {str(version.number): _shorten(why) for version, why in self._refused.values()}
 
     def choose(self) -> ModelVersion | None:
-        """Choose what to start: what was served before if it is there, else the newest."""
+        """Choose what to start: what was served before if it is there, else the newest.
+
+        Raises:
+            StartError: All versions were refused. The next call begins anew with all of them.
+        """
         left = self._acceptable()
         if not left and self._refused:
-            reasons = "".join(f"\n- {number}: {why}" for number, why in self.refused.items())
-            raise StartError(f"No model version in {self._repository} can be served:{reasons}")
-        before = self.serving.fingerprint if self.serving else ""
-        proven = (v for v in left if v.fingerprint == before and self.is_proven(v))
-        self.serving = next(proven, left[0] if left else None)
+            each = [f"\n- {version.number}: {why}" for version, why in self._refused.values()]
+            self._refused = {}
+            raise StartError(
+                f"No model version in {self._repository} can be served:{''.join(each)}"
+            )
+        if not self.is_proven or self.serving not in left:
+            self.serving, self.is_proven = next(iter(left), None), False
         return self.serving
 
     def lay_out(self, folder: Path) -> Path:
@@ -213,48 +293,26 @@ class Versions:
         self._refused = {mark: why for mark, why in self._refused.items() if mark in there}
         return [version for version in found if version.fingerprint not in self._refused]
 
-    def is_proven(self, version: ModelVersion) -> bool:
-        """Report whether it has been served, which means that it reads its golden photo."""
-        return version.fingerprint in self._proven
-
     def prove(self, version: ModelVersion) -> None:
         """Note that a version is served."""
-        self.serving = version
-        self._proven.add(version.fingerprint)
-        del self._interrupted[version.fingerprint]
+        self.serving, self.is_proven = version, True
+        self._forgiven.discard(version.fingerprint)
         log.info("Model version %d is served.", version.number)
 
-    def refuse(self, version: ModelVersion, reason: str) -> None:
-        """Note that a version can't be served as it is."""
-        reason = _summary(reason)
-        self._refused = self._refused | {version.fingerprint: (version, reason)}
-        stays = self.serving
-        rest = f"{stays.number} stays" if stays and stays != version else "trying an older one"
-        log.error("Model version %d is refused, %s: %s", version.number, rest, reason)
+    def refuse(self, version: ModelVersion, reason: str, *, forgive: bool = False) -> None:
+        """Note that a version can't be served as it is.
 
-    def give_up(self, version: ModelVersion, reason: str) -> bool:
-        """Note that a version does not start; returns whether to try again.
-
-        It is refused if another one is left, one that has been served not the first time.
+        The first failure is forgiven if it may have another cause, as a crash has.
         """
-        if self.is_proven(version):
-            self._proven.discard(version.fingerprint)
-        elif all(other.fingerprint == version.fingerprint for other in self._acceptable()):
-            return False
-        else:
-            self.refuse(version, reason)
-        return True
-
-    def interrupt(self, version: ModelVersion, reason: str) -> None:
-        """Note that Triton failed while it loaded a version."""
-        self._interrupted[version.fingerprint] += 1
-        if self._interrupted[version.fingerprint] >= MAX_INTERRUPTIONS:
-            self.refuse(version, reason)
-        else:
-            log.warning("Model version %d will be tried again: %s", version.number, reason)
+        if forgive and version.fingerprint not in self._forgiven:
+            self._forgiven.add(version.fingerprint)
+            log.warning("Model version %d is tried again: %s", version.number, _shorten(reason))
+            return
+        self._refused = self._refused | {version.fingerprint: (version, reason)}
+        log.error("Model version %d is refused: %s", version.number, _shorten(reason))
 
     def due(self) -> ModelVersion | None:
-        """Look, every few seconds, for a version that should be served instead.
+        """Search, every few seconds, for a version that should be served instead.
 
         That is the newest that is not refused, once its files were the same twice.
         """
@@ -269,7 +327,7 @@ class Versions:
         return newest
 
 
-def _summary(reason: str) -> str:
+def _shorten(reason: str) -> str:
     """Keep the first line of a reason that ends with a log, and the lines that say what failed."""
     lines = [line.strip() for line in reason.splitlines() if line.strip()]
     failures = [line for line in lines if "failed to load '" in line and " version " in line]

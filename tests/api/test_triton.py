@@ -1,4 +1,4 @@
-"""The way to Triton: what a healthy one never does, restarts, TLS, compression, several Tritons."""
+"""The way to Triton: what a healthy one never does, TLS, compression, several Tritons."""
 
 import contextlib
 import json
@@ -16,7 +16,7 @@ import grpc
 import httpx
 import numpy as np
 import pytest
-from fake_triton import FakeTriton, refusing, sleeping
+from fake_triton import FakeTriton, refusing
 from pydantic import ValidationError
 from support import (
     PHOTO,
@@ -30,7 +30,6 @@ from support import (
 
 from api.errors import PHOTO_PROBLEMS
 from api.settings import Settings
-from api.status import Status, read_status, write_status
 
 AWAY = "recognizer-unavailable"
 # A connection ends in good order after this, and its name is resolved again.
@@ -117,64 +116,6 @@ def test_triton_that_is_away(starts_with_triton: bool) -> None:
         assert int(response.headers["retry-after"]) > 0
         assert client.get("/healthz").json() == {"status": "alive"}
         assert_problem(client.get("/readyz"), 503, None)
-
-
-@pytest.mark.parametrize("setting", ["status_file", "triton_status_file"])
-def test_photos_that_a_restarted_model_held_are_answered(
-    fake: FakeTriton, tmp_path: Path, setting: str
-) -> None:
-    """Triton never answers them: they would wait until their deadline."""
-    status_file = tmp_path / "status.json"
-
-    def restart_with(photo: bytes) -> dict[str, np.ndarray]:
-        write_status(status_file, Status("healing", {"plate_recognition": 1}))
-        return sleeping(10)(photo)
-
-    fake.reply = restart_with
-    with running_gateway(settings_for(fake, **{setting: status_file})) as client:
-        answer = post_raw(client, PHOTO)
-    assert answer.status_code == 503
-    assert "restarted" in answer.json()["detail"]
-    assert int(answer.headers["retry-after"]) >= 1
-
-
-def test_the_status_file_is_not_read_for_each_photo(
-    fake: FakeTriton, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    status_file, times = tmp_path / "status.json", 0
-
-    def counted(path: Path) -> Status | None:
-        nonlocal times
-        times += 1
-        return read_status(path)
-
-    monkeypatch.setattr("api.triton.read_status", counted)
-    monkeypatch.setattr("api.triton._CHECK_EVERY_S", 60.0)
-    write_status(status_file, Status("ready", {"plate_recognition": 2}))
-    with running_gateway(settings_for(fake, status_file=status_file)) as client:
-        for _ in range(20):
-            assert post_raw(client, PHOTO).status_code == 200
-    assert times == 1
-
-
-def test_other_changes_of_the_status_file_are_no_reason_to_give_up_a_photo(
-    fake: FakeTriton, tmp_path: Path
-) -> None:
-    status_file = tmp_path / "status.json"
-    write_status(status_file, Status("ready", {"plate_recognition": 2}))
-
-    def replace(_: bytes) -> dict[str, np.ndarray]:
-        write_status(status_file, Status("healing", {"plate_recognition": 2, "yolo": 1}))
-        return sleeping(1.2)(b"")  # long enough to be checked
-
-    def remove(_: bytes) -> dict[str, np.ndarray]:
-        status_file.unlink()
-        return sleeping(1.2)(b"")
-
-    with running_gateway(settings_for(fake, status_file=status_file)) as client:
-        for reply in (replace, remove):
-            fake.reply = reply
-            assert post_raw(client, PHOTO).status_code == 200
 
 
 @pytest.fixture
@@ -380,6 +321,7 @@ def test_addresses_that_name_one_or_several(url: str) -> None:
 @pytest.mark.parametrize(
     ("url", "reason"),
     [
+        *((url, "8001") for url in ("http://t:8000", "t", "grpc://t", "https://t:443")),
         ("one:8001,two:8001", "list them: ipv4:"),
         ("triton:80010", "no address"),
         ("triton:0", "no address"),

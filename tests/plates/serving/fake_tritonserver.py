@@ -19,17 +19,21 @@ class Handler(http.server.BaseHTTPRequestHandler):
     text: ClassVar[str] = TEXT
 
     def do_GET(self) -> None:
-        count = {"success": {"count": 1}}
-        self._answer({"model_stats": [{"name": "plate_recognition", "inference_stats": count}]})
+        model = {"name": "plate_recognition", "inference_stats": {"success": {"count": 1}}}
+        self._answer(200, {"model_stats": [model, model]})
 
     def do_POST(self) -> None:
         self.rfile.read(int(self.headers["Content-Length"]))
         outputs = {"texts": [self.text], "coordinates": BOX}
-        self._answer({"outputs": [{"name": n, "data": data} for n, data in outputs.items()]})
+        if self.path.endswith("/infer"):
+            answer = {"outputs": [{"name": n, "data": data} for n, data in outputs.items()]}
+            self._answer(200, answer)
+        else:
+            self._answer(400, {"error": "there is no such model"})
 
-    def _answer(self, document: Any) -> None:
+    def _answer(self, status: int, document: Any) -> None:
         body = json.dumps(document).encode()
-        self.send_response(200)
+        self.send_response(status)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)

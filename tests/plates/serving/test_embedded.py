@@ -1,17 +1,20 @@
-"""The embedded Triton's life: start, two at once, stop, and every other end."""
+"""The embedded Triton's life: start, two at once, healing, stop, and every other end.
 
-import contextlib
+Its model loads at once. What clients see of faults in the real ones is measured by `plates bench
+faults`; more of the supervisor, over a server without models, is in test_healing.py.
+"""
+
 import os
 import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
+from serving_support import MODEL, make_model, ticked_until
 from support import wait_until
-from tritonclient import grpc as triton_grpc
 
 from api.edge import protocol
 from plates.serving import (
@@ -20,43 +23,31 @@ from plates.serving import (
     StartError,
     gateway,
     guardian,
+    healing,
     processes,
     supervisor,
     triton,
 )
+from plates.serving.errors import GaveUp
+from plates.serving.healing import TritonHealer
 from plates.serving.triton import GRACE_S, ORPHANS_S, STOP_S
 
 pytestmark = [pytest.mark.live, pytest.mark.control]
 
-# A model that needs no weights and loads at once.
-ECHO_CONFIG = """
-backend: "python"
-input [ { name: "in" data_type: TYPE_STRING dims: [ 1 ] } ]
-output [ { name: "out" data_type: TYPE_STRING dims: [ 1 ] } ]
-instance_group [ { kind: KIND_CPU } ]
-"""
-ECHO_MODEL = """
-import triton_python_backend_utils as pb_utils
-
-class TritonPythonModel:
-    def execute(self, requests):
-        tensors = [pb_utils.get_input_tensor_by_name(r, "in").as_numpy() for r in requests]
-        return [pb_utils.InferenceResponse([pb_utils.Tensor("out", t)]) for t in tensors]
-"""
+BROKEN = "raise ImportError('no such luck')"
+HANGING = MODEL.replace("        texts", "        import time; time.sleep(600)\n        texts", 1)
+SLOW = MODEL + "    def initialize(self, args):\n        import time; time.sleep(300)\n"
 
 
 @pytest.fixture
-def echo(tmp_path: Path) -> Path:
-    folder = tmp_path / "models" / "echo"
-    (folder / "1").mkdir(parents=True)
-    (folder / "config.pbtxt").write_text(ECHO_CONFIG)
-    (folder / "1" / "model.py").write_text(ECHO_MODEL)
-    return folder.parent
+def model(tmp_path: Path) -> Path:
+    """The code of a repository's only model."""
+    return make_model(tmp_path / "models")
 
 
-def is_ready(server: EmbeddedTriton) -> bool:
-    with contextlib.closing(triton_grpc.InferenceServerClient(server.grpc_url)) as client:
-        return bool(client.is_server_ready(client_timeout=5))
+@pytest.fixture
+def models(model: Path) -> Path:
+    return model.parents[2]
 
 
 def all_dead(pids: list[int]) -> bool:
@@ -68,60 +59,57 @@ def family_of(server: EmbeddedTriton) -> list[int]:
     return [pids.guardian, pids.server, *pids.stubs]
 
 
-def test_two_servers_live_side_by_side_and_leave_nothing(echo: Path) -> None:
-    with EmbeddedTriton(echo) as one, EmbeddedTriton(echo) as other:
-        assert is_ready(one) and is_ready(other)
+def test_two_servers_live_side_by_side_and_leave_nothing(
+    models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Nothing of the folder that we were started from is imported; a relative path is from there.
+    for name in ("colorsys", "queue", "numpy"):
+        (tmp_path / f"{name}.py").write_text("raise ImportError('poisoned')")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", "/nowhere")
+    with EmbeddedTriton(Path(models.name)) as one, EmbeddedTriton(models) as other:
         assert len({one.grpc_url, one.http_url, other.grpc_url, other.http_url}) == 4
         families = family_of(one) + family_of(other)
         assert len(set(families)) == 6
         assert processes.leftovers(one.shm_prefix) and processes.leftovers(other.shm_prefix)
+        listening = psutil.Process(one.pids.server).net_connections()
+        hosts = [c.laddr.ip for c in listening if c.status == psutil.CONN_LISTEN]
+        assert len(hosts) == 3 and all(host.endswith("127.0.0.1") for host in hosts)
         folder = one._folder
         one.stop()
-        assert is_ready(other)
+        assert other.http.is_ready() and other.http.plates(b"photo", 10)
         assert one.poll() is not None and other.poll() is None
     assert all_dead(families)
     assert not processes.leftovers(one.shm_prefix) + processes.leftovers(other.shm_prefix)
     assert folder is not None and not folder.exists()
 
 
-@contextlib.contextmanager
-def owner(repository: Path) -> Iterator[tuple[subprocess.Popen[str], list[int], str]]:
-    """Another process with a server of its own: the process, all pids, the shm prefix."""
+def test_the_server_dies_with_its_killed_owner(models: Path) -> None:
     code = (
         "import sys, time; from pathlib import Path; from plates.serving import EmbeddedTriton\n"
         "s = EmbeddedTriton(Path(sys.argv[1])).start(); p = s.pids\n"
         "print(s.shm_prefix, p.guardian, p.server, *p.stubs, flush=True)\n"
         "time.sleep(600)"
     )
-    command = [sys.executable, "-c", code, str(repository)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        try:
-            assert process.stdout is not None
-            prefix, *pids = process.stdout.readline().split()
-            yield process, [int(pid) for pid in pids], prefix
-        finally:
-            process.kill()
-
-
-def test_the_server_dies_with_its_killed_owner(echo: Path) -> None:
-    with owner(echo) as (process, family, prefix):
-        assert len(family) == 3
-        process.kill()
-        wait_until(lambda: all_dead(family))
-        wait_until(lambda: not processes.leftovers(prefix))
+    command = [sys.executable, "-c", code, str(models)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as owner:
+        assert owner.stdout is not None
+        prefix, *family = owner.stdout.readline().split()
+        owner.kill()
+    assert len(family) == 3
+    wait_until(lambda: all_dead([int(pid) for pid in family]))
+    wait_until(lambda: not processes.leftovers(prefix))
 
 
 @pytest.mark.parametrize("killed", [["guardian"], ["guardian", "server"], ["server"]])
-def test_nothing_survives_a_kill(echo: Path, killed: list[str]) -> None:
-    with EmbeddedTriton(echo) as server:
+def test_nothing_survives_a_kill(models: Path, killed: list[str]) -> None:
+    with EmbeddedTriton(models) as server:
         family, prefix, pids = family_of(server), server.shm_prefix, server.pids
         for name in killed:
             os.kill(getattr(pids, name), signal.SIGKILL)
         wait_until(lambda: server.poll() is not None)
         if len(killed) == 1:  # nothing more is needed for that
             wait_until(lambda: all_dead(family))
-        if killed == ["guardian"]:
-            assert server.poll() == -signal.SIGKILL
         if killed == ["server"]:
             assert not processes.leftovers(prefix)
         with pytest.raises(StartError, match="not running"):
@@ -130,30 +118,22 @@ def test_nothing_survives_a_kill(echo: Path, killed: list[str]) -> None:
     assert not processes.leftovers(prefix)
 
 
-def test_a_dead_stub_is_seen_and_does_not_hold_up_the_stop(echo: Path) -> None:
-    with EmbeddedTriton(echo) as server:
-        (stub,) = server.pids.stubs
-        os.kill(stub, signal.SIGKILL)
-        wait_until(lambda: server.pids.stubs == ())
-        assert server.poll() is None
-        family, prefix = family_of(server), server.shm_prefix
-    assert all_dead(family)
-    assert not processes.leftovers(prefix)
-
-
-@pytest.mark.parametrize("frozen", ["stub", "server", "guardian", "all"])
-def test_a_frozen_family_is_stopped_all_the_same(echo: Path, frozen: str) -> None:
-    with EmbeddedTriton(echo) as server:
+@pytest.mark.parametrize("frozen", ["server", "all"])
+def test_a_frozen_family_is_stopped_all_the_same(
+    models: Path, frozen: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(triton, "GRACE_S", 1.0)
+    monkeypatch.setattr(triton, "STOP_S", 3.0)
+    with EmbeddedTriton(models) as server:
         family, prefix, pids = family_of(server), server.shm_prefix, server.pids
         keeper = server._guardian
         assert keeper is not None
-        stopped = {"stub": pids.stubs, "server": [pids.server], "guardian": [pids.guardian]}
-        for pid in stopped.get(frozen, family):
+        for pid in family if frozen == "all" else [pids.server]:
             os.kill(pid, signal.SIGSTOP)
     assert all_dead(family)
     assert not processes.leftovers(prefix)
-    # Unless it is frozen itself, the guardian needs nobody to kill it: its time suffices.
-    assert (keeper.returncode == -signal.SIGKILL) == (frozen in ("guardian", "all"))
+    # Unless it is frozen itself, the guardian needs no help: its time suffices.
+    assert (keeper.returncode == -signal.SIGKILL) == (frozen == "all")
 
 
 def test_the_times_for_stopping_fit_into_each_other() -> None:
@@ -163,69 +143,57 @@ def test_the_times_for_stopping_fit_into_each_other() -> None:
     assert supervisor.TICK_S + gateway.STOP_S + STOP_S + ORPHANS_S < 10
 
 
-def test_a_fixed_port_is_taken_and_a_taken_one_is_named(echo: Path) -> None:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        port = taken.getsockname()[1]
-        with pytest.raises(PreflightError, match=rf"Port {port} .*PLATES_TRITON_GRPC_PORT"):
-            EmbeddedTriton(echo, grpc_port=port).start()
-    with EmbeddedTriton(echo, grpc_port=port) as server:
-        assert server.grpc_url == f"127.0.0.1:{port}"
-        assert is_ready(server)
-
-
-SLOW = ECHO_MODEL + "    def initialize(self, args):\n        import time; time.sleep(300)\n"
-
-
-@pytest.mark.parametrize(
-    ("code", "timeout_s", "reason"),
-    [
-        ("raise ImportError('no such luck')", 180, "no such luck"),
-        (SLOW, 3, r"not ready after 3 s:\n(.|\n)*loading: echo"),
-    ],
-    ids=["it can't load", "it is never ready"],
-)
-def test_a_failed_start_is_an_error_with_its_reason(
-    echo: Path, code: str, timeout_s: float, reason: str
-) -> None:
-    (echo / "echo" / "1" / "model.py").write_text(code)
-    server = EmbeddedTriton(echo, ready_timeout=timeout_s)
-    with pytest.raises(StartError, match=reason):
+def test_a_model_that_is_never_ready_is_an_error_with_its_reason(model: Path, models: Path) -> None:
+    model.write_text(SLOW)
+    server = EmbeddedTriton(models, ready_timeout=2)
+    with pytest.raises(StartError, match=r"not ready after 2 s:\n(.|\n)*loading: plate_recognit"):
         server.start()
     assert server.poll() == 1
     assert not processes.leftovers(server.shm_prefix)
 
 
-def test_what_the_server_is_started_with(
-    echo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_server_is_healed_on_the_same_ports_until_that_is_hopeless(
+    model: Path, models: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """This environment, nothing of the folder we were started from, loopback alone."""
-    monkeypatch.setenv("PYTHONPATH", "/nowhere")
-    (echo / "echo" / "1" / "model.py").write_text(
-        f"import colorsys, queue\n{ECHO_MODEL}"
-        "    def initialize(self, args):\n"
-        "        import os, sys, plate_models\n"
-        "        print('PREFIX', sys.prefix, os.environ.get('GOMP_SPINCOUNT'), flush=True)\n"
-    )
-    for name in ("colorsys", "queue", "numpy"):
-        (tmp_path / f"{name}.py").write_text("raise ImportError('poisoned')")
-    monkeypatch.chdir(tmp_path)
-    # A relative path is meant from here all the same.
-    with EmbeddedTriton(Path("models")) as server:
-        assert is_ready(server)
-        assert f"PREFIX {sys.prefix} 0\n" in server.log_tail(1000)
-        listening = listening_addresses(server.pids.server)
-    assert len(listening) == 3
-    assert all("0100007F:" in address for address in listening), listening
+    monkeypatch.setattr(healing, "STANDSTILL_S", 2.0)
+    monkeypatch.setattr(healing, "_READ_TIMEOUT_S", 1.0)
+    monkeypatch.setattr(healing, "_REAPED_S", 0.3)
+    monkeypatch.setattr(supervisor, "_FIRST_PAUSE_S", 0.0)
+    monkeypatch.setattr(supervisor, "MAX_IN_A_ROW", 2)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(PreflightError, match=rf"Port {port} .*PLATES_TRITON_GRPC_PORT"):
+            EmbeddedTriton(models, grpc_port=port).start()
+    server = EmbeddedTriton(models, grpc_port=port)
+    healer = TritonHealer(server, b"photo")
 
+    def restarts() -> int:
+        return sum(healer.status.restarts.values())
 
-def listening_addresses(pid: int) -> list[str]:
-    """Where a process listens, as /proc/net writes it."""
-    files = {str(link.readlink()) for link in Path(f"/proc/{pid}/fd").iterdir()}
-    rows = [
-        line.split()
-        for table in ("tcp", "tcp6")
-        for line in Path(f"/proc/net/{table}").read_text().splitlines()[1:]
-    ]
-    return [row[1] for row in rows if row[3] == "0A" and f"socket:[{row[9]}]" in files]
+    try:
+        healer.start()
+        ticked_until(healer, lambda: healer.status.state == "ready")
+        addresses = (server.grpc_url, server.http_url, server.metrics_url)
+        assert server.grpc_url == f"127.0.0.1:{port}"
+        for count, (name, number) in enumerate(
+            (("stub", signal.SIGKILL), ("server", signal.SIGKILL), ("server", signal.SIGTERM)), 1
+        ):
+            before, key, prefix = server.pids, server.http.key, server.shm_prefix
+            os.kill(before.stubs[0] if name == "stub" else before.server, number)
+            ticked_until(healer, lambda count=count: restarts() == count)
+            ticked_until(healer, lambda: healer.status.state == "ready")
+            assert (server.grpc_url, server.http_url, server.metrics_url) == addresses
+            assert server.http.key != key
+            assert all_dead([before.guardian, before.server, *before.stubs])
+            assert not processes.leftovers(prefix)
+        assert healer.status.restarts == {"triton": 2, "plate_recognition": 1}
+        model.write_text(HANGING)
+        os.kill(server.pids.server, signal.SIGKILL)
+        ticked_until(healer, lambda: restarts() == 5, 60)
+        model.write_text(BROKEN)
+        with pytest.raises(GaveUp, match=r"Triton can't be healed(.|\n)*no such luck"):
+            ticked_until(healer, lambda: False)
+    finally:
+        healer.stop()
+    assert not processes.leftovers(server.shm_prefix)
+    assert not processes.mentioning(server.shm_prefix)

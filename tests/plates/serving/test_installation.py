@@ -1,6 +1,7 @@
-"""Which Triton is taken, and what it needs: each thing that is missing is named with its cure."""
+"""Which Triton is taken, what it is started with, and what it lacks: each with its cure."""
 
 import importlib.metadata
+import importlib.util
 import os
 import re
 import shutil
@@ -9,97 +10,115 @@ import subprocess
 import sys
 import types
 from pathlib import Path
-from typing import Any
 
 import pytest
-from test_embedded import ECHO_CONFIG, ECHO_MODEL, is_ready
+from serving_support import make_image, make_model
+from support import REPOSITORY
 
 from plate_models.contract import MANIFEST
 from plates import gpu
 from plates.serving import EmbeddedTriton, PreflightError, installation, triton
 from plates.serving.installation import LIBPYTHON, Installation, find_installation, find_problems
 
-REPOSITORY = Path(__file__).resolve().parents[3] / "model_repository"
 
-
+@pytest.fixture
 def wheel() -> Installation:
     found = find_installation()
     assert found is not None and found.is_wheel
     return found
 
 
-def make_image(folder: Path) -> Installation:
-    """What an image has: programs that do nothing."""
-    image = Installation(folder, is_wheel=False)
-    for program in (image.server, image.stub):
-        program.parent.mkdir(parents=True)
-        program.write_text("#!/bin/sh\nexit 1\n")
-        program.chmod(0o755)
-    return image
-
-
 @pytest.fixture
 def models(tmp_path: Path) -> Path:
-    (tmp_path / "models/model/1").mkdir(parents=True)
-    (tmp_path / "models/model/1/model.py").touch()
-    (tmp_path / "models/model/config.pbtxt").write_text('backend: "python"\n')
+    make_model(tmp_path / "models")
     return tmp_path / "models"
 
 
-def problems(found: Installation | None, models: Path, **changes: Any) -> list[str]:
-    environment = triton.environment("cpu", found)
-    return find_problems(found, environment, models, changes.pop("profile", "cpu"), **changes)
+def problems(found: Installation | None, models: Path, profile: str = "cpu") -> list[str]:
+    return find_problems(found, triton.environment("cpu", found), models, profile)
 
 
-def problem(found: Installation | None, models: Path, **changes: Any) -> str:
-    (only,) = problems(found, models, **changes)
+def problem(found: Installation | None, models: Path, profile: str = "cpu") -> str:
+    (only,) = problems(found, models, profile)
     return only
 
 
-# --- which Triton is taken ---
+# --- which Triton is taken, and what it is started with ---
 
 
-def test_the_wheel_comes_before_the_image(tmp_path: Path) -> None:
-    found = find_installation(make_image(tmp_path).folder)
-    assert found is not None and found.is_wheel
-
-
-def test_the_image_is_found_where_there_is_no_wheel(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_the_wheel_comes_before_the_image_and_gets_our_backends(
+    wheel: Installation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(installation, "_package_folder", lambda _: None)
-    assert find_installation(tmp_path) is None
     image = make_image(tmp_path / "tritonserver")
-    assert find_installation(image.folder) == image
-
-
-def test_the_images_own_backends_are_taken_as_they_are(tmp_path: Path) -> None:
-    image = make_image(tmp_path / "tritonserver")
-    assert image.lay_out_backends(tmp_path / "backends") == image.folder / "backends"
-    assert not (tmp_path / "backends").exists()
-
-
-def test_the_wheel_gets_our_backends(tmp_path: Path) -> None:
-    backends = wheel().lay_out_backends(tmp_path / "backends")
+    assert find_installation(image.folder) == wheel
+    backends = wheel.lay_out_backends(tmp_path / "backends")
     assert {folder.name for folder in backends.iterdir()} >= {"python", "pytorch", "onnxruntime"}
     assert (backends / "onnxruntime" / "model.py").is_file()
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
+    assert find_installation(tmp_path) is None
+    assert find_installation(image.folder) == image
+    assert image.lay_out_backends(tmp_path / "none") == image.folder / "backends"
 
 
-def test_the_images_libraries_keep_their_order(
+def test_triton_gets_this_python_but_not_our_settings(
+    wheel: Installation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("PLATES_TOKENS", "PLATES_TRITON_TOKEN", "PYTHONPATH"):
+        monkeypatch.setenv(name, "secret-of-the-gate")
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    monkeypatch.setenv("LD_LIBRARY_PATH", "/usr/local/cuda/compat/lib")
+    variables = triton.environment("gpu", make_image(tmp_path))
+    assert variables["OMP_NUM_THREADS"] == "3" and variables["GOMP_SPINCOUNT"] == "0"
+    assert "secret-of-the-gate" not in variables.values()
+    assert variables["PATH"].split(os.pathsep)[0] == str(Path(sys.executable).parent)
+    # The image's libraries keep their order.
+    assert variables["LD_LIBRARY_PATH"] == "/usr/local/cuda/compat/lib"
+    for_cpu = triton.environment("cpu", wheel)
+    assert for_cpu["LD_LIBRARY_PATH"] != variables["LD_LIBRARY_PATH"]
+    assert "CUDA_VISIBLE_DEVICES" not in variables and for_cpu["CUDA_VISIBLE_DEVICES"] == ""
+
+
+def test_it_listens_where_it_must_and_is_asked_on_loopback(tmp_path: Path) -> None:
+    ports = {"http": 8000, "grpc": 8001, "metrics": 8002}
+    options = {f"{name}_port": port for name, port in ports.items()}
+    server = EmbeddedTriton(tmp_path, profile="gpu", host="0.0.0.0", **options)  # noqa: S104
+    assert (server.http_url, server.metrics_url) == ("127.0.0.1:8000", "127.0.0.1:8002")
+    words = server._options(tmp_path, tmp_path)
+    for name, port in ports.items():
+        assert {f"--{name}-address=0.0.0.0", f"--{name}-port={port}"} <= set(words)
+    # Loading models stays the supervisor's own, wherever it listens.
+    restricted = [word for word in words if "restricted" in word]
+    assert len(restricted) == 2 and all("plates-key=" in word for word in restricted)
+
+
+def test_tritons_log_does_not_fill_the_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("LD_LIBRARY_PATH", "/usr/local/cuda/compat/lib")
-    ours = triton.environment("gpu", make_image(tmp_path))
-    assert ours["LD_LIBRARY_PATH"] == "/usr/local/cuda/compat/lib"
-    assert ours["PATH"].split(os.pathsep)[0] == str(Path(sys.executable).parent)
-    assert triton.environment("cpu", wheel())["LD_LIBRARY_PATH"] != ours["LD_LIBRARY_PATH"]
+    server = EmbeddedTriton(tmp_path)
+    monkeypatch.setattr(server, "_folder", tmp_path)
+    server.bound_log()
+    assert server.log_tail() == "", "there is none yet"
+    monkeypatch.setattr(triton, "MAX_LOG_BYTES", 1000)
+    log = tmp_path / "triton.log"
+    with log.open("ab") as written:
+        for size in (601, 0):
+            subprocess.run(["echo", "x" * 600], stdout=written, check=True)
+            server.bound_log()
+            assert log.stat().st_size == size
+        subprocess.run(["echo", "the end"], stdout=written, check=True)
+    assert server.log_tail() == "the end"
 
 
 # --- what it needs ---
 
 
-def test_nothing_is_missing_here(models: Path, tmp_path: Path) -> None:
-    assert problems(wheel(), models) == problems(make_image(tmp_path / "opt"), models) == []
+def test_nothing_is_missing_here_until_the_manifest_is_lost(
+    wheel: Installation, models: Path, tmp_path: Path
+) -> None:
+    assert problems(wheel, models) == problems(make_image(tmp_path / "opt"), models) == []
+    (models / "plate_recognition" / "1" / MANIFEST).unlink()
+    assert f"plate_recognition has no {MANIFEST}" in problem(wheel, models)
 
 
 def test_no_triton_at_all(models: Path) -> None:
@@ -109,124 +128,73 @@ def test_no_triton_at_all(models: Path) -> None:
     assert "PLATES_TRITON_URL" in found and os.uname().machine in found
 
 
-@pytest.mark.parametrize("is_wheel", [True, False])
-def test_a_missing_stub(models: Path, tmp_path: Path, is_wheel: bool) -> None:
-    found = problem(Installation(tmp_path, is_wheel), models)
-    assert "triton_python_backend_stub" in found
-    assert ("make setup" if is_wheel else "image with the Python backend") in found
-
-
-def test_a_missing_libpython(models: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(installation, "find_libpython", lambda: None)
-    found = problem(wheel(), models)
-    assert LIBPYTHON in found and "apt install" in found
-    assert re.fullmatch(r"libpython3\.\d+\.so\.1\.0", LIBPYTHON)
-
-
-def test_a_folder_that_no_library_is_loaded_from(
-    models: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    flags = types.SimpleNamespace(f_flag=os.ST_NOEXEC | os.ST_NOSUID)
-    monkeypatch.setattr(os, "statvfs", lambda _: flags)
-    found = problem(wheel(), models)
-    assert "noexec" in found and "TMPDIR" in found
-
-
-def test_a_stub_that_lacks_a_library(models: Path, tmp_path: Path) -> None:
+def test_a_missing_stub_and_one_that_lacks_a_library(models: Path, tmp_path: Path) -> None:
+    for is_wheel, cure in ((True, "make setup"), (False, "image with the Python backend")):
+        found = problem(Installation(tmp_path, is_wheel), models)
+        assert "triton_python_backend_stub" in found and cure in found
     image = make_image(tmp_path / "opt")
     image.stub.write_text("#!/bin/sh\necho 'libxyz.so.1.0: cannot open' >&2\nexit 127\n")
     assert "libxyz.so.1.0: cannot open" in problem(image, models)
 
 
-def test_a_space_in_a_path(models: Path) -> None:
+def test_a_missing_libpython_a_bad_temporary_folder_and_a_space_in_a_path(
+    wheel: Installation, models: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(installation, "find_libpython", lambda: None)
+    flags = types.SimpleNamespace(f_flag=os.ST_NOEXEC | os.ST_NOSUID)
+    monkeypatch.setattr(os, "statvfs", lambda _: flags)
     bad = models.rename(models.with_name("my models"))
-    found = problem(wheel(), bad)
-    assert "the model repository has a space" in found and str(bad) in found
-    with pytest.raises(PreflightError, match="has a space"):
-        EmbeddedTriton(bad).start()
+    libpython, noexec, space = problems(wheel, bad)
+    assert LIBPYTHON in libpython and "apt install" in libpython
+    assert re.fullmatch(r"libpython3\.\d+\.so\.1\.0", LIBPYTHON)
+    assert "noexec" in noexec and "TMPDIR" in noexec
+    assert "the model repository has a space" in space and str(bad) in space
 
 
 @pytest.mark.parametrize("port", [70000, -1, None])
-def test_a_port_that_can_not_be_used(models: Path, port: int | None) -> None:
+def test_ports_that_can_not_be_used_are_named_with_all_other_problems(
+    tmp_path: Path, port: int | None
+) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = port or taken.getsockname()[1]
         with pytest.raises(PreflightError) as refused:
-            EmbeddedTriton(models, http_port=port).start()
-    (found,) = refused.value.problems
-    assert f"Port {port} " in found and "PLATES_TRITON_HTTP_PORT" in found
+            EmbeddedTriton(tmp_path, http_port=port).start()
+    no_model, bad_port = refused.value.problems
+    assert f"There is no model in {tmp_path}" in no_model
+    assert f"Port {port} " in bad_port and "PLATES_TRITON_HTTP_PORT" in bad_port
 
 
-def test_missing_artifacts_per_profile(tmp_path: Path) -> None:
+def test_missing_artifacts_per_profile(wheel: Installation, tmp_path: Path) -> None:
     net = tmp_path / "net"
     (net / "1").mkdir(parents=True)
     (net / "configs").mkdir()
     (net / "config.pbtxt").write_text('# backend: "x"\nbackend: "pytorch"\n')
     (net / "configs" / "cpu.pbtxt").write_text('backend: "onnxruntime"\n')
-    found = problem(wheel(), tmp_path)
+    found = problem(wheel, tmp_path)
     assert "net has no model.onnx" in found and "make export" in found
-    assert "net has no model.pt" in problem(wheel(), tmp_path, profile="gpu")
+    assert "net has no model.pt" in problem(wheel, tmp_path, profile="gpu")
     (net / "1" / "model.onnx").touch()
-    assert problems(wheel(), tmp_path) == []
-
-
-def test_a_lost_manifest(tmp_path: Path) -> None:
-    model = tmp_path / "plate_recognition"
-    (model / "1").mkdir(parents=True)
-    (model / "config.pbtxt").write_text('backend: "python"\n')
-    (model / "1" / "model.py").touch()
-    assert f"plate_recognition has no {MANIFEST}" in problem(wheel(), tmp_path)
-    (model / "1" / MANIFEST).touch()
-    assert problems(wheel(), tmp_path) == []
-
-
-def test_an_empty_repository_and_all_problems_at_once(tmp_path: Path) -> None:
-    with (
-        socket.create_server(("127.0.0.1", 0)) as taken,
-        pytest.raises(PreflightError) as caught,
-    ):
-        EmbeddedTriton(tmp_path, http_port=taken.getsockname()[1]).start()
-    assert len(caught.value.problems) == 2
-    assert f"There is no model in {tmp_path}" in str(caught.value)
+    assert problems(wheel, tmp_path) == []
 
 
 # --- a GPU ---
 
 
-def test_a_profile_for_a_gpu_where_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gpu, "find_gpu_problem", lambda: "NVIDIA's driver finds none")
-    monkeypatch.setattr(importlib.metadata, "version", lambda _: "1.26.4+cpu")
+def test_a_profile_for_a_gpu(wheel: Installation, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(installation, "ARTIFACTS", {})
     monkeypatch.setattr(installation, "MANIFESTS", {})
-    driver, torch = problems(wheel(), REPOSITORY, profile="gpu")
+    monkeypatch.setattr(gpu, "find_gpu_problem", lambda: "NVIDIA's driver finds none")
+    monkeypatch.setattr(importlib.metadata, "version", lambda _: "1.26.4+cpu")
+    driver, torch = problems(wheel, REPOSITORY, profile="gpu")
     for name in ("lprnet", "plate_recognition", "stn", "yolo", "PLATES_PROFILE=cpu"):
         assert name in driver
     assert "torch 1.26.4+cpu has no CUDA" in torch and "make setup" in torch
-    assert problems(wheel(), REPOSITORY) == []
-
-
-def test_a_profile_for_a_gpu_where_there_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert problems(wheel, REPOSITORY) == []
+    with pytest.raises(PreflightError, match="on a GPU, and NVIDIA's driver"):
+        EmbeddedTriton(REPOSITORY, profile="gpu").start()
     monkeypatch.setattr(gpu, "find_gpu_problem", lambda: None)
     monkeypatch.setattr(importlib.metadata, "version", lambda _: "1.26.4+cu130")
-    monkeypatch.setattr(installation, "ARTIFACTS", {})
-    monkeypatch.setattr(installation, "MANIFESTS", {})
-    assert problems(wheel(), REPOSITORY, profile="gpu") == []
-
-
-def test_a_missing_driver_is_named() -> None:
-    found = gpu.find_gpu_problem("libno-such-driver.so")
-    assert found and "libno-such-driver.so is not found" in found
-
-
-def driver(tmp_path: Path, status: int, gpus: int) -> str:
-    """Build a driver that answers so."""
-    source = tmp_path / "driver.c"
-    source.write_text(
-        f"int cuInit(unsigned flags) {{ return {status}; }}\n"
-        f"int cuDeviceGetCount(int *count) {{ *count = {gpus}; return 0; }}\n"
-    )
-    library = tmp_path / f"libcuda-{status}-{gpus}.so"
-    subprocess.run(["cc", "-shared", "-fPIC", "-o", library, source], check=True)
-    return str(library)
+    assert problems(wheel, REPOSITORY, profile="gpu") == []
 
 
 @pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler, which a driver is made with")
@@ -239,38 +207,12 @@ def driver(tmp_path: Path, status: int, gpus: int) -> str:
     ],
 )
 def test_the_driver_is_asked(tmp_path: Path, status: int, gpus: int, expected: str | None) -> None:
-    assert gpu.find_gpu_problem(driver(tmp_path, status, gpus)) == expected
-
-
-@pytest.mark.skipif(gpu.find_gpu_problem() is None, reason="there is a GPU here")
-def test_no_server_is_started_for_a_gpu_that_is_not_there() -> None:
-    with pytest.raises(PreflightError, match="on a GPU, and NVIDIA's driver") as refused:
-        EmbeddedTriton(REPOSITORY, profile="gpu").start()
-    assert any("PLATES_PROFILE=cpu" in problem for problem in refused.value.problems)
-
-
-# --- a server that is laid out like the image's ---
-
-
-@pytest.mark.live
-@pytest.mark.control
-def test_a_server_laid_out_like_the_images_serves(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    installed = wheel()
-    image = Installation(tmp_path / "tritonserver", is_wheel=False)
-    image.server.parent.mkdir(parents=True)
-    image.server.write_text(f'#!/bin/sh\nexec {installed.server} "$@"\n')
-    image.server.chmod(0o755)
-    shutil.copytree(installed.folder / "backends/python", image.stub.parent)
-    image.stub.unlink(missing_ok=True)
-    image.stub.symlink_to(installed.stub)
-    monkeypatch.setattr(triton, "find_installation", lambda: image)
-    monkeypatch.setenv("LD_LIBRARY_PATH", str(installation.find_libpython()))
-    (tmp_path / "models/echo/1").mkdir(parents=True)
-    (tmp_path / "models/echo/config.pbtxt").write_text(ECHO_CONFIG)
-    (tmp_path / "models/echo/1/model.py").write_text(ECHO_MODEL)
-    with EmbeddedTriton(tmp_path / "models") as started:
-        assert is_ready(started)
-        words = Path(f"/proc/{started.pids.server}/cmdline").read_text().split("\0")
-        assert f"--backend-directory={image.folder}/backends" in words
+    missing = gpu.find_gpu_problem("libno-such-driver.so")
+    assert missing and "libno-such-driver.so is not found" in missing
+    source, library = tmp_path / "driver.c", tmp_path / f"libcuda-{status}-{gpus}.so"
+    source.write_text(
+        f"int cuInit(unsigned flags) {{ return {status}; }}\n"
+        f"int cuDeviceGetCount(int *count) {{ *count = {gpus}; return 0; }}\n"
+    )
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", library, source], check=True)
+    assert gpu.find_gpu_problem(str(library)) == expected

@@ -1,4 +1,4 @@
-"""The supervisor without a Triton: how often it restarts what, the worker, all parts together."""
+"""The supervisor without a Triton: restart budget, the gateway's process, all parts, processes."""
 
 import contextlib
 import os
@@ -6,11 +6,15 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock, call
 
+import psutil
 import pytest
+from serving_support import ticked_until
 from support import Clock, wait_until
 
 from api.status import Status, read_status
@@ -19,52 +23,44 @@ from plates.serving.errors import GaveUp, StartError
 from plates.serving.gateway import GatewayWorker
 from plates.serving.supervisor import RestartBudget, Supervisor
 
-PATIENCE_S = 30
-
 # --- how often a part may be restarted ---
 
 
-def test_restarts_are_spaced_out_and_end() -> None:
+@pytest.mark.parametrize(
+    ("every_s", "is_well_between", "count"),
+    [
+        (0, False, 5),
+        # Slow failures in a row end too.
+        (3 * supervisor.WINDOW_S, False, 5),
+        # A part that is well for a moment each time is given up as well.
+        (5, True, 10),
+        (supervisor.WINDOW_S + 1, True, None),
+    ],
+)
+def test_restarts_end_unless_they_are_rare(
+    every_s: float, is_well_between: bool, count: int | None
+) -> None:
     clock = Clock()
     restarts = RestartBudget("The part", clock)
-    pauses = [restarts.spend("it is broken") for _ in range(supervisor.MAX_IN_A_ROW)]
-    assert pauses == [0, 0.5, 1, 2, 4]
-    with pytest.raises(GaveUp, match="The part can't be healed: after 5 restarts it is broken"):
+    pauses = []
+    for _ in range(count or 30):
+        clock.now += every_s
+        pauses.append(restarts.spend("it is broken"))
+        if is_well_between:
+            restarts.well()
+    clock.now += every_s
+    if every_s == 0:
+        assert pauses == [0, 0.5, 1, 2, 4]
+    if count is None:
+        assert set(pauses) == {0}
         restarts.spend("it is broken")
+    else:
+        expected = f"The part can't be healed: after {count} restarts it is broken"
+        with pytest.raises(GaveUp, match=expected):
+            restarts.spend("it is broken")
 
 
-def test_rare_restarts_never_end_as_long_as_the_part_is_well_in_between() -> None:
-    clock = Clock()
-    restarts = RestartBudget("The part", clock)
-    for _ in range(3 * supervisor.MAX_IN_A_ROW):
-        clock.now += supervisor.WINDOW_S + 1
-        assert restarts.spend("it is broken") == 0
-        restarts.well()
-
-
-def test_a_part_that_is_well_for_a_moment_each_time_is_given_up_as_well() -> None:
-    clock = Clock()
-    restarts = RestartBudget("The part", clock)
-    for _ in range(supervisor.MAX_IN_WINDOW):
-        clock.now += 5
-        assert restarts.spend("it is broken") < 5
-        restarts.well()
-    with pytest.raises(GaveUp, match="after 10 restarts it is broken"):
-        restarts.spend("it is broken")
-
-
-def test_slow_failures_in_a_row_end_too() -> None:
-    clock = Clock()
-    restarts = RestartBudget("The part", clock)
-    for _ in range(supervisor.MAX_IN_A_ROW):
-        clock.now += 3 * supervisor.WINDOW_S
-        restarts.spend("it is never ready")
-    clock.now += 3 * supervisor.WINDOW_S
-    with pytest.raises(GaveUp):
-        restarts.spend("it is never ready")
-
-
-# --- the gateway's worker ---
+# --- the gateway's process ---
 
 SIGNS = """
 import os, sys, time
@@ -96,25 +92,32 @@ def pid_of(part: GatewayWorker) -> int:
     return part._process.pid
 
 
-def ticked_until(part: GatewayWorker, condition: Callable[[], Any]) -> None:
-    def look() -> Any:
-        part.tick()
-        return condition()
+def test_a_killed_worker_is_started_again_even_if_that_fails_at_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    popen, failures = subprocess.Popen, [OSError(11, "no room"), OSError(24, "too many files")]
 
-    wait_until(look)
+    def fail_at_first(*words: Any, **options: Any) -> "subprocess.Popen[bytes]":
+        if failures:
+            raise failures.pop()
+        return popen(*words, **options)
 
-
-def test_a_killed_worker_is_started_again() -> None:
     with working(WELL) as part:
         part.start()
-        assert part.status.state == "ready" and part.status.restarts == {"gateway": 0}
+        assert part.status == Status("ready", {"gateway": 0})
         first = pid_of(part)
         os.kill(first, signal.SIGKILL)
         ticked_until(part, lambda: part.status.restarts["gateway"] == 1)
         assert part.status.state == "healing"
+        monkeypatch.setattr(gateway.subprocess, "Popen", fail_at_first)
+        open_files = len(list(Path("/proc/self/fd").iterdir()))
+        ticked_until(part, lambda: not failures)
+        assert part.status.state == "healing"
+        assert len(list(Path("/proc/self/fd").iterdir())) == open_files
         ticked_until(part, lambda: part.status.state == "ready")
-        assert pid_of(part) != first
+        assert part.status.restarts["gateway"] == 3
         last = pid_of(part)
+        assert last != first
     assert not processes.is_alive(last)
 
 
@@ -134,114 +137,100 @@ def test_a_worker_that_ends_again_and_again_is_given_up(monkeypatch: pytest.Monk
         with pytest.raises(GaveUp, match=r"The gateway can't be healed.*status 7"):
             ticked_until(part, lambda: False)
         assert part.status.restarts["gateway"] == supervisor.MAX_IN_WINDOW
-
-
-def test_a_worker_that_can_not_be_made_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    popen, failures = subprocess.Popen, [OSError(11, "no room"), OSError(24, "too many files")]
-
-    def fail_at_first(*words: Any, **options: Any) -> "subprocess.Popen[bytes]":
-        if failures:
-            raise failures.pop()
-        return popen(*words, **options)
-
-    with working(WELL) as part:
-        part.start()
-        os.kill(pid_of(part), signal.SIGKILL)
-        ticked_until(part, lambda: part.status.restarts["gateway"] == 1)
-        monkeypatch.setattr(gateway.subprocess, "Popen", fail_at_first)
-        open_files = len(list(Path("/proc/self/fd").iterdir()))
-        ticked_until(part, lambda: not failures)
-        assert part.status.state == "healing"
-        assert len(list(Path("/proc/self/fd").iterdir())) == open_files
-        ticked_until(part, lambda: part.status.state == "ready")
-        assert part.status.restarts["gateway"] == 3
-        failures = [OSError(11, "no room")]
-        with pytest.raises(StartError, match="no room"):
-            part.start()
-
-
-def test_a_worker_that_never_serves_is_an_error() -> None:
     with working(NEVER) as part, pytest.raises(StartError, match="status 7"):
         part.start()
 
 
-def test_callers_wait_for_the_worker_which_gets_the_socket_and_tritons_address() -> None:
-    code = (
-        "import socket; words = sys.argv[1:]\n"
-        "listener = socket.socket(fileno=int(words[words.index('--listen') + 1]))\n"
-        "listener.accept()[0].sendall(os.environ['PLATES_TRITON_URL'].encode())\n"
-    )
-    with working(SIGNS.format(signs=1, then=code), PLATES_TRITON_URL="here:1") as part:
-        address = part._listener.getsockname()
-        with socket.create_connection(address, timeout=PATIENCE_S) as caller:
-            part.start()
-            assert caller.recv(100) == b"here:1"
-
-
-# --- all parts together ---
-
-
-class PartOfATest:
-    def __init__(self, name: str, journal: list[str]) -> None:
-        self.name, self.journal = name, journal
-        self.status = Status("starting", {name: 0})
-        self.todo: list[Callable[[], None]] = []
-
-    def start(self) -> None:
-        self.journal.append(f"start {self.name}")
-        self.status = Status("ready", {self.name: 0})
-
-    def tick(self) -> None:
-        if self.todo:
-            self.todo.pop(0)()
-
-    def stop(self) -> None:
-        self.journal.append(f"stop {self.name}")
+# --- all parts together, and their status file ---
 
 
 def test_parts_are_started_in_order_watched_and_stopped_backwards(tmp_path: Path) -> None:
-    journal: list[str] = []
-    path = tmp_path / "status.json"
-    one, two = PartOfATest("one", journal), PartOfATest("two", journal)
+    path, service = tmp_path / "status.json", Mock()
+    service.one.status = Status("ready", {"one": 0}, 1, {"2": "it misreads"})
+    service.two.status = Status("ready", {"two": 0})
 
     def break_down() -> None:
-        two.status = Status("healing", {"two": 1})
-
-    def note() -> None:
-        journal.append(str(read_status(path)))
-        two.status = Status("ready", {"two": 1})
+        service.two.status = Status("healing", {"two": 1})
 
     def give_up() -> None:
-        one.status = Status("ready", {"one": 0}, 1, {"2": "it misreads"})
-        raise GaveUp("no hope")
+        if service.one.tick.call_count > 1:
+            assert read_status(path) == replace(failed, state="healing")
+            raise GaveUp("no hope")
 
-    one.todo = [lambda: None, note, give_up]
-    two.todo = [break_down]
-    supervisor = Supervisor([one, two], path)
+    service.one.tick, service.two.tick = Mock(side_effect=give_up), Mock(side_effect=break_down)
+    failed = Status("failed", {"one": 0, "two": 1}, 1, {"2": "it misreads"})
+    supervisor = Supervisor([service.one, service.two], path)
     supervisor.start()
-    assert read_status(path) == Status("ready", {"one": 0, "two": 0})
+    assert read_status(path) == Status("ready", {"one": 0, "two": 0}, 1, {"2": "it misreads"})
     with pytest.raises(GaveUp, match="no hope"):
         supervisor.run()
     supervisor.stop()
-    healing = str(Status("healing", {"one": 0, "two": 1}))
-    assert journal == ["start one", "start two", healing, "stop two", "stop one"]
-    failed = Status("failed", {"one": 0, "two": 1}, 1, {"2": "it misreads"})
+    order = [call.one.start(), call.two.start(), call.two.stop(), call.one.stop()]
+    assert [one for one in service.mock_calls if "tick" not in str(one)] == order
     assert read_status(path) == failed
+    assert list(tmp_path.iterdir()) == [path]
 
 
-def test_what_nobody_expected_ends_with_a_status_too(tmp_path: Path) -> None:
-    part = PartOfATest("one", [])
-    part.todo = [lambda: 1 // 0]  # type: ignore[list-item, return-value]
-    supervisor = Supervisor([part], tmp_path / "status.json")
-    supervisor.start()
-    with pytest.raises(ZeroDivisionError):
-        supervisor.run()
-    assert read_status(tmp_path / "status.json") == Status("failed", {"one": 0})
-
-
-def test_a_status_that_can_not_be_written_ends_nothing(
+def test_unexpected_errors_end_with_a_status_and_a_missing_folder_ends_nothing(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    supervisor = Supervisor([PartOfATest("one", [])], tmp_path / "gone" / "status.json")
-    supervisor.start()
+    part = Mock(status=Status("ready", {"one": 0}))
+    part.tick.side_effect = ZeroDivisionError
+    for path in (tmp_path / "status.json", tmp_path / "gone" / "status.json"):
+        supervisor = Supervisor([part], path)
+        supervisor.start()
+        with pytest.raises(ZeroDivisionError):
+            supervisor.run()
+    assert read_status(tmp_path / "status.json") == Status("failed", {"one": 0})
     assert "status file can't be written" in caplog.text
+
+
+def test_only_a_status_is_read_as_one(tmp_path: Path) -> None:
+    path = tmp_path / "status.json"
+    assert read_status(path) is None
+    path.write_text('{"state": "ready", "restarts": {}}')  # as older versions wrote it
+    assert read_status(path) == Status("ready")
+    for text in (
+        "",
+        "[]",
+        "{}",
+        '{"state": "ready"}',
+        '{"state": "ready", "restarts": []}',
+        '{"state": "ready", "restarts": {"triton": "x"}}',
+        '{"state": "ready", "restarts": {}, "release": "x"}',
+        '{"state": "ready", "restarts": {}, "refused": []}',
+        '{"state": "well", "restarts": {}}',
+        '{"state": ["ready"], "restarts": {}}',
+    ):
+        path.write_text(text)
+        assert read_status(path) is None, text
+
+
+# --- which processes are ended
+
+
+def test_the_empty_word_ends_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before a server was started it has no prefix."""
+    # If this fails, it must not end all processes of the machine.
+    kill = Mock()
+    monkeypatch.setattr(psutil.Process, "kill", kill)
+    processes.kill_mentioning("", timeout=0.1)
+    assert not kill.called and processes.leftovers("") == []
+
+
+def test_only_processes_with_the_word_in_their_arguments_are_ended() -> None:
+    word = f"plates_test_{os.getpid()}"
+    sleep = [sys.executable, "-c", "import time; time.sleep(600)"]
+    children = [subprocess.Popen([*sleep, *words]) for words in ([word], [f"x-{word}-y"], [])]
+
+    def living() -> list[bool]:
+        return [processes.is_alive(child.pid) for child in children]
+
+    try:
+        wait_until(lambda: len(processes.mentioning(word)) == 2)
+        processes.kill_mentioning(word, timeout=30)
+        assert living() == [False, False, True]
+    finally:
+        for child in children:
+            child.kill()
+            child.wait()

@@ -1,15 +1,24 @@
-"""Model versions without a Triton: which are there, what Triton is shown, which one is chosen."""
+"""Model versions without a Triton: which are there, what Triton is shown, how one is changed."""
 
-import logging
+import itertools
 import os
+from collections.abc import Callable
 from pathlib import Path
+from unittest.mock import Mock, call
 
 import pytest
-from version_folders import BOX, CONFIG, MODELS, PLATE, make_repository, publish, shown
+from serving_support import BOX, CONFIG, MODELS, PLATE, make_repository, publish, shown
 
 from plates.serving import versions
-from plates.serving.errors import StartError, VersionError
-from plates.serving.versions import ModelVersion, Plates, Versions, View, find_versions
+from plates.serving.client import TritonHttp
+from plates.serving.errors import RequestError, StartError, VersionError
+from plates.serving.versions import (
+    TRIAL,
+    Versions,
+    View,
+    change_version,
+    find_versions,
+)
 
 
 @pytest.fixture
@@ -17,11 +26,7 @@ def repository(tmp_path: Path) -> Path:
     return make_repository(tmp_path / "repository")
 
 
-def numbers(repository: Path) -> list[int]:
-    return [version.number for version in find_versions(repository)]
-
-
-# --- what is there ---
+# --- which are there ---
 
 
 def test_a_version_is_what_its_manifest_names_and_what_lies_beside(repository: Path) -> None:
@@ -36,10 +41,14 @@ def test_a_version_is_what_its_manifest_names_and_what_lies_beside(repository: P
     assert set(version.files) == nets | pipeline | {"yolo/1/model.plan"}
 
 
-def test_versions_are_ordered_by_number(repository: Path) -> None:
-    for number in (10, 9, 2):
+def test_versions_are_ordered_by_number_and_folders_with_other_names_are_none(
+    repository: Path,
+) -> None:
+    for number in (10, 9, 2, 3):
         publish(repository, number)
-    assert numbers(repository) == [10, 9, 2, 1]
+    for model in MODELS:
+        (repository / model / "3").rename(repository / model / "3.off")
+    assert [version.number for version in find_versions(repository)] == [10, 9, 2, 1]
 
 
 @pytest.mark.parametrize(
@@ -62,58 +71,24 @@ def test_what_lacks_a_file_or_a_manifest_is_no_version(
     (repository / file).unlink()
     if content is not None:
         (repository / file).write_text(content)
-    assert numbers(repository) == [1]
-
-
-def test_folders_with_other_names_are_none(repository: Path) -> None:
-    publish(repository, 2)
-    for model in MODELS:
-        (repository / model / "2").rename(repository / model / "2.off")
-    assert numbers(repository) == [1]
-
-
-@pytest.mark.parametrize(
-    "found",
-    [[], [("A123BC78", BOX)], [(PLATE[0], [10.0, 20.0, 110.0, 54.0])], [("", BOX)]],
-)
-def test_another_reading_is_refused(repository: Path, found: Plates) -> None:
-    (version,) = find_versions(repository)
-    with pytest.raises(VersionError, match=r"must read A123BC77 at \[10, 20, 110, 44\], it read"):
-        version.check(found)
-
-
-def test_the_same_reading_may_differ_by_pixels_and_have_company(repository: Path) -> None:
-    (version,) = find_versions(repository)
-    version.check([("", [0.0, 0.0, 5.0, 5.0]), (PLATE[0], [11.0, 19.0, 112.0, 43.0])])
-
-
-# --- what Triton is shown ---
+    assert [version.number for version in find_versions(repository)] == [1]
 
 
 def test_a_view_shows_one_version_and_what_belongs_to_none(
     repository: Path, tmp_path: Path
 ) -> None:
-    publish(repository, 2)
     (repository / "other" / "7").mkdir(parents=True)
     (repository / "other" / "config.pbtxt").write_text(CONFIG.format("python"))
-    newest, old = find_versions(repository)
-    view = View(tmp_path / "view", old)
-    assert shown(view) == {"yolo": {1}, "lprnet": {1}, "plate_recognition": {1}, "other": {7}}
+    (version,) = find_versions(repository)
+    view = View(tmp_path / "view", version)
+    assert shown(view) == {name: {1} for name in MODELS} | {"other": {7}}
     for name in ("config.pbtxt", "configs/cpu.pbtxt"):
         text = (view.folder / "yolo" / name).read_text()
         assert text.startswith((repository / "yolo" / name).read_text())
         assert "version_policy { all { } }" in text
-    view.add(newest, "yolo")
-    assert shown(view)["yolo"] == {1, 2}
-    view.drop("yolo", old)
-    assert shown(view)["yolo"] == {2}
-
-
-def test_a_view_takes_only_what_was_exported(repository: Path, tmp_path: Path) -> None:
     (repository / "yolo" / "1" / "model.onnx").write_text("damaged")
-    (version,) = find_versions(repository)
     with pytest.raises(VersionError, match=r"yolo/1/model.onnx is not what was exported: expected"):
-        View(tmp_path / "view", version)
+        View(tmp_path / "another", version)
 
 
 # --- which one is chosen ---
@@ -125,84 +100,136 @@ def chosen(repository: Path, monkeypatch: pytest.MonkeyPatch) -> Versions:
     return Versions(repository)
 
 
-def choose(chosen: Versions) -> ModelVersion:
-    version = chosen.choose()
-    assert version is not None
-    return version
-
-
-def serve(chosen: Versions) -> ModelVersion:
-    chosen.prove(choose(chosen))
-    return choose(chosen)
-
-
 def due(chosen: Versions) -> int | None:
     version = chosen.due()
     return version.number if version else None
 
 
-def test_the_newest_is_tried_first_and_the_last_one_is_never_given_up(
-    repository: Path, chosen: Versions, caplog: pytest.LogCaptureFixture
-) -> None:
-    publish(repository, 2)
-    log = "line\n... failed to load 'yolo' version 2: out of memory\nline"
-    assert choose(chosen).number == 2 and chosen.give_up(choose(chosen), f"Triton ended:\n{log}")
-    expected = "Model version 2 is refused, trying an older one: Triton ended: ... failed to load"
-    assert expected in caplog.text
-    assert choose(chosen).number == 1 and not chosen.give_up(choose(chosen), "it hung")
-    assert choose(chosen).number == 1
-
-
-def test_refused_versions_alone_can_not_be_started(repository: Path, chosen: Versions) -> None:
-    chosen.refuse(choose(chosen), "it misreads")
-    with pytest.raises(StartError, match=r"No model version in .* can be served:\n- 1: it misread"):
-        chosen.choose()
-
-
-def test_what_was_served_is_started_again_and_then_changed(
+def test_a_newer_version_is_due_once_its_files_rest_and_the_older_one_without_it(
     repository: Path, chosen: Versions
 ) -> None:
-    before = serve(chosen)
-    publish(repository, 2)
-    assert choose(chosen) == before
-    assert [due(chosen), due(chosen)] == [None, 2]
-    # One crash of what has been served may have other reasons; it is not refused for that.
-    assert chosen.give_up(before, "killed") and chosen.refused == {}
-
-
-def test_a_newer_version_is_due_once_its_files_rest(repository: Path, chosen: Versions) -> None:
-    serve(chosen)
+    chosen.prove(find_versions(repository)[0])
     assert due(chosen) is None
     publish(repository, 2)
+    newer = find_versions(repository)[0]
+    assert chosen.choose() != newer, "what was served is started again"
     assert due(chosen) is None
     os.utime(repository / "yolo" / "2" / "model.onnx", (1, 1))
     assert due(chosen) is None, "it has changed since the last look"
     assert due(chosen) == 2
-
-
-def test_a_refused_version_is_tried_again_only_when_its_files_change(
-    repository: Path, chosen: Versions, caplog: pytest.LogCaptureFixture
-) -> None:
-    serve(chosen)
-    publish(repository, 2)
-    chosen.refuse(find_versions(repository)[0], "it misreads")
-    assert "Model version 2 is refused, 1 stays: it misreads" in caplog.text
-    assert [due(chosen) for _ in range(3)] == [None] * 3
-    assert chosen.refused == {"2": "it misreads"}
-    os.utime(repository / "lprnet" / "2" / "model.onnx", (1, 1))
-    due(chosen)
-    assert due(chosen) == 2 and chosen.refused == {}
-
-
-def test_without_the_newest_the_one_before_is_due(
-    repository: Path, chosen: Versions, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level(logging.INFO)
-    publish(repository, 2)
-    serve(chosen)
+    chosen.prove(newer)
     pipeline = repository / "plate_recognition"
     (pipeline / "2").rename(pipeline / "2.off")
     assert [due(chosen), due(chosen)] == [None, 1]
-    assert "Changing from model version 2 to 1." in caplog.text
     (pipeline / "1").rename(pipeline / "1.off")
     assert [due(chosen), due(chosen)] == [None, None], "the last one stays"
+
+
+def test_a_crash_of_what_was_served_is_forgiven_once_and_reasons_are_short(
+    repository: Path, chosen: Versions
+) -> None:
+    (version,) = find_versions(repository)
+    log = "Triton ended:\nline\n... failed to load 'yolo' version 1: out of memory\nline"
+    for _ in range(2):
+        chosen.prove(version)
+        chosen.refuse(version, log, forgive=True)
+        assert chosen.refused == {}
+    chosen.refuse(version, log, forgive=True)
+    expected = "Triton ended: ... failed to load 'yolo' version 1: out of memory"
+    assert chosen.refused == {"1": expected}
+    with pytest.raises(StartError, match=r"(?s)No model version .* served:.*memory\nline"):
+        chosen.choose()
+    assert chosen.choose() == version, "all are tried anew"
+
+
+# --- how one is changed for another ---
+
+Spoil = Callable[[Mock, Path], object]
+
+
+@pytest.fixture
+def view(repository: Path, tmp_path: Path) -> View:
+    """It shows version 1; 2 is there as well."""
+    view = View(tmp_path / "view", find_versions(repository)[0])
+    publish(repository, 2)
+    return view
+
+
+@pytest.fixture
+def triton() -> Mock:
+    """Loads everything; what it reads differs a little from what is expected: it may."""
+    triton = Mock(spec=TritonHttp)
+    triton.plates.return_value = [("", BOX), (PLATE[0], [11.0, 19.0, 112.0, 43.0])]
+    triton.holds.return_value = False
+    return triton
+
+
+def test_a_good_version_is_loaded_beside_tried_and_served(
+    repository: Path, view: View, triton: Mock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    triton.holds.side_effect = itertools.cycle([True, True, False])
+    monkeypatch.setattr(versions, "_POLL_S", 0.0)
+    change_version(triton, view, find_versions(repository)[0])
+    calls, nets = triton.mock_calls, [call.load("lprnet"), call.load("yolo")]
+    assert calls[:3] == [*nets, call.load(TRIAL)]
+    # The old nets stay until the last photo is read.
+    after = calls[calls.index(call.load("plate_recognition")) + 1 :]
+    assert after[:5] == [call.holds("plate_recognition", 1)] * 3 + nets
+    assert shown(view) == {name: {2} for name in MODELS}
+    assert view.version.number == 2
+
+
+def unloadable(model: str, message: str, status: int | None = None) -> Spoil:
+    def load(name: str) -> None:
+        if name == model:
+            raise RequestError(message, status)
+
+    return lambda triton, _: setattr(triton.load, "side_effect", load)
+
+
+def misread(*plates: tuple[str, list[float]]) -> Spoil:
+    return lambda triton, _: setattr(triton.plates, "return_value", plates)
+
+
+MISREAD = r"must read A123BC77 at \[10, 20, 110, 44\], it read"
+
+
+@pytest.mark.parametrize(
+    ("spoil", "reason"),
+    [
+        (unloadable(TRIAL, "load failed:\n  no memory", 400), "load failed: no memory"),
+        (lambda _, path: (path / "yolo/2/model.onnx").write_text("cut"), "not what was exported"),
+        (lambda _, path: (path / "plate_recognition/2/golden.jpg").unlink(), "golden.jpg"),
+        (misread(), f"{MISREAD} nothing"),
+        (misread(("A123BC78", BOX)), f"{MISREAD} A123BC78"),
+        (misread((PLATE[0], [10.0, 20.0, 110.0, 54.0])), MISREAD),
+        (misread(("", BOX)), f"{MISREAD} an unreadable plate"),
+    ],
+)
+def test_a_version_that_can_not_be_served_leaves_all_as_it_was(
+    repository: Path, view: View, triton: Mock, spoil: Spoil, reason: str
+) -> None:
+    spoil(triton, repository)
+    with pytest.raises(VersionError, match=reason):
+        change_version(triton, view, find_versions(repository)[0])
+    assert call.load("plate_recognition") not in triton.mock_calls
+    assert triton.load.mock_calls[-2:] == [call("lprnet"), call("yolo")]
+    assert call.unload(TRIAL) in triton.mock_calls
+    assert shown(view) == {name: {1} for name in MODELS}
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        unloadable("yolo", "no answer"),
+        unloadable(TRIAL, "no answer"),
+        # It has just been tried under another name.
+        unloadable("plate_recognition", "no answer", 400),
+    ],
+)
+def test_triton_must_be_restarted_where_it_is_unknown_what_is_loaded(
+    repository: Path, view: View, triton: Mock, spoil: Spoil
+) -> None:
+    spoil(triton, repository)
+    with pytest.raises(RequestError, match="no answer"):
+        change_version(triton, view, find_versions(repository)[0])

@@ -1,0 +1,180 @@
+"""What tests of serving share: model repositories, real and pretended, and a fake Triton."""
+
+import hashlib
+import json
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import fake_tritonserver
+import numpy as np
+import onnx
+import pytest
+from fake_tritonserver import BOX, TEXT
+from onnx import numpy_helper
+from support import wait_until
+
+from plates.serving import triton
+from plates.serving.installation import Installation
+from plates.serving.versions import View
+
+
+def ticked_until(part: Any, condition: Callable[[], Any], seconds: float = 30) -> None:
+    """Tick a part of the service until something has happened."""
+
+    def look() -> Any:
+        part.tick()
+        return condition()
+
+    wait_until(look, seconds)
+
+
+# --- a repository whose models only look like some, for `fake_tritonserver` ---
+
+CONFIG = 'backend: "{}"\nmax_batch_size: 1\n'
+MODELS = {"yolo": "openvino", "lprnet": "onnxruntime", "plate_recognition": "python"}
+PLATE = (TEXT, BOX)
+
+
+def make_repository(folder: Path) -> Path:
+    for model, backend in MODELS.items():
+        (folder / model / "configs").mkdir(parents=True)
+        (folder / model / "config.pbtxt").write_text(CONFIG.format("pytorch"))
+        (folder / model / "configs" / "cpu.pbtxt").write_text(CONFIG.format(backend))
+    publish(folder, 1)
+    return folder
+
+
+def publish(folder: Path, number: int, code: str = "pass", text: str = TEXT) -> None:
+    """Add a version: what its model.py holds, and what is read with it on its golden photo."""
+    hashes = {}
+    for net in ("yolo", "lprnet"):
+        for kind in ("onnx", "pt"):
+            name = f"{net}/{number}/model.{kind}"
+            (folder / name).parent.mkdir(exist_ok=True)
+            (folder / name).write_text(name)
+            hashes[name] = hashlib.sha256(name.encode()).hexdigest()
+    manifest = {"artifacts": hashes, "golden": [{"text": PLATE[0], "box": PLATE[1]}]}
+    files = {"model.py": code, "text": text, "golden.jpg": "photo"}
+    files |= {"sleep.py": "import time; time.sleep(600)", "exported.json": json.dumps(manifest)}
+    for file, content in files.items():
+        path = folder / "plate_recognition" / str(number) / file
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(content)
+
+
+def shown(view: View) -> dict[str, set[int]]:
+    """Models to the versions that a view shows."""
+    return {
+        model.name: {int(version.name) for version in model.glob("[0-9]*")}
+        for model in view.folder.iterdir()
+    }
+
+
+def make_image(folder: Path, server: str = "exit 1") -> Installation:
+    """A Triton as an image has it, of two shell scripts."""
+    image = Installation(folder, is_wheel=False)
+    for program, line in ((image.server, server), (image.stub, "exit 1")):
+        program.parent.mkdir(parents=True)
+        program.write_text(f"#!/bin/sh\n{line}\n")
+        program.chmod(0o755)
+    return image
+
+
+def install_fake(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have `EmbeddedTriton` start the fake server instead of Triton."""
+    image = make_image(folder, f'exec {sys.executable} {fake_tritonserver.__file__} "$@"')
+    monkeypatch.setattr(triton, "find_installation", lambda: image)
+
+
+# --- one model without weights, which a real Triton loads at once ---
+
+MODEL_CONFIG = """
+backend: "python"
+input [ { name: "image" data_type: TYPE_UINT8 dims: [ -1 ] } ]
+output [
+  { name: "texts" data_type: TYPE_STRING dims: [ -1, 1 ] },
+  { name: "coordinates" data_type: TYPE_FP32 dims: [ -1, 4 ] }
+]
+instance_group [ { kind: KIND_CPU } ]
+"""
+MODEL = """
+import numpy as np
+import triton_python_backend_utils as pb_utils
+
+class TritonPythonModel:
+    def execute(self, requests):
+        texts = pb_utils.Tensor("texts", np.array([["A"]], object))
+        boxes = pb_utils.Tensor("coordinates", np.zeros((1, 4), np.float32))
+        return [pb_utils.InferenceResponse([texts, boxes]) for r in requests]
+"""
+
+
+def make_model(repository: Path) -> Path:
+    """Make a repository with one model that reads the same in each photo; returns its code."""
+    folder = repository / "plate_recognition" / "1"
+    folder.mkdir(parents=True)
+    (folder.parent / "config.pbtxt").write_text(MODEL_CONFIG)
+    # The real one has this beside it, and is refused without it.
+    (folder / "exported.json").write_text("{}")
+    (folder / "model.py").write_text(MODEL)
+    return folder / "model.py"
+
+
+# --- versions made from an exported one: good, misreading and damaged ---
+
+NETS = ("yolo", "stn", "lprnet")
+
+
+def copy_repository(exported: Path, folder: Path) -> Path:
+    """Its version 1, with the artifacts that a CPU is served from."""
+    artifacts = shutil.ignore_patterns("model.pt", ".exported", "__pycache__", "[2-9]*")
+    shutil.copytree(exported, folder, ignore=artifacts)
+    _write_manifest(folder, 1)
+    return folder
+
+
+def add_version(
+    repository: Path, version: int, net: str = "", spoil: Callable[[Path], None] = Path.touch
+) -> None:
+    """Publish version 1's weights as another version; `spoil` changes a net's file before."""
+    for name in NETS:
+        shutil.copytree(repository / name / "1", repository / name / str(version))
+    if net:
+        spoil(repository / net / str(version) / "model.onnx")
+    folder = repository / "plate_recognition" / str(version)
+    folder.mkdir()
+    for name in ("model.py", "golden.jpg"):
+        shutil.copy(folder.with_name("1") / name, folder)
+    _write_manifest(repository, version)
+
+
+def _write_manifest(repository: Path, version: int) -> None:
+    """What version 1's says, with hashes of the artifacts as they are."""
+    manifest = repository / "plate_recognition" / "1" / "exported.json"
+    names = [f"{net}/{version}/model.onnx" for net in NETS]
+    digests = {n: hashlib.sha256((repository / n).read_bytes()).hexdigest() for n in names}
+    content = json.dumps(json.loads(manifest.read_text()) | {"artifacts": digests})
+    (manifest.parent.with_name(str(version)) / manifest.name).write_text(content)
+
+
+def remove_version(repository: Path, version: int) -> None:
+    for model in (*NETS, "plate_recognition"):
+        shutil.rmtree(repository / model / str(version))
+
+
+def rotate_alphabet(path: Path) -> None:
+    """Have a recognizer take each character for its neighbour in the alphabet."""
+    model = onnx.load(path)
+    for tensor in [t for t in model.graph.initializer if t.name.startswith("head.")]:
+        rows = numpy_helper.to_array(tensor)
+        turned = np.concatenate([np.roll(rows[:-1], 1, axis=0), rows[-1:]])
+        tensor.CopyFrom(numpy_helper.from_array(turned, tensor.name))
+    onnx.save(model, path)
+
+
+def truncate(path: Path) -> None:
+    """As if a file was copied in part, and hashed then."""
+    path.write_bytes(path.read_bytes()[:-100_000])
