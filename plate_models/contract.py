@@ -18,8 +18,16 @@ from torch import Tensor
 from plate_models import images
 from plate_models.pipeline import PipelineConfig, Plate
 from plate_models.recognition.calibration import Calibration
-from plate_models.spec import LIMITS, MODEL_VERSION, RECOGNIZER, RECTIFIER, TENSORS, Limits
-from plate_models.spec_json import specs_from_json
+from plate_models.spec import (
+    LIMITS,
+    MODEL_VERSION,
+    RECOGNIZER,
+    RECTIFIER,
+    TENSORS,
+    Limits,
+    Specs,
+    spec_from_json,
+)
 
 # Each Triton model of a net with its outputs, in the order in which read_plates takes the nets.
 GRAPHS: Mapping[str, tuple[str, ...]] = {
@@ -86,8 +94,9 @@ def config_from(folder: Path) -> PipelineConfig:
         FormatError: Its country's formats are not at hand.
     """
     exported = _exported(folder)
+    specs = spec_from_json(Specs, exported["specs"], "specs")
     calibration = Calibration.from_json(json.dumps(exported["calibration"]))
-    return PipelineConfig.of(specs_from_json(exported["specs"]), calibration)
+    return PipelineConfig.of(specs, calibration)
 
 
 def _version_folder(args: Mapping[str, str]) -> Path:

@@ -8,13 +8,13 @@ nets read on the golden photo: a server of the release must read the same.
 
 import hashlib
 import json
-import os
 import shutil
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import product
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import onnx
@@ -28,7 +28,7 @@ from plate_models.detection import letterbox
 from plate_models.graphs import Graph, Net, Outputs, graphs_of
 from plate_models.pipeline import PipelineConfig, read_plates
 from plate_models.rectification import crop_boxes, normalize
-from plate_models.spec_json import DEFAULTS, Specs, specs_to_json
+from plate_models.spec import DEFAULTS, Specs, spec_to_json
 
 _PACKAGE = Path(__file__).resolve().parent
 REPOSITORY = _PACKAGE.parent / "model_repository"
@@ -99,19 +99,28 @@ def export(
         raise ExportError(f"{photo}: expected a photo: {error}") from error
     if must_read and not plates:
         raise ExportError(f"{photo}: expected a plate that the weights read, they read none")
-    hashes = _replace_artifacts(modules, repository, version)
-    _copy(REPOSITORY / PHOTO_MODEL / spec.MODEL_VERSION / PIPELINE, release / PIPELINE)
-    _copy(photo, release / GOLDEN_PHOTO)
-    manifest = {
-        **sources,
-        "specs": specs_to_json(modules.specs),
-        "calibration": json.loads(modules.calibration.to_json()),
-        "golden": plates,
-        "artifacts": hashes,
-    }
-    temporary = _temporary(release / MANIFEST)
-    temporary.write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
-    temporary.replace(release / MANIFEST)
+    release.mkdir(parents=True, exist_ok=True)
+    # Beside its place, so that it can be moved there.
+    with TemporaryDirectory(prefix=".", dir=release) as folder:
+        staged = Path(folder)
+        hashes = _export_graphs(modules, staged, version)
+        manifest = {
+            **sources,
+            "specs": spec_to_json(modules.specs),
+            "calibration": json.loads(modules.calibration.to_json()),
+            "golden": plates,
+            "artifacts": hashes,
+        }
+        shutil.copyfile(REPOSITORY / PHOTO_MODEL / spec.MODEL_VERSION / PIPELINE, staged / PIPELINE)
+        shutil.copyfile(photo, staged / GOLDEN_PHOTO)
+        (staged / MANIFEST).write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
+        # A release without its manifest is not served: this one is incomplete until the end.
+        (release / MANIFEST).unlink(missing_ok=True)
+        for name in hashes:
+            (repository / name).parent.mkdir(parents=True, exist_ok=True)
+            (staged / name).replace(repository / name)
+        for name in (PIPELINE, GOLDEN_PHOTO, MANIFEST):
+            (staged / name).replace(release / name)
     return [repository / name for name in hashes]
 
 
@@ -136,35 +145,6 @@ def _pixels(photo: Path) -> Tensor:
     return torch.from_numpy(images.decode(photo.read_bytes()))
 
 
-def _copy(file: Path, path: Path) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    if not (path.exists() and path.samefile(file)):
-        temporary = _temporary(path)
-        shutil.copyfile(file, temporary)
-        temporary.replace(path)
-
-
-def _temporary(path: Path) -> Path:
-    return path.with_name(f".{os.getpid()}.{path.name}")
-
-
-def _replace_artifacts(modules: weights.Modules, repository: Path, version: str) -> dict[str, str]:
-    """Export all nets, then put them in place; return each artifact's hash by its path."""
-    staged: dict[Path, Path] = {}
-    try:
-        for artifacts in _export_graphs(modules, repository, version):
-            staged |= artifacts
-        hashes = {str(p.relative_to(repository)): weights.sha256_of(t) for p, t in staged.items()}
-        # A release without its manifest is not served: this one is incomplete until the end.
-        (repository / PHOTO_MODEL / version / MANIFEST).unlink(missing_ok=True)
-        for path, temporary in staged.items():
-            temporary.replace(path)
-    finally:
-        for temporary in staged.values():
-            temporary.unlink(missing_ok=True)
-    return hashes
-
-
 def check_version(version: str) -> None:
     """Raise ExportError unless Triton takes it for a version, such as 2."""
     if not (version.isascii() and version.isdigit() and 0 < int(version) < 2**31):
@@ -173,14 +153,14 @@ def check_version(version: str) -> None:
         raise ExportError(f"version: expected {int(version)}, got {version!r}: Triton skips it")
 
 
-def _export_graphs(
-    modules: weights.Modules, repository: Path, version: str
-) -> Iterator[dict[Path, Path]]:
-    inputs = inputs_for(modules.specs, modules.rectify)
+def _export_graphs(modules: weights.Modules, folder: Path, version: str) -> dict[str, str]:
+    """Export all nets into a folder; return each artifact's hash by its path in there."""
+    inputs, hashes = inputs_for(modules.specs, modules.rectify), {}
     nets = (modules.detect, modules.rectify, modules.recognize)
     for graph, net in zip(graphs_of(modules.specs), nets, strict=True):
-        folder = repository / graph.name / version
-        yield export_graph(graph, net, folder, inputs[graph.name])
+        for path in export_graph(graph, net, folder / graph.name / version, inputs[graph.name]):
+            hashes[str(path.relative_to(folder))] = weights.sha256_of(path)
+    return hashes
 
 
 def _check_configured(specs: Specs) -> None:
@@ -196,34 +176,20 @@ def _check_configured(specs: Specs) -> None:
 
 def export_graph(
     graph: Graph, net: nn.Module, folder: Path, batches: Sequence[Tensor]
-) -> dict[Path, Path]:
-    """Write one net as TorchScript and ONNX under temporary names and check both.
+) -> tuple[Path, Path]:
+    """Write one net into a folder as TorchScript and as ONNX, and check both.
 
     The module is in evaluation mode on the CPU; `batches` are what the artifacts are checked on.
-
-    Returns:
-        Final path to temporary path of each artifact.
-
-    Raises:
-        ExportError: An artifact disagrees with the module.
+    One that disagrees with the module is an ExportError.
     """
-    folder.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(parents=True)
     script, onnx = folder / "model.pt", folder / "model.onnx"
-    staged = {path: _temporary(path) for path in (script, onnx)}
-    try:
-        _write_torchscript(graph, net, staged[script])
-        _write_onnx(graph, net, staged[onnx])
-        artifacts = {
-            "TorchScript": load_torchscript(staged[script]),
-            "ONNX": _load_onnx(staged[onnx]),
-        }
-        if wrong := disagreement(graph, net, artifacts, batches):
-            raise ExportError(wrong)
-    except BaseException:
-        for temporary in staged.values():
-            temporary.unlink(missing_ok=True)
-        raise
-    return staged
+    _write_torchscript(graph, net, script)
+    _write_onnx(graph, net, onnx)
+    artifacts = {"TorchScript": load_torchscript(script), "ONNX": _load_onnx(onnx)}
+    if wrong := disagreement(graph, net, artifacts, batches):
+        raise ExportError(wrong)
+    return script, onnx
 
 
 @contextmanager

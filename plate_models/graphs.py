@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from plate_models.spec_json import Specs
+from plate_models.spec import Specs
 
 Net = Callable[[Tensor], Any]
 Outputs = tuple[Tensor, ...]

@@ -23,8 +23,7 @@ from plate_models.recognition.calibration import UNCALIBRATED, Calibration
 from plate_models.recognition.decoding import Reading, choose_reading
 from plate_models.recognition.grammar import UNKNOWN, Grammar
 from plate_models.rectification import Rectify, hulls_of, rectified_rgb, sample_rows, straighten
-from plate_models.spec import DetectorSpec
-from plate_models.spec_json import DEFAULTS, Specs
+from plate_models.spec import DEFAULTS, DetectorSpec, Specs
 
 # (N, 3, h, w) float32 rectified plates to (N, C, T) float32 logits.
 Recognize = Callable[[Tensor], Tensor]

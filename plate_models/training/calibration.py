@@ -28,8 +28,6 @@ from plate_models.recognition.calibration import (
     Calibration,
     logit,
 )
-from plate_models.recognition.countries import COUNTRIES
-from plate_models.spec import RECOGNIZER
 from plate_models.training.figures import proportion
 from plate_models.training.known_crops import (
     DEFAULT_MIX,
@@ -41,7 +39,7 @@ from plate_models.training.known_crops import (
     plan,
 )
 from plate_models.training.worker_pool import map_ahead
-from plate_models.weights import WEIGHTS_DIR, Modules, load_modules, read_file, sha256_of
+from plate_models.weights import WEIGHTS_DIR, Modules, load_modules, measured_with
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
@@ -149,7 +147,7 @@ def calibrate(config: CalibrationRun, progress: Progress = lambda trials, *_: tr
         for name, one in fitted.items()
     }
     method = min(losses, key=losses.__getitem__)
-    pinned = replace(fitted[method], recognizer_sha256=pins["recognizer"])
+    pinned = replace(fitted[method], measured_with=pins)
     calibration = with_threshold(pinned, fit, config.most_wrong, config.least)
     thresholds = []
     for most_wrong in _SHARES_WRONG:
@@ -185,18 +183,6 @@ def save(result: Result, folder: Path) -> Path:
     path = folder / NAME
     path.write_text(result.calibration.to_json(result.report), encoding="utf-8")
     return path
-
-
-def measured_with(weights: Path) -> dict[str, str]:
-    """Hex SHA-256 of the files that decide a score: both nets, and the country's formats."""
-    contract = read_file(weights / "recognizer.safetensors").contract
-    country = contract.get("country", RECOGNIZER.country)
-    files = {
-        "recognizer": weights / "recognizer.safetensors",
-        "rectifier": weights / "rectifier.safetensors",
-        "country": COUNTRIES / f"{country}.toml",
-    }
-    return {name: sha256_of(path) for name, path in files.items()}
 
 
 def frame_of(trials: Iterable[Trial]) -> pd.DataFrame:

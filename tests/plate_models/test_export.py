@@ -10,6 +10,7 @@ import onnxruntime
 import pytest
 import torch
 from google.protobuf import text_format
+from plate_models.spec_json import Specs, specs_from_json
 from torch import Tensor, nn
 from tritonclient.grpc import model_config_pb2
 
@@ -18,7 +19,6 @@ from plate_models.export import read_golden
 from plate_models.nets.lprnet import LPRNet
 from plate_models.nets.stn import STN
 from plate_models.nets.yolov5 import YOLOv5
-from plate_models.spec_json import Specs, specs_from_json
 
 MODELS = ("yolo", "stn", "lprnet")
 BATCHES = export.BATCHES

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 import torch
+from plate_models.spec_json import DEFAULTS, SpecError, Specs, specs_from_json, specs_to_json
 from safetensors.torch import load_file, save_file
 
 from plate_models import weights
 from plate_models.nets.lprnet import LPRNet
 from plate_models.spec import DetectorSpec, RecognizerSpec, RectifierSpec
-from plate_models.spec_json import DEFAULTS, SpecError, Specs, specs_from_json, specs_to_json
 
 State = dict[str, torch.Tensor]
 # Nothing in them is Russian, or as in spec.py.

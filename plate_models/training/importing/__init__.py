@@ -12,8 +12,7 @@ import torch
 from torch import Tensor
 
 from plate_models import weights
-from plate_models.spec import DETECTOR, RECOGNIZER, DetectorSpec
-from plate_models.spec_json import SpecError, Specs, check_spec
+from plate_models.spec import DETECTOR, RECOGNIZER, DetectorSpec, SpecError, Specs, named
 from plate_models.training.importing.checkpoints import read_state
 from plate_models.training.importing.pickles import CheckpointError
 from plate_models.weights import WeightsFile, check_country, contract_of
@@ -75,9 +74,9 @@ def import_recognizer(
         WeightsError: The country's formats are not at hand, or a tensor's name or shape is
             not that of the net; the message names it. Nothing was written.
     """
-    specs = Specs(recognizer=replace(RECOGNIZER, alphabet=alphabet, country=country))
     try:
-        check_spec(specs.recognizer, "recognizer")
+        with named("recognizer"):
+            specs = Specs(recognizer=replace(RECOGNIZER, alphabet=alphabet, country=country))
     except SpecError as error:
         raise CheckpointError(str(error)) from error
     check_country(specs.recognizer, "recognizer")
@@ -152,19 +151,18 @@ def _spec_of(state: State, path: Path) -> DetectorSpec:
         raise _differs(path, _HEAD, wanted, head)
     blocks = {key.removeprefix(_DEEPEST).split(".")[0] for key in state if key.startswith(_DEEPEST)}
     sizes = anchors * torch.tensor(DETECTOR.strides).view(-1, 1, 1)
-    spec = replace(
-        DETECTOR,
-        classes=DETECTOR.classes[:count],
-        anchors_wh=tuple(tuple((w, h) for w, h in level) for level in sizes.tolist()),
-        # At width and depth 1, these layers have 1024 channels and 9 blocks.
-        width_multiple=widest.shape[0] / 1024,
-        depth_multiple=len(blocks) / 9,
-    )
     try:
-        check_spec(spec, f"{path}: detector")
+        with named(f"{path}: detector"):
+            return replace(
+                DETECTOR,
+                classes=DETECTOR.classes[:count],
+                anchors_wh=tuple(tuple((w, h) for w, h in level) for level in sizes.tolist()),
+                # At width and depth 1, these layers have 1024 channels and 9 blocks.
+                width_multiple=widest.shape[0] / 1024,
+                depth_multiple=len(blocks) / 9,
+            )
     except SpecError as error:
         raise CheckpointError(str(error)) from error
-    return spec
 
 
 def _tensor(state: State, key: str, path: Path) -> Tensor:

@@ -14,12 +14,12 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from plate_models.spec_json import DEFAULTS
 
 from plate_models.recognition import calibration
 from plate_models.recognition.calibration import LOGIT_LIMIT, Calibration, sigmoid
 from plate_models.rectification import crop_boxes
 from plate_models.spec import RECTIFIER
-from plate_models.spec_json import DEFAULTS
 from plate_models.training import calibration as calibrating
 from plate_models.training.calibration import (
     Trial,

@@ -8,12 +8,12 @@ from typing import cast
 
 import pytest
 import torch
+from plate_models.spec_json import specs_to_json
 from support import SCENE, SCENE_TEXT
 
 from plate_models import contract, export, weights
 from plate_models.engines import nets
 from plate_models.images import decode
-from plate_models.spec_json import specs_to_json
 from plates.cli import main as cli
 
 
