@@ -117,7 +117,8 @@ class Calibration:
         try:
             file = _File.model_validate_json(text)
             pins = {"recognizer": file.recognizer_sha256} if file.recognizer_sha256 else {}
-            return cls(file.knots, file.readable_from, {**file.fit.measured_with, **pins})
+            pins |= file.fit.measured_with
+            return cls(knots=file.knots, readable_from=file.readable_from, measured_with=pins)
         except ValidationError as error:
             raise CalibrationError(first_problem(error, "calibration")) from error
 

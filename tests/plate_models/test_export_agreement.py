@@ -97,8 +97,8 @@ def artifacts(repository: Path, model: str) -> dict[str, Run]:
     onnx = folder / "model.onnx"
     return {
         "TorchScript": lambda inputs: as_tuple(script(inputs)),
-        "ONNX Runtime": numpy_run(onnxruntime_engine.load(onnx, names, 1)),
-        "OpenVINO": numpy_run(openvino_engine.load(onnx, names, 1)),
+        "ONNX Runtime": numpy_run(onnxruntime_engine.load(onnx, names, {})),
+        "OpenVINO": numpy_run(openvino_engine.load(onnx, names, {})),
     }
 
 

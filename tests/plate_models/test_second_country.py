@@ -9,7 +9,6 @@ import cv2
 import numpy as np
 import pytest
 import torch
-from plate_models.spec_json import Specs
 from torch.nn.utils import clip_grad_norm_
 
 from api.answers import plate_from
@@ -20,7 +19,7 @@ from plate_models.pipeline import PipelineConfig, read_plates
 from plate_models.recognition import ctc
 from plate_models.recognition.countries import load_country
 from plate_models.recognition.decoding import choose_reading
-from plate_models.spec import DETECTOR, RECOGNIZER, RECTIFIER
+from plate_models.spec import DETECTOR, RECOGNIZER, RECTIFIER, Specs
 from plate_models.training.crop_cache import CropBatch
 from plate_models.training.recognizer import text_loss, to_input
 

@@ -14,12 +14,11 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from plate_models.spec_json import DEFAULTS
 
 from plate_models.recognition import calibration
 from plate_models.recognition.calibration import LOGIT_LIMIT, Calibration, sigmoid
 from plate_models.rectification import crop_boxes
-from plate_models.spec import RECTIFIER
+from plate_models.spec import DEFAULTS, RECTIFIER
 from plate_models.training import calibration as calibrating
 from plate_models.training.calibration import (
     Trial,
@@ -73,7 +72,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def weights(tmp_path: Path) -> Path:
     """A copy of the released weights with a calibration that belongs to others."""
     folder = shutil.copytree(WEIGHTS_DIR, tmp_path / "weights")
-    others = calibration.Calibration(recognizer_sha256="0" * 64)
+    others = calibration.Calibration(measured_with={"recognizer": "0" * 64})
     (folder / calibration.NAME).write_text(others.to_json())
     cli.main(["weights", "--weights", str(folder)])
     return folder
@@ -206,7 +205,7 @@ def test_calibrates_weights_that_have_another_ones_calibration(
     assert "as read" in printed and "readable from" in printed
     released = calibration.load(weights / calibration.NAME)
     digest = hashlib.sha256((weights / "recognizer.safetensors").read_bytes()).hexdigest()
-    assert released.recognizer_sha256 == digest
+    assert released.measured_with["recognizer"] == digest
     kept = json.loads((weights / calibration.NAME).read_text())["fit"]
     assert kept["measured_with"] == measured_with(weights)
     assert released == calibration.load(out / calibration.NAME)
@@ -247,7 +246,7 @@ def test_data_must_be_given(
 def test_what_decides_a_score_is_named_by_its_hash(tmp_path: Path) -> None:
     folder = shutil.copytree(WEIGHTS_DIR, tmp_path / "weights")
     before = measured_with(folder)
-    assert set(before) == {"recognizer", "rectifier", "country"}
+    assert set(before) == {"recognizer", "rectifier", "country", "grammar", "colour"}
     with (folder / "rectifier.safetensors").open("ab") as file:
         file.write(b"changed")
     after = measured_with(folder)

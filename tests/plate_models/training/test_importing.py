@@ -648,7 +648,7 @@ def with_a_head_without_axes(state: State) -> None:
         (with_a_broken_number, r"model\.1\.conv\.weight: expected finite values"),
         (with_integers, r"model\.1\.bn\.bias: expected floats"),
         (with_empty_anchors, r"model\.24\.(anchors|m\.0\.weight): expected"),
-        (with_flat_anchors, "anchors_wh: expected positive sizes"),
+        (with_flat_anchors, r"anchors_wh\[0\]\[0\]\[0\]: expected greater than 0"),
     ],
 )
 def test_other_layouts_are_refused_by_the_first_tensor(
@@ -727,7 +727,7 @@ def test_a_country_without_formats_is_refused(tmp_path: Path, nets: tuple[LPRNet
         (("stn.safetensors", "lprnet.pt"), ALPHABET, r"stem\.0\.weight: .* found no such tensor"),
         (("lprnet.pt", "lprnet.pt"), ALPHABET, r"localization\.0\.0\.weight: .*no such tensor"),
         (("lprnet.pt", "stn.safetensors"), ALPHABET[:-1] + "0", "alphabet: expected every"),
-        (("lprnet.pt", "stn.safetensors"), "", "alphabet: expected from 1"),
+        (("lprnet.pt", "stn.safetensors"), "", "alphabet: .* at least 1 character"),
         (("lprnet.pt", "none.pt"), ALPHABET, r"none\.pt: can't be read"),
     ],
 )
