@@ -76,13 +76,8 @@ class Origin:
 
 def read_origin(args: Mapping[str, str]) -> Origin:
     """Read what the export wrote for a model, from Triton's arguments for ``initialize``."""
-    weights = _exported(_version_folder(args))["weights"]
+    weights = _exported(version_folder(args))["weights"]
     return Origin(weights, device_of(args), args["model_version"])
-
-
-def read_config(args: Mapping[str, str]) -> PipelineConfig:
-    """Do `config_from` for Triton's arguments of a model's ``initialize``."""
-    return config_from(_version_folder(args))
 
 
 def config_from(folder: Path) -> PipelineConfig:
@@ -99,7 +94,8 @@ def config_from(folder: Path) -> PipelineConfig:
     return PipelineConfig.of(specs, calibration)
 
 
-def _version_folder(args: Mapping[str, str]) -> Path:
+def version_folder(args: Mapping[str, str]) -> Path:
+    """The folder of a model's version, from Triton's arguments for ``initialize``."""
     return Path(args["model_repository"]) / args["model_version"]
 
 

@@ -236,7 +236,7 @@ def named(where: str) -> Iterator[None]:
         raise SpecError(first_problem(error, where)) from error
 
 
-def first_problem(error: ValidationError, where: str) -> str:
+def first_problem(error: ValidationError, where: str = "") -> str:
     """Describe the first of pydantic's errors, with its place below `where`, in one line."""
     first = error.errors(include_url=False)[0]
     place = "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in first["loc"])

@@ -161,10 +161,6 @@ class Grammar:
         table = next((f.native for f in self.formats if f.name == format_name), self.native)
         return text.translate({ord(latin): own for latin, own in table.items()})
 
-    def to_latin(self, text: str) -> str:
-        """Write a native text in the alphabet; the inverse of `to_native`."""
-        return text.translate({ord(own): latin for latin, own in self.native.items()})
-
 
 @lru_cache(maxsize=64)
 def _beliefs(
