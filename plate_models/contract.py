@@ -143,14 +143,8 @@ def photo_of(
 ) -> Tensor:
     """Make the photo from the input that was given: a file's bytes, or pixels as of ``cv2.imread``.
 
-    Args:
-        file: (N,) uint8.
-        pixels: (H, W, 3) uint8 BGR in [0, 255].
-        limits: What a photo may be at most.
-        device: Where the photo shall be.
-
-    Returns:
-        (H, W, 3) uint8 RGB, contiguous: upright for a file, as given for pixels.
+    The file is (N,) uint8, pixels are (H, W, 3) uint8 BGR. Returns (H, W, 3) uint8 RGB on the
+    device, contiguous: upright for a file, as given for pixels.
 
     Raises:
         InvalidInput: Both or neither are given, or one has the wrong rank, type or size.

@@ -86,20 +86,11 @@ def contract_of(name: str, specs: Specs = DEFAULTS) -> dict[str, Any]:
 
 
 def save(
-    module: nn.Module,
-    name: str,
-    training: dict[str, Any],
-    folder: Path,
-    specs: Specs = DEFAULTS,
+    module: nn.Module, name: str, training: dict[str, Any], folder: Path, specs: Specs = DEFAULTS
 ) -> Path:
-    """Write one net's weights with its contract and its training summary, and return the file.
+    """Write a net, built for the specs, as contiguous float32 into ``<name>.safetensors``.
 
-    Args:
-        module: The net; its state dict is stored as contiguous float32.
-        name: "detector", "rectifier" or "recognizer".
-        training: JSON-ready summary: data, samples seen, date, metrics.
-        folder: Where ``<name>.safetensors`` goes.
-        specs: What the net was built for.
+    `training` is a JSON-ready summary: data, samples seen, date, metrics. Returns the file.
     """
     tensors = {
         key: value.detach().cpu().float().contiguous() if value.is_floating_point() else value
@@ -286,11 +277,8 @@ def load_modules(
 ) -> Modules:
     """Load the three nets as graphs that ``pipeline.read_plates`` can call, frozen.
 
-    Args:
-        folder: Holds detector, rectifier and recognizer as safetensors, and a manifest.
-        device: A torch device, such as "cpu" or "cuda:0".
-        calibrated: Load the calibration, too; not where a new one is to be fitted, because
-            the one at hand may be another recognizer's.
+    The device is torch's, such as "cuda:0". Where a new calibration is to be fitted, the one at
+    hand is not loaded: it may be another recognizer's.
 
     Raises:
         WeightsError: A file is missing or damaged, contradicts its own contract, another

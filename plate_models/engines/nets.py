@@ -55,15 +55,10 @@ def load_nets(
     folder: Path = weights.WEIGHTS_DIR,
     repository: Path | None = None,
 ) -> Nets:
-    """Load the nets onto an engine, one of `ENGINES`.
+    """Load the weights of a folder onto an engine, one of `ENGINES`.
 
-    Args:
-        engine: One of ``ENGINES``.
-        device: "cpu", or "cuda:0" and so on with the engine "torch".
-        folder: Holds the weights. "served" exports them first where `repository` holds
-            other ones.
-        repository: Triton's model repository, for "served". None takes ours for the released
-            weights; others are exported beside it, so that what Triton serves stays as it is.
+    "served" exports them first where `repository` holds other ones. None is ours for the released
+    weights; others are exported beside it, so that what Triton serves stays as it is.
 
     Raises:
         EngineError: The engine or device is unknown, or is not there.

@@ -13,7 +13,7 @@ from google.protobuf import text_format
 from torch import Tensor, nn
 from tritonclient.grpc import model_config_pb2
 
-from plate_models import contract, export, graphs, spec, weights
+from plate_models import contract, export, spec, weights
 from plate_models.export import read_golden
 from plate_models.nets.lprnet import LPRNet
 from plate_models.nets.stn import STN
@@ -254,7 +254,7 @@ def test_disagreement_stops_everything(
 ) -> None:
     honest = export._write_onnx
 
-    def crooked(graph: graphs.Graph, net: nn.Module, path: Path) -> None:
+    def crooked(graph: export.Graph, net: nn.Module, path: Path) -> None:
         if graph.name == "lprnet":
             with torch.no_grad():
                 next(net.parameters()).mul_(1.01)
@@ -298,7 +298,7 @@ def test_a_disagreement_in_large_batches_alone_is_found(
     modules: dict[str, nn.Module], all_batches: None
 ) -> None:
     """As an artifact has it that computes a batch in parts and drops a row between them."""
-    (graph,) = (graph for graph in graphs.graphs_of(SMALL) if graph.name == "lprnet")
+    (graph,) = (graph for graph in export.graphs_of(SMALL) if graph.name == "lprnet")
     inputs = export.inputs_for(SMALL, modules["stn"])["lprnet"]
 
     def forgetful(plates: Tensor) -> Tensor:

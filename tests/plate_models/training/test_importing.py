@@ -22,7 +22,7 @@ from torch import nn
 from torch_archives import archive, tensor, text
 
 from plate_models import weights
-from plate_models.graphs import compare_candidates
+from plate_models.export import compare_candidates
 from plate_models.nets.lprnet import LPRNet
 from plate_models.nets.stn import STN
 from plate_models.nets.yolov5 import YOLOv5
