@@ -18,8 +18,16 @@ from torch import Tensor
 from plate_models import images
 from plate_models.pipeline import PipelineConfig, Plate
 from plate_models.recognition.calibration import Calibration
-from plate_models.spec import LIMITS, MODEL_VERSION, RECOGNIZER, RECTIFIER, TENSORS, Limits
-from plate_models.spec_json import specs_from_json
+from plate_models.spec import (
+    LIMITS,
+    MODEL_VERSION,
+    RECOGNIZER,
+    RECTIFIER,
+    TENSORS,
+    Limits,
+    Specs,
+    spec_from_json,
+)
 
 # Each Triton model of a net with its outputs, in the order in which read_plates takes the nets.
 GRAPHS: Mapping[str, tuple[str, ...]] = {
@@ -68,13 +76,8 @@ class Origin:
 
 def read_origin(args: Mapping[str, str]) -> Origin:
     """Read what the export wrote for a model, from Triton's arguments for ``initialize``."""
-    weights = _exported(_version_folder(args))["weights"]
+    weights = _exported(version_folder(args))["weights"]
     return Origin(weights, device_of(args), args["model_version"])
-
-
-def read_config(args: Mapping[str, str]) -> PipelineConfig:
-    """Do `config_from` for Triton's arguments of a model's ``initialize``."""
-    return config_from(_version_folder(args))
 
 
 def config_from(folder: Path) -> PipelineConfig:
@@ -86,11 +89,13 @@ def config_from(folder: Path) -> PipelineConfig:
         FormatError: Its country's formats are not at hand.
     """
     exported = _exported(folder)
+    specs = spec_from_json(Specs, exported["specs"], "specs")
     calibration = Calibration.from_json(json.dumps(exported["calibration"]))
-    return PipelineConfig.of(specs_from_json(exported["specs"]), calibration)
+    return PipelineConfig.of(specs, calibration)
 
 
-def _version_folder(args: Mapping[str, str]) -> Path:
+def version_folder(args: Mapping[str, str]) -> Path:
+    """The folder of a model's version, from Triton's arguments for ``initialize``."""
     return Path(args["model_repository"]) / args["model_version"]
 
 
@@ -138,14 +143,8 @@ def photo_of(
 ) -> Tensor:
     """Make the photo from the input that was given: a file's bytes, or pixels as of ``cv2.imread``.
 
-    Args:
-        file: (N,) uint8.
-        pixels: (H, W, 3) uint8 BGR in [0, 255].
-        limits: What a photo may be at most.
-        device: Where the photo shall be.
-
-    Returns:
-        (H, W, 3) uint8 RGB, contiguous: upright for a file, as given for pixels.
+    The file is (N,) uint8, pixels are (H, W, 3) uint8 BGR. Returns (H, W, 3) uint8 RGB on the
+    device, contiguous: upright for a file, as given for pixels.
 
     Raises:
         InvalidInput: Both or neither are given, or one has the wrong rank, type or size.

@@ -134,11 +134,8 @@ def select_boxes(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Drop weak candidates, then all that overlap a better one, whatever their class.
 
-    Args:
-        candidates: (N, 6) float32 x0, y0, x1, y1, score, class, best first; unused rows
-            have score 0. Another shape is a ValueError.
-        spec: Holds the lowest score kept and the overlap above which two boxes are
-            one plate.
+    Candidates are (N, 6) float32 x0, y0, x1, y1, score, class, best first, unused rows with
+    score 0; another shape is a ValueError.
 
     Returns:
         Boxes (K, 4) in the candidates' coordinates, their scores (K,) in [0, 1], best first,

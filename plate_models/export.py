@@ -8,27 +8,27 @@ nets read on the golden photo: a server of the release must read the same.
 
 import hashlib
 import json
-import os
 import shutil
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import onnx
-import onnxruntime
 import torch
 from torch import Tensor, nn
 
 from plate_models import images, spec, weights
 from plate_models.contract import GOLDEN_PHOTO, GRAPHS, MANIFEST
 from plate_models.detection import letterbox
-from plate_models.graphs import Graph, Net, Outputs, graphs_of
+from plate_models.engines import onnxruntime_engine
 from plate_models.pipeline import PipelineConfig, read_plates
 from plate_models.rectification import crop_boxes, normalize
-from plate_models.spec_json import DEFAULTS, Specs, specs_to_json
+from plate_models.spec import DEFAULTS, Specs, spec_to_json
 
 _PACKAGE = Path(__file__).resolve().parent
 REPOSITORY = _PACKAGE.parent / "model_repository"
@@ -47,6 +47,10 @@ _CONFIGURED = {
     "rectifier": ("crop_hw", "rectified_hw", "shown_hw", "max_batch_size"),
     "recognizer": ("steps", "candidates", "max_batch_size"),
 }
+
+
+Net = Callable[[Tensor], Any]
+Outputs = tuple[Tensor, ...]
 
 
 class ExportError(Exception):
@@ -99,19 +103,28 @@ def export(
         raise ExportError(f"{photo}: expected a photo: {error}") from error
     if must_read and not plates:
         raise ExportError(f"{photo}: expected a plate that the weights read, they read none")
-    hashes = _replace_artifacts(modules, repository, version)
-    _copy(REPOSITORY / PHOTO_MODEL / spec.MODEL_VERSION / PIPELINE, release / PIPELINE)
-    _copy(photo, release / GOLDEN_PHOTO)
-    manifest = {
-        **sources,
-        "specs": specs_to_json(modules.specs),
-        "calibration": json.loads(modules.calibration.to_json()),
-        "golden": plates,
-        "artifacts": hashes,
-    }
-    temporary = _temporary(release / MANIFEST)
-    temporary.write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
-    temporary.replace(release / MANIFEST)
+    release.mkdir(parents=True, exist_ok=True)
+    # Beside its place, so that it can be moved there.
+    with TemporaryDirectory(prefix=".", dir=release) as folder:
+        staged = Path(folder)
+        hashes = _export_graphs(modules, staged, version)
+        manifest = {
+            **sources,
+            "specs": spec_to_json(modules.specs),
+            "calibration": json.loads(modules.calibration.to_json()),
+            "golden": plates,
+            "artifacts": hashes,
+        }
+        shutil.copyfile(REPOSITORY / PHOTO_MODEL / spec.MODEL_VERSION / PIPELINE, staged / PIPELINE)
+        shutil.copyfile(photo, staged / GOLDEN_PHOTO)
+        (staged / MANIFEST).write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
+        # A release without its manifest is not served: this one is incomplete until the end.
+        (release / MANIFEST).unlink(missing_ok=True)
+        for name in hashes:
+            (repository / name).parent.mkdir(parents=True, exist_ok=True)
+            (staged / name).replace(repository / name)
+        for name in (PIPELINE, GOLDEN_PHOTO, MANIFEST):
+            (staged / name).replace(release / name)
     return [repository / name for name in hashes]
 
 
@@ -136,35 +149,6 @@ def _pixels(photo: Path) -> Tensor:
     return torch.from_numpy(images.decode(photo.read_bytes()))
 
 
-def _copy(file: Path, path: Path) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    if not (path.exists() and path.samefile(file)):
-        temporary = _temporary(path)
-        shutil.copyfile(file, temporary)
-        temporary.replace(path)
-
-
-def _temporary(path: Path) -> Path:
-    return path.with_name(f".{os.getpid()}.{path.name}")
-
-
-def _replace_artifacts(modules: weights.Modules, repository: Path, version: str) -> dict[str, str]:
-    """Export all nets, then put them in place; return each artifact's hash by its path."""
-    staged: dict[Path, Path] = {}
-    try:
-        for artifacts in _export_graphs(modules, repository, version):
-            staged |= artifacts
-        hashes = {str(p.relative_to(repository)): weights.sha256_of(t) for p, t in staged.items()}
-        # A release without its manifest is not served: this one is incomplete until the end.
-        (repository / PHOTO_MODEL / version / MANIFEST).unlink(missing_ok=True)
-        for path, temporary in staged.items():
-            temporary.replace(path)
-    finally:
-        for temporary in staged.values():
-            temporary.unlink(missing_ok=True)
-    return hashes
-
-
 def check_version(version: str) -> None:
     """Raise ExportError unless Triton takes it for a version, such as 2."""
     if not (version.isascii() and version.isdigit() and 0 < int(version) < 2**31):
@@ -173,14 +157,25 @@ def check_version(version: str) -> None:
         raise ExportError(f"version: expected {int(version)}, got {version!r}: Triton skips it")
 
 
-def _export_graphs(
-    modules: weights.Modules, repository: Path, version: str
-) -> Iterator[dict[Path, Path]]:
-    inputs = inputs_for(modules.specs, modules.rectify)
+def _export_graphs(modules: weights.Modules, folder: Path, version: str) -> dict[str, str]:
+    """Write all nets into a folder as TorchScript and as ONNX, and check both.
+
+    Returns each artifact's hash by its path in there. One that disagrees with its module is an
+    ExportError.
+    """
+    inputs, hashes = inputs_for(modules.specs, modules.rectify), {}
     nets = (modules.detect, modules.rectify, modules.recognize)
     for graph, net in zip(graphs_of(modules.specs), nets, strict=True):
-        folder = repository / graph.name / version
-        yield export_graph(graph, net, folder, inputs[graph.name])
+        script, onnx = (folder / graph.name / version / f"model.{kind}" for kind in ("pt", "onnx"))
+        script.parent.mkdir(parents=True)
+        _write_torchscript(graph, net, script)
+        _write_onnx(graph, net, onnx)
+        artifacts = {"TorchScript": load_torchscript(script), "ONNX": _load_onnx(graph, onnx)}
+        if wrong := disagreement(graph, net, artifacts, inputs[graph.name]):
+            raise ExportError(wrong)
+        for path in (script, onnx):
+            hashes[str(path.relative_to(folder))] = weights.sha256_of(path)
+    return hashes
 
 
 def _check_configured(specs: Specs) -> None:
@@ -194,36 +189,69 @@ def _check_configured(specs: Specs) -> None:
                 )
 
 
-def export_graph(
-    graph: Graph, net: nn.Module, folder: Path, batches: Sequence[Tensor]
-) -> dict[Path, Path]:
-    """Write one net as TorchScript and ONNX under temporary names and check both.
+@dataclass(frozen=True)
+class Graph:
+    """How one net is exported.
 
-    The module is in evaluation mode on the CPU; `batches` are what the artifacts are checked on.
-
-    Returns:
-        Final path to temporary path of each artifact.
-
-    Raises:
-        ExportError: An artifact disagrees with the module.
+    Attributes:
+        name: Of the Triton model.
+        shape: (C, H, W) of the input it is traced with.
+        dtype: uint8 in [0, 255], or float32 normalised.
+        dynamic: Names of the input's axes that may vary, beside the batch axis.
+        outputs: Shapes without the batch axis; an axis with a name varies with the weights.
+        compare: Largest difference between outputs as a share of what is allowed.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    script, onnx = folder / "model.pt", folder / "model.onnx"
-    staged = {path: _temporary(path) for path in (script, onnx)}
-    try:
-        _write_torchscript(graph, net, staged[script])
-        _write_onnx(graph, net, staged[onnx])
-        artifacts = {
-            "TorchScript": load_torchscript(staged[script]),
-            "ONNX": _load_onnx(staged[onnx]),
-        }
-        if wrong := disagreement(graph, net, artifacts, batches):
-            raise ExportError(wrong)
-    except BaseException:
-        for temporary in staged.values():
-            temporary.unlink(missing_ok=True)
-        raise
-    return staged
+
+    name: str
+    shape: tuple[int, int, int]
+    dtype: torch.dtype
+    dynamic: dict[int, str]
+    outputs: tuple[tuple[int | str, ...], ...]
+    compare: Callable[[Outputs, Outputs], float]
+
+    def example(self, batch: int) -> Tensor:
+        """Make a reproducible input (batch, C, H, W) to trace with, of random values."""
+        generator = torch.Generator().manual_seed(batch)
+        pixels = torch.randint(0, 256, (batch, *self.shape), generator=generator)
+        return pixels.to(torch.uint8) if self.dtype == torch.uint8 else pixels / 127.5 - 1
+
+
+def compare_values(expected: Outputs, found: Outputs, tolerance: float = 1e-3) -> float:
+    """Compare outputs element by element, for `Graph.compare`."""
+    pairs = zip(expected, found, strict=True)
+    # torch's max, not Python's: it passes NaN on.
+    return float(torch.stack([(one - other).abs().max() for one, other in pairs]).max() / tolerance)
+
+
+def compare_candidates(expected: Outputs, found: Outputs) -> float:
+    """Compare candidate boxes in any order, for `Graph.compare`: equal scores may change places.
+
+    Each is one tensor (N, 300, 6): x0, y0, x1, y1 in pixels, score, class. 0.05 pixels and
+    0.001 of the score are allowed.
+    """
+    allowed = torch.tensor([0.05, 0.05, 0.05, 0.05, 1e-3, 0.5])
+    differences = [(expected[0][..., 4] - found[0][..., 4]).abs().max() / allowed[4]]
+    for rows, others in zip(expected[0], found[0], strict=True):
+        # At the cut it is chance which of two equals gets in.
+        kept = rows[rows[:, 4] > rows[-1, 4] + allowed[4]]
+        distances = ((kept[:, None] - others[None]).abs() / allowed).amax(dim=2)
+        differences += list(distances.amin(dim=1))
+    return float(torch.stack(differences).max())
+
+
+def graphs_of(specs: Specs) -> tuple[Graph, Graph, Graph]:
+    """How detector, rectifier and recognizer are exported."""
+    detector, rectifier, recognizer = specs.detector, specs.rectifier, specs.recognizer
+    canvas = (3, *detector.canvases_hw[0])
+    crops, plates = (3, *rectifier.crop_hw), (3, *rectifier.rectified_hw)
+    axes = {2: "height", 3: "width"}
+    candidates = ((detector.max_candidates, 6),)
+    logits = (("classes", recognizer.steps),)
+    return (
+        Graph("yolo", canvas, torch.uint8, axes, candidates, compare_candidates),
+        Graph("stn", crops, torch.float32, {}, (plates, (2, 3)), compare_values),
+        Graph("lprnet", plates, torch.float32, {}, logits, compare_values),
+    )
 
 
 @contextmanager
@@ -283,14 +311,9 @@ def load_torchscript(path: Path) -> Net:
     return graph
 
 
-def _load_onnx(path: Path) -> Net:
-    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
-
-    def run(inputs: Tensor) -> Outputs:
-        arrays = session.run(None, {spec.TENSORS.graph_input: inputs.numpy()})
-        return tuple(torch.from_numpy(array) for array in arrays)
-
-    return run
+def _load_onnx(graph: Graph, path: Path) -> Net:
+    run = onnxruntime_engine.load(path, GRAPHS[graph.name], {})
+    return lambda inputs: tuple(torch.from_numpy(array) for array in run((inputs.numpy(),)))
 
 
 def batch_sizes(largest: int) -> list[int]:

@@ -2,7 +2,7 @@
 
 Texts are written with the Latin look-alikes of the Cyrillic letters on the plate,
 after GOST R 50577: "H002EX71" is what a Russian reader calls "Н002ЕХ71". What is here
-comes from ``countries/ru.toml``. Standard library only: the gateway imports this file.
+comes from ``countries/ru.toml``. The gateway imports this file: no torch, no numpy.
 """
 
 from functools import cache
@@ -37,16 +37,6 @@ REGIONS = RUSSIA.regions
 def to_native(text: str, format_name: str | None = None) -> str:
     """Write a text as its plate has it: "B840CK197" as "В840СК197"."""
     return _grammar_for(format_name).to_native(text, format_name)
-
-
-def to_latin(text: str) -> str:
-    """The inverse of `to_native`."""
-    return RUSSIA.to_latin(text)
-
-
-def format_of(text: str) -> str:
-    """Name the likeliest format of a text, or "unknown"."""
-    return RUSSIA.judge(text)[0]
 
 
 def region_of(text: str, format_name: str | None = None) -> Region | None:

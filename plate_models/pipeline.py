@@ -23,8 +23,7 @@ from plate_models.recognition.calibration import UNCALIBRATED, Calibration
 from plate_models.recognition.decoding import Reading, choose_reading
 from plate_models.recognition.grammar import UNKNOWN, Grammar
 from plate_models.rectification import Rectify, hulls_of, rectified_rgb, sample_rows, straighten
-from plate_models.spec import DetectorSpec
-from plate_models.spec_json import DEFAULTS, Specs
+from plate_models.spec import DEFAULTS, DetectorSpec, Specs
 
 # (N, 3, h, w) float32 rectified plates to (N, C, T) float32 logits.
 Recognize = Callable[[Tensor], Tensor]
@@ -106,18 +105,11 @@ def read_plates(
 ) -> list[Plate]:
     """Find and read every plate in a photo.
 
-    Args:
-        image: (H, W, 3) uint8 RGB, upright, on the device where the work shall be done.
-        detect: (1, 3, h, w) uint8 canvas to (1, 300, 6) float32 candidates.
-        rectify: (N, 3, h, w) float32 crops to rectified plates and theta.
-        recognize: (N, 3, h, w) float32 rectified plates to (N, C, T) float32 logits.
-        config: What the nets were made for.
+    The image is (H, W, 3) uint8 RGB, upright, on the device where the work shall be done; another
+    one is a ValueError. For the nets see their types; the config is what they were made for.
 
     Returns:
         The plates, most certain detection first; an empty list if there are none.
-
-    Raises:
-        ValueError: The image is not (H, W, 3) uint8 with at least one pixel.
     """
     check_image(image)
     boxes, scores, lines = find_boxes(image, detect, config.specs.detector)

@@ -37,12 +37,8 @@ def straighten(
 ) -> Rectified:
     """Crop plates and straighten them; one that its box cut is cropped anew, once.
 
-    Args:
-        image: (H, W, 3) uint8 RGB on any device.
-        boxes: (N, 4) float x0, y0, x1, y1 in its pixels, N >= 1, on the CPU.
-        lines: (N,) int64 lines of text on each plate, on the CPU.
-        rectify: The net.
-        spec: Sizes, margins, and when a plate counts as cut.
+    The image is (H, W, 3) uint8 RGB on any device; on the CPU are (N, 4) float boxes x0, y0, x1,
+    y1 in its pixels, N >= 1, and (N,) int64 lines of text on each plate.
     """
     found = _straighten_once(image, boxes, lines, rectify, spec)
     reach = corners_in_crop(found.theta.cpu()).abs().amax(dim=(1, 2))
@@ -111,14 +107,9 @@ def crop_boxes(
     Beyond the photo its edge is repeated. Resizing averages with a triangle filter,
     at subpixel positions, so that a crop moves smoothly with its box.
 
-    Args:
-        image: (H, W, 3) uint8 RGB in [0, 255]; another one is a ValueError.
-        boxes_xyxy: (N, 4) float in the photo's pixels.
-        lines: As for `widen_boxes`.
-        spec: Size and margins of the crops.
-
-    Returns:
-        (N, 3, h, w) uint8 RGB in [0, 255], (h, w) = ``spec.crop_hw``, on the image's device.
+    The image is (H, W, 3) uint8 RGB, else it is a ValueError; the (N, 4) float boxes are in its
+    pixels, `lines` as for `widen_boxes`. Returns (N, 3, h, w) uint8 RGB, (h, w) =
+    ``spec.crop_hw``, on the image's device.
     """
     check_image(image)
     regions = widen_boxes(boxes_xyxy.double(), lines, spec).tolist()

@@ -1,15 +1,45 @@
 """The contract that training, export, the Triton models and the gateway share.
 
-A constant belongs here if it is wrong as soon as the *weights* change. Standard
-library only: the gateway imports this file and must not load torch.
+A constant belongs here if it is wrong as soon as the *weights* change. Weights carry a copy,
+exported models another, as JSON. Values are checked whenever a spec is made: one that the
+pipeline can't serve is refused by the name of its field. The gateway imports this file: no torch.
 """
 
-from dataclasses import dataclass
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from typing import Annotated, Any, Literal, TypeVar
+
+from pydantic import (
+    ConfigDict,
+    Field,
+    TypeAdapter,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
+from pydantic.dataclasses import dataclass
 
 MODEL_VERSION = "1"
 
+_STRICT = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
+_Count = Annotated[int, Field(ge=1)]
+_Share = Annotated[float, Field(ge=0, le=1)]
+_Multiple = Annotated[float, Field(gt=0, le=1.5)]
+_Size = Annotated[float, Field(gt=0)]
+_Margin = Annotated[float, Field(ge=0, le=4)]
+_Side = Annotated[int, Field(ge=16, le=1024)]
+_CanvasSide = Annotated[int, Field(gt=0, le=4096, multiple_of=32)]
+# The head grows with its anchors: more would make a net of gigabytes.
+_Level = Annotated[tuple[tuple[_Size, _Size], ...], Field(min_length=1, max_length=16)]
 
-@dataclass(frozen=True)
+
+class SpecError(ValueError):
+    """A spec is malformed, or nothing here could serve it."""
+
+
+@dataclass(frozen=True, config=_STRICT)
 class DetectorSpec:
     """YOLOv5: a letterboxed photo in, candidate boxes out.
 
@@ -18,7 +48,7 @@ class DetectorSpec:
             least is taken. Few, so that requests can share a batch. Multiples of 32.
         pad_value: Grey level of the letterbox's bars, in [0, 255].
         max_candidates: Rows of the output; unused rows have score 0.
-        classes: Class names in output order.
+        classes: Class names in output order: one-line plates, two-line plates.
         anchors_wh: Per stride (8, 16, 32), anchor sizes (w, h) in canvas pixels.
         score_threshold: Candidates below it are dropped.
         iou_threshold: Two boxes that overlap more are one plate.
@@ -28,25 +58,48 @@ class DetectorSpec:
         width_multiple, depth_multiple: YOLOv5's scaling factors (nano by default).
     """
 
-    canvases_hw: tuple[tuple[int, int], ...] = ((448, 768), (576, 576), (768, 448))
-    pad_value: int = 114
-    max_candidates: int = 300
-    classes: tuple[str, ...] = ("one_line", "two_lines")
-    anchors_wh: tuple[tuple[tuple[float, float], ...], ...] = (
+    canvases_hw: Annotated[tuple[tuple[_CanvasSide, _CanvasSide], ...], Field(min_length=1)] = (
+        (448, 768),
+        (576, 576),
+        (768, 448),
+    )
+    pad_value: Annotated[int, Field(ge=0, le=255)] = 114
+    max_candidates: _Count = 300
+    classes: Annotated[tuple[str, ...], Field(min_length=1, max_length=2)] = (
+        "one_line",
+        "two_lines",
+    )
+    anchors_wh: Annotated[tuple[_Level, ...], Field(min_length=3, max_length=3)] = (
         ((16.0, 6.0), (28.0, 9.0), (34.0, 17.0)),
         ((50.0, 14.0), (62.0, 28.0), (90.0, 24.0)),
         ((112.0, 48.0), (160.0, 42.0), (240.0, 80.0)),
     )
-    strides: tuple[int, ...] = (8, 16, 32)
-    score_threshold: float = 0.25
-    iou_threshold: float = 0.45
-    long_aspect: float = 2.0
-    max_batch_size: int = 16
-    width_multiple: float = 0.25
-    depth_multiple: float = 0.33
+    strides: tuple[Literal[8], Literal[16], Literal[32]] = (8, 16, 32)
+    score_threshold: _Share = 0.25
+    iou_threshold: _Share = 0.45
+    long_aspect: Annotated[float, Field(ge=0)] = 2.0
+    max_batch_size: _Count = 16
+    width_multiple: _Multiple = 0.25
+    depth_multiple: _Multiple = 0.33
+
+    @model_validator(mode="after")
+    def _check(self) -> "DetectorSpec":
+        per_cell = {len(level) for level in self.anchors_wh}
+        areas = [height * width for height, width in self.canvases_hw]
+        cells = sum(min(areas) // stride**2 for stride in self.strides)
+        if len(set(self.classes)) < len(self.classes):
+            raise ValueError(f"classes: expected different names, found {self.classes}")
+        if len(per_cell) > 1:
+            raise ValueError("anchors_wh: expected as many anchors on every level")
+        if self.max_candidates > cells * max(per_cell):
+            raise ValueError(
+                f"max_candidates: expected at most {cells * max(per_cell)}, as many as the "
+                f"smallest canvas has anchors, found {self.max_candidates}"
+            )
+        return self
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, config=_STRICT)
 class RectifierSpec:
     """STN: a crop around a box in, the plate filling the whole frame out.
 
@@ -65,23 +118,33 @@ class RectifierSpec:
         max_batch_size: Largest batch the exported graph accepts.
     """
 
-    crop_hw: tuple[int, int] = (64, 160)
-    crop_margin_hw: tuple[float, float] = (0.5, 0.3)
-    two_line_margin_hw: tuple[float, float] = (0.3, 0.3)
-    rectified_hw: tuple[int, int] = (24, 94)
-    row_spans: tuple[tuple[float, float], ...] = ((0.0, 0.54), (0.46, 1.0))
-    shown_hw: tuple[int, int] = (48, 188)
-    look_again_from: float = 0.9
+    crop_hw: tuple[_Side, _Side] = (64, 160)
+    crop_margin_hw: tuple[_Margin, _Margin] = (0.5, 0.3)
+    two_line_margin_hw: tuple[_Margin, _Margin] = (0.3, 0.3)
+    rectified_hw: tuple[_Side, _Side] = (24, 94)
+    row_spans: Annotated[tuple[tuple[_Share, _Share], ...], Field(min_length=2, max_length=2)] = (
+        (0.0, 0.54),
+        (0.46, 1.0),
+    )
+    shown_hw: tuple[_Side, _Side] = (48, 188)
+    look_again_from: _Size = 0.9
     mean: float = 127.5
-    std: float = 128.0
-    max_batch_size: int = 32
+    std: _Size = 128.0
+    max_batch_size: _Count = 32
+
+    @field_validator("row_spans")
+    @classmethod
+    def _check_spans(cls, spans: tuple[tuple[float, float], ...]) -> Any:
+        if not all(start < end for start, end in spans):
+            raise ValueError("expected from < to")
+        return spans
 
     def margin_hw(self, lines: int) -> tuple[float, float]:
         """Shares of height and width by which the box of a plate is widened."""
         return self.crop_margin_hw if lines == 1 else self.two_line_margin_hw
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, config=_STRICT)
 class RecognizerSpec:
     """LPRNet: rectified plates in, per-step character logits out.
 
@@ -94,18 +157,28 @@ class RecognizerSpec:
         unknown_readable_from: for one of unknown format. So high that clocks, signs and
             plates seen in part, which the detector finds as well, don't reach it.
         max_text_length: Room for character scores in an answer; a longer text makes more.
-        candidates: Texts in an answer, at most.
+        candidates: Texts in an answer, at most: the best, and the raw best path at least.
         max_batch_size: Largest batch the exported graph accepts.
     """
 
-    alphabet: str = "0123456789ABEKMHOPCTYXD"
-    country: str = "ru"
-    steps: int = 24
-    min_character_score: float = 0.6
-    unknown_readable_from: float = 0.9999
-    max_text_length: int = 10
-    candidates: int = 5
-    max_batch_size: int = 32
+    alphabet: Annotated[str, Field(min_length=1, max_length=1000)] = "0123456789ABEKMHOPCTYXD"
+    country: Annotated[str, Field(pattern="^[a-z][a-z_]*$")] = "ru"
+    steps: Annotated[int, Field(ge=1, le=1024)] = 24
+    min_character_score: _Share = 0.6
+    unknown_readable_from: _Share = 0.9999
+    max_text_length: _Count = 10
+    candidates: Annotated[int, Field(ge=2)] = 5
+    max_batch_size: _Count = 32
+
+    @field_validator("alphabet")
+    @classmethod
+    def _check_alphabet(cls, alphabet: str) -> str:
+        repeated = sorted({char for char in alphabet if alphabet.count(char) > 1})
+        if repeated:
+            raise ValueError(f"expected every character once, not {''.join(repeated)!r} again")
+        if not alphabet.isprintable() or any(char.isspace() for char in alphabet):
+            raise ValueError("expected visible characters only")
+        return alphabet
 
     @property
     def classes(self) -> int:
@@ -121,6 +194,56 @@ class RecognizerSpec:
 DETECTOR = DetectorSpec()
 RECTIFIER = RectifierSpec()
 RECOGNIZER = RecognizerSpec()
+
+
+@dataclass(frozen=True, config=_STRICT)
+class Specs:
+    """What three nets that work together were made for; by default this file's."""
+
+    detector: DetectorSpec = DETECTOR
+    rectifier: RectifierSpec = RECTIFIER
+    recognizer: RecognizerSpec = RECOGNIZER
+
+
+DEFAULTS = Specs()
+
+S = TypeVar("S", DetectorSpec, RectifierSpec, RecognizerSpec, Specs)
+
+
+def spec_to_json(spec: DetectorSpec | RectifierSpec | RecognizerSpec | Specs) -> dict[str, Any]:
+    """Write a spec as JSON-ready values: tuples become lists."""
+    values: dict[str, Any] = json.loads(json.dumps(asdict(spec)))
+    return values
+
+
+def spec_from_json(kind: type[S], values: object, where: str) -> S:
+    """Read what `spec_to_json` wrote; what is absent is this file's.
+
+    Raises:
+        SpecError: A field is unknown, has the wrong type or a value nothing can serve; the
+            message begins with `where` and names the field, what was expected, what was found.
+    """
+    with named(where):
+        return TypeAdapter(kind).validate_json(json.dumps(values))
+
+
+@contextmanager
+def named(where: str) -> Iterator[None]:
+    """Turn what is wrong with a spec that is made inside into a SpecError about `where`."""
+    try:
+        yield
+    except ValidationError as error:
+        raise SpecError(first_problem(error, where)) from error
+
+
+def first_problem(error: ValidationError, where: str = "") -> str:
+    """Describe the first of pydantic's errors, with its place below `where`, in one line."""
+    first = error.errors(include_url=False)[0]
+    place = "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in first["loc"])
+    if first["type"] == "value_error":  # of a validator here
+        return f"{where}{place}: {first['ctx']['error']}"
+    reason = first["msg"].replace("Input should be", "expected").replace("Input", "the value")
+    return f"{where}{place}: {reason}, found {first['input']!r:.60}"
 
 
 @dataclass(frozen=True)

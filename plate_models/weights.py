@@ -6,6 +6,7 @@ other anchors or another width are as good as ours.
 
 import hashlib
 import json
+import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -19,11 +20,21 @@ from plate_models.formats import grammar_of
 from plate_models.nets.lprnet import LPRNet
 from plate_models.nets.stn import STN
 from plate_models.nets.yolov5 import YOLOv5, YOLOv5Graph
-from plate_models.recognition import calibration
+from plate_models.recognition import appearance, calibration, grammar
 from plate_models.recognition.calibration import UNCALIBRATED, Calibration
+from plate_models.recognition.countries import COUNTRIES
 from plate_models.recognition.grammar import FormatError
-from plate_models.spec import DetectorSpec, RecognizerSpec, RectifierSpec
-from plate_models.spec_json import DEFAULTS, SpecError, Specs, spec_from_json, spec_to_json
+from plate_models.spec import (
+    DEFAULTS,
+    RECOGNIZER,
+    DetectorSpec,
+    RecognizerSpec,
+    RectifierSpec,
+    SpecError,
+    Specs,
+    spec_from_json,
+    spec_to_json,
+)
 
 WEIGHTS_DIR = Path(__file__).resolve().parent.parent / "weights"
 NAMES = ("detector", "rectifier", "recognizer")
@@ -75,20 +86,11 @@ def contract_of(name: str, specs: Specs = DEFAULTS) -> dict[str, Any]:
 
 
 def save(
-    module: nn.Module,
-    name: str,
-    training: dict[str, Any],
-    folder: Path,
-    specs: Specs = DEFAULTS,
+    module: nn.Module, name: str, training: dict[str, Any], folder: Path, specs: Specs = DEFAULTS
 ) -> Path:
-    """Write one net's weights with its contract and its training summary, and return the file.
+    """Write a net, built for the specs, as contiguous float32 into ``<name>.safetensors``.
 
-    Args:
-        module: The net; its state dict is stored as contiguous float32.
-        name: "detector", "rectifier" or "recognizer".
-        training: JSON-ready summary: data, samples seen, date, metrics.
-        folder: Where ``<name>.safetensors`` goes.
-        specs: What the net was built for.
+    `training` is a JSON-ready summary: data, samples seen, date, metrics. Returns the file.
     """
     tensors = {
         key: value.detach().cpu().float().contiguous() if value.is_floating_point() else value
@@ -275,11 +277,8 @@ def load_modules(
 ) -> Modules:
     """Load the three nets as graphs that ``pipeline.read_plates`` can call, frozen.
 
-    Args:
-        folder: Holds detector, rectifier and recognizer as safetensors, and a manifest.
-        device: A torch device, such as "cpu" or "cuda:0".
-        calibrated: Load the calibration, too; not where a new one is to be fitted, because
-            the one at hand may be another recognizer's.
+    The device is torch's, such as "cuda:0". Where a new calibration is to be fitted, the one at
+    hand is not loaded: it may be another recognizer's.
 
     Raises:
         WeightsError: A file is missing or damaged, contradicts its own contract, another
@@ -296,25 +295,37 @@ def load_modules(
     detect, rectify, recognize = (
         graph.to(torch.device(device)).eval().requires_grad_(False) for graph in graphs
     )
-    measured = load_calibration(folder) if calibrated else UNCALIBRATED
+    measured = _calibration_in(folder) if calibrated else UNCALIBRATED
     return Modules(detect, rectify, recognize, specs, measured)
 
 
-def load_calibration(folder: Path = WEIGHTS_DIR) -> Calibration:
-    """Load the calibration beside the weights; the identity where there is none.
-
-    Raises:
-        WeightsError: It is malformed, or was measured with another recognizer.
-    """
+def _calibration_in(folder: Path) -> Calibration:
+    """The calibration beside the weights, checked against them; the identity without one."""
     path = folder / calibration.NAME
     if not path.exists():
         return UNCALIBRATED
     try:
         found = calibration.load(path)
-        found.check_recognizer(sha256_of(folder / "recognizer.safetensors"))
+        found.check(measured_with(folder))
     except calibration.CalibrationError as error:
         raise WeightsError(str(error)) from error
     return found
+
+
+def measured_with(folder: Path = WEIGHTS_DIR) -> dict[str, str]:
+    """Hex SHA-256 of what decides a score, by its name: nets, formats and their constants."""
+    nets = {name: folder / f"{name}.safetensors" for name in ("recognizer", "rectifier")}
+    country = read_file(nets["recognizer"]).contract.get("country", RECOGNIZER.country)
+    formats = tomllib.loads((COUNTRIES / f"{country}.toml").read_text(encoding="utf-8"))
+    constants = {
+        name: sorted((k, repr(v)) for k, v in vars(module).items() if k.isupper())
+        for name, module in (("grammar", grammar), ("colour", appearance))
+    }
+    # Of the values: a comment in a country's file, or a line moved here, changes no score.
+    values = {"country": formats, **constants}
+    return {name: sha256_of(path) for name, path in nets.items()} | {
+        name: hashlib.sha256(repr(value).encode()).hexdigest() for name, value in values.items()
+    }
 
 
 def write_manifest(folder: Path = WEIGHTS_DIR) -> Path:

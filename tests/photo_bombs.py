@@ -8,6 +8,8 @@ it is asked for.
 
 from collections.abc import Callable
 
+import heic_files
+from heic_files import SLICE, box, coded, grid_of, heic_of, ispe, sequence_parameters, units
 from photo_bomb_parts import (
     MEGABYTE,
     SMALL_GIF,
@@ -106,6 +108,79 @@ REFUSED: dict[str, tuple[Made, str]] = {
     "tiff of many samples": (lambda: tiff_of(tiff_tags(samples=65_535)), "unsupported-type"),
     "tiff of huge claims": (lambda: tiff_of(tiff_tags() | {256: (4, 1, 2**31)}), "too-many-pixels"),
     "tiff without a directory": (lambda: b"II*\0" + bytes(100), "broken-image"),
+    "heic of huge claims": (
+        lambda: heic_of((1, b"hvc1", [ispe(65_000, 65_000), heic_files.CONFIG], SLICE)),
+        "too-many-pixels",
+    ),
+    "heic of a larger picture than it says": (
+        lambda: heic_of(coded(1, 64, SLICE, sequence_parameters(60_000, 60_000))),
+        "broken-image",
+    ),
+    "heic of a larger tile than it says": (
+        lambda: grid_of(1, 2, 100, 64, 64, SLICE, sequence_parameters(16, 60_000)),
+        "broken-image",
+    ),
+    "heic of large tiles": (lambda: grid_of(1, 1, 64, 48, 2000), "broken-image"),
+    "heic of more tiles than it needs": (lambda: grid_of(9, 9, 64, 48), "broken-image"),
+    "heic of too many tiles": (lambda: grid_of(33, 33, 64 * 33, 64 * 33), "broken-image"),
+    "heic of many pictures in one": (
+        lambda: heic_of(coded(1, 64, SLICE * 1000)),
+        "broken-image",
+    ),
+    "heic of many slices": (
+        lambda: heic_of(coded(1, 64, SLICE + units(b"\x26\x01\0picture") * 100)),
+        "broken-image",
+    ),
+    "heic of pictures that change": (
+        lambda: heic_of(coded(1, 64, units(b"\x02\x01\x80picture"))),
+        "broken-image",
+    ),
+    "heic that is configured twice": (
+        lambda: heic_of(coded(1, 64, units(b"\x42\x01more") + SLICE)),
+        "unsupported-type",
+    ),
+    "heic without a primary picture": (lambda: heic_of(coded(1), primary=2), "broken-image"),
+    "heic that describes sound": (lambda: heic_of(coded(1), handler=b"soun"), "broken-image"),
+    "heic of another codec": (
+        lambda: heic_of((1, b"av01", [ispe(64, 64)], SLICE)),
+        "unsupported-type",
+    ),
+    "heic of a grid of grids": (
+        lambda: heic_of(
+            (1, b"grid", [ispe(64, 64)], b"\0\0\0\0\0\x40\0\x40"),
+            (2, b"grid", [ispe(64, 64)], b"\0\0\0\0\0\x40\0\x40"),
+            references=((b"dimg", 1, [2]),),
+        ),
+        "unsupported-type",
+    ),
+    "heic that needs what is unknown": (
+        lambda: heic_of((1, b"hvc1", [ispe(64, 64), heic_files.CONFIG, box(b"flip")], SLICE)),
+        "unsupported-type",
+    ),
+    "heic of extents that share bytes": (
+        lambda: heic_of(coded(1, 64, bytes(MEGABYTE)), extents=60_000),
+        "broken-image",
+    ),
+    "heic of a million boxes": (
+        lambda: heic_of(coded(1), more=box(b"free") * 1_000_000),
+        "broken-image",
+    ),
+    "heic of a hundred thousand boxes": (
+        lambda: heic_of(coded(1), more=box(b"free") * 100_000),
+        "broken-image",
+    ),
+    "heic of a box beyond the file": (
+        lambda: heic_of()[:24] + b"\xff\xff\xff\xffmeta" + heic_of(coded(1)),
+        "broken-image",
+    ),
+    "heic of a box beyond all files": (
+        lambda: heic_of()[:24] + b"\0\0\0\1meta" + b"\xff" * 8 + heic_of(coded(1)),
+        "broken-image",
+    ),
+    "heic of a box that goes back": (
+        lambda: heic_of()[:24] + b"\0\0\0\4free" + heic_of(coded(1)),
+        "broken-image",
+    ),
     "bmp of huge claims": (lambda: bmp_of(2**31 - 1, -(2**31), 0, b""), "too-many-pixels"),
     "bmp of a huge header": (lambda: bmp_of(8, 8, 0, b"", 2**31), "broken-image"),
 }
@@ -129,6 +204,7 @@ CHEAP: dict[str, Made] = {
         SMALL_WEBP[12:],
         webp_chunk(b"EXIF", tags_sharing_bytes(60_000, 5 * MEGABYTE)),
     ),
+    "heic with burdens": heic_files.burdened,
     "gif with many frames": gif_frames,
     "tiff with private tags": lambda: tags_before(SMALL_TIFF),
     "tiff in a circle": tiff_chain,
@@ -143,6 +219,7 @@ HEAVY: dict[str, Callable[[int], bytes]] = {
     ),
     "progressive jpeg of many scans": lambda side: jpeg_of_scans(20, side),
     "webp": lambda side: flat(side, "WEBP", "RGBA", lossless=True, quality=0, method=0),
+    "heic": heic_files.flat,
     "gif": lambda side: flat(side, "GIF", "P"),
     "deep tiff": tiff_deep,
     "bmp of runs": lambda side: bmp_of(side, side, 1, b"\0\1"),

@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 import cv2
 import numpy as np
+from heic_files import FILES as HEIC_FILES
 from PIL import Image
 
 WIDTH, HEIGHT = 64, 48
@@ -118,9 +119,9 @@ def jpeg_claiming(width: int, height: int) -> bytes:
     return bytes(data)
 
 
-def heic() -> bytes:
-    """The first box of an iPhone photo, then nothing a decoder could use."""
-    return struct.pack(">I", 24) + b"ftypheic" + bytes(4) + b"mif1heic" + bytes(200)
+def isobmff(brand: bytes) -> bytes:
+    """The first box of a phone's photo, then nothing a decoder could use."""
+    return struct.pack(">I", 24) + b"ftyp" + brand + bytes(4) + b"mif1" + brand + bytes(200)
 
 
 def oriented(file_format: str, orientation: int) -> bytes:
@@ -174,12 +175,23 @@ GOOD |= {
     for file_format in ("PNG", "WEBP", "TIFF")
 }
 
+GOOD |= {
+    "heic": HEIC_FILES["plain"],
+    "10-bit heic": HEIC_FILES["deep"],
+    "heic, the second of two": HEIC_FILES["second_of_two"],
+    **{
+        f"heic, orientation {number}": HEIC_FILES[f"orientation_{number}"] for number in range(2, 9)
+    },
+}
+
 BAD: dict[str, tuple[bytes, str]] = {
     "empty": (b"", "empty-image"),
     "text": (b"not an image at all, just words", "unsupported-type"),
     "html": (b"<!DOCTYPE html><html></html>", "unsupported-type"),
-    "heic": (heic(), "unsupported-type"),
-    "avif": (heic().replace(b"heic", b"avif"), "unsupported-type"),
+    "heic header only": (isobmff(b"heic"), "broken-image"),
+    "truncated heic": (HEIC_FILES["plain"][:-20], "broken-image"),
+    "heic sequence": (isobmff(b"hevc"), "unsupported-type"),
+    "avif": (isobmff(b"avif"), "unsupported-type"),
     "mp4": (struct.pack(">I", 20) + b"ftypisom" + bytes(100), "unsupported-type"),
     "pdf": (b"%PDF-1.7\n%\xe2\xe3\n", "unsupported-type"),
     "svg": (b'<?xml version="1.0"?><svg xmlns="http://www.w3.org/2000/svg"/>', "unsupported-type"),

@@ -131,7 +131,6 @@ def loaded_by(statement: str) -> set[str]:
         # What it shares with the service would not count in the service's memory.
         ("import plates.benchmarks.serve", {"torch", "cv2", "grpc", "tritonclient"}),
         ("import plate_models.spec", {"torch", "numpy", "cv2"}),
-        ("import plate_models.spec_json", {"torch", "numpy", "cv2"}),
         ("import plate_models.formats", {"torch", "numpy", "cv2"}),
         ("import plate_models.recognition.calibration", {"torch", "numpy", "cv2"}),
         ("import plate_models.images", {"torch"}),

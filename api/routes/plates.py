@@ -67,8 +67,8 @@ async def read_plates(
     """Find and read every licence plate in a photo.
 
     Send the photo as the form field `image`, or as the body with an `image/*` type. JPEG,
-    PNG, WebP, BMP, TIFF and GIF are read, up to 20 MB and 64 megapixels. No plates is an
-    answer: an empty list.
+    PNG, WebP, HEIC, BMP, TIFF and GIF are read, up to 20 MB and 64 megapixels. No plates is
+    an answer: an empty list.
     """
     async with services.received(context, _FORM, parameters) as (upload, wanted):
         reading = await services.reader.read(upload.photo, context)

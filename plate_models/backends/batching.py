@@ -1,15 +1,16 @@
 """Run several requests as one batch, without letting one spoil the others."""
 
 from collections.abc import Callable, Sequence
-from itertools import groupby
+from itertools import accumulate, groupby, pairwise
 from typing import Any
 
 Arrays = tuple[Any, ...]
+Run = Callable[[Arrays], Arrays]
 
 
 def run_batched(
     requests: Sequence[Arrays],
-    run: Callable[[Arrays], Arrays],
+    run: Run,
     concatenate: Callable[[list[Any]], Any],
 ) -> list[Arrays | Exception]:
     """Compute requests together where their shapes allow it.
@@ -22,12 +23,7 @@ def run_batched(
     """
     answers: list[Arrays | Exception] = []
     for _, group in groupby(requests, key=_shapes_of):
-        batch = list(group)
-        try:
-            answers += _run_together(batch, run, concatenate)
-        except Exception as error:
-            # One of them is at fault: each is tried alone.
-            answers += [error] if len(batch) == 1 else [_run_alone(one, run) for one in batch]
+        answers += _answer(list(group), run, concatenate)
     return answers
 
 
@@ -35,25 +31,20 @@ def _shapes_of(request: Arrays) -> list[tuple[tuple[int, ...], str]]:
     return [(tuple(array.shape[1:]), str(array.dtype)) for array in request]
 
 
-def _run_alone(request: Arrays, run: Callable[[Arrays], Arrays]) -> Arrays | Exception:
+def _answer(
+    batch: list[Arrays], run: Run, concatenate: Callable[[list[Any]], Any]
+) -> list[Arrays | Exception]:
     try:
-        return run(request)
+        if len(batch) == 1:
+            return [run(batch[0])]
+        outputs = run(tuple(concatenate(list(arrays)) for arrays in zip(*batch, strict=True)))
     except Exception as error:
-        return error
-
-
-def _run_together(
-    batch: list[Arrays], run: Callable[[Arrays], Arrays], concatenate: Callable[[list[Any]], Any]
-) -> list[Arrays]:
-    if len(batch) == 1:
-        return [run(batch[0])]
-    outputs = run(tuple(concatenate(list(arrays)) for arrays in zip(*batch, strict=True)))
-    answers, start = [], 0
-    for request in batch:
-        end = start + len(request[0])
-        answers.append(tuple(output[start:end] for output in outputs))
-        start = end
-    return answers
+        if len(batch) == 1:
+            return [error]
+        # One of them is at fault: each is tried alone.
+        return [answer for one in batch for answer in _answer([one], run, concatenate)]
+    ends = [0, *accumulate(len(request[0]) for request in batch)]
+    return [tuple(output[start:end] for output in outputs) for start, end in pairwise(ends)]
 
 
 def code_of(error: Exception) -> str:

@@ -1,4 +1,4 @@
-"""The nets of ``plate_recognition`` as calls to Triton (BLS), while the client waits.
+"""``plate_recognition`` beside Triton: photos side by side, and calls to the nets (BLS).
 
 Triton's time-outs bound the waiting in a queue, never the work, and cancelling a request
 does not cancel its children: that is checked here, before each stage.
@@ -8,8 +8,11 @@ Imported only inside Triton's stub, which brings ``triton_python_backend_utils``
 
 import math
 import re
+import threading
 import time
-from collections.abc import Callable, Iterator
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -101,3 +104,35 @@ class Call:
             found = [pb_utils.get_output_tensor_by_name(response, name) for name in names]
             outputs = tuple(from_dlpack(output).to(tensor.device) for output in found)
         return outputs if len(outputs) > 1 else outputs[0]
+
+
+class Slots:
+    """Threads that answer requests side by side: a process for each would hold torch as often.
+
+    While none is free, `take` waits, so that Triton's queue fills.
+    """
+
+    def __init__(self, count: int, answer: Callable[[Any], Any]) -> None:
+        """Open so many slots; `answer` makes a response from a request and never raises."""
+        self._answer = answer
+        self._free = threading.Semaphore(count)
+        self._pool = ThreadPoolExecutor(count, thread_name_prefix="photo")
+
+    def take(self, requests: Sequence[Any]) -> None:
+        """Begin to answer; returns once the last of the requests has found a slot."""
+        for request in requests:
+            self._free.acquire()
+            self._pool.submit(self._work, request)
+
+    def close(self) -> None:
+        """Wait for the requests that are being answered."""
+        self._pool.shutdown()
+
+    def _work(self, request: Any) -> None:
+        try:
+            final = pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL
+            request.get_response_sender().send(self._answer(request), flags=final)
+        except Exception:  # only Triton itself can refuse an answer
+            pb_utils.Logger.log_error(traceback.format_exc())
+        finally:
+            self._free.release()

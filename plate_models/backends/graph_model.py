@@ -4,18 +4,18 @@ Imported only inside Triton's stub, which brings ``triton_python_backend_utils``
 """
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import triton_python_backend_utils as pb_utils
 
-from plate_models.backends.batching import Arrays, code_of, run_batched
+from plate_models.backends.batching import Arrays, Run, code_of, run_batched
 
 
 class GraphModel:
-    """A Triton model that is one graph: subclasses say how it is loaded and run."""
+    """A Triton model that is one graph, on numpy arrays unless a subclass says otherwise."""
 
     def initialize(self, args: dict[str, str]) -> None:
         """Load the graph; Triton calls this with its arguments for models."""
@@ -25,27 +25,27 @@ class GraphModel:
         # In 2.51 a Python-based backend gets the model's folder here, as models do.
         folder = Path(args["model_repository"]) / args["model_version"]
         entries = config.get("parameters", {}).items()
-        self.load(folder, args, {name: entry.get("string_value", "") for name, entry in entries})
+        parameters = {name: entry.get("string_value", "") for name, entry in entries}
+        self.run = self.load(folder, args, parameters)
 
-    def load(self, folder: Path, args: dict[str, str], parameters: Mapping[str, str]) -> None:
-        """Load the artifact in a version's folder with the configuration's parameters."""
-        raise NotImplementedError
+    def load(self, folder: Path, args: dict[str, str], parameters: Mapping[str, str]) -> Run:
+        """Load the artifact in a version's folder with the configuration's parameters.
 
-    def run(self, inputs: Arrays) -> Arrays:
-        """Compute the outputs, in the configuration's order, from the inputs."""
+        Returns a function from the inputs to the outputs, in the configuration's order.
+        """
         raise NotImplementedError
 
     def concatenate(self, arrays: list[Any]) -> Any:
         """Join arrays along the batch axis."""
-        raise NotImplementedError
+        return np.concatenate(arrays)
 
     def from_tensor(self, tensor: Any) -> Any:
-        """Take a Triton tensor as an array, without a copy."""
-        raise NotImplementedError
+        """View Triton's memory as an array; ``as_numpy`` would copy it."""
+        return np.from_dlpack(tensor)
 
     def to_tensor(self, name: str, array: Any) -> Any:
-        """Make a Triton tensor of an array."""
-        raise NotImplementedError
+        """Copy an array into Triton's memory."""
+        return pb_utils.Tensor(name, np.ascontiguousarray(array))
 
     def execute(self, requests: list[Any]) -> list[Any]:
         """Answer the requests of one execution: a bad one gets an error, the others not."""
@@ -68,25 +68,3 @@ class GraphModel:
         return pb_utils.InferenceResponse(
             [self.to_tensor(name, array) for name, array in named if name in wanted]
         )
-
-
-class NumpyGraph(GraphModel):
-    """A graph that an engine runs on numpy arrays: ``load`` of a subclass sets ``engine``."""
-
-    engine: Callable[[Arrays], Arrays]
-
-    def run(self, inputs: Arrays) -> Arrays:
-        """Compute on numpy arrays."""
-        return self.engine(inputs)
-
-    def concatenate(self, arrays: list[Any]) -> Any:
-        """Join numpy arrays."""
-        return np.concatenate(arrays)
-
-    def from_tensor(self, tensor: Any) -> Any:
-        """View the shared memory as a numpy array; ``as_numpy`` would copy it."""
-        return np.from_dlpack(tensor)
-
-    def to_tensor(self, name: str, array: Any) -> Any:
-        """Copy a numpy array into Triton's memory."""
-        return pb_utils.Tensor(name, np.ascontiguousarray(array))

@@ -55,15 +55,10 @@ def load_nets(
     folder: Path = weights.WEIGHTS_DIR,
     repository: Path | None = None,
 ) -> Nets:
-    """Load the nets onto an engine, one of `ENGINES`.
+    """Load the weights of a folder onto an engine, one of `ENGINES`.
 
-    Args:
-        engine: One of ``ENGINES``.
-        device: "cpu", or "cuda:0" and so on with the engine "torch".
-        folder: Holds the weights. "served" exports them first where `repository` holds
-            other ones.
-        repository: Triton's model repository, for "served". None takes ours for the released
-            weights; others are exported beside it, so that what Triton serves stays as it is.
+    "served" exports them first where `repository` holds other ones. None is ours for the released
+    weights; others are exported beside it, so that what Triton serves stays as it is.
 
     Raises:
         EngineError: The engine or device is unknown, or is not there.
@@ -72,7 +67,9 @@ def load_nets(
     """
     check_engine(engine, device)
     if engine == "torch":
-        return _torch(folder, device)
+        modules = weights.load_modules(folder, device)
+        config = PipelineConfig.of(modules.specs, modules.calibration)
+        return Nets(modules.detect, modules.rectify, modules.recognize, config, engine, device)
     if repository or folder.resolve() == weights.WEIGHTS_DIR:
         return _served(folder, repository or export.REPOSITORY)
     # An engine may open its file when the first photo comes: it stays until the end.
@@ -106,12 +103,6 @@ def check_device(device: str) -> None:
             raise EngineError(f"device: {device} is not there; torch sees {count} GPUs")
 
 
-def _torch(folder: Path, device: str) -> Nets:
-    modules = weights.load_modules(folder, device)
-    config = PipelineConfig.of(modules.specs, modules.calibration)
-    return Nets(modules.detect, modules.rectify, modules.recognize, config, "torch", device)
-
-
 def _served(folder: Path, repository: Path) -> Nets:
     export.export(folder, repository)
     config = config_from(repository / "plate_recognition" / MODEL_VERSION)
@@ -131,29 +122,14 @@ def load_served(model: Path) -> Any:
     Returns a function from one tensor to a tuple of tensors, all on the CPU. A profile that names
     a backend that serves nothing on a CPU here is an EngineError.
     """
-    backend, parameters = _cpu_profile(model)
+    text = (model / "configs" / "cpu.pbtxt").read_text(encoding="utf-8")
+    found, parameters = _BACKEND.search(text), dict(_PARAMETER.findall(text))
+    backend = found[1] if found else "none"
     if backend == "openvino":
-        from plate_models.engines.openvino_engine import load_configured
+        from plate_models.engines.openvino_engine import load
     elif backend == "onnxruntime":
-        from plate_models.engines.onnxruntime_engine import load_configured
+        from plate_models.engines.onnxruntime_engine import load
     else:
         raise EngineError(f"{model.name}: backend: expected openvino or onnxruntime, got {backend}")
-    run = load_configured(model / MODEL_VERSION / "model.onnx", GRAPHS[model.name], parameters)
+    run = load(model / MODEL_VERSION / "model.onnx", GRAPHS[model.name], parameters)
     return lambda tensor: tuple(torch.from_numpy(array) for array in run((tensor.numpy(),)))
-
-
-def served_precision(model: Path) -> str:
-    """What a graph computes in as its CPU profile serves it here: "bfloat16" or "float32"."""
-    backend, parameters = _cpu_profile(model)
-    if backend != "openvino":
-        return "float32"
-    from plate_models.engines.openvino_engine import precision
-
-    return precision(parameters)
-
-
-def _cpu_profile(model: Path) -> tuple[str, dict[str, str]]:
-    """The backend that a model's CPU profile names, and its parameters."""
-    text = (model / "configs" / "cpu.pbtxt").read_text(encoding="utf-8")
-    backend = _BACKEND.search(text)
-    return backend[1] if backend else "none", dict(_PARAMETER.findall(text))

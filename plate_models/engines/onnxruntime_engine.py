@@ -13,28 +13,29 @@ Arrays = tuple[NDArray[Any], ...]
 Run = Callable[[Arrays], Arrays]
 
 
-def load_configured(path: Path, outputs: Sequence[str], parameters: Mapping[str, str]) -> Run:
-    """Do `load` with the parameters of a Triton configuration.
+def options_for(parameters: Mapping[str, str]) -> onnxruntime.SessionOptions:
+    """Make the options of a session from the parameters of a Triton configuration.
 
     They are named as for Triton's own backend: ``intra_op_thread_count``, 0 for as many
     threads as there are cores.
     """
+    options = onnxruntime.SessionOptions()
     configured = int(parameters.get("intra_op_thread_count") or "0")
-    return load(path, outputs, choose_threads(configured))
+    options.intra_op_num_threads = choose_threads(configured)
+    options.inter_op_num_threads = 1
+    # Threads that spin while they wait starve others that compute on the same cores.
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    return options
 
 
-def load(path: Path, outputs: Sequence[str], threads: int) -> Run:
-    """Open an ``.onnx`` file to compute the outputs of these names with so many threads.
+def load(path: Path, outputs: Sequence[str], parameters: Mapping[str, str]) -> Run:
+    """Open an ``.onnx`` file to compute the outputs of these names; see `options_for`.
 
     Returns a function from the inputs to the outputs, numpy arrays with the batch axis first. It
     raises what the runtime raises for wrong shapes.
     """
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = threads
-    options.inter_op_num_threads = 1
-    # Threads that spin while they wait starve others that compute on the same cores.
-    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-    session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+    options, providers = options_for(parameters), ["CPUExecutionProvider"]
+    session = onnxruntime.InferenceSession(path, options, providers=providers)
     inputs, wanted = [entry.name for entry in session.get_inputs()], list(outputs)
 
     def run(arrays: Arrays) -> Arrays:

@@ -31,45 +31,35 @@ def computes_in_bf16() -> bool:
     return "BF16" in openvino.Core().get_property("CPU", "OPTIMIZATION_CAPABILITIES")
 
 
-def load_configured(path: Path, outputs: Sequence[str], parameters: Mapping[str, str]) -> Run:
-    """Do `load` with the parameters of a Triton configuration.
+def settings_for(parameters: Mapping[str, str]) -> dict[str, Any]:
+    """Make OpenVINO's settings from the parameters of a Triton configuration.
 
     They are named as for Triton's own backend: ``INFERENCE_NUM_THREADS``, 0 for as many
-    threads as there are cores, and ``HINT_BF16``, "yes" for bfloat16.
+    threads as there are cores, and ``HINT_BF16``, "yes" for bfloat16 where the processor has
+    instructions for it. What follows the last convolution stays float32.
     """
-    configured = int(parameters.get("INFERENCE_NUM_THREADS") or "0")
-    return load(path, outputs, choose_threads(configured), _asks_for_bf16(parameters))
+    threads = choose_threads(int(parameters.get("INFERENCE_NUM_THREADS") or "0"))
+    bf16 = parameters.get("HINT_BF16", "").upper() == "YES" and computes_in_bf16()
+    return {
+        "INFERENCE_PRECISION_HINT": "bf16" if bf16 else "f32",
+        "INFERENCE_NUM_THREADS": threads,
+        "NUM_STREAMS": max(1, threads // _THREADS_PER_SAMPLE),
+        "ENABLE_CPU_PINNING": False,  # others compute on the same cores
+    }
 
 
-def precision(parameters: Mapping[str, str]) -> str:
-    """What a graph with these parameters computes in here: "bfloat16" or "float32"."""
-    return "bfloat16" if _asks_for_bf16(parameters) and computes_in_bf16() else "float32"
-
-
-def _asks_for_bf16(parameters: Mapping[str, str]) -> bool:
-    return parameters.get("HINT_BF16", "").upper() == "YES"
-
-
-def load(path: Path, outputs: Sequence[str], threads: int, bf16: bool = False) -> Run:
-    """Open an ``.onnx`` file with one input, as `onnxruntime_engine.load`.
+def load(path: Path, outputs: Sequence[str], parameters: Mapping[str, str]) -> Run:
+    """Open an ``.onnx`` file with one input, as `onnxruntime_engine.load`; see `settings_for`.
 
     The function returned is for one caller at a time. The graph is compiled anew for each
     shape of a sample, when that is first seen, and a batch is computed sample by sample: with
     shapes that vary, OpenVINO takes a quarter more time for the detector, and a batch of
     several gains nothing on a CPU.
-
-    With `bf16` it computes in bfloat16 where the processor has instructions for it. What
-    follows the last convolution stays float32.
     """
     core = openvino.Core()
     core.read_model(path)  # a damaged file is refused now, not when the first photo comes
-    streams = max(1, threads // _THREADS_PER_SAMPLE)
-    settings = {
-        "INFERENCE_PRECISION_HINT": "bf16" if bf16 and computes_in_bf16() else "f32",
-        "INFERENCE_NUM_THREADS": threads,
-        "NUM_STREAMS": streams,
-        "ENABLE_CPU_PINNING": False,  # others compute on the same cores
-    }
+    settings = settings_for(parameters)
+    streams: int = settings["NUM_STREAMS"]
 
     @lru_cache(maxsize=_SHAPES)
     def requests_for(shape: tuple[int, ...]) -> list[openvino.InferRequest]:

@@ -2,7 +2,7 @@
 
     ImageError
     ├── EmptyImage        no bytes
-    ├── UnsupportedType   not an image, or of a type that is not read (HEIC, PDF, …)
+    ├── UnsupportedType   not an image, or of a type that is not read (AVIF, PDF, …)
     ├── BrokenImage       truncated or damaged
     ├── TooManyBytes      the file is larger than allowed
     └── TooManyPixels     the picture is larger than allowed; refused before it is decoded
@@ -13,13 +13,12 @@ nothing; and decoders get only the part of the file that makes its first picture
 and gives the same pixels. Pillow decodes TIFF and GIF: OpenCV turns only some rotated
 TIFFs upright and blends their transparency into black, and reads no GIF. It also decodes
 PNGs that declare one colour transparent, of which OpenCV knows only some, and those of 16
-bits with transparency, for which OpenCV needs twice the memory.
+bits with transparency, for which OpenCV needs twice the memory. libheif decodes HEIC.
 """
 
 import io
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 import numpy as np
@@ -34,7 +33,7 @@ from PIL import (
     WebPImagePlugin,
 )
 
-from plate_models.images import containers, jpeg, png
+from plate_models.images import containers, heic, jpeg, png
 from plate_models.images.files import ACCEPTED, type_of
 from plate_models.images.outline import Defect, NotRead, Outline
 from plate_models.spec import LIMITS, Limits
@@ -45,13 +44,14 @@ warnings.filterwarnings("ignore", module=r"PIL\.")
 
 # The classes are called directly because `Image.open` has its own pixel limit, a global
 # one that warns, and would also try types that are not accepted here.
-_OPENERS: dict[str, tuple[Callable[[bytes], Outline], type[ImageFile.ImageFile]]] = {
+_OPENERS: dict[str, tuple[Callable[[bytes], Outline], type[ImageFile.ImageFile] | None]] = {
     "JPEG": (jpeg.outline, JpegImagePlugin.JpegImageFile),
     "PNG": (png.outline, PngImagePlugin.PngImageFile),
     "WEBP": (containers.webp, WebPImagePlugin.WebPImageFile),
     "BMP": (containers.bmp, BmpImagePlugin.BmpImageFile),
     "TIFF": (containers.tiff, TiffImagePlugin.TiffImageFile),
     "GIF": (containers.gif, GifImagePlugin.GifImageFile),
+    "HEIC": (heic.outline, None),  # its core is written anew: there is nothing to try
 }
 _DECODED_BY_PILLOW = ("TIFF", "GIF")
 _DEEP_MODES = ("I", "F")
@@ -102,15 +102,6 @@ class ImageHeader(NamedTuple):
     height: int
 
 
-@dataclass(frozen=True)
-class _OpenedFile:
-    """A file whose header was read and accepted."""
-
-    header: ImageHeader
-    outline: Outline
-    file: ImageFile.ImageFile
-
-
 def check_header(data: bytes, limits: Limits = LIMITS) -> ImageHeader:
     """Accept or refuse a photo by its bytes, without decoding it.
 
@@ -121,7 +112,7 @@ def check_header(data: bytes, limits: Limits = LIMITS) -> ImageHeader:
         BrokenImage: The header is damaged, or a PNG or WebP has lost its end.
         TooManyPixels: The picture is larger than `limits` allows.
     """
-    return _open(data, limits).header
+    return _open(data, limits)[0]
 
 
 def decode(data: bytes, limits: Limits = LIMITS) -> NDArray[np.uint8]:
@@ -138,27 +129,29 @@ def decode(data: bytes, limits: Limits = LIMITS) -> NDArray[np.uint8]:
         ImageError: As `check_header`; `BrokenImage` also if the pixels can't be decoded.
     """
     # Imported here: the gateway, which only checks headers, needs no OpenCV.
-    from plate_models.images.decoders import turn_upright, with_opencv, with_pillow
+    from plate_models.images.decoders import turn_upright, with_libheif, with_opencv, with_pillow
 
-    opened = _open(data, limits)
-    outline, image_type = opened.outline, opened.header.format
+    header, outline, file = _open(data, limits)
     try:
-        if image_type == "PNG":
+        if header.format == "PNG":
             png.check_amount(outline.core)
         if not outline.ended:
             _check_last_scan(outline.core)
-        if _by_pillow(opened):
-            pixels = with_pillow(opened.file)
+        if file is None:
+            pixels = with_libheif(outline.core)
+        elif _by_pillow(header.format, outline, file):
+            pixels = with_pillow(file)
         else:
-            pixels = with_opencv(outline.core, opened.file)
+            pixels = with_opencv(outline.core, file)
     except Exception as error:  # Decoders fed with damaged bytes raise all kinds.
-        raise BrokenImage(_damaged(image_type)) from error
+        raise BrokenImage(_damaged(header.format)) from error
     if pixels.shape[:2] != (outline.height, outline.width):
         raise BrokenImage(
             f"The file's header says {outline.width}x{outline.height} pixels, "
             f"its picture has {pixels.shape[1]}x{pixels.shape[0]}."
         )
-    opened.file.close()  # Pillow's copy of the pixels would stay while they are turned.
+    if file is not None:
+        file.close()  # Pillow's copy of the pixels would stay while they are turned.
     return np.ascontiguousarray(turn_upright(pixels, outline.orientation))
 
 
@@ -173,13 +166,13 @@ def _check_last_scan(core: bytes) -> None:
         raise Defect("ends within its last scan")
 
 
-def _by_pillow(opened: _OpenedFile) -> bool:
+def _by_pillow(image_type: str, outline: Outline, file: ImageFile.ImageFile) -> bool:
     """Whether Pillow decodes this file; see the top of this module."""
-    deep = opened.file.mode == "RGBA" and opened.outline.depth > 8
-    return opened.header.format in _DECODED_BY_PILLOW or "transparency" in opened.file.info or deep
+    deep = file.mode == "RGBA" and outline.depth > 8
+    return image_type in _DECODED_BY_PILLOW or "transparency" in file.info or deep
 
 
-def _open(data: bytes, limits: Limits) -> _OpenedFile:
+def _open(data: bytes, limits: Limits) -> tuple[ImageHeader, Outline, ImageFile.ImageFile | None]:
     """Read the header; raise what `check_header` documents."""
     if not data:
         raise EmptyImage("The photo is empty: 0 bytes came.")
@@ -204,17 +197,19 @@ def _open(data: bytes, limits: Limits) -> _OpenedFile:
             f"The picture has {width}x{height} pixels; at most "
             f"{limits.max_pixels / 1e6:g} megapixels are read. Scale it down."
         )
-    try:
-        file = opener(io.BytesIO(outline.core))
-    except Exception as error:  # Parsers fed with damaged bytes raise all kinds.
-        raise BrokenImage(_damaged(image_type)) from error
-    if file.size != (width, height):
-        raise BrokenImage(_damaged(image_type))
-    if file.mode in _DEEP_MODES:
-        raise UnsupportedType("Samples of 32 bits are not read. Convert the picture to JPEG.")
+    file = None
+    if opener:
+        try:
+            file = opener(io.BytesIO(outline.core))
+        except Exception as error:  # Parsers fed with damaged bytes raise all kinds.
+            raise BrokenImage(_damaged(image_type)) from error
+        if file.size != (width, height):
+            raise BrokenImage(_damaged(image_type))
+        if file.mode in _DEEP_MODES:
+            raise UnsupportedType("Samples of 32 bits are not read. Convert the picture to JPEG.")
     if outline.orientation in _SIDEWAYS:
         width, height = height, width
-    return _OpenedFile(ImageHeader(image_type, width, height), outline, file)
+    return ImageHeader(image_type, width, height), outline, file
 
 
 def too_many_bytes_message(limits: Limits) -> str:
@@ -223,14 +218,10 @@ def too_many_bytes_message(limits: Limits) -> str:
 
 
 def _unsupported(image_type: str | None) -> str:
-    accepted = "JPEG, PNG, WebP, BMP, TIFF or GIF"
+    accepted = "JPEG, PNG, WebP, HEIC, BMP, TIFF or GIF"
     if image_type is None:
         return f"These bytes are not an image. Send a {accepted} file."
-    advice = " An iPhone takes JPEG with Camera > Formats > Most Compatible."
-    return (
-        f"{image_type} files are not read. Convert the photo to JPEG ({accepted} are accepted)."
-        + (advice if image_type == "HEIC" else "")
-    )
+    return f"{image_type} files are not read. Convert the photo to JPEG ({accepted} are accepted)."
 
 
 def _damaged(image_type: str) -> str:

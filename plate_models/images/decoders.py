@@ -1,12 +1,13 @@
 """The pixels of an image file whose header was already read.
 
-Raises whatever OpenCV and Pillow raise; `images.decode` turns all of it into one error.
+Raises whatever OpenCV, Pillow and libheif raise; `images.decode` turns all of it into one error.
 """
 
 from collections.abc import Callable, Iterator
 
 import cv2
 import numpy as np
+import pi_heif
 from numpy.typing import NDArray
 from PIL import Image, ImageFile
 
@@ -70,6 +71,25 @@ def with_pillow(file: ImageFile.ImageFile) -> Pixels:
             white = Image.new("RGBA", band.size, "white")
             band = Image.alpha_composite(white, band.convert("RGBA"))
         pixels[rows] = np.asarray(band.convert("RGB"))
+    return pixels
+
+
+def with_libheif(data: bytes) -> Pixels:
+    """Decode the one picture of a HEIC file to (H, W, 3) RGB; transparent parts are white."""
+    # Cores follow photos: threads of its own would starve others.
+    pi_heif.options.DECODE_THREADS = 1
+    picture = pi_heif.open_heif(data, convert_hdr_to_8bit=True, bgr_mode=True)
+    stored = np.asarray(picture)
+    height, width = stored.shape[:2]
+    pixels = np.empty((height, width, 3), np.uint8)
+    for rows in _bands(height, width):
+        band = stored[rows]
+        if band.ndim == 2:
+            pixels[rows] = band[..., None]
+        elif picture.has_alpha:
+            pixels[rows] = _on_white(band)
+        else:
+            pixels[rows] = band[..., ::-1]
     return pixels
 
 

@@ -7,9 +7,11 @@ Kind = Literal["photo", "video", "unread", "other"]
 
 # `kind_of` needs that many of a file's first bytes.
 HEAD_BYTES = 1024
-ACCEPTED = ("JPEG", "PNG", "WEBP", "BMP", "TIFF", "GIF")
+ACCEPTED = ("JPEG", "PNG", "WEBP", "HEIC", "BMP", "TIFF", "GIF")
 # Of names, where folders are searched; once a file is read, its content decides.
-SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".webp", ".bmp", ".tif", ".tiff", ".gif"})
+SUFFIXES = frozenset(
+    {".jpg", ".jpeg", ".png", ".webp", ".heic", ".heif", ".bmp", ".tif", ".tiff", ".gif"}
+)
 
 _SIGNATURES = (
     (b"\xff\xd8\xff", "JPEG"),
@@ -39,7 +41,9 @@ _SIGNATURES = (
 )
 _CANON_RAW_BRAND = b"crx "
 _AUDIO_BRANDS = {b"M4A ", b"M4B ", b"M4P "}
-_UNREAD = frozenset({"AVIF", "BigTIFF", "HEIC", "JPEG 2000", "JPEG XL", "Photoshop", "RAW"})
+_UNREAD = frozenset(
+    {"AVIF", "BigTIFF", "HEIC sequence", "JPEG 2000", "JPEG XL", "Photoshop", "RAW"}
+)
 _VIDEO_SIGNATURES = (
     b"\x1aE\xdf\xa3",  # Matroska, WebM
     b"\0\0\1\xba",  # MPEG program stream
@@ -52,14 +56,15 @@ _QUICKTIME_BOXES = {b"moov", b"mdat", b"wide", b"pnot"}
 # Packets of MPEG transport streams: all begin with one byte; a time code may stand before it.
 _SYNC, _PACKET_SIZES = 0x47, {188: 0, 192: 4}
 _BMP_HEADER_SIZES = {12, 40, 52, 56, 64, 108, 124}
-_HEIC_BRANDS = {b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"mif1", b"msf1"}
+_HEIC_BRANDS = {b"heic", b"heix", b"heim", b"heis", b"mif1"}
+_SEQUENCE_BRANDS = {b"hevc", b"hevx", b"hevm", b"hevs", b"msf1"}
 _AVIF_BRANDS = {b"avif", b"avis"}
 
 
 def type_of(data: bytes) -> str | None:
     """Name the type of a file by its first bytes; None for an unknown one.
 
-    It is one of `ACCEPTED`, or another known type, such as "HEIC" or "PDF".
+    It is one of `ACCEPTED`, or another known type, such as "AVIF" or "PDF".
     """
     for signature, name in _SIGNATURES:
         if data.startswith(signature):
@@ -82,7 +87,9 @@ def _isobmff_type(data: bytes) -> str:
         return "AVIF"
     if _CANON_RAW_BRAND in brands:
         return "RAW"
-    return "HEIC" if brands & _HEIC_BRANDS else "MP4 or QuickTime video"
+    if brands & _HEIC_BRANDS and data[8:12] not in _SEQUENCE_BRANDS:
+        return "HEIC"
+    return "HEIC sequence" if brands & _SEQUENCE_BRANDS else "MP4 or QuickTime video"
 
 
 def kind_of(head: bytes) -> Kind:
@@ -93,7 +100,7 @@ def kind_of(head: bytes) -> Kind:
 
     Returns:
         "photo" for the types of `ACCEPTED`, damaged or not; "video"; "unread" for types of
-        photos that are not read, such as HEIC, AVIF, RAW and JPEG XL; else "other".
+        photos that are not read, such as AVIF, RAW and JPEG XL; else "other".
     """
     image_type = type_of(head)
     if image_type == "BMP":  # Its signature is two letters, with which a text may begin.

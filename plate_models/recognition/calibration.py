@@ -1,67 +1,69 @@
 """From the raw score of a reading to the probability that its whole text is right.
 
-Standard library only: to say what a score means takes neither torch nor numpy.
+To say what a score means takes neither torch nor numpy.
 """
 
 import bisect
 import json
 import math
-import re
-import sys
+import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import field
+from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic.dataclasses import dataclass
+
+from plate_models.spec import first_problem
 
 VERSION = 1
 NAME = "calibration.json"
 # Logit of the float64 next to 1; raw scores beyond it, 1 itself above all, count as this.
 LOGIT_LIMIT = 36.7
-_KEYS = ("version", "recognizer_sha256", "readable_from", "knots", "fit")
+# A calibration for others says nothing. Formats and colours move few scores a little.
+_DECISIVE = ("recognizer", "rectifier")
 
-Knot = tuple[float, float]
+_STRICT = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
+_Logit = Annotated[float, Field(ge=-LOGIT_LIMIT, le=LOGIT_LIMIT)]
+_Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 
 
 class CalibrationError(Exception):
-    """A calibration is malformed, or it was measured with another recognizer."""
+    """A calibration is malformed, or it was measured with other nets."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, config=_STRICT)
 class Calibration:
     """A monotone map from raw scores to probabilities; by default it changes nothing.
 
     It is linear between knots, logit against logit: in scores themselves, everything a
     good recognizer says would lie within the last thousandth before 1. Left of the first
     knot and right of the last it is constant. What is out of its range or not monotone is
-    a CalibrationError.
+    a ValueError.
 
     Attributes:
         knots: (logit of the raw score, logit of the probability), the first growing
             from knot to knot, the second never falling; none for the identity.
         readable_from: Calibrated score from which a text of known format is readable.
-        recognizer_sha256: Of the weights it was measured with; None if it belongs to none.
+        measured_with: SHA-256, as hex digits, of what decided the scores, by its name:
+            `weights.measured_with`. Empty if it belongs to no weights.
     """
 
-    knots: tuple[Knot, ...] = ()
-    readable_from: float = 0.0
-    recognizer_sha256: str | None = None
+    knots: tuple[tuple[_Logit, _Logit], ...] = ()
+    readable_from: Annotated[float, Field(ge=0, le=1)] = 0.0
+    measured_with: Mapping[str, _Sha256] = field(default_factory=dict)
 
-    def __post_init__(self) -> None:
-        if len(self.knots) == 1:
-            raise CalibrationError("knots: expected none or at least 2, got 1")
-        if not all(abs(value) <= LOGIT_LIMIT for knot in self.knots for value in knot):
-            raise CalibrationError(
-                f"knots: expected logits from {-LOGIT_LIMIT} to {LOGIT_LIMIT}, got {self.knots}"
-            )
-        for (x0, y0), (x1, y1) in zip(self.knots, self.knots[1:], strict=False):
+    @field_validator("knots")
+    @classmethod
+    def _check_order(cls, knots: tuple[tuple[float, float], ...]) -> Any:
+        if len(knots) == 1:
+            raise ValueError("expected none or at least 2, found 1")
+        for (x0, y0), (x1, y1) in pairwise(knots):
             if x0 >= x1 or y0 > y1:
-                raise CalibrationError(
-                    f"knots: expected a monotone map, got ({x1}, {y1}) after ({x0}, {y0})"
-                )
-        if not 0 <= self.readable_from <= 1:
-            raise CalibrationError(
-                f"readable_from: expected a number in [0, 1], got {self.readable_from}"
-            )
+                raise ValueError(f"expected a monotone map, found ({x1}, {y1}) after ({x0}, {y0})")
+        return knots
 
     def apply(self, raw: float) -> float:
         """Turn a raw score into a probability in [0, 1]; 0 for NaN."""
@@ -77,48 +79,64 @@ class Calibration:
         (x0, y0), (x1, y1) = self.knots[index - 1 : index + 1]
         return sigmoid(y0 + (y1 - y0) * (x - x0) / (x1 - x0))
 
-    def check_recognizer(self, sha256: str) -> None:
-        """Raise CalibrationError for weights that this was not measured with."""
-        if self.recognizer_sha256 not in (None, sha256):
-            raise CalibrationError(
-                f"{NAME} was measured with the recognizer {self.recognizer_sha256}, "
-                f"the one at hand is {sha256}: run `plates calibrate --release`"
-            )
+    def check(self, at_hand: Mapping[str, str]) -> None:
+        """Compare what this was measured with and what `weights.measured_with` finds now.
+
+        Other formats or colours are a warning.
+
+        Raises:
+            CalibrationError: A net is another one; the message names it.
+        """
+        for name, sha256 in self.measured_with.items():
+            found = at_hand.get(name, sha256)
+            if found != sha256:
+                message = (
+                    f"{NAME} was measured with the {name} {sha256}, the one at hand is {found}: "
+                    "run `plates calibrate --release`"
+                )
+                if name in _DECISIVE:
+                    raise CalibrationError(message)
+                warnings.warn(message, stacklevel=2)
 
     def to_json(self, fit: Mapping[str, Any] | None = None) -> str:
         """Write it as JSON; `fit` says to people how it was fitted, and is not read back."""
-        mine = (VERSION, self.recognizer_sha256, self.readable_from, self.knots, fit or {})
+        values = {
+            "version": VERSION,
+            "recognizer_sha256": self.measured_with.get("recognizer"),
+            "readable_from": self.readable_from,
+            "knots": self.knots,
+            "fit": {**(fit or {}), "measured_with": dict(self.measured_with)},
+        }
         # A line for each key: knots one number to a line would be pages.
-        pairs = zip(_KEYS, mine, strict=True)
-        lines = (f' "{key}": {json.dumps(value, allow_nan=False)}' for key, value in pairs)
+        lines = (f' "{key}": {json.dumps(value, allow_nan=False)}' for key, value in values.items())
         return "{\n" + ",\n".join(lines) + "\n}\n"
 
     @classmethod
     def from_json(cls, text: str) -> "Calibration":
         """Read what `to_json` wrote; raise CalibrationError for anything else."""
         try:
-            values = json.loads(text)
-        except (ValueError, RecursionError) as error:
-            raise CalibrationError(f"not JSON: {error}") from error
-        if not isinstance(values, dict):
-            raise CalibrationError(f"expected a JSON object, got {type(values).__name__}")
-        if values.get("version") != VERSION:
-            raise CalibrationError(f"version: expected {VERSION}, got {values.get('version')!r}")
-        if set(values) != set(_KEYS):
-            raise CalibrationError(f"expected the keys {sorted(_KEYS)}, got {sorted(values)}")
-        sha256, knots = values["recognizer_sha256"], values["knots"]
-        hexadecimal = isinstance(sha256, str) and re.fullmatch("[0-9a-f]{64}", sha256)
-        if sha256 is not None and not hexadecimal:
-            raise CalibrationError(f"recognizer_sha256: expected 64 hex digits, got {sha256!r}")
-        if not isinstance(knots, list) or any(
-            not isinstance(pair, list) or len(pair) != 2 for pair in knots
-        ):
-            raise CalibrationError(f"knots: expected a list of pairs of numbers, got {knots!r}")
-        return cls(
-            tuple((_number("knots", x), _number("knots", y)) for x, y in knots),
-            _number("readable_from", values["readable_from"]),
-            sha256,
-        )
+            file = _File.model_validate_json(text)
+            pins = {"recognizer": file.recognizer_sha256} if file.recognizer_sha256 else {}
+            pins |= file.fit.measured_with
+            return cls(knots=file.knots, readable_from=file.readable_from, measured_with=pins)
+        except ValidationError as error:
+            raise CalibrationError(first_problem(error, "calibration")) from error
+
+
+class _Fit(BaseModel):
+    model_config = ConfigDict(strict=True)
+
+    measured_with: dict[str, _Sha256] = {}  # absent in older files
+
+
+class _File(BaseModel):
+    model_config = _STRICT
+
+    version: Literal[1]
+    recognizer_sha256: _Sha256 | None
+    readable_from: float
+    knots: tuple[tuple[float, float], ...]
+    fit: _Fit
 
 
 UNCALIBRATED = Calibration()
@@ -151,11 +169,3 @@ def sigmoid(log_odds: float) -> float:
         return 1 / (1 + math.exp(-log_odds))
     odds = math.exp(log_odds)
     return odds / (1 + odds)
-
-
-def _number(name: str, value: Any) -> float:
-    # A bool is an int to Python and no number to us. json.loads lets NaN through, and
-    # integers that no float can hold.
-    if type(value) not in (int, float) or not abs(value) <= sys.float_info.max:
-        raise CalibrationError(f"{name}: expected a finite number, got {value!r}")
-    return float(value)

@@ -62,15 +62,8 @@ def choose_reading(
     Candidates are the beam's texts, the best path's, and their respellings (O for 0). Nothing is
     forbidden: a text of unknown format wins where it is clear enough.
 
-    Args:
-        log_probs: (C, T) float, from `ctc.log_softmax`; two rows joined by `ctc.join_rows`.
-        evidence: What else is seen of the plate.
-        grammar: The country's formats.
-        calibration: Turns posteriors into the scores that are reported.
-        spec: The recognizer's alphabet and thresholds.
-
-    Returns:
-        The reading; empty with a score of 0 if the log-probabilities are NaN or spell no text.
+    The log-probabilities are (C, T) float, two rows joined by `ctc.join_rows`. Where they are NaN
+    or spell no text, the reading is empty with a score of 0.
     """
     raw = ctc.greedy_decode(log_probs, spec.alphabet)
     ranked = _posteriors(log_probs, raw, evidence, grammar, spec)

@@ -1,7 +1,7 @@
 """What may stand on the plates of a country, and how plausible a text is.
 
 A grammar is a prior, not a filter: it weighs what the recognizer saw, and nothing is
-forbidden. Standard library only: the gateway imports this file.
+forbidden. The gateway imports this file: no torch, no numpy.
 """
 
 import re
@@ -102,17 +102,10 @@ class Grammar:
     def readings_of(
         self, text: str, lines: int | None = None, ground: Mapping[str, float] | None = None
     ) -> tuple[Match, ...]:
-        """List the formats that a text can be, most plausible first.
+        """List the formats that a text, rows joined, can be: most plausible first.
 
-        Args:
-            text: In the alphabet, two-line plates row by row.
-            lines: 1 or 2 where it is known how many the plate has.
-            ground: Likelihoods of ground colours, of any scale; a colour that is not in
-                it counts as the least likely one. None where nothing is known.
-
-        Returns:
-            The matches; none if no format fits. One that contradicts the ground or the
-            lines is listed with a small weight.
+        The ground is likelihoods of colours, of any scale; a colour that is not in it counts as
+        the least likely one. What contradicts the ground or the lines gets a small weight.
         """
         beliefs = _beliefs(self, lines, tuple(ground.items()) if ground else ())
         matches = [
@@ -160,10 +153,6 @@ class Grammar:
             format_name = self.judge(text)[0]
         table = next((f.native for f in self.formats if f.name == format_name), self.native)
         return text.translate({ord(latin): own for latin, own in table.items()})
-
-    def to_latin(self, text: str) -> str:
-        """Write a native text in the alphabet; the inverse of `to_native`."""
-        return text.translate({ord(own): latin for latin, own in self.native.items()})
 
 
 @lru_cache(maxsize=64)

@@ -34,7 +34,7 @@ from plate_models.recognition.calibration import (
 )
 from plate_models.training.known_crops import DEFAULT_MIX, SETS, Block, KnownCrop, lay_out, plan
 from plate_models.training.worker_pool import map_ahead
-from plate_models.weights import WEIGHTS_DIR, Modules, load_modules, sha256_of
+from plate_models.weights import WEIGHTS_DIR, Modules, load_modules, measured_with
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
@@ -116,8 +116,7 @@ def calibrate(
     # Raw scores are often as good: a map has to be better on crops that it was not fitted to.
     maps = {"identity": Calibration(), "isotonic": isotonic(fit.raw, fit.right)}
     method = min(maps, key=lambda name: describe(measured, maps[name])["log_loss"])
-    recognizer = sha256_of(weights / "recognizer.safetensors")
-    pinned = replace(maps[method], recognizer_sha256=recognizer)
+    pinned = replace(maps[method], measured_with=measured_with(weights))
     calibration = with_threshold(pinned, fit, most_wrong)
     report = {
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),

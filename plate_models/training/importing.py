@@ -4,6 +4,8 @@ A YOLOv5 checkpoint's tensors say everything about its net; a recognizer comes w
 """
 
 import datetime
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,8 +13,7 @@ import torch
 from torch import Tensor
 
 from plate_models import weights
-from plate_models.spec import DETECTOR, RECOGNIZER, DetectorSpec
-from plate_models.spec_json import Spec, SpecError, Specs, check_spec
+from plate_models.spec import DETECTOR, RECOGNIZER, DetectorSpec, SpecError, Specs, named
 from plate_models.training.checkpoints import CheckpointError, State, read_state
 from plate_models.weights import WeightsFile, check_country, contract_of
 
@@ -66,8 +67,8 @@ def import_recognizer(
         WeightsError: The country's formats are not at hand, or a tensor's name or shape is
             not that of the net; the message names it. Nothing was written.
     """
-    specs = Specs(recognizer=replace(RECOGNIZER, alphabet=alphabet, country=country))
-    _check(specs.recognizer, "recognizer")
+    with _checked("recognizer"):
+        specs = Specs(recognizer=replace(RECOGNIZER, alphabet=alphabet, country=country))
     check_country(specs.recognizer, "recognizer")
     sources = {"recognizer": lprnet, "rectifier": stn}
     states = {name: (path, read_state(path)) for name, path in sources.items()}
@@ -94,9 +95,12 @@ def _write(states: dict[str, tuple[Path, State]], specs: Specs, folder: Path) ->
     return written
 
 
-def _check(spec: Spec, where: str) -> None:
+@contextmanager
+def _checked(where: str) -> Iterator[None]:
+    """A spec that is made inside and makes no sense is the checkpoint's fault."""
     try:
-        check_spec(spec, where)
+        with named(where):
+            yield
     except SpecError as error:
         raise CheckpointError(str(error)) from error
 
@@ -148,16 +152,15 @@ def spec_of(state: State, path: Path) -> DetectorSpec:
         raise _differs(path, _HEAD, wanted, head)
     blocks = {key.removeprefix(_DEEPEST).split(".")[0] for key in state if key.startswith(_DEEPEST)}
     sizes = anchors * torch.tensor(DETECTOR.strides).view(-1, 1, 1)
-    spec = replace(
-        DETECTOR,
-        classes=DETECTOR.classes[:count],
-        anchors_wh=tuple(tuple((w, h) for w, h in level) for level in sizes.tolist()),
-        # At width and depth 1, these layers have 1024 channels and 9 blocks.
-        width_multiple=widest.shape[0] / 1024,
-        depth_multiple=len(blocks) / 9,
-    )
-    _check(spec, f"{path}: detector")
-    return spec
+    with _checked(f"{path}: detector"):
+        return replace(
+            DETECTOR,
+            classes=DETECTOR.classes[:count],
+            anchors_wh=tuple(tuple((w, h) for w, h in level) for level in sizes.tolist()),
+            # At width and depth 1, these layers have 1024 channels and 9 blocks.
+            width_multiple=widest.shape[0] / 1024,
+            depth_multiple=len(blocks) / 9,
+        )
 
 
 def _tensor(state: State, key: str, path: Path) -> Tensor:

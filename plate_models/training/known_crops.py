@@ -17,7 +17,7 @@ from torch import Tensor
 
 from plate_models.images import decode
 from plate_models.rectification import crop_boxes, widen_boxes
-from plate_models.spec_json import Specs
+from plate_models.spec import Specs
 from plate_models.training.labels import load_labels, validation_names
 from plate_models.training.synthetic.crops import CropStyle, jitter_box, render_crop
 from plate_models.training.synthetic.kinds import kind_named

@@ -13,7 +13,7 @@ from support import SAMPLES, STATUS, assert_problem, number, post_form, post_raw
 
 from api.answers import PlatesAnswer
 from api.readiness import canary_photo
-from plate_models.formats import format_of
+from plate_models.formats import RUSSIA
 from plate_models.images import decode
 
 pytestmark = pytest.mark.live
@@ -68,7 +68,7 @@ def test_answer_field_by_field(gateway: httpx.Client) -> None:
     assert answer["timing_ms"]["total"] > 0
     (plate,) = [plate for plate in answer["plates"] if plate["readable"]]
     assert plate["text"] == SCENE_TEXT
-    assert plate["format"] == format_of(SCENE_TEXT) == "ru.car"
+    assert plate["format"] == RUSSIA.judge(SCENE_TEXT)[0] == "ru.car"
     assert plate["region"] == {"code": "750", "name": "Moscow Oblast"}
     assert plate["text_native"] == SCENE_TEXT.translate(
         str.maketrans("ABEKMHOPCTYX", "АВЕКМНОРСТУХ")

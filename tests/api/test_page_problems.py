@@ -18,7 +18,7 @@ from support import PHOTO, running_gateway, settings_for
 pytestmark = pytest.mark.skipif(bool(missing_browser()), reason=f"no browser: {missing_browser()}")
 
 TOKEN = "a-token-of-the-tests-0123456789"  # noqa: S105
-HEIC = b"\0\0\0\x18ftypheic\0\0\0\0mif1heic" + bytes(64)
+AVIF = b"\0\0\0\x18ftypavif\0\0\0\0mif1avif" + bytes(64)
 BUSY = refusing(grpc.StatusCode.RESOURCE_EXHAUSTED, "queue full")
 
 
@@ -53,8 +53,8 @@ def enter_token(page: Page, token: str, remember: bool = False) -> None:
 
 
 def test_photos_that_are_refused(page: Page) -> None:
-    page.give("drop", HEIC, "IMG_1.HEIC", "image/heic")
-    assert "Most Compatible" in page.problem()
+    page.give("drop", AVIF, "IMG_1.AVIF", "image/avif")
+    assert "as JPEG" in page.problem()
     page.choose(sample("green_car"))  # more bytes than this gateway takes
     wait_for(lambda: "too large" in page.problem(), "the next message")
     page.give("paste", PHOTO[: len(PHOTO) // 2], "half.jpg")

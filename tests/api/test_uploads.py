@@ -19,7 +19,7 @@ import httpx
 import numpy as np
 import pytest
 from fake_triton import FakeTriton
-from photo_files import BAD, HEIGHT, WIDTH, encode, pattern
+from photo_files import BAD, GOOD, HEIGHT, WIDTH, encode, pattern
 from starlette.requests import Request
 from support import (
     PHOTO,
@@ -55,6 +55,18 @@ def test_bad_photos_never_reach_triton(
     assert_problem(post(client, photo), STATUS[slug], slug)
     assert not fake.photos
     assert post(client, PHOTO).status_code == 200
+
+
+@pytest.mark.parametrize("media_type", ["image/heic", "image/heif"])
+def test_heic_is_taken_where_jpeg_is(
+    client: httpx.Client, fake: FakeTriton, media_type: str
+) -> None:
+    photo = GOOD["heic, orientation 6"]
+    raw = client.post("/v1/plates", content=photo, headers={"content-type": media_type})
+    form = client.post("/v1/plates", files={"image": ("IMG_1.HEIC", photo, media_type)})
+    for answer in (raw, form):
+        assert answer.status_code == 200
+    assert fake.photos == [photo, photo]
 
 
 @pytest.mark.parametrize(

@@ -2,15 +2,19 @@
 
 import json
 import math
+import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from plate_models import weights
 from plate_models.recognition.calibration import (
     LOGIT_LIMIT,
+    NAME,
     Calibration,
     CalibrationError,
     load,
@@ -19,7 +23,8 @@ from plate_models.recognition.calibration import (
 )
 
 SHA256 = "0123456789abcdef" * 4
-BENT = Calibration(((-2.0, -3.0), (1.0, 0.0), (30.0, 8.0)), 0.9, SHA256)
+PINS = dict.fromkeys(("recognizer", "rectifier", "country", "grammar", "colour"), SHA256)
+BENT = Calibration(((-2.0, -3.0), (1.0, 0.0), (30.0, 8.0)), 0.9, PINS)
 
 
 def test_without_knots_nothing_changes() -> None:
@@ -59,7 +64,7 @@ def test_json_and_back(tmp_path: Path) -> None:
     for calibration in (Calibration(), BENT):
         path.write_text(calibration.to_json({"crops": 7}))
         assert load(path) == calibration
-        assert json.loads(path.read_text())["fit"] == {"crops": 7}
+        assert json.loads(path.read_text())["fit"]["crops"] == 7
 
 
 @pytest.mark.parametrize(
@@ -82,6 +87,8 @@ def test_json_and_back(tmp_path: Path) -> None:
         ({"readable_from": 10**400}, "readable_from"),
         ({"recognizer_sha256": "ABC"}, "recognizer_sha256"),
         ({"recognizer_sha256": 5}, "recognizer_sha256"),
+        ({"fit": {"measured_with": {"colour": "ABC"}}}, "fit.measured_with.colour"),
+        ({"fit": {"measured_with": ["colour"]}}, "fit.measured_with"),
     ],
 )
 def test_malformed_values_are_refused_by_name(
@@ -112,11 +119,38 @@ def test_missing_keys_are_refused() -> None:
             Calibration.from_json(json.dumps(values))
 
 
-def test_other_weights_are_refused() -> None:
-    BENT.check_recognizer(SHA256)
-    Calibration().check_recognizer(SHA256)
-    with pytest.raises(CalibrationError, match="plates calibrate"):
-        BENT.check_recognizer("f" * 64)
+def test_older_files_pin_the_recognizer_alone() -> None:
+    values = json.loads(BENT.to_json()) | {"fit": {"date": "2026-11-21"}}
+    assert Calibration.from_json(json.dumps(values)).measured_with == {"recognizer": SHA256}
+    values["recognizer_sha256"] = None
+    assert Calibration.from_json(json.dumps(values)) == replace(BENT, measured_with={})
+
+
+def test_what_it_was_not_measured_with_is_named() -> None:
+    BENT.check(PINS)
+    Calibration().check(PINS)
+    for net in ("recognizer", "rectifier"):
+        with pytest.raises(CalibrationError, match=f"the {net} .*plates calibrate"):
+            BENT.check(PINS | {net: "f" * 64})
+    for other in ("country", "grammar", "colour"):
+        with pytest.warns(UserWarning, match=f"the {other} .*plates calibrate"):
+            BENT.check(PINS | {other: "f" * 64})
+
+
+def test_weights_are_compared_with_their_calibration(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = shutil.copytree(weights.WEIGHTS_DIR, tmp_path / "weights")
+    found = weights.measured_with(folder)
+    assert load(folder / NAME).measured_with == found
+    monkeypatch.setattr("plate_models.recognition.appearance._DOUBT", 0.06)
+    with pytest.warns(UserWarning, match="the colour"):
+        weights.load_modules(folder)
+    (folder / NAME).write_text(Calibration(measured_with=found | {"rectifier": SHA256}).to_json())
+    weights.write_manifest(folder)
+    with pytest.raises(weights.WeightsError, match="the rectifier"):
+        weights.load_modules(folder)
+    assert weights.load_modules(folder, calibrated=False).calibration == Calibration()
 
 
 def test_it_loads_neither_torch_nor_numpy() -> None:

@@ -38,22 +38,23 @@ ENGINES = [onnxruntime_engine, openvino_engine]
 @pytest.mark.parametrize("engine", ENGINES, ids=lambda engine: engine.__name__.split(".")[-1])
 @pytest.mark.parametrize("shape", [(1, 2, 3), (5, 2, 3), (2, 2, 7)])
 def test_outputs_come_in_the_order_asked_for(engine, doubling, shape):
-    run = engine.load(doubling, ["square", "twice"], 1)
+    run = engine.load(doubling, ["square", "twice"], {})
     x = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
     square, twice = run((x,))
     np.testing.assert_allclose(square, x * x, rtol=1e-6)
     np.testing.assert_allclose(twice, x + x, rtol=1e-6)
 
 
-def test_samples_side_by_side_keep_their_order(doubling):
-    run = openvino_engine.load(doubling, ["twice"], 8)  # two at a time
+def test_samples_side_by_side_keep_their_order(doubling, monkeypatch):
+    monkeypatch.setenv(cores.THREADS, "8")  # two at a time
+    run = openvino_engine.load(doubling, ["twice"], {})
     x = np.arange(5 * 2 * 3, dtype=np.float32).reshape(5, 2, 3)
     np.testing.assert_array_equal(run((x,))[0], 2 * x)
     np.testing.assert_array_equal(run((x[::-1].copy(),))[0], 2 * x[::-1])
 
 
 def test_an_answer_outlives_the_next_request(doubling):
-    run = openvino_engine.load(doubling, ["twice"], 1)
+    run = openvino_engine.load(doubling, ["twice"], {})
     first = run((np.ones((1, 2, 3), np.float32),))[0]
     run((np.zeros((1, 2, 3), np.float32),))
     assert (first == 2).all()
@@ -61,44 +62,36 @@ def test_an_answer_outlives_the_next_request(doubling):
 
 @pytest.mark.parametrize("engine", ENGINES, ids=lambda engine: engine.__name__.split(".")[-1])
 def test_a_wrong_shape_is_an_error_and_the_next_request_is_answered(engine, doubling):
-    run = engine.load(doubling, ["twice"], 1)
+    run = engine.load(doubling, ["twice"], {})
     with pytest.raises(Exception, match=r"(?i)shape|dimension|rank|compatible"):
         run((np.ones((1, 3, 3), np.float32),))
     assert run((np.ones((1, 2, 3), np.float32),))[0].shape == (1, 2, 3)
 
 
-@pytest.mark.parametrize("engine", ENGINES, ids=lambda engine: engine.__name__.split(".")[-1])
 @pytest.mark.parametrize(("configured", "expected"), [("2", 2), ("0", 8), ("", 8), (None, 8)])
-def test_a_configuration_says_how_many_threads(engine, configured, expected, monkeypatch, tmp_path):
-    asked = {}
+def test_a_configuration_says_how_many_threads(configured, expected, monkeypatch):
     monkeypatch.setattr(cores, "usable_cores", lambda: 8)
-    monkeypatch.setattr(engine, "load", lambda *given: asked.update(given=given))
-    name = {onnxruntime_engine: "intra_op_thread_count", openvino_engine: "INFERENCE_NUM_THREADS"}
-    parameters = {} if configured is None else {name[engine]: configured}
-    engine.load_configured(tmp_path / "model.onnx", ["twice"], parameters)
-    assert asked["given"][:3] == (tmp_path / "model.onnx", ["twice"], expected)
-
-
-@pytest.mark.parametrize("hint", ["yes", "YES", "no", None])
-@pytest.mark.parametrize("capable", [True, False])
-def test_bfloat16_is_computed_where_asked_for_and_possible(hint, capable, monkeypatch, tmp_path):
-    asked = []
-    monkeypatch.setattr(openvino_engine, "computes_in_bf16", lambda: capable)
-    monkeypatch.setattr(openvino_engine, "load", lambda *given: asked.append(given[3]))
-    parameters = {} if hint is None else {"HINT_BF16": hint}
-    openvino_engine.load_configured(tmp_path, ["twice"], parameters)
-    wanted = hint in ("yes", "YES")
-    assert asked == [wanted]
-    expected = "bfloat16" if wanted and capable else "float32"
-    assert openvino_engine.precision(parameters) == expected
+    name = "intra_op_thread_count"
+    options = onnxruntime_engine.options_for({} if configured is None else {name: configured})
+    assert options.intra_op_num_threads == expected
+    name = "INFERENCE_NUM_THREADS"
+    settings = openvino_engine.settings_for({} if configured is None else {name: configured})
+    assert settings["INFERENCE_NUM_THREADS"] == expected
 
 
 @pytest.mark.parametrize("capable", [True, False])
-def test_precisions_are_those_of_the_cpu_profiles(capable, monkeypatch):
+def test_bfloat16_is_computed_where_asked_for_and_possible(capable, monkeypatch):
     monkeypatch.setattr(openvino_engine, "computes_in_bf16", lambda: capable)
-    found = {name: nets.served_precision(REPOSITORY / name) for name in contract.GRAPHS}
-    detector = "bfloat16" if capable else "float32"
-    assert found == {"yolo": detector, "stn": "float32", "lprnet": "float32"}
+    for hint, wanted in (("yes", True), ("YES", True), ("no", False), (None, False)):
+        settings = openvino_engine.settings_for({} if hint is None else {"HINT_BF16": hint})
+        expected = "bf16" if wanted and capable else "f32"
+        assert settings["INFERENCE_PRECISION_HINT"] == expected
+
+
+def test_the_detector_alone_asks_for_bfloat16():
+    profiles = {name: REPOSITORY / name / "configs" / "cpu.pbtxt" for name in contract.GRAPHS}
+    asking = {name for name, path in profiles.items() if "HINT_BF16" in path.read_text()}
+    assert asking == {"yolo"}
 
 
 def test_a_profile_for_no_engine_is_refused(tmp_path):

@@ -13,12 +13,12 @@ from google.protobuf import text_format
 from torch import Tensor, nn
 from tritonclient.grpc import model_config_pb2
 
-from plate_models import contract, export, graphs, spec, weights
+from plate_models import contract, export, spec, weights
 from plate_models.export import read_golden
 from plate_models.nets.lprnet import LPRNet
 from plate_models.nets.stn import STN
 from plate_models.nets.yolov5 import YOLOv5
-from plate_models.spec_json import Specs, specs_from_json
+from plate_models.spec import Specs, spec_from_json
 
 MODELS = ("yolo", "stn", "lprnet")
 BATCHES = export.BATCHES
@@ -88,7 +88,7 @@ def test_the_manifest_names_the_weights(exported: Path, released: Path) -> None:
     args = {"model_repository": f"{exported}/plate_recognition", "model_version": "1"}
     origin = contract.read_origin(args | {"model_instance_kind": "CPU"})
     assert (origin.weights, origin.device) == (manifest["weights"], "cpu")
-    assert specs_from_json(manifest["specs"]) == weights.load_modules(released).specs
+    assert spec_from_json(Specs, manifest["specs"], "specs") == weights.load_modules(released).specs
 
 
 # None of these is what was traced or what the export compares.
@@ -146,7 +146,7 @@ def test_another_alphabet_is_exported_and_other_sizes_are_not(
     plates = np.zeros((2, *INPUTS["lprnet"][1][1:]), np.float32)
     assert session.run(None, {"input__0": plates})[0].shape == (2, 5, 24)
     manifest = json.loads((repository / "plate_recognition/1/exported.json").read_text())
-    assert specs_from_json(manifest["specs"]) == specs
+    assert spec_from_json(Specs, manifest["specs"], "specs") == specs
     wider = Specs(rectifier=spec.RectifierSpec(crop_hw=(64, 192)))
     weights.save(STN(wider.rectifier), "rectifier", {}, folder, wider)
     weights.write_manifest(folder)
@@ -182,15 +182,19 @@ def test_an_export_that_ends_midway_leaves_no_release(
     released: Path, exported: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     repository = shutil.copytree(exported, tmp_path / "repository")
+    release = repository / "plate_recognition" / "1"
+    replace = Path.replace
 
-    def full(*_: object) -> None:
-        raise OSError("No space left on device")
+    def full(path: Path, target: Path) -> Path:
+        if path.name == "golden.jpg":
+            raise OSError("No space left on device")
+        return replace(path, target)
 
-    monkeypatch.setattr(export, "_copy", full)
+    monkeypatch.setattr(Path, "replace", full)
     other = make_weights(tmp_path / "other", seed=1)
     with pytest.raises(OSError, match="No space"):
         export.export(other, repository)
-    assert not (repository / "plate_recognition" / "1" / "exported.json").exists()
+    assert {path.name for path in release.iterdir()} == {"model.py", "golden.jpg"}
 
 
 def test_a_golden_photo_must_be_read(released: Path, exported: Path, tmp_path: Path) -> None:
@@ -250,7 +254,7 @@ def test_disagreement_stops_everything(
 ) -> None:
     honest = export._write_onnx
 
-    def crooked(graph: graphs.Graph, net: nn.Module, path: Path) -> None:
+    def crooked(graph: export.Graph, net: nn.Module, path: Path) -> None:
         if graph.name == "lprnet":
             with torch.no_grad():
                 next(net.parameters()).mul_(1.01)
@@ -294,7 +298,7 @@ def test_a_disagreement_in_large_batches_alone_is_found(
     modules: dict[str, nn.Module], all_batches: None
 ) -> None:
     """As an artifact has it that computes a batch in parts and drops a row between them."""
-    (graph,) = (graph for graph in graphs.graphs_of(SMALL) if graph.name == "lprnet")
+    (graph,) = (graph for graph in export.graphs_of(SMALL) if graph.name == "lprnet")
     inputs = export.inputs_for(SMALL, modules["stn"])["lprnet"]
 
     def forgetful(plates: Tensor) -> Tensor:

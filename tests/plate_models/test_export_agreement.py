@@ -19,7 +19,7 @@ from plate_models import export, weights
 from plate_models.contract import GRAPHS
 from plate_models.detection import letterbox
 from plate_models.engines import onnxruntime_engine, openvino_engine
-from plate_models.graphs import compare_candidates
+from plate_models.export import compare_candidates
 from plate_models.images import decode
 from plate_models.recognition.ctc import greedy_decode, log_softmax
 from plate_models.rectification import crop_boxes, normalize
@@ -97,8 +97,8 @@ def artifacts(repository: Path, model: str) -> dict[str, Run]:
     onnx = folder / "model.onnx"
     return {
         "TorchScript": lambda inputs: as_tuple(script(inputs)),
-        "ONNX Runtime": numpy_run(onnxruntime_engine.load(onnx, names, 1)),
-        "OpenVINO": numpy_run(openvino_engine.load(onnx, names, 1)),
+        "ONNX Runtime": numpy_run(onnxruntime_engine.load(onnx, names, {})),
+        "OpenVINO": numpy_run(openvino_engine.load(onnx, names, {})),
     }
 
 

@@ -5,6 +5,7 @@ import subprocess
 import sys
 import tracemalloc
 
+import heic_files
 import numpy as np
 import pytest
 from photo_files import (
@@ -19,7 +20,6 @@ from photo_files import (
     encode,
     encode_rgba,
     encode_with_opencv,
-    heic,
     pattern,
     png_claiming,
     rgba,
@@ -88,8 +88,8 @@ def test_header_check_refuses_what_needs_no_decoding(name: str) -> None:
 
 
 def test_unsupported_types_come_with_advice() -> None:
-    with pytest.raises(images.UnsupportedType, match=r"HEIC.*Convert the photo to JPEG"):
-        images.check_header(heic())
+    with pytest.raises(images.UnsupportedType, match=r"^AVIF.*Convert the photo to JPEG"):
+        images.check_header(BAD["avif"][0])
 
 
 @pytest.mark.parametrize("extension", [".png", ".tiff"])
@@ -117,6 +117,20 @@ def test_transparent_parts_become_white(file_format: str, alpha: int) -> None:
     seen = np.array(GREEN) * alpha / 255 + (255 - alpha)
     assert np.abs(pixels[HEIGHT // 4, WIDTH * 3 // 4] - seen).max() <= 1
     assert np.abs(pixels[HEIGHT // 4, WIDTH // 4].astype(int) - RED).max() <= 1
+
+
+def test_transparent_parts_of_a_heic_become_white() -> None:
+    pixels = images.decode(heic_files.FILES["transparent"])
+    seen = np.array(GREEN) * 128 / 255 + 127
+    assert np.abs(pixels[HEIGHT // 4, WIDTH * 3 // 4] - seen).max() <= 2
+    assert np.abs(pixels[HEIGHT // 4, WIDTH // 4].astype(int) - RED).max() <= 2
+
+
+def test_a_heic_of_tiles_is_cut_at_its_edges() -> None:
+    pixels = images.decode(heic_files.grid_of(2, 3, 180, 100))
+    assert pixels.shape == (100, 180, 3)
+    for x in (0, 64, 128):
+        assert_shows_pattern(pixels[:HEIGHT, x : x + WIDTH][:, : 180 - x])
 
 
 def test_deep_transparency() -> None:
@@ -166,7 +180,7 @@ def test_limits_are_inclusive() -> None:
     assert LIMITS.max_bytes == 20 * 2**20
 
 
-@pytest.mark.parametrize("name", ["jpeg", "png", "webp", "tiff", "gif", "bmp"])
+@pytest.mark.parametrize("name", ["jpeg", "png", "webp", "heic", "tiff", "gif", "bmp"])
 def test_damage_anywhere_never_escapes_as_another_error(name: str) -> None:
     """Flip bytes all over the file: it is read, or refused with an ImageError."""
     rng = np.random.default_rng(7)
@@ -183,7 +197,7 @@ def test_damage_anywhere_never_escapes_as_another_error(name: str) -> None:
         assert pixels.ndim == 3
 
 
-@pytest.mark.parametrize("name", ["jpeg", "progressive jpeg", "png", "webp", "tiff"])
+@pytest.mark.parametrize("name", ["jpeg", "progressive jpeg", "png", "webp", "heic", "tiff"])
 def test_every_truncation_is_noticed(name: str) -> None:
     whole = GOOD[name]
     for length in range(1, len(whole) - 1, max(1, len(whole) // 97)):
@@ -251,7 +265,7 @@ def ftyp(brand: bytes) -> bytes:
 KINDS = {
     **{name: ("photo", GOOD[name]) for name in GOOD},
     "damaged photo": ("photo", BAD["truncated jpeg"][0]),
-    "heic": ("unread", BAD["heic"][0]),
+    "heic sequence": ("unread", BAD["heic sequence"][0]),
     "avif": ("unread", BAD["avif"][0]),
     "jpeg xl": ("unread", b"\xff\x0a" + bytes(100)),
     "jpeg xl, boxed": ("unread", b"\0\0\0\x0cJXL \r\n\x87\n"),

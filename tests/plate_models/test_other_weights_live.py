@@ -13,8 +13,7 @@ from support import SAMPLES, read_samples
 from tritonclient import grpc as triton_grpc
 
 from plate_models import export, weights
-from plate_models.spec import RECOGNIZER
-from plate_models.spec_json import Specs
+from plate_models.spec import RECOGNIZER, Specs
 from plate_models.weights import WeightsFile, contract_of
 from plates.serving import EmbeddedTriton
 

@@ -19,8 +19,7 @@ from plate_models.pipeline import PipelineConfig, read_plates
 from plate_models.recognition import ctc
 from plate_models.recognition.countries import load_country
 from plate_models.recognition.decoding import choose_reading
-from plate_models.spec import DETECTOR, RECOGNIZER, RECTIFIER
-from plate_models.spec_json import Specs
+from plate_models.spec import DETECTOR, RECOGNIZER, RECTIFIER, Specs
 from plate_models.training.crop_cache import CropBatch
 from plate_models.training.recognizer import text_loss, to_input
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from plate_models.graphs import compare_candidates
+from plate_models.export import compare_candidates
 from plate_models.nets.yolov5 import (
     YOLOv5,
     YOLOv5Graph,

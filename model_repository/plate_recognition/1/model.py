@@ -10,7 +10,6 @@ import triton_python_backend_utils as pb_utils
 
 from plate_models import contract, heap
 from plate_models.backends import bls
-from plate_models.backends.slots import Slots
 from plate_models.cores import choose_threads, photos_at_once
 from plate_models.pipeline import read_plates
 from plate_models.spec import TENSORS
@@ -24,8 +23,9 @@ class TritonPythonModel:
     def initialize(self, args):
         torch.set_num_threads(1)  # the slots are the threads
         heap.keep_freed_memory()
-        self.origin, self.config = contract.read_origin(args), contract.read_config(args)
-        self.slots = Slots(photos_at_once(choose_threads()), self._answer)
+        self.origin = contract.read_origin(args)
+        self.config = contract.config_from(contract.version_folder(args))
+        self.slots = bls.Slots(photos_at_once(choose_threads()), self._answer)
 
     def execute(self, requests):
         self.slots.take(requests)

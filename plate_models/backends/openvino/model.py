@@ -3,13 +3,14 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from plate_models.backends.graph_model import NumpyGraph
-from plate_models.engines.openvino_engine import load_configured
+from plate_models.backends.batching import Run
+from plate_models.backends.graph_model import GraphModel
+from plate_models.engines import openvino_engine
 
 
-class TritonPythonModel(NumpyGraph):
+class TritonPythonModel(GraphModel):
     """Serves ``model.onnx`` on the CPU."""
 
-    def load(self, folder: Path, _args: dict[str, str], parameters: Mapping[str, str]) -> None:
+    def load(self, folder: Path, _args: dict[str, str], parameters: Mapping[str, str]) -> Run:
         """Open the graph."""
-        self.engine = load_configured(folder / "model.onnx", self.outputs, parameters)
+        return openvino_engine.load(folder / "model.onnx", self.outputs, parameters)

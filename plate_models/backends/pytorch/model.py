@@ -8,7 +8,7 @@ import torch
 import torch.utils.dlpack
 import triton_python_backend_utils as pb_utils
 
-from plate_models.backends.batching import Arrays
+from plate_models.backends.batching import Arrays, Run
 from plate_models.backends.graph_model import GraphModel
 from plate_models.contract import device_of
 from plate_models.cores import choose_threads
@@ -17,19 +17,19 @@ from plate_models.cores import choose_threads
 class TritonPythonModel(GraphModel):
     """Serves the TorchScript ``model.pt`` on the device of the instance."""
 
-    def load(self, folder: Path, args: dict[str, str], parameters: Mapping[str, str]) -> None:
+    def load(self, folder: Path, args: dict[str, str], parameters: Mapping[str, str]) -> Run:
         """Load the graph onto the instance's device: the kind alone is only a wish."""
-        self.device = device_of(args)
+        device = device_of(args)
         configured = int(parameters.get("INTRA_OP_THREAD_COUNT") or "0")
         torch.set_num_threads(choose_threads(configured))
-        path = folder / "model.pt"
-        self.graph = torch.jit.load(path, map_location=self.device).eval()
+        graph = torch.jit.load(folder / "model.pt", map_location=device).eval()
 
-    def run(self, inputs: Arrays) -> Arrays:
-        """Compute on tensors, wherever they lie."""
-        with torch.inference_mode():
-            outputs = self.graph(*(array.to(self.device) for array in inputs))
-        return outputs if isinstance(outputs, tuple) else (outputs,)
+        def run(inputs: Arrays) -> Arrays:
+            with torch.inference_mode():
+                outputs = graph(*(array.to(device) for array in inputs))
+            return outputs if isinstance(outputs, tuple) else (outputs,)
+
+        return run
 
     def concatenate(self, arrays: list[Any]) -> Any:
         """Join tensors."""

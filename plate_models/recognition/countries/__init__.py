@@ -1,6 +1,6 @@
 """Countries as data: one TOML file each, checked when it is loaded.
 
-``ru.toml`` explains the keys and the patterns. Standard library only.
+``ru.toml`` explains the keys and the patterns.
 """
 
 from pathlib import Path

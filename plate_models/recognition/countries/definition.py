@@ -1,13 +1,50 @@
 """From a country's TOML file to its grammar; what is malformed is refused by name."""
 
 import tomllib
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from plate_models.recognition.countries.patterns import Characters, Pattern, compile_pattern, fits
-from plate_models.recognition.grammar import GROUNDS, FormatError, Grammar, PlateFormat
+from plate_models.recognition.grammar import FormatError, Grammar, PlateFormat
+from plate_models.spec import first_problem
+
+_Text = Annotated[str, Field(min_length=1)]
+_Char = Annotated[str, Field(min_length=1, max_length=1)]
+
+
+class _Table(BaseModel):
+    model_config = ConfigDict(strict=True, extra="forbid")
+
+
+class _Country(_Table):
+    name: str
+    alphabet: str
+    letters: str
+    region: list[_Text] = []
+    look_alikes: list[_Text] = []
+    native: dict[_Char, _Char] = {}
+
+
+class _Format(_Table):
+    name: str
+    patterns: Annotated[list[_Text], Field(min_length=1)]
+    ground: Literal["white", "yellow", "blue", "black", "red"]  # grammar.GROUNDS
+    weight: Annotated[float, Field(gt=0, le=1)] = 1.0
+    letters: str | None = None
+    rare_letters: str = ""
+    never: list[_Text] = []
+    region: list[_Text] | None = None
+    region_listed: bool = True
+    native: dict[_Char, _Char] = {}
+
+
+class _Definition(_Table):
+    country: _Country
+    formats: Annotated[list[_Format], Field(min_length=1)]
+    regions: dict[str, str] = {}
 
 
 def load_country(path: Path) -> Grammar:
@@ -18,170 +55,114 @@ def load_country(path: Path) -> Grammar:
             the reason.
     """
     try:
-        values = tomllib.loads(path.read_text(encoding="utf-8"))
+        definition = _Definition.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
+        return _grammar_of(definition, path.stem)
+    except ValidationError as error:
+        raise FormatError(f"{path}: {first_problem(error).lstrip('.')}") from error
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise FormatError(f"{path}: not a country's definition: {error}") from error
-    top = _Table(str(path), values)
-    country, tables, codes = top.table("country"), top.tables("formats"), top.table("regions", {})
-    grammar = _country(country)
-    region = _region(country, grammar.alphabet, ())
-    country.done()
-    grammar = replace(grammar, regions=_regions(codes, region))
-    top.done()
-    formats = tuple(_format(table, grammar, region) for table in tables)
+    except FormatError as error:
+        raise FormatError(f"{path}: {error}") from error
+
+
+def _grammar_of(definition: _Definition, name: str) -> Grammar:
+    country = definition.country
     # From a plate's format the gateway derives the country, and from that the file.
-    if grammar.name != path.stem:
-        raise country.error(f"'name' must be the file's, {path.stem!r}, not {grammar.name!r}")
-    names = [plate_format.name for plate_format in formats]
-    for table, name in zip(tables, names, strict=True):
-        if not name.startswith(f"{grammar.name}."):
-            raise table.error(f"'name' must begin with '{grammar.name}.'")
-        if names.count(name) > 1:
-            raise table.error("there is another format of this name")
-    return replace(grammar, formats=formats)
+    if country.name != name:
+        raise FormatError(f"country.name must be the file's, {name!r}, not {country.name!r}")
+    if len(set(country.alphabet)) != len(country.alphabet):
+        raise FormatError(f"country.alphabet has a character twice: {country.alphabet!r}")
+    _check_letters("country", country, country.alphabet, country.look_alikes)
+    names = [one.name for one in definition.formats]
+    for each in names:
+        if not each.startswith(f"{name}."):
+            raise FormatError(f"format {each!r}: 'name' must begin with '{name}.'")
+        if names.count(each) > 1:
+            raise FormatError(f"format {each!r}: there is another format of this name")
+    regions = _regions(definition)
+    return Grammar(
+        name,
+        country.alphabet,
+        country.letters,
+        tuple(_format(one, country, regions) for one in definition.formats),
+        regions,
+        tuple(country.look_alikes),
+        _native("country", country.native, {}),
+    )
 
 
-@dataclass
-class _Table:
-    """A table of the file, read key by key."""
-
-    place: str
-    values: dict[str, Any]
-    known: list[str] = field(default_factory=list)
-
-    def error(self, reason: str) -> FormatError:
-        return FormatError(f"{self.place}: {reason}")
-
-    def take(self, key: str, kind: type | tuple[type, ...], default: Any = None) -> Any:
-        self.known.append(key)
-        value = self.values.get(key, default)
-        if value is None:
-            raise self.error(f"{key!r} is missing")
-        # In Python True is an integer; in TOML it isn't.
-        if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
-            raise self.error(f"{key!r} is of a wrong type: {value!r}")
-        return value
-
-    def texts(self, key: str, default: tuple[str, ...] | None = None) -> tuple[str, ...]:
-        value = self.take(key, (list, tuple), default)
-        if not all(isinstance(text, str) and text for text in value):
-            raise self.error(f"{key!r} must be a list of texts that are not empty")
-        return tuple(value)
-
-    def text_of(self, key: str, alphabet: str, default: str | None = None) -> str:
-        text: str = self.take(key, str, default)
-        self.check(key, text, alphabet)
-        return text
-
-    def check(self, key: str, text: str, alphabet: str) -> None:
-        outside = sorted(set(text) - set(alphabet))
-        if outside:
-            raise self.error(f"{key!r} has {outside}, not in the alphabet {alphabet!r}")
-
-    def table(self, key: str, default: dict[str, Any] | None = None) -> "_Table":
-        return _Table(f"{self.place}: [{key}]", self.take(key, dict, default))
-
-    def tables(self, key: str) -> list["_Table"]:
-        values = self.take(key, list)
-        if not values or not all(isinstance(value, dict) for value in values):
-            raise self.error(f"expected one or more tables [[{key}]]")
-        return [
-            _Table(f"{self.place}: format {value.get('name', number + 1)!r}", value)
-            for number, value in enumerate(values)
-        ]
-
-    def done(self) -> None:
-        unknown = sorted(set(self.values) - set(self.known))
-        if unknown:
-            raise self.error(f"unknown keys {unknown}; known are {self.known}")
+def _check_letters(
+    place: str, table: _Country | _Format, alphabet: str, more: Iterable[str] = ()
+) -> None:
+    """Refuse letters, region codes and native spellings outside of the alphabet."""
+    used = {
+        "letters": table.letters or "",
+        "region": "".join(table.region or ()).replace("#", ""),
+        "native": "".join(table.native),
+        "rare_letters": getattr(table, "rare_letters", ""),
+        "look_alikes": "".join(more),
+    }
+    for key, text in used.items():
+        if outside := sorted(set(text) - set(alphabet)):
+            raise FormatError(f"{place}: {key!r} has {outside}, not in the alphabet {alphabet!r}")
 
 
-def _country(table: _Table) -> Grammar:
-    """The grammar without its formats and regions."""
-    alphabet: str = table.take("alphabet", str)
-    if len(set(alphabet)) != len(alphabet):
-        raise table.error(f"'alphabet' has a character twice: {alphabet!r}")
-    name, letters = table.take("name", str), table.text_of("letters", alphabet)
-    look_alikes = table.texts("look_alikes", ())
-    for group in look_alikes:
-        table.check("look_alikes", group, alphabet)
-    return Grammar(name, alphabet, letters, (), {}, look_alikes, _native(table, alphabet, {}))
-
-
-def _region(table: _Table, alphabet: str, default: tuple[str, ...]) -> tuple[str, ...]:
-    patterns = table.texts("region", default)
-    table.check("region", "".join(patterns).replace("#", ""), alphabet)
-    return patterns
-
-
-def _native(table: _Table, alphabet: str, inherited: Mapping[str, str]) -> dict[str, str]:
-    own = table.take("native", dict, {})
-    table.check("native", "".join(own), alphabet)
+def _native(place: str, own: Mapping[str, str], inherited: Mapping[str, str]) -> dict[str, str]:
     native = {**inherited, **own}
-    if any(not isinstance(text, str) or len(text) != 1 for text in (*own, *own.values())):
-        raise table.error("'native' must map single characters to single characters")
     if len(set(native.values())) != len(native):
-        raise table.error("'native' maps two characters to the same one")
+        raise FormatError(f"{place}: 'native' maps two characters to the same one")
     return native
 
 
-def _regions(table: _Table, patterns: tuple[str, ...]) -> dict[str, str]:
+def _regions(definition: _Definition) -> dict[str, str]:
     regions: dict[str, str] = {}
-    for name in table.values:
-        for code in table.take(name, str).split():
+    patterns = definition.country.region
+    for name, codes in definition.regions.items():
+        for code in codes.split():
             if not any(fits(pattern, code) for pattern in patterns):
-                raise table.error(f"code {code!r} of {name!r} is not one of {patterns}")
+                raise FormatError(f"regions: code {code!r} of {name!r} is not one of {patterns}")
             if code in regions:
-                raise table.error(f"code {code!r} belongs to {regions[code]!r} and {name!r}")
+                raise FormatError(
+                    f"regions: code {code!r} belongs to {regions[code]!r} and {name!r}"
+                )
             regions[code] = name
     return regions
 
 
-def _format(table: _Table, country: Grammar, country_region: tuple[str, ...]) -> PlateFormat:
-    weight = float(table.take("weight", (int, float), 1.0))
-    if not 0 < weight <= 1:
-        raise table.error(f"'weight' must be in (0, 1], not {weight}")
-    ground = table.take("ground", str)
-    if ground not in GROUNDS:
-        raise table.error(f"'ground' must be one of {GROUNDS}, not {ground!r}")
-    listed: bool = table.take("region_listed", bool, True)
+def _format(table: _Format, country: _Country, regions: Mapping[str, str]) -> PlateFormat:
+    place = f"format {table.name!r}"
+    _check_letters(place, table, country.alphabet)
     characters = Characters(
         alphabet=country.alphabet,
-        letters=table.text_of("letters", country.alphabet, country.letters),
-        rare_letters=table.text_of("rare_letters", country.alphabet, ""),
-        region=_region(table, country.alphabet, country_region),
-        never=table.texts("never", ()),
+        letters=country.letters if table.letters is None else table.letters,
+        rare_letters=table.rare_letters,
+        region=tuple(country.region if table.region is None else table.region),
+        never=tuple(table.never),
     )
-    name, patterns = table.take("name", str), table.texts("patterns")
-    native = _native(table, country.alphabet, country.native)
-    table.done()
     try:
-        compiled = [compile_pattern(pattern, characters) for pattern in patterns]
-        _check_together(compiled, characters, country.regions if listed else None)
+        compiled = [compile_pattern(pattern, characters) for pattern in table.patterns]
+        _check_together(compiled, characters, regions if table.region_listed else None)
     except FormatError as error:
-        raise table.error(str(error)) from error
-    lines = {pattern.lines for pattern in compiled}
-    if len(lines) > 1:
-        raise table.error(f"patterns with different numbers of rows: {patterns}")
+        raise FormatError(f"{place}: {error}") from error
     return PlateFormat(
-        name,
-        lines.pop(),
-        ground,
-        weight,
+        table.name,
+        compiled[0].lines,
+        table.ground,
+        table.weight,
         tuple(pattern.expression for pattern in compiled),
         tuple(places for pattern in compiled for places in pattern.places),
-        characters.rare_letters,
-        listed,
-        native,
+        table.rare_letters,
+        table.region_listed,
+        _native(place, table.native, country.native),
     )
 
 
 def _check_together(
     patterns: list[Pattern], characters: Characters, codes: Mapping[str, str] | None
 ) -> None:
-    """Refuse what no plate can ever meet: serials and codes that don't occur."""
-    if not patterns:
-        raise FormatError("'patterns' is empty")
+    """Refuse patterns of several kinds, and serials and codes that no plate can ever have."""
+    if len({pattern.lines for pattern in patterns}) > 1:
+        raise FormatError("patterns with different numbers of rows")
     runs = frozenset().union(*(pattern.runs for pattern in patterns))
     for serial in characters.never:
         if not set(serial) <= set(characters.digits) or len(serial) not in runs:

@@ -18,8 +18,7 @@ import torch
 from plate_models.recognition import calibration
 from plate_models.recognition.calibration import LOGIT_LIMIT, UNCALIBRATED, Calibration, sigmoid
 from plate_models.rectification import crop_boxes
-from plate_models.spec import RECTIFIER
-from plate_models.spec_json import DEFAULTS
+from plate_models.spec import DEFAULTS, RECTIFIER
 from plate_models.training import calibration as calibrating
 from plate_models.training.calibration import describe, isotonic, read_crops, with_threshold
 from plate_models.training.known_crops import (
@@ -151,7 +150,7 @@ def test_calibrates_weights_that_have_another_ones_calibration(
     assert "as read" in printed and "readable from" in printed
     released = calibration.load(weights / calibration.NAME)
     digest = hashlib.sha256((weights / "recognizer.safetensors").read_bytes()).hexdigest()
-    assert released.recognizer_sha256 == digest
+    assert released.measured_with["recognizer"] == digest
     kept = json.loads((weights / calibration.NAME).read_text())["fit"]
     assert kept["crops_fitted"] == kept["measured"]["crops"] == 10
     assert kept["method"] in ("identity", "isotonic")

@@ -103,7 +103,7 @@ def test_files_are_chosen_by_their_bytes(ray: InProcess, request_: Request) -> N
     folder = Path(request_.source) / "day0"
     (folder / "without_extension").write_bytes(jpeg(15))
     (folder / "photo.dat").write_bytes(jpeg(15))
-    (folder / "phone.heic").write_bytes(BAD["heic"][0])
+    (folder / "burst.heics").write_bytes(BAD["heic sequence"][0])
     (folder / "phone").write_bytes(BAD["avif"][0])
     (folder / "raw.dng").write_bytes(bytes.fromhex("49492a00080000000100fe0004000100000001000000"))
     (folder / "words.jpg").write_bytes(b"no photo, but its name says so")
@@ -113,7 +113,7 @@ def test_files_are_chosen_by_their_bytes(ray: InProcess, request_: Request) -> N
     (folder / ".thumbnail").write_bytes(jpeg(15))
     done = run(request_)
     assert {"without_extension", "photo.dat"} < set(photos_of(request_))
-    unread = ("phone.heic", "phone", "raw.dng", "words.jpg")
+    unread = ("burst.heics", "phone", "raw.dng", "words.jpg")
     assert failed_in(request_) == dict.fromkeys(unread, "unsupported-type")
     assert (done["photos"], done["failed"], done["others"]) == (20, 4, 2)
     kept = json.loads((request_.out / "manifest.json").read_text())

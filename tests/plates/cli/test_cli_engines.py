@@ -13,7 +13,7 @@ from support import SCENE, SCENE_TEXT
 from plate_models import contract, export, weights
 from plate_models.engines import nets
 from plate_models.images import decode
-from plate_models.spec_json import specs_to_json
+from plate_models.spec import spec_to_json
 from plates.cli import main as cli
 
 
@@ -73,7 +73,7 @@ def test_other_weights_are_served_without_touching_what_triton_serves(
         manifest = repository / "plate_recognition" / "1" / contract.MANIFEST
         modules = weights.load_modules(source)
         made_for = {
-            "specs": specs_to_json(modules.specs),
+            "specs": spec_to_json(modules.specs),
             "calibration": json.loads(modules.calibration.to_json()),
         }
         manifest.write_text(json.dumps(made_for))

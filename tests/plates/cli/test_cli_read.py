@@ -26,7 +26,7 @@ from plates.cli.inputs import Inputs, Picture, find_inputs, make_output_folder
 needs_weights = pytest.mark.skipif(
     not (weights.WEIGHTS_DIR / "SHA256SUMS").exists(), reason="weights/ holds no weights"
 )
-JPEG, HEIC = encode(pattern(), "JPEG"), BAD["heic"][0]
+JPEG, AVIF = encode(pattern(), "JPEG"), BAD["avif"][0]
 NAMES = ("b.jpg", "a.PNG", "sub/c.webp", "sub/b.jpg", "notes.txt", "clip.MP4", ".hidden.jpg")
 
 Read = Callable[..., CompletedProcess[str]]
@@ -95,8 +95,8 @@ def test_no_file_of_a_folder_is_dropped_silently(tmp_path: Path, run_blind: Read
     for name, data in {
         "photo": JPEG,
         "odd.txt": JPEG,
-        "phone.heic": HEIC,
-        "renamed.jpg": HEIC,
+        "phone.avif": AVIF,
+        "renamed.jpg": AVIF,
         "raw": b"FUJIFILMCCD-RAW " + bytes(99),
         "damaged.heic": b"?",
         "letter": b"Dear all",
@@ -112,8 +112,8 @@ def test_no_file_of_a_folder_is_dropped_silently(tmp_path: Path, run_blind: Read
     read = {Path(json.loads(line)["file"]).name for line in done.stdout.splitlines()}
     assert read == {"photo", "odd.txt"}
     assert "5 could not be read" in done.stderr
-    assert f"{tmp_path / 'phone.heic'}: HEIC files are not read" in done.stderr
-    for name in ("renamed.jpg: HEIC", "raw: RAW", "damaged.heic: ", "gone.jpg: No such file"):
+    assert f"{tmp_path / 'phone.avif'}: AVIF files are not read" in done.stderr
+    for name in ("renamed.jpg: AVIF", "raw: RAW", "damaged.heic: ", "gone.jpg: No such file"):
         assert f"{tmp_path}/{name}" in done.stderr
     assert f"1 skipped, neither photos nor videos: {tmp_path / 'letter'}\n" in done.stderr
     assert "plates.csv" not in done.stderr and "hidden" not in done.stderr

@@ -1,0 +1,138 @@
+"""HEIC files for tests: what an encoder wrote, and containers around its picture, honest or not.
+
+No library of this project encodes HEIC, so the files in ``heic/`` are kept: the pattern of
+`photo_files` in 64x48 pixels, encoded by pillow-heif 1.1 (x265) with ``quality=95, chroma=444``;
+`transparent` without loss, its right half at alpha 128; the orientations with EXIF that repeats
+what their ``irot`` and ``imir`` say. `tile` is one colour in 512x512.
+"""
+
+import struct
+import zlib
+from pathlib import Path
+from typing import Any
+
+FILES = {path.stem: path.read_bytes() for path in (Path(__file__).parent / "heic").glob("*.heic")}
+PLAIN = FILES["plain"]
+Item = tuple[int, bytes, list[bytes], bytes]  # number, kind, properties, data
+
+
+def box(kind: bytes, *parts: bytes, version: int | None = None, flags: int = 0) -> bytes:
+    head = b"" if version is None else struct.pack(">I", version << 24 | flags)
+    body = head + b"".join(parts)
+    return struct.pack(">I4s", 8 + len(body), kind) + body
+
+
+def box_in(data: bytes, kind: bytes) -> bytes:
+    """The first box of a kind, at any depth."""
+    start = data.index(kind) - 4
+    return data[start : start + int.from_bytes(data[start : start + 4], "big")]
+
+
+CONFIG, SLICE = box_in(PLAIN, b"hvcC"), box_in(PLAIN, b"mdat")[8:]
+TILE = box_in(FILES["tile"], b"hvcC"), box_in(FILES["tile"], b"mdat")[8:]
+
+
+def ispe(width: int, height: int) -> bytes:
+    return box(b"ispe", struct.pack(">II", width, height), version=0)
+
+
+def coded(number: int, side: int = 64, data: bytes = SLICE, config: bytes = CONFIG) -> Item:
+    return number, b"hvc1", [ispe(side, side), config], data
+
+
+def heic_of(
+    *items: Item,
+    references: tuple[tuple[bytes, int, list[int]], ...] = (),
+    primary: int = 1,
+    handler: bytes = b"pict",
+    extents: int = 1,
+    more: bytes = b"",
+) -> bytes:
+    """A container of items; `more` are further boxes among those of its pictures."""
+    head = box(b"ftyp", b"heic", bytes(4), b"mif1heic")
+    known = [one for _, _, properties, _ in items for one in properties]
+    place, places = len(head) + 8, b""
+    for number, _, _, data in items:
+        places += struct.pack(">HHH", number, 0, extents)
+        places += struct.pack(">II", place, len(data)) * extents
+        place += len(data)
+    entries = [
+        box(b"infe", struct.pack(">HH4sx", number, 0, kind), version=2)
+        for number, kind, _, _ in items
+    ]
+    links, index = b"", 0
+    for number, _, properties, _ in items:
+        links += struct.pack(">HB", number, len(properties))
+        for _ in properties:
+            index += 1
+            links += struct.pack(">H", 0x8000 | index)
+    count = struct.pack(">H", len(items))
+    listed = [
+        box(kind, struct.pack(f">HH{len(to)}H", start, len(to), *to))
+        for kind, start, to in references
+    ]
+    meta = box(
+        b"meta",
+        box(b"hdlr", struct.pack(">4x4s13x", handler), version=0),
+        box(b"pitm", struct.pack(">H", primary), version=0),
+        box(b"iinf", count, *entries, version=0),
+        box(b"iref", *listed, version=0),
+        box(
+            b"iprp",
+            box(b"ipco", *known),
+            box(b"ipma", struct.pack(">I", len(items)), links, version=0, flags=1),
+        ),
+        box(b"iloc", b"\x44\x00", count, places, version=0),
+        more,
+        version=0,
+    )
+    return head + box(b"mdat", *(data for _, _, _, data in items)) + meta
+
+
+def grid_of(rows: int, columns: int, width: int, height: int, *tile: Any) -> bytes:
+    """A picture of tiles, all alike: arguments of `coded`."""
+    layout = struct.pack(">BBBBII", 0, 1, rows - 1, columns - 1, width, height)
+    tiles = [coded(number, *tile) for number in range(2, 2 + rows * columns)]
+    grid = (1, b"grid", [ispe(width, height)], layout)
+    return heic_of(grid, *tiles, references=((b"dimg", 1, [tile[0] for tile in tiles]),))
+
+
+def flat(side: int) -> bytes:
+    """A large picture of next to nothing."""
+    count = -(-side // 512)
+    config, data = TILE
+    return grid_of(count, count, side, side, 512, data, config)
+
+
+def sequence_parameters(width: int, height: int) -> bytes:
+    """The decoder's configuration for pictures of any size; no decoder gets beyond it."""
+
+    def number(value: int) -> str:
+        digits = f"{value + 1:b}"
+        return "0" * (len(digits) - 1) + digits
+
+    bits = "0" * 104 + number(0) + number(1) + number(width) + number(height) + "1"
+    bits = bits.ljust(-(-len(bits) // 8) * 8, "0")
+    unit = b"\x42\x01" + int(bits, 2).to_bytes(len(bits) // 8, "big")
+    arrays = b"\x21" + struct.pack(">HH", 1, len(unit)) + unit
+    return box(b"hvcC", bytes(21), b"\x03\x01", arrays)
+
+
+def units(*contents: bytes) -> bytes:
+    """NAL units with their lengths."""
+    return b"".join(struct.pack(">I", len(content)) + content for content in contents)
+
+
+def burdened() -> bytes:
+    """The plain picture among a profile, a thumbnail of any size, and metadata that inflate."""
+    profile = box(b"colr", b"prof", bytes(200_000))
+    _, _, properties, data = coded(1)
+    clap = box_in(PLAIN, b"clap")
+    thumbnail = (2, b"hvc1", [ispe(60_000, 60_000), sequence_parameters(60_000, 60_000)], SLICE)
+    text = (3, b"mime", [], zlib.compress(bytes(10_000_000)))
+    return heic_of(
+        (1, b"hvc1", [*properties, clap, profile], data),
+        thumbnail,
+        text,
+        references=((b"thmb", 2, [1]), (b"cdsc", 3, [1])),
+    )
