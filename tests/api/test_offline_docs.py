@@ -9,7 +9,6 @@ import pytest
 @pytest.mark.parametrize("page", ["/docs", "/redoc"])
 def test_all_of_the_documentation_comes_from_here(client: httpx.Client, page: str) -> None:
     answer = client.get(page)
-    assert answer.status_code == 200
     links = re.findall(r"""(?:src|href|spec-url)\s*=\s*["']([^"']+)""", answer.text)
     links += re.findall(r"""url: ["']([^"']+)""", answer.text)
     assert len(links) >= 3
@@ -17,10 +16,6 @@ def test_all_of_the_documentation_comes_from_here(client: httpx.Client, page: st
         assert link.startswith("/") and not link.startswith("//"), link
         assert client.get(link).status_code == 200, link
     assert "://" not in answer.text
-
-
-@pytest.mark.parametrize("page", ["/docs", "/redoc"])
-def test_browsers_let_the_documentation_run(client: httpx.Client, page: str) -> None:
-    policy = client.get(page).headers["content-security-policy"]
+    policy = answer.headers["content-security-policy"]
     assert "script-src 'self' 'unsafe-inline'" in policy
     assert "://" not in policy
