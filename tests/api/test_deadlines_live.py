@@ -1,12 +1,9 @@
 """Deadlines, disconnects and compression, down to a real Triton's queue and nets."""
 
-import json
-import threading
 from collections.abc import Iterator
 from contextlib import ExitStack
 
 import cv2
-import httpx
 import numpy as np
 import pytest
 from gateway_support import begin_upload
@@ -30,8 +27,6 @@ from plate_models.images import decode
 pytestmark = pytest.mark.live
 
 PHOTO = SCENE.read_bytes()
-# A bound for what hangs, not for what is slow.
-HANG_S = 60.0
 
 
 @pytest.fixture(scope="module")
@@ -46,35 +41,10 @@ def direct(triton: TritonEndpoints) -> Iterator[triton_grpc.InferenceServerClien
         yield client
 
 
-def tensor_of(photo: bytes) -> triton_grpc.InferInput:
-    tensor = triton_grpc.InferInput("image", [len(photo)], "UINT8")
-    tensor.set_data_from_numpy(np.frombuffer(photo, np.uint8))
-    return tensor
-
-
 def answered(client: triton_grpc.InferenceServerClient, model: str) -> int:
     """How many requests the model has answered."""
     (found,) = client.get_inference_statistics(model).model_stats
     return int(found.inference_stats.success.count)
-
-
-@pytest.fixture
-def busy(
-    triton: TritonEndpoints, direct: triton_grpc.InferenceServerClient, large: bytes
-) -> Iterator[None]:
-    """While this lasts, whatever comes waits in Triton's queue."""
-    if triton.embedded is None:
-        pytest.skip("needs the metrics of a Triton of our own")
-    waiting = 'nv_inference_pending_request_count{model="plate_recognition",version="1"}'
-    done = threading.Semaphore(0)
-    with httpx.Client(base_url=f"http://{triton.embedded.metrics_url}") as metrics:
-        for _ in range(8):
-            tensors = [tensor_of(large)]
-            direct.async_infer("plate_recognition", tensors, lambda *_, **__: done.release())
-        wait_until(lambda: number(metrics, waiting) >= 2)
-        yield
-        for _ in range(8):
-            assert done.acquire(timeout=HANG_S)
 
 
 def test_no_net_works_for_clients_that_disconnect(
@@ -93,33 +63,33 @@ def test_no_net_works_for_clients_that_disconnect(
     assert 1 <= answered(direct, "lprnet") - before <= clients // 2
 
 
-@pytest.mark.usefixtures("busy")
-def test_a_deadline_in_tritons_queue(
-    triton: TritonEndpoints, direct: triton_grpc.InferenceServerClient
+def test_no_net_works_for_photos_that_are_too_late(
+    triton: TritonEndpoints, direct: triton_grpc.InferenceServerClient, large: bytes
 ) -> None:
+    before = answered(direct, "yolo")
+    tensor = triton_grpc.InferInput("image", [len(PHOTO)], "UINT8")
+    tensor.set_data_from_numpy(np.frombuffer(PHOTO, np.uint8))
     with pytest.raises(InferenceServerException, match=r"Request timeout expired$") as refused:
-        direct.infer("plate_recognition", [tensor_of(PHOTO)], timeout=1000)  # microseconds
+        direct.infer("plate_recognition", [tensor], timeout=1)  # microsecond
     assert refused.value.status() == "StatusCode.UNAVAILABLE"
     with running_gateway(Settings(triton_url=triton.grpc_url)) as client:
-        headers = {"content-type": "image/jpeg", "x-request-timeout": "0.2"}
-        response = client.post("/v1/plates", content=PHOTO, headers=headers)
+        headers = {"content-type": "image/jpeg", "x-request-timeout": "0.15"}
+        response = client.post("/v1/plates", content=large, headers=headers)
         assert_problem(response, 504, "recognizer-timeout")
-        assert number(client, "plates_in_flight") == 0
+        assert answered(direct, "yolo") == before
         assert post_raw(client, PHOTO).status_code == 200
+    assert answered(direct, "yolo") == before + 1
 
 
 @pytest.mark.parametrize("algorithm", ["gzip", "deflate"])
 def test_compressed_photos_are_read_and_every_stage_is_timed(
-    triton: TritonEndpoints, direct: triton_grpc.InferenceServerClient, algorithm: str
+    triton: TritonEndpoints, algorithm: str
 ) -> None:
-    result = direct.infer("plate_recognition", [tensor_of(PHOTO)])
-    spent = json.loads(result.as_numpy("model_info")[0])["timing_ms"]
-    assert spent.keys() == {"decode", "yolo", "stn", "lprnet", "rest"}
-    assert all(milliseconds > 0 for milliseconds in spent.values())
     settings = Settings(triton_url=triton.grpc_url, triton_compression=algorithm)
     with running_gateway(settings) as client:
         plates = post_raw(client, PHOTO).json()["plates"]
         assert SCENE_TEXT in [plate["text"] for plate in plates]
-        for stage in spent:
+        for stage in ("decode", "yolo", "stn", "lprnet", "rest"):
             assert number(client, f'plates_stage_seconds_count{{stage="{stage}"}}') == 1
+            assert number(client, f'plates_stage_seconds_sum{{stage="{stage}"}}') > 0
         assert number(client, "plates_model_info{") == 1

@@ -38,19 +38,19 @@ SECRETS += as_written_by_mistake(PHOTO[len(PHOTO) // 2 :][:60])
 @contextmanager
 def logged(format_name: logs.Format | None) -> Iterator[io.StringIO]:
     """What the process logs, as `plates serve` sets it up."""
-    loggers = [logging.getLogger(name) for name in ("", "plates", "uvicorn.error")]
-    before = [(logger.handlers[:], logger.level, logger.propagate) for logger in loggers]
+    root, ours = logging.getLogger(), logging.getLogger("plates")
+    handlers, *levels = root.handlers[:], root.level, ours.level
     written = io.StringIO()
     try:
         logs.configure(format_name)
-        (handler,) = logging.getLogger().handlers
+        (handler,) = root.handlers
         assert isinstance(handler, logging.StreamHandler)
         handler.setStream(written)
         yield written
     finally:
-        for logger, (handlers, level, propagate) in zip(loggers, before, strict=True):
-            logger.handlers[:], logger.propagate = handlers, propagate
-            logger.setLevel(level)
+        root.handlers[:] = handlers
+        root.setLevel(levels[0])
+        ours.setLevel(levels[1])
 
 
 def lines(written: io.StringIO, **wanted: str) -> list[dict[str, object]]:

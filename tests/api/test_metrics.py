@@ -1,9 +1,10 @@
 """What /metrics has besides the photos: what supervisors report, and Triton's own."""
 
-import socket
+import socketserver
 import threading
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
@@ -29,29 +30,21 @@ nv_cpu_utilization 0.5
 
 
 @contextmanager
-def answering(answer: bytes | None) -> Iterator[str]:
-    """A server on loopback that answers one request so; None never answers."""
-    ended = threading.Event()
+def answering(answer: bytes, after_s: float = 0) -> Iterator[str]:
+    """A server on loopback that answers one request so."""
 
-    def serve() -> None:
-        with suppress(OSError):
-            connection, _ = listener.accept()
-            with connection:
-                connection.recv(65536)
-                if answer is None:
-                    ended.wait(20)
-                else:
-                    connection.sendall(answer)
+    class Handler(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
+            self.request.recv(65536)
+            time.sleep(after_s)
+            self.request.sendall(answer)
 
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        listener.settimeout(20)
-        thread = threading.Thread(target=serve)
+    with socketserver.TCPServer(("127.0.0.1", 0), Handler) as server:
+        server.timeout = 20
+        thread = threading.Thread(target=server.handle_request)
         thread.start()
-        try:
-            yield f"127.0.0.1:{listener.getsockname()[1]}"
-        finally:
-            ended.set()
-            thread.join()
+        yield f"127.0.0.1:{server.server_address[1]}"
+        thread.join()
 
 
 def http(body: str, status: str = "200 OK") -> bytes:
@@ -105,16 +98,24 @@ def test_tritons_own_follow_ours(fake: FakeTriton) -> None:
 
 
 @pytest.mark.parametrize(
-    "answer", [http(TRITONS, "503 Service Unavailable"), b"", b"nonsense", b"\xff" * 100, None]
+    ("answer", "after_s"),
+    [
+        (http(TRITONS, "503 Service Unavailable"), 0),
+        (b"", 0),
+        (b"nonsense", 0),
+        (b"\xff" * 100, 0),
+        (http(TRITONS), 0.5),
+    ],
 )
 def test_a_triton_without_metrics_harms_nothing(
-    fake: FakeTriton, answer: bytes | None, monkeypatch: pytest.MonkeyPatch
+    fake: FakeTriton, answer: bytes, after_s: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("api.observing.metrics._TRITON_TIMEOUT_S", 0.5)
-    with answering(answer) as address:
-        settings = settings_for(fake, triton_metrics_url=address)
-        with running_gateway(settings) as client:
-            found = scraped(client)
+    monkeypatch.setattr("api.observing.metrics._TRITON_TIMEOUT_S", 0.3)
+    with (
+        answering(answer, after_s) as address,
+        running_gateway(settings_for(fake, triton_metrics_url=address)) as client,
+    ):
+        found = scraped(client)
     assert found["plates_triton_metrics_up",] == 0
     assert not [name for name, *_ in found if name.startswith("nv_")]
 

@@ -1,4 +1,4 @@
-"""What every request meets first: an id, HEAD, and a body that is read before it is refused."""
+"""Ids, HEAD, headers for browsers, offline documentation, and refused bodies, which are read."""
 
 import contextlib
 import http.client
@@ -55,34 +55,25 @@ def test_an_id_that_could_break_a_log_is_replaced(offered: str) -> None:
 def test_every_answer_has_an_id_and_headers_for_browsers(
     client: httpx.Client, fake: FakeTriton, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    paths = ("/", "/healthz", "/metrics", "/docs", "/nowhere")
-    answers = [client.get(path) for path in paths]
-    answers += [post_raw(client, PHOTO), post_raw(client, b""), client.put("/v1/plates")]
-    answers += [client.post("/v1/plates?roi=a")]
-    statuses = [200, 200, 200, 200, 404, 200, 400, 405, 422]
-    assert [answer.status_code for answer in answers] == statuses
-    assert len({answer.headers[HEADER] for answer in answers}) == len(answers)
-    for answer in answers:
-        assert answer.headers["x-content-type-options"] == "nosniff"
-        assert answer.headers["referrer-policy"] == "no-referrer"
-        assert "frame-ancestors 'none'" in answer.headers["content-security-policy"]
-        assert (answer.headers.get("cache-control") == "no-store") == (
-            answer.request.method == "POST"
-        )
-    assert_problem(answers[4], 404, None)
-    assert_problem(answers[7], 405, None)
-
-
-def test_an_unexpected_exception_has_the_requests_id(
-    client: httpx.Client, monkeypatch: pytest.MonkeyPatch
-) -> None:
     def fail(*_: object) -> None:
         raise ArithmeticError
 
     monkeypatch.setattr("api.observing.metrics.Metrics.exposition", fail)
-    answer = client.get("/metrics", headers={HEADER: "mine"})
-    assert_problem(answer, 500, None)
-    assert answer.headers.get_list(HEADER) == ["mine"]
+    answers = [client.get(path) for path in ("/", "/healthz", "/docs", "/nowhere")]
+    answers += [post_raw(client, PHOTO), post_raw(client, b""), client.put("/v1/plates")]
+    answers += [client.post("/v1/plates?roi=a")]
+    assert [answer.status_code for answer in answers] == [200, 200, 200, 404, 200, 400, 405, 422]
+    assert_problem(answers[3], 404, None)
+    assert_problem(answers[6], 405, None)
+    for answer in answers:
+        assert answer.headers["x-content-type-options"] == "nosniff"
+        assert answer.headers["referrer-policy"] == "no-referrer"
+        assert "frame-ancestors 'none'" in answer.headers["content-security-policy"]
+        is_post = answer.request.method == "POST"
+        assert (answer.headers.get("cache-control") == "no-store") == is_post
+    answers.append(client.get("/metrics"))
+    assert_problem(answers[-1], 500, None)
+    assert len({answer.headers[HEADER] for answer in answers}) == len(answers)
 
 
 @pytest.mark.parametrize(
@@ -104,6 +95,21 @@ def test_head_is_counted_as_head_and_refused_where_there_is_only_post(client: ht
     assert number(client, heads) == before + 1
     answer = client.head("/v1/plates")
     assert (answer.status_code, answer.headers["allow"]) == (405, "POST")
+
+
+@pytest.mark.parametrize("page", ["/docs", "/redoc"])
+def test_all_of_the_documentation_comes_from_here(client: httpx.Client, page: str) -> None:
+    answer = client.get(page)
+    links = re.findall(r"""(?:src|href|spec-url)\s*=\s*["']([^"']+)""", answer.text)
+    links += re.findall(r"""url: ["']([^"']+)""", answer.text)
+    assert len(links) >= 3
+    for link in links:
+        assert link.startswith("/") and not link.startswith("//"), link
+        assert client.get(link).status_code == 200, link
+    assert "://" not in answer.text
+    policy = answer.headers["content-security-policy"]
+    assert "script-src 'self' 'unsafe-inline'" in policy
+    assert "://" not in policy
 
 
 @pytest.fixture(scope="module")

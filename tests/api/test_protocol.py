@@ -6,7 +6,6 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
-from typing import Any
 
 import httpx
 import pytest
@@ -26,7 +25,7 @@ from gateway_support import (
 )
 from support import PHOTO, number, post_raw, running_gateway, settings_for, wait_until
 
-from api.edge.protocol import MAX_HEADERS, GatewayProtocol
+from api.edge.protocol import MAX_HEADERS
 
 pytestmark = pytest.mark.usefixtures("no_tracebacks")
 
@@ -173,23 +172,6 @@ def test_a_slow_photo_outlives_the_time_of_heads(hasty: httpx.Client, fake: Fake
         time.sleep(0.8)
         connection.sendall(PHOTO[100:])
         assert status_of(everything(connection)) == 200
-
-
-def test_a_refused_connection_is_not_closed_for_idleness_too(
-    client: httpx.Client, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its state machine has ended, and would only complain."""
-    begin = GatewayProtocol.__init__
-
-    def begin_hastily(self: GatewayProtocol, **named: Any) -> None:
-        begin(self, **named)
-        self.timeout_keep_alive = 0.05
-
-    monkeypatch.setattr(GatewayProtocol, "__init__", begin_hastily)
-    with connect(client) as connection:
-        connection.sendall(ALIVE + GET + HOST + b"\r\n")
-        assert_refused(everything(connection), 400)
-        time.sleep(0.3)
 
 
 def test_surplus_connections_are_asked_to_come_back(fake: FakeTriton) -> None:
