@@ -104,10 +104,6 @@ def test_a_file_without_proper_tokens_is_refused(tmp_path: Path, content: str | 
 def test_settings_never_show_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PLATES_TOKENS", f"{TOKEN},{OTHER}")
     assert TOKEN not in f"{Settings()!r} {Settings()} {Settings().model_dump_json()}"
-    monkeypatch.setenv("PLATES_TOKENS", f"{TOKEN} x")
-    with pytest.raises(ValidationError) as caught:
-        Settings()
-    assert TOKEN not in str(caught.value)
 
 
 def test_each_token_has_a_rate_of_its_own(fake: FakeTriton) -> None:
@@ -159,15 +155,6 @@ def test_a_bucket_fills_again(monkeypatch: pytest.MonkeyPatch) -> None:
     now += 1.5
     rate.owe("a", 9)  # six more than there were
     assert rate.take("a") == 3.5
-
-
-def test_only_the_most_recent_clients_are_remembered() -> None:
-    rate = RateLimit(per_second=0.001, burst=1, max_clients=3)
-    assert rate.take("a") == 0
-    for name in "bcd":
-        assert rate.take("a") > 0  # remembered as long as it comes
-        assert rate.take(name) == 0
-    assert rate.take("b") == 0
 
 
 def test_only_named_origins_may_use_the_service(client: httpx.Client, fake: FakeTriton) -> None:

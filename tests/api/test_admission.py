@@ -157,15 +157,20 @@ async def test_a_wait_that_does_not_fit_the_deadline_is_refused_at_once() -> Non
     admission.refuse_if_full(deadline_in(11))
     accepted = Photo(admission, patience_s=11)
     await settle()
-    assert admission.waiting == 2
+    assert_counts(admission, in_flight=1, waiting=2)
     await end(inside, waiting, accepted)
 
 
 @in_event_loop
-async def test_stale_times_refuse_no_photo() -> None:
+async def test_a_hanging_triton_and_stale_times() -> None:
     clock = Clock()
     admission = Admission(1, 10, clock)
-    await read_for(admission, clock, 100)
+    await read_for(admission, clock, 0.1)
+    hanging = Photo(admission)
+    await settle()
+    clock.now += 100  # Triton hangs: nothing is measured any more.
+    assert (await refusal_of(admission, patience_s=50)).reason == "wait"
+    await end(hanging)
     # A free place is given all the same: otherwise a wrong estimate would stay.
     first = Photo(admission, patience_s=50)
     await settle()
@@ -176,19 +181,6 @@ async def test_stale_times_refuse_no_photo() -> None:
     await settle()
     assert_counts(admission, in_flight=1, waiting=9)
     await end(*burst)
-
-
-@in_event_loop
-async def test_places_kept_longer_than_ever_count_before_they_are_free() -> None:
-    """Triton hangs: nothing is measured any more."""
-    clock = Clock()
-    admission = Admission(2, 10, clock)
-    await read_for(admission, clock, 0.1)
-    photos = [Photo(admission), Photo(admission)]
-    await settle()
-    clock.now += 60
-    assert (await refusal_of(admission, patience_s=20)).reason == "wait"
-    await end(*photos)
 
 
 @in_event_loop
@@ -319,20 +311,14 @@ def test_a_disconnect_while_triton_works_frees_the_place(fake: FakeTriton) -> No
         wait_until(lambda: number(client, DISCONNECTED) == 1)
 
 
-def test_a_disconnect_while_waiting_leaves_the_queue(fake: FakeTriton) -> None:
-    with full_gateway(fake, max_waiting=1) as (client, _):
+def test_photos_wait_for_their_turn_unless_their_clients_disconnect(fake: FakeTriton) -> None:
+    with full_gateway(fake, max_waiting=2) as (client, holding), ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(post_raw, client, PHOTO)
         with begin_upload(client, PHOTO):
-            wait_until(lambda: number(client, "plates_waiting") == 1)
+            wait_until(lambda: number(client, "plates_waiting") == 2)
             assert_problem(post_raw(client, PHOTO), 429, "overloaded")
-        wait_until(lambda: number(client, "plates_waiting") == 0)
-    assert fake.photos == [PHOTO]  # never sent to Triton
-
-
-def test_photos_wait_for_their_turn(fake: FakeTriton) -> None:
-    with full_gateway(fake, max_waiting=4) as (client, holding), ThreadPoolExecutor(4) as pool:
-        waiting = [pool.submit(post_raw, client, PHOTO) for _ in range(4)]
-        wait_until(lambda: number(client, "plates_waiting") == 4)
-        assert len(fake.photos) == 1
+        wait_until(lambda: number(client, "plates_waiting") == 1)
         holding.release.set()
-        assert [future.result().status_code for future in waiting] == [200] * 4
-        assert number(client, "plates_queue_seconds_count") == 5
+        assert waiting.result().status_code == 200
+        assert number(client, "plates_queue_seconds_count") == 2
+    assert fake.photos == [PHOTO] * 2  # that of the disconnected client never left for Triton

@@ -13,7 +13,6 @@ from pydantic import ValidationError
 from support import PHOTO, assert_problem, post_raw, running_gateway, settings_for
 
 from api.settings import Settings
-from plates.cli import main
 
 pytestmark = pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is not here")
 
@@ -77,7 +76,6 @@ def test_photos_come_over_tls(fake: FakeTriton, certificate: tuple[Path, Path]) 
 )
 def test_files_that_do_not_fit_are_refused_by_name(
     certificate: tuple[Path, Path],
-    capsys: pytest.CaptureFixture[str],
     certificate_file: str,
     key_file: str,
     setting: str,
@@ -92,16 +90,6 @@ def test_files_that_do_not_fit_are_refused_by_name(
     (error,) = [error for error in errors if error["type"] != "default_factory_not_called"]
     assert error["loc"] == (setting,)
     assert reason in error["msg"]
-
-    file = folder / "settings.env"
-    file.write_text("".join(f"PLATES_{name.upper()}={path}\n" for name, path in given.items()))
-    status = main.main(["config", "check", str(file)])
-    said = capsys.readouterr().err
-    if {"missing", "binary"} & {certificate_file, key_file}:  # They may be where the service runs.
-        assert (status, said) == (0, "")
-    else:
-        assert status == 1
-        assert f"PLATES_{setting.upper()}: " in said and reason in said
 
 
 def test_triton_over_tls(certificate: tuple[Path, Path]) -> None:
