@@ -37,7 +37,10 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     return make_certificate(folder, "gateway")
 
 
-def test_photos_come_over_tls(fake: FakeTriton, certificate: tuple[Path, Path]) -> None:
+def test_photos_come_over_tls(
+    fake: FakeTriton, certificate: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("api.edge.protocol._LINGER_S", 0.2)
     file, key = certificate
     trusting = ssl.create_default_context(cafile=file)
     settings = settings_for(fake, tls_certificate=file, tls_key=key, max_connections=2)

@@ -228,17 +228,13 @@ def test_a_body_without_an_end_is_cut_off_soon_after_the_limit(
     assert client.get("/healthz").status_code == 200
 
 
-@pytest.mark.parametrize(
-    ("settings", "headers"),
-    [
-        ({"upload_timeout_s": 0.3}, []),
-        ({"request_timeout_s": 0.3}, []),
-        ({}, [b"X-Request-Timeout: 0.3"]),  # one deadline for upload, queue and recognition
-    ],
-)
-def test_slow_uploads_are_given_up(fake: FakeTriton, settings: dict, headers: list[bytes]) -> None:
+@pytest.mark.parametrize("setting", ["upload_timeout_s", "request_timeout_s", None])
+def test_slow_uploads_are_given_up(fake: FakeTriton, setting: str | None) -> None:
+    limits = {setting: 0.3} if setting else {}
+    # One deadline for upload, queue and recognition.
+    headers = () if setting else (b"X-Request-Timeout: 0.3",)
     with (
-        running_gateway(settings_for(fake, **settings)) as client,
+        running_gateway(settings_for(fake, **limits)) as client,
         begin_upload(client, PHOTO[:-1], *headers) as connection,
     ):
         assert_refused(everything(connection), 408, "upload-timeout")
@@ -297,9 +293,7 @@ def test_no_form_holds_more_than_is_counted(name: str) -> None:
                 take(count)
                 counted.append(memory.used)
 
-            upload = await read_upload(
-                context, UploadForm(("upload",), text=True), Settings(), note
-            )
+            upload = await read_upload(context, AS_TEXT_TOO, Settings(), note)
             assert memory.used == 5 * len(upload.photo) == 5 * len(PIXELS)
         assert memory.used == 0
 
