@@ -1,21 +1,28 @@
-"""The admission queue, deadlines from a request's head to Triton, clients that disconnect."""
+"""The admission queue, deadlines and disconnects, down to a real Triton's queue and nets."""
 
 import asyncio
 import functools
 import random
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from types import SimpleNamespace
 from typing import Any, NoReturn
 
+import cv2
 import httpx
+import numpy as np
 import pytest
 from fake_triton import FakeTriton, Holding, outputs, sleeping
 from gateway_support import HANG_S, assert_refused, begin_upload, everything, full_gateway
+from photo_files import encode
 from support import (
     PHOTO,
+    SCENE,
+    SCENE_TEXT,
     Clock,
+    TritonEndpoints,
     assert_problem,
     deadline_in,
     number,
@@ -24,6 +31,8 @@ from support import (
     settings_for,
     wait_until,
 )
+from tritonclient import grpc as triton_grpc
+from tritonclient.utils import InferenceServerException
 
 from api.admission import Admission
 from api.errors import Overloaded, RecognizerTimeout
@@ -31,8 +40,10 @@ from api.observing.metrics import Metrics
 from api.readiness import Readiness, canary_photo
 from api.reading import PhotoReader
 from api.settings import Settings
+from plate_models.images import decode
 
 PATIENT_S = 1000.0
+SCENE_PHOTO = SCENE.read_bytes()
 DISCONNECTED = 'plates_requests_total{method="POST",route="/v1/plates",status="499"}'
 
 
@@ -322,3 +333,72 @@ def test_photos_wait_for_their_turn_unless_their_clients_disconnect(fake: FakeTr
         assert waiting.result().status_code == 200
         assert number(client, "plates_queue_seconds_count") == 2
     assert fake.photos == [PHOTO] * 2  # that of the disconnected client never left for Triton
+
+
+@pytest.fixture(scope="module")
+def large() -> bytes:
+    """A photo that takes long to decode, with a plate in it."""
+    return encode(cv2.resize(decode(SCENE_PHOTO), (8000, 6000)), "JPEG")
+
+
+@pytest.fixture
+def direct(triton: TritonEndpoints) -> Iterator[triton_grpc.InferenceServerClient]:
+    with triton_grpc.InferenceServerClient(triton.grpc_url) as client:
+        yield client
+
+
+def answered(client: triton_grpc.InferenceServerClient, model: str) -> int:
+    """How many requests the model has answered."""
+    (found,) = client.get_inference_statistics(model).model_stats
+    return int(found.inference_stats.success.count)
+
+
+@pytest.mark.live
+def test_no_net_works_for_clients_that_disconnect(
+    triton: TritonEndpoints, direct: triton_grpc.InferenceServerClient, large: bytes
+) -> None:
+    """Two photos are decoded at once; the others wait in Triton's queue when all disconnect."""
+    clients, before = 8, answered(direct, "lprnet")
+    settings = Settings(triton_url=triton.grpc_url, concurrency=clients, max_waiting=0)
+    with running_gateway(settings) as client:
+        with ExitStack() as connections:
+            for _ in range(clients):
+                connections.enter_context(begin_upload(client, large, length=len(large)))
+            wait_until(lambda: number(client, "plates_in_flight") == clients)
+        wait_until(lambda: number(client, "plates_in_flight") == 0)
+        assert post_raw(client, SCENE_PHOTO).status_code == 200
+    assert 1 <= answered(direct, "lprnet") - before <= clients // 2
+
+
+@pytest.mark.live
+def test_no_net_works_for_photos_that_are_too_late(
+    triton: TritonEndpoints, direct: triton_grpc.InferenceServerClient, large: bytes
+) -> None:
+    before = answered(direct, "yolo")
+    tensor = triton_grpc.InferInput("image", [len(SCENE_PHOTO)], "UINT8")
+    tensor.set_data_from_numpy(np.frombuffer(SCENE_PHOTO, np.uint8))
+    with pytest.raises(InferenceServerException, match=r"Request timeout expired$") as refused:
+        direct.infer("plate_recognition", [tensor], timeout=1)  # microsecond
+    assert refused.value.status() == "StatusCode.UNAVAILABLE"
+    with running_gateway(Settings(triton_url=triton.grpc_url)) as client:
+        headers = {"content-type": "image/jpeg", "x-request-timeout": "0.15"}
+        response = client.post("/v1/plates", content=large, headers=headers)
+        assert_problem(response, 504, "recognizer-timeout")
+        assert answered(direct, "yolo") == before
+        assert post_raw(client, SCENE_PHOTO).status_code == 200
+    assert answered(direct, "yolo") == before + 1
+
+
+@pytest.mark.live
+@pytest.mark.parametrize("algorithm", ["gzip", "deflate"])
+def test_compressed_photos_are_read_and_every_stage_is_timed(
+    triton: TritonEndpoints, algorithm: str
+) -> None:
+    settings = Settings(triton_url=triton.grpc_url, triton_compression=algorithm)
+    with running_gateway(settings) as client:
+        plates = post_raw(client, SCENE_PHOTO).json()["plates"]
+        assert SCENE_TEXT in [plate["text"] for plate in plates]
+        for stage in ("decode", "yolo", "stn", "lprnet", "rest"):
+            assert number(client, f'plates_stage_seconds_count{{stage="{stage}"}}') == 1
+            assert number(client, f'plates_stage_seconds_sum{{stage="{stage}"}}') > 0
+        assert number(client, "plates_model_info{") == 1
