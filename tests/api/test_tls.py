@@ -37,6 +37,7 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     return make_certificate(folder, "gateway")
 
 
+@pytest.mark.usefixtures("no_tracebacks")
 def test_photos_come_over_tls(
     fake: FakeTriton, certificate: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
