@@ -1,43 +1,81 @@
-"""The admission queue: first come, first served, nothing left behind; which photo is refused."""
+"""The admission queue, deadlines and disconnects, down to a real Triton's queue and nets."""
 
 import asyncio
+import functools
 import random
-from collections.abc import Awaitable, Callable
+import time
+from collections.abc import Callable, Coroutine, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from types import SimpleNamespace
 from typing import Any, NoReturn
 
+import cv2
+import httpx
+import numpy as np
 import pytest
-from support import Clock, deadline_in
+from fake_triton import FakeTriton, Holding, outputs, sleeping
+from gateway_support import HANG_S, assert_refused, begin_upload, everything, full_gateway
+from photo_files import encode
+from support import (
+    PHOTO,
+    SCENE,
+    SCENE_TEXT,
+    Clock,
+    TritonEndpoints,
+    assert_problem,
+    deadline_in,
+    number,
+    post_raw,
+    running_gateway,
+    settings_for,
+    wait_until,
+)
+from tritonclient import grpc as triton_grpc
+from tritonclient.utils import InferenceServerException
 
 from api.admission import Admission
 from api.errors import Overloaded, RecognizerTimeout
 from api.observing.metrics import Metrics
-from api.readiness import Readiness
+from api.readiness import Readiness, canary_photo
 from api.reading import PhotoReader
-from api.request import Deadline
 from api.settings import Settings
+from plate_models.images import decode
 
 PATIENT_S = 1000.0
-HANG_S = 20.0
+SCENE_PHOTO = SCENE.read_bytes()
+DISCONNECTED = 'plates_requests_total{method="POST",route="/v1/plates",status="499"}'
 
 
-class Visitor:
-    """A photo that takes a place and keeps it until it is let go."""
+def in_event_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    """Make a test of a coroutine function."""
+
+    @functools.wraps(test)
+    def run(**given: object) -> None:
+        asyncio.run(asyncio.wait_for(test(**given), HANG_S))
+
+    return run
+
+
+class Photo:
+    """Takes a place, and keeps it until the test says that it was read."""
 
     def __init__(self, admission: Admission, patience_s: float = PATIENT_S) -> None:
-        self.inside = asyncio.Event()
-        self.go = asyncio.Event()
+        self.has_place = asyncio.Event()
+        self.was_read = asyncio.Event()
         self._admission, self._deadline = admission, deadline_in(patience_s)
-        self.task = asyncio.create_task(self._visit())
+        self.task = asyncio.create_task(self._hold_place())
 
-    async def _visit(self) -> None:
+    async def _hold_place(self) -> None:
         async with self._admission.place(self._deadline):
-            self.inside.set()
-            await self.go.wait()
+            self.has_place.set()
+            await self.was_read.wait()
 
-    async def leave(self) -> None:
-        self.go.set()
-        await self.task
+
+async def end(*photos: Photo) -> None:
+    for photo in photos:
+        photo.was_read.set()
+        await photo.task
 
 
 async def settle() -> None:
@@ -46,16 +84,8 @@ async def settle() -> None:
         await asyncio.sleep(0)
 
 
-def run(test: Callable[[], Awaitable[None]]) -> None:
-    async def bounded() -> None:
-        async with asyncio.timeout(HANG_S):
-            await test()
-
-    asyncio.run(bounded())
-
-
-def assert_empty(admission: Admission) -> None:
-    assert (admission.in_flight, admission.waiting) == (0, 0)
+def assert_counts(admission: Admission, in_flight: int = 0, waiting: int = 0) -> None:
+    assert (admission.in_flight, admission.waiting) == (in_flight, waiting)
 
 
 async def refusal_of(admission: Admission, patience_s: float = PATIENT_S) -> Overloaded:
@@ -65,247 +95,126 @@ async def refusal_of(admission: Admission, patience_s: float = PATIENT_S) -> Ove
     return refused.value
 
 
-async def serve(admission: Admission, clock: Clock, seconds: float) -> None:
-    """One photo that takes so long."""
+async def read_for(admission: Admission, clock: Clock, seconds: float) -> None:
     async with admission.place(deadline_in(PATIENT_S)):
         clock.now += seconds
 
 
-def test_first_come_first_served_and_a_free_place_at_once() -> None:
-    async def test() -> None:
-        admission, order = Admission(1, 10), []
-        assert_empty(admission)
-
-        async def visit(number: int) -> None:
-            async with admission.place(deadline_in(PATIENT_S)):
-                assert admission.in_flight == 1
-                order.append(number)
-                await asyncio.sleep(0)
-
-        await asyncio.gather(*map(visit, range(8)))
-        assert order == [*range(8)]
-        assert_empty(admission)
-
-    run(test)
-
-
-def test_no_photo_overtakes_those_that_wait() -> None:
-    async def test() -> None:
-        admission = Admission(1, 10)
-        first, second = Visitor(admission), Visitor(admission)
-        await settle()
-        first.go.set()
-        # The place is free within this very call, and still it is the second's.
-        third = Visitor(admission)
-        await settle()
-        assert second.inside.is_set() and not third.inside.is_set()
-        await second.leave()
-        await third.leave()
-        assert_empty(admission)
-
-    run(test)
-
-
-def test_a_full_queue_refuses_at_once() -> None:
-    async def test() -> None:
-        admission = Admission(2, 3)
-        visitors = [Visitor(admission) for _ in range(5)]
-        await settle()
-        assert (admission.in_flight, admission.waiting) == (2, 3)
-        refused = await refusal_of(admission)
-        assert (refused.status, refused.reason) == (429, "full")
-        assert int(refused.headers["Retry-After"]) >= 1
-        with pytest.raises(Overloaded):
-            admission.refuse_if_full(deadline_in(PATIENT_S))
-        visitors.pop().task.cancel()  # one that waits frees its place in the queue
-        await settle()
-        admission.refuse_if_full(deadline_in(PATIENT_S))
-        for visitor in visitors:
-            await visitor.leave()
-        assert_empty(admission)
-
-    run(test)
-
-
-@pytest.mark.parametrize("handed_over", [True, False])
-def test_a_place_goes_to_the_next_if_its_photo_is_cancelled_at_that_moment(
-    handed_over: bool,
-) -> None:
-    async def test() -> None:
-        admission = Admission(1, 10)
-        inside, cancelled, next_one = (Visitor(admission) for _ in range(3))
-        await settle()
-        inside.go.set()
-        while handed_over and not inside.task.done():
-            await asyncio.sleep(0)
-        cancelled.task.cancel()
-        await settle()
-        assert inside.task.done() and inside.task.exception() is None
-        assert next_one.inside.is_set()
-        assert (admission.in_flight, admission.waiting) == (1, 0)
-        await next_one.leave()
-        assert_empty(admission)
-
-    run(test)
+@in_event_loop
+async def test_no_photo_overtakes_those_that_wait() -> None:
+    admission = Admission(1, 10)
+    first, second = Photo(admission), Photo(admission)
+    await settle()
+    first.was_read.set()
+    # The place is free within this very call, and still it is the second's.
+    third = Photo(admission)
+    await settle()
+    assert second.has_place.is_set() and not third.has_place.is_set()
+    await end(second, third)
+    assert_counts(admission)
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_bounds_hold_and_nothing_is_left_in_any_order_of_events(seed: int) -> None:
+@in_event_loop
+async def test_bounds_hold_and_nothing_is_left_in_any_order_of_events(seed: int) -> None:
     """Photos that come, are read, fail, run out of time, or are cancelled at any moment."""
+    chance = random.Random(seed)
+    concurrency, max_waiting = chance.randint(1, 4), chance.randint(0, 6)
+    admission, inside = Admission(concurrency, max_waiting), 0
 
-    async def test() -> None:
-        chance = random.Random(seed)
-        concurrency, max_waiting = chance.randint(1, 4), chance.randint(0, 6)
-        admission, inside = Admission(concurrency, max_waiting), 0
-
-        async def visit(fails: bool, patience_s: float) -> None:
-            nonlocal inside
-            async with admission.place(deadline_in(patience_s)):
-                inside += 1
-                assert inside <= concurrency
-                assert admission.waiting <= max_waiting
-                try:
-                    await asyncio.sleep(chance.choice([0, 0, 0.001]))
-                    if fails:
-                        raise ZeroDivisionError
-                finally:
-                    inside -= 1
-
-        visitors: list[asyncio.Task[None]] = []
-        for _ in range(300):
-            patience_s = chance.choice([0, 0.0005, 0.005, PATIENT_S, PATIENT_S])
-            visitors.append(asyncio.create_task(visit(chance.random() < 0.1, patience_s)))
-            if chance.random() < 0.3:
-                chance.choice(visitors).cancel()
-            if chance.random() < 0.5:
+    async def read(fails: bool, patience_s: float) -> None:
+        nonlocal inside
+        async with admission.place(deadline_in(patience_s)):
+            inside += 1
+            assert inside <= concurrency
+            assert admission.waiting <= max_waiting
+            try:
                 await asyncio.sleep(chance.choice([0, 0, 0.001]))
-        results = await asyncio.gather(*visitors, return_exceptions=True)
-        outcomes = {type(result).__name__ for result in results}
-        assert outcomes == {"NoneType", "ZeroDivisionError", "CancelledError", "Overloaded"}
-        assert_empty(admission)
-        assert inside == 0
-        async with admission.place(deadline_in(PATIENT_S)):
-            pass
-
-    run(test)
-
-
-def test_a_wait_that_does_not_fit_the_deadline_is_refused_at_once() -> None:
-    async def test() -> None:
-        clock = Clock()
-        admission = Admission(1, 10, clock)
-        for _ in range(40):  # until the deviation is forgotten
-            await serve(admission, clock, 3)
-        inside, waiting = Visitor(admission), Visitor(admission)
-        await settle()
-        # Two before it at three seconds each, and three of its own.
-        refused = await refusal_of(admission, patience_s=8)
-        assert refused.reason == "wait"
-        assert refused.headers["Retry-After"] == "6"
-        with pytest.raises(Overloaded):
-            admission.refuse_if_full(deadline_in(8))
-        admission.refuse_if_full(deadline_in(11))
-        accepted = Visitor(admission, patience_s=11)
-        await settle()
-        assert admission.waiting == 2
-        for visitor in (inside, waiting, accepted):
-            await visitor.leave()
-
-    run(test)
-
-
-def test_stale_times_refuse_no_photo() -> None:
-    async def test() -> None:
-        clock = Clock()
-        admission = Admission(1, 10, clock)
-        await serve(admission, clock, 100)
-        # A free place is given all the same: otherwise a wrong estimate would stay.
-        first = Visitor(admission, patience_s=50)
-        await settle()
-        assert admission.in_flight == 1
-        assert (await refusal_of(admission, patience_s=50)).reason == "wait"
-        await first.leave()
-        clock.now += 60
-        burst = [Visitor(admission, patience_s=50) for _ in range(10)]
-        await settle()
-        assert (admission.in_flight, admission.waiting) == (1, 9)
-        for visitor in burst:
-            await visitor.leave()
-
-    run(test)
-
-
-def test_places_kept_longer_than_ever_count_before_they_are_free() -> None:
-    """Triton hangs: nothing is measured any more."""
-
-    async def test() -> None:
-        clock = Clock()
-        admission = Admission(2, 10, clock)
-        await serve(admission, clock, 0.1)
-        visitors = [Visitor(admission), Visitor(admission)]
-        await settle()
-        clock.now += 60
-        assert (await refusal_of(admission, patience_s=20)).reason == "wait"
-        for visitor in visitors:
-            await visitor.leave()
-
-    run(test)
-
-
-def test_quick_failures_teach_nothing_and_late_ones_do() -> None:
-    async def test() -> None:
-        clock = Clock()
-        admission = Admission(1, 10, clock)
-
-        async def fail_after(seconds: float) -> None:
-            with pytest.raises(ZeroDivisionError):
-                async with admission.place(deadline_in(PATIENT_S)):
-                    clock.now += seconds
+                if fails:
                     raise ZeroDivisionError
+            finally:
+                inside -= 1
 
-        await serve(admission, clock, 1)
-        before = admission._times.mean_s
-        for _ in range(4):
-            await fail_after(0.001)
-        assert admission._times.mean_s == before
-        await fail_after(4)
-        assert admission._times.mean_s > before
-        assert_empty(admission)
-
-    run(test)
-
-
-@pytest.mark.parametrize("passes", [True, False])
-def test_a_deadline_that_passes_in_the_queue_blocks_no_other_photo(passes: bool) -> None:
-    """Or one that is too near, by what is known when the turn comes."""
-
-    async def test() -> None:
-        clock = Clock()
-        admission = Admission(1, 10, clock)
-        assert (await refusal_of(admission, patience_s=0)).reason == "deadline"
-        inside = Visitor(admission)
-        await settle()
-        hasty, patient = Visitor(admission, 0.02 if passes else 30), Visitor(admission)
-        if passes:
-            await asyncio.wait({hasty.task})
-            assert (admission.in_flight, admission.waiting) == (1, 1)
-        await settle()
-        clock.now += 40
-        await inside.leave()
-        with pytest.raises(Overloaded) as refused:
-            await hasty.task
-        assert refused.value.reason == "deadline"
-        await patient.inside.wait()
-        await patient.leave()
-        assert_empty(admission)
-
-    run(test)
+    photos: list[asyncio.Task[None]] = []
+    for _ in range(300):
+        patience_s = chance.choice([0, 0.0005, 0.005, PATIENT_S, PATIENT_S])
+        photos.append(asyncio.create_task(read(chance.random() < 0.1, patience_s)))
+        if chance.random() < 0.3:
+            chance.choice(photos[-6:]).cancel()
+        if chance.random() < 0.5:
+            await asyncio.sleep(chance.choice([0, 0, 0.001]))
+    results = await asyncio.gather(*photos, return_exceptions=True)
+    outcomes = {type(result).__name__ for result in results}
+    assert outcomes == {"NoneType", "ZeroDivisionError", "CancelledError", "Overloaded"}
+    assert inside == 0
+    assert_counts(admission)
+    async with admission.place(deadline_in(PATIENT_S)):
+        pass
 
 
-@pytest.mark.parametrize("by_client", [True, False])
+@in_event_loop
+async def test_a_wait_that_does_not_fit_the_deadline_is_refused_at_once() -> None:
+    clock = Clock()
+    admission = Admission(1, 10, clock)
+    for _ in range(40):  # until the deviation is forgotten
+        await read_for(admission, clock, 3)
+    inside, waiting = Photo(admission), Photo(admission)
+    await settle()
+    # Two before it at three seconds each, and three of its own.
+    refused = await refusal_of(admission, patience_s=8)
+    assert (refused.reason, refused.headers["Retry-After"]) == ("wait", "6")
+    with pytest.raises(Overloaded):
+        admission.refuse_if_full(deadline_in(8))
+    admission.refuse_if_full(deadline_in(11))
+    accepted = Photo(admission, patience_s=11)
+    await settle()
+    assert_counts(admission, in_flight=1, waiting=2)
+    await end(inside, waiting, accepted)
+
+
+@in_event_loop
+async def test_a_hanging_triton_and_stale_times() -> None:
+    clock = Clock()
+    admission = Admission(1, 10, clock)
+    await read_for(admission, clock, 0.1)
+    hanging = Photo(admission)
+    await settle()
+    clock.now += 100  # Triton hangs: nothing is measured any more.
+    assert (await refusal_of(admission, patience_s=50)).reason == "wait"
+    await end(hanging)
+    # A free place is given all the same: otherwise a wrong estimate would stay.
+    first = Photo(admission, patience_s=50)
+    await settle()
+    assert (await refusal_of(admission, patience_s=50)).reason == "wait"
+    await end(first)
+    clock.now += 60
+    burst = [Photo(admission, patience_s=50) for _ in range(10)]
+    await settle()
+    assert_counts(admission, in_flight=1, waiting=9)
+    await end(*burst)
+
+
+@in_event_loop
+async def test_a_deadline_that_has_become_too_near_blocks_no_other_photo() -> None:
+    clock = Clock()
+    admission = Admission(1, 10, clock)
+    assert (await refusal_of(admission, patience_s=0)).reason == "deadline"
+    inside, hasty, patient = Photo(admission), Photo(admission, 30), Photo(admission)
+    await settle()
+    clock.now += 40
+    await end(inside)
+    with pytest.raises(Overloaded) as refused:
+        await hasty.task
+    assert refused.value.reason == "deadline"
+    await patient.has_place.wait()
+    await end(patient)
+    assert_counts(admission)
+
+
 @pytest.mark.parametrize(("waited_s", "expected"), [(5, Overloaded), (1, RecognizerTimeout)])
-def test_a_time_out_is_the_queues_or_tritons_and_the_clients_or_ours(
-    monkeypatch: pytest.MonkeyPatch, waited_s: float, expected: type[Exception], by_client: bool
+@in_event_loop
+async def test_a_time_out_is_the_queues_if_most_time_went_there(
+    monkeypatch: pytest.MonkeyPatch, waited_s: float, expected: type[Exception]
 ) -> None:
     """The photo's turn came, and Triton was too slow for what was left."""
     clock = Clock()
@@ -315,23 +224,181 @@ def test_a_time_out_is_the_queues_or_tritons_and_the_clients_or_ours(
             clock.now += 2
             raise RecognizerTimeout("Not in time.")
 
-    async def test() -> None:
-        monkeypatch.setattr("api.reading.time", SimpleNamespace(perf_counter=clock))
-        settings = Settings(triton_url="127.0.0.1:1", concurrency=1)
-        client: Any = TooSlow()
-        reader = PhotoReader(settings, client, Readiness(client, 1, 1), Metrics())
-        inside = Visitor(reader._admission)
-        await settle()
-        deadline = Deadline(deadline_in(PATIENT_S).at, by_client)
-        context: Any = SimpleNamespace(deadline=deadline, request_id="1")
-        reading = asyncio.create_task(reader._read(b"photo", context))
-        await settle()
-        clock.now += waited_s
-        await inside.leave()
-        with pytest.raises(expected) as raised:
-            await reading
-        if expected is RecognizerTimeout:
-            assert raised.value.by_client == by_client
-        assert_empty(reader._admission)
+    monkeypatch.setattr("api.reading.time", SimpleNamespace(perf_counter=clock))
+    settings = Settings(triton_url="127.0.0.1:1", concurrency=1)
+    client: Any = TooSlow()
+    reader = PhotoReader(settings, client, Readiness(client, 1, 1), Metrics())
+    inside = Photo(reader._admission)
+    await settle()
+    context: Any = SimpleNamespace(deadline=deadline_in(PATIENT_S), request_id="1")
+    reading = asyncio.create_task(reader._read(b"photo", context))
+    await settle()
+    clock.now += waited_s
+    await end(inside)
+    with pytest.raises(expected):
+        await reading
+    assert_counts(reader._admission)
 
-    run(test)
+
+def post(client: httpx.Client, timeout: object) -> httpx.Response:
+    headers = {"content-type": "image/jpeg", "x-request-timeout": str(timeout)}
+    return client.post("/v1/plates", content=PHOTO, headers=headers)
+
+
+@pytest.mark.parametrize("timeout", ["0", "-1", "nan", "inf", "-inf", "soon", "", "1,5"])
+def test_time_limits_that_make_no_sense(
+    client: httpx.Client, fake: FakeTriton, timeout: str
+) -> None:
+    document = assert_problem(post(client, timeout), 422, "invalid-parameter")
+    assert "X-Request-Timeout" in document["detail"]
+    assert not fake.photos
+
+
+@pytest.mark.parametrize(("limit_s", "timeout"), [(30, 0.5), (0.5, None), (0.5, 1000)])
+def test_the_shorter_limit_holds_to_triton(
+    fake: FakeTriton, limit_s: float, timeout: float | None
+) -> None:
+    fake.reply = sleeping(2)
+    with running_gateway(settings_for(fake, request_timeout_s=limit_s)) as client:
+        answer = post_raw(client, PHOTO) if timeout is None else post(client, timeout)
+        assert_problem(answer, 504, "recognizer-timeout")
+    assert 0 < fake.timeout_us <= 500_000  # nor does it wait in Triton's queue for longer
+
+
+def test_time_counts_from_the_head(client: httpx.Client, fake: FakeTriton) -> None:
+    named = (b"X-Request-Timeout: 10", b"X-Request-Id: gate-7")
+    with begin_upload(client, PHOTO[:100], *named) as connection:
+        time.sleep(0.3)
+        connection.sendall(PHOTO[100:])
+        assert connection.recv(12) == b"HTTP/1.1 200"
+    assert 0 < fake.timeout_us <= 9_700_000
+    assert fake.request_id == "gate-7"
+
+
+def test_time_that_ends_in_the_queue(fake: FakeTriton) -> None:
+    with full_gateway(fake) as (client, _):
+        response = post(client, 0.3)
+        assert_problem(response, 429, "overloaded")
+        assert int(response.headers["retry-after"]) >= 1
+        assert number(client, 'plates_refused_total{reason="deadline"}') == 1
+        assert number(client, "plates_waiting") == 0
+
+
+def test_a_full_queue_refuses_by_the_head_and_lets_the_canary_pass(fake: FakeTriton) -> None:
+    with full_gateway(fake, max_waiting=0) as (client, _):
+        with begin_upload(client, b"", b"Expect: 100-continue") as connection:
+            answer = everything(connection)
+        assert_refused(answer, 429, "overloaded")
+        assert b"retry-after: 1" in answer.lower()
+        assert number(client, 'plates_refused_total{reason="full"}') == 1
+        assert client.get("/readyz").status_code == 200
+        assert fake.photos == [PHOTO, canary_photo()]
+
+
+@pytest.mark.usefixtures("no_tracebacks")
+def test_an_unfinished_upload_takes_no_place_and_leaves_nothing(fake: FakeTriton) -> None:
+    settings = settings_for(fake, concurrency=1, max_waiting=0)
+    with running_gateway(settings) as client:
+        with begin_upload(client, PHOTO[:-1]):
+            assert {post_raw(client, PHOTO).status_code for _ in range(5)} == {200}
+        wait_until(lambda: number(client, DISCONNECTED) == 1)
+    assert set(fake.photos) == {PHOTO}
+
+
+def test_a_disconnect_while_triton_works_frees_the_place(fake: FakeTriton) -> None:
+    holding = Holding()
+    fake.reply = holding
+    with running_gateway(settings_for(fake, concurrency=1, max_waiting=0)) as client:
+        try:
+            with begin_upload(client, PHOTO):
+                assert holding.arrived.acquire(timeout=HANG_S)
+                assert number(client, "plates_in_flight") == 1
+            assert fake.cancelled.acquire(timeout=HANG_S)  # the call to Triton is cancelled, too
+            wait_until(lambda: number(client, "plates_in_flight") == 0)
+        finally:
+            holding.release.set()
+        fake.reply = lambda _: outputs()
+        assert post_raw(client, PHOTO).status_code == 200
+        wait_until(lambda: number(client, DISCONNECTED) == 1)
+
+
+def test_photos_wait_for_their_turn_unless_their_clients_disconnect(fake: FakeTriton) -> None:
+    with full_gateway(fake, max_waiting=2) as (client, holding), ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(post_raw, client, PHOTO)
+        with begin_upload(client, PHOTO):
+            wait_until(lambda: number(client, "plates_waiting") == 2)
+            assert_problem(post_raw(client, PHOTO), 429, "overloaded")
+        wait_until(lambda: number(client, "plates_waiting") == 1)
+        holding.release.set()
+        assert waiting.result().status_code == 200
+        assert number(client, "plates_queue_seconds_count") == 2
+    assert fake.photos == [PHOTO] * 2  # that of the disconnected client never left for Triton
+
+
+@pytest.fixture(scope="module")
+def large() -> bytes:
+    """A photo that takes long to decode, with a plate in it."""
+    return encode(cv2.resize(decode(SCENE_PHOTO), (8000, 6000)), "JPEG")
+
+
+@pytest.fixture
+def direct(triton: TritonEndpoints) -> Iterator[triton_grpc.InferenceServerClient]:
+    with triton_grpc.InferenceServerClient(triton.grpc_url) as client:
+        yield client
+
+
+def answered(client: triton_grpc.InferenceServerClient, model: str) -> int:
+    """How many requests the model has answered."""
+    (found,) = client.get_inference_statistics(model).model_stats
+    return int(found.inference_stats.success.count)
+
+
+@pytest.mark.live
+def test_no_net_works_for_clients_that_disconnect(
+    triton: TritonEndpoints, direct: triton_grpc.InferenceServerClient, large: bytes
+) -> None:
+    """Two photos are decoded at once; the others wait in Triton's queue when all disconnect."""
+    clients, before = 8, answered(direct, "lprnet")
+    settings = Settings(triton_url=triton.grpc_url, concurrency=clients, max_waiting=0)
+    with running_gateway(settings) as client:
+        with ExitStack() as connections:
+            for _ in range(clients):
+                connections.enter_context(begin_upload(client, large, length=len(large)))
+            wait_until(lambda: number(client, "plates_in_flight") == clients)
+        wait_until(lambda: number(client, "plates_in_flight") == 0)
+        assert post_raw(client, SCENE_PHOTO).status_code == 200
+    assert 1 <= answered(direct, "lprnet") - before <= clients // 2
+
+
+@pytest.mark.live
+def test_no_net_works_for_photos_that_are_too_late(
+    triton: TritonEndpoints, direct: triton_grpc.InferenceServerClient, large: bytes
+) -> None:
+    before = answered(direct, "yolo")
+    tensor = triton_grpc.InferInput("image", [len(SCENE_PHOTO)], "UINT8")
+    tensor.set_data_from_numpy(np.frombuffer(SCENE_PHOTO, np.uint8))
+    with pytest.raises(InferenceServerException, match=r"Request timeout expired$") as refused:
+        direct.infer("plate_recognition", [tensor], timeout=1)  # microsecond
+    assert refused.value.status() == "StatusCode.UNAVAILABLE"
+    with running_gateway(Settings(triton_url=triton.grpc_url)) as client:
+        headers = {"content-type": "image/jpeg", "x-request-timeout": "0.15"}
+        response = client.post("/v1/plates", content=large, headers=headers)
+        assert_problem(response, 504, "recognizer-timeout")
+        assert answered(direct, "yolo") == before
+        assert post_raw(client, SCENE_PHOTO).status_code == 200
+    assert answered(direct, "yolo") == before + 1
+
+
+@pytest.mark.live
+@pytest.mark.parametrize("algorithm", ["gzip", "deflate"])
+def test_compressed_photos_are_read_and_every_stage_is_timed(
+    triton: TritonEndpoints, algorithm: str
+) -> None:
+    settings = Settings(triton_url=triton.grpc_url, triton_compression=algorithm)
+    with running_gateway(settings) as client:
+        plates = post_raw(client, SCENE_PHOTO).json()["plates"]
+        assert SCENE_TEXT in [plate["text"] for plate in plates]
+        for stage in ("decode", "yolo", "stn", "lprnet", "rest"):
+            assert number(client, f'plates_stage_seconds_count{{stage="{stage}"}}') == 1
+            assert number(client, f'plates_stage_seconds_sum{{stage="{stage}"}}') > 0
+        assert number(client, "plates_model_info{") == 1

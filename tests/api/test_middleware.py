@@ -1,22 +1,27 @@
-"""What every request meets first: a name, HEAD, and a body that is read before it is refused."""
+"""Ids, HEAD, headers for browsers, offline documentation, and refused bodies, which are read."""
 
 import contextlib
 import http.client
 import re
-import shutil
 import socket
-import subprocess
-import threading
 import time
 import tracemalloc
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import httpx
 import pytest
-from fake_triton import FakeTriton, Holding
-from raw_connections import HANG_S, HOST, address_of, connect, everything, status_of
+from fake_triton import FakeTriton
+from gateway_support import (
+    HANG_S,
+    UPLOAD,
+    address_of,
+    assert_refused,
+    begin_upload,
+    connect,
+    everything,
+    full_gateway,
+)
 from support import (
     PHOTO,
     assert_problem,
@@ -30,56 +35,52 @@ from support import (
 from api.edge.middleware import choose_request_id
 
 HEADER = "x-request-id"
+LARGE = PHOTO + bytes(8_000_000)
 
 
 @pytest.mark.parametrize("offered", ["a", "Camera_1.2-3", "x" * 64])
-def test_the_senders_own_id_is_taken(client: httpx.Client, offered: str) -> None:
+def test_the_clients_own_id_is_taken(client: httpx.Client, offered: str) -> None:
     assert client.get("/healthz", headers={HEADER: offered}).headers[HEADER] == offered
 
 
 @pytest.mark.parametrize(
     "offered", ["", "x" * 65, "a b", "a/b", "ж", 'a"b', "a\n", "a\r\nSet-Cookie: b"]
 )
-def test_what_could_break_a_log_is_replaced(offered: str) -> None:
+def test_an_id_that_could_break_a_log_is_replaced(offered: str) -> None:
     chosen = choose_request_id(offered)
-    assert chosen != offered
-    assert len(chosen) == 36
+    assert re.fullmatch("[0-9a-f-]{36}", chosen)
     assert choose_request_id(offered) != chosen
 
 
-def test_answers_of_every_kind_have_one(
+def test_every_answer_has_an_id_and_headers_for_browsers(
     client: httpx.Client, fake: FakeTriton, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    answers = [
-        post_raw(client, PHOTO),
-        post_raw(client, b""),
-        client.get("/nowhere"),
-        client.put("/v1/plates"),
-        client.post("/v1/plates?roi=a"),
-        client.get("/metrics"),
-    ]
-    assert [answer.status_code for answer in answers] == [200, 400, 404, 405, 422, 200]
-    ids = {answer.headers[HEADER] for answer in answers}
-    assert len(ids) == len(answers)
-
-
-def test_an_unexpected_exception_is_named_too(
-    client: httpx.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: object) -> None:
         raise ArithmeticError
 
     monkeypatch.setattr("api.observing.metrics.Metrics.exposition", fail)
-    answer = client.get("/metrics", headers={HEADER: "mine"})
-    assert_problem(answer, 500, None)
-    assert answer.headers.get_list(HEADER) == ["mine"]
+    answers = [client.get(path) for path in ("/", "/healthz", "/docs", "/nowhere")]
+    answers += [post_raw(client, PHOTO), post_raw(client, b""), client.put("/v1/plates")]
+    answers += [client.post("/v1/plates?roi=a")]
+    assert [answer.status_code for answer in answers] == [200, 200, 200, 404, 200, 400, 405, 422]
+    assert_problem(answers[3], 404, None)
+    assert_problem(answers[6], 405, None)
+    for answer in answers:
+        assert answer.headers["x-content-type-options"] == "nosniff"
+        assert answer.headers["referrer-policy"] == "no-referrer"
+        assert "frame-ancestors 'none'" in answer.headers["content-security-policy"]
+        is_post = answer.request.method == "POST"
+        assert (answer.headers.get("cache-control") == "no-store") == is_post
+    answers.append(client.get("/metrics"))
+    assert_problem(answers[-1], 500, None)
+    assert len({answer.headers[HEADER] for answer in answers}) == len(answers)
 
 
-GETS = ("/", "/healthz", "/readyz", "/metrics", "/docs", "/openapi.json", "/info/", "/nowhere")
-
-
-@pytest.mark.parametrize("path", GETS)
-def test_head_is_answered_as_get_is(client: httpx.Client, fake: FakeTriton, path: str) -> None:
+@pytest.mark.parametrize(
+    "path", ["/", "/healthz", "/readyz", "/metrics", "/docs", "/openapi.json", "/info/", "/nowhere"]
+)
+@pytest.mark.usefixtures("fake")
+def test_head_is_answered_as_get_is(client: httpx.Client, path: str) -> None:
     get, head = client.get(path), client.head(path)
     assert (head.status_code, head.content) == (get.status_code, b"")
     assert head.headers["content-type"] == get.headers["content-type"]
@@ -87,44 +88,49 @@ def test_head_is_answered_as_get_is(client: httpx.Client, fake: FakeTriton, path
     assert client.get("/healthz").status_code == 200  # and the connection goes on
 
 
-def test_head_is_counted_as_what_it_is(client: httpx.Client) -> None:
-    before = number(client, 'plates_requests_total{method="HEAD",route="/healthz",status="200"}')
+def test_head_is_counted_as_head_and_refused_where_there_is_only_post(client: httpx.Client) -> None:
+    heads = 'plates_requests_total{method="HEAD",route="/healthz",status="200"}'
+    before = number(client, heads)
     client.head("/healthz")
-    after = number(client, 'plates_requests_total{method="HEAD",route="/healthz",status="200"}')
-    assert after == before + 1
-
-
-def test_head_where_nothing_can_be_got(client: httpx.Client) -> None:
+    assert number(client, heads) == before + 1
     answer = client.head("/v1/plates")
     assert (answer.status_code, answer.headers["allow"]) == (405, "POST")
 
 
-@pytest.mark.parametrize("path", ["/healthz", "/nowhere", "/docs", "/metrics", "/"])
-def test_browsers_keep_to_what_was_meant(client: httpx.Client, path: str) -> None:
-    headers = client.get(path).headers
-    assert headers["x-content-type-options"] == "nosniff"
-    assert headers["referrer-policy"] == "no-referrer"
-    assert "frame-ancestors 'none'" in headers["content-security-policy"]
-
-
-def test_plates_are_kept_in_no_cache(client: httpx.Client, fake: FakeTriton) -> None:
-    assert post_raw(client, PHOTO).headers["cache-control"] == "no-store"
-
-
-HEAD = b"POST /v1/plates HTTP/1.1\r\n" + HOST + b"Content-Type: image/jpeg\r\n"
-LARGE = PHOTO + bytes(8_000_000)
+@pytest.mark.parametrize("page", ["/docs", "/redoc"])
+def test_all_of_the_documentation_comes_from_here(client: httpx.Client, page: str) -> None:
+    answer = client.get(page)
+    links = re.findall(r"""(?:src|href|spec-url)\s*=\s*["']([^"']+)""", answer.text)
+    links += re.findall(r"""url: ["']([^"']+)""", answer.text)
+    assert len(links) >= 3
+    for link in links:
+        assert link.startswith("/") and not link.startswith("//"), link
+        assert client.get(link).status_code == 200, link
+    assert "://" not in answer.text
+    policy = answer.headers["content-security-policy"]
+    assert "script-src 'self' 'unsafe-inline'" in policy
+    assert "://" not in policy
 
 
 @pytest.fixture(scope="module")
 def guarded(fake_of_module: FakeTriton) -> Iterator[httpx.Client]:
     """A client of a gateway that refuses everything by its head: it wants a token."""
-    with running_gateway(settings_for(fake_of_module, tokens="t")) as client:
+    with running_gateway(settings_for(fake_of_module, tokens="t", max_bytes=9_000_000)) as client:
         yield client
 
 
-def test_clients_that_send_everything_first_see_why_they_are_refused(guarded: httpx.Client) -> None:
+@pytest.mark.parametrize(
+    ("options", "status"),
+    [({"tokens": "t"}, 401), ({"max_waiting": 0}, 429), ({"max_connections": 20}, 429)],
+    ids=["no token", "full queue", "too many connections"],
+)
+def test_clients_that_send_everything_first_see_why_they_are_refused(
+    fake: FakeTriton, options: dict[str, object], status: int
+) -> None:
+    """Apache's `ab` is one: it ends at the first connection that is reset."""
+
     def post(_: int) -> tuple[int, int]:
-        connection = http.client.HTTPConnection(*address_of(guarded), timeout=HANG_S)
+        connection = http.client.HTTPConnection(*address_of(client), timeout=HANG_S)
         headers = {"Content-Type": "image/jpeg", "Connection": "close"}
         connection.request("POST", "/v1/plates", LARGE, headers)
         answer = connection.getresponse()
@@ -132,9 +138,16 @@ def test_clients_that_send_everything_first_see_why_they_are_refused(guarded: ht
         connection.close()
         return answer.status, length
 
-    with ThreadPoolExecutor(8) as pool:
-        answers = list(pool.map(post, range(24)))
-    assert {status for status, _ in answers} == {401}
+    with contextlib.ExitStack() as stack:
+        if "max_waiting" in options:
+            client, _ = stack.enter_context(full_gateway(fake, **options))
+        else:
+            client = stack.enter_context(running_gateway(settings_for(fake, **options)))
+        for _ in range(options.get("max_connections", 0)):
+            stack.enter_context(connect(client)).sendall(b"GET /")
+        with ThreadPoolExecutor(8) as pool:
+            answers = list(pool.map(post, range(24)))
+    assert {found for found, _ in answers} == {status}
     assert all(length > 100 for _, length in answers)
 
 
@@ -148,43 +161,18 @@ def test_a_connection_goes_on_behind_a_refused_body(guarded: httpx.Client) -> No
 
 
 def test_a_client_that_asks_first_is_refused_at_once(guarded: httpx.Client) -> None:
-    with connect(guarded) as connection:
-        asking = b"Content-Length: 1000\r\nExpect: 100-continue\r\n\r\n"
-        connection.sendall(HEAD + asking)
-        answer = everything(connection)  # well before a body would be given up
-    assert status_of(answer) == 401
-    assert b"connection: close" in answer.lower()
+    with begin_upload(guarded, b"", b"Expect: 100-continue") as connection:
+        # Well before a body would be given up.
+        assert_refused(everything(connection), 401, "missing-token")
 
 
 def test_a_refused_client_can_not_send_for_ever(guarded: httpx.Client) -> None:
-    ended = threading.Event()
-
-    def endless() -> Iterator[bytes]:
-        while not ended.is_set():
-            yield b"x" * 1000
-            time.sleep(0.01)
-
-    hang = threading.Timer(HANG_S, ended.set)
-    hang.start()
-    try:
-        answer = guarded.post("/v1/plates", content=endless(), headers={"x-request-timeout": "0.3"})
-        assert answer.status_code == 401
-    except httpx.TransportError:  # It was cut off while it was sending.
-        pass
-    finally:
-        assert not ended.is_set()  # It was not we who stopped sending.
-        hang.cancel()
-
-
-def test_a_body_without_bounds_is_cut_off(fake: FakeTriton) -> None:
-    sent = 0
-    with running_gateway(settings_for(fake, tokens="t", max_bytes=100_000)) as client:
-        with connect(client) as connection, pytest.raises(ConnectionError):
-            connection.sendall(HEAD + b"Content-Length: 1000000000\r\n\r\n")
-            while True:
-                sent += connection.send(bytes(100_000))
-        assert sent < 50_000_000
-        assert client.get("/healthz").status_code == 200
+    with begin_upload(guarded, b"", b"X-Request-Timeout: 0.3", length=10**6) as connection:
+        last = time.monotonic() + HANG_S
+        with pytest.raises(ConnectionError):
+            while time.monotonic() < last:
+                connection.sendall(b"x")
+                time.sleep(0.01)
 
 
 def test_a_refused_body_is_not_kept(fake: FakeTriton) -> None:
@@ -193,7 +181,7 @@ def test_a_refused_body_is_not_kept(fake: FakeTriton) -> None:
     with running_gateway(settings_for(fake)) as client, connect(client) as connection:
         tracemalloc.start()
         try:
-            connection.sendall(HEAD + b"Transfer-Encoding: chunked\r\n\r\n")
+            connection.sendall(UPLOAD + b"Transfer-Encoding: chunked\r\n\r\n")
             for _ in range(30 * 16):  # 30 of at most 20 MiB, and no end
                 connection.sendall(block)
             assert tracemalloc.get_traced_memory()[1] > 20 * 2**20
@@ -201,36 +189,3 @@ def test_a_refused_body_is_not_kept(fake: FakeTriton) -> None:
         finally:
             tracemalloc.stop()
         connection.shutdown(socket.SHUT_WR)
-
-
-@pytest.mark.skipif(shutil.which("ab") is None, reason="ab is not here (apache2-utils)")
-@pytest.mark.parametrize(
-    "options",
-    [{"concurrency": 1, "max_waiting": 0}, {"tokens": "t"}, {"max_connections": 100}],
-    ids=["a full queue", "no token", "too many connections"],
-)
-def test_apaches_load_tool_counts_refusals(
-    fake: FakeTriton, tmp_path: Path, options: dict[str, object]
-) -> None:
-    """It sends all of a photo before it reads, one connection per photo, and dies of a reset."""
-    (tmp_path / "photo.jpg").write_bytes(PHOTO + bytes(3_000_000))
-    held = Holding()
-    fake.reply = held
-    settings = settings_for(fake, **options)
-    with running_gateway(settings) as client, contextlib.ExitStack() as stack:
-        if "concurrency" in options:
-            holder = stack.enter_context(ThreadPoolExecutor(1)).submit(post_raw, client, PHOTO)
-            assert held.arrived.acquire(timeout=HANG_S)
-        for _ in range(options.get("max_connections", 0)):
-            stack.enter_context(connect(client)).sendall(b"GET /")
-        command = ["ab", "-c", "40", "-n", "300", "-p", str(tmp_path / "photo.jpg")]
-        url = f"http://{client.base_url.host}:{client.base_url.port}/v1/plates"
-        done = subprocess.run(
-            [*command, "-T", "image/jpeg", url], capture_output=True, text=True, timeout=120
-        )
-        held.release.set()
-        if "concurrency" in options:
-            assert holder.result().status_code == 200
-    assert done.returncode == 0, done.stderr
-    assert re.search(r"Complete requests: +300\n", done.stdout)
-    assert re.search(r"Non-2xx responses: +300\n", done.stdout)

@@ -1,0 +1,90 @@
+"""What tests of the gateway share: raw connections, and a gateway that is full."""
+
+import contextlib
+import json
+import socket
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+
+import httpx
+from fake_triton import FakeTriton, Holding, outputs
+from support import PHOTO, post_raw, running_gateway, settings_for
+
+from api.readiness import canary_photo
+
+# For hangs only: nothing below takes long by itself.
+HANG_S = 20
+HOST = b"Host: gateway\r\n"
+ALIVE = b"GET /healthz HTTP/1.1\r\n" + HOST + b"\r\n"
+UPLOAD = b"POST /v1/plates HTTP/1.1\r\nContent-Type: image/jpeg\r\n" + HOST
+
+
+@contextmanager
+def full_gateway(fake: FakeTriton, **options: object) -> Iterator[tuple[httpx.Client, Holding]]:
+    """A gateway whose only place is taken until the test releases it."""
+    holding = Holding()
+    fake.reply = lambda photo: outputs() if photo == canary_photo() else holding(photo)
+    settings = settings_for(fake, concurrency=1, **options)
+    with running_gateway(settings) as client, ThreadPoolExecutor(1) as pool:
+        holder = pool.submit(post_raw, client, PHOTO)
+        try:
+            assert holding.arrived.acquire(timeout=HANG_S)
+            yield client, holding
+        finally:
+            holding.release.set()
+        assert holder.result().status_code == 200
+
+
+def address_of(client: httpx.Client) -> tuple[str, int]:
+    return client.base_url.host, client.base_url.port
+
+
+def connect(client: httpx.Client) -> socket.socket:
+    return socket.create_connection(address_of(client), timeout=HANG_S)
+
+
+def begin_upload(
+    client: httpx.Client, sent: bytes, *headers: bytes, length: int = len(PHOTO)
+) -> socket.socket:
+    """Announce a photo of so many bytes, and send only the first of them."""
+    connection = connect(client)
+    head = UPLOAD + b"".join(header + b"\r\n" for header in headers)
+    connection.sendall(head + b"Content-Length: %d\r\n\r\n" % length + sent)
+    return connection
+
+
+def everything(connection: socket.socket) -> bytes:
+    """All bytes until the gateway closes the connection."""
+    received = b""
+    with contextlib.suppress(ConnectionResetError):
+        while chunk := connection.recv(65536):
+            received += chunk
+    return received
+
+
+def answer_to(client: httpx.Client, data: bytes) -> bytes:
+    with connect(client) as connection:
+        with contextlib.suppress(ConnectionError):
+            connection.sendall(data)
+        return everything(connection)
+
+
+def status_of(answer: bytes) -> int:
+    return int(answer.split(b" ", 2)[1])
+
+
+def assert_refused(answer: bytes, status: int, slug: str | None = None) -> dict[str, object]:
+    """The last answer is a whole problem document that says that the connection is closed."""
+    answer = answer[answer.rindex(b"HTTP/1.1 4") :]
+    head, _, body = answer.partition(b"\r\n\r\n")
+    assert status_of(answer) == status, answer
+    headers = dict(line.split(b": ", 1) for line in head.lower().split(b"\r\n")[1:])
+    assert headers[b"connection"] == b"close"
+    assert headers[b"content-type"] == b"application/problem+json"
+    assert int(headers[b"content-length"]) == len(body)
+    document = json.loads(body)
+    assert document["status"] == status
+    assert document["type"] == (f"/problems/{slug}" if slug else "about:blank")
+    assert document["instance"] == "/requests/" + headers[b"x-request-id"].decode()
+    return document

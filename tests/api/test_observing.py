@@ -1,0 +1,326 @@
+"""What logs and metrics say, and what neither ever says."""
+
+import base64
+import io
+import json
+import logging
+import socketserver
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import grpc
+import httpx
+import pytest
+from fake_triton import FakeTriton, refusing
+from photo_files import BAD
+from prometheus_client.parser import text_string_to_metric_families
+from support import (
+    PHOTO,
+    TritonEndpoints,
+    post_form,
+    post_raw,
+    running_gateway,
+    settings_for,
+)
+
+from api.observing import logs
+from api.settings import Settings
+from api.status import Status, write_status
+
+TOKEN = "s3cret-token-of-the-gate"  # noqa: S105
+WRONG = "wr0ng-token-of-a-stranger"
+# What only ever came in; B840CK197 and its like are what fake_triton reads.
+NAME, CAMERA = "photo-of-my-car.jpg", "camera-at-the-yard"
+FORM, PATH, QUERY = "form-value-7", "path-value-7", "query-value-7"
+READ = ("B840CK197", "В840СК197", "B840CK191", "b840ck197")
+
+
+def as_written_by_mistake(piece: bytes) -> list[str]:
+    texts = (base64.b64encode(piece).decode(), base64.urlsafe_b64encode(piece).decode())
+    return [*texts, piece.hex(), repr(piece)[2:40]]
+
+
+SECRETS = [TOKEN, WRONG, NAME, CAMERA, FORM, PATH, QUERY, *READ]
+SECRETS += as_written_by_mistake(PHOTO[:60])
+SECRETS += as_written_by_mistake(PHOTO[len(PHOTO) // 2 :][:60])
+
+
+@contextmanager
+def logged(format_name: logs.Format | None) -> Iterator[io.StringIO]:
+    """What the process logs, as `plates serve` sets it up."""
+    root, ours = logging.getLogger(), logging.getLogger("plates")
+    handlers, *levels = root.handlers[:], root.level, ours.level
+    written = io.StringIO()
+    try:
+        logs.configure(format_name)
+        (handler,) = root.handlers
+        assert isinstance(handler, logging.StreamHandler)
+        handler.setStream(written)
+        yield written
+    finally:
+        root.handlers[:] = handlers
+        root.setLevel(levels[0])
+        ours.setLevel(levels[1])
+
+
+def lines(written: io.StringIO, **wanted: str) -> list[dict[str, object]]:
+    """The JSON lines whose fields have these values."""
+    found = [json.loads(line) for line in written.getvalue().splitlines()]
+    return [line for line in found if wanted.items() <= line.items()]
+
+
+def requests_of_all_kinds(client: httpx.Client) -> Iterator[httpx.Response]:
+    """With everything that must be in no log."""
+    client.headers.update({"Authorization": f"Token {TOKEN}", "User-Agent": CAMERA})
+    file, encoded = (NAME, PHOTO, "image/jpeg"), base64.b64encode(PHOTO).decode()
+    yield post_raw(client, PHOTO)
+    yield post_raw(client, PHOTO, redact="true")
+    yield post_raw(client, PHOTO, roi=QUERY)
+    yield post_form(client, PHOTO, min_width=1)
+    yield post_form(client, PHOTO, note=FORM)
+    yield client.post("/v1/plates", json={"image": encoded})
+    yield client.post("/v1/plates/batch", files=[("image", file), ("image", (NAME, b"x"))])
+    yield client.post("/v1/plate-reader/", files={"upload": file}, data={"camera_id": CAMERA})
+    yield client.post("/v1/plate-reader", data={"upload": encoded, "regions": FORM})
+    yield client.post("/v1/plate-reader", data={"upload": encoded, "config": f'{{"{FORM}": 1}}'})
+    yield client.post("/v1/vision/alpr", files={"upload": file}, data={"min_confidence": "0.1"})
+    yield client.get(f"/{PATH}/{READ[0]}", params={"plate": READ[0]})
+    yield client.post(f"/{PATH}?q={QUERY}", content=PHOTO)
+    yield client.request("BREW", f"/v1/plates?{QUERY}")
+    for name, value in (
+        ("Authorization", f"Bearer {WRONG}"),
+        ("X-Request-Timeout", QUERY),
+        ("X-Request-Id", f"{PATH} {QUERY}"),
+    ):
+        headers = {"Content-Type": "image/jpeg", name: value}
+        yield client.post("/v1/plates", content=PHOTO, headers=headers)
+    for photo, _ in BAD.values():
+        yield post_raw(client, photo)
+
+
+@pytest.mark.parametrize("format_name", ["json", "text"])
+def test_neither_logs_nor_metrics_have_what_was_sent_or_read(
+    fake: FakeTriton, format_name: logs.Format, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise RuntimeError(f"a message that quotes {READ[0]}")
+
+    settings = settings_for(fake, tokens=TOKEN)
+    with logged(format_name) as written, running_gateway(settings) as client:
+        statuses = [answer.status_code for answer in requests_of_all_kinds(client)]
+        for code in (grpc.StatusCode.INTERNAL, grpc.StatusCode.UNAVAILABLE):
+            fake.reply = refusing(code, "unexpected KeyError, see the server's log")
+            statuses += [post_raw(client, PHOTO).status_code, post_form(client, PHOTO).status_code]
+        exposition = client.get("/metrics").text
+        monkeypatch.setattr("api.reading.PhotoReader.read", fail)
+        assert post_raw(client, PHOTO).status_code == 500
+    assert {200, 400, 403, 404, 405, 413, 415, 422, 500, 503} <= set(statuses)
+    assert "RuntimeError (its message is left out" in written.getvalue()
+    assert written.getvalue().count("answered") > len(statuses)
+    for text in (written.getvalue(), exposition):
+        for secret in SECRETS:
+            assert secret not in text
+            assert json.dumps(secret)[1:-1] not in text
+
+
+def test_a_line_per_request(fake: FakeTriton) -> None:
+    with logged("json") as written, running_gateway(settings_for(fake)) as client:
+        answers = [post_raw(client, PHOTO), post_raw(client, b""), client.get("/nowhere/at/all")]
+        answers.append(post_raw(client, PHOTO, roi="secret"))
+    access = lines(written, logger="plates.access")
+    assert len(access) == len(answers)
+    # A line is written once its answer is on the way: the next request's may come first.
+    by_id = {line["request_id"]: line for line in access}
+    good, empty, nowhere, invalid = (by_id[answer.headers["x-request-id"]] for answer in answers)
+    assert good.pop("time").endswith("+00:00")
+    assert good.pop("ms") > 0
+    del good["request_id"]
+    assert good == {
+        "level": "info",
+        "logger": "plates.access",
+        "message": "answered",
+        "method": "POST",
+        "route": "/v1/plates",
+        "status": 200,
+        "bytes_in": len(PHOTO),
+        "plates": 2,
+    }
+    assert (empty["status"], empty["refusal"]) == (400, "empty-image")
+    assert "plates" not in empty
+    assert (nowhere["route"], nowhere["status"]) == ("other", 404)
+    assert (invalid["status"], invalid["refusal"]) == (422, "invalid-parameter")
+
+
+@pytest.mark.parametrize(
+    ("code", "timeout", "status", "level"),
+    [
+        ("INTERNAL", "5", 500, "error"),
+        ("DEADLINE_EXCEEDED", "100", 504, "error"),
+        ("DEADLINE_EXCEEDED", "5", 504, "info"),  # The client's own short limit is no error.
+    ],
+)
+def test_failures_are_logged_with_their_cause_and_the_requests_id(
+    fake: FakeTriton, code: str, timeout: str, status: int, level: str
+) -> None:
+    fake.reply = refusing(grpc.StatusCode[code], "unexpected KeyError")
+    headers = {"content-type": "image/jpeg", "x-request-timeout": timeout}
+    with logged("json") as written, running_gateway(settings_for(fake)) as client:
+        answer = client.post("/v1/plates", content=PHOTO, headers=headers)
+    assert answer.status_code == status
+    (line,) = lines(written, logger="plates.gateway")
+    assert (line["level"], line["request_id"]) == (level, answer.headers["x-request-id"])
+    assert "unexpected KeyError" in str(line["message"])
+
+
+def test_other_libraries_log_in_the_same_format() -> None:
+    with logged("json") as written:
+        logging.getLogger("uvicorn.error").warning("two\nlines")
+        logging.getLogger("asyncio").error("first\nfuture: <Task exception=KeyError('B840CK197')>")
+    assert [line["message"] for line in lines(written)] == ["two\nlines", "first"]
+
+
+@pytest.mark.parametrize("format_name", ["json", "text"])
+def test_tracebacks_of_causes_have_no_messages(format_name: logs.Format) -> None:
+    plate = READ[0]
+    with logged(format_name) as written:
+        try:
+            try:
+                int(plate)
+            except ValueError as error:
+                raise KeyError(f"a message that quotes {plate}") from error
+        except KeyError:
+            logging.getLogger("plates.x").exception("one\ntwo")
+    text = written.getvalue()
+    assert plate not in text
+    assert text.index("ValueError (") < text.index("KeyError (")
+    assert "test_observing.py" in text
+    if format_name == "text":
+        assert text.splitlines()[0].endswith("ERROR plates.x: one | two")
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_a_terminal_gets_text(terminal: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal)
+    with logged(None) as written:
+        logging.getLogger("plates.x").error("hello")
+    assert written.getvalue().startswith("{") != terminal
+
+
+TRITONS = """\
+# HELP nv_inference_request_success Number of successful inference requests
+# TYPE nv_inference_request_success counter
+nv_inference_request_success{model="yolo",version="1"} 7
+# TYPE plates_requests counter
+plates_requests_total{method="GET",route="/",status="200"} 999
+nonsense
+# HELP nv_cpu_utilization CPU utilization rate [0.0 - 1.0]
+# TYPE nv_cpu_utilization gauge
+nv_cpu_utilization 0.5
+"""
+
+
+@contextmanager
+def answering(answer: bytes, after_s: float = 0) -> Iterator[str]:
+    """A server on loopback that answers one request so."""
+
+    class Handler(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
+            self.request.recv(65536)
+            time.sleep(after_s)
+            self.request.sendall(answer)
+
+    with socketserver.TCPServer(("127.0.0.1", 0), Handler) as server:
+        server.timeout = 20
+        thread = threading.Thread(target=server.handle_request)
+        thread.start()
+        yield f"127.0.0.1:{server.server_address[1]}"
+        thread.join()
+
+
+def http(body: str, status: str = "200 OK") -> bytes:
+    return f"HTTP/1.1 {status}\r\nContent-Type: text/plain\r\n\r\n{body}".encode()
+
+
+def scraped(client: httpx.Client) -> dict[tuple[str, ...], float]:
+    """Samples by name and labels; each family stands there once."""
+    answer = client.get("/metrics")
+    assert answer.status_code == 200
+    families = list(text_string_to_metric_families(answer.text))
+    names = {family.name for family in families}
+    assert answer.text.count("# TYPE") == len(names) == len(families)
+    return {
+        (sample.name, *(value for _, value in sorted(sample.labels.items()))): sample.value
+        for family in families
+        for sample in family.samples
+    }
+
+
+def test_restarts_come_from_the_supervisors(fake: FakeTriton, tmp_path: Path) -> None:
+    ours, tritons = tmp_path / "gateway.json", tmp_path / "triton.json"
+    settings = settings_for(fake, status_file=ours, triton_status_file=tritons)
+    with running_gateway(settings) as client:
+        assert not [name for name, *_ in scraped(client) if "restarts" in name]
+        write_status(ours, Status("ready", {"gateway": 1}))
+        assert scraped(client)["plates_state", "ready"] == 1
+        write_status(tritons, Status("healing", {"triton": 2, "yolo": 1}, 3, {"4": "it misreads"}))
+        found = scraped(client)
+        tritons.write_text("{")
+        broken = scraped(client)
+    for part, count in (("gateway", 1), ("triton", 2), ("yolo", 1)):
+        assert found["plates_restarts_total", part] == count
+    assert (found["plates_state", "healing"], found["plates_state", "ready"]) == (1, 0)
+    assert found["plates_release", "3"] == found["plates_release_refused", "4"] == 1
+    assert not {("plates_restarts_total", "triton"), ("plates_release", "3")} & broken.keys()
+    assert broken["plates_restarts_total", "gateway"] == 1
+
+
+def test_tritons_own_follow_ours(fake: FakeTriton) -> None:
+    with (
+        answering(http(TRITONS)) as address,
+        running_gateway(settings_for(fake, triton_metrics_url=address)) as client,
+    ):
+        post_raw(client, PHOTO)
+        found = scraped(client)
+    assert found["nv_inference_request_success_total", "yolo", "1"] == 7  # the parser's suffix
+    assert found["nv_cpu_utilization",] == 0.5
+    assert found["plates_triton_metrics_up",] == 1
+    assert found["plates_requests_total", "POST", "/v1/plates", "200"] == 1  # ours, not its
+
+
+@pytest.mark.parametrize(
+    ("answer", "after_s"),
+    [
+        (http(TRITONS, "503 Service Unavailable"), 0),
+        (b"", 0),
+        (b"nonsense", 0),
+        (b"\xff" * 100, 0),
+        (http(TRITONS), 0.5),
+    ],
+)
+def test_a_triton_without_metrics_harms_nothing(
+    fake: FakeTriton, answer: bytes, after_s: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("api.observing.metrics._TRITON_TIMEOUT_S", 0.3)
+    with (
+        answering(answer, after_s) as address,
+        running_gateway(settings_for(fake, triton_metrics_url=address)) as client,
+    ):
+        found = scraped(client)
+    assert found["plates_triton_metrics_up",] == 0
+    assert not [name for name, *_ in found if name.startswith("nv_")]
+
+
+@pytest.mark.live
+def test_the_real_tritons_metrics(triton: TritonEndpoints) -> None:
+    if triton.embedded is None:
+        pytest.skip("only an embedded Triton says where its metrics are")
+    settings = Settings(triton_url=triton.grpc_url, triton_metrics_url=triton.embedded.metrics_url)
+    with running_gateway(settings) as client:
+        post_raw(client, PHOTO)
+        found = scraped(client)
+    assert found["plates_triton_metrics_up",] == 1
+    assert [key for key in found if key[0].startswith("nv_inference_request_success")]
