@@ -5,128 +5,133 @@ import json
 import random
 import socket
 import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from api.answers import EXAMPLE
-from fuzzing.attempts import Answer, Attempt, save, send
+from api.answers import EXAMPLE, PROBLEM_EXAMPLE
+from api.compat import codeproject_ai, plate_recognizer
 from fuzzing.campaign import KINDS, LARGEST
+from fuzzing.exchange import Answer, Attempt, send
 from fuzzing.verdicts import violation
 
-GET = Attempt("any", "/v1/plates", (b"GET /v1/plates HTTP/1.1\r\n\r\n",))
-SNAPSHOT = Attempt("any", "/v1/plate-reader/", (b"POST /v1/plate-reader/ HTTP/1.1\r\n\r\n",))
-ALPR = Attempt("any", "/v1/vision/alpr", (b"POST /v1/vision/alpr HTTP/1.1\r\n\r\n",))
-PROBLEM = {"type": "/problems/a", "title": "A", "status": 422, "detail": "a.", "instance": "/b"}
+PIECES = (b"GET / ", b"HTTP/1.1\r\n\r\n")
+OURS, READER = Attempt("/v1/plates", PIECES), Attempt("/v1/plate-reader/", PIECES)
+ALPR, BATCH = Attempt("/v1/vision/alpr", PIECES), Attempt("/v1/plates/batch", PIECES)
 
 
 def answer(status: int, document: Any, kind: str = "application/json", **headers: str) -> Answer:
     names = {name.replace("_", "-"): value for name, value in headers.items()}
-    told = {"content-type": kind, "x-request-id": "1", **names}
-    return Answer(status, told, json.dumps(document).encode())
+    headers = {"content-type": kind, "x-request-id": "1", **names}
+    return Answer(status, headers, json.dumps(document).encode())
 
 
-def problem(status: int, **headers: str) -> Answer:
-    return answer(status, PROBLEM | {"status": status}, "application/problem+json", **headers)
-
-
-def test_sound_answers_are_left_alone() -> None:
-    assert violation(GET, answer(200, EXAMPLE)) is None
-    assert violation(GET, problem(422)) is None
-    assert violation(GET, problem(429, retry_after="3")) is None
-    assert violation(GET, problem(503, retry_after="3")) is None
-    assert violation(SNAPSHOT, answer(400, {"detail": "a."})) is None
-    assert violation(SNAPSHOT, answer(413, {"error": "a."})) is None
-    assert violation(ALPR, answer(415, {"success": False, "error": "a.", "code": 415})) is None
+def problem(status: int, changes: dict | None = None, **headers: str) -> Answer:
+    document = PROBLEM_EXAMPLE | {"status": status} | (changes or {})
+    return answer(status, document, "application/problem+json", **headers)
 
 
 @pytest.mark.parametrize(
     ("attempt", "given"),
     [
-        (GET, Answer(None, failure="it hangs")),
-        (GET, problem(500)),
-        (GET, problem(502)),
-        (GET, problem(504)),
-        (GET, problem(408)),
-        (GET, problem(429)),
-        (GET, problem(503)),
-        (GET, problem(503, retry_after="soon")),
-        (GET, problem(422, x_request_id="")),
-        (GET, answer(422, PROBLEM)),
-        (GET, answer(422, {"detail": "a."})),
-        (GET, answer(404, PROBLEM, "application/problem+json")),
-        (GET, answer(422, PROBLEM | {"detail": None}, "application/problem+json")),
-        (GET, Answer(400, {"x-request-id": "1"}, b"Invalid HTTP request received.")),
-        (SNAPSHOT, answer(413, {"detail": "a."})),
-        (ALPR, answer(415, {"success": True, "error": "a.", "code": 415})),
+        (OURS, answer(200, EXAMPLE)),
+        (BATCH, answer(200, {"results": [{"filename": None, "status": 200, "answer": EXAMPLE}]})),
+        (READER, answer(201, plate_recognizer.EXAMPLE)),
+        (ALPR, answer(200, codeproject_ai.EXAMPLE)),
+        (OURS, problem(422)),
+        (OURS, problem(429, retry_after="3")),
+        (OURS, problem(503, retry_after="3")),
+        (Attempt("/v1/plates", PIECES, may_time_out=True), problem(504)),
+        (READER, answer(400, {"detail": "a."})),
+        (READER, answer(413, {"error": "a."})),
+        (ALPR, answer(415, {"success": False, "error": "a.", "code": 415})),
     ],
 )
-def test_unsound_refusals_are_found(attempt: Attempt, given: Answer) -> None:
+def test_sound_answers_are_left_alone(attempt: Attempt, given: Answer) -> None:
+    assert violation(attempt, given) is None
+
+
+@pytest.mark.parametrize(
+    ("attempt", "given"),
+    [
+        (OURS, Answer(failure="it hangs")),
+        (OURS, problem(500)),
+        (OURS, problem(502)),
+        (OURS, problem(504)),
+        (OURS, problem(408)),
+        (OURS, problem(429)),
+        (OURS, problem(503)),
+        (OURS, problem(503, retry_after="soon")),
+        (OURS, problem(422, x_request_id="")),
+        (OURS, problem(422, {"status": 400})),
+        (OURS, problem(422, {"detail": None})),
+        (OURS, answer(422, PROBLEM_EXAMPLE)),
+        (OURS, Answer(400, {"x-request-id": "1"}, b"Invalid HTTP request received.")),
+        (READER, answer(413, {"detail": "a."})),
+        (ALPR, answer(415, {"success": True, "error": "a.", "code": 415})),
+        (ALPR, answer(200, {})),
+        (READER, answer(201, {"results": [{"score": 2}]})),
+        (OURS, answer(200, "no photo", "image/png")),
+        (Attempt("/v1/plates", PIECES, statuses=frozenset({200})), problem(422)),
+    ],
+)
+def test_unsound_answers_are_found(attempt: Attempt, given: Answer) -> None:
     assert violation(attempt, given)
 
 
 @pytest.mark.parametrize(
-    ("name", "value"),
+    "changes",
     [
-        ("box", [-0.1, 0, 10, 10]),
-        ("box", [0, 0, 1920.1, 10]),
-        ("box", [10, 0, 10, 10]),
-        ("box", [10, 20, 9, 30]),
-        ("score", 1.01),
-        ("score", float("nan")),
-        ("detection_score", -0.01),
-        ("characters", [{"char": "A", "score": 2}]),
-        ("quad", [[0, float("inf")]] * 4),
-        ("readable", False),
+        {"box": [-0.1, 0, 10, 10]},
+        {"box": [0, 0, 1920.1, 10]},
+        {"box": [10, 0, 10, 10]},
+        {"box": [10, 20, 9, 30]},
+        {"score": 1.01},
+        {"score": float("nan")},
+        {"detection_score": -0.01},
+        {"characters": [{"char": "A", "score": 2}]},
+        {"quad": [[0, float("inf")]] * 4},
+        {"readable": False},
     ],
 )
-def test_unsound_plates_are_found(name: str, value: object) -> None:
+def test_unsound_plates_are_found(changes: dict[str, object]) -> None:
     document = copy.deepcopy(EXAMPLE)
-    document["plates"][0][name] = value
-    assert violation(GET, answer(200, document))
-    assert violation(GET, answer(200, {"results": [{"answer": document}]}))
-
-
-def test_only_the_statuses_expected_are_right() -> None:
-    expecting = Attempt("any", "/v1/plates", GET.pieces, statuses=frozenset({200}))
-    assert violation(expecting, problem(422))
-    hurried = Attempt("any", "/v1/plates", GET.pieces, may_time_out=True)
-    assert violation(hurried, problem(504)) is None
+    document["plates"][0] |= changes
+    assert violation(OURS, answer(200, document))
+    result = {"filename": None, "status": 200, "answer": document}
+    assert violation(BATCH, answer(200, {"results": [result]}))
 
 
 @pytest.mark.parametrize("kind", sorted(KINDS.keys() - {LARGEST}))
-def test_the_seed_alone_decides(kind: str) -> None:
+def test_the_seed_alone_decides(kind: str, tmp_path: Path) -> None:
     make = KINDS[kind][0]
-    first = [make(random.Random(f"1 {number}")) for number in range(20)]
-    again = [make(random.Random(f"1 {number}")) for number in range(20)]
-    other = [make(random.Random(f"2 {number}")) for number in range(20)]
+    first, again, other = (
+        [make(random.Random(f"{seed} {number}")) for number in range(20)] for seed in (1, 1, 2)
+    )
     assert first == again
     assert first != other
-
-
-def test_what_failed_can_be_sent_again(tmp_path: Any) -> None:
-    path = save(Attempt("odd things", "/", (b"GET / ", b"HTTP/1.1\r\n\r\n")), tmp_path, 7)
-    assert path.name == "00007-odd-things.http"
-    assert path.read_bytes() == b"GET / HTTP/1.1\r\n\r\n"
+    # What failed can be sent again.
+    assert first[0].save(tmp_path / "a.http").read_bytes() == b"".join(first[0].pieces)
 
 
 @pytest.mark.parametrize(
-    ("said", "silent", "failure"),
+    ("reply", "silent", "failure"),
     [(b"", False, "closed"), (b"", True, ""), (b"nonsense\r\n\r\n", True, "not HTTP")],
 )
-def test_connections_that_end_oddly(said: bytes, silent: bool, failure: str) -> None:
+def test_connections_that_end_oddly(reply: bytes, silent: bool, failure: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def serve() -> None:
             connection, _ = server.accept()
             connection.recv(1000)
-            connection.sendall(said)
+            connection.sendall(reply)
             connection.close()
 
         thread = threading.Thread(target=serve)
         thread.start()
-        attempt = Attempt("any", "/", GET.pieces, may_stay_silent=silent)
-        seen = send(attempt, *server.getsockname())
+        attempt = Attempt("/", PIECES[:1], may_stay_silent=silent)
+        seen = send(attempt, f"http://127.0.0.1:{server.getsockname()[1]}")
         thread.join(10)
     assert seen.status is None
     assert failure in seen.failure
