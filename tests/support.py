@@ -8,7 +8,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -62,8 +61,7 @@ def deadline_in(seconds: float) -> Deadline:
     return Deadline(time.monotonic() + seconds)
 
 
-@dataclass(frozen=True)
-class SamplePlate:
+class SamplePlate(NamedTuple):
     """A plate's text and its box x0, y0, x1, y1 in pixels."""
 
     text: str
@@ -82,18 +80,11 @@ def read_samples() -> dict[str, list[SamplePlate]]:
 
 
 def plates(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*PLATES, *words],
-        capture_output=True,
-        text=True,
-        cwd=ROOT,
-        env=os.environ | environment,
-        timeout=180,
-    )
+    options = {"cwd": ROOT, "env": os.environ | environment, "timeout": 180}
+    return subprocess.run([*PLATES, *words], capture_output=True, text=True, **options)
 
 
-@dataclass(frozen=True)
-class TritonEndpoints:
+class TritonEndpoints(NamedTuple):
     """Where a Triton listens: host:port each; ``embedded`` if it is ours."""
 
     grpc_url: str
@@ -116,7 +107,7 @@ def post_form(client: httpx.Client, photo: bytes, **fields: object) -> httpx.Res
 
 
 def number(client: httpx.Client, sample: str) -> float:
-    """What /metrics tells, added up over all samples that begin so."""
+    """What /metrics has, added up over all samples that begin so."""
     lines = client.get("/metrics").text.splitlines()
     return sum(float(line.split()[-1]) for line in lines if line.startswith(sample))
 
@@ -162,15 +153,7 @@ class Served(NamedTuple):
 
 @contextmanager
 def serving(log: Path, **environment: str) -> Iterator[Served]:
-    """Run `plates serve` on a free port and stop it as an operator would.
-
-    Args:
-        log: Where its stderr goes.
-        environment: Settings, with their prefix.
-
-    Yields:
-        Where it listens, and its process.
-    """
+    """Run `plates serve` on a free port and stop it; the settings are given with their prefix."""
     with running_service(environment, log) as running:
         yield Served(running.url, running.process.pid)
 

@@ -47,14 +47,7 @@ _TIMEOUTS = {"PLATES_UPLOAD_TIMEOUT_S": "2", "PLATES_HEADER_TIMEOUT_S": "2"}
 
 @dataclass(frozen=True)
 class Service:
-    """A running service; of one that runs elsewhere nothing but its address is known.
-
-    Attributes:
-        url: Where it listens.
-        pid: Of its first process.
-        log: Its stderr.
-        triton: host:port of its Triton's gRPC and HTTP.
-    """
+    """A running service, its log and its Triton's gRPC and HTTP; elsewhere only its address."""
 
     url: str
     pid: int | None = None
@@ -93,13 +86,7 @@ class Row:
 
 
 class Campaign:
-    """One run of all kinds against one service.
-
-    Attributes:
-        rows: What came, by kind.
-        violations: Each as a sentence, with what repeats it.
-        notes: Further lines to print.
-    """
+    """One run of all kinds against one service: `rows` by kind, `violations` as sentences."""
 
     def __init__(
         self,
@@ -112,8 +99,7 @@ class Campaign:
     ) -> None:
         """Plan to send `count` requests, `least` of each kind; failing ones are saved to `folder`.
 
-        `growth_mb`: by how much memory may grow besides its share; more in a campaign so short
-        that pools fill after its warm-up.
+        Memory may grow by `growth_mb` above its share: pools fill in short campaigns, too.
         """
         self._service, self._seed, self._count, self._folder = service, seed, count, folder
         self._least, self._growth_mb = least, growth_mb

@@ -59,25 +59,15 @@ def form(*parts: bytes, boundary: bytes = BOUNDARY) -> bytes:
 
 @dataclass(frozen=True)
 class Attempt:
-    """What is sent on one connection.
+    """What is sent on one connection, and which answers are right."""
 
-    Attributes:
-        path: Route it is meant for, which decides the form of errors.
-        pieces: Bytes, sent one after another.
-        pause_s: Between the pieces.
-        hangs_up: Closed without waiting for an answer.
-        may_stay_silent: Whether the connection may end without an answer.
-        may_time_out: Whether 408 and 504 are right answers.
-        statuses: The only statuses that are right; None leaves it to the rules.
-    """
-
-    path: str
+    path: str  # decides the form of errors
     pieces: tuple[bytes, ...]
-    pause_s: float = 0.0
-    hangs_up: bool = False
-    may_stay_silent: bool = False
-    may_time_out: bool = False
-    statuses: frozenset[int] | None = None
+    pause_s: float = 0.0  # between the pieces
+    hangs_up: bool = False  # closed without waiting for an answer
+    may_stay_silent: bool = False  # the connection may end without an answer
+    may_time_out: bool = False  # 408 and 504 are right answers
+    statuses: frozenset[int] | None = None  # the only right ones; None leaves it to the rules
 
     def save(self, path: Path) -> Path:
         """Write the bytes for `nc HOST PORT < FILE`."""
@@ -88,19 +78,12 @@ class Attempt:
 
 @dataclass(frozen=True)
 class Answer:
-    """What came back.
-
-    Attributes:
-        status: HTTP status; None if the connection ended without an answer.
-        headers: Names in lower case.
-        body: All of it.
-        failure: What went wrong instead, as a sentence; "" if nothing.
-    """
+    """What came back: no status if the connection ended without an answer."""
 
     status: int | None = None
-    headers: dict[str, str] = field(default_factory=dict)
+    headers: dict[str, str] = field(default_factory=dict)  # names in lower case
     body: bytes = b""
-    failure: str = ""
+    failure: str = ""  # what went wrong instead
 
 
 def send(attempt: Attempt, url: str) -> Answer:

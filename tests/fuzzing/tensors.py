@@ -45,21 +45,21 @@ def _sample(rng: random.Random) -> Tensor:
     return _image(rng.choice(SAMPLES).read_bytes())
 
 
-def _wrong_type(rng: random.Random) -> Tensor:
+def _wrong_type(rng: random.Random) -> list[Tensor]:
     name, shape = rng.choice(((TENSORS.image, (40,)), (TENSORS.pixels, (8, 8, 3))))
-    return _zeros(name, shape, rng.choice([name for name in _SIZES if name != "UINT8"]))
+    return [_zeros(name, shape, rng.choice([name for name in _SIZES if name != "UINT8"]))]
 
 
-def _wrong_rank(rng: random.Random) -> Tensor:
+def _wrong_rank(rng: random.Random) -> list[Tensor]:
     name, one = rng.choice(((TENSORS.image, (8, 8, 3)), (TENSORS.pixels, (9,))))
-    return _zeros(name, rng.choice(((), (8, 8), (1, 8, 8, 3), (1,) * 30, one)))
+    return [_zeros(name, rng.choice(((), (8, 8), (1, 8, 8, 3), (1,) * 30, one)))]
 
 
-def _wrong_size(rng: random.Random) -> Tensor:
+def _wrong_size(rng: random.Random) -> list[Tensor]:
     """Fewer or more bytes than the shape says."""
     tensor = rng.choice((_pixels(8, 8, 3), _image(bytes(64))))
-    change = rng.choice((tensor.content[:-1], tensor.content + b"\0", b""))
-    return tensor._replace(content=change)
+    changes = (tensor.content[:-1], tensor.content + b"\0", b"")
+    return [tensor._replace(content=rng.choice(changes))]
 
 
 def _wrong_for_graph(rng: random.Random) -> list[Tensor]:
@@ -72,13 +72,13 @@ CASES: dict[tuple[str, str], Callable[[random.Random], list[Tensor]]] = {
     (MODEL, "neither input"): lambda _: [],
     (MODEL, "both inputs"): lambda rng: [_sample(rng), _pixels(8, 8, 3)],
     (MODEL, "unknown input"): lambda rng: [_sample(rng), _zeros("input__1", (4,))],
-    (MODEL, "wrong type"): lambda rng: [_wrong_type(rng)],
-    (MODEL, "wrong rank"): lambda rng: [_wrong_rank(rng)],
+    (MODEL, "wrong type"): _wrong_type,
+    (MODEL, "wrong rank"): _wrong_rank,
     (MODEL, "wrong channels"): lambda rng: [_pixels(8, 8, rng.choice((0, 1, 2, 4, 300)))],
     (MODEL, "no pixels"): lambda rng: [_pixels(*rng.choice(((0, 0, 3), (0, 5, 3), (5, 0, 3))))],
     (MODEL, "too many bytes"): lambda _: [_image(bytes(20 * 2**20 + 1))],
     (MODEL, "too many pixels"): lambda _: [_pixels(8100, 8000, 3)],
-    (MODEL, "bytes that don't fit"): lambda rng: [_wrong_size(rng)],
+    (MODEL, "bytes that don't fit"): _wrong_size,
     (MODEL, "not an image"): lambda rng: [_image(rng.randbytes(rng.randrange(1, 500)))],
     **{(graph, "any"): _wrong_for_graph for graph in ("yolo", "stn", "lprnet")},
 }
