@@ -12,12 +12,9 @@ import pytest
 from fake_triton import FakeTriton, refusing
 from support import PHOTO, running_gateway, settings_for
 
-from api.errors import kinds
-
 READER, ALPR = "/v1/plate-reader/", "/v1/vision/alpr"
 BASE64 = base64.b64encode(PHOTO).decode()
 READ = ["B840CK197"]  # the fake Triton's other plate has no text
-both = pytest.mark.parametrize("path", [READER, ALPR])
 
 
 def post(client: httpx.Client, path: str, photo: bytes = PHOTO, **fields: object) -> httpx.Response:
@@ -54,29 +51,21 @@ def test_plate_recognizers_answer_field_by_field(client: httpx.Client) -> None:
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z", answer.pop("timestamp"))
     assert 0 < answer.pop("processing_time") < 60_000
     assert answer.pop("usage").keys() == {"calls", "max_calls"}
-    assert all(type(side) is int for side in answer["results"][0]["box"].values())
-    assert answer == {
-        "filename": "car.jpg",
-        "version": 1,
-        "camera_id": None,
-        "results": [
-            {
-                "box": {"xmin": 10, "ymin": 20, "xmax": 110, "ymax": 44},
-                "plate": "b840ck197",
-                "region": {"code": "ru", "score": 0.9912},
-                "score": 0.9912,
-                "candidates": [
-                    {"score": 0.9912, "plate": "b840ck197"},
-                    {"score": 0.002, "plate": "b840ck191"},
-                ],
-                "dscore": 0.94,
-                "vehicle": {
-                    "score": 0.0,
-                    "type": "Unknown",
-                    "box": {"xmin": 0, "ymin": 0, "xmax": 0, "ymax": 0},
-                },
-            }
+    (result,) = answer.pop("results")
+    assert answer == {"filename": "car.jpg", "version": 1, "camera_id": None}
+    assert all(type(side) is int for side in result["box"].values())
+    nowhere = {"xmin": 0, "ymin": 0, "xmax": 0, "ymax": 0}
+    assert result == {
+        "box": {"xmin": 10, "ymin": 20, "xmax": 110, "ymax": 44},
+        "plate": "b840ck197",
+        "region": {"code": "ru", "score": 0.9912},
+        "score": 0.9912,
+        "candidates": [
+            {"score": 0.9912, "plate": "b840ck197"},
+            {"score": 0.002, "plate": "b840ck191"},
         ],
+        "dscore": 0.94,
+        "vehicle": {"score": 0.0, "type": "Unknown", "box": nowhere},
     }
 
 
@@ -85,22 +74,11 @@ def test_codeproject_ais_answer_field_by_field(client: httpx.Client) -> None:
     answer = post(client, ALPR).json()
     assert type(answer["processMs"]) is type(answer["inferenceMs"]) is int
     assert 0 <= answer.pop("inferenceMs") <= answer.pop("processMs") < 60_000
-    assert answer == {
-        "success": True,
-        "count": 1,
-        "message": "Found Plate: B840CK197",
-        "predictions": [
-            {
-                "confidence": 0.9912,
-                "label": "Plate: B840CK197",
-                "plate": "B840CK197",
-                "x_min": 10,
-                "y_min": 20,
-                "x_max": 110,
-                "y_max": 44,
-            }
-        ],
-    }
+    (prediction,) = answer.pop("predictions")
+    assert answer == {"success": True, "count": 1, "message": "Found Plate: B840CK197"}
+    box = {"x_min": 10, "y_min": 20, "x_max": 110, "y_max": 44}
+    read = {"confidence": 0.9912, "label": "Plate: B840CK197", "plate": "B840CK197"}
+    assert prediction == read | box
 
 
 def test_other_results(client: httpx.Client, fake: FakeTriton) -> None:
@@ -136,14 +114,14 @@ def test_usage_counts_photos(client: httpx.Client) -> None:
     assert post(client, READER).json()["usage"]["calls"] == before + 1
     assert post(client, READER, b"broken").status_code == 400
     info = client.get("/info").json()
-    assert info.keys() == {"version", "usage"}
-    assert isinstance(info["version"], str)
+    assert isinstance(info.pop("version"), str)
+    assert info.keys() == {"usage"}
     assert info["usage"]["calls"] == before + 1
-    assert info["usage"]["max_calls"] - info["usage"]["calls"] > 1_000_000
+    assert info["usage"]["max_calls"] > 1_000_000
     for path in ("/v1/statistics", "/v1/statistics/"):
         statistics = client.get(path).json()
-        assert statistics["usage"] == info["usage"]
-        assert statistics["total_calls"] - info["usage"]["calls"] > 1_000_000
+        assert statistics.pop("total_calls") > 1_000_000
+        assert statistics == info
 
 
 def urlencoded(content: str | bytes) -> dict[str, object]:
@@ -193,7 +171,6 @@ def test_text_has_the_budget_of_a_photo(client: httpx.Client, fake: FakeTriton) 
     unfinished = as_json(b'{"upload":"' + base64.b64encode(bytes(1_000_000)))
     for options in (*ways(largest + b"x"), ways(bytes(1_000_000))[0], unfinished):
         assert_refused(client.post(READER, **options), 413, "larger than")
-    assert_refused(post(client, READER, camera_id="x" * 20_000), 400, "camera_id")
     assert len(fake.photos) == 3
 
 
@@ -207,7 +184,7 @@ def test_text_has_the_budget_of_a_photo(client: httpx.Client, fake: FakeTriton) 
 )
 @pytest.mark.usefixtures("fake")
 def test_timestamp_comes_back_in_utc(client: httpx.Client, given: str, answered: str) -> None:
-    answer = post(client, READER, timestamp=given, camera_id="gate 1").json()
+    answer = post(client, READER, timestamp=given, camera_id=["gate 0", "gate 1"]).json()
     assert (answer["timestamp"], answer["camera_id"]) == (answered, "gate 1")
 
 
@@ -235,118 +212,109 @@ def test_plates_are_chosen(client: httpx.Client, path: str, fields: dict, plates
     assert plates_of(post(client, path, **fields)) == plates
 
 
-@both
-@pytest.mark.usefixtures("fake")
-def test_plates_are_chosen_by_our_parameters(client: httpx.Client, path: str) -> None:
-    for fields, plates in (
-        ({"roi": "0,0,60,32"}, READ),
-        ({"roi": "0,0,59,100"}, []),
-        ({"min_width": 101}, []),
-    ):
-        assert plates_of(post(client, path, **fields)) == plates
-        # Their own parameters are taken as they come, also repeated; of ours none are.
-        params = fields | {"x": [1, 2]}
-        assert plates_of(client.post(path, files={"upload": PHOTO}, params=params)) == plates
-
-
-@pytest.mark.usefixtures("fake")
-def test_the_last_of_repeated_fields_is_taken(client: httpx.Client) -> None:
-    assert post(client, READER, camera_id=["a", "b"]).json()["camera_id"] == "b"
-
-
-PARAMETERS = (
-    ({"roi": "1,2,3"}, "roi"),
-    ({"min_width": "wide"}, "min_width"),
-    ({"roi": ["0,0,9,9", "1,1,9,9"]}, "roi"),
-    ({"min_width": ["1", "2"]}, "min_width"),
-)
-
-
+@pytest.mark.parametrize("path", [READER, ALPR])
 @pytest.mark.parametrize(
-    ("path", "fields", "said"),
-    [
-        *((READER, *row) for row in PARAMETERS),
-        *((ALPR, *row) for row in PARAMETERS),
-        (READER, {"config": "{"}, "config"),
-        (READER, {"config": "[]"}, "config"),
-        (READER, {"config": '"' + "[" * 9000}, "config"),
-        (READER, {"config": "[" * 9000}, "config"),
-        (READER, {"config": '{"threshold_d": 1.1}'}, "threshold_d"),
-        (READER, {"config": '{"threshold_o": NaN}'}, "config"),
-        (READER, {"config": '{"threshold_o": "high"}'}, "threshold_o"),
-        (READER, {"config": '{"mode": 7}'}, "mode"),
-        (READER, {"config": '{"region": "anywhere"}'}, "region"),
-        (READER, {"timestamp": "yesterday"}, "ISO 8601"),
-        (READER, {"timestamp": "0001-01-01T00:00:00+14:00"}, "ISO 8601"),
-        (READER, {"mmc": "maybe"}, "mmc"),
-        (ALPR, {"min_confidence": "2"}, "min_confidence"),
-        (ALPR, {"min_confidence": "nan"}, "min_confidence"),
-        (ALPR, {"min_confidence": "high"}, "min_confidence"),
-    ],
+    ("fields", "plates"),
+    [({"roi": "0,0,60,32"}, READ), ({"roi": "0,0,59,100"}, []), ({"min_width": 101}, [])],
 )
-def test_fields_that_make_no_sense(
-    client: httpx.Client, fake: FakeTriton, path: str, fields: dict, said: str
-) -> None:
-    status = 400 if path == READER else 422
-    assert_refused(post(client, path, **fields), status, said)
-    if said in ("roi", "min_width"):
-        response = client.post(path, files={"upload": PHOTO}, params=fields)
-        assert_refused(response, status, said)
-    assert not fake.photos
+@pytest.mark.usefixtures("fake")
+def test_our_own_parameters(client: httpx.Client, path: str, fields: dict, plates: list) -> None:
+    assert plates_of(post(client, path, **fields)) == plates
+    # Theirs are taken as they come, also repeated; of ours none are.
+    params = fields | {"x": [1, 2]}
+    assert plates_of(client.post(path, files={"upload": PHOTO}, params=params)) == plates
+
+
+def with_fields(**fields: object) -> dict[str, object]:
+    return {"files": {"upload": PHOTO}, "data": fields}
+
+
+def as_text(**fields: str) -> dict[str, object]:
+    return {"data": fields}
 
 
 ADDRESS = "http://127.0.0.1:1/a.jpg"
 TYPED = {"content": b"x", "headers": {"content-type": "text/plain"}}
 NO_BOUNDARY = {"content": b"x", "headers": {"content-type": "multipart/form-data"}}
+TOO_LARGE = {"files": {"upload": PHOTO + bytes(200_000)}}
+TWO_PHOTOS = {"files": [("a", PHOTO), ("b", PHOTO)]}
+PARAMETERS = [
+    ({"files": {"upload": PHOTO}, where: fields}, next(iter(fields)))
+    for where in ("data", "params")
+    for fields in (
+        {"roi": "1,2,3"},
+        {"min_width": "wide"},
+        {"roi": ["0,0,9,9", "1,1,9,9"]},
+        {"min_width": ["1", "2"]},
+    )
+]
+# By path and status: what is sent, and a piece of what is said.
+REFUSED: dict[tuple[str, int], list[tuple[dict[str, object], str]]] = {
+    (READER, 400): [
+        *PARAMETERS,
+        (with_fields(config="{"), "config"),
+        (with_fields(config="[]"), "config"),
+        (with_fields(config='"' + "[" * 9000), "config"),
+        (with_fields(config="[" * 9000), "config"),
+        (with_fields(config='{"threshold_d": 1.1}'), "threshold_d"),
+        (with_fields(config='{"threshold_o": NaN}'), "config"),
+        (with_fields(config='{"threshold_o": "high"}'), "threshold_o"),
+        (with_fields(config='{"mode": 7}'), "mode"),
+        (with_fields(config='{"region": "anywhere"}'), "region"),
+        (with_fields(timestamp="yesterday"), "ISO 8601"),
+        (with_fields(timestamp="0001-01-01T00:00:00+14:00"), "ISO 8601"),
+        (with_fields(mmc="maybe"), "mmc"),
+        (with_fields(camera_id="x" * 20_000), "camera_id"),
+        # No address is ever fetched.
+        (as_text(upload_url=ADDRESS), "upload_url: no address"),
+        ({"json": {"upload_url": ADDRESS, "upload": BASE64}}, "upload_url: no address"),
+        (with_fields(upload_url="file:///etc/passwd"), "upload_url: no address"),
+        (as_text(upload=ADDRESS), "base64"),
+        (as_text(upload="not a photo!"), "base64"),
+        (as_text(upload=""), "empty"),
+        (as_text(regions="ru"), "'upload'"),
+        (as_text(**{"x" * 900: "1"}), "name"),
+        (urlencoded(b"a=1&" * 5000), "fields"),
+        ({"json": {"upload": ["QUFB", "QUFB"]}}, "One photo"),
+        ({"json": {"upload": {"a": 1}}}, "base64"),
+        ({"json": [1]}, "object"),
+        ({"json": {"x" * 50_000: "1"}}, "name"),
+        (as_json(b"{"), "JSON"),
+        (as_json(b'{"\\ud800": 1}'), "'?'"),  # half a character can't be quoted
+        (as_json(b"[" * 50_000), "parts"),
+        (as_json(b'{"a":' * 600), "JSON"),
+        ({"files": {"upload": b"GIF"}}, "not an image"),
+        ({"files": {"image": PHOTO}}, "'image'"),
+        (TYPED, "text/plain"),
+        (NO_BOUNDARY, "boundary"),
+    ],
+    (READER, 413): [(TOO_LARGE, "larger than")],
+    (ALPR, 400): [({"files": {"upload": b""}}, "empty"), (as_text(upload="?"), "base64")],
+    (ALPR, 413): [(TOO_LARGE, "larger than")],
+    (ALPR, 415): [({"files": {"upload": b"GIF"}}, "not an image"), (TYPED, "text/plain")],
+    (ALPR, 422): [
+        *PARAMETERS,
+        (with_fields(min_confidence="2"), "min_confidence"),
+        (with_fields(min_confidence="nan"), "min_confidence"),
+        (with_fields(min_confidence="high"), "min_confidence"),
+        (as_text(operation="plate"), "'operation'"),
+        (TWO_PHOTOS, "One photo"),
+    ],
+}
 
 
 @pytest.mark.parametrize(
-    ("path", "options", "status", "said"),
-    [
-        # No address is ever fetched.
-        (READER, {"data": {"upload_url": ADDRESS}}, 400, "upload_url: no address"),
-        (READER, {"json": {"upload_url": ADDRESS, "upload": BASE64}}, 400, "upload_url: no addr"),
-        (
-            READER,
-            {"files": {"upload_url": (None, "file:///etc/passwd"), "upload": PHOTO}},
-            *(400, "upload_url: no address"),
-        ),
-        (READER, {"data": {"upload": ADDRESS}}, 400, "base64"),
-        (READER, {"data": {"upload": "not a photo!"}}, 400, "base64"),
-        (READER, {"data": {"upload": ""}}, 400, "empty"),
-        (READER, {"data": {"regions": "ru"}}, 400, "'upload'"),
-        (READER, {"data": {"x" * 900: "1"}}, 400, "name"),
-        (READER, urlencoded(b"a=1&" * 5000), 400, "fields"),
-        (READER, {"json": {"upload": ["QUFB", "QUFB"]}}, 400, "One photo"),
-        (READER, {"json": {"upload": {"a": 1}}}, 400, "base64"),
-        (READER, {"json": [1]}, 400, "object"),
-        (READER, {"json": {"x" * 50_000: "1"}}, 400, "name"),
-        (READER, as_json(b"{"), 400, "JSON"),
-        (READER, as_json(b'{"\\ud800": 1}'), 400, "'?'"),  # half a character can't be quoted
-        (READER, as_json(b"[" * 50_000), 400, "parts"),
-        (READER, as_json(b'{"a":' * 600), 400, "JSON"),
-        (READER, {"files": {"upload": b"GIF"}}, 400, "not an image"),
-        (READER, {"files": {"image": PHOTO}}, 400, "'image'"),
-        (READER, {"files": {"upload": PHOTO + bytes(200_000)}}, 413, "larger than"),
-        (READER, TYPED, 400, "text/plain"),
-        (READER, NO_BOUNDARY, 400, "boundary"),
-        (ALPR, {"files": {"upload": b"GIF"}}, 415, "not an image"),
-        (ALPR, {"files": {"upload": b""}}, 400, "empty"),
-        (ALPR, {"files": {"upload": PHOTO + bytes(200_000)}}, 413, "larger"),
-        (ALPR, {"data": {"operation": "plate"}}, 422, "'operation'"),
-        (ALPR, {"data": {"upload": "?"}}, 400, "base64"),
-        (ALPR, {"files": [("a", PHOTO), ("b", PHOTO)]}, 422, "One photo"),
-        (ALPR, TYPED, 415, "text/plain"),
-    ],
+    ("path", "status", "options", "said"),
+    [(*key, *row) for key, rows in REFUSED.items() for row in rows],
 )
-def test_bodies_without_a_photo(
-    client: httpx.Client, fake: FakeTriton, path: str, options: dict, status: int, said: str
+def test_what_is_refused(
+    client: httpx.Client, fake: FakeTriton, path: str, status: int, options: dict, said: str
 ) -> None:
     assert_refused(client.post(path, **options), status, said)
     assert not fake.photos
 
 
-@both
+@pytest.mark.parametrize("path", [READER, ALPR])
 def test_failures(client: httpx.Client, fake: FakeTriton, path: str) -> None:
     for code, status in (
         (grpc.StatusCode.RESOURCE_EXHAUSTED, 429),
@@ -374,34 +342,6 @@ def test_tokens(fake: FakeTriton) -> None:
             )
             assert_refused(wrong, 403, "oken")
             assert plates_of(right) == READ
-
-
-@pytest.mark.parametrize(
-    ("path", "statuses", "fields"),
-    [
-        (
-            READER,
-            {"201", "400", "403", "408", "413", "429", "500", "502", "503", "504", "default"},
-            {"upload", "regions", "camera_id", "timestamp", "mmc", "config", "roi", "min_width"},
-        ),
-        (
-            ALPR,
-            {"200"} | {str(kind.status) for kind in kinds()},
-            {"upload", "min_confidence", "roi", "min_width"},
-        ),
-    ],
-)
-def test_documentation(client: httpx.Client, path: str, statuses: set, fields: set) -> None:
-    schema = client.get("/openapi.json").json()
-    operation = schema["paths"][path]["post"]
-    assert operation["responses"].keys() == statuses
-    content = operation["requestBody"]["content"]
-    assert content.keys() == {
-        *("multipart/form-data", "application/x-www-form-urlencoded"),
-        *("application/json", "image/*"),
-    }
-    assert content["multipart/form-data"]["schema"]["properties"].keys() == fields
-    assert "/info/" in schema["paths"]
 
 
 # What clients send, byte for byte but for the photo, recorded on a socket that only listens; the

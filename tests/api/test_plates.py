@@ -346,31 +346,43 @@ def schema(client: httpx.Client) -> dict:
     return client.get("/openapi.json").json()
 
 
+OURS = {"200"} | {str(kind.status) for kind in kinds()}
+READERS = {"201", "400", "403", "408", "413", "429", "500", "502", "503", "504", "default"}
+FORM, ANY_IMAGE = "multipart/form-data", "image/*"
+TYPES = {FORM, "application/x-www-form-urlencoded", "application/json", ANY_IMAGE}
+READER_FIELDS = {"upload", "regions", "camera_id", "timestamp", "mmc", "config"}
+
+
 @pytest.mark.parametrize(
-    ("path", "types", "names"),
+    ("path", "statuses", "types", "parameters", "fields"),
     [
-        ("/v1/plates", {"multipart/form-data", "image/*"}, {"roi", "min_width", "redact"}),
-        (BATCH, {"multipart/form-data"}, {"roi", "min_width"}),
+        ("/v1/plates", OURS, {FORM, ANY_IMAGE}, {"roi", "min_width", "redact"}, {"image"}),
+        (BATCH, OURS, {FORM}, {"roi", "min_width"}, {"image"}),
+        ("/v1/plate-reader/", READERS, TYPES, {"roi", "min_width"}, READER_FIELDS),
+        ("/v1/vision/alpr", OURS, TYPES, {"roi", "min_width"}, {"upload", "min_confidence"}),
     ],
 )
-def test_openapi_documents_both_routes_and_every_problem(
-    schema: dict, path: str, types: set[str], names: set[str]
+def test_openapi_documents_every_route_and_problem(
+    schema: dict, path: str, statuses: set, types: set, parameters: set, fields: set
 ) -> None:
     operation = schema["paths"][path]["post"]
-    assert operation["requestBody"]["content"].keys() == types
-    assert {p["name"] for p in operation["parameters"] if p["in"] == "query"} == names
-    assert operation["responses"].keys() == {str(kind.status) for kind in kinds()} | {"200"}
-    for status, response in operation["responses"].items():
-        if status != "200":
-            assert response["content"].keys() == {"application/problem+json"}
+    assert operation["responses"].keys() == statuses
+    content = operation["requestBody"]["content"]
+    assert content.keys() == types
+    assert content[FORM]["schema"]["properties"].keys() == fields | parameters
+    assert {p["name"] for p in operation["parameters"] if p["in"] == "query"} == parameters
     (header,) = [p for p in operation["parameters"] if p["in"] == "header"]
     assert (header["name"], header["required"]) == ("X-Request-Timeout", False)
+    for status, response in operation["responses"].items():
+        if status != "200" and path.startswith("/v1/plates"):
+            assert response["content"].keys() == {"application/problem+json"}
 
 
 def test_openapi_is_whole(schema: dict) -> None:
     models = schema["components"]["schemas"]
     named = set(re.findall(r'"#/components/schemas/(\w+)"', json.dumps(schema)))
     assert {"PlatesAnswer", "ReadPhoto", "RefusedPhoto"} <= named <= models.keys()
+    assert "/info/" in schema["paths"]
     assert schema["components"]["securitySchemes"]["token"]["scheme"] == "bearer"
     for operations in schema["paths"].values():
         for method, operation in operations.items():
