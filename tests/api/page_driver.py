@@ -4,7 +4,6 @@ As a program it takes the README's picture, tests/api/page.png: python tests/api
 """
 
 import base64
-import io
 import json
 import shutil
 import tempfile
@@ -14,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from PIL import Image
 from selenium import webdriver
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.chrome.webdriver import WebDriver
@@ -56,7 +54,7 @@ return [...document.querySelectorAll(".crop")].map((canvas) => {
 
 
 @contextmanager
-def chromium(width: int = 1280, height: int = 900) -> Iterator[WebDriver]:
+def chromium() -> Iterator[WebDriver]:
     """Start a browser without a profile; network requests and its console are recorded."""
     options = webdriver.ChromeOptions()
     options.binary_location = BROWSER or ""
@@ -66,12 +64,9 @@ def chromium(width: int = 1280, height: int = 900) -> Iterator[WebDriver]:
         options.add_argument(flag)
     options.set_capability("goog:loggingPrefs", {"performance": "ALL", "browser": "ALL"})
     # The path is given: without one, selenium would look for a driver to download.
-    driver = webdriver.Chrome(options=options, service=Service(DRIVER))
-    try:
-        resize(driver, width, height)
+    with webdriver.Chrome(options=options, service=Service(DRIVER)) as driver:
+        resize(driver, 1280, 900)
         yield driver
-    finally:
-        driver.quit()
 
 
 def resize(driver: WebDriver, width: int, height: int, scale: float = 1.0) -> None:
@@ -178,16 +173,16 @@ def take_picture() -> None:
     with (
         tempfile.TemporaryDirectory() as folder,
         serving(Path(folder) / "stderr.log") as served,
-        chromium(1200, 840) as driver,
+        chromium() as driver,
     ):
+        resize(driver, 1200, 840)
         page = Page(driver, served.url).open()
         page.choose(sample("green_car"))
         page.answer("green_car.jpg")
         page.click(".candidates summary")
         drawn = "return document.getElementById('image').complete"
         page.wait_for(lambda: page.run(drawn), "drawing")
-        shot = Image.open(io.BytesIO(driver.get_screenshot_as_png())).convert("RGB")
-    shot.save(Path(__file__).parent / "page.png", optimize=True)
+        driver.save_screenshot(str(Path(__file__).parent / "page.png"))
 
 
 if __name__ == "__main__":

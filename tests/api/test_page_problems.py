@@ -21,7 +21,7 @@ TOKEN = "a-token-of-the-tests-0123456789"  # noqa: S105
 
 @pytest.fixture(scope="module")
 def driver() -> Iterator[WebDriver]:
-    with chromium(1100, 800) as driver:
+    with chromium() as driver:
         yield driver
 
 
@@ -79,17 +79,15 @@ def test_recognizer_that_is_away_and_a_server_that_is(page: Page, fake: FakeTrit
     fake.reply = refusing(grpc.StatusCode.UNAVAILABLE, "no server")
     page.give("drop", PHOTO, "photo.jpg")
     page.problem("not available")
-    conditions = {"offline": True, "latency": 0, "downloadThroughput": 0, "uploadThroughput": 0}
-    page.driver.execute_cdp_cmd("Network.emulateNetworkConditions", conditions)
+    page.driver.set_network_conditions(offline=True, latency=0, throughput=0)
     try:
         page.give("drop", PHOTO, "photo.jpg")
         page.problem("can't be reached")
     finally:
-        conditions |= {"offline": False, "downloadThroughput": -1, "uploadThroughput": -1}
-        page.driver.execute_cdp_cmd("Network.emulateNetworkConditions", conditions)
+        page.driver.delete_network_conditions()
 
 
-def test_photo_that_the_browser_sees_otherwise_is_left_out(page: Page) -> None:
+def test_answers_of_another_size_and_of_no_plates(page: Page, fake: FakeTriton) -> None:
     """The fake Triton says 640 x 480 whatever comes."""
     page.give("drop", PHOTO, "photo.jpg")
     page.answer("photo.jpg")
@@ -97,6 +95,11 @@ def test_photo_that_the_browser_sees_otherwise_is_left_out(page: Page) -> None:
     assert not page.crops()
     assert page.texts() == ["B840CK197", "A1"]
     assert "Not readable" in page.text("#plates .card:last-child .verdict")
+    fake.reply = lambda _: fake_triton.outputs(0)
+    page.give("drop", PHOTO, "empty.jpg")
+    assert page.answer("empty.jpg")["plates"] == []
+    assert page.text("#status") == "No plates found."
+    assert "60 pixels" in page.text("#plates")
 
 
 def test_texts_of_an_answer_never_become_markup(page: Page, fake: FakeTriton) -> None:
@@ -109,14 +112,6 @@ def test_texts_of_an_answer_never_become_markup(page: Page, fake: FakeTriton) ->
     assert page.answer(".jpg")["plates"][0]["text"] == evil
     assert evil in page.text("#status")
     assert page.run("return document.querySelectorAll('#results img').length") == 0
-
-
-def test_no_plates_is_an_answer(page: Page, fake: FakeTriton) -> None:
-    fake.reply = lambda _: fake_triton.outputs(0)
-    page.give("drop", PHOTO, "photo.jpg")
-    assert page.answer("photo.jpg")["plates"] == []
-    assert page.text("#status") == "No plates found."
-    assert "60 pixels" in page.text("#plates")
 
 
 def test_more_photos_than_are_kept(page: Page, tmp_path: Path) -> None:

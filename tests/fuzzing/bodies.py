@@ -2,6 +2,7 @@
 
 import random
 import struct
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
@@ -82,8 +83,8 @@ def _damage(rng: random.Random, data: bytes) -> bytes:
 
 
 @cache
-def _bomb(index: int) -> bytes:
-    return _BOMBS[index]()[:_MAX_BOMB_BYTES]
+def _made(make: Callable[[], bytes]) -> bytes:
+    return make()
 
 
 def hostile_file(rng: random.Random) -> bytes:
@@ -92,7 +93,7 @@ def hostile_file(rng: random.Random) -> bytes:
     if choice < 0.04:
         return rng.choice(tuple(BAD.values()))[0]
     if choice < 0.08:
-        return _bomb(rng.randrange(len(_BOMBS)))
+        return _made(rng.choice(_BOMBS))[:_MAX_BOMB_BYTES]
     data = rng.choice(_FILES)
     for _ in range(rng.choice((1, 1, 1, 2, 3))):
         data = _damage(rng, data)
@@ -240,17 +241,15 @@ def odd_picture(rng: random.Random) -> Attempt:
     return Attempt(path, (raw_photo(path, photo),), statuses=_READ)
 
 
-@cache
-def _largest_files() -> tuple[bytes, ...]:
-    return (
-        png_of_zeros(_SIDE, _SIDE, 8, 2),
-        png_of_zeros(_SIDE, _SIDE, 16, 6, interlaced=1),
-        jpeg_of_scans(20, _SIDE),
-        flat(_SIDE, "TIFF", "RGB", compression="tiff_lzw"),
-        flat(_SIDE, "GIF", "P"),
-    )
+_LARGEST = (
+    lambda: png_of_zeros(_SIDE, _SIDE, 8, 2),
+    lambda: png_of_zeros(_SIDE, _SIDE, 16, 6, interlaced=1),
+    lambda: jpeg_of_scans(20, _SIDE),
+    lambda: flat(_SIDE, "TIFF", "RGB", compression="tiff_lzw"),
+    lambda: flat(_SIDE, "GIF", "P"),
+)
 
 
 def largest_picture(rng: random.Random) -> Attempt:
     """The most pixels that are allowed."""
-    return Attempt(PLATES, (raw_photo(PLATES, rng.choice(_largest_files())),), statuses=_READ)
+    return Attempt(PLATES, (raw_photo(PLATES, _made(rng.choice(_LARGEST))),), statuses=_READ)

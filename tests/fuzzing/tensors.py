@@ -62,6 +62,11 @@ def _wrong_size(rng: random.Random) -> list[Tensor]:
     return [tensor._replace(content=rng.choice(changes))]
 
 
+def _too_large(rng: random.Random) -> list[Tensor]:
+    """More than the limits; the bytes are all there."""
+    return [_image(bytes(20 * 2**20 + 1)) if rng.random() < 0.5 else _pixels(8100, 8000, 3)]
+
+
 def _wrong_for_graph(rng: random.Random) -> list[Tensor]:
     shape = rng.choices((0, 1, 3, 7, 24, 64), k=rng.choice((1, 2, 3, 5)))
     return [_zeros(TENSORS.graph_input, tuple(shape), rng.choice(tuple(_SIZES)))]
@@ -76,8 +81,7 @@ CASES: dict[tuple[str, str], Callable[[random.Random], list[Tensor]]] = {
     (MODEL, "wrong rank"): _wrong_rank,
     (MODEL, "wrong channels"): lambda rng: [_pixels(8, 8, rng.choice((0, 1, 2, 4, 300)))],
     (MODEL, "no pixels"): lambda rng: [_pixels(*rng.choice(((0, 0, 3), (0, 5, 3), (5, 0, 3))))],
-    (MODEL, "too many bytes"): lambda _: [_image(bytes(20 * 2**20 + 1))],
-    (MODEL, "too many pixels"): lambda _: [_pixels(8100, 8000, 3)],
+    (MODEL, "beyond the limits"): _too_large,
     (MODEL, "bytes that don't fit"): _wrong_size,
     (MODEL, "not an image"): lambda rng: [_image(rng.randbytes(rng.randrange(1, 500)))],
     **{(graph, "any"): _wrong_for_graph for graph in ("yolo", "stn", "lprnet")},
