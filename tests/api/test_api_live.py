@@ -9,7 +9,7 @@ import cv2
 import httpx
 import numpy as np
 import pytest
-from photo_files import BAD, encode, encode_rgba, encode_with_opencv, exif
+from photo_files import BAD, encode, encode_with_opencv, exif
 from PIL import Image
 from support import SAMPLES, STATUS, assert_problem, post_form, post_raw, read_samples
 
@@ -130,23 +130,15 @@ def test_file_limit_of_the_design(gateway: httpx.Client) -> None:
 def odd_photos() -> dict[str, bytes]:
     """The scene as other cameras and programs store it."""
     scene = decode(photo_of(SCENE))
-    height, width = scene.shape[:2]
-    panorama = np.full((height, 3200, 3), 120, np.uint8)
-    panorama[:, 1500 : 1500 + width] = scene
+    panorama = np.full((720, 3200, 3), 120, np.uint8)
+    panorama[:, 1500:2780] = scene
     large = np.full((6000, 8000, 3), 120, np.uint8)
     large[700:5200] = cv2.resize(scene, (8000, 4500), interpolation=cv2.INTER_CUBIC)
-    deep = scene.astype(np.uint16)[..., ::-1] * 257
-    opaque = np.dstack([scene, np.full((height, width), 255, np.uint8)])
     turned = np.ascontiguousarray(scene.transpose(1, 0, 2)[::-1])
     return {
-        "greyscale": encode(scene, "JPEG", "L"),
         "cmyk": encode(scene, "JPEG", "CMYK"),
-        "progressive": encode(scene, "JPEG", progressive=True),
-        "16-bit png": encode_with_opencv(deep, ".png"),
-        "rgba png": encode_rgba(opaque, "PNG"),
-        "tiff": encode(scene, "TIFF"),
+        "16-bit png": encode_with_opencv(scene.astype(np.uint16)[..., ::-1] * 257, ".png"),
         "webp": encode(scene, "WEBP"),
-        "bmp": encode(scene, "BMP"),
         "gif": encode(scene, "GIF"),
         "panorama": encode(panorama, "JPEG"),
         "8000x6000": encode(large, "JPEG"),

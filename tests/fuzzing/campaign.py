@@ -21,12 +21,11 @@ from fuzzing.verdicts import violation
 from plates.benchmarks.service import ProcessFootprint, footprints
 from plates.serving.running import running_service
 
-DAMAGED, LARGEST, DOCUMENTED = "damaged files", "largest pictures", "openapi document"
+LARGEST, DOCUMENTED = "largest pictures", "openapi document"
 # Parts of a thousand. What reaches the nets costs a hundred times what is refused before.
 KINDS: dict[str, tuple[Callable[[random.Random], Attempt], int]] = {
-    # The largest come first: what they leave behind is no growth.
     LARGEST: (largest_picture, 2),
-    DAMAGED: (damaged_file, 400),
+    "damaged files": (damaged_file, 400),
     "malformed forms": (malformed_form, 150),
     "broken connections": (broken_connection, 130),
     "odd parameters": (odd_parameters, 150),
@@ -129,15 +128,13 @@ class Campaign:
 
     def _plan(self, count: int) -> list[tuple[str, int]]:
         """Kinds and numbers, in an order that only the seed decides."""
-        whole = sum(share for _, share in KINDS.values())
-        counts = {
-            kind: max(self._least, round(count * share / whole))
-            for kind, (_, share) in KINDS.items()
-        }
-        counts[DAMAGED] += max(0, count - sum(counts.values()))  # what rounding left over
-        planned = [(kind, number) for kind in KINDS for number in range(counts[kind])]
-        random.Random(self._seed).shuffle(planned)
-        return sorted(planned, key=lambda pair: pair[0] != LARGEST)
+        rng, shares = random.Random(self._seed), [share for _, share in KINDS.values()]
+        kinds = [*KINDS] * self._least
+        kinds += rng.choices([*KINDS], shares, k=max(0, count - len(kinds)))
+        rng.shuffle(kinds)
+        # The largest come first: what they leave behind is no growth.
+        kinds.sort(key=lambda kind: kind != LARGEST)
+        return [(kind, number) for number, kind in enumerate(kinds)]
 
     def _send_all(self, planned: list[tuple[str, int]]) -> None:
         with ThreadPoolExecutor(_WORKERS) as pool:

@@ -25,30 +25,10 @@ from fuzzing.exchange import (
 
 _METHODS = (b"GET", b"PUT", b"DELETE", b"TRACE", b"CONNECT", b"PRI", b"get", b"P\0ST", b"A" * 3000)
 _TARGETS = (
-    *(
-        b"*",
-        b"/" * 300,
-        b"/..%2f..%2fetc/passwd",
-        b"/%00",
-        b"/%ff%fe",
-        b"//v1/plates",
-        b"",
-        b"/\xff",
-    ),
-    *(
-        b"/v1/plates/",
-        b"http://127.0.0.1:1/v1/plates",
-        b"/?" + b"a=b&" * 1500,
-        b"/" + b"a" * 20_000,
-    ),
-    *(
-        b"/docs",
-        b"/metrics",
-        b"/readyz",
-        b"/openapi.json",
-        b"/static/../../pyproject.toml",
-        b"/info/",
-    ),
+    *(b"*", b"", b"/" * 300, b"/..%2f..%2fetc/passwd", b"/%00", b"/%ff%fe", b"/\xff"),
+    *(b"/v1/plates/", b"//v1/plates", b"http://127.0.0.1:1/v1/plates", b"/?" + b"a=b&" * 1500),
+    *(b"/docs", b"/metrics", b"/readyz", b"/openapi.json", b"/info/", b"/" + b"a" * 20_000),
+    b"/static/../../pyproject.toml",
 )
 _ODD_HEADERS: tuple[Header, ...] = (
     *((b"Content-Length", v) for v in (b"-1", b"1e3", b"0x10", b"9" * 30, b"5, 6", b"", b"+5")),
@@ -62,14 +42,7 @@ _ODD_HEADERS: tuple[Header, ...] = (
     *((b"X" * 300, b"y"), (b"X\0", b"y"), (b"", b"y"), (b"X y", b"z")),
 )
 _CHUNK_SIZES = (
-    b"%x" % len(PHOTO),
-    b"-1",
-    b"0x10",
-    b"f" * 20,
-    b"10;" + b"a" * 9000,
-    b"zz",
-    b"",
-    b"0",
+    *(b"%x" % len(PHOTO), b"-1", b"0x10", b"f" * 20, b"a;" + b"a" * 9000, b"zz", b"", b"0"),
 )
 _JUNK = (b"", b"\x16\x03\x01\x02\0\x01\0", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", b"\r\n" * 40)
 
