@@ -5,32 +5,22 @@ import random
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import httpx
 
-from fuzzing.bodies import damaged_file, largest_picture, malformed_form, odd_picture
 from fuzzing.documents import send_documented
-from fuzzing.exchange import Attempt, send
-from fuzzing.heads import broken_connection, odd_parameters
+from fuzzing.exchange import send
+from fuzzing.kinds import KINDS, LARGEST
 from fuzzing.tensors import overflow, send_tensors
 from fuzzing.verdicts import violation
 from plates.benchmarks.service import ProcessFootprint, footprints
 from plates.serving.running import running_service
 
-LARGEST, DOCUMENTED = "largest pictures", "openapi document"
-# Parts of a thousand. What reaches the nets costs a hundred times what is refused before.
-KINDS: dict[str, tuple[Callable[[random.Random], Attempt], int]] = {
-    LARGEST: (largest_picture, 2),
-    "damaged files": (damaged_file, 400),
-    "malformed forms": (malformed_form, 150),
-    "broken connections": (broken_connection, 130),
-    "odd parameters": (odd_parameters, 150),
-    "odd pictures": (odd_picture, 60),
-}
+DOCUMENTED = "openapi document"
 _DOCUMENTED_SHARE = 108
 _WORKERS = 4
 # The rest is a waste of time once the service is known to be broken.

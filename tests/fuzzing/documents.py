@@ -11,8 +11,8 @@ from requests import RequestException
 from schemathesis.checks import CHECKS, load_all_checks
 from schemathesis.core.failures import Failure, FailureGroup
 
-from fuzzing.bodies import hostile_file
 from fuzzing.exchange import ANSWER_S
+from fuzzing.kinds import hostile_file
 
 load_all_checks()
 _CHECKS = CHECKS.get_by_names(

@@ -10,7 +10,7 @@ import grpc
 import httpx
 from tritonclient.grpc import service_pb2, service_pb2_grpc
 
-from fuzzing.bodies import SAMPLES
+from fuzzing.kinds import SAMPLES
 from plate_models.spec import TENSORS
 
 MODEL = "plate_recognition"

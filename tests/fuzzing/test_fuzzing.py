@@ -1,4 +1,4 @@
-"""What the fuzzer calls wrong, and that its requests depend on the seed alone."""
+"""What the fuzzer calls wrong, that the seed alone makes its requests, and a short campaign."""
 
 import copy
 import json
@@ -12,10 +12,12 @@ import pytest
 
 from api.answers import EXAMPLE, PROBLEM_EXAMPLE
 from api.compat import codeproject_ai, plate_recognizer
-from fuzzing.campaign import KINDS, LARGEST
+from fuzzing.campaign import Campaign, service_of_our_own
 from fuzzing.exchange import Answer, Attempt, send
+from fuzzing.kinds import KINDS, LARGEST
 from fuzzing.verdicts import violation
 
+REQUESTS = 200
 PIECES = (b"GET / ", b"HTTP/1.1\r\n\r\n")
 OURS, READER = Attempt("/v1/plates", PIECES), Attempt("/v1/plate-reader/", PIECES)
 ALPR, BATCH = Attempt("/v1/vision/alpr", PIECES), Attempt("/v1/plates/batch", PIECES)
@@ -122,3 +124,17 @@ def test_connections_that_end_oddly(reply: bytes, silent: bool, failure: str) ->
     assert seen.status is None
     assert failure in seen.failure
     assert bool(seen.failure) == bool(failure)
+
+
+@pytest.mark.live
+@pytest.mark.control
+def test_hostile_requests_do_no_harm(tmp_path: Path) -> None:
+    with service_of_our_own(tmp_path) as service:
+        # To make the largest pictures takes longer than all the rest: one is enough. So few
+        # requests don't fill the pools before the rest is measured.
+        campaign = Campaign(service, 4, REQUESTS, tmp_path, least=1, growth_mb=500)
+        campaign.run()
+    assert not campaign.violations, campaign.table()
+    assert KINDS.keys() < campaign.rows.keys()
+    assert sum(row.count for row in campaign.rows.values()) >= REQUESTS
+    assert sum(row.statuses["200"] for row in campaign.rows.values()) > REQUESTS / 20
