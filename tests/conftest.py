@@ -1,6 +1,6 @@
 """What tests share: the servers they talk to.
 
-Live tests start a Triton of their own, or talk to somebody else's: PLATES_TRITON_URL
+Live tests start a Triton of their own, or use one that runs already: PLATES_TRITON_URL
 (gRPC, host:port; PLATES_TRITON_HTTP_URL for the tests over HTTP) and PLATES_URL.
 """
 
@@ -24,7 +24,7 @@ from plates.serving import EmbeddedTriton
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Against somebody else's server, leave alone the tests that need control over it."""
+    """Skip the tests that need control over a server's processes where it runs already."""
     if ELSEWHERE and item.get_closest_marker("control"):
         pytest.skip(f"needs control over the server's processes, and {ELSEWHERE[0]} is set")
 

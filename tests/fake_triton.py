@@ -1,4 +1,4 @@
-"""A Triton that says what a test wants it to say, over real gRPC.
+"""A Triton that answers what a test wants, over real gRPC.
 
 For what a healthy Triton never does: be away, be slow, be overloaded, fail. What a
 healthy one answers is tested against the real one, in test_api_live.py.

@@ -46,7 +46,7 @@ def png_of(header: bytes, *chunks: tuple[bytes, bytes]) -> bytes:
 
 
 def png_endless() -> bytes:
-    """A small picture, and megabytes of rows that nobody asked for."""
+    """A small picture, and megabytes of rows beyond it."""
     rows = zlib.compress(bytes(50 * MEGABYTE), 9)
     header = struct.pack(">IIBBBBB", 8, 8, 8, 2, 0, 0, 0)
     return png_of(header, (b"IDAT", rows[:100]), (b"IDAT", rows[100:]))
@@ -206,7 +206,7 @@ def tiff_strips() -> bytes:
 
 
 def tiff_of_scans(scans: int, *, size: int | None = None) -> bytes:
-    """A strip that is a progressive JPEG; it tells its own size unless given another."""
+    """A strip that is a progressive JPEG; its length is right unless another is given."""
     photo = jpeg_of_scans(scans, 64)
     tags = tiff_tags(64, 64, compression=7, samples=4)
     place = len(tiff_of(tags))

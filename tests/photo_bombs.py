@@ -1,8 +1,8 @@
-"""Photo files that are small to send and dear to open, each made only when it is asked for.
+"""Photo files that are small to send and expensive to open, each made only when it is asked for.
 
 REFUSED must be refused by its header. CHEAP holds a small picture and a large burden that
 is none of the picture's: it is read at the price of the small picture. HEAVY is a large
-picture of any side, of the dearest kind, made of next to nothing.
+picture of any side, of the most expensive kind, made of next to nothing.
 """
 
 from collections.abc import Callable

@@ -1,7 +1,7 @@
 """Photo files for tests, good, odd and bad, all made here.
 
-The pattern is one that tells everything at its corners: orientation, channel order and
-size. `GOOD` files decode to it; `BAD` files must be refused with the error named.
+The pattern shows orientation, channel order and size at its corners. `GOOD` files decode
+to it; `BAD` files must be refused with the error named.
 """
 
 import io
@@ -119,7 +119,7 @@ def heic() -> bytes:
 
 
 def oriented(file_format: str, orientation: int) -> bytes:
-    """The pattern, turned, in a file that tells how."""
+    """The pattern, turned, in a file whose tag says how."""
     in_tiff = {"tiffinfo": {0x0112: orientation}}
     tag = in_tiff if file_format == "TIFF" else {"exif": exif(orientation)}
     return encode(stored_for(orientation), file_format, **FAITHFUL[file_format], **tag)

@@ -27,7 +27,7 @@ from plates.serving.running import running_service
 ROOT = Path(__file__).resolve().parent.parent
 # The exported models; another folder while weights are being trained.
 REPOSITORY = Path(os.environ.get("PLATES_MODEL_REPOSITORY") or ROOT / "model_repository")
-# Settings that name somebody else's server.
+# Settings that name a server which runs already.
 ELSEWHERE = tuple(name for name in ("PLATES_URL", "PLATES_TRITON_URL") if os.environ.get(name))
 SAMPLES = ROOT / "tests" / "samples"
 SCENE = SAMPLES / "green_car.jpg"
@@ -48,7 +48,7 @@ def wait_until(condition: Callable[[], Any], seconds: float = 30) -> None:
 
 
 class Clock:
-    """Seconds that pass when a test says so."""
+    """Seconds that pass when a test sets them."""
 
     def __init__(self) -> None:
         self.now = 0.0

@@ -31,7 +31,7 @@ def plates_of(response: httpx.Response) -> list[str]:
     return [result["plate"].upper() for result in answer["results"]]
 
 
-def assert_refused(response: httpx.Response, status: int, said: str = "") -> None:
+def assert_refused(response: httpx.Response, status: int, words: str = "") -> None:
     """The whole of an error in the form of the dialect, short enough to quote nothing long."""
     assert response.status_code == status, response.text
     assert response.headers["content-type"] == "application/json"
@@ -39,7 +39,7 @@ def assert_refused(response: httpx.Response, status: int, said: str = "") -> Non
     assert len(response.content) < 1000
     answer = response.json()
     name = "error" if "alpr" in response.url.path or status == 413 else "detail"
-    assert said in answer.pop(name)
+    assert words in answer.pop(name)
     assert answer == ({"success": False, "code": status} if "alpr" in response.url.path else {})
 
 
@@ -248,7 +248,7 @@ PARAMETERS = [
         {"min_width": ["1", "2"]},
     )
 ]
-# By path and status: what is sent, and a piece of what is said.
+# By path and status: what is sent, and words of the refusal.
 REFUSED: dict[tuple[str, int], list[tuple[dict[str, object], str]]] = {
     (READER, 400): [
         *PARAMETERS,
@@ -304,13 +304,13 @@ REFUSED: dict[tuple[str, int], list[tuple[dict[str, object], str]]] = {
 
 
 @pytest.mark.parametrize(
-    ("path", "status", "options", "said"),
+    ("path", "status", "options", "words"),
     [(*key, *row) for key, rows in REFUSED.items() for row in rows],
 )
 def test_what_is_refused(
-    client: httpx.Client, fake: FakeTriton, path: str, status: int, options: dict, said: str
+    client: httpx.Client, fake: FakeTriton, path: str, status: int, options: dict, words: str
 ) -> None:
-    assert_refused(client.post(path, **options), status, said)
+    assert_refused(client.post(path, **options), status, words)
     assert not fake.photos
 
 

@@ -152,7 +152,7 @@ def statuses_of(response: httpx.Response) -> list[int]:
 
 
 def numbered(count: int, start: int = 0) -> list[bytes]:
-    """Photos that can be told apart: what follows a photo's end does not matter."""
+    """Photos that differ in one byte, for what follows a photo's end does not matter."""
     return [PHOTO + bytes([number]) for number in range(start, start + count)]
 
 
@@ -242,7 +242,7 @@ def test_parameters_hold_for_all(client: httpx.Client) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "slug", "said"),
+    ("options", "slug", "words"),
     [
         ({"files": [("image", PHOTO)] * 17}, "invalid-parameter", "17 photos; at most 16"),
         ({"files": [("image", PHOTO)] * 40}, "invalid-form", "parts"),
@@ -260,10 +260,10 @@ def test_parameters_hold_for_all(client: httpx.Client) -> None:
     ],
 )
 def test_whole_batches_that_are_refused(
-    client: httpx.Client, fake: FakeTriton, options: dict, slug: str, said: str
+    client: httpx.Client, fake: FakeTriton, options: dict, slug: str, words: str
 ) -> None:
     document = assert_problem(client.post(BATCH, **options), STATUS[slug], slug)
-    assert said in document["detail"]
+    assert words in document["detail"]
     assert not fake.photos
 
 

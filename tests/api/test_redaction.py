@@ -214,7 +214,7 @@ def test_different_texts_leave_the_same_behind() -> None:
     for seed in range(64):
         random = np.random.default_rng(seed)
         pixels = np.full((100, 300, 3), 90, np.uint8)
-        # Light differs as well; unrounded, it would be told to a part in 256.
+        # Light differs as well; unrounded, it would be known to a part in 256.
         pixels[40:64, 100:204] = random.integers(225, 250)
         # Eight letters of 12 columns, each black on its left or on its right.
         starts = 106 + 12 * np.arange(8) + 5 * random.integers(0, 2, 8)

@@ -322,7 +322,7 @@ def broken_connection(rng: random.Random) -> Attempt:
         case 7:
             chunks = b"".join(b"1\r\n%c\r\n" % byte for byte in PHOTO)
             pieces = [head(b"POST", target, *chunked), chunks + b"0\r\n\r\n"]
-        case 8:  # up to the last byte: the nets are at work when nobody waits any more
+        case 8:  # up to the last byte: the nets are at work when the client is gone
             sent = raw_photo(path, rng.choice(SAMPLES).read_bytes())
             pieces = [sent[: rng.choice((len(sent), rng.randrange(1, len(sent))))]]
             options["hangs_up"] = True

@@ -56,7 +56,7 @@ def _wrong_rank(rng: random.Random) -> list[Tensor]:
 
 
 def _wrong_size(rng: random.Random) -> list[Tensor]:
-    """Fewer or more bytes than the shape says."""
+    """Fewer or more bytes than the shape needs."""
     tensor = rng.choice((_pixels(8, 8, 3), _image(bytes(64))))
     changes = (tensor.content[:-1], tensor.content + b"\0", b"")
     return [tensor._replace(content=rng.choice(changes))]
@@ -89,7 +89,7 @@ CASES: dict[tuple[str, str], Callable[[random.Random], list[Tensor]]] = {
 
 
 def over_grpc(address: str, model: str, tensors: list[Tensor]) -> tuple[str, str]:
-    """Send tensors as their bytes: the status, and what was said with it."""
+    """Send tensors as their bytes: the status, and the words with it."""
     request = service_pb2.ModelInferRequest(model_name=model)
     for tensor in tensors:
         request.inputs.add(name=tensor.name, datatype=tensor.datatype, shape=tensor.shape)
