@@ -11,15 +11,14 @@ from requests import RequestException
 from schemathesis.checks import CHECKS, load_all_checks
 from schemathesis.core.failures import Failure, FailureGroup
 
-from fuzzing.exchange import ANSWER_S
+from fuzzing.exchange import ANSWER_S, Answer, Attempt
 from fuzzing.kinds import hostile_file
+from fuzzing.verdicts import violation
 
 load_all_checks()
 _CHECKS = CHECKS.get_by_names(
     ["status_code_conformance", "content_type_conformance", "response_schema_conformance"]
 )
-# Shorter waits may end before the answer.
-_HURRIED_S = 5.0
 
 # Status, seconds, and what was wrong.
 Note = Callable[[int | None, float, str | None], None]
@@ -64,27 +63,18 @@ def _send_case(case: schemathesis.Case, note: Note) -> None:
     except RequestException as error:
         note(None, ANSWER_S, f"{case.method} {case.path}: {type(error).__name__} {error}")
         return
-    wrong: list[str] = []
-    names = {name.lower() for name in response.headers}
-    is_right = response.status_code == 503 and "retry-after" in names
-    is_right |= response.status_code == 504 and _is_hurried(case)
-    if response.status_code >= 500 and not is_right:
-        wrong.append(f"status {response.status_code}")
+    attempt = Attempt(case.path, (case.method.encode() + b" ",), may_time_out=_is_hurried(case))
+    headers = {name.lower(): values[0] for name, values in response.headers.items()}
+    wrong = violation(attempt, Answer(response.status_code, headers, response.content))
     try:
         case.validate_response(response, checks=_CHECKS)
-    except FailureGroup as group:
-        wrong += [f"{failure.title}: {failure.message}" for failure in group.exceptions]
-    except Failure as failure:
-        wrong.append(f"{failure.title}: {failure.message}")
-    replay = (
-        f"{case.method} {case.path}: {'; '.join(wrong)[:800]} (replay: {case.as_curl_command()})"
-    )
-    note(response.status_code, response.elapsed, replay if wrong else None)
+    except (Failure, FailureGroup) as failure:
+        wrong = f"{wrong or ''} {failure} {getattr(failure, 'exceptions', '')}"
+    where = f"{case.method} {case.path}"
+    replay = f"{where}: {wrong} (replay: {case.as_curl_command()})" if wrong else None
+    note(response.status_code, response.elapsed, replay)
 
 
 def _is_hurried(case: schemathesis.Case) -> bool:
-    """Whether the request asks for its answer sooner than photos are surely read."""
-    try:
-        return float((case.headers or {}).get("X-Request-Timeout", ANSWER_S)) < _HURRIED_S
-    except ValueError:
-        return False
+    """Whether the request gives a deadline: any may end before the photo was surely read."""
+    return "x-request-timeout" in {name.lower() for name in case.headers or {}}
