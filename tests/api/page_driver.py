@@ -1,6 +1,8 @@
 """A headless Chromium, and what people do on the page and see there.
 
-As a program it takes the README's picture, tests/api/page.png: python tests/api/page_driver.py
+As a program it takes the README's picture, page.png beside this file:
+
+    PYTHONPATH=tests .venv/bin/python tests/api/page_driver.py
 """
 
 import base64
