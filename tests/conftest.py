@@ -1,6 +1,6 @@
 """What tests share: the servers they talk to.
 
-Live tests start a Triton of their own, or talk to somebody else's: PLATES_TRITON_URL
+Live tests start a Triton of their own, or use one that runs already: PLATES_TRITON_URL
 (gRPC, host:port; PLATES_TRITON_HTTP_URL for the tests over HTTP) and PLATES_URL.
 """
 
@@ -23,14 +23,10 @@ from support import ELSEWHERE, REPOSITORY, TritonEndpoints, running_gateway, ser
 from plates.serving import EmbeddedTriton
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Against somebody else's server, leave alone the tests that need control over it."""
-    if not ELSEWHERE:
-        return
-    reason = f"needs control over the server's processes, and {ELSEWHERE[0]} is set"
-    for item in items:
-        if item.get_closest_marker("control"):
-            item.add_marker(pytest.mark.skip(reason=reason))
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip the tests that need control over a server's processes where it runs already."""
+    if ELSEWHERE and item.get_closest_marker("control"):
+        pytest.skip(f"needs control over the server's processes, and {ELSEWHERE[0]} is set")
 
 
 @pytest.fixture(scope="session")
@@ -58,8 +54,7 @@ def gateway_url(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[str]:
     """The real gateway: PLATES_URL, or a process of our own before the tests' Triton."""
-    url = os.environ.get("PLATES_URL")
-    if url:
+    if url := os.environ.get("PLATES_URL"):
         yield url.rstrip("/")
         return
     triton = request.getfixturevalue("triton")

@@ -1,4 +1,4 @@
-"""A Triton that says what a test wants it to say, over real gRPC.
+"""A Triton that answers what a test wants, over real gRPC.
 
 For what a healthy Triton never does: be away, be slow, be overloaded, fail. What a
 healthy one answers is tested against the real one, in test_api_live.py.
@@ -27,40 +27,31 @@ INFO = {
 def outputs(count: int = 2) -> dict[str, np.ndarray]:
     """Of two plates: a readable one at the top left, an unreadable one at the bottom right."""
     nan = np.nan
+    boxes = [[10, 20, 110, 44], [400, 300, 440, 312]]
+    quads = [
+        [[10, 20], [110, 21], [110, 44], [10, 43]],
+        [[400, 300], [440, 300], [440, 312], [400, 312]],
+    ]
+    characters = [[0.998, *[1] * 7, 0.9], [0.5, 0.4, *[nan] * 7]]
+    candidates = [["B840CK197", "B840CK191", "", "", ""], ["A1", "", "", "", ""]]
+    candidate_scores = [[0.991, 0.002, nan, nan, nan], [0.3, nan, nan, nan, nan]]
     everything = {
-        "coordinates": np.array([[10, 20, 110, 44], [400, 300, 440, 312]], np.float32),
+        "coordinates": np.array(boxes, np.float32),
         "texts": np.array([["B840CK197"], [""]], object),
         "detection_scores": np.array([0.94, 0.5], np.float32),
         "text_scores": np.array([0.99123456, 0.3], np.float32),
-        "quads": np.array(
-            [
-                [[10, 20], [110, 21], [110, 44], [10, 43]],
-                [[400, 300], [440, 300], [440, 312], [400, 312]],
-            ],
-            np.float32,
-        ),
-        "character_scores": np.array(
-            [[0.998, 1, 1, 1, 1, 1, 1, 1, 0.9], [0.5, 0.4, nan, nan, nan, nan, nan, nan, nan]],
-            np.float32,
-        ),
+        "quads": np.array(quads, np.float32),
+        "character_scores": np.array(characters, np.float32),
         "formats": np.array(["ru.car", "unknown"], object),
-        "candidates": np.array(
-            [["B840CK197", "B840CK191", "", "", ""], ["A1", "", "", "", ""]], object
-        ),
-        "candidate_scores": np.array(
-            [[0.991, 0.002, nan, nan, nan], [0.3, nan, nan, nan, nan]], np.float32
-        ),
+        "candidates": np.array(candidates, object),
+        "candidate_scores": np.array(candidate_scores, np.float32),
     }
     chosen = {name: array[:count] for name, array in everything.items()}
     return chosen | {"model_info": np.array([json.dumps(INFO)], object)}
 
 
 class Refusal(Exception):
-    """Raised by a reply to answer with a gRPC error."""
-
-    def __init__(self, code: grpc.StatusCode, message: str) -> None:
-        super().__init__(message)
-        self.code, self.message = code, message
+    """Raised by a reply to answer with a gRPC error: its code and message."""
 
 
 class FakeTriton(service_pb2_grpc.GRPCInferenceServiceServicer):
@@ -79,13 +70,7 @@ class FakeTriton(service_pb2_grpc.GRPCInferenceServiceServicer):
     def __init__(
         self, tls: tuple[bytes, bytes] | None = None, address: str = "127.0.0.1:0", age_ms: int = 0
     ) -> None:
-        """Listen; with TLS if given a private key and its certificate.
-
-        Args:
-            tls: The key and the certificate.
-            address: host:port; 0 takes a free port.
-            age_ms: After how long a connection is ended in good order; 0: never.
-        """
+        """Listen; `tls` is a private key and its certificate, `age_ms` ends older connections."""
         self.reply: Callable[[bytes], dict[str, np.ndarray]] = lambda _: outputs()
         self.photos: list[bytes] = []
         self.metadata: dict[str, str] = {}
@@ -124,7 +109,7 @@ class FakeTriton(service_pb2_grpc.GRPCInferenceServiceServicer):
             arrays = self.reply(photo)
         except Refusal as refusal:
             answered.set()
-            context.abort(refusal.code, refusal.message)
+            context.abort(*refusal.args)
         response = service_pb2.ModelInferResponse(model_name=request.model_name)
         for name, array in arrays.items():
             output = response.outputs.add(name=name, datatype=np_to_triton_dtype(array.dtype))
@@ -152,12 +137,7 @@ def refusing(code: grpc.StatusCode, message: str) -> Callable[[bytes], dict[str,
 
 
 class Holding:
-    """A reply that keeps photos until the test releases them.
-
-    Attributes:
-        arrived: Released for every photo that came.
-        release: Set it to answer them all.
-    """
+    """A reply that keeps photos: `arrived` counts them, `release` answers them all."""
 
     def __init__(self) -> None:
         self.arrived, self.release = threading.Semaphore(0), threading.Event()

@@ -4,20 +4,23 @@ import io
 import struct
 import zlib
 
-from photo_files import encode, pattern, png_claiming
+from photo_files import encode, pattern, png_chunk
 from PIL import Image
 
-from plate_models.spec import LIMITS
-
 MEGABYTE = 2**20
-SIDE = int(LIMITS.max_pixels**0.5)
 SMALL_JPEG, SMALL_PNG = encode(pattern(), "JPEG"), encode(pattern(), "PNG")
 SMALL_GIF, SMALL_TIFF = encode(pattern(), "GIF"), encode(pattern(), "TIFF")
 SMALL_WEBP = encode(pattern(), "WEBP")
+# Where the small files' pictures begin.
+_JPEG_FRAME = SMALL_JPEG.index(b"\xff\xc0")
+_GIF_BLOCKS = 13 + 3 * 2 ** ((SMALL_GIF[10] & 7) + 1)
+_GIF_FRAME = SMALL_GIF.index(b"\x2c", _GIF_BLOCKS)
 
 
-def png_chunk(kind: bytes, data: bytes) -> bytes:
-    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+def flat(side: int, file_format: str, mode: str, **options: object) -> bytes:
+    buffer = io.BytesIO()
+    Image.new(mode, (side, side)).save(buffer, file_format, **options)
+    return buffer.getvalue()
 
 
 def png_of_zeros(
@@ -26,26 +29,27 @@ def png_of_zeros(
     """A PNG of any kind whose pixels are all zero, row by row and so in little memory."""
     samples = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}[colour]
     packer = zlib.compressobj(9)
-    passes = [(8, 8), (8, 8), (4, 8), (4, 4), (2, 4), (2, 2), (1, 2)]
-    starts = [(0, 0), (4, 0), (0, 4), (2, 0), (0, 2), (1, 0), (0, 1)]
-    grids = zip(passes, starts, strict=True) if interlaced else [((1, 1), (0, 0))]
+    steps = [(8, 8), (8, 8), (4, 8), (4, 4), (2, 4), (2, 2), (1, 2)] if interlaced else [(1, 1)]
+    starts = [(0, 0), (4, 0), (0, 4), (2, 0), (0, 2), (1, 0), (0, 1)] if interlaced else [(0, 0)]
     data = b""
-    for (step_x, step_y), (x, y) in grids:
+    for (step_x, step_y), (x, y) in zip(steps, starts, strict=True):
         columns, rows = -(-(width - x) // step_x), -(-(height - y) // step_y)
         row = bytes(1 + -(-columns * samples * depth // 8))
         data += b"".join(packer.compress(row) for _ in range(rows))
     header = struct.pack(">IIBBBBB", width, height, depth, colour, 0, 0, interlaced)
-    chunks = (b"IHDR", header), *((e[:4], e[4:]) for e in extra), (b"IDAT", data + packer.flush())
-    body = b"".join(png_chunk(kind, content) for kind, content in chunks)
-    return b"\x89PNG\r\n\x1a\n" + body + png_chunk(b"IEND", b"")
+    return png_of(header, *((e[:4], e[4:]) for e in extra), (b"IDAT", data + packer.flush()))
+
+
+def png_of(header: bytes, *chunks: tuple[bytes, bytes]) -> bytes:
+    whole = ((b"IHDR", header), *chunks, (b"IEND", b""))
+    return SMALL_PNG[:8] + b"".join(png_chunk(*chunk) for chunk in whole)
 
 
 def png_endless() -> bytes:
-    """A small picture, and megabytes of rows that nobody asked for."""
-    header = struct.pack(">IIBBBBB", 8, 8, 8, 2, 0, 0, 0)
+    """A small picture, and megabytes of rows beyond it."""
     rows = zlib.compress(bytes(50 * MEGABYTE), 9)
-    chunks = (b"IHDR", header), (b"IDAT", rows[:100]), (b"IDAT", rows[100:]), (b"IEND", b"")
-    return b"\x89PNG\r\n\x1a\n" + b"".join(png_chunk(*chunk) for chunk in chunks)
+    header = struct.pack(">IIBBBBB", 8, 8, 8, 2, 0, 0, 0)
+    return png_of(header, (b"IDAT", rows[:100]), (b"IDAT", rows[100:]))
 
 
 def png_with(*chunks: bytes) -> bytes:
@@ -65,12 +69,17 @@ def png_profile() -> bytes:
 def png_animation() -> bytes:
     """An animation of two billion frames, the first of them of four billion pixels."""
     frame = struct.pack(">IIIIIHHBB", 0, 65535, 65535, 0, 0, 1, 1, 0, 0)
-    control = png_chunk(b"acTL", struct.pack(">II", 2**31 - 1, 0)) + png_chunk(b"fcTL", frame)
-    return png_with(control)
+    control = png_chunk(b"acTL", struct.pack(">II", 2**31 - 1, 0))
+    return png_with(control, png_chunk(b"fcTL", frame))
 
 
-def png_two_headers() -> bytes:
-    return png_with(png_claiming(60_000, 60_000)[8:33])
+def png_greedy_exif() -> bytes:
+    return png_with(png_chunk(b"eXIf", tags_sharing_bytes(60_000, 10 * MEGABYTE)))
+
+
+def tags_sharing_bytes(count: int, size: int) -> bytes:
+    """A TIFF whose tags, each another one, all claim the same bytes."""
+    return tiff_of({1000 + tag: (7, size, 8) for tag in range(count)}).ljust(size + 8, b"\0")
 
 
 def jpeg_with(*segments: bytes) -> bytes:
@@ -87,41 +96,28 @@ def jpeg_scattered_exif() -> bytes:
     return jpeg_with(segment(0xE1, b"Exif\0\0" + bytes(900)) * 19_000)
 
 
-def tags_sharing_bytes(count: int, size: int) -> bytes:
-    """A TIFF whose tags, each another one, all claim the same bytes."""
-    entries = b"".join(struct.pack("<HHII", 1000 + tag, 7, size, 8) for tag in range(count))
-    head = b"II*\0" + struct.pack("<I", 8) + struct.pack("<H", count)
-    return (head + entries + bytes(4)).ljust(size + 8, b"\0")
-
-
 def jpeg_greedy_exif() -> bytes:
     return jpeg_with(segment(0xE1, b"Exif\0\0" + tags_sharing_bytes(5000, 65_000)))
 
 
-def png_greedy_exif() -> bytes:
-    return png_with(png_chunk(b"eXIf", tags_sharing_bytes(60_000, 10 * MEGABYTE)))
-
-
 def jpeg_frame(marker: int, bits: int = 8) -> bytes:
     """The small JPEG with another frame marker or sample size."""
-    place = SMALL_JPEG.index(b"\xff\xc0")
-    head = SMALL_JPEG[: place + 1] + bytes([marker])
-    return head + SMALL_JPEG[place + 2 : place + 4] + bytes([bits]) + SMALL_JPEG[place + 5 :]
+    data = bytearray(SMALL_JPEG)
+    data[_JPEG_FRAME + 1], data[_JPEG_FRAME + 4] = marker, bits
+    return bytes(data)
 
 
 def jpeg_two_frames() -> bytes:
-    place = SMALL_JPEG.index(b"\xff\xc0")
-    frame = SMALL_JPEG[place : place + 19]
+    frame = SMALL_JPEG[_JPEG_FRAME : _JPEG_FRAME + 19]
     large = frame[:5] + struct.pack(">HH", 65_000, 65_000) + frame[9:]
-    return SMALL_JPEG[:place] + large + SMALL_JPEG[place:]
+    return SMALL_JPEG[:_JPEG_FRAME] + large + SMALL_JPEG[_JPEG_FRAME:]
 
 
-def jpeg_of_scans(scans: int, side: int = SIDE) -> bytes:
+def jpeg_of_scans(scans: int, side: int) -> bytes:
     """A large progressive JPEG of one colour, with further scans that say nothing."""
     data = flat(side, "JPEG", "CMYK", progressive=True, subsampling=0)
-    last = data.rindex(b"\xff\xda")
-    found = data.count(b"\xff\xda")
-    return data[:-2] + data[last:-2] * (scans - found) + data[-2:]
+    more = scans - data.count(b"\xff\xda")
+    return data[:-2] + data[data.rindex(b"\xff\xda") : -2] * more + data[-2:]
 
 
 def webp_chunk(kind: bytes, data: bytes) -> bytes:
@@ -133,51 +129,60 @@ def webp_of(*chunks: bytes) -> bytes:
     return b"RIFF" + struct.pack("<I", len(body)) + body
 
 
-def webp_canvas(flags: int, width: int, height: int) -> bytes:
+def webp_with(*chunks: bytes) -> bytes:
+    """The small WebP with these chunks before its picture."""
+    return webp_of(*chunks, SMALL_WEBP[12:])
+
+
+def _webp_canvas(flags: int, width: int, height: int) -> bytes:
     sides = (width - 1).to_bytes(3, "little") + (height - 1).to_bytes(3, "little")
     return webp_chunk(b"VP8X", bytes([flags, 0, 0, 0]) + sides)
 
 
+def webp_on_canvas(width: int, height: int) -> bytes:
+    return webp_with(_webp_canvas(0, width, height))
+
+
 def webp_animation(width: int, height: int, frames: int) -> bytes:
     """Small frames on a large canvas."""
-    picture = SMALL_WEBP[12:]
     sides = (63).to_bytes(3, "little") + (47).to_bytes(3, "little")
-    frame = webp_chunk(b"ANMF", bytes(6) + sides + bytes(4) + picture)
-    animation = webp_chunk(b"ANIM", bytes(6))
-    return webp_of(webp_canvas(2, width, height), animation, frame * frames)
+    frame = webp_chunk(b"ANMF", bytes(6) + sides + bytes(4) + SMALL_WEBP[12:])
+    return webp_of(_webp_canvas(2, width, height), webp_chunk(b"ANIM", bytes(6)), frame * frames)
+
+
+def webp_profile() -> bytes:
+    profile = webp_chunk(b"ICCP", bytes(10 * MEGABYTE))
+    greedy = webp_chunk(b"EXIF", tags_sharing_bytes(60_000, 5 * MEGABYTE))
+    return webp_of(_webp_canvas(0x2C, 64, 48), profile, SMALL_WEBP[12:], greedy)
 
 
 def gif_with(*blocks: bytes) -> bytes:
     """The small GIF with these blocks before its picture."""
-    head = 13 + 3 * 2 ** ((SMALL_GIF[10] & 7) + 1)
-    return SMALL_GIF[:head] + b"".join(blocks) + SMALL_GIF[head:]
+    return SMALL_GIF[:_GIF_BLOCKS] + b"".join(blocks) + SMALL_GIF[_GIF_BLOCKS:]
+
+
+def gif_screen(width: int, height: int) -> bytes:
+    return SMALL_GIF[:6] + struct.pack("<HH", width, height) + SMALL_GIF[10:]
 
 
 def gif_frame(left: int, top: int, width: int, height: int) -> bytes:
     """A small screen with a frame of any size."""
-    place = SMALL_GIF.index(b"\x2c", 13 + 3 * 2 ** ((SMALL_GIF[10] & 7) + 1))
     frame = struct.pack("<HHHH", left, top, width, height)
-    return SMALL_GIF[: place + 1] + frame + SMALL_GIF[place + 9 :]
+    return SMALL_GIF[: _GIF_FRAME + 1] + frame + SMALL_GIF[_GIF_FRAME + 9 :]
 
 
 def gif_frames() -> bytes:
-    place = SMALL_GIF.index(b"\x2c", 13 + 3 * 2 ** ((SMALL_GIF[10] & 7) + 1))
-    return SMALL_GIF[:-1] + SMALL_GIF[place:-1] * 5000 + b";"
-
-
-def flat(side: int, file_format: str, mode: str, **options: object) -> bytes:
-    buffer = io.BytesIO()
-    Image.new(mode, (side, side)).save(buffer, file_format, **options)
-    return buffer.getvalue()
+    return SMALL_GIF[:-1] + SMALL_GIF[_GIF_FRAME:-1] * 5000 + b";"
 
 
 Value = tuple[int, int, int]
 
 
-def tiff_of(values: dict[int, Value], tail: bytes = b"") -> bytes:
+def tiff_of(values: dict[int, Value], tail: bytes = b"", following: int = 0) -> bytes:
     """A TIFF of these tags: type, count, and value or place; `tail` comes after them."""
     entries = b"".join(struct.pack("<HHII", tag, *values[tag]) for tag in sorted(values))
-    return b"II*\0\x08\0\0\0" + struct.pack("<H", len(values)) + entries + bytes(4) + tail
+    head = b"II*\0\x08\0\0\0" + struct.pack("<H", len(values))
+    return head + entries + struct.pack("<I", following) + tail
 
 
 def tiff_tags(width: int = 8, height: int = 8, **changes: int) -> dict[int, Value]:
@@ -189,6 +194,11 @@ def tiff_tags(width: int = 8, height: int = 8, **changes: int) -> dict[int, Valu
     return values | {by_name[name]: (3, 1, value) for name, value in changes.items()}
 
 
+def tiff_shared() -> bytes:
+    shared = dict.fromkeys((320, 347), (7, 19 * MEGABYTE, 8))
+    return tiff_of(tiff_tags() | shared, bytes(19 * MEGABYTE))
+
+
 def tiff_strips() -> bytes:
     """Four million strips of one picture of 64 pixels."""
     many = {tag: (4, 2_000_000, 200 + i * 8 * MEGABYTE) for i, tag in enumerate((273, 279))}
@@ -196,7 +206,7 @@ def tiff_strips() -> bytes:
 
 
 def tiff_of_scans(scans: int, *, size: int | None = None) -> bytes:
-    """A strip that is a progressive JPEG; it tells its own size unless given another."""
+    """A strip that is a progressive JPEG; its length is right unless another is given."""
     photo = jpeg_of_scans(scans, 64)
     tags = tiff_tags(64, 64, compression=7, samples=4)
     place = len(tiff_of(tags))
@@ -206,9 +216,7 @@ def tiff_of_scans(scans: int, *, size: int | None = None) -> bytes:
 
 def tiff_tile() -> bytes:
     """One pixel, in a tile of two gigabytes."""
-    tags = tiff_tags(1, 1, compression=8)
-    for strip in (273, 278, 279):
-        del tags[strip]
+    tags = {tag: tiff_tags(1, 1, compression=8)[tag] for tag in (256, 257, 258, 259, 262, 277, 284)}
     data = zlib.compress(bytes(200 * MEGABYTE), 9)
     tile = {322: (4, 1, 25_000), 323: (4, 1, 25_000), 324: (4, 1, 300), 325: (4, 1, len(data))}
     return tiff_of(tags | tile).ljust(300, b"\0") + data
@@ -226,17 +234,7 @@ def tiff_deep(side: int) -> bytes:
 
 def tiff_chain() -> bytes:
     """Directories that follow each other in a circle, with private ones beside them."""
-    tags = tiff_tags() | {330: (4, 1, 8), 34665: (4, 1, 8), 34853: (4, 1, 8)}
-    data = bytearray(tiff_of(tags, bytes(200)))
-    end = 8 + 2 + 12 * len(tags)
-    data[end : end + 4] = struct.pack("<I", 8)
-    return bytes(data)
-
-
-def bmp_of(width: int, height: int, compression: int, data: bytes, header: int = 40) -> bytes:
-    size = struct.pack("<IiiHHIIiiII", header, width, height, 1, 8, compression, 0, 0, 0, 0, 0)
-    head = b"BM" + struct.pack("<IHHI", 54 + 1024 + len(data), 0, 0, 54 + 1024)
-    return head + size + bytes(1024) + data
+    return tiff_of(tiff_tags() | dict.fromkeys((330, 34665, 34853), (4, 1, 8)), bytes(200), 8)
 
 
 def tags_before(tiff: bytes) -> bytes:
@@ -247,3 +245,9 @@ def tags_before(tiff: bytes) -> bytes:
     private = b"".join(struct.pack("<HHII", 700, 7, len(tiff), 0) for _ in range(60_000))
     directory = struct.pack("<H", count + 60_000) + own + private + bytes(4)
     return tiff[:4] + struct.pack("<I", len(tiff)) + tiff[8:] + directory
+
+
+def bmp_of(width: int, height: int, compression: int, data: bytes, header: int = 40) -> bytes:
+    size = struct.pack("<IiiHHIIiiII", header, width, height, 1, 8, compression, 0, 0, 0, 0, 0)
+    head = b"BM" + struct.pack("<IHHI", 54 + 1024 + len(data), 0, 0, 54 + 1024)
+    return head + size + bytes(1024) + data

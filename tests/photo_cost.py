@@ -1,27 +1,24 @@
 """What it costs to look at a photo file and to decode it: time, memory, result.
 
-As a program it prints the table for all files of `photo_bombs`, the large ones at the
-largest size that is allowed:
+As a program it prints that as JSON for every file of `photo_bombs`, the large ones with this side:
 
-    .venv/bin/python tests/photo_cost.py
+    .venv/bin/python tests/photo_cost.py 8000
 """
 
 import json
 import os
+import resource
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import NamedTuple
 
+import psutil
 from photo_bombs import CHEAP, HEAVY, REFUSED
 
 from plate_models import images
-from plate_models.spec import LIMITS
-
-LARGEST_SIDE = int(LIMITS.max_pixels**0.5)
 
 
 class Cost(NamedTuple):
@@ -40,29 +37,27 @@ class Cost(NamedTuple):
     result: list[int] | str
 
 
-def cost_of(data: bytes) -> Cost:
+def costs(side: int) -> dict[str, tuple[int, Cost]]:
+    """Bytes and cost of every file, measured in a program that has no threads and so can fork."""
+    words = [sys.executable, __file__, str(side)]
+    done = subprocess.run(words, capture_output=True, text=True, check=True)
+    rows = map(json.loads, done.stdout.split("\n")[:-1])
+    return {name: (size, Cost(*cost)) for name, size, cost in rows}
+
+
+def _print_cost(name: str, data: bytes) -> None:
     """Measure in a child, whose peak of memory begins where ours is now."""
-    reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
-        try:
-            os.write(writer, json.dumps(_measured(data)).encode())
-        finally:
-            os._exit(0)
-    os.close(writer)
-    with os.fdopen(reader, "rb") as pipe:
-        said = pipe.read()
-    os.waitpid(child, 0)
-    if not said:
-        raise RuntimeError("the process died over this file")
-    return Cost(*json.loads(said))
-
-
-def _measured(data: bytes) -> Cost:
-    before = _status_mb("VmRSS")
-    header_s, _ = _timed(images.check_header, data)
-    decode_s, result = _timed(images.decode, data)
-    return Cost(header_s, decode_s, _status_mb("VmHWM") - before, result)
+        before = psutil.Process().memory_info().rss
+        header_s, _ = _timed(images.check_header, data)
+        decode_s, result = _timed(images.decode, data)
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 - before
+        cost = Cost(header_s, decode_s, peak / 2**20, result)
+        print(json.dumps((name, len(data), cost)), flush=True)
+        os._exit(0)
+    if os.waitpid(child, 0)[1]:
+        raise RuntimeError(f"the process died over the file {name!r}")
 
 
 def _timed(read: Callable[[bytes], object], data: bytes) -> tuple[float, list[int] | str]:
@@ -76,45 +71,8 @@ def _timed(read: Callable[[bytes], object], data: bytes) -> tuple[float, list[in
     return time.perf_counter() - start, result
 
 
-def _status_mb(field: str) -> float:
-    for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith(field):
-            return int(line.split()[1]) / 1024
-    raise RuntimeError(f"/proc/self/status has no {field}")
-
-
-def costs(side: int = LARGEST_SIDE) -> dict[str, tuple[int, Cost]]:
-    """Bytes and cost of every file, the heavy ones in this size.
-
-    Measured in a program of its own: whoever calls may have threads, and can't fork then.
-    """
-    words = [sys.executable, __file__, "--json", str(side)]
-    done = subprocess.run(words, capture_output=True, text=True, check=True)
-    return {
-        name: (size, Cost(*cost))
-        for name, size, cost in map(json.loads, done.stdout.split("\n")[:-1])
-    }
-
-
-def _rows(side: int) -> Iterator[tuple[str, int, Cost]]:
-    files = {name: make for name, (make, _) in REFUSED.items()} | CHEAP
-    files |= {name: partial(make, side) for name, make in HEAVY.items()}
-    for name, make in files.items():
-        data = make()
-        yield name, len(data), cost_of(data)
-
-
-def main(words: list[str]) -> None:
-    side = int(words[-1]) if words else LARGEST_SIDE
-    if "--json" in words:
-        for row in _rows(side):
-            print(json.dumps(row))
-        return
-    print(f"{'file':42}{'bytes':>12}{'header':>10}{'decoding':>11}{'memory':>10}  result")
-    for name, size, cost in _rows(side):
-        times = f"{cost.header_s * 1000:7.0f} ms{cost.decode_s * 1000:8.0f} ms"
-        print(f"{name:42}{size:12,}{times}{cost.peak_mb:7.0f} MB  {cost.result}")
-
-
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    files = {name: make for name, (make, _) in REFUSED.items()} | CHEAP
+    files |= {name: partial(make, int(sys.argv[1])) for name, make in HEAVY.items()}
+    for name, make in files.items():
+        _print_cost(name, make())

@@ -1,13 +1,12 @@
 """Photo files for tests, good, odd and bad, all made here.
 
-The pattern is one that tells everything at its corners: orientation, channel order and
-size. `GOOD` files decode to it; `BAD` files must be refused with the error named.
+The pattern shows orientation, channel order and size at its corners. `GOOD` files decode
+to it; `BAD` files must be refused with the error named.
 """
 
 import io
 import struct
 import zlib
-from collections.abc import Callable
 
 import cv2
 import numpy as np
@@ -29,8 +28,16 @@ def pattern(width: int = WIDTH, height: int = HEIGHT) -> np.ndarray:
 
 def encode(pixels: np.ndarray, file_format: str, mode: str = "RGB", **options: object) -> bytes:
     """Encode an RGB picture with Pillow after converting it to `mode`."""
+    return _saved(Image.fromarray(pixels).convert(mode), file_format, **options)
+
+
+def encode_rgba(pixels: np.ndarray, file_format: str, **options: object) -> bytes:
+    return _saved(Image.fromarray(pixels), file_format, **options)
+
+
+def _saved(image: Image.Image, file_format: str, **options: object) -> bytes:
     buffer = io.BytesIO()
-    Image.fromarray(pixels).convert(mode).save(buffer, file_format, **options)
+    image.save(buffer, file_format, **options)
     return buffer.getvalue()
 
 
@@ -48,17 +55,17 @@ def stored_for(orientation: int) -> np.ndarray:
     the stored picture lie in the upright one), not with the function under test.
     """
     upright = pattern()
-    stored: dict[int, Callable[[], np.ndarray]] = {
-        1: lambda: upright,  # row 0 top, column 0 left
-        2: lambda: upright[:, ::-1],  # top, right
-        3: lambda: upright[::-1, ::-1],  # bottom, right
-        4: lambda: upright[::-1],  # bottom, left
-        5: lambda: upright.transpose(1, 0, 2),  # left, top
-        6: lambda: upright.transpose(1, 0, 2)[::-1],  # right, top
-        7: lambda: upright.transpose(1, 0, 2)[::-1, ::-1],  # right, bottom
-        8: lambda: upright.transpose(1, 0, 2)[:, ::-1],  # left, bottom
+    stored = {
+        1: upright,  # row 0 top, column 0 left
+        2: upright[:, ::-1],  # top, right
+        3: upright[::-1, ::-1],  # bottom, right
+        4: upright[::-1],  # bottom, left
+        5: upright.transpose(1, 0, 2),  # left, top
+        6: upright.transpose(1, 0, 2)[::-1],  # right, top
+        7: upright.transpose(1, 0, 2)[::-1, ::-1],  # right, bottom
+        8: upright.transpose(1, 0, 2)[:, ::-1],  # left, bottom
     }
-    return np.ascontiguousarray(stored[orientation]())
+    return np.ascontiguousarray(stored[orientation])
 
 
 def exif(orientation: int, thumbnail: bytes = b"") -> bytes:
@@ -80,35 +87,23 @@ def rgba(alpha: int) -> np.ndarray:
     return pixels
 
 
-def encode_rgba(pixels: np.ndarray, file_format: str, **options: object) -> bytes:
-    buffer = io.BytesIO()
-    Image.fromarray(pixels).save(buffer, file_format, **options)
-    return buffer.getvalue()
-
-
-def truncated_jpeg(with_thumbnail: bool = False) -> bytes:
-    """A JPEG that lost its second half; its EXIF thumbnail, if any, is complete."""
+def truncated_jpeg(**options: object) -> bytes:
+    """A JPEG that lost its last quarter."""
     noise = np.random.default_rng(0).integers(0, 255, (200, 300, 3), dtype=np.uint8)
-    options = {}
-    if with_thumbnail:
-        options["exif"] = exif(1, encode(pattern(32, 24), "JPEG"))
     whole = encode(noise, "JPEG", **options)
     return whole[: len(whole) * 3 // 4]
 
 
+def png_chunk(kind: bytes, data: bytes) -> bytes:
+    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+
 def png_claiming(width: int, height: int) -> bytes:
     """A PNG of a hundred bytes whose header claims any size, otherwise well formed."""
-
-    def chunk(kind: bytes, data: bytes) -> bytes:
-        return (
-            struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
-        )
-
     header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
     rows = zlib.compress(bytes(1000))
-    return (
-        b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", rows) + chunk(b"IEND", b"")
-    )
+    chunks = (b"IHDR", header), (b"IDAT", rows), (b"IEND", b"")
+    return b"\x89PNG\r\n\x1a\n" + b"".join(png_chunk(*chunk) for chunk in chunks)
 
 
 def jpeg_claiming(width: int, height: int) -> bytes:
@@ -125,7 +120,7 @@ def isobmff(brand: bytes) -> bytes:
 
 
 def oriented(file_format: str, orientation: int) -> bytes:
-    """The pattern, turned, in a file that tells how."""
+    """The pattern, turned, in a file whose tag says how."""
     in_tiff = {"tiffinfo": {0x0112: orientation}}
     tag = in_tiff if file_format == "TIFF" else {"exif": exif(orientation)}
     return encode(stored_for(orientation), file_format, **FAITHFUL[file_format], **tag)
@@ -139,6 +134,7 @@ FAITHFUL: dict[str, dict[str, object]] = {
     "TIFF": {},
 }
 JPEG = FAITHFUL["JPEG"]
+THUMBNAIL = exif(1, encode(pattern(32, 24), "JPEG"))
 DEEP_BGR = (pattern().astype(np.uint16) * 257)[..., ::-1]
 
 GOOD: dict[str, bytes] = {
@@ -146,9 +142,7 @@ GOOD: dict[str, bytes] = {
     "progressive jpeg": encode(pattern(), "JPEG", **JPEG, progressive=True),
     "cmyk jpeg": encode(pattern(), "JPEG", "CMYK", **JPEG),
     "jpeg with trailing bytes": encode(pattern(), "JPEG", **JPEG) + b"tail",
-    "jpeg with a thumbnail": encode(
-        pattern(), "JPEG", **JPEG, exif=exif(1, encode(pattern(32, 24), "JPEG"))
-    ),
+    "jpeg with a thumbnail": encode(pattern(), "JPEG", **JPEG, exif=THUMBNAIL),
     "png": encode(pattern(), "PNG"),
     "palette png": encode(pattern(), "PNG", "P"),
     "16-bit png": encode_with_opencv(DEEP_BGR, ".png"),
@@ -197,7 +191,7 @@ BAD: dict[str, tuple[bytes, str]] = {
     "svg": (b'<?xml version="1.0"?><svg xmlns="http://www.w3.org/2000/svg"/>', "unsupported-type"),
     "zip": (b"PK\x03\x04" + bytes(30), "unsupported-type"),
     "truncated jpeg": (truncated_jpeg(), "broken-image"),
-    "truncated jpeg with a whole thumbnail": (truncated_jpeg(True), "broken-image"),
+    "truncated jpeg with a whole thumbnail": (truncated_jpeg(exif=THUMBNAIL), "broken-image"),
     "jpeg header only": (b"\xff\xd8\xff\xe0", "broken-image"),
     "jpeg without a picture": (b"\xff\xd8\xff\xd9", "broken-image"),
     "truncated png": (encode(pattern(), "PNG")[:-20], "broken-image"),

@@ -8,7 +8,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -28,7 +27,7 @@ from plates.serving.running import running_service
 ROOT = Path(__file__).resolve().parent.parent
 # The exported models; another folder while weights are being trained.
 REPOSITORY = Path(os.environ.get("PLATES_MODEL_REPOSITORY") or ROOT / "model_repository")
-# Settings that name somebody else's server.
+# Settings that name a server which runs already.
 ELSEWHERE = tuple(name for name in ("PLATES_URL", "PLATES_TRITON_URL") if os.environ.get(name))
 SAMPLES = ROOT / "tests" / "samples"
 SCENE = SAMPLES / "green_car.jpg"
@@ -49,7 +48,7 @@ def wait_until(condition: Callable[[], Any], seconds: float = 30) -> None:
 
 
 class Clock:
-    """Seconds that pass when a test says so."""
+    """Seconds that pass when a test sets them."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -62,8 +61,7 @@ def deadline_in(seconds: float) -> Deadline:
     return Deadline(time.monotonic() + seconds)
 
 
-@dataclass(frozen=True)
-class SamplePlate:
+class SamplePlate(NamedTuple):
     """A plate's text and its box x0, y0, x1, y1 in pixels."""
 
     text: str
@@ -82,18 +80,11 @@ def read_samples() -> dict[str, list[SamplePlate]]:
 
 
 def plates(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*PLATES, *words],
-        capture_output=True,
-        text=True,
-        cwd=ROOT,
-        env=os.environ | environment,
-        timeout=180,
-    )
+    options = {"cwd": ROOT, "env": os.environ | environment, "timeout": 180}
+    return subprocess.run([*PLATES, *words], capture_output=True, text=True, **options)
 
 
-@dataclass(frozen=True)
-class TritonEndpoints:
+class TritonEndpoints(NamedTuple):
     """Where a Triton listens: host:port each; ``embedded`` if it is ours."""
 
     grpc_url: str
@@ -116,7 +107,7 @@ def post_form(client: httpx.Client, photo: bytes, **fields: object) -> httpx.Res
 
 
 def number(client: httpx.Client, sample: str) -> float:
-    """What /metrics tells, added up over all samples that begin so."""
+    """What /metrics has, added up over all samples that begin so."""
     lines = client.get("/metrics").text.splitlines()
     return sum(float(line.split()[-1]) for line in lines if line.startswith(sample))
 
@@ -162,15 +153,7 @@ class Served(NamedTuple):
 
 @contextmanager
 def serving(log: Path, **environment: str) -> Iterator[Served]:
-    """Run `plates serve` on a free port and stop it as an operator would.
-
-    Args:
-        log: Where its stderr goes.
-        environment: Settings, with their prefix.
-
-    Yields:
-        Where it listens, and its process.
-    """
+    """Run `plates serve` on a free port and stop it; the settings are given with their prefix."""
     with running_service(environment, log) as running:
         yield Served(running.url, running.process.pid)
 

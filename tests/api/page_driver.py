@@ -1,18 +1,37 @@
-"""What people do on the page and see there, for tests."""
+"""A headless Chromium, and what people do on the page and see there.
+
+As a program it takes the README's picture, page.png beside this file:
+
+    PYTHONPATH=tests .venv/bin/python tests/api/page_driver.py
+"""
 
 import base64
 import json
-from collections.abc import Iterator
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from browser import wait_for
+import pytest
+from selenium import webdriver
+from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.chrome.webdriver import WebDriver
 from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
-from support import SAMPLES
+from selenium.webdriver.support.wait import WebDriverWait
+from support import SAMPLES, serving
+
+_BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+BROWSER = next(filter(None, map(shutil.which, _BROWSERS)), None)
+DRIVER = shutil.which("chromedriver")
+needs_browser = pytest.mark.skipif(
+    not BROWSER or not DRIVER, reason=f"needs chromedriver and one of {', '.join(_BROWSERS)}"
+)
+# For hangs only.
+_WAIT_S, _POLL_S = 20.0, 0.03
 
 # Hands a file over as the browser would after a drop or a paste.
 _GIVE = """
@@ -34,49 +53,62 @@ return [...document.querySelectorAll(".crop")].map((canvas) => {
   return [width, height, greens[0], greens.at(-1)];
 });
 """
-# Corners as they are on the screen, from what is drawn and from where the photo is.
-_QUADS = """
-const box = document.getElementById("image").getBoundingClientRect();
-return [...document.querySelectorAll("#drawing .quad")].map((polygon) => {
-  const toScreen = polygon.getScreenCTM();
-  return [...polygon.points].map((point) => {
-    const shown = point.matrixTransform(toScreen);
-    return [shown.x - box.x, shown.y - box.y];
-  });
-}).concat([[box.width, box.height]]);
-"""
 
 
 @contextmanager
-def visiting(page: "Page") -> Iterator["Page"]:
+def chromium() -> Iterator[WebDriver]:
+    """Start a browser without a profile; network requests and its console are recorded."""
+    options = webdriver.ChromeOptions()
+    options.binary_location = BROWSER or ""
+    # The sandbox needs rights that containers lack; /dev/shm is often small there.
+    flags = ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage")
+    for flag in (*flags, "--lang=en-GB", "--hide-scrollbars", "--disable-background-networking"):
+        options.add_argument(flag)
+    options.set_capability("goog:loggingPrefs", {"performance": "ALL", "browser": "ALL"})
+    # The path is given: without one, selenium would look for a driver to download.
+    with webdriver.Chrome(options=options, service=Service(DRIVER)) as driver:
+        resize(driver, 1280, 900)
+        yield driver
+
+
+def resize(driver: WebDriver, width: int, height: int, scale: float = 1.0) -> None:
+    metrics = {"width": width, "height": height, "deviceScaleFactor": scale, "mobile": False}
+    driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+
+
+@contextmanager
+def visiting(driver: WebDriver, url: str) -> Iterator["Page"]:
     """Open the page as on a first visit; afterwards, see that nothing went wrong unseen."""
+    page = Page(driver, url.rstrip("/"))
     page.open().run("localStorage.clear(); sessionStorage.clear()")
-    page.requests()
-    page.driver.get_log("browser")
+    page.network_events()
+    driver.get_log("browser")
     yield page.open()
-    for method, address in page.requests():
-        assert address.startswith((page.url + "/", f"blob:{page.url}/")), address
-        assert method == "GET" or address.startswith(page.url + "/v1/plates")
-    for entry in page.driver.get_log("browser"):
+    for event in page.network_events():
+        if event["method"] == "Network.requestWillBeSent":
+            method, address = (event["params"]["request"][key] for key in ("method", "url"))
+            assert address.startswith((page.url + "/", f"blob:{page.url}/")), address
+            assert method == "GET" or address.startswith(page.url + "/v1/plates")
+    for entry in driver.get_log("browser"):
         # Chromium logs every answer that is not 2xx; what else it logs is a fault of ours.
         assert "Failed to load resource" in entry["message"], entry
 
 
 class Page:
-    """The page in a browser.
-
-    Attributes:
-        driver: The browser.
-        url: Where the gateway is.
-    """
+    """The page in a browser."""
 
     def __init__(self, driver: WebDriver, url: str) -> None:
         self.driver, self.url = driver, url
 
     def open(self) -> "Page":
         self.driver.get(self.url + "/")
-        wait_for(lambda: self.run("return document.readyState") == "complete", "loading")
+        self.wait_for(lambda: self.run("return document.readyState") == "complete", "loading")
         return self
+
+    def wait_for(self, condition: Callable[[], Any], what: str) -> Any:
+        """Ask until the answer is truthy, and return it."""
+        wait = WebDriverWait(self.driver, _WAIT_S, _POLL_S)
+        return wait.until(lambda _: condition(), f"{what} did not happen")
 
     def run(self, script: str, *arguments: object) -> Any:
         return self.driver.execute_script(script, *arguments)
@@ -108,12 +140,14 @@ class Page:
     def answer(self, name: str) -> dict[str, Any]:
         """Wait until a photo was read, and return the JSON that is shown."""
         done = "return !document.getElementById('afterwards').hidden"
-        wait_for(lambda: self.run(done) and name in self.text("#caption"), f"reading {name}")
+        self.wait_for(lambda: self.run(done) and name in self.text("#caption"), f"reading {name}")
         return json.loads(self.text("#json"))
 
-    def problem(self) -> str:
-        """Wait for a message, and return its words."""
-        return str(wait_for(lambda: self.text("#problem-words"), "a message"))
+    def problem(self, words: str = "") -> str:
+        """Wait for a message that has these words, and return it."""
+        message = "#problem-words"
+        self.wait_for(lambda: self.text(message) and words in self.text(message), words)
+        return self.text(message)
 
     def texts(self) -> list[str]:
         """What stands on the plates' faces, letter by letter."""
@@ -122,40 +156,36 @@ class Page:
             " [...face.querySelectorAll('.glyph')].map((glyph) => glyph.textContent).join(''))"
         )
 
-    def crops(self) -> list[tuple[int, int, int, int]]:
+    def crops(self) -> list[list[int]]:
         """Width, height, darkest and lightest green of each plate's picture."""
-        return [tuple(crop) for crop in self.run(_CROPS)]
+        return self.run(_CROPS)
 
-    def quads(self) -> tuple[list[list[list[float]]], list[float]]:
-        """Corners in CSS pixels from the photo's corner; the photo's size in them."""
-        *quads, size = self.run(_QUADS)
-        return quads, size
-
-    def requests(self) -> list[tuple[str, str]]:
-        """Method and address of everything that was asked for since the last call."""
-        entries = (json.loads(row["message"]) for row in self.driver.get_log("performance"))
-        sent = (entry["message"] for entry in entries)
-        return [
-            (message["params"]["request"]["method"], message["params"]["request"]["url"])
-            for message in sent
-            if message["method"] == "Network.requestWillBeSent"
-        ]
-
-    def gave_up(self) -> bool:
-        """Whether a request was cancelled since the network was last asked about."""
-        rows = (json.loads(row["message"]) for row in self.driver.get_log("performance"))
-        return any(
-            row["message"]["method"] == "Network.loadingFailed"
-            and row["message"]["params"].get("canceled")
-            for row in rows
-        )
-
-    def nodes(self) -> list[tuple[str, str]]:
-        """Role and name of everything that assistive technology is told of."""
-        tree = self.driver.execute_cdp_cmd("Accessibility.getFullAXTree", {})["nodes"]
-        shown = [node for node in tree if not node["ignored"]]
-        return [(n["role"]["value"], n.get("name", {}).get("value", "")) for n in shown]
+    def network_events(self) -> list[dict[str, Any]]:
+        """Chromium's events of the network since the last call."""
+        rows = self.driver.get_log("performance")
+        return [json.loads(row["message"])["message"] for row in rows]
 
 
 def sample(name: str) -> Path:
     return SAMPLES / f"{name}.jpg"
+
+
+def take_picture() -> None:
+    """Show a sample to a `plates serve` with a Triton of its own."""
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        serving(Path(folder) / "stderr.log") as served,
+        chromium() as driver,
+    ):
+        resize(driver, 1200, 840)
+        page = Page(driver, served.url).open()
+        page.choose(sample("green_car"))
+        page.answer("green_car.jpg")
+        page.click(".candidates summary")
+        drawn = "return document.getElementById('image').complete"
+        page.wait_for(lambda: page.run(drawn), "drawing")
+        driver.save_screenshot(str(Path(__file__).parent / "page.png"))
+
+
+if __name__ == "__main__":
+    take_picture()

@@ -1,6 +1,5 @@
 """What the page says in a headless Chromium when there is no answer, before a fake Triton."""
 
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,28 +8,26 @@ import grpc
 import httpx
 import numpy as np
 import pytest
-from browser import chromium, missing_browser, wait_for
-from fake_triton import FakeTriton, refusing
-from page_driver import Page, sample, visiting
+from fake_triton import FakeTriton, Holding, refusing
+from page_driver import Page, chromium, needs_browser, sample, visiting
 from selenium.webdriver.chrome.webdriver import WebDriver
 from support import PHOTO, running_gateway, settings_for
 
-pytestmark = pytest.mark.skipif(bool(missing_browser()), reason=f"no browser: {missing_browser()}")
+pytestmark = needs_browser
 
 TOKEN = "a-token-of-the-tests-0123456789"  # noqa: S105
 AVIF = b"\0\0\0\x18ftypavif\0\0\0\0mif1avif" + bytes(64)
-BUSY = refusing(grpc.StatusCode.RESOURCE_EXHAUSTED, "queue full")
 
 
 @pytest.fixture(scope="module")
 def driver() -> Iterator[WebDriver]:
-    with chromium(1100, 800) as driver:
+    with chromium() as driver:
         yield driver
 
 
 @pytest.fixture
 def page(driver: WebDriver, client: httpx.Client, fake: FakeTriton) -> Iterator[Page]:
-    with visiting(Page(driver, str(client.base_url).rstrip("/"))) as page:
+    with visiting(driver, str(client.base_url)) as page:
         yield page
 
 
@@ -38,10 +35,7 @@ def page(driver: WebDriver, client: httpx.Client, fake: FakeTriton) -> Iterator[
 def guarded(driver: WebDriver, fake: FakeTriton) -> Iterator[Page]:
     """The page of a gateway that wants a token and has time."""
     settings = settings_for(fake, tokens=TOKEN, request_timeout_s=20)
-    with (
-        running_gateway(settings) as client,
-        visiting(Page(driver, str(client.base_url).rstrip("/"))) as page,
-    ):
+    with running_gateway(settings) as client, visiting(driver, str(client.base_url)) as page:
         yield page
 
 
@@ -54,27 +48,27 @@ def enter_token(page: Page, token: str, remember: bool = False) -> None:
 
 def test_photos_that_are_refused(page: Page) -> None:
     page.give("drop", AVIF, "IMG_1.AVIF", "image/avif")
-    assert "as JPEG" in page.problem()
+    page.problem("as JPEG")
     page.choose(sample("green_car"))  # more bytes than this gateway takes
-    wait_for(lambda: "too large" in page.problem(), "the next message")
+    page.problem("too large")
     page.give("paste", PHOTO[: len(PHOTO) // 2], "half.jpg")
-    wait_for(lambda: "damaged" in page.problem(), "the next message")
+    page.problem("damaged")
     # The server's own words are there, marked as English in other languages.
     page.click("[data-language=ru]")
-    assert "Фото повреждено" in page.problem()
+    page.problem("Фото повреждено")
     assert "truncated" in page.text("#problem-words .detail [lang=en]")
 
 
 def test_busy_server_is_asked_again_after_the_time_that_it_wants(
     page: Page, fake: FakeTriton
 ) -> None:
-    fake.reply = BUSY
+    fake.reply = refusing(grpc.StatusCode.RESOURCE_EXHAUSTED, "queue full")
     page.give("drop", PHOTO, "photo.jpg")
-    assert "busy" in page.problem()
+    page.problem("busy")
     button = "return document.querySelector('#problem-actions button').disabled"
     assert page.run(button)
     assert page.text("#problem-actions").startswith("Try again in")
-    wait_for(lambda: not page.run(button), "the end of the countdown")
+    page.wait_for(lambda: not page.run(button), "the end of the countdown")
     fake.reply = lambda _: fake_triton.outputs()
     page.click("#problem-actions button")
     assert [plate["text"] for plate in page.answer("photo.jpg")["plates"]] == ["B840CK197", ""]
@@ -84,18 +78,16 @@ def test_busy_server_is_asked_again_after_the_time_that_it_wants(
 def test_recognizer_that_is_away_and_a_server_that_is(page: Page, fake: FakeTriton) -> None:
     fake.reply = refusing(grpc.StatusCode.UNAVAILABLE, "no server")
     page.give("drop", PHOTO, "photo.jpg")
-    assert "not available" in page.problem()
-    conditions = {"offline": True, "latency": 0, "downloadThroughput": 0, "uploadThroughput": 0}
-    page.driver.execute_cdp_cmd("Network.emulateNetworkConditions", conditions)
+    page.problem("not available")
+    page.driver.set_network_conditions(offline=True, latency=0, throughput=0)
     try:
         page.give("drop", PHOTO, "photo.jpg")
-        wait_for(lambda: "can't be reached" in page.problem(), "the next message")
+        page.problem("can't be reached")
     finally:
-        conditions |= {"offline": False, "downloadThroughput": -1, "uploadThroughput": -1}
-        page.driver.execute_cdp_cmd("Network.emulateNetworkConditions", conditions)
+        page.driver.delete_network_conditions()
 
 
-def test_photo_that_the_browser_sees_otherwise_is_left_out(page: Page) -> None:
+def test_answers_of_another_size_and_of_no_plates(page: Page, fake: FakeTriton) -> None:
     """The fake Triton says 640 x 480 whatever comes."""
     page.give("drop", PHOTO, "photo.jpg")
     page.answer("photo.jpg")
@@ -103,6 +95,11 @@ def test_photo_that_the_browser_sees_otherwise_is_left_out(page: Page) -> None:
     assert not page.crops()
     assert page.texts() == ["B840CK197", "A1"]
     assert "Not readable" in page.text("#plates .card:last-child .verdict")
+    fake.reply = lambda _: fake_triton.outputs(0)
+    page.give("drop", PHOTO, "empty.jpg")
+    assert page.answer("empty.jpg")["plates"] == []
+    assert page.text("#status") == "No plates found."
+    assert "60 pixels" in page.text("#plates")
 
 
 def test_texts_of_an_answer_never_become_markup(page: Page, fake: FakeTriton) -> None:
@@ -117,14 +114,6 @@ def test_texts_of_an_answer_never_become_markup(page: Page, fake: FakeTriton) ->
     assert page.run("return document.querySelectorAll('#results img').length") == 0
 
 
-def test_no_plates_is_an_answer(page: Page, fake: FakeTriton) -> None:
-    fake.reply = lambda _: fake_triton.outputs(0)
-    page.give("drop", PHOTO, "photo.jpg")
-    assert page.answer("photo.jpg")["plates"] == []
-    assert page.text("#status") == "No plates found."
-    assert "60 pixels" in page.text("#plates")
-
-
 def test_more_photos_than_are_kept(page: Page, tmp_path: Path) -> None:
     """The first ones are let go of at once, and one that is still there is shown."""
     photos = [tmp_path / f"{number:02d}.jpg" for number in range(14)]
@@ -137,9 +126,9 @@ def test_more_photos_than_are_kept(page: Page, tmp_path: Path) -> None:
 
 def test_token_is_asked_for_and_kept_only_where_that_is_wished(guarded: Page) -> None:
     guarded.give("drop", PHOTO, "photo.jpg")
-    assert "access token" in guarded.problem()
+    guarded.problem("access token")
     enter_token(guarded, "a-wrong-token-0123456789-0123456")
-    assert "token" in guarded.problem()
+    guarded.problem("token")
     enter_token(guarded, TOKEN)
     guarded.answer("photo.jpg")
     assert "$PLATES_TOKEN" in guarded.text("#curl")
@@ -151,25 +140,24 @@ def test_token_is_asked_for_and_kept_only_where_that_is_wished(guarded: Page) ->
     assert guarded.answer("again.jpg")["plates"]
 
 
+def cancelled_requests(page: Page) -> list[dict[str, object]]:
+    """Since the network's events were last asked for."""
+    failed = [each for each in page.network_events() if each["method"] == "Network.loadingFailed"]
+    return [each for each in failed if each["params"].get("canceled")]
+
+
 def test_reading_can_be_cancelled(guarded: Page, fake: FakeTriton) -> None:
-    asked, go_on = threading.Event(), threading.Event()
-
-    def slow(_: bytes) -> dict[str, np.ndarray]:
-        asked.set()
-        go_on.wait(20)
-        return fake_triton.outputs()
-
-    fake.reply = slow
+    fake.reply = holding = Holding()
     try:
         guarded.give("drop", PHOTO, "photo.jpg")
         guarded.problem()
         enter_token(guarded, TOKEN)
-        wait_for(asked.is_set, "the request")
+        assert holding.arrived.acquire(timeout=20)
         assert guarded.text("#status") == "Reading photo.jpg…"
         guarded.click("#cancel")
         assert guarded.text("#status") == "Cancelled."
-        wait_for(guarded.gave_up, "the request's end")
+        guarded.wait_for(lambda: cancelled_requests(guarded), "the request's end")
     finally:
-        go_on.set()
+        holding.release.set()
     guarded.click("#again")
     assert guarded.answer("photo.jpg")["plates"]

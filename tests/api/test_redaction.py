@@ -3,7 +3,7 @@
 import io
 import subprocess
 import sys
-import threading
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import cv2
@@ -15,14 +15,22 @@ from fake_triton import FakeTriton, Holding
 from photo_files import encode, encode_rgba, exif
 from PIL import Image
 from PIL.PngImagePlugin import PngInfo
-from support import PHOTO, ROOT, assert_problem, running_gateway, settings_for
+from support import PHOTO, ROOT, assert_problem, post_form, post_raw, running_gateway, settings_for
 
 from api.redaction import blur_plates
 from plate_models.images import decode
 
 WIDTH, HEIGHT = 640, 480
-# Of the fake Triton's plates, both with what is around them.
+# Boxes of the fake Triton's plates; and the same with what is around them.
+BOXES = ((10, 20, 110, 44), (400, 300, 440, 312))
 AREAS = ((4, 14, 116, 50), (397, 297, 443, 315))
+
+
+@pytest.fixture(scope="module")
+def client(fake_of_module: FakeTriton) -> Iterator[httpx.Client]:
+    """A client of a gateway that takes photos as large as the design's."""
+    with running_gateway(settings_for(fake_of_module)) as client:
+        yield client
 
 
 def noise(seed: int = 7) -> np.ndarray:
@@ -37,12 +45,12 @@ def detail(pixels: np.ndarray) -> float:
 
 
 def redact(client: httpx.Client, photo: bytes, **fields: object) -> httpx.Response:
-    data = {"redact": "true"} | {name: str(value) for name, value in fields.items()}
-    return client.post("/v1/plates", files={"image": ("photo.jpg", photo)}, data=data)
+    response = post_form(client, photo, redact="true", **fields)
+    assert response.status_code == 200, response.text
+    return response
 
 
 def pixels_of(response: httpx.Response) -> np.ndarray:
-    assert response.status_code == 200, response.text
     return np.asarray(Image.open(io.BytesIO(response.content)).convert("RGB"))
 
 
@@ -54,85 +62,66 @@ def outside(pixels: np.ndarray) -> np.ndarray:
     return pixels[kept].astype(int)
 
 
+@pytest.mark.parametrize(
+    "fields", [{}, {"roi": "600,400,640,480"}, {"min_width": 1000}, {"roi": "0,0,60,32"}]
+)
 @pytest.mark.usefixtures("fake")
-def test_png_stays_as_it_was_around_the_plates(client: httpx.Client) -> None:
+def test_every_plate_is_blurred_whatever_is_chosen(client: httpx.Client, fields: dict) -> None:
     before = noise()
-    response = redact(client, encode(before, "PNG"))
+    response = redact(client, encode(before, "PNG"), **fields)
     assert response.headers["content-type"] == "image/png"
     assert response.headers["x-plates-redacted"] == "2"
     assert response.headers["content-disposition"] == "inline"
     after = pixels_of(response)
     assert after.shape == before.shape
     assert (outside(after) == outside(before)).all()
-    for x0, y0, x1, y1 in ((10, 20, 110, 44), (400, 300, 440, 312)):
+    for x0, y0, x1, y1 in BOXES:
         assert detail(after[y0:y1, x0:x1]) < 3 < 50 < detail(before[y0:y1, x0:x1])
 
 
 @pytest.mark.parametrize("file_format", ["JPEG", "WEBP", "BMP", "TIFF", "GIF"])
 @pytest.mark.usefixtures("fake")
-def test_others_become_jpeg(fake: FakeTriton, file_format: str) -> None:
+def test_others_become_jpeg(client: httpx.Client, file_format: str) -> None:
     photo = encode(cv2.GaussianBlur(noise(), (0, 0), 3), file_format)
-    before = decode(photo)
-    with running_gateway(settings_for(fake)) as client:
-        response = redact(client, photo)
+    response = redact(client, photo)
     assert response.headers["content-type"] == "image/jpeg"
     after = pixels_of(response)
-    difference = np.abs(outside(after) - outside(before))
+    difference = np.abs(outside(after) - outside(decode(photo)))
     assert difference.mean() < 5 and difference.max() < 40
     assert detail(after[20:44, 10:110]) < 8
 
 
-def test_a_picture_too_long_for_a_jpeg_becomes_png(fake: FakeTriton) -> None:
+@pytest.mark.parametrize(
+    ("before", "file_format"),
+    # A picture too long for a JPEG becomes a PNG.
+    [(noise(), "PNG"), (np.full((8, 65_501, 3), 200, np.uint8), "BMP")],
+)
+def test_photo_without_plates(
+    client: httpx.Client, fake: FakeTriton, before: np.ndarray, file_format: str
+) -> None:
     fake.reply = lambda _: fake_triton.outputs(0)
-    before = np.full((8, 65_501, 3), 200, np.uint8)
-    with running_gateway(settings_for(fake)) as client:
-        response = redact(client, encode(before, "BMP"))
+    response = redact(client, encode(before, file_format))
     assert response.headers["content-type"] == "image/png"
+    assert response.headers["x-plates-redacted"] == "0"
     assert (pixels_of(response) == before).all()
 
 
-@pytest.mark.parametrize(
-    "fields", [{}, {"roi": "600,400,640,480"}, {"min_width": 1000}, {"roi": "0,0,60,32"}]
-)
 @pytest.mark.usefixtures("fake")
-def test_every_plate_is_blurred_whatever_is_chosen(client: httpx.Client, fields: dict) -> None:
-    response = redact(client, encode(noise(), "PNG"), **fields)
-    assert response.headers["x-plates-redacted"] == "2"
-    for x0, y0, x1, y1 in ((10, 20, 110, 44), (400, 300, 440, 312)):
-        assert detail(pixels_of(response)[y0:y1, x0:x1]) < 3
-
-
-def test_photo_without_plates(client: httpx.Client, fake: FakeTriton) -> None:
-    fake.reply = lambda _: fake_triton.outputs(0)
-    response = redact(client, encode(noise(), "PNG"))
-    assert response.headers["x-plates-redacted"] == "0"
-    assert (pixels_of(response) == noise()).all()
-
-
-@pytest.mark.parametrize("value", ["1", "true", "yes", "on"])
-@pytest.mark.usefixtures("fake")
-def test_asked_for_in_the_address(client: httpx.Client, value: str) -> None:
-    headers = {"content-type": "image/jpeg"}
-    params = {"redact": value}
-    response = client.post("/v1/plates", content=PHOTO, headers=headers, params=params)
-    assert response.headers["content-type"] == "image/jpeg"
+def test_what_asks_for_it(client: httpx.Client) -> None:
+    for value in ("1", "true", "yes", "on"):
+        response = post_raw(client, PHOTO, redact=value)
+        assert response.headers["content-type"] == "image/jpeg"
+    assert post_form(client, PHOTO, redact="false").json()["plates"]
+    assert_problem(post_form(client, PHOTO, redact="perhaps"), 422, "invalid-parameter")
 
 
 @pytest.mark.usefixtures("fake")
-def test_not_asked_for(client: httpx.Client) -> None:
-    response = redact(client, PHOTO, redact="false")
-    assert response.json()["plates"]
-    assert_problem(redact(client, PHOTO, redact="perhaps"), 422, "invalid-parameter")
-
-
-@pytest.mark.usefixtures("fake")
-def test_photo_comes_upright_and_without_metadata(fake: FakeTriton) -> None:
+def test_photo_comes_upright_and_without_metadata(client: httpx.Client) -> None:
     upright = noise()
     stored = np.ascontiguousarray(upright.transpose(1, 0, 2)[::-1])
     secret = encode(np.zeros((8, 8, 3), np.uint8), "JPEG", comment=b"secret thumbnail")
     photo = encode(stored, "JPEG", exif=exif(6, secret), comment=b"secret place", quality=95)
-    with running_gateway(settings_for(fake)) as client:
-        response = redact(client, photo)
+    response = redact(client, photo)
     assert b"secret" in photo and b"Exif" in photo
     for word in (b"secret", b"Exif", b"http://ns.adobe.com"):
         assert word not in response.content
@@ -144,25 +133,22 @@ def test_photo_comes_upright_and_without_metadata(fake: FakeTriton) -> None:
 
 
 @pytest.mark.usefixtures("fake")
-def test_png_loses_its_metadata_and_its_transparency(fake: FakeTriton) -> None:
+def test_png_loses_its_metadata_and_its_transparency(client: httpx.Client) -> None:
     """Pixels behind transparency, which no viewer shows, would otherwise stay readable."""
     about = PngInfo()
     about.add_text("Comment", "secret")
-    buffer = io.BytesIO()
-    Image.fromarray(noise()).save(buffer, "PNG", pnginfo=about, exif=exif(1)[6:])
-    hidden = encode_rgba(np.dstack([noise(), np.zeros((HEIGHT, WIDTH), np.uint8)]), "PNG")
-    with running_gateway(settings_for(fake)) as client:
-        response = redact(client, buffer.getvalue())
-        assert b"secret" not in response.content
-        assert not Image.open(io.BytesIO(response.content)).info
-        shown = pixels_of(redact(client, hidden))
-    assert (outside(shown) == 255).all()
+    response = redact(client, encode(noise(), "PNG", pnginfo=about, exif=exif(1)[6:]))
+    assert b"secret" not in response.content
+    assert not Image.open(io.BytesIO(response.content)).info
+    hidden = np.dstack([noise(), np.zeros((HEIGHT, WIDTH), np.uint8)])
+    assert (outside(pixels_of(redact(client, encode_rgba(hidden, "PNG")))) == 255).all()
 
 
 def test_few_photos_are_blurred_at_once(fake: FakeTriton, monkeypatch: pytest.MonkeyPatch) -> None:
     blurring = Holding()
     monkeypatch.setattr("api.redaction.blur_plates", lambda *_: blurring(b""))
-    with running_gateway(settings_for(fake)) as client, ThreadPoolExecutor(4) as pool:
+    settings = settings_for(fake, request_timeout_s=2)
+    with running_gateway(settings) as client, ThreadPoolExecutor(4) as pool:
         waiting = [pool.submit(redact, client, PHOTO) for _ in range(4)]
         try:
             assert blurring.arrived.acquire(timeout=20) and blurring.arrived.acquire(timeout=20)
@@ -171,28 +157,21 @@ def test_few_photos_are_blurred_at_once(fake: FakeTriton, monkeypatch: pytest.Mo
         finally:
             blurring.release.set()
         assert [future.result().status_code for future in waiting] == [200] * 4
-
-
-def test_deadline_holds_for_blurring(fake: FakeTriton, monkeypatch: pytest.MonkeyPatch) -> None:
-    release = threading.Event()
-    monkeypatch.setattr("api.redaction.blur_plates", lambda *_: release.wait(20))
-    with running_gateway(settings_for(fake, request_timeout_s=0.5)) as client:
+        blurring.release.clear()
         try:
-            response = redact(client, PHOTO)
+            response = post_form(client, PHOTO, redact="true")
         finally:
-            release.set()
-        assert_problem(response, 429, "overloaded")
+            blurring.release.set()
+        assert_problem(response, 429, "overloaded")  # the deadline holds for blurring, too
 
 
-def areas_of(*boxes: tuple[float, ...]) -> tuple[np.ndarray, np.ndarray]:
+def blurred(pixels: np.ndarray, *boxes: tuple[float, ...], quad: object = None) -> np.ndarray:
+    """A copy; each box's own corners are the quad unless one is given."""
     found = np.array(boxes, np.float32).reshape(-1, 4)
-    return found, found[:, [0, 1, 2, 1, 2, 3, 0, 3]].reshape(-1, 4, 2)
-
-
-def test_nothing_to_blur() -> None:
-    pixels = noise()
-    blur_plates(pixels, *areas_of())
-    assert (pixels == noise()).all()
+    corners = found[:, [0, 1, 2, 1, 2, 3, 0, 3]] if quad is None else np.array(quad, np.float32)
+    copy = pixels.copy()
+    blur_plates(copy, found, corners.reshape(-1, 4, 2))
+    return copy
 
 
 @pytest.mark.parametrize(
@@ -208,44 +187,25 @@ def test_nothing_to_blur() -> None:
     ],
 )
 def test_boxes_anywhere(box: tuple[float, ...]) -> None:
-    pixels = noise()
-    blur_plates(pixels, *areas_of(box))
+    pixels = blurred(noise(), box)
     x0, y0, x1, y1 = (max(0, round(side)) for side in box)
     inside = pixels[y0:y1, x0:x1]
     if min(inside.shape[:2]) > 3:
         assert detail(inside) < 3
     height = max(8.0, y1 - y0)
-    far = pixels[int(y1 + height) :, int(x1 + height) :]
-    assert (far == noise()[int(y1 + height) :, int(x1 + height) :]).all()
+    beyond = np.s_[int(y1 + height) :, int(x1 + height) :]
+    assert (pixels[beyond] == noise()[beyond]).all()
 
 
-def test_tilted_plate_is_covered_by_its_quad() -> None:
-    """The corners of a tilted plate reach beyond the detector's box."""
-    pixels, boxes = noise(), areas_of((200, 200, 300, 240))[0]
-    quad = np.array([[[190, 180], [310, 220], [305, 262], [185, 220]]], np.float32)
-    blur_plates(pixels, boxes, quad)
-    assert detail(pixels[180:262, 185:310]) < 3
-
-
-def test_letters_at_the_edge_of_the_box_are_covered() -> None:
-    pixels = noise()
-    blur_plates(pixels, *areas_of((200, 200, 300, 240)))
-    assert detail(pixels[191:249, 191:309]) < 3
-
-
-def test_corners_far_away_blur_no_more_than_the_surroundings() -> None:
-    pixels, boxes = noise(), areas_of((200, 200, 260, 220))[0]
-    blur_plates(pixels, boxes, np.full((1, 4, 2), 600, np.float32))
-    assert (pixels[260:] == noise()[260:]).all()
-
-
-def plate_of(letters: np.ndarray, brightness: int) -> np.ndarray:
-    """A white plate of 104x24 pixels with eight places, each black on its left or right."""
-    plate = np.full((24, 104, 3), brightness, np.uint8)
-    for place, right in enumerate(letters):
-        x = 6 + place * 12 + (5 if right else 0)
-        plate[4:20, x : x + 4] = 20
-    return plate
+def test_what_is_covered_beside_the_box() -> None:
+    assert (blurred(noise()) == noise()).all()
+    # Letters at the edge of the box, and the corners of a tilted plate, reach beyond it.
+    assert detail(blurred(noise(), (200, 200, 300, 240))[191:249, 191:309]) < 3
+    tilted = [[190, 180], [310, 220], [305, 262], [185, 220]]
+    assert detail(blurred(noise(), (200, 200, 300, 240), quad=tilted)[180:262, 185:310]) < 3
+    # Corners far away are none.
+    far = blurred(noise(), (200, 200, 260, 220), quad=[[600, 600]] * 4)
+    assert (far[260:] == noise()[260:]).all()
 
 
 def test_different_texts_leave_the_same_behind() -> None:
@@ -254,18 +214,19 @@ def test_different_texts_leave_the_same_behind() -> None:
     for seed in range(64):
         random = np.random.default_rng(seed)
         pixels = np.full((100, 300, 3), 90, np.uint8)
-        # Light differs as well; unrounded, it would be told to a part in 256.
-        pixels[40:64, 100:204] = plate_of(random.integers(0, 2, 8), random.integers(225, 250))
-        blur_plates(pixels, *areas_of((100, 40, 204, 64)))
-        left.add(pixels.tobytes())
+        # Light differs as well; unrounded, it would be known to a part in 256.
+        pixels[40:64, 100:204] = random.integers(225, 250)
+        # Eight letters of 12 columns, each black on its left or on its right.
+        starts = 106 + 12 * np.arange(8) + 5 * random.integers(0, 2, 8)
+        pixels[44:60, (starts[:, None] + np.arange(4)).ravel()] = 20
+        left.add(blurred(pixels, (100, 40, 204, 64)).tobytes())
     assert len(left) <= 8
 
 
 NO_WRITES = """
 import base64, os, resource, sys
 import api.main, fake_triton  # whatever is imported may be compiled and cached now
-from support import settings_for
-from support import running_gateway
+from support import running_gateway, settings_for
 from photo_files import encode
 import numpy as np
 
@@ -303,13 +264,12 @@ fake.stop()
 
 
 def test_nothing_is_written_to_disk() -> None:
-    tests = ROOT / "tests"
     run = subprocess.run(
         [sys.executable, "-B", "-c", NO_WRITES],
         capture_output=True,
         text=True,
-        cwd=tests.parent,
-        env={"PYTHONPATH": f"{tests}:{tests.parent}", "PATH": "/usr/bin:/bin"},
+        cwd=ROOT,
+        env={"PYTHONPATH": f"{ROOT / 'tests'}:{ROOT}", "PATH": "/usr/bin:/bin"},
         timeout=120,
     )
     assert run.stdout.strip() == "[200, 200, 200, 200, 201, 200] []", run.stderr

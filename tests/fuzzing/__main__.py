@@ -1,35 +1,33 @@
 """`make fuzz`: FUZZ_REQUESTS (10000), FUZZ_SEED (1); PLATES_URL for a service elsewhere."""
 
+import contextlib
 import os
 import sys
 import tempfile
 import time
 from pathlib import Path
 
-from fuzzing.campaign import Campaign, table_of
-from fuzzing.service import service_at, service_of_our_own
+from fuzzing.campaign import Campaign, Service, service_of_our_own
 
 
 def main() -> int:
-    """Run a campaign.
-
-    Returns:
-        0 if nothing was wrong, else 1.
-    """
+    """Run a campaign; return 0 if nothing was wrong, else 1."""
     count = int(os.environ.get("FUZZ_REQUESTS") or 10_000)
     seed = int(os.environ.get("FUZZ_SEED") or 1)
-    url = os.environ.get("PLATES_URL")
+    url = os.environ.get("PLATES_URL", "").rstrip("/")
     folder = Path(tempfile.mkdtemp(prefix="plates-fuzz-"))
     print(f"{count} requests, seed {seed}; what fails is saved to {folder}", flush=True)
     start = time.monotonic()
-    with service_at(url) if url else service_of_our_own(folder) as service:
+    with contextlib.nullcontext(Service(url)) if url else service_of_our_own(folder) as service:
         print(f"against {service.url}", flush=True)
-        report = Campaign(service, seed, count, folder).run()
-    sent = sum(row.count for row in report.rows.values())
-    print(table_of(report))
+        campaign = Campaign(service, seed, count, folder)
+        campaign.run()
+    sent = sum(row.count for row in campaign.rows.values())
+    print(campaign.table())
     print(f"{sent} requests in {time.monotonic() - start:.0f} s, seed {seed}: ", end="")
-    print(f"{len(report.violations)} violations" if report.violations else "nothing was wrong")
-    return 1 if report.violations else 0
+    wrong = len(campaign.violations)
+    print(f"{wrong} violations" if wrong else "nothing was wrong")
+    return 1 if wrong else 0
 
 
 if __name__ == "__main__":

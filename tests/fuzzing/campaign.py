@@ -1,48 +1,67 @@
 """Sends everything, judges it, and prints what came."""
 
-import itertools
+import contextlib
 import random
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from fuzzing.attempts import Attempt, save, send
-from fuzzing.connections import broken_connection
+import httpx
+
 from fuzzing.documents import send_documented
-from fuzzing.files import damaged_file
-from fuzzing.forms import malformed_form
-from fuzzing.parameters import odd_parameters
-from fuzzing.pictures import largest_picture, odd_picture
-from fuzzing.service import Process, Service
+from fuzzing.exchange import send
+from fuzzing.kinds import KINDS, LARGEST
 from fuzzing.tensors import overflow, send_tensors
 from fuzzing.verdicts import violation
+from plates.benchmarks.service import ProcessFootprint, footprints
+from plates.serving.running import running_service
 
-Made = Callable[[random.Random], Attempt]
-
-LARGEST = "largest pictures"
-# Parts of a thousand. What reaches the nets costs a hundred times what is refused before.
-KINDS: dict[str, tuple[Made, int]] = {
-    "damaged files": (damaged_file, 400),
-    "malformed forms": (malformed_form, 150),
-    "broken connections": (broken_connection, 130),
-    "odd parameters": (odd_parameters, 150),
-    "odd pictures": (odd_picture, 60),
-    LARGEST: (largest_picture, 2),
-}
-DOCUMENTED, _DOCUMENTED_SHARE = "openapi document", 108
+DOCUMENTED = "openapi document"
+_DOCUMENTED_SHARE = 108
 _WORKERS = 4
-_LEAST = 5
-# The rest is a waste of time once it is known to be broken.
+# The rest is a waste of time once the service is known to be broken.
 _MAX_VIOLATIONS = 50
 # Allocators keep some of what they were given once: measured over ten thousand requests.
-GROWTH_FACTOR, GROWTH_MB = 1.15, 100.0
+_GROWTH_FACTOR, _GROWTH_MB = 1.15, 100.0
 _HEALED_S = 60
 # Longer than the service believes in a photo that was read.
 _NOTICED_S = 3
+# Short, because some kinds wait for it to pass.
+_TIMEOUTS = {"PLATES_UPLOAD_TIMEOUT_S": "2", "PLATES_HEADER_TIMEOUT_S": "2"}
+
+
+@dataclass(frozen=True)
+class Service:
+    """A running service, its log and its Triton's gRPC and HTTP; elsewhere only its address."""
+
+    url: str
+    pid: int | None = None
+    log: Path | None = None
+    triton: tuple[str, str] | None = None
+
+
+@contextlib.contextmanager
+def service_of_our_own(folder: Path) -> Iterator[Service]:
+    """Run `plates serve` with a Triton of its own, on free ports."""
+    log = folder / "service.log"
+    with running_service(_TIMEOUTS, log) as running:
+        _wait_until_ready(running.url)
+        yield Service(running.url, running.process.pid, log, running.triton)
+
+
+def _wait_until_ready(url: str) -> float:
+    """Wait until photos are read, and return how many seconds it took."""
+    start = time.monotonic()
+    while time.monotonic() - start < _HEALED_S:
+        with contextlib.suppress(httpx.TransportError):
+            if httpx.get(f"{url}/readyz", timeout=_HEALED_S).is_success:
+                return time.monotonic() - start
+        time.sleep(0.2)
+    raise TimeoutError(f"not ready again within {_HEALED_S} s")
 
 
 @dataclass
@@ -51,31 +70,12 @@ class Row:
 
     count: int = 0
     slowest_s: float = 0.0
-    statuses: Counter[int | None] = field(default_factory=Counter)
+    statuses: Counter[str] = field(default_factory=Counter)
     violations: int = 0
 
 
-@dataclass
-class Report:
-    """What came of a campaign.
-
-    Attributes:
-        rows: By kind.
-        violations: Each as a sentence, with the file that repeats it.
-        before: Processes after the warm-up.
-        after: Processes when the last request to the gateway was answered.
-        notes: Further lines to print.
-    """
-
-    rows: dict[str, Row] = field(default_factory=dict)
-    violations: list[str] = field(default_factory=list)
-    before: list[Process] = field(default_factory=list)
-    after: list[Process] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-
-
 class Campaign:
-    """One run of all kinds against one service."""
+    """One run of all kinds against one service: `rows` by kind, `violations` as sentences."""
 
     def __init__(
         self,
@@ -83,160 +83,125 @@ class Campaign:
         seed: int,
         count: int,
         folder: Path,
-        growth_mb: float = GROWTH_MB,
+        least: int = 5,
+        growth_mb: float = _GROWTH_MB,
     ) -> None:
-        """Plan to send `count` requests; failing ones are saved to `folder`.
+        """Plan to send `count` requests, `least` of each kind; failing ones are saved to `folder`.
 
-        `growth_mb`: by how much memory may grow besides its share; more in a campaign so
-        short that pools fill after its warm-up.
+        Memory may grow by `growth_mb` above its share: pools fill in short campaigns, too.
         """
         self._service, self._seed, self._count, self._folder = service, seed, count, folder
-        self._growth_mb = growth_mb
+        self._least, self._growth_mb = least, growth_mb
         self._lock = threading.Lock()
-        self.report = Report()
+        self.rows: dict[str, Row] = {}
+        self.violations: list[str] = []
+        self.notes: list[str] = []
 
-    def run(self) -> Report:
+    def run(self) -> None:
         """Warm up, send everything, and look at the processes before and after."""
         # First, because it decides by itself how many requests make sense.
-        self._send_documented(self._count * _DOCUMENTED_SHARE // 1000)
-        kinds = self._plan(self._count - self.report.rows[DOCUMENTED].count)
-        # The largest pictures come first: what they leave behind is no growth.
-        kinds.sort(key=lambda planned: planned[0] != LARGEST)
-        warm_up = len(kinds) // 4
-        self._send_all(kinds[:warm_up])
-        self.report.before = self._service.processes()
-        self._send_all(kinds[warm_up:])
-        self.report.after = self._service.processes()
-        self._send_tensors()
-        self._judge_processes()
-        self._send_overflow()
-        return self.report
+        share = self._count * _DOCUMENTED_SHARE // 1000
+        send_documented(self._service.url, self._seed, share, lambda *a: self._note(DOCUMENTED, *a))
+        planned = self._plan(self._count - self.rows[DOCUMENTED].count)
+        warm_up = len(planned) // 4
+        self._send_all(planned[:warm_up])
+        before = footprints(self._service.pid)
+        self._send_all(planned[warm_up:])
+        after = footprints(self._service.pid)
+        if self._service.triton:
+            rounds = max(1, self._count // 500)
+            for case, status, wrong in send_tensors(*self._service.triton, self._seed, rounds):
+                self._note(case, status, 0.0, wrong)
+        self._judge(before, after)
+        if self._service.triton:
+            self._send_overflow(self._service.triton[0])
 
     def _plan(self, count: int) -> list[tuple[str, int]]:
         """Kinds and numbers, in an order that only the seed decides."""
-        whole = sum(share for _, share in KINDS.values())
-        planned = [
-            (kind, number)
-            for kind, (_, share) in KINDS.items()
-            for number in range(max(_LEAST, round(count * share / whole)))
-        ]
-        # What rounding left over.
-        most = sum(kind == "damaged files" for kind, _ in planned)
-        missing = range(most, most + count - len(planned))
-        planned += [("damaged files", number) for number in missing]
-        random.Random(self._seed).shuffle(planned)
-        return planned
+        rng, shares = random.Random(self._seed), [share for _, share in KINDS.values()]
+        kinds = [*KINDS] * self._least
+        kinds += rng.choices([*KINDS], shares, k=max(0, count - len(kinds)))
+        rng.shuffle(kinds)
+        # The largest come first: what they leave behind is no growth.
+        kinds.sort(key=lambda kind: kind != LARGEST)
+        return [(kind, number) for number, kind in enumerate(kinds)]
 
     def _send_all(self, planned: list[tuple[str, int]]) -> None:
         with ThreadPoolExecutor(_WORKERS) as pool:
-            for _ in pool.map(lambda pair: self._send(*pair), planned):
-                pass
+            list(pool.map(lambda pair: self._send(*pair), planned))
 
     def _send(self, kind: str, number: int) -> None:
-        if len(self.report.violations) >= _MAX_VIOLATIONS:
+        if len(self.violations) >= _MAX_VIOLATIONS:
             return
         attempt = KINDS[kind][0](random.Random(f"{self._seed} {kind} {number}"))
-        answer = send(attempt, self._service.host, self._service.port)
+        start = time.monotonic()
+        answer = send(attempt, self._service.url)
+        took = time.monotonic() - start
         wrong = violation(attempt, answer)
+        if wrong:
+            name = f"{number:05d}-{kind.replace(' ', '-')}.http"
+            wrong = f"{attempt.path}: {wrong} (replay: {attempt.save(self._folder / name)})"
+        self._note(kind, answer.status, took, wrong)
+
+    def _note(self, kind: str, status: object, seconds: float, wrong: str | None) -> None:
         with self._lock:
-            row = self.report.rows.setdefault(kind, Row())
+            row = self.rows.setdefault(kind, Row())
             row.count += 1
-            row.slowest_s = max(row.slowest_s, answer.seconds)
-            row.statuses[answer.status] += 1
+            row.slowest_s = max(row.slowest_s, seconds)
+            row.statuses[str(status)] += 1
             if wrong:
                 row.violations += 1
-                path = save(attempt, self._folder, number)
-                self.report.violations.append(f"{attempt.path}: {wrong} (replay: {path})")
+                self.violations.append(f"{kind}: {wrong}")
 
-    def _send_documented(self, count: int) -> None:
-        found = send_documented(self._service.url, self._seed, count)
-        row = Row(found.sent, found.slowest_s, found.statuses, len(found.violations))
-        self.report.rows[DOCUMENTED] = row
-        for reason, command in itertools.zip_longest(found.violations, found.commands):
-            self.report.violations.append(f"{reason} (replay: {command})")
-
-    def _send_tensors(self) -> None:
-        grpc_address, http_address = self._service.triton_grpc, self._service.triton_http
-        if grpc_address is None or http_address is None:
-            return
-        rounds = max(1, self._count // 500)
-        outcome = send_tensors(grpc_address, http_address, self._seed, rounds)
-        self.report.notes.append("tensors straight to Triton:")
-        for case, statuses in outcome.statuses.items():
-            self.report.notes.append(f"  {case:22} {_counts(statuses)}")
-        self.report.violations += outcome.violations
-
-    def _judge_processes(self) -> None:
-        """Nobody died, nobody grew, nobody is still at work, nothing was logged."""
-        before, after = self.report.before, self.report.after
-        if _pids(before) != _pids(self._service.processes()):
-            self.report.violations.append("processes ended or began meanwhile")
-        bound = GROWTH_FACTOR * _rss(before) + self._growth_mb
-        if _rss(after) > bound:
-            text = f"memory grew from {_rss(before):.0f} to {_rss(after):.0f} MB"
-            self.report.violations.append(f"{text}; at most {bound:.0f} were expected")
-        self.report.violations += [f"in the log: {line}" for line in self._service.tracebacks()]
+    def _judge(self, before: list[ProcessFootprint], after: list[ProcessFootprint]) -> None:
+        """No process ended or grew, none is still at work, nothing was logged."""
+        ends = {one.pid: f"{one.rss_bytes / 2**20:9.0f} MB" for one in after}
+        for one in before:
+            end = ends.get(one.pid, "ended")
+            self.notes.append(f"{one.part:46}{one.rss_bytes / 2**20:6.0f} MB{end}")
+        if {one.pid for one in before} != {one.pid for one in footprints(self._service.pid)}:
+            self.violations.append("processes ended or began meanwhile")
+        warm, end = (sum(one.rss_bytes for one in found) / 2**20 for found in (before, after))
+        self.notes.append(f"{'all':46}{warm:6.0f} MB{end:9.0f} MB")
+        if end > _GROWTH_FACTOR * warm + self._growth_mb:
+            self.violations.append(f"memory grew from {warm:.0f} to {end:.0f} MB")
+        log = self._service.log.read_text(errors="replace") if self._service.log else ""
+        for line in log.splitlines():
+            if "Traceback (most recent" in line:
+                self.violations.append(f"in the log: {line[:300]}")
         self._expect_ready()
 
     def _expect_ready(self) -> None:
         try:
-            took = self._service.wait_until_ready(_HEALED_S)
+            self.notes.append(f"ready after {_wait_until_ready(self._service.url):.1f} s")
         except TimeoutError as error:
-            self.report.violations.append(str(error))
-        else:
-            self.report.notes.append(f"ready after {took:.1f} s")
+            self.violations.append(str(error))
 
-    def _send_overflow(self) -> None:
+    def _send_overflow(self, address: str) -> None:
         """The last kind: it ends a process, and the supervisor must see to that."""
-        address = self._service.triton_grpc
-        if address is None or self._service.pid is None:
-            return
-        status = overflow(address)
-        self.report.notes.append(f"a shape that overflows, straight to Triton: {status}")
-        names, start = _names(self.report.after), time.monotonic()
+
+        def parts() -> Counter[str]:
+            return Counter(one.part for one in footprints(self._service.pid))
+
+        whole = parts()
+        self.notes.append(f"a shape that overflows, straight to Triton: {overflow(address)}")
+        start = time.monotonic()
         time.sleep(_NOTICED_S)
-        while _names(self._service.processes()) != names:
+        while parts() != whole:
             if time.monotonic() - start > _HEALED_S:
-                now = dict(_names(self._service.processes()))
-                self.report.violations.append(
-                    f"not healed within {_HEALED_S} s: {now} instead of {dict(names)}"
-                )
+                self.violations.append(f"not healed: {parts()} instead of {whole}")
                 return
             time.sleep(0.2)
         self._expect_ready()
-        self.report.notes[-1] += f", all processes are back after {time.monotonic() - start:.1f} s"
+        self.notes.append(f"all processes were back after {time.monotonic() - start:.1f} s")
 
-
-def _pids(processes: list[Process]) -> set[int]:
-    return {process.pid for process in processes}
-
-
-def _names(processes: list[Process]) -> Counter[str]:
-    return Counter(process.name for process in processes)
-
-
-def _rss(processes: list[Process]) -> float:
-    return sum(process.rss_mb for process in processes)
-
-
-def _counts(statuses: Counter[int | None] | Counter[str]) -> str:
-    ordered = sorted(statuses.items(), key=lambda item: str(item[0]))
-    return "  ".join(f"{status or 'none'}: {count}" for status, count in ordered)
-
-
-def table_of(report: Report) -> str:
-    """What came, as text: kinds, then processes, then what was wrong."""
-    lines = [f"{'kind':20}{'sent':>7}{'slowest':>10}{'wrong':>7}  statuses"]
-    for kind, row in report.rows.items():
-        told = f"{row.count:7}{row.slowest_s:8.2f} s{row.violations:7}  {_counts(row.statuses)}"
-        lines.append(f"{kind:20}{told}")
-    lines += ["", *report.notes]
-    if report.before:
-        lines += ["", f"{'process':46}{'warm':>9}{'at the end':>12}"]
-        ends = {process.pid: process.rss_mb for process in report.after}
-        for process in report.before:
-            end = f"{ends[process.pid]:9.0f} MB" if process.pid in ends else "ended".rjust(12)
-            lines.append(f"{process.name:46}{process.rss_mb:6.0f} MB{end}")
-        lines.append(f"{'all':46}{_rss(report.before):6.0f} MB{_rss(report.after):9.0f} MB")
-    lines += ["", *(f"WRONG {number}: {text}" for number, text in enumerate(report.violations, 1))]
-    return "\n".join(lines)
+    def table(self) -> str:
+        """What came, as text: kinds, then processes, then what was wrong."""
+        lines = [f"{'kind':40}{'sent':>7}{'slowest':>10}{'wrong':>7}  statuses"]
+        for kind, row in self.rows.items():
+            statuses = ", ".join(f"{status}: {n}" for status, n in sorted(row.statuses.items()))
+            figures = f"{row.count:7}{row.slowest_s:8.2f} s{row.violations:7}"
+            lines.append(f"{kind:40}{figures}  {statuses}")
+        lines += ["", *self.notes, ""]
+        lines += [f"WRONG {number}: {text}" for number, text in enumerate(self.violations, 1)]
+        return "\n".join(lines)

@@ -5,119 +5,93 @@ import math
 import re
 from typing import Any
 
-from fuzzing.attempts import Answer, Attempt
+from pydantic import BaseModel
 
-_PROBLEM = {"type": str, "title": str, "status": int, "detail": str, "instance": str}
+from api.answers import BatchAnswer, PlatesAnswer, ProblemDocument
+from api.compat.codeproject_ai import AlprAnswer
+from api.compat.plate_recognizer import PlateReaderAnswer
+from fuzzing.exchange import ALPR, BATCH, PLATES, READER, Answer, Attempt
+
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
-_SNAPSHOT, _ALPR = ("/v1/plate-reader", "/info"), ("/v1/vision/alpr", "/v1/image/alpr")
-_JPEG_START = b"\xff\xd8\xff"
+_READER_PATHS, _ALPR_PATHS = (READER.rstrip("/"), "/info"), (ALPR, "/v1/image/alpr")
+_ANSWERS: dict[str, type[BaseModel]] = {PLATES: PlatesAnswer, BATCH: BatchAnswer}
+_ANSWERS |= {READER.rstrip("/"): PlateReaderAnswer} | dict.fromkeys(_ALPR_PATHS, AlprAnswer)
+_PROBABILITIES = ("score", "detection_score", "dscore", "confidence")
+_STARTS = {"image/jpeg": b"\xff\xd8\xff", "image/png": b"\x89PNG"}
 
 
 def violation(attempt: Attempt, answer: Answer) -> str | None:
-    """Judge an answer.
-
-    Returns:
-        What is wrong with it, as a sentence; None if nothing is.
-    """
-    if answer.failure:
-        return answer.failure
-    if answer.status is None:
-        return None
-    if attempt.statuses is not None and answer.status not in attempt.statuses:
-        return f"status {answer.status} instead of one of {sorted(attempt.statuses)}"
+    """Judge an answer: what is wrong with it, as a sentence; None if nothing is."""
+    status = answer.status
+    if answer.failure or status is None:
+        return answer.failure or None
+    if attempt.statuses is not None and status not in attempt.statuses:
+        return f"status {status} instead of one of {sorted(attempt.statuses)}"
     if not _REQUEST_ID.fullmatch(answer.headers.get("x-request-id", "")):
         return f"the request id is {answer.headers.get('x-request-id')!r}"
-    if 300 <= answer.status < 400:
-        return None
-    if answer.status >= 400:
-        return _refusal_violation(attempt, answer)
-    return _success_violation(attempt, answer)
-
-
-def _refusal_violation(attempt: Attempt, answer: Answer) -> str | None:
-    if answer.status in (429, 503):
-        after = answer.headers.get("retry-after", "")
-        if not after.isdigit() or int(after) < 1:
-            return f"{answer.status} with Retry-After {after!r}"
-    elif answer.status in (408, 504):
-        if not attempt.may_time_out:
-            return f"{answer.status} though nobody was in a hurry: {answer.body[:200]!r}"
-    elif answer.status >= 500:
-        return f"status {answer.status}: {answer.body[:200]!r}"
-    if attempt.pieces[0].startswith(b"HEAD "):
+    after = answer.headers.get("retry-after", "")
+    if status in (429, 503) and not (after.isdigit() and int(after) >= 1):
+        return f"{status} with Retry-After {after!r}"
+    if status in (408, 504) and not attempt.may_time_out:
+        return f"{status} though the request gave no deadline: {answer.body[:200]!r}"
+    if status >= 500 and status not in (503, 504):
+        return f"status {status}: {answer.body[:200]!r}"
+    if 300 <= status < 400 or attempt.pieces[0].startswith(b"HEAD "):
         return None
     try:
-        document = json.loads(answer.body)
-    except ValueError:
-        return f"{answer.status} without a document: {answer.body[:80]!r}"
-    return _document_violation(attempt.path.rstrip("/"), answer, document)
+        judge = _refusal_violation if status >= 400 else _success_violation
+        return judge(attempt.path.rstrip("/"), answer)
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        return f"{status} without a document of its form: {error}, {answer.body[:200]!r}"
 
 
-def _document_violation(path: str, answer: Answer, document: Any) -> str | None:
-    """Whether a refusal has its service's form.
-
-    What is refused before its target is understood, is refused in our own.
-    """
+def _refusal_violation(path: str, answer: Answer) -> str | None:
+    """Whether a refusal has its service's form, or ours: before its target is understood."""
     kind = answer.headers.get("content-type", "")
+    document = json.loads(answer.body)
     if kind == "application/problem+json":
-        for name, expected in _PROBLEM.items():
-            if not isinstance(document.get(name), expected):
-                return f"the problem document has {name} {document.get(name)!r}"
-        same = document["status"] == answer.status
-        return None if same else f"{answer.status} with a document of {document['status']}"
-    if kind != "application/json" or path not in _SNAPSHOT + _ALPR:
-        return f"{answer.status} as {kind!r}"
-    if path in _ALPR:
-        told = document.get("success") is False and document.get("code") == answer.status
-        return None if told else f"not an error of CodeProject.AI's form: {document}"
-    name = "error" if answer.status == 413 else "detail"
-    return None if isinstance(document.get(name), str) else f"no {name!r} in {document}"
+        fits = ProblemDocument.model_validate(document).status == answer.status
+    elif kind == "application/json" and path in _ALPR_PATHS:
+        fits = (document["success"], document["code"]) == (False, answer.status)
+        fits = fits and isinstance(document["error"], str)
+    else:
+        fits = kind == "application/json" and path in _READER_PATHS
+        fits = fits and isinstance(document["error" if answer.status == 413 else "detail"], str)
+    return None if fits else f"{answer.status} as {kind!r}: {document}"
 
 
-def _success_violation(attempt: Attempt, answer: Answer) -> str | None:
+def _success_violation(path: str, answer: Answer) -> str | None:
     kind = answer.headers.get("content-type", "").partition(";")[0]
-    if not attempt.path.startswith("/v1/") or attempt.pieces[0].startswith(b"HEAD "):
+    if path not in _ANSWERS:
         return None
     if kind.startswith("image/"):
-        fits = kind == "image/jpeg" and answer.body.startswith(_JPEG_START)
-        return None if fits or kind == "image/png" else f"the redacted photo is {kind}"
-    try:
-        # NaN and Infinity are Python's, not JSON's.
-        document = json.loads(answer.body, parse_constant=_refuse_constant)
-    except ValueError as error:
-        return f"the answer is not JSON: {error}"
-    if "plates" in document:
-        return plates_violation(document)
-    for item in document.get("results", []):
-        wrong = plates_violation(item["answer"]) if item.get("answer") else None
-        if wrong:
-            return wrong
-    return _compat_violation(document)
-
-
-def plates_violation(document: dict[str, Any]) -> str | None:
-    """Whether an answer's plates lie inside the photo, with scores that are probabilities."""
-    width, height = document["image"]["width"], document["image"]["height"]
-    for plate in document["plates"]:
-        x0, y0, x1, y1 = plate["box"]
-        if not (0 <= x0 < x1 <= width and 0 <= y0 < y1 <= height):
-            return f"the box {plate['box']} in a photo of {width}x{height}"
-        if not all(math.isfinite(side) for corner in plate["quad"] for side in corner):
-            return f"the quad {plate['quad']}"
-        scored = [plate, *plate["characters"], *plate["candidates"]]
-        scores = [plate["detection_score"], *(item["score"] for item in scored)]
-        if not all(0 <= score <= 1 for score in scores):
-            return f"scores beyond [0, 1]: {scores}"
-        if plate["readable"] != bool(plate["text"]):
-            return f"readable {plate['readable']} with the text {plate['text']!r}"
-    return None
-
-
-def _compat_violation(document: dict[str, Any]) -> str | None:
-    scores = [item.get("score", 0) for item in document.get("results", [])]
-    scores += [item.get("confidence", 0) for item in document.get("predictions", [])]
-    return None if all(0 <= score <= 1 for score in scores) else f"scores {scores}"
+        fits = kind in _STARTS and answer.body.startswith(_STARTS[kind])
+        return None if fits else f"the redacted photo is {kind} and begins {answer.body[:8]!r}"
+    # NaN and Infinity are Python's, not JSON's.
+    document = json.loads(answer.body, parse_constant=_refuse_constant)
+    _ANSWERS[path].model_validate(document)
+    return _unsound(document)
 
 
 def _refuse_constant(name: str) -> None:
     raise ValueError(f"it holds {name}")
+
+
+def _unsound(item: Any, size: dict[str, float] | None = None) -> str | None:
+    """Whether all plates below lie inside their photo, with scores that are probabilities."""
+    if isinstance(item, dict):
+        size = item.get("image", size)
+        for name in _PROBABILITIES:
+            if not 0 <= item.get(name, 0) <= 1:
+                return f"the {name} {item[name]}"
+        if "readable" in item:
+            x0, y0, x1, y1 = item["box"]
+            if not size or not (0 <= x0 < x1 <= size["width"] and 0 <= y0 < y1 <= size["height"]):
+                return f"the box {item['box']} in a photo of {size}"
+            if not all(math.isfinite(side) for corner in item["quad"] for side in corner):
+                return f"the quad {item['quad']}"
+            if item["readable"] != bool(item["text"]):
+                return f"readable {item['readable']} with the text {item['text']!r}"
+        item = list(item.values())
+    below = item if isinstance(item, list) else []
+    return next((wrong for each in below if (wrong := _unsound(each, size))), None)

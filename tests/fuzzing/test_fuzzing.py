@@ -1,0 +1,140 @@
+"""What the fuzzer calls wrong, that the seed alone makes its requests, and a short campaign."""
+
+import copy
+import json
+import random
+import socket
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from api.answers import EXAMPLE, PROBLEM_EXAMPLE
+from api.compat import codeproject_ai, plate_recognizer
+from fuzzing.campaign import Campaign, service_of_our_own
+from fuzzing.exchange import Answer, Attempt, send
+from fuzzing.kinds import KINDS, LARGEST
+from fuzzing.verdicts import violation
+
+REQUESTS = 200
+PIECES = (b"GET / ", b"HTTP/1.1\r\n\r\n")
+OURS, READER = Attempt("/v1/plates", PIECES), Attempt("/v1/plate-reader/", PIECES)
+ALPR, BATCH = Attempt("/v1/vision/alpr", PIECES), Attempt("/v1/plates/batch", PIECES)
+
+
+def answer(status: int, document: Any, kind: str = "application/json", **headers: str) -> Answer:
+    names = {name.replace("_", "-"): value for name, value in headers.items()}
+    headers = {"content-type": kind, "x-request-id": "1", **names}
+    return Answer(status, headers, json.dumps(document).encode())
+
+
+def problem(status: int, changes: dict | None = None, **headers: str) -> Answer:
+    document = PROBLEM_EXAMPLE | {"status": status} | (changes or {})
+    return answer(status, document, "application/problem+json", **headers)
+
+
+SOUND = (
+    (OURS, answer(200, EXAMPLE)),
+    (BATCH, answer(200, {"results": [{"filename": None, "status": 200, "answer": EXAMPLE}]})),
+    (READER, answer(201, plate_recognizer.EXAMPLE)),
+    (ALPR, answer(200, codeproject_ai.EXAMPLE)),
+    (OURS, problem(422)),
+    (OURS, problem(429, retry_after="3")),
+    (OURS, problem(503, retry_after="3")),
+    (Attempt("/v1/plates", PIECES, may_time_out=True), problem(504)),
+    (READER, answer(400, {"detail": "a."})),
+    (READER, answer(413, {"error": "a."})),
+    (ALPR, answer(415, {"success": False, "error": "a.", "code": 415})),
+)
+UNSOUND = (
+    (OURS, Answer(failure="it hangs")),
+    *((OURS, problem(status)) for status in (500, 502, 504, 408, 429, 503)),
+    (OURS, problem(503, retry_after="soon")),
+    (OURS, problem(422, x_request_id="")),
+    (OURS, problem(422, {"status": 400})),
+    (OURS, problem(422, {"detail": None})),
+    (OURS, answer(422, PROBLEM_EXAMPLE)),
+    (OURS, Answer(400, {"x-request-id": "1"}, b"Invalid HTTP request received.")),
+    (READER, answer(413, {"detail": "a."})),
+    (ALPR, answer(415, {"success": True, "error": "a.", "code": 415})),
+    (ALPR, answer(200, {})),
+    (READER, answer(201, {"results": [{"score": 2}]})),
+    (OURS, answer(200, "no photo", "image/png")),
+    (Attempt("/v1/plates", PIECES, statuses=frozenset({200})), problem(422)),
+)
+
+
+@pytest.mark.parametrize(
+    ("attempt", "given", "is_sound"),
+    [*((*row, True) for row in SOUND), *((*row, False) for row in UNSOUND)],
+)
+def test_verdicts(attempt: Attempt, given: Answer, is_sound: bool) -> None:
+    assert (violation(attempt, given) is None) == is_sound
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"box": [-0.1, 0, 10, 10]},
+        {"box": [0, 0, 1920.1, 10]},
+        {"box": [10, 0, 10, 10]},
+        {"box": [10, 20, 9, 30]},
+        {"score": 1.01},
+        {"score": float("nan")},
+        {"detection_score": -0.01},
+        {"characters": [{"char": "A", "score": 2}]},
+        {"quad": [[0, float("inf")]] * 4},
+        {"readable": False},
+    ],
+)
+def test_unsound_plates_are_found(changes: dict[str, object]) -> None:
+    document = copy.deepcopy(EXAMPLE)
+    document["plates"][0] |= changes
+    assert violation(OURS, answer(200, document))
+    result = {"filename": None, "status": 200, "answer": document}
+    assert violation(BATCH, answer(200, {"results": [result]}))
+
+
+@pytest.mark.parametrize("kind", sorted(KINDS.keys() - {LARGEST}))
+def test_the_seed_alone_decides(kind: str, tmp_path: Path) -> None:
+    make = KINDS[kind][0]
+    first, again, other = (
+        [make(random.Random(f"{seed} {number}")) for number in range(20)] for seed in (1, 1, 2)
+    )
+    assert first == again
+    assert first != other
+    # What failed can be sent again.
+    assert first[0].save(tmp_path / "a.http").read_bytes() == b"".join(first[0].pieces)
+
+
+@pytest.mark.parametrize(
+    ("reply", "silent", "failure"),
+    [(b"", False, "closed"), (b"", True, ""), (b"nonsense\r\n\r\n", True, "not HTTP")],
+)
+def test_connections_that_end_oddly(reply: bytes, silent: bool, failure: str) -> None:
+    attempt = Attempt("/", PIECES[:1], may_stay_silent=silent)
+    with socket.create_server(("127.0.0.1", 0)) as server, ThreadPoolExecutor(1) as pool:
+        sending = pool.submit(send, attempt, f"http://127.0.0.1:{server.getsockname()[1]}")
+        connection, _ = server.accept()
+        connection.recv(1000)
+        connection.sendall(reply)
+        connection.close()
+        seen = sending.result()
+    assert seen.status is None
+    assert failure in seen.failure
+    assert bool(seen.failure) == bool(failure)
+
+
+@pytest.mark.live
+@pytest.mark.control
+def test_hostile_requests_do_no_harm(tmp_path: Path) -> None:
+    with service_of_our_own(tmp_path) as service:
+        # To make the largest pictures takes longer than all the rest: one is enough. So few
+        # requests don't fill the pools before the rest is measured.
+        campaign = Campaign(service, 4, REQUESTS, tmp_path, least=1, growth_mb=500)
+        campaign.run()
+    assert not campaign.violations, campaign.table()
+    assert KINDS.keys() < campaign.rows.keys()
+    assert sum(row.count for row in campaign.rows.values()) >= REQUESTS
+    assert sum(row.statuses["200"] for row in campaign.rows.values()) > REQUESTS / 20
