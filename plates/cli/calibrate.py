@@ -32,23 +32,20 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Calibrate and print what came out."""
     if arguments.data is None:
         raise CommandError("give --data DIR, or set PLATES_DATA")
     from plate_models.training.calibration import CalibrationRun, calibrate, save
-    from plate_models.training.labels import LabelError
     from plate_models.weights import check_manifest, write_manifest
 
     weights = arguments.weights or RELEASED_WEIGHTS
-    options = {
-        name: getattr(arguments, name) for name in ("crops", "workers", "most_wrong", "seed")
-    }
-    config = CalibrationRun(arguments.data, weights, arguments.out, **options)
+    names = ("crops", "workers", "most_wrong", "seed")
+    chosen = {name: getattr(arguments, name) for name in names}
+    config = CalibrationRun(arguments.data, weights, arguments.out, **chosen)
     arguments.out.mkdir(parents=True, exist_ok=True)  # Not only after the work.
     check_manifest(weights)
     try:
         result = calibrate(config, _progress)
-    except (LabelError, ValueError) as error:
+    except ValueError as error:
         raise CommandError(printable(error)) from error
     print(*result.lines(), sep="\n")
     print(f"\nreport and pictures: {arguments.out}")

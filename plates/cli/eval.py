@@ -12,10 +12,7 @@ What is scored; labelled photos if nothing else is asked for:
               DIR/ru_photos and DIR/no_plates end to end, and the rendered benchmark where
               --per-type asks for it. At most 0.1 % of the crops' texts may differ
 
-With --via triton the labelled photos are read by `plate_recognition` in a Triton, file in,
-texts out, and each answer is compared with that of this process.
-
-The exit status is 1 where a comparison misses its floor, or Triton and this process disagree.
+The exit status is 1 where a comparison misses its floor.
 `plates compare` sets two files of --json side by side.
 """
 
@@ -41,10 +38,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
         parser.add_argument(option, action="append_const", dest="parts", const=name, help=purpose)
     options.add_weights(parser)
     options.add_engine(parser)
-    text = "read the labelled photos through Triton (default: here)"
-    parser.add_argument("--via", metavar="triton", help=text)
-    text = "gRPC of a Triton (default: one is started)"
-    parser.add_argument("--triton", metavar="HOST:PORT", help=text)
     text = "also score the published recognizer in DIR"
     parser.add_argument("--baseline", type=Path, metavar="DIR", help=text)
     text = "render N photos of each kind of plates (default: 500; for --agreement none)"
@@ -79,12 +72,6 @@ def _check(arguments: argparse.Namespace, parts: list[str]) -> None:
     """Refuse at once what would fail after minutes of work."""
     if arguments.data is None and {"labelled", "world"} & set(parts):
         raise CommandError("give --data DIR, or set PLATES_DATA")
-    if arguments.via not in (None, "triton"):
-        raise CommandError(f"--via: expected triton, got {arguments.via!r}")
-    if arguments.via and parts != ["labelled"]:
-        raise CommandError("--via triton reads labelled photos: leave the other parts out")
-    if arguments.triton and not arguments.via:
-        raise CommandError("--triton HOST:PORT goes with --via triton")
     if "agreement" in parts and arguments.engine == "torch" and arguments.device == "cpu":
         raise CommandError(
             "--agreement compares with torch on the CPU: --engine torch would meet itself there"

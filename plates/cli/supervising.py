@@ -1,21 +1,23 @@
 """What `plates serve` and `plates triton` share: settings, a supervisor, and a clean end."""
 
 import contextlib
+import os
+import socket
 import tempfile
-from collections.abc import Callable
+from functools import partial
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from plates.cli import CommandError
-from plates.cli.signals import Stopped, say, stop_signals_raise
+from plates.cli import CommandError, Stopped, say, stop_signals_raise
 
 if TYPE_CHECKING:
     from api.settings import Settings
     from plates.serving import EmbeddedTriton
     from plates.serving.supervisor import Part
 
-TRITON = "Triton: "
+# How the lines begin by which `plates.serving.running` finds the addresses.
+TRITON, LISTENING = "Triton: ", "Serving on "
 
 
 def read_settings(**options: object) -> "Settings":
@@ -27,7 +29,7 @@ def read_settings(**options: object) -> "Settings":
 
     from api.observing import logs
     from api.settings import Settings
-    from plates.cli.environment import explain, warn_of_unknown_settings
+    from plates.cli.config import explain, warn_of_unknown_settings
 
     given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
     try:
@@ -40,37 +42,35 @@ def read_settings(**options: object) -> "Settings":
 
 
 def supervise(
-    settings: "Settings",
-    triton: "EmbeddedTriton | None",
-    make_gateway: "Callable[[Path], Part] | None" = None,
-    announce: Callable[[], None] = lambda: None,
+    settings: "Settings", triton: "EmbeddedTriton | None", listener: socket.socket | None = None
 ) -> int:
-    """Start Triton, then a gateway, given the status file, and heal both until a signal.
+    """Start Triton, then a gateway that serves on the listener, and heal both until a signal.
 
     Raises:
-        CommandError: One of them can't be started, or could not be healed.
+        EmbeddedTritonError: One of them can't be started, or could not be healed.
     """
-    from plates.serving import EmbeddedTritonError
     from plates.serving.supervisor import Supervisor
 
     with tempfile.TemporaryDirectory(prefix="plates-status-") as folder:
         status_file = settings.status_file or Path(folder) / "status.json"
         parts = [heal(triton)] if triton else []
-        parts += [make_gateway(status_file)] if make_gateway else []
+        if listener:
+            from plates.serving.gateway import GatewayWorker
+
+            environment = partial(_environment, settings, status_file, triton)
+            parts.append(GatewayWorker(environment, listener))
         supervisor = Supervisor(parts, status_file)
-        try:
-            with stop_signals_raise(), contextlib.suppress(Stopped):
-                try:
-                    supervisor.start()
-                    if triton:
-                        say(f"{TRITON}gRPC {triton.grpc_url}, HTTP {triton.http_url}")
-                    announce()
-                    supervisor.run()
-                finally:
-                    say("Stopping …")
-                    supervisor.stop()
-        except EmbeddedTritonError as error:
-            raise CommandError(str(error)) from error
+        with stop_signals_raise(), contextlib.suppress(Stopped):
+            try:
+                supervisor.start()
+                if triton:
+                    say(f"{TRITON}gRPC {triton.grpc_url}, HTTP {triton.http_url}")
+                if listener:
+                    say(f"{LISTENING}{_url(settings, listener)} (documentation: /docs)")
+                supervisor.run()
+            finally:
+                say("Stopping …")
+                supervisor.stop()
     say("Stopped.")
     return 0
 
@@ -95,3 +95,23 @@ def heal(triton: "EmbeddedTriton") -> "Part":
     from plates.serving.healing import TritonHealer
 
     return TritonHealer(triton, (files("plate_models") / "golden.jpg").read_bytes())
+
+
+def _environment(
+    settings: "Settings", status_file: Path, triton: "EmbeddedTriton | None"
+) -> dict[str, str]:
+    """What the gateway's process gets besides this one's environment."""
+    added = {"PLATES_HOST": settings.host, "PLATES_PORT": str(settings.port)}
+    added["PLATES_STATUS_FILE"] = str(status_file)
+    # Each further arena of glibc's malloc keeps what it once held.
+    added["MALLOC_ARENA_MAX"] = os.environ.get("MALLOC_ARENA_MAX", "2")
+    if triton is not None:
+        added["PLATES_TRITON_URL"] = triton.grpc_url
+        added["PLATES_TRITON_METRICS_URL"] = triton.metrics_url
+    return added
+
+
+def _url(settings: "Settings", listener: socket.socket) -> str:
+    host, port = listener.getsockname()[:2]
+    scheme = "https" if settings.tls_certificate else "http"
+    return f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"

@@ -14,7 +14,7 @@ from api.main import create_app
 from api.settings import Settings
 from plate_models.cores import photos_at_once
 from plates.cli import health
-from plates.cli.environment import check as check_settings
+from plates.cli.config import check as check_settings
 from plates.serving import gateway, triton
 
 ROOT = Path(__file__).resolve().parents[2]
