@@ -19,7 +19,9 @@ import sys
 from dataclasses import fields
 from pathlib import Path
 
-from plates.bulk import OutputError, Request
+from tqdm import tqdm
+
+from plates.bulk import OutputError, Request, running
 from plates.cli import CommandError, stop_signals_raise
 from plates.cli.options import add_engine, add_weights, default_engine
 
@@ -51,10 +53,6 @@ def _count(text: str) -> int:
 
 def run(arguments: argparse.Namespace) -> int:
     """Read the archive, or what is left of it; 0, or 1 if a photo, folder or chunk failed."""
-    from tqdm import tqdm
-
-    from plates.bulk import running
-
     if arguments.gpus and arguments.device == "cpu":
         arguments.device = "cuda:0"  # Ray shows each process its own as the first one
     arguments.gpus = arguments.gpus or int(arguments.device != "cpu")

@@ -6,9 +6,8 @@ pictures go to --out; only --release puts the calibration in force.
 """
 
 import argparse
-from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 from tqdm import tqdm
 
@@ -44,7 +43,7 @@ def run(arguments: argparse.Namespace) -> int:
     arguments.out.mkdir(parents=True, exist_ok=True)  # Not only after the work.
     check_manifest(weights)
     try:
-        result = calibrate(config, _progress)
+        result = calibrate(config, partial(tqdm, unit="block", disable=None))
     except ValueError as error:
         raise CommandError(printable(error)) from error
     print(*result.lines(), sep="\n")
@@ -52,7 +51,3 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.release:
         print(f"in force: {save(result, weights)}, {write_manifest(weights)}")
     return 0
-
-
-def _progress(trials: Iterable[Any], part: str, blocks: int) -> Iterable[Any]:
-    return tqdm(trials, total=blocks, unit="block", desc=part, disable=None)

@@ -11,6 +11,9 @@ import argparse
 import ssl
 from pathlib import Path
 
+import httpx
+
+from api.status import read_status
 from plates.cli import CommandError
 
 
@@ -29,10 +32,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Ask once; return 0 if all is well, else raise `CommandError`."""
-    import httpx
-
-    from api.status import read_status
-
     if arguments.status:
         status = read_status(arguments.status)
         if status is None:

@@ -27,8 +27,6 @@ _COMPANION = re.compile(
     r".*\.(aae|csv|db|gpx|html?|ini|jsonl?|log|md|srt|svg|toml|tsv|txt|xml|xmp|ya?ml)", re.I
 )
 _MOST_NAMES = 20
-# More inputs than that get a progress bar, and so does a video.
-_A_HANDFUL = 5
 
 
 @dataclass(frozen=True)
@@ -55,9 +53,8 @@ class Inputs:
 
         What can't be read is added to the failures. To be closed after an error.
         """
-        few = len(self.kinds) <= _A_HANDFUL and "video" not in self.kinds.values()
         # None: unless stderr is a terminal. A video counts as one until it is opened.
-        with tqdm(total=len(self.kinds), unit="picture", disable=few or None) as bar:
+        with tqdm(total=len(self.kinds), unit="picture", disable=None) as bar:
             for path, kind in self.kinds.items():
                 bar.set_postfix_str(shown(path), refresh=False)
                 try:

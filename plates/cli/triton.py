@@ -14,7 +14,7 @@ It ends with a status that is not zero if Triton can't be started, or not be hea
 
 import argparse
 
-from plates.cli.supervising import describe_triton, read_settings, supervise
+from plates.cli.serve import describe_triton, read_settings, supervise
 
 
 def configure(_: argparse.ArgumentParser) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from plates.cli import CommandError
-from plates.cli.supervising import LISTENING, TRITON
+from plates.cli.serve import LISTENING, TRITON
 from plates.serving.processes import die_with_parent
 
 _STOP_S = 20.0

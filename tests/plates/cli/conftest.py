@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from plate_models.engines import nets
+from plate_models.recognition.decoding import Reading
 from plates.cli import main as cli
 
 
@@ -25,11 +26,14 @@ def run(capsys):
 
 
 @pytest.fixture
-def run_blind(run, monkeypatch):
-    """Run a command with nets that find nothing."""
+def run_stub(run, monkeypatch):
+    """Run a command with nets that find the plate A001AA77 in every photo."""
+    reading = Reading("A001AA77", 0.9, True, "ru.car", (("A", 0.9),), (("A001AA77", 0.9),))
+    quad = ((2, 2), (22, 2), (22, 7), (2, 7))
+    plate = SimpleNamespace(box=(2, 2, 22, 7), quad=quad, detection_score=0.75, reading=reading)
 
     def load(engine, device, *_):
-        return SimpleNamespace(engine=engine, device=device, read=lambda _: [])
+        return SimpleNamespace(engine=engine, device=device, read=lambda _: [plate])
 
     monkeypatch.setattr(nets, "load_nets", load)
     return run

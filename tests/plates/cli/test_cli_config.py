@@ -1,6 +1,5 @@
 """Settings that make no sense are refused by name before anything is started."""
 
-import logging
 import os
 import re
 
@@ -8,7 +7,7 @@ import pytest
 from jsonschema import Draft202012Validator
 from support import ROOT
 
-from plates.cli.config import SETTINGS, settings_schema, settings_table, warn_of_unknown_settings
+from plates.cli.config import SETTINGS, settings_schema, settings_table
 
 
 @pytest.fixture
@@ -68,6 +67,8 @@ PLATES_MAX_BYTES=${SOMEWHERE_ELSE}
 PLATES_RATE_LIMIT=
 
 COMPOSE_PROFILES=monitoring
+PLATES_DATA=/of/another/command
+plates_concurrency=2
 """
 
 
@@ -153,13 +154,3 @@ def test_the_schema_refuses_what_makes_no_sense():
     ):
         (error,) = schema.iter_errors({name: value})
         assert reason in error.message
-
-
-def test_unknown_settings_of_the_environment_are_logged(caplog):
-    with caplog.at_level(logging.WARNING, "plates.settings"):
-        warn_of_unknown_settings(
-            {"PLATES_PORTS": "secret", "plates_port": "1", "PLATES_DATA": "x", "PATH": "y"}
-        )
-    assert [record.getMessage() for record in caplog.records] == [
-        "PLATES_PORTS: there is no such setting (is PLATES_PORT meant?). It is ignored."
-    ]

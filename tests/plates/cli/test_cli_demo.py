@@ -19,7 +19,7 @@ from plate_models.detection import choose_canvas
 from plate_models.images import check_header
 from plate_models.spec import DETECTOR
 from plates.cli import demo
-from plates.cli.supervising import LISTENING
+from plates.cli.serve import LISTENING
 
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108
 

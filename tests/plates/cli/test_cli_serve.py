@@ -31,7 +31,7 @@ def run_unsupervised(run, monkeypatch):
         def __init__(self, *_):
             pass
 
-    monkeypatch.setattr("plates.serving.supervisor.Supervisor", Supervisor)
+    monkeypatch.setattr(serve, "Supervisor", Supervisor)
     monkeypatch.setattr("api.observing.logs.configure", lambda _: None)
     monkeypatch.setenv("PLATES_TRITON_URL", "127.0.0.1:1")
     monkeypatch.setenv("PLATES_PORT", "0")
