@@ -66,9 +66,9 @@ def run(arguments: argparse.Namespace) -> int:
     return int(any(problems.values()))
 
 
-def warn_of_unknown_settings(environment: Mapping[str, str] = os.environ) -> None:
+def warn_of_unknown_settings() -> None:
     """Log the variables that have our prefix and are no settings."""
-    for problem in _unknown(environment):
+    for problem in _unknown(os.environ):
         log.warning("%s. It is ignored.", problem)
 
 

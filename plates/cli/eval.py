@@ -1,19 +1,7 @@
 """Score the weights: counts, rates and 95 % intervals, all at the operating point that ships.
 
-What is scored; labelled photos if nothing else is asked for:
-
-  --labelled  recall, exact match and character errors on DIR/ru_photos (images/ and
-              plates.csv; or DIR is itself such a set), false plates on DIR/no_plates
-  --world     readable texts on the held-out fifth of DIR/world_photos, to be looked at
-  --rendered  nine kinds of plates end to end on the rendered benchmark, which is made on
-              the way: needs no data. 4,500 photos unless --per-type says otherwise
-  --agreement the engine against the float32 reference (torch, on the CPU): texts and logits
-              of --crops plates, rendered and painted into DIR/world_photos, every photo of
-              DIR/ru_photos and DIR/no_plates end to end, and the rendered benchmark where
-              --per-type asks for it. At most 0.1 % of the crops' texts may differ
-
-The exit status is 1 where a comparison misses its floor.
-`plates compare` sets two files of --json side by side.
+Labelled photos are scored if nothing else is asked for. The exit status is 1 where a
+comparison misses its floor. `plates compare` sets two files of --json side by side.
 """
 
 import argparse
@@ -24,10 +12,15 @@ from plates.cli import CommandError, options, printable
 from plates.cli.options import add_number
 
 PARTS = {
-    "labelled": "labelled photos; the default",
-    "world": "readable texts on photos of other countries",
-    "rendered": "nine kinds of plates, rendered on the way",
-    "agreement": "the engine against the float32 reference",
+    "labelled": "recall, exact match and character errors on DIR/ru_photos (images/ and "
+    "plates.csv; or DIR is itself such a set), false plates on DIR/no_plates",
+    "world": "readable texts on the held-out fifth of DIR/world_photos, to be looked at",
+    "rendered": "nine kinds of plates end to end on the rendered benchmark, which is made on the "
+    "way: needs no data. 4,500 photos unless --per-type says otherwise",
+    "agreement": "the engine against the float32 reference (torch, on the CPU): texts and logits "
+    "of --crops plates, rendered and painted into DIR/world_photos, every photo of DIR/ru_photos and "
+    "DIR/no_plates end to end, and the rendered benchmark where --per-type asks for it; at most "
+    "0.1 %% of the crops' texts may differ",
 }
 
 

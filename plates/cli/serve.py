@@ -113,7 +113,10 @@ def supervise(
                 if triton:
                     say(f"{TRITON}gRPC {triton.grpc_url}, HTTP {triton.http_url}")
                 if listener:
-                    say(f"{LISTENING}{_url(settings, listener)} (documentation: /docs)")
+                    host, port = listener.getsockname()[:2]
+                    shown = f"[{host}]" if ":" in host else host
+                    scheme = "https" if settings.tls_certificate else "http"
+                    say(f"{LISTENING}{scheme}://{shown}:{port} (documentation: /docs)")
                 supervisor.run()
             finally:
                 say("Stopping …")
@@ -152,9 +155,3 @@ def _environment(
         added["PLATES_TRITON_URL"] = triton.grpc_url
         added["PLATES_TRITON_METRICS_URL"] = triton.metrics_url
     return added
-
-
-def _url(settings: Settings, listener: socket.socket) -> str:
-    host, port = listener.getsockname()[:2]
-    scheme = "https" if settings.tls_certificate else "http"
-    return f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"

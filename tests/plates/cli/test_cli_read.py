@@ -19,7 +19,7 @@ from plates.cli import read
 from plates.cli.inputs import Inputs, find_inputs
 from plates.cli.samples import expected_texts
 
-JPEG, HEIC = encode(pattern(), "JPEG"), BAD["heic"][0]
+JPEG, AVIF = encode(pattern(), "JPEG"), BAD["avif"][0]
 # A RAW file begins with a small preview.
 RAW = encode(np.full((20, 30, 3), 200, np.uint8), "TIFF", tiffinfo={254: 1})
 
@@ -54,8 +54,8 @@ def test_files_folders_and_patterns(given, found, failures, tmp_path):
 def test_no_file_of_a_folder_is_dropped_silently(tmp_path, run_stub):
     read = {"photo": JPEG, "odd.txt": JPEG}
     unread = {
-        "phone.heic": (HEIC, "HEIC files are not read"),
-        "renamed.jpg": (HEIC, "HEIC"),
+        "phone.avif": (AVIF, "AVIF files are not read"),
+        "renamed.jpg": (AVIF, "AVIF"),
         "raw": (b"FUJIFILMCCD-RAW " + bytes(99), "RAW"),
         "photo.nef": (RAW, "Of RAW files only"),
         "damaged.heic": (b"?", ""),
