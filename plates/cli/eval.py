@@ -18,9 +18,9 @@ PARTS = {
     "rendered": "nine kinds of plates end to end on the rendered benchmark, which is made on the "
     "way: needs no data. 4,500 photos unless --per-type says otherwise",
     "agreement": "the engine against the float32 reference (torch, on the CPU): texts and logits "
-    "of --crops plates, rendered and painted into DIR/world_photos, every photo of DIR/ru_photos and "
-    "DIR/no_plates end to end, and the rendered benchmark where --per-type asks for it; at most "
-    "0.1 %% of the crops' texts may differ",
+    "of --crops plates, rendered and painted into DIR/world_photos, every photo of DIR/ru_photos "
+    "and DIR/no_plates end to end, and the rendered benchmark where --per-type asks for it; at "
+    "most 0.1 %% of the crops' texts may differ",
 }
 
 

@@ -11,8 +11,6 @@ import argparse
 import ssl
 from pathlib import Path
 
-import httpx
-
 from api.status import read_status
 from plates.cli import CommandError
 
@@ -32,6 +30,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Ask once; return 0 if all is well, else raise `CommandError`."""
+    import httpx
+
     if arguments.status:
         status = read_status(arguments.status)
         if status is None:
