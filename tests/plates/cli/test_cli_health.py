@@ -29,9 +29,11 @@ def serving_statuses(certificate=None):
             server.socket = context.wrap_socket(server.socket, server_side=True)
         thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
-        yield f"http{'s' * bool(certificate)}://127.0.0.1:{server.server_address[1]}"
-        server.shutdown()
-        thread.join()
+        try:
+            yield f"http{'s' * bool(certificate)}://127.0.0.1:{server.server_address[1]}"
+        finally:
+            server.shutdown()
+            thread.join()
 
 
 def test_a_service_is_well_if_it_answers_200_and_its_supervisor_is_ready(run, tmp_path):
