@@ -3,14 +3,12 @@
 import os
 import shutil
 import subprocess
-from pathlib import Path
 
-import pytest
+from support import ROOT
 
 from plate_models import contract
 from plate_models.spec import MODEL_VERSION
 
-ROOT = Path(__file__).resolve().parent.parent
 ARTIFACTS = [
     *(f"{net}/{MODEL_VERSION}/model.{kind}" for net in contract.GRAPHS for kind in ("pt", "onnx")),
     f"plate_recognition/{MODEL_VERSION}/{contract.MANIFEST}",
@@ -21,25 +19,10 @@ SOURCES = [
     *("plate_models/pipeline.py", "plate_models/recognition/decoding.py"),
     *("plate_models/recognition/grammar.py", "plate_models/recognition/countries/ru.toml"),
 ]
+OFFLINE = "plate_models/training/loop.py"
 
 
-@pytest.fixture
-def exported(tmp_path: Path) -> Path:
-    """A clone of empty files that was set up and exported long ago."""
-    shutil.copy(ROOT / "Makefile", tmp_path)
-    requirements = [f"docker/requirements/{name}.txt" for name in ("dev", "torch")]
-    first = ["Makefile", "pyproject.toml", "docker/setup.sh", *requirements, *SOURCES]
-    artifacts = [f"model_repository/{artifact}" for artifact in ARTIFACTS]
-    made = [".venv/.setup", *artifacts, "model_repository/.exported"]
-    for age, name in enumerate(reversed(first + made), start=1):
-        path = tmp_path / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.touch()
-        os.utime(path, (10_000 - age,) * 2)
-    return tmp_path
-
-
-def would_export(clone: Path) -> bool:
+def would_export(clone):
     """Whether `make export` has something to do there."""
     command = ["make", "-q", "-C", clone, "model_repository/.exported"]
     status = subprocess.run(command, capture_output=True).returncode
@@ -47,37 +30,35 @@ def would_export(clone: Path) -> bool:
     return bool(status)
 
 
-def test_what_is_exported_is_left_alone(exported: Path) -> None:
-    assert not would_export(exported)
+def test_it_exports_again_what_is_lost_or_stale(tmp_path):
+    """In a clone of empty files that was set up and exported long ago."""
+    shutil.copy(ROOT / "Makefile", tmp_path)
+    requirements = [f"docker/requirements/{name}.txt" for name in ("dev", "torch")]
+    first = ["Makefile", "pyproject.toml", "docker/setup.sh", *requirements, *SOURCES, OFFLINE]
+    artifacts = [f"model_repository/{artifact}" for artifact in ARTIFACTS]
+    made = [".venv/.setup", *artifacts, "model_repository/.exported"]
+    for moment, name in enumerate(first + made):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+        os.utime(path, (moment, moment))
+    assert not would_export(tmp_path)
+    for artifact in artifacts:
+        (tmp_path / artifact).rename(tmp_path / "lost")
+        assert would_export(tmp_path), artifact
+        (tmp_path / "lost").rename(tmp_path / artifact)
+    for source in SOURCES:
+        os.utime(tmp_path / source)
+        assert would_export(tmp_path), source
+        os.utime(tmp_path / source, (0, 0))
+    os.utime(tmp_path / OFFLINE)
+    assert not would_export(tmp_path)
 
 
-@pytest.mark.parametrize("artifact", ARTIFACTS)
-def test_a_lost_artifact_is_exported_again(exported: Path, artifact: str) -> None:
-    (exported / "model_repository" / artifact).unlink()
-    assert would_export(exported)
-
-
-@pytest.mark.parametrize("source", SOURCES)
-def test_changed_sources_are_exported_again(exported: Path, source: str) -> None:
-    (exported / source).write_text("changed")
-    assert would_export(exported)
-
-
-def test_changed_training_is_not_exported_again(exported: Path) -> None:
-    (exported / "plate_models" / "training").mkdir()
-    (exported / "plate_models" / "training" / "loop.py").write_text("changed")
-    assert not would_export(exported)
-
-
-def test_live_tests_are_told_of_every_server(exported: Path) -> None:
-    servers = {
-        "PLATES_URL": "http://gateway:1",
-        "PLATES_TRITON_URL": "triton:2",
-        "PLATES_TRITON_HTTP_URL": "triton:3",
-    }
-    given = [f"{name}={value}" for name, value in servers.items()]
-    command = ["make", "-n", "-C", exported, "test-live", *given]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
+def test_live_tests_get_the_address_of_every_server():
+    names = ("PLATES_URL", "PLATES_TRITON_URL", "PLATES_TRITON_HTTP_URL")
+    servers = [f"{name}=server:{port}" for port, name in enumerate(names)]
+    command = ["make", "-n", "test-live", *servers]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     (line,) = [line for line in done.stdout.splitlines() if "-m live" in line]
-    for name, value in servers.items():
-        assert f'{name}="{value}"' in line
+    assert all(f'{name}="server:{port}"' in line for port, name in enumerate(names))

@@ -11,8 +11,7 @@ from concurrent.futures.process import BrokenProcessPool
 from importlib import import_module
 from typing import Any
 
-from plates.cli import CommandError
-from plates.cli.signals import stop_signals_raise
+from plates.cli import CommandError, stop_signals_raise
 
 TOOLS = {
     "serve": "latency, throughput, CPU time and memory of the service; beside another one "
@@ -40,7 +39,6 @@ class _ToolParser(argparse.ArgumentParser):
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the tools."""
     options: dict[str, Any] = {"required": True, "metavar": "TOOL", "parser_class": _ToolParser}
     tools = parser.add_subparsers(dest="tool", **options)
     for name, purpose in TOOLS.items():

@@ -19,13 +19,14 @@ import sys
 from dataclasses import fields
 from pathlib import Path
 
-from plates.bulk import BulkError, OutputError, Request
-from plates.cli import CommandError
+from tqdm import tqdm
+
+from plates.bulk import OutputError, Request, running
+from plates.cli import CommandError, stop_signals_raise
 from plates.cli.options import add_engine, add_weights, default_engine
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
     add = parser.add_argument
     add("source", metavar="SOURCE")
     add("--out", type=Path, metavar="DIR", required=True, help="all machines must share it")
@@ -51,16 +52,7 @@ def _count(text: str) -> int:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Read the archive, or what is left of it; 0, or 1 if a photo, folder or chunk failed.
-
-    Raises:
-        CommandError: Something can't be used; status 2 if that is the output folder.
-    """
-    from tqdm import tqdm
-
-    from plates.bulk import running
-    from plates.cli.signals import stop_signals_raise
-
+    """Read the archive, or what is left of it; 0, or 1 if a photo, folder or chunk failed."""
     if arguments.gpus and arguments.device == "cpu":
         arguments.device = "cuda:0"  # Ray shows each process its own as the first one
     arguments.gpus = arguments.gpus or int(arguments.device != "cpu")
@@ -70,13 +62,8 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         with stop_signals_raise():
             done = running.run(request, lambda text: tqdm.write(text, file=sys.stderr))
-    except BulkError as error:
-        raise CommandError(str(error), 2 if isinstance(error, OutputError) else 1) from error
-    except Exception as error:
-        # By name: their modules load torch, which this process does without.
-        if type(error).__name__ not in ("EngineError", "ExportError", "WeightsError"):
-            raise
-        raise CommandError(str(error)) from error
+    except OutputError as error:
+        raise CommandError(str(error), status=2) from error
     counts = done["counts"]
     read = counts["done"] - counts["failed"] - counts["others"]
     print(f"{read:,} photos read, {counts['plates']:,} plates: {request.out / 'plates'}")

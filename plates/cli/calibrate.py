@@ -6,9 +6,8 @@ pictures go to --out; only --release puts the calibration in force.
 """
 
 import argparse
-from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 from tqdm import tqdm
 
@@ -32,11 +31,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Calibrate and print what came out."""
     if arguments.data is None:
         raise CommandError("give --data DIR, or set PLATES_DATA")
     from plate_models.training.calibration import calibrate
-    from plate_models.training.labels import LabelError
     from plate_models.weights import check_manifest, write_manifest
 
     weights = arguments.weights or RELEASED_WEIGHTS
@@ -45,16 +42,13 @@ def run(arguments: argparse.Namespace) -> int:
     }
     arguments.out.mkdir(parents=True, exist_ok=True)  # Not only after the work.
     check_manifest(weights)
+    progress = partial(tqdm, unit="block", disable=None)
     try:
-        result = calibrate(arguments.data, weights, arguments.out, progress=_progress, **options)
-    except (LabelError, ValueError) as error:
+        result = calibrate(arguments.data, weights, arguments.out, progress=progress, **options)
+    except ValueError as error:
         raise CommandError(printable(error)) from error
     print(*result.lines(), sep="\n")
     print(f"\nreport and pictures: {arguments.out}")
     if arguments.release:
         print(f"in force: {result.save(weights)}, {write_manifest(weights)}")
     return 0
-
-
-def _progress(readings: Iterable[Any], part: str, blocks: int) -> Iterable[Any]:
-    return tqdm(readings, total=blocks, unit="block", desc=part, disable=None)

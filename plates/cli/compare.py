@@ -16,7 +16,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Compare and print."""
     from plate_models.training.evaluation.comparison import ReportError, compare, load_report
 
     try:

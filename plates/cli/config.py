@@ -8,24 +8,43 @@ Variables of others are left alone, and so are values that compose fills in (${.
 """
 
 import argparse
+import difflib
 import json
+import logging
 import os
+import re
 import sys
+from collections.abc import Iterable, Iterator, Mapping
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
+from dotenv.parser import parse_stream
+from pydantic import ValidationError
+
+from api.settings import UNREADABLE_FILE, Settings
+from plates.cli import CommandError
+
+PREFIX = "PLATES_"
+# Read by other commands and by the tests, not by the service.
+OF_OTHERS = frozenset(
+    PREFIX + name for name in ("CLIENTS", "DATA", "REFERENCE_FONT", "TRITON_HTTP_URL", "URL")
+)
+SETTINGS = frozenset(f"{PREFIX}{name}".upper() for name in Settings.model_fields)
 _ROOT = Path(__file__).resolve().parents[2]
+# ${NAME}, ${NAME:-default}, ${NAME:?message} and $NAME, but not $$NAME.
+_COMPOSE_VARIABLE = re.compile(r"(?<!\$)\$\{?([A-Z_][A-Z0-9_]*)")
+
+log = logging.getLogger("plates.settings")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     actions.add_parser("schema", help="print the settings in JSON Schema")
     actions.add_parser("table", help="print the settings as a table in Markdown")
     check = actions.add_parser("check", help="refuse settings that make no sense")
-    check.add_argument(
-        "files", nargs="*", type=Path, metavar="FILE", help="instead of the environment and .env"
-    )
+    text = "instead of the environment and .env"
+    check.add_argument("files", nargs="*", type=Path, metavar="FILE", help=text)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -36,8 +55,6 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.action == "table":
         print(settings_table())
         return 0
-    from plates.cli.environment import check, check_file
-
     files = arguments.files or [env for env in [Path(".env")] if env.exists()]
     problems = {} if arguments.files else {"environment": check(os.environ)}
     problems |= {str(file): check_file(file) for file in files}
@@ -49,10 +66,95 @@ def run(arguments: argparse.Namespace) -> int:
     return int(any(problems.values()))
 
 
+def warn_of_unknown_settings() -> None:
+    """Log the variables that have our prefix and are no settings."""
+    for problem in _unknown(os.environ):
+        log.warning("%s. It is ignored.", problem)
+
+
+def explain(error: ValidationError, elsewhere: bool = False) -> Iterator[str]:
+    """Say which settings are wrong, by the names of their variables; never their values.
+
+    Those for another machine or a container (`elsewhere`) may name files that can't be read here.
+    """
+    # The default of one setting can depend on another: only the wrong one is named.
+    skipped = {"default_factory_not_called", UNREADABLE_FILE if elsewhere else ""}
+    for wrong in error.errors():
+        if wrong["type"] not in skipped:
+            reason = wrong["msg"].removeprefix("Value error, ")
+            yield f"{PREFIX}{wrong['loc'][0]}".upper() + f": {reason}"
+
+
+def check(
+    environment: Mapping[str, str], known: Iterable[str] = (), elsewhere: bool = False
+) -> list[str]:
+    """Name what is wrong in an environment; the variables in `known` are others'."""
+    problems = list(_unknown(environment, known))
+    given = {
+        name.upper().removeprefix(PREFIX).lower(): value
+        for name, value in environment.items()
+        if name.upper() in SETTINGS and value
+    }
+    try:
+        # There are no variables with this prefix: only what is given counts.
+        Settings(_env_prefix="\0", **given)  # type: ignore[arg-type, call-arg]
+    except ValidationError as error:
+        problems += explain(error, elsewhere)
+    return problems
+
+
+def check_file(path: Path) -> list[str]:
+    """Name what is wrong in a file of variables, by line or by name.
+
+    Variables of the compose files beside it, and in `docker/` there, count as known. Raises
+    `CommandError` if it can't be read, or is not text.
+    """
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is not text in UTF-8"
+        hint = "; copy .env.example to begin one" if isinstance(error, FileNotFoundError) else ""
+        raise CommandError(f"can't read {path}: {reason}{hint}") from error
+    by_kustomize = any(path.parent.glob("[kK]ustomization*"))
+    lines = list((_as_kustomize if by_kustomize else _as_compose)(text))
+    compose = [*path.parent.glob("*compose*.y*ml"), *path.parent.glob("docker/*compose*.y*ml")]
+    known = {name for file in compose for name in _COMPOSE_VARIABLE.findall(file.read_text())}
+    problems = [f"line {at}: expected NAME=value" for at, _, value in lines if value is None]
+    variables = {name: value for _, name, value in lines if value is not None}
+    return problems + check(variables, known, elsewhere=True)
+
+
+def _unknown(names: Iterable[str], known: Iterable[str] = ()) -> Iterator[str]:
+    """Name the variables with our prefix that are no settings, with the most similar setting."""
+    settings = SETTINGS | set(known)
+    for name in sorted(names):
+        if name.startswith(PREFIX) and name.upper() not in settings | OF_OTHERS:
+            like = difflib.get_close_matches(name.upper(), sorted(settings), n=1)
+            yield f"{name}: there is no such setting" + (f" (is {like[0]} meant?)" if like else "")
+
+
+# A line's number, and its variable; a line that sets none has no value.
+_Line = tuple[int, str, str | None]
+
+
+def _as_kustomize(text: str) -> Iterator[_Line]:
+    """Quotes and trailing comments are part of the value."""
+    for number, line in enumerate(text.splitlines(), 1):
+        name, sign, value = line.lstrip().partition("=")
+        if name and not name.startswith("#"):
+            yield number, name, value if sign else None
+
+
+def _as_compose(text: str) -> Iterator[_Line]:
+    for binding in parse_stream(StringIO(text)):
+        if binding.error:
+            yield binding.original.line, "", None
+        elif binding.key and "${" not in (binding.value or ""):  # compose fills these in
+            yield binding.original.line, binding.key, binding.value
+
+
 def settings_schema() -> dict[str, Any]:
     """The settings by the names of their variables, in JSON Schema (draft 2020-12)."""
-    from api.settings import Settings
-
     fields = Settings.model_json_schema()["properties"]
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",

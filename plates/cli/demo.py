@@ -6,6 +6,7 @@ The service's log goes to service.log beside the annotated pictures.
 """
 
 import argparse
+import io
 import sys
 import time
 from collections.abc import Iterator
@@ -14,15 +15,16 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-import numpy as np
+from PIL import Image
 from tqdm import tqdm
 
 from api.answers import Plate
-from plates.cli import CommandError, printable
-from plates.cli.inputs import InputError, Inputs, find_inputs, make_output_folder
-from plates.cli.read import Table, output_stems, write_pictures
+from plate_models.spec import DETECTOR
+from plates.cli import CommandError, printable, say, stop_signals_raise
+from plates.cli.inputs import Inputs, find_inputs
+from plates.cli.outputs import Jpegs, Table
 from plates.cli.samples import SAMPLES, expected_texts, missing_texts
-from plates.cli.signals import say, stop_signals_raise
+from plates.serving.running import running_service
 
 _READY_S = 60
 _TIMEOUT_S = 60
@@ -39,50 +41,44 @@ def run(arguments: argparse.Namespace) -> int:
     """Run the demonstration; the exit status is 0 if all went well, else 1."""
     inputs = _photos(arguments.photos)
     expected = expected_texts(inputs.kinds)
-    make_output_folder(arguments.output, inputs.kinds)
+    jpegs = Jpegs(inputs, arguments.output)
     log = arguments.output / "service.log"
     try:
-        found = _read(inputs, arguments.output, log)
+        found = _read(inputs, jpegs, log)
     except CommandError as error:
         raise CommandError(f"{error}\nThe service's log: {printable(log)}") from error
-    total = sum(map(len, expected.values()))
     missing = [
-        (photo, text)
+        f"{printable(photo)}: {text} was not read"
         for photo, texts in expected.items()
         for text in missing_texts(texts, found.get(photo, []))
     ]
     count = len(inputs.kinds)
     print(f"\n{count} photo{'s' * (count != 1)}, annotated in {printable(arguments.output)}")
-    if total:
+    if total := sum(map(len, expected.values())):
         print(f"{total - len(missing)} of {total} plates of the samples read")
     inputs.print_omissions()
-    for photo, text in missing:
-        print(f"{printable(photo)}: {text} was not read", file=sys.stderr)
     if not inputs.failures and not missing:
         return 0
-    print(f"The service's log: {printable(log)}", file=sys.stderr)
+    print(*missing, f"The service's log: {printable(log)}", sep="\n", file=sys.stderr)
     return 1
 
 
 def _photos(names: list[str]) -> Inputs:
     """Find the photos before anything is started."""
     inputs = find_inputs(names)
-    videos = [path for path, kind in inputs.kinds.items() if kind == "video"]
-    for path in videos:
-        del inputs.kinds[path]
+    inputs.kinds = {path: kind for path, kind in inputs.kinds.items() if kind != "video"}
     inputs.failures |= {str(p): "No such file" for p in inputs.kinds if not p.exists()}
     if inputs.failures:
         text = "; ".join(f"{name}: {reason}" for name, reason in inputs.failures.items())
         raise CommandError(printable(text))
     if not inputs.kinds:
-        raise CommandError("no photos" + "; `plates read` reads videos" * bool(videos))
+        raise CommandError("no photos; `plates read` reads videos")
     return inputs
 
 
-def _read(inputs: Inputs, output: Path, log: Path) -> dict[Path, list[str]]:
+def _read(inputs: Inputs, jpegs: Jpegs, log: Path) -> dict[Path, list[str]]:
     """Have a service read and annotate the photos; returns the texts in each."""
     found: dict[Path, list[str]] = {}
-    stems = output_stems(inputs.kinds)
     with stop_signals_raise(), _service(log) as client, closing(inputs.pictures()) as pictures:
         _warm_up(client)
         print()
@@ -91,12 +87,12 @@ def _read(inputs: Inputs, output: Path, log: Path) -> dict[Path, list[str]]:
             began = time.perf_counter()
             try:
                 plates = _plates(client, picture.file.read_bytes())
-            except InputError as error:
+            except CommandError as error:
                 inputs.failures[str(picture.file)] = str(error)
                 continue
             with tqdm.external_write_mode(sys.stdout):
                 table.print(picture, plates, 1e3 * (time.perf_counter() - began))
-            write_pictures(picture, plates, stems[picture.file], output)
+            jpegs.write(picture, plates)
             found[picture.file] = [plate.text for plate in plates]
         print(flush=True)
     return found
@@ -105,8 +101,6 @@ def _read(inputs: Inputs, output: Path, log: Path) -> dict[Path, list[str]]:
 @contextmanager
 def _service(log: Path) -> Iterator[httpx.Client]:
     """Run `plates serve` on free ports; yields a client once it is ready."""
-    from plates.serving.running import running_service
-
     with (
         running_service(log=log, show=lambda text: say(text.rstrip("\n"))) as service,
         # No proxy of the environment: the service is on this machine.
@@ -117,7 +111,7 @@ def _service(log: Path) -> Iterator[httpx.Client]:
             try:
                 _ask(client, "GET", "/readyz")
                 break
-            except InputError as error:
+            except CommandError as error:
                 if time.monotonic() > deadline or service.process.poll() is not None:
                     raise CommandError(f"the service is not ready: {error}") from error
             time.sleep(0.2)
@@ -128,14 +122,11 @@ def _service(log: Path) -> Iterator[httpx.Client]:
 
 def _warm_up(client: httpx.Client) -> None:
     """Use each canvas once: the first photo on one takes ten times as long as later ones."""
-    import cv2
-
-    from plate_models.spec import DETECTOR
-
-    for canvas_hw in DETECTOR.canvases_hw:
-        _, blank = cv2.imencode(".jpg", np.zeros((*canvas_hw, 3), np.uint8))
-        with suppress(InputError):
-            _plates(client, blank.tobytes())
+    for height, width in DETECTOR.canvases_hw:
+        blank = io.BytesIO()
+        Image.new("RGB", (width, height)).save(blank, "JPEG")
+        with suppress(CommandError):
+            _plates(client, blank.getvalue())
 
 
 def _plates(client: httpx.Client, photo: bytes) -> list[Plate]:
@@ -146,13 +137,13 @@ def _plates(client: httpx.Client, photo: bytes) -> list[Plate]:
 
 
 def _ask(client: httpx.Client, method: str, path: str, **request: Any) -> dict[str, Any]:
-    """The JSON of an answer; InputError says why there is none."""
+    """The JSON of an answer; CommandError says why there is none."""
     try:
         response = client.request(method, path, **request)
         answer: dict[str, Any] = response.json()
     except (httpx.HTTPError, ValueError) as error:
         reason = str(error) or type(error).__name__
-        raise InputError(f"no answer from the service: {reason}") from error
+        raise CommandError(f"no answer from the service: {reason}") from error
     if response.is_error:
-        raise InputError(str(answer.get("detail")))
+        raise CommandError(str(answer.get("detail")))
     return answer

@@ -1,22 +1,7 @@
 """Score the weights: counts, rates and 95 % intervals, all at the operating point that ships.
 
-What is scored; labelled photos if nothing else is asked for:
-
-  --labelled  recall, exact match and character errors on DIR/ru_photos (images/ and
-              plates.csv; or DIR is itself such a set), false plates on DIR/no_plates
-  --world     readable texts on the held-out fifth of DIR/world_photos, to be looked at
-  --rendered  nine kinds of plates end to end on the rendered benchmark, which is made on
-              the way: needs no data. 4,500 photos unless --per-type says otherwise
-  --agreement the engine against the float32 reference (torch, on the CPU): texts and logits
-              of --crops plates, rendered and painted into DIR/world_photos, every photo of
-              DIR/ru_photos and DIR/no_plates end to end, and the rendered benchmark where
-              --per-type asks for it. At most 0.1 % of the crops' texts may differ
-
-With --via triton the labelled photos are read by `plate_recognition` in a Triton, file in,
-texts out, and each answer is compared with that of this process.
-
-The exit status is 1 where a comparison misses its floor, or Triton and this process disagree.
-`plates compare` sets two files of --json side by side.
+Labelled photos are scored if nothing else is asked for. The exit status is 1 where a
+comparison misses its floor. `plates compare` sets two files of --json side by side.
 """
 
 import argparse
@@ -27,10 +12,15 @@ from plates.cli import CommandError, options, printable
 from plates.cli.options import add_number
 
 PARTS = {
-    "labelled": "labelled photos; the default",
-    "world": "readable texts on photos of other countries",
-    "rendered": "nine kinds of plates, rendered on the way",
-    "agreement": "the engine against the float32 reference",
+    "labelled": "recall, exact match and character errors on DIR/ru_photos (images/ and "
+    "plates.csv; or DIR is itself such a set), false plates on DIR/no_plates",
+    "world": "readable texts on the held-out fifth of DIR/world_photos, to be looked at",
+    "rendered": "nine kinds of plates end to end on the rendered benchmark, which is made on the "
+    "way: needs no data. 4,500 photos unless --per-type says otherwise",
+    "agreement": "the engine against the float32 reference (torch, on the CPU): texts and logits "
+    "of --crops plates, rendered and painted into DIR/world_photos, every photo of DIR/ru_photos "
+    "and DIR/no_plates end to end, and the rendered benchmark where --per-type asks for it; at "
+    "most 0.1 %% of the crops' texts may differ",
 }
 
 
@@ -41,10 +31,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
         parser.add_argument(option, action="append_const", dest="parts", const=name, help=purpose)
     options.add_weights(parser)
     options.add_engine(parser)
-    text = "read the labelled photos through Triton (default: here)"
-    parser.add_argument("--via", metavar="triton", help=text)
-    text = "gRPC of a Triton (default: one is started)"
-    parser.add_argument("--triton", metavar="HOST:PORT", help=text)
     text = "also score the published recognizer in DIR"
     parser.add_argument("--baseline", type=Path, metavar="DIR", help=text)
     text = "render N photos of each kind of plates (default: 500; for --agreement none)"
@@ -79,12 +65,6 @@ def _check(arguments: argparse.Namespace, parts: list[str]) -> None:
     """Refuse at once what would fail after minutes of work."""
     if arguments.data is None and {"labelled", "world"} & set(parts):
         raise CommandError("give --data DIR, or set PLATES_DATA")
-    if arguments.via not in (None, "triton"):
-        raise CommandError(f"--via: expected triton, got {arguments.via!r}")
-    if arguments.via and parts != ["labelled"]:
-        raise CommandError("--via triton reads labelled photos: leave the other parts out")
-    if arguments.triton and not arguments.via:
-        raise CommandError("--triton HOST:PORT goes with --via triton")
     if "agreement" in parts and arguments.engine == "torch" and arguments.device == "cpu":
         raise CommandError(
             "--agreement compares with torch on the CPU: --engine torch would meet itself there"

@@ -26,7 +26,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Export and name the artifacts written."""
     from plate_models.export import REPOSITORY, export
 
     folders = arguments.weights or RELEASED_WEIGHTS, arguments.repository or REPOSITORY

@@ -11,33 +11,26 @@ import argparse
 import ssl
 from pathlib import Path
 
+from api.status import read_status
 from plates.cli import CommandError
-
-_OK, _BUSY = 200, 429
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
     parser.add_argument("url", help="http(s)://host:port/path that answers 200 when all is well")
-    parser.add_argument(
-        "--status", type=Path, metavar="FILE", help="PLATES_STATUS_FILE of its supervisor"
-    )
-    parser.add_argument(
-        "--or-busy", action="store_true", help="429 counts as well: a busy service is alive"
-    )
+    text = "PLATES_STATUS_FILE of its supervisor"
+    parser.add_argument("--status", type=Path, metavar="FILE", help=text)
+    text = "429 counts as well: a busy service is alive"
+    parser.add_argument("--or-busy", action="store_true", help=text)
     parser.add_argument("--timeout", type=float, default=5.0, metavar="S", help="seconds (5)")
     trust = parser.add_mutually_exclusive_group()
     trust.add_argument("--ca-file", type=Path, metavar="FILE", help="certificates to trust, PEM")
-    trust.add_argument(
-        "--insecure", action="store_true", help="accept any certificate, as on this machine"
-    )
+    text = "accept any certificate, as on this machine"
+    trust.add_argument("--insecure", action="store_true", help=text)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Ask once; return 0 if all is well, else raise `CommandError`."""
     import httpx
-
-    from api.status import read_status
 
     if arguments.status:
         status = read_status(arguments.status)
@@ -46,16 +39,15 @@ def run(arguments: argparse.Namespace) -> int:
         if status.state != "ready":
             raise CommandError(f"the supervisor says: {status.state}")
     try:
-        trust = ssl.create_default_context(cafile=arguments.ca_file)
+        trusted = ssl.create_default_context(cafile=arguments.ca_file)
     except OSError as error:  # of which ssl.SSLError is one
         raise CommandError(f"--ca-file {arguments.ca_file}: {error}") from error
-    verify = False if arguments.insecure else trust
+    verify = False if arguments.insecure else trusted
     try:
-        with httpx.Client(verify=verify, trust_env=False, timeout=arguments.timeout) as client:
-            answer = client.get(arguments.url)
+        answer = httpx.get(arguments.url, verify=verify, trust_env=False, timeout=arguments.timeout)
     except (httpx.HTTPError, httpx.InvalidURL) as error:
         raise CommandError(f"{arguments.url}: {str(error) or type(error).__name__}") from error
-    if answer.status_code not in ([_OK, _BUSY] if arguments.or_busy else [_OK]):
+    if answer.status_code not in ([200, 429] if arguments.or_busy else [200]):
         answered = f"{answer.status_code} {answer.text[:300]}".rstrip()
         raise CommandError(f"{arguments.url}: {answered}")
     return 0

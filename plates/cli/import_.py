@@ -15,26 +15,22 @@ def configure(parser: argparse.ArgumentParser) -> None:
     reader = nets.add_parser("recognizer", help="our LPRNet and STN for another alphabet")
     reader.add_argument("lprnet", type=Path, metavar="LPRNET", help="state dict of the LPRNet")
     reader.add_argument("stn", type=Path, metavar="STN", help="state dict of the STN")
-    reader.add_argument(
-        "--alphabet", required=True, metavar="ABC", help="characters in class order, no blank"
-    )
-    reader.add_argument(
-        "--country", default="ru", metavar="NAME", help="a file in countries/ (default: ru)"
-    )
+    text = "characters in class order, no blank"
+    reader.add_argument("--alphabet", required=True, metavar="ABC", help=text)
+    text = "a file in countries/ (default: ru)"
+    reader.add_argument("--country", default="ru", metavar="NAME", help=text)
     for net in (detector, reader):
         net.add_argument("--out", type=Path, required=True, metavar="DIR", help="for the weights")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Import and name the files written."""
     from plate_models.training.importing import import_recognizer, import_yolov5
 
     out = arguments.out
     if arguments.net == "yolov5":
-        written = [import_yolov5(arguments.file, out)]
+        print(import_yolov5(arguments.file, out))
     else:
         nets = arguments.lprnet, arguments.stn
-        written = [*import_recognizer(*nets, arguments.alphabet, out, arguments.country)]
-    print(*written, sep="\n")
+        print(*import_recognizer(*nets, arguments.alphabet, out, arguments.country), sep="\n")
     print(f"Next, write the manifest: plates weights --weights {out}")
     return 0

@@ -15,7 +15,7 @@ from tqdm import tqdm
 
 from plate_models.images import ImageError, decode
 from plate_models.images.files import HEAD_BYTES, Kind, kind_of
-from plates.cli import CommandError, printable
+from plates.cli import printable
 
 # Names count only where the first bytes say nothing, as in damaged files.
 _PHOTO = re.compile(
@@ -26,13 +26,7 @@ _VIDEO = re.compile(r".*\.(mp4|m4v|mov|avi|mkv|webm|mpe?g|ts|wmv)", re.I)
 _COMPANION = re.compile(
     r".*\.(aae|csv|db|gpx|html?|ini|jsonl?|log|md|srt|svg|toml|tsv|txt|xml|xmp|ya?ml)", re.I
 )
-_MANY = 20
-# More inputs than that get a progress bar, and so does a video.
-_A_HANDFUL = 5
-
-
-class InputError(Exception):
-    """A file that can't be read; the message says why."""
+_MOST_NAMES = 20
 
 
 @dataclass(frozen=True)
@@ -47,37 +41,35 @@ class Picture:
 
 @dataclass
 class Inputs:
-    """What the arguments mean.
+    """What the arguments mean."""
 
-    Attributes:
-        kinds: The files to read, each once, in the order of the arguments and by name within
-            one; "video", or any other kind for a photo.
-        failures: Why a file, folder or argument can't be read.
-        skipped: Files in folders that are neither photos nor videos.
-    """
-
+    # The files to read, each once, in the order of the arguments and by name within one.
     kinds: dict[Path, Kind] = field(default_factory=dict)
-    failures: dict[str, str] = field(default_factory=dict)
-    skipped: list[str] = field(default_factory=list)
+    failures: dict[str, str] = field(default_factory=dict)  # why something can't be read
+    skipped: list[str] = field(default_factory=list)  # in folders, neither photos nor videos
 
     def pictures(self, every_s: float = 0) -> Generator[Picture, None, None]:
         """Open photos, and one frame in `every_s` seconds of videos (0: each); show the progress.
 
         What can't be read is added to the failures. To be closed after an error.
         """
-        few = len(self.kinds) <= _A_HANDFUL and "video" not in self.kinds.values()
         # None: unless stderr is a terminal. A video counts as one until it is opened.
-        with tqdm(total=len(self.kinds), unit="picture", disable=few or None) as bar:
+        with tqdm(total=len(self.kinds), unit="picture", disable=None) as bar:
             for path, kind in self.kinds.items():
                 bar.set_postfix_str(shown(path), refresh=False)
                 try:
                     if kind == "video":
                         yield from _frames(path, every_s, bar)
-                    else:
-                        yield from _photo(path, kind, bar)
-                except InputError as error:
-                    self.failures[str(path)] = str(error)
-                    bar.update()
+                        continue
+                    image = decode(path.read_bytes())
+                    if kind == "unread":
+                        raise ImageError(
+                            "Of RAW files only a small preview can be read. Convert it to JPEG."
+                        )
+                    yield Picture(path, image)
+                except (OSError, ImageError) as error:
+                    self.failures[str(path)] = getattr(error, "strerror", None) or str(error)
+                bar.update()
 
     def print_omissions(self) -> None:
         """Name on stderr what could not be read, and what was skipped."""
@@ -87,8 +79,8 @@ class Inputs:
             print(f"  {printable(name)}: {printable(reason)}", file=sys.stderr)
         if self.skipped:
             count = len(self.skipped)
-            names = ", ".join(map(printable, self.skipped[:_MANY]))
-            rest = f" and {count - _MANY} more" if count > _MANY else ""
+            names = ", ".join(map(printable, self.skipped[:_MOST_NAMES]))
+            rest = f" and {count - _MOST_NAMES} more" if count > _MOST_NAMES else ""
             print(f"{count} skipped, neither photos nor videos: {names}{rest}", file=sys.stderr)
 
 
@@ -142,24 +134,12 @@ def _kind_of_file(path: Path) -> Kind:
     return "photo" if kind == "other" and _PHOTO.fullmatch(path.name) else kind
 
 
-def _photo(path: Path, kind: Kind, bar: "tqdm[NoReturn]") -> Iterator[Picture]:
-    try:
-        image = decode(path.read_bytes())
-    except OSError as error:
-        raise InputError(error.strerror or str(error)) from error
-    except ImageError as error:
-        raise InputError(str(error)) from error
-    if kind == "unread":
-        raise InputError("Of RAW files only a small preview can be read. Convert it to JPEG.")
-    yield Picture(path, image)
-    bar.update()
-
-
 def _frames(path: Path, every_s: float, bar: "tqdm[NoReturn]") -> Iterator[Picture]:
     import cv2
 
     capture = cv2.VideoCapture(str(path))
-    bar.total = (bar.total or 1) + max(0, int(capture.get(cv2.CAP_PROP_FRAME_COUNT)) - 1)
+    frames = max(1, int(capture.get(cv2.CAP_PROP_FRAME_COUNT)))
+    bar.total = (bar.total or 1) - 1 + frames
     fps = capture.get(cv2.CAP_PROP_FPS) or 25.0
     number, next_s = 0, 0.0
     while capture.grab():
@@ -174,24 +154,7 @@ def _frames(path: Path, every_s: float, bar: "tqdm[NoReturn]") -> Iterator[Pictu
         number += 1
         bar.update()
     if number == 0:
-        raise InputError("This video can't be decoded.")
-
-
-def make_output_folder(folder: Path, inputs: Iterable[Path]) -> None:
-    """Make a folder for JPEGs named after the inputs.
-
-    Raises:
-        CommandError: One of the inputs lies there and could be replaced.
-    """
-    # By inode and device: the same file may have several paths, and links lead to it.
-    taken = {path.stat()[1:3] for path in inputs if path.exists()}
-    for path in folder.glob("*.jpg"):
-        if path.exists() and path.stat()[1:3] in taken:
-            raise CommandError(
-                f"{printable(path)} is one of the photos and would be replaced. "
-                "Give another folder."
-            )
-    folder.mkdir(parents=True, exist_ok=True)
+        raise ImageError("This video can't be decoded.")
 
 
 def shown(path: Path) -> str:

@@ -10,9 +10,8 @@ from importlib.metadata import version
 from keyword import iskeyword
 from types import ModuleType
 
-from plates.cli import CommandError, printable
+from plates.cli import CommandError, Stopped, printable
 from plates.cli.options import RELEASED_WEIGHTS
-from plates.cli.signals import Stopped
 
 COMMANDS = {
     "serve": "serve /v1/plates over HTTP, with a Triton of its own",
@@ -62,10 +61,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         place = "" if error.filename is None else f"{error.filename}: "
         return _fail(words[0], printable(f"{place}{error.strerror or error}"), 1)
     except Exception as error:
-        # The models' own errors are for people, too; to import them would load torch.
-        if not type(error).__module__.startswith("plate_models."):
+        # Our packages' own errors are for people, too; to import the models' would load torch.
+        package = type(error).__module__.partition(".")[0]
+        if package not in ("plate_models", "plates"):
             raise
-        return _fail(words[0], printable(error), 1)
+        # The models name files, the supervisor quotes lines of logs.
+        return _fail(words[0], printable(error) if package == "plate_models" else str(error), 1)
     return status
 
 

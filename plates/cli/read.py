@@ -18,22 +18,20 @@ import csv
 import io
 import json
 import sys
-from collections.abc import Iterable
 from contextlib import closing
 from pathlib import Path
 
 from tqdm import tqdm
 
 from api.answers import Plate, plate_from
-from plates.cli.inputs import Inputs, Picture, find_inputs, make_output_folder, shown
+from plates.cli.inputs import Picture, find_inputs
 from plates.cli.options import add_engine, add_number, add_weights, load_nets
+from plates.cli.outputs import Jpegs, Table
 
 CSV_COLUMNS = (
     *("file", "frame", "time_s", "text", "format", "score", "readable", "detection_score"),
     *("x0", "y0", "x1", "y1"),
 )
-# A longer name moves its own line to the right, not all others.
-_WIDEST_NAME = 60
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -54,8 +52,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Read everything; the exit status is 1 if something could not be read."""
     inputs = find_inputs(arguments.paths)
-    for folder in filter(None, (arguments.annotate, arguments.crops)):
-        make_output_folder(folder, inputs.kinds)
+    jpegs = Jpegs(inputs, arguments.annotate, arguments.crops)
     import torch
 
     nets = load_nets(arguments)
@@ -66,7 +63,6 @@ def run(arguments: argparse.Namespace) -> int:
     table = None if arguments.json or arguments.csv else Table(inputs)
     if arguments.csv:
         print(*CSV_COLUMNS, sep=",")
-    stems = output_stems(inputs.kinds)
     with closing(inputs.pictures(arguments.every)) as pictures:
         for picture in pictures:
             plates = [
@@ -90,22 +86,18 @@ def run(arguments: argparse.Namespace) -> int:
                 else:
                     _print_json(picture, plates, model)
                 sys.stdout.flush()
-            stem = stems[picture.file]
-            write_pictures(picture, plates, stem, arguments.annotate, arguments.crops)
+            jpegs.write(picture, plates)
     inputs.print_omissions()
     return 1 if inputs.failures else 0
 
 
 def _print_json(picture: Picture, plates: list[Plate], model: dict[str, str]) -> None:
     height, width = picture.image.shape[:2]
-    frame = {"frame": picture.frame, "time_s": picture.time_s}
-    line = {
-        "file": str(picture.file),
-        **(frame if picture.frame is not None else {}),
-        "image": {"width": width, "height": height},
-        "plates": [plate.model_dump() for plate in plates],
-        "model": model,
-    }
+    line: dict[str, object] = {"file": str(picture.file)}
+    if picture.frame is not None:
+        line |= {"frame": picture.frame, "time_s": picture.time_s}
+    line["image"] = {"width": width, "height": height}
+    line |= {"plates": [plate.model_dump() for plate in plates], "model": model}
     print(json.dumps(line, ensure_ascii=False))
 
 
@@ -118,56 +110,3 @@ def _print_csv(picture: Picture, plates: list[Plate]) -> None:
         readable = str(plate.readable).lower()
         reading = (plate.text, plate.format, plate.score, readable, plate.detection_score)
         rows.writerow((name, picture.frame, picture.time_s, *reading, *plate.box))
-
-
-class Table:
-    """One line per plate; photos without plates show a dash."""
-
-    def __init__(self, inputs: Inputs, timed: bool = False) -> None:
-        # The names of a video's frames end in their times.
-        widths = [len(shown(path)) + 9 * (kind == "video") for path, kind in inputs.kinds.items()]
-        self._width = min(_WIDEST_NAME, max([*widths, len("photo")]))
-        self._timed = timed
-        more = f" {'plate':>6} {'ms':>7}" if timed else ""
-        print(f"{'photo':<{self._width}} {'text':<12} {'format':<14} {'score':>6}{more}")
-
-    def print(self, picture: Picture, plates: list[Plate], ms: float = 0) -> None:
-        """Print one picture's lines; `ms` is how long it took to read."""
-        at = "" if picture.time_s is None else f" {picture.time_s:.2f}s"
-        name = f"{shown(picture.file) + at:<{self._width}}"
-        for plate in plates:
-            more = f" {plate.detection_score:>6.3f} {ms:>7.1f}" if self._timed else ""
-            reading = f"{plate.text or '?':<12} {plate.format:<14} {plate.score:>6.3f}"
-            print(f"{name} {reading}{more}")
-        if not plates and picture.frame is None:
-            print(f"{name} -" + (f"{ms:>49.1f}" if self._timed else ""))
-
-
-def output_stems(files: Iterable[Path]) -> dict[Path, str]:
-    """Name what is written about each file: its name without suffix, numbered if taken."""
-    owners: dict[str, Path] = {}
-    for path in files:
-        stem, number = path.stem, 2
-        while owners.setdefault(stem, path) != path:
-            stem, number = f"{path.stem}-{number}", number + 1
-    return {path: stem for stem, path in owners.items()}
-
-
-def write_pictures(
-    picture: Picture,
-    plates: list[Plate],
-    stem: str,
-    annotated: Path | None,
-    crops: Path | None = None,
-) -> None:
-    """Write the picture, if it is a photo or has plates, and each plate."""
-    from plate_models.annotate import Mark, annotate, straighten, write_jpeg
-
-    stem += "" if picture.frame is None else f"_{picture.frame:06d}"
-    if annotated and (plates or picture.frame is None):
-        marks = [Mark(plate.quad, plate.text or "?", plate.readable) for plate in plates]
-        write_jpeg(annotated / f"{stem}.jpg", annotate(picture.image, marks))
-    if crops:
-        for number, plate in enumerate(plates, 1):
-            name = f"{stem}_plate{number}_{plate.text or 'unreadable'}.jpg"
-            write_jpeg(crops / name, straighten(picture.image, plate.quad))

@@ -3,7 +3,6 @@
 import argparse
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
@@ -17,7 +16,7 @@ from plate_models.images import ImageError
 from plate_models.training.benchmark import PER_KIND, render_photos
 from plate_models.training.evaluation import agreement
 from plate_models.training.evaluation.agreement import compare_crops
-from plate_models.training.evaluation.labelled import Read, evaluate, labelled_folder
+from plate_models.training.evaluation.labelled import evaluate, labelled_folder
 from plate_models.training.evaluation.rendered import evaluate_rendered, load_rendered
 from plate_models.training.evaluation.sheet import failure_sheet, photos_in, world_sheet
 from plate_models.training.evaluation.world import FOLDER, evaluate_world
@@ -35,7 +34,7 @@ def score(arguments: argparse.Namespace, parts: Sequence[str], nets: Nets) -> bo
     """Evaluate and print; whether no comparison missed its floor.
 
     Raises:
-        CommandError: A photo or the table of labels is broken, or Triton can't be used.
+        CommandError: A photo or the table of labels is broken.
     """
     weights = check_manifest(arguments.weights or RELEASED_WEIGHTS)
     head = {"weights": weights, "engine": nets.engine, "device": nets.device}
@@ -43,28 +42,17 @@ def score(arguments: argparse.Namespace, parts: Sequence[str], nets: Nets) -> bo
     about = "weights {weights}, engine {engine} on {device}, {date}".format_map(head)
     print(about, flush=True)
     scoring, kept, passed = Scoring(arguments, nets), dict[str, Any](head), True
-    through: AbstractContextManager[Any] = nullcontext((None, None))
-    if arguments.via:
-        from plates.cli.eval_triton import disagreements, through_triton
-
-        through = through_triton(arguments, nets, weights)
     try:
-        with through as (scoring.read, agreement):
-            for part in parts:
-                report, draw = getattr(scoring, f"_{part}")()
-                kept[part], lines = report.to_dict(), report.lines()
-                passed &= getattr(report, "passed", True)
-                if arguments.misses and hasattr(report, "failure_lines"):
-                    lines += ["", *report.failure_lines()]
-                if agreement:
-                    kept[part]["via_triton"] = agreement.to_dict()
-                    verdict, *differing = disagreements(agreement)
-                    lines += ["", verdict, *differing]
-                    passed &= not differing
-                print("", *map(printable, lines), sep="\n", flush=True)
-                if arguments.sheet and draw:
-                    path, end = arguments.sheet, "" if part == "labelled" else f"-{part}"
-                    draw([about]).save(path.with_stem(path.stem + end))
+        for part in parts:
+            report, draw = getattr(scoring, f"_{part}")()
+            kept[part], lines = report.to_dict(), report.lines()
+            passed &= getattr(report, "passed", True)
+            if arguments.misses and hasattr(report, "failure_lines"):
+                lines += ["", *report.failure_lines()]
+            print("", *map(printable, lines), sep="\n", flush=True)
+            if arguments.sheet and draw:
+                path, end = arguments.sheet, "" if part == "labelled" else f"-{part}"
+                draw([about]).save(path.with_stem(path.stem + end))
     except ImageError as error:
         raise CommandError(f"{printable(scoring.photo)}: {error}", status=2) from error
     except LabelError as error:
@@ -77,23 +65,15 @@ def score(arguments: argparse.Namespace, parts: Sequence[str], nets: Nets) -> bo
 
 @dataclass
 class Scoring:
-    """One evaluation; a method for each part.
-
-    Attributes:
-        arguments: Of `plates eval`.
-        nets: That are scored.
-        read: Reads labelled photos; None stands for the nets.
-        photo: The one that is being read.
-    """
+    """One evaluation by the arguments of `plates eval`; a method for each part."""
 
     arguments: argparse.Namespace
     nets: Nets
-    read: Read | None = None
-    photo: Path = Path()
+    photo: Path = Path()  # that is being read
 
     def _labelled(self) -> Scored:
         data = self.arguments.data
-        board = evaluate(data, self.nets, self.arguments.baseline, self._photos, self.read)
+        board = evaluate(data, self.nets, self.arguments.baseline, self._photos)
         load = photos_in(labelled_folder(data) / "images")
         return board, lambda about: failure_sheet(board, load, about)
 

@@ -11,69 +11,47 @@ environment variables: `plates config table` lists them all. Most used are
 """
 
 import argparse
+import contextlib
 import ipaddress
 import logging
 import os
 import socket
+import tempfile
+from functools import partial
+from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
-from plates.cli import CommandError
-from plates.cli.signals import say
-from plates.cli.supervising import describe_triton, read_settings, supervise
+from pydantic import ValidationError
 
-if TYPE_CHECKING:
-    from api.settings import Settings
-    from plates.serving import EmbeddedTriton
+from api.observing import logs
+from api.settings import Settings
+from plates.cli import CommandError, Stopped, say, stop_signals_raise
+from plates.cli.config import explain, warn_of_unknown_settings
+from plates.serving import EmbeddedTriton
+from plates.serving.gateway import GatewayWorker
+from plates.serving.healing import TritonHealer
+from plates.serving.supervisor import Part, Supervisor
 
-LISTENING = "Serving on "
+# How the lines begin by which `plates.serving.running` finds the addresses.
+TRITON, LISTENING = "Triton: ", "Serving on "
 
 log = logging.getLogger("plates.serve")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare what people type first; everything else is set by the environment."""
     parser.add_argument("--host", metavar="ADDRESS", help="instead of PLATES_HOST")
     parser.add_argument("--port", type=int, metavar="N", help="instead of PLATES_PORT")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Serve until stopped; return 0 after a clean stop."""
     settings = read_settings(host=arguments.host, port=arguments.port)
-    from plates.serving.gateway import GatewayWorker
-
     with _listen(settings.host, settings.port) as listener:
         _warn_if_open(settings, listener)
-        triton = None
         if settings.triton_url is None:
-            triton = describe_triton(settings)
-        else:
-            say(f"Triton elsewhere: {settings.triton_url}")
-
-        def make_gateway(status_file: Path) -> GatewayWorker:
-            return GatewayWorker(lambda: _environment(settings, status_file, triton), listener)
-
-        def announce() -> None:
-            host, port = listener.getsockname()[:2]
-            scheme = "https" if settings.tls_certificate else "http"
-            shown = f"[{host}]" if ":" in host else host
-            say(f"{LISTENING}{scheme}://{shown}:{port} (documentation: /docs)")
-
-        return supervise(settings, triton, make_gateway, announce)
-
-
-def _environment(
-    settings: "Settings", status_file: Path, triton: "EmbeddedTriton | None"
-) -> dict[str, str]:
-    """What the gateway's process gets besides this one's environment."""
-    added = {"PLATES_HOST": settings.host, "PLATES_PORT": str(settings.port)}
-    added["PLATES_STATUS_FILE"] = str(status_file)
-    # Each further arena of glibc's malloc keeps what it once held.
-    added["MALLOC_ARENA_MAX"] = os.environ.get("MALLOC_ARENA_MAX", "2")
-    if triton is not None:
-        added["PLATES_TRITON_URL"] = triton.grpc_url
-        added["PLATES_TRITON_METRICS_URL"] = triton.metrics_url
-    return added
+            return supervise(settings, describe_triton(settings), listener)
+        say(f"Triton elsewhere: {settings.triton_url}")
+        return supervise(settings, None, listener)
 
 
 def _listen(host: str, port: int) -> socket.socket:
@@ -89,7 +67,7 @@ def _listen(host: str, port: int) -> socket.socket:
         ) from error
 
 
-def _warn_if_open(settings: "Settings", listener: socket.socket) -> None:
+def _warn_if_open(settings: Settings, listener: socket.socket) -> None:
     local = ipaddress.ip_address(listener.getsockname()[0]).is_loopback
     if not local and not settings.tokens and settings.tokens_file is None:
         log.warning(
@@ -97,3 +75,83 @@ def _warn_if_open(settings: "Settings", listener: socket.socket) -> None:
             "PLATES_TOKENS_FILE, or listen on 127.0.0.1.",
             settings.host,
         )
+
+
+def read_settings(**options: object) -> Settings:
+    """Read the settings, and have the logs written as they say.
+
+    Options of the command line, None if not given, come before the environment.
+    """
+    given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
+    try:
+        settings = Settings(**given)
+    except ValidationError as error:
+        raise CommandError("; ".join(explain(error))) from error
+    logs.configure(settings.log_format)
+    warn_of_unknown_settings()
+    return settings
+
+
+def supervise(
+    settings: Settings, triton: EmbeddedTriton | None, listener: socket.socket | None = None
+) -> int:
+    """Start Triton, then a gateway that serves on the listener, and heal both until a signal.
+
+    Raises:
+        EmbeddedTritonError: One of them can't be started, or could not be healed.
+    """
+    with tempfile.TemporaryDirectory(prefix="plates-status-") as folder:
+        status_file = settings.status_file or Path(folder) / "status.json"
+        parts = [heal(triton)] if triton else []
+        if listener:
+            environment = partial(_environment, settings, status_file, triton)
+            parts.append(GatewayWorker(environment, listener))
+        supervisor = Supervisor(parts, status_file)
+        with stop_signals_raise(), contextlib.suppress(Stopped):
+            try:
+                supervisor.start()
+                if triton:
+                    say(f"{TRITON}gRPC {triton.grpc_url}, HTTP {triton.http_url}")
+                if listener:
+                    host, port = listener.getsockname()[:2]
+                    shown = f"[{host}]" if ":" in host else host
+                    scheme = "https" if settings.tls_certificate else "http"
+                    say(f"{LISTENING}{scheme}://{shown}:{port} (documentation: /docs)")
+                supervisor.run()
+            finally:
+                say("Stopping …")
+                supervisor.stop()
+    say("Stopped.")
+    return 0
+
+
+def describe_triton(settings: Settings) -> EmbeddedTriton:
+    """The Triton that the settings ask for; nothing is started yet."""
+    say("Starting Triton …")
+    return EmbeddedTriton(
+        settings.model_repository,
+        profile=settings.profile,
+        host=str(settings.triton_host),
+        http_port=settings.triton_http_port,
+        grpc_port=settings.triton_grpc_port,
+        metrics_port=settings.triton_metrics_port,
+    )
+
+
+def heal(triton: EmbeddedTriton) -> Part:
+    """The supervisor's part that keeps it running."""
+    return TritonHealer(triton, (files("plate_models") / "golden.jpg").read_bytes())
+
+
+def _environment(
+    settings: Settings, status_file: Path, triton: EmbeddedTriton | None
+) -> dict[str, str]:
+    """What the gateway's process gets besides this one's environment."""
+    added = {"PLATES_HOST": settings.host, "PLATES_PORT": str(settings.port)}
+    added["PLATES_STATUS_FILE"] = str(status_file)
+    # Each further arena of glibc's malloc keeps what it once held.
+    added["MALLOC_ARENA_MAX"] = os.environ.get("MALLOC_ARENA_MAX", "2")
+    if triton is not None:
+        added["PLATES_TRITON_URL"] = triton.grpc_url
+        added["PLATES_TRITON_METRICS_URL"] = triton.metrics_url
+    return added

@@ -30,7 +30,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Train and print where the weights are."""
     module_name, class_name = TRAININGS[arguments.net]
     module = import_module(module_name)
     config = parse_options(getattr(module, class_name), arguments.net, arguments.options)

@@ -14,16 +14,13 @@ It ends with a status that is not zero if Triton can't be started, or not be hea
 
 import argparse
 
-from plates.cli.supervising import describe_triton, read_settings, supervise
+from plates.cli.serve import describe_triton, read_settings, supervise
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
+def configure(_: argparse.ArgumentParser) -> None:
     """There are no arguments: everything is set by the environment."""
-    del parser
 
 
-def run(arguments: argparse.Namespace) -> int:
-    """Serve until stopped; return 0 after a clean stop."""
-    del arguments
+def run(_: argparse.Namespace) -> int:
     settings = read_settings()
     return supervise(settings, describe_triton(settings))

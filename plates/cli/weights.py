@@ -14,7 +14,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Write the manifest and print its hash."""
     from plate_models.weights import check_manifest, write_manifest
 
     folder = arguments.weights or RELEASED_WEIGHTS

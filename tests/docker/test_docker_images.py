@@ -155,7 +155,7 @@ def test_everything_that_runs_is_in_the_image(image: str, tmp_path: Path) -> Non
     code = (
         "import importlib, json, sys\n"
         f"for name in {modules!r}: importlib.import_module(name)\n"
-        "from plates.cli.supervising import describe_triton, heal, read_settings\n"
+        "from plates.cli.serve import describe_triton, heal, read_settings\n"
         "heal(describe_triton(read_settings()))\n"
         "print(json.dumps({n: getattr(m, '__file__', '') for n, m in sys.modules.items()}))"
     )

@@ -30,7 +30,7 @@ from api.settings import Settings
 from plate_models.cores import photos_at_once
 from plates.cli import health
 from plates.cli import main as cli
-from plates.cli.environment import check as check_settings
+from plates.cli.config import check as check_settings
 from plates.serving import gateway, triton
 from plates.serving.running import running_service
 

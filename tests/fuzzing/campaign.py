@@ -18,6 +18,7 @@ from fuzzing.kinds import KINDS, LARGEST
 from fuzzing.tensors import overflow, send_tensors
 from fuzzing.verdicts import violation
 from plates.benchmarks.service import ProcessFootprint, footprints
+from plates.cli.serve import TRITON
 from plates.serving.running import running_service
 
 DOCUMENTED = "openapi document"
@@ -47,10 +48,12 @@ class Service:
 @contextlib.contextmanager
 def service_of_our_own(folder: Path) -> Iterator[Service]:
     """Run `plates serve` with a Triton of its own, on free ports."""
-    log = folder / "service.log"
-    with running_service(_TIMEOUTS, log) as running:
+    log, printed = folder / "service.log", list[str]()
+    with running_service(_TIMEOUTS, log, printed.append) as running:
         _wait_until_ready(running.url)
-        yield Service(running.url, running.process.pid, log, running.triton)
+        (line,) = [line.removeprefix(TRITON) for line in printed if line.startswith(TRITON)]
+        grpc_url, http_url = (address.split()[1] for address in line.split(","))
+        yield Service(running.url, running.process.pid, log, (grpc_url, http_url))
 
 
 def _wait_until_ready(url: str) -> float:

@@ -5,12 +5,12 @@ import re
 import signal
 import socket
 import subprocess
-from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 
 import httpx
+import psutil
 import pytest
 from photo_files import BAD
 from support import PLATES, ROOT, SAMPLES, SCENE, SCENE_TEXT, plates, wait_until
@@ -18,21 +18,22 @@ from support import PLATES, ROOT, SAMPLES, SCENE, SCENE_TEXT, plates, wait_until
 from plate_models.detection import choose_canvas
 from plate_models.images import check_header
 from plate_models.spec import DETECTOR
-from plates.cli import demo, samples, serve
-from plates.cli import main as cli
-from plates.serving import running
+from plates.cli import demo
+from plates.cli.serve import LISTENING
+
+SHARED_MEMORY = Path("/dev/shm")  # noqa: S108
 
 
-def serve_nothing(monkeypatch: pytest.MonkeyPatch, url: str, timeout: float = 60) -> None:
+def serve_elsewhere(monkeypatch, url, timeout=60):
     """Let the demonstration talk to that address instead of starting a service."""
     monkeypatch.setattr(demo, "_service", lambda _: httpx.Client(base_url=url, timeout=timeout))
 
 
 @pytest.mark.live
 @pytest.mark.control
-def test_demo_reads_the_samples(repository: Path, tmp_path: Path) -> None:
-    environment = {"PLATES_MODEL_REPOSITORY": str(repository)}
-    done = plates("demo", "--output", str(tmp_path), **environment)
+def test_demo_reads_the_samples(repository, tmp_path):
+    before = set(SHARED_MEMORY.glob("plates_*"))
+    done = plates("demo", "--output", str(tmp_path), PLATES_MODEL_REPOSITORY=str(repository))
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.endswith("\n13 of 13 plates of the samples read\n")
     assert len(list(tmp_path.glob("*.jpg"))) == len(list(SAMPLES.glob("*.jpg"))) > 7
@@ -42,163 +43,113 @@ def test_demo_reads_the_samples(repository: Path, tmp_path: Path) -> None:
     rows = [re.fullmatch(r"(\S+) +\S+ +\S+ +[\d.]+ +[\d.]+ +([\d.]+)", row) for row in table[1:]]
     assert all(rows) and len(rows) > 13
     assert {ROOT / row[1] for row in rows} == set(SAMPLES.glob("*.jpg"))
-    assert "The service is starting" in (tmp_path / "service.log").read_text()
+    log = (tmp_path / "service.log").read_text()
+    assert "The service is starting" in log and "Traceback" not in log
+    # Segments carry their owner's process id: others' Tritons may run meanwhile.
+    owners = [int(path.name.split("_")[1]) for path in {*SHARED_MEMORY.glob("plates_*")} - before]
+    assert all(map(psutil.pid_exists, owners))
 
 
 @pytest.mark.live
-def test_demo_fails_if_a_plate_is_not_read(
-    gateway_url: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    serve_nothing(monkeypatch, gateway_url)
-    (tmp_path / "scene.jpg").write_bytes(SCENE.read_bytes())
+def test_demo_fails_if_a_plate_is_not_read(gateway_url, run, tmp_path, monkeypatch):
+    serve_elsewhere(monkeypatch, gateway_url)
+    (tmp_path / "sub").mkdir()
+    for name in ("scene.jpg", "sub/scene.jpg"):  # the table is about its own folder
+        (tmp_path / name).write_bytes(SCENE.read_bytes())
     (tmp_path / "broken.jpg").write_bytes(BAD["truncated jpeg"][0])
-    (tmp_path / "plates.csv").write_text(f"photo,text\nscene.jpg,{SCENE_TEXT}\nscene.jpg,A1\n")
-    assert cli.main(["demo", str(tmp_path), "--output", str(tmp_path / "out")]) == 1
-    captured = capsys.readouterr()
-    assert "1 of 2 plates of the samples read" in captured.out
-    assert "A1 was not read" in captured.err
-    assert "broken.jpg: The JPEG file is damaged or truncated" in captured.err
-    assert f"The service's log: {tmp_path / 'out' / 'service.log'}\n" in captured.err
+    rows = f"photo,text\nscene.jpg,{SCENE_TEXT}\nscene.jpg,{SCENE_TEXT}\n"
+    (tmp_path / "plates.csv").write_text(rows)
+    done = run("demo", tmp_path, "--output", tmp_path / "out")
+    assert done.returncode == 1
+    assert "1 of 2 plates of the samples read" in done.stdout
+    assert f"{tmp_path / 'scene.jpg'}: {SCENE_TEXT} was not read" in done.stderr
+    assert "broken.jpg: The JPEG file is damaged or truncated" in done.stderr
+    assert f"The service's log: {tmp_path / 'out' / 'service.log'}\n" in done.stderr
 
 
 @pytest.mark.parametrize(
-    ("photo", "table", "text"),
+    ("photo", "table", "output", "reason"),
     [
-        ("empty", "", "no photos"),
-        ("nope.jpg", "", "nope.jpg: No such file"),
-        ("scene.jpg", "a,b\n", "plates.csv: expected the columns photo and text"),
+        ("empty", "", "out", "no photos"),
+        ("nope.jpg", "", "out", "nope.jpg: No such file"),
+        ("photos/scene.jpg", "a,b\n", "out", "plates.csv: expected the columns photo and text"),
+        ("photos/scene.jpg", None, "photos", "scene.jpg is one of the photos"),
+        ("photos/scene.jpg", None, "link", "scene.jpg is one of the photos"),
+        ("photos/scene.jpg", None, "photos/../photos", "scene.jpg is one of the photos"),
     ],
 )
-def test_demo_checks_its_photos_before_it_starts_anything(
-    photo: str,
-    table: str,
-    text: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_demo_checks_photos_and_output_before_it_starts_anything(
+    photo, table, output, reason, run, tmp_path, monkeypatch
+):
     monkeypatch.setattr(demo, "_service", lambda _: pytest.fail("started"))
-    (tmp_path / "empty").mkdir()
-    (tmp_path / "scene.jpg").write_bytes(SCENE.read_bytes())
-    (tmp_path / "plates.csv").write_text(table)
-    words = [str(tmp_path / photo), "--output", str(tmp_path / "out")]
-    assert cli.main(["demo", *words]) == 1
-    assert text in capsys.readouterr().err
+    photos = tmp_path / "photos"
+    for folder in (tmp_path / "empty", photos):
+        folder.mkdir()
+    (photos / "scene.jpg").write_bytes(SCENE.read_bytes())
+    (tmp_path / "link").symlink_to(photos)
+    if table is not None:
+        (photos / "plates.csv").write_text(table)
+    done = run("demo", tmp_path / photo, "--output", tmp_path / output)
+    assert done.returncode == 1 and reason in done.stderr
+    assert (photos / "scene.jpg").read_bytes() == SCENE.read_bytes()
 
 
-@pytest.mark.parametrize("output", ["photos", "link", "photos/../photos"])
-def test_demo_never_replaces_a_photo(
-    output: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    monkeypatch.setattr(demo, "_service", lambda _: pytest.fail("started"))
-    photo = tmp_path / "photos" / "scene.jpg"
-    photo.parent.mkdir()
-    photo.write_bytes(SCENE.read_bytes())
-    (tmp_path / "link").symlink_to(photo.parent)
-    assert cli.main(["demo", str(photo), "--output", str(tmp_path / output)]) == 1
-    assert "scene.jpg is one of the photos" in capsys.readouterr().err
-    assert photo.read_bytes() == SCENE.read_bytes()
-
-
-def test_demo_names_the_photos_without_an_answer(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Somebody listens and says nothing; then nobody listens."""
-    arguments = ["demo", str(SCENE), "--output", str(tmp_path)]
+def test_demo_names_the_photos_without_an_answer(run, tmp_path, monkeypatch):
+    """A service listens and is silent; then none listens; then it ends before it is ready."""
+    words = ("demo", SCENE, "--output", tmp_path)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}"
-        serve_nothing(monkeypatch, url, timeout=0.2)
-        assert cli.main(arguments) == 1
-        assert "green_car.jpg: no answer from the service: timed out" in capsys.readouterr().err
-    serve_nothing(monkeypatch, url)
-    assert cli.main(arguments) == 1
-    assert "Connection refused" in capsys.readouterr().err
+        serve_elsewhere(monkeypatch, url, timeout=0.2)
+        done = run(*words)
+    assert "green_car.jpg: no answer from the service: timed out" in done.stderr
+    serve_elsewhere(monkeypatch, url)
+    assert "Connection refused" in run(*words).stderr
+    monkeypatch.undo()
+    dead = SimpleNamespace(url=url, process=SimpleNamespace(poll=lambda: 1))
+    monkeypatch.setattr(demo, "running_service", lambda **_: nullcontext(dead))
+    done = run(*words)
+    assert done.returncode == 1
+    assert done.stderr.startswith("plates demo: the service is not ready: no answer from the ")
+    assert done.stderr.endswith(f"\nThe service's log: {tmp_path / 'service.log'}\n")
 
 
-def test_demo_says_that_its_service_ended(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    dead = SimpleNamespace(url="http://127.0.0.1:1", process=SimpleNamespace(poll=lambda: 1))
-    monkeypatch.setattr(running, "running_service", lambda **_: nullcontext(dead))
-    assert cli.main(["demo", str(SCENE), "--output", str(tmp_path)]) == 1
-    message = capsys.readouterr().err
-    assert message.startswith("plates demo: the service is not ready: no answer from the service")
-    assert message.endswith(f"\nThe service's log: {tmp_path / 'service.log'}\n")
+def test_demo_uses_every_canvas_before_it_times_photos(run, tmp_path, monkeypatch):
+    headers = []
+    monkeypatch.setattr(demo, "_plates", lambda _, photo: headers.append(check_header(photo)) or [])
+    serve_elsewhere(monkeypatch, "http://nowhere")
+    assert run("demo", SCENE, "--output", tmp_path).returncode == 1
+    *blank, scene = [(header.height, header.width) for header in headers]
+    assert {choose_canvas(*size) for size in blank} == set(DETECTOR.canvases_hw)
+    assert scene == (720, 1280)
 
 
-def test_demo_uses_every_canvas_before_it_times_photos(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    serve_nothing(monkeypatch, "http://nowhere")
-    sizes: list[tuple[int, int]] = []
-
-    def plates(_: httpx.Client, photo: bytes) -> list[object]:
-        header = check_header(photo)
-        sizes.append((header.height, header.width))
-        return []
-
-    monkeypatch.setattr(demo, "_plates", plates)
-    assert cli.main(["demo", str(SCENE), "--output", str(tmp_path)]) == 1
-    assert {choose_canvas(*size) for size in sizes[:-1]} == set(DETECTOR.canvases_hw)
-    assert sizes[-1] == (720, 1280)
-
-
-@pytest.fixture
-def waiting_demo(tmp_path: Path) -> Iterator[tuple["subprocess.Popen[str]", str]]:
-    """A demonstration whose service listens, but never gets ready, and the service's address.
-
-    It runs in a folder with an `api` of somebody else's.
-    """
-    (tmp_path / "api").mkdir()
-    (tmp_path / "api" / "__init__.py").write_text("raise ImportError('not ours')\n")
-    process = subprocess.Popen(
-        [*PLATES, "demo", str(SCENE)],
-        stdout=subprocess.PIPE,
-        text=True,
-        cwd=tmp_path,
-        env=os.environ | {"PLATES_TRITON_URL": "127.0.0.1:1"},
-        preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL),
-    )
-    try:
-        line = next(line for line in process.stdout if line.startswith(serve.LISTENING))
-        yield process, line.removeprefix(serve.LISTENING).split()[0]
-    finally:
-        process.kill()
-        process.communicate()
-
-
-def answers(url: str) -> bool:
+def answers(url):
     try:
         return httpx.get(f"{url}/healthz", timeout=10).status_code == 200
     except httpx.TransportError:
         return False
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
-def test_demo_takes_its_service_with_it(
-    waiting_demo: tuple["subprocess.Popen[str]", str], number: signal.Signals
-) -> None:
-    process, url = waiting_demo
-    assert answers(url)
-    process.send_signal(number)
-    if number != signal.SIGKILL:
-        assert process.wait(30) == 128 + number
-    wait_until(lambda: not answers(url))
-
-
-def test_two_plates_of_one_text_must_be_read_twice() -> None:
-    assert samples.missing_texts(["A", "A", "B"], ["A", "B", "C"]) == ["A"]
-    assert samples.missing_texts(["A"], ["A", "A"]) == []
-
-
-def test_expectations_belong_to_the_folder_of_the_photo(tmp_path: Path) -> None:
-    (tmp_path / "plates.csv").write_text("photo,text\na.jpg,X\na.jpg,Y\n")
-    (tmp_path / "sub").mkdir()
-    expected = samples.expected_texts([tmp_path / "a.jpg", tmp_path / "sub/a.jpg"])
-    assert expected == {tmp_path / "a.jpg": ["X", "Y"]}
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGKILL])
+def test_demo_takes_its_service_with_it(number, tmp_path):
+    """The service listens, but never gets ready; the folder has an `api` of another project."""
+    (tmp_path / "api").mkdir()
+    (tmp_path / "api" / "__init__.py").write_text("raise ImportError('not ours')\n")
+    with subprocess.Popen(
+        [*PLATES, "demo", str(SCENE)],
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=tmp_path,
+        env=os.environ | {"PLATES_TRITON_URL": "127.0.0.1:1"},
+        preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL),
+    ) as process:
+        try:
+            line = next(line for line in process.stdout if line.startswith(LISTENING))
+            url = line.removeprefix(LISTENING).split()[0]
+            assert answers(url)
+            process.send_signal(number)
+            if number != signal.SIGKILL:
+                assert process.wait(30) == 128 + number
+            wait_until(lambda: not answers(url))
+        finally:
+            process.kill()

@@ -5,88 +5,71 @@ import json
 import ssl
 import subprocess
 import threading
-from collections.abc import Iterator
-from pathlib import Path
+from contextlib import contextmanager
 
 import pytest
 
-from plates.cli.main import main
-
 
 class Handler(http.server.BaseHTTPRequestHandler):
-    def do_GET(self) -> None:
-        status = int(self.path.strip("/"))
-        self.send_response(status)
+    def do_GET(self):
+        self.send_response(int(self.path.strip("/")))
         self.end_headers()
-        self.wfile.write(b"not ready: no photo is read" if status != 200 else b"")
+        self.wfile.write(b"no photo is read")
 
-    def log_message(self, *_: object) -> None:
+    def log_message(self, *_):
         pass
 
 
-@pytest.fixture(scope="module")
-def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("tls")
-    command = "openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=localhost"
-    names = "-addext subjectAltName=DNS:localhost,IP:127.0.0.1 -keyout key.pem -out cert.pem"
-    subprocess.run(f"{command} {names}".split(), cwd=folder, check=True, capture_output=True)
-    return folder / "cert.pem"
-
-
-@pytest.fixture(params=["http", "https"])
-def url(request: pytest.FixtureRequest, certificate: Path) -> Iterator[str]:
+@contextmanager
+def serving_statuses(certificate=None):
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        if request.param == "https":
+        if certificate:
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
             context.load_cert_chain(certificate, certificate.with_name("key.pem"))
             server.socket = context.wrap_socket(server.socket, server_side=True)
-        thread = threading.Thread(target=server.serve_forever)
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
-        yield f"{request.param}://127.0.0.1:{server.server_address[1]}"
-        server.shutdown()
-        thread.join()
+        try:
+            yield f"http{'s' * bool(certificate)}://127.0.0.1:{server.server_address[1]}"
+        finally:
+            server.shutdown()
+            thread.join()
 
 
-@pytest.mark.parametrize("trust", ["--ca-file", "--insecure"])
-def test_a_service_is_well_if_it_answers_200(
-    url: str, trust: str, certificate: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    options = [trust, str(certificate)] if trust == "--ca-file" else [trust]
-    assert main(["health", f"{url}/200", *options]) == 0
-    assert main(["health", f"{url}/503", *options]) == 1
-    assert "503 not ready: no photo is read" in capsys.readouterr().err
-    assert main(["health", f"{url}/429", *options]) == 1
-    assert main(["health", f"{url}/429", "--or-busy", *options]) == 0
+def test_a_service_is_well_if_it_answers_200_and_its_supervisor_is_ready(run, tmp_path):
+    file = tmp_path / "status.json"
+    with serving_statuses() as url:
+        for words, status in {"200": 0, "503": 1, "429": 1, "429 --or-busy": 0}.items():
+            done = run("health", *f"{url}/{words}".split())
+            assert done.returncode == status
+            assert status == 0 or f"{words} no photo is read" in done.stderr
+        for state, status in {"ready": 0, "healing": 1, "failed": 1}.items():
+            file.write_text(json.dumps({"state": state, "restarts": {}}))
+            assert run("health", f"{url}/200", "--status", file).returncode == status
 
 
-@pytest.mark.parametrize("url", ["https"], indirect=True)
-def test_a_certificate_that_is_not_trusted_is_refused(
-    url: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["health", f"{url}/200"]) == 1
-    assert "CERTIFICATE_VERIFY_FAILED" in capsys.readouterr().err
+def test_a_certificate_must_be_trusted(run, tmp_path):
+    command = "openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=localhost"
+    names = "-addext subjectAltName=DNS:localhost,IP:127.0.0.1 -keyout key.pem -out cert.pem"
+    subprocess.run(f"{command} {names}".split(), cwd=tmp_path, check=True, capture_output=True)
+    with serving_statuses(tmp_path / "cert.pem") as url:
+        for options in (["--ca-file", tmp_path / "cert.pem"], ["--insecure"]):
+            assert run("health", f"{url}/200", *options).returncode == 0
+            assert run("health", f"{url}/503", *options).returncode == 1
+        done = run("health", f"{url}/200")
+    assert done.returncode == 1 and "CERTIFICATE_VERIFY_FAILED" in done.stderr
 
 
 @pytest.mark.parametrize(
-    ("words", "expected"),
+    ("words", "reason"),
     [
-        (["http://127.0.0.1:1/readyz"], "127.0.0.1:1/readyz: "),
-        (["ftp://127.0.0.1/"], "ftp://127.0.0.1/: Request URL has an unsupported protocol"),
-        (["http://127.0.0.1:abc/"], "Invalid port"),
-        (["http://127.0.0.1:1/", "--ca-file", "/no/such/file"], "--ca-file /no/such/file"),
-        (["http://127.0.0.1:1/", "--status", "/no/such/file"], "there is no status"),
+        ("http://127.0.0.1:1/readyz", "127.0.0.1:1/readyz: "),
+        ("ftp://127.0.0.1/", "ftp://127.0.0.1/: Request URL has an unsupported protocol"),
+        ("http://127.0.0.1:abc/", "Invalid port"),
+        ("http://127.0.0.1:1/ --ca-file /no/such/file", "--ca-file /no/such/file"),
+        ("http://127.0.0.1:1/ --status /no/such/file", "there is no status"),
     ],
 )
-def test_what_can_not_be_asked_is_named(
-    words: list[str], expected: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["health", *words]) == 1
-    assert expected in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("url", ["http"], indirect=True)
-@pytest.mark.parametrize(("state", "status"), [("ready", 0), ("healing", 1), ("failed", 1)])
-def test_the_supervisor_must_be_well_too(url: str, state: str, status: int, tmp_path: Path) -> None:
-    file = tmp_path / "status.json"
-    file.write_text(json.dumps({"state": state, "restarts": {}}))
-    assert main(["health", f"{url}/200", "--status", str(file)]) == status
+def test_what_can_not_be_asked_is_named(words, reason, run):
+    done = run("health", *words.split())
+    assert done.returncode == 1 and reason in done.stderr

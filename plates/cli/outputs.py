@@ -1,0 +1,72 @@
+"""What `plates read` and `plates demo` write: a table, annotated pictures, single plates."""
+
+from pathlib import Path
+
+from api.answers import Plate
+from plates.cli import CommandError, printable
+from plates.cli.inputs import Inputs, Picture, shown
+
+# A longer name moves its own line to the right, not all others.
+_WIDEST_NAME = 60
+
+
+class Table:
+    """One line per plate; photos without plates show a dash."""
+
+    def __init__(self, inputs: Inputs, timed: bool = False) -> None:
+        # The names of a video's frames end in their times.
+        widths = [len(shown(path)) + 9 * (kind == "video") for path, kind in inputs.kinds.items()]
+        self._width = min(_WIDEST_NAME, max([*widths, len("photo")]))
+        self._timed = timed
+        more = f" {'plate':>6} {'ms':>7}" if timed else ""
+        print(f"{'photo':<{self._width}} {'text':<12} {'format':<14} {'score':>6}{more}")
+
+    def print(self, picture: Picture, plates: list[Plate], ms: float = 0) -> None:
+        """Print one picture's lines; `ms` is how long it took to read."""
+        at = "" if picture.time_s is None else f" {picture.time_s:.2f}s"
+        name = f"{shown(picture.file) + at:<{self._width}}"
+        for plate in plates:
+            more = f" {plate.detection_score:>6.3f} {ms:>7.1f}" if self._timed else ""
+            reading = f"{plate.text or '?':<12} {plate.format:<14} {plate.score:>6.3f}"
+            print(f"{name} {reading}{more}")
+        if not plates and picture.frame is None:
+            print(f"{name} -" + (f"{ms:>49.1f}" if self._timed else ""))
+
+
+class Jpegs:
+    """Folders of pictures with their plates drawn in, and of plates, named after the inputs."""
+
+    def __init__(self, inputs: Inputs, annotated: Path | None, plates: Path | None = None) -> None:
+        """Make the folders; raise `CommandError` where one of the inputs could be replaced."""
+        self._annotated, self._plates = annotated, plates
+        # By inode and device: the same file may have several paths, and links lead to it.
+        taken = {path.stat()[1:3] for path in inputs.kinds if path.exists()}
+        for folder in filter(None, (annotated, plates)):
+            for path in folder.glob("*.jpg"):
+                if path.exists() and path.stat()[1:3] in taken:
+                    name = printable(path)
+                    text = (
+                        f"{name} is one of the photos and would be replaced. Give another folder."
+                    )
+                    raise CommandError(text)
+            folder.mkdir(parents=True, exist_ok=True)
+        owners: dict[str, Path] = {}
+        for path in inputs.kinds:
+            stem, number = path.stem, 2
+            while owners.setdefault(stem, path) != path:  # numbered if the name is taken
+                stem, number = f"{path.stem}-{number}", number + 1
+        self._stems = {path: stem for stem, path in owners.items()}
+
+    def write(self, picture: Picture, plates: list[Plate]) -> None:
+        """Write the picture, if it is a photo or has plates, and each plate."""
+        from plate_models.annotate import Mark, annotate, straighten, write_jpeg
+
+        frame = "" if picture.frame is None else f"_{picture.frame:06d}"
+        stem = self._stems[picture.file] + frame
+        if self._annotated and (plates or not frame):
+            marks = [Mark(plate.quad, plate.text or "?", plate.readable) for plate in plates]
+            write_jpeg(self._annotated / f"{stem}.jpg", annotate(picture.image, marks))
+        if self._plates:
+            for number, plate in enumerate(plates, 1):
+                name = f"{stem}_plate{number}_{plate.text or 'unreadable'}.jpg"
+                write_jpeg(self._plates / name, straighten(picture.image, plate.quad))
