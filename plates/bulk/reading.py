@@ -112,9 +112,7 @@ class ChunkReader:
             return Outcome(chunk, len(photos), problem=message)
 
     def _read(self, chunk: int, photos: Sequence[Photo]) -> Outcome:
-        rows: Rows = []
-        failures: list[Failure] = []
-        others: list[str] = []
+        rows, failures, others = Rows(), list[Failure](), list[str]()
         began = time.time()
         with Journal(self._output.work, chunk) as journal:
             for index, fetched in self._fetcher.fetch_ahead(photos):
@@ -125,8 +123,7 @@ class ChunkReader:
                     failures.append(result)
                 else:
                     rows += result
-            deaths = journal.deaths_at.total()
-            plates = sum("plate" in row for row in rows)
+            deaths, plates = journal.deaths_at.total(), sum("plate" in row for row in rows)
             counts = len(photos), plates, tuple(failures), deaths
             process = f"{socket.gethostname()}:{os.getpid()}"
             account = Account(chunk, *counts, process, began, time.time(), tuple(others))
@@ -192,8 +189,7 @@ def read_file(data: bytes, nets: "Nets") -> "tuple[tuple[int, int], list[Plate]]
 
 def taken_at(data: bytes) -> datetime | None:
     """Find DateTimeOriginal (Exif 2.32, 4.6.5): the camera's local time; None if there is none."""
-    is_tiff = data[:4] in (b"II*\0", b"MM\0*")
-    start = 0 if is_tiff else data.find(_EXIF, 0, _EXIF_WITHIN)
+    start = data.find(_EXIF, 0, _EXIF_WITHIN)
     if start < 0:
         return None
     exif = Image.Exif()

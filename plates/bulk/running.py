@@ -51,14 +51,7 @@ _OBJECT_STORE_BYTES = 80 * 2**20
 
 
 def run(request: Request, say: Callable[[str], None]) -> dict[str, Any]:
-    """Read an archive, or what is left of it.
-
-    Args:
-        request: What is to be read.
-        say: Prints a line for people.
-
-    Returns:
-        The manifest, as it was written.
+    """Read an archive, or what is left of it, and return the manifest; `say` prints a line.
 
     Raises:
         BulkError: The source, the output or Ray can't be used.
@@ -172,11 +165,12 @@ class _Run:
 
     def read(self) -> None:
         """Read the chunks that are not committed."""
-        counts, kept = self.counts, []
-        for account in map(self._output.account, self._output.committed()):
-            reasons = {failure.reason for failure in account.failures}
-            if not (self._request.retry_failed and reasons.intersection(_RETRIED)):
-                kept.append(account)
+        counts, retried = self.counts, _RETRIED if self._request.retry_failed else ()
+        kept = [
+            account
+            for account in self._accounts()
+            if not any(failure.reason in retried for failure in account.failures)
+        ]
         self._count(kept)
         todo = sorted(set(range(counts["chunks"])).difference(one.chunk for one in kept))
         self._write()
@@ -204,8 +198,7 @@ class _Run:
     def _take(self, outcome: Outcome) -> None:
         self.counts["process_deaths"] += outcome.deaths
         if outcome.deaths:
-            times = f"{outcome.deaths} time{'s' * (outcome.deaths != 1)}"
-            self._say(f"chunk {outcome.chunk}: its process died {times}; it was begun anew")
+            self._say(f"chunk {outcome.chunk}: begun anew; processes that died: {outcome.deaths}")
         if outcome.problem is None:
             self.counts["done"] += outcome.photos
             self.counts["failed"] += outcome.failed
@@ -214,17 +207,20 @@ class _Run:
             self.manifest["not_written"].append(asdict(outcome))
             self._say(f"chunk {outcome.chunk}: not written: {outcome.problem}")
 
+    def _accounts(self) -> list[Account]:
+        return list(map(self._output.account, self._output.committed()))
+
     def _count(self, accounts: Sequence[Account]) -> None:
+        others = [name for one in accounts for name in one.others]
         self.counts["done"] = sum(one.photos for one in accounts)
         self.counts["failed"] = sum(len(one.failures) for one in accounts)
-        self.counts["others"] = sum(len(one.others) for one in accounts)
         self.counts["plates"] = sum(one.plates for one in accounts)
-        others = itertools.chain.from_iterable(one.others for one in accounts)
-        self.manifest["other_files"] = list(itertools.islice(others, _KEPT_NAMES))
+        self.counts["others"] = len(others)
+        self.manifest["other_files"] = others[:_KEPT_NAMES]
 
     def close(self) -> None:
         """Count anew from what is committed, and write manifest and ``failed.csv``."""
-        accounts = list(map(self._output.account, self._output.committed()))
+        accounts = self._accounts()
         self._count(accounts)
         if self.manifest["state"] != STOPPED:
             whole = len(accounts) == self.counts["chunks"]
@@ -250,9 +246,6 @@ def read_chunks(
     request: Request, weights: str, chunks: Sequence[int]
 ) -> Generator[Outcome, None, None]:
     """Read chunks on Ray, which is stopped when the generator ends or is closed.
-
-    Yields:
-        The outcome of each chunk, in the order in which they end.
 
     Raises:
         BulkError: Ray can't be started, found or kept, or the actors can't load the nets.
