@@ -141,6 +141,7 @@ def read_under_kills(paths: Sequence[Path], out: Path, chunk: int) -> tuple[list
     wait_for_chunks(command, out, COMMAND_DIES * chunks)
     orphans = actors_of(command)
     command.kill()
+    command.wait()
     gone = not psutil.wait_procs(orphans, timeout=WAIT_S)[1]
     before = parts_of(out)
     print(f"killed a worker, then the command, at {len(before)} of {chunks} chunks", flush=True)
