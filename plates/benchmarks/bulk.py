@@ -70,34 +70,30 @@ def run(arguments: argparse.Namespace) -> Report:
 
 
 def make_photos(folder: Path, count: int) -> list[Path]:
-    """Make the photos 0, 1, … that are not there; photo N is the same in every archive."""
-    folder = folder.absolute()
-    paths = [folder / f"{n // FOLDER_PHOTOS:03d}" / f"{n:06d}.jpg" for n in range(count)]
+    """Make the photos that are not there: scenes, each scaled, lit and compressed anew."""
+    paths = [
+        folder.absolute() / f"{number // FOLDER_PHOTOS:03d}" / f"{number:06d}.jpg"
+        for number in range(count)
+    ]
     if (folder / ".complete").exists():
         return paths
-    for parent in {path.parent for path in paths}:
-        parent.mkdir(parents=True, exist_ok=True)
-    with ProcessPoolExecutor(usable_cores(), get_context("spawn")) as pool:
-        made = pool.map(_make, paths, chunksize=20)
-        list(tqdm(made, total=count, unit="photo", disable=None))
+    scenes: list[Any] = [cv2.imread(str(path)) for path in sorted(SAMPLES.glob("*.jpg"))]
+    for number, path in enumerate(tqdm(paths, unit="photo", disable=None)):
+        dice = np.random.default_rng(number)
+        image = scenes[dice.integers(len(scenes))]
+        scale = dice.uniform(640, 1280) / image.shape[1]
+        image = cv2.resize(image, None, fx=scale, fy=scale, interpolation=cv2.INTER_AREA)
+        if number % 100 in BLURRED:
+            image = cv2.GaussianBlur(image, (0, 0), 25)
+        image = cv2.convertScaleAbs(image, alpha=dice.uniform(0.7, 1.3), beta=dice.uniform(-15, 15))
+        quality = int(dice.integers(60, 93))
+        data = cv2.imencode(".jpg", image, [cv2.IMWRITE_JPEG_QUALITY, quality])[1].tobytes()
+        truncated, empty, words = SPOILT
+        spoilt = {truncated: data[: len(data) // 2], empty: b"", words: b"Words, and no photo."}
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(spoilt.get(number % 100, data))
     (folder / ".complete").touch()
     return paths
-
-
-def _make(path: Path) -> None:
-    """Scale, light and compress a scene anew."""
-    number = int(path.stem)
-    dice = np.random.default_rng(number)
-    image: Any = cv2.imread(str(dice.choice(sorted(SAMPLES.glob("*.jpg")))))
-    scale = dice.uniform(640, 1280) / image.shape[1]
-    image = cv2.resize(image, None, fx=scale, fy=scale, interpolation=cv2.INTER_AREA)
-    if number % 100 in BLURRED:
-        image = cv2.GaussianBlur(image, (0, 0), 25)
-    image = cv2.convertScaleAbs(image, alpha=dice.uniform(0.7, 1.3), beta=dice.uniform(-15, 15))
-    _, file = cv2.imencode(".jpg", image, [cv2.IMWRITE_JPEG_QUALITY, int(dice.integers(60, 93))])
-    data = file.tobytes()
-    spoilt = dict(zip(SPOILT, (data[: len(data) // 2], b"", b"Words, and no photo."), strict=True))
-    path.write_bytes(spoilt.get(number % 100, data))
 
 
 def start(

@@ -163,29 +163,29 @@ class LoadClient:
 
     async def _send(self, request: Request, intended: float) -> bool:
         """Send a request and note what became of it; whether it was answered with 200."""
-        answer = {"status": 0, "retry_after": False, "right": False, "error": ""}
-        try:
-            async with asyncio.timeout(_LEAVES_AFTER_S if request.leaves else self._timeout_s):
-                answer |= await self._exchange(request)
-        except TimeoutError:
-            answer["error"] = "no answer in time"
-        except (aiohttp.ClientError, OSError) as broken:
-            answer["error"] = f"{type(broken).__name__}: {broken}"
-        if request.leaves:
-            answer |= {"status": 0, "error": CLIENT_LEFT}
-        row = {"kind": request.kind, "intended_s": intended, "ended_s": self.now()}
-        self.rows.append(row | answer)
-        return answer["status"] == OK
-
-    async def _exchange(self, request: Request) -> dict[str, Any]:
         method, url = "GET" if request.body is None else "POST", self._url + request.path
         # Bytes would be copied and, from 1 MiB on, warned about.
         data = None if request.body is None else io.BytesIO(request.body)
-        async with self._session.request(method, url, data=data, headers=request.headers) as got:
-            content = await got.read()
-        right = got.status in request.expected
-        if right and request.texts is not None:
-            read = [plate["text"] for plate in json.loads(content)["plates"]]
-            right = not missing_texts(request.texts, read)
-        retry_after = got.headers.get("Retry-After", "").isdigit()
-        return {"status": got.status, "retry_after": retry_after, "right": right}
+        sent: Any = {"data": data, "headers": request.headers}
+        row = {"kind": request.kind, "intended_s": intended, "status": 0, "error": ""}
+        row |= {"retry_after": False, "right": False}
+        try:
+            async with (
+                asyncio.timeout(_LEAVES_AFTER_S if request.leaves else self._timeout_s),
+                self._session.request(method, url, **sent) as got,
+            ):
+                content = await got.read()
+        except TimeoutError:
+            row["error"] = "no answer in time"
+        except (aiohttp.ClientError, OSError) as broken:
+            row["error"] = f"{type(broken).__name__}: {broken}"
+        else:
+            row |= {"status": got.status, "right": got.status in request.expected}
+            row["retry_after"] = got.headers.get("Retry-After", "").isdigit()
+            if row["right"] and request.texts is not None:
+                read = [plate["text"] for plate in json.loads(content)["plates"]]
+                row["right"] = not missing_texts(request.texts, read)
+        if request.leaves:
+            row |= {"status": 0, "error": CLIENT_LEFT}
+        self.rows.append(row | {"ended_s": self.now()})
+        return row["status"] == OK

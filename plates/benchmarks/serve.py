@@ -57,10 +57,8 @@ def run(arguments: argparse.Namespace) -> Report:
     if arguments.published and not (arguments.published / "lprnet.pt").is_file():
         raise CommandError(f"{arguments.published}: expected stn.pt and lprnet.pt in it")
     photo = arguments.photo.read_bytes()
-    with contextlib.ExitStack() as stack:
-        if arguments.beside:
-            stack.enter_context(service(arguments.beside))
-        serving = stack.enter_context(service(arguments.url, arguments.pid))
+    beside = service(arguments.beside) if arguments.beside else contextlib.nullcontext()
+    with beside, service(arguments.url, arguments.pid) as serving:
         load = (serving.url, serving.pid, photo, arguments.seconds)
         rows = [_apart(measure, *load, at_once) for at_once in CONCURRENCIES]
         held = total_by_part(serving.pid, "pss_bytes")
@@ -102,11 +100,7 @@ def measure(url: str, pid: int | None, photo: bytes, seconds: float, at_once: in
 
 
 def compare(url: str, other: str | Path, photo: bytes, seconds: float) -> Rows:
-    """Measure a service and another reader of a photo in turns, `seconds` for each.
-
-    Returns a row of a table for each; the first one has the ratio of the p50s, the service's
-    over the other's, with its 95 % interval. Raises CommandError if a service does not read it.
-    """
+    """Measure a service and another reader of a photo in turns, `seconds` for each: two rows."""
     from plate_models.training.figures import median_ratio
 
     times: tuple[list[float], list[float]] = ([], [])

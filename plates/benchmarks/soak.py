@@ -82,20 +82,22 @@ class Soak:
     samples: list[dict[str, float]]
 
     def answers(self) -> Rows:
-        """How many requests of each kind got which answers."""
-        counts = Counter((row["kind"], _answer(row)) for row in self.rows)
-        return [
-            {"kind": kind, "answer": answer, "requests": count}
-            for (kind, answer), count in sorted(counts.items())
-        ]
-
-    def unexpected(self) -> Counter[str]:
-        """Count the answers that must not come; a full queue refuses any request with 429."""
-        return Counter(
-            f"{row['kind']}: {_answer(row)}"
+        """How many requests of each kind got which answers; a full queue refuses any with 429."""
+        counts = Counter(
+            (
+                row["kind"],
+                str(row["status"] or row["error"]),
+                row["right"] or row["status"] == 429 or row["error"] == CLIENT_LEFT,
+            )
             for row in self.rows
-            if not (row["right"] or row["status"] == 429 or row["error"] == CLIENT_LEFT)
         )
+        columns = ("kind", "answer", "expected", "requests")
+        return [dict(zip(columns, (*key, n), strict=True)) for key, n in sorted(counts.items())]
+
+    def unexpected(self) -> list[str]:
+        """The answers that must not come."""
+        wrong = [row for row in self.answers() if not row["expected"]]
+        return ["{kind}: {answer} {requests} times".format(**row) for row in wrong]
 
     def warm(self) -> Any:
         """The measurements after the warm-up: a pandas table, NaN where no process was."""
@@ -121,7 +123,7 @@ class Soak:
             holds = trend["low"] <= 0 or trend["high"] <= least
             floor = f"the interval reaches 0, or lies below {least:.2f}"
             found.append(Verdict(trend["series"], came, floor, holds))
-        wrong = ", ".join(f"{what} {count} times" for what, count in self.unexpected().items())
+        wrong = ", ".join(self.unexpected())
         gaps = self.warm().isna().any()
         changed = ", ".join(sorted(gaps.index[gaps]))
         return [
@@ -129,10 +131,6 @@ class Soak:
             Verdict("unexpected answers", wrong or "0", "0", not wrong),
             Verdict("processes ended or started", changed or "0", "0", not changed),
         ]
-
-
-def _answer(row: dict[str, Any]) -> str:
-    return str(row["status"] or row["error"])
 
 
 def trend_of(times_s: Sequence[float], values: Sequence[float]) -> dict[str, float]:

@@ -75,13 +75,15 @@ def run(arguments: argparse.Namespace) -> Report:
         ratios = {row["stage"]: round(row["yardsticks"], 5) for row in rows}
         write_json(arguments.file, {"yardsticks": ratios})
         print(f"Written to {arguments.file}")
-    slower = ", ".join(slower_stages(rows, kept) if kept else ())
-    what = "stages that became slower than the kept figures"
-    verdicts = [Verdict(what, slower or "none", "none", not slower)] * arguments.check
-    shown = [{**row, "kept": kept[row["stage"]]} for row in rows] if kept else rows
+    verdicts = []
+    if kept:
+        rows = [{**row, "kept": kept[row["stage"]]} for row in rows]
+        slower = ", ".join(slower_stages(rows, kept)) or "none"
+        what = "stages that became slower than the kept figures"
+        verdicts.append(Verdict(what, slower, "none", slower == "none"))
     heading = f"{choose_threads()} threads; yardsticks: so many times the fixed piece of work"
     style = {"kind": "barh", "x": "stage", "y": ["p50 ms", "CPU p50 ms"], "xlabel": "ms"}
-    return Report({heading: shown}, verdicts, {"stages": rows}, [(rows, style)])
+    return Report({heading: rows}, verdicts, {"stages": rows}, [(rows, style)])
 
 
 def time_stages(file: bytes, nets: "Nets") -> Times:
@@ -172,10 +174,10 @@ def read_kept(path: Path) -> dict[str, float]:
 
 def slower_stages(rows: Rows, kept: Mapping[str, float]) -> list[str]:
     """Name the stages that became slower, beyond noise."""
-    before = [(row, kept[row["stage"]]) for row in rows]
+    limits = {stage: (1 + TOLERANCE) * ratio for stage, ratio in kept.items()}
+    least = {stage: ratio + LEAST_SHARE * kept[WHOLE] for stage, ratio in kept.items()}
     return [
         row["stage"]
-        for row, kept_ratio in before
-        if row["low"] > (1 + TOLERANCE) * kept_ratio
-        and row["yardsticks"] - kept_ratio > LEAST_SHARE * kept[WHOLE]
+        for row in rows
+        if row["low"] > limits[row["stage"]] and row["yardsticks"] > least[row["stage"]]
     ]
