@@ -1,10 +1,24 @@
-"""A tiny HTTP server that answers as a test wants: slowly, with refusals, or not at all."""
+"""`plates bench`, and a tiny HTTP server that answers slowly, with refusals, or not at all."""
 
 import contextlib
+import json
 import threading
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from plates.cli import main as command
+
+
+def bench(folder: Path, *words: str) -> tuple[int, dict[str, Any]]:
+    """Run a tool: its exit status and its figures."""
+    plot, figures = folder / "new" / "plot.png", folder / "all.json"
+    status = command.main(["bench", *words, "--plot", str(plot), "--json", str(figures)])
+    assert plot.read_bytes().startswith(b"\x89PNG")
+    found: dict[str, Any] = json.loads(figures.read_text())
+    assert "core" in found["machine"]
+    return status, found
 
 
 class Reply(NamedTuple):

@@ -1,7 +1,6 @@
 """`plates bench`: its load client tells the truth about a service, its tools run and refuse."""
 
 import asyncio
-import json
 import socket
 import statistics
 import threading
@@ -13,7 +12,7 @@ from typing import Any
 
 import pytest
 from published_recognizer import save_stand_ins
-from small_server import OK, REFUSAL, Reply, small_server
+from small_server import OK, REFUSAL, Reply, bench, small_server
 
 from plates.benchmarks import serve
 from plates.benchmarks import service as services
@@ -31,16 +30,6 @@ def load_on(url: str, send: Send, request: Request = PHOTO, timeout_s: float = 1
 
 def once(client: LoadClient) -> Coroutine[Any, Any, Load]:
     return client.open_loop([0.0])
-
-
-def bench(tmp_path: Path, *words: str) -> tuple[int, dict[str, Any]]:
-    """The exit status and the figures."""
-    plot, figures = tmp_path / "new" / "plot.png", tmp_path / "all.json"
-    status = command.main(["bench", *words, "--plot", str(plot), "--json", str(figures)])
-    assert plot.read_bytes().startswith(b"\x89PNG")
-    found: dict[str, Any] = json.loads(figures.read_text())
-    assert "core" in found["machine"] and found["verdicts"]
-    return status, found
 
 
 def test_arrivals_have_the_rate_and_the_spread_of_a_poisson_process() -> None:
@@ -84,19 +73,20 @@ def test_an_open_loop_sends_on_while_the_server_stalls() -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "texts", "row"),
+    ("answer", "request_", "row"),
     [
-        (OK, None, RIGHT),
-        (ONE_PLATE, ["A1"], RIGHT),
-        (OK, ["A1"], RIGHT | {"right": False}),
-        (REFUSAL, None, {"status": 429, "retry_after": True, "right": False, "error": ""}),
-        (None, None, {"status": 0, "error": "ServerDisconnectedError: Server disconnected"}),
-        (lambda _: time.sleep(0.6), None, {"status": 0, "error": "no answer in time"}),
+        (OK, PHOTO, RIGHT),
+        (OK, Request(b"text", expected=(415,)), RIGHT | {"right": False}),
+        (ONE_PLATE, Request(b"photo", texts=["A1"]), RIGHT),
+        (OK, Request(b"photo", texts=["A1"]), RIGHT | {"right": False}),
+        (REFUSAL, PHOTO, {"status": 429, "retry_after": True, "right": False, "error": ""}),
+        (None, PHOTO, {"status": 0, "error": "ServerDisconnectedError: Server disconnected"}),
+        (lambda _: time.sleep(0.6), PHOTO, {"status": 0, "error": "no answer in time"}),
     ],
 )
-def test_an_answer_is_judged(answer: Any, texts: list[str] | None, row: dict[str, Any]) -> None:
+def test_an_answer_is_judged(answer: Any, request_: Request, row: dict[str, Any]) -> None:
     with small_server(answer) as server:
-        (found,) = load_on(server.url, once, Request(b"photo", texts=texts), 0.5).rows
+        (found,) = load_on(server.url, once, request_, 0.5).rows
     assert found | row == found
     assert "Cannot connect" in load_on(server.url, once).rows[0]["error"]
 
@@ -165,22 +155,3 @@ def test_serve_measures_a_service_beside_others(
     assert published["reader"] == str(tmp_path) and published["photos"] >= 1
     assert (ours["reader"], theirs["reader"]) == (server.url, other.url)
     assert ours["ratio of p50s"] > 1 and ours["photos"] == theirs["photos"] >= 2
-
-
-def test_overload_offers_multiples_of_the_capacity(tmp_path: Path) -> None:
-    lane = threading.Lock()
-
-    def one_at_a_time(path: str) -> Reply:
-        if path == "/readyz":
-            return OK
-        if not lane.acquire(blocking=False):
-            return REFUSAL
-        time.sleep(0.02)
-        lane.release()
-        return OK
-
-    with small_server(one_at_a_time) as server:
-        words = ["--url", server.url, "--seconds", "0.5", "--rounds", "1", "--factors", "4", "1"]
-        _, found = bench(tmp_path, "overload", *words)
-    assert [one["load"] for one in found["rates"]] == ["1x", "4x"]
-    assert found["capacity"] > 0 and found["rates"][1]["statuses"]["429"] > 0

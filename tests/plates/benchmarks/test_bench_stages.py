@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from small_server import bench
 from torch import Tensor
 
 from plate_models.cores import THREADS
@@ -21,6 +22,7 @@ from plate_models.images import decode
 from plates.benchmarks import stages
 from plates.benchmarks.load import STANDARD_PHOTO
 from plates.benchmarks.stages import COMPARED, STAGES, read_kept, slower_stages, time_stages
+from plates.cli import CommandError
 from plates.cli import main as command
 
 PHOTO = STANDARD_PHOTO.read_bytes()
@@ -39,9 +41,8 @@ def loaded_once(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     torch.set_num_threads(before)
 
 
-def bench(tmp_path: Path, *words: str) -> int:
-    outputs = ["--plot", str(tmp_path / "plot.png"), "--json", str(tmp_path / "all.json")]
-    return command.main(["bench", "stages", "--seconds", "0.1", *words, *outputs])
+def stages_of(folder: Path, *words: str) -> tuple[int, dict[str, Any]]:
+    return bench(folder, "stages", "--seconds", "0.1", *words)
 
 
 def test_the_standard_photo_is_what_a_camera_sends_and_reads_as_promised() -> None:
@@ -86,38 +87,36 @@ def test_a_stage_is_slower_where_even_its_lower_bound_is(
 
 def test_check_names_what_became_slower(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "speed.json"
-    words = ["--file", str(file)]
-    assert bench(tmp_path, "--check", *words) == 1
-    assert "make it with --write" in capsys.readouterr().err
-    assert bench(tmp_path, "--write", *words) == 0
-    assert "boxes and crops" in capsys.readouterr().out
-    rows = json.loads((tmp_path / "all.json").read_text())["stages"]
-    assert [row["stage"] for row in rows] == [*COMPARED]
-    assert all(row["p50 ms"] > 0 and row["low"] <= row["yardsticks"] for row in rows)
-    kept = json.loads(file.read_text())
-    assert "core" in kept["machine"] and read_kept(file) == kept["yardsticks"]
-    for slower, factors in (("none", (1000, 1000)), ("yolo, whole", (0.001, 1000))):
-        changed = {
-            name: ratio * factors[name not in ("yolo", "whole")]
-            for name, ratio in kept["yardsticks"].items()
-        }
+    status, found = stages_of(tmp_path, "--write", "--file", str(file))
+    assert status == 0 and "boxes and crops" in capsys.readouterr().out
+    assert [row["stage"] for row in found["stages"]] == [*COMPARED]
+    assert all(row["p50 ms"] > 0 and row["low"] <= row["yardsticks"] for row in found["stages"])
+    kept = read_kept(file)
+    for slower, factor in (("none", 1000), ("yolo, whole", 0.001)):
+        changed = {name: 1000 * ratio for name, ratio in kept.items()}
+        changed |= {name: factor * kept[name] for name in ("yolo", "whole")}
         file.write_text(json.dumps({"yardsticks": changed}))
-        assert bench(tmp_path, "--check", *words) == (slower != "none")
+        status, _ = stages_of(tmp_path, "--check", "--file", str(file))
+        assert status == (slower != "none")
         assert f"than the kept figures: {slower} (" in capsys.readouterr().out
 
 
-def test_broken_figures_and_photos_are_refused(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+@pytest.mark.parametrize("text", ["", "[]", '{"yardsticks": {"stn": 1}}', None])
+def test_broken_figures_are_refused(tmp_path: Path, text: str | None) -> None:
     assert set(read_kept(stages.KEPT)) == set(COMPARED)
-    path, empty = tmp_path / "speed.json", tmp_path / "empty.png"
-    for text in ("", "[]", '{"yardsticks": {"stn": 1}}', '{"yardsticks": {"stn": "fast"}}'):
+    path = tmp_path / "speed.json"
+    if text is not None:
         path.write_text(text)
-        assert bench(tmp_path, "--check", "--file", str(path)) == 1
-        assert "not what --write keeps" in capsys.readouterr().err
+    with pytest.raises(CommandError, match="make it with --write"):
+        read_kept(path)
+
+
+def test_a_photo_must_have_a_plate(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    empty = tmp_path / "empty.png"
     Image.new("RGB", (320, 180)).save(empty)
-    assert bench(tmp_path, "--photo", str(empty)) == 1
+    words = ["bench", "stages", "--photo", str(empty)]
+    assert command.main(words) == 1
     assert "at least one plate" in capsys.readouterr().err
     empty.write_bytes(b"nothing")
-    assert bench(tmp_path, "--photo", str(empty)) == 2
+    assert command.main(words) == 2
     assert str(empty) in capsys.readouterr().err

@@ -1,21 +1,16 @@
 """What the tools make of the outcomes: goodput, floors, healing, leaks told from noise."""
 
-import asyncio
 import math
-import os
-from collections import Counter
 from typing import Any
 
 import numpy as np
 import pytest
-from small_server import OK, REFUSAL, Reply, small_server
 
 from plates.benchmarks import faults, overload, serve, soak
 from plates.benchmarks.faults import FAULTS, Fault, judge
 from plates.benchmarks.load import CLIENT_LEFT, Load, summarise
 from plates.benchmarks.report import Verdict
-from plates.benchmarks.service import Service
-from plates.benchmarks.soak import Soak, mixed_traffic, trend_of
+from plates.benchmarks.soak import Soak, trend_of
 from plates.cli import CommandError
 
 Rows = list[dict[str, Any]]
@@ -163,27 +158,3 @@ def test_a_leak_is_told_from_memory_that_moves_in_steps() -> None:
     assert sum(trend["low"] <= 150 <= trend["high"] for trend in leaking) >= 17
     with pytest.raises(CommandError, match="10 measurements"):
         trend_of(TIMES[:9], TIMES[:9])
-
-
-@pytest.mark.parametrize(
-    ("answer", "surprises"),
-    [
-        (OK, {"hostile file: 200", "malformed form: 200"}),
-        (REFUSAL, set()),
-        (None, {"no plates", "photo 480 px", "batch"}),
-    ],
-)
-def test_a_soak_sends_every_request_and_names_what_must_not_come(
-    answer: Reply | None, surprises: set[str]
-) -> None:
-    """A server that takes everything, one that is busy, and one that hangs up."""
-    with small_server(answer) as server:
-        service = Service(server.url, os.getpid())
-        found = asyncio.run(soak.soak(service, seconds=0.3, rate=20, every_s=0.02))
-    sent = Counter(row["kind"] for row in found.rows)
-    assert sent >= Counter(request.kind for request in mixed_traffic())
-    assert {"/metrics", "/readyz", "redacted", "photo 4000 px"} <= set(sent)
-    assert len(found.samples) >= 2
-    unexpected = " ".join(found.unexpected())
-    assert all(one in unexpected for one in surprises) and bool(surprises) == bool(unexpected)
-    assert {r["error"] for r in found.rows if r["kind"].startswith("leaves")} == {CLIENT_LEFT}
