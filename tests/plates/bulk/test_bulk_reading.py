@@ -58,8 +58,13 @@ def full_disk(*_: object) -> None:
 
 
 def test_rows_have_the_columns_of_the_schema(source: Path, out: Path) -> None:
-    (source / "two.jpg").write_bytes(jpeg(25))
+    exif = Image.Exif()
+    exif.get_ifd(0x8769)[0x9003] = "2024:05:06 07:08:09"
+    buffer = io.BytesIO()
+    Image.new("L", (32, 24), 25).save(buffer, "JPEG", exif=exif)
+    (source / "two.jpg").write_bytes(buffer.getvalue())
     (source / "none.jpg").write_bytes(jpeg(5))
+    os.utime(source / "none.jpg", (1_700_000_000, 1_700_000_000))
     listed(source, out)
     assert reader(source, out).read(0).problem is None
     table = pandas.read_parquet(out / "plates", dtype_backend="pyarrow")
@@ -72,6 +77,8 @@ def test_rows_have_the_columns_of_the_schema(source: Path, out: Path) -> None:
     assert len(first.quad) == 8
     assert [candidate["text"] for candidate in first.candidates] == ["B840CK197", "B840CK797"]
     assert none.plate is pandas.NA and (none.width, none.height) == (32, 24)
+    assert (first.time_source, first.time) == ("exif", datetime(2024, 5, 6, 7, 8, 9))
+    assert (none.time_source, none.time) == ("file", datetime(2023, 11, 14, 22, 13, 20))
 
 
 def test_a_chunk_holds_plates_photos_without_and_failures(source: Path, out: Path) -> None:
@@ -176,22 +183,6 @@ def test_damage_and_a_missing_listing_are_named(source: Path, out: Path) -> None
         Output(out).account(0)
 
 
-def test_photos_tell_their_time(source: Path, out: Path) -> None:
-    exif = Image.Exif()
-    exif.get_ifd(0x8769)[0x9003] = "2024:05:06 07:08:09"
-    buffer = io.BytesIO()
-    Image.new("RGB", (32, 24)).save(buffer, "JPEG", exif=exif)
-    (source / "a.jpg").write_bytes(buffer.getvalue())
-    (source / "b.jpg").write_bytes(jpeg(5))
-    os.utime(source / "b.jpg", (1_700_000_000, 1_700_000_000))
-    listed(source, out)
-    reader(source, out).read(0)
-    rows = pandas.read_parquet(out / "plates").sort_values("photo")
-    assert rows["time_source"].tolist() == ["exif", "file"]
-    times = [datetime(2024, 5, 6, 7, 8, 9), datetime(2023, 11, 14, 22, 13, 20)]
-    assert rows["time"].tolist() == times
-
-
 def test_what_the_page_shows_of_an_archive_runs(source: Path, out: Path) -> None:
     cells = re.findall(r"^\|([^|]*)\|", PAGE, re.MULTILINE)
     assert set(re.findall(r"`(\w+)`", " ".join(cells))) == set(schema().names)
@@ -200,10 +191,8 @@ def test_what_the_page_shows_of_an_archive_runs(source: Path, out: Path) -> None
         os.utime(path, (1_700_000_000 + 3600 * hour,) * 2)
     for chunk in range(listed(source, out).chunks):
         reader(source, out).read(chunk)
-    code = "\n".join(blocks)
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, cwd=out.parent
-    )
+    command = [sys.executable, "-c", "\n".join(blocks)]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=out.parent)
     assert done.returncode == 0, done.stderr
     assert re.search(r"B840CK197\s+9\b", done.stdout)
     assert list(out.parent.glob("*.png"))

@@ -149,8 +149,11 @@ def test_a_source_that_cannot_be_listed_does_not_claim_the_folder(
     with monkeypatch.context() as patched, pytest.raises(BulkError, match="went away"):
         patched.setattr(running, "find_photos", cut_off)
         run(request_)
-    other = replace(request_, source=str(archive(request_.out.parent / "other", 5)))
-    assert run(other)["photos"] == 5
+    other = archive(request_.out.parent / "other", 9)
+    limited = replace(request_, source=str(other), limit=5)
+    assert run(limited)["photos"] == 5
+    with pytest.raises(BulkError, match="leave one out"):
+        run(replace(limited, extend=True))
 
 
 def test_what_a_run_was_not_begun_with_is_refused_by_name(
@@ -194,13 +197,6 @@ def test_new_photos_are_read_when_asked_for(ray: InProcess, request_: Request) -
     with pytest.raises(BulkError, match="no such file"):
         run(replace(request_, extend=True))
     assert manifest_of(request_)["counts"]["done"] == 14 and failed_in(request_) == {}
-
-
-def test_limits_and_extensions_exclude_each_other(request_: Request) -> None:
-    limited = replace(request_, limit=5)
-    assert run(limited)["photos"] == 5
-    with pytest.raises(BulkError, match="leave one out"):
-        run(replace(limited, extend=True))
 
 
 def test_failures_are_read_again_when_asked_for(
