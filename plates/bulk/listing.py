@@ -98,12 +98,8 @@ def take_listing(
 def _as_parquet(photos: Iterator[Photo], chunk_photos: int) -> tuple[bytes, int, int]:
     """Write photos in chunks: the file, and how many chunks and photos are in it."""
     arrow, parquet = require("pyarrow", "pyarrow.parquet")
-    columns = [
-        arrow.field("path", arrow.binary(), nullable=False),
-        arrow.field("size", arrow.int64()),
-        arrow.field("modified", arrow.timestamp("us")),
-    ]
-    file, schema, counts = io.BytesIO(), arrow.schema(columns), []
+    types = {"path": arrow.binary(), "size": arrow.int64(), "modified": arrow.timestamp("us")}
+    file, schema, counts = io.BytesIO(), arrow.schema(types), list[int]()
     with contextlib.closing(parquet.ParquetWriter(file, schema, compression="zstd")) as writer:
         while chunk := [asdict(photo) for photo in itertools.islice(photos, chunk_photos)]:
             writer.write_table(arrow.Table.from_pylist(chunk, schema), row_group_size=chunk_photos)

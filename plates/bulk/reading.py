@@ -54,9 +54,8 @@ class Outcome:
 def load_alone(request: Request, weights: str) -> "Nets":
     """Load the nets for a process that has one core, or a GPU, for itself.
 
-    Raises:
-        BulkError: The weights have another hash than those that the run was begun with.
-        EngineError, WeightsError, ExportError: See `engines.load_nets`.
+    Raises BulkError if `weights`, the hash that the run was begun with, is another's; and what
+    `engines.load_nets` raises.
     """
     os.environ[THREADS] = "1"
     from plate_models.heap import keep_freed_memory
@@ -166,8 +165,7 @@ class ChunkReader:
 def _is_photo(photo: Photo, data: bytes) -> bool:
     """Decide by a file's first bytes; with a photo's name it is one in any case, maybe damaged.
 
-    Raises:
-        ImageError: It is a photo of a type that is not read, or too large.
+    Raises ImageError if it is a photo of a type that is not read, or too large.
     """
     kind = kind_of(data[:HEAD_BYTES])
     if kind in ("video", "other") and not photo.is_named_photo:
@@ -225,9 +223,8 @@ def columns_of(index: int, plate: "Plate") -> dict[str, Any]:
 class Journal:
     """Which photo a process was at when it died: a photo that kills must not do so for ever.
 
-    One small file for each chunk under way: a line for each attempt, and one for each photo that
-    is begun. A file that is left names the photos at which processes died: the last ones of its
-    attempts. Not synced: it must outlive processes, not machines.
+    A small file for each chunk under way has a line for each attempt and for each photo begun. If
+    it is left, processes died at its attempts' last photos. Not synced: machines may lose it.
     """
 
     def __init__(self, folder: Path, chunk: int) -> None:

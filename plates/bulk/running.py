@@ -34,7 +34,6 @@ from plates.bulk.output import Account, Output, read_json, write_json
 from plates.bulk.reading import ChunkReader, Outcome
 from plates.bulk.source import UNREACHABLE, Failure, Photo, describe, find_photos, is_url
 
-RUNNING, STOPPED, INCOMPLETE, COMPLETE = "running", "stopped", "incomplete", "complete"
 COUNTS = (
     *("photos", "done", "failed", "others", "plates", "chunks", "chunks_not_written"),
     *("folders_not_listed", "process_deaths"),
@@ -53,9 +52,8 @@ _OBJECT_STORE_BYTES = 80 * 2**20
 def run(request: Request, say: Callable[[str], None]) -> dict[str, Any]:
     """Read an archive, or what is left of it, and return the manifest; `say` prints a line.
 
-    Raises:
-        BulkError: The source, the output or Ray can't be used.
-        EngineError, WeightsError, ExportError: The nets can't be loaded.
+    Raises BulkError if the source, the output or Ray can't be used; EngineError, WeightsError or
+    ExportError if the nets can't be loaded.
     """
     require("pandas", "pyarrow.parquet", "fsspec", "ray.data", "tenacity")
     output = Output(request.out.absolute())
@@ -76,7 +74,7 @@ def run(request: Request, say: Callable[[str], None]) -> dict[str, Any]:
         try:
             one.read()
         except BaseException as stopped:
-            one.manifest["state"] = STOPPED
+            one.manifest["state"] = "stopped"
             if isinstance(stopped, Exception):
                 one.manifest["problem"] = str(stopped)
             else:
@@ -131,17 +129,15 @@ class _Run:
                     f"{before['settings'].get(name)!r}, now it is {value!r}. "
                     f"Give the same again, or another --out."
                 )
-        self._since = time.monotonic() - before.get("duration_s", 0.0)
         self.counts = dict.fromkeys(COUNTS, 0)
         self.manifest: dict[str, Any] = {
-            "state": RUNNING,
+            "state": "running",
             "problem": None,
             "settings": settings,
             "counts": self.counts,
             "not_written": [],  # the next run takes these chunks again
             "other_files": [],  # the first ones of files that are no photos
             "began": before.get("began", _now()),
-            "failed_photos": output.failed.name,
         }
         # Without a manifest it is of a run that was killed before it claimed the folder.
         self._listing = load_listing(output.listing) if before else None
@@ -222,9 +218,9 @@ class _Run:
         """Count anew from what is committed, and write manifest and ``failed.csv``."""
         accounts = self._accounts()
         self._count(accounts)
-        if self.manifest["state"] != STOPPED:
+        if self.manifest["state"] != "stopped":
             whole = len(accounts) == self.counts["chunks"]
-            self.manifest["state"] = COMPLETE if whole else INCOMPLETE
+            self.manifest["state"] = "complete" if whole else "incomplete"
         self._write()
         failures = itertools.chain.from_iterable(one.failures for one in accounts)
         try:
@@ -235,7 +231,6 @@ class _Run:
 
     def _write(self) -> None:
         self.manifest["written"] = _now()
-        self.manifest["duration_s"] = round(time.monotonic() - self._since, 1)
         try:
             write_json(self._output.manifest, self.manifest)
         except OSError as error:  # on a full disk the run goes on without
@@ -247,8 +242,7 @@ def read_chunks(
 ) -> Generator[Outcome, None, None]:
     """Read chunks on Ray, which is stopped when the generator ends or is closed.
 
-    Raises:
-        BulkError: Ray can't be started, found or kept, or the actors can't load the nets.
+    Raises BulkError if Ray can't be started, found or kept, or the actors can't load the nets.
     """
     with _ray(request) as ray:
         cores = int(ray.cluster_resources().get("CPU", 1))
