@@ -66,7 +66,8 @@ def run(arguments: argparse.Namespace) -> Report:
     heading = f"Pace in each turn, of {usable_cores()} processes of 1 thread while they read photos"
     style = {"x": "at_s", "xlabel": "s after the kill", "ylabel": "PSS of all processes, MiB"}
     figures = {"paces": paces, "memory": memory}
-    return Report({heading: paces}, verdicts, figures, [(memory, style)])
+    bars = {"kind": "bar", "y": [BULK, PLAIN], "xlabel": "turn"}
+    return Report({heading: paces}, verdicts, figures, [(memory, style), (paces, bars)])
 
 
 def make_photos(folder: Path, count: int) -> list[Path]:

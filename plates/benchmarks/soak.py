@@ -14,7 +14,6 @@ import argparse
 import asyncio
 import random
 import struct
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -83,28 +82,23 @@ class Soak:
 
     def answers(self) -> Rows:
         """How many requests of each kind got which answers; a full queue refuses any with 429."""
-        counts = Counter(
-            (
-                row["kind"],
-                str(row["status"] or row["error"]),
-                row["right"] or row["status"] == 429 or row["error"] == CLIENT_LEFT,
-            )
-            for row in self.rows
-        )
-        columns = ("kind", "answer", "expected", "requests")
-        return [dict(zip(columns, (*key, n), strict=True)) for key, n in sorted(counts.items())]
+        import pandas
 
-    def unexpected(self) -> list[str]:
-        """The answers that must not come."""
-        wrong = [row for row in self.answers() if not row["expected"]]
-        return ["{kind}: {answer} {requests} times".format(**row) for row in wrong]
+        rows = pandas.DataFrame(self.rows)
+        rows["answer"] = rows["status"].astype(str).where(rows["status"] > 0, rows["error"])
+        left, refused = rows["error"] == CLIENT_LEFT, rows["status"] == 429
+        rows["expected"] = rows["right"] | left | refused
+        counts = rows.value_counts(["kind", "answer", "expected"], sort=False)
+        found: Rows = counts.reset_index(name="requests").to_dict("records")
+        return found
 
     def warm(self) -> Any:
         """The measurements after the warm-up: a pandas table, NaN where no process was."""
         import pandas
 
         table = pandas.DataFrame(self.samples)
-        return table[table["at_s"] >= table["at_s"].iloc[-1] * WARM_UP_SHARE]
+        warm = table[table["at_s"] >= table["at_s"].iloc[-1] * WARM_UP_SHARE]
+        return warm.dropna(axis="columns", how="all")
 
     def trends(self) -> Rows:
         """How each series moves after the warm-up: level, slope per hour, and its interval."""
@@ -123,7 +117,11 @@ class Soak:
             holds = trend["low"] <= 0 or trend["high"] <= least
             floor = f"the interval reaches 0, or lies below {least:.2f}"
             found.append(Verdict(trend["series"], came, floor, holds))
-        wrong = ", ".join(self.unexpected())
+        wrong = ", ".join(
+            "{kind}: {answer}, {requests} times".format(**row)
+            for row in self.answers()
+            if not row["expected"]
+        )
         gaps = self.warm().isna().any()
         changed = ", ".join(sorted(gaps.index[gaps]))
         return [

@@ -100,8 +100,8 @@ HEALED = judge(YOLO, 10, WELL)
         (soaked(), []),
         (soaked(growth=2), []),  # next to nothing
         (soaked(growth=150), [soak.MEMORY]),
-        (soaked(rows=[row(1, 2, 500)] * 2), ["photo: 500 2 times"]),
-        (soaked(rows=[row(1, 2, 0, error="cut off")]), ["photo: cut off 1 times"]),
+        (soaked(rows=[row(1, 2, 500)] * 2), ["photo: 500, 2 times"]),
+        (soaked(rows=[row(1, 2, 0, error="cut off")]), ["photo: cut off, 1 times"]),
         (soaked(restarts=True), ["tritonserver (2), tritonserver (3)"]),
     ],
 )
