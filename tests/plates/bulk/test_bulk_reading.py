@@ -1,6 +1,5 @@
 """Chunks of an archive: what is committed, what is not, and what a death leaves."""
 
-import errno
 import io
 import os
 import re
@@ -18,7 +17,7 @@ from photo_files import BAD
 from PIL import Image
 from support import ROOT
 
-from plates.bulk import BulkError, OutputError, output, reading
+from plates.bulk import BulkError, OutputError, reading
 from plates.bulk.output import Output, schema
 from plates.bulk.reading import DEATHS_ALLOWED, Journal
 
@@ -51,10 +50,6 @@ def die(source: Path, out: Path, place: str) -> None:
     words = (str(source), str(out), "0", place)
     done = subprocess.run([sys.executable, bulk_cases.__file__, *words], capture_output=True)
     assert done.returncode == -9, done.stderr.decode()
-
-
-def full_disk(*_: object) -> None:
-    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 def test_rows_have_the_columns_of_the_schema(source: Path, out: Path) -> None:
@@ -153,23 +148,6 @@ def test_a_journal_names_where_processes_died_and_may_be_damaged(
         journal.begin(1)
     assert journal.deaths_at == deaths_at
     assert not list(tmp_path.iterdir())
-
-
-def test_a_full_disk_leaves_what_was_there_and_the_next_run_writes(
-    source: Path, out: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    listed(archive(source, 4), out)
-    output.write_json(out / "manifest.json", {"state": "running"})
-    before = set(out.iterdir())
-    with monkeypatch.context() as patched:
-        patched.setattr(os, "fsync", full_disk)
-        assert reader(source, out).read(0).problem == "No space left on device"
-        with pytest.raises(OSError, match="No space"):
-            output.write_json(out / "manifest.json", {"state": "complete"})
-    assert not list((out / "plates").iterdir()) and set(out.iterdir()) == before
-    assert output.read_json(out / "manifest.json") == {"state": "running"}
-    assert reader(source, out).read(0).problem is None
-    assert len(photos_in(out)) == 4
 
 
 def test_damage_and_a_missing_listing_are_named(source: Path, out: Path) -> None:

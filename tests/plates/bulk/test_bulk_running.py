@@ -226,27 +226,25 @@ def test_failures_are_read_again_when_asked_for(
     assert len(photos_of(request_)) == 13
 
 
-def test_a_full_disk_costs_the_chunk_and_the_next_run_writes_it(
+def test_a_full_disk_costs_no_more_than_another_run(
     ray: InProcess, request_: Request, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    commit = Output.commit
-
     def full_disk(*_: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    def full(output: Output, account: Any, rows: Any) -> None:
-        commit(output, account, rows) if account.chunk != 1 else full_disk()
-
+    ray.stop_after = 1
+    with pytest.raises(KeyboardInterrupt):
+        run(request_)
+    ray.stop_after = None
+    before, said = set(request_.out.rglob("*")), list[str]()
     with monkeypatch.context() as patched:
-        patched.setattr(Output, "commit", full)
-        done = run(request_)
-    assert (done["state"], done["done"]) == ("incomplete", 8)
-    (chunk,) = manifest_of(request_)["not_written"]
-    assert (chunk["chunk"], chunk["problem"]) == (1, "No space left on device")
-    said: list[str] = []
-    with monkeypatch.context() as patched:  # no room for the manifest alone stops nothing
-        patched.setattr(running, "write_json", full_disk)
-        assert run(request_, said)["state"] == "complete"
-    assert any("No space left" in line for line in said)
-    assert ray.asked == [0, 1, 2, 1]
-    assert len(photos_of(request_)) == 12
+        patched.setattr(os, "fsync", full_disk)
+        done = running.run(request_, said.append)
+    assert (done["state"], done["counts"]["done"]) == ("incomplete", 4)
+    full = "No space left on device"
+    assert [(one["chunk"], one["problem"]) for one in done["not_written"]] == [(1, full), (2, full)]
+    assert all(any(name in line and full in line for line in said) for name in ("manifest", "csv"))
+    # What was there is whole, and nothing lies beside it.
+    assert set(request_.out.rglob("*")) == before
+    assert manifest_of(request_)["state"] == "stopped"
+    assert run(request_)["state"] == "complete" and len(photos_of(request_)) == 12
