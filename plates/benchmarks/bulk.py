@@ -126,10 +126,7 @@ def wait_for_chunks(command: "subprocess.Popen[str]", out: Path, count: float) -
 
 
 def read_under_kills(paths: Sequence[Path], out: Path, chunk: int) -> tuple[list[Verdict], Rows]:
-    """Read the archive while a worker and then the command are killed, read on, and verify.
-
-    Returns the verdicts, and the memory after the kill, in MiB, every few seconds.
-    """
+    """Read while a worker and then the command are killed, and read on: verdicts, and memory."""
     folder, chunks = paths[0].parent.parent, -(-len(paths) // chunk)
     shutil.rmtree(out, ignore_errors=True)
     command = start(folder, out, chunk)
@@ -162,8 +159,7 @@ def read_under_kills(paths: Sequence[Path], out: Path, chunk: int) -> tuple[list
 
 
 def _memory_verdict(memory: Rows) -> list[Verdict]:
-    if len(memory) < 20:
-        print("too short for a judgement of its memory: give more --photos")
+    if len(memory) < 20:  # too short for a judgement
         return []
     # Until the first quarter has passed caches fill; at the end processes leave.
     quarters = np.array_split([row["MiB"] for row in memory[:-2]], 4)

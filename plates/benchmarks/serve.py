@@ -45,8 +45,7 @@ Reader = Callable[[], Any]
 def configure(parser: argparse.ArgumentParser) -> None:
     add_service(parser)
     add_number(parser, "--seconds", 5.0, "of each load", least=0.01)
-    purpose = "times --seconds, for each of two that are compared"
-    add_number(parser, "--rounds", 4, purpose, least=1)
+    add_number(parser, "--rounds", 4, "times --seconds for each that is compared", least=1)
     add_photo(parser)
     shape = "also measure the published pipeline's shape; DIR holds stn.pt and lprnet.pt"
     parser.add_argument("--published", type=Path, metavar="DIR", help=shape)
@@ -120,13 +119,13 @@ def compare(url: str, other: str | Path, photo: bytes, seconds: float) -> Rows:
                 began = time.perf_counter()
                 readers[index]()
                 times[index].append(time.perf_counter() - began)
-    rows: Rows = [
-        {"reader": name, "photos": len(took), "p50 ms": round(1000 * statistics.median(took), 1)}
-        for name, took in zip((url, str(other)), times, strict=True)
-    ]
     ratio, (low, high) = median_ratio(*times)
-    rows[0] |= {"ratio of p50s": round(ratio, 4), "95 %": f"{low:.4f} to {high:.4f}"}
-    return rows
+    compared = {"ratio of p50s": round(ratio, 4), "95 %": f"{low:.4f} to {high:.4f}"}
+    p50s = [round(1000 * statistics.median(took), 1) for took in times]
+    return [
+        {"reader": url, "photos": len(times[0]), "p50 ms": p50s[0], **compared},
+        {"reader": str(other), "photos": len(times[1]), "p50 ms": p50s[1]},
+    ]
 
 
 def _service(client: httpx.Client, url: str, photo: bytes) -> Reader:
@@ -157,13 +156,11 @@ def _published(folder: Path, plates: Rows, photo: bytes) -> Reader:
 
 def verdicts(ready_s: float | None, memory: dict[str, int], rows: Rows) -> list[Verdict]:
     """Judge what was measured; a service elsewhere has neither start nor memory."""
-    found = []
-    if ready_s is not None:
-        found.append(at_most("from `plates serve` to ready", ready_s, READY_S, " s"))
-    if memory:
-        held = sum(memory.values())
-        found.append(at_most("memory of all processes (PSS)", held, MEMORY_MB, " MB"))
     sent = sum(row["requests"] for row in rows)
     failed = sent - sum(row["statuses"].get(OK, 0) for row in rows)
-    found.append(Verdict("photos that were not read", f"{failed} of {sent}", "0", not failed))
+    found = [Verdict("photos that were not read", f"{failed} of {sent}", "0", not failed)]
+    if ready_s is not None:
+        found.append(at_most("from `plates serve` to ready", ready_s, READY_S, " s"))
+    if held := sum(memory.values()):
+        found.append(at_most("memory of all processes (PSS)", held, MEMORY_MB, " MB"))
     return found

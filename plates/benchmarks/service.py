@@ -54,13 +54,9 @@ def add_service(parser: argparse.ArgumentParser) -> None:
 
 @contextlib.contextmanager
 def service(url: str | None, pid: int | None = None, **settings: str) -> Iterator[Service]:
-    """Yield the service at a URL, or start one on a free loopback port and stop it.
+    """Yield the service at a URL, or start one with these settings on a free port and stop it.
 
-    `pid` is the first process of one that runs, if it is to be measured; `settings` are
-    environment variables of one that is started, with their prefix.
-
-    Raises:
-        CommandError: It doesn't get ready, doesn't stop cleanly or leaves shared memory.
+    Raises CommandError if it doesn't get ready, doesn't stop cleanly or leaves shared memory.
     """
     if url:
         _wait_until_ready(url, time.monotonic() + _PATIENCE_S)
@@ -122,7 +118,7 @@ def part_of(command: list[str]) -> str:
 
 def total_by_part(root: int | None, field: str) -> Counter[str]:
     """Add up one of `ProcessFootprint`'s figures over the processes of each part."""
-    totals: Counter[str] = Counter()
+    totals = Counter[str]()
     for one in footprints(root):
         totals[one.part] += getattr(one, field)
     return totals

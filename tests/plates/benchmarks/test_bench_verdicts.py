@@ -88,7 +88,7 @@ HEALED = judge(YOLO, 10, WELL)
     ("verdicts", "missed"),
     [
         (served(9.9, 699, 0), []),
-        (served(10.1, 701, 1), ["ready: 10.1 s", "701 MB", "1 of 3"]),
+        (served(10.1, 701, 1), ["1 of 3", "ready: 10.1 s", "701 MB"]),
         (overloaded(9.5, 1900, 429), []),
         (overloaded(8.9, 1900, 429), ["goodput at 4 times"]),
         (overloaded(9.5, 2100, 429), ["p99 of accepted"]),
