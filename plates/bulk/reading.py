@@ -187,7 +187,7 @@ def read_file(data: bytes, nets: "Nets") -> "tuple[tuple[int, int], list[Plate]]
 
 def taken_at(data: bytes) -> datetime | None:
     """Find DateTimeOriginal (Exif 2.32, 4.6.5): the camera's local time; None if there is none."""
-    start = data.find(_EXIF, 0, _EXIF_WITHIN)
+    start = 0 if data[:4] in (b"II*\0", b"MM\0*") else data.find(_EXIF, 0, _EXIF_WITHIN)
     if start < 0:
         return None
     exif = Image.Exif()
