@@ -20,88 +20,69 @@ from dataclasses import dataclass
 from typing import Any
 
 from api.status import Status, read_status
-from plates.benchmarks import report
-from plates.benchmarks.load import OK, LoadClient, Request
-from plates.benchmarks.photos import samples
-from plates.benchmarks.report import Verdict
+from plates.benchmarks.load import OK, PHOTO, LoadClient, Request, sample_requests
+from plates.benchmarks.report import Report, Rows, Verdict, at_most
 from plates.benchmarks.service import Service, footprints, service
 from plates.cli import CommandError
+from plates.cli.options import add_number
 
 HEALED_WITHIN_S = 10.0
 DEADLINE_S = 5.0
-PHOTO, READINESS = "photo", "/readyz"
+READINESS = "/readyz"
 # By then even a slow machine has healed what it can heal.
 _PATIENCE_S = 120.0
 _QUIET_S, _POLL_S = 1.5, 0.05
 
-Rows = list[dict[str, Any]]
-
 
 @dataclass(frozen=True)
 class Fault:
-    """A signal to a part of the service, and the supervisor's count of restarts it adds to."""
+    """A signal to a part of the service."""
 
     name: str
     part: str
-    restarts: str
     number: signal.Signals = signal.SIGKILL
 
 
 FAULTS = (
-    Fault("kill yolo", "stub yolo", "yolo"),
-    Fault("kill stn", "stub stn", "stn"),
-    Fault("kill lprnet", "stub lprnet", "lprnet"),
-    Fault("kill plate_recognition", "stub plate_recognition", "plate_recognition"),
-    Fault("kill Triton", "tritonserver", "triton"),
-    Fault("kill the guardian", "guardian", "triton"),
-    Fault("kill the gateway", "gateway", "gateway"),
-    Fault("freeze Triton", "tritonserver", "triton", signal.SIGSTOP),
+    Fault("kill yolo", "stub yolo"),
+    Fault("kill stn", "stub stn"),
+    Fault("kill lprnet", "stub lprnet"),
+    Fault("kill plate_recognition", "stub plate_recognition"),
+    Fault("kill Triton", "tritonserver"),
+    Fault("kill the guardian", "guardian"),
+    Fault("kill the gateway", "gateway"),
+    Fault("freeze Triton", "tritonserver", signal.SIGSTOP),
 )
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the options."""
     names = [fault.name for fault in FAULTS]
-    report.add_outputs(parser, "faults")
-    report.add_number(parser, "--clients", 3, "that post photos at the same time", least=1)
+    add_number(parser, "--clients", 3, "that post photos at the same time", least=1)
     some = f"some of the faults: {', '.join(map(repr, names))}"
     parser.add_argument("--only", nargs="+", metavar="NAME", choices=names, help=some)
 
 
-def run(arguments: argparse.Namespace) -> int:
-    """Measure, print and draw; 0 if every floor holds, else 1."""
-    report.make_folders(arguments)
+def run(arguments: argparse.Namespace) -> Report:
     chosen = [fault for fault in FAULTS if fault.name in (arguments.only or [fault.name])]
     rows = measure(chosen, arguments.clients)
-    print(report.describe_machine())
-    report.print_table({**row, "problems": len(row["problems"])} for row in rows)
-    status = report.print_verdicts(verdicts(rows))
     style = {"kind": "barh", "x": "fault", "y": "healed s", "xlabel": "s until all was well again"}
-    report.write(arguments, {"faults": rows}, report.panels((rows, style)))
-    return status
+    heading = "Seconds until all was well again; answers to photos meanwhile, by status"
+    return Report({heading: rows}, verdicts(rows), {"faults": rows}, [(rows, style)])
 
 
 def verdicts(rows: Rows) -> list[Verdict]:
-    """Judge the faults."""
     slowest_s = max(row["healed s"] for row in rows)
     problems = "; ".join(f"{row['fault']}: {what}" for row in rows for what in row["problems"])
     return [
-        report.at_most("slowest to be healed", slowest_s, HEALED_WITHIN_S, " s"),
+        at_most("slowest to be healed", slowest_s, HEALED_WITHIN_S, " s"),
         Verdict("other problems", problems or "none", "none", not problems),
     ]
 
 
 def measure(faults: Sequence[Fault], clients: int) -> Rows:
-    """Start a service, let every fault happen once, stop the service; a row for each fault.
-
-    Raises:
-        CommandError: The service doesn't start, doesn't stop, or leaves shared memory.
-    """
-    headers = {"Content-Type": "image/jpeg", "X-Request-Timeout": f"{DEADLINE_S:g}"}
-    requests = []
-    for path, texts in samples().items():
-        requests.append(Request(path.read_bytes(), headers=headers, kind=PHOTO, texts=texts))
-        requests.append(Request(path=READINESS, kind=READINESS))
+    """Start a service, let every fault happen once, stop the service; a row for each fault."""
+    readiness = Request(path=READINESS, kind=READINESS)
+    requests = [one for photo in sample_requests(DEADLINE_S) for one in (photo, readiness)]
 
     async def break_all(serving: Service) -> Rows:
         # Longer than the deadline: an answer that comes after it is seen to be late.
@@ -124,9 +105,6 @@ async def _break(fault: Fault, client: LoadClient, serving: Service) -> dict[str
         found = read_status(serving.status_file) if serving.status_file else None
         return found or Status("starting")
 
-    def restarts() -> int:
-        return status().restarts.get(fault.restarts, 0)
-
     def is_well() -> bool:
         """Whether all has been right for a while."""
         begin = client.now() - _QUIET_S
@@ -136,17 +114,17 @@ async def _break(fault: Fault, client: LoadClient, serving: Service) -> dict[str
 
     if not await _until(is_well):
         raise CommandError(f"the service did not read photos right within {_PATIENCE_S:g} s")
-    before, count = footprints(serving.pid), restarts()
+    before, restarts = footprints(serving.pid), status().restarts
     victims = [process.pid for process in before if process.part == fault.part]
     if not victims:
         raise CommandError(f"{fault.name}: the service has no process {fault.part}")
     broken_s = client.now()
     os.kill(victims[0], fault.number)
-    counted = await _until(lambda: restarts() > count)
+    counted = await _until(lambda: status().restarts != restarts)
     await _until(is_well)
     row = judge(fault, broken_s, [row for row in client.rows if row["ended_s"] >= broken_s])
     if not counted:
-        row["problems"].append(f"not counted as a restart of {fault.restarts}")
+        row["problems"].append("not counted as a restart")
     parts = [sorted(one.part for one in found) for found in (before, footprints(serving.pid))]
     if parts[0] != parts[1]:
         row["problems"].append(f"processes before: {parts[0]}, after: {parts[1]}")
@@ -163,7 +141,7 @@ async def _until(condition: Callable[[], bool]) -> bool:
 def judge(fault: Fault, broken_s: float, rows: Rows) -> dict[str, Any]:
     """Sum up what clients got from a fault on: a row of the table, with its problems.
 
-    It happened at `broken_s` on the rows' clock; rows are those of `load.Load`.
+    It happened at `broken_s` on the clock of the rows, which are those of `load.Load`.
     """
     photos = [row for row in rows if row["kind"] == PHOTO]
     counts = Counter(row["status"] for row in photos)

@@ -4,7 +4,6 @@ import argparse
 import json
 import platform
 import re
-from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
@@ -13,7 +12,8 @@ from typing import Any
 import psutil
 
 from plate_models.cores import usable_cores
-from plates.cli import CommandError
+
+Rows = list[dict[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -35,19 +35,45 @@ def at_most(what: str, value: float, limit: float, unit: str = "") -> Verdict:
     return Verdict(what, f"{round(value, 2):g}{unit}", f"<= {limit:g}{unit}", value <= limit)
 
 
-def add_number(
-    parser: argparse.ArgumentParser, name: str, default: float, purpose: str, least: float = 0.01
-) -> None:
-    """Declare an option that takes a number of the default's type."""
+@dataclass(frozen=True)
+class Report:
+    """The outcome of a benchmark.
 
-    def number(text: str) -> float:
-        value = type(default)(text)
-        if not least <= value < float("inf"):
-            raise argparse.ArgumentTypeError(f"expected {least:g} or more, got {text}")
-        return value
+    Attributes:
+        tables: Rows to be printed, by the heading above them.
+        verdicts: One for each floor.
+        figures: What --json keeps, besides the machine and the verdicts.
+        plots: Side by side in the picture: rows, and options of `DataFrame.plot`.
+    """
 
-    purpose = f"{purpose} (default: {default:g})"
-    parser.add_argument(name, type=number, metavar="N", default=default, help=purpose)
+    tables: dict[str, Rows]
+    verdicts: list[Verdict]
+    figures: dict[str, Any]
+    plots: list[tuple[Rows, dict[str, Any]]]
+
+    def publish(self, arguments: argparse.Namespace) -> int:
+        """Print, keep and draw it as --json and --plot say; 0 if every floor holds, else 1."""
+        import pandas
+        from matplotlib.figure import Figure
+
+        machine = describe_machine()
+        print(machine)
+        for heading, rows in self.tables.items():
+            table = pandas.DataFrame(rows)
+            text = table.to_string(index=False, na_rep="-", float_format="{:.4g}".format)
+            print(f"\n{heading}\n{text}")
+        print("", *self.verdicts, sep="\n")
+        if arguments.json:
+            verdicts = [vars(verdict) for verdict in self.verdicts]
+            write_json(arguments.json, {"verdicts": verdicts, **self.figures})
+        picture = Figure(figsize=(12, 4.6), layout="constrained")
+        all_axes = picture.subplots(1, len(self.plots), squeeze=False)[0]
+        for axes, (rows, options) in zip(all_axes, self.plots, strict=True):
+            pandas.DataFrame(rows).plot(ax=axes, grid=True, **options)
+        picture.suptitle(machine, fontsize=9)
+        picture.savefig(arguments.plot, dpi=110)
+        print(f"\nDrawn in {arguments.plot}", flush=True)
+        return 0 if all(verdict.holds for verdict in self.verdicts) else 1
 
 
 def add_outputs(parser: argparse.ArgumentParser, name: str) -> None:
@@ -59,74 +85,17 @@ def add_outputs(parser: argparse.ArgumentParser, name: str) -> None:
     )
 
 
-def make_folders(arguments: argparse.Namespace) -> None:
-    """Make the folders of --json and --plot before minutes are spent on measuring."""
-    for path in filter(None, (arguments.json, arguments.plot)):
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise CommandError(f"{path.parent}: {error.strerror}") from error
-
-
-def print_table(rows: Any) -> None:
-    """Print rows, a pandas table or dictionaries, as aligned columns."""
-    import pandas
-
-    table = pandas.DataFrame(rows)
-    print(table.to_string(index=False, na_rep="-", float_format="{:.4g}".format), flush=True)
-
-
-def print_verdicts(verdicts: Iterable[Verdict]) -> int:
-    """Print a line for each floor; the exit status is 1 if one is missed, else 0."""
-    verdicts = list(verdicts)
-    print("", *verdicts, sep="\n", flush=True)
-    return 0 if all(verdict.holds for verdict in verdicts) else 1
-
-
-def panels(*tables: tuple[Any, dict[str, Any]]) -> Callable[[Any], None]:
-    """Plan a picture for `write`: rows side by side, each with options of `DataFrame.plot`."""
-
-    def plot(figure: Any) -> None:
-        import pandas
-
-        all_axes = figure.subplots(1, len(tables), squeeze=False)[0]
-        for axes, (rows, options) in zip(all_axes, tables, strict=True):
-            pandas.DataFrame(rows).plot(ax=axes, grid=True, **options)
-
-    return plot
-
-
-def write(
-    arguments: argparse.Namespace, figures: dict[str, Any], plot: Callable[[Any], None]
-) -> None:
-    """Keep the figures in --json, if it is given, and have `plot` draw a figure for --plot."""
-    from matplotlib.figure import Figure
-
-    if arguments.json:
-        write_json(arguments.json, figures)
-    picture = Figure(figsize=(12, 4.6), layout="constrained")
-    plot(picture)
-    picture.suptitle(describe_machine(), fontsize=9)
-    picture.savefig(arguments.plot, dpi=110)
-    print(f"\nDrawn in {arguments.plot}")
-
-
 def write_json(path: Path, figures: dict[str, Any]) -> None:
-    """Write figures and the machine's description to a file."""
+    """Write figures and the machine's description to a file; raises OSError."""
     document = {"machine": describe_machine(), **figures}
     text = json.dumps(document, indent=1, ensure_ascii=False, default=float)
-    try:
-        path.write_text(text + "\n", encoding="utf-8")
-    except OSError as error:
-        raise CommandError(f"{path}: {error.strerror}") from error
+    path.write_text(text + "\n", encoding="utf-8")
 
 
 def describe_machine() -> str:
     """Name processor, cores, memory, system and date in one line: a figure needs them."""
     named = re.search(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text())
-    processor, cores = named[1] if named else platform.machine(), usable_cores()
-    return (
-        f"{processor}, {cores} core{'s' * (cores != 1)}, "
-        f"{psutil.virtual_memory().total / 2**30:.0f} GiB, {platform.system()} "
-        f"{platform.release()}, Python {platform.python_version()}, {date.today().isoformat()}"
-    )
+    processor = named[1] if named else platform.machine()
+    memory = f"{psutil.virtual_memory().total / 2**30:.0f} GiB"
+    system = f"{platform.system()} {platform.release()}, Python {platform.python_version()}"
+    return f"{processor}, {usable_cores()} cores, {memory}, {system}, {date.today().isoformat()}"

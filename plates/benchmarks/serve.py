@@ -2,15 +2,13 @@
 
 Photos are posted in closed loops, so many at once; all are the same 1920x1080 JPEG with two
 plates unless --photo names another. Memory (PSS, in which shared pages count once) is
-measured after the loads, when the load client's process has ended. CPU times are those of the
-service's processes per photo, and of the client, which shares their cores. Of a service that
-runs already (--url) they come with --pid, which says that it runs on this machine.
+measured after the loads. CPU times are those of the service's processes, and of the client,
+which shares their cores. Of a service that runs already (--url) they come with --pid.
 
 On request another service, or the published pipeline's shape, is measured in turns with it: a
 machine drifts within minutes by more than two versions differ. The published shape squeezes the
-photo to 1920x1080, runs YOLOv5s at 1280 in eager float32 with random weights, and reads crops
-one by one with the published STN and LPRNet; as its detector finds nothing, it is given the
-service's boxes.
+photo to 1920x1080, runs YOLOv5s at 1280 in eager float32 with random weights, and reads the
+service's boxes one by one with the published STN and LPRNet.
 
 Floors: ready within 10 s; at most 700 MB; every photo is read.
 """
@@ -31,46 +29,35 @@ from typing import Any
 
 import httpx
 
-from plates.benchmarks import report
-from plates.benchmarks.load import OK, LoadClient, Request, summarise
-from plates.benchmarks.photos import photo_or_standard
-from plates.benchmarks.report import Verdict
+from plates.benchmarks.load import OK, LoadClient, Request, add_photo, summarise
+from plates.benchmarks.report import Report, Rows, Verdict, at_most
 from plates.benchmarks.service import add_service, service, total_by_part
 from plates.cli import CommandError
+from plates.cli.options import add_number
 
 CONCURRENCIES = (1, 2, 4, 8, 16)
-READY_S = 10.0
-MEMORY_MB = 700.0
+READY_S, MEMORY_MB = 10.0, 700.0
 _TIMEOUT_S, _WARM_UP_S, _WARM_UPS = 60.0, 1.0, 3
 _SHOWN = ("at once", "goodput/s", "p50 ms", "p95 ms", "p99 ms", "requests", "client CPU ms")
-Rows = list[dict[str, Any]]
 Reader = Callable[[], Any]
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the options."""
     add_service(parser)
-    report.add_outputs(parser, "serve")
-    report.add_number(parser, "--seconds", 5.0, "of each load")
-    report.add_number(
-        parser, "--rounds", 4, "times --seconds, for each of two that are compared", least=1
-    )
-    parser.add_argument("--photo", type=Path, metavar="FILE", help="default: the standard photo")
+    add_number(parser, "--seconds", 5.0, "of each load", least=0.01)
+    add_number(parser, "--rounds", 4, "times --seconds for each that is compared", least=1)
+    add_photo(parser)
     shape = "also measure the published pipeline's shape; DIR holds stn.pt and lprnet.pt"
     parser.add_argument("--published", type=Path, metavar="DIR", help=shape)
     parser.add_argument("--beside", metavar="http://HOST:PORT", help="also measure this service")
 
 
-def run(arguments: argparse.Namespace) -> int:
-    """Measure, print and draw; 0 if every floor holds, else 1."""
-    report.make_folders(arguments)
+def run(arguments: argparse.Namespace) -> Report:
     if arguments.published and not (arguments.published / "lprnet.pt").is_file():
         raise CommandError(f"{arguments.published}: expected stn.pt and lprnet.pt in it")
-    with contextlib.ExitStack() as stack:
-        if arguments.beside:
-            stack.enter_context(service(arguments.beside))
-        serving = stack.enter_context(service(arguments.url, arguments.pid))
-        photo = _apart(photo_or_standard, arguments.photo)
+    photo = arguments.photo.read_bytes()
+    beside = service(arguments.beside) if arguments.beside else contextlib.nullcontext()
+    with beside, service(arguments.url, arguments.pid) as serving:
         load = (serving.url, serving.pid, photo, arguments.seconds)
         rows = [_apart(measure, *load, at_once) for at_once in CONCURRENCIES]
         held = total_by_part(serving.pid, "pss_bytes")
@@ -78,22 +65,18 @@ def run(arguments: argparse.Namespace) -> int:
         others = filter(None, (arguments.published, arguments.beside))
         turns = (photo, arguments.rounds * arguments.seconds)
         comparisons = [_apart(compare, serving.url, other, *turns) for other in others]
-    print(f"{report.describe_machine()}\n\nLatency; CPU time per photo, by process")
-    report.print_table({name: row[name] for name in _SHOWN} | row["CPU ms"] for row in rows)
+    loads = [{name: row[name] for name in _SHOWN} | row["CPU ms"] for row in rows]
+    tables = {"Latency; milliseconds of CPU time per photo, by process": loads}
     if memory:
-        print("\nMemory, PSS in MB")
-        report.print_table([{**memory, "together": sum(memory.values())}])
+        tables["Memory, PSS in MB"] = [{**memory, "together": sum(memory.values())}]
     for comparison in comparisons:
-        print("\nIn turns, one photo at a time")
-        report.print_table(comparison)
-    status = report.print_verdicts(verdicts(serving.ready_s, memory, rows))
-    figures = {"loads": rows, "pss_mb": memory, "comparisons": comparisons}
+        tables[f"In turns with {comparison[1]['reader']}, one photo at a time"] = comparison
     style = {"x": "at once", "style": "o-", "ylim": (0, None)}
-    latency = {**style, "y": ["p50 ms", "p95 ms", "p99 ms"], "ylabel": "ms"}
-    throughput = {**style, "y": "goodput/s"}
-    picture = report.panels((rows, latency), (rows, throughput))
-    report.write(arguments, {"ready_s": serving.ready_s, **figures}, picture)
-    return status
+    latency = (rows, {**style, "y": ["p50 ms", "p95 ms", "p99 ms"], "ylabel": "ms"})
+    throughput = (rows, {**style, "y": "goodput/s", "ylabel": "photos/s"})
+    figures = {"loads": rows, "pss_mb": memory, "comparisons": comparisons}
+    found = verdicts(serving.ready_s, memory, rows)
+    return Report(tables, found, {"ready_s": serving.ready_s, **figures}, [latency, throughput])
 
 
 def _apart(function: Callable[..., Any], *arguments: Any) -> Any:
@@ -116,44 +99,36 @@ def measure(url: str, pid: int | None, photo: bytes, seconds: float, at_once: in
 
 
 def compare(url: str, other: str | Path, photo: bytes, seconds: float) -> Rows:
-    """Measure a service and another reader of a photo in turns, `seconds` for each.
-
-    Returns:
-        A row of a table for each; the first one has the ratio of the p50s, the service's over
-        the other's, with its 95 % interval.
-
-    Raises:
-        CommandError: A service does not read the photo.
-    """
+    """Measure a service and another reader of a photo in turns, `seconds` for each: two rows."""
     from plate_models.training.figures import median_ratio
 
-    readers = (
-        _service(url, photo),
-        _published(other, url, photo) if isinstance(other, Path) else _service(other, photo),
-    )
-    for read in readers * _WARM_UPS:
-        read()
     times: tuple[list[float], list[float]] = ([], [])
-    end = time.perf_counter() + 2 * seconds
-    while not times[0] or time.perf_counter() < end:
-        # Every second time backwards: both find the caches that the other left.
-        for index in (0, 1) if len(times[0]) % 2 else (1, 0):
-            began = time.perf_counter()
-            readers[index]()
-            times[index].append(time.perf_counter() - began)
-    rows: Rows = [
-        {"reader": name, "photos": len(took), "p50 ms": round(1000 * statistics.median(took), 1)}
-        for name, took in zip((url, str(other)), times, strict=True)
-    ]
+    options: Any = {"trust_env": False, "headers": {"Content-Type": "image/jpeg"}}
+    with httpx.Client(timeout=_TIMEOUT_S, **options) as client:
+        ours = _service(client, url, photo)
+        if isinstance(other, Path):
+            readers = (ours, _published(other, ours(), photo))
+        else:
+            readers = (ours, _service(client, other, photo))
+        for read in readers * _WARM_UPS:
+            read()
+        end = time.perf_counter() + 2 * seconds
+        while not times[0] or time.perf_counter() < end:
+            # Every second time backwards: both find the caches that the other left.
+            for index in (0, 1) if len(times[0]) % 2 else (1, 0):
+                began = time.perf_counter()
+                readers[index]()
+                times[index].append(time.perf_counter() - began)
     ratio, (low, high) = median_ratio(*times)
-    rows[0] |= {"ratio of p50s": round(ratio, 4), "95 %": f"{low:.4f} to {high:.4f}"}
-    return rows
+    compared = {"ratio of p50s": round(ratio, 4), "95 %": f"{low:.4f} to {high:.4f}"}
+    p50s = [round(1000 * statistics.median(took), 1) for took in times]
+    return [
+        {"reader": url, "photos": len(times[0]), "p50 ms": p50s[0], **compared},
+        {"reader": str(other), "photos": len(times[1]), "p50 ms": p50s[1]},
+    ]
 
 
-def _service(url: str, photo: bytes) -> Reader:
-    headers = {"Content-Type": "image/jpeg"}
-    client = httpx.Client(timeout=_TIMEOUT_S, trust_env=False, headers=headers)
-
+def _service(client: httpx.Client, url: str, photo: bytes) -> Reader:
     def read() -> Any:
         try:
             answer = client.post(f"{url}/v1/plates", content=photo).raise_for_status()
@@ -164,7 +139,7 @@ def _service(url: str, photo: bytes) -> Reader:
     return read
 
 
-def _published(folder: Path, url: str, photo: bytes) -> Reader:
+def _published(folder: Path, plates: Rows, photo: bytes) -> Reader:
     # OpenMP's threads spin by default: on a machine that does nothing else, the published
     # pipeline is a quarter faster so.
     os.environ.pop("GOMP_SPINCOUNT", None)
@@ -175,19 +150,17 @@ def _published(folder: Path, url: str, photo: bytes) -> Reader:
     from plate_models.training.baseline import Baseline, PublishedShape
 
     torch.set_num_threads(usable_cores())
-    shape, boxes = PublishedShape(Baseline(folder)), [one["box"] for one in _service(url, photo)()]
+    shape, boxes = PublishedShape(Baseline(folder)), [plate["box"] for plate in plates]
     return lambda: shape.read(decode(photo), boxes)
 
 
 def verdicts(ready_s: float | None, memory: dict[str, int], rows: Rows) -> list[Verdict]:
     """Judge what was measured; a service elsewhere has neither start nor memory."""
-    found = []
-    if ready_s is not None:
-        found.append(report.at_most("from `plates serve` to ready", ready_s, READY_S, " s"))
-    if memory:
-        held = sum(memory.values())
-        found.append(report.at_most("memory of all processes (PSS)", held, MEMORY_MB, " MB"))
     sent = sum(row["requests"] for row in rows)
     failed = sent - sum(row["statuses"].get(OK, 0) for row in rows)
-    found.append(Verdict("photos that were not read", f"{failed} of {sent}", "0", not failed))
+    found = [Verdict("photos that were not read", f"{failed} of {sent}", "0", not failed)]
+    if ready_s is not None:
+        found.append(at_most("from `plates serve` to ready", ready_s, READY_S, " s"))
+    if held := sum(memory.values()):
+        found.append(at_most("memory of all processes (PSS)", held, MEMORY_MB, " MB"))
     return found

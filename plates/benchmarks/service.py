@@ -10,10 +10,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import httpx
 import psutil
 
-from plates.cli import CommandError
+from plates.cli import CommandError, health
 from plates.serving.running import running_service, tail
 
 _START_S, _PATIENCE_S, _PAUSE_S = 90.0, 15.0, 0.1
@@ -55,13 +54,9 @@ def add_service(parser: argparse.ArgumentParser) -> None:
 
 @contextlib.contextmanager
 def service(url: str | None, pid: int | None = None, **settings: str) -> Iterator[Service]:
-    """Yield the service at a URL, or start one on a free loopback port and stop it.
+    """Yield the service at a URL, or start one with these settings on a free port and stop it.
 
-    `pid` is the first process of one that runs, if it is to be measured; `settings` are
-    environment variables of one that is started, with their prefix.
-
-    Raises:
-        CommandError: It doesn't get ready, doesn't stop cleanly or leaves shared memory.
+    Raises CommandError if it doesn't get ready, doesn't stop cleanly or leaves shared memory.
     """
     if url:
         _wait_until_ready(url, time.monotonic() + _PATIENCE_S)
@@ -81,19 +76,18 @@ def service(url: str | None, pid: int | None = None, **settings: str) -> Iterato
 
 
 def _wait_until_ready(url: str, deadline: float, log: Path | None = None) -> None:
+    if not url.startswith(("http://", "https://")):
+        raise CommandError(f"expected http://host:port, got {url!r}")
+    options = {"status": None, "ca_file": None, "insecure": True, "or_busy": False}
+    question = argparse.Namespace(url=f"{url}/readyz", timeout=_PATIENCE_S, **options)
     while True:
         try:
-            answer = httpx.get(f"{url}/readyz", timeout=_PATIENCE_S, trust_env=False)
-            if answer.is_success:
-                return
-            reason = f"/readyz says {answer.status_code} {answer.text[:300]}"
-        except (httpx.InvalidURL, httpx.UnsupportedProtocol) as error:
-            raise CommandError(f"expected http://host:port, got {url!r}: {error}") from error
-        except httpx.HTTPError as error:
-            reason = str(error) or type(error).__name__
-        if time.monotonic() > deadline:
-            reason += f"\n{tail(log)}" if log else ""
-            raise CommandError(f"the service at {url} is not ready: {reason}")
+            health.run(question)
+            return
+        except CommandError as error:
+            if time.monotonic() > deadline:
+                reason = f"{error}\n{tail(log)}" if log else str(error)
+                raise CommandError(f"the service at {url} is not ready: {reason}") from error
         time.sleep(_PAUSE_S)
 
 
@@ -124,7 +118,7 @@ def part_of(command: list[str]) -> str:
 
 def total_by_part(root: int | None, field: str) -> Counter[str]:
     """Add up one of `ProcessFootprint`'s figures over the processes of each part."""
-    totals: Counter[str] = Counter()
+    totals = Counter[str]()
     for one in footprints(root):
         totals[one.part] += getattr(one, field)
     return totals

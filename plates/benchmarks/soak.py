@@ -1,36 +1,30 @@
 """A mixed load for a long time: does anything grow?
 
-Photos of several sizes, photos without plates, files that are no photos, malformed forms,
-clients that disconnect, polls of /metrics and /readyz: at a moderate rate, chosen by the seed.
-Every few seconds the memory, the open files and the shared memory of all processes of the
-service are measured.
+Photos of several sizes, hostile files, malformed forms, clients that disconnect, polls of
+/metrics: at a moderate rate, chosen by the seed. Every few seconds the memory, the open files
+and the shared memory of all processes of the service are measured. First every request is sent
+once, several at a time, so that pools are as large as they will ever be.
 
-First every request is sent once, several at a time, so that pools are as large as they will
-ever be.
-
-Floors, after the first third of the time: the service's resident memory, its shared memory
-and its open files do not grow; that is, the 95 % interval of their slope reaches down to
-zero, or lies below 1 % of their level per hour. No answer that is not expected, and no
-process that ends or starts.
+Floors, after the first third of the time: resident memory, shared memory and open files do not
+grow; that is, the 95 % interval of their slope reaches down to zero, or lies below 1 % of their
+level per hour. No answer that is not expected, and no process that ends or starts.
 """
 
 import argparse
 import asyncio
 import random
 import struct
-from collections import Counter, defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import httpx
 
-from plates.benchmarks import report
-from plates.benchmarks.load import CLIENT_LEFT, LoadClient, Request, arrivals
-from plates.benchmarks.photos import samples
-from plates.benchmarks.report import Verdict
+from plates.benchmarks.load import CLIENT_LEFT, LoadClient, Request, arrivals, sample_requests
+from plates.benchmarks.report import Report, Rows, Verdict
 from plates.benchmarks.service import Service, add_service, footprints, segments, service
 from plates.cli import CommandError
+from plates.cli.options import add_number
 
 MEBIBYTE = 2**20
 # Of a level, per hour: what surely grows, but by less, would take four days to double.
@@ -41,102 +35,95 @@ WARM_UP_SHARE = 1 / 3
 # Memory moves in steps that last, and an interval for independent points would call every
 # third flat series a leak. The medians of ten long parts are nearly independent.
 _PARTS = 10
-_PATIENCE_S = 40.0
+EVERY_S, _PATIENCE_S = 5.0, 40.0
 # Photos that the gateway sends to Triton at a time, by default, and some that wait.
 _AT_ONCE = 6
 # Of all processes together.
 MEMORY, SHARED, FILES = "memory, RSS in MiB", "shared memory, MiB", "open files"
-# How many photos there are of each width.
-WIDTHS = {480: 3, 1280: 3, 1920: 2, 4000: 1}
 _REFUSED = (400, 413, 415, 422)
+# In pixels: a photo of each.
+WIDTHS = (480, 480, 480, 1280, 1280, 1280, 1920, 1920, 4000)
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the options."""
     add_service(parser)
-    report.add_outputs(parser, "soak")
-    report.add_number(parser, "--minutes", 20.0, "of load")
-    report.add_number(parser, "--rate", 6.0, "requests per second")
-    report.add_number(parser, "--every", 5.0, "seconds between two measurements")
-    report.add_number(parser, "--seed", 0, "of the choice of requests", least=0)
+    add_number(parser, "--minutes", 20.0, "of load", least=0.01)
+    add_number(parser, "--rate", 6.0, "requests per second", least=0.01)
+    add_number(parser, "--seed", 0, "of the choice of requests")
 
 
-def run(arguments: argparse.Namespace) -> int:
-    """Soak, print and draw; 0 if every floor holds, else 1."""
-    report.make_folders(arguments)
-    seconds, numbers = arguments.minutes * 60, (arguments.rate, arguments.every, arguments.seed)
+def run(arguments: argparse.Namespace) -> Report:
+    if arguments.url and arguments.pid is None:
+        raise CommandError("--url needs --pid: without it there is no memory to measure")
+    plan = (arguments.minutes * 60, arguments.rate, EVERY_S, arguments.seed)
     with service(arguments.url, arguments.pid) as serving:
-        if serving.pid is None:
-            raise CommandError("--url needs --pid: without it there is no memory to measure")
-        found = asyncio.run(soak(serving, seconds, *numbers))
-    print(report.describe_machine())
-    print(f"{arguments.minutes:g} minutes at {arguments.rate:g} requests/s\n")
-    report.print_table(found.answers())
-    trends = found.trends()
-    print("\nAfter the warm-up; by process RSS in MiB")
-    report.print_table(trends)
-    status = report.print_verdicts(found.verdicts(trends))
-    minutes = [{**sample, "minutes": sample["at_s"] / 60} for sample in found.samples]
+        found = asyncio.run(soak(serving, *plan))
+    trends, answers, samples = found.trends(), found.answers(), found.samples
+    load = f"Answers in {arguments.minutes:g} minutes at {arguments.rate:g} requests/s"
+    tables = {load: answers, "After the warm-up; by process RSS in MiB": trends}
+    figures = {"answers": answers, "trends": trends, "samples": samples}
     parts = [trend["series"] for trend in trends if "(" in trend["series"]]
-    style = {"x": "minutes", "ylim": (0, None)}
-    left = (minutes, {**style, "y": parts, "ylabel": "RSS in MiB"})
-    right = (minutes, {**style, "y": [MEMORY, SHARED, FILES]})
-    figures = {"answers": found.answers(), "trends": trends, "samples": found.samples}
-    report.write(arguments, figures, report.panels(left, right))
-    return status
+    style = {"x": "at_s", "xlabel": "s", "ylim": (0, None)}
+    by_process = (samples, {**style, "y": parts, "ylabel": "RSS in MiB"})
+    totals = (samples, {**style, "y": [MEMORY, SHARED, FILES]})
+    return Report(tables, found.verdicts(), figures, [by_process, totals])
 
 
 @dataclass(frozen=True)
 class Soak:
-    """What came of it: outcomes of requests, see `load.Load`, and measurements in their order.
+    """The outcomes of requests, see `load.Load`, and measurements in their order.
 
     A measurement has "at_s", seconds since the load began, totals, and the resident memory of
     each process by "part (pid)".
     """
 
-    rows: list[dict[str, Any]]
+    rows: Rows
     samples: list[dict[str, float]]
 
-    def answers(self) -> list[dict[str, Any]]:
-        """How many requests of each kind got which answers."""
-        got: dict[str, Counter[str]] = defaultdict(Counter)
-        for row in self.rows:
-            got[row["kind"]][_answer(row)] += 1
-        return [{"kind": kind, "answers": dict(counts)} for kind, counts in got.items()]
+    def answers(self) -> Rows:
+        """How many requests of each kind got which answers; a full queue refuses any with 429."""
+        import pandas
 
-    def unexpected(self) -> dict[str, int]:
-        """Count the answers that must not come, by kind; a full queue refuses any with 429."""
-        wrong = [row for row in self.rows if not row["right"] and row["status"] != 429]
-        return Counter(
-            f"{row['kind']}: {_answer(row)}" for row in wrong if row["error"] != CLIENT_LEFT
-        )
+        rows = pandas.DataFrame(self.rows)
+        rows["answer"] = rows["status"].astype(str).where(rows["status"] > 0, rows["error"])
+        left, refused = rows["error"] == CLIENT_LEFT, rows["status"] == 429
+        rows["expected"] = rows["right"] | left | refused
+        counts = rows.value_counts(["kind", "answer", "expected"], sort=False)
+        found: Rows = counts.reset_index(name="requests").to_dict("records")
+        return found
 
-    def warm(self) -> list[dict[str, float]]:
-        """The measurements after the warm-up."""
-        begin = self.samples[-1]["at_s"] * WARM_UP_SHARE
-        return [sample for sample in self.samples if sample["at_s"] >= begin]
+    def warm(self) -> Any:
+        """The measurements after the warm-up: a pandas table, NaN where no process was."""
+        import pandas
 
-    def trends(self) -> list[dict[str, Any]]:
+        table = pandas.DataFrame(self.samples)
+        warm = table[table["at_s"] >= table["at_s"].iloc[-1] * WARM_UP_SHARE]
+        return warm.dropna(axis="columns", how="all")
+
+    def trends(self) -> Rows:
         """How each series moves after the warm-up: level, slope per hour, and its interval."""
-        warm = self.warm()
-        times = [sample["at_s"] for sample in warm]
-        return [
-            {"series": name, **trend_of(times, [sample.get(name, 0.0) for sample in warm])}
-            for name in warm[-1]
-            if name != "at_s"
-        ]
+        warm = self.warm().fillna(0.0)
+        times, series = warm.pop("at_s").to_numpy(), warm.to_dict("list")
+        return [{"series": name, **trend_of(times, values)} for name, values in series.items()]
 
-    def verdicts(self, trends: list[dict[str, Any]]) -> list[Verdict]:
+    def verdicts(self) -> list[Verdict]:
         """Judge the totals, the answers and the processes."""
         found = []
-        for trend in (one for one in trends if one["series"] in (MEMORY, SHARED, FILES)):
+        for trend in self.trends():
+            if trend["series"] not in (MEMORY, SHARED, FILES):
+                continue
             came = "{slope/h:+.2f} per hour, 95 %: {low:+.2f} to {high:+.2f}".format(**trend)
             least = TOLERANCE_PER_HOUR * trend["median"]
             holds = trend["low"] <= 0 or trend["high"] <= least
             floor = f"the interval reaches 0, or lies below {least:.2f}"
             found.append(Verdict(trend["series"], came, floor, holds))
-        wrong = ", ".join(f"{what} {count} times" for what, count in self.unexpected().items())
-        changed = ", ".join(sorted(set(self.warm()[0]) ^ set(self.warm()[-1])))
+        wrong = ", ".join(
+            "{kind}: {answer}, {requests} times".format(**row)
+            for row in self.answers()
+            if not row["expected"]
+        )
+        gaps = self.warm().isna().any()
+        changed = ", ".join(sorted(gaps.index[gaps]))
         return [
             *found,
             Verdict("unexpected answers", wrong or "0", "0", not wrong),
@@ -144,19 +131,12 @@ class Soak:
         ]
 
 
-def _answer(row: dict[str, Any]) -> str:
-    return str(row["status"] or row["error"])
-
-
 def trend_of(times_s: Sequence[float], values: Sequence[float]) -> dict[str, float]:
-    """Find how a series moves per hour.
+    """Find how a series moves per hour; raises CommandError if there are too few points.
 
     Returns:
         The "median" of all values; "slope/h", the median of the slopes between all pairs of
         points (Sen 1968); "low" and "high", its 95 % interval.
-
-    Raises:
-        CommandError: There are too few points.
     """
     import numpy as np
     from scipy.stats import theilslopes
@@ -164,7 +144,7 @@ def trend_of(times_s: Sequence[float], values: Sequence[float]) -> dict[str, flo
     if len(values) < _PARTS:
         raise CommandError(
             f"a trend needs {_PARTS} measurements after the warm-up, got {len(values)}: "
-            "measure longer (--minutes) or more often (--every)"
+            "measure longer"
         )
     hours = [np.mean(part) / 3600 for part in np.array_split(times_s, _PARTS)]
     medians = [np.median(part) for part in np.array_split(values, _PARTS)]
@@ -181,7 +161,7 @@ async def soak(
     # By chance alone the largest photos meet each other so rarely that pools and heaps would
     # grow for hours, as if there were a leak.
     requests.sort(key=lambda request: len(request.body or b""))
-    rows: list[dict[str, Any]] = []
+    rows: Rows = []
     client = LoadClient(serving.url, requests, _PATIENCE_S)
     for _ in range(0, len(requests), _AT_ONCE):
         rows += (await client.open_loop([0.0] * _AT_ONCE)).rows
@@ -203,7 +183,6 @@ def _measure(pid: int) -> dict[str, float]:
     found = footprints(pid)
     return {
         MEMORY: sum(one.rss_bytes for one in found) / MEBIBYTE,
-        "all, PSS in MiB": sum(one.pss_bytes for one in found) / MEBIBYTE,
         SHARED: sum(path.stat().st_blocks * 512 for path in segments(pid)) / MEBIBYTE,
         FILES: sum(one.files for one in found),
         **{f"{one.part} ({one.pid})": one.rss_bytes / MEBIBYTE for one in found},
@@ -215,27 +194,24 @@ def mixed_traffic() -> list[Request]:
     import cv2
     import numpy as np
 
-    images: list[Any] = [cv2.imread(str(path)) for path in samples()]
+    scenes = [request.body or b"" for request in sample_requests(_PATIENCE_S)]
+    images = [cv2.imdecode(np.frombuffer(scene, np.uint8), 1) for scene in scenes]
     photo, small = _jpeg(images[0], 1280), _jpeg(images[1], 480)
     clouds = np.random.default_rng(0).integers(0, 255, (9, 16, 3), dtype=np.uint8)
     size = photo.index(b"\xff\xc0") + 5
     bomb = photo[:size] + struct.pack(">HH", 65_000, 65_000) + photo[size + 4 :]
-    svg = b"<?xml version='1.0'?><!DOCTYPE x SYSTEM 'http://127.0.0.1:1/'><svg/>"
-    hostile = [bomb, photo[: len(photo) // 3], svg, bytes(range(256)) * 400]
-    form = _form("photo in a form", small)
-    malformed: Any = {"kind": "malformed form", "expected": _REFUSED}
+    hostile = [bomb, photo[: len(photo) // 3], b"<svg/>"]
+    form = _form("redacted", small, path="/v1/plates?redact=true")
     more_to_come = {"Content-Type": "image/jpeg", "Content-Length": str(2 * len(photo))}
     return [
         *(
             Request(_jpeg(image, width), kind=f"photo {width} px")
-            for width, count in WIDTHS.items()
-            for image in images[:count]
+            for image, width in zip(images, WIDTHS, strict=False)
         ),
-        *[form, _form("redacted", small, path="/v1/plates?redact=true")],
+        form,
         Request(_jpeg(clouds, 1280), kind="no plates"),
         *(Request(body, kind="hostile file", expected=_REFUSED) for body in hostile),
-        Request(small, headers=form.headers, **malformed),
-        replace(_form("", small, small), **malformed),
+        Request(small, headers=form.headers, kind="malformed form", expected=_REFUSED),
         Request(photo, headers=more_to_come, kind="leaves while sending", leaves=True),
         Request(photo, kind="leaves after sending", leaves=True),
         _form("batch", small, small[:2000], photo, path="/v1/plates/batch"),

@@ -1,20 +1,18 @@
 """Where a photo's time goes among the stages of the pipeline, in this process.
 
-Each net is timed by itself, and what the pipeline does before a net is a stage of its own:
 "boxes and crops" is the choice of boxes and what is cut out around them, "straighten" the
 geometry around stn, "choose" CTC decoding, the plate grammar and the confidence. A yardstick, a
 matrix multiply and a copy of memory, is timed in turns with the photo.
 
---check compares with the figures kept at the last release, --write keeps new ones: multiples of
-the yardstick, so that they hold on other machines of the same kind. Stages are compared by
-processor time, the whole photo by elapsed time as well, because threads that wait for one
-another take none. A stage became slower when even the lower bound of its 95 % interval is more
-than 15 % above the kept figure, and the stage by more than a hundredth of the photo's time.
+--check compares with the figures kept at the last release, --write keeps new ones: processor
+time (of the whole photo elapsed time as well: threads that wait take none) as a multiple of the
+yardstick's, so that they hold on other machines of the same kind. A stage became slower when
+even the lower bound of its 95 % interval is more than 15 % above the kept figure, and the stage
+by more than a hundredth of the photo's time.
 """
 
 import argparse
 import json
-import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -24,10 +22,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from plates.benchmarks import report
-from plates.benchmarks.photos import photo_or_standard
+from plates.benchmarks.load import add_photo
+from plates.benchmarks.report import Report, Rows, Verdict, write_json
 from plates.cli import CommandError
-from plates.cli.options import load_nets
+from plates.cli.options import add_number, load_nets
 
 if TYPE_CHECKING:
     from plate_models.engines.nets import Nets
@@ -45,14 +43,11 @@ _SIDE, _COPIED_BYTES = 768, 16 * 2**20
 
 # (..., 2) float64: elapsed milliseconds and milliseconds of processor time.
 Times = NDArray[np.float64]
-Rows = list[dict[str, Any]]
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the options."""
-    report.add_outputs(parser, "stages")
-    report.add_number(parser, "--seconds", 30.0, "to measure for")
-    parser.add_argument("--photo", type=Path, metavar="FILE", help="default: the standard photo")
+    add_photo(parser)
+    add_number(parser, "--seconds", 30.0, "to measure for", least=0.01)
     either = parser.add_mutually_exclusive_group()
     either.add_argument("--check", action="store_true", help="compare with the kept figures")
     either.add_argument("--write", action="store_true", help="keep the figures of this run")
@@ -60,16 +55,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--file", type=Path, metavar="FILE", default=KEPT, help=kept)
 
 
-def run(arguments: argparse.Namespace) -> int:
-    """Measure and draw, and compare or write; 1 if --check finds that a stage became slower."""
-    report.make_folders(arguments)
+def run(arguments: argparse.Namespace) -> Report:
     import torch
 
     from plate_models.cores import choose_threads
     from plate_models.images import ImageError
 
     kept = read_kept(arguments.file) if arguments.check else {}
-    file = photo_or_standard(arguments.photo)
+    file = arguments.photo.read_bytes()
     try:
         torch.set_num_threads(choose_threads())
         nets = load_nets(argparse.Namespace(engine="served", device="cpu", weights=None))
@@ -78,28 +71,23 @@ def run(arguments: argparse.Namespace) -> int:
         raise CommandError(f"{arguments.photo}: {error}", status=2) from error
     except ValueError as error:  # PLATES_THREADS
         raise CommandError(str(error)) from error
-    print(f"{report.describe_machine()}, {choose_threads()} threads\n")
-    report.print_table({**row, "kept": kept.get(row["stage"], math.nan)} for row in rows)
-    style = {"kind": "barh", "x": "stage", "y": ["p50 ms", "CPU p50 ms"], "xlabel": "ms"}
-    report.write(arguments, {"stages": rows}, report.panels((rows, style)))
     if arguments.write:
         ratios = {row["stage"]: round(row["yardsticks"], 5) for row in rows}
-        report.write_json(arguments.file, {"yardsticks": ratios})
+        write_json(arguments.file, {"yardsticks": ratios})
         print(f"Written to {arguments.file}")
-    if not arguments.check:
-        return 0
-    slower = slower_stages(rows, kept)
-    print(f"\nSlower than before: {', '.join(slower) or 'none'}")
-    return 1 if slower else 0
+    verdicts = []
+    if kept:
+        rows = [{**row, "kept": kept[row["stage"]]} for row in rows]
+        slower = ", ".join(slower_stages(rows, kept)) or "none"
+        what = "stages that became slower than the kept figures"
+        verdicts.append(Verdict(what, slower, "none", slower == "none"))
+    heading = f"{choose_threads()} threads; yardsticks: so many times the fixed piece of work"
+    style = {"kind": "barh", "x": "stage", "y": ["p50 ms", "CPU p50 ms"], "xlabel": "ms"}
+    return Report({heading: rows}, verdicts, {"stages": rows}, [(rows, style)])
 
 
 def time_stages(file: bytes, nets: "Nets") -> Times:
-    """Read a photo, and time each of ``STAGES``: (stages, 2).
-
-    Raises:
-        ImageError: It is no photo.
-        CommandError: There is no plate in it.
-    """
+    """Read a photo with a plate, and time each of ``STAGES``: (stages, 2); raises ImageError."""
     from torch import from_numpy
 
     from plate_models.images import decode
@@ -179,18 +167,17 @@ def read_kept(path: Path) -> dict[str, float]:
     try:
         kept = json.loads(path.read_text(encoding="utf-8"))["yardsticks"]
         return {name: float(kept[name]) for name in COMPARED}
-    except OSError as error:
-        raise CommandError(f"{path}: {error.strerror}; make it with --write") from error
-    except (ValueError, KeyError, TypeError) as error:
-        raise CommandError(f"{path}: not what --write keeps ({error!r}); make it anew") from error
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        message = f"{path}: not what --write keeps ({error!r}); make it with --write"
+        raise CommandError(message) from error
 
 
 def slower_stages(rows: Rows, kept: Mapping[str, float]) -> list[str]:
     """Name the stages that became slower, beyond noise."""
-    least = LEAST_SHARE * kept[WHOLE]
+    limits = {stage: (1 + TOLERANCE) * ratio for stage, ratio in kept.items()}
+    least = {stage: ratio + LEAST_SHARE * kept[WHOLE] for stage, ratio in kept.items()}
     return [
         row["stage"]
         for row in rows
-        if row["low"] > (1 + TOLERANCE) * kept[row["stage"]]
-        and row["yardsticks"] - kept[row["stage"]] > least
+        if row["low"] > limits[row["stage"]] and row["yardsticks"] > least[row["stage"]]
     ]

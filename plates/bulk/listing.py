@@ -60,13 +60,9 @@ def take_listing(
     chunk_photos: int,
     before: Listing | None = None,
 ) -> Listing:
-    """Write the snapshot; raises OSError, or what `found` raises.
+    """Write the snapshot of what `find_photos` found; raises OSError, or what `found` raises.
 
-    Args:
-        folder: For the files; those of an unfinished listing are removed.
-        found: As of `source.find_photos`.
-        chunk_photos: Photos in a chunk; the last one may have fewer.
-        before: A snapshot to be extended: its photos and chunks stay as they are.
+    Files of an unfinished listing are removed; photos and chunks of one `before` stay.
     """
     parts = list(before.parts) if before else []
     for path in folder.glob("part-*.parquet"):
@@ -76,8 +72,15 @@ def take_listing(
     if before:
         known = {_digest(photo) for n in range(before.chunks) for photo in before.chunk(n)}
     unlisted: list[Failure] = []
-    new = (photo for photo in _photos(found, unlisted) if _digest(photo) not in known)
-    data, chunks, photos = _as_parquet(new, chunk_photos)
+
+    def new_photos() -> Iterator[Photo]:
+        for entry in found:
+            if isinstance(entry, Failure):
+                unlisted.append(entry)
+            elif _digest(entry) not in known:
+                yield entry
+
+    data, chunks, photos = _as_parquet(new_photos(), chunk_photos)
     if chunks:
         first = before.chunks if before else 0
         name = f"part-{first:08d}.parquet"
@@ -92,23 +95,11 @@ def take_listing(
     return listing
 
 
-def _photos(found: Iterable[Photo | Failure], unlisted: list[Failure]) -> Iterator[Photo]:
-    for entry in found:
-        if isinstance(entry, Photo):
-            yield entry
-        else:
-            unlisted.append(entry)
-
-
 def _as_parquet(photos: Iterator[Photo], chunk_photos: int) -> tuple[bytes, int, int]:
     """Write photos in chunks: the file, and how many chunks and photos are in it."""
     arrow, parquet = require("pyarrow", "pyarrow.parquet")
-    columns = [
-        arrow.field("path", arrow.binary(), nullable=False),
-        arrow.field("size", arrow.int64()),
-        arrow.field("modified", arrow.timestamp("us")),
-    ]
-    file, schema, counts = io.BytesIO(), arrow.schema(columns), []
+    types = {"path": arrow.binary(), "size": arrow.int64(), "modified": arrow.timestamp("us")}
+    file, schema, counts = io.BytesIO(), arrow.schema(types), list[int]()
     with contextlib.closing(parquet.ParquetWriter(file, schema, compression="zstd")) as writer:
         while chunk := [asdict(photo) for photo in itertools.islice(photos, chunk_photos)]:
             writer.write_table(arrow.Table.from_pylist(chunk, schema), row_group_size=chunk_photos)

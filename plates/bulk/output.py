@@ -8,7 +8,6 @@ failed.csv                     every photo and folder that could not be read, an
 """
 
 import contextlib
-import csv
 import fcntl
 import io
 import json
@@ -24,8 +23,6 @@ from uuid import uuid4
 from plates.bulk import OutputError, require
 from plates.bulk.source import Failure
 
-SCHEMA_VERSION = 1
-FAILED_COLUMNS = ("photo", "reason", "message")
 _CHUNK_NAME = re.compile(r"part-(\d{8,})\.parquet")
 _ACCOUNT_KEY = b"plates.bulk"
 _TEMPORARY = ".tmp"
@@ -120,7 +117,7 @@ class Output:
     def commit(self, account: Account, rows: list[dict[str, Any]]) -> None:
         """Write a chunk: rows and account together; on OSError it is not committed."""
         arrow, parquet = require("pyarrow", "pyarrow.parquet")
-        about = json.dumps({"schema": SCHEMA_VERSION, **asdict(account)}, ensure_ascii=False)
+        about = json.dumps(asdict(account), ensure_ascii=False)
         columns = schema().with_metadata({_ACCOUNT_KEY: about.encode()})
         # Made in memory: a tenth of a megabyte, and errors of the disk are Python's own.
         file = io.BytesIO()
@@ -138,7 +135,7 @@ class Output:
         path = self._chunk(chunk)
         try:
             about = json.loads(parquet.read_schema(path).metadata[_ACCOUNT_KEY])
-            del about["schema"]
+            about.pop("schema", None)  # of archives that an earlier version began
             failures = tuple(Failure(**failure) for failure in about.pop("failures"))
             return Account(failures=failures, others=tuple(about.pop("others", ())), **about)
         except (OSError, arrow.ArrowException, KeyError, TypeError, ValueError) as error:
@@ -149,11 +146,9 @@ class Output:
 
     def write_failed(self, failures: Iterable[Failure]) -> None:
         """Write ``failed.csv``; raises OSError."""
-        text = io.StringIO()
-        lines = csv.DictWriter(text, FAILED_COLUMNS, lineterminator="\n")
-        lines.writeheader()
-        lines.writerows(map(asdict, failures))
-        write_whole(self.failed, text.getvalue().encode())
+        (pandas,) = require("pandas")
+        table = pandas.DataFrame(map(asdict, failures), columns=["photo", "reason", "message"])
+        write_whole(self.failed, table.to_csv(index=False).encode())
 
     def _chunk(self, number: int) -> Path:
         return self.plates / f"part-{number:08d}.parquet"
@@ -170,8 +165,7 @@ def write_whole(path: Path, data: bytes) -> None:
             os.fsync(file.fileno())
         temporary.replace(path)
     except BaseException:
-        with contextlib.suppress(OSError):
-            temporary.unlink()
+        temporary.unlink(missing_ok=True)
         raise
     descriptor = os.open(path.parent, os.O_RDONLY)
     try:

@@ -54,9 +54,8 @@ class Outcome:
 def load_alone(request: Request, weights: str) -> "Nets":
     """Load the nets for a process that has one core, or a GPU, for itself.
 
-    Raises:
-        BulkError: The weights have another hash than those that the run was begun with.
-        EngineError, WeightsError, ExportError: See `engines.load_nets`.
+    Raises BulkError if `weights`, the hash that the run was begun with, is another's; and what
+    `engines.load_nets` raises.
     """
     os.environ[THREADS] = "1"
     from plate_models.heap import keep_freed_memory
@@ -112,9 +111,7 @@ class ChunkReader:
             return Outcome(chunk, len(photos), problem=message)
 
     def _read(self, chunk: int, photos: Sequence[Photo]) -> Outcome:
-        rows: Rows = []
-        failures: list[Failure] = []
-        others: list[str] = []
+        rows, failures, others = Rows(), list[Failure](), list[str]()
         began = time.time()
         with Journal(self._output.work, chunk) as journal:
             for index, fetched in self._fetcher.fetch_ahead(photos):
@@ -125,8 +122,7 @@ class ChunkReader:
                     failures.append(result)
                 else:
                     rows += result
-            deaths = journal.deaths_at.total()
-            plates = sum("plate" in row for row in rows)
+            deaths, plates = journal.deaths_at.total(), sum("plate" in row for row in rows)
             counts = len(photos), plates, tuple(failures), deaths
             process = f"{socket.gethostname()}:{os.getpid()}"
             account = Account(chunk, *counts, process, began, time.time(), tuple(others))
@@ -169,8 +165,7 @@ class ChunkReader:
 def _is_photo(photo: Photo, data: bytes) -> bool:
     """Decide by a file's first bytes; with a photo's name it is one in any case, maybe damaged.
 
-    Raises:
-        ImageError: It is a photo of a type that is not read, or too large.
+    Raises ImageError if it is a photo of a type that is not read, or too large.
     """
     kind = kind_of(data[:HEAD_BYTES])
     if kind in ("video", "other") and not photo.is_named_photo:
@@ -192,8 +187,7 @@ def read_file(data: bytes, nets: "Nets") -> "tuple[tuple[int, int], list[Plate]]
 
 def taken_at(data: bytes) -> datetime | None:
     """Find DateTimeOriginal (Exif 2.32, 4.6.5): the camera's local time; None if there is none."""
-    is_tiff = data[:4] in (b"II*\0", b"MM\0*")
-    start = 0 if is_tiff else data.find(_EXIF, 0, _EXIF_WITHIN)
+    start = 0 if data[:4] in (b"II*\0", b"MM\0*") else data.find(_EXIF, 0, _EXIF_WITHIN)
     if start < 0:
         return None
     exif = Image.Exif()
@@ -229,9 +223,8 @@ def columns_of(index: int, plate: "Plate") -> dict[str, Any]:
 class Journal:
     """Which photo a process was at when it died: a photo that kills must not do so for ever.
 
-    One small file for each chunk under way: a line for each attempt, and one for each photo that
-    is begun. A file that is left names the photos at which processes died: the last ones of its
-    attempts. Not synced: it must outlive processes, not machines.
+    A small file for each chunk under way has a line for each attempt and for each photo begun. If
+    it is left, processes died at its attempts' last photos. Not synced: machines may lose it.
     """
 
     def __init__(self, folder: Path, chunk: int) -> None:

@@ -34,7 +34,6 @@ from plates.bulk.output import Account, Output, read_json, write_json
 from plates.bulk.reading import ChunkReader, Outcome
 from plates.bulk.source import UNREACHABLE, Failure, Photo, describe, find_photos, is_url
 
-RUNNING, STOPPED, INCOMPLETE, COMPLETE = "running", "stopped", "incomplete", "complete"
 COUNTS = (
     *("photos", "done", "failed", "others", "plates", "chunks", "chunks_not_written"),
     *("folders_not_listed", "process_deaths"),
@@ -51,18 +50,10 @@ _OBJECT_STORE_BYTES = 80 * 2**20
 
 
 def run(request: Request, say: Callable[[str], None]) -> dict[str, Any]:
-    """Read an archive, or what is left of it.
+    """Read an archive, or what is left of it, and return the manifest; `say` prints a line.
 
-    Args:
-        request: What is to be read.
-        say: Prints a line for people.
-
-    Returns:
-        The manifest, as it was written.
-
-    Raises:
-        BulkError: The source, the output or Ray can't be used.
-        EngineError, WeightsError, ExportError: The nets can't be loaded.
+    Raises BulkError if the source, the output or Ray can't be used; EngineError, WeightsError or
+    ExportError if the nets can't be loaded.
     """
     require("pandas", "pyarrow.parquet", "fsspec", "ray.data", "tenacity")
     output = Output(request.out.absolute())
@@ -83,7 +74,7 @@ def run(request: Request, say: Callable[[str], None]) -> dict[str, Any]:
         try:
             one.read()
         except BaseException as stopped:
-            one.manifest["state"] = STOPPED
+            one.manifest["state"] = "stopped"
             if isinstance(stopped, Exception):
                 one.manifest["problem"] = str(stopped)
             else:
@@ -138,17 +129,15 @@ class _Run:
                     f"{before['settings'].get(name)!r}, now it is {value!r}. "
                     f"Give the same again, or another --out."
                 )
-        self._since = time.monotonic() - before.get("duration_s", 0.0)
         self.counts = dict.fromkeys(COUNTS, 0)
         self.manifest: dict[str, Any] = {
-            "state": RUNNING,
+            "state": "running",
             "problem": None,
             "settings": settings,
             "counts": self.counts,
             "not_written": [],  # the next run takes these chunks again
             "other_files": [],  # the first ones of files that are no photos
             "began": before.get("began", _now()),
-            "failed_photos": output.failed.name,
         }
         # Without a manifest it is of a run that was killed before it claimed the folder.
         self._listing = load_listing(output.listing) if before else None
@@ -172,11 +161,12 @@ class _Run:
 
     def read(self) -> None:
         """Read the chunks that are not committed."""
-        counts, kept = self.counts, []
-        for account in map(self._output.account, self._output.committed()):
-            reasons = {failure.reason for failure in account.failures}
-            if not (self._request.retry_failed and reasons.intersection(_RETRIED)):
-                kept.append(account)
+        counts, retried = self.counts, _RETRIED if self._request.retry_failed else ()
+        kept = [
+            account
+            for account in self._accounts()
+            if not any(failure.reason in retried for failure in account.failures)
+        ]
         self._count(kept)
         todo = sorted(set(range(counts["chunks"])).difference(one.chunk for one in kept))
         self._write()
@@ -204,8 +194,7 @@ class _Run:
     def _take(self, outcome: Outcome) -> None:
         self.counts["process_deaths"] += outcome.deaths
         if outcome.deaths:
-            times = f"{outcome.deaths} time{'s' * (outcome.deaths != 1)}"
-            self._say(f"chunk {outcome.chunk}: its process died {times}; it was begun anew")
+            self._say(f"chunk {outcome.chunk}: begun anew; processes that died: {outcome.deaths}")
         if outcome.problem is None:
             self.counts["done"] += outcome.photos
             self.counts["failed"] += outcome.failed
@@ -214,21 +203,24 @@ class _Run:
             self.manifest["not_written"].append(asdict(outcome))
             self._say(f"chunk {outcome.chunk}: not written: {outcome.problem}")
 
+    def _accounts(self) -> list[Account]:
+        return list(map(self._output.account, self._output.committed()))
+
     def _count(self, accounts: Sequence[Account]) -> None:
+        others = [name for one in accounts for name in one.others]
         self.counts["done"] = sum(one.photos for one in accounts)
         self.counts["failed"] = sum(len(one.failures) for one in accounts)
-        self.counts["others"] = sum(len(one.others) for one in accounts)
         self.counts["plates"] = sum(one.plates for one in accounts)
-        others = itertools.chain.from_iterable(one.others for one in accounts)
-        self.manifest["other_files"] = list(itertools.islice(others, _KEPT_NAMES))
+        self.counts["others"] = len(others)
+        self.manifest["other_files"] = others[:_KEPT_NAMES]
 
     def close(self) -> None:
         """Count anew from what is committed, and write manifest and ``failed.csv``."""
-        accounts = list(map(self._output.account, self._output.committed()))
+        accounts = self._accounts()
         self._count(accounts)
-        if self.manifest["state"] != STOPPED:
+        if self.manifest["state"] != "stopped":
             whole = len(accounts) == self.counts["chunks"]
-            self.manifest["state"] = COMPLETE if whole else INCOMPLETE
+            self.manifest["state"] = "complete" if whole else "incomplete"
         self._write()
         failures = itertools.chain.from_iterable(one.failures for one in accounts)
         try:
@@ -239,7 +231,6 @@ class _Run:
 
     def _write(self) -> None:
         self.manifest["written"] = _now()
-        self.manifest["duration_s"] = round(time.monotonic() - self._since, 1)
         try:
             write_json(self._output.manifest, self.manifest)
         except OSError as error:  # on a full disk the run goes on without
@@ -251,11 +242,7 @@ def read_chunks(
 ) -> Generator[Outcome, None, None]:
     """Read chunks on Ray, which is stopped when the generator ends or is closed.
 
-    Yields:
-        The outcome of each chunk, in the order in which they end.
-
-    Raises:
-        BulkError: Ray can't be started, found or kept, or the actors can't load the nets.
+    Raises BulkError if Ray can't be started, found or kept, or the actors can't load the nets.
     """
     with _ray(request) as ray:
         cores = int(ray.cluster_resources().get("CPU", 1))

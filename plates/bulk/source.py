@@ -30,8 +30,6 @@ _WEB, _WEB_TIMEOUT_S = ("http://", "https://"), 60
 _NO_FILES = ("mailto:", "javascript:", "tel:", "data:")
 # The pauses between tries are 0.5, 2 and 8 seconds.
 _TRIES, _FIRST_PAUSE_S, _PAUSE_GROWTH = 4, 0.5, 4
-# After so many unreachable photos in a row the storage is down, and one try is enough.
-_DOWN_AFTER = 3
 # Photos fetched at once: distant storages are slow to answer, a disk is not.
 _REMOTE_THREADS, _LOCAL_THREADS, _AHEAD = 8, 1, 2
 _FORBIDDEN, _MISSING = (401, 403), (404, 410)
@@ -74,12 +72,8 @@ def is_url(source: str) -> bool:
 def find_photos(source: str) -> Iterator[Photo | Failure]:
     """List the files of a source that may be photos, then folders that can't be read.
 
-    Args:
-        source: A folder (links to folders in it are not followed), a photo or a pattern with
-            ``*``; or a URL of one.
-
-    Raises:
-        BulkError: The source itself can't be read.
+    A source is a folder (links to folders in it are not followed), a photo or a pattern with
+    ``*``; or a URL of one. Raises BulkError if the source itself can't be read.
     """
     find = _find_remote if is_url(source) else _find_local
     try:
@@ -231,22 +225,22 @@ def describe(error: BaseException) -> tuple[str, str]:
     return UNREACHABLE if is_transient else "unreadable", message
 
 
-def _is_unreachable(error: BaseException) -> bool:
-    return describe(error)[0] == UNREACHABLE
-
-
 class Fetcher:
     """Reads the files of one source; where that may help, it tries again."""
 
     def __init__(
-        self,
-        source: str,
-        limits: Limits = LIMITS,
-        sleep: Callable[[float], None] = time.sleep,
+        self, source: str, limits: Limits = LIMITS, sleep: Callable[[float], None] = time.sleep
     ) -> None:
         """Open the source; of files larger than the limits only the beginning is read."""
-        (self._tenacity,) = require("tenacity")
-        self._most, self._sleep, self._down = limits.max_bytes, sleep, 0
+        (tenacity,) = require("tenacity")
+        self._most = limits.max_bytes
+        self._tries = tenacity.Retrying(
+            retry=tenacity.retry_if_exception(lambda error: describe(error)[0] == UNREACHABLE),
+            wait=tenacity.wait_exponential(_FIRST_PAUSE_S, exp_base=_PAUSE_GROWTH),
+            stop=tenacity.stop_after_attempt(_TRIES),
+            sleep=sleep,
+            reraise=True,
+        )
         self._filesystem = _open_filesystem(source)[0] if is_url(source) else None
         remote = getattr(self._filesystem, "async_impl", False)
         self._threads = _REMOTE_THREADS if remote else _LOCAL_THREADS
@@ -266,23 +260,11 @@ class Fetcher:
 
     def fetch(self, photo: Photo) -> bytes:
         """Read one file; raises the storage's last error: see `describe`."""
-        tries = self._tenacity.Retrying(
-            retry=self._tenacity.retry_if_exception(_is_unreachable),
-            wait=self._tenacity.wait_exponential(_FIRST_PAUSE_S, exp_base=_PAUSE_GROWTH),
-            stop=self._tenacity.stop_after_attempt(1 if self._down >= _DOWN_AFTER else _TRIES),
-            sleep=self._sleep,
-            reraise=True,
-        )
         # Not every storage says how large a file is: one byte more than allowed shows it.
         most = self._most + 1 if (photo.size or 0) <= self._most else HEAD_BYTES
         if photo.size == 0:
             return b""  # S3 refuses ranges of it
-        try:
-            data: bytes = tries(self._read, os.fsdecode(photo.path), most)
-        except Exception as error:
-            self._down += _is_unreachable(error)
-            raise
-        self._down = 0
+        data: bytes = self._tries(self._read, os.fsdecode(photo.path), most)
         return data
 
     def _read(self, path: str, most: int) -> bytes:

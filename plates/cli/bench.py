@@ -1,7 +1,7 @@
 """Measure how fast the service is, and how it bears overload, faults and time.
 
 Tools that need a service start one of their own on free loopback ports unless --url names
-one. Each prints a table, draws a picture and ends with 1 where a floor is missed. Nothing
+one. Each prints tables, draws a picture and ends with 1 where a floor is missed. Nothing
 else should run on the machine meanwhile.
 """
 
@@ -11,6 +11,7 @@ from concurrent.futures.process import BrokenProcessPool
 from importlib import import_module
 from typing import Any
 
+from plates.benchmarks.report import Report, add_outputs
 from plates.cli import CommandError, stop_signals_raise
 
 TOOLS = {
@@ -30,11 +31,13 @@ class _ToolParser(argparse.ArgumentParser):
     def parse_known_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: Any = None
     ) -> tuple[Any, list[str]]:
-        module = import_module(f"plates.benchmarks.{self.prog.split()[-1]}")
+        name = self.prog.split()[-1]
+        module = import_module(f"plates.benchmarks.{name}")
         self.description = module.__doc__
         self.formatter_class = argparse.RawDescriptionHelpFormatter
         module.configure(self)
-        self.set_defaults(run_tool=module.run)
+        add_outputs(self, name)
+        self.set_defaults(measure=module.run)
         return super().parse_known_args(args, namespace)
 
 
@@ -47,8 +50,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Measure; 1 if a floor is missed."""
+    # Before minutes are spent on measuring.
+    for path in filter(None, (arguments.json, arguments.plot)):
+        path.parent.mkdir(parents=True, exist_ok=True)
     with stop_signals_raise():
         try:
-            return int(arguments.run_tool(arguments))
+            report: Report = arguments.measure(arguments)
         except BrokenProcessPool as error:
             raise CommandError("a measuring process ended; see above") from error
+        return report.publish(arguments)

@@ -1,56 +1,59 @@
-"""A tiny HTTP server that answers as a test wants: slowly, with refusals, or not at all."""
+"""`plates bench`, and a tiny HTTP server that answers slowly, with refusals, or not at all."""
 
 import contextlib
+import json
 import threading
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from plates.cli import main as command
+
+
+def bench(folder: Path, *words: str) -> tuple[int, dict[str, Any]]:
+    """Run a tool: its exit status and its figures."""
+    plot, figures = folder / "new" / "plot.png", folder / "all.json"
+    status = command.main(["bench", *words, "--plot", str(plot), "--json", str(figures)])
+    assert plot.read_bytes().startswith(b"\x89PNG")
+    found: dict[str, Any] = json.loads(figures.read_text())
+    assert "core" in found["machine"]
+    return status, found
 
 
 class Reply(NamedTuple):
     body: bytes = b'{"plates": []}'
     status: int = 200
-    retry_after: str | None = None
-
-
-class SmallServer(NamedTuple):
-    url: str
-    requests: list[bytes]
+    retry_after: str = ""
 
 
 OK = Reply()
 REFUSAL = Reply(status=429, retry_after="3")
 
 
-class _Server(ThreadingHTTPServer):
+class SmallServer(ThreadingHTTPServer):
     request_queue_size = 128
+    url, requests = "", []
 
     def handle_error(self, request: object, address: object) -> None:
         """Clients that leave are meant to."""
 
 
-def always(answer: Reply | None) -> Callable[[str, bytes], Reply | None]:
-    return lambda *_: answer
-
-
 @contextlib.contextmanager
-def small_server(reply: Callable[[str, bytes], Reply | None]) -> Iterator[SmallServer]:
-    """Call `reply` with each request's path and body; None closes without an answer."""
-    requests: list[bytes] = []
+def small_server(reply: Callable[[str], Reply] | Reply | None) -> Iterator[SmallServer]:
+    """Answer with a reply, or with what `reply` makes of a path; None closes without an answer."""
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
         def do_GET(self) -> None:
-            body = self.rfile.read(int(self.headers["Content-Length"] or 0))
-            requests.append(body)
-            answer = reply(self.path, body)
+            server.requests.append(self.rfile.read(int(self.headers["Content-Length"] or 0)))
+            answer = reply(self.path) if callable(reply) else reply
             if answer is None:
                 self.close_connection = True
                 return
             self.send_response(answer.status)
-            if answer.retry_after:
-                self.send_header("Retry-After", answer.retry_after)
+            self.send_header("Retry-After", answer.retry_after)
             self.send_header("Content-Length", str(len(answer.body)))
             self.end_headers()
             self.wfile.write(answer.body)
@@ -60,11 +63,12 @@ def small_server(reply: Callable[[str, bytes], Reply | None]) -> Iterator[SmallS
         def log_message(self, *_: object) -> None:
             pass
 
-    with _Server(("127.0.0.1", 0), Handler) as server:
+    with SmallServer(("127.0.0.1", 0), Handler) as server:
+        server.url, server.requests = f"http://127.0.0.1:{server.server_port}", []
         thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
         try:
-            yield SmallServer(f"http://127.0.0.1:{server.server_port}", requests)
+            yield server
         finally:
             server.shutdown()
             thread.join()

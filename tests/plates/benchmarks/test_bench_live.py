@@ -4,75 +4,60 @@ The long ones have floors for goodput, latency, growth and time; a test that has
 for itself neither in space nor in time can't.
 """
 
-import asyncio
-import math
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
+import pandas
 import pytest
+from small_server import bench
 
-from plates.benchmarks import faults, overload, soak
-from plates.benchmarks.faults import FAULTS, Fault
-from plates.benchmarks.service import Service, service
+from plates.benchmarks import faults, soak
+from plates.benchmarks.service import service
 
 pytestmark = [pytest.mark.live, pytest.mark.control]
 
-# Long enough that only the queue refuses, on slow machines too.
-DEADLINE_S = 10.0
 # Between the first third and the end; a leak of one photo's pixels per request is 300 MiB.
 GROWTH_MIB = 150.0
 # The bench's floor is for a machine that does nothing else; this one is for every machine.
 WITHOUT_A_HAND_S = 60
 # `plates bench faults` has all: stn and lprnet are watched and loaded again just as yolo is.
-BORNE = [fault for fault in FAULTS if fault.name not in ("kill stn", "kill lprnet")]
+BORNE = [one.name for one in faults.FAULTS if one.name not in ("kill stn", "kill lprnet")]
 
 
-@pytest.fixture(scope="module")
-def served(repository: Path) -> Iterator[Service]:
-    """One `plates serve` for both: a soak after an overload shows what it left."""
-    with service(None, PLATES_MODEL_REPOSITORY=str(repository)) as running:
-        yield running
-
-
-def test_overload_is_refused_politely(served: Service) -> None:
-    _, (normal, worst) = asyncio.run(overload.measure(served.url, [0.5, 4.0], 1, 4.0, DEADLINE_S))
-    assert set(worst["statuses"]) == {200, 429}, worst
+def test_overload_is_refused_politely_and_mixed_traffic_leaves_nothing(
+    repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(soak, "EVERY_S", 1.0)
+    with service(None, PLATES_MODEL_REPOSITORY=str(repository)) as served:
+        here = ("--url", served.url, "--pid", str(served.pid))
+        # Long enough that only the queue refuses, on slow machines too.
+        words = ("--seconds", "3", "--rounds", "1", "--factors", "4", "0.5", "--deadline", "10")
+        _, overloaded = bench(tmp_path, "overload", *here, *words)
+        # Also shows what the overload left.
+        _, soaked = bench(tmp_path, "soak", *here, "--minutes", "0.34")
+        assert served.log is not None and served.ready_s is not None and served.ready_s > 0
+        assert "Traceback" not in served.log.read_text(errors="replace")
+    normal, worst = overloaded["rates"]
+    assert (normal["load"], worst["load"]) == ("0.5x", "4x")
+    assert set(worst["statuses"]) == {"200", "429"}, worst
     assert worst["without Retry-After"] == 0
     assert worst["goodput/s"] > 0 and normal["goodput/s"] > 0
     # The deadline is the gateway's, from the request's head; this clock began before it.
-    assert worst["p99 ms"] < 2 * 1000 * DEADLINE_S
-
-
-def test_nothing_piles_up_in_mixed_traffic(served: Service) -> None:
-    assert served.log is not None and served.ready_s is not None and served.ready_s > 0
-    found = asyncio.run(soak.soak(served, seconds=30.0, rate=6.0, every_s=1.0))
-    assert found.unexpected() == {}
-    assert {"photo 1280 px", "hostile file", "leaves while sending", "batch"} <= {
-        row["kind"] for row in found.rows
-    }
-    warm = found.warm()
-    assert set(warm[0]) == set(warm[-1]), "a process ended or started"
-    assert warm[-1][soak.MEMORY] - warm[0][soak.MEMORY] < GROWTH_MIB
+    assert worst["p99 ms"] < 2 * 1000 * 10
+    answers = pandas.DataFrame(soaked["answers"])
+    assert answers["expected"].all(), answers
+    kinds = {"photo 4000 px", "hostile file", "redacted", "leaves while sending", "batch"}
+    assert kinds | {"/metrics", "malformed form"} < set(answers["kind"])
+    samples = pandas.DataFrame(soaked["samples"])
+    warm = samples[len(samples) // 3 :]
+    assert not warm.isna().any(axis=None), "a process ended or started"
+    growth = warm.iloc[-1] - warm.iloc[0]
     # Triton's pools grow with the largest photo, and stay.
-    assert warm[-1][soak.SHARED] - warm[0][soak.SHARED] < 64
-    assert found.trends()
-    assert "Traceback" not in served.log.read_text(errors="replace")
+    assert growth[soak.MEMORY] < GROWTH_MIB and growth[soak.SHARED] < 64
 
 
-@pytest.fixture(scope="module")
-def outcomes() -> dict[str, dict[str, Any]]:
+def test_the_service_heals_without_a_hand(tmp_path: Path) -> None:
     """One service, which bears these faults one after the other."""
-    return {row["fault"]: row for row in faults.measure(BORNE, clients=3)}
-
-
-@pytest.mark.parametrize("fault", BORNE, ids=lambda fault: fault.name)
-def test_the_service_heals_without_a_hand(
-    outcomes: dict[str, dict[str, Any]],
-    fault: Fault,
-    record_property: Callable[[str, object], None],
-) -> None:
-    outcome = outcomes[fault.name]
-    assert outcome["problems"] == []
-    assert math.isfinite(outcome["healed s"]) and outcome["healed s"] < WITHOUT_A_HAND_S
-    record_property("healed_s", outcome["healed s"])
+    _, found = bench(tmp_path, "faults", "--only", *BORNE)
+    assert [row["fault"] for row in found["faults"]] == BORNE
+    for row in found["faults"]:
+        assert row["problems"] == [] and row["healed s"] < WITHOUT_A_HAND_S, row

@@ -40,23 +40,18 @@ def archive(folder: Path, photos: int) -> Path:
     return folder
 
 
-def plate(text: str = "B840CK197") -> Any:
-    """What the pipeline says of a plate."""
-    candidates = ((text, 0.9), ("B840CK797", 0.05), ("", 0.0))
-    reading = SimpleNamespace(
-        text=text, score=0.9, readable=True, format="ru.car", candidates=candidates
-    )
-    quad = ((1.0, 2.0), (3.0, 2.0), (3.0, 4.0), (1.0, 4.0))
-    return SimpleNamespace(
-        box=(1.0, 2.0, 3.0, 4.0), quad=quad, detection_score=0.8, lines=1, reading=reading
-    )
-
-
 def read_file(data: bytes, nets: object) -> tuple[tuple[int, int], list[Any]]:
     """Stands in for `reading.read_file`."""
     image = decode(data)
-    size = image.shape[0], image.shape[1]
-    return size, [plate() for _ in range(round(int(image[0, 0, 0]) / 10 - 0.5))]
+    candidates = (("B840CK197", 0.9), ("B840CK797", 0.05), ("", 0.0))
+    text = SimpleNamespace(
+        text="B840CK197", score=0.9, readable=True, format="ru.car", candidates=candidates
+    )
+    quad = ((1.0, 2.0), (3.0, 2.0), (3.0, 4.0), (1.0, 4.0))
+    plate = SimpleNamespace(
+        box=(1.0, 2.0, 3.0, 4.0), quad=quad, detection_score=0.8, lines=1, reading=text
+    )
+    return image.shape[:2], [plate] * round(int(image[0, 0, 0]) / 10 - 0.5)
 
 
 def listed(source: Path | str, out: Path, chunk: int = 4) -> Listing:
@@ -75,30 +70,21 @@ def _die(*_: object) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def _die_at(place: str) -> None:
-    if place.endswith("photo"):
-        fatal, seen = {"first photo": 1, "third photo": 3}[place], []
+def main(source: str, out: str, chunk: str, place: str) -> None:
+    seen, rename, fatal = [], Path.replace, {"first photo": 1, "third photo": 3}.get(place)
 
-        def read_or_die(data: bytes, nets: object) -> Any:
-            seen.append(data)
-            return _die() if len(seen) == fatal else read_file(data, nets)
+    def read_or_die(data: bytes, nets: object) -> Any:
+        seen.append(data)
+        return _die() if len(seen) == fatal else read_file(data, nets)
 
-        reading.read_file = read_or_die
-    elif place == "before the sync":
+    reading.read_file = read_or_die
+    if place == "before the sync":
         os.fsync = _die
     elif place == "before the rename":
         Path.replace = _die
     elif place == "after the rename":
-        rename = Path.replace
         Path.replace = lambda path, target: (rename(path, target), _die())
-
-
-def main(source: str, out: str, chunk: str, place: str) -> None:
-    reading.read_file = read_file
-    _die_at(place)
-    outcome = reader(source, Path(out)).read(int(chunk))
-    if outcome.problem:
-        sys.exit(outcome.problem)
+    sys.exit(reader(source, Path(out)).read(int(chunk)).problem)
 
 
 if __name__ == "__main__":

@@ -1,13 +1,13 @@
 """A run from listing to manifest, with a reader in this process instead of Ray's."""
 
 import contextlib
-import csv
 import errno
 import json
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import bulk_cases
 import pandas
@@ -34,13 +34,12 @@ class InProcess:
             if count == self.stop_after:
                 # As a process that is killed with the run leaves it.
                 with contextlib.suppress(OSError):
-                    journal = Journal(request.out / "work", chunk).__enter__()
-                    journal.begin(1)
+                    Journal(request.out / "work", chunk).__enter__().begin(1)
                 raise KeyboardInterrupt
             yield reads.read(chunk)
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def ray(monkeypatch: pytest.MonkeyPatch) -> InProcess:
     inside = InProcess()
     monkeypatch.setattr(reading, "read_file", bulk_cases.read_file)
@@ -54,32 +53,44 @@ def request_(tmp_path: Path) -> Request:
     return Request(str(archive(tmp_path / "photos", 12)), tmp_path / "out", chunk=4)
 
 
-def run(request: Request, said: list[str] | None = None) -> dict[str, object]:
+def run(request: Request, said: list[str] | None = None) -> dict[str, Any]:
     """The counts of a run, with its state."""
     done = running.run(request, (said if said is not None else []).append)
-    assert json.loads((request.out / "manifest.json").read_text()).keys() >= {"written", "began"}
     return {"state": done["state"], **done["counts"]}
 
 
+def manifest_of(request: Request) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((request.out / "manifest.json").read_text())
+    return found
+
+
 def failed_in(request: Request) -> dict[str, str]:
-    lines = (request.out / "failed.csv").read_text(encoding="utf-8").splitlines()
-    return {Path(row["photo"]).name: row["reason"] for row in csv.DictReader(lines)}
+    table = pandas.read_csv(request.out / "failed.csv")
+    return {Path(photo).name: why for photo, why in zip(table.photo, table.reason, strict=True)}
 
 
-def photos_of(request: Request) -> list[str]:
-    """Photos with rows, each as often as it was counted."""
+def photos_of(request: Request) -> set[str]:
+    """Photos with rows."""
     rows = pandas.read_parquet(request.out / "plates")
     assert not rows.duplicated(["photo", "plate"]).any()
-    return sorted({Path(photo).name for photo in rows["photo"]})
+    return {Path(photo).name for photo in rows["photo"]}
 
 
-def test_a_finished_run_has_nothing_left_to_do(ray: InProcess, request_: Request) -> None:
-    done = run(request_)
+def test_a_finished_run_has_nothing_left_to_do(
+    ray: InProcess,
+    request_: Request,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(running, "_REPORT_EVERY_S", 0)
+    said: list[str] = []
+    done = run(request_, said)
     assert (done["state"], done["photos"], done["done"], done["failed"]) == ("complete", 12, 12, 0)
+    # Without a terminal progress is lines.
+    assert "12 of 12 files are done, 0 could not be read" in said
+    assert capfd.readouterr().err == ""
+    assert run(request_) == done
     assert ray.asked == [0, 1, 2]
-    again = run(request_)
-    assert ray.asked == [0, 1, 2]
-    assert again == done
 
 
 def test_a_stopped_run_goes_on_and_blames_no_photo(ray: InProcess, request_: Request) -> None:
@@ -87,7 +98,7 @@ def test_a_stopped_run_goes_on_and_blames_no_photo(ray: InProcess, request_: Req
     for _ in range(reading.DEATHS_ALLOWED):
         with pytest.raises(KeyboardInterrupt):
             run(request_)
-        kept = json.loads((request_.out / "manifest.json").read_text())
+        kept = manifest_of(request_)
         assert (kept["state"], kept["counts"]["done"]) == ("stopped", 8)
         ray.stop_after = 0
     ray.stop_after = None
@@ -99,39 +110,36 @@ def test_a_stopped_run_goes_on_and_blames_no_photo(ray: InProcess, request_: Req
     assert len(photos_of(request_)) == 12
 
 
-def test_files_are_chosen_by_their_bytes(ray: InProcess, request_: Request) -> None:
-    folder = Path(request_.source) / "day0"
-    (folder / "without_extension").write_bytes(jpeg(15))
-    (folder / "photo.dat").write_bytes(jpeg(15))
-    (folder / "burst.heics").write_bytes(BAD["heic sequence"][0])
-    (folder / "phone").write_bytes(BAD["avif"][0])
-    (folder / "raw.dng").write_bytes(bytes.fromhex("49492a00080000000100fe0004000100000001000000"))
-    (folder / "words.jpg").write_bytes(b"no photo, but its name says so")
-    (folder / "drive.mp4").write_bytes(b"\0\0\0\x18ftypisom" + bytes(100))
-    (folder / "letter.doc").write_bytes(b"\xd0\xcf\x11\xe0" + bytes(100))
-    (folder / "table.csv").write_bytes(b"companions are left out")
-    (folder / ".thumbnail").write_bytes(jpeg(15))
+def test_files_are_chosen_by_their_bytes(request_: Request) -> None:
+    files = {
+        **{"without_extension": jpeg(15), "photo.dat": jpeg(15), ".thumbnail": jpeg(15)},
+        "burst.heics": BAD["heic sequence"][0],
+        "phone": BAD["avif"][0],
+        "raw.dng": bytes.fromhex("49492a00080000000100fe0004000100000001000000"),
+        "words.jpg": b"no photo, but its name says so",
+        "drive.mp4": b"\0\0\0\x18ftypisom" + bytes(100),
+        "letter.doc": b"\xd0\xcf\x11\xe0" + bytes(100),
+        "table.csv": b"companions are left out",
+    }
+    for name, data in files.items():
+        (Path(request_.source) / "day0" / name).write_bytes(data)
     done = run(request_)
-    assert {"without_extension", "photo.dat"} < set(photos_of(request_))
+    assert photos_of(request_) > {"without_extension", "photo.dat"}
     unread = ("burst.heics", "phone", "raw.dng", "words.jpg")
     assert failed_in(request_) == dict.fromkeys(unread, "unsupported-type")
     assert (done["photos"], done["failed"], done["others"]) == (20, 4, 2)
-    kept = json.loads((request_.out / "manifest.json").read_text())
-    assert {Path(name).name for name in kept["other_files"]} == {"drive.mp4", "letter.doc"}
+    others = {Path(name).name for name in manifest_of(request_)["other_files"]}
+    assert others == {"drive.mp4", "letter.doc"}
 
 
-def test_a_wrong_source_does_not_claim_the_folder(ray: InProcess, request_: Request) -> None:
+def test_a_source_that_cannot_be_listed_does_not_claim_the_folder(
+    request_: Request, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (request_.out.parent / "empty").mkdir()
     for source, message in (("typo", "no such file or folder"), ("empty", "no photos there")):
         with pytest.raises(BulkError, match=message):
             run(replace(request_, source=str(request_.out.parent / source)))
         assert not request_.out.exists()
-    assert run(request_)["state"] == "complete"
-
-
-def test_a_listing_that_fails_midway_does_not_claim_the_folder(
-    ray: InProcess, request_: Request, monkeypatch: pytest.MonkeyPatch
-) -> None:
     find = running.find_photos
 
     def cut_off(source: str) -> Iterator[object]:
@@ -141,41 +149,39 @@ def test_a_listing_that_fails_midway_does_not_claim_the_folder(
     with monkeypatch.context() as patched, pytest.raises(BulkError, match="went away"):
         patched.setattr(running, "find_photos", cut_off)
         run(request_)
-    other = replace(request_, source=str(archive(request_.out.parent / "other", 5)))
-    assert run(other)["photos"] == 5
+    other = archive(request_.out.parent / "other", 9)
+    limited = replace(request_, source=str(other), limit=5)
+    assert run(limited)["photos"] == 5
+    with pytest.raises(BulkError, match="leave one out"):
+        run(replace(limited, extend=True))
 
 
-@pytest.mark.parametrize(
-    ("change", "named"),
-    [
+def test_what_a_run_was_not_begun_with_is_refused_by_name(
+    request_: Request, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (request_.out / "plates").mkdir(parents=True)
+    stranger = request_.out / "plates" / "part-00000000.parquet"
+    stranger.touch()
+    with pytest.raises(OutputError, match="Give another --out"):
+        run(request_)
+    stranger.unlink()
+    run(request_)
+    for change, named in (
         ({"source": "/"}, "source '.*photos'"),
         ({"chunk": 5}, "chunk 4"),
         ({"limit": 10}, "limit None"),
         ({"engine": "torch"}, "engine 'served'"),
-    ],
-)
-def test_other_settings_are_refused_by_name(
-    ray: InProcess, request_: Request, change: dict[str, object], named: str
-) -> None:
-    run(request_)
-    with pytest.raises(OutputError, match=named):
-        run(replace(request_, **change))
+    ):
+        with pytest.raises(OutputError, match=named):
+            run(replace(request_, **change))
+    with (
+        Output(request_.out).locked(),
+        pytest.raises(OutputError, match=f"process {os.getpid()} .*another --out"),
+    ):
+        run(request_)
     assert run(request_)["state"] == "complete"
-
-
-def test_other_weights_are_refused(
-    ray: InProcess, request_: Request, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run(request_)
     monkeypatch.setattr(running, "prepare", lambda _: "sha256:1")
     with pytest.raises(OutputError, match="weights 'sha256:0'"):
-        run(request_)
-
-
-def test_a_folder_of_something_else_is_refused(ray: InProcess, request_: Request) -> None:
-    (request_.out / "plates").mkdir(parents=True)
-    (request_.out / "plates" / "part-00000000.parquet").write_bytes(b"")
-    with pytest.raises(OutputError, match="Give another --out"):
         run(request_)
 
 
@@ -184,26 +190,13 @@ def test_new_photos_are_read_when_asked_for(ray: InProcess, request_: Request) -
     archive(Path(request_.source), 14)
     assert run(request_)["photos"] == 12
     extended = run(replace(request_, extend=True))
-    counts = extended["photos"], extended["done"], extended["state"]
-    assert counts == (14, 14, "complete")
+    assert (extended["photos"], extended["done"], extended["state"]) == (14, 14, "complete")
     assert ray.asked == [0, 1, 2, 3]
     assert len(photos_of(request_)) == 14
-
-
-def test_a_source_that_went_away_spoils_nothing(ray: InProcess, request_: Request) -> None:
-    run(request_)
     Path(request_.source).rename(request_.out.parent / "elsewhere")
     with pytest.raises(BulkError, match="no such file"):
         run(replace(request_, extend=True))
-    assert json.loads((request_.out / "manifest.json").read_text())["counts"]["done"] == 12
-    assert failed_in(request_) == {}
-
-
-def test_limits_and_extensions_exclude_each_other(ray: InProcess, request_: Request) -> None:
-    limited = replace(request_, limit=5)
-    assert run(limited)["photos"] == 5
-    with pytest.raises(BulkError, match="leave one out"):
-        run(replace(limited, extend=True))
+    assert manifest_of(request_)["counts"]["done"] == 14 and failed_in(request_) == {}
 
 
 def test_failures_are_read_again_when_asked_for(
@@ -214,11 +207,10 @@ def test_failures_are_read_again_when_asked_for(
     (folder / "dangling.jpg").symlink_to(folder / "nowhere")  # no file: not listed
     photo, away = folder / "late.jpg", folder / "late.away"
     photo.write_bytes(jpeg(15))
-    read = running.read_chunks
 
-    def vanish(*arguments: object) -> Iterator[Outcome]:  # between listing and reading
+    def vanish(*arguments: Any) -> Iterator[Outcome]:  # between listing and reading
         photo.rename(away)
-        return read(*arguments)
+        return ray.read(*arguments)
 
     with monkeypatch.context() as patched:
         patched.setattr(running, "read_chunks", vanish)
@@ -234,61 +226,25 @@ def test_failures_are_read_again_when_asked_for(
     assert len(photos_of(request_)) == 13
 
 
-def full_disk(*_: object) -> None:
-    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-
-def test_a_full_disk_costs_the_chunk_and_the_next_run_writes_it(
+def test_a_full_disk_costs_no_more_than_another_run(
     ray: InProcess, request_: Request, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    commit = Output.commit
+    def full_disk(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    def full(output: Output, account: object, rows: object) -> None:
-        commit(output, account, rows) if account.chunk != 1 else full_disk()
-
+    ray.stop_after = 1
+    with pytest.raises(KeyboardInterrupt):
+        run(request_)
+    ray.stop_after = None
+    before, said = set(request_.out.rglob("*")), list[str]()
     with monkeypatch.context() as patched:
-        patched.setattr(Output, "commit", full)
-        done = run(request_)
-    assert (done["state"], done["done"]) == ("incomplete", 8)
-    kept = json.loads((request_.out / "manifest.json").read_text())
-    (chunk,) = kept["not_written"]
-    assert (chunk["chunk"], chunk["problem"]) == (1, "No space left on device")
-    assert run(request_)["state"] == "complete"
-    assert ray.asked == [0, 1, 2, 1]
-    assert len(photos_of(request_)) == 12
-
-
-def test_a_disk_without_room_for_the_manifest_stops_nothing(
-    ray: InProcess, request_: Request, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run(request_)
-    (request_.out / "plates" / "part-00000001.parquet").unlink()
-    said: list[str] = []
-    monkeypatch.setattr(running, "write_json", full_disk)
-    assert run(request_, said)["state"] == "complete"
-    assert any("No space left" in line for line in said)
-    assert len(photos_of(request_)) == 12
-
-
-def test_without_a_terminal_progress_is_lines(
-    ray: InProcess,
-    request_: Request,
-    monkeypatch: pytest.MonkeyPatch,
-    capfd: pytest.CaptureFixture[str],
-) -> None:
-    monkeypatch.setattr(running, "_REPORT_EVERY_S", 0)
-    said: list[str] = []
-    run(request_, said)
-    assert "12 of 12 files are done, 0 could not be read" in said
-    assert capfd.readouterr().err == ""
-
-
-def test_two_runs_into_one_folder_are_refused(tmp_path: Path) -> None:
-    with (
-        Output(tmp_path).locked(),
-        pytest.raises(OutputError, match=f"process {os.getpid()} .*another --out"),
-        Output(tmp_path).locked(),
-    ):
-        pass
-    with Output(tmp_path).locked():  # and it is free again
-        pass
+        patched.setattr(os, "fsync", full_disk)
+        done = running.run(request_, said.append)
+    assert (done["state"], done["counts"]["done"]) == ("incomplete", 4)
+    full = "No space left on device"
+    assert [(one["chunk"], one["problem"]) for one in done["not_written"]] == [(1, full), (2, full)]
+    assert all(any(name in line and full in line for line in said) for name in ("manifest", "csv"))
+    # What was there is whole, and nothing lies beside it.
+    assert set(request_.out.rglob("*")) == before
+    assert manifest_of(request_)["state"] == "stopped"
+    assert run(request_)["state"] == "complete" and len(photos_of(request_)) == 12
