@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 
 from plate_models.images import decode
 from plate_models.spec import DETECTOR
-from plate_models.training.augment import degrade
 from plate_models.training.labels import (
     LabelledPhoto,
     load_labels,
@@ -25,6 +24,7 @@ from plate_models.training.labels import (
     validation_names,
 )
 from plate_models.training.synthetic.kinds import KINDS
+from plate_models.training.synthetic.photo import PhotoStyle, photograph
 from plate_models.training.synthetic.scenes import Patch, paint_plate
 
 # A box this many times as wide as high holds one line of text.
@@ -42,17 +42,16 @@ class TrainingPhoto:
     lines: NDArray[np.int64]
 
 
-def load_world(data: Path) -> tuple[list[TrainingPhoto], list[TrainingPhoto]]:
-    """Training and validation photos of ``world_photos``, decoded (about 1.5 GB)."""
-    photos = [_decoded(photo) for photo in load_labels(data / "world_photos")]
-    held_out = validation_names(photo.name for photo in photos)
-    train = [photo for photo in photos if photo.name not in held_out]
-    return train, [photo for photo in photos if photo.name in held_out]
+def load_world(data: Path) -> list[TrainingPhoto]:
+    """The training part of ``world_photos``, decoded (about 1.2 GB)."""
+    photos = load_labels(data / "world_photos")
+    held_out = validation_names(photo.path.name for photo in photos)
+    return [_decoded(photo) for photo in photos if photo.path.name not in held_out]
 
 
-def load_empty(data: Path, held_out: bool = False) -> list[TrainingPhoto]:
-    """Photos of ``no_plates``, decoded: the half to train on, or the half held out."""
-    return [_decoded(photo) for photo in load_negatives(data / "no_plates", held_out)]
+def load_empty(data: Path) -> list[TrainingPhoto]:
+    """The half of ``no_plates`` to train on, decoded."""
+    return [_decoded(photo) for photo in load_negatives(data / "no_plates", held_out=False)]
 
 
 def _decoded(photo: LabelledPhoto) -> TrainingPhoto:
@@ -97,6 +96,36 @@ class WindowSettings:
     # short.
     two_lines: tuple[float, float] = (0.15, 0.5)
     variants: int = 3  # rendered plates per photo, kept in memory once painted
+
+
+# A second camera for windows of photos, which have faults of their own.
+_CAMERA = PhotoStyle(
+    dark_share=0.2,
+    dark_gain=(0.2, 0.7),
+    day_gain=(0.65, 1.5),
+    dark_haze=(0, 20),
+    day_haze=(0, 20),
+    gamma=(0.65, 1.5),
+    cast_shares=(0.2, 0.6),
+    glare_share=0.03,
+    motion_share=0.12,
+    motion_px=(2, 5),
+    resample_share=0.12,
+    noise=(0.4, 10),
+    sharpen_share=0.1,
+    denoise_share=0.05,
+    jpeg_quality=(20, 95),
+    second_jpeg_share=0.1,
+)
+
+
+def degrade(image: NDArray[np.uint8], rng: Generator) -> NDArray[np.uint8]:
+    """Change a window's saturation, down to grey, and take a photo of it; nothing moves."""
+    if rng.random() < 0.3:
+        vivid = 0.0 if rng.random() < 0.15 else float(rng.uniform(0.3, 1.5))
+        grey = cv2.cvtColor(cv2.cvtColor(image, cv2.COLOR_RGB2GRAY), cv2.COLOR_GRAY2RGB)
+        image = np.asarray(cv2.addWeighted(image, vivid, grey, 1 - vivid, 0), np.uint8)
+    return photograph(image, rng, _CAMERA)
 
 
 @dataclass(frozen=True)

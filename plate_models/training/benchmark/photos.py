@@ -13,17 +13,16 @@ from plate_models.training.benchmark.camera import (
     GATE_PITCH_DEG,
     ROLL_DEG,
     Camera,
-    Floats,
     corners_of,
-    sample_pose,
-    transform,
+    sample_frames,
     turn_about,
 )
 from plate_models.training.benchmark.light import sample_light
-from plate_models.training.benchmark.optics import Lens, sample_lens, take
+from plate_models.training.benchmark.optics import sample_lens, take
 from plate_models.training.benchmark.plates import choose_layout
 from plate_models.training.benchmark.scenes import Vehicle, build
-from plate_models.training.benchmark.vehicles import REACH_MM, faces_of
+from plate_models.training.benchmark.vehicles import REACH_MM, carriers_of
+from plate_models.training.imaging import Floats, apply_homography
 from plate_models.training.synthetic.kinds import KINDS, kind_named
 from plate_models.training.synthetic.texts import sample_text
 from plate_models.training.worker_pool import map_ahead
@@ -87,25 +86,26 @@ def render_photo(kind: str, index: int, seed: int = SEED) -> BenchmarkPhoto:
         ValueError: There is no such kind.
     """
     plate_kind = kind_named(kind)
-    key = list(KINDS).index(kind), index
-    rng = default_rng(SeedSequence(seed, spawn_key=key))
+    rng = default_rng(SeedSequence(seed, spawn_key=(list(KINDS).index(kind), index)))
     size_wh = _SIZES_WH[int(rng.random() >= _SMALL_SHARE)]
     camera = Camera(size_wh, float(rng.uniform(*_FOCAL)) * size_wh[0])
     pitch = GATE_PITCH_DEG if rng.random() < _GATE_SHARE else DASHCAM_PITCH_DEG
-    tilt = turn_about(2, rng.uniform(-ROLL_DEG, ROLL_DEG)) @ turn_about(0, rng.uniform(*pitch))
+    tilt = turn_about("zx", rng.uniform(-ROLL_DEG, ROLL_DEG), rng.uniform(*pitch))
     pair = bool(rng.random() < _PAIR_SHARE)
     character_px = float(np.exp(rng.uniform(*np.log(_PAIR_PX if pair else CHARACTER_PX))))
-    vehicles = _place_vehicles(kind, camera, tilt, character_px, pair, rng)
+    place = partial(_place, kind, camera, tilt, character_px, rng)
+    vehicles = _place_pair(place, camera, tilt) if pair else [place((0.12, 0.88))]
     light = sample_light(rng, tilt)
     lens = sample_lens(rng, size_wh, character_px)
     picture, white = build(camera, vehicles, light, tilt, rng)
     level = float(rng.uniform(*(_DARK_WHITE_LEVEL if light.dark else _WHITE_LEVEL)))
     file = take(lens.see(picture) * np.float32(level / white), light.dark, rng)
-    plates = tuple(
-        BenchmarkPlate(vehicle.text, kind, plate_kind.lines, _quad(vehicle, camera, lens))
-        for vehicle in vehicles
-    )
-    return BenchmarkPhoto(f"{kind}-{index:04d}", file, light.dark, plates)
+    plates = []
+    for vehicle in vehicles:
+        corners = corners_of(vehicle.layout.size_mm)
+        quad = lens.bend_points(apply_homography(vehicle.plate.homography(camera), corners))
+        plates.append(BenchmarkPlate(vehicle.text, kind, plate_kind.lines, quad.astype(np.float32)))
+    return BenchmarkPhoto(f"{kind}-{index:04d}", file, light.dark, tuple(plates))
 
 
 def photo_named(name: str, seed: int = SEED) -> BenchmarkPhoto:
@@ -114,23 +114,18 @@ def photo_named(name: str, seed: int = SEED) -> BenchmarkPhoto:
     return render_photo(kind, int(number), seed)
 
 
-def _place_vehicles(
-    kind: str, camera: Camera, tilt: Floats, character_px: float, pair: bool, rng: Generator
-) -> list[Vehicle]:
-    """One vehicle, or a pair side by side if it fits, the far one first."""
-    if not pair:
-        return [_place(kind, camera, tilt, character_px, (0.12, 0.88), rng)]
-    left = _place(kind, camera, tilt, character_px, (0.12, 0.34), rng)
+def _place_pair(place: "partial[Vehicle]", camera: Camera, tilt: Floats) -> list[Vehicle]:
+    """A pair of vehicles side by side, the far one first; the left one alone if none fits."""
+    left = place((0.12, 0.34))
     for _ in range(_TRIES):
-        right = _place(kind, camera, tilt, character_px, (0.62, 0.88), rng)
+        right = place((0.62, 0.88))
         # Both stand on the same ground: a lower plate is nearer to it.
-        lower = float((right.pose.centre - left.pose.centre) @ tilt[:, 1])
+        lower = float((right.frame.origin - left.frame.origin) @ tilt[:, 1])
         right = replace(right, ground_mm=left.ground_mm - lower)
         low, high = REACH_MM[right.draw][1]
-        faces = [vehicle.face_outline(camera) for vehicle in (left, right)]
-        apart = faces[0][:, 0].max() < faces[1][:, 0].min() and low <= right.ground_mm <= high
-        if apart and not left.hides(right, camera) and not right.hides(left, camera):
-            return sorted((left, right), key=lambda vehicle: -vehicle.pose.centre[2])
+        apart = left.outline(camera)[:, 0].max() < right.outline(camera)[:, 0].min()
+        if apart and low <= right.ground_mm <= high:
+            return sorted((left, right), key=lambda vehicle: -vehicle.frame.origin[2])
     return [left]
 
 
@@ -139,23 +134,17 @@ def _place(
     camera: Camera,
     tilt: Floats,
     character_px: float,
-    zone: tuple[float, float],
     rng: Generator,
+    zone: tuple[float, float],
 ) -> Vehicle:
     text = sample_text(rng, kind)
     layout = choose_layout(text, kind_named(kind), rng)
     scale = character_px / layout.region.digit_height
-    pose = sample_pose(rng, camera, layout.size_mm, scale, zone, tilt)
-    faces = faces_of(kind)
-    draw = faces[rng.integers(len(faces))]
+    frame, plate = sample_frames(rng, camera, layout.size_mm, scale, zone, tilt)
+    choices = carriers_of(kind)
+    draw = choices[rng.integers(len(choices))]
     ground = float(rng.uniform(*REACH_MM[draw][1]))
-    return Vehicle(pose, draw, ground, kind, text, layout, scale)
-
-
-def _quad(vehicle: Vehicle, camera: Camera, lens: Lens) -> NDArray[np.float32]:
-    view = vehicle.pose.plate.homography(camera)
-    corners = transform(view, corners_of(vehicle.layout.size_mm))
-    return lens.bend_points(corners).astype(np.float32)
+    return Vehicle(frame, plate, draw, ground, kind, text, layout, scale)
 
 
 def render_photos(

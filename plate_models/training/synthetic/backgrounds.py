@@ -4,10 +4,8 @@ import cv2
 import numpy as np
 import numpy.typing as npt
 
+from plate_models.training.imaging import Field, Image
 from plate_models.training.synthetic.wear import noise
-
-Image = npt.NDArray[np.uint8]
-Quad = npt.NDArray[np.float32]
 
 # Black, graphite, grey, silver, white, beige, red, wine, blue, navy, green, yellow.
 _PAINTS = np.array(
@@ -56,7 +54,7 @@ def _grille(image: Image, rng: np.random.Generator, slope: float) -> None:
         cv2.line(image, *ends, _tuple(colour), max(1, round(step * 0.4)), cv2.LINE_AA)
 
 
-def _recess(image: Image, quad: Quad, rng: np.random.Generator) -> None:
+def _recess(image: Image, quad: Field, rng: np.random.Generator) -> None:
     """The niche or the bumper's face that carries the plate."""
     centre = quad.mean(axis=0)
     grown = centre + (quad - centre) * np.array([rng.uniform(1.05, 1.7), rng.uniform(1.1, 2.4)])
@@ -75,13 +73,13 @@ def _lettering(image: Image, rng: np.random.Generator) -> None:
     cv2.putText(image, word, place, cv2.FONT_HERSHEY_DUPLEX, size, tone, 1, cv2.LINE_AA)
 
 
-def _drop_shadow(image: Image, quad: Quad, rng: np.random.Generator) -> None:
+def _drop_shadow(image: Image, quad: Field, rng: np.random.Generator) -> None:
     shift = rng.normal(0, 0.04, 2) * float(np.ptp(quad[:, 1]))
     corners = np.rint(quad + np.array([shift[0], abs(shift[1])])).astype(np.int32)
     cv2.fillConvexPoly(image, corners, _tuple(np.full(3, rng.uniform(0, 40))), cv2.LINE_AA)
 
 
-def paint_background(size_hw: tuple[int, int], quad: Quad, rng: np.random.Generator) -> Image:
+def paint_background(size_hw: tuple[int, int], quad: Field, rng: np.random.Generator) -> Image:
     """Paint a car's part for a plate to hang on.
 
     Returns (H, W, 3) uint8 RGB.

@@ -5,7 +5,7 @@ from functools import lru_cache
 
 import cv2
 import numpy as np
-import numpy.typing as npt
+from PIL import Image, ImageDraw
 
 from plate_models.training.synthetic.glyphs import DIGITS, GLYPHS, LATIN_D, Mask, glyph_mask
 from plate_models.training.synthetic.kinds import Box, Group, Layout, PlateKind
@@ -160,38 +160,20 @@ def _frame(px_per_mm: float, size_mm: tuple[float, float], thick_mm: float) -> M
 
 def rounded_box(size_wh: tuple[int, int], inset: float, radius: float) -> Mask:
     """A filled box with round corners, ``inset`` pixels from the image's sides."""
-    width, height = size_wh
-    box = np.zeros((height, width), np.uint8)
-    low, r = round(inset), max(1, round(radius))
-    right, bottom = width - 1 - low, height - 1 - low
-    cv2.rectangle(box, (low + r, low), (right - r, bottom), (255,), -1)
-    cv2.rectangle(box, (low, low + r), (right, bottom - r), (255,), -1)
-    for x in (low + r, right - r):
-        for y in (low + r, bottom - r):
-            cv2.circle(box, (x, y), r, (255,), -1)
-    return box
+    picture, low = Image.new("L", size_wh), round(inset)
+    corners = low, low, size_wh[0] - 1 - low, size_wh[1] - 1 - low
+    ImageDraw.Draw(picture).rounded_rectangle(corners, max(1, round(radius)), 255)
+    return np.array(picture)
 
 
 def _draw_line(ink: Mask, line: Box, thick_mm: float, scale: float) -> None:
     """Print an upright or level line, anti-aliased, in place."""
     x0, y0, x1, y1 = line
     half_x, half_y = (thick_mm / 2, 0.0) if x0 == x1 else (0.0, thick_mm / 2)
-    across = _coverage(ink.shape[1], (x0 - half_x) * scale, (x1 + half_x) * scale)
-    down = _coverage(ink.shape[0], (y0 - half_y) * scale, (y1 + half_y) * scale)
-    columns, rows = np.flatnonzero(across), np.flatnonzero(down)
-    if len(columns) and len(rows):
-        patch = ink[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1]
-        cover = np.outer(down[rows], across[columns]) * 255
-        np.maximum(patch, cover.astype(np.uint8), out=patch)
-
-
-def _coverage(size: int, low: float, high: float) -> npt.NDArray[np.float64]:
-    """Per pixel of a row, the share that lies between two places."""
-    pixels = np.arange(size)
-    cover: npt.NDArray[np.float64] = np.clip(
-        np.minimum(pixels + 1, high) - np.maximum(pixels, low), 0, 1
-    )
-    return cover
+    sides = np.array([x0 - half_x, y0 - half_y, x1 + half_x, y1 + half_y]) * scale - 0.5
+    left, top, right, bottom = np.rint(sides * 16).astype(int).tolist()
+    path = np.array([(left, top), (right, top), (right, bottom), (left, bottom)], np.int32)
+    cv2.fillConvexPoly(ink, path, (255,), cv2.LINE_AA, 4)
 
 
 def _draw_country(ink: Mask, layout: Layout, scale: float, bolder: float) -> None:

@@ -7,13 +7,13 @@ from itertools import pairwise
 import cv2
 import numpy as np
 import numpy.typing as npt
+from scipy.spatial.transform import Rotation
 
+from plate_models.training.imaging import Floats, Image, shift_by
 from plate_models.training.synthetic.glyphs import Mask
 from plate_models.training.synthetic.ink import CORNER_MM, draw_ink, loosen, rounded_box
 from plate_models.training.synthetic.kinds import CAR, Ground, Layout, PlateKind, kind_named
 from plate_models.training.synthetic.wear import add_dirt, add_snow, wear_ink
-
-Image = npt.NDArray[np.uint8]
 
 _SCREW_COLOURS = (
     (25, 25, 25), (60, 60, 62), (110, 110, 112), (165, 165, 165), (225, 225, 225),
@@ -265,3 +265,44 @@ def render_plate(
     quad = np.array([[0, 0], [width, 0], [width, height], [0, height]], np.float32)
     quad += np.array([left, top], np.float32)
     return PlateImage(rgb, alpha, px_per_mm, quad, kind, plate_kind.lines)
+
+
+# Resolutions that plates are drawn at: few, because glyphs are cached per resolution.
+_LEVELS = (0.25, 0.35, 0.5, 0.7, 1.0, 1.4)
+# No plate is drawn larger than this: what fills a photo is smooth anyway.
+_MAX_PIXELS = 60_000
+
+
+def render_plate_for(
+    width_px: float,
+    text: str,
+    rng: np.random.Generator,
+    style: PlateStyle = DEFAULT_STYLE,
+    kind: str = CAR,
+) -> PlateImage:
+    """Draw one plate as finely as it must be to be seen so wide, in pixels; see `render_plate`."""
+    width, height = kind_named(kind).smallest_mm
+    allowed = [level for level in _LEVELS if level**2 * width * height <= _MAX_PIXELS]
+    level = next((level for level in allowed if level * width >= width_px), allowed[-1])
+    return render_plate(text, rng, level, style, kind)
+
+
+def project(plate: PlateImage, angles_rad: Floats, distance: float) -> Floats:
+    """See a plate from a pinhole camera, so many plate widths away.
+
+    Args:
+        plate: Whose middle the camera looks at.
+        angles_rad: (3,) roll, yaw, pitch.
+        distance: In widths of the plate.
+
+    Returns:
+        (3, 3) homography from pixels of the plate's picture to units of about its width.
+    """
+    roll, yaw, pitch = angles_rad
+    turn = Rotation.from_euler("ZXY", (roll, pitch, yaw)).as_matrix()
+    width, (x, y) = np.ptp(plate.quad[:, 0]), plate.quad.mean(axis=0)
+    # Plate points have z = 0, so the turn's third column drops out.
+    camera = np.column_stack([turn[:, :2], [0, 0, distance]])
+    camera[:2] *= distance
+    homography: Floats = camera @ np.diag((1 / width, 1 / width, 1)) @ shift_by(-x, -y)
+    return homography

@@ -6,22 +6,20 @@ import cv2
 import numpy as np
 import numpy.typing as npt
 
+from plate_models.training.imaging import Field, Image
 from plate_models.training.synthetic.glyphs import Mask
-
-FloatImage = npt.NDArray[np.float32]
-Image = npt.NDArray[np.uint8]
 
 _BANK_SIDE = 768
 _CUBIC_BELOW = 20
 
 
 @cache
-def _noise_bank() -> FloatImage:
+def _noise_bank() -> Field:
     """Standard normal noise to cut windows from: drawing it anew costs too much."""
     return np.random.default_rng(50577).standard_normal((_BANK_SIDE, _BANK_SIDE), np.float32)
 
 
-def noise(rng: np.random.Generator, height: int, width: int) -> FloatImage:
+def noise(rng: np.random.Generator, height: int, width: int) -> Field:
     """A window of standard normal noise; not to be written to.
 
     Returns (height, width) float32. Windows repeat beyond 768 pixels a side.
@@ -39,7 +37,7 @@ def blobs(
     size_hw: tuple[int, ...],
     cells_hw: tuple[int, int],
     channels: int = 1,
-) -> FloatImage:
+) -> Field:
     """Smooth standard normal noise that varies over ``cells_hw`` cells.
 
     Returns (H, W) float32, or (H, W, channels) for more than one channel.
@@ -56,7 +54,7 @@ def blobs(
     return np.asarray(cv2.resize(coarse, size_wh, interpolation=cv2.INTER_LINEAR), np.float32)
 
 
-def lay_over(rgb: Image, cover: FloatImage, colour: npt.NDArray[np.float64]) -> None:
+def lay_over(rgb: Image, cover: Field, colour: npt.NDArray[np.float64]) -> None:
     """Mix a colour into a picture, in place."""
     layer = np.empty_like(rgb)
     cv2.rectangle(layer, (0, 0), (rgb.shape[1], rgb.shape[0]), [float(c) for c in colour], -1)
