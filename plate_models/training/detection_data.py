@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from plate_models.images import decode
 from plate_models.spec import DETECTOR
+from plate_models.training.imaging import shift_by
 from plate_models.training.labels import (
     LabelledPhoto,
     load_labels,
@@ -147,11 +148,9 @@ class WindowSampler:
         self,
         photos: Sequence[TrainingPhoto],
         negatives: Sequence[TrainingPhoto] = (),
-        settings: WindowSettings | None = None,
+        settings: WindowSettings = WindowSettings(),
     ) -> None:
-        self.photos = list(photos)
-        self.negatives = list(negatives)
-        self.settings = settings or WindowSettings()
+        self.photos, self.negatives, self.settings = photos, negatives, settings
         self._patches: dict[tuple[int, ...], Patch] = {}
 
     def draw(self, rng: Generator) -> Window:
@@ -182,7 +181,7 @@ class WindowSampler:
         if self.negatives and kind < self.settings.negative:
             photo = self.negatives[rng.integers(len(self.negatives))]
             scale = float(np.exp(rng.uniform(np.log(0.3), np.log(1.5))))
-            return _cut(photo, _placement(photo, None, scale, size_hw, rng), scale, size_hw, rng)
+            return _cut(photo, None, scale, size_hw, rng)
         index = int(rng.integers(len(self.photos)))
         photo = self.photos[index]
         plate = int(rng.integers(len(photo.boxes)))
@@ -195,7 +194,7 @@ class WindowSampler:
             photo = self._paint(index, plate, int(rng.integers(self.settings.variants)), zoom)
             scale /= zoom
         target = None if kind > 1 - self.settings.background else photo.boxes[plate]
-        return _cut(photo, _placement(photo, target, scale, size_hw, rng), scale, size_hw, rng)
+        return _cut(photo, target, scale, size_hw, rng)
 
     def _paint(self, index: int, plate: int, variant: int, zoom: int) -> TrainingPhoto:
         """The photo with one plate painted over; the same numbers give the same picture."""
@@ -255,12 +254,13 @@ def _placement(
 
 def _cut(
     photo: TrainingPhoto,
-    corner: NDArray[np.float64],
+    target: NDArray[np.float32] | None,
     scale: float,
     size_hw: tuple[int, int],
     rng: Generator,
 ) -> Window:
     """Scale, turn and shift a photo into a cell, and its boxes with it."""
+    corner = _placement(photo, target, scale, size_hw, rng)
     image, boxes = photo.image, photo.boxes
     shrink = 1.0
     if scale < 0.75:
@@ -270,19 +270,11 @@ def _cut(
         image = cv2.resize(image, size_wh, interpolation=cv2.INTER_AREA).astype(np.uint8)
         shrink = scale
     h, w = size_hw
-    matrix = _turn((w / 2, h / 2), rng) @ np.array(
-        [[scale, 0, corner[0]], [0, scale, corner[1]], [0, 0, 1.0]]
-    )
+    matrix = _turn((w / 2, h / 2), rng) @ shift_by(*corner) @ np.diag((scale, scale, 1.0))
     if rng.random() < 0.3:
-        matrix = np.array([[-1.0, 0, w], [0, 1, 0], [0, 0, 1]]) @ matrix
-    from_image = (matrix @ np.diag([1 / shrink, 1 / shrink, 1.0]))[:2]
-    cell = cv2.warpAffine(
-        image,
-        from_image,
-        (w, h),
-        flags=cv2.INTER_LINEAR,
-        borderValue=(DETECTOR.pad_value,) * 3,
-    )
+        matrix = shift_by(w, 0) @ np.diag((-1.0, 1, 1)) @ matrix
+    from_image = (matrix @ np.diag((1 / shrink, 1 / shrink, 1.0)))[:2]
+    cell = cv2.warpAffine(image, from_image, (w, h), borderValue=(DETECTOR.pad_value,) * 3)
     moved = _move_boxes(boxes, matrix)
     inside = np.clip(moved, 0, np.array([w, h, w, h], np.float32)).astype(np.float32)
     seen = _areas(inside) / np.maximum(_areas(moved), 1e-6)
@@ -294,19 +286,11 @@ def _cut(
 
 def _turn(centre: tuple[float, float], rng: Generator) -> NDArray[np.float64]:
     """A slight turn, shear and stretch about a point, as a (3, 3) matrix."""
-    angle = rng.normal(0, 0.04)
-    shear = rng.normal(0, 0.04)
-    stretch = np.exp(rng.normal(0, 0.08))
-    linear = np.array(
-        [
-            [np.cos(angle) * stretch, -np.sin(angle) + shear],
-            [np.sin(angle) * stretch, np.cos(angle)],
-        ]
-    )
-    matrix = np.eye(3)
-    matrix[:2, :2] = linear
-    matrix[:2, 2] = np.array(centre) - linear @ np.array(centre)
-    return matrix
+    angle, shear = rng.normal(0, 0.04, 2)
+    cos, sin, stretch = np.cos(angle), np.sin(angle), np.exp(rng.normal(0, 0.08))
+    turn = np.array([[cos * stretch, shear - sin, 0], [sin * stretch, cos, 0], [0, 0, 1]])
+    x, y = centre
+    return shift_by(x, y) @ turn @ shift_by(-x, -y)
 
 
 def _move_boxes(boxes: NDArray[np.float32], matrix: NDArray[np.float64]) -> NDArray[np.float32]:
@@ -315,19 +299,12 @@ def _move_boxes(boxes: NDArray[np.float32], matrix: NDArray[np.float64]) -> NDAr
     A turned box's hull is too large, because the plate did not fill the box's corners:
     the mean of the hulls of its corners and of its sides' middles stays close.
     """
-    centre = (boxes[:, :2] + boxes[:, 2:]) / 2
-    half = (boxes[:, 2:] - boxes[:, :2]) / 2
-    linear = np.abs(matrix[:2, :2])
-    corners = half @ linear.T
+    half, linear = (boxes[:, 2:] - boxes[:, :2]) / 2, np.abs(matrix[:2, :2])
     middles = np.maximum(half[:, :1] * linear[:, 0], half[:, 1:] * linear[:, 1])
-    reach = (corners + middles) / 2
-    moved = centre @ matrix[:2, :2].T + matrix[:2, 2]
-    hulls: NDArray[np.float32] = np.concatenate((moved - reach, moved + reach), axis=1).astype(
-        np.float32
-    )
-    return hulls
+    reach = (half @ linear.T + middles) / 2
+    moved = (boxes[:, :2] + half) @ matrix[:2, :2].T + matrix[:2, 2]
+    return np.asarray(np.concatenate((moved - reach, moved + reach), axis=1), np.float32)
 
 
 def _areas(boxes: NDArray[np.float32]) -> NDArray[np.float32]:
-    sides = np.maximum(boxes[:, 2:] - boxes[:, :2], 0)
-    return np.asarray(sides[:, 0] * sides[:, 1], np.float32)
+    return np.asarray(np.maximum(boxes[:, 2:] - boxes[:, :2], 0).prod(axis=1), np.float32)

@@ -217,8 +217,8 @@ def train(config: RecognizerTraining) -> dict[int, float]:
     """
     cache = CropCache(config.cache, config.seed)
     with cache.rendering(config.crops, config.workers):
-        training = Training(config)
         held_out = render_batch(np.random.default_rng(config.seed - 1), config.held_out)
+        training = Training(config)
         cache.refresh()
 
         def step() -> dict[str, float]:

@@ -98,8 +98,7 @@ def sample_frames(
         if inside and oblique > np.cos(np.radians(MOST_OBLIQUE_DEG)):
             return Frame(plate.origin, turn), plate
     ahead = np.linalg.solve(camera.matrix, np.array([np.mean(zone) * width, height / 2, 1]))
-    plate = _at_scale(camera, ahead, np.eye(3), size_mm, px_per_mm)
-    return plate, plate
+    return (_at_scale(camera, ahead, np.eye(3), size_mm, px_per_mm),) * 2
 
 
 def _at_scale(

@@ -16,10 +16,9 @@ from plate_models.training.synthetic.ink import CORNER_MM, draw_ink, loosen, rou
 from plate_models.training.synthetic.kinds import Ground, Layout, PlateKind, kind_named
 
 _MUD = ((0.20, 0.155, 0.11), (0.12, 0.10, 0.085), (0.30, 0.28, 0.25))
-_RUST = (0.17, 0.07, 0.03)
 # Chances of each, and the most of a colour that they hide.
-DUST_SHARE, SPRAY_SHARE, RUN_SHARE, SCRATCH_SHARE, RUST_SHARE = 0.45, 0.3, 0.25, 0.25, 0.12
-DUST_COVER, SPRAY_COVER, RUN_COVER = 0.4, 0.8, 0.4
+_DUST_SHARE, _SPRAY_SHARE, _RUN_SHARE, _SCRATCH_SHARE = 0.45, 0.3, 0.25, 0.25
+_DUST_COVER, _SPRAY_COVER, _RUN_COVER = 0.4, 0.8, 0.4
 
 _BOLDER_MM = (-1.2, -0.6, 0.0, 0.6)
 _JITTER_MM = 0.5
@@ -85,33 +84,29 @@ def _colours(ground: Ground, rng: Generator) -> tuple[Field, Field]:
 
 
 def _soil(sheet: Field, rng: Generator, px_per_mm: float) -> None:
-    """Age a plate, in place: dust, drops of mud, runs of rain, scratches, rust at the rim."""
+    """Age a plate, in place: dust, drops of mud, runs of rain, scratches."""
     mud = _MUD[rng.integers(len(_MUD))]
     size = height, width = sheet.shape[0], sheet.shape[1]
     fall = np.linspace(0, 1, height, dtype=np.float32)[:, None]
-    if rng.random() < DUST_SHARE:
+    if rng.random() < _DUST_SHARE:
         drift = 0.5 + 0.25 * fractal(rng, size, 3 * px_per_mm, 1.4)
-        _cover(sheet, np.clip(drift, 0, 1) * rng.uniform(0.05, DUST_COVER), mud)
-    if rng.random() < SPRAY_SHARE:
+        _cover(sheet, np.clip(drift, 0, 1) * rng.uniform(0.05, _DUST_COVER), mud)
+    if rng.random() < _SPRAY_SHARE:
         # No drop is much larger than a stroke is wide.
         drops = fractal(rng, size, rng.uniform(0.8, 1.8) * px_per_mm, 0.4)
         level = rng.uniform(2.2, 3.2) - rng.uniform(0, 1.0) * fall
-        _cover(sheet, np.clip(3 * (drops - level), 0, rng.uniform(0.3, SPRAY_COVER)), mud)
-    if rng.random() < RUN_SHARE:
+        _cover(sheet, np.clip(3 * (drops - level), 0, rng.uniform(0.3, _SPRAY_COVER)), mud)
+    if rng.random() < _RUN_SHARE:
         columns = fractal(rng, (2, width), 2 * px_per_mm, 0.6)[:1]
         below = np.maximum(fall, rng.uniform(0, 0.6))
-        _cover(sheet, np.clip(columns - 0.4, 0, 1) * below * rng.uniform(0.1, RUN_COVER), mud)
-    if rng.random() < SCRATCH_SHARE:
+        _cover(sheet, np.clip(columns - 0.4, 0, 1) * below * rng.uniform(0.1, _RUN_COVER), mud)
+    if rng.random() < _SCRATCH_SHARE:
         tone = float(rng.choice((0.08, 0.45, 0.7)))
         for _ in range(int(rng.integers(1, 7))):
             start = rng.uniform(0, 1, 2) * (width, height)
             stop = start + rng.normal(0, 40, 2) * px_per_mm
             ends = [np.rint(point).astype(int).tolist() for point in (start, stop)]
             cv2.line(sheet, ends[0], ends[1], (tone, tone, tone), max(1, round(0.8 * px_per_mm)))
-    if rng.random() < RUST_SHARE:
-        edge = np.zeros(size, np.float32)
-        cv2.rectangle(edge, (0, 0), (width - 1, height - 1), (1.0,), round(5 * px_per_mm))
-        _cover(sheet, edge * np.clip(fractal(rng, size, 2 * px_per_mm) - 0.3, 0, 0.9), _RUST)
 
 
 def _cover(sheet: Field, cover: Field, colour: tuple[float, float, float]) -> None:

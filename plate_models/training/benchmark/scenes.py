@@ -15,11 +15,10 @@ from plate_models.training.benchmark.camera import Camera, Frame, turn_about
 from plate_models.training.benchmark.light import Light, cast_shadow, gleam, relief
 from plate_models.training.benchmark.plates import draw_sheet
 from plate_models.training.benchmark.textures import WALLS, colour_field, fractal, ground
-from plate_models.training.benchmark.vehicles import LENGTH_MM, REACH_MM, Brush, Draw
+from plate_models.training.benchmark.vehicles import LENGTH_MM, Body, Brush, draw_vehicle
 from plate_models.training.imaging import (
     Field,
     Floats,
-    Image,
     apply_homography,
     box_corners,
     see,
@@ -43,7 +42,7 @@ class Vehicle:
 
     frame: Frame  # where it stands; its origin is the plate's middle
     plate: Frame  # how its plate hangs there
-    draw: Draw  # draws it
+    body: Body  # what it is
     ground_mm: float  # height of the plate above the ground
     kind: str  # of the plate, a key of ``KINDS``
     text: str  # of the plate
@@ -52,8 +51,8 @@ class Vehicle:
 
     def outline(self, camera: Camera) -> Floats:
         """(8, 2) corners in the picture of the box that the vehicle fills."""
-        reach, _ = REACH_MM[self.draw]
-        corners = [(x, y, z) for x in (-reach, reach) for y in (-500, 500) for z in (0, LENGTH_MM)]
+        reach, far = self.body.reach, LENGTH_MM if self.body.hull else 0.0
+        corners = [(x, y, z) for x in (-reach, reach) for y in (-500, 500) for z in (0, far)]
         return camera.project(self.frame.at(np.array(corners)))
 
 
@@ -68,12 +67,11 @@ def build(
     rise = np.linspace(0.2, 1, height)[:, None]
     albedo = colour_field(rise + 0.08 * fractal(rng, (height, width), 8, 1.6), _SKY)
     lit = np.full((height, width), light.far, np.float32)
-    _lay_ground(albedo, lit, camera, vehicles[-1], light, tilt, rng)
-    _raise_wall(albedo, lit, camera, vehicles[-1], light, tilt, rng)
-    for vehicle in vehicles:
-        half = vehicle.layout.size_mm[0] / 2, vehicle.layout.size_mm[1] / 2
-        brush = Brush(albedo, lit, camera, vehicle.frame, light.on(vehicle.frame))
-        vehicle.draw(brush, half, vehicle.ground_mm, rng)
+    brushes = [Brush(albedo, lit, camera, v.frame, light.on(v.frame)) for v in vehicles]
+    for scenery in (_lay_ground, _raise_wall):
+        scenery(brushes[-1], vehicles[-1].ground_mm, light, tilt, rng)
+    for brush, vehicle in zip(brushes, vehicles, strict=True):
+        draw_vehicle(brush, vehicle.body, vehicle.layout.size_mm, vehicle.ground_mm, rng)
     # Paint, walls and asphalt are never lit quite evenly.
     lit *= 1 + 0.08 * fractal(rng, (height, width), 4, 1.4)
     surfaces = _TO_LINEAR[albedo]
@@ -86,16 +84,9 @@ def build(
     return surfaces * received, white[-1]
 
 
-def _lay_ground(
-    albedo: Image,
-    lit: Field,
-    camera: Camera,
-    vehicle: Vehicle,
-    light: Light,
-    tilt: Floats,
-    rng: Generator,
-) -> None:
-    origin = vehicle.frame.at(np.array([[0, vehicle.ground_mm, 0]]))[0]
+def _lay_ground(brush: Brush, ground_mm: float, light: Light, tilt: Floats, rng: Generator) -> None:
+    camera = brush.camera
+    origin = brush.frame.at(np.array([[0, ground_mm, 0]]))[0]
     flat = Frame(origin, tilt @ turn_about("x", 90)).homography(camera)
     middle = shift_by(-_GROUND_PX / 2, -_GROUND_PX / 2)
     view = flat @ np.diag((_GROUND_MM, _GROUND_MM, 1)) @ middle
@@ -106,22 +97,15 @@ def _lay_ground(
     width, height = camera.size_wh
     y, x = np.arange(height)[:, None], np.arange(width)[None]
     below = depth[0] * x + depth[1] * y + depth[2] > 0
-    albedo[below] = seen[below]
-    lit[below] = max(0.25, float(-tilt[:, 1] @ light.sun)) * max(light.far, 0.35)
+    brush.albedo[below] = seen[below]
+    brush.lit[below] = max(0.25, float(-tilt[:, 1] @ light.sun)) * max(light.far, 0.35)
 
 
-def _raise_wall(
-    albedo: Image,
-    lit: Field,
-    camera: Camera,
-    vehicle: Vehicle,
-    light: Light,
-    tilt: Floats,
-    rng: Generator,
-) -> None:
-    """A wall, a fence or a hedge some metres behind a vehicle."""
+def _raise_wall(brush: Brush, ground_mm: float, light: Light, tilt: Floats, rng: Generator) -> None:
+    """A wall or a hedge some metres behind a vehicle."""
+    camera = brush.camera
     distance, tall = rng.uniform(3500, 12000), float(rng.uniform(2200, 9000))
-    foot = vehicle.frame.at(np.array([[0, vehicle.ground_mm, 0]]))[0] + tilt[:, 2] * distance
+    foot = brush.frame.at(np.array([[0, ground_mm, 0]]))[0] + tilt[:, 2] * distance
     frame = Frame(foot, tilt @ turn_about("y", rng.uniform(-22, 22)))
     size = round(min(tall, 6000) / 1000 * _WALL_PX_PER_M), round(12 * _WALL_PX_PER_M)
     texture = WALLS[rng.integers(len(WALLS))](rng, size, _WALL_PX_PER_M)
@@ -131,10 +115,10 @@ def _raise_wall(
         return
     mm = 1000 / _WALL_PX_PER_M
     view = frame.homography(camera) @ np.diag((mm, mm, 1)) @ shift_by(-size[1] / 2, -size[0])
-    mask = np.zeros(lit.shape, np.uint8)
+    mask = np.zeros(brush.lit.shape, np.uint8)
     cv2.fillConvexPoly(mask, np.rint(camera.project(placed)).astype(np.int32), (1,))
-    cv2.copyTo(warp(texture, view, camera.size_wh, cv2.BORDER_REFLECT), mask, albedo)
-    lit[mask > 0] = light.on(frame) * light.far
+    cv2.copyTo(warp(texture, view, camera.size_wh, cv2.BORDER_REFLECT), mask, brush.albedo)
+    brush.lit[mask > 0] = light.on(frame) * light.far
 
 
 def _hang_plate(

@@ -1,4 +1,4 @@
-"""Surfaces made of noise and arithmetic: brick, plaster, fences, foliage, asphalt, snow.
+"""Surfaces made of noise and arithmetic: brick, plaster, foliage, asphalt, snow.
 
 Each is a field of grey values, sent through a scale of colours.
 """
@@ -72,20 +72,9 @@ def brick(rng: Generator, size_hw: Size, px_per_m: float) -> Image:
 def plaster(rng: Generator, size_hw: Size, px_per_m: float) -> Image:
     """A plastered or concrete wall with upright joints and stains."""
     field = 0.62 + 0.07 * fractal(rng, size_hw, 1) + 0.05 * fractal(rng, size_hw, 3, 1.6)
-    joints = float(rng.uniform(0.9, 3.0)) * px_per_m
-    for place in np.arange(rng.uniform(0, joints), size_hw[1], joints).astype(int):
-        field[:, place : place + 2] -= 0.22
+    field[:, np.arange(size_hw[1]) % int(rng.uniform(0.9, 3.0) * px_per_m) < 2] -= 0.22
     wall = ((205, 196, 178), (196, 200, 204), (214, 190, 140), (150, 165, 158))[rng.integers(4)]
     return colour_field(field, shades(wall))
-
-
-def fence(rng: Generator, size_hw: Size, px_per_m: float) -> Image:
-    """A fence of corrugated metal: upright ribs, lit from one side."""
-    phase = np.arange(size_hw[1]) / (0.12 * px_per_m) % 1
-    rib = np.where(phase < 0.45, 0.72, np.where(phase < 0.55, 0.35, 0.55))
-    field = rib[None] + 0.04 * fractal(rng, size_hw, 2, 1.2)
-    sheet = ((84, 36, 30), (38, 84, 54), (150, 152, 156), (40, 60, 110))[rng.integers(4)]
-    return colour_field(field, shades(sheet))
 
 
 def foliage(rng: Generator, size_hw: Size, px_per_m: float) -> Image:
@@ -101,7 +90,7 @@ def foliage(rng: Generator, size_hw: Size, px_per_m: float) -> Image:
     return colour_field(field, season)
 
 
-WALLS = (brick, plaster, fence, foliage)
+WALLS = (brick, plaster, foliage)
 
 
 def ground(rng: Generator, size_hw: Size) -> Image:

@@ -1,8 +1,4 @@
-"""What light, lens, sensor and compression make of a scene.
-
-Every effect takes and returns (H, W, 3) RGB pictures in [0, 255], uint8 or float32 as
-the signature says; all chance comes from the generator that is passed in.
-"""
+"""What light, lens, sensor and compression make of a scene, (H, W, 3) RGB in [0, 255]."""
 
 from dataclasses import dataclass
 
@@ -195,9 +191,6 @@ def photograph(scene: Image, rng: np.random.Generator, style: PhotoStyle = DEFAU
         (H, W, 3) uint8 RGB.
     """
     image = _expose(scene, rng, style)
-    image = _light_unevenly(image, rng, style)
-    image = _add_glare(image, rng, style)
-    image = _blur(image, rng, style)
-    image = _resample(image, rng, style)
-    image = _add_noise(image, rng, style)
+    for effect in (_light_unevenly, _add_glare, _blur, _resample, _add_noise):
+        image = effect(image, rng, style)
     return _store(_process(image, rng, style), rng, style)

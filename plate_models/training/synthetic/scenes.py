@@ -21,6 +21,8 @@ from plate_models.training.synthetic.texts import sample_text
 
 # Grey level of the paper of a rendered plate in full light.
 _PAPER = 215.0
+# Standard deviations of roll, yaw and pitch.
+_SPREAD_DEG = (2.5, 16, 8)
 # How far the old plate's surroundings are repainted, in shares of its box.
 _RIM = 0.10
 
@@ -69,8 +71,7 @@ def paint_plate(photo: Image, box: Field, rng: Generator, kind: str = CAR) -> Pa
         ValueError: The box has no area inside the photo, or there is no such kind.
     """
     text = sample_text(rng, kind)
-    width = _fitting_width(box, kind, rng)
-    plate, view = _hang_plate(text, kind, box, width, (2.5, 16, 8), rng)
+    plate, view = _hang_plate(text, kind, box, rng)
     quad = apply_homography(view, plate.quad)
     outline = apply_homography(view, box_corners(*plate.alpha.shape[::-1]))
     size = np.array([box[2] - box[0], box[3] - box[1]])
@@ -145,27 +146,20 @@ def _cover(scene: Field, box: Floats, rng: Generator) -> None:
     scene[y0:y1, x0:x1] += soft * (filling - scene[y0:y1, x0:x1])
 
 
-def _hang_plate(
-    text: str,
-    kind: str,
-    box: Field,
-    width: float,
-    spread_deg: tuple[float, float, float],
-    rng: Generator,
-) -> tuple[PlateImage, Floats]:
+def _hang_plate(text: str, kind: str, box: Field, rng: Generator) -> tuple[PlateImage, Floats]:
     """Render a plate and hang it in the middle of a box.
 
     Returns the plate, and the (3, 3) homography from pixels of its picture to scene pixels.
     """
+    width = _fitting_width(box, kind, rng)
     plate = render_plate_for(1.2 * width, text, rng, kind=kind)
-    angles = np.clip(rng.normal(0, 1, 3) * spread_deg, -40, 40)
+    angles = np.clip(rng.normal(0, 1, 3) * _SPREAD_DEG, -40, 40)
     view = project(plate, np.radians(angles), rng.uniform(4, 12))
     corners = apply_homography(view, plate.quad)
     low, high = corners.min(axis=0), corners.max(axis=0)
     scale = width / (high[0] - low[0])
-    middle = np.array([(box[0] + box[2]) / 2, (box[1] + box[3]) / 2])
     slack = max(float(box[3] - box[1]) - (high[1] - low[1]) * scale, 0.0)
-    middle[1] += rng.uniform(-0.4, 0.4) * slack
+    middle = (box[:2] + box[2:]) / 2 + np.array([0, rng.uniform(-0.4, 0.4) * slack])
     x, y = middle - (low + high) / 2 * scale
     return plate, shift_by(x, y) @ np.diag((scale, scale, 1)) @ view
 
