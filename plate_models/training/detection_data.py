@@ -57,19 +57,10 @@ def load_empty(data: Path) -> list[TrainingPhoto]:
 
 def _decoded(photo: LabelledPhoto) -> TrainingPhoto:
     boxes = np.array([plate.box for plate in photo.plates], np.float32).reshape(-1, 4)
-    return TrainingPhoto(
-        photo.path.name, decode(photo.path.read_bytes()), boxes, lines_of_shape(boxes)
-    )
-
-
-def lines_of_shape(boxes: NDArray[np.float32]) -> NDArray[np.int64]:
-    """Guess the lines of text of plates whose label is only a box.
-
-    Returns (K,) int64: 1 for long plates. Others may have one line (a North American plate) or two,
-    so they are 0: unknown.
-    """
+    # The label is only a box: long plates have one line, others one (in North America) or two.
     sides = boxes[:, 2:] - boxes[:, :2]
-    return np.where(sides[:, 0] > _LONG * sides[:, 1], 1, 0).astype(np.int64)
+    lines = (sides[:, 0] > _LONG * sides[:, 1]).astype(np.int64)
+    return TrainingPhoto(photo.path.name, decode(photo.path.read_bytes()), boxes, lines)
 
 
 # A cut plate is still a plate down to this share, and unclear below it.
@@ -104,18 +95,12 @@ _CAMERA = PhotoStyle(
     dark_share=0.2,
     dark_gain=(0.2, 0.7),
     day_gain=(0.65, 1.5),
-    dark_haze=(0, 20),
     day_haze=(0, 20),
     gamma=(0.65, 1.5),
-    cast_shares=(0.2, 0.6),
     glare_share=0.03,
     motion_share=0.12,
-    motion_px=(2, 5),
-    resample_share=0.12,
-    noise=(0.4, 10),
     sharpen_share=0.1,
     denoise_share=0.05,
-    jpeg_quality=(20, 95),
     second_jpeg_share=0.1,
 )
 
@@ -180,7 +165,7 @@ class WindowSampler:
         kind = rng.random()
         if self.negatives and kind < self.settings.negative:
             photo = self.negatives[rng.integers(len(self.negatives))]
-            scale = float(np.exp(rng.uniform(np.log(0.3), np.log(1.5))))
+            scale = float(np.exp(rng.uniform(*np.log((0.3, 1.5)))))
             return _cut(photo, None, scale, size_hw, rng)
         index = int(rng.integers(len(self.photos)))
         photo = self.photos[index]
@@ -290,7 +275,8 @@ def _turn(centre: tuple[float, float], rng: Generator) -> NDArray[np.float64]:
     cos, sin, stretch = np.cos(angle), np.sin(angle), np.exp(rng.normal(0, 0.08))
     turn = np.array([[cos * stretch, shear - sin, 0], [sin * stretch, cos, 0], [0, 0, 1]])
     x, y = centre
-    return shift_by(x, y) @ turn @ shift_by(-x, -y)
+    matrix: NDArray[np.float64] = shift_by(x, y) @ turn @ shift_by(-x, -y)
+    return matrix
 
 
 def _move_boxes(boxes: NDArray[np.float32], matrix: NDArray[np.float64]) -> NDArray[np.float32]:

@@ -78,18 +78,14 @@ def assign(boxes: Tensor, anchors: Tensor, stride: int, grid_hw: tuple[int, int]
     fits = torch.maximum(ratio, 1 / ratio).amax(dim=2) < _MAX_RATIO
     plate, anchor = fits.nonzero(as_tuple=True)
     xy, wh, image = xy[plate], wh[plate], boxes[plate, 0].long()
-    limit = xy.new_tensor([grid_hw[1], grid_hw[0]])
-    fraction, from_end = xy % 1, (limit - xy) % 1
-    near_start = (fraction < 0.5) & (xy > 1)  # left, upper neighbour
-    near_end = (from_end < 0.5) & (limit - xy > 1)  # right, lower neighbour
-    pairs = [(torch.ones_like(near_start[:, 0]), (0, 0))]
-    for axis, step in enumerate(((1, 0), (0, 1))):
-        pairs.append((near_start[:, axis], (-step[0], -step[1])))
-        pairs.append((near_end[:, axis], step))
-    chosen = torch.cat([mask.nonzero()[:, 0] for mask, _ in pairs])
-    steps = torch.cat([xy.new_tensor([step]).expand(int(m.sum()), 2) for m, step in pairs])
-    cell = xy[chosen].floor() + steps
-    cell = torch.minimum(cell.clamp(min=0), limit - 1)
+    # The own cell, and those into which half a cell to the left, right, up or down leads.
+    steps = xy.new_tensor([(0, 0), (-1, 0), (1, 0), (0, -1), (0, 1)])
+    cells = (xy + steps[:, None] / 2).floor()  # (5, P, 2)
+    answers = (cells != cells[:1]).any(dim=2)
+    answers[0] = True
+    answers &= ((cells >= 0) & (cells < xy.new_tensor(grid_hw[::-1]))).all(dim=2)
+    chosen = answers.nonzero()[:, 1]
+    cell = cells[answers]
     box = torch.cat((xy[chosen] - cell, wh[chosen]), dim=1)
     column, row = cell.long().unbind(dim=1)
     return _Assigned(plate[chosen], image[chosen], anchor[chosen], row, column, box)

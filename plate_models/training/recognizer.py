@@ -132,11 +132,8 @@ def to_input(images: NDArray[np.uint8], rng: np.random.Generator | None = None) 
     gain = rng.uniform(0.6, 1.25, count) * rng.uniform(0.95, 1.05, (len(images), 3, 1, 1))
     shift = rng.uniform(-20, 20, count) - RECTIFIER.mean
     # One multiplication and one addition over all pixels; this is on the hot path.
-    return pixels.mul_(_float(gain / RECTIFIER.std)).add_(_float(shift / RECTIFIER.std))
-
-
-def _float(values: NDArray[np.float64]) -> Tensor:
-    return torch.from_numpy(values).float()
+    factor, term = (torch.from_numpy(v / RECTIFIER.std).float() for v in (gain, shift))
+    return pixels.mul_(factor).add_(term)
 
 
 @torch.no_grad()
@@ -145,20 +142,18 @@ def exact_match(reader: nn.Module, batch: CropBatch) -> dict[int, float]:
     right: dict[int, list[bool]] = {1: [], 2: []}
     for start in range(0, len(batch.images), 100):
         part = batch.part(slice(start, start + 100))
-        lines = torch.from_numpy(part.lines)
-        logits, _ = reader(to_input(part.images), lines)
+        logits, _ = reader(to_input(part.images), torch.from_numpy(part.lines))
+        texts = [
+            "".join(RECOGNIZER.alphabet[i] for i in label if i >= 0) for label in row_labels(part)
+        ]
         rows = [
-            ctc.greedy_decode(ctc.log_softmax(row)) == _text(label)
-            for row, label in zip(logits.numpy(), row_labels(part), strict=True)
+            ctc.greedy_decode(ctc.log_softmax(row)) == text
+            for row, text in zip(logits.numpy(), texts, strict=True)
         ]
         ones = int((part.lines == 1).sum())
         right[1] += rows[:ones]
         right[2] += [a and b for a, b in zip(rows[ones::2], rows[ones + 1 :: 2], strict=True)]
     return {count: float(np.mean(hits)) if hits else 0.0 for count, hits in right.items()}
-
-
-def _text(label: NDArray[np.int64]) -> str:
-    return "".join(RECOGNIZER.alphabet[i] for i in label if i >= 0)
 
 
 class Training(Run):

@@ -132,20 +132,14 @@ _PAINTS = np.array(
     np.float64,
 )  # fmt: skip
 _PAINT_ODDS = np.array([22, 12, 12, 13, 16, 4, 6, 4, 5, 5, 3, 2], np.float64)
-_PAINT_CUMULATIVE = np.cumsum(_PAINT_ODDS / _PAINT_ODDS.sum())
+_PAINT_SHARES = _PAINT_ODDS / _PAINT_ODDS.sum()
 _WORDS = ("DUSTER", "VOLGA", "MAXUS", "AUTO", "SPORT", "4x4", "TURBO", "GRANTA", "CLUB")
 
 
 def _paint(rng: np.random.Generator) -> Floats:
-    index = int(np.searchsorted(_PAINT_CUMULATIVE, rng.random()))
-    colour = _PAINTS[min(index, len(_PAINTS) - 1)]
+    colour = _PAINTS[rng.choice(len(_PAINTS), p=_PAINT_SHARES)]
     painted = colour * rng.uniform(0.7, 1.2) + rng.normal(0, 8, 3)
     return np.asarray(np.clip(painted, 2, 250))
-
-
-def _tuple(colour: Floats) -> tuple[float, float, float]:
-    red, green, blue = (float(c) for c in np.clip(colour, 0, 255))
-    return red, green, blue
 
 
 def _bands(image: Image, rng: np.random.Generator, slope: float) -> None:
@@ -157,7 +151,7 @@ def _bands(image: Image, rng: np.random.Generator, slope: float) -> None:
         ends = (0, round(y - tilt * width / 2)), (width, round(y + tilt * width / 2))
         colour = _paint(rng) if rng.random() < 0.4 else np.full(3, rng.beta(0.5, 0.7) * 250)
         thick = max(1, round(rng.beta(1, 3) * 0.4 * height))
-        cv2.line(image, *ends, _tuple(colour), thick, cv2.LINE_AA)
+        cv2.line(image, *ends, colour.tolist(), thick, cv2.LINE_AA)
 
 
 def _grille(image: Image, rng: np.random.Generator, slope: float) -> None:
@@ -166,7 +160,7 @@ def _grille(image: Image, rng: np.random.Generator, slope: float) -> None:
     colour = np.full(3, rng.uniform(10, 170)) + rng.normal(0, 6, 3)
     for y in np.arange(rng.uniform(-0.2, 0.8) * height, 1.2 * height, max(3.0, step)):
         ends = (0, round(y - slope * width / 2)), (width, round(y + slope * width / 2))
-        cv2.line(image, *ends, _tuple(colour), max(1, round(step * 0.4)), cv2.LINE_AA)
+        cv2.line(image, *ends, colour.tolist(), max(1, round(step * 0.4)), cv2.LINE_AA)
 
 
 def _recess(image: Image, quad: Quad, rng: np.random.Generator) -> None:
@@ -175,7 +169,7 @@ def _recess(image: Image, quad: Quad, rng: np.random.Generator) -> None:
     grown = centre + (quad - centre) * np.array([rng.uniform(1.05, 1.7), rng.uniform(1.1, 2.4)])
     grown += rng.normal(0, 0.06, 2) * np.ptp(quad, axis=0)
     colour = _paint(rng) if rng.random() < 0.35 else np.full(3, rng.uniform(5, 50))
-    cv2.fillConvexPoly(image, np.rint(grown).astype(np.int32), _tuple(colour), cv2.LINE_AA)
+    cv2.fillConvexPoly(image, np.rint(grown).astype(np.int32), colour.tolist(), cv2.LINE_AA)
 
 
 def _lettering(image: Image, rng: np.random.Generator) -> None:
@@ -184,14 +178,14 @@ def _lettering(image: Image, rng: np.random.Generator) -> None:
     size = rng.uniform(0.08, 0.22) * height / 22
     y = (rng.uniform(0.0, 0.2) if rng.random() < 0.5 else rng.uniform(0.9, 1.1)) * height
     place = round(rng.uniform(-0.1, 0.8) * width), round(y)
-    tone = _tuple(np.full(3, rng.uniform(60, 250)))
+    tone = [rng.uniform(60, 250)] * 3
     cv2.putText(image, word, place, cv2.FONT_HERSHEY_DUPLEX, size, tone, 1, cv2.LINE_AA)
 
 
 def _drop_shadow(image: Image, quad: Quad, rng: np.random.Generator) -> None:
     shift = rng.normal(0, 0.04, 2) * float(np.ptp(quad[:, 1]))
     corners = np.rint(quad + np.array([shift[0], abs(shift[1])])).astype(np.int32)
-    cv2.fillConvexPoly(image, corners, _tuple(np.full(3, rng.uniform(0, 40))), cv2.LINE_AA)
+    cv2.fillConvexPoly(image, corners, [rng.uniform(0, 40)] * 3, cv2.LINE_AA)
 
 
 def _paint_background(size_hw: tuple[int, int], quad: Quad, rng: np.random.Generator) -> Image:
@@ -249,12 +243,6 @@ def cut_crop(photo: Image, low: Floats, high: Floats, quad: Floats) -> tuple[Ima
     return np.asarray(crop), ((quad - low) * (width, height) / (high - low)).astype(np.float32)
 
 
-def _sample_kind(rng: np.random.Generator, style: CropStyle) -> str:
-    shares = np.cumsum([share for _, share in style.kinds])
-    index = int(np.searchsorted(shares, rng.random() * shares[-1]))
-    return style.kinds[min(index, len(style.kinds) - 1)][0]
-
-
 def render_crop(
     rng: np.random.Generator, style: CropStyle = DEFAULT_CROPS, kind: str | None = None
 ) -> CropSample:
@@ -268,7 +256,9 @@ def render_crop(
     Raises:
         ValueError: There is no such kind.
     """
-    kind = kind or _sample_kind(rng, style)
+    if kind is None:
+        names, shares = zip(*style.kinds, strict=True)
+        kind = names[rng.choice(len(names), p=np.array(shares) / sum(shares))]
     text = sample_text(rng, kind)
     plate_kind = kind_named(kind)
     widths = style.width_px if plate_kind.lines == 1 else style.two_line_width_px

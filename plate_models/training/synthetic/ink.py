@@ -40,23 +40,18 @@ def draw_ink(
     jitter = rng.normal(0, 1.5 * jitter_mm, 2) + rng.normal(0, jitter_mm, (len(text), 2))
     done = 0
     for index, group in enumerate((*layout.serial, layout.region)):
-        rows = _rows_of(index, kind, layout)
+        height, middle = layout.size_mm[1], layout.size_mm[1] / 2
+        rows = 0.0, height
+        if kind.lines == 2:
+            rows = (0.0, middle - _CLEAR_MM) if index == 0 else (middle + _CLEAR_MM, height)
         for centre in group.centres:
             name = LATIN_D if kind.latin and text[done] == "D" else text[done]
             place = centre + jitter[done, 0], group.foot + jitter[done, 1]
-            height = group.digit_height if name in DIGITS else group.letter_height
-            _draw_character(ink, name, place, height, rows, px_per_mm, bolder_mm)
+            size = group.digit_height if name in DIGITS else group.letter_height
+            _draw_character(ink, name, place, size, rows, px_per_mm, bolder_mm)
             done += 1
     _draw_country(ink, layout, px_per_mm, bolder_mm)
     return ink
-
-
-def _rows_of(index: int, kind: PlateKind, layout: Layout) -> tuple[float, float]:
-    """Between which heights a group stays: in its half, if there are two lines."""
-    height = layout.size_mm[1]
-    if kind.lines == 1:
-        return 0.0, height
-    return (0.0, height / 2 - _CLEAR_MM) if index == 0 else (height / 2 + _CLEAR_MM, height)
 
 
 def loosen(layout: Layout, kind: PlateKind, rng: np.random.Generator) -> Layout:
@@ -97,13 +92,11 @@ def _vary(group: Group, share: float, rng: np.random.Generator) -> Group:
     return Group(
         tuple(middle + (centre - middle) * spread + shift for centre in group.centres),
         group.foot - abs(rise) * float(size < 1),
-        _in_steps(group.digit_height * size),
-        _in_steps(group.letter_height * size),
+        *(
+            _HEIGHT_STEP_MM * round(height * size / _HEIGHT_STEP_MM)
+            for height in (group.digit_height, group.letter_height)
+        ),
     )
-
-
-def _in_steps(height: float) -> float:
-    return _HEIGHT_STEP_MM * round(height / _HEIGHT_STEP_MM)
 
 
 def _below(group: Group, top: float, foot: float) -> Group:
@@ -150,12 +143,12 @@ def _frame(px_per_mm: float, size_mm: tuple[float, float], thick_mm: float) -> M
     """The line along the plate's rim, as coverage."""
     scale = 4 * px_per_mm
     size_wh = round(size_mm[0] * scale), round(size_mm[1] * scale)
-    inner_inset = _INSET_MM + thick_mm
-    outer = rounded_box(size_wh, _INSET_MM * scale, (CORNER_MM - _INSET_MM) * scale)
-    inner = rounded_box(size_wh, inner_inset * scale, (CORNER_MM - inner_inset) * scale)
+    outer, inner = (
+        rounded_box(size_wh, inset * scale, (CORNER_MM - inset) * scale)
+        for inset in (_INSET_MM, _INSET_MM + thick_mm)
+    )
     small = round(size_mm[0] * px_per_mm), round(size_mm[1] * px_per_mm)
-    frame = cv2.resize(outer - inner, small, interpolation=cv2.INTER_AREA)
-    return np.asarray(frame, dtype=np.uint8)
+    return np.asarray(cv2.resize(outer - inner, small, interpolation=cv2.INTER_AREA), np.uint8)
 
 
 def rounded_box(size_wh: tuple[int, int], inset: float, radius: float) -> Mask:

@@ -102,11 +102,11 @@ def _add_glare(image: Field, rng: np.random.Generator, style: PhotoStyle) -> Fie
     if rng.random() >= style.glare_share:
         return image
     height, width = image.shape[:2]
-    x = (np.arange(width, dtype=np.float32) / width - rng.uniform(0, 1)) / rng.uniform(0.05, 0.4)
-    y = (np.arange(height, dtype=np.float32) / height - rng.uniform(0, 1)) / rng.uniform(0.1, 0.6)
-    bloom = np.outer(np.exp(-(y**2)), np.exp(-(x**2))) * np.float32(rng.uniform(30, 150))
-    green, blue = float(rng.uniform(0.8, 1)), float(rng.uniform(0.6, 1.1))
-    return np.asarray(cv2.add(image, cv2.merge((bloom, bloom * green, bloom * blue))), np.float32)
+    x = (np.arange(width) / width - rng.uniform(0, 1)) / rng.uniform(0.05, 0.4)
+    y = (np.arange(height) / height - rng.uniform(0, 1)) / rng.uniform(0.1, 0.6)
+    bloom = np.outer(np.exp(-(y**2)), np.exp(-(x**2))) * rng.uniform(30, 150)
+    colour = np.array([1, rng.uniform(0.8, 1), rng.uniform(0.6, 1.1)])
+    return image + (bloom[..., None] * colour).astype(np.float32)
 
 
 def _blur(image: Field, rng: np.random.Generator, style: PhotoStyle) -> Field:

@@ -43,10 +43,10 @@ _MILITARY_CODES = (
 
 @cache
 def _code_odds(lengths: frozenset[int]) -> tuple[list[str], npt.NDArray[np.float64]]:
-    """All codes in use that have such lengths, and their cumulative odds."""
+    """All codes in use that have such lengths, and their shares."""
     codes = [code for code in sorted(REGIONS) if len(code) in lengths]
     weights = np.array([_BUSY_WEIGHT if REGIONS[c] in _BUSY_REGIONS else 1.0 for c in codes])
-    return codes, np.cumsum(weights / weights.sum())
+    return codes, weights / weights.sum()
 
 
 def _sample_region(kind: PlateKind, rng: np.random.Generator) -> str:
@@ -55,10 +55,10 @@ def _sample_region(kind: PlateKind, rng: np.random.Generator) -> str:
         if rng.random() < _UNIFORM_SHARE:
             return f"{rng.integers(1, 100):02d}"
         return _MILITARY_CODES[rng.integers(len(_MILITARY_CODES))]
-    codes, odds = _code_odds(frozenset(len(layout.region.centres) for layout in kind.layouts))
+    codes, shares = _code_odds(frozenset(len(layout.region.centres) for layout in kind.layouts))
     if rng.random() < _UNIFORM_SHARE:
         return codes[rng.integers(len(codes))]
-    return codes[min(int(np.searchsorted(odds, rng.random())), len(codes) - 1)]
+    return codes[rng.choice(len(codes), p=shares)]
 
 
 def _sample_number(digits: int, rng: np.random.Generator) -> str:
