@@ -15,7 +15,6 @@ Field = NDArray[np.float32]
 Floats = NDArray[np.float64]
 Picture = TypeVar("Picture", Image, Field)
 
-_HALF_PIXEL = np.array([[1, 0, 0.5], [0, 1, 0.5], [0, 0, 1]])
 # Kernels are drawn so many times larger, that their slopes and ends are smooth.
 _FINER = 8
 
@@ -40,32 +39,28 @@ def warp(
     image: Picture, view: Floats, size_wh: Sequence[int], border: int = cv2.BORDER_REPLICATE
 ) -> Picture:
     """See a picture through a homography; `cv2.warpPerspective` counts from pixels' centres."""
-    matrix = np.linalg.inv(_HALF_PIXEL) @ view @ _HALF_PIXEL
+    matrix = shift_by(-0.5, -0.5) @ view @ shift_by(0.5, 0.5)
     flags = cv2.INTER_LINEAR
     warped = cv2.warpPerspective(image, matrix, tuple(size_wh), flags=flags, borderMode=border)
     return np.asarray(warped, image.dtype)
 
 
-def see(
-    rgb: Image | Field, cover: Image | Field, view: Floats, size_wh: Sequence[int], fold: int = 2
-) -> Field:
+def see(layers: Picture, view: Floats, size_wh: Sequence[int], fold: int = 2) -> Picture:
     """See a picture through a homography, each pixel as the mean of ``fold`` x ``fold`` samples.
 
     Args:
-        rgb: (H, W, 3) colours.
-        cover: (H, W) coverage in [0, 1].
+        layers: (H, W, 4) colours times coverage, and coverage.
         view: (3, 3) from the picture's pixels to those of the result.
         size_wh: Of the result.
         fold: Enough if no sample skips more than a pixel of the picture.
 
     Returns:
-        (h, w, 4) float32: colours times coverage, and coverage. To lay it over what lies below,
-        add the colours and take away that share of what lies below.
+        (h, w, 4), as ``layers``. To lay it over what lies below, take away that share of what lies
+        below and add the colours.
     """
-    layers = np.dstack((rgb * cover[..., None], cover)).astype(np.float32)
     fine_wh = size_wh[0] * fold, size_wh[1] * fold
     fine = warp(layers, np.diag((fold, fold, 1.0)) @ view, fine_wh, cv2.BORDER_CONSTANT)
-    return np.asarray(cv2.resize(fine, tuple(size_wh), interpolation=cv2.INTER_AREA), np.float32)
+    return np.asarray(cv2.resize(fine, tuple(size_wh), interpolation=cv2.INTER_AREA), layers.dtype)
 
 
 def motion_kernel(x: float, y: float) -> Field:

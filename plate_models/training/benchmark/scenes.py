@@ -135,9 +135,9 @@ def _hang_plate(
     x0, y0 = np.clip(np.floor(hull.min(axis=0)), 0, None).astype(int).tolist()
     x1, y1 = np.clip(np.ceil(hull.max(axis=0)), 0, camera.size_wh).astype(int).tolist()
     fold = int(np.clip(round(fine / vehicle.px_per_mm), 2, 5))
-    seen = see(
-        seen * light.returned, sheet.cover, shift_by(-x0, -y0) @ view, (x1 - x0, y1 - y0), fold
-    )
+    layers = np.dstack((seen * np.float32(light.returned), np.ones_like(sheet.cover)))
+    layers *= sheet.cover[..., None]
+    seen = see(layers, shift_by(-x0, -y0) @ view, (x1 - x0, y1 - y0), fold)
     cover, share = seen[..., 3], light.on(vehicle.plate)
     surfaces[y0:y1, x0:x1] += seen[..., :3] - cover[..., None] * surfaces[y0:y1, x0:x1]
     lit[y0:y1, x0:x1] += cover * (share - lit[y0:y1, x0:x1])

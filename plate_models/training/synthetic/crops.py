@@ -31,7 +31,6 @@ from plate_models.training.synthetic.plates import (
     render_plate_for,
 )
 from plate_models.training.synthetic.texts import sample_text
-from plate_models.training.synthetic.wear import noise
 
 
 @dataclass(frozen=True)
@@ -191,13 +190,14 @@ def _drop_shadow(image: Image, quad: Quad, rng: np.random.Generator) -> None:
 def _paint_background(size_hw: tuple[int, int], quad: Quad, rng: np.random.Generator) -> Image:
     """Paint a car's part for a plate to hang on, (H, W, 3) uint8 RGB."""
     colour = _paint(rng)
-    shade = 1 + rng.uniform(0.02, 0.3) * noise(rng, 4, 4) + rng.uniform(0, 0.2) * noise(rng, 4, 1)
+    shade = 1 + rng.normal(0, rng.uniform(0.02, 0.3), (4, 4))
+    shade += rng.normal(0, rng.uniform(0, 0.2), (4, 1))
     coarse = np.clip(shade[..., None] * colour, 0, 255).astype(np.uint8)
     size_wh = size_hw[1], size_hw[0]
     image = np.asarray(cv2.resize(coarse, size_wh, interpolation=cv2.INTER_CUBIC), np.uint8)
     if rng.random() < 0.2:
-        grain = np.abs(noise(rng, *size_hw)) * float(rng.uniform(1, 8))
-        image = np.asarray(cv2.add(image, cv2.merge((grain, grain, grain)), dtype=cv2.CV_8U))
+        grain = np.abs(rng.normal(0, rng.uniform(1, 8), (*size_hw, 1)))
+        image = np.clip(image + grain, 0, 255).astype(np.uint8)
     along = quad[1] - quad[0]
     slope = float(along[1] / max(1e-3, abs(along[0])))
     if rng.random() < 0.12:
@@ -225,8 +225,9 @@ def _compose(
     scene = _paint_background((height, width), corners, rng)
     if rng.random() < style.lit_share:
         scene = np.asarray(cv2.convertScaleAbs(scene, alpha=rng.uniform(0.2, 0.7)), np.uint8)
-    seen = see(plate.rgb, plate.alpha / 255, view, size_wh)
-    return np.asarray(np.rint(scene * (1 - seen[..., 3:]) + seen[..., :3]), np.uint8)
+    seen = see(plate.layers, view, size_wh)
+    below = cv2.cvtColor(255 - seen[..., 3], cv2.COLOR_GRAY2RGB)
+    return np.asarray(cv2.add(cv2.multiply(scene, below, scale=1 / 255), seen[..., :3]), np.uint8)
 
 
 def cut_crop(photo: Image, low: Floats, high: Floats, quad: Floats) -> tuple[Image, Quad]:

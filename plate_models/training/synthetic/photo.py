@@ -8,7 +8,7 @@ import numpy.typing as npt
 from scipy.special import ndtr
 
 from plate_models.training.imaging import Field, Image, compress, motion_kernel
-from plate_models.training.synthetic.wear import blobs, noise
+from plate_models.training.synthetic.wear import blobs
 
 Range = tuple[float, float]
 
@@ -144,7 +144,7 @@ def _add_noise(image: Field, rng: np.random.Generator, style: PhotoStyle) -> Fie
     sigma = float(np.exp(rng.uniform(np.log(low), np.log(high))))
     # Shot noise falls with the light, though not as fast as the light itself.
     sigma *= min(1.0, 0.25 + float(image.mean()) / 130)
-    luma = noise(rng, height, width) * sigma
+    luma = rng.standard_normal((height, width), np.float32) * np.float32(sigma)
     if rng.random() < 0.3:
         luma += sigma * blobs(rng, (height, width), (1 + height // 3, 1 + width // 3))
     image = np.asarray(cv2.add(image, cv2.merge((luma, luma, luma))), np.float32)

@@ -57,7 +57,7 @@ def _write_advertisement(
 ) -> None:
     """Write one to three phrases between two rows of the holder."""
     height = (rows[1] - rows[0]) * rng.uniform(0.35, 0.7)
-    colour = [float(c) for c in np.clip(tone + rng.normal(0, 15, 3), 0, 255)]
+    colour = np.clip(tone + rng.normal(0, 15, 3), 0, 255).tolist()
     font = _AD_FONTS[rng.integers(len(_AD_FONTS))]
     x = rgb.shape[1] * rng.uniform(0.03, 0.5)
     for _ in range(int(rng.integers(1, 4))):
@@ -145,6 +145,12 @@ class PlateImage:
     quad: Quad
     kind: str  # name of its format, such as "ru.car"
     lines: int  # of text, 1 or 2
+
+    @property
+    def layers(self) -> Image:
+        """(H, W, 4) uint8, colours times coverage, and coverage."""
+        cover = cv2.cvtColor(self.alpha, cv2.COLOR_GRAY2RGB)
+        return np.dstack((cv2.multiply(self.rgb, cover, scale=1 / 255), self.alpha))
 
 
 @lru_cache(maxsize=64)

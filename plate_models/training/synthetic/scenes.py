@@ -169,9 +169,9 @@ def _overlay_plate(
 ) -> None:
     """Draw a plate over a scene, in place."""
     h, w = scene.shape[:2]
-    seen = see(plate.rgb, plate.alpha / 255, view, (w, h))
-    seen = np.asarray(cv2.GaussianBlur(seen, (0, 0), float(rng.uniform(0.35, 1.1))), np.float32)
+    sigma = float(rng.uniform(0.35, 1.1))
+    seen = cv2.GaussianBlur(see(plate.layers, view, (w, h)), (0, 0), sigma)
     # A gradient of light across the plate, as a car's curved body and sky give.
     tilt = 1 + rng.normal(0, 0.08) * np.linspace(-1, 1, h)[:, None, None]
     lit = seen[..., :3] * light.astype(np.float32) * tilt.astype(np.float32)
-    scene += lit - seen[..., 3:] * scene
+    scene += lit - seen[..., 3:] * (scene / 255)
