@@ -106,7 +106,7 @@ def _add_glare(image: Field, rng: np.random.Generator, style: PhotoStyle) -> Fie
     y = (np.arange(height) / height - rng.uniform(0, 1)) / rng.uniform(0.1, 0.6)
     bloom = np.outer(np.exp(-(y**2)), np.exp(-(x**2))) * rng.uniform(30, 150)
     colour = np.array([1, rng.uniform(0.8, 1), rng.uniform(0.6, 1.1)])
-    return image + (bloom[..., None] * colour).astype(np.float32)
+    return np.asarray(image + bloom[..., None] * colour, np.float32)
 
 
 def _blur(image: Field, rng: np.random.Generator, style: PhotoStyle) -> Field:
@@ -117,7 +117,8 @@ def _blur(image: Field, rng: np.random.Generator, style: PhotoStyle) -> Field:
     if sigma > 0.25:
         image = np.asarray(cv2.GaussianBlur(image, (0, 0), sigma), np.float32)
     if rng.random() < style.motion_share:
-        length = min(rng.uniform(*style.motion_px) * size, 0.028 * width)
+        # A pixel more: the released weights were trained with lines of whole pixels.
+        length = min(rng.uniform(*style.motion_px) * size, 0.028 * width) + 1
         # Cars and cameras move along the road more than up and down.
         angle = rng.normal(0, 0.3) if rng.random() < 0.6 else rng.uniform(0, np.pi)
         kernel = motion_kernel(length * np.cos(angle), length * np.sin(angle))

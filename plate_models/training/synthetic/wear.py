@@ -23,7 +23,8 @@ def blobs(
     coarse = rng.standard_normal((*cells_hw, channels), np.float32)
     if cells_hw[1] < _CUBIC_BELOW:
         # Linear scaling does the rest: that is faster and looks the same.
-        coarse = cv2.resize(coarse, None, fx=4, fy=4, interpolation=cv2.INTER_CUBIC)
+        larger = cv2.resize(coarse, None, fx=4, fy=4, interpolation=cv2.INTER_CUBIC)
+        coarse = np.asarray(larger, np.float32)
     return np.asarray(cv2.resize(coarse, (size_hw[1], size_hw[0])), np.float32)
 
 

@@ -1,6 +1,5 @@
-"""The detector's training: the loss, the windows, the steps, and what counts as found."""
+"""The detector's training: the loss, the windows, and the steps."""
 
-import csv
 from dataclasses import replace
 from pathlib import Path
 
@@ -77,18 +76,16 @@ def test_unclear_places_are_not_judged():
 
 @pytest.mark.parametrize(("lines", "right", "wrong"), [(1, 5, 6), (2, 6, 5)])
 def test_the_class_is_the_number_of_lines(lines, right, wrong):
-    gradients = class_gradients(lines)
-    assert gradients[:, right].min() < 0 <= gradients[:, right].max()  # goes up
-    assert gradients[:, wrong].max() > 0 >= gradients[:, wrong].min()  # goes down
-    assert not class_gradients(0)[:, 5:].any(), "nobody counted the lines"
+    def gradients(lines: int) -> torch.Tensor:
+        loss, box = detection_loss(), torch.tensor([[0.0, 40.0, 50.0, 90.0, 66.0]])
+        heads = [head.requires_grad_() for head in perfect_heads(box, loss)]
+        loss(heads, Targets(box, NOTHING, torch.tensor([lines])))[0].backward()
+        return torch.cat([head.grad.reshape(-1, 7) for head in heads])
 
-
-def class_gradients(lines: int) -> torch.Tensor:
-    """(all predictions, 7): the loss's gradients for one plate of so many lines."""
-    loss, box = detection_loss(), torch.tensor([[0.0, 40.0, 50.0, 90.0, 66.0]])
-    heads = [head.requires_grad_() for head in perfect_heads(box, loss)]
-    loss(heads, Targets(box, NOTHING, torch.tensor([lines])))[0].backward()
-    return torch.cat([head.grad.reshape(-1, 7) for head in heads])
+    learnt = gradients(lines)
+    assert learnt[:, right].min() < 0 <= learnt[:, right].max()  # goes up
+    assert learnt[:, wrong].max() > 0 >= learnt[:, wrong].min()  # goes down
+    assert not gradients(0)[:, 5:].any(), "nobody counted the lines"
 
 
 SMALL = WindowSettings(size=128, grids=((1, 1.0),), widths=((30.0, 90.0),), background=0.0)
@@ -110,14 +107,12 @@ def data(tmp_path: Path) -> Path:
     """A data folder in the layout of the real one."""
     (tmp_path / "world_photos" / "images").mkdir(parents=True)
     (tmp_path / "no_plates").mkdir()
-    with (tmp_path / "world_photos" / "plates.csv").open("w", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow(["image", "x0", "y0", "x1", "y1"])
-        for seed in range(12):
-            photo = photo_with_plate(seed)
-            name = f"w_{seed}.jpg"
-            cv2.imwrite(str(tmp_path / "world_photos" / "images" / name), photo.image)
-            writer.writerow([name, *photo.boxes[0].tolist()])
+    rows = ["image,x0,y0,x1,y1"]
+    for seed in range(12):
+        photo, name = photo_with_plate(seed), f"w_{seed}.jpg"
+        cv2.imwrite(str(tmp_path / "world_photos" / "images" / name), photo.image)
+        rows.append(",".join(map(str, [name, *photo.boxes[0].tolist()])))
+    (tmp_path / "world_photos" / "plates.csv").write_text("\n".join(rows))
     for seed in range(8):
         grey = np.full((100, 120, 3), 30 * seed, np.uint8)
         cv2.imwrite(str(tmp_path / "no_plates" / f"{seed * 37}.jpg"), grey)
@@ -184,28 +179,20 @@ def test_negatives_have_no_boxes() -> None:
     assert sampler.draw(np.random.default_rng(0)).boxes.shape == (0, 4)
 
 
-# Loss
+# Steps
 
 
-def test_training_learns(monkeypatch, data):
+def test_training_learns_and_a_resumed_run_goes_on(monkeypatch, data):
     monkeypatch.setattr(detection_data, "degrade", lambda image, _: image)
     sampler = WindowSampler([photo_with_plate(s) for s in range(4)], (), replace(SMALL, painted=0))
-    training = Training(replace(config_for(data, 1e6), peak_rate=0.3), sampler)
+    config = replace(config_for(data, 1e6), peak_rate=0.3)
+    training = Training(config, sampler)
     losses = [training.step()["loss"] for _ in range(20)]
-    assert training.samples == 20 * 4
     assert np.mean(losses[-5:]) < 0.85 * np.mean(losses[:5])
-
-
-def test_a_resumed_run_goes_on_where_it_stopped(data):
-    sampler = WindowSampler([photo_with_plate(s) for s in range(4)], (), SMALL)
-    config = replace(config_for(data, 1e6), peak_rate=0.1)
-    stopped = Training(config, sampler)
-    for _ in range(2):
-        stopped.step()
-    stopped.save()
-    expected = [stopped.step()["loss"] for _ in range(2)]
+    training.save()
+    expected = [training.step()["loss"] for _ in range(2)]
     resumed = Training(config, sampler)
-    assert resumed.steps == 2
+    assert (resumed.steps, resumed.samples) == (20, 20 * 4)
     assert resumed.elapsed_s > 0
     assert [resumed.step()["loss"] for _ in range(2)] == pytest.approx(expected, rel=1e-3)
 
