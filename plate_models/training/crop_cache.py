@@ -1,18 +1,19 @@
 """Rendered crops on disk: rendered once by several processes, read many times."""
 
 import json
-from collections.abc import Generator
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
+from tqdm import tqdm
 
 from plate_models.recognition import ctc
 from plate_models.spec import RECOGNIZER, RECTIFIER
 from plate_models.training.synthetic.crops import DEFAULT_CROPS, render_crop
-from plate_models.training.worker_pool import map_ahead
+from plate_models.training.worker_pool import start_pool
 
 
 @dataclass(frozen=True)
@@ -39,66 +40,71 @@ _ARRAYS = ("images", "quads", "labels")
 
 
 class CropCache:
-    """A folder of blocks of rendered crops; block k is made from seed + k alone."""
+    """A folder of blocks of rendered crops; block k is made from seed + k alone.
+
+    Raises ValueError: The folder holds crops of other settings.
+    """
 
     def __init__(self, folder: Path, seed: int, block: int = 500) -> None:
-        self.folder = folder
-        self.seed = seed
-        self.block = block
+        self.folder, self.seed, self.block = folder, seed, block
+        self._blocks: dict[str, CropBatch] = {}
         folder.mkdir(parents=True, exist_ok=True)
-        self._blocks: dict[int, CropBatch] = {}
-        self._check_settings()
-
-    def _check_settings(self) -> None:
         names = ("crop_hw", "crop_margin_hw", "two_line_margin_hw")
         contract = {name: getattr(RECTIFIER, name) for name in names}
-        style = repr(DEFAULT_CROPS)
-        settings = {"seed": self.seed, "block": self.block, **contract, "style": style}
-        path = self.folder / "settings.json"
+        settings = {"seed": seed, "block": block, **contract, "style": repr(DEFAULT_CROPS)}
+        path = folder / "settings.json"
         if not path.exists():
             path.write_text(json.dumps(settings))
         if json.loads(path.read_text()) != json.loads(json.dumps(settings)):
-            raise ValueError(f"{self.folder} was rendered with other settings: delete it first")
+            raise ValueError(f"{folder} was rendered with other settings: delete it first")
 
-    def _path(self, block: int) -> Path:
-        return self.folder / f"{block:06d}"
+    @contextmanager
+    def rendering(self, crops: int, workers: int) -> Iterator[None]:
+        """Render what is missing for so many crops in other processes, with a progress bar.
 
-    def fill(self, crops: int, workers: int) -> Generator[int, None, None]:
-        """Render what is missing for so many crops; yields the crops ready so far.
-
-        Closing the generator stops after the blocks that are being rendered.
+        The body begins with one block at least; leaving it ends the rendering after the blocks
+        that are being rendered.
         """
-        missing = [b for b in range(-(-crops // self.block)) if not self._path(b).is_dir()]
-        jobs = ((self._path(b), self.seed + b, self.block) for b in missing)
-        with closing(map_ahead(_render_block, jobs, workers)) as rendered:
-            for done, _ in enumerate(rendered, 1):
-                yield crops - (len(missing) - done) * self.block
+        paths = [self.folder / f"{block:06d}" for block in range(-(-crops // self.block))]
+        missing = [(block, path) for block, path in enumerate(paths) if not path.is_dir()]
+        ready = crops - len(missing) * self.block
+        with tqdm(total=crops, initial=max(ready, 0), unit="crop", desc="rendering") as bar:
+            pool = start_pool(workers)
+            try:
+                jobs = [
+                    pool.submit(_render_block, path, self.seed + block, self.block)
+                    for block, path in missing
+                ]
+                for job in jobs:
+                    job.add_done_callback(lambda job: job.cancelled() or bar.update(self.block))
+                if len(missing) == len(paths):
+                    jobs[0].result()
+                yield
+            finally:
+                pool.shutdown(cancel_futures=True)
 
     def refresh(self) -> int:
         """Open blocks rendered since the last call; returns the crops now at hand."""
         for path in self.folder.glob("??????"):
-            block = int(path.name)
-            if block not in self._blocks:
+            if path.name not in self._blocks:
                 # Mapped, not read: the set is larger than many machines' memory.
                 arrays = (np.load(path / f"{name}.npy", mmap_mode="r") for name in _ARRAYS)
-                self._blocks[block] = CropBatch(*arrays)
+                self._blocks[path.name] = CropBatch(*arrays)
         return len(self._blocks) * self.block
 
     def draw(self, rng: np.random.Generator, count: int) -> CropBatch:
         """Take random crops from all blocks opened so far."""
-        blocks = sorted(self._blocks)
-        chosen = rng.integers(0, self.block, count)
-        homes = [self._blocks[blocks[b]] for b in rng.integers(0, len(blocks), count)]
-        pairs = list(zip(homes, chosen, strict=True))
+        blocks = [self._blocks[name] for name in sorted(self._blocks)]
+        chosen = rng.integers(0, self.block, count).tolist()
+        pairs = list(zip(rng.integers(0, len(blocks), count).tolist(), chosen, strict=True))
         return CropBatch(
-            np.stack([home.images[i] for home, i in pairs]),
-            np.stack([home.quads[i] for home, i in pairs]),
-            np.stack([home.labels[i] for home, i in pairs]),
+            np.stack([blocks[b].images[i] for b, i in pairs]),
+            np.stack([blocks[b].quads[i] for b, i in pairs]),
+            np.stack([blocks[b].labels[i] for b, i in pairs]),
         )
 
 
-def _render_block(job: tuple[Path, int, int]) -> None:
-    path, seed, count = job
+def _render_block(path: Path, seed: int, count: int) -> None:
     batch = render_batch(np.random.default_rng(seed), count)
     partial = path.with_suffix(".partial")
     partial.mkdir(exist_ok=True)

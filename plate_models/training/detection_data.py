@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from plate_models.images import decode
 from plate_models.spec import DETECTOR
-from plate_models.training.augment import degrade
+from plate_models.training.imaging import shift_by
 from plate_models.training.labels import (
     LabelledPhoto,
     load_labels,
@@ -25,6 +25,7 @@ from plate_models.training.labels import (
     validation_names,
 )
 from plate_models.training.synthetic.kinds import KINDS
+from plate_models.training.synthetic.photo import PhotoStyle, photograph
 from plate_models.training.synthetic.scenes import Patch, paint_plate
 
 # A box this many times as wide as high holds one line of text.
@@ -42,34 +43,24 @@ class TrainingPhoto:
     lines: NDArray[np.int64]
 
 
-def load_world(data: Path) -> tuple[list[TrainingPhoto], list[TrainingPhoto]]:
-    """Training and validation photos of ``world_photos``, decoded (about 1.5 GB)."""
-    photos = [_decoded(photo) for photo in load_labels(data / "world_photos")]
-    held_out = validation_names(photo.name for photo in photos)
-    train = [photo for photo in photos if photo.name not in held_out]
-    return train, [photo for photo in photos if photo.name in held_out]
+def load_world(data: Path) -> list[TrainingPhoto]:
+    """The training part of ``world_photos``, decoded (about 1.2 GB)."""
+    photos = load_labels(data / "world_photos")
+    held_out = validation_names(photo.path.name for photo in photos)
+    return [_decoded(photo) for photo in photos if photo.path.name not in held_out]
 
 
-def load_empty(data: Path, held_out: bool = False) -> list[TrainingPhoto]:
-    """Photos of ``no_plates``, decoded: the half to train on, or the half held out."""
-    return [_decoded(photo) for photo in load_negatives(data / "no_plates", held_out)]
+def load_empty(data: Path) -> list[TrainingPhoto]:
+    """The half of ``no_plates`` to train on, decoded."""
+    return [_decoded(photo) for photo in load_negatives(data / "no_plates", held_out=False)]
 
 
 def _decoded(photo: LabelledPhoto) -> TrainingPhoto:
     boxes = np.array([plate.box for plate in photo.plates], np.float32).reshape(-1, 4)
-    return TrainingPhoto(
-        photo.path.name, decode(photo.path.read_bytes()), boxes, lines_of_shape(boxes)
-    )
-
-
-def lines_of_shape(boxes: NDArray[np.float32]) -> NDArray[np.int64]:
-    """Guess the lines of text of plates whose label is only a box.
-
-    Returns (K,) int64: 1 for long plates. Others may have one line (a North American plate) or two,
-    so they are 0: unknown.
-    """
+    # The label is only a box: long plates have one line, others one (in North America) or two.
     sides = boxes[:, 2:] - boxes[:, :2]
-    return np.where(sides[:, 0] > _LONG * sides[:, 1], 1, 0).astype(np.int64)
+    lines = (sides[:, 0] > _LONG * sides[:, 1]).astype(np.int64)
+    return TrainingPhoto(photo.path.name, decode(photo.path.read_bytes()), boxes, lines)
 
 
 # A cut plate is still a plate down to this share, and unclear below it.
@@ -99,6 +90,30 @@ class WindowSettings:
     variants: int = 3  # rendered plates per photo, kept in memory once painted
 
 
+# A second camera for windows of photos, which have faults of their own.
+_CAMERA = PhotoStyle(
+    dark_share=0.2,
+    dark_gain=(0.2, 0.7),
+    day_gain=(0.65, 1.5),
+    day_haze=(0, 20),
+    gamma=(0.65, 1.5),
+    glare_share=0.03,
+    motion_share=0.12,
+    sharpen_share=0.1,
+    denoise_share=0.05,
+    second_jpeg_share=0.1,
+)
+
+
+def degrade(image: NDArray[np.uint8], rng: Generator) -> NDArray[np.uint8]:
+    """Change a window's saturation, down to grey, and take a photo of it; nothing moves."""
+    if rng.random() < 0.3:
+        vivid = 0.0 if rng.random() < 0.15 else float(rng.uniform(0.3, 1.5))
+        grey = cv2.cvtColor(cv2.cvtColor(image, cv2.COLOR_RGB2GRAY), cv2.COLOR_GRAY2RGB)
+        image = np.asarray(cv2.addWeighted(image, vivid, grey, 1 - vivid, 0), np.uint8)
+    return photograph(image, rng, _CAMERA)
+
+
 @dataclass(frozen=True)
 class Window:
     """One training sample."""
@@ -118,11 +133,9 @@ class WindowSampler:
         self,
         photos: Sequence[TrainingPhoto],
         negatives: Sequence[TrainingPhoto] = (),
-        settings: WindowSettings | None = None,
+        settings: WindowSettings = WindowSettings(),
     ) -> None:
-        self.photos = list(photos)
-        self.negatives = list(negatives)
-        self.settings = settings or WindowSettings()
+        self.photos, self.negatives, self.settings = photos, negatives, settings
         self._patches: dict[tuple[int, ...], Patch] = {}
 
     def draw(self, rng: Generator) -> Window:
@@ -152,8 +165,8 @@ class WindowSampler:
         kind = rng.random()
         if self.negatives and kind < self.settings.negative:
             photo = self.negatives[rng.integers(len(self.negatives))]
-            scale = float(np.exp(rng.uniform(np.log(0.3), np.log(1.5))))
-            return _cut(photo, _placement(photo, None, scale, size_hw, rng), scale, size_hw, rng)
+            scale = float(np.exp(rng.uniform(*np.log((0.3, 1.5)))))
+            return _cut(photo, None, scale, size_hw, rng)
         index = int(rng.integers(len(self.photos)))
         photo = self.photos[index]
         plate = int(rng.integers(len(photo.boxes)))
@@ -166,7 +179,7 @@ class WindowSampler:
             photo = self._paint(index, plate, int(rng.integers(self.settings.variants)), zoom)
             scale /= zoom
         target = None if kind > 1 - self.settings.background else photo.boxes[plate]
-        return _cut(photo, _placement(photo, target, scale, size_hw, rng), scale, size_hw, rng)
+        return _cut(photo, target, scale, size_hw, rng)
 
     def _paint(self, index: int, plate: int, variant: int, zoom: int) -> TrainingPhoto:
         """The photo with one plate painted over; the same numbers give the same picture."""
@@ -226,12 +239,13 @@ def _placement(
 
 def _cut(
     photo: TrainingPhoto,
-    corner: NDArray[np.float64],
+    target: NDArray[np.float32] | None,
     scale: float,
     size_hw: tuple[int, int],
     rng: Generator,
 ) -> Window:
     """Scale, turn and shift a photo into a cell, and its boxes with it."""
+    corner = _placement(photo, target, scale, size_hw, rng)
     image, boxes = photo.image, photo.boxes
     shrink = 1.0
     if scale < 0.75:
@@ -241,19 +255,11 @@ def _cut(
         image = cv2.resize(image, size_wh, interpolation=cv2.INTER_AREA).astype(np.uint8)
         shrink = scale
     h, w = size_hw
-    matrix = _turn((w / 2, h / 2), rng) @ np.array(
-        [[scale, 0, corner[0]], [0, scale, corner[1]], [0, 0, 1.0]]
-    )
+    matrix = _turn((w / 2, h / 2), rng) @ shift_by(*corner) @ np.diag((scale, scale, 1.0))
     if rng.random() < 0.3:
-        matrix = np.array([[-1.0, 0, w], [0, 1, 0], [0, 0, 1]]) @ matrix
-    from_image = (matrix @ np.diag([1 / shrink, 1 / shrink, 1.0]))[:2]
-    cell = cv2.warpAffine(
-        image,
-        from_image,
-        (w, h),
-        flags=cv2.INTER_LINEAR,
-        borderValue=(DETECTOR.pad_value,) * 3,
-    )
+        matrix = shift_by(w, 0) @ np.diag((-1.0, 1, 1)) @ matrix
+    from_image = (matrix @ np.diag((1 / shrink, 1 / shrink, 1.0)))[:2]
+    cell = cv2.warpAffine(image, from_image, (w, h), borderValue=(DETECTOR.pad_value,) * 3)
     moved = _move_boxes(boxes, matrix)
     inside = np.clip(moved, 0, np.array([w, h, w, h], np.float32)).astype(np.float32)
     seen = _areas(inside) / np.maximum(_areas(moved), 1e-6)
@@ -265,18 +271,11 @@ def _cut(
 
 def _turn(centre: tuple[float, float], rng: Generator) -> NDArray[np.float64]:
     """A slight turn, shear and stretch about a point, as a (3, 3) matrix."""
-    angle = rng.normal(0, 0.04)
-    shear = rng.normal(0, 0.04)
-    stretch = np.exp(rng.normal(0, 0.08))
-    linear = np.array(
-        [
-            [np.cos(angle) * stretch, -np.sin(angle) + shear],
-            [np.sin(angle) * stretch, np.cos(angle)],
-        ]
-    )
-    matrix = np.eye(3)
-    matrix[:2, :2] = linear
-    matrix[:2, 2] = np.array(centre) - linear @ np.array(centre)
+    angle, shear = rng.normal(0, 0.04, 2)
+    cos, sin, stretch = np.cos(angle), np.sin(angle), np.exp(rng.normal(0, 0.08))
+    turn = np.array([[cos * stretch, shear - sin, 0], [sin * stretch, cos, 0], [0, 0, 1]])
+    x, y = centre
+    matrix: NDArray[np.float64] = shift_by(x, y) @ turn @ shift_by(-x, -y)
     return matrix
 
 
@@ -286,19 +285,12 @@ def _move_boxes(boxes: NDArray[np.float32], matrix: NDArray[np.float64]) -> NDAr
     A turned box's hull is too large, because the plate did not fill the box's corners:
     the mean of the hulls of its corners and of its sides' middles stays close.
     """
-    centre = (boxes[:, :2] + boxes[:, 2:]) / 2
-    half = (boxes[:, 2:] - boxes[:, :2]) / 2
-    linear = np.abs(matrix[:2, :2])
-    corners = half @ linear.T
+    half, linear = (boxes[:, 2:] - boxes[:, :2]) / 2, np.abs(matrix[:2, :2])
     middles = np.maximum(half[:, :1] * linear[:, 0], half[:, 1:] * linear[:, 1])
-    reach = (corners + middles) / 2
-    moved = centre @ matrix[:2, :2].T + matrix[:2, 2]
-    hulls: NDArray[np.float32] = np.concatenate((moved - reach, moved + reach), axis=1).astype(
-        np.float32
-    )
-    return hulls
+    reach = (half @ linear.T + middles) / 2
+    moved = (boxes[:, :2] + half) @ matrix[:2, :2].T + matrix[:2, 2]
+    return np.asarray(np.concatenate((moved - reach, moved + reach), axis=1), np.float32)
 
 
 def _areas(boxes: NDArray[np.float32]) -> NDArray[np.float32]:
-    sides = np.maximum(boxes[:, 2:] - boxes[:, :2], 0)
-    return np.asarray(sides[:, 0] * sides[:, 1], np.float32)
+    return np.asarray(np.maximum(boxes[:, 2:] - boxes[:, :2], 0).prod(axis=1), np.float32)

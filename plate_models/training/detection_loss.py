@@ -9,7 +9,7 @@ import math
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
 _MAX_RATIO = 4.0
@@ -78,43 +78,28 @@ def assign(boxes: Tensor, anchors: Tensor, stride: int, grid_hw: tuple[int, int]
     fits = torch.maximum(ratio, 1 / ratio).amax(dim=2) < _MAX_RATIO
     plate, anchor = fits.nonzero(as_tuple=True)
     xy, wh, image = xy[plate], wh[plate], boxes[plate, 0].long()
-    limit = xy.new_tensor([grid_hw[1], grid_hw[0]])
-    fraction, from_end = xy % 1, (limit - xy) % 1
-    near_start = (fraction < 0.5) & (xy > 1)  # left, upper neighbour
-    near_end = (from_end < 0.5) & (limit - xy > 1)  # right, lower neighbour
-    pairs = [(torch.ones_like(near_start[:, 0]), (0, 0))]
-    for axis, step in enumerate(((1, 0), (0, 1))):
-        pairs.append((near_start[:, axis], (-step[0], -step[1])))
-        pairs.append((near_end[:, axis], step))
-    chosen = torch.cat([mask.nonzero()[:, 0] for mask, _ in pairs])
-    steps = torch.cat([xy.new_tensor([step]).expand(int(m.sum()), 2) for m, step in pairs])
-    cell = xy[chosen].floor() + steps
-    cell = torch.minimum(cell.clamp(min=0), limit - 1)
+    # The own cell, and those into which half a cell to the left, right, up or down leads.
+    steps = xy.new_tensor([(0, 0), (-1, 0), (1, 0), (0, -1), (0, 1)])
+    cells = (xy + steps[:, None] / 2).floor()  # (5, P, 2)
+    answers = (cells != cells[:1]).any(dim=2)
+    answers[0] = True
+    answers &= ((cells >= 0) & (cells < xy.new_tensor(grid_hw[::-1]))).all(dim=2)
+    chosen = answers.nonzero()[:, 1]
+    cell = cells[answers]
     box = torch.cat((xy[chosen] - cell, wh[chosen]), dim=1)
     column, row = cell.long().unbind(dim=1)
     return _Assigned(plate[chosen], image[chosen], anchor[chosen], row, column, box)
 
 
-class DetectionLoss(nn.Module):
-    """Sum of box, objectness and class loss over the levels.
+@dataclass(frozen=True)
+class DetectionLoss:
+    """Sum of box, objectness and class loss over the levels."""
 
-    Args:
-        anchors: (L, A, 2) float32 in units of the strides.
-        strides: Pixels per cell.
-        weights: Share of each part.
-    """
+    anchors: Tensor  # (L, A, 2) float32 in units of the strides
+    strides: tuple[int, ...]  # pixels per cell
+    weights: LossWeights = LossWeights()
 
-    anchors: Tensor
-
-    def __init__(
-        self, anchors: Tensor, strides: tuple[int, ...], weights: LossWeights | None = None
-    ) -> None:
-        super().__init__()
-        self.register_buffer("anchors", anchors.clone())
-        self.strides = strides
-        self.weights = weights or LossWeights()
-
-    def forward(self, heads: list[Tensor], targets: Targets) -> tuple[Tensor, dict[str, float]]:
+    def __call__(self, heads: list[Tensor], targets: Targets) -> tuple[Tensor, dict[str, float]]:
         """Loss of a batch.
 
         Returns the loss, a scalar, and its weighted parts by name, for the record.
@@ -122,13 +107,18 @@ class DetectionLoss(nn.Module):
         box = objectness = classes = heads[0].new_zeros((), dtype=torch.float32)
         for level, head in enumerate(heads):
             raw = head.float()
-            found = assign(targets.boxes, self.anchors[level], self.strides[level], _grid_hw(raw))
+            grid_hw = raw.shape[2], raw.shape[3]
+            found = assign(targets.boxes, self.anchors[level], self.strides[level], grid_hw)
             overlap = torch.zeros_like(raw[..., 4])
             if len(found.image):
                 lines = targets.lines[found.plate]
                 level_box, level_class, iou = self._answers(raw, found, lines, level)
                 box, classes = box + level_box, classes + level_class
-                overlap = _spread(overlap, found, iou)
+                # Objectness to aim for: each answer's IoU; where two meet, the better one's, as
+                # later writes win.
+                order = iou.argsort()
+                cells = found.image, found.anchor, found.row, found.column
+                overlap[tuple(index[order] for index in cells)] = iou[order]
             judged = _judged(raw, targets.unclear, self.strides[level])
             every = F.binary_cross_entropy_with_logits(raw[..., 4], overlap, reduction="none")
             objectness = objectness + (every * judged).mean() * self.weights.levels[level]
@@ -155,22 +145,10 @@ class DetectionLoss(nn.Module):
         return (1 - overlap).mean(), mean_class, overlap.detach().clamp(min=0)
 
 
-def _grid_hw(raw: Tensor) -> tuple[int, int]:
-    return raw.shape[2], raw.shape[3]
-
-
-def _spread(overlap: Tensor, found: _Assigned, iou: Tensor) -> Tensor:
-    """Objectness to aim for: each answer's IoU; where two meet, the better one's."""
-    order = iou.argsort()  # later writes win
-    index = (found.image[order], found.anchor[order], found.row[order], found.column[order])
-    overlap[index] = iou[order]
-    return overlap
-
-
 def _judged(raw: Tensor, unclear: Tensor, stride: int) -> Tensor:
     """(N, 1, H, W) float32: 0 in cells that an unclear box touches, else 1."""
-    h, w = _grid_hw(raw)
-    judged = raw.new_ones((raw.shape[0], 1, h, w))
+    images, _, h, w, _ = raw.shape
+    judged = raw.new_ones((images, 1, h, w))
     for index, x0, y0, x1, y1 in unclear.tolist():
         rows = slice(int(y0 // stride), min(int(y1 // stride) + 1, h))
         columns = slice(int(x0 // stride), min(int(x1 // stride) + 1, w))

@@ -1,22 +1,18 @@
 """Trains the detector: `plates train detector`."""
 
 import json
-import logging
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from plate_models import weights
-from plate_models.detection import Detect, box_iou_xyxy, find_boxes
-from plate_models.nets.yolov5 import YOLOv5, YOLOv5Graph
-from plate_models.spec import DETECTOR, DetectorSpec
+from plate_models.nets.yolov5 import YOLOv5
+from plate_models.spec import DETECTOR
 from plate_models.training.detection_data import (
-    TrainingPhoto,
     Window,
     WindowSampler,
     WindowSettings,
@@ -25,8 +21,6 @@ from plate_models.training.detection_data import (
 )
 from plate_models.training.detection_loss import DetectionLoss, LossWeights, Targets
 from plate_models.training.run import Run
-
-log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -126,71 +120,24 @@ def collate(windows: list[Window]) -> tuple[Tensor, Targets]:
 def train(config: DetectorTraining) -> Path:
     """Train, or go on training, until the minutes are used; then write the weights.
 
+    `plates eval --data` measures them on the photos that were not trained on.
+
     Returns:
         The weights' file.
 
     Raises:
         FileNotFoundError: The data folder lacks world_photos/plates.csv.
     """
-    photos, validation = load_world(config.data)
+    photos = load_world(config.data)
     sampler = WindowSampler(photos, load_empty(config.data), config.windows)
     training = Training(config, sampler)
     (config.folder / "config.json").write_text(json.dumps(asdict(config), default=str, indent=2))
     training.use_up(training.step, config.report_every)
-    checks = check(training, validation, load_empty(config.data, held_out=True))
-    log.info("%s", json.dumps(checks))
     summary = {
         "data": "world_photos (training part), no_plates (training half), "
         f"rendered Russian plates painted over {config.windows.painted:.0%} of them",
         "photos": len(photos),
         "seed": config.seed,
-        **checks,
     }
     nets = {"detector": training.averaged.module}
     return training.release(nets, summary, config.start_from, config.release)[0]
-
-
-def check(
-    training: Training, validation: list[TrainingPhoto], negatives: list[TrainingPhoto]
-) -> dict[str, Any]:
-    """Count what the averaged weights find on photos that were not trained on."""
-    graph = YOLOv5Graph(cast(YOLOv5, training.averaged.module), DETECTOR).eval()
-    return {
-        "validation": asdict(count_found(graph, validation)),
-        "no_plates_held_out": asdict(count_found(graph, negatives)),
-    }
-
-
-@dataclass(frozen=True)
-class DetectionCounts:
-    """Counts over a set of photos."""
-
-    plates: int  # labelled plates
-    # found_50, found_70: Those that a found box overlaps with IoU of at least 0.5, 0.7.
-    found_50: int
-    found_70: int
-    boxes: int  # all boxes found; not every plate in a photo need be labelled
-    photos: int  # photos looked at
-
-
-def count_found(
-    graph: Detect, photos: Sequence[TrainingPhoto], spec: DetectorSpec = DETECTOR
-) -> DetectionCounts:
-    """Run a detector over photos and count what it finds; some may have no labels."""
-    overlaps, found = [torch.zeros(0)], 0
-    for photo in photos:
-        with torch.inference_mode():
-            boxes, _, _ = find_boxes(torch.from_numpy(photo.image), graph, spec)
-        if len(boxes):
-            overlaps.append(box_iou_xyxy(torch.from_numpy(photo.boxes), boxes).amax(dim=1))
-        else:
-            overlaps.append(torch.zeros(len(photo.boxes)))
-        found += len(boxes)
-    best = torch.cat(overlaps)
-    return DetectionCounts(
-        plates=len(best),
-        found_50=int((best >= 0.5).sum()),
-        found_70=int((best >= 0.7).sum()),
-        boxes=found,
-        photos=len(photos),
-    )

@@ -67,10 +67,10 @@ def load_labels(folder: Path) -> list[LabelledPhoto]:
         image = folder / "images" / name
         if not image.is_file():
             raise FileNotFoundError(f"{path} lists {image}, which is not there")
-        size_wh, orientation = _stored(image)
+        stored = _stored(image)
         plates = (
             LabelledPlate(
-                upright(box, size_wh, orientation),
+                upright(box, *stored),
                 row.get("text", ""),
                 row.get("legible", "0") == "1",
                 row.get("light", ""),

@@ -1,13 +1,7 @@
 """Trains rectifier and recognizer together, on rendered crops alone: `plates train recognizer`."""
 
-import time
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
 from dataclasses import dataclass
-from itertools import count
 from pathlib import Path
-from threading import Event
 from typing import cast
 
 import numpy as np
@@ -15,7 +9,6 @@ import torch
 import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
-from tqdm import tqdm
 
 from plate_models import weights
 from plate_models.nets.lprnet import LPRNet
@@ -109,10 +102,7 @@ def row_labels(batch: CropBatch) -> NDArray[np.int64]:
 
 
 def text_loss(logits: Tensor, batch: CropBatch) -> Tensor:
-    """Mean CTC loss per character.
-
-    Returns a scalar.
-    """
+    """Mean CTC loss per character, a scalar."""
     labels = torch.from_numpy(row_labels(batch))
     lengths = (labels >= 0).sum(dim=1)
     log_probs = logits.permute(2, 0, 1).log_softmax(dim=2)
@@ -123,10 +113,7 @@ def text_loss(logits: Tensor, batch: CropBatch) -> Tensor:
 
 
 def corner_loss(theta: Tensor, batch: CropBatch) -> Tensor:
-    """Mean distance of the corners along either axis.
-
-    Returns a scalar, as a share of half the crop's width or height.
-    """
+    """Mean distance of the corners along either axis, as a share of half the crop's side."""
     height, width = RECTIFIER.crop_hw
     scale = torch.tensor([2 / width, 2 / height])
     corners = torch.from_numpy(batch.quads) * scale - 1
@@ -145,11 +132,8 @@ def to_input(images: NDArray[np.uint8], rng: np.random.Generator | None = None) 
     gain = rng.uniform(0.6, 1.25, count) * rng.uniform(0.95, 1.05, (len(images), 3, 1, 1))
     shift = rng.uniform(-20, 20, count) - RECTIFIER.mean
     # One multiplication and one addition over all pixels; this is on the hot path.
-    return pixels.mul_(_float(gain / RECTIFIER.std)).add_(_float(shift / RECTIFIER.std))
-
-
-def _float(values: NDArray[np.float64]) -> Tensor:
-    return torch.from_numpy(values).float()
+    factor, term = (torch.from_numpy(v / RECTIFIER.std).float() for v in (gain, shift))
+    return pixels.mul_(factor).add_(term)
 
 
 @torch.no_grad()
@@ -158,20 +142,18 @@ def exact_match(reader: nn.Module, batch: CropBatch) -> dict[int, float]:
     right: dict[int, list[bool]] = {1: [], 2: []}
     for start in range(0, len(batch.images), 100):
         part = batch.part(slice(start, start + 100))
-        lines = torch.from_numpy(part.lines)
-        logits, _ = reader(to_input(part.images), lines)
+        logits, _ = reader(to_input(part.images), torch.from_numpy(part.lines))
+        texts = [
+            "".join(RECOGNIZER.alphabet[i] for i in label if i >= 0) for label in row_labels(part)
+        ]
         rows = [
-            ctc.greedy_decode(ctc.log_softmax(row)) == _text(label)
-            for row, label in zip(logits.numpy(), row_labels(part), strict=True)
+            ctc.greedy_decode(ctc.log_softmax(row)) == text
+            for row, text in zip(logits.numpy(), texts, strict=True)
         ]
         ones = int((part.lines == 1).sum())
         right[1] += rows[:ones]
         right[2] += [a and b for a, b in zip(rows[ones::2], rows[ones + 1 :: 2], strict=True)]
     return {count: float(np.mean(hits)) if hits else 0.0 for count, hits in right.items()}
-
-
-def _text(label: NDArray[np.int64]) -> str:
-    return "".join(RECOGNIZER.alphabet[i] for i in label if i >= 0)
 
 
 class Training(Run):
@@ -199,7 +181,7 @@ class Training(Run):
         self.net.train()
         crops = to_input(batch.images, self.rng).contiguous(memory_format=torch.channels_last)
         with torch.autocast("cpu", torch.bfloat16):
-            if self.budget.progress < config.rectifier_first:
+            if self.progress < config.rectifier_first:
                 corner = loss = corner_loss(self.net.stn.locate(crops).float(), batch)
             else:
                 lines = torch.from_numpy(batch.lines)
@@ -208,10 +190,6 @@ class Training(Run):
                 loss = text_loss(logits, batch) + config.corner_weight * corner
         self.learn(loss, len(batch.images), most_gradient=5.0)
         return {"loss": loss.item(), "corner": corner.item()}
-
-    def match(self, held_out: CropBatch) -> dict[int, float]:
-        """Exact match of the averaged weights, by lines of text."""
-        return exact_match(self.averaged.module.eval(), held_out)
 
     def finish(self, match: dict[int, float]) -> list[Path]:
         """Write the averaged weights; errors as `Run.release` has them."""
@@ -224,24 +202,6 @@ class Training(Run):
         return self.release(nets, summary, self.config.start_from, self.config.release)
 
 
-def _render_set(cache: CropCache, config: RecognizerTraining, stop: Event) -> None:
-    """Render the training set into the cache, with a progress bar, until stopped."""
-    rendering = cache.fill(config.crops, config.workers)
-    with tqdm(total=config.crops, unit="crop", desc="rendering") as bar, closing(rendering):
-        for ready in rendering:
-            bar.update(ready - bar.n)
-            if stop.is_set():
-                break
-
-
-def _batches(cache: CropCache, size: int, rng: np.random.Generator) -> Iterator[CropBatch]:
-    """Draw batches without end, from what has been rendered so far."""
-    for step in count():
-        if step % 200 == 0:
-            cache.refresh()
-        yield cache.draw(rng, size)
-
-
 def train(config: RecognizerTraining) -> dict[int, float]:
     """Train until the budget is used, then write the weights.
 
@@ -250,29 +210,22 @@ def train(config: RecognizerTraining) -> dict[int, float]:
     Returns:
         Exact match of the averaged weights on rendered crops not trained on, by lines.
     """
-    stop, cache = Event(), CropCache(config.cache, config.seed)
-    with ThreadPoolExecutor(1) as renderer:
-        rendering = renderer.submit(_render_set, cache, config, stop)
-        try:
-            while not cache.refresh():
-                if rendering.done():
-                    rendering.result()
-                time.sleep(0.5)
-            return _train(Training(config), cache)
-        finally:
-            stop.set()
+    cache = CropCache(config.cache, config.seed)
+    with cache.rendering(config.crops, config.workers):
+        held_out = render_batch(np.random.default_rng(config.seed - 1), config.held_out)
+        training = Training(config)
+        cache.refresh()
 
+        def step() -> dict[str, float]:
+            if training.steps % 200 == 0:
+                cache.refresh()
+            return training.step(cache.draw(training.rng, config.batch_size))
 
-def _train(training: Training, cache: CropCache) -> dict[int, float]:
-    config = training.config
-    held_out = render_batch(np.random.default_rng(config.seed - 1), config.held_out)
-    batches = _batches(cache, config.batch_size, training.rng)
+        def check() -> dict[str, float]:
+            match = exact_match(training.averaged, held_out)
+            return {"one_line": match[1], "two_lines": match[2]}
 
-    def check() -> dict[str, float]:
-        match = training.match(held_out)
-        return {"one_line": match[1], "two_lines": match[2]}
-
-    training.use_up(lambda: training.step(next(batches)), config.report_every, check)
-    match = training.match(held_out)
-    training.finish(match)
-    return match
+        training.use_up(step, config.report_every, check)
+        match = exact_match(training.averaged, held_out)
+        training.finish(match)
+        return match

@@ -13,6 +13,12 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
+def start_pool(workers: int) -> ProcessPoolExecutor:
+    """Processes of one thread and low priority, for functions of modules."""
+    spawn = multiprocessing.get_context("spawn")
+    return ProcessPoolExecutor(workers, spawn, initializer=_use_one_thread)
+
+
 def map_ahead(
     function: Callable[[Item], Result], items: Iterable[Item], workers: int, ahead: int = 8
 ) -> Generator[Result]:
@@ -27,8 +33,7 @@ def map_ahead(
     if not workers:
         yield from map(function, items)
         return
-    spawn = multiprocessing.get_context("spawn")
-    pool = ProcessPoolExecutor(workers, spawn, initializer=_use_one_thread)
+    pool = start_pool(workers)
     waiting: deque[Future[Result]] = deque()
     try:
         for item in items:

@@ -1,5 +1,7 @@
 """The rendered benchmark: photos of plates from a renderer that training never sees.
 
+Each photo is made from its kind and its number alone.
+
 With training it shares only what defines a plate: glyphs, kinds with their layouts and
 ranges of colours, texts. Backgrounds, vehicles, light, wear, lens, sensor and camera are
 its own. It is meant as a fair test of legible plates as a camera over a gate or behind a
@@ -17,22 +19,159 @@ windscreen sees them; what a person can read decided its ranges, not what our ne
   ambient light; dirt hides no character.
 """
 
-from plate_models.training.benchmark.photos import (
-    PER_KIND,
-    SEED,
-    BenchmarkPhoto,
-    BenchmarkPlate,
-    photo_named,
-    render_photo,
-    render_photos,
-)
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
 
-__all__ = [
-    "PER_KIND",
-    "SEED",
-    "BenchmarkPhoto",
-    "BenchmarkPlate",
-    "photo_named",
-    "render_photo",
-    "render_photos",
-]
+import numpy as np
+from numpy.random import Generator, SeedSequence, default_rng
+from numpy.typing import NDArray
+
+from plate_models.training.benchmark.camera import (
+    DASHCAM_PITCH_DEG,
+    GATE_PITCH_DEG,
+    ROLL_DEG,
+    Camera,
+    corners_of,
+    sample_frames,
+    turn_about,
+)
+from plate_models.training.benchmark.light import sample_light
+from plate_models.training.benchmark.optics import sample_lens, take
+from plate_models.training.benchmark.plates import choose_layout
+from plate_models.training.benchmark.scenes import Vehicle, build
+from plate_models.training.benchmark.vehicles import bodies_of
+from plate_models.training.imaging import Floats, apply_homography
+from plate_models.training.synthetic.kinds import KINDS, kind_named
+from plate_models.training.synthetic.texts import sample_text
+from plate_models.training.worker_pool import map_ahead
+
+SEED = 20_260
+PER_KIND = 500
+CHARACTER_PX = (9.0, 36.0)
+_SIZES_WH, _SMALL_SHARE = ((960, 540), (1280, 720)), 0.6
+_PAIR_SHARE = 0.125
+# Two vehicles fit side by side up to this height of their plates' smallest characters.
+_PAIR_PX = (9.0, 11.5)
+_GATE_SHARE = 0.6
+_FOCAL = (0.8, 1.8)
+_WHITE_LEVEL, _DARK_WHITE_LEVEL = (0.3, 0.9), (0.22, 0.8)
+_TRIES = 40
+
+
+@dataclass(frozen=True)
+class BenchmarkPlate:
+    """One plate of a photo."""
+
+    text: str  # in Latin letters, the upper line first
+    kind: str  # name of its format, such as "ru.car"
+    lines: int  # of text, 1 or 2
+    # (4, 2) float32, corners TL, TR, BR, BL in pixels of the photo, where (0, 0) is the corner of
+    # the first pixel.
+    quad: NDArray[np.float32]
+
+    @property
+    def box(self) -> tuple[float, float, float, float]:
+        """x0, y0, x1, y1: the hull of the quad."""
+        (x0, y0), (x1, y1) = self.quad.min(axis=0).tolist(), self.quad.max(axis=0).tolist()
+        return x0, y0, x1, y1
+
+    @property
+    def width(self) -> float:
+        """Mean length of the quad's upper and lower side, in pixels."""
+        sides = self.quad[[1, 2]] - self.quad[[0, 3]]
+        return float(np.hypot(*sides.T).mean())
+
+
+@dataclass(frozen=True)
+class BenchmarkPhoto:
+    """A photo as a camera stores it."""
+
+    name: str  # its kind and number, such as "ru.car-0017"
+    file: bytes  # a JPEG file
+    dark: bool  # taken at dusk, by night or by lamplight
+    plates: tuple[BenchmarkPlate, ...]  # all of its plates
+
+
+def render_photo(kind: str, index: int, seed: int = SEED) -> BenchmarkPhoto:
+    """Make one photo of the benchmark; the same arguments make the same bytes.
+
+    Args:
+        kind: Of its plates, a key of ``KINDS``.
+        index: Number of the photo, 0 or more.
+        seed: Of the whole benchmark.
+
+    Raises:
+        ValueError: There is no such kind.
+    """
+    plate_kind = kind_named(kind)
+    rng = default_rng(SeedSequence(seed, spawn_key=(list(KINDS).index(kind), index)))
+    size_wh = _SIZES_WH[int(rng.random() >= _SMALL_SHARE)]
+    camera = Camera(size_wh, float(rng.uniform(*_FOCAL)) * size_wh[0])
+    pitch = GATE_PITCH_DEG if rng.random() < _GATE_SHARE else DASHCAM_PITCH_DEG
+    tilt = turn_about("zx", rng.uniform(-ROLL_DEG, ROLL_DEG), rng.uniform(*pitch))
+    pair = bool(rng.random() < _PAIR_SHARE)
+    character_px = float(np.exp(rng.uniform(*np.log(_PAIR_PX if pair else CHARACTER_PX))))
+    place = partial(_place, kind, camera, tilt, character_px, rng)
+    vehicles = _place_pair(place, camera, tilt) if pair else [place((0.12, 0.88))]
+    light = sample_light(rng, tilt)
+    lens = sample_lens(rng, size_wh, character_px)
+    picture, white = build(camera, vehicles, light, tilt, rng)
+    level = float(rng.uniform(*(_DARK_WHITE_LEVEL if light.dark else _WHITE_LEVEL)))
+    file = take(lens.see(picture) * np.float32(level / white), light.dark, rng)
+    plates = []
+    for vehicle in vehicles:
+        corners = corners_of(vehicle.layout.size_mm)
+        quad = lens.bend_points(apply_homography(vehicle.plate.homography(camera), corners))
+        plates.append(BenchmarkPlate(vehicle.text, kind, plate_kind.lines, quad.astype(np.float32)))
+    return BenchmarkPhoto(f"{kind}-{index:04d}", file, light.dark, tuple(plates))
+
+
+def photo_named(name: str, seed: int = SEED) -> BenchmarkPhoto:
+    """Make a photo again from its name."""
+    kind, _, number = name.rpartition("-")
+    return render_photo(kind, int(number), seed)
+
+
+def _place_pair(place: "partial[Vehicle]", camera: Camera, tilt: Floats) -> list[Vehicle]:
+    """A pair of vehicles side by side, the far one first; the left one alone if none fits."""
+    left = place((0.12, 0.34))
+    for _ in range(_TRIES):
+        right = place((0.62, 0.88))
+        # Both stand on the same ground: a lower plate is nearer to it.
+        lower = float((right.frame.origin - left.frame.origin) @ tilt[:, 1])
+        right = replace(right, ground_mm=left.ground_mm - lower)
+        low, high = right.body.ground
+        apart = left.outline(camera)[:, 0].max() < right.outline(camera)[:, 0].min()
+        if apart and low <= right.ground_mm <= high:
+            return sorted((left, right), key=lambda vehicle: -vehicle.frame.origin[2])
+    return [left]
+
+
+def _place(
+    kind: str,
+    camera: Camera,
+    tilt: Floats,
+    character_px: float,
+    rng: Generator,
+    zone: tuple[float, float],
+) -> Vehicle:
+    text = sample_text(rng, kind)
+    layout = choose_layout(text, kind_named(kind), rng)
+    scale = character_px / layout.region.digit_height
+    frame, plate = sample_frames(rng, camera, layout.size_mm, scale, zone, tilt)
+    bodies = bodies_of(kind)
+    body = bodies[rng.integers(len(bodies))]
+    ground = float(rng.uniform(*body.ground))
+    return Vehicle(frame, plate, body, ground, kind, text, layout, scale)
+
+
+def render_photos(
+    numbered: Iterable[tuple[str, int]], workers: int, seed: int = SEED
+) -> Iterator[BenchmarkPhoto]:
+    """Render photos in the order asked for."""
+    return map_ahead(partial(_render, seed=seed), numbered, workers)
+
+
+def _render(numbered: tuple[str, int], seed: int) -> BenchmarkPhoto:
+    return render_photo(*numbered, seed)

@@ -1,4 +1,4 @@
-"""Sun, sky and lamps, the shadows they cast across plates, and the gleam on a sheet.
+"""Sun, sky and lamps, the shadows they cast, and what they show of a sheet's surface.
 
 Light is linear here: RGB factors on what a surface reflects.
 """
@@ -8,16 +8,15 @@ from dataclasses import dataclass
 import cv2
 import numpy as np
 from numpy.random import Generator
-from numpy.typing import NDArray
 
-from plate_models.training.benchmark.camera import Floats, Plane
-from plate_models.training.benchmark.textures import Field, fractal
+from plate_models.training.benchmark.camera import Frame
+from plate_models.training.benchmark.textures import fractal
+from plate_models.training.imaging import Field, Floats
 
 # Sunshine, clouds, a lamp above a yard, dusk, the own headlamps by night.
 _ODDS = (0.34, 0.3, 0.12, 0.1, 0.14)
 _SHADOW_SHARE, _GLEAM_SHARE = 0.4, 0.2
 _GLEAM = (0.04, 0.28)
-SHADOW_PX_PER_MM = 0.12
 
 
 @dataclass(frozen=True)
@@ -35,9 +34,9 @@ class Light:
     shadow: bool = False  # whether something casts a shadow on the vehicle
     dark: bool = False  # by night: few electrons, a strong cast
 
-    def on(self, plane: Plane) -> float:
-        """Share of the directed light that a plane receives."""
-        return max(0.0, float(plane.normal @ self.sun))
+    def on(self, frame: Frame) -> float:
+        """Share of the directed light that a surface receives."""
+        return max(0.0, float(frame.normal @ self.sun))
 
 
 def sample_light(rng: Generator, tilt: Floats) -> Light:
@@ -69,18 +68,16 @@ def _tinted(rng: Generator, colour: tuple[float, float, float], strength: float)
     return tinted
 
 
-def cast_shadow(rng: Generator, box_mm: tuple[float, float, float, float]) -> Field:
-    """A shadow over a vehicle's face: an edge, bars, or a tree's leaves.
+def cast_shadow(rng: Generator, size_hw: tuple[int, int]) -> Field:
+    """A shadow about the middle of a field: an edge, bars, or a tree's leaves.
 
-    Returns (H, W) float32 at ``SHADOW_PX_PER_MM``: 1 where directed light comes through.
+    Returns (H, W) float32: 1 where directed light comes through.
     """
-    x0, y0, x1, y1 = (side * SHADOW_PX_PER_MM for side in box_mm)
-    lit = np.ones((round(y1 - y0), round(x1 - x0)), np.float32)
-    middle = np.array([-x0 + rng.normal(0, 15), -y0 + rng.normal(0, 5)])
     kind = int(rng.integers(3))
     if kind == 2:
-        leaves = fractal(rng, (lit.shape[0], lit.shape[1]), rng.uniform(2, 5), 1.0)
-        return np.clip(0.5 + 2.5 * leaves, 0.0, 1.0).astype(np.float32)
+        return np.clip(0.5 + 2.5 * fractal(rng, size_hw, rng.uniform(2, 5)), 0, 1)
+    lit = np.ones(size_hw, np.float32)
+    middle = np.array(size_hw[::-1]) / 2 + rng.normal(0, 1, 2) * (15, 5)
     angle = rng.uniform(0, np.pi)
     along = np.array([np.cos(angle), np.sin(angle)])
     side = np.array([-along[1], along[0]])
@@ -89,28 +86,25 @@ def cast_shadow(rng: Generator, box_mm: tuple[float, float, float, float]) -> Fi
         start = middle + side * (0 if kind == 0 else (index - 2) * 22)
         corners = [start - 600 * along, start + 600 * along]
         corners += [point + width * side for point in reversed(corners)]
-        cv2.fillConvexPoly(lit, np.rint(corners).astype(np.int32), (0.0,), cv2.LINE_AA)
+        cv2.fillConvexPoly(lit, np.rint(corners).astype(np.int32), (0.0,))
     return np.asarray(cv2.GaussianBlur(lit, (0, 0), rng.uniform(0.5, 2.5)), np.float32)
 
 
-def relief(height: Field, plane: Plane, sun: Floats, strength: float) -> Field:
-    """How much brighter or darker the flanks of raised characters are.
-
-    Returns (H, W) float32, to be added to the share of directed light.
-    """
+def relief(height: Field, frame: Frame, sun: Floats, strength: float) -> Field:
+    """How much brighter or darker the flanks of raised characters are, (H, W) float32."""
     soft = cv2.GaussianBlur(height, (0, 0), 1.2)
     across = cv2.Sobel(soft, cv2.CV_32F, 1, 0, ksize=1)
     down = cv2.Sobel(soft, cv2.CV_32F, 0, 1, ksize=1)
-    slope = across * float(plane.right @ sun) + down * float(plane.down @ sun)
-    return np.asarray(-strength * slope, np.float32)
+    right, low, _ = (float(share) for share in sun @ frame.turn)
+    return np.asarray(-strength * (across * right + down * low), np.float32)
 
 
-def gleam(rng: Generator, size_hw: tuple[int, int]) -> Field | None:
-    """A broad highlight somewhere on the sheet, as light added; None mostly."""
+def gleam(rng: Generator, size_hw: tuple[int, int]) -> Field | float:
+    """A broad highlight somewhere on a sheet, as reflectance added; 0 mostly."""
     if rng.random() >= _GLEAM_SHARE:
-        return None
+        return 0.0
     height, width = size_hw
     x = (np.arange(width) / width - rng.uniform(0, 1)) / rng.uniform(0.15, 0.5)
     y = (np.arange(height) / width - rng.uniform(0, height / width)) / rng.uniform(0.1, 0.4)
-    lobe: NDArray[np.float64] = np.outer(np.exp(-(y**2)), np.exp(-(x**2)))
-    return (lobe * rng.uniform(*_GLEAM)).astype(np.float32)
+    lobe = np.outer(np.exp(-(y**2)), np.exp(-(x**2))) * rng.uniform(*_GLEAM)
+    return np.asarray(lobe, np.float32)

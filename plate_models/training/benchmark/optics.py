@@ -1,18 +1,16 @@
-"""A lens, a sensor, and what their camera makes of the light: from linear light to a JPEG file.
-
-Places are in pixels, (0, 0) being the corner of the first one.
-"""
+"""A lens, a sensor, and what their camera makes of the light: from linear light to a JPEG file."""
 
 from dataclasses import dataclass
-from functools import cached_property
+from typing import TypeVar
 
 import cv2
 import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from plate_models.training.benchmark.camera import Floats
-from plate_models.training.benchmark.textures import Field, Image
+from plate_models.training.imaging import Field, Floats, Image, encode_jpeg, motion_kernel
+
+Real = TypeVar("Real", np.float32, np.float64)
 
 _BEND = (-0.05, 0.16)
 _FRINGE = 0.0012
@@ -21,8 +19,6 @@ _FALL_OFF = (0.0, 0.45)
 _DISC, _MOTION = (0.02, 0.085), (0.06, 0.18)
 _MOTION_SHARE = 0.3
 _VEIL = (0.0, 0.05)
-# Distortion is computed for cells of so many pixels a side, and interpolated.
-_CELL = 16
 
 
 @dataclass(frozen=True)
@@ -37,15 +33,12 @@ class Lens:
     motion_px: tuple[float, float]  # (x, y) way of the picture during the exposure
     veil: float  # stray light, as a share of the picture's mean
 
-    @cached_property
-    def _middle(self) -> Floats:
-        return np.array(self.size_wh) / 2
-
-    def straighten(self, points: Floats) -> Floats:
-        """From places in the picture to where a pinhole would see them; (..., 2)."""
-        off = points - self._middle
-        radius = (off**2).sum(axis=-1, keepdims=True) / (self._middle**2).sum()
-        straight: Floats = self._middle + off * (1 + self.bend * radius) / (1 + max(self.bend, 0))
+    def straighten(self, points: NDArray[Real]) -> NDArray[Real]:
+        """From places (..., 2) in the picture, in pixels, to where a pinhole would see them."""
+        middle = np.array(self.size_wh, np.float32) / 2
+        off = points - middle
+        radius = (off**2).sum(axis=-1, keepdims=True) / (middle**2).sum()
+        straight: NDArray[Real] = middle + off * (1 + self.bend * radius) / (1 + max(self.bend, 0))
         return straight
 
     def bend_points(self, points: Floats) -> Floats:
@@ -57,20 +50,25 @@ class Lens:
 
     def see(self, image: Field) -> Field:
         """Send a (H, W, 3) float32 picture through the lens."""
-        for kernel in (_disc(self.disc_px), _line(self.motion_px)):
-            if kernel.size > 1:
-                image = np.asarray(cv2.filter2D(image, -1, kernel, borderType=cv2.BORDER_REFLECT))
-        grid = _coarse_grid(self.size_wh)
-        radius = ((grid - self._middle) ** 2).sum(axis=-1) / (self._middle**2).sum()
-        shade = _enlarge(1 - self.fall_off * radius, self.size_wh)
-        straight = self.straighten(grid) - self._middle
+        kernels = [_disc(self.disc_px)]
+        if any(self.motion_px):
+            kernels.append(motion_kernel(*self.motion_px))
+        for kernel in kernels:
+            image = np.asarray(cv2.filter2D(image, -1, kernel, borderType=cv2.BORDER_REFLECT))
+        middle = np.array(self.size_wh, np.float32) / 2
+        x, y = (np.arange(side, dtype=np.float32) + 0.5 for side in self.size_wh)
+        places = np.stack(np.meshgrid(x, y), axis=-1)
+        radius = ((places - middle) ** 2).sum(axis=-1) / (middle**2).sum()
+        straight = self.straighten(places) - middle
         channels = []
         for channel, sign in zip(cv2.split(image), (-1, 0, 1), strict=True):
-            source = self._middle + straight * (1 + sign * self.fringe) - 0.5
-            across, down = cv2.split(_enlarge(source, self.size_wh))
-            seen = cv2.remap(channel, across, down, cv2.INTER_LINEAR, None, cv2.BORDER_REFLECT)
-            channels.append(cv2.multiply(seen, shade))
-        return np.asarray(cv2.merge(channels) + np.float32(self.veil * float(image.mean())))
+            source_x, source_y = cv2.split(middle + straight * (1 + sign * self.fringe) - 0.5)
+            seen = cv2.remap(
+                channel, source_x, source_y, cv2.INTER_LINEAR, None, cv2.BORDER_REFLECT
+            )
+            channels.append(seen * (1 - self.fall_off * radius))
+        veil = self.veil * float(image.mean())
+        return np.asarray(np.stack(channels, axis=-1) + veil, np.float32)
 
 
 def sample_lens(rng: Generator, size_wh: tuple[int, int], character_px: float) -> Lens:
@@ -89,40 +87,12 @@ def sample_lens(rng: Generator, size_wh: tuple[int, int], character_px: float) -
     )
 
 
-def _coarse_grid(size_wh: tuple[int, int]) -> Floats:
-    """Places (rows, columns, 2) at the middles of cells, one cell beyond each side."""
-    x, y = (np.arange(-1, -(-side // _CELL) + 1) * _CELL + _CELL / 2 for side in size_wh)
-    return np.stack(np.meshgrid(x, y), axis=-1)
-
-
-def _enlarge(coarse: Floats, size_wh: tuple[int, int]) -> Field:
-    """Interpolate what is given on the coarse grid at the middles of the picture's pixels."""
-    rows, columns = coarse.shape[:2]
-    fine = cv2.resize(coarse.astype(np.float32), (columns * _CELL, rows * _CELL))
-    return np.asarray(fine[_CELL : _CELL + size_wh[1], _CELL : _CELL + size_wh[0]])
-
-
 def _disc(radius: float) -> Field:
     """An evenly lit disc, its rim anti-aliased."""
     reach = int(np.ceil(radius))
     side = np.arange(-reach, reach + 1)
     cover = np.clip(radius + 0.5 - np.hypot(side[:, None], side[None]), 0, 1)
     return np.asarray(cover / cover.sum(), np.float32)
-
-
-def _line(way: tuple[float, float]) -> Field:
-    """A straight way with even light, sampled four times a pixel."""
-    length = float(np.hypot(*way))
-    reach = int(np.ceil(length / 2))
-    kernel = np.zeros((2 * reach + 1, 2 * reach + 1), np.float32)
-    for share in np.linspace(-0.5, 0.5, max(1, 4 * int(np.ceil(length)))):
-        x, y = share * way[0] + reach, share * way[1] + reach
-        left, top = int(x), int(y)
-        for row, column in ((0, 0), (0, 1), (1, 0), (1, 1)):
-            weight = abs(1 - row - (y - top)) * abs(1 - column - (x - left))
-            if weight:
-                kernel[top + row, left + column] += weight
-    return np.asarray(kernel / kernel.sum(), np.float32)
 
 
 Raw = NDArray[np.uint16]
@@ -144,17 +114,12 @@ _CHROMA = (
 
 
 def take(light: Field, dark: bool, rng: Generator) -> bytes:
-    """From light on the sensor to a file.
-
-    Returns a JPEG file.
-    """
+    """From light on the sensor to a JPEG file."""
     raw = _expose(light, dark, rng)
     way = cv2.COLOR_BayerRGGB2RGB_EA if rng.random() < 0.6 else cv2.COLOR_BayerRGGB2RGB
     pixels = _develop(np.asarray(cv2.demosaicing(raw, way), np.uint16), dark, rng)
     quality, chroma = int(rng.integers(*JPEG_QUALITY)), _CHROMA[rng.integers(3)]
-    options = [cv2.IMWRITE_JPEG_QUALITY, quality, cv2.IMWRITE_JPEG_SAMPLING_FACTOR, chroma]
-    _, file = cv2.imencode(".jpg", cv2.cvtColor(pixels, cv2.COLOR_RGB2BGR), options)
-    return file.tobytes()
+    return encode_jpeg(pixels, quality, cv2.IMWRITE_JPEG_SAMPLING_FACTOR, chroma).tobytes()
 
 
 def _expose(light: Field, dark: bool, rng: Generator) -> Raw:
@@ -167,8 +132,7 @@ def _expose(light: Field, dark: bool, rng: Generator) -> Raw:
     electrons = np.clip(mosaic, 0, 1.2) * np.float32(full)
     spread = np.sqrt(electrons + np.float32(rng.uniform(*_READ_NOISE) ** 2))
     noisy = electrons + spread * rng.standard_normal(mosaic.shape, np.float32)
-    counts = np.clip(noisy * np.float32(_LEVELS / full), 0, _LEVELS)
-    return np.asarray(counts, np.uint16)
+    return np.asarray(np.clip(noisy * np.float32(_LEVELS / full), 0, _LEVELS), np.uint16)
 
 
 def _develop(pixels: Raw, dark: bool, rng: Generator) -> Image:

@@ -10,81 +10,23 @@ import cv2
 import numpy as np
 from numpy.random import Generator
 
-from plate_models.training.benchmark.camera import Floats
-from plate_models.training.benchmark.textures import Field, Picture, fractal
-from plate_models.training.synthetic.glyphs import Mask
+from plate_models.training.benchmark.textures import fractal
+from plate_models.training.imaging import Field, Floats, Image, shift_by
 from plate_models.training.synthetic.ink import CORNER_MM, draw_ink, loosen, rounded_box
 from plate_models.training.synthetic.kinds import Ground, Layout, PlateKind, kind_named
 
 _MUD = ((0.20, 0.155, 0.11), (0.12, 0.10, 0.085), (0.30, 0.28, 0.25))
-_RUST = (0.17, 0.07, 0.03)
 # Chances of each, and the most of a colour that they hide.
-DUST_SHARE, SPRAY_SHARE, RUN_SHARE, SCRATCH_SHARE, RUST_SHARE = 0.45, 0.3, 0.25, 0.25, 0.12
-DUST_COVER, SPRAY_COVER, RUN_COVER = 0.4, 0.8, 0.4
-
-
-def soil(sheet: Field, rng: Generator, px_per_mm: float) -> None:
-    """Age a plate, in place."""
-    mud = _MUD[rng.integers(len(_MUD))]
-    size = (sheet.shape[0], sheet.shape[1])
-    if rng.random() < DUST_SHARE:
-        drift = 0.5 + 0.25 * fractal(rng, size, 3 * px_per_mm, 1.4)
-        _cover(sheet, np.clip(drift, 0, 1) * rng.uniform(0.05, DUST_COVER), mud)
-    if rng.random() < SPRAY_SHARE:
-        _cover(sheet, _spray(rng, size, px_per_mm), mud)
-    if rng.random() < RUN_SHARE:
-        _cover(sheet, _runs(rng, size, px_per_mm), mud)
-    if rng.random() < SCRATCH_SHARE:
-        _scratch(sheet, rng, px_per_mm)
-    if rng.random() < RUST_SHARE:
-        edge = np.zeros(size, np.float32)
-        cv2.rectangle(edge, (0, 0), (size[1] - 1, size[0] - 1), (1.0,), round(5 * px_per_mm))
-        spots = np.clip(fractal(rng, size, 2 * px_per_mm, 1.0) - 0.3, 0, 1)
-        _cover(sheet, edge * spots * 0.9, _RUST)
-
-
-def _cover(sheet: Field, cover: Field, colour: tuple[float, float, float]) -> None:
-    sheet += cover.astype(np.float32)[..., None] * (np.array(colour, np.float32) - sheet)
-
-
-def _spray(rng: Generator, size_hw: tuple[int, int], px_per_mm: float) -> Field:
-    """Drops of mud, denser towards one side, none much larger than a stroke is wide."""
-    drops = fractal(rng, size_hw, rng.uniform(0.8, 1.8) * px_per_mm, 0.4)
-    fall = np.linspace(0, 1, size_hw[0], dtype=np.float32)[:, None]
-    level = rng.uniform(2.2, 3.2) - rng.uniform(0, 1.0) * fall
-    return np.clip(3 * (drops - level), 0, rng.uniform(0.3, SPRAY_COVER)).astype(np.float32)
-
-
-def _runs(rng: Generator, size_hw: tuple[int, int], px_per_mm: float) -> Field:
-    """Dirt that rain has drawn downwards."""
-    columns = fractal(rng, (2, size_hw[1]), 2 * px_per_mm, 0.6)[:1]
-    fall = np.linspace(rng.uniform(0, 0.6), 1, size_hw[0], dtype=np.float32)[:, None]
-    runs: Field = np.clip(columns - 0.4, 0, 1) * fall * np.float32(rng.uniform(0.1, RUN_COVER))
-    return runs
-
-
-def _scratch(sheet: Field, rng: Generator, px_per_mm: float) -> None:
-    """Thin lines that bare the metal or the primer."""
-    cover = np.zeros(sheet.shape[:2], np.float32)
-    size = np.array(sheet.shape[1::-1])
-    for _ in range(int(rng.integers(1, 7))):
-        start = rng.uniform(0, 1, 2) * size
-        stop = start + rng.normal(0, 40, 2) * px_per_mm
-        ends = [tuple(np.rint(point).astype(int).tolist()) for point in (start, stop)]
-        width = max(1, round(rng.uniform(0.4, 1.2) * px_per_mm))
-        cv2.line(cover, ends[0], ends[1], (float(rng.uniform(0.3, 0.8)),), width, cv2.LINE_AA)
-    tone = float(rng.choice((0.08, 0.45, 0.7)))
-    _cover(sheet, cover, (tone, tone, tone))
-
+_DUST_SHARE, _SPRAY_SHARE, _RUN_SHARE, _SCRATCH_SHARE = 0.45, 0.3, 0.25, 0.25
+_DUST_COVER, _SPRAY_COVER, _RUN_COVER = 0.4, 0.8, 0.4
 
 _BOLDER_MM = (-1.2, -0.6, 0.0, 0.6)
 _JITTER_MM = 0.5
 _PAD_MM = 30.0
 # Of white sheets and white print; of black print.
 _WHITE, _BLACK = (0.62, 0.88), (0.015, 0.06)
-_FRAME_SHARE = 0.55
-# Bolts sit near the rim, within this share of the plate's height.
-_BOLT_RIM, _BOLT_TRIES, _BOLTS_APART_MM = 0.2, 80, 45.0
+_FRAME_SHARE, _BOLT_SHARE = 0.55, 0.4
+_BOLTS = ((0.02, 0.02, 0.02), (0.3, 0.3, 0.3), (0.6, 0.6, 0.6), (0.4, 0.3, 0.12))
 _WORDS = ("Avtodom", "SERVIS 24", "moto & auto", "Don Motors", "Baltika-Lada", "KAMA trade")
 _FLAG = ((0.8, 0.8, 0.8), (0.03, 0.07, 0.4), (0.5, 0.03, 0.03))
 
@@ -116,23 +58,20 @@ def draw_sheet(text: str, kind: str, layout: Layout, px_per_mm: float, rng: Gene
     plate = paper + print_share * (paint - paper)
     if rng.random() < plate_kind.flag_share * 0.8:
         _draw_flag(plate, layout, px_per_mm)
-    soil(plate, rng, px_per_mm)
-    _bolt(plate, ink, rng, px_per_mm)
+    _soil(plate, rng, px_per_mm)
+    _bolt(plate, layout, rng, px_per_mm)
     pad = round(_PAD_MM * px_per_mm)
-    reflectance = _padded(plate, pad, cv2.BORDER_REPLICATE)
+    around = pad, pad, pad, pad
+    reflectance = np.asarray(cv2.copyMakeBorder(plate, *around, cv2.BORDER_REPLICATE), np.float32)
     outline = rounded_box((ink.shape[1], ink.shape[0]), 0, CORNER_MM * px_per_mm)
-    cover = _padded(outline, pad, cv2.BORDER_CONSTANT)
+    cover = np.pad(outline, pad)
     if rng.random() < _FRAME_SHARE * plate_kind.holder_share:
         _frame(reflectance, cover, layout.size_mm, px_per_mm, rng)
-    height = _padded(ink, pad, cv2.BORDER_CONSTANT).astype(np.float32) / 255
     mm, (width, tall) = 1 / px_per_mm, layout.size_mm
-    to_mm = np.array([[mm, 0, -width / 2 - pad * mm], [0, mm, -tall / 2 - pad * mm], [0, 0, 1]])
+    to_mm = shift_by(-width / 2 - pad * mm, -tall / 2 - pad * mm) @ np.diag((mm, mm, 1))
+    height = np.pad(ink, pad).astype(np.float32) / 255
     white = float(max(paper.max(), paint.max()))
     return Sheet(reflectance, cover.astype(np.float32) / 255, height, to_mm, white)
-
-
-def _padded(image: Picture, pad: int, border: int) -> Picture:
-    return np.asarray(cv2.copyMakeBorder(image, pad, pad, pad, pad, border), image.dtype)
 
 
 def _colours(ground: Ground, rng: Generator) -> tuple[Field, Field]:
@@ -144,6 +83,36 @@ def _colours(ground: Ground, rng: Generator) -> tuple[Field, Field]:
     return paper.astype(np.float32), paint.astype(np.float32)
 
 
+def _soil(sheet: Field, rng: Generator, px_per_mm: float) -> None:
+    """Age a plate, in place: dust, drops of mud, runs of rain, scratches."""
+    mud = _MUD[rng.integers(len(_MUD))]
+    size = height, width = sheet.shape[0], sheet.shape[1]
+    fall = np.linspace(0, 1, height, dtype=np.float32)[:, None]
+    if rng.random() < _DUST_SHARE:
+        drift = 0.5 + 0.25 * fractal(rng, size, 3 * px_per_mm, 1.4)
+        _cover(sheet, np.clip(drift, 0, 1) * rng.uniform(0.05, _DUST_COVER), mud)
+    if rng.random() < _SPRAY_SHARE:
+        # No drop is much larger than a stroke is wide.
+        drops = fractal(rng, size, rng.uniform(0.8, 1.8) * px_per_mm, 0.4)
+        level = rng.uniform(2.2, 3.2) - rng.uniform(0, 1.0) * fall
+        _cover(sheet, np.clip(3 * (drops - level), 0, rng.uniform(0.3, _SPRAY_COVER)), mud)
+    if rng.random() < _RUN_SHARE:
+        columns = fractal(rng, (2, width), 2 * px_per_mm, 0.6)[:1]
+        below = np.maximum(fall, rng.uniform(0, 0.6))
+        _cover(sheet, np.clip(columns - 0.4, 0, 1) * below * rng.uniform(0.1, _RUN_COVER), mud)
+    if rng.random() < _SCRATCH_SHARE:
+        tone = float(rng.choice((0.08, 0.45, 0.7)))
+        for _ in range(int(rng.integers(1, 7))):
+            start = rng.uniform(0, 1, 2) * (width, height)
+            stop = start + rng.normal(0, 40, 2) * px_per_mm
+            ends = [np.rint(point).astype(int).tolist() for point in (start, stop)]
+            cv2.line(sheet, ends[0], ends[1], (tone, tone, tone), max(1, round(0.8 * px_per_mm)))
+
+
+def _cover(sheet: Field, cover: Field, colour: tuple[float, float, float]) -> None:
+    sheet += cover.astype(np.float32)[..., None] * (np.array(colour, np.float32) - sheet)
+
+
 def _draw_flag(plate: Field, layout: Layout, px_per_mm: float) -> None:
     x0, y0, x1, y1 = (round(side * px_per_mm) for side in layout.flag)
     cv2.rectangle(plate, (x0 - 1, y0 - 1), (x1, y1), (0.1, 0.1, 0.1), 1)
@@ -151,41 +120,22 @@ def _draw_flag(plate: Field, layout: Layout, px_per_mm: float) -> None:
         plate[y0 + (y1 - y0) * index // 3 : y0 + (y1 - y0) * (index + 1) // 3, x0:x1] = stripe
 
 
-def _bolt(plate: Field, ink: Mask, rng: Generator, px_per_mm: float) -> None:
-    """Screw hexagonal or capped heads near the rim, in pairs, where nothing is printed."""
+def _bolt(plate: Field, layout: Layout, rng: Generator, px_per_mm: float) -> None:
+    """Screw hexagonal heads where plates of the kind are fixed."""
+    if rng.random() >= _BOLT_SHARE:
+        return
     radius = rng.uniform(3.5, 6.5) * px_per_mm
-    reach = int(np.ceil(radius + 3 * px_per_mm))
-    height, width = ink.shape
-    apart = _BOLTS_APART_MM * px_per_mm
-    tone = np.array(((0.02,) * 3, (0.3,) * 3, (0.6,) * 3, (0.4, 0.3, 0.12))[rng.integers(4)])
-    wanted = int(rng.integers(0, 3))
-    taken: list[tuple[int, int]] = []
-    for _ in range(_BOLT_TRIES):
-        if not wanted:
-            return
-        x, y = rng.uniform(reach, width / 2 - reach), rng.uniform(reach, height - reach)
-        if x > _BOLT_RIM * height and _BOLT_RIM < y / height < 1 - _BOLT_RIM:
-            continue
-        places = [(round(side), round(y)) for side in (x, width - 1 - x)]
-        if any(np.hypot(places[0][0] - a, places[0][1] - b) < apart for a, b in taken):
-            continue
-        if any(ink[b - reach : b + reach, a - reach : a + reach].max() > 8 for a, b in places):
-            continue
-        wanted -= 1
-        taken += places
-        for a, b in places:
-            _head(plate, (a, b), radius, tone, float(rng.uniform(0, 60)))
-
-
-def _head(plate: Field, place: tuple[int, int], radius: float, tone: Floats, turn: float) -> None:
-    cv2.circle(plate, place, round(radius * 1.25), (tone * 0.45).tolist(), -1, cv2.LINE_AA)
-    angles = np.radians(turn + np.arange(6) * 60)
-    corners = np.array(place) + radius * np.column_stack((np.cos(angles), np.sin(angles)))
-    cv2.fillConvexPoly(plate, np.rint(corners).astype(np.int32), tone.tolist(), cv2.LINE_AA)
+    tone = np.array(_BOLTS[rng.integers(len(_BOLTS))])
+    for place in np.array(layout.screws) * px_per_mm:
+        angles = np.radians(rng.uniform(0, 60) + np.arange(6) * 60)
+        corners = place + radius * np.column_stack((np.cos(angles), np.sin(angles)))
+        middle = np.rint(place).astype(int).tolist()
+        cv2.circle(plate, middle, round(radius * 1.25), (tone * 0.45).tolist(), -1)
+        cv2.fillConvexPoly(plate, np.rint(corners).astype(np.int32), tone.tolist())
 
 
 def _frame(
-    image: Field, cover: Mask, size_mm: tuple[float, float], px_per_mm: float, rng: Generator
+    image: Field, cover: Image, size_mm: tuple[float, float], px_per_mm: float, rng: Generator
 ) -> None:
     """Lay rails around a plate, in place: metal, dark or light, with a lip that says a name."""
     pad, lap = round(_PAD_MM * px_per_mm), round(rng.uniform(0, 2.2) * px_per_mm)

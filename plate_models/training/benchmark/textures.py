@@ -1,20 +1,17 @@
-"""Surfaces made of noise and arithmetic: brick, plaster, fences, foliage, asphalt, snow.
+"""Surfaces made of noise and arithmetic: brick, plaster, foliage, asphalt, snow.
 
 Each is a field of grey values, sent through a scale of colours.
 """
 
 from collections.abc import Sequence
 from functools import cache
-from typing import TypeVar
 
 import cv2
 import numpy as np
 from numpy.random import Generator
-from numpy.typing import NDArray
 
-Image = NDArray[np.uint8]
-Field = NDArray[np.float32]
-Picture = TypeVar("Picture", Image, Field)
+from plate_models.training.imaging import Field, Floats, Image
+
 Colour = tuple[float, float, float]
 Size = tuple[int, int]
 
@@ -33,7 +30,7 @@ def _noise_tile(smoothness: float) -> Field:
 
 
 def fractal(rng: Generator, size_hw: Size, zoom: float = 1.0, smoothness: float = 1.0) -> Field:
-    """Noise that looks alike at all scales.
+    """Noise that is alike at all scales.
 
     Returns (H, W) float32 of about unit variance; not to be written to.
     """
@@ -45,13 +42,12 @@ def fractal(rng: Generator, size_hw: Size, zoom: float = 1.0, smoothness: float 
     return np.asarray(cv2.resize(window, size_hw[::-1]), np.float32)
 
 
-def colour_field(field: NDArray[np.float64] | Field, colours: Sequence[Colour]) -> Image:
+def colour_field(field: Floats | Field, colours: Sequence[Colour]) -> Image:
     """Colour a field in [0, 1] along evenly spaced colours; (H, W, 3) uint8 RGB."""
     places = np.linspace(0, 255, len(colours))
     channels = [np.interp(np.arange(256), places, tone) for tone in np.transpose(colours)]
-    table = np.clip(np.stack(channels, axis=1), 0, 255).astype(np.uint8).reshape(1, 256, 3)
-    grey = np.clip(field * 255, 0, 255).astype(np.uint8)
-    return np.asarray(cv2.LUT(cv2.merge((grey, grey, grey)), table), np.uint8)
+    table = np.clip(np.stack(channels, axis=1), 0, 255).astype(np.uint8)
+    return table[np.clip(field * 255, 0, 255).astype(np.uint8)]
 
 
 def shades(colour: Colour, low: float = 0.3, high: float = 1.25) -> tuple[Colour, Colour]:
@@ -62,8 +58,7 @@ def shades(colour: Colour, low: float = 0.3, high: float = 1.25) -> tuple[Colour
 
 def brick(rng: Generator, size_hw: Size, px_per_m: float) -> Image:
     """A wall of bricks in running bond."""
-    high, wide = max(4.0, 0.075 * px_per_m), max(12.0, 0.26 * px_per_m)
-    y, x = np.arange(size_hw[0]) / high, np.arange(size_hw[1]) / wide
+    y, x = np.arange(size_hw[0]) / (0.075 * px_per_m), np.arange(size_hw[1]) / (0.26 * px_per_m)
     row = y.astype(int)
     along = x[None] + 0.5 * (row % 2)[:, None]
     tones = rng.uniform(0.35, 0.75, (32, 32))[row[:, None] % 32, along.astype(int) % 32]
@@ -75,30 +70,17 @@ def brick(rng: Generator, size_hw: Size, px_per_m: float) -> Image:
 
 
 def plaster(rng: Generator, size_hw: Size, px_per_m: float) -> Image:
-    """A plastered or concrete wall with joints, windows' reveals and stains."""
+    """A plastered or concrete wall with upright joints and stains."""
     field = 0.62 + 0.07 * fractal(rng, size_hw, 1) + 0.05 * fractal(rng, size_hw, 3, 1.6)
-    joints = float(rng.uniform(0.9, 3.0)) * px_per_m
-    for place in np.arange(rng.uniform(0, joints), size_hw[1], joints).astype(int):
-        field[:, place : place + 2] -= 0.22
-    for place in np.arange(rng.uniform(0, joints), size_hw[0], joints).astype(int):
-        field[place : place + 2] -= 0.18
+    field[:, np.arange(size_hw[1]) % int(rng.uniform(0.9, 3.0) * px_per_m) < 2] -= 0.22
     wall = ((205, 196, 178), (196, 200, 204), (214, 190, 140), (150, 165, 158))[rng.integers(4)]
     return colour_field(field, shades(wall))
 
 
-def fence(rng: Generator, size_hw: Size, px_per_m: float) -> Image:
-    """A fence of corrugated metal: upright ribs, lit from one side."""
-    phase = np.arange(size_hw[1]) / max(5.0, 0.12 * px_per_m) % 1
-    rib = np.where(phase < 0.45, 0.72, np.where(phase < 0.55, 0.35, 0.55))
-    field = rib[None] + 0.04 * fractal(rng, size_hw, 2, 1.2)
-    sheet = ((84, 36, 30), (38, 84, 54), (150, 152, 156), (40, 60, 110))[rng.integers(4)]
-    return colour_field(field, shades(sheet))
-
-
 def foliage(rng: Generator, size_hw: Size, px_per_m: float) -> Image:
     """A hedge or trees: leaves over leaves, dark gaps between them."""
-    leaves = fractal(rng, size_hw, max(1.0, 0.02 * px_per_m), 0.6)
-    crowns = fractal(rng, size_hw, max(2.0, 0.1 * px_per_m), 1.3)
+    leaves = fractal(rng, size_hw, 0.02 * px_per_m, 0.6)
+    crowns = fractal(rng, size_hw, 0.1 * px_per_m, 1.3)
     field = 0.45 + 0.16 * leaves + 0.16 * crowns
     season = (
         ((8, 14, 8), (34, 58, 22), (78, 108, 44), (150, 170, 92)),
@@ -108,31 +90,14 @@ def foliage(rng: Generator, size_hw: Size, px_per_m: float) -> Image:
     return colour_field(field, season)
 
 
-def asphalt(rng: Generator, size_hw: Size, wet: bool) -> Image:
-    """Asphalt seen from above: grains, patches, a crack or two."""
+WALLS = (brick, plaster, foliage)
+
+
+def ground(rng: Generator, size_hw: Size) -> Image:
+    """Wet or dry asphalt, or trodden snow, seen from above."""
+    if rng.random() < 0.2:
+        field = 0.66 + 0.1 * fractal(rng, size_hw, 2) + 0.1 * fractal(rng, size_hw, 6, 1.5)
+        return colour_field(field, ((70, 70, 76), (176, 182, 192), (232, 236, 242)))
     field = 0.42 + 0.11 * fractal(rng, size_hw, 1, 0.2) + 0.08 * fractal(rng, size_hw, 4, 1.5)
-    for _ in range(int(rng.integers(0, 3))):
-        steps = rng.normal(0, 1, (24, 2)).cumsum(axis=0) * 12
-        path = rng.uniform(0, 1, 2) * size_hw[::-1] + np.linspace(0, 300, 24)[:, None] + steps
-        cv2.polylines(field, [np.rint(path).astype(np.int32)], False, (0.12,), 1, cv2.LINE_AA)
-    grey = 62.0 if wet else float(rng.uniform(84, 128))
+    grey = float(rng.uniform(55, 135))
     return colour_field(field, shades((grey, grey, grey * 1.02), 0.2, 1.7))
-
-
-def paving(rng: Generator, size_hw: Size) -> Image:
-    """Concrete slabs seen from above."""
-    side = int(rng.integers(24, 60))
-    rows, columns = (np.arange(side_px) for side_px in size_hw)
-    joint = (rows % side < 2)[:, None] | (columns % side < 2)[None]
-    slab = rng.uniform(0.45, 0.65, (64, 64))[rows[:, None] // side % 64, columns[None] // side % 64]
-    field = np.where(joint, 0.15, slab) + 0.05 * fractal(rng, size_hw, 1, 0.5)
-    return colour_field(field, shades((150, 146, 140)))
-
-
-def snow(rng: Generator, size_hw: Size) -> Image:
-    """Trodden snow."""
-    field = 0.66 + 0.1 * fractal(rng, size_hw, 2) + 0.1 * fractal(rng, size_hw, 6, 1.5)
-    return colour_field(field, ((70, 70, 76), (176, 182, 192), (232, 236, 242)))
-
-
-WALLS = (brick, plaster, fence, foliage)

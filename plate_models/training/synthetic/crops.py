@@ -9,23 +9,26 @@ from dataclasses import dataclass
 
 import cv2
 import numpy as np
+from PIL import Image as Pixels
 
 from plate_models.spec import RECTIFIER
-from plate_models.training.synthetic.backgrounds import paint_background
+from plate_models.training.imaging import (
+    Floats,
+    Image,
+    apply_homography,
+    box_corners,
+    see,
+    shift_by,
+)
 from plate_models.training.synthetic.kinds import kind_named
-from plate_models.training.synthetic.photo import DEFAULT_PHOTO, Image, PhotoStyle, photograph
+from plate_models.training.synthetic.photo import DEFAULT_PHOTO, PhotoStyle, photograph
 from plate_models.training.synthetic.plates import (
     DEFAULT_STYLE,
     PlateImage,
     PlateStyle,
     Quad,
-    render_plate,
-)
-from plate_models.training.synthetic.projection import (
-    FloatArray,
-    apply_homography,
     project,
-    resolution_for,
+    render_plate_for,
 )
 from plate_models.training.synthetic.texts import sample_text
 
@@ -67,9 +70,6 @@ class CropStyle:
 
 
 DEFAULT_CROPS = CropStyle()
-# Resolutions plates are drawn at: few, because glyphs are cached per resolution.
-_LEVELS = (0.35, 0.5, 0.7, 1.0, 1.4)
-_RIM = 2
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ class CropSample:
 
 def _sample_view(
     plate: PlateImage, width_px: float, rng: np.random.Generator, style: CropStyle
-) -> FloatArray:
+) -> Floats:
     """Homography from the plate's picture to photo pixels around some origin."""
     steep = int(rng.random() < style.steep_share)
     spread = np.array([style.roll_deg[steep], style.yaw_deg[steep], style.pitch_deg[steep]])
@@ -99,8 +99,8 @@ def _sample_view(
 
 
 def jitter_box(
-    low: FloatArray, high: FloatArray, lines: int, rng: np.random.Generator, style: CropStyle
-) -> tuple[FloatArray, FloatArray]:
+    low: Floats, high: Floats, lines: int, rng: np.random.Generator, style: CropStyle
+) -> tuple[Floats, Floats]:
     """Move the corners (2,) of a box as a detector errs."""
     # Of two lines, heights move less far, as their margin is smaller.
     slack = np.array([1, RECTIFIER.margin_hw(lines)[0] / RECTIFIER.margin_hw(1)[0]])
@@ -112,8 +112,8 @@ def jitter_box(
 
 
 def _sample_box(
-    corners: FloatArray, lines: int, rng: np.random.Generator, style: CropStyle
-) -> tuple[FloatArray, FloatArray]:
+    corners: Floats, lines: int, rng: np.random.Generator, style: CropStyle
+) -> tuple[Floats, Floats]:
     """A detector's box around the corners, widened by the rectifier's margin."""
     low, high = jitter_box(corners.min(axis=0), corners.max(axis=0), lines, rng, style)
     margin_h, margin_w = RECTIFIER.margin_hw(lines)
@@ -121,9 +121,100 @@ def _sample_box(
     return low - margin, high + margin
 
 
+# Black, graphite, grey, silver, white, beige, red, wine, blue, navy, green, yellow.
+_PAINTS = np.array(
+    [
+        (18, 18, 20), (45, 47, 50), (95, 97, 100), (165, 168, 170), (228, 228, 226),
+        (190, 175, 145), (170, 25, 25), (90, 15, 25), (30, 70, 150), (15, 25, 60),
+        (25, 80, 50), (215, 165, 30),
+    ],
+    np.float64,
+)  # fmt: skip
+_PAINT_ODDS = np.array([22, 12, 12, 13, 16, 4, 6, 4, 5, 5, 3, 2], np.float64)
+_PAINT_SHARES = _PAINT_ODDS / _PAINT_ODDS.sum()
+_WORDS = ("DUSTER", "VOLGA", "MAXUS", "AUTO", "SPORT", "4x4", "TURBO", "GRANTA", "CLUB")
+
+
+def _paint(rng: np.random.Generator) -> Floats:
+    colour = _PAINTS[rng.choice(len(_PAINTS), p=_PAINT_SHARES)]
+    painted = colour * rng.uniform(0.7, 1.2) + rng.normal(0, 8, 3)
+    return np.asarray(np.clip(painted, 2, 250))
+
+
+def _bands(image: Image, rng: np.random.Generator, slope: float) -> None:
+    """Edges of bumpers and lids, about parallel to the plate."""
+    height, width = image.shape[:2]
+    for _ in range(int(rng.integers(0, 6))):
+        y = rng.uniform(-0.1, 1.1) * height
+        tilt = slope + rng.normal(0, 0.04)
+        ends = (0, round(y - tilt * width / 2)), (width, round(y + tilt * width / 2))
+        colour = _paint(rng) if rng.random() < 0.4 else np.full(3, rng.beta(0.5, 0.7) * 250)
+        thick = max(1, round(rng.beta(1, 3) * 0.4 * height))
+        cv2.line(image, *ends, colour.tolist(), thick, cv2.LINE_AA)
+
+
+def _grille(image: Image, rng: np.random.Generator, slope: float) -> None:
+    height, width = image.shape[:2]
+    step = rng.uniform(0.05, 0.16) * height
+    colour = np.full(3, rng.uniform(10, 170)) + rng.normal(0, 6, 3)
+    for y in np.arange(rng.uniform(-0.2, 0.8) * height, 1.2 * height, max(3.0, step)):
+        ends = (0, round(y - slope * width / 2)), (width, round(y + slope * width / 2))
+        cv2.line(image, *ends, colour.tolist(), max(1, round(step * 0.4)), cv2.LINE_AA)
+
+
+def _recess(image: Image, quad: Quad, rng: np.random.Generator) -> None:
+    """The niche or the bumper's face that carries the plate."""
+    centre = quad.mean(axis=0)
+    grown = centre + (quad - centre) * np.array([rng.uniform(1.05, 1.7), rng.uniform(1.1, 2.4)])
+    grown += rng.normal(0, 0.06, 2) * np.ptp(quad, axis=0)
+    colour = _paint(rng) if rng.random() < 0.35 else np.full(3, rng.uniform(5, 50))
+    cv2.fillConvexPoly(image, np.rint(grown).astype(np.int32), colour.tolist(), cv2.LINE_AA)
+
+
+def _lettering(image: Image, rng: np.random.Generator) -> None:
+    height, width = image.shape[:2]
+    word = _WORDS[rng.integers(len(_WORDS))]
+    size = rng.uniform(0.08, 0.22) * height / 22
+    y = (rng.uniform(0.0, 0.2) if rng.random() < 0.5 else rng.uniform(0.9, 1.1)) * height
+    place = round(rng.uniform(-0.1, 0.8) * width), round(y)
+    tone = [rng.uniform(60, 250)] * 3
+    cv2.putText(image, word, place, cv2.FONT_HERSHEY_DUPLEX, size, tone, 1, cv2.LINE_AA)
+
+
+def _drop_shadow(image: Image, quad: Quad, rng: np.random.Generator) -> None:
+    shift = rng.normal(0, 0.04, 2) * float(np.ptp(quad[:, 1]))
+    corners = np.rint(quad + np.array([shift[0], abs(shift[1])])).astype(np.int32)
+    cv2.fillConvexPoly(image, corners, [rng.uniform(0, 40)] * 3, cv2.LINE_AA)
+
+
+def _paint_background(size_hw: tuple[int, int], quad: Quad, rng: np.random.Generator) -> Image:
+    """Paint a car's part for a plate to hang on, (H, W, 3) uint8 RGB."""
+    colour = _paint(rng)
+    shade = 1 + rng.normal(0, rng.uniform(0.02, 0.3), (4, 4))
+    shade += rng.normal(0, rng.uniform(0, 0.2), (4, 1))
+    coarse = np.clip(shade[..., None] * colour, 0, 255).astype(np.uint8)
+    size_wh = size_hw[1], size_hw[0]
+    image = np.asarray(cv2.resize(coarse, size_wh, interpolation=cv2.INTER_CUBIC), np.uint8)
+    if rng.random() < 0.2:
+        grain = np.abs(rng.normal(0, rng.uniform(1, 8), (*size_hw, 1)))
+        image = np.clip(image + grain, 0, 255).astype(np.uint8)
+    along = quad[1] - quad[0]
+    slope = float(along[1] / max(1e-3, abs(along[0])))
+    if rng.random() < 0.12:
+        _grille(image, rng, slope)
+    _bands(image, rng, slope)
+    if rng.random() < 0.5:
+        _recess(image, quad, rng)
+    if rng.random() < 0.12:
+        _lettering(image, rng)
+    if rng.random() < 0.5:
+        _drop_shadow(image, quad, rng)
+    return image
+
+
 def _compose(
     plate: PlateImage,
-    view: FloatArray,
+    view: Floats,
     size_wh: tuple[int, int],
     rng: np.random.Generator,
     style: CropStyle,
@@ -131,87 +222,26 @@ def _compose(
     """Paint the plate, seen through ``view``, over a background."""
     width, height = size_wh
     corners = apply_homography(view, plate.quad).astype(np.float32)
-    scene = paint_background((height, width), corners, rng)
+    scene = _paint_background((height, width), corners, rng)
     if rng.random() < style.lit_share:
         scene = np.asarray(cv2.convertScaleAbs(scene, alpha=rng.uniform(0.2, 0.7)), np.uint8)
-    rgba, shrink = _shrink_to_view(plate, corners)
-    # OpenCV counts from pixel centres, this file from pixel corners; the rim shifts, too.
-    from_rim = np.array([[1, 0, 0.5 - _RIM], [0, 1, 0.5 - _RIM], [0, 0, 1]])
-    to_centres = np.array([[1, 0, -0.5], [0, 1, -0.5], [0, 0, 1]])
-    warp = to_centres @ view @ shrink @ from_rim
-    seen = cv2.warpPerspective(_with_rim(rgba), warp, size_wh, borderMode=cv2.BORDER_REPLICATE)
-    cover = cv2.extractChannel(seen, 3).astype(np.float32) / 255
-    rgb = cv2.cvtColor(seen, cv2.COLOR_RGBA2RGB)
-    return np.asarray(cv2.blendLinear(rgb, scene, cover, 1 - cover), np.uint8)
+    seen = see(plate.layers, view, size_wh)
+    below = cv2.cvtColor(255 - seen[..., 3], cv2.COLOR_GRAY2RGB)
+    return np.asarray(cv2.add(cv2.multiply(scene, below, scale=1 / 255), seen[..., :3]), np.uint8)
 
 
-def _shrink_to_view(plate: PlateImage, corners: Quad) -> tuple[Image, FloatArray]:
-    """Average pixels first where the warp would skip some: thin lines must not break up.
-
-    Returns (H, W, 4) uint8 RGBA, and the (3, 3) homography from its pixels to the plate's.
-    """
-    sides = np.hypot(*(np.roll(corners, -1, axis=0) - corners).T)
-    seen_wh = max(sides[0], sides[2]), max(sides[1], sides[3])
-    drawn_wh = np.ptp(plate.quad, axis=0)
-    rgba = np.asarray(cv2.cvtColor(plate.rgb, cv2.COLOR_RGB2RGBA), np.uint8)
-    cv2.insertChannel(plate.alpha, rgba, 3)
-    height, width = plate.alpha.shape
-    goal = [
-        min(size, round(size * float(1.4 * seen / drawn)))
-        for size, seen, drawn in zip((width, height), seen_wh, drawn_wh, strict=True)
-    ]
-    small = np.asarray(cv2.resize(rgba, goal, interpolation=cv2.INTER_AREA), np.uint8)
-    return small, np.diag([width / goal[0], height / goal[1], 1.0])
-
-
-def _with_rim(rgba: Image) -> Image:
-    """Repeat the edge's colours in a clear rim around a (H, W, 4) picture.
-
-    Interpolation at the edge then fades the coverage and keeps the colour.
-    """
-    rimmed = cv2.copyMakeBorder(rgba, _RIM, _RIM, _RIM, _RIM, cv2.BORDER_REPLICATE)
-    for edge in (rimmed[:_RIM], rimmed[-_RIM:], rimmed[:, :_RIM], rimmed[:, -_RIM:]):
-        edge[..., 3] = 0
-    return np.asarray(rimmed, np.uint8)
-
-
-def _resize_as_served(region: Image) -> Image:
-    """Scale to the rectifier's crop as ``geometry.crop_boxes`` does, at a fraction of its cost.
-
-    Serving mixes pixels with a triangle filter. Where it shrinks, the same width comes
-    from a blur and an average: a triangle's variance is twice that of a box, s^2 / 12.
-    """
-    height, width = RECTIFIER.crop_hw
-    rows, columns = region.shape[:2]
-    sigma_x, sigma_y = (
-        scale / 12**0.5 if scale > 1 else 0.01 for scale in (columns / width, rows / height)
-    )
-    if max(sigma_x, sigma_y) > 0.1:
-        region = np.asarray(cv2.GaussianBlur(region, (0, 0), sigma_x, None, sigma_y), np.uint8)
-        small_wh = min(columns, width), min(rows, height)
-        region = np.asarray(cv2.resize(region, small_wh, interpolation=cv2.INTER_AREA), np.uint8)
-    crop = cv2.resize(region, (width, height), interpolation=cv2.INTER_LINEAR)
-    return np.asarray(crop, np.uint8)
-
-
-def cut_crop(
-    photo: Image, low: FloatArray, high: FloatArray, quad: FloatArray
-) -> tuple[Image, Quad]:
+def cut_crop(photo: Image, low: Floats, high: Floats, quad: Floats) -> tuple[Image, Quad]:
     """Cut a region that lies inside the photo and scale it to the rectifier's crop.
 
     Returns the crop, (H, W, 3) uint8 of ``RECTIFIER.crop_hw``, and the quad in its pixels.
     """
-    x0, y0 = (int(v) for v in np.floor(low))
-    x1, y1 = (int(v) for v in np.ceil(high))
-    crop = _resize_as_served(photo[y0:y1, x0:x1])
-    scale = np.array([crop.shape[1] / (x1 - x0), crop.shape[0] / (y1 - y0)])
-    return crop, ((quad - (x0, y0)) * scale).astype(np.float32)
-
-
-def _sample_kind(rng: np.random.Generator, style: CropStyle) -> str:
-    shares = np.cumsum([share for _, share in style.kinds])
-    index = int(np.searchsorted(shares, rng.random() * shares[-1]))
-    return style.kinds[min(index, len(style.kinds) - 1)][0]
+    (left, top), (right, bottom) = low.tolist(), high.tolist()
+    height, width = RECTIFIER.crop_hw
+    # Pillow averages with the same triangle filter as `rectification.crop_boxes`.
+    crop = Pixels.fromarray(photo).resize(
+        (width, height), Pixels.Resampling.BILINEAR, box=(left, top, right, bottom)
+    )
+    return np.asarray(crop), ((quad - low) * (width, height) / (high - low)).astype(np.float32)
 
 
 def render_crop(
@@ -227,24 +257,23 @@ def render_crop(
     Raises:
         ValueError: There is no such kind.
     """
-    kind = kind or _sample_kind(rng, style)
+    if kind is None:
+        names, shares = zip(*style.kinds, strict=True)
+        kind = names[rng.choice(len(names), p=np.array(shares) / sum(shares))]
     text = sample_text(rng, kind)
     plate_kind = kind_named(kind)
     widths = style.width_px if plate_kind.lines == 1 else style.two_line_width_px
     width_px = float(np.exp(rng.uniform(*np.log(widths))))
-    level = resolution_for(1.6 * width_px, kind, _LEVELS)
-    plate = render_plate(text, rng, level, style.plate, kind)
+    plate = render_plate_for(1.6 * width_px, text, rng, style.plate, kind)
     view = _sample_view(plate, width_px, rng, style)
     outline = plate.quad
     if rng.random() < style.holder_box_share:
-        height, width = plate.alpha.shape
-        outline = np.array([[0, 0], [width, 0], [width, height], [0, height]], np.float32)
+        outline = box_corners(*plate.alpha.shape[::-1]).astype(np.float32)
     low, high = _sample_box(apply_homography(view, outline), plate.lines, rng, style)
     # A rim of random size keeps edge effects out and moves the JPEG grid.
     origin = low - rng.uniform(6, 14, 2)
-    shift = np.array([[1, 0, -origin[0]], [0, 1, -origin[1]], [0, 0, 1.0]])
     size = np.ceil(high - origin + 8).astype(int)
-    scene = _compose(plate, shift @ view, (int(size[0]), int(size[1])), rng, style)
+    scene = _compose(plate, shift_by(*-origin) @ view, (int(size[0]), int(size[1])), rng, style)
     photo = photograph(scene, rng, style.photo)
     quad = apply_homography(view, plate.quad) - origin
     crop, crop_quad = cut_crop(photo, low - origin, high - origin, quad)

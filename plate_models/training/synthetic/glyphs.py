@@ -11,12 +11,12 @@ some typefaces made after the standard.
 
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import pairwise
 from typing import TypeAlias
 
 import cv2
 import numpy as np
 import numpy.typing as npt
+from PIL import Image, ImageDraw
 
 Point: TypeAlias = tuple[float, float]
 Mask: TypeAlias = npt.NDArray[np.uint8]
@@ -226,30 +226,6 @@ _LATIN = {
 GLYPHS: dict[str, Glyph] = DIGITS | LETTERS | COUNTRY | _LATIN
 
 
-def _inner_joints(points: npt.NDArray[np.float64], half: float) -> npt.NDArray[np.float64]:
-    """The joints whose discs do not reach over a square end."""
-    if np.allclose(points[0], points[-1]):
-        return points
-    from_ends = np.minimum(np.hypot(*(points - points[0]).T), np.hypot(*(points - points[-1]).T))
-    inner: npt.NDArray[np.float64] = points[from_ends >= half]
-    return inner
-
-
-def _draw_stroke(canvas: Mask, stroke: Stroke, scale: float, bolder: float) -> None:
-    points = np.array(stroke.points) * scale
-    half = (stroke.width + bolder) * scale / 2
-    for start, stop in pairwise(points):
-        along = stop - start
-        length = float(np.hypot(*along))
-        if length == 0:
-            continue
-        normal = np.array([-along[1], along[0]]) / length * half
-        corners = np.array([start + normal, stop + normal, stop - normal, start - normal])
-        cv2.fillConvexPoly(canvas, np.rint(corners).astype(np.int32), (255,))
-    for x, y in points if stroke.round_ends else _inner_joints(points, half):
-        cv2.circle(canvas, (round(float(x)), round(float(y))), round(half), (255,), -1)
-
-
 @lru_cache(maxsize=512)
 def _master(char: str, bolder_mm: float) -> Mask:
     glyph = GLYPHS[char]
@@ -259,10 +235,15 @@ def _master(char: str, bolder_mm: float) -> Mask:
         round((glyph.height + 2 * pad) * scale),
         round((glyph.width + 2 * pad) * scale),
     )
-    canvas = np.zeros(size_hw, np.uint8)
+    picture = Image.new("L", size_hw[::-1])
+    draw = ImageDraw.Draw(picture)
     for stroke in glyph.strokes:
-        moved = tuple((x + pad, y + pad) for x, y in stroke.points)
-        _draw_stroke(canvas, Stroke(moved, stroke.width, stroke.round_ends), scale, bolder_mm)
+        points = [((x + pad) * scale, (y + pad) * scale) for x, y in stroke.points]
+        width = (stroke.width + bolder_mm) * scale
+        draw.line(points, 255, round(width), joint="curve")
+        for end in (points[0], points[-1]) if stroke.round_ends else ():
+            draw.circle(end, width / 2, 255)
+    canvas = np.array(picture)
     grown = bolder_mm / 2
     canvas[: round((pad - grown) * scale)] = 0
     canvas[round((pad + glyph.height + grown) * scale) :] = 0

@@ -5,7 +5,7 @@ from functools import lru_cache
 
 import cv2
 import numpy as np
-import numpy.typing as npt
+from PIL import Image, ImageDraw
 
 from plate_models.training.synthetic.glyphs import DIGITS, GLYPHS, LATIN_D, Mask, glyph_mask
 from plate_models.training.synthetic.kinds import Box, Group, Layout, PlateKind
@@ -40,23 +40,18 @@ def draw_ink(
     jitter = rng.normal(0, 1.5 * jitter_mm, 2) + rng.normal(0, jitter_mm, (len(text), 2))
     done = 0
     for index, group in enumerate((*layout.serial, layout.region)):
-        rows = _rows_of(index, kind, layout)
+        height, middle = layout.size_mm[1], layout.size_mm[1] / 2
+        rows = 0.0, height
+        if kind.lines == 2:
+            rows = (0.0, middle - _CLEAR_MM) if index == 0 else (middle + _CLEAR_MM, height)
         for centre in group.centres:
             name = LATIN_D if kind.latin and text[done] == "D" else text[done]
             place = centre + jitter[done, 0], group.foot + jitter[done, 1]
-            height = group.digit_height if name in DIGITS else group.letter_height
-            _draw_character(ink, name, place, height, rows, px_per_mm, bolder_mm)
+            size = group.digit_height if name in DIGITS else group.letter_height
+            _draw_character(ink, name, place, size, rows, px_per_mm, bolder_mm)
             done += 1
     _draw_country(ink, layout, px_per_mm, bolder_mm)
     return ink
-
-
-def _rows_of(index: int, kind: PlateKind, layout: Layout) -> tuple[float, float]:
-    """Between which heights a group stays: in its half, if there are two lines."""
-    height = layout.size_mm[1]
-    if kind.lines == 1:
-        return 0.0, height
-    return (0.0, height / 2 - _CLEAR_MM) if index == 0 else (height / 2 + _CLEAR_MM, height)
 
 
 def loosen(layout: Layout, kind: PlateKind, rng: np.random.Generator) -> Layout:
@@ -97,13 +92,11 @@ def _vary(group: Group, share: float, rng: np.random.Generator) -> Group:
     return Group(
         tuple(middle + (centre - middle) * spread + shift for centre in group.centres),
         group.foot - abs(rise) * float(size < 1),
-        _in_steps(group.digit_height * size),
-        _in_steps(group.letter_height * size),
+        *(
+            _HEIGHT_STEP_MM * round(height * size / _HEIGHT_STEP_MM)
+            for height in (group.digit_height, group.letter_height)
+        ),
     )
-
-
-def _in_steps(height: float) -> float:
-    return _HEIGHT_STEP_MM * round(height / _HEIGHT_STEP_MM)
 
 
 def _below(group: Group, top: float, foot: float) -> Group:
@@ -150,48 +143,30 @@ def _frame(px_per_mm: float, size_mm: tuple[float, float], thick_mm: float) -> M
     """The line along the plate's rim, as coverage."""
     scale = 4 * px_per_mm
     size_wh = round(size_mm[0] * scale), round(size_mm[1] * scale)
-    inner_inset = _INSET_MM + thick_mm
-    outer = rounded_box(size_wh, _INSET_MM * scale, (CORNER_MM - _INSET_MM) * scale)
-    inner = rounded_box(size_wh, inner_inset * scale, (CORNER_MM - inner_inset) * scale)
+    outer, inner = (
+        rounded_box(size_wh, inset * scale, (CORNER_MM - inset) * scale)
+        for inset in (_INSET_MM, _INSET_MM + thick_mm)
+    )
     small = round(size_mm[0] * px_per_mm), round(size_mm[1] * px_per_mm)
-    frame = cv2.resize(outer - inner, small, interpolation=cv2.INTER_AREA)
-    return np.asarray(frame, dtype=np.uint8)
+    return np.asarray(cv2.resize(outer - inner, small, interpolation=cv2.INTER_AREA), np.uint8)
 
 
 def rounded_box(size_wh: tuple[int, int], inset: float, radius: float) -> Mask:
     """A filled box with round corners, ``inset`` pixels from the image's sides."""
-    width, height = size_wh
-    box = np.zeros((height, width), np.uint8)
-    low, r = round(inset), max(1, round(radius))
-    right, bottom = width - 1 - low, height - 1 - low
-    cv2.rectangle(box, (low + r, low), (right - r, bottom), (255,), -1)
-    cv2.rectangle(box, (low, low + r), (right, bottom - r), (255,), -1)
-    for x in (low + r, right - r):
-        for y in (low + r, bottom - r):
-            cv2.circle(box, (x, y), r, (255,), -1)
-    return box
+    picture, low = Image.new("L", size_wh), round(inset)
+    corners = low, low, size_wh[0] - 1 - low, size_wh[1] - 1 - low
+    ImageDraw.Draw(picture).rounded_rectangle(corners, max(1, round(radius)), 255)
+    return np.array(picture)
 
 
 def _draw_line(ink: Mask, line: Box, thick_mm: float, scale: float) -> None:
     """Print an upright or level line, anti-aliased, in place."""
     x0, y0, x1, y1 = line
     half_x, half_y = (thick_mm / 2, 0.0) if x0 == x1 else (0.0, thick_mm / 2)
-    across = _coverage(ink.shape[1], (x0 - half_x) * scale, (x1 + half_x) * scale)
-    down = _coverage(ink.shape[0], (y0 - half_y) * scale, (y1 + half_y) * scale)
-    columns, rows = np.flatnonzero(across), np.flatnonzero(down)
-    if len(columns) and len(rows):
-        patch = ink[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1]
-        cover = np.outer(down[rows], across[columns]) * 255
-        np.maximum(patch, cover.astype(np.uint8), out=patch)
-
-
-def _coverage(size: int, low: float, high: float) -> npt.NDArray[np.float64]:
-    """Per pixel of a row, the share that lies between two places."""
-    pixels = np.arange(size)
-    cover: npt.NDArray[np.float64] = np.clip(
-        np.minimum(pixels + 1, high) - np.maximum(pixels, low), 0, 1
-    )
-    return cover
+    sides = np.array([x0 - half_x, y0 - half_y, x1 + half_x, y1 + half_y]) * scale - 0.5
+    left, top, right, bottom = np.rint(sides * 16).astype(int).tolist()
+    path = np.array([(left, top), (right, top), (right, bottom), (left, bottom)], np.int32)
+    cv2.fillConvexPoly(ink, path, (255,), cv2.LINE_AA, 4)
 
 
 def _draw_country(ink: Mask, layout: Layout, scale: float, bolder: float) -> None:

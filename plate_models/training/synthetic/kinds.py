@@ -40,7 +40,6 @@ class Group:
 
     centres: tuple[float, ...]  # middle of each character
     foot: float  # where they stand
-    # digit_height, letter_height: Of the characters.
     digit_height: float = 76.0
     letter_height: float = 58.0
 

@@ -7,13 +7,13 @@ from itertools import pairwise
 import cv2
 import numpy as np
 import numpy.typing as npt
+from scipy.spatial.transform import Rotation
 
+from plate_models.training.imaging import Floats, Image, box_corners, shift_by
 from plate_models.training.synthetic.glyphs import Mask
 from plate_models.training.synthetic.ink import CORNER_MM, draw_ink, loosen, rounded_box
 from plate_models.training.synthetic.kinds import CAR, Ground, Layout, PlateKind, kind_named
 from plate_models.training.synthetic.wear import add_dirt, add_snow, wear_ink
-
-Image = npt.NDArray[np.uint8]
 
 _SCREW_COLOURS = (
     (25, 25, 25), (60, 60, 62), (110, 110, 112), (165, 165, 165), (225, 225, 225),
@@ -31,31 +31,25 @@ _HOLDER_TONES = (12.0, 20.0, 30.0, 42.0, 60.0, 150.0, 215.0)
 _FULL_WIDTH_MM = 520.0
 
 
-def draw_screws(
-    rgb: Image,
-    rng: np.random.Generator,
-    px_per_mm: float,
-    places_mm: tuple[tuple[float, float], ...],
-    shares: tuple[float, float],
-    radius_mm: tuple[float, float],
+def _draw_screws(
+    rgb: Image, rng: np.random.Generator, scale: float, layout: Layout, style: "PlateStyle"
 ) -> None:
     """Screw a plate to the car, in place."""
-    chosen = [place for place in places_mm if rng.random() < shares[0]]
-    height, width = rgb.shape[0] / px_per_mm, rgb.shape[1] / px_per_mm
-    while rng.random() < shares[1]:
+    standard, stray = style.screw_shares
+    chosen = [place for place in layout.screws if rng.random() < standard]
+    width, height = layout.size_mm
+    while rng.random() < stray:
         rows = 9, height / 2, height - 9
         chosen.append((float(rng.uniform(12, width - 12)), float(rng.choice(rows))))
-    radius = float(rng.uniform(*radius_mm))
+    radius = float(rng.uniform(*style.screw_radius_mm))
     colour = np.array(_SCREW_COLOURS[rng.integers(len(_SCREW_COLOURS))], np.float64)
-    shift = 4
-    sub = px_per_mm * (1 << shift)
-    for x, y in chosen:
-        offset = rng.normal(0, 2.2, 2)
-        centre = round((x + offset[0]) * sub), round((y + offset[1]) * sub)
-        size = max(radius * rng.uniform(0.85, 1.15), 0.8 / px_per_mm)
+    sub_pixels = scale * 16
+    for place in chosen:
+        centre = np.rint((place + rng.normal(0, 2.2, 2)) * sub_pixels).astype(int).tolist()
+        size = max(radius * rng.uniform(0.85, 1.15), 0.8 / scale)
         for part, factor in ((1.25, 0.55), (1.0, 1.0), (0.45, rng.uniform(0.6, 1.0))):
-            tone = [float(c) for c in colour * factor]
-            cv2.circle(rgb, centre, round(size * part * sub), tone, -1, cv2.LINE_AA, shift)
+            tone = (colour * factor).tolist()
+            cv2.circle(rgb, centre, round(size * part * sub_pixels), tone, -1, cv2.LINE_AA, 4)
 
 
 def _write_advertisement(
@@ -63,7 +57,7 @@ def _write_advertisement(
 ) -> None:
     """Write one to three phrases between two rows of the holder."""
     height = (rows[1] - rows[0]) * rng.uniform(0.35, 0.7)
-    colour = [float(c) for c in np.clip(tone + rng.normal(0, 15, 3), 0, 255)]
+    colour = np.clip(tone + rng.normal(0, 15, 3), 0, 255).tolist()
     font = _AD_FONTS[rng.integers(len(_AD_FONTS))]
     x = rgb.shape[1] * rng.uniform(0.03, 0.5)
     for _ in range(int(rng.integers(1, 4))):
@@ -76,34 +70,23 @@ def _write_advertisement(
             break
 
 
-def _sample_bars_mm(rng: np.random.Generator) -> tuple[float, float, float]:
-    """Widths of a holder's side, upper and lower bars, in millimetres."""
-    side, upper = rng.uniform(2, 11, 2)
-    if rng.random() < 0.08:
-        upper = rng.uniform(14, 24)
-    lower = rng.uniform(12, 26) if rng.random() < 0.7 else rng.uniform(3, 9)
-    return float(side), float(upper), float(lower)
-
-
-def mount(
+def _mount(
     plate: Image, outline: Mask, rng: np.random.Generator, px_per_mm: float
 ) -> tuple[Image, tuple[int, int]]:
-    """Put a plate in a holder.
-
-    Returns the holder's (H', W', 3) uint8 picture and the plate's place (x, y) in it.
-    """
+    """Put a plate in a holder; returns the holder's picture and the plate's place (x, y) in it."""
     height, width = plate.shape[:2]
     # Small plates have slimmer holders.
     slim = (width / px_per_mm / _FULL_WIDTH_MM) ** 0.5
-    side, upper, lower = (round(mm * slim * px_per_mm) for mm in _sample_bars_mm(rng))
+    side_mm, upper_mm = rng.uniform(2, 11, 2)
+    if rng.random() < 0.08:
+        upper_mm = rng.uniform(14, 24)
+    lower_mm = rng.uniform(12, 26) if rng.random() < 0.7 else rng.uniform(3, 9)
+    side, upper, lower = (round(mm * slim * px_per_mm) for mm in (side_mm, upper_mm, lower_mm))
     tone = _HOLDER_TONES[rng.integers(len(_HOLDER_TONES))]
     rgb = np.empty((height + upper + lower, width + 2 * side, 3), np.uint8)
-    corner = rgb.shape[1], rgb.shape[0]
-    colour = [float(c) for c in np.clip(tone + rng.normal(0, 4, 3), 0, 255)]
-    cv2.rectangle(rgb, (0, 0), corner, colour, -1)
+    rgb[:] = colour = np.clip(tone + rng.normal(0, 4, 3), 0, 255)
     # The upper edge catches light from the sky.
-    edge = [min(255.0, c + rng.uniform(0, 40)) for c in colour]
-    cv2.rectangle(rgb, (0, 0), (corner[0], upper // 3), edge, -1)
+    rgb[: upper // 3] = np.minimum(colour + rng.uniform(0, 40, 3), 255)
     letters = 225.0 if tone < 100 else 35.0
     letters += (tone - letters) * rng.uniform(0, 0.6)
     for rows in ((0, upper), (height + upper, height + upper + lower)):
@@ -124,7 +107,6 @@ _FLAG = ((235, 235, 235), (40, 70, 160), (195, 45, 50))
 _FULL_LEVEL = 250.0
 
 Quad = npt.NDArray[np.float32]
-Colour = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -164,6 +146,12 @@ class PlateImage:
     kind: str  # name of its format, such as "ru.car"
     lines: int  # of text, 1 or 2
 
+    @property
+    def layers(self) -> Image:
+        """(H, W, 4) uint8, colours times coverage, and coverage."""
+        cover = cv2.cvtColor(self.alpha, cv2.COLOR_GRAY2RGB)
+        return np.dstack((cv2.multiply(self.rgb, cover, scale=1 / 255), self.alpha))
+
 
 @lru_cache(maxsize=64)
 def _outline(size_wh: tuple[int, int], radius: float) -> Mask:
@@ -182,19 +170,16 @@ def _draw_flag(rgb: Image, layout: Layout, scale: float) -> None:
 
 def _emboss(rgb: Image, ink: Mask, strength: float, step: int) -> Image:
     """Light the raised characters from one side; negative strength from the other."""
-    lit = np.zeros_like(ink)
-    dim = np.zeros_like(ink)
+    slope = np.zeros(ink.shape, np.float32)
     near, far = ink[: -2 * step, : -2 * step], ink[2 * step :, 2 * step :]
-    lit[step:-step, step:-step] = cv2.subtract(near, far)
-    dim[step:-step, step:-step] = cv2.subtract(far, near)
-    factor = strength / 255
-    rgb = np.asarray(cv2.addWeighted(rgb, 1, cv2.merge((lit, lit, lit)), factor, 0), np.uint8)
-    return np.asarray(cv2.addWeighted(rgb, 1, cv2.merge((dim, dim, dim)), -factor, 0), np.uint8)
+    slope[step:-step, step:-step] = near.astype(np.float32) - far
+    lit = rgb + (strength / 255) * slope[..., None]
+    return np.clip(lit, 0, 255).astype(np.uint8)
 
 
 def _mix_colours(
     ground: Ground, rng: np.random.Generator, style: PlateStyle
-) -> tuple[Colour, Colour]:
+) -> tuple[Floats, Floats]:
     """Colours of the sheet and of the paint on it, RGB in about [0, 255]."""
     low, high = (np.array(end) for end in ground.sheet)
     shade = low + (high - low) * (0.7 * rng.random() + 0.3 * rng.random(3))
@@ -216,14 +201,13 @@ def _paint(
     if rng.random() < style.worn_share:
         ink = wear_ink(ink, rng)
     table = paper + np.linspace(0, 1, 256)[:, None] * (paint - paper)
-    levels = np.clip(table, 0, 255).astype(np.uint8).reshape(1, 256, 3)
-    rgb = np.asarray(cv2.LUT(cv2.merge((ink, ink, ink)), levels), np.uint8)
+    rgb = np.clip(table, 0, 255).astype(np.uint8)[ink]
     relief = rng.uniform(*style.relief) * (1 if rng.random() < 0.5 else -1)
     if scale >= _RELIEF_SCALE:
         rgb = _emboss(rgb, ink, relief, max(1, round(1.2 * scale)))
     if rng.random() < style.flag_share * kind.flag_share:
         _draw_flag(rgb, layout, scale)
-    draw_screws(rgb, rng, scale, layout.screws, style.screw_shares, style.screw_radius_mm)
+    _draw_screws(rgb, rng, scale, layout, style)
     return rgb
 
 
@@ -258,10 +242,50 @@ def render_plate(
     radius = CORNER_MM * px_per_mm
     alpha, left, top, rgb = _outline((width, height), radius), 0, 0, plate
     if rng.random() < style.holder_share * plate_kind.holder_share:
-        rgb, (left, top) = mount(plate, alpha, rng, px_per_mm)
+        rgb, (left, top) = _mount(plate, alpha, rng, px_per_mm)
         alpha = _outline((rgb.shape[1], rgb.shape[0]), radius)
     if rng.random() < style.snowy_share:
         add_snow(rgb, rng)
-    quad = np.array([[0, 0], [width, 0], [width, height], [0, height]], np.float32)
-    quad += np.array([left, top], np.float32)
+    quad = (box_corners(width, height) + np.array([left, top])).astype(np.float32)
     return PlateImage(rgb, alpha, px_per_mm, quad, kind, plate_kind.lines)
+
+
+# Resolutions that plates are drawn at: few, because glyphs are cached per resolution.
+_LEVELS = (0.25, 0.35, 0.5, 0.7, 1.0, 1.4)
+# No plate is drawn larger than this: what fills a photo is smooth anyway.
+_MAX_PIXELS = 60_000
+
+
+def render_plate_for(
+    width_px: float,
+    text: str,
+    rng: np.random.Generator,
+    style: PlateStyle = DEFAULT_STYLE,
+    kind: str = CAR,
+) -> PlateImage:
+    """Draw one plate as finely as it must be to be seen so wide, in pixels; see `render_plate`."""
+    width, height = kind_named(kind).smallest_mm
+    allowed = [level for level in _LEVELS if level**2 * width * height <= _MAX_PIXELS]
+    level = next((level for level in allowed if level * width >= width_px), allowed[-1])
+    return render_plate(text, rng, level, style, kind)
+
+
+def project(plate: PlateImage, angles_rad: Floats, distance: float) -> Floats:
+    """See a plate from a pinhole camera, so many plate widths away.
+
+    Args:
+        plate: Whose middle the camera looks at.
+        angles_rad: (3,) roll, yaw, pitch.
+        distance: In widths of the plate.
+
+    Returns:
+        (3, 3) homography from pixels of the plate's picture to units of about its width.
+    """
+    roll, yaw, pitch = angles_rad
+    turn = Rotation.from_euler("ZXY", (roll, pitch, yaw)).as_matrix()
+    width, (x, y) = np.ptp(plate.quad[:, 0]), plate.quad.mean(axis=0)
+    # Plate points have z = 0, so the turn's third column drops out.
+    camera = np.column_stack([turn[:, :2], [0, 0, distance]])
+    camera[:2] *= distance
+    homography: Floats = camera @ np.diag((1 / width, 1 / width, 1)) @ shift_by(-x, -y)
+    return homography

@@ -5,21 +5,24 @@ from dataclasses import dataclass
 import cv2
 import numpy as np
 from numpy.random import Generator
-from numpy.typing import NDArray
 
+from plate_models.training.imaging import (
+    Field,
+    Floats,
+    Image,
+    apply_homography,
+    box_corners,
+    see,
+    shift_by,
+)
 from plate_models.training.synthetic.kinds import CAR, kind_named
-from plate_models.training.synthetic.plates import PlateImage, render_plate
-from plate_models.training.synthetic.projection import apply_homography, project, resolution_for
+from plate_models.training.synthetic.plates import PlateImage, project, render_plate_for
 from plate_models.training.synthetic.texts import sample_text
 
-Image = NDArray[np.uint8]
-Floats = NDArray[np.float64]
-
-# Resolutions plates are drawn at: few, because glyphs are cached per resolution.
-_LEVELS = (0.25, 0.35, 0.5, 0.7, 1.0, 1.4)
-_HALF_PIXEL = np.array([[1, 0, 0.5], [0, 1, 0.5], [0, 0, 1]])
 # Grey level of the paper of a rendered plate in full light.
 _PAPER = 215.0
+# Standard deviations of roll, yaw and pitch.
+_SPREAD_DEG = (2.5, 16, 8)
 # How far the old plate's surroundings are repainted, in shares of its box.
 _RIM = 0.10
 
@@ -31,12 +34,12 @@ class Patch:
     image: Image  # (h, w, 3) uint8 RGB
     corner_xy: tuple[int, int]  # photo pixel that the patch's first pixel replaces
     text: str  # what the painted plate says
-    quad: NDArray[np.float32]  # (4, 2) float32, corners TL, TR, BR, BL of the plate in photo pixels
+    quad: Field  # (4, 2) float32, corners TL, TR, BR, BL of the plate in photo pixels
     kind: str  # name of its format, such as "ru.car"
     lines: int  # of text, 1 or 2
 
     @property
-    def box(self) -> NDArray[np.float32]:
+    def box(self) -> Field:
         """(4,) float32 x0, y0, x1, y1: the hull of the quad, in photo pixels."""
         return np.concatenate((self.quad.min(axis=0), self.quad.max(axis=0)))
 
@@ -48,7 +51,7 @@ class Patch:
         return painted
 
 
-def paint_plate(photo: Image, box: NDArray[np.float32], rng: Generator, kind: str = CAR) -> Patch:
+def paint_plate(photo: Image, box: Field, rng: Generator, kind: str = CAR) -> Patch:
     """Replace the plate in a box by a rendered one of the same light and colour cast.
 
     The old plate is covered with the colours around it, because the new one may be
@@ -68,11 +71,9 @@ def paint_plate(photo: Image, box: NDArray[np.float32], rng: Generator, kind: st
         ValueError: The box has no area inside the photo, or there is no such kind.
     """
     text = sample_text(rng, kind)
-    width = _fitting_width(box, kind, rng)
-    plate, view = _hang_plate(text, kind, box, width, (2.5, 16, 8), rng)
+    plate, view = _hang_plate(text, kind, box, rng)
     quad = apply_homography(view, plate.quad)
-    h, w = plate.alpha.shape
-    outline = apply_homography(view, np.array([[0, 0], [w, 0], [w, h], [0, h]], np.float64))
+    outline = apply_homography(view, box_corners(*plate.alpha.shape[::-1]))
     size = np.array([box[2] - box[0], box[3] - box[1]])
     low = np.minimum(outline.min(axis=0), box[:2] - _RIM * size) - 3
     high = np.maximum(outline.max(axis=0), box[2:] + _RIM * size) + 3
@@ -84,13 +85,12 @@ def paint_plate(photo: Image, box: NDArray[np.float32], rng: Generator, kind: st
     scene = photo[y0:y1, x0:x1].astype(np.float32)
     light = _light_of(photo, box, rng)
     _cover(scene, box - np.array([x0, y0, x0, y0]), rng)
-    shifted = np.array([[1, 0, -x0], [0, 1, -y0], [0, 0, 1]]) @ view
-    _overlay_plate(scene, plate, shifted, light, rng)
+    _overlay_plate(scene, plate, shift_by(-x0, -y0) @ view, light, rng)
     image = np.clip(scene, 0, 255).astype(np.uint8)
     return Patch(image, (x0, y0), text, quad.astype(np.float32), kind, plate.lines)
 
 
-def _fitting_width(box: NDArray[np.float32], kind: str, rng: Generator) -> float:
+def _fitting_width(box: Field, kind: str, rng: Generator) -> float:
     """Width of a plate that replaces the one in a box.
 
     One line is as wide as the old plate. Two lines are as high as they look beside a
@@ -105,7 +105,7 @@ def _fitting_width(box: NDArray[np.float32], kind: str, rng: Generator) -> float
     return min(wide, height * float(rng.uniform(1.2, 1.6)) * true_width / true_height)
 
 
-def _light_of(photo: Image, box: NDArray[np.float32], rng: Generator) -> Floats:
+def _light_of(photo: Image, box: Field, rng: Generator) -> Floats:
     """Gain per channel that makes white paper as bright as the old plate was.
 
     Brightness comes from the old plate; of its colour only a part, because the old
@@ -123,7 +123,7 @@ def _light_of(photo: Image, box: NDArray[np.float32], rng: Generator) -> Floats:
     return gain
 
 
-def _cover(scene: NDArray[np.float32], box: Floats, rng: Generator) -> None:
+def _cover(scene: Field, box: Floats, rng: Generator) -> None:
     """Blend the rows above and below a box over it, in place; box in scene pixels."""
     h, w = scene.shape[:2]
     rim = _RIM * np.array([box[2] - box[0], box[3] - box[1]])
@@ -146,42 +146,32 @@ def _cover(scene: NDArray[np.float32], box: Floats, rng: Generator) -> None:
     scene[y0:y1, x0:x1] += soft * (filling - scene[y0:y1, x0:x1])
 
 
-def _hang_plate(
-    text: str,
-    kind: str,
-    box: NDArray[np.float32],
-    width: float,
-    spread_deg: tuple[float, float, float],
-    rng: Generator,
-) -> tuple[PlateImage, Floats]:
+def _hang_plate(text: str, kind: str, box: Field, rng: Generator) -> tuple[PlateImage, Floats]:
     """Render a plate and hang it in the middle of a box.
 
     Returns the plate, and the (3, 3) homography from pixels of its picture to scene pixels.
     """
-    plate = render_plate(text, rng, resolution_for(1.2 * width, kind, _LEVELS), kind=kind)
-    angles = np.clip(rng.normal(0, 1, 3) * spread_deg, -40, 40)
+    width = _fitting_width(box, kind, rng)
+    plate = render_plate_for(1.2 * width, text, rng, kind=kind)
+    angles = np.clip(rng.normal(0, 1, 3) * _SPREAD_DEG, -40, 40)
     view = project(plate, np.radians(angles), rng.uniform(4, 12))
     corners = apply_homography(view, plate.quad)
     low, high = corners.min(axis=0), corners.max(axis=0)
     scale = width / (high[0] - low[0])
-    middle = np.array([(box[0] + box[2]) / 2, (box[1] + box[3]) / 2])
     slack = max(float(box[3] - box[1]) - (high[1] - low[1]) * scale, 0.0)
-    middle[1] += rng.uniform(-0.4, 0.4) * slack
+    middle = (box[:2] + box[2:]) / 2 + np.array([0, rng.uniform(-0.4, 0.4) * slack])
     x, y = middle - (low + high) / 2 * scale
-    return plate, np.array([[scale, 0, x], [0, scale, y], [0, 0, 1]]) @ view
+    return plate, shift_by(x, y) @ np.diag((scale, scale, 1)) @ view
 
 
 def _overlay_plate(
-    scene: NDArray[np.float32], plate: PlateImage, view: Floats, light: Floats, rng: Generator
+    scene: Field, plate: PlateImage, view: Floats, light: Floats, rng: Generator
 ) -> None:
     """Draw a plate over a scene, in place."""
-    # OpenCV counts from pixel centres, homographies here from pixel corners.
-    warp = np.linalg.inv(_HALF_PIXEL) @ view @ _HALF_PIXEL
-    rgba = np.dstack([plate.rgb, plate.alpha]).astype(np.float32)
     h, w = scene.shape[:2]
-    seen = cv2.warpPerspective(rgba, warp, (w, h), flags=cv2.INTER_LINEAR)
-    seen = cv2.GaussianBlur(seen, (0, 0), float(rng.uniform(0.35, 1.1)))
+    sigma = float(rng.uniform(0.35, 1.1))
+    seen = cv2.GaussianBlur(see(plate.layers, view, (w, h)), (0, 0), sigma)
     # A gradient of light across the plate, as a car's curved body and sky give.
     tilt = 1 + rng.normal(0, 0.08) * np.linspace(-1, 1, h)[:, None, None]
-    alpha = seen[..., 3:] / 255
-    scene += alpha * (seen[..., :3] * light.astype(np.float32) * tilt.astype(np.float32) - scene)
+    lit = seen[..., :3] * light.astype(np.float32) * tilt.astype(np.float32)
+    scene += lit - seen[..., 3:] * (scene / 255)

@@ -42,11 +42,11 @@ _MILITARY_CODES = (
 
 
 @cache
-def _code_odds(lengths: tuple[int, ...]) -> tuple[tuple[str, ...], npt.NDArray[np.float64]]:
-    """All codes in use that have such lengths, and their cumulative odds."""
-    codes = tuple(code for code in sorted(REGIONS) if len(code) in lengths)
+def _code_odds(lengths: frozenset[int]) -> tuple[list[str], npt.NDArray[np.float64]]:
+    """All codes in use that have such lengths, and their shares."""
+    codes = [code for code in sorted(REGIONS) if len(code) in lengths]
     weights = np.array([_BUSY_WEIGHT if REGIONS[c] in _BUSY_REGIONS else 1.0 for c in codes])
-    return codes, np.cumsum(weights / weights.sum())
+    return codes, weights / weights.sum()
 
 
 def _sample_region(kind: PlateKind, rng: np.random.Generator) -> str:
@@ -55,11 +55,10 @@ def _sample_region(kind: PlateKind, rng: np.random.Generator) -> str:
         if rng.random() < _UNIFORM_SHARE:
             return f"{rng.integers(1, 100):02d}"
         return _MILITARY_CODES[rng.integers(len(_MILITARY_CODES))]
-    lengths = tuple(sorted({len(layout.region.centres) for layout in kind.layouts}))
-    codes, cumulative = _code_odds(lengths)
+    codes, shares = _code_odds(frozenset(len(layout.region.centres) for layout in kind.layouts))
     if rng.random() < _UNIFORM_SHARE:
         return codes[rng.integers(len(codes))]
-    return codes[min(int(np.searchsorted(cumulative, rng.random())), len(codes) - 1)]
+    return codes[rng.choice(len(codes), p=shares)]
 
 
 def _sample_number(digits: int, rng: np.random.Generator) -> str:
@@ -74,23 +73,11 @@ def _sample_letters(count: int, rng: np.random.Generator) -> str:
     return "".join(LETTERS[i] for i in rng.integers(len(LETTERS), size=count))
 
 
-def _with_de(serial: str, rng: np.random.Generator) -> str:
-    """The serial number with one of its letters exchanged for De."""
-    places = [index for index, char in enumerate(serial) if char in LETTERS]
-    place = places[rng.integers(len(places))]
-    return serial[:place] + "D" + serial[place + 1 :]
-
-
 def sample_text(rng: np.random.Generator, kind: str = CAR) -> str:
-    """Draw the text of a plate, such as "H002EX71".
+    """Draw the text of a plate of a kind, a key of ``KINDS``, such as "H002EX71".
 
-    Args:
-        rng: Source of all chance.
-        kind: Name of a format, a key of ``KINDS``.
-
-    Returns:
-        A serial number of the kind, whose numbers are never all zeros, and a code that
-        is in use. Letters are the twelve of the grammar, and very rarely "D" on cars.
+    Its numbers are never all zeros, and its code is in use. Letters are the twelve of the grammar,
+    and very rarely "D" on cars.
 
     Raises:
         ValueError: There is no such kind.
@@ -102,5 +89,7 @@ def sample_text(rng: np.random.Generator, kind: str = CAR) -> str:
     serial = "".join(next(letters) if char == "L" else char for char in pattern)
     serial = re.sub("#+", lambda run: _sample_number(len(run[0]), rng), serial)
     if kind == CAR and rng.random() < _RARE_LETTER_SHARE:
-        serial = _with_de(serial, rng)
+        places = [index for index, char in enumerate(serial) if char in LETTERS]
+        place = places[rng.integers(len(places))]
+        serial = serial[:place] + "D" + serial[place + 1 :]
     return serial + _sample_region(plate_kind, rng)

@@ -1,37 +1,13 @@
-"""What weather and years do to a plate: worn paint, dirt, snow; and cheap noise."""
-
-from functools import cache
+"""What weather and years do to a plate: worn paint, dirt, snow; and smooth noise."""
 
 import cv2
 import numpy as np
-import numpy.typing as npt
 
+from plate_models.training.imaging import Field, Floats, Image
 from plate_models.training.synthetic.glyphs import Mask
 
-FloatImage = npt.NDArray[np.float32]
-Image = npt.NDArray[np.uint8]
-
-_BANK_SIDE = 768
+# Curves through few points look round in a cubic and kinked in a linear scaling.
 _CUBIC_BELOW = 20
-
-
-@cache
-def _noise_bank() -> FloatImage:
-    """Standard normal noise to cut windows from: drawing it anew costs too much."""
-    return np.random.default_rng(50577).standard_normal((_BANK_SIDE, _BANK_SIDE), np.float32)
-
-
-def noise(rng: np.random.Generator, height: int, width: int) -> FloatImage:
-    """A window of standard normal noise; not to be written to.
-
-    Returns (height, width) float32. Windows repeat beyond 768 pixels a side.
-    """
-    bank = _noise_bank()
-    if height >= _BANK_SIDE or width >= _BANK_SIDE:
-        bank = np.tile(bank, (2 + height // _BANK_SIDE, 2 + width // _BANK_SIDE))
-    y = int(rng.integers(bank.shape[0] - height))
-    x = int(rng.integers(bank.shape[1] - width))
-    return bank[y : y + height, x : x + width]
 
 
 def blobs(
@@ -39,28 +15,22 @@ def blobs(
     size_hw: tuple[int, ...],
     cells_hw: tuple[int, int],
     channels: int = 1,
-) -> FloatImage:
+) -> Field:
     """Smooth standard normal noise that varies over ``cells_hw`` cells.
 
     Returns (H, W) float32, or (H, W, channels) for more than one channel.
     """
-    height, width = cells_hw
-    coarse = noise(rng, height, width * channels)
-    if channels > 1:
-        coarse = coarse.reshape(height, width, channels)
-    size_wh = size_hw[1], size_hw[0]
-    if width < _CUBIC_BELOW:
-        # Curves through few points look round in a cubic and kinked in a linear scaling.
-        middle_wh = 4 * width, 4 * height
-        coarse = np.asarray(cv2.resize(coarse, middle_wh, interpolation=cv2.INTER_CUBIC))
-    return np.asarray(cv2.resize(coarse, size_wh, interpolation=cv2.INTER_LINEAR), np.float32)
+    coarse = rng.standard_normal((*cells_hw, channels), np.float32)
+    if cells_hw[1] < _CUBIC_BELOW:
+        # Linear scaling does the rest: that is faster and looks the same.
+        larger = cv2.resize(coarse, None, fx=4, fy=4, interpolation=cv2.INTER_CUBIC)
+        coarse = np.asarray(larger, np.float32)
+    return np.asarray(cv2.resize(coarse, (size_hw[1], size_hw[0])), np.float32)
 
 
-def lay_over(rgb: Image, cover: FloatImage, colour: npt.NDArray[np.float64]) -> None:
+def _lay_over(rgb: Image, cover: Field, colour: Floats) -> None:
     """Mix a colour into a picture, in place."""
-    layer = np.empty_like(rgb)
-    cv2.rectangle(layer, (0, 0), (rgb.shape[1], rgb.shape[0]), [float(c) for c in colour], -1)
-    cv2.blendLinear(layer, rgb, cover, 1 - cover, dst=rgb)
+    rgb[:] = rgb + cover[..., None] * (colour.astype(np.float32) - rgb)
 
 
 def wear_ink(ink: Mask, rng: np.random.Generator) -> Mask:
@@ -80,7 +50,7 @@ def add_dirt(rgb: Image, rng: np.random.Generator) -> None:
     lower = np.linspace(-0.3, 0.4, size[0], dtype=np.float32)[:, None] * rng.uniform(-0.3, 1)
     cover += lower + rng.uniform(-0.6, 0.35)
     colour = rng.uniform(45, 150) * np.array([1.0, rng.uniform(0.85, 1), rng.uniform(0.65, 1)])
-    lay_over(rgb, np.clip(cover, 0, rng.uniform(0.2, 0.85)).astype(np.float32), colour)
+    _lay_over(rgb, np.clip(cover, 0, rng.uniform(0.2, 0.85)).astype(np.float32), colour)
 
 
 def add_snow(rgb: Image, rng: np.random.Generator) -> None:
@@ -91,4 +61,4 @@ def add_snow(rgb: Image, rng: np.random.Generator) -> None:
         rows = 1 - rows
     level = 0.25 * blobs(rng, (height, width), (6, 24)) + rows - rng.uniform(0.75, 1.1)
     cover = np.clip(level * 8, 0, 1).astype(np.float32)
-    lay_over(rgb, cover, rng.uniform(200, 250) * np.array([0.98, 0.99, 1.0]))
+    _lay_over(rgb, cover, rng.uniform(200, 250) * np.array([0.98, 0.99, 1.0]))

@@ -4,7 +4,6 @@ import io
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import cv2
@@ -29,7 +28,6 @@ from plate_models.training.evaluation.rendered import (
     RenderedReport,
     corner_error,
     count_questions,
-    evaluate_rendered,
     load_rendered,
     score_rendered,
 )
@@ -39,7 +37,7 @@ from plate_models.training.synthetic.kinds import KINDS, Layout, kind_named
 from plates.cli import main as cli
 
 PHOTOS = 2
-TRAINING = ("backgrounds", "crops", "photo", "plates", "projection", "scenes", "wear")
+TRAINING = ("crops", "photo", "plates", "scenes", "wear")
 
 
 @pytest.fixture(scope="module")
@@ -52,30 +50,23 @@ def nets() -> Nets:
     return load_nets()
 
 
+def test_photos_follow_from_their_names(photos: list[BenchmarkPhoto]) -> None:
+    assert len({photo.file for photo in photos}) == len(photos)
+    assert render_photo("ru.car", 0, seed=1).file not in {photo.file for photo in photos}
+    by_name = {photo.name: photo for photo in photos}
+    again = list(render_photos([("ru.car", 1), ("ru.motorcycle", 0)], workers=1))
+    assert [photo.name for photo in again] == ["ru.car-0001", "ru.motorcycle-0000"]
+    for photo in again:
+        assert photo.file == by_name[photo.name].file == photo_named(photo.name).file
+        np.testing.assert_array_equal(load_rendered(photo.name), decode(photo.file))
+    with pytest.raises(ValueError, match=r"expected a kind of plate out of ru\.car"):
+        render_photo("ru.bicycle", 0)
+
+
 def test_no_photos_are_no_work() -> None:
     assert list(render_photos([], workers=0)) == []
     assert any("0/0" in line for line in RenderedReport(0).lines())
     assert RenderedReport(0).to_dict()["plates"] == []
-
-
-def test_a_photo_is_the_same_alone_and_from_another_process(photos: list[BenchmarkPhoto]) -> None:
-    numbered = [("ru.car", 1), ("ru.motorcycle", 0)]
-    again = list(render_photos(numbered, workers=1))
-    by_name = {photo.name: photo for photo in photos}
-    assert [photo.name for photo in again] == ["ru.car-0001", "ru.motorcycle-0000"]
-    for photo in again:
-        assert photo.file == by_name[photo.name].file == photo_named(photo.name).file
-
-
-def test_photos_differ_by_kind_number_and_seed(photos: list[BenchmarkPhoto]) -> None:
-    files = {photo.file for photo in photos}
-    assert len(files) == len(KINDS) * PHOTOS
-    assert render_photo("ru.car", 0, seed=1).file not in files
-
-
-def test_an_unknown_kind_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"expected a kind of plate out of ru\.car"):
-        render_photo("ru.bicycle", 0)
 
 
 def test_photos_and_plates_are_of_the_sizes_promised(photos: list[BenchmarkPhoto]) -> None:
@@ -90,38 +81,28 @@ def test_photos_and_plates_are_of_the_sizes_promised(photos: list[BenchmarkPhoto
             assert (45 if plate.lines == 2 else 70) <= plate.width <= 400
 
 
-def straightened(photo: BenchmarkPhoto, plate: BenchmarkPlate, layout: Layout) -> np.ndarray:
-    """The plate from the front, grey, at a pixel a millimetre."""
+def search(
+    photo: BenchmarkPhoto, plate: BenchmarkPlate, text: str, layout: Layout
+) -> tuple[float, np.ndarray]:
+    """Look for a text within a label's quad: the likeness, and how many mm it is off."""
     width, height = (round(side) for side in layout.size_mm)
-    target = np.array([(0, 0), (width, 0), (width, height), (0, height)], np.float32) - 0.5
-    view = cv2.getPerspectiveTransform(plate.quad - np.float32(0.5), target)
+    front = np.array([(0, 0), (width, 0), (width, height), (0, height)], np.float32) - 0.5
+    view = cv2.getPerspectiveTransform(plate.quad - np.float32(0.5), front)
     grey = cv2.cvtColor(decode(photo.file), cv2.COLOR_RGB2GRAY)
-    return cv2.warpPerspective(grey, view, (width, height))
-
-
-# What is left out around the print when it is searched for: the rim says nothing of a text.
-RIM = 8
-
-
-def search(seen: np.ndarray, text: str, kind: str, layout: Layout) -> tuple[float, np.ndarray]:
-    """Look for a text as it is printed: the likeness, and how far it is off, in millimetres."""
-    plate_kind = kind_named(kind)
-    drawn = draw_ink(text, plate_kind, layout, np.random.default_rng(0), 1.0, 0.0, -0.6)
-    inner = drawn[RIM:-RIM, RIM:-RIM].astype(np.float32)
-    sign = 1 if plate_kind.ground.light_ink else -1
-    scores = cv2.matchTemplate(sign * seen.astype(np.float32), inner, cv2.TM_CCOEFF_NORMED)
-    _, best, _, place = cv2.minMaxLoc(scores)
-    return best, np.array(place) - RIM
-
-
-def likeness(photo: BenchmarkPhoto, plate: BenchmarkPlate, text: str) -> float:
-    return max(
-        search(straightened(photo, plate, layout), text, plate.kind, layout)[0]
-        for layout in kind_named(plate.kind).layouts_of(text)
-    )
+    seen = cv2.warpPerspective(grey, view, (width, height)).astype(np.float32)
+    kind, rim = kind_named(plate.kind), 8  # the rim says nothing of a text
+    drawn = draw_ink(text, kind, layout, np.random.default_rng(0), 1.0, 0.0, -0.6)
+    inner = drawn[rim:-rim, rim:-rim].astype(np.float32)
+    sign = 1 if kind.ground.light_ink else -1
+    _, best, _, place = cv2.minMaxLoc(cv2.matchTemplate(sign * seen, inner, cv2.TM_CCOEFF_NORMED))
+    return best, np.array(place) - rim
 
 
 def test_the_text_of_each_label_is_drawn_within_its_quad(photos: list[BenchmarkPhoto]) -> None:
+    def likeness(photo: BenchmarkPhoto, plate: BenchmarkPlate, text: str) -> float:
+        layouts = kind_named(plate.kind).layouts_of(text)
+        return max(search(photo, plate, text, layout)[0] for layout in layouts)
+
     plates = [(photo, plate) for photo in photos for plate in photo.plates]
     likest = []
     for photo, plate in plates:
@@ -135,38 +116,13 @@ def test_the_text_of_each_label_is_drawn_within_its_quad(photos: list[BenchmarkP
 def test_characters_stand_where_the_quad_says() -> None:
     """Type 1 has one layout for each length: a quad that is off shows as a shifted text."""
     offsets = []
-    for index in range(6):
+    for index in range(8):
         photo = render_photo("ru.car", index)
         for plate in photo.plates:
             (layout,) = kind_named("ru.car").layouts_of(plate.text)
-            seen = straightened(photo, plate, layout)
-            offsets.append(search(seen, plate.text, "ru.car", layout)[1])
+            offsets.append(search(photo, plate, plate.text, layout)[1])
     assert np.abs(np.mean(offsets, axis=0)).max() <= 1
-    assert np.abs(offsets).max() <= 3
-
-
-def test_the_sheet_of_a_label_lies_within_its_quad(photos: list[BenchmarkPhoto]) -> None:
-    white = [
-        (photo, plate)
-        for photo in photos
-        for plate in photo.plates
-        if kind_named(plate.kind).ground.name == "white"
-    ]
-    assert len(white) >= 5 * PHOTOS
-    contrasts = []
-    for photo, plate in white:
-        grey = cv2.cvtColor(decode(photo.file), cv2.COLOR_RGB2GRAY)
-        rings = []
-        for low, high in ((0.8, 0.93), (1.3, 1.5)):
-            ring = np.zeros_like(grey)
-            for scale, value in ((high, 255), (low, 0)):
-                middle = plate.quad.mean(axis=0)
-                corners = middle + (plate.quad - middle) * scale
-                cv2.fillConvexPoly(ring, np.rint(corners).astype(np.int32), (value,))
-            rings.append(float(np.median(grey[ring > 0])))
-        contrasts.append(rings[0] > rings[1] + 15)
-    # White cars and snow are as bright as white plates, but most surroundings are not.
-    assert np.mean(contrasts) > 0.75
+    assert np.abs(offsets).mean() <= 1.5
 
 
 @pytest.mark.parametrize("bend", [-0.05, 0.16])
@@ -256,22 +212,6 @@ def test_each_fault_shows_in_its_column(
     assert elsewhere.false_texts.hits == 1
 
 
-def test_the_released_weights_read_the_benchmark(nets: Nets) -> None:
-    told: list[int] = []
-
-    def progress(photos: Iterator[BenchmarkPhoto], total: int) -> Iterator[BenchmarkPhoto]:
-        told.append(total)
-        return photos
-
-    report = evaluate_rendered(nets, 4, workers=0, kinds=("ru.car",), progress=progress)
-    assert told == [4]
-    counts = {count.name: count for count in count_questions(report.plates)}
-    assert counts["found"].hits >= counts["found"].total - 1
-    assert counts["read"].hits >= counts["read"].total - 1
-    error = corner_error(report.plates)
-    assert error and error.mean < 0.04
-
-
 def test_eval_scores_the_benchmark_without_any_data(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -282,11 +222,8 @@ def test_eval_scores_the_benchmark_without_any_data(
     kept = json.loads((tmp_path / "kept.json").read_text(encoding="utf-8"))["rendered"]
     assert set(kept["kinds"]) == {*KINDS, "all"}
     assert all(f"\n{kind} " in shown for kind in kept["kinds"])
-    assert kept["kinds"]["all"]["counts"][0]["total"] == len(kept["plates"]) >= len(KINDS)
+    counts = {count["name"]: count for count in kept["kinds"]["all"]["counts"]}
+    assert counts["found"]["total"] == len(kept["plates"]) >= len(KINDS)
+    assert min(counts["found"]["hits"], counts["read"]["hits"]) >= len(KINDS) - 1
     with Image.open(tmp_path / "sheet-rendered.png") as sheet:
         assert sheet.width > 1000
-
-
-def test_a_photo_for_the_sheet_is_made_again_from_its_name(photos: list[BenchmarkPhoto]) -> None:
-    photo = photos[-1]
-    np.testing.assert_array_equal(load_rendered(photo.name), decode(photo.file))

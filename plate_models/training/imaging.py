@@ -1,0 +1,87 @@
+"""Pictures through homographies, motion blur and JPEG: what both renderers need and neither draws.
+
+Places are counted in pixels from the corner of the first one, not from its centre.
+"""
+
+from collections.abc import Sequence
+from typing import TypeVar
+
+import cv2
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Image = NDArray[np.uint8]
+Field = NDArray[np.float32]
+Floats = NDArray[np.float64]
+Picture = TypeVar("Picture", Image, Field)
+
+# Kernels are drawn so many times larger, that their slopes and ends are smooth.
+_FINER = 8
+
+
+def apply_homography(homography: Floats, points: ArrayLike) -> Floats:
+    """Map (N, 2) points by a (3, 3) matrix; returns (N, 2) float64."""
+    mapped = cv2.perspectiveTransform(np.asarray(points, np.float64)[None], homography)
+    return np.asarray(mapped[0], np.float64)
+
+
+def shift_by(x: float, y: float) -> Floats:
+    """(3, 3) homography that moves by so many pixels."""
+    return np.array([[1, 0, x], [0, 1, y], [0, 0, 1.0]])
+
+
+def box_corners(width: float, height: float) -> Floats:
+    """(4, 2) corners TL, TR, BR, BL of a picture of that size."""
+    return np.array([[0, 0], [width, 0], [width, height], [0, height]], np.float64)
+
+
+def warp(
+    image: Picture, view: Floats, size_wh: Sequence[int], border: int = cv2.BORDER_REPLICATE
+) -> Picture:
+    """See a picture through a homography; `cv2.warpPerspective` counts from pixels' centres."""
+    matrix = shift_by(-0.5, -0.5) @ view @ shift_by(0.5, 0.5)
+    flags = cv2.INTER_LINEAR
+    warped = cv2.warpPerspective(image, matrix, tuple(size_wh), flags=flags, borderMode=border)
+    return np.asarray(warped, image.dtype)
+
+
+def see(layers: Picture, view: Floats, size_wh: Sequence[int], fold: int = 2) -> Picture:
+    """See a picture through a homography, each pixel as the mean of ``fold`` x ``fold`` samples.
+
+    Args:
+        layers: (H, W, 4) colours times coverage, and coverage.
+        view: (3, 3) from the picture's pixels to those of the result.
+        size_wh: Of the result.
+        fold: Enough if no sample skips more than a pixel of the picture.
+
+    Returns:
+        (h, w, 4), as ``layers``. To lay it over what lies below, take away that share of what lies
+        below and add the colours.
+    """
+    fine_wh = size_wh[0] * fold, size_wh[1] * fold
+    fine = warp(layers, np.diag((fold, fold, 1.0)) @ view, fine_wh, cv2.BORDER_CONSTANT)
+    return np.asarray(cv2.resize(fine, tuple(size_wh), interpolation=cv2.INTER_AREA), layers.dtype)
+
+
+def motion_kernel(x: float, y: float) -> Field:
+    """What a motion by (x, y) pixels makes of a point, for `cv2.filter2D`; sums up to 1."""
+    side = 2 * int(np.ceil(max(abs(x), abs(y)) / 2)) + 3
+    fine = np.zeros((side * _FINER, side * _FINER), np.float32)
+    middle, half = (side * _FINER - 1) / 2, np.array([x, y]) * _FINER / 2
+    ends = [np.rint((middle + sign * half) * 16).astype(int).tolist() for sign in (-1, 1)]
+    cv2.line(fine, ends[0], ends[1], (1.0,), _FINER - 1, cv2.LINE_8, 4)
+    kernel = cv2.resize(fine, (side, side), interpolation=cv2.INTER_AREA)
+    return np.asarray(kernel / kernel.sum(), np.float32)
+
+
+def encode_jpeg(image: Image, quality: int, *options: int) -> NDArray[np.uint8]:
+    """Bytes of a JPEG file of a (H, W, 3) RGB picture; more options as `cv2.imencode` has them."""
+    bgr = cv2.cvtColor(image, cv2.COLOR_RGB2BGR)
+    _, data = cv2.imencode(".jpg", bgr, [cv2.IMWRITE_JPEG_QUALITY, quality, *options])
+    return np.asarray(data, np.uint8)
+
+
+def compress(image: Image, quality: int) -> Image:
+    """Store a (H, W, 3) RGB picture as JPEG, and read it again."""
+    bgr = cv2.imdecode(encode_jpeg(image, quality), cv2.IMREAD_COLOR)
+    return np.asarray(cv2.cvtColor(bgr, cv2.COLOR_BGR2RGB), np.uint8)
