@@ -38,6 +38,8 @@ _PARTS = 10
 EVERY_S, _PATIENCE_S = 5.0, 40.0
 # Photos that the gateway sends to Triton at a time, by default, and some that wait.
 _AT_ONCE = 6
+# Before the load, several at a time: heaps of every process reach the size that they keep.
+_WARM_UP_REQUESTS = 600
 # Of all processes together.
 MEMORY, SHARED, FILES = "memory, RSS in MiB", "shared memory, MiB", "open files"
 _REFUSED = (400, 413, 415, 422)
@@ -161,12 +163,13 @@ async def soak(
     # By chance alone the largest photos meet each other so rarely that pools and heaps would
     # grow for hours, as if there were a leak.
     requests.sort(key=lambda request: len(request.body or b""))
-    rows: Rows = []
-    client = LoadClient(serving.url, requests, _PATIENCE_S)
-    for _ in range(0, len(requests), _AT_ONCE):
-        rows += (await client.open_loop([0.0] * _AT_ONCE)).rows
     moments = arrivals(rate, seconds, seed)
     dice = random.Random(seed)  # noqa: S311 - repeatable, not secret
+    mixture = dice.choices(requests, k=min(len(moments) // 3, _WARM_UP_REQUESTS))
+    rows: Rows = []
+    client = LoadClient(serving.url, requests + mixture, _PATIENCE_S)
+    for _ in range(0, len(requests + mixture), _AT_ONCE):
+        rows += (await client.open_loop([0.0] * _AT_ONCE)).rows
     measured: list[dict[str, float]] = []
     client = LoadClient(serving.url, dice.choices(requests, k=len(moments)), _PATIENCE_S)
     sending = asyncio.create_task(client.open_loop(moments))
