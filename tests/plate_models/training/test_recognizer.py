@@ -53,40 +53,33 @@ def test_loss_falls_on_one_batch_and_a_second_run_goes_on(
             assert torch.equal(value, old.state_dict()[key]), key
 
 
-@pytest.mark.parametrize("taken", [False, True])
-def test_release_writes_weights_that_load(
-    config: RecognizerTraining, batch: CropBatch, tmp_path: Path, taken: bool
-) -> None:
-    released = tmp_path / "new" / "weights"
-    if taken:
-        (tmp_path / "new").write_text("a file where the folder should be")
-    training = Training(replace(config, release=released))
-    training.step(batch)
-    if taken:
-        with pytest.raises(OSError, match=r"new.*they lie in .*run/rectifier\.safetensors"):
-            training.finish({1: 0.5, 2: 0.25})
-        assert weights.load(STN(), config.folder / "rectifier.safetensors")
-        return
-    files = training.finish({1: 0.5, 2: 0.25})
-    assert files == [released / "rectifier.safetensors", released / "recognizer.safetensors"]
-    with safe_open(files[1], "pt") as file:
-        summary = json.loads(file.metadata()["training"])
-    assert summary["rendered_exact_match_by_lines"] == {"1": 0.5, "2": 0.25}
-    assert summary["started_from"] is None
-    assert weights.started_from(released, "recognizer").startswith("sha256:")
-    loaded = weights.load(STN(), files[0]).state_dict()["localization.10.bias"]
-    assert torch.equal(loaded, training.averaged.module.state_dict()["stn.localization.10.bias"])
-
-
-def test_train_renders_learns_and_draws(
+def test_train_renders_learns_draws_and_releases(
     config: RecognizerTraining, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(recognizer, "CropCache", partial(CropCache, block=30))
-    config = replace(config, minutes=0.02, crops=60, held_out=10, report_every=5)
-    assert set(train(config)) == {1, 2}
+    released = config.folder / "new" / "weights"
+    config = replace(config, minutes=0.02, crops=60, held_out=10, report_every=5, release=released)
+    match = train(config)
     shown = capsys.readouterr().err
     assert "60/60" in shown and " min, " in shown and "loss=" in shown
     assert (config.folder / "curves.png").stat().st_size > 1000
+    with safe_open(released / "recognizer.safetensors", "pt") as file:
+        summary = json.loads(file.metadata()["training"])
+    assert summary["rendered_exact_match_by_lines"] == {str(k): round(match[k], 4) for k in (1, 2)}
+    assert summary["started_from"] is None
+    assert weights.started_from(released, "recognizer").startswith("sha256:")
+    checkpoint = torch.load(config.folder / "checkpoint.pt", weights_only=True)
+    loaded = weights.load(STN(), released / "rectifier.safetensors").state_dict()
+    key = "localization.10.bias"
+    assert torch.equal(loaded[key], checkpoint["averaged"][f"module.stn.{key}"])
+
+
+def test_weights_that_can_not_be_released_stay_in_the_run(config: RecognizerTraining) -> None:
+    config.folder.mkdir()
+    (config.folder / "new").write_text("a file where the folder should be")
+    training = Training(replace(config, release=config.folder / "new" / "weights"))
+    with pytest.raises(OSError, match=r"new.*they lie in .*run/rectifier\.safetensors"):
+        training.finish({1: 0.5, 2: 0.25})
     assert weights.load(STN(), config.folder / "rectifier.safetensors")
 
 
