@@ -4,17 +4,18 @@ import io
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import cv2
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 
 from plate_models.engines.nets import Nets, load_nets
 from plate_models.images import decode
 from plate_models.pipeline import Plate
-from plate_models.recognition.decoding import Reading
 from plate_models.training.benchmark import (
     BenchmarkPhoto,
     BenchmarkPlate,
@@ -22,7 +23,6 @@ from plate_models.training.benchmark import (
     render_photo,
     render_photos,
 )
-from plate_models.training.benchmark.optics import Lens
 from plate_models.training.evaluation.rendered import (
     QUESTIONS,
     RenderedReport,
@@ -31,7 +31,6 @@ from plate_models.training.evaluation.rendered import (
     load_rendered,
     score_rendered,
 )
-from plate_models.training.evaluation.results import Answer, Box
 from plate_models.training.synthetic.ink import draw_ink
 from plate_models.training.synthetic.kinds import CAR, KINDS, kind_named
 from plates.cli import main as cli
@@ -99,18 +98,6 @@ def test_labels_are_true_and_of_the_sizes_promised(photos: list[BenchmarkPhoto])
     assert np.abs(offsets).mean() <= 1.5
 
 
-@pytest.mark.parametrize("bend", [-0.05, 0.16])
-def test_a_lens_puts_points_where_its_formula_says(bend: float) -> None:
-    place = np.array([[160.0, 120.0]])
-    picture = np.zeros((540, 960, 3), np.float32)
-    picture[119:121, 159:161] = 1
-    lens = Lens((960, 540), bend, 0.0, 0.0, (0.0, 0.0), 0.0)
-    seen = lens.see(picture)[..., 1]
-    y, x = np.indices(seen.shape) + 0.5
-    found = np.array([(x * seen).sum(), (y * seen).sum()]) / seen.sum()
-    np.testing.assert_allclose(found, lens.bend_points(place)[0], atol=0.1)
-
-
 def test_nothing_of_the_benchmark_knows_what_training_renders() -> None:
     code = "import sys, plate_models.training.benchmark; print(*sys.modules)"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -120,42 +107,36 @@ def test_nothing_of_the_benchmark_knows_what_training_renders() -> None:
     assert "torch" not in loaded
 
 
-def answer(label: BenchmarkPlate, shift: tuple[float, float], text: str, lines: int) -> Plate:
-    """What the pipeline answers: the label moved by (x, y) pixels, with a text."""
-    return Plate(
-        tuple((np.array(label.box) + np.tile(shift, 2)).tolist()),
-        tuple(map(tuple, (label.quad + shift).tolist())),
-        0.9,
-        lines,
-        Reading(text, 0.9, bool(text), label.kind, (), ((text or "X", 0.9),)),
-        np.zeros((48, 188, 3), np.uint8),
-    )
+def moved(plate: Plate, x: float) -> Plate:
+    """The same plate, so many pixels to the right."""
+    quad = tuple((corner[0] + x, corner[1]) for corner in plate.quad)
+    return replace(plate, box=tuple(np.add(plate.box, (x, 0, x, 0)).tolist()), quad=quad)
 
 
 def test_each_fault_shows_in_its_column(
     photos: list[BenchmarkPhoto], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def boxes(photo: str, image: object, boxes: list[Box], *_: object) -> list[Answer]:
-        return [Answer(photo, box, "", "", 0.0, "unknown", 1, 1.0, 1.0) for box in boxes]
+    nets, photo = load_nets(), next(p for p in photos if p.name == "ru.motorcycle-0000")
+    (label,) = photo.plates
+    (read,) = nets.read(torch.from_numpy(decode(photo.file)))
+    right = replace(read, quad=tuple(map(tuple, label.quad.tolist())))
+    wrong_text = replace(read.reading, text="0000AA00", candidates=(("0000AA00", 0.9),))
+    wrong = replace(right, lines=1, reading=wrong_text)
 
     def score(*plates: Plate) -> tuple[RenderedReport, set[str]]:
         monkeypatch.setattr(Nets, "read", lambda *_: list(plates))
         report = RenderedReport(1, *score_rendered(photo, nets))
         return report, {count.name for count in count_questions(report.plates) if count.hits}
 
-    monkeypatch.setattr("plate_models.training.evaluation.rendered.read_boxes", boxes)
-    nets, photo = load_nets(), next(p for p in photos if p.name == "ru.motorcycle-0000")
-    (label,) = photo.plates
-    right = answer(label, (0.02 * label.width, 0), label.text, 2)
-    report, hits = score(right)
+    report, hits = score(moved(right, 0.02 * label.width))
     assert hits == set(QUESTIONS) and not report.false_texts.hits
     error = corner_error(report.plates)
     assert error and error.mean == pytest.approx(0.02, abs=1e-5)
     report, hits = score()
     assert hits == {"no wrong"} and corner_error(report.plates) is None
     assert "nothing found" in "\n".join(report.lines())
-    assert score(answer(label, (0, 0), "0000AA00", 1))[1] == {"found", "format"}
-    report, hits = score(right, answer(label, (2e3, 0), "0000AA00", 2))
+    assert score(wrong)[1] == {"found", "format"}
+    report, hits = score(right, moved(wrong, 2e3))
     assert "read" in hits and report.false_texts.hits == 1
     nothing = RenderedReport(0)
     assert any("0/0" in line for line in nothing.lines()) and nothing.to_dict()["plates"] == []

@@ -63,6 +63,10 @@ def test_train_renders_learns_draws_and_releases(
     shown = capsys.readouterr().err
     assert "60/60" in shown and " min, " in shown and "loss=" in shown
     assert (config.folder / "curves.png").stat().st_size > 1000
+    again = render_batch(np.random.default_rng(config.seed + 1), 30)
+    np.testing.assert_array_equal(np.load(config.cache / "000001" / "images.npy"), again.images)
+    with pytest.raises(ValueError, match="other settings"):
+        train(replace(config, seed=10))
     with safe_open(released / "recognizer.safetensors", "pt") as file:
         summary = json.loads(file.metadata()["training"])
     assert summary["rendered_exact_match_by_lines"] == {str(k): round(match[k], 4) for k in (1, 2)}
@@ -91,19 +95,6 @@ def test_corner_loss_is_zero_for_the_true_corners() -> None:
     batch = CropBatch(images, quads.numpy(), np.full((1, 2, 10), -1))
     assert corner_loss(theta, batch) == pytest.approx(0, abs=1e-6)
     assert corner_loss(theta + 0.1, batch) > 0.01
-
-
-def test_cache_holds_what_its_seed_renders(tmp_path: Path) -> None:
-    cache = CropCache(tmp_path, seed=9, block=4)
-    with cache.rendering(8, workers=1):
-        assert cache.refresh() >= 4
-    with cache.rendering(8, workers=1):
-        assert cache.refresh() == 8
-    again = render_batch(np.random.default_rng(10), 4)
-    np.testing.assert_array_equal(np.load(tmp_path / "000001" / "images.npy"), again.images)
-    assert cache.draw(np.random.default_rng(0), 5).images.shape == (5, *again.images.shape[1:])
-    with pytest.raises(ValueError, match="other settings"):
-        CropCache(tmp_path, seed=10)
 
 
 def test_learning_rate_rises_then_falls_to_zero() -> None:

@@ -3,7 +3,6 @@
 import re
 from collections import Counter
 from collections.abc import Callable
-from itertools import combinations
 
 import cv2
 import numpy as np
@@ -39,21 +38,6 @@ CLEAN = PlateStyle(
 )
 
 FORMATS = {plate_format.name: plate_format for plate_format in RUSSIA.formats}
-# All others are 520 mm by 112.
-SIZES_MM = {
-    "ru.car.square": {(290, 170)},
-    "ru.motorcycle": {(190, 145), (245, 185)},
-    "ru.tractor": {(288, 206)},
-}
-# RGB of the sheet and of the ink by the format's ground.
-_WHITE, _BLACK = (235, 235, 235), (35, 35, 35)
-COLOURS = {
-    "white": (_WHITE, _BLACK),
-    "yellow": ((220, 165, 35), _BLACK),
-    "blue": ((30, 75, 155), _WHITE),
-    "black": (_BLACK, _WHITE),
-    "red": ((165, 25, 30), _WHITE),
-}
 
 
 def match(kind: str, text: str) -> re.Match[str]:
@@ -63,8 +47,10 @@ def match(kind: str, text: str) -> re.Match[str]:
 
 def test_all_kinds_are_trained_on() -> None:
     shares = dict(CropStyle().kinds)
-    assert set(KINDS) == set(FORMATS) == set(shares)
-    assert sum(shares.values()) == pytest.approx(1)
+    assert set(KINDS) == set(shares) and sum(shares.values()) == pytest.approx(1)
+    grounds = {name: (kind.lines, kind.ground.name) for name, kind in KINDS.items()}
+    assert grounds == {name: (known.lines, known.ground) for name, known in FORMATS.items()}
+    assert set(RECOGNIZER.alphabet) <= set(GLYPHS)
 
 
 # Texts
@@ -118,34 +104,6 @@ def test_what_is_not_there_is_refused(refused: Callable[..., object], reason: st
         refused(np.random.default_rng(0))
 
 
-# Characters
-
-
-def ink_box(mask: np.ndarray) -> np.ndarray:
-    """Cut a coverage mask to what is inked; returns bool."""
-    inked = mask > 127
-    rows, columns = np.flatnonzero(inked.any(axis=1)), np.flatnonzero(inked.any(axis=0))
-    return inked[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1]
-
-
-def test_glyphs_fill_their_boxes() -> None:
-    assert set(RECOGNIZER.alphabet) <= set(GLYPHS)
-    for char, glyph in GLYPHS.items():
-        inked = ink_box(glyph_mask(char, 4.0, glyph.height))
-        assert inked.shape[0] == pytest.approx(4 * glyph.height, abs=4), char
-        assert inked.shape[1] == pytest.approx(4 * glyph.width, abs=8), char
-
-
-def test_characters_are_distinct() -> None:
-    # A digit and a letter of one shape, "0" and "O", differ by their size on the plate.
-    masks = [
-        cv2.resize(ink_box(glyph_mask(char, 2.0, 76.0)).astype(np.uint8), (80, 152)) > 0
-        for char in RECOGNIZER.alphabet.replace("O", "")
-    ]
-    for first, second in combinations(masks, 2):
-        assert (first & second).sum() < 0.9 * (first | second).sum()
-
-
 @pytest.mark.parametrize(
     ("kind", "text", "right", "wrong"),
     [("ru.diplomatic", "123D45677", LATIN_D, "D"), ("ru.car", "D123AA77", "D", LATIN_D)],
@@ -164,23 +122,6 @@ def test_the_d_of_diplomats_is_latin(kind: str, text: str, right: str, wrong: st
 # Plates
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_plates_have_their_size_lines_and_colours(kind: str) -> None:
-    rng = np.random.default_rng(2)
-    sizes = set()
-    for _ in range(30):
-        plate = render_plate(sample_text(rng, kind), rng, 1.0, CLEAN, kind)
-        sizes.add(tuple(np.ptp(plate.quad, axis=0).astype(int).tolist()))
-        assert plate.lines == FORMATS[kind].lines
-        assert plate.rgb.shape == (*plate.alpha.shape, 3)
-        pixels = plate.rgb[8:-8, 8:-8].reshape(-1, 3).astype(int)
-        sheet = np.median(pixels, axis=0)
-        ink = pixels[np.abs(pixels - sheet).sum(axis=1).argmax()]
-        expected = COLOURS[FORMATS[kind].ground]
-        assert np.abs(np.array([sheet, ink]) - expected).max() < 75, (sheet, ink)
-    assert sizes == SIZES_MM.get(kind, {(520, 112)})
-
-
 def _changed_rows(first: str, second: str, kind: str, seed: int) -> np.ndarray:
     """Where two texts differ on otherwise equal plates, as shares of the height."""
     pictures = [
@@ -191,10 +132,10 @@ def _changed_rows(first: str, second: str, kind: str, seed: int) -> np.ndarray:
     return np.array([rows.min(), rows.max() + 1]) / len(pictures[0])
 
 
-@pytest.mark.parametrize("kind", SIZES_MM)
+@pytest.mark.parametrize("kind", [name for name, kind in KINDS.items() if kind.lines == 2])
 def test_lines_stay_in_their_halves(kind: str) -> None:
     first, other = ("A000", "B888") if kind == "ru.car.square" else ("0000", "8888")
-    for seed in range(20):
+    for seed in range(10):
         tail = ("EE99", "EE999")[seed % 2]
         top, foot = _changed_rows(first + tail, other + tail, kind, seed)
         assert 0.03 < top < 0.25 < foot <= 0.5
