@@ -57,8 +57,8 @@ class Lens:
         x, y = (np.arange(side, dtype=np.float32) + 0.5 for side in self.size_wh)
         places = np.stack(np.meshgrid(x, y), axis=-1)
         radius = ((places - middle) ** 2).sum(axis=-1) / (middle**2).sum()
-        source = cv2.split(self.straighten(places) - 0.5)
-        seen = cv2.remap(image, *source, cv2.INTER_LINEAR, None, cv2.BORDER_REFLECT)
+        column, row = cv2.split(self.straighten(places) - 0.5)
+        seen = cv2.remap(image, column, row, cv2.INTER_LINEAR, None, cv2.BORDER_REFLECT)
         veil = self.veil * float(image.mean())
         return np.asarray(seen * (1 - self.fall_off * radius)[..., None] + veil, np.float32)
 
