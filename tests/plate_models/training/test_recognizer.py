@@ -17,7 +17,6 @@ from plate_models.spec import RECTIFIER
 from plate_models.training import recognizer
 from plate_models.training.crop_cache import CropBatch, CropCache, render_batch
 from plate_models.training.recognizer import RecognizerTraining, Training, corner_loss, train
-from plate_models.training.run import rate_at
 
 
 @pytest.fixture(scope="module")
@@ -95,9 +94,3 @@ def test_corner_loss_is_zero_for_the_true_corners() -> None:
     batch = CropBatch(images, quads.numpy(), np.full((1, 2, 10), -1))
     assert corner_loss(theta, batch) == pytest.approx(0, abs=1e-6)
     assert corner_loss(theta + 0.1, batch) > 0.01
-
-
-def test_learning_rate_rises_then_falls_to_zero() -> None:
-    rates = [rate_at(progress) for progress in (0.002, 0.03, 0.5, 0.999)]
-    assert rates[0] < rates[1] == pytest.approx(1) and rates[1] > rates[2] > rates[3]
-    assert rates[3] == pytest.approx(0, abs=1e-3)
