@@ -3,7 +3,7 @@
 import json
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import torch
@@ -25,37 +25,20 @@ from plate_models.training.run import Run
 
 @dataclass(frozen=True)
 class DetectorTraining:
-    """One experiment.
+    """One experiment; `plates train` shows the texts as help."""
 
-    Attributes:
-        data: Folder with world_photos/ and no_plates/.
-        folder: Checkpoints and curves go here; a second run goes on from them.
-        minutes: Length of the training over all its runs; the learning rate follows.
-        batch_size: Windows per optimizer step.
-        peak_rate: Highest learning rate of AdamW.
-        weight_decay: Of the convolutions' weights.
-        average_decay: Per step, of the averaged weights, which are the ones released.
-        threads: CPU threads.
-        report_every: Steps between two reports and checkpoints.
-        start_from: Folder with a detector's weights to start from; None for random ones.
-        release: Where the trained weights are written, or None to keep them in ``folder``.
-        seed: Of the first weights and of the windows.
-        windows: How training windows are drawn.
-        loss: Shares of the loss's parts.
-    """
-
-    data: Path
-    folder: Path = Path("runs/detector")
-    minutes: float = 75.0
-    batch_size: int = 16
-    peak_rate: float = 2e-3
-    weight_decay: float = 0.03
-    average_decay: float = 0.998
-    threads: int = 1
-    report_every: int = 100
-    start_from: Path | None = None
-    release: Path | None = None
-    seed: int = 0
+    data: Annotated[Path, "folder with world_photos/ and no_plates/"]
+    folder: Annotated[Path, "checkpoints, to go on from them, and curves"] = Path("runs/detector")
+    minutes: Annotated[float, "length of the training, all its runs together"] = 75.0
+    batch_size: Annotated[int, "windows per optimizer step"] = 16
+    peak_rate: Annotated[float, "highest learning rate of AdamW"] = 2e-3
+    weight_decay: Annotated[float, "of the convolutions' weights"] = 0.03
+    average_decay: Annotated[float, "per step, of the averaged weights, which are released"] = 0.998
+    threads: Annotated[int, "CPU threads"] = 1
+    report_every: Annotated[int, "steps between two reports and checkpoints"] = 100
+    start_from: Annotated[Path | None, "folder of weights to start from, not random ones"] = None
+    release: Annotated[Path | None, "folder for the trained weights instead of the run's"] = None
+    seed: Annotated[int, "of the first weights and of the windows"] = 0
     windows: WindowSettings = field(default_factory=WindowSettings)
     loss: LossWeights = field(default_factory=LossWeights)
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
+from typing import Annotated, cast
 
 import numpy as np
 import torch
@@ -22,46 +22,26 @@ from plate_models.training.run import Run
 
 @dataclass(frozen=True)
 class RecognizerTraining:
-    """One experiment.
+    """One experiment; `plates train` shows the texts as help."""
 
-    Attributes:
-        folder: Checkpoints and curves go here; a second run goes on from them.
-        cache: Rendered crops.
-        minutes: Length of the training over all its runs; the learning rate follows.
-        crops: Size of the rendered training set.
-        held_out: Rendered crops that are not trained on, for the exact match.
-        workers: Processes that render them.
-        threads: CPU threads of the training itself.
-        batch_size: Crops per optimizer step.
-        peak_rate: Highest learning rate of AdamW.
-        corner_weight: Weight of the rectifier's corner loss beside the CTC loss.
-        theta_noise: Standard deviation added to theta, so that the recognizer meets
-            plates that are not straightened perfectly.
-        rectifier_first: Share of the minutes in which the rectifier learns alone, from
-            corners: until it straightens, a recognizer can only learn blur.
-        report_every: Steps between two reports.
-        start_from: Folder of weights to start from; a net without a file there, or None,
-            starts from random ones.
-        release: Where the trained weights are written, or None to keep them in ``folder``.
-        seed: Of the rendered set and of the order in which it is seen.
-    """
-
-    folder: Path = Path("runs/recognizer")
-    cache: Path = Path(".cache/crops")
-    minutes: float = 90.0
-    crops: int = 200_000
-    held_out: int = 1000
-    workers: int = 1
-    threads: int = 1
-    batch_size: int = 64
-    peak_rate: float = 1.5e-3
-    corner_weight: float = 2.0
-    theta_noise: float = 0.02
-    rectifier_first: float = 0.05
-    report_every: int = 1000
-    start_from: Path | None = None
-    release: Path | None = None
-    seed: int = 50577
+    folder: Annotated[Path, "checkpoints, to go on from them, and curves"] = Path("runs/recognizer")
+    cache: Annotated[Path, "rendered crops"] = Path(".cache/crops")
+    minutes: Annotated[float, "length of the training, all its runs together"] = 90.0
+    crops: Annotated[int, "size of the rendered training set"] = 200_000
+    held_out: Annotated[int, "rendered crops that are not trained on, for the exact match"] = 1000
+    workers: Annotated[int, "processes that render crops"] = 1
+    threads: Annotated[int, "CPU threads of the training itself"] = 1
+    batch_size: Annotated[int, "crops per optimizer step"] = 64
+    peak_rate: Annotated[float, "highest learning rate of AdamW"] = 1.5e-3
+    corner_weight: Annotated[float, "of the rectifier's corner loss beside the CTC loss"] = 2.0
+    # The recognizer meets plates that are not straightened perfectly.
+    theta_noise: Annotated[float, "standard deviation of the noise added to theta"] = 0.02
+    # Until the rectifier straightens, a recognizer can only learn blur.
+    rectifier_first: Annotated[float, "share of the minutes for the rectifier alone"] = 0.05
+    report_every: Annotated[int, "steps between two reports"] = 1000
+    start_from: Annotated[Path | None, "folder of weights; nets without a file start afresh"] = None
+    release: Annotated[Path | None, "folder for the trained weights instead of the run's"] = None
+    seed: Annotated[int, "of the rendered set and of the order in which it is seen"] = 50577
 
 
 class Reader(nn.Module):

@@ -27,9 +27,7 @@ from plates.cli import CommandError
 
 PREFIX = "PLATES_"
 # Read by other commands and by the tests, not by the service.
-OF_OTHERS = frozenset(
-    PREFIX + name for name in ("CLIENTS", "DATA", "REFERENCE_FONT", "TRITON_HTTP_URL", "URL")
-)
+OF_OTHERS = frozenset(PREFIX + name for name in ("CLIENTS", "DATA", "TRITON_HTTP_URL", "URL"))
 SETTINGS = frozenset(f"{PREFIX}{name}".upper() for name in Settings.model_fields)
 _ROOT = Path(__file__).resolve().parents[2]
 # ${NAME}, ${NAME:-default}, ${NAME:?message} and $NAME, but not $$NAME.

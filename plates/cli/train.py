@@ -6,13 +6,10 @@ CONTRIBUTING.md). `plates train detector --help` lists the options of that train
 """
 
 import argparse
-import inspect
 import logging
-import re
 from dataclasses import MISSING, fields
 from importlib import import_module
-from pathlib import Path
-from typing import Any, get_args, get_type_hints
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 from plates.cli.options import add_number
 
@@ -21,7 +18,6 @@ TRAININGS = {
     "detector": ("plate_models.training.detector", "DetectorTraining"),
     "recognizer": ("plate_models.training.recognizer", "RecognizerTraining"),
 }
-_ATTRIBUTE = re.compile(r"^    (\w+): (.*(?:\n {8}.*)*)", re.MULTILINE)
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -43,18 +39,17 @@ def run(arguments: argparse.Namespace) -> int:
 def parse_options(config_class: type[Any], net: str, words: list[str]) -> Any:
     """Turn command-line options into a training's configuration, a frozen dataclass.
 
-    Its fields of simple types become options, described as in the "Attributes" of its docstring.
+    Its annotated fields become options, described by their annotations.
     """
-    about = dict(_ATTRIBUTE.findall(inspect.getdoc(config_class) or ""))
     parser = argparse.ArgumentParser(prog=f"plates train {net}", description=f"Train the {net}.")
-    types = get_type_hints(config_class)
+    types = get_type_hints(config_class, include_extras=True)
     for field in fields(config_class):
-        kinds = [kind for kind in get_args(types[field.name]) if kind is not type(None)]
-        (kind,) = kinds or [types[field.name]]
-        if kind not in (int, float, str, Path):
+        if get_origin(types[field.name]) is not Annotated:
             continue
+        hint, text = get_args(types[field.name])
+        (kind,) = [kind for kind in get_args(hint) if kind is not type(None)] or [hint]
         option = f"--{field.name.replace('_', '-')}"
-        text = " ".join(about.get(field.name, "").replace("%", "%%").replace("``", "").split())
+        text = text.replace("%", "%%")
         if kind in (int, float) and field.default is not MISSING:
             # Nothing trains on 0 photos, threads or steps.
             least = 1 if kind is int and field.name != "seed" else 0

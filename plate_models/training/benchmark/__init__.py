@@ -7,7 +7,7 @@ ranges of colours, texts. Backgrounds, vehicles, light, wear, lens, sensor and c
 its own. It is meant as a fair test of legible plates as a camera over a gate or behind a
 windscreen sees them; what a person can read decided its ranges, not what our nets can:
 
-- Photos of 960x540 or 1280x720 pixels with one plate, every eighth with two.
+- Photos of 960x540 or 1280x720 pixels with one plate.
 - The smallest characters (those of the region) are 9 to 36 pixels high along the plate's
   more foreshortened side, logarithmically: plates of type 1 are about 80 to 350 pixels wide,
   those with two lines 50 to 250.
@@ -20,11 +20,11 @@ windscreen sees them; what a person can read decided its ranges, not what our ne
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
-from numpy.random import Generator, SeedSequence, default_rng
+from numpy.random import SeedSequence, default_rng
 from numpy.typing import NDArray
 
 from plate_models.training.benchmark.camera import (
@@ -38,10 +38,9 @@ from plate_models.training.benchmark.camera import (
 )
 from plate_models.training.benchmark.light import sample_light
 from plate_models.training.benchmark.optics import sample_lens, take
-from plate_models.training.benchmark.plates import choose_layout
-from plate_models.training.benchmark.scenes import Vehicle, build
-from plate_models.training.benchmark.vehicles import bodies_of
-from plate_models.training.imaging import Floats, apply_homography
+from plate_models.training.benchmark.plates import choose_layout, draw_sheet
+from plate_models.training.benchmark.scenes import build
+from plate_models.training.imaging import apply_homography
 from plate_models.training.synthetic.kinds import KINDS, kind_named
 from plate_models.training.synthetic.texts import sample_text
 from plate_models.training.worker_pool import map_ahead
@@ -50,13 +49,9 @@ SEED = 20_260
 PER_KIND = 500
 CHARACTER_PX = (9.0, 36.0)
 _SIZES_WH, _SMALL_SHARE = ((960, 540), (1280, 720)), 0.6
-_PAIR_SHARE = 0.125
-# Two vehicles fit side by side up to this height of their plates' smallest characters.
-_PAIR_PX = (9.0, 11.5)
 _GATE_SHARE = 0.6
 _FOCAL = (0.8, 1.8)
 _WHITE_LEVEL, _DARK_WHITE_LEVEL = (0.3, 0.9), (0.22, 0.8)
-_TRIES = 40
 
 
 @dataclass(frozen=True)
@@ -110,60 +105,27 @@ def render_photo(kind: str, index: int, seed: int = SEED) -> BenchmarkPhoto:
     camera = Camera(size_wh, float(rng.uniform(*_FOCAL)) * size_wh[0])
     pitch = GATE_PITCH_DEG if rng.random() < _GATE_SHARE else DASHCAM_PITCH_DEG
     tilt = turn_about("zx", rng.uniform(-ROLL_DEG, ROLL_DEG), rng.uniform(*pitch))
-    pair = bool(rng.random() < _PAIR_SHARE)
-    character_px = float(np.exp(rng.uniform(*np.log(_PAIR_PX if pair else CHARACTER_PX))))
-    place = partial(_place, kind, camera, tilt, character_px, rng)
-    vehicles = _place_pair(place, camera, tilt) if pair else [place((0.12, 0.88))]
+    character_px = float(np.exp(rng.uniform(*np.log(CHARACTER_PX))))
+    text = sample_text(rng, kind)
+    layout = choose_layout(text, plate_kind, rng)
+    scale = character_px / layout.region.digit_height
+    face, hung = sample_frames(rng, camera, layout.size_mm, scale, tilt)
     light = sample_light(rng, tilt)
     lens = sample_lens(rng, size_wh, character_px)
-    picture, white = build(camera, vehicles, light, tilt, rng)
+    sheet = draw_sheet(text, plate_kind, layout, scale, rng)
+    picture, white = build(camera, face, hung, sheet, light, rng)
     level = float(rng.uniform(*(_DARK_WHITE_LEVEL if light.dark else _WHITE_LEVEL)))
     file = take(lens.see(picture) * np.float32(level / white), light.dark, rng)
-    plates = []
-    for vehicle in vehicles:
-        corners = corners_of(vehicle.layout.size_mm)
-        quad = lens.bend_points(apply_homography(vehicle.plate.homography(camera), corners))
-        plates.append(BenchmarkPlate(vehicle.text, kind, plate_kind.lines, quad.astype(np.float32)))
-    return BenchmarkPhoto(f"{kind}-{index:04d}", file, light.dark, tuple(plates))
+    corners = apply_homography(hung.homography(camera), corners_of(layout.size_mm))
+    quad = lens.bend_points(corners).astype(np.float32)
+    plate = BenchmarkPlate(text, kind, plate_kind.lines, quad)
+    return BenchmarkPhoto(f"{kind}-{index:04d}", file, light.dark, (plate,))
 
 
 def photo_named(name: str, seed: int = SEED) -> BenchmarkPhoto:
     """Make a photo again from its name."""
     kind, _, number = name.rpartition("-")
     return render_photo(kind, int(number), seed)
-
-
-def _place_pair(place: "partial[Vehicle]", camera: Camera, tilt: Floats) -> list[Vehicle]:
-    """A pair of vehicles side by side, the far one first; the left one alone if none fits."""
-    left = place((0.12, 0.34))
-    for _ in range(_TRIES):
-        right = place((0.62, 0.88))
-        # Both stand on the same ground: a lower plate is nearer to it.
-        lower = float((right.frame.origin - left.frame.origin) @ tilt[:, 1])
-        right = replace(right, ground_mm=left.ground_mm - lower)
-        low, high = right.body.ground
-        apart = left.outline(camera)[:, 0].max() < right.outline(camera)[:, 0].min()
-        if apart and low <= right.ground_mm <= high:
-            return sorted((left, right), key=lambda vehicle: -vehicle.frame.origin[2])
-    return [left]
-
-
-def _place(
-    kind: str,
-    camera: Camera,
-    tilt: Floats,
-    character_px: float,
-    rng: Generator,
-    zone: tuple[float, float],
-) -> Vehicle:
-    text = sample_text(rng, kind)
-    layout = choose_layout(text, kind_named(kind), rng)
-    scale = character_px / layout.region.digit_height
-    frame, plate = sample_frames(rng, camera, layout.size_mm, scale, zone, tilt)
-    bodies = bodies_of(kind)
-    body = bodies[rng.integers(len(bodies))]
-    ground = float(rng.uniform(*body.ground))
-    return Vehicle(frame, plate, body, ground, kind, text, layout, scale)
 
 
 def render_photos(

@@ -43,7 +43,7 @@ class Camera:
 
 @dataclass(frozen=True)
 class Frame:
-    """A place in space, and axes there: of a vehicle, a plate, a wall or the ground."""
+    """A place in space, and axes there: of a vehicle or a plate."""
 
     origin: Floats  # (3,)
     turn: Floats  # (3, 3), whose columns point right, down and away
@@ -78,7 +78,6 @@ def sample_frames(
     camera: Camera,
     size_mm: tuple[float, float],
     px_per_mm: float,
-    zone: tuple[float, float],
     tilt: Floats,
 ) -> tuple[Frame, Frame]:
     """Place a vehicle so that its plate is seen whole, at a given size.
@@ -89,7 +88,7 @@ def sample_frames(
     for _ in range(_TRIES):
         turn = tilt @ turn_about("y", rng.uniform(-YAW_DEG, YAW_DEG))
         mount = turn @ turn_about("xz", rng.normal(0, _MOUNT_DEG), rng.normal(0, 1))
-        place = np.array([rng.uniform(*zone) * width, rng.uniform(0.3, 0.9) * height, 1])
+        place = np.array([rng.uniform(0.12, 0.88) * width, rng.uniform(0.3, 0.9) * height, 1])
         sight = np.linalg.solve(camera.matrix, place)
         plate = _at_scale(camera, sight, mount, size_mm, px_per_mm)
         quad = apply_homography(plate.homography(camera), corners_of(size_mm))
@@ -97,7 +96,7 @@ def sample_frames(
         inside = quad.min() > _RIM_PX and bool((quad < np.array((width, height)) - _RIM_PX).all())
         if inside and oblique > np.cos(np.radians(MOST_OBLIQUE_DEG)):
             return Frame(plate.origin, turn), plate
-    ahead = np.linalg.solve(camera.matrix, np.array([np.mean(zone) * width, height / 2, 1]))
+    ahead = np.linalg.solve(camera.matrix, np.array([width / 2, height / 2, 1]))
     return (_at_scale(camera, ahead, np.eye(3), size_mm, px_per_mm),) * 2
 
 

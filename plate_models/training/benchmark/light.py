@@ -1,11 +1,10 @@
-"""Sun, sky and lamps, the shadows they cast, and what they show of a sheet's surface.
+"""Sun, sky and lamps, and the shadows they cast.
 
 Light is linear here: RGB factors on what a surface reflects.
 """
 
 from dataclasses import dataclass
 
-import cv2
 import numpy as np
 from numpy.random import Generator
 
@@ -15,8 +14,7 @@ from plate_models.training.imaging import Field, Floats
 
 # Sunshine, clouds, a lamp above a yard, dusk, the own headlamps by night.
 _ODDS = (0.34, 0.3, 0.12, 0.1, 0.14)
-_SHADOW_SHARE, _GLEAM_SHARE = 0.4, 0.2
-_GLEAM = (0.04, 0.28)
+_SHADOW_SHARE = 0.4
 
 
 @dataclass(frozen=True)
@@ -30,7 +28,7 @@ class Light:
     # How much brighter a plate's sheet is than paint of its colour, because it sends light back to
     # where it came from.
     returned: float = 1.0
-    far: float = 1.0  # share of the directed light that reaches what is far behind
+    far: float = 1.0  # share of the directed light that the background gets
     shadow: bool = False  # whether something casts a shadow on the vehicle
     dark: bool = False  # by night: few electrons, a strong cast
 
@@ -69,42 +67,9 @@ def _tinted(rng: Generator, colour: tuple[float, float, float], strength: float)
 
 
 def cast_shadow(rng: Generator, size_hw: tuple[int, int]) -> Field:
-    """A shadow about the middle of a field: an edge, bars, or a tree's leaves.
+    """Shadows of trees and houses: fine or coarse, with soft or hard edges.
 
     Returns (H, W) float32: 1 where directed light comes through.
     """
-    kind = int(rng.integers(3))
-    if kind == 2:
-        return np.clip(0.5 + 2.5 * fractal(rng, size_hw, rng.uniform(2, 5)), 0, 1)
-    lit = np.ones(size_hw, np.float32)
-    middle = np.array(size_hw[::-1]) / 2 + rng.normal(0, 1, 2) * (15, 5)
-    angle = rng.uniform(0, np.pi)
-    along = np.array([np.cos(angle), np.sin(angle)])
-    side = np.array([-along[1], along[0]])
-    for index in range(1 if kind == 0 else 5):
-        width = 1000.0 if kind == 0 else float(rng.uniform(3, 7))
-        start = middle + side * (0 if kind == 0 else (index - 2) * 22)
-        corners = [start - 600 * along, start + 600 * along]
-        corners += [point + width * side for point in reversed(corners)]
-        cv2.fillConvexPoly(lit, np.rint(corners).astype(np.int32), (0.0,))
-    return np.asarray(cv2.GaussianBlur(lit, (0, 0), rng.uniform(0.5, 2.5)), np.float32)
-
-
-def relief(height: Field, frame: Frame, sun: Floats, strength: float) -> Field:
-    """How much brighter or darker the flanks of raised characters are, (H, W) float32."""
-    soft = cv2.GaussianBlur(height, (0, 0), 1.2)
-    across = cv2.Sobel(soft, cv2.CV_32F, 1, 0, ksize=1)
-    down = cv2.Sobel(soft, cv2.CV_32F, 0, 1, ksize=1)
-    right, low, _ = (float(share) for share in sun @ frame.turn)
-    return np.asarray(-strength * (across * right + down * low), np.float32)
-
-
-def gleam(rng: Generator, size_hw: tuple[int, int]) -> Field | float:
-    """A broad highlight somewhere on a sheet, as reflectance added; 0 mostly."""
-    if rng.random() >= _GLEAM_SHARE:
-        return 0.0
-    height, width = size_hw
-    x = (np.arange(width) / width - rng.uniform(0, 1)) / rng.uniform(0.15, 0.5)
-    y = (np.arange(height) / width - rng.uniform(0, height / width)) / rng.uniform(0.1, 0.4)
-    lobe = np.outer(np.exp(-(y**2)), np.exp(-(x**2))) * rng.uniform(*_GLEAM)
-    return np.asarray(lobe, np.float32)
+    blots = fractal(rng, size_hw, rng.uniform(2, 8), 1.4 if rng.random() < 0.5 else 1.0)
+    return np.clip(0.5 + float(rng.uniform(1.5, 8)) * blots, 0, 1)

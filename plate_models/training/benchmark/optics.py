@@ -13,7 +13,6 @@ from plate_models.training.imaging import Field, Floats, Image, encode_jpeg, mot
 Real = TypeVar("Real", np.float32, np.float64)
 
 _BEND = (-0.05, 0.16)
-_FRINGE = 0.0012
 _FALL_OFF = (0.0, 0.45)
 # Of the height of the smallest characters: the disc's radius, and the way of a motion.
 _DISC, _MOTION = (0.02, 0.085), (0.06, 0.18)
@@ -27,7 +26,6 @@ class Lens:
 
     size_wh: tuple[int, int]  # of the picture
     bend: float  # radial distortion: positive is a barrel
-    fringe: float  # by how much red is magnified more, and blue less, than green
     fall_off: float  # loss of light in the corners
     disc_px: float  # radius of the disc that a point becomes
     motion_px: tuple[float, float]  # (x, y) way of the picture during the exposure
@@ -59,16 +57,10 @@ class Lens:
         x, y = (np.arange(side, dtype=np.float32) + 0.5 for side in self.size_wh)
         places = np.stack(np.meshgrid(x, y), axis=-1)
         radius = ((places - middle) ** 2).sum(axis=-1) / (middle**2).sum()
-        straight = self.straighten(places) - middle
-        channels = []
-        for channel, sign in zip(cv2.split(image), (-1, 0, 1), strict=True):
-            source_x, source_y = cv2.split(middle + straight * (1 + sign * self.fringe) - 0.5)
-            seen = cv2.remap(
-                channel, source_x, source_y, cv2.INTER_LINEAR, None, cv2.BORDER_REFLECT
-            )
-            channels.append(seen * (1 - self.fall_off * radius))
+        column, row = cv2.split(self.straighten(places) - 0.5)
+        seen = cv2.remap(image, column, row, cv2.INTER_LINEAR, None, cv2.BORDER_REFLECT)
         veil = self.veil * float(image.mean())
-        return np.asarray(np.stack(channels, axis=-1) + veil, np.float32)
+        return np.asarray(seen * (1 - self.fall_off * radius)[..., None] + veil, np.float32)
 
 
 def sample_lens(rng: Generator, size_wh: tuple[int, int], character_px: float) -> Lens:
@@ -79,7 +71,6 @@ def sample_lens(rng: Generator, size_wh: tuple[int, int], character_px: float) -
     return Lens(
         size_wh,
         bend=float(rng.uniform(*_BEND)),
-        fringe=float(rng.uniform(-_FRINGE, _FRINGE)),
         fall_off=float(rng.uniform(*_FALL_OFF)),
         disc_px=float(rng.uniform(*_DISC)) * character_px,
         motion_px=(way * float(np.cos(angle)), way * float(np.sin(angle))),

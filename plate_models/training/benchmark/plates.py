@@ -13,7 +13,7 @@ from numpy.random import Generator
 from plate_models.training.benchmark.textures import fractal
 from plate_models.training.imaging import Field, Floats, Image, shift_by
 from plate_models.training.synthetic.ink import CORNER_MM, draw_ink, loosen, rounded_box
-from plate_models.training.synthetic.kinds import Ground, Layout, PlateKind, kind_named
+from plate_models.training.synthetic.kinds import Ground, Layout, PlateKind
 
 _MUD = ((0.20, 0.155, 0.11), (0.12, 0.10, 0.085), (0.30, 0.28, 0.25))
 # Chances of each, and the most of a colour that they hide.
@@ -28,6 +28,8 @@ _WHITE, _BLACK = (0.62, 0.88), (0.015, 0.06)
 _FRAME_SHARE, _BOLT_SHARE = 0.55, 0.4
 _BOLTS = ((0.02, 0.02, 0.02), (0.3, 0.3, 0.3), (0.6, 0.6, 0.6), (0.4, 0.3, 0.12))
 _WORDS = ("Avtodom", "SERVIS 24", "moto & auto", "Don Motors", "Baltika-Lada", "KAMA trade")
+# Plates are drawn at one of these resolutions, at least twice as fine as they are seen.
+_PX_PER_MM = (0.75, 1.5, 3.0)
 _FLAG = ((0.8, 0.8, 0.8), (0.03, 0.07, 0.4), (0.5, 0.03, 0.03))
 
 
@@ -37,8 +39,9 @@ class Sheet:
 
     reflectance: Field  # (H, W, 3) float32 RGB, linear, in [0, 1]
     cover: Field  # (H, W) float32; 0 outside the plate and its frame
-    height: Field  # (H, W) float32, embossing in [0, 1]
+    size_mm: tuple[float, float]  # width and height of the plate
     to_mm: Floats  # (3, 3) from pixels to millimetres about the plate's middle
+    fold: int  # how much finer it is than seen, for `see`
     white: float  # reflectance of the brighter one of sheet and print, in its brightest channel
 
 
@@ -48,15 +51,17 @@ def choose_layout(text: str, kind: PlateKind, rng: Generator) -> Layout:
     return loosen(fitting[rng.integers(len(fitting))], kind, rng)
 
 
-def draw_sheet(text: str, kind: str, layout: Layout, px_per_mm: float, rng: Generator) -> Sheet:
-    """Make a plate."""
-    plate_kind = kind_named(kind)
+def draw_sheet(
+    text: str, kind: PlateKind, layout: Layout, seen_px_per_mm: float, rng: Generator
+) -> Sheet:
+    """Make a plate, fine enough to be seen at a resolution."""
+    px_per_mm = next((p for p in _PX_PER_MM if p >= 2 * seen_px_per_mm), _PX_PER_MM[-1])
     bolder = _BOLDER_MM[rng.integers(len(_BOLDER_MM))]
-    ink = draw_ink(text, plate_kind, layout, rng, px_per_mm, _JITTER_MM, bolder)
-    paper, paint = _colours(plate_kind.ground, rng)
+    ink = draw_ink(text, kind, layout, rng, px_per_mm, _JITTER_MM, bolder)
+    paper, paint = _colours(kind.ground, rng)
     print_share = (ink.astype(np.float32) / 255)[..., None]
     plate = paper + print_share * (paint - paper)
-    if rng.random() < plate_kind.flag_share * 0.8:
+    if rng.random() < kind.flag_share * 0.8:
         _draw_flag(plate, layout, px_per_mm)
     _soil(plate, rng, px_per_mm)
     _bolt(plate, layout, rng, px_per_mm)
@@ -65,13 +70,14 @@ def draw_sheet(text: str, kind: str, layout: Layout, px_per_mm: float, rng: Gene
     reflectance = np.asarray(cv2.copyMakeBorder(plate, *around, cv2.BORDER_REPLICATE), np.float32)
     outline = rounded_box((ink.shape[1], ink.shape[0]), 0, CORNER_MM * px_per_mm)
     cover = np.pad(outline, pad)
-    if rng.random() < _FRAME_SHARE * plate_kind.holder_share:
+    if rng.random() < _FRAME_SHARE * kind.holder_share:
         _frame(reflectance, cover, layout.size_mm, px_per_mm, rng)
     mm, (width, tall) = 1 / px_per_mm, layout.size_mm
     to_mm = shift_by(-width / 2 - pad * mm, -tall / 2 - pad * mm) @ np.diag((mm, mm, 1))
-    height = np.pad(ink, pad).astype(np.float32) / 255
+    fold = int(np.clip(round(px_per_mm / seen_px_per_mm), 2, 5))
     white = float(max(paper.max(), paint.max()))
-    return Sheet(reflectance, cover.astype(np.float32) / 255, height, to_mm, white)
+    opaque = cover.astype(np.float32) / 255
+    return Sheet(reflectance, opaque, layout.size_mm, to_mm, fold, white)
 
 
 def _colours(ground: Ground, rng: Generator) -> tuple[Field, Field]:
@@ -121,17 +127,14 @@ def _draw_flag(plate: Field, layout: Layout, px_per_mm: float) -> None:
 
 
 def _bolt(plate: Field, layout: Layout, rng: Generator, px_per_mm: float) -> None:
-    """Screw hexagonal heads where plates of the kind are fixed."""
+    """Screw round heads where plates of the kind are fixed."""
     if rng.random() >= _BOLT_SHARE:
         return
     radius = rng.uniform(3.5, 6.5) * px_per_mm
     tone = np.array(_BOLTS[rng.integers(len(_BOLTS))])
-    for place in np.array(layout.screws) * px_per_mm:
-        angles = np.radians(rng.uniform(0, 60) + np.arange(6) * 60)
-        corners = place + radius * np.column_stack((np.cos(angles), np.sin(angles)))
-        middle = np.rint(place).astype(int).tolist()
-        cv2.circle(plate, middle, round(radius * 1.25), (tone * 0.45).tolist(), -1)
-        cv2.fillConvexPoly(plate, np.rint(corners).astype(np.int32), tone.tolist())
+    for place in np.rint(np.array(layout.screws) * px_per_mm).astype(int).tolist():
+        cv2.circle(plate, place, round(radius * 1.25), (tone * 0.45).tolist(), -1)
+        cv2.circle(plate, place, round(radius), tone.tolist(), -1)
 
 
 def _frame(

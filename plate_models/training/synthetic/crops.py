@@ -81,7 +81,6 @@ class CropSample:
     # (4, 2) float32, the plate's corners TL, TR, BR, BL in crop pixels, where (0, 0) is the corner
     # of the first pixel and not its centre.
     quad: Quad
-    kind: str  # name of the plate's format, such as "ru.car"
     lines: int  # of text, 1 or 2
     rows: tuple[str, ...]  # the text line by line; one entry for one line
 
@@ -277,4 +276,4 @@ def render_crop(
     photo = photograph(scene, rng, style.photo)
     quad = apply_homography(view, plate.quad) - origin
     crop, crop_quad = cut_crop(photo, low - origin, high - origin, quad)
-    return CropSample(crop, text, crop_quad, kind, plate.lines, plate_kind.rows(text))
+    return CropSample(crop, text, crop_quad, plate.lines, plate_kind.rows(text))

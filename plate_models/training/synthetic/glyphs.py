@@ -69,8 +69,8 @@ def _digit(width: float, *strokes: Stroke) -> Glyph:
     return Glyph(width, DIGIT_HEIGHT, strokes)
 
 
-def _letter(width: float, *strokes: Stroke, height: float = LETTER_HEIGHT) -> Glyph:
-    return Glyph(width, height, strokes)
+def _letter(width: float, *strokes: Stroke) -> Glyph:
+    return Glyph(width, LETTER_HEIGHT, strokes)
 
 
 def _pen(width: float, *points: Point) -> Stroke:

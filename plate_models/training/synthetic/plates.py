@@ -139,11 +139,9 @@ class PlateImage:
 
     rgb: Image  # (H, W, 3) uint8
     alpha: Mask  # (H, W) uint8; 0 outside the plate's and the holder's rounded corners
-    px_per_mm: float  # resolution
     # (4, 2) float32, the plate's own corners (TL, TR, BR, BL) in pixels of ``rgb``; the holder lies
     # outside it.
     quad: Quad
-    kind: str  # name of its format, such as "ru.car"
     lines: int  # of text, 1 or 2
 
     @property
@@ -247,7 +245,7 @@ def render_plate(
     if rng.random() < style.snowy_share:
         add_snow(rgb, rng)
     quad = (box_corners(width, height) + np.array([left, top])).astype(np.float32)
-    return PlateImage(rgb, alpha, px_per_mm, quad, kind, plate_kind.lines)
+    return PlateImage(rgb, alpha, quad, plate_kind.lines)
 
 
 # Resolutions that plates are drawn at: few, because glyphs are cached per resolution.

@@ -35,7 +35,6 @@ class Patch:
     corner_xy: tuple[int, int]  # photo pixel that the patch's first pixel replaces
     text: str  # what the painted plate says
     quad: Field  # (4, 2) float32, corners TL, TR, BR, BL of the plate in photo pixels
-    kind: str  # name of its format, such as "ru.car"
     lines: int  # of text, 1 or 2
 
     @property
@@ -87,7 +86,7 @@ def paint_plate(photo: Image, box: Field, rng: Generator, kind: str = CAR) -> Pa
     _cover(scene, box - np.array([x0, y0, x0, y0]), rng)
     _overlay_plate(scene, plate, shift_by(-x0, -y0) @ view, light, rng)
     image = np.clip(scene, 0, 255).astype(np.uint8)
-    return Patch(image, (x0, y0), text, quad.astype(np.float32), kind, plate.lines)
+    return Patch(image, (x0, y0), text, quad.astype(np.float32), plate.lines)
 
 
 def _fitting_width(box: Field, kind: str, rng: Generator) -> float:

@@ -9,6 +9,7 @@ from PIL import Image
 from plate_models.images import decode
 from plate_models.training.labels import (
     LabelError,
+    LabelledPlate,
     load_labels,
     load_negatives,
     validation_names,
@@ -22,17 +23,24 @@ def write_labels(folder: Path, row: str, head: str = HEAD) -> None:
     (folder / "plates.csv").write_text(f"{head}\n{row}\n")
 
 
-def test_labels_are_read_and_missing_photos_are_named(tmp_path: Path) -> None:
-    write_labels(tmp_path, "b.jpg,1,2,3,4,A111AA77,1,dark", "image,x0,y0,x1,y1,text,legible,light")
-    with pytest.raises(FileNotFoundError, match=r"b\.jpg"):
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_boxes_are_turned_as_their_photo_is(tmp_path: Path, orientation: int) -> None:
+    """Boxes are of the image as stored; what is decoded, trained on and scored is upright."""
+    pixels = np.zeros((60, 100, 3), np.uint8)
+    pixels[10:30, 15:80] = 255
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    head = f"{HEAD},legible,light"
+    write_labels(tmp_path, "b.png,15,10,80,30,A111AA77,2,1,dark", head)
+    with pytest.raises(FileNotFoundError, match=r"b\.png"):
         load_labels(tmp_path)
-    (tmp_path / "images" / "b.jpg").touch()
+    Image.fromarray(pixels).save(tmp_path / "images" / "b.png", exif=exif)
     (photo,) = load_labels(tmp_path)
-    (label,) = photo.plates
-    assert label.box == (1, 2, 3, 4) and label.legible and label.light == "dark"
-    assert label.lines == 1
-    write_labels(tmp_path, "b.jpg,1,2,3,4,A111AA77,2")
-    assert load_labels(tmp_path)[0].plates[0].lines == 2
+    rows, columns = np.nonzero(decode(photo.path.read_bytes())[..., 0])
+    drawn = (columns.min(), rows.min(), columns.max() + 1, rows.max() + 1)
+    assert photo.plates == (LabelledPlate(drawn, "A111AA77", True, "dark", 2),)
+    write_labels(tmp_path, "b.png,15,10,80,30", "image,x0,y0,x1,y1")
+    assert load_labels(tmp_path)[0].plates == (LabelledPlate(drawn),)
 
 
 @pytest.mark.parametrize(
@@ -52,7 +60,9 @@ def test_broken_labels_are_named_with_their_line(
         load_labels(tmp_path)
 
 
-def test_negatives_are_split_in_two_without_overlap(tmp_path: Path) -> None:
+def test_a_part_of_each_set_is_held_out_and_neighbouring_frames_stay_together(
+    tmp_path: Path,
+) -> None:
     for index in range(30):
         (tmp_path / f"{index}.jpg").touch()
     held_out, trained = (
@@ -60,29 +70,11 @@ def test_negatives_are_split_in_two_without_overlap(tmp_path: Path) -> None:
     )
     assert len(held_out) > 5 and len(trained) > 5
     assert not held_out & trained and len(held_out | trained) == 30
-
-
-def test_a_fifth_is_held_out_and_neighbouring_frames_stay_together() -> None:
     names = [f"w_{number}.jpg" for number in range(1000)]
     assert 160 < len(validation_names(names)) < 240
     assert validation_names(names) == validation_names(reversed(names))
     frames = [f"ro_dayride_type1_001.mp4_t_{second}.jpg" for second in range(0, 400, 10)]
-    held_out = validation_names(frames)
-    assert 0 < len(held_out) < len(frames)
+    chosen = validation_names(frames)
+    assert 0 < len(chosen) < len(frames)
     for start in range(0, len(frames), 8):
-        assert len(held_out & set(frames[start : start + 8])) in (0, 8)
-
-
-@pytest.mark.parametrize("orientation", range(1, 9))
-def test_boxes_are_turned_as_their_photo_is(tmp_path: Path, orientation: int) -> None:
-    """Boxes are of the image as stored; what is decoded, trained on and scored is upright."""
-    pixels = np.zeros((60, 100, 3), np.uint8)
-    pixels[10:30, 15:80] = 255
-    exif = Image.Exif()
-    exif[0x0112] = orientation
-    write_labels(tmp_path, "b.png,15,10,80,30,A111AA77,1")
-    Image.fromarray(pixels).save(tmp_path / "images" / "b.png", exif=exif)
-    (photo,) = load_labels(tmp_path)
-    rows, columns = np.nonzero(decode(photo.path.read_bytes())[..., 0])
-    drawn = (columns.min(), rows.min(), columns.max() + 1, rows.max() + 1)
-    assert photo.plates[0].box == drawn
+        assert len(chosen & set(frames[start : start + 8])) in (0, 8)

@@ -17,7 +17,6 @@ from plate_models.spec import RECTIFIER
 from plate_models.training import recognizer
 from plate_models.training.crop_cache import CropBatch, CropCache, render_batch
 from plate_models.training.recognizer import RecognizerTraining, Training, corner_loss, train
-from plate_models.training.run import rate_at
 
 
 @pytest.fixture(scope="module")
@@ -53,40 +52,37 @@ def test_loss_falls_on_one_batch_and_a_second_run_goes_on(
             assert torch.equal(value, old.state_dict()[key]), key
 
 
-@pytest.mark.parametrize("taken", [False, True])
-def test_release_writes_weights_that_load(
-    config: RecognizerTraining, batch: CropBatch, tmp_path: Path, taken: bool
-) -> None:
-    released = tmp_path / "new" / "weights"
-    if taken:
-        (tmp_path / "new").write_text("a file where the folder should be")
-    training = Training(replace(config, release=released))
-    training.step(batch)
-    if taken:
-        with pytest.raises(OSError, match=r"new.*they lie in .*run/rectifier\.safetensors"):
-            training.finish({1: 0.5, 2: 0.25})
-        assert weights.load(STN(), config.folder / "rectifier.safetensors")
-        return
-    files = training.finish({1: 0.5, 2: 0.25})
-    assert files == [released / "rectifier.safetensors", released / "recognizer.safetensors"]
-    with safe_open(files[1], "pt") as file:
-        summary = json.loads(file.metadata()["training"])
-    assert summary["rendered_exact_match_by_lines"] == {"1": 0.5, "2": 0.25}
-    assert summary["started_from"] is None
-    assert weights.started_from(released, "recognizer").startswith("sha256:")
-    loaded = weights.load(STN(), files[0]).state_dict()["localization.10.bias"]
-    assert torch.equal(loaded, training.averaged.module.state_dict()["stn.localization.10.bias"])
-
-
-def test_train_renders_learns_and_draws(
+def test_train_renders_learns_draws_and_releases(
     config: RecognizerTraining, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(recognizer, "CropCache", partial(CropCache, block=30))
-    config = replace(config, minutes=0.02, crops=60, held_out=10, report_every=5)
-    assert set(train(config)) == {1, 2}
+    released = config.folder / "new" / "weights"
+    config = replace(config, minutes=0.02, crops=60, held_out=10, report_every=5, release=released)
+    match = train(config)
     shown = capsys.readouterr().err
     assert "60/60" in shown and " min, " in shown and "loss=" in shown
     assert (config.folder / "curves.png").stat().st_size > 1000
+    again = render_batch(np.random.default_rng(config.seed + 1), 30)
+    np.testing.assert_array_equal(np.load(config.cache / "000001" / "images.npy"), again.images)
+    with pytest.raises(ValueError, match="other settings"):
+        train(replace(config, seed=10))
+    with safe_open(released / "recognizer.safetensors", "pt") as file:
+        summary = json.loads(file.metadata()["training"])
+    assert summary["rendered_exact_match_by_lines"] == {str(k): round(match[k], 4) for k in (1, 2)}
+    assert summary["started_from"] is None
+    assert weights.started_from(released, "recognizer").startswith("sha256:")
+    checkpoint = torch.load(config.folder / "checkpoint.pt", weights_only=True)
+    loaded = weights.load(STN(), released / "rectifier.safetensors").state_dict()
+    key = "localization.10.bias"
+    assert torch.equal(loaded[key], checkpoint["averaged"][f"module.stn.{key}"])
+
+
+def test_weights_that_can_not_be_released_stay_in_the_run(config: RecognizerTraining) -> None:
+    config.folder.mkdir()
+    (config.folder / "new").write_text("a file where the folder should be")
+    training = Training(replace(config, release=config.folder / "new" / "weights"))
+    with pytest.raises(OSError, match=r"new.*they lie in .*run/rectifier\.safetensors"):
+        training.finish({1: 0.5, 2: 0.25})
     assert weights.load(STN(), config.folder / "rectifier.safetensors")
 
 
@@ -98,22 +94,3 @@ def test_corner_loss_is_zero_for_the_true_corners() -> None:
     batch = CropBatch(images, quads.numpy(), np.full((1, 2, 10), -1))
     assert corner_loss(theta, batch) == pytest.approx(0, abs=1e-6)
     assert corner_loss(theta + 0.1, batch) > 0.01
-
-
-def test_cache_holds_what_its_seed_renders(tmp_path: Path) -> None:
-    cache = CropCache(tmp_path, seed=9, block=4)
-    with cache.rendering(8, workers=1):
-        assert cache.refresh() >= 4
-    with cache.rendering(8, workers=1):
-        assert cache.refresh() == 8
-    again = render_batch(np.random.default_rng(10), 4)
-    np.testing.assert_array_equal(np.load(tmp_path / "000001" / "images.npy"), again.images)
-    assert cache.draw(np.random.default_rng(0), 5).images.shape == (5, *again.images.shape[1:])
-    with pytest.raises(ValueError, match="other settings"):
-        CropCache(tmp_path, seed=10)
-
-
-def test_learning_rate_rises_then_falls_to_zero() -> None:
-    rates = [rate_at(progress) for progress in (0.002, 0.03, 0.5, 0.999)]
-    assert rates[0] < rates[1] == pytest.approx(1) and rates[1] > rates[2] > rates[3]
-    assert rates[3] == pytest.approx(0, abs=1e-3)

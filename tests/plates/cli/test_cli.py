@@ -6,6 +6,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Annotated
 
 import pytest
 from support import PLATES, SCENE
@@ -60,22 +61,13 @@ def test_arguments_that_make_no_sense(words, text, run):
 
 @dataclass(frozen=True)
 class Training:
-    """Something to train.
+    """Something to train."""
 
-    Attributes:
-        folder: Checkpoints go here, at
-            100 % of the pace.
-        batch_size: Crops per step.
-        rate: Of learning.
-        release: Where the ``weights`` go.
-        seed: Of chance.
-    """
-
-    folder: Path
-    batch_size: int = 4
-    rate: float = 0.5
-    release: Path | None = None
-    seed: int = 1
+    folder: Annotated[Path, "checkpoints, at 100 % of the pace"]
+    batch_size: Annotated[int, "crops per step"] = 4
+    rate: Annotated[float, "of learning"] = 0.5
+    release: Annotated[Path | None, "folder for weights"] = None
+    seed: Annotated[int, "of chance"] = 1
 
 
 @pytest.fixture
@@ -90,9 +82,8 @@ def trained(monkeypatch):
 
 def test_training_options_are_the_fields_of_the_experiment(trained, run):
     shown = " ".join(run("train", "detector", "--help").stdout.split())
-    assert "Attributes:" not in shown and "``" not in shown
-    assert "--folder FOLDER Checkpoints go here, at 100 % of the pace." in shown
-    assert "--batch-size N Crops per step. (default: 4)" in shown
+    assert "--folder FOLDER checkpoints, at 100 % of the pace" in shown
+    assert "--batch-size N crops per step (default: 4)" in shown
     words = ["--minutes", "0.5", "--batch-size", "8", "--folder", "somewhere"]
     config = train.parse_options(RecognizerTraining, "recognizer", words)
     assert config == RecognizerTraining(minutes=0.5, batch_size=8, folder=Path("somewhere"))
