@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import heic_files
 import photo_bomb_parts as parts
-from heic_files import SLICE, box, coded, grid_of, heic_of, ispe, sequence_parameters, units
+from heic_files import SLICE, box, coded, grid_of, heic_of, ispe, units
 from photo_bomb_parts import MEGABYTE, jpeg_frame, tiff_of, tiff_of_scans, tiff_tags
 from photo_files import exif, jpeg_claiming, png_claiming
 
@@ -38,18 +38,19 @@ UNSUPPORTED: dict[str, Made] = {
     "tiff of zstd": lambda: tiff_of(tiff_tags(compression=50000)),
     "tiff of fax": lambda: tiff_of(tiff_tags(compression=4)),
     "tiff of many samples": lambda: tiff_of(tiff_tags(samples=65_535)),
-    "heic that is configured twice": lambda: heic_of(coded(1, 64, units(b"\x42\x01more") + SLICE)),
     "heic of another codec": lambda: heic_of((1, b"av01", [ispe(64, 64)], SLICE)),
     "heic of a grid of grids": lambda: heic_of(
         (1, b"grid", [ispe(64, 64)], b"\0\0\0\0\0\x40\0\x40"),
         (2, b"grid", [ispe(64, 64)], b"\0\0\0\0\0\x40\0\x40"),
         references=((b"dimg", 1, [2]),),
     ),
+}
+BROKEN: dict[str, Made] = {
+    "png of empty chunks": lambda: parts.png_with(parts.png_chunk(b"IDAT", b"") * 30_000),
+    "jpeg of many comments": lambda: parts.jpeg_with(b"\xff\xfe\x00\x02" * 50_000),
     "heic that needs what is unknown": lambda: heic_of(
         (1, b"hvc1", [ispe(64, 64), heic_files.CONFIG, box(b"flip")], SLICE)
     ),
-}
-BROKEN: dict[str, Made] = {
     "png of two headers": lambda: parts.png_with(png_claiming(60_000, 60_000)[8:33]),
     "jpeg of two frames": parts.jpeg_two_frames,
     "jpeg of many scans": lambda: parts.jpeg_of_scans(21, 64),
@@ -65,12 +66,8 @@ BROKEN: dict[str, Made] = {
     "tiff of strips beyond the file": lambda: tiff_of_scans(18, size=MEGABYTE),
     "tiff without a directory": lambda: b"II*\0" + bytes(100),
     "bmp of a huge header": lambda: parts.bmp_of(8, 8, 0, b"", 2**31),
-    "heic of a larger picture than it says": lambda: heic_of(
-        coded(1, 64, SLICE, sequence_parameters(60_000, 60_000))
-    ),
-    "heic of a larger tile than it says": lambda: grid_of(
-        1, 2, 100, 64, 64, SLICE, sequence_parameters(16, 60_000)
-    ),
+    "heic of a larger picture than it says": lambda: heic_files.FILES["larger"],
+    "heic of a larger tile than it says": lambda: grid_of(1, 2, 100, 64, 64, *heic_files.LARGER),
     "heic of large tiles": lambda: grid_of(1, 1, 64, 48, 2000),
     "heic of more tiles than it needs": lambda: grid_of(9, 9, 64, 48),
     "heic of too many tiles": lambda: grid_of(33, 33, 64 * 33, 64 * 33),
@@ -100,6 +97,8 @@ REFUSED: dict[str, tuple[Made, str]] = {
 }
 
 CHEAP: dict[str, Made] = {
+    "png with endless rows": parts.png_endless,
+    "png with repeated chunks": lambda: parts.png_with(parts.png_chunk(b"tRNS", bytes(6)) * 1000),
     "png with texts": parts.png_texts,
     "png with a profile": parts.png_profile,
     "png with an animation": parts.png_animation,
@@ -112,6 +111,9 @@ CHEAP: dict[str, Made] = {
         parts.segment(0xE1, exif(1, jpeg_claiming(65_500, 65_500)))
     ),
     "heic with burdens": heic_files.burdened,
+    "heic that is configured twice": lambda: heic_of(
+        heic_files.with_clap(coded(1, 64, units(b"\x42\x01more") + SLICE))
+    ),
     "webp with many frames": lambda: parts.webp_animation(64, 48, 10_000),
     "webp with a profile": parts.webp_profile,
     "gif with many frames": parts.gif_frames,
