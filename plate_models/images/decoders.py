@@ -15,7 +15,7 @@ Pixels = NDArray[np.uint8]
 # print it to stderr a second time.
 cv2.setLogLevel(0)
 
-ALPHA_MODES = ("RGBA", "LA", "PA")
+_ALPHA_MODES = ("RGBA", "LA", "PA")
 _BAND_PIXELS = 2_000_000
 # After a picture of 5 to 8 was transposed: OpenCV's codes.
 _FLIPS = {2: 1, 3: -1, 4: 0, 6: 1, 7: -1, 8: 0}
@@ -33,11 +33,10 @@ def turn_upright(pixels: Pixels, orientation: int) -> Pixels:
     return pixels
 
 
-def with_opencv(data: bytes, *, transparent: bool) -> Pixels:
-    """Decode a JPEG, WebP or BMP to (H, W, 3) RGB as it is stored; transparent parts are white."""
-    opaque = cv2.IMREAD_COLOR_RGB | cv2.IMREAD_IGNORE_ORIENTATION
-    # The only flag that keeps the transparency; it ignores the orientation, too.
-    flags = cv2.IMREAD_UNCHANGED if transparent else opaque
+def with_opencv(data: bytes, mode: str) -> Pixels:
+    """Decode a JPEG, WebP or BMP of Pillow's mode to (H, W, 3) RGB as it is stored, on white."""
+    transparent = mode in _ALPHA_MODES
+    flags = cv2.IMREAD_UNCHANGED if transparent else cv2.IMREAD_COLOR_RGB
     stored = cv2.imdecode(np.frombuffer(data, dtype=np.uint8), flags)
     if stored is None:
         raise ValueError("OpenCV gave no picture")
@@ -62,7 +61,7 @@ def with_libheif(file: pi_heif.HeifFile) -> Pixels:
 
 def _on_white(picture: Image.Image) -> Pixels:
     """In bands: intermediate copies of the whole would cost memory."""
-    transparent = picture.mode in ALPHA_MODES or "transparency" in picture.info
+    transparent = picture.mode in _ALPHA_MODES or "transparency" in picture.info
     width, height = picture.size
     pixels = np.empty((height, width, 3), np.uint8)
     step = max(1, _BAND_PIXELS // width)

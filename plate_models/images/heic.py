@@ -8,7 +8,6 @@ here: tiles larger than their picture, items that share bytes, pictures of many 
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from plate_models.images.outline import MAX_SEGMENTS, Defect, NotRead, Outline, Reader
 
@@ -21,21 +20,16 @@ _LARGE_TILE = 1024
 _ALPHA = (b"urn:mpeg:hevc:2015:auxid:1\0", b"urn:mpeg:mpegB:cicp:systems:auxiliary:alpha\0")
 
 
-class _Box(NamedTuple):
-    kind: bytes
-    kind_place: int
-    content: Reader
-
-
 @dataclass
 class _Item:
     """A picture or metadata: where its kind stands in the file, properties, place of its bytes."""
 
+    kind_place: int
     kind: bytes
-    kind_place: int = 0
     properties: list[tuple[bytes, bytes]] = field(default_factory=list)
     extents: list[tuple[int, int]] = field(default_factory=list)
     in_meta: bool = False
+    used: bool = False
 
     def property(self, kind: bytes) -> Reader:
         """The content of its only property of a kind."""
@@ -69,15 +63,13 @@ class _File:
         self._items: dict[int, _Item] = {}
         # Kind and source: targets.
         self._references: dict[tuple[bytes, int], list[int]] = {}
-        self._used: set[int] = set()
 
     def outline(self) -> Outline:
         meta = self._only(Reader(self._data), b"ftyp", b"meta", b"mdat")[b"meta"]
         if meta.end - meta.place > _MAX_META:
             raise Defect(f"describes its pictures in more than {_MAX_META} bytes")
         meta.skip(4)
-        kinds = b"hdlr", b"pitm", b"iinf", b"iref", b"iprp", b"iloc", b"idat"
-        boxes = self._only(meta, *kinds)
+        boxes = self._only(meta, b"hdlr", b"pitm", b"iinf", b"iref", b"iprp", b"iloc", b"idat")
         self._data_in_meta = boxes[b"idat"].rest()
         self._read_items(boxes[b"iinf"])
         self._read_references(boxes[b"iref"])
@@ -86,11 +78,13 @@ class _File:
         primary = boxes[b"pitm"].number(4 if _version(boxes[b"pitm"]) else 2)
         size_wh = self._use(primary, tile=False)
         for (kind, source), targets in self._references.items():
-            is_alpha = kind == b"auxl" and primary in targets and self._is_alpha(source)
-            if is_alpha and self._use(source, tile=False) != size_wh:
+            properties = self._items[source].properties if source in self._items else []
+            alpha = any(k == b"auxC" and c[4:].startswith(_ALPHA) for k, c in properties)
+            used = alpha and kind == b"auxl" and primary in targets
+            if used and self._use(source, tile=False) != size_wh:
                 raise NotRead("HEIC files with a smaller transparency are not read.")
-        for number, item in self._items.items():
-            if number not in self._used:
+        for item in self._items.values():
+            if not item.used:
                 self._core[item.kind_place : item.kind_place + 4] = b"skip"
         return Outline(*size_wh, bytes(self._core))
 
@@ -106,15 +100,14 @@ class _File:
 
     def _read_items(self, box: Reader) -> None:
         box.skip(4 if _version(box) else 2)
-        for entry in _boxes(box):
-            version = _version(entry.content)
-            if entry.kind == b"infe" and version >= 2:
-                number = entry.content.number(2 if version == 2 else 4)
-                entry.content.skip(2)
+        for kind, _, entry in _boxes(box):
+            version = _version(entry)
+            if kind == b"infe" and version >= 2:
+                number = entry.number(2 if version == 2 else 4)
+                entry.skip(2)
                 if number in self._items:
                     raise Defect("says of two of its pictures that they are one")
-                place = entry.content.place
-                self._items[number] = _Item(entry.content.take(4), place)
+                self._items[number] = _Item(entry.place, entry.take(4))
 
     def _read_references(self, box: Reader) -> None:
         size = 4 if box.end and _version(box) else 2
@@ -128,7 +121,7 @@ class _File:
         head = links.number(4)
         size = 2 if head & 1 else 1
         for _ in range(links.number(4)):
-            item = self._items.get(links.number(4 if head >> 24 else 2), _Item(b""))
+            item = self._items.get(links.number(4 if head >> 24 else 2), _Item(0, b""))
             if item.properties:
                 raise Defect("lists the properties of a picture twice")
             for _ in range(links.number(1)):
@@ -142,7 +135,7 @@ class _File:
         if version > 2 or length not in (4, 8):  # Extents of no bytes could be billions.
             raise Defect("does not tell where its pictures are")
         for _ in range(box.number(4 if version == 2 else 2)):
-            item = self._items.get(box.number(4 if version == 2 else 2), _Item(b""))
+            item = self._items.get(box.number(4 if version == 2 else 2), _Item(0, b""))
             method = box.number(2) & 15 if version else 0
             in_another_file, start = box.number(2), box.number(base)
             if item.extents or method > 1 or in_another_file:
@@ -152,13 +145,9 @@ class _File:
                 item.extents.append((start + box.number(offset), box.number(length)))
             item.in_meta = method == 1
 
-    def _is_alpha(self, number: int) -> bool:
-        item = self._items.get(number, _Item(b""))
-        return any(kind == b"auxC" and c[4:].startswith(_ALPHA) for kind, c in item.properties)
-
     def _use(self, number: int, *, tile: bool) -> tuple[int, int]:
         """Keep an item with all that it is made of; its size."""
-        item = self._items.get(number, _Item(b"none"))
+        item = self._items.get(number, _Item(0, b"none"))
         size_wh, content = item.size_wh(), self._content(item)
         if item.kind == b"hvc1":
             config = item.property(b"hvcC")
@@ -169,7 +158,7 @@ class _File:
         else:
             kind = item.kind.decode("ascii", "replace")
             raise NotRead(f"HEIC files of the kind {kind!r} are not read. Save it as a JPEG.")
-        self._used.add(number)
+        item.used = True
         return size_wh
 
     def _content(self, item: _Item) -> Reader:
@@ -199,7 +188,8 @@ class _File:
                     raise Defect("has tiles that are larger than its picture")
 
 
-def _boxes(content: Reader) -> Iterator[_Box]:
+def _boxes(content: Reader) -> Iterator[tuple[bytes, int, Reader]]:
+    """Kind, where it stands, and content of each box."""
     for _ in range(MAX_SEGMENTS):
         if content.place >= content.end:
             return
@@ -210,7 +200,7 @@ def _boxes(content: Reader) -> Iterator[_Box]:
         size = size or content.end - start  # 0: to the end
         if start + size < content.place:
             raise Defect("has a box that is shorter than its header")
-        yield _Box(kind, place, content.part(start + size - content.place))
+        yield kind, place, content.part(start + size - content.place)
     raise Defect(f"has more than {MAX_SEGMENTS} boxes")
 
 

@@ -1,7 +1,11 @@
 """The structure of JPEG files (ITU-T T.81, annex B)."""
 
+import io
 import re
 from dataclasses import dataclass, field
+
+import numpy as np
+from PIL.JpegImagePlugin import JpegImageFile
 
 from plate_models.images.outline import MAX_SCANS, MAX_SEGMENTS, Defect, NotRead, Outline
 from plate_models.images.tiff import orientation_of
@@ -123,9 +127,10 @@ def _outline_of(found: _Found, ended: bool) -> Outline:
     return Outline(*found.size_wh, core, orientation_of(found.exif or b""), ended=ended)
 
 
-def with_more_data(core: bytes) -> bytes:
-    """The core of an outline with further entropy-coded data after its last scan.
-
-    Where the scan is whole, decoders skip it; where it was cut off, they take it for pixels.
-    """
-    return core.removesuffix(_END) + b"\x5a\xa5\x33" * 100 + _END
+def check_last_scan(core: bytes) -> None:
+    """Raise Defect if the last scan is cut off: decoders take further data for its pixels then."""
+    more = core.removesuffix(_END) + b"\x5a\xa5\x33" * 100 + _END
+    # Pillow, because OpenCV's decoder writes a line to stderr for each such file.
+    pictures = [np.asarray(JpegImageFile(io.BytesIO(data))) for data in (core, more)]
+    if not np.array_equal(pictures[0], pictures[1]):
+        raise Defect("ends within its last scan")

@@ -29,7 +29,9 @@ _MAX_SAMPLES = 5  # CMYK and transparency
 _LARGE_TILE = 1024
 
 
-class _Entry(NamedTuple):
+class Entry(NamedTuple):
+    """A tag of a directory, and where or what its values are."""
+
     tag: int
     kind: int
     length: int
@@ -54,28 +56,28 @@ def outline(data: bytes) -> Outline:
         Defect: Cut off, contradictory, or made to keep a decoder busy.
         NotRead: A compression or number of samples that photos don't have.
     """
-    entries: dict[int, _Entry] = {}
-    for entry in _entries(data):
+    entries: dict[int, Entry] = {}
+    for entry in entries_of(data):
         if entry.tag in _NEEDED | {_ORIENTATION}:
             entries.setdefault(entry.tag, entry)
     held = sum(entry.length * _TYPE_SIZES.get(entry.kind, 1) for entry in entries.values())
     if held > len(data):
         raise Defect("says of its tags that they hold more than the file")
 
-    def number(tag: int, default: int | None) -> int:
+    def number(tag: int, default: int = 0) -> int:
         values = entries[tag].numbers(data) if tag in entries else (default,)
-        if len(values) != 1 or values[0] is None:
+        if len(values) != 1:
             raise Defect(f"has something other than one number for the tag {tag}")
         return values[0]
 
-    width, height = number(_WIDTH, None), number(_HEIGHT, None)
+    width, height = number(_WIDTH), number(_HEIGHT)
     compression, samples = number(_COMPRESSION, 1), number(_SAMPLES, 1)
     if compression not in _COMPRESSIONS:
         raise NotRead(f"TIFFs of the compression {compression} are not read. Save it with LZW.")
     if samples > _MAX_SAMPLES:
         raise NotRead(f"TIFFs of {samples} samples per pixel are not read. Save it in RGB.")
     for tag, side in ((_TILE_WIDTH, width), (_TILE_HEIGHT, height)):
-        if number(tag, 0) > max(2 * side, _LARGE_TILE):
+        if number(tag) > max(2 * side, _LARGE_TILE):
             raise Defect("has tiles that are larger than its picture")
     for tag in (_STRIP_OFFSETS, _TILE_OFFSETS):
         if tag in entries and entries[tag].length > _MAX_STRIPS:
@@ -95,15 +97,15 @@ def orientation_of(block: bytes) -> int:
     """
     block = block.removeprefix(b"Exif\0\0")
     try:
-        entry = next(entry for entry in _entries(block) if entry.tag == _ORIENTATION)
+        entry = next(entry for entry in entries_of(block) if entry.tag == _ORIENTATION)
     except (Defect, StopIteration):
         return 1
     values = entry.numbers(block)
     return values[0] if len(values) == 1 and 1 <= values[0] <= 8 else 1
 
 
-def _entries(data: bytes) -> Iterator[_Entry]:
-    """The entries of the first directory."""
+def entries_of(data: bytes) -> Iterator[Entry]:
+    """The entries of the first directory, as they come; raise Defect where it is cut off."""
     order = {b"II": "<", b"MM": ">"}.get(data[:2])
     try:
         (start,) = struct.unpack_from(f"{order}I", data, 4)
@@ -111,12 +113,13 @@ def _entries(data: bytes) -> Iterator[_Entry]:
             raise Defect("has its first directory inside its header")
         (count,) = struct.unpack_from(f"{order}H", data, start)
         for place in range(start + 2, start + 2 + 12 * count, 12):
-            yield _Entry(*struct.unpack_from(f"{order}HHI4s", data, place), f"{order}")
+            tag, kind, length, raw = struct.unpack_from(f"{order}HHI4s", data, place)
+            yield Entry(tag, kind, length, raw, f"{order}")
     except struct.error as error:
         raise Defect("ends within its first directory") from error
 
 
-def _check_scans(data: bytes, entries: dict[int, _Entry]) -> None:
+def _check_scans(data: bytes, entries: dict[int, Entry]) -> None:
     """Refuse strips and tiles that visit their pixels more often than a JPEG file may.
 
     Also those that overlap or don't tell their sizes: their scans can't be counted.
@@ -131,7 +134,7 @@ def _check_scans(data: bytes, entries: dict[int, _Entry]) -> None:
             raise Defect(f"has more than {MAX_SCANS} scans in a strip")
 
 
-def _with_directory(data: bytes, entries: list[_Entry]) -> bytes:
+def _with_directory(data: bytes, entries: list[Entry]) -> bytes:
     """The file with these entries in its first directory, which is the last one, too."""
     order = entries[0].order
     (start,) = struct.unpack_from(order + "I", data, 4)
