@@ -8,7 +8,6 @@ bitstream whose parameters were changed to 16000x16000.
 """
 
 import struct
-import zlib
 from pathlib import Path
 from typing import Any
 
@@ -116,13 +115,15 @@ def with_clap(item: Item) -> Item:
 
 
 def burdened() -> bytes:
-    """The plain picture among a profile, a thumbnail of any size, and metadata that inflate."""
+    """The plain picture among a profile, a huge thumbnail, and texts that share megabytes."""
     number, kind, properties, data = with_clap(coded(1))
     profile = box(b"colr", b"prof", bytes(200_000))
-    text = (3, b"mime", [], zlib.compress(bytes(10_000_000)))
-    return heic_of(
+    texts = [(text, b"mime", [], bytes(4099)) for text in range(3, 303)]
+    file = heic_of(
         (number, kind, [*properties, profile], data),
         (2, b"hvc1", [ispe(60_000, 60_000), CONFIG], SLICE),
-        text,
-        references=((b"thmb", 2, [1]), (b"cdsc", 3, [1])),
+        *texts,
+        (303, b"mime", [], bytes(8_000_000)),
+        references=((b"thmb", 2, [1]), *((b"cdsc", text[0], [1]) for text in texts)),
     )
+    return file.replace(struct.pack(">I", 4099), struct.pack(">I", 8_000_000))

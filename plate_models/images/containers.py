@@ -33,8 +33,7 @@ def webp(data: bytes) -> Outline:
     """Walk the chunks of a WebP (RFC 9649, 2); profiles, XMP and further frames are left out."""
     reader = Reader(data, 4, "little")
     chunks = reader.part(reader.number(4))
-    chunks.skip(len(b"WEBP"))
-    pieces, exif = [b"WEBP"], b""
+    pieces, exif = [chunks.take(len(b"WEBP"))], b""
     seen: set[bytes] = set()
     size_wh: tuple[int, int] | None = None
     for _ in range(MAX_SEGMENTS):

@@ -1,8 +1,8 @@
 """The structure of HEIC files (ISO/IEC 14496-12 and 23008-12): the primary picture, and no more.
 
-libheif gets the file with all else made free space in place: further pictures, thumbnails,
-depths, metadata, tracks. It has limits of its own (of items, extents, nesting), and refuses a
-bitstream with a larger picture than the boxes say. What it would do over and over is bounded
+libheif gets the file with all else made meaningless in place: further pictures, thumbnails,
+metadata (it would copy megabytes for each name), tracks. It has limits of its own, and refuses
+a bitstream with a larger picture than the boxes say. What it would do over and over is bounded
 here: tiles larger than their picture, items that share bytes, pictures of many slices.
 """
 
@@ -22,14 +22,12 @@ _ALPHA = (b"urn:mpeg:hevc:2015:auxid:1\0", b"urn:mpeg:mpegB:cicp:systems:auxilia
 
 @dataclass
 class _Item:
-    """A picture or metadata: where its kind stands in the file, properties, place of its bytes."""
+    """A picture or metadata: kind, properties (kind, content), and place of its bytes."""
 
-    kind_place: int
     kind: bytes
     properties: list[tuple[bytes, bytes]] = field(default_factory=list)
     extents: list[tuple[int, int]] = field(default_factory=list)
     in_meta: bool = False
-    used: bool = False
 
     def property(self, kind: bytes) -> Reader:
         """The content of its only property of a kind."""
@@ -60,9 +58,11 @@ def outline(data: bytes) -> Outline:
 class _File:
     def __init__(self, data: bytes) -> None:
         self._data, self._core, self._room = data, bytearray(data), len(data)
+        self._used: set[int] = set()
         self._items: dict[int, _Item] = {}
-        # Kind and source: targets.
-        self._references: dict[tuple[bytes, int], list[int]] = {}
+        # Of items, and of references from them: number, and where the kind stands.
+        self._kind_places: list[tuple[int, int]] = []
+        self._references: dict[tuple[bytes, int], list[int]] = {}  # by kind and source
 
     def outline(self) -> Outline:
         meta = self._only(Reader(self._data), b"ftyp", b"meta", b"mdat")[b"meta"]
@@ -80,12 +80,12 @@ class _File:
         for (kind, source), targets in self._references.items():
             properties = self._items[source].properties if source in self._items else []
             alpha = any(k == b"auxC" and c[4:].startswith(_ALPHA) for k, c in properties)
-            used = alpha and kind == b"auxl" and primary in targets
-            if used and self._use(source, tile=False) != size_wh:
+            alpha = alpha and kind == b"auxl" and primary in targets
+            if alpha and self._use(source, tile=False) != size_wh:
                 raise NotRead("HEIC files with a smaller transparency are not read.")
-        for item in self._items.values():
-            if not item.used:
-                self._core[item.kind_place : item.kind_place + 4] = b"skip"
+        for number, place in self._kind_places:
+            if number not in self._used:
+                self._core[place : place + 4] = b"skip"
         return Outline(*size_wh, bytes(self._core))
 
     def _only(self, content: Reader, *kinds: bytes) -> dict[bytes, Reader]:
@@ -107,12 +107,15 @@ class _File:
                 entry.skip(2)
                 if number in self._items:
                     raise Defect("says of two of its pictures that they are one")
-                self._items[number] = _Item(entry.place, entry.take(4))
+                self._kind_places.append((number, entry.place))
+                self._items[number] = _Item(entry.take(4))
 
     def _read_references(self, box: Reader) -> None:
         size = 4 if box.end and _version(box) else 2
-        for kind, _, entry in _boxes(box):
-            targets = self._references.setdefault((kind, entry.number(size)), [])
+        for kind, place, entry in _boxes(box):
+            source = entry.number(size)
+            self._kind_places.append((source, place))
+            targets = self._references.setdefault((kind, source), [])
             targets.extend(entry.number(size) for _ in range(entry.number(2)))
 
     def _read_properties(self, boxes: dict[bytes, Reader]) -> None:
@@ -121,7 +124,7 @@ class _File:
         head = links.number(4)
         size = 2 if head & 1 else 1
         for _ in range(links.number(4)):
-            item = self._items.get(links.number(4 if head >> 24 else 2), _Item(0, b""))
+            item = self._items.get(links.number(4 if head >> 24 else 2), _Item(b""))
             if item.properties:
                 raise Defect("lists the properties of a picture twice")
             for _ in range(links.number(1)):
@@ -135,7 +138,7 @@ class _File:
         if version > 2 or length not in (4, 8):  # Extents of no bytes could be billions.
             raise Defect("does not tell where its pictures are")
         for _ in range(box.number(4 if version == 2 else 2)):
-            item = self._items.get(box.number(4 if version == 2 else 2), _Item(0, b""))
+            item = self._items.get(box.number(4 if version == 2 else 2), _Item(b""))
             method = box.number(2) & 15 if version else 0
             in_another_file, start = box.number(2), box.number(base)
             if item.extents or method > 1 or in_another_file:
@@ -147,7 +150,7 @@ class _File:
 
     def _use(self, number: int, *, tile: bool) -> tuple[int, int]:
         """Keep an item with all that it is made of; its size."""
-        item = self._items.get(number, _Item(0, b"none"))
+        item = self._items.get(number, _Item(b"none"))
         size_wh, content = item.size_wh(), self._content(item)
         if item.kind == b"hvc1":
             config = item.property(b"hvcC")
@@ -158,7 +161,7 @@ class _File:
         else:
             kind = item.kind.decode("ascii", "replace")
             raise NotRead(f"HEIC files of the kind {kind!r} are not read. Save it as a JPEG.")
-        item.used = True
+        self._used.add(number)
         return size_wh
 
     def _content(self, item: _Item) -> Reader:

@@ -28,8 +28,7 @@ class Outline:
     """A picture as its file describes it.
 
     Attributes:
-        width: Of the picture as it is stored, in pixels.
-        height: Of the picture as it is stored, in pixels.
+        width, height: Of the picture as it is stored, in pixels.
         core: The file without what its first picture doesn't need.
         orientation: By EXIF, 1 to 8; anything else means upright, too. The core has none.
         ended: False for a JPEG without its end marker: its last scan may be cut off.
