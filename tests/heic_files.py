@@ -3,11 +3,11 @@
 No library of this project encodes HEIC, so the files in ``heic/`` are kept: the pattern of
 `photo_files` in 64x48 pixels, encoded by pillow-heif 1.1 (x265) with ``quality=95, chroma=444``;
 `transparent` without loss, its right half at alpha 128; the orientations with EXIF that repeats
-what their ``irot`` and ``imir`` say. `tile` is one colour in 512x512.
+what their ``irot`` and ``imir`` say. `tile` is one colour in 512x512; `larger` is it, too, in a
+bitstream whose parameters were changed to 16000x16000.
 """
 
 import struct
-import zlib
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,9 @@ def box_in(data: bytes, kind: bytes) -> bytes:
 
 
 CONFIG, SLICE = box_in(PLAIN, b"hvcC"), box_in(PLAIN, b"mdat")[8:]
-TILE = box_in(FILES["tile"], b"hvcC"), box_in(FILES["tile"], b"mdat")[8:]
+TILE, LARGER = (
+    (box_in(FILES[name], b"mdat")[8:], box_in(FILES[name], b"hvcC")) for name in ("tile", "larger")
+)
 
 
 def ispe(width: int, height: int) -> bytes:
@@ -50,7 +52,7 @@ def heic_of(
 ) -> bytes:
     """A container of items; `more` are further boxes among those of its pictures."""
     head = box(b"ftyp", b"heic", bytes(4), b"mif1heic")
-    known = [one for _, _, properties, _ in items for one in properties]
+    known = list(dict.fromkeys(one for _, _, properties, _ in items for one in properties))
     place, places = len(head) + 8, b""
     for number, _, _, data in items:
         places += struct.pack(">HHH", number, 0, extents)
@@ -60,12 +62,10 @@ def heic_of(
         box(b"infe", struct.pack(">HH4sx", number, 0, kind), version=2)
         for number, kind, _, _ in items
     ]
-    links, index = b"", 0
+    links = b""
     for number, _, properties, _ in items:
-        links += struct.pack(">HB", number, len(properties))
-        for _ in properties:
-            index += 1
-            links += struct.pack(">H", 0x8000 | index)
+        indices = [0x8000 | 1 + known.index(one) for one in properties]
+        links += struct.pack(f">HB{len(indices)}H", number, len(indices), *indices)
     count = struct.pack(">H", len(items))
     listed = [
         box(kind, struct.pack(f">HH{len(to)}H", start, len(to), *to))
@@ -100,22 +100,7 @@ def grid_of(rows: int, columns: int, width: int, height: int, *tile: Any) -> byt
 def flat(side: int) -> bytes:
     """A large picture of next to nothing."""
     count = -(-side // 512)
-    config, data = TILE
-    return grid_of(count, count, side, side, 512, data, config)
-
-
-def sequence_parameters(width: int, height: int) -> bytes:
-    """The decoder's configuration for pictures of any size; no decoder gets beyond it."""
-
-    def number(value: int) -> str:
-        digits = f"{value + 1:b}"
-        return "0" * (len(digits) - 1) + digits
-
-    bits = "0" * 104 + number(0) + number(1) + number(width) + number(height) + "1"
-    bits = bits.ljust(-(-len(bits) // 8) * 8, "0")
-    unit = b"\x42\x01" + int(bits, 2).to_bytes(len(bits) // 8, "big")
-    arrays = b"\x21" + struct.pack(">HH", 1, len(unit)) + unit
-    return box(b"hvcC", bytes(21), b"\x03\x01", arrays)
+    return grid_of(count, count, side, side, 512, *TILE)
 
 
 def units(*contents: bytes) -> bytes:
@@ -123,16 +108,22 @@ def units(*contents: bytes) -> bytes:
     return b"".join(struct.pack(">I", len(content)) + content for content in contents)
 
 
+def with_clap(item: Item) -> Item:
+    """The item cut to the size that its picture says."""
+    number, kind, properties, data = item
+    return number, kind, [*properties, box_in(PLAIN, b"clap")], data
+
+
 def burdened() -> bytes:
-    """The plain picture among a profile, a thumbnail of any size, and metadata that inflate."""
+    """The plain picture among a profile, a huge thumbnail, and texts that share megabytes."""
+    number, kind, properties, data = with_clap(coded(1))
     profile = box(b"colr", b"prof", bytes(200_000))
-    _, _, properties, data = coded(1)
-    clap = box_in(PLAIN, b"clap")
-    thumbnail = (2, b"hvc1", [ispe(60_000, 60_000), sequence_parameters(60_000, 60_000)], SLICE)
-    text = (3, b"mime", [], zlib.compress(bytes(10_000_000)))
-    return heic_of(
-        (1, b"hvc1", [*properties, clap, profile], data),
-        thumbnail,
-        text,
-        references=((b"thmb", 2, [1]), (b"cdsc", 3, [1])),
+    texts = [(text, b"mime", [], bytes(4099)) for text in range(3, 303)]
+    file = heic_of(
+        (number, kind, [*properties, profile], data),
+        (2, b"hvc1", [ispe(60_000, 60_000), CONFIG], SLICE),
+        *texts,
+        (303, b"mime", [], bytes(8_000_000)),
+        references=((b"thmb", 2, [1]), *((b"cdsc", text[0], [1]) for text in texts)),
     )
+    return file.replace(struct.pack(">I", 4099), struct.pack(">I", 8_000_000))

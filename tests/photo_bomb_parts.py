@@ -12,9 +12,9 @@ SMALL_JPEG, SMALL_PNG = encode(pattern(), "JPEG"), encode(pattern(), "PNG")
 SMALL_GIF, SMALL_TIFF = encode(pattern(), "GIF"), encode(pattern(), "TIFF")
 SMALL_WEBP = encode(pattern(), "WEBP")
 # Where the small files' pictures begin.
-_JPEG_FRAME = SMALL_JPEG.index(b"\xff\xc0")
+JPEG_FRAME = SMALL_JPEG.index(b"\xff\xc0")
 _GIF_BLOCKS = 13 + 3 * 2 ** ((SMALL_GIF[10] & 7) + 1)
-_GIF_FRAME = SMALL_GIF.index(b"\x2c", _GIF_BLOCKS)
+GIF_FRAME = SMALL_GIF.index(b"\x2c", _GIF_BLOCKS)
 
 
 def flat(side: int, file_format: str, mode: str, **options: object) -> bytes:
@@ -57,26 +57,6 @@ def png_with(*chunks: bytes) -> bytes:
     return SMALL_PNG[:33] + b"".join(chunks) + SMALL_PNG[33:]
 
 
-def png_texts() -> bytes:
-    bomb = zlib.compress(bytes(1_000_000), 9)
-    return png_with(*(png_chunk(b"zTXt", b"a%d\0\0" % i + bomb) for i in range(1000)))
-
-
-def png_profile() -> bytes:
-    return png_with(png_chunk(b"iCCP", b"a\0\0" + zlib.compress(bytes(500 * MEGABYTE), 9)))
-
-
-def png_animation() -> bytes:
-    """An animation of two billion frames, the first of them of four billion pixels."""
-    frame = struct.pack(">IIIIIHHBB", 0, 65535, 65535, 0, 0, 1, 1, 0, 0)
-    control = png_chunk(b"acTL", struct.pack(">II", 2**31 - 1, 0))
-    return png_with(control, png_chunk(b"fcTL", frame))
-
-
-def png_greedy_exif() -> bytes:
-    return png_with(png_chunk(b"eXIf", tags_sharing_bytes(60_000, 10 * MEGABYTE)))
-
-
 def tags_sharing_bytes(count: int, size: int) -> bytes:
     """A TIFF whose tags, each another one, all claim the same bytes."""
     return tiff_of({1000 + tag: (7, size, 8) for tag in range(count)}).ljust(size + 8, b"\0")
@@ -91,26 +71,11 @@ def segment(marker: int, data: bytes) -> bytes:
     return bytes([0xFF, marker]) + struct.pack(">H", len(data) + 2) + data
 
 
-def jpeg_scattered_exif() -> bytes:
-    """EXIF in as many segments as are allowed: joined one by one it takes minutes."""
-    return jpeg_with(segment(0xE1, b"Exif\0\0" + bytes(900)) * 19_000)
-
-
-def jpeg_greedy_exif() -> bytes:
-    return jpeg_with(segment(0xE1, b"Exif\0\0" + tags_sharing_bytes(5000, 65_000)))
-
-
 def jpeg_frame(marker: int, bits: int = 8) -> bytes:
     """The small JPEG with another frame marker or sample size."""
     data = bytearray(SMALL_JPEG)
-    data[_JPEG_FRAME + 1], data[_JPEG_FRAME + 4] = marker, bits
+    data[JPEG_FRAME + 1], data[JPEG_FRAME + 4] = marker, bits
     return bytes(data)
-
-
-def jpeg_two_frames() -> bytes:
-    frame = SMALL_JPEG[_JPEG_FRAME : _JPEG_FRAME + 19]
-    large = frame[:5] + struct.pack(">HH", 65_000, 65_000) + frame[9:]
-    return SMALL_JPEG[:_JPEG_FRAME] + large + SMALL_JPEG[_JPEG_FRAME:]
 
 
 def jpeg_of_scans(scans: int, side: int) -> bytes:
@@ -134,26 +99,20 @@ def webp_with(*chunks: bytes) -> bytes:
     return webp_of(*chunks, SMALL_WEBP[12:])
 
 
-def _webp_canvas(flags: int, width: int, height: int) -> bytes:
+def webp_canvas(flags: int, width: int, height: int) -> bytes:
     sides = (width - 1).to_bytes(3, "little") + (height - 1).to_bytes(3, "little")
     return webp_chunk(b"VP8X", bytes([flags, 0, 0, 0]) + sides)
 
 
 def webp_on_canvas(width: int, height: int) -> bytes:
-    return webp_with(_webp_canvas(0, width, height))
+    return webp_with(webp_canvas(0, width, height))
 
 
 def webp_animation(width: int, height: int, frames: int) -> bytes:
     """Small frames on a large canvas."""
     sides = (63).to_bytes(3, "little") + (47).to_bytes(3, "little")
     frame = webp_chunk(b"ANMF", bytes(6) + sides + bytes(4) + SMALL_WEBP[12:])
-    return webp_of(_webp_canvas(2, width, height), webp_chunk(b"ANIM", bytes(6)), frame * frames)
-
-
-def webp_profile() -> bytes:
-    profile = webp_chunk(b"ICCP", bytes(10 * MEGABYTE))
-    greedy = webp_chunk(b"EXIF", tags_sharing_bytes(60_000, 5 * MEGABYTE))
-    return webp_of(_webp_canvas(0x2C, 64, 48), profile, SMALL_WEBP[12:], greedy)
+    return webp_of(webp_canvas(2, width, height), webp_chunk(b"ANIM", bytes(6)), frame * frames)
 
 
 def gif_with(*blocks: bytes) -> bytes:
@@ -161,18 +120,10 @@ def gif_with(*blocks: bytes) -> bytes:
     return SMALL_GIF[:_GIF_BLOCKS] + b"".join(blocks) + SMALL_GIF[_GIF_BLOCKS:]
 
 
-def gif_screen(width: int, height: int) -> bytes:
-    return SMALL_GIF[:6] + struct.pack("<HH", width, height) + SMALL_GIF[10:]
-
-
 def gif_frame(left: int, top: int, width: int, height: int) -> bytes:
     """A small screen with a frame of any size."""
     frame = struct.pack("<HHHH", left, top, width, height)
-    return SMALL_GIF[: _GIF_FRAME + 1] + frame + SMALL_GIF[_GIF_FRAME + 9 :]
-
-
-def gif_frames() -> bytes:
-    return SMALL_GIF[:-1] + SMALL_GIF[_GIF_FRAME:-1] * 5000 + b";"
+    return SMALL_GIF[: GIF_FRAME + 1] + frame + SMALL_GIF[GIF_FRAME + 9 :]
 
 
 Value = tuple[int, int, int]
@@ -192,17 +143,6 @@ def tiff_tags(width: int = 8, height: int = 8, **changes: int) -> dict[int, Valu
     values |= {262: (3, 1, 2), 273: (4, 1, 8), 277: (3, 1, 3), 278: (4, 1, height)}
     values |= {279: (4, 1, 3 * width * height), 284: (3, 1, 1)}
     return values | {by_name[name]: (3, 1, value) for name, value in changes.items()}
-
-
-def tiff_shared() -> bytes:
-    shared = dict.fromkeys((320, 347), (7, 19 * MEGABYTE, 8))
-    return tiff_of(tiff_tags() | shared, bytes(19 * MEGABYTE))
-
-
-def tiff_strips() -> bytes:
-    """Four million strips of one picture of 64 pixels."""
-    many = {tag: (4, 2_000_000, 200 + i * 8 * MEGABYTE) for i, tag in enumerate((273, 279))}
-    return tiff_of(tiff_tags() | many, bytes(17 * MEGABYTE))
 
 
 def tiff_of_scans(scans: int, *, size: int | None = None) -> bytes:
@@ -230,11 +170,6 @@ def tiff_deep(side: int) -> bytes:
     tags |= {258: (3, 4, 300), 338: (3, 1, 2), 273: (4, 1, 400), 279: (4, 1, len(rows))}
     data = tiff_of(tags).ljust(300, b"\0") + struct.pack("<HHHH", 16, 16, 16, 16)
     return data.ljust(400, b"\0") + rows
-
-
-def tiff_chain() -> bytes:
-    """Directories that follow each other in a circle, with private ones beside them."""
-    return tiff_of(tiff_tags() | dict.fromkeys((330, 34665, 34853), (4, 1, 8)), bytes(200), 8)
 
 
 def tags_before(tiff: bytes) -> bytes:

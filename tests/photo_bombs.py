@@ -5,22 +5,29 @@ is none of the picture's: it is read at the price of the small picture. HEAVY is
 picture of any side, of the most expensive kind, made of next to nothing.
 """
 
+import struct
+import zlib
 from collections.abc import Callable
 
 import heic_files
 import photo_bomb_parts as parts
-from heic_files import SLICE, box, coded, grid_of, heic_of, ispe, sequence_parameters, units
-from photo_bomb_parts import MEGABYTE, jpeg_frame, tiff_of, tiff_of_scans, tiff_tags
+from heic_files import SLICE, box, coded, grid_of, heic_of, ispe, units
+from photo_bomb_parts import MEGABYTE, SMALL_JPEG, jpeg_frame, tiff_of, tiff_of_scans, tiff_tags
 from photo_files import exif, jpeg_claiming, png_claiming
 
 Made = Callable[[], bytes]
+
+
+def _deflated(megabytes: int) -> bytes:
+    return zlib.compress(bytes(megabytes * MEGABYTE), 9)
+
 
 TOO_MANY_PIXELS: dict[str, Made] = {
     "png of huge claims": lambda: png_claiming(2**31 - 1, 2**31 - 1),
     "jpeg of huge claims": lambda: jpeg_claiming(65_500, 65_500),
     "webp of a huge canvas": lambda: parts.webp_on_canvas(2**24, 2**24),
     "webp animation on a huge canvas": lambda: parts.webp_animation(16_000, 16_000, 2),
-    "gif of a huge screen": lambda: parts.gif_screen(0xFFFF, 0xFFFF),
+    "gif of a huge screen": lambda: parts.SMALL_GIF[:6] + b"\xff" * 4 + parts.SMALL_GIF[10:],
     "gif of a huge frame": lambda: parts.gif_frame(0, 0, 65_535, 65_535),
     "gif of a frame far away": lambda: parts.gif_frame(65_000, 65_000, 64, 48),
     "tiff of huge claims": lambda: tiff_of(tiff_tags() | {256: (4, 1, 2**31)}),
@@ -38,39 +45,43 @@ UNSUPPORTED: dict[str, Made] = {
     "tiff of zstd": lambda: tiff_of(tiff_tags(compression=50000)),
     "tiff of fax": lambda: tiff_of(tiff_tags(compression=4)),
     "tiff of many samples": lambda: tiff_of(tiff_tags(samples=65_535)),
-    "heic that is configured twice": lambda: heic_of(coded(1, 64, units(b"\x42\x01more") + SLICE)),
     "heic of another codec": lambda: heic_of((1, b"av01", [ispe(64, 64)], SLICE)),
     "heic of a grid of grids": lambda: heic_of(
         (1, b"grid", [ispe(64, 64)], b"\0\0\0\0\0\x40\0\x40"),
         (2, b"grid", [ispe(64, 64)], b"\0\0\0\0\0\x40\0\x40"),
         references=((b"dimg", 1, [2]),),
     ),
+}
+BROKEN: dict[str, Made] = {
+    "png of empty chunks": lambda: parts.png_with(parts.png_chunk(b"IDAT", b"") * 30_000),
+    "jpeg of many comments": lambda: parts.jpeg_with(b"\xff\xfe\x00\x02" * 50_000),
     "heic that needs what is unknown": lambda: heic_of(
         (1, b"hvc1", [ispe(64, 64), heic_files.CONFIG, box(b"flip")], SLICE)
     ),
-}
-BROKEN: dict[str, Made] = {
     "png of two headers": lambda: parts.png_with(png_claiming(60_000, 60_000)[8:33]),
-    "jpeg of two frames": parts.jpeg_two_frames,
+    "jpeg of two frames": lambda: (
+        jpeg_claiming(65_000, 65_000)[: parts.JPEG_FRAME + 19] + SMALL_JPEG[parts.JPEG_FRAME :]
+    ),
     "jpeg of many scans": lambda: parts.jpeg_of_scans(21, 64),
     "webp of a frame larger than its canvas": lambda: parts.webp_on_canvas(8, 8),
     "webp of too many chunks": lambda: parts.webp_with(parts.webp_chunk(b"JUNK", b"") * 21_000),
     "gif of a million comments": lambda: parts.gif_with(b"!\xfe\x01a\0" * 3_000_000),
     "gif of tiny blocks": lambda: parts.gif_with(b"!\xfe" + b"\x01a" * 5_000_000 + b"\0"),
-    "tiff of tags that share bytes": parts.tiff_shared,
-    "tiff of four million strips": parts.tiff_strips,
+    "tiff of tags that share bytes": lambda: tiff_of(
+        tiff_tags() | dict.fromkeys((320, 347), (7, 19 * MEGABYTE, 8)), bytes(19 * MEGABYTE)
+    ),
+    "tiff of four million strips": lambda: tiff_of(
+        tiff_tags() | {273: (4, 2_000_000, 200), 279: (4, 2_000_000, 200 + 8 * MEGABYTE)},
+        bytes(17 * MEGABYTE),
+    ),
     "tiff of a huge tile": parts.tiff_tile,
     "tiff of many scans": lambda: tiff_of_scans(21),
     "tiff of scans that nobody counts": lambda: tiff_of_scans(21, size=0),
     "tiff of strips beyond the file": lambda: tiff_of_scans(18, size=MEGABYTE),
     "tiff without a directory": lambda: b"II*\0" + bytes(100),
     "bmp of a huge header": lambda: parts.bmp_of(8, 8, 0, b"", 2**31),
-    "heic of a larger picture than it says": lambda: heic_of(
-        coded(1, 64, SLICE, sequence_parameters(60_000, 60_000))
-    ),
-    "heic of a larger tile than it says": lambda: grid_of(
-        1, 2, 100, 64, 64, SLICE, sequence_parameters(16, 60_000)
-    ),
+    "heic of a larger picture than it says": lambda: heic_files.FILES["larger"],
+    "heic of a larger tile than it says": lambda: grid_of(1, 2, 100, 64, 64, *heic_files.LARGER),
     "heic of large tiles": lambda: grid_of(1, 1, 64, 48, 2000),
     "heic of more tiles than it needs": lambda: grid_of(9, 9, 64, 48),
     "heic of too many tiles": lambda: grid_of(33, 33, 64 * 33, 64 * 33),
@@ -100,23 +111,50 @@ REFUSED: dict[str, tuple[Made, str]] = {
 }
 
 CHEAP: dict[str, Made] = {
-    "png with texts": parts.png_texts,
-    "png with a profile": parts.png_profile,
-    "png with an animation": parts.png_animation,
-    "png with greedy exif": parts.png_greedy_exif,
-    "jpeg with scattered exif": parts.jpeg_scattered_exif,
-    "jpeg with greedy exif": parts.jpeg_greedy_exif,
+    "png with endless rows": parts.png_endless,
+    "png with repeated chunks": lambda: parts.png_with(parts.png_chunk(b"tRNS", bytes(6)) * 1000),
+    "png with texts": lambda: parts.png_with(
+        *(parts.png_chunk(b"zTXt", b"a%d\0\0" % i + _deflated(1)) for i in range(1000))
+    ),
+    "png with a profile": lambda: parts.png_with(
+        parts.png_chunk(b"iCCP", b"a\0\0" + _deflated(500))
+    ),
+    "png with an animation": lambda: parts.png_with(  # of two billion frames
+        parts.png_chunk(b"acTL", struct.pack(">II", 2**31 - 1, 0)),
+        parts.png_chunk(b"fcTL", struct.pack(">IIIIIHHBB", 0, 65535, 65535, 0, 0, 1, 1, 0, 0)),
+    ),
+    "png with greedy exif": lambda: parts.png_with(
+        parts.png_chunk(b"eXIf", parts.tags_sharing_bytes(60_000, 10 * MEGABYTE))
+    ),
+    "jpeg with scattered exif": lambda: parts.jpeg_with(  # Joined one by one it takes minutes.
+        parts.segment(0xE1, b"Exif\0\0" + bytes(900)) * 19_000
+    ),
+    "jpeg with greedy exif": lambda: parts.jpeg_with(
+        parts.segment(0xE1, b"Exif\0\0" + parts.tags_sharing_bytes(5000, 65_000))
+    ),
     "jpeg with fill bytes": lambda: parts.jpeg_with(b"\xff" * 19 * MEGABYTE),
     "jpeg with a huge restart interval": lambda: parts.jpeg_with(parts.segment(0xDD, b"\xff\xff")),
     "jpeg with a huge thumbnail": lambda: parts.jpeg_with(
         parts.segment(0xE1, exif(1, jpeg_claiming(65_500, 65_500)))
     ),
     "heic with burdens": heic_files.burdened,
+    "heic that is configured twice": lambda: heic_of(
+        heic_files.with_clap(coded(1, 64, units(b"\x42\x01more") + SLICE))
+    ),
     "webp with many frames": lambda: parts.webp_animation(64, 48, 10_000),
-    "webp with a profile": parts.webp_profile,
-    "gif with many frames": parts.gif_frames,
+    "webp with a profile": lambda: parts.webp_of(
+        parts.webp_canvas(0x2C, 64, 48),
+        parts.webp_chunk(b"ICCP", bytes(10 * MEGABYTE)),
+        parts.SMALL_WEBP[12:],
+        parts.webp_chunk(b"EXIF", parts.tags_sharing_bytes(60_000, 5 * MEGABYTE)),
+    ),
+    "gif with many frames": lambda: (
+        parts.SMALL_GIF[:-1] + parts.SMALL_GIF[parts.GIF_FRAME : -1] * 5000 + b";"
+    ),
     "tiff with private tags": lambda: parts.tags_before(parts.SMALL_TIFF),
-    "tiff in a circle": parts.tiff_chain,
+    "tiff in a circle": lambda: tiff_of(
+        tiff_tags() | dict.fromkeys((330, 34665, 34853), (4, 1, 8)), bytes(200), 8
+    ),
 }
 
 HEAVY: dict[str, Callable[[int], bytes]] = {

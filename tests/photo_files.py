@@ -195,6 +195,10 @@ BAD: dict[str, tuple[bytes, str]] = {
     "jpeg header only": (b"\xff\xd8\xff\xe0", "broken-image"),
     "jpeg without a picture": (b"\xff\xd8\xff\xd9", "broken-image"),
     "truncated png": (encode(pattern(), "PNG")[:-20], "broken-image"),
+    "png of another checksum": (
+        encode(pattern(), "PNG")[:-16] + bytes(4) + encode(pattern(), "PNG")[-12:],
+        "broken-image",
+    ),
     "png header only": (b"\x89PNG\r\n\x1a\n", "broken-image"),
     "png of no pixels": (png_claiming(0, 10), "broken-image"),
     "png of fewer rows than claimed": (png_claiming(600, 400), "broken-image"),

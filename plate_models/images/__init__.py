@@ -9,31 +9,30 @@
 
 The header is read first, so that a small file which claims to be a huge picture costs
 nothing; and decoders get only the part of the file that makes its first picture (see
-`outline.py`). OpenCV decodes JPEG, PNG, WebP and BMP: it takes less than half of Pillow's time
-and gives the same pixels. Pillow decodes TIFF and GIF: OpenCV turns only some rotated
-TIFFs upright and blends their transparency into black, and reads no GIF. It also decodes
-PNGs that declare one colour transparent, of which OpenCV knows only some, and those of 16
-bits with transparency, for which OpenCV needs twice the memory. libheif decodes HEIC.
+`outline.py`). OpenCV decodes JPEG, WebP and BMP: it takes less than half of Pillow's time
+and gives the same pixels. libheif decodes HEIC. Pillow decodes the others: of a PNG, OpenCV
+unpacks rows beyond those that the header says, a gigabyte for each megabyte of the file;
+it turns only some rotated TIFFs upright, blends their transparency into black, and reads no GIF.
 """
 
 import io
 import warnings
 from collections.abc import Callable
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
+import pi_heif
 from numpy.typing import NDArray
 from PIL import (
     BmpImagePlugin,
     GifImagePlugin,
-    ImageFile,
     JpegImagePlugin,
     PngImagePlugin,
     TiffImagePlugin,
     WebPImagePlugin,
 )
 
-from plate_models.images import containers, heic, jpeg, png
+from plate_models.images import containers, heic, jpeg, png, tiff
 from plate_models.images.files import ACCEPTED, type_of
 from plate_models.images.outline import Defect, NotRead, Outline
 from plate_models.spec import LIMITS, Limits
@@ -41,19 +40,21 @@ from plate_models.spec import LIMITS, Limits
 # Pillow's warnings quote what the file says: clients would fill the log, and Python's
 # memory of which warnings were shown.
 warnings.filterwarnings("ignore", module=r"PIL\.")
+# Cores follow photos: threads of its own would starve others.
+pi_heif.options.DECODE_THREADS = 1
 
 # The classes are called directly because `Image.open` has its own pixel limit, a global
 # one that warns, and would also try types that are not accepted here.
-_OPENERS: dict[str, tuple[Callable[[bytes], Outline], type[ImageFile.ImageFile] | None]] = {
+_OPENERS: dict[str, tuple[Callable[[bytes], Outline], Callable[[io.BytesIO], Any]]] = {
     "JPEG": (jpeg.outline, JpegImagePlugin.JpegImageFile),
     "PNG": (png.outline, PngImagePlugin.PngImageFile),
     "WEBP": (containers.webp, WebPImagePlugin.WebPImageFile),
     "BMP": (containers.bmp, BmpImagePlugin.BmpImageFile),
-    "TIFF": (containers.tiff, TiffImagePlugin.TiffImageFile),
+    "TIFF": (tiff.outline, TiffImagePlugin.TiffImageFile),
     "GIF": (containers.gif, GifImagePlugin.GifImageFile),
-    "HEIC": (heic.outline, None),  # its core is written anew: there is nothing to try
+    "HEIC": (heic.outline, pi_heif.open_heif),
 }
-_DECODED_BY_PILLOW = ("TIFF", "GIF")
+_DECODED_BY_OPENCV = ("JPEG", "WEBP", "BMP")
 _DEEP_MODES = ("I", "F")
 _SIDEWAYS = (5, 6, 7, 8)
 
@@ -106,11 +107,7 @@ def check_header(data: bytes, limits: Limits = LIMITS) -> ImageHeader:
     """Accept or refuse a photo by its bytes, without decoding it.
 
     Raises:
-        EmptyImage: There are no bytes.
-        TooManyBytes: The file is larger than `limits` allows.
-        UnsupportedType: Not one of `files.ACCEPTED`; the message says what to do.
-        BrokenImage: The header is damaged, or a PNG or WebP has lost its end.
-        TooManyPixels: The picture is larger than `limits` allows.
+        ImageError: Of any kind; damage that no header shows is met by `decode` alone.
     """
     return _open(data, limits)[0]
 
@@ -129,50 +126,30 @@ def decode(data: bytes, limits: Limits = LIMITS) -> NDArray[np.uint8]:
         ImageError: As `check_header`; `BrokenImage` also if the pixels can't be decoded.
     """
     # Imported here: the gateway, which only checks headers, needs no OpenCV.
-    from plate_models.images.decoders import turn_upright, with_libheif, with_opencv, with_pillow
+    from plate_models.images import decoders
 
     header, outline, file = _open(data, limits)
+    width, height = file.size
     try:
-        if header.format == "PNG":
-            png.check_amount(outline.core)
         if not outline.ended:
-            _check_last_scan(outline.core)
-        if file is None:
-            pixels = with_libheif(outline.core)
-        elif _by_pillow(header.format, outline, file):
-            pixels = with_pillow(file)
+            jpeg.check_last_scan(outline.core)
+        if header.format == "HEIC":
+            pixels = decoders.with_libheif(file)
+        elif header.format in _DECODED_BY_OPENCV:
+            pixels = decoders.with_opencv(outline.core, file.mode)
         else:
-            pixels = with_opencv(outline.core, file)
+            pixels = decoders.with_pillow(file)
     except Exception as error:  # Decoders fed with damaged bytes raise all kinds.
         raise BrokenImage(_damaged(header.format)) from error
-    if pixels.shape[:2] != (outline.height, outline.width):
+    if pixels.shape[:2] != (height, width):
         raise BrokenImage(
-            f"The file's header says {outline.width}x{outline.height} pixels, "
+            f"The file's header says {width}x{height} pixels, "
             f"its picture has {pixels.shape[1]}x{pixels.shape[0]}."
         )
-    if file is not None:
-        file.close()  # Pillow's copy of the pixels would stay while they are turned.
-    return np.ascontiguousarray(turn_upright(pixels, outline.orientation))
+    return np.ascontiguousarray(decoders.turn_upright(pixels, outline.orientation))
 
 
-def _check_last_scan(core: bytes) -> None:
-    """Raise Defect if a JPEG's last scan is cut off: further data change its picture then."""
-    # Pillow, because OpenCV's decoder writes a line to stderr for each such file.
-    picture, with_more = (
-        np.asarray(JpegImagePlugin.JpegImageFile(io.BytesIO(data)))
-        for data in (core, jpeg.with_more_data(core))
-    )
-    if not np.array_equal(picture, with_more):
-        raise Defect("ends within its last scan")
-
-
-def _by_pillow(image_type: str, outline: Outline, file: ImageFile.ImageFile) -> bool:
-    """Whether Pillow decodes this file; see the top of this module."""
-    deep = file.mode == "RGBA" and outline.depth > 8
-    return image_type in _DECODED_BY_PILLOW or "transparency" in file.info or deep
-
-
-def _open(data: bytes, limits: Limits) -> tuple[ImageHeader, Outline, ImageFile.ImageFile | None]:
+def _open(data: bytes, limits: Limits) -> tuple[ImageHeader, Outline, Any]:
     """Read the header; raise what `check_header` documents."""
     if not data:
         raise EmptyImage("The photo is empty: 0 bytes came.")
@@ -197,18 +174,18 @@ def _open(data: bytes, limits: Limits) -> tuple[ImageHeader, Outline, ImageFile.
             f"The picture has {width}x{height} pixels; at most "
             f"{limits.max_pixels / 1e6:g} megapixels are read. Scale it down."
         )
-    file = None
-    if opener:
-        try:
-            file = opener(io.BytesIO(outline.core))
-        except Exception as error:  # Parsers fed with damaged bytes raise all kinds.
-            raise BrokenImage(_damaged(image_type)) from error
-        if file.size != (width, height):
-            raise BrokenImage(_damaged(image_type))
-        if file.mode in _DEEP_MODES:
-            raise UnsupportedType("Samples of 32 bits are not read. Convert the picture to JPEG.")
-    if outline.orientation in _SIDEWAYS:
-        width, height = height, width
+    try:
+        file = opener(io.BytesIO(outline.core))
+        size_wh = file.size
+    except Exception as error:  # Parsers fed with damaged bytes raise all kinds.
+        raise BrokenImage(_damaged(image_type)) from error
+    # A HEIC is cut and turned by its decoder; it does not grow.
+    cut = image_type == "HEIC" and 0 < size_wh[0] * size_wh[1] <= width * height
+    if size_wh != (width, height) and not cut:
+        raise BrokenImage(_damaged(image_type))
+    if file.mode in _DEEP_MODES:
+        raise UnsupportedType("Samples of 32 bits are not read. Convert the picture to JPEG.")
+    width, height = size_wh[::-1] if outline.orientation in _SIDEWAYS else size_wh
     return ImageHeader(image_type, width, height), outline, file
 
 

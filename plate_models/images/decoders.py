@@ -3,8 +3,6 @@
 Raises whatever OpenCV, Pillow and libheif raise; `images.decode` turns all of it into one error.
 """
 
-from collections.abc import Callable, Iterator
-
 import cv2
 import numpy as np
 import pi_heif
@@ -19,6 +17,8 @@ cv2.setLogLevel(0)
 
 _ALPHA_MODES = ("RGBA", "LA", "PA")
 _BAND_PIXELS = 2_000_000
+# After a picture of 5 to 8 was transposed: OpenCV's codes.
+_FLIPS = {2: 1, 3: -1, 4: 0, 6: 1, 7: -1, 8: 0}
 
 
 def turn_upright(pixels: Pixels, orientation: int) -> Pixels:
@@ -26,95 +26,53 @@ def turn_upright(pixels: Pixels, orientation: int) -> Pixels:
 
     The EXIF orientation is 1 to 8 (Exif 2.32, 4.6.4 A); any other value means upright.
     """
-    if orientation in (5, 7):
-        pixels = _as_pixels(cv2.transpose(pixels))
-    turns: dict[int, Callable[[Pixels], object]] = {
-        2: lambda p: cv2.flip(p, 1),
-        3: lambda p: cv2.rotate(p, cv2.ROTATE_180),
-        4: lambda p: cv2.flip(p, 0),
-        6: lambda p: cv2.rotate(p, cv2.ROTATE_90_CLOCKWISE),
-        7: lambda p: cv2.rotate(p, cv2.ROTATE_180),
-        8: lambda p: cv2.rotate(p, cv2.ROTATE_90_COUNTERCLOCKWISE),
-    }
-    return _as_pixels(turns[orientation](pixels)) if orientation in turns else pixels
-
-
-def with_opencv(data: bytes, file: ImageFile.ImageFile) -> Pixels:
-    """Decode a JPEG, PNG, WebP or BMP to (H, W, 3) RGB as it is stored, not turned upright.
-
-    The same file, opened by Pillow, says whether there is transparency; it becomes white.
-    """
-    buffer = np.frombuffer(data, dtype=np.uint8)
-    if file.mode not in _ALPHA_MODES:
-        flags = cv2.IMREAD_COLOR_RGB | cv2.IMREAD_IGNORE_ORIENTATION
-        return np.asarray(_decoded(cv2.imdecode(buffer, flags)), dtype=np.uint8)
-    # The only flag that keeps the transparency; it ignores the orientation, too.
-    stored = _decoded(cv2.imdecode(buffer, cv2.IMREAD_UNCHANGED))
-    pixels = np.empty((*stored.shape[:2], 3), np.uint8)
-    for rows in _bands(*stored.shape[:2]):
-        pixels[rows] = _on_white(stored[rows])
+    if orientation in (5, 6, 7, 8):
+        pixels = np.asarray(cv2.transpose(pixels), np.uint8)
+    if orientation in _FLIPS:
+        pixels = np.asarray(cv2.flip(pixels, _FLIPS[orientation]), np.uint8)
     return pixels
+
+
+def with_opencv(data: bytes, mode: str) -> Pixels:
+    """Decode a JPEG, WebP or BMP of Pillow's mode to (H, W, 3) RGB as it is stored, on white."""
+    transparent = mode in _ALPHA_MODES
+    flags = cv2.IMREAD_UNCHANGED if transparent else cv2.IMREAD_COLOR_RGB
+    stored = cv2.imdecode(np.frombuffer(data, dtype=np.uint8), flags)
+    if stored is None:
+        raise ValueError("OpenCV gave no picture")
+    if transparent:
+        return _on_white(Image.fromarray(cv2.cvtColor(stored, cv2.COLOR_BGRA2RGBA, stored)))
+    return np.asarray(stored, np.uint8)
 
 
 def with_pillow(file: ImageFile.ImageFile) -> Pixels:
     """Decode the first picture to (H, W, 3) RGB as it is stored; transparent parts are white."""
-    transparent = file.mode in _ALPHA_MODES or "transparency" in file.info
     file.load()
-    width, height = file.size
+    pixels = _on_white(file)
+    file.close()  # Pillow's copy would stay while the pixels are turned.
+    return pixels
+
+
+def with_libheif(file: pi_heif.HeifFile) -> Pixels:
+    """Decode the primary picture to (H, W, 3) RGB, upright; transparent parts are white."""
+    stored = np.asarray(file)
+    return np.array(stored) if stored.shape[2:] == (3,) else _on_white(Image.fromarray(stored))
+
+
+def _on_white(picture: Image.Image) -> Pixels:
+    """In bands: intermediate copies of the whole would cost memory."""
+    transparent = picture.mode in _ALPHA_MODES or "transparency" in picture.info
+    width, height = picture.size
     pixels = np.empty((height, width, 3), np.uint8)
-    for rows in _bands(height, width):
-        band = file.crop((0, rows.start, width, rows.stop))
+    step = max(1, _BAND_PIXELS // width)
+    for top in range(0, height, step):
+        band = picture.crop((0, top, width, min(height, top + step)))
+        rows = pixels[top : top + step]
         if band.mode.startswith("I;16"):
-            pixels[rows] = (np.asarray(band) >> 8)[..., None]
+            rows[:] = (np.asarray(band) >> 8)[..., None]
             continue
         if transparent:
             white = Image.new("RGBA", band.size, "white")
             band = Image.alpha_composite(white, band.convert("RGBA"))
-        pixels[rows] = np.asarray(band.convert("RGB"))
+        rows[:] = np.asarray(band.convert("RGB"))
     return pixels
-
-
-def with_libheif(data: bytes) -> Pixels:
-    """Decode the one picture of a HEIC file to (H, W, 3) RGB; transparent parts are white."""
-    # Cores follow photos: threads of its own would starve others.
-    pi_heif.options.DECODE_THREADS = 1
-    picture = pi_heif.open_heif(data, convert_hdr_to_8bit=True, bgr_mode=True)
-    stored = np.asarray(picture)
-    height, width = stored.shape[:2]
-    pixels = np.empty((height, width, 3), np.uint8)
-    for rows in _bands(height, width):
-        band = stored[rows]
-        if band.ndim == 2:
-            pixels[rows] = band[..., None]
-        elif picture.has_alpha:
-            pixels[rows] = _on_white(band)
-        else:
-            pixels[rows] = band[..., ::-1]
-    return pixels
-
-
-def _on_white(stored: NDArray[np.uint8 | np.uint16]) -> Pixels:
-    """BGRA of 8 or 16 bits as RGB of 8 bits on a white ground."""
-    if stored.dtype == np.uint16:
-        stored = np.right_shift(stored, 8).astype(np.uint8)
-    rgb = cv2.cvtColor(stored[..., :3], cv2.COLOR_BGR2RGB)
-    alpha = cv2.cvtColor(stored[..., 3], cv2.COLOR_GRAY2RGB)
-    white = cv2.bitwise_not(alpha)
-    return _as_pixels(cv2.add(cv2.multiply(rgb, alpha, scale=1 / 255), white))
-
-
-def _bands(height: int, width: int) -> Iterator[slice]:
-    """Rows of a picture in groups: intermediate copies of the whole would cost memory."""
-    rows = max(1, _BAND_PIXELS // width)
-    for top in range(0, height, rows):
-        yield slice(top, min(height, top + rows))
-
-
-def _decoded(picture: object) -> NDArray[np.uint8 | np.uint16]:
-    if picture is None:
-        raise ValueError("OpenCV gave no picture")
-    return np.asarray(picture)
-
-
-def _as_pixels(picture: object) -> Pixels:
-    return np.asarray(picture, dtype=np.uint8)

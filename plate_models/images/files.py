@@ -1,7 +1,9 @@
 """Files as bytes: which type they are, by their content alone."""
 
-import struct
 from typing import Literal
+
+from plate_models.images import tiff
+from plate_models.images.outline import Defect
 
 Kind = Literal["photo", "video", "unread", "other"]
 
@@ -30,6 +32,10 @@ _SIGNATURES = (
     (b"\0\0\0\x0cjP  ", "JPEG 2000"),
     (b"\xff\x4f\xff\x51", "JPEG 2000"),
     (b"\x1aE\xdf\xa3", "Matroska or WebM video"),
+    (b"\0\0\1\xba", "MPEG video"),
+    (b"\0\0\1\xb3", "MPEG video"),
+    (b"\x30\x26\xb2\x75\x8e\x66\xcf\x11", "WMV video"),
+    (b"FLV\1", "Flash video"),
     (b"II+\0", "BigTIFF"),
     (b"MM\0+", "BigTIFF"),
     # What the cameras of Fujifilm, Panasonic and Olympus write.
@@ -44,17 +50,11 @@ _AUDIO_BRANDS = {b"M4A ", b"M4B ", b"M4P "}
 _UNREAD = frozenset(
     {"AVIF", "BigTIFF", "HEIC sequence", "JPEG 2000", "JPEG XL", "Photoshop", "RAW"}
 )
-_VIDEO_SIGNATURES = (
-    b"\x1aE\xdf\xa3",  # Matroska, WebM
-    b"\0\0\1\xba",  # MPEG program stream
-    b"\0\0\1\xb3",  # MPEG-1 and MPEG-2 video
-    b"\x30\x26\xb2\x75\x8e\x66\xcf\x11",  # ASF: WMV
-    b"FLV\1",
-)
 # The first boxes of QuickTime files that are older than the `ftyp` box.
 _QUICKTIME_BOXES = {b"moov", b"mdat", b"wide", b"pnot"}
 # Packets of MPEG transport streams: all begin with one byte; a time code may stand before it.
 _SYNC, _PACKET_SIZES = 0x47, {188: 0, 192: 4}
+_SUBFILE_TYPE = 254  # Its lowest bit: of reduced resolution.
 _BMP_HEADER_SIZES = {12, 40, 52, 56, 64, 108, 124}
 _HEIC_BRANDS = {b"heic", b"heix", b"heim", b"heis", b"mif1"}
 _SEQUENCE_BRANDS = {b"hevc", b"hevx", b"hevm", b"hevs", b"msf1"}
@@ -70,9 +70,11 @@ def type_of(data: bytes) -> str | None:
         if data.startswith(signature):
             return name
     if data[:4] == b"RIFF":
-        return "WEBP" if data[8:12] == b"WEBP" else "RIFF (AVI or WAV)"
+        return {b"WEBP": "WEBP", b"AVI ": "AVI video"}.get(data[8:12], "RIFF")
     if data[4:8] == b"ftyp":
         return _isobmff_type(data)
+    if data[4:8] in _QUICKTIME_BOXES or _is_transport_stream(data):
+        return "QuickTime or MPEG video"
     start = data[:1024].lstrip(b"\xef\xbb\xbf \t\r\n").lower()
     if start.startswith((b"<svg", b"<?xml")):
         return "SVG" if b"<svg" in start else "XML"
@@ -89,7 +91,9 @@ def _isobmff_type(data: bytes) -> str:
         return "RAW"
     if brands & _HEIC_BRANDS and data[8:12] not in _SEQUENCE_BRANDS:
         return "HEIC"
-    return "HEIC sequence" if brands & _SEQUENCE_BRANDS else "MP4 or QuickTime video"
+    if brands & _SEQUENCE_BRANDS:
+        return "HEIC sequence"
+    return "MPEG-4 audio" if data[8:12] in _AUDIO_BRANDS else "MP4 or QuickTime video"
 
 
 def kind_of(head: bytes) -> Kind:
@@ -110,30 +114,20 @@ def kind_of(head: bytes) -> Kind:
         return "unread"
     if image_type in ACCEPTED:
         return "photo"
-    return "video" if _is_video(head) else "other"
+    return "video" if image_type and image_type.endswith("video") else "other"
 
 
 def _begins_with_preview(head: bytes) -> bool:
     """Whether a TIFF is a RAW file (DNG, NEF, ARW): its first picture is a small preview."""
-    order = "<" if head[:2] == b"II" else ">"
     try:
-        (start,) = struct.unpack_from(order + "I", head, 4)
-        (tag, kind) = struct.unpack_from(order + "HH", head, start + 2)  # sorted: 254 is first
-        (subfile,) = struct.unpack_from(order + "I", head, start + 10)
-    except struct.error:
+        first = next(tiff.entries_of(head))  # They are sorted.
+    except (Defect, StopIteration):
         return False
-    return (tag, kind) == (254, 4) and bool(subfile & 1)  # NewSubfileType: reduced resolution
+    return first.tag == _SUBFILE_TYPE and any(value & 1 for value in first.numbers(head))
 
 
-def _is_video(head: bytes) -> bool:
-    if head[4:8] == b"ftyp":
-        return head[8:12] not in _AUDIO_BRANDS
-    return (
-        head.startswith(_VIDEO_SIGNATURES)
-        or (head[:4] == b"RIFF" and head[8:12] == b"AVI ")
-        or head[4:8] in _QUICKTIME_BOXES
-        or any(
-            len(head) > start + 2 * size and all(head[start + n * size] == _SYNC for n in range(3))
-            for size, start in _PACKET_SIZES.items()
-        )
+def _is_transport_stream(data: bytes) -> bool:
+    return any(
+        len(data) > start + 2 * size and all(data[start + n * size] == _SYNC for n in range(3))
+        for size, start in _PACKET_SIZES.items()
     )

@@ -1,10 +1,14 @@
-"""The structure of JPEG files (ITU-T T.81, annex B), and the orientation in their EXIF."""
+"""The structure of JPEG files (ITU-T T.81, annex B)."""
 
+import io
 import re
-import struct
 from dataclasses import dataclass, field
 
-from plate_models.images.outline import MAX_SEGMENTS, Defect, NotRead, Outline
+import numpy as np
+from PIL.JpegImagePlugin import JpegImageFile
+
+from plate_models.images.outline import MAX_SCANS, MAX_SEGMENTS, Defect, NotRead, Outline
+from plate_models.images.tiff import orientation_of
 
 # A marker inside entropy-coded data: 0xFF followed neither by a stuffed zero, nor by a
 # restart marker, nor by another fill byte (ITU-T T.81, B.1.1.2).
@@ -20,9 +24,6 @@ _COLOURS = {0xE0: b"JFIF\0", 0xEE: b"Adobe"}
 _APP1, _EXIF = 0xE1, b"Exif\0\0"
 _END = b"\xff\xd9"
 _COEFFICIENTS = frozenset(range(64))
-
-# A progressive file has ten scans, one of four inks eighteen; each visits every pixel.
-MAX_SCANS = 20
 
 
 @dataclass
@@ -126,32 +127,10 @@ def _outline_of(found: _Found, ended: bool) -> Outline:
     return Outline(*found.size_wh, core, orientation_of(found.exif or b""), ended=ended)
 
 
-def with_more_data(core: bytes) -> bytes:
-    """The core of an outline with further entropy-coded data after its last scan.
-
-    Where the scan is whole, decoders skip it; where it was cut off, they take it for pixels.
-    """
-    return core.removesuffix(_END) + b"\x5a\xa5\x33" * 100 + _END
-
-
-def orientation_of(block: bytes) -> int:
-    """Find the orientation, 1 to 8, in the first directory of an EXIF block.
-
-    It is 1 where it is missing or damaged, as viewers have it. A library would unpack every tag,
-    and five thousand tags may share the same bytes. The block is a TIFF structure (Exif 2.32,
-    4.5), with or without "Exif" before it.
-    """
-    block = block.removeprefix(_EXIF)
-    order = {b"II": "<", b"MM": ">"}.get(block[:2])
-    if order is None:
-        return 1
-    try:
-        (start,) = struct.unpack_from(order + "I", block, 4)
-        (count,) = struct.unpack_from(order + "H", block, start)
-        for place in range(start + 2, start + 2 + 12 * count, 12):
-            tag, kind, _, value = struct.unpack_from(order + "HHIH", block, place)
-            if tag == 0x0112:
-                return value if kind == 3 and 1 <= value <= 8 else 1
-    except struct.error:  # The block ends too early.
-        return 1
-    return 1
+def check_last_scan(core: bytes) -> None:
+    """Raise Defect if the last scan is cut off: decoders take further data for its pixels then."""
+    more = core.removesuffix(_END) + b"\x5a\xa5\x33" * 100 + _END
+    # Pillow, because OpenCV's decoder writes a line to stderr for each such file.
+    pictures = [np.asarray(JpegImageFile(io.BytesIO(data))) for data in (core, more)]
+    if not np.array_equal(pictures[0], pictures[1]):
+        raise Defect("ends within its last scan")

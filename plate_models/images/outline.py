@@ -7,9 +7,12 @@ lengths, without decompressing anything, and decoders get only what the picture 
 """
 
 from dataclasses import dataclass
+from typing import Literal
 
 # A 20 MB photo has a few hundred segments. Files with many more keep a parser busy.
 MAX_SEGMENTS = 20_000
+# A progressive JPEG has ten scans, one of four inks eighteen; each visits every pixel.
+MAX_SCANS = 20
 
 
 class Defect(ValueError):
@@ -25,11 +28,9 @@ class Outline:
     """A picture as its file describes it.
 
     Attributes:
-        width: Of the picture as it is stored, in pixels.
-        height: Of the picture as it is stored, in pixels.
+        width, height: Of the picture as it is stored, in pixels.
         core: The file without what its first picture doesn't need.
         orientation: By EXIF, 1 to 8; anything else means upright, too. The core has none.
-        depth: Bits per sample, where they change how a PNG is decoded.
         ended: False for a JPEG without its end marker: its last scan may be cut off.
     """
 
@@ -37,5 +38,39 @@ class Outline:
     height: int
     core: bytes
     orientation: int = 1
-    depth: int = 8
     ended: bool = True
+
+
+class Reader:
+    """A place in a part of some bytes. Reading beyond the part's end raises Defect."""
+
+    def __init__(
+        self, data: bytes, place: int = 0, order: Literal["big", "little"] = "big"
+    ) -> None:
+        self.data, self.place, self.end, self._order = data, place, len(data), order
+
+    def skip(self, count: int) -> None:
+        """Pass the next bytes."""
+        self.place += count
+        if self.place > self.end:
+            raise Defect("ends too early, or says a wrong length")
+
+    def take(self, count: int) -> bytes:
+        """The next bytes."""
+        self.skip(count)
+        return self.data[self.place - count : self.place]
+
+    def number(self, size: int) -> int:
+        """The next unsigned number of so many bytes."""
+        return int.from_bytes(self.take(size), self._order)
+
+    def part(self, count: int) -> "Reader":
+        """The next bytes as a reader of their own, at their first byte."""
+        part = Reader(self.data, self.place, self._order)
+        self.skip(count)
+        part.end = self.place
+        return part
+
+    def rest(self) -> bytes:
+        """What is left."""
+        return self.take(self.end - self.place)

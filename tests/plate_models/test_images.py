@@ -1,9 +1,6 @@
 """Every accepted kind of photo comes out upright, in RGB; every other one is refused."""
 
 import struct
-import subprocess
-import sys
-import tracemalloc
 
 import heic_files
 import numpy as np
@@ -21,13 +18,14 @@ from photo_files import (
     encode_rgba,
     encode_with_opencv,
     pattern,
-    png_claiming,
     rgba,
 )
 
 from plate_models import images
 from plate_models.images import files
 from plate_models.spec import LIMITS, Limits
+
+LOSSLESS = {"lossless": True, "exact": True}
 
 
 def assert_shows_pattern(pixels: np.ndarray, tolerance: int = 6) -> None:
@@ -44,6 +42,9 @@ def assert_shows_pattern(pixels: np.ndarray, tolerance: int = 6) -> None:
 
 @pytest.mark.parametrize("name", GOOD)
 def test_good_files_are_read_upright_and_in_rgb(name: str) -> None:
+    header = images.check_header(GOOD[name])
+    assert (header.width, header.height) == (WIDTH, HEIGHT)
+    assert header.format in files.ACCEPTED
     pixels = images.decode(GOOD[name])
     assert pixels.shape == (HEIGHT, WIDTH, 3)
     assert pixels.dtype == np.uint8
@@ -52,24 +53,8 @@ def test_good_files_are_read_upright_and_in_rgb(name: str) -> None:
     assert_shows_pattern(pixels, 26 if "palette" in name else 6)
 
 
-@pytest.mark.parametrize("name", GOOD)
-def test_header_tells_the_upright_size(name: str) -> None:
-    header = images.check_header(GOOD[name])
-    assert (header.width, header.height) == (WIDTH, HEIGHT)
-    assert header.format in files.ACCEPTED
-
-
-@pytest.mark.parametrize("name", BAD)
-def test_bad_files_are_refused_with_their_reason(name: str) -> None:
-    data, slug = BAD[name]
-    with pytest.raises(images.ImageError) as caught:
-        images.decode(data)
-    assert caught.value.slug == slug
-    assert str(caught.value).endswith(".")
-
-
 # Types whose end only the decoder can miss.
-TOLD_BY_DECODING = {
+SEEN_BY_DECODING = {
     "truncated jpeg",
     "truncated jpeg with a whole thumbnail",
     "truncated bmp",
@@ -79,51 +64,63 @@ TOLD_BY_DECODING = {
 }
 
 
-@pytest.mark.parametrize("name", sorted(BAD.keys() - TOLD_BY_DECODING))
-def test_header_check_refuses_what_needs_no_decoding(name: str) -> None:
+@pytest.mark.parametrize("name", BAD)
+def test_bad_files_are_refused_with_their_reason(name: str) -> None:
     data, slug = BAD[name]
-    with pytest.raises(images.ImageError) as caught:
-        images.check_header(data)
-    assert caught.value.slug == slug
+    for read in (
+        [images.decode] if name in SEEN_BY_DECODING else [images.check_header, images.decode]
+    ):
+        with pytest.raises(images.ImageError, match=r"\.$") as caught:
+            read(data)
+        assert caught.value.slug == slug
 
 
-def test_unsupported_types_come_with_advice() -> None:
-    with pytest.raises(images.UnsupportedType, match=r"^AVIF.*Convert the photo to JPEG"):
-        images.check_header(BAD["avif"][0])
+GREY = np.repeat(np.uint16([[200], [0]]), [10], axis=0).repeat(30, axis=1)
+DEEP_RGBA = rgba(0).astype(np.uint16) * 257
+FLAT = np.full((20, 30, 3), 90, np.uint8)
+CLEAR_HEIC = heic_files.FILES["transparent"]
+# File; colours of the upper left, upper right and lower left quarter.
+COLOURS = {
+    **{
+        f"{depth}-bit grey {suffix}": (
+            encode_with_opencv(GREY.astype(f"uint{depth}") * (257 if depth == 16 else 1), suffix),
+            ((200,) * 3, (200,) * 3, (0,) * 3),
+        )
+        for depth in (8, 16)
+        for suffix in (".png", ".tiff")
+    },
+    **{
+        f"{kind} of alpha {alpha}": (
+            encode_rgba(rgba(alpha), kind, **(LOSSLESS if kind == "WEBP" else {})),
+            (RED, tuple(c * alpha / 255 + 255 - alpha for c in GREEN), BLUE),
+        )
+        for kind in ("PNG", "WEBP", "TIFF")
+        for alpha in (0, 128)
+    },
+    "grey jpeg": (encode(FLAT, "JPEG", "L"), ((90,) * 3,) * 3),
+    "heic of alpha 128": (CLEAR_HEIC, (RED, tuple(c * 128 / 255 + 127 for c in GREEN), BLUE)),
+    "deep transparent png": (
+        encode_with_opencv(DEEP_RGBA[..., [2, 1, 0, 3]], ".png"),
+        (RED, (255,) * 3, BLUE),
+    ),
+    **{
+        f"png of mode {mode} with a transparent colour": (
+            encode(FLAT * 0, "PNG", mode, transparency=0),
+            ((255,) * 3,) * 3,
+        )
+        for mode in ("L", "P")
+    },
+}
 
 
-@pytest.mark.parametrize("extension", [".png", ".tiff"])
-@pytest.mark.parametrize("depth", [np.uint8, np.uint16])
-def test_greyscale(extension: str, depth: type) -> None:
-    grey = np.full((20, 30), 200, np.uint16) * (257 if depth is np.uint16 else 1)
-    grey[10:] = 0
-    pixels = images.decode(encode_with_opencv(grey.astype(depth), extension))
-    assert pixels.shape == (20, 30, 3)
-    assert (pixels[:10] == 200).all()
-    assert (pixels[10:] == 0).all()
-
-
-def test_greyscale_jpeg() -> None:
-    pixels = images.decode(encode(np.full((20, 30, 3), 90, np.uint8), "JPEG", "L"))
-    assert pixels.shape == (20, 30, 3)
-    assert (np.abs(pixels.astype(int) - 90) <= 1).all()
-
-
-@pytest.mark.parametrize("file_format", ["PNG", "WEBP", "TIFF"])
-@pytest.mark.parametrize("alpha", [0, 128])
-def test_transparent_parts_become_white(file_format: str, alpha: int) -> None:
-    options = {"lossless": True, "exact": True} if file_format == "WEBP" else {}
-    pixels = images.decode(encode_rgba(rgba(alpha), file_format, **options))
-    seen = np.array(GREEN) * alpha / 255 + (255 - alpha)
-    assert np.abs(pixels[HEIGHT // 4, WIDTH * 3 // 4] - seen).max() <= 1
-    assert np.abs(pixels[HEIGHT // 4, WIDTH // 4].astype(int) - RED).max() <= 1
-
-
-def test_transparent_parts_of_a_heic_become_white() -> None:
-    pixels = images.decode(heic_files.FILES["transparent"])
-    seen = np.array(GREEN) * 128 / 255 + 127
-    assert np.abs(pixels[HEIGHT // 4, WIDTH * 3 // 4] - seen).max() <= 2
-    assert np.abs(pixels[HEIGHT // 4, WIDTH // 4].astype(int) - RED).max() <= 2
+@pytest.mark.parametrize("name", COLOURS)
+def test_grey_becomes_rgb_and_transparent_parts_white(name: str) -> None:
+    data, colours = COLOURS[name]
+    pixels = images.decode(data)
+    height, width = pixels.shape[:2]
+    places = (height // 4, width // 4), (height // 4, width * 3 // 4), (height * 3 // 4, width // 4)
+    for place, colour in zip(places, colours, strict=True):
+        assert np.abs(pixels[place] - np.array(colour)).max() <= 2
 
 
 def test_a_heic_of_tiles_is_cut_at_its_edges() -> None:
@@ -131,20 +128,6 @@ def test_a_heic_of_tiles_is_cut_at_its_edges() -> None:
     assert pixels.shape == (100, 180, 3)
     for x in (0, 64, 128):
         assert_shows_pattern(pixels[:HEIGHT, x : x + WIDTH][:, : 180 - x])
-
-
-def test_deep_transparency() -> None:
-    stored = rgba(0)[..., [2, 1, 0, 3]].astype(np.uint16) * 257
-    pixels = images.decode(encode_with_opencv(stored, ".png"))
-    assert (pixels[:, WIDTH // 2 :] == 255).all()
-    assert (pixels[HEIGHT // 4, WIDTH // 4] == RED).all()
-
-
-def test_palette_and_grey_with_a_transparent_colour() -> None:
-    palette = encode(pattern(), "PNG", "P", transparency=0)
-    assert images.decode(palette).shape == (HEIGHT, WIDTH, 3)
-    grey = encode(np.zeros((4, 5, 3), np.uint8), "PNG", "L", transparency=0)
-    assert (images.decode(grey) == 255).all()
 
 
 @pytest.mark.parametrize(
@@ -156,17 +139,6 @@ def test_extreme_sizes(width: int, height: int) -> None:
     assert pixels.shape == (height, width, 3)
     if min(width, height) > 1:
         assert_shows_pattern(pixels)
-
-
-def test_a_bomb_is_refused_without_decoding_it() -> None:
-    tracemalloc.start()
-    try:
-        with pytest.raises(images.TooManyPixels, match="100000x100000"):
-            images.decode(png_claiming(100_000, 100_000))
-        _, peak = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    assert peak < 10_000_000
 
 
 def test_limits_are_inclusive() -> None:
@@ -227,35 +199,6 @@ def test_a_progressive_jpeg_without_its_last_scans_is_refused() -> None:
         tables = whole.rindex(b"\xff\xc4", 0, scan)
         with pytest.raises(images.BrokenImage):
             images.decode(whole[:tables])
-
-
-def test_files_made_to_be_slow_are_refused() -> None:
-    jpeg = encode(pattern(), "JPEG")
-    comments = jpeg[:2] + b"\xff\xfe\x00\x02" * 50_000 + jpeg[2:]
-    with pytest.raises(images.BrokenImage, match="segments"):
-        images.check_header(comments)
-    scan = jpeg[jpeg.index(b"\xff\xda") : -2]
-    with pytest.raises(images.BrokenImage, match="scans"):
-        images.check_header(jpeg[:-2] + scan * 200 + jpeg[-2:])
-    png = encode(pattern(), "PNG")
-    empty_chunk = bytes(4) + b"IDAT" + b"\x35\xaf\x06\x1e"
-    with pytest.raises(images.BrokenImage, match="chunks"):
-        images.check_header(png[:33] + empty_chunk * 30_000 + png[33:])
-
-
-def test_opencv_does_not_log_refusals() -> None:
-    """Its warnings about each broken file would fill a server's log."""
-    code = (
-        "import sys; sys.path.insert(0, 'tests')\n"
-        "from photo_files import BAD\n"
-        "from plate_models import images\n"
-        "for data, _ in BAD.values():\n"
-        "    try: images.decode(data)\n"
-        "    except images.ImageError: pass\n"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert "OpenCV" not in done.stderr
-    assert "WARN" not in done.stderr
 
 
 def ftyp(brand: bytes) -> bytes:
