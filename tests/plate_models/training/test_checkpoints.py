@@ -161,7 +161,7 @@ STRANGE = {
     "crowd of modules": (CROWD, "nested without end"),
     "wide modules": (WIDE, "nested without end"),
     "crowd of objects": (([Module(SHARED) for _ in range(100)],), "found tuple"),
-    "many axes": (Claim(6, 0, (2**31 - 1,) * 200_000, (1,) * 200_000), "overflowed with sizes"),
+    "many axes": (Claim(6, 0, (2**31 - 1,) * 200_000, (1,) * 200_000), "setStorage: sizes"),
     # Multiples of 2**61 - 1 all hash to 0.
     "numbers hashed alike": (Keys(k * (2**61 - 1) for k in range(16, 100_000)), "than 64 bits"),
     "number for a name": (Module({"_modules": {1: CROWD}}), "that are no names"),
