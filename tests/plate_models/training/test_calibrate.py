@@ -177,26 +177,19 @@ def test_isotonic_finds_what_came_true_and_claims_no_more_than_it_has_seen() -> 
     assert isotonic(raw, np.arange(229) != 1).knots[-1][0] == LOGIT_LIMIT
 
 
-SCORES, MOSTLY = [0.4, 0.6, 0.7, 0.8, 0.9], [True, True, False, True, True]
-
-
-@pytest.mark.parametrize(
-    ("scores", "right", "most_wrong", "threshold"),
-    [
-        (SCORES, MOSTLY, 0.0, 0.8),
-        (SCORES, MOSTLY, 0.25, 0.6),
-        (SCORES, MOSTLY, 1.0, 0.6),  # no text that scores less than a half is readable
-        (SCORES, [not one for one in MOSTLY], 0.0, 1.0),
+def test_threshold_of_what_is_readable() -> None:
+    scores, mostly = [0.4, 0.6, 0.7, 0.8, 0.9], [True, True, False, True, True]
+    for given, right, most_wrong, threshold in (
+        (scores, mostly, 0.0, 0.8),
+        (scores, mostly, 0.25, 0.6),
+        (scores, mostly, 1.0, 0.6),  # no text that scores less than a half is readable
+        (scores, [not one for one in mostly], 0.0, 1.0),
         # Equal scores can't be told apart: a wrong one among them counts for all.
         ([0.9, 0.9], [True, False], 0.0, 1.0),
         ([], [], 0.5, 1.0),
-    ],
-)
-def test_threshold_of_what_is_readable(
-    scores: list[float], right: list[bool], most_wrong: float, threshold: float
-) -> None:
-    found = with_threshold(Calibration(), readings_of(scores, right), most_wrong)
-    assert found.readable_from == threshold
+    ):
+        found = with_threshold(Calibration(), readings_of(given, right), most_wrong)
+        assert found.readable_from == threshold
 
 
 def test_raw_scores_are_kept_where_a_map_is_no_better(

@@ -311,11 +311,9 @@ def test_every_layout_in_every_protocol(tmp_path: Path, protocol: int) -> None:
     for key, value in expected.items():
         assert torch.equal(found[key], value), key
         assert found[key].dtype == value.dtype and found[key].is_contiguous(), key
-
-
-def test_sound_claims_are_read_as_torch_reads_them(tmp_path: Path) -> None:
-    make = archived({"w": Claim(6, 1, (2, 2), (1, 2))}, content=struct.pack("<6f", *range(6)))
-    make(path := tmp_path / "x.pt")
+    # What the refused claims are made with reads well where the claim is sound.
+    values = struct.pack("<6f", *range(6))
+    archived({"w": Claim(6, 1, (2, 2), (1, 2))}, content=values)(path)
     assert read_state(path)["w"].tolist() == [[1.0, 3.0], [2.0, 4.0]]
 
 

@@ -27,7 +27,7 @@ from plate_models.training.evaluation.labelled import (
     group_lines,
 )
 from plate_models.training.evaluation.results import Answer, PlateResult, match
-from plate_models.training.evaluation.sheet import WIDTH, failure_sheet, photos_in, world_sheet
+from plate_models.training.evaluation.sheet import WIDTH, failure_sheet, photos_in
 from plate_models.training.evaluation.world import WorldReport, evaluate_world
 
 BOX = (10.0, 20.0, 110.0, 45.0)
@@ -76,15 +76,6 @@ def test_why_a_plate_failed(result: PlateResult, failure: str) -> None:
     assert Scoreboard([result]).failures == ([result] if failure else [])
 
 
-def test_a_wrong_text_on_a_bad_box_is_not_hidden() -> None:
-    bad = plate(RIGHT, RIGHT, answer(RIGHT), answer(WRONG, iou=0.2))
-    assert bad.read and [one.text for one in bad.wrong_texts] == [WRONG]
-    illegible = plate("", WRONG, answer(WRONG), legible=False)
-    board = Scoreboard([bad, illegible], elsewhere=[answer("B222BB77", iou=0), answer("", "X")])
-    assert [one.text for _, one in board.wrong_texts] == [WRONG]
-    assert [one.text for one in board.unverified] == [WRONG, "B222BB77"]
-
-
 def board() -> Scoreboard:
     return Scoreboard(
         [
@@ -108,6 +99,13 @@ def test_scoreboard_counts_each_thing_once() -> None:
     assert "Wrong readable texts: 3" in text and "the grammar wins 0 and breaks 0" in text
     assert "read B222BB7    right B222BB77" in text and text.count("no plate there") == 2
     assert len(board().failure_lines()) == 1 + 2
+    # A wrong text on a bad box is not hidden.
+    bad = plate(RIGHT, RIGHT, answer(RIGHT), answer(WRONG, iou=0.2))
+    assert bad.read and [one.text for one in bad.wrong_texts] == [WRONG]
+    illegible = plate("", WRONG, answer(WRONG), legible=False)
+    unsure = Scoreboard([bad, illegible], elsewhere=[answer("B222BB77", iou=0), answer("", "X")])
+    assert [one.text for _, one in unsure.wrong_texts] == [WRONG]
+    assert [one.text for one in unsure.unverified] == [WRONG, "B222BB77"]
 
 
 def test_groups_cover_every_plate_and_those_of_one_value_are_left_out() -> None:
@@ -172,16 +170,21 @@ def test_comparison_lists_wins_and_losses_of_each_metric(tmp_path: Path) -> None
     assert compare([], []).pairs == [] and "1.000" in compare([], []).lines()[1]
 
 
-@pytest.mark.parametrize(
-    "content", [b"", b"[]", b"{}", b"\xff", b'{"labelled": {"plates": [{}]}}', b'{"labelled": 1}']
-)
-def test_files_that_are_no_reports_are_refused_by_name(tmp_path: Path, content: bytes) -> None:
+def test_files_that_are_no_reports_are_refused_by_name(tmp_path: Path) -> None:
     path = tmp_path / "a.json"
-    path.write_bytes(content)
     with pytest.raises(ReportError, match=r"a\.json"):
         load_report(path)
-    with pytest.raises(ReportError, match="missing"):
-        load_report(tmp_path / "missing")
+    for content in (
+        b"",
+        b"[]",
+        b"{}",
+        b"\xff",
+        b'{"labelled": {"plates": [{}]}}',
+        b'{"labelled": 1}',
+    ):
+        path.write_bytes(content)
+        with pytest.raises(ReportError, match=r"a\.json"):
+            load_report(path)
 
 
 WHITE = Evidence(1, {"white": 0.96, "yellow": 0.01, "blue": 0.01, "black": 0.01, "red": 0.01})
@@ -281,8 +284,6 @@ def test_world_photos_that_are_held_out_are_listed(tmp_path: Path, nets: Nets) -
     assert report.photos == len(held_out) < 4
     assert {one.photo for one in report.readable} == set(held_out)
     assert len(report.overlaps) == len(report.readable) > 0
-    sheet = world_sheet(report, photos_in(folder / "images"), ["weights"])
-    assert sheet.width == WIDTH and sheet.height > 300
 
 
 def red_pixels(sheet: Image.Image) -> int:
