@@ -164,8 +164,8 @@ STRANGE = {
     "many axes": (Claim(6, 0, (2**31 - 1,) * 200_000, (1,) * 200_000), "setStorage: sizes"),
     # Multiples of 2**61 - 1 all hash to 0.
     "numbers hashed alike": (Keys(k * (2**61 - 1) for k in range(16, 100_000)), "than 64 bits"),
-    "number for a name": (Module({"_modules": {1: CROWD}}), "no names"),
-    "long name": (Module({"_modules": {"a" * 10**6: CROWD}}), "no names"),
+    "number for a name": (Module({"_parameters": {1: Claim(6, 0, (), ())}}), "no names"),
+    "long name": (Module({"_parameters": {"a" * 10**6: Claim(6, 0, (), ())}}), "no names"),
     "keys of tuples": (Keys([NESTED]), "keys that are neither"),
     "class named by tuples": (b"\x80\x04)" + b"2\x86" * 28 + b"2\x93.", "GLOBAL requires str"),
     "items of tuples": (b"\x80\x04\x8f()" + b"2\x86" * 60 + b"\x90.", "never writes"),
