@@ -23,9 +23,8 @@ from plate_models.weights import WeightsError
 
 # YOLOv5x, the largest, needs less than one; each byte may become a hundred in memory.
 _MAX_PICKLE_BYTES = 4 * 1024 * 1024
-_MAX_TENSORS = 10_000
-_MAX_DEPTH = 32
-_MAX_NAME = 200
+_MAX_NAMES = 20_000
+_MAX_PATH = 500
 _ZIP, _PICKLE = b"PK\x03\x04", b"\x80"
 _STORAGES = {
     "torch.DoubleStorage": torch.float64,
@@ -282,31 +281,24 @@ def _find_state(root: Any) -> State:
 def _flatten(module: Inert) -> State:
     """Name a module's parameters and buffers as torch names them."""
     state: State = {}
-    waiting = [("", module)]
-    visited = 0
+    waiting: list[tuple[str, Any]] = [("", module)]
+    names_left = _MAX_NAMES
     while waiting:
         path, current = waiting.pop()
-        visited += 1
-        # A module may be its own grandchild in what was made to harm.
-        too_many = max(visited, len(waiting), len(state)) > _MAX_TENSORS
-        if too_many or path.count(".") > _MAX_DEPTH:
-            raise CheckpointError("its modules are nested without end")
-        for group in ("_parameters", "_buffers"):
-            values = _children(current, group).items()
-            state |= {f"{path}{name}": v for name, v in values if isinstance(v, Tensor)}
-        waiting += [(f"{path}{k}.", v) for k, v in _children(current, "_modules").items()]
+        for group in ("_parameters", "_buffers", "_modules"):
+            children = current.attributes.get(group) if isinstance(current, Inert) else None
+            if not isinstance(children, dict):
+                continue
+            # A module may be its own grandchild in what was made to harm, and names are joined
+            # to paths: long ones could fill the memory, and so could many.
+            names_left -= len(children)
+            named = all(isinstance(name, str) and len(name) <= _MAX_PATH for name in children)
+            if names_left < 0 or len(path) > _MAX_PATH or not named:
+                raise CheckpointError("its modules are nested without end, or have no names")
+            if group == "_modules":
+                waiting += [(f"{path}{name}.", child) for name, child in children.items()]
+            else:
+                state |= {f"{path}{k}": v for k, v in children.items() if isinstance(v, Tensor)}
     if not state:
         raise CheckpointError(f"{module.kind.path} holds no tensors: expected a module")
     return state
-
-
-def _children(module: Any, group: str) -> dict[str, Any]:
-    children = module.attributes.get(group) if isinstance(module, Inert) else None
-    if not isinstance(children, dict):
-        return {}
-    # Names are joined to paths: long ones could fill the memory, and so could many.
-    if len(children) > _MAX_TENSORS or any(
-        not isinstance(name, str) or len(name) > _MAX_NAME for name in children
-    ):
-        raise CheckpointError("its modules have names without end, or that are no names")
-    return children

@@ -11,17 +11,14 @@ from typing import Any
 from PIL.Image import Image
 from tqdm import tqdm
 
-from plate_models.engines.nets import Nets, load_nets
+from plate_models.engines.nets import Nets
 from plate_models.images import ImageError
-from plate_models.training.benchmark import PER_KIND, render_photos
-from plate_models.training.evaluation import agreement
-from plate_models.training.evaluation.agreement import compare_crops
+from plate_models.training.benchmark import PER_KIND
 from plate_models.training.evaluation.labelled import evaluate, labelled_folder
 from plate_models.training.evaluation.rendered import evaluate_rendered, load_rendered
 from plate_models.training.evaluation.sheet import failure_sheet, photos_in, world_sheet
 from plate_models.training.evaluation.world import FOLDER, evaluate_world
 from plate_models.training.labels import LabelError, LabelledPhoto
-from plate_models.training.synthetic.kinds import KINDS
 from plate_models.weights import check_manifest
 from plates.cli import CommandError, printable
 from plates.cli.options import RELEASED_WEIGHTS
@@ -30,8 +27,8 @@ from plates.cli.options import RELEASED_WEIGHTS
 Scored = tuple[Any, Callable[[Sequence[str]], Image] | None]
 
 
-def score(arguments: argparse.Namespace, parts: Sequence[str], nets: Nets) -> bool:
-    """Evaluate and print; whether no comparison missed its floor.
+def score(arguments: argparse.Namespace, parts: Sequence[str], nets: Nets) -> None:
+    """Evaluate, print, and keep and draw what is asked for.
 
     Raises:
         CommandError: A photo or the table of labels is broken.
@@ -41,12 +38,11 @@ def score(arguments: argparse.Namespace, parts: Sequence[str], nets: Nets) -> bo
     head["date"] = date.today().isoformat()
     about = "weights {weights}, engine {engine} on {device}, {date}".format_map(head)
     print(about, flush=True)
-    scoring, kept, passed = Scoring(arguments, nets), dict[str, Any](head), True
+    scoring, kept = Scoring(arguments, nets), dict[str, Any](head)
     try:
         for part in parts:
             report, draw = getattr(scoring, f"_{part}")()
             kept[part], lines = report.to_dict(), report.lines()
-            passed &= getattr(report, "passed", True)
             if arguments.misses and hasattr(report, "failure_lines"):
                 lines += ["", *report.failure_lines()]
             print("", *map(printable, lines), sep="\n", flush=True)
@@ -60,7 +56,6 @@ def score(arguments: argparse.Namespace, parts: Sequence[str], nets: Nets) -> bo
     if arguments.json:
         text = json.dumps(kept, ensure_ascii=False, indent=1, allow_nan=False)
         arguments.json.write_text(text + "\n", encoding="utf-8")
-    return passed
 
 
 @dataclass
@@ -88,20 +83,6 @@ class Scoring:
         count = PER_KIND if per_type is None else per_type
         report = evaluate_rendered(self.nets, count, workers, progress=_bar)
         return report, lambda about: failure_sheet(report.board, load_rendered, about)
-
-    def _agreement(self) -> Scored:
-        arguments, nets, data = self.arguments, self.nets, self.arguments.data
-        files = agreement.photos_of(data) if data else None
-        reference = load_nets("torch", "cpu", arguments.weights or RELEASED_WEIGHTS)
-        crops = compare_crops(reference, nets, arguments.crops, data, arguments.workers, _bar)
-        photos = agreement.compare_photos(files, reference, nets, self._photos) if files else None
-        rendered = None
-        if arguments.per_type:
-            numbered = [(kind, index) for index in range(arguments.per_type) for kind in KINDS]
-            made = _bar(render_photos(numbered, arguments.workers), len(numbered))
-            rendered = agreement.compare_rendered(made, reference, nets)
-        name = f"{nets.engine} on {nets.device}"
-        return agreement.EngineReport(name, crops, photos, rendered), None
 
     def _photos(self, photos: list[LabelledPhoto]) -> Iterator[LabelledPhoto]:
         for photo in _bar(photos, len(photos)):

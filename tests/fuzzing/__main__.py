@@ -22,9 +22,10 @@ def main() -> int:
         print(f"against {service.url}", flush=True)
         campaign = Campaign(service, seed, count, folder)
         campaign.run()
-    sent = sum(row.count for row in campaign.rows.values())
     print(campaign.table())
-    print(f"{sent} requests in {time.monotonic() - start:.0f} s, seed {seed}: ", end="")
+    print(
+        f"{len(campaign.sent)} requests in {time.monotonic() - start:.0f} s, seed {seed}: ", end=""
+    )
     wrong = len(campaign.violations)
     print(f"{wrong} violations" if wrong else "nothing was wrong")
     return 1 if wrong else 0

@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Callable
+from itertools import product
 
 import hypothesis
 import schemathesis
@@ -32,29 +33,28 @@ def send_documented(url: str, seed: int, count: int, note: Note) -> None:
     schemathesis.openapi.media_type("image/*", photos)
     schema = schemathesis.openapi.from_url(f"{url}/openapi.json")
     operations = [result.ok() for result in schema.get_all_operations()]
-    # Those that take something are worth more than those that don't.
-    weights = [10 if operation.body else 2 if operation.query else 1 for operation in operations]
-    for operation, weight in zip(operations, weights, strict=True):
+    modes = schemathesis.GenerationMode.POSITIVE, schemathesis.GenerationMode.NEGATIVE
+    for operation, mode in product(operations, modes):
+        # What takes a body is worth more than what takes nothing.
         settings = hypothesis.settings(
-            max_examples=max(2, round(count * weight / sum(weights))) // 2,
+            max_examples=max(1, count * (4 if operation.body else 1) // (8 * len(operations))),
             database=None,
             deadline=None,
             phases=[Phase.generate],
             suppress_health_check=list(HealthCheck),
         )
-        for mode in (schemathesis.GenerationMode.POSITIVE, schemathesis.GenerationMode.NEGATIVE):
-            cases = operation.as_strategy(generation_mode=mode)
+        cases = operation.as_strategy(generation_mode=mode)
 
-            @hypothesis.seed(seed)
-            @settings
-            @hypothesis.given(case=cases)
-            def send(case: schemathesis.Case) -> None:
-                _send_case(case, note)
+        @hypothesis.seed(seed)
+        @settings
+        @hypothesis.given(case=cases)
+        def send(case: schemathesis.Case) -> None:
+            _send_case(case, note)
 
-            try:
-                send()
-            except hypothesis.errors.Unsatisfiable:
-                continue  # There is no wrong request to an operation that takes nothing.
+        try:
+            send()
+        except hypothesis.errors.Unsatisfiable:
+            continue  # There is no wrong request to an operation that takes nothing.
 
 
 def _send_case(case: schemathesis.Case, note: Note) -> None:
@@ -63,7 +63,9 @@ def _send_case(case: schemathesis.Case, note: Note) -> None:
     except RequestException as error:
         note(None, ANSWER_S, f"{case.method} {case.path}: {type(error).__name__} {error}")
         return
-    attempt = Attempt(case.path, (case.method.encode() + b" ",), may_time_out=_is_hurried(case))
+    # A request that gives a deadline may end before the photo was surely read.
+    hurried = "x-request-timeout" in {name.lower() for name in case.headers or {}}
+    attempt = Attempt(case.path, (case.method.encode() + b" ",), may_time_out=hurried)
     headers = {name.lower(): values[0] for name, values in response.headers.items()}
     wrong = violation(attempt, Answer(response.status_code, headers, response.content))
     try:
@@ -73,8 +75,3 @@ def _send_case(case: schemathesis.Case, note: Note) -> None:
     where = f"{case.method} {case.path}"
     replay = f"{where}: {wrong} (replay: {case.as_curl_command()})" if wrong else None
     note(response.status_code, response.elapsed, replay)
-
-
-def _is_hurried(case: schemathesis.Case) -> bool:
-    """Whether the request gives a deadline: any may end before the photo was surely read."""
-    return "x-request-timeout" in {name.lower() for name in case.headers or {}}

@@ -61,29 +61,24 @@ def _flip(rng: random.Random, data: bytes) -> bytes:
 
 def _damage(rng: random.Random, data: bytes) -> bytes:
     place, word, other = rng.randrange(len(data)), rng.choice(_WORDS), rng.choice(_FILES)
-    match rng.randrange(10):
-        case 0:
-            return _flip(rng, data)
-        case 1:  # headers are short, and most of a file is pixels
-            return _flip(rng, data[:200]) + data[200:]
-        case 2:
+    match rng.randrange(8):
+        case 0:  # headers are short, and most of a file is pixels
+            end = rng.choice((200, len(data)))
+            return _flip(rng, data[:end]) + data[end:]
+        case 1:
             return data[: place + 1]
-        case 3:
-            return data[:place] + word + data[place:]
-        case 4:
-            return data[:place] + word + data[place + len(word) :]
-        case 5:  # a number of two or four bytes, where headers have theirs
+        case 2 | 3:  # between what is there, or over it
+            return data[:place] + word + data[place + rng.choice((0, len(word))) :]
+        case 4:  # a number of two or four bytes, where headers have theirs
             place, size = place % 120, rng.choice((2, 4))
             edges = (0, 1, 256**size - 1, 256**size // 2, 256**size // 2 - 1, len(data))
             number = rng.choice((*edges, rng.randrange(256**size))) % 256**size
             lie = number.to_bytes(size, rng.choice(("little", "big")))
             return data[:place] + lie + data[place + size :]
-        case 6:
-            return data[:place] + data[rng.randrange(place, len(data)) :]
-        case 7:
+        case 5:  # a piece is lost, or comes several times
             piece = data[place : place + rng.randrange(1, 400)]
-            return data[:place] + piece * rng.choice((2, 3, 50, 500)) + data[place:]
-        case 8:
+            return data[:place] + piece * rng.choice((0, 2, 50, 500)) + data[place + len(piece) :]
+        case 6:
             return data[: place + 1] + other[rng.randrange(len(other)) :]
         case _:
             return data + other if rng.random() < 0.5 else other[: rng.randrange(4, 40)] + data
@@ -170,23 +165,17 @@ def _form_around(rng: random.Random, name: bytes) -> tuple[bytes, bytes]:
                 kind = b"Content-Type: multipart/form-data; boundary=" + limit
                 body = form(part(name, body, b"a.jpg", kind), boundary=limit)
             return FORM, form(part(name, body, b"a.jpg"))
-        case _:
-            return _text_of_photo(rng, rng.choice((b"upload", name)))
-
-
-def _text_of_photo(rng: random.Random, name: bytes) -> tuple[bytes, bytes]:
-    """Base64 that is none, in a form, in an urlencoded one, or in JSON."""
-    text = rng.choice((*_BASE64, b"/9j/" + b"A" * rng.randrange(4000)))
-    match rng.randrange(4):
-        case 0:
+        case _:  # Base64 that is none, in a form, in an urlencoded one, or in JSON
+            name = rng.choice((b"upload", name))
+            text = rng.choice((*_BASE64, b"/9j/" + b"A" * rng.randrange(4000)))
             json = b'{"' + name + b'": "' + text + b'"}'
             deep = b'{"' + name + b'": ' + b"[" * 30_000 + b"]" * 30_000 + b"}"
-            return b"application/json", rng.choice((json, deep, b"[]", b"{}", b"null", b"1e999"))
-        case 1:
-            ends = b"&" * rng.randrange(3000)
-            return b"application/x-www-form-urlencoded", name + b"=" + text + ends
-        case _:
-            return FORM, form(part(name, text))
+            fields = name + b"=" + text + b"&" * rng.randrange(3000)
+            json = rng.choice((json, deep, b"[]", b"{}", b"null", b"1e999"))
+            urlencoded = b"application/x-www-form-urlencoded", fields
+            return rng.choice(
+                ((FORM, form(part(name, text))), urlencoded, (b"application/json", json))
+            )
 
 
 def malformed_form(rng: random.Random) -> Attempt:
@@ -204,25 +193,21 @@ def _picture(rng: random.Random) -> np.ndarray:
     """(H, W, 3) uint8."""
     scene = _scene(rng.choice(SAMPLES))
     noise = np.random.default_rng(rng.randrange(2**32))
-    match rng.randrange(8):
-        case 0 | 1:  # one pixel, or a line of pixels, or nearly that
-            sides = [rng.choice((1, 1, 2, 3, 7)), rng.choice((1, 2, 31, 500, 5000, 60_000))]
-            rng.shuffle(sides)
+    match rng.randrange(6):
+        case 0 | 1:  # one pixel, or a line of pixels, or nearly that, or many
+            line = [rng.choice((1, 1, 2, 3, 7)), rng.choice((1, 2, 31, 500, 5000, 60_000))]
+            sides = rng.choice((line, line[::-1], rng.choices((1, 8, 64, 640, 1100), k=2)))
+            if rng.random() < 0.3:
+                return np.full((*sides, 3), rng.choice((0, 1, 127, 254, 255)), np.uint8)
             return noise.integers(0, 256, (*sides, 3), np.uint8)
-        case 2:
-            sides = rng.choices((1, 8, 64, 640, 1500), k=2)
-            return np.full((*sides, 3), rng.choice((0, 1, 127, 254, 255)), np.uint8)
-        case 3:  # every pixel or every stride of the nets another way: the sharpest edges there are
+        case 2:  # every pixel or every stride of the nets another way: the sharpest edges there are
             y, x = np.mgrid[: rng.randrange(1, 900), : rng.randrange(1, 1300)]
             step = rng.choice((1, 2, 4, 8, 16, 32))
             return np.dstack([((x // step + y // step) % 2 * 255).astype(np.uint8)] * 3)
-        case 4:
-            sides = rng.randrange(1, 700), rng.randrange(1, 1200)
-            return noise.integers(0, 256, (*sides, 3), np.uint8)
-        case 5:  # a sample over and over, as small as its plates can be found
+        case 3:  # a sample over and over, as small as its plates can be found
             small = cv2.resize(scene, None, fx=0.5, fy=0.5, interpolation=cv2.INTER_AREA)
             return np.tile(small, (rng.choice((2, 4)), rng.choice((2, 5)), 1))
-        case 6:  # a piece so near that a plate may be larger than the canvas
+        case 4:  # a piece so near that a plate may be larger than the canvas
             y, x = (rng.randrange(side - 90) for side in scene.shape[:2])
             near = scene[y : y + rng.randrange(8, 90), x : x + rng.randrange(8, 90)]
             return cv2.resize(near, (rng.randrange(50, 3000), rng.randrange(50, 2000)))
@@ -307,21 +292,17 @@ def broken_connection(rng: random.Random) -> Attempt:
             value = b"y" * rng.choice((1, 100))
             fields = [(b"X-%d" % number, value) for number in range(rng.choice((99, 101, 5000)))]
             pieces = [post(path, b"image/jpeg", PHOTO, *fields)]
-        case (
-            5
-        ):  # more is promised than comes, and then the sender is gone; or less, and junk follows
+        case 5:  # more is promised than comes, and the sender goes; or less, and junk follows
             more = (len(PHOTO) + 1000, 10**9, 10**20)
             promised = rng.choice((0, 1, len(PHOTO) - 1, *more))
             length = (b"Content-Length", b"%d" % promised)
             pieces = [head(b"POST", target, (b"Content-Type", b"image/jpeg"), length) + PHOTO]
             options["hangs_up"] = promised in more and rng.random() < 0.8
-        case 6:
+        case 6 | 7:
             sizes = rng.choices(_CHUNK_SIZES, k=rng.randrange(1, 4))
-            chunks = b"".join(size + b"\r\n" + PHOTO + b"\r\n" for size in sizes)
-            pieces = [head(b"POST", target, *chunked) + chunks + b"0\r\n\r\n"]
-        case 7:
-            chunks = b"".join(b"1\r\n%c\r\n" % byte for byte in PHOTO)
-            pieces = [head(b"POST", target, *chunked), chunks + b"0\r\n\r\n"]
+            wrong = b"".join(size + b"\r\n" + PHOTO + b"\r\n" for size in sizes)
+            tiny = b"".join(b"1\r\n%c\r\n" % byte for byte in PHOTO)
+            pieces = [head(b"POST", target, *chunked), rng.choice((wrong, tiny)) + b"0\r\n\r\n"]
         case 8:  # up to the last byte: the nets are at work when the client is gone
             sent = raw_photo(path, rng.choice(SAMPLES).read_bytes())
             pieces = [sent[: rng.choice((len(sent), rng.randrange(1, len(sent))))]]

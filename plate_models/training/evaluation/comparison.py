@@ -1,4 +1,4 @@
-"""Two versions, plate by plate: what the second wins and what it loses."""
+"""Two versions or two engines, plate by plate: what the second wins and what it loses."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -15,7 +15,7 @@ Pair = tuple[KeptPlate, KeptPlate]
 
 
 class ReportError(Exception):
-    """A file is not a kept report of labelled photos; the message names it."""
+    """A file is not a kept report of photos with known plates; the message names it."""
 
 
 @dataclass(frozen=True)
@@ -37,16 +37,6 @@ class Comparison:
 
     pairs: list[Pair]
     only_in: tuple[int, int]  # plates that only the first, and only the second report has
-
-    @property
-    def plates(self) -> int:
-        """How many plates both have."""
-        return len(self.pairs)
-
-    @property
-    def relabelled(self) -> int:
-        """How many of them changed their label's text or legibility between."""
-        return sum((a["text"], a["legible"]) != (b["text"], b["legible"]) for a, b in self.pairs)
 
     def outcomes(self, metric: str) -> dict[tuple[bool, bool], list[Pair]]:
         """The plates that a metric asks about, by whether first and second are right."""
@@ -72,13 +62,11 @@ class Comparison:
             changed += ["", metric.name] if won or lost else []
             changed += [_line("won", pair) for pair in won] + [_line("lost", pair) for pair in lost]
         if changed:
-            lines += [
-                "",
-                "What changed: end to end, (held back), [from the labelled box]",
-                *changed,
-            ]
-        if self.relabelled:
-            lines += ["", f"Plates whose label changed between the two: {self.relabelled}"]
+            heading = "What changed: end to end, (held back), [from the labelled box]"
+            lines += ["", heading, *changed]
+        relabelled = sum(any(a[k] != b[k] for k in ("text", "legible")) for a, b in self.pairs)
+        if relabelled:
+            lines += ["", f"Plates whose label changed between the two: {relabelled}"]
         if any(self.only_in):
             a, b = self.only_in
             lines += ["", f"Not compared: plates only in the first: {a}, only in the second: {b}"]
@@ -108,14 +96,15 @@ def compare(first: Sequence[KeptPlate], second: Sequence[KeptPlate]) -> Comparis
 
 
 def load_report(path: Path) -> KeptReport:
-    """Read what ``plates eval --json`` kept of labelled photos.
+    """Read what ``plates eval --json`` kept of labelled and of rendered photos.
 
     Raises:
         ReportError: The file can't be read, or is something else.
     """
     try:
         kept = json.loads(path.read_text(encoding="utf-8"))
-        plates = kept["labelled"]["plates"]
+        parts = [kept[part] for part in ("labelled", "rendered") if part in kept]
+        plates = [plate for part in parts or [kept["labelled"]] for plate in part["plates"]]
         for plate in plates:
             _line("", (plate, plate)), plate["box"], plate["legible"], plate["verdicts"]
         engine = f"{kept['engine']} on {kept['device']}" if "engine" in kept else ""
@@ -124,6 +113,6 @@ def load_report(path: Path) -> KeptReport:
         raise ReportError(f"{path}: can't be read: {error}") from error
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise ReportError(
-            f"{path}: not a report of labelled photos by this version's `plates eval --json`: "
-            f"{error!r}"
+            f"{path}: not a report of labelled or rendered photos by this version's "
+            f"`plates eval --json`: {error!r}"
         ) from error

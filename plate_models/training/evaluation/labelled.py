@@ -12,7 +12,7 @@ from torch import Tensor
 
 from plate_models.engines.nets import Nets
 from plate_models.images import decode
-from plate_models.pipeline import PipelineConfig, Plate
+from plate_models.pipeline import PipelineConfig
 from plate_models.recognition import ctc
 from plate_models.recognition.appearance import evidence_of
 from plate_models.recognition.decoding import Evidence, choose_reading
@@ -32,8 +32,6 @@ from plate_models.training.figures import Count, edit_distance, events, proporti
 from plate_models.training.labels import LabelledPhoto, load_labels, load_negatives
 
 Progress = Callable[[list[LabelledPhoto]], Iterable[LabelledPhoto]]
-# Reads a photo end to end, from its file or from its pixels.
-Read = Callable[[LabelledPhoto, Tensor], list[Plate]]
 
 # Column heads of the groups' table: the rows of `count_plates`.
 _HEADS = ("IoU 0.5", "IoU 0.7", "labelled box", "end to end", "no wrong text", "characters")
@@ -92,14 +90,13 @@ class Scoreboard:
         self,
         photo: LabelledPhoto,
         image: Tensor,
-        found: list[Plate],
         nets: Nets,
         published: Baseline | None = None,
     ) -> None:
-        """Compare what was found in a photo with its labels, and read the labelled boxes, too."""
+        """Read a photo, compare it with its labels, and read the labelled boxes, too."""
         name, labels = photo.path.name, photo.plates
         boxes, lines = [label.box for label in labels], [label.lines for label in labels]
-        matched, elsewhere = match(boxes, found)
+        matched, elsewhere = match(boxes, nets.read(image))
         seen = predict_boxes(image, boxes, lines, nets)
         in_labels = answers_of(name, boxes, lines, seen, nets)
         evidence = evidence_of(seen.crops, lines, seen.colourless)
@@ -280,7 +277,6 @@ def evaluate(
     nets: Nets,
     baseline: Path | None = None,
     progress: Progress = iter,
-    read: Read | None = None,
 ) -> Scoreboard:
     """Score the nets at the operating point that ships.
 
@@ -291,8 +287,6 @@ def evaluate(
         baseline: Folder of the published recognizer (``stn.pt``, ``lprnet.pt``), scored
             on the same plates in the same run; None to leave it out.
         progress: Wraps each list of photos, for a progress bar.
-        read: Reads photos end to end; None reads them with ``nets``. What is read in
-            labelled boxes is always read with ``nets``.
 
     Raises:
         FileNotFoundError: There is no labelled set in ``data``, or no published recognizer
@@ -300,16 +294,14 @@ def evaluate(
         LabelError: The table of labels is broken.
     """
     published = Baseline(baseline) if baseline else None
-    read = read or (lambda _, image: nets.read(image))
     board = Scoreboard()
     for photo in progress(load_labels(labelled_folder(data))):
-        image = torch.from_numpy(decode(photo.path.read_bytes()))
-        board.add(photo, image, read(photo, image), nets, published)
+        board.add(photo, torch.from_numpy(decode(photo.path.read_bytes())), nets, published)
     if (data / "no_plates").is_dir():
         negatives = load_negatives(data / "no_plates", held_out=True)
         board.photos_without = len(negatives)
         for photo in progress(negatives):
             image = torch.from_numpy(decode(photo.path.read_bytes()))
-            answers = [Answer.of(photo.path.name, plate) for plate in read(photo, image)]
+            answers = [Answer.of(photo.path.name, plate) for plate in nets.read(image)]
             board.false_texts += [answer for answer in answers if answer.text]
     return board

@@ -1,8 +1,7 @@
 """`plates import`: what other trainings leave computes here what it did there, or is refused."""
 
+import copy
 import shutil
-import sys
-import types
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -22,9 +21,7 @@ from plate_models.training.importing import import_recognizer, import_yolov5, sp
 from plates.cli import main as cli
 
 State = dict[str, torch.Tensor]
-Change = Callable[[State], object]
 
-TREE = "models.yolo"
 # Its own width, depth and anchors, and one class.
 SPEC = DetectorSpec(
     classes=("one_line",),
@@ -58,81 +55,49 @@ def heads(net: nn.Module) -> list[torch.Tensor]:
         return net(canvas)
 
 
-def as_published(net: YOLOv5) -> nn.Module:
-    """The same tensors in a tree of classes that only the other project has."""
-    classes: dict[str, type[nn.Module]] = {}
-
-    def convert(module: nn.Module) -> nn.Module:
-        name = type(module).__name__
-        if type(module).__module__.startswith("torch.") and name != "ModuleList":
-            return module
-        name = {"YOLOv5": "DetectionModel", "ModuleList": "Blocks"}.get(name, name)
-        if name not in classes:
-            classes[name] = type(name, (nn.Module,), {"__module__": TREE})
-            setattr(sys.modules[TREE], name, classes[name])
-        other = classes[name]()
-        other._parameters, other._buffers = module._parameters, module._buffers
-        for key, child in module._modules.items():
-            other.add_module(key, convert(child))
-        return other
-
-    model = convert(net)
-    model.yaml = {"nc": 1, "depth_multiple": 0.33, "backbone": [[-1, 1, "Conv", [64, 6, 2, 2]]]}
-    model.names = {0: "plate"}
-    model.stride = torch.tensor([8.0, 16.0, 32.0])
-    return model
+def trained(net: YOLOv5) -> dict[str, object]:
+    """What a training keeps beside its net."""
+    net.yaml = {"nc": 1, "depth_multiple": 0.33, "backbone": [[-1, 1, "Conv", [64, 6, 2, 2]]]}
+    net.names, net.stride = {0: "plate"}, torch.tensor([8.0, 16.0, 32.0])
+    opt = {"save_dir": Path("runs/train"), "device": torch.device("cpu")}
+    return {"model": net, "ema": None, "best_fitness": np.array([0.5]), "opt": opt, "date": "today"}
 
 
-def save_training(net: YOLOv5, path: Path, wrap: Callable[[nn.Module], object]) -> None:
-    """Write what a training leaves; its classes are gone again afterwards."""
-    with pytest.MonkeyPatch.context() as patch:
-        for name in ("models", TREE):
-            patch.setitem(sys.modules, name, types.ModuleType(name))
-        extras = {"epoch": -1, "best_fitness": np.array([0.5]), "optimizer": None, "date": "today"}
-        extras["opt"] = {"save_dir": Path("runs/train"), "device": torch.device("cpu")}
-        saved = wrap(as_published(net).half())
-        torch.save({**extras, **saved} if isinstance(saved, dict) else saved, path)
-    net.float()
-    assert TREE not in sys.modules
+def renamed(net: YOLOv5, prefix: str) -> State:
+    return {f"{prefix}{key.removeprefix('model.')}": v for key, v in net.state_dict().items()}
 
 
-def save_renamed(net: YOLOv5, path: Path, prefix: str) -> None:
-    names = {f"{prefix}{key.removeprefix('model.')}": v for key, v in net.state_dict().items()}
-    (save_file if prefix else torch.save)(names, path)
-
-
-def save_fused(net: YOLOv5, path: Path) -> None:
+def fused(net: YOLOv5) -> State:
     """Fold every batch norm into the convolution before it, by its formula."""
     state = {k: v for k, v in net.state_dict().items() if ".bn." not in k}
-    for name, module in net.named_modules():
+    for name, module in net.float().named_modules():
         if hasattr(module, "bn"):
             norm = module.bn
             factor = norm.weight / torch.sqrt(norm.running_var + norm.eps)
             state[f"{name}.conv.weight"] = module.conv.weight * factor.view(-1, 1, 1, 1)
             state[f"{name}.conv.bias"] = norm.bias - norm.running_mean * factor
-    torch.save({key: value.detach() for key, value in state.items()}, path)
+    return state
 
 
 @pytest.mark.parametrize(
-    "save",
+    ("form", "save"),
     [
-        partial(save_training, wrap=lambda model: {"model": model, "ema": None}),
-        partial(save_training, wrap=lambda model: {"model": nn.Linear(2, 2), "ema": model}),
-        partial(save_training, wrap=lambda model: model),
-        partial(save_training, wrap=lambda model: {"state_dict": model.state_dict()}),
-        partial(save_renamed, prefix=""),
-        partial(save_renamed, prefix="model."),
-        partial(save_renamed, prefix="module.model.model."),
-        save_fused,
+        (trained, torch.save),
+        (lambda net: {"model": nn.Linear(2, 2), "ema": net}, torch.save),
+        (lambda net: net, torch.save),
+        (lambda net: {"state_dict": net.state_dict()}, torch.save),
+        (partial(renamed, prefix=""), torch.save),
+        (partial(renamed, prefix="model."), save_file),
+        (partial(renamed, prefix="module.model.model."), save_file),
+        (fused, torch.save),
     ],
 )
 def test_what_trainings_leave_computes_what_it_did(
-    tmp_path: Path, save: Callable[[YOLOv5, Path], None]
+    tmp_path: Path, form: Callable[[YOLOv5], object], save: Callable[[object, Path], None]
 ) -> None:
     net = make_net()
-    save(net, tmp_path / "best.pt")
+    save(form(copy.deepcopy(net).half()), tmp_path / "best.pt")
     detector = import_yolov5(tmp_path / "best.pt", tmp_path / "mine")
-    assert TREE not in sys.modules
     for name in ("recognizer", "rectifier"):
         shutil.copy(weights.WEIGHTS_DIR / f"{name}.safetensors", detector.parent)
     weights.write_manifest(detector.parent)
@@ -166,45 +131,39 @@ def test_every_size_is_recognized(width: float, depth: float) -> None:
 
 
 STEM, ANCHORS, HEAD = "model.0.conv.weight", "model.24.anchors", "model.24.m.0.weight"
-BLOCK = "model.4.cv1.conv.weight"
+BLOCK, BIAS = "model.4.cv1.conv.weight", "model.1.bn.bias"
 
 
-def put(key: str, *shape: int, value: float = 1.0, dtype: torch.dtype = torch.float32) -> Change:
-    return lambda state: state.update({key: torch.full(shape, value, dtype=dtype)})
-
-
-def without(prefix: str) -> Change:
-    return lambda state: [state.pop(key) for key in list(state) if key.startswith(prefix)]
-
-
-def with_the_stem_of_yolov5_before_v6(state: State) -> None:
-    state["model.0.conv.conv.weight"] = state.pop(STEM)
+# None takes out every tensor of which the name begins so.
+Changes = dict[str, torch.Tensor | None]
+OLD_STEM: Changes = {STEM: None, "model.0.conv.conv.weight": torch.ones(8, 3, 6, 6)}
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("changes", "message"),
     [
-        (put(HEAD), f"{HEAD}: expected axes"),
-        (put(HEAD, 255, 32, 1, 1), f"{HEAD}: expected 18 or 21 rows"),
-        (without("model.24"), f"{HEAD}: .* found no such tensor"),
-        (without("model.13.cv1.conv"), "model.13.cv1.conv.weight: .* found no such tensor"),
-        (put("model.25.extra", 1), "model.25.extra: expected no such tensor"),
-        (put(BLOCK, 9, 32, 1, 1), rf"{BLOCK}: expected \(16, 32, 1, 1\)"),
-        (put(BLOCK, 16, 32, 1, 1, value=np.nan), f"{BLOCK}: expected finite values"),
-        (put("model.1.bn.bias", 16, dtype=torch.int64), "model.1.bn.bias: expected floats"),
-        (put(ANCHORS, 4, 3, 2), rf"{ANCHORS}: expected .* found \(4, 3, 2\)"),
-        (put(ANCHORS, 3, 0, 2), f"({ANCHORS}|{HEAD}): expected"),
-        (put(ANCHORS, 3, 3, 2, value=0), "anchors_wh: expected positive sizes"),
-        (put(STEM, 8, 3, 3, 3), rf"{STEM}: .* found \(8, 3, 3, 3\)"),  # of YOLOv8
-        (with_the_stem_of_yolov5_before_v6, f"expected a stem {STEM}"),
+        ({HEAD: torch.ones(())}, f"{HEAD}: expected axes"),
+        ({HEAD: torch.ones(255, 32, 1, 1)}, f"{HEAD}: expected 18 or 21 rows"),
+        ({"model.24": None}, f"{HEAD}: .* found no such tensor"),
+        ({"model.13.cv1.conv": None}, "model.13.cv1.conv.weight: .* found no such tensor"),
+        ({"model.25.extra": torch.ones(1)}, "model.25.extra: expected no such tensor"),
+        ({BLOCK: torch.ones(9, 32, 1, 1)}, rf"{BLOCK}: expected \(16, 32, 1, 1\)"),
+        ({BLOCK: torch.full((16, 32, 1, 1), np.nan)}, f"{BLOCK}: expected finite values"),
+        ({BIAS: torch.ones(16, dtype=torch.int64)}, f"{BIAS}: expected floats"),
+        ({ANCHORS: torch.ones(4, 3, 2)}, rf"{ANCHORS}: expected .* found \(4, 3, 2\)"),
+        ({ANCHORS: torch.ones(3, 0, 2)}, f"({ANCHORS}|{HEAD}): expected"),
+        ({ANCHORS: torch.zeros(3, 3, 2)}, r"anchors_wh\[0\]\[0\]\[0\]: expected greater than 0"),
+        ({STEM: torch.ones(8, 3, 3, 3)}, rf"{STEM}: .* found \(8, 3, 3, 3\)"),  # of YOLOv8
+        (OLD_STEM, f"expected a stem {STEM}"),  # of YOLOv5 before v6
     ],
 )
 def test_other_layouts_are_refused_by_the_first_tensor(
-    tmp_path: Path, change: Change, message: str
+    tmp_path: Path, changes: Changes, message: str
 ) -> None:
-    state = make_net().state_dict()
-    change(state)
-    torch.save(state, tmp_path / "other.pt")
+    gone = tuple(key for key, value in changes.items() if value is None)
+    kept = {k: v for k, v in make_net().state_dict().items() if not k.startswith(gone)}
+    added = {key: value for key, value in changes.items() if value is not None}
+    torch.save(kept | added, tmp_path / "other.pt")
     with pytest.raises(weights.WeightsError, match=rf"other\.pt: .*{message}"):
         import_yolov5(tmp_path / "other.pt", tmp_path / "mine")
     assert not (tmp_path / "mine").exists()
@@ -260,7 +219,7 @@ def test_imported_recognizers_compute_what_they_did(
         (("stn", "lprnet"), ALPHABET, "ru", r"stem\.0\.weight: .* found no such tensor"),
         (("lprnet", "lprnet"), ALPHABET, "ru", r"localization\.0\.0\.weight: .*no such tensor"),
         (("lprnet", "stn"), ALPHABET[:-1] + "0", "ru", "alphabet: expected every"),
-        (("lprnet", "stn"), "", "ru", "alphabet: expected from 1"),
+        (("lprnet", "stn"), "", "ru", "alphabet: String should have at least 1 character"),
         (("lprnet", "none"), ALPHABET, "ru", r"none\.pt: can't be read"),
         (("lprnet", "stn"), ALPHABET, "nowhere", r"country: .*nowhere\.toml"),
     ],
