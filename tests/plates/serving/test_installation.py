@@ -38,11 +38,6 @@ def problems(found: Installation | None, models: Path, profile: str = "cpu") -> 
     return find_problems(found, triton.environment("cpu", found), models, profile)
 
 
-def problem(found: Installation | None, models: Path, profile: str = "cpu") -> str:
-    (only,) = problems(found, models, profile)
-    return only
-
-
 # --- which Triton is taken, and what it is started with ---
 
 
@@ -113,33 +108,20 @@ def test_tritons_log_does_not_fill_the_disk(
 # --- what it needs ---
 
 
-def test_nothing_is_missing_here_until_the_manifest_is_lost(
-    wheel: Installation, models: Path, tmp_path: Path
+def test_what_is_missing_is_named_with_its_cure(
+    wheel: Installation, models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert problems(wheel, models) == problems(make_image(tmp_path / "opt"), models) == []
-    (models / "plate_recognition" / "1" / MANIFEST).unlink()
-    assert f"plate_recognition has no {MANIFEST}" in problem(wheel, models)
-
-
-def test_no_triton_at_all(models: Path) -> None:
-    found = problem(None, models)
-    for word in ("nvidia-pytriton", "make setup", "/opt/tritonserver", "glibc", "x86-64"):
-        assert word in found
-    assert "PLATES_TRITON_URL" in found and os.uname().machine in found
-
-
-def test_a_missing_stub_and_one_that_lacks_a_library(models: Path, tmp_path: Path) -> None:
-    for is_wheel, cure in ((True, "make setup"), (False, "image with the Python backend")):
-        found = problem(Installation(tmp_path, is_wheel), models)
-        assert "triton_python_backend_stub" in found and cure in found
     image = make_image(tmp_path / "opt")
+    assert problems(wheel, models) == problems(image, models) == []
+    (nothing,) = problems(None, models)
+    for word in ("nvidia-pytriton", "make setup", "/opt/tritonserver", "glibc", "x86-64"):
+        assert word in nothing
+    assert "PLATES_TRITON_URL" in nothing and os.uname().machine in nothing
+    for is_wheel, cure in ((True, "make setup"), (False, "image with the Python backend")):
+        (no_stub,) = problems(Installation(tmp_path, is_wheel), models)
+        assert "triton_python_backend_stub" in no_stub and cure in no_stub
     image.stub.write_text("#!/bin/sh\necho 'libxyz.so.1.0: cannot open' >&2\nexit 127\n")
-    assert "libxyz.so.1.0: cannot open" in problem(image, models)
-
-
-def test_a_missing_libpython_a_bad_temporary_folder_and_a_space_in_a_path(
-    wheel: Installation, models: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    assert "libxyz.so.1.0: cannot open" in problems(image, models)[0]
     monkeypatch.setattr(installation, "find_libpython", lambda: None)
     flags = types.SimpleNamespace(f_flag=os.ST_NOEXEC | os.ST_NOSUID)
     monkeypatch.setattr(os, "statvfs", lambda _: flags)
@@ -164,17 +146,22 @@ def test_ports_that_can_not_be_used_are_named_with_all_other_problems(
     assert f"Port {port} " in bad_port and "PLATES_TRITON_HTTP_PORT" in bad_port
 
 
-def test_missing_artifacts_per_profile(wheel: Installation, tmp_path: Path) -> None:
-    net = tmp_path / "net"
+def test_missing_artifacts_are_named_per_profile(
+    wheel: Installation, models: Path, tmp_path: Path
+) -> None:
+    (models / "plate_recognition" / "1" / MANIFEST).unlink()
+    (lost,) = problems(wheel, models)
+    assert f"plate_recognition has no {MANIFEST}" in lost
+    net = tmp_path / "repository" / "net"
     (net / "1").mkdir(parents=True)
     (net / "configs").mkdir()
     (net / "config.pbtxt").write_text('# backend: "x"\nbackend: "pytorch"\n')
     (net / "configs" / "cpu.pbtxt").write_text('backend: "onnxruntime"\n')
-    found = problem(wheel, tmp_path)
-    assert "net has no model.onnx" in found and "make export" in found
-    assert "net has no model.pt" in problem(wheel, tmp_path, profile="gpu")
+    for profile, file in (("cpu", "model.onnx"), ("gpu", "model.pt")):
+        (missing,) = problems(wheel, net.parent, profile)
+        assert f"net has no {file}" in missing and "make export" in missing
     (net / "1" / "model.onnx").touch()
-    assert problems(wheel, tmp_path) == []
+    assert problems(wheel, net.parent) == []
 
 
 # --- a GPU ---

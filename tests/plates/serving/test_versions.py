@@ -12,13 +12,7 @@ from serving_support import BOX, CONFIG, MODELS, PLATE, make_repository, publish
 from plates.serving import versions
 from plates.serving.client import TritonHttp
 from plates.serving.errors import RequestError, StartError, VersionError
-from plates.serving.versions import (
-    TRIAL,
-    Versions,
-    View,
-    change_version,
-    find_versions,
-)
+from plates.serving.versions import TRIAL, Versions, View, change_version, find_versions
 
 
 @pytest.fixture
@@ -41,37 +35,26 @@ def test_a_version_is_what_its_manifest_names_and_what_lies_beside(repository: P
     assert set(version.files) == nets | pipeline | {"yolo/1/model.plan"}
 
 
-def test_versions_are_ordered_by_number_and_folders_with_other_names_are_none(
-    repository: Path,
+@pytest.mark.parametrize(
+    ("file", "content"),
+    [
+        *(("exported.json", None), ("exported.json", ""), ("exported.json", "{")),
+        *(("exported.json", "[]"), ("exported.json", "{}"), ("model.py", None)),
+        ("exported.json", '{"artifacts": {"a/2/b": "c"}}'),
+        ("../../lprnet/2/model.onnx", None),
+    ],
+)
+def test_versions_are_ordered_by_number_and_what_is_not_complete_is_none(
+    repository: Path, file: str, content: str | None
 ) -> None:
     for number in (10, 9, 2, 3):
         publish(repository, number)
     for model in MODELS:
         (repository / model / "3").rename(repository / model / "3.off")
-    assert [version.number for version in find_versions(repository)] == [10, 9, 2, 1]
-
-
-@pytest.mark.parametrize(
-    ("file", "content"),
-    [
-        ("plate_recognition/2/exported.json", None),
-        ("plate_recognition/2/model.py", None),
-        ("lprnet/2/model.onnx", None),
-        ("plate_recognition/2/exported.json", ""),
-        ("plate_recognition/2/exported.json", "{"),
-        ("plate_recognition/2/exported.json", "[]"),
-        ("plate_recognition/2/exported.json", "{}"),
-        ("plate_recognition/2/exported.json", '{"artifacts": {"a/2/b": "c"}}'),
-    ],
-)
-def test_what_lacks_a_file_or_a_manifest_is_no_version(
-    repository: Path, file: str, content: str | None
-) -> None:
-    publish(repository, 2)
-    (repository / file).unlink()
+    (repository / "plate_recognition" / "2" / file).unlink()
     if content is not None:
-        (repository / file).write_text(content)
-    assert [version.number for version in find_versions(repository)] == [1]
+        (repository / "plate_recognition" / "2" / file).write_text(content)
+    assert [version.number for version in find_versions(repository)] == [10, 9, 1]
 
 
 def test_a_view_shows_one_version_and_what_belongs_to_none(
@@ -218,18 +201,13 @@ def test_a_version_that_can_not_be_served_leaves_all_as_it_was(
     assert shown(view) == {name: {1} for name in MODELS}
 
 
+# The last one has just been tried under another name.
 @pytest.mark.parametrize(
-    "spoil",
-    [
-        unloadable("yolo", "no answer"),
-        unloadable(TRIAL, "no answer"),
-        # It has just been tried under another name.
-        unloadable("plate_recognition", "no answer", 400),
-    ],
+    ("model", "status"), [("yolo", None), (TRIAL, None), ("plate_recognition", 400)]
 )
 def test_triton_must_be_restarted_where_it_is_unknown_what_is_loaded(
-    repository: Path, view: View, triton: Mock, spoil: Spoil
+    repository: Path, view: View, triton: Mock, model: str, status: int | None
 ) -> None:
-    spoil(triton, repository)
+    unloadable(model, "no answer", status)(triton, repository)
     with pytest.raises(RequestError, match="no answer"):
         change_version(triton, view, find_versions(repository)[0])
