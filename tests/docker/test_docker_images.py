@@ -16,7 +16,6 @@ from pathlib import Path
 import psutil
 import pytest
 from containers import (
-    HOME,
     IMAGES,
     Machine,
     copy_sources,
@@ -153,17 +152,6 @@ def test_everything_that_runs_is_in_the_image(image: str, tmp_path: Path) -> Non
     installed = {*requirements_of(image), "plates"}
     for package in (packages & homes.keys()) - OPTIONAL:
         assert {canonicalize_name(home) for home in homes[package]} & installed, package
-
-
-@pytest.mark.parametrize("image", ["triton", "triton-cpu"])
-def test_the_models_are_exported_where_they_are_served(image: str) -> None:
-    build, final = read_stages(image)
-    (export,) = [place for place, (_, value) in enumerate(build.steps) if "plates export" in value]
-    copied = {source for sources, _ in build.copies for source in sources}
-    assert {"weights", "model_repository", "plate_models", "plates", "api"} <= copied
-    assert all(name != "COPY" for name, _ in build.steps[export:])
-    assert f"--from=build {HOME} {HOME}" in final.values("COPY")
-    assert final.environment["PLATES_PROFILE"] == ("gpu" if image == "triton" else "cpu")
 
 
 @pytest.fixture(scope="module")

@@ -1,16 +1,13 @@
 """docker/setup.sh on machines that lack something, with a Python that only takes notes."""
 
-import http.server
 import os
 import shutil
 import subprocess
 import sys
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from small_server import Reply, small_server
 
 SETUP = Path(__file__).resolve().parents[2] / "docker" / "setup.sh"
 # Makes environments that hold nothing but itself; without ensurepip, as on Debian without
@@ -74,24 +71,6 @@ def machine(tmp_path: Path) -> Machine:
     return make_machine(tmp_path)
 
 
-@contextmanager
-def index(status: int) -> Iterator[str]:
-    """A package index that answers every page alike."""
-
-    class Handler(http.server.BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.send_response(status)
-            self.end_headers()
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}/cpu"
-        server.shutdown()
-
-
 TORCH = "--requirement docker/requirements/torch.txt"
 DEV = "--require-hashes --requirement docker/requirements/dev.txt"
 INSTALL = "-m pip install -qq"
@@ -128,13 +107,15 @@ def test_a_space_in_the_path_is_refused_before_anything_is_made(tmp_path: Path) 
 def test_torch_comes_from_its_own_index_or_where_that_is_shut_from_the_ordinary_one(
     machine: Machine,
 ) -> None:
-    with index(200) as url:
+    with small_server(Reply()) as server:
+        url = f"{server.url}/cpu"
         status, _, calls = machine.set_up(TORCH_INDEX=url)
         assert (status, calls[0]) == (0, f"{INSTALL} --index-url {url} {TORCH}")
         # A broken download is an error: the ordinary build is large.
         status, _, calls = machine.set_up(TORCH_INDEX=url, BROKEN="torch.txt")
         assert (status, calls) == (1, [f"{INSTALL} --index-url {url} {TORCH}"])
-    with index(403) as url:
+    with small_server(Reply(status=403)) as server:
+        url = f"{server.url}/cpu"
         answers = [machine.set_up(TORCH_INDEX=url)]
     answers.append(machine.set_up(TORCH_INDEX=url))  # nothing listens there any more
     for status, said, calls in answers:

@@ -14,7 +14,7 @@ from small_server import OK, REFUSAL, Reply, bench, small_server
 
 from plates.benchmarks import serve
 from plates.benchmarks import service as services
-from plates.benchmarks.load import Load, LoadClient, Request, arrivals
+from plates.benchmarks.load import Load, LoadClient, Request
 from plates.cli import main as command
 
 Send = Callable[[LoadClient], Coroutine[Any, Any, Load]]
@@ -28,26 +28,6 @@ def load_on(url: str, send: Send, request: Request = PHOTO, timeout_s: float = 1
 
 def once(client: LoadClient) -> Coroutine[Any, Any, Load]:
     return client.open_loop([0.0])
-
-
-def test_arrivals_have_a_rate_and_come_again() -> None:
-    moments = arrivals(50, 100, seed=1)
-    assert len(moments) == pytest.approx(5000, rel=0.05)
-    assert moments == sorted(moments) and 0 <= moments[0] < 1 and 99 < moments[-1] < 100
-    assert moments == arrivals(50, 100, seed=1) != arrivals(50, 100, seed=2)
-
-
-def test_a_closed_loop_keeps_so_many_requests_under_way() -> None:
-    together = threading.Barrier(3)
-
-    def reply(path: str) -> Reply:
-        together.wait(timeout=10)  # breaks unless three requests are here at once
-        return OK
-
-    with small_server(reply) as server:
-        load = load_on(server.url, lambda client: client.closed_loop(3, seconds=0.2))
-    assert {row["status"] for row in load.rows} == {200}
-    assert set(server.requests) == {b"photo"}
 
 
 def test_an_open_loop_sends_on_while_the_server_stalls() -> None:

@@ -108,7 +108,7 @@ def test_a_death_anywhere_loses_nothing_and_doubles_nothing(
     output = Output(out)
     assert output.committed() == ([0] if place == "after the rename" else [])
     left = [path for path in output.plates.iterdir() if path.name.startswith(".")]
-    assert len(left) == (place in ("before the sync", "before the rename"))
+    assert len(left) == (place == "before the rename")
     with output.locked():
         assert not any(path.exists() for path in left)
     reads = reader(source, out)

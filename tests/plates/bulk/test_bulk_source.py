@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import ClassVar
+from unittest.mock import Mock
 
 import pytest
 from bulk_cases import archive, jpeg
@@ -52,14 +53,11 @@ def test_a_folder_that_may_not_be_read_is_named_and_the_others_are_listed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     archive(tmp_path, 4)
-    scan = os.scandir
-
-    def refuse(path: str) -> object:
-        if str(path).endswith("day0"):
-            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
-        return scan(path)
-
-    monkeypatch.setattr(os, "scandir", refuse)
+    scan, refusal = os.scandir, PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    refuse = Mock(side_effect=refusal)
+    monkeypatch.setattr(
+        os, "scandir", lambda path: (refuse if str(path).endswith("day0") else scan)(path)
+    )
     assert len(names(tmp_path)) == 2
     assert problems(tmp_path) == [(str(tmp_path / "day0"), "forbidden")]
     with pytest.raises(BulkError, match="not allowed: Permission denied"):
@@ -123,10 +121,8 @@ def shelf(folder: Path) -> Iterator[str]:
 
 
 def test_the_web_is_a_source(tmp_path: Path) -> None:
-    for name in ("good.jpg", "shaky.jpg", "forbidden.jpg", "down.jpg", "sub/deep", "sub/a.HEIC"):
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_bytes(jpeg(5))
-    for name in ("about.html", "table.csv", ".hidden", "linked/1"):
+    photos = {"good.jpg", "shaky.jpg", "forbidden.jpg", "down.jpg", "sub/deep", "sub/a.HEIC"}
+    for name in (*photos, "about.html", "table.csv", ".hidden", "linked/1"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_bytes(jpeg(5))
     (tmp_path / "forbidden").mkdir()
@@ -136,38 +132,29 @@ def test_the_web_is_a_source(tmp_path: Path) -> None:
     pauses: list[float] = []
     large = os.urandom(3_000_000)
     with shelf(tmp_path) as url:
-        photos = {p.name.removeprefix(url): p for p in find_photos(url) if isinstance(p, Photo)}
-        expected = {"good.jpg", "shaky.jpg", "forbidden.jpg", "down.jpg", "sub/deep", "sub/a.HEIC"}
-        assert set(photos) == {*expected, "linked/1"}
+        found = {p.name.removeprefix(url): p for p in find_photos(url) if isinstance(p, Photo)}
+        assert set(found) == {*photos, "linked/1"}
         assert problems(url) == [(f"{url}forbidden/", "forbidden")]
         fetcher = Fetcher(url, sleep=pauses.append)
-        assert fetcher.fetch(photos["good.jpg"]) == jpeg(5) and not pauses
-        assert fetcher.fetch(photos["shaky.jpg"]) == jpeg(5) and len(pauses) == 2
+        assert fetcher.fetch(found["good.jpg"]) == jpeg(5) and not pauses
+        assert fetcher.fetch(found["shaky.jpg"]) == jpeg(5) and len(pauses) == 2
         for name, reason, tries in (("forbidden", "forbidden", 1), ("down", "unreachable", 4)):
             with pytest.raises(Exception, match=r"403|503") as refused:
-                fetcher.fetch(photos[f"{name}.jpg"])
+                fetcher.fetch(found[f"{name}.jpg"])
             assert (describe(refused.value)[0], Shelf.asked[f"/{name}.jpg"]) == (reason, tries)
         (tmp_path / "good.jpg").unlink()
         with pytest.raises(FileNotFoundError):
-            fetcher.fetch(photos["good.jpg"])
+            fetcher.fetch(found["good.jpg"])
         (tmp_path / "sub" / "deep").write_bytes(large)
-        assert fetcher.fetch(photos["sub/deep"]) == large
+        assert fetcher.fetch(found["sub/deep"]) == large
         limited = Fetcher(url, Limits(max_bytes=1_000_000))
-        assert limited.fetch(photos["sub/deep"]) == large[:1_000_001]
+        assert limited.fetch(found["sub/deep"]) == large[:1_000_001]
         for place, said in (("forbidden/", "not allowed"), ("nowhere/", "not there")):
             with pytest.raises(BulkError, match=said):
                 list(find_photos(url + place))
     with pytest.raises(OSError) as refused:
-        fetcher.fetch(photos["good.jpg"])
+        fetcher.fetch(found["good.jpg"])
     assert describe(refused.value)[0] == "unreachable"
-
-
-def test_photos_are_read_ahead_in_order(tmp_path: Path) -> None:
-    photos = [Photo(os.fsencode(name)) for name in names(archive(tmp_path, 20))]
-    found = [
-        (index, future.result()) for index, future in Fetcher(str(tmp_path)).fetch_ahead(photos)
-    ]
-    assert found == [(n, Path(photo.name).read_bytes()) for n, photo in enumerate(photos)]
 
 
 def test_no_more_than_the_limit_is_read_of_large_files(tmp_path: Path) -> None:

@@ -51,6 +51,9 @@ def test_the_version_names_package_and_weights(run):
         ("train detector", "required: --data"),
         ("train recognizer --minuets 3", "unrecognized arguments: --minuets 3"),
         ("export --format tensorflow", "unrecognized arguments: --format tensorflow"),
+        ("bulk", "usage: plates bulk"),
+        ("bulk photos", "required: --out"),
+        ("bulk photos --out x --workers 0", "--workers"),
     ],
 )
 def test_arguments_that_make_no_sense(words, text, run):
@@ -104,8 +107,8 @@ def test_the_folders_of_a_training_are_made_before_it_begins(trained, run, tmp_p
     assert (tmp_path / "new" / "release").is_dir() and len(trained) == 1
     (tmp_path / "file").write_text("")
     done = run(*words, tmp_path / "file")
-    assert done.stderr == f"plates train: {tmp_path / 'file'}: File exists\n"
-    assert done.returncode == 1 and len(trained) == 1
+    problem = f"plates train: {tmp_path / 'file'}: File exists\n"
+    assert (done.returncode, done.stderr, len(trained)) == (1, problem, 1)
 
 
 @pytest.mark.parametrize(
@@ -142,6 +145,7 @@ def test_the_folders_of_a_training_are_made_before_it_begins(trained, run, tmp_p
         ("eval --data . --json {odd}/a.json", "no\\nwhere/a.json: its folder does not exist"),
         ("eval --data . --engine tensorflow", "expected one of served, torch, got 'tensorflow'"),
         ("demo {odd}.jpg", "no\\nwhere.jpg"),
+        ("bulk nowhere --out {folder}/out", "nowhere: no such file or folder"),
     ],
 )
 def test_what_makes_no_sense_is_refused_in_one_line(

@@ -15,20 +15,9 @@ import pytest
 from serving_support import MODEL, make_model, ticked_until
 from support import wait_until
 
-from api.edge import protocol
-from plates.serving import (
-    EmbeddedTriton,
-    StartError,
-    gateway,
-    guardian,
-    healing,
-    processes,
-    supervisor,
-    triton,
-)
+from plates.serving import EmbeddedTriton, StartError, healing, processes, supervisor, triton
 from plates.serving.errors import GaveUp
 from plates.serving.healing import TritonHealer
-from plates.serving.triton import GRACE_S, ORPHANS_S, STOP_S
 
 pytestmark = [pytest.mark.live, pytest.mark.control]
 
@@ -132,13 +121,6 @@ def test_a_frozen_family_is_stopped_all_the_same(
     assert not processes.leftovers(prefix)
     # Unless it is frozen itself, the guardian needs no help: its time suffices.
     assert (keeper.returncode == -signal.SIGKILL) == (frozen == "all")
-
-
-def test_the_times_for_stopping_fit_into_each_other() -> None:
-    assert triton.EXIT_TIMEOUT_S < GRACE_S
-    assert guardian.POLL_S + GRACE_S + guardian.ORPHANS_S < STOP_S
-    assert protocol._SHUTDOWN_S < gateway.STOP_S
-    assert supervisor.TICK_S + gateway.STOP_S + STOP_S + ORPHANS_S < 10
 
 
 def test_a_model_that_is_never_ready_is_an_error_with_its_reason(model: Path, models: Path) -> None:

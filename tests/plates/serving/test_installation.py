@@ -74,19 +74,6 @@ def test_triton_gets_this_python_but_not_our_settings(
     assert "CUDA_VISIBLE_DEVICES" not in variables and for_cpu["CUDA_VISIBLE_DEVICES"] == ""
 
 
-def test_it_listens_where_it_must_and_is_asked_on_loopback(tmp_path: Path) -> None:
-    ports = {"http": 8000, "grpc": 8001, "metrics": 8002}
-    options = {f"{name}_port": port for name, port in ports.items()}
-    server = EmbeddedTriton(tmp_path, profile="gpu", host="0.0.0.0", **options)  # noqa: S104
-    assert (server.http_url, server.metrics_url) == ("127.0.0.1:8000", "127.0.0.1:8002")
-    words = server._options(tmp_path, tmp_path)
-    for name, port in ports.items():
-        assert {f"--{name}-address=0.0.0.0", f"--{name}-port={port}"} <= set(words)
-    # Loading models stays the supervisor's own, wherever it listens.
-    restricted = [word for word in words if "restricted" in word]
-    assert len(restricted) == 2 and all("plates-key=" in word for word in restricted)
-
-
 def test_tritons_log_does_not_fill_the_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,7 +1,6 @@
 """The supervisor without a Triton: restart budget, the gateway's process, all parts, processes."""
 
 import contextlib
-import json
 import os
 import signal
 import socket
@@ -188,11 +187,10 @@ def test_only_a_status_is_read_as_one(tmp_path: Path) -> None:
     assert read_status(path) is None
     path.write_text('{"state": "ready", "restarts": {}}')  # as older versions wrote it
     assert read_status(path) == Status("ready")
-    well = {"state": "ready", "restarts": {}}
-    texts = ["", "[]", "{}", '{"state": "ready"}']
-    changes = [{"restarts": []}, {"restarts": {"triton": "x"}}, {"release": "x"}, {"refused": []}]
-    changes += [{"state": "well"}, {"state": ["ready"]}]
-    for text in [*texts, *(json.dumps(well | change) for change in changes)]:
+    for part in ('"restarts": []', '"release": "x"', '"refused": []', '"state": ["ready"]'):
+        path.write_text(f'{{"state": "ready", "restarts": {{}}, {part}}}')
+        assert read_status(path) is None, part
+    for text in ("", "[]", "{}", '{"state": "ready"}', '{"state": "well", "restarts": {}}'):
         path.write_text(text)
         assert read_status(path) is None, text
 

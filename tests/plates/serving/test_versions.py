@@ -1,6 +1,5 @@
 """Model versions without a Triton: which are there, what Triton is shown, how one is changed."""
 
-import itertools
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -145,21 +144,6 @@ def triton() -> Mock:
     triton.plates.return_value = [("", BOX), (PLATE[0], [11.0, 19.0, 112.0, 43.0])]
     triton.holds.return_value = False
     return triton
-
-
-def test_a_good_version_is_loaded_beside_tried_and_served(
-    repository: Path, view: View, triton: Mock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    triton.holds.side_effect = itertools.cycle([True, True, False])
-    monkeypatch.setattr(versions, "_POLL_S", 0.0)
-    change_version(triton, view, find_versions(repository)[0])
-    calls, nets = triton.mock_calls, [call.load("lprnet"), call.load("yolo")]
-    assert calls[:3] == [*nets, call.load(TRIAL)]
-    # The old nets stay until the last photo is read.
-    after = calls[calls.index(call.load("plate_recognition")) + 1 :]
-    assert after[:5] == [call.holds("plate_recognition", 1)] * 3 + nets
-    assert shown(view) == {name: {2} for name in MODELS}
-    assert view.version.number == 2
 
 
 def unloadable(model: str, message: str, status: int | None = None) -> Spoil:
