@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import ClassVar
-from unittest.mock import Mock
 
 import pytest
 from bulk_cases import archive, jpeg
@@ -53,11 +52,14 @@ def test_a_folder_that_may_not_be_read_is_named_and_the_others_are_listed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     archive(tmp_path, 4)
-    scan, refusal = os.scandir, PermissionError(errno.EACCES, os.strerror(errno.EACCES))
-    refuse = Mock(side_effect=refusal)
-    monkeypatch.setattr(
-        os, "scandir", lambda path: (refuse if str(path).endswith("day0") else scan)(path)
-    )
+    scan = os.scandir
+
+    def refuse(path: str) -> object:
+        if str(path).endswith("day0"):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
+        return scan(path)
+
+    monkeypatch.setattr(os, "scandir", refuse)
     assert len(names(tmp_path)) == 2
     assert problems(tmp_path) == [(str(tmp_path / "day0"), "forbidden")]
     with pytest.raises(BulkError, match="not allowed: Permission denied"):

@@ -88,26 +88,18 @@ def test_the_server_dies_with_its_killed_owner(models: Path) -> None:
     wait_until(lambda: not processes.leftovers(prefix))
 
 
-@pytest.mark.parametrize("killed", [["guardian"], ["guardian", "server"], ["server"]])
-def test_nothing_survives_a_kill(models: Path, killed: list[str]) -> None:
-    with EmbeddedTriton(models) as server:
-        family, prefix, pids = family_of(server), server.shm_prefix, server.pids
-        for name in killed:
-            os.kill(getattr(pids, name), signal.SIGKILL)
-        wait_until(lambda: server.poll() is not None)
-        if len(killed) == 1:  # nothing more is needed for that
-            wait_until(lambda: all_dead(family))
-        if killed == ["server"]:
-            assert not processes.leftovers(prefix)
-        with pytest.raises(StartError, match="not running"):
-            _ = server.pids
-    assert all_dead(family)
-    assert not processes.leftovers(prefix)
-
-
-@pytest.mark.parametrize("frozen", ["server", "all"])
-def test_a_frozen_family_is_stopped_all_the_same(
-    models: Path, frozen: str, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("hurt", "number"),
+    [
+        (["guardian"], signal.SIGKILL),
+        (["guardian", "server"], signal.SIGKILL),
+        (["server"], signal.SIGKILL),
+        (["server"], signal.SIGSTOP),
+        (["guardian", "server", "stubs"], signal.SIGSTOP),
+    ],
+)
+def test_nothing_survives(
+    models: Path, hurt: list[str], number: signal.Signals, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(triton, "GRACE_S", 1.0)
     monkeypatch.setattr(triton, "STOP_S", 3.0)
@@ -115,12 +107,21 @@ def test_a_frozen_family_is_stopped_all_the_same(
         family, prefix, pids = family_of(server), server.shm_prefix, server.pids
         keeper = server._guardian
         assert keeper is not None
-        for pid in family if frozen == "all" else [pids.server]:
-            os.kill(pid, signal.SIGSTOP)
+        victims = {"guardian": [pids.guardian], "server": [pids.server], "stubs": pids.stubs}
+        for pid in [pid for name in hurt for pid in victims[name]]:
+            os.kill(pid, number)
+        if number == signal.SIGKILL:
+            wait_until(lambda: server.poll() is not None)
+            if len(hurt) == 1:  # nothing more is needed for that
+                wait_until(lambda: all_dead(family))
+            if hurt == ["server"]:
+                assert not processes.leftovers(prefix)
+            with pytest.raises(StartError, match="not running"):
+                _ = server.pids
     assert all_dead(family)
     assert not processes.leftovers(prefix)
-    # Unless it is frozen itself, the guardian needs no help: its time suffices.
-    assert (keeper.returncode == -signal.SIGKILL) == (frozen == "all")
+    # Unless it is hurt itself, the guardian needs no help: its time suffices.
+    assert (keeper.returncode == -signal.SIGKILL) == ("guardian" in hurt)
 
 
 def test_a_model_that_is_never_ready_is_an_error_with_its_reason(model: Path, models: Path) -> None:

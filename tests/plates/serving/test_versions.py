@@ -107,16 +107,10 @@ def test_a_newer_version_is_due_once_its_files_rest_and_the_older_one_without_it
     assert [due(chosen), due(chosen)] == [None, None], "the last one stays"
 
 
-def test_a_crash_of_what_was_served_is_forgiven_once_and_reasons_are_short(
-    repository: Path, chosen: Versions
-) -> None:
+def test_reasons_are_short_until_none_is_left(repository: Path, chosen: Versions) -> None:
     (version,) = find_versions(repository)
     log = "Triton ended:\nline\n... failed to load 'yolo' version 1: out of memory\nline"
-    for _ in range(2):
-        chosen.prove(version)
-        chosen.refuse(version, log, forgive=True)
-        assert chosen.refused == {}
-    chosen.refuse(version, log, forgive=True)
+    chosen.refuse(version, log)
     expected = "Triton ended: ... failed to load 'yolo' version 1: out of memory"
     assert chosen.refused == {"1": expected}
     with pytest.raises(StartError, match=r"(?s)No model version .* served:.*memory\nline"):
