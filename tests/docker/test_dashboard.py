@@ -2,13 +2,12 @@
 
 import json
 import re
-from pathlib import Path
 
 import httpx
 import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
-from support import ROOT, TritonEndpoints
+from support import ROOT
 
 from api.observing.metrics import Metrics
 from api.settings import Settings
@@ -34,7 +33,7 @@ def exposed_by(exposition: str) -> set[str]:
     }
 
 
-def test_expressions_ask_for_what_is_exposed_and_all_of_it(tmp_path: Path) -> None:
+def test_expressions_ask_for_what_is_exposed_and_all_of_it(tmp_path):
     (tmp_path / "status.json").write_text('{"state": "ready", "restarts": {}}')
     exposition = Metrics(tmp_path / "status.json").exposition().decode()
     assert all(map(names_in, EXPRESSIONS))
@@ -45,7 +44,7 @@ def test_expressions_ask_for_what_is_exposed_and_all_of_it(tmp_path: Path) -> No
 
 
 @pytest.mark.live
-def test_tritons_part_asks_for_what_it_exposes(triton: TritonEndpoints) -> None:
+def test_tritons_part_asks_for_what_it_exposes(triton):
     if triton.embedded is None:
         pytest.skip("where another Triton has its metrics is not known")
     exposition = httpx.get(f"http://{triton.embedded.metrics_url}/metrics", timeout=20).text
@@ -53,7 +52,7 @@ def test_tritons_part_asks_for_what_it_exposes(triton: TritonEndpoints) -> None:
     assert asked and asked <= exposed_by(exposition)
 
 
-def test_every_panel_asks_the_prometheus_that_is_chosen_on_import() -> None:
+def test_every_panel_asks_the_prometheus_that_is_chosen_on_import():
     (variable,) = DASHBOARD["templating"]["list"]
     chosen = {"type": "prometheus", "uid": f"${{{variable['name']}}}"}
     for panel in (panel for panel in PANELS if panel["type"] != "row"):
@@ -62,7 +61,7 @@ def test_every_panel_asks_the_prometheus_that_is_chosen_on_import() -> None:
     assert "://" not in json.dumps(DASHBOARD)
 
 
-def test_prometheus_asks_where_the_gateway_listens() -> None:
+def test_prometheus_asks_where_the_gateway_listens():
     folder = ROOT / "docker/prometheus"
     (job,) = yaml.safe_load((folder / "prometheus.yml").read_text())["scrape_configs"]
     assert job["metrics_path"] == "/metrics"

@@ -41,13 +41,13 @@ def services(combination: str) -> dict[str, Resolved]:
     return found
 
 
-def test_the_copy_was_made_of_these_files(combination: str) -> None:
+def test_the_copy_was_made_of_these_files(combination):
     assert COPY["sources"] == digests(), "run `make docker-resolve`"
     if has_plugin():
         assert resolve(combination) == COPY[combination], "run `make docker-resolve`"
 
 
-def test_ours_are_built_from_this_clone(combination: str, services: dict[str, Resolved]) -> None:
+def test_ours_are_built_from_this_clone(combination, services):
     monitoring = {"prometheus", "grafana"} if "monitoring" in combination else set()
     assert set(services) == {*OURS, *monitoring}
     cpu = combination.startswith("cpu")
@@ -63,7 +63,7 @@ def test_ours_are_built_from_this_clone(combination: str, services: dict[str, Re
     assert services["triton"]["environment"]["PLATES_MODEL_REPOSITORY"] == ""
 
 
-def test_every_service_is_locked_up(services: dict[str, Resolved]) -> None:
+def test_every_service_is_locked_up(services):
     for service in services.values():
         assert re.fullmatch(r"v?\d+\.\d+\.\d+", service["image"].rpartition(":")[2])
         assert service["read_only"] is True
@@ -82,9 +82,7 @@ def test_every_service_is_locked_up(services: dict[str, Resolved]) -> None:
                 assert (ROOT / mount["source"].removeprefix(f"{PROJECT}/")).exists(), mount
 
 
-def test_health_is_checked_and_waited_for_and_there_is_time_to_stop(
-    services: dict[str, Resolved],
-) -> None:
+def test_health_is_checked_and_waited_for_and_there_is_time_to_stop(services):
     for service in services.values():
         check = service["healthcheck"]
         assert check["test"][0] == "CMD" and check["retries"] >= 2
@@ -100,7 +98,7 @@ def test_health_is_checked_and_waited_for_and_there_is_time_to_stop(
         assert seconds(services[name]["stop_grace_period"]) >= TICK_S + own_s + 2
 
 
-def test_only_the_gateway_reaches_triton(combination: str, services: dict[str, Resolved]) -> None:
+def test_only_the_gateway_reaches_triton(combination, services):
     assert "ports" not in services["triton"]
     assert set(services["triton"]["networks"]) == {"inside"}
     assert COPY[combination]["networks"]["inside"]["internal"] is True
@@ -112,9 +110,7 @@ def test_only_the_gateway_reaches_triton(combination: str, services: dict[str, R
     assert shared < int(services["triton"]["deploy"]["resources"]["limits"]["memory"]) / 2
 
 
-def test_no_secret_stands_in_the_environment(
-    combination: str, services: dict[str, Resolved]
-) -> None:
+def test_no_secret_stands_in_the_environment(combination, services):
     for name, service in services.items():
         for variable, value in (service.get("environment") or {}).items():
             if re.search("TOKEN|PASSWORD|SECRET|KEY", variable):
@@ -124,7 +120,7 @@ def test_no_secret_stands_in_the_environment(
 
 
 @WITH_PLUGIN
-def test_secrets_builds_and_models_are_what_the_operator_gave() -> None:
+def test_secrets_builds_and_models_are_what_the_operator_gave():
     given = {"PLATES_TOKENS_FILE": "./tokens.txt", "GRAFANA_PASSWORD_FILE": "/etc/password"}
     given |= {"TRITON_IMAGE": "a:1", "PYTHON_IMAGE": "b:1", "TORCH_INDEX": "c"}
     given["MODEL_REPOSITORY"] = "/srv/models"
@@ -148,7 +144,7 @@ def test_secrets_builds_and_models_are_what_the_operator_gave() -> None:
 
 
 @WITH_PLUGIN
-def test_values_that_make_no_sense_are_refused_by_name() -> None:
+def test_values_that_make_no_sense_are_refused_by_name():
     limits = "deploy.resources.limits"
     for variable, value, named in (
         ("TRITON_SHM", "lots", "services[triton].shm_size"),
@@ -164,7 +160,7 @@ def test_values_that_make_no_sense_are_refused_by_name() -> None:
         assert done.returncode != 0 and named in done.stderr, variable
 
 
-def test_the_example_explains_every_variable_and_no_other() -> None:
+def test_the_example_explains_every_variable_and_no_other():
     names = ("docker/compose.yaml", "docker/compose.cpu.yaml")
     text = "".join((ROOT / name).read_text() for name in names)
     used = set(re.findall(r"\$\{([A-Z_]+)", text)) - {"PLATES_LOG_FORMAT"}

@@ -71,7 +71,7 @@ def requirements_of(image: str) -> dict[str, set[str]]:
 
 
 @pytest.mark.parametrize("image", IMAGES)
-def test_images_are_pinned_unprivileged_and_hold_no_secret(image: str) -> None:
+def test_images_are_pinned_unprivileged_and_hold_no_secret(image):
     stages = read_stages(image)
     # What is built is built on what it will run on.
     assert len({stage.image for stage in stages}) == 1
@@ -89,7 +89,7 @@ def test_images_are_pinned_unprivileged_and_hold_no_secret(image: str) -> None:
 
 
 @pytest.mark.parametrize("image", IMAGES)
-def test_what_is_copied_is_there_and_not_ignored(image: str) -> None:
+def test_what_is_copied_is_there_and_not_ignored(image):
     for stage in read_stages(image):
         for source in [source for sources, _ in stage.copies for source in sources]:
             assert (ROOT / source).exists() and not is_ignored(source), source
@@ -109,7 +109,7 @@ def replay(image: str, clone: Path, environment: dict[str, str], only: str = "")
 
 
 @pytest.mark.parametrize("image", IMAGES)
-def test_each_environment_is_set_up_from_what_was_copied_before(image: str, tmp_path: Path) -> None:
+def test_each_environment_is_set_up_from_what_was_copied_before(image, tmp_path):
     machine = make_machine(tmp_path)
     environment = machine.environment | {"PATH": f"{machine.programs}:/usr/bin:/bin"}
     replay(image, tmp_path / "plates", environment, "docker/setup.sh")
@@ -124,7 +124,7 @@ def test_each_environment_is_set_up_from_what_was_copied_before(image: str, tmp_
 
 
 @pytest.mark.parametrize("image", IMAGES)
-def test_everything_that_runs_is_in_the_image(image: str, tmp_path: Path) -> None:
+def test_everything_that_runs_is_in_the_image(image, tmp_path):
     copy_sources(read_stages(image)[0], tmp_path)
     modules = ENTRIES["gateway" if image == "gateway" else "triton"]
     code = (
@@ -168,7 +168,7 @@ def environments(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 @pytest.mark.parametrize("image", IMAGES)
-def test_what_is_installed_is_what_is_locked(environments: dict[str, Path], image: str) -> None:
+def test_what_is_installed_is_what_is_locked(environments, image):
     pip = [environments[image] / "bin/python", "-m", "pip"]
     listed = subprocess.run(
         [*pip, "list", "--format=json"], capture_output=True, text=True, check=True
@@ -180,7 +180,7 @@ def test_what_is_installed_is_what_is_locked(environments: dict[str, Path], imag
     assert subprocess.run([*pip, "check"], capture_output=True).returncode == 0
 
 
-def test_the_gpu_image_asks_for_the_triton_around_it(environments: dict[str, Path]) -> None:
+def test_the_gpu_image_asks_for_the_triton_around_it(environments):
     program = environments["triton"] / "bin/plates"
     done = subprocess.run([program, "triton"], capture_output=True, text=True, timeout=60)
     assert done.returncode == 1
@@ -189,7 +189,7 @@ def test_the_gpu_image_asks_for_the_triton_around_it(environments: dict[str, Pat
 
 @pytest.mark.live
 @pytest.mark.control
-def test_what_was_installed_serves(environments: dict[str, Path], tmp_path: Path) -> None:
+def test_what_was_installed_serves(environments, tmp_path):
     images = {"triton": "triton-cpu", "gateway": "gateway"}
     programs = {name: environments[image] / "bin" for name, image in images.items()}
     machine = Machine(tmp_path, programs)
@@ -200,7 +200,7 @@ def test_what_was_installed_serves(environments: dict[str, Path], tmp_path: Path
 
 @pytest.mark.live
 @pytest.mark.control
-def test_both_halves_read_heal_and_stop(tmp_path: Path) -> None:
+def test_both_halves_read_heal_and_stop(tmp_path):
     """The entry points as processes, with what `docker compose config` gives them."""
     machine = Machine(tmp_path, dict.fromkeys(("triton", "gateway"), Path(sys.executable).parent))
     with machine.running("triton"), machine.running("gateway"):

@@ -19,7 +19,7 @@ import httpx
 import kubernetes_validate
 import pytest
 import yaml
-from support import ROOT, TritonEndpoints
+from support import ROOT
 
 from api.main import create_app
 from api.settings import Settings
@@ -126,7 +126,7 @@ def schema_problems(cluster: Cluster, version: str) -> list[str]:
     return found
 
 
-def test_the_committed_files_were_rendered_from_these_sources(tmp_path: Path) -> None:
+def test_the_committed_files_were_rendered_from_these_sources(tmp_path):
     for overlay in OVERLAYS:
         text = (FOLDER / "rendered" / f"{overlay}.yaml").read_text(encoding="utf-8")
         assert text.startswith(RENDER.head(overlay)), "run `make kubernetes-render`"
@@ -140,7 +140,7 @@ def test_the_committed_files_were_rendered_from_these_sources(tmp_path: Path) ->
 
 
 @pytest.mark.skipif(not RENDER.render_command(), reason="neither kustomize nor kubectl here")
-def test_what_is_committed_and_an_overlay_as_the_readme_has_it_render(tmp_path: Path) -> None:
+def test_what_is_committed_and_an_overlay_as_the_readme_has_it_render(tmp_path):
     command = RENDER.render_command()
     for overlay in OVERLAYS:
         rendered = Cluster(RENDER.render(FOLDER / "overlays" / overlay, command))
@@ -163,7 +163,7 @@ def test_what_is_committed_and_an_overlay_as_the_readme_has_it_render(tmp_path: 
     assert cluster.container("triton")["image"].startswith("registry.example/plates-triton:")
 
 
-def test_kubernetes_takes_every_object(cluster: Cluster) -> None:
+def test_kubernetes_takes_every_object(cluster):
     for version in VERSIONS:
         assert schema_problems(cluster, version) == []
     for item in cluster.objects:
@@ -171,7 +171,7 @@ def test_kubernetes_takes_every_object(cluster: Cluster) -> None:
         assert item["metadata"].get("namespace") == expected
 
 
-def test_selectors_and_ports_meet(cluster: Cluster) -> None:
+def test_selectors_and_ports_meet(cluster):
     deployments = cluster.of_kind("Deployment")
     for kind in ("Service", "PodDisruptionBudget", "HorizontalPodAutoscaler"):
         assert cluster.of_kind(kind).keys() == deployments.keys() == {"gateway", "triton"}
@@ -209,7 +209,7 @@ def asked(probe: Object, ports: dict[str, int]) -> tuple[str, int]:
     return parts.path, parts.port or 80
 
 
-def test_probes_ask_what_there_is_and_leave_healing_to_the_supervisor(cluster: Cluster) -> None:
+def test_probes_ask_what_there_is_and_leave_healing_to_the_supervisor(cluster):
     load_s = triton.EmbeddedTriton(ROOT).ready_timeout
     slowest_s = {
         ("triton", "startupProbe"): load_s,
@@ -230,7 +230,7 @@ def test_probes_ask_what_there_is_and_leave_healing_to_the_supervisor(cluster: C
         assert timeout_s > Settings.model_fields["ready_timeout_s"].default
 
 
-def test_pods_stop_when_nobody_sends_them_photos_any_more(cluster: Cluster) -> None:
+def test_pods_stop_when_nobody_sends_them_photos_any_more(cluster):
     own_s = {"triton": triton.STOP_S + triton.ORPHANS_S, "gateway": gateway.STOP_S}
     for name, deployment in cluster.of_kind("Deployment").items():
         program, wait_s = cluster.container(name)["lifecycle"]["preStop"]["exec"]["command"]
@@ -241,7 +241,7 @@ def test_pods_stop_when_nobody_sends_them_photos_any_more(cluster: Cluster) -> N
         assert rolling == {"maxUnavailable": 0, "maxSurge": 1}
 
 
-def test_gateways_fill_all_tritons_and_no_more(cluster: Cluster) -> None:
+def test_gateways_fill_all_tritons_and_no_more(cluster):
     autoscalers = cluster.of_kind("HorizontalPodAutoscaler")
     scaling = {name: one["spec"] for name, one in autoscalers.items()}
     for name, deployment in cluster.of_kind("Deployment").items():
@@ -259,7 +259,7 @@ def test_gateways_fill_all_tritons_and_no_more(cluster: Cluster) -> None:
     assert gateways["maxReplicas"] * each <= tritons["minReplicas"] * (slots + queue)
 
 
-def test_settings_and_images_are_those_of_compose(cluster: Cluster) -> None:
+def test_settings_and_images_are_those_of_compose(cluster):
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     for name in cluster.of_kind("Deployment"):
         environment, container = cluster.environment(name), cluster.container(name)
@@ -277,7 +277,7 @@ def test_settings_and_images_are_those_of_compose(cluster: Cluster) -> None:
     assert cli.main(["config", "check", str(FOLDER / "base" / "settings.env")]) == 0
 
 
-def test_resources_hold_what_was_measured(cluster: Cluster) -> None:
+def test_resources_hold_what_was_measured(cluster):
     for name, measured_mb in MEASURED_MB.items():
         limits = cluster.container(name)["resources"]["limits"]
         assert quantity(limits["memory"]) >= measured_mb * 1e6
@@ -288,7 +288,7 @@ def test_resources_hold_what_was_measured(cluster: Cluster) -> None:
     assert gpus == {"gpu": "1", "cpu": "0"}[profile]
 
 
-def test_pods_are_locked_up_and_write_only_to_their_volumes(cluster: Cluster) -> None:
+def test_pods_are_locked_up_and_write_only_to_their_volumes(cluster):
     # Kubernetes itself refuses pods here that may do more.
     labels = cluster.of_kind("Namespace")["plates"]["metadata"]["labels"]
     assert labels["pod-security.kubernetes.io/enforce"] == "restricted"
@@ -302,7 +302,7 @@ def test_pods_are_locked_up_and_write_only_to_their_volumes(cluster: Cluster) ->
             assert not key.endswith("_FILE") or str(Path(value).parent) in mounts, key
 
 
-def test_only_the_gateway_and_prometheus_reach_triton(cluster: Cluster) -> None:
+def test_only_the_gateway_and_prometheus_reach_triton(cluster):
     policies = {name: one["spec"] for name, one in cluster.of_kind("NetworkPolicy").items()}
     assert policies.keys() == {"deny-everything-else", "gateway", "triton"}
     assert all(set(one["policyTypes"]) == {"Ingress", "Egress"} for one in policies.values())
@@ -322,7 +322,7 @@ def test_only_the_gateway_and_prometheus_reach_triton(cluster: Cluster) -> None:
     assert [port["port"] for port in to_dns["ports"]] == [53, 53]
 
 
-def test_the_autoscaler_and_prometheus_ask_for_what_there_is() -> None:
+def test_the_autoscaler_and_prometheus_ask_for_what_there_is():
     (rule,) = yaml.safe_load((FOLDER / "monitoring/adapter.yaml").read_text("utf-8"))["rules"]
     scaler = cluster_of("cpu").of_kind("HorizontalPodAutoscaler")["triton"]["spec"]
     (metric,) = scaler["metrics"]
@@ -336,7 +336,7 @@ def test_the_autoscaler_and_prometheus_ask_for_what_there_is() -> None:
 
 
 @pytest.mark.live
-def test_a_triton_has_the_paths_and_the_series_that_are_asked_for(triton: TritonEndpoints) -> None:
+def test_a_triton_has_the_paths_and_the_series_that_are_asked_for(triton):
     for path in TRITON_PATHS:
         assert httpx.get(f"http://{triton.http_url}{path}", timeout=20).status_code == 200
     if triton.embedded is None:

@@ -4,7 +4,6 @@ import importlib.util
 import re
 import sys
 import tomllib
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -38,7 +37,7 @@ def names_in(text: str) -> dict[str, set[str]]:
     return found
 
 
-def test_what_is_locked_is_what_each_role_needs(locked: list[dict[str, Any]]) -> None:
+def test_what_is_locked_is_what_each_role_needs(locked):
     # Read independently of the exporter.
     versions = {(package["name"], package["version"]) for package in locked}
     hashes = {file["hash"] for package in locked for file in package["files"]}
@@ -61,7 +60,7 @@ def test_what_is_locked_is_what_each_role_needs(locked: list[dict[str, Any]]) ->
     assert roles["gateway"] | roles["triton"] | roles["embedded"] < roles["dev"]
 
 
-def test_the_lock_satisfies_pyproject(locked: list[dict[str, Any]]) -> None:
+def test_the_lock_satisfies_pyproject(locked):
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     groups = {"main": project["project"]["dependencies"], **project["dependency-groups"]}
     for group, lines in groups.items():
@@ -72,14 +71,14 @@ def test_the_lock_satisfies_pyproject(locked: list[dict[str, Any]]) -> None:
             assert all(requirement.specifier.contains(p["version"]) for p in found), name
 
 
-def test_no_index_is_named() -> None:
+def test_no_index_is_named():
     for path in (ROOT / "poetry.lock", *FOLDER.glob("*.txt")):
         # What packages say of themselves may name their homes.
         lines = [line for line in path.read_text().splitlines() if "description = " not in line]
         assert not re.search(r"https?://|--(extra-)?index-url|file:", "\n".join(lines)), path
 
 
-def test_markers_of_several_groups_are_joined(exporter: ModuleType) -> None:
+def test_markers_of_several_groups_are_joined(exporter):
     package = {
         "name": "a",
         "version": "1",
@@ -94,9 +93,7 @@ def test_markers_of_several_groups_are_joined(exporter: ModuleType) -> None:
     assert render([package], ("four",)) == ""
 
 
-def test_check_names_what_is_stale(
-    exporter: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
-) -> None:
+def test_check_names_what_is_stale(exporter, tmp_path, monkeypatch, capsys):
     def main(*words: str) -> int:
         monkeypatch.setattr(sys, "argv", ["requirements.py", *words])
         return int(exporter.main())

@@ -76,7 +76,7 @@ DEV = "--require-hashes --requirement docker/requirements/dev.txt"
 INSTALL = "-m pip install -qq"
 
 
-def test_a_machine_is_set_up_and_again_after_it_was_moved(machine: Machine) -> None:
+def test_a_machine_is_set_up_and_again_after_it_was_moved(machine):
     everything = [f"{INSTALL} {TORCH}", f"{INSTALL} {DEV}", f"{INSTALL} --no-deps --editable ."]
     assert machine.set_up()[::2] == (0, everything)
     pip = machine.clone / ".venv" / "bin" / "pip"
@@ -86,7 +86,7 @@ def test_a_machine_is_set_up_and_again_after_it_was_moved(machine: Machine) -> N
     assert machine.set_up()[::2] == (0, everything)
 
 
-def test_pip_comes_from_outside_where_venv_has_none(machine: Machine) -> None:
+def test_pip_comes_from_outside_where_venv_has_none(machine):
     status, _, calls = machine.set_up(NO_ENSUREPIP="1")
     assert status == 0
     assert calls[:2] == [
@@ -95,7 +95,7 @@ def test_pip_comes_from_outside_where_venv_has_none(machine: Machine) -> None:
     ]
 
 
-def test_a_space_in_the_path_is_refused_before_anything_is_made(tmp_path: Path) -> None:
+def test_a_space_in_the_path_is_refused_before_anything_is_made(tmp_path):
     machine = make_machine(tmp_path, "my clone")
     status, said, calls = machine.set_up()
     assert status == 1 and calls == []
@@ -104,9 +104,7 @@ def test_a_space_in_the_path_is_refused_before_anything_is_made(tmp_path: Path) 
 
 
 @pytest.mark.skipif(Path("/dev/nvidiactl").exists(), reason="a GPU takes another torch")
-def test_torch_comes_from_its_own_index_or_where_that_is_shut_from_the_ordinary_one(
-    machine: Machine,
-) -> None:
+def test_torch_comes_from_its_own_index_or_where_that_is_shut_from_the_ordinary_one(machine):
     with small_server(Reply()) as server:
         url = f"{server.url}/cpu"
         status, _, calls = machine.set_up(TORCH_INDEX=url)

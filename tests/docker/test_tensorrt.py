@@ -44,14 +44,8 @@ def exported(folder: Path) -> Path:
     ],
 )
 def test_what_can_not_be_built_is_refused(
-    build: ModuleType,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    words: str,
-    has_tensorrt: bool,
-    reason: str,
-) -> None:
+    build, tmp_path, monkeypatch, capsys, words, has_tensorrt, reason
+):
     if has_tensorrt:
         fake_trtexec(tmp_path / "bin")
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
@@ -89,13 +83,7 @@ def fake_trtexec(folder: Path, error: str = "0.0") -> None:
 
 
 @pytest.mark.parametrize("error", [0.0, 1e4, float("nan")])
-def test_an_engine_is_kept_only_if_it_agrees(
-    build: ModuleType,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    error: float,
-) -> None:
+def test_an_engine_is_kept_only_if_it_agrees(build, tmp_path, monkeypatch, capsys, error):
     fake_trtexec(tmp_path / "bin", f'float("{error}")')
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
     monkeypatch.setattr(build, "find_gpu_problem", lambda _library: None)
@@ -107,7 +95,7 @@ def test_an_engine_is_kept_only_if_it_agrees(
     assert ("differs from the ONNX file" in output.err) == (error != 0)
 
 
-def test_the_profile_covers_what_is_asked_for(build: ModuleType) -> None:
+def test_the_profile_covers_what_is_asked_for(build):
     for height, width in DETECTOR.canvases_hw:
         for batch in (1, DETECTOR.max_batch_size):
             least, _, most = build.shapes_of("yolo")
@@ -116,7 +104,7 @@ def test_the_profile_covers_what_is_asked_for(build: ModuleType) -> None:
     assert build.shapes_of("lprnet")[2] == (RECOGNIZER.max_batch_size, 3, *RECTIFIER.rectified_hw)
 
 
-def test_the_command_line(build: ModuleType) -> None:
+def test_the_command_line(build):
     command = build.build_command("trtexec", "yolo", Path("m.onnx"), Path("m.plan"), True)
     assert command == [
         "trtexec",
@@ -132,7 +120,7 @@ def test_the_command_line(build: ModuleType) -> None:
 
 
 @pytest.mark.parametrize("model", ["yolo", "lprnet"])
-def test_an_engine_must_compute_what_the_onnx_file_does(build: ModuleType, model: str) -> None:
+def test_an_engine_must_compute_what_the_onnx_file_does(build, model):
     session = onnxruntime.InferenceSession(REPOSITORY / model / "1" / "model.onnx")
     shape = build.shapes_of(model)[0]
     (found,) = session.run(None, {"input__0": build.example(model, shape)})

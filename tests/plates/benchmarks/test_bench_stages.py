@@ -4,7 +4,6 @@ import json
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -40,14 +39,14 @@ def loaded_once(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     torch.set_num_threads(before)
 
 
-def test_the_standard_photo_is_what_a_camera_sends_and_reads_as_promised() -> None:
+def test_the_standard_photo_is_what_a_camera_sends_and_reads_as_promised():
     image = decode(PHOTO)
     assert image.shape == (1080, 1920, 3) and 350_000 <= len(PHOTO) <= 450_000
     plates = engine("torch").read(torch.from_numpy(image))
     assert sorted(plate.reading.text for plate in plates) == ["C946MX550", "Y287KT754"]
 
 
-def test_time_is_charged_to_the_stage_that_spends_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_time_is_charged_to_the_stage_that_spends_it(monkeypatch):
     def slow(batch: Tensor) -> Any:
         ticks.append(100.0)
         return engine("torch").recognize(batch)
@@ -64,15 +63,13 @@ def test_time_is_charged_to_the_stage_that_spends_it(monkeypatch: pytest.MonkeyP
     ("ratio", "low", "slower"),
     [(1.3, 1.2, True), (1.3, 1.1, False), (1.1, 1.05, False), (0.5, 0.4, False)],
 )
-def test_a_stage_is_slower_where_even_its_lower_bound_is(
-    ratio: float, low: float, slower: bool
-) -> None:
+def test_a_stage_is_slower_where_even_its_lower_bound_is(ratio, low, slower):
     now = [{"stage": "stn", "yardsticks": ratio, "low": low}]
     assert slower_stages(now, KEPT) == ["stn"] * slower
     assert slower_stages(now, {"stn": ratio / 2, "whole": 100 * ratio}) == [], "next to nothing"
 
 
-def test_check_names_what_became_slower(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_check_names_what_became_slower(tmp_path, capsys):
     file = tmp_path / "speed.json"
     status, found = bench(tmp_path, *SHORT, "--write", "--file", str(file))
     assert status == 0 and "boxes and crops" in capsys.readouterr().out
@@ -89,7 +86,7 @@ def test_check_names_what_became_slower(tmp_path: Path, capsys: pytest.CaptureFi
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"yardsticks": {"stn": 1}}', None])
-def test_broken_figures_are_refused(tmp_path: Path, text: str | None) -> None:
+def test_broken_figures_are_refused(tmp_path, text):
     assert set(read_kept(stages.KEPT)) == set(COMPARED)
     path = tmp_path / "speed.json"
     if text is not None:
@@ -98,7 +95,7 @@ def test_broken_figures_are_refused(tmp_path: Path, text: str | None) -> None:
         read_kept(path)
 
 
-def test_a_photo_must_have_a_plate(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_photo_must_have_a_plate(tmp_path, capsys):
     empty = tmp_path / "empty.png"
     Image.new("RGB", (320, 180)).save(empty)
     words = ["bench", "stages", "--photo", str(empty)]

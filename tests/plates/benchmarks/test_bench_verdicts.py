@@ -8,7 +8,7 @@ import pytest
 from scipy.signal import lfilter
 
 from plates.benchmarks import faults, overload, serve, soak
-from plates.benchmarks.faults import FAULTS, Fault, judge
+from plates.benchmarks.faults import FAULTS, judge
 from plates.benchmarks.load import CLIENT_LEFT, Load, summarise
 from plates.benchmarks.report import Verdict
 from plates.benchmarks.soak import Soak
@@ -29,7 +29,7 @@ READY = row(11, 11.5, kind="/readyz")
 WELL = [row(11, 11.5), READY]
 
 
-def test_goodput_counts_neither_the_late_nor_what_came_after_the_end() -> None:
+def test_goodput_counts_neither_the_late_nor_what_came_after_the_end():
     rows = [
         row(0.0, 0.5),
         row(0.1, 3.1),  # after the deadline
@@ -103,12 +103,12 @@ HEALED = judge(YOLO, 10, WELL)
         (soaked(restarts=True), ["tritonserver (2), tritonserver (3)"]),
     ],
 )
-def test_floors_that_are_missed_are_named(verdicts: list[Verdict], missed: list[str]) -> None:
+def test_floors_that_are_missed_are_named(verdicts, missed):
     found = [str(verdict) for verdict in verdicts if not verdict.holds]
     assert [what in line for what, line in zip(missed, found, strict=True)] == [True] * len(missed)
 
 
-def test_healed_is_when_everything_goes_well_for_good() -> None:
+def test_healed_is_when_everything_goes_well_for_good():
     rows = [
         row(10.5, 11, 503),
         row(11, 11.5),  # another instance still works
@@ -141,6 +141,6 @@ def test_healed_is_when_everything_goes_well_for_good() -> None:
         (FROZEN, [row(10, 15, 504)], ""),
     ],
 )
-def test_what_clients_must_not_get_is_named(fault: Fault, rows: Rows, problem: str) -> None:
+def test_what_clients_must_not_get_is_named(fault, rows, problem):
     found = judge(fault, 10, [*rows, *WELL])["problems"]
     assert len(found) == bool(problem) and problem in "".join(found)

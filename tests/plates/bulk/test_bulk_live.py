@@ -29,7 +29,7 @@ pytestmark = [
 ]
 
 
-def test_kills_lose_nothing_and_double_nothing(tmp_path: Path) -> None:
+def test_kills_lose_nothing_and_double_nothing(tmp_path):
     folder, out, errors = tmp_path / "photos", tmp_path / "out", tmp_path / "stderr"
     paths = make_photos(folder, 119)
     paths.append(Path(shutil.copy(SCENE, paths[0].with_name("000119.jpg"))))

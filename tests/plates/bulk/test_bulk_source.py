@@ -31,7 +31,7 @@ def problems(source: Path | str) -> list[tuple[str, str]]:
     return [(one.photo, one.reason) for one in found if isinstance(one, Failure)]
 
 
-def test_a_folder_a_photo_and_a_pattern_are_searched(tmp_path: Path) -> None:
+def test_a_folder_a_photo_and_a_pattern_are_searched(tmp_path):
     archive(tmp_path, 4)
     photos = sorted(map(str, tmp_path.rglob("*.jpg")))
     assert names(photos[0]) == photos[:1]
@@ -48,9 +48,7 @@ def test_a_folder_a_photo_and_a_pattern_are_searched(tmp_path: Path) -> None:
     assert Fetcher(str(tmp_path)).fetch(odd) == jpeg(5)
 
 
-def test_a_folder_that_may_not_be_read_is_named_and_the_others_are_listed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_folder_that_may_not_be_read_is_named_and_the_others_are_listed(tmp_path, monkeypatch):
     archive(tmp_path, 4)
     scan = os.scandir
 
@@ -75,14 +73,14 @@ def test_a_folder_that_may_not_be_read_is_named_and_the_others_are_listed(
         ("zip://::/nowhere.zip", "not there"),
     ],
 )
-def test_a_source_that_cannot_be_opened_says_why(source: str, said: str) -> None:
+def test_a_source_that_cannot_be_opened_says_why(source, said):
     with pytest.raises(BulkError, match=said):
         list(find_photos(source))
     with pytest.raises(BulkError, match=r"nothing_of_that_name.*pip install -r"):
         require("nothing_of_that_name")
 
 
-def test_a_zip_file_is_a_source(tmp_path: Path) -> None:
+def test_a_zip_file_is_a_source(tmp_path):
     path = tmp_path / "photos.zip"
     with zipfile.ZipFile(path, "w") as file:
         for name, shade in (("a/1.jpg", 5), ("a/b/2.jpg", 15), ("a/readme.txt", 5)):
@@ -122,7 +120,7 @@ def shelf(folder: Path) -> Iterator[str]:
         server.shutdown()
 
 
-def test_the_web_is_a_source(tmp_path: Path) -> None:
+def test_the_web_is_a_source(tmp_path):
     photos = {"good.jpg", "shaky.jpg", "forbidden.jpg", "down.jpg", "sub/deep", "sub/a.HEIC"}
     for name in (*photos, "about.html", "table.csv", ".hidden", "linked/1"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
@@ -159,7 +157,7 @@ def test_the_web_is_a_source(tmp_path: Path) -> None:
     assert describe(refused.value)[0] == "unreachable"
 
 
-def test_no_more_than_the_limit_is_read_of_large_files(tmp_path: Path) -> None:
+def test_no_more_than_the_limit_is_read_of_large_files(tmp_path):
     limits = Limits(max_bytes=2000)
     (tmp_path / "a.jpg").write_bytes(bytes(3000))
     (photo,) = find_photos(str(tmp_path))
@@ -173,9 +171,7 @@ def test_no_more_than_the_limit_is_read_of_large_files(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("photos", [1, 4, 5, 30])
-def test_a_listing_is_cut_into_chunks_that_are_found_again_and_grow(
-    tmp_path: Path, photos: int
-) -> None:
+def test_a_listing_is_cut_into_chunks_that_are_found_again_and_grow(tmp_path, photos):
     source = archive(tmp_path / "photos", photos)
     killed = tmp_path / "part-00000099.parquet"
     killed.write_bytes(b"of a listing that was killed")

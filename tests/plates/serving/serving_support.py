@@ -98,6 +98,7 @@ output [
 instance_group [ { kind: KIND_CPU } ]
 """
 MODEL = """
+import numpy as np
 import triton_python_backend_utils as pb_utils
 
 class TritonPythonModel:

@@ -46,9 +46,7 @@ def family_of(server: EmbeddedTriton) -> list[int]:
     return [pids.guardian, pids.server, *pids.stubs]
 
 
-def test_two_servers_live_side_by_side_and_leave_nothing(
-    models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_two_servers_live_side_by_side_and_leave_nothing(models, tmp_path, monkeypatch):
     # Nothing of the folder that we were started from is imported; a relative path is from there.
     for name in ("colorsys", "queue", "numpy"):
         (tmp_path / f"{name}.py").write_text("raise ImportError('poisoned')")
@@ -71,7 +69,7 @@ def test_two_servers_live_side_by_side_and_leave_nothing(
     assert folder is not None and not folder.exists()
 
 
-def test_the_server_dies_with_its_killed_owner(models: Path) -> None:
+def test_the_server_dies_with_its_killed_owner(models):
     code = (
         "import sys, time; from pathlib import Path; from plates.serving import EmbeddedTriton\n"
         "s = EmbeddedTriton(Path(sys.argv[1])).start(); p = s.pids\n"
@@ -98,9 +96,7 @@ def test_the_server_dies_with_its_killed_owner(models: Path) -> None:
         (["guardian", "server", "stubs"], signal.SIGSTOP),
     ],
 )
-def test_nothing_survives(
-    models: Path, hurt: list[str], number: signal.Signals, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nothing_survives(models, hurt, number, monkeypatch):
     monkeypatch.setattr(triton, "GRACE_S", 1.0)
     monkeypatch.setattr(triton, "STOP_S", 3.0)
     with EmbeddedTriton(models) as server:
@@ -124,7 +120,7 @@ def test_nothing_survives(
     assert (keeper.returncode == -signal.SIGKILL) == ("guardian" in hurt)
 
 
-def test_a_model_that_is_never_ready_is_an_error_with_its_reason(model: Path, models: Path) -> None:
+def test_a_model_that_is_never_ready_is_an_error_with_its_reason(model, models):
     model.write_text(SLOW)
     server = EmbeddedTriton(models, ready_timeout=2)
     with pytest.raises(StartError, match=r"not ready after 2 s:\n(.|\n)*loading: plate_recognit"):
@@ -133,9 +129,7 @@ def test_a_model_that_is_never_ready_is_an_error_with_its_reason(model: Path, mo
     assert not processes.leftovers(server.shm_prefix)
 
 
-def test_a_server_is_healed_on_the_same_ports_until_that_is_hopeless(
-    model: Path, models: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_server_is_healed_on_the_same_ports_until_that_is_hopeless(model, models, monkeypatch):
     for name, value in (("STANDSTILL_S", 2.0), ("SILENCE_S", 3.0), ("_REAPED_S", 0.3)):
         monkeypatch.setattr(healing, name, value)
     monkeypatch.setattr(healing, "_READ_TIMEOUT_S", 1.0)

@@ -67,9 +67,7 @@ def start(healer: TritonHealer) -> None:
 # --- starts ---
 
 
-def test_versions_of_which_none_starts_are_tried_once_each(
-    repository: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_versions_of_which_none_starts_are_tried_once_each(repository, caplog):
     caplog.set_level(logging.INFO)
     for number in (1, 2):
         publish(repository, number, code="raise ImportError")
@@ -91,9 +89,7 @@ def test_versions_of_which_none_starts_are_tried_once_each(
         ({}, "yolo/2/model.onnx is not what was exported"),
     ],
 )
-def test_a_start_goes_on_with_the_next_version(
-    repository: Path, healer: TritonHealer, spoil: dict[str, str], reason: str
-) -> None:
+def test_a_start_goes_on_with_the_next_version(repository, healer, spoil, reason):
     publish(repository, 2, **spoil)
     if not spoil:
         (repository / "yolo" / "2" / "model.onnx").write_text("cut off")
@@ -101,7 +97,7 @@ def test_a_start_goes_on_with_the_next_version(
     assert healer.status.release == 1 and reason in healer.status.refused["2"]
 
 
-def test_a_port_in_use_is_no_fault_of_the_version(repository: Path) -> None:
+def test_a_port_in_use_is_no_fault_of_the_version(repository):
     publish(repository, 2)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
@@ -124,13 +120,8 @@ def test_a_port_in_use_is_no_fault_of_the_version(repository: Path) -> None:
     ],
 )
 def test_a_version_that_was_changed_in_place_ends_with_a_status(
-    repository: Path,
-    triton: EmbeddedTriton,
-    healer: TritonHealer,
-    monkeypatch: pytest.MonkeyPatch,
-    content: str | None,
-    reason: str,
-) -> None:
+    repository, triton, healer, monkeypatch, content, reason
+):
     monkeypatch.setattr(supervisor, "MAX_IN_A_ROW", 2)
     path, served = repository.with_name("status.json"), repository / "lprnet" / "1" / "model.onnx"
     parts = Supervisor([healer], path)
@@ -147,8 +138,8 @@ def test_a_version_that_was_changed_in_place_ends_with_a_status(
 
 
 def test_a_slow_start_keeps_no_other_part_waiting_and_a_stop_then_leaves_nothing(
-    healer: TritonHealer, triton: EmbeddedTriton, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    healer, triton, monkeypatch
+):
     start(healer)
     starting, go_on = threading.Semaphore(0), threading.Semaphore(0)
     real_start = triton.start
@@ -208,8 +199,8 @@ def start_change(healer: TritonHealer, repository: Path, change: Change) -> None
 
 
 def test_a_refused_version_is_tried_again_when_its_files_change_and_then_served(
-    healer: TritonHealer, repository: Path, change: Change
-) -> None:
+    healer, repository, change
+):
     start_change(healer, repository, change)
     change.outcomes.put(VersionError("it misreads"))
     ticked_until(healer, lambda: healer.status.refused == {"2": "it misreads"})
@@ -222,9 +213,7 @@ def test_a_refused_version_is_tried_again_when_its_files_change_and_then_served(
     assert healer.status.state == "ready" and healer.status.restarts["triton"] == 0
 
 
-def test_a_version_that_ends_triton_twice_is_refused(
-    healer: TritonHealer, triton: EmbeddedTriton, repository: Path, change: Change
-) -> None:
+def test_a_version_that_ends_triton_twice_is_refused(healer, triton, repository, change):
     start_change(healer, repository, change)
     os.kill(triton.pids.stubs[0], signal.SIGKILL)
     ticked_until(healer, lambda: healer.status.restarts["plate_recognition"] == 1)
@@ -241,7 +230,7 @@ def test_a_version_that_ends_triton_twice_is_refused(
 # --- whether photos are read ---
 
 
-def test_trouble_is_found_in_silence_and_in_standstill(tmp_path: Path) -> None:
+def test_trouble_is_found_in_silence_and_in_standstill(tmp_path):
     healer = TritonHealer(EmbeddedTriton(tmp_path), b"photo")
     healer._triton.poll = lambda: None  # type: ignore[method-assign]
     prober, now = healer._prober, time.monotonic()
@@ -258,7 +247,7 @@ def test_trouble_is_found_in_silence_and_in_standstill(tmp_path: Path) -> None:
         assert expected in str(healer._find_trouble())
 
 
-def test_photos_of_others_are_proof_only_if_every_model_answered() -> None:
+def test_photos_of_others_are_proof_only_if_every_model_answered():
     triton = Mock(spec=TritonHttp)
     prober = Prober(lambda: triton, b"photo", threading.Event())
 

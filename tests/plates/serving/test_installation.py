@@ -41,9 +41,7 @@ def problems(found: Installation | None, models: Path, profile: str = "cpu") -> 
 # --- which Triton is taken, and what it is started with ---
 
 
-def test_the_wheel_comes_before_the_image_and_gets_our_backends(
-    wheel: Installation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_wheel_comes_before_the_image_and_gets_our_backends(wheel, tmp_path, monkeypatch):
     image = make_image(tmp_path / "tritonserver")
     assert find_installation(image.folder) == wheel
     backends = wheel.lay_out_backends(tmp_path / "backends")
@@ -55,9 +53,7 @@ def test_the_wheel_comes_before_the_image_and_gets_our_backends(
     assert image.lay_out_backends(tmp_path / "none") == image.folder / "backends"
 
 
-def test_triton_gets_this_python_but_not_our_settings(
-    wheel: Installation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_triton_gets_this_python_but_not_our_settings(wheel, tmp_path, monkeypatch):
     for name in ("PLATES_TOKENS", "PLATES_TRITON_TOKEN", "PYTHONPATH"):
         monkeypatch.setenv(name, "secret-of-the-gate")
     monkeypatch.setenv("OMP_NUM_THREADS", "3")
@@ -74,9 +70,7 @@ def test_triton_gets_this_python_but_not_our_settings(
     assert "CUDA_VISIBLE_DEVICES" not in variables and for_cpu["CUDA_VISIBLE_DEVICES"] == ""
 
 
-def test_tritons_log_does_not_fill_the_disk(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_tritons_log_does_not_fill_the_disk(tmp_path, monkeypatch):
     server = EmbeddedTriton(tmp_path)
     monkeypatch.setattr(server, "_folder", tmp_path)
     server.bound_log()
@@ -95,9 +89,7 @@ def test_tritons_log_does_not_fill_the_disk(
 # --- what it needs ---
 
 
-def test_what_is_missing_is_named_with_its_cure(
-    wheel: Installation, models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_missing_is_named_with_its_cure(wheel, models, tmp_path, monkeypatch):
     image = make_image(tmp_path / "opt")
     assert problems(wheel, models) == problems(image, models) == []
     (nothing,) = problems(None, models)
@@ -121,9 +113,7 @@ def test_what_is_missing_is_named_with_its_cure(
 
 
 @pytest.mark.parametrize("port", [70000, -1, None])
-def test_ports_that_can_not_be_used_are_named_with_all_other_problems(
-    tmp_path: Path, port: int | None
-) -> None:
+def test_ports_that_can_not_be_used_are_named_with_all_other_problems(tmp_path, port):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = port or taken.getsockname()[1]
         with pytest.raises(PreflightError) as refused:
@@ -133,9 +123,7 @@ def test_ports_that_can_not_be_used_are_named_with_all_other_problems(
     assert f"Port {port} " in bad_port and "PLATES_TRITON_HTTP_PORT" in bad_port
 
 
-def test_missing_artifacts_are_named_per_profile(
-    wheel: Installation, models: Path, tmp_path: Path
-) -> None:
+def test_missing_artifacts_are_named_per_profile(wheel, models, tmp_path):
     (models / "plate_recognition" / "1" / MANIFEST).unlink()
     (lost,) = problems(wheel, models)
     assert f"plate_recognition has no {MANIFEST}" in lost
@@ -154,7 +142,7 @@ def test_missing_artifacts_are_named_per_profile(
 # --- a GPU ---
 
 
-def test_a_profile_for_a_gpu(wheel: Installation, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_profile_for_a_gpu(wheel, monkeypatch):
     monkeypatch.setattr(installation, "ARTIFACTS", {})
     monkeypatch.setattr(installation, "MANIFESTS", {})
     monkeypatch.setattr(gpu, "find_gpu_problem", lambda: "NVIDIA's driver finds none")
@@ -180,7 +168,7 @@ def test_a_profile_for_a_gpu(wheel: Installation, monkeypatch: pytest.MonkeyPatc
         (100, 0, "NVIDIA's driver finds none (CUDA error 100)"),
     ],
 )
-def test_the_driver_is_asked(tmp_path: Path, status: int, gpus: int, expected: str | None) -> None:
+def test_the_driver_is_asked(tmp_path, status, gpus, expected):
     missing = gpu.find_gpu_problem("libno-such-driver.so")
     assert missing and "libno-such-driver.so is not found" in missing
     source, library = tmp_path / "driver.c", tmp_path / f"libcuda-{status}-{gpus}.so"

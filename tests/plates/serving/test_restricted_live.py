@@ -6,7 +6,6 @@ from typing import Any
 
 import httpx
 import pytest
-from support import TritonEndpoints
 from tritonclient import grpc as triton_grpc
 from tritonclient import http as triton_http
 from tritonclient.utils import InferenceServerException
@@ -32,7 +31,7 @@ CALLS: dict[str, Callable[[Any, dict[str, str]], Any]] = {
 GRPC_HEADER = f"triton-grpc-protocol-{KEY_HEADER}"
 
 
-def test_only_photos_health_and_metrics_need_no_key(triton: TritonEndpoints) -> None:
+def test_only_photos_health_and_metrics_need_no_key(triton):
     server = triton.embedded
     assert server is not None
     with (

@@ -37,9 +37,7 @@ from plates.serving.supervisor import RestartBudget, Supervisor
         (supervisor.WINDOW_S + 1, True, None),
     ],
 )
-def test_restarts_end_unless_they_are_rare(
-    every_s: float, is_well_between: bool, count: int | None
-) -> None:
+def test_restarts_end_unless_they_are_rare(every_s, is_well_between, count):
     clock = Clock()
     restarts = RestartBudget("The part", clock)
     pauses = []
@@ -92,9 +90,7 @@ def pid_of(part: GatewayWorker) -> int:
     return part._process.pid
 
 
-def test_a_killed_worker_is_started_again_even_if_that_fails_at_first(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_killed_worker_is_started_again_even_if_that_fails_at_first(monkeypatch):
     popen, failures = subprocess.Popen, [OSError(11, "no room"), OSError(24, "too many files")]
 
     def fail_at_first(*words: Any, **options: Any) -> "subprocess.Popen[bytes]":
@@ -119,9 +115,7 @@ def test_a_killed_worker_is_started_again_even_if_that_fails_at_first(
     assert not processes.is_alive(last)
 
 
-def test_a_worker_that_gives_no_sign_is_killed_and_one_that_ends_each_time_is_given_up(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_worker_that_gives_no_sign_is_killed_and_one_that_ends_each_time_is_given_up(monkeypatch):
     monkeypatch.setattr(gateway, "SILENCE_S", 0.5)
     with working(MUTE) as part:
         part.start()
@@ -142,7 +136,7 @@ def test_a_worker_that_gives_no_sign_is_killed_and_one_that_ends_each_time_is_gi
 # --- all parts together, and their status file ---
 
 
-def test_parts_are_started_in_order_watched_and_stopped_backwards(tmp_path: Path) -> None:
+def test_parts_are_started_in_order_watched_and_stopped_backwards(tmp_path):
     path, service = tmp_path / "status.json", Mock()
     service.one.status = Status("ready", {"one": 0}, 1, {"2": "it misreads"})
     service.two.status = Status("ready", {"two": 0})
@@ -169,9 +163,7 @@ def test_parts_are_started_in_order_watched_and_stopped_backwards(tmp_path: Path
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_unexpected_errors_end_with_a_status_and_a_missing_folder_ends_nothing(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_unexpected_errors_end_with_a_status_and_a_missing_folder_ends_nothing(tmp_path, caplog):
     part = Mock(status=Status("ready", {"one": 0}), tick=Mock(side_effect=ZeroDivisionError))
     for path in (tmp_path / "status.json", tmp_path / "gone" / "status.json"):
         supervisor = Supervisor([part], path)
@@ -182,7 +174,7 @@ def test_unexpected_errors_end_with_a_status_and_a_missing_folder_ends_nothing(
     assert "status file can't be written" in caplog.text
 
 
-def test_only_a_status_is_read_as_one(tmp_path: Path) -> None:
+def test_only_a_status_is_read_as_one(tmp_path):
     path = tmp_path / "status.json"
     assert read_status(path) is None
     path.write_text('{"state": "ready", "restarts": {}}')  # as older versions wrote it
@@ -198,7 +190,7 @@ def test_only_a_status_is_read_as_one(tmp_path: Path) -> None:
 # --- which processes are ended
 
 
-def test_the_empty_word_ends_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_empty_word_ends_no_process(monkeypatch):
     """Before a server was started it has no prefix."""
     # If this fails, it must not end all processes of the machine.
     kill = Mock()

@@ -22,7 +22,7 @@ def repository(tmp_path: Path) -> Path:
 # --- which are there ---
 
 
-def test_a_version_is_what_its_manifest_names_and_what_lies_beside(repository: Path) -> None:
+def test_a_version_is_what_its_manifest_names_and_what_lies_beside(repository):
     (repository / "yolo" / "1" / "model.plan").touch()
     (repository / "yolo" / "1" / ".hidden").touch()
     (version,) = find_versions(repository)
@@ -43,9 +43,7 @@ def test_a_version_is_what_its_manifest_names_and_what_lies_beside(repository: P
         ("../../lprnet/2/model.onnx", None),
     ],
 )
-def test_versions_are_ordered_by_number_and_what_is_not_complete_is_none(
-    repository: Path, file: str, content: str | None
-) -> None:
+def test_versions_are_ordered_by_number_and_what_is_not_complete_is_none(repository, file, content):
     for number in (10, 9, 2, 3):
         publish(repository, number)
     for model in MODELS:
@@ -56,9 +54,7 @@ def test_versions_are_ordered_by_number_and_what_is_not_complete_is_none(
     assert [version.number for version in find_versions(repository)] == [10, 9, 1]
 
 
-def test_a_view_shows_one_version_and_what_belongs_to_none(
-    repository: Path, tmp_path: Path
-) -> None:
+def test_a_view_shows_one_version_and_what_belongs_to_none(repository, tmp_path):
     (repository / "other" / "7").mkdir(parents=True)
     (repository / "other" / "config.pbtxt").write_text(CONFIG.format("python"))
     (version,) = find_versions(repository)
@@ -88,8 +84,8 @@ def due(chosen: Versions) -> int | None:
 
 
 def test_a_newer_version_is_due_once_its_files_rest_and_the_older_one_without_it(
-    repository: Path, chosen: Versions
-) -> None:
+    repository, chosen
+):
     chosen.prove(find_versions(repository)[0])
     assert due(chosen) is None
     publish(repository, 2)
@@ -107,7 +103,7 @@ def test_a_newer_version_is_due_once_its_files_rest_and_the_older_one_without_it
     assert [due(chosen), due(chosen)] == [None, None], "the last one stays"
 
 
-def test_reasons_are_short_until_none_is_left(repository: Path, chosen: Versions) -> None:
+def test_reasons_are_short_until_none_is_left(repository, chosen):
     (version,) = find_versions(repository)
     log = "Triton ended:\nline\n... failed to load 'yolo' version 1: out of memory\nline"
     chosen.refuse(version, log)
@@ -168,8 +164,8 @@ MISREAD = r"must read A123BC77 at \[10, 20, 110, 44\], it read"
     ],
 )
 def test_a_version_that_can_not_be_served_leaves_all_as_it_was(
-    repository: Path, view: View, triton: Mock, spoil: Spoil, reason: str
-) -> None:
+    repository, view, triton, spoil, reason
+):
     spoil(triton, repository)
     with pytest.raises(VersionError, match=reason):
         change_version(triton, view, find_versions(repository)[0])
@@ -184,8 +180,8 @@ def test_a_version_that_can_not_be_served_leaves_all_as_it_was(
     ("model", "status"), [("yolo", None), (TRIAL, None), ("plate_recognition", 400)]
 )
 def test_triton_must_be_restarted_where_it_is_unknown_what_is_loaded(
-    repository: Path, view: View, triton: Mock, model: str, status: int | None
-) -> None:
+    repository, view, triton, model, status
+):
     unloadable(model, "no answer", status)(triton, repository)
     with pytest.raises(RequestError, match="no answer"):
         change_version(triton, view, find_versions(repository)[0])
