@@ -126,6 +126,11 @@ def loaded_by(statement: str) -> set[str]:
     [
         ("import api.main", {"torch", "onnxruntime", "openvino", "matplotlib", "cv2"}),
         ("import plates.cli.main", {"torch", "fastapi", "tritonclient", "cv2", "numpy"}),
+        # What `--help` of any command needs.
+        (
+            "from plates.cli import main\nfor name in main.COMMANDS: main.module_of(name)",
+            {"torch", "cv2", "tritonclient", "uvicorn", "fastapi"},
+        ),
         ("import plates.serving", {"torch", "numpy", "pytriton"}),
         # What it shares with the service would not count in the service's memory.
         ("import plates.benchmarks.serve", {"torch", "cv2", "grpc", "tritonclient"}),
