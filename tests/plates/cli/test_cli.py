@@ -133,7 +133,6 @@ def test_the_folders_of_a_training_are_made_before_it_begins(trained, run, tmp_p
         ("eval --data . --json {odd}/a.json", "no\\nwhere/a.json: its folder does not exist"),
         ("eval --data . --engine tensorflow", "expected one of served, torch, got 'tensorflow'"),
         ("demo {odd}.jpg", "no\\nwhere.jpg"),
-        ("bulk nowhere --out {folder}/out", "nowhere: no such file or folder"),
     ],
 )
 def test_what_makes_no_sense_is_refused_in_one_line(
