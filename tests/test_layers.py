@@ -83,15 +83,29 @@ def test_no_circle_among_files() -> None:
     TopologicalSorter(graph).prepare()  # raises CycleError, which lists the circle
 
 
-def test_the_models_know_neither_http_nor_triton_nor_their_callers() -> None:
-    http = ("fastapi", "grpc", "httpx", "requests", "starlette", "tritonclient", "uvicorn")
-    assert not offenders("plate_models", ("api", "plates", *http))
+HTTP = ("fastapi", "grpc", "httpx", "requests", "starlette", "tritonclient", "uvicorn")
+ARCHIVE = ("aiohttp", "fsspec", "pandas", "pyarrow", "ray")
 
 
-def test_the_gateway_knows_neither_torch_nor_what_runs_it() -> None:
-    assert not offenders("api", ("plates", "torch"))
-    known = {name for name in closure("api") if name.startswith("plate_models")}
-    assert not {name for name in known if name.startswith("plate_models.pipeline")}
+@pytest.mark.parametrize(
+    ("package", "forbidden", "allowed_in"),
+    [
+        ("plate_models", ("api", "plates", "fsspec", "pyarrow", "ray", *HTTP), None),
+        ("plate_models", ("triton_python_backend_utils",), "plate_models.backends"),
+        ("api", ("plates", "torch", *ARCHIVE), None),
+        ("api", ("tritonclient",), "api.triton: "),
+    ],
+)
+def test_packages_know_only_what_they_may(
+    package: str, forbidden: tuple[str, ...], allowed_in: str | None
+) -> None:
+    found = offenders(package, forbidden)
+    assert bool(found) == bool(allowed_in), found
+    assert all(place.startswith(str(allowed_in)) for place in found)
+
+
+def test_the_gateway_knows_no_pipeline() -> None:
+    assert not {name for name in closure("api") if name.startswith("plate_models.pipeline")}
 
 
 def test_what_reads_a_photo_imports_nothing_of_training() -> None:
@@ -99,21 +113,6 @@ def test_what_reads_a_photo_imports_nothing_of_training() -> None:
     offline = {name for name in reading if name.startswith((*OFFLINE, "plates", "api"))}
     assert not offline
     assert "plate_models.recognition.ctc" in reading  # the closure does follow imports
-
-
-def test_what_only_an_archive_needs_stays_with_the_archive() -> None:
-    assert not offenders("plate_models", ("fsspec", "pyarrow", "ray"))
-    assert not offenders("api", ("aiohttp", "fsspec", "pandas", "pyarrow", "ray"))
-
-
-def test_only_the_stubs_code_needs_the_stub() -> None:
-    found = offenders("plate_models", ("triton_python_backend_utils",))
-    assert found and all(place.startswith("plate_models.backends") for place in found)
-
-
-def test_only_one_module_of_the_gateway_knows_triton() -> None:
-    found = offenders("api", ("tritonclient",))
-    assert found and all(place.startswith("api.triton: ") for place in found)
 
 
 def loaded_by(statement: str) -> set[str]:
@@ -127,6 +126,11 @@ def loaded_by(statement: str) -> set[str]:
     [
         ("import api.main", {"torch", "onnxruntime", "openvino", "matplotlib", "cv2"}),
         ("import plates.cli.main", {"torch", "fastapi", "tritonclient", "cv2", "numpy"}),
+        # What `--help` of any command needs.
+        (
+            "from plates.cli import main\nfor name in main.COMMANDS: main.module_of(name)",
+            {"torch", "cv2", "tritonclient", "uvicorn", "fastapi"},
+        ),
         ("import plates.serving", {"torch", "numpy", "pytriton"}),
         # What it shares with the service would not count in the service's memory.
         ("import plates.benchmarks.serve", {"torch", "cv2", "grpc", "tritonclient"}),

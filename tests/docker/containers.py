@@ -4,6 +4,7 @@ A service's processes get the Dockerfile's and `docker compose config`'s own wor
 become folders of the test, names of services 127.0.0.1, ports free ones.
 """
 
+import fnmatch
 import io
 import json
 import os
@@ -64,60 +65,42 @@ class Stage:
 
 def read_stages(image: str) -> list[Stage]:
     """Read docker/<image>.Dockerfile."""
-    return parse((ROOT / f"docker/{image}.Dockerfile").read_text(encoding="utf-8"))
-
-
-def parse(text: str) -> list[Stage]:
-    """Read a Dockerfile."""
+    file = (ROOT / f"docker/{image}.Dockerfile").read_bytes()
     stages: list[Stage] = []
     defaults: dict[str, str] = {}
-    for instruction, value in _instructions(text):
+    for line in DockerfileParser(fileobj=io.BytesIO(file)).structure:
+        instruction, value = line["instruction"], line["value"]
         if instruction == "FROM":
             parts = value.split()
-            image = re.sub(r"\$\{(\w+)\}", lambda found: defaults[found[1]], parts[0])
-            stages.append(Stage(image, parts[2] if len(parts) > 2 else ""))
-        elif not stages:
-            assert instruction == "ARG", instruction
-            name, _, defaults[name] = value.partition("=")
+            base = re.sub(r"\$\{(\w+)\}", lambda found: defaults[found[1]], parts[0])
+            stages.append(Stage(base, parts[2] if len(parts) > 2 else ""))
         elif instruction == "ARG":
             name, given, default = value.partition("=")
+            if not stages:
+                defaults[name] = default
+                continue
             stages[-1].arguments.append(name)
             stages[-1].environment |= {name: default} if given else {}
         elif instruction == "ENV":
             stages[-1].environment |= dict(pair.split("=", 1) for pair in value.split())
-        else:
+        elif instruction != "COMMENT":
             stages[-1].steps.append((instruction, value))
     return stages
 
 
-def _instructions(text: str) -> Iterator[tuple[str, str]]:
-    for line in DockerfileParser(fileobj=io.BytesIO(text.encode())).structure:
-        if line["instruction"] != "COMMENT":
-            yield line["instruction"], line["value"]
-
-
-def is_ignored(path: str, patterns: str | None = None) -> bool:
-    """Whether .dockerignore (or `patterns`) keeps a path out of the build's context."""
-    lines = (patterns or (ROOT / ".dockerignore").read_text(encoding="utf-8")).splitlines()
+def is_ignored(path: str) -> bool:
+    """Whether .dockerignore keeps a path out of the build's context."""
+    lines = (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines()
     parts = path.split("/")
     family = ["/".join(parts[:count]) for count in range(1, len(parts) + 1)]
     ignored = False
-    for line in filter(None, (line.strip() for line in lines)):
-        if line.startswith("#"):
-            continue
-        pattern = _expression(line.removeprefix("!"))
-        if any(re.fullmatch(pattern, member) for member in family):
+    for line in lines:
+        pattern = line.removeprefix("!").removeprefix("**/")
+        anywhere = "(?:.*/)?" if "**/" in line else ""
+        expression = re.compile(anywhere + fnmatch.translate(pattern).replace(".*", "[^/]*"))
+        if line and not line.startswith("#") and any(map(expression.match, family)):
             ignored = not line.startswith("!")
     return ignored
-
-
-def _expression(pattern: str) -> str:
-    """A pattern of .dockerignore as a regular expression."""
-    pieces = re.split(r"(\*\*/|\*\*|\*|\?|\[.*?\])", pattern.strip("/"))
-    meaning = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
-    return "".join(
-        meaning.get(piece, piece if piece.startswith("[") else re.escape(piece)) for piece in pieces
-    )
 
 
 def copy_sources(stage: Stage, staging: Path, upto: int | None = None) -> None:
@@ -134,23 +117,25 @@ def copy_sources(stage: Stage, staging: Path, upto: int | None = None) -> None:
                     shutil.copy2(file, staging / place)
 
 
-@dataclass
 class Machine:
-    """What stands for an engine: a folder for volumes and tmpfs, a free port for each port."""
+    """What stands for an engine: a folder for volumes and tmpfs, a free port for each port.
 
-    folder: Path
-    combination: str = "cpu"
-    ports: Mapping[str, str] = field(default_factory=lambda: dict(_free_ports()))
+    `programs` has, for each service, the folder that stands for its image's `bin`.
+    """
 
-    def service(self, name: str) -> dict[str, Any]:
-        """What docker compose made of a service."""
-        service: dict[str, Any] = read_copy()[self.combination]["services"][name]
-        return service
+    def __init__(self, folder: Path, programs: Mapping[str, Path]) -> None:
+        self.folder, self.programs = folder, programs
+        self.services: dict[str, Any] = read_copy()["cpu"]["services"]
+        with ExitStack() as held:
+            probes = [held.enter_context(socket.create_server(("", 0))) for _ in PORTS]
+            free = [str(probe.getsockname()[1]) for probe in probes]
+        self.ports = dict(zip(PORTS, free, strict=True))
+        self.pids: dict[str, int] = {}
+        self.statuses: dict[str, int] = {}
 
     def image(self, name: str) -> Stage:
         """The last stage of a service's image."""
-        file = Path(self.service(name)["build"]["dockerfile"]).name
-        return read_stages(file.removesuffix(".Dockerfile"))[-1]
+        return read_stages(Path(self.services[name]["build"]["dockerfile"]).stem)[-1]
 
     def here(self, name: str, word: str) -> str:
         """A word of a service's as it reads on this machine."""
@@ -163,51 +148,43 @@ class Machine:
 
     def _folders(self, name: str) -> dict[str, Path]:
         """Each path that a service may write to, or that another one writes to."""
-        mounts = [m for m in self.service(name)["volumes"] if m["type"] == "volume"]
+        service = self.services[name]
+        mounts = [mount for mount in service["volumes"] if mount["type"] == "volume"]
         folders = {mount["target"]: self.folder / mount["source"] for mount in mounts}
-        for line in self.service(name)["tmpfs"]:
-            path = line.split(":")[0]
-            folders[path] = self.folder / f"{name}{path.replace('/', '-')}"
-        return folders
+        temporary = [line.split(":")[0] for line in service["tmpfs"]]
+        return folders | {p: self.folder / f"{name}{p.replace('/', '-')}" for p in temporary}
 
-    def environment(self, name: str, programs: Path) -> dict[str, str]:
-        """What a service's processes get; `programs` stands for the image's own `bin`."""
-        image, service = self.image(name), self.service(name)
-        told = image.environment | (service["environment"] or {})
-        told = {key: self.here(name, value) for key, value in told.items()}
+    def environment(self, name: str) -> dict[str, str]:
+        """What a service's processes get."""
+        image = self.image(name)
+        given = image.environment | (self.services[name]["environment"] or {})
+        given = {key: self.here(name, value) for key, value in given.items()}
         assert image.environment["PATH"] == f"{HOME}/.venv/bin:$PATH"
         system = {"HOME": "/nonexistent", "TMPDIR": self.here(name, "/tmp")}  # noqa: S108 - the container's
-        return told | system | {"PATH": f"{programs}:{os.environ['PATH']}"}
+        return given | system | {"PATH": f"{self.programs[name]}:{os.environ['PATH']}"}
 
-    def make_folders(self, name: str) -> None:
-        """Make its volumes and its tmpfs."""
+    def is_healthy(self, name: str) -> bool:
+        """Carry out a service's health check once."""
+        check = self.services[name]["healthcheck"]
+        kind, *words = (self.here(name, word) for word in check["test"])
+        assert kind == "CMD"
+        options = {"env": self.environment(name), "timeout": seconds(check["timeout"]) + 10}
+        program = self.programs[name] / words[0]
+        return subprocess.run([program, *words[1:]], capture_output=True, **options).returncode == 0
+
+    @contextmanager
+    def running(self, name: str) -> Iterator[None]:
+        """Start a service as its image and the compose file say; stop it as an engine does."""
         for folder in self._folders(name).values():
             folder.mkdir(exist_ok=True)
-
-    def is_healthy(self, name: str, programs: Path) -> bool:
-        """Carry out its health check once."""
-        check = self.service(name)["healthcheck"]
-        kind, *words = check["test"]
-        assert kind == "CMD"
-        done = subprocess.run(
-            [programs / words[0], *(self.here(name, word) for word in words[1:])],
-            env=self.environment(name, programs),
-            cwd="/",
-            capture_output=True,
-            timeout=seconds(check["timeout"]) + 10,
-        )
-        return done.returncode == 0
-
-    def start(self, name: str, programs: Path, log: Path) -> "subprocess.Popen[bytes]":
-        """Start a service as its image and the compose file say."""
-        self.make_folders(name)
-        service = self.service(name)
+        service = self.services[name]
         words = service["entrypoint"] or self.image(name).entry_point
-        words = [*words, *(service["command"] or [])]
+        program, *words = [*words, *(service["command"] or [])]
+        log = self.folder / f"{name}.log"
         with log.open("wb") as file:
-            return subprocess.Popen(
-                [programs / words[0], *words[1:]],
-                env=self.environment(name, programs),
+            process = subprocess.Popen(
+                [self.programs[name] / program, *words],
+                env=self.environment(name),
                 cwd="/",
                 stdin=subprocess.DEVNULL,
                 stdout=file,
@@ -215,61 +192,28 @@ class Machine:
                 start_new_session=True,
                 preexec_fn=lambda: die_with_parent(signal.SIGTERM),
             )
+        try:
+            patience_s = min(seconds(service["healthcheck"]["start_period"]), _PATIENCE_S)
+            deadline = time.monotonic() + patience_s
+            while not self.is_healthy(name):
+                assert process.poll() is None, f"{name} has ended:\n{log.read_text()}"
+                assert time.monotonic() < deadline, f"{name} is not healthy:\n{log.read_text()}"
+                time.sleep(_EVERY_S)
+            self.pids[name] = process.pid
+            yield
+            process.send_signal(signal.SIGTERM)
+            self.statuses[name] = process.wait(seconds(service["stop_grace_period"]))
+        finally:
+            process.kill()
 
-    def wait_until_healthy(
-        self, name: str, programs: Path, process: "subprocess.Popen[bytes]", log: Path
-    ) -> None:
-        """Ask as often as it takes, within the time that the compose file gives it."""
-        check = self.service(name)["healthcheck"]
-        deadline = time.monotonic() + min(seconds(check["start_period"]), _PATIENCE_S)
-        while not self.is_healthy(name, programs):
-            assert process.poll() is None, f"{name} has ended:\n{log.read_text()}"
-            assert time.monotonic() < deadline, f"{name} is not healthy:\n{log.read_text()}"
-            time.sleep(_EVERY_S)
-
-    def stop(self, name: str, process: "subprocess.Popen[bytes]") -> int:
-        """Stop a service as an engine does; fails where it would be killed."""
-        process.send_signal(signal.SIGTERM)
-        return process.wait(seconds(self.service(name)["stop_grace_period"]))
-
-
-@dataclass
-class Running:
-    """Each service's process, and its exit status once it was stopped."""
-
-    pids: dict[str, int] = field(default_factory=dict)
-    statuses: dict[str, int] = field(default_factory=dict)
-
-
-@contextmanager
-def running(machine: Machine, programs: Mapping[str, Path]) -> Iterator[Running]:
-    """Start Triton, then the gateway, each when what it depends on is healthy; stop both."""
-    services = Running()
-    with ExitStack() as stack:
-        for name in ("triton", "gateway"):
-            log = machine.folder / f"{name}.log"
-            process = machine.start(name, programs[name], log)
-            stack.callback(process.kill)
-            services.pids[name] = process.pid
-            stack.callback(_stop, machine, services, name, process)
-            machine.wait_until_healthy(name, programs[name], process, log)
-        yield services
-
-
-def _stop(
-    machine: Machine, services: Running, name: str, process: "subprocess.Popen[bytes]"
-) -> None:
-    services.statuses[name] = machine.stop(name, process)
-
-
-def read_sample(machine: Machine) -> bool:
-    """Whether the gateway that the compose file publishes reads a sample as it should."""
-    name, plates = next(iter(read_samples().items()))
-    url = f"http://127.0.0.1:{machine.ports['8080']}/v1/plates"
-    photo = {"image": (name, (SAMPLES / name).read_bytes())}
-    answer = httpx.post(url, files=photo, timeout=30).raise_for_status().json()
-    texts = sorted(plate["text"] for plate in answer["plates"] if plate["text"])
-    return texts == sorted(plate.text for plate in plates)
+    def reads_a_sample(self) -> bool:
+        """Whether the gateway that the compose file publishes reads a sample as it should."""
+        name, plates = next(iter(read_samples().items()))
+        url = f"http://127.0.0.1:{self.ports['8080']}/v1/plates"
+        photo = {"image": (name, (SAMPLES / name).read_bytes())}
+        answer = httpx.post(url, files=photo, timeout=30).raise_for_status().json()
+        texts = sorted(plate["text"] for plate in answer["plates"] if plate["text"])
+        return texts == sorted(plate.text for plate in plates)
 
 
 def seconds(text: str) -> float:
@@ -277,11 +221,3 @@ def seconds(text: str) -> float:
     found = re.fullmatch(r"(?:(\d+)m)?(?:(\d+)s)?", text)
     assert found, text
     return 60 * int(found[1] or 0) + int(found[2] or 0)
-
-
-def _free_ports() -> Iterator[tuple[str, str]]:
-    with ExitStack() as held:
-        for port in PORTS:
-            probe = held.enter_context(socket.socket())
-            probe.bind(("127.0.0.1", 0))
-            yield port, str(probe.getsockname()[1])

@@ -1,20 +1,15 @@
 """docker/setup.sh on machines that lack something, with a Python that only takes notes."""
 
-import http.server
 import os
 import shutil
 import subprocess
 import sys
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from small_server import Reply, small_server
 
 SETUP = Path(__file__).resolve().parents[2] / "docker" / "setup.sh"
-ON_CPU = pytest.mark.skipif(Path("/dev/nvidiactl").exists(), reason="a GPU takes another torch")
 # Makes environments that hold nothing but itself; without ensurepip, as on Debian without
 # python3-venv, only those that need no pip.
 FAKE = """#!/bin/bash
@@ -33,37 +28,31 @@ esac
 """
 
 
-@dataclass
 class Machine:
     """A clone and a folder of programs, with what setup.sh is told."""
 
-    clone: Path
-    programs: Path
-
-    def set_up(self, **environment: str) -> tuple[int, str, list[str]]:
-        """The exit status, what was said, and the calls of Python worth noting."""
-        log = self.programs / "log"
-        told = {
-            "PATH": f"{self.programs}:{os.environ['PATH']}",
-            "VENV": ".venv",
-            "REQUIREMENTS": "docker/requirements",
-            "TORCH_INDEX": "",
+    def __init__(self, clone: Path, programs: Path) -> None:
+        self.clone, self.programs = clone, programs
+        self.environment = {
+            "PATH": f"{programs}:{os.environ['PATH']}",
             "REAL": sys.executable,
-            "LOG": str(log),
-            "NO_ENSUREPIP": "",
-            "BROKEN": "nothing",
+            "LOG": str(programs / "log"),
+            **{"TORCH_INDEX": "", "NO_ENSUREPIP": "", "BROKEN": "nothing", "no_proxy": "*"},
+            **{"VENV": ".venv", "REQUIREMENTS": "docker/requirements"},
         }
-        run = subprocess.run(
-            ["docker/setup.sh"],
-            cwd=self.clone,
-            env=told | {"no_proxy": "*"} | environment,
-            capture_output=True,
-            text=True,
-            timeout=60,
-        )
+
+    def calls(self) -> list[str]:
+        """The calls of Python worth noting, until now."""
+        log = self.programs / "log"
         calls = log.read_text().splitlines() if log.exists() else []
         log.unlink(missing_ok=True)
-        return run.returncode, run.stdout + run.stderr, calls
+        return calls
+
+    def set_up(self, **environment: str) -> tuple[int, str, list[str]]:
+        """The exit status, what was said, and the calls of Python."""
+        options = {"cwd": self.clone, "env": self.environment | environment, "timeout": 60}
+        run = subprocess.run(["docker/setup.sh"], capture_output=True, text=True, **options)
+        return run.returncode, run.stdout + run.stderr, self.calls()
 
 
 def make_machine(folder: Path, clone: str = "clone") -> Machine:
@@ -82,39 +71,22 @@ def machine(tmp_path: Path) -> Machine:
     return make_machine(tmp_path)
 
 
-@contextmanager
-def index(status: int) -> Iterator[str]:
-    """A package index that answers every page alike."""
-
-    class Handler(http.server.BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.send_response(status)
-            self.end_headers()
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        yield f"http://127.0.0.1:{server.server_port}/cpu"
-        server.shutdown()
-        thread.join()
-
-
 TORCH = "--requirement docker/requirements/torch.txt"
 DEV = "--require-hashes --requirement docker/requirements/dev.txt"
 INSTALL = "-m pip install -qq"
 
 
-def test_an_ordinary_machine_is_set_up_once(machine: Machine) -> None:
+def test_a_machine_is_set_up_and_again_after_it_was_moved(machine):
     everything = [f"{INSTALL} {TORCH}", f"{INSTALL} {DEV}", f"{INSTALL} --no-deps --editable ."]
     assert machine.set_up()[::2] == (0, everything)
+    pip = machine.clone / ".venv" / "bin" / "pip"
+    pip.write_text("#!/where/it/was/.venv/bin/python\n")
+    pip.chmod(0o755)
     # Nothing but the packages the second time.
     assert machine.set_up()[::2] == (0, everything)
 
 
-def test_pip_comes_from_outside_where_venv_has_none(machine: Machine) -> None:
+def test_pip_comes_from_outside_where_venv_has_none(machine):
     status, _, calls = machine.set_up(NO_ENSUREPIP="1")
     assert status == 0
     assert calls[:2] == [
@@ -123,15 +95,7 @@ def test_pip_comes_from_outside_where_venv_has_none(machine: Machine) -> None:
     ]
 
 
-def test_a_moved_environment_still_installs(machine: Machine) -> None:
-    machine.set_up()
-    pip = machine.clone / ".venv" / "bin" / "pip"
-    pip.write_text("#!/where/it/was/.venv/bin/python\n")
-    pip.chmod(0o755)
-    assert machine.set_up()[0] == 0
-
-
-def test_a_space_in_the_path_is_refused_before_anything_is_made(tmp_path: Path) -> None:
+def test_a_space_in_the_path_is_refused_before_anything_is_made(tmp_path):
     machine = make_machine(tmp_path, "my clone")
     status, said, calls = machine.set_up()
     assert status == 1 and calls == []
@@ -139,26 +103,19 @@ def test_a_space_in_the_path_is_refused_before_anything_is_made(tmp_path: Path) 
     assert not (machine.clone / ".venv").exists()
 
 
-@ON_CPU
-def test_torch_comes_from_its_own_index_with_the_ordinary_patience(machine: Machine) -> None:
-    with index(200) as url:
+@pytest.mark.skipif(Path("/dev/nvidiactl").exists(), reason="a GPU takes another torch")
+def test_torch_comes_from_its_own_index_or_where_that_is_shut_from_the_ordinary_one(machine):
+    with small_server(Reply()) as server:
+        url = f"{server.url}/cpu"
         status, _, calls = machine.set_up(TORCH_INDEX=url)
-    assert (status, calls[0]) == (0, f"{INSTALL} --index-url {url} {TORCH}")
-
-
-@ON_CPU
-def test_a_broken_download_of_torch_is_an_error_and_not_the_large_build(machine: Machine) -> None:
-    with index(200) as url:
+        assert (status, calls[0]) == (0, f"{INSTALL} --index-url {url} {TORCH}")
+        # A broken download is an error: the ordinary build is large.
         status, _, calls = machine.set_up(TORCH_INDEX=url, BROKEN="torch.txt")
-    assert status != 0
-    assert calls == [f"{INSTALL} --index-url {url} {TORCH}"]
-
-
-@ON_CPU
-def test_torch_comes_from_the_ordinary_index_where_its_own_is_shut(machine: Machine) -> None:
-    with index(403) as url:
+        assert (status, calls) == (1, [f"{INSTALL} --index-url {url} {TORCH}"])
+    with small_server(Reply(status=403)) as server:
+        url = f"{server.url}/cpu"
         answers = [machine.set_up(TORCH_INDEX=url)]
-    answers.append(machine.set_up(TORCH_INDEX=url))  # nobody listens there any more
+    answers.append(machine.set_up(TORCH_INDEX=url))  # nothing listens there any more
     for status, said, calls in answers:
         assert (status, calls[0]) == (0, f"{INSTALL} {TORCH}")
         assert url in said and "ordinary package index" in said

@@ -22,7 +22,7 @@ from plates.bulk.source import find_photos
 
 WEIGHTS = "sha256:0"
 # Where a process may die on its way through a chunk of four photos.
-DEATHS = ("first photo", "third photo", "before the sync", "before the rename", "after the rename")
+DEATHS = ("third photo", "before the rename", "after the rename")
 
 
 def jpeg(shade: int, width: int = 32) -> bytes:
@@ -66,24 +66,21 @@ def reader(source: Path | str, out: Path) -> ChunkReader:
     return ChunkReader(Request(str(source), out), WEIGHTS, load=lambda *_: None)
 
 
-def _die(*_: object) -> None:
-    os.kill(os.getpid(), signal.SIGKILL)
-
-
 def main(source: str, out: str, chunk: str, place: str) -> None:
-    seen, rename, fatal = [], Path.replace, {"first photo": 1, "third photo": 3}.get(place)
+    seen, rename = [], Path.replace
+
+    def die(*_: object) -> None:
+        os.kill(os.getpid(), signal.SIGKILL)
 
     def read_or_die(data: bytes, nets: object) -> Any:
         seen.append(data)
-        return _die() if len(seen) == fatal else read_file(data, nets)
+        return die() if len(seen) == 3 and place == "third photo" else read_file(data, nets)
 
     reading.read_file = read_or_die
-    if place == "before the sync":
-        os.fsync = _die
-    elif place == "before the rename":
-        Path.replace = _die
+    if place == "before the rename":
+        Path.replace = die
     elif place == "after the rename":
-        Path.replace = lambda path, target: (rename(path, target), _die())
+        Path.replace = lambda path, target: (rename(path, target), die())
     sys.exit(reader(source, Path(out)).read(int(chunk)).problem)
 
 

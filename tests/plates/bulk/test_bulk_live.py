@@ -29,7 +29,7 @@ pytestmark = [
 ]
 
 
-def test_kills_lose_nothing_and_double_nothing(tmp_path: Path) -> None:
+def test_kills_lose_nothing_and_double_nothing(tmp_path):
     folder, out, errors = tmp_path / "photos", tmp_path / "out", tmp_path / "stderr"
     paths = make_photos(folder, 119)
     paths.append(Path(shutil.copy(SCENE, paths[0].with_name("000119.jpg"))))
@@ -75,15 +75,3 @@ def test_kills_lose_nothing_and_double_nothing(tmp_path: Path) -> None:
     broken, empty, words = "broken-image", "empty-image", "unsupported-type"
     assert reasons.tolist() == [broken, empty, words, broken]
     assert [path.name for path in out.rglob(".*")] == [".lock"]
-
-
-def test_wrong_calls_are_refused_before_anything_starts(tmp_path: Path) -> None:
-    for words in ((), ("photos",), ("photos", "--out", "x", "--workers", "0")):
-        done = plates("bulk", *words)
-        assert done.returncode == 2
-        assert done.stderr.startswith("usage: plates bulk")
-    source, out = tmp_path / "nowhere", tmp_path / "out"
-    done = plates("bulk", str(source), "--out", str(out))
-    assert done.returncode == 1
-    assert f"plates bulk: {source}: no such file or folder" in done.stderr
-    assert not out.exists()

@@ -13,7 +13,6 @@ import bulk_cases
 import pandas
 import pytest
 from bulk_cases import DEATHS, archive, jpeg, listed, reader
-from photo_files import BAD
 from PIL import Image
 from support import ROOT
 
@@ -52,7 +51,7 @@ def die(source: Path, out: Path, place: str) -> None:
     assert done.returncode == -9, done.stderr.decode()
 
 
-def test_rows_have_the_columns_of_the_schema(source: Path, out: Path) -> None:
+def test_rows_have_the_columns_of_the_schema(source, out):
     exif = Image.Exif()
     exif.get_ifd(0x8769)[0x9003] = "2024:05:06 07:08:09"
     buffer = io.BytesIO()
@@ -76,39 +75,15 @@ def test_rows_have_the_columns_of_the_schema(source: Path, out: Path) -> None:
     assert (none.time_source, none.time) == ("file", datetime(2023, 11, 14, 22, 13, 20))
 
 
-def test_a_chunk_holds_plates_photos_without_and_failures(source: Path, out: Path) -> None:
-    bad = {"broken.jpg": "truncated jpeg", "words.png": "text", "empty.gif": "empty"}
-    for name, kind in bad.items():
-        (source / name).write_bytes(BAD[kind][0])
-    listed(source, out)
-    assert reader(source, out).read(0).failed == 3  # of failures alone
-    assert Output(out).committed() == [0] and not photos_in(out)
-    archive(source, 6)
-    assert listed(source, out, chunk=100).photos == 9
-    outcome = reader(source, out).read(0)
-    assert (outcome.photos, outcome.failed, outcome.problem) == (9, 3, None)
-    rows, account = photos_in(out), Output(out).account(0)
-    assert sorted(rows.values()) == [1, 1, 1, 1, 2, 2]  # none and one plate: one row each
-    assert account.plates == 6
-    assert {Path(f.photo).name: f.reason for f in account.failures} == {
-        "broken.jpg": "broken-image",
-        "words.png": "unsupported-type",
-        "empty.gif": "empty-image",
-    }
-    assert not set(rows) & {failure.photo for failure in account.failures}
-
-
 @pytest.mark.parametrize("place", DEATHS)
-def test_a_death_anywhere_loses_nothing_and_doubles_nothing(
-    source: Path, out: Path, place: str
-) -> None:
+def test_a_death_anywhere_loses_nothing_and_doubles_nothing(source, out, place):
     archive(source, 8)
     listed(source, out)
     die(source, out, place)
     output = Output(out)
     assert output.committed() == ([0] if place == "after the rename" else [])
     left = [path for path in output.plates.iterdir() if path.name.startswith(".")]
-    assert len(left) == (place in ("before the sync", "before the rename"))
+    assert len(left) == (place == "before the rename")
     with output.locked():
         assert not any(path.exists() for path in left)
     reads = reader(source, out)
@@ -121,7 +96,7 @@ def test_a_death_anywhere_loses_nothing_and_doubles_nothing(
         assert not list(output.work.iterdir())
 
 
-def test_a_photo_that_kills_is_named_and_the_others_are_read(source: Path, out: Path) -> None:
+def test_a_photo_that_kills_is_named_and_the_others_are_read(source, out):
     listing = listed(archive(source, 4), out)
     for _ in range(DEATHS_ALLOWED):
         die(source, out, "third photo")
@@ -140,9 +115,7 @@ def test_a_photo_that_kills_is_named_and_the_others_are_read(source: Path, out: 
         *(("", {}), ("\0\0\0", {}), ("attempt\n", {}), ("attempt\n1\n\0\0", {1: 1})),
     ],
 )
-def test_a_journal_names_where_processes_died_and_may_be_damaged(
-    tmp_path: Path, text: str, deaths_at: dict[int, int]
-) -> None:
+def test_a_journal_names_where_processes_died_and_may_be_damaged(tmp_path, text, deaths_at):
     (tmp_path / "chunk-00000007.journal").write_text(text)
     with Journal(tmp_path, 7) as journal:
         journal.begin(1)
@@ -150,7 +123,7 @@ def test_a_journal_names_where_processes_died_and_may_be_damaged(
     assert not list(tmp_path.iterdir())
 
 
-def test_damage_and_a_missing_listing_are_named(source: Path, out: Path) -> None:
+def test_damage_and_a_missing_listing_are_named(source, out):
     with pytest.raises(BulkError, match="all machines share"):
         reader(source, out)
     listed(archive(source, 4), out)
@@ -161,7 +134,7 @@ def test_damage_and_a_missing_listing_are_named(source: Path, out: Path) -> None
         Output(out).account(0)
 
 
-def test_what_the_page_shows_of_an_archive_runs(source: Path, out: Path) -> None:
+def test_what_the_page_shows_of_an_archive_runs(source, out):
     cells = re.findall(r"^\|([^|]*)\|", PAGE, re.MULTILINE)
     assert set(re.findall(r"`(\w+)`", " ".join(cells))) == set(schema().names)
     blocks = re.findall(r"^```python[^\n]*\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)

@@ -76,12 +76,7 @@ def photos_of(request: Request) -> set[str]:
     return {Path(photo).name for photo in rows["photo"]}
 
 
-def test_a_finished_run_has_nothing_left_to_do(
-    ray: InProcess,
-    request_: Request,
-    monkeypatch: pytest.MonkeyPatch,
-    capfd: pytest.CaptureFixture[str],
-) -> None:
+def test_a_finished_run_has_nothing_left_to_do(ray, request_, monkeypatch, capfd):
     monkeypatch.setattr(running, "_REPORT_EVERY_S", 0)
     said: list[str] = []
     done = run(request_, said)
@@ -93,7 +88,7 @@ def test_a_finished_run_has_nothing_left_to_do(
     assert ray.asked == [0, 1, 2]
 
 
-def test_a_stopped_run_goes_on_and_blames_no_photo(ray: InProcess, request_: Request) -> None:
+def test_a_stopped_run_goes_on_and_blames_no_photo(ray, request_):
     ray.stop_after = 2
     for _ in range(reading.DEATHS_ALLOWED):
         with pytest.raises(KeyboardInterrupt):
@@ -110,7 +105,7 @@ def test_a_stopped_run_goes_on_and_blames_no_photo(ray: InProcess, request_: Req
     assert len(photos_of(request_)) == 12
 
 
-def test_files_are_chosen_by_their_bytes(request_: Request) -> None:
+def test_files_are_chosen_by_their_bytes(request_):
     files = {
         **{"without_extension": jpeg(15), "photo.dat": jpeg(15), ".thumbnail": jpeg(15)},
         "burst.heics": BAD["heic sequence"][0],
@@ -132,9 +127,7 @@ def test_files_are_chosen_by_their_bytes(request_: Request) -> None:
     assert others == {"drive.mp4", "letter.doc"}
 
 
-def test_a_source_that_cannot_be_listed_does_not_claim_the_folder(
-    request_: Request, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_source_that_cannot_be_listed_does_not_claim_the_folder(request_, monkeypatch):
     (request_.out.parent / "empty").mkdir()
     for source, message in (("typo", "no such file or folder"), ("empty", "no photos there")):
         with pytest.raises(BulkError, match=message):
@@ -156,9 +149,7 @@ def test_a_source_that_cannot_be_listed_does_not_claim_the_folder(
         run(replace(limited, extend=True))
 
 
-def test_what_a_run_was_not_begun_with_is_refused_by_name(
-    request_: Request, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_a_run_was_not_begun_with_is_refused_by_name(request_, monkeypatch):
     (request_.out / "plates").mkdir(parents=True)
     stranger = request_.out / "plates" / "part-00000000.parquet"
     stranger.touch()
@@ -185,7 +176,7 @@ def test_what_a_run_was_not_begun_with_is_refused_by_name(
         run(request_)
 
 
-def test_new_photos_are_read_when_asked_for(ray: InProcess, request_: Request) -> None:
+def test_new_photos_are_read_when_asked_for(ray, request_):
     run(request_)
     archive(Path(request_.source), 14)
     assert run(request_)["photos"] == 12
@@ -199,9 +190,7 @@ def test_new_photos_are_read_when_asked_for(ray: InProcess, request_: Request) -
     assert manifest_of(request_)["counts"]["done"] == 14 and failed_in(request_) == {}
 
 
-def test_failures_are_read_again_when_asked_for(
-    ray: InProcess, request_: Request, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_failures_are_read_again_when_asked_for(ray, request_, monkeypatch):
     folder = Path(request_.source)
     (folder / "day0" / "broken.jpg").write_bytes(b"\xff\xd8\xff")
     (folder / "dangling.jpg").symlink_to(folder / "nowhere")  # no file: not listed
@@ -226,9 +215,7 @@ def test_failures_are_read_again_when_asked_for(
     assert len(photos_of(request_)) == 13
 
 
-def test_a_full_disk_costs_no_more_than_another_run(
-    ray: InProcess, request_: Request, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_costs_no_more_than_another_run(ray, request_, monkeypatch):
     def full_disk(*_: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 

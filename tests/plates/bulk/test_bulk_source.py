@@ -31,7 +31,7 @@ def problems(source: Path | str) -> list[tuple[str, str]]:
     return [(one.photo, one.reason) for one in found if isinstance(one, Failure)]
 
 
-def test_a_folder_a_photo_and_a_pattern_are_searched(tmp_path: Path) -> None:
+def test_a_folder_a_photo_and_a_pattern_are_searched(tmp_path):
     archive(tmp_path, 4)
     photos = sorted(map(str, tmp_path.rglob("*.jpg")))
     assert names(photos[0]) == photos[:1]
@@ -48,9 +48,7 @@ def test_a_folder_a_photo_and_a_pattern_are_searched(tmp_path: Path) -> None:
     assert Fetcher(str(tmp_path)).fetch(odd) == jpeg(5)
 
 
-def test_a_folder_that_may_not_be_read_is_named_and_the_others_are_listed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_folder_that_may_not_be_read_is_named_and_the_others_are_listed(tmp_path, monkeypatch):
     archive(tmp_path, 4)
     scan = os.scandir
 
@@ -75,14 +73,14 @@ def test_a_folder_that_may_not_be_read_is_named_and_the_others_are_listed(
         ("zip://::/nowhere.zip", "not there"),
     ],
 )
-def test_a_source_that_cannot_be_opened_says_why(source: str, said: str) -> None:
+def test_a_source_that_cannot_be_opened_says_why(source, said):
     with pytest.raises(BulkError, match=said):
         list(find_photos(source))
     with pytest.raises(BulkError, match=r"nothing_of_that_name.*pip install -r"):
         require("nothing_of_that_name")
 
 
-def test_a_zip_file_is_a_source(tmp_path: Path) -> None:
+def test_a_zip_file_is_a_source(tmp_path):
     path = tmp_path / "photos.zip"
     with zipfile.ZipFile(path, "w") as file:
         for name, shade in (("a/1.jpg", 5), ("a/b/2.jpg", 15), ("a/readme.txt", 5)):
@@ -122,11 +120,9 @@ def shelf(folder: Path) -> Iterator[str]:
         server.shutdown()
 
 
-def test_the_web_is_a_source(tmp_path: Path) -> None:
-    for name in ("good.jpg", "shaky.jpg", "forbidden.jpg", "down.jpg", "sub/deep", "sub/a.HEIC"):
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_bytes(jpeg(5))
-    for name in ("about.html", "table.csv", ".hidden", "linked/1"):
+def test_the_web_is_a_source(tmp_path):
+    photos = {"good.jpg", "shaky.jpg", "forbidden.jpg", "down.jpg", "sub/deep", "sub/a.HEIC"}
+    for name in (*photos, "about.html", "table.csv", ".hidden", "linked/1"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_bytes(jpeg(5))
     (tmp_path / "forbidden").mkdir()
@@ -136,41 +132,32 @@ def test_the_web_is_a_source(tmp_path: Path) -> None:
     pauses: list[float] = []
     large = os.urandom(3_000_000)
     with shelf(tmp_path) as url:
-        photos = {p.name.removeprefix(url): p for p in find_photos(url) if isinstance(p, Photo)}
-        expected = {"good.jpg", "shaky.jpg", "forbidden.jpg", "down.jpg", "sub/deep", "sub/a.HEIC"}
-        assert set(photos) == {*expected, "linked/1"}
+        found = {p.name.removeprefix(url): p for p in find_photos(url) if isinstance(p, Photo)}
+        assert set(found) == {*photos, "linked/1"}
         assert problems(url) == [(f"{url}forbidden/", "forbidden")]
         fetcher = Fetcher(url, sleep=pauses.append)
-        assert fetcher.fetch(photos["good.jpg"]) == jpeg(5) and not pauses
-        assert fetcher.fetch(photos["shaky.jpg"]) == jpeg(5) and len(pauses) == 2
+        assert fetcher.fetch(found["good.jpg"]) == jpeg(5) and not pauses
+        assert fetcher.fetch(found["shaky.jpg"]) == jpeg(5) and len(pauses) == 2
         for name, reason, tries in (("forbidden", "forbidden", 1), ("down", "unreachable", 4)):
             with pytest.raises(Exception, match=r"403|503") as refused:
-                fetcher.fetch(photos[f"{name}.jpg"])
+                fetcher.fetch(found[f"{name}.jpg"])
             assert (describe(refused.value)[0], Shelf.asked[f"/{name}.jpg"]) == (reason, tries)
         (tmp_path / "good.jpg").unlink()
         with pytest.raises(FileNotFoundError):
-            fetcher.fetch(photos["good.jpg"])
+            fetcher.fetch(found["good.jpg"])
         (tmp_path / "sub" / "deep").write_bytes(large)
-        assert fetcher.fetch(photos["sub/deep"]) == large
+        assert fetcher.fetch(found["sub/deep"]) == large
         limited = Fetcher(url, Limits(max_bytes=1_000_000))
-        assert limited.fetch(photos["sub/deep"]) == large[:1_000_001]
+        assert limited.fetch(found["sub/deep"]) == large[:1_000_001]
         for place, said in (("forbidden/", "not allowed"), ("nowhere/", "not there")):
             with pytest.raises(BulkError, match=said):
                 list(find_photos(url + place))
     with pytest.raises(OSError) as refused:
-        fetcher.fetch(photos["good.jpg"])
+        fetcher.fetch(found["good.jpg"])
     assert describe(refused.value)[0] == "unreachable"
 
 
-def test_photos_are_read_ahead_in_order(tmp_path: Path) -> None:
-    photos = [Photo(os.fsencode(name)) for name in names(archive(tmp_path, 20))]
-    found = [
-        (index, future.result()) for index, future in Fetcher(str(tmp_path)).fetch_ahead(photos)
-    ]
-    assert found == [(n, Path(photo.name).read_bytes()) for n, photo in enumerate(photos)]
-
-
-def test_no_more_than_the_limit_is_read_of_large_files(tmp_path: Path) -> None:
+def test_no_more_than_the_limit_is_read_of_large_files(tmp_path):
     limits = Limits(max_bytes=2000)
     (tmp_path / "a.jpg").write_bytes(bytes(3000))
     (photo,) = find_photos(str(tmp_path))
@@ -184,9 +171,7 @@ def test_no_more_than_the_limit_is_read_of_large_files(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("photos", [1, 4, 5, 30])
-def test_a_listing_is_cut_into_chunks_that_are_found_again_and_grow(
-    tmp_path: Path, photos: int
-) -> None:
+def test_a_listing_is_cut_into_chunks_that_are_found_again_and_grow(tmp_path, photos):
     source = archive(tmp_path / "photos", photos)
     killed = tmp_path / "part-00000099.parquet"
     killed.write_bytes(b"of a listing that was killed")

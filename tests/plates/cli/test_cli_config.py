@@ -49,11 +49,10 @@ def test_what_makes_no_sense_is_named(line, reason, check):
 
 
 def test_everything_that_is_wrong_is_named_at_once_and_no_secret(check):
-    text = "PLATES_PORT=-1\nFOO=2\nPLATES_X=1\nPLATES_HOST=\nPLATES_TOKENS=hidden one\n"
-    problems = check(text)
-    assert len(problems) == 3 and "hidden" not in "".join(problems)
-    for name in ("PLATES_X", "PLATES_PORT", "PLATES_TOKENS"):
-        assert any(problem.startswith(name) for problem in problems)
+    problems = check("PLATES_PORT=-1\nFOO=2\nPLATES_X=1\nPLATES_HOST=\nPLATES_TOKENS=hidden one\n")
+    names = sorted(problem.partition(":")[0] for problem in problems)
+    assert names == ["PLATES_PORT", "PLATES_TOKENS", "PLATES_X"]
+    assert "hidden" not in "".join(problems)
 
 
 GOOD = """\
@@ -97,8 +96,7 @@ def test_a_file_that_can_not_be_read(run, tmp_path):
     done = run("config", "check", tmp_path / "none.env")
     assert done.returncode == 1 and "No such file" in done.stderr and ".env.example" in done.stderr
     (tmp_path / "image.env").write_bytes(b"\xff\xfe\x00")
-    done = run("config", "check", tmp_path / "image.env")
-    assert done.returncode == 1 and "not text" in done.stderr
+    assert "not text" in run("config", "check", tmp_path / "image.env").stderr
 
 
 def test_without_a_file_the_environment_and_that_of_compose_are_checked(run, tmp_path, monkeypatch):
@@ -144,13 +142,6 @@ def test_the_schema_refuses_what_makes_no_sense():
     schema = Draft202012Validator(settings_schema())
     schema.check_schema(schema.schema)
     schema.validate({"HOME": "/", "PLATES_PORT": 1, "PLATES_TOKENS": "a,b", "PLATES_THREADS": 2})
-    for name, value, reason in (
-        ("PLATES_PORT", 70000, "70000 is greater than the maximum"),
-        ("PLATES_PORT", "8080", "'8080' is not of type 'integer'"),
-        ("PLATES_CONCURRENCY", -1, "-1 is less than or equal"),
-        ("PLATES_PROFILE", "tpu", "'tpu' is not one of"),
-        ("PLATES_PROT", 1, "'PLATES_PROT' does not match"),
-        ("PLATES_RATE_LIMIT", 0, "0 is less than or equal"),
-    ):
-        (error,) = schema.iter_errors({name: value})
-        assert reason in error.message
+    wrong = {"PORT": 70000, "CONCURRENCY": -1, "PROFILE": "tpu", "PROT": 1, "RATE_LIMIT": 0}
+    for name, value in (wrong | {"HOST": 8080}).items():
+        assert not schema.is_valid({f"PLATES_{name}": value}), name

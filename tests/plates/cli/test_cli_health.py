@@ -1,44 +1,21 @@
 """`plates health`: what it asks, and what it answers."""
 
-import http.server
 import json
 import ssl
 import subprocess
-import threading
-from contextlib import contextmanager
 
 import pytest
+from small_server import Reply, small_server
 
 
-class Handler(http.server.BaseHTTPRequestHandler):
-    def do_GET(self):
-        self.send_response(int(self.path.strip("/")))
-        self.end_headers()
-        self.wfile.write(b"no photo is read")
-
-    def log_message(self, *_):
-        pass
-
-
-@contextmanager
-def serving_statuses(certificate=None):
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        if certificate:
-            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-            context.load_cert_chain(certificate, certificate.with_name("key.pem"))
-            server.socket = context.wrap_socket(server.socket, server_side=True)
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-        thread.start()
-        try:
-            yield f"http{'s' * bool(certificate)}://127.0.0.1:{server.server_address[1]}"
-        finally:
-            server.shutdown()
-            thread.join()
+def answer(path):
+    return Reply(b"no photo is read", int(path.strip("/")))
 
 
 def test_a_service_is_well_if_it_answers_200_and_its_supervisor_is_ready(run, tmp_path):
     file = tmp_path / "status.json"
-    with serving_statuses() as url:
+    with small_server(answer) as server:
+        url = server.url
         for words, status in {"200": 0, "503": 1, "429": 1, "429 --or-busy": 0}.items():
             done = run("health", *f"{url}/{words}".split())
             assert done.returncode == status
@@ -52,7 +29,10 @@ def test_a_certificate_must_be_trusted(run, tmp_path):
     command = "openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=localhost"
     names = "-addext subjectAltName=DNS:localhost,IP:127.0.0.1 -keyout key.pem -out cert.pem"
     subprocess.run(f"{command} {names}".split(), cwd=tmp_path, check=True, capture_output=True)
-    with serving_statuses(tmp_path / "cert.pem") as url:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(tmp_path / "cert.pem", tmp_path / "key.pem")
+    with small_server(answer, context) as server:
+        url = server.url
         for options in (["--ca-file", tmp_path / "cert.pem"], ["--insecure"]):
             assert run("health", f"{url}/200", *options).returncode == 0
             assert run("health", f"{url}/503", *options).returncode == 1

@@ -2,11 +2,11 @@
 
 import os
 import re
-import shutil
 import signal
 import socket
 import time
 from pathlib import Path
+from unittest.mock import Mock
 
 import httpx
 import pytest
@@ -16,6 +16,7 @@ from api.settings import Settings
 from api.status import read_status
 from plates.cli import Stopped, serve, stop_signals_raise
 from plates.serving import processes
+from plates.serving.errors import GaveUp
 from plates.serving.running import running_service
 
 ANY_HOST = "0.0.0.0"  # noqa: S104
@@ -24,14 +25,8 @@ ANY_HOST = "0.0.0.0"  # noqa: S104
 @pytest.fixture
 def run_unsupervised(run, monkeypatch):
     """`plates serve` with a Triton elsewhere, which ends instead of starting the gateway."""
-
-    class Supervisor:
-        start = run = stop = lambda _: None
-
-        def __init__(self, *_):
-            pass
-
-    monkeypatch.setattr(serve, "Supervisor", Supervisor)
+    for name in ("start", "run", "stop"):
+        monkeypatch.setattr(serve.Supervisor, name, lambda _: None)
     monkeypatch.setattr("api.observing.logs.configure", lambda _: None)
     monkeypatch.setenv("PLATES_TRITON_URL", "127.0.0.1:1")
     monkeypatch.setenv("PLATES_PORT", "0")
@@ -48,10 +43,33 @@ def test_host_and_port_come_from_options_and_settings(run_unsupervised, monkeypa
             assert f"can't listen on 127.0.0.1:{port}: Address already in use" in done.stderr
         # An option comes before its variable.
         assert run_unsupervised("serve", "--port", 0).returncode == 0
-    for wrong in ("70000", "eighty"):
-        monkeypatch.setenv("PLATES_PORT", wrong)
-        done = run_unsupervised("serve")
-        assert done.returncode == 1 and done.stderr.startswith("plates serve: PLATES_PORT: ")
+
+
+@pytest.mark.parametrize(
+    ("command", "variable", "value"),
+    [
+        *(("serve", "PORT", "70000"), ("serve", "PORT", "abc"), ("triton", "PROFILE", "tpu")),
+        ("serve", "TRITON_URL", "http://triton:8000"),
+        *(("serve", "TOKENS_FILE", "/dev/null"), ("triton", "THREADS", "-1")),
+        *(("triton", "TRITON_HOST", "everywhere"), ("triton", "TRITON_METRICS_PORT", "70000")),
+    ],
+)
+def test_a_setting_that_makes_no_sense_is_refused(
+    command, variable, value, run_unsupervised, monkeypatch
+):
+    monkeypatch.setenv(f"PLATES_{variable}", value)
+    done = run_unsupervised(command)
+    assert done.returncode == 1
+    assert done.stderr.startswith(f"plates {command}: PLATES_{variable}: ")
+
+
+def test_it_gives_up_aloud_and_stops_all_parts(run_unsupervised, monkeypatch):
+    gave_up, stopped = GaveUp("Triton can't be healed: after 5 restarts it is broken"), []
+    monkeypatch.setattr(serve.Supervisor, "run", Mock(side_effect=gave_up))
+    monkeypatch.setattr(serve.Supervisor, "stop", lambda self: stopped.append(self))
+    done = run_unsupervised("serve")
+    assert (done.returncode, done.stderr) == (1, f"plates serve: {gave_up}\n")
+    assert len(stopped) == 1
 
 
 def test_it_announces_its_address_and_that_everyone_may_use_it(
@@ -126,25 +144,3 @@ def test_a_killed_supervisor_takes_the_worker_with_it():
     wait_until(lambda: not processes.is_alive(worker))
     host, _, port = service.url.removeprefix("http://").rpartition(":")
     socket.create_server((host, int(port))).close()
-
-
-@pytest.mark.live
-@pytest.mark.control
-def test_serve_gives_up_aloud_when_triton_can_not_be_healed(repository, tmp_path):
-    copy, status_file, log = tmp_path / "models", tmp_path / "status.json", tmp_path / "log"
-    shutil.copytree(repository, copy)
-    environment = {"PLATES_MODEL_REPOSITORY": str(copy), "PLATES_STATUS_FILE": str(status_file)}
-    with running_service(environment, log) as service:
-        pid = service.process.pid
-        (copy / "yolo" / "1" / "model.onnx").unlink()
-        (guardian,) = [p.pid for p in processes.mentioning("--shm-prefix") if p.ppid() == pid]
-        (server,) = processes.children(guardian)
-        server.kill()
-        wait_until(lambda: httpx.get(f"{service.url}/readyz", timeout=30).status_code == 503)
-        assert service.process.wait(60) == 1
-    lines = log.read_text()
-    assert "plates serve: Triton can't be healed" in lines and "Traceback" not in lines
-    assert "yolo has no model.onnx: run `make export`" in lines
-    status = read_status(status_file)
-    assert status.state == "failed" and status.restarts["triton"] == 5
-    assert not list(Path("/dev/shm").glob(f"plates_{pid}_*"))  # noqa: S108

@@ -9,11 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import fake_tritonserver
-import numpy as np
-import onnx
 import pytest
 from fake_tritonserver import BOX, TEXT
-from onnx import numpy_helper
 from support import wait_until
 
 from plates.serving import triton
@@ -136,45 +133,35 @@ def copy_repository(exported: Path, folder: Path) -> Path:
     return folder
 
 
-def add_version(
-    repository: Path, version: int, net: str = "", spoil: Callable[[Path], None] = Path.touch
-) -> None:
-    """Publish version 1's weights as another version; `spoil` changes a net's file before."""
+def add_version(repository: Path, version: int, text: str = "", damaged: str = "") -> None:
+    """Publish version 1's weights as another version.
+
+    If wanted with a golden photo that should be read as `text`, or with a net that was damaged
+    before its hash was taken.
+    """
     for name in NETS:
         shutil.copytree(repository / name / "1", repository / name / str(version))
-    if net:
-        spoil(repository / net / str(version) / "model.onnx")
+    if damaged:
+        path = repository / damaged / str(version) / "model.onnx"
+        path.write_bytes(path.read_bytes()[:-100_000])
     folder = repository / "plate_recognition" / str(version)
     folder.mkdir()
     for name in ("model.py", "golden.jpg"):
         shutil.copy(folder.with_name("1") / name, folder)
-    _write_manifest(repository, version)
+    _write_manifest(repository, version, text)
 
 
-def _write_manifest(repository: Path, version: int) -> None:
+def _write_manifest(repository: Path, version: int, text: str = "") -> None:
     """What version 1's says, with hashes of the artifacts as they are."""
-    manifest = repository / "plate_recognition" / "1" / "exported.json"
+    path = repository / "plate_recognition" / "1" / "exported.json"
+    content = json.loads(path.read_text())
     names = [f"{net}/{version}/model.onnx" for net in NETS]
     digests = {n: hashlib.sha256((repository / n).read_bytes()).hexdigest() for n in names}
-    content = json.dumps(json.loads(manifest.read_text()) | {"artifacts": digests})
-    (manifest.parent.with_name(str(version)) / manifest.name).write_text(content)
+    golden = [plate | {"text": text or plate["text"]} for plate in content["golden"]]
+    content |= {"artifacts": digests, "golden": golden}
+    (path.parent.with_name(str(version)) / path.name).write_text(json.dumps(content))
 
 
 def remove_version(repository: Path, version: int) -> None:
     for model in (*NETS, "plate_recognition"):
         shutil.rmtree(repository / model / str(version))
-
-
-def rotate_alphabet(path: Path) -> None:
-    """Have a recognizer take each character for its neighbour in the alphabet."""
-    model = onnx.load(path)
-    for tensor in [t for t in model.graph.initializer if t.name.startswith("head.")]:
-        rows = numpy_helper.to_array(tensor)
-        turned = np.concatenate([np.roll(rows[:-1], 1, axis=0), rows[-1:]])
-        tensor.CopyFrom(numpy_helper.from_array(turned, tensor.name))
-    onnx.save(model, path)
-
-
-def truncate(path: Path) -> None:
-    """As if a file was copied in part, and hashed then."""
-    path.write_bytes(path.read_bytes()[:-100_000])

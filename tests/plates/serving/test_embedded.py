@@ -1,12 +1,11 @@
 """The embedded Triton's life: start, two at once, healing, stop, and every other end.
 
 Its model loads at once. What clients see of faults in the real ones is measured by `plates bench
-faults`; more of the supervisor, over a server without models, is in test_healing.py.
+faults`.
 """
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -16,21 +15,9 @@ import pytest
 from serving_support import MODEL, make_model, ticked_until
 from support import wait_until
 
-from api.edge import protocol
-from plates.serving import (
-    EmbeddedTriton,
-    PreflightError,
-    StartError,
-    gateway,
-    guardian,
-    healing,
-    processes,
-    supervisor,
-    triton,
-)
+from plates.serving import EmbeddedTriton, StartError, healing, processes, supervisor, triton
 from plates.serving.errors import GaveUp
 from plates.serving.healing import TritonHealer
-from plates.serving.triton import GRACE_S, ORPHANS_S, STOP_S
 
 pytestmark = [pytest.mark.live, pytest.mark.control]
 
@@ -59,9 +46,7 @@ def family_of(server: EmbeddedTriton) -> list[int]:
     return [pids.guardian, pids.server, *pids.stubs]
 
 
-def test_two_servers_live_side_by_side_and_leave_nothing(
-    models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_two_servers_live_side_by_side_and_leave_nothing(models, tmp_path, monkeypatch):
     # Nothing of the folder that we were started from is imported; a relative path is from there.
     for name in ("colorsys", "queue", "numpy"):
         (tmp_path / f"{name}.py").write_text("raise ImportError('poisoned')")
@@ -84,7 +69,7 @@ def test_two_servers_live_side_by_side_and_leave_nothing(
     assert folder is not None and not folder.exists()
 
 
-def test_the_server_dies_with_its_killed_owner(models: Path) -> None:
+def test_the_server_dies_with_its_killed_owner(models):
     code = (
         "import sys, time; from pathlib import Path; from plates.serving import EmbeddedTriton\n"
         "s = EmbeddedTriton(Path(sys.argv[1])).start(); p = s.pids\n"
@@ -101,49 +86,41 @@ def test_the_server_dies_with_its_killed_owner(models: Path) -> None:
     wait_until(lambda: not processes.leftovers(prefix))
 
 
-@pytest.mark.parametrize("killed", [["guardian"], ["guardian", "server"], ["server"]])
-def test_nothing_survives_a_kill(models: Path, killed: list[str]) -> None:
-    with EmbeddedTriton(models) as server:
-        family, prefix, pids = family_of(server), server.shm_prefix, server.pids
-        for name in killed:
-            os.kill(getattr(pids, name), signal.SIGKILL)
-        wait_until(lambda: server.poll() is not None)
-        if len(killed) == 1:  # nothing more is needed for that
-            wait_until(lambda: all_dead(family))
-        if killed == ["server"]:
-            assert not processes.leftovers(prefix)
-        with pytest.raises(StartError, match="not running"):
-            _ = server.pids
-    assert all_dead(family)
-    assert not processes.leftovers(prefix)
-
-
-@pytest.mark.parametrize("frozen", ["server", "all"])
-def test_a_frozen_family_is_stopped_all_the_same(
-    models: Path, frozen: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize(
+    ("hurt", "number"),
+    [
+        (["guardian"], signal.SIGKILL),
+        (["guardian", "server"], signal.SIGKILL),
+        (["server"], signal.SIGKILL),
+        (["server"], signal.SIGSTOP),
+        (["guardian", "server", "stubs"], signal.SIGSTOP),
+    ],
+)
+def test_nothing_survives(models, hurt, number, monkeypatch):
     monkeypatch.setattr(triton, "GRACE_S", 1.0)
     monkeypatch.setattr(triton, "STOP_S", 3.0)
     with EmbeddedTriton(models) as server:
         family, prefix, pids = family_of(server), server.shm_prefix, server.pids
         keeper = server._guardian
         assert keeper is not None
-        for pid in family if frozen == "all" else [pids.server]:
-            os.kill(pid, signal.SIGSTOP)
+        victims = {"guardian": [pids.guardian], "server": [pids.server], "stubs": pids.stubs}
+        for pid in [pid for name in hurt for pid in victims[name]]:
+            os.kill(pid, number)
+        if number == signal.SIGKILL:
+            wait_until(lambda: server.poll() is not None)
+            if len(hurt) == 1:  # nothing more is needed for that
+                wait_until(lambda: all_dead(family))
+            if hurt == ["server"]:
+                assert not processes.leftovers(prefix)
+            with pytest.raises(StartError, match="not running"):
+                _ = server.pids
     assert all_dead(family)
     assert not processes.leftovers(prefix)
-    # Unless it is frozen itself, the guardian needs no help: its time suffices.
-    assert (keeper.returncode == -signal.SIGKILL) == (frozen == "all")
+    # Unless it is hurt itself, the guardian needs no help: its time suffices.
+    assert (keeper.returncode == -signal.SIGKILL) == ("guardian" in hurt)
 
 
-def test_the_times_for_stopping_fit_into_each_other() -> None:
-    assert triton.EXIT_TIMEOUT_S < GRACE_S
-    assert guardian.POLL_S + GRACE_S + guardian.ORPHANS_S < STOP_S
-    assert protocol._SHUTDOWN_S < gateway.STOP_S
-    assert supervisor.TICK_S + gateway.STOP_S + STOP_S + ORPHANS_S < 10
-
-
-def test_a_model_that_is_never_ready_is_an_error_with_its_reason(model: Path, models: Path) -> None:
+def test_a_model_that_is_never_ready_is_an_error_with_its_reason(model, models):
     model.write_text(SLOW)
     server = EmbeddedTriton(models, ready_timeout=2)
     with pytest.raises(StartError, match=r"not ready after 2 s:\n(.|\n)*loading: plate_recognit"):
@@ -152,19 +129,14 @@ def test_a_model_that_is_never_ready_is_an_error_with_its_reason(model: Path, mo
     assert not processes.leftovers(server.shm_prefix)
 
 
-def test_a_server_is_healed_on_the_same_ports_until_that_is_hopeless(
-    model: Path, models: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(healing, "STANDSTILL_S", 2.0)
+def test_a_server_is_healed_on_the_same_ports_until_that_is_hopeless(model, models, monkeypatch):
+    for name, value in (("STANDSTILL_S", 2.0), ("SILENCE_S", 3.0), ("_REAPED_S", 0.3)):
+        monkeypatch.setattr(healing, name, value)
     monkeypatch.setattr(healing, "_READ_TIMEOUT_S", 1.0)
-    monkeypatch.setattr(healing, "_REAPED_S", 0.3)
+    monkeypatch.setattr(healing, "_LISTEN_TIMEOUT_S", 1.0)
     monkeypatch.setattr(supervisor, "_FIRST_PAUSE_S", 0.0)
     monkeypatch.setattr(supervisor, "MAX_IN_A_ROW", 2)
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        with pytest.raises(PreflightError, match=rf"Port {port} .*PLATES_TRITON_GRPC_PORT"):
-            EmbeddedTriton(models, grpc_port=port).start()
-    server = EmbeddedTriton(models, grpc_port=port)
+    server = EmbeddedTriton(models)
     healer = TritonHealer(server, b"photo")
 
     def restarts() -> int:
@@ -174,9 +146,8 @@ def test_a_server_is_healed_on_the_same_ports_until_that_is_hopeless(
         healer.start()
         ticked_until(healer, lambda: healer.status.state == "ready")
         addresses = (server.grpc_url, server.http_url, server.metrics_url)
-        assert server.grpc_url == f"127.0.0.1:{port}"
         for count, (name, number) in enumerate(
-            (("stub", signal.SIGKILL), ("server", signal.SIGKILL), ("server", signal.SIGTERM)), 1
+            (("stub", signal.SIGKILL), ("server", signal.SIGKILL), ("server", signal.SIGSTOP)), 1
         ):
             before, key, prefix = server.pids, server.http.key, server.shm_prefix
             os.kill(before.stubs[0] if name == "stub" else before.server, number)

@@ -38,17 +38,10 @@ def problems(found: Installation | None, models: Path, profile: str = "cpu") -> 
     return find_problems(found, triton.environment("cpu", found), models, profile)
 
 
-def problem(found: Installation | None, models: Path, profile: str = "cpu") -> str:
-    (only,) = problems(found, models, profile)
-    return only
-
-
 # --- which Triton is taken, and what it is started with ---
 
 
-def test_the_wheel_comes_before_the_image_and_gets_our_backends(
-    wheel: Installation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_wheel_comes_before_the_image_and_gets_our_backends(wheel, tmp_path, monkeypatch):
     image = make_image(tmp_path / "tritonserver")
     assert find_installation(image.folder) == wheel
     backends = wheel.lay_out_backends(tmp_path / "backends")
@@ -60,9 +53,7 @@ def test_the_wheel_comes_before_the_image_and_gets_our_backends(
     assert image.lay_out_backends(tmp_path / "none") == image.folder / "backends"
 
 
-def test_triton_gets_this_python_but_not_our_settings(
-    wheel: Installation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_triton_gets_this_python_but_not_our_settings(wheel, tmp_path, monkeypatch):
     for name in ("PLATES_TOKENS", "PLATES_TRITON_TOKEN", "PYTHONPATH"):
         monkeypatch.setenv(name, "secret-of-the-gate")
     monkeypatch.setenv("OMP_NUM_THREADS", "3")
@@ -79,22 +70,7 @@ def test_triton_gets_this_python_but_not_our_settings(
     assert "CUDA_VISIBLE_DEVICES" not in variables and for_cpu["CUDA_VISIBLE_DEVICES"] == ""
 
 
-def test_it_listens_where_it_must_and_is_asked_on_loopback(tmp_path: Path) -> None:
-    ports = {"http": 8000, "grpc": 8001, "metrics": 8002}
-    options = {f"{name}_port": port for name, port in ports.items()}
-    server = EmbeddedTriton(tmp_path, profile="gpu", host="0.0.0.0", **options)  # noqa: S104
-    assert (server.http_url, server.metrics_url) == ("127.0.0.1:8000", "127.0.0.1:8002")
-    words = server._options(tmp_path, tmp_path)
-    for name, port in ports.items():
-        assert {f"--{name}-address=0.0.0.0", f"--{name}-port={port}"} <= set(words)
-    # Loading models stays the supervisor's own, wherever it listens.
-    restricted = [word for word in words if "restricted" in word]
-    assert len(restricted) == 2 and all("plates-key=" in word for word in restricted)
-
-
-def test_tritons_log_does_not_fill_the_disk(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_tritons_log_does_not_fill_the_disk(tmp_path, monkeypatch):
     server = EmbeddedTriton(tmp_path)
     monkeypatch.setattr(server, "_folder", tmp_path)
     server.bound_log()
@@ -113,33 +89,18 @@ def test_tritons_log_does_not_fill_the_disk(
 # --- what it needs ---
 
 
-def test_nothing_is_missing_here_until_the_manifest_is_lost(
-    wheel: Installation, models: Path, tmp_path: Path
-) -> None:
-    assert problems(wheel, models) == problems(make_image(tmp_path / "opt"), models) == []
-    (models / "plate_recognition" / "1" / MANIFEST).unlink()
-    assert f"plate_recognition has no {MANIFEST}" in problem(wheel, models)
-
-
-def test_no_triton_at_all(models: Path) -> None:
-    found = problem(None, models)
-    for word in ("nvidia-pytriton", "make setup", "/opt/tritonserver", "glibc", "x86-64"):
-        assert word in found
-    assert "PLATES_TRITON_URL" in found and os.uname().machine in found
-
-
-def test_a_missing_stub_and_one_that_lacks_a_library(models: Path, tmp_path: Path) -> None:
-    for is_wheel, cure in ((True, "make setup"), (False, "image with the Python backend")):
-        found = problem(Installation(tmp_path, is_wheel), models)
-        assert "triton_python_backend_stub" in found and cure in found
+def test_what_is_missing_is_named_with_its_cure(wheel, models, tmp_path, monkeypatch):
     image = make_image(tmp_path / "opt")
+    assert problems(wheel, models) == problems(image, models) == []
+    (nothing,) = problems(None, models)
+    for word in ("nvidia-pytriton", "make setup", "/opt/tritonserver", "glibc", "x86-64"):
+        assert word in nothing
+    assert "PLATES_TRITON_URL" in nothing and os.uname().machine in nothing
+    for is_wheel, cure in ((True, "make setup"), (False, "image with the Python backend")):
+        (no_stub,) = problems(Installation(tmp_path, is_wheel), models)
+        assert "triton_python_backend_stub" in no_stub and cure in no_stub
     image.stub.write_text("#!/bin/sh\necho 'libxyz.so.1.0: cannot open' >&2\nexit 127\n")
-    assert "libxyz.so.1.0: cannot open" in problem(image, models)
-
-
-def test_a_missing_libpython_a_bad_temporary_folder_and_a_space_in_a_path(
-    wheel: Installation, models: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    assert "libxyz.so.1.0: cannot open" in problems(image, models)[0]
     monkeypatch.setattr(installation, "find_libpython", lambda: None)
     flags = types.SimpleNamespace(f_flag=os.ST_NOEXEC | os.ST_NOSUID)
     monkeypatch.setattr(os, "statvfs", lambda _: flags)
@@ -152,9 +113,7 @@ def test_a_missing_libpython_a_bad_temporary_folder_and_a_space_in_a_path(
 
 
 @pytest.mark.parametrize("port", [70000, -1, None])
-def test_ports_that_can_not_be_used_are_named_with_all_other_problems(
-    tmp_path: Path, port: int | None
-) -> None:
+def test_ports_that_can_not_be_used_are_named_with_all_other_problems(tmp_path, port):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = port or taken.getsockname()[1]
         with pytest.raises(PreflightError) as refused:
@@ -164,23 +123,26 @@ def test_ports_that_can_not_be_used_are_named_with_all_other_problems(
     assert f"Port {port} " in bad_port and "PLATES_TRITON_HTTP_PORT" in bad_port
 
 
-def test_missing_artifacts_per_profile(wheel: Installation, tmp_path: Path) -> None:
-    net = tmp_path / "net"
+def test_missing_artifacts_are_named_per_profile(wheel, models, tmp_path):
+    (models / "plate_recognition" / "1" / MANIFEST).unlink()
+    (lost,) = problems(wheel, models)
+    assert f"plate_recognition has no {MANIFEST}" in lost
+    net = tmp_path / "repository" / "net"
     (net / "1").mkdir(parents=True)
     (net / "configs").mkdir()
     (net / "config.pbtxt").write_text('# backend: "x"\nbackend: "pytorch"\n')
     (net / "configs" / "cpu.pbtxt").write_text('backend: "onnxruntime"\n')
-    found = problem(wheel, tmp_path)
-    assert "net has no model.onnx" in found and "make export" in found
-    assert "net has no model.pt" in problem(wheel, tmp_path, profile="gpu")
+    for profile, file in (("cpu", "model.onnx"), ("gpu", "model.pt")):
+        (missing,) = problems(wheel, net.parent, profile)
+        assert f"net has no {file}" in missing and "make export" in missing
     (net / "1" / "model.onnx").touch()
-    assert problems(wheel, tmp_path) == []
+    assert problems(wheel, net.parent) == []
 
 
 # --- a GPU ---
 
 
-def test_a_profile_for_a_gpu(wheel: Installation, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_profile_for_a_gpu(wheel, monkeypatch):
     monkeypatch.setattr(installation, "ARTIFACTS", {})
     monkeypatch.setattr(installation, "MANIFESTS", {})
     monkeypatch.setattr(gpu, "find_gpu_problem", lambda: "NVIDIA's driver finds none")
@@ -206,7 +168,7 @@ def test_a_profile_for_a_gpu(wheel: Installation, monkeypatch: pytest.MonkeyPatc
         (100, 0, "NVIDIA's driver finds none (CUDA error 100)"),
     ],
 )
-def test_the_driver_is_asked(tmp_path: Path, status: int, gpus: int, expected: str | None) -> None:
+def test_the_driver_is_asked(tmp_path, status, gpus, expected):
     missing = gpu.find_gpu_problem("libno-such-driver.so")
     assert missing and "libno-such-driver.so is not found" in missing
     source, library = tmp_path / "driver.c", tmp_path / f"libcuda-{status}-{gpus}.so"

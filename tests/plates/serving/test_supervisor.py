@@ -15,7 +15,7 @@ from unittest.mock import Mock, call
 import psutil
 import pytest
 from serving_support import ticked_until
-from support import Clock, wait_until
+from support import Clock
 
 from api.status import Status, read_status
 from plates.serving import gateway, processes, supervisor
@@ -37,9 +37,7 @@ from plates.serving.supervisor import RestartBudget, Supervisor
         (supervisor.WINDOW_S + 1, True, None),
     ],
 )
-def test_restarts_end_unless_they_are_rare(
-    every_s: float, is_well_between: bool, count: int | None
-) -> None:
+def test_restarts_end_unless_they_are_rare(every_s, is_well_between, count):
     clock = Clock()
     restarts = RestartBudget("The part", clock)
     pauses = []
@@ -92,9 +90,7 @@ def pid_of(part: GatewayWorker) -> int:
     return part._process.pid
 
 
-def test_a_killed_worker_is_started_again_even_if_that_fails_at_first(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_killed_worker_is_started_again_even_if_that_fails_at_first(monkeypatch):
     popen, failures = subprocess.Popen, [OSError(11, "no room"), OSError(24, "too many files")]
 
     def fail_at_first(*words: Any, **options: Any) -> "subprocess.Popen[bytes]":
@@ -106,37 +102,33 @@ def test_a_killed_worker_is_started_again_even_if_that_fails_at_first(
         part.start()
         assert part.status == Status("ready", {"gateway": 0})
         first = pid_of(part)
-        os.kill(first, signal.SIGKILL)
-        ticked_until(part, lambda: part.status.restarts["gateway"] == 1)
-        assert part.status.state == "healing"
-        monkeypatch.setattr(gateway.subprocess, "Popen", fail_at_first)
         open_files = len(list(Path("/proc/self/fd").iterdir()))
+        monkeypatch.setattr(gateway.subprocess, "Popen", fail_at_first)
+        os.kill(first, signal.SIGKILL)
         ticked_until(part, lambda: not failures)
         assert part.status.state == "healing"
-        assert len(list(Path("/proc/self/fd").iterdir())) == open_files
         ticked_until(part, lambda: part.status.state == "ready")
         assert part.status.restarts["gateway"] == 3
+        assert len(list(Path("/proc/self/fd").iterdir())) == open_files
         last = pid_of(part)
         assert last != first
     assert not processes.is_alive(last)
 
 
-def test_a_worker_that_gives_no_sign_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_that_gives_no_sign_is_killed_and_one_that_ends_each_time_is_given_up(monkeypatch):
     monkeypatch.setattr(gateway, "SILENCE_S", 0.5)
     with working(MUTE) as part:
         part.start()
         mute = pid_of(part)
         ticked_until(part, lambda: part.status.restarts["gateway"] == 1)
         assert not processes.is_alive(mute)
-
-
-def test_a_worker_that_ends_again_and_again_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(supervisor, "_LONGEST_PAUSE_S", 0.0)
+    monkeypatch.setattr(supervisor, "MAX_IN_WINDOW", 3)
     with working(ENDING) as part:
         part.start()
         with pytest.raises(GaveUp, match=r"The gateway can't be healed.*status 7"):
             ticked_until(part, lambda: False)
-        assert part.status.restarts["gateway"] == supervisor.MAX_IN_WINDOW
+        assert part.status.restarts["gateway"] == 3
     with working(NEVER) as part, pytest.raises(StartError, match="status 7"):
         part.start()
 
@@ -144,7 +136,7 @@ def test_a_worker_that_ends_again_and_again_is_given_up(monkeypatch: pytest.Monk
 # --- all parts together, and their status file ---
 
 
-def test_parts_are_started_in_order_watched_and_stopped_backwards(tmp_path: Path) -> None:
+def test_parts_are_started_in_order_watched_and_stopped_backwards(tmp_path):
     path, service = tmp_path / "status.json", Mock()
     service.one.status = Status("ready", {"one": 0}, 1, {"2": "it misreads"})
     service.two.status = Status("ready", {"two": 0})
@@ -171,11 +163,8 @@ def test_parts_are_started_in_order_watched_and_stopped_backwards(tmp_path: Path
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_unexpected_errors_end_with_a_status_and_a_missing_folder_ends_nothing(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    part = Mock(status=Status("ready", {"one": 0}))
-    part.tick.side_effect = ZeroDivisionError
+def test_unexpected_errors_end_with_a_status_and_a_missing_folder_ends_nothing(tmp_path, caplog):
+    part = Mock(status=Status("ready", {"one": 0}), tick=Mock(side_effect=ZeroDivisionError))
     for path in (tmp_path / "status.json", tmp_path / "gone" / "status.json"):
         supervisor = Supervisor([part], path)
         supervisor.start()
@@ -185,23 +174,15 @@ def test_unexpected_errors_end_with_a_status_and_a_missing_folder_ends_nothing(
     assert "status file can't be written" in caplog.text
 
 
-def test_only_a_status_is_read_as_one(tmp_path: Path) -> None:
+def test_only_a_status_is_read_as_one(tmp_path):
     path = tmp_path / "status.json"
     assert read_status(path) is None
     path.write_text('{"state": "ready", "restarts": {}}')  # as older versions wrote it
     assert read_status(path) == Status("ready")
-    for text in (
-        "",
-        "[]",
-        "{}",
-        '{"state": "ready"}',
-        '{"state": "ready", "restarts": []}',
-        '{"state": "ready", "restarts": {"triton": "x"}}',
-        '{"state": "ready", "restarts": {}, "release": "x"}',
-        '{"state": "ready", "restarts": {}, "refused": []}',
-        '{"state": "well", "restarts": {}}',
-        '{"state": ["ready"], "restarts": {}}',
-    ):
+    for part in ('"restarts": []', '"release": "x"', '"refused": []', '"state": ["ready"]'):
+        path.write_text(f'{{"state": "ready", "restarts": {{}}, {part}}}')
+        assert read_status(path) is None, part
+    for text in ("", "[]", "{}", '{"state": "ready"}', '{"state": "well", "restarts": {}}'):
         path.write_text(text)
         assert read_status(path) is None, text
 
@@ -209,28 +190,10 @@ def test_only_a_status_is_read_as_one(tmp_path: Path) -> None:
 # --- which processes are ended
 
 
-def test_the_empty_word_ends_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_empty_word_ends_no_process(monkeypatch):
     """Before a server was started it has no prefix."""
     # If this fails, it must not end all processes of the machine.
     kill = Mock()
     monkeypatch.setattr(psutil.Process, "kill", kill)
     processes.kill_mentioning("", timeout=0.1)
     assert not kill.called and processes.leftovers("") == []
-
-
-def test_only_processes_with_the_word_in_their_arguments_are_ended() -> None:
-    word = f"plates_test_{os.getpid()}"
-    sleep = [sys.executable, "-c", "import time; time.sleep(600)"]
-    children = [subprocess.Popen([*sleep, *words]) for words in ([word], [f"x-{word}-y"], [])]
-
-    def living() -> list[bool]:
-        return [processes.is_alive(child.pid) for child in children]
-
-    try:
-        wait_until(lambda: len(processes.mentioning(word)) == 2)
-        processes.kill_mentioning(word, timeout=30)
-        assert living() == [False, False, True]
-    finally:
-        for child in children:
-            child.kill()
-            child.wait()

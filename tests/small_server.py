@@ -1,7 +1,8 @@
-"""`plates bench`, and a tiny HTTP server that answers slowly, with refusals, or not at all."""
+"""A tiny HTTP server that answers slowly, with refusals, or not at all; and `plates bench`."""
 
 import contextlib
 import json
+import ssl
 import threading
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -40,7 +41,9 @@ class SmallServer(ThreadingHTTPServer):
 
 
 @contextlib.contextmanager
-def small_server(reply: Callable[[str], Reply] | Reply | None) -> Iterator[SmallServer]:
+def small_server(
+    reply: Callable[[str], Reply] | Reply | None, tls: ssl.SSLContext | None = None
+) -> Iterator[SmallServer]:
     """Answer with a reply, or with what `reply` makes of a path; None closes without an answer."""
 
     class Handler(BaseHTTPRequestHandler):
@@ -64,11 +67,11 @@ def small_server(reply: Callable[[str], Reply] | Reply | None) -> Iterator[Small
             pass
 
     with SmallServer(("127.0.0.1", 0), Handler) as server:
-        server.url, server.requests = f"http://127.0.0.1:{server.server_port}", []
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-        thread.start()
+        server.socket = tls.wrap_socket(server.socket, server_side=True) if tls else server.socket
+        server.url = f"http{'s' * bool(tls)}://127.0.0.1:{server.server_port}"
+        server.requests = []
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
         try:
             yield server
         finally:
             server.shutdown()
-            thread.join()
