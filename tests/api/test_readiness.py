@@ -5,21 +5,18 @@ from concurrent.futures import ThreadPoolExecutor
 
 import fake_triton
 import grpc
-import httpx
 import numpy as np
 import pytest
 from fake_triton import FakeTriton, Holding, refusing, sleeping
 from support import (
     PHOTO,
     assert_problem,
-    number,
     post_raw,
     running_gateway,
     settings_for,
     wait_until,
 )
 
-from api.errors import kinds
 from api.readiness import canary_photo
 
 
@@ -93,44 +90,3 @@ def test_a_photo_without_recognizer_ends_the_proof_of_readiness(
         fake.reply = lambda _: fake_triton.outputs()
         assert post_raw(client, PHOTO).status_code == 200
         assert client.get("/readyz").status_code == 200
-
-
-def test_plain_http_errors_are_problem_documents(client: httpx.Client) -> None:
-    for method, path, status in (
-        ("GET", "/nowhere", 404),
-        ("POST", "/v1/plates/", 404),  # no redirect: it would have the photo sent again
-        ("GET", "/v1/plates", 405),
-        ("DELETE", "/healthz", 405),
-    ):
-        response = client.request(method, path)
-        assert_problem(response, status, None)
-        assert ("allow" in response.headers) == (status == 405)
-
-
-def test_problem_types_explain_themselves(client: httpx.Client) -> None:
-    for kind in kinds():
-        explanation = client.get(f"/problems/{kind.slug}").json()
-        assert (explanation["status"], explanation["title"]) == (kind.status, kind.title)
-
-
-def test_metrics_count_requests_and_plates(fake: FakeTriton) -> None:
-    with running_gateway(settings_for(fake)) as client:
-        for photo in (PHOTO, PHOTO, b""):
-            post_raw(client, photo)
-        client.get("/nowhere/12345")
-        for method in ("BREW", "WHEN"):  # made up: they must not become series of their own
-            client.request(method, "/")
-        exposition = client.get("/metrics").text
-        for sample, count in {
-            'requests_total{method="POST",route="/v1/plates",status="200"}': 2,
-            'requests_total{method="POST",route="/v1/plates",status="400"}': 1,
-            'requests_total{method="GET",route="other",status="404"}': 1,
-            'requests_total{method="other",route="/",status="405"}': 2,
-            'request_seconds_count{route="/v1/plates"}': 3,
-            "recognition_seconds_count": 2,
-            "per_photo_sum": 4,
-            "unreadable_total": 2,
-            "in_flight": 0,
-        }.items():
-            assert number(client, f"plates_{sample}") == count, sample
-    assert not any(word in exposition for word in ("B840CK197", "12345", "BREW"))
