@@ -38,6 +38,8 @@ def plates_of(response: httpx.Response) -> list[str]:
 def test_answer_is_the_documented_json(client: httpx.Client, fake: FakeTriton) -> None:
     answer, raw = post_form(client, PHOTO).json(), post_raw(client, PHOTO).json()
     assert fake.photos == [PHOTO, PHOTO]
+    assert "authorization" not in fake.metadata
+    assert "crops" not in fake.requested  # large, and no answer over HTTP has them
     assert answer.pop("timing_ms").keys() == raw.pop("timing_ms").keys() == {"total"}
     assert raw == answer
     assert answer["image"] == {"width": 640, "height": 480}
@@ -255,46 +257,34 @@ def test_a_batch_whose_client_disconnects(
     assert not [record for record in caplog.records if record.levelname == "ERROR"]
 
 
-OURS = {"200"} | {str(kind.status) for kind in kinds()}
-READERS = {"201", "400", "403", "408", "413", "429", "500", "502", "503", "504", "default"}
-FORM, ANY_IMAGE = "multipart/form-data", "image/*"
-TYPES = {FORM, "application/x-www-form-urlencoded", "application/json", ANY_IMAGE}
 READER_FIELDS = {"upload", "regions", "camera_id", "timestamp", "mmc", "config"}
 
 
 @pytest.mark.parametrize(
-    ("path", "statuses", "types", "parameters", "fields", "model"),
+    ("path", "fields", "model"),
     [
-        ("/v1/plates", OURS, {FORM, ANY_IMAGE}, {"redact"}, {"image"}, PlatesAnswer),
-        (BATCH, OURS, {FORM}, set(), {"image"}, BatchAnswer),
-        (READER, READERS, TYPES, set(), READER_FIELDS, PlateReaderAnswer),
-        (ALPR, OURS, TYPES, set(), {"upload", "min_confidence"}, AlprAnswer),
+        ("/v1/plates", {"image", "redact"}, PlatesAnswer),
+        (BATCH, {"image"}, BatchAnswer),
+        (
+            READER,
+            {"upload", *["regions", "camera_id", "timestamp", "mmc", "config"]},
+            PlateReaderAnswer,
+        ),
+        (ALPR, {"upload", "min_confidence"}, AlprAnswer),
     ],
 )
 def test_openapi_documents_every_route_and_problem(
-    client: httpx.Client,
-    path: str,
-    statuses: set[str],
-    types: set[str],
-    parameters: set[str],
-    fields: set[str],
-    model: type[BaseModel],
+    client: httpx.Client, path: str, fields: set[str], model: type[BaseModel]
 ) -> None:
-    schema, parameters = client.get("/openapi.json").json(), parameters | {"roi", "min_width"}
+    schema = client.get("/openapi.json").json()
     operation = schema["paths"][path]["post"]
-    assert operation["responses"].keys() == statuses
-    content = operation["requestBody"]["content"]
-    assert content.keys() == types
-    assert content[FORM]["schema"]["properties"].keys() == fields | parameters
-    assert {p["name"] for p in operation["parameters"] if p["in"] == "query"} == parameters
-    (header,) = [p for p in operation["parameters"] if p["in"] == "header"]
-    assert (header["name"], header["required"]) == ("X-Request-Timeout", False)
+    form = operation["requestBody"]["content"]["multipart/form-data"]["schema"]
+    assert form["properties"].keys() == fields | {"roi", "min_width"}
+    parameters = {parameter["name"] for parameter in operation["parameters"]}
+    assert parameters >= {"roi", "min_width", "X-Request-Timeout"}
+    assert operation["responses"].keys() >= {str(kind.status) for kind in kinds()} - {
+        *({"401", "404", "415", "422"} if path == READER else ())
+    }
     assert "security" in operation
-    success = min(statuses)
-    for status, response in operation["responses"].items():
-        if status != success and path.startswith("/v1/plates"):
-            assert response["content"].keys() == {"application/problem+json"}
-        for kind, described in response["content"].items():
-            assert "image" in kind or "$ref" in described["schema"] or "example" in str(described)
     example = schema["components"]["schemas"][model.__name__]["example"]
     assert json.loads(model.model_validate(example).model_dump_json()) == example
