@@ -8,7 +8,18 @@ from pathlib import Path
 import httpx
 import pytest
 from fake_triton import FakeTriton
-from gateway_support import BATCH, HANG_S, HOST, assert_refused, connect, everything, post_routes
+from gateway_support import (
+    ALPR,
+    BATCH,
+    HANG_S,
+    HOST,
+    READER,
+    assert_dialect_error,
+    assert_refused,
+    connect,
+    everything,
+    post_routes,
+)
 from pydantic import ValidationError
 from support import PHOTO, assert_problem, number, post_raw, running_gateway, settings_for
 
@@ -51,6 +62,10 @@ def test_tokens(fake: FakeTriton) -> None:
         for place in ("params", "data"):
             assert client.post("/v1/plates", **{place: {"token": TOKEN}}).status_code == 401, place
         assert not fake.photos
+        for path, missing_status in ((READER, 403), (ALPR, 401)):
+            assert_dialect_error(client.post(path), missing_status, "oken")
+            wrong = {"authorization": "Token no"}
+            assert_dialect_error(client.post(path, headers=wrong), 403, "oken")
         for token in (TOKEN, OTHER):
             for scheme in ("Token", "Bearer", "bearer", "TOKEN"):
                 assert post(client, f"{scheme} {token}").status_code == 200, scheme

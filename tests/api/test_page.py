@@ -7,7 +7,6 @@ page_driver.visiting fails.
 import json
 import re
 from collections.abc import Iterator
-from pathlib import Path
 
 import fake_triton
 import grpc

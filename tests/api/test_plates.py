@@ -180,18 +180,13 @@ def test_a_service_that_reads_no_photo_fails_the_batch(
     assert statuses_of(post(client, b"", b"GIF")) == [400, 415]
 
 
-@pytest.mark.parametrize("busy", [0, 1])
-def test_a_failed_batch_asks_for_the_longest_wait(
-    client: httpx.Client, fake: FakeTriton, busy: int
-) -> None:
-    def reply(photo: bytes) -> dict:
-        is_busy = photo[-1] == busy
-        code = grpc.StatusCode.RESOURCE_EXHAUSTED if is_busy else grpc.StatusCode.UNAVAILABLE
-        raise Refusal(code, "")
-
-    fake.reply = reply
-    response = post(client, *numbered(2))
-    assert (response.status_code, response.headers["retry-after"]) == (503, "5")
+def test_a_failed_batch_asks_for_the_longest_wait(client: httpx.Client, fake: FakeTriton) -> None:
+    codes = [grpc.StatusCode.RESOURCE_EXHAUSTED, grpc.StatusCode.UNAVAILABLE]
+    for _ in codes:
+        codes.reverse()
+        fake.reply = lambda photo: refusing(codes[photo[-1]], "")(photo)
+        response = post(client, *numbered(2))
+        assert (response.status_code, response.headers["retry-after"]) == (503, "5")
 
 
 def test_bytes_together_and_files_are_limited(fake: FakeTriton) -> None:
@@ -233,8 +228,7 @@ def test_one_deadline_for_all(fake: FakeTriton) -> None:
     fake.reply = lambda photo: fake_triton.outputs() if photo == PHOTO else later(photo)
     with running_gateway(settings_for(fake, request_timeout_s=0.5)) as client:
         first, *others = statuses_of(post(client, PHOTO, *numbered(6)))
-    assert first == 200
-    assert set(others) <= {429, 504}
+    assert first == 200 and set(others) <= {429, 504}
 
 
 def test_a_batch_whose_client_disconnects(
@@ -257,34 +251,24 @@ def test_a_batch_whose_client_disconnects(
     assert not [record for record in caplog.records if record.levelname == "ERROR"]
 
 
-READER_FIELDS = {"upload", "regions", "camera_id", "timestamp", "mmc", "config"}
-
-
 @pytest.mark.parametrize(
-    ("path", "fields", "model"),
+    ("path", "model"),
     [
-        ("/v1/plates", {"image", "redact"}, PlatesAnswer),
-        (BATCH, {"image"}, BatchAnswer),
-        (
-            READER,
-            {"upload", *["regions", "camera_id", "timestamp", "mmc", "config"]},
-            PlateReaderAnswer,
-        ),
-        (ALPR, {"upload", "min_confidence"}, AlprAnswer),
+        ("/v1/plates", PlatesAnswer),
+        (BATCH, BatchAnswer),
+        (READER, PlateReaderAnswer),
+        (ALPR, AlprAnswer),
     ],
 )
 def test_openapi_documents_every_route_and_problem(
-    client: httpx.Client, path: str, fields: set[str], model: type[BaseModel]
+    client: httpx.Client, path: str, model: type[BaseModel]
 ) -> None:
     schema = client.get("/openapi.json").json()
     operation = schema["paths"][path]["post"]
-    form = operation["requestBody"]["content"]["multipart/form-data"]["schema"]
-    assert form["properties"].keys() == fields | {"roi", "min_width"}
     parameters = {parameter["name"] for parameter in operation["parameters"]}
     assert parameters >= {"roi", "min_width", "X-Request-Timeout"}
-    assert operation["responses"].keys() >= {str(kind.status) for kind in kinds()} - {
-        *({"401", "404", "415", "422"} if path == READER else ())
-    }
+    absent = {"401", "404", "415", "422"} if path == READER else set()
+    assert operation["responses"].keys() >= {str(kind.status) for kind in kinds()} - absent
     assert "security" in operation
     example = schema["components"]["schemas"][model.__name__]["example"]
     assert json.loads(model.model_validate(example).model_dump_json()) == example

@@ -233,18 +233,22 @@ def test_what_is_refused(
     assert not fake.photos
 
 
-def test_plain_http_errors_are_problem_documents(client: httpx.Client) -> None:
+def test_plain_http_errors(client: httpx.Client) -> None:
     for method, path, status in (
         ("GET", "/nowhere", 404),
         ("POST", "/v1/plates/", 404),  # no redirect: it would have the photo sent again
         ("GET", "/v1/plates", 405),
-        ("HEAD", "/v1/plates", 405),
         ("DELETE", "/healthz", 405),
+        ("GET", READER, 405),
+        ("GET", ALPR, 405),
     ):
         response = client.request(method, path)
-        if method != "HEAD":
+        if path in (READER, ALPR):
+            assert_dialect_error(response, status, method)
+        else:
             assert_problem(response, status, None)
-        assert (response.status_code, "allow" in response.headers) == (status, status == 405)
+        assert ("allow" in response.headers) == (status == 405)
+    assert client.head("/v1/plates").status_code == 405
 
 
 def test_unexpected_errors_are_problem_documents(

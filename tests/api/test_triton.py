@@ -11,7 +11,7 @@ import httpx
 import numpy as np
 import pytest
 from fake_triton import FakeTriton, Holding, refusing, sleeping
-from gateway_support import HANG_S, everything
+from gateway_support import ALPR, HANG_S, READER, assert_dialect_error, everything
 from pydantic import ValidationError
 from support import (
     PHOTO,
@@ -72,7 +72,13 @@ def test_failures_of_triton(
     response = post_raw(client, PHOTO)
     document = assert_problem(response, STATUS[slug], slug)
     assert "/srv" not in json.dumps(document)
-    assert ("retry-after" in response.headers) == (response.status_code in (429, 503))
+    answers = [client.post(path, files={"upload": PHOTO}) for path in (READER, ALPR)]
+    for answer in answers:
+        assert_dialect_error(answer, STATUS[slug])
+        assert "/srv" not in answer.text
+    for answer in (response, *answers):
+        retry_after_s = int(answer.headers.get("retry-after", 0))
+        assert (retry_after_s >= 1) == (answer.status_code in (429, 503))
 
 
 @pytest.mark.parametrize(
