@@ -56,11 +56,9 @@ def full_gateway(fake: FakeTriton, **options: object) -> Iterator[tuple[httpx.Cl
     settings = settings_for(fake, concurrency=1, **options)
     with running_gateway(settings) as client, ThreadPoolExecutor(1) as pool:
         holder = pool.submit(post_raw, client, PHOTO)
-        try:
+        with holding:
             assert holding.arrived.acquire(timeout=HANG_S)
             yield client, holding
-        finally:
-            holding.release.set()
         assert holder.result().status_code == 200
 
 

@@ -191,13 +191,18 @@ def test_the_shorter_limit_holds_to_triton(
     assert 0 < fake.timeout_us <= 300_000  # nor does it wait in Triton's queue for longer
 
 
-def test_time_counts_from_the_head(client: httpx.Client, fake: FakeTriton) -> None:
+def test_time_counts_from_the_head_and_slow_photos_outlive_the_limit_of_heads(
+    fake: FakeTriton,
+) -> None:
     named = (b"X-Request-Timeout: 10", b"X-Request-Id: gate-7")
-    with begin_upload(client, PHOTO[:100], *named) as connection:
-        time.sleep(0.3)
+    with (
+        running_gateway(settings_for(fake, header_timeout_s=0.2)) as client,
+        begin_upload(client, PHOTO[:100], *named) as connection,
+    ):
+        time.sleep(0.4)
         connection.sendall(PHOTO[100:])
         assert connection.recv(12) == b"HTTP/1.1 200"
-    assert 0 < fake.timeout_us <= 9_700_000
+    assert 0 < fake.timeout_us <= 9_600_000
     assert fake.request_id == "gate-7"
 
 
@@ -232,17 +237,14 @@ def test_an_unfinished_upload_takes_no_place_and_leaves_nothing(fake: FakeTriton
 
 
 def test_a_disconnect_while_triton_works_frees_the_place(fake: FakeTriton) -> None:
-    holding = Holding()
-    fake.reply = holding
+    fake.reply = holding = Holding()
     with running_gateway(settings_for(fake, concurrency=1, max_waiting=0)) as client:
-        try:
+        with holding:
             with begin_upload(client, PHOTO):
                 assert holding.arrived.acquire(timeout=HANG_S)
                 assert number(client, "plates_in_flight") == 1
             assert fake.cancelled.acquire(timeout=HANG_S)  # the call to Triton is cancelled, too
             wait_until(lambda: number(client, "plates_in_flight") == 0)
-        finally:
-            holding.release.set()
         fake.reply = lambda _: outputs()
         assert post_raw(client, PHOTO).status_code == 200
         wait_until(lambda: number(client, DISCONNECTED) == 1)

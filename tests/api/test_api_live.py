@@ -20,7 +20,6 @@ from plate_models.images import decode
 
 pytestmark = pytest.mark.live
 
-Box = tuple[float, float, float, float]
 SAMPLE_PLATES = read_samples()
 # A scene with one large plate.
 SCENE = "green_car.jpg"
@@ -40,20 +39,19 @@ def plates_of(response: httpx.Response) -> dict[str, dict[str, Any]]:
     return plates
 
 
-def overlap(a: Box, b: Box) -> float:
-    def area(box: Box) -> float:
-        return max(0.0, box[2] - box[0]) * max(0.0, box[3] - box[1])
-
-    shared = area((max(a[0], b[0]), max(a[1], b[1]), min(a[2], b[2]), min(a[3], b[3])))
-    return shared / (area(a) + area(b) - shared)
-
-
-@pytest.mark.parametrize("name", SAMPLE_PLATES)
-def test_every_plate_of_the_samples_is_read(gateway: httpx.Client, name: str) -> None:
-    found = plates_of(post_raw(gateway, photo_of(name)))
-    assert found.keys() == {plate.text for plate in SAMPLE_PLATES[name]}
-    for plate in SAMPLE_PLATES[name]:
-        assert overlap(found[plate.text]["box"], plate.box) > 0.5
+def test_every_plate_of_the_samples_is_read_whatever_is_read_beside_it(
+    gateway: httpx.Client,
+) -> None:
+    names = [*SAMPLE_PLATES] * 2
+    with ThreadPoolExecutor(8) as pool:
+        answers = list(pool.map(lambda name: post_raw(gateway, photo_of(name)), names))
+    for name, answer in zip(names, answers, strict=True):
+        found = plates_of(answer)
+        assert found.keys() == {plate.text for plate in SAMPLE_PLATES[name]}
+        for text, box in SAMPLE_PLATES[name]:
+            # Each side lies within a quarter of the plate's height or width.
+            size = np.array([box[2] - box[0], box[3] - box[1]] * 2)
+            assert (np.abs(np.subtract(found[text]["box"], box)) < size / 4).all(), text
 
 
 def test_answer_field_by_field(gateway: httpx.Client) -> None:
@@ -114,14 +112,6 @@ def test_redacted_plates_cannot_be_read_again(gateway: httpx.Client, name: str) 
         corners = np.array([*plate["quad"], plate["box"][:2], plate["box"][2:]])
         (x0, y0), (x1, y1) = corners.min(axis=0).astype(int), corners.max(axis=0).astype(int)
         assert cv2.Laplacian(pixels[y0:y1, x0:x1], cv2.CV_64F).std() < 6
-
-
-def test_parallel_requests_get_their_own_answers(gateway: httpx.Client) -> None:
-    names = [*SAMPLE_PLATES] * 2
-    with ThreadPoolExecutor(8) as pool:
-        answers = list(pool.map(lambda name: post_raw(gateway, photo_of(name)), names))
-    for name, answer in zip(names, answers, strict=True):
-        assert plates_of(answer).keys() == {plate.text for plate in SAMPLE_PLATES[name]}
 
 
 def test_health_and_readiness(gateway: httpx.Client) -> None:

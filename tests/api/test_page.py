@@ -205,7 +205,7 @@ def cancelled_requests(page: Page) -> list[dict[str, object]]:
 @needs_browser
 def test_reading_can_be_cancelled(guarded: Page, fake: FakeTriton) -> None:
     fake.reply = holding = Holding()
-    try:
+    with holding:
         guarded.give("drop", PHOTO, "photo.jpg")
         guarded.problem()
         enter_token(guarded, TOKEN)
@@ -214,7 +214,5 @@ def test_reading_can_be_cancelled(guarded: Page, fake: FakeTriton) -> None:
         guarded.click("#cancel")
         assert guarded.text("#status") == "Cancelled."
         guarded.wait_for(lambda: cancelled_requests(guarded), "the request's end")
-    finally:
-        holding.release.set()
     guarded.click("#again")
     assert guarded.answer("photo.jpg")["plates"]

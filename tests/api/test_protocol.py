@@ -159,13 +159,6 @@ def test_a_connection_without_a_byte_is_closed_silently(hasty: httpx.Client) -> 
         assert everything(connection) == b""
 
 
-def test_a_slow_photo_outlives_the_time_of_heads(hasty: httpx.Client, fake: FakeTriton) -> None:
-    with begin_upload(hasty, PHOTO[:100], b"Connection: close") as connection:
-        time.sleep(0.8)
-        connection.sendall(PHOTO[100:])
-        assert status_of(everything(connection)) == 200
-
-
 def test_surplus_connections_are_asked_to_come_back_and_closed_if_there_are_many(
     fake: FakeTriton,
 ) -> None:

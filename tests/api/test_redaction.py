@@ -136,14 +136,12 @@ def test_few_photos_are_blurred_at_once(fake: FakeTriton, monkeypatch: pytest.Mo
     settings = settings_for(fake, request_timeout_s=1)
     with running_gateway(settings) as client, ThreadPoolExecutor(4) as pool:
         waiting = [pool.submit(post_form, client, PHOTO, redact="true") for _ in range(4)]
-        try:
+        with blurring:
             assert blurring.arrived.acquire(timeout=20) and blurring.arrived.acquire(timeout=20)
             assert not blurring.arrived.acquire(timeout=0.3)
             assert client.get("/healthz").status_code == 200  # the event loop is free
             # The deadline holds for blurring, too.
             assert_problem(waiting[0].result(), 429, "overloaded")
-        finally:
-            blurring.release.set()
 
 
 def blurred(pixels: np.ndarray, box: tuple[float, ...], quad: object = None) -> np.ndarray:
@@ -170,10 +168,9 @@ NOTHING = np.s_[:0]
         ((-50, -20, 60, 30), None, np.s_[:30, :60], np.s_[80:, 110:]),
         ((600, 460, 700, 500), None, np.s_[460:, 600:], np.s_[:420]),
         ((0, 0, 640, 480), None, np.s_[:], NOTHING),
-        ((100.4, 50.6, 230.2, 80.9), None, np.s_[51:81, 100:230], np.s_[111:]),
         ((-900, -900, -800, -850), None, NOTHING, np.s_[:]),
         ((100, 100, 100, 100), None, NOTHING, np.s_[120:]),
-        ((639, 0, 640, 1), None, NOTHING, np.s_[20:]),
+        ((639.4, 0, 640, 1), None, NOTHING, np.s_[20:]),
     ],
 )
 def test_what_is_covered_and_what_stays(

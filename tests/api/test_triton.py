@@ -214,13 +214,11 @@ def test_a_photo_read_meanwhile_outweighs_a_slow_canary(fake: FakeTriton) -> Non
     settings = settings_for(fake, ready_timeout_s=1, ready_max_age_s=60)
     with running_gateway(settings) as client, ThreadPoolExecutor(1) as pool:
         asked = pool.submit(client.get, "/readyz")
-        try:
+        with canary:
             assert canary.arrived.acquire(timeout=20)
             assert post_raw(client, PHOTO).status_code == 200
             assert client.get("/readyz").status_code == 200
             assert asked.result().status_code == 200
-        finally:
-            canary.release.set()
 
 
 @pytest.mark.parametrize(
