@@ -137,7 +137,7 @@ def refusing(code: grpc.StatusCode, message: str) -> Callable[[bytes], dict[str,
 
 
 class Holding:
-    """A reply that keeps photos: `arrived` counts them, `release` answers them all."""
+    """A reply that keeps photos until the context ends: `arrived` counts them."""
 
     def __init__(self) -> None:
         self.arrived, self.release = threading.Semaphore(0), threading.Event()
@@ -146,3 +146,9 @@ class Holding:
         self.arrived.release()
         self.release.wait(20)
         return outputs()
+
+    def __enter__(self) -> "Holding":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.release.set()

@@ -1,4 +1,4 @@
-"""What tests of the gateway share: raw connections, and a gateway that is full."""
+"""What tests of the gateway share: raw connections, forms, and a gateway that is full."""
 
 import contextlib
 import json
@@ -9,8 +9,10 @@ from contextlib import contextmanager
 
 import httpx
 from fake_triton import FakeTriton, Holding, outputs
+from fastapi.routing import iter_route_contexts
 from support import PHOTO, post_raw, running_gateway, settings_for
 
+from api.main import create_app
 from api.readiness import canary_photo
 
 # For hangs only: nothing below takes long by itself.
@@ -18,6 +20,32 @@ HANG_S = 20
 HOST = b"Host: gateway\r\n"
 ALIVE = b"GET /healthz HTTP/1.1\r\n" + HOST + b"\r\n"
 UPLOAD = b"POST /v1/plates HTTP/1.1\r\nContent-Type: image/jpeg\r\n" + HOST
+BATCH, READER, ALPR = "/v1/plates/batch", "/v1/plate-reader/", "/v1/vision/alpr"
+MULTIPART = "multipart/form-data; boundary=b"
+
+
+def post_routes() -> set[str]:
+    """Paths of all routes that take anything."""
+    contexts = list(iter_route_contexts(create_app().routes))
+    reading = {"GET", "HEAD", "OPTIONS"}
+    return {str(context.path) for context in contexts if (context.methods or set()) - reading}
+
+
+def part(content: bytes = PHOTO, disposition: str = "", *headers: str) -> bytes:
+    """A part of a form of the type MULTIPART; a photo unless a disposition is given."""
+    disposition = disposition or 'form-data; name="image"; filename="a.jpg"'
+    head = "\r\n".join(["--b", f"Content-Disposition: {disposition}", *headers, "", ""])
+    return head.encode() + content + b"\r\n"
+
+
+def form(*parts: bytes) -> bytes:
+    return b"".join(parts) + b"--b--\r\n"
+
+
+def send(
+    client: httpx.Client, body: bytes, path: str = "/v1/plates", kind: str = MULTIPART
+) -> httpx.Response:
+    return client.post(path, content=body, headers={"content-type": kind})
 
 
 @contextmanager
@@ -28,11 +56,9 @@ def full_gateway(fake: FakeTriton, **options: object) -> Iterator[tuple[httpx.Cl
     settings = settings_for(fake, concurrency=1, **options)
     with running_gateway(settings) as client, ThreadPoolExecutor(1) as pool:
         holder = pool.submit(post_raw, client, PHOTO)
-        try:
+        with holding:
             assert holding.arrived.acquire(timeout=HANG_S)
             yield client, holding
-        finally:
-            holding.release.set()
         assert holder.result().status_code == 200
 
 
@@ -88,3 +114,14 @@ def assert_refused(answer: bytes, status: int, slug: str | None = None) -> dict[
     assert document["type"] == (f"/problems/{slug}" if slug else "about:blank")
     assert document["instance"] == "/requests/" + headers[b"x-request-id"].decode()
     return document
+
+
+def assert_dialect_error(response: httpx.Response, status: int, words: str = "") -> None:
+    """The whole of an error of Plate Recognizer's or CodeProject.AI's, and nothing long in it."""
+    assert response.status_code == status, response.text
+    assert response.headers["content-type"] == "application/json"
+    assert response.headers["x-request-id"]
+    assert len(response.content) < 1000
+    answer, is_alpr = response.json(), "alpr" in response.url.path
+    assert words in answer.pop("error" if is_alpr or status == 413 else "detail")
+    assert answer == ({"success": False, "code": status} if is_alpr else {})

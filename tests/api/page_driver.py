@@ -1,14 +1,8 @@
-"""A headless Chromium, and what people do on the page and see there.
-
-As a program it takes the README's picture, page.png beside this file:
-
-    PYTHONPATH=tests .venv/bin/python tests/api/page_driver.py
-"""
+"""A headless Chromium, and what people do on the page and see there."""
 
 import base64
 import json
 import shutil
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,7 +16,7 @@ from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.wait import WebDriverWait
-from support import SAMPLES, serving
+from support import SAMPLES
 
 _BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 BROWSER = next(filter(None, map(shutil.which, _BROWSERS)), None)
@@ -47,10 +41,8 @@ for (const name of arguments[3] === "paste" ? ["paste"] : ["dragenter", "dragove
 _CROPS = """
 return [...document.querySelectorAll(".crop")].map((canvas) => {
   const {width, height} = canvas;
-  const copy = new OffscreenCanvas(width, height).getContext("2d", {willReadFrequently: true});
-  copy.drawImage(canvas, 0, 0);
-  const greens = copy.getImageData(0, 0, width, height).data.filter((_, i) => i % 4 === 1).sort();
-  return [width, height, greens[0], greens.at(-1)];
+  const {data} = canvas.getContext("2d").getImageData(0, 0, width, height);
+  return [width, height, new Set(data).size];
 });
 """
 
@@ -157,7 +149,7 @@ class Page:
         )
 
     def crops(self) -> list[list[int]]:
-        """Width, height, darkest and lightest green of each plate's picture."""
+        """Width and height of each plate's picture, and how many values its pixels have."""
         return self.run(_CROPS)
 
     def network_events(self) -> list[dict[str, Any]]:
@@ -168,24 +160,3 @@ class Page:
 
 def sample(name: str) -> Path:
     return SAMPLES / f"{name}.jpg"
-
-
-def take_picture() -> None:
-    """Show a sample to a `plates serve` with a Triton of its own."""
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        serving(Path(folder) / "stderr.log") as served,
-        chromium() as driver,
-    ):
-        resize(driver, 1200, 840)
-        page = Page(driver, served.url).open()
-        page.choose(sample("green_car"))
-        page.answer("green_car.jpg")
-        page.click(".candidates summary")
-        drawn = "return document.getElementById('image').complete"
-        page.wait_for(lambda: page.run(drawn), "drawing")
-        driver.save_screenshot(str(Path(__file__).parent / "page.png"))
-
-
-if __name__ == "__main__":
-    take_picture()

@@ -1,30 +1,35 @@
-"""Tokens, rates, and pages of other origins."""
+"""Tokens, rates, pages of other origins, and TLS, from clients and to a Triton elsewhere."""
 
-from collections.abc import Iterator
+import shutil
+import ssl
+import subprocess
 from pathlib import Path
 
 import httpx
 import pytest
 from fake_triton import FakeTriton
-from fastapi.routing import iter_route_contexts
+from gateway_support import (
+    ALPR,
+    BATCH,
+    HANG_S,
+    HOST,
+    READER,
+    assert_dialect_error,
+    assert_refused,
+    connect,
+    everything,
+    post_routes,
+)
 from pydantic import ValidationError
-from starlette.routing import Mount
-from support import PHOTO, assert_problem, running_gateway, settings_for
+from support import PHOTO, assert_problem, number, post_raw, running_gateway, settings_for
 
 from api.edge.access import RateLimit
-from api.main import create_app
 from api.settings import Settings
 
 TOKEN, OTHER = "q1-secret-of-the-gate", "Q2/secret+of.the~yard=="
 ORIGIN = "https://gate.example"
 PREFLIGHT = {"origin": ORIGIN, "access-control-request-method": "POST"}
-
-
-@pytest.fixture(scope="module")
-def guarded(fake_of_module: FakeTriton) -> Iterator[httpx.Client]:
-    """A client of a gateway that wants a token."""
-    with running_gateway(settings_for(fake_of_module, tokens=f"{TOKEN}, {OTHER}")) as client:
-        yield client
+needs_openssl = pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is not here")
 
 
 def post(client: httpx.Client, authorization: str | bytes | None) -> httpx.Response:
@@ -38,49 +43,32 @@ def statuses(client: httpx.Client, *authorizations: str | None) -> list[int]:
     return [post(client, authorization).status_code for authorization in authorizations]
 
 
-def test_every_route_that_takes_anything_asks_for_a_token(
-    guarded: httpx.Client, fake: FakeTriton
-) -> None:
-    contexts = list(iter_route_contexts(create_app().routes))
-    assert not [c for c in contexts if isinstance(c.original_route, Mount) and c.methods]
-    routes = {
-        (method, context.path)
-        for context in contexts
-        for method in (context.methods or set()) - {"GET", "HEAD", "OPTIONS"}
-    }
-    assert ("POST", "/v1/plates") in routes
-    for method, path in routes:
-        assert guarded.request(method, path, content=PHOTO).status_code in (401, 403), path
-        wrong = {"authorization": "Token no"}
-        assert guarded.request(method, path, content=PHOTO, headers=wrong).status_code == 403, path
-    assert not fake.photos
-    for path in ("/", "/healthz", "/metrics", "/openapi.json", "/docs"):
-        assert guarded.get(path).status_code == 200, path
-
-
-ACCEPTED = [
-    f"{scheme} {token}"
-    for token in (TOKEN, OTHER)
-    for scheme in ("Token", "Bearer", "bearer", "TOKEN")
-]
-MISSING = [None, "", "Token", "Bearer", "Basic YTpi", TOKEN]
-WRONG = ["x", TOKEN[:-1], TOKEN + "x", TOKEN.upper(), "ключ", TOKEN * 99]
-
-
-@pytest.mark.usefixtures("fake")
-def test_tokens(guarded: httpx.Client) -> None:
-    for authorization in ACCEPTED:
-        assert post(guarded, authorization).status_code == 200, authorization
-    for authorization in MISSING:
-        answer = post(guarded, authorization)
-        assert_problem(answer, 401, "missing-token")
-        assert answer.headers["www-authenticate"].startswith("Bearer")
-    for token in WRONG:
-        answer = post(guarded, f"Token {token}".encode())
-        assert_problem(answer, 403, "wrong-token")
-        assert token not in answer.text
-    for place in ("params", "data"):
-        assert guarded.post("/v1/plates", **{place: {"token": TOKEN}}).status_code == 401, place
+def test_tokens(fake: FakeTriton) -> None:
+    with running_gateway(settings_for(fake, tokens=f"{TOKEN}, {OTHER}")) as client:
+        for path in post_routes():
+            assert client.post(path, content=PHOTO).status_code in (401, 403), path
+            wrong = {"authorization": "Token no"}
+            assert client.post(path, content=PHOTO, headers=wrong).status_code == 403, path
+        for path in ("/", "/healthz", "/metrics", "/openapi.json", "/docs"):
+            assert client.get(path).status_code == 200, path
+        for missing in (None, "", "Token", "Bearer", "Basic YTpi", TOKEN):
+            answer = post(client, missing)
+            assert_problem(answer, 401, "missing-token")
+            assert answer.headers["www-authenticate"].startswith("Bearer")
+        for token in ("x", TOKEN[:-1], TOKEN + "x", TOKEN.upper(), "ключ", TOKEN * 99):
+            answer = post(client, f"Token {token}".encode())
+            assert_problem(answer, 403, "wrong-token")
+            assert token not in answer.text
+        for place in ("params", "data"):
+            assert client.post("/v1/plates", **{place: {"token": TOKEN}}).status_code == 401, place
+        assert not fake.photos
+        for path, missing_status in ((READER, 403), (ALPR, 401)):
+            assert_dialect_error(client.post(path), missing_status, "oken")
+            wrong = {"authorization": "Token no"}
+            assert_dialect_error(client.post(path, headers=wrong), 403, "oken")
+        for token in (TOKEN, OTHER):
+            for scheme in ("Token", "Bearer", "bearer", "TOKEN"):
+                assert post(client, f"{scheme} {token}").status_code == 200, scheme
 
 
 def test_tokens_come_from_a_file_too(fake: FakeTriton, tmp_path: Path) -> None:
@@ -114,16 +102,15 @@ def test_each_token_has_a_rate_of_its_own(fake: FakeTriton) -> None:
         refused = post(client, f"Token {TOKEN}")
         assert_problem(refused, 429, "rate-limited")
         assert 90 < int(refused.headers["retry-after"]) <= 100
-        assert 'plates_refused_total{reason="rate"} 2.0' in client.get("/metrics").text
+        assert number(client, 'plates_refused_total{reason="rate"}') == 2
 
 
 def test_without_tokens_addresses_have_rates_and_each_photo_of_a_batch_counts(
     fake: FakeTriton,
 ) -> None:
-    three = [("image", (f"{number}.jpg", PHOTO)) for number in range(3)]
     forwarded = {"x-forwarded-for": "10.0.0.1", "content-type": "image/jpeg"}
     with running_gateway(settings_for(fake, rate_limit=0.01, rate_burst=4)) as client:
-        assert client.post("/v1/plates/batch", files=three).status_code == 200
+        assert client.post(BATCH, files=[("image", PHOTO)] * 3).status_code == 200
         assert statuses(client, None, None) == [200, 429]
         assert client.post("/v1/plates", content=PHOTO, headers=forwarded).status_code == 429
 
@@ -181,3 +168,89 @@ def test_only_named_origins_may_use_the_service(client: httpx.Client, fake: Fake
 def test_no_origins(origins: str) -> None:
     with pytest.raises(ValidationError, match="origin"):
         Settings(cors_origins=origins)
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with certificates of their own for 127.0.0.1, their keys, and other files."""
+    folder = tmp_path_factory.mktemp("tls")
+    (folder / "binary").write_bytes(b"\xff\xfe\x00")
+    command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"]
+    command += ["-days", "2", "-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1"]
+    for name in ("gateway", "other", "locked"):
+        files = ["-keyout", folder / f"{name}.key", "-out", folder / f"{name}.pem"]
+        locked = ["-passout", "pass:x"] if name == "locked" else ["-nodes"]
+        subprocess.run([*command, *files, *locked], check=True, capture_output=True)
+    return folder
+
+
+@needs_openssl
+@pytest.mark.usefixtures("no_tracebacks")
+def test_photos_come_over_tls(
+    fake: FakeTriton, certificates: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("api.edge.protocol._LINGER_S", 0.2)
+    file, key = certificates / "gateway.pem", certificates / "gateway.key"
+    trusting = ssl.create_default_context(cafile=file)
+    settings = settings_for(fake, tls_certificate=file, tls_key=key, max_connections=2)
+    with running_gateway(settings) as plain:
+        options = {"base_url": f"https://127.0.0.1:{plain.base_url.port}", "timeout": HANG_S}
+        with httpx.Client(**options, verify=trusting) as client:
+            assert post_raw(client, PHOTO).status_code == 200
+            assert_problem(post_raw(client, bytes(30_000_000)), 413, "too-many-bytes")
+            with (
+                httpx.Client(**options, verify=trusting) as second,
+                httpx.Client(**options, verify=trusting) as third,
+            ):
+                assert second.get("/healthz").status_code == 200
+                assert_problem(third.get("/healthz"), 429, "overloaded")
+        with connect(plain) as raw, trusting.wrap_socket(raw, server_hostname="127.0.0.1") as tls:
+            tls.sendall(b"GET / HTTP/1.1\r\n" + HOST + HOST + b"\r\n")
+            assert_refused(everything(tls), 400)
+        with pytest.raises(httpx.TransportError):
+            plain.get("/healthz")
+        with httpx.Client(**options) as wary, pytest.raises(httpx.ConnectError):
+            wary.get("/healthz")
+
+
+@needs_openssl
+@pytest.mark.parametrize(
+    ("certificate", "key", "setting", "reason"),
+    [
+        ("gateway.pem", "", "tls_key", "set both PLATES_TLS_CERTIFICATE and PLATES_TLS_KEY, or"),
+        ("", "gateway.key", "tls_key", "or neither"),
+        ("gateway.pem", "other.key", "tls_key", "are not an unencrypted private key and its"),
+        ("locked.pem", "locked.key", "tls_key", "unencrypted"),
+        ("gateway.key", "gateway.key", "tls_key", "its certificate in PEM"),
+        ("gateway.pem", "missing", "tls_key", "No such file"),
+        ("missing", "gateway.key", "tls_certificate", "No such file"),
+        ("binary", "gateway.key", "tls_certificate", "not text"),
+    ],
+)
+def test_files_that_do_not_fit_are_refused_by_name(
+    certificates: Path, certificate: str, key: str, setting: str, reason: str
+) -> None:
+    given = {"tls_certificate": certificate, "tls_key": key}
+    given = {name: str(certificates / file) for name, file in given.items() if file}
+    with pytest.raises(ValidationError) as caught:
+        Settings(**given)
+    errors = caught.value.errors()
+    (error,) = [error for error in errors if error["type"] != "default_factory_not_called"]
+    assert error["loc"] == (setting,)
+    assert reason in error["msg"]
+
+
+@needs_openssl
+def test_triton_over_tls(certificates: Path) -> None:
+    trusted, key = certificates / "gateway.pem", certificates / "gateway.key"
+    fake = FakeTriton((key.read_bytes(), trusted.read_bytes()))
+    url = f"grpcs://127.0.0.1:{fake.port}"
+    try:
+        settings = Settings(triton_url=url, triton_ca_file=trusted, triton_token="t")  # noqa: S106
+        with running_gateway(settings) as client:
+            assert post_raw(client, PHOTO).status_code == 200
+        assert fake.metadata["authorization"] == "Bearer t"
+        with running_gateway(Settings(triton_url=url)) as client:  # not a certificate it trusts
+            assert_problem(post_raw(client, PHOTO), 503, "recognizer-unavailable")
+    finally:
+        fake.stop()

@@ -1,14 +1,15 @@
 """What logs and metrics say, and what neither ever says."""
 
 import base64
+import contextlib
 import io
 import json
 import logging
-import socketserver
+import socket
 import sys
-import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -16,11 +17,15 @@ import grpc
 import httpx
 import pytest
 from fake_triton import FakeTriton, refusing
+from gateway_support import HANG_S
 from photo_files import BAD
 from prometheus_client.parser import text_string_to_metric_families
 from support import (
     PHOTO,
+    SCENE,
+    SCENE_TEXT,
     TritonEndpoints,
+    number,
     post_form,
     post_raw,
     running_gateway,
@@ -139,16 +144,9 @@ def test_a_line_per_request(fake: FakeTriton) -> None:
     assert good.pop("time").endswith("+00:00")
     assert good.pop("ms") > 0
     del good["request_id"]
-    assert good == {
-        "level": "info",
-        "logger": "plates.access",
-        "message": "answered",
-        "method": "POST",
-        "route": "/v1/plates",
-        "status": 200,
-        "bytes_in": len(PHOTO),
-        "plates": 2,
-    }
+    named = {"level": "info", "logger": "plates.access", "message": "answered"}
+    asked = {"method": "POST", "route": "/v1/plates", "status": 200}
+    assert good == named | asked | {"bytes_in": len(PHOTO), "plates": 2}
     assert (empty["status"], empty["refusal"]) == (400, "empty-image")
     assert "plates" not in empty
     assert (nowhere["route"], nowhere["status"]) == ("other", 404)
@@ -176,17 +174,15 @@ def test_failures_are_logged_with_their_cause_and_the_requests_id(
     assert "unexpected KeyError" in str(line["message"])
 
 
-def test_other_libraries_log_in_the_same_format() -> None:
-    with logged("json") as written:
-        logging.getLogger("uvicorn.error").warning("two\nlines")
-        logging.getLogger("asyncio").error("first\nfuture: <Task exception=KeyError('B840CK197')>")
-    assert [line["message"] for line in lines(written)] == ["two\nlines", "first"]
-
-
-@pytest.mark.parametrize("format_name", ["json", "text"])
-def test_tracebacks_of_causes_have_no_messages(format_name: logs.Format) -> None:
+@pytest.mark.parametrize("format_name", ["json", None])
+def test_other_libraries_logs_and_tracebacks_have_no_messages(
+    format_name: logs.Format | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     plate = READ[0]
+    # On a terminal, text is what no format means.
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     with logged(format_name) as written:
+        logging.getLogger("asyncio").error(f"first\nfuture: <Task exception=KeyError('{plate}')>")
         try:
             try:
                 int(plate)
@@ -198,16 +194,10 @@ def test_tracebacks_of_causes_have_no_messages(format_name: logs.Format) -> None
     assert plate not in text
     assert text.index("ValueError (") < text.index("KeyError (")
     assert "test_observing.py" in text
-    if format_name == "text":
-        assert text.splitlines()[0].endswith("ERROR plates.x: one | two")
-
-
-@pytest.mark.parametrize("terminal", [True, False])
-def test_a_terminal_gets_text(terminal: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal)
-    with logged(None) as written:
-        logging.getLogger("plates.x").error("hello")
-    assert written.getvalue().startswith("{") != terminal
+    if format_name == "json":
+        assert [line["message"] for line in lines(written)] == ["first", "one\ntwo"]
+    else:
+        assert text.splitlines()[1].endswith("ERROR plates.x: one | two")
 
 
 TRITONS = """\
@@ -225,20 +215,20 @@ nv_cpu_utilization 0.5
 
 @contextmanager
 def answering(answer: bytes, after_s: float = 0) -> Iterator[str]:
-    """A server on loopback that answers one request so."""
+    """The address of a server on loopback that answers one request so."""
 
-    class Handler(socketserver.BaseRequestHandler):
-        def handle(self) -> None:
-            self.request.recv(65536)
+    def serve() -> None:
+        connection, _ = server.accept()
+        with connection, contextlib.suppress(ConnectionError):
+            connection.recv(65536)
             time.sleep(after_s)
-            self.request.sendall(answer)
+            connection.sendall(answer)
 
-    with socketserver.TCPServer(("127.0.0.1", 0), Handler) as server:
-        server.timeout = 20
-        thread = threading.Thread(target=server.handle_request)
-        thread.start()
-        yield f"127.0.0.1:{server.server_address[1]}"
-        thread.join()
+    with socket.create_server(("127.0.0.1", 0)) as server, ThreadPoolExecutor(1) as pool:
+        server.settimeout(HANG_S)
+        served = pool.submit(serve)
+        yield f"127.0.0.1:{server.getsockname()[1]}"
+        served.result()
 
 
 def http(body: str, status: str = "200 OK") -> bytes:
@@ -257,6 +247,29 @@ def scraped(client: httpx.Client) -> dict[tuple[str, ...], float]:
         for family in families
         for sample in family.samples
     }
+
+
+def test_metrics_count_requests_and_plates(fake: FakeTriton) -> None:
+    with running_gateway(settings_for(fake)) as client:
+        for photo in (PHOTO, PHOTO, b""):
+            post_raw(client, photo)
+        client.get("/nowhere/12345")
+        for method in ("BREW", "WHEN"):  # made up: they must not become series of their own
+            client.request(method, "/")
+        exposition = client.get("/metrics").text
+        for sample, count in {
+            'requests_total{method="POST",route="/v1/plates",status="200"}': 2,
+            'requests_total{method="POST",route="/v1/plates",status="400"}': 1,
+            'requests_total{method="GET",route="other",status="404"}': 1,
+            'requests_total{method="other",route="/",status="405"}': 2,
+            'request_seconds_count{route="/v1/plates"}': 3,
+            "recognition_seconds_count": 2,
+            "per_photo_sum": 4,
+            "unreadable_total": 2,
+            "in_flight": 0,
+        }.items():
+            assert number(client, f"plates_{sample}") == count, sample
+    assert not any(word in exposition for word in ("B840CK197", "12345", "BREW"))
 
 
 def test_restarts_come_from_the_supervisors(fake: FakeTriton, tmp_path: Path) -> None:
@@ -278,49 +291,49 @@ def test_restarts_come_from_the_supervisors(fake: FakeTriton, tmp_path: Path) ->
     assert broken["plates_restarts_total", "gateway"] == 1
 
 
-def test_tritons_own_follow_ours(fake: FakeTriton) -> None:
-    with (
-        answering(http(TRITONS)) as address,
-        running_gateway(settings_for(fake, triton_metrics_url=address)) as client,
-    ):
-        post_raw(client, PHOTO)
-        found = scraped(client)
-    assert found["nv_inference_request_success_total", "yolo", "1"] == 7  # the parser's suffix
-    assert found["nv_cpu_utilization",] == 0.5
-    assert found["plates_triton_metrics_up",] == 1
-    assert found["plates_requests_total", "POST", "/v1/plates", "200"] == 1  # ours, not its
-
-
 @pytest.mark.parametrize(
-    ("answer", "after_s"),
+    ("answer", "after_s", "up"),
     [
-        (http(TRITONS, "503 Service Unavailable"), 0),
-        (b"", 0),
-        (b"nonsense", 0),
-        (b"\xff" * 100, 0),
-        (http(TRITONS), 0.5),
+        (http(TRITONS), 0, 1),
+        (http(TRITONS, "503 Service Unavailable"), 0, 0),
+        (b"", 0, 0),
+        (b"nonsense", 0, 0),
+        (b"\xff" * 100, 0, 0),
+        (http(TRITONS), 0.5, 0),
     ],
 )
-def test_a_triton_without_metrics_harms_nothing(
-    fake: FakeTriton, answer: bytes, after_s: float, monkeypatch: pytest.MonkeyPatch
+def test_tritons_metrics_follow_ours_and_without_them_no_harm_is_done(
+    fake: FakeTriton, answer: bytes, after_s: float, up: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("api.observing.metrics._TRITON_TIMEOUT_S", 0.3)
     with (
         answering(answer, after_s) as address,
         running_gateway(settings_for(fake, triton_metrics_url=address)) as client,
     ):
+        client.get("/")
         found = scraped(client)
-    assert found["plates_triton_metrics_up",] == 0
-    assert not [name for name, *_ in found if name.startswith("nv_")]
+    assert found["plates_triton_metrics_up",] == up
+    assert found["plates_requests_total", "GET", "/", "200"] == 1  # ours, not its
+    tritons = {name: value for name, value in found.items() if name[0].startswith("nv_")}
+    # The parser adds the suffix.
+    requests = ("nv_inference_request_success_total", "yolo", "1")
+    assert tritons == ({requests: 7, ("nv_cpu_utilization",): 0.5} if up else {})
 
 
 @pytest.mark.live
-def test_the_real_tritons_metrics(triton: TritonEndpoints) -> None:
-    if triton.embedded is None:
-        pytest.skip("only an embedded Triton says where its metrics are")
-    settings = Settings(triton_url=triton.grpc_url, triton_metrics_url=triton.embedded.metrics_url)
-    with running_gateway(settings) as client:
-        post_raw(client, PHOTO)
-        found = scraped(client)
-    assert found["plates_triton_metrics_up",] == 1
-    assert [key for key in found if key[0].startswith("nv_inference_request_success")]
+@pytest.mark.parametrize("algorithm", ["gzip", "deflate"])
+def test_the_real_tritons_metrics_and_compressed_photos(
+    triton: TritonEndpoints, algorithm: str
+) -> None:
+    address = triton.embedded and triton.embedded.metrics_url
+    options = {"triton_compression": algorithm, "triton_metrics_url": address}
+    with running_gateway(Settings(triton_url=triton.grpc_url, **options)) as client:
+        plates = post_raw(client, SCENE.read_bytes()).json()["plates"]
+        assert SCENE_TEXT in [plate["text"] for plate in plates]
+        for stage in ("decode", "yolo", "stn", "lprnet", "rest"):
+            assert number(client, f'plates_stage_seconds_count{{stage="{stage}"}}') == 1
+            assert number(client, f'plates_stage_seconds_sum{{stage="{stage}"}}') > 0
+        assert number(client, "plates_model_info{") == 1
+        if address:  # only an embedded Triton says where its metrics are
+            assert number(client, "plates_triton_metrics_up") == 1
+            assert number(client, "nv_inference_request_success") > 0

@@ -1,11 +1,14 @@
-"""Connections: slow, huge, ambiguous, too many, never read, or no HTTP at all."""
+"""Connections: slow, huge, ambiguous, too many, never read, refused, or no HTTP at all."""
 
 import contextlib
+import http.client
 import re
 import select
 import socket
 import time
+import tracemalloc
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import httpx
 import pytest
@@ -21,6 +24,7 @@ from gateway_support import (
     begin_upload,
     connect,
     everything,
+    full_gateway,
     status_of,
 )
 from support import PHOTO, number, post_raw, running_gateway, settings_for, wait_until
@@ -79,24 +83,6 @@ def test_what_is_not_http_is_refused(
     assert client.get("/healthz").status_code == 200
 
 
-@pytest.mark.parametrize(
-    ("chunks", "status"),
-    [
-        ([PHOTO, *[bytes(80)] * 1200], 200),
-        ([PHOTO, *[bytes(2)] * 900], 200),
-        ([bytes(2)] * 1200, 400),
-    ],
-    ids=["many", "some tiny", "many tiny"],
-)
-def test_bodies_in_tiny_chunks(
-    client: httpx.Client, fake: FakeTriton, chunks: list[bytes], status: int
-) -> None:
-    body = b"".join(b"%x\r\n%s\r\n" % (len(chunk), chunk) for chunk in chunks)
-    data = UPLOAD + CLOSE + CHUNKED + b"\r\n" + body + b"0\r\n\r\n"
-    assert status_of(answer_to(client, data)) == status
-    assert len(fake.photos) == (status == 200)
-
-
 def slow_reader(client: httpx.Client) -> socket.socket:
     connection = socket.socket()
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
@@ -126,15 +112,30 @@ def test_pipelined_requests_are_answered_in_order_and_what_follows_is_refused(
     assert_refused(answers, 400)
 
 
-@pytest.mark.parametrize("target", [b"*", b"http://elsewhere/healthz", b"//", b"/%00", b"/%ff%fe"])
-def test_odd_targets_are_just_not_there(client: httpx.Client, target: bytes) -> None:
-    request = b"GET " + target + b" HTTP/1.1\r\n" + HOST + CLOSE + b"\r\n"
-    assert status_of(answer_to(client, request)) == 404
+def in_chunks(*chunks: bytes) -> bytes:
+    body = b"".join(b"%x\r\n%s\r\n" % (len(chunk), chunk) for chunk in chunks)
+    return UPLOAD + CLOSE + CHUNKED + b"\r\n" + body + b"0\r\n\r\n"
 
 
-def test_upgrades_are_not_taken(client: httpx.Client) -> None:
-    upgrade = b"Connection: upgrade, close\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
-    assert status_of(answer_to(client, ALIVE.replace(HOST, HOST + upgrade))) == 200
+UPGRADE = b"Connection: upgrade, close\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
+
+
+@pytest.mark.parametrize(
+    ("data", "status"),
+    [
+        (in_chunks(PHOTO, *[bytes(80)] * 1200), 200),
+        (in_chunks(PHOTO, *[bytes(2)] * 900), 200),
+        (in_chunks(*[bytes(2)] * 1200), 400),
+        (ALIVE.replace(HOST, HOST + UPGRADE), 200),  # upgrades are not taken
+        *(
+            (b"GET " + target + b" HTTP/1.1\r\n" + HOST + CLOSE + b"\r\n", 404)
+            for target in (b"*", b"http://elsewhere/healthz", b"//", b"/%00", b"/%ff%fe")
+        ),
+    ],
+)
+@pytest.mark.usefixtures("fake")
+def test_odd_chunks_upgrades_and_targets(client: httpx.Client, data: bytes, status: int) -> None:
+    assert status_of(answer_to(client, data)) == status
 
 
 @pytest.mark.parametrize("first", [b"", ALIVE])
@@ -156,13 +157,6 @@ def test_a_trickling_head_does_not_extend_its_time(hasty: httpx.Client, first: b
 def test_a_connection_without_a_byte_is_closed_silently(hasty: httpx.Client) -> None:
     with connect(hasty) as connection:
         assert everything(connection) == b""
-
-
-def test_a_slow_photo_outlives_the_time_of_heads(hasty: httpx.Client, fake: FakeTriton) -> None:
-    with begin_upload(hasty, PHOTO[:100], b"Connection: close") as connection:
-        time.sleep(0.8)
-        connection.sendall(PHOTO[100:])
-        assert status_of(everything(connection)) == 200
 
 
 def test_surplus_connections_are_asked_to_come_back_and_closed_if_there_are_many(
@@ -210,3 +204,70 @@ def test_a_refused_client_may_finish(client: httpx.Client, monkeypatch: pytest.M
             connection.sendall(b"b" * 1000)
             time.sleep(0.01)
         assert_refused(everything(connection), 431)
+
+
+LARGE = PHOTO + bytes(8_000_000)
+
+
+@pytest.mark.parametrize(
+    ("options", "status"),
+    [({"tokens": "t"}, 401), ({"max_waiting": 0}, 429), ({"max_connections": 20}, 429)],
+    ids=["no token", "full queue", "too many connections"],
+)
+def test_clients_that_send_everything_first_see_why_they_are_refused(
+    fake: FakeTriton, options: dict[str, object], status: int
+) -> None:
+    """Apache's `ab` is one: it ends at the first connection that is reset."""
+
+    def post(_: int) -> tuple[int, int]:
+        connection = http.client.HTTPConnection(*address_of(client), timeout=HANG_S)
+        headers = {"Content-Type": "image/jpeg", "Connection": "close"}
+        connection.request("POST", "/v1/plates", LARGE, headers)
+        answer = connection.getresponse()
+        length = len(answer.read())
+        connection.close()
+        return answer.status, length
+
+    with contextlib.ExitStack() as stack:
+        if "max_waiting" in options:
+            client, _ = stack.enter_context(full_gateway(fake, **options))
+        else:
+            client = stack.enter_context(running_gateway(settings_for(fake, **options)))
+        for _ in range(options.get("max_connections", 0)):
+            stack.enter_context(connect(client)).sendall(b"GET /")
+        with ThreadPoolExecutor(8) as pool:
+            answers = list(pool.map(post, range(24)))
+    assert {found for found, _ in answers} == {status}
+    assert all(length > 100 for _, length in answers)
+
+
+def test_a_refused_body_is_read_to_its_end_but_not_for_ever(fake: FakeTriton) -> None:
+    with running_gateway(settings_for(fake, tokens="t", max_bytes=9_000_000)) as client:
+        connection = http.client.HTTPConnection(*address_of(client), timeout=HANG_S)
+        for _ in range(2):  # The connection goes on.
+            connection.request("POST", "/v1/plates", LARGE, {"Content-Type": "image/jpeg"})
+            assert connection.getresponse().read().startswith(b"{")
+            assert connection.sock is not None
+        connection.close()
+        with begin_upload(client, b"", b"X-Request-Timeout: 0.3", length=10**6) as endless:
+            last = time.monotonic() + HANG_S
+            with pytest.raises(ConnectionError):
+                while time.monotonic() < last:
+                    endless.sendall(b"x")
+                    time.sleep(0.01)
+
+
+def test_a_refused_body_is_not_kept(fake: FakeTriton) -> None:
+    """Neither what came before it was refused, nor what comes behind it."""
+    block = b"10000\r\n" + bytes(0x10000) + b"\r\n"
+    with running_gateway(settings_for(fake)) as client, connect(client) as connection:
+        tracemalloc.start()
+        try:
+            connection.sendall(UPLOAD + b"Transfer-Encoding: chunked\r\n\r\n")
+            for _ in range(30 * 16):  # 30 of at most 20 MiB, and no end
+                connection.sendall(block)
+            assert tracemalloc.get_traced_memory()[1] > 20 * 2**20
+            wait_until(lambda: tracemalloc.get_traced_memory()[0] < 4 * 2**20, 10)
+        finally:
+            tracemalloc.stop()
+        connection.shutdown(socket.SHUT_WR)

@@ -1,7 +1,8 @@
-"""The way to Triton: what a healthy one never does, compression, several Tritons."""
+"""The way to Triton: its failures, readiness, compression, several Tritons."""
 
 import json
 import socket
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import fake_triton
@@ -9,8 +10,8 @@ import grpc
 import httpx
 import numpy as np
 import pytest
-from fake_triton import FakeTriton, refusing
-from gateway_support import HANG_S, everything
+from fake_triton import FakeTriton, Holding, refusing, sleeping
+from gateway_support import ALPR, HANG_S, READER, assert_dialect_error, everything
 from pydantic import ValidationError
 from support import (
     PHOTO,
@@ -23,6 +24,7 @@ from support import (
 )
 
 from api.errors import PHOTO_PROBLEMS
+from api.readiness import canary_photo
 from api.settings import Settings
 
 AWAY = "recognizer-unavailable"
@@ -70,7 +72,13 @@ def test_failures_of_triton(
     response = post_raw(client, PHOTO)
     document = assert_problem(response, STATUS[slug], slug)
     assert "/srv" not in json.dumps(document)
-    assert ("retry-after" in response.headers) == (response.status_code in (429, 503))
+    answers = [client.post(path, files={"upload": PHOTO}) for path in (READER, ALPR)]
+    for answer in answers:
+        assert_dialect_error(answer, STATUS[slug])
+        assert "/srv" not in answer.text
+    for answer in (response, *answers):
+        retry_after_s = int(answer.headers.get("retry-after", 0))
+        assert (retry_after_s >= 1) == (answer.status_code in (429, 503))
 
 
 @pytest.mark.parametrize(
@@ -91,12 +99,6 @@ def test_answers_of_another_shape_are_noticed(
     arrays = {k: v for k, v in (fake_triton.outputs() | broken).items() if v is not None}
     fake.reply = lambda _: arrays
     assert_problem(post_raw(client, PHOTO), 502, "recognizer-mismatch")
-
-
-def test_only_what_is_needed_is_sent_and_asked_for(client: httpx.Client, fake: FakeTriton) -> None:
-    post_raw(client, PHOTO)
-    assert "authorization" not in fake.metadata
-    assert "crops" not in fake.requested  # large, and no answer over HTTP has them
 
 
 @pytest.mark.parametrize("was_there", [True, False])
@@ -130,7 +132,7 @@ def test_a_triton_that_never_answers_and_photos_on_the_wire_to_it(algorithm: str
         server.settimeout(HANG_S)
         sent = pool.submit(bytes_of_one_connection)
         url = f"127.0.0.1:{server.getsockname()[1]}"
-        limits = {"request_timeout_s": 0.5, "ready_timeout_s": 0.3}
+        limits = {"request_timeout_s": 0.3, "ready_timeout_s": 0.2}
         settings = Settings(triton_url=url, triton_compression=algorithm, **limits)
         with running_gateway(settings) as client:
             photo = PHOTO + bytes(40_000)  # fits into the first window of HTTP/2
@@ -184,3 +186,61 @@ def test_addresses_of_one_triton_or_several(url: str, reason: str | None) -> Non
     else:
         with pytest.raises(ValidationError, match=reason):
             Settings(triton_url=url)
+
+
+def test_ready_asks_once_for_many_and_waits_longer_than_an_answer_stays_young(
+    fake: FakeTriton,
+) -> None:
+    fake.reply = sleeping(0.3)
+    settings = settings_for(fake, ready_max_age_s=0.2)
+    with running_gateway(settings) as client, ThreadPoolExecutor(6) as pool:
+        answers = list(pool.map(lambda _: client.get("/readyz"), range(6)))
+    assert [answer.json() for answer in answers] == [{"status": "ready"}] * 6
+    assert len(fake.photos) == 1
+
+
+@pytest.mark.parametrize(("plates", "canaries"), [(2, 0), (0, 1)])
+def test_photos_with_plates_prove_readiness(fake: FakeTriton, plates: int, canaries: int) -> None:
+    fake.reply = lambda _: fake_triton.outputs(plates)
+    with running_gateway(settings_for(fake, ready_max_age_s=60)) as client:
+        assert post_raw(client, PHOTO).status_code == 200
+        assert client.get("/readyz").status_code == 200
+    assert fake.photos == [PHOTO] + [canary_photo()] * canaries
+
+
+def test_a_photo_read_meanwhile_outweighs_a_slow_canary(fake: FakeTriton) -> None:
+    canary = Holding()
+    fake.reply = lambda photo: canary(photo) if photo == canary_photo() else fake_triton.outputs()
+    settings = settings_for(fake, ready_timeout_s=1, ready_max_age_s=60)
+    with running_gateway(settings) as client, ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(client.get, "/readyz")
+        with canary:
+            assert canary.arrived.acquire(timeout=20)
+            assert post_raw(client, PHOTO).status_code == 200
+            assert client.get("/readyz").status_code == 200
+            assert asked.result().status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("reply", "status"),
+    [
+        (refusing(grpc.StatusCode.UNAVAILABLE, "Socket closed"), 503),
+        (refusing(grpc.StatusCode.INTERNAL, "Stub process 'x' is not healthy."), 503),
+        (sleeping(1), 504),
+    ],
+)
+def test_a_photo_without_recognizer_ends_the_proof_of_readiness(
+    fake: FakeTriton, reply: Callable[[bytes], dict[str, np.ndarray]], status: int
+) -> None:
+    limits = {"ready_max_age_s": 60, "ready_timeout_s": 0.3, "request_timeout_s": 0.4}
+    with running_gateway(settings_for(fake, **limits)) as client:
+        assert post_raw(client, PHOTO).status_code == 200
+        fake.reply = reply
+        assert client.get("/readyz").status_code == 200  # the last photo was read
+        assert post_raw(client, PHOTO).status_code == status
+        not_ready = client.get("/readyz")
+        assert_problem(not_ready, 503, None)
+        assert "retry-after" in not_ready.headers
+        fake.reply = lambda _: fake_triton.outputs()
+        assert post_raw(client, PHOTO).status_code == 200
+        assert client.get("/readyz").status_code == 200

@@ -1,0 +1,269 @@
+"""Requests that every route refuses: no photo, hostile forms, and parameters that make no sense."""
+
+import base64
+import json
+
+import httpx
+import pytest
+from fake_triton import FakeTriton
+from gateway_support import ALPR, BATCH, MULTIPART, READER, assert_dialect_error, form, part, send
+from photo_files import BAD, encode, pattern
+from support import (
+    PHOTO,
+    STATUS,
+    assert_problem,
+    post_form,
+    post_raw,
+    running_gateway,
+    settings_for,
+)
+
+PLATES = "/v1/plates"
+BASE64 = base64.b64encode(PHOTO).decode()
+ADDRESS = "http://127.0.0.1:1/a.jpg"
+URLENCODED = "application/x-www-form-urlencoded"
+# Types whose end only the decoder, in Triton, can miss.
+REFUSED_BY_TRITON = {
+    "truncated jpeg",
+    "truncated jpeg with a whole thumbnail",
+    "truncated bmp",
+    "truncated tiff",
+    "truncated gif",
+    "png of fewer rows than claimed",
+}
+TOO_LARGE = PHOTO + bytes(200_000)
+
+
+@pytest.mark.parametrize("name", sorted(BAD.keys() - REFUSED_BY_TRITON))
+def test_bad_photos_never_reach_triton(client: httpx.Client, fake: FakeTriton, name: str) -> None:
+    photo, slug = BAD[name]
+    for post in (post_raw, post_form):
+        assert_problem(post(client, photo), STATUS[slug], slug)
+    assert not fake.photos
+    assert post_form(client, PHOTO).status_code == 200
+
+
+HOSTILE = {
+    "empty": (b"", "cut off"),
+    "nonsense": (b"nonsense", "not a valid"),
+    "no closing boundary": (part(), "cut off"),
+    "half a closing boundary": (part() + b"--b", "cut off"),
+    "cut off in the photo": (part()[: len(PHOTO) // 2], "cut off"),
+    "cut off in a header": (b"--b\r\nContent-Dispo", "cut off"),
+    "part without headers": (form(b"--b\r\n\r\nx\r\n"), "no name"),
+    "part without a name": (form(part(PHOTO, "form-data; filename=a")), "no name"),
+    "attachment": (form(part(PHOTO, 'attachment; name="image"')), "no name"),
+    "long field name": (form(part(b"1", f'form-data; name="{"x" * 300}"')), "255 characters"),
+    "nine headers": (form(part(PHOTO, "", *[f"X-{n}: y" for n in range(8)])), "eader"),
+    "long header": (form(part(PHOTO, "", f"X: {'y' * 5000}")), "eader"),
+    "header without an end": (b"--b\r\nX: " + b"y" * 50_000, "eader"),
+    "many parts": (form(*[part(b"1", f"form-data; name=a{n}") for n in range(40)]), "parts"),
+    "long text": (form(part(), part(b"1" * 20_000, "form-data; name=roi")), "'roi' is longer"),
+    "form in the form": (
+        form(part(b"--c--", "", "Content-Type: multipart/mixed; boundary=c")),
+        "form inside the form",
+    ),
+    "base64": (
+        form(part(base64.b64encode(PHOTO), "", "Content-Transfer-Encoding: base64")),
+        "as they are",
+    ),
+    "made-up encoding": (form(part(PHOTO, "", "Content-Transfer-Encoding: x")), "as they are"),
+    "null bytes": (b"\0" * 1000, "not a valid"),
+    "other boundary": (form(part()).replace(b"--b", b"--c"), "not a valid"),
+    "bare line feeds": (form(part()).replace(b"\r\n", b"\n"), "not a valid"),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_forms_are_refused(client: httpx.Client, fake: FakeTriton, name: str) -> None:
+    body, reason = HOSTILE[name]
+    for path in (PLATES, BATCH):
+        detail = assert_problem(send(client, body, path), 400, "invalid-form")["detail"]
+        assert reason in detail and len(detail) < 500
+    assert not fake.photos
+    assert send(client, form(part())).status_code == 200
+
+
+def body(content: bytes, content_type: str) -> dict[str, object]:
+    return {"content": content, "headers": {"content-type": content_type}}
+
+
+def photos(*names: str, photo: bytes = PHOTO) -> dict[str, object]:
+    return {"files": [(name, photo) for name in names]}
+
+
+def with_fields(name: str = "upload", **fields: object) -> dict[str, object]:
+    return photos(name) | {"data": fields}
+
+
+def as_text(**fields: str) -> dict[str, object]:
+    return {"data": fields}
+
+
+def as_json(content: bytes) -> dict[str, object]:
+    return body(content, "application/json")
+
+
+# Each with the parameter that the refusal names; in forms and in addresses.
+PARAMETERS: list[tuple[dict[str, object], str]] = [
+    *(({"roi": roi}, "roi") for roi in ("1,2,3", "1,2,3,x", "5,5,1,9", "nan,0,nan,9")),
+    *(({"min_width": width}, "min_width") for width in ("wide", -1, "inf")),
+    ({"roi": ["0,0,9,9", "1,1,9,9"]}, "roi"),
+    ({"min_width": ["1", "1"]}, "min_width"),
+]
+OUR_PARAMETERS = [*PARAMETERS, ({"min_widht": 3}, "min_widht"), ({"redact": ["0", "1"]}, "redact")]
+
+
+@pytest.mark.parametrize("where", ["params", "data"])
+def test_parameters_that_make_no_sense(client: httpx.Client, fake: FakeTriton, where: str) -> None:
+    for parameters, name in OUR_PARAMETERS:
+        answer = client.post(PLATES, **photos("image"), **{where: parameters})
+        document = assert_problem(answer, 422, "invalid-parameter")
+        assert [error["parameter"] for error in document["errors"]] == [name]
+        assert name in document["detail"]
+    for parameters, name in PARAMETERS:
+        for path, status in ((READER, 400), (ALPR, 422)):
+            answer = client.post(path, **photos("upload"), **{where: parameters})
+            assert_dialect_error(answer, status, name)
+    assert not fake.photos
+
+
+# By path, and problem or status: what is sent, and words of the refusal.
+REFUSED: dict[tuple[str, str | int], list[tuple[dict[str, object], str]]] = {
+    (PLATES, "missing-image"): [
+        (photos("other"), "'other'"),
+        (body(form(), MULTIPART), "none"),
+        (body(form(part(b"a", "form-data; name=image")), MULTIPART), "as text"),
+    ],
+    (PLATES, "invalid-parameter"): [
+        (photos("image", "image"), "One photo"),
+        (photos("image", "other"), "other"),
+        (with_fields("image", redact="perhaps"), "redact"),
+    ],
+    (PLATES, "invalid-form"): [
+        (body(b"x", "multipart/form-data"), "no boundary"),
+        (body(b"x", f"{MULTIPART}{'b' * 256}"), "exceeds maximum"),
+        (body(b"x", f"{MULTIPART}{'b' * 5000}"), "exceeds maximum"),
+    ],
+    (PLATES, "unsupported-media-type"): [
+        (as_json(b"{}"), "application/json"),
+        (body(PHOTO, URLENCODED), "urlencoded"),
+        (body(PHOTO, ""), "missing"),
+    ],
+    (BATCH, "missing-image"): [
+        (photos("photo"), "'photo'"),
+        ({"files": {"image": (None, "text")}}, "as text"),
+    ],
+    (BATCH, "invalid-parameter"): [
+        (photos(*["image"] * 17), "17 photos; at most 16"),
+        (photos("image", "other"), "other"),
+        (with_fields("image", roi="1"), "roi"),
+        (with_fields("image", min_width=["1", "2"]), "min_width"),
+        (with_fields("image", redact="1"), "redact"),
+    ],
+    (BATCH, "invalid-form"): [(photos(*["image"] * 40), "parts")],
+    (BATCH, "unsupported-media-type"): [
+        (body(PHOTO, "image/jpeg"), "image/jpeg"),
+        (as_json(b"{}"), "application/json"),
+    ],
+    (READER, 400): [
+        (with_fields(config="{"), "config"),
+        (with_fields(config="[]"), "config"),
+        (with_fields(config='"' + "[" * 9000), "config"),
+        (with_fields(config="[" * 9000), "config"),
+        (with_fields(config='{"threshold_d": 1.1}'), "threshold_d"),
+        (with_fields(config='{"threshold_o": NaN}'), "config"),
+        (with_fields(config='{"threshold_o": "high"}'), "threshold_o"),
+        (with_fields(config='{"mode": 7}'), "mode"),
+        (with_fields(config='{"region": "anywhere"}'), "region"),
+        (with_fields(timestamp="yesterday"), "ISO 8601"),
+        (with_fields(timestamp="0001-01-01T00:00:00+14:00"), "ISO 8601"),
+        (with_fields(mmc="maybe"), "mmc"),
+        (with_fields(camera_id="x" * 20_000), "camera_id"),
+        # No address is ever fetched.
+        (as_text(upload_url=ADDRESS), "upload_url: no address"),
+        ({"json": {"upload_url": ADDRESS, "upload": BASE64}}, "upload_url: no address"),
+        (with_fields(upload_url="file:///etc/passwd"), "upload_url: no address"),
+        (as_text(upload=ADDRESS), "base64"),
+        (as_text(upload="not a photo!"), "base64"),
+        (as_text(upload=""), "empty"),
+        (as_text(regions="ru"), "'upload'"),
+        (as_text(**{"x" * 900: "1"}), "name"),
+        (body(b"a=1&" * 5000, URLENCODED), "fields"),
+        ({"json": {"upload": ["QUFB", "QUFB"]}}, "One photo"),
+        ({"json": {"upload": {"a": 1}}}, "base64"),
+        ({"json": [1]}, "object"),
+        ({"json": {"x" * 50_000: "1"}}, "name"),
+        (as_json(b"{"), "JSON"),
+        (as_json(b'{"\\ud800": 1}'), "'?'"),  # half a character can't be quoted
+        (as_json(b"[" * 50_000), "parts"),
+        (as_json(b'{"a":' * 600), "JSON"),
+        (photos("upload", photo=b"GIF"), "not an image"),
+        (photos("image"), "'image'"),
+        (body(b"x", "text/plain"), "text/plain"),
+        (body(b"x", "multipart/form-data"), "boundary"),
+    ],
+    (READER, 413): [(photos("upload", photo=TOO_LARGE), "larger than")],
+    (ALPR, 400): [(photos("upload", photo=b""), "empty"), (as_text(upload="?"), "base64")],
+    (ALPR, 413): [(photos("upload", photo=TOO_LARGE), "larger than")],
+    (ALPR, 415): [
+        (photos("upload", photo=b"GIF"), "not an image"),
+        (body(b"x", "text/plain"), "text/plain"),
+    ],
+    (ALPR, 422): [
+        (with_fields(min_confidence="2"), "min_confidence"),
+        (with_fields(min_confidence="nan"), "min_confidence"),
+        (with_fields(min_confidence="high"), "min_confidence"),
+        (as_text(operation="plate"), "'operation'"),
+        (photos("a", "b"), "One photo"),
+    ],
+}
+
+
+@pytest.mark.parametrize(("path", "kind"), REFUSED)
+def test_what_is_refused(
+    client: httpx.Client, fake: FakeTriton, path: str, kind: str | int
+) -> None:
+    for options, words in REFUSED[path, kind]:
+        answer = client.post(path, **options)
+        if isinstance(kind, int):
+            assert_dialect_error(answer, kind, words)
+        else:
+            assert words in assert_problem(answer, STATUS[kind], kind)["detail"]
+    assert not fake.photos
+
+
+def test_plain_http_errors(client: httpx.Client) -> None:
+    for method, path, status in (
+        ("GET", "/nowhere", 404),
+        ("POST", "/v1/plates/", 404),  # no redirect: it would have the photo sent again
+        ("GET", "/v1/plates", 405),
+        ("DELETE", "/healthz", 405),
+        ("GET", READER, 405),
+        ("GET", ALPR, 405),
+    ):
+        response = client.request(method, path)
+        if path in (READER, ALPR):
+            assert_dialect_error(response, status, method)
+        else:
+            assert_problem(response, status, None)
+        assert ("allow" in response.headers) == (status == 405)
+    assert client.head("/v1/plates").status_code == 405
+
+
+def test_unexpected_errors_are_problem_documents(
+    client: httpx.Client, fake: FakeTriton, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise ZeroDivisionError("internal detail")
+
+    monkeypatch.setattr("api.routes.plates.answer_from", fail)
+    document = assert_problem(post_raw(client, PHOTO), 500, None)
+    assert "internal detail" not in json.dumps(document)
+
+
+def test_pixel_limit(fake: FakeTriton) -> None:
+    with running_gateway(settings_for(fake, max_pixels=100)) as client:
+        assert post_raw(client, encode(pattern(10, 10), "PNG")).status_code == 200
+        larger = encode(pattern(10, 11), "PNG")
+        assert_problem(post_raw(client, larger), 413, "too-many-pixels")
