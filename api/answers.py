@@ -222,15 +222,7 @@ def plate_from(
 ) -> Plate:
     """Build the JSON of one plate: coordinates to a tenth of a pixel, scores to four digits.
 
-    Args:
-        text: "" if the plate is not readable.
-        score: Probability that the best candidate is right.
-        format_name: Such as "ru.car".
-        box: x0, y0, x1, y1 in pixels of the upright photo.
-        quad: Four corners x, y in the same pixels.
-        detection_score: The detector's confidence.
-        characters: Of the best candidate.
-        candidates: Best first; empty texts are left out.
+    The arguments are as in `Plate`; candidates without a text are left out.
     """
     region = formats.region_of(text, format_name)
     return Plate(

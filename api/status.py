@@ -3,12 +3,13 @@
 The gateway adds its counts to /metrics; operators may read it as well.
 """
 
-import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Literal
+
+from pydantic import TypeAdapter
 
 State = Literal["starting", "ready", "healing", "failed"]
 _WORST_FIRST: tuple[State, ...] = ("failed", "starting", "healing", "ready")
@@ -32,26 +33,22 @@ class Status:
     refused: Mapping[str, str] = field(default_factory=dict)
 
 
+_JSON = TypeAdapter(Status)
+
+
 def write_status(path: Path, status: Status) -> None:
     """Replace the file atomically; raises `OSError` where it can't be written."""
-    text = json.dumps(asdict(status))
     written = path.with_name(f"{path.name}.{os.getpid()}")
-    written.write_text(text, encoding="utf-8")
+    written.write_bytes(_JSON.dump_json(status))
     written.replace(path)
 
 
 def read_status(path: Path) -> Status | None:
     """Read the file; None where there is none, or where it is something else."""
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-        state, restarts = document["state"], document["restarts"]
-        counts = {str(part): int(count) for part, count in restarts.items()}
-        release, refused = document.get("release"), document.get("refused", {})
-        reasons = {str(version): str(reason) for version, reason in refused.items()}
-        release = None if release is None else int(release)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return _JSON.validate_json(path.read_bytes())
+    except (OSError, ValueError):
         return None
-    return Status(state, counts, release, reasons) if state in get_args(State) else None
 
 
 def read_statuses(paths: Iterable[Path]) -> Status | None:

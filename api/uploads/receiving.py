@@ -136,11 +136,7 @@ async def read_upload(
 
     Never holds more than the limit in memory, whatever Content-Length says, and writes
     nothing to disk. The photos are not checked further; one that is alone is not too long.
-
-    Raises:
-        Problem: Not what the route takes, broken, without a photo, too large, too slow, or too
-            much for the memory of all uploads.
-        ClientDisconnect: The client is gone.
+    Raises `Problem`, or `ClientDisconnect` if the client is gone.
     """
     timeout_s = min(settings.upload_timeout_s, context.deadline.remaining_s)
     reader = _BodyReader(context.request, form, settings, take)
