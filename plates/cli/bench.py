@@ -21,7 +21,7 @@ TOOLS = {
     "faults": "kill -9 of each process under load: how soon is it healthy again?",
     "soak": "a mixed load for a long time: does anything grow?",
     "stages": "where a photo's time goes; --check: is a stage slower than at the last release?",
-    "bulk": "an archive read under kills: exactly once, flat memory, pace",
+    "bulk": "an archive read under kills: exactly once, and its pace",
 }
 
 
