@@ -37,9 +37,8 @@ def run(arguments: argparse.Namespace) -> int:
     from plate_models.weights import check_manifest, write_manifest
 
     weights = arguments.weights or RELEASED_WEIGHTS
-    options = {
-        name: getattr(arguments, name) for name in ("crops", "workers", "most_wrong", "seed")
-    }
+    names = ("crops", "workers", "most_wrong", "seed")
+    options = {name: getattr(arguments, name) for name in names}
     arguments.out.mkdir(parents=True, exist_ok=True)  # Not only after the work.
     check_manifest(weights)
     progress = partial(tqdm, unit="block", disable=None)

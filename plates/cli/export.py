@@ -1,10 +1,8 @@
 """Export weights/ into the model repository: TorchScript and ONNX, checked against the nets.
 
 Does nothing if the repository holds the same export already. A running service takes a release
-whose version is higher than the one it serves as soon as it is complete, once it has read the
-release's golden photo; it goes back when the release is removed. It always writes both formats,
-because each model is served from either; TensorRT engines are built from the ONNX files by
-docker/tensorrt/build_engines.py.
+with a higher version once it has read the release's golden photo; it goes back when the release
+is removed. TensorRT engines are built from the ONNX files by docker/tensorrt/build_engines.py.
 """
 
 import argparse
