@@ -56,7 +56,6 @@ def run(arguments: argparse.Namespace) -> int:
         print(f"{failed:,} photos or folders could not be read: {request.out / 'failed.csv'}")
     if counts["others"]:
         print(f"{counts['others']:,} files are no photos, such as {', '.join(done['other_files'])}")
-    if counts["chunks_not_written"]:
-        chunks = f"{counts['chunks_not_written']:,} chunks"
-        print(f"{chunks} could not be written; run again once there is room")
+    if unwritten := counts["chunks_not_written"]:
+        print(f"{unwritten:,} chunks could not be written; run again once there is room")
     return int(bool(failed) or done["state"] != "complete")

@@ -6,28 +6,23 @@ The service's log goes to service.log beside the annotated pictures.
 """
 
 import argparse
-import io
 import sys
-import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
 import httpx
-from PIL import Image
 from tqdm import tqdm
 
 from api.answers import Plate
-from plate_models.spec import DETECTOR
 from plates.cli import CommandError, printable, say, stop_signals_raise
 from plates.cli.inputs import Inputs, find_inputs
 from plates.cli.outputs import Jpegs, Table
 from plates.cli.samples import SAMPLES, expected_texts, missing_texts
 from plates.serving.running import running_service, wait_until_ready
 
-_READY_S = 60
-_TIMEOUT_S = 60
+_PATIENCE_S = 60
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -80,18 +75,16 @@ def _read(inputs: Inputs, jpegs: Jpegs, log: Path) -> dict[Path, list[str]]:
     """Have a service read and annotate the photos; returns the texts in each."""
     found: dict[Path, list[str]] = {}
     with stop_signals_raise(), _service(log) as client, closing(inputs.pictures()) as pictures:
-        _warm_up(client)
         print()
-        table = Table(inputs, timed=True)
+        table = Table(inputs)
         for picture in pictures:
-            began = time.perf_counter()
             try:
                 plates = _plates(client, picture.file.read_bytes())
             except CommandError as error:
                 inputs.failures[str(picture.file)] = str(error)
                 continue
             with tqdm.external_write_mode(sys.stdout):
-                table.print(picture, plates, 1e3 * (time.perf_counter() - began))
+                table.print(picture, plates)
             jpegs.write(picture, plates)
             found[picture.file] = [plate.text for plate in plates]
         print(flush=True)
@@ -104,21 +97,12 @@ def _service(log: Path) -> Iterator[httpx.Client]:
     with (
         running_service(log=log, show=lambda text: say(text.rstrip("\n"))) as service,
         # No proxy of the environment: the service is on this machine.
-        httpx.Client(base_url=service.url, timeout=_TIMEOUT_S, trust_env=False) as client,
+        httpx.Client(base_url=service.url, timeout=_PATIENCE_S, trust_env=False) as client,
     ):
-        wait_until_ready(service.url, _READY_S, service.process)
+        wait_until_ready(service.url, _PATIENCE_S, service.process)
         yield client
     if service.process.returncode != 0:
         raise CommandError(f"the service ended with status {service.process.returncode}")
-
-
-def _warm_up(client: httpx.Client) -> None:
-    """Use each canvas once: the first photo on one takes ten times as long as later ones."""
-    for height, width in DETECTOR.canvases_hw:
-        blank = io.BytesIO()
-        Image.new("RGB", (width, height)).save(blank, "JPEG")
-        with suppress(CommandError):
-            _plates(client, blank.getvalue())
 
 
 def _plates(client: httpx.Client, photo: bytes) -> list[Plate]:

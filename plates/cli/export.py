@@ -17,10 +17,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--repository", type=Path, metavar="DIR", help="default: model_repository/")
     text = f"of the release, from 1; the highest is served (default: {MODEL_VERSION})"
     parser.add_argument("--version", metavar="N", default=MODEL_VERSION, help=text)
-    text = "with plates that the weights read; served only where it reads the same"
-    parser.add_argument(
-        "--golden", type=Path, metavar="PHOTO", help=f"{text} (default: one of ours)"
-    )
+    text = "with plates that the weights read; served only where it reads the same (default: ours)"
+    parser.add_argument("--golden", type=Path, metavar="PHOTO", help=text)
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -1,10 +1,7 @@
 """Ask a service whether it is well: 0 if it answers 200, else 1 and the reason.
 
-For health checks of containers, whose images have no curl.
-
-  plates health http://127.0.0.1:8080/readyz
-  plates health http://127.0.0.1:8000/v2/health/ready --status /run/plates/triton.json
-  plates health https://127.0.0.1:8080/readyz --ca-file certificate.pem
+For health checks of containers, whose images have no curl: plates health
+https://127.0.0.1:8080/readyz --ca-file certificate.pem
 """
 
 import argparse

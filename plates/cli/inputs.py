@@ -41,9 +41,8 @@ class Picture:
 
 @dataclass
 class Inputs:
-    """What the arguments mean."""
+    """What the arguments mean: files, in the order of the arguments and by name within one."""
 
-    # The files to read, each once, in the order of the arguments and by name within one.
     kinds: dict[Path, Kind] = field(default_factory=dict)
     failures: dict[str, str] = field(default_factory=dict)  # why something can't be read
     skipped: list[str] = field(default_factory=list)  # in folders, neither photos nor videos

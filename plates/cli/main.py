@@ -108,11 +108,9 @@ def _parse(words: list[str]) -> argparse.Namespace:
 
 def _version() -> str:
     """The package's version and, as in answers, the hash that names the weights."""
-    lines = [f"plates {version('plates')}"]
     manifest = RELEASED_WEIGHTS / "SHA256SUMS"
-    if manifest.is_file():
-        lines.append(f"weights sha256:{sha256(manifest.read_bytes()).hexdigest()}")
-    return "\n".join(lines)
+    digest = sha256(manifest.read_bytes()).hexdigest() if manifest.is_file() else ""
+    return f"plates {version('plates')}" + (f"\nweights sha256:{digest}" if digest else "")
 
 
 if __name__ == "__main__":

@@ -99,9 +99,9 @@ def _print_json(picture: Picture, plates: list[Plate], model: dict[str, str]) ->
 
 def _print_csv(picture: Picture, plates: list[Plate]) -> None:
     name = str(picture.file)
-    rows = csv.writer(sys.stdout, lineterminator="\n")
-    if not name.isprintable():  # Of control characters, the module quotes line feeds only.
-        rows = csv.writer(sys.stdout, lineterminator="\n", quoting=csv.QUOTE_ALL)
+    # Of control characters, the module quotes line feeds only.
+    quoting = csv.QUOTE_MINIMAL if name.isprintable() else csv.QUOTE_ALL
+    rows = csv.writer(sys.stdout, lineterminator="\n", quoting=quoting)
     for plate in plates:
         readable = str(plate.readable).lower()
         reading = (plate.text, plate.format, plate.score, readable, plate.detection_score)

@@ -78,10 +78,12 @@ def test_kills_lose_nothing_and_double_nothing(tmp_path: Path) -> None:
 
 
 def test_wrong_calls_are_refused_before_anything_starts(tmp_path: Path) -> None:
-    for words in ((), ("photos",), ("photos", "--out", "x", "--workers", "0")):
+    for words in ((), ("photos",), ("photos", "--out", "x", "--workers", "few")):
         done = plates("bulk", *words)
         assert done.returncode == 2
         assert done.stderr.startswith("usage: plates bulk")
+    done = plates("bulk", "photos", "--out", "x", "--workers", "0")
+    assert (done.returncode, "--workers: expected 1 or more" in done.stderr) == (1, True)
     source, out = tmp_path / "nowhere", tmp_path / "out"
     done = plates("bulk", str(source), "--out", str(out))
     assert done.returncode == 1

@@ -15,9 +15,6 @@ import pytest
 from photo_files import BAD
 from support import PLATES, ROOT, SAMPLES, SCENE, SCENE_TEXT, plates, wait_until
 
-from plate_models.detection import choose_canvas
-from plate_models.images import check_header
-from plate_models.spec import DETECTOR
 from plates.cli import demo
 from plates.cli.serve import LISTENING
 
@@ -37,10 +34,10 @@ def test_demo_reads_the_samples(repository, tmp_path):
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.endswith("\n13 of 13 plates of the samples read\n")
     assert len(list(tmp_path.glob("*.jpg"))) == len(list(SAMPLES.glob("*.jpg"))) > 7
-    # The table has whole names and no log lines, and no photo pays for the first use of a canvas.
+    # The table has whole names and no log lines.
     assert done.stderr == ""
     table = done.stdout.split("\n\n")[1].splitlines()
-    rows = [re.fullmatch(r"(\S+) +\S+ +\S+ +[\d.]+ +[\d.]+ +([\d.]+)", row) for row in table[1:]]
+    rows = [re.fullmatch(r"(\S+) +\S+ +\S+ +[\d.]+", row) for row in table[1:]]
     assert all(rows) and len(rows) > 13
     assert {ROOT / row[1] for row in rows} == set(SAMPLES.glob("*.jpg"))
     log = (tmp_path / "service.log").read_text()
@@ -109,18 +106,8 @@ def test_demo_names_the_photos_without_an_answer(run, tmp_path, monkeypatch):
     monkeypatch.setattr(demo, "running_service", lambda **_: nullcontext(dead))
     done = run(*words)
     assert done.returncode == 1
-    assert done.stderr.startswith("plates demo: the service is not ready: no answer from the ")
+    assert done.stderr.startswith(f"plates demo: the service at {url} is not ready: ")
     assert done.stderr.endswith(f"\nThe service's log: {tmp_path / 'service.log'}\n")
-
-
-def test_demo_uses_every_canvas_before_it_times_photos(run, tmp_path, monkeypatch):
-    headers = []
-    monkeypatch.setattr(demo, "_plates", lambda _, photo: headers.append(check_header(photo)) or [])
-    serve_elsewhere(monkeypatch, "http://nowhere")
-    assert run("demo", SCENE, "--output", tmp_path).returncode == 1
-    *blank, scene = [(header.height, header.width) for header in headers]
-    assert {choose_canvas(*size) for size in blank} == set(DETECTOR.canvases_hw)
-    assert scene == (720, 1280)
 
 
 def answers(url):
