@@ -1,8 +1,7 @@
 """Offer the service more than it can do, and measure what it still answers in time.
 
-First its capacity is measured in a closed loop. Then requests come at given multiples of it,
-whatever becomes of them: an open loop with Poisson arrivals, in which latency counts from the
-moment at which each request was to be sent.
+First its capacity is measured in a closed loop. Then requests come at given multiples of it in
+an open loop with Poisson arrivals.
 
 Floors: goodput (photos per second that were answered in time) at the highest rate is at least
 90 % of the peak; the p99 of accepted requests lies within the deadline; no 5xx, and no request

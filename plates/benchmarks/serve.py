@@ -2,13 +2,11 @@
 
 Photos are posted in closed loops, so many at once; all are the same 1920x1080 JPEG with two
 plates unless --photo names another. Memory (PSS, in which shared pages count once) is
-measured after the loads. CPU times are those of the service's processes, and of the client,
-which shares their cores. Of a service that runs already (--url) they come with --pid.
+measured after the loads. Of a service that runs already (--url) it comes with --pid.
 
-On request another service, or the published pipeline's shape, is measured in turns with it: a
-machine drifts within minutes by more than two versions differ. The published shape squeezes the
-photo to 1920x1080, runs YOLOv5s at 1280 in eager float32 with random weights, and reads the
-service's boxes one by one with the published STN and LPRNet.
+On request another service, or the published pipeline's shape, is measured in turns with it: that
+squeezes the photo to 1920x1080, runs YOLOv5s at 1280 in eager float32 with random weights, and
+reads the service's boxes one by one with the published STN and LPRNet.
 
 Floors: ready within 10 s; at most 700 MB; every photo is read.
 """

@@ -2,8 +2,7 @@
 
 Photos of several sizes, hostile files, malformed forms, clients that disconnect, polls of
 /metrics: at a moderate rate, chosen by the seed. Every few seconds the memory, the open files
-and the shared memory of all processes of the service are measured. First every request is sent
-once, several at a time, so that pools are as large as they will ever be.
+and the shared memory of all processes of the service are measured.
 
 Floors, after the first third of the time: resident memory, shared memory and open files do not
 grow; that is, the 95 % interval of their slope reaches down to zero, or lies below 1 % of their

@@ -1,14 +1,12 @@
 """Where a photo's time goes among the stages of the pipeline, in this process.
 
-"boxes and crops" is the choice of boxes and what is cut out around them, "straighten" the
-geometry around stn, "choose" CTC decoding, the plate grammar and the confidence. A yardstick, a
-matrix multiply and a copy of memory, is timed in turns with the photo.
+"choose" is CTC decoding, the plate grammar and the confidence. A yardstick, a matrix multiply and a
+copy of memory, is timed in turns with the photo.
 
 --check compares with the figures kept at the last release, --write keeps new ones: processor
-time (of the whole photo elapsed time as well: threads that wait take none) as a multiple of the
-yardstick's, so that they hold on other machines of the same kind. A stage became slower when
-even the lower bound of its 95 % interval is more than 15 % above the kept figure, and the stage
-by more than a hundredth of the photo's time.
+time as a multiple of the yardstick's, so that they hold on other machines of the same kind. A
+stage became slower when even the lower bound of its 95 % interval is more than 15 % above the
+kept figure, and the stage by more than a hundredth of the photo's time.
 """
 
 import argparse
@@ -36,6 +34,7 @@ TOLERANCE, LEAST_SHARE = 0.15, 0.01
 # What the pipeline does before each net.
 BEFORE = {"yolo": "letterbox", "stn": "boxes and crops", "lprnet": "straighten"}
 STAGES = ("decode", *(stage for net, before in BEFORE.items() for stage in (before, net)), "choose")
+# Elapsed time as well: threads that wait take no processor time.
 WHOLE, ELAPSED = "whole", "whole, elapsed"
 COMPARED = (*STAGES, WHOLE, ELAPSED)
 _WARM_UPS, _LEAST_TURNS = 2, 3

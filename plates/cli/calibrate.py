@@ -1,8 +1,7 @@
 """Calibrate the scores: fit them to what comes true, and measure them on other crops.
 
-Half of the crops are rendered, half are plates painted into world_photos/ of DIR: into the
-detector's training photos to fit, into its validation photos to measure. The report and its
-pictures go to --out; only --release puts the calibration in force.
+Half of the crops are rendered, half are plates painted into world_photos/ of DIR. The report and
+its pictures go to --out; only --release puts the calibration in force.
 """
 
 import argparse
