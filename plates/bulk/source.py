@@ -72,8 +72,7 @@ def is_url(source: str) -> bool:
 def find_photos(source: str) -> Iterator[Photo | Failure]:
     """List the files of a source that may be photos, then folders that can't be read.
 
-    A source is a folder (links to folders in it are not followed), a photo or a pattern with
-    ``*``; or a URL of one. Raises BulkError if the source itself can't be read.
+    Links to folders are not followed. Raises BulkError if the source itself can't be read.
     """
     find = _find_remote if is_url(source) else _find_local
     try:
@@ -217,21 +216,19 @@ def describe(error: BaseException) -> tuple[str, str]:
         return "missing", f"not there: {message}"
     if isinstance(error, PermissionError) or status in _FORBIDDEN:
         return "forbidden", f"not allowed: {message}"
+    package = type(error).__module__.partition(".")[0]
+    is_transient = isinstance(error, OSError | EOFError) or package in ("aiohttp", "botocore")
     if status is not None:
         is_transient = status in _TRANSIENT_STATUS
-    else:
-        package = type(error).__module__.partition(".")[0]
-        is_transient = isinstance(error, OSError | EOFError) or package in ("aiohttp", "botocore")
     return UNREACHABLE if is_transient else "unreadable", message
 
 
 class Fetcher:
-    """Reads the files of one source; where that may help, it tries again."""
+    """Reads the files of one source, of too large ones the beginning, in several tries."""
 
     def __init__(
         self, source: str, limits: Limits = LIMITS, sleep: Callable[[float], None] = time.sleep
     ) -> None:
-        """Open the source; of files larger than the limits only the beginning is read."""
         (tenacity,) = require("tenacity")
         self._most = limits.max_bytes
         self._tries = tenacity.Retrying(
