@@ -63,7 +63,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> Report:
     chosen = [fault for fault in FAULTS if fault.name in (arguments.only or [fault.name])]
-    rows = measure(chosen, arguments.clients)
+    with service(None) as serving:
+        rows = asyncio.run(measure(serving, chosen, arguments.clients))
     style = {"kind": "barh", "x": "fault", "y": "healed s", "xlabel": "s until all was well again"}
     heading = "Seconds until all was well again; answers to photos meanwhile, by status"
     return Report({heading: rows}, verdicts(rows), {"faults": rows}, [(rows, style)])
@@ -78,21 +79,16 @@ def verdicts(rows: Rows) -> list[Verdict]:
     ]
 
 
-def measure(faults: Sequence[Fault], clients: int) -> Rows:
-    """Start a service, let every fault happen once, stop the service; a row for each fault."""
-
-    async def break_all(serving: Service) -> Rows:
-        # Longer than the deadline: an answer that comes after it is seen to be late.
-        client = LoadClient(serving.url, sample_requests(DEADLINE_S), 2 * DEADLINE_S)
-        load = asyncio.create_task(client.closed_loop(clients, math.inf))
-        try:
-            return [await _break(fault, client, serving) for fault in faults]
-        finally:
-            load.cancel()
-            await asyncio.wait([load])
-
-    with service(None) as serving:
-        return asyncio.run(break_all(serving))
+async def measure(serving: Service, faults: Sequence[Fault], clients: int) -> Rows:
+    """Let every fault happen once while clients post photos; a row for each fault."""
+    # Longer than the deadline: an answer that comes after it is seen to be late.
+    client = LoadClient(serving.url, sample_requests(DEADLINE_S), 2 * DEADLINE_S)
+    load = asyncio.create_task(client.closed_loop(clients, math.inf))
+    try:
+        return [await _break(fault, client, serving) for fault in faults]
+    finally:
+        load.cancel()
+        await asyncio.wait([load])
 
 
 async def _break(fault: Fault, client: LoadClient, serving: Service) -> dict[str, Any]:
@@ -135,10 +131,7 @@ async def _until(condition: Callable[[], bool]) -> bool:
 
 
 def judge(fault: Fault, broken_s: float, rows: Rows) -> dict[str, Any]:
-    """Sum up what clients got from a fault on: a row of the table, with its problems.
-
-    It happened at `broken_s` on the clock of the rows, which are those of `load.Load`.
-    """
+    """Sum up what clients got since a fault at `broken_s`, on the clock of `load.Load`'s rows."""
     counts = Counter(row["status"] for row in rows)
     in_flight = [row for row in rows if row["intended_s"] <= broken_s + _POLL_S]
     allowed = {0, OK, 429, 503} | ({504} if fault.number == signal.SIGSTOP else set())

@@ -16,13 +16,13 @@ import asyncio
 import contextlib
 import os
 import signal
-import statistics
 import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import httpx
@@ -119,10 +119,9 @@ def compare(url: str, other: str | Path, photo: bytes, seconds: float) -> Rows:
                 times[index].append(time.perf_counter() - began)
     ratio, (low, high) = median_ratio(*times)
     compared = {"ratio of p50s": round(ratio, 4), "95 %": f"{low:.4f} to {high:.4f}"}
-    p50s = [round(1000 * statistics.median(took), 1) for took in times]
     return [
-        {"reader": url, "photos": len(times[0]), "p50 ms": p50s[0], **compared},
-        {"reader": str(other), "photos": len(times[1]), "p50 ms": p50s[1]},
+        {"reader": str(name), "photos": len(took), "p50 ms": round(1000 * median(took), 1), **more}
+        for name, took, more in ((url, times[0], compared), (other, times[1], {}))
     ]
 
 

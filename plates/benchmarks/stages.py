@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from plate_models.cores import choose_threads
 from plates.benchmarks.load import add_photo
 from plates.benchmarks.report import Report, Rows, Verdict, write_json
 from plates.cli import CommandError
@@ -57,7 +58,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> Report:
     import torch
 
-    from plate_models.cores import choose_threads
     from plate_models.images import ImageError
 
     kept = read_kept(arguments.file) if arguments.check else {}
@@ -173,10 +173,10 @@ def read_kept(path: Path) -> dict[str, float]:
 
 def slower_stages(rows: Rows, kept: Mapping[str, float]) -> list[str]:
     """Name the stages that became slower, beyond noise."""
-    limits = {stage: (1 + TOLERANCE) * ratio for stage, ratio in kept.items()}
-    least = {stage: ratio + LEAST_SHARE * kept[WHOLE] for stage, ratio in kept.items()}
-    return [
-        row["stage"]
-        for row in rows
-        if row["low"] > limits[row["stage"]] and row["yardsticks"] > least[row["stage"]]
-    ]
+    slower = []
+    for row in rows:
+        before = kept[row["stage"]]
+        is_sure = row["low"] > (1 + TOLERANCE) * before
+        if is_sure and row["yardsticks"] > before + LEAST_SHARE * kept[WHOLE]:
+            slower.append(row["stage"])
+    return slower
