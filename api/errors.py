@@ -16,19 +16,13 @@ PROBLEM_PATH = "/problems/"
 
 
 class Problem(Exception):
-    """An error with an answer of its own; each subclass is a kind, with a status and a title.
-
-    Attributes:
-        slug: Stable name of the kind; the document's `type` is `PROBLEM_PATH` + slug.
-        headers: Further headers of the answer.
-        reason: For the metrics: which bound was met, in one word, if there were too many.
-    """
+    """An error with an answer of its own; each subclass is a kind, with a status and a title."""
 
     status: ClassVar[int] = 400
-    slug: ClassVar[str]
+    slug: ClassVar[str]  # its stable name; the document's `type` is `PROBLEM_PATH` + slug
     title: ClassVar[str]
     headers: Mapping[str, str] = {}
-    reason: str | None = None
+    reason: str | None = None  # for the metrics: which bound was met, if there were too many
 
     def __init_subclass__(cls, status: int | None = None, slug: str = "", title: str = "") -> None:
         cls.status, cls.slug, cls.title = status or cls.status, slug, title

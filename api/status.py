@@ -17,20 +17,13 @@ _WORST_FIRST: tuple[State, ...] = ("failed", "starting", "healing", "ready")
 
 @dataclass(frozen=True)
 class Status:
-    """The state of the service.
+    """The state of the service."""
 
-    Attributes:
-        state: "healing" as long as anything is being restarted, "failed" for good.
-        restarts: How often each part was restarted: "gateway", "triton", or a model that was
-            loaded again because its processes died.
-        release: The model version that is served; None where there is only one.
-        refused: Model version to the reason why it is not served.
-    """
-
-    state: State
+    state: State  # "healing" as long as anything is being restarted, "failed" for good
+    # Of "gateway", "triton", or a model that was loaded again because its processes died.
     restarts: Mapping[str, int] = field(default_factory=dict)
-    release: int | None = None
-    refused: Mapping[str, str] = field(default_factory=dict)
+    release: int | None = None  # the model version that is served; None where there is only one
+    refused: Mapping[str, str] = field(default_factory=dict)  # version: why it is not served
 
 
 _JSON = TypeAdapter(Status)

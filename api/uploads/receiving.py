@@ -54,20 +54,13 @@ COPIES_OF_WIDE_TEXT = 10
 
 @dataclass(frozen=True)
 class UploadForm:
-    """What a route takes as its body.
+    """What a route takes as its body."""
 
-    Attributes:
-        fields: Names that a photo's field may have; messages name the first.
-        any_field: Whether a file counts as the photo whatever its field is called.
-        text: Whether a photo may be base64 text, in a form of either kind or in JSON.
-        refused: Fields that are refused, each with what to say.
-    """
-
-    fields: tuple[str, ...]
+    fields: tuple[str, ...]  # names that a photo's field may have; messages name the first
     max_photos: int = 1
-    any_field: bool = False
-    text: bool = False
-    refused: Mapping[str, str] = field(default_factory=dict)
+    any_field: bool = False  # whether a file counts as the photo whatever its field is called
+    text: bool = False  # whether a photo may be base64 text, in a form of either kind or in JSON
+    refused: Mapping[str, str] = field(default_factory=dict)  # each with what to say
 
     @property
     def types(self) -> tuple[str, ...]:

@@ -176,11 +176,7 @@ def example(model: str, shape: Shape) -> "Array":
 
 
 def check_agreement(model: str, expected: "Array", found: "Array", fp16: bool) -> None:
-    """Compare an engine's output with the reference's.
-
-    Raises:
-        Refusal: They differ by more than the precision explains, or there is a NaN.
-    """
+    """Raise Refusal if outputs differ by more than the precision explains, or there is a NaN."""
     import numpy as np
 
     if model == "yolo":

@@ -38,10 +38,7 @@ def running_service(
 
     The settings are environment variables above this process's own. Its log goes to a file, else
     where this process's stderr goes; `show` gets each piece of what it prints. It listens when it
-    is yielded, and may not be ready yet.
-
-    Raises:
-        CommandError: It ended before it listened.
+    is yielded, and may not be ready yet; CommandError if it ended before.
     """
     with contextlib.ExitStack() as stack:
         process = stack.enter_context(
