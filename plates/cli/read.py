@@ -100,8 +100,8 @@ def _print_json(picture: Picture, plates: list[Plate], model: dict[str, str]) ->
 def _print_csv(picture: Picture, plates: list[Plate]) -> None:
     name = str(picture.file)
     # Of control characters, the module quotes line feeds only.
-    quoting = csv.QUOTE_MINIMAL if name.isprintable() else csv.QUOTE_ALL
-    rows = csv.writer(sys.stdout, lineterminator="\n", quoting=quoting)
+    dialect = "excel" if name.isprintable() else "unix"  # which quotes everything
+    rows = csv.writer(sys.stdout, dialect, lineterminator="\n")
     for plate in plates:
         readable = str(plate.readable).lower()
         reading = (plate.text, plate.format, plate.score, readable, plate.detection_score)

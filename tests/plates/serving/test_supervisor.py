@@ -194,7 +194,6 @@ def test_only_a_status_is_read_as_one(tmp_path: Path) -> None:
         "",
         "[]",
         "{}",
-        '{"state": "ready"}',
         '{"state": "ready", "restarts": []}',
         '{"state": "ready", "restarts": {"triton": "x"}}',
         '{"state": "ready", "restarts": {}, "release": "x"}',
