@@ -21,8 +21,9 @@ from plates.bulk import BulkError, require
 UNREACHABLE = "unreachable"
 # Files that usually lie beside photos are not listed. All others are: what they are is decided
 # by their first bytes, once their chunk is read.
-_COMPANION = re.compile(
-    r"\.(csv|tsv|txt|jsonl?|md|xml|xmp|aae|html?|css|js|ya?ml|toml|ini|log|db|parquet|journal)$",
+COMPANION = re.compile(
+    r"\.(aae|css|csv|db|gpx|html?|ini|journal|js|jsonl?|log|md|parquet|srt|svg|toml|tsv|txt|xml|xmp"
+    r"|ya?ml)$",
     re.IGNORECASE,
 )
 _WEB, _WEB_TIMEOUT_S = ("http://", "https://"), 60
@@ -181,7 +182,7 @@ def _photo(path: str, size: int | None = None, when: object = None) -> Photo:
 
 def _may_be_photo(path: str) -> bool:
     name = path.rpartition("/")[2]
-    return bool(name) and not name.startswith(".") and not _COMPANION.search(name)
+    return bool(name) and not name.startswith(".") and not COMPANION.search(name)
 
 
 def _suffix(path: str) -> str:

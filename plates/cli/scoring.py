@@ -31,10 +31,7 @@ Scored = tuple[Any, Callable[[Sequence[str]], Image] | None]
 
 
 def score(arguments: argparse.Namespace, parts: Sequence[str], nets: Nets) -> bool:
-    """Evaluate and print; whether no comparison missed its floor.
-
-    Raises CommandError if a photo or the table of labels is broken.
-    """
+    """Evaluate and print; whether no comparison missed its floor."""
     weights = check_manifest(arguments.weights or RELEASED_WEIGHTS)
     head = {"weights": weights, "engine": nets.engine, "device": nets.device}
     head["date"] = date.today().isoformat()

@@ -86,10 +86,7 @@ def read_settings(**options: object) -> Settings:
 def supervise(
     settings: Settings, triton: EmbeddedTriton | None, listener: socket.socket | None = None
 ) -> int:
-    """Start Triton, then a gateway that serves on the listener, and heal both until a signal.
-
-    Raises EmbeddedTritonError if one of them can't be started, or could not be healed.
-    """
+    """Start Triton, then a gateway that serves on the listener, and heal both until a signal."""
     with tempfile.TemporaryDirectory(prefix="plates-status-") as folder:
         status_file = settings.status_file or Path(folder) / "status.json"
         parts = [heal(triton)] if triton else []
