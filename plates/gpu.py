@@ -4,7 +4,7 @@ import ctypes
 
 
 def find_gpu_problem(library: str = "libcuda.so") -> str | None:
-    """Ask NVIDIA's driver, by the name that Triton loads: why no GPU can be used, or None."""
+    """Ask NVIDIA's driver, as Triton loads it, why no GPU can be used; None if one can."""
     try:
         driver = ctypes.CDLL(library)
     except OSError:
