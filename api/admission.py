@@ -55,9 +55,6 @@ class Admission:
     A free place is given at once, whatever the measured service times: that is how a wrong
     estimate gets corrected. All others wait, unless the queue is full or the answer would
     come after the deadline. For one event loop.
-
-    Attributes:
-        waiting: How many photos wait for a place.
     """
 
     def __init__(
@@ -69,7 +66,7 @@ class Admission:
         # It hands a free place to the first that waits, so no photo overtakes others.
         self._places = asyncio.Semaphore(concurrency)
         self._entered_at: list[float] = []
-        self.waiting = 0
+        self.waiting = 0  # photos without a place
 
     @property
     def in_flight(self) -> int:

@@ -47,33 +47,19 @@ PROBLEM_EXAMPLE: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class Recognition:
-    """The outputs of `plate_recognition` for one photo with N plates.
+    """The outputs of `plate_recognition` for one photo with N plates; scores are in [0, 1]."""
 
-    Attributes:
-        boxes: (N, 4) float32, x0 y0 x1 y1 in pixels of the upright photo.
-        texts: N texts, "" where a plate is not readable.
-        detection_scores: (N,) float32 in [0, 1].
-        text_scores: (N,) float32 in [0, 1].
-        quads: (N, 4, 2) float32 corners in the same pixels as the boxes.
-        character_scores: (N, L) float32 in [0, 1], NaN after the text's end.
-        formats: N format names.
-        candidates: N tuples of texts, best first, padded with "".
-        candidate_scores: (N, K) float32 in [0, 1].
-        info: Version, weights, device, and the photo's width and height.
-        stages_ms: Milliseconds that each stage took; empty if Triton does not report them.
-    """
-
-    boxes: NDArray[np.float32]
-    texts: list[str]
-    detection_scores: NDArray[np.float32]
-    text_scores: NDArray[np.float32]
-    quads: NDArray[np.float32]
-    character_scores: NDArray[np.float32]
+    boxes: NDArray[np.float32]  # (N, 4), x0 y0 x1 y1 in pixels of the upright photo
+    texts: list[str]  # "" where a plate is not readable
+    detection_scores: NDArray[np.float32]  # (N,)
+    text_scores: NDArray[np.float32]  # (N,)
+    quads: NDArray[np.float32]  # (N, 4, 2), corners in the same pixels as the boxes
+    character_scores: NDArray[np.float32]  # (N, L), NaN after the text's end
     formats: list[str]
-    candidates: list[tuple[str, ...]]
-    candidate_scores: NDArray[np.float32]
-    info: Mapping[str, Any]
-    stages_ms: Mapping[str, float] = field(default_factory=dict)
+    candidates: list[tuple[str, ...]]  # best first, padded with ""
+    candidate_scores: NDArray[np.float32]  # (N, K)
+    info: Mapping[str, Any]  # version, weights, device, and the photo's width and height
+    stages_ms: Mapping[str, float] = field(default_factory=dict)  # empty if not reported
 
 
 class ImageSize(BaseModel):
@@ -222,15 +208,7 @@ def plate_from(
 ) -> Plate:
     """Build the JSON of one plate: coordinates to a tenth of a pixel, scores to four digits.
 
-    Args:
-        text: "" if the plate is not readable.
-        score: Probability that the best candidate is right.
-        format_name: Such as "ru.car".
-        box: x0, y0, x1, y1 in pixels of the upright photo.
-        quad: Four corners x, y in the same pixels.
-        detection_score: The detector's confidence.
-        characters: Of the best candidate.
-        candidates: Best first; empty texts are left out.
+    The arguments are as in `Plate`; candidates without a text are left out.
     """
     region = formats.region_of(text, format_name)
     return Plate(

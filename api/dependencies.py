@@ -38,10 +38,8 @@ class Services:
     ) -> AsyncGenerator[tuple[Upload, F]]:
         """Read a request's body, unless its photo could not be read in time anyway.
 
-        The upload's share of the memory is taken until the context ends.
-
-        Yields:
-            The upload, and the parameters of the address overridden by those of the form.
+        Yields the upload, whose share of the memory is taken until the context ends, and the
+        parameters of the address overridden by those of the form.
         """
         self.reader.refuse_if_full(context.deadline)
         with self.upload_memory.share() as take:

@@ -16,23 +16,19 @@ PROBLEM_PATH = "/problems/"
 
 
 class Problem(Exception):
-    """An error with an answer of its own.
-
-    Attributes:
-        slug: Stable name of the kind; the document's `type` is `PROBLEM_PATH` + slug.
-        detail: What happened this time and what to do about it.
-        headers: Further headers of the answer.
-        extra: Further members of the document.
-        reason: For the metrics: which bound was met, in one word, if there were too many.
-    """
+    """An error with an answer of its own; each subclass is a kind, with a status and a title."""
 
     status: ClassVar[int] = 400
-    slug: ClassVar[str] = "problem"
-    title: ClassVar[str] = "Something is wrong"
+    slug: ClassVar[str]  # its stable name; the document's `type` is `PROBLEM_PATH` + slug
+    title: ClassVar[str]
     headers: Mapping[str, str] = {}
-    reason: str | None = None
+    reason: str | None = None  # for the metrics: which bound was met, if there were too many
+
+    def __init_subclass__(cls, status: int | None = None, slug: str = "", title: str = "") -> None:
+        cls.status, cls.slug, cls.title = status or cls.status, slug, title
 
     def __init__(self, detail: str, **extra: Any) -> None:
+        """Say what happened this time, and what to do; `extra` are members of the document."""
         super().__init__(detail)
         self.detail = detail
         self.extra = extra
@@ -52,108 +48,73 @@ class PhotoProblem(Problem):
     """The photo can't be read; one subclass for each `ImageError`."""
 
 
-class EmptyPhoto(PhotoProblem):
+class EmptyPhoto(PhotoProblem, slug="empty-image", title="The photo is empty"):
     """No bytes came."""
 
-    slug = "empty-image"
-    title = "The photo is empty"
 
-
-class UnsupportedPhoto(PhotoProblem):
+class UnsupportedPhoto(
+    PhotoProblem, status=415, slug="unsupported-type", title="The photo's type is not supported"
+):
     """Not an image, or a type that is not read."""
 
-    status = 415
-    slug = "unsupported-type"
-    title = "The photo's type is not supported"
 
-
-class BrokenPhoto(PhotoProblem):
+class BrokenPhoto(PhotoProblem, status=422, slug="broken-image", title="The photo is damaged"):
     """Truncated or damaged."""
 
-    status = 422
-    slug = "broken-image"
-    title = "The photo is damaged"
 
-
-class PhotoTooLarge(PhotoProblem):
+class PhotoTooLarge(
+    PhotoProblem, status=413, slug="too-many-bytes", title="The photo's file is too large"
+):
     """More bytes than allowed."""
 
-    status = 413
-    slug = "too-many-bytes"
-    title = "The photo's file is too large"
 
-
-class PhotoTooDetailed(PhotoProblem):
+class PhotoTooDetailed(
+    PhotoProblem, status=413, slug="too-many-pixels", title="The photo has too many pixels"
+):
     """More pixels than allowed."""
 
-    status = 413
-    slug = "too-many-pixels"
-    title = "The photo has too many pixels"
 
-
-class InvalidForm(Problem):
+class InvalidForm(Problem, slug="invalid-form", title="The form can't be read"):
     """The body is not the multipart form that its Content-Type promises."""
 
-    slug = "invalid-form"
-    title = "The form can't be read"
 
-
-class UploadTimeout(Problem):
+class UploadTimeout(Problem, status=408, slug="upload-timeout", title="The upload took too long"):
     """The photo did not come within the time that the settings allow."""
 
-    status = 408
-    slug = "upload-timeout"
-    title = "The upload took too long"
 
-
-class UnsupportedMediaType(Problem):
+class UnsupportedMediaType(
+    Problem, status=415, slug="unsupported-media-type", title="The Content-Type is not supported"
+):
     """The body is neither a form nor an image, by its Content-Type."""
 
-    status = 415
-    slug = "unsupported-media-type"
-    title = "The Content-Type is not supported"
     headers: Mapping[str, str] = {"Accept": "multipart/form-data, image/*"}
 
 
-class MissingImage(Problem):
+class MissingImage(Problem, status=422, slug="missing-image", title="The form holds no photo"):
     """The form has no file in the field `image`."""
 
-    status = 422
-    slug = "missing-image"
-    title = "The form holds no photo"
 
-
-class InvalidParameter(Problem):
+class InvalidParameter(
+    Problem, status=422, slug="invalid-parameter", title="A parameter is not valid"
+):
     """A parameter has a value that makes no sense, or is unknown."""
 
-    status = 422
-    slug = "invalid-parameter"
-    title = "A parameter is not valid"
 
-
-class MissingToken(Problem):
+class MissingToken(Problem, status=401, slug="missing-token", title="A token is needed"):
     """The service takes photos only from clients that send one of its tokens."""
 
-    status = 401
-    slug = "missing-token"
-    title = "A token is needed"
     headers: Mapping[str, str] = {"WWW-Authenticate": 'Bearer realm="plates"'}
 
 
-class WrongToken(Problem):
+class WrongToken(Problem, status=403, slug="wrong-token", title="The token is not valid"):
     """The token that came is none of the service's."""
 
-    status = 403
-    slug = "wrong-token"
-    title = "The token is not valid"
 
-
-class RateLimited(Problem):
+class RateLimited(
+    Problem, status=429, slug="rate-limited", title="Too many requests from this client"
+):
     """More photos, or more wrong tokens, came from this client than the settings allow."""
 
-    status = 429
-    slug = "rate-limited"
-    title = "Too many requests from this client"
     reason = "rate"
 
     def __init__(self, what: str = "photos", *, retry_after_s: float) -> None:
@@ -162,51 +123,44 @@ class RateLimited(Problem):
         self.headers = {"Retry-After": str(seconds)}
 
 
-class RecognizerProblem(Problem):
+class RecognizerProblem(Problem, status=500):
     """Not the client's fault: it is Triton's, or this gateway's."""
 
-    status = 500
 
-
-class RecognizerFailed(RecognizerProblem):
+class RecognizerFailed(RecognizerProblem, slug="recognizer-failed", title="The recognizer failed"):
     """The models raised an error on this photo."""
 
-    slug = "recognizer-failed"
-    title = "The recognizer failed"
 
-
-class RecognizerMismatch(RecognizerProblem):
+class RecognizerMismatch(
+    RecognizerProblem,
+    status=502,
+    slug="recognizer-mismatch",
+    title="The recognizer's answer was not understood",
+):
     """Triton answered, but not as this gateway's version expects it."""
 
-    status = 502
-    slug = "recognizer-mismatch"
-    title = "The recognizer's answer was not understood"
 
-
-class RecognizerUnavailable(RecognizerProblem):
+class RecognizerUnavailable(
+    RecognizerProblem,
+    status=503,
+    slug="recognizer-unavailable",
+    title="The recognizer is not available",
+):
     """Triton can't be reached, or its models are down."""
 
-    status = 503
-    slug = "recognizer-unavailable"
-    title = "The recognizer is not available"
     headers: Mapping[str, str] = {"Retry-After": "5"}
 
 
-class RecognizerTimeout(RecognizerProblem):
+class RecognizerTimeout(
+    RecognizerProblem, status=504, slug="recognizer-timeout", title="The recognizer took too long"
+):
     """No answer within the time that the client or the settings allow."""
 
-    status = 504
-    slug = "recognizer-timeout"
-    title = "The recognizer took too long"
     by_client: bool = False  # Whether it was the client's own, shorter limit.
 
 
-class Overloaded(RecognizerProblem):
+class Overloaded(RecognizerProblem, status=429, slug="overloaded", title="The service is busy"):
     """More photos at once than can be read in time."""
-
-    status = 429
-    slug = "overloaded"
-    title = "The service is busy"
 
     def __init__(self, detail: str, *, reason: str, retry_after_s: float = 1.0) -> None:
         super().__init__(detail)

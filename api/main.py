@@ -27,11 +27,7 @@ from plate_models.spec import MODEL_VERSION
 def create_app(settings: Settings | None = None) -> FastAPI:
     """Build the gateway. It connects to Triton when it starts, and starts without it.
 
-    Args:
-        settings: None reads them from the environment.
-
-    Raises:
-        pydantic.ValidationError: A setting in the environment makes no sense.
+    Without settings they are read from the environment; raises pydantic.ValidationError.
     """
     settings = settings or Settings()
     access = Access(settings)

@@ -48,9 +48,7 @@ class PhotoReader:
         self._admission.refuse_if_full(deadline)
 
     async def read(self, photo: bytes, context: RequestContext) -> PhotoReading:
-        """Have the plates of a photo read.
-
-        May be called several times for one request, also concurrently, once its body is read.
+        """Have the plates of a photo read; concurrently for those of a batch.
 
         Raises:
             PhotoProblem: The photo can't be read.

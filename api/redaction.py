@@ -37,9 +37,8 @@ class Redactor:
     ) -> tuple[bytes, str]:
         """Blur the plates of a photo; raises `PhotoProblem`, or `Overloaded` if it takes too long.
 
-        Returns:
-            The upright photo as a file without any metadata, and its type: image/png for a PNG
-            and for what is too long for a JPEG, else image/jpeg.
+        Returns the upright photo as a file without any metadata, and its type: image/png for a
+        PNG and for what is too long for a JPEG, else image/jpeg.
         """
         loop = asyncio.get_running_loop()
         # The number of threads bounds the memory, also when clients give up in between.
@@ -72,12 +71,8 @@ def blur_plates(pixels: Pixels, boxes: NDArray[np.float32], quads: NDArray[np.fl
 
     Each plate's rectangle, margin included, is reduced to cells as high as itself, whose
     mean colours are rounded and then blended into each other. Every cell covers several
-    letters, so that different texts leave the same colours behind.
-
-    Args:
-        pixels: (H, W, 3) uint8.
-        boxes: (N, 4) x0 y0 x1 y1 in pixels.
-        quads: (N, 4, 2) corners in pixels.
+    letters, so that different texts leave the same colours behind. Pixels are (H, W, 3); boxes
+    (N, 4), x0 y0 x1 y1, and quads (N, 4, 2) are in pixels of the photo.
     """
     import cv2
 

@@ -13,15 +13,10 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Deadline:
-    """The moment by which a request has to be answered.
+    """The moment by which a request has to be answered."""
 
-    Attributes:
-        at: On the clock of `time.monotonic`, in seconds.
-        by_client: Whether the client asked for less time than the service allows.
-    """
-
-    at: float
-    by_client: bool = False
+    at: float  # in seconds, on the clock of `time.monotonic`
+    by_client: bool = False  # whether the client asked for less time than the service allows
 
     @property
     def remaining_s(self) -> float:
@@ -30,12 +25,7 @@ class Deadline:
 
 
 class RequestContext:
-    """What a request carries from its first byte to its answer.
-
-    Attributes:
-        request: As it came.
-        deadline: One for all: upload, queue and recognition.
-    """
+    """What a request carries: one deadline for its upload, queue and recognition."""
 
     def __init__(self, request: Request, deadline: Deadline) -> None:
         self.request = request
@@ -48,14 +38,11 @@ class RequestContext:
         return str(self.request.state.request_id)
 
     async def cancel_on_disconnect(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run work; cancel it if the client disconnects.
+        """Run work; cancel it and raise `ClientDisconnect` if the client disconnects.
 
         May be called several times for one request, also concurrently: all calls share one
         watch, because a request's messages must not be awaited by two tasks. The watch
         discards messages, so the body has to be complete before the first call.
-
-        Raises:
-            ClientDisconnect: The client has disconnected; the work has ended.
         """
         if self._disconnect is None:
             self._disconnect = asyncio.create_task(self._until_disconnect())

@@ -3,12 +3,13 @@
 The gateway adds its counts to /metrics; operators may read it as well.
 """
 
-import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Literal
+
+from pydantic import TypeAdapter
 
 State = Literal["starting", "ready", "healing", "failed"]
 _WORST_FIRST: tuple[State, ...] = ("failed", "starting", "healing", "ready")
@@ -16,42 +17,31 @@ _WORST_FIRST: tuple[State, ...] = ("failed", "starting", "healing", "ready")
 
 @dataclass(frozen=True)
 class Status:
-    """The state of the service.
+    """The state of the service."""
 
-    Attributes:
-        state: "healing" as long as anything is being restarted, "failed" for good.
-        restarts: How often each part was restarted: "gateway", "triton", or a model that was
-            loaded again because its processes died.
-        release: The model version that is served; None where there is only one.
-        refused: Model version to the reason why it is not served.
-    """
-
-    state: State
+    state: State  # "healing" as long as anything is being restarted, "failed" for good
+    # Of "gateway", "triton", or a model that was loaded again because its processes died.
     restarts: Mapping[str, int] = field(default_factory=dict)
-    release: int | None = None
-    refused: Mapping[str, str] = field(default_factory=dict)
+    release: int | None = None  # the model version that is served; None where there is only one
+    refused: Mapping[str, str] = field(default_factory=dict)  # version: why it is not served
+
+
+_JSON = TypeAdapter(Status)
 
 
 def write_status(path: Path, status: Status) -> None:
     """Replace the file atomically; raises `OSError` where it can't be written."""
-    text = json.dumps(asdict(status))
     written = path.with_name(f"{path.name}.{os.getpid()}")
-    written.write_text(text, encoding="utf-8")
+    written.write_bytes(_JSON.dump_json(status))
     written.replace(path)
 
 
 def read_status(path: Path) -> Status | None:
     """Read the file; None where there is none, or where it is something else."""
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-        state, restarts = document["state"], document["restarts"]
-        counts = {str(part): int(count) for part, count in restarts.items()}
-        release, refused = document.get("release"), document.get("refused", {})
-        reasons = {str(version): str(reason) for version, reason in refused.items()}
-        release = None if release is None else int(release)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return _JSON.validate_json(path.read_bytes())
+    except (OSError, ValueError):
         return None
-    return Status(state, counts, release, reasons) if state in get_args(State) else None
 
 
 def read_statuses(paths: Iterable[Path]) -> Status | None:

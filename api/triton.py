@@ -24,8 +24,6 @@ from api.errors import (
 from api.settings import Settings
 from plate_models.spec import TENSORS
 
-__all__ = ["Recognition", "TritonClient"]
-
 MODEL = "plate_recognition"
 MODEL_INFO = "model_info"
 
@@ -70,9 +68,8 @@ class TritonClient:
     """
 
     def __init__(self, settings: Settings) -> None:
-        token = settings.triton_token
+        token, compression = settings.triton_token, settings.triton_compression
         self._headers = {"authorization": f"Bearer {token.get_secret_value()}"} if token else None
-        compression = settings.triton_compression
         self._compression = None if compression == "none" else compression
         ca_file = settings.triton_ca_file
         self._client = InferenceServerClient(
@@ -89,16 +86,10 @@ class TritonClient:
         await self._client.close()
 
     async def recognize(self, photo: bytes, timeout_s: float, request_id: str = "") -> Recognition:
-        """Have the plates of a photo read. Cancelling the call cancels it in Triton, too.
+        """Have the plates of a photo file read. Cancelling the call cancels it in Triton, too.
 
-        Args:
-            photo: The file's bytes.
-            timeout_s: Seconds to wait.
-            request_id: Names the request in Triton's logs and traces.
-
-        Raises:
-            PhotoProblem: The models refuse the photo.
-            RecognizerProblem: Triton is away, busy, too slow, or broken.
+        Raises PhotoProblem if the models refuse the photo, and RecognizerProblem if Triton is away,
+        busy, too slow, or broken. The id names the request in Triton's logs and traces.
         """
         if timeout_s <= 0:  # to Triton, 0 is no limit at all
             raise RecognizerTimeout(_TOO_LATE)

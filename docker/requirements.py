@@ -36,9 +36,9 @@ HEADER = "# {name}: exported from poetry.lock by `make requirements`; do not edi
 Package = dict[str, Any]
 
 
-def read_lock(path: Path = ROOT / "poetry.lock") -> list[Package]:
-    """Read the packages of a lock file, in its (alphabetical) order."""
-    return list(tomllib.loads(path.read_text(encoding="utf-8"))["package"])
+def read_lock() -> list[Package]:
+    """Read the packages of poetry.lock, in its (alphabetical) order."""
+    return list(tomllib.loads((ROOT / "poetry.lock").read_text(encoding="utf-8"))["package"])
 
 
 def render_role(
@@ -46,13 +46,7 @@ def render_role(
 ) -> str:
     """Write the requirements of a role: pinned, hashed, without torch and its CUDA.
 
-    Args:
-        packages: Packages of the lock.
-        groups: Dependency groups that the role installs.
-        further: Packages that it installs besides, with all that they need.
-
-    Returns:
-        Requirement lines for ``pip install --require-hashes``.
+    It has the packages of these groups and, besides, `further` ones with all that they need.
     """
     lines = []
     named = _closure(packages, further)
@@ -60,35 +54,22 @@ def render_role(
         wanted = [group for group in package["groups"] if group in groups]
         if not wanted and package["name"] in named:
             wanted = package["groups"]
-        if wanted and not _comes_with_torch(package):
+        only_torch = package["groups"] == ["torch"]
+        if wanted and not (only_torch and package["name"].startswith((TORCH, *CUDA_PREFIXES))):
             lines.append(_requirement(package, wanted))
     return "".join(lines)
 
 
 def _closure(packages: list[Package], names: tuple[str, ...]) -> set[str]:
     """Packages and all that they need, by their names in the lock."""
-    needs: dict[str, set[str]] = {}
-    for package in packages:
-        found = {_canonical(name) for name in package.get("dependencies", ())}
-        needs.setdefault(package["name"], set()).update(found)
-    closure: set[str] = set()
-    queue = list(names)
-    while queue:
-        name = queue.pop()
-        if name not in closure:
-            closure.add(name)
-            queue += needs[name]
+    closure, before = set(names), set[str]()
+    while closure != before:
+        before = set(closure)
+        for package in packages:
+            if package["name"] in before:
+                needs = package.get("dependencies", ())
+                closure |= {re.sub(r"[-_.]+", "-", name).lower() for name in needs}
     return closure
-
-
-def _canonical(name: str) -> str:
-    return re.sub(r"[-_.]+", "-", name).lower()
-
-
-def render_torch(packages: list[Package]) -> str:
-    """Write torch's version alone: a CUDA wheel's hash would refuse a CPU wheel."""
-    (version,) = {package["version"] for package in packages if package["name"] == TORCH}
-    return f"{TORCH}=={version}\n"
 
 
 def render_all(packages: list[Package]) -> dict[str, str]:
@@ -97,13 +78,10 @@ def render_all(packages: list[Package]) -> dict[str, str]:
         f"{role}.txt": render_role(packages, groups, FURTHER.get(role, ()))
         for role, groups in ROLES.items()
     }
-    files["torch.txt"] = render_torch(packages)
+    # Its version alone: a CUDA wheel's hash would refuse a CPU wheel.
+    (version,) = {package["version"] for package in packages if package["name"] == TORCH}
+    files["torch.txt"] = f"{TORCH}=={version}\n"
     return {name: HEADER.format(name=name) + text for name, text in files.items()}
-
-
-def _comes_with_torch(package: Package) -> bool:
-    only_torch = package["groups"] == ["torch"]
-    return only_torch and package["name"].startswith((TORCH, *CUDA_PREFIXES))
 
 
 def _requirement(package: Package, wanted: list[str]) -> str:

@@ -4,14 +4,7 @@ import ctypes
 
 
 def find_gpu_problem(library: str = "libcuda.so") -> str | None:
-    """Ask NVIDIA's driver for GPUs.
-
-    Args:
-        library: The driver's; Triton loads it by this name.
-
-    Returns:
-        Why none can be used; None if one can.
-    """
+    """Ask NVIDIA's driver, as Triton loads it, why no GPU can be used; None if one can."""
     try:
         driver = ctypes.CDLL(library)
     except OSError:

@@ -122,11 +122,8 @@ async def read_plates(
         min_confidence = fields_of(AlprFields, dict(upload.fields)).min_confidence
         reading = await services.reader.read(upload.photo, context)
     answer = answer_from(reading.recognition, wanted, reading.total_ms)
-    predictions = [
-        _prediction(plate, answer)
-        for plate in answer.plates
-        if plate.readable and plate.score >= min_confidence
-    ]
+    sure = [plate for plate in answer.plates if plate.readable and plate.score >= min_confidence]
+    predictions = [_prediction(plate, answer) for plate in sure]
     labels = ", ".join(prediction.label for prediction in predictions)
     return AlprAnswer(
         success=True,

@@ -278,13 +278,10 @@ async def read_plates(
         reading = await services.reader.read(upload.photo, context)
     services.calls += 1
     answer = answer_from(reading.recognition, wanted, reading.total_ms)
+    plates = [plate for plate in answer.plates if plate.readable and fields.wants(plate)]
     return PlateReaderAnswer(
         processing_time=round(reading.total_ms, 3),
-        results=[
-            _result(plate, answer)
-            for plate in answer.plates
-            if plate.readable and fields.wants(plate)
-        ],
+        results=[_result(plate, answer) for plate in plates],
         filename=upload.photos[0].filename or "upload",
         version=1,
         camera_id=fields.camera_id,

@@ -64,18 +64,12 @@ class Access:
 
     # async, though nothing is awaited: FastAPI would send a plain function to a thread.
     async def admit(self, request: Request) -> None:
-        """Admit a request by its head; the dependency of all routes.
-
-        Raises:
-            MissingToken, WrongToken: A token is needed, and there is none, or another.
-            RateLimited: Too many photos came from this client, or wrong tokens from its address.
-        """
+        """Admit a request by its head, or raise a `Problem`; the dependency of all routes."""
         if request.method in _SAFE_METHODS:
             return
         client = self._by_token(request) if self._digests else _by_address(request)
         request.state.rated_as = client
-        wait_s = self._rate.take(client) if self._rate else 0.0
-        if wait_s:
+        if self._rate and (wait_s := self._rate.take(client)):
             raise RateLimited(retry_after_s=wait_s)
 
     def charge(self, request: Request, photos: int) -> None:
@@ -93,8 +87,7 @@ class Access:
         # in the time that this takes.
         fits = [hmac.compare_digest(offered, digest) for digest in self._digests]
         if not any(fits):
-            wait_s = self._wrong_tokens.take(_by_address(request))
-            if wait_s:
+            if wait_s := self._wrong_tokens.take(_by_address(request)):
                 raise RateLimited("wrong tokens", retry_after_s=wait_s)
             raise WrongToken("The token in 'Authorization' is none of this service's.")
         return offered.hex()

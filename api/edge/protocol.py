@@ -57,13 +57,7 @@ _DETAILS = {
 
 
 class GatewayConfig(uvicorn.Config):
-    """uvicorn's configuration, with the limits of `GatewayProtocol`.
-
-    Attributes:
-        surplus: Connections that are refused, or were and are about to end; at most as many as
-            are served.
-        refuse: The application for those above the limit.
-    """
+    """uvicorn's configuration, with the limits of `GatewayProtocol`."""
 
     def __init__(self, app: FastAPI, settings: Settings) -> None:
         super().__init__(
@@ -87,8 +81,10 @@ class GatewayConfig(uvicorn.Config):
             ssl_ciphers="DEFAULT",
         )
         self.settings = settings
+        # Connections that are refused, or were and are about to end; at most as many as are served.
         self.surplus: set[GatewayProtocol] = set()
         self.metrics: Metrics = app.state.metrics
+        # The application for those above the limit.
         self.refuse: Any = Edge(_answer_too_many, settings, self.metrics)
 
 

@@ -10,7 +10,7 @@ import sys
 import traceback
 from contextvars import ContextVar
 from datetime import UTC, datetime
-from typing import Any, Literal
+from typing import Literal
 
 # The request that is being served; every line has it.
 current_request_id: ContextVar[str] = ContextVar("current_request_id", default="")
@@ -20,14 +20,10 @@ Format = Literal["json", "text"]
 
 
 def configure(format_name: Format | None) -> None:
-    """Send the logs of the whole process, uvicorn's own included, to stderr.
-
-    Args:
-        format_name: None takes text on a terminal and JSON elsewhere.
-    """
+    """Send the logs of the whole process to stderr; None: text on a terminal, JSON elsewhere."""
     handler = logging.StreamHandler()
     as_text = format_name == "text" or (format_name is None and sys.stderr.isatty())
-    handler.setFormatter(TextFormatter() if as_text else JsonFormatter())
+    handler.setFormatter(_Formatter(as_text))
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(logging.WARNING)
@@ -35,60 +31,42 @@ def configure(format_name: Format | None) -> None:
 
 
 class _Formatter(logging.Formatter):
-    def formatException(self, ei: Any) -> str:  # noqa: N802  logging's name
-        """Write where an exception and its causes came from, and their types, but no messages."""
-        trace = traceback.TracebackException(*ei)
-        return "".join(_without_messages(trace)).rstrip()
+    """Writes a record as one JSON object, or as one line of text."""
 
-
-class JsonFormatter(_Formatter):
-    """One object per line."""
+    def __init__(self, as_text: bool) -> None:
+        super().__init__()
+        self._as_text = as_text
 
     def format(self, record: logging.LogRecord) -> str:
-        """As `logging.Formatter.format`."""
-        document: dict[str, object] = {
-            "time": _moment(record).isoformat(timespec="milliseconds"),
+        message = record.getMessage().strip()
+        if record.name == "asyncio":
+            # Its further lines show objects, exceptions and their messages among them.
+            message = message.partition("\n")[0]
+        request_id = current_request_id.get()
+        fields: dict[str, object] = {"request_id": request_id} if request_id else {}
+        values = {name: getattr(record, name, None) for name in FIELDS}
+        fields |= {name: value for name, value in values.items() if value is not None}
+        trace = traceback.TracebackException(*record.exc_info) if record.exc_info else None
+        lines = "".join(_without_messages(trace)).rstrip() if trace else ""
+        moment = datetime.fromtimestamp(record.created, UTC)
+        if self._as_text:
+            text = message.replace("\n", " | ")
+            shown = " ".join(f"{name}={value}" for name, value in fields.items())
+            head = f"{moment.astimezone():%H:%M:%S} {record.levelname} {record.name}: "
+            return f"{head}{text} {shown}".rstrip() + (f"\n{lines}" if lines else "")
+        document = {
+            "time": moment.isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
             "logger": record.name,
-            "message": _message(record),
-            **_fields(record),
+            "message": message,
+            **fields,
+            **({"traceback": lines} if lines else {}),
         }
-        if record.exc_info:
-            document["traceback"] = self.formatException(record.exc_info)
         return json.dumps(document, default=str)
 
 
-class TextFormatter(_Formatter):
-    """One line per record, for a terminal."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        """As `logging.Formatter.format`."""
-        fields = " ".join(f"{name}={value}" for name, value in _fields(record).items())
-        message = _message(record).replace("\n", " | ")
-        moment = _moment(record).astimezone().strftime("%H:%M:%S")
-        line = f"{moment} {record.levelname} {record.name}: {message} {fields}".rstrip()
-        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
-
-
-def _moment(record: logging.LogRecord) -> datetime:
-    return datetime.fromtimestamp(record.created, UTC)
-
-
-def _message(record: logging.LogRecord) -> str:
-    message = record.getMessage().strip()
-    # The further lines of asyncio show objects, exceptions and their messages among them.
-    return message.partition("\n")[0] if record.name == "asyncio" else message
-
-
-def _fields(record: logging.LogRecord) -> dict[str, object]:
-    """The request's id and the further fields of a record, those that it has."""
-    request_id = current_request_id.get()
-    named = {"request_id": request_id} if request_id else {}
-    values = {name: getattr(record, name, None) for name in FIELDS}
-    return named | {name: value for name, value in values.items() if value is not None}
-
-
 def _without_messages(trace: traceback.TracebackException) -> list[str]:
+    """Where an exception and its causes came from, and their types."""
     lines: list[str] = []
     before = trace.__cause__ or (None if trace.__suppress_context__ else trace.__context__)
     if before is not None:

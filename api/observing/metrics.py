@@ -15,8 +15,8 @@ from prometheus_client import (
     generate_latest,
 )
 
+from api.answers import Recognition
 from api.status import State, read_statuses
-from api.triton import Recognition
 
 _TRITON_TIMEOUT_S = 2.0
 # All families of Triton's begin like this, and none of ours.
@@ -128,25 +128,19 @@ class Metrics:
         self.model_info.labels(info["version"], info["weights"], info["device"]).set(1)
 
     def exposition(self) -> bytes:
-        """The metrics in Prometheus's text format."""
-        self._update_status()
-        return generate_latest(self._registry)
-
-    def _update_status(self) -> None:
-        """Replace what supervisors reported earlier by what their files report now."""
+        """The metrics in Prometheus's text format, with what supervisors report now."""
         for family in (self._state, self._restarts, self._version, self._versions_refused):
             family.clear()
-        status = read_statuses(self._status_files)
-        if status is None:
-            return
-        for state in get_args(State):
-            self._state.labels(state).set(state == status.state)
-        for part, count in status.restarts.items():
-            self._restarts.labels(part).inc(count)
-        if status.release is not None:
-            self._version.labels(status.release).set(1)
-        for version in status.refused:
-            self._versions_refused.labels(version).set(1)
+        if status := read_statuses(self._status_files):
+            for state in get_args(State):
+                self._state.labels(state).set(state == status.state)
+            for part, count in status.restarts.items():
+                self._restarts.labels(part).inc(count)
+            if status.release is not None:
+                self._version.labels(status.release).set(1)
+            for version in status.refused:
+                self._versions_refused.labels(version).set(1)
+        return generate_latest(self._registry)
 
 
 async def fetch_triton_metrics(address: str) -> bytes | None:

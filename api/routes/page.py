@@ -48,29 +48,22 @@ def page_files() -> dict[str, PageFile]:
     """The page's files by name; the sample photo is the one that /readyz tries."""
     contents = {path.name: path.read_bytes() for path in (files("api") / "page").iterdir()}
     contents["sample.jpg"] = canary_photo()
-    return {
-        name: PageFile(
-            content,
-            _TYPES[name.rpartition(".")[2]],
-            f'"{hashlib.sha256(content).hexdigest()[:32]}"',
-        )
-        for name, content in contents.items()
-    }
+    files_by_name = {}
+    for name, content in contents.items():
+        etag = f'"{hashlib.sha256(content).hexdigest()[:32]}"'
+        files_by_name[name] = PageFile(content, _TYPES[name.rpartition(".")[2]], etag)
+    return files_by_name
 
 
 @router.get("/", include_in_schema=False)
 async def index(request: Request) -> Response:
     """The page itself."""
-    return _answer(request, "index.html")
+    return await part("index.html", request)
 
 
 @router.get("/page/{name}", include_in_schema=False)
 async def part(name: str, request: Request) -> Response:
     """One of the files that the page consists of."""
-    return _answer(request, name)
-
-
-def _answer(request: Request, name: str) -> Response:
     file = page_files().get(name)
     if file is None:
         raise HTTPException(404)

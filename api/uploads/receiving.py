@@ -54,20 +54,13 @@ COPIES_OF_WIDE_TEXT = 10
 
 @dataclass(frozen=True)
 class UploadForm:
-    """What a route takes as its body.
+    """What a route takes as its body."""
 
-    Attributes:
-        fields: Names that a photo's field may have; messages name the first.
-        any_field: Whether a file counts as the photo whatever its field is called.
-        text: Whether a photo may be base64 text, in a form of either kind or in JSON.
-        refused: Fields that are refused, each with what to say.
-    """
-
-    fields: tuple[str, ...]
+    fields: tuple[str, ...]  # names that a photo's field may have; messages name the first
     max_photos: int = 1
-    any_field: bool = False
-    text: bool = False
-    refused: Mapping[str, str] = field(default_factory=dict)
+    any_field: bool = False  # whether a file counts as the photo whatever its field is called
+    text: bool = False  # whether a photo may be base64 text, in a form of either kind or in JSON
+    refused: Mapping[str, str] = field(default_factory=dict)  # each with what to say
 
     @property
     def types(self) -> tuple[str, ...]:
@@ -136,11 +129,7 @@ async def read_upload(
 
     Never holds more than the limit in memory, whatever Content-Length says, and writes
     nothing to disk. The photos are not checked further; one that is alone is not too long.
-
-    Raises:
-        Problem: Not what the route takes, broken, without a photo, too large, too slow, or too
-            much for the memory of all uploads.
-        ClientDisconnect: The client is gone.
+    Raises `Problem`, or `ClientDisconnect` if the client is gone.
     """
     timeout_s = min(settings.upload_timeout_s, context.deadline.remaining_s)
     reader = _BodyReader(context.request, form, settings, take)

@@ -1,7 +1,7 @@
 """Render the overlays into rendered/, with kubectl or kustomize: `make kubernetes-render`.
 
-Each file begins with a hash of what it was made from: whoever has neither tool still notices an
-edit that was not rendered. Standard library only.
+Each file begins with a hash of what it was made from, so that an edit that was not rendered is
+noticed without these tools, too. Standard library only.
 """
 
 import hashlib
@@ -13,22 +13,24 @@ from pathlib import Path
 FOLDER = Path(__file__).resolve().parent
 OVERLAYS = ("cpu", "gpu", "gpu-full")
 _SOURCES = ("base", "components", "overlays")
-_HEAD = "# Rendered by `make kubernetes-render` from overlays/{overlay}; all sources:\n# {digest}\n"
 
 
-def hash_of_sources(folder: Path = FOLDER) -> str:
-    """SHA-256 over the names and contents of everything that is rendered."""
+def head(overlay: str, folder: Path = FOLDER) -> str:
+    """How a rendered file begins: with a hash over names and contents of all that is rendered."""
     digest = hashlib.sha256()
     files = [path for part in _SOURCES for path in (folder / part).rglob("*") if path.is_file()]
     for path in sorted(files):
         content = path.read_bytes()
         digest.update(f"{path.relative_to(folder).as_posix()} {len(content)}\n".encode())
         digest.update(content)
-    return f"sha256:{digest.hexdigest()}"
+    return (
+        f"# Rendered by `make kubernetes-render` from overlays/{overlay}; all sources:\n"
+        f"# sha256:{digest.hexdigest()}\n"
+    )
 
 
 def render_command() -> list[str] | None:
-    """What renders a folder on this machine; None if nothing does."""
+    """The tool of this machine that renders a folder; None if there is none."""
     for tool in (["kustomize", "build"], ["kubectl", "kustomize"]):
         if shutil.which(tool[0]):
             return tool
@@ -36,24 +38,9 @@ def render_command() -> list[str] | None:
 
 
 def render(folder: Path, command: list[str]) -> str:
-    """Render one folder.
-
-    Args:
-        folder: Has a kustomization.yaml.
-        command: From `render_command`.
-
-    Raises:
-        subprocess.CalledProcessError: The tool refuses it; it has said why on stderr.
-    """
-    done = subprocess.run(  # noqa: S603 - a tool of this machine's, on our own folder
-        [*command, str(folder)], stdout=subprocess.PIPE, text=True, check=True
-    )
-    return done.stdout
-
-
-def head(overlay: str, folder: Path = FOLDER) -> str:
-    """How a rendered file begins."""
-    return _HEAD.format(overlay=overlay, digest=hash_of_sources(folder))
+    """Render a folder with a kustomization.yaml; CalledProcessError if the tool refuses it."""
+    words = [*command, str(folder)]
+    return subprocess.run(words, stdout=subprocess.PIPE, text=True, check=True).stdout  # noqa: S603
 
 
 def main() -> int:

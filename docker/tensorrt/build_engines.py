@@ -16,7 +16,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -34,12 +34,10 @@ if TYPE_CHECKING:
 Shape = tuple[int, ...]
 
 MODELS = ("yolo", "lprnet")
-REPOSITORY = ROOT / "model_repository"
 # Where NVIDIA's images have it, off the PATH.
 _TRTEXEC = Path("/usr/src/tensorrt/bin/trtexec")
 # A box that counts in the comparison has this score at least.
 _SURE = 0.25
-_PHOTO = ROOT / "plate_models" / "golden.jpg"
 # Largest difference allowed: of logits as a share of their range, see `_box_difference` for boxes.
 _ALLOWED = {"float32": 0.01, "float16": 0.05}
 
@@ -50,29 +48,27 @@ class Refusal(Exception):
 
 def main(argv: Sequence[str]) -> int:
     """Build what was asked for; 1 if something is missing or an engine disagrees."""
-    options = _parse(argv)
+    parser = argparse.ArgumentParser(prog="build_engines", description=__doc__.split("\n\n")[0])
+    parser.add_argument("models", nargs="*", default=MODELS, metavar="MODEL")
+    parser.add_argument("--fp16", action="store_true", help="half precision where it is faster")
+    parser.add_argument("--no-check", dest="check", action="store_false", help="don't compare")
+    repository = ROOT / "model_repository"
+    parser.add_argument("--repository", type=Path, default=repository, help=argparse.SUPPRESS)
+    options = parser.parse_args(argv)
+    folders = {model: options.repository / model / MODEL_VERSION for model in options.models}
     try:
-        trtexec = _check(options.models, options.repository)
-        for model in options.models:
-            _build(trtexec, model, options.repository, options.fp16, options.check)
+        trtexec = _find_trtexec(folders)
+        for model, folder in folders.items():
+            _build(trtexec, model, folder, options.fp16, options.check)
     except Refusal as error:
         sys.stderr.write(f"build_engines: {error}\n")
         return 1
     return 0
 
 
-def _parse(argv: Sequence[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="build_engines", description=__doc__.split("\n\n")[0])
-    parser.add_argument("models", nargs="*", default=list(MODELS), metavar="MODEL")
-    parser.add_argument("--fp16", action="store_true", help="half precision where it is faster")
-    parser.add_argument("--no-check", dest="check", action="store_false", help="don't compare")
-    parser.add_argument("--repository", type=Path, default=REPOSITORY, help=argparse.SUPPRESS)
-    return parser.parse_args(argv)
-
-
-def _check(models: Sequence[str], repository: Path) -> str:
+def _find_trtexec(folders: Mapping[str, Path]) -> str:
     """Find trtexec, or say what is missing."""
-    for model in models:
+    for model, folder in folders.items():
         if model == "stn":
             raise Refusal(
                 "stn has no engine: TensorRT's ONNX parser lacks the operator AffineGrid. "
@@ -80,7 +76,7 @@ def _check(models: Sequence[str], repository: Path) -> str:
             )
         if model not in MODELS:
             raise Refusal(f"unknown model {model!r}; expected {' or '.join(MODELS)}.")
-        onnx = artifact(repository, model, "onnx")
+        onnx = folder / "model.onnx"
         if not onnx.exists():
             raise Refusal(f"{onnx} is missing: run `make export` outside of the container first.")
     trtexec = shutil.which("trtexec") or (str(_TRTEXEC) if os.access(_TRTEXEC, os.X_OK) else None)
@@ -95,45 +91,39 @@ def _check(models: Sequence[str], repository: Path) -> str:
     return trtexec
 
 
-def artifact(repository: Path, model: str, kind: str) -> Path:
-    """Where a model's file lies: kind is "onnx" or "plan"."""
-    return repository / model / MODEL_VERSION / f"model.{kind}"
-
-
 def shapes_of(model: str) -> tuple[Shape, Shape, Shape]:
     """Smallest, usual and largest input of a model: one optimisation profile."""
     if model == "yolo":
         heights, widths = zip(*DETECTOR.canvases_hw, strict=True)
-        landscape = DETECTOR.canvases_hw[0]
-        most = DETECTOR.max_batch_size
+        usual, most = DETECTOR.canvases_hw[0], DETECTOR.max_batch_size
         smallest, largest = (min(heights), min(widths)), (max(heights), max(widths))
-        return (1, 3, *smallest), (min(4, most), 3, *landscape), (most, 3, *largest)
+        return (1, 3, *smallest), (min(4, most), 3, *usual), (most, 3, *largest)
     size, most = RECTIFIER.rectified_hw, RECOGNIZER.max_batch_size
     return (1, 3, *size), (min(24, most), 3, *size), (most, 3, *size)
 
 
 def build_command(trtexec: str, model: str, onnx: Path, plan: Path, fp16: bool) -> list[str]:
     """Write the command line that builds an engine."""
-    smallest, usual, largest = (
-        f"{TENSORS.graph_input}:{'x'.join(map(str, shape))}" for shape in shapes_of(model)
-    )
+    shapes = zip(("min", "opt", "max"), shapes_of(model), strict=True)
     return [
         trtexec,
         f"--onnx={onnx}",
         f"--saveEngine={plan}",
-        f"--minShapes={smallest}",
-        f"--optShapes={usual}",
-        f"--maxShapes={largest}",
+        *(f"--{name}Shapes={_shape_option(shape)}" for name, shape in shapes),
         "--skipInference",
         *(["--fp16"] if fp16 else []),
     ]
 
 
-def _build(trtexec: str, model: str, repository: Path, fp16: bool, check: bool) -> None:
+def _shape_option(shape: Shape) -> str:
+    return f"{TENSORS.graph_input}:{'x'.join(map(str, shape))}"
+
+
+def _build(trtexec: str, model: str, folder: Path, fp16: bool, check: bool) -> None:
     """Build one engine under another name; it gets its own once it agrees."""
-    onnx, plan = artifact(repository, model, "onnx"), artifact(repository, model, "plan")
-    with tempfile.TemporaryDirectory(dir=plan.parent, prefix=".plan-") as folder:
-        staged = Path(folder) / plan.name
+    onnx, plan = folder / "model.onnx", folder / "model.plan"
+    with tempfile.TemporaryDirectory(dir=folder, prefix=".plan-") as temporary:
+        staged = Path(temporary) / plan.name
         _run(build_command(trtexec, model, onnx, staged, fp16))
         if check:
             for shape in shapes_of(model):
@@ -163,49 +153,30 @@ def _compare(trtexec: str, model: str, onnx: Path, plan: Path, shape: Shape, fp1
     inputs = example(model, shape)
     given, answer = plan.with_name("input.bin"), plan.with_name("output.json")
     given.write_bytes(inputs.tobytes())
-    name = TENSORS.graph_input
-    _run(
-        [
-            trtexec,
-            f"--loadEngine={plan}",
-            f"--shapes={name}:{'x'.join(map(str, shape))}",
-            f"--loadInputs={name}:{given}",
-            f"--exportOutput={answer}",
-            *("--iterations=1", "--warmUp=0", "--duration=0"),
-        ]
-    )
-    (found,) = (
-        np.array(entry["values"], np.float32)
-        for entry in json.loads(answer.read_text(encoding="utf-8"))
-        if entry["name"] == TENSORS.graph_output
-    )
+    options = (f"--loadEngine={plan}", f"--shapes={_shape_option(shape)}")
+    files = (f"--loadInputs={TENSORS.graph_input}:{given}", f"--exportOutput={answer}")
+    _run([trtexec, *options, *files, "--iterations=1", "--warmUp=0", "--duration=0"])
+    outputs = {entry["name"]: entry["values"] for entry in json.loads(answer.read_bytes())}
+    found = np.array(outputs[TENSORS.graph_output], np.float32)
     session = onnxruntime.InferenceSession(onnx, providers=["CPUExecutionProvider"])
-    (expected,) = session.run([TENSORS.graph_output], {name: inputs})
+    (expected,) = session.run([TENSORS.graph_output], {TENSORS.graph_input: inputs})
     check_agreement(model, expected, found.reshape(expected.shape), fp16)
 
 
 def example(model: str, shape: Shape) -> "Array":
-    """A reproducible input: plates for the detector, smooth blots for the recognizer."""
+    """A reproducible input: a photo with a plate, squeezed to the input's size."""
+    import cv2
     import numpy as np
 
     batch, _, height, width = shape
-    if model == "yolo":
-        import cv2
-
-        photo = cv2.imread(str(_PHOTO))
-        canvas = cv2.resize(photo, (width, height))[..., ::-1]
-        return np.ascontiguousarray(np.stack([canvas.transpose(2, 0, 1)] * batch))
-    coarse = np.random.default_rng(1).random((*shape[:2], height // 8, width // 8 + 1))
-    smooth = coarse.repeat(8, axis=2).repeat(8, axis=3)[:, :, :height, :width]
-    return (smooth * 2 - 1).astype(np.float32)
+    photo = cv2.imread(str(ROOT / "plate_models" / "golden.jpg"))
+    pixels = cv2.resize(photo, (width, height))[..., ::-1].transpose(2, 0, 1)
+    one = pixels if model == "yolo" else (pixels / 127.5 - 1).astype(np.float32)
+    return np.stack([one] * batch)
 
 
 def check_agreement(model: str, expected: "Array", found: "Array", fp16: bool) -> None:
-    """Compare an engine's output with the reference's.
-
-    Raises:
-        Refusal: They differ by more than the precision explains, or there is a NaN.
-    """
+    """Raise Refusal if outputs differ by more than the precision explains, or there is a NaN."""
     import numpy as np
 
     if model == "yolo":

@@ -2,11 +2,10 @@
 
 Photos are made of the sample scenes, all different, three in a hundred of them spoilt (kept in
 build/bulk/), and read by `plates bulk`. A worker is killed with SIGKILL on the way, then the
-command itself; the same command goes on to the end, while the memory of all its processes is
-measured. Every photo must be in the result or named as failed, once and rightly. Then a
-thousand are read by `plates bulk` and by plain processes, one for each core, without Ray, in
-turns: the pace must be 0.9 of theirs (in the time in which processes work; what Ray needs to
-start is left out).
+command itself; the same command goes on to the end. Every photo must be in the result or named as
+failed, once and rightly. Then a thousand are read by `plates bulk` and by plain processes, one for
+each core, without Ray, in turns: the pace must be 0.9 of theirs (in the time in which processes
+work; what Ray needs to start is left out).
 """
 
 import argparse
@@ -29,8 +28,7 @@ from tqdm import tqdm
 
 from plate_models.cores import usable_cores
 from plate_models.images import ImageError
-from plates.benchmarks.report import Report, Rows, Verdict
-from plates.benchmarks.service import total_by_part
+from plates.benchmarks.report import Report, Verdict
 from plates.bulk import Request
 from plates.bulk.output import Output
 from plates.bulk.reading import load_alone, read_file
@@ -38,7 +36,7 @@ from plates.cli import CommandError
 from plates.cli.options import add_number
 from plates.cli.samples import SAMPLES
 
-PACE_FLOOR, MOST_GROWTH = 0.9, 0.02
+PACE_FLOOR = 0.9
 BULK, PLAIN = "plates bulk, photos/s", "plain processes, photos/s"
 RATIO = "ratio of photos/s, bulk to plain"
 FOLDER_PHOTOS = 1000
@@ -46,7 +44,7 @@ WORKER_DIES, COMMAND_DIES = 0.1, 0.2  # after so many of the chunks
 HOME = Path("build/bulk")
 # By a photo's number modulo 100: truncated, empty, words; and such as show no plate.
 SPOILT, BLURRED = (17, 43, 71), (7, 88)
-MEMORY_EVERY_S, POLL_S, WAIT_S = 5.0, 0.02, 60.0
+POLL_S, WAIT_S = 0.02, 60.0
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -59,15 +57,13 @@ def run(arguments: argparse.Namespace) -> Report:
     if arguments.photos < 20 * arguments.chunk:
         raise CommandError("--photos: expected at least 20 chunks, or nothing can be killed midway")
     paths = make_photos(HOME / f"photos-{arguments.photos}", arguments.photos)
-    verdicts, memory = read_under_kills(paths, HOME / "out", arguments.chunk)
+    verdicts = read_under_kills(paths, HOME / "out", arguments.chunk)
     paces = [take_turn(paths[:FOLDER_PHOTOS]) for _ in range(arguments.turns)]
     pace = sum(turn[BULK] for turn in paces) / sum(turn[PLAIN] for turn in paces)
     verdicts += [Verdict(RATIO, f"{pace:.3f}", f">= {PACE_FLOOR}", pace >= PACE_FLOOR)]
     heading = f"Pace in each turn, of {usable_cores()} processes of 1 thread while they read photos"
-    style = {"x": "at_s", "xlabel": "s after the kill", "ylabel": "PSS of all processes, MiB"}
-    figures = {"paces": paces, "memory": memory}
     bars = {"kind": "bar", "y": [BULK, PLAIN], "xlabel": "turn"}
-    return Report({heading: paces}, verdicts, figures, [(memory, style), (paces, bars)])
+    return Report({heading: paces}, verdicts, {"paces": paces}, [(paces, bars)])
 
 
 def make_photos(folder: Path, count: int) -> list[Path]:
@@ -125,8 +121,8 @@ def wait_for_chunks(command: "subprocess.Popen[str]", out: Path, count: float) -
         time.sleep(POLL_S)
 
 
-def read_under_kills(paths: Sequence[Path], out: Path, chunk: int) -> tuple[list[Verdict], Rows]:
-    """Read while a worker and then the command are killed, and read on: verdicts, and memory."""
+def read_under_kills(paths: Sequence[Path], out: Path, chunk: int) -> list[Verdict]:
+    """Read while a worker and then the command are killed, and read on to the end."""
     folder, chunks = paths[0].parent.parent, -(-len(paths) // chunk)
     shutil.rmtree(out, ignore_errors=True)
     command = start(folder, out, chunk)
@@ -139,34 +135,15 @@ def read_under_kills(paths: Sequence[Path], out: Path, chunk: int) -> tuple[list
     gone = not psutil.wait_procs(orphans, timeout=WAIT_S)[1]
     before = parts_of(out)
     print(f"killed a worker, then the command, at {len(before)} of {chunks} chunks", flush=True)
-    command, began = start(folder, out, chunk), time.monotonic()
-    memory: Rows = []
-    while command.poll() is None:
-        held = sum(total_by_part(command.pid, "pss_bytes").values())
-        memory.append({"at_s": time.monotonic() - began, "MiB": held / 2**20})
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            command.wait(MEMORY_EVERY_S)
-    after = parts_of(out)
+    status, after = start(folder, out, chunk).wait(), parts_of(out)
     kept = sum(after.get(name) == when for name, when in before.items())
-    status, came = command.returncode, f"{kept} of {len(before)}"
+    came = f"{kept} of {len(before)}"
     return [
         Verdict("the killed run's readers ended", str(gone), "True", gone),
         Verdict("chunks untouched after the kill", came, "all", kept == len(before) > 0),
         Verdict("exit status after failures", str(status), "1", status == 1),
         verify(paths, out),
-        *_memory_verdict(memory),
-    ], memory
-
-
-def _memory_verdict(memory: Rows) -> list[Verdict]:
-    if len(memory) < 20:  # too short for a judgement
-        return []
-    # Until the first quarter has passed caches fill; at the end processes leave.
-    quarters = np.array_split([row["MiB"] for row in memory[:-2]], 4)
-    early, late = np.median(quarters[1]), np.median(quarters[3])
-    came = f"{early:.0f} MiB of PSS in the second quarter, {late:.0f} MiB in the last"
-    holds = bool(late <= (1 + MOST_GROWTH) * early)
-    return [Verdict("flat memory", came, f"at most {MOST_GROWTH:.0%} more", holds)]
+    ]
 
 
 def verify(paths: Sequence[Path], out: Path) -> Verdict:

@@ -1,11 +1,11 @@
 """Break the service under load, one process after the other, and time how it comes back.
 
 Each process is killed (kill -9), and Triton is frozen (SIGSTOP) besides, while a few clients
-go on posting photos and asking /readyz.
+go on posting photos.
 
 Floors: clients get 200, 429 and 503 with Retry-After, and after a frozen Triton 504 by their
 deadline; only photos in flight in a killed gateway are lost; photos are read right again
-within 10 s, and /readyz says so; every process is there again; no memory in /dev/shm is left.
+within 10 s; every process is there again; no memory in /dev/shm is left.
 """
 
 import argparse
@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from api.status import Status, read_status
-from plates.benchmarks.load import OK, PHOTO, LoadClient, Request, sample_requests
+from plates.benchmarks.load import OK, LoadClient, sample_requests
 from plates.benchmarks.report import Report, Rows, Verdict, at_most
 from plates.benchmarks.service import Service, footprints, service
 from plates.cli import CommandError
@@ -28,7 +28,6 @@ from plates.cli.options import add_number
 
 HEALED_WITHIN_S = 10.0
 DEADLINE_S = 5.0
-READINESS = "/readyz"
 # By then even a slow machine has healed what it can heal.
 _PATIENCE_S = 120.0
 _QUIET_S, _POLL_S = 1.5, 0.05
@@ -64,7 +63,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> Report:
     chosen = [fault for fault in FAULTS if fault.name in (arguments.only or [fault.name])]
-    rows = measure(chosen, arguments.clients)
+    with service(None) as serving:
+        rows = asyncio.run(measure(serving, chosen, arguments.clients))
     style = {"kind": "barh", "x": "fault", "y": "healed s", "xlabel": "s until all was well again"}
     heading = "Seconds until all was well again; answers to photos meanwhile, by status"
     return Report({heading: rows}, verdicts(rows), {"faults": rows}, [(rows, style)])
@@ -79,23 +79,16 @@ def verdicts(rows: Rows) -> list[Verdict]:
     ]
 
 
-def measure(faults: Sequence[Fault], clients: int) -> Rows:
-    """Start a service, let every fault happen once, stop the service; a row for each fault."""
-    readiness = Request(path=READINESS, kind=READINESS)
-    requests = [one for photo in sample_requests(DEADLINE_S) for one in (photo, readiness)]
-
-    async def break_all(serving: Service) -> Rows:
-        # Longer than the deadline: an answer that comes after it is seen to be late.
-        client = LoadClient(serving.url, requests, 2 * DEADLINE_S)
-        load = asyncio.create_task(client.closed_loop(clients, math.inf))
-        try:
-            return [await _break(fault, client, serving) for fault in faults]
-        finally:
-            load.cancel()
-            await asyncio.wait([load])
-
-    with service(None) as serving:
-        return asyncio.run(break_all(serving))
+async def measure(serving: Service, faults: Sequence[Fault], clients: int) -> Rows:
+    """Let every fault happen once while clients post photos; a row for each fault."""
+    # Longer than the deadline: an answer that comes after it is seen to be late.
+    client = LoadClient(serving.url, sample_requests(DEADLINE_S), 2 * DEADLINE_S)
+    load = asyncio.create_task(client.closed_loop(clients, math.inf))
+    try:
+        return [await _break(fault, client, serving) for fault in faults]
+    finally:
+        load.cancel()
+        await asyncio.wait([load])
 
 
 async def _break(fault: Fault, client: LoadClient, serving: Service) -> dict[str, Any]:
@@ -108,9 +101,8 @@ async def _break(fault: Fault, client: LoadClient, serving: Service) -> dict[str
     def is_well() -> bool:
         """Whether all has been right for a while."""
         begin = client.now() - _QUIET_S
-        recent = [row for row in client.rows if row["ended_s"] >= begin]
-        both = {row["kind"] for row in recent} == {PHOTO, READINESS}
-        return both and all(row["right"] for row in recent) and status().state == "ready"
+        recent = [row["right"] for row in client.rows if row["ended_s"] >= begin]
+        return bool(recent) and all(recent) and status().state == "ready"
 
     if not await _until(is_well):
         raise CommandError(f"the service did not read photos right within {_PATIENCE_S:g} s")
@@ -139,23 +131,23 @@ async def _until(condition: Callable[[], bool]) -> bool:
 
 
 def judge(fault: Fault, broken_s: float, rows: Rows) -> dict[str, Any]:
-    """Sum up what clients got from a fault on: a row of the table, with its problems.
-
-    It happened at `broken_s` on the clock of the rows, which are those of `load.Load`.
-    """
-    photos = [row for row in rows if row["kind"] == PHOTO]
-    counts = Counter(row["status"] for row in photos)
-    in_flight = [row for row in photos if row["intended_s"] <= broken_s + _POLL_S]
+    """Sum up what clients got since a fault at `broken_s`, on the clock of `load.Load`'s rows."""
+    counts = Counter(row["status"] for row in rows)
+    in_flight = [row for row in rows if row["intended_s"] <= broken_s + _POLL_S]
     allowed = {0, OK, 429, 503} | ({504} if fault.number == signal.SIGSTOP else set())
-    refused = [row for row in photos if row["status"] in (429, 503)]
+    refused = [row for row in rows if row["status"] in (429, 503)]
     found = {
         f"other statuses than {sorted(allowed)}": set(counts) - allowed,
         "refusals without Retry-After": not all(row["retry_after"] for row in refused),
         "photos lost": counts[0] > (len(in_flight) if fault.part == "gateway" else 0),
-        "wrong readings": any(row["status"] == OK and not row["right"] for row in photos),
-        "late answers": any(r["ended_s"] - r["intended_s"] > DEADLINE_S + 1 for r in photos),
+        "wrong readings": any(row["status"] == OK and not row["right"] for row in rows),
+        "late answers": any(r["ended_s"] - r["intended_s"] > DEADLINE_S + 1 for r in rows),
     }
-    healed_s = max(_healed_s(broken_s, rows, kind) for kind in (PHOTO, READINESS))
+    bad = [row["ended_s"] for row in rows if not row["right"] and row["status"] != 429]
+    good = [row["ended_s"] for row in rows if row["right"] and row["intended_s"] >= broken_s]
+    last_bad = max(bad, default=broken_s)
+    # Until all goes well for good; infinite if that never happened.
+    healed_s = min((end for end in good if end > last_bad), default=math.inf) - broken_s
     return {
         "fault": fault.name,
         "healed s": round(healed_s, 1),
@@ -163,12 +155,3 @@ def judge(fault: Fault, broken_s: float, rows: Rows) -> dict[str, Any]:
         "lost": counts[0],
         "problems": [what for what, came in found.items() if came],
     }
-
-
-def _healed_s(broken_s: float, rows: Rows, kind: str) -> float:
-    """Seconds until all went well for good; infinite if that never happened."""
-    rows = [row for row in rows if row["kind"] == kind]
-    bad = [row["ended_s"] for row in rows if not row["right"] and row["status"] != 429]
-    good = [row["ended_s"] for row in rows if row["right"] and row["intended_s"] >= broken_s]
-    last_bad = max(bad, default=broken_s)
-    return min((end for end in good if end > last_bad), default=math.inf) - broken_s

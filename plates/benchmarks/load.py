@@ -1,9 +1,8 @@
 """Load on a service: at a given rate (open loop), or as fast as it answers (closed loop).
 
-In an open loop every latency counts from the moment at which the request was meant to be
-sent. A client that waits for answers before it sends the next request hides exactly the
-requests that a stalled service would have made wait (coordinated omission: G. Tene, "How
-NOT to Measure Latency", 2013).
+In an open loop every latency counts from the moment at which the request was meant to be sent:
+a client that waits for answers first hides the requests that a stalled service would have made
+wait (coordinated omission: G. Tene, "How NOT to Measure Latency", 2013).
 """
 
 import argparse
@@ -87,8 +86,7 @@ def summarise(loads: Sequence[Load], deadline_s: float) -> dict[str, Any]:
     """Work out the figures of stretches of the same load: a row of a table.
 
     "goodput/s" counts what was answered with 200 within the deadline and before the last
-    request was sent: a queue that is worked off afterwards would make the service seem
-    faster than it is. Percentiles are those of answers with 200.
+    request was sent: a queue that is worked off afterwards would flatter the service.
     """
     import pandas
 

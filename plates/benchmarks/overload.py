@@ -1,8 +1,7 @@
 """Offer the service more than it can do, and measure what it still answers in time.
 
-First its capacity is measured in a closed loop. Then requests come at given multiples of it,
-whatever becomes of them: an open loop with Poisson arrivals, in which latency counts from the
-moment at which each request was to be sent.
+First its capacity is measured in a closed loop. Then requests come at given multiples of it in
+an open loop with Poisson arrivals.
 
 Floors: goodput (photos per second that were answered in time) at the highest rate is at least
 90 % of the peak; the p99 of accepted requests lies within the deadline; no 5xx, and no request
@@ -32,10 +31,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_number(parser, "--seconds", 10.0, "for each rate in each round", least=0.01)
     add_number(parser, "--rounds", 3, "of all rates, in turns", least=1)
     add_number(parser, "--deadline", 2.0, "seconds, in X-Request-Timeout", least=0.01)
-    rates = "rates in multiples of the capacity (default: 0.5 1 2 4)"
-    parser.add_argument(
-        "--factors", type=float, nargs="+", metavar="F", default=FACTORS, help=rates
-    )
+    text = "rates in multiples of the capacity (default: 0.5 1 2 4)"
+    add = parser.add_argument
+    add("--factors", type=float, nargs="+", metavar="F", default=FACTORS, help=text)
 
 
 def run(arguments: argparse.Namespace) -> Report:
@@ -69,9 +67,8 @@ async def measure(
             moments = arrivals(factor * capacity, seconds, seed=index)
             loads[factor].append(await client.open_loop(moments))
             print(f"{factor:g} times the capacity: done", file=sys.stderr, flush=True)
-    return capacity, [
-        {"load": f"{factor:g}x", **summarise(loads[factor], deadline_s)} for factor in factors
-    ]
+    rates = ((f"{factor:g}x", summarise(loads[factor], deadline_s)) for factor in factors)
+    return capacity, [{"load": name, **figures} for name, figures in rates]
 
 
 def verdicts(rows: Rows, deadline_s: float) -> list[Verdict]:

@@ -26,8 +26,8 @@ class Verdict:
     holds: bool
 
     def __str__(self) -> str:
-        word = "holds " if self.holds else "MISSED"
-        return f"{word}  {self.what}: {self.came} (floor: {self.floor})"
+        verdict = "holds " if self.holds else "MISSED"
+        return f"{verdict}  {self.what}: {self.came} (floor: {self.floor})"
 
 
 def at_most(what: str, value: float, limit: float, unit: str = "") -> Verdict:
@@ -37,19 +37,12 @@ def at_most(what: str, value: float, limit: float, unit: str = "") -> Verdict:
 
 @dataclass(frozen=True)
 class Report:
-    """The outcome of a benchmark.
+    """The outcome of a benchmark."""
 
-    Attributes:
-        tables: Rows to be printed, by the heading above them.
-        verdicts: One for each floor.
-        figures: What --json keeps, besides the machine and the verdicts.
-        plots: Side by side in the picture: rows, and options of `DataFrame.plot`.
-    """
-
-    tables: dict[str, Rows]
-    verdicts: list[Verdict]
-    figures: dict[str, Any]
-    plots: list[tuple[Rows, dict[str, Any]]]
+    tables: dict[str, Rows]  # to be printed, by the heading above them
+    verdicts: list[Verdict]  # one for each floor
+    figures: dict[str, Any]  # what --json keeps, besides the machine and the verdicts
+    plots: list[tuple[Rows, dict[str, Any]]]  # rows, and options of `DataFrame.plot`
 
     def publish(self, arguments: argparse.Namespace) -> int:
         """Print, keep and draw it as --json and --plot say; 0 if every floor holds, else 1."""
@@ -80,9 +73,8 @@ def add_outputs(parser: argparse.ArgumentParser, name: str) -> None:
     """Declare --json and --plot, whose default is named after the tool."""
     plot = Path("build/bench") / f"{name}.png"
     parser.add_argument("--json", type=Path, metavar="FILE", help="keep all figures as JSON")
-    parser.add_argument(
-        "--plot", type=Path, metavar="FILE.png", default=plot, help=f"the picture (default: {plot})"
-    )
+    text = f"the picture (default: {plot})"
+    parser.add_argument("--plot", type=Path, metavar="FILE.png", default=plot, help=text)
 
 
 def write_json(path: Path, figures: dict[str, Any]) -> None:

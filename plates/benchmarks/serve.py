@@ -2,13 +2,11 @@
 
 Photos are posted in closed loops, so many at once; all are the same 1920x1080 JPEG with two
 plates unless --photo names another. Memory (PSS, in which shared pages count once) is
-measured after the loads. CPU times are those of the service's processes, and of the client,
-which shares their cores. Of a service that runs already (--url) they come with --pid.
+measured after the loads. Of a service that runs already (--url) it comes with --pid.
 
-On request another service, or the published pipeline's shape, is measured in turns with it: a
-machine drifts within minutes by more than two versions differ. The published shape squeezes the
-photo to 1920x1080, runs YOLOv5s at 1280 in eager float32 with random weights, and reads the
-service's boxes one by one with the published STN and LPRNet.
+On request another service, or the published pipeline's shape, is measured in turns with it: that
+squeezes the photo to 1920x1080, runs YOLOv5s at 1280 in eager float32 with random weights, and
+reads the service's boxes one by one with the published STN and LPRNet.
 
 Floors: ready within 10 s; at most 700 MB; every photo is read.
 """
@@ -18,13 +16,13 @@ import asyncio
 import contextlib
 import os
 import signal
-import statistics
 import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import httpx
@@ -121,10 +119,9 @@ def compare(url: str, other: str | Path, photo: bytes, seconds: float) -> Rows:
                 times[index].append(time.perf_counter() - began)
     ratio, (low, high) = median_ratio(*times)
     compared = {"ratio of p50s": round(ratio, 4), "95 %": f"{low:.4f} to {high:.4f}"}
-    p50s = [round(1000 * statistics.median(took), 1) for took in times]
     return [
-        {"reader": url, "photos": len(times[0]), "p50 ms": p50s[0], **compared},
-        {"reader": str(other), "photos": len(times[1]), "p50 ms": p50s[1]},
+        {"reader": str(name), "photos": len(took), "p50 ms": round(1000 * median(took), 1), **more}
+        for name, took, more in ((url, times[0], compared), (other, times[1], {}))
     ]
 
 

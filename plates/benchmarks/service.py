@@ -12,10 +12,10 @@ from pathlib import Path
 
 import psutil
 
-from plates.cli import CommandError, health
-from plates.serving.running import running_service, tail
+from plates.cli import CommandError
+from plates.serving.running import running_service, tail, wait_until_ready
 
-_START_S, _PATIENCE_S, _PAUSE_S = 90.0, 15.0, 0.1
+_START_S, _PATIENCE_S = 90.0, 15.0
 # Triton names the instance of a stub, such as yolo_0_0: model, instance group, number.
 _STUB = re.compile(r"/triton_python_backend_stub .* ([a-z][a-z_]*)_\d+_\w*\d+( |$)")
 _MODULE = re.compile(r" (?:api|plates)\.(?:\w+\.)*(\w+)")
@@ -59,36 +59,22 @@ def service(url: str | None, pid: int | None = None, **settings: str) -> Iterato
     Raises CommandError if it doesn't get ready, doesn't stop cleanly or leaves shared memory.
     """
     if url:
-        _wait_until_ready(url, time.monotonic() + _PATIENCE_S)
+        if not url.startswith(("http://", "https://")):
+            raise CommandError(f"expected http://host:port, got {url!r}")
+        wait_until_ready(url, _PATIENCE_S)
         yield Service(url.rstrip("/"), pid)
         return
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="plates-bench-") as folder:
         log, status_file = Path(folder) / "serve.log", Path(folder) / "status.json"
         with running_service({"PLATES_STATUS_FILE": str(status_file)} | settings, log) as running:
-            _wait_until_ready(running.url, began + _START_S, log)
+            wait_until_ready(running.url, _START_S, running.process, log)
             ready_s = time.monotonic() - began
             yield Service(running.url, running.process.pid, log, status_file, ready_s)
         if status := running.process.returncode:
             raise CommandError(f"the service ended with status {status}:\n{tail(log)}")
         if left := [path.name for path in segments(running.process.pid)]:
             raise CommandError(f"the service has stopped and left shared memory: {left}")
-
-
-def _wait_until_ready(url: str, deadline: float, log: Path | None = None) -> None:
-    if not url.startswith(("http://", "https://")):
-        raise CommandError(f"expected http://host:port, got {url!r}")
-    options = {"status": None, "ca_file": None, "insecure": True, "or_busy": False}
-    question = argparse.Namespace(url=f"{url}/readyz", timeout=_PATIENCE_S, **options)
-    while True:
-        try:
-            health.run(question)
-            return
-        except CommandError as error:
-            if time.monotonic() > deadline:
-                reason = f"{error}\n{tail(log)}" if log else str(error)
-                raise CommandError(f"the service at {url} is not ready: {reason}") from error
-        time.sleep(_PAUSE_S)
 
 
 def footprints(root: int | None) -> list[ProcessFootprint]:

@@ -73,13 +73,10 @@ def run(arguments: argparse.Namespace) -> Report:
 
 @dataclass(frozen=True)
 class Soak:
-    """The outcomes of requests, see `load.Load`, and measurements in their order.
+    """The outcomes of requests, and measurements in their order."""
 
-    A measurement has "at_s", seconds since the load began, totals, and the resident memory of
-    each process by "part (pid)".
-    """
-
-    rows: Rows
+    rows: Rows  # see `load.Load`
+    # "at_s", seconds since the load began, totals, and the memory of each "part (pid)".
     samples: list[dict[str, float]]
 
     def answers(self) -> Rows:
@@ -91,8 +88,7 @@ class Soak:
         left, refused = rows["error"] == CLIENT_LEFT, rows["status"] == 429
         rows["expected"] = rows["right"] | left | refused
         counts = rows.value_counts(["kind", "answer", "expected"], sort=False)
-        found: Rows = counts.reset_index(name="requests").to_dict("records")
-        return found
+        return list(counts.reset_index(name="requests").to_dict("records"))
 
     def warm(self) -> Any:
         """The measurements after the warm-up: a pandas table, NaN where no process was."""
@@ -119,11 +115,8 @@ class Soak:
             holds = trend["low"] <= 0 or trend["high"] <= least
             floor = f"the interval reaches 0, or lies below {least:.2f}"
             found.append(Verdict(trend["series"], came, floor, holds))
-        wrong = ", ".join(
-            "{kind}: {answer}, {requests} times".format(**row)
-            for row in self.answers()
-            if not row["expected"]
-        )
+        unexpected = [row for row in self.answers() if not row["expected"]]
+        wrong = ", ".join(map("{kind}: {answer}, {requests} times".format_map, unexpected))
         gaps = self.warm().isna().any()
         changed = ", ".join(sorted(gaps.index[gaps]))
         return [
@@ -136,9 +129,8 @@ class Soak:
 def trend_of(times_s: Sequence[float], values: Sequence[float]) -> dict[str, float]:
     """Find how a series moves per hour; raises CommandError if there are too few points.
 
-    Returns:
-        The "median" of all values; "slope/h", the median of the slopes between all pairs of
-        points (Sen 1968); "low" and "high", its 95 % interval.
+    "slope/h" is the median of the slopes between all pairs of points (Sen 1968), "low" and "high"
+    its 95 % interval.
     """
     import numpy as np
     from scipy.stats import theilslopes

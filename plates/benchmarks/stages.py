@@ -1,14 +1,12 @@
 """Where a photo's time goes among the stages of the pipeline, in this process.
 
-"boxes and crops" is the choice of boxes and what is cut out around them, "straighten" the
-geometry around stn, "choose" CTC decoding, the plate grammar and the confidence. A yardstick, a
-matrix multiply and a copy of memory, is timed in turns with the photo.
+"choose" is CTC decoding, the plate grammar and the confidence. A yardstick, a matrix multiply and a
+copy of memory, is timed in turns with the photo.
 
 --check compares with the figures kept at the last release, --write keeps new ones: processor
-time (of the whole photo elapsed time as well: threads that wait take none) as a multiple of the
-yardstick's, so that they hold on other machines of the same kind. A stage became slower when
-even the lower bound of its 95 % interval is more than 15 % above the kept figure, and the stage
-by more than a hundredth of the photo's time.
+time as a multiple of the yardstick's, so that they hold on other machines of the same kind. A
+stage became slower when even the lower bound of its 95 % interval is more than 15 % above the
+kept figure, and the stage by more than a hundredth of the photo's time.
 """
 
 import argparse
@@ -22,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from plate_models.cores import choose_threads
 from plates.benchmarks.load import add_photo
 from plates.benchmarks.report import Report, Rows, Verdict, write_json
 from plates.cli import CommandError
@@ -36,6 +35,7 @@ TOLERANCE, LEAST_SHARE = 0.15, 0.01
 # What the pipeline does before each net.
 BEFORE = {"yolo": "letterbox", "stn": "boxes and crops", "lprnet": "straighten"}
 STAGES = ("decode", *(stage for net, before in BEFORE.items() for stage in (before, net)), "choose")
+# Elapsed time as well: threads that wait take no processor time.
 WHOLE, ELAPSED = "whole", "whole, elapsed"
 COMPARED = (*STAGES, WHOLE, ELAPSED)
 _WARM_UPS, _LEAST_TURNS = 2, 3
@@ -58,7 +58,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> Report:
     import torch
 
-    from plate_models.cores import choose_threads
     from plate_models.images import ImageError
 
     kept = read_kept(arguments.file) if arguments.check else {}
@@ -174,10 +173,10 @@ def read_kept(path: Path) -> dict[str, float]:
 
 def slower_stages(rows: Rows, kept: Mapping[str, float]) -> list[str]:
     """Name the stages that became slower, beyond noise."""
-    limits = {stage: (1 + TOLERANCE) * ratio for stage, ratio in kept.items()}
-    least = {stage: ratio + LEAST_SHARE * kept[WHOLE] for stage, ratio in kept.items()}
-    return [
-        row["stage"]
-        for row in rows
-        if row["low"] > limits[row["stage"]] and row["yardsticks"] > least[row["stage"]]
-    ]
+    slower = []
+    for row in rows:
+        before = kept[row["stage"]]
+        is_sure = row["low"] > (1 + TOLERANCE) * before
+        if is_sure and row["yardsticks"] > before + LEAST_SHARE * kept[WHOLE]:
+            slower.append(row["stage"])
+    return slower

@@ -6,10 +6,7 @@
     reading  one chunk: fetch, decode, read, commit; which photo a process died at
     running  a run of the command: list, send chunks through Ray Data, count
 
-The rename of a chunk's finished file is its only commit. A process that dies before the rename
-leaves the chunk undone; one that dies afterwards changes nothing. So no photo is lost or counted
-twice.
-
+The rename of a chunk's finished file is its only commit: no photo is lost or counted twice.
 Ray, Arrow and fsspec are imported where they are used: the service is installed without them.
 """
 

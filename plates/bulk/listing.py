@@ -89,9 +89,7 @@ def take_listing(
     counts = {name: sum(part[name] for part in parts) for name in ("photos", "chunks")}
     listed_at = datetime.now(UTC).isoformat(timespec="seconds")
     listing = Listing(folder, listed_at, unlisted=unlisted, parts=parts, **counts)
-    document = asdict(listing)
-    del document["folder"]
-    write_json(folder / _INDEX, document)
+    write_json(folder / _INDEX, {n: v for n, v in asdict(listing).items() if n != "folder"})
     return listing
 
 

@@ -20,6 +20,8 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+from pydantic import TypeAdapter
+
 from plates.bulk import OutputError, require
 from plates.bulk.source import Failure
 
@@ -76,6 +78,9 @@ class Account:
     others: tuple[str, ...] = ()  # files that are no photos
 
 
+_ACCOUNT_JSON = TypeAdapter(Account)
+
+
 class Output:
     """The output folder, and paths in it."""
 
@@ -96,8 +101,7 @@ class Output:
         except OSError as error:
             raise OutputError(f"{self.folder}: {error.strerror}") from error
         with file:
-            # The system releases the lock when the process ends, also when it is killed.
-            try:
+            try:  # the system releases the lock when the process ends
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError as error:
                 file.seek(0)
@@ -117,8 +121,7 @@ class Output:
     def commit(self, account: Account, rows: list[dict[str, Any]]) -> None:
         """Write a chunk: rows and account together; on OSError it is not committed."""
         arrow, parquet = require("pyarrow", "pyarrow.parquet")
-        about = json.dumps(asdict(account), ensure_ascii=False)
-        columns = schema().with_metadata({_ACCOUNT_KEY: about.encode()})
+        columns = schema().with_metadata({_ACCOUNT_KEY: _ACCOUNT_JSON.dump_json(account)})
         # Made in memory: a tenth of a megabyte, and errors of the disk are Python's own.
         file = io.BytesIO()
         parquet.write_table(arrow.Table.from_pylist(rows, columns), file, compression="zstd")
@@ -134,10 +137,7 @@ class Output:
         arrow, parquet = require("pyarrow", "pyarrow.parquet")
         path = self._chunk(chunk)
         try:
-            about = json.loads(parquet.read_schema(path).metadata[_ACCOUNT_KEY])
-            about.pop("schema", None)  # of archives that an earlier version began
-            failures = tuple(Failure(**failure) for failure in about.pop("failures"))
-            return Account(failures=failures, others=tuple(about.pop("others", ())), **about)
+            return _ACCOUNT_JSON.validate_json(parquet.read_schema(path).metadata[_ACCOUNT_KEY])
         except (OSError, arrow.ArrowException, KeyError, TypeError, ValueError) as error:
             raise OutputError(
                 f"{path}: expected a finished chunk of ours, got {error}. "

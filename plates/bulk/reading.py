@@ -54,8 +54,7 @@ class Outcome:
 def load_alone(request: Request, weights: str) -> "Nets":
     """Load the nets for a process that has one core, or a GPU, for itself.
 
-    Raises BulkError if `weights`, the hash that the run was begun with, is another's; and what
-    `engines.load_nets` raises.
+    Raises BulkError if `weights` is another hash than theirs, and what `engines.load_nets` raises.
     """
     os.environ[THREADS] = "1"
     from plate_models.heap import keep_freed_memory
@@ -70,8 +69,7 @@ def load_alone(request: Request, weights: str) -> "Nets":
     torch.set_num_threads(1)
     cv2.setNumThreads(1)
     folder = request.weights or WEIGHTS_DIR
-    found = check_manifest(folder)
-    if found != weights:
+    if (found := check_manifest(folder)) != weights:
         raise BulkError(
             f"{folder}: expected the weights {weights} that this run was begun with, "
             f"found {found}; install the same on every machine"
@@ -80,12 +78,11 @@ def load_alone(request: Request, weights: str) -> "Nets":
 
 
 class ChunkReader:
-    """Holds the nets, and reads chunks: an actor of Ray Data."""
+    """Holds the nets of a run's weights, and reads chunks: an actor of Ray Data."""
 
     def __init__(
         self, request: Request, weights: str, load: "Callable[[Request, str], Nets]" = load_alone
     ) -> None:
-        """Load the nets and open the source; `weights` is the hash that the run began with."""
         self._weights, self._output = weights, Output(request.out)
         listing = load_listing(self._output.listing)
         if listing is None:

@@ -52,8 +52,7 @@ _OBJECT_STORE_BYTES = 80 * 2**20
 def run(request: Request, say: Callable[[str], None]) -> dict[str, Any]:
     """Read an archive, or what is left of it, and return the manifest; `say` prints a line.
 
-    Raises BulkError if the source, the output or Ray can't be used; EngineError, WeightsError or
-    ExportError if the nets can't be loaded.
+    Raises BulkError if source, output or Ray can't be used, and what loading the nets raises.
     """
     require("pandas", "pyarrow.parquet", "fsspec", "ray.data", "tenacity")
     output = Output(request.out.absolute())
@@ -123,11 +122,10 @@ class _Run:
                 f"plates/ without {output.manifest.name}. Give another --out."
             )
         for name, value in settings.items():
-            if before and before["settings"].get(name) != value:
+            if before and (begun := before["settings"].get(name)) != value:
                 raise OutputError(
-                    f"{output.folder}: its run was begun with {name} "
-                    f"{before['settings'].get(name)!r}, now it is {value!r}. "
-                    f"Give the same again, or another --out."
+                    f"{output.folder}: its run was begun with {name} {begun!r}, now it is "
+                    f"{value!r}. Give the same again, or another --out."
                 )
         self.counts = dict.fromkeys(COUNTS, 0)
         self.manifest: dict[str, Any] = {

@@ -21,8 +21,9 @@ from plates.bulk import BulkError, require
 UNREACHABLE = "unreachable"
 # Files that usually lie beside photos are not listed. All others are: what they are is decided
 # by their first bytes, once their chunk is read.
-_COMPANION = re.compile(
-    r"\.(csv|tsv|txt|jsonl?|md|xml|xmp|aae|html?|css|js|ya?ml|toml|ini|log|db|parquet|journal)$",
+COMPANION = re.compile(
+    r"\.(aae|css|csv|db|gpx|html?|ini|journal|js|jsonl?|log|md|parquet|srt|svg|toml|tsv|txt|xml|xmp"
+    r"|ya?ml)$",
     re.IGNORECASE,
 )
 _WEB, _WEB_TIMEOUT_S = ("http://", "https://"), 60
@@ -72,8 +73,7 @@ def is_url(source: str) -> bool:
 def find_photos(source: str) -> Iterator[Photo | Failure]:
     """List the files of a source that may be photos, then folders that can't be read.
 
-    A source is a folder (links to folders in it are not followed), a photo or a pattern with
-    ``*``; or a URL of one. Raises BulkError if the source itself can't be read.
+    Links to folders are not followed. Raises BulkError if the source itself can't be read.
     """
     find = _find_remote if is_url(source) else _find_local
     try:
@@ -182,7 +182,7 @@ def _photo(path: str, size: int | None = None, when: object = None) -> Photo:
 
 def _may_be_photo(path: str) -> bool:
     name = path.rpartition("/")[2]
-    return bool(name) and not name.startswith(".") and not _COMPANION.search(name)
+    return bool(name) and not name.startswith(".") and not COMPANION.search(name)
 
 
 def _suffix(path: str) -> str:
@@ -217,21 +217,19 @@ def describe(error: BaseException) -> tuple[str, str]:
         return "missing", f"not there: {message}"
     if isinstance(error, PermissionError) or status in _FORBIDDEN:
         return "forbidden", f"not allowed: {message}"
+    package = type(error).__module__.partition(".")[0]
+    is_transient = isinstance(error, OSError | EOFError) or package in ("aiohttp", "botocore")
     if status is not None:
         is_transient = status in _TRANSIENT_STATUS
-    else:
-        package = type(error).__module__.partition(".")[0]
-        is_transient = isinstance(error, OSError | EOFError) or package in ("aiohttp", "botocore")
     return UNREACHABLE if is_transient else "unreadable", message
 
 
 class Fetcher:
-    """Reads the files of one source; where that may help, it tries again."""
+    """Reads the files of one source, of too large ones the beginning, in several tries."""
 
     def __init__(
         self, source: str, limits: Limits = LIMITS, sleep: Callable[[float], None] = time.sleep
     ) -> None:
-        """Open the source; of files larger than the limits only the beginning is read."""
         (tenacity,) = require("tenacity")
         self._most = limits.max_bytes
         self._tries = tenacity.Retrying(

@@ -11,11 +11,7 @@ from typing import NoReturn
 
 
 class CommandError(Exception):
-    """A subcommand can't do its work; the message is for the person at the terminal.
-
-    Attributes:
-        status: The exit status: 1, or 2 for data that was asked for and is broken.
-    """
+    """A subcommand can't do its work; the exit status is 1, or 2 for data that is broken."""
 
     def __init__(self, message: str, status: int = 1) -> None:
         super().__init__(message)

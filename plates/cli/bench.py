@@ -15,13 +15,12 @@ from plates.benchmarks.report import Report, add_outputs
 from plates.cli import CommandError, stop_signals_raise
 
 TOOLS = {
-    "serve": "latency, throughput, CPU time and memory of the service; beside another one "
-    "or the published pipeline's shape on request",
+    "serve": "latency, throughput, CPU time and memory; beside another service on request",
     "overload": "goodput, latency and refusals at up to four times the capacity",
     "faults": "kill -9 of each process under load: how soon is it healthy again?",
     "soak": "a mixed load for a long time: does anything grow?",
     "stages": "where a photo's time goes; --check: is a stage slower than at the last release?",
-    "bulk": "an archive read under kills: exactly once, flat memory, pace",
+    "bulk": "an archive read under kills: exactly once, and its pace",
 }
 
 

@@ -1,17 +1,10 @@
 """Read an archive of photos, however large, into Parquet files: each photo exactly once.
 
 SOURCE is a folder with all below it, a photo, a pattern in quotes, or a URL that fsspec opens
-(s3://…, https://…, zip://::photos.zip; some need a package, which is named if it is missing).
-It is listed once. The photos are read in chunks by processes that Ray Data runs, on this
-machine or on a cluster, and each chunk is written to DIR when it is done:
-
-  DIR/plates/       Parquet: one row per plate, one per photo without; pandas.read_parquet
-  DIR/failed.csv    photo, reason, message: what could not be read, and why
-  DIR/manifest.json settings, weights, counts, state
-
-A file's first bytes decide whether it is a photo; hidden files, tables and texts are left out.
-The same command goes on where it was stopped or killed: nothing is lost, nothing is read twice.
-Exit status: 0, or 1 if anything could not be read or written.
+(s3://…, https://…, zip://::photos.zip). It is listed once, and read in chunks by processes that
+Ray Data runs, on this machine or on a cluster. DIR/plates/ gets the Parquet files, DIR/failed.csv
+what could not be read, and why. The same command goes on where it was stopped or killed.
+Exit status: 0, or 1 if anything could not be read or written. docs/archive.md says more.
 """
 
 import argparse
@@ -23,32 +16,24 @@ from tqdm import tqdm
 
 from plates.bulk import OutputError, Request, running
 from plates.cli import CommandError, stop_signals_raise
-from plates.cli.options import add_engine, add_weights, default_engine
+from plates.cli.options import add_engine, add_number, add_weights, default_engine
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("source", metavar="SOURCE")
     add("--out", type=Path, metavar="DIR", required=True, help="all machines must share it")
-    for name, default, purpose in (
-        ("--workers", None, "processes of 1 thread each (default: one per core, or per GPU)"),
-        ("--gpus", 0, "GPUs that the processes share evenly (default: none)"),
-        ("--chunk", 256, "photos in a chunk: what a death costs, at most (default: 256)"),
-        ("--limit", None, "read the first N files only"),
-    ):
-        add(name, type=_count, metavar="N", default=default, help=purpose)
+    workers = "processes of 1 thread each (default: one per core, or per GPU)"
+    add_number(parser, "--workers", None, workers, least=1)
+    add_number(parser, "--gpus", 0, "GPUs that the processes share evenly")
+    add_number(parser, "--chunk", 256, "photos in a chunk: what a death costs, at most", least=1)
+    add_number(parser, "--limit", None, "read the first N files only", least=1)
     add("--address", metavar="HOST:PORT", help="of a Ray cluster (default: one is started here)")
     add("--extend", action="store_true", help="list SOURCE again and read what is new, too")
     purpose = "read photos again that could not be reached; damaged ones stay as they are"
     add("--retry-failed", action="store_true", help=purpose)
     add_weights(parser)
     add_engine(parser)
-
-
-def _count(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"expected a whole number of at least 1, got {text!r}")
-    return int(text)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -71,7 +56,6 @@ def run(arguments: argparse.Namespace) -> int:
         print(f"{failed:,} photos or folders could not be read: {request.out / 'failed.csv'}")
     if counts["others"]:
         print(f"{counts['others']:,} files are no photos, such as {', '.join(done['other_files'])}")
-    if counts["chunks_not_written"]:
-        chunks = f"{counts['chunks_not_written']:,} chunks"
-        print(f"{chunks} could not be written; run again once there is room")
+    if unwritten := counts["chunks_not_written"]:
+        print(f"{unwritten:,} chunks could not be written; run again once there is room")
     return int(bool(failed) or done["state"] != "complete")

@@ -1,8 +1,7 @@
 """Calibrate the scores: fit them to what comes true, and measure them on other crops.
 
-Half of the crops are rendered, half are plates painted into world_photos/ of DIR: into the
-detector's training photos to fit, into its validation photos to measure. The report and its
-pictures go to --out; only --release puts the calibration in force.
+Half of the crops are rendered, half are plates painted into world_photos/ of DIR. The report and
+its pictures go to --out; only --release puts the calibration in force.
 """
 
 import argparse
@@ -37,9 +36,8 @@ def run(arguments: argparse.Namespace) -> int:
     from plate_models.weights import check_manifest, write_manifest
 
     weights = arguments.weights or RELEASED_WEIGHTS
-    options = {
-        name: getattr(arguments, name) for name in ("crops", "workers", "most_wrong", "seed")
-    }
+    names = ("crops", "workers", "most_wrong", "seed")
+    options = {name: getattr(arguments, name) for name in names}
     arguments.out.mkdir(parents=True, exist_ok=True)  # Not only after the work.
     check_manifest(weights)
     progress = partial(tqdm, unit="block", disable=None)

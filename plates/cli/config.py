@@ -3,8 +3,6 @@
 `check` refuses names with our prefix that are no settings and values that make no sense: in the
 current environment and in .env, where there is one, or in the files that are named. A file
 beside a kustomization.yaml is read as kustomize reads it, any other one as compose does.
-Variables of others are left alone, and so are values that compose fills in (${...}).
-`schema` prints the settings in JSON Schema, `table` as a table in Markdown.
 """
 
 import argparse
@@ -47,11 +45,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Describe the settings, or print what is wrong with them; 1 if anything is."""
-    if arguments.action == "schema":
-        print(json.dumps(settings_schema(), indent=2, ensure_ascii=False))
-        return 0
-    if arguments.action == "table":
-        print(settings_table())
+    if arguments.action != "check":
+        schema = json.dumps(settings_schema(), indent=2, ensure_ascii=False)
+        print(schema if arguments.action == "schema" else settings_table())
         return 0
     files = arguments.files or [env for env in [Path(".env")] if env.exists()]
     problems = {} if arguments.files else {"environment": check(os.environ)}
@@ -102,10 +98,9 @@ def check(
 
 
 def check_file(path: Path) -> list[str]:
-    """Name what is wrong in a file of variables, by line or by name.
+    """Name what is wrong in a file of variables; raises `CommandError` if it can't be read.
 
-    Variables of the compose files beside it, and in `docker/` there, count as known. Raises
-    `CommandError` if it can't be read, or is not text.
+    Variables of the compose files beside it, and in `docker/` there, count as known.
     """
     try:
         text = path.read_text(encoding="utf-8-sig")

@@ -10,7 +10,7 @@ import io
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +24,9 @@ from plates.cli import CommandError, printable, say, stop_signals_raise
 from plates.cli.inputs import Inputs, find_inputs
 from plates.cli.outputs import Jpegs, Table
 from plates.cli.samples import SAMPLES, expected_texts, missing_texts
-from plates.serving.running import running_service
+from plates.serving.running import running_service, wait_until_ready
 
-_READY_S = 60
-_TIMEOUT_S = 60
+_PATIENCE_S = 60
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -104,17 +103,9 @@ def _service(log: Path) -> Iterator[httpx.Client]:
     with (
         running_service(log=log, show=lambda text: say(text.rstrip("\n"))) as service,
         # No proxy of the environment: the service is on this machine.
-        httpx.Client(base_url=service.url, timeout=_TIMEOUT_S, trust_env=False) as client,
+        httpx.Client(base_url=service.url, timeout=_PATIENCE_S, trust_env=False) as client,
     ):
-        deadline = time.monotonic() + _READY_S
-        while True:
-            try:
-                _ask(client, "GET", "/readyz")
-                break
-            except CommandError as error:
-                if time.monotonic() > deadline or service.process.poll() is not None:
-                    raise CommandError(f"the service is not ready: {error}") from error
-            time.sleep(0.2)
+        wait_until_ready(service.url, _PATIENCE_S, service.process)
         yield client
     if service.process.returncode != 0:
         raise CommandError(f"the service ended with status {service.process.returncode}")
@@ -125,25 +116,19 @@ def _warm_up(client: httpx.Client) -> None:
     for height, width in DETECTOR.canvases_hw:
         blank = io.BytesIO()
         Image.new("RGB", (width, height)).save(blank, "JPEG")
-        with suppress(CommandError):
-            _plates(client, blank.getvalue())
+        _plates(client, blank.getvalue())
 
 
 def _plates(client: httpx.Client, photo: bytes) -> list[Plate]:
+    """The plates of a photo; CommandError says why there is no answer."""
     # The service reads the type from the bytes; the header only says that this is no form.
     headers = {"Content-Type": "image/*"}
-    answer = _ask(client, "POST", "/v1/plates", content=photo, headers=headers)
-    return [Plate.model_validate(plate) for plate in answer["plates"]]
-
-
-def _ask(client: httpx.Client, method: str, path: str, **request: Any) -> dict[str, Any]:
-    """The JSON of an answer; CommandError says why there is none."""
     try:
-        response = client.request(method, path, **request)
+        response = client.post("/v1/plates", content=photo, headers=headers)
         answer: dict[str, Any] = response.json()
     except (httpx.HTTPError, ValueError) as error:
         reason = str(error) or type(error).__name__
         raise CommandError(f"no answer from the service: {reason}") from error
     if response.is_error:
         raise CommandError(str(answer.get("detail")))
-    return answer
+    return [Plate.model_validate(plate) for plate in answer["plates"]]

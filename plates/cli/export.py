@@ -1,10 +1,8 @@
 """Export weights/ into the model repository: TorchScript and ONNX, checked against the nets.
 
 Does nothing if the repository holds the same export already. A running service takes a release
-whose version is higher than the one it serves as soon as it is complete, once it has read the
-release's golden photo; it goes back when the release is removed. It always writes both formats,
-because each model is served from either; TensorRT engines are built from the ONNX files by
-docker/tensorrt/build_engines.py.
+with a higher version once it has read the release's golden photo; it goes back when the release
+is removed. TensorRT engines are built from the ONNX files by docker/tensorrt/build_engines.py.
 """
 
 import argparse
@@ -19,10 +17,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--repository", type=Path, metavar="DIR", help="default: model_repository/")
     text = f"of the release, from 1; the highest is served (default: {MODEL_VERSION})"
     parser.add_argument("--version", metavar="N", default=MODEL_VERSION, help=text)
-    text = "with plates that the weights read; served only where it reads the same"
-    parser.add_argument(
-        "--golden", type=Path, metavar="PHOTO", help=f"{text} (default: one of ours)"
-    )
+    text = "with plates that the weights read; served only where it reads the same (default: ours)"
+    parser.add_argument("--golden", type=Path, metavar="PHOTO", help=text)
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -1,14 +1,12 @@
 """Ask a service whether it is well: 0 if it answers 200, else 1 and the reason.
 
-For health checks of containers, whose images have no curl.
-
-  plates health http://127.0.0.1:8080/readyz
-  plates health http://127.0.0.1:8000/v2/health/ready --status /run/plates/triton.json
-  plates health https://127.0.0.1:8080/readyz --ca-file certificate.pem
+For health checks of containers, whose images have no curl: plates health
+https://127.0.0.1:8080/readyz --ca-file certificate.pem
 """
 
 import argparse
 import ssl
+from collections.abc import Sequence
 from pathlib import Path
 
 from api.status import read_status
@@ -30,8 +28,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Ask once; return 0 if all is well, else raise `CommandError`."""
-    import httpx
-
     if arguments.status:
         status = read_status(arguments.status)
         if status is None:
@@ -42,12 +38,20 @@ def run(arguments: argparse.Namespace) -> int:
         trusted = ssl.create_default_context(cafile=arguments.ca_file)
     except OSError as error:  # of which ssl.SSLError is one
         raise CommandError(f"--ca-file {arguments.ca_file}: {error}") from error
-    verify = False if arguments.insecure else trusted
-    try:
-        answer = httpx.get(arguments.url, verify=verify, trust_env=False, timeout=arguments.timeout)
-    except (httpx.HTTPError, httpx.InvalidURL) as error:
-        raise CommandError(f"{arguments.url}: {str(error) or type(error).__name__}") from error
-    if answer.status_code not in ([200, 429] if arguments.or_busy else [200]):
-        answered = f"{answer.status_code} {answer.text[:300]}".rstrip()
-        raise CommandError(f"{arguments.url}: {answered}")
+    accepted = (200, 429) if arguments.or_busy else (200,)
+    ask(arguments.url, False if arguments.insecure else trusted, arguments.timeout, accepted)
     return 0
+
+
+def ask(
+    url: str, verify: ssl.SSLContext | bool, timeout_s: float, accepted: Sequence[int] = (200,)
+) -> None:
+    """Ask a URL once; raises `CommandError` if the answer has another status."""
+    import httpx
+
+    try:
+        answer = httpx.get(url, verify=verify, trust_env=False, timeout=timeout_s)
+    except (httpx.HTTPError, httpx.InvalidURL) as error:
+        raise CommandError(f"{url}: {str(error) or type(error).__name__}") from error
+    if answer.status_code not in accepted:
+        raise CommandError(f"{url}: {answer.status_code} {answer.text[:300]}".rstrip())

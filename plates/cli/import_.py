@@ -1,7 +1,6 @@
 """Turn weights from elsewhere into ours: safetensors that say what they were made for.
 
 Nothing in a checkpoint is run: its tensors are read, and a file that wants more is refused.
-See CONTRIBUTING.md, "Bring your own weights".
 """
 
 import argparse

@@ -15,6 +15,7 @@ from tqdm import tqdm
 
 from plate_models.images import ImageError, decode
 from plate_models.images.files import HEAD_BYTES, Kind, kind_of
+from plates.bulk.source import COMPANION
 from plates.cli import printable
 
 # Names count only where the first bytes say nothing, as in damaged files.
@@ -22,10 +23,6 @@ _PHOTO = re.compile(
     r".*\.(jpe?g|png|webp|bmp|tiff?|gif|hei[cf]|avif|jxl|jp2|raw|dng|cr[23]|nef|arw|raf)", re.I
 )
 _VIDEO = re.compile(r".*\.(mp4|m4v|mov|avi|mkv|webm|mpe?g|ts|wmv)", re.I)
-# What commonly lies beside photos, and is passed over without a word.
-_COMPANION = re.compile(
-    r".*\.(aae|csv|db|gpx|html?|ini|jsonl?|log|md|srt|svg|toml|tsv|txt|xml|xmp|ya?ml)", re.I
-)
 _MOST_NAMES = 20
 
 
@@ -41,9 +38,8 @@ class Picture:
 
 @dataclass
 class Inputs:
-    """What the arguments mean."""
+    """What the arguments mean: files, in the order of the arguments and by name within one."""
 
-    # The files to read, each once, in the order of the arguments and by name within one.
     kinds: dict[Path, Kind] = field(default_factory=dict)
     failures: dict[str, str] = field(default_factory=dict)  # why something can't be read
     skipped: list[str] = field(default_factory=list)  # in folders, neither photos nor videos
@@ -118,7 +114,7 @@ def _search(folder: Path, inputs: Inputs) -> dict[Path, Kind]:
             continue
         if (kind := _kind_of_file(path)) != "other":
             found[path] = kind
-        elif not _COMPANION.fullmatch(path.name):
+        elif not COMPANION.search(path.name):
             inputs.skipped.append(str(path))
     return found
 

@@ -35,10 +35,8 @@ COMMANDS = {
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one subcommand; `argv` is without the program's name.
 
-    Returns:
-        The exit status: 0 for success, 1 for a failure, 2 for broken data and (as SystemExit)
-        arguments that make no sense, 128 plus its number after a signal (`serve` ends with 0
-        after one: that is how it is stopped).
+    The exit status is 0 for success, 1 for a failure, 2 for broken data and (as SystemExit)
+    arguments that make no sense, 128 plus its number after a signal.
     """
     # OpenMP's threads would spin while they wait, which is slow out of all proportion as
     # soon as anything else computes on the same cores. Read when torch is loaded.
@@ -94,13 +92,10 @@ def module_of(name: str) -> ModuleType:
 def _parse(words: list[str]) -> argparse.Namespace:
     """Import only the subcommand that is wanted, and let it declare its arguments."""
     raw = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser(
-        "plates", description="Reads licence plates.", formatter_class=raw
-    )
-    about = _version() if words[:1] == ["--version"] else ""
-    parser.add_argument(
-        "--version", action="version", version=about, help="the code's and the weights'"
-    )
+    purpose = "Reads licence plates."
+    parser = argparse.ArgumentParser("plates", description=purpose, formatter_class=raw)
+    about, text = _version() if words[:1] == ["--version"] else "", "the code's and the weights'"
+    parser.add_argument("--version", action="version", version=about, help=text)
     subparsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name, purpose in COMMANDS.items():
         subparser = subparsers.add_parser(name, help=purpose, formatter_class=raw)
@@ -114,11 +109,9 @@ def _parse(words: list[str]) -> argparse.Namespace:
 
 def _version() -> str:
     """The package's version and, as in answers, the hash that names the weights."""
-    lines = [f"plates {version('plates')}"]
     manifest = RELEASED_WEIGHTS / "SHA256SUMS"
-    if manifest.is_file():
-        lines.append(f"weights sha256:{sha256(manifest.read_bytes()).hexdigest()}")
-    return "\n".join(lines)
+    digest = sha256(manifest.read_bytes()).hexdigest() if manifest.is_file() else ""
+    return f"plates {version('plates')}" + (f"\nweights sha256:{digest}" if digest else "")
 
 
 if __name__ == "__main__":

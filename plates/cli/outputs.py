@@ -17,20 +17,18 @@ class Table:
         # The names of a video's frames end in their times.
         widths = [len(shown(path)) + 9 * (kind == "video") for path, kind in inputs.kinds.items()]
         self._width = min(_WIDEST_NAME, max([*widths, len("photo")]))
-        self._timed = timed
-        more = f" {'plate':>6} {'ms':>7}" if timed else ""
+        more = f" {'ms':>6}" if timed else ""
         print(f"{'photo':<{self._width}} {'text':<12} {'format':<14} {'score':>6}{more}")
 
-    def print(self, picture: Picture, plates: list[Plate], ms: float = 0) -> None:
+    def print(self, picture: Picture, plates: list[Plate], ms: float | None = None) -> None:
         """Print one picture's lines; `ms` is how long it took to read."""
+        time = "" if ms is None else f" {ms:>6.1f}"
         at = "" if picture.time_s is None else f" {picture.time_s:.2f}s"
         name = f"{shown(picture.file) + at:<{self._width}}"
         for plate in plates:
-            more = f" {plate.detection_score:>6.3f} {ms:>7.1f}" if self._timed else ""
-            reading = f"{plate.text or '?':<12} {plate.format:<14} {plate.score:>6.3f}"
-            print(f"{name} {reading}{more}")
+            print(f"{name} {plate.text or '?':<12} {plate.format:<14} {plate.score:>6.3f}{time}")
         if not plates and picture.frame is None:
-            print(f"{name} -" + (f"{ms:>49.1f}" if self._timed else ""))
+            print(f"{name} {'-':<34}{time}")
 
 
 class Jpegs:
@@ -44,11 +42,8 @@ class Jpegs:
         for folder in filter(None, (annotated, plates)):
             for path in folder.glob("*.jpg"):
                 if path.exists() and path.stat()[1:3] in taken:
-                    name = printable(path)
-                    text = (
-                        f"{name} is one of the photos and would be replaced. Give another folder."
-                    )
-                    raise CommandError(text)
+                    text = "is one of the photos and would be replaced. Give another folder."
+                    raise CommandError(f"{printable(path)} {text}")
             folder.mkdir(parents=True, exist_ok=True)
         owners: dict[str, Path] = {}
         for path in inputs.kinds:

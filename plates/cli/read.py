@@ -3,14 +3,10 @@
 Files, folders (with all below them) and patterns can be mixed. A table goes to stdout, or
 with --json one JSON object per line: `file`, `image` and `plates` as in the answer of
 /v1/plates, `model` with the device and engine that read it, and for a frame of a video `frame`
-and `time_s`; or with --csv one row per plate:
-
-  file,frame,time_s,text,format,score,readable,detection_score,x0,y0,x1,y1
-
-(frame and time_s are empty for photos; text is empty where a plate is not readable).
-Types are recognized by the files' content. Files that can't be read don't stop the others; they
-are named at the end, and the exit status is 1. Files in folders that are neither photos nor
-videos are named, too, except those that commonly lie beside photos (.txt, .csv, .json, …).
+and `time_s`; or with --csv one row per plate, under a line with the columns' names.
+Files that can't be read don't stop the others; they are named at the end, and the exit status
+is 1. Files in folders that are neither photos nor videos are named, too, except those that
+commonly lie beside photos (.txt, .csv, .json, …).
 """
 
 import argparse
@@ -103,9 +99,9 @@ def _print_json(picture: Picture, plates: list[Plate], model: dict[str, str]) ->
 
 def _print_csv(picture: Picture, plates: list[Plate]) -> None:
     name = str(picture.file)
-    rows = csv.writer(sys.stdout, lineterminator="\n")
-    if not name.isprintable():  # Of control characters, the module quotes line feeds only.
-        rows = csv.writer(sys.stdout, lineterminator="\n", quoting=csv.QUOTE_ALL)
+    # Of control characters, the module quotes line feeds only.
+    dialect = "excel" if name.isprintable() else "unix"  # which quotes everything
+    rows = csv.writer(sys.stdout, dialect, lineterminator="\n")
     for plate in plates:
         readable = str(plate.readable).lower()
         reading = (plate.text, plate.format, plate.score, readable, plate.detection_score)

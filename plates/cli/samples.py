@@ -15,11 +15,7 @@ SAMPLES = Path(__file__).resolve().parents[2] / "tests" / "samples"
 
 
 def expected_texts(photos: Iterable[Path]) -> dict[Path, list[str]]:
-    """The texts of each photo that a plates.csv beside it names.
-
-    Raises:
-        CommandError: A plates.csv lacks a column.
-    """
+    """The texts of each photo that a plates.csv beside it names; CommandError for a bad table."""
     wanted, expected = set(photos), dict[Path, list[str]]()
     for table in filter(Path.is_file, {photo.parent / "plates.csv" for photo in wanted}):
         with table.open(encoding="utf-8", newline="") as file:

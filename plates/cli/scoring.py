@@ -28,11 +28,7 @@ Scored = tuple[Any, Callable[[Sequence[str]], Image] | None]
 
 
 def score(arguments: argparse.Namespace, parts: Sequence[str], nets: Nets) -> None:
-    """Evaluate, print, and keep and draw what is asked for.
-
-    Raises:
-        CommandError: A photo or the table of labels is broken.
-    """
+    """Evaluate, print, and keep and draw what is asked for."""
     weights = check_manifest(arguments.weights or RELEASED_WEIGHTS)
     head = {"weights": weights, "engine": nets.engine, "device": nets.device}
     head["date"] = date.today().isoformat()

@@ -2,12 +2,8 @@
 
 A Triton is started on free local ports, watched, healed and stopped again, unless
 PLATES_TRITON_URL names one elsewhere; so is the process that answers HTTP. Settings are
-environment variables: `plates config table` lists them all. Most used are
-
-  PLATES_HOST, PLATES_PORT    where to listen (127.0.0.1, 8080; 0: a free port)
-  PLATES_PROFILE              cpu or gpu: where Triton runs the nets (cpu)
-  PLATES_TRITON_URL           host:port, grpc://host:port or grpcs://host:port
-  PLATES_TOKENS_FILE          who may send photos, one token a line
+environment variables, such as PLATES_HOST, PLATES_PORT, PLATES_PROFILE (cpu or gpu) and
+PLATES_TOKENS_FILE; `plates config table` lists them all.
 """
 
 import argparse
@@ -48,10 +44,10 @@ def run(arguments: argparse.Namespace) -> int:
     settings = read_settings(host=arguments.host, port=arguments.port)
     with _listen(settings.host, settings.port) as listener:
         _warn_if_open(settings, listener)
-        if settings.triton_url is None:
-            return supervise(settings, describe_triton(settings), listener)
-        say(f"Triton elsewhere: {settings.triton_url}")
-        return supervise(settings, None, listener)
+        if settings.triton_url:
+            say(f"Triton elsewhere: {settings.triton_url}")
+        triton = None if settings.triton_url else describe_triton(settings)
+        return supervise(settings, triton, listener)
 
 
 def _listen(host: str, port: int) -> socket.socket:
@@ -61,10 +57,8 @@ def _listen(host: str, port: int) -> socket.socket:
         return socket.create_server((host, port), family=family)
     except OSError as error:
         reason = error.strerror or str(error)
-        raise CommandError(
-            f"can't listen on {host}:{port}: {reason}. Set --host or --port (PLATES_HOST, "
-            "PLATES_PORT)."
-        ) from error
+        hint = "Set --host or --port (PLATES_HOST, PLATES_PORT)."
+        raise CommandError(f"can't listen on {host}:{port}: {reason}. {hint}") from error
 
 
 def _warn_if_open(settings: Settings, listener: socket.socket) -> None:
@@ -78,10 +72,7 @@ def _warn_if_open(settings: Settings, listener: socket.socket) -> None:
 
 
 def read_settings(**options: object) -> Settings:
-    """Read the settings, and have the logs written as they say.
-
-    Options of the command line, None if not given, come before the environment.
-    """
+    """Read the settings, options that are not None first; have the logs written as they say."""
     given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
     try:
         settings = Settings(**given)
@@ -95,11 +86,7 @@ def read_settings(**options: object) -> Settings:
 def supervise(
     settings: Settings, triton: EmbeddedTriton | None, listener: socket.socket | None = None
 ) -> int:
-    """Start Triton, then a gateway that serves on the listener, and heal both until a signal.
-
-    Raises:
-        EmbeddedTritonError: One of them can't be started, or could not be healed.
-    """
+    """Start Triton, then a gateway that serves on the listener, and heal both until a signal."""
     with tempfile.TemporaryDirectory(prefix="plates-status-") as folder:
         status_file = settings.status_file or Path(folder) / "status.json"
         parts = [heal(triton)] if triton else []

@@ -2,7 +2,7 @@
 
 Curves and checkpoints go to the run's folder. The finished weights are written there, too,
 or where --release says; copied into weights/ they become the released ones (see
-CONTRIBUTING.md). `plates train detector --help` lists the options of that training.
+docs/training.md). `plates train detector --help` lists the options of that training.
 """
 
 import argparse

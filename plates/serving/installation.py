@@ -166,11 +166,9 @@ def _check_models(repository: Path, profile: str) -> Iterator[str]:
             on_gpu.append(model)
     if not any(repository.glob("*/config.pbtxt")):
         yield f"There is no model in {repository}."
-    if on_gpu:
-        yield from _check_gpu(f"The profile {profile} runs {', '.join(on_gpu)} on a GPU")
-
-
-def _check_gpu(wish: str) -> Iterator[str]:
+    if not on_gpu:
+        return
+    wish = f"The profile {profile} runs {', '.join(on_gpu)} on a GPU"
     if problem := gpu.find_gpu_problem():
         yield f"{wish}, and {problem}. Set PLATES_PROFILE=cpu, or start it on a GPU host."
     with contextlib.suppress(importlib.metadata.PackageNotFoundError):

@@ -5,15 +5,17 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from plates.cli import CommandError
+from plates.cli import CommandError, health
 from plates.cli.serve import LISTENING
 from plates.serving.processes import die_with_parent
 
 _STOP_S = 20.0
+_ANSWER_S, _PAUSE_S = 15.0, 0.1
 _LOG_TAIL_LINES = 40
 _DEFAULTS = {"PLATES_HOST": "127.0.0.1", "PLATES_PORT": "0"}
 
@@ -36,10 +38,7 @@ def running_service(
 
     The settings are environment variables above this process's own. Its log goes to a file, else
     where this process's stderr goes; `show` gets each piece of what it prints. It listens when it
-    is yielded, and may not be ready yet.
-
-    Raises:
-        CommandError: It ended before it listened.
+    is yielded, and may not be ready yet; CommandError if it ended before.
     """
     with contextlib.ExitStack() as stack:
         process = stack.enter_context(
@@ -67,6 +66,25 @@ def running_service(
                 return
         reason = f":\n{tail(log)}" if log else "; see above"
         raise CommandError(f"the service did not start{reason}")
+
+
+def wait_until_ready(
+    url: str,
+    within_s: float,
+    process: "subprocess.Popen[str] | None" = None,
+    log: Path | None = None,
+) -> None:
+    """Wait until /readyz answers 200; raises CommandError if it does not, or its process ends."""
+    deadline = time.monotonic() + within_s
+    while True:
+        try:
+            health.ask(f"{url}/readyz", False, _ANSWER_S)
+            return
+        except CommandError as error:
+            if time.monotonic() > deadline or (process and process.poll() is not None):
+                reason = f"{error}\n{tail(log)}" if log else str(error)
+                raise CommandError(f"the service at {url} is not ready: {reason}") from error
+        time.sleep(_PAUSE_S)
 
 
 def _stop(process: "subprocess.Popen[str]", show: Callable[[str], object]) -> None:

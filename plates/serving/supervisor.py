@@ -104,11 +104,7 @@ class RestartBudget:
         self._in_a_row = 0
 
     def spend(self, reason: str) -> float:
-        """Return how long to wait before one more restart, in seconds.
-
-        Raises:
-            GaveUp: There were too many in a row, or within two minutes.
-        """
+        """Seconds to wait before one more restart; raises `GaveUp` if there were too many."""
         now = self._clock()
         self._times = [moment for moment in self._times if now - moment < WINDOW_S]
         if self._in_a_row >= MAX_IN_A_ROW or len(self._times) >= MAX_IN_WINDOW:

@@ -127,11 +127,7 @@ class EmbeddedTriton:
 
     @property
     def pids(self) -> Pids:
-        """The processes that run now.
-
-        Raises:
-            StartError: The server is not running.
-        """
+        """The processes that run now; raises `StartError` if the server does not."""
         guardian = self._guardian
         servers = processes.children(guardian.pid) if guardian and guardian.poll() is None else []
         if guardian is None or not servers:

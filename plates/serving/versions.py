@@ -86,12 +86,8 @@ def _find_version(repository: Path, number: int) -> ModelVersion | None:
 def read_golden_photo(triton: TritonHttp, version: ModelVersion, model: str = PHOTO_MODEL) -> None:
     """Have a model read a version's golden photo, and compare with what was read at export.
 
-    More plates are no fault: one may have been unreadable at export by a narrow margin.
-
-    Raises:
-        VersionError: A plate is missing, has another text or is elsewhere.
-        RequestError: Triton can't read it.
-        OSError: There is no such photo.
+    More plates are no fault: one may have been unreadable at export by a narrow margin. Raises
+    VersionError if a plate is missing, has another text or is elsewhere; RequestError; OSError.
     """
     if not version.plates:
         return
@@ -263,8 +259,7 @@ class Versions:
     def choose(self) -> ModelVersion | None:
         """Choose what to start: what was served before if it is there, else the newest.
 
-        Raises:
-            StartError: All versions were refused. The next call begins anew with all of them.
+        Raises StartError if all were refused; the next call begins anew with all of them.
         """
         left = self._acceptable()
         if not left and self._refused:
