@@ -6,7 +6,7 @@ forbidden. The gateway imports this file: no torch, no numpy.
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from operator import itemgetter
 
@@ -193,29 +193,22 @@ def _matches(grammar: Grammar, text: str) -> tuple[Match, ...]:
     return tuple(found)
 
 
-@lru_cache(maxsize=64)
-def _formats_of(grammar: Grammar, length: int) -> tuple[PlateFormat, ...]:
-    """The formats that have texts of a length."""
-    return tuple(
-        plate_format
-        for plate_format in grammar.formats
-        if any(len(places) == length for places in plate_format.places)
-    )
-
-
 @lru_cache(maxsize=4096)
 def _respellings(grammar: Grammar, text: str) -> tuple[str, ...]:
-    spelled = (
-        _respelled(text, places, grammar.look_alikes) for places in _places(grammar, len(text))
-    )
+    layouts = dict.fromkeys(p for one in _formats_of(grammar, len(text)) for p in one.places)
+    spelled = (_respelled(text, places, grammar.look_alikes) for places in layouts)
     return tuple(dict.fromkeys(new for new in spelled if new != text and _matches(grammar, new)))
 
 
 @lru_cache(maxsize=64)
-def _places(grammar: Grammar, length: int) -> tuple[tuple[str, ...], ...]:
-    """What stands where in the formats' texts of a length, each layout once."""
-    layouts = (places for plate_format in grammar.formats for places in plate_format.places)
-    return tuple(dict.fromkeys(places for places in layouts if len(places) == length))
+def _formats_of(grammar: Grammar, length: int) -> tuple[PlateFormat, ...]:
+    """The formats that have texts of a length, with the places of these texts alone."""
+    found = []
+    for plate_format in grammar.formats:
+        places = tuple(places for places in plate_format.places if len(places) == length)
+        if places:
+            found.append(replace(plate_format, places=places))
+    return tuple(found)
 
 
 def _respelled(text: str, places: tuple[str, ...], look_alikes: tuple[str, ...]) -> str:

@@ -4,6 +4,7 @@
 """
 
 import re
+import string
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -171,7 +172,7 @@ def _compile(pattern: str, table: _Format, alphabet: str) -> _Pattern:
     regions = table.region if "R" in symbols else [""]
     if symbols.count("R") > 1 or not regions:
         raise FormatError(f"pattern {pattern!r}: R stands twice, or 'region' is missing")
-    digits = "".join(char for char in alphabet if char in "0123456789")
+    digits = "".join(char for char in alphabet if char in string.digits)
     usual = {"L": [table.letters], "#": [digits], "/": []}
     places = []
     for region in regions:
@@ -222,8 +223,9 @@ def _check_together(
     if len({pattern.lines for pattern in patterns}) > 1:
         raise FormatError("patterns with different numbers of rows")
     runs = set[int]().union(*(pattern.runs for pattern in patterns))
+    issued = set(string.digits) & set(alphabet)
     for serial in table.never:
-        if not (serial.isdecimal() and set(serial) <= set(alphabet) and len(serial) in runs):
+        if not set(serial) <= issued or len(serial) not in runs:
             raise FormatError(f"'never': no pattern has {serial!r} as its digits")
     if not table.region_listed or not any(p.expression.groupindex for p in patterns):
         return
