@@ -66,14 +66,11 @@ class PlateFormat:
 
 @dataclass(frozen=True)
 class Match:
-    """One way to understand a text: as which format, from which region, and how plausible.
-
-    The weight is in (0, 1]; 1 for a valid text of the format that is the likeliest to begin
-    with: the commonest of those that the ground and the lines speak for.
-    """
+    """One way to understand a text: as which format, from which region, and how plausible."""
 
     format: PlateFormat
     region: Region | None
+    # In (0, 1]; 1 for a valid text of the commonest format that ground and lines speak for.
     weight: float
 
 
@@ -142,10 +139,8 @@ class Grammar:
         The text alone does not always tell: "AB123777" is a trailer of region 77 or a taxi of
         777. Without a format's name the likeliest one counts.
         """
-        return next(
-            (m.region for m in self.readings_of(text) if format_name in (None, m.format.name)),
-            None,
-        )
+        matches = self.readings_of(text)
+        return next((m.region for m in matches if format_name in (None, m.format.name)), None)
 
     def to_native(self, text: str, format_name: str | None = None) -> str:
         """Write a text in the letters of its country: "B840CK197" as "В840СК197"."""
@@ -163,13 +158,11 @@ def _beliefs(
     likelihoods = dict(ground)
     least, most = min(likelihoods.values(), default=0.0), max(likelihoods.values(), default=0.0)
     beliefs = {}
-    for plate_format in grammar.formats:
-        belief = plate_format.weight
-        if lines not in (None, plate_format.lines):
-            belief *= _OTHER_LINES
+    for each in grammar.formats:
+        belief = each.weight * (1.0 if lines in (None, each.lines) else _OTHER_LINES)
         if most > 0:
-            belief *= max(likelihoods.get(plate_format.ground, least) / most, _LEAST_GROUND)
-        beliefs[plate_format.name] = belief
+            belief *= max(likelihoods.get(each.ground, least) / most, _LEAST_GROUND)
+        beliefs[each.name] = belief
     highest = max(beliefs.values())
     return {name: belief / highest for name, belief in beliefs.items()}
 
