@@ -83,10 +83,7 @@ def read_origin(args: Mapping[str, str]) -> Origin:
 def config_from(folder: Path) -> PipelineConfig:
     """Read what the export wrote in the version folder of ``plate_recognition``.
 
-    Raises:
-        SpecError: The export describes nets that can't be served.
-        CalibrationError: Its calibration is malformed.
-        FormatError: Its country's formats are not at hand.
+    What can't be served is a SpecError, a CalibrationError or a FormatError.
     """
     exported = _exported(folder)
     specs = spec_from_json(Specs, exported["specs"], "specs")
@@ -131,10 +128,9 @@ def problem_of(error: Exception) -> tuple[str, str]:
         return f"{error.slug}: {error}", "INVALID_ARG"
     if isinstance(error, CallerGone):
         return str(error), "CANCELLED"
-    if isinstance(error, TimeoutExpired) or (isinstance(error, GraphError) and error.transient):
-        return str(error), "UNAVAILABLE"  # as Triton says itself of its queues
-    if isinstance(error, GraphError):
-        return str(error), "INTERNAL"
+    if isinstance(error, TimeoutExpired | GraphError):
+        # As Triton says itself of its queues.
+        return str(error), "UNAVAILABLE" if getattr(error, "transient", True) else "INTERNAL"
     return f"unexpected {type(error).__name__}, see the server's log", "INTERNAL"
 
 
@@ -187,7 +183,11 @@ def outputs_of(
     Strings are object arrays, ``candidates`` padded with "", all scores with NaN.
     ``model_info`` has one row of JSON, with the milliseconds by stage where they are given.
     """
-    outputs = {name: make(plates) for name, make in _MAKERS.items() if name in wanted}
+    outputs = {
+        name: _array(list(map(value_of, plates)), dtype, *shape)
+        for name, (value_of, dtype, shape) in OUTPUTS.items()
+        if name in wanted
+    }
     if MODEL_INFO in wanted:
         info = {
             "version": origin.version,
@@ -196,56 +196,42 @@ def outputs_of(
             "image": {"width": photo.shape[1], "height": photo.shape[0]},
             **({} if timing_ms is None else {"timing_ms": dict(timing_ms)}),
         }
-        outputs[MODEL_INFO] = _strings([json.dumps(info)], (1,))
+        outputs[MODEL_INFO] = np.array([json.dumps(info)], np.object_)
     return outputs
 
 
-def _floats(rows: list[Any], *shape: int) -> Array:
-    """(N, *shape) float32; the reshape gives an empty list its shape."""
-    return np.asarray(rows, np.float32).reshape(len(rows), *shape)
+def _array(rows: list[Any], dtype: Any, *shape: int) -> Array:
+    """(N, *shape): short rows are padded with "" or NaN, a longer one makes all longer."""
+    if len(shape) == 1:
+        width = max([shape[0], *map(len, rows)])
+        fill = "" if dtype is np.object_ else np.nan
+        shape, rows = (width,), [[*row, *[fill] * (width - len(row))] for row in rows]
+    # The reshape gives an empty list its shape.
+    return np.asarray(rows, dtype).reshape(len(rows), *shape)
 
 
-def _strings(values: list[str], shape: tuple[int, ...]) -> Array:
-    return np.asarray(values, np.object_).reshape(shape)
-
-
-def _padded(rows: list[list[float]], width: int) -> Array:
-    width = max([width, *map(len, rows)])
-    return _floats([row + [float("nan")] * (width - len(row)) for row in rows], width)
-
-
-def _candidates(plates: list[Plate]) -> Array:
-    count = RECOGNIZER.candidates
-    rows = [[text for text, _ in plate.reading.candidates][:count] for plate in plates]
-    padded = [text for row in rows for text in row + [""] * (count - len(row))]
-    return _strings(padded, (len(plates), count))
-
-
-def _candidate_scores(plates: list[Plate]) -> Array:
-    count = RECOGNIZER.candidates
-    rows = [[score for _, score in plate.reading.candidates][:count] for plate in plates]
-    return _padded(rows, count)
-
-
-def _character_scores(plates: list[Plate]) -> Array:
-    rows = [[score for _, score in plate.reading.characters] for plate in plates]
-    return _padded(rows, RECOGNIZER.max_text_length)
-
-
-def _crops(plates: list[Plate]) -> Array:
-    empty = np.zeros((0, *RECTIFIER.shown_hw, 3), np.uint8)
-    return np.stack([plate.crop for plate in plates]) if plates else empty
-
-
-_MAKERS: Mapping[str, Callable[[list[Plate]], Array]] = {
-    TENSORS.coordinates: lambda plates: _floats([plate.box for plate in plates], 4),
-    TENSORS.texts: lambda plates: _strings([p.reading.text for p in plates], (len(plates), 1)),
-    "detection_scores": lambda plates: _floats([plate.detection_score for plate in plates]),
-    "text_scores": lambda plates: _floats([plate.reading.score for plate in plates]),
-    "quads": lambda plates: _floats([plate.quad for plate in plates], 4, 2),
-    "character_scores": _character_scores,
-    "formats": lambda plates: _strings([p.reading.format for p in plates], (len(plates),)),
-    "candidates": _candidates,
-    "candidate_scores": _candidate_scores,
-    "crops": _crops,
+# For each output the value of one plate, the type, and the shape without the axis of plates.
+OUTPUTS: Mapping[str, tuple[Callable[[Plate], Any], Any, tuple[int, ...]]] = {
+    TENSORS.coordinates: (lambda plate: plate.box, np.float32, (4,)),
+    TENSORS.texts: (lambda plate: [plate.reading.text], np.object_, (1,)),
+    "detection_scores": (lambda plate: plate.detection_score, np.float32, ()),
+    "text_scores": (lambda plate: plate.reading.score, np.float32, ()),
+    "quads": (lambda plate: plate.quad, np.float32, (4, 2)),
+    "character_scores": (
+        lambda plate: [score for _, score in plate.reading.characters],
+        np.float32,
+        (RECOGNIZER.max_text_length,),
+    ),
+    "formats": (lambda plate: plate.reading.format, np.object_, ()),
+    "candidates": (
+        lambda plate: [text for text, _ in plate.reading.candidates][: RECOGNIZER.candidates],
+        np.object_,
+        (RECOGNIZER.candidates,),
+    ),
+    "candidate_scores": (
+        lambda plate: [score for _, score in plate.reading.candidates][: RECOGNIZER.candidates],
+        np.float32,
+        (RECOGNIZER.candidates,),
+    ),
+    "crops": (lambda plate: plate.crop, np.uint8, (*RECTIFIER.shown_hw, 3)),
 }

@@ -19,32 +19,17 @@ Detect = Callable[[Tensor], Tensor]
 
 @dataclass(frozen=True)
 class Letterbox:
-    """How a photo lies on its canvas; made by `letterbox`.
-
-    The scale is in canvas pixels per photo pixel, the offset that of the photo's corner on the
-    canvas.
-    """
+    """How a photo lies on its canvas; made by `letterbox`."""
 
     photo_wh: tuple[int, int]
-    scale_xy: tuple[float, float]
-    offset_xy: tuple[int, int]
-
-    def to_canvas(self, boxes_xyxy: Tensor) -> Tensor:
-        """(N, 4) float in photo pixels to (N, 4) in canvas pixels."""
-        canvas = [
-            boxes_xyxy[:, axis::2] * self.scale_xy[axis] + self.offset_xy[axis] for axis in (0, 1)
-        ]
-        return torch.stack(canvas, dim=2).flatten(1)
+    scale_xy: tuple[float, float]  # canvas pixels per photo pixel
+    offset_xy: tuple[int, int]  # the photo's corner on the canvas
 
     def to_photo(self, boxes_xyxy: Tensor) -> Tensor:
         """(N, 4) float in canvas pixels to (N, 4) in photo pixels, cut at its edges."""
-        photo = [
-            ((boxes_xyxy[:, axis::2] - self.offset_xy[axis]) / self.scale_xy[axis]).clamp(
-                0, self.photo_wh[axis]
-            )
-            for axis in (0, 1)
-        ]
-        return torch.stack(photo, dim=2).flatten(1)
+        pairs = (self.offset_xy, self.scale_xy, self.photo_wh)
+        offset, scale, edge = (boxes_xyxy.new_tensor(pair * 2) for pair in pairs)
+        return ((boxes_xyxy - offset) / scale).clamp(min=0).minimum(edge)
 
 
 def find_boxes(
@@ -52,9 +37,7 @@ def find_boxes(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Find plates: canvas, detector, choice of boxes, back to the photo's pixels.
 
-    Returns:
-        On the CPU: (N, 4) float32 boxes x0, y0, x1, y1 in photo pixels, (N,) scores, best
-        first, and (N,) int64 lines of text, 1 or 2.
+    Returns, on the CPU, what `select_boxes` does, with boxes in photo pixels.
     """
     canvas_hw = choose_canvas(image.shape[0], image.shape[1], spec.canvases_hw)
     canvas, placement = letterbox(image, canvas_hw, spec.pad_value)
@@ -63,35 +46,23 @@ def find_boxes(
 
 
 def choose_canvas(
-    height: int,
-    width: int,
-    canvases_hw: Sequence[tuple[int, int]] = DETECTOR.canvases_hw,
+    height: int, width: int, canvases_hw: Sequence[tuple[int, int]] = DETECTOR.canvases_hw
 ) -> tuple[int, int]:
     """Choose the canvas (H, W) that shrinks a photo least; of equals, the smallest."""
-    return max(
-        canvases_hw,
-        key=lambda canvas: (_fitting_scale(height, width, canvas), -canvas[0] * canvas[1]),
-    )
-
-
-def _fitting_scale(height: int, width: int, canvas_hw: tuple[int, int]) -> float:
-    return min(canvas_hw[0] / height, canvas_hw[1] / width)
+    return max(canvases_hw, key=lambda hw: (min(hw[0] / height, hw[1] / width), -hw[0] * hw[1]))
 
 
 def letterbox(
     image: Tensor, canvas_hw: tuple[int, int], pad_value: int = DETECTOR.pad_value
 ) -> tuple[Tensor, Letterbox]:
-    """Resize a photo (H, W, 3) uint8 to fit a canvas, keeping its aspect, and pad the rest.
+    """Resize a photo to fit a canvas, keeping its aspect, and pad the rest.
 
-    Returns:
-        The canvas, (3, H, W) uint8 RGB with the photo in its middle, and the way back from it.
-
-    Raises:
-        ValueError: The image is not (H, W, 3) uint8, or it is empty.
+    The photo is (H, W, 3) uint8, else it is a ValueError. Returns the canvas, (3, H, W) uint8 RGB
+    with the photo in its middle, and the way back from it.
     """
     check_image(image)
     h, w = image.shape[:2]
-    scale = _fitting_scale(h, w, canvas_hw)
+    scale = min(canvas_hw[0] / h, canvas_hw[1] / w)
     new_h, new_w = max(round(h * scale), 1), max(round(w * scale), 1)
     top, left = (canvas_hw[0] - new_h) // 2, (canvas_hw[1] - new_w) // 2
     canvas = image.new_full((3, *canvas_hw), pad_value)
@@ -135,11 +106,8 @@ def select_boxes(
     """Drop weak candidates, then all that overlap a better one, whatever their class.
 
     Candidates are (N, 6) float32 x0, y0, x1, y1, score, class, best first, unused rows with
-    score 0; another shape is a ValueError.
-
-    Returns:
-        Boxes (K, 4) in the candidates' coordinates, their scores (K,) in [0, 1], best first,
-        and the plates' lines of text (K,) int64, 1 or 2.
+    score 0; another shape is a ValueError. Returns boxes (K, 4) in the candidates' coordinates,
+    their scores (K,) in [0, 1], best first, and the plates' lines of text (K,) int64, 1 or 2.
     """
     if candidates.ndim != 2 or candidates.shape[1] != 6:
         raise ValueError(f"expected candidates (N, 6), got {tuple(candidates.shape)}")

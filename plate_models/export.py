@@ -65,12 +65,9 @@ def export(
 ) -> list[Path] | None:
     """Export every net as one release, unless the repository holds the same already.
 
-    Args:
-        weights_folder: Holds the weight files and their manifest.
-        repository: Triton's model repository.
-        version: Of the release: the folder's name in each of the four models.
-        golden: A photo with plates that these weights read: it shows whether the release is
-            served as it was exported. None takes our own, which other weights need not read.
+    The version is the folder's name in each of the four models. `golden` is a photo with plates
+    that these weights read: it shows whether the release is served as it was exported. None
+    takes our own, which other weights need not read.
 
     Returns:
         The artifacts written, or None if they were up to date.
@@ -96,12 +93,11 @@ def export(
         return None
     modules = weights.load_modules(weights_folder)
     _check_configured(modules.specs)
-    must_read = golden is not None or weights_folder.resolve() == weights.WEIGHTS_DIR
     try:
         plates = read_golden(photo, modules)
     except images.ImageError as error:
         raise ExportError(f"{photo}: expected a photo: {error}") from error
-    if must_read and not plates:
+    if not plates and (golden or weights_folder.resolve() == weights.WEIGHTS_DIR):
         raise ExportError(f"{photo}: expected a plate that the weights read, they read none")
     release.mkdir(parents=True, exist_ok=True)
     # Beside its place, so that it can be moved there.
@@ -129,11 +125,9 @@ def export(
 
 
 def read_golden(photo: Path, modules: weights.Modules) -> list[dict[str, Any]]:
-    """Read a photo, an ImageError if it is none, with the modules on the CPU in float32.
+    """Read a photo with the modules on the CPU in float32; an ImageError if it is none.
 
-    Returns:
-        Of each plate that is readable, ready for JSON: ``text``, and ``box`` as x0, y0, x1, y1
-        in pixels of the upright photo.
+    Returns text and box (x0, y0, x1, y1 in pixels) of each readable plate, ready for JSON.
     """
     config = PipelineConfig.of(modules.specs, modules.calibration)
     nets = modules.detect, modules.rectify, modules.recognize
@@ -158,17 +152,14 @@ def check_version(version: str) -> None:
 
 
 def _export_graphs(modules: weights.Modules, folder: Path, version: str) -> dict[str, str]:
-    """Write all nets into a folder as TorchScript and as ONNX, and check both.
-
-    Returns each artifact's hash by its path in there. One that disagrees with its module is an
-    ExportError.
-    """
+    """Write all nets into a folder in both forms, and check them; returns hashes by path."""
     inputs, hashes = inputs_for(modules.specs, modules.rectify), {}
     nets = (modules.detect, modules.rectify, modules.recognize)
     for graph, net in zip(graphs_of(modules.specs), nets, strict=True):
         script, onnx = (folder / graph.name / version / f"model.{kind}" for kind in ("pt", "onnx"))
         script.parent.mkdir(parents=True)
-        _write_torchscript(graph, net, script)
+        with _old_exporters():
+            torch.jit.save(torch.jit.trace(net, graph.example(), check_trace=False), script)
         _write_onnx(graph, net, onnx)
         artifacts = {"TorchScript": load_torchscript(script), "ONNX": _load_onnx(graph, onnx)}
         if wrong := disagreement(graph, net, artifacts, inputs[graph.name]):
@@ -191,44 +182,35 @@ def _check_configured(specs: Specs) -> None:
 
 @dataclass(frozen=True)
 class Graph:
-    """How one net is exported.
-
-    Attributes:
-        name: Of the Triton model.
-        shape: (C, H, W) of the input it is traced with.
-        dtype: uint8 in [0, 255], or float32 normalised.
-        dynamic: Names of the input's axes that may vary, beside the batch axis.
-        outputs: Shapes without the batch axis; an axis with a name varies with the weights.
-        compare: Largest difference between outputs as a share of what is allowed.
-    """
+    """How one net is exported; the name is the Triton model's."""
 
     name: str
-    shape: tuple[int, int, int]
-    dtype: torch.dtype
-    dynamic: dict[int, str]
+    shape: tuple[int, int, int]  # (C, H, W) of the input it is traced with
+    dtype: torch.dtype  # uint8 in [0, 255], or float32 normalised
+    dynamic: dict[int, str]  # names of the input's axes that may vary, beside the batch axis
+    # Shapes without the batch axis; an axis with a name varies with the weights.
     outputs: tuple[tuple[int | str, ...], ...]
+    # Largest difference between outputs as a share of what is allowed.
     compare: Callable[[Outputs, Outputs], float]
 
-    def example(self, batch: int) -> Tensor:
-        """Make a reproducible input (batch, C, H, W) to trace with, of random values."""
-        generator = torch.Generator().manual_seed(batch)
-        pixels = torch.randint(0, 256, (batch, *self.shape), generator=generator)
+    def example(self) -> Tensor:
+        """Make a reproducible input to trace with, of random values."""
+        # Two rows: a batch axis of one could be traced as a constant.
+        generator = torch.Generator().manual_seed(2)
+        pixels = torch.randint(0, 256, (2, *self.shape), generator=generator)
         return pixels.to(torch.uint8) if self.dtype == torch.uint8 else pixels / 127.5 - 1
 
 
-def compare_values(expected: Outputs, found: Outputs, tolerance: float = 1e-3) -> float:
-    """Compare outputs element by element, for `Graph.compare`."""
+def compare_values(expected: Outputs, found: Outputs) -> float:
+    """Compare outputs element by element, for `Graph.compare`: 0.001 is allowed."""
     pairs = zip(expected, found, strict=True)
     # torch's max, not Python's: it passes NaN on.
-    return float(torch.stack([(one - other).abs().max() for one, other in pairs]).max() / tolerance)
+    return float(torch.stack([(one - other).abs().max() for one, other in pairs]).max() / 1e-3)
 
 
 def compare_candidates(expected: Outputs, found: Outputs) -> float:
-    """Compare candidate boxes in any order, for `Graph.compare`: equal scores may change places.
-
-    Each is one tensor (N, 300, 6): x0, y0, x1, y1 in pixels, score, class. 0.05 pixels and
-    0.001 of the score are allowed.
-    """
+    """Compare candidates (N, 300, 6) in any order: equal scores may change places."""
+    # Pixels of x0, y0, x1, y1; score; class.
     allowed = torch.tensor([0.05, 0.05, 0.05, 0.05, 1e-3, 0.5])
     differences = [(expected[0][..., 4] - found[0][..., 4]).abs().max() / allowed[4]]
     for rows, others in zip(expected[0], found[0], strict=True):
@@ -241,12 +223,11 @@ def compare_candidates(expected: Outputs, found: Outputs) -> float:
 
 def graphs_of(specs: Specs) -> tuple[Graph, Graph, Graph]:
     """How detector, rectifier and recognizer are exported."""
-    detector, rectifier, recognizer = specs.detector, specs.rectifier, specs.recognizer
-    canvas = (3, *detector.canvases_hw[0])
-    crops, plates = (3, *rectifier.crop_hw), (3, *rectifier.rectified_hw)
+    canvas = (3, *specs.detector.canvases_hw[0])
+    crops, plates = (3, *specs.rectifier.crop_hw), (3, *specs.rectifier.rectified_hw)
     axes = {2: "height", 3: "width"}
-    candidates = ((detector.max_candidates, 6),)
-    logits = (("classes", recognizer.steps),)
+    candidates = ((specs.detector.max_candidates, 6),)
+    logits = (("classes", specs.recognizer.steps),)
     return (
         Graph("yolo", canvas, torch.uint8, axes, candidates, compare_candidates),
         Graph("stn", crops, torch.float32, {}, (plates, (2, 3)), compare_values),
@@ -264,18 +245,12 @@ def _old_exporters() -> Iterator[None]:
         yield
 
 
-def _write_torchscript(graph: Graph, net: nn.Module, path: Path) -> None:
-    with _old_exporters():
-        # Two rows: a batch axis of one could be traced as a constant.
-        torch.jit.save(torch.jit.trace(net, graph.example(2), check_trace=False), path)
-
-
 def _write_onnx(graph: Graph, net: nn.Module, path: Path) -> None:
     outputs, axes = GRAPHS[graph.name], {0: "batch"}
     with _old_exporters():
         torch.onnx.export(
             net,
-            (graph.example(2),),
+            (graph.example(),),
             path,
             dynamo=False,
             opset_version=OPSET,
@@ -317,20 +292,16 @@ def _load_onnx(graph: Graph, path: Path) -> Net:
 
 
 def batch_sizes(largest: int) -> list[int]:
-    """Which batches a graph is checked with: those of `BATCHES`, up to its largest."""
+    """Those of `BATCHES`, up to a graph's largest."""
     return sorted({min(size, largest) for size in BATCHES})
 
 
 def inputs_for(specs: Specs, rectify: Net) -> dict[str, list[Tensor]]:
-    """Make what each graph is checked on: views of the golden photo and of its plate.
+    """Make what each graph is checked on: batches of views of the golden photo and of its plate.
 
     Random pixels would say little: nets answer them with next to nothing, and an engine's
     faults show where there is something to see. The rectifier's module makes the recognizer's
-    inputs.
-
-    Returns:
-        For each graph its batches: canvases of every size alone and of the first one in each
-        batch, crops, rectified plates.
+    inputs; canvases have every size.
     """
     photo = _pixels(DEFAULT_GOLDEN)
     sizes = batch_sizes(specs.rectifier.max_batch_size)
@@ -413,10 +384,7 @@ def _is_current(release: Path, sources: dict[str, str], repository: Path) -> boo
 
 
 def _hash_sources() -> str:
-    """Hash what decides how weights become artifacts, and what is read on the golden photo.
-
-    That is all that reads a photo, the countries' formats included.
-    """
+    """Hash all that reads a photo, the countries' formats included."""
     files = sorted(path for kind in ("*.py", "*.toml") for path in _PACKAGE.rglob(kind))
     digest = hashlib.sha256()
     for path in files:

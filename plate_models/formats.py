@@ -15,11 +15,7 @@ from plate_models.recognition.grammar import Region as Region
 
 @cache
 def grammar_of(country: str) -> Grammar:
-    """Load the formats of a country, such as "ru", from its file in ``countries/``; once.
-
-    Raises:
-        FormatError: There is no such file, or it is malformed.
-    """
+    """Load a country, such as "ru"; a FormatError if its file is missing or malformed."""
     return load_country(COUNTRIES / f"{country}.toml")
 
 

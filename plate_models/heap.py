@@ -14,11 +14,8 @@ def keep_freed_memory() -> bool:
     A decoded photo has 6 MB. By default glibc returns them to the system after each photo,
     and the next one's pages come back one by one, each with an interrupt and 4096 zeros to
     write: up to 2000 of them per photo, which on a virtual machine is a fifth of the work.
-
     At most 24 MB stay. One arena serves all threads, so that they share what is kept.
-
-    Returns:
-        False elsewhere than on glibc, where nothing happens.
+    Without glibc nothing happens, and False is returned.
     """
     if platform.libc_ver()[0] != "glibc":
         return False

@@ -45,11 +45,7 @@ class PipelineConfig:
 
     @classmethod
     def of(cls, specs: Specs, calibration: Calibration) -> "PipelineConfig":
-        """What weights need: their specs, their calibration and their country's grammar.
-
-        Raises:
-            FormatError: The country's formats are not at hand.
-        """
+        """What weights need; a FormatError if their country's formats are not at hand."""
         return cls(specs, grammar_of(specs.recognizer.country), calibration)
 
 
@@ -103,13 +99,10 @@ def read_plates(
     recognize: Recognize,
     config: PipelineConfig = DEFAULT_CONFIG,
 ) -> list[Plate]:
-    """Find and read every plate in a photo.
+    """Find and read every plate in a photo; the most certain detection comes first.
 
     The image is (H, W, 3) uint8 RGB, upright, on the device where the work shall be done; another
     one is a ValueError. For the nets see their types; the config is what they were made for.
-
-    Returns:
-        The plates, most certain detection first; an empty list if there are none.
     """
     check_image(image)
     boxes, scores, lines = find_boxes(image, detect, config.specs.detector)
@@ -176,12 +169,9 @@ def read_regions(
     rows = sample_rows(found.crops[twos], found.theta[twos], spec)
     batches = torch.cat((found.plates[ones], rows)).split(config.specs.recognizer.max_batch_size)
     logits = torch.cat([recognize(batch) for batch in batches]).float().cpu().numpy()
-    steps = [ctc.log_softmax(row) for row in logits]
-    log_probs = dict(zip(singles.tolist(), steps, strict=False))
-    halves = zip(
-        pairs.tolist(), steps[len(singles) :: 2], steps[len(singles) + 1 :: 2], strict=True
-    )
-    log_probs |= {plate: ctc.join_rows((upper, lower)) for plate, upper, lower in halves}
+    steps = map(ctc.log_softmax, logits)
+    log_probs = {plate: next(steps) for plate in singles.tolist()}
+    log_probs |= {plate: ctc.join_rows((next(steps), next(steps))) for plate in pairs.tolist()}
     crops = rectified_rgb(found.crops, found.theta, spec).cpu().numpy()
     rows_of_text = [log_probs[row] for row in range(len(boxes))]
     return Predictions(found.quads, rows_of_text, crops, _is_colourless(image))

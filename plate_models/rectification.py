@@ -97,10 +97,7 @@ def widen_boxes(
 
 
 def crop_boxes(
-    image: Tensor,
-    boxes_xyxy: Tensor,
-    lines: Tensor | None = None,
-    spec: RectifierSpec = RECTIFIER,
+    image: Tensor, boxes_xyxy: Tensor, lines: Tensor | None = None, spec: RectifierSpec = RECTIFIER
 ) -> Tensor:
     """Cut boxes out of a photo, with their margin, and resize each to the crop's size.
 
@@ -202,15 +199,11 @@ def corners_in_crop(theta: Tensor) -> Tensor:
 
 
 def quads_from_theta(
-    theta: Tensor,
-    boxes_xyxy: Tensor,
-    lines: Tensor | None = None,
-    spec: RectifierSpec = RECTIFIER,
+    theta: Tensor, boxes_xyxy: Tensor, lines: Tensor | None = None, spec: RectifierSpec = RECTIFIER
 ) -> Tensor:
-    """Corners of the rectified plates, in photo pixels, from the boxes given to `crop_boxes`.
+    """(N, 4, 2): corners of the rectified plates, in photo pixels, of `crop_boxes`' boxes.
 
-    Returns (N, 4, 2): top left, top right, bottom right, bottom left of the plate's own
-    orientation.
+    They are TL, TR, BR, BL of the plate's own orientation.
     """
     region = widen_boxes(boxes_xyxy.to(theta.dtype), lines, spec)
     region = box_xyxy_to_cxcywh(region).unsqueeze(1)  # (N, 1, 4)

@@ -219,9 +219,7 @@ def spec_to_json(spec: DetectorSpec | RectifierSpec | RecognizerSpec | Specs) ->
 def spec_from_json(kind: type[S], values: object, where: str) -> S:
     """Read what `spec_to_json` wrote; what is absent is this file's.
 
-    Raises:
-        SpecError: A field is unknown, has the wrong type or a value nothing can serve; the
-            message begins with `where` and names the field, what was expected, what was found.
+    A SpecError begins with `where` and names the field, what was expected, what was found.
     """
     with named(where):
         return TypeAdapter(kind).validate_json(json.dumps(values))

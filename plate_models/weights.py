@@ -6,7 +6,6 @@ other anchors or another width are as good as ours.
 
 import hashlib
 import json
-import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -20,13 +19,11 @@ from plate_models.formats import grammar_of
 from plate_models.nets.lprnet import LPRNet
 from plate_models.nets.stn import STN
 from plate_models.nets.yolov5 import YOLOv5, YOLOv5Graph
-from plate_models.recognition import appearance, calibration, grammar
+from plate_models.recognition import calibration
 from plate_models.recognition.calibration import UNCALIBRATED, Calibration
-from plate_models.recognition.countries import COUNTRIES
 from plate_models.recognition.grammar import FormatError
 from plate_models.spec import (
     DEFAULTS,
-    RECOGNIZER,
     DetectorSpec,
     RecognizerSpec,
     RectifierSpec,
@@ -48,6 +45,8 @@ _CONTRACTS = {
     "rectifier": ("crop_hw", "crop_margin_hw", "two_line_margin_hw", *_SHARED),
     "recognizer": ("alphabet", "country", "steps", *_SHARED),
 }
+# Batch norm counts its batches; nothing uses the count.
+_COUNTER = "num_batches_tracked"
 # Older weights lack these; the defaults fit such weights.
 _ADDED_LATER = {"two_line_margin_hw", "row_spans", "country"}
 
@@ -95,7 +94,7 @@ def save(
     tensors = {
         key: value.detach().cpu().float().contiguous() if value.is_floating_point() else value
         for key, value in module.state_dict().items()
-        if not _is_counter(key)
+        if not key.endswith(_COUNTER)
     }
     metadata = {"contract": contract_of(name, specs), "training": training}
     path = folder / f"{name}.safetensors"
@@ -107,9 +106,7 @@ def save(
 def load(module: nn.Module, path: Path) -> nn.Module:
     """Fill a net that was built for ``spec.py`` and put it in evaluation mode.
 
-    Raises:
-        WeightsError: The file is missing or damaged, its contract differs from
-            ``spec.py``, or its tensors don't fit the net.
+    A WeightsError: the file is missing or damaged, or its contract or tensors don't fit.
     """
     file = read_file(path)
     expected = contract_of(path.stem)
@@ -118,8 +115,7 @@ def load(module: nn.Module, path: Path) -> nn.Module:
     if wrong:
         details = "; ".join(f"{k}: expected {expected[k]}, found {found.get(k)}" for k in wrong)
         raise WeightsError(f"{path}: made for another spec.py: {details}")
-    _check_tensors(module, file, "spec.py")
-    return _fill(module, file)
+    return _fill(module, file, "spec.py")
 
 
 def read_file(path: Path) -> WeightsFile:
@@ -156,8 +152,8 @@ def _contract_in(metadata: dict[str, str], path: Path) -> dict[str, Any]:
 def _specs_of(files: dict[str, WeightsFile]) -> Specs:
     """What three files, by the names of their nets, were made for, checked against each other."""
     recognizer = files["recognizer"]
-    own = {k: v for k, v in recognizer.contract.items() if k not in _SHARED}
-    shared = {k: v for k, v in recognizer.contract.items() if k in _SHARED}
+    own = dict(recognizer.contract)
+    shared = {key: own.pop(key) for key in _SHARED if key in own}
     places = {name: f"{file.path}: contract" for name, file in files.items()}
     try:
         specs = Specs(
@@ -189,9 +185,7 @@ def build(name: str, specs: Specs) -> nn.Module:
 def build_from(file: WeightsFile, specs: Specs) -> nn.Module:
     """Make the net that a file's tensors belong to, fill it and put it in evaluation mode.
 
-    Raises:
-        WeightsError: A tensor is missing, unknown, misshaped or not finite, or the
-            contract's sizes contradict each other.
+    A tensor or the contract's sizes that don't fit are a WeightsError.
     """
     name = file.name
     try:
@@ -206,26 +200,23 @@ def build_from(file: WeightsFile, specs: Specs) -> nn.Module:
         "rectifier": f"crops of {specs.rectifier.crop_hw}",
         "recognizer": f"an alphabet of {len(specs.recognizer.alphabet)} and a blank",
     }[name]
-    _check_tensors(net, file, made_for)
+    _fill(net, file, made_for)
     if name == "detector":
         _check_anchors(file, specs.detector)
-    return _fill(net, file)
+    return net
 
 
-def _is_counter(key: str) -> bool:
-    """Batch norm counts its batches; nothing uses the count."""
-    return key.endswith("num_batches_tracked")
-
-
-def _check_tensors(net: nn.Module, file: WeightsFile, made_for: str) -> None:
-    """Compare every tensor with what a net can take; `made_for` says for what it was built."""
-    expected = {k: tuple(v.shape) for k, v in net.state_dict().items() if not _is_counter(k)}
-    found = {k: tuple(v.shape) for k, v in file.state.items() if not _is_counter(k)}
-    for key in [*expected, *(key for key in found if key not in expected)]:
-        if expected.get(key) != found.get(key):
+def _fill(net: nn.Module, file: WeightsFile, made_for: str) -> nn.Module:
+    """Check every tensor and load it; `made_for` says for what the net was built."""
+    expected, found = (
+        {key: tuple(value.shape) for key, value in state.items() if not key.endswith(_COUNTER)}
+        for state in (net.state_dict(), file.state)
+    )
+    for key in expected | found:
+        shapes = [of.get(key, "no such tensor") for of in (expected, found)]
+        if shapes[0] != shapes[1]:
             raise WeightsError(
-                f"{file.path}: {key}: expected {expected.get(key, 'no such tensor')} "
-                f"for {made_for}, found {found.get(key, 'no such tensor')}"
+                f"{file.path}: {key}: expected {shapes[0]} for {made_for}, found {shapes[1]}"
             )
         values = file.state[key]
         if not values.is_floating_point():
@@ -234,10 +225,11 @@ def _check_tensors(net: nn.Module, file: WeightsFile, made_for: str) -> None:
             raise WeightsError(f"{file.path}: {key}: expected finite values, found NaN or Inf")
         if key.endswith("running_var") and (values < 0).any():
             raise WeightsError(f"{file.path}: {key}: expected variances, found {values.min():g}")
+    net.load_state_dict(file.state, strict=False)  # Its counters alone may be missing.
+    return net.eval()
 
 
 def _check_anchors(file: WeightsFile, spec: DetectorSpec) -> None:
-    """Raise WeightsError unless tensor and contract name the same anchors."""
     strides = torch.tensor(spec.strides).view(-1, 1, 1)
     found = file.state["model.24.anchors"].float() * strides
     if not torch.allclose(found, torch.tensor(spec.anchors_wh), rtol=1e-3):
@@ -267,11 +259,6 @@ def _check_sizes(net: nn.Module, specs: Specs) -> None:
             raise SpecError(f"steps: expected {found}, found {expected} in the contract")
 
 
-def _fill(module: nn.Module, file: WeightsFile) -> nn.Module:
-    module.load_state_dict(file.state, strict=False)  # Its counters alone may be missing.
-    return module.eval()
-
-
 def load_modules(
     folder: Path = WEIGHTS_DIR, device: str = "cpu", calibrated: bool = True
 ) -> Modules:
@@ -295,45 +282,28 @@ def load_modules(
     detect, rectify, recognize = (
         graph.to(torch.device(device)).eval().requires_grad_(False) for graph in graphs
     )
-    measured = _calibration_in(folder) if calibrated else UNCALIBRATED
+    measured = UNCALIBRATED
+    if calibrated and (path := folder / calibration.NAME).exists():
+        try:
+            measured = calibration.load(path)
+            measured.check(measured_with(folder))
+        except calibration.CalibrationError as error:
+            raise WeightsError(str(error)) from error
     return Modules(detect, rectify, recognize, specs, measured)
 
 
-def _calibration_in(folder: Path) -> Calibration:
-    """The calibration beside the weights, checked against them; the identity without one."""
-    path = folder / calibration.NAME
-    if not path.exists():
-        return UNCALIBRATED
-    try:
-        found = calibration.load(path)
-        found.check(measured_with(folder))
-    except calibration.CalibrationError as error:
-        raise WeightsError(str(error)) from error
-    return found
-
-
 def measured_with(folder: Path = WEIGHTS_DIR) -> dict[str, str]:
-    """Hex SHA-256 of what decides a score, by its name: nets, formats and their constants."""
-    nets = {name: folder / f"{name}.safetensors" for name in ("recognizer", "rectifier")}
-    country = read_file(nets["recognizer"]).contract.get("country", RECOGNIZER.country)
-    formats = tomllib.loads((COUNTRIES / f"{country}.toml").read_text(encoding="utf-8"))
-    constants = {
-        name: sorted((k, repr(v)) for k, v in vars(module).items() if k.isupper())
-        for name, module in (("grammar", grammar), ("colour", appearance))
-    }
-    # Of the values: a comment in a country's file, or a line moved here, changes no score.
-    values = {"country": formats, **constants}
-    return {name: sha256_of(path) for name, path in nets.items()} | {
-        name: hashlib.sha256(repr(value).encode()).hexdigest() for name, value in values.items()
-    }
+    """Hex SHA-256 of the nets that a calibration belongs to, by name."""
+    names = ("recognizer", "rectifier")
+    return {name: sha256_of(folder / f"{name}.safetensors") for name in names}
 
 
 def write_manifest(folder: Path = WEIGHTS_DIR) -> Path:
     """List the SHA-256 of weights and calibration, in the form ``sha256sum -c`` reads."""
+    manifest = folder / MANIFEST
     lines = [f"{sha256_of(path)}  {path.name}\n" for path in _files(folder)]
-    path = folder / MANIFEST
-    path.write_text("".join(lines), encoding="ascii")
-    return path
+    manifest.write_text("".join(lines), encoding="ascii")
+    return manifest
 
 
 def _files(folder: Path) -> list[Path]:
@@ -344,23 +314,16 @@ def _files(folder: Path) -> list[Path]:
 
 
 def check_manifest(folder: Path = WEIGHTS_DIR) -> str:
-    """Compare weights and calibration with the manifest beside them.
-
-    Returns:
-        "sha256:…" of the manifest itself: it names these files and no others.
-
-    Raises:
-        WeightsError: A file is missing or its hash is not the manifest's.
-    """
+    """Return "sha256:…" of the manifest; one that its files don't fit is a WeightsError."""
     manifest = folder / MANIFEST
     if not manifest.is_file():
         raise WeightsError(f"{manifest} is missing: write it with `plates weights`")
     text = manifest.read_text(encoding="utf-8", errors="replace")
-    rows = [line.split() for line in text.splitlines() if line.strip()]
-    damaged = [" ".join(row) for row in rows if len(row) != 2]
-    if damaged:
-        raise WeightsError(f"{manifest}: not a line of sha256sum: {damaged[0]!r}")
-    expected = {name: digest for digest, name in rows}
+    expected = {}
+    for line in filter(None, map(str.split, text.splitlines())):
+        if len(line) != 2:
+            raise WeightsError(f"{manifest}: not a line of sha256sum: {' '.join(line)!r}")
+        expected[line[1]] = line[0]
     for path in _files(folder):
         if not path.is_file():
             raise WeightsError(f"{path} is missing: train it with `plates train`")

@@ -6,34 +6,24 @@ from typing import Any
 
 Arrays = tuple[Any, ...]
 Run = Callable[[Arrays], Arrays]
+Concatenate = Callable[[list[Any]], Any]
 
 
 def run_batched(
-    requests: Sequence[Arrays],
-    run: Run,
-    concatenate: Callable[[list[Any]], Any],
+    requests: Sequence[Arrays], run: Run, concatenate: Concatenate
 ) -> list[Arrays | Exception]:
     """Compute requests together where their shapes allow it.
 
     A request is its input arrays (numpy or torch), batch axis first; `concatenate` joins arrays
-    along that axis.
-
-    Returns:
-        Per request its output arrays, or the exception that it alone caused.
+    along that axis. Returns for each its output arrays, or the exception that it alone caused.
     """
     answers: list[Arrays | Exception] = []
-    for _, group in groupby(requests, key=_shapes_of):
+    for _, group in groupby(requests, lambda arrays: [(a.shape[1:], a.dtype) for a in arrays]):
         answers += _answer(list(group), run, concatenate)
     return answers
 
 
-def _shapes_of(request: Arrays) -> list[tuple[tuple[int, ...], str]]:
-    return [(tuple(array.shape[1:]), str(array.dtype)) for array in request]
-
-
-def _answer(
-    batch: list[Arrays], run: Run, concatenate: Callable[[list[Any]], Any]
-) -> list[Arrays | Exception]:
+def _answer(batch: list[Arrays], run: Run, concatenate: Concatenate) -> list[Arrays | Exception]:
     try:
         if len(batch) == 1:
             return [run(batch[0])]

@@ -45,13 +45,10 @@ class Call:
         version: str = MODEL_VERSION,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Begin to count the request's time-out, in microseconds; 0 stands for no end.
-
-        The nets' version is needed because Triton serves two while a release is changed.
-        """
+        # The version: Triton serves two while a release is changed.
         self._request, self._version, self._clock = request, int(version), clock
         self._began = clock()
-        self._timeout_s = request.timeout() / 1e6 or math.inf
+        self._timeout_s = request.timeout() / 1e6 or math.inf  # 0 stands for no end
         self._spent_s = dict.fromkeys((DECODE, *contract.GRAPHS), 0.0)
 
     @contextmanager
@@ -109,11 +106,11 @@ class Call:
 class Slots:
     """Threads that answer requests side by side: a process for each would hold torch as often.
 
-    While none is free, `take` waits, so that Triton's queue fills.
+    While none is free, `take` waits, so that Triton's queue fills. `answer` makes a response from
+    a request and never raises.
     """
 
     def __init__(self, count: int, answer: Callable[[Any], Any]) -> None:
-        """Open so many slots; `answer` makes a response from a request and never raises."""
         self._answer = answer
         self._free = threading.Semaphore(count)
         self._pool = ThreadPoolExecutor(count, thread_name_prefix="photo")

@@ -6,6 +6,7 @@ Imported only inside Triton's stub, which brings ``triton_python_backend_utils``
 import json
 from collections.abc import Mapping
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,9 @@ from plate_models.backends.batching import Arrays, Run, code_of, run_batched
 
 
 class GraphModel:
-    """A Triton model that is one graph, on numpy arrays unless a subclass says otherwise."""
+    """A Triton model that is one graph: ``model.onnx`` on an engine, or what a subclass loads."""
+
+    engine: ModuleType
 
     def initialize(self, args: dict[str, str]) -> None:
         """Load the graph; Triton calls this with its arguments for models."""
@@ -28,12 +31,10 @@ class GraphModel:
         parameters = {name: entry.get("string_value", "") for name, entry in entries}
         self.run = self.load(folder, args, parameters)
 
-    def load(self, folder: Path, args: dict[str, str], parameters: Mapping[str, str]) -> Run:
-        """Load the artifact in a version's folder with the configuration's parameters.
-
-        Returns a function from the inputs to the outputs, in the configuration's order.
-        """
-        raise NotImplementedError
+    def load(self, folder: Path, _args: dict[str, str], parameters: Mapping[str, str]) -> Run:
+        """Load the artifact in a version's folder with the configuration's parameters."""
+        run: Run = self.engine.load(folder / "model.onnx", self.outputs, parameters)
+        return run
 
     def concatenate(self, arrays: list[Any]) -> Any:
         """Join arrays along the batch axis."""

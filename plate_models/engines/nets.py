@@ -50,15 +50,12 @@ class Nets:
 
 
 def load_nets(
-    engine: str = "served",
-    device: str = "cpu",
-    folder: Path = weights.WEIGHTS_DIR,
-    repository: Path | None = None,
+    engine: str = "served", device: str = "cpu", folder: Path = weights.WEIGHTS_DIR
 ) -> Nets:
     """Load the weights of a folder onto an engine, one of `ENGINES`.
 
-    "served" exports them first where `repository` holds other ones. None is ours for the released
-    weights; others are exported beside it, so that what Triton serves stays as it is.
+    "served" exports them first where our repository holds other ones; weights that are not the
+    released ones are exported beside it, so that what Triton serves stays as it is.
 
     Raises:
         EngineError: The engine or device is unknown, or is not there.
@@ -70,50 +67,35 @@ def load_nets(
         modules = weights.load_modules(folder, device)
         config = PipelineConfig.of(modules.specs, modules.calibration)
         return Nets(modules.detect, modules.rectify, modules.recognize, config, engine, device)
-    if repository or folder.resolve() == weights.WEIGHTS_DIR:
-        return _served(folder, repository or export.REPOSITORY)
-    # An engine may open its file when the first photo comes: it stays until the end.
-    elsewhere = tempfile.mkdtemp(prefix="plates-")
-    atexit.register(shutil.rmtree, elsewhere, ignore_errors=True)
-    artifacts = shutil.ignore_patterns("model.pt", "model.onnx", MANIFEST)
-    copy = shutil.copytree(export.REPOSITORY, Path(elsewhere) / "models", ignore=artifacts)
-    return _served(folder, copy)
+    repository = export.REPOSITORY
+    if folder.resolve() != weights.WEIGHTS_DIR:
+        # An engine may open its file when the first photo comes: it stays until the end.
+        elsewhere = tempfile.mkdtemp(prefix="plates-")
+        atexit.register(shutil.rmtree, elsewhere, ignore_errors=True)
+        artifacts = shutil.ignore_patterns("model.pt", "model.onnx", MANIFEST)
+        repository = shutil.copytree(repository, Path(elsewhere) / "models", ignore=artifacts)
+    export.export(folder, repository)
+    config = config_from(repository / "plate_recognition" / MODEL_VERSION)
+    yolo, stn, lprnet = (load_served(repository / name) for name in GRAPHS)
+    return Nets(
+        lambda canvas: yolo(canvas)[0], stn, lambda plates: lprnet(plates)[0], config, engine
+    )
 
 
 def check_engine(engine: str, device: str) -> None:
     """Raise EngineError unless there are such an engine and device, and they go together."""
     if engine not in ENGINES:
         raise EngineError(f"engine: expected one of {', '.join(ENGINES)}, got {engine!r}")
-    check_device(device)
-    if engine == "served" and device != "cpu":
-        raise EngineError(f'engine "served" runs on the CPU; {device} needs engine "torch"')
-
-
-def check_device(device: str) -> None:
-    """Raise EngineError unless torch knows the device and it is there."""
-    try:
-        kind = torch.device(device).type
-    except RuntimeError as error:
-        raise EngineError(f"device: expected cpu or cuda:0, got {device!r}") from error
-    if kind not in ("cpu", "cuda"):
+    match = re.fullmatch(r"cpu|cuda(?::(\d+))?", device)
+    if not match:
         raise EngineError(f"device: expected cpu or cuda:0, got {device!r}")
-    if kind == "cuda":
-        count = torch.cuda.device_count() if torch.cuda.is_available() else 0
-        if (torch.device(device).index or 0) >= count:
-            raise EngineError(f"device: {device} is not there; torch sees {count} GPUs")
-
-
-def _served(folder: Path, repository: Path) -> Nets:
-    export.export(folder, repository)
-    config = config_from(repository / "plate_recognition" / MODEL_VERSION)
-    yolo, stn, lprnet = (load_served(repository / name) for name in GRAPHS)
-    return Nets(
-        lambda canvas: yolo(canvas)[0],
-        stn,
-        lambda plates: lprnet(plates)[0],
-        config,
-        "served",
-    )
+    if device == "cpu":
+        return
+    if engine == "served":
+        raise EngineError(f'engine "served" runs on the CPU; {device} needs engine "torch"')
+    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if int(match[1] or 0) >= count:
+        raise EngineError(f"device: {device} is not there; torch sees {count} GPUs")
 
 
 def load_served(model: Path) -> Any:

@@ -14,10 +14,9 @@ Run = Callable[[Arrays], Arrays]
 
 
 def options_for(parameters: Mapping[str, str]) -> onnxruntime.SessionOptions:
-    """Make the options of a session from the parameters of a Triton configuration.
+    """Make a session's options of a Triton configuration's, named as for Triton's own backend.
 
-    They are named as for Triton's own backend: ``intra_op_thread_count``, 0 for as many
-    threads as there are cores.
+    ``intra_op_thread_count`` is 0 for as many threads as there are cores.
     """
     options = onnxruntime.SessionOptions()
     configured = int(parameters.get("intra_op_thread_count") or "0")

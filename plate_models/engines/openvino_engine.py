@@ -32,11 +32,10 @@ def computes_in_bf16() -> bool:
 
 
 def settings_for(parameters: Mapping[str, str]) -> dict[str, Any]:
-    """Make OpenVINO's settings from the parameters of a Triton configuration.
+    """Make OpenVINO's settings of a Triton configuration's, named as for Triton's own backend.
 
-    They are named as for Triton's own backend: ``INFERENCE_NUM_THREADS``, 0 for as many
-    threads as there are cores, and ``HINT_BF16``, "yes" for bfloat16 where the processor has
-    instructions for it. What follows the last convolution stays float32.
+    ``INFERENCE_NUM_THREADS`` is 0 for as many threads as there are cores; ``HINT_BF16``, "yes",
+    asks for bfloat16. What follows the last convolution stays float32.
     """
     threads = choose_threads(int(parameters.get("INFERENCE_NUM_THREADS") or "0"))
     bf16 = parameters.get("HINT_BF16", "").upper() == "YES" and computes_in_bf16()

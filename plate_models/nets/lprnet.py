@@ -6,6 +6,8 @@ over the batch, so that a text never depends on its neighbours. The first stage 
 at half the width of the original's channels, where most of its time went.
 """
 
+from itertools import pairwise
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -75,9 +77,8 @@ class LPRNet(nn.Module):
 
 
 def _stage(inputs: int, outputs: int, depth: int) -> nn.Sequential:
-    blocks = [SmallBasicBlock(inputs, outputs)]
-    blocks += [SmallBasicBlock(outputs, outputs) for _ in range(depth - 1)]
-    return nn.Sequential(*blocks)
+    widths = [inputs, *[outputs] * depth]
+    return nn.Sequential(*(SmallBasicBlock(*pair) for pair in pairwise(widths)))
 
 
 def unit_power(features: Tensor) -> Tensor:

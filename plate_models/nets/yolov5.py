@@ -10,7 +10,7 @@ Sources: Jocher, "YOLOv5" (architecture tables of release 6); Wang et al., "CSPN
 
 import math
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import ClassVar, cast
 
 import torch
 import torch.nn.functional as F
@@ -35,11 +35,6 @@ class Conv(nn.Module):
         """(N, c_in, H, W) to (N, c_out, H / stride, W / stride)."""
         y: Tensor = self.act(self.bn(self.conv(x)))
         return y
-
-    def fuse(self) -> None:
-        """Fold the batch norm into the convolution, in place; only in evaluation mode."""
-        self.conv = fuse_conv_bn_eval(self.conv, self.bn)
-        self.bn = nn.Identity()  # type: ignore[assignment]
 
 
 class Bottleneck(nn.Module):
@@ -168,16 +163,14 @@ class YOLOv5(nn.Module):
         """Fold every batch norm into its convolution, in place: for inference alone."""
         for module in self.eval().modules():
             if isinstance(module, Conv):
-                module.fuse()
+                module.conv = fuse_conv_bn_eval(module.conv, module.bn)
+                module.bn = nn.Identity()  # type: ignore[assignment]
         return self
 
     @property
     def head(self) -> Detect:
         """The last layer, with anchors and strides."""
-        head = self.model[-1]
-        if not isinstance(head, Detect):
-            raise TypeError(f"expected the last layer to be Detect, got {type(head).__name__}")
-        return head
+        return cast(Detect, self.model[-1])
 
     def forward(self, x: Tensor) -> list[Tensor]:
         """(N, 3, H, W) RGB in [0, 1], H and W multiples of 32, to raw heads of all anchors.

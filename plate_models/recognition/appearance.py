@@ -50,14 +50,12 @@ def evidence_of(
 def ground_likelihoods(plates: ArrayLike, colourless: bool = False) -> list[dict[str, float]]:
     """Estimate the ground colour of rectified plates, (N, H, W, 3) uint8 RGB that they fill.
 
-    In a colourless photo, as cameras take it by infrared light, only the polarity counts.
+    In a colourless photo, as cameras take it by infrared light, only the polarity counts. Other
+    arrays, and plates of fewer than 16 rows or columns, are a ValueError.
 
     Returns:
         Per plate the likelihood of each of ``grammar.GROUNDS``. They sum to 1, none is
         below 0.01, and they come near to each other where contrast is lost.
-
-    Raises:
-        ValueError: The plates are not (N, H, W, 3) uint8 with 16 or more rows and columns.
     """
     pixels = np.asarray(plates)
     if pixels.dtype != np.uint8 or pixels.shape[3:] != (3,) or min(pixels.shape[1:3]) < 16:
@@ -78,14 +76,8 @@ def ground_likelihoods(plates: ArrayLike, colourless: bool = False) -> list[dict
         yellow[:], coloured[:] = 1 / 2, 1 / 3
         dark_ink = 2 * dark_ink / (3 - dark_ink)
     blue, black, red = (1 - dark_ink) * coloured
-    found = {
-        "white": dark_ink * (1 - yellow),
-        "yellow": dark_ink * yellow,
-        "blue": blue,
-        "black": black,
-        "red": red,
-    }
-    table = np.stack([found[name] for name in GROUNDS], axis=1)
+    # In the order of GROUNDS.
+    table = np.stack([dark_ink * (1 - yellow), dark_ink * yellow, blue, black, red], axis=1)
     table = (1 - _DOUBT) * table + _DOUBT / len(GROUNDS)
     return [dict(zip(GROUNDS, row, strict=True)) for row in table.tolist()]
 

@@ -6,7 +6,6 @@ To say what a score means takes neither torch nor numpy.
 import bisect
 import json
 import math
-import warnings
 from collections.abc import Mapping
 from dataclasses import field
 from itertools import pairwise
@@ -22,8 +21,6 @@ VERSION = 1
 NAME = "calibration.json"
 # Logit of the float64 next to 1; raw scores beyond it, 1 itself above all, count as this.
 LOGIT_LIMIT = 36.7
-# A calibration for others says nothing. Formats and colours move few scores a little.
-_DECISIVE = ("recognizer", "rectifier")
 
 _STRICT = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
 _Logit = Annotated[float, Field(ge=-LOGIT_LIMIT, le=LOGIT_LIMIT)]
@@ -47,8 +44,8 @@ class Calibration:
         knots: (logit of the raw score, logit of the probability), the first growing
             from knot to knot, the second never falling; none for the identity.
         readable_from: Calibrated score from which a text of known format is readable.
-        measured_with: SHA-256, as hex digits, of what decided the scores, by its name:
-            `weights.measured_with`. Empty if it belongs to no weights.
+        measured_with: Hex SHA-256 of the nets that made the scores, by name; empty if it
+            belongs to no weights.
     """
 
     knots: tuple[tuple[_Logit, _Logit], ...] = ()
@@ -80,23 +77,13 @@ class Calibration:
         return sigmoid(y0 + (y1 - y0) * (x - x0) / (x1 - x0))
 
     def check(self, at_hand: Mapping[str, str]) -> None:
-        """Compare what this was measured with and what `weights.measured_with` finds now.
-
-        Other formats or colours are a warning.
-
-        Raises:
-            CalibrationError: A net is another one; the message names it.
-        """
-        for name, sha256 in self.measured_with.items():
-            found = at_hand.get(name, sha256)
-            if found != sha256:
-                message = (
-                    f"{NAME} was measured with the {name} {sha256}, the one at hand is {found}: "
+        """Raise CalibrationError, naming the net, if it was measured with another one."""
+        for name, found in at_hand.items():
+            if (expected := self.measured_with.get(name, found)) != found:
+                raise CalibrationError(
+                    f"{NAME} was measured with the {name} {expected}, the one at hand is {found}: "
                     "run `plates calibrate --release`"
                 )
-                if name in _DECISIVE:
-                    raise CalibrationError(message)
-                warnings.warn(message, stacklevel=2)
 
     def to_json(self, fit: Mapping[str, Any] | None = None) -> str:
         """Write it as JSON; `fit` says to people how it was fitted, and is not read back."""
@@ -124,8 +111,6 @@ class Calibration:
 
 
 class _Fit(BaseModel):
-    model_config = ConfigDict(strict=True)
-
     measured_with: dict[str, _Sha256] = {}  # absent in older files
 
 

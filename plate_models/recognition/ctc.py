@@ -44,19 +44,11 @@ def log_softmax(logits: NDArray[np.floating[Any]]) -> Array:
     return log_total
 
 
-def is_unreadable(log_probs: Array) -> bool:
-    """Whether nothing can be read from log-probabilities, because one of them is NaN."""
-    return bool(np.isnan(log_probs).any())
-
-
 def join_rows(rows: Sequence[Array]) -> Array:
     """Join the log-probabilities of a plate's rows along time, to be decoded as one text.
 
     A step that is certainly blank stands between two rows, because "A13" over "3" is "A133" and
-    not "A13".
-
-    Raises:
-        ValueError: There is no row, or the rows differ in their classes.
+    not "A13". No row, or rows that differ in their classes, are a ValueError.
     """
     if not rows or len({row.shape[0] for row in rows}) != 1:
         shapes = [row.shape for row in rows]
@@ -66,21 +58,19 @@ def join_rows(rows: Sequence[Array]) -> Array:
     return np.concatenate([part for row in rows for part in (seam, row)][1:], axis=1)
 
 
-def _check_classes(log_probs: Array, alphabet: str) -> None:
+def _is_readable(log_probs: Array, alphabet: str) -> bool:
+    """False if a log-probability is NaN; a ValueError if they don't fit the alphabet."""
     if log_probs.shape[0] != len(alphabet) + 1:
         raise ValueError(
             f"expected {len(alphabet) + 1} classes (the alphabet and a blank), "
             f"got {log_probs.shape[0]}: weights and spec disagree"
         )
+    return not np.isnan(log_probs).any()
 
 
 def greedy_decode(log_probs: Array, alphabet: str = RECOGNIZER.alphabet) -> str:
-    """Read a plate along its best path: argmax, merge repeats, drop blanks.
-
-    The text is empty if every step is blank or nothing can be read.
-    """
-    _check_classes(log_probs, alphabet)
-    if is_unreadable(log_probs):
+    """Read a plate along its best path: argmax, merge repeats, drop blanks; "" if unreadable."""
+    if not _is_readable(log_probs, alphabet):
         return ""
     path = log_probs.argmax(axis=0).tolist()
     # Merge repeats before dropping blanks: "A-A" must stay "AA".
@@ -96,8 +86,7 @@ def beam_decode(
     Of each step the `width` best prefixes are kept. Probabilities are those of all kept paths
     that spell the text, and sum to at most 1.
     """
-    _check_classes(log_probs, alphabet)
-    if is_unreadable(log_probs):
+    if not _is_readable(log_probs, alphabet):
         return []
     beam: Beam = {"": [1.0, 0.0]}
     for blank, likely in _steps(np.exp(log_probs), alphabet):
@@ -155,9 +144,8 @@ def text_probabilities(
 
     It is 0 for a text that is too long for T steps, and for all if nothing can be read.
     """
-    _check_classes(log_probs, alphabet)
     encoded = [encode(text, alphabet) for text in texts]
-    if not encoded or is_unreadable(log_probs):
+    if not _is_readable(log_probs, alphabet) or not encoded:
         return [0.0] * len(texts)
     probs = np.broadcast_to(np.exp(log_probs), (len(texts), *log_probs.shape))
     reached = _forward(probs, encoded)[-1]
@@ -179,9 +167,8 @@ def character_alternatives(
         i replaced by ``alphabet[k]``, and with the blank's k, of the text without it. All
         0 if unreadable.
     """
-    _check_classes(log_probs, alphabet)
     labels = encode(text, alphabet)
-    if not labels or not log_probs.shape[1] or is_unreadable(log_probs):
+    if not _is_readable(log_probs, alphabet) or not labels or not log_probs.shape[1]:
         return np.zeros((len(labels), len(alphabet) + 1))
     probs = np.exp(log_probs)
     # Backwards is forwards over the mirrored text.
@@ -197,11 +184,9 @@ def _forward(probs: Array, encoded: Sequence[Sequence[int]]) -> Array:
     """Sum the paths through each text's states: the forward algorithm (section 4.1).
 
     The states of a text are a start, then blank, c1, blank, … blank. The probabilities are
-    (N, C, T), the encoded texts N lists of classes.
-
-    Returns:
-        (T + 1, N, 2 L + 3) for the longest length L: entry (t, n, j) is the probability
-        of all paths of t steps that end in state j - 1. Column 0 is padding and always 0.
+    (N, C, T), the encoded texts N lists of classes. Returns (T + 1, N, 2 L + 3) for the longest
+    length L: entry (t, n, j) is the probability of all paths of t steps that end in state j - 1.
+    Column 0 is padding and always 0.
     """
     longest = max(map(len, encoded))
     texts, classes, steps = probs.shape

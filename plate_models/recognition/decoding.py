@@ -17,13 +17,10 @@ _NEGLIGIBLE = 1e-3
 
 @dataclass(frozen=True)
 class Evidence:
-    """What is seen of a plate beside its text: rows of characters, likelihoods of the ground.
-
-    The latter are ``appearance.ground_likelihoods``, or None if they are not known.
-    """
+    """What is seen of a plate beside its text."""
 
     lines: int = 1
-    ground: Mapping[str, float] | None = None
+    ground: Mapping[str, float] | None = None  # `appearance.ground_likelihoods`; None: not known
 
 
 ONE_LINE = Evidence()

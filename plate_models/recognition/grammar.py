@@ -6,7 +6,7 @@ forbidden. The gateway imports this file: no torch, no numpy.
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from operator import itemgetter
 
@@ -66,14 +66,11 @@ class PlateFormat:
 
 @dataclass(frozen=True)
 class Match:
-    """One way to understand a text: as which format, from which region, and how plausible.
-
-    The weight is in (0, 1]; 1 for a valid text of the format that is the likeliest to begin
-    with: the commonest of those that the ground and the lines speak for.
-    """
+    """One way to understand a text: as which format, from which region, and how plausible."""
 
     format: PlateFormat
     region: Region | None
+    # In (0, 1]; 1 for a valid text of the commonest format that ground and lines speak for.
     weight: float
 
 
@@ -142,10 +139,8 @@ class Grammar:
         The text alone does not always tell: "AB123777" is a trailer of region 77 or a taxi of
         777. Without a format's name the likeliest one counts.
         """
-        return next(
-            (m.region for m in self.readings_of(text) if format_name in (None, m.format.name)),
-            None,
-        )
+        matches = self.readings_of(text)
+        return next((m.region for m in matches if format_name in (None, m.format.name)), None)
 
     def to_native(self, text: str, format_name: str | None = None) -> str:
         """Write a text in the letters of its country: "B840CK197" as "В840СК197"."""
@@ -163,13 +158,11 @@ def _beliefs(
     likelihoods = dict(ground)
     least, most = min(likelihoods.values(), default=0.0), max(likelihoods.values(), default=0.0)
     beliefs = {}
-    for plate_format in grammar.formats:
-        belief = plate_format.weight
-        if lines not in (None, plate_format.lines):
-            belief *= _OTHER_LINES
+    for each in grammar.formats:
+        belief = each.weight * (1.0 if lines in (None, each.lines) else _OTHER_LINES)
         if most > 0:
-            belief *= max(likelihoods.get(plate_format.ground, least) / most, _LEAST_GROUND)
-        beliefs[plate_format.name] = belief
+            belief *= max(likelihoods.get(each.ground, least) / most, _LEAST_GROUND)
+        beliefs[each.name] = belief
     highest = max(beliefs.values())
     return {name: belief / highest for name, belief in beliefs.items()}
 
@@ -193,29 +186,22 @@ def _matches(grammar: Grammar, text: str) -> tuple[Match, ...]:
     return tuple(found)
 
 
-@lru_cache(maxsize=64)
-def _formats_of(grammar: Grammar, length: int) -> tuple[PlateFormat, ...]:
-    """The formats that have texts of a length."""
-    return tuple(
-        plate_format
-        for plate_format in grammar.formats
-        if any(len(places) == length for places in plate_format.places)
-    )
-
-
 @lru_cache(maxsize=4096)
 def _respellings(grammar: Grammar, text: str) -> tuple[str, ...]:
-    spelled = (
-        _respelled(text, places, grammar.look_alikes) for places in _places(grammar, len(text))
-    )
+    layouts = dict.fromkeys(p for one in _formats_of(grammar, len(text)) for p in one.places)
+    spelled = (_respelled(text, places, grammar.look_alikes) for places in layouts)
     return tuple(dict.fromkeys(new for new in spelled if new != text and _matches(grammar, new)))
 
 
 @lru_cache(maxsize=64)
-def _places(grammar: Grammar, length: int) -> tuple[tuple[str, ...], ...]:
-    """What stands where in the formats' texts of a length, each layout once."""
-    layouts = (places for plate_format in grammar.formats for places in plate_format.places)
-    return tuple(dict.fromkeys(places for places in layouts if len(places) == length))
+def _formats_of(grammar: Grammar, length: int) -> tuple[PlateFormat, ...]:
+    """The formats that have texts of a length, with the places of these texts alone."""
+    found = []
+    for plate_format in grammar.formats:
+        places = tuple(places for places in plate_format.places if len(places) == length)
+        if places:
+            found.append(replace(plate_format, places=places))
+    return tuple(found)
 
 
 def _respelled(text: str, places: tuple[str, ...], look_alikes: tuple[str, ...]) -> str:

@@ -23,7 +23,7 @@ from plate_models.recognition.calibration import (
 )
 
 SHA256 = "0123456789abcdef" * 4
-PINS = dict.fromkeys(("recognizer", "rectifier", "country", "grammar", "colour"), SHA256)
+PINS = dict.fromkeys(("recognizer", "rectifier"), SHA256)
 BENT = Calibration(((-2.0, -3.0), (1.0, 0.0), (30.0, 8.0)), 0.9, PINS)
 
 
@@ -132,20 +132,12 @@ def test_what_it_was_not_measured_with_is_named() -> None:
     for net in ("recognizer", "rectifier"):
         with pytest.raises(CalibrationError, match=f"the {net} .*plates calibrate"):
             BENT.check(PINS | {net: "f" * 64})
-    for other in ("country", "grammar", "colour"):
-        with pytest.warns(UserWarning, match=f"the {other} .*plates calibrate"):
-            BENT.check(PINS | {other: "f" * 64})
 
 
-def test_weights_are_compared_with_their_calibration(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_weights_are_compared_with_their_calibration(tmp_path: Path) -> None:
     folder = shutil.copytree(weights.WEIGHTS_DIR, tmp_path / "weights")
     found = weights.measured_with(folder)
-    assert load(folder / NAME).measured_with == found
-    monkeypatch.setattr("plate_models.recognition.appearance._DOUBT", 0.06)
-    with pytest.warns(UserWarning, match="the colour"):
-        weights.load_modules(folder)
+    assert load(folder / NAME).measured_with.items() >= found.items()
     (folder / NAME).write_text(Calibration(measured_with=found | {"rectifier": SHA256}).to_json())
     weights.write_manifest(folder)
     with pytest.raises(weights.WeightsError, match="the rectifier"):

@@ -15,7 +15,7 @@ from plate_models.spec import Limits
 
 ORIGIN = contract.Origin("sha256:0123", "cpu")
 PHOTO = torch.zeros((480, 640, 3), dtype=torch.uint8)
-EVERYTHING = {*contract._MAKERS, contract.MODEL_INFO}
+EVERYTHING = {*contract.OUTPUTS, contract.MODEL_INFO}
 
 
 def plate(text: str, candidates: tuple[tuple[str, float], ...], readable: bool = True) -> Plate:

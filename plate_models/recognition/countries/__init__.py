@@ -1,12 +1,234 @@
-"""Countries as data: one TOML file each, checked when it is loaded.
+"""Countries as data: one TOML file each, checked when it is loaded; refused by name if malformed.
 
-``ru.toml`` explains the keys and the patterns.
+``ru.toml`` explains the keys, and the small language of a plate's layout: "L###LL R".
 """
 
+import re
+import string
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import chain, groupby
 from pathlib import Path
+from typing import Annotated, Literal
 
-from plate_models.recognition.countries.definition import load_country
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from plate_models.recognition.grammar import FormatError, Grammar, PlateFormat
+from plate_models.spec import first_problem
 
 COUNTRIES = Path(__file__).resolve().parent
 
-__all__ = ["COUNTRIES", "load_country"]
+_Text = Annotated[str, Field(min_length=1)]
+_Char = Annotated[str, Field(min_length=1, max_length=1)]
+_TOKEN = re.compile(r"'(?P<literal>[^']+)'|[L#R/]|\s")
+
+
+class _Table(BaseModel):
+    model_config = ConfigDict(strict=True, extra="forbid")
+
+
+class _Country(_Table):
+    name: str
+    alphabet: str
+    letters: str
+    region: list[_Text] = []
+    look_alikes: list[_Text] = []
+    native: dict[_Char, _Char] = {}
+
+
+class _Format(_Table):
+    name: str
+    patterns: Annotated[list[_Text], Field(min_length=1)]
+    ground: Literal["white", "yellow", "blue", "black", "red"]  # grammar.GROUNDS
+    weight: Annotated[float, Field(gt=0, le=1)] = 1.0
+    letters: str = ""  # of the country where it is not given, as the region
+    rare_letters: str = ""
+    never: list[_Text] = []
+    region: list[_Text] = []
+    region_listed: bool = True
+    native: dict[_Char, _Char] = {}
+
+
+class _Definition(_Table):
+    country: _Country
+    formats: Annotated[list[_Format], Field(min_length=1)]
+    regions: dict[str, str] = {}
+
+
+def load_country(path: Path) -> Grammar:
+    """Load the grammar of a country; a FormatError names the file, the format and the reason."""
+    try:
+        definition = _Definition.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
+        return _grammar_of(definition, path.stem)
+    except ValidationError as error:
+        raise FormatError(f"{path}: {first_problem(error).lstrip('.')}") from error
+    except FormatError as error:
+        raise FormatError(f"{path}: {error}") from error
+    except (OSError, ValueError) as error:  # not UTF-8, not TOML
+        raise FormatError(f"{path}: not a country's definition: {error}") from error
+
+
+def _grammar_of(definition: _Definition, name: str) -> Grammar:
+    country = definition.country
+    # From a plate's format the gateway derives the country, and from that the file.
+    if country.name != name:
+        raise FormatError(f"country.name must be the file's, {name!r}, not {country.name!r}")
+    if len(set(country.alphabet)) != len(country.alphabet):
+        raise FormatError(f"country.alphabet has a character twice: {country.alphabet!r}")
+    _check_letters("country", country, country.alphabet)
+    names = [one.name for one in definition.formats]
+    for each in names:
+        if not each.startswith(f"{name}."):
+            raise FormatError(f"format {each!r}: 'name' must begin with '{name}.'")
+        if names.count(each) > 1:
+            raise FormatError(f"format {each!r}: there is another format of this name")
+    regions = _regions(definition)
+    return Grammar(
+        name,
+        country.alphabet,
+        country.letters,
+        tuple(_format(one, country, regions) for one in definition.formats),
+        regions,
+        tuple(country.look_alikes),
+        country.native,
+    )
+
+
+def _check_letters(place: str, table: _Country | _Format, alphabet: str) -> None:
+    """Refuse letters, region codes and native spellings outside of the alphabet."""
+    used = {
+        "letters": table.letters,
+        "region": "".join(table.region).replace("#", ""),
+        "native": "".join(table.native),
+        "rare_letters": getattr(table, "rare_letters", ""),
+        "look_alikes": "".join(getattr(table, "look_alikes", ())),
+    }
+    for key, text in used.items():
+        if outside := sorted(set(text) - set(alphabet)):
+            raise FormatError(f"{place}: {key!r} has {outside}, not in the alphabet {alphabet!r}")
+    if len(set(table.native.values())) != len(table.native):
+        raise FormatError(f"{place}: 'native' maps two characters to the same one")
+
+
+def _regions(definition: _Definition) -> dict[str, str]:
+    regions: dict[str, str] = {}
+    patterns = definition.country.region
+    for name, codes in definition.regions.items():
+        for code in codes.split():
+            if not any(_fits(pattern, code) for pattern in patterns):
+                raise FormatError(f"regions: code {code!r} of {name!r} is not one of {patterns}")
+            if code in regions:
+                raise FormatError(
+                    f"regions: code {code!r} belongs to {regions[code]!r} and {name!r}"
+                )
+            regions[code] = name
+    return regions
+
+
+def _fits(region: str, code: str) -> bool:
+    """Whether a region code follows a pattern such as "1##"."""
+    return re.fullmatch(re.escape(region).replace(r"\#", r"\d"), code) is not None
+
+
+def _format(table: _Format, country: _Country, regions: Mapping[str, str]) -> PlateFormat:
+    place = f"format {table.name!r}"
+    for key in {"letters", "region"} - table.model_fields_set:
+        setattr(table, key, getattr(country, key))
+    table.native = country.native | table.native
+    _check_letters(place, table, country.alphabet)
+    try:
+        compiled = [_compile(pattern, table, country.alphabet) for pattern in table.patterns]
+        _check_together(compiled, table, country.alphabet, regions)
+    except FormatError as error:
+        raise FormatError(f"{place}: {error}") from error
+    return PlateFormat(
+        table.name,
+        compiled[0].lines,
+        table.ground,
+        table.weight,
+        tuple(pattern.expression for pattern in compiled),
+        tuple(places for pattern in compiled for places in pattern.places),
+        table.rare_letters,
+        table.region_listed,
+        table.native,
+    )
+
+
+@dataclass(frozen=True)
+class _Pattern:
+    """A pattern, compiled."""
+
+    lines: int  # rows, 1 or 2
+    expression: re.Pattern[str]  # with a group "region" if it has an R
+    runs: set[int]  # how many digits stand in a row, outside the region code
+    places: list[tuple[str, ...]]  # for each spelling of R, the usual characters of each place
+
+
+def _compile(pattern: str, table: _Format, alphabet: str) -> _Pattern:
+    symbols = _symbols(pattern, alphabet)
+    if not symbols or symbols.count("/") > 1 or "/" in (symbols[0], symbols[-1]):
+        raise FormatError(f"pattern {pattern!r}: expected 1 or 2 rows, none of them empty")
+    regions = table.region if "R" in symbols else [""]
+    if symbols.count("R") > 1 or not regions:
+        raise FormatError(f"pattern {pattern!r}: R stands twice, or 'region' is missing")
+    digits = "".join(char for char in alphabet if char in string.digits)
+    usual = {"L": [table.letters], "#": [digits], "/": []}
+    places = []
+    for region in regions:
+        usual["R"] = [digits if char == "#" else char for char in region]
+        places.append(tuple(chain(*(usual.get(symbol, [symbol[-1]]) for symbol in symbols))))
+    if not all(chain(*places)):
+        raise FormatError(f"pattern {pattern!r} matches nothing: a symbol stands for no character")
+    spelled = "|".join(re.escape(region).replace(r"\#", f"[{digits}]") for region in regions)
+    expressions = {
+        "L": f"[{re.escape(table.letters + table.rare_letters)}]",
+        "#": f"[{digits}]",
+        "R": f"(?P<region>{spelled})",
+        "/": "",
+    }
+    expression, runs = "", set()
+    for symbol, group in groupby(symbols):
+        count = len(list(group))
+        if symbol == "#":
+            runs.add(count)
+            never = {serial for serial in table.never if len(serial) == count}
+            if len(never) == len(digits) ** count:
+                raise FormatError("a pattern matches nothing: all its serials are in 'never'")
+            expression += "".join(f"(?!{serial})" for serial in sorted(never))
+        expression += expressions.get(symbol, re.escape(symbol[-1])) * count
+    return _Pattern(1 + symbols.count("/"), re.compile(expression), runs, places)
+
+
+def _symbols(pattern: str, alphabet: str) -> list[str]:
+    """The symbols of a pattern; a literal character c is "'c"."""
+    symbols: list[str] = []
+    end = 0
+    while end < len(pattern):
+        match = _TOKEN.match(pattern, end)
+        if not match:
+            raise FormatError(f"pattern {pattern!r}: {pattern[end:]!r} is not understood")
+        end = match.end()
+        literal = match["literal"] or ""
+        if outside := sorted(set(literal) - set(alphabet)):
+            raise FormatError(f"pattern {pattern!r}: {outside} are not in the alphabet")
+        symbols += [f"'{char}" for char in literal] if literal else match[0].split()
+    return symbols
+
+
+def _check_together(
+    patterns: list[_Pattern], table: _Format, alphabet: str, codes: Mapping[str, str]
+) -> None:
+    """Refuse patterns of several kinds, and serials and codes that no plate can ever have."""
+    if len({pattern.lines for pattern in patterns}) > 1:
+        raise FormatError("patterns with different numbers of rows")
+    runs = set[int]().union(*(pattern.runs for pattern in patterns))
+    issued = set(string.digits) & set(alphabet)
+    for serial in table.never:
+        if not set(serial) <= issued or len(serial) not in runs:
+            raise FormatError(f"'never': no pattern has {serial!r} as its digits")
+    if not table.region_listed or not any(p.expression.groupindex for p in patterns):
+        return
+    for region in table.region:
+        if not any(_fits(region, code) for code in codes):
+            raise FormatError(f"'region': no listed code fits {region!r}")
