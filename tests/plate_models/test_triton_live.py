@@ -281,6 +281,8 @@ def test_other_weights_in_the_gpu_profile_answer_as_ours_in_the_cpu_profile(
         pixels = infer((triton_grpc, there), "input__0", cv2.imread(str(SAMPLES / PHOTO)))
     assert decoded(pixels.as_numpy("texts")) == decoded(other.as_numpy("texts")) == TEXTS
     np.testing.assert_array_equal(other.as_numpy("texts"), ours.as_numpy("texts"))
+    # Those weights have no calibration: it matters where nothing is read.
+    read = ours.as_numpy("texts")[:, 0] != b""
     for name, off in (("coordinates", 0.5), ("quads", 0.5), ("text_scores", 0.02), ("crops", 8)):
-        found, expected = (one.as_numpy(name).astype(float) for one in (other, ours))
+        found, expected = (one.as_numpy(name)[read].astype(float) for one in (other, ours))
         np.testing.assert_allclose(found, expected, atol=off)
