@@ -6,8 +6,10 @@ other anchors or another width are as good as ours.
 
 import hashlib
 import json
+import tomllib
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import Any, cast
 
 import torch
@@ -19,11 +21,13 @@ from plate_models.formats import grammar_of
 from plate_models.nets.lprnet import LPRNet
 from plate_models.nets.stn import STN
 from plate_models.nets.yolov5 import YOLOv5, YOLOv5Graph
-from plate_models.recognition import calibration
+from plate_models.recognition import appearance, calibration, grammar
 from plate_models.recognition.calibration import UNCALIBRATED, Calibration
+from plate_models.recognition.countries import COUNTRIES
 from plate_models.recognition.grammar import FormatError
 from plate_models.spec import (
     DEFAULTS,
+    RECOGNIZER,
     DetectorSpec,
     RecognizerSpec,
     RectifierSpec,
@@ -293,9 +297,22 @@ def load_modules(
 
 
 def measured_with(folder: Path = WEIGHTS_DIR) -> dict[str, str]:
-    """Hex SHA-256 of the nets that a calibration belongs to, by name."""
-    names = ("recognizer", "rectifier")
-    return {name: sha256_of(folder / f"{name}.safetensors") for name in names}
+    """Hex SHA-256 of what decides a score, by its name: nets, formats and their constants."""
+    nets = {name: folder / f"{name}.safetensors" for name in ("recognizer", "rectifier")}
+    country = read_file(nets["recognizer"]).contract.get("country", RECOGNIZER.country)
+    # Of the values: a comment in a country's file, or a line moved here, changes no score.
+    values = {
+        "country": tomllib.loads((COUNTRIES / f"{country}.toml").read_text(encoding="utf-8")),
+        "grammar": _constants(grammar),
+        "colour": _constants(appearance),
+    }
+    return {name: sha256_of(path) for name, path in nets.items()} | {
+        name: hashlib.sha256(repr(value).encode()).hexdigest() for name, value in values.items()
+    }
+
+
+def _constants(module: ModuleType) -> list[tuple[str, str]]:
+    return sorted((name, repr(value)) for name, value in vars(module).items() if name.isupper())
 
 
 def write_manifest(folder: Path = WEIGHTS_DIR) -> Path:

@@ -6,6 +6,7 @@ To say what a score means takes neither torch nor numpy.
 import bisect
 import json
 import math
+import warnings
 from collections.abc import Mapping
 from dataclasses import field
 from itertools import pairwise
@@ -44,8 +45,8 @@ class Calibration:
         knots: (logit of the raw score, logit of the probability), the first growing
             from knot to knot, the second never falling; none for the identity.
         readable_from: Calibrated score from which a text of known format is readable.
-        measured_with: Hex SHA-256 of the nets that made the scores, by name; empty if it
-            belongs to no weights.
+        measured_with: Hex SHA-256 of what decided the scores, by its name in
+            `weights.measured_with`; empty if it belongs to no weights.
     """
 
     knots: tuple[tuple[_Logit, _Logit], ...] = ()
@@ -77,13 +78,17 @@ class Calibration:
         return sigmoid(y0 + (y1 - y0) * (x - x0) / (x1 - x0))
 
     def check(self, at_hand: Mapping[str, str]) -> None:
-        """Raise CalibrationError, naming the net, if it was measured with another one."""
+        """Raise CalibrationError if it was measured with another net; warn of other formats."""
         for name, found in at_hand.items():
-            if (expected := self.measured_with.get(name, found)) != found:
-                raise CalibrationError(
-                    f"{NAME} was measured with the {name} {expected}, the one at hand is {found}: "
-                    "run `plates calibrate --release`"
-                )
+            if (expected := self.measured_with.get(name, found)) == found:
+                continue
+            message = (
+                f"{NAME} was measured with the {name} {expected}, the one at hand is {found}: "
+                "run `plates calibrate --release`"
+            )
+            if name in ("recognizer", "rectifier"):
+                raise CalibrationError(message)
+            warnings.warn(message, stacklevel=2)  # formats and colours move few scores a little
 
     def to_json(self, fit: Mapping[str, Any] | None = None) -> str:
         """Write it as JSON; `fit` says to people how it was fitted, and is not read back."""

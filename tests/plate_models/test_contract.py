@@ -1,4 +1,4 @@
-"""What goes in and out of plate_recognition, as arrays."""
+"""What goes in and out of plate_recognition, and that every config.pbtxt says the same."""
 
 import json
 from pathlib import Path
@@ -7,15 +7,37 @@ import cv2
 import numpy as np
 import pytest
 import torch
+from google.protobuf import text_format
+from support import ROOT
+from tritonclient.grpc import model_config_pb2
+from tritonclient.utils import triton_to_np_dtype
 
-from plate_models import contract, images
+from plate_models import contract, export, images
 from plate_models.pipeline import Plate
 from plate_models.recognition.decoding import Reading
-from plate_models.spec import Limits
+from plate_models.spec import (
+    DEFAULTS,
+    DETECTOR,
+    MODEL_VERSION,
+    RECOGNIZER,
+    RECTIFIER,
+    TENSORS,
+    Limits,
+)
 
 ORIGIN = contract.Origin("sha256:0123", "cpu")
 PHOTO = torch.zeros((480, 640, 3), dtype=torch.uint8)
 EVERYTHING = {*contract.OUTPUTS, contract.MODEL_INFO}
+REPOSITORY = ROOT / "model_repository"
+MODELS = ("plate_recognition", *contract.GRAPHS)
+PROFILES = {
+    "gpu": "config.pbtxt",
+    "cpu": "configs/cpu.pbtxt",
+    "tensorrt": "configs/tensorrt.pbtxt",
+}
+
+Config = model_config_pb2.ModelConfig
+Shapes = dict[str, tuple[str, list[int]]]
 
 
 def plate(text: str, candidates: tuple[tuple[str, float], ...], readable: bool = True) -> Plate:
@@ -23,7 +45,7 @@ def plate(text: str, candidates: tuple[tuple[str, float], ...], readable: bool =
     characters = tuple((char, 0.9) for char in best)
     reading = Reading(text if readable else "", 0.75, readable, "ru.car", characters, candidates)
     quad = ((1.0, 2.0), (3.0, 2.0), (3.0, 4.0), (1.0, 4.0))
-    crop = np.full((48, 188, 3), 7, np.uint8)
+    crop = np.full((*RECTIFIER.shown_hw, 3), 7, np.uint8)
     return Plate((1.0, 2.0, 3.0, 4.0), quad, 0.5, 1, reading, crop)
 
 
@@ -39,60 +61,34 @@ def test_pixels_are_bgr_and_a_file_gives_the_same_photo() -> None:
     assert torch.equal(contract.photo_of(png(bgr), None), from_pixels)
 
 
-def test_exactly_one_input() -> None:
-    pixels = np.zeros((2, 2, 3), np.uint8)
-    with pytest.raises(contract.InvalidInput, match="neither came"):
-        contract.photo_of(None, None)
-    with pytest.raises(contract.InvalidInput, match="both came"):
-        contract.photo_of(png(pixels), torch.from_numpy(pixels))
+PIXELS = torch.zeros((10, 11, 3), dtype=torch.uint8)
+WRONG_SHAPES = [(0, 0, 3), (0, 5, 3), (5, 0, 3), (5, 4, 4), (5, 4), (3,)]
 
 
-@pytest.mark.parametrize("shape", [(0, 0, 3), (0, 5, 3), (5, 0, 3), (5, 4, 4), (5, 4), (3,)])
-def test_pixels_of_a_wrong_shape(shape: tuple[int, ...]) -> None:
-    with pytest.raises(contract.InvalidInput, match="input__0"):
-        contract.photo_of(None, torch.zeros(shape, dtype=torch.uint8))
+@pytest.mark.parametrize(
+    ("file", "pixels", "message"),
+    [
+        (None, None, "neither came"),
+        (png(PIXELS.numpy()), PIXELS, "both came"),
+        *((None, torch.zeros(shape, dtype=torch.uint8), "input__0") for shape in WRONG_SHAPES),
+        (None, PIXELS.float(), r"UINT8 \[-1,-1,3\], got torch.float32"),
+        (None, PIXELS, "11x10 pixels"),
+        (np.zeros((2, 2), np.uint8), None, r"image: expected UINT8 \[-1\]"),
+    ],
+)
+def test_other_inputs_are_refused_by_name(
+    file: np.ndarray | None, pixels: torch.Tensor | None, message: str
+) -> None:
+    with pytest.raises(contract.InvalidInput, match=message):
+        contract.photo_of(file, pixels, Limits(max_pixels=109))
 
 
-def test_pixels_of_a_wrong_type_and_too_many() -> None:
-    with pytest.raises(contract.InvalidInput, match=r"UINT8 \[-1,-1,3\], got torch.float32"):
-        contract.photo_of(None, torch.zeros((2, 2, 3)))
-    pixels = torch.zeros((10, 11, 3), dtype=torch.uint8)
-    assert contract.photo_of(None, pixels, Limits(max_pixels=110)).shape == (10, 11, 3)
-    with pytest.raises(contract.InvalidInput, match="11x10 pixels"):
-        contract.photo_of(None, pixels, Limits(max_pixels=109))
-
-
-def test_bytes_of_a_wrong_rank_or_content() -> None:
-    with pytest.raises(contract.InvalidInput, match=r"image: expected UINT8 \[-1\]"):
-        contract.photo_of(np.zeros((2, 2), np.uint8), None)
+def test_as_many_pixels_as_allowed_are_taken_and_bytes_of_a_wrong_content_are_not() -> None:
+    assert contract.photo_of(None, PIXELS, Limits(max_pixels=110)).shape == (10, 11, 3)
     with pytest.raises(images.EmptyImage):
         contract.photo_of(np.zeros(0, np.uint8), None)
     with pytest.raises(images.UnsupportedType):
         contract.photo_of(np.frombuffer(b"not a photo", np.uint8), None)
-
-
-def test_no_plates_is_an_answer() -> None:
-    outputs = contract.outputs_of([], PHOTO, ORIGIN, EVERYTHING)
-    shapes = {name: array.shape for name, array in outputs.items()}
-    assert shapes == {
-        "coordinates": (0, 4),
-        "texts": (0, 1),
-        "detection_scores": (0,),
-        "text_scores": (0,),
-        "quads": (0, 4, 2),
-        "character_scores": (0, 10),
-        "formats": (0,),
-        "candidates": (0, 5),
-        "candidate_scores": (0, 5),
-        "crops": (0, 48, 188, 3),
-        "model_info": (1,),
-    }
-    assert all(array.flags.c_contiguous for array in outputs.values())
-
-
-def test_only_what_is_asked_for_is_made() -> None:
-    outputs = contract.outputs_of([], PHOTO, ORIGIN, {"texts", "coordinates"})
-    assert set(outputs) == {"texts", "coordinates"}
 
 
 def test_rows_are_padded() -> None:
@@ -104,86 +100,134 @@ def test_rows_are_padded() -> None:
     outputs = contract.outputs_of(plates, PHOTO, ORIGIN, EVERYTHING)
     assert outputs["texts"].tolist() == [["A1"], [""], [""]]
     assert outputs["formats"].tolist() == ["ru.car"] * 3
-    assert outputs["candidates"][0].tolist() == ["A1", "A7", "", "", ""]
-    assert outputs["candidates"][1].tolist() == [""] * 5
+    assert outputs["candidates"][:2].tolist() == [["A1", "A7", "", "", ""], [""] * 5]
     assert outputs["candidates"].shape == (3, 5)
     np.testing.assert_allclose(outputs["candidate_scores"][0], [0.75, 0.25] + [np.nan] * 3)
     np.testing.assert_allclose(outputs["character_scores"][0], [0.9, 0.9] + [np.nan] * 8)
-    assert np.isnan(outputs["character_scores"][1]).all()
-    assert np.isfinite(outputs["character_scores"][2]).sum() == 9
+    assert np.isfinite(outputs["character_scores"]).sum(axis=1).tolist() == [2, 0, 9]
     assert outputs["coordinates"].tolist() == [[1, 2, 3, 4]] * 3
     assert outputs["quads"][0].tolist() == [[1, 2], [3, 2], [3, 4], [1, 4]]
-    assert outputs["crops"].shape == (3, 48, 188, 3) and (outputs["crops"] == 7).all()
-
-
-def test_a_long_reading_widens_the_character_scores() -> None:
-    long = "A" * 13
-    outputs = contract.outputs_of(
-        [plate(long, ((long, 0.5),)), plate("A1", (("A1", 1.0),))], PHOTO, ORIGIN, EVERYTHING
-    )
-    assert outputs["character_scores"].shape == (2, 13)
+    assert (outputs["crops"] == 7).all()
+    # A long reading widens the character scores.
+    long = plate("A" * 13, (("A" * 13, 0.5),))
+    outputs = contract.outputs_of([long, plates[0]], PHOTO, ORIGIN, {"character_scores"})
+    assert {name: array.shape for name, array in outputs.items()} == {"character_scores": (2, 13)}
     assert np.isfinite(outputs["character_scores"]).sum() == 15
 
 
-@pytest.fixture
-def four_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_model_info_names_the_weights_the_device_and_the_size(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 4)
-
-
-@pytest.mark.usefixtures("four_gpus")
-def test_model_info_names_the_weights_the_device_and_the_size(tmp_path: Path) -> None:
-    manifest = {"weights": "sha256:abc", "torch": "x"}
     (tmp_path / "1").mkdir()
+    manifest = {"weights": "sha256:abc", "torch": "x"}
     (tmp_path / "1" / contract.MANIFEST).write_text(json.dumps(manifest))
-    instance = {"model_instance_kind": "GPU", "model_instance_device_id": "1"}
-    folder = {"model_repository": str(tmp_path), "model_version": "1"}
-    origin = contract.read_origin(instance | folder)
-    outputs = contract.outputs_of([], PHOTO, origin, {contract.MODEL_INFO})
-    assert json.loads(outputs[contract.MODEL_INFO][0]) == {
+    instance = {"model_instance_kind": "GPU", "model_instance_device_id": "3"}
+    origin = contract.read_origin(
+        {"model_repository": str(tmp_path), "model_version": "1", **instance}
+    )
+    spent = {"decode": 1.5, "yolo": 20.0}
+    info = {
         "version": "1",
         "weights": "sha256:abc",
-        "device": "cuda:1",
+        "device": "cuda:3",
         "image": {"width": 640, "height": 480},
     }
+    for timing, expected in ((None, info), (spent, info | {"timing_ms": spent})):
+        outputs = contract.outputs_of([], PHOTO, origin, {contract.MODEL_INFO}, timing)
+        assert json.loads(outputs[contract.MODEL_INFO][0]) == expected
 
 
-def test_model_info_tells_how_long_the_stages_took_if_that_is_known() -> None:
-    spent = {"decode": 1.5, "yolo": 20.0}
-    outputs = contract.outputs_of([], PHOTO, ORIGIN, {contract.MODEL_INFO}, spent)
-    assert json.loads(outputs[contract.MODEL_INFO][0])["timing_ms"] == spent
+def test_a_gpu_that_is_not_there_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    args = {"model_instance_kind": "GPU", "model_instance_device_id": "0"}
+    with pytest.raises(RuntimeError, match="GPU"):
+        contract.device_of(args)
+    assert contract.device_of({**args, "model_instance_kind": "CPU"}) == "cpu"
 
 
-@pytest.mark.usefixtures("four_gpus")
-@pytest.mark.parametrize(
-    ("kind", "number", "device"),
-    [("CPU", "0", "cpu"), ("GPU", "0", "cuda:0"), ("GPU", "3", "cuda:3")],
-)
-def test_the_device_follows_the_instance(kind: str, number: str, device: str) -> None:
-    arguments = {"model_instance_kind": kind, "model_instance_device_id": number}
-    assert contract.device_of(arguments) == device
+def read_config(model: str, profile: str) -> Config:
+    text = (REPOSITORY / model / PROFILES[profile]).read_text(encoding="utf-8")
+    return text_format.Parse(text, Config())
 
 
-@pytest.mark.usefixtures("four_gpus")
-def test_a_gpu_that_is_not_there_is_refused() -> None:
-    arguments = {"model_instance_kind": "GPU", "model_instance_device_id": "4"}
-    with pytest.raises(RuntimeError, match="sees 4 GPUs, not number 4"):
-        contract.device_of(arguments)
+def shapes(entries: object) -> Shapes:
+    names = model_config_pb2.DataType.Name
+    return {entry.name: (names(entry.data_type), list(entry.dims)) for entry in entries}
 
 
-@pytest.mark.parametrize(
-    ("error", "message", "code"),
-    [
-        (images.EmptyImage("Nothing came."), "empty-image: Nothing came.", "INVALID_ARG"),
-        (contract.InvalidInput("No."), "invalid-input: No.", "INVALID_ARG"),
-        (contract.GraphError("yolo: queue"), "yolo: queue", "UNAVAILABLE"),
-        (contract.GraphError("yolo: fault", transient=False), "yolo: fault", "INTERNAL"),
-        (contract.TimeoutExpired("Too late."), "Too late.", "UNAVAILABLE"),
-        (contract.CallerGone("Gone."), "Gone.", "CANCELLED"),
-        (KeyError("/a/path"), "unexpected KeyError, see the server's log", "INTERNAL"),
-    ],
-)
-def test_problems_have_a_code_and_hide_what_is_ours(
-    error: Exception, message: str, code: str
+# The rectifier samples with AffineGrid, which TensorRT lacks.
+SERVED = {"gpu": MODELS, "cpu": MODELS, "tensorrt": ("yolo", "lprnet")}
+
+
+@pytest.mark.parametrize(("profile", "model"), [(p, m) for p in SERVED for m in SERVED[p]])
+def test_profiles_differ_only_in_how_they_run_and_their_queues_are_bounded(
+    profile: str, model: str
 ) -> None:
-    assert contract.problem_of(error) == (message, code)
+    config, other = read_config(model, profile), read_config(model, "gpu")
+    assert config.input == other.input and config.max_batch_size == other.max_batch_size
+    outputs = shapes(other.output)
+    if (model, profile) == ("lprnet", "tensorrt"):  # an engine is built for one alphabet
+        outputs = {TENSORS.graph_output: ("TYPE_FP32", [RECOGNIZER.classes, RECOGNIZER.steps])}
+    assert shapes(config.output) == outputs
+    assert tuple(outputs) == contract.GRAPHS.get(model, tuple(outputs))
+    for graph in export.graphs_of(DEFAULTS):
+        if graph.name == model:
+            dims = [-1 if axis in graph.dynamic else n for axis, n in enumerate(graph.shape, 1)]
+            assert [list(entry.dims) for entry in config.input] == [dims]
+    # An empty name is the folder's name, and Triton serves the newest version.
+    assert config.name == "" and MODEL_VERSION == "1"
+    policy = config.dynamic_batching.default_queue_policy
+    assert policy.max_queue_size > 0 and policy.default_timeout_microseconds > 0
+    assert policy.allow_timeout_override
+    assert policy.timeout_action == model_config_pb2.ModelQueuePolicy.TimeoutAction.REJECT
+    inputs = [entry for sample in config.model_warmup for entry in sample.inputs.values()]
+    warmed = [tuple(entry.dims) for entry in inputs]
+    if model == "yolo":
+        # OpenVINO holds a compiled net for each canvas: those of few photos come when needed.
+        canvases = DETECTOR.canvases_hw[: 1 if profile == "cpu" else None]
+        assert warmed == [(3, *size) for size in canvases]
+    assert warmed or model == "plate_recognition"
+
+
+@pytest.mark.parametrize("count", [0, 1, 3])
+def test_plate_recognitions_outputs_are_what_the_contract_makes(count: int) -> None:
+    config = read_config("plate_recognition", "cpu")
+    assert config.output == read_config("plate_recognition", "gpu").output
+    declared = shapes(config.output)
+    assert declared.keys() == EVERYTHING
+    plates = [plate("A1", (("A1", 0.5),))] * count
+    arrays = contract.outputs_of(plates, PHOTO, ORIGIN, set(declared))
+    assert set(arrays) == set(declared)
+    for name, array in arrays.items():
+        data_type, dims = declared[name]
+        kind = data_type.removeprefix("TYPE_").replace("STRING", "BYTES")
+        assert array.dtype == np.dtype(triton_to_np_dtype(kind)), name
+        assert array.flags.c_contiguous, name
+        assert array.shape[0] == (1 if name == contract.MODEL_INFO else count)
+        fits = [size in (-1, got) for size, got in zip(dims, array.shape, strict=True)]
+        assert all(fits), (name, dims, array.shape)
+
+
+def test_the_published_inputs_and_outputs_stay() -> None:
+    config = read_config("plate_recognition", "cpu")
+    assert config.max_batch_size == 0
+    assert shapes(config.input) == {
+        "input__0": ("TYPE_UINT8", [-1, -1, 3]),
+        "image": ("TYPE_UINT8", [-1]),
+    }
+    assert all(entry.optional for entry in config.input)
+    published = {
+        "coordinates": ("TYPE_FP32", [-1, 4]),
+        "texts": ("TYPE_STRING", [-1, 1]),
+        "quads": ("TYPE_FP32", [-1, 4, 2]),
+        "character_scores": ("TYPE_FP32", [-1, -1]),
+        "crops": ("TYPE_UINT8", [-1, *RECTIFIER.shown_hw, 3]),
+        "candidates": ("TYPE_STRING", [-1, RECOGNIZER.candidates]),
+        "candidate_scores": ("TYPE_FP32", [-1, RECOGNIZER.candidates]),
+        "detection_scores": ("TYPE_FP32", [-1]),
+        "text_scores": ("TYPE_FP32", [-1]),
+        "formats": ("TYPE_STRING", [-1]),
+    }
+    assert shapes(config.output).items() >= published.items()

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from plate_models.recognition.countries import COUNTRIES, load_country
+from plate_models.formats import RUSSIA
+from plate_models.recognition.countries import load_country
 from plate_models.recognition.grammar import FormatError
 
 # A country that never was: other letters, other digits, no regions, no second alphabet.
@@ -22,47 +23,56 @@ ground = "yellow"
 """
 
 
-def small(tmp_path: Path, old: str = "", new: str = "") -> Path:
-    assert old in SMALL
-    path = tmp_path / "xx.toml"
-    path.write_text(SMALL.replace(old, new, 1) if old else SMALL + new, encoding="utf-8")
+REGIONS = """
+[country]
+name = "yy"
+alphabet = "0123ABC"
+letters = "ABC"
+region = ["#", "A#"]
+
+[[formats]]
+name = "yy.car"
+patterns = ["L## R"]
+ground = "white"
+
+[regions]
+"East" = "1 A1"
+"West" = "2"
+"""
+
+
+def written(folder: Path, source: str, old: str = "", new: str = "") -> Path:
+    """A country's file, with a part replaced, or something added where there is no old part."""
+    assert old in source
+    path = folder / ("xx.toml" if source is SMALL else "yy.toml")
+    path.write_text(source.replace(old, new, 1) if old else source + new, encoding="utf-8")
     return path
 
 
 def test_a_small_country_needs_little(tmp_path: Path) -> None:
-    country = load_country(small(tmp_path))
+    country = load_country(written(tmp_path, SMALL))
     assert country.judge("LR12") == ("xx.cart", 1.0)
+    assert country.judge("Z1/R") == ("xx.cart", 1.0)  # literals may be symbols of the language
     assert country.judge("LR13")[0] == country.judge("")[0] == "unknown"
     assert country.respellings("LRZ1") == ("LR21",)
     assert country.to_native("LR12") == "LR12"
     assert country.region_of("LR12") is None
+    assert load_country(written(tmp_path, REGIONS)).region_of("A12A1").name == "East"
     # Two countries don't share what they remember.
-    from plate_models.formats import RUSSIA
-
     assert RUSSIA.judge("LR12")[0] == "unknown"
 
 
-def test_literals_may_be_symbols_of_the_language(tmp_path: Path) -> None:
-    assert load_country(small(tmp_path)).judge("Z1/R") == ("xx.cart", 1.0)
-
-
 def test_rows_are_counted(tmp_path: Path) -> None:
-    path = small(tmp_path, """"LL##", "'Z'# '/R'\"""", '"LL / ##", "L / \'Z\'"')
+    path = written(tmp_path, SMALL, """"LL##", "'Z'# '/R'\"""", '"LL / ##", "L / \'Z\'"')
     (cart,) = load_country(path).formats
     assert cart.lines == 2 and cart.patterns[0].fullmatch("LR12")
     # A run of digits ends with its row.
-    path = small(tmp_path, """"LL##", "'Z'# '/R'\"""", '"L# / ##L"')
+    path = written(tmp_path, SMALL, """"LL##", "'Z'# '/R'\"""", '"L# / ##L"')
     assert load_country(path).judge("L000L")[0] == "xx.cart"
-    path = small(tmp_path, """"LL##", "'Z'# '/R'\"""", '"L# / ##L"]\nnever = ["000"')
+    path = written(tmp_path, SMALL, """"LL##", "'Z'# '/R'\"""", '"L# / ##L"]\nnever = ["000"')
     with pytest.raises(FormatError, match="no pattern has '000'"):
         load_country(path)
 
-
-def test_russia_is_where_it_is_looked_for() -> None:
-    assert load_country(COUNTRIES / "ru.toml").name == "ru"
-
-
-REGION = 'region = ["#"]\n[regions]\n"East" = "1"\n'
 
 MALFORMED = [
     ("", "speed = 1", r"xx\.toml: formats\[0\]\.speed: Extra inputs"),
@@ -110,65 +120,31 @@ MALFORMED = [
     ("", "[regions]\nEast = 1", r"regions\.East: expected a valid string, found 1"),
     ("[country]", "[country", r"not a country's definition"),
 ]
+MALFORMED_REGIONS = [
+    ('"#", "A#"', '"#", "B#"', r"code 'A1' of 'East' is not one of \['#', 'B#'\]"),
+    ('"A#"]', '"A#", "B#"]', r"format 'yy.car': 'region': no listed code fits 'B#'"),
+    ('"A#"]', '"A#", "Q#"]', r"country: 'region' has \['Q'\], not in the alphabet"),
+    ('"West" = "2"', '"West" = "1"', r"code '1' belongs to 'East' and 'West'"),
+    ('"white"', '"white"\nregion = ["##"]', r"'region': no listed code fits '##'"),
+]
 
 
-@pytest.mark.parametrize(("old", "new", "reason"), MALFORMED)
+@pytest.mark.parametrize(
+    ("source", "old", "new", "reason"),
+    [(SMALL, *row) for row in MALFORMED] + [(REGIONS, *row) for row in MALFORMED_REGIONS],
+)
 def test_malformed_definitions_are_refused_by_name(
-    tmp_path: Path, old: str, new: str, reason: str
+    tmp_path: Path, source: str, old: str, new: str, reason: str
 ) -> None:
-    path = small(tmp_path, old, new)
+    load_country(written(tmp_path, source))
+    path = written(tmp_path, source, old, new)
     with pytest.raises(FormatError, match=reason) as refused:
         load_country(path)
     assert str(path) in str(refused.value)
 
 
-REGIONS = """
-[country]
-name = "yy"
-alphabet = "0123ABC"
-letters = "ABC"
-region = ["#", "A#"]
-
-[[formats]]
-name = "yy.car"
-patterns = ["L## R"]
-ground = "white"
-
-[regions]
-"East" = "1 A1"
-"West" = "2"
-"""
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "reason"),
-    [
-        ('"#", "A#"', '"#", "B#"', r"code 'A1' of 'East' is not one of \['#', 'B#'\]"),
-        ('"A#"]', '"A#", "B#"]', r"format 'yy.car': 'region': no listed code fits 'B#'"),
-        ('"A#"]', '"A#", "Q#"]', r"country: 'region' has \['Q'\], not in the alphabet"),
-        ('"West" = "2"', '"West" = "1"', r"code '1' belongs to 'East' and 'West'"),
-        ('"white"', '"white"\nregion = ["##"]', r"'region': no listed code fits '##'"),
-    ],
-)
-def test_malformed_regions_are_refused_by_name(
-    tmp_path: Path, old: str, new: str, reason: str
-) -> None:
-    path = tmp_path / "yy.toml"
-    path.write_text(REGIONS, encoding="utf-8")
-    assert load_country(path).region_of("A12A1").name == "East"
-    assert old in REGIONS
-    path.write_text(REGIONS.replace(old, new, 1), encoding="utf-8")
-    with pytest.raises(FormatError, match=reason):
-        load_country(path)
-
-
-def test_a_missing_file_is_refused_by_name(tmp_path: Path) -> None:
-    with pytest.raises(FormatError, match=r"nowhere\.toml"):
-        load_country(tmp_path / "nowhere.toml")
-
-
-def test_a_file_that_is_no_text_is_refused_by_name(tmp_path: Path) -> None:
-    path = tmp_path / "bytes.toml"
-    path.write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(FormatError, match=r"bytes\.toml"):
-        load_country(path)
+def test_missing_files_and_bytes_are_refused_by_name(tmp_path: Path) -> None:
+    (tmp_path / "bytes.toml").write_bytes(b"\xff\xfe\x00")
+    for name in ("nowhere.toml", "bytes.toml"):
+        with pytest.raises(FormatError, match=name):
+            load_country(tmp_path / name)

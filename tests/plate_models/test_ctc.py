@@ -55,45 +55,25 @@ def small_cases() -> list[tuple[ctc.Array, str]]:
 
 
 @pytest.mark.parametrize(("log_probs", "alphabet"), small_cases())
-def test_beam_equals_the_sum_over_every_path(log_probs: ctc.Array, alphabet: str) -> None:
-    found = dict(ctc.beam_decode(log_probs, alphabet, width=1000))
-    assert found == pytest.approx(every_text(log_probs, alphabet))
-
-
-@pytest.mark.parametrize(("log_probs", "alphabet"), small_cases())
-def test_a_narrow_beam_lists_the_likeliest_texts_first(log_probs: ctc.Array, alphabet: str) -> None:
+def test_probabilities_equal_the_sum_over_every_path(log_probs: ctc.Array, alphabet: str) -> None:
     exact = every_text(log_probs, alphabet)
-    found = ctc.beam_decode(log_probs, alphabet, width=4)
-    assert found[0][0] == max(exact, key=exact.__getitem__)
-    assert [p for _, p in found] == sorted((p for _, p in found), reverse=True)
-    assert all(p <= exact[text] + 1e-12 for text, p in found)
-
-
-@pytest.mark.parametrize(("log_probs", "alphabet"), small_cases())
-def test_text_probabilities_equal_the_sum_over_every_path(
-    log_probs: ctc.Array, alphabet: str
-) -> None:
-    steps = log_probs.shape[1]
-    texts = ["".join(t) for n in range(steps + 2) for t in itertools.product(alphabet, repeat=n)]
-    exact = every_text(log_probs, alphabet)
-    expected = [exact.get(text, 0.0) for text in texts]
-    assert ctc.text_probabilities(log_probs, texts, alphabet) == pytest.approx(expected)
-    assert sum(expected) == pytest.approx(1.0)
-
-
-@pytest.mark.parametrize(("log_probs", "alphabet"), small_cases())
-def test_alternatives_equal_the_probabilities_of_the_replaced_texts(
-    log_probs: ctc.Array, alphabet: str
-) -> None:
-    exact = every_text(log_probs, alphabet)
-    texts = ["".join(t) for n in (1, 2, 3) for t in itertools.product(alphabet, repeat=n)]
+    assert dict(ctc.beam_decode(log_probs, alphabet, width=1000)) == pytest.approx(exact)
+    narrow = ctc.beam_decode(log_probs, alphabet, width=4)
+    assert narrow[0][0] == max(exact, key=exact.__getitem__)
+    assert [p for _, p in narrow] == sorted((p for _, p in narrow), reverse=True)
+    assert all(p <= exact[text] + 1e-12 for text, p in narrow)
+    lengths = range(log_probs.shape[1] + 2)
+    texts = ["".join(t) for n in lengths for t in itertools.product(alphabet, repeat=n)]
+    found = ctc.text_probabilities(log_probs, texts, alphabet)
+    assert found == pytest.approx([exact.get(text, 0.0) for text in texts])
     for text in texts:
-        expected = [
-            [exact.get(text[:i] + char + text[i + 1 :], 0.0) for char in (*alphabet, "")]
-            for i in range(len(text))
-        ]
-        found = ctc.character_alternatives(log_probs, text, alphabet)
-        assert found == pytest.approx(np.array(expected)), text
+        if 1 <= len(text) <= 3:
+            expected = [
+                [exact.get(text[:i] + char + text[i + 1 :], 0.0) for char in (*alphabet, "")]
+                for i in range(len(text))
+            ]
+            alternatives = ctc.character_alternatives(log_probs, text, alphabet)
+            assert alternatives == pytest.approx(np.array(expected)), text
 
 
 def test_no_texts_have_no_probabilities() -> None:
@@ -104,24 +84,6 @@ def test_no_texts_have_no_probabilities() -> None:
     assert ctc.beam_decode(nothing, ALPHABET) == [("", 1.0)]
     assert ctc.text_probabilities(nothing, ["", "A"], ALPHABET) == [1.0, 0.0]
     assert not ctc.character_alternatives(nothing, "A", ALPHABET).any()
-
-
-def test_beam_finds_a_text_that_no_best_path_spells() -> None:
-    # "A" has two likely paths, the blank path is likelier than each, not than both.
-    probs = np.array([[0.4, 0.4], [0.0, 0.0], [0.0, 0.0], [0.6, 0.6]]) + 1e-12
-    assert ctc.greedy_decode(np.log(probs), ALPHABET) == ""
-    assert ctc.beam_decode(np.log(probs), ALPHABET)[0][0] == "A"
-
-
-def test_a_character_spread_over_steps_is_as_sure_as_their_sum() -> None:
-    # One "A" that starts at step 0 or at step 1: neither step is sure, the text is.
-    probs = np.array([[0.5, 0.5], [0.0, 0.0], [0.0, 0.0], [0.5, 0.5]]) + 1e-12
-    alternatives = ctc.character_alternatives(np.log(probs), "A", ALPHABET)
-    assert alternatives[0] / alternatives[0].sum() == pytest.approx([0.75, 0, 0, 0.25])
-
-
-def test_a_repeat_needs_a_blank_between() -> None:
-    assert ctc.text_probabilities(log_probs_of("AA"), ["AA"], ALPHABET) == [0.0]
 
 
 def test_rows_are_read_one_after_the_other() -> None:
@@ -138,15 +100,12 @@ def test_rows_are_read_one_after_the_other() -> None:
     assert together == pytest.approx(upper * lower, rel=0.01)
 
 
-def test_one_row_stays_as_it_is() -> None:
+def test_rows_that_do_not_fit_are_refused() -> None:
     row = log_probs_of("A-1")
     assert np.array_equal(ctc.join_rows([row]), row)
-
-
-@pytest.mark.parametrize("rows", [[], [np.zeros((4, 3)), np.zeros((5, 3))]])
-def test_rows_that_do_not_fit_are_refused(rows: list[ctc.Array]) -> None:
-    with pytest.raises(ValueError, match=r"expected one or more \(C, T\)"):
-        ctc.join_rows(rows)
+    for rows in ([], [np.zeros((4, 3)), np.zeros((5, 3))]):
+        with pytest.raises(ValueError, match=r"expected one or more \(C, T\)"):
+            ctc.join_rows(rows)
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
@@ -161,12 +120,9 @@ def test_logits_that_are_no_numbers_read_as_nothing(bad: float) -> None:
     assert not ctc.character_alternatives(log_probs, "A1", ALPHABET).any()
 
 
-def test_wrong_class_count_names_both_numbers() -> None:
+def test_what_does_not_fit_the_alphabet_is_named() -> None:
     with pytest.raises(ValueError, match=r"expected 24 classes.*got 4"):
         ctc.greedy_decode(log_probs_of("A-A"))
-
-
-def test_encode_names_what_it_does_not_know() -> None:
     assert ctc.encode("B1A", ALPHABET) == [1, 2, 0]
     with pytest.raises(ValueError, match="'Q'"):
         ctc.encode("AQ", ALPHABET)

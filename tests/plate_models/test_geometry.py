@@ -1,4 +1,4 @@
-"""Letterbox, boxes, crops and quads."""
+"""Canvas, choice of boxes, crops, quads."""
 
 from dataclasses import replace
 
@@ -6,17 +6,20 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from plate_models.detection import box_iou_xyxy, choose_canvas, letterbox
+from plate_models.detection import box_iou_xyxy, choose_canvas, letterbox, select_boxes
 from plate_models.rectification import (
-    box_cxcywh_to_xyxy,
     box_xyxy_to_cxcywh,
     crop_boxes,
     quads_from_theta,
+    rectified_rgb,
+    resample,
     widen_boxes,
 )
 from plate_models.spec import DETECTOR, RECTIFIER
 
 CANVASES_HW = ((448, 768), (576, 576), (768, 448))
+CHOICE = replace(DETECTOR, score_threshold=0.3, iou_threshold=0.5)
+NAN = float("nan")
 
 
 def ramp_photo(height: int, width: int) -> torch.Tensor:
@@ -41,66 +44,26 @@ def ramp_photo(height: int, width: int) -> torch.Tensor:
 )
 def test_the_canvas_that_shrinks_least_is_chosen(photo_hw, canvas_hw):
     assert choose_canvas(*photo_hw, CANVASES_HW) == canvas_hw
-
-
-def test_of_equal_canvases_the_smaller_is_chosen():
+    # Of equal canvases it is the smaller one.
     assert choose_canvas(64, 128, ((128, 128), (64, 128), (192, 128))) == (64, 128)
-
-
-def test_letterbox_keeps_the_aspect_and_pads_with_grey():
-    photo = torch.full((50, 200, 3), 7, dtype=torch.uint8)
-    canvas, placement = letterbox(photo, (64, 96))
-    assert canvas.shape == (3, 64, 96)
-    assert canvas.dtype == torch.uint8
-    assert placement.offset_xy == (0, 20)
-    assert (canvas[:, 20:44] == 7).all()
-    assert (canvas[:, :20] == DETECTOR.pad_value).all()
-    assert (canvas[:, 44:] == DETECTOR.pad_value).all()
-
-
-def to_canvas(placement, boxes):
-    scale, offset = map(torch.tensor, (placement.scale_xy, placement.offset_xy))
-    return boxes * scale.repeat(2) + offset.repeat(2)
-
-
-def test_a_photo_of_the_canvas_size_is_not_touched():
-    photo = ramp_photo(64, 96)
-    canvas, _ = letterbox(photo, (64, 96))
-    assert torch.equal(canvas, photo.permute(2, 0, 1))
-
-
-@pytest.mark.parametrize("photo_hw", [(1080, 1920), (37, 211), (211, 37), (3, 3)])
-@pytest.mark.parametrize("canvas_hw", CANVASES_HW)
-def test_boxes_survive_the_way_to_the_canvas_and_back(photo_hw, canvas_hw):
-    height, width = photo_hw
-    photo = torch.zeros(height, width, 3, dtype=torch.uint8)
-    boxes = torch.tensor([[0.0, 0.0, width, height], [0.3, 0.6, width / 2, height / 3]])
-    _, placement = letterbox(photo, canvas_hw)
-    on_canvas = to_canvas(placement, boxes)
-    assert (on_canvas >= 0).all()
-    assert (on_canvas <= torch.tensor([canvas_hw[1], canvas_hw[0]] * 2) + 1e-3).all()
-    torch.testing.assert_close(placement.to_photo(on_canvas), boxes, rtol=0, atol=2e-3)
 
 
 def test_what_the_box_frames_lies_in_its_box_on_the_canvas():
     photo = torch.zeros(300, 500, 3, dtype=torch.uint8)
     photo[90:150, 200:400] = 255
     canvas, placement = letterbox(photo, (192, 192))
-    box = to_canvas(placement, torch.tensor([[200.0, 90.0, 400.0, 150.0]]))[0]
-    x0, y0, x1, y1 = box.tolist()
+    framed = torch.tensor([[200.0, 90.0, 400.0, 150.0]])
+    scale, offset = map(torch.tensor, (placement.scale_xy, placement.offset_xy))
+    box = (framed * scale.repeat(2) + offset.repeat(2))[0]
+    torch.testing.assert_close(placement.to_photo(box[None]), framed)
     rows, columns = (canvas[0] > 200).nonzero().unbind(dim=1)
     found = (columns.min(), rows.min(), columns.max() + 1, rows.max() + 1)
-    assert [int(v) for v in found] == pytest.approx([x0, y0, x1, y1], abs=1)
+    assert [int(v) for v in found] == pytest.approx(box.tolist(), abs=1)
+    beyond = placement.to_photo(torch.tensor([[-20.0, -20.0, 290.0, 290.0]]))
+    assert beyond.tolist() == [[0.0, 0.0, 500.0, 300.0]]
 
 
-def test_shrinking_onto_a_canvas_averages():
-    photo = torch.zeros(300, 600, 3, dtype=torch.uint8)
-    photo[:, ::2] = 255
-    canvas, _ = letterbox(photo, (100, 200))
-    assert (canvas.float() - 127.5).abs()[:, :, 2:-2].max() < 30
-
-
-@pytest.mark.parametrize("photo_hw", [(270, 480), (97, 31), (1, 50)])
+@pytest.mark.parametrize("photo_hw", [(270, 480), (97, 31), (1, 50), (64, 96)])
 def test_the_canvas_holds_the_photo_as_torch_shrinks_it(photo_hw):
     draw = torch.Generator().manual_seed(5)
     photo = torch.randint(0, 256, (*photo_hw, 3), dtype=torch.uint8, generator=draw)
@@ -112,26 +75,18 @@ def test_the_canvas_holds_the_photo_as_torch_shrinks_it(photo_hw):
         planes = image.permute(2, 0, 1)[None].contiguous()
         shrunk = F.interpolate(planes, (height, width), mode="bilinear", antialias=True)
         bars = (left, 96 - width - left, top, 64 - height - top)
+        assert max(abs(bars[0] - bars[1]), abs(bars[2] - bars[3])) <= 1
         assert torch.equal(canvas, F.pad(shrunk[0], bars, value=DETECTOR.pad_value))
 
 
-def test_boxes_are_cut_at_the_photo():
-    _, placement = letterbox(torch.zeros(100, 200, 3, dtype=torch.uint8), (64, 64))
-    boxes = placement.to_photo(torch.tensor([[-20.0, -20.0, 90.0, 90.0]]))
-    assert boxes.tolist() == [[0.0, 0.0, 200.0, 100.0]]
-
-
 def test_no_boxes_are_no_boxes():
-    none = torch.zeros(0, 4)
-    _, placement = letterbox(torch.zeros(10, 10, 3, dtype=torch.uint8), (64, 64))
-    assert placement.to_photo(none).shape == (0, 4)
-    assert box_xyxy_to_cxcywh(none).shape == (0, 4)
-    assert box_cxcywh_to_xyxy(none).shape == (0, 4)
-    assert widen_boxes(none).shape == (0, 4)
+    none, photo = torch.zeros(0, 4), torch.zeros(10, 10, 3, dtype=torch.uint8)
+    _, placement = letterbox(photo, (64, 64))
+    for same in (placement.to_photo, box_xyxy_to_cxcywh, widen_boxes):
+        assert same(none).shape == (0, 4)
     assert box_iou_xyxy(none, torch.zeros(3, 4)).shape == (0, 3)
     assert quads_from_theta(torch.zeros(0, 2, 3), none).shape == (0, 4, 2)
-    crops = crop_boxes(torch.zeros(10, 10, 3, dtype=torch.uint8), none)
-    assert crops.shape == (0, 3, *RECTIFIER.crop_hw)
+    assert crop_boxes(photo, none).shape == (0, 3, *RECTIFIER.crop_hw)
 
 
 @pytest.mark.parametrize(
@@ -148,12 +103,9 @@ def test_what_is_no_image_is_refused(image):
         letterbox(image, (64, 64))
     with pytest.raises(ValueError, match="expected an image"):
         crop_boxes(image, torch.zeros(1, 4))
-
-
-def test_box_formats():
-    boxes = torch.tensor([[10.0, 20.0, 50.0, 30.0]])
-    assert box_xyxy_to_cxcywh(boxes).tolist() == [[30.0, 25.0, 40.0, 10.0]]
-    assert torch.equal(box_cxcywh_to_xyxy(box_xyxy_to_cxcywh(boxes)), boxes)
+    for shape in ((300, 5), (1, 300, 6), (6,)):
+        with pytest.raises(ValueError, match="expected candidates"):
+            select_boxes(torch.zeros(shape), CHOICE)
 
 
 def test_iou():
@@ -161,6 +113,30 @@ def test_iou():
     b = torch.tensor([[0.0, 0.0, 10.0, 10.0], [5.0, 0.0, 15.0, 10.0], [20.0, 20.0, 30.0, 30.0]])
     expected = torch.tensor([[1.0, 1 / 3, 0.0], [0.0, 0.0, 0.0]])
     torch.testing.assert_close(box_iou_xyxy(a, b), expected)
+
+
+# Each row is x0, width, score, class of a box that is 10 high; those of `kept` stay.
+@pytest.mark.parametrize(
+    ("rows", "kept"),
+    [
+        ([(0, 50, 0.9, 0), (100, 50, 0.3, 0), (200, 50, 0.29, 0)], [0, 1]),
+        ([(0, 50, 0.9, 0), (1, 50, 0.8, 1), (2, 50, 0.7, 0)], [0]),  # whatever their class
+        # The third overlaps the second, which is gone, but not the first.
+        ([(0, 60, 0.9, 0), (18, 60, 0.8, 0), (36, 60, 0.7, 0)], [0, 2]),
+        ([(0, 60, 0.9, 0), (30, 60, 0.8, 0)], [0, 1]),
+        ([(0, 9, NAN, 0), (NAN, 9, 0.9, 0), (5, 0, 0.9, 0)], []),
+        ([], []),
+        ([(0, 0, 0, 0)] * 300, []),
+        ([(20 * i, 15, 1 - i / 10000, 0) for i in range(300)], list(range(300))),
+    ],
+)
+def test_strong_boxes_that_overlap_no_better_one_are_chosen(rows, kept):
+    candidates = torch.tensor([(x, 0, x + w, 10, score, kind) for x, w, score, kind in rows])
+    candidates = candidates.reshape(-1, 6).float()
+    boxes, scores, lines = select_boxes(candidates, CHOICE)
+    assert boxes.shape == (len(kept), 4)
+    assert torch.equal(boxes, candidates[kept, :4]) and torch.equal(scores, candidates[kept, 4])
+    assert lines.tolist() == [1] * len(kept)
 
 
 def test_margins_are_shares_of_height_and_width():
@@ -184,14 +160,6 @@ def test_crops_lie_where_their_boxes_lie(width):
     assert (crop[1] - rows[:, None].clamp(0, 199))[inside, inside].abs().max() <= 0.51
 
 
-def test_shrinking_averages():
-    photo = torch.zeros(400, 800, 3, dtype=torch.uint8)
-    photo[::2, ::2] = 255
-    photo[1::2, 1::2] = 255
-    crop = crop_boxes(photo, torch.tensor([[100.0, 100.0, 700.0, 300.0]]))
-    assert (crop.float() - 127.5).abs().max() < 5
-
-
 def test_huge_boxes_are_sampled_but_still_averaged():
     generator = torch.Generator().manual_seed(0)
     photo = torch.randint(0, 256, (900, 3000, 3), dtype=torch.uint8, generator=generator)
@@ -202,8 +170,7 @@ def test_huge_boxes_are_sampled_but_still_averaged():
 
 def test_boxes_of_any_size_take_little_memory():
     photo = torch.full((40, 90_000, 3), 9, dtype=torch.uint8)
-    crop = crop_boxes(photo, torch.tensor([[0.0, 0.0, 90_000.0, 40.0]]))
-    assert (crop == 9).all()
+    assert (crop_boxes(photo, torch.tensor([[0.0, 0.0, 90_000.0, 40.0]])) == 9).all()
 
 
 def test_the_photo_edge_is_repeated_beyond_it():
@@ -214,28 +181,18 @@ def test_the_photo_edge_is_repeated_beyond_it():
     assert (crops[1] == 60).all()
 
 
-def test_a_crop_does_not_depend_on_its_neighbours():
-    photo = torch.randint(0, 256, (120, 160, 3), dtype=torch.uint8)
-    boxes = torch.tensor([[10.0, 20.0, 60.0, 40.0], [70.5, 30.2, 150.0, 61.0]])
-    together = crop_boxes(photo, boxes)
-    alone = torch.cat([crop_boxes(photo, box[None]) for box in boxes])
-    assert torch.equal(together, alone)
-
-
-def test_identity_theta_gives_the_corners_of_the_widened_box():
-    theta = torch.tensor([[[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]])
-    boxes = torch.tensor([[100.0, 100.0, 200.0, 120.0]])
-    x0, y0, x1, y1 = widen_boxes(boxes)[0].tolist()
-    quad = quads_from_theta(theta, boxes)[0]
-    torch.testing.assert_close(quad, torch.tensor([[x0, y0], [x1, y0], [x1, y1], [x0, y1]]))
-
-
 def test_quads_show_what_the_sampler_sampled():
     # Values of the ramp photo are positions, so the rectified corners must name the quad.
     photo, boxes = ramp_photo(240, 250), torch.tensor([[60.0, 80.0, 180.0, 130.0]])
     theta = torch.tensor([[[0.7, -0.15, 0.05], [0.2, 0.6, -0.1]]])
-    crops = crop_boxes(photo, boxes).float()
-    grid = F.affine_grid(theta, [1, 3, 48, 188], align_corners=False)
-    rectified = F.grid_sample(crops, grid, align_corners=False)
+    rectified = resample(crop_boxes(photo, boxes).float(), theta, (48, 188))
     seen = rectified[0, :2][:, [0, 0, -1, -1], [0, -1, -1, 0]].T + 0.5
     torch.testing.assert_close(quads_from_theta(theta, boxes)[0], seen, atol=1.5, rtol=0)
+
+
+def test_shown_plates_are_pixels_again():
+    grey = torch.tensor([0.0, 100.4, 255.0]).view(1, 3, 1, 1).expand(1, 3, *RECTIFIER.crop_hw)
+    crops = (grey - RECTIFIER.mean) / RECTIFIER.std
+    shown = rectified_rgb(crops, 1.5 * torch.eye(2, 3)[None])  # the edge is repeated
+    assert shown.shape == (1, *RECTIFIER.shown_hw, 3)
+    assert (shown == torch.tensor([0, 100, 255], dtype=torch.uint8)).all()

@@ -6,6 +6,8 @@ import sys
 
 import pytest
 
+from plate_models import heap
+
 FAULTS = """
 import resource
 import numpy as np
@@ -24,11 +26,8 @@ print(faults[-1])
 
 
 def faults_per_photo(call: str) -> int:
-    script = FAULTS.format(call=call)
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60
-    )
-    return int(done.stdout)
+    command = [sys.executable, "-c", FAULTS.format(call=call)]
+    return int(subprocess.run(command, capture_output=True, check=True, timeout=60).stdout)
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other heaps do as they like")
@@ -38,7 +37,5 @@ def test_pages_of_a_freed_photo_are_used_again():
 
 
 def test_elsewhere_it_says_so(monkeypatch):
-    from plate_models import heap
-
     monkeypatch.setattr(platform, "libc_ver", lambda: ("musl", "1.2"))
     assert heap.keep_freed_memory() is False

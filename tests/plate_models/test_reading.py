@@ -13,7 +13,8 @@ from plate_models.spec import RECOGNIZER
 
 WHITE = {"white": 0.96, "yellow": 0.01, "blue": 0.01, "black": 0.01, "red": 0.01}
 BLACK = {**dict.fromkeys(WHITE, 0.01), "black": 0.96}
-YELLOW = {**dict.fromkeys(BLACK, 0.01), "yellow": 0.96}
+YELLOW = {**dict.fromkeys(WHITE, 0.01), "yellow": 0.96}
+BLUE = {**dict.fromkeys(WHITE, 0.01), "blue": 0.96}
 # Nothing is surer than 0.99995.
 CAPPED = Calibration(((-9.9, -9.9), (9.9, 9.9)))
 Doubts = dict[int, dict[str, float]]
@@ -38,9 +39,11 @@ def texts_of(reading: Reading) -> list[str]:
 NOTHING = Reading("", 0.0, False, "unknown", (), ())
 
 
-def test_no_steps_and_blanks_read_as_nothing() -> None:
+def test_no_steps_and_blanks_read_as_nothing_and_huge_logits_as_others() -> None:
     assert choose_reading(log_probs_of("")) == NOTHING
     assert choose_reading(np.zeros((RECOGNIZER.classes, 0))) == NOTHING
+    huge = 1e37 * np.sign(log_probs_of("B840CK197") + 1).astype(np.float32)
+    assert choose_reading(ctc.log_softmax(huge)).text == "B840CK197"
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
@@ -53,29 +56,13 @@ def test_logits_that_are_no_numbers_read_as_nothing(bad: float, places: tuple) -
     assert choose_reading(joined, Evidence(lines=2)) == NOTHING
 
 
-def test_huge_logits_are_numbers() -> None:
-    logits = 1e37 * np.sign(log_probs_of("B840CK197") + 1).astype(np.float32)
-    assert choose_reading(ctc.log_softmax(logits)).text == "B840CK197"
-
-
-def test_a_clear_plate_is_readable_with_a_score_near_one() -> None:
-    reading = choose_reading(log_probs_of("H002EX71"))
-    assert reading.text == "H002EX71" and reading.readable and reading.format == "ru.car"
-    assert reading.score > 0.99 and reading.score == reading.candidates[0][1]
-    assert [char for char, _ in reading.characters] == list("H002EX71")
-    assert all(p > 0.99 for _, p in reading.characters)
-
-
 @pytest.mark.parametrize(
-    ("seen", "right"),
-    [("0002EX71", "O002EX71"), ("AO02EX71", "A002EX71"), ("A8028X71", "A802BX71")],
+    ("seen", "right", "place"),
+    [("0002EX71", "O002EX71", 0), ("AO02EX71", "A002EX71", 1), ("A8028X71", "A802BX71", 4)],
 )
-def test_the_place_settles_look_alikes(seen: str, right: str) -> None:
-    swapped = {"O": "0", "0": "O", "B": "8", "8": "B", "T": "7", "7": "T"}
-    place = next(i for i, (a, b) in enumerate(zip(seen, right, strict=True)) if a != b)
+def test_the_place_settles_look_alikes(seen: str, right: str, place: int) -> None:
     doubts = {place: {seen[place]: 0.6, right[place]: 0.4}}
     reading = choose_reading(log_probs_of(seen, doubts), Evidence(1, WHITE))
-    assert swapped[seen[place]] == right[place]
     assert reading.text == right and seen in texts_of(reading)
     # Not a doubtful character any more: only one of the two can stand there.
     assert reading.characters[place][1] > 0.9
@@ -104,35 +91,25 @@ def test_a_look_alike_that_the_beam_lost_is_found() -> None:
 
 
 def test_the_grammar_does_not_overrule_what_is_clear() -> None:
-    reading = choose_reading(
-        log_probs_of("0002EX71", {0: {"0": 1 - 1e-5, "O": 1e-5}}), Evidence(1, WHITE)
-    )
-    assert reading.candidates[0][0] == "0002EX71"
-    assert reading.format == "unknown" and not reading.readable and reading.text == ""
-
-
-def test_an_unknown_format_is_read_into_candidates() -> None:
-    reading = choose_reading(log_probs_of("ABC123"))
-    assert reading.candidates[0][0] == "ABC123" and reading.score > 0.5
-    assert (reading.text, reading.readable, reading.format) == ("", False, "unknown")
+    clear = log_probs_of("0002EX71", {0: {"0": 1 - 1e-5, "O": 1e-5}})
+    for log_probs, text in ((clear, "0002EX71"), (log_probs_of("ABC123"), "ABC123")):
+        reading = choose_reading(log_probs, Evidence(1, WHITE))
+        assert reading.candidates[0][0] == text and reading.score > 0.5
+        assert (reading.text, reading.readable, reading.format) == ("", False, "unknown")
 
 
 def test_an_unknown_format_is_readable_where_it_is_surely_read() -> None:
-    sure = log_probs_of("O000OO")
-    sure = ctc.log_softmax(30 * sure)
+    sure = ctc.log_softmax(30 * log_probs_of("O000OO"))
     reading = choose_reading(sure)
     assert (reading.text, reading.readable, reading.format) == ("O000OO", True, "unknown")
     timid = replace(RECOGNIZER, unknown_readable_from=1.0)
     assert choose_reading(sure, calibration=CAPPED, spec=timid).text == ""
     # The calibration's own threshold is for known formats.
     assert choose_reading(sure, calibration=replace(CAPPED, readable_from=1.0)).readable
-
-
-def test_of_unknown_format_what_suffices_for_a_known_one_does_not() -> None:
+    # What suffices for a known one does not for an unknown one.
     doubts: Doubts = {2: {"0": 0.99, "6": 0.01}}
-    known, unknown = log_probs_of("H002EX71", doubts), log_probs_of("AB0012", doubts)
-    assert choose_reading(known, Evidence(1, WHITE)).readable
-    reading = choose_reading(unknown, Evidence(1, WHITE))
+    assert choose_reading(log_probs_of("H002EX71", doubts), Evidence(1, WHITE)).readable
+    reading = choose_reading(log_probs_of("AB0012", doubts), Evidence(1, WHITE))
     assert reading.score == pytest.approx(0.99, abs=0.005)
     assert reading.text == "" and reading.candidates[0][0] == "AB0012"
 
@@ -145,27 +122,26 @@ def test_the_raw_best_path_stays_among_the_candidates() -> None:
     assert raw == "AO23AA77" and texts_of(reading) == ["A123AA77", raw]
 
 
-def test_two_rows_are_one_text() -> None:
-    rows = [log_probs_of("113"), log_probs_of("3AB77")]
-    reading = choose_reading(ctc.join_rows(rows), Evidence(lines=2))
-    assert (reading.text, reading.format) == ("1133AB77", "ru.motorcycle")
-    assert reading.score > 0.98
-
-
-def test_ground_and_lines_name_the_format() -> None:
-    military = log_probs_of("1133AB77")
-    assert choose_reading(military, Evidence(1, BLACK)).format == "ru.military"
-    assert choose_reading(military, Evidence(1, YELLOW)).format == "unknown"
-    either = log_probs_of("AB123777")
-    assert choose_reading(either, Evidence(1, YELLOW)).format == "ru.taxi"
-    assert choose_reading(either).format == "ru.trailer"
-
-
-def test_the_ground_settles_what_the_recognizer_cannot() -> None:
-    log_probs = log_probs_of("A123477", {1: {"1": 0.5, "B": 0.5}})
-    blue = {**dict.fromkeys(BLACK, 0.01), "blue": 0.96}
-    assert choose_reading(log_probs, Evidence(1, blue)).text == "A123477"
-    assert choose_reading(log_probs, Evidence(1, YELLOW)).text == "AB23477"
+def test_ground_and_lines_name_the_format_and_settle_doubts() -> None:
+    unclear = log_probs_of("A123477", {1: {"1": 0.5, "B": 0.5}})
+    rows = ctc.join_rows([log_probs_of("113"), log_probs_of("3AB77")])
+    for log_probs, evidence, text, name in (
+        (log_probs_of("H002EX71"), Evidence(), "H002EX71", "ru.car"),
+        (log_probs_of("1133AB77"), Evidence(1, BLACK), "1133AB77", "ru.military"),
+        (log_probs_of("AB123777"), Evidence(1, YELLOW), "AB123777", "ru.taxi"),
+        (log_probs_of("AB123777"), Evidence(), "AB123777", "ru.trailer"),
+        (rows, Evidence(lines=2), "1133AB77", "ru.motorcycle"),
+        (unclear, Evidence(1, BLUE), "A123477", "ru.police"),
+        (unclear, Evidence(1, YELLOW), "AB23477", "ru.taxi"),
+    ):
+        reading = choose_reading(log_probs, evidence)
+        assert (reading.text, reading.format) == (text, name)
+        assert reading.score == reading.candidates[0][1]
+        if log_probs is not unclear:
+            assert reading.readable and reading.score > 0.98
+            assert [char for char, _ in reading.characters] == list(text)
+            assert all(p > 0.99 for _, p in reading.characters)
+    assert choose_reading(log_probs_of("1133AB77"), Evidence(1, YELLOW)).format == "unknown"
 
 
 def test_calibrated_candidates_share_what_the_best_one_leaves() -> None:
@@ -194,15 +170,12 @@ def test_scores_are_calibrated_and_the_threshold_applies_to_them() -> None:
     assert not refused.readable and refused.text == "" and refused.candidates == reading.candidates
 
 
-def test_mass_outside_the_candidates_counts_as_wrong() -> None:
+def test_what_other_texts_or_an_empty_plate_get_is_missing_from_the_score() -> None:
+    reading = choose_reading(log_probs_of("A", {0: {"A": 0.1, "": 0.9}}))
+    assert reading.candidates[0][0] == "A" and reading.score == pytest.approx(0.1, abs=0.01)
     doubts: Doubts = {i: dict.fromkeys("1234568", 1 / 7) for i in (1, 2, 3)}
     reading = choose_reading(log_probs_of("A111AA77", doubts))
     assert reading.score < 0.02 and not reading.readable
-
-
-def test_a_plate_that_is_likelier_empty_scores_little() -> None:
-    reading = choose_reading(log_probs_of("A", {0: {"A": 0.1, "": 0.9}}))
-    assert reading.candidates[0][0] == "A" and reading.score == pytest.approx(0.1, abs=0.01)
 
 
 def test_a_rare_format_scores_as_a_common_one_that_is_as_clear() -> None:

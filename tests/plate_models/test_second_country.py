@@ -93,17 +93,8 @@ def train() -> LPRNet:
 
 
 @pytest.fixture(scope="module")
-def country() -> Iterator[None]:
-    """The country's file lies where countries lie."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(formats, "COUNTRIES", COUNTRIES)
-        formats.grammar_of.cache_clear()
-        yield
-    formats.grammar_of.cache_clear()
-
-
-@pytest.fixture(scope="module")
-def modules(country: None, tmp_path_factory: pytest.TempPathFactory) -> weights.Modules:
+def modules(tmp_path_factory: pytest.TempPathFactory) -> Iterator[weights.Modules]:
+    """Weights of that country, whose file lies where countries lie."""
     folder = tmp_path_factory.mktemp("weights")
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -113,35 +104,23 @@ def modules(country: None, tmp_path_factory: pytest.TempPathFactory) -> weights.
     weights.save(STN(), "rectifier", {}, folder, SPECS)
     shutil.copy(weights.WEIGHTS_DIR / "detector.safetensors", folder)
     weights.write_manifest(folder)
-    return weights.load_modules(folder)
-
-
-def test_the_format_file_gives_formats_regions_and_letters(country: None) -> None:
-    assert COUNTRY.judge("N1FG23")[0] == "xx.car"
-    assert COUNTRY.judge("N123", lines=2)[0] == "xx.moped"
-    assert COUNTRY.judge("A123BC77")[0] == formats.UNKNOWN
-    assert formats.region_of("Q4FG23", "xx.car") == formats.Region("Q4", "Quiet Coast")
-    assert formats.to_native("N1SG23", "xx.car") == "N1ŠG23"
-
-
-def test_the_weights_say_whose_they_are(modules: weights.Modules) -> None:
-    assert modules.specs == SPECS
-    assert not set("FGJLNQRSUVWZ") & set(RECOGNIZER.alphabet)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(formats, "COUNTRIES", COUNTRIES)
+        formats.grammar_of.cache_clear()
+        yield weights.load_modules(folder)
+    formats.grammar_of.cache_clear()
 
 
 def test_what_was_learnt_is_read_with_the_countrys_grammar(modules: weights.Modules) -> None:
+    assert modules.specs == SPECS
     batch, texts = make_batch(np.random.default_rng(1), 60)
     with torch.inference_mode():
         logits = modules.recognize(to_input(batch.images)).numpy()
-    readings = [
-        choose_reading(ctc.log_softmax(row), grammar=COUNTRY, spec=modules.specs.recognizer)
-        for row in logits
-    ]
-    right = [reading.text == text for reading, text in zip(readings, texts, strict=True)]
-    assert sum(right) >= 57
-    assert {reading.format for reading, sure in zip(readings, right, strict=True) if sure} == {
-        "xx.car"
-    }
+    spec = modules.specs.recognizer
+    readings = [choose_reading(ctc.log_softmax(row), grammar=COUNTRY, spec=spec) for row in logits]
+    right = [one for one, text in zip(readings, texts, strict=True) if one.text == text]
+    assert len(right) >= 57
+    assert {reading.format for reading in right} == {"xx.car"}
 
 
 @pytest.mark.parametrize("text", ["N3SW07", "Q5ZF41"])

@@ -1,6 +1,11 @@
 """The published contract of plate_recognition, held by a real Triton."""
 
+import json
+import math
+import shutil
 from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import cv2
@@ -13,7 +18,10 @@ from tritonclient import grpc as triton_grpc
 from tritonclient import http as triton_http
 from tritonclient.grpc import service_pb2, service_pb2_grpc
 
-from plate_models.spec import DETECTOR, LIMITS, RECOGNIZER, RECTIFIER
+from plate_models import export, weights
+from plate_models.spec import DETECTOR, LIMITS, RECOGNIZER, RECTIFIER, Specs
+from plate_models.weights import WeightsFile, contract_of
+from plates.serving import EmbeddedTriton
 
 pytestmark = pytest.mark.live
 
@@ -27,25 +35,27 @@ PHOTO = next(name for name, plates in PLATES.items() if len(plates) == 2)
 TEXTS = sorted(plate.text for plate in PLATES[PHOTO])
 
 
+def http_url(triton: TritonEndpoints) -> str:
+    if triton.http_url is None:
+        pytest.skip("PLATES_TRITON_HTTP_URL is not set: no HTTP endpoint to talk to")
+    return triton.http_url
+
+
 @pytest.fixture(params=["grpc", "http"])
 def protocol(request: pytest.FixtureRequest, triton: TritonEndpoints) -> Iterator[tuple[Any, Any]]:
     """The client module and a client, for each protocol."""
     if request.param == "grpc":
         with triton_grpc.InferenceServerClient(triton.grpc_url) as client:
             yield triton_grpc, client
-        return
-    if triton.http_url is None:
-        pytest.skip("PLATES_TRITON_HTTP_URL is not set: no HTTP endpoint to talk to")
-    client = triton_http.InferenceServerClient(triton.http_url, network_timeout=TIMEOUT_S)
-    with client:
-        yield triton_http, client
+    else:
+        url = http_url(triton)
+        with triton_http.InferenceServerClient(url, network_timeout=TIMEOUT_S) as client:
+            yield triton_http, client
 
 
 def test_the_published_client_snippet_over_http(triton: TritonEndpoints) -> None:
-    if triton.http_url is None:
-        pytest.skip("PLATES_TRITON_HTTP_URL is not set: no HTTP endpoint to talk to")
     # As it is published; only the address and the photo are ours.
-    client = triton_http.InferenceServerClient(url=triton.http_url)
+    client = triton_http.InferenceServerClient(url=http_url(triton))
     image = cv2.imread(str(SAMPLES / PHOTO))
     inputs = [triton_http.InferInput("input__0", image.shape, "UINT8")]
     inputs[0].set_data_from_numpy(image)
@@ -80,75 +90,39 @@ def decoded(texts: np.ndarray) -> list[str]:
 
 
 def test_pixels_and_file_give_the_same_over_both_protocols(protocol: tuple[Any, Any]) -> None:
-    path = SAMPLES / PHOTO
-    pixels = infer(protocol, "input__0", cv2.imread(str(path)))
-    file = infer(protocol, "image", np.frombuffer(path.read_bytes(), np.uint8))
-    assert decoded(file.as_numpy("texts")) == TEXTS
-    assert decoded(pixels.as_numpy("texts")) == decoded(file.as_numpy("texts"))
+    bgr = cv2.imread(str(SAMPLES / PHOTO))
+    pixels = infer(protocol, "input__0", bgr)
+    file = infer(protocol, "image", np.frombuffer((SAMPLES / PHOTO).read_bytes(), np.uint8))
+    large = cv2.resize(bgr, None, fx=3, fy=3, interpolation=cv2.INTER_CUBIC)
+    for result in (pixels, file, infer(protocol, "input__0", large, "texts")):
+        assert decoded(result.as_numpy("texts")) == TEXTS
     boxes = [result.as_numpy("coordinates") for result in (pixels, file)]
     np.testing.assert_allclose(boxes[0], boxes[1], atol=0.5)
 
 
-def test_only_requested_outputs_come(protocol: tuple[Any, Any]) -> None:
-    photo = np.zeros((40, 60, 3), np.uint8)
-    result = infer(protocol, "input__0", photo, "formats", "crops")
-    assert result.as_numpy("formats").shape == (0,)
-    assert result.as_numpy("crops").shape == (0, 48, 188, 3)
-    assert result.get_output("coordinates") is None
-
-
-@pytest.mark.parametrize("binary", [True, False])
-def test_no_plates_is_an_answer(triton: TritonEndpoints, binary: bool) -> None:
-    if triton.http_url is None:
-        pytest.skip("PLATES_TRITON_HTTP_URL is not set: no HTTP endpoint to talk to")
-    with triton_http.InferenceServerClient(triton.http_url) as client:
-        photo = np.full((300, 400, 3), 127, np.uint8)
-        tensor = triton_http.InferInput("input__0", photo.shape, "UINT8")
-        tensor.set_data_from_numpy(photo)
-        names = ("coordinates", "texts")
-        wanted = [triton_http.InferRequestedOutput(n, binary_data=binary) for n in names]
-        result = client.infer(MODEL, [tensor], outputs=wanted)
+def test_no_plates_is_an_answer_and_only_requested_outputs_come(
+    protocol: tuple[Any, Any],
+) -> None:
+    photo = np.full((300, 400, 3), 127, np.uint8)
+    result = infer(protocol, "input__0", photo, "coordinates", "texts", "formats", "crops")
     assert result.as_numpy("coordinates").shape == (0, 4)
     assert result.as_numpy("texts").shape == (0, 1)
-
-
-def album(columns: int, rows: int) -> np.ndarray:
-    """Every sample plate with what is around it, again and again, on one BGR page."""
-    pictures = []
-    for name, plates in PLATES.items():
-        photo = cv2.copyMakeBorder(
-            cv2.imread(str(SAMPLES / name)), *[400] * 4, cv2.BORDER_REPLICATE
-        )
-        for x0, y0, x1, y1 in (plate.box for plate in plates):
-            width, centre = (x1 - x0) * 2.5, ((x0 + x1) / 2 + 400, (y0 + y1) / 2 + 400)
-            picture = cv2.getRectSubPix(photo, (int(width), int(width * 0.6)), centre)
-            picture = cv2.resize(picture, (320, 192))
-            pictures.append(
-                cv2.copyMakeBorder(picture, *[24] * 4, cv2.BORDER_CONSTANT, value=[114] * 3)
-            )
-    # Each row begins with another plate, so that none fills a column.
-    order = [
-        [(row * (columns + 1) + column) % len(pictures) for column in range(columns)]
-        for row in range(rows)
-    ]
-    return np.vstack([np.hstack([pictures[index] for index in row]) for row in order])
-
-
-def test_more_plates_than_a_batch_holds(protocol: tuple[Any, Any]) -> None:
-    result = infer(protocol, "input__0", album(columns=7, rows=8))
-    known = {plate.text for plates in PLATES.values() for plate in plates}
-    texts = [text for text in decoded(result.as_numpy("texts")) if text in known]
-    assert len(texts) > RECOGNIZER.max_batch_size
-    assert len(result.as_numpy("crops")) == len(result.as_numpy("texts"))
+    assert result.as_numpy("formats").shape == (0,)
+    assert result.as_numpy("crops").shape == (0, 48, 188, 3)
+    assert result.get_output("quads") is None
+    if protocol[0] is triton_http:  # as JSON
+        wanted = [triton_http.InferRequestedOutput("texts", binary_data=False)]
+        tensor = triton_http.InferInput("input__0", photo.shape, "UINT8")
+        tensor.set_data_from_numpy(photo)
+        result = protocol[1].infer(MODEL, [tensor], outputs=wanted)
+        assert result.as_numpy("texts").shape == (0, 1)
 
 
 def test_all_outputs_have_a_row_per_plate(protocol: tuple[Any, Any]) -> None:
     file = np.frombuffer((SAMPLES / PHOTO).read_bytes(), np.uint8)
     result = infer(protocol, "image", file)
-    outputs = {
-        name: result.as_numpy(name)
-        for name in ("detection_scores", "text_scores", "quads", "character_scores", "formats")
-    }
+    names = ("detection_scores", "text_scores", "quads", "character_scores", "formats")
+    outputs = {name: result.as_numpy(name) for name in names}
     texts, best = result.as_numpy("texts")[:, 0], result.as_numpy("candidates")[:, 0]
     assert {len(array) for array in outputs.values()} == {len(texts)}
     read = texts != b""
@@ -204,8 +178,8 @@ def stub(triton: TritonEndpoints) -> Iterator[Any]:
         yield service_pb2_grpc.GRPCInferenceServiceStub(channel)
 
 
-def send(stub: Any, tensors: list[Tensor]) -> Any:
-    request = service_pb2.ModelInferRequest(model_name=MODEL)
+def send(stub: Any, tensors: list[Tensor], model: str = MODEL) -> Any:
+    request = service_pb2.ModelInferRequest(model_name=model)
     for name, data_type, shape, data in tensors:
         request.inputs.add(name=name, datatype=data_type).shape.extend(shape)
         request.raw_input_contents.append(data)
@@ -219,13 +193,6 @@ def test_hostile_tensors_are_refused_and_the_next_request_works(stub: Any, name:
         send(stub, tensors)
     answer = send(stub, [("input__0", "UINT8", [50, 60, 3], PIXELS)])
     assert answer.model_name == MODEL
-
-
-def test_a_large_photo_as_pixels(protocol: tuple[Any, Any]) -> None:
-    sample = cv2.imread(str(SAMPLES / PHOTO))
-    photo = cv2.resize(sample, None, fx=3, fy=3, interpolation=cv2.INTER_CUBIC)
-    result = infer(protocol, "input__0", photo, "texts")
-    assert decoded(result.as_numpy("texts")) == TEXTS
 
 
 def test_the_graphs_answer_batches(protocol: tuple[Any, Any]) -> None:
@@ -242,22 +209,80 @@ def test_the_graphs_answer_batches(protocol: tuple[Any, Any]) -> None:
         np.testing.assert_allclose(outputs[32][5:6], outputs[1], atol=1e-3)
 
 
-TOO_MANY = {
-    "yolo": ("UINT8", (DETECTOR.max_batch_size + 1, 3, 32, 32)),
-    "stn": ("FP32", (RECTIFIER.max_batch_size + 1, 3, *RECTIFIER.crop_hw)),
-    "lprnet": ("FP32", (RECOGNIZER.max_batch_size + 1, 3, *RECTIFIER.rectified_hw)),
-}
-
-
-@pytest.mark.parametrize("model", TOO_MANY)
-def test_a_batch_over_the_limit_is_refused_and_the_limit_named(stub: Any, model: str) -> None:
-    data_type, shape = TOO_MANY[model]
-    request = service_pb2.ModelInferRequest(model_name=model)
-    request.inputs.add(name="input__0", datatype=data_type).shape.extend(shape)
-    item = {"UINT8": np.uint8, "FP32": np.float32}[data_type]
-    request.raw_input_contents.append(np.zeros(shape, item).tobytes())
-    with pytest.raises(grpc.RpcError) as refused:
-        stub.ModelInfer(request, timeout=TIMEOUT_S)
-    assert refused.value.code() == grpc.StatusCode.INVALID_ARGUMENT
+@pytest.mark.parametrize(
+    ("model", "data_type", "shape"),
+    [
+        ("yolo", "UINT8", (DETECTOR.max_batch_size + 1, 3, 32, 32)),
+        ("stn", "FP32", (RECTIFIER.max_batch_size + 1, 3, *RECTIFIER.crop_hw)),
+        ("lprnet", "FP32", (RECOGNIZER.max_batch_size + 1, 3, *RECTIFIER.rectified_hw)),
+    ],
+)
+def test_a_batch_over_the_limit_is_refused_and_the_limit_named(
+    stub: Any, model: str, data_type: str, shape: tuple[int, ...]
+) -> None:
+    data = bytes(math.prod(shape) * (1 if data_type == "UINT8" else 4))
     limit = shape[0] - 1
-    assert f"batch-size must be <= {limit} for '{model}'" in refused.value.details()
+    expected = f"(?s)INVALID_ARGUMENT.*batch-size must be <= {limit} for '{model}'"
+    with pytest.raises(grpc.RpcError, match=expected):
+        send(stub, [("input__0", data_type, list(shape), data)], model)
+
+
+# The same characters in another order, and two more, which no plate here has.
+ALPHABET = "QZ" + RECOGNIZER.alphabet[::-1]
+
+
+def rearranged(folder: Path) -> Path:
+    """Our recognizer with its classes in the other alphabet's order."""
+    ours = weights.read_file(weights.WEIGHTS_DIR / "recognizer.safetensors")
+    specs = Specs(recognizer=replace(RECOGNIZER, alphabet=ALPHABET))
+    order = [RECOGNIZER.alphabet.find(char) for char in ALPHABET] + [RECOGNIZER.blank]
+    state = dict(ours.state)
+    for key in ("head.weight", "head.bias"):
+        state[key] = ours.state[key][order]
+    state["head.bias"][:2] = -100.0
+    file = WeightsFile("recognizer", ours.path, contract_of("recognizer", specs), state)
+    weights.save(weights.build_from(file, specs), "recognizer", {}, folder, specs)
+    for name in ("detector", "rectifier"):
+        shutil.copy(weights.WEIGHTS_DIR / f"{name}.safetensors", folder)
+    weights.write_manifest(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def torchscript(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedTriton]:
+    """Weights of another alphabet, exported, in the GPU profile (TorchScript) on a CPU."""
+    copy = tmp_path_factory.mktemp("models") / "repository"
+    artifacts = shutil.ignore_patterns("model.onnx", "model.pt", "exported.json", "__pycache__")
+    shutil.copytree(export.REPOSITORY, copy, ignore=artifacts)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(export, "BATCHES", (1, 4))  # the largest take long; test_export.py
+        assert export.export(rearranged(tmp_path_factory.mktemp("weights")), copy)
+    exported = json.loads((copy / "plate_recognition" / "1" / "exported.json").read_text())
+    assert exported["specs"]["recognizer"]["alphabet"] == ALPHABET
+    for config in copy.glob("*/config.pbtxt"):
+        text = config.read_text(encoding="utf-8")
+        assert "KIND_GPU" in text
+        text = text.replace("KIND_GPU", "KIND_CPU").replace("count: 4", "count: 1")
+        config.write_text(text, encoding="utf-8")
+    with EmbeddedTriton(copy, profile="gpu") as server:
+        yield server
+
+
+@pytest.mark.control
+def test_other_weights_in_the_gpu_profile_answer_as_ours_in_the_cpu_profile(
+    torchscript: EmbeddedTriton, triton: TritonEndpoints
+) -> None:
+    file = np.frombuffer((SAMPLES / PHOTO).read_bytes(), np.uint8)
+    with (
+        triton_grpc.InferenceServerClient(torchscript.grpc_url) as there,
+        triton_grpc.InferenceServerClient(triton.grpc_url) as here,
+    ):
+        other, ours = (infer((triton_grpc, one), "image", file) for one in (there, here))
+        pixels = infer((triton_grpc, there), "input__0", cv2.imread(str(SAMPLES / PHOTO)))
+    assert decoded(pixels.as_numpy("texts")) == decoded(other.as_numpy("texts")) == TEXTS
+    np.testing.assert_array_equal(other.as_numpy("texts"), ours.as_numpy("texts"))
+    # Those weights have no calibration: it matters where nothing is read.
+    read = ours.as_numpy("texts")[:, 0] != b""
+    for name, off in (("coordinates", 0.5), ("quads", 0.5), ("text_scores", 0.02), ("crops", 8)):
+        found, expected = (one.as_numpy(name)[read].astype(float) for one in (other, ours))
+        np.testing.assert_allclose(found, expected, atol=off)

@@ -36,56 +36,49 @@ OTHERS = Specs(
 )
 
 
-def saved(folder: Path) -> tuple[LPRNet, Path]:
-    net = LPRNet()
-    return net, weights.save(net, "recognizer", {"samples_seen": 1}, folder)
-
-
 def test_saved_weights_come_back_bit_for_bit(tmp_path: Path) -> None:
-    net, path = saved(tmp_path)
+    net = LPRNet()
+    path = weights.save(net, "recognizer", {"samples_seen": 1}, tmp_path)
     assert path.stat().st_mode & 0o777 == 0o644
     loaded = weights.load(LPRNet(), path)
     assert not loaded.training
     for key, value in loaded.state_dict().items():
         assert torch.equal(value, net.state_dict()[key]), key
-
-
-def test_another_alphabet_is_refused_by_name(tmp_path: Path) -> None:
-    net, path = saved(tmp_path)
-    contract = weights.contract_of("recognizer") | {"alphabet": "ABC"}
-    save_file(net.state_dict(), path, {"contract": json.dumps(contract)})
-    with pytest.raises(weights.WeightsError, match=r"alphabet: expected 0123.*found ABC"):
-        weights.load(LPRNet(), path)
-
-
-@pytest.mark.parametrize("content", [b"", b"not safetensors", b"\x00" * 64])
-def test_damaged_files_are_refused(tmp_path: Path, content: bytes) -> None:
-    path = tmp_path / "recognizer.safetensors"
-    path.write_bytes(content)
-    with pytest.raises(weights.WeightsError, match=r"recognizer\.safetensors"):
-        weights.load(LPRNet(), path)
-
-
-def test_damaged_metadata_is_refused(tmp_path: Path) -> None:
-    net, path = saved(tmp_path)
-    save_file(net.state_dict(), path, {"contract": "{not JSON"})
-    with pytest.raises(weights.WeightsError, match="metadata is damaged"):
-        weights.load(LPRNet(), path)
-
-
-def test_damaged_manifest_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "SHA256SUMS").write_text("only-one-word\n")
-    with pytest.raises(weights.WeightsError, match="only-one-word"):
-        weights.check_manifest(tmp_path)
-
-
-def test_missing_tensors_are_named(tmp_path: Path) -> None:
-    net, path = saved(tmp_path)
     state = {k: v for k, v in net.state_dict().items() if k != "head.bias"}
-    metadata = {"contract": json.dumps(weights.contract_of("recognizer"))}
-    save_file(state, path, metadata)
-    with pytest.raises(weights.WeightsError, match=r"head\.bias"):
-        weights.load(LPRNet(), path)
+    contract = weights.contract_of("recognizer")
+    for tensors, wrong, message in (
+        (net.state_dict(), contract | {"alphabet": "ABC"}, "alphabet: expected 0123.*found ABC"),
+        (state, contract, r"head\.bias"),
+    ):
+        save_file(tensors, path, {"contract": json.dumps(wrong)})
+        with pytest.raises(weights.WeightsError, match=message):
+            weights.load(LPRNet(), path)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", ""),
+        (b"not safetensors", ""),
+        (b"\x00" * 64, ""),
+        (None, "expected the metadata 'contract', .*plates import"),
+        ({"format": "pt"}, r"found \['format'\]"),
+        ({"contract": "[]"}, "contract: expected an object"),
+        ({"contract": "{not JSON"}, "metadata is damaged"),
+        ({"contract": "[" * 100_000}, "metadata is damaged"),
+    ],
+)
+def test_damaged_files_and_files_without_a_contract_are_refused(
+    tmp_path: Path, content: bytes | dict[str, str] | None, message: str
+) -> None:
+    path = tmp_path / "recognizer.safetensors"
+    if isinstance(content, bytes):
+        path.write_bytes(content)
+    else:
+        save_file({"x": torch.ones(1)}, path, content)
+    for read in (weights.read_file, lambda path: weights.load(LPRNet(), path)):
+        with pytest.raises(weights.WeightsError, match=rf"recognizer\.safetensors.*{message}"):
+            read(path)
 
 
 def test_a_changed_byte_does_not_pass_the_manifest(tmp_path: Path) -> None:
@@ -99,19 +92,18 @@ def test_a_changed_byte_does_not_pass_the_manifest(tmp_path: Path) -> None:
     (tmp_path / "rectifier.safetensors").write_bytes(b"Rectifier")
     with pytest.raises(weights.WeightsError, match=r"rectifier\.safetensors"):
         weights.check_manifest(tmp_path)
-
-
-def others_in(folder: Path, specs: Specs = OTHERS) -> Path:
-    folder.mkdir(exist_ok=True)
-    for name in weights.NAMES:
-        weights.save(weights.build(name, specs), name, {}, folder, specs)
-    weights.write_manifest(folder)
-    return folder
+    (tmp_path / "SHA256SUMS").write_text("only-one-word\n")
+    with pytest.raises(weights.WeightsError, match="only-one-word"):
+        weights.check_manifest(tmp_path)
 
 
 @pytest.fixture(scope="module")
 def others(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return others_in(tmp_path_factory.mktemp("weights"))
+    folder = tmp_path_factory.mktemp("weights")
+    for name in weights.NAMES:
+        weights.save(weights.build(name, OTHERS), name, {}, folder, OTHERS)
+    weights.write_manifest(folder)
+    return folder
 
 
 def changed(
@@ -132,12 +124,8 @@ def changed(
     return folder
 
 
-def test_the_released_weights_load_as_what_they_are() -> None:
-    modules = weights.load_modules()
-    assert modules.specs == DEFAULTS
-
-
 def test_weights_are_built_for_what_they_say(others: Path) -> None:
+    assert weights.load_modules().specs == DEFAULTS
     modules = weights.load_modules(others)
     assert modules.specs == OTHERS
     canvas = torch.zeros(1, 3, 96, 128, dtype=torch.uint8)
@@ -147,16 +135,21 @@ def test_weights_are_built_for_what_they_say(others: Path) -> None:
     assert modules.recognize(plates).shape == (2, 14, 28)
 
 
-def test_contracts_of_the_first_release_are_complete_with_the_defaults(
+def test_contracts_of_the_first_release_and_half_precision_are_read(
     others: Path, tmp_path: Path
 ) -> None:
     def as_first_released(contract: dict[str, Any]) -> None:
         for field in ("two_line_margin_hw", "row_spans", "country"):
             contract.pop(field, None)
 
+    def halve(state: State) -> None:
+        state.update({key: value.half() for key, value in state.items()})
+
     folder = changed(others, tmp_path / "half", "rectifier", as_first_released)
-    folder = changed(folder, tmp_path / "old", "recognizer", as_first_released)
-    assert weights.load_modules(folder).specs == OTHERS
+    folder = changed(folder, tmp_path / "old", "recognizer", as_first_released, halve)
+    modules = weights.load_modules(folder)
+    assert modules.specs == OTHERS
+    assert all(value.dtype == torch.float32 for value in modules.recognize.parameters())
 
 
 def nan_in(key: str, value: float = float("nan")) -> Callable[[State], object]:
@@ -171,110 +164,76 @@ def put(key: str, value: object) -> Callable[[dict[str, Any]], object]:
     return lambda values: values.__setitem__(key, value)
 
 
+CONTRACTS = [
+    ("recognizer", put("alphabet", "0123456789ÄÖ"), "expected .13, .* 12 .* found .14, "),
+    ("recognizer", put("alphabet", "00123456789ÄÖ"), "alphabet: .* not '0' again"),
+    ("recognizer", put("alphabet", "0123456789Ä Ö"), "alphabet: expected visible"),
+    ("recognizer", put("alphabet", 7), "alphabet: expected a valid string, found 7"),
+    ("recognizer", put("country", "../ru"), r"country: .*match .*found '\.\./ru'"),
+    ("recognizer", put("country", "nowhere"), r"country: .*nowhere\.toml"),
+    ("recognizer", put("steps", 24), "steps: expected 28, found 24"),
+    ("recognizer", put("steps", True), "steps: expected a valid integer, found True"),
+    ("recognizer", put("rectified_hw", [24, 94]), r"rectified_hw: .*\(24, 110\).*\(24, 94\)"),
+    ("recognizer", put("mean", 127.5), r"mean: expected 100\.0, as in rectifier.*127\.5"),
+    ("recognizer", put("candidates", 1), "candidates: expected .* equal to 2, found 1"),
+    ("recognizer", put("colour", "red"), r"contract\.colour: Unexpected .* found 'red'"),
+    ("recognizer", dropped("alphabet"), r"its contract lacks \['alphabet'\]"),
+    ("rectifier", put("crop_hw", [64, 128]), r"localization\.7\.weight: expected .*2048"),
+    ("rectifier", put("crop_hw", [50, 130]), r"no rectifier fits crop_hw \(50, 130\)"),
+    ("rectifier", put("crop_hw", [48]), r"crop_hw\[1\]: .*required, found \[48\]"),
+    ("rectifier", put("std", 0), "std: expected greater than 0"),
+    ("rectifier", put("row_spans", [[0, 1]]), "row_spans: .*at least 2"),
+    ("rectifier", put("row_spans", [[0, 0.5], [0.6, 0.5]]), "row_spans: expected from < to"),
+    (
+        "rectifier",
+        put("row_spans", [[0, 0.5], [0.5, 1.5]]),
+        r"row_spans\[1\]\[1\]: .*equal to 1",
+    ),
+    ("detector", put("classes", ["a", "b", "c"]), "classes: .*at most 2"),
+    ("detector", put("classes", ["a", "b"]), r"model\.24\.m\.0\.weight: expected \(14, "),
+    ("detector", put("strides", [4, 8, 16]), r"strides\[0\]: expected 8, found 4"),
+    (
+        "detector",
+        put("canvases_hw", [[448, 770]]),
+        r"canvases_hw\[0\]\[1\]: .*multiple of 32, found 770",
+    ),
+    ("detector", put("canvases_hw", [[64, 64]]), "max_candidates: expected"),
+    ("detector", put("width_multiple", 1e6), r"width_multiple: .*equal to 1\.5, found 1000"),
+    (
+        "detector",
+        put("width_multiple", float("nan")),
+        "width_multiple: expected a finite number",
+    ),
+    ("detector", put("width_multiple", 0.25), r"model\.0\.conv\.weight: expected \(16, "),
+    ("detector", put("anchors_wh", [[[9, 9]] * 2] * 3), r"model\.24\.anchors: .*as in the"),
+    ("detector", put("anchors_wh", [[[9, 9]]] * 2), "anchors_wh: .*at least 3"),
+    (
+        "detector",
+        put("anchors_wh", [[[9, -9]]] * 3),
+        r"anchors_wh\[0\]\[0\]\[1\]: .*than 0, found -9",
+    ),
+    ("detector", put("anchors_wh", [[[9, 9]] * 17] * 3), r"anchors_wh\[0\]: .*at most 16"),
+]
+TENSORS = [
+    ("recognizer", nan_in("head.bias"), r"head\.bias: expected finite"),
+    ("rectifier", nan_in("localization.10.bias", torch.inf), r"10\.bias: expected finite"),
+    ("detector", nan_in("model.1.bn.running_var", -1.0), r"running_var: expected variances"),
+    ("detector", dropped("model.2.cv1.bn.bias"), r"2\.cv1\.bn\.bias: .*no such tensor"),
+    ("rectifier", put("more", torch.ones(1)), "more: expected no such tensor"),
+    ("recognizer", put("head.bias", torch.ones(14).int()), "head.bias: expected floats"),
+]
+
+
 @pytest.mark.parametrize(
-    ("name", "change", "message"),
-    [
-        ("recognizer", put("alphabet", "0123456789ÄÖ"), "expected .13, .* 12 .* found .14, "),
-        ("recognizer", put("alphabet", "00123456789ÄÖ"), "alphabet: .* not '0' again"),
-        ("recognizer", put("alphabet", "0123456789Ä Ö"), "alphabet: expected visible"),
-        ("recognizer", put("alphabet", 7), "alphabet: expected a valid string, found 7"),
-        ("recognizer", put("country", "../ru"), r"country: .*match .*found '\.\./ru'"),
-        ("recognizer", put("country", "nowhere"), r"country: .*nowhere\.toml"),
-        ("recognizer", put("steps", 24), "steps: expected 28, found 24"),
-        ("recognizer", put("steps", True), "steps: expected a valid integer, found True"),
-        ("recognizer", put("rectified_hw", [24, 94]), r"rectified_hw: .*\(24, 110\).*\(24, 94\)"),
-        ("recognizer", put("mean", 127.5), r"mean: expected 100\.0, as in rectifier.*127\.5"),
-        ("recognizer", put("candidates", 1), "candidates: expected .* equal to 2, found 1"),
-        ("recognizer", put("colour", "red"), r"contract\.colour: Unexpected .* found 'red'"),
-        ("recognizer", dropped("alphabet"), r"its contract lacks \['alphabet'\]"),
-        ("rectifier", put("crop_hw", [64, 128]), r"localization\.7\.weight: expected .*2048"),
-        ("rectifier", put("crop_hw", [50, 130]), r"no rectifier fits crop_hw \(50, 130\)"),
-        ("rectifier", put("crop_hw", [48]), r"crop_hw\[1\]: .*required, found \[48\]"),
-        ("rectifier", put("std", 0), "std: expected greater than 0"),
-        ("rectifier", put("row_spans", [[0, 1]]), "row_spans: .*at least 2"),
-        ("rectifier", put("row_spans", [[0, 0.5], [0.6, 0.5]]), "row_spans: expected from < to"),
-        (
-            "rectifier",
-            put("row_spans", [[0, 0.5], [0.5, 1.5]]),
-            r"row_spans\[1\]\[1\]: .*equal to 1",
-        ),
-        ("detector", put("classes", ["a", "b", "c"]), "classes: .*at most 2"),
-        ("detector", put("classes", ["a", "b"]), r"model\.24\.m\.0\.weight: expected \(14, "),
-        ("detector", put("strides", [4, 8, 16]), r"strides\[0\]: expected 8, found 4"),
-        (
-            "detector",
-            put("canvases_hw", [[448, 770]]),
-            r"canvases_hw\[0\]\[1\]: .*multiple of 32, found 770",
-        ),
-        ("detector", put("canvases_hw", [[64, 64]]), "max_candidates: expected"),
-        ("detector", put("width_multiple", 1e6), r"width_multiple: .*equal to 1\.5, found 1000"),
-        (
-            "detector",
-            put("width_multiple", float("nan")),
-            "width_multiple: expected a finite number",
-        ),
-        ("detector", put("width_multiple", 0.25), r"model\.0\.conv\.weight: expected \(16, "),
-        ("detector", put("anchors_wh", [[[9, 9]] * 2] * 3), r"model\.24\.anchors: .*as in the"),
-        ("detector", put("anchors_wh", [[[9, 9]]] * 2), "anchors_wh: .*at least 3"),
-        (
-            "detector",
-            put("anchors_wh", [[[9, -9]]] * 3),
-            r"anchors_wh\[0\]\[0\]\[1\]: .*than 0, found -9",
-        ),
-        ("detector", put("anchors_wh", [[[9, 9]] * 17] * 3), r"anchors_wh\[0\]: .*at most 16"),
-    ],
+    ("part", "name", "change", "message"),
+    [*(("contract", *row) for row in CONTRACTS), *(("state", *row) for row in TENSORS)],
 )
-def test_contracts_that_lie_or_that_nothing_can_serve(
-    others: Path, tmp_path: Path, name: str, change: Callable[..., object], message: str
+def test_contracts_that_lie_and_tensors_that_can_not_be_right(
+    others: Path, tmp_path: Path, part: str, name: str, change: Callable[..., None], message: str
 ) -> None:
-    folder = changed(others, tmp_path / "w", name, contract=change)
+    folder = changed(others, tmp_path / "w", name, **{part: change})
     with pytest.raises(weights.WeightsError, match=rf"{name}\.safetensors.*{message}"):
         weights.load_modules(folder)
-
-
-@pytest.mark.parametrize(
-    ("name", "change", "message"),
-    [
-        ("recognizer", nan_in("head.bias"), r"head\.bias: expected finite"),
-        ("rectifier", nan_in("localization.10.bias", torch.inf), r"10\.bias: expected finite"),
-        ("detector", nan_in("model.1.bn.running_var", -1.0), r"running_var: expected variances"),
-        ("detector", dropped("model.2.cv1.bn.bias"), r"2\.cv1\.bn\.bias: .*no such tensor"),
-        ("rectifier", put("more", torch.ones(1)), "more: expected no such tensor"),
-        ("recognizer", put("head.bias", torch.ones(14).int()), "head.bias: expected floats"),
-    ],
-)
-def test_tensors_that_can_not_be_right(
-    others: Path, tmp_path: Path, name: str, change: Callable[..., object], message: str
-) -> None:
-    folder = changed(others, tmp_path / "w", name, state=change)
-    with pytest.raises(weights.WeightsError, match=rf"{name}\.safetensors: .*{message}"):
-        weights.load_modules(folder)
-
-
-@pytest.mark.parametrize(
-    ("metadata", "message"),
-    [
-        (None, "expected the metadata 'contract', .*plates import"),
-        ({"format": "pt"}, r"found \['format'\]"),
-        ({"contract": "[]"}, "contract: expected an object"),
-        ({"contract": "[" * 100_000}, "metadata is damaged"),
-    ],
-)
-def test_files_without_a_contract_are_refused(
-    tmp_path: Path, metadata: dict[str, str] | None, message: str
-) -> None:
-    path = tmp_path / "recognizer.safetensors"
-    save_file({"x": torch.ones(1)}, path, metadata)
-    with pytest.raises(weights.WeightsError, match=rf"recognizer\.safetensors: .*{message}"):
-        weights.read_file(path)
-
-
-def test_half_precision_weights_load(others: Path, tmp_path: Path) -> None:
-    def halve(state: State) -> None:
-        state.update({key: value.half() for key, value in state.items()})
-
-    modules = weights.load_modules(changed(others, tmp_path / "w", "recognizer", state=halve))
-    assert all(value.dtype == torch.float32 for value in modules.recognize.parameters())
 
 
 def test_specs_survive_json() -> None:

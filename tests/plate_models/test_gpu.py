@@ -1,0 +1,220 @@
+"""A GPU reads what a host reads, gets a photo once, and gives no pixels or crops back for that.
+
+A stand-in, which is the CPU under another name, shows it everywhere; where there is a GPU, the
+profiler counts what is copied.
+"""
+
+import json
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from support import SAMPLES, read_samples
+from torch import Tensor
+from torch.nn.functional import interpolate
+from torch.profiler import ProfilerActivity, profile
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves, tree_map
+from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
+
+from plate_models import contract, detection, weights
+from plate_models.engines.nets import Nets, load_nets
+from plate_models.images import decode
+from plate_models.pipeline import PipelineConfig, Plate, read_plates
+from plate_models.spec import DEFAULTS, RECOGNIZER, RECTIFIER, Specs
+
+DEVICE = torch.device("privateuseone:0")
+
+
+class OnDevice(Tensor):
+    """A tensor that says it is on the device; ``inner`` has its values."""
+
+    inner: Tensor
+
+    @staticmethod
+    def __new__(cls, inner: Tensor) -> "OnDevice":
+        # Ordinary tensors even in inference mode: torch refuses views across the two kinds.
+        with torch.inference_mode(False):
+            return torch.Tensor._make_wrapper_subclass(  # type: ignore[attr-defined, no-any-return]
+                cls,
+                inner.shape,
+                strides=inner.stride(),
+                storage_offset=inner.storage_offset(),
+                dtype=inner.dtype,
+                device=DEVICE,
+            )
+
+    def __init__(self, inner: Tensor) -> None:
+        self.inner = inner
+
+    @classmethod
+    def __torch_dispatch__(cls, op: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        raise AssertionError(f"{op} outside of Watch")
+
+
+class Watch(TorchDispatchMode):
+    """Carries out what the device is to do; refuses tensors of two devices, as CUDA does.
+
+    Attributes:
+        copied: Type and shape of each tensor that was copied to the host, in order.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.copied: list[tuple[torch.dtype, tuple[int, ...]]] = []
+
+    def __torch_dispatch__(self, op: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        given = dict(kwargs or {})
+        tensors = [leaf for leaf in tree_leaves((args, given)) if isinstance(leaf, Tensor)]
+        there = [tensor for tensor in tensors if isinstance(tensor, OnDevice)]
+        target = given.get("device")
+        to_device = target is not None and torch.device(target).type == DEVICE.type
+        if not there and not to_device:
+            return op(*args, **given)
+        if op._can_decompose():  # what inference mode hands over in one piece
+            with self:
+                return op.decompose(*args, **given)
+        if to_device:
+            given["device"] = torch.device("cpu")
+        name = op.overloadpacket.__name__
+        to_host = name in ("_local_scalar_dense", "is_nonzero", "equal") or (
+            target is not None and not to_device
+        )
+        if to_host:
+            self.copied += [(tensor.dtype, tuple(tensor.shape)) for tensor in there]
+        elif not to_device and any(t.ndim for t in tensors if not isinstance(t, OnDevice)):
+            raise RuntimeError(f"{name}: tensors on the host and on the device in one operation")
+        found = op(*tree_map(_inner, args), **tree_map(_inner, given))
+        if to_host:
+            return found
+        if op._schema.is_mutable and isinstance(args[0], OnDevice):
+            return args[0]
+        return tree_map(lambda leaf: OnDevice(leaf) if isinstance(leaf, Tensor) else leaf, found)
+
+
+def _inner(leaf: Any) -> Any:
+    return leaf.inner if isinstance(leaf, OnDevice) else leaf
+
+
+def on_device(net: Callable[[Tensor], Any]) -> Callable[[Tensor], Any]:
+    """Move a net there: it is a pure graph, and takes and gives what is on the device."""
+
+    def run(tensor: Tensor) -> Any:
+        if not isinstance(tensor, OnDevice):
+            raise RuntimeError("the net is on the device, and its input is on the host")
+        return tree_map(OnDevice, net(tensor.inner))
+
+    return run
+
+
+@pytest.fixture(autouse=True, scope="module")
+def stand_in() -> Iterator[None]:
+    """Register the device, and compute in one thread: thousands of small operations."""
+    _setup_privateuseone_for_python_backend()
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+def assert_same(found: list[Plate], expected: list[Plate]) -> None:
+    """Same plates, same texts; numbers differ at most as sums in another order do."""
+    assert len(found) == len(expected)
+    for one, other in zip(found, expected, strict=True):
+        assert one.reading.text == other.reading.text and one.lines == other.lines
+        texts = [[text for text, _ in plate.reading.candidates] for plate in (one, other)]
+        assert texts[0] == texts[1]
+        assert one.reading.score == pytest.approx(other.reading.score, abs=1e-4)
+        assert one.detection_score == pytest.approx(other.detection_score, abs=1e-5)
+        np.testing.assert_allclose(one.box, other.box, atol=1e-3)
+        np.testing.assert_allclose(one.quad, other.quad, atol=1e-3)
+        np.testing.assert_allclose(one.crop.astype(int), other.crop.astype(int), atol=1)
+
+
+# Every plate is cropped anew, and read in batches of one.
+ONE_BY_ONE = Specs(
+    rectifier=replace(RECTIFIER, look_again_from=0.5, max_batch_size=1),
+    recognizer=replace(RECOGNIZER, max_batch_size=1),
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "specs"),
+    [("square_plates.jpg", DEFAULTS), ("two_at_night.jpg", ONE_BY_ONE), ("", DEFAULTS)],
+)
+def test_a_device_reads_what_the_host_reads_and_no_pixels_are_copied(
+    name: str, specs: Specs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pixels = decode((SAMPLES / name).read_bytes()) if name else np.zeros((300, 400, 3), np.uint8)
+    photo, modules = torch.from_numpy(pixels), weights.load_modules()
+    nets = modules.detect, modules.rectify, modules.recognize
+    config = PipelineConfig.of(specs, modules.calibration)
+    with torch.no_grad(), Watch() as watcher:
+        found = read_plates(photo.to(DEVICE), *map(on_device, nets), config)
+    assert {plate.text for plate in read_samples().get(name, [])} <= {p.reading.text for p in found}
+    # The one thing that is not the same: on the host torch resizes bytes, and rounds the
+    # weights. Canvases then differ by a grey level here and there.
+    monkeypatch.setattr(detection, "_resize", resize_as_floats)
+    assert_same(found, read_plates(photo, *nets, config))
+    # Candidates, theta, logits, and at the end the rectified plates that are shown.
+    shown = [shape for dtype, shape in watcher.copied if dtype == torch.uint8]
+    assert all(shape[1:] == (*RECTIFIER.shown_hw, 3) for shape in shown) and len(shown) <= 1
+    floats = [shape[1:] for dtype, shape in watcher.copied if dtype != torch.uint8]
+    assert set(floats) <= {(), (6,), (2, 3), (RECOGNIZER.classes, RECOGNIZER.steps)}
+
+
+def resize_as_floats(image: Tensor, size_hw: tuple[int, int]) -> Tensor:
+    planes = image.permute(2, 0, 1)[None].float()
+    resized = interpolate(planes, size_hw, mode="bilinear", antialias=True)[0]
+    return resized.round().clamp(0, 255).to(torch.uint8).permute(1, 2, 0).contiguous()
+
+
+@pytest.fixture(scope="module")
+def gpu() -> Nets:
+    if not torch.cuda.is_available():
+        pytest.skip("torch sees no GPU; the stand-in for one watches the copies")
+    return load_nets("torch", "cuda:0")
+
+
+def bytes_copied(run: Callable[[], object], direction: str) -> list[int]:
+    """Sizes of the copies in a direction, "HtoD" or "DtoH", while it runs."""
+    with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as profiler:
+        run()
+    with NamedTemporaryFile(suffix=".json") as file:
+        profiler.export_chrome_trace(file.name)
+        events = json.loads(Path(file.name).read_text())["traceEvents"]
+    copies = [e for e in events if e.get("name", "").startswith(f"Memcpy {direction}")]
+    return [int(event["args"]["bytes"]) for event in copies]
+
+
+def test_a_gpu_gets_the_photo_once_and_gives_no_pixels_back(gpu: Nets) -> None:
+    name, labelled = next(iter(read_samples().items()))
+    file = np.frombuffer((SAMPLES / name).read_bytes(), np.uint8)
+
+    def read() -> list[Plate]:
+        with torch.inference_mode():
+            return gpu.read(contract.photo_of(file, None, device=gpu.device))
+
+    plates = [read() for _ in range(3)][-1]
+    assert sorted(p.reading.text for p in plates) == sorted(plate.text for plate in labelled)
+    photo = decode(file.tobytes()).nbytes
+    there, back = bytes_copied(read, "HtoD"), bytes_copied(read, "DtoH")
+    assert [size for size in there if size > photo / 100] == [photo]
+    # The rectified plates that are shown, at most two for each, are the most that comes back.
+    assert max(back) <= 2 * len(plates) * 3 * math.prod(RECTIFIER.shown_hw), back
+    pixels = torch.zeros((1000, 1000, 3), dtype=torch.uint8, device=gpu.device)
+    assert max(bytes_copied(lambda: [pixels.cpu(), read()], "DtoH")) == 3_000_000
+
+
+def test_a_gpu_reads_what_the_host_reads(gpu: Nets) -> None:
+    on_host = load_nets("torch", "cpu")
+    for name in read_samples():
+        photo = torch.from_numpy(decode((SAMPLES / name).read_bytes()))
+        texts = [[plate.reading.text for plate in each.read(photo)] for each in (gpu, on_host)]
+        assert texts[0] == texts[1], name

@@ -1,0 +1,226 @@
+"""YOLOv5, STN and LPRNet: shapes, keys, decoding, batches, half precision; when two agree."""
+
+from collections.abc import Callable
+from copy import deepcopy
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from support import SAMPLES
+from torch import Tensor
+
+from plate_models import images, weights
+from plate_models.export import compare_candidates, compare_values
+from plate_models.nets.lprnet import LPRNet
+from plate_models.nets.stn import STN
+from plate_models.nets.yolov5 import YOLOv5, YOLOv5Graph, cell_places, decode_boxes, flatten_heads
+from plate_models.pipeline import PipelineConfig, read_plates
+from plate_models.rectification import corners_in_crop
+from plate_models.spec import DETECTOR, RECOGNIZER, RECTIFIER
+
+KEYS = {
+    "model.0.conv.weight": (16, 3, 6, 6),
+    "model.0.bn.running_var": (16,),
+    "model.2.cv1.conv.weight": (16, 32, 1, 1),
+    "model.4.m.1.cv2.conv.weight": (32, 32, 3, 3),
+    "model.6.m.2.cv1.bn.weight": (64,),
+    "model.9.cv2.conv.weight": (256, 512, 1, 1),
+    "model.13.cv2.conv.weight": (64, 256, 1, 1),
+    "model.18.conv.weight": (64, 64, 3, 3),
+    "model.23.cv3.conv.weight": (256, 256, 1, 1),
+    "model.24.anchors": (3, 3, 2),
+    "model.24.m.0.weight": (21, 64, 1, 1),
+    "model.24.m.2.bias": (21,),
+}
+
+
+@pytest.fixture(scope="module")
+def graph() -> YOLOv5Graph:
+    """A net with random weights whose output depends on its input, in evaluation mode."""
+    torch.manual_seed(0)
+    net = YOLOv5()
+    for head in net.head.m:
+        torch.nn.init.normal_(head.weight, std=0.5)
+    # Norms that have seen data: without, each layer fades the signal until none is left.
+    norms = [module for module in net.modules() if isinstance(module, torch.nn.BatchNorm2d)]
+    for norm in norms:
+        norm.momentum = 1.0
+    with torch.no_grad():
+        net.train()(random_canvases(2, 128, 128).float() / 255)
+    return YOLOv5Graph(net).eval().requires_grad_(False)
+
+
+def random_canvases(count: int, height: int, width: int) -> Tensor:
+    generator = torch.Generator().manual_seed(1)
+    return torch.randint(0, 256, (count, 3, height, width), dtype=torch.uint8, generator=generator)
+
+
+def decode_heads(heads: list[Tensor], anchors: Tensor, strides: tuple[int, ...]) -> Tensor:
+    """Every row decoded, of which the graph decodes the best: centre x, y, w, h, probabilities."""
+    rows = flatten_heads(heads)
+    boxes = decode_boxes(rows[..., :4], cell_places(heads, anchors, strides))
+    return torch.cat((boxes, rows[..., 4:].sigmoid()), dim=-1)
+
+
+def test_keys_follow_the_published_layout() -> None:
+    state = YOLOv5().state_dict()
+    assert {key: tuple(state[key].shape) for key in KEYS} == KEYS
+    without_parameters = {"11", "12", "15", "16", "19", "22"}
+    layers = {f"model.{i}" for i in range(25) if str(i) not in without_parameters}
+    assert {".".join(key.split(".")[:2]) for key in state} == layers
+
+
+# What YOLOv5 v6 prints for 80 classes before its norms are fused: n, s, m, l.
+@pytest.mark.parametrize(
+    ("width", "depth", "parameters"),
+    [
+        (0.25, 0.33, 1_872_157),
+        (0.50, 0.33, 7_235_389),
+        (0.75, 0.67, 21_190_557),
+        (1.00, 1.00, 46_563_709),
+    ],
+)
+def test_sizes_are_the_published_ones(width: float, depth: float, parameters: int) -> None:
+    with torch.device("meta"):
+        net = YOLOv5(replace(DETECTOR, width_multiple=width, depth_multiple=depth))
+    # Three heads of three anchors each, over all channels and a bias: ours have 78 classes less.
+    heads = 3 * 78 * (int(1792 * width) + 3)
+    assert sum(p.numel() for p in net.parameters()) == parameters - heads
+
+
+def test_decoding_follows_the_formulas() -> None:
+    torch.manual_seed(0)
+    heads = [torch.randn(1, 3, 4, 6, 7), torch.randn(1, 3, 2, 3, 7), torch.randn(1, 3, 1, 2, 7)]
+    anchors = torch.rand(3, 3, 2) + 0.5
+    decoded = decode_heads(heads, anchors, (8, 16, 32))[0].numpy()
+    expected = []
+    for head, sizes, stride in zip(heads, anchors.numpy(), (8, 16, 32), strict=True):
+        sigma = 1 / (1 + np.exp(-head[0].numpy()))
+        for a, y, x in np.ndindex(sigma.shape[:3]):
+            tx, ty, tw, th, *rest = sigma[a, y, x]
+            centre = ((2 * tx - 0.5 + x) * stride, (2 * ty - 0.5 + y) * stride)
+            size = ((2 * tw) ** 2 * sizes[a, 0] * stride, (2 * th) ** 2 * sizes[a, 1] * stride)
+            expected.append((*centre, *size, *rest))
+    np.testing.assert_allclose(decoded, np.array(expected), rtol=1e-4, atol=1e-4)
+
+
+def test_candidates_are_the_cells_that_no_neighbour_exceeds(graph: YOLOv5Graph) -> None:
+    canvases = random_canvases(1, 96, 128) // 3
+    heads = graph.net(canvases.float() / 255)
+    assert [tuple(head.shape[2:]) for head in heads] == [(12, 16, 7), (6, 8, 7), (3, 4, 7)]
+    expected = []
+    for level in heads:
+        every = level[0].sigmoid()
+        scores = (every[..., 4] * every[..., 5:].amax(dim=-1)).numpy()
+        for a, y, x in np.ndindex(scores.shape):
+            around = scores[:, max(0, y - 1) : y + 2, max(0, x - 1) : x + 2]
+            expected.append(scores[a, y, x] if scores[a, y, x] >= around.max() else 0.0)
+    best = torch.tensor(sorted(expected, reverse=True)[: DETECTOR.max_candidates])
+    (found,) = rows = graph(canvases)
+    assert rows.shape == (1, DETECTOR.max_candidates, 6) and rows.dtype == torch.float32
+    torch.testing.assert_close(found[:, 4], best)
+    assert set(found[:, 5].unique().tolist()) <= {0.0, 1.0}
+    assert (found[:, 2:4] >= found[:, :2]).all()
+    assert 0 < (best > 0).sum() < DETECTOR.max_candidates  # unused rows score 0
+    # The best box is one of those that decoding all of them gives the highest score.
+    every = decode_heads(heads, graph.net.head.anchors, graph.net.head.strides)[0]
+    score = every[:, 4] * every[:, 5:].amax(dim=1)
+    centre, size = every[score >= score.max() - 1e-6, :4].split(2, dim=1)
+    boxes = torch.cat((centre - size / 2, centre + size / 2), dim=1)
+    assert (boxes - found[0, :4]).abs().amax(dim=1).min() < 1e-3
+
+
+def test_a_canvas_does_not_depend_on_its_neighbours(graph: YOLOv5Graph) -> None:
+    canvases = random_canvases(3, 96, 128)
+    alone = torch.cat([graph(canvas[None]) for canvas in canvases])
+    # Random weights score many cells alike: which comes first is chance.
+    assert compare_candidates((alone,), (graph(canvases),)) < 1
+
+
+def test_fused_norms_change_nothing_but_the_time(graph: YOLOv5Graph) -> None:
+    photo = random_canvases(1, 96, 128).float() / 255
+    fused = deepcopy(graph.net).fuse()
+    assert not any(isinstance(module, torch.nn.BatchNorm2d) for module in fused.modules())
+    for found, expected in zip(fused(photo), graph.net(photo), strict=True):
+        torch.testing.assert_close(found, expected, atol=2e-3, rtol=1e-3)
+
+
+def test_a_plate_is_read_the_same_alone_and_in_a_batch() -> None:
+    torch.manual_seed(0)
+    net, plates = LPRNet().eval(), torch.randn(4, 3, *RECTIFIER.rectified_hw)
+    plates[1] *= 40  # A neighbour so bright that any mean over the batch would move.
+    together = net(plates)
+    assert together.shape == (4, RECOGNIZER.classes, RECOGNIZER.steps)
+    alone = torch.cat([net(plate[None]) for plate in plates])
+    torch.testing.assert_close(together, alone, rtol=1e-4, atol=1e-4)
+
+
+def test_untrained_stn_cuts_off_the_margins() -> None:
+    height, width = RECTIFIER.crop_hw
+    margin_h, margin_w = RECTIFIER.crop_margin_hw
+    _, theta = STN().eval()(torch.zeros(1, 3, height, width))
+    corners = (corners_in_crop(theta)[0] + 1) / 2 * torch.tensor([width, height])
+    box_w, box_h = width / (1 + margin_w), height / (1 + margin_h)
+    torch.testing.assert_close(corners[2] - corners[0], torch.tensor([box_w, box_h]))
+
+
+def halved(net: Callable[[Tensor], Any]) -> Callable[[Tensor], Any]:
+    """Compute a net in float16 where that is done, and give float32, as the contract says."""
+
+    def run(tensor: Tensor) -> Any:
+        with torch.autocast("cpu", dtype=torch.float16):
+            found = net(tensor)
+        return tuple(map(Tensor.float, found)) if isinstance(found, tuple) else found.float()
+
+    return run
+
+
+def test_half_precision_reads_the_same() -> None:
+    """Why an engine may be built with --fp16."""
+    modules = weights.load_modules()
+    config = PipelineConfig.of(modules.specs, modules.calibration)
+    nets = modules.detect, modules.rectify, modules.recognize
+    photo = torch.from_numpy(images.decode((SAMPLES / "two_by_day.jpg").read_bytes()))
+    expected = read_plates(photo, *nets, config)
+    found = read_plates(photo, *map(halved, nets), config)
+    assert [plate.reading.text for plate in found] == [plate.reading.text for plate in expected]
+    for one, other in zip(found, expected, strict=True):
+        assert one.reading.score == pytest.approx(other.reading.score, abs=0.01)
+        if other.reading.readable:
+            np.testing.assert_allclose(one.quad, other.quad, atol=0.3)
+
+
+def candidates(*rows: tuple[float, ...]) -> tuple[Tensor]:
+    padding = [(0.0,) * 6] * (4 - len(rows))
+    return (torch.tensor([[*rows, *padding]]),)
+
+
+ROW, OTHER = (10.0, 10.0, 50.0, 20.0, 0.9, 0.0), (60.0, 10.0, 90.0, 20.0, 0.9, 1.0)
+NAN = float("nan")
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        (10.1, 10.0, 50.0, 20.0, 0.9, 0.0),
+        (10.0, 10.0, 50.0, 20.0, 0.902, 0.0),
+        (10.0, 10.0, 50.0, 20.0, 0.9, 1.0),
+        (10.0, 10.0, 50.0, 20.0, NAN, 0.0),
+        (NAN, 10.0, 50.0, 20.0, 0.9, 0.0),
+        (0.0,) * 6,
+    ],
+)
+def test_candidates_that_differ(found: tuple[float, ...]) -> None:
+    assert not compare_candidates(candidates(ROW), candidates(found)) < 1
+    # Something found that is not there is as bad; equal scores may change places.
+    assert not compare_candidates(candidates(), candidates(ROW)) < 1
+    assert compare_candidates(candidates(ROW, OTHER), candidates(OTHER, ROW)) == 0
+
+
+def test_values_that_differ() -> None:
+    one, nan = torch.ones(2, 2), torch.tensor([[1.0, 1.0], [NAN, 1.0]])
+    assert compare_values((one, one), (one, one + 5e-4)) < 1
+    for wrong in ((one, one + 2e-3), (nan, one), (one, nan)):
+        assert not compare_values((one, one), wrong) < 1
