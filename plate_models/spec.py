@@ -185,11 +185,6 @@ class RecognizerSpec:
         """Size of the logits' class axis: every character and the blank."""
         return len(self.alphabet) + 1
 
-    @property
-    def blank(self) -> int:
-        """Class index of the CTC blank."""
-        return len(self.alphabet)
-
 
 DETECTOR = DetectorSpec()
 RECTIFIER = RectifierSpec()

@@ -9,7 +9,6 @@ import json
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
 from typing import Any, cast
 
 import torch
@@ -301,18 +300,13 @@ def measured_with(folder: Path = WEIGHTS_DIR) -> dict[str, str]:
     nets = {name: folder / f"{name}.safetensors" for name in ("recognizer", "rectifier")}
     country = read_file(nets["recognizer"]).contract.get("country", RECOGNIZER.country)
     # Of the values: a comment in a country's file, or a line moved here, changes no score.
-    values = {
-        "country": tomllib.loads((COUNTRIES / f"{country}.toml").read_text(encoding="utf-8")),
-        "grammar": _constants(grammar),
-        "colour": _constants(appearance),
+    values = {"country": tomllib.loads((COUNTRIES / f"{country}.toml").read_text("utf-8"))} | {
+        name: sorted((k, repr(v)) for k, v in vars(module).items() if k.isupper())
+        for name, module in (("grammar", grammar), ("colour", appearance))
     }
     return {name: sha256_of(path) for name, path in nets.items()} | {
         name: hashlib.sha256(repr(value).encode()).hexdigest() for name, value in values.items()
     }
-
-
-def _constants(module: ModuleType) -> list[tuple[str, str]]:
-    return sorted((name, repr(value)) for name, value in vars(module).items() if name.isupper())
 
 
 def write_manifest(folder: Path = WEIGHTS_DIR) -> Path:

@@ -29,8 +29,6 @@ from plates.cli.options import add_number
 MEBIBYTE = 2**20
 # Of a level, per hour: what surely grows, but by less, would take four days to double.
 TOLERANCE_PER_HOUR = 0.01
-# In twenty minutes of traffic the heaps of Triton and of the gateway took six to reach their
-# size, and grew no more after that.
 WARM_UP_SHARE = 1 / 3
 # Memory moves in steps that last, and an interval for independent points would call every
 # third flat series a leak. The medians of ten long parts are nearly independent.
@@ -38,8 +36,6 @@ _PARTS = 10
 EVERY_S, _PATIENCE_S = 5.0, 40.0
 # Photos that the gateway sends to Triton at a time, by default, and some that wait.
 _AT_ONCE = 6
-# Before the load, several at a time: heaps of every process reach the size that they keep.
-_WARM_UP_REQUESTS = 600
 # Of all processes together.
 MEMORY, SHARED, FILES = "memory, RSS in MiB", "shared memory, MiB", "open files"
 _REFUSED = (400, 413, 415, 422)
@@ -157,7 +153,7 @@ async def soak(
     requests.sort(key=lambda request: len(request.body or b""))
     moments = arrivals(rate, seconds, seed)
     dice = random.Random(seed)  # noqa: S311 - repeatable, not secret
-    mixture = dice.choices(requests, k=min(len(moments) // 3, _WARM_UP_REQUESTS))
+    mixture = dice.choices(requests, k=min(len(moments) // 3, 600))
     rows: Rows = []
     client = LoadClient(serving.url, requests + mixture, _PATIENCE_S)
     for _ in range(0, len(requests + mixture), _AT_ONCE):

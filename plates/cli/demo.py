@@ -10,7 +10,7 @@ import io
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -116,7 +116,8 @@ def _warm_up(client: httpx.Client) -> None:
     for height, width in DETECTOR.canvases_hw:
         blank = io.BytesIO()
         Image.new("RGB", (width, height)).save(blank, "JPEG")
-        _plates(client, blank.getvalue())
+        with suppress(CommandError):
+            _plates(client, blank.getvalue())
 
 
 def _plates(client: httpx.Client, photo: bytes) -> list[Plate]:

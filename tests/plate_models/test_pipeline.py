@@ -9,6 +9,8 @@ from plate_models.pipeline import read_plates
 from plate_models.recognition import ctc
 from plate_models.spec import DETECTOR, RECOGNIZER, RECTIFIER
 
+BLANK = len(RECOGNIZER.alphabet)
+
 # The plate fills that share of its crop.
 SHARE = 0.8
 STRAIGHT = torch.tensor([[SHARE, 0, 0], [0, SHARE, 0]])
@@ -17,7 +19,7 @@ STRAIGHT = torch.tensor([[SHARE, 0, 0], [0, SHARE, 0]])
 def logits_of(text: str) -> Tensor:
     """(C, T) logits whose best path spells the text."""
     logits = torch.zeros(RECOGNIZER.classes, RECOGNIZER.steps)
-    path = [RECOGNIZER.blank] * RECOGNIZER.steps
+    path = [BLANK] * RECOGNIZER.steps
     path[1 : 2 * len(text) : 2] = ctc.encode(text)
     logits[path, range(len(path))] = 12.0
     return logits

@@ -235,7 +235,7 @@ def rearranged(folder: Path) -> Path:
     """Our recognizer with its classes in the other alphabet's order."""
     ours = weights.read_file(weights.WEIGHTS_DIR / "recognizer.safetensors")
     specs = Specs(recognizer=replace(RECOGNIZER, alphabet=ALPHABET))
-    order = [RECOGNIZER.alphabet.find(char) for char in ALPHABET] + [RECOGNIZER.blank]
+    order = [RECOGNIZER.alphabet.find(char) for char in ALPHABET] + [len(RECOGNIZER.alphabet)]
     state = dict(ours.state)
     for key in ("head.weight", "head.bias"):
         state[key] = ours.state[key][order]

@@ -205,7 +205,7 @@ def test_wins_and_breaks_of_the_grammar_are_counted_and_listed(
     right: str, first: dict[str, float], rest: str, verdict: str
 ) -> None:
     probs = np.full((RECOGNIZER.classes, RECOGNIZER.steps), 1e-6)
-    probs[RECOGNIZER.blank] = 1.0
+    probs[len(RECOGNIZER.alphabet)] = 1.0
     for index, shares in enumerate([first, *({char: 1.0} for char in rest)]):
         probs[:, 1 + 2 * index] = 1e-6
         for char, share in shares.items():

@@ -42,7 +42,6 @@ def test_the_version_names_package_and_weights(run):
         ("export --format tensorflow", "unrecognized arguments: --format tensorflow"),
         ("bulk", "usage: plates bulk"),
         ("bulk photos", "required: --out"),
-        ("bulk photos --out x --workers 0", "--workers"),
     ],
 )
 def test_arguments_that_make_no_sense(words, text, run):
