@@ -32,7 +32,7 @@ def test_demo_reads_the_samples(repository, tmp_path):
     # The table has whole names and no log lines.
     assert done.stderr == ""
     table = done.stdout.split("\n\n")[1].splitlines()
-    rows = [re.fullmatch(r"(\S+) +\S+ +\S+ +[\d.]+", row) for row in table[1:]]
+    rows = [re.fullmatch(r"(\S+) +\S+ +\S+ +[\d.]+ +[\d.]+", row) for row in table[1:]]
     assert all(rows) and len(rows) > 13
     assert {ROOT / row[1] for row in rows} == set(SAMPLES.glob("*.jpg"))
     log = (tmp_path / "service.log").read_text()
