@@ -28,11 +28,6 @@ def test_greedy_merges_repeats_before_dropping_blanks(path: str, text: str) -> N
     assert ctc.greedy_decode(log_probs_of(path), ALPHABET) == text
 
 
-def test_log_softmax_sums_to_one_even_for_huge_logits() -> None:
-    log_probs = ctc.log_softmax(np.array([[1e4, -3.0], [0.0, 2.0]], dtype=np.float32))
-    assert np.exp(log_probs).sum(axis=0) == pytest.approx([1, 1])
-
-
 def every_text(log_probs: ctc.Array, alphabet: str) -> dict[str, float]:
     """Each text's probability, by walking every path."""
     found: dict[str, float] = {}
@@ -106,18 +101,6 @@ def test_rows_that_do_not_fit_are_refused() -> None:
     for rows in ([], [np.zeros((4, 3)), np.zeros((5, 3))]):
         with pytest.raises(ValueError, match=r"expected one or more \(C, T\)"):
             ctc.join_rows(rows)
-
-
-@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
-def test_logits_that_are_no_numbers_read_as_nothing(bad: float) -> None:
-    logits = np.zeros((4, 5), dtype=np.float32)
-    logits[1, 2] = bad
-    log_probs = ctc.log_softmax(logits)
-    assert ctc.greedy_decode(ctc.join_rows([log_probs_of("A-1"), log_probs]), ALPHABET) == ""
-    assert ctc.greedy_decode(log_probs, ALPHABET) == ""
-    assert ctc.beam_decode(log_probs, ALPHABET) == []
-    assert ctc.text_probabilities(log_probs, ["A"], ALPHABET) == [0.0]
-    assert not ctc.character_alternatives(log_probs, "A1", ALPHABET).any()
 
 
 def test_what_does_not_fit_the_alphabet_is_named() -> None:
