@@ -71,16 +71,6 @@ def test_probabilities_equal_the_sum_over_every_path(log_probs: ctc.Array, alpha
             assert alternatives == pytest.approx(np.array(expected)), text
 
 
-def test_no_texts_have_no_probabilities() -> None:
-    log_probs = log_probs_of("A-1")
-    assert ctc.text_probabilities(log_probs, [], ALPHABET) == []
-    assert ctc.character_alternatives(log_probs, "", ALPHABET).shape == (0, 4)
-    nothing = np.zeros((4, 0))
-    assert ctc.beam_decode(nothing, ALPHABET) == [("", 1.0)]
-    assert ctc.text_probabilities(nothing, ["", "A"], ALPHABET) == [1.0, 0.0]
-    assert not ctc.character_alternatives(nothing, "A", ALPHABET).any()
-
-
 def test_rows_are_read_one_after_the_other() -> None:
     rows = [log_probs_of("A-1"), log_probs_of("1-B-")]
     joined = ctc.join_rows(rows)
@@ -93,14 +83,6 @@ def test_rows_are_read_one_after_the_other() -> None:
     # Another split of the text over the rows is far less likely, but counted.
     together = ctc.text_probabilities(joined, ["A11B"], ALPHABET)[0]
     assert together == pytest.approx(upper * lower, rel=0.01)
-
-
-def test_rows_that_do_not_fit_are_refused() -> None:
-    row = log_probs_of("A-1")
-    assert np.array_equal(ctc.join_rows([row]), row)
-    for rows in ([], [np.zeros((4, 3)), np.zeros((5, 3))]):
-        with pytest.raises(ValueError, match=r"expected one or more \(C, T\)"):
-            ctc.join_rows(rows)
 
 
 def test_what_does_not_fit_the_alphabet_is_named() -> None:

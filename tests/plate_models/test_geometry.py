@@ -107,13 +107,6 @@ def test_what_is_no_image_is_refused(image):
             select_boxes(torch.zeros(shape), CHOICE)
 
 
-def test_iou():
-    a = torch.tensor([[0.0, 0.0, 10.0, 10.0], [5.0, 5.0, 5.0, 5.0]])
-    b = torch.tensor([[0.0, 0.0, 10.0, 10.0], [5.0, 0.0, 15.0, 10.0], [20.0, 20.0, 30.0, 30.0]])
-    expected = torch.tensor([[1.0, 1 / 3, 0.0], [0.0, 0.0, 0.0]])
-    torch.testing.assert_close(box_iou_xyxy(a, b), expected)
-
-
 # Each row is x0, width, score, class of a box that is 10 high; those of `kept` stay.
 @pytest.mark.parametrize(
     ("rows", "kept"),
@@ -136,13 +129,6 @@ def test_strong_boxes_that_overlap_no_better_one_are_chosen(rows, kept):
     assert boxes.shape == (len(kept), 4)
     assert torch.equal(boxes, candidates[kept, :4]) and torch.equal(scores, candidates[kept, 4])
     assert lines.tolist() == [1] * len(kept)
-
-
-def test_margins_are_shares_of_height_and_width():
-    boxes = torch.tensor([[100.0, 100.0, 200.0, 120.0]])
-    spec = replace(RECTIFIER, crop_margin_hw=(0.5, 0.2), two_line_margin_hw=(0.2, 0.4))
-    assert widen_boxes(boxes, torch.tensor([2]), spec).tolist() == [[80.0, 98.0, 220.0, 122.0]]
-    assert widen_boxes(boxes, spec=spec).tolist() == [[90.0, 95.0, 210.0, 125.0]]
 
 
 @pytest.mark.parametrize("width", [40.0, 100.0, 190.0])
