@@ -1,4 +1,4 @@
-"""The ground's colour, of drawn and rendered plates."""
+"""The ground's colour, of drawn plates."""
 
 import cv2
 import numpy as np
@@ -10,8 +10,6 @@ from plate_models.formats import RUSSIA
 from plate_models.recognition.appearance import ground_likelihoods
 from plate_models.recognition.grammar import GROUNDS
 from plate_models.spec import RECTIFIER
-from plate_models.training.synthetic.crops import render_crop
-from plate_models.training.synthetic.kinds import KINDS
 
 Image = NDArray[np.uint8]
 HEIGHT, WIDTH = RECTIFIER.shown_hw
@@ -44,18 +42,6 @@ def drawn(
 def likelihoods_of(plate: Image) -> dict[str, float]:
     (found,) = ground_likelihoods(plate[None])
     return found
-
-
-def test_what_is_no_batch_of_plates_is_refused() -> None:
-    assert ground_likelihoods(np.zeros((0, HEIGHT, WIDTH, 3), np.uint8)) == []
-    for plates in (
-        np.zeros((HEIGHT, WIDTH, 3), np.uint8),
-        np.zeros((1, HEIGHT, WIDTH, 4), np.uint8),
-        np.zeros((1, HEIGHT, WIDTH, 3), np.float32),
-        np.zeros((1, 8, WIDTH, 3), np.uint8),
-    ):
-        with pytest.raises(ValueError, match=r"expected \(N, H, W, 3\) uint8"):
-            ground_likelihoods(plates)
 
 
 @pytest.mark.parametrize("colour", GROUNDS)
@@ -116,25 +102,3 @@ def test_a_batch_is_its_plates_and_a_tensor_its_array() -> None:
         assert [list(found) for found in together] == [list(GROUNDS)] * len(GROUNDS)
         for one, other in zip(alone, together, strict=True):
             assert one == pytest.approx(other, abs=1e-5)
-
-
-def rendered(kind: str, count: int, seed: int) -> Image:
-    rng = np.random.default_rng(seed)
-    frame = np.array([[0, 0], [WIDTH, 0], [WIDTH, HEIGHT], [0, HEIGHT]], np.float32)
-    plates = []
-    for _ in range(count):
-        sample = render_crop(rng, kind=kind)
-        corners = sample.quad + rng.normal(0, 1, (4, 2))
-        straighten = cv2.getPerspectiveTransform(corners.astype(np.float32), frame)
-        plates.append(cv2.warpPerspective(sample.image, straighten, (WIDTH, HEIGHT)))
-    return np.stack(plates).astype(np.uint8)
-
-
-@pytest.mark.parametrize("kind", sorted(KINDS))
-def test_rendered_plates_of_every_kind(kind: str) -> None:
-    colour = KINDS[kind].ground.name
-    found = ground_likelihoods(rendered(kind, 40, 11))
-    right = sum(max(one, key=one.__getitem__) == colour for one in found)
-    # Some are black with night; hardly one may be taken for another colour for sure.
-    assert right >= 33
-    assert sum(one[colour] < 0.05 * max(one.values()) for one in found) <= 2

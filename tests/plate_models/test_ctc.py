@@ -28,11 +28,6 @@ def test_greedy_merges_repeats_before_dropping_blanks(path: str, text: str) -> N
     assert ctc.greedy_decode(log_probs_of(path), ALPHABET) == text
 
 
-def test_log_softmax_sums_to_one_even_for_huge_logits() -> None:
-    log_probs = ctc.log_softmax(np.array([[1e4, -3.0], [0.0, 2.0]], dtype=np.float32))
-    assert np.exp(log_probs).sum(axis=0) == pytest.approx([1, 1])
-
-
 def every_text(log_probs: ctc.Array, alphabet: str) -> dict[str, float]:
     """Each text's probability, by walking every path."""
     found: dict[str, float] = {}
@@ -76,16 +71,6 @@ def test_probabilities_equal_the_sum_over_every_path(log_probs: ctc.Array, alpha
             assert alternatives == pytest.approx(np.array(expected)), text
 
 
-def test_no_texts_have_no_probabilities() -> None:
-    log_probs = log_probs_of("A-1")
-    assert ctc.text_probabilities(log_probs, [], ALPHABET) == []
-    assert ctc.character_alternatives(log_probs, "", ALPHABET).shape == (0, 4)
-    nothing = np.zeros((4, 0))
-    assert ctc.beam_decode(nothing, ALPHABET) == [("", 1.0)]
-    assert ctc.text_probabilities(nothing, ["", "A"], ALPHABET) == [1.0, 0.0]
-    assert not ctc.character_alternatives(nothing, "A", ALPHABET).any()
-
-
 def test_rows_are_read_one_after_the_other() -> None:
     rows = [log_probs_of("A-1"), log_probs_of("1-B-")]
     joined = ctc.join_rows(rows)
@@ -98,26 +83,6 @@ def test_rows_are_read_one_after_the_other() -> None:
     # Another split of the text over the rows is far less likely, but counted.
     together = ctc.text_probabilities(joined, ["A11B"], ALPHABET)[0]
     assert together == pytest.approx(upper * lower, rel=0.01)
-
-
-def test_rows_that_do_not_fit_are_refused() -> None:
-    row = log_probs_of("A-1")
-    assert np.array_equal(ctc.join_rows([row]), row)
-    for rows in ([], [np.zeros((4, 3)), np.zeros((5, 3))]):
-        with pytest.raises(ValueError, match=r"expected one or more \(C, T\)"):
-            ctc.join_rows(rows)
-
-
-@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
-def test_logits_that_are_no_numbers_read_as_nothing(bad: float) -> None:
-    logits = np.zeros((4, 5), dtype=np.float32)
-    logits[1, 2] = bad
-    log_probs = ctc.log_softmax(logits)
-    assert ctc.greedy_decode(ctc.join_rows([log_probs_of("A-1"), log_probs]), ALPHABET) == ""
-    assert ctc.greedy_decode(log_probs, ALPHABET) == ""
-    assert ctc.beam_decode(log_probs, ALPHABET) == []
-    assert ctc.text_probabilities(log_probs, ["A"], ALPHABET) == [0.0]
-    assert not ctc.character_alternatives(log_probs, "A1", ALPHABET).any()
 
 
 def test_what_does_not_fit_the_alphabet_is_named() -> None:

@@ -14,18 +14,15 @@ import pytest
 import torch
 from google.protobuf import text_format
 from safetensors.torch import load_file, save_file
-from support import SAMPLES, read_samples
 from torch import Tensor, nn
 from tritonclient.grpc import model_config_pb2
 
-from plate_models import contract, export, images, spec, weights
-from plate_models.detection import letterbox
+from plate_models import contract, export, spec, weights
 from plate_models.engines import onnxruntime_engine, openvino_engine
 from plate_models.nets.lprnet import LPRNet
 from plate_models.nets.stn import STN
 from plate_models.nets.yolov5 import YOLOv5
-from plate_models.rectification import crop_boxes, normalize
-from plate_models.spec import DEFAULTS, RECTIFIER, Specs, spec_from_json
+from plate_models.spec import Specs, spec_from_json
 
 MODELS = tuple(contract.GRAPHS)
 BATCHES = export.BATCHES
@@ -157,37 +154,6 @@ def test_artifacts_agree_with_the_module_on_any_size(
     text = (export.REPOSITORY / model / "configs" / "cpu.pbtxt").read_text(encoding="utf-8")
     config = text_format.Parse(text, model_config_pb2.ModelConfig())
     assert declared == [[-1, *output.dims] for output in config.output]
-
-
-@pytest.fixture(scope="module")
-def sample_inputs() -> dict[str, Tensor]:
-    """Each graph's inputs from the samples: canvases, crops cut ever more sloppily, plates."""
-    canvases: list[Tensor] = []
-    crops: list[Tensor] = []
-    samples = [
-        (torch.from_numpy(images.decode((SAMPLES / name).read_bytes())), plates)
-        for name, plates in read_samples().items()
-    ]
-    while len(crops) < RECTIFIER.max_batch_size:
-        for image, plates in samples:
-            boxes = torch.tensor([plate.box for plate in plates])
-            sides = (boxes[:, 2:] - boxes[:, :2]).repeat(1, 2)
-            crops += crop_boxes(image, boxes + 0.001 * len(crops) * sides)
-            canvases.append(letterbox(image, DEFAULTS.detector.canvases_hw[0])[0])
-    stacked = normalize(torch.stack(crops[-RECTIFIER.max_batch_size :]))
-    with torch.inference_mode():
-        plates = weights.load_modules().rectify(stacked)[0]
-    return {"yolo": torch.stack(canvases[:4]), "stn": stacked, "lprnet": plates}
-
-
-@pytest.mark.parametrize("model", MODELS)
-def test_released_artifacts_agree_with_the_module_on_every_engine(
-    sample_inputs: dict[str, Tensor], repository: Path, model: str
-) -> None:
-    artifacts = load_artifacts(repository, model)
-    module, batch = modules_of(weights.load_modules())[model], sample_inputs[model]
-    graph = graph_of(model, DEFAULTS)
-    assert export.disagreement(graph, module, artifacts, [batch[-1:], batch]) == ""
 
 
 def test_sizes_that_no_configuration_has_are_refused(

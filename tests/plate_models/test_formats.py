@@ -83,28 +83,6 @@ def test_what_contradicts_the_evidence_is_less_plausible_not_forbidden() -> None
     assert valid == 1 and valid > no_region > unknown > 0 and valid > rare > unknown
 
 
-def test_a_ground_that_says_nothing_changes_nothing() -> None:
-    unclear = dict.fromkeys(WHITE, 0.2)
-    for text in ("A123BC77", "AB123777", "A123477", "ABC"):
-        for seen in (unclear, {}, {"white": 0.0}):
-            assert RUSSIA.judge(text, 1, seen) == RUSSIA.judge(text, 1)
-    # Likelihoods may have any scale.
-    tiny = {colour: likelihood / 1000 for colour, likelihood in WHITE.items()}
-    assert RUSSIA.judge("AB123777", 1, tiny) == pytest.approx(RUSSIA.judge("AB123777", 1, WHITE))
-
-
-def test_a_place_decides_between_look_alikes() -> None:
-    assert RUSSIA.respellings("0002EX71") == ("O002EX71",)
-    assert RUSSIA.respellings("AO02EX71") == ("A002EX71",)
-    assert RUSSIA.respellings("A8028X71") == ("A802BX71",)
-    assert RUSSIA.respellings("A1027771") == ("A102TT71",)
-    # Where formats disagree about a text, each has its spelling; weights tell them apart.
-    assert {"001D00177", "O010OO177"} <= set(RUSSIA.respellings("001OO0177"))
-    # One that already follows its format has nothing to settle; 1 and 7 are both digits.
-    assert RUSSIA.respellings("A127EX71") == ()
-    assert RUSSIA.respellings("") == RUSSIA.respellings("ABC") == ()
-
-
 def test_region_names_the_issuer() -> None:
     for text, name, region in (
         ("B840CK197", "ru.car", formats.Region("197", "Moscow")),

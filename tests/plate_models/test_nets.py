@@ -1,23 +1,13 @@
-"""YOLOv5, STN and LPRNet: shapes, keys, decoding, batches, half precision; when two agree."""
-
-from collections.abc import Callable
-from copy import deepcopy
-from dataclasses import replace
-from typing import Any
+"""YOLOv5, STN and LPRNet: shapes, keys, decoding, batches; when two agree."""
 
 import numpy as np
 import pytest
 import torch
-from support import SAMPLES
 from torch import Tensor
 
-from plate_models import images, weights
 from plate_models.export import compare_candidates, compare_values
 from plate_models.nets.lprnet import LPRNet
-from plate_models.nets.stn import STN
 from plate_models.nets.yolov5 import YOLOv5, YOLOv5Graph, cell_places, decode_boxes, flatten_heads
-from plate_models.pipeline import PipelineConfig, read_plates
-from plate_models.rectification import corners_in_crop
 from plate_models.spec import DETECTOR, RECOGNIZER, RECTIFIER
 
 KEYS = {
@@ -72,24 +62,6 @@ def test_keys_follow_the_published_layout() -> None:
     assert {".".join(key.split(".")[:2]) for key in state} == layers
 
 
-# What YOLOv5 v6 prints for 80 classes before its norms are fused: n, s, m, l.
-@pytest.mark.parametrize(
-    ("width", "depth", "parameters"),
-    [
-        (0.25, 0.33, 1_872_157),
-        (0.50, 0.33, 7_235_389),
-        (0.75, 0.67, 21_190_557),
-        (1.00, 1.00, 46_563_709),
-    ],
-)
-def test_sizes_are_the_published_ones(width: float, depth: float, parameters: int) -> None:
-    with torch.device("meta"):
-        net = YOLOv5(replace(DETECTOR, width_multiple=width, depth_multiple=depth))
-    # Three heads of three anchors each, over all channels and a bias: ours have 78 classes less.
-    heads = 3 * 78 * (int(1792 * width) + 3)
-    assert sum(p.numel() for p in net.parameters()) == parameters - heads
-
-
 def test_decoding_follows_the_formulas() -> None:
     torch.manual_seed(0)
     heads = [torch.randn(1, 3, 4, 6, 7), torch.randn(1, 3, 2, 3, 7), torch.randn(1, 3, 1, 2, 7)]
@@ -139,14 +111,6 @@ def test_a_canvas_does_not_depend_on_its_neighbours(graph: YOLOv5Graph) -> None:
     assert compare_candidates((alone,), (graph(canvases),)) < 1
 
 
-def test_fused_norms_change_nothing_but_the_time(graph: YOLOv5Graph) -> None:
-    photo = random_canvases(1, 96, 128).float() / 255
-    fused = deepcopy(graph.net).fuse()
-    assert not any(isinstance(module, torch.nn.BatchNorm2d) for module in fused.modules())
-    for found, expected in zip(fused(photo), graph.net(photo), strict=True):
-        torch.testing.assert_close(found, expected, atol=2e-3, rtol=1e-3)
-
-
 def test_a_plate_is_read_the_same_alone_and_in_a_batch() -> None:
     torch.manual_seed(0)
     net, plates = LPRNet().eval(), torch.randn(4, 3, *RECTIFIER.rectified_hw)
@@ -155,41 +119,6 @@ def test_a_plate_is_read_the_same_alone_and_in_a_batch() -> None:
     assert together.shape == (4, RECOGNIZER.classes, RECOGNIZER.steps)
     alone = torch.cat([net(plate[None]) for plate in plates])
     torch.testing.assert_close(together, alone, rtol=1e-4, atol=1e-4)
-
-
-def test_untrained_stn_cuts_off_the_margins() -> None:
-    height, width = RECTIFIER.crop_hw
-    margin_h, margin_w = RECTIFIER.crop_margin_hw
-    _, theta = STN().eval()(torch.zeros(1, 3, height, width))
-    corners = (corners_in_crop(theta)[0] + 1) / 2 * torch.tensor([width, height])
-    box_w, box_h = width / (1 + margin_w), height / (1 + margin_h)
-    torch.testing.assert_close(corners[2] - corners[0], torch.tensor([box_w, box_h]))
-
-
-def halved(net: Callable[[Tensor], Any]) -> Callable[[Tensor], Any]:
-    """Compute a net in float16 where that is done, and give float32, as the contract says."""
-
-    def run(tensor: Tensor) -> Any:
-        with torch.autocast("cpu", dtype=torch.float16):
-            found = net(tensor)
-        return tuple(map(Tensor.float, found)) if isinstance(found, tuple) else found.float()
-
-    return run
-
-
-def test_half_precision_reads_the_same() -> None:
-    """Why an engine may be built with --fp16."""
-    modules = weights.load_modules()
-    config = PipelineConfig.of(modules.specs, modules.calibration)
-    nets = modules.detect, modules.rectify, modules.recognize
-    photo = torch.from_numpy(images.decode((SAMPLES / "two_by_day.jpg").read_bytes()))
-    expected = read_plates(photo, *nets, config)
-    found = read_plates(photo, *map(halved, nets), config)
-    assert [plate.reading.text for plate in found] == [plate.reading.text for plate in expected]
-    for one, other in zip(found, expected, strict=True):
-        assert one.reading.score == pytest.approx(other.reading.score, abs=0.01)
-        if other.reading.readable:
-            np.testing.assert_allclose(one.quad, other.quad, atol=0.3)
 
 
 def candidates(*rows: tuple[float, ...]) -> tuple[Tensor]:

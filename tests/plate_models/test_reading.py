@@ -7,7 +7,6 @@ import pytest
 
 from plate_models.recognition import ctc
 from plate_models.recognition.calibration import Calibration
-from plate_models.recognition.countries import load_country
 from plate_models.recognition.decoding import Evidence, Reading, choose_reading
 from plate_models.spec import RECOGNIZER
 
@@ -187,24 +186,3 @@ def test_a_rare_format_scores_as_a_common_one_that_is_as_clear() -> None:
     trailer = choose_reading(log_probs_of("AB123477", doubts), Evidence(1, WHITE))
     assert (car.format, trailer.format) == ("ru.car", "ru.trailer")
     assert trailer.score == pytest.approx(car.score, abs=0.01)
-
-
-def test_another_alphabet_and_country(tmp_path) -> None:  # type: ignore[no-untyped-def]
-    path = tmp_path / "xx.toml"
-    path.write_text(
-        '[country]\nname = "xx"\nalphabet = "0123O"\nletters = "O"\nlook_alikes = ["0O"]\n'
-        '[[formats]]\nname = "xx.cart"\npatterns = ["L##"]\nground = "white"\n',
-        encoding="utf-8",
-    )
-    country = load_country(path)
-    # This recognizer has never heard of an O: no candidate can have one.
-    spec = replace(RECOGNIZER, alphabet="0123", steps=6)
-    probs = np.full((5, 6), 1e-6)
-    probs[[0, 4, 1, 4, 2, 4], range(6)] = 1.0
-    log_probs = np.log(probs / probs.sum(axis=0))
-    reading = choose_reading(log_probs, grammar=country, spec=spec)
-    assert reading.candidates[0][0] == "012" and reading.format == "unknown"
-    lettered = replace(spec, alphabet="O123")
-    assert choose_reading(log_probs, grammar=country, spec=lettered).text == "O12"
-    with pytest.raises(ValueError, match="expected 24 classes"):
-        choose_reading(log_probs)

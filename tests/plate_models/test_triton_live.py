@@ -195,20 +195,6 @@ def test_hostile_tensors_are_refused_and_the_next_request_works(stub: Any, name:
     assert answer.model_name == MODEL
 
 
-def test_the_graphs_answer_batches(protocol: tuple[Any, Any]) -> None:
-    module, client = protocol
-    shapes = {"stn": (32, 3, 64, 160), "lprnet": (32, 3, 24, 94)}
-    for model, shape in shapes.items():
-        batch = np.random.default_rng(0).random(shape, np.float32)
-        outputs = {}
-        for rows in (batch, batch[5:6]):
-            tensor = module.InferInput("input__0", rows.shape, "FP32")
-            tensor.set_data_from_numpy(rows)
-            outputs[len(rows)] = client.infer(model, [tensor]).as_numpy("output__0")
-        assert len(outputs[32]) == 32
-        np.testing.assert_allclose(outputs[32][5:6], outputs[1], atol=1e-3)
-
-
 @pytest.mark.parametrize(
     ("model", "data_type", "shape"),
     [
