@@ -8,7 +8,6 @@ from zlib import crc32
 
 import numpy as np
 import pytest
-from PIL import Image
 from published_recognizer import save_stand_ins
 from support import SAMPLES, labelled_set
 
@@ -27,7 +26,6 @@ from plate_models.training.evaluation.labelled import (
     group_lines,
 )
 from plate_models.training.evaluation.results import Answer, PlateResult, match
-from plate_models.training.evaluation.sheet import WIDTH, failure_sheet, photos_in
 from plate_models.training.evaluation.world import WorldReport, evaluate_world
 
 BOX = (10.0, 20.0, 110.0, 45.0)
@@ -284,24 +282,6 @@ def test_world_photos_that_are_held_out_are_listed(tmp_path: Path, nets: Nets) -
     assert report.photos == len(held_out) < 4
     assert {one.photo for one in report.readable} == set(held_out)
     assert len(report.overlaps) == len(report.readable) > 0
-
-
-def red_pixels(sheet: Image.Image) -> int:
-    pixels = np.asarray(sheet).astype(int)
-    return int(((pixels[..., 0] > 180) & (pixels[..., 1:].max(axis=-1) < 30)).sum())
-
-
-def test_the_sheet_marks_wrong_letters_only(tmp_path: Path) -> None:
-    load = photos_in(labelled_set(tmp_path / "set", "green_car.jpg") / "images")
-
-    def sheet(read: str) -> Image.Image:
-        one = plate("A111AA77", "", answer("", read, photo="green_car.jpg"), photo="green_car.jpg")
-        return failure_sheet(Scoreboard([one]), load, ["weights"])
-
-    perfect, wrong, short = (red_pixels(sheet(t)) for t in ("A111AA77", "A111AA71", "A111AA7"))
-    assert perfect < wrong and perfect < short
-    empty = failure_sheet(Scoreboard(), load, ["weights"])
-    assert empty.width == WIDTH and red_pixels(empty) == 0
 
 
 @pytest.mark.skipif("PLATES_DATA" not in os.environ, reason="PLATES_DATA names no real photos")
