@@ -142,6 +142,7 @@ CALLS |= {
         "calls posix.system",
     ),
 }
+LIVE = ("reduced", "nested", "evaluated", "fetched", "dotted", "object", "instance")
 
 GRANDCHILD_OF_ITSELF = Module({"_modules": {}})
 GRANDCHILD_OF_ITSELF.state["_modules"]["a"] = GRANDCHILD_OF_ITSELF
@@ -177,13 +178,10 @@ STRANGE = {
     "no end": (b"\x80\x02}", "can't be read"),
     "empty": (b"", "can't be read"),
     "empty stack": (b"\x80\x02.", "can't be read"),
-    "random": (bytes(range(256)), "can't be read"),
-    "item of no list": (b"\x80\x02NNa.", "can't be read"),
     "item of no dictionary": (b"\x80\x02NNNs.", "can't be read"),
     "call of nothing": (b"\x80\x02N)R.", "not callable"),
     "persistent nothing": (b"\x80\x02NQ.", "no storage"),
     "tensor out of bounds": (Claim(6, 1, (2, 3), (3, 1)), "out of bounds for storage of size 24"),
-    "tensor beyond": (Claim(6, 7, (1,), (1,)), "out of bounds"),
     "fewer strides": (Claim(6, 0, (2, 2), (1,)), "mismatch in length"),
     "one value for all": ({"w": Claim(6, 0, (2**40,), (0,))}, "its tensors claim"),
     "overflow": (Claim(6, 0, (2**62, 2**62), (0, 0)), "overflow"),
@@ -196,7 +194,6 @@ STRANGE = {
     "untyped": (Claim(6, 0, (2,), (1,), torch.UntypedStorage), "UntypedStorage is no storage"),
     # Of nothing that could be imported.
     "a number": (42, "found int"),
-    "a list": ([], "found list"),
     "nothing": ({}, "found an empty one"),
     "no model": ({"model": None}, "'model' is none"),
     "no tensor": ({"a": 1}, "'a' is none"),
@@ -273,6 +270,16 @@ def test_refused_by_name_and_soon_and_nothing_is_run(
         tracemalloc.stop()
     time.sleep(0.02 if name in CALLS else 0)
     assert not Path(EXECUTED).exists()
+
+
+@pytest.mark.parametrize("name", LIVE)
+def test_the_hostile_pickles_are_live(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    data, _ = PICKLED_CALLS[name]
+    pickle.loads(data if isinstance(data, bytes) else pickle.dumps(data))  # noqa: S301
+    assert Path(EXECUTED).exists()
 
 
 def strange_tensors() -> dict[str, torch.Tensor]:

@@ -1,15 +1,8 @@
-"""The scoreboard's arithmetic: counts, intervals, alignments."""
+"""The scoreboard's arithmetic: counts and intervals."""
 
 import pytest
 
-from plate_models.training.figures import (
-    align,
-    edit_distance,
-    events,
-    median_ratio,
-    proportion,
-    ratio,
-)
+from plate_models.training.figures import events, median_ratio, proportion, ratio
 
 
 def test_intervals_are_the_published_ones() -> None:
@@ -35,22 +28,3 @@ def test_ratio_of_medians_pairs_the_photos() -> None:
     for a, b in (([], []), ([1.0], [1.0, 2.0])):
         with pytest.raises(ValueError, match="as many"):
             median_ratio(a, b)
-
-
-@pytest.mark.parametrize(
-    ("found", "right", "pairs"),
-    [
-        ("", "", []),
-        ("", "AB", [("", "A"), ("", "B")]),
-        ("ABC", "ABC", [("A", "A"), ("B", "B"), ("C", "C")]),
-        ("AXC", "ABC", [("A", "A"), ("X", "B"), ("C", "C")]),
-        ("AABC", "ABC", [("A", ""), ("A", "A"), ("B", "B"), ("C", "C")]),
-        ("B7", "AB77", [("", "A"), ("B", "B"), ("", "7"), ("7", "7")]),
-    ],
-)
-def test_texts_are_aligned_with_the_fewest_differences(
-    found: str, right: str, pairs: list[tuple[str, str]]
-) -> None:
-    assert align(found, right) == pairs
-    differences = sum(a != b for a, b in pairs)
-    assert edit_distance(found, right) == edit_distance(right, found) == differences

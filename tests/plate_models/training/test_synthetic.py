@@ -1,4 +1,4 @@
-"""The renderer that training uses: texts, characters, kinds of plates, crops, painted photos."""
+"""The renderer that training uses: texts, kinds of plates, crops, painted photos."""
 
 import re
 from collections import Counter
