@@ -114,14 +114,6 @@ def test_boxes_move_with_the_pixels(monkeypatch, cells, turned):
         assert bright.sum() <= 4 * 9 * 20  # what is left is too narrow a strip to be a plate
 
 
-def test_windows_follow_from_their_generator() -> None:
-    photos = [photo_with_plate(seed) for seed in range(3)]
-    first, second = (WindowSampler(photos, settings=SMALL) for _ in range(2))
-    first.draw(np.random.default_rng(7))  # whatever was drawn before
-    a, b = (s.draw(np.random.default_rng(8)) for s in (first, second))
-    assert np.array_equal(a.image, b.image) and np.array_equal(a.boxes, b.boxes)
-
-
 # Steps
 
 

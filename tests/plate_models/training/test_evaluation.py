@@ -1,4 +1,4 @@
-"""The scoreboard: verdicts on plates, groups, versions compared, photos scored, sheets."""
+"""The scoreboard: verdicts on plates, versions compared, photos scored."""
 
 import json
 import os
@@ -8,7 +8,6 @@ from zlib import crc32
 
 import numpy as np
 import pytest
-from PIL import Image
 from published_recognizer import save_stand_ins
 from support import SAMPLES, labelled_set
 
@@ -19,15 +18,8 @@ from plate_models.recognition.decoding import Evidence, Reading
 from plate_models.spec import RECOGNIZER
 from plate_models.training.baseline import Baseline
 from plate_models.training.evaluation.comparison import ReportError, compare, load_report
-from plate_models.training.evaluation.labelled import (
-    GrammarSteps,
-    Scoreboard,
-    evaluate,
-    group,
-    group_lines,
-)
+from plate_models.training.evaluation.labelled import GrammarSteps, Scoreboard, evaluate
 from plate_models.training.evaluation.results import Answer, PlateResult, match
-from plate_models.training.evaluation.sheet import WIDTH, failure_sheet, photos_in
 from plate_models.training.evaluation.world import WorldReport, evaluate_world
 
 BOX = (10.0, 20.0, 110.0, 45.0)
@@ -108,24 +100,6 @@ def test_scoreboard_counts_each_thing_once() -> None:
     assert [one.text for one in unsure.unverified] == [WRONG, "B222BB77"]
 
 
-def test_groups_cover_every_plate_and_those_of_one_value_are_left_out() -> None:
-    plates = [plate(RIGHT, RIGHT, photo="still_1.jpg", width=float(w)) for w in range(50, 80)]
-    found = {name: len(members) for (_, name), members in group(plates).items()}
-    assert found == {"under 60 px": 10, "60 to 69 px": 10, "over 69 px": 10}
-    assert group([]) == {} and group_lines([]) == []
-    plates = [
-        plate(RIGHT, RIGHT, photo="dashcam_7.jpg", light="dark"),
-        plate(RIGHT, RIGHT, photo="photo_7.jpg", lines=2),
-        plate(RIGHT, RIGHT, photo="photo_9.jpg", light=""),
-        plate(RIGHT, RIGHT, photo="noname.jpg"),
-    ]
-    found = {f"{by} {name}": len(members) for (by, name), members in group(plates).items()}
-    expected = {"light dark": 1, "light day": 2, "light not labelled": 1, "source dashcam": 1}
-    expected |= {"source photo": 2, "source other": 1, "lines 1 in a plate": 3}
-    assert found == expected | {"lines 2 in a plate": 1}
-    assert len(group_lines(plates)) == 2 + len(found)
-
-
 def kept(path: Path, *plates: PlateResult, part: str = "labelled") -> Path:
     """A report as `plates eval --json` keeps it."""
     head = {"weights": "sha256:12", "date": "2026-11-21"}
@@ -174,14 +148,8 @@ def test_files_that_are_no_reports_are_refused_by_name(tmp_path: Path) -> None:
     path = tmp_path / "a.json"
     with pytest.raises(ReportError, match=r"a\.json"):
         load_report(path)
-    for content in (
-        b"",
-        b"[]",
-        b"{}",
-        b"\xff",
-        b'{"labelled": {"plates": [{}]}}',
-        b'{"labelled": 1}',
-    ):
+    broken = (b"", b"[]", b"{}", b"\xff", b'{"labelled": {"plates": [{}]}}', b'{"labelled": 1}')
+    for content in broken:
         path.write_bytes(content)
         with pytest.raises(ReportError, match=r"a\.json"):
             load_report(path)
@@ -284,24 +252,6 @@ def test_world_photos_that_are_held_out_are_listed(tmp_path: Path, nets: Nets) -
     assert report.photos == len(held_out) < 4
     assert {one.photo for one in report.readable} == set(held_out)
     assert len(report.overlaps) == len(report.readable) > 0
-
-
-def red_pixels(sheet: Image.Image) -> int:
-    pixels = np.asarray(sheet).astype(int)
-    return int(((pixels[..., 0] > 180) & (pixels[..., 1:].max(axis=-1) < 30)).sum())
-
-
-def test_the_sheet_marks_wrong_letters_only(tmp_path: Path) -> None:
-    load = photos_in(labelled_set(tmp_path / "set", "green_car.jpg") / "images")
-
-    def sheet(read: str) -> Image.Image:
-        one = plate("A111AA77", "", answer("", read, photo="green_car.jpg"), photo="green_car.jpg")
-        return failure_sheet(Scoreboard([one]), load, ["weights"])
-
-    perfect, wrong, short = (red_pixels(sheet(t)) for t in ("A111AA77", "A111AA71", "A111AA7"))
-    assert perfect < wrong and perfect < short
-    empty = failure_sheet(Scoreboard(), load, ["weights"])
-    assert empty.width == WIDTH and red_pixels(empty) == 0
 
 
 @pytest.mark.skipif("PLATES_DATA" not in os.environ, reason="PLATES_DATA names no real photos")

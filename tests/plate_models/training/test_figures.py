@@ -1,15 +1,8 @@
-"""The scoreboard's arithmetic: counts, intervals, alignments."""
+"""The scoreboard's arithmetic: counts and intervals."""
 
 import pytest
 
-from plate_models.training.figures import (
-    align,
-    edit_distance,
-    events,
-    median_ratio,
-    proportion,
-    ratio,
-)
+from plate_models.training.figures import events, median_ratio, proportion, ratio
 
 
 def test_intervals_are_the_published_ones() -> None:
@@ -26,17 +19,6 @@ def test_intervals_are_the_published_ones() -> None:
         assert count.rate is None and count.interval_95 is None and count.cell == "0/0"
 
 
-def test_ratio_resamples_plates_not_characters() -> None:
-    # One plate of 100 has all errors: a share of the resamples draws it not at all.
-    errors = ratio("", [9] + [0] * 99, [9] * 100)
-    assert errors.rate == pytest.approx(0.01)
-    assert errors.interval_95 is not None
-    assert errors.interval_95[0] == 0 and 0.02 < errors.interval_95[1] < 0.05
-    # No error seen is not no error possible.
-    errors = ratio("", [0] * 100, [9] * 100)
-    assert errors.rate == 0 and errors.interval_95 == pytest.approx((0, 3.689 / 900), rel=1e-3)
-
-
 def test_ratio_of_medians_pairs_the_photos() -> None:
     # Photo by photo always half: whatever is drawn, the ratio is one half.
     slow = [100.0, 1000.0, 10.0, 300.0, 50.0]
@@ -46,22 +28,3 @@ def test_ratio_of_medians_pairs_the_photos() -> None:
     for a, b in (([], []), ([1.0], [1.0, 2.0])):
         with pytest.raises(ValueError, match="as many"):
             median_ratio(a, b)
-
-
-@pytest.mark.parametrize(
-    ("found", "right", "pairs"),
-    [
-        ("", "", []),
-        ("", "AB", [("", "A"), ("", "B")]),
-        ("ABC", "ABC", [("A", "A"), ("B", "B"), ("C", "C")]),
-        ("AXC", "ABC", [("A", "A"), ("X", "B"), ("C", "C")]),
-        ("AABC", "ABC", [("A", ""), ("A", "A"), ("B", "B"), ("C", "C")]),
-        ("B7", "AB77", [("", "A"), ("B", "B"), ("", "7"), ("7", "7")]),
-    ],
-)
-def test_texts_are_aligned_with_the_fewest_differences(
-    found: str, right: str, pairs: list[tuple[str, str]]
-) -> None:
-    assert align(found, right) == pairs
-    differences = sum(a != b for a, b in pairs)
-    assert edit_distance(found, right) == edit_distance(right, found) == differences

@@ -12,11 +12,9 @@ from safetensors import safe_open
 
 from plate_models import weights
 from plate_models.nets.stn import STN
-from plate_models.rectification import corners_in_crop
-from plate_models.spec import RECTIFIER
 from plate_models.training import recognizer
 from plate_models.training.crop_cache import CropBatch, CropCache, render_batch
-from plate_models.training.recognizer import RecognizerTraining, Training, corner_loss, train
+from plate_models.training.recognizer import RecognizerTraining, Training, train
 
 
 @pytest.fixture(scope="module")
@@ -84,13 +82,3 @@ def test_weights_that_can_not_be_released_stay_in_the_run(config: RecognizerTrai
     with pytest.raises(OSError, match=r"new.*they lie in .*run/rectifier\.safetensors"):
         training.finish({1: 0.5, 2: 0.25})
     assert weights.load(STN(), config.folder / "rectifier.safetensors")
-
-
-def test_corner_loss_is_zero_for_the_true_corners() -> None:
-    height, width = RECTIFIER.crop_hw
-    theta = torch.tensor([[[0.5, 0.1, 0.0], [-0.1, 0.4, 0.1]]])
-    quads = (corners_in_crop(theta) + 1) / 2 * torch.tensor([width, height])
-    images = np.zeros((1, height, width, 3), np.uint8)
-    batch = CropBatch(images, quads.numpy(), np.full((1, 2, 10), -1))
-    assert corner_loss(theta, batch) == pytest.approx(0, abs=1e-6)
-    assert corner_loss(theta + 0.1, batch) > 0.01
