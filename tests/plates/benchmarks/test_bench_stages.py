@@ -11,13 +11,10 @@ from small_server import bench
 
 from plate_models.cores import THREADS
 from plate_models.engines.nets import load_nets
-from plate_models.images import decode
 from plates.benchmarks import stages
-from plates.benchmarks.load import STANDARD_PHOTO
 from plates.benchmarks.stages import COMPARED, read_kept
 from plates.cli import main as command
 
-PHOTO = STANDARD_PHOTO.read_bytes()
 SHORT = ("stages", "--seconds", "0.1")
 engine = cache(load_nets)
 
@@ -31,13 +28,6 @@ def loaded_once(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(before)
-
-
-def test_the_standard_photo_is_what_a_camera_sends_and_reads_as_promised():
-    image = decode(PHOTO)
-    assert image.shape == (1080, 1920, 3) and 350_000 <= len(PHOTO) <= 450_000
-    plates = engine("torch").read(torch.from_numpy(image))
-    assert sorted(plate.reading.text for plate in plates) == ["C946MX550", "Y287KT754"]
 
 
 def test_check_names_what_became_slower(tmp_path, capsys):
