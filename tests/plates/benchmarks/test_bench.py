@@ -49,7 +49,6 @@ def test_an_answer_is_judged(answer, request_, row):
 @pytest.mark.parametrize(
     ("words", "status", "said"),
     [
-        *((f"{tool} --help", 0, "--plot") for tool in ("serve", "faults", "soak", "bulk")),
         *(("", 2, "TOOL"), ("fly", 2, "fly"), ("overload --seconds soon", 2, "soon")),
         *(("stages --check --write", 2, "not allowed"), ("soak --url http://h", 1, "--pid")),
         *((f"serve {option} 0", 1, f"{option}: expected") for option in ("--seconds", "--rounds")),

@@ -35,9 +35,6 @@ def test_goodput_counts_neither_the_late_nor_what_came_after_the_end():
     assert found["statuses"] == {0: 1, 200: 3, 429: 1, 503: 1}
     assert (found["errors"], found["without Retry-After"]) == ({"cut off": 1}, 1)
     assert (found["client CPU ms"], found["p50 ms"]) == (2, 800)
-    # What a round leaves behind is not made good by the next one.
-    both = [Load(rows, 10.0, 0.0), Load([row(0.0, 0.5)], 10.0, 0.0)]
-    assert summarise(both, deadline_s=2)["goodput/s"] == 0.1
 
 
 def test_healed_is_when_everything_goes_well_for_good():

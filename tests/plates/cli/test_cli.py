@@ -30,7 +30,6 @@ def test_the_version_names_package_and_weights(run):
         ("read", "required: FILE|DIR|GLOB|VIDEO"),
         ("read a.jpg --json --csv", "not allowed with argument"),
         ("train detector", "required: --data"),
-        ("export --format tensorflow", "unrecognized arguments: --format tensorflow"),
         ("bulk photos", "required: --out"),
     ],
 )
@@ -86,7 +85,6 @@ def test_the_folders_of_a_training_are_made_before_it_begins(trained, run, tmp_p
         ("train detector --folder x --rate -0.1", ": --rate: expected 0 or more"),
         ("train detector --folder x --seed -1", ": --seed: expected 0 or more"),
         ("calibrate", "give --data DIR, or set PLATES_DATA"),
-        ("calibrate --seed -1", ": --seed: expected 0 or more"),
         ("calibrate --most-wrong 1.5", ": --most-wrong: expected 0 to 1, got 1.5"),
         ("calibrate --data nowhere", "nowhere"),
         ("calibrate --data nowhere --workers 0", "--workers"),
@@ -105,7 +103,6 @@ def test_the_folders_of_a_training_are_made_before_it_begins(trained, run, tmp_p
         ("eval --threads 0", ": --threads: expected 1 or more, got 0"),
         ("eval --workers -1", ": --workers: expected 0 or more, got -1"),
         ("eval --data . --json {folder}/no/a.json", "its folder does not exist"),
-        ("eval --data . --json {odd}/a.json", "no\\nwhere/a.json: its folder does not exist"),
         ("demo {odd}.jpg", "no\\nwhere.jpg"),
     ],
 )

@@ -4,9 +4,10 @@ import os
 import re
 
 import pytest
+from jsonschema import Draft202012Validator
 from support import ROOT
 
-from plates.cli.config import SETTINGS, settings_table
+from plates.cli.config import SETTINGS, settings_schema, settings_table
 
 
 @pytest.fixture
@@ -130,3 +131,12 @@ def test_the_documents_have_every_setting_as_it_is(run):
     assert committed == run("config", "schema").stdout, hint
     # Nothing of where this was made.
     assert str(ROOT) not in table + committed
+
+
+def test_the_schema_refuses_what_makes_no_sense():
+    schema = Draft202012Validator(settings_schema())
+    schema.check_schema(schema.schema)
+    schema.validate({"HOME": "/", "PLATES_PORT": 1, "PLATES_TOKENS": "a,b", "PLATES_THREADS": 2})
+    wrong = {"PORT": 70000, "CONCURRENCY": -1, "PROFILE": "tpu", "PROT": 1, "RATE_LIMIT": 0}
+    for name, value in (wrong | {"HOST": 8080}).items():
+        assert not schema.is_valid({f"PLATES_{name}": value}), name
