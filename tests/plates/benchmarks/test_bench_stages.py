@@ -2,28 +2,19 @@
 
 import json
 from collections.abc import Iterator
-from dataclasses import replace
 from functools import cache
-from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from PIL import Image
 from small_server import bench
-from torch import Tensor
 
 from plate_models.cores import THREADS
 from plate_models.engines.nets import load_nets
-from plate_models.images import decode
 from plates.benchmarks import stages
-from plates.benchmarks.load import STANDARD_PHOTO
-from plates.benchmarks.stages import COMPARED, STAGES, read_kept, slower_stages, time_stages
-from plates.cli import CommandError
+from plates.benchmarks.stages import COMPARED, read_kept
 from plates.cli import main as command
 
-PHOTO = STANDARD_PHOTO.read_bytes()
-KEPT = dict.fromkeys(COMPARED, 1.0) | {"whole": 10.0}
 SHORT = ("stages", "--seconds", "0.1")
 engine = cache(load_nets)
 
@@ -37,36 +28,6 @@ def loaded_once(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(before)
-
-
-def test_the_standard_photo_is_what_a_camera_sends_and_reads_as_promised():
-    image = decode(PHOTO)
-    assert image.shape == (1080, 1920, 3) and 350_000 <= len(PHOTO) <= 450_000
-    plates = engine("torch").read(torch.from_numpy(image))
-    assert sorted(plate.reading.text for plate in plates) == ["C946MX550", "Y287KT754"]
-
-
-def test_time_is_charged_to_the_stage_that_spends_it(monkeypatch):
-    def slow(batch: Tensor) -> Any:
-        ticks.append(100.0)
-        return engine("torch").recognize(batch)
-
-    # The clock goes on by one whenever it is read, and by a hundred in that net.
-    ticks = [0.0]
-    monkeypatch.setattr(stages, "_now_ms", lambda: ticks.append(1.0) or np.full(2, sum(ticks)))
-    spent = time_stages(PHOTO, replace(engine("torch"), recognize=slow))
-    assert spent.sum(0).tolist() == [sum(ticks) - 1] * 2, "no time is left out"
-    assert spent.min() >= 1 and spent.argmax(0).tolist() == [STAGES.index("lprnet")] * 2
-
-
-@pytest.mark.parametrize(
-    ("ratio", "low", "slower"),
-    [(1.3, 1.2, True), (1.3, 1.1, False), (1.1, 1.05, False), (0.5, 0.4, False)],
-)
-def test_a_stage_is_slower_where_even_its_lower_bound_is(ratio, low, slower):
-    now = [{"stage": "stn", "yardsticks": ratio, "low": low}]
-    assert slower_stages(now, KEPT) == ["stn"] * slower
-    assert slower_stages(now, {"stn": ratio / 2, "whole": 100 * ratio}) == [], "next to nothing"
 
 
 def test_check_names_what_became_slower(tmp_path, capsys):
@@ -83,16 +44,6 @@ def test_check_names_what_became_slower(tmp_path, capsys):
         status, _ = bench(tmp_path, *SHORT, "--check", "--file", str(file))
         assert status == (slower != "none")
         assert f"than the kept figures: {slower} (" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize("text", ["", "[]", '{"yardsticks": {"stn": 1}}', None])
-def test_broken_figures_are_refused(tmp_path, text):
-    assert set(read_kept(stages.KEPT)) == set(COMPARED)
-    path = tmp_path / "speed.json"
-    if text is not None:
-        path.write_text(text)
-    with pytest.raises(CommandError, match="make it with --write"):
-        read_kept(path)
 
 
 def test_a_photo_must_have_a_plate(tmp_path, capsys):

@@ -13,14 +13,7 @@ from support import PLATES, SCENE
 
 from plate_models.training.recognizer import RecognizerTraining
 from plate_models.weights import check_manifest
-from plates.cli import main as cli
 from plates.cli import train
-
-
-def test_every_command_has_help(run):
-    for name in cli.COMMANDS:
-        done = run(name, "--help")
-        assert done.returncode == 0 and f"usage: plates {name} " in done.stdout
 
 
 def test_the_version_names_package_and_weights(run):
@@ -34,13 +27,9 @@ def test_the_version_names_package_and_weights(run):
     ("words", "text"),
     [
         ("", "required: COMMAND"),
-        ("fly", "invalid choice: 'fly'"),
         ("read", "required: FILE|DIR|GLOB|VIDEO"),
         ("read a.jpg --json --csv", "not allowed with argument"),
         ("train detector", "required: --data"),
-        ("train recognizer --minuets 3", "unrecognized arguments: --minuets 3"),
-        ("export --format tensorflow", "unrecognized arguments: --format tensorflow"),
-        ("bulk", "usage: plates bulk"),
         ("bulk photos", "required: --out"),
     ],
 )
@@ -96,32 +85,24 @@ def test_the_folders_of_a_training_are_made_before_it_begins(trained, run, tmp_p
         ("train detector --folder x --rate -0.1", ": --rate: expected 0 or more"),
         ("train detector --folder x --seed -1", ": --seed: expected 0 or more"),
         ("calibrate", "give --data DIR, or set PLATES_DATA"),
-        ("calibrate --crops -3", ": --crops: expected 1 or more, got -3"),
-        ("calibrate --seed -1", ": --seed: expected 0 or more"),
         ("calibrate --most-wrong 1.5", ": --most-wrong: expected 0 to 1, got 1.5"),
         ("calibrate --data nowhere", "nowhere"),
         ("calibrate --data nowhere --workers 0", "--workers"),
         ("calibrate --data nowhere --crops 3", "crops, got 3"),
         ("calibrate --data nowhere --weights nowhere_either", "nowhere_either"),
         ("read {scene} --every -1", ": --every: expected 0 or more, got -1"),
-        ("read {scene} --every nan", ": --every: expected 0 or more, got nan"),
         ("read {scene} --weights {folder}", "{folder}/SHA256SUMS is missing"),
         ("read {scene} --weights {odd}", "no\\nwhere"),
         ("read {scene} --engine tensorflow", "expected one of served, torch, got 'tensorflow'"),
         ("read {scene} --device tpu", "device: expected cpu or cuda:0, got 'tpu'"),
-        ("read {scene} --device cuda:x", "device: expected cpu or cuda:0, got 'cuda:x'"),
         ("read {scene} --device cuda:99", "device: cuda:99 is not there; torch sees"),
         ("read {scene} --device cuda:99 --engine served", "cuda:99"),
-        ("weights --weights {odd}", "no\\nwhere"),
         ("eval", "PLATES_DATA"),
         ("eval --rendered --per-type 0 --world", "PLATES_DATA"),
-        ("eval --rendered --per-type 0 --labelled", "PLATES_DATA"),
         ("eval --rendered --per-type -1", ": --per-type: expected 0 or more"),
         ("eval --threads 0", ": --threads: expected 1 or more, got 0"),
         ("eval --workers -1", ": --workers: expected 0 or more, got -1"),
         ("eval --data . --json {folder}/no/a.json", "its folder does not exist"),
-        ("eval --data . --json {odd}/a.json", "no\\nwhere/a.json: its folder does not exist"),
-        ("eval --data . --engine tensorflow", "expected one of served, torch, got 'tensorflow'"),
         ("demo {odd}.jpg", "no\\nwhere.jpg"),
     ],
 )

@@ -15,9 +15,7 @@ from support import SAMPLES, SCENE, SCENE_TEXT, post_raw
 
 from plate_models import export, weights
 from plate_models.images import decode
-from plates.cli import read
 from plates.cli.inputs import Inputs, find_inputs
-from plates.cli.samples import expected_texts
 
 JPEG, AVIF = encode(pattern(), "JPEG"), BAD["avif"][0]
 # A RAW file begins with a small preview.
@@ -182,17 +180,6 @@ def test_read_writes_a_table_annotated_pictures_and_straightened_plates(tmp_path
     assert decode((tmp_path / "out" / "green_car.jpg").read_bytes()).shape == (720, 1280, 3)
     crop = decode((tmp_path / f"new/out/green_car_plate1_{SCENE_TEXT}.jpg").read_bytes())
     assert 3.5 < crop.shape[1] / crop.shape[0] < 6  # a plate is 520 mm by 112 mm
-
-
-def test_read_writes_csv(run):
-    done = run("read", SAMPLES, "--csv")
-    assert done.returncode == 0 and done.stderr == ""
-    rows = list(csv.DictReader(io.StringIO(done.stdout)))
-    assert tuple(rows[0]) == read.CSV_COLUMNS
-    expected = expected_texts(SAMPLES.glob("*.jpg"))
-    pairs = {(photo, text) for photo, texts in expected.items() for text in texts}
-    assert len(expected) >= 5 and pairs <= {(Path(row["file"]), row["text"]) for row in rows}
-    assert all(row["readable"] == ("true" if row["text"] else "false") for row in rows)
 
 
 @pytest.mark.live

@@ -13,14 +13,12 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-from unittest.mock import Mock
 
 import pytest
 from serving_support import install_fake, make_repository, publish, ticked_until
 
 from api.status import read_status
 from plates.serving import EmbeddedTriton, healing, supervisor, versions
-from plates.serving.client import TritonHttp
 from plates.serving.errors import (
     GaveUp,
     PreflightError,
@@ -28,7 +26,7 @@ from plates.serving.errors import (
     StartError,
     VersionError,
 )
-from plates.serving.healing import Prober, TritonHealer
+from plates.serving.healing import TritonHealer
 from plates.serving.supervisor import Supervisor
 
 
@@ -245,36 +243,3 @@ def test_trouble_is_found_in_silence_and_in_standstill(tmp_path):
         prober.heard_at, prober.read_at = now - silent_s, now - idle_s
         healer._change = object() if changing else None  # type: ignore[assignment]
         assert expected in str(healer._find_trouble())
-
-
-def test_photos_of_others_are_proof_only_if_every_model_answered():
-    triton = Mock(spec=TritonHttp)
-    prober = Prober(lambda: triton, b"photo", threading.Event())
-
-    def listen(*counts: int) -> bool:
-        triton.successes.return_value = dict(zip(("yolo", "lprnet"), counts, strict=True))
-        prober.listen()
-        assert prober.heard_at > 0
-        return prober.read_at > 0
-
-    # Less than before: they are another server's.
-    counts = ((5, 5), (9, 5), (1, 1), (2, 1), (2, 1), (2, 2))
-    assert [listen(*each) for each in counts] == [False] * 5 + [True]
-    prober.read()
-    assert not triton.plates.called, "ours was not needed"
-    prober.forget()
-    assert not listen(7, 7)
-    # Triton is restarted while it is asked.
-    triton.successes.side_effect = lambda _: prober.forget() or {"yolo": 9, "lprnet": 9}
-    assert not listen(9, 9)
-    prober.read()
-    prober.read()
-    triton.plates.assert_called_once_with(b"photo", healing._READ_TIMEOUT_S)
-    assert prober.read_at > 0
-    for status, is_heard in ((503, True), (None, False)):
-        prober.forget()
-        prober.heard_at = float("-inf")
-        triton.successes.side_effect = triton.plates.side_effect = RequestError("dead", status)
-        prober.read()
-        prober.listen()
-        assert prober.read_at < 0 and (prober.heard_at > 0) == is_heard

@@ -1,7 +1,6 @@
-"""Which Triton is taken, what it is started with, and what it lacks: each with its cure."""
+"""What Triton is started with, and what it lacks: each with its cure."""
 
 import importlib.metadata
-import importlib.util
 import os
 import re
 import shutil
@@ -38,19 +37,7 @@ def problems(found: Installation | None, models: Path, profile: str = "cpu") -> 
     return find_problems(found, triton.environment("cpu", found), models, profile)
 
 
-# --- which Triton is taken, and what it is started with ---
-
-
-def test_the_wheel_comes_before_the_image_and_gets_our_backends(wheel, tmp_path, monkeypatch):
-    image = make_image(tmp_path / "tritonserver")
-    assert find_installation(image.folder) == wheel
-    backends = wheel.lay_out_backends(tmp_path / "backends")
-    assert {folder.name for folder in backends.iterdir()} >= {"python", "pytorch", "onnxruntime"}
-    assert (backends / "onnxruntime" / "model.py").is_file()
-    monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
-    assert find_installation(tmp_path) is None
-    assert find_installation(image.folder) == image
-    assert image.lay_out_backends(tmp_path / "none") == image.folder / "backends"
+# --- what it is started with ---
 
 
 def test_triton_gets_this_python_but_not_our_settings(wheel, tmp_path, monkeypatch):

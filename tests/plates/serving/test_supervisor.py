@@ -174,19 +174,6 @@ def test_unexpected_errors_end_with_a_status_and_a_missing_folder_ends_nothing(t
     assert "status file can't be written" in caplog.text
 
 
-def test_only_a_status_is_read_as_one(tmp_path):
-    path = tmp_path / "status.json"
-    assert read_status(path) is None
-    path.write_text('{"state": "ready", "restarts": {}}')  # as older versions wrote it
-    assert read_status(path) == Status("ready")
-    for part in ('"restarts": []', '"release": "x"', '"refused": []', '"state": ["ready"]'):
-        path.write_text(f'{{"state": "ready", "restarts": {{}}, {part}}}')
-        assert read_status(path) is None, part
-    for text in ("", "[]", "{}", '{"state": "well", "restarts": {}}'):
-        path.write_text(text)
-        assert read_status(path) is None, text
-
-
 # --- which processes are ended
 
 

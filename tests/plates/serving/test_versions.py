@@ -6,11 +6,11 @@ from pathlib import Path
 from unittest.mock import Mock, call
 
 import pytest
-from serving_support import BOX, CONFIG, MODELS, PLATE, make_repository, publish, shown
+from serving_support import BOX, MODELS, PLATE, make_repository, publish, shown
 
 from plates.serving import versions
 from plates.serving.client import TritonHttp
-from plates.serving.errors import RequestError, StartError, VersionError
+from plates.serving.errors import RequestError, VersionError
 from plates.serving.versions import TRIAL, Versions, View, change_version, find_versions
 
 
@@ -20,18 +20,6 @@ def repository(tmp_path: Path) -> Path:
 
 
 # --- which are there ---
-
-
-def test_a_version_is_what_its_manifest_names_and_what_lies_beside(repository):
-    (repository / "yolo" / "1" / "model.plan").touch()
-    (repository / "yolo" / "1" / ".hidden").touch()
-    (version,) = find_versions(repository)
-    assert version.number == 1 and version.plates == [PLATE]
-    assert version.nets == ["lprnet", "yolo"]
-    nets = {f"{net}/1/model.{kind}" for net in ("yolo", "lprnet") for kind in ("onnx", "pt")}
-    files = {"model.py", "golden.jpg", "exported.json", "sleep.py", "text"}
-    pipeline = {f"plate_recognition/1/{name}" for name in files}
-    assert set(version.files) == nets | pipeline | {"yolo/1/model.plan"}
 
 
 @pytest.mark.parametrize(
@@ -52,21 +40,6 @@ def test_versions_are_ordered_by_number_and_what_is_not_complete_is_none(reposit
     if content is not None:
         (repository / "plate_recognition" / "2" / file).write_text(content)
     assert [version.number for version in find_versions(repository)] == [10, 9, 1]
-
-
-def test_a_view_shows_one_version_and_what_belongs_to_none(repository, tmp_path):
-    (repository / "other" / "7").mkdir(parents=True)
-    (repository / "other" / "config.pbtxt").write_text(CONFIG.format("python"))
-    (version,) = find_versions(repository)
-    view = View(tmp_path / "view", version)
-    assert shown(view) == {name: {1} for name in MODELS} | {"other": {7}}
-    for name in ("config.pbtxt", "configs/cpu.pbtxt"):
-        text = (view.folder / "yolo" / name).read_text()
-        assert text.startswith((repository / "yolo" / name).read_text())
-        assert "version_policy { all { } }" in text
-    (repository / "yolo" / "1" / "model.onnx").write_text("damaged")
-    with pytest.raises(VersionError, match=r"yolo/1/model.onnx is not what was exported: expected"):
-        View(tmp_path / "another", version)
 
 
 # --- which one is chosen ---
@@ -101,17 +74,6 @@ def test_a_newer_version_is_due_once_its_files_rest_and_the_older_one_without_it
     assert [due(chosen), due(chosen)] == [None, 1]
     (pipeline / "1").rename(pipeline / "1.off")
     assert [due(chosen), due(chosen)] == [None, None], "the last one stays"
-
-
-def test_reasons_are_short_until_none_is_left(repository, chosen):
-    (version,) = find_versions(repository)
-    log = "Triton ended:\nline\n... failed to load 'yolo' version 1: out of memory\nline"
-    chosen.refuse(version, log)
-    expected = "Triton ended: ... failed to load 'yolo' version 1: out of memory"
-    assert chosen.refused == {"1": expected}
-    with pytest.raises(StartError, match=r"(?s)No model version .* served:.*memory\nline"):
-        chosen.choose()
-    assert chosen.choose() == version, "all are tried anew"
 
 
 # --- how one is changed for another ---
