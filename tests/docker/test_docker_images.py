@@ -46,7 +46,6 @@ UNNEEDED = """
 tests/test_readme.py
 tokens.txt
 model_repository/yolo/1/model.pt
-docker/compose.yaml
 """
 
 

@@ -22,6 +22,7 @@ from support import ROOT
 
 from api.main import create_app
 from api.settings import Settings
+from plate_models.cores import photos_at_once
 from plates.cli import health
 from plates.cli import main as cli
 from plates.cli.config import check as check_settings
@@ -219,6 +220,24 @@ def test_pods_stop_when_nobody_sends_them_photos_any_more(cluster):
         assert name != "triton" or int(wait_s) >= ADDRESSES_KNOWN_S
         rolling = deployment["spec"]["strategy"]["rollingUpdate"]
         assert rolling == {"maxUnavailable": 0, "maxSurge": 1}
+
+
+def test_gateways_fill_all_tritons_and_no_more(cluster):
+    autoscalers = cluster.of_kind("HorizontalPodAutoscaler")
+    scaling = {name: one["spec"] for name, one in autoscalers.items()}
+    for name, deployment in cluster.of_kind("Deployment").items():
+        assert scaling[name]["scaleTargetRef"]["name"] == name
+        # Each apply would undo what the autoscaler did.
+        assert "replicas" not in deployment["spec"]
+    each = int(cluster.environment("gateway")["PLATES_CONCURRENCY"])
+    # A whole number: the nets compute with whole threads.
+    cores = int(cluster.container("triton")["resources"]["limits"]["cpu"])
+    slots = photos_at_once(cores)
+    config = (ROOT / "model_repository/plate_recognition/config.pbtxt").read_text(encoding="utf-8")
+    (queue,) = map(int, re.findall(r"max_queue_size: (\d+)", config))
+    tritons, gateways = scaling["triton"], scaling["gateway"]
+    assert gateways["minReplicas"] * each >= tritons["maxReplicas"] * slots
+    assert gateways["maxReplicas"] * each <= tritons["minReplicas"] * (slots + queue)
 
 
 def test_settings_and_images_are_those_of_compose(cluster):
