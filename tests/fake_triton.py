@@ -55,17 +55,7 @@ class Refusal(Exception):
 
 
 class FakeTriton(service_pb2_grpc.GRPCInferenceServiceServicer):
-    """Answers ModelInfer with whatever `reply` returns or raises.
-
-    Attributes:
-        reply: Called with the photo's bytes.
-        photos: Every photo that came.
-        metadata: Of the last request.
-        requested: Outputs that the last request asked for.
-        timeout_us: How long the last request may wait in a queue.
-        request_id: Of the last request.
-        cancelled: Released for every request that was given up before its answer.
-    """
+    """Answers ModelInfer with whatever `reply` returns or raises."""
 
     def __init__(
         self, tls: tuple[bytes, bytes] | None = None, address: str = "127.0.0.1:0", age_ms: int = 0

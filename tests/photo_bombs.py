@@ -42,8 +42,6 @@ UNSUPPORTED: dict[str, Made] = {
     "hierarchical jpeg": lambda: jpeg_frame(0xC5),
     "jpeg of no height": lambda: jpeg_claiming(64, 0),
     "tiff of xz": lambda: tiff_of(tiff_tags(compression=34925)),
-    "tiff of zstd": lambda: tiff_of(tiff_tags(compression=50000)),
-    "tiff of fax": lambda: tiff_of(tiff_tags(compression=4)),
     "tiff of many samples": lambda: tiff_of(tiff_tags(samples=65_535)),
     "heic of another codec": lambda: heic_of((1, b"av01", [ispe(64, 64)], SLICE)),
     "heic of a grid of grids": lambda: heic_of(

@@ -134,8 +134,7 @@ def loaded_by(statement: str) -> set[str]:
         ("import plates.serving", {"torch", "numpy", "pytriton"}),
         # What it shares with the service would not count in the service's memory.
         ("import plates.benchmarks.serve", {"torch", "cv2", "grpc", "tritonclient"}),
-        ("import plate_models.spec", {"torch", "numpy", "cv2"}),
-        ("import plate_models.formats", {"torch", "numpy", "cv2"}),
+        ("import plate_models.spec, plate_models.formats", {"torch", "numpy", "cv2"}),
         ("import plate_models.recognition.calibration", {"torch", "numpy", "cv2"}),
         ("import plate_models.images", {"torch"}),
         # The command of an archive needs torch and Ray in its workers only.

@@ -53,12 +53,3 @@ def test_it_exports_again_what_is_lost_or_stale(tmp_path):
         os.utime(tmp_path / source, (0, 0))
     os.utime(tmp_path / OFFLINE)
     assert not would_export(tmp_path)
-
-
-def test_live_tests_get_the_address_of_every_server():
-    names = ("PLATES_URL", "PLATES_TRITON_URL", "PLATES_TRITON_HTTP_URL")
-    servers = [f"{name}=server:{port}" for port, name in enumerate(names)]
-    command = ["make", "-n", "test-live", *servers]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
-    (line,) = [line for line in done.stdout.splitlines() if "-m live" in line]
-    assert all(f'{name}="server:{port}"' in line for port, name in enumerate(names))

@@ -103,12 +103,6 @@ def test_plates_command_lines_are_understood(words, monkeypatch):
         train.parse_options(getattr(import_module(training), config), "x", parsed.options)
 
 
-def test_the_installed_command_answers():
-    command = [Path(sys.executable).with_name("plates"), "read", "-h"]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert done.stdout.startswith("usage: plates read")
-
-
 def test_json_of_the_readme_is_a_real_answer():
     answers = [text for _, text in blocks("json") if '"plates"' in text]
     assert answers, "README.md shows no answer"

@@ -5,16 +5,7 @@ import tomllib
 from typing import Any
 
 import pytest
-from compose_files import (
-    COMBINATIONS,
-    PROJECT,
-    ROOT,
-    digests,
-    has_plugin,
-    read_copy,
-    resolve,
-    run_config,
-)
+from compose_files import COMBINATIONS, PROJECT, ROOT, digests, has_plugin, read_copy, resolve
 from containers import seconds
 
 from plate_models.cores import photos_at_once
@@ -141,30 +132,3 @@ def test_secrets_builds_and_models_are_what_the_operator_gave():
     (mount,) = [mount for mount in gpu["triton"]["volumes"] if mount["type"] == "bind"]
     assert mount["source"] == "/srv/models" and mount["read_only"]
     assert mount["target"] == gpu["triton"]["environment"]["PLATES_MODEL_REPOSITORY"]
-
-
-@WITH_PLUGIN
-def test_values_that_make_no_sense_are_refused_by_name():
-    limits = "deploy.resources.limits"
-    for variable, value, named in (
-        ("TRITON_SHM", "lots", "services[triton].shm_size"),
-        ("TRITON_MEMORY", "much", f"services[triton].{limits}.memory"),
-        ("TRITON_CPUS", "all", f"services[triton].{limits}.cpus"),
-        ("GATEWAY_MEMORY", "-", f"services[gateway].{limits}.memory"),
-        ("GATEWAY_CPUS", "two", f"services[gateway].{limits}.cpus"),
-        ("PLATES_PORT", "abc", "hostPort: abc"),
-        ("PLATES_HOST", "my host", "my host"),
-        ("GRAFANA_PORT", "99999", "hostPort: 99999"),
-    ):
-        done = run_config(COMBINATIONS["gpu, monitoring"], **{variable: value})
-        assert done.returncode != 0 and named in done.stderr, variable
-
-
-def test_the_example_explains_every_variable_and_no_other():
-    names = ("docker/compose.yaml", "docker/compose.cpu.yaml")
-    text = "".join((ROOT / name).read_text() for name in names)
-    used = set(re.findall(r"\$\{([A-Z_]+)", text)) - {"PLATES_LOG_FORMAT"}
-    for arguments in re.findall(r"args: (?:!override )?\[(.*?)\]", text):
-        used |= set(arguments.split(", "))
-    example = (ROOT / ".env.example").read_text(encoding="utf-8")
-    assert set(re.findall(r"^#([A-Z_]+)=", example, re.MULTILINE)) == used

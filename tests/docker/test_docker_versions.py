@@ -5,13 +5,11 @@ import sys
 import tomllib
 from importlib import metadata
 
-import pytest
 from containers import read_stages
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 from support import ROOT
 from test_requirements import names_in
-from tritonclient import grpc
 
 from plates.serving.installation import find_installation
 
@@ -69,16 +67,6 @@ def test_the_wheel_is_the_one_in_the_table():
     # The wheel brings a stub for each Python that we support.
     stubs = {path.name for path in wheel.stub.parent.parent.iterdir()}
     assert stubs >= PYTHONS and f"3.{sys.version_info.minor}" in stubs
-
-
-@pytest.mark.live
-def test_the_wheels_triton_is_the_one_in_the_table(triton):
-    if triton.embedded is None:
-        pytest.skip("somebody else's Triton")
-    with grpc.InferenceServerClient(triton.grpc_url) as client:
-        version = client.get_server_metadata().version
-    (row,) = [row for row in SUPPORTED if row["triton"].startswith("wheel")]
-    assert version == row["version"]
 
 
 def test_the_image_is_the_one_in_the_table_and_all_are_safe_and_known_to_the_client():
