@@ -138,8 +138,6 @@ def test_a_bucket_fills_again(monkeypatch: pytest.MonkeyPatch) -> None:
     now += 0.5
     assert [rate.take("a"), rate.take("a")] == [0, 0.5]
     now += 1000
-    assert [rate.take("a") for _ in range(4)] == [0, 0, 0, 0.5]
-    now += 1.5
     rate.owe("a", 9)  # six more than there were
     assert rate.take("a") == 3.5
 

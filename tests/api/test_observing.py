@@ -153,27 +153,6 @@ def test_a_line_per_request(fake: FakeTriton) -> None:
     assert (invalid["status"], invalid["refusal"]) == (422, "invalid-parameter")
 
 
-@pytest.mark.parametrize(
-    ("code", "timeout", "status", "level"),
-    [
-        ("INTERNAL", "5", 500, "error"),
-        ("DEADLINE_EXCEEDED", "100", 504, "error"),
-        ("DEADLINE_EXCEEDED", "5", 504, "info"),  # The client's own short limit is no error.
-    ],
-)
-def test_failures_are_logged_with_their_cause_and_the_requests_id(
-    fake: FakeTriton, code: str, timeout: str, status: int, level: str
-) -> None:
-    fake.reply = refusing(grpc.StatusCode[code], "unexpected KeyError")
-    headers = {"content-type": "image/jpeg", "x-request-timeout": timeout}
-    with logged("json") as written, running_gateway(settings_for(fake)) as client:
-        answer = client.post("/v1/plates", content=PHOTO, headers=headers)
-    assert answer.status_code == status
-    (line,) = lines(written, logger="plates.gateway")
-    assert (line["level"], line["request_id"]) == (level, answer.headers["x-request-id"])
-    assert "unexpected KeyError" in str(line["message"])
-
-
 @pytest.mark.parametrize("format_name", ["json", None])
 def test_other_libraries_logs_and_tracebacks_have_no_messages(
     format_name: logs.Format | None, monkeypatch: pytest.MonkeyPatch
@@ -297,7 +276,6 @@ def test_restarts_come_from_the_supervisors(fake: FakeTriton, tmp_path: Path) ->
         (http(TRITONS), 0, 1),
         (http(TRITONS, "503 Service Unavailable"), 0, 0),
         (b"", 0, 0),
-        (b"nonsense", 0, 0),
         (b"\xff" * 100, 0, 0),
         (http(TRITONS), 0.5, 0),
     ],

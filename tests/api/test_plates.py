@@ -1,6 +1,5 @@
-"""The native routes: their JSON, the choice of plates, batches, the documentation."""
+"""The native routes: their JSON, the choice of plates, batches."""
 
-import json
 import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -10,7 +9,7 @@ import grpc
 import httpx
 import pytest
 from fake_triton import FakeTriton, Holding, Refusal, refusing, sleeping
-from gateway_support import ALPR, BATCH
+from gateway_support import BATCH
 from support import (
     PHOTO,
     assert_problem,
@@ -21,10 +20,7 @@ from support import (
     wait_until,
 )
 
-from api.answers import BatchAnswer, PlatesAnswer
-from api.compat.codeproject_ai import AlprAnswer
-from api.compat.plate_recognizer import PlateReaderAnswer
-from api.errors import kinds
+from api.answers import BatchAnswer
 
 
 def plates_of(response: httpx.Response) -> list[str]:
@@ -175,15 +171,6 @@ def test_a_service_that_reads_no_photo_fails_the_batch(
     assert statuses_of(post(client, b"", b"GIF")) == [400, 415]
 
 
-def test_a_failed_batch_asks_for_the_longest_wait(client: httpx.Client, fake: FakeTriton) -> None:
-    codes = [grpc.StatusCode.RESOURCE_EXHAUSTED, grpc.StatusCode.UNAVAILABLE]
-    for _ in codes:
-        codes.reverse()
-        fake.reply = lambda photo: refusing(codes[photo[-1]], "")(photo)
-        response = post(client, *numbered(2))
-        assert (response.status_code, response.headers["retry-after"]) == (503, "5")
-
-
 def test_bytes_together_and_files_are_limited(fake: FakeTriton) -> None:
     limits = {"max_bytes": 100_000, "upload_memory_bytes": 1_000_000, "batch_max_files": 6}
     half = PHOTO + bytes(50_000)
@@ -239,13 +226,3 @@ def test_a_batch_whose_client_disconnects(
         assert post_raw(client, PHOTO).status_code == 200
         assert len(fake.photos) == 2  # the rest of the batch never left for Triton
     assert not [record for record in caplog.records if record.levelname == "ERROR"]
-
-
-def test_openapi_documents_problems_and_has_valid_examples(client: httpx.Client) -> None:
-    schema = client.get("/openapi.json").json()
-    for path in ("/v1/plates", BATCH, ALPR):
-        responses = schema["paths"][path]["post"]["responses"]
-        assert responses.keys() >= {str(kind.status) for kind in kinds()}, path
-    for model in (PlatesAnswer, BatchAnswer, PlateReaderAnswer, AlprAnswer):
-        example = schema["components"]["schemas"][model.__name__]["example"]
-        assert json.loads(model.model_validate(example).model_dump_json()) == example

@@ -1,7 +1,6 @@
 """Requests that every route refuses: no photo, hostile forms, and parameters that make no sense."""
 
 import base64
-import json
 
 import httpx
 import pytest
@@ -47,7 +46,6 @@ HOSTILE = {
     "empty": (b"", "cut off"),
     "nonsense": (b"nonsense", "not a valid"),
     "no closing boundary": (part(), "cut off"),
-    "half a closing boundary": (part() + b"--b", "cut off"),
     "cut off in the photo": (part()[: len(PHOTO) // 2], "cut off"),
     "cut off in a header": (b"--b\r\nContent-Dispo", "cut off"),
     "part without headers": (form(b"--b\r\n\r\nx\r\n"), "no name"),
@@ -67,9 +65,6 @@ HOSTILE = {
         form(part(base64.b64encode(PHOTO), "", "Content-Transfer-Encoding: base64")),
         "as they are",
     ),
-    "made-up encoding": (form(part(PHOTO, "", "Content-Transfer-Encoding: x")), "as they are"),
-    "null bytes": (b"\0" * 1000, "not a valid"),
-    "other boundary": (form(part()).replace(b"--b", b"--c"), "not a valid"),
     "bare line feeds": (form(part()).replace(b"\r\n", b"\n"), "not a valid"),
 }
 
@@ -142,7 +137,6 @@ REFUSED: dict[tuple[str, str | int], list[tuple[dict[str, object], str]]] = {
     ],
     (PLATES, "invalid-form"): [
         (body(b"x", "multipart/form-data"), "no boundary"),
-        (body(b"x", f"{MULTIPART}{'b' * 256}"), "exceeds maximum"),
         (body(b"x", f"{MULTIPART}{'b' * 5000}"), "exceeds maximum"),
     ],
     (PLATES, "unsupported-media-type"): [
@@ -158,7 +152,6 @@ REFUSED: dict[tuple[str, str | int], list[tuple[dict[str, object], str]]] = {
         (photos(*["image"] * 17), "17 photos; at most 16"),
         (photos("image", "other"), "other"),
         (with_fields("image", roi="1"), "roi"),
-        (with_fields("image", min_width=["1", "2"]), "min_width"),
         (with_fields("image", redact="1"), "redact"),
     ],
     (BATCH, "invalid-form"): [(photos(*["image"] * 40), "parts")],
@@ -173,8 +166,6 @@ REFUSED: dict[tuple[str, str | int], list[tuple[dict[str, object], str]]] = {
         (with_fields(config="[" * 9000), "config"),
         (with_fields(config='{"threshold_d": 1.1}'), "threshold_d"),
         (with_fields(config='{"threshold_o": NaN}'), "config"),
-        (with_fields(config='{"threshold_o": "high"}'), "threshold_o"),
-        (with_fields(config='{"mode": 7}'), "mode"),
         (with_fields(config='{"region": "anywhere"}'), "region"),
         (with_fields(timestamp="yesterday"), "ISO 8601"),
         (with_fields(timestamp="0001-01-01T00:00:00+14:00"), "ISO 8601"),
@@ -185,7 +176,6 @@ REFUSED: dict[tuple[str, str | int], list[tuple[dict[str, object], str]]] = {
         ({"json": {"upload_url": ADDRESS, "upload": BASE64}}, "upload_url: no address"),
         (with_fields(upload_url="file:///etc/passwd"), "upload_url: no address"),
         (as_text(upload=ADDRESS), "base64"),
-        (as_text(upload="not a photo!"), "base64"),
         (as_text(upload=""), "empty"),
         (as_text(regions="ru"), "'upload'"),
         (as_text(**{"x" * 900: "1"}), "name"),
@@ -194,14 +184,12 @@ REFUSED: dict[tuple[str, str | int], list[tuple[dict[str, object], str]]] = {
         ({"json": {"upload": {"a": 1}}}, "base64"),
         ({"json": [1]}, "object"),
         ({"json": {"x" * 50_000: "1"}}, "name"),
-        (as_json(b"{"), "JSON"),
         (as_json(b'{"\\ud800": 1}'), "'?'"),  # half a character can't be quoted
         (as_json(b"[" * 50_000), "parts"),
         (as_json(b'{"a":' * 600), "JSON"),
         (photos("upload", photo=b"GIF"), "not an image"),
         (photos("image"), "'image'"),
         (body(b"x", "text/plain"), "text/plain"),
-        (body(b"x", "multipart/form-data"), "boundary"),
     ],
     (READER, 413): [(photos("upload", photo=TOO_LARGE), "larger than")],
     (ALPR, 400): [(photos("upload", photo=b""), "empty"), (as_text(upload="?"), "base64")],
@@ -213,7 +201,6 @@ REFUSED: dict[tuple[str, str | int], list[tuple[dict[str, object], str]]] = {
     (ALPR, 422): [
         (with_fields(min_confidence="2"), "min_confidence"),
         (with_fields(min_confidence="nan"), "min_confidence"),
-        (with_fields(min_confidence="high"), "min_confidence"),
         (as_text(operation="plate"), "'operation'"),
         (photos("a", "b"), "One photo"),
     ],
@@ -249,17 +236,6 @@ def test_plain_http_errors(client: httpx.Client) -> None:
             assert_problem(response, status, None)
         assert ("allow" in response.headers) == (status == 405)
     assert client.head("/v1/plates").status_code == 405
-
-
-def test_unexpected_errors_are_problem_documents(
-    client: httpx.Client, fake: FakeTriton, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fail(*_: object) -> None:
-        raise ZeroDivisionError("internal detail")
-
-    monkeypatch.setattr("api.routes.plates.answer_from", fail)
-    document = assert_problem(post_raw(client, PHOTO), 500, None)
-    assert "internal detail" not in json.dumps(document)
 
 
 def test_pixel_limit(fake: FakeTriton) -> None:
