@@ -16,6 +16,12 @@ from selenium.webdriver.chrome.webdriver import WebDriver
 from selenium.webdriver.common.keys import Keys
 from support import read_samples
 
+# Roles that people act on, as Chromium names them.
+CONTROLS = {
+    *("button", "checkbox", "DisclosureTriangle", "form", "image", "link", "list", "navigation"),
+    *("region", "spinbutton", "textbox"),
+}
+
 pytestmark = [pytest.mark.live, needs_browser]
 
 # Of each outline: where its corners are on the photo, as shares of its size.
@@ -180,3 +186,15 @@ def test_photo_with_blurred_plates_is_downloaded(page: Page, tmp_path: Path) -> 
         return float(np.diff(np.asarray(plate, float), axis=1).std())
 
     assert contrast(blurred) < 0.5 * contrast(plain)
+
+
+def test_everything_has_a_name(page: Page) -> None:
+    page.choose(sample("two_by_day"), sample("taxi_plate"))
+    page.answer("two_by_day.jpg")
+    page.run("document.querySelectorAll('details').forEach((node) => { node.open = true; })")
+    page.run("document.getElementById('token-form').hidden = false")
+    tree = page.driver.execute_cdp_cmd("Accessibility.getFullAXTree", {})["nodes"]
+    shown = [node for node in tree if not node["ignored"]]
+    roles = [(node["role"]["value"], node.get("name", {}).get("value", "")) for node in shown]
+    assert {role for role, _ in roles} >= {"main", "banner", "contentinfo", "status", "listitem"}
+    assert not [role for role, name in roles if role in CONTROLS and not name.strip()]

@@ -1,5 +1,6 @@
 """The native routes: their JSON, the choice of plates, batches."""
 
+import json
 import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -9,7 +10,7 @@ import grpc
 import httpx
 import pytest
 from fake_triton import FakeTriton, Holding, Refusal, refusing, sleeping
-from gateway_support import BATCH
+from gateway_support import ALPR, BATCH
 from support import (
     PHOTO,
     assert_problem,
@@ -20,7 +21,10 @@ from support import (
     wait_until,
 )
 
-from api.answers import BatchAnswer
+from api.answers import BatchAnswer, PlatesAnswer
+from api.compat.codeproject_ai import AlprAnswer
+from api.compat.plate_recognizer import PlateReaderAnswer
+from api.errors import kinds
 
 
 def plates_of(response: httpx.Response) -> list[str]:
@@ -226,3 +230,13 @@ def test_a_batch_whose_client_disconnects(
         assert post_raw(client, PHOTO).status_code == 200
         assert len(fake.photos) == 2  # the rest of the batch never left for Triton
     assert not [record for record in caplog.records if record.levelname == "ERROR"]
+
+
+def test_openapi_documents_problems_and_has_valid_examples(client: httpx.Client) -> None:
+    schema = client.get("/openapi.json").json()
+    for path in ("/v1/plates", BATCH, ALPR):
+        responses = schema["paths"][path]["post"]["responses"]
+        assert responses.keys() >= {str(kind.status) for kind in kinds()}, path
+    for model in (PlatesAnswer, BatchAnswer, PlateReaderAnswer, AlprAnswer):
+        example = schema["components"]["schemas"][model.__name__]["example"]
+        assert json.loads(model.model_validate(example).model_dump_json()) == example

@@ -1,6 +1,7 @@
 """The way to Triton: its failures, readiness, several Tritons."""
 
 import json
+import socket
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
@@ -10,7 +11,7 @@ import httpx
 import numpy as np
 import pytest
 from fake_triton import FakeTriton, Holding, refusing, sleeping
-from gateway_support import ALPR, READER, assert_dialect_error
+from gateway_support import ALPR, HANG_S, READER, assert_dialect_error, everything
 from pydantic import ValidationError
 from support import (
     PHOTO,
@@ -201,3 +202,28 @@ def test_a_photo_without_recognizer_ends_the_proof_of_readiness(
         fake.reply = lambda _: fake_triton.outputs()
         assert post_raw(client, PHOTO).status_code == 200
         assert client.get("/readyz").status_code == 200
+
+
+@pytest.mark.parametrize("algorithm", ["gzip", "deflate", "none"])
+def test_a_triton_that_never_answers_and_photos_on_the_wire_to_it(algorithm: str) -> None:
+    """It only agrees to speak HTTP/2; a real one reads compressed photos in other tests."""
+    settings_frame = bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
+
+    def bytes_of_one_connection() -> int:
+        connection, _ = server.accept()
+        with connection:
+            connection.sendall(settings_frame)
+            return len(everything(connection))
+
+    with socket.create_server(("127.0.0.1", 0)) as server, ThreadPoolExecutor(1) as pool:
+        server.settimeout(HANG_S)
+        sent = pool.submit(bytes_of_one_connection)
+        url = f"127.0.0.1:{server.getsockname()[1]}"
+        limits = {"request_timeout_s": 0.3, "ready_timeout_s": 0.2}
+        settings = Settings(triton_url=url, triton_compression=algorithm, **limits)
+        with running_gateway(settings) as client:
+            photo = PHOTO + bytes(40_000)  # fits into the first window of HTTP/2
+            assert_problem(post_raw(client, photo), 504, "recognizer-timeout")
+            assert_problem(client.get("/readyz"), 503, None)
+            assert client.get("/healthz").status_code == 200
+    assert (sent.result() > len(photo)) == (algorithm == "none")

@@ -132,3 +132,13 @@ def test_secrets_builds_and_models_are_what_the_operator_gave():
     (mount,) = [mount for mount in gpu["triton"]["volumes"] if mount["type"] == "bind"]
     assert mount["source"] == "/srv/models" and mount["read_only"]
     assert mount["target"] == gpu["triton"]["environment"]["PLATES_MODEL_REPOSITORY"]
+
+
+def test_the_example_explains_every_variable_and_no_other():
+    names = ("docker/compose.yaml", "docker/compose.cpu.yaml")
+    text = "".join((ROOT / name).read_text() for name in names)
+    used = set(re.findall(r"\$\{([A-Z_]+)", text)) - {"PLATES_LOG_FORMAT"}
+    for arguments in re.findall(r"args: (?:!override )?\[(.*?)\]", text):
+        used |= set(arguments.split(", "))
+    example = (ROOT / ".env.example").read_text(encoding="utf-8")
+    assert set(re.findall(r"^#([A-Z_]+)=", example, re.MULTILINE)) == used

@@ -28,6 +28,20 @@ from plates.cli import main as cli
 from plates.cli.config import check as check_settings
 from plates.serving import gateway, triton
 
+UNITS = {"": 1, "m": 1e-3, "Mi": 2**20, "Gi": 2**30}
+
+# At most, of all processes together (PSS, MB), while twelve clients sent photos of 64 megapixels, a
+# fourth of them to be redacted, to a Triton with four threads (2026-11-22, on a CPU), and /dev/shm.
+MEASURED_MB = {"triton": 2456 + 93, "gateway": 1290}
+
+
+def quantity(value: str) -> float:
+    """Cores, bytes or devices of what is written as 500m or 2Gi."""
+    found = re.fullmatch(r"(\d+)([a-zA-Z]*)", value)
+    assert found, f"{value!r} is no quantity such as 500m or 2Gi"
+    return float(found[1]) * UNITS[found[2]]
+
+
 Object = dict[str, Any]
 
 FOLDER = ROOT / "docker" / "kubernetes"
@@ -290,3 +304,14 @@ def test_only_the_gateway_and_prometheus_reach_triton(cluster):
     to_triton, to_dns = policies["gateway"]["egress"]
     assert to_triton["to"] == [{"podSelector": {"matchLabels": {NAME: "triton"}}}]
     assert [port["port"] for port in to_dns["ports"]] == [53, 53]
+
+
+def test_resources_hold_what_was_measured(cluster):
+    for name, measured_mb in MEASURED_MB.items():
+        limits = cluster.container(name)["resources"]["limits"]
+        assert quantity(limits["memory"]) >= measured_mb * 1e6
+        for key, value in cluster.container(name)["resources"]["requests"].items():
+            assert quantity(value) <= quantity(limits[key]), f"{name}: {key}"
+    profile = cluster.environment("triton")["PLATES_PROFILE"]
+    gpus = cluster.container("triton")["resources"]["limits"].get("nvidia.com/gpu", "0")
+    assert gpus == {"gpu": "1", "cpu": "0"}[profile]

@@ -14,10 +14,10 @@ import pytest
 from support import SAMPLES, labelled_set
 
 from plate_models.recognition import calibration
-from plate_models.recognition.calibration import LOGIT_LIMIT, Calibration, sigmoid
+from plate_models.recognition.calibration import LOGIT_LIMIT, UNCALIBRATED, Calibration, sigmoid
 from plate_models.spec import RECTIFIER
 from plate_models.training import calibration as calibrating
-from plate_models.training.calibration import isotonic, read_crops, with_threshold
+from plate_models.training.calibration import describe, isotonic, read_crops, with_threshold
 from plate_models.training.known_crops import (
     DEFAULT_MIX,
     SETS,
@@ -187,3 +187,23 @@ def test_raw_scores_are_kept_where_a_map_is_no_better(
         monkeypatch.setattr(calibrating, "_read_block", partial(read, claim))
         found = calibrating.calibrate(data, folder=tmp_path, crops=400, workers=0)
         assert found.report["method"] == method
+
+
+def test_quality_by_hand() -> None:
+    readings = readings_of([0.9, 0.6, 0.9, 0.6], [True, False, True, True])
+    found = describe(readings, UNCALIBRATED)
+    assert (found["crops"], found["right"]) == (4, 0.75)
+    # More bins than claims: each stands for itself.
+    assert found["ece"] == pytest.approx((0.1 + 0.1 + 0.6 + 0.4) / 4)
+    assert found["brier"] == pytest.approx((0.01 + 0.36 + 0.01 + 0.16) / 4)
+    surprise = -(2 * np.log(0.9) + np.log(0.4) + np.log(0.6)) / 4
+    assert found["log_loss"] == pytest.approx(surprise, abs=1e-6)
+    assert np.isfinite(describe(readings_of([1.0], [False]), UNCALIBRATED)["log_loss"])
+    # The sure do not hide the doubtful.
+    found = describe(readings_of([0.5] * 10 + [1.0] * 90, [True] * 100), UNCALIBRATED)
+    assert found["ece"] == pytest.approx(0.05) and found["ece_doubtful"] == pytest.approx(0.5)
+    # The surest 95 % include all that score as much as the last of them.
+    right = [number >= 10 for number in range(100)]
+    for scores, share in ((np.linspace(0.5, 1, 100), 90 / 95), (np.full(100, 0.5), 0.9)):
+        found = describe(readings_of(list(scores), right), UNCALIBRATED)
+        assert found["right_at_95"] == pytest.approx(share, abs=1e-5)

@@ -2,7 +2,10 @@
 
 import os
 import re
+import socket
 import subprocess
+from contextlib import nullcontext
+from types import SimpleNamespace
 
 import httpx
 import psutil
@@ -98,3 +101,22 @@ def test_a_killed_demo_takes_its_service_with_it(tmp_path):
             assert not psutil.wait_procs(service, timeout=30)[1]
         finally:
             process.kill()
+
+
+def test_demo_names_the_photos_without_an_answer(run, tmp_path, monkeypatch):
+    """A service listens and is silent; then none listens; then it ends before it is ready."""
+    words = ("demo", SCENE, "--output", tmp_path)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        serve_elsewhere(monkeypatch, url, timeout=0.2)
+        done = run(*words)
+    assert "green_car.jpg: no answer from the service: timed out" in done.stderr
+    serve_elsewhere(monkeypatch, url)
+    assert "Connection refused" in run(*words).stderr
+    monkeypatch.undo()
+    dead = SimpleNamespace(url=url, process=SimpleNamespace(poll=lambda: 1))
+    monkeypatch.setattr(demo, "running_service", lambda **_: nullcontext(dead))
+    done = run(*words)
+    assert done.returncode == 1
+    assert done.stderr.startswith(f"plates demo: the service at {url} is not ready: ")
+    assert done.stderr.endswith(f"\nThe service's log: {tmp_path / 'service.log'}\n")

@@ -184,3 +184,16 @@ def test_the_empty_word_ends_no_process(monkeypatch):
     monkeypatch.setattr(psutil.Process, "kill", kill)
     processes.kill_mentioning("", timeout=0.1)
     assert not kill.called and processes.leftovers("") == []
+
+
+def test_only_a_status_is_read_as_one(tmp_path):
+    path = tmp_path / "status.json"
+    assert read_status(path) is None
+    path.write_text('{"state": "ready", "restarts": {}}')  # as older versions wrote it
+    assert read_status(path) == Status("ready")
+    for part in ('"restarts": []', '"release": "x"', '"refused": []', '"state": ["ready"]'):
+        path.write_text(f'{{"state": "ready", "restarts": {{}}, {part}}}')
+        assert read_status(path) is None, part
+    for text in ("", "[]", "{}", '{"state": "well", "restarts": {}}'):
+        path.write_text(text)
+        assert read_status(path) is None, text
