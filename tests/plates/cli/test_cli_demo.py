@@ -17,9 +17,9 @@ from plates.cli import demo
 from plates.cli.serve import LISTENING
 
 
-def serve_elsewhere(monkeypatch, url):
+def serve_elsewhere(monkeypatch, url, timeout=60):
     """Let the demonstration talk to that address instead of starting a service."""
-    monkeypatch.setattr(demo, "_service", lambda _: httpx.Client(base_url=url, timeout=60))
+    monkeypatch.setattr(demo, "_service", lambda _: httpx.Client(base_url=url, timeout=timeout))
 
 
 @pytest.mark.live
