@@ -77,6 +77,7 @@ BROKEN: dict[str, Made] = {
     "tiff of scans that nobody counts": lambda: tiff_of_scans(21, size=0),
     "tiff of strips beyond the file": lambda: tiff_of_scans(18, size=MEGABYTE),
     "tiff without a directory": lambda: b"II*\0" + bytes(100),
+    "tiff of an empty directory": lambda: b"II*\0\x08\0\0\0" + bytes(100),
     "bmp of a huge header": lambda: parts.bmp_of(8, 8, 0, b"", 2**31),
     "heic of a larger picture than it says": lambda: heic_files.FILES["larger"],
     "heic of a larger tile than it says": lambda: grid_of(1, 2, 100, 64, 64, *heic_files.LARGER),

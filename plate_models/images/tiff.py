@@ -136,7 +136,7 @@ def _check_scans(data: bytes, entries: dict[int, Entry]) -> None:
 
 def _with_directory(data: bytes, entries: list[Entry]) -> bytes:
     """The file with these entries in its first directory, which is the last one, too."""
-    order = entries[0].order
+    order = "<" if data.startswith(b"II") else ">"
     (start,) = struct.unpack_from(order + "I", data, 4)
     directory = struct.pack(order + "H", len(entries))
     for entry in sorted(entries):
