@@ -15,7 +15,7 @@ from support import wait_until
 
 from fuzzing.documents import send_documented
 from fuzzing.exchange import send
-from fuzzing.kinds import KINDS, LARGEST
+from fuzzing.kinds import KINDS, LARGEST, make_largest
 from fuzzing.tensors import overflow, send_tensors
 from fuzzing.verdicts import violation
 from plates.benchmarks.service import ProcessFootprint, footprints
@@ -96,6 +96,7 @@ class Campaign:
     def run(self) -> None:
         """Warm up, send everything, and look at the processes before and after."""
         service, seed = self._service, self._seed
+        make_largest()
         # First, because it decides by itself how many requests make sense.
         share = round(self._count * _DOCUMENTED_SHARE)
         send_documented(service.url, seed, share, lambda *a: self._note("openapi document", *a))

@@ -242,6 +242,15 @@ _LARGEST = (
 )
 
 
+def make_largest() -> None:
+    """Make the largest pictures, which stops this process's other threads for seconds.
+
+    While they send, the service would give up on connections that they have opened.
+    """
+    for make in _LARGEST:
+        _made(make)
+
+
 def largest_picture(rng: random.Random) -> Attempt:
     """The most pixels that are allowed."""
     return Attempt(PLATES, (raw_photo(PLATES, _made(rng.choice(_LARGEST))),), statuses=_READ)
