@@ -64,6 +64,8 @@ class CallerGone(RuntimeError):
 class TimeoutExpired(RuntimeError):
     """The answer would come after the request's time-out."""
 
+    transient = True  # as of a GraphError
+
 
 @dataclass(frozen=True)
 class Origin:
@@ -130,7 +132,7 @@ def problem_of(error: Exception) -> tuple[str, str]:
         return str(error), "CANCELLED"
     if isinstance(error, TimeoutExpired | GraphError):
         # As Triton says itself of its queues.
-        return str(error), "UNAVAILABLE" if getattr(error, "transient", True) else "INTERNAL"
+        return str(error), "UNAVAILABLE" if error.transient else "INTERNAL"
     return f"unexpected {type(error).__name__}, see the server's log", "INTERNAL"
 
 

@@ -74,7 +74,7 @@ BROKEN: dict[str, Made] = {
     ),
     "tiff of a huge tile": parts.tiff_tile,
     "tiff of many scans": lambda: tiff_of_scans(21),
-    "tiff of scans that nobody counts": lambda: tiff_of_scans(21, size=0),
+    "tiff of uncounted scans": lambda: tiff_of_scans(21, size=0),
     "tiff of strips beyond the file": lambda: tiff_of_scans(18, size=MEGABYTE),
     "tiff without a directory": lambda: b"II*\0" + bytes(100),
     "tiff of an empty directory": lambda: b"II*\0\x08\0\0\0" + bytes(100),

@@ -34,7 +34,7 @@ REFUSAL = Reply(status=429, retry_after="3")
 
 class SmallServer(ThreadingHTTPServer):
     request_queue_size = 128
-    url, requests = "", []
+    url = ""
 
     def handle_error(self, request: object, address: object) -> None:
         """Clients that leave are meant to."""
@@ -50,7 +50,7 @@ def small_server(
         protocol_version = "HTTP/1.1"
 
         def do_GET(self) -> None:
-            server.requests.append(self.rfile.read(int(self.headers["Content-Length"] or 0)))
+            self.rfile.read(int(self.headers["Content-Length"] or 0))
             answer = reply(self.path) if callable(reply) else reply
             if answer is None:
                 self.close_connection = True
@@ -69,7 +69,6 @@ def small_server(
     with SmallServer(("127.0.0.1", 0), Handler) as server:
         server.socket = tls.wrap_socket(server.socket, server_side=True) if tls else server.socket
         server.url = f"http{'s' * bool(tls)}://127.0.0.1:{server.server_port}"
-        server.requests = []
         threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
         try:
             yield server

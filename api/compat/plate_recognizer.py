@@ -219,7 +219,7 @@ _ERRORS: Responses = {
     403: _detail("The token is missing or unknown"),
     408: _detail("The upload took too long"),
     413: _detail("The photo is too large", "error"),
-    429: _detail("Too many photos at once; Retry-After tells when to come back"),
+    429: _detail("Too many photos at once; Retry-After says when to come back"),
     500: _detail("The recognizer failed"),
     502: _detail("The recognizer's answer was not understood"),
     503: _detail("The recognizer is not available"),

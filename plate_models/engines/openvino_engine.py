@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from plate_models.cores import choose_threads
 
-# OpenVINO imports its converter, which nobody needs here, and which reports over the network
+# OpenVINO imports its converter, which is not needed here, and which reports over the network
 # that it was imported. It takes an ImportError for an answer.
 sys.modules.setdefault("openvino.tools.ovc", None)  # type: ignore[arg-type]
 

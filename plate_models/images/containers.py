@@ -61,7 +61,7 @@ def webp(data: bytes) -> Outline:
 
 
 def _webp_size(kind: bytes, chunk: Reader) -> tuple[int, int] | None:
-    """Width and height, where this chunk tells them (RFC 9649, 2.5 to 2.7)."""
+    """Width and height, where this chunk has them (RFC 9649, 2.5 to 2.7)."""
     if kind == b"VP8X":
         chunk.skip(4)
         return chunk.number(3) + 1, chunk.number(3) + 1
@@ -90,7 +90,7 @@ def gif(data: bytes) -> Outline:
         if kind == _EXTENSION:
             label = reader.number(1)
             _skip_blocks(reader, budget)
-            if label == _GRAPHIC_CONTROL:  # Tells which colour is transparent.
+            if label == _GRAPHIC_CONTROL:  # It names the transparent colour.
                 control = data[start : reader.place]
         elif kind == _IMAGE:
             left, top, width, height, flags = (reader.number(size) for size in (2, 2, 2, 2, 1))

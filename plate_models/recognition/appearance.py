@@ -1,4 +1,4 @@
-"""The colour of a plate's ground, as likelihoods: it tells formats apart that texts don't.
+"""The colour of a plate's ground, as likelihoods: it separates formats that share texts.
 
 Three questions, each answered by one number that exposure, blur and the light's colour
 hardly move. Are the characters darker or lighter than the ground? (Strokes are the

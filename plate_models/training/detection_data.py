@@ -39,7 +39,7 @@ class TrainingPhoto:
     name: str  # file name
     image: NDArray[np.uint8]  # (H, W, 3) uint8 RGB
     boxes: NDArray[np.float32]  # (K, 4) float32 x0, y0, x1, y1 in pixels; K = 0 for a negative
-    # (K,) int64 lines of text on each plate, 1 or 2, or 0 where nobody knows.
+    # (K,) int64 lines of text on each plate, 1 or 2, or 0 where it is unknown.
     lines: NDArray[np.int64]
 
 
@@ -122,7 +122,7 @@ class Window:
     boxes: NDArray[np.float32]  # (K, 4) float32 x0, y0, x1, y1 in window pixels: the plates
     # (U, 4) float32, same coordinates: no one is to learn anything there.
     unclear: NDArray[np.float32]
-    # (K,) int64 lines of text on each plate, 1 or 2, or 0 where nobody knows.
+    # (K,) int64 lines of text on each plate, 1 or 2, or 0 where it is unknown.
     lines: NDArray[np.int64]
 
 

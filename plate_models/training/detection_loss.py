@@ -31,7 +31,7 @@ class Targets:
 
     boxes: Tensor  # (M, 5) float32: index in the batch, then x0, y0, x1, y1 in pixels
     unclear: Tensor  # (U, 5) float32, same layout: places where objectness is not judged
-    lines: Tensor  # (M,) int64 lines of text on each plate, 1 or 2, or 0 where nobody knows
+    lines: Tensor  # (M,) int64 lines of text on each plate, 1 or 2, or 0 where it is unknown
 
 
 def ciou(a: Tensor, b: Tensor) -> Tensor:

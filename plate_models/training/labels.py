@@ -96,7 +96,7 @@ def _stored(path: Path) -> tuple[tuple[int, int], int]:
     try:
         with Image.open(path) as image:
             return image.size, int(image.getexif().get(ExifTags.Base.Orientation, 1))
-    except (OSError, ValueError, TypeError):  # whoever decodes it says what is wrong
+    except (OSError, ValueError, TypeError):  # its decoder says what is wrong
         return (0, 0), 1
 
 

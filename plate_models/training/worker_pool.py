@@ -12,6 +12,9 @@ import cv2
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
+# Results that may wait for each worker: enough to keep it busy, few to keep.
+_AHEAD = 8
+
 
 def start_pool(workers: int) -> ProcessPoolExecutor:
     """Processes of one thread and low priority, for functions of modules."""
@@ -20,7 +23,7 @@ def start_pool(workers: int) -> ProcessPoolExecutor:
 
 
 def map_ahead(
-    function: Callable[[Item], Result], items: Iterable[Item], workers: int, ahead: int = 8
+    function: Callable[[Item], Result], items: Iterable[Item], workers: int
 ) -> Generator[Result]:
     """Call a function of a module for each item, in other processes; yields in their order.
 
@@ -28,7 +31,6 @@ def map_ahead(
         function: As it is called elsewhere.
         items: What it is called for.
         workers: Processes, each of one thread; 0 works in this one.
-        ahead: Results that may wait for each worker: enough to keep it busy, few to keep.
     """
     if not workers:
         yield from map(function, items)
@@ -38,7 +40,7 @@ def map_ahead(
     try:
         for item in items:
             waiting.append(pool.submit(function, item))
-            if len(waiting) >= ahead * workers:
+            if len(waiting) >= _AHEAD * workers:
                 yield waiting.popleft().result()
         while waiting:
             yield waiting.popleft().result()

@@ -29,7 +29,7 @@ esac
 
 
 class Machine:
-    """A clone and a folder of programs, with what setup.sh is told."""
+    """A clone and a folder of programs, with what setup.sh is given."""
 
     def __init__(self, clone: Path, programs: Path) -> None:
         self.clone, self.programs = clone, programs

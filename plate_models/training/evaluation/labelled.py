@@ -35,7 +35,7 @@ Progress = Callable[[list[LabelledPhoto]], Iterable[LabelledPhoto]]
 
 # Column heads of the groups' table: the rows of `count_plates`.
 _HEADS = ("IoU 0.5", "IoU 0.7", "labelled box", "end to end", "no wrong text", "characters")
-# A property with more values than this tells photos apart, not groups.
+# A property with more values than this separates photos, not groups.
 _MOST_GROUPS = 8
 
 

@@ -1,4 +1,4 @@
-"""`plates bench`: its load client tells the truth about a service, its tools run and refuse."""
+"""`plates bench`: its load client measures a service rightly, its tools run and refuse."""
 
 import asyncio
 import time

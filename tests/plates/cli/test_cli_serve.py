@@ -120,7 +120,7 @@ def test_a_killed_worker_is_replaced_and_ctrl_c_ends_it_all(tmp_path):
         pid = service.process.pid
         first = worker_of(pid)
         os.kill(first, signal.SIGKILL)
-        # Nobody is refused meanwhile: the socket stays open, and callers wait in its queue.
+        # No client is refused meanwhile: the socket stays open, and callers wait in its queue.
         assert client.get("/healthz").status_code == 200
         assert worker_of(pid) not in (first, None)
         assert read_status(status_file).restarts == {"gateway": 1}
