@@ -29,6 +29,7 @@ _Share = Annotated[float, Field(ge=0, le=1)]
 _Multiple = Annotated[float, Field(gt=0, le=1.5)]
 _Size = Annotated[float, Field(gt=0)]
 _Margin = Annotated[float, Field(ge=0, le=4)]
+_Depth = Annotated[int, Field(ge=1, le=64)]
 _Side = Annotated[int, Field(ge=16, le=1024)]
 _CanvasSide = Annotated[int, Field(gt=0, le=4096, multiple_of=32)]
 # The head grows with its anchors: more would make a net of gigabytes.
@@ -152,6 +153,8 @@ class RecognizerSpec:
         alphabet: Characters in class order; the CTC blank is class ``len(alphabet)``.
         country: Whose plates are read: the name of a file in ``countries/``.
         steps: Length T of the output sequence.
+        depths: Blocks of the net's two stages; by default those of the first weights, which
+            don't say.
         min_character_score: A plate is readable if no character scores less and its score
             is high enough: ``Calibration.readable_from`` for a text of known format,
         unknown_readable_from: for one of unknown format. So high that clocks, signs and
@@ -161,9 +164,12 @@ class RecognizerSpec:
         max_batch_size: Largest batch the exported graph accepts.
     """
 
-    alphabet: Annotated[str, Field(min_length=1, max_length=1000)] = "0123456789ABEKMHOPCTYXD"
+    alphabet: Annotated[str, Field(min_length=1, max_length=1000)] = (
+        "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+    )
     country: Annotated[str, Field(pattern="^[a-z][a-z_]*$")] = "ru"
     steps: Annotated[int, Field(ge=1, le=1024)] = 24
+    depths: tuple[_Depth, _Depth] = (2, 3)
     min_character_score: _Share = 0.6
     unknown_readable_from: _Share = 0.9999
     max_text_length: _Count = 10
@@ -188,7 +194,7 @@ class RecognizerSpec:
 
 DETECTOR = DetectorSpec()
 RECTIFIER = RectifierSpec()
-RECOGNIZER = RecognizerSpec()
+RECOGNIZER = RecognizerSpec(depths=(3, 5))
 
 
 @dataclass(frozen=True, config=_STRICT)

@@ -46,12 +46,12 @@ _SHARED = ("rectified_hw", "row_spans", "mean", "std")
 _CONTRACTS = {
     "detector": ("classes", "anchors_wh", "strides", "width_multiple", "depth_multiple"),
     "rectifier": ("crop_hw", "crop_margin_hw", "two_line_margin_hw", *_SHARED),
-    "recognizer": ("alphabet", "country", "steps", *_SHARED),
+    "recognizer": ("alphabet", "country", "steps", "depths", *_SHARED),
 }
 # Batch norm counts its batches; nothing uses the count.
 _COUNTER = "num_batches_tracked"
 # Older weights lack these; the defaults fit such weights.
-_ADDED_LATER = {"two_line_margin_hw", "row_spans", "country"}
+_ADDED_LATER = {"two_line_margin_hw", "row_spans", "country", "depths"}
 
 State = dict[str, Tensor]
 

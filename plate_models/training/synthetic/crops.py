@@ -21,13 +21,16 @@ from plate_models.training.imaging import (
     shift_by,
 )
 from plate_models.training.synthetic.kinds import kind_named
+from plate_models.training.synthetic.latin import LATIN, sample_latin
 from plate_models.training.synthetic.photo import DEFAULT_PHOTO, PhotoStyle, photograph
 from plate_models.training.synthetic.plates import (
     DEFAULT_STYLE,
     PlateImage,
     PlateStyle,
     Quad,
+    level_for,
     project,
+    render_latin,
     render_plate_for,
 )
 from plate_models.training.synthetic.texts import sample_text
@@ -39,15 +42,16 @@ class CropStyle:
 
     # Kinds of plates with the share of each; shares add up to 1.
     kinds: tuple[tuple[str, float], ...] = (
-        ("ru.car", 0.45),
-        ("ru.car.square", 0.09),
-        ("ru.motorcycle", 0.08),
-        ("ru.tractor", 0.04),
-        ("ru.trailer", 0.05),
-        ("ru.taxi", 0.06),
-        ("ru.police", 0.09),
-        ("ru.military", 0.07),
-        ("ru.diplomatic", 0.07),
+        (LATIN, 0.44),
+        ("ru.car", 0.26),
+        ("ru.car.square", 0.05),
+        ("ru.motorcycle", 0.05),
+        ("ru.tractor", 0.02),
+        ("ru.trailer", 0.03),
+        ("ru.taxi", 0.04),
+        ("ru.police", 0.04),
+        ("ru.military", 0.04),
+        ("ru.diplomatic", 0.03),
     )
     width_px: tuple[float, float] = (48, 400)  # of the plate in the photo, logarithmic
     two_line_width_px: tuple[float, float] = (30, 260)
@@ -259,11 +263,7 @@ def render_crop(
     if kind is None:
         names, shares = zip(*style.kinds, strict=True)
         kind = names[rng.choice(len(names), p=np.array(shares) / sum(shares))]
-    text = sample_text(rng, kind)
-    plate_kind = kind_named(kind)
-    widths = style.width_px if plate_kind.lines == 1 else style.two_line_width_px
-    width_px = float(np.exp(rng.uniform(*np.log(widths))))
-    plate = render_plate_for(1.6 * width_px, text, rng, style.plate, kind)
+    plate, rows, width_px = _draw_plate(kind, rng, style)
     view = _sample_view(plate, width_px, rng, style)
     outline = plate.quad
     if rng.random() < style.holder_box_share:
@@ -276,4 +276,24 @@ def render_crop(
     photo = photograph(scene, rng, style.photo)
     quad = apply_homography(view, plate.quad) - origin
     crop, crop_quad = cut_crop(photo, low - origin, high - origin, quad)
-    return CropSample(crop, text, crop_quad, plate.lines, plate_kind.rows(text))
+    return CropSample(crop, "".join(rows), crop_quad, plate.lines, rows)
+
+
+def _draw_plate(
+    kind: str, rng: np.random.Generator, style: CropStyle
+) -> tuple[PlateImage, tuple[str, ...], float]:
+    """A plate of a kind, its text line by line, and how wide it is in the photo."""
+
+    def width_of(lines: int) -> float:
+        widths = style.width_px if lines == 1 else style.two_line_width_px
+        return float(np.exp(rng.uniform(*np.log(widths))))
+
+    if kind == LATIN:
+        latin = sample_latin(rng)
+        width_px = width_of(len(latin.rows))
+        level = level_for(1.6 * width_px, latin.size_mm)
+        return render_latin(latin, rng, level, style.plate), latin.text, width_px
+    text, plate_kind = sample_text(rng, kind), kind_named(kind)
+    width_px = width_of(plate_kind.lines)
+    plate = render_plate_for(1.6 * width_px, text, rng, style.plate, kind)
+    return plate, plate_kind.rows(text), width_px

@@ -123,10 +123,10 @@ def _draw_character(
     margin, growth = 2.0 * shrink, max(bolder, 0) / 2 * shrink
     foot = min(place[1], rows[1] - growth)
     top = max(foot - height, rows[0] + growth)
-    _stamp(ink, mask, place[0] * scale, (top - margin) * scale)
+    stamp(ink, mask, place[0] * scale, (top - margin) * scale)
 
 
-def _stamp(ink: Mask, mask: Mask, centre_x: float, top_y: float) -> None:
+def stamp(ink: Mask, mask: Mask, centre_x: float, top_y: float) -> None:
     """Lay a glyph's coverage over the ink at a place in pixels, clipped to it."""
     left = round(centre_x - mask.shape[1] / 2)
     top = round(top_y)
@@ -174,4 +174,4 @@ def _draw_country(ink: Mask, layout: Layout, scale: float, bolder: float) -> Non
     for index, char in enumerate("RUS"):
         mask = glyph_mask(char, scale, height, bolder - 0.5)
         x = layout.country[0] + (0.325 + index) * height
-        _stamp(ink, mask, x * scale, (layout.country[1] - 0.035 * height) * scale)
+        stamp(ink, mask, x * scale, (layout.country[1] - 0.035 * height) * scale)

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
+from pathlib import Path
 
 import cv2
 import numpy as np
@@ -12,7 +13,8 @@ from scipy.spatial.transform import Rotation
 from plate_models.training.imaging import Floats, Image, box_corners, shift_by
 from plate_models.training.synthetic.glyphs import Mask
 from plate_models.training.synthetic.ink import CORNER_MM, draw_ink, loosen, rounded_box
-from plate_models.training.synthetic.kinds import CAR, Ground, Layout, PlateKind, kind_named
+from plate_models.training.synthetic.kinds import CAR, Ground, Layout, PlateKind, Point, kind_named
+from plate_models.training.synthetic.latin import LatinPlate, full_light, paint_latin
 from plate_models.training.synthetic.wear import add_dirt, add_snow, wear_ink
 
 _SCREW_COLOURS = (
@@ -32,12 +34,17 @@ _FULL_WIDTH_MM = 520.0
 
 
 def _draw_screws(
-    rgb: Image, rng: np.random.Generator, scale: float, layout: Layout, style: "PlateStyle"
+    rgb: Image,
+    rng: np.random.Generator,
+    scale: float,
+    size_mm: tuple[float, float],
+    screws: tuple[Point, ...],
+    style: "PlateStyle",
 ) -> None:
     """Screw a plate to the car, in place."""
     standard, stray = style.screw_shares
-    chosen = [place for place in layout.screws if rng.random() < standard]
-    width, height = layout.size_mm
+    chosen = [place for place in screws if rng.random() < standard]
+    width, height = size_mm
     while rng.random() < stray:
         rows = 9, height / 2, height - 9
         chosen.append((float(rng.uniform(12, width - 12)), float(rng.choice(rows))))
@@ -128,6 +135,7 @@ class PlateStyle:
     snowy_share: float = 0.05
     holder_share: float = 0.82  # around a car's plate
     flag_share: float = 0.85  # beside the country's letters
+    fonts: Path = Path(".cache/fonts")  # typefaces of other countries' plates
 
 
 DEFAULT_STYLE = PlateStyle()
@@ -205,7 +213,7 @@ def _paint(
         rgb = _emboss(rgb, ink, relief, max(1, round(1.2 * scale)))
     if rng.random() < style.flag_share * kind.flag_share:
         _draw_flag(rgb, layout, scale)
-    _draw_screws(rgb, rng, scale, layout, style)
+    _draw_screws(rgb, rng, scale, layout.size_mm, layout.screws, style)
     return rgb
 
 
@@ -234,18 +242,53 @@ def render_plate(
     bolder = style.bolder_mm[rng.integers(len(style.bolder_mm))]
     ink = draw_ink(text, plate_kind, layout, rng, px_per_mm, style.jitter_mm, bolder)
     plate = _paint(ink, plate_kind, layout, rng, px_per_mm, style)
+    return _put_on(plate, rng, px_per_mm, style, plate_kind.lines, plate_kind.holder_share)
+
+
+def render_latin(
+    latin: LatinPlate,
+    rng: np.random.Generator,
+    px_per_mm: float = 1.0,
+    style: PlateStyle = DEFAULT_STYLE,
+) -> PlateImage:
+    """Draw one plate of any country; arguments and result as those of `render_plate`.
+
+    Raises:
+        FontsMissingError: There is no typeface in the style's folder.
+    """
+    rgb, ink = paint_latin(latin, rng, px_per_mm, style.fonts)
+    rgb = full_light(rgb, rng, style.paper)
+    relief = rng.uniform(*style.relief) * (1 if rng.random() < 0.5 else -1)
+    if px_per_mm >= _RELIEF_SCALE:
+        rgb = _emboss(rgb, ink, relief, max(1, round(1.2 * px_per_mm)))
+    width, height = latin.size_mm
+    places = (0.05 * width, height / 2), (0.95 * width, height / 2), (0.25 * width, 0.08 * height)
+    screws = tuple(place for place in places if rng.random() < 0.5)
+    _draw_screws(rgb, rng, px_per_mm, latin.size_mm, screws, style)
+    return _put_on(rgb, rng, px_per_mm, style, len(latin.rows), 0.6)
+
+
+def _put_on(
+    plate: Image,
+    rng: np.random.Generator,
+    px_per_mm: float,
+    style: PlateStyle,
+    lines: int,
+    holder_share: float,
+) -> PlateImage:
+    """Drive a plate for some years: dirt, a holder, snow."""
     if rng.random() < style.dirty_share:
         add_dirt(plate, rng)
     height, width = plate.shape[:2]
     radius = CORNER_MM * px_per_mm
     alpha, left, top, rgb = _outline((width, height), radius), 0, 0, plate
-    if rng.random() < style.holder_share * plate_kind.holder_share:
+    if rng.random() < style.holder_share * holder_share:
         rgb, (left, top) = _mount(plate, alpha, rng, px_per_mm)
         alpha = _outline((rgb.shape[1], rgb.shape[0]), radius)
     if rng.random() < style.snowy_share:
         add_snow(rgb, rng)
     quad = (box_corners(width, height) + np.array([left, top])).astype(np.float32)
-    return PlateImage(rgb, alpha, quad, plate_kind.lines)
+    return PlateImage(rgb, alpha, quad, lines)
 
 
 # Resolutions that plates are drawn at: few, because glyphs are cached per resolution.
@@ -262,10 +305,15 @@ def render_plate_for(
     kind: str = CAR,
 ) -> PlateImage:
     """Draw one plate as finely as it must be to be seen so wide, in pixels; see `render_plate`."""
-    width, height = kind_named(kind).smallest_mm
-    allowed = [level for level in _LEVELS if level**2 * width * height <= _MAX_PIXELS]
-    level = next((level for level in allowed if level * width >= width_px), allowed[-1])
+    level = level_for(width_px, kind_named(kind).smallest_mm)
     return render_plate(text, rng, level, style, kind)
+
+
+def level_for(width_px: float, size_mm: tuple[float, float]) -> float:
+    """Pixels per millimetre that a plate must be drawn at to be seen so wide."""
+    width, height = size_mm
+    allowed = [level for level in _LEVELS if level**2 * width * height <= _MAX_PIXELS]
+    return next((level for level in allowed if level * width >= width_px), allowed[-1])
 
 
 def project(plate: PlateImage, angles_rad: Floats, distance: float) -> Floats:
