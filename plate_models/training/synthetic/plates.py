@@ -13,7 +13,7 @@ from plate_models.training.imaging import Floats, Image, box_corners, shift_by
 from plate_models.training.synthetic.glyphs import Mask
 from plate_models.training.synthetic.ink import CORNER_MM, draw_ink, loosen, rounded_box
 from plate_models.training.synthetic.kinds import CAR, Ground, Layout, PlateKind, kind_named
-from plate_models.training.synthetic.wear import add_dirt, add_snow, wear_ink
+from plate_models.training.synthetic.wear import add_dirt, add_obstacle, add_snow, wear_ink
 
 _SCREW_COLOURS = (
     (25, 25, 25), (60, 60, 62), (110, 110, 112), (165, 165, 165), (225, 225, 225),
@@ -126,6 +126,7 @@ class PlateStyle:
     worn_share: float = 0.15
     dirty_share: float = 0.3
     snowy_share: float = 0.05
+    hidden_share: float = 0.08  # behind a tow bar, a cable, mud or stripes of snow
     holder_share: float = 0.82  # around a car's plate
     flag_share: float = 0.85  # beside the country's letters
 
@@ -244,6 +245,8 @@ def render_plate(
         alpha = _outline((rgb.shape[1], rgb.shape[0]), radius)
     if rng.random() < style.snowy_share:
         add_snow(rgb, rng)
+    if rng.random() < style.hidden_share:
+        add_obstacle(rgb, rng, height / plate_kind.lines)
     quad = (box_corners(width, height) + np.array([left, top])).astype(np.float32)
     return PlateImage(rgb, alpha, quad, plate_kind.lines)
 
