@@ -70,7 +70,7 @@ class CropStyle:
     plate: PlateStyle = DEFAULT_STYLE
     # Of night scenes in the light of an infrared lamp: sheets shine, the rest is nearly black.
     infrared_share: float = 0.06
-    infrared_contrast: tuple[float, float] = (0.3, 1)  # between the sheet and what is on it
+    infrared_contrast: tuple[float, float] = (0.5, 1)  # between the sheet and what is on it
     photo: PhotoStyle = BAD_CAMERAS
 
 
@@ -294,7 +294,9 @@ def render_crop(
     size_wh, camera = (int(size[0]), int(size[1])), style.photo
     infrared = rng.random() < style.infrared_share
     if infrared:
-        camera = replace(camera, dark_share=0, grey_share=1, smear_share=0.3)
+        # What has little contrast bears little blur.
+        blur = {"defocus": 0.6 * camera.defocus, "motion_share": 0.5 * camera.motion_share}
+        camera = replace(camera, dark_share=0, grey_share=1, smear_share=0.3, **blur)
     scene = _compose(plate, shift_by(*-origin) @ view, size_wh, rng, style, infrared)
     photo = photograph(scene, rng, camera)
     quad = apply_homography(view, plate.quad) - origin

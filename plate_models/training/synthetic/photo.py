@@ -48,11 +48,11 @@ class PhotoStyle:
 
 
 BAD_CAMERAS = PhotoStyle(
-    dark_gain=(0.15, 0.55),
+    dark_gain=(0.17, 0.55),
     headlight_share=0.05,
     motion_share=0.2,
     motion_px=(1.5, 9),
-    motion_limit=0.048,
+    motion_limit=0.042,
     interlace_share=0.04,
     grey_share=0.15,
     resample_share=0.25,
@@ -60,9 +60,10 @@ BAD_CAMERAS = PhotoStyle(
     sharpen=(0.3, 3.5),
     smear_share=0.08,
     video_share=0.17,
+    video_quantizer=(18, 42),
     jpeg_quality=(12, 96),
 )
-# Pictures at least this wide are compressed at any quality of the range.
+# Pictures at least this wide and of strong contrast are compressed at any quality of the range.
 _FULL_WIDTH = 180.0
 _ZOOMS = (cv2.INTER_NEAREST, cv2.INTER_LINEAR, cv2.INTER_CUBIC)
 _LUMA = np.array([0.299, 0.587, 0.114])
@@ -161,8 +162,9 @@ def _blur(image: Field, rng: np.random.Generator, style: PhotoStyle) -> Field:
     if sigma > 0.25:
         image = np.asarray(cv2.GaussianBlur(image, (0, 0), sigma), np.float32)
     if rng.random() < style.motion_share:
+        limit = float(np.sqrt(max((style.motion_limit * width) ** 2 - (4 * sigma) ** 2, 0)))
         # A pixel more: the released weights were trained with lines of whole pixels.
-        length = min(rng.uniform(*style.motion_px) * size, style.motion_limit * width) + 1
+        length = min(rng.uniform(*style.motion_px) * size, limit) + 1
         # Cars and cameras move along the road more than up and down.
         angle = rng.normal(0, 0.3) if rng.random() < 0.6 else rng.uniform(0, np.pi)
         kernel = motion_kernel(length * np.cos(angle), length * np.sin(angle))
@@ -191,10 +193,10 @@ def _lose_colour(image: Field, rng: np.random.Generator, style: PhotoStyle) -> F
     kind = rng.random()
     weights = _LUMA
     if kind > 0.75:
-        weights = 0.2 * _LUMA + 0.8 * rng.dirichlet((0.6, 0.6, 0.6))
+        weights = 0.4 * _LUMA + 0.6 * rng.dirichlet((0.6, 0.6, 0.6))
     elif kind > 0.4:
         # Alone, blue shows no black ink on yellow.
-        weights = np.array([(1, 0, 0), (0, 1, 0), 0.25 * _LUMA + (0, 0, 0.75)])[rng.integers(3)]
+        weights = np.array([(1, 0, 0), (0, 1, 0), 0.5 * _LUMA + (0, 0, 0.5)])[rng.integers(3)]
     return np.asarray(cv2.transform(image, np.tile(weights, (3, 1))), np.float32)
 
 
@@ -203,10 +205,10 @@ def _resample(image: Field, rng: np.random.Generator, style: PhotoStyle) -> Fiel
     if rng.random() >= style.resample_share:
         return image
     height, width = image.shape[:2]
-    factor = max(rng.uniform(*style.resample_factor), min(1.0, 90 / width))
+    factor = max(rng.uniform(*style.resample_factor), min(1.0, 110 / width))
     small_wh = max(24, round(width * factor)), max(10, round(height * factor))
     small = cv2.resize(image, small_wh, interpolation=cv2.INTER_AREA)
-    kind = _ZOOMS[rng.choice(len(_ZOOMS), p=(0.2, 0.4, 0.4))]
+    kind = _ZOOMS[rng.choice(len(_ZOOMS), p=(0.1, 0.45, 0.45))]
     return np.asarray(cv2.resize(small, (width, height), interpolation=kind), np.float32)
 
 
@@ -243,13 +245,20 @@ def _process(image: Field, rng: np.random.Generator, style: PhotoStyle) -> Image
     return pixels
 
 
+def _contrast(image: Image) -> float:
+    """Standard deviation of what is about as fine as characters, in grey levels."""
+    grey = cv2.cvtColor(image, cv2.COLOR_RGB2GRAY)
+    side = round(0.08 * image.shape[1]) | 1
+    return float(cv2.subtract(grey, cv2.blur(grey, (side, side)), dtype=cv2.CV_16S).std())
+
+
 def _store(image: Image, rng: np.random.Generator, style: PhotoStyle) -> Image:
     """Store as a frame of a video, or as JPEG, once or twice."""
     if rng.random() < style.video_share:
         return _store_video(image, rng, style)
     low, high = style.jpeg_quality
-    # Blocks of 8 px leave nothing of a tiny plate at the lowest qualities.
-    low = min(high, low * max(1.0, _FULL_WIDTH / image.shape[1]))
+    # Blocks of 8 px leave nothing of a tiny or a blurred plate at the lowest qualities.
+    low = min(high, low * max(1.0, _FULL_WIDTH / image.shape[1], 25 / (_contrast(image) + 1)))
     image = compress(image, int(rng.uniform(low, high)))
     if rng.random() < style.second_jpeg_share:
         image = compress(image, int(rng.uniform(max(low, 60), high)))
@@ -257,9 +266,9 @@ def _store(image: Image, rng: np.random.Generator, style: PhotoStyle) -> Image:
 
 
 def _store_video(image: Image, rng: np.random.Generator, style: PhotoStyle) -> Image:
-    """Film as coarsely as the size allows."""
+    """Film as coarsely as the plate's size and contrast allow."""
     low, high = style.video_quantizer
-    high = min(high, low + (high - low) * image.shape[1] / _FULL_WIDTH)
+    high = low + (high - low) * min(1, (image.shape[1] / 260) ** 0.5, _contrast(image) / 30)
     return film(image, rng, round(rng.uniform(low, high)))
 
 

@@ -95,8 +95,6 @@ def test_tilted_plates_lie_within_their_crops() -> None:
 def test_obstacles_hide_only_a_small_part() -> None:
     hidden = []
     for seed in range(60):
-        free, covered = (
-            plate(seed, PlateStyle(hidden_share=share)) for share in (0, 1)
-        )
+        free, covered = (plate(seed, PlateStyle(hidden_share=share)) for share in (0, 1))
         hidden.append((free != covered).any(axis=2).mean())
     assert max(hidden) < 0.5 and np.mean(hidden) > 0.01
