@@ -39,12 +39,19 @@ _BLOCK = 100
 
 READABLE_CROPS = CropStyle(
     steep_share=0.2,
-    plate=PlateStyle(worn_share=0.1, dirty_share=0.1, snowy_share=0.01),
+    tilt_share=0.06,
+    infrared_share=0.03,
+    infrared_contrast=(0.5, 1),
+    plate=PlateStyle(worn_share=0.1, dirty_share=0.1, snowy_share=0.01, hidden_share=0.02),
     photo=PhotoStyle(
         dark_gain=(0.25, 0.55),
         glare_share=0.05,
+        headlight_share=0.02,
         motion_share=0.15,
         motion_px=(1, 3),
+        grey_share=0.1,
+        video_share=0.12,
+        video_quantizer=(18, 34),
         jpeg_quality=(30, 96),
     ),
 )
@@ -60,7 +67,10 @@ SECOND_CAMERA = PhotoStyle(
     defocus=0.15,
     motion_share=0.1,
     motion_px=(1, 3),
+    grey_share=0.1,
     noise=(0.4, 5),
+    video_share=0.12,
+    video_quantizer=(18, 34),
     jpeg_quality=(30, 96),
 )
 

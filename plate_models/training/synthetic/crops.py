@@ -5,7 +5,7 @@ compressed at 60 px and only then enlarged to the crop's size: that is how small
 look when they reach the rectifier.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import cv2
 import numpy as np
@@ -22,7 +22,7 @@ from plate_models.training.imaging import (
 )
 from plate_models.training.synthetic.kinds import kind_named
 from plate_models.training.synthetic.latin import LATIN, sample_latin
-from plate_models.training.synthetic.photo import DEFAULT_PHOTO, PhotoStyle, photograph
+from plate_models.training.synthetic.photo import BAD_CAMERAS, PhotoStyle, photograph
 from plate_models.training.synthetic.plates import (
     DEFAULT_STYLE,
     PlateImage,
@@ -60,6 +60,8 @@ class CropStyle:
     yaw_deg: tuple[float, float] = (15, 36)
     pitch_deg: tuple[float, float] = (9, 17)
     steep_share: float = 0.45
+    tilt_share: float = 0.15  # of plates that are turned further about the optical axis
+    tilt_deg: float = 15  # standard deviation
     distance: tuple[float, float] = (4, 16)  # of the camera, in plate widths
     # Of each side of the box: standard deviation and limit, as shares of its width and height.
     # Heights move twice as far; those of two-line plates less, as their margin is smaller.
@@ -70,7 +72,10 @@ class CropStyle:
     # Of plates that shine in front of a dim car: sheets return headlights, paint does not.
     lit_share: float = 0.2
     plate: PlateStyle = DEFAULT_STYLE
-    photo: PhotoStyle = DEFAULT_PHOTO
+    # Of night scenes in the light of an infrared lamp: sheets shine, the rest is nearly black.
+    infrared_share: float = 0.06
+    infrared_contrast: tuple[float, float] = (0.5, 1)  # between the sheet and what is on it
+    photo: PhotoStyle = BAD_CAMERAS
 
 
 DEFAULT_CROPS = CropStyle()
@@ -95,7 +100,9 @@ def _sample_view(
     """Homography from the plate's picture to photo pixels around some origin."""
     steep = int(rng.random() < style.steep_share)
     spread = np.array([style.roll_deg[steep], style.yaw_deg[steep], style.pitch_deg[steep]])
-    angles = np.clip(rng.normal(0, 1, 3) * spread, (-28, -64, -45), (28, 64, 45))
+    if rng.random() < style.tilt_share:
+        spread[0] = style.tilt_deg
+    angles = np.clip(rng.normal(0, 1, 3) * spread, (-38, -64, -45), (38, 64, 45))
     view = project(plate, np.radians(angles), rng.uniform(*style.distance))
     hull = np.ptp(apply_homography(view, plate.quad), axis=0)
     return np.diag([width_px / hull[0], width_px / hull[0], 1.0]) @ view
@@ -221,14 +228,26 @@ def _compose(
     size_wh: tuple[int, int],
     rng: np.random.Generator,
     style: CropStyle,
+    infrared: bool,
 ) -> Image:
     """Paint the plate, seen through ``view``, over a background."""
     width, height = size_wh
     corners = apply_homography(view, plate.quad).astype(np.float32)
     scene = _paint_background((height, width), corners, rng)
-    if rng.random() < style.lit_share:
-        scene = np.asarray(cv2.convertScaleAbs(scene, alpha=rng.uniform(0.2, 0.7)), np.uint8)
+    if infrared or rng.random() < style.lit_share:
+        share = rng.uniform(0.02, 0.3) if infrared else rng.uniform(0.2, 0.7)
+        scene = np.asarray(cv2.convertScaleAbs(scene, alpha=share), np.uint8)
     seen = see(plate.layers, view, size_wh)
+    if infrared:
+        # Dyes of sheets and of paint are bright in infrared light, soot is not.
+        contrast = rng.uniform(*style.infrared_contrast)
+        seen[..., :3] = cv2.addWeighted(
+            seen[..., :3],
+            contrast,
+            cv2.cvtColor(seen[..., 3], cv2.COLOR_GRAY2RGB),
+            0.9 * (1 - contrast),
+            0,
+        )
     below = cv2.cvtColor(255 - seen[..., 3], cv2.COLOR_GRAY2RGB)
     return np.asarray(cv2.add(cv2.multiply(scene, below, scale=1 / 255), seen[..., :3]), np.uint8)
 
@@ -272,8 +291,14 @@ def render_crop(
     # A rim of random size keeps edge effects out and moves the JPEG grid.
     origin = low - rng.uniform(6, 14, 2)
     size = np.ceil(high - origin + 8).astype(int)
-    scene = _compose(plate, shift_by(*-origin) @ view, (int(size[0]), int(size[1])), rng, style)
-    photo = photograph(scene, rng, style.photo)
+    size_wh, camera = (int(size[0]), int(size[1])), style.photo
+    infrared = rng.random() < style.infrared_share
+    if infrared:
+        # What has little contrast bears little blur.
+        blur = {"defocus": 0.6 * camera.defocus, "motion_share": 0.5 * camera.motion_share}
+        camera = replace(camera, dark_share=0, grey_share=1, smear_share=0.3, **blur)
+    scene = _compose(plate, shift_by(*-origin) @ view, size_wh, rng, style, infrared)
+    photo = photograph(scene, rng, camera)
     quad = apply_homography(view, plate.quad) - origin
     crop, crop_quad = cut_crop(photo, low - origin, high - origin, quad)
     return CropSample(crop, "".join(rows), crop_quad, plate.lines, rows)

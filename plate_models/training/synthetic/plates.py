@@ -15,7 +15,7 @@ from plate_models.training.synthetic.glyphs import Mask
 from plate_models.training.synthetic.ink import CORNER_MM, draw_ink, loosen, rounded_box
 from plate_models.training.synthetic.kinds import CAR, Ground, Layout, PlateKind, Point, kind_named
 from plate_models.training.synthetic.latin import LatinPlate, full_light, paint_latin
-from plate_models.training.synthetic.wear import add_dirt, add_snow, wear_ink
+from plate_models.training.synthetic.wear import add_dirt, add_obstacle, add_snow, wear_ink
 
 _SCREW_COLOURS = (
     (25, 25, 25), (60, 60, 62), (110, 110, 112), (165, 165, 165), (225, 225, 225),
@@ -133,6 +133,7 @@ class PlateStyle:
     worn_share: float = 0.15
     dirty_share: float = 0.3
     snowy_share: float = 0.05
+    hidden_share: float = 0.08  # behind a tow bar, a cable, mud or stripes of snow
     holder_share: float = 0.82  # around a car's plate
     flag_share: float = 0.85  # beside the country's letters
     fonts: Path = Path(".cache/fonts")  # typefaces of other countries' plates
@@ -287,6 +288,8 @@ def _put_on(
         alpha = _outline((rgb.shape[1], rgb.shape[0]), radius)
     if rng.random() < style.snowy_share:
         add_snow(rgb, rng)
+    if rng.random() < style.hidden_share:
+        add_obstacle(rgb, rng, height / lines)
     quad = (box_corners(width, height) + np.array([left, top])).astype(np.float32)
     return PlateImage(rgb, alpha, quad, lines)
 
