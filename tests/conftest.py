@@ -6,11 +6,13 @@ Live tests start a Triton of their own, or use one that runs already: PLATES_TRI
 
 import logging
 import os
+import shutil
 import threading
 
 # Before anything loads gRPC: tests start programs beside its threads, and fork no workers.
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,6 +23,17 @@ from fake_triton import FakeTriton
 from support import ELSEWHERE, REPOSITORY, TritonEndpoints, running_gateway, serving, settings_for
 
 from plates.serving import EmbeddedTriton
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Give the renderer the few typefaces that matplotlib carries; workers inherit the setting."""
+    import matplotlib
+
+    folder = Path(tempfile.mkdtemp(prefix="plates-fonts-"))
+    config.add_cleanup(lambda: shutil.rmtree(folder))
+    for name in ("DejaVuSans-Bold.ttf", "DejaVuSansMono-Bold.ttf"):
+        (folder / name).symlink_to(Path(matplotlib.get_data_path(), "fonts/ttf", name))
+    os.environ["PLATES_FONTS"] = str(folder)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

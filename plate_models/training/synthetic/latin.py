@@ -5,9 +5,12 @@ countries have, mixed at random, so that a recognizer learns letters and not lay
 in millimetres from the plate's left top corner.
 """
 
+import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from pathlib import Path
+from typing import TypeVar
 
 import cv2
 import numpy as np
@@ -20,6 +23,7 @@ from plate_models.training.synthetic.ink import rounded_box, stamp
 
 LATIN = "latin"
 # Typefaces as `make fonts` fetches them, or any others that lie there.
+FONTS = Path(os.environ.get("PLATES_FONTS", ".cache/fonts"))
 _FILES = ("**/*-latin-[567]00-normal.woff", "**/*.ttf", "**/*.otf")
 # Glyphs are drawn with capitals so high and scaled down, with so much room around them.
 _MASTER_PX, _PAD_PX = 96, 12
@@ -75,6 +79,8 @@ _WORDS = (
     "BRASIL", "NORTH", "RIVER STATE", "SP-CAMPO", "MG LAGOA", "REPUBLICA", "SUNSHINE", "LAKES",
     "CD", "EST 1905", "GARDEN", "ISLAND", "VALLE VERDE", "PORTO", "NOVA", "COAST",
 )  # fmt: skip
+
+Option = TypeVar("Option")
 
 
 class FontsMissingError(Exception):
@@ -132,7 +138,8 @@ def _character(symbol: str, rng: np.random.Generator) -> str:
     return _LETTERS[rng.choice(26, p=_LETTER_SHARES)]
 
 
-def _choose(options: tuple, rng: np.random.Generator):  # type: ignore[no-untyped-def,type-arg]
+def _choose(options: Sequence[tuple[Option, int]], rng: np.random.Generator) -> Option:
+    """Draw one of the options by their odds."""
     odds = np.array([odds for _, odds in options], np.float64)
     return options[rng.choice(len(options), p=odds / odds.sum())][0]
 
@@ -247,7 +254,8 @@ def _set_row(
     stretch = float(rng.uniform(0.75, 1.25))
     pitch = max(mask.shape[1] for mask in masks.values()) - 2 * _PAD_PX
     fixed = rng.random() < 0.35
-    between, apart = np.array([rng.uniform(0.08, 0.24), rng.uniform(0.2, 0.9)]) * (foot - top)
+    between = (foot - top) * float(rng.uniform(0.08, 0.24))
+    apart = (foot - top) * float(rng.uniform(0.2, 0.9))
 
     def advance(char: str) -> float:
         if char == " ":
@@ -277,7 +285,8 @@ def _set_row(
         else:
             wide, high = masks[char].shape[1] * unit * stretch * fit, masks[char].shape[0] * rise
             size = max(1, round(wide * scale)), max(1, round(high * scale))
-            glyph = np.asarray(cv2.resize(masks[char], size, interpolation=cv2.INTER_AREA))
+            resized = cv2.resize(masks[char], size, interpolation=cv2.INTER_AREA)
+            glyph = np.asarray(resized, np.uint8)
             wobble = rng.normal(0, 0.6 * unit, 2)
             centre = x + (step - between * fit) / 2 + wobble[0]
             stamp(ink, glyph, centre * scale, (foot + _PAD_PX * rise - high + wobble[1]) * scale)

@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
-from pathlib import Path
 
 import cv2
 import numpy as np
@@ -14,7 +13,7 @@ from plate_models.training.imaging import Floats, Image, box_corners, shift_by
 from plate_models.training.synthetic.glyphs import Mask
 from plate_models.training.synthetic.ink import CORNER_MM, draw_ink, loosen, rounded_box
 from plate_models.training.synthetic.kinds import CAR, Ground, Layout, PlateKind, Point, kind_named
-from plate_models.training.synthetic.latin import LatinPlate, full_light, paint_latin
+from plate_models.training.synthetic.latin import FONTS, LatinPlate, full_light, paint_latin
 from plate_models.training.synthetic.wear import add_dirt, add_obstacle, add_snow, wear_ink
 
 _SCREW_COLOURS = (
@@ -136,7 +135,6 @@ class PlateStyle:
     hidden_share: float = 0.08  # behind a tow bar, a cable, mud or stripes of snow
     holder_share: float = 0.82  # around a car's plate
     flag_share: float = 0.85  # beside the country's letters
-    fonts: Path = Path(".cache/fonts")  # typefaces of other countries' plates
 
 
 DEFAULT_STYLE = PlateStyle()
@@ -255,9 +253,9 @@ def render_latin(
     """Draw one plate of any country; arguments and result as those of `render_plate`.
 
     Raises:
-        FontsMissingError: There is no typeface in the style's folder.
+        FontsMissingError: There is no typeface in ``FONTS``.
     """
-    rgb, ink = paint_latin(latin, rng, px_per_mm, style.fonts)
+    rgb, ink = paint_latin(latin, rng, px_per_mm, FONTS)
     rgb = full_light(rgb, rng, style.paper)
     relief = rng.uniform(*style.relief) * (1 if rng.random() < 0.5 else -1)
     if px_per_mm >= _RELIEF_SCALE:
