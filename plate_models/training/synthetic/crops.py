@@ -312,8 +312,14 @@ def render_crop(
     infrared = rng.random() < style.infrared_share
     if infrared:
         # What has little contrast bears little blur.
-        blur = {"defocus": 0.6 * camera.defocus, "motion_share": 0.5 * camera.motion_share}
-        camera = replace(camera, dark_share=0, grey_share=1, smear_share=0.3, **blur)
+        camera = replace(
+            camera,
+            dark_share=0,
+            grey_share=1,
+            smear_share=0.3,
+            defocus=0.6 * camera.defocus,
+            motion_share=0.5 * camera.motion_share,
+        )
     scene = _compose(plate, shift_by(*-origin) @ view, size_wh, rng, style, infrared)
     quad = apply_homography(view, plate.quad) - origin
     for _ in range(_ATTEMPTS):

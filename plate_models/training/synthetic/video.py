@@ -76,7 +76,8 @@ def film(image: Image, rng: np.random.Generator, quantizer: int) -> Image:
         del encoder.options["x265-params"]
     packets = []
     for number, frame in enumerate(frames):
-        picture = av.VideoFrame.from_ndarray(cv2.cvtColor(frame, cv2.COLOR_RGB2YUV_I420), "yuv420p")
+        planes = np.asarray(cv2.cvtColor(frame, cv2.COLOR_RGB2YUV_I420), np.uint8)
+        picture = av.VideoFrame.from_ndarray(planes, "yuv420p")
         picture.pts = number
         packets += encoder.encode(picture)
     decoded = [
