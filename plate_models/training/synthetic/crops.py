@@ -79,6 +79,9 @@ class CropStyle:
 
 
 DEFAULT_CROPS = CropStyle()
+# Where a photo keeps less of a plate's detail, another is taken: no person could read it.
+_LEAST_KEPT = 0.5
+_ATTEMPTS = 5
 
 
 @dataclass(frozen=True)
@@ -266,6 +269,20 @@ def cut_crop(photo: Image, low: Floats, high: Floats, quad: Floats) -> tuple[Ima
     return np.asarray(crop), ((quad - low) * (width, height) / (high - low)).astype(np.float32)
 
 
+def _kept(scene: Image, photo: Image, quad: Floats) -> float:
+    """Correlation of a plate's fine detail, in a quad (4, 2), with the photo's, in [0, 1]."""
+    (left, top), (right, bottom) = np.clip(quad.min(axis=0), 0, None), quad.max(axis=0)
+    part = slice(int(top), int(bottom) + 1), slice(int(left), int(right) + 1)
+    side = max(3, round(0.06 * (right - left)))
+    details = []
+    for image in (scene, photo):
+        grey = cv2.cvtColor(image[part], cv2.COLOR_RGB2GRAY).astype(np.float32)
+        details.append((grey - cv2.blur(grey, (side, side))).ravel())
+    first, second = details
+    spread = float(np.linalg.norm(first) * np.linalg.norm(second))
+    return abs(float(first @ second)) / max(spread, 1e-6)
+
+
 def render_crop(
     rng: np.random.Generator, style: CropStyle = DEFAULT_CROPS, kind: str | None = None
 ) -> CropSample:
@@ -295,11 +312,20 @@ def render_crop(
     infrared = rng.random() < style.infrared_share
     if infrared:
         # What has little contrast bears little blur.
-        blur = {"defocus": 0.6 * camera.defocus, "motion_share": 0.5 * camera.motion_share}
-        camera = replace(camera, dark_share=0, grey_share=1, smear_share=0.3, **blur)
+        camera = replace(
+            camera,
+            dark_share=0,
+            grey_share=1,
+            smear_share=0.3,
+            defocus=0.6 * camera.defocus,
+            motion_share=0.5 * camera.motion_share,
+        )
     scene = _compose(plate, shift_by(*-origin) @ view, size_wh, rng, style, infrared)
-    photo = photograph(scene, rng, camera)
     quad = apply_homography(view, plate.quad) - origin
+    for _ in range(_ATTEMPTS):
+        photo = photograph(scene, rng, camera)
+        if _kept(scene, photo, quad) > _LEAST_KEPT:
+            break
     crop, crop_quad = cut_crop(photo, low - origin, high - origin, quad)
     return CropSample(crop, "".join(rows), crop_quad, plate.lines, rows)
 

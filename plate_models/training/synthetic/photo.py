@@ -47,6 +47,7 @@ class PhotoStyle:
     second_jpeg_share: float = 0.3
 
 
+# What training crops are taken with. Of the faults at the same time, `_store` bounds the last.
 BAD_CAMERAS = PhotoStyle(
     dark_gain=(0.17, 0.55),
     headlight_share=0.05,

@@ -80,28 +80,30 @@ def add_obstacle(rgb: Image, rng: np.random.Generator, line_px: float) -> None:
     if kind == 0:  # a tow bar with its ball, from below
         top = height - rng.uniform(0.12, 0.36) * line_px
         bar = round(rng.uniform(0.05, 0.1) * line_px)
-        cv2.rectangle(cover, (round(x) - bar, round(top)), (round(x) + bar, height), 255, -1)
-        cv2.circle(cover, (round(x), round(top)), round(1.4 * bar), 255, -1, cv2.LINE_AA)
+        cv2.rectangle(cover, (round(x) - bar, round(top)), (round(x) + bar, height), (255,), -1)
+        cv2.circle(cover, (round(x), round(top)), round(1.4 * bar), (255,), -1, cv2.LINE_AA)
     elif kind == 1:  # a cable that hangs over the plate
         ends = np.array([rng.uniform(-0.2, 1.2) * width, -2.0]), np.array([x, height + 2.0])
         bend = rng.normal(0, 0.3, 2) * height
         along = np.linspace(0, 1, 12)[:, None]
         line = ends[0] + along * (ends[1] - ends[0]) + along * (1 - along) * bend
         thick = max(1, round(rng.uniform(0.02, 0.06) * line_px))
-        cv2.polylines(cover, [np.rint(line).astype(np.int32)], False, 255, thick, cv2.LINE_AA)
+        cv2.polylines(cover, [np.rint(line).astype(np.int32)], False, (255,), thick, cv2.LINE_AA)
     elif kind == 2:  # mud
         angles = np.arange(10) * 2 * np.pi / 10
         for _ in range(int(rng.integers(1, 5))):
             centre = rng.uniform(0, 1, 2) * (width, height)
             reach = rng.uniform(0.04, 0.13) * line_px * rng.uniform(0.5, 1.2, 10)[:, None]
             edge = centre + reach * np.column_stack((np.cos(angles), np.sin(angles)))
-            cv2.fillPoly(cover, [np.rint(edge).astype(np.int32)], 255, cv2.LINE_AA)
+            cv2.fillPoly(cover, [np.rint(edge).astype(np.int32)], (255,), cv2.LINE_AA)
         colour = rng.uniform(40, 130) * np.array([1.0, 0.85, 0.65])
     else:  # snow that a wiper or the wind left
         slope = rng.normal(0, 0.3)
         for _ in range(int(rng.integers(1, 3))):
             thick = max(1, round(rng.uniform(0.02, 0.05) * line_px))
             tilt, y = round(slope * width / 2), rng.uniform(0, 1) * height
-            cv2.line(cover, (0, round(y) - tilt), (width, round(y) + tilt), 255, thick, cv2.LINE_AA)
+            cv2.line(
+                cover, (0, round(y) - tilt), (width, round(y) + tilt), (255,), thick, cv2.LINE_AA
+            )
         colour = rng.uniform(190, 250) * np.array([0.98, 0.99, 1.0])
     _lay_over(rgb, cover.astype(np.float32) / 255, colour)
