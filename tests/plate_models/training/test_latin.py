@@ -1,4 +1,4 @@
-"""Plates of any Latin country are rendered, and a recognizer for more characters starts from ours."""
+"""Plates of any Latin country are rendered; a recognizer grows from one of fewer characters."""
 
 import re
 from pathlib import Path
@@ -54,7 +54,7 @@ def test_the_crop_says_what_stands_on_it() -> None:
 
 
 def test_a_folder_without_typefaces_is_named(tmp_path: Path) -> None:
-    with pytest.raises(FontsMissingError, match=f"{tmp_path}: expected typefaces.*make fonts"):
+    with pytest.raises(FontsMissingError, match=rf"{tmp_path}: expected typefaces.*make fonts"):
         paint_latin(LatinPlate(("A1",), (520, 112)), np.random.default_rng(1), 1.0, tmp_path)
 
 
@@ -78,5 +78,5 @@ def test_a_larger_recognizer_answers_as_the_one_it_starts_from() -> None:
 def test_a_recognizer_of_unknown_characters_is_no_start() -> None:
     file = weights.read_file(weights.WEIGHTS_DIR / "recognizer.safetensors")
     file.contract["alphabet"] = "Ж" + file.contract["alphabet"][1:]
-    with pytest.raises(weights.WeightsError, match="knows .*Ж.*alphabet lacks"):
+    with pytest.raises(weights.WeightsError, match=r"knows .*Ж.*alphabet lacks"):
         take_over(LPRNet(RECOGNIZER), file)
