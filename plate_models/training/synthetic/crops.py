@@ -20,7 +20,7 @@ from plate_models.training.imaging import (
     see,
     shift_by,
 )
-from plate_models.training.synthetic.kinds import kind_named
+from plate_models.training.synthetic.kinds import TRAINING_SHARES, Shares, draw_kind, kind_named
 from plate_models.training.synthetic.photo import DEFAULT_PHOTO, PhotoStyle, photograph
 from plate_models.training.synthetic.plates import (
     DEFAULT_STYLE,
@@ -37,18 +37,7 @@ from plate_models.training.synthetic.texts import sample_text
 class CropStyle:
     """How rendered crops vary. Of two values, one is for most and one for the steep or sloppy."""
 
-    # Kinds of plates with the share of each; shares add up to 1.
-    kinds: tuple[tuple[str, float], ...] = (
-        ("ru.car", 0.45),
-        ("ru.car.square", 0.09),
-        ("ru.motorcycle", 0.08),
-        ("ru.tractor", 0.04),
-        ("ru.trailer", 0.05),
-        ("ru.taxi", 0.06),
-        ("ru.police", 0.09),
-        ("ru.military", 0.07),
-        ("ru.diplomatic", 0.07),
-    )
+    kinds: Shares = TRAINING_SHARES  # names of plates' kinds, with the share of each
     width_px: tuple[float, float] = (48, 400)  # of the plate in the photo, logarithmic
     two_line_width_px: tuple[float, float] = (30, 260)
     # Standard deviations of the turn about the optical, the vertical and the horizontal axis.
@@ -257,8 +246,7 @@ def render_crop(
         ValueError: There is no such kind.
     """
     if kind is None:
-        names, shares = zip(*style.kinds, strict=True)
-        kind = names[rng.choice(len(names), p=np.array(shares) / sum(shares))]
+        kind = draw_kind(rng, style.kinds)
     text = sample_text(rng, kind)
     plate_kind = kind_named(kind)
     widths = style.width_px if plate_kind.lines == 1 else style.two_line_width_px
@@ -276,4 +264,5 @@ def render_crop(
     photo = photograph(scene, rng, style.photo)
     quad = apply_homography(view, plate.quad) - origin
     crop, crop_quad = cut_crop(photo, low - origin, high - origin, quad)
-    return CropSample(crop, text, crop_quad, plate.lines, plate_kind.rows(text))
+    rows = tuple(row.replace(" ", "") for row in plate_kind.rows(text))
+    return CropSample(crop, text, crop_quad, plate.lines, rows)

@@ -185,8 +185,13 @@ LETTERS: dict[str, Glyph] = {
     "T": _letter(41.4, _pen(9.6, (0, 4.8), (41.4, 4.8)), _pen(9.8, (20.7, 0), (20.7, 58))),
     "Y": _letter(42.4, _pen(9.2, (39.0, -3), (11.0, 63)), _pen(9.4, (3.6, -3), (19.5, 37))),
     "X": _letter(44.0, _pen(9.5, (2.9, -3), (41.3, 63)), _pen(9.5, (41.1, -3), (2.7, 63))),
-    # The Cyrillic letter De: a trapezoid on a bar with two short feet.
     "D": _letter(
+        43.0,
+        _pen(9.2, (4.6, 0), (4.6, 58)),
+        _pen(9.3, (0, 4.7), (20, 4.7), *_arc((19, 29), (19.3, 24.3), -90, 90, 2.3), (0, 53.3)),
+    ),
+    # A trapezoid on a bar with two short feet.
+    "Д": _letter(
         50.0,
         _pen(9.0, (14.5, 4.5), (42.5, 4.5)),
         _pen(8.6, (17, 0), (9.5, 46)),
@@ -213,17 +218,8 @@ COUNTRY: dict[str, Glyph] = {
     ),
 }
 
-# Diplomats' plates have a Latin D; in texts it shares its name with the Cyrillic De.
-LATIN_D = "Latin D"
-_LATIN = {
-    LATIN_D: _letter(
-        43.0,
-        _pen(9.2, (4.6, 0), (4.6, 58)),
-        _pen(9.3, (0, 4.7), (20, 4.7), *_arc((19, 29), (19.3, 24.3), -90, 90, 2.3), (0, 53.3)),
-    ),
-}
-
-GLYPHS: dict[str, Glyph] = DIGITS | LETTERS | COUNTRY | _LATIN
+# By Latin letter, or by the country's own where that looks different.
+GLYPHS: dict[str, Glyph] = DIGITS | LETTERS | COUNTRY
 
 
 @lru_cache(maxsize=512)

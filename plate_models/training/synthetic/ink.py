@@ -7,7 +7,7 @@ import cv2
 import numpy as np
 from PIL import Image, ImageDraw
 
-from plate_models.training.synthetic.glyphs import DIGITS, GLYPHS, LATIN_D, Mask, glyph_mask
+from plate_models.training.synthetic.glyphs import DIGITS, GLYPHS, Mask, glyph_mask
 from plate_models.training.synthetic.kinds import Box, Group, Layout, PlateKind
 
 CORNER_MM = 9.0
@@ -45,12 +45,13 @@ def draw_ink(
         if kind.lines == 2:
             rows = (0.0, middle - _CLEAR_MM) if index == 0 else (middle + _CLEAR_MM, height)
         for centre in group.centres:
-            name = LATIN_D if kind.latin and text[done] == "D" else text[done]
+            own = kind.format.native.get(text[done], "")
+            name = own if own in GLYPHS else text[done]
             place = centre + jitter[done, 0], group.foot + jitter[done, 1]
             size = group.digit_height if name in DIGITS else group.letter_height
             _draw_character(ink, name, place, size, rows, px_per_mm, bolder_mm)
             done += 1
-    _draw_country(ink, layout, px_per_mm, bolder_mm)
+    _draw_sign(ink, kind.sign, layout, px_per_mm, bolder_mm)
     return ink
 
 
@@ -75,11 +76,11 @@ def loosen(layout: Layout, kind: PlateKind, rng: np.random.Generator) -> Layout:
         (x0 + x, y0, min(x1 + x, right) if x1 < right else right, y1)
         for x0, y0, x1, y1 in layout.dividers
     )
-    country = layout.country[0] + x, layout.country[1] + y
+    sign = layout.sign[0] + x, layout.sign[1] + y
     x0, y0, x1, y1 = layout.flag
     flag = x0 + x, y0 + y, x1 + x, y1 + y
     return replace(
-        layout, serial=tuple(serial), region=region, dividers=dividers, country=country, flag=flag
+        layout, serial=tuple(serial), region=region, dividers=dividers, sign=sign, flag=flag
     )
 
 
@@ -169,9 +170,9 @@ def _draw_line(ink: Mask, line: Box, thick_mm: float, scale: float) -> None:
     cv2.fillConvexPoly(ink, path, (255,), cv2.LINE_AA, 4)
 
 
-def _draw_country(ink: Mask, layout: Layout, scale: float, bolder: float) -> None:
-    height = layout.country_height
-    for index, char in enumerate("RUS"):
+def _draw_sign(ink: Mask, sign: str, layout: Layout, scale: float, bolder: float) -> None:
+    height = layout.sign_height
+    for index, char in enumerate(sign):
         mask = glyph_mask(char, scale, height, bolder - 0.5)
-        x = layout.country[0] + (0.325 + index) * height
-        _stamp(ink, mask, x * scale, (layout.country[1] - 0.035 * height) * scale)
+        x = layout.sign[0] + (0.325 + index) * height
+        _stamp(ink, mask, x * scale, (layout.sign[1] - 0.035 * height) * scale)

@@ -44,7 +44,7 @@ def match(kind: str, text: str) -> re.Match[str]:
 def test_all_kinds_are_trained_on() -> None:
     shares = dict(CropStyle().kinds)
     assert set(KINDS) == set(shares) and sum(shares.values()) == pytest.approx(1)
-    grounds = {name: (kind.lines, kind.ground.name) for name, kind in KINDS.items()}
+    grounds = {name: (kind.lines, kind.format.ground) for name, kind in KINDS.items()}
     assert grounds == {name: (known.lines, known.ground) for name, known in FORMATS.items()}
     assert set(RECOGNIZER.alphabet) <= set(GLYPHS)
 
