@@ -7,7 +7,6 @@ beforehand. None is chosen or dropped by whether the recognizer reads it.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -101,17 +100,9 @@ class KnownCrop:
     width_px: float  # of the plate in its photo
 
 
-@cache
 def least_width(kind: str, character_px: float) -> float:
     """Width in pixels at which a plate's smallest characters are so high."""
-    shares = [
-        height / layout.size_mm[0]
-        for layout in kind_named(kind).layouts
-        for group in (*layout.serial, layout.region)
-        for height in (group.digit_height, group.letter_height)
-        if height > 0
-    ]
-    return character_px / min(shares)
+    return character_px / kind_named(kind).smallest_character
 
 
 def render(rng: np.random.Generator, mix: CropMix = DEFAULT_MIX) -> KnownCrop:

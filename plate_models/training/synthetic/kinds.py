@@ -12,15 +12,15 @@ from functools import cache
 from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 
 import numpy as np
-from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter, ValidationError
 
 from plate_models.formats import RUSSIA
 from plate_models.recognition import countries
 from plate_models.recognition.countries import TOKEN, read_country, symbols_of
 from plate_models.recognition.grammar import FormatError, Grammar, PlateFormat
 from plate_models.spec import first_problem
+from plate_models.training.synthetic.glyphs import Glyph, Point, Strict
 
-Point: TypeAlias = tuple[float, float]
 Box: TypeAlias = tuple[float, float, float, float]
 RGB: TypeAlias = tuple[float, float, float]
 Shares: TypeAlias = tuple[tuple[str, float], ...]
@@ -30,14 +30,8 @@ _Length = Annotated[float, Field(gt=0)]
 _Colour = Literal["white", "black", "red", "yellow", "green", "blue"]
 
 
-class _Strict:
-    """Tables of a file: other types and other keys are refused."""
-
-    __pydantic_config__ = ConfigDict(strict=True, extra="forbid")
-
-
 @dataclass(frozen=True)
-class Group(_Strict):
+class Group(Strict):
     """Characters side by side on one foot line."""
 
     centres: Annotated[tuple[float, ...], Field(min_length=1)]  # middle of each character
@@ -47,7 +41,7 @@ class Group(_Strict):
 
 
 @dataclass(frozen=True)
-class Layout(_Strict):
+class Layout(Strict):
     """Where things stand on a plate."""
 
     size_mm: tuple[_Length, _Length]  # width and height of the plate
@@ -66,7 +60,7 @@ class Layout(_Strict):
 
 
 @dataclass(frozen=True)
-class FreeLayout(_Strict):
+class FreeLayout(Strict):
     """A plate without measured places: its characters are set in a typeface, side by side."""
 
     sizes_mm: Annotated[tuple[tuple[_Length, _Length], ...], Field(min_length=1)]
@@ -76,13 +70,13 @@ class FreeLayout(_Strict):
 
 
 @dataclass(frozen=True)
-class _Shares(_Strict):
+class _Shares(Strict):
     training: _Share = 0.0
     calibration: _Share = 0.0
 
 
 @dataclass(frozen=True)
-class _Plate(_Strict):
+class _Plate(Strict):
     """A format's plate, as its country's file describes it."""
 
     shares: _Shares = _Shares()  # of all plates that are rendered
@@ -113,6 +107,7 @@ class PlateKind(_Plate):
     never: tuple[str, ...]  # digits that are not issued
     regions: tuple[str, ...]  # patterns of the region code
     country: Grammar
+    outlines: Mapping[str, Glyph]  # of its country, and of Russia for what that has not
 
     @property
     def name(self) -> str:
@@ -130,6 +125,24 @@ class PlateKind(_Plate):
         if self.free:
             return min(self.free.sizes_mm)
         return min(layout.size_mm for layout in self.layouts)
+
+    @property
+    def smallest_character(self) -> float:
+        """Least height of a character, as a share of the plate's width."""
+        if self.free:
+            return min(0.6 * height / self.lines / width for width, height in self.free.sizes_mm)
+        return min(
+            height / layout.size_mm[0]
+            for layout in self.layouts
+            for group in (*layout.serial, layout.region)
+            for height in (group.digit_height, group.letter_height)
+            if height > 0
+        )
+
+    def glyph_of(self, char: str) -> Glyph:
+        """How a character of a text looks: as its country writes it, if that has an outline."""
+        own = self.format.native.get(char, "")
+        return self.outlines[own if own in self.outlines else char]
 
     def rows(self, text: str) -> tuple[str, ...]:
         """A text line by line, with spaces where its pattern has some: ("1234", "AB 77").
@@ -173,6 +186,11 @@ def kinds_of(country: str) -> Mapping[str, PlateKind]:
     """
     path = countries.COUNTRIES / f"{country}.toml"
     definition, grammar = read_country(path)
+    outlines: dict[str, Glyph] = {}
+    if country != RUSSIA.name:
+        outlines |= next(iter(kinds_of(RUSSIA.name).values())).outlines
+    own = definition.plate.pop("outlines", {})
+    outlines |= _read(dict[str, Glyph], own, f"{path}: plate.outlines")
     found = {}
     for table, plate_format in zip(definition.formats, grammar.formats, strict=True):
         if table.plate is None:
@@ -186,6 +204,8 @@ def kinds_of(country: str) -> Mapping[str, PlateKind]:
             raise FormatError(f"{place}: expected either 'layouts' or 'sizes_mm' and 'typefaces'")
         if strange := set(looks.busy_regions) - set(grammar.regions.values()):
             raise FormatError(f"{place}.busy_regions: {sorted(strange)} are not in [regions]")
+        if looks.layouts and (missing := set(grammar.alphabet + looks.sign) - set(outlines)):
+            raise FormatError(f"{path}: plate.outlines: there are none of {sorted(missing)}")
         found[table.name] = PlateKind(
             **vars(looks) | {"free": free},
             format=plate_format,
@@ -195,6 +215,7 @@ def kinds_of(country: str) -> Mapping[str, PlateKind]:
             never=tuple(table.never),
             regions=tuple(table.region),
             country=grammar,
+            outlines=outlines,
         )
     return found
 
@@ -224,10 +245,12 @@ def draw_kind(rng: np.random.Generator, kinds: Sequence[tuple[str, float]]) -> s
     return str(names[rng.choice(len(names), p=np.array(shares) / sum(shares))])
 
 
-# Russia first: numbers of kinds are part of the benchmark's seeds.
+# Russia first: its car is the plate that is meant where no kind is named.
 _NAMES = [RUSSIA.name, *sorted(path.stem for path in countries.COUNTRIES.glob("*.toml"))]
 KINDS = {name: kind for country in _NAMES for name, kind in kinds_of(country).items()}
-CAR = next(iter(KINDS))  # the kind that is meant where none is named
+CAR = next(iter(KINDS))
+# Those with measured places, which the benchmark's renderer needs.
+DRAWN = tuple(name for name, kind in KINDS.items() if kind.layouts)
 TRAINING_SHARES, CALIBRATION_SHARES = (
     tuple((name, share) for name, kind in KINDS.items() if (share := getattr(kind.shares, purpose)))
     for purpose in ("training", "calibration")
