@@ -66,7 +66,7 @@ def loosen(layout: Layout, kind: PlateKind, rng: np.random.Generator) -> Layout:
     region = _vary(layout.region, share, rng)
     if kind.lines == 2:
         serial[0] = _below(serial[0], 0.05 * middle, middle - 2)
-        serial[1] = _below(serial[1], middle + 2, 2 * middle - 6)
+        serial[1:] = [_below(group, middle + 2, 2 * middle - 6) for group in serial[1:]]
         region = _below(region, middle + 2, 2 * middle - 6)
     x, y = (float(shift) for shift in rng.normal(0, 40 * share, 2) * (1, 0.4))
     region = replace(region, centres=tuple(c + x for c in region.centres))
