@@ -22,7 +22,7 @@ from plate_models.nets.stn import STN
 from plate_models.nets.yolov5 import YOLOv5, YOLOv5Graph
 from plate_models.recognition import appearance, calibration, grammar
 from plate_models.recognition.calibration import UNCALIBRATED, Calibration
-from plate_models.recognition.countries import COUNTRIES
+from plate_models.recognition.countries import COUNTRIES, without_plates
 from plate_models.recognition.grammar import FormatError
 from plate_models.spec import (
     DEFAULTS,
@@ -300,7 +300,8 @@ def measured_with(folder: Path = WEIGHTS_DIR) -> dict[str, str]:
     nets = {name: folder / f"{name}.safetensors" for name in ("recognizer", "rectifier")}
     country = read_file(nets["recognizer"]).contract.get("country", RECOGNIZER.country)
     # Of the values: a comment in a country's file, or a line moved here, changes no score.
-    values = {"country": tomllib.loads((COUNTRIES / f"{country}.toml").read_text("utf-8"))} | {
+    tables = tomllib.loads((COUNTRIES / f"{country}.toml").read_text("utf-8"))
+    values: dict[str, Any] = {"country": without_plates(tables)} | {
         name: sorted((k, repr(v)) for k, v in vars(module).items() if k.isupper())
         for name, module in (("grammar", grammar), ("colour", appearance))
     }

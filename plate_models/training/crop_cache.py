@@ -12,7 +12,7 @@ from tqdm import tqdm
 
 from plate_models.recognition import ctc
 from plate_models.spec import RECOGNIZER, RECTIFIER
-from plate_models.training.synthetic.crops import DEFAULT_CROPS, render_crop
+from plate_models.training.synthetic.crops import DEFAULT_CROPS, CropStyle, render_crop
 from plate_models.training.worker_pool import start_pool
 
 
@@ -113,13 +113,18 @@ def _render_block(path: Path, seed: int, count: int) -> None:
     partial.rename(path)
 
 
-def render_batch(rng: np.random.Generator, count: int) -> CropBatch:
+def render_batch(
+    rng: np.random.Generator,
+    count: int,
+    style: CropStyle = DEFAULT_CROPS,
+    alphabet: str = RECOGNIZER.alphabet,
+) -> CropBatch:
     """Render crops now, without a cache."""
-    samples = [render_crop(rng) for _ in range(count)]
+    samples = [render_crop(rng, style) for _ in range(count)]
     labels = np.full((count, 2, RECOGNIZER.max_text_length), -1, dtype=np.int64)
     for label, sample in zip(labels, samples, strict=True):
         for line, text in enumerate(sample.rows):
-            label[line, : len(text)] = ctc.encode(text)
+            label[line, : len(text)] = ctc.encode(text, alphabet)
     return CropBatch(
         np.stack([sample.image for sample in samples]),
         np.stack([sample.quad for sample in samples]),

@@ -24,7 +24,7 @@ from plate_models.training.labels import (
     load_negatives,
     validation_names,
 )
-from plate_models.training.synthetic.kinds import KINDS
+from plate_models.training.synthetic.kinds import CAR, KINDS
 from plate_models.training.synthetic.photo import PhotoStyle, photograph
 from plate_models.training.synthetic.scenes import Patch, paint_plate
 
@@ -83,7 +83,7 @@ class WindowSettings:
     widths: tuple[tuple[float, float], ...] = ((45.0, 290.0), (20.0, 110.0), (12.0, 60.0))
     background: float = 0.06  # chance that a cell is cut anywhere from a training photo
     negative: float = 0.10  # chance that a cell comes from a photo without plates
-    painted: float = 0.5  # share of the plates that are replaced by rendered Russian ones
+    painted: float = 0.5  # share of the plates that are replaced by rendered ones
     # Share of two-line plates among the painted ones, where the old plate was long and where it was
     # short.
     two_lines: tuple[float, float] = (0.15, 0.5)
@@ -200,7 +200,7 @@ class WindowSampler:
         lines = 2 if rng.random() < self.settings.two_lines[0 if long else 1] else 1
         kinds = [name for name, kind in KINDS.items() if kind.lines == lines]
         if lines == 1 and rng.random() < _CARS:
-            return "ru.car"
+            return CAR
         return kinds[rng.integers(len(kinds))]
 
 

@@ -7,7 +7,6 @@ beforehand. None is chosen or dropped by whether the recognizer reads it.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +19,7 @@ from plate_models.rectification import crop_boxes, widen_boxes
 from plate_models.spec import Specs
 from plate_models.training.labels import load_labels, validation_names
 from plate_models.training.synthetic.crops import CropStyle, jitter_box, render_crop
-from plate_models.training.synthetic.kinds import kind_named
+from plate_models.training.synthetic.kinds import CALIBRATION_SHARES, Shares, draw_kind, kind_named
 from plate_models.training.synthetic.photo import PhotoStyle, photograph
 from plate_models.training.synthetic.plates import PlateStyle
 from plate_models.training.synthetic.scenes import paint_plate
@@ -79,18 +78,7 @@ SECOND_CAMERA = PhotoStyle(
 class CropMix:
     """How hard the crops are."""
 
-    # Kinds of plates with the share of each; shares add up to 1.
-    kinds: tuple[tuple[str, float], ...] = (
-        ("ru.car", 0.72),
-        ("ru.car.square", 0.05),
-        ("ru.motorcycle", 0.04),
-        ("ru.tractor", 0.03),
-        ("ru.trailer", 0.04),
-        ("ru.taxi", 0.04),
-        ("ru.police", 0.03),
-        ("ru.military", 0.025),
-        ("ru.diplomatic", 0.025),
-    )
+    kinds: Shares = CALIBRATION_SHARES  # names of plates' kinds, with the share of each
     # Of plates painted into photos of other countries' cars, in place of the plate there.
     painted_share: float = 0.5
     # Least height of a plate's smallest characters, which bounds its width: 56 px for a car's.
@@ -122,27 +110,14 @@ class KnownCrop:
     width_px: float  # of the plate in its photo
 
 
-@cache
 def least_width(kind: str, character_px: float) -> float:
     """Width in pixels at which a plate's smallest characters are so high."""
-    shares = [
-        height / layout.size_mm[0]
-        for layout in kind_named(kind).layouts
-        for group in (*layout.serial, layout.region)
-        for height in (group.digit_height, group.letter_height)
-        if height > 0
-    ]
-    return character_px / min(shares)
-
-
-def _draw_kind(rng: np.random.Generator, mix: CropMix) -> str:
-    names, shares = zip(*mix.kinds, strict=True)
-    return str(names[rng.choice(len(names), p=np.array(shares) / sum(shares))])
+    return character_px / kind_named(kind).smallest_character
 
 
 def render(rng: np.random.Generator, mix: CropMix = DEFAULT_MIX) -> KnownCrop:
     """Render a plate with all that is around it."""
-    kind, size = _draw_kind(rng, mix), 0.0
+    kind, size = draw_kind(rng, mix.kinds), 0.0
     while not 1 <= size <= mix.largest:
         size = mix.median_size * float(np.exp(rng.normal(0, mix.size_spread)))
     width = least_width(kind, mix.character_px) * size
@@ -167,7 +142,7 @@ def paint(
     around = photo[corner[1] : end[1], corner[0] : end[0]]
     here = (box - np.tile(corner, 2)).astype(np.float32)
     for _ in range(_ATTEMPTS):
-        kind = _draw_kind(rng, mix)
+        kind = draw_kind(rng, mix.kinds)
         patch = paint_plate(around, here, rng, kind)
         width = float(np.ptp(patch.quad[:, 0]))
         if width >= least_width(kind, mix.character_px):

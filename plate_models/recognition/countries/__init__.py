@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import chain, groupby
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -21,7 +21,7 @@ COUNTRIES = Path(__file__).resolve().parent
 
 _Text = Annotated[str, Field(min_length=1)]
 _Char = Annotated[str, Field(min_length=1, max_length=1)]
-_TOKEN = re.compile(r"'(?P<literal>[^']+)'|[L#R/]|\s")
+TOKEN = re.compile(r"'(?P<literal>[^']+)'|[L#R/]|\s")
 
 
 class _Table(BaseModel):
@@ -48,19 +48,34 @@ class _Format(_Table):
     region: list[_Text] = []
     region_listed: bool = True
     native: dict[_Char, _Char] = {}
+    plate: dict[str, Any] | None = None  # for the renderer alone
 
 
-class _Definition(_Table):
+class Definition(_Table):
+    """A country's file; its formats have letters, region and native of the country as well."""
+
     country: _Country
     formats: Annotated[list[_Format], Field(min_length=1)]
     regions: dict[str, str] = {}
+    plate: dict[str, Any] = {}  # for the renderer alone
+
+
+def without_plates(tables: Mapping[str, Any]) -> dict[str, Any]:
+    """A country's tables as they are in its file, but for those that change no reading."""
+    kept = {key: table for key, table in tables.items() if key != "plate"}
+    return {key: [*map(without_plates, v)] if key == "formats" else v for key, v in kept.items()}
 
 
 def load_country(path: Path) -> Grammar:
     """Load the grammar of a country; a FormatError names the file, the format and the reason."""
+    return read_country(path)[1]
+
+
+def read_country(path: Path) -> tuple[Definition, Grammar]:
+    """Load a country's tables, formats with what they have of the country, and its grammar."""
     try:
-        definition = _Definition.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
-        return _grammar_of(definition, path.stem)
+        definition = Definition.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
+        return definition, _grammar_of(definition, path.stem)
     except ValidationError as error:
         raise FormatError(f"{path}: {first_problem(error).lstrip('.')}") from error
     except FormatError as error:
@@ -69,7 +84,7 @@ def load_country(path: Path) -> Grammar:
         raise FormatError(f"{path}: not a country's definition: {error}") from error
 
 
-def _grammar_of(definition: _Definition, name: str) -> Grammar:
+def _grammar_of(definition: Definition, name: str) -> Grammar:
     country = definition.country
     # From a plate's format the gateway derives the country, and from that the file.
     if country.name != name:
@@ -111,12 +126,12 @@ def _check_letters(place: str, table: _Country | _Format, alphabet: str) -> None
         raise FormatError(f"{place}: 'native' maps two characters to the same one")
 
 
-def _regions(definition: _Definition) -> dict[str, str]:
+def _regions(definition: Definition) -> dict[str, str]:
     regions: dict[str, str] = {}
     patterns = definition.country.region
     for name, codes in definition.regions.items():
         for code in codes.split():
-            if not any(_fits(pattern, code) for pattern in patterns):
+            if not any(fits(pattern, code) for pattern in patterns):
                 raise FormatError(f"regions: code {code!r} of {name!r} is not one of {patterns}")
             if code in regions:
                 raise FormatError(
@@ -126,7 +141,7 @@ def _regions(definition: _Definition) -> dict[str, str]:
     return regions
 
 
-def _fits(region: str, code: str) -> bool:
+def fits(region: str, code: str) -> bool:
     """Whether a region code follows a pattern such as "1##"."""
     return re.fullmatch(re.escape(region).replace(r"\#", r"\d"), code) is not None
 
@@ -166,7 +181,7 @@ class _Pattern:
 
 
 def _compile(pattern: str, table: _Format, alphabet: str) -> _Pattern:
-    symbols = _symbols(pattern, alphabet)
+    symbols = symbols_of(pattern, alphabet)
     if not symbols or symbols.count("/") > 1 or "/" in (symbols[0], symbols[-1]):
         raise FormatError(f"pattern {pattern!r}: expected 1 or 2 rows, none of them empty")
     regions = table.region if "R" in symbols else [""]
@@ -200,12 +215,12 @@ def _compile(pattern: str, table: _Format, alphabet: str) -> _Pattern:
     return _Pattern(1 + symbols.count("/"), re.compile(expression), runs, places)
 
 
-def _symbols(pattern: str, alphabet: str) -> list[str]:
+def symbols_of(pattern: str, alphabet: str) -> list[str]:
     """The symbols of a pattern; a literal character c is "'c"."""
     symbols: list[str] = []
     end = 0
     while end < len(pattern):
-        match = _TOKEN.match(pattern, end)
+        match = TOKEN.match(pattern, end)
         if not match:
             raise FormatError(f"pattern {pattern!r}: {pattern[end:]!r} is not understood")
         end = match.end()
@@ -230,5 +245,5 @@ def _check_together(
     if not table.region_listed or not any(p.expression.groupindex for p in patterns):
         return
     for region in table.region:
-        if not any(_fits(region, code) for code in codes):
+        if not any(fits(region, code) for code in codes):
             raise FormatError(f"'region': no listed code fits {region!r}")

@@ -27,6 +27,7 @@ import numpy as np
 from numpy.random import SeedSequence, default_rng
 from numpy.typing import NDArray
 
+from plate_models.formats import RUSSIA
 from plate_models.training.benchmark.camera import (
     DASHCAM_PITCH_DEG,
     GATE_PITCH_DEG,
@@ -41,7 +42,7 @@ from plate_models.training.benchmark.optics import sample_lens, take
 from plate_models.training.benchmark.plates import choose_layout, draw_sheet
 from plate_models.training.benchmark.scenes import build
 from plate_models.training.imaging import apply_homography
-from plate_models.training.synthetic.kinds import KINDS, kind_named
+from plate_models.training.synthetic.kinds import kind_named, kinds_of
 from plate_models.training.synthetic.texts import sample_text
 from plate_models.training.worker_pool import map_ahead
 
@@ -100,7 +101,11 @@ def render_photo(kind: str, index: int, seed: int = SEED) -> BenchmarkPhoto:
         ValueError: There is no such kind.
     """
     plate_kind = kind_named(kind)
-    rng = default_rng(SeedSequence(seed, spawn_key=(list(KINDS).index(kind), index)))
+    # A country's photos stay as they are when another country is added.
+    country = plate_kind.country.name
+    own = () if country == RUSSIA.name else tuple(country.encode())
+    number = list(kinds_of(country)).index(kind)
+    rng = default_rng(SeedSequence(seed, spawn_key=(number, index, *own)))
     size_wh = _SIZES_WH[int(rng.random() >= _SMALL_SHARE)]
     camera = Camera(size_wh, float(rng.uniform(*_FOCAL)) * size_wh[0])
     pitch = GATE_PITCH_DEG if rng.random() < _GATE_SHARE else DASHCAM_PITCH_DEG

@@ -4,7 +4,9 @@ Only what defines a plate comes from the renderer that training uses: glyphs, la
 the ranges of the grounds' colours. Soil is kept so thin that every character stays legible.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import cv2
 import numpy as np
@@ -13,7 +15,7 @@ from numpy.random import Generator
 from plate_models.training.benchmark.textures import fractal
 from plate_models.training.imaging import Field, Floats, Image, shift_by
 from plate_models.training.synthetic.ink import CORNER_MM, draw_ink, loosen, rounded_box
-from plate_models.training.synthetic.kinds import Ground, Layout, PlateKind
+from plate_models.training.synthetic.kinds import RGB, Layout, PlateKind
 
 _MUD = ((0.20, 0.155, 0.11), (0.12, 0.10, 0.085), (0.30, 0.28, 0.25))
 # Chances of each, and the most of a colour that they hide.
@@ -30,7 +32,10 @@ _BOLTS = ((0.02, 0.02, 0.02), (0.3, 0.3, 0.3), (0.6, 0.6, 0.6), (0.4, 0.3, 0.12)
 _WORDS = ("Avtodom", "SERVIS 24", "moto & auto", "Don Motors", "Baltika-Lada", "KAMA trade")
 # Plates are drawn at one of these resolutions, at least twice as fine as they are seen.
 _PX_PER_MM = (0.75, 1.5, 3.0)
-_FLAG = ((0.8, 0.8, 0.8), (0.03, 0.07, 0.4), (0.5, 0.03, 0.03))
+_FLAG_TONES: dict[str, RGB] = {
+    "white": (0.8, 0.8, 0.8), "blue": (0.03, 0.07, 0.4), "red": (0.5, 0.03, 0.03),
+    "black": (0.02, 0.02, 0.02), "yellow": (0.75, 0.5, 0.04), "green": (0.02, 0.2, 0.05),
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -58,11 +63,11 @@ def draw_sheet(
     px_per_mm = next((p for p in _PX_PER_MM if p >= 2 * seen_px_per_mm), _PX_PER_MM[-1])
     bolder = _BOLDER_MM[rng.integers(len(_BOLDER_MM))]
     ink = draw_ink(text, kind, layout, rng, px_per_mm, _JITTER_MM, bolder)
-    paper, paint = _colours(kind.ground, rng)
+    paper, paint = _colours(kind, rng)
     print_share = (ink.astype(np.float32) / 255)[..., None]
     plate = paper + print_share * (paint - paper)
-    if rng.random() < kind.flag_share * 0.8:
-        _draw_flag(plate, layout, px_per_mm)
+    if kind.flag and rng.random() < kind.flag_share * 0.8:
+        _draw_flag(plate, kind.flag, layout, px_per_mm)
     _soil(plate, rng, px_per_mm)
     _bolt(plate, layout, rng, px_per_mm)
     pad = round(_PAD_MM * px_per_mm)
@@ -80,12 +85,12 @@ def draw_sheet(
     return Sheet(reflectance, opaque, layout.size_mm, to_mm, fold, white)
 
 
-def _colours(ground: Ground, rng: Generator) -> tuple[Field, Field]:
+def _colours(kind: PlateKind, rng: Generator) -> tuple[Field, Field]:
     """Linear reflectance of the sheet and of the print, (3,) float32 each."""
-    low, high = (np.array(end) for end in ground.sheet)
+    low, high = (np.array(end) for end in kind.sheet)
     shade = low + (high - low) * rng.beta(2, 2, 3).mean() + rng.normal(0, 3, 3)
     paper = (np.clip(shade, 4, 250) / 255) ** 2.2 * rng.uniform(*_WHITE)
-    paint = np.full(3, rng.uniform(*(_WHITE if ground.light_ink else _BLACK)))
+    paint = np.full(3, rng.uniform(*(_WHITE if kind.light_ink else _BLACK)))
     return paper.astype(np.float32), paint.astype(np.float32)
 
 
@@ -119,11 +124,12 @@ def _cover(sheet: Field, cover: Field, colour: tuple[float, float, float]) -> No
     sheet += cover.astype(np.float32)[..., None] * (np.array(colour, np.float32) - sheet)
 
 
-def _draw_flag(plate: Field, layout: Layout, px_per_mm: float) -> None:
+def _draw_flag(plate: Field, stripes: Sequence[str], layout: Layout, px_per_mm: float) -> None:
     x0, y0, x1, y1 = (round(side * px_per_mm) for side in layout.flag)
     cv2.rectangle(plate, (x0 - 1, y0 - 1), (x1, y1), (0.1, 0.1, 0.1), 1)
-    for index, stripe in enumerate(_FLAG):
-        plate[y0 + (y1 - y0) * index // 3 : y0 + (y1 - y0) * (index + 1) // 3, x0:x1] = stripe
+    rows = [y0 + (y1 - y0) * index // len(stripes) for index in range(len(stripes) + 1)]
+    for stripe, (top, bottom) in zip(stripes, pairwise(rows), strict=True):
+        plate[top:bottom, x0:x1] = _FLAG_TONES[stripe]
 
 
 def _bolt(plate: Field, layout: Layout, rng: Generator, px_per_mm: float) -> None:

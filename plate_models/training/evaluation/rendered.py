@@ -28,7 +28,7 @@ from plate_models.training.evaluation.results import (
     read_boxes,
 )
 from plate_models.training.figures import Count, Interval, bootstrap_95, events, proportion
-from plate_models.training.synthetic.kinds import KINDS
+from plate_models.training.synthetic.kinds import DRAWN, KINDS
 
 Progress = Callable[[Iterator[BenchmarkPhoto], int], Iterable[BenchmarkPhoto]]
 
@@ -172,7 +172,7 @@ def evaluate_rendered(
     nets: Nets,
     per_kind: int = PER_KIND,
     workers: int = 2,
-    kinds: Sequence[str] = tuple(KINDS),
+    kinds: Sequence[str] = DRAWN,
     progress: Progress = lambda photos, _: photos,
 ) -> RenderedReport:
     """Render so many photos of each kind of plates and read them.

@@ -20,7 +20,7 @@ from plate_models.training.imaging import (
     see,
     shift_by,
 )
-from plate_models.training.synthetic.kinds import kind_named
+from plate_models.training.synthetic.kinds import TRAINING_SHARES, Shares, draw_kind, kind_named
 from plate_models.training.synthetic.latin import LATIN, sample_latin
 from plate_models.training.synthetic.photo import BAD_CAMERAS, PhotoStyle, photograph
 from plate_models.training.synthetic.plates import (
@@ -40,19 +40,8 @@ from plate_models.training.synthetic.texts import sample_text
 class CropStyle:
     """How rendered crops vary. Of two values, one is for most and one for the steep or sloppy."""
 
-    # Kinds of plates with the share of each; shares add up to 1.
-    kinds: tuple[tuple[str, float], ...] = (
-        (LATIN, 0.44),
-        ("ru.car", 0.26),
-        ("ru.car.square", 0.05),
-        ("ru.motorcycle", 0.05),
-        ("ru.tractor", 0.02),
-        ("ru.trailer", 0.03),
-        ("ru.taxi", 0.04),
-        ("ru.police", 0.04),
-        ("ru.military", 0.04),
-        ("ru.diplomatic", 0.03),
-    )
+    kinds: Shares = TRAINING_SHARES  # names of plates' kinds, with the share of each
+    latin_share: float = 0.44  # of plates of any country, before the kinds are drawn
     width_px: tuple[float, float] = (48, 400)  # of the plate in the photo, logarithmic
     two_line_width_px: tuple[float, float] = (30, 260)
     # Standard deviations of the turn about the optical, the vertical and the horizontal axis.
@@ -297,8 +286,7 @@ def render_crop(
         ValueError: There is no such kind.
     """
     if kind is None:
-        names, shares = zip(*style.kinds, strict=True)
-        kind = names[rng.choice(len(names), p=np.array(shares) / sum(shares))]
+        kind = LATIN if rng.random() < style.latin_share else draw_kind(rng, style.kinds)
     plate, rows, width_px = _draw_plate(kind, rng, style)
     view = _sample_view(plate, width_px, rng, style)
     outline = plate.quad

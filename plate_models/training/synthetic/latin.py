@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from pathlib import Path
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 import cv2
 import numpy as np
@@ -81,6 +81,7 @@ _WORDS = (
 )  # fmt: skip
 
 Option = TypeVar("Option")
+RGB: TypeAlias = tuple[float, float, float]
 
 
 class FontsMissingError(Exception):
@@ -93,6 +94,9 @@ class LatinPlate:
 
     rows: tuple[str, ...]  # one or two, of groups of characters with spaces between
     size_mm: tuple[float, float]  # width and height
+    band: str | None = None  # "left", "top" or "none"; None leaves it to chance, as what follows
+    colours: tuple[RGB, RGB] | None = None  # sheet and ink in full light, in [0, 255]
+    typefaces: tuple[str, ...] = ()  # names of files, one of which is taken
 
     @property
     def text(self) -> tuple[str, ...]:
@@ -155,15 +159,17 @@ def paint_latin(
     Raises:
         FontsMissingError: There is no typeface in ``fonts``.
     """
-    faces = typefaces(fonts)
+    faces = [f for f in typefaces(fonts) if not plate.typefaces or f.name in plate.typefaces]
+    if not faces:
+        raise FontsMissingError(f"{fonts}: expected one of {', '.join(plate.typefaces)}")
     face = faces[rng.integers(len(faces))]
-    sheet, ink_colour = _choose(_COLOURS, rng)
+    sheet, ink_colour = plate.colours or _choose(_COLOURS, rng)
     width, height = plate.size_mm
     size_wh = round(width * px_per_mm), round(height * px_per_mm)
     rgb = np.empty((size_wh[1], size_wh[0], 3), np.uint8)
     rgb[:] = np.clip(np.array(sheet) + rng.normal(0, 8, 3), 0, 255)
     left, top, right, bottom = 0.0, 0.0, width, height
-    side = rng.random()
+    side = {"left": 0.2, "top": 0.5, "none": 1.0}.get(plate.band or "", rng.random())
     if side < 0.4:
         left = _draw_band(rgb, face, rng, px_per_mm, plate.size_mm, right_side=False)
         if side < 0.08:

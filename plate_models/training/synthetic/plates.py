@@ -1,5 +1,6 @@
 """A flat plate: its sheet, ink, relief, flag, screws and holder."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
@@ -12,7 +13,7 @@ from scipy.spatial.transform import Rotation
 from plate_models.training.imaging import Floats, Image, box_corners, shift_by
 from plate_models.training.synthetic.glyphs import Mask
 from plate_models.training.synthetic.ink import CORNER_MM, draw_ink, loosen, rounded_box
-from plate_models.training.synthetic.kinds import CAR, Ground, Layout, PlateKind, Point, kind_named
+from plate_models.training.synthetic.kinds import CAR, RGB, Layout, PlateKind, Point, kind_named
 from plate_models.training.synthetic.latin import FONTS, LatinPlate, full_light, paint_latin
 from plate_models.training.synthetic.wear import add_dirt, add_obstacle, add_snow, wear_ink
 
@@ -30,6 +31,8 @@ _AD_FONTS = (cv2.FONT_HERSHEY_SIMPLEX, cv2.FONT_HERSHEY_DUPLEX, cv2.FONT_HERSHEY
 # Black plastic mostly; grey, chrome and white ones less often.
 _HOLDER_TONES = (12.0, 20.0, 30.0, 42.0, 60.0, 150.0, 215.0)
 _FULL_WIDTH_MM = 520.0
+# Of plates of any country, beside that of a car's.
+_HOLDER_SHARE = 0.6
 
 
 def _draw_screws(
@@ -108,7 +111,10 @@ def _mount(
 
 # Below this resolution, in pixels per millimetre, embossing is not seen.
 _RELIEF_SCALE = 0.5
-_FLAG = ((235, 235, 235), (40, 70, 160), (195, 45, 50))
+_FLAG_TONES: dict[str, RGB] = {
+    "white": (235, 235, 235), "blue": (40, 70, 160), "red": (195, 45, 50),
+    "black": (20, 20, 20), "yellow": (240, 200, 40), "green": (30, 130, 70),
+}  # fmt: skip
 # The grounds' colours are those of a sheet of this level.
 _FULL_LEVEL = 250.0
 
@@ -163,14 +169,15 @@ def _outline(size_wh: tuple[int, int], radius: float) -> Mask:
     return rounded_box(size_wh, 0, radius)
 
 
-def _draw_flag(rgb: Image, layout: Layout, scale: float) -> None:
+def _draw_flag(rgb: Image, stripes: Sequence[str], layout: Layout, scale: float) -> None:
     left, top, right, bottom = layout.flag
     x0, x1 = round(left * scale), round(right * scale)
-    rows = [round((top + (bottom - top) / 3 * i) * scale) for i in range(4)]
+    count = len(stripes)
+    rows = [round((top + (bottom - top) / count * i) * scale) for i in range(count + 1)]
     edge = max(1, round(0.8 * scale))
-    rgb[rows[0] - edge : rows[3] + edge, x0 - edge : x1 + edge] = 60
-    for (y0, y1), colour in zip(pairwise(rows), _FLAG, strict=True):
-        rgb[y0:y1, x0:x1] = colour
+    rgb[rows[0] - edge : rows[-1] + edge, x0 - edge : x1 + edge] = 60
+    for (y0, y1), stripe in zip(pairwise(rows), stripes, strict=True):
+        rgb[y0:y1, x0:x1] = _FLAG_TONES[stripe]
 
 
 def _emboss(rgb: Image, ink: Mask, strength: float, step: int) -> Image:
@@ -183,13 +190,13 @@ def _emboss(rgb: Image, ink: Mask, strength: float, step: int) -> Image:
 
 
 def _mix_colours(
-    ground: Ground, rng: np.random.Generator, style: PlateStyle
+    kind: PlateKind, rng: np.random.Generator, style: PlateStyle
 ) -> tuple[Floats, Floats]:
     """Colours of the sheet and of the paint on it, RGB in about [0, 255]."""
-    low, high = (np.array(end) for end in ground.sheet)
+    low, high = (np.array(end) for end in kind.sheet)
     shade = low + (high - low) * (0.7 * rng.random() + 0.3 * rng.random(3))
     paper = shade * (rng.uniform(*style.paper) / _FULL_LEVEL) + rng.normal(0, style.tint, 3)
-    level = rng.uniform(*(style.paper if ground.light_ink else style.ink))
+    level = rng.uniform(*(style.paper if kind.light_ink else style.ink))
     return paper, level + rng.normal(0, style.tint / 2, 3)
 
 
@@ -202,7 +209,7 @@ def _paint(
     style: PlateStyle,
 ) -> Image:
     """The plate's sheet with its ink, relief, flag and screws."""
-    paper, paint = _mix_colours(kind.ground, rng, style)
+    paper, paint = _mix_colours(kind, rng, style)
     if rng.random() < style.worn_share:
         ink = wear_ink(ink, rng)
     table = paper + np.linspace(0, 1, 256)[:, None] * (paint - paper)
@@ -210,10 +217,28 @@ def _paint(
     relief = rng.uniform(*style.relief) * (1 if rng.random() < 0.5 else -1)
     if scale >= _RELIEF_SCALE:
         rgb = _emboss(rgb, ink, relief, max(1, round(1.2 * scale)))
-    if rng.random() < style.flag_share * kind.flag_share:
-        _draw_flag(rgb, layout, scale)
+    if kind.flag and rng.random() < style.flag_share * kind.flag_share:
+        _draw_flag(rgb, kind.flag, layout, scale)
     _draw_screws(rgb, rng, scale, layout.size_mm, layout.screws, style)
     return rgb
+
+
+def _print_plate(
+    text: str, kind: PlateKind, rng: np.random.Generator, px_per_mm: float, style: PlateStyle
+) -> Image:
+    """A new plate without dirt and holder, (H, W, 3) uint8."""
+    if kind.free:
+        low, high = (np.array(end) for end in kind.sheet)
+        sheet = tuple((low + (high - low) * rng.random()).tolist())
+        size = kind.free.sizes_mm[rng.integers(len(kind.free.sizes_mm))]
+        colours = sheet, (245,) * 3 if kind.light_ink else (15,) * 3
+        latin = LatinPlate(kind.rows(text), size, kind.free.band, colours, kind.free.typefaces)
+        return _print_latin(latin, rng, px_per_mm, style)
+    fitting = kind.layouts_of(text)
+    layout = loosen(fitting[rng.integers(len(fitting))], kind, rng)
+    bolder = style.bolder_mm[rng.integers(len(style.bolder_mm))]
+    ink = draw_ink(text, kind, layout, rng, px_per_mm, style.jitter_mm, bolder)
+    return _paint(ink, kind, layout, rng, px_per_mm, style)
 
 
 def render_plate(
@@ -236,11 +261,7 @@ def render_plate(
         ValueError: There is no such kind, or its texts have another length.
     """
     plate_kind = kind_named(kind)
-    fitting = plate_kind.layouts_of(text)
-    layout = loosen(fitting[rng.integers(len(fitting))], plate_kind, rng)
-    bolder = style.bolder_mm[rng.integers(len(style.bolder_mm))]
-    ink = draw_ink(text, plate_kind, layout, rng, px_per_mm, style.jitter_mm, bolder)
-    plate = _paint(ink, plate_kind, layout, rng, px_per_mm, style)
+    plate = _print_plate(text, plate_kind, rng, px_per_mm, style)
     return _put_on(plate, rng, px_per_mm, style, plate_kind.lines, plate_kind.holder_share)
 
 
@@ -255,6 +276,13 @@ def render_latin(
     Raises:
         FontsMissingError: There is no typeface in ``FONTS``.
     """
+    rgb = _print_latin(latin, rng, px_per_mm, style)
+    return _put_on(rgb, rng, px_per_mm, style, len(latin.rows), _HOLDER_SHARE)
+
+
+def _print_latin(
+    latin: LatinPlate, rng: np.random.Generator, px_per_mm: float, style: PlateStyle
+) -> Image:
     rgb, ink = paint_latin(latin, rng, px_per_mm, FONTS)
     rgb = full_light(rgb, rng, style.paper)
     relief = rng.uniform(*style.relief) * (1 if rng.random() < 0.5 else -1)
@@ -264,7 +292,7 @@ def render_latin(
     places = (0.05 * width, height / 2), (0.95 * width, height / 2), (0.25 * width, 0.08 * height)
     screws = tuple(place for place in places if rng.random() < 0.5)
     _draw_screws(rgb, rng, px_per_mm, latin.size_mm, screws, style)
-    return _put_on(rgb, rng, px_per_mm, style, len(latin.rows), 0.6)
+    return rgb
 
 
 def _put_on(
