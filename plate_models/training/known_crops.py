@@ -11,12 +11,12 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from plate_models.images import decode
 from plate_models.rectification import crop_boxes, widen_boxes
 from plate_models.spec import Specs
+from plate_models.training.imaging import Floats, Image
 from plate_models.training.labels import load_labels, validation_names
 from plate_models.training.synthetic.crops import CropStyle, jitter_box, render_crop
 from plate_models.training.synthetic.kinds import CALIBRATION_SHARES, Shares, draw_kind, kind_named
@@ -24,8 +24,6 @@ from plate_models.training.synthetic.photo import PhotoStyle, photograph
 from plate_models.training.synthetic.plates import PlateStyle
 from plate_models.training.synthetic.scenes import paint_plate
 
-Image = NDArray[np.uint8]
-Floats = NDArray[np.float64]
 Box = tuple[float, float, float, float]
 
 # Of different chance and, where plates are painted into photos, of different photos.

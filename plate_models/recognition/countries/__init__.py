@@ -37,7 +37,9 @@ class _Country(_Table):
     native: dict[_Char, _Char] = {}
 
 
-class _Format(_Table):
+class FormatTable(_Table):
+    """A format as its file has it, with letters, region and native of the country."""
+
     name: str
     patterns: Annotated[list[_Text], Field(min_length=1)]
     ground: Literal["white", "yellow", "blue", "black", "red"]  # grammar.GROUNDS
@@ -52,10 +54,10 @@ class _Format(_Table):
 
 
 class Definition(_Table):
-    """A country's file; its formats have letters, region and native of the country as well."""
+    """A country's file."""
 
     country: _Country
-    formats: Annotated[list[_Format], Field(min_length=1)]
+    formats: Annotated[list[FormatTable], Field(min_length=1)]
     regions: dict[str, str] = {}
     plate: dict[str, Any] = {}  # for the renderer alone
 
@@ -72,7 +74,7 @@ def load_country(path: Path) -> Grammar:
 
 
 def read_country(path: Path) -> tuple[Definition, Grammar]:
-    """Load a country's tables, formats with what they have of the country, and its grammar."""
+    """Load a country's tables and the grammar that is made of them; errors as above."""
     try:
         definition = Definition.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
         return definition, _grammar_of(definition, path.stem)
@@ -110,7 +112,7 @@ def _grammar_of(definition: Definition, name: str) -> Grammar:
     )
 
 
-def _check_letters(place: str, table: _Country | _Format, alphabet: str) -> None:
+def _check_letters(place: str, table: _Country | FormatTable, alphabet: str) -> None:
     """Refuse letters, region codes and native spellings outside of the alphabet."""
     used = {
         "letters": table.letters,
@@ -146,7 +148,7 @@ def fits(region: str, code: str) -> bool:
     return re.fullmatch(re.escape(region).replace(r"\#", r"\d"), code) is not None
 
 
-def _format(table: _Format, country: _Country, regions: Mapping[str, str]) -> PlateFormat:
+def _format(table: FormatTable, country: _Country, regions: Mapping[str, str]) -> PlateFormat:
     place = f"format {table.name!r}"
     for key in {"letters", "region"} - table.model_fields_set:
         setattr(table, key, getattr(country, key))
@@ -180,7 +182,7 @@ class _Pattern:
     places: list[tuple[str, ...]]  # for each spelling of R, the usual characters of each place
 
 
-def _compile(pattern: str, table: _Format, alphabet: str) -> _Pattern:
+def _compile(pattern: str, table: FormatTable, alphabet: str) -> _Pattern:
     symbols = symbols_of(pattern, alphabet)
     if not symbols or symbols.count("/") > 1 or "/" in (symbols[0], symbols[-1]):
         raise FormatError(f"pattern {pattern!r}: expected 1 or 2 rows, none of them empty")
@@ -232,7 +234,7 @@ def symbols_of(pattern: str, alphabet: str) -> list[str]:
 
 
 def _check_together(
-    patterns: list[_Pattern], table: _Format, alphabet: str, codes: Mapping[str, str]
+    patterns: list[_Pattern], table: FormatTable, alphabet: str, codes: Mapping[str, str]
 ) -> None:
     """Refuse patterns of several kinds, and serials and codes that no plate can ever have."""
     if len({pattern.lines for pattern in patterns}) > 1:

@@ -27,7 +27,7 @@ import numpy as np
 from numpy.random import SeedSequence, default_rng
 from numpy.typing import NDArray
 
-from plate_models.formats import RUSSIA
+from plate_models.spec import RECOGNIZER
 from plate_models.training.benchmark.camera import (
     DASHCAM_PITCH_DEG,
     GATE_PITCH_DEG,
@@ -103,7 +103,7 @@ def render_photo(kind: str, index: int, seed: int = SEED) -> BenchmarkPhoto:
     plate_kind = kind_named(kind)
     # A country's photos stay as they are when another country is added.
     country = plate_kind.country.name
-    own = () if country == RUSSIA.name else tuple(country.encode())
+    own = () if country == RECOGNIZER.country else tuple(country.encode())
     number = list(kinds_of(country)).index(kind)
     rng = default_rng(SeedSequence(seed, spawn_key=(number, index, *own)))
     size_wh = _SIZES_WH[int(rng.random() >= _SMALL_SHARE)]

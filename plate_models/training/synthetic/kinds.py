@@ -14,11 +14,10 @@ from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 import numpy as np
 from pydantic import Field, TypeAdapter, ValidationError
 
-from plate_models.formats import RUSSIA
 from plate_models.recognition import countries
-from plate_models.recognition.countries import TOKEN, read_country, symbols_of
+from plate_models.recognition.countries import TOKEN, FormatTable, read_country
 from plate_models.recognition.grammar import FormatError, Grammar, PlateFormat
-from plate_models.spec import first_problem
+from plate_models.spec import RECOGNIZER, first_problem
 from plate_models.training.synthetic.glyphs import Glyph, Point, Strict
 
 Box: TypeAlias = tuple[float, float, float, float]
@@ -100,13 +99,9 @@ class PlateKind(_Plate):
     """One kind of plate: its format, and how it looks."""
 
     format: PlateFormat
-    patterns: tuple[str, ...]  # of its texts, as the country's file has them
-    symbols: tuple[tuple[str, ...], ...]  # of each pattern; a literal character c is "'c"
-    letters: str  # what L stands for
-    never: tuple[str, ...]  # digits that are not issued
-    regions: tuple[str, ...]  # patterns of the region code
+    table: FormatTable  # the format as its file has it
     country: Grammar
-    outlines: Mapping[str, Glyph]  # of its country, and of Russia for what that has not
+    outlines: Mapping[str, Glyph]  # of its country, and of ours for what that has not
 
     @property
     def name(self) -> str:
@@ -148,7 +143,7 @@ class PlateKind(_Plate):
 
         Raises ValueError: It follows no pattern.
         """
-        for pattern, expression in zip(self.patterns, self.format.patterns, strict=True):
+        for pattern, expression in zip(self.table.patterns, self.format.patterns, strict=True):
             if found := expression.fullmatch(text):
                 widths = {"R": len(found.groupdict().get("region") or ""), "L": 1, "#": 1}
                 rows, rest = [""], text
@@ -160,7 +155,7 @@ class PlateKind(_Plate):
                     rows[-1] += rest[:width] if width else " "
                     rest = rest[width:]
                 return tuple(" ".join(row.split()) for row in rows)
-        raise ValueError(f"{text!r} follows no pattern of {self.name}: {', '.join(self.patterns)}")
+        raise ValueError(f"{text!r} follows no pattern of {self.name}: {self.table.patterns}")
 
     def layouts_of(self, text: str) -> tuple[Layout, ...]:
         """The layouts that a text fits.
@@ -186,8 +181,8 @@ def kinds_of(country: str) -> Mapping[str, PlateKind]:
     path = countries.COUNTRIES / f"{country}.toml"
     definition, grammar = read_country(path)
     outlines: dict[str, Glyph] = {}
-    if country != RUSSIA.name:
-        outlines |= next(iter(kinds_of(RUSSIA.name).values())).outlines
+    if country != RECOGNIZER.country:
+        outlines |= next(iter(kinds_of(RECOGNIZER.country).values())).outlines
     own = definition.plate.pop("outlines", {})
     outlines |= _read(dict[str, Glyph], own, f"{path}: plate.outlines")
     found = {}
@@ -208,11 +203,7 @@ def kinds_of(country: str) -> Mapping[str, PlateKind]:
         found[table.name] = PlateKind(
             **vars(looks) | {"free": free},
             format=plate_format,
-            patterns=tuple(table.patterns),
-            symbols=tuple(tuple(symbols_of(p, grammar.alphabet)) for p in table.patterns),
-            letters=table.letters,
-            never=tuple(table.never),
-            regions=tuple(table.region),
+            table=table,
             country=grammar,
             outlines=outlines,
         )
@@ -244,8 +235,8 @@ def draw_kind(rng: np.random.Generator, kinds: Sequence[tuple[str, float]]) -> s
     return str(names[rng.choice(len(names), p=np.array(shares) / sum(shares))])
 
 
-# Russia first: its car is the plate that is meant where no kind is named.
-_NAMES = [RUSSIA.name, *sorted(path.stem for path in countries.COUNTRIES.glob("*.toml"))]
+# Ours first: its car is the plate that is meant where no kind is named.
+_NAMES = [RECOGNIZER.country, *sorted(path.stem for path in countries.COUNTRIES.glob("*.toml"))]
 KINDS = {name: kind for country in _NAMES for name, kind in kinds_of(country).items()}
 CAR = next(iter(KINDS))
 # Those with measured places, which the benchmark's renderer needs.

@@ -7,7 +7,7 @@ from itertools import groupby, islice
 import numpy as np
 import numpy.typing as npt
 
-from plate_models.recognition.countries import fits
+from plate_models.recognition.countries import fits, symbols_of
 from plate_models.training.synthetic.kinds import CAR, PlateKind, kind_named
 
 _BUSY_WEIGHT = 8.0
@@ -22,7 +22,7 @@ _TRIES = 1000
 def _code_odds(kind: str) -> tuple[list[str], npt.NDArray[np.float64]]:
     """All region codes in use on a kind, and their shares."""
     about, names = kind_named(kind), kind_named(kind).country.regions
-    listed = [code for code in sorted(names) if any(fits(one, code) for one in about.regions)]
+    listed = [code for code in sorted(names) if any(fits(one, code) for one in about.table.region)]
     codes = list(about.codes) or listed
     weights = [_BUSY_WEIGHT if names.get(c) in about.busy_regions else 1.0 for c in codes]
     return codes, np.array(weights) / sum(weights)
@@ -31,12 +31,15 @@ def _code_odds(kind: str) -> tuple[list[str], npt.NDArray[np.float64]]:
 def _sample_region(kind: PlateKind, rng: np.random.Generator) -> str:
     any_code = rng.random() < _UNIFORM_SHARE
     codes, shares = _code_odds(kind.name)
-    if not codes or (any_code and not kind.format.region_listed):
-        pattern = kind.regions[rng.integers(len(kind.regions))]
-        digits = pattern.count("#")
-        number = iter(f"{rng.integers(1, 10**digits):0{digits}d}" if digits else "")
-        return "".join(next(number) if char == "#" else char for char in pattern)
-    if any_code or not kind.format.region_listed:
+    if not codes or (any_code and not kind.table.region_listed):
+        pattern = kind.table.region[rng.integers(len(kind.table.region))]
+        digits, letters = pattern.count("#"), kind.table.letters
+        drawn = {"#": iter(f"{rng.integers(1, 10**digits):0{digits}d}" if digits else "")}
+        drawn["L"] = iter(
+            [letters[i] for i in rng.integers(max(1, len(letters)), size=pattern.count("L"))]
+        )
+        return "".join(next(drawn.get(char, iter(char))) for char in pattern)
+    if any_code or not kind.table.region_listed:
         return codes[rng.integers(len(codes))]
     return codes[rng.choice(len(codes), p=shares)]
 
@@ -56,13 +59,13 @@ def _sample_letters(letters: str, count: int, rng: np.random.Generator) -> Itera
 
 
 def _draw_text(kind: PlateKind, rng: np.random.Generator) -> str:
-    pattern = kind.symbols[rng.integers(len(kind.symbols))]
-    letters = _sample_letters(kind.letters, pattern.count("L"), rng)
-    # A country that never issues 000 issues no other zeros, either.
-    first = int(bool(kind.never))
+    patterns = kind.table.patterns
+    symbols = symbols_of(patterns[rng.integers(len(patterns))], kind.country.alphabet)
+    letters = _sample_letters(kind.table.letters, symbols.count("L"), rng)
+    # Where 000 is never issued, no other number is 0, either.
+    first, region_at = int(bool(kind.table.never)), -1
     chars: list[str] = []
-    region_at = -1
-    for symbol, group in groupby(pattern):
+    for symbol, group in groupby(symbols):
         count = len(list(group))
         if symbol == "#":
             chars += _sample_number(count, first, rng)
@@ -72,9 +75,9 @@ def _draw_text(kind: PlateKind, rng: np.random.Generator) -> str:
             region_at = len(chars)
         elif symbol != "/":
             chars += symbol[-1] * count
-    rare = kind.format.rare_letters
+    rare = kind.table.rare_letters
     if rare and rng.random() < _RARE_LETTER_SHARE:
-        places = [index for index, char in enumerate(chars) if char in kind.letters]
+        places = [index for index, char in enumerate(chars) if char in kind.table.letters]
         chars[places[rng.integers(len(places))]] = rare[rng.integers(len(rare))]
     if region_at >= 0:
         chars.insert(region_at, _sample_region(kind, rng))
