@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from pathlib import Path
-from typing import TypeAlias, TypeVar
+from typing import TypeVar
 
 import cv2
 import numpy as np
@@ -20,6 +20,7 @@ from PIL import ImageDraw, ImageFont
 from plate_models.training.imaging import Floats, Image
 from plate_models.training.synthetic.glyphs import Mask
 from plate_models.training.synthetic.ink import rounded_box, stamp
+from plate_models.training.synthetic.kinds import RGB
 
 LATIN = "latin"
 # Typefaces as `make fonts` fetches them, or any others that lie there.
@@ -81,7 +82,6 @@ _WORDS = (
 )  # fmt: skip
 
 Option = TypeVar("Option")
-RGB: TypeAlias = tuple[float, float, float]
 
 
 class FontsMissingError(Exception):
@@ -332,9 +332,7 @@ def _draw_frame(ink: Mask, rng: np.random.Generator, scale: float) -> None:
     np.maximum(ink, outer - rounded_box(size_wh, inset + thick, radius), out=ink)
 
 
-def _fill(
-    rgb: Image, box: tuple[float, float, float, float], colour: tuple[int, ...], scale: float
-) -> None:
+def _fill(rgb: Image, box: tuple[float, float, float, float], colour: RGB, scale: float) -> None:
     x0, y0, x1, y1 = (round(value * scale) for value in box)
     rgb[y0:y1, x0:x1] = colour
 
@@ -352,7 +350,7 @@ def _draw_band(
     wide = float(rng.uniform(0.30, 0.44)) * min(height, 130)
     x0 = width - wide if right_side else 0.0
     colour = np.clip(np.array(_BAND) + rng.normal(0, 15, 3), 0, 255).tolist()
-    _fill(rgb, (x0, 0, x0 + wide, height), tuple(colour), scale)
+    _fill(rgb, (x0, 0, x0 + wide, height), (colour[0], colour[1], colour[2]), scale)
     centre = np.array([x0 + wide / 2, 0.3 * height])
     if rng.random() < 0.75:
         for angle in np.linspace(0, 2 * np.pi, 12, endpoint=False):
@@ -372,7 +370,7 @@ def _write_word(
     scale: float,
     place: tuple[float, float],
     tall: float,
-    colour: tuple[int, ...],
+    colour: RGB,
 ) -> None:
     word = _WORDS[rng.integers(len(_WORDS))]
     room = 1.8 * min(place[0], rgb.shape[1] / scale - place[0])
@@ -386,7 +384,7 @@ def _write(
     place: tuple[float, float],
     tall: float,
     room: float,
-    colour: tuple[int, ...],
+    colour: RGB,
     scale: float,
 ) -> None:
     """Write a small text around x and below y."""

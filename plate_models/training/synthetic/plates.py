@@ -11,9 +11,9 @@ import numpy.typing as npt
 from scipy.spatial.transform import Rotation
 
 from plate_models.training.imaging import Floats, Image, box_corners, shift_by
-from plate_models.training.synthetic.glyphs import Mask
+from plate_models.training.synthetic.glyphs import Mask, Point
 from plate_models.training.synthetic.ink import CORNER_MM, draw_ink, loosen, rounded_box
-from plate_models.training.synthetic.kinds import CAR, RGB, Layout, PlateKind, Point, kind_named
+from plate_models.training.synthetic.kinds import CAR, RGB, Layout, PlateKind, kind_named
 from plate_models.training.synthetic.latin import FONTS, LatinPlate, full_light, paint_latin
 from plate_models.training.synthetic.wear import add_dirt, add_obstacle, add_snow, wear_ink
 
