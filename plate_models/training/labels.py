@@ -47,9 +47,10 @@ def load_labels(folder: Path) -> list[LabelledPhoto]:
     """Read a labelled set, sorted by file name.
 
     Args:
-        folder: Holds ``images/`` and ``plates.csv`` with the columns image, x0, y0, x1, y1
-            (pixels of the image as stored, before EXIF turns it upright), and optionally
-            text, legible (0 or 1), light, and lines (1 or 2; 1 where it is left out).
+        folder: Holds ``images/``, or the images themselves, and ``plates.csv`` with the columns
+            image (or photo), x0, y0, x1, y1 (pixels of the image as stored, before EXIF turns it
+            upright), and optionally text, legible (0 or 1; where it is left out, plates with a text
+            are), light, lines (1 or 2; 1 where it is left out), and country or kind.
 
     Raises:
         FileNotFoundError: The folder has no ``plates.csv``, or a listed image is missing.

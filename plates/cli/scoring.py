@@ -68,21 +68,19 @@ def score_parts(arguments: argparse.Namespace, parts: Sequence[str], nets: Nets)
 
 
 def _photos(part: str, arguments: argparse.Namespace) -> sets.PhotoSet:
-    data, workers = arguments.data, arguments.workers
     if part == "rendered":
-        return sets.rendered(arguments.per_type, workers)
+        return sets.rendered(arguments.per_type, arguments.workers)
     if part == "video":
-        return sets.video(arguments.clips, workers)
-    if part == "samples":
-        return sets.samples(SAMPLES)
-    of_data = {
+        return sets.video(arguments.clips, arguments.workers)
+    of_folder = {
         "labelled": sets.russian,
         "worse": sets.worse,
         "latin": sets.latin,
         "world": sets.world,
         "no-plates": sets.without_plates,
+        "samples": sets.samples,
     }
-    return of_data[part](data)
+    return of_folder[part](SAMPLES if part == "samples" else arguments.data)
 
 
 def _details(part: str, boards: dict[str, Scoreboard], misses: bool) -> list[str]:

@@ -6,24 +6,25 @@ from functools import partial
 
 import numpy as np
 from numpy.random import SeedSequence, default_rng
-from numpy.typing import NDArray
 
 from plate_models.training.benchmark.camera import (
     DASHCAM_PITCH_DEG,
     GATE_PITCH_DEG,
     ROLL_DEG,
     Camera,
+    Frame,
     corners_of,
     sample_frames,
     turn_about,
 )
 from plate_models.training.benchmark.codec import as_filmed
-from plate_models.training.benchmark.designs import FOREIGN, sample_design
-from plate_models.training.benchmark.light import infrared, sample_light
-from plate_models.training.benchmark.optics import sample_lens, sense, store
+from plate_models.training.benchmark.designs import FOREIGN, Design, sample_design
+from plate_models.training.benchmark.light import Light, infrared, sample_light
+from plate_models.training.benchmark.optics import Lens, sample_lens, sense, store
 from plate_models.training.benchmark.plates import draw_sheet
 from plate_models.training.benchmark.scenes import build
 from plate_models.training.imaging import apply_homography
+from plate_models.training.labels import LabelledPlate
 from plate_models.training.synthetic.kinds import KINDS
 from plate_models.training.worker_pool import map_ahead
 
@@ -39,31 +40,23 @@ _WHITE_LEVEL, _DARK_WHITE_LEVEL = (0.3, 0.9), (0.22, 0.8)
 
 
 @dataclass(frozen=True)
-class BenchmarkPlate:
-    """One plate of a photo."""
-
-    text: str  # in Latin letters, the upper line first
-    kind: str  # name of its format, such as "ru.car"
-    lines: int  # of text, 1 or 2
-    # (4, 2) float32, corners TL, TR, BR, BL in pixels of the photo, where (0, 0) is the corner of
-    # the first pixel.
-    quad: NDArray[np.float32]
-
-    @property
-    def box(self) -> tuple[float, float, float, float]:
-        """x0, y0, x1, y1: the hull of the quad."""
-        (x0, y0), (x1, y1) = self.quad.min(axis=0).tolist(), self.quad.max(axis=0).tolist()
-        return x0, y0, x1, y1
-
-
-@dataclass(frozen=True)
 class BenchmarkPhoto:
     """A photo as a camera stores it."""
 
     name: str  # kind, variant if any, and number, such as "ru.car-0017" or "ru.car-night-0017"
     file: bytes  # a JPEG file
-    dark: bool  # taken at dusk, by night or by lamplight
-    plate: BenchmarkPlate  # its only one
+    plate: LabelledPlate  # its only one
+
+
+def label(
+    design: Design, kind: str, hung: Frame, camera: Camera, lens: Lens, light: Light
+) -> LabelledPlate:
+    """What a photo shows, and where."""
+    corners = apply_homography(hung.homography(camera), corners_of(design.size_mm))
+    quad = lens.bend_points(corners)
+    (x0, y0), (x1, y1) = quad.min(axis=0).tolist(), quad.max(axis=0).tolist()
+    about = design.text, True, "dark" if light.dark else "day", design.lines, kind
+    return LabelledPlate((x0, y0, x1, y1), *about, tuple((x, y) for x, y in quad.tolist()))
 
 
 def render_photo(kind: str, index: int, seed: int = SEED, variant: str = "") -> BenchmarkPhoto:
@@ -105,11 +98,9 @@ def render_photo(kind: str, index: int, seed: int = SEED, variant: str = "") -> 
         pixels = np.repeat(pixels[..., 1:2], 3, axis=2)
     if variant == "codec":
         pixels = as_filmed(pixels, rng)
-    corners = apply_homography(hung.homography(camera), corners_of(design.size_mm))
-    quad = lens.bend_points(corners).astype(np.float32)
-    plate = BenchmarkPlate(design.text, kind, design.lines, quad)
     name = "-".join((kind, *filter(None, [variant]), f"{index:04d}"))
-    return BenchmarkPhoto(name, store(pixels, rng), light.dark, plate)
+    shown = label(design, kind, hung, camera, lens, light)
+    return BenchmarkPhoto(name, store(pixels, rng), shown)
 
 
 def render_photos(

@@ -10,7 +10,6 @@ from plate_models.training.benchmark.camera import (
     ROLL_DEG,
     Camera,
     Frame,
-    corners_of,
     sample_frames,
     turn_about,
 )
@@ -18,10 +17,10 @@ from plate_models.training.benchmark.codec import through_codec
 from plate_models.training.benchmark.designs import FOREIGN, sample_design
 from plate_models.training.benchmark.light import sample_light
 from plate_models.training.benchmark.optics import sample_lens, sense
-from plate_models.training.benchmark.photos import SEED, BenchmarkPhoto, BenchmarkPlate
+from plate_models.training.benchmark.photos import SEED, BenchmarkPhoto, label
 from plate_models.training.benchmark.plates import draw_sheet, fold_at
 from plate_models.training.benchmark.scenes import build
-from plate_models.training.imaging import apply_homography, encode_jpeg
+from plate_models.training.imaging import encode_jpeg
 from plate_models.training.synthetic.kinds import CAR, KINDS
 
 CLIPS = 48
@@ -59,7 +58,7 @@ def render_clip(index: int, seed: int = SEED) -> list[BenchmarkPhoto]:
     light, lens = sample_light(rng, tilt), sample_lens(rng, size_wh, design.character_mm * near / 2)
     sheet = draw_sheet(design, near, rng)
     level, look = float(rng.uniform(*_WHITE_LEVEL)), int(rng.integers(2**32))
-    films, quads = [], []
+    films, labels = [], []
     for number, share in enumerate(np.linspace(0, 1, _LEAD + FRAMES)):
         origin = start.origin + share * (face.origin - start.origin)
         face_now, hung_now = Frame(origin, face.turn), Frame(origin, hung.turn)
@@ -70,17 +69,13 @@ def render_clip(index: int, seed: int = SEED) -> list[BenchmarkPhoto]:
         noise = default_rng(SeedSequence(seed, spawn_key=(*at, number)))
         seen = lens.see(picture) * np.float32(level / white)
         films.append(sense(seen, light.dark, default_rng(look), noise))
-        corners = apply_homography(hung_now.homography(camera), corners_of(design.size_mm))
-        quads.append(lens.bend_points(corners).astype(np.float32))
+        labels.append(label(design, kind, hung_now, camera, lens, light))
     rate = f"{np.exp(rng.uniform(*np.log(_KBITS))):.0f}k"
     films = through_codec(films, "libx264", b=rate, maxrate=rate, bufsize=rate, g="250")
+    kept = list(enumerate(zip(films, labels, strict=True)))[_LEAD:]
     return [
         BenchmarkPhoto(
-            f"clip-{index:04d}-{number:02d}",
-            encode_jpeg(pixels, _QUALITY).tobytes(),
-            light.dark,
-            BenchmarkPlate(design.text, kind, design.lines, quad),
+            f"clip-{index:04d}-{number:02d}", encode_jpeg(pixels, _QUALITY).tobytes(), shown
         )
-        for number, (pixels, quad) in enumerate(zip(films, quads, strict=True))
-        if number >= _LEAD
+        for number, (pixels, shown) in kept
     ]

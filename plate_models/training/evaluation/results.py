@@ -66,17 +66,12 @@ class PlateResult:
     """One labelled plate and what was read there."""
 
     photo: str  # file name
-    box: Box  # the label, x0, y0, x1, y1 in pixels of the upright photo
-    text: str  # the label
-    light: str  # "day", "dark" or ""
-    legible: bool  # whether a person can read it
-    lines: int  # 1 or 2
+    label: LabelledPlate
     in_label: Answer  # the answer where the labelled box is given
     # Those of the whole pipeline that overlap this label, best overlap first.
     answers: tuple[Answer, ...]
     # What others read from the labelled box: "greedy", "beam", the published recognizer.
     others: Mapping[str, str] = field(default_factory=dict)
-    kind: str = ""  # its format or country, "" where it isn't known
     # Mean distance of the quad's corners from the true ones, as a share of the plate's width; None
     # where it isn't known, or nothing was found.
     corner_error: float | None = None
@@ -85,7 +80,7 @@ class PlateResult:
     @property
     def width(self) -> float:
         """Of the labelled box, in pixels."""
-        return self.box[2] - self.box[0]
+        return self.label.box[2] - self.label.box[0]
 
     @property
     def source(self) -> str:
@@ -105,8 +100,8 @@ class PlateResult:
     def right(self, text: str) -> bool:
         """Whether a text is the label's."""
         if self.o_is_0:
-            return text.translate(_O_IS_0) == self.text.translate(_O_IS_0)
-        return text == self.text
+            return text.translate(_O_IS_0) == self.label.text.translate(_O_IS_0)
+        return text == self.label.text
 
     @property
     def read(self) -> bool:
@@ -117,18 +112,18 @@ class PlateResult:
     def wrong_texts(self) -> tuple[Answer, ...]:
         """Readable answers that are wrong, on however bad a box; none if not legible."""
         wrong = (a for a in self.answers if a.text and not self.right(a.text))
-        return tuple(wrong) if self.legible else ()
+        return tuple(wrong) if self.label.legible else ()
 
     @property
     def failure(self) -> str:
         """A key of `FAILURES`, or "" if all is well. An illegible plate need only be found."""
         if self.iou < 0.5:
             return "not found"
-        if self.legible and (self.wrong_texts or not self.read):
+        if self.label.legible and (self.wrong_texts or not self.read):
             if self.right(self.in_label.text):
                 return "cut"
             return "misread" if self.wrong_texts else "unreadable"
-        if self.legible and not self.right(self.in_label.guess):
+        if self.label.legible and not self.right(self.in_label.guess):
             return "labelled box"
         return "" if self.iou >= 0.7 else "loose box"
 
@@ -140,7 +135,8 @@ class PlateResult:
     def to_dict(self) -> dict[str, Any]:
         """Everything as JSON-ready values, with the verdicts for those who read the file."""
         verdicts = {m.name: m.right(self) for m in METRICS if m.asks(self)}
-        return {**plain(self), "verdicts": verdicts, "failure": self.failure}
+        kept = plain(self)
+        return {**kept.pop("label"), **kept, "verdicts": verdicts, "failure": self.failure}
 
 
 @dataclass(frozen=True)
@@ -153,11 +149,11 @@ class Metric:
 
 
 def _legible(plate: PlateResult) -> bool:
-    return plate.legible
+    return plate.label.legible
 
 
 def _of_format(plate: PlateResult) -> bool:
-    return "." in plate.kind
+    return "." in plate.label.kind
 
 
 FOUND, READ, NO_WRONG = "found, IoU 0.5", "read right, end to end", "no wrong text"
@@ -168,8 +164,8 @@ METRICS = (
     Metric(READ, lambda plate: plate.read, _legible),
     Metric("best candidate", lambda p: any(p.right(a.guess) for a in p.found), _legible),
     Metric(NO_WRONG, lambda plate: not plate.wrong_texts, _legible),
-    Metric("lines", lambda p: bool(p.found) and p.found[0].lines == p.lines, _of_format),
-    Metric("format", lambda p: bool(p.found) and p.found[0].format == p.kind, _of_format),
+    Metric("lines", lambda p: bool(p.found) and p.found[0].lines == p.label.lines, _of_format),
+    Metric("format", lambda p: bool(p.found) and p.found[0].format == p.label.kind, _of_format),
 )
 
 
@@ -226,11 +222,12 @@ def score_photo(
         results.append(
             PlateResult(
                 name,
-                *(label.box, label.text, label.light, label.legible, label.lines),
+                label,
                 Answer.of(name, known, 1.0),
                 tuple(Answer.of(name, plate, iou) for plate, iou in found),
                 texts,
-                *(label.kind, error, o_is_0),
+                error,
+                o_is_0,
             )
         )
     return results, others

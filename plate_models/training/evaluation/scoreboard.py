@@ -57,11 +57,11 @@ class Scoreboard:
         self.photos += 1
         self.elsewhere += elsewhere
         for plate in plates:
-            if published and plate.legible:
-                theirs = published.read(pixels, plate.box)
+            if published and plate.label.legible:
+                theirs = published.read(pixels, plate.label.box)
                 theirs = {f"published, {crop}": text for crop, text in theirs.items()}
                 plate = replace(plate, others={**plate.others, **theirs})
-            shown = plate.failure or not plate.legible
+            shown = plate.failure or not plate.label.legible
             self.plates.append(plate if shown else plate.without_crops())
             if shown:
                 self.loads[photo.name] = lambda: photo.open()[0]
@@ -86,14 +86,14 @@ class Scoreboard:
     @property
     def unverified(self) -> list[Answer]:
         """Readable answers that no label confirms or refutes: a person has to look."""
-        illegible = [a for plate in self.plates if not plate.legible for a in plate.answers]
+        illegible = [a for plate in self.plates if not plate.label.legible for a in plate.answers]
         unlabelled = [] if self.complete else self.elsewhere
         return [answer for answer in [*illegible, *unlabelled] if answer.text]
 
     def counts(self) -> list[Count]:
         """Everything that is counted, by name."""
         rows = count_plates(self.plates)
-        legible = [plate for plate in self.plates if plate.legible]
+        legible = [plate for plate in self.plates if plate.label.legible]
         for name in legible[0].others if legible else ():
             rows.append(
                 proportion(f"labelled box, {name}", [p.right(p.others[name]) for p in legible])
@@ -112,7 +112,11 @@ class Scoreboard:
         """Every readable text that is wrong or that no label decides, by photo."""
         lines = [
             f"  {a.photo:<40} read {a.text:<10} "
-            + (f"right {plate.text:<10} IoU {a.iou:.2f}" if plate else f"{'no plate there':<24}")
+            + (
+                f"right {plate.label.text:<10} IoU {a.iou:.2f}"
+                if plate
+                else f"{'no plate there':<24}"
+            )
             + f" score {a.score:.3f}"
             for plate, a in self.wrong_texts
         ]
@@ -128,7 +132,7 @@ class Scoreboard:
         for plate in self.failures:
             answers = ", ".join(a.text or f"({a.guess or '-'})" for a in plate.answers) or "-"
             lines.append(
-                f"  {plate.failure:<13} {plate.photo:<40} {plate.text or '?':<10} end to end "
+                f"  {plate.failure:<13} {plate.photo:<40} {plate.label.text or '?':<10} end to end "
                 f"{answers}, labelled box {plate.in_label.guess or '-'}, IoU {plate.iou:.2f}"
             )
         return lines
@@ -165,9 +169,9 @@ def count_plates(plates: Sequence[PlateResult]) -> list[Count]:
     for metric in METRICS:
         if asked := [plate for plate in plates if metric.asks(plate)]:
             rows.append(proportion(metric.name, [metric.right(plate) for plate in asked]))
-    if legible := [plate for plate in plates if plate.legible]:
-        errors = [edit_distance(plate.in_label.guess, plate.text) for plate in legible]
-        lengths = [len(plate.text) for plate in legible]
+    if legible := [plate for plate in plates if plate.label.legible]:
+        errors = [edit_distance(plate.in_label.guess, plate.label.text) for plate in legible]
+        lengths = [len(plate.label.text) for plate in legible]
         rows.append(ratio("character error rate, labelled box", errors, lengths))
     return rows
 
@@ -246,9 +250,9 @@ def group_lines(plates: Sequence[PlateResult]) -> list[str]:
     thirds = (f"under {low:.0f} px", f"{low:.0f} to {high:.0f} px", f"over {high:.0f} px")
     properties = {
         "width": [thirds[int(p.width >= low) + int(p.width > high)] for p in plates],
-        "light": [plate.light or "not labelled" for plate in plates],
+        "light": [plate.label.light or "not labelled" for plate in plates],
         "source": [plate.source or "other" for plate in plates],
-        "lines": [f"{plate.lines} in a plate" for plate in plates],
+        "lines": [f"{plate.label.lines} in a plate" for plate in plates],
     }
     rows = {}
     for by, values in properties.items():
@@ -265,9 +269,9 @@ def grammar_lines(plates: Sequence[PlateResult]) -> list[str]:
     for plate in plates:
         steps = [plate.others["greedy"], plate.others["beam"], plate.in_label.guess]
         right = [plate.right(step) for step in steps]
-        if plate.legible and any(right) and not all(right):
+        if plate.label.legible and any(right) and not all(right):
             verdict = "wins" if right[2] else "breaks"
             shown = "greedy {}, beam {}, grammar {}".format(*steps)
-            changed[verdict].append(f"  {verdict} {plate.text}: {shown}")
+            changed[verdict].append(f"  {verdict} {plate.label.text}: {shown}")
     counted = ", ".join(f"{verdict} {len(lines)}" for verdict, lines in changed.items())
     return [f"In the labelled boxes the grammar {counted}", *changed["wins"], *changed["breaks"]]

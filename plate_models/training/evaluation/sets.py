@@ -165,7 +165,4 @@ def _read(path: Path) -> Pixels:
 
 
 def _rendered(row: str, photo: BenchmarkPhoto) -> Photo:
-    plate, light = photo.plate, "dark" if photo.dark else "day"
-    quad = tuple((float(x), float(y)) for x, y in plate.quad)
-    label = LabelledPlate(plate.box, plate.text, True, light, plate.lines, plate.kind, quad)
-    return Photo(row, photo.name, partial(decode, photo.file), (label,), complete=True)
+    return Photo(row, photo.name, partial(decode, photo.file), (photo.plate,), complete=True)

@@ -55,7 +55,9 @@ def failure_sheet(board: Scoreboard, title: str, about: Sequence[str]) -> Image.
     )
     meanings = [f"{counts[name]}  {name}: {text}" for name, text in FAILURES.items()]
     others = sorted(board.elsewhere, key=lambda answer: (not answer.text, -answer.detection_score))
-    unclear = [a for plate in board.plates if not plate.legible for a in plate.answers if a.text]
+    unclear = [
+        a for plate in board.plates if not plate.label.legible for a in plate.answers if a.text
+    ]
     note = "No plate is there." if board.complete else "Is it a plate? No label says so."
     strips = [_heading(title, [*about, "", *meanings, "", legend])]
     for heading, cells in (
@@ -71,16 +73,16 @@ def failure_sheet(board: Scoreboard, title: str, about: Sequence[str]) -> Image.
 
 
 def _failure_cell(plate: PlateResult) -> Cell:
-    answer = next(iter(plate.answers), None)
-    right = plate.text if plate.legible else None
+    answer, label = next(iter(plate.answers), None), plate.label
+    right = label.text if label.legible else None
     texts: list[tuple[str, str | None]] = [(right or "?", None)]
     texts += [(one.guess if one else "", right) for one in (answer, plate.in_label)]
     facts = [
         plate.failure,
-        f"{plate.width:.0f} px wide, {plate.light or 'light unknown'}, {plate.lines} in a plate",
+        f"{plate.width:.0f} px wide, {label.light or 'light unknown'}, {label.lines} in a plate",
         f"IoU {plate.iou:.2f}" + (f", score {answer.score:.3f}, {answer.format}" if answer else ""),
     ]
-    boxes = [(plate.box, _LABEL_RGB), *([(answer.box, _FOUND_RGB)] if answer else [])]
+    boxes = [(label.box, _LABEL_RGB), *([(answer.box, _FOUND_RGB)] if answer else [])]
     return Cell(plate.photo, boxes, answer.crop if answer else None, texts, facts, failed=True)
 
 

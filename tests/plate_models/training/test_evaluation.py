@@ -27,6 +27,7 @@ from plate_models.training.evaluation.scoreboard import (
     score,
     table,
 )
+from plate_models.training.labels import LabelledPlate
 
 BOX = (10.0, 20.0, 110.0, 45.0)
 
@@ -41,10 +42,9 @@ def plate(
     text: str, label: str, *answers: Answer, width: float = 100, light: str = "day", **about: Any
 ) -> PlateResult:
     """A labelled plate, what is read in its label, and the answers on it."""
-    about = {"photo": "a.jpg", "legible": True, "lines": 1} | about
-    box = (10.0, 20.0, 10.0 + width, 45.0)
-    shown = {"box": box, "text": text, "light": light, "answers": answers}
-    return PlateResult(in_label=answer(label), **shown, **about)
+    known = {"photo": "a.jpg", "legible": True} | about
+    label_of = LabelledPlate((10.0, 20.0, 10.0 + width, 45.0), text, known["legible"], light)
+    return PlateResult(known["photo"], label_of, answer(label), answers)
 
 
 RIGHT = "A111AA77"
@@ -235,7 +235,11 @@ def test_the_samples_are_found_and_read(tmp_path: Path, nets: Nets) -> None:
         assert counts[f"labelled box, published, {crop}"] == 0
     assert {one.others["published, labelled box"] for one in board.plates} == {"0"}
     ((wrong, read),) = board.wrong_texts
-    assert wrong and (wrong.photo, wrong.text, read.text) == (SCENES[0], "X556XM75", "X556XM750")
+    assert wrong and (wrong.photo, wrong.label.text, read.text) == (
+        SCENES[0],
+        "X556XM75",
+        "X556XM750",
+    )
     assert wrong.failure == "misread" and not any(answer.text for answer in board.elsewhere)
     assert wrong.answers[0].crop is not None and board.loads[SCENES[0]]().shape[2] == 3
     ((_, grey),) = score((p for p in sets.worse(data)[0] if "grey" in p.row), nets).items()
