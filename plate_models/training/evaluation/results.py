@@ -219,15 +219,7 @@ def score_photo(
             quad = np.array(label.quad)
             width = np.hypot(*(quad[[1, 2]] - quad[[0, 3]]).T).mean()
             error = float(np.hypot(*(np.array(found[0][0].quad) - quad).T).mean() / width)
-        results.append(
-            PlateResult(
-                name,
-                label,
-                Answer.of(name, known, 1.0),
-                tuple(Answer.of(name, plate, iou) for plate, iou in found),
-                texts,
-                error,
-                o_is_0,
-            )
-        )
+        answer = Answer.of(name, known, 1.0)
+        answers = tuple(Answer.of(name, plate, iou) for plate, iou in found)
+        results.append(PlateResult(name, label, answer, answers, texts, error, o_is_0))
     return results, others

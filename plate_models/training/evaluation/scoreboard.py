@@ -98,11 +98,9 @@ class Scoreboard:
             rows.append(
                 proportion(f"labelled box, {name}", [p.right(p.others[name]) for p in legible])
             )
-        boxes = [a.iou >= 0.5 for p in self.plates for a in p.answers] + [False] * len(
-            self.elsewhere
-        )
         if self.complete:
-            rows.append(proportion("precision", boxes))
+            answers = [*self.elsewhere, *(a for plate in self.plates for a in plate.answers)]
+            rows.append(proportion("precision", [a.iou >= 0.5 for a in answers]))
         readable = sum(bool(answer.text) for answer in self.elsewhere)
         rows.append(events("other boxes per photo", len(self.elsewhere), self.photos))
         rows.append(events("readable texts there per photo", readable, self.photos))
@@ -110,20 +108,15 @@ class Scoreboard:
 
     def lines(self) -> list[str]:
         """Every readable text that is wrong or that no label decides, by photo."""
-        lines = [
-            f"  {a.photo:<40} read {a.text:<10} "
-            + (
-                f"right {plate.label.text:<10} IoU {a.iou:.2f}"
-                if plate
-                else f"{'no plate there':<24}"
-            )
-            + f" score {a.score:.3f}"
+        notes = [
+            (a, f"right {plate.label.text}, IoU {a.iou:.2f}" if plate else "no plate is there")
             for plate, a in self.wrong_texts
         ]
-        return lines + [
-            f"  {a.photo:<40} read {a.text:<10} "
-            f"{'labelled as illegible' if a.iou else 'not labelled':<24} score {a.score:.3f}"
-            for a in self.unverified
+        notes += [
+            (a, "labelled as illegible" if a.iou else "not labelled") for a in self.unverified
+        ]
+        return [
+            f"  {a.photo:<40} read {a.text:<10} {note}, score {a.score:.3f}" for a, note in notes
         ]
 
     def failure_lines(self) -> list[str]:

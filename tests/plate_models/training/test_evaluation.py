@@ -95,12 +95,12 @@ def test_scoreboard_counts_each_thing_once() -> None:
     assert [one.text for _, one in board().wrong_texts] == ["B222BB7"]
     assert [one.text for one in board().unverified] == ["X", "D444DD77"]
     text = "\n".join(board().lines())
-    assert "read B222BB7    right B222BB77" in text and text.count("not labelled") == 1
+    assert "read B222BB7    right B222BB77," in text and text.count("not labelled") == 1
     # Where every plate is labelled, another box is a false one and its text is wrong.
     whole = replace(board(), complete=True)
     assert {c.name: (c.hits, c.total) for c in whole.counts()}["precision"] == (3, 6)
     assert [one.text for _, one in whole.wrong_texts] == ["B222BB7", "D444DD77"]
-    assert "no plate there" in "\n".join(whole.lines())
+    assert "no plate is there" in "\n".join(whole.lines())
     assert len(board().failure_lines()) == 1 + 2
     # A wrong text on a bad box is not hidden.
     bad = plate(RIGHT, RIGHT, answer(RIGHT), answer(WRONG, iou=0.2))
