@@ -2,7 +2,7 @@
 
 import argparse
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import date
 from typing import Any
 
@@ -39,17 +39,16 @@ def score_parts(arguments: argparse.Namespace, parts: Sequence[str], nets: Nets)
         published = Baseline(arguments.baseline) if arguments.baseline else None
         for part in parts:
             try:
-                photos, count = _photos(part, arguments)
+                photos = _photos(part, arguments)
             except FileNotFoundError as error:
                 if arguments.parts or part == "labelled":
                     raise
                 print(f"\n{part}: left out: {printable(error)}")
                 continue
-            found = score(tqdm(photos, part, count, disable=None), nets, published)
+            found = score(tqdm(photos, part, disable=None), nets, published)
             boards |= found
-            print(
-                "", *map(printable, _details(part, found, arguments.misses)), sep="\n", flush=True
-            )
+            lines = _details(part, found, arguments.misses)
+            print("", *map(printable, lines), sep="\n", flush=True)
             if arguments.json:
                 # After each part: a run may take an hour.
                 kept: dict[str, Any] = {row: board.to_dict() for row, board in boards.items()}
@@ -67,20 +66,21 @@ def score_parts(arguments: argparse.Namespace, parts: Sequence[str], nets: Nets)
     print("", *table(boards), sep="\n")
 
 
-def _photos(part: str, arguments: argparse.Namespace) -> sets.PhotoSet:
+def _photos(part: str, arguments: argparse.Namespace) -> Iterable[sets.Photo]:
     if part == "rendered":
         return sets.rendered(arguments.per_type, arguments.workers)
     if part == "video":
         return sets.video(arguments.clips, arguments.workers)
-    of_folder = {
+    if part == "samples":
+        return sets.samples(SAMPLES)
+    of_data = {
         "labelled": sets.russian,
         "worse": sets.worse,
         "latin": sets.latin,
         "world": sets.world,
         "no-plates": sets.without_plates,
-        "samples": sets.samples,
     }
-    return of_folder[part](SAMPLES if part == "samples" else arguments.data)
+    return of_data[part](arguments.data)
 
 
 def _details(part: str, boards: dict[str, Scoreboard], misses: bool) -> list[str]:

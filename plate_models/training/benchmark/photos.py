@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 from numpy.random import SeedSequence, default_rng
@@ -104,12 +103,12 @@ def render_photo(kind: str, index: int, seed: int = SEED, variant: str = "") -> 
 
 
 def render_photos(
-    numbered: Iterable[tuple[str, int, str]], workers: int, seed: int = SEED
+    numbered: Iterable[tuple[str, int, str]], workers: int
 ) -> Iterator[BenchmarkPhoto]:
     """Render photos by kind, number and variant, in the order asked for."""
-    return map_ahead(partial(_render, seed=seed), numbered, workers)
+    return map_ahead(_render, numbered, workers)
 
 
-def _render(numbered: tuple[str, int, str], seed: int) -> BenchmarkPhoto:
+def _render(numbered: tuple[str, int, str]) -> BenchmarkPhoto:
     kind, index, variant = numbered
-    return render_photo(kind, index, seed, variant)
+    return render_photo(kind, index, variant=variant)

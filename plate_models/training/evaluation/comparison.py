@@ -69,11 +69,12 @@ def compare(first: KeptReport, second: KeptReport) -> list[str]:
             )
             changed += ["", what] if won or lost else []
             changed += [_line("won", pair) for pair in won] + [_line("lost", pair) for pair in lost]
-        was_now = [[len(row["elsewhere"]) for row in rows]]
-        was_now += [[sum(bool(a["text"]) for a in row["elsewhere"]) for row in rows]]
-        if any(a != b for a, b in was_now):
-            (a, b), (c, d) = was_now
-            boxes.append(f"{name}: boxes on no label {a} -> {b}, readable ones {c} -> {d}")
+        (a, b), (c, d) = (
+            (len(row["elsewhere"]), sum(bool(one["text"]) for one in row["elsewhere"]))
+            for row in rows
+        )
+        if (a, b) != (c, d):
+            boxes.append(f"{name}: boxes on no label {a} -> {c}, readable ones {b} -> {d}")
     if not lines and not boxes:
         return []
     lines.insert(

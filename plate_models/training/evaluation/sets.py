@@ -3,7 +3,6 @@
 Each set is an iterable of photos that are read from disk or rendered as it goes on.
 """
 
-import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
@@ -16,17 +15,23 @@ from plate_models.training.benchmark.photos import (
     BenchmarkPhoto,
     render_photos,
 )
-from plate_models.training.benchmark.video import FRAMES, render_clip
+from plate_models.training.benchmark.video import render_clip
 from plate_models.training.evaluation.recipes import RECIPES, Recipe, move_box
 from plate_models.training.evaluation.results import Pixels
-from plate_models.training.labels import LabelledPhoto, LabelledPlate, load_labels, validation_names
+from plate_models.training.labels import (
+    LabelledPhoto,
+    LabelledPlate,
+    load_labels,
+    load_negatives,
+    validation_names,
+)
 from plate_models.training.worker_pool import map_ahead
 
 RUSSIAN = "ru_photos"
 # Of the benchmark's photos, so many are also read in these colours, and filmed or taken by night.
 _VARIANT_SHARE = 5
 _RENDERED_RECIPES = ("grey", "red alone")
-_COUNTRIES = {"eu": "Europe", "br": "Brazil"}
+_REGIONS = {"eu": "Europe", "br": "Brazil"}
 
 
 @dataclass(frozen=True)
@@ -53,67 +58,54 @@ class Photo:
         return pixels, tuple(replace(p, box=move_box(p.box, view), quad=()) for p in self.plates)
 
 
-# A set, and how many photos it has.
-PhotoSet = tuple[Iterator[Photo], int]
-
-
-def russian(data: Path) -> PhotoSet:
+def russian(data: Path) -> list[Photo]:
     """``ru_photos`` of a data folder, or the folder itself if it is a labelled set."""
-    photos = load_labels(_russian_folder(data))
-    return (_real(RUSSIAN, photo) for photo in photos), len(photos)
+    folder = data / RUSSIAN if (data / RUSSIAN).is_dir() else data
+    return [_real(RUSSIAN, photo) for photo in load_labels(folder)]
 
 
-def worse(data: Path) -> PhotoSet:
+def worse(data: Path) -> list[Photo]:
     """The same, made worse by each recipe."""
-    photos = load_labels(_russian_folder(data))
-    made = (
-        replace(_real(f"{RUSSIAN}, {name}", photo), recipe=recipe)
+    return [
+        replace(photo, row=f"{RUSSIAN}, {name}", recipe=recipe)
         for name, recipe in RECIPES.items()
-        for photo in photos
-    )
-    return made, len(photos) * len(RECIPES)
+        for photo in russian(data)
+    ]
 
 
-def latin(data: Path) -> PhotoSet:
+def latin(data: Path) -> list[Photo]:
     """``latin_photos``: European and Brazilian plates."""
     photos = sorted(load_labels(data / "latin_photos"), key=lambda photo: photo.plates[0].kind)
-    named = (
-        replace(_real(f"latin_photos, {_COUNTRIES.get(kind, kind)}", photo), o_is_0=True)
-        for photo in photos
-        for kind in [photo.plates[0].kind]
-    )
-    return named, len(photos)
+    regions = [_REGIONS.get(photo.plates[0].kind, "others") for photo in photos]
+    rows = [f"latin_photos, {region}" for region in regions]
+    named = zip(rows, photos, strict=True)
+    return [replace(_real(row, photo), o_is_0=True) for row, photo in named]
 
 
-def world(data: Path) -> PhotoSet:
+def world(data: Path) -> list[Photo]:
     """The fifth of ``world_photos`` that no detector was trained on."""
     photos = load_labels(data / "world_photos")
     held_out = validation_names(photo.path.name for photo in photos)
-    chosen = [photo for photo in photos if photo.path.name in held_out]
-    return (_real("world_photos", photo) for photo in chosen), len(chosen)
+    return [_real("world_photos", photo) for photo in photos if photo.path.name in held_out]
 
 
-def without_plates(data: Path) -> PhotoSet:
+def without_plates(data: Path) -> list[Photo]:
     """``no_plates``: the half that is held out, and the half that the detector has seen."""
-    paths = sorted((data / "no_plates").rglob("*.jpg"))
-    if not paths:
-        raise FileNotFoundError(f"{data / 'no_plates'}: there are no photos")
-    halves = {path: zlib.crc32(path.name.encode()) % 2 for path in paths}
-    rows = "no_plates, seen in training", "no_plates, held out"
-    photos = (
-        replace(_real(rows[half], LabelledPhoto(path)), complete=True)
-        for path, half in sorted(halves.items(), key=lambda item: -item[1])
-    )
-    return photos, len(paths)
+    if not (folder := data / "no_plates").is_dir():
+        raise FileNotFoundError(f"{folder}: there is no such folder")
+    return [
+        replace(_real(f"no_plates, {half}", photo), complete=True)
+        for half, held_out in (("held out", True), ("seen in training", False))
+        for photo in load_negatives(folder, held_out)
+    ]
 
 
-def samples(folder: Path) -> PhotoSet:
+def samples(folder: Path) -> list[Photo]:
     """The project's own sample scenes."""
-    photos = load_labels(folder)
-    return (replace(_real("samples", photo), complete=True) for photo in photos), len(photos)
+    return [replace(_real("samples", photo), complete=True) for photo in load_labels(folder)]
 
 
-def rendered(per_kind: int, workers: int) -> PhotoSet:
+def rendered(per_kind: int, workers: int) -> Iterator[Photo]:
     """The benchmark: so many photos of each kind, and a fifth of that of each variant."""
     few = -(-per_kind // _VARIANT_SHARE)
     numbered = [
@@ -123,34 +115,21 @@ def rendered(per_kind: int, workers: int) -> PhotoSet:
         for kind in BENCHMARK_KINDS
         if not variant or index < few
     ]
-    count = len(numbered) + few * len(BENCHMARK_KINDS) * len(_RENDERED_RECIPES)
-
-    def photos() -> Iterator[Photo]:
-        made = render_photos(numbered, workers)
-        for (kind, index, variant), photo in zip(numbered, made, strict=True):
-            row = f"rendered {kind}" + (f", {variant}" if variant else "")
-            yield (whole := _rendered(row, photo))
-            if not variant and index < few:
-                for name in _RENDERED_RECIPES:
-                    yield replace(whole, row=f"{row}, {name}", recipe=RECIPES[name])
-
-    return photos(), count
+    made = render_photos(numbered, workers)
+    for (kind, index, variant), photo in zip(numbered, made, strict=True):
+        row = f"rendered {kind}" + (f", {variant}" if variant else "")
+        yield (whole := _rendered(row, photo))
+        if not variant and index < few:
+            for name in _RENDERED_RECIPES:
+                yield replace(whole, row=f"{row}, {name}", recipe=RECIPES[name])
 
 
-def video(clips: int, workers: int) -> PhotoSet:
+def video(clips: int, workers: int) -> Iterator[Photo]:
     """Frames of rendered clips, badly encoded."""
-
-    def photos() -> Iterator[Photo]:
-        for frames in map_ahead(render_clip, range(clips), workers, ahead=2):
-            for frame in frames:
-                whose = "Russian" if frame.plate.kind.startswith("ru.") else "others"
-                yield _rendered(f"rendered video, {whose}", frame)
-
-    return photos(), clips * FRAMES
-
-
-def _russian_folder(data: Path) -> Path:
-    return data / RUSSIAN if (data / RUSSIAN).is_dir() else data
+    for frames in map_ahead(render_clip, range(clips), workers, ahead=2):
+        for frame in frames:
+            whose = "Russian" if frame.plate.kind.startswith("ru.") else "others"
+            yield _rendered(f"rendered video, {whose}", frame)
 
 
 def _real(row: str, photo: LabelledPhoto) -> Photo:

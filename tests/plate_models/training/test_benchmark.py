@@ -119,7 +119,7 @@ def moved(plate: Plate, x: float) -> Plate:
 
 def test_each_fault_shows_in_its_column(monkeypatch: pytest.MonkeyPatch) -> None:
     nets = load_nets()
-    photo = next(p for p in sets.rendered(1, 0)[0] if p.row == "rendered ru.motorcycle")
+    photo = next(p for p in sets.rendered(1, 0) if p.row == "rendered ru.motorcycle")
     (label,) = photo.plates
     (read,) = nets.read(torch.from_numpy(photo.open()[0]))
     right = replace(read, quad=label.quad)

@@ -228,7 +228,7 @@ def test_the_samples_are_found_and_read(tmp_path: Path, nets: Nets) -> None:
     data = labelled_set(tmp_path / "set", *SCENES, texts={"X556XM750": "X556XM75"})
     (tmp_path / "published").mkdir()
     published = Baseline(save_stand_ins(tmp_path / "published"))
-    ((row, board),) = score(sets.russian(data)[0], nets, published).items()
+    ((row, board),) = score(sets.russian(data), nets, published).items()
     counts = {count.name: count.hits for count in board.counts()}
     assert row == "ru_photos" and list(counts.values())[:6] == [3, 3, 2, 2, 2, 2]
     for crop in Baseline.crops:
@@ -242,7 +242,7 @@ def test_the_samples_are_found_and_read(tmp_path: Path, nets: Nets) -> None:
     )
     assert wrong.failure == "misread" and not any(answer.text for answer in board.elsewhere)
     assert wrong.answers[0].crop is not None and board.loads[SCENES[0]]().shape[2] == 3
-    ((_, grey),) = score((p for p in sets.worse(data)[0] if "grey" in p.row), nets).items()
+    ((_, grey),) = score((p for p in sets.worse(data) if "grey" in p.row), nets).items()
     assert {c.name: c.hits for c in grey.counts()}[METRICS[0].name] == 3
 
 
@@ -268,10 +268,10 @@ def test_sets_say_what_their_labels_know(tmp_path: Path, nets: Nets) -> None:
     names = ["0.jpg", "a.jpg"]
     for name in names:
         (tmp_path / "no_plates" / name).symlink_to(SAMPLES / "blue_car.jpg")
-    board = score(sets.russian(tmp_path)[0], nets)["ru_photos"]
+    board = score(sets.russian(tmp_path), nets)["ru_photos"]
     # What stands on a photo without its label is listed, not counted.
     assert len(board.plates) == 1 and [one.text for one in board.unverified] == ["H781CC105"]
-    boards = score(sets.without_plates(tmp_path)[0], nets)
+    boards = score(sets.without_plates(tmp_path), nets)
     (held_out,) = (name for name in names if crc32(name.encode()) % 2)
     (wrong,) = boards["no_plates, held out"].wrong_texts
     assert wrong[0] is None and (wrong[1].photo, wrong[1].text) == (held_out, "H724AE77")
@@ -280,22 +280,20 @@ def test_sets_say_what_their_labels_know(tmp_path: Path, nets: Nets) -> None:
     rows = (folder / "plates.csv").read_text().splitlines()
     rows = [f"{row},{'country' if row == rows[0] else 'br'}" for row in rows]
     (folder / "plates.csv").write_text("\n".join(rows))
-    latin = score(sets.latin(tmp_path)[0], nets)
+    latin = score(sets.latin(tmp_path), nets)
     assert [*latin] == ["latin_photos, Brazil"] and latin["latin_photos, Brazil"].plates[0].o_is_0
     folder = labelled_set(tmp_path / "world_photos", *SCENES, "blue_car.jpg", "portrait.jpg")
     paths = (folder / "images").iterdir()
     chosen = {path.name for path in paths if crc32(path.name.encode()) % 5 == 0}
-    photos, count = sets.world(tmp_path)
-    assert {photo.name for photo in photos} == chosen and count == len(chosen) < 4
-    photos, count = sets.samples(SAMPLES)
-    found = next(iter(photos))
-    assert found.complete and found.plates[0].legible and count == 9
+    assert {photo.name for photo in sets.world(tmp_path)} == chosen and len(chosen) < 4
+    found = sets.samples(SAMPLES)
+    assert found[0].complete and found[0].plates[0].legible and len(found) == 9
 
 
 @pytest.mark.skipif("PLATES_DATA" not in os.environ, reason="PLATES_DATA names no real photos")
 def test_released_weights_reach_the_floors_on_real_photos(nets: Nets) -> None:
     data = Path(os.environ["PLATES_DATA"])
-    boards = score((*sets.russian(data)[0], *sets.without_plates(data)[0]), nets)
+    boards = score((*sets.russian(data), *sets.without_plates(data)), nets)
     found, _, read_in_box, read, *_ = boards["ru_photos"].counts()
     assert (found.total, read.total) == (194, 181)
     assert found.hits >= 192
