@@ -3,7 +3,7 @@
 Light is linear here: RGB factors on what a surface reflects.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.random import Generator
@@ -41,11 +41,7 @@ def sample_light(rng: Generator, tilt: Floats) -> Light:
     """Choose a light; ``tilt`` is the (3, 3) roll and pitch of the camera."""
     kind = int(np.searchsorted(np.cumsum(_ODDS), rng.random()))
     if kind == 4:
-        ahead = np.array([rng.uniform(-0.15, 0.15), 0.1, -1.0])
-        beam = _tinted(rng, (1.0, 0.93, 0.8), 1.0)
-        dim = _tinted(rng, (0.8, 0.85, 1.1), float(rng.uniform(0.03, 0.15)))
-        sent_back = float(rng.uniform(1.3, 2.8))
-        return Light(ahead / np.linalg.norm(ahead), beam, dim, sent_back, 0.12, dark=True)
+        return _headlamps(rng)
     elevation, azimuth = np.radians(rng.uniform(12, 62)), np.radians(rng.uniform(-80, 80))
     level = np.cos(elevation)
     sun = tilt @ np.array([np.sin(azimuth) * level, -np.sin(elevation), -np.cos(azimuth) * level])
@@ -59,6 +55,19 @@ def sample_light(rng: Generator, tilt: Floats) -> Light:
         return Light(sun, _tinted(rng, lamp, 0.9), around, far=0.4, dark=True)
     blue = (0.85, 0.95, 1.2) if kind == 3 else (0.98, 1.0, 1.03)
     return Light(sun, _tinted(rng, blue, 0.15), _tinted(rng, blue, 0.9), dark=kind == 3)
+
+
+def infrared(rng: Generator) -> Light:
+    """A camera's own lamp by night: it stands beside the lens, and hardly anything else shines."""
+    return replace(_headlamps(rng), direct=np.ones(3), ambient=np.full(3, rng.uniform(0.02, 0.1)))
+
+
+def _headlamps(rng: Generator) -> Light:
+    ahead = np.array([rng.uniform(-0.15, 0.15), 0.1, -1.0])
+    beam = _tinted(rng, (1.0, 0.93, 0.8), 1.0)
+    dim = _tinted(rng, (0.8, 0.85, 1.1), float(rng.uniform(0.03, 0.15)))
+    sent_back = float(rng.uniform(1.3, 2.8))
+    return Light(ahead / np.linalg.norm(ahead), beam, dim, sent_back, 0.12, dark=True)
 
 
 def _tinted(rng: Generator, colour: tuple[float, float, float], strength: float) -> Floats:

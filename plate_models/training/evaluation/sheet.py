@@ -1,19 +1,17 @@
 """Contact sheets for a person: photo views, rectified plates, letters with the wrong ones red."""
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 from PIL import Image, ImageDraw
 from PIL.ImageFont import load_default
 
-from plate_models.images import decode
-from plate_models.training.evaluation.labelled import Scoreboard
-from plate_models.training.evaluation.results import FAILURES, Answer, Box, Pixels, PlateResult
-from plate_models.training.evaluation.world import WorldReport
+from plate_models.training.evaluation.results import FAILURES, Answer, Pixels, PlateResult
+from plate_models.training.evaluation.scoreboard import Scoreboard
 from plate_models.training.figures import align
+from plate_models.training.labels import Box
 
 WIDTH = 1240
 _MARGIN = 24
@@ -25,10 +23,7 @@ _VIEW_SHARE = 0.6
 _LETTER_WH = (24, 34)
 _COLUMNS, _PITCH = 4, 298
 _VIEW_WH, _PLATE_WH, _CELL_HEIGHT = (282, 160), (282, 72), 440
-_MOST_FAILURES = 60
-
-# From a photo's name to its pixels, (H, W, 3) uint8 RGB.
-LoadPhoto = Callable[[str], Pixels]
+_MOST = 60
 
 
 @dataclass(frozen=True)
@@ -45,65 +40,59 @@ class Cell:
     failed: bool = False  # whether the plate is a failure
 
 
-def photos_in(folder: Path) -> LoadPhoto:
-    """Photos that lie in a folder; a FileNotFoundError for one that is gone."""
-    return lambda name: decode((folder / name).read_bytes())
-
-
-def failure_sheet(board: Scoreboard, load: LoadPhoto, about: Sequence[str]) -> Image.Image:
+def failure_sheet(board: Scoreboard, title: str, about: Sequence[str]) -> Image.Image:
     """Draw every failure: the photo, the rectified plate, what is right, and what was read.
 
-    ``about`` are lines for the sheet's head, such as the weights and the date.
+    After them come boxes where no plate is labelled, those with a readable text first. The title
+    names the photos; ``about`` are lines for the sheet's head, such as the weights and the date.
     """
     failures = [plate for plate in board.failures if plate.failure != "loose box"]
     loose = [plate for plate in board.failures if plate.failure == "loose box"]
     counts = Counter(plate.failure for plate in board.failures)
-    title = f"Not found or not read right: {len(failures)} of {len(board.plates)} labelled plates"
     legend = (
         "Green box: the label. Orange box: what was found. Letters: what is right, what was read "
         "from the box found, and from the labelled box; wrong ones are red, a bar is a missing one."
     )
     meanings = [f"{counts[name]}  {name}: {text}" for name, text in FAILURES.items()]
+    others = sorted(board.elsewhere, key=lambda answer: (not answer.text, -answer.detection_score))
+    unclear = [
+        a for plate in board.plates if not plate.label.legible for a in plate.answers if a.text
+    ]
+    note = "No plate is there." if board.complete else "Is it a plate? No label says so."
     strips = [_heading(title, [*about, "", *meanings, "", legend])]
-    strips += _grid([_failure_cell(plate) for plate in failures[:_MOST_FAILURES]], load)
-    if len(failures) > _MOST_FAILURES:
-        strips.append(_heading(f"and {len(failures) - _MOST_FAILURES} more"))
-    if loose:
-        strips.append(_heading(f"Read right, but loosely boxed: {len(loose)}"))
-        strips += _grid([_failure_cell(plate) for plate in loose], load)
-    if board.unverified:
-        note = "No label confirms or refutes these. Is that what stands there?"
-        strips.append(_heading(f"Readable texts to be checked: {len(board.unverified)}", [note]))
-        strips += _grid([_answer_cell(answer) for answer in board.unverified], load)
+    for heading, cells in (
+        (f"Not found or not read right: {len(failures)}", map(_failure_cell, failures)),
+        (f"Read right, but loosely boxed: {len(loose)}", map(_failure_cell, loose)),
+        (f"Readable, though labelled as illegible: {len(unclear)}", map(_answer_cell, unclear)),
+        (f"Other boxes: {len(others)}. {note}", map(_answer_cell, others)),
+    ):
+        if shown := list(cells):
+            more = f", of which {_MOST} are shown" if len(shown) > _MOST else ""
+            strips += [_heading(heading + more), *_grid(shown[:_MOST], board.loads)]
     return _stack(strips)
 
 
-def world_sheet(report: WorldReport, load: LoadPhoto, about: Sequence[str]) -> Image.Image:
-    """Draw every readable text of the photos of other countries; see `failure_sheet`."""
-    title = f"Readable texts: {len(report.readable)} on {report.photos} photos"
-    question = "Is it a Russian plate, and is that what stands on it? Everything else is wrong."
-    cells = [_answer_cell(answer) for answer in report.readable]
-    return _stack([_heading(title, [*about, "", question]), *_grid(cells, load)])
-
-
 def _failure_cell(plate: PlateResult) -> Cell:
-    answer = next(iter(plate.answers), None)
-    right = plate.text if plate.legible else None
+    answer, label = next(iter(plate.answers), None), plate.label
+    right = label.text if label.legible else None
     texts: list[tuple[str, str | None]] = [(right or "?", None)]
     texts += [(one.guess if one else "", right) for one in (answer, plate.in_label)]
     facts = [
         plate.failure,
-        f"{plate.width:.0f} px wide, {plate.light or 'light unknown'}, {plate.lines} in a plate",
+        f"{plate.width:.0f} px wide, {label.light or 'light unknown'}, {label.lines} in a plate",
         f"IoU {plate.iou:.2f}" + (f", score {answer.score:.3f}, {answer.format}" if answer else ""),
     ]
-    boxes = [(plate.box, _LABEL_RGB), *([(answer.box, _FOUND_RGB)] if answer else [])]
+    boxes = [(label.box, _LABEL_RGB), *([(answer.box, _FOUND_RGB)] if answer else [])]
     return Cell(plate.photo, boxes, answer.crop if answer else None, texts, facts, failed=True)
 
 
 def _answer_cell(answer: Answer) -> Cell:
-    facts = [f"score {answer.score:.3f}, {answer.format}"]
+    facts = [
+        f"box {answer.detection_score:.2f}, score {answer.score:.3f}, {answer.format}",
+        "readable" if answer.text else "not readable",
+    ]
     boxes = [(answer.box, _FOUND_RGB)]
-    return Cell(answer.photo, boxes, answer.crop, [(answer.text, None)], facts)
+    return Cell(answer.photo, boxes, answer.crop, [(answer.guess, None)], facts)
 
 
 def _stack(strips: Sequence[Image.Image]) -> Image.Image:
@@ -125,14 +114,14 @@ def _heading(title: str, lines: Sequence[str] = ()) -> Image.Image:
     return image
 
 
-def _grid(cells: Sequence[Cell], load: LoadPhoto) -> list[Image.Image]:
+def _grid(cells: Sequence[Cell], loads: Mapping[str, Callable[[], Pixels]]) -> list[Image.Image]:
     """Plates side by side, one strip for each four."""
     strips = [
         Image.new("RGB", (WIDTH, _CELL_HEIGHT), _PAPER) for _ in range(-(-len(cells) // _COLUMNS))
     ]
     for place, cell in enumerate(cells):
         strip, column = divmod(place, _COLUMNS)
-        _draw_cell(strips[strip], _MARGIN + column * _PITCH, cell, load(cell.photo))
+        _draw_cell(strips[strip], _MARGIN + column * _PITCH, cell, loads[cell.photo]())
     return strips
 
 

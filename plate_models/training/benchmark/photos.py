@@ -1,0 +1,114 @@
+"""The benchmark's photos, each made from its kind, variant and number alone."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.random import SeedSequence, default_rng
+
+from plate_models.training.benchmark.camera import (
+    DASHCAM_PITCH_DEG,
+    GATE_PITCH_DEG,
+    ROLL_DEG,
+    Camera,
+    Frame,
+    corners_of,
+    sample_frames,
+    turn_about,
+)
+from plate_models.training.benchmark.codec import as_filmed
+from plate_models.training.benchmark.designs import FOREIGN, Design, sample_design
+from plate_models.training.benchmark.light import Light, infrared, sample_light
+from plate_models.training.benchmark.optics import Lens, sample_lens, sense, store
+from plate_models.training.benchmark.plates import draw_sheet
+from plate_models.training.benchmark.scenes import build
+from plate_models.training.imaging import apply_homography
+from plate_models.training.labels import LabelledPlate
+from plate_models.training.synthetic.kinds import DRAWN
+from plate_models.training.worker_pool import map_ahead
+
+SEED = 20_260
+PER_KIND = 500
+CHARACTER_PX = (9.0, 36.0)
+BENCHMARK_KINDS = (*DRAWN, *FOREIGN)
+VARIANTS = ("", "night", "codec")
+_SIZES_WH, _SMALL_SHARE = ((960, 540), (1280, 720)), 0.6
+_GATE_SHARE = 0.6
+_FOCAL = (0.8, 1.8)
+_WHITE_LEVEL, _DARK_WHITE_LEVEL = (0.3, 0.9), (0.22, 0.8)
+
+
+@dataclass(frozen=True)
+class BenchmarkPhoto:
+    """A photo as a camera stores it."""
+
+    name: str  # kind, variant if any, and number, such as "ru.car-0017" or "ru.car-night-0017"
+    file: bytes  # a JPEG file
+    plate: LabelledPlate  # its only one
+
+
+def label(
+    design: Design, kind: str, hung: Frame, camera: Camera, lens: Lens, light: Light
+) -> LabelledPlate:
+    """What a photo shows, and where."""
+    corners = apply_homography(hung.homography(camera), corners_of(design.size_mm))
+    quad = lens.bend_points(corners)
+    (x0, y0), (x1, y1) = quad.min(axis=0).tolist(), quad.max(axis=0).tolist()
+    about = design.text, True, "dark" if light.dark else "day", design.lines, kind
+    return LabelledPlate((x0, y0, x1, y1), *about, tuple((x, y) for x, y in quad.tolist()))
+
+
+def render_photo(kind: str, index: int, seed: int = SEED, variant: str = "") -> BenchmarkPhoto:
+    """Make one photo of the benchmark; the same arguments make the same bytes.
+
+    Args:
+        kind: Of its plate, one of `BENCHMARK_KINDS`.
+        index: Number of the photo, 0 or more.
+        seed: Of the whole benchmark.
+        variant: One of `VARIANTS`.
+
+    Raises:
+        ValueError: There is no such kind or variant.
+    """
+    if kind not in BENCHMARK_KINDS or variant not in VARIANTS:
+        expected = f"{', '.join(BENCHMARK_KINDS)}, and a variant out of {', '.join(VARIANTS[1:])}"
+        raise ValueError(f"expected a kind of plate out of {expected}; got {kind!r}, {variant!r}")
+    place = BENCHMARK_KINDS.index(kind), index, *([VARIANTS.index(variant)] if variant else [])
+    rng = default_rng(SeedSequence(seed, spawn_key=place))
+    size_wh = _SIZES_WH[int(rng.random() >= _SMALL_SHARE)]
+    camera = Camera(size_wh, float(rng.uniform(*_FOCAL)) * size_wh[0])
+    pitch = GATE_PITCH_DEG if rng.random() < _GATE_SHARE else DASHCAM_PITCH_DEG
+    tilt = turn_about("zx", rng.uniform(-ROLL_DEG, ROLL_DEG), rng.uniform(*pitch))
+    character_px = float(np.exp(rng.uniform(*np.log(CHARACTER_PX))))
+    design = sample_design(kind, rng)
+    scale = character_px / design.character_mm
+    face, hung = sample_frames(rng, camera, design.size_mm, scale, tilt)
+    light = infrared(rng) if variant == "night" else sample_light(rng, tilt)
+    lens = sample_lens(rng, size_wh, character_px)
+    sheet = draw_sheet(design, scale, rng)
+    picture, white = build(camera, face, hung, sheet, light, rng)
+    level = float(rng.uniform(*(_DARK_WHITE_LEVEL if light.dark else _WHITE_LEVEL)))
+    seen = lens.see(picture) * np.float32(level / white)
+    if variant == "night":
+        # No filters before the sensor: all channels see the same.
+        seen = np.repeat(seen @ rng.dirichlet((2, 2, 2)).astype(np.float32)[:, None], 3, axis=2)
+    pixels = sense(seen, light.dark, rng)
+    if variant == "night":
+        pixels = np.repeat(pixels[..., 1:2], 3, axis=2)
+    if variant == "codec":
+        pixels = as_filmed(pixels, rng)
+    name = "-".join((kind, *filter(None, [variant]), f"{index:04d}"))
+    shown = label(design, kind, hung, camera, lens, light)
+    return BenchmarkPhoto(name, store(pixels, rng), shown)
+
+
+def render_photos(
+    numbered: Iterable[tuple[str, int, str]], workers: int
+) -> Iterator[BenchmarkPhoto]:
+    """Render photos by kind, number and variant, in the order asked for."""
+    return map_ahead(_render, numbered, workers)
+
+
+def _render(numbered: tuple[str, int, str]) -> BenchmarkPhoto:
+    kind, index, variant = numbered
+    return render_photo(kind, index, variant=variant)
