@@ -24,7 +24,7 @@ from plate_models.training.recognizer import text_loss, to_input
 
 COUNTRIES = Path(__file__).resolve().parent / "countries"
 COUNTRY = load_country(COUNTRIES / "xx.toml")
-SPECS = Specs(recognizer=replace(RECOGNIZER, alphabet=COUNTRY.alphabet, country="xx"))
+SPECS = Specs(recognizer=replace(RECOGNIZER, alphabet=COUNTRY.alphabet, countries=("xx",)))
 BOARD_WH = (520, 112)
 Pixels = np.ndarray
 

@@ -6,9 +6,11 @@ from functools import cache
 import numpy as np
 import numpy.typing as npt
 
-from plate_models.formats import LETTERS, REGIONS
+from plate_models.formats import grammar_of
 from plate_models.training.synthetic.kinds import CAR, PlateKind, kind_named
 
+_RUSSIA = grammar_of("ru")
+LETTERS, REGIONS = _RUSSIA.letters, _RUSSIA.regions
 # Regions with the most cars: their codes fill most of the traffic a service sees.
 _BUSY_REGIONS = (
     "Moscow",
