@@ -4,7 +4,8 @@ Texts are written in Latin letters, those of Cyrillic plates with their look-ali
 what a Russian reader calls "Н002ЕХ71". The gateway imports this file: no torch, no numpy.
 """
 
-from functools import lru_cache
+from collections.abc import Sequence
+from functools import cache, lru_cache
 
 from plate_models.recognition.countries import COUNTRIES, load_country
 from plate_models.recognition.grammar import UNKNOWN as UNKNOWN
@@ -26,9 +27,18 @@ def grammar_of(home: str, *others: str) -> Grammar:
     return load_country(COUNTRIES / f"{home}.toml")
 
 
-def at_hand() -> list[str]:
+@cache
+def at_hand() -> tuple[str, ...]:
     """The names of the countries whose formats are known."""
-    return sorted(path.stem for path in COUNTRIES.glob("*.toml"))
+    return tuple(sorted(path.stem for path in COUNTRIES.glob("*.toml")))
+
+
+def checked(names: Sequence[str]) -> tuple[str, ...]:
+    """Names of countries, in lower case; a ValueError if one's formats are not known."""
+    found = tuple(name.strip().lower() for name in names)
+    if wrong := [name for name in found if name not in at_hand()]:
+        raise ValueError(f"expected some of {','.join(at_hand())}, got {','.join(wrong)[:80]!r}")
+    return found
 
 
 def reading_of(text: str, format_name: str) -> Match | None:
