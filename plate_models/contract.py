@@ -84,8 +84,8 @@ class Origin:
 def read_origin(args: Mapping[str, str]) -> Origin:
     """Read what the export wrote for a model, from Triton's arguments for ``initialize``."""
     exported = _exported(version_folder(args))
-    alphabet = exported["specs"]["recognizer"]["alphabet"]
-    return Origin(exported["weights"], device_of(args), args["model_version"], alphabet)
+    about = exported["weights"], device_of(args), args["model_version"]
+    return Origin(*about, exported["specs"]["recognizer"]["alphabet"])
 
 
 def config_from(folder: Path) -> PipelineConfig:

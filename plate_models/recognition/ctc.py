@@ -64,9 +64,8 @@ def stack(plates: Sequence[Array]) -> NDArray[np.float32]:
     Steps that are certainly blank follow the shorter ones: no text gains or loses by them.
     No plates are (0, 0, 0).
     """
-    longest = max((plate.shape[1] for plate in plates), default=0)
-    classes = len(plates[0]) if plates else 0
-    stacked = np.full((len(plates), classes, longest), -np.inf, np.float32)
+    shapes = [plate.shape for plate in plates] or [(0, 0)]
+    stacked = np.full((len(plates), *np.max(shapes, axis=0)), -np.inf, np.float32)
     stacked[:, -1:] = 0.0
     for row, plate in zip(stacked, plates, strict=True):
         row[:, : plate.shape[1]] = plate

@@ -111,15 +111,10 @@ class Grammar:
         They name only what home does not know: a text of home is judged as without them.
         """
         formats = (one for other in others for one in other.formats)
-        joined = Grammar(
-            "+".join(other.name for other in others),
-            "",
-            "",
-            tuple(replace(one, weight=one.weight * share) for one in formats),
-            {},
-            tuple(dict.fromkeys(group for other in others for group in other.look_alikes)),
-        )
-        return replace(self, abroad=joined, home=self)
+        rarer = tuple(replace(one, weight=one.weight * share) for one in formats)
+        look_alikes = dict.fromkeys(group for other in others for group in other.look_alikes)
+        abroad = replace(others[0], formats=rarer, look_alikes=tuple(look_alikes))
+        return replace(self, abroad=abroad, home=self)
 
     def judge(
         self, text: str, lines: int | None = None, ground: Mapping[str, float] | None = None
@@ -196,20 +191,17 @@ def _matches(grammar: Grammar, text: str) -> tuple[Match, ...]:
 
 @lru_cache(maxsize=4096)
 def _respellings(grammar: Grammar, text: str) -> tuple[str, ...]:
-    layouts = dict.fromkeys(p for one in _formats_of(grammar, len(text)) for p in one.places)
+    layouts = dict.fromkeys(
+        places for one in grammar.formats for places in one.places if len(places) == len(text)
+    )
     spelled = (_respelled(text, places, grammar.look_alikes) for places in layouts)
     return tuple(dict.fromkeys(new for new in spelled if new != text and _matches(grammar, new)))
 
 
 @lru_cache(maxsize=64)
 def _formats_of(grammar: Grammar, length: int) -> tuple[PlateFormat, ...]:
-    """The formats that have texts of a length, with the places of these texts alone."""
-    found = []
-    for plate_format in grammar.formats:
-        places = tuple(places for places in plate_format.places if len(places) == length)
-        if places:
-            found.append(replace(plate_format, places=places))
-    return tuple(found)
+    """The formats that have texts of a length."""
+    return tuple(f for f in grammar.formats if any(len(places) == length for places in f.places))
 
 
 def _respelled(text: str, places: tuple[str, ...], look_alikes: tuple[str, ...]) -> str:

@@ -121,11 +121,7 @@ def test_an_unknown_format_is_readable_where_it_is_surely_read() -> None:
 
 def with_doubts(text: str) -> list[Doubts]:
     """One place each that resembles another character more than its own."""
-    likely = {
-        char: other
-        for pair in ("0O", "8B", "7T", "1I", "5S", "2Z")
-        for char, other in (pair, pair[::-1])
-    }
+    likely = dict(zip("0O8B7T1I5S2Z", "O0B8T7I1S5Z2", strict=True))
     places = [place for place, char in enumerate(text) if char in likely]
     return [{}, *({p: {text[p]: 0.4, likely[text[p]]: 0.55, "": 0.05}} for p in places)]
 
