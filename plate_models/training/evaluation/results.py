@@ -200,7 +200,7 @@ def answers_of(
 ) -> list[Answer]:
     """Choose the texts of plates whose boxes and lines of text are known."""
     readings = choose_readings(seen, list(lines), nets.config)
-    rows = zip(boxes, lines, readings, seen.crops, strict=True)
+    rows = zip(boxes, lines, readings, seen.crops, seen.log_probs, strict=True)
     return [Answer.of(photo, Plate(box, (), 1.0, *plate), 1.0) for box, *plate in rows]
 
 
