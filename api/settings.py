@@ -11,6 +11,7 @@ from pydantic_core import PydanticCustomError
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from plate_models.cores import photos_at_once, usable_cores
+from plate_models.formats import checked
 from plate_models.spec import LIMITS, Limits
 
 Port = Annotated[int, Field(ge=0, le=65535)]
@@ -133,6 +134,10 @@ class Settings(BaseSettings):
     max_pixels: Annotated[int, Field(gt=0, le=LIMITS.max_pixels)] = LIMITS.max_pixels
     """Largest photo. The models refuse more than the default."""
 
+    countries: Annotated[tuple[str, ...], NoDecode] = ()
+    """Whose plates are read, the likeliest first, such as `sk,cz`: some of the weights' countries;
+    none: all of them. A request may name others."""
+
     threads: Count = Field(default_factory=usable_cores)
     """With which each net computes; by default as many as there are usable cores."""
 
@@ -198,7 +203,12 @@ class Settings(BaseSettings):
     triton_status_file: Path | None = None
     """Where another supervisor reports on a Triton elsewhere; None: the same file."""
 
-    @field_validator("tokens", "cors_origins", mode="before")
+    @field_validator("countries")
+    @classmethod
+    def _check_countries(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        return checked(value)
+
+    @field_validator("tokens", "cors_origins", "countries", mode="before")
     @classmethod
     def _split(cls, value: object) -> object:
         if isinstance(value, str):

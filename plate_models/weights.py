@@ -16,7 +16,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from plate_models.formats import grammar_of
+from plate_models.formats import ABROAD, grammar_of
 from plate_models.nets.lprnet import LPRNet
 from plate_models.nets.stn import STN
 from plate_models.nets.yolov5 import YOLOv5, YOLOv5Graph
@@ -26,7 +26,6 @@ from plate_models.recognition.countries import COUNTRIES, without_plates
 from plate_models.recognition.grammar import FormatError
 from plate_models.spec import (
     DEFAULTS,
-    RECOGNIZER,
     DetectorSpec,
     RecognizerSpec,
     RectifierSpec,
@@ -46,12 +45,12 @@ _SHARED = ("rectified_hw", "row_spans", "mean", "std")
 _CONTRACTS = {
     "detector": ("classes", "anchors_wh", "strides", "width_multiple", "depth_multiple"),
     "rectifier": ("crop_hw", "crop_margin_hw", "two_line_margin_hw", *_SHARED),
-    "recognizer": ("alphabet", "country", "steps", "depths", *_SHARED),
+    "recognizer": ("alphabet", "countries", "steps", "depths", *_SHARED),
 }
 # Batch norm counts its batches; nothing uses the count.
 _COUNTER = "num_batches_tracked"
 # Older weights lack these; the defaults fit such weights.
-_ADDED_LATER = {"two_line_margin_hw", "row_spans", "country", "depths"}
+_ADDED_LATER = {"two_line_margin_hw", "row_spans", "countries", "depths"}
 
 State = dict[str, Tensor]
 
@@ -167,7 +166,7 @@ def _specs_of(files: dict[str, WeightsFile]) -> Specs:
         wanted = spec_from_json(RectifierSpec, shared, places["recognizer"])
     except SpecError as error:
         raise WeightsError(str(error)) from error
-    check_country(specs.recognizer, places["recognizer"])
+    check_countries(specs.recognizer, places["recognizer"])
     for field in _SHARED:
         expected, found = getattr(specs.rectifier, field), getattr(wanted, field)
         if expected != found:
@@ -242,12 +241,16 @@ def _check_anchors(file: WeightsFile, spec: DetectorSpec) -> None:
         )
 
 
-def check_country(spec: RecognizerSpec, where: str) -> None:
-    """Raise WeightsError, beginning with `where`, unless the country's formats are at hand."""
+def check_countries(spec: RecognizerSpec, where: str) -> None:
+    """Raise WeightsError, beginning with `where`, unless the countries' formats can be read."""
     try:
-        grammar_of(spec.country)
+        _, *others = [grammar_of(name) for name in spec.countries]
     except FormatError as error:
-        raise WeightsError(f"{where}.country: {error}") from error
+        raise WeightsError(f"{where}.countries: {error}") from error
+    # At home, a net of fewer letters reads what it knows.
+    for country in others:
+        if missing := "".join(sorted(set(country.letters) - set(spec.alphabet))):
+            raise WeightsError(f"{where}.countries: {country.name}: the alphabet lacks {missing}")
 
 
 @torch.inference_mode()
@@ -298,10 +301,14 @@ def load_modules(
 def measured_with(folder: Path = WEIGHTS_DIR) -> dict[str, str]:
     """Hex SHA-256 of what decides a score, by its name: nets, formats and their constants."""
     nets = {name: folder / f"{name}.safetensors" for name in ("recognizer", "rectifier")}
-    country = read_file(nets["recognizer"]).contract.get("country", RECOGNIZER.country)
+    contract = read_file(nets["recognizer"]).contract
+    names = contract.get("countries") or [contract.get("country", "ru")]
+    countries = [tomllib.loads((COUNTRIES / f"{name}.toml").read_text("utf-8")) for name in names]
     # Of the values: a comment in a country's file, or a line moved here, changes no score.
-    tables = tomllib.loads((COUNTRIES / f"{country}.toml").read_text("utf-8"))
-    values: dict[str, Any] = {"country": without_plates(tables)} | {
+    countries = [without_plates(tables) for tables in countries]
+    values: dict[str, Any] = {
+        "country": [*countries, ABROAD] if len(names) > 1 else countries[0]
+    } | {
         name: sorted((k, repr(v)) for k, v in vars(module).items() if k.isupper())
         for name, module in (("grammar", grammar), ("colour", appearance))
     }

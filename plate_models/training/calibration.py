@@ -6,8 +6,8 @@ reading is taken.
 
 A reading is a row of a table. Columns: source ("rendered" or "painted"), kind (name of the
 plate's format), width_px (of the plate in its photo), text (what stands on it), read (the best
-candidate, readable or not), eligible (whether it is readable but for the threshold), raw (the
-score before calibration, in [0, 1]), right (whether the whole text is).
+candidate, readable or not), known (whether its format is), eligible (whether it is readable but for
+the threshold), raw (the score before calibration, in [0, 1]), right (whether the whole text is).
 """
 
 import datetime
@@ -32,6 +32,8 @@ from plate_models.recognition.calibration import (
     Calibration,
     logit,
 )
+from plate_models.recognition.grammar import UNKNOWN
+from plate_models.spec import RECOGNIZER
 from plate_models.training.known_crops import DEFAULT_MIX, SETS, Block, KnownCrop, lay_out, plan
 from plate_models.training.worker_pool import map_ahead
 from plate_models.weights import WEIGHTS_DIR, Modules, load_modules, measured_with
@@ -40,7 +42,7 @@ Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 Progress = Callable[[Iterable[pd.DataFrame], str, int], Iterable[pd.DataFrame]]
 
-_COLUMNS = ("source", "kind", "width_px", "text", "read", "eligible", "raw")
+_COLUMNS = ("source", "kind", "width_px", "text", "read", "known", "eligible", "raw")
 # No text that scores less is readable, however few were wrong: what is no plate at all is not
 # among the crops, and it scores low.
 _LEAST_SCORE = 0.5
@@ -117,7 +119,7 @@ def calibrate(
     maps = {"identity": Calibration(), "isotonic": isotonic(fit.raw, fit.right)}
     method = min(maps, key=lambda name: describe(measured, maps[name])["log_loss"])
     pinned = replace(maps[method], measured_with=measured_with(weights))
-    calibration = with_threshold(pinned, fit, most_wrong)
+    calibration = with_thresholds(pinned, fit, most_wrong)
     report = {
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
         "seed": seed,
@@ -149,7 +151,7 @@ def _read_block(block: Block, weights: Path, seed: int) -> pd.DataFrame:
 
 def read_crops(crops: Sequence[KnownCrop], modules: Modules) -> pd.DataFrame:
     """Read crops as photos are read that are served, but without a calibration; see above."""
-    config = PipelineConfig.of(modules.specs, UNCALIBRATED)
+    config = PipelineConfig.of(modules.specs, Calibration(unknown_readable_from=0.0))
     rows: list[tuple[Any, ...]] = []
     for part, photo, boxes in lay_out(crops, modules.specs):
         found = torch.zeros(1, modules.specs.detector.max_candidates, 6)
@@ -163,7 +165,8 @@ def read_crops(crops: Sequence[KnownCrop], modules: Modules) -> pd.DataFrame:
             reading = plate.reading
             read = reading.candidates[0][0] if reading.candidates else ""
             about = crop.source, crop.kind, round(crop.width_px, 1), crop.text
-            rows.append((*about, read, reading.readable, reading.score))
+            known = reading.format != UNKNOWN
+            rows.append((*about, read, known, reading.readable, reading.score))
     readings = pd.DataFrame(rows, columns=list(_COLUMNS))
     return readings.assign(right=readings.read == readings.text)
 
@@ -204,15 +207,28 @@ def apply_all(calibration: Calibration, raw: Floats) -> Floats:
     return np.array([calibration.apply(score) for score in np.asarray(raw).tolist()], np.float64)
 
 
-def with_threshold(calibration: Calibration, fit: pd.DataFrame, most_wrong: float) -> Calibration:
-    """Set the lowest score from which on so few eligible texts are wrong; 1 if there is none."""
+def with_thresholds(calibration: Calibration, fit: pd.DataFrame, most_wrong: float) -> Calibration:
+    """Set the lowest scores from which on so few eligible texts are wrong; 1 where there is none.
+
+    One for known formats, and one for unknown ones if there are enough of these to tell.
+    """
     able = fit[fit.eligible.astype(bool)]
+    known, unknown = able[able.known.astype(bool)], able[~able.known.astype(bool)]
+    enough = len(unknown) * most_wrong >= 1
+    return replace(
+        calibration,
+        readable_from=_threshold(calibration, known, most_wrong),
+        unknown_readable_from=_threshold(calibration, unknown, most_wrong) if enough else None,
+    )
+
+
+def _threshold(calibration: Calibration, able: pd.DataFrame, most_wrong: float) -> float:
     # Of equal scores, which can't be told apart, all count.
     risks = pd.DataFrame({"score": apply_all(calibration, able.raw), "wrong": ~able.right})
     sums = risks.groupby("score")["wrong"].agg(["sum", "count"])[::-1].cumsum()
     few = sums["sum"] <= most_wrong * sums["count"]
     accepted = sums.index[few & (sums.index >= _LEAST_SCORE)]
-    return replace(calibration, readable_from=float(min(accepted, default=1.0)))
+    return float(min(accepted, default=1.0))
 
 
 def describe(readings: pd.DataFrame, calibration: Calibration) -> dict[str, float]:
@@ -248,7 +264,11 @@ def _calibration_error(scores: Floats, right: Bools) -> float:
 
 def _count_readable(readings: pd.DataFrame, calibration: Calibration) -> dict[str, int]:
     scores = apply_all(calibration, readings.raw)
-    readable = readings.eligible & (scores >= calibration.readable_from)
+    unknown_from = calibration.unknown_readable_from
+    if unknown_from is None:
+        unknown_from = RECOGNIZER.unknown_readable_from
+    least = np.where(readings.known, calibration.readable_from, unknown_from)
+    readable = readings.eligible & (scores >= least)
     return {
         "readable": int(readable.sum()),
         "readable_and_wrong": int((readable & ~readings.right).sum()),

@@ -4,7 +4,7 @@ A YOLOv5 checkpoint's tensors say everything about its net; a recognizer comes w
 """
 
 import datetime
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +15,7 @@ from torch import Tensor
 from plate_models import weights
 from plate_models.spec import DETECTOR, RECOGNIZER, DetectorSpec, SpecError, Specs, named
 from plate_models.training.checkpoints import CheckpointError, State, read_state
-from plate_models.weights import WeightsFile, check_country, contract_of
+from plate_models.weights import WeightsFile, check_countries, contract_of
 
 _STEM, _ANCHORS, _HEAD = "0.conv.weight", "model.24.anchors", "model.24.m.0.weight"
 _WIDEST, _DEEPEST = "model.9.cv2.conv.weight", "model.6.m."
@@ -47,7 +47,7 @@ def import_yolov5(path: Path, folder: Path) -> Path:
 
 
 def import_recognizer(
-    lprnet: Path, stn: Path, alphabet: str, folder: Path, country: str = RECOGNIZER.country
+    lprnet: Path, stn: Path, alphabet: str, folder: Path, countries: Sequence[str] = ("ru",)
 ) -> tuple[Path, Path]:
     """Turn state dicts of our LPRNet and STN into weights.
 
@@ -56,7 +56,7 @@ def import_recognizer(
         stn: State dict of ``nets.stn.STN`` that straightened its plates in training.
         alphabet: The recognizer's characters in class order, without the blank.
         folder: Where the weights go; made if need be.
-        country: Whose plates it reads: the name of a file in ``countries/``.
+        countries: Whose plates it reads: names of files in ``countries/``, home first.
 
     Returns:
         The recognizer's file and the rectifier's. Sizes, margins and normalisation are
@@ -64,12 +64,13 @@ def import_recognizer(
 
     Raises:
         CheckpointError: A file is damaged or hostile, or the alphabet can't be used.
-        WeightsError: The country's formats are not at hand, or a tensor's name or shape is
+        WeightsError: A country's formats are not at hand, or a tensor's name or shape is
             not that of the net; the message names it. Nothing was written.
     """
     with _checked("recognizer"):
-        specs = Specs(recognizer=replace(RECOGNIZER, alphabet=alphabet, country=country))
-    check_country(specs.recognizer, "recognizer")
+        spec = replace(RECOGNIZER, alphabet=alphabet, countries=tuple(countries))
+        specs = Specs(recognizer=spec)
+    check_countries(specs.recognizer, "recognizer")
     sources = {"recognizer": lprnet, "rectifier": stn}
     states = {name: (path, read_state(path)) for name, path in sources.items()}
     recognizer, rectifier = _write(states, specs, folder)

@@ -199,11 +199,12 @@ def taken_at(data: bytes) -> datetime | None:
 def columns_of(index: int, plate: "Plate") -> dict[str, Any]:
     """A plate as columns of `output.schema`."""
     reading = plate.reading
-    region = formats.region_of(reading.text, reading.format)
+    match = formats.reading_of(reading.text, reading.format)
+    region = match.region if match else None
     return {
         "plate": index,
         "text": reading.text,
-        "text_native": formats.to_native(reading.text, reading.format),
+        "text_native": match.native if match else reading.text,
         "score": reading.score,
         "readable": reading.readable,
         "format": reading.format,

@@ -180,6 +180,23 @@ def test_plates_are_chosen(client: httpx.Client, path: str, fields: dict, plates
         assert plates_of(client.post(path, files={"upload": PHOTO}, params=params)) == plates
 
 
+@pytest.mark.parametrize(
+    ("fields", "countries"),
+    [
+        ({}, None),
+        ({"regions": "gb,us-ca"}, None),  # none that is known here
+        ({"regions": ["gb", "PL", "cz-11"]}, "pl,cz,*"),
+        ({"regions": "sk", "config": '{"region": "strict"}'}, "sk,*"),
+        ({"regions": "sk", "countries": "cz"}, "cz"),  # our own parameter
+    ],
+)
+def test_regions_are_the_likeliest_countries(
+    client: httpx.Client, fake: FakeTriton, fields: dict, countries: str | None
+) -> None:
+    assert post(client, READER, **fields).status_code == 201
+    assert fake.countries == countries
+
+
 # What clients send, byte for byte but for the photo, recorded on a socket that only listens; the
 # vendor's script is no package: its request is put together after its source.
 RECORDED = {

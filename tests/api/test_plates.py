@@ -11,6 +11,7 @@ import httpx
 import pytest
 from fake_triton import FakeTriton, Holding, Refusal, refusing, sleeping
 from gateway_support import ALPR, BATCH
+from pydantic import ValidationError
 from support import (
     PHOTO,
     assert_problem,
@@ -48,7 +49,8 @@ def test_answer_is_the_documented_json(client: httpx.Client, fake: FakeTriton) -
         "score": 0.9912,
         "readable": True,
         "format": "ru.car",
-        "region": {"code": "197", "name": "Moscow"},
+        "region": {"code": "197", "name": "Moscow", "country": "ru"},
+        "rows": ["B840CK197"],
         "box": [10, 20, 110, 44],
         "quad": [[10, 20], [110, 21], [110, 44], [10, 43]],
         "detection_score": 0.94,
@@ -63,7 +65,7 @@ def test_answer_is_the_documented_json(client: httpx.Client, fake: FakeTriton) -
     }
     assert unreadable["text"] == unreadable["text_native"] == ""
     assert not unreadable["readable"]
-    assert unreadable["region"] is None
+    assert unreadable["region"] is None and unreadable["rows"] == ["A1"]
     assert unreadable["candidates"] == [{"text": "A1", "score": 0.3}]
     assert unreadable["characters"] == [{"char": "A", "score": 0.5}, {"char": "1", "score": 0.4}]
     fake.reply = lambda _: fake_triton.outputs(0)
@@ -91,6 +93,39 @@ def test_plates_are_chosen(client: httpx.Client, parameters: dict, texts: list[s
     nothing = {"roi": "0,0,1,1", "min_width": 1000}
     options = {"data": parameters, "params": {name: nothing[name] for name in parameters}}
     assert plates_of(client.post("/v1/plates", files={"image": PHOTO}, **options)) == texts
+
+
+def test_countries_go_with_each_photo_to_triton(client: httpx.Client, fake: FakeTriton) -> None:
+    post_raw(client, PHOTO)
+    assert fake.countries is None
+    for send in (post_raw, post_form, post):
+        assert send(client, PHOTO, countries="SK, cz").status_code == 200
+        assert fake.countries == "sk,cz"
+        post_raw(client, PHOTO)
+    with running_gateway(settings_for(fake, countries="kz,ru")) as kazakh:
+        post_raw(kazakh, PHOTO)
+        assert fake.countries == "kz,ru"
+        post_raw(kazakh, PHOTO, countries="ru")
+        assert fake.countries == "ru"
+    with pytest.raises(ValidationError, match=r"countries\n.*expected some of .*'gb'"):
+        settings_for(fake, countries="gb,ru")
+    refusal = "invalid-input: countries: expected some of ru, which these weights read, got 'sk'."
+    fake.reply = refusing(grpc.StatusCode.INVALID_ARGUMENT, refusal)
+    problem = post_raw(client, PHOTO, countries="sk").json()
+    assert (problem["status"], problem["type"]) == (422, "/problems/invalid-parameter")
+    assert problem["detail"] == refusal.removeprefix("invalid-input: ")
+
+
+def test_plates_of_other_countries_name_theirs(client: httpx.Client, fake: FakeTriton) -> None:
+    arrays = fake_triton.outputs()
+    arrays["texts"][:, 0] = arrays["candidates"][:, 0] = "BA123CD", "ABC1D23"
+    arrays["formats"][:] = "sk.car", "br.motorcycle"
+    fake.reply = lambda _: arrays
+    slovak, brazilian = post_raw(client, PHOTO).json()["plates"]
+    assert slovak["text"] == slovak["text_native"] == "BA123CD"
+    assert slovak["region"] == {"code": "BA", "name": "Bratislava", "country": "sk"}
+    assert brazilian["region"] == {"code": "", "name": "Brazil", "country": "br"}
+    assert (slovak["rows"], brazilian["rows"]) == (["BA123CD"], ["ABC", "1D23"])
 
 
 def post(client: httpx.Client, *photos: bytes, field: str = "image", **fields: object):

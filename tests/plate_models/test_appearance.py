@@ -6,7 +6,7 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from plate_models.formats import RUSSIA
+from plate_models.formats import grammar_of
 from plate_models.recognition.appearance import ground_likelihoods
 from plate_models.recognition.grammar import GROUNDS
 from plate_models.spec import RECTIFIER
@@ -91,8 +91,8 @@ def test_grey_pictures_tell_the_polarity_alone(colour: str, text: str) -> None:
     assert len({found[name] for name in likely}) == len({found[name] for name in others}) == 1
     assert found[likely[0]] > 5 * found[others[0]]
     assert sum(found.values()) == pytest.approx(1)
-    name, _ = RUSSIA.judge(text, 1, found)
-    assert next(f.ground for f in RUSSIA.formats if f.name == name) == colour
+    name, _ = grammar_of("ru").judge(text, 1, found)
+    assert next(f.ground for f in grammar_of("ru").formats if f.name == name) == colour
 
 
 def test_a_batch_is_its_plates_and_a_tensor_its_array() -> None:

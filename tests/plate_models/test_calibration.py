@@ -30,7 +30,16 @@ def test_lines_run_between_knots_and_end_with_them() -> None:
         assert Calibration().apply(raw) == raw
     assert BENT.apply(sigmoid(-0.5)) == pytest.approx(sigmoid(-1.5))
     assert BENT.apply(sigmoid(1.0)) == pytest.approx(0.5)
-    assert BENT.apply(0.0) == BENT.apply(sigmoid(-2.5)) == pytest.approx(sigmoid(-3))
+    assert BENT.apply(sigmoid(-2.0)) == pytest.approx(sigmoid(-3))
+    # Below the knots it falls with the raw score, and what can't be right gets 0.
+    assert BENT.apply(sigmoid(-2.0) / 5) == pytest.approx(sigmoid(-3) / 5)
+    assert BENT.apply(0.0) == 0.0
+    # A floor over several knots is one of few texts: it falls from its end on.
+    floor = Calibration(((-10.0, -2.0), (-4.0, -2.0), (1.0, 0.0)))
+    assert floor.apply(sigmoid(-4.0)) == pytest.approx(sigmoid(-2.0))
+    assert floor.apply(sigmoid(-4.0) / 100) == pytest.approx(sigmoid(-2.0) / 100)
+    level = Calibration(((-1.0, 2.0), (3.0, 2.0)))
+    assert level.apply(sigmoid(-1.0)) == level.apply(1.0) == pytest.approx(sigmoid(2.0))
     assert BENT.apply(1.0) == pytest.approx(sigmoid(8))
     # Scores next to 1 stay apart.
     calibrated = [BENT.apply(1 - 10.0**-k) for k in range(2, 14)]
@@ -50,7 +59,7 @@ def test_what_is_no_probability_becomes_one(calibration: Calibration) -> None:
 
 def test_json_and_back(tmp_path: Path) -> None:
     path = tmp_path / "calibration.json"
-    for calibration in (Calibration(), BENT):
+    for calibration in (Calibration(), BENT, replace(BENT, unknown_readable_from=0.99)):
         path.write_text(calibration.to_json({"crops": 7}))
         assert load(path) == calibration
         assert json.loads(path.read_text())["fit"]["crops"] == 7
@@ -69,6 +78,7 @@ def test_json_and_back(tmp_path: Path) -> None:
         ({"knots": [[1, 0], [1, 1]]}, "monotone"),
         ({"readable_from": 1.1}, "readable_from"),
         ({"readable_from": True}, "readable_from"),
+        ({"unknown_readable_from": -0.1}, "unknown_readable_from"),
         ({"readable_from": math.inf}, "readable_from"),
         ({"readable_from": 10**400}, "readable_from"),
         ({"recognizer_sha256": "ABC"}, "recognizer_sha256"),
@@ -94,7 +104,7 @@ def test_files_that_are_no_calibration_are_refused(tmp_path: Path) -> None:
         path.write_bytes(content)
         with pytest.raises(CalibrationError, match=r"calibration\.json"):
             load(path)
-    for key in json.loads(BENT.to_json()):
+    for key in json.loads(BENT.to_json()).keys() - {"unknown_readable_from"}:  # was added later
         values = json.loads(BENT.to_json())
         del values[key]
         with pytest.raises(CalibrationError, match=key):

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from plate_models.formats import RUSSIA
+from plate_models.formats import Region, grammar_of
 from plate_models.recognition.countries import load_country
 from plate_models.recognition.grammar import FormatError
 
@@ -55,11 +55,18 @@ def test_a_small_country_needs_little(tmp_path: Path) -> None:
     assert country.judge("Z1/R") == ("xx.cart", 1.0)  # literals may be symbols of the language
     assert country.judge("LR13")[0] == country.judge("")[0] == "unknown"
     assert country.respellings("LRZ1") == ("LR21",)
-    assert country.to_native("LR12") == "LR12"
-    assert country.region_of("LR12") is None
-    assert load_country(written(tmp_path, REGIONS)).region_of("A12A1").name == "East"
+    cart = country.reading_of("LR12", "xx.cart")
+    assert cart is not None and (cart.native, cart.region) == ("LR12", None)
+    for code, region in (("A1", Region("A1", "East")), ("3", None)):
+        car = load_country(written(tmp_path, REGIONS)).reading_of(f"A12{code}", "yy.car")
+        assert car is not None and car.region == region
+    lettered = REGIONS.replace('"#", "A#"', '"L", "L#"').replace('"1 A1"', '"C A1"')
+    path = written(tmp_path, lettered.replace("[[", 'region_of_all = "yy"\n[[', 1), '"2"', '"B"')
+    for code, region in (("C", Region("C", "East")), ("A1", Region("A1", "East")), ("A", None)):
+        car = load_country(path).reading_of(f"A12{code}", "yy.car")
+        assert car is not None and car.region == region
     # Two countries don't share what they remember.
-    assert RUSSIA.judge("LR12")[0] == "unknown"
+    assert grammar_of("ru").judge("LR12")[0] == "unknown"
 
 
 def test_rows_are_counted(tmp_path: Path) -> None:

@@ -5,11 +5,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from plate_models.formats import grammar_of
 from plate_models.recognition import ctc
 from plate_models.recognition.calibration import Calibration
 from plate_models.recognition.decoding import Evidence, Reading, choose_reading
 from plate_models.spec import RECOGNIZER
 
+RUSSIA = grammar_of("ru")
 BLANK = len(RECOGNIZER.alphabet)
 
 WHITE = {"white": 0.96, "yellow": 0.01, "blue": 0.01, "black": 0.01, "red": 0.01}
@@ -94,7 +96,7 @@ def test_a_look_alike_that_the_beam_lost_is_found() -> None:
 def test_the_grammar_does_not_overrule_what_is_clear() -> None:
     clear = log_probs_of("0002EX71", {0: {"0": 1 - 1e-5, "O": 1e-5}})
     for log_probs, text in ((clear, "0002EX71"), (log_probs_of("ABC123"), "ABC123")):
-        reading = choose_reading(log_probs, Evidence(1, WHITE))
+        reading = choose_reading(log_probs, Evidence(1, WHITE), RUSSIA)
         assert reading.candidates[0][0] == text and reading.score > 0.5
         assert (reading.text, reading.readable, reading.format) == ("", False, "unknown")
 
@@ -105,14 +107,54 @@ def test_an_unknown_format_is_readable_where_it_is_surely_read() -> None:
     assert (reading.text, reading.readable, reading.format) == ("O000OO", True, "unknown")
     timid = replace(RECOGNIZER, unknown_readable_from=1.0)
     assert choose_reading(sure, calibration=CAPPED, spec=timid).text == ""
-    # The calibration's own threshold is for known formats.
+    # A calibration has a threshold of its own for each, or leaves one to the spec.
     assert choose_reading(sure, calibration=replace(CAPPED, readable_from=1.0)).readable
+    bold = replace(CAPPED, unknown_readable_from=0.9)
+    assert choose_reading(sure, calibration=bold, spec=timid).readable
     # What suffices for a known one does not for an unknown one.
     doubts: Doubts = {2: {"0": 0.99, "6": 0.01}}
     assert choose_reading(log_probs_of("H002EX71", doubts), Evidence(1, WHITE)).readable
-    reading = choose_reading(log_probs_of("AB0012", doubts), Evidence(1, WHITE))
+    reading = choose_reading(log_probs_of("AB0012", doubts), Evidence(1, WHITE), RUSSIA)
     assert reading.score == pytest.approx(0.99, abs=0.005)
     assert reading.text == "" and reading.candidates[0][0] == "AB0012"
+
+
+def with_doubts(text: str) -> list[Doubts]:
+    """One place each that resembles another character more than its own."""
+    likely = dict(zip("0O8B7T1I5S2Z", "O0B8T7I1S5Z2", strict=True))
+    places = [place for place, char in enumerate(text) if char in likely]
+    return [{}, *({p: {text[p]: 0.4, likely[text[p]]: 0.55, "": 0.05}} for p in places)]
+
+
+@pytest.mark.parametrize(
+    ("text", "lines", "ground"),
+    [
+        ("B078TO152", 1, WHITE),
+        ("B078TO152", 2, WHITE),
+        ("1807BO178", 2, WHITE),
+        ("1807BO52", 1, BLACK),
+        ("BO807152", 1, WHITE),
+        ("TO80752", 1, YELLOW),
+        ("TO80752", 1, None),  # in a grey photo as well
+        ("B807152", 1, BLUE),
+    ],
+)
+def test_a_russian_plate_reads_as_before_where_other_countries_are_known(
+    text: str, lines: int, ground: dict[str, float] | None
+) -> None:
+    every, evidence = grammar_of(*RECOGNIZER.countries), Evidence(lines, ground)
+    for doubts in with_doubts(text):
+        log_probs = log_probs_of(text, doubts)
+        before = choose_reading(log_probs, evidence, RUSSIA)
+        after = choose_reading(log_probs, evidence, every)
+        assert before.format.startswith("ru.")
+        assert after == before or not before.readable
+
+
+def test_a_place_of_another_country_settles_its_look_alikes() -> None:
+    every = grammar_of(*RECOGNIZER.countries)
+    found = choose_reading(log_probs_of("ZA1O0CD", {3: {"O": 0.6, "0": 0.4}}), Evidence(1), every)
+    assert (found.text, found.format) == ("ZA100CD", "sk.car")
 
 
 def test_the_raw_best_path_stays_among_the_candidates() -> None:
@@ -146,7 +188,6 @@ def test_ground_and_lines_name_the_format_and_settle_doubts() -> None:
 
 
 def test_calibrated_candidates_share_what_the_best_one_leaves() -> None:
-    # An isotonic fit never says less than its lowest step, here 0.27.
     timid = Calibration(((-5.0, -1.0), (36.0, 0.5)))
     log_probs = log_probs_of("H002EX71", {2: {"0": 0.8, "6": 0.15, "8": 0.05}})
     reading = choose_reading(log_probs, calibration=timid)

@@ -30,7 +30,7 @@ from plate_models.training.synthetic.texts import sample_text
 
 COUNTRIES = Path(__file__).resolve().parent / "countries"
 COUNTRY = countries.load_country(COUNTRIES / "xx.toml")
-SPECS = Specs(recognizer=replace(RECOGNIZER, alphabet=COUNTRY.alphabet, country="xx"))
+SPECS = Specs(recognizer=replace(RECOGNIZER, alphabet=COUNTRY.alphabet, countries=("xx",)))
 # Clean plates in good light: a few seconds have to do.
 CLEAN = {"worn_share": 0, "dirty_share": 0, "snowy_share": 0, "screw_shares": (0.5, 0)}
 EASY = CropStyle(

@@ -17,8 +17,10 @@ from support import SAMPLES, TritonEndpoints, read_samples
 from tritonclient import grpc as triton_grpc
 from tritonclient import http as triton_http
 from tritonclient.grpc import service_pb2, service_pb2_grpc
+from tritonclient.utils import InferenceServerException
 
 from plate_models import export, weights
+from plate_models.recognition import ctc
 from plate_models.spec import DETECTOR, LIMITS, RECOGNIZER, RECTIFIER, Specs
 from plate_models.weights import WeightsFile, contract_of
 from plates.serving import EmbeddedTriton
@@ -138,6 +140,33 @@ def test_all_outputs_have_a_row_per_plate(protocol: tuple[Any, Any]) -> None:
     assert (quads[:, 1, 0] > quads[:, 0, 0]).all() and (quads[:, 2, 1] > quads[:, 1, 1]).all()
 
 
+def test_log_probs_spell_the_texts(protocol: tuple[Any, Any]) -> None:
+    file = np.frombuffer((SAMPLES / PHOTO).read_bytes(), np.uint8)
+    result = infer(protocol, "image", file, "texts", "log_probs", "model_info")
+    log_probs, texts = result.as_numpy("log_probs"), decoded(result.as_numpy("texts"))
+    alphabet = json.loads(result.as_numpy("model_info")[0])["alphabet"]
+    assert log_probs.dtype == np.float32
+    assert log_probs.shape[:2] == (len(result.as_numpy("texts")), len(alphabet) + 1)
+    np.testing.assert_allclose(np.exp(log_probs).sum(axis=1), 1, atol=1e-4)
+    assert texts == TEXTS
+    spelled = [ctc.beam_decode(plate.astype(float), alphabet)[0][0] for plate in log_probs]
+    assert set(texts) <= set(spelled)
+    empty = infer(protocol, "input__0", np.full((50, 60, 3), 127, np.uint8), "log_probs")
+    assert empty.as_numpy("log_probs").shape == (0, 0, 0)
+
+
+def test_a_request_names_its_countries(triton: TritonEndpoints) -> None:
+    file = np.frombuffer((SAMPLES / PHOTO).read_bytes(), np.uint8)
+    tensor = triton_grpc.InferInput("image", file.shape, "UINT8")
+    tensor.set_data_from_numpy(file)
+    with triton_grpc.InferenceServerClient(triton.grpc_url) as client:
+        for names in ("ru", "gb,*"):
+            result = client.infer(MODEL, [tensor], parameters={"countries": names})
+            assert decoded(result.as_numpy("texts")) == TEXTS
+        with pytest.raises(InferenceServerException, match=r"countries: expected .*ru.*got 'gb'"):
+            client.infer(MODEL, [tensor], parameters={"countries": "gb"})
+
+
 PIXELS = np.zeros((50, 60, 3), np.uint8).tobytes()
 Tensor = tuple[str, str, list[int], bytes]
 
@@ -213,15 +242,16 @@ def test_a_batch_over_the_limit_is_refused_and_the_limit_named(
         send(stub, [("input__0", data_type, list(shape), data)], model)
 
 
+RELEASED = weights.read_file(weights.WEIGHTS_DIR / "recognizer.safetensors").contract["alphabet"]
 # The same characters in another order, and two more, which no plate here has.
-ALPHABET = "QZ" + RECOGNIZER.alphabet[::-1]
+ALPHABET = "öä" + RELEASED[::-1]
 
 
 def rearranged(folder: Path) -> Path:
     """Our recognizer with its classes in the other alphabet's order."""
     ours = weights.read_file(weights.WEIGHTS_DIR / "recognizer.safetensors")
-    specs = Specs(recognizer=replace(RECOGNIZER, alphabet=ALPHABET))
-    order = [RECOGNIZER.alphabet.find(char) for char in ALPHABET] + [len(RECOGNIZER.alphabet)]
+    specs = Specs(recognizer=replace(RECOGNIZER, alphabet=ALPHABET, countries=("ru",)))
+    order = [RELEASED.find(char) for char in ALPHABET] + [len(RELEASED)]
     state = dict(ours.state)
     for key in ("head.weight", "head.bias"):
         state[key] = ours.state[key][order]

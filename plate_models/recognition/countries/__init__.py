@@ -33,6 +33,7 @@ class _Country(_Table):
     alphabet: str
     letters: str
     region: list[_Text] = []
+    region_of_all: str = ""
     look_alikes: list[_Text] = []
     native: dict[_Char, _Char] = {}
 
@@ -101,14 +102,14 @@ def _grammar_of(definition: Definition, name: str) -> Grammar:
         if names.count(each) > 1:
             raise FormatError(f"format {each!r}: there is another format of this name")
     regions = _regions(definition)
+    everywhere = {"": country.region_of_all} if country.region_of_all else {}
     return Grammar(
         name,
         country.alphabet,
         country.letters,
-        tuple(_format(one, country, regions) for one in definition.formats),
+        tuple(_format(one, country, everywhere | regions) for one in definition.formats),
         regions,
         tuple(country.look_alikes),
-        country.native,
     )
 
 
@@ -116,7 +117,7 @@ def _check_letters(place: str, table: _Country | FormatTable, alphabet: str) -> 
     """Refuse letters, region codes and native spellings outside of the alphabet."""
     used = {
         "letters": table.letters,
-        "region": "".join(table.region).replace("#", ""),
+        "region": re.sub("[#L]", "", "".join(table.region)),
         "native": "".join(table.native),
         "rare_letters": getattr(table, "rare_letters", ""),
         "look_alikes": "".join(getattr(table, "look_alikes", ())),
@@ -144,8 +145,14 @@ def _regions(definition: Definition) -> dict[str, str]:
 
 
 def fits(region: str, code: str) -> bool:
-    """Whether a region code follows a pattern such as "1##"."""
-    return re.fullmatch(re.escape(region).replace(r"\#", r"\d"), code) is not None
+    """Whether a region code follows a pattern such as "1##" or "LL"."""
+    return re.fullmatch(_spelled(region, "0-9", "^0-9"), code) is not None
+
+
+def _spelled(region: str, digits: str, letters: str) -> str:
+    """A pattern of region codes as a regular expression."""
+    classes = {"#": f"[{digits}]", "L": f"[{letters}]"}
+    return "".join(classes.get(char, re.escape(char)) for char in region)
 
 
 def _format(table: FormatTable, country: _Country, regions: Mapping[str, str]) -> PlateFormat:
@@ -167,7 +174,7 @@ def _format(table: FormatTable, country: _Country, regions: Mapping[str, str]) -
         tuple(pattern.expression for pattern in compiled),
         tuple(places for pattern in compiled for places in pattern.places),
         table.rare_letters,
-        table.region_listed,
+        regions if table.region_listed else {},
         table.native,
     )
 
@@ -190,19 +197,20 @@ def _compile(pattern: str, table: FormatTable, alphabet: str) -> _Pattern:
     if symbols.count("R") > 1 or not regions:
         raise FormatError(f"pattern {pattern!r}: R stands twice, or 'region' is missing")
     digits = "".join(char for char in alphabet if char in string.digits)
+    any_letter = "".join(char for char in alphabet if char not in digits)
     usual = {"L": [table.letters], "#": [digits], "/": []}
     places = []
     for region in regions:
-        usual["R"] = [digits if char == "#" else char for char in region]
+        usual["R"] = [{"#": digits, "L": any_letter}.get(char, char) for char in region]
         places.append(tuple(chain(*(usual.get(symbol, [symbol[-1]]) for symbol in symbols))))
     if not all(chain(*places)):
         raise FormatError(f"pattern {pattern!r} matches nothing: a symbol stands for no character")
-    spelled = "|".join(re.escape(region).replace(r"\#", f"[{digits}]") for region in regions)
+    spelled = "|".join(_spelled(region, digits, re.escape(any_letter)) for region in regions)
     expressions = {
         "L": f"[{re.escape(table.letters + table.rare_letters)}]",
         "#": f"[{digits}]",
         "R": f"(?P<region>{spelled})",
-        "/": "",
+        "/": "(?P<second>",
     }
     expression, runs = "", set()
     for symbol, group in groupby(symbols):
@@ -214,6 +222,7 @@ def _compile(pattern: str, table: FormatTable, alphabet: str) -> _Pattern:
                 raise FormatError("a pattern matches nothing: all its serials are in 'never'")
             expression += "".join(f"(?!{serial})" for serial in sorted(never))
         expression += expressions.get(symbol, re.escape(symbol[-1])) * count
+    expression += ")" * symbols.count("/")
     return _Pattern(1 + symbols.count("/"), re.compile(expression), runs, places)
 
 
@@ -244,7 +253,7 @@ def _check_together(
     for serial in table.never:
         if not set(serial) <= issued or len(serial) not in runs:
             raise FormatError(f"'never': no pattern has {serial!r} as its digits")
-    if not table.region_listed or not any(p.expression.groupindex for p in patterns):
+    if not table.region_listed or all("region" not in p.expression.groupindex for p in patterns):
         return
     for region in table.region:
         if not any(fits(region, code) for code in codes):

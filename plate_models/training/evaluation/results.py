@@ -209,7 +209,9 @@ def score_photo(
     readings = choose_readings(seen, lines, nets.config)
     alphabet, results = nets.config.specs.recognizer.alphabet, []
     for row, label in enumerate(labels):
-        known = Plate(label.box, (), 1.0, label.lines, readings[row], seen.crops[row])
+        known = Plate(
+            label.box, (), 1.0, label.lines, readings[row], seen.crops[row], seen.log_probs[row]
+        )
         log_probs, error = seen.log_probs[row], None
         texts = {"greedy": ctc.greedy_decode(log_probs, alphabet)}
         beam = ctc.beam_decode(log_probs, alphabet)

@@ -181,8 +181,8 @@ def kinds_of(country: str) -> Mapping[str, PlateKind]:
     path = countries.COUNTRIES / f"{country}.toml"
     definition, grammar = read_country(path)
     outlines: dict[str, Glyph] = {}
-    if country != RECOGNIZER.country:
-        outlines |= next(iter(kinds_of(RECOGNIZER.country).values())).outlines
+    if country != RECOGNIZER.countries[0]:
+        outlines |= next(iter(kinds_of(RECOGNIZER.countries[0]).values())).outlines
     own = definition.plate.pop("outlines", {})
     outlines |= _read(dict[str, Glyph], own, f"{path}: plate.outlines")
     found = {}
@@ -236,7 +236,10 @@ def draw_kind(rng: np.random.Generator, kinds: Sequence[tuple[str, float]]) -> s
 
 
 # Ours first: its car is the plate that is meant where no kind is named.
-_NAMES = [RECOGNIZER.country, *sorted(path.stem for path in countries.COUNTRIES.glob("*.toml"))]
+_NAMES = [
+    RECOGNIZER.countries[0],
+    *sorted(path.stem for path in countries.COUNTRIES.glob("*.toml")),
+]
 KINDS = {name: kind for country in _NAMES for name, kind in kinds_of(country).items()}
 CAR = next(iter(KINDS))
 # Those with measured places, which the benchmark's renderer needs.

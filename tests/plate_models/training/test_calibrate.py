@@ -17,7 +17,7 @@ from plate_models.recognition import calibration
 from plate_models.recognition.calibration import LOGIT_LIMIT, UNCALIBRATED, Calibration, sigmoid
 from plate_models.spec import RECTIFIER
 from plate_models.training import calibration as calibrating
-from plate_models.training.calibration import describe, isotonic, read_crops, with_threshold
+from plate_models.training.calibration import describe, isotonic, read_crops, with_thresholds
 from plate_models.training.known_crops import (
     DEFAULT_MIX,
     SETS,
@@ -137,7 +137,7 @@ def test_what_is_missing_is_named(
 
 def readings_of(scores: list[float], right: list[bool]) -> pd.DataFrame:
     rows = {"raw": np.array(scores, float), "right": np.array(right, bool)}
-    return pd.DataFrame(rows).assign(eligible=True)
+    return pd.DataFrame(rows).assign(eligible=True, known=True)
 
 
 def test_isotonic_finds_what_came_true_and_claims_no_more_than_it_has_seen() -> None:
@@ -149,7 +149,8 @@ def test_isotonic_finds_what_came_true_and_claims_no_more_than_it_has_seen() -> 
     assert (np.diff(scores[np.argsort(raw)]) >= 0).all()
     raw = np.linspace(0.5, 0.99, 9)
     always = isotonic(raw, np.ones(9, np.bool_))
-    assert always.apply(0.0) == always.apply(1.0) == pytest.approx(9.5 / 10)
+    assert always.apply(0.5) == always.apply(1.0) == pytest.approx(9.5 / 10)
+    assert always.apply(0.0) == 0.0
     assert isotonic(raw, np.zeros(9, np.bool_)).apply(1.0) == pytest.approx(0.5 / 10)
     assert isotonic(np.zeros(0), np.zeros(0, np.bool_)) == Calibration()
     # No fit leaves the range by rounding: 36.7 * n / n is more than 36.7 for this n.
@@ -168,8 +169,14 @@ def test_threshold_of_what_is_readable() -> None:
         ([0.9, 0.9], [True, False], 0.0, 1.0),
         ([], [], 0.5, 1.0),
     ):
-        found = with_threshold(Calibration(), readings_of(given, right), most_wrong)
-        assert found.readable_from == threshold
+        found = with_thresholds(Calibration(), readings_of(given, right), most_wrong)
+        assert (found.readable_from, found.unknown_readable_from) == (threshold, None)
+    # Unknown formats have one of their own, where there are enough of them.
+    known, unknown = (readings_of(scores, mostly), readings_of(scores[1:4], [False, True, True]))
+    both = pd.concat([known, unknown.assign(known=False)], ignore_index=True)
+    for most_wrong, thresholds in ((0.25, (0.6, None)), (0.34, (0.6, 0.6)), (0.333, (0.6, None))):
+        found = with_thresholds(Calibration(), both, most_wrong)
+        assert (found.readable_from, found.unknown_readable_from) == thresholds
 
 
 def test_raw_scores_are_kept_where_a_map_is_no_better(

@@ -250,7 +250,7 @@ def test_each_found_plate_answers_for_one_label() -> None:
     assert match([], []) == ([], []) and match([(0, 0, 9, 9)], []) == ([[]], [])
     reading, crop = Reading("", 0.0, False, "unknown", (), ()), np.zeros((48, 188, 3), np.uint8)
     loose, tight, far = (
-        Plate(box, (), 0.9, 1, reading, crop)
+        Plate(box, (), 0.9, 1, reading, crop, np.zeros((0, 0)))
         for box in ((0, 0, 100, 40), (0, 0, 100, 21), (500, 0, 600, 20))
     )
     assert match([], [far]) == ([], [far])
