@@ -20,6 +20,7 @@ from plate_models.training.imaging import Floats, Image
 from plate_models.training.labels import load_labels, validation_names
 from plate_models.training.synthetic.crops import CropStyle, jitter_box, render_crop
 from plate_models.training.synthetic.kinds import CALIBRATION_SHARES, Shares, draw_kind, kind_named
+from plate_models.training.synthetic.latin import LATIN
 from plate_models.training.synthetic.photo import PhotoStyle, photograph
 from plate_models.training.synthetic.plates import PlateStyle
 from plate_models.training.synthetic.scenes import paint_plate
@@ -32,6 +33,8 @@ SETS = ("fit", "measure")
 _RIM = 8
 _APART_PX = 16
 _ATTEMPTS = 50
+# Height of a character of a plate of any country, as a share of the plate's width: the least.
+_LATIN_CHARACTER = 0.13
 _BLOCK = 100
 
 READABLE_CROPS = CropStyle(
@@ -77,6 +80,7 @@ class CropMix:
     """How hard the crops are."""
 
     kinds: Shares = CALIBRATION_SHARES  # names of plates' kinds, with the share of each
+    latin_share: float = 0.4  # of rendered plates that are of any country, not of a kind
     # Of plates painted into photos of other countries' cars, in place of the plate there.
     painted_share: float = 0.5
     # Least height of a plate's smallest characters, which bounds its width: 56 px for a car's.
@@ -110,12 +114,13 @@ class KnownCrop:
 
 def least_width(kind: str, character_px: float) -> float:
     """Width in pixels at which a plate's smallest characters are so high."""
-    return character_px / kind_named(kind).smallest_character
+    share = _LATIN_CHARACTER if kind == LATIN else kind_named(kind).smallest_character
+    return character_px / share
 
 
 def render(rng: np.random.Generator, mix: CropMix = DEFAULT_MIX) -> KnownCrop:
     """Render a plate with all that is around it."""
-    kind, size = draw_kind(rng, mix.kinds), 0.0
+    kind, size = LATIN if rng.random() < mix.latin_share else draw_kind(rng, mix.kinds), 0.0
     while not 1 <= size <= mix.largest:
         size = mix.median_size * float(np.exp(rng.normal(0, mix.size_spread)))
     width = least_width(kind, mix.character_px) * size
