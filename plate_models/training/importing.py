@@ -67,12 +67,21 @@ def import_recognizer(
         WeightsError: A country's formats are not at hand, or a tensor's name or shape is
             not that of the net; the message names it. Nothing was written.
     """
+    state = read_state(lprnet)
+    stages = {key.rpartition(".block")[0] for key in state if ".block" in key}
     with _checked("recognizer"):
-        spec = replace(RECOGNIZER, alphabet=alphabet, countries=tuple(countries))
+        spec = replace(
+            RECOGNIZER,
+            alphabet=alphabet,
+            countries=tuple(countries),
+            depths=tuple(
+                max(1, sum(stage.startswith(f"{name}.") for stage in stages))
+                for name in ("first", "second")
+            ),
+        )
         specs = Specs(recognizer=spec)
     check_countries(specs.recognizer, "recognizer")
-    sources = {"recognizer": lprnet, "rectifier": stn}
-    states = {name: (path, read_state(path)) for name, path in sources.items()}
+    states = {"recognizer": (lprnet, state), "rectifier": (stn, read_state(stn))}
     recognizer, rectifier = _write(states, specs, folder)
     return recognizer, rectifier
 

@@ -40,8 +40,8 @@ from plate_models.training.synthetic.texts import sample_text
 class CropStyle:
     """How rendered crops vary. Of two values, one is for most and one for the steep or sloppy."""
 
-    kinds: Shares = TRAINING_SHARES  # names of plates' kinds, with the share of each
-    latin_share: float = 0.44  # of plates of any country, before the kinds are drawn
+    # Names of plates' kinds, with the share of each: four ninths are plates of any country.
+    kinds: Shares = (*TRAINING_SHARES, (LATIN, 0.8))
     width_px: tuple[float, float] = (48, 400)  # of the plate in the photo, logarithmic
     two_line_width_px: tuple[float, float] = (30, 260)
     # Standard deviations of the turn about the optical, the vertical and the horizontal axis.
@@ -286,7 +286,7 @@ def render_crop(
         ValueError: There is no such kind.
     """
     if kind is None:
-        kind = LATIN if rng.random() < style.latin_share else draw_kind(rng, style.kinds)
+        kind = draw_kind(rng, style.kinds)
     plate, rows, width_px = _draw_plate(kind, rng, style)
     view = _sample_view(plate, width_px, rng, style)
     outline = plate.quad
@@ -335,4 +335,5 @@ def _draw_plate(
     text, plate_kind = sample_text(rng, kind), kind_named(kind)
     width_px = width_of(plate_kind.lines)
     plate = render_plate_for(1.6 * width_px, text, rng, style.plate, kind)
-    return plate, plate_kind.rows(text), width_px
+    rows = tuple(row.replace(" ", "") for row in plate_kind.rows(text))
+    return plate, rows, width_px
