@@ -14,7 +14,7 @@ from plate_models.training.imaging import Floats, Image, box_corners, shift_by
 from plate_models.training.synthetic.glyphs import Mask, Point
 from plate_models.training.synthetic.ink import CORNER_MM, draw_ink, loosen, rounded_box
 from plate_models.training.synthetic.kinds import CAR, RGB, Layout, PlateKind, kind_named
-from plate_models.training.synthetic.latin import FONTS, LatinPlate, full_light, paint_latin
+from plate_models.training.synthetic.latin import FONTS, LatinPlate, paint_latin
 from plate_models.training.synthetic.wear import add_dirt, add_obstacle, add_snow, wear_ink
 
 _SCREW_COLOURS = (
@@ -284,7 +284,8 @@ def _print_latin(
     latin: LatinPlate, rng: np.random.Generator, px_per_mm: float, style: PlateStyle
 ) -> Image:
     rgb, ink = paint_latin(latin, rng, px_per_mm, FONTS)
-    rgb = full_light(rgb, rng, style.paper)
+    gain: Floats = rng.uniform(*style.paper) / _FULL_LEVEL * (1 + rng.normal(0, 0.015, 3))
+    rgb = np.clip(rgb * gain + rng.uniform(0, 25), 0, 255).astype(np.uint8)
     relief = rng.uniform(*style.relief) * (1 if rng.random() < 0.5 else -1)
     if px_per_mm >= _RELIEF_SCALE:
         rgb = _emboss(rgb, ink, relief, max(1, round(1.2 * px_per_mm)))
