@@ -225,7 +225,8 @@ def group_lines(plates: Sequence[PlateResult]) -> list[str]:
         return []
     about = [(p.width, p.label.light or "not labelled", p.source, p.label.lines) for p in plates]
     frame = pd.DataFrame(about, columns=["width", "light", "source", "lines"])
-    frame["width"] = pd.qcut(frame["width"].round(), 3, precision=0, duplicates="drop")
+    bounds = {-np.inf, *frame["width"].quantile([1 / 3, 2 / 3]).round(), np.inf}
+    frame["width"] = pd.cut(frame["width"], sorted(bounds))
     rows = {}
     for by in frame:
         groups = frame.groupby(by, observed=True).indices
