@@ -9,9 +9,8 @@ import pytest
 from plate_models.spec import RECTIFIER
 from plate_models.training.imaging import Image
 from plate_models.training.synthetic.crops import CropStyle, render_crop
-from plate_models.training.synthetic.photo import BAD_CAMERAS, PhotoStyle, photograph
+from plate_models.training.synthetic.photo import BAD_CAMERAS, PhotoStyle, film, photograph
 from plate_models.training.synthetic.plates import PlateStyle, render_plate
-from plate_models.training.synthetic.video import film
 
 
 def plate(seed: int = 0, style: PlateStyle | None = None) -> Image:
