@@ -20,10 +20,9 @@ from plate_models.training.benchmark.camera import (
     turn_about,
 )
 from plate_models.training.benchmark.designs import FOREIGN, Design, sample_design
-from plate_models.training.benchmark.light import Light, infrared, sample_light
 from plate_models.training.benchmark.optics import Lens, sample_lens, sense, store
 from plate_models.training.benchmark.plates import draw_sheet, fold_at
-from plate_models.training.benchmark.scenes import build
+from plate_models.training.benchmark.scenes import Light, build, infrared, sample_light
 from plate_models.training.codec import DECODERS, through_codec
 from plate_models.training.imaging import Image, apply_homography, encode_jpeg
 from plate_models.training.labels import LabelledPlate
