@@ -76,14 +76,7 @@ def label(
 def render_photo(kind: str, index: int, seed: int = SEED, variant: str = "") -> BenchmarkPhoto:
     """Make one photo of the benchmark; the same arguments make the same bytes.
 
-    Args:
-        kind: Of its plate, one of `BENCHMARK_KINDS`.
-        index: Number of the photo, 0 or more.
-        seed: Of the whole benchmark.
-        variant: One of `VARIANTS`.
-
-    Raises:
-        ValueError: There is no such kind or variant.
+    A kind out of `BENCHMARK_KINDS` and a variant out of `VARIANTS`; others are a ValueError.
     """
     if kind not in BENCHMARK_KINDS or variant not in VARIANTS:
         expected = f"{', '.join(BENCHMARK_KINDS)}, and a variant out of {', '.join(VARIANTS[1:])}"

@@ -117,18 +117,9 @@ def _cast_shadow(rng: Generator, size_hw: tuple[int, int]) -> Field:
 def build(
     camera: Camera, face: Frame, plate: Frame, sheet: Sheet, light: Light, rng: Generator
 ) -> tuple[Field, float]:
-    """Put a scene together.
+    """Put a scene together: a vehicle's face, with the plate's middle as origin, and the plate.
 
-    Args:
-        camera: Sees it.
-        face: Of the vehicle, with the plate's middle as origin.
-        plate: How the plate hangs there.
-        sheet: The plate.
-        light: Falls on all of it.
-        rng: Source of all chance.
-
-    Returns:
-        (H, W, 3) float32 linear light, and that of the plate's white.
+    Returns (H, W, 3) float32 linear light, and that of the plate's white.
     """
     albedo = draw_background(rng, camera.size_wh)
     lit = np.full(albedo.shape[:2], light.far, np.float32)

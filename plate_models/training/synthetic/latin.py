@@ -107,11 +107,7 @@ class LatinPlate:
 
 @cache
 def typefaces(folder: Path) -> tuple[Path, ...]:
-    """The typefaces in a folder, sorted.
-
-    Raises:
-        FontsMissingError: There is none.
-    """
+    """The typefaces in a folder, sorted; a FontsMissingError where there is none."""
     found = {path for pattern in _FILES for path in folder.glob(pattern)}
     if not found:
         raise FontsMissingError(
@@ -154,11 +150,8 @@ def paint_latin(
 ) -> tuple[Image, Mask]:
     """Paint a plate, flat and evenly lit, in colours of full light.
 
-    Returns:
-        (H, W, 3) uint8 RGB, and (H, W) uint8 coverage of its characters.
-
-    Raises:
-        FontsMissingError: There is no typeface in ``fonts``.
+    Returns (H, W, 3) uint8 RGB, and (H, W) uint8 coverage of its characters; a FontsMissingError
+    says that there is no typeface in ``fonts``.
     """
     faces = [f for f in typefaces(fonts) if not plate.typefaces or f.name in plate.typefaces]
     if not faces:
