@@ -182,9 +182,7 @@ def match(
 ) -> tuple[list[list[tuple[Plate, float]]], list[Plate]]:
     """Give each found plate to the label it overlaps most.
 
-    Returns:
-        For each label its plates with their IoU, best overlap first; and the plates that
-        overlap no label.
+    Returns the plates of each label with their IoU, best overlap first, and those of no label.
     """
     matched: list[list[tuple[Plate, float]]] = [[] for _ in labels]
     elsewhere = []
@@ -221,9 +219,8 @@ def score_photo(
             label.box, (), 1.0, label.lines, readings[row], seen.crops[row], seen.log_probs[row]
         )
         log_probs, error = seen.log_probs[row], None
-        texts = {"greedy": ctc.greedy_decode(log_probs, alphabet)}
-        beam = ctc.beam_decode(log_probs, alphabet)
-        texts["beam"] = next((text for text, _ in beam), "")
+        beam = next((text for text, _ in ctc.beam_decode(log_probs, alphabet)), "")
+        texts = {"greedy": ctc.greedy_decode(log_probs, alphabet), "beam": beam}
         found = matched[row]
         if label.quad and found and found[0][1] >= 0.5:
             quad = np.array(label.quad)
@@ -343,11 +340,7 @@ class Scoreboard:
 def score(
     photos: Iterable[Photo], nets: Nets, published: Baseline | None = None
 ) -> dict[str, Scoreboard]:
-    """Read photos at the operating point that ships; a scoreboard for each row of the table.
-
-    Raises:
-        ImageError: A photo can't be read; the message names it.
-    """
+    """Read photos at the operating point that ships; a scoreboard for each row of the table."""
     boards: dict[str, Scoreboard] = {}
     for photo in photos:
         board = boards.setdefault(photo.row, Scoreboard(photo.complete))
@@ -399,15 +392,11 @@ def table(boards: Mapping[str, Scoreboard]) -> list[str]:
                 "wrong": wrong,
                 **{name: cells.get(name, "") for name in shown},
             }
+    detector = "Detector, at the shipped threshold: what is found, and boxes where no plate is"
+    reader = "End to end: the readable text is right; `wrong` counts plates with a wrong one"
     return [
-        "Detector, at the shipped threshold: what is found, and boxes where no plate is",
-        "",
-        *_frame(boxes),
-        "",
-        "End to end: the readable text is right; `wrong` counts plates with a wrong one",
-        "",
-        *_frame(texts),
-        "",
+        *(detector, "", *_frame(boxes), ""),
+        *(reader, "", *_frame(texts), ""),
         "Rates carry the 95 % interval in per cent. Where not every plate is labelled, other boxes",
         "may be plates: they are counted as unlabelled, not as wrong.",
     ]
