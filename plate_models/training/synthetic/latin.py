@@ -91,11 +91,11 @@ class FontsMissingError(Exception):
 
 @dataclass(frozen=True)
 class LatinPlate:
-    """What a plate is to look like."""
+    """What a plate is to look like; what is None or empty is left to chance."""
 
     rows: tuple[str, ...]  # one or two, of groups of characters with spaces between
     size_mm: tuple[float, float]  # width and height
-    band: str | None = None  # "left", "top" or "none"; None leaves it to chance, as what follows
+    band: str | None = None  # "left", "top" or "none"
     colours: tuple[RGB, RGB] | None = None  # sheet and ink in full light, in [0, 255]
     typefaces: tuple[str, ...] = ()  # names of files, one of which is taken
 
@@ -189,10 +189,8 @@ def _glyph(face: Path, char: str, bolder_px: int) -> Mask:
     font = _font(face)
     left, _, right, _ = font.getbbox(char, anchor="ls")
     size_wh = round(right - left) + 2 * _PAD_PX, _MASTER_PX + 2 * _PAD_PX
-    picture = Pictures.new("L", size_wh)
-    ImageDraw.Draw(picture).text(
-        (_PAD_PX - left, _PAD_PX + _MASTER_PX), char, 255, font, anchor="ls"
-    )
+    picture, foot = Pictures.new("L", size_wh), (_PAD_PX - left, _PAD_PX + _MASTER_PX)
+    ImageDraw.Draw(picture).text(foot, char, 255, font, anchor="ls")
     mask = np.array(picture)
     if bolder_px:
         side = 2 * abs(bolder_px) + 1
