@@ -13,11 +13,11 @@ calibration, in [0, 1]), right (whether the whole text is).
 """
 
 import datetime
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache, partial
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -79,8 +79,7 @@ _STYLE = CropStyle(
 )
 
 
-@dataclass(frozen=True)
-class Result:
+class Result(NamedTuple):
     """A calibration, and what is known of it as JSON-ready values."""
 
     calibration: Calibration
@@ -90,11 +89,10 @@ class Result:
         """The report for a terminal."""
         rows = {"as read": "measured_uncalibrated", "calibrated": "measured"}
         table = pd.DataFrame({name: self.report[key] for name, key in rows.items()}).T
-        heads = ["crops", "right", "ece", "ece_doubtful", "brier", "right_at_95"]
         counts = self.report["measured"]
         return [
             "Measured on crops that were not fitted to; in force is the last row:",
-            table[heads].astype({"crops": int}).to_string(),
+            table.dropna(axis=1).astype({"crops": int}).to_string(),
             "",
             f"readable from {self.calibration.readable_from:.4f}: {counts['readable']}, of these "
             f"wrong {counts['readable_and_wrong']}; "
@@ -298,8 +296,7 @@ def _calibration_error(scores: Floats, right: Bools) -> float:
 
 
 def _count_readable(readings: pd.DataFrame, calibration: Calibration) -> dict[str, int]:
-    scores = apply_all(calibration, readings.raw)
-    unknown_from = calibration.unknown_readable_from
+    scores, unknown_from = apply_all(calibration, readings.raw), calibration.unknown_readable_from
     if unknown_from is None:
         unknown_from = RECOGNIZER.unknown_readable_from
     least = np.where(readings.known, calibration.readable_from, unknown_from)

@@ -30,7 +30,6 @@ from plate_models.training.synthetic.kinds import CAR, DRAWN
 from plate_models.training.worker_pool import map_ahead
 
 SEED = 20_260
-PER_KIND = 500
 CHARACTER_PX = (9.0, 36.0)
 BENCHMARK_KINDS = (*DRAWN, *FOREIGN)
 VARIANTS = ("", "night", "codec")

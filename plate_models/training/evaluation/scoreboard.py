@@ -431,13 +431,13 @@ def group_lines(plates: Sequence[PlateResult]) -> list[str]:
 
 def grammar_lines(plates: Sequence[PlateResult]) -> list[str]:
     """What the grammar wins and breaks beside the best path and the beam, in labelled boxes."""
-    changed = {"wins": list[str](), "breaks": list[str]()}
+    lines = []
     for plate in plates:
         steps = [plate.others["greedy"], plate.others["beam"], plate.in_label.guess]
         right = [plate.right(step) for step in steps]
         if plate.label.legible and any(right) and not all(right):
-            verdict = "wins" if right[2] else "breaks"
             shown = "greedy {}, beam {}, grammar {}".format(*steps)
-            changed[verdict].append(f"  {verdict} {plate.label.text}: {shown}")
-    counted = ", ".join(f"{verdict} {len(lines)}" for verdict, lines in changed.items())
-    return [f"In the labelled boxes the grammar {counted}", *changed["wins"], *changed["breaks"]]
+            lines.append(f"  {'wins' if right[2] else 'breaks'} {plate.label.text}: {shown}")
+    wins = sum(line.startswith("  wins") for line in lines)
+    head = f"In the labelled boxes the grammar wins {wins}, breaks {len(lines) - wins}"
+    return [head, *sorted(lines, reverse=True)]
