@@ -157,7 +157,7 @@ def test_a_time_out_is_the_queues_if_most_time_went_there(
         inside = Photo(reader._admission)
         await settle()
         context: Any = SimpleNamespace(deadline=deadline_in(PATIENT_S), request_id="1")
-        reading = asyncio.create_task(reader._read(b"photo", context))
+        reading = asyncio.create_task(reader._read(b"photo", context, None))
         await settle()
         clock.now += waited_s
         await inside.end()
