@@ -27,7 +27,7 @@ from plate_models.training.evaluation.rendered import (
 from plate_models.training.synthetic.kinds import CAR, KINDS
 from plates.cli import main as cli
 
-TRAINING = ("crops", "photo", "plates", "scenes", "wear")
+TRAINING = ("clutter", "crops", "photo", "plates", "scenes", "wear")
 
 
 @pytest.fixture(scope="module")
