@@ -233,30 +233,24 @@ def _cuts(size: int, cells: int, rng: Generator) -> list[int]:
     return [round(float(value)) for value in even]
 
 
-def _placement(
+def _place(
     photo: TrainingPhoto,
     target: NDArray[np.float32] | None,
     scale: float,
-    size_hw: tuple[int, int],
+    cell_wh: NDArray[np.int64],
     rng: Generator,
 ) -> NDArray[np.float64]:
     """Where the photo's corner goes, (x, y) in cell pixels.
 
     The target plate lies inside the cell, and the photo covers as much of it as it can.
     """
-    corner = np.zeros(2)
-    for axis in range(2):
-        cell = size_hw[1 - axis]
-        side = photo.image.shape[1 - axis] * scale
-        low, high = min(cell - side, 0.0), max(cell - side, 0.0)
-        if target is not None:
-            first, last = target[axis] * scale, target[axis + 2] * scale
-            inside = sorted((-first, cell - last))
-            low, high = max(low, inside[0]), min(high, inside[1])
-            if low > high:
-                low, high = inside
-        corner[axis] = rng.uniform(low, high)
-    return corner
+    spare = cell_wh - np.array(photo.image.shape[1::-1]) * scale
+    ends = np.array((np.minimum(spare, 0), np.maximum(spare, 0)))
+    if target is not None:
+        inside = np.sort((-target[:2] * scale, cell_wh - target[2:] * scale), axis=0)
+        both = np.maximum(ends[0], inside[0]), np.minimum(ends[1], inside[1])
+        ends = np.where(both[0] > both[1], inside, both)
+    return np.asarray(rng.uniform(*ends), np.float64)
 
 
 def _cut(
@@ -267,15 +261,14 @@ def _cut(
     rng: Generator,
 ) -> Window:
     """Scale, turn and shift a photo into a cell, and its boxes with it."""
-    corner = _placement(photo, target, scale, size_hw, rng)
+    h, w = size_hw
+    corner = _place(photo, target, scale, np.array([w, h]), rng)
     image, shrink = photo.image, 1.0
     if scale < 0.75:
         # Warping alone would skip pixels; the letterbox that serves averages them too.
-        h, w = image.shape[:2]
-        size_wh = (max(round(w * scale), 1), max(round(h * scale), 1))
+        size_wh = [max(round(side * scale), 1) for side in image.shape[1::-1]]
         image = cv2.resize(image, size_wh, interpolation=cv2.INTER_AREA).astype(np.uint8)
         shrink = scale
-    h, w = size_hw
     matrix = _turn((w / 2, h / 2), rng) @ shift_by(*corner) @ np.diag((scale, scale, 1.0))
     if rng.random() < 0.3:
         matrix = shift_by(w, 0) @ np.diag((-1.0, 1, 1)) @ matrix
@@ -298,8 +291,7 @@ def _turn(centre: tuple[float, float], rng: Generator) -> NDArray[np.float64]:
     cos, sin, stretch = np.cos(angle), np.sin(angle), np.exp(rng.normal(0, 0.08))
     turn = np.array([[cos * stretch, shear - sin, 0], [sin * stretch, cos, 0], [0, 0, 1]])
     x, y = centre
-    matrix: NDArray[np.float64] = shift_by(x, y) @ turn @ shift_by(-x, -y)
-    return matrix
+    return np.asarray(shift_by(x, y) @ turn @ shift_by(-x, -y), np.float64)
 
 
 def _outline(boxes: NDArray[np.float32]) -> NDArray[np.float32]:

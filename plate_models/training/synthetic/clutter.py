@@ -48,8 +48,7 @@ def draw_clutter(width_px: float, rng: Generator) -> PlateImage:
     """
     draw = _draw_sign if rng.random() < 0.6 else _draw_windows
     rgb, alpha = draw(width_px * FINER, rng)
-    if max(alpha.shape) > _MAX_SIDE:
-        rgb, alpha = rgb[:_MAX_SIDE, :_MAX_SIDE], alpha[:_MAX_SIDE, :_MAX_SIDE]
+    rgb, alpha = rgb[:_MAX_SIDE, :_MAX_SIDE], alpha[:_MAX_SIDE, :_MAX_SIDE]
     quad = box_corners(*alpha.shape[::-1]).astype(np.float32)
     return PlateImage(rgb, alpha, quad, lines=0)
 

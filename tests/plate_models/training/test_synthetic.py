@@ -192,4 +192,4 @@ def test_clutter_leaves_plates_as_they_are() -> None:
         paint_clutter(painted, np.array([OLD], np.float32), 60.0, np.random.default_rng(seed))
         changed += (painted != photo).any(axis=2)
     assert not changed[y0:y1, x0:x1].any()
-    assert (changed > 0).mean() > 0.8, "most of the photo stays empty"
+    assert (changed > 0).mean() > 0.6, "most of the photo stays empty"
