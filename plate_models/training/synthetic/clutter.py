@@ -86,11 +86,11 @@ def _draw_sign(width: float, rng: Generator) -> tuple[Image, Mask]:
 
 def _draw_windows(width: float, rng: Generator) -> tuple[Image, Mask]:
     """One pane with bars or slats, or a front of them: windows, shutters, vents, lamps."""
-    single = rng.random() < 0.5
-    # The windows of a house stand as close as the characters of a plate.
-    columns, rows = (1, 1) if single else (int(n) for n in rng.integers((2, 1), (14, 9)))
-    w = max(round(width * float(np.exp(rng.uniform(-0.7 if single else -2.4, 0.2)))), 4)
-    h = max(round(w / float(np.exp(rng.uniform(*np.log((1.5, 7) if single else (0.5, 5)))))), 4)
+    single = rng.random() < 0.4
+    # A front is as wide as a plate, and its windows stand as close as characters.
+    columns, rows = (1, 1) if single else (int(n) for n in rng.integers((3, 1), (13, 8)))
+    w = max(round(width * float(np.exp(rng.uniform(-0.6, 0.6))) / columns / 1.2), 3)
+    h = max(round(w / float(np.exp(rng.uniform(*np.log((1.5, 7) if single else (0.5, 3)))))), 3)
     gaps = np.rint(rng.uniform(0.05, 0.25 if single else 0.6, 2) * min(h, w) / 2).astype(int) + 1
     wall, pane = _draw_colours(rng)
     tile = np.empty((h + 2 * gaps[1], w + 2 * gaps[0], 3), np.float32)
