@@ -68,16 +68,14 @@ def import_recognizer(
             not that of the net; the message names it. Nothing was written.
     """
     state = read_state(lprnet)
-    stages = {key.rpartition(".block")[0] for key in state if ".block" in key}
+    blocks = {key.rpartition(".block")[0] for key in state if ".block" in key}
+    first, second = (sum(b.startswith(stage) for b in blocks) for stage in ("first.", "second."))
     with _checked("recognizer"):
         spec = replace(
             RECOGNIZER,
             alphabet=alphabet,
             countries=tuple(countries),
-            depths=tuple(
-                max(1, sum(stage.startswith(f"{name}.") for stage in stages))
-                for name in ("first", "second")
-            ),
+            depths=(max(first, 1), max(second, 1)),
         )
         specs = Specs(recognizer=spec)
     check_countries(specs.recognizer, "recognizer")
