@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import binomtest, chi2
+from scipy.stats import binomtest
 
 _RESAMPLES = 2000
 
@@ -21,7 +21,7 @@ class Count:
     name: str  # what was counted
     hits: int
     total: int
-    interval_95: Interval | None  # bounds of the rate; None if nothing was counted
+    interval_95: Interval | None = None  # bounds of the rate, where hits are independent
 
     @property
     def rate(self) -> float | None:
@@ -42,31 +42,9 @@ class Count:
 def proportion(name: str, hits: Sequence[bool]) -> Count:
     """Share of hits, with the score interval of Wilson 1927."""
     if not hits:
-        return Count(name, 0, 0, None)
+        return Count(name, 0, 0)
     found = binomtest(sum(hits), len(hits)).proportion_ci(method="wilson")
     return Count(name, sum(hits), len(hits), (float(found.low), float(found.high)))
-
-
-def events(name: str, hits: int, exposure: int) -> Count:
-    """Events per unit, which may exceed 1, with the exact Poisson interval (Garwood 1936)."""
-    if not exposure:
-        return Count(name, hits, 0, None)
-    low = float(chi2.ppf(0.025, 2 * hits)) / 2 if hits else 0.0
-    high = float(chi2.ppf(0.975, 2 * hits + 2)) / 2
-    return Count(name, hits, exposure, (low / exposure, high / exposure))
-
-
-def ratio(name: str, hits: Sequence[int], totals: Sequence[int]) -> Count:
-    """Ratio of two sums over plates, such as wrong characters over characters.
-
-    Errors come in bunches, one plate several, so plates are resampled, not characters. No hit
-    at all leaves nothing to resample: then the bound is that of `events`, as if a bad plate had
-    one error.
-    """
-    if not sum(hits) or not sum(totals):
-        return events(name, sum(hits), sum(totals))
-    interval = bootstrap_95(lambda a, b: a.sum(axis=1) / b.sum(axis=1), hits, totals)
-    return Count(name, sum(hits), sum(totals), interval)
 
 
 def median_ratio(a: Sequence[float], b: Sequence[float]) -> tuple[float, Interval]:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.random import SeedSequence, default_rng
+from numpy.random import Generator, SeedSequence, default_rng
 
 from plate_models.training.benchmark.camera import (
     DASHCAM_PITCH_DEG,
@@ -16,13 +16,13 @@ from plate_models.training.benchmark.camera import (
     sample_frames,
     turn_about,
 )
-from plate_models.training.benchmark.codec import as_filmed
 from plate_models.training.benchmark.designs import FOREIGN, Design, sample_design
 from plate_models.training.benchmark.light import Light, infrared, sample_light
 from plate_models.training.benchmark.optics import Lens, sample_lens, sense, store
 from plate_models.training.benchmark.plates import draw_sheet
 from plate_models.training.benchmark.scenes import build
-from plate_models.training.imaging import apply_homography
+from plate_models.training.codec import DECODERS, through_codec
+from plate_models.training.imaging import Image, apply_homography
 from plate_models.training.labels import LabelledPlate
 from plate_models.training.synthetic.kinds import DRAWN
 from plate_models.training.worker_pool import map_ahead
@@ -36,6 +36,9 @@ _SIZES_WH, _SMALL_SHARE = ((960, 540), (1280, 720)), 0.6
 _GATE_SHARE = 0.6
 _FOCAL = (0.8, 1.8)
 _WHITE_LEVEL, _DARK_WHITE_LEVEL = (0.3, 0.9), (0.22, 0.8)
+
+# Of films: the constant rate factor, and how far the picture moves from frame to frame, in pixels.
+_RATE_FACTOR, _MOST_X, _MOST_Y = (26, 34), 6, 3
 
 
 @dataclass(frozen=True)
@@ -96,10 +99,19 @@ def render_photo(kind: str, index: int, seed: int = SEED, variant: str = "") -> 
     if variant == "night":
         pixels = np.repeat(pixels[..., 1:2], 3, axis=2)
     if variant == "codec":
-        pixels = as_filmed(pixels, rng)
+        pixels = _as_filmed(pixels, rng)
     name = "-".join((kind, *filter(None, [variant]), f"{index:04d}"))
     shown = label(design, kind, hung, camera, lens, light)
     return BenchmarkPhoto(name, store(pixels, rng), shown)
+
+
+def _as_filmed(pixels: Image, rng: Generator) -> Image:
+    """A picture as the last frame of a short film, badly encoded, by a camera that moves."""
+    codec = str(rng.choice(list(DECODERS)))
+    x, y = int(rng.integers(-_MOST_X, _MOST_X + 1)), int(rng.integers(-_MOST_Y, _MOST_Y + 1))
+    frames = [np.roll(pixels, (y * left, x * left), axis=(0, 1)) for left in (3, 2, 1, 0)]
+    factor = rng.integers(_RATE_FACTOR[0], _RATE_FACTOR[1] + 1)
+    return through_codec(frames, codec, crf=str(factor))[-1]
 
 
 def render_photos(

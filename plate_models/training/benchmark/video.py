@@ -13,13 +13,13 @@ from plate_models.training.benchmark.camera import (
     sample_frames,
     turn_about,
 )
-from plate_models.training.benchmark.codec import through_codec
 from plate_models.training.benchmark.designs import FOREIGN, sample_design
 from plate_models.training.benchmark.light import sample_light
 from plate_models.training.benchmark.optics import sample_lens, sense
 from plate_models.training.benchmark.photos import SEED, BenchmarkPhoto, label
 from plate_models.training.benchmark.plates import draw_sheet, fold_at
 from plate_models.training.benchmark.scenes import build
+from plate_models.training.codec import through_codec
 from plate_models.training.imaging import encode_jpeg
 from plate_models.training.synthetic.kinds import CAR, DRAWN
 

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+
 from plate_models.training.evaluation.results import METRICS, READ
 from plate_models.training.figures import mcnemar_p
 
@@ -45,50 +47,45 @@ def compare(first: KeptReport, second: KeptReport) -> list[str]:
     A table of the metrics, then every plate that changed. Metrics other than the text end to end
     are left out where nothing did.
     """
-    lines, changed, boxes = [], list[str](), list[str]()
-    relabelled, single = 0, 0
+    table, changed, notes, relabelled, single = {}, list[str](), list[str](), 0, 0
     for name in (name for name in first.rows if name in second.rows):
         rows = first.rows[name], second.rows[name]
         pairs = pairs_of(*rows)
         single += sum(len(row["plates"]) - len(pairs) for row in rows)
         relabelled += sum(any(a[k] != b[k] for k in ("text", "legible")) for a, b in pairs)
         for metric in METRICS:
-            found: dict[tuple[bool, bool], list[Pair]] = {}
-            for pair in pairs:
-                was, now = (plate["verdicts"].get(metric.name) for plate in pair)
-                if was is not None and now is not None:
-                    found.setdefault((was, now), []).append(pair)
-            won, lost = found.get((False, True), []), found.get((True, False), [])
-            both, total = len(found.get((True, True), [])), sum(map(len, found.values()))
-            if not total or not (won or lost or metric.name == READ):
+            verdicts = [tuple(plate["verdicts"].get(metric.name) for plate in p) for p in pairs]
+            asked = [verdict for verdict in verdicts if None not in verdict]
+            wins, losses = asked.count((False, True)), asked.count((True, False))
+            if not asked or not (wins or losses or metric.name == READ):
                 continue
-            what = f"{name}: {metric.name}"
-            lines.append(
-                f"{what:<60} {total:>5} {both + len(lost):>6} {both + len(won):>6} "
-                f"{len(won):>5} {len(lost):>6} {mcnemar_p(len(won), len(lost)):>7.3f}"
-            )
-            changed += ["", what] if won or lost else []
-            changed += [_line("won", pair) for pair in won] + [_line("lost", pair) for pair in lost]
-        (a, b), (c, d) = (
-            (len(row["elsewhere"]), sum(bool(one["text"]) for one in row["elsewhere"]))
+            table[f"{name}: {metric.name}"] = {
+                "of": len(asked),
+                "first": asked.count((True, True)) + losses,
+                "second": asked.count((True, True)) + wins,
+                "wins": wins,
+                "losses": losses,
+                "p": mcnemar_p(wins, losses),
+            }
+            changed += ["", f"{name}: {metric.name}"] if wins or losses else []
+            for verb, change in (("won", (False, True)), ("lost", (True, False))):
+                found = zip(pairs, verdicts, strict=True)
+                changed += [_line(verb, pair) for pair, verdict in found if verdict == change]
+        was, now = (
+            f"{len(row['elsewhere'])}, readable {sum(bool(a['text']) for a in row['elsewhere'])}"
             for row in rows
         )
-        if (a, b) != (c, d):
-            boxes.append(f"{name}: boxes on no label {a} -> {c}, readable ones {b} -> {d}")
-    if not lines and not boxes:
+        if was != now:
+            notes.append(f"{name}: boxes on no label {was} -> {now}")
+    if not table and not notes:
         return []
-    lines.insert(
-        0, f"{'':<60} {'of':>5} {'first':>6} {'second':>6} {'wins':>5} {'losses':>6}       p"
-    )
-    if changed:
-        heading = "What changed: end to end, (held back), [from the labelled box]"
-        lines += ["", heading, *changed]
-    lines += ["", *boxes] if boxes else []
     if relabelled:
-        lines += ["", f"Plates whose label changed between the two: {relabelled}"]
+        notes.append(f"Plates whose label changed between the two: {relabelled}")
     if single:
-        lines += ["", f"Plates of these rows that only one of the two has: {single}"]
-    return lines
+        notes.append(f"Plates of these rows that only one of the two has: {single}")
+    frame = pd.DataFrame.from_dict(table, orient="index").to_string(float_format="%.3f")
+    heading = "What changed: end to end, (held back), [from the labelled box]"
+    return [*frame.splitlines(), *(["", heading, *changed] if changed else ()), "", *notes]
 
 
 def _line(verb: str, pair: Pair) -> str:

@@ -23,17 +23,12 @@ from plate_models.training.evaluation.results import (
     score_photo,
 )
 from plate_models.training.evaluation.sets import Photo
-from plate_models.training.figures import (
-    Count,
-    bootstrap_95,
-    edit_distance,
-    events,
-    proportion,
-    ratio,
-)
+from plate_models.training.figures import Count, bootstrap_95, edit_distance, proportion
 
 # A property with more values than this tells photos apart, not groups.
 _MOST_GROUPS = 8
+# What the detector alone is asked.
+_BOXES = (FOUND, "found, IoU 0.7")
 
 
 @dataclass
@@ -102,8 +97,8 @@ class Scoreboard:
             answers = [*self.elsewhere, *(a for plate in self.plates for a in plate.answers)]
             rows.append(proportion("precision", [a.iou >= 0.5 for a in answers]))
         readable = sum(bool(answer.text) for answer in self.elsewhere)
-        rows.append(events("other boxes per photo", len(self.elsewhere), self.photos))
-        rows.append(events("readable texts there per photo", readable, self.photos))
+        rows.append(Count("other boxes per photo", len(self.elsewhere), self.photos))
+        rows.append(Count("readable texts there per photo", readable, self.photos))
         return rows
 
     def lines(self) -> list[str]:
@@ -163,19 +158,10 @@ def count_plates(plates: Sequence[PlateResult]) -> list[Count]:
         if asked := [plate for plate in plates if metric.asks(plate)]:
             rows.append(proportion(metric.name, [metric.right(plate) for plate in asked]))
     if legible := [plate for plate in plates if plate.label.legible]:
-        errors = [edit_distance(plate.in_label.guess, plate.label.text) for plate in legible]
-        lengths = [len(plate.label.text) for plate in legible]
-        rows.append(ratio("character error rate, labelled box", errors, lengths))
+        errors = sum(edit_distance(plate.in_label.guess, plate.label.text) for plate in legible)
+        length = sum(len(plate.label.text) for plate in legible)
+        rows.append(Count("character error rate, labelled box", errors, length))
     return rows
-
-
-def _corners(plates: Sequence[PlateResult]) -> str:
-    """Mean error of the corners in per cent of the plates' widths, and its bootstrap interval."""
-    errors = [p.corner_error for p in plates if p.corner_error is not None]
-    if not errors:
-        return ""
-    low, high = bootstrap_95(lambda drawn: drawn.mean(axis=1), errors)
-    return f"{np.mean(errors):.2%} {100 * low:.2f}-{100 * high:.2f}"
 
 
 def table(boards: Mapping[str, Scoreboard]) -> list[str]:
@@ -183,35 +169,41 @@ def table(boards: Mapping[str, Scoreboard]) -> list[str]:
     boxes, texts = {}, {}
     for row, board in boards.items():
         counts = {count.name: count for count in board.counts()}
-        other, readable = counts["other boxes per photo"], counts["readable texts there per photo"]
+        cells = {name: count.cell for name, count in counts.items() if count.total}
+        errors = [p.corner_error for p in board.plates if p.corner_error is not None]
+        others = len(board.elsewhere)
         boxes[row] = {
             "photos": board.photos,
-            **{name: _cell(counts.get(name)) for name in (FOUND, "found, IoU 0.7", "precision")},
-            "no plates": other.hits if board.complete else "",
-            "unlabelled": "" if board.complete else other.hits,
-            "per photo": f"{other.rate or 0:.3f}",
-            "readable there": readable.hits,
-            "corners off by": _corners(board.plates),
+            **{name: cells.get(name, "") for name in (*_BOXES, "precision")},
+            "no plates": others if board.complete else "",
+            "unlabelled": "" if board.complete else others,
+            "per photo": f"{others / max(board.photos, 1):.3f}",
+            "readable there": counts["readable texts there per photo"].hits,
+            "corners off by": "",
         }
+        if errors:
+            low, high = bootstrap_95(lambda drawn: drawn.mean(axis=1), errors)
+            boxes[row]["corners off by"] = f"{np.mean(errors):.2%} {100 * low:.2f}-{100 * high:.2f}"
         if READ in counts:
-            read, no_wrong = counts[READ], counts[NO_WRONG]
+            wrong = sum(bool(plate.wrong_texts) for plate in board.plates)
+            shown = [m.name for m in METRICS if m.name not in (*_BOXES, READ, NO_WRONG)]
             texts[row] = {
-                "plates": read.total,
-                "read right": read.hits,
-                "rate": f"{read.rate:.1%}",
-                "95 %": _interval(read),
-                "wrong": no_wrong.total - no_wrong.hits,
-                **{
-                    metric.name: _cell(counts.get(metric.name))
-                    for metric in METRICS
-                    if metric.name not in (FOUND, "found, IoU 0.7", READ, NO_WRONG)
-                },
+                "plates": counts[READ].total,
+                "read right": counts[READ].hits,
+                "rate": f"{counts[READ].rate:.1%}",
+                "95 %": cells[READ].split()[1],
+                "wrong": wrong,
+                **{name: cells.get(name, "") for name in shown},
             }
-    detector = "Detector, at the shipped threshold: what is found, and boxes where no plate is"
-    reader = "End to end: the readable text is right; `wrong` counts plates with a wrong one"
     return [
-        *(detector, "", *_frame(boxes), ""),
-        *(reader, "", *_frame(texts), ""),
+        "Detector, at the shipped threshold: what is found, and boxes where no plate is",
+        "",
+        *_frame(boxes),
+        "",
+        "End to end: the readable text is right; `wrong` counts plates with a wrong one",
+        "",
+        *_frame(texts),
+        "",
         "Rates carry the 95 % interval in per cent. Where not every plate is labelled, other boxes",
         "may be plates: they are counted as unlabelled, not as wrong.",
     ]
@@ -224,14 +216,6 @@ def _frame(rows: Mapping[str, Mapping[str, Any]]) -> list[str]:
     return list(frame.loc[:, (frame != "").any()].to_string().splitlines())
 
 
-def _interval(count: Count) -> str:
-    return "-".join(f"{100 * bound:.1f}" for bound in count.interval_95 or ())
-
-
-def _cell(count: Count | None) -> str:
-    return count.cell if count and count.total else ""
-
-
 def group_lines(plates: Sequence[PlateResult]) -> list[str]:
     """Plates by width (terciles), light, source and lines: one line per group; may be empty.
 
@@ -239,20 +223,16 @@ def group_lines(plates: Sequence[PlateResult]) -> list[str]:
     """
     if not plates:
         return []
-    low, high = np.quantile([plate.width for plate in plates], (1 / 3, 2 / 3))
-    thirds = (f"under {low:.0f} px", f"{low:.0f} to {high:.0f} px", f"over {high:.0f} px")
-    properties = {
-        "width": [thirds[int(p.width >= low) + int(p.width > high)] for p in plates],
-        "light": [plate.label.light or "not labelled" for plate in plates],
-        "source": [plate.source or "other" for plate in plates],
-        "lines": [f"{plate.label.lines} in a plate" for plate in plates],
-    }
+    about = [(p.width, p.label.light or "not labelled", p.source, p.label.lines) for p in plates]
+    frame = pd.DataFrame(about, columns=["width", "light", "source", "lines"])
+    bounds = {-np.inf, *frame["width"].quantile([1 / 3, 2 / 3]).round(), np.inf}
+    frame["width"] = pd.cut(frame["width"], sorted(bounds))
     rows = {}
-    for by, values in properties.items():
-        names = [name for name in thirds if name in values] if by == "width" else sorted({*values})
-        for name in names if 1 < len(names) <= _MOST_GROUPS else ():
-            members = [p for p, own in zip(plates, values, strict=True) if own == name]
-            rows[f"{by}: {name}"] = {count.name: count.cell for count in count_plates(members)}
+    for by in frame:
+        groups = frame.groupby(by, observed=True).indices
+        for name, places in groups.items() if 1 < len(groups) <= _MOST_GROUPS else ():
+            counts = count_plates([plates[place] for place in places])
+            rows[f"{by}: {name}"] = {count.name: count.cell for count in counts}
     return ["By group: count, and the 95 % interval of the rate in per cent", *_frame(rows)]
 
 

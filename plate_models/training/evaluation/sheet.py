@@ -1,8 +1,7 @@
 """Contact sheets for a person: photo views, rectified plates, letters with the wrong ones red."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 import numpy as np
 from PIL import Image, ImageDraw
@@ -26,20 +25,6 @@ _VIEW_WH, _PLATE_WH, _CELL_HEIGHT = (282, 160), (282, 72), 440
 _MOST = 60
 
 
-@dataclass(frozen=True)
-class Cell:
-    """One plate of a sheet."""
-
-    photo: str  # file name
-    # Drawn into the view: boxes in the photo's pixels with their colours.
-    boxes: Sequence[tuple[Box, tuple[int, int, int]]]
-    crop: Pixels | None  # the rectified plate
-    # Each with the right one, to mark what is wrong, or None.
-    texts: Sequence[tuple[str, str | None]]
-    facts: Sequence[str]  # lines about it; the first one is red if ``failed``
-    failed: bool = False  # whether the plate is a failure
-
-
 def failure_sheet(board: Scoreboard, title: str, about: Sequence[str]) -> Image.Image:
     """Draw every failure: the photo, the rectified plate, what is right, and what was read.
 
@@ -60,48 +45,26 @@ def failure_sheet(board: Scoreboard, title: str, about: Sequence[str]) -> Image.
     ]
     note = "No plate is there." if board.complete else "Is it a plate? No label says so."
     strips = [_heading(title, [*about, "", *meanings, "", legend])]
-    for heading, cells in (
-        (f"Not found or not read right: {len(failures)}", map(_failure_cell, failures)),
-        (f"Read right, but loosely boxed: {len(loose)}", map(_failure_cell, loose)),
-        (f"Readable, though labelled as illegible: {len(unclear)}", map(_answer_cell, unclear)),
-        (f"Other boxes: {len(others)}. {note}", map(_answer_cell, others)),
-    ):
-        if shown := list(cells):
-            more = f", of which {_MOST} are shown" if len(shown) > _MOST else ""
-            strips += [_heading(heading + more), *_grid(shown[:_MOST], board.loads)]
-    return _stack(strips)
-
-
-def _failure_cell(plate: PlateResult) -> Cell:
-    answer, label = next(iter(plate.answers), None), plate.label
-    right = label.text if label.legible else None
-    texts: list[tuple[str, str | None]] = [(right or "?", None)]
-    texts += [(one.guess if one else "", right) for one in (answer, plate.in_label)]
-    facts = [
-        plate.failure,
-        f"{plate.width:.0f} px wide, {label.light or 'light unknown'}, {label.lines} in a plate",
-        f"IoU {plate.iou:.2f}" + (f", score {answer.score:.3f}, {answer.format}" if answer else ""),
-    ]
-    boxes = [(label.box, _LABEL_RGB), *([(answer.box, _FOUND_RGB)] if answer else [])]
-    return Cell(plate.photo, boxes, answer.crop if answer else None, texts, facts, failed=True)
-
-
-def _answer_cell(answer: Answer) -> Cell:
-    facts = [
-        f"box {answer.detection_score:.2f}, score {answer.score:.3f}, {answer.format}",
-        "readable" if answer.text else "not readable",
-    ]
-    boxes = [(answer.box, _FOUND_RGB)]
-    return Cell(answer.photo, boxes, answer.crop, [(answer.guess, None)], facts)
-
-
-def _stack(strips: Sequence[Image.Image]) -> Image.Image:
-    """Put strips one below the other."""
+    sections: tuple[tuple[str, Sequence[PlateResult | Answer]], ...] = (
+        (f"Not found or not read right: {len(failures)}", failures),
+        (f"Read right, but loosely boxed: {len(loose)}", loose),
+        (f"Readable, though labelled as illegible: {len(unclear)}", unclear),
+        (f"Other boxes: {len(others)}. {note}", others),
+    )
+    for heading, shown in sections:
+        if not shown:
+            continue
+        more = f", of which {_MOST} are shown" if len(shown) > _MOST else ""
+        strips.append(_heading(heading + more))
+        for start in range(0, min(len(shown), _MOST), _COLUMNS):
+            strips.append(Image.new("RGB", (WIDTH, _CELL_HEIGHT), _PAPER))
+            for column, one in enumerate(shown[start : start + _COLUMNS]):
+                _draw(strips[-1], _MARGIN + column * _PITCH, one, board.loads[one.photo]())
     sheet = Image.new("RGB", (WIDTH, sum(one.height for one in strips) + _MARGIN), _PAPER)
     top = 0
-    for one in strips:
-        sheet.paste(one, (0, top))
-        top += one.height
+    for strip in strips:
+        sheet.paste(strip, (0, top))
+        top += strip.height
     return sheet
 
 
@@ -109,35 +72,40 @@ def _heading(title: str, lines: Sequence[str] = ()) -> Image.Image:
     image = Image.new("RGB", (WIDTH, 64 + 22 * len(lines)), _PAPER)
     pen = ImageDraw.Draw(image)
     pen.text((_MARGIN, 20), title, _INK, load_default(24))
-    for number, line in enumerate(lines):
-        pen.text((_MARGIN, 58 + 22 * number), line, _GREY, load_default(14))
+    pen.multiline_text((_MARGIN, 58), "\n".join(lines), _GREY, load_default(14), spacing=8)
     return image
 
 
-def _grid(cells: Sequence[Cell], loads: Mapping[str, Callable[[], Pixels]]) -> list[Image.Image]:
-    """Plates side by side, one strip for each four."""
-    strips = [
-        Image.new("RGB", (WIDTH, _CELL_HEIGHT), _PAPER) for _ in range(-(-len(cells) // _COLUMNS))
-    ]
-    for place, cell in enumerate(cells):
-        strip, column = divmod(place, _COLUMNS)
-        _draw_cell(strips[strip], _MARGIN + column * _PITCH, cell, loads[cell.photo]())
-    return strips
-
-
-def _draw_cell(image: Image.Image, x: int, cell: Cell, photo: Pixels) -> None:
+def _draw(image: Image.Image, x: int, shown: PlateResult | Answer, photo: Pixels) -> None:
+    """Draw a failure, or an answer without a label, into a strip: views, texts, facts."""
+    answer: Answer | None
+    if isinstance(shown, Answer):
+        answer, boxes, failure = shown, [(shown.box, _FOUND_RGB)], ""
+        texts: list[tuple[str, str | None]] = [(shown.guess, None)]
+        facts = [f"box {shown.detection_score:.2f}", "readable" if shown.text else "not readable"]
+    else:
+        answer, label, failure = next(iter(shown.answers), None), shown.label, shown.failure
+        right = label.text if label.legible else None
+        texts = [(right or "?", None)]
+        texts += [(one.guess if one else "", right) for one in (answer, shown.in_label)]
+        light = label.light or "light unknown"
+        facts = [f"{shown.width:.0f} px wide, {light}, {label.lines} in a plate"]
+        facts.append(f"IoU {shown.iou:.2f}")
+        boxes = [(label.box, _LABEL_RGB), *([(answer.box, _FOUND_RGB)] if answer else [])]
+    if answer:
+        facts.append(f"score {answer.score:.3f}, {answer.format}")
     pen = ImageDraw.Draw(image)
-    image.paste(view(photo, _VIEW_WH, cell.boxes), (x, 10))
+    image.paste(view(photo, _VIEW_WH, boxes), (x, 10))
     plate = Image.new("RGB", _PLATE_WH, _RULE)
-    if cell.crop is not None:
-        plate = Image.fromarray(cell.crop).resize(_PLATE_WH, Image.Resampling.BICUBIC)
+    if answer and answer.crop is not None:
+        plate = Image.fromarray(answer.crop).resize(_PLATE_WH, Image.Resampling.BICUBIC)
     image.paste(plate, (x, 176))
-    for number, (found, right) in enumerate(cell.texts):
-        _letters(pen, (x, 252 + 36 * number), found, right)
-    y = 256 + 36 * len(cell.texts)
-    for number, fact in enumerate([*cell.facts, cell.photo[:40]]):
-        colour = _RED if cell.failed and not number else _INK
-        pen.text((x, y + 19 * number), fact, colour, load_default(14))
+    for number, (found, expected) in enumerate(texts):
+        _letters(pen, (x, 252 + 36 * number), found, expected)
+    y = 256 + 36 * len(texts)
+    pen.text((x, y), failure, _RED, load_default(14))
+    lines = "\n".join([*facts, shown.photo[:40]])
+    pen.multiline_text((x, y + 19), lines, _INK, load_default(14), spacing=4)
 
 
 def view(

@@ -21,16 +21,14 @@ from plate_models.training.imaging import (
     shift_by,
 )
 from plate_models.training.synthetic.kinds import TRAINING_SHARES, Shares, draw_kind, kind_named
-from plate_models.training.synthetic.latin import LATIN, sample_latin
+from plate_models.training.synthetic.latin import LATIN, LatinPlate, sample_latin
 from plate_models.training.synthetic.photo import BAD_CAMERAS, PhotoStyle, photograph
 from plate_models.training.synthetic.plates import (
     DEFAULT_STYLE,
     PlateImage,
     PlateStyle,
     Quad,
-    level_for,
     project,
-    render_latin,
     render_plate_for,
 )
 from plate_models.training.synthetic.texts import sample_text
@@ -95,30 +93,21 @@ def _sample_view(
     if rng.random() < style.tilt_share:
         spread[0] = style.tilt_deg
     angles = np.clip(rng.normal(0, 1, 3) * spread, (-38, -64, -45), (38, 64, 45))
-    view = project(plate, np.radians(angles), rng.uniform(*style.distance))
-    hull = np.ptp(apply_homography(view, plate.quad), axis=0)
-    return np.diag([width_px / hull[0], width_px / hull[0], 1.0]) @ view
-
-
-def jitter_box(
-    low: Floats, high: Floats, lines: int, rng: np.random.Generator, style: CropStyle
-) -> tuple[Floats, Floats]:
-    """Move the corners (2,) of a box as a detector errs."""
-    # Of two lines, heights move less far, as their margin is smaller.
-    slack = np.array([1, RECTIFIER.margin_hw(lines)[0] / RECTIFIER.margin_hw(1)[0]])
-    size = high - low
-    sigma = style.box_jitter[int(rng.random() < style.sloppy_share)] * size * (1, 2) * slack
-    limit = size * style.box_limit * slack
-    moved = [np.clip(rng.normal(0, 1, 2) * sigma, -limit, limit) for _ in range(2)]
-    return low + moved[0], high + moved[1]
+    return project(plate, np.radians(angles), rng.uniform(*style.distance), width_px)
 
 
 def _sample_box(
     corners: Floats, lines: int, rng: np.random.Generator, style: CropStyle
 ) -> tuple[Floats, Floats]:
-    """A detector's box around the corners, widened by the rectifier's margin."""
-    low, high = jitter_box(corners.min(axis=0), corners.max(axis=0), lines, rng, style)
+    """A detector's box around the corners, as it errs, widened by the rectifier's margin."""
+    low, high = corners.min(axis=0), corners.max(axis=0)
     margin_h, margin_w = RECTIFIER.margin_hw(lines)
+    # Of two lines, heights move less far, as their margin is smaller.
+    slack = np.array([1, margin_h / RECTIFIER.margin_hw(1)[0]])
+    sigma = style.box_jitter[int(rng.random() < style.sloppy_share)] * (high - low) * (1, 2) * slack
+    limit = (high - low) * style.box_limit * slack
+    moved = [np.clip(rng.normal(0, 1, 2) * sigma, -limit, limit) for _ in range(2)]
+    low, high = low + moved[0], high + moved[1]
     margin = (high - low) * (margin_w, margin_h) / 2
     return low - margin, high + margin
 
@@ -143,74 +132,48 @@ def _paint(rng: np.random.Generator) -> Floats:
     return np.asarray(np.clip(painted, 2, 250))
 
 
-def _bands(image: Image, rng: np.random.Generator, slope: float) -> None:
-    """Edges of bumpers and lids, about parallel to the plate."""
-    height, width = image.shape[:2]
-    for _ in range(int(rng.integers(0, 6))):
-        y = rng.uniform(-0.1, 1.1) * height
-        tilt = slope + rng.normal(0, 0.04)
-        ends = (0, round(y - tilt * width / 2)), (width, round(y + tilt * width / 2))
-        colour = _paint(rng) if rng.random() < 0.4 else np.full(3, rng.beta(0.5, 0.7) * 250)
-        thick = max(1, round(rng.beta(1, 3) * 0.4 * height))
-        cv2.line(image, *ends, colour.tolist(), thick, cv2.LINE_AA)
-
-
-def _grille(image: Image, rng: np.random.Generator, slope: float) -> None:
-    height, width = image.shape[:2]
-    step = rng.uniform(0.05, 0.16) * height
-    colour = np.full(3, rng.uniform(10, 170)) + rng.normal(0, 6, 3)
-    for y in np.arange(rng.uniform(-0.2, 0.8) * height, 1.2 * height, max(3.0, step)):
-        ends = (0, round(y - slope * width / 2)), (width, round(y + slope * width / 2))
-        cv2.line(image, *ends, colour.tolist(), max(1, round(step * 0.4)), cv2.LINE_AA)
-
-
-def _recess(image: Image, quad: Quad, rng: np.random.Generator) -> None:
-    """The niche or the bumper's face that carries the plate."""
-    centre = quad.mean(axis=0)
-    grown = centre + (quad - centre) * np.array([rng.uniform(1.05, 1.7), rng.uniform(1.1, 2.4)])
-    grown += rng.normal(0, 0.06, 2) * np.ptp(quad, axis=0)
-    colour = _paint(rng) if rng.random() < 0.35 else np.full(3, rng.uniform(5, 50))
-    cv2.fillConvexPoly(image, np.rint(grown).astype(np.int32), colour.tolist(), cv2.LINE_AA)
-
-
-def _lettering(image: Image, rng: np.random.Generator) -> None:
-    height, width = image.shape[:2]
-    word = _WORDS[rng.integers(len(_WORDS))]
-    size = rng.uniform(0.08, 0.22) * height / 22
-    y = (rng.uniform(0.0, 0.2) if rng.random() < 0.5 else rng.uniform(0.9, 1.1)) * height
-    place = round(rng.uniform(-0.1, 0.8) * width), round(y)
-    tone = [rng.uniform(60, 250)] * 3
-    cv2.putText(image, word, place, cv2.FONT_HERSHEY_DUPLEX, size, tone, 1, cv2.LINE_AA)
-
-
-def _drop_shadow(image: Image, quad: Quad, rng: np.random.Generator) -> None:
-    shift = rng.normal(0, 0.04, 2) * float(np.ptp(quad[:, 1]))
-    corners = np.rint(quad + np.array([shift[0], abs(shift[1])])).astype(np.int32)
-    cv2.fillConvexPoly(image, corners, [rng.uniform(0, 40)] * 3, cv2.LINE_AA)
-
-
 def _paint_background(size_hw: tuple[int, int], quad: Quad, rng: np.random.Generator) -> Image:
     """Paint a car's part for a plate to hang on, (H, W, 3) uint8 RGB."""
-    colour = _paint(rng)
+    height, width = size_hw
     shade = 1 + rng.normal(0, rng.uniform(0.02, 0.3), (4, 4))
     shade += rng.normal(0, rng.uniform(0, 0.2), (4, 1))
-    coarse = np.clip(shade[..., None] * colour, 0, 255).astype(np.uint8)
-    size_wh = size_hw[1], size_hw[0]
-    image = np.asarray(cv2.resize(coarse, size_wh, interpolation=cv2.INTER_CUBIC), np.uint8)
+    coarse = np.clip(shade[..., None] * _paint(rng), 0, 255).astype(np.uint8)
+    image = np.asarray(cv2.resize(coarse, (width, height), interpolation=cv2.INTER_CUBIC), np.uint8)
     if rng.random() < 0.2:
-        grain = np.abs(rng.normal(0, rng.uniform(1, 8), (*size_hw, 1)))
+        grain = np.abs(rng.normal(0, rng.uniform(1, 8), (height, width, 1)))
         image = np.clip(image + grain, 0, 255).astype(np.uint8)
     along = quad[1] - quad[0]
     slope = float(along[1] / max(1e-3, abs(along[0])))
+
+    def bar(y: float, slope: float, thick: float, colour: Floats) -> None:
+        ends = (0, round(y - slope * width / 2)), (width, round(y + slope * width / 2))
+        cv2.line(image, *ends, colour.tolist(), max(1, round(thick)), cv2.LINE_AA)
+
+    if rng.random() < 0.12:  # a grille
+        step = max(3.0, rng.uniform(0.05, 0.16) * height)
+        colour = np.full(3, rng.uniform(10, 170)) + rng.normal(0, 6, 3)
+        for y in np.arange(rng.uniform(-0.2, 0.8) * height, 1.2 * height, step):
+            bar(y, slope, 0.4 * step, colour)
+    # Edges of bumpers and lids, about parallel to the plate.
+    for _ in range(int(rng.integers(0, 6))):
+        colour = _paint(rng) if rng.random() < 0.4 else np.full(3, rng.beta(0.5, 0.7) * 250)
+        thick = rng.beta(1, 3) * 0.4 * height
+        bar(rng.uniform(-0.1, 1.1) * height, slope + rng.normal(0, 0.04), thick, colour)
+    middle, size = quad.mean(axis=0), np.ptp(quad, axis=0)
+    if rng.random() < 0.5:  # the niche or the bumper's face that carries the plate
+        grown = middle + (quad - middle) * (rng.uniform(1.05, 1.7), rng.uniform(1.1, 2.4))
+        grown += rng.normal(0, 0.06, 2) * size
+        colour = _paint(rng) if rng.random() < 0.35 else np.full(3, rng.uniform(5, 50))
+        cv2.fillConvexPoly(image, np.rint(grown).astype(np.int32), colour.tolist(), cv2.LINE_AA)
     if rng.random() < 0.12:
-        _grille(image, rng, slope)
-    _bands(image, rng, slope)
-    if rng.random() < 0.5:
-        _recess(image, quad, rng)
-    if rng.random() < 0.12:
-        _lettering(image, rng)
-    if rng.random() < 0.5:
-        _drop_shadow(image, quad, rng)
+        word, y = _WORDS[rng.integers(len(_WORDS))], rng.choice((0.1, 1.0)) + rng.uniform(-0.1, 0.1)
+        place = round(rng.uniform(-0.1, 0.8) * width), round(y * height)
+        scale, tone = rng.uniform(0.08, 0.22) * height / 22, [rng.uniform(60, 250)] * 3
+        cv2.putText(image, word, place, cv2.FONT_HERSHEY_DUPLEX, scale, tone, 1, cv2.LINE_AA)
+    if rng.random() < 0.5:  # the plate's shadow
+        shift = rng.normal(0, 0.04, 2) * size[1]
+        corners = np.rint(quad + np.array((shift[0], abs(shift[1])))).astype(np.int32)
+        cv2.fillConvexPoly(image, corners, [rng.uniform(0, 40)] * 3, cv2.LINE_AA)
     return image
 
 
@@ -322,18 +285,14 @@ def _draw_plate(
     kind: str, rng: np.random.Generator, style: CropStyle
 ) -> tuple[PlateImage, tuple[str, ...], float]:
     """A plate of a kind, its text line by line, and how wide it is in the photo."""
-
-    def width_of(lines: int) -> float:
-        widths = style.width_px if lines == 1 else style.two_line_width_px
-        return float(np.exp(rng.uniform(*np.log(widths))))
-
+    what: str | LatinPlate
     if kind == LATIN:
-        latin = sample_latin(rng)
-        width_px = width_of(len(latin.rows))
-        level = level_for(1.6 * width_px, latin.size_mm)
-        return render_latin(latin, rng, level, style.plate), latin.text, width_px
-    text, plate_kind = sample_text(rng, kind), kind_named(kind)
-    width_px = width_of(plate_kind.lines)
-    plate = render_plate_for(1.6 * width_px, text, rng, style.plate, kind)
-    rows = tuple(row.replace(" ", "") for row in plate_kind.rows(text))
+        what = sample_latin(rng)
+        rows = what.text
+    else:
+        what = sample_text(rng, kind)
+        rows = tuple(row.replace(" ", "") for row in kind_named(kind).rows(what))
+    widths = style.width_px if len(rows) == 1 else style.two_line_width_px
+    width_px = float(np.exp(rng.uniform(*np.log(widths))))
+    plate = render_plate_for(1.6 * width_px, what, rng, style.plate, kind)
     return plate, rows, width_px

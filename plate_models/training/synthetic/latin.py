@@ -20,7 +20,8 @@ from PIL import ImageDraw, ImageFont
 from plate_models.training.imaging import Floats, Image
 from plate_models.training.synthetic.glyphs import Mask
 from plate_models.training.synthetic.ink import rounded_box, stamp
-from plate_models.training.synthetic.kinds import RGB
+from plate_models.training.synthetic.kinds import RGB, Box
+from plate_models.training.synthetic.wear import lay_over
 
 LATIN = "latin"
 # Typefaces as `make fonts` fetches them, or any others that lie there.
@@ -73,7 +74,7 @@ _COLOURS = (
     (((150, 190, 230), (20, 20, 60)), 1),
     (((20, 20, 24), (230, 190, 40)), 1),
 )
-_BAND = (25, 60, 155)
+_BAND, _WHITE = (25, 60, 155), (240, 240, 240)
 _STAR = (235, 200, 30)
 _SEALS = ((200, 160, 40), (60, 120, 190), (190, 60, 60), (70, 140, 80), (150, 150, 155))
 _WORDS = (
@@ -163,57 +164,22 @@ def paint_latin(
     if not faces:
         raise FontsMissingError(f"{fonts}: expected one of {', '.join(plate.typefaces)}")
     face = faces[rng.integers(len(faces))]
-    sheet, ink_colour = plate.colours or _choose(_COLOURS, rng)
-    width, height = plate.size_mm
-    size_wh = round(width * px_per_mm), round(height * px_per_mm)
-    rgb = np.empty((size_wh[1], size_wh[0], 3), np.uint8)
-    rgb[:] = np.clip(np.array(sheet) + rng.normal(0, 8, 3), 0, 255)
-    left, top, right, bottom = 0.0, 0.0, width, height
-    side = {"left": 0.2, "top": 0.5, "none": 1.0}.get(plate.band or "", rng.random())
-    if side < 0.4:
-        left = _draw_band(rgb, face, rng, px_per_mm, plate.size_mm, right_side=False)
-        if side < 0.08:
-            right = _draw_band(rgb, face, rng, px_per_mm, plate.size_mm, right_side=True)
-    elif side < 0.55:
-        top = height * float(rng.uniform(0.14, 0.24 if len(plate.rows) == 1 else 0.18))
-        _fill(rgb, (0, 0, width, top), _BAND if rng.random() < 0.7 else ink_colour, px_per_mm)
-        _write_word(rgb, face, rng, px_per_mm, (width / 2, 0.12 * top), 0.75 * top, (240,) * 3)
-    elif side < 0.72:
-        tall = height * float(rng.uniform(0.09, 0.16))
-        at_top = rng.random() < 0.6
-        y = 0.05 * height if at_top else 0.95 * height - tall
-        middle = width * float(rng.uniform(0.4, 0.6))
-        _write_word(rgb, face, rng, px_per_mm, (middle, y), tall, ink_colour)
-        top, bottom = (y + tall, bottom) if at_top else (top, y)
-    ink = np.zeros(rgb.shape[:2], np.uint8)
+    sheet, print_colour = plate.colours or _choose(_COLOURS, rng)
+    painter = _Painter(face, plate.size_mm, sheet, px_per_mm, rng)
+    left, top, right, bottom = painter.adorn(plate.band, print_colour)
     if rng.random() < 0.6:
-        _draw_frame(ink, rng, px_per_mm)
-    for row, (low, high) in zip(plate.rows, _row_places(plate, top, bottom, rng), strict=True):
-        seals = _set_row(ink, row, face, (left, low, right, high), px_per_mm, rng)
-        for seal in seals:
-            _draw_seal(rgb, seal, px_per_mm, rng)
-    cover = ink[..., None].astype(np.float32) / 255
-    mixed = rgb + cover * (np.array(ink_colour, np.float32) - rgb)
-    return mixed.astype(np.uint8), ink
-
-
-def _row_places(
-    plate: LatinPlate, top: float, bottom: float, rng: np.random.Generator
-) -> list[tuple[float, float]]:
-    """Top and foot of each row's characters."""
-    room = bottom - top
-    if len(plate.rows) == 1:
-        tall = room * float(rng.uniform(0.55, 0.86))
-        low = top + (room - tall) * float(rng.uniform(0.4, 0.6))
-        return [(low, low + tall)]
-    # The rows of a plate are cut at its middle: RectifierSpec.row_spans.
-    middle = plate.size_mm[1] / 2 + 0.01 * plate.size_mm[1] * float(rng.uniform(-1, 1))
-    places = []
-    for start, end in ((max(top, 0.03 * bottom), middle), (middle, bottom)):
-        tall = (end - start) * float(rng.uniform(0.66, 0.88))
-        low = start + (end - start - tall) * float(rng.uniform(0.35, 0.65))
-        places.append((low, low + tall))
-    return places
+        painter.frame()
+    spans, least, most = [(top, bottom)], 0.55, 0.86
+    if len(plate.rows) == 2:
+        # The rows of a plate are cut at its middle: RectifierSpec.row_spans.
+        middle = plate.size_mm[1] * painter.between(0.49, 0.51)
+        spans, least, most = [(max(top, 0.03 * bottom), middle), (middle, bottom)], 0.66, 0.88
+    for row, (start, end) in zip(plate.rows, spans, strict=True):
+        tall = (end - start) * painter.between(least, most)
+        y = start + (end - start - tall) * painter.between(0.37, 0.63)
+        painter.row(row, left, right, y, tall)
+    lay_over(painter.rgb, painter.ink, print_colour)
+    return painter.rgb, painter.ink
 
 
 @cache
@@ -243,165 +209,138 @@ def _glyph(face: Path, char: str, bolder_px: int) -> Mask:
     return mask
 
 
-def _set_row(
-    ink: Mask,
-    row: str,
-    face: Path,
-    room: tuple[float, float, float, float],
-    scale: float,
-    rng: np.random.Generator,
-) -> list[tuple[float, float, float]]:
-    """Print a row inside x0, top, x1, foot; returns (x, y, radius) of seals in its gaps."""
-    x0, top, x1, foot = room
-    unit, side = (foot - top) / _MASTER_PX, (x1 - x0) * float(rng.uniform(0.02, 0.06))
-    x0, x1 = x0 + side, x1 - side
-    bolder = int(rng.choice((-3, -1, 0, 0, 2, 4)))
-    masks = {char: _glyph(face, char, bolder) for char in row if char != " "}
-    stretch = float(rng.uniform(0.75, 1.25))
-    pitch = max(mask.shape[1] for mask in masks.values()) - 2 * _PAD_PX
-    fixed = rng.random() < 0.35
-    between = (foot - top) * float(rng.uniform(0.08, 0.24))
-    apart = (foot - top) * float(rng.uniform(0.2, 0.9))
+class _Painter:
+    """A plate in the making: its sheet, and in ``ink`` the coverage of what is printed last."""
 
-    def advance(char: str) -> float:
-        if char == " ":
-            return apart
-        width = pitch if fixed else masks[char].shape[1] - 2 * _PAD_PX
-        return max(width, 0.12 * _MASTER_PX) * unit * stretch + between
+    def __init__(
+        self,
+        face: Path,
+        size_mm: tuple[float, float],
+        sheet: RGB,
+        scale: float,
+        rng: np.random.Generator,
+    ) -> None:
+        self.face, self.scale, self.rng = face, scale, rng
+        self.width, self.height = size_mm
+        self.ink = np.zeros((round(self.height * scale), round(self.width * scale)), np.uint8)
+        self.rgb = np.empty((*self.ink.shape, 3), np.uint8)
+        self.rgb[:] = np.clip(np.array(sheet) + rng.normal(0, 8, 3), 0, 255)
 
-    total = sum(map(advance, row)) - between
-    fit = (x1 - x0) / total
-    if fit > 1:
-        fit = float(rng.uniform(1, min(fit, 1.45)))
-    # Characters that would be narrower than this are lower instead.
-    rise = unit * min(1.0, fit / 0.6)
-    foot -= (unit - rise) * _MASTER_PX / 2
-    x = x0 + (x1 - x0 - total * fit) * float(rng.uniform(0.3, 0.7))
-    seals = []
-    mark = rng.random()
-    for char in row:
-        step = advance(char) * fit
-        if char == " ":
-            middle, tall = x + (step - between * fit) / 2, rise * _MASTER_PX
-            if mark < 0.2:
-                _draw_dash(ink, middle, foot - tall / 2, min(step, 0.35 * tall), tall, scale, rng)
+    def between(self, low: float, high: float) -> float:
+        return float(self.rng.uniform(low, high))
+
+    def adorn(self, band: str | None, colour: RGB) -> Box:
+        """Bands at the sides or above, or a word; returns the room for the rows in between."""
+        left, top, right, bottom = 0.0, 0.0, self.width, self.height
+        side = {"left": 0.2, "top": 0.5, "none": 1.0}.get(band or "", self.rng.random())
+        if side < 0.4:
+            left = self.band(0.0)
+            right -= self.band(right) if side < 0.08 else 0.0
+        elif side < 0.72:
+            x, tall = self.width * self.between(0.4, 0.6), bottom * self.between(0.1, 0.16)
+            y = 0.05 * bottom
+            if side < 0.55:
+                ground = _BAND if self.rng.random() < 0.7 else colour
+                self.fill(self.rgb, (0, 0, right, 1.4 * tall), ground)
+                x, y, top, colour = right / 2, 0.15 * tall, 1.4 * tall, _WHITE
+            elif self.rng.random() < 0.6:
+                top = y + tall
+            else:
+                y = bottom = 0.95 * bottom - tall
+            word = _WORDS[self.rng.integers(len(_WORDS))]
+            self.write(word, x, y, tall, 1.8 * min(x, self.width - x), colour)
+        return left, top, right, bottom
+
+    def band(self, edge: float) -> float:
+        """A coloured band with stars and a country's letters along a side; returns its width."""
+        wide = self.between(0.30, 0.44) * min(self.height, 130)
+        x = abs(edge - wide / 2)
+        colour = np.clip(np.array(_BAND) + self.rng.normal(0, 15, 3), 0, 255)
+        self.fill(self.rgb, (x - wide / 2, 0, x + wide / 2, self.height), colour)
+        if self.rng.random() < 0.75:
+            for angle in np.linspace(0, 2 * np.pi, 12, endpoint=False):
+                off_x, off_y = 0.3 * wide * np.cos(angle), 0.3 * wide * np.sin(angle)
+                self.dot(x + off_x, 0.3 * self.height + off_y, 0.05 * wide, _STAR)
+        letters = "".join(_character("L", self.rng) for _ in range(self.rng.integers(1, 4)))
+        tall = min(0.24 * self.height, 0.5 * wide)
+        self.write(letters, x, 0.66 * self.height, tall, 0.85 * wide, _WHITE)
+        return wide
+
+    def write(self, text: str, x: float, y: float, tall: float, room: float, colour: RGB) -> None:
+        """Write a small text around x and below y."""
+        masks = [_glyph(self.face, char, 0) for char in text if char != " "]
+        glyphs = np.hstack([mask[:, _PAD_PX // 2 : -_PAD_PX // 2] for mask in masks])
+        unit, cover = tall / _MASTER_PX, np.zeros_like(self.ink)
+        wide, high = min(glyphs.shape[1] * unit, room), glyphs.shape[0] * unit
+        self.stamp(cover, glyphs, x, y - _PAD_PX * unit, wide, high)
+        lay_over(self.rgb, cover, colour)
+
+    def row(self, row: str, x0: float, x1: float, top: float, tall: float) -> None:
+        """Print a row of characters, with dashes or seals in its gaps."""
+        rng, side = self.rng, (x1 - x0) * self.between(0.02, 0.06)
+        unit, stretch = tall / _MASTER_PX, self.between(0.75, 1.25)
+        bolder = int(rng.choice((-3, -1, 0, 0, 2, 4)))
+        masks = {char: _glyph(self.face, char, bolder) for char in row if char != " "}
+        widths = {
+            char: max(mask.shape[1] - 2 * _PAD_PX, 0.12 * _MASTER_PX) * unit * stretch
+            for char, mask in masks.items()
+        }
+        if rng.random() < 0.35:
+            widths = dict.fromkeys(widths, max(widths.values()))
+        between, widths[" "] = tall * self.between(0.08, 0.24), tall * self.between(0.1, 0.75)
+        total = sum(widths[char] + between for char in row) - between
+        room = x1 - x0 - 2 * side
+        fit = room / total
+        if fit > 1:
+            fit = self.between(1, min(fit, 1.45))
+        # Characters that would be narrower than this are lower instead.
+        rise = min(1.0, fit / 0.6)
+        top, tall = top + (1 - rise) * tall / 2, rise * tall
+        x, mark = x0 + side + (room - total * fit) * self.between(0.3, 0.7), rng.random()
+        for char in row:
+            step = widths[char] * fit
+            middle = x + step / 2
+            if char != " ":
+                high, wide = np.array(masks[char].shape) * unit * (rise, stretch * fit)
+                off_x, off_y = rng.normal(0, 0.6 * unit, 2) - (0, _PAD_PX * unit * rise)
+                self.stamp(self.ink, masks[char], middle + off_x, top + off_y, wide, high)
+            elif mark < 0.2:
+                thick = tall * self.between(0.06, 0.13)
+                long = thick if rng.random() < 0.3 else min(step, 0.35 * tall)
+                y = top + (tall - thick) / 2
+                self.fill(self.ink, (middle - long / 2, y, middle + long / 2, y + thick), 255)
             elif mark < 0.55:
                 radius = 0.42 * min(step, 0.5 * tall)
-                seals.append((middle, foot - tall * float(rng.uniform(0.25, 0.75)), radius))
-        else:
-            wide, high = masks[char].shape[1] * unit * stretch * fit, masks[char].shape[0] * rise
-            size = max(1, round(wide * scale)), max(1, round(high * scale))
-            resized = cv2.resize(masks[char], size, interpolation=cv2.INTER_AREA)
-            glyph = np.asarray(resized, np.uint8)
-            wobble = rng.normal(0, 0.6 * unit, 2)
-            centre = x + (step - between * fit) / 2 + wobble[0]
-            stamp(ink, glyph, centre * scale, (foot + _PAD_PX * rise - high + wobble[1]) * scale)
-        x += step
-    return seals
+                self.seal(middle, top + tall * self.between(0.25, 0.75), radius)
+            x += step + between * fit
 
+    def seal(self, x: float, y: float, radius: float) -> None:
+        """A round sticker, or a coat of arms."""
+        colour = _SEALS[self.rng.integers(len(_SEALS))] + self.rng.normal(0, 20, 3)
+        self.dot(x, y, radius, colour)
+        if self.rng.random() < 0.6:
+            self.dot(x, y, radius / 2, colour + self.rng.normal(0, 70, 3))
 
-def _draw_dash(
-    ink: Mask, x: float, y: float, long: float, tall: float, scale: float, rng: np.random.Generator
-) -> None:
-    thick = tall * float(rng.uniform(0.06, 0.13))
-    if rng.random() < 0.3:
-        long = thick
-    box = np.rint(np.array([x - long / 2, y - thick / 2, x + long / 2, y + thick / 2]) * scale)
-    x0, y0, x1, y1 = box.astype(int).tolist()
-    cv2.rectangle(ink, (x0, y0), (max(x0, x1 - 1), max(y0, y1 - 1)), (255,), -1)
+    def frame(self) -> None:
+        """The line along the rim."""
+        inset, radius = self.between(0, 5) * self.scale, self.between(2, 10) * self.scale
+        thick = max(1.0, self.between(1.5, 4) * self.scale)
+        size_wh = self.ink.shape[1], self.ink.shape[0]
+        outer = rounded_box(size_wh, inset, radius)
+        np.maximum(self.ink, outer - rounded_box(size_wh, inset + thick, radius), out=self.ink)
 
+    def dot(self, x: float, y: float, radius: float, colour: RGB | Floats) -> None:
+        place = round(x * self.scale * 16), round(y * self.scale * 16)
+        tone = np.clip(colour, 0, 255).tolist()
+        size = max(4, round(radius * self.scale * 16))
+        cv2.circle(self.rgb, place, size, tone, -1, cv2.LINE_AA, 4)
 
-def _draw_seal(
-    rgb: Image, seal: tuple[float, float, float], scale: float, rng: np.random.Generator
-) -> None:
-    """A round sticker, or a coat of arms."""
-    colour = np.clip(_SEALS[rng.integers(len(_SEALS))] + rng.normal(0, 20, 3), 0, 255)
-    x, y, radius = (round(value * scale * 16) for value in seal)
-    cv2.circle(rgb, (x, y), max(radius, 8), colour.tolist(), -1, cv2.LINE_AA, 4)
-    if rng.random() < 0.6:
-        inner = np.clip(colour + rng.normal(0, 70, 3), 0, 255).tolist()
-        cv2.circle(rgb, (x, y), max(radius // 2, 4), inner, -1, cv2.LINE_AA, 4)
+    def fill(self, picture: Image, box: Box, colour: RGB | Floats | int) -> None:
+        x0, y0, x1, y1 = (round(value * self.scale) for value in box)
+        picture[y0 : max(y1, y0 + 1), x0 : max(x1, x0 + 1)] = colour
 
-
-def _draw_frame(ink: Mask, rng: np.random.Generator, scale: float) -> None:
-    """The line along the rim."""
-    inset, thick = float(rng.uniform(0, 5)) * scale, max(1.0, float(rng.uniform(1.5, 4)) * scale)
-    size_wh = ink.shape[1], ink.shape[0]
-    radius = float(rng.uniform(2, 10)) * scale
-    outer = rounded_box(size_wh, inset, radius)
-    np.maximum(ink, outer - rounded_box(size_wh, inset + thick, radius), out=ink)
-
-
-def _fill(rgb: Image, box: tuple[float, float, float, float], colour: RGB, scale: float) -> None:
-    x0, y0, x1, y1 = (round(value * scale) for value in box)
-    rgb[y0:y1, x0:x1] = colour
-
-
-def _draw_band(
-    rgb: Image,
-    face: Path,
-    rng: np.random.Generator,
-    scale: float,
-    size_mm: tuple[float, float],
-    right_side: bool,
-) -> float:
-    """A coloured band with stars and a country's letters; returns its inner edge."""
-    width, height = size_mm
-    wide = float(rng.uniform(0.30, 0.44)) * min(height, 130)
-    x0 = width - wide if right_side else 0.0
-    colour = np.clip(np.array(_BAND) + rng.normal(0, 15, 3), 0, 255).tolist()
-    _fill(rgb, (x0, 0, x0 + wide, height), (colour[0], colour[1], colour[2]), scale)
-    centre = np.array([x0 + wide / 2, 0.3 * height])
-    if rng.random() < 0.75:
-        for angle in np.linspace(0, 2 * np.pi, 12, endpoint=False):
-            place = centre + 0.3 * wide * np.array([np.cos(angle), np.sin(angle)])
-            at = tuple(np.rint(place * scale * 16).astype(int).tolist())
-            cv2.circle(rgb, at, max(4, round(0.05 * wide * scale * 16)), _STAR, -1, cv2.LINE_AA, 4)
-    letters = "".join(_character("L", rng) for _ in range(int(rng.integers(1, 4))))
-    tall = min(0.24 * height, 0.5 * wide)
-    _write(rgb, letters, face, (x0 + wide / 2, 0.66 * height), tall, 0.85 * wide, (240,) * 3, scale)
-    return x0 if right_side else x0 + wide
-
-
-def _write_word(
-    rgb: Image,
-    face: Path,
-    rng: np.random.Generator,
-    scale: float,
-    place: tuple[float, float],
-    tall: float,
-    colour: RGB,
-) -> None:
-    word = _WORDS[rng.integers(len(_WORDS))]
-    room = 1.8 * min(place[0], rgb.shape[1] / scale - place[0])
-    _write(rgb, word, face, place, tall, room, colour, scale)
-
-
-def _write(
-    rgb: Image,
-    text: str,
-    face: Path,
-    place: tuple[float, float],
-    tall: float,
-    room: float,
-    colour: RGB,
-    scale: float,
-) -> None:
-    """Write a small text around x and below y."""
-    masks = [_glyph(face, char, 0) for char in text if char != " "]
-    glyphs = np.hstack([mask[:, _PAD_PX // 2 : -_PAD_PX // 2] for mask in masks])
-    unit = tall / _MASTER_PX
-    wide = min(glyphs.shape[1] * unit, room)
-    size = max(1, round(wide * scale)), max(1, round(glyphs.shape[0] * unit * scale))
-    cover = np.zeros(rgb.shape[:2], np.uint8)
-    small = np.asarray(cv2.resize(glyphs, size, interpolation=cv2.INTER_AREA), np.uint8)
-    stamp(cover, small, place[0] * scale, (place[1] - _PAD_PX * unit) * scale)
-    share = cover[..., None].astype(np.float32) / 255
-    rgb[:] = rgb + share * (np.array(colour, np.float32) - rgb)
-
-
-def full_light(rgb: Image, rng: np.random.Generator, paper: tuple[float, float]) -> Image:
-    """Make a sheet as bright as others are, in grey levels of white paper."""
-    level = rng.uniform(*paper) / 250.0
-    gain: Floats = level * (1 + rng.normal(0, 0.015, 3))
-    return np.clip(rgb * gain + rng.uniform(0, 25), 0, 255).astype(np.uint8)
+    def stamp(self, cover: Mask, mask: Mask, x: float, y: float, wide: float, high: float) -> None:
+        """Print a mask into a coverage, so wide and high, around x and below y."""
+        size = max(1, round(wide * self.scale)), max(1, round(high * self.scale))
+        small = np.asarray(cv2.resize(mask, size, interpolation=cv2.INTER_AREA), np.uint8)
+        stamp(cover, small, x * self.scale, y * self.scale)

@@ -10,11 +10,17 @@ import numpy as np
 import numpy.typing as npt
 from scipy.spatial.transform import Rotation
 
-from plate_models.training.imaging import Floats, Image, box_corners, shift_by
+from plate_models.training.imaging import (
+    Floats,
+    Image,
+    apply_homography,
+    box_corners,
+    shift_by,
+)
 from plate_models.training.synthetic.glyphs import Mask, Point
 from plate_models.training.synthetic.ink import CORNER_MM, draw_ink, loosen, rounded_box
 from plate_models.training.synthetic.kinds import CAR, RGB, Layout, PlateKind, kind_named
-from plate_models.training.synthetic.latin import FONTS, LatinPlate, full_light, paint_latin
+from plate_models.training.synthetic.latin import FONTS, LatinPlate, paint_latin
 from plate_models.training.synthetic.wear import add_dirt, add_obstacle, add_snow, wear_ink
 
 _SCREW_COLOURS = (
@@ -180,69 +186,65 @@ def _draw_flag(rgb: Image, stripes: Sequence[str], layout: Layout, scale: float)
         rgb[y0:y1, x0:x1] = _FLAG_TONES[stripe]
 
 
-def _emboss(rgb: Image, ink: Mask, strength: float, step: int) -> Image:
-    """Light the raised characters from one side; negative strength from the other."""
-    slope = np.zeros(ink.shape, np.float32)
+def _emboss(
+    rgb: Image, ink: Mask, rng: np.random.Generator, scale: float, style: PlateStyle
+) -> Image:
+    """Light the raised characters from one side or the other."""
+    strength = rng.uniform(*style.relief) * (1 if rng.random() < 0.5 else -1)
+    if scale < _RELIEF_SCALE:
+        return rgb
+    step, slope = max(1, round(1.2 * scale)), np.zeros(ink.shape, np.float32)
     near, far = ink[: -2 * step, : -2 * step], ink[2 * step :, 2 * step :]
     slope[step:-step, step:-step] = near.astype(np.float32) - far
     lit = rgb + (strength / 255) * slope[..., None]
     return np.clip(lit, 0, 255).astype(np.uint8)
 
 
-def _mix_colours(
-    kind: PlateKind, rng: np.random.Generator, style: PlateStyle
-) -> tuple[Floats, Floats]:
-    """Colours of the sheet and of the paint on it, RGB in about [0, 255]."""
+def _print_plate(
+    text: str, kind: PlateKind, rng: np.random.Generator, scale: float, style: PlateStyle
+) -> Image:
+    """A new plate with ink, relief, flag and screws, but without dirt and holder."""
     low, high = (np.array(end) for end in kind.sheet)
+    if kind.free:
+        sheet = tuple((low + (high - low) * rng.random()).tolist())
+        size = kind.free.sizes_mm[rng.integers(len(kind.free.sizes_mm))]
+        colours = sheet, (245,) * 3 if kind.light_ink else (15,) * 3
+        latin = LatinPlate(kind.rows(text), size, kind.free.band, colours, kind.free.typefaces)
+        return _print_latin(latin, rng, scale, style)
+    fitting = kind.layouts_of(text)
+    layout = loosen(fitting[rng.integers(len(fitting))], kind, rng)
+    bolder = style.bolder_mm[rng.integers(len(style.bolder_mm))]
+    ink = draw_ink(text, kind, layout, rng, scale, style.jitter_mm, bolder)
     shade = low + (high - low) * (0.7 * rng.random() + 0.3 * rng.random(3))
     paper = shade * (rng.uniform(*style.paper) / _FULL_LEVEL) + rng.normal(0, style.tint, 3)
     level = rng.uniform(*(style.paper if kind.light_ink else style.ink))
-    return paper, level + rng.normal(0, style.tint / 2, 3)
-
-
-def _paint(
-    ink: Mask,
-    kind: PlateKind,
-    layout: Layout,
-    rng: np.random.Generator,
-    scale: float,
-    style: PlateStyle,
-) -> Image:
-    """The plate's sheet with its ink, relief, flag and screws."""
-    paper, paint = _mix_colours(kind, rng, style)
+    paint = level + rng.normal(0, style.tint / 2, 3)
     if rng.random() < style.worn_share:
         ink = wear_ink(ink, rng)
     table = paper + np.linspace(0, 1, 256)[:, None] * (paint - paper)
-    rgb = np.clip(table, 0, 255).astype(np.uint8)[ink]
-    relief = rng.uniform(*style.relief) * (1 if rng.random() < 0.5 else -1)
-    if scale >= _RELIEF_SCALE:
-        rgb = _emboss(rgb, ink, relief, max(1, round(1.2 * scale)))
+    rgb = _emboss(np.clip(table, 0, 255).astype(np.uint8)[ink], ink, rng, scale, style)
     if kind.flag and rng.random() < style.flag_share * kind.flag_share:
         _draw_flag(rgb, kind.flag, layout, scale)
     _draw_screws(rgb, rng, scale, layout.size_mm, layout.screws, style)
     return rgb
 
 
-def _print_plate(
-    text: str, kind: PlateKind, rng: np.random.Generator, px_per_mm: float, style: PlateStyle
+def _print_latin(
+    latin: LatinPlate, rng: np.random.Generator, scale: float, style: PlateStyle
 ) -> Image:
-    """A new plate without dirt and holder, (H, W, 3) uint8."""
-    if kind.free:
-        low, high = (np.array(end) for end in kind.sheet)
-        sheet = tuple((low + (high - low) * rng.random()).tolist())
-        size = kind.free.sizes_mm[rng.integers(len(kind.free.sizes_mm))]
-        colours = sheet, (245,) * 3 if kind.light_ink else (15,) * 3
-        latin = LatinPlate(kind.rows(text), size, kind.free.band, colours, kind.free.typefaces)
-        return _print_latin(latin, rng, px_per_mm, style)
-    fitting = kind.layouts_of(text)
-    layout = loosen(fitting[rng.integers(len(fitting))], kind, rng)
-    bolder = style.bolder_mm[rng.integers(len(style.bolder_mm))]
-    ink = draw_ink(text, kind, layout, rng, px_per_mm, style.jitter_mm, bolder)
-    return _paint(ink, kind, layout, rng, px_per_mm, style)
+    rgb, ink = paint_latin(latin, rng, scale, FONTS)
+    gain: Floats = rng.uniform(*style.paper) / _FULL_LEVEL * (1 + rng.normal(0, 0.015, 3))
+    rgb = np.clip(rgb * gain + rng.uniform(0, 25), 0, 255).astype(np.uint8)
+    rgb = _emboss(rgb, ink, rng, scale, style)
+    width, height = latin.size_mm
+    places = (0.05 * width, height / 2), (0.95 * width, height / 2), (0.25 * width, 0.08 * height)
+    screws = tuple(place for place in places if rng.random() < 0.5)
+    _draw_screws(rgb, rng, scale, latin.size_mm, screws, style)
+    return rgb
 
 
 def render_plate(
-    text: str,
+    what: str | LatinPlate,
     rng: np.random.Generator,
     px_per_mm: float = 1.0,
     style: PlateStyle = DEFAULT_STYLE,
@@ -251,59 +253,25 @@ def render_plate(
     """Draw one plate, flat and evenly lit, with or without a holder around it.
 
     Args:
-        text: As :func:`plate_models.training.synthetic.texts.sample_text` gives it for the kind.
-        rng: Source of everything that the text leaves open.
+        what: A text as :func:`plate_models.training.synthetic.texts.sample_text` gives it for the
+            kind, or a plate of any country.
+        rng: Source of everything that is left open.
         px_per_mm: Resolution; glyphs are cached per value, so use few.
         style: How much plates differ.
-        kind: Name of a format, a key of ``KINDS``.
+        kind: Name of a text's format, a key of ``KINDS``.
 
     Raises:
+        FontsMissingError: There is no typeface in ``FONTS`` for a plate of any country.
         ValueError: There is no such kind, or its texts have another length.
     """
-    plate_kind = kind_named(kind)
-    plate = _print_plate(text, plate_kind, rng, px_per_mm, style)
-    return _put_on(plate, rng, px_per_mm, style, plate_kind.lines, plate_kind.holder_share)
-
-
-def render_latin(
-    latin: LatinPlate,
-    rng: np.random.Generator,
-    px_per_mm: float = 1.0,
-    style: PlateStyle = DEFAULT_STYLE,
-) -> PlateImage:
-    """Draw one plate of any country; arguments and result as those of `render_plate`.
-
-    Raises:
-        FontsMissingError: There is no typeface in ``FONTS``.
-    """
-    rgb = _print_latin(latin, rng, px_per_mm, style)
-    return _put_on(rgb, rng, px_per_mm, style, len(latin.rows), _HOLDER_SHARE)
-
-
-def _print_latin(
-    latin: LatinPlate, rng: np.random.Generator, px_per_mm: float, style: PlateStyle
-) -> Image:
-    rgb, ink = paint_latin(latin, rng, px_per_mm, FONTS)
-    rgb = full_light(rgb, rng, style.paper)
-    relief = rng.uniform(*style.relief) * (1 if rng.random() < 0.5 else -1)
-    if px_per_mm >= _RELIEF_SCALE:
-        rgb = _emboss(rgb, ink, relief, max(1, round(1.2 * px_per_mm)))
-    width, height = latin.size_mm
-    places = (0.05 * width, height / 2), (0.95 * width, height / 2), (0.25 * width, 0.08 * height)
-    screws = tuple(place for place in places if rng.random() < 0.5)
-    _draw_screws(rgb, rng, px_per_mm, latin.size_mm, screws, style)
-    return rgb
-
-
-def _put_on(
-    plate: Image,
-    rng: np.random.Generator,
-    px_per_mm: float,
-    style: PlateStyle,
-    lines: int,
-    holder_share: float,
-) -> PlateImage:
-    """Drive a plate for some years: dirt, a holder, snow."""
+    if isinstance(what, LatinPlate):
+        plate, lines = _print_latin(what, rng, px_per_mm, style), len(what.rows)
+        holder_share = _HOLDER_SHARE
+    else:
+        its = kind_named(kind)
+        plate, lines = _print_plate(what, its, rng, px_per_mm, style), its.lines
+        holder_share = its.holder_share
+    # After some years there is dirt on it, a holder around it, and snow on both.
     if rng.random() < style.dirty_share:
         add_dirt(plate, rng)
     height, width = plate.shape[:2]
@@ -328,39 +296,35 @@ _MAX_PIXELS = 60_000
 
 def render_plate_for(
     width_px: float,
-    text: str,
+    what: str | LatinPlate,
     rng: np.random.Generator,
     style: PlateStyle = DEFAULT_STYLE,
     kind: str = CAR,
 ) -> PlateImage:
     """Draw one plate as finely as it must be to be seen so wide, in pixels; see `render_plate`."""
-    level = level_for(width_px, kind_named(kind).smallest_mm)
-    return render_plate(text, rng, level, style, kind)
+    size = what.size_mm if isinstance(what, LatinPlate) else kind_named(kind).smallest_mm
+    allowed = [level for level in _LEVELS if level**2 * size[0] * size[1] <= _MAX_PIXELS]
+    level = next((level for level in allowed if level * size[0] >= width_px), allowed[-1])
+    return render_plate(what, rng, level, style, kind)
 
 
-def level_for(width_px: float, size_mm: tuple[float, float]) -> float:
-    """Pixels per millimetre that a plate must be drawn at to be seen so wide."""
-    width, height = size_mm
-    allowed = [level for level in _LEVELS if level**2 * width * height <= _MAX_PIXELS]
-    return next((level for level in allowed if level * width >= width_px), allowed[-1])
-
-
-def project(plate: PlateImage, angles_rad: Floats, distance: float) -> Floats:
-    """See a plate from a pinhole camera, so many plate widths away.
+def project(plate: PlateImage, angles_rad: Floats, distance: float, width_px: float) -> Floats:
+    """See a plate from a pinhole camera.
 
     Args:
         plate: Whose middle the camera looks at.
         angles_rad: (3,) roll, yaw, pitch.
         distance: In widths of the plate.
+        width_px: How wide the plate is to be seen.
 
     Returns:
-        (3, 3) homography from pixels of the plate's picture to units of about its width.
+        (3, 3) homography from pixels of the plate's picture to those around its middle.
     """
     roll, yaw, pitch = angles_rad
     turn = Rotation.from_euler("ZXY", (roll, pitch, yaw)).as_matrix()
     width, (x, y) = np.ptp(plate.quad[:, 0]), plate.quad.mean(axis=0)
     # Plate points have z = 0, so the turn's third column drops out.
     camera = np.column_stack([turn[:, :2], [0, 0, distance]])
-    camera[:2] *= distance
-    homography: Floats = camera @ np.diag((1 / width, 1 / width, 1)) @ shift_by(-x, -y)
-    return homography
+    view: Floats = camera @ np.diag((1 / width, 1 / width, 1)) @ shift_by(-x, -y)
+    scale = width_px / np.ptp(apply_homography(view, plate.quad)[:, 0])
+    return np.diag((scale, scale, 1)) @ view

@@ -126,21 +126,6 @@ def paint_clutter(photo: Image, plates: Field, width: float, rng: Generator) -> 
             return
 
 
-def _fitting_width(box: Field, kind: str, rng: Generator) -> float:
-    """Width of a plate that replaces the one in a box.
-
-    One line is as wide as the old plate. Two lines are as high as they look beside a
-    long plate that hung there, or as wide as the old plate if that was high.
-    """
-    width, height = float(box[2] - box[0]), float(box[3] - box[1])
-    wide = width * float(rng.uniform(0.9, 1.05))
-    plate_kind = kind_named(kind)
-    if plate_kind.lines == 1:
-        return wide
-    true_width, true_height = plate_kind.smallest_mm
-    return min(wide, height * float(rng.uniform(1.2, 1.6)) * true_width / true_height)
-
-
 def _light_of(photo: Image, box: Field, rng: Generator) -> Floats:
     """Gain per channel that makes white paper as bright as the old plate was.
 
@@ -185,19 +170,24 @@ def _cover(scene: Field, box: Floats, rng: Generator) -> None:
 def _hang_plate(text: str, kind: str, box: Field, rng: Generator) -> tuple[PlateImage, Floats]:
     """Render a plate and hang it in the middle of a box.
 
+    One line is as wide as the old plate. Two lines are as high as they look beside a
+    long plate that hung there, or as wide as the old plate if that was high.
+
     Returns the plate, and the (3, 3) homography from pixels of its picture to scene pixels.
     """
-    width = _fitting_width(box, kind, rng)
+    (old_width, old_height), its = (box[2:] - box[:2]).tolist(), kind_named(kind)
+    width = old_width * rng.uniform(0.9, 1.05)
+    if its.lines == 2:
+        true_width, true_height = its.smallest_mm
+        width = min(width, old_height * rng.uniform(1.2, 1.6) * true_width / true_height)
     plate = render_plate_for(1.2 * width, text, rng, kind=kind)
     angles = np.clip(rng.normal(0, 1, 3) * _SPREAD_DEG, -40, 40)
-    view = project(plate, np.radians(angles), rng.uniform(4, 12))
+    view = project(plate, np.radians(angles), rng.uniform(4, 12), width)
     corners = apply_homography(view, plate.quad)
     low, high = corners.min(axis=0), corners.max(axis=0)
-    scale = width / (high[0] - low[0])
-    slack = max(float(box[3] - box[1]) - (high[1] - low[1]) * scale, 0.0)
+    slack = max(old_height - (high[1] - low[1]), 0.0)
     middle = (box[:2] + box[2:]) / 2 + np.array([0, rng.uniform(-0.4, 0.4) * slack])
-    x, y = middle - (low + high) / 2 * scale
-    return plate, shift_by(x, y) @ np.diag((scale, scale, 1)) @ view
+    return plate, shift_by(*(middle - (low + high) / 2)) @ view
 
 
 def _overlay_plate(

@@ -1,10 +1,9 @@
 """What a video codec leaves of a moving scene."""
 
-from fractions import Fraction
-
 import cv2
 import numpy as np
 
+from plate_models.training.codec import through_codec
 from plate_models.training.imaging import Image, shift_by
 
 _H265_SHARE = 0.3  # the others are H.264
@@ -44,37 +43,10 @@ def film(image: Image, rng: np.random.Generator, quantizer: int) -> Image:
 
     Returns:
         That frame as decoded, predicted from those before it; its size and place are the same.
-
-    Raises:
-        ImportError: PyAV is not installed.
     """
-    try:
-        import av
-    except ImportError as error:
-        raise ImportError("videos are rendered with PyAV: install the package `av`") from error
-
-    height, width = image.shape[:2]
     h265, preset = rng.random() < _H265_SHARE, _PRESETS[rng.integers(len(_PRESETS))]
+    # Better presets of H.265 take ten times as long as H.264.
+    codec, preset = ("libx265", "ultrafast") if h265 else ("libx264", preset)
     frames = _frames(image, rng)
-    encoder = av.CodecContext.create("libx265" if h265 else "libx264", "w")
-    decoder = av.CodecContext.create("hevc" if h265 else "h264", "r")
-    encoder.height, encoder.width = frames[0].shape[:2]
-    encoder.pix_fmt, encoder.time_base = "yuv420p", Fraction(1, 25)
-    encoder.thread_count = decoder.thread_count = 1
-    encoder.options = {"preset": preset, "tune": "zerolatency", "qp": str(quantizer)}
-    if h265:
-        # Better presets take ten times as long as H.264.
-        threads = "log-level=none:pools=none:frame-threads=1"
-        encoder.options = {**encoder.options, "preset": "ultrafast", "x265-params": threads}
-    packets = []
-    for number, frame in enumerate(frames):
-        planes = np.asarray(cv2.cvtColor(frame, cv2.COLOR_RGB2YUV_I420), np.uint8)
-        picture = av.VideoFrame.from_ndarray(planes, "yuv420p")
-        picture.pts = number
-        packets += encoder.encode(picture)
-    decoded = [
-        picture for packet in packets + encoder.encode(None) for picture in decoder.decode(packet)
-    ]
-    last = (decoded + decoder.decode(None))[-1]
-    rgb = cv2.cvtColor(last.to_ndarray(), cv2.COLOR_YUV2RGB_I420)
-    return np.ascontiguousarray(rgb[:height, :width], np.uint8)
+    last = through_codec(frames, codec, preset=preset, tune="zerolatency", qp=str(quantizer))[-1]
+    return np.ascontiguousarray(last[: image.shape[0], : image.shape[1]])

@@ -2,8 +2,9 @@
 
 import cv2
 import numpy as np
+from numpy.typing import ArrayLike
 
-from plate_models.training.imaging import Field, Floats, Image
+from plate_models.training.imaging import Field, Image
 from plate_models.training.synthetic.glyphs import Mask
 
 # Curves through few points look round in a cubic and kinked in a linear scaling.
@@ -28,9 +29,10 @@ def blobs(
     return np.asarray(cv2.resize(coarse, (size_hw[1], size_hw[0])), np.float32)
 
 
-def _lay_over(rgb: Image, cover: Field, colour: Floats) -> None:
-    """Mix a colour into a picture, in place."""
-    rgb[:] = rgb + cover[..., None] * (colour.astype(np.float32) - rgb)
+def lay_over(rgb: Image, cover: Field | Mask, colour: ArrayLike) -> None:
+    """Mix a colour into a picture, in place; the cover is a share, or a mask up to 255."""
+    share = cover if cover.dtype == np.float32 else cover.astype(np.float32) / 255
+    rgb[:] = rgb + share[..., None] * (np.asarray(colour, np.float32) - rgb)
 
 
 def wear_ink(ink: Mask, rng: np.random.Generator) -> Mask:
@@ -50,7 +52,7 @@ def add_dirt(rgb: Image, rng: np.random.Generator) -> None:
     lower = np.linspace(-0.3, 0.4, size[0], dtype=np.float32)[:, None] * rng.uniform(-0.3, 1)
     cover += lower + rng.uniform(-0.6, 0.35)
     colour = rng.uniform(45, 150) * np.array([1.0, rng.uniform(0.85, 1), rng.uniform(0.65, 1)])
-    _lay_over(rgb, np.clip(cover, 0, rng.uniform(0.2, 0.85)).astype(np.float32), colour)
+    lay_over(rgb, np.clip(cover, 0, rng.uniform(0.2, 0.85)).astype(np.float32), colour)
 
 
 def add_snow(rgb: Image, rng: np.random.Generator) -> None:
@@ -61,7 +63,7 @@ def add_snow(rgb: Image, rng: np.random.Generator) -> None:
         rows = 1 - rows
     level = 0.25 * blobs(rng, (height, width), (6, 24)) + rows - rng.uniform(0.75, 1.1)
     cover = np.clip(level * 8, 0, 1).astype(np.float32)
-    _lay_over(rgb, cover, rng.uniform(200, 250) * np.array([0.98, 0.99, 1.0]))
+    lay_over(rgb, cover, rng.uniform(200, 250) * np.array([0.98, 0.99, 1.0]))
 
 
 def add_obstacle(rgb: Image, rng: np.random.Generator, line_px: float) -> None:
@@ -106,4 +108,4 @@ def add_obstacle(rgb: Image, rng: np.random.Generator, line_px: float) -> None:
                 cover, (0, round(y) - tilt), (width, round(y) + tilt), (255,), thick, cv2.LINE_AA
             )
         colour = rng.uniform(190, 250) * np.array([0.98, 0.99, 1.0])
-    _lay_over(rgb, cover.astype(np.float32) / 255, colour)
+    lay_over(rgb, cover, colour)

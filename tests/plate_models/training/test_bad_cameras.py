@@ -1,6 +1,5 @@
 """What bad cameras make of training crops: codecs, grey photos, tilt, obstacles."""
 
-import sys
 from dataclasses import replace
 
 import cv2
@@ -45,12 +44,6 @@ def test_videos_end_where_the_picture_is() -> None:
             for y in (-1, 0, 1)
         }
         assert min(fits, key=lambda place: fits[place]) == (0, 0)
-
-
-def test_codecs_need_pyav(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "av", None)
-    with pytest.raises(ImportError, match="install the package `av`"):
-        film(plate(), np.random.default_rng(0), 30)
 
 
 @pytest.mark.parametrize("video_share", [0, 1])

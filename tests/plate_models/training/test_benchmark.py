@@ -16,7 +16,6 @@ from PIL import Image
 from plate_models.engines.nets import Nets, load_nets
 from plate_models.images import decode
 from plate_models.pipeline import Plate
-from plate_models.training.benchmark.codec import through_codec
 from plate_models.training.benchmark.designs import FOREIGN
 from plate_models.training.benchmark.photos import (
     BENCHMARK_KINDS,
@@ -25,6 +24,7 @@ from plate_models.training.benchmark.photos import (
     render_photos,
 )
 from plate_models.training.benchmark.video import FRAMES, render_clip
+from plate_models.training.codec import through_codec
 from plate_models.training.evaluation import sets
 from plate_models.training.evaluation.results import METRICS
 from plate_models.training.evaluation.scoreboard import Scoreboard

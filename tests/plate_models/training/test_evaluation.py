@@ -120,7 +120,7 @@ def test_the_table_has_a_row_for_each_set() -> None:
         json.dumps(one.to_dict(), allow_nan=False)
     assert "nothing to count" in table({})
     groups = "\n".join(group_lines(board().plates))
-    assert "light: dark" in groups and "width: under 60 px" in groups and group_lines([]) == []
+    assert "light: dark" in groups and "width: (-inf, 60.0]" in groups and group_lines([]) == []
 
 
 def test_o_counts_as_0_only_where_labels_mix_them_up() -> None:
@@ -168,7 +168,7 @@ def test_comparison_lists_wins_and_losses_of_each_metric(tmp_path: Path) -> None
     assert text.count("won   0.jpg") == 4 and text.count("lost  1.jpg") == 2
     assert "2.jpg" not in text and "B222BB77 [-] IoU 0.90  ->  (B) [-] IoU 0.90" in text
     assert "label changed between the two: 2" in text and "only one of the two has: 1" in text
-    assert "set: boxes on no label 1 -> 0, readable ones 1 -> 0" in text
+    assert "set: boxes on no label 1, readable 1 -> 0, readable 0" in text
     assert compare(first, replace(second, rows={})) == []
 
 

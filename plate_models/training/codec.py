@@ -6,15 +6,11 @@ from typing import cast
 
 import av
 import numpy as np
-from numpy.random import Generator
 
 from plate_models.training.imaging import Image
 
-FPS = 25
-_DECODERS = {"libx264": "h264", "libx265": "hevc"}
-_RATE_FACTOR = (26, 34)
-# How far the picture moves from frame to frame, in pixels.
-_MOST_X, _MOST_Y = 6, 3
+_FPS = 25
+DECODERS = {"libx264": "h264", "libx265": "hevc"}
 
 
 def through_codec(frames: Sequence[Image], codec: str, **options: str) -> list[Image]:
@@ -30,23 +26,14 @@ def through_codec(frames: Sequence[Image], codec: str, **options: str) -> list[I
     options = {"preset": "veryfast", "threads": "1", **quiet, **options}
     encoder = cast(av.VideoCodecContext, av.CodecContext.create(codec, "w"))
     encoder.height, encoder.width = frames[0].shape[:2]
-    encoder.pix_fmt, encoder.time_base = "yuv420p", Fraction(1, FPS)
-    encoder.framerate, encoder.options = Fraction(FPS), options
+    encoder.pix_fmt, encoder.time_base = "yuv420p", Fraction(1, _FPS)
+    encoder.framerate, encoder.options = Fraction(_FPS), options
     packets = []
     for number, pixels in enumerate(frames):
         frame = av.VideoFrame.from_ndarray(pixels, "rgb24").reformat(format="yuv420p")
         frame.pts, frame.time_base = number, encoder.time_base
         packets += encoder.encode(frame)
     packets += encoder.encode(None)
-    decoder = cast(av.VideoCodecContext, av.CodecContext.create(_DECODERS[codec], "r"))
+    decoder = cast(av.VideoCodecContext, av.CodecContext.create(DECODERS[codec], "r"))
     decoded = [frame for packet in (*packets, None) for frame in decoder.decode(packet)]
     return [np.asarray(frame.to_ndarray(format="rgb24"), np.uint8) for frame in decoded]
-
-
-def as_filmed(pixels: Image, rng: Generator) -> Image:
-    """A picture as the last frame of a short film, badly encoded, by a camera that moves."""
-    codec = str(rng.choice(list(_DECODERS)))
-    x, y = int(rng.integers(-_MOST_X, _MOST_X + 1)), int(rng.integers(-_MOST_Y, _MOST_Y + 1))
-    frames = [np.roll(pixels, (y * left, x * left), axis=(0, 1)) for left in (3, 2, 1, 0)]
-    factor = rng.integers(_RATE_FACTOR[0], _RATE_FACTOR[1] + 1)
-    return through_codec(frames, codec, crf=str(factor))[-1]
