@@ -8,9 +8,8 @@ import cv2
 import httpx
 import numpy as np
 import pytest
-from photo_files import BAD
 from PIL import Image
-from support import SAMPLES, STATUS, assert_problem, post_form, post_raw, read_samples
+from support import SAMPLES, assert_problem, post_form, post_raw, read_samples
 
 from api.readiness import canary_photo
 from plate_models.images import decode
@@ -49,13 +48,6 @@ def test_every_plate_of_the_samples_is_read_whatever_is_read_beside_it(
             # Each side lies within a quarter of the plate's height or width.
             size = np.array([box[2] - box[0], box[3] - box[1]] * 2)
             assert (np.abs(np.subtract(found[text]["box"], box)) < size / 4).all(), text
-
-
-def test_bad_photos_are_refused_and_the_next_one_is_read(gateway: httpx.Client) -> None:
-    for name, (photo, slug) in BAD.items():
-        document = assert_problem(post_form(gateway, photo), STATUS[slug], slug)
-        assert len(document["detail"]) > 20, name
-    assert plates_of(post_raw(gateway, photo_of(SCENE))).keys() == {SCENE_PLATE.text}
 
 
 def test_file_limit_of_the_design(gateway: httpx.Client) -> None:

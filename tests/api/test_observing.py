@@ -1,15 +1,12 @@
 """What logs and metrics say, and what neither ever says."""
 
 import base64
-import contextlib
 import io
 import json
 import logging
-import socket
 import sys
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -17,9 +14,9 @@ import grpc
 import httpx
 import pytest
 from fake_triton import FakeTriton, refusing
-from gateway_support import HANG_S
 from photo_files import BAD
 from prometheus_client.parser import text_string_to_metric_families
+from small_server import Reply, small_server
 from support import (
     PHOTO,
     SCENE,
@@ -179,7 +176,7 @@ def test_other_libraries_logs_and_tracebacks_have_no_messages(
         assert text.splitlines()[1].endswith("ERROR plates.x: one | two")
 
 
-TRITONS = """\
+TRITONS = b"""\
 # HELP nv_inference_request_success Number of successful inference requests
 # TYPE nv_inference_request_success counter
 nv_inference_request_success{model="yolo",version="1"} 7
@@ -190,28 +187,6 @@ nonsense
 # TYPE nv_cpu_utilization gauge
 nv_cpu_utilization 0.5
 """
-
-
-@contextmanager
-def answering(answer: bytes, after_s: float = 0) -> Iterator[str]:
-    """The address of a server on loopback that answers one request so."""
-
-    def serve() -> None:
-        connection, _ = server.accept()
-        with connection, contextlib.suppress(ConnectionError):
-            connection.recv(65536)
-            time.sleep(after_s)
-            connection.sendall(answer)
-
-    with socket.create_server(("127.0.0.1", 0)) as server, ThreadPoolExecutor(1) as pool:
-        server.settimeout(HANG_S)
-        served = pool.submit(serve)
-        yield f"127.0.0.1:{server.getsockname()[1]}"
-        served.result()
-
-
-def http(body: str, status: str = "200 OK") -> bytes:
-    return f"HTTP/1.1 {status}\r\nContent-Type: text/plain\r\n\r\n{body}".encode()
 
 
 def scraped(client: httpx.Client) -> dict[tuple[str, ...], float]:
@@ -271,25 +246,23 @@ def test_restarts_come_from_the_supervisors(fake: FakeTriton, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(
-    ("answer", "after_s", "up"),
+    ("answer", "up"),
     [
-        (http(TRITONS), 0, 1),
-        (http(TRITONS, "503 Service Unavailable"), 0, 0),
-        (b"", 0, 0),
-        (b"\xff" * 100, 0, 0),
-        (http(TRITONS), 0.5, 0),
+        (Reply(TRITONS), 1),
+        (Reply(TRITONS, 503), 0),
+        (None, 0),
+        (lambda _: time.sleep(0.5) or Reply(TRITONS), 0),
     ],
 )
 def test_tritons_metrics_follow_ours_and_without_them_no_harm_is_done(
-    fake: FakeTriton, answer: bytes, after_s: float, up: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    fake, answer, up, monkeypatch
+):
     monkeypatch.setattr("api.observing.metrics._TRITON_TIMEOUT_S", 0.3)
-    with (
-        answering(answer, after_s) as address,
-        running_gateway(settings_for(fake, triton_metrics_url=address)) as client,
-    ):
-        client.get("/")
-        found = scraped(client)
+    with small_server(answer) as server:
+        settings = settings_for(fake, triton_metrics_url=server.url.removeprefix("http://"))
+        with running_gateway(settings) as client:
+            client.get("/")
+            found = scraped(client)
     assert found["plates_triton_metrics_up",] == up
     assert found["plates_requests_total", "GET", "/", "200"] == 1  # ours, not its
     tritons = {name: value for name, value in found.items() if name[0].startswith("nv_")}

@@ -12,6 +12,7 @@ from photo_files import (
     GREEN,
     HEIGHT,
     RED,
+    SEEN_BY_DECODING,
     WIDTH,
     YELLOW,
     encode,
@@ -51,17 +52,6 @@ def test_good_files_are_read_upright_and_in_rgb(name: str) -> None:
     assert pixels.flags.c_contiguous
     # A palette of 216 web colours is that far from the pattern.
     assert_shows_pattern(pixels, 26 if "palette" in name else 6)
-
-
-# Types whose end only the decoder can miss.
-SEEN_BY_DECODING = {
-    "truncated jpeg",
-    "truncated jpeg with a whole thumbnail",
-    "truncated bmp",
-    "truncated tiff",
-    "truncated gif",
-    "png of fewer rows than claimed",
-}
 
 
 @pytest.mark.parametrize("name", BAD)
