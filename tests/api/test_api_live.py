@@ -35,9 +35,7 @@ def plates_of(response: httpx.Response) -> dict[str, dict[str, Any]]:
     return plates
 
 
-def test_every_plate_of_the_samples_is_read_whatever_is_read_beside_it(
-    gateway: httpx.Client,
-) -> None:
+def test_every_plate_of_the_samples_is_read_whatever_is_read_beside_it(gateway):
     names = [*SAMPLE_PLATES] * 2
     with ThreadPoolExecutor(8) as pool:
         answers = list(pool.map(lambda name: post_raw(gateway, photo_of(name)), names))
@@ -50,7 +48,7 @@ def test_every_plate_of_the_samples_is_read_whatever_is_read_beside_it(
             assert (np.abs(np.subtract(found[text]["box"], box)) < size / 4).all(), text
 
 
-def test_file_limit_of_the_design(gateway: httpx.Client) -> None:
+def test_file_limit_of_the_design(gateway):
     photo = photo_of(SCENE)
     largest = photo + bytes(20 * 2**20 - len(photo))
     for post in (post_raw, post_form):
@@ -59,7 +57,7 @@ def test_file_limit_of_the_design(gateway: httpx.Client) -> None:
 
 
 @pytest.mark.parametrize("name", SAMPLE_PLATES)
-def test_redacted_plates_cannot_be_read_again(gateway: httpx.Client, name: str) -> None:
+def test_redacted_plates_cannot_be_read_again(gateway, name):
     photo = photo_of(name)
     found = post_raw(gateway, photo).json()["plates"]
     redacted = post_raw(gateway, photo, redact=True, min_width=100_000)
@@ -76,7 +74,7 @@ def test_redacted_plates_cannot_be_read_again(gateway: httpx.Client, name: str) 
         assert cv2.Laplacian(pixels[y0:y1, x0:x1], cv2.CV_64F).std() < 6
 
 
-def test_health_and_readiness(gateway: httpx.Client) -> None:
+def test_health_and_readiness(gateway):
     assert gateway.get("/healthz").json() == {"status": "alive"}
     assert gateway.get("/readyz").json() == {"status": "ready"}
     # Without a plate in the canary, readiness would not notice a dead rectifier or recognizer.

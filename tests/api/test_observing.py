@@ -8,12 +8,11 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import grpc
 import httpx
 import pytest
-from fake_triton import FakeTriton, refusing
+from fake_triton import refusing
 from photo_files import BAD
 from prometheus_client.parser import text_string_to_metric_families
 from small_server import Reply, small_server
@@ -21,7 +20,6 @@ from support import (
     PHOTO,
     SCENE,
     SCENE_TEXT,
-    TritonEndpoints,
     number,
     post_form,
     post_raw,
@@ -105,9 +103,7 @@ def requests_of_all_kinds(client: httpx.Client) -> Iterator[httpx.Response]:
 
 
 @pytest.mark.parametrize("format_name", ["json", "text"])
-def test_neither_logs_nor_metrics_have_what_was_sent_or_read(
-    fake: FakeTriton, format_name: logs.Format, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_neither_logs_nor_metrics_have_what_was_sent_or_read(fake, format_name, monkeypatch):
     def fail(*_: object) -> None:
         raise RuntimeError(f"a message that quotes {READ[0]}")
 
@@ -129,7 +125,7 @@ def test_neither_logs_nor_metrics_have_what_was_sent_or_read(
             assert json.dumps(secret)[1:-1] not in text
 
 
-def test_a_line_per_request(fake: FakeTriton) -> None:
+def test_a_line_per_request(fake):
     with logged("json") as written, running_gateway(settings_for(fake)) as client:
         answers = [post_raw(client, PHOTO), post_raw(client, b""), client.get("/nowhere/at/all")]
         answers.append(post_raw(client, PHOTO, roi="secret"))
@@ -151,9 +147,7 @@ def test_a_line_per_request(fake: FakeTriton) -> None:
 
 
 @pytest.mark.parametrize("format_name", ["json", None])
-def test_other_libraries_logs_and_tracebacks_have_no_messages(
-    format_name: logs.Format | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_other_libraries_logs_and_tracebacks_have_no_messages(format_name, monkeypatch):
     plate = READ[0]
     # On a terminal, text is what no format means.
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
@@ -203,7 +197,7 @@ def scraped(client: httpx.Client) -> dict[tuple[str, ...], float]:
     }
 
 
-def test_metrics_count_requests_and_plates(fake: FakeTriton) -> None:
+def test_metrics_count_requests_and_plates(fake):
     with running_gateway(settings_for(fake)) as client:
         for photo in (PHOTO, PHOTO, b""):
             post_raw(client, photo)
@@ -226,7 +220,7 @@ def test_metrics_count_requests_and_plates(fake: FakeTriton) -> None:
     assert not any(word in exposition for word in ("B840CK197", "12345", "BREW"))
 
 
-def test_restarts_come_from_the_supervisors(fake: FakeTriton, tmp_path: Path) -> None:
+def test_restarts_come_from_the_supervisors(fake, tmp_path):
     ours, tritons = tmp_path / "gateway.json", tmp_path / "triton.json"
     settings = settings_for(fake, status_file=ours, triton_status_file=tritons)
     with running_gateway(settings) as client:
@@ -273,9 +267,7 @@ def test_tritons_metrics_follow_ours_and_without_them_no_harm_is_done(
 
 @pytest.mark.live
 @pytest.mark.parametrize("algorithm", ["gzip", "deflate"])
-def test_the_real_tritons_metrics_and_compressed_photos(
-    triton: TritonEndpoints, algorithm: str
-) -> None:
+def test_the_real_tritons_metrics_and_compressed_photos(triton, algorithm):
     address = triton.embedded and triton.embedded.metrics_url
     options = {"triton_compression": algorithm, "triton_metrics_url": address}
     with running_gateway(Settings(triton_url=triton.grpc_url, **options)) as client:

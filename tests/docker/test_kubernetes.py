@@ -102,7 +102,7 @@ def cluster_of(overlay: str) -> Cluster:
 
 
 @pytest.fixture(params=OVERLAYS)
-def cluster(request: pytest.FixtureRequest) -> Cluster:
+def cluster(request):
     return cluster_of(request.param)
 
 

@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import onnx
@@ -14,7 +13,7 @@ from plate_models.engines.nets import EngineError
 
 
 @pytest.fixture(scope="module")
-def doubling(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def doubling(tmp_path_factory):
     """A graph of any batch and width: output 0 is twice the input, output 1 its square."""
     path = tmp_path_factory.mktemp("graph") / "model.onnx"
     helper, kind = onnx.helper, onnx.TensorProto.FLOAT

@@ -7,12 +7,7 @@ import torch
 from torch.nn import functional as F
 
 from plate_models.detection import choose_canvas, letterbox, select_boxes
-from plate_models.rectification import (
-    crop_boxes,
-    quads_from_theta,
-    resample,
-    widen_boxes,
-)
+from plate_models.rectification import crop_boxes, quads_from_theta, resample, widen_boxes
 from plate_models.spec import DETECTOR, RECTIFIER
 
 CANVASES_HW = ((448, 768), (576, 576), (768, 448))

@@ -3,7 +3,7 @@
 A stand-in, which is the CPU under another name, shows it everywhere.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -18,7 +18,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
 
 from plate_models import detection, weights
-from plate_models.engines.nets import Nets, load_nets
+from plate_models.engines.nets import load_nets
 from plate_models.images import decode
 from plate_models.pipeline import PipelineConfig, Plate, read_plates
 from plate_models.spec import RECTIFIER, Specs
@@ -108,7 +108,7 @@ def on_device(net: Callable[[Tensor], Any]) -> Callable[[Tensor], Any]:
 
 
 @pytest.fixture(autouse=True, scope="module")
-def stand_in() -> Iterator[None]:
+def stand_in():
     """Register the device, and compute in one thread: thousands of small operations."""
     _setup_privateuseone_for_python_backend()
     threads = torch.get_num_threads()
@@ -144,9 +144,7 @@ def one_by_one(specs: Specs) -> Specs:
     ("name", "changed"),
     [("square_plates.jpg", replace), ("two_at_night.jpg", one_by_one), ("", replace)],
 )
-def test_a_device_reads_what_the_host_reads_and_no_pixels_are_copied(
-    name: str, changed: Callable[[Specs], Specs], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_device_reads_what_the_host_reads_and_no_pixels_are_copied(name, changed, monkeypatch):
     pixels = decode((SAMPLES / name).read_bytes()) if name else np.zeros((300, 400, 3), np.uint8)
     photo, modules = torch.from_numpy(pixels), weights.load_modules()
     nets = modules.detect, modules.rectify, modules.recognize
@@ -173,13 +171,13 @@ def resize_as_floats(image: Tensor, size_hw: tuple[int, int]) -> Tensor:
 
 
 @pytest.fixture(scope="module")
-def gpu() -> Nets:
+def gpu():
     if not torch.cuda.is_available():
         pytest.skip("torch sees no GPU; the stand-in for one watches the copies")
     return load_nets("torch", "cuda:0")
 
 
-def test_a_gpu_reads_what_the_host_reads(gpu: Nets) -> None:
+def test_a_gpu_reads_what_the_host_reads(gpu):
     on_host = load_nets("torch", "cpu")
     for name in read_samples():
         photo = torch.from_numpy(decode((SAMPLES / name).read_bytes()))
