@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from photo_files import pattern
 
-from plate_models.annotate import Mark, annotate, straighten, write_jpeg
 from plate_models.images import decode
+from plates.annotate import Mark, annotate, straighten, write_jpeg
 
 
 def test_annotations_are_drawn_on_a_copy():
