@@ -5,7 +5,8 @@ import time
 from collections.abc import Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, NoReturn
 
 import cv2
 import httpx
@@ -30,8 +31,10 @@ from tritonclient import grpc as triton_grpc
 from tritonclient.utils import InferenceServerException
 
 from api.admission import Admission
-from api.errors import Overloaded
-from api.readiness import canary_photo
+from api.errors import Overloaded, RecognizerTimeout
+from api.observing.metrics import Metrics
+from api.readiness import Readiness, canary_photo
+from api.reading import PhotoReader
 from api.settings import Settings
 from plate_models.images import decode
 
@@ -134,6 +137,34 @@ def test_a_wait_that_does_not_fit_the_deadline_is_refused_at_once():
     run(test())
 
 
+@pytest.mark.parametrize(("waited_s", "expected"), [(5, Overloaded), (1, RecognizerTimeout)])
+def test_a_time_out_is_the_queues_if_most_time_went_there(monkeypatch, waited_s, expected):
+    """The photo's turn came, and Triton was too slow for what was left."""
+    clock = Clock()
+
+    class TooSlow:
+        async def recognize(self, *_: object) -> NoReturn:
+            clock.now += 2
+            raise RecognizerTimeout("Not in time.")
+
+    async def test() -> None:
+        settings = Settings(triton_url="127.0.0.1:1", concurrency=1)
+        client: Any = TooSlow()
+        reader = PhotoReader(settings, client, Readiness(client, 1, 1), Metrics())
+        inside = Photo(reader._admission)
+        await settle()
+        context: Any = SimpleNamespace(deadline=deadline_in(PATIENT_S), request_id="1")
+        reading = asyncio.create_task(reader._read(b"photo", context, None))
+        await settle()
+        clock.now += waited_s
+        await inside.end()
+        with pytest.raises(expected):
+            await reading
+
+    monkeypatch.setattr("api.reading.time", SimpleNamespace(perf_counter=clock))
+    run(test())
+
+
 def post(client: httpx.Client, timeout: object) -> httpx.Response:
     headers = {"content-type": "image/jpeg", "x-request-timeout": str(timeout)}
     return client.post("/v1/plates", content=PHOTO, headers=headers)
@@ -175,18 +206,6 @@ def test_time_that_ends_in_the_queue(fake):
         assert int(response.headers["retry-after"]) >= 1
         assert number(client, 'plates_refused_total{reason="deadline"}') == 1
         assert number(client, "plates_waiting") == 0
-
-
-@pytest.mark.parametrize(("waited_s", "status"), [(1.1, 429), (0.1, 504)])
-def test_a_time_out_is_the_queues_if_most_time_went_there(fake, waited_s, status):
-    """The photo's turn comes, and Triton is too slow for what is left."""
-    with full_gateway(fake) as (client, holding), ThreadPoolExecutor(1) as pool:
-        late = pool.submit(post, client, 1.5)
-        wait_until(lambda: number(client, "plates_waiting") == 1)
-        time.sleep(waited_s)
-        fake.reply = sleeping(2)
-        holding.release.set()
-        assert late.result().status_code == status
 
 
 def test_a_full_queue_refuses_by_the_head_and_lets_the_canary_pass(fake):
