@@ -75,7 +75,7 @@ def offenders(package: str, forbidden: tuple[str, ...]) -> list[str]:
     )
 
 
-def test_no_circle_among_files() -> None:
+def test_no_circle_among_files():
     graph = {
         name: {found for found in imports(path) if found in modules() and found != name}
         for name, path in modules().items()
@@ -96,19 +96,17 @@ ARCHIVE = ("aiohttp", "fsspec", "pandas", "pyarrow", "ray")
         ("api", ("tritonclient",), "api.triton: "),
     ],
 )
-def test_packages_know_only_what_they_may(
-    package: str, forbidden: tuple[str, ...], allowed_in: str | None
-) -> None:
+def test_packages_know_only_what_they_may(package, forbidden, allowed_in):
     found = offenders(package, forbidden)
     assert bool(found) == bool(allowed_in), found
     assert all(place.startswith(str(allowed_in)) for place in found)
 
 
-def test_the_gateway_knows_no_pipeline() -> None:
+def test_the_gateway_knows_no_pipeline():
     assert not {name for name in closure("api") if name.startswith("plate_models.pipeline")}
 
 
-def test_what_reads_a_photo_imports_nothing_of_training() -> None:
+def test_what_reads_a_photo_imports_nothing_of_training():
     reading = closure("plate_models.pipeline", "plate_models.engines", "plate_models.backends")
     offline = {name for name in reading if name.startswith((*OFFLINE, "plates", "api"))}
     assert not offline
@@ -141,5 +139,5 @@ def loaded_by(statement: str) -> set[str]:
         ("import plates.cli.bulk, plates.bulk.running", {"torch", "ray", "cv2"}),
     ],
 )
-def test_what_is_light_stays_light(statement: str, unwanted: set[str]) -> None:
+def test_what_is_light_stays_light(statement, unwanted):
     assert not loaded_by(statement) & unwanted

@@ -27,7 +27,7 @@ KEYS = {
 
 
 @pytest.fixture(scope="module")
-def graph() -> YOLOv5Graph:
+def graph():
     """A net with random weights whose output depends on its input, in evaluation mode."""
     torch.manual_seed(0)
     net = YOLOv5()
@@ -54,7 +54,7 @@ def decode_heads(heads: list[Tensor], anchors: Tensor, strides: tuple[int, ...])
     return torch.cat((boxes, rows[..., 4:].sigmoid()), dim=-1)
 
 
-def test_keys_follow_the_published_layout() -> None:
+def test_keys_follow_the_published_layout():
     state = YOLOv5().state_dict()
     assert {key: tuple(state[key].shape) for key in KEYS} == KEYS
     without_parameters = {"11", "12", "15", "16", "19", "22"}
@@ -62,7 +62,7 @@ def test_keys_follow_the_published_layout() -> None:
     assert {".".join(key.split(".")[:2]) for key in state} == layers
 
 
-def test_decoding_follows_the_formulas() -> None:
+def test_decoding_follows_the_formulas():
     torch.manual_seed(0)
     heads = [torch.randn(1, 3, 4, 6, 7), torch.randn(1, 3, 2, 3, 7), torch.randn(1, 3, 1, 2, 7)]
     anchors = torch.rand(3, 3, 2) + 0.5
@@ -78,7 +78,7 @@ def test_decoding_follows_the_formulas() -> None:
     np.testing.assert_allclose(decoded, np.array(expected), rtol=1e-4, atol=1e-4)
 
 
-def test_candidates_are_the_cells_that_no_neighbour_exceeds(graph: YOLOv5Graph) -> None:
+def test_candidates_are_the_cells_that_no_neighbour_exceeds(graph):
     canvases = random_canvases(1, 96, 128) // 3
     heads = graph.net(canvases.float() / 255)
     assert [tuple(head.shape[2:]) for head in heads] == [(12, 16, 7), (6, 8, 7), (3, 4, 7)]
@@ -104,14 +104,14 @@ def test_candidates_are_the_cells_that_no_neighbour_exceeds(graph: YOLOv5Graph) 
     assert (boxes - found[0, :4]).abs().amax(dim=1).min() < 1e-3
 
 
-def test_a_canvas_does_not_depend_on_its_neighbours(graph: YOLOv5Graph) -> None:
+def test_a_canvas_does_not_depend_on_its_neighbours(graph):
     canvases = random_canvases(3, 96, 128)
     alone = torch.cat([graph(canvas[None]) for canvas in canvases])
     # Random weights score many cells alike: which comes first is chance.
     assert compare_candidates((alone,), (graph(canvases),)) < 1
 
 
-def test_a_plate_is_read_the_same_alone_and_in_a_batch() -> None:
+def test_a_plate_is_read_the_same_alone_and_in_a_batch():
     torch.manual_seed(0)
     net, plates = LPRNet().eval(), torch.randn(4, 3, *RECTIFIER.rectified_hw)
     plates[1] *= 40  # A neighbour so bright that any mean over the batch would move.
@@ -141,14 +141,14 @@ NAN = float("nan")
         (0.0,) * 6,
     ],
 )
-def test_candidates_that_differ(found: tuple[float, ...]) -> None:
+def test_candidates_that_differ(found):
     assert not compare_candidates(candidates(ROW), candidates(found)) < 1
     # Something found that is not there is as bad; equal scores may change places.
     assert not compare_candidates(candidates(), candidates(ROW)) < 1
     assert compare_candidates(candidates(ROW, OTHER), candidates(OTHER, ROW)) == 0
 
 
-def test_values_that_differ() -> None:
+def test_values_that_differ():
     one, nan = torch.ones(2, 2), torch.tensor([[1.0, 1.0], [NAN, 1.0]])
     assert compare_values((one, one), (one, one + 5e-4)) < 1
     for wrong in ((one, one + 2e-3), (nan, one), (one, nan)):

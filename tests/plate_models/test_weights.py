@@ -36,7 +36,7 @@ OTHERS = Specs(
 )
 
 
-def test_saved_weights_come_back_bit_for_bit(tmp_path: Path) -> None:
+def test_saved_weights_come_back_bit_for_bit(tmp_path):
     net = LPRNet()
     path = weights.save(net, "recognizer", {"samples_seen": 1}, tmp_path)
     assert path.stat().st_mode & 0o777 == 0o644
@@ -68,9 +68,7 @@ def test_saved_weights_come_back_bit_for_bit(tmp_path: Path) -> None:
         ({"contract": "[" * 100_000}, "metadata is damaged"),
     ],
 )
-def test_damaged_files_and_files_without_a_contract_are_refused(
-    tmp_path: Path, content: bytes | dict[str, str] | None, message: str
-) -> None:
+def test_damaged_files_and_files_without_a_contract_are_refused(tmp_path, content, message):
     path = tmp_path / "recognizer.safetensors"
     if isinstance(content, bytes):
         path.write_bytes(content)
@@ -81,7 +79,7 @@ def test_damaged_files_and_files_without_a_contract_are_refused(
             read(path)
 
 
-def test_a_changed_byte_does_not_pass_the_manifest(tmp_path: Path) -> None:
+def test_a_changed_byte_does_not_pass_the_manifest(tmp_path):
     for name in weights.NAMES:
         (tmp_path / f"{name}.safetensors").write_bytes(name.encode())
     with pytest.raises(weights.WeightsError, match="SHA256SUMS is missing"):
@@ -98,7 +96,7 @@ def test_a_changed_byte_does_not_pass_the_manifest(tmp_path: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def others(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def others(tmp_path_factory):
     folder = tmp_path_factory.mktemp("weights")
     for name in weights.NAMES:
         weights.save(weights.build(name, OTHERS), name, {}, folder, OTHERS)
@@ -124,7 +122,7 @@ def changed(
     return folder
 
 
-def test_weights_are_built_for_what_they_say(others: Path) -> None:
+def test_weights_are_built_for_what_they_say(others):
     released = weights.load_modules().specs.recognizer
     # They are older than this spec: their metadata say what they read.
     assert (released.alphabet, released.countries) == ("0123456789ABEKMHOPCTYXD", ("ru",))
@@ -137,9 +135,7 @@ def test_weights_are_built_for_what_they_say(others: Path) -> None:
     assert modules.recognize(plates).shape == (2, 14, 28)
 
 
-def test_contracts_of_the_first_release_and_half_precision_are_read(
-    others: Path, tmp_path: Path
-) -> None:
+def test_contracts_of_the_first_release_and_half_precision_are_read(others, tmp_path):
     def as_first_released(contract: dict[str, Any]) -> None:
         for field in ("two_line_margin_hw", "row_spans", "countries"):
             contract.pop(field, None)
@@ -233,14 +229,14 @@ TENSORS = [
     [*(("contract", *row) for row in CONTRACTS), *(("state", *row) for row in TENSORS)],
 )
 def test_contracts_that_lie_and_tensors_that_can_not_be_right(
-    others: Path, tmp_path: Path, part: str, name: str, change: Callable[..., None], message: str
-) -> None:
+    others, tmp_path, part, name, change, message
+):
     folder = changed(others, tmp_path / "w", name, **{part: change})
     with pytest.raises(weights.WeightsError, match=rf"{name}\.safetensors.*{message}"):
         weights.load_modules(folder)
 
 
-def test_specs_survive_json() -> None:
+def test_specs_survive_json():
     assert spec_from_json(Specs, {}, "specs") == DEFAULTS
     for values, countries in (({"country": "cz"}, ("cz",)), ({}, ("ru",))):  # of older weights
         assert spec_from_json(RecognizerSpec, values, "spec").countries == countries

@@ -106,8 +106,7 @@ def paint_clutter(photo: Image, plates: Field, width: float, rng: Generator) -> 
     flat = rng.random() < 0.3
     angles = np.zeros(3) if flat else np.clip(rng.normal(0, 1, 3) * _SPREAD_DEG, -40, 40)
     seen_width = sheet.rgb.shape[1] / FINER
-    view = project(sheet, np.radians(angles), rng.uniform(4, 12))
-    view = np.diag((seen_width, seen_width, 1)) @ view
+    view = project(sheet, np.radians(angles), rng.uniform(4, 12), seen_width)
     corners = apply_homography(view, sheet.quad)
     limit, rim = photo.shape[1::-1], 0.3 * (plates[:, 2:] - plates[:, :2])
     for _ in range(4):

@@ -1,7 +1,6 @@
 """Where a photo's time goes, and which stage became slower."""
 
 import json
-from collections.abc import Iterator
 from functools import cache
 
 import pytest
@@ -20,7 +19,7 @@ engine = cache(load_nets)
 
 
 @pytest.fixture(autouse=True)
-def loaded_once(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def loaded_once(monkeypatch):
     """Engines that stay, on one thread: threads that wait for a busy machine spin."""
     monkeypatch.setattr(stages, "load_nets", lambda arguments: engine(arguments.engine))
     monkeypatch.setenv(THREADS, "1")

@@ -15,11 +15,11 @@ from typing import ClassVar
 import pytest
 from bulk_cases import archive, jpeg
 
-from plate_models.images.files import HEAD_BYTES
 from plate_models.spec import Limits
 from plates.bulk import BulkError, require
 from plates.bulk.listing import load_listing, take_listing
 from plates.bulk.source import Failure, Fetcher, Photo, describe, find_photos
+from plates.file_kinds import HEAD_BYTES
 
 
 def names(source: Path | str) -> list[str]:

@@ -10,7 +10,6 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,19 +18,13 @@ from serving_support import install_fake, make_repository, publish, ticked_until
 
 from api.status import read_status
 from plates.serving import EmbeddedTriton, healing, supervisor, versions
-from plates.serving.errors import (
-    GaveUp,
-    PreflightError,
-    RequestError,
-    StartError,
-    VersionError,
-)
+from plates.serving.errors import GaveUp, PreflightError, RequestError, StartError, VersionError
 from plates.serving.healing import TritonHealer
 from plates.serving.supervisor import Supervisor
 
 
 @pytest.fixture(autouse=True)
-def fake_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def fake_server(tmp_path, monkeypatch):
     install_fake(tmp_path / "tritonserver", monkeypatch)
     monkeypatch.setattr(supervisor, "_FIRST_PAUSE_S", 0.0)
     monkeypatch.setattr(versions, "LOOK_PAUSE_S", 0.1)
@@ -40,17 +33,17 @@ def fake_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def repository(tmp_path: Path) -> Path:
+def repository(tmp_path):
     return make_repository(tmp_path / "models")
 
 
 @pytest.fixture
-def triton(repository: Path) -> EmbeddedTriton:
+def triton(repository):
     return EmbeddedTriton(repository)
 
 
 @pytest.fixture
-def healer(triton: EmbeddedTriton) -> Iterator[TritonHealer]:
+def healer(triton):
     """It is stopped in the end."""
     healer = TritonHealer(triton, b"photo")
     yield healer
@@ -182,7 +175,7 @@ class Change:
 
 
 @pytest.fixture
-def change(monkeypatch: pytest.MonkeyPatch) -> Iterator[Change]:
+def change(monkeypatch):
     change = Change()
     monkeypatch.setattr(healing, "change_version", change)
     yield change
