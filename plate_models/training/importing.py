@@ -68,16 +68,13 @@ def import_recognizer(
             not that of the net; the message names it. Nothing was written.
     """
     state = read_state(lprnet)
-    blocks = {key.rpartition(".block")[0] for key in state if ".block" in key}
-    first, second = (sum(b.startswith(stage) for b in blocks) for stage in ("first.", "second."))
+    stages = {key.rpartition(".block")[0] for key in state if ".block" in key}
+    first, second = (
+        max(1, sum(stage.startswith(name) for stage in stages)) for name in ("first.", "second.")
+    )
     with _checked("recognizer"):
-        spec = replace(
-            RECOGNIZER,
-            alphabet=alphabet,
-            countries=tuple(countries),
-            depths=(max(first, 1), max(second, 1)),
-        )
-        specs = Specs(recognizer=spec)
+        made = replace(RECOGNIZER, alphabet=alphabet, countries=tuple(countries))
+        specs = Specs(recognizer=replace(made, depths=(first, second)))
     check_countries(specs.recognizer, "recognizer")
     states = {"recognizer": (lprnet, state), "rectifier": (stn, read_state(stn))}
     recognizer, rectifier = _write(states, specs, folder)
@@ -146,24 +143,22 @@ def _with_norms(state: State) -> State:
 
 def spec_of(state: State, path: Path) -> DetectorSpec:
     """Derive width, depth, anchors and classes from the tensors' shapes."""
-    stem = _tensor(state, f"model.{_STEM}", path)
-    if stem.shape[1:] != (3, 6, 6):
-        raise _differs(path, f"model.{_STEM}", "(channels, 3, 6, 6)", stem)
-    widest, head = _tensor(state, _WIDEST, path), _tensor(state, _HEAD, path)
-    anchors = _tensor(state, _ANCHORS, path)
-    if anchors.ndim != 3 or anchors.shape[0] != 3 or anchors.shape[2] != 2:
-        raise _differs(path, _ANCHORS, "(3, anchors, 2): levels for strides 8, 16 and 32", anchors)
-    outputs, per_cell = head.shape[0], max(anchors.shape[1], 1)
-    count = outputs // per_cell - 5
-    if count not in (1, 2) or outputs % per_cell:
-        wanted = f"{per_cell * 6} or {per_cell * 7} rows, for one class or two"
-        raise _differs(path, _HEAD, wanted, head)
+    _shaped(state, f"model.{_STEM}", path, (None, 3, 6, 6))
+    widest, head = (_shaped(state, key, path, (None,) * 4) for key in (_WIDEST, _HEAD))
+    # Three levels, for strides 8, 16 and 32.
+    anchors = _shaped(state, _ANCHORS, path, (3, None, 2))
+    count, rest = divmod(head.shape[0], max(anchors.shape[1], 1))
+    if rest or count not in (6, 7):
+        raise CheckpointError(
+            f"{path}: {_HEAD}: expected {6 * anchors.shape[1]} or {7 * anchors.shape[1]} rows, "
+            f"for one class or two, found {head.shape[0]}"
+        )
     blocks = {key.removeprefix(_DEEPEST).split(".")[0] for key in state if key.startswith(_DEEPEST)}
     sizes = anchors * torch.tensor(DETECTOR.strides).view(-1, 1, 1)
     with _checked(f"{path}: detector"):
         return replace(
             DETECTOR,
-            classes=DETECTOR.classes[:count],
+            classes=DETECTOR.classes[: count - 5],
             anchors_wh=tuple(tuple((w, h) for w, h in level) for level in sizes.tolist()),
             # At width and depth 1, these layers have 1024 channels and 9 blocks.
             width_multiple=widest.shape[0] / 1024,
@@ -171,13 +166,11 @@ def spec_of(state: State, path: Path) -> DetectorSpec:
         )
 
 
-def _tensor(state: State, key: str, path: Path) -> Tensor:
-    if key not in state:
-        raise CheckpointError(f"{path}: {key}: expected as in YOLOv5 v6, found no such tensor")
-    if not state[key].ndim:
-        raise _differs(path, key, "axes, as in YOLOv5 v6", state[key])
+def _shaped(state: State, key: str, path: Path, shape: tuple[int | None, ...]) -> Tensor:
+    """A tensor of a shape, in which None stands for any size."""
+    found = tuple(state[key].shape) if key in state else "no such tensor"
+    axes = zip(found, shape, strict=False)
+    if len(found) != len(shape) or any(wanted not in (None, size) for size, wanted in axes):
+        wanted = f"({', '.join('any' if size is None else str(size) for size in shape)})"
+        raise CheckpointError(f"{path}: {key}: expected {wanted} as in YOLOv5 v6, found {found}")
     return state[key]
-
-
-def _differs(path: Path, key: str, expected: str, found: Tensor) -> CheckpointError:
-    return CheckpointError(f"{path}: {key}: expected {expected}, found {tuple(found.shape)}")

@@ -142,7 +142,7 @@ OLD_STEM: Changes = {STEM: None, "model.0.conv.conv.weight": torch.ones(8, 3, 6,
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({HEAD: torch.ones(())}, f"{HEAD}: expected axes"),
+        ({HEAD: torch.ones(())}, rf"{HEAD}: expected \(any"),
         ({HEAD: torch.ones(255, 32, 1, 1)}, f"{HEAD}: expected 18 or 21 rows"),
         ({"model.24": None}, f"{HEAD}: .* found no such tensor"),
         ({"model.13.cv1.conv": None}, "model.13.cv1.conv.weight: .* found no such tensor"),
