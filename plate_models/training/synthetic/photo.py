@@ -7,8 +7,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtr
 
+from plate_models.training.codec import through_codec
 from plate_models.training.imaging import Field, Image, compress, motion_kernel, shift_by
-from plate_models.training.synthetic.video import film
 from plate_models.training.synthetic.wear import blobs
 
 Range = tuple[float, float]
@@ -78,6 +78,12 @@ _CASTS = np.array(
     np.float32,
 )  # fmt: skip
 
+_H265_SHARE = 0.3  # the others are H.264
+_PRESETS = ("ultrafast", "superfast", "veryfast")
+# Frames are at least so large and consist of whole macroblocks.
+_LEAST_WH = (128, 96)
+_MACROBLOCK = 16
+
 
 def _colour_gain(rng: np.random.Generator, cast_share: float) -> npt.NDArray[np.float64]:
     gain = np.exp(rng.normal(0, 0.025, 3))
@@ -125,10 +131,8 @@ def _shadow(height: int, width: int, rng: np.random.Generator) -> Field:
     return np.asarray(depth + (1 - depth) * ndtr((x + y[:, None]) / soft), np.float32)
 
 
-def _add_glare(image: Field, rng: np.random.Generator, style: PhotoStyle) -> Field:
+def _add_glare(image: Field, rng: np.random.Generator) -> Field:
     """Let a lamp or a reflection bloom over a part of the picture."""
-    if rng.random() >= style.glare_share:
-        return image
     height, width = image.shape[:2]
     x = (np.arange(width) / width - rng.uniform(0, 1)) / rng.uniform(0.05, 0.4)
     y = (np.arange(height) / height - rng.uniform(0, 1)) / rng.uniform(0.1, 0.6)
@@ -137,10 +141,8 @@ def _add_glare(image: Field, rng: np.random.Generator, style: PhotoStyle) -> Fie
     return np.asarray(image + bloom[..., None] * colour, np.float32)
 
 
-def _add_headlights(image: Field, rng: np.random.Generator, style: PhotoStyle) -> Field:
+def _add_headlights(image: Field, rng: np.random.Generator) -> Field:
     """Let one or two lamps beside or above the plate outshine what is near them."""
-    if rng.random() >= style.headlight_share:
-        return image
     height, width = image.shape[:2]
     above, side = rng.random() < 0.3, rng.choice((-1, 1))
     for _ in range(int(rng.integers(1, 3))):
@@ -173,10 +175,8 @@ def _blur(image: Field, rng: np.random.Generator, style: PhotoStyle) -> Field:
     return image
 
 
-def _interlace(image: Field, rng: np.random.Generator, style: PhotoStyle) -> Field:
+def _interlace(image: Field, rng: np.random.Generator) -> Field:
     """Take every other row a moment later."""
-    if rng.random() >= style.interlace_share:
-        return image
     height, width = image.shape[:2]
     motion = rng.uniform(-0.012, 0.012) * width
     rows = np.zeros_like(image)
@@ -187,10 +187,8 @@ def _interlace(image: Field, rng: np.random.Generator, style: PhotoStyle) -> Fie
     return rows
 
 
-def _lose_colour(image: Field, rng: np.random.Generator, style: PhotoStyle) -> Field:
+def _lose_colour(image: Field, rng: np.random.Generator) -> Field:
     """See brightness only, or one channel, or another mix as an infrared sensor does."""
-    if rng.random() >= style.grey_share:
-        return image
     kind = rng.random()
     weights = _LUMA
     if kind > 0.75:
@@ -203,8 +201,6 @@ def _lose_colour(image: Field, rng: np.random.Generator, style: PhotoStyle) -> F
 
 def _resample(image: Field, rng: np.random.Generator, style: PhotoStyle) -> Field:
     """Lose resolution: shrink, then enlarge again."""
-    if rng.random() >= style.resample_share:
-        return image
     height, width = image.shape[:2]
     factor = max(rng.uniform(*style.resample_factor), min(1.0, 110 / width))
     small_wh = max(24, round(width * factor)), max(10, round(height * factor))
@@ -254,9 +250,11 @@ def _contrast(image: Image) -> float:
 
 
 def _store(image: Image, rng: np.random.Generator, style: PhotoStyle) -> Image:
-    """Store as a frame of a video, or as JPEG, once or twice."""
+    """Store as a frame of a video or as JPEG, as coarsely as size and contrast allow."""
     if rng.random() < style.video_share:
-        return _store_video(image, rng, style)
+        low, high = style.video_quantizer
+        high = low + (high - low) * min(1, (image.shape[1] / 260) ** 0.5, _contrast(image) / 30)
+        return film(image, rng, round(rng.uniform(low, high)))
     low, high = style.jpeg_quality
     # Blocks of 8 px leave nothing of a tiny or a blurred plate at the lowest qualities.
     low = min(high, low * max(1.0, _FULL_WIDTH / image.shape[1], 25 / (_contrast(image) + 1)))
@@ -266,23 +264,43 @@ def _store(image: Image, rng: np.random.Generator, style: PhotoStyle) -> Image:
     return image
 
 
-def _store_video(image: Image, rng: np.random.Generator, style: PhotoStyle) -> Image:
-    """Film as coarsely as the plate's size and contrast allow."""
-    low, high = style.video_quantizer
-    high = low + (high - low) * min(1, (image.shape[1] / 260) ** 0.5, _contrast(image) / 30)
-    return film(image, rng, round(rng.uniform(low, high)))
+def _frames(image: Image, rng: np.random.Generator) -> list[Image]:
+    """A scene that moves and grows until it is where ``image`` has it, in larger frames.
+
+    Returns frames (h, w, 3); the last one has the image in its upper left corner.
+    """
+    height, width = image.shape[:2]
+    blocks = -(-np.maximum((width, height), _LEAST_WH) // _MACROBLOCK)
+    frame_wh = (blocks * _MACROBLOCK).tolist()
+    x, y = rng.normal(0, (0.012, 0.004)) * width
+    growth, (centre_x, centre_y) = rng.normal(0, 0.006), rng.uniform(0, 1, 2) * (width, height)
+    frames = []
+    for ago in reversed(range(int(rng.integers(4, 8)))):
+        scale = np.exp(-growth * ago)
+        view = shift_by(centre_x - x * ago, centre_y - y * ago) @ np.diag((scale, scale, 1.0))
+        view = (view @ shift_by(-centre_x, -centre_y))[:2]
+        frame = cv2.warpAffine(image, view, frame_wh, borderMode=cv2.BORDER_REFLECT_101)
+        frames.append(np.asarray(frame, np.uint8))
+    return frames
 
 
-_EFFECTS = (
-    _light_unevenly,
-    _add_glare,
-    _add_headlights,
-    _blur,
-    _interlace,
-    _add_noise,
-    _lose_colour,
-    _resample,
-)
+def film(image: Image, rng: np.random.Generator, quantizer: int) -> Image:
+    """Take the last frame of a video, H.264 or H.265, of a scene that moves.
+
+    Args:
+        image: (H, W, 3) uint8 RGB, the last frame before it is encoded.
+        rng: Source of the codec, its preset, and the motion.
+        quantizer: The codec's QP, 0 to 51: the higher, the coarser.
+
+    Returns:
+        That frame as decoded, predicted from those before it; its size and place are the same.
+    """
+    h265, preset = rng.random() < _H265_SHARE, _PRESETS[rng.integers(len(_PRESETS))]
+    # Better presets of H.265 take ten times as long as H.264.
+    codec, preset = ("libx265", "ultrafast") if h265 else ("libx264", preset)
+    frames = _frames(image, rng)
+    last = through_codec(frames, codec, preset=preset, tune="zerolatency", qp=str(quantizer))[-1]
+    return np.ascontiguousarray(last[: image.shape[0], : image.shape[1]])
 
 
 def photograph(scene: Image, rng: np.random.Generator, style: PhotoStyle) -> Image:
@@ -296,7 +314,17 @@ def photograph(scene: Image, rng: np.random.Generator, style: PhotoStyle) -> Ima
     Returns:
         (H, W, 3) uint8 RGB.
     """
-    image = _expose(scene, rng, style)
-    for effect in _EFFECTS:
-        image = effect(image, rng, style)
+    image = _light_unevenly(_expose(scene, rng, style), rng, style)
+    if rng.random() < style.glare_share:
+        image = _add_glare(image, rng)
+    if rng.random() < style.headlight_share:
+        image = _add_headlights(image, rng)
+    image = _blur(image, rng, style)
+    if rng.random() < style.interlace_share:
+        image = _interlace(image, rng)
+    image = _add_noise(image, rng, style)
+    if rng.random() < style.grey_share:
+        image = _lose_colour(image, rng)
+    if rng.random() < style.resample_share:
+        image = _resample(image, rng, style)
     return _store(_process(image, rng, style), rng, style)

@@ -73,16 +73,11 @@ def _write_advertisement(
     """Write one to three phrases between two rows of the holder."""
     height = (rows[1] - rows[0]) * rng.uniform(0.35, 0.7)
     colour = np.clip(tone + rng.normal(0, 15, 3), 0, 255).tolist()
-    font = _AD_FONTS[rng.integers(len(_AD_FONTS))]
-    x = rgb.shape[1] * rng.uniform(0.03, 0.5)
-    for _ in range(int(rng.integers(1, 4))):
-        text = _AD_TEXTS[rng.integers(len(_AD_TEXTS))]
-        place = round(x), round((sum(rows) + height) / 2)
-        thick = 1 if height < 18 else 2
-        cv2.putText(rgb, text, place, font, height / 22, colour, thick, cv2.LINE_AA)
-        x += len(text) * height * 0.85 + rgb.shape[1] * rng.uniform(0.02, 0.2)
-        if x > 0.85 * rgb.shape[1]:
-            break
+    font, gap = _AD_FONTS[rng.integers(len(_AD_FONTS))], " " * int(rng.integers(2, 9))
+    text = gap.join(rng.choice(_AD_TEXTS, rng.integers(1, 4)))
+    place = round(rgb.shape[1] * rng.uniform(0.03, 0.5)), round((sum(rows) + height) / 2)
+    thick = 1 if height < 18 else 2
+    cv2.putText(rgb, text, place, font, height / 22, colour, thick, cv2.LINE_AA)
 
 
 def _mount(

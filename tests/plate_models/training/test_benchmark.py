@@ -19,11 +19,12 @@ from plate_models.pipeline import Plate
 from plate_models.training.benchmark.designs import FOREIGN
 from plate_models.training.benchmark.photos import (
     BENCHMARK_KINDS,
+    FRAMES,
     BenchmarkPhoto,
+    render_clip,
     render_photo,
     render_photos,
 )
-from plate_models.training.benchmark.video import FRAMES, render_clip
 from plate_models.training.codec import through_codec
 from plate_models.training.evaluation import sets
 from plate_models.training.evaluation.results import METRICS
@@ -99,7 +100,7 @@ def test_labels_are_of_the_sizes_promised(photos: list[BenchmarkPhoto]) -> None:
 
 
 def test_nothing_of_the_benchmark_knows_what_training_renders() -> None:
-    code = "import sys, plate_models.training.benchmark.video; print(*sys.modules)"
+    code = "import sys, plate_models.training.benchmark.photos; print(*sys.modules)"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     loaded = set(run.stdout.split())
     assert "plate_models.training.synthetic.ink" in loaded

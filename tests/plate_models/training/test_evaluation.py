@@ -18,7 +18,6 @@ from plate_models.recognition.decoding import Reading
 from plate_models.training.baseline import Baseline
 from plate_models.training.evaluation import sets
 from plate_models.training.evaluation.comparison import ReportError, compare, load_report
-from plate_models.training.evaluation.recipes import RECIPES, move_box
 from plate_models.training.evaluation.results import METRICS, Answer, PlateResult, match
 from plate_models.training.evaluation.scoreboard import (
     Scoreboard,
@@ -27,6 +26,7 @@ from plate_models.training.evaluation.scoreboard import (
     score,
     table,
 )
+from plate_models.training.evaluation.sets import RECIPES, move_box
 from plate_models.training.labels import LabelledPlate
 
 BOX = (10.0, 20.0, 110.0, 45.0)
