@@ -201,10 +201,6 @@ RECORDED = {
         {
             "Authorization": "Token secret",
             "Content-Type": "multipart/form-data;boundary=" + "-" * 26 + "683467894704582608514088",
-            "Accept": "*/*",
-            "User-Agent": "node-fetch/1.0 (+https://github.com/bitinn/node-fetch)",
-            "Accept-Encoding": "gzip,deflate",
-            "Connection": "close",
         },
         [
             ('name="upload"', BASE64.encode()),
