@@ -223,11 +223,6 @@ RECORDED = {
             ('name="upload"; filename="car.jpg"', PHOTO),
         ],
     ),
-    "codeproject-ai-api 0.1": (
-        "/v1/image/alpr",
-        {"Content-Type": "multipart/form-data; boundary=1fe7b8c5d062a56f3753281333786670"},
-        [('name="min_confidence"', b"0.45"), ('name="image"; filename="image"', PHOTO)],
-    ),
     "deepstack-python 0.9": (
         "/v1/vision/alpr",
         {"Content-Type": "multipart/form-data; boundary=d1249ea646c88fbe4eb975689e7f27fd"},
