@@ -126,20 +126,12 @@ class PlateReaderAnswer(BaseModel):
 class Info(BaseModel):
     """What serves here."""
 
-    model_config = ConfigDict(
-        json_schema_extra={"example": {"version": "1", "usage": EXAMPLE["usage"]}}
-    )
-
     version: str
     usage: Usage
 
 
 class Statistics(BaseModel):
     """The same in the words of the original's other route for it."""
-
-    model_config = ConfigDict(
-        json_schema_extra={"example": {"total_calls": UNLIMITED, "usage": EXAMPLE["usage"]}}
-    )
 
     total_calls: int = UNLIMITED
     usage: Usage

@@ -201,10 +201,6 @@ RECORDED = {
         {
             "Authorization": "Token secret",
             "Content-Type": "multipart/form-data;boundary=" + "-" * 26 + "683467894704582608514088",
-            "Accept": "*/*",
-            "User-Agent": "node-fetch/1.0 (+https://github.com/bitinn/node-fetch)",
-            "Accept-Encoding": "gzip,deflate",
-            "Connection": "close",
         },
         [
             ('name="upload"', BASE64.encode()),
@@ -226,11 +222,6 @@ RECORDED = {
             ('name="mmc"', b"True"),
             ('name="upload"; filename="car.jpg"', PHOTO),
         ],
-    ),
-    "codeproject-ai-api 0.1": (
-        "/v1/image/alpr",
-        {"Content-Type": "multipart/form-data; boundary=1fe7b8c5d062a56f3753281333786670"},
-        [('name="min_confidence"', b"0.45"), ('name="image"; filename="image"', PHOTO)],
     ),
     "deepstack-python 0.9": (
         "/v1/vision/alpr",

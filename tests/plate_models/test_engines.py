@@ -52,23 +52,6 @@ def test_samples_side_by_side_keep_their_order_and_answers_last(doubling, monkey
     np.testing.assert_array_equal(second, 2 * x[::-1])
 
 
-def test_a_configuration_says_how_many_threads_and_where_bfloat16_is_computed(monkeypatch):
-    monkeypatch.setattr(cores, "usable_cores", lambda: 8)
-    for given, expected in (("2", 2), ("0", 8), ("", 8)):
-        options = {"intra_op_thread_count": given, "INFERENCE_NUM_THREADS": given}
-        assert onnxruntime_engine.options_for(options).intra_op_num_threads == expected
-        assert openvino_engine.settings_for(options)["INFERENCE_NUM_THREADS"] == expected
-    for capable, options, expected in (
-        (True, {"HINT_BF16": "yes"}, "bf16"),
-        (True, {"HINT_BF16": "YES"}, "bf16"),
-        (True, {"HINT_BF16": "no"}, "f32"),
-        (True, {}, "f32"),
-        (False, {"HINT_BF16": "yes"}, "f32"),
-    ):
-        monkeypatch.setattr(openvino_engine, "computes_in_bf16", lambda capable=capable: capable)
-        assert openvino_engine.settings_for(options)["INFERENCE_PRECISION_HINT"] == expected
-
-
 def test_a_profile_for_no_engine_is_refused(tmp_path):
     (tmp_path / "yolo" / "configs").mkdir(parents=True)
     (tmp_path / "yolo" / "configs" / "cpu.pbtxt").write_text('backend: "pytorch"\n')

@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import pytest
 import torch
-from torch.nn import functional as F
 
 from plate_models.detection import choose_canvas, letterbox, select_boxes
 from plate_models.rectification import crop_boxes, quads_from_theta, resample, widen_boxes
@@ -54,22 +53,6 @@ def test_what_the_box_frames_lies_in_its_box_on_the_canvas():
     assert [int(v) for v in found] == pytest.approx(box.tolist(), abs=1)
     beyond = placement.to_photo(torch.tensor([[-20.0, -20.0, 290.0, 290.0]]))
     assert beyond.tolist() == [[0.0, 0.0, 500.0, 300.0]]
-
-
-@pytest.mark.parametrize("photo_hw", [(270, 480), (97, 31), (1, 50), (64, 96)])
-def test_the_canvas_holds_the_photo_as_torch_shrinks_it(photo_hw):
-    draw = torch.Generator().manual_seed(5)
-    photo = torch.randint(0, 256, (*photo_hw, 3), dtype=torch.uint8, generator=draw)
-    # Rows that lie apart, as those of a view do, and colours in the order of `cv2.imread`.
-    for image in (photo, photo.repeat(1, 2, 1)[:, : photo_hw[1]], photo.flip(2)):
-        canvas, placement = letterbox(image, (64, 96))
-        (left, top), (x, y) = placement.offset_xy, placement.scale_xy
-        height, width = round(photo_hw[0] * y), round(photo_hw[1] * x)
-        planes = image.permute(2, 0, 1)[None].contiguous()
-        shrunk = F.interpolate(planes, (height, width), mode="bilinear", antialias=True)
-        bars = (left, 96 - width - left, top, 64 - height - top)
-        assert max(abs(bars[0] - bars[1]), abs(bars[2] - bars[3])) <= 1
-        assert torch.equal(canvas, F.pad(shrunk[0], bars, value=DETECTOR.pad_value))
 
 
 @pytest.mark.parametrize(

@@ -5,14 +5,12 @@ from functools import cache
 
 import pytest
 import torch
-from PIL import Image
 from small_server import bench
 
 from plate_models.cores import THREADS
 from plate_models.engines.nets import load_nets
 from plates.benchmarks import stages
 from plates.benchmarks.stages import COMPARED, read_kept
-from plates.cli import main as command
 
 SHORT = ("stages", "--seconds", "0.1")
 engine = cache(load_nets)
@@ -43,14 +41,3 @@ def test_check_names_what_became_slower(tmp_path, capsys):
         status, _ = bench(tmp_path, *SHORT, "--check", "--file", str(file))
         assert status == (slower != "none")
         assert f"than the kept figures: {slower} (" in capsys.readouterr().out
-
-
-def test_a_photo_must_have_a_plate(tmp_path, capsys):
-    empty = tmp_path / "empty.png"
-    Image.new("RGB", (320, 180)).save(empty)
-    words = ["bench", "stages", "--photo", str(empty)]
-    assert command.main(words) == 1
-    assert "at least one plate" in capsys.readouterr().err
-    empty.write_bytes(b"nothing")
-    assert command.main(words) == 2
-    assert str(empty) in capsys.readouterr().err
