@@ -43,9 +43,6 @@ class Baseline:
 
     def __init__(self, folder: Path) -> None:
         """Load ``stn.pt`` and ``lprnet.pt``."""
-        for name in ("stn.pt", "lprnet.pt"):
-            if not (folder / name).is_file():
-                raise FileNotFoundError(f"{folder / name}: the published recognizer is not there")
         self._stn, self._lprnet = (_load(folder / name) for name in ("stn.pt", "lprnet.pt"))
 
     def read(self, image: Pixels, box: Box) -> dict[str, str]:
@@ -89,6 +86,8 @@ class PublishedShape:
 
 
 def _load(path: Path) -> torch.jit.ScriptModule:
+    if not path.is_file():
+        raise FileNotFoundError(f"{path}: the published recognizer is not there")
     with warnings.catch_warnings():
         # TorchScript is deprecated, but it is what was published.
         warnings.simplefilter("ignore", DeprecationWarning)

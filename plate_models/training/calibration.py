@@ -13,10 +13,9 @@ calibration, in [0, 1]), right (whether the whole text is).
 """
 
 import datetime
-from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import cache, partial
-from itertools import islice, pairwise
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +24,7 @@ import pandas as pd
 import torch
 from numpy.typing import NDArray
 from scipy.optimize import isotonic_regression
+from tqdm import tqdm
 
 from plate_models.pipeline import PipelineConfig, read_plates
 from plate_models.recognition.calibration import (
@@ -47,9 +47,7 @@ from plate_models.weights import WEIGHTS_DIR, Modules, load_modules, measured_wi
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
-Progress = Callable[[Iterable[pd.DataFrame], str, int], Iterable[pd.DataFrame]]
 
-SETS = ("fit", "measure")
 _COLUMNS = ("kind", "width_px", "text", "read", "known", "eligible", "raw", "right")
 _BLOCK = 100
 # No text that scores less is readable, however few were wrong: what is no plate at all is not
@@ -117,7 +115,6 @@ def calibrate(
     workers: int = 2,
     most_wrong: float = 0.005,
     seed: int = 577,
-    progress: Progress = lambda readings, *_: readings,
 ) -> Result:
     """Fit a calibration to one set of crops and measure it on another.
 
@@ -128,7 +125,6 @@ def calibrate(
         workers: Processes that make crops and read them.
         most_wrong: Share of wrong texts accepted among the readable ones.
         seed: Of all chance.
-        progress: Wraps the readings of a set, given its name and its number of blocks.
 
     Raises:
         ValueError: There are too few crops.
@@ -141,10 +137,9 @@ def calibrate(
     # uses spawn keys.
     blocks = [(part, place, size) for part in range(2) for place, size in enumerate(sizes)]
     found = map_ahead(partial(_read_block, weights=weights, seed=seed), blocks, workers)
-    fit, measured = (
-        pd.concat(progress(islice(found, len(sizes)), name, len(sizes)), ignore_index=True)
-        for name in SETS
-    )
+    read = list(tqdm(found, "crops", len(blocks), unit="block", disable=None))
+    halves = read[: len(sizes)], read[len(sizes) :]
+    fit, measured = (pd.concat(half, ignore_index=True) for half in halves)
     pinned = replace(isotonic(fit.raw, fit.right), measured_with=measured_with(weights))
     calibration = with_thresholds(pinned, fit, most_wrong)
     report = {
@@ -157,8 +152,8 @@ def calibrate(
     }
     result = Result(calibration, report)
     folder.mkdir(parents=True, exist_ok=True)
-    for name, readings in zip(SETS, (fit, measured), strict=True):
-        readings.to_csv(folder / f"{name}.csv", index=False)
+    fit.to_csv(folder / "fit.csv", index=False)
+    measured.to_csv(folder / "measure.csv", index=False)
     result.save(folder)
     _draw(calibration, measured, folder)
     return result
@@ -167,7 +162,6 @@ def calibrate(
 # Once in a process: loading the nets for every block would take longer than reading it.
 @cache
 def _load(weights: Path) -> Modules:
-    torch.set_num_threads(1)
     return load_modules(weights, calibrated=False)
 
 

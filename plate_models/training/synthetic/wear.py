@@ -67,13 +67,7 @@ def add_snow(rgb: Image, rng: np.random.Generator) -> None:
 
 
 def add_obstacle(rgb: Image, rng: np.random.Generator, line_px: float) -> None:
-    """Hide a minor part of a character or two, in place.
-
-    Args:
-        rgb: (H, W, 3) uint8, the plate with its holder.
-        rng: Source of what hides it, and where.
-        line_px: Height of the plate per line of text.
-    """
+    """Hide a minor part of a character or two, in place; a line of text takes so many pixels."""
     height, width = rgb.shape[:2]
     cover = np.zeros((height, width), np.uint8)
     x, y = rng.uniform(0.05, 0.95) * width, rng.uniform(0.1, 0.9) * height
