@@ -55,6 +55,7 @@ def _token(value: SecretStr) -> SecretStr:
 
 
 ReadableFile = Annotated[Path, AfterValidator(_readable)]
+TokensFile = Annotated[Path, AfterValidator(lambda file: _tokens_in(file) and file)]
 Origin = Annotated[str, AfterValidator(_origin)]
 Token = Annotated[SecretStr, AfterValidator(_token)]
 
@@ -134,7 +135,7 @@ class Settings(BaseSettings):
     max_pixels: Annotated[int, Field(gt=0, le=LIMITS.max_pixels)] = LIMITS.max_pixels
     """Largest photo. The models refuse more than the default."""
 
-    countries: Annotated[tuple[str, ...], NoDecode] = ()
+    countries: Annotated[tuple[str, ...], NoDecode, AfterValidator(checked)] = ()
     """Whose plates are read, the likeliest first, such as `sk,cz`: some of the weights' countries;
     none: all of them. A request may name others."""
 
@@ -170,7 +171,7 @@ class Settings(BaseSettings):
     tokens: Annotated[tuple[Token, ...], NoDecode] = ()
     """Clients that send photos must send one of these; none: every client may."""
 
-    tokens_file: Path | None = None
+    tokens_file: TokensFile | None = None
     """Further tokens, one per line; lines with # in front are comments."""
 
     rate_limit: Positive | None = None
@@ -203,23 +204,11 @@ class Settings(BaseSettings):
     triton_status_file: Path | None = None
     """Where another supervisor reports on a Triton elsewhere; None: the same file."""
 
-    @field_validator("countries")
-    @classmethod
-    def _check_countries(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        return checked(value)
-
     @field_validator("tokens", "cors_origins", "countries", mode="before")
     @classmethod
     def _split(cls, value: object) -> object:
         if isinstance(value, str):
             return tuple(part.strip() for part in value.split(",") if part.strip())
-        return value
-
-    @field_validator("tokens_file")
-    @classmethod
-    def _check_tokens_file(cls, value: Path | None) -> Path | None:
-        if value is not None:
-            _tokens_in(value)
         return value
 
     @field_validator("tls_key")

@@ -23,7 +23,7 @@ from plate_models.recognition.calibration import UNCALIBRATED, Calibration
 from plate_models.recognition.decoding import DEFAULT_GRAMMAR, Reading, choose_reading
 from plate_models.recognition.grammar import UNKNOWN, Grammar
 from plate_models.rectification import Rectify, hulls_of, rectified_rgb, sample_rows, straighten
-from plate_models.spec import DEFAULTS, DetectorSpec, Specs
+from plate_models.spec import DEFAULTS, Specs
 
 # (N, 3, h, w) float32 rectified plates to (N, C, T) float32 logits.
 Recognize = Callable[[Tensor], Tensor]
@@ -110,9 +110,11 @@ def read_plates(
     boxes, scores, lines = find_boxes(image, detect, config.specs.detector)
     if not len(boxes):
         return []
-    # Each plate is read as what the detector took it for; where that is doubtful, a second
-    # time with the other number of lines.
-    doubtful = _lines_in_doubt(boxes, lines, config.specs.detector).nonzero()[:, 0]
+    # Each plate is read as what the detector took it for, and a second time with the other number
+    # of lines if it is said to have two, or one in a box too short for it.
+    widths, heights = (boxes[:, 2:] - boxes[:, :2]).unbind(dim=1)
+    short = widths < config.specs.detector.long_aspect * heights
+    doubtful = ((lines == 2) | short).nonzero()[:, 0]
     rows = torch.cat((torch.arange(len(boxes)), doubtful))
     boxes, scores = boxes[rows], scores[rows]
     lines = torch.cat((lines, 3 - lines[doubtful]))
@@ -136,12 +138,6 @@ def read_plates(
             log_probs=predictions.log_probs[row],
         )
     return list(best.values())
-
-
-def _lines_in_doubt(boxes: Tensor, lines: Tensor, spec: DetectorSpec) -> Tensor:
-    """(N,) bool: two lines of text, or one in a box too short for it."""
-    sides = boxes[:, 2:] - boxes[:, :2]
-    return (lines == 2) | (sides[:, 0] < spec.long_aspect * sides[:, 1])
 
 
 def _is_better(reading: Reading, than: Reading, home: str) -> bool:

@@ -112,11 +112,10 @@ def load(module: nn.Module, path: Path) -> nn.Module:
     """
     file = read_file(path)
     expected = contract_of(path.stem)
-    found = {field: expected[field] for field in _ADDED_LATER & set(expected)} | file.contract
-    wrong = [key for key in expected if found.get(key) != expected[key]]
+    found = expected | file.contract
+    wrong = [f"{k}: expected {v}, found {found[k]}" for k, v in expected.items() if found[k] != v]
     if wrong:
-        details = "; ".join(f"{k}: expected {expected[k]}, found {found.get(k)}" for k in wrong)
-        raise WeightsError(f"{path}: made for another spec.py: {details}")
+        raise WeightsError(f"{path}: made for another spec.py: {'; '.join(wrong)}")
     return _fill(module, file, "spec.py")
 
 
@@ -354,9 +353,3 @@ def check_manifest(folder: Path = WEIGHTS_DIR) -> str:
 def sha256_of(path: Path) -> str:
     """Hex SHA-256 of a file."""
     return hashlib.sha256(path.read_bytes()).hexdigest()
-
-
-def started_from(folder: Path | None, name: str) -> str | None:
-    """Name the weights that a training starts from: "sha256:…", None for random ones."""
-    path = folder / f"{name}.safetensors" if folder else None
-    return f"sha256:{sha256_of(path)}" if path and path.exists() else None

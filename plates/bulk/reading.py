@@ -18,12 +18,13 @@ from PIL import Image
 
 from plate_models import formats, images
 from plate_models.cores import THREADS
-from plate_models.images.files import HEAD_BYTES, kind_of, type_of
+from plate_models.images.files import type_of
 from plate_models.spec import LIMITS, MODEL_VERSION
 from plates.bulk import BulkError, Request
 from plates.bulk.listing import load_listing
 from plates.bulk.output import Account, Output
 from plates.bulk.source import Failure, Fetcher, Photo, describe
+from plates.file_kinds import HEAD_BYTES, kind_of
 
 if TYPE_CHECKING:
     from plate_models.engines.nets import Nets

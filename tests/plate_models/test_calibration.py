@@ -4,8 +4,6 @@ import json
 import math
 import shutil
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -25,7 +23,7 @@ PINS = dict.fromkeys(("recognizer", "rectifier", "country", "grammar", "colour")
 BENT = Calibration(((-2.0, -3.0), (1.0, 0.0), (30.0, 8.0)), 0.9, PINS)
 
 
-def test_lines_run_between_knots_and_end_with_them() -> None:
+def test_lines_run_between_knots_and_end_with_them():
     for raw in (0.0, 1e-300, 0.3, 1 - 1e-12, 1.0):
         assert Calibration().apply(raw) == raw
     assert BENT.apply(sigmoid(-0.5)) == pytest.approx(sigmoid(-1.5))
@@ -50,14 +48,14 @@ def test_lines_run_between_knots_and_end_with_them() -> None:
 
 
 @pytest.mark.parametrize("calibration", [Calibration(), BENT])
-def test_what_is_no_probability_becomes_one(calibration: Calibration) -> None:
+def test_what_is_no_probability_becomes_one(calibration):
     assert calibration.apply(math.nan) == 0.0
     assert calibration.apply(math.inf) == calibration.apply(1.0)
     assert calibration.apply(-math.inf) == calibration.apply(0.0)
     assert calibration.apply(1.0000001) == calibration.apply(1.0)
 
 
-def test_json_and_back(tmp_path: Path) -> None:
+def test_json_and_back(tmp_path):
     path = tmp_path / "calibration.json"
     for calibration in (Calibration(), BENT, replace(BENT, unknown_readable_from=0.99)):
         path.write_text(calibration.to_json({"crops": 7}))
@@ -86,9 +84,7 @@ def test_json_and_back(tmp_path: Path) -> None:
         ({"fit": {"measured_with": ["colour"]}}, "fit.measured_with"),
     ],
 )
-def test_malformed_values_are_refused_by_name(
-    tmp_path: Path, change: dict[str, Any], named: str
-) -> None:
+def test_malformed_values_are_refused_by_name(tmp_path, change, named):
     path = tmp_path / "calibration.json"
     path.write_text(json.dumps({**json.loads(BENT.to_json()), **change}))
     with pytest.raises(CalibrationError, match=named) as refusal:
@@ -96,7 +92,7 @@ def test_malformed_values_are_refused_by_name(
     assert str(path) in str(refusal.value)
 
 
-def test_files_that_are_no_calibration_are_refused(tmp_path: Path) -> None:
+def test_files_that_are_no_calibration_are_refused(tmp_path):
     path = tmp_path / "calibration.json"
     with pytest.raises(CalibrationError, match="can't be read"):
         load(path)
@@ -111,14 +107,14 @@ def test_files_that_are_no_calibration_are_refused(tmp_path: Path) -> None:
             Calibration.from_json(json.dumps(values))
 
 
-def test_older_files_pin_the_recognizer_alone() -> None:
+def test_older_files_pin_the_recognizer_alone():
     values = json.loads(BENT.to_json()) | {"fit": {"date": "2026-11-21"}}
     assert Calibration.from_json(json.dumps(values)).measured_with == {"recognizer": SHA256}
     values["recognizer_sha256"] = None
     assert Calibration.from_json(json.dumps(values)) == replace(BENT, measured_with={})
 
 
-def test_what_it_was_not_measured_with_is_named() -> None:
+def test_what_it_was_not_measured_with_is_named():
     BENT.check(PINS)
     Calibration().check(PINS)
     for net in ("recognizer", "rectifier"):
@@ -129,7 +125,7 @@ def test_what_it_was_not_measured_with_is_named() -> None:
             BENT.check(PINS | {other: "f" * 64})
 
 
-def test_weights_are_compared_with_their_calibration(tmp_path: Path) -> None:
+def test_weights_are_compared_with_their_calibration(tmp_path):
     folder = shutil.copytree(weights.WEIGHTS_DIR, tmp_path / "weights")
     found = weights.measured_with(folder)
     assert load(folder / NAME).measured_with.items() >= found.items()

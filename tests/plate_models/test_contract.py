@@ -2,7 +2,6 @@
 
 import json
 from dataclasses import replace
-from pathlib import Path
 
 import cv2
 import numpy as np
@@ -59,7 +58,7 @@ def png(pixels: np.ndarray) -> np.ndarray:
     return cv2.imencode(".png", pixels)[1].ravel()
 
 
-def test_pixels_are_bgr_and_a_file_gives_the_same_photo() -> None:
+def test_pixels_are_bgr_and_a_file_gives_the_same_photo():
     bgr = np.random.default_rng(0).integers(0, 256, (6, 5, 3), dtype=np.uint8)
     from_pixels = contract.photo_of(None, torch.from_numpy(bgr))
     assert torch.equal(from_pixels, torch.from_numpy(bgr[:, :, ::-1].copy()))
@@ -82,14 +81,12 @@ WRONG_SHAPES = [(0, 0, 3), (0, 5, 3), (5, 0, 3), (5, 4, 4), (5, 4), (3,)]
         (np.zeros((2, 2), np.uint8), None, r"image: expected UINT8 \[-1\]"),
     ],
 )
-def test_other_inputs_are_refused_by_name(
-    file: np.ndarray | None, pixels: torch.Tensor | None, message: str
-) -> None:
+def test_other_inputs_are_refused_by_name(file, pixels, message):
     with pytest.raises(contract.InvalidInput, match=message):
         contract.photo_of(file, pixels, Limits(max_pixels=109))
 
 
-def test_as_many_pixels_as_allowed_are_taken_and_bytes_of_a_wrong_content_are_not() -> None:
+def test_as_many_pixels_as_allowed_are_taken_and_bytes_of_a_wrong_content_are_not():
     assert contract.photo_of(None, PIXELS, Limits(max_pixels=110)).shape == (10, 11, 3)
     with pytest.raises(images.EmptyImage):
         contract.photo_of(np.zeros(0, np.uint8), None)
@@ -97,7 +94,7 @@ def test_as_many_pixels_as_allowed_are_taken_and_bytes_of_a_wrong_content_are_no
         contract.photo_of(np.frombuffer(b"not a photo", np.uint8), None)
 
 
-def test_rows_are_padded() -> None:
+def test_rows_are_padded():
     plates = [
         plate("A1", (("A1", 0.75), ("A7", 0.25))),
         plate("", (), readable=False),
@@ -121,7 +118,7 @@ def test_rows_are_padded() -> None:
     assert np.isfinite(outputs["character_scores"]).sum() == 15
 
 
-def test_log_probs_are_padded_with_certain_blanks() -> None:
+def test_log_probs_are_padded_with_certain_blanks():
     rows = [ctc.log_softmax(np.random.default_rng(seed).normal(size=(4, 6))) for seed in range(3)]
     plates = [rows[0], ctc.join_rows(rows[1:]), np.full((4, 6), np.nan)]
     stacked = contract.outputs_of(
@@ -147,14 +144,14 @@ def test_log_probs_are_padded_with_certain_blanks() -> None:
         ('{"countries": "gb,*"}', ["ru", "sk", "cz"]),
     ],
 )
-def test_a_request_narrows_the_countries(parameters: str, countries: list[str]) -> None:
+def test_a_request_narrows_the_countries(parameters, countries):
     specs = Specs(recognizer=replace(RECOGNIZER, countries=("ru", "sk", "cz")))
     config = PipelineConfig.of(specs, UNCALIBRATED)
     assert contract.narrowed(config, parameters).grammar is grammar_of(*countries)
 
 
 @pytest.mark.parametrize("given", ["gb", "cz,pl", "", "cz,", "../ru", 3, ["cz"], None, {}])
-def test_countries_that_the_weights_do_not_read_are_refused_by_name(given: object) -> None:
+def test_countries_that_the_weights_do_not_read_are_refused_by_name(given):
     config = PipelineConfig.of(
         Specs(recognizer=replace(RECOGNIZER, countries=("cz",))), UNCALIBRATED
     )
@@ -166,9 +163,7 @@ def test_countries_that_the_weights_do_not_read_are_refused_by_name(given: objec
         contract.narrowed(config, parameters)
 
 
-def test_model_info_names_the_weights_the_device_and_the_size(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_model_info_names_the_weights_the_device_and_the_size(tmp_path, monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 4)
     (tmp_path / "1").mkdir()
@@ -191,7 +186,7 @@ def test_model_info_names_the_weights_the_device_and_the_size(
         assert json.loads(outputs[contract.MODEL_INFO][0]) == expected
 
 
-def test_a_gpu_that_is_not_there_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_gpu_that_is_not_there_is_an_error(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     args = {"model_instance_kind": "GPU", "model_instance_device_id": "0"}
     with pytest.raises(RuntimeError, match="GPU"):
@@ -214,9 +209,7 @@ SERVED = {"gpu": MODELS, "cpu": MODELS, "tensorrt": ("yolo", "lprnet")}
 
 
 @pytest.mark.parametrize(("profile", "model"), [(p, m) for p in SERVED for m in SERVED[p]])
-def test_profiles_differ_only_in_how_they_run_and_their_queues_are_bounded(
-    profile: str, model: str
-) -> None:
+def test_profiles_differ_only_in_how_they_run_and_their_queues_are_bounded(profile, model):
     config, other = read_config(model, profile), read_config(model, "gpu")
     assert config.input == other.input and config.max_batch_size == other.max_batch_size
     outputs = shapes(other.output)
@@ -246,7 +239,7 @@ def test_profiles_differ_only_in_how_they_run_and_their_queues_are_bounded(
 
 
 @pytest.mark.parametrize("count", [0, 1, 3])
-def test_plate_recognitions_outputs_are_what_the_contract_makes(count: int) -> None:
+def test_plate_recognitions_outputs_are_what_the_contract_makes(count):
     config = read_config("plate_recognition", "cpu")
     assert config.output == read_config("plate_recognition", "gpu").output
     declared = shapes(config.output)
@@ -264,7 +257,7 @@ def test_plate_recognitions_outputs_are_what_the_contract_makes(count: int) -> N
         assert all(fits), (name, dims, array.shape)
 
 
-def test_the_published_inputs_and_outputs_stay() -> None:
+def test_the_published_inputs_and_outputs_stay():
     config = read_config("plate_recognition", "cpu")
     assert config.max_batch_size == 0
     assert shapes(config.input) == {

@@ -49,7 +49,7 @@ def written(folder: Path, source: str, old: str = "", new: str = "") -> Path:
     return path
 
 
-def test_a_small_country_needs_little(tmp_path: Path) -> None:
+def test_a_small_country_needs_little(tmp_path):
     country = load_country(written(tmp_path, SMALL))
     assert country.judge("LR12") == ("xx.cart", 1.0)
     assert country.judge("Z1/R") == ("xx.cart", 1.0)  # literals may be symbols of the language
@@ -69,7 +69,7 @@ def test_a_small_country_needs_little(tmp_path: Path) -> None:
     assert grammar_of("ru").judge("LR12")[0] == "unknown"
 
 
-def test_rows_are_counted(tmp_path: Path) -> None:
+def test_rows_are_counted(tmp_path):
     path = written(tmp_path, SMALL, """"LL##", "'Z'# '/R'\"""", '"LL / ##", "L / \'Z\'"')
     (cart,) = load_country(path).formats
     assert cart.lines == 2 and cart.patterns[0].fullmatch("LR12")
@@ -135,9 +135,7 @@ MALFORMED_REGIONS = [
     ("source", "old", "new", "reason"),
     [(SMALL, *row) for row in MALFORMED] + [(REGIONS, *row) for row in MALFORMED_REGIONS],
 )
-def test_malformed_definitions_are_refused_by_name(
-    tmp_path: Path, source: str, old: str, new: str, reason: str
-) -> None:
+def test_malformed_definitions_are_refused_by_name(tmp_path, source, old, new, reason):
     load_country(written(tmp_path, source))
     path = written(tmp_path, source, old, new)
     with pytest.raises(FormatError, match=reason) as refused:
@@ -145,7 +143,7 @@ def test_malformed_definitions_are_refused_by_name(
     assert str(path) in str(refused.value)
 
 
-def test_missing_files_and_bytes_are_refused_by_name(tmp_path: Path) -> None:
+def test_missing_files_and_bytes_are_refused_by_name(tmp_path):
     (tmp_path / "bytes.toml").write_bytes(b"\xff\xfe\x00")
     for name in ("nowhere.toml", "bytes.toml"):
         with pytest.raises(FormatError, match=name):

@@ -33,7 +33,7 @@ def ground(colour: str) -> dict[str, float]:
         ("001T00177", 1, "red", "ru.diplomatic"),
     ],
 )
-def test_every_kind_is_known_on_its_ground(text: str, lines: int, colour: str, name: str) -> None:
+def test_every_kind_is_known_on_its_ground(text, lines, colour, name):
     found, weight = RUSSIA.judge(text, lines, ground(colour))
     assert found == name and weight >= 0.3
 
@@ -45,19 +45,19 @@ def test_every_kind_is_known_on_its_ground(text: str, lines: int, colour: str, n
         *("А111АА77", "AD123477", "000CD177", "1234AB177D", "A111AA77\n", "A１１１AA77"),
     ],
 )
-def test_everything_else_is_unknown(text: str) -> None:
+def test_everything_else_is_unknown(text):
     assert RUSSIA.judge(text)[0] == "unknown"
     assert reading_of(text, "unknown") is reading_of(text, "ru.car") is None
 
 
-def test_ground_and_region_tell_a_trailer_from_a_taxi() -> None:
+def test_ground_and_region_tell_a_trailer_from_a_taxi():
     assert RUSSIA.judge("AB123777", 1, WHITE)[0] == "ru.trailer"
     assert RUSSIA.judge("AB123777", 1, ground("yellow"))[0] == "ru.taxi"
     # 516 is no region, 16 is.
     assert RUSSIA.judge("AB123516")[0] == "ru.trailer"
 
 
-def test_what_contradicts_the_evidence_is_less_plausible_not_forbidden() -> None:
+def test_what_contradicts_the_evidence_is_less_plausible_not_forbidden():
     assert RUSSIA.judge("A123477", 1, WHITE)[0] == "unknown"
     assert 0 < RUSSIA.judge("A123477", 1, WHITE)[1] < RUSSIA.judge("A123477", 1, ground("blue"))[1]
     assert RUSSIA.judge("1234AB77", 1)[0] == "ru.military"
@@ -71,7 +71,7 @@ def test_what_contradicts_the_evidence_is_less_plausible_not_forbidden() -> None
     assert valid == 1 and valid > no_region > unknown > 0 and valid > rare > unknown
 
 
-def test_region_names_the_issuer_and_rows_are_the_plates() -> None:
+def test_region_names_the_issuer_and_rows_are_the_plates():
     for text, name, region, rows in (
         ("B840CK197", "ru.car", Region("197", "Moscow"), ["B840CK197"]),
         ("B840CK197", "ru.car.square", Region("197", "Moscow"), ["B840", "CK197"]),
@@ -98,7 +98,7 @@ def native(text: str) -> str:
     return match.native
 
 
-def test_letters_are_written_as_the_country_writes_them() -> None:
+def test_letters_are_written_as_the_country_writes_them():
     assert set(RUSSIA.alphabet) < set(RECOGNIZER.alphabet)
     assert native("B840CK197") == "В840СК197"
     # A Latin D is another letter than the Cyrillic one.
@@ -127,9 +127,7 @@ ABROAD = [
 
 
 @pytest.mark.parametrize(("text", "lines", "name", "code", "region"), ABROAD)
-def test_other_countries_name_what_home_does_not_know(
-    text: str, lines: int, name: str, code: str, region: str
-) -> None:
+def test_other_countries_name_what_home_does_not_know(text, lines, name, code, region):
     all_of_them = grammar_of(*RECOGNIZER.countries)
     assert RUSSIA.judge(text, lines, WHITE)[0] == "unknown"
     found, abroad = all_of_them.judge(text, lines, WHITE)
@@ -140,7 +138,7 @@ def test_other_countries_name_what_home_does_not_know(
     assert match.native == text and "".join(match.rows) == text and len(match.rows) == lines
 
 
-def test_every_country_at_hand_can_be_read_with_the_alphabet() -> None:
+def test_every_country_at_hand_can_be_read_with_the_alphabet():
     assert set(RECOGNIZER.countries) == set(formats.at_hand())
     for country in map(grammar_of, formats.at_hand()):
         assert set(country.alphabet) <= set(RECOGNIZER.alphabet)
@@ -148,7 +146,7 @@ def test_every_country_at_hand_can_be_read_with_the_alphabet() -> None:
         assert max(lengths) <= RECOGNIZER.max_text_length
 
 
-def test_what_is_left_of_a_russian_plate_is_no_plate_of_another_country() -> None:
+def test_what_is_left_of_a_russian_plate_is_no_plate_of_another_country():
     every = grammar_of(*RECOGNIZER.countries)
     for part in ("123BC16", "A123BC", "A123BC7", "23BC777", "BC777", "AB123", "1234AB"):
         for lines in (1, 2):

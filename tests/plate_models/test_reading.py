@@ -42,7 +42,7 @@ def texts_of(reading: Reading) -> list[str]:
 NOTHING = Reading("", 0.0, False, "unknown", (), ())
 
 
-def test_no_steps_and_blanks_read_as_nothing_and_huge_logits_as_others() -> None:
+def test_no_steps_and_blanks_read_as_nothing_and_huge_logits_as_others():
     assert choose_reading(log_probs_of("")) == NOTHING
     assert choose_reading(np.zeros((RECOGNIZER.classes, 0))) == NOTHING
     huge = 1e37 * np.sign(log_probs_of("B840CK197") + 1).astype(np.float32)
@@ -51,7 +51,7 @@ def test_no_steps_and_blanks_read_as_nothing_and_huge_logits_as_others() -> None
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("places", [(0, 0), (BLANK, 7), (slice(None), slice(None))])
-def test_logits_that_are_no_numbers_read_as_nothing(bad: float, places: tuple) -> None:  # type: ignore[type-arg]
+def test_logits_that_are_no_numbers_read_as_nothing(bad, places):  # type: ignore[type-arg]
     logits = log_probs_of("B840CK197").astype(np.float32)
     logits[places] = bad
     assert choose_reading(ctc.log_softmax(logits)) == NOTHING
@@ -63,7 +63,7 @@ def test_logits_that_are_no_numbers_read_as_nothing(bad: float, places: tuple) -
     ("seen", "right", "place"),
     [("0002EX71", "O002EX71", 0), ("AO02EX71", "A002EX71", 1), ("A8028X71", "A802BX71", 4)],
 )
-def test_the_place_settles_look_alikes(seen: str, right: str, place: int) -> None:
+def test_the_place_settles_look_alikes(seen, right, place):
     doubts = {place: {seen[place]: 0.6, right[place]: 0.4}}
     reading = choose_reading(log_probs_of(seen, doubts), Evidence(1, WHITE))
     assert reading.text == right and seen in texts_of(reading)
@@ -71,14 +71,14 @@ def test_the_place_settles_look_alikes(seen: str, right: str, place: int) -> Non
     assert reading.characters[place][1] > 0.9
 
 
-def test_a_doubt_that_no_place_settles_stays_a_doubt() -> None:
+def test_a_doubt_that_no_place_settles_stays_a_doubt():
     reading = choose_reading(log_probs_of("A127EX71", {2: {"2": 0.5, "7": 0.4, "": 0.1}}))
     assert not reading.readable and reading.format == "ru.car"
     assert reading.characters[2][1] == pytest.approx(0.5 / 0.9, abs=0.02)
     assert reading.characters[1][1] > 0.99
 
 
-def test_a_look_alike_that_the_beam_lost_is_found() -> None:
+def test_a_look_alike_that_the_beam_lost_is_found():
     # Thirteen doubtful texts come before it, so that the beam of twelve drops it.
     doubts: Doubts = {
         0: {"O": 0.05, "0": 0.95},
@@ -93,7 +93,7 @@ def test_a_look_alike_that_the_beam_lost_is_found() -> None:
     assert scores["O112EX71"] > scores["0112EX71"] > 0
 
 
-def test_the_grammar_does_not_overrule_what_is_clear() -> None:
+def test_the_grammar_does_not_overrule_what_is_clear():
     clear = log_probs_of("0002EX71", {0: {"0": 1 - 1e-5, "O": 1e-5}})
     for log_probs, text in ((clear, "0002EX71"), (log_probs_of("ABC123"), "ABC123")):
         reading = choose_reading(log_probs, Evidence(1, WHITE), RUSSIA)
@@ -101,7 +101,7 @@ def test_the_grammar_does_not_overrule_what_is_clear() -> None:
         assert (reading.text, reading.readable, reading.format) == ("", False, "unknown")
 
 
-def test_an_unknown_format_is_readable_where_it_is_surely_read() -> None:
+def test_an_unknown_format_is_readable_where_it_is_surely_read():
     sure = ctc.log_softmax(30 * log_probs_of("O000OO"))
     reading = choose_reading(sure)
     assert (reading.text, reading.readable, reading.format) == ("O000OO", True, "unknown")
@@ -139,9 +139,7 @@ def with_doubts(text: str) -> list[Doubts]:
         ("B807152", 1, BLUE),
     ],
 )
-def test_a_russian_plate_reads_as_before_where_other_countries_are_known(
-    text: str, lines: int, ground: dict[str, float] | None
-) -> None:
+def test_a_russian_plate_reads_as_before_where_other_countries_are_known(text, lines, ground):
     every, evidence = grammar_of(*RECOGNIZER.countries), Evidence(lines, ground)
     for doubts in with_doubts(text):
         log_probs = log_probs_of(text, doubts)
@@ -151,13 +149,13 @@ def test_a_russian_plate_reads_as_before_where_other_countries_are_known(
         assert after == before or not before.readable
 
 
-def test_a_place_of_another_country_settles_its_look_alikes() -> None:
+def test_a_place_of_another_country_settles_its_look_alikes():
     every = grammar_of(*RECOGNIZER.countries)
     found = choose_reading(log_probs_of("ZA1O0CD", {3: {"O": 0.6, "0": 0.4}}), Evidence(1), every)
     assert (found.text, found.format) == ("ZA100CD", "sk.car")
 
 
-def test_the_raw_best_path_stays_among_the_candidates() -> None:
+def test_the_raw_best_path_stays_among_the_candidates():
     doubts: Doubts = {i: {"A": 0.4, **dict.fromkeys("BEKMHP", 0.1)} for i in (0, 4, 5)}
     log_probs = log_probs_of("A123AA77", doubts | {1: {"O": 0.4, "1": 0.35, "2": 0.25}})
     raw = ctc.greedy_decode(log_probs)
@@ -165,7 +163,7 @@ def test_the_raw_best_path_stays_among_the_candidates() -> None:
     assert raw == "AO23AA77" and texts_of(reading) == ["A123AA77", raw]
 
 
-def test_ground_and_lines_name_the_format_and_settle_doubts() -> None:
+def test_ground_and_lines_name_the_format_and_settle_doubts():
     unclear = log_probs_of("A123477", {1: {"1": 0.5, "B": 0.5}})
     rows = ctc.join_rows([log_probs_of("113"), log_probs_of("3AB77")])
     for log_probs, evidence, text, name in (
@@ -187,7 +185,7 @@ def test_ground_and_lines_name_the_format_and_settle_doubts() -> None:
     assert choose_reading(log_probs_of("1133AB77"), Evidence(1, YELLOW)).format == "unknown"
 
 
-def test_calibrated_candidates_share_what_the_best_one_leaves() -> None:
+def test_calibrated_candidates_share_what_the_best_one_leaves():
     timid = Calibration(((-5.0, -1.0), (36.0, 0.5)))
     log_probs = log_probs_of("H002EX71", {2: {"0": 0.8, "6": 0.15, "8": 0.05}})
     reading = choose_reading(log_probs, calibration=timid)
@@ -197,7 +195,7 @@ def test_calibrated_candidates_share_what_the_best_one_leaves() -> None:
     assert best + sum(others) <= 1 + 1e-9
 
 
-def test_scores_are_calibrated_and_the_threshold_applies_to_them() -> None:
+def test_scores_are_calibrated_and_the_threshold_applies_to_them():
     log_probs = log_probs_of("H002EX71", {2: {"0": 0.8, "6": 0.2}})
     plain = choose_reading(log_probs)
     assert plain.readable and plain.score == pytest.approx(0.8, abs=0.01)
@@ -212,7 +210,7 @@ def test_scores_are_calibrated_and_the_threshold_applies_to_them() -> None:
     assert not refused.readable and refused.text == "" and refused.candidates == reading.candidates
 
 
-def test_what_other_texts_or_an_empty_plate_get_is_missing_from_the_score() -> None:
+def test_what_other_texts_or_an_empty_plate_get_is_missing_from_the_score():
     reading = choose_reading(log_probs_of("A", {0: {"A": 0.1, "": 0.9}}))
     assert reading.candidates[0][0] == "A" and reading.score == pytest.approx(0.1, abs=0.01)
     doubts: Doubts = {i: dict.fromkeys("1234568", 1 / 7) for i in (1, 2, 3)}
@@ -220,7 +218,7 @@ def test_what_other_texts_or_an_empty_plate_get_is_missing_from_the_score() -> N
     assert reading.score < 0.02 and not reading.readable
 
 
-def test_a_rare_format_scores_as_a_common_one_that_is_as_clear() -> None:
+def test_a_rare_format_scores_as_a_common_one_that_is_as_clear():
     doubts: Doubts = {2: {"2": 0.8, "3": 0.04, "4": 0.04, "5": 0.04, "6": 0.04, "7": 0.04}}
     doubts |= {3: {"3": 0.9, "2": 0.025, "4": 0.025, "5": 0.025, "6": 0.025}}
     car = choose_reading(log_probs_of("A123BC77", doubts), Evidence(1, WHITE))

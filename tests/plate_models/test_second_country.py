@@ -2,7 +2,7 @@
 
 import re
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -32,14 +32,22 @@ COUNTRIES = Path(__file__).resolve().parent / "countries"
 COUNTRY = countries.load_country(COUNTRIES / "xx.toml")
 SPECS = Specs(recognizer=replace(RECOGNIZER, alphabet=COUNTRY.alphabet, countries=("xx",)))
 # Clean plates in good light: a few seconds have to do.
-CLEAN = {"worn_share": 0, "dirty_share": 0, "snowy_share": 0, "screw_shares": (0.5, 0)}
+CLEAN = {
+    "hidden_share": 0,
+    "worn_share": 0,
+    "dirty_share": 0,
+    "snowy_share": 0,
+    "screw_shares": (0.5, 0),
+}
 EASY = CropStyle(
     (("xx.car", 0.6), ("xx.moped", 0.4)),
     width_px=(110, 200),
     two_line_width_px=(80, 130),
     steep_share=0,
+    tilt_share=0,
+    infrared_share=0,
     sloppy_share=0,
-    plate=PlateStyle(**CLEAN),
+    plate=PlateStyle(**CLEAN, screw_shares=(0.5, 0)),
     photo=PhotoStyle(dark_share=0, glare_share=0, motion_share=0, noise=(0.4, 3)),
 )
 
@@ -77,7 +85,7 @@ def train() -> Reader:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def at_home() -> Iterator[None]:
+def at_home():
     """The country's file lies where countries lie."""
     with pytest.MonkeyPatch.context() as patch:
         for module in (formats, countries):
@@ -88,7 +96,7 @@ def at_home() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def modules(tmp_path_factory: pytest.TempPathFactory) -> weights.Modules:
+def modules(tmp_path_factory):
     """Weights of that country."""
     folder = tmp_path_factory.mktemp("weights")
     threads = torch.get_num_threads()
@@ -102,7 +110,7 @@ def modules(tmp_path_factory: pytest.TempPathFactory) -> weights.Modules:
 
 
 @pytest.mark.parametrize("kind", ["xx.car", "xx.moped"])
-def test_photos_are_read_from_the_box_to_the_answer(modules: weights.Modules, kind: str) -> None:
+def test_photos_are_read_from_the_box_to_the_answer(modules, kind):
     config = PipelineConfig.of(modules.specs, modules.calibration)
     right = 0
     for seed in range(6):
@@ -162,9 +170,7 @@ def kinds_in(folder: Path, source: str, monkeypatch: pytest.MonkeyPatch) -> Mapp
     return kinds_of.__wrapped__("yy")
 
 
-def test_a_plate_without_measured_places_is_short(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_plate_without_measured_places_is_short(tmp_path, monkeypatch):
     kind = kinds_in(tmp_path, SHORT, monkeypatch)["yy.cart"]
     assert kind.free == FreeLayout(((200, 100),), ("any.ttf",)) and not kind.layouts
     assert kind.rows("LRZ1220") == ("LR Z12", "20") and kind.smallest_mm == (200, 100)
@@ -192,9 +198,7 @@ def test_a_plate_without_measured_places_is_short(
         ),
     ],
 )
-def test_malformed_plates_are_refused_by_name(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, old: str, new: str, reason: str
-) -> None:
+def test_malformed_plates_are_refused_by_name(tmp_path, monkeypatch, old, new, reason):
     assert old in SHORT
     with pytest.raises(FormatError, match=reason):
         kinds_in(tmp_path, SHORT.replace(old, new), monkeypatch)

@@ -3,7 +3,6 @@
 import json
 import math
 import shutil
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -44,7 +43,7 @@ def http_url(triton: TritonEndpoints) -> str:
 
 
 @pytest.fixture(params=["grpc", "http"])
-def protocol(request: pytest.FixtureRequest, triton: TritonEndpoints) -> Iterator[tuple[Any, Any]]:
+def protocol(request, triton):
     """The client module and a client, for each protocol."""
     if request.param == "grpc":
         with triton_grpc.InferenceServerClient(triton.grpc_url) as client:
@@ -55,7 +54,7 @@ def protocol(request: pytest.FixtureRequest, triton: TritonEndpoints) -> Iterato
             yield triton_http, client
 
 
-def test_the_published_client_snippet_over_http(triton: TritonEndpoints) -> None:
+def test_the_published_client_snippet_over_http(triton):
     # As it is published; only the address and the photo are ours.
     client = triton_http.InferenceServerClient(url=http_url(triton))
     image = cv2.imread(str(SAMPLES / PHOTO))
@@ -91,7 +90,7 @@ def decoded(texts: np.ndarray) -> list[str]:
     return sorted(text.decode() for text in texts.flat if text)
 
 
-def test_pixels_and_file_give_the_same_over_both_protocols(protocol: tuple[Any, Any]) -> None:
+def test_pixels_and_file_give_the_same_over_both_protocols(protocol):
     bgr = cv2.imread(str(SAMPLES / PHOTO))
     pixels = infer(protocol, "input__0", bgr)
     file = infer(protocol, "image", np.frombuffer((SAMPLES / PHOTO).read_bytes(), np.uint8))
@@ -102,9 +101,7 @@ def test_pixels_and_file_give_the_same_over_both_protocols(protocol: tuple[Any, 
     np.testing.assert_allclose(boxes[0], boxes[1], atol=0.5)
 
 
-def test_no_plates_is_an_answer_and_only_requested_outputs_come(
-    protocol: tuple[Any, Any],
-) -> None:
+def test_no_plates_is_an_answer_and_only_requested_outputs_come(protocol):
     photo = np.full((300, 400, 3), 127, np.uint8)
     result = infer(protocol, "input__0", photo, "coordinates", "texts", "formats", "crops")
     assert result.as_numpy("coordinates").shape == (0, 4)
@@ -120,7 +117,7 @@ def test_no_plates_is_an_answer_and_only_requested_outputs_come(
         assert result.as_numpy("texts").shape == (0, 1)
 
 
-def test_all_outputs_have_a_row_per_plate(protocol: tuple[Any, Any]) -> None:
+def test_all_outputs_have_a_row_per_plate(protocol):
     file = np.frombuffer((SAMPLES / PHOTO).read_bytes(), np.uint8)
     result = infer(protocol, "image", file)
     names = ("detection_scores", "text_scores", "quads", "character_scores", "formats")
@@ -140,7 +137,7 @@ def test_all_outputs_have_a_row_per_plate(protocol: tuple[Any, Any]) -> None:
     assert (quads[:, 1, 0] > quads[:, 0, 0]).all() and (quads[:, 2, 1] > quads[:, 1, 1]).all()
 
 
-def test_log_probs_spell_the_texts(protocol: tuple[Any, Any]) -> None:
+def test_log_probs_spell_the_texts(protocol):
     file = np.frombuffer((SAMPLES / PHOTO).read_bytes(), np.uint8)
     result = infer(protocol, "image", file, "texts", "log_probs", "model_info")
     log_probs, texts = result.as_numpy("log_probs"), decoded(result.as_numpy("texts"))
@@ -155,7 +152,7 @@ def test_log_probs_spell_the_texts(protocol: tuple[Any, Any]) -> None:
     assert empty.as_numpy("log_probs").shape == (0, 0, 0)
 
 
-def test_a_request_names_its_countries(triton: TritonEndpoints) -> None:
+def test_a_request_names_its_countries(triton):
     file = np.frombuffer((SAMPLES / PHOTO).read_bytes(), np.uint8)
     tensor = triton_grpc.InferInput("image", file.shape, "UINT8")
     tensor.set_data_from_numpy(file)
@@ -201,7 +198,7 @@ HOSTILE |= {
 
 
 @pytest.fixture
-def stub(triton: TritonEndpoints) -> Iterator[Any]:
+def stub(triton):
     """Raw gRPC: the client library refuses to send some of these."""
     with grpc.insecure_channel(triton.grpc_url) as channel:
         yield service_pb2_grpc.GRPCInferenceServiceStub(channel)
@@ -216,7 +213,7 @@ def send(stub: Any, tensors: list[Tensor], model: str = MODEL) -> Any:
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_hostile_tensors_are_refused_and_the_next_request_works(stub: Any, name: str) -> None:
+def test_hostile_tensors_are_refused_and_the_next_request_works(stub, name):
     tensors, message = HOSTILE[name]
     with pytest.raises(grpc.RpcError, match=f"(?s)INVALID_ARGUMENT.*{message}"):
         send(stub, tensors)
@@ -232,9 +229,7 @@ def test_hostile_tensors_are_refused_and_the_next_request_works(stub: Any, name:
         ("lprnet", "FP32", (RECOGNIZER.max_batch_size + 1, 3, *RECTIFIER.rectified_hw)),
     ],
 )
-def test_a_batch_over_the_limit_is_refused_and_the_limit_named(
-    stub: Any, model: str, data_type: str, shape: tuple[int, ...]
-) -> None:
+def test_a_batch_over_the_limit_is_refused_and_the_limit_named(stub, model, data_type, shape):
     data = bytes(math.prod(shape) * (1 if data_type == "UINT8" else 4))
     limit = shape[0] - 1
     expected = f"(?s)INVALID_ARGUMENT.*batch-size must be <= {limit} for '{model}'"
@@ -265,7 +260,7 @@ def rearranged(folder: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def torchscript(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedTriton]:
+def torchscript(tmp_path_factory):
     """Weights of another alphabet, exported, in the GPU profile (TorchScript) on a CPU."""
     copy = tmp_path_factory.mktemp("models") / "repository"
     artifacts = shutil.ignore_patterns("model.onnx", "model.pt", "exported.json", "__pycache__")
@@ -285,9 +280,7 @@ def torchscript(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedTr
 
 
 @pytest.mark.control
-def test_other_weights_in_the_gpu_profile_answer_as_ours_in_the_cpu_profile(
-    torchscript: EmbeddedTriton, triton: TritonEndpoints
-) -> None:
+def test_other_weights_in_the_gpu_profile_answer_as_ours_in_the_cpu_profile(torchscript, triton):
     file = np.frombuffer((SAMPLES / PHOTO).read_bytes(), np.uint8)
     with (
         triton_grpc.InferenceServerClient(torchscript.grpc_url) as there,

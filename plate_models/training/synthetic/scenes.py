@@ -15,6 +15,7 @@ from plate_models.training.imaging import (
     see,
     shift_by,
 )
+from plate_models.training.synthetic.clutter import FINER, draw_clutter
 from plate_models.training.synthetic.kinds import CAR, kind_named
 from plate_models.training.synthetic.plates import PlateImage, project, render_plate_for
 from plate_models.training.synthetic.texts import sample_text
@@ -75,6 +76,41 @@ def paint_plate(photo: Image, box: Field, rng: Generator, kind: str = CAR) -> Pa
     _overlay_plate(scene, plate, shift_by(-x0, -y0) @ view, light, rng)
     image = np.clip(scene, 0, 255).astype(np.uint8)
     return Patch(image, (x0, y0), text, quad.astype(np.float32), plate.lines)
+
+
+def paint_clutter(photo: Image, plates: Field, width: float, rng: Generator) -> None:
+    """Hang something that is no plate into a photo, in place, clear of its plates.
+
+    Where there is no room for it, nothing is painted.
+
+    Args:
+        photo: (H, W, 3) uint8 RGB.
+        plates: (K, 4) float32 x0, y0, x1, y1 in its pixels.
+        width: Of a plate, in pixels.
+        rng: Source of all chance.
+    """
+    sheet = draw_clutter(width, rng)
+    # Cameras write their clocks on the picture: in no perspective, and in no light.
+    flat = rng.random() < 0.3
+    angles = np.zeros(3) if flat else np.clip(rng.normal(0, 1, 3) * _SPREAD_DEG, -40, 40)
+    seen_width = sheet.rgb.shape[1] / FINER
+    view = project(sheet, np.radians(angles), rng.uniform(4, 12), seen_width)
+    corners = apply_homography(view, sheet.quad)
+    limit, rim = photo.shape[1::-1], 0.3 * (plates[:, 2:] - plates[:, :2])
+    for _ in range(4):
+        middle = rng.uniform(0, limit)
+        low = np.clip(np.floor(corners.min(axis=0) + middle), 0, limit).astype(int)
+        high = np.clip(np.ceil(corners.max(axis=0) + middle), 0, limit).astype(int)
+        clear = (high < plates[:, :2] - rim) | (low > plates[:, 2:] + rim)
+        if clear.any(axis=1).all() and (high - low >= 4).all():
+            place = slice(low[1], high[1]), slice(low[0], high[0])
+            scene = photo[place].astype(np.float32)
+            light = np.ones(3)
+            if not flat:
+                light = _light_of(photo, np.concatenate((low, high)), rng) * rng.uniform(0.7, 1.6)
+            _overlay_plate(scene, sheet, shift_by(*(middle - low)) @ view, light, rng)
+            photo[place] = np.clip(scene, 0, 255)
+            return
 
 
 def _light_of(photo: Image, box: Field, rng: Generator) -> Floats:

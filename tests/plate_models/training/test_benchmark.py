@@ -31,7 +31,7 @@ from plate_models.training.evaluation.scoreboard import METRICS, Scoreboard
 from plate_models.training.synthetic.kinds import CAR
 from plates.cli import main as cli
 
-TRAINING = ("crops", "photo", "plates", "scenes", "wear")
+TRAINING = ("clutter", "crops", "photo", "plates", "scenes", "wear")
 
 
 @pytest.fixture(scope="module")

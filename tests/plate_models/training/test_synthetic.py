@@ -17,7 +17,7 @@ from plate_models.training.synthetic.kinds import KINDS
 from plate_models.training.synthetic.latin import LATIN
 from plate_models.training.synthetic.photo import PhotoStyle
 from plate_models.training.synthetic.plates import PlateStyle, render_plate
-from plate_models.training.synthetic.scenes import paint_plate
+from plate_models.training.synthetic.scenes import paint_clutter, paint_plate
 from plate_models.training.synthetic.texts import sample_text
 
 # A camera without faults: what is left is geometry.
@@ -181,3 +181,14 @@ def test_every_kind_replaces_a_long_and_a_high_plate(kind: str, box: tuple[int, 
         (x, y), (h, w) = patch.corner_xy, patch.image.shape[:2]
         changed = (painted != photo).any(axis=2)
         assert changed[y : y + h, x : x + w].sum() == changed.sum() > 0, "more than the patch"
+
+
+def test_clutter_leaves_plates_as_they_are() -> None:
+    photo, changed = striped(OLD), np.zeros((240, 320), np.int64)
+    x0, y0, x1, y1 = OLD
+    for seed in range(60):
+        painted = photo.copy()
+        paint_clutter(painted, np.array([OLD], np.float32), 60.0, np.random.default_rng(seed))
+        changed += (painted != photo).any(axis=2)
+    assert not changed[y0:y1, x0:x1].any()
+    assert (changed > 0).mean() > 0.6, "most of the photo stays empty"
