@@ -70,7 +70,7 @@ class PlateResult:
     in_label: Answer  # the answer where the labelled box is given
     # Those of the whole pipeline that overlap this label, best overlap first.
     answers: tuple[Answer, ...]
-    # What others read from the labelled box: "greedy", "beam", the published recognizer.
+    # What others read from the labelled box: "greedy", "beam".
     others: Mapping[str, str] = field(default_factory=dict)
     # Mean distance of the quad's corners from the true ones, as a share of the plate's width; None
     # where it isn't known, or nothing was found.

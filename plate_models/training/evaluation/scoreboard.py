@@ -1,7 +1,7 @@
 """The table of `plates eval`: what became of every labelled plate, and of every other box."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -9,7 +9,6 @@ import pandas as pd
 import torch
 
 from plate_models.engines.nets import Nets
-from plate_models.training.baseline import Baseline
 from plate_models.training.evaluation.results import (
     FAILURES,
     FOUND,
@@ -44,7 +43,7 @@ class Scoreboard:
     # What loads the photos that a sheet may show.
     loads: dict[str, Callable[[], Pixels]] = field(default_factory=dict, repr=False)
 
-    def add(self, photo: Photo, nets: Nets, published: Baseline | None = None) -> None:
+    def add(self, photo: Photo, nets: Nets) -> None:
         """Read a photo, compare it with its labels, and read the labelled boxes, too."""
         pixels, labels = photo.open()
         image = torch.from_numpy(pixels)
@@ -52,10 +51,6 @@ class Scoreboard:
         self.photos += 1
         self.elsewhere += elsewhere
         for plate in plates:
-            if published and plate.label.legible:
-                theirs = published.read(pixels, plate.label.box)
-                theirs = {f"published, {crop}": text for crop, text in theirs.items()}
-                plate = replace(plate, others={**plate.others, **theirs})
             shown = plate.failure or not plate.label.legible
             self.plates.append(plate if shown else plate.without_crops())
             if shown:
@@ -136,9 +131,7 @@ class Scoreboard:
         }
 
 
-def score(
-    photos: Iterable[Photo], nets: Nets, published: Baseline | None = None
-) -> dict[str, Scoreboard]:
+def score(photos: Iterable[Photo], nets: Nets) -> dict[str, Scoreboard]:
     """Read photos at the operating point that ships; a scoreboard for each row of the table.
 
     Raises:
@@ -147,7 +140,7 @@ def score(
     boards: dict[str, Scoreboard] = {}
     for photo in photos:
         board = boards.setdefault(photo.row, Scoreboard(photo.complete))
-        board.add(photo, nets, published)
+        board.add(photo, nets)
     return boards
 
 
