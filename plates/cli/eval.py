@@ -32,8 +32,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
         parser.add_argument(option, action="append_const", dest="parts", const=name, help=purpose)
     options.add_weights(parser)
     options.add_engine(parser)
-    text = "also score the published recognizer in DIR"
-    parser.add_argument("--baseline", type=Path, metavar="DIR", help=text)
     text = "render N photos of each kind of plates, and a fifth of that of each variant"
     add_number(parser, "--per-type", 500, text)
     add_number(parser, "--clips", 48, "render N clips of 16 frames")

@@ -10,7 +10,6 @@ from tqdm import tqdm
 
 from plate_models.engines.nets import Nets
 from plate_models.images import ImageError
-from plate_models.training.baseline import Baseline
 from plate_models.training.evaluation import sets
 from plate_models.training.evaluation.scoreboard import (
     Scoreboard,
@@ -36,7 +35,6 @@ def score_parts(arguments: argparse.Namespace, parts: Sequence[str], nets: Nets)
     print(about, flush=True)
     boards: dict[str, Scoreboard] = {}
     try:
-        published = Baseline(arguments.baseline) if arguments.baseline else None
         for part in parts:
             try:
                 photos = _photos(part, arguments)
@@ -45,7 +43,7 @@ def score_parts(arguments: argparse.Namespace, parts: Sequence[str], nets: Nets)
                     raise
                 print(f"\n{part}: left out: {printable(error)}")
                 continue
-            found = score(tqdm(photos, part, disable=None), nets, published)
+            found = score(tqdm(photos, part, disable=None), nets)
             boards |= found
             lines = _details(part, found, arguments.misses)
             print("", *map(printable, lines), sep="\n", flush=True)

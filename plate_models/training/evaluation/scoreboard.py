@@ -14,7 +14,6 @@ from plate_models.detection import box_iou_xyxy
 from plate_models.engines.nets import Nets
 from plate_models.pipeline import Plate, choose_readings, read_regions
 from plate_models.recognition import ctc
-from plate_models.training.baseline import Baseline
 from plate_models.training.evaluation.sets import Photo
 from plate_models.training.figures import Count, bootstrap_95, edit_distance, proportion
 from plate_models.training.labels import Box, LabelledPlate
@@ -76,7 +75,7 @@ class PlateResult:
     in_label: Answer  # the answer where the labelled box is given
     # Those of the whole pipeline that overlap this label, best overlap first.
     answers: tuple[Answer, ...]
-    # What others read from the labelled box: "greedy", "beam", the published recognizer.
+    # What others read from the labelled box: "greedy", "beam".
     others: Mapping[str, str] = field(default_factory=dict)
     # Mean distance of the quad's corners from the true ones, as a share of the plate's width; None
     # where it isn't known, or nothing was found.
@@ -245,7 +244,7 @@ class Scoreboard:
     # What loads the photos that a sheet may show.
     loads: dict[str, Callable[[], Pixels]] = field(default_factory=dict, repr=False)
 
-    def add(self, photo: Photo, nets: Nets, published: Baseline | None = None) -> None:
+    def add(self, photo: Photo, nets: Nets) -> None:
         """Read a photo, compare it with its labels, and read the labelled boxes, too."""
         pixels, labels = photo.open()
         image = torch.from_numpy(pixels)
@@ -253,10 +252,6 @@ class Scoreboard:
         self.photos += 1
         self.elsewhere += elsewhere
         for plate in plates:
-            if published and plate.label.legible:
-                theirs = published.read(pixels, plate.label.box)
-                theirs = {f"published, {crop}": text for crop, text in theirs.items()}
-                plate = replace(plate, others={**plate.others, **theirs})
             shown = plate.failure or not plate.label.legible
             self.plates.append(plate if shown else plate.without_crops())
             if shown:
@@ -337,14 +332,12 @@ class Scoreboard:
         }
 
 
-def score(
-    photos: Iterable[Photo], nets: Nets, published: Baseline | None = None
-) -> dict[str, Scoreboard]:
+def score(photos: Iterable[Photo], nets: Nets) -> dict[str, Scoreboard]:
     """Read photos at the operating point that ships; a scoreboard for each row of the table."""
     boards: dict[str, Scoreboard] = {}
     for photo in photos:
         board = boards.setdefault(photo.row, Scoreboard(photo.complete))
-        board.add(photo, nets, published)
+        board.add(photo, nets)
     return boards
 
 

@@ -9,13 +9,11 @@ from zlib import crc32
 
 import numpy as np
 import pytest
-from published_recognizer import save_stand_ins
 from support import SAMPLES, labelled_set
 
 from plate_models.engines.nets import Nets, load_nets
 from plate_models.pipeline import Plate
 from plate_models.recognition.decoding import Reading
-from plate_models.training.baseline import Baseline
 from plate_models.training.evaluation import sets
 from plate_models.training.evaluation.comparison import ReportError, compare, load_report
 from plate_models.training.evaluation.scoreboard import (
@@ -229,14 +227,9 @@ def nets() -> Nets:
 
 def test_the_samples_are_found_and_read(tmp_path: Path, nets: Nets) -> None:
     data = labelled_set(tmp_path / "set", *SCENES, texts={"X556XM750": "X556XM75"})
-    (tmp_path / "published").mkdir()
-    published = Baseline(save_stand_ins(tmp_path / "published"))
-    ((row, board),) = score(sets.russian(data), nets, published).items()
+    ((row, board),) = score(sets.russian(data), nets).items()
     counts = {count.name: count.hits for count in board.counts()}
     assert row == "ru_photos" and list(counts.values())[:6] == [3, 3, 2, 2, 2, 2]
-    for crop in Baseline.crops:
-        assert counts[f"labelled box, published, {crop}"] == 0
-    assert {one.others["published, labelled box"] for one in board.plates} == {"0"}
     ((wrong, read),) = board.wrong_texts
     assert wrong and (wrong.photo, wrong.label.text, read.text) == (
         SCENES[0],
