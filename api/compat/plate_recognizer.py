@@ -182,19 +182,15 @@ class ReaderFields(BaseModel):
     def of(cls, upload: Upload) -> "ReaderFields":
         """Read them from a form; raises `InvalidParameter` if one of them makes no sense."""
         # Some clients send one list, others the field again and again.
-        regions = [value for name, value in upload.fields if name == "regions"]
-        codes = [code.strip() for value in regions for code in value.split(",")]
-        return fields_of(cls, dict(upload.fields) | {"regions": codes})
+        given = ",".join(value for name, value in upload.fields if name == "regions").lower()
+        codes = (code.strip().partition("-")[0] for code in given.split(","))
+        return fields_of(cls, dict(upload.fields) | {"regions": list(filter(None, codes))})
 
     @property
     def countries(self) -> str | None:
         """The countries of `regions` that are known here, before the service's others."""
-        known = [code for code in self._asked if code in at_hand()]
+        known = [code for code in self.regions if code in at_hand()]
         return ",".join([*known, "*"]) if known else None
-
-    @property
-    def _asked(self) -> list[str]:
-        return [code.lower().partition("-")[0] for code in self.regions if code]
 
     def wants(self, plate: Plate) -> bool:
         """Whether a plate is sure enough, and of a region that was asked for."""
@@ -202,7 +198,7 @@ class ReaderFields(BaseModel):
         if plate.detection_score < config.threshold_d or plate.score < config.threshold_o:
             return False
         # Without "strict" they are but a hint.
-        return not (config.region and self._asked) or plate.format[:2] in self._asked
+        return not (config.region and self.regions) or plate.format[:2] in self.regions
 
 
 def _detail(description: str, member: str = "detail") -> dict[str, Any]:

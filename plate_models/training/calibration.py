@@ -13,18 +13,18 @@ calibration, in [0, 1]), right (whether the whole text is).
 """
 
 import datetime
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache, partial
-from itertools import islice, pairwise
+from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 import torch
 from numpy.typing import NDArray
 from scipy.optimize import isotonic_regression
+from tqdm import tqdm
 
 from plate_models.pipeline import PipelineConfig, read_plates
 from plate_models.recognition.calibration import (
@@ -47,9 +47,7 @@ from plate_models.weights import WEIGHTS_DIR, Modules, load_modules, measured_wi
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
-Progress = Callable[[Iterable[pd.DataFrame], str, int], Iterable[pd.DataFrame]]
 
-SETS = ("fit", "measure")
 _COLUMNS = ("kind", "width_px", "text", "read", "known", "eligible", "raw", "right")
 _BLOCK = 100
 # No text that scores less is readable, however few were wrong: what is no plate at all is not
@@ -81,8 +79,7 @@ _STYLE = CropStyle(
 )
 
 
-@dataclass(frozen=True)
-class Result:
+class Result(NamedTuple):
     """A calibration, and what is known of it as JSON-ready values."""
 
     calibration: Calibration
@@ -92,11 +89,10 @@ class Result:
         """The report for a terminal."""
         rows = {"as read": "measured_uncalibrated", "calibrated": "measured"}
         table = pd.DataFrame({name: self.report[key] for name, key in rows.items()}).T
-        heads = ["crops", "right", "ece", "ece_doubtful", "brier", "right_at_95"]
         counts = self.report["measured"]
         return [
             "Measured on crops that were not fitted to; in force is the last row:",
-            table[heads].astype({"crops": int}).to_string(),
+            table.dropna(axis=1).astype({"crops": int}).to_string(),
             "",
             f"readable from {self.calibration.readable_from:.4f}: {counts['readable']}, of these "
             f"wrong {counts['readable_and_wrong']}; "
@@ -117,7 +113,6 @@ def calibrate(
     workers: int = 2,
     most_wrong: float = 0.005,
     seed: int = 577,
-    progress: Progress = lambda readings, *_: readings,
 ) -> Result:
     """Fit a calibration to one set of crops and measure it on another.
 
@@ -128,7 +123,6 @@ def calibrate(
         workers: Processes that make crops and read them.
         most_wrong: Share of wrong texts accepted among the readable ones.
         seed: Of all chance.
-        progress: Wraps the readings of a set, given its name and its number of blocks.
 
     Raises:
         ValueError: There are too few crops.
@@ -141,10 +135,9 @@ def calibrate(
     # uses spawn keys.
     blocks = [(part, place, size) for part in range(2) for place, size in enumerate(sizes)]
     found = map_ahead(partial(_read_block, weights=weights, seed=seed), blocks, workers)
-    fit, measured = (
-        pd.concat(progress(islice(found, len(sizes)), name, len(sizes)), ignore_index=True)
-        for name in SETS
-    )
+    read = list(tqdm(found, "crops", len(blocks), unit="block", disable=None))
+    halves = read[: len(sizes)], read[len(sizes) :]
+    fit, measured = (pd.concat(half, ignore_index=True) for half in halves)
     pinned = replace(isotonic(fit.raw, fit.right), measured_with=measured_with(weights))
     calibration = with_thresholds(pinned, fit, most_wrong)
     report = {
@@ -157,8 +150,8 @@ def calibrate(
     }
     result = Result(calibration, report)
     folder.mkdir(parents=True, exist_ok=True)
-    for name, readings in zip(SETS, (fit, measured), strict=True):
-        readings.to_csv(folder / f"{name}.csv", index=False)
+    fit.to_csv(folder / "fit.csv", index=False)
+    measured.to_csv(folder / "measure.csv", index=False)
     result.save(folder)
     _draw(calibration, measured, folder)
     return result
@@ -167,7 +160,6 @@ def calibrate(
 # Once in a process: loading the nets for every block would take longer than reading it.
 @cache
 def _load(weights: Path) -> Modules:
-    torch.set_num_threads(1)
     return load_modules(weights, calibrated=False)
 
 
@@ -304,8 +296,7 @@ def _calibration_error(scores: Floats, right: Bools) -> float:
 
 
 def _count_readable(readings: pd.DataFrame, calibration: Calibration) -> dict[str, int]:
-    scores = apply_all(calibration, readings.raw)
-    unknown_from = calibration.unknown_readable_from
+    scores, unknown_from = apply_all(calibration, readings.raw), calibration.unknown_readable_from
     if unknown_from is None:
         unknown_from = RECOGNIZER.unknown_readable_from
     least = np.where(readings.known, calibration.readable_from, unknown_from)

@@ -14,12 +14,9 @@ DECODERS = {"libx264": "h264", "libx265": "hevc"}
 
 
 def through_codec(frames: Sequence[Image], codec: str, **options: str) -> list[Image]:
-    """Encode pictures as a video and decode it again.
+    """Encode (H, W, 3) uint8 RGB pictures of one size with even sides, and decode them again.
 
-    Args:
-        frames: Of one size with even sides, (H, W, 3) uint8 RGB.
-        codec: "libx264" or "libx265".
-        options: Of that encoder, such as crf="30" or b="500k".
+    The codec is "libx264" or "libx265", options are that encoder's, such as crf="30" or b="500k".
     """
     # One thread: the same frames make the same bytes.
     quiet = {"x265-params": "log-level=none:pools=1:frame-threads=1"} if codec == "libx265" else {}

@@ -62,8 +62,7 @@ class CropCache:
     def rendering(self, crops: int, workers: int) -> Iterator[None]:
         """Render what is missing for so many crops in other processes, with a progress bar.
 
-        The body begins with one block at least; leaving it ends the rendering after the blocks
-        that are being rendered.
+        The body begins with one block at least; leaving it lets only blocks in work end.
         """
         paths = [self.folder / f"{block:06d}" for block in range(-(-crops // self.block))]
         missing = [(block, path) for block, path in enumerate(paths) if not path.is_dir()]
@@ -97,11 +96,8 @@ class CropCache:
         blocks = [self._blocks[name] for name in sorted(self._blocks)]
         chosen = rng.integers(0, self.block, count).tolist()
         pairs = list(zip(rng.integers(0, len(blocks), count).tolist(), chosen, strict=True))
-        return CropBatch(
-            np.stack([blocks[b].images[i] for b, i in pairs]),
-            np.stack([blocks[b].quads[i] for b, i in pairs]),
-            np.stack([blocks[b].labels[i] for b, i in pairs]),
-        )
+        picked = ([getattr(blocks[b], name)[i] for b, i in pairs] for name in _ARRAYS)
+        return CropBatch(*map(np.stack, picked))
 
 
 def _render_block(path: Path, seed: int, count: int) -> None:

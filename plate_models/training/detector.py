@@ -113,7 +113,8 @@ def train(config: DetectorTraining) -> Path:
     training.use_up(training.step, config.report_every)
     summary = {
         "data": "world_photos (training part), no_plates (training half), "
-        f"rendered Russian plates painted over {config.windows.painted:.0%} of them",
+        f"rendered Russian plates painted over {config.windows.painted:.0%} of them, "
+        "rendered things that look like plates beside them",
         "photos": len(photos),
         "seed": config.seed,
     }

@@ -50,10 +50,8 @@ def proportion(name: str, hits: Sequence[bool]) -> Count:
 def median_ratio(a: Sequence[float], b: Sequence[float]) -> tuple[float, Interval]:
     """Median of ``a`` over the median of ``b``, measured in pairs, and its 95 % interval.
 
-    Pairs are resampled, because a photo that is slow for one is slow for both.
-
-    Raises:
-        ValueError: There is nothing to compare, or not the same number of each.
+    Pairs are resampled, because a photo that is slow for one is slow for both. Nothing to compare,
+    or not the same number of each, is a ValueError.
     """
     if not a or len(a) != len(b):
         raise ValueError(f"expected as many of a as of b and at least one: {len(a)}, {len(b)}")
@@ -91,14 +89,11 @@ def edit_distance(found: str, right: str) -> int:
 def align(found: str, right: str) -> list[tuple[str, str]]:
     """Put two texts side by side with as few differences as can be.
 
-    Returns:
-        Pairs (character of ``found``, character of ``right``) in order; "" stands for
-        nothing: ("", "7") was missed, ("7", "") is too much.
+    Returns pairs of their characters; ("", "7") was missed, ("7", "") is too much.
     """
 
     @cache
     def best(i: int, j: int) -> tuple[int, tuple[tuple[str, str], ...]]:
-        """The fewest differences of the first i and j characters, and the pairs."""
         ways = []
         for k, m in ((i - 1, j - 1), (i - 1, j), (i, j - 1)):
             if k >= 0 and m >= 0:

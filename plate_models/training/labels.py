@@ -106,12 +106,9 @@ def _stored(path: Path) -> tuple[tuple[int, int], int]:
 
 
 def upright(box: Box, size_wh: tuple[int, int], orientation: int) -> Box:
-    """Turn a box as EXIF turns its photo.
+    """Turn a box, in pixels of an image as stored, as EXIF turns that image.
 
-    Args:
-        box: x0, y0, x1, y1 in pixels of the image as stored.
-        size_wh: Of that image.
-        orientation: 1 to 8 (Exif 2.32, 4.6.4 A, tag 0x0112); any other leaves the box.
+    The orientation is 1 to 8 (Exif 2.32, 4.6.4 A, tag 0x0112); any other leaves the box.
     """
     (width, height), (x0, y0, x1, y1) = size_wh, box
     if orientation in (5, 6, 7, 8):  # transposed: then turned as 1, 2, 3 or 4 are

@@ -24,11 +24,8 @@ def map_ahead(
 ) -> Generator[Result]:
     """Call a function of a module for each item, in other processes; yields in their order.
 
-    Args:
-        function: As it is called elsewhere.
-        items: What it is called for.
-        workers: Processes, each of one thread; 0 works in this one.
-        ahead: Results that may wait for each worker: enough to keep it busy, few to keep.
+    Each worker is a process of one thread, for which so many results may wait; 0 workers means
+    this process.
     """
     if not workers:
         yield from map(function, items)

@@ -5,10 +5,7 @@ in force.
 """
 
 import argparse
-from functools import partial
 from pathlib import Path
-
-from tqdm import tqdm
 
 from plates.cli import CommandError, printable
 from plates.cli.options import RELEASED_WEIGHTS, add_number, add_weights
@@ -37,9 +34,8 @@ def run(arguments: argparse.Namespace) -> int:
     options = {name: getattr(arguments, name) for name in names}
     arguments.out.mkdir(parents=True, exist_ok=True)  # Not only after the work.
     check_manifest(weights)
-    progress = partial(tqdm, unit="block", disable=None)
     try:
-        result = calibrate(weights, arguments.out, progress=progress, **options)
+        result = calibrate(weights, arguments.out, **options)
     except ValueError as error:
         raise CommandError(printable(error)) from error
     print(*result.lines(), sep="\n")

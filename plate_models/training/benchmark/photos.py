@@ -20,10 +20,9 @@ from plate_models.training.benchmark.camera import (
     turn_about,
 )
 from plate_models.training.benchmark.designs import FOREIGN, Design, sample_design
-from plate_models.training.benchmark.light import Light, infrared, sample_light
 from plate_models.training.benchmark.optics import Lens, sample_lens, sense, store
 from plate_models.training.benchmark.plates import draw_sheet, fold_at
-from plate_models.training.benchmark.scenes import build
+from plate_models.training.benchmark.scenes import Light, build, infrared, sample_light
 from plate_models.training.codec import DECODERS, through_codec
 from plate_models.training.imaging import Image, apply_homography, encode_jpeg
 from plate_models.training.labels import LabelledPlate
@@ -31,7 +30,6 @@ from plate_models.training.synthetic.kinds import CAR, DRAWN
 from plate_models.training.worker_pool import map_ahead
 
 SEED = 20_260
-PER_KIND = 500
 CHARACTER_PX = (9.0, 36.0)
 BENCHMARK_KINDS = (*DRAWN, *FOREIGN)
 VARIANTS = ("", "night", "codec")
@@ -77,14 +75,7 @@ def label(
 def render_photo(kind: str, index: int, seed: int = SEED, variant: str = "") -> BenchmarkPhoto:
     """Make one photo of the benchmark; the same arguments make the same bytes.
 
-    Args:
-        kind: Of its plate, one of `BENCHMARK_KINDS`.
-        index: Number of the photo, 0 or more.
-        seed: Of the whole benchmark.
-        variant: One of `VARIANTS`.
-
-    Raises:
-        ValueError: There is no such kind or variant.
+    A kind out of `BENCHMARK_KINDS` and a variant out of `VARIANTS`; others are a ValueError.
     """
     if kind not in BENCHMARK_KINDS or variant not in VARIANTS:
         expected = f"{', '.join(BENCHMARK_KINDS)}, and a variant out of {', '.join(VARIANTS[1:])}"

@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from plate_models.training.evaluation.results import METRICS, READ
+from plate_models.training.evaluation.scoreboard import METRICS, READ
 from plate_models.training.figures import mcnemar_p
 
 # A row of the table and a plate as `Scoreboard.to_dict` and `PlateResult.to_dict` wrote them.

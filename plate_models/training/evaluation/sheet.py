@@ -7,8 +7,13 @@ import numpy as np
 from PIL import Image, ImageDraw
 from PIL.ImageFont import load_default
 
-from plate_models.training.evaluation.results import FAILURES, Answer, Pixels, PlateResult
-from plate_models.training.evaluation.scoreboard import Scoreboard
+from plate_models.training.evaluation.scoreboard import (
+    FAILURES,
+    Answer,
+    Pixels,
+    PlateResult,
+    Scoreboard,
+)
 from plate_models.training.figures import align
 from plate_models.training.labels import Box
 

@@ -196,13 +196,8 @@ def _compose(
     if infrared:
         # Dyes of sheets and of paint are bright in infrared light, soot is not.
         contrast = rng.uniform(*style.infrared_contrast)
-        seen[..., :3] = cv2.addWeighted(
-            seen[..., :3],
-            contrast,
-            cv2.cvtColor(seen[..., 3], cv2.COLOR_GRAY2RGB),
-            0.9 * (1 - contrast),
-            0,
-        )
+        pale = 0.9 * (1 - contrast) * seen[..., 3:]
+        seen[..., :3] = np.rint(contrast * seen[..., :3] + pale)
     below = cv2.cvtColor(255 - seen[..., 3], cv2.COLOR_GRAY2RGB)
     return np.asarray(cv2.add(cv2.multiply(scene, below, scale=1 / 255), seen[..., :3]), np.uint8)
 
@@ -240,13 +235,8 @@ def render_crop(
 ) -> CropSample:
     """Render one crop as the pipeline cuts it around a detected plate.
 
-    Args:
-        rng: Source of all chance: the same state gives the same sample.
-        style: How crops vary.
-        kind: Of the plate, a key of ``KINDS``; drawn from the style's shares if None.
-
-    Raises:
-        ValueError: There is no such kind.
+    The same state of chance gives the same sample. The kind is `LATIN` or a key of ``KINDS``, else
+    it is a ValueError; None draws one by the style's shares.
     """
     if kind is None:
         kind = draw_kind(rng, style.kinds)

@@ -90,11 +90,8 @@ def _bezier(*control: float) -> list[Point]:
 def _master(glyph: Glyph, bolder_mm: float) -> Mask:
     scale = _MASTER_PX_PER_MM
     pad = 4.0  # Room for the rounding blur and for bolder strokes.
-    size_hw = (
-        round((glyph.height + 2 * pad) * scale),
-        round((glyph.width + 2 * pad) * scale),
-    )
-    picture = Image.new("L", size_hw[::-1])
+    size_wh = round((glyph.width + 2 * pad) * scale), round((glyph.height + 2 * pad) * scale)
+    picture = Image.new("L", size_wh)
     draw = ImageDraw.Draw(picture)
     for stroke in glyph.strokes:
         points = [((x + pad) * scale, (y + pad) * scale) for x, y in stroke.points]
@@ -115,24 +112,14 @@ def _master(glyph: Glyph, bolder_mm: float) -> Mask:
 
 @lru_cache(maxsize=8192)
 def glyph_mask(glyph: Glyph, px_per_mm: float, height_mm: float, bolder_mm: float = 0.0) -> Mask:
-    """Rasterise a glyph; the result is cached and must not be written to.
+    """Rasterise a glyph, scaled to a height; the result is cached and must not be written to.
 
-    Args:
-        glyph: What to draw.
-        px_per_mm: Resolution of the result.
-        height_mm: Height that the glyph is scaled to, width in proportion.
-        bolder_mm: Added to every stroke's width before scaling; may be negative.
-
-    Returns:
-        (H, W) uint8 coverage in [0, 255]. The glyph's box is centred in it with a
-        margin of 2 mm (times the glyph's scaling) on each side.
+    Strokes are first made bolder, or thinner. Returns (H, W) uint8 coverage with the glyph's box in
+    its middle and a margin of 2 mm (times the glyph's scaling) on each side.
     """
     master = _master(glyph, bolder_mm)
     factor = px_per_mm * height_mm / glyph.height / _MASTER_PX_PER_MM
-    size_wh = (
-        max(1, round(master.shape[1] * factor)),
-        max(1, round(master.shape[0] * factor)),
-    )
+    size_wh = max(1, round(master.shape[1] * factor)), max(1, round(master.shape[0] * factor))
     mask: Mask = np.asarray(cv2.resize(master, size_wh, interpolation=cv2.INTER_AREA))
     mask.setflags(write=False)
     return mask

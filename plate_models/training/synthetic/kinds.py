@@ -164,11 +164,8 @@ class PlateKind(_Plate):
         """
         fitting = tuple(layout for layout in self.layouts if layout.characters == len(text))
         if not fitting:
-            lengths = sorted({layout.characters for layout in self.layouts})
-            expected = " or ".join(map(str, lengths))
-            raise ValueError(
-                f"{text!r}: {self.name} has {expected} characters, this has {len(text)}"
-            )
+            lengths = " or ".join(map(str, sorted({one.characters for one in self.layouts})))
+            raise ValueError(f"{text!r}: {self.name} has {lengths} characters, not {len(text)}")
         return fitting
 
 

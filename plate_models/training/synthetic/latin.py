@@ -91,11 +91,11 @@ class FontsMissingError(Exception):
 
 @dataclass(frozen=True)
 class LatinPlate:
-    """What a plate is to look like."""
+    """What a plate is to look like; what is None or empty is left to chance."""
 
     rows: tuple[str, ...]  # one or two, of groups of characters with spaces between
     size_mm: tuple[float, float]  # width and height
-    band: str | None = None  # "left", "top" or "none"; None leaves it to chance, as what follows
+    band: str | None = None  # "left", "top" or "none"
     colours: tuple[RGB, RGB] | None = None  # sheet and ink in full light, in [0, 255]
     typefaces: tuple[str, ...] = ()  # names of files, one of which is taken
 
@@ -107,11 +107,7 @@ class LatinPlate:
 
 @cache
 def typefaces(folder: Path) -> tuple[Path, ...]:
-    """The typefaces in a folder, sorted.
-
-    Raises:
-        FontsMissingError: There is none.
-    """
+    """The typefaces in a folder, sorted; a FontsMissingError where there is none."""
     found = {path for pattern in _FILES for path in folder.glob(pattern)}
     if not found:
         raise FontsMissingError(
@@ -154,11 +150,8 @@ def paint_latin(
 ) -> tuple[Image, Mask]:
     """Paint a plate, flat and evenly lit, in colours of full light.
 
-    Returns:
-        (H, W, 3) uint8 RGB, and (H, W) uint8 coverage of its characters.
-
-    Raises:
-        FontsMissingError: There is no typeface in ``fonts``.
+    Returns (H, W, 3) uint8 RGB, and (H, W) uint8 coverage of its characters; a FontsMissingError
+    says that there is no typeface in ``fonts``.
     """
     faces = [f for f in typefaces(fonts) if not plate.typefaces or f.name in plate.typefaces]
     if not faces:
@@ -196,10 +189,8 @@ def _glyph(face: Path, char: str, bolder_px: int) -> Mask:
     font = _font(face)
     left, _, right, _ = font.getbbox(char, anchor="ls")
     size_wh = round(right - left) + 2 * _PAD_PX, _MASTER_PX + 2 * _PAD_PX
-    picture = Pictures.new("L", size_wh)
-    ImageDraw.Draw(picture).text(
-        (_PAD_PX - left, _PAD_PX + _MASTER_PX), char, 255, font, anchor="ls"
-    )
+    picture, foot = Pictures.new("L", size_wh), (_PAD_PX - left, _PAD_PX + _MASTER_PX)
+    ImageDraw.Draw(picture).text(foot, char, 255, font, anchor="ls")
     mask = np.array(picture)
     if bolder_px:
         side = 2 * abs(bolder_px) + 1

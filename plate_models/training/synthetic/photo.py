@@ -265,10 +265,7 @@ def _store(image: Image, rng: np.random.Generator, style: PhotoStyle) -> Image:
 
 
 def _frames(image: Image, rng: np.random.Generator) -> list[Image]:
-    """A scene that moves and grows until it is where ``image`` has it, in larger frames.
-
-    Returns frames (h, w, 3); the last one has the image in its upper left corner.
-    """
+    """A scene that moves and grows until it is in the upper left corner of a larger frame."""
     height, width = image.shape[:2]
     blocks = -(-np.maximum((width, height), _LEAST_WH) // _MACROBLOCK)
     frame_wh = (blocks * _MACROBLOCK).tolist()
@@ -285,15 +282,10 @@ def _frames(image: Image, rng: np.random.Generator) -> list[Image]:
 
 
 def film(image: Image, rng: np.random.Generator, quantizer: int) -> Image:
-    """Take the last frame of a video, H.264 or H.265, of a scene that moves.
+    """Show (H, W, 3) uint8 as the last frame of a video, H.264 or H.265, of a scene that moves.
 
-    Args:
-        image: (H, W, 3) uint8 RGB, the last frame before it is encoded.
-        rng: Source of the codec, its preset, and the motion.
-        quantizer: The codec's QP, 0 to 51: the higher, the coarser.
-
-    Returns:
-        That frame as decoded, predicted from those before it; its size and place are the same.
+    It is predicted from the frames before it. The quantizer is the codec's QP, 0 to 51: the higher,
+    the coarser.
     """
     h265, preset = rng.random() < _H265_SHARE, _PRESETS[rng.integers(len(_PRESETS))]
     # Better presets of H.265 take ten times as long as H.264.
@@ -304,16 +296,7 @@ def film(image: Image, rng: np.random.Generator, quantizer: int) -> Image:
 
 
 def photograph(scene: Image, rng: np.random.Generator, style: PhotoStyle) -> Image:
-    """The whole chain from an evenly lit scene to a stored photo.
-
-    Args:
-        scene: (H, W, 3) uint8 RGB at the photo's own resolution.
-        rng: Source of all chance.
-        style: How photos differ.
-
-    Returns:
-        (H, W, 3) uint8 RGB.
-    """
+    """The whole chain from an evenly lit scene, (H, W, 3) uint8 RGB, to a photo of its size."""
     image = _light_unevenly(_expose(scene, rng, style), rng, style)
     if rng.random() < style.glare_share:
         image = _add_glare(image, rng)

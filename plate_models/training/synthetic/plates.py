@@ -304,16 +304,10 @@ def render_plate_for(
 
 
 def project(plate: PlateImage, angles_rad: Floats, distance: float, width_px: float) -> Floats:
-    """See a plate from a pinhole camera.
+    """See a plate from a pinhole camera that looks at its middle, so wide in pixels.
 
-    Args:
-        plate: Whose middle the camera looks at.
-        angles_rad: (3,) roll, yaw, pitch.
-        distance: In widths of the plate.
-        width_px: How wide the plate is to be seen.
-
-    Returns:
-        (3, 3) homography from pixels of the plate's picture to those around its middle.
+    The angles are roll, yaw and pitch, the distance is in widths of the plate. Returns the (3, 3)
+    homography from pixels of the plate's picture to those around its middle.
     """
     roll, yaw, pitch = angles_rad
     turn = Rotation.from_euler("ZXY", (roll, pitch, yaw)).as_matrix()

@@ -54,21 +54,9 @@ class Patch:
 def paint_plate(photo: Image, box: Field, rng: Generator, kind: str = CAR) -> Patch:
     """Replace the plate in a box by a rendered one of the same light and colour cast.
 
-    The old plate is covered with the colours around it, because the new one may be
-    lower or narrower. With one line it is as wide as the old one; with two, it is higher
-    than a long old plate was, and narrower.
-
-    Args:
-        photo: (H, W, 3) uint8 RGB.
-        box: (4,) float x0, y0, x1, y1 of the old plate in photo pixels.
-        rng: Source of all chance.
-        kind: Of the new plate, a key of ``KINDS``.
-
-    Returns:
-        The repainted part; ``patch.paste(photo)`` is the whole photo.
-
-    Raises:
-        ValueError: The box has no area inside the photo, or there is no such kind.
+    The old plate is covered with the colours around it, because the new one may be lower or
+    narrower. The photo is (H, W, 3) uint8 RGB, the box (4,) x0, y0, x1, y1 in its pixels; a box
+    without area inside the photo, or a kind that ``KINDS`` lacks, is a ValueError.
     """
     text = sample_text(rng, kind)
     plate, view = _hang_plate(text, kind, box, rng)

@@ -67,13 +67,7 @@ def add_snow(rgb: Image, rng: np.random.Generator) -> None:
 
 
 def add_obstacle(rgb: Image, rng: np.random.Generator, line_px: float) -> None:
-    """Hide a minor part of a character or two, in place.
-
-    Args:
-        rgb: (H, W, 3) uint8, the plate with its holder.
-        rng: Source of what hides it, and where.
-        line_px: Height of the plate per line of text.
-    """
+    """Hide a minor part of a character or two, in place; a line of text takes so many pixels."""
     height, width = rgb.shape[:2]
     cover = np.zeros((height, width), np.uint8)
     x, y = rng.uniform(0.05, 0.95) * width, rng.uniform(0.1, 0.9) * height
@@ -100,12 +94,10 @@ def add_obstacle(rgb: Image, rng: np.random.Generator, line_px: float) -> None:
             cv2.fillPoly(cover, [np.rint(edge).astype(np.int32)], (255,), cv2.LINE_AA)
         colour = rng.uniform(40, 130) * np.array([1.0, 0.85, 0.65])
     else:  # snow that a wiper or the wind left
-        slope = rng.normal(0, 0.3)
+        tilt = round(rng.normal(0, 0.3) * width / 2)
         for _ in range(int(rng.integers(1, 3))):
             thick = max(1, round(rng.uniform(0.02, 0.05) * line_px))
-            tilt, y = round(slope * width / 2), rng.uniform(0, 1) * height
-            cv2.line(
-                cover, (0, round(y) - tilt), (width, round(y) + tilt), (255,), thick, cv2.LINE_AA
-            )
+            y = round(rng.uniform(0, 1) * height)
+            cv2.line(cover, (0, y - tilt), (width, y + tilt), (255,), thick, cv2.LINE_AA)
         colour = rng.uniform(190, 250) * np.array([0.98, 0.99, 1.0])
     lay_over(rgb, cover, colour)

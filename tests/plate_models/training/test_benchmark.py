@@ -27,8 +27,7 @@ from plate_models.training.benchmark.photos import (
 )
 from plate_models.training.codec import through_codec
 from plate_models.training.evaluation import sets
-from plate_models.training.evaluation.results import METRICS
-from plate_models.training.evaluation.scoreboard import Scoreboard
+from plate_models.training.evaluation.scoreboard import METRICS, Scoreboard
 from plate_models.training.synthetic.kinds import CAR
 from plates.cli import main as cli
 

@@ -16,11 +16,14 @@ from plate_models.pipeline import Plate
 from plate_models.recognition.decoding import Reading
 from plate_models.training.evaluation import sets
 from plate_models.training.evaluation.comparison import ReportError, compare, load_report
-from plate_models.training.evaluation.results import METRICS, Answer, PlateResult, match
 from plate_models.training.evaluation.scoreboard import (
+    METRICS,
+    Answer,
+    PlateResult,
     Scoreboard,
     grammar_lines,
     group_lines,
+    match,
     score,
     table,
 )
