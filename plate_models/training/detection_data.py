@@ -24,7 +24,7 @@ from plate_models.training.labels import (
     load_negatives,
     validation_names,
 )
-from plate_models.training.synthetic.kinds import CAR, KINDS
+from plate_models.training.synthetic.kinds import CAR, DRAWN, kind_named
 from plate_models.training.synthetic.photo import PhotoStyle, photograph
 from plate_models.training.synthetic.scenes import Patch, paint_clutter, paint_plate
 
@@ -220,7 +220,7 @@ class WindowSampler:
     def _draw_kind(self, long: bool, rng: Generator) -> str:
         """Mostly plates of cars; the other kinds in equal shares."""
         lines = 2 if rng.random() < self.settings.two_lines[0 if long else 1] else 1
-        kinds = [name for name, kind in KINDS.items() if kind.lines == lines]
+        kinds = [name for name in DRAWN if kind_named(name).lines == lines]
         if lines == 1 and rng.random() < _CARS:
             return CAR
         return kinds[rng.integers(len(kinds))]

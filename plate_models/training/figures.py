@@ -1,4 +1,4 @@
-"""Counts with their 95 % intervals, paired comparisons, and alignments of texts."""
+"""Counts and ratios with their 95 % intervals, and alignments of texts."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
@@ -73,21 +73,8 @@ def bootstrap_95(
     return low, high
 
 
-def mcnemar_p(wins: int, losses: int) -> float:
-    """How likely wins and losses differ at least this much if both versions are equal.
-
-    The exact two-sided test of McNemar 1947; 1 where nothing changed.
-    """
-    return float(binomtest(wins, wins + losses).pvalue) if wins + losses else 1.0
-
-
-def edit_distance(found: str, right: str) -> int:
-    """Levenshtein distance: insertions, deletions and substitutions."""
-    return sum(a != b for a, b in align(found, right))
-
-
 def align(found: str, right: str) -> list[tuple[str, str]]:
-    """Put two texts side by side with as few differences as can be.
+    """Put two texts side by side with as few differences as can be, their Levenshtein distance.
 
     Returns pairs of their characters; ("", "7") was missed, ("7", "") is too much.
     """

@@ -2,9 +2,9 @@
 
 Each photo is made from its kind, variant and number alone.
 
-With training it shares only what defines a Russian plate: glyphs, kinds with their layouts and
-ranges of colours, texts. Backgrounds, vehicles, light, wear, lens, sensor, camera and the other
-countries' plates and typefaces are its own. It is meant as a fair test of legible plates as a
+With training it shares only what defines a plate: glyphs of Russian ones, kinds with their layouts
+and ranges of colours, texts. Backgrounds, vehicles, light, wear, lens, sensor, camera and the other
+countries' typefaces are its own. It is meant as a fair test of legible plates as a
 camera over a gate or behind a windscreen sees them; what a person can read decided its ranges, not
 what our nets can:
 

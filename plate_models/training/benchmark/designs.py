@@ -1,11 +1,9 @@
 """Clean flat plates: Russian ones from the glyphs that define them, foreign ones in other types.
 
-The layouts of other countries follow photos as well as they could be recalled. Their typefaces are
-those that matplotlib and Pillow carry, none of training's: a reader has to know letters, not fonts.
-Lengths are in millimetres from the plate's left top corner.
+The typefaces of other countries are those that matplotlib and Pillow carry, none of training's: a
+reader has to know letters, not fonts. Lengths are in millimetres from the plate's left top corner.
 """
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, partial
@@ -22,7 +20,7 @@ from plate_models.training.imaging import Field
 from plate_models.training.imaging import Image as Pixels
 from plate_models.training.synthetic.glyphs import Point
 from plate_models.training.synthetic.ink import draw_ink, loosen
-from plate_models.training.synthetic.kinds import DRAWN, RGB, Layout, PlateKind, kind_named
+from plate_models.training.synthetic.kinds import KINDS, RGB, Layout, PlateKind, kind_named
 from plate_models.training.synthetic.texts import sample_text
 
 _BOLDER_MM = (-1.2, -0.6, 0.0, 0.6)
@@ -58,9 +56,7 @@ def _print_russian(
 ) -> tuple[Field, float]:
     bolder = _BOLDER_MM[rng.integers(len(_BOLDER_MM))]
     ink = draw_ink(text, kind, layout, rng, px_per_mm, _JITTER_MM, bolder)
-    low, high = (np.array(end) for end in kind.sheet)
-    shade = low + (high - low) * rng.beta(2, 2, 3).mean()
-    plate, white = _printed(ink, shade, kind.light_ink, rng)
+    plate, white = _printed(ink, kind, rng)
     if kind.flag and rng.random() < kind.flag_share * 0.8:
         x0, y0, x1, y1 = (round(side * px_per_mm) for side in layout.flag)
         cv2.rectangle(plate, (x0 - 1, y0 - 1), (x1, y1), (0.1, 0.1, 0.1), 1)
@@ -71,70 +67,24 @@ def _print_russian(
     return plate, white
 
 
-def _printed(ink: Pixels, shade: Field, light: bool, rng: Generator) -> tuple[Field, float]:
-    """A sheet of a colour, RGB in [0, 255], with black or light ink."""
-    shade = shade + rng.normal(0, 3, 3)
+def _printed(ink: Pixels, kind: PlateKind, rng: Generator) -> tuple[Field, float]:
+    """A sheet of the kind's colour with its ink."""
+    low, high = (np.array(end) for end in kind.sheet)
+    shade = low + (high - low) * rng.beta(2, 2, 3).mean() + rng.normal(0, 3, 3)
     paper = ((np.clip(shade, 4, 250) / 255) ** 2.2 * rng.uniform(*_WHITE)).astype(np.float32)
-    paint = np.full(3, rng.uniform(*(_WHITE if light else _BLACK)), np.float32)
+    paint = np.full(3, rng.uniform(*(_WHITE if kind.light_ink else _BLACK)), np.float32)
     plate = paper + (ink.astype(np.float32) / 255)[..., None] * (paint - paper)
     return plate, float(max(paper.max(), paint.max()))
 
 
-@dataclass(frozen=True)
-class ForeignKind:
-    """One kind of plate of another country."""
-
-    size_mm: tuple[float, float]
-    # "L" is a letter, "#" a digit, "/" begins the lower line, "*" is a gap with a seal, " " a gap,
-    # "-" a dash that is no part of the text.
-    patterns: tuple[str, ...]
-    height_mm: float  # of the characters
-    area_mm: tuple[float, float, float, float]  # x0, y0, x1, y1 where the text stands
-    band: tuple[float, float] = (0, 0)  # width of a coloured band on the left, height of one above
-    word: str = ""  # written in the band, or where there is none above the text
-    letters: str = "ABCDEFGHIJKLMNOPRSTUVWXYZ"
-    ground: RGB = (250, 250, 250)
-
-
-FOREIGN = {
-    "de.car": ForeignKind(
-        (520, 112), ("L*LL####", "LL*LL###", "LLL*LL##", "LL*L####"), 75, (54, 18, 508, 93),
-        (43, 0), "D",
-    ),
-    "sk.car": ForeignKind((520, 112), ("LL*###LL",), 78, (56, 17, 506, 95), (43, 0), "SK"),
-    "cz.car": ForeignKind(
-        (520, 112), ("#L# ####", "#L#*####"), 72, (58, 20, 504, 92), (43, 0), "CZ",
-        "ABCEHJKLMNPSTUVXYZ",
-    ),
-    "pl.car": ForeignKind(
-        (520, 112), ("LL *#####", "LLL *####", "LL *####L"), 80, (52, 16, 510, 96), (43, 0), "PL",
-        "ABCEFGHIJKLMNOPRSTUVWXYZ",
-    ),
-    "br.car": ForeignKind(
-        (400, 130), ("LLL-####",), 63, (16, 48, 384, 111), word="SP  CAMPINAS",
-        ground=(172, 174, 178),
-    ),
-    "br.mercosul": ForeignKind(
-        (400, 130), ("LLL#L##",), 65, (18, 48, 382, 113), (0, 34), "BRASIL"
-    ),
-    "kz.car": ForeignKind(
-        (520, 112), ("### LLL ##",), 74, (52, 20, 508, 94), (40, 0), "KZ", "ABCEFHKLMNPRSTUXYZ"
-    ),
-    "by.car": ForeignKind(
-        (520, 112), ("#### LL-#",), 76, (54, 18, 506, 94), (36, 0), "BY", "ABEIKMHOPCTX"
-    ),
-    "de.car.square": ForeignKind(
-        (340, 200), ("LL*L/####", "L*LL/###"), 75, (56, 14, 326, 186), (43, 0), "D"
-    ),
-    "br.motorcycle": ForeignKind(
-        (200, 170), ("LLL/#L##",), 53, (14, 42, 186, 160), (0, 32), "BRASIL"
-    ),
-}  # fmt: skip
+FOREIGN = tuple(name for name, kind in KINDS.items() if kind.free)
 _FONTS = ("DejaVuSans-Bold.ttf", "DejaVuSans.ttf", "STIXGeneralBol.ttf", "")
-_FONT_ODDS = (0.45, 0.25, 0.05, 0.25)
-_FONT_PX = 160
-# Spaces between characters, at a seal, a gap, a dash: shares of a character's height.
-_SPACING, _GAPS = 0.1, {"*": 0.55, " ": 0.3, "-": 0.4}
+_FONT_ODDS, _FONT_PX = (0.45, 0.25, 0.05, 0.25), 160
+_SPACING = 0.1  # of a character's height
+_BETWEEN = (" ", "-", "\N{BULLET}")  # groups: a gap, a dash, a seal
+# Of a row's height, what its characters take where there are one or two.
+_TALL = (0.67, 0.76)
+_BAND_MM, _ABOVE_MM, _MARGIN_MM = 42.0, 33.0, 12.0
 _BLUE = (0.01, 0.04, 0.3)
 
 
@@ -147,87 +97,66 @@ def _font(name: str) -> ImageFont.FreeTypeFont:
     return cast(ImageFont.FreeTypeFont, ImageFont.load_default(_FONT_PX))
 
 
+def _places(kind: PlateKind, band: str, height_mm: float) -> tuple[float, float, float]:
+    """Width of the band on the left, height of what is above the text, and of a character."""
+    left, above = _BAND_MM * (band == "left"), _ABOVE_MM * (band != "left")
+    return left, above, (height_mm - above) / kind.lines * _TALL[kind.lines - 1]
+
+
 def _print_foreign(
-    pattern: str, kind: ForeignKind, px_per_mm: float, rng: Generator
+    text: str, kind: PlateKind, band: str, size_mm: Point, px_per_mm: float, rng: Generator
 ) -> tuple[Field, float]:
-    """Draw a plate from its pattern with letters and digits in place."""
-    width, height = (round(side * px_per_mm) for side in kind.size_mm)
-    ink = np.zeros((height, width), np.uint8)
+    width, height = (round(side * px_per_mm) for side in size_mm)
+    left, above, tall = (round(mm * px_per_mm) for mm in _places(kind, band, size_mm[1]))
+    margin, slot = _MARGIN_MM * px_per_mm, (height - above) / kind.lines
+    ink, sign = np.zeros((2, height, width), np.uint8)
     cv2.rectangle(ink, (0, 0), (width - 1, height - 1), 255, round(2 * px_per_mm))
     font, bold = _font(str(rng.choice(_FONTS, p=_FONT_ODDS))), int(rng.integers(0, 7))
-    x0, y0, x1, y1 = (side * px_per_mm for side in kind.area_mm)
-    rows, tall = pattern.split("/"), kind.height_mm * px_per_mm
-    for number, row in enumerate(rows, 1):
-        foot = y0 + (y1 - y0) * number / len(rows) - 2 * px_per_mm * (len(rows) - 1)
-        _stamp(ink, _row_mask(row, font, bold), (x0, foot - tall, x1, foot))
-    plate, white = _printed(ink, np.array(kind.ground), False, rng)
-    left, above = (round(side * px_per_mm) for side in kind.band)
-    plate[:, :left], plate[:above] = _BLUE, _BLUE
-    area = 0.2 * width, 0.1 * height, 0.8 * width, 0.26 * height
-    if left:
-        area = 0.15 * left, 0.68 * height, 0.85 * left, 0.92 * height
-    elif above:
-        area = 0.3 * width, 0.2 * above, 0.7 * width, 0.8 * above
-    word = np.zeros_like(ink)
-    _stamp(word, _row_mask(kind.word, font, bold), area)
-    colour = np.float32(0.75 if left or above else 0.04)
-    plate += (word.astype(np.float32) / 255)[..., None] * (colour - plate)
+    between = _BETWEEN[rng.integers(len(_BETWEEN))]
+    for number, row in enumerate(kind.rows(text)):
+        top = above + slot * (number + 0.5) - tall / 2
+        row = row.replace(" ", between)
+        _stamp(ink, row, font, bold, (left + margin, top, width - margin, top + tall))
+    plate, white = _printed(ink, kind, rng)
+    above_text = 0.2 * width, 0.2 * above, 0.8 * width, 0.8 * above
+    on_left = 0.15 * left, 0.68 * height, 0.85 * left, 0.92 * height
+    tone = 0.04 if band == "none" else 0.75
+    if band != "none":
+        plate[:, :left], plate[:above] = _BLUE, _BLUE
+    _stamp(sign, kind.sign, font, bold, on_left if band == "left" else above_text)
+    plate += (sign.astype(np.float32) / 255)[..., None] * (np.float32(tone) - plate)
     return plate, white
 
 
-def _row_mask(row: str, font: ImageFont.FreeTypeFont, bold: int) -> Pixels:
-    """A row of characters as (h, w) uint8 coverage, cropped to their height."""
-    _, top, _, foot = font.getbbox("H", anchor="ls", stroke_width=bold)
-    tall = foot - top
-    widths = [tall * _GAPS[c] if c in _GAPS else font.getlength(c) + 2 * bold for c in row]
-    size = round(sum(widths) + _SPACING * tall * len(row)), round(tall)
-    image = Image.new("L", size)
-    pen, x = ImageDraw.Draw(image), _SPACING * tall / 2
-    for char, width in zip(row, widths, strict=True):
-        middle = x + width / 2
-        if char == "*":
-            pen.ellipse((x + 4, 0.3 * tall, x + width - 4, 0.3 * tall + width - 8), 140)
-        elif char == "-":
-            pen.rectangle((x + 4, 0.45 * tall, x + width - 4, 0.55 * tall), 255)
-        elif char != " ":
-            pen.text((middle, -top), char, 255, font, "ms", stroke_width=bold)
-        x += width + _SPACING * tall
-    return np.asarray(image)
-
-
-def _stamp(ink: Pixels, mask: Pixels, area: tuple[float, float, float, float]) -> None:
-    """Print a mask into the middle of an area, as high as it is; squeezed if it is too wide."""
+def _stamp(
+    ink: Pixels, row: str, font: ImageFont.FreeTypeFont, bold: int, area: tuple[float, ...]
+) -> None:
+    """Print a row into the middle of an area, as high as it is; squeezed if it is too wide."""
+    # J and Q reach below the foot line.
+    _, top, _, foot = font.getbbox("H" + row, anchor="ls", stroke_width=bold)
+    space = 2 * bold + _SPACING * (foot - top)
+    ends = np.cumsum([font.getlength(char) + space for char in row])
+    image = Image.new("L", (round(ends[-1]), round(foot - top)))
+    for char, end in zip(row, ends - space / 2, strict=True):
+        ImageDraw.Draw(image).text((end, -top), char, 255, font, "rs", stroke_width=bold)
     x0, y0, x1, y1 = area
     height = round(y1 - y0)
-    width = min(round(x1 - x0), round(mask.shape[1] * height / mask.shape[0]))
-    if min(width, height) < 1:
-        return
-    left, top = round((x0 + x1 - width) / 2), round(y0)
-    seen = cv2.resize(mask, (width, height), interpolation=cv2.INTER_AREA)
-    part = ink[top : top + height, left : left + width]
-    np.maximum(part, seen[: part.shape[0], : part.shape[1]], out=part)
+    width = min(round(x1 - x0), round(image.width * height / image.height))
+    x, y = round((x0 + x1 - width) / 2), round(y0)
+    seen = cv2.resize(np.asarray(image), (width, height), interpolation=cv2.INTER_AREA)
+    ink[y : y + height, x : x + width] = seen
 
 
 def sample_design(kind: str, rng: Generator) -> Design:
-    """A plate of a kind, a key of `DRAWN` or ``FOREIGN``, with a text of its own.
-
-    Raises ValueError: There is no such kind.
-    """
-    if kind in DRAWN:
-        text, its = sample_text(rng, kind), kind_named(kind)
-        fitting = its.layouts_of(text)
-        layout = loosen(fitting[rng.integers(len(fitting))], its, rng)
-        about = text, its.lines, layout.size_mm, layout.region.digit_height, layout.screws
-        return Design(*about, its.holder_share, partial(_print_russian, text, its, layout))
-    if kind not in FOREIGN:
-        expected = ", ".join((*DRAWN, *FOREIGN))
-        raise ValueError(f"expected a kind of plate out of {expected}, got {kind!r}")
-    foreign = FOREIGN[kind]
-    pattern = foreign.patterns[rng.integers(len(foreign.patterns))]
-    filled = re.sub("L", lambda _: foreign.letters[rng.integers(len(foreign.letters))], pattern)
-    filled = re.sub("#", lambda _: str(rng.integers(10)), filled)
-    width, height = foreign.size_mm
-    screws = (0.25 * width, 9.0), (0.75 * width, 9.0), (0.25 * width, height - 9)
-    text = "".join(filter(str.isalnum, filled))
-    about = text, 1 + filled.count("/"), foreign.size_mm, foreign.height_mm, screws
-    return Design(*about, 1.0, partial(_print_foreign, filled, foreign))
+    """A plate of a kind, a key of `KINDS`, with a text of its own; ValueError for another kind."""
+    text, its = sample_text(rng, kind), kind_named(kind)
+    if its.free:
+        width, height = size = its.free.sizes_mm[rng.integers(len(its.free.sizes_mm))]
+        screws = (0.25 * width, 9.0), (0.75 * width, 9.0), (0.25 * width, height - 9)
+        tall = _places(its, its.free.band, height)[2]
+        printed = partial(_print_foreign, text, its, its.free.band, size)
+        return Design(text, its.lines, size, tall, screws, its.holder_share, printed)
+    fitting = its.layouts_of(text)
+    layout = loosen(fitting[rng.integers(len(fitting))], its, rng)
+    about = text, its.lines, layout.size_mm, layout.region.digit_height, layout.screws
+    return Design(*about, its.holder_share, partial(_print_russian, text, its, layout))

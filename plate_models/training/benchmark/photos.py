@@ -132,7 +132,7 @@ def _render(numbered: tuple[str, int, str]) -> BenchmarkPhoto:
 
 def clip_kind(index: int) -> str:
     """Kind of plate of a clip: every other one a Russian car's, the rest in turn."""
-    others = [kind for kind in (*DRAWN, *FOREIGN) if kind != CAR]
+    others = [kind for kind in BENCHMARK_KINDS if kind != CAR]
     return others[index // 2 % len(others)] if index % 2 else CAR
 
 

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+from scipy.stats import binomtest
 
 from plate_models.training.evaluation.scoreboard import METRICS, READ
-from plate_models.training.figures import mcnemar_p
 
 # A row of the table and a plate as `Scoreboard.to_dict` and `PlateResult.to_dict` wrote them.
 KeptRow = Mapping[str, Any]
@@ -65,7 +65,8 @@ def compare(first: KeptReport, second: KeptReport) -> list[str]:
                 "second": asked.count((True, True)) + wins,
                 "wins": wins,
                 "losses": losses,
-                "p": mcnemar_p(wins, losses),
+                # The exact two-sided test of McNemar 1947.
+                "p": float(binomtest(wins, wins + losses).pvalue) if wins + losses else 1.0,
             }
             changed += ["", f"{name}: {metric.name}"] if wins or losses else []
             for verb, change in (("won", (False, True)), ("lost", (True, False))):

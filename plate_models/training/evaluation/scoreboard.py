@@ -15,7 +15,7 @@ from plate_models.engines.nets import Nets
 from plate_models.pipeline import Plate, choose_readings, read_regions
 from plate_models.recognition import ctc
 from plate_models.training.evaluation.sets import Photo
-from plate_models.training.figures import Count, bootstrap_95, edit_distance, proportion
+from plate_models.training.figures import Count, align, bootstrap_95, proportion
 from plate_models.training.labels import Box, LabelledPlate
 
 Pixels = NDArray[np.uint8]
@@ -348,7 +348,8 @@ def count_plates(plates: Sequence[PlateResult]) -> list[Count]:
         if asked := [plate for plate in plates if metric.asks(plate)]:
             rows.append(proportion(metric.name, [metric.right(plate) for plate in asked]))
     if legible := [plate for plate in plates if plate.label.legible]:
-        errors = sum(edit_distance(plate.in_label.guess, plate.label.text) for plate in legible)
+        pairs = (align(plate.in_label.guess, plate.label.text) for plate in legible)
+        errors = sum(a != b for pair in pairs for a, b in pair)
         length = sum(len(plate.label.text) for plate in legible)
         rows.append(Count("character error rate, labelled box", errors, length))
     return rows

@@ -63,7 +63,7 @@ class FreeLayout(Strict):
     """A plate without measured places: its characters are set in a typeface, side by side."""
 
     sizes_mm: Annotated[tuple[tuple[_Length, _Length], ...], Field(min_length=1)]
-    typefaces: Annotated[tuple[str, ...], Field(min_length=1)]  # names of the fonts' files
+    typefaces: tuple[str, ...] = ()  # names of the fonts' files; none means any
     band: Literal["left", "top", "none"] = "none"  # the blue one
 
 
@@ -192,7 +192,7 @@ def kinds_of(country: str) -> Mapping[str, PlateKind]:
         free = _read(FreeLayout, {key: given.pop(key) for key in short}, place) if short else None
         looks = _read(_Plate, given, place)
         if (free is None) == (not looks.layouts):
-            raise FormatError(f"{place}: expected either 'layouts' or 'sizes_mm' and 'typefaces'")
+            raise FormatError(f"{place}: expected either 'layouts' or 'sizes_mm'")
         if strange := set(looks.busy_regions) - set(grammar.regions.values()):
             raise FormatError(f"{place}.busy_regions: {sorted(strange)} are not in [regions]")
         if looks.layouts and (missing := set(grammar.alphabet + looks.sign) - set(outlines)):
@@ -239,7 +239,7 @@ _NAMES = [
 ]
 KINDS = {name: kind for country in _NAMES for name, kind in kinds_of(country).items()}
 CAR = next(iter(KINDS))
-# Those with measured places, which the benchmark's renderer needs.
+# Those with measured places.
 DRAWN = tuple(name for name, kind in KINDS.items() if kind.layouts)
 TRAINING_SHARES, CALIBRATION_SHARES = (
     tuple((name, share) for name, kind in KINDS.items() if (share := getattr(kind.shares, purpose)))
