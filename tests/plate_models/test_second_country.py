@@ -47,7 +47,7 @@ EASY = CropStyle(
     tilt_share=0,
     infrared_share=0,
     sloppy_share=0,
-    plate=PlateStyle(**CLEAN, screw_shares=(0.5, 0)),
+    plate=PlateStyle(**CLEAN),
     photo=PhotoStyle(dark_share=0, glare_share=0, motion_share=0, noise=(0.4, 3)),
 )
 
