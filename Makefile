@@ -20,7 +20,7 @@ BULK_ARGS ?=
 # tests start beside them.
 export GOMP_SPINCOUNT ?= 0
 
-.PHONY: FORCE help setup export serve demo test test-fast test-live soak fuzz bulk-test docker-check docker-resolve lint format typecheck check lock requirements kubernetes-render clean
+.PHONY: FORCE help setup export serve demo test test-fast test-live soak fuzz bulk-test docker-check docker-resolve lint format typecheck check fonts lock requirements kubernetes-render clean
 
 help:  ## List the targets
 	@grep -hE '^[a-z-]+:.*  ## ' $(MAKEFILE_LIST) | awk -F ':.*  ## ' '{printf "  make %-17s %s\n", $$1, $$2}'
@@ -86,6 +86,11 @@ typecheck: $(SETUP_STAMP)  ## mypy, strict
 	@$(VENV)/bin/mypy
 
 check: lint typecheck test  ## What CI runs
+
+fonts:  ## Fetch the typefaces that training renders plates with (npm) into .cache/fonts
+	@mkdir -p .cache/fonts
+	@cp plate_models/training/synthetic/typefaces.json .cache/fonts/package.json
+	@npm install --prefix .cache/fonts --ignore-scripts --no-audit --no-fund
 
 lock:  ## Resolve poetry.lock anew (needs poetry) and export it
 	poetry lock

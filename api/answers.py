@@ -25,7 +25,8 @@ EXAMPLE: dict[str, Any] = {
             "score": 0.991,
             "readable": True,
             "format": "ru.car",
-            "region": {"code": "197", "name": "Moscow"},
+            "region": {"code": "197", "name": "Moscow", "country": "ru"},
+            "rows": ["B840CK197"],
             "box": [405.1, 331.4, 475.9, 353.0],
             "quad": [[405.9, 333.0], [475.2, 331.6], [475.7, 351.2], [406.3, 352.8]],
             "detection_score": 0.94,
@@ -72,8 +73,9 @@ class ImageSize(BaseModel):
 class Region(BaseModel):
     """Where the plate was issued."""
 
-    code: str
+    code: str = Field(description='As on the plate; "" if it has none')
     name: str
+    country: str = Field(description='ISO 3166 code in lower case, such as "ru"')
 
 
 class Character(BaseModel):
@@ -99,6 +101,9 @@ class Plate(BaseModel):
     readable: bool
     format: str = Field(description='Such as "ru.car"; "unknown" if no format fits')
     region: Region | None = Field(description="null if the format has none, or it is unknown")
+    rows: list[str] = Field(
+        description="As it stands on the plate; of the first candidate if not readable"
+    )
     box: Box = Field(description="x0, y0, x1, y1")
     quad: Quad = Field(
         description="Corners: top left, top right, bottom right, bottom left, as one reads it"
@@ -210,19 +215,24 @@ def plate_from(
 
     The arguments are as in `Plate`; candidates without a text are left out.
     """
-    region = formats.region_of(text, format_name)
+    guesses = [Candidate(text=best, score=_score(sure)) for best, sure in candidates if best]
+    best = text or "".join(guess.text for guess in guesses[:1])
+    match = formats.reading_of(best, format_name)
+    region = match.region if match and text else None
+    country = format_name.partition(".")[0]
     return Plate(
         text=text,
-        text_native=formats.to_native(text, format_name),
+        text_native=match.native if match and text else text,
         score=_score(score),
         readable=bool(text),
         format=format_name,
-        region=Region(code=region.code, name=region.name) if region else None,
+        region=Region(code=region.code, name=region.name, country=country) if region else None,
+        rows=list(match.rows) if match else [best] * bool(best),
         box=cast(Box, _pixels(box)),
         quad=cast(Quad, tuple(map(_pixels, quad))),
         detection_score=_score(detection_score),
         characters=[Character(char=char, score=_score(sure)) for char, sure in characters],
-        candidates=[Candidate(text=best, score=_score(sure)) for best, sure in candidates if best],
+        candidates=guesses,
     )
 
 

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from api.errors import InvalidParameter
+from plate_models.formats import at_hand, checked
 
 Box = tuple[float, float, float, float]
 Pairs = Sequence[tuple[str, str]]
@@ -34,6 +35,18 @@ class PlateFilter(BaseModel):
         description="Only plates whose box is at least that many pixels wide",
         examples=[60],
     )
+
+    countries: str | None = Field(
+        None,
+        description="Whose plates are read, the likeliest first: some of "
+        f"`{','.join(at_hand())}`, as far as the weights know them",
+        examples=["sk,cz"],
+    )
+
+    @field_validator("countries")
+    @classmethod
+    def _check_countries(cls, value: str | None) -> str | None:
+        return value and ",".join(checked(value.split(",")))
 
     @field_validator("roi")
     @classmethod

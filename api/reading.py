@@ -35,7 +35,7 @@ class PhotoReader:
     def __init__(
         self, settings: Settings, client: TritonClient, readiness: Readiness, metrics: Metrics
     ) -> None:
-        self._limits = settings.limits
+        self._limits, self._countries = settings.limits, ",".join(settings.countries) or None
         self._client = client
         self._readiness = readiness
         self._metrics = metrics
@@ -47,10 +47,15 @@ class PhotoReader:
         """Raise `Overloaded` if a photo that is still to come could not be read in time."""
         self._admission.refuse_if_full(deadline)
 
-    async def read(self, photo: bytes, context: RequestContext) -> PhotoReading:
+    async def read(
+        self, photo: bytes, context: RequestContext, countries: str | None = None
+    ) -> PhotoReading:
         """Have the plates of a photo read; concurrently for those of a batch.
 
+        The countries are `plate_models.contract.narrowed`'s; without them the setting's.
+
         Raises:
+            InvalidParameter: The weights don't read one of the countries.
             PhotoProblem: The photo can't be read.
             RecognizerProblem: Triton is away, busy, too slow, or broken.
             ClientDisconnect: The client has disconnected; the photo's place is free again.
@@ -60,14 +65,18 @@ class PhotoReader:
             await run_in_threadpool(_check, photo, self._limits)
         else:
             _check(photo, self._limits)
-        recognition, seconds = await context.cancel_on_disconnect(self._read(photo, context))
+        recognition, seconds = await context.cancel_on_disconnect(
+            self._read(photo, context, countries or self._countries)
+        )
         self._readiness.note_read(recognition)
         self._metrics.note_recognition(recognition, seconds)
         state = context.request.state
         state.plates = getattr(state, "plates", 0) + len(recognition.texts)  # for the log
         return PhotoReading(recognition, (time.perf_counter() - start) * 1000, seconds * 1000)
 
-    async def _read(self, photo: bytes, context: RequestContext) -> tuple[Recognition, float]:
+    async def _read(
+        self, photo: bytes, context: RequestContext, countries: str | None
+    ) -> tuple[Recognition, float]:
         """Wait for a place and have the photo read; the seconds are those in Triton."""
         came = time.perf_counter()
         async with self._admission.place(context.deadline):
@@ -75,7 +84,9 @@ class PhotoReader:
             self._metrics.queue_seconds.observe(asked - came)
             timeout_s = context.deadline.remaining_s
             try:
-                recognition = await self._client.recognize(photo, timeout_s, context.request_id)
+                recognition = await self._client.recognize(
+                    photo, timeout_s, context.request_id, countries
+                )
             except RecognizerUnavailable:
                 self._readiness.note_failed()
                 raise

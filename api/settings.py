@@ -11,6 +11,7 @@ from pydantic_core import PydanticCustomError
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from plate_models.cores import photos_at_once, usable_cores
+from plate_models.formats import checked
 from plate_models.spec import LIMITS, Limits
 
 Port = Annotated[int, Field(ge=0, le=65535)]
@@ -54,6 +55,7 @@ def _token(value: SecretStr) -> SecretStr:
 
 
 ReadableFile = Annotated[Path, AfterValidator(_readable)]
+TokensFile = Annotated[Path, AfterValidator(lambda file: _tokens_in(file) and file)]
 Origin = Annotated[str, AfterValidator(_origin)]
 Token = Annotated[SecretStr, AfterValidator(_token)]
 
@@ -133,6 +135,10 @@ class Settings(BaseSettings):
     max_pixels: Annotated[int, Field(gt=0, le=LIMITS.max_pixels)] = LIMITS.max_pixels
     """Largest photo. The models refuse more than the default."""
 
+    countries: Annotated[tuple[str, ...], NoDecode, AfterValidator(checked)] = ()
+    """Whose plates are read, the likeliest first, such as `sk,cz`: some of the weights' countries;
+    none: all of them. A request may name others."""
+
     threads: Count = Field(default_factory=usable_cores)
     """With which each net computes; by default as many as there are usable cores."""
 
@@ -165,7 +171,7 @@ class Settings(BaseSettings):
     tokens: Annotated[tuple[Token, ...], NoDecode] = ()
     """Clients that send photos must send one of these; none: every client may."""
 
-    tokens_file: Path | None = None
+    tokens_file: TokensFile | None = None
     """Further tokens, one per line; lines with # in front are comments."""
 
     rate_limit: Positive | None = None
@@ -198,18 +204,11 @@ class Settings(BaseSettings):
     triton_status_file: Path | None = None
     """Where another supervisor reports on a Triton elsewhere; None: the same file."""
 
-    @field_validator("tokens", "cors_origins", mode="before")
+    @field_validator("tokens", "cors_origins", "countries", mode="before")
     @classmethod
     def _split(cls, value: object) -> object:
         if isinstance(value, str):
             return tuple(part.strip() for part in value.split(",") if part.strip())
-        return value
-
-    @field_validator("tokens_file")
-    @classmethod
-    def _check_tokens_file(cls, value: Path | None) -> Path | None:
-        if value is not None:
-            _tokens_in(value)
         return value
 
     @field_validator("tls_key")

@@ -14,6 +14,7 @@ from tritonclient.utils import InferenceServerException
 from api.answers import Recognition
 from api.errors import (
     PHOTO_PROBLEMS,
+    InvalidParameter,
     Overloaded,
     Problem,
     RecognizerFailed,
@@ -58,6 +59,7 @@ _AWAY = re.compile(
     r"|socket closed|connection re(set|fused)|stream removed|rst_stream|goaway",
     re.IGNORECASE,
 )
+_COUNTRIES = re.compile(r"countries: expected some of .*")
 _IMAGE_ERROR = re.compile(rf"\b({'|'.join(PHOTO_PROBLEMS)}): (.*)", re.DOTALL)
 
 
@@ -85,11 +87,14 @@ class TritonClient:
     async def __aexit__(self, *error: object) -> None:
         await self._client.close()
 
-    async def recognize(self, photo: bytes, timeout_s: float, request_id: str = "") -> Recognition:
+    async def recognize(
+        self, photo: bytes, timeout_s: float, request_id: str = "", countries: str | None = None
+    ) -> Recognition:
         """Have the plates of a photo file read. Cancelling the call cancels it in Triton, too.
 
-        Raises PhotoProblem if the models refuse the photo, and RecognizerProblem if Triton is away,
-        busy, too slow, or broken. The id names the request in Triton's logs and traces.
+        Raises PhotoProblem if the models refuse the photo, InvalidParameter if they don't read one
+        of the countries, and RecognizerProblem if Triton is away, busy, too slow, or broken. The
+        id names the request in Triton's logs and traces.
         """
         if timeout_s <= 0:  # to Triton, 0 is no limit at all
             raise RecognizerTimeout(_TOO_LATE)
@@ -101,6 +106,7 @@ class TritonClient:
                 [image],
                 outputs=[InferRequestedOutput(name) for name in _OUTPUTS],
                 request_id=request_id,
+                parameters={"countries": countries} if countries else None,
                 client_timeout=timeout_s,
                 # After this, Triton drops it from its queue.
                 timeout=max(1, round(timeout_s * 1e6)),
@@ -119,6 +125,8 @@ def _problem_of(error: InferenceServerException) -> Problem:
     refused = _IMAGE_ERROR.search(message)
     if status == "INVALID_ARGUMENT" and refused:
         return PHOTO_PROBLEMS[refused[1]](refused[2].strip())
+    if status == "INVALID_ARGUMENT" and (countries := _COUNTRIES.search(message)):
+        return InvalidParameter(countries[0])
     if status == "DEADLINE_EXCEEDED":
         return RecognizerTimeout(_TOO_LATE)
     # A full queue and an expired place in it are UNAVAILABLE, just as no server is.

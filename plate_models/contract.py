@@ -6,7 +6,7 @@ and nothing that is here may change.
 
 import json
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -16,7 +16,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from plate_models import images
+from plate_models.formats import grammar_of
 from plate_models.pipeline import PipelineConfig, Plate
+from plate_models.recognition import ctc
 from plate_models.recognition.calibration import Calibration
 from plate_models.spec import (
     LIMITS,
@@ -35,7 +37,8 @@ GRAPHS: Mapping[str, tuple[str, ...]] = {
     "stn": (TENSORS.graph_output, TENSORS.theta),
     "lprnet": (TENSORS.graph_output,),
 }
-MODEL_INFO = "model_info"
+MODEL_INFO, LOG_PROBS = "model_info", "log_probs"
+COUNTRIES = "countries"  # a request's parameter
 MANIFEST = "exported.json"
 # Beside it: the photo that shows whether a release is served as it was exported.
 GOLDEN_PHOTO = "golden.jpg"
@@ -69,17 +72,22 @@ class TimeoutExpired(RuntimeError):
 
 @dataclass(frozen=True)
 class Origin:
-    """Where an answer comes from: the weights ("sha256:…" of their manifest), device, version."""
+    """Where an answer comes from: the weights ("sha256:…" of their manifest), device, version.
+
+    The alphabet names the classes of ``log_probs``, without the blank, which is the last.
+    """
 
     weights: str
     device: str
     version: str = MODEL_VERSION
+    alphabet: str = RECOGNIZER.alphabet
 
 
 def read_origin(args: Mapping[str, str]) -> Origin:
     """Read what the export wrote for a model, from Triton's arguments for ``initialize``."""
-    weights = _exported(version_folder(args))["weights"]
-    return Origin(weights, device_of(args), args["model_version"])
+    exported = _exported(version_folder(args))
+    about = exported["weights"], device_of(args), args["model_version"]
+    return Origin(*about, exported["specs"]["recognizer"]["alphabet"])
 
 
 def config_from(folder: Path) -> PipelineConfig:
@@ -91,6 +99,28 @@ def config_from(folder: Path) -> PipelineConfig:
     specs = spec_from_json(Specs, exported["specs"], "specs")
     calibration = Calibration.from_json(json.dumps(exported["calibration"]))
     return PipelineConfig.of(specs, calibration)
+
+
+def narrowed(config: PipelineConfig, parameters: str) -> PipelineConfig:
+    """Read plates of the countries alone that a request's parameter ``countries`` names.
+
+    It lists some of the weights' countries, the likeliest first: "sk,cz". With a "*" among them,
+    others are passed over, and the weights' further countries follow. The parameters are JSON, as
+    Triton gives them. InvalidInput: a country that these weights don't read.
+    """
+    asked = json.loads(parameters or "{}").get(COUNTRIES)
+    if asked is None:
+        return config
+    own = config.specs.recognizer.countries
+    names = [name.strip() for name in str(asked).lower().split(",")]
+    if "*" in names:
+        names = [*(name for name in names if name in own), *own]
+    if wrong := [name for name in names if name not in own]:
+        raise InvalidInput(
+            f"{COUNTRIES}: expected some of {','.join(own)}, which these weights read, "
+            f"got {','.join(wrong)!r:.80}."
+        )
+    return replace(config, grammar=grammar_of(*dict.fromkeys(names)))
 
 
 def version_folder(args: Mapping[str, str]) -> Path:
@@ -182,7 +212,8 @@ def outputs_of(
 ) -> dict[str, Array]:
     """Turn plates into those of the model's output arrays that were requested, N rows each.
 
-    Strings are object arrays, ``candidates`` padded with "", all scores with NaN.
+    Strings are object arrays, ``candidates`` padded with "", all scores with NaN, ``log_probs``
+    as `ctc.stack` has it.
     ``model_info`` has one row of JSON, with the milliseconds by stage where they are given.
     """
     outputs = {
@@ -190,11 +221,14 @@ def outputs_of(
         for name, (value_of, dtype, shape) in OUTPUTS.items()
         if name in wanted
     }
+    if LOG_PROBS in wanted:
+        outputs[LOG_PROBS] = ctc.stack([plate.log_probs for plate in plates])
     if MODEL_INFO in wanted:
         info = {
             "version": origin.version,
             "weights": origin.weights,
             "device": origin.device,
+            "alphabet": origin.alphabet,
             "image": {"width": photo.shape[1], "height": photo.shape[0]},
             **({} if timing_ms is None else {"timing_ms": dict(timing_ms)}),
         }

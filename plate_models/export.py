@@ -8,6 +8,7 @@ nets read on the golden photo: a server of the release must read the same.
 
 import hashlib
 import json
+import re
 import shutil
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -144,11 +145,11 @@ def _pixels(photo: Path) -> Tensor:
 
 
 def check_version(version: str) -> None:
-    """Raise ExportError unless Triton takes it for a version, such as 2."""
-    if not (version.isascii() and version.isdigit() and 0 < int(version) < 2**31):
-        raise ExportError(f"version: expected a whole number from 1, got {version!r}")
-    if version != str(int(version)):
-        raise ExportError(f"version: expected {int(version)}, got {version!r}: Triton skips it")
+    """Raise ExportError unless Triton takes it for a version, such as 2; it skips "02"."""
+    if not (re.fullmatch("[1-9][0-9]*", version) and int(version) < 2**31):
+        raise ExportError(
+            f"version: expected a whole number from 1 without zeros before it, got {version!r}"
+        )
 
 
 def _export_graphs(modules: weights.Modules, folder: Path, version: str) -> dict[str, str]:

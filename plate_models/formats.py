@@ -1,40 +1,47 @@
-"""The countries at hand by name, and Russian plates as the default.
+"""The formats of the countries at hand, by their names.
 
-Texts are written with the Latin look-alikes of the Cyrillic letters on the plate,
-after GOST R 50577: "H002EX71" is what a Russian reader calls "Н002ЕХ71". What is here
-comes from ``countries/ru.toml``. The gateway imports this file: no torch, no numpy.
+Texts are written in Latin letters, those of Cyrillic plates with their look-alikes: "H002EX71" is
+what a Russian reader calls "Н002ЕХ71". The gateway imports this file: no torch, no numpy.
 """
 
-from functools import cache
+from collections.abc import Sequence
+from functools import cache, lru_cache
 
 from plate_models.recognition.countries import COUNTRIES, load_country
 from plate_models.recognition.grammar import UNKNOWN as UNKNOWN
-from plate_models.recognition.grammar import Grammar
+from plate_models.recognition.grammar import Grammar, Match
 from plate_models.recognition.grammar import Region as Region
+
+# How far a text of another country is believed beside one of home; more than one of no country.
+ABROAD = 0.1
+
+
+@lru_cache(maxsize=64)
+def grammar_of(home: str, *others: str) -> Grammar:
+    """Load a country, such as "ru", and others that are met beside its plates.
+
+    A FormatError if a file is missing or malformed.
+    """
+    if others:
+        return grammar_of(home).beside([grammar_of(name) for name in others], ABROAD)
+    return load_country(COUNTRIES / f"{home}.toml")
 
 
 @cache
-def grammar_of(country: str) -> Grammar:
-    """Load a country, such as "ru"; a FormatError if its file is missing or malformed."""
-    return load_country(COUNTRIES / f"{country}.toml")
+def at_hand() -> tuple[str, ...]:
+    """The names of the countries whose formats are known."""
+    return tuple(sorted(path.stem for path in COUNTRIES.glob("*.toml")))
 
 
-def _grammar_for(format_name: str | None) -> Grammar:
-    """The grammar that a format is from; "unknown" and None are Russia's."""
-    country, dot, _ = (format_name or "").partition(".")
-    return grammar_of(country) if dot else RUSSIA
+def checked(names: Sequence[str]) -> tuple[str, ...]:
+    """Names of countries, in lower case; a ValueError if one's formats are not known."""
+    found = tuple(name.strip().lower() for name in names)
+    if wrong := [name for name in found if name not in at_hand()]:
+        raise ValueError(f"expected some of {','.join(at_hand())}, got {','.join(wrong)[:80]!r}")
+    return found
 
 
-RUSSIA = grammar_of("ru")
-LETTERS = RUSSIA.letters
-REGIONS = RUSSIA.regions
-
-
-def to_native(text: str, format_name: str | None = None) -> str:
-    """Write a text as its plate has it: "B840CK197" as "В840СК197"."""
-    return _grammar_for(format_name).to_native(text, format_name)
-
-
-def region_of(text: str, format_name: str | None = None) -> Region | None:
-    """Where a plate was issued; None if its format or its code is not known."""
-    return _grammar_for(format_name).region_of(text, format_name)
+def reading_of(text: str, format_name: str) -> Match | None:
+    """Understand a text as the format that an answer names; None if it is "unknown"."""
+    country, dot, _ = format_name.partition(".")
+    return grammar_of(country).reading_of(text, format_name) if dot else None

@@ -16,14 +16,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from plate_models.detection import Detect, check_image, find_boxes
-from plate_models.formats import RUSSIA, grammar_of
+from plate_models.formats import grammar_of
 from plate_models.recognition import ctc
 from plate_models.recognition.appearance import evidence_of
 from plate_models.recognition.calibration import UNCALIBRATED, Calibration
-from plate_models.recognition.decoding import Reading, choose_reading
+from plate_models.recognition.decoding import DEFAULT_GRAMMAR, Reading, choose_reading
 from plate_models.recognition.grammar import UNKNOWN, Grammar
 from plate_models.rectification import Rectify, hulls_of, rectified_rgb, sample_rows, straighten
-from plate_models.spec import DEFAULTS, DetectorSpec, Specs
+from plate_models.spec import DEFAULTS, Specs
 
 # (N, 3, h, w) float32 rectified plates to (N, C, T) float32 logits.
 Recognize = Callable[[Tensor], Tensor]
@@ -40,13 +40,13 @@ class PipelineConfig:
     """What the nets at hand need around them: their specs, a grammar, a calibration."""
 
     specs: Specs = DEFAULTS
-    grammar: Grammar = RUSSIA
+    grammar: Grammar = DEFAULT_GRAMMAR
     calibration: Calibration = UNCALIBRATED
 
     @classmethod
     def of(cls, specs: Specs, calibration: Calibration) -> "PipelineConfig":
-        """What weights need; a FormatError if their country's formats are not at hand."""
-        return cls(specs, grammar_of(specs.recognizer.country), calibration)
+        """What weights need; a FormatError if their countries' formats are not at hand."""
+        return cls(specs, grammar_of(*specs.recognizer.countries), calibration)
 
 
 DEFAULT_CONFIG = PipelineConfig()
@@ -64,6 +64,7 @@ class Plate:
         lines: Lines of text, 1 or 2.
         reading: The text and how sure it is.
         crop: (48, 188, 3) uint8 RGB, the rectified plate.
+        log_probs: (C, T) float64 as of `Predictions`, of which the reading was chosen.
     """
 
     box: Box
@@ -72,6 +73,7 @@ class Plate:
     lines: int
     reading: Reading
     crop: NDArray[np.uint8]
+    log_probs: ctc.Array
 
 
 @dataclass(frozen=True)
@@ -108,9 +110,11 @@ def read_plates(
     boxes, scores, lines = find_boxes(image, detect, config.specs.detector)
     if not len(boxes):
         return []
-    # Each plate is read as what the detector took it for; where that is doubtful, a second
-    # time with the other number of lines.
-    doubtful = _lines_in_doubt(boxes, lines, config.specs.detector).nonzero()[:, 0]
+    # Each plate is read as what the detector took it for, and a second time with the other number
+    # of lines if it is said to have two, or one in a box too short for it.
+    widths, heights = (boxes[:, 2:] - boxes[:, :2]).unbind(dim=1)
+    short = widths < config.specs.detector.long_aspect * heights
+    doubtful = ((lines == 2) | short).nonzero()[:, 0]
     rows = torch.cat((torch.arange(len(boxes)), doubtful))
     boxes, scores = boxes[rows], scores[rows]
     lines = torch.cat((lines, 3 - lines[doubtful]))
@@ -120,7 +124,7 @@ def read_plates(
     hulls = hulls.minimum(hulls.new_tensor(image.shape[1::-1] * 2))
     best: dict[int, Plate] = {}
     for row, (plate, reading) in enumerate(zip(rows.tolist(), readings, strict=True)):
-        if plate in best and not _is_better(reading, best[plate].reading):
+        if plate in best and not _is_better(reading, best[plate].reading, config.grammar.name):
             continue
         # The quad of a plate that was read is exact; where nothing was, it may be anything.
         x0, y0, x1, y1 = (hulls if reading.readable else boxes)[row].tolist()
@@ -131,22 +135,20 @@ def read_plates(
             lines=int(lines[row]),
             reading=reading,
             crop=predictions.crops[row],
+            log_probs=predictions.log_probs[row],
         )
     return list(best.values())
 
 
-def _lines_in_doubt(boxes: Tensor, lines: Tensor, spec: DetectorSpec) -> Tensor:
-    """(N,) bool: two lines of text, or one in a box too short for it."""
-    sides = boxes[:, 2:] - boxes[:, :2]
-    return (lines == 2) | (sides[:, 0] < spec.long_aspect * sides[:, 1])
-
-
-def _is_better(reading: Reading, than: Reading) -> bool:
-    """Compare two readings of one plate: known formats first, then the score."""
+def _is_better(reading: Reading, than: Reading, home: str) -> bool:
+    """Compare two readings of one plate: formats of home first, then known ones, then the score."""
     if not (reading.readable and than.readable):
         return reading.readable
-    known, known_before = (each.format != UNKNOWN for each in (reading, than))
-    return (known, reading.score) > (known_before, than.score)
+    new, before = (
+        (each.format.startswith(f"{home}."), each.format != UNKNOWN, each.score)
+        for each in (reading, than)
+    )
+    return new > before
 
 
 def read_regions(

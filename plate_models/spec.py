@@ -29,7 +29,9 @@ _Share = Annotated[float, Field(ge=0, le=1)]
 _Multiple = Annotated[float, Field(gt=0, le=1.5)]
 _Size = Annotated[float, Field(gt=0)]
 _Margin = Annotated[float, Field(ge=0, le=4)]
+_Depth = Annotated[int, Field(ge=1, le=64)]
 _Side = Annotated[int, Field(ge=16, le=1024)]
+_Country = Annotated[str, Field(pattern="^[a-z][a-z_]*$")]
 _CanvasSide = Annotated[int, Field(gt=0, le=4096, multiple_of=32)]
 # The head grows with its anchors: more would make a net of gigabytes.
 _Level = Annotated[tuple[tuple[_Size, _Size], ...], Field(min_length=1, max_length=16)]
@@ -150,20 +152,29 @@ class RecognizerSpec:
 
     Attributes:
         alphabet: Characters in class order; the CTC blank is class ``len(alphabet)``.
-        country: Whose plates are read: the name of a file in ``countries/``.
+        countries: Whose plates are read: names of files in ``countries/``, the first of them
+            at home. Metadata of older weights say ``country``; the oldest say none: Russia's.
         steps: Length T of the output sequence.
+        depths: Blocks of the net's two stages; by default those of the first weights, which
+            don't say.
         min_character_score: A plate is readable if no character scores less and its score
             is high enough: ``Calibration.readable_from`` for a text of known format,
-        unknown_readable_from: for one of unknown format. So high that clocks, signs and
-            plates seen in part, which the detector finds as well, don't reach it.
+        unknown_readable_from: for one of unknown format, if the calibration has no threshold
+            of its own for it. So high that clocks, signs and plates seen in part, which the
+            detector finds as well, don't reach it.
         max_text_length: Room for character scores in an answer; a longer text makes more.
         candidates: Texts in an answer, at most: the best, and the raw best path at least.
         max_batch_size: Largest batch the exported graph accepts.
     """
 
-    alphabet: Annotated[str, Field(min_length=1, max_length=1000)] = "0123456789ABEKMHOPCTYXD"
-    country: Annotated[str, Field(pattern="^[a-z][a-z_]*$")] = "ru"
+    alphabet: Annotated[str, Field(min_length=1, max_length=1000)] = (
+        "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+    )
+    countries: Annotated[tuple[_Country, ...], Field(min_length=1)] = (
+        *("ru", "by", "kz", "sk", "cz", "pl", "de", "br"),
+    )
     steps: Annotated[int, Field(ge=1, le=1024)] = 24
+    depths: tuple[_Depth, _Depth] = (2, 3)
     min_character_score: _Share = 0.6
     unknown_readable_from: _Share = 0.9999
     max_text_length: _Count = 10
@@ -188,7 +199,7 @@ class RecognizerSpec:
 
 DETECTOR = DetectorSpec()
 RECTIFIER = RectifierSpec()
-RECOGNIZER = RecognizerSpec()
+RECOGNIZER = RecognizerSpec(depths=(3, 5))
 
 
 @dataclass(frozen=True, config=_STRICT)
@@ -216,6 +227,13 @@ def spec_from_json(kind: type[S], values: object, where: str) -> S:
 
     A SpecError begins with `where` and names the field, what was expected, what was found.
     """
+    if isinstance(values, dict):
+        if kind is RecognizerSpec and "countries" not in values:
+            values = dict(values)
+            values["countries"] = [values.pop("country", "ru")]
+        elif kind is Specs and "recognizer" in values:
+            found = spec_from_json(RecognizerSpec, values["recognizer"], f"{where}.recognizer")
+            values = values | {"recognizer": spec_to_json(found)}
     with named(where):
         return TypeAdapter(kind).validate_json(json.dumps(values))
 

@@ -16,17 +16,16 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from plate_models.formats import grammar_of
+from plate_models.formats import ABROAD, grammar_of
 from plate_models.nets.lprnet import LPRNet
 from plate_models.nets.stn import STN
 from plate_models.nets.yolov5 import YOLOv5, YOLOv5Graph
 from plate_models.recognition import appearance, calibration, grammar
 from plate_models.recognition.calibration import UNCALIBRATED, Calibration
-from plate_models.recognition.countries import COUNTRIES
+from plate_models.recognition.countries import COUNTRIES, without_plates
 from plate_models.recognition.grammar import FormatError
 from plate_models.spec import (
     DEFAULTS,
-    RECOGNIZER,
     DetectorSpec,
     RecognizerSpec,
     RectifierSpec,
@@ -46,12 +45,12 @@ _SHARED = ("rectified_hw", "row_spans", "mean", "std")
 _CONTRACTS = {
     "detector": ("classes", "anchors_wh", "strides", "width_multiple", "depth_multiple"),
     "rectifier": ("crop_hw", "crop_margin_hw", "two_line_margin_hw", *_SHARED),
-    "recognizer": ("alphabet", "country", "steps", *_SHARED),
+    "recognizer": ("alphabet", "countries", "steps", "depths", *_SHARED),
 }
 # Batch norm counts its batches; nothing uses the count.
 _COUNTER = "num_batches_tracked"
 # Older weights lack these; the defaults fit such weights.
-_ADDED_LATER = {"two_line_margin_hw", "row_spans", "country"}
+_ADDED_LATER = {"two_line_margin_hw", "row_spans", "countries", "depths"}
 
 State = dict[str, Tensor]
 
@@ -113,11 +112,10 @@ def load(module: nn.Module, path: Path) -> nn.Module:
     """
     file = read_file(path)
     expected = contract_of(path.stem)
-    found = {field: expected[field] for field in _ADDED_LATER & set(expected)} | file.contract
-    wrong = [key for key in expected if found.get(key) != expected[key]]
+    found = expected | file.contract
+    wrong = [f"{k}: expected {v}, found {found[k]}" for k, v in expected.items() if found[k] != v]
     if wrong:
-        details = "; ".join(f"{k}: expected {expected[k]}, found {found.get(k)}" for k in wrong)
-        raise WeightsError(f"{path}: made for another spec.py: {details}")
+        raise WeightsError(f"{path}: made for another spec.py: {'; '.join(wrong)}")
     return _fill(module, file, "spec.py")
 
 
@@ -167,7 +165,7 @@ def _specs_of(files: dict[str, WeightsFile]) -> Specs:
         wanted = spec_from_json(RectifierSpec, shared, places["recognizer"])
     except SpecError as error:
         raise WeightsError(str(error)) from error
-    check_country(specs.recognizer, places["recognizer"])
+    check_countries(specs.recognizer, places["recognizer"])
     for field in _SHARED:
         expected, found = getattr(specs.rectifier, field), getattr(wanted, field)
         if expected != found:
@@ -242,12 +240,16 @@ def _check_anchors(file: WeightsFile, spec: DetectorSpec) -> None:
         )
 
 
-def check_country(spec: RecognizerSpec, where: str) -> None:
-    """Raise WeightsError, beginning with `where`, unless the country's formats are at hand."""
+def check_countries(spec: RecognizerSpec, where: str) -> None:
+    """Raise WeightsError, beginning with `where`, unless the countries' formats can be read."""
     try:
-        grammar_of(spec.country)
+        _, *others = [grammar_of(name) for name in spec.countries]
     except FormatError as error:
-        raise WeightsError(f"{where}.country: {error}") from error
+        raise WeightsError(f"{where}.countries: {error}") from error
+    # At home, a net of fewer letters reads what it knows.
+    for country in others:
+        if missing := "".join(sorted(set(country.letters) - set(spec.alphabet))):
+            raise WeightsError(f"{where}.countries: {country.name}: the alphabet lacks {missing}")
 
 
 @torch.inference_mode()
@@ -298,9 +300,14 @@ def load_modules(
 def measured_with(folder: Path = WEIGHTS_DIR) -> dict[str, str]:
     """Hex SHA-256 of what decides a score, by its name: nets, formats and their constants."""
     nets = {name: folder / f"{name}.safetensors" for name in ("recognizer", "rectifier")}
-    country = read_file(nets["recognizer"]).contract.get("country", RECOGNIZER.country)
+    contract = read_file(nets["recognizer"]).contract
+    names = contract.get("countries") or [contract.get("country", "ru")]
+    countries = [tomllib.loads((COUNTRIES / f"{name}.toml").read_text("utf-8")) for name in names]
     # Of the values: a comment in a country's file, or a line moved here, changes no score.
-    values = {"country": tomllib.loads((COUNTRIES / f"{country}.toml").read_text("utf-8"))} | {
+    countries = [without_plates(tables) for tables in countries]
+    values: dict[str, Any] = {
+        "country": [*countries, ABROAD] if len(names) > 1 else countries[0]
+    } | {
         name: sorted((k, repr(v)) for k, v in vars(module).items() if k.isupper())
         for name, module in (("grammar", grammar), ("colour", appearance))
     }
@@ -346,9 +353,3 @@ def check_manifest(folder: Path = WEIGHTS_DIR) -> str:
 def sha256_of(path: Path) -> str:
     """Hex SHA-256 of a file."""
     return hashlib.sha256(path.read_bytes()).hexdigest()
-
-
-def started_from(folder: Path | None, name: str) -> str | None:
-    """Name the weights that a training starts from: "sha256:…", None for random ones."""
-    path = folder / f"{name}.safetensors" if folder else None
-    return f"sha256:{sha256_of(path)}" if path and path.exists() else None

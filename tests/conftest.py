@@ -6,12 +6,13 @@ Live tests start a Triton of their own, or use one that runs already: PLATES_TRI
 
 import logging
 import os
+import shutil
 import threading
 
 # Before anything loads gRPC: tests start programs beside its threads, and fork no workers.
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 
-from collections.abc import Iterator
+import tempfile
 from pathlib import Path
 
 import fake_triton
@@ -23,6 +24,17 @@ from support import ELSEWHERE, REPOSITORY, TritonEndpoints, running_gateway, ser
 from plates.serving import EmbeddedTriton
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Give the renderer the few typefaces that matplotlib carries; workers inherit the setting."""
+    import matplotlib
+
+    folder = Path(tempfile.mkdtemp(prefix="plates-fonts-"))
+    config.add_cleanup(lambda: shutil.rmtree(folder))
+    for name in ("DejaVuSans-Bold.ttf", "DejaVuSansMono-Bold.ttf"):
+        (folder / name).symlink_to(Path(matplotlib.get_data_path(), "fonts/ttf", name))
+    os.environ["PLATES_FONTS"] = str(folder)
+
+
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Skip the tests that need control over a server's processes where it runs already."""
     if ELSEWHERE and item.get_closest_marker("control"):
@@ -30,13 +42,13 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 
 @pytest.fixture(scope="session")
-def repository() -> Path:
+def repository():
     """The exported model repository."""
     return REPOSITORY
 
 
 @pytest.fixture(scope="session")
-def triton(repository: Path) -> Iterator[TritonEndpoints]:
+def triton(repository):
     """A real Triton with the real models, one for the whole session."""
     if ELSEWHERE:
         grpc_url = os.environ.get("PLATES_TRITON_URL")
@@ -50,9 +62,7 @@ def triton(repository: Path) -> Iterator[TritonEndpoints]:
 
 
 @pytest.fixture(scope="session")
-def gateway_url(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[str]:
+def gateway_url(request, tmp_path_factory):
     """The real gateway: PLATES_URL, or a process of our own before the tests' Triton."""
     if url := os.environ.get("PLATES_URL"):
         yield url.rstrip("/")
@@ -64,21 +74,21 @@ def gateway_url(
 
 
 @pytest.fixture(scope="session")
-def gateway(gateway_url: str) -> Iterator[httpx.Client]:
+def gateway(gateway_url):
     """A client of the real gateway."""
     with httpx.Client(base_url=gateway_url, timeout=60) as client:
         yield client
 
 
 @pytest.fixture(scope="module")
-def fake_of_module() -> Iterator[FakeTriton]:
+def fake_of_module():
     triton = FakeTriton()
     yield triton
     triton.stop()
 
 
 @pytest.fixture
-def fake(fake_of_module: FakeTriton) -> FakeTriton:
+def fake(fake_of_module):
     """A Triton that answers with two plates, until a test gives it another reply."""
     fake_of_module.reply = lambda _: fake_triton.outputs()
     fake_of_module.photos.clear()
@@ -87,7 +97,7 @@ def fake(fake_of_module: FakeTriton) -> FakeTriton:
 
 
 @pytest.fixture(scope="module")
-def client(fake_of_module: FakeTriton) -> Iterator[httpx.Client]:
+def client(fake_of_module):
     """A client of a gateway in this process, with small limits, before the fake Triton."""
     settings = settings_for(fake_of_module, max_bytes=100_000, ready_max_age_s=0.2)
     with running_gateway(settings) as client:
@@ -95,7 +105,7 @@ def client(fake_of_module: FakeTriton) -> Iterator[httpx.Client]:
 
 
 @pytest.fixture
-def no_tracebacks(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
+def no_tracebacks(caplog):
     """Neither uvicorn nor asyncio was surprised."""
     yield
     # Not `records`: at this point those are of the teardown.

@@ -66,6 +66,7 @@ class FakeTriton(service_pb2_grpc.GRPCInferenceServiceServicer):
         self.metadata: dict[str, str] = {}
         self.requested: list[str] = []
         self.timeout_us = 0
+        self.countries: str | None = None
         self.request_id = ""
         self.cancelled = threading.Semaphore(0)
         self._lock = threading.Lock()
@@ -91,6 +92,7 @@ class FakeTriton(service_pb2_grpc.GRPCInferenceServiceServicer):
             self.photos.append(photo)
             self.metadata = dict(context.invocation_metadata())
             self.timeout_us = request.parameters["timeout"].int64_param
+            self.countries = request.parameters["countries"].string_param or None
             self.request_id = request.id
             self.requested = [output.name for output in request.outputs]
         answered = threading.Event()

@@ -26,9 +26,7 @@ TOO_MANY_PIXELS: dict[str, Made] = {
     "png of huge claims": lambda: png_claiming(2**31 - 1, 2**31 - 1),
     "jpeg of huge claims": lambda: jpeg_claiming(65_500, 65_500),
     "webp of a huge canvas": lambda: parts.webp_on_canvas(2**24, 2**24),
-    "webp animation on a huge canvas": lambda: parts.webp_animation(16_000, 16_000, 2),
     "gif of a huge screen": lambda: parts.SMALL_GIF[:6] + b"\xff" * 4 + parts.SMALL_GIF[10:],
-    "gif of a huge frame": lambda: parts.gif_frame(0, 0, 65_535, 65_535),
     "gif of a frame far away": lambda: parts.gif_frame(65_000, 65_000, 64, 48),
     "tiff of huge claims": lambda: tiff_of(tiff_tags() | {256: (4, 1, 2**31)}),
     "bmp of huge claims": lambda: parts.bmp_of(2**31 - 1, -(2**31), 0, b""),
@@ -39,7 +37,6 @@ TOO_MANY_PIXELS: dict[str, Made] = {
 UNSUPPORTED: dict[str, Made] = {
     "jpeg of 12 bits": lambda: jpeg_frame(0xC1, 12),
     "lossless jpeg": lambda: jpeg_frame(0xC3),
-    "hierarchical jpeg": lambda: jpeg_frame(0xC5),
     "jpeg of no height": lambda: jpeg_claiming(64, 0),
     "tiff of xz": lambda: tiff_of(tiff_tags(compression=34925)),
     "tiff of many samples": lambda: tiff_of(tiff_tags(samples=65_535)),
@@ -93,7 +90,6 @@ BROKEN: dict[str, Made] = {
         coded(1, 64, bytes(MEGABYTE)), extents=60_000
     ),
     "heic of a million boxes": lambda: heic_of(coded(1), more=box(b"free") * 1_000_000),
-    "heic of a hundred thousand boxes": lambda: heic_of(coded(1), more=box(b"free") * 100_000),
     "heic of a box beyond the file": lambda: (
         heic_of()[:24] + b"\xff\xff\xff\xffmeta" + heic_of(coded(1))
     ),
@@ -112,9 +108,6 @@ REFUSED: dict[str, tuple[Made, str]] = {
 CHEAP: dict[str, Made] = {
     "png with endless rows": parts.png_endless,
     "png with repeated chunks": lambda: parts.png_with(parts.png_chunk(b"tRNS", bytes(6)) * 1000),
-    "png with texts": lambda: parts.png_with(
-        *(parts.png_chunk(b"zTXt", b"a%d\0\0" % i + _deflated(1)) for i in range(1000))
-    ),
     "png with a profile": lambda: parts.png_with(
         parts.png_chunk(b"iCCP", b"a\0\0" + _deflated(500))
     ),

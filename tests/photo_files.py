@@ -208,3 +208,12 @@ BAD: dict[str, tuple[bytes, str]] = {
     "png bomb": (png_claiming(100_000, 100_000), "too-many-pixels"),
     "32-bit tiff": (encode(pattern(), "TIFF", "F"), "unsupported-type"),
 }
+# Those whose end only the decoder can miss: no header shows it.
+SEEN_BY_DECODING = {
+    "truncated jpeg",
+    "truncated jpeg with a whole thumbnail",
+    "truncated bmp",
+    "truncated tiff",
+    "truncated gif",
+    "png of fewer rows than claimed",
+}

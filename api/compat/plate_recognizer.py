@@ -17,6 +17,7 @@ from api.dependencies import ContextOfRequest, ServicesOfApp
 from api.documentation import Responses, body_of, file_field, form_schema
 from api.parameters import LenientFilter, PlateFilter
 from api.uploads.receiving import Upload, UploadForm
+from plate_models.formats import at_hand
 from plate_models.spec import MODEL_VERSION
 
 _READER, _INFO, _STATISTICS = "/v1/plate-reader", "/info", "/v1/statistics"
@@ -125,20 +126,12 @@ class PlateReaderAnswer(BaseModel):
 class Info(BaseModel):
     """What serves here."""
 
-    model_config = ConfigDict(
-        json_schema_extra={"example": {"version": "1", "usage": EXAMPLE["usage"]}}
-    )
-
     version: str
     usage: Usage
 
 
 class Statistics(BaseModel):
     """The same in the words of the original's other route for it."""
-
-    model_config = ConfigDict(
-        json_schema_extra={"example": {"total_calls": UNLIMITED, "usage": EXAMPLE["usage"]}}
-    )
 
     total_calls: int = UNLIMITED
     usage: Usage
@@ -189,19 +182,23 @@ class ReaderFields(BaseModel):
     def of(cls, upload: Upload) -> "ReaderFields":
         """Read them from a form; raises `InvalidParameter` if one of them makes no sense."""
         # Some clients send one list, others the field again and again.
-        regions = [value for name, value in upload.fields if name == "regions"]
-        codes = [code.strip() for value in regions for code in value.split(",")]
-        return fields_of(cls, dict(upload.fields) | {"regions": codes})
+        given = ",".join(value for name, value in upload.fields if name == "regions").lower()
+        codes = (code.strip().partition("-")[0] for code in given.split(","))
+        return fields_of(cls, dict(upload.fields) | {"regions": list(filter(None, codes))})
+
+    @property
+    def countries(self) -> str | None:
+        """The countries of `regions` that are known here, before the service's others."""
+        known = [code for code in self.regions if code in at_hand()]
+        return ",".join([*known, "*"]) if known else None
 
     def wants(self, plate: Plate) -> bool:
         """Whether a plate is sure enough, and of a region that was asked for."""
         config = self.config
         if plate.detection_score < config.threshold_d or plate.score < config.threshold_o:
             return False
-        # Without "strict" they are but a hint, for a reader of more countries than ours.
-        asked = {code.lower() for code in self.regions if code}
-        country = plate.format.partition(".")[0]
-        return not (config.region and asked) or country in {a.partition("-")[0] for a in asked}
+        # Without "strict" they are but a hint.
+        return not (config.region and self.regions) or plate.format[:2] in self.regions
 
 
 def _detail(description: str, member: str = "detail") -> dict[str, Any]:
@@ -232,7 +229,8 @@ _PROPERTIES: dict[str, Any] = {
     "regions": {
         "type": "array",
         "items": {"type": "string"},
-        "description": 'With `{"region": "strict"}` only plates of these countries are wanted',
+        "description": "Countries whose plates are likeliest, first those of the first; with "
+        '`{"region": "strict"}` no others are wanted. What is not known here is passed over',
         "examples": [["ru"]],
     },
     "camera_id": {"type": "string", "description": "Comes back in the answer"},
@@ -275,7 +273,8 @@ async def read_plates(
     async with services.received(context, _FORM, parameters) as (upload, wanted):
         fields = ReaderFields.of(upload)
         came = fields.timestamp or datetime.now(UTC)
-        reading = await services.reader.read(upload.photo, context)
+        countries = wanted.countries or fields.countries
+        reading = await services.reader.read(upload.photo, context, countries)
     services.calls += 1
     answer = answer_from(reading.recognition, wanted, reading.total_ms)
     plates = [plate for plate in answer.plates if plate.readable and fields.wants(plate)]

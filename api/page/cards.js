@@ -6,8 +6,6 @@ import { byId, element } from "./elements.js";
 import { aspectOf, drawRectified } from "./rectify.js";
 import { counted, hasText, number, percent, smallPercent, text } from "./texts.js";
 
-// How many characters stand in the first row of two-line plates.
-const FIRST_ROW = { "ru.car.square": 4, "ru.motorcycle": 4, "ru.tractor": 4 };
 const SURE = 0.95;
 const RATHER_SURE = 0.8;
 const HIGH_ASPECT = 2.6; // Pictures of plates below it would fill the card.
@@ -60,7 +58,7 @@ function verdict(plate) {
 
 function pairing(plate) {
   const high = aspectOf(plate.quad) < HIGH_ASPECT;
-  if (high && plate.format in FIRST_ROW) return "pair beside";
+  if (high && plate.rows.length > 1) return "pair beside";
   return high ? "pair high" : "pair";
 }
 
@@ -84,13 +82,13 @@ function face(plate) {
   const regionAt = code && plate.text.endsWith(code) ? plate.text.length - code.length : Infinity;
   const characters = plate.characters.map(({ char, score }, place) =>
     character(char, score, place >= regionAt, place === regionAt));
-  const cut = FIRST_ROW[plate.format] ?? characters.length;
+  const cut = plate.rows[0]?.length ?? 0;
   const rows = [characters.slice(0, cut), characters.slice(cut)].filter((row) => row.length);
   const lists = rows.map((row) =>
     element("ol", { "aria-label": text("characters") }, ...row));
   return element("div", {
     class: plate.readable ? "face" : "face unreadable",
-    "data-format": plate.format,
+    "data-kind": plate.format.split(".").slice(1).join("."),
   }, ...(lists.length ? lists : ["?"]));
 }
 
@@ -107,18 +105,28 @@ function character(char, score, inRegion, startsRegion) {
 
 function facts(plate) {
   const [x0, y0, x1, y1] = plate.box;
-  const key = `format.${plate.format}`;
   const size = { width: number(x1 - x0), height: number(y1 - y0) };
   const native = plate.text_native && plate.text_native !== plate.text;
   return element(
     "dl",
     {},
-    ...fact("format", hasText(key) ? text(key) : plate.format),
-    ...(plate.region ? fact("issued", `${plate.region.code} · `, english(plate.region.name)) : []),
+    ...fact("format", formatName(plate.format)),
+    ...(plate.region?.code
+      ? fact("issued", `${plate.region.code} · `, english(plate.region.name)) : []),
     ...(native ? fact("native", element("code", {}, plate.text_native)) : []),
     ...fact("size", text("pixels", size)),
     ...fact("detection", percent(plate.detection_score)),
   );
+}
+
+/** The country in the page's language, and the kind of plate: "Russia, car, two lines". */
+function formatName(format) {
+  const [country, ...kind] = format.split(".");
+  if (!kind.length) return text("kind.unknown");
+  const known = hasText(`kind.${kind.join(".")}`) ? kind.join(".") : kind[0];
+  const kindName = hasText(`kind.${known}`) ? text(`kind.${known}`) : kind.join(" ");
+  const names = new Intl.DisplayNames(document.documentElement.lang, { type: "region" });
+  return `${country.length === 2 ? names.of(country.toUpperCase()) : country}, ${kindName}`;
 }
 
 const english = (words) => element("span", { lang: "en" }, words);

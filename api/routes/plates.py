@@ -71,7 +71,7 @@ async def read_plates(
     an answer: an empty list.
     """
     async with services.received(context, _FORM, parameters) as (upload, wanted):
-        reading = await services.reader.read(upload.photo, context)
+        reading = await services.reader.read(upload.photo, context, wanted.countries)
         if not wanted.redact:
             answer = answer_from(reading.recognition, wanted, reading.total_ms)
             # As it is: FastAPI would validate what was just built a second time.
@@ -120,7 +120,7 @@ async def read_batch(
                 async with places:
                     if photo.is_too_long:
                         raise PhotoTooLarge(too_many_bytes_message(services.settings.limits))
-                    reading = await services.reader.read(photo.content, context)
+                    reading = await services.reader.read(photo.content, context, wanted.countries)
             except Problem as problem:
                 document = document_of(problem, context.request_id, services.metrics)
                 failed.append((problem, document))

@@ -1,19 +1,6 @@
 """Files as bytes: which type they are, by their content alone."""
 
-from typing import Literal
-
-from plate_models.images import tiff
-from plate_models.images.outline import Defect
-
-Kind = Literal["photo", "video", "unread", "other"]
-
-# `kind_of` needs that many of a file's first bytes.
-HEAD_BYTES = 1024
 ACCEPTED = ("JPEG", "PNG", "WEBP", "HEIC", "BMP", "TIFF", "GIF")
-# Of names, where folders are searched; once a file is read, its content decides.
-SUFFIXES = frozenset(
-    {".jpg", ".jpeg", ".png", ".webp", ".heic", ".heif", ".bmp", ".tif", ".tiff", ".gif"}
-)
 
 _SIGNATURES = (
     (b"\xff\xd8\xff", "JPEG"),
@@ -47,15 +34,10 @@ _SIGNATURES = (
 )
 _CANON_RAW_BRAND = b"crx "
 _AUDIO_BRANDS = {b"M4A ", b"M4B ", b"M4P "}
-_UNREAD = frozenset(
-    {"AVIF", "BigTIFF", "HEIC sequence", "JPEG 2000", "JPEG XL", "Photoshop", "RAW"}
-)
 # The first boxes of QuickTime files that are older than the `ftyp` box.
 _QUICKTIME_BOXES = {b"moov", b"mdat", b"wide", b"pnot"}
 # Packets of MPEG transport streams: all begin with one byte; a time code may stand before it.
 _SYNC, _PACKET_SIZES = 0x47, {188: 0, 192: 4}
-_SUBFILE_TYPE = 254  # Its lowest bit: of reduced resolution.
-_BMP_HEADER_SIZES = {12, 40, 52, 56, 64, 108, 124}
 _HEIC_BRANDS = {b"heic", b"heix", b"heim", b"heis", b"mif1"}
 _SEQUENCE_BRANDS = {b"hevc", b"hevx", b"hevm", b"hevs", b"msf1"}
 _AVIF_BRANDS = {b"avif", b"avis"}
@@ -94,36 +76,6 @@ def _isobmff_type(data: bytes) -> str:
     if brands & _SEQUENCE_BRANDS:
         return "HEIC sequence"
     return "MPEG-4 audio" if data[8:12] in _AUDIO_BRANDS else "MP4 or QuickTime video"
-
-
-def kind_of(head: bytes) -> Kind:
-    """Sort the files of a folder by their first bytes, whatever their names say.
-
-    Args:
-        head: The first `HEAD_BYTES` of the file, or all of a smaller one.
-
-    Returns:
-        "photo" for the types of `ACCEPTED`, damaged or not; "video"; "unread" for types of
-        photos that are not read, such as AVIF, RAW and JPEG XL; else "other".
-    """
-    image_type = type_of(head)
-    if image_type == "BMP":  # Its signature is two letters, with which a text may begin.
-        is_bmp = int.from_bytes(head[14:18], "little") in _BMP_HEADER_SIZES
-        return "photo" if is_bmp else "other"
-    if image_type in _UNREAD or (image_type == "TIFF" and _begins_with_preview(head)):
-        return "unread"
-    if image_type in ACCEPTED:
-        return "photo"
-    return "video" if image_type and image_type.endswith("video") else "other"
-
-
-def _begins_with_preview(head: bytes) -> bool:
-    """Whether a TIFF is a RAW file (DNG, NEF, ARW): its first picture is a small preview."""
-    try:
-        first = next(tiff.entries_of(head))  # They are sorted.
-    except (Defect, StopIteration):
-        return False
-    return first.tag == _SUBFILE_TYPE and any(value & 1 for value in first.numbers(head))
 
 
 def _is_transport_stream(data: bytes) -> bool:

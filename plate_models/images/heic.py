@@ -9,14 +9,12 @@ here: tiles larger than their picture, items that share bytes, pictures of many 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from plate_models.images.outline import MAX_SEGMENTS, Defect, NotRead, Outline, Reader
+from plate_models.images.outline import LARGE_TILE, MAX_SEGMENTS, Defect, NotRead, Outline, Reader
 
 _MAX_META = 2**20  # That of a photo has some kilobytes.
 _MAX_TILES = 1000
 # NAL units of a coded picture. Each slice may visit every pixel; cameras write one.
 _MAX_UNITS = 16
-# Tiles are padded at the picture's edges. Those of a small picture may be larger than it.
-_LARGE_TILE = 1024
 _ALPHA = (b"urn:mpeg:hevc:2015:auxid:1\0", b"urn:mpeg:mpegB:cicp:systems:auxiliary:alpha\0")
 
 
@@ -187,7 +185,7 @@ class _File:
         for tile in tiles:
             sides = self._use(tile, tile=True)
             for side, count, whole in zip(sides, (columns, rows), size_wh, strict=True):
-                if side > max(2 * whole, _LARGE_TILE) or whole <= (count - 1) * side:
+                if side > max(2 * whole, LARGE_TILE) or whole <= (count - 1) * side:
                     raise Defect("has tiles that are larger than its picture")
 
 

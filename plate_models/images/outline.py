@@ -13,6 +13,8 @@ from typing import Literal
 MAX_SEGMENTS = 20_000
 # A progressive JPEG has ten scans, one of four inks eighteen; each visits every pixel.
 MAX_SCANS = 20
+# Tiles are padded at the picture's edges. Those of a small picture may be larger than it.
+LARGE_TILE = 1024
 
 
 class Defect(ValueError):

@@ -4,7 +4,7 @@ import struct
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from plate_models.images.outline import MAX_SCANS, Defect, NotRead, Outline
+from plate_models.images.outline import LARGE_TILE, MAX_SCANS, Defect, NotRead, Outline
 
 _WIDTH, _HEIGHT, _COMPRESSION, _ORIENTATION, _SAMPLES = 256, 257, 259, 274, 277
 _STRIP_OFFSETS, _STRIP_SIZES, _TILE_OFFSETS, _TILE_SIZES = 273, 279, 324, 325
@@ -25,8 +25,6 @@ _JPEG, _START_OF_SCAN = 7, b"\xff\xda"
 _HEADER_SIZE = 8
 _MAX_STRIPS = 100_000
 _MAX_SAMPLES = 5  # CMYK and transparency
-# Tiles are padded at the picture's edges. Those of a small picture may be larger than it.
-_LARGE_TILE = 1024
 
 
 class Entry(NamedTuple):
@@ -77,7 +75,7 @@ def outline(data: bytes) -> Outline:
     if samples > _MAX_SAMPLES:
         raise NotRead(f"TIFFs of {samples} samples per pixel are not read. Save it in RGB.")
     for tag, side in ((_TILE_WIDTH, width), (_TILE_HEIGHT, height)):
-        if number(tag) > max(2 * side, _LARGE_TILE):
+        if number(tag) > max(2 * side, LARGE_TILE):
             raise Defect("has tiles that are larger than its picture")
     for tag in (_STRIP_OFFSETS, _TILE_OFFSETS):
         if tag in entries and entries[tag].length > _MAX_STRIPS:

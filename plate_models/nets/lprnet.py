@@ -32,6 +32,8 @@ class SmallBasicBlock(nn.Module):
             nn.BatchNorm2d(outputs),
         )
         self.skip = inputs == outputs
+        if self.skip:  # A new block changes nothing at first, also in a net that was trained.
+            nn.init.zeros_(self.block[-1].weight)  # type: ignore[arg-type]
 
     def forward(self, x: Tensor) -> Tensor:
         """Map (N, inputs, H, W) to (N, outputs, H, W)."""
@@ -46,7 +48,6 @@ class LPRNet(nn.Module):
         self,
         spec: RecognizerSpec = RECOGNIZER,
         widths: tuple[int, int, int] = (32, 128, 256),
-        depths: tuple[int, int] = (2, 3),
     ) -> None:
         super().__init__()
         stem, first, second = widths
@@ -56,8 +57,8 @@ class LPRNet(nn.Module):
             nn.ReLU(inplace=True),
         )
         self.pool = nn.MaxPool2d(3, stride=2, padding=1)
-        self.first = _stage(stem, first, depths[0])
-        self.second = _stage(first, second, depths[1])
+        self.first = _stage(stem, first, spec.depths[0])
+        self.second = _stage(first, second, spec.depths[1])
         self.dropout = nn.Dropout2d(0.1)
         # 24 rows of pixels are 6 rows here: one kernel spans a character's height.
         self.head = nn.Conv2d(sum(widths), spec.classes, (6, 5), padding=(0, 2))

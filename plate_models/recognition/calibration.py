@@ -37,14 +37,16 @@ class Calibration:
     """A monotone map from raw scores to probabilities; by default it changes nothing.
 
     It is linear between knots, logit against logit: in scores themselves, everything a
-    good recognizer says would lie within the last thousandth before 1. Left of the first
-    knot and right of the last it is constant. What is out of its range or not monotone is
-    a ValueError.
+    good recognizer says would lie within the last thousandth before 1. Right of the last knot
+    it is constant. From the last of the lowest knots to 0 it falls in proportion to the raw
+    score: few texts were seen there, and 0 stays 0. What is out of its range or not monotone
+    is a ValueError.
 
     Attributes:
         knots: (logit of the raw score, logit of the probability), the first growing
             from knot to knot, the second never falling; none for the identity.
         readable_from: Calibrated score from which a text of known format is readable.
+        unknown_readable_from: The same for unknown formats; None: the recognizer's spec has it.
         measured_with: Hex SHA-256 of what decided the scores, by its name in
             `weights.measured_with`; empty if it belongs to no weights.
     """
@@ -52,6 +54,7 @@ class Calibration:
     knots: tuple[tuple[_Logit, _Logit], ...] = ()
     readable_from: Annotated[float, Field(ge=0, le=1)] = 0.0
     measured_with: Mapping[str, _Sha256] = field(default_factory=dict)
+    unknown_readable_from: Annotated[float, Field(ge=0, le=1)] | None = None
 
     @field_validator("knots")
     @classmethod
@@ -71,9 +74,14 @@ class Calibration:
         if not self.knots:
             return raw
         x = logit(raw)
+        lowest = [knot for knot in self.knots if knot[1] == self.knots[0][1]]
+        # All on one level: the score says nothing, and the first knot is as good as any.
+        x0, y0 = lowest[-1] if len(lowest) < len(self.knots) else lowest[0]
+        if x <= x0:
+            return sigmoid(y0) * raw / sigmoid(x0)
         index = bisect.bisect_right(self.knots, x, key=lambda knot: knot[0])
-        if index == 0 or index == len(self.knots):
-            return sigmoid(self.knots[max(index - 1, 0)][1])
+        if index == len(self.knots):
+            return sigmoid(self.knots[-1][1])
         (x0, y0), (x1, y1) = self.knots[index - 1 : index + 1]
         return sigmoid(y0 + (y1 - y0) * (x - x0) / (x1 - x0))
 
@@ -96,6 +104,7 @@ class Calibration:
             "version": VERSION,
             "recognizer_sha256": self.measured_with.get("recognizer"),
             "readable_from": self.readable_from,
+            "unknown_readable_from": self.unknown_readable_from,
             "knots": self.knots,
             "fit": {**(fit or {}), "measured_with": dict(self.measured_with)},
         }
@@ -110,7 +119,8 @@ class Calibration:
             file = _File.model_validate_json(text)
             pins = {"recognizer": file.recognizer_sha256} if file.recognizer_sha256 else {}
             pins |= file.fit.measured_with
-            return cls(knots=file.knots, readable_from=file.readable_from, measured_with=pins)
+            values = file.model_dump(include={"knots", "readable_from", "unknown_readable_from"})
+            return cls(**values, measured_with=pins)
         except ValidationError as error:
             raise CalibrationError(first_problem(error, "calibration")) from error
 
@@ -125,6 +135,7 @@ class _File(BaseModel):
     version: Literal[1]
     recognizer_sha256: _Sha256 | None
     readable_from: float
+    unknown_readable_from: float | None = None  # absent in older files
     knots: tuple[tuple[float, float], ...]
     fit: _Fit
 

@@ -58,6 +58,20 @@ def join_rows(rows: Sequence[Array]) -> Array:
     return np.concatenate([part for row in rows for part in (seam, row)][1:], axis=1)
 
 
+def stack(plates: Sequence[Array]) -> NDArray[np.float32]:
+    """Make one (N, C, T) float32 array of N (C, t), for the longest t.
+
+    Steps that are certainly blank follow the shorter ones: no text gains or loses by them.
+    No plates are (0, 0, 0).
+    """
+    shapes = [plate.shape for plate in plates] or [(0, 0)]
+    stacked = np.full((len(plates), *np.max(shapes, axis=0)), -np.inf, np.float32)
+    stacked[:, -1:] = 0.0
+    for row, plate in zip(stacked, plates, strict=True):
+        row[:, : plate.shape[1]] = plate
+    return stacked
+
+
 def _is_readable(log_probs: Array, alphabet: str) -> bool:
     """False if a log-probability is NaN; a ValueError if they don't fit the alphabet."""
     if log_probs.shape[0] != len(alphabet) + 1:

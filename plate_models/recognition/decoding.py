@@ -5,12 +5,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from plate_models.formats import RUSSIA, UNKNOWN
+from plate_models.formats import UNKNOWN, grammar_of
 from plate_models.recognition import ctc
 from plate_models.recognition.calibration import UNCALIBRATED, Calibration
 from plate_models.recognition.grammar import Grammar
 from plate_models.spec import RECOGNIZER, RecognizerSpec
 
+DEFAULT_GRAMMAR = grammar_of(*RECOGNIZER.countries)
 # No prior lifts what is less likely than this, so the grammar isn't asked about it.
 _NEGLIGIBLE = 1e-3
 
@@ -50,18 +51,23 @@ class Reading:
 def choose_reading(
     log_probs: ctc.Array,
     evidence: Evidence = ONE_LINE,
-    grammar: Grammar = RUSSIA,
+    grammar: Grammar = DEFAULT_GRAMMAR,
     calibration: Calibration = UNCALIBRATED,
     spec: RecognizerSpec = RECOGNIZER,
 ) -> Reading:
     """Choose among what the recognizer saw, with the formats' grammar as a prior.
 
     Candidates are the beam's texts, the best path's, and their respellings (O for 0). Nothing is
-    forbidden: a text of unknown format wins where it is clear enough.
+    forbidden: a text of unknown format wins where it is clear enough. What can be read as a plate
+    of the home country is read as if there were no other.
 
     The log-probabilities are (C, T) float, two rows joined by `ctc.join_rows`. Where they are NaN
     or spell no text, the reading is empty with a score of 0.
     """
+    if grammar.home:
+        reading = choose_reading(log_probs, evidence, grammar.home, calibration, spec)
+        if reading.readable and reading.format != UNKNOWN:
+            return reading
     raw = ctc.greedy_decode(log_probs, spec.alphabet)
     ranked = _posteriors(log_probs, raw, evidence, grammar, spec)
     if not ranked:
@@ -70,11 +76,11 @@ def choose_reading(
     best, score = candidates[0]
     characters = _characters(log_probs, best, evidence, grammar, spec.alphabet)
     format_name = grammar.judge(best, evidence.lines, evidence.ground)[0]
-    known = format_name != UNKNOWN
-    readable = (
-        score >= (calibration.readable_from if known else spec.unknown_readable_from)
-        and min(p for _, p in characters) >= spec.min_character_score
-    )
+    least = calibration.readable_from
+    if format_name == UNKNOWN:
+        own = calibration.unknown_readable_from
+        least = spec.unknown_readable_from if own is None else own
+    readable = score >= least and min(p for _, p in characters) >= spec.min_character_score
     return Reading(best if readable else "", score, readable, format_name, characters, candidates)
 
 

@@ -1,11 +1,11 @@
-"""What may stand on the plates of a country, and how plausible a text is.
+"""What may stand on the plates of one country or several, and how plausible a text is.
 
 A grammar is a prior, not a filter: it weighs what the recognizer saw, and nothing is
 forbidden. The gateway imports this file: no torch, no numpy.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from operator import itemgetter
@@ -49,7 +49,8 @@ class PlateFormat:
         places: For each pattern and length of region code, the usual characters of
             each place.
         rare_letters: Letters that the patterns accept and that make a text less plausible.
-        region_listed: Whether a region code outside the country's list is less plausible.
+        regions: Region code to English name; a code that is not among them is less
+            plausible. Where codes are not known there are none, or the whole country as "".
         native: Latin letters to those on the plate.
     """
 
@@ -60,18 +61,24 @@ class PlateFormat:
     patterns: tuple[re.Pattern[str], ...]
     places: tuple[tuple[str, ...], ...]
     rare_letters: str
-    region_listed: bool
+    regions: Mapping[str, str]
     native: Mapping[str, str]
 
 
 @dataclass(frozen=True)
 class Match:
-    """One way to understand a text: as which format, from which region, and how plausible."""
+    """One way to understand a text: as which format and from which region."""
 
     format: PlateFormat
+    rows: tuple[str, ...]  # of the text, as it stands on the plate
     region: Region | None
-    # In (0, 1]; 1 for a valid text of the commonest format that ground and lines speak for.
-    weight: float
+    weight: float  # in (0, 1], by the text alone; 1 if nothing in it is rare
+
+    @property
+    def native(self) -> str:
+        """The text in the letters of its country: "B840CK197" is "В840СК197"."""
+        own = self.format.native
+        return "".join(own.get(char, char) for row in self.rows for char in row)
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,7 +92,8 @@ class Grammar:
         formats: In the order of the definition.
         regions: Region code to English name.
         look_alikes: Groups of characters that are taken for one another.
-        native: Latin letters to the country's own.
+        abroad: Further countries, joined by `beside`,
+        home: and this country without them.
     """
 
     name: str
@@ -94,36 +102,37 @@ class Grammar:
     formats: tuple[PlateFormat, ...]
     regions: Mapping[str, str]
     look_alikes: tuple[str, ...]
-    native: Mapping[str, str]
+    abroad: "Grammar | None" = None
+    home: "Grammar | None" = None
 
-    def readings_of(
-        self, text: str, lines: int | None = None, ground: Mapping[str, float] | None = None
-    ) -> tuple[Match, ...]:
-        """List the formats that a text, rows joined, can be: most plausible first.
+    def beside(self, others: Sequence["Grammar"], share: float) -> "Grammar":
+        """This country at home, and others with a share of its plates.
 
-        The ground is likelihoods of colours, of any scale; a colour that is not in it counts as
-        the least likely one. What contradicts the ground or the lines gets a small weight.
+        They name only what home does not know: a text of home is judged as without them.
         """
-        beliefs = _beliefs(self, lines, tuple(ground.items()) if ground else ())
-        matches = [
-            Match(m.format, m.region, m.weight * beliefs[m.format.name])
-            for m in _matches(self, text)
-        ]
-        return tuple(sorted(matches, key=lambda match: -match.weight))
+        formats = (one for other in others for one in other.formats)
+        rarer = tuple(replace(one, weight=one.weight * share) for one in formats)
+        look_alikes = dict.fromkeys(group for other in others for group in other.look_alikes)
+        abroad = replace(others[0], formats=rarer, look_alikes=tuple(look_alikes))
+        return replace(self, abroad=abroad, home=self)
 
     def judge(
         self, text: str, lines: int | None = None, ground: Mapping[str, float] | None = None
     ) -> tuple[str, float]:
-        """Name a text's likeliest format and say how plausible the text is, in (0, 1].
+        """Name the likeliest format of a text, rows joined, and its plausibility in (0, 1].
 
-        The arguments are those of `readings_of`. The format is "unknown" if none fits, or if
-        the evidence speaks against all that do.
+        The ground is likelihoods of colours, of any scale; a colour that is not in it counts as
+        the least likely one. What contradicts the ground or the lines gets a small weight. The
+        format is "unknown" if none fits, or if the evidence speaks against all that do.
         """
         beliefs = _beliefs(self, lines, tuple(ground.items()) if ground else ())
-        # Called for every text that is weighed: no list of matches is made, as above.
-        found = ((m.format.name, m.weight * beliefs[m.format.name]) for m in _matches(self, text))
-        best = max(found, key=itemgetter(1), default=(UNKNOWN, 0.0))
-        return best if best[1] >= _UNKNOWN_WEIGHT else (UNKNOWN, _UNKNOWN_WEIGHT)
+        for grammar in filter(None, (self, self.abroad)):
+            matches = _matches(grammar, text)
+            found = ((m.format.name, m.weight * beliefs[m.format.name]) for m in matches)
+            best = max(found, key=itemgetter(1), default=(UNKNOWN, 0.0))
+            if best[1] >= _UNKNOWN_WEIGHT:
+                return best
+        return UNKNOWN, _UNKNOWN_WEIGHT
 
     def respellings(self, text: str) -> tuple[str, ...]:
         """Spell a text as formats have it where only look-alikes stand in the way.
@@ -131,40 +140,32 @@ class Grammar:
         A place decides between O and 0: "0002EX71" is "O002EX71" as a car's plate. None if
         a character out of place resembles none that belongs there.
         """
-        return _respellings(self, text)
+        own = _respellings(self, text)
+        return own + self.abroad.respellings(text) if self.abroad else own
 
-    def region_of(self, text: str, format_name: str | None = None) -> Region | None:
-        """Tell where a plate was issued; None if format or code are not known.
+    def reading_of(self, text: str, format_name: str) -> Match | None:
+        """Understand a text as a format of this country; None if it is none, or another's.
 
-        The text alone does not always tell: "AB123777" is a trailer of region 77 or a taxi of
-        777. Without a format's name the likeliest one counts.
+        The text alone does not tell: "AB123777" is a trailer of region 77 or a taxi of 777.
         """
-        matches = self.readings_of(text)
-        return next((m.region for m in matches if format_name in (None, m.format.name)), None)
-
-    def to_native(self, text: str, format_name: str | None = None) -> str:
-        """Write a text in the letters of its country: "B840CK197" as "В840СК197"."""
-        if format_name is None:
-            format_name = self.judge(text)[0]
-        table = next((f.native for f in self.formats if f.name == format_name), self.native)
-        return text.translate({ord(latin): own for latin, own in table.items()})
+        return next((m for m in _matches(self, text) if m.format.name == format_name), None)
 
 
 @lru_cache(maxsize=64)
 def _beliefs(
     grammar: Grammar, lines: int | None, ground: tuple[tuple[str, float], ...]
 ) -> dict[str, float]:
-    """How far each format is believed before the text is read; 1 for the likeliest."""
+    """How far each format is believed before the text is read; 1 for home's likeliest."""
     likelihoods = dict(ground)
     least, most = min(likelihoods.values(), default=0.0), max(likelihoods.values(), default=0.0)
     beliefs = {}
-    for each in grammar.formats:
+    for each in (*grammar.formats, *(grammar.abroad.formats if grammar.abroad else ())):
         belief = each.weight * (1.0 if lines in (None, each.lines) else _OTHER_LINES)
         if most > 0:
             belief *= max(likelihoods.get(each.ground, least) / most, _LEAST_GROUND)
         beliefs[each.name] = belief
-    highest = max(beliefs.values())
-    return {name: belief / highest for name, belief in beliefs.items()}
+    highest = max(beliefs[each.name] for each in grammar.formats)
+    return {name: min(belief / highest, 1.0) for name, belief in beliefs.items()}
 
 
 # Bounded: candidates of a busy gate never repeat.
@@ -176,32 +177,31 @@ def _matches(grammar: Grammar, text: str) -> tuple[Match, ...]:
         fits = (pattern.fullmatch(text) for pattern in plate_format.patterns)
         match = next((match for match in fits if match), None)
         if match:
-            code = match.groupdict().get("region")
-            listed = plate_format.region_listed and code is not None
-            name = grammar.regions.get(code or "") if listed else None
-            weight = _UNLISTED_REGION if listed and name is None else 1.0
+            groups = match.groupdict()
+            code = groups.get("region") or ""
+            name = plate_format.regions.get(code)
+            weight = _UNLISTED_REGION if code and plate_format.regions and not name else 1.0
             weight *= _RARE_LETTER if set(text) & set(plate_format.rare_letters) else 1.0
-            region = Region(code, name) if code and name else None
-            found.append(Match(plate_format, region, weight))
+            region = Region(code, name) if name else None
+            cut = len(text) - len(groups.get("second") or "")
+            rows = tuple(filter(None, (text[:cut], text[cut:])))
+            found.append(Match(plate_format, rows, region, weight))
     return tuple(found)
 
 
 @lru_cache(maxsize=4096)
 def _respellings(grammar: Grammar, text: str) -> tuple[str, ...]:
-    layouts = dict.fromkeys(p for one in _formats_of(grammar, len(text)) for p in one.places)
+    layouts = dict.fromkeys(
+        places for one in grammar.formats for places in one.places if len(places) == len(text)
+    )
     spelled = (_respelled(text, places, grammar.look_alikes) for places in layouts)
     return tuple(dict.fromkeys(new for new in spelled if new != text and _matches(grammar, new)))
 
 
 @lru_cache(maxsize=64)
 def _formats_of(grammar: Grammar, length: int) -> tuple[PlateFormat, ...]:
-    """The formats that have texts of a length, with the places of these texts alone."""
-    found = []
-    for plate_format in grammar.formats:
-        places = tuple(places for places in plate_format.places if len(places) == length)
-        if places:
-            found.append(replace(plate_format, places=places))
-    return tuple(found)
+    """The formats that have texts of a length."""
+    return tuple(f for f in grammar.formats if any(len(places) == length for places in f.places))
 
 
 def _respelled(text: str, places: tuple[str, ...], look_alikes: tuple[str, ...]) -> str:

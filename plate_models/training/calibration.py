@@ -1,28 +1,30 @@
 """Fits what `score` means to crops whose text is known, and measures it on others.
 
-`plate_models.recognition.calibration` applies the result. Crops are read by the pipeline that
-serves photos: a plate whose lines of text are in doubt is read both ways there, and the surer
-reading is taken.
+Crops are rendered as a gate or a dashcam sees plates. A person can read them all: how small, how
+blurred and how dirty they may be is bounded beforehand. None is chosen or dropped by whether the
+recognizer reads it. They are read by the pipeline that serves photos: a plate whose lines of text
+are in doubt is read both ways there, and the surer reading is taken.
 
-A reading is a row of a table. Columns: source ("rendered" or "painted"), kind (name of the
-plate's format), width_px (of the plate in its photo), text (what stands on it), read (the best
-candidate, readable or not), eligible (whether it is readable but for the threshold), raw (the
-score before calibration, in [0, 1]), right (whether the whole text is).
+A reading is a row of a table. Columns: kind (name of the plate's format), width_px (of the plate
+in its photo), text (what stands on it), read (the best candidate, readable or not), known (whether
+its format is), eligible (whether it is readable but for the threshold), raw (the score before
+calibration, in [0, 1]), right (whether the whole text is).
+`plate_models.recognition.calibration` applies the result.
 """
 
 import datetime
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache, partial
-from itertools import islice, pairwise
+from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 import torch
 from numpy.typing import NDArray
 from scipy.optimize import isotonic_regression
+from tqdm import tqdm
 
 from plate_models.pipeline import PipelineConfig, read_plates
 from plate_models.recognition.calibration import (
@@ -32,22 +34,52 @@ from plate_models.recognition.calibration import (
     Calibration,
     logit,
 )
-from plate_models.training.known_crops import DEFAULT_MIX, SETS, Block, KnownCrop, lay_out, plan
+from plate_models.recognition.decoding import Reading
+from plate_models.recognition.grammar import UNKNOWN
+from plate_models.spec import RECOGNIZER
+from plate_models.training.synthetic.crops import CropSample, CropStyle, render_crop
+from plate_models.training.synthetic.kinds import CALIBRATION_SHARES, draw_kind, kind_named
+from plate_models.training.synthetic.latin import LATIN
+from plate_models.training.synthetic.photo import PhotoStyle
+from plate_models.training.synthetic.plates import PlateStyle
 from plate_models.training.worker_pool import map_ahead
 from plate_models.weights import WEIGHTS_DIR, Modules, load_modules, measured_with
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
-Progress = Callable[[Iterable[pd.DataFrame], str, int], Iterable[pd.DataFrame]]
 
-_COLUMNS = ("source", "kind", "width_px", "text", "read", "eligible", "raw")
+_COLUMNS = ("kind", "width_px", "text", "read", "known", "eligible", "raw", "right")
+_BLOCK = 100
 # No text that scores less is readable, however few were wrong: what is no plate at all is not
 # among the crops, and it scores low.
 _LEAST_SCORE = 0.5
+_LATIN_SHARE = 0.4  # of plates of any country
+# Least height of a plate's smallest characters, which bounds its width: 56 px for a car's. Plates
+# of any country have characters of this share of their width, or higher ones.
+_CHARACTER_PX, _LATIN_CHARACTER = 6.25, 0.13
+# Plates are wider by a log-normal factor, drawn again outside 1 to the largest.
+_MEDIAN_SIZE, _SIZE_SPREAD, _LARGEST = 2.6, 0.42, 10.0
+_STYLE = CropStyle(
+    steep_share=0.2,
+    tilt_share=0.06,
+    infrared_share=0.03,
+    infrared_contrast=(0.5, 1),
+    plate=PlateStyle(worn_share=0.1, dirty_share=0.1, snowy_share=0.01, hidden_share=0.02),
+    photo=PhotoStyle(
+        dark_gain=(0.25, 0.55),
+        glare_share=0.05,
+        headlight_share=0.02,
+        motion_share=0.15,
+        motion_px=(1, 3),
+        grey_share=0.1,
+        video_share=0.12,
+        video_quantizer=(18, 34),
+        jpeg_quality=(30, 96),
+    ),
+)
 
 
-@dataclass(frozen=True)
-class Result:
+class Result(NamedTuple):
     """A calibration, and what is known of it as JSON-ready values."""
 
     calibration: Calibration
@@ -55,13 +87,12 @@ class Result:
 
     def lines(self) -> list[str]:
         """The report for a terminal."""
-        rows = {"as read": "measured_uncalibrated", self.report["method"]: "measured"}
+        rows = {"as read": "measured_uncalibrated", "calibrated": "measured"}
         table = pd.DataFrame({name: self.report[key] for name, key in rows.items()}).T
-        heads = ["crops", "right", "ece", "ece_doubtful", "brier", "right_at_95"]
         counts = self.report["measured"]
         return [
             "Measured on crops that were not fitted to; in force is the last row:",
-            table[heads].astype({"crops": int}).to_string(),
+            table.dropna(axis=1).astype({"crops": int}).to_string(),
             "",
             f"readable from {self.calibration.readable_from:.4f}: {counts['readable']}, of these "
             f"wrong {counts['readable_and_wrong']}; "
@@ -76,61 +107,51 @@ class Result:
 
 
 def calibrate(
-    data: Path,
     weights: Path = WEIGHTS_DIR,
     folder: Path = Path("runs/calibration"),
     crops: int = 20_000,
     workers: int = 2,
     most_wrong: float = 0.005,
     seed: int = 577,
-    progress: Progress = lambda readings, *_: readings,
 ) -> Result:
     """Fit a calibration to one set of crops and measure it on another.
 
     Args:
-        data: Holds ``world_photos/``, into which half of the plates are painted.
         weights: Folder of the nets.
         folder: Where calibration, readings and curves go; the calibration goes nowhere else.
         crops: In each of the two sets.
         workers: Processes that make crops and read them.
         most_wrong: Share of wrong texts accepted among the readable ones.
         seed: Of all chance.
-        progress: Wraps the readings of a set, given its name and its number of blocks.
 
     Raises:
-        FileNotFoundError: There are no world photos.
-        LabelError: Their table of labels is broken.
-        ValueError: None of their plates is large enough, or there are too few crops.
+        ValueError: There are too few crops.
         WeightsError: The weights can't be used.
     """
     if crops < 5:
         raise ValueError(f"expected at least 5 crops, got {crops}")
-    # Both first: a folder without photos should not cost the time of a set.
-    plans = {part: plan(data, part, crops, DEFAULT_MIX) for part in SETS}
-    blocks = [block for part in plans.values() for block in part]
+    sizes = [min(_BLOCK, crops - start) for start in range(0, crops, _BLOCK)]
+    # Numbered, so that a crop does not depend on the number of processes; no seed of a training
+    # uses spawn keys.
+    blocks = [(part, place, size) for part in range(2) for place, size in enumerate(sizes)]
     found = map_ahead(partial(_read_block, weights=weights, seed=seed), blocks, workers)
-    fit, measured = (
-        pd.concat(progress(islice(found, len(part)), name, len(part)), ignore_index=True)
-        for name, part in plans.items()
-    )
-    # Raw scores are often as good: a map has to be better on crops that it was not fitted to.
-    maps = {"identity": Calibration(), "isotonic": isotonic(fit.raw, fit.right)}
-    method = min(maps, key=lambda name: describe(measured, maps[name])["log_loss"])
-    pinned = replace(maps[method], measured_with=measured_with(weights))
-    calibration = with_threshold(pinned, fit, most_wrong)
+    read = list(tqdm(found, "crops", len(blocks), unit="block", disable=None))
+    halves = read[: len(sizes)], read[len(sizes) :]
+    fit, measured = (pd.concat(half, ignore_index=True) for half in halves)
+    pinned = replace(isotonic(fit.raw, fit.right), measured_with=measured_with(weights))
+    calibration = with_thresholds(pinned, fit, most_wrong)
     report = {
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
         "seed": seed,
         "crops_fitted": len(fit),
-        "method": method,
         "accepted_share_of_wrong_readable_texts": most_wrong,
         "measured_uncalibrated": describe(measured, UNCALIBRATED),
         "measured": {**describe(measured, calibration), **_count_readable(measured, calibration)},
     }
     result = Result(calibration, report)
     folder.mkdir(parents=True, exist_ok=True)
-    for name, readings in zip(SETS, (fit, measured), strict=True):
-        readings.to_csv(folder / f"{name}.csv", index=False)
+    fit.to_csv(folder / "fit.csv", index=False)
+    measured.to_csv(folder / "measure.csv", index=False)
     result.save(folder)
     _draw(calibration, measured, folder)
     return result
@@ -139,37 +160,54 @@ def calibrate(
 # Once in a process: loading the nets for every block would take longer than reading it.
 @cache
 def _load(weights: Path) -> Modules:
-    torch.set_num_threads(1)
     return load_modules(weights, calibrated=False)
 
 
-def _read_block(block: Block, weights: Path, seed: int) -> pd.DataFrame:
-    return read_crops(block.make(seed, DEFAULT_MIX), _load(weights))
+def _read_block(block: tuple[int, int, int], weights: Path, seed: int) -> pd.DataFrame:
+    """Render and read crops: the number of their set, of their block, and how many."""
+    *key, size = block
+    rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=key))
+    rows = []
+    for _ in range(size):
+        kind = LATIN if rng.random() < _LATIN_SHARE else draw_kind(rng, CALIBRATION_SHARES)
+        sample, width = render_known(rng, kind)
+        reading = read_crop(sample, _load(weights))
+        read = reading.candidates[0][0] if reading.candidates else ""
+        known, right = reading.format != UNKNOWN, read == sample.text
+        about = kind, round(width, 1), sample.text, read, known
+        rows.append((*about, reading.readable, reading.score, right))
+    return pd.DataFrame(rows, columns=list(_COLUMNS))
 
 
-def read_crops(crops: Sequence[KnownCrop], modules: Modules) -> pd.DataFrame:
-    """Read crops as photos are read that are served, but without a calibration; see above."""
-    config = PipelineConfig.of(modules.specs, UNCALIBRATED)
-    rows: list[tuple[Any, ...]] = []
-    for part, photo, boxes in lay_out(crops, modules.specs):
-        found = torch.zeros(1, modules.specs.detector.max_candidates, 6)
-        found[0, : len(part), :4] = boxes
-        # Plates come back with the most certain detection first.
-        found[0, : len(part), 4] = torch.linspace(0.9, 0.8, len(part))
-        found[0, : len(part), 5] = torch.tensor([crop.lines - 1 for crop in part])
-        # In place of the detector: it finds what is known to be there.
-        nets = partial(_answer, found), modules.rectify, modules.recognize
-        for crop, plate in zip(part, read_plates(photo, *nets, config), strict=True):
-            reading = plate.reading
-            read = reading.candidates[0][0] if reading.candidates else ""
-            about = crop.source, crop.kind, round(crop.width_px, 1), crop.text
-            rows.append((*about, read, reading.readable, reading.score))
-    readings = pd.DataFrame(rows, columns=list(_COLUMNS))
-    return readings.assign(right=readings.read == readings.text)
+def render_known(rng: np.random.Generator, kind: str) -> tuple[CropSample, float]:
+    """Render a plate of a kind that a person can read; returns the plate's width in pixels, too."""
+    share = _LATIN_CHARACTER if kind == LATIN else kind_named(kind).smallest_character
+    size = 0.0
+    while not 1 <= size <= _LARGEST:
+        size = _MEDIAN_SIZE * float(np.exp(rng.normal(0, _SIZE_SPREAD)))
+    width = _CHARACTER_PX / share * size
+    style = replace(_STYLE, width_px=(width, width), two_line_width_px=(width, width))
+    return render_crop(rng, style, kind), width
 
 
-def _answer(candidates: torch.Tensor, _: torch.Tensor) -> torch.Tensor:
-    return candidates
+def read_crop(crop: CropSample, modules: Modules) -> Reading:
+    """Read a crop as photos are read that are served, but without a calibration."""
+    specs = modules.specs
+    canvas_hw, crop_hw = np.array(specs.detector.canvases_hw[0]), np.array(specs.rectifier.crop_hw)
+    # The pipeline may look wider than the crop: its edge is repeated up to the detector's canvas.
+    before = (canvas_hw - crop_hw) // 2
+    around = [*zip(before, canvas_hw - crop_hw - before, strict=True), (0, 0)]
+    photo = torch.from_numpy(np.pad(crop.image, around, mode="edge"))
+    # In place of the detector: it finds what is known to be there.
+    half = crop_hw / (1 + np.array(specs.rectifier.margin_hw(crop.lines))) / 2
+    middle = before + crop_hw / 2
+    box = np.concatenate(((middle - half)[::-1], (middle + half)[::-1]))
+    found = torch.zeros(1, specs.detector.max_candidates, 6)
+    found[0, 0] = torch.tensor([*box, 0.9, crop.lines - 1])
+    config = PipelineConfig.of(specs, Calibration(unknown_readable_from=0.0))
+    nets = modules.rectify, modules.recognize
+    (plate,) = read_plates(photo, lambda _: found, *nets, config)
+    return plate.reading
 
 
 def isotonic(raw: Floats, right: Bools) -> Calibration:
@@ -204,15 +242,28 @@ def apply_all(calibration: Calibration, raw: Floats) -> Floats:
     return np.array([calibration.apply(score) for score in np.asarray(raw).tolist()], np.float64)
 
 
-def with_threshold(calibration: Calibration, fit: pd.DataFrame, most_wrong: float) -> Calibration:
-    """Set the lowest score from which on so few eligible texts are wrong; 1 if there is none."""
+def with_thresholds(calibration: Calibration, fit: pd.DataFrame, most_wrong: float) -> Calibration:
+    """Set the lowest scores from which on so few eligible texts are wrong; 1 where there is none.
+
+    One for known formats, and one for unknown ones if there are enough of these to tell.
+    """
     able = fit[fit.eligible.astype(bool)]
+    known, unknown = able[able.known.astype(bool)], able[~able.known.astype(bool)]
+    enough = len(unknown) * most_wrong >= 1
+    return replace(
+        calibration,
+        readable_from=_threshold(calibration, known, most_wrong),
+        unknown_readable_from=_threshold(calibration, unknown, most_wrong) if enough else None,
+    )
+
+
+def _threshold(calibration: Calibration, able: pd.DataFrame, most_wrong: float) -> float:
     # Of equal scores, which can't be told apart, all count.
     risks = pd.DataFrame({"score": apply_all(calibration, able.raw), "wrong": ~able.right})
     sums = risks.groupby("score")["wrong"].agg(["sum", "count"])[::-1].cumsum()
     few = sums["sum"] <= most_wrong * sums["count"]
     accepted = sums.index[few & (sums.index >= _LEAST_SCORE)]
-    return replace(calibration, readable_from=float(min(accepted, default=1.0)))
+    return float(min(accepted, default=1.0))
 
 
 def describe(readings: pd.DataFrame, calibration: Calibration) -> dict[str, float]:
@@ -228,14 +279,12 @@ def describe(readings: pd.DataFrame, calibration: Calibration) -> dict[str, floa
     doubtful = -(-len(scores) // 10)
     # Equal scores can't be told apart: the surest 95 % are all that score as much as the last.
     surest = scores >= scores[len(scores) // 20]
-    claimed = np.clip(np.where(right, scores, 1 - scores), 1e-12, 1)
     values = {
         "crops": len(scores),
         "right": right.mean(),
         "ece": _calibration_error(scores, right),
         "ece_doubtful": _calibration_error(scores[:doubtful], right[:doubtful]),
         "brier": np.mean((scores - right) ** 2),
-        "log_loss": -np.log(claimed).mean(),
         "right_at_95": right[surest].mean(),
     }
     return {name: round(float(value), 6) for name, value in values.items()}
@@ -247,8 +296,11 @@ def _calibration_error(scores: Floats, right: Bools) -> float:
 
 
 def _count_readable(readings: pd.DataFrame, calibration: Calibration) -> dict[str, int]:
-    scores = apply_all(calibration, readings.raw)
-    readable = readings.eligible & (scores >= calibration.readable_from)
+    scores, unknown_from = apply_all(calibration, readings.raw), calibration.unknown_readable_from
+    if unknown_from is None:
+        unknown_from = RECOGNIZER.unknown_readable_from
+    least = np.where(readings.known, calibration.readable_from, unknown_from)
+    readable = readings.eligible & (scores >= least)
     return {
         "readable": int(readable.sum()),
         "readable_and_wrong": int((readable & ~readings.right).sum()),

@@ -26,17 +26,9 @@ _MAX_PICKLE_BYTES = 4 * 1024 * 1024
 _MAX_NAMES = 20_000
 _MAX_PATH = 500
 _ZIP, _PICKLE = b"PK\x03\x04", b"\x80"
+_NUMBERS = "Double Float Half BFloat16 Long Int Short Char Byte Bool"
 _STORAGES = {
-    "torch.DoubleStorage": torch.float64,
-    "torch.FloatStorage": torch.float32,
-    "torch.HalfStorage": torch.float16,
-    "torch.BFloat16Storage": torch.bfloat16,
-    "torch.LongStorage": torch.int64,
-    "torch.IntStorage": torch.int32,
-    "torch.ShortStorage": torch.int16,
-    "torch.CharStorage": torch.int8,
-    "torch.ByteStorage": torch.uint8,
-    "torch.BoolStorage": torch.bool,
+    f"torch.{name}Storage": getattr(torch, f"{name}Storage")._dtype for name in _NUMBERS.split()
 }
 # Calls found in published checkpoints that describe no tensor: nothing is made of them.
 _INERT_CALLS = re.compile(
@@ -96,40 +88,32 @@ def read_state(path: Path) -> State:
 
 
 def _read_archive(path: Path) -> State:
+    stored = path.stat().st_size
     with zipfile.ZipFile(path) as archive:
-        stored = path.stat().st_size
-        prefix = _check_entries(archive, stored)
-        pickled = archive.getinfo(f"{prefix}data.pkl")
-        if pickled.file_size > _MAX_PICKLE_BYTES:
-            raise CheckpointError(f"its pickle has {pickled.file_size} bytes, too many for a net")
-        state = _find_state(_Reader(archive.read(pickled), archive, prefix).load())
+        entries = {entry.filename: entry for entry in archive.infolist()}
+        found = [name for name in entries if name.endswith("data.pkl") and name.count("/") <= 1]
+        if len(found) != 1 or len(entries) != len(archive.infolist()):
+            raise CheckpointError(f"expected a zip archive with one data.pkl, found {len(found)}")
+        prefix = found[0].removesuffix("data.pkl")
+        if f"{prefix}constants.pkl" in entries:
+            raise CheckpointError("a TorchScript program: expected a module or a state dict")
+        # Torch stores plainly. Whatever unpacks to more than it is can only be meant badly.
+        if any(entry.compress_type or entry.flag_bits & 1 for entry in entries.values()):
+            raise CheckpointError("it has compressed or encrypted entries; torch never writes them")
+        claimed = sum(entry.file_size for entry in entries.values())
+        if claimed > stored:
+            raise CheckpointError(f"its entries claim {claimed} bytes, the file has {stored}")
+        if (size := entries[found[0]].file_size) > _MAX_PICKLE_BYTES:
+            raise CheckpointError(f"its pickle has {size} bytes, too many for a net")
+        order = f"{prefix}byteorder"
+        if order in entries and archive.read(order) == b"big":
+            raise CheckpointError("written on a big-endian machine: save it again on another one")
+        state = _find_state(_Reader(archive.read(found[0]), archive, prefix).load())
     claimed = sum(tensor.numel() * tensor.element_size() for tensor in state.values())
     # Before anything is copied: a thousand names for one storage would fill any memory.
     if claimed > stored:
         raise CheckpointError(f"its tensors claim {claimed} bytes, it has {stored}")
     return state
-
-
-def _check_entries(archive: zipfile.ZipFile, size: int) -> str:
-    """Check the archive's outline; returns the folder in it that holds everything."""
-    entries = archive.infolist()
-    names = [entry.filename for entry in entries]
-    pickles = [name for name in names if name.endswith("data.pkl") and name.count("/") <= 1]
-    if len(pickles) != 1 or len(set(names)) != len(names):
-        raise CheckpointError(f"expected a zip archive with one data.pkl, found {len(pickles)}")
-    prefix = pickles[0].removesuffix("data.pkl")
-    if f"{prefix}constants.pkl" in names:
-        raise CheckpointError("a TorchScript program: expected a module or a state dict")
-    # Torch stores plainly. Whatever unpacks to more than it is can only be meant badly.
-    if any(entry.compress_type != zipfile.ZIP_STORED or entry.flag_bits & 1 for entry in entries):
-        raise CheckpointError("it has compressed or encrypted entries, which torch never writes")
-    claimed = sum(entry.file_size for entry in entries)
-    if claimed > size:
-        raise CheckpointError(f"its entries claim {claimed} bytes, the file has {size}")
-    order = f"{prefix}byteorder"
-    if order in names and archive.getinfo(order).file_size < 16 and archive.read(order) == b"big":
-        raise CheckpointError("written on a big-endian machine: save it again on another one")
-    return prefix
 
 
 @dataclass(frozen=True)
@@ -163,21 +147,18 @@ class _Table(dict[Any, Any]):
         super().__init__()
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        if not isinstance(key, str | bytes | int | float | Name | None):
-            raise CheckpointError("its pickle has keys that are neither names nor numbers")
-        if isinstance(key, int) and key.bit_length() > 64:
-            raise CheckpointError("its pickle has numbers of more than 64 bits as keys")
+        small = isinstance(key, int) and key.bit_length() <= 64
+        if not small and not isinstance(key, str | bytes | float | Name | None):
+            raise CheckpointError("its pickle has keys that are neither names nor small numbers")
         super().__setitem__(key, value)
-
-
-def _rebuild_tensor(storage: Tensor, offset: Any, size: Any, stride: Any, *_: Any) -> Tensor:
-    """A view of a storage; a RuntimeError where it would reach beyond."""
-    return storage.as_strided(size, stride, offset)
 
 
 _CALLS = {
     "collections.OrderedDict": _Table,
-    "torch._utils._rebuild_tensor_v2": _rebuild_tensor,
+    # A view of a storage; a RuntimeError where it would reach beyond.
+    "torch._utils._rebuild_tensor_v2": lambda storage, offset, size, stride, *_: storage.as_strided(
+        size, stride, offset
+    ),
     "torch._utils._rebuild_parameter": lambda tensor, *_: tensor,
 }
 
@@ -202,21 +183,21 @@ class _Reader(pickle._Unpickler):
     def persistent_load(self, pid: Any) -> Tensor:
         match pid:
             case ("storage", torch.dtype() as dtype, str(key), _, int(numel)):
-                if (key, dtype) not in self._storages:
-                    self._storages[key, dtype] = self._read_storage(key, dtype, numel)
-                return self._storages[key, dtype]
+                pass
             case ("storage", Name() as kind, *_):
                 raise CheckpointError(f"{kind.path} is no storage that can be read")
-        raise CheckpointError("its pickle refers to something that is no storage")
-
-    def _read_storage(self, key: str, dtype: torch.dtype, numel: int) -> Tensor:
+            case _:
+                raise CheckpointError("its pickle refers to something that is no storage")
         entry, expected = f"{self._prefix}data/{key}", numel * dtype.itemsize
         info = self._archive.NameToInfo.get(entry)
         if info is None or info.file_size != expected:
             found = info.file_size if info else "none"
             raise CheckpointError(f"{entry}: expected {expected} bytes, found {found}")
-        data = bytearray(self._archive.read(info))
-        return torch.frombuffer(data, dtype=dtype) if data else torch.empty(0, dtype=dtype)
+        if (key, dtype) not in self._storages:
+            data = bytearray(self._archive.read(info))
+            empty = torch.empty(0, dtype=dtype)
+            self._storages[key, dtype] = torch.frombuffer(data, dtype=dtype) if data else empty
+        return self._storages[key, dtype]
 
     def load_empty_dictionary(self) -> None:
         self.stack.append(_Table())
@@ -262,20 +243,17 @@ def _refusal(wanted: Any) -> CheckpointError:
 
 def _find_state(root: Any) -> State:
     """Find the net in whatever was saved and name its tensors as its state dict does."""
-    found = root
-    if isinstance(root, dict):
-        kept = (root.get(key) for key in _KEYS)
-        found = next((one for one in kept if isinstance(one, Inert | dict) and one), root)
+    kept = [root.get(key) for key in _KEYS] if isinstance(root, dict) else []
+    found = next((one for one in kept if isinstance(one, Inert | dict) and one), root)
     if isinstance(found, Inert):
         return _flatten(found)
-    if isinstance(found, dict) and found:
-        tensors = {k: v for k, v in found.items() if isinstance(k, str) and isinstance(v, Tensor)}
-        others = [key for key in found if key not in tensors]
-        if not others:
-            return tensors
-        raise CheckpointError(f"expected a module or a state dict, but {others[0]!r:.60} is none")
-    kind = "an empty one" if isinstance(found, dict) else type(found).__name__
-    raise CheckpointError(f"expected a module or a state dict, found {kind}")
+    if not isinstance(found, dict) or not found:
+        kind = "an empty one" if isinstance(found, dict) else type(found).__name__
+        raise CheckpointError(f"expected a module or a state dict, found {kind}")
+    for key, value in found.items():
+        if not (isinstance(key, str) and isinstance(value, Tensor)):
+            raise CheckpointError(f"expected a module or a state dict, but {key!r:.60} is none")
+    return found
 
 
 def _flatten(module: Inert) -> State:

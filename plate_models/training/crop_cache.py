@@ -12,7 +12,7 @@ from tqdm import tqdm
 
 from plate_models.recognition import ctc
 from plate_models.spec import RECOGNIZER, RECTIFIER
-from plate_models.training.synthetic.crops import DEFAULT_CROPS, render_crop
+from plate_models.training.synthetic.crops import DEFAULT_CROPS, CropStyle, render_crop
 from plate_models.training.worker_pool import start_pool
 
 
@@ -62,8 +62,7 @@ class CropCache:
     def rendering(self, crops: int, workers: int) -> Iterator[None]:
         """Render what is missing for so many crops in other processes, with a progress bar.
 
-        The body begins with one block at least; leaving it ends the rendering after the blocks
-        that are being rendered.
+        The body begins with one block at least; leaving it lets only blocks in work end.
         """
         paths = [self.folder / f"{block:06d}" for block in range(-(-crops // self.block))]
         missing = [(block, path) for block, path in enumerate(paths) if not path.is_dir()]
@@ -97,11 +96,8 @@ class CropCache:
         blocks = [self._blocks[name] for name in sorted(self._blocks)]
         chosen = rng.integers(0, self.block, count).tolist()
         pairs = list(zip(rng.integers(0, len(blocks), count).tolist(), chosen, strict=True))
-        return CropBatch(
-            np.stack([blocks[b].images[i] for b, i in pairs]),
-            np.stack([blocks[b].quads[i] for b, i in pairs]),
-            np.stack([blocks[b].labels[i] for b, i in pairs]),
-        )
+        picked = ([getattr(blocks[b], name)[i] for b, i in pairs] for name in _ARRAYS)
+        return CropBatch(*map(np.stack, picked))
 
 
 def _render_block(path: Path, seed: int, count: int) -> None:
@@ -113,13 +109,18 @@ def _render_block(path: Path, seed: int, count: int) -> None:
     partial.rename(path)
 
 
-def render_batch(rng: np.random.Generator, count: int) -> CropBatch:
+def render_batch(
+    rng: np.random.Generator,
+    count: int,
+    style: CropStyle = DEFAULT_CROPS,
+    alphabet: str = RECOGNIZER.alphabet,
+) -> CropBatch:
     """Render crops now, without a cache."""
-    samples = [render_crop(rng) for _ in range(count)]
+    samples = [render_crop(rng, style) for _ in range(count)]
     labels = np.full((count, 2, RECOGNIZER.max_text_length), -1, dtype=np.int64)
     for label, sample in zip(labels, samples, strict=True):
         for line, text in enumerate(sample.rows):
-            label[line, : len(text)] = ctc.encode(text)
+            label[line, : len(text)] = ctc.encode(text, alphabet)
     return CropBatch(
         np.stack([sample.image for sample in samples]),
         np.stack([sample.quad for sample in samples]),

@@ -24,12 +24,14 @@ from plate_models.training.labels import (
     load_negatives,
     validation_names,
 )
-from plate_models.training.synthetic.kinds import KINDS
+from plate_models.training.synthetic.kinds import CAR, DRAWN, kind_named
 from plate_models.training.synthetic.photo import PhotoStyle, photograph
-from plate_models.training.synthetic.scenes import Patch, paint_plate
+from plate_models.training.synthetic.scenes import Patch, paint_clutter, paint_plate
 
 # A box this many times as wide as high holds one line of text.
 _LONG = 2.6
+# In halves of a box's sides, from its middle.
+_OCTAGON = np.array([(x, y) for a, b in ((1, 0.5), (0.5, 1)) for x in (-a, a) for y in (-b, b)])
 
 
 @dataclass(frozen=True)
@@ -38,9 +40,15 @@ class TrainingPhoto:
 
     name: str  # file name
     image: NDArray[np.uint8]  # (H, W, 3) uint8 RGB
-    boxes: NDArray[np.float32]  # (K, 4) float32 x0, y0, x1, y1 in pixels; K = 0 for a negative
+    # (K, 8, 2) float32 corners in pixels, some of them twice; K = 0 for a negative.
+    outlines: NDArray[np.float32]
     # (K,) int64 lines of text on each plate, 1 or 2, or 0 where it is unknown.
     lines: NDArray[np.int64]
+
+    @property
+    def boxes(self) -> NDArray[np.float32]:
+        """(K, 4) float32 x0, y0, x1, y1 in pixels: the plates' hulls."""
+        return _hulls(self.outlines)
 
 
 def load_world(data: Path) -> list[TrainingPhoto]:
@@ -60,7 +68,8 @@ def _decoded(photo: LabelledPhoto) -> TrainingPhoto:
     # The label is only a box: long plates have one line, others one (in North America) or two.
     sides = boxes[:, 2:] - boxes[:, :2]
     lines = (sides[:, 0] > _LONG * sides[:, 1]).astype(np.int64)
-    return TrainingPhoto(photo.path.name, decode(photo.path.read_bytes()), boxes, lines)
+    outlines = _outline(boxes)
+    return TrainingPhoto(photo.path.name, decode(photo.path.read_bytes()), outlines, lines)
 
 
 # A cut plate is still a plate down to this share, and unclear below it.
@@ -70,6 +79,8 @@ _UNCLEAR = 0.1
 _MIN_WIDTH = 9.0
 # Share of plain car plates among the painted plates of one line.
 _CARS = 0.6
+# Share of cells that are turned as a camera may hang askew, and by how much at most, in radians.
+_TILTED, _MOST_TILT = 0.3, np.radians(35)
 
 
 @dataclass(frozen=True)
@@ -81,9 +92,11 @@ class WindowSettings:
     grids: tuple[tuple[int, float], ...] = ((1, 0.4), (2, 0.35), (3, 0.25))
     # Per grid, the plate widths (from, to) in pixels, drawn log-uniformly.
     widths: tuple[tuple[float, float], ...] = ((45.0, 290.0), (20.0, 110.0), (12.0, 60.0))
-    background: float = 0.06  # chance that a cell is cut anywhere from a training photo
-    negative: float = 0.10  # chance that a cell comes from a photo without plates
-    painted: float = 0.5  # share of the plates that are replaced by rendered Russian ones
+    background: float = 0.08  # chance that a cell is cut anywhere from a training photo
+    negative: float = 0.25  # chance that a cell comes from a photo without plates
+    # Mean number of things in a cell that look like plates: beside plates, and without any.
+    clutter: tuple[float, float] = (0.5, 2.0)
+    painted: float = 0.5  # share of the plates that are replaced by rendered ones
     # Share of two-line plates among the painted ones, where the old plate was long and where it was
     # short.
     two_lines: tuple[float, float] = (0.15, 0.5)
@@ -107,9 +120,10 @@ _CAMERA = PhotoStyle(
 
 def degrade(image: NDArray[np.uint8], rng: Generator) -> NDArray[np.uint8]:
     """Change a window's saturation, down to grey, and take a photo of it; nothing moves."""
-    if rng.random() < 0.3:
-        vivid = 0.0 if rng.random() < 0.15 else float(rng.uniform(0.3, 1.5))
-        grey = cv2.cvtColor(cv2.cvtColor(image, cv2.COLOR_RGB2GRAY), cv2.COLOR_GRAY2RGB)
+    if rng.random() < 0.4:
+        vivid = 0.0 if rng.random() < 0.35 else float(rng.uniform(0.3, 1.5))
+        # Cameras of the night see shades of grey of their own: infrared is mostly red.
+        grey = cv2.transform(image, np.tile(rng.dirichlet((1.5, 1.0, 1.0)), (3, 1)))
         image = np.asarray(cv2.addWeighted(image, vivid, grey, 1 - vivid, 0), np.uint8)
     return photograph(image, rng, _CAMERA)
 
@@ -165,8 +179,8 @@ class WindowSampler:
         kind = rng.random()
         if self.negatives and kind < self.settings.negative:
             photo = self.negatives[rng.integers(len(self.negatives))]
-            scale = float(np.exp(rng.uniform(*np.log((0.3, 1.5)))))
-            return _cut(photo, None, scale, size_hw, rng)
+            scale = float(np.exp(rng.uniform(*np.log((0.3, 2.5)))))
+            return self._clutter(_cut(photo, None, scale, size_hw, rng), widths, rng)
         index = int(rng.integers(len(self.photos)))
         photo = self.photos[index]
         plate = int(rng.integers(len(photo.boxes)))
@@ -179,28 +193,36 @@ class WindowSampler:
             photo = self._paint(index, plate, int(rng.integers(self.settings.variants)), zoom)
             scale /= zoom
         target = None if kind > 1 - self.settings.background else photo.boxes[plate]
-        return _cut(photo, target, scale, size_hw, rng)
+        return self._clutter(_cut(photo, target, scale, size_hw, rng), widths, rng)
+
+    def _clutter(self, cell: Window, widths: tuple[float, float], rng: Generator) -> Window:
+        """Hang what is no plate into a cell, in place."""
+        plates = np.concatenate((cell.boxes, cell.unclear))
+        for _ in range(rng.poisson(self.settings.clutter[0 if len(plates) else 1])):
+            width = float(np.exp(rng.uniform(*np.log(widths))))
+            paint_clutter(cell.image, plates, width, rng)
+        return cell
 
     def _paint(self, index: int, plate: int, variant: int, zoom: int) -> TrainingPhoto:
         """The photo with one plate painted over; the same numbers give the same picture."""
         photo, key = self.photos[index], (index, plate, variant, zoom)
-        image, boxes = photo.image, photo.boxes * zoom
+        image, outlines = photo.image, photo.outlines * zoom
         if zoom > 1:
             image = cv2.resize(image, None, fx=zoom, fy=zoom).astype(np.uint8, copy=False)
         if key not in self._patches:
             rng = np.random.default_rng(key)
             kind = self._draw_kind(photo.lines[plate] == 1, rng)
-            self._patches[key] = paint_plate(image, boxes[plate], rng, kind)
+            self._patches[key] = paint_plate(image, photo.boxes[plate] * zoom, rng, kind)
         patch, lines = self._patches[key], photo.lines.copy()
-        boxes[plate], lines[plate] = patch.box, patch.lines
-        return TrainingPhoto(photo.name, patch.paste(image), boxes, lines)
+        outlines[plate], lines[plate] = np.repeat(patch.quad, 2, axis=0), patch.lines
+        return TrainingPhoto(photo.name, patch.paste(image), outlines, lines)
 
     def _draw_kind(self, long: bool, rng: Generator) -> str:
         """Mostly plates of cars; the other kinds in equal shares."""
         lines = 2 if rng.random() < self.settings.two_lines[0 if long else 1] else 1
-        kinds = [name for name, kind in KINDS.items() if kind.lines == lines]
+        kinds = [name for name in DRAWN if kind_named(name).lines == lines]
         if lines == 1 and rng.random() < _CARS:
-            return "ru.car"
+            return CAR
         return kinds[rng.integers(len(kinds))]
 
 
@@ -211,30 +233,24 @@ def _cuts(size: int, cells: int, rng: Generator) -> list[int]:
     return [round(float(value)) for value in even]
 
 
-def _placement(
+def _place(
     photo: TrainingPhoto,
     target: NDArray[np.float32] | None,
     scale: float,
-    size_hw: tuple[int, int],
+    cell_wh: NDArray[np.int64],
     rng: Generator,
 ) -> NDArray[np.float64]:
     """Where the photo's corner goes, (x, y) in cell pixels.
 
     The target plate lies inside the cell, and the photo covers as much of it as it can.
     """
-    corner = np.zeros(2)
-    for axis in range(2):
-        cell = size_hw[1 - axis]
-        side = photo.image.shape[1 - axis] * scale
-        low, high = min(cell - side, 0.0), max(cell - side, 0.0)
-        if target is not None:
-            first, last = target[axis] * scale, target[axis + 2] * scale
-            inside = sorted((-first, cell - last))
-            low, high = max(low, inside[0]), min(high, inside[1])
-            if low > high:
-                low, high = inside
-        corner[axis] = rng.uniform(low, high)
-    return corner
+    spare = cell_wh - np.array(photo.image.shape[1::-1]) * scale
+    ends = np.array((np.minimum(spare, 0), np.maximum(spare, 0)))
+    if target is not None:
+        inside = np.sort((-target[:2] * scale, cell_wh - target[2:] * scale), axis=0)
+        both = np.maximum(ends[0], inside[0]), np.minimum(ends[1], inside[1])
+        ends = np.where(both[0] > both[1], inside, both)
+    return np.asarray(rng.uniform(*ends), np.float64)
 
 
 def _cut(
@@ -245,22 +261,20 @@ def _cut(
     rng: Generator,
 ) -> Window:
     """Scale, turn and shift a photo into a cell, and its boxes with it."""
-    corner = _placement(photo, target, scale, size_hw, rng)
-    image, boxes = photo.image, photo.boxes
-    shrink = 1.0
+    h, w = size_hw
+    corner = _place(photo, target, scale, np.array([w, h]), rng)
+    image, shrink = photo.image, 1.0
     if scale < 0.75:
         # Warping alone would skip pixels; the letterbox that serves averages them too.
-        h, w = image.shape[:2]
-        size_wh = (max(round(w * scale), 1), max(round(h * scale), 1))
+        size_wh = [max(round(side * scale), 1) for side in image.shape[1::-1]]
         image = cv2.resize(image, size_wh, interpolation=cv2.INTER_AREA).astype(np.uint8)
         shrink = scale
-    h, w = size_hw
     matrix = _turn((w / 2, h / 2), rng) @ shift_by(*corner) @ np.diag((scale, scale, 1.0))
     if rng.random() < 0.3:
         matrix = shift_by(w, 0) @ np.diag((-1.0, 1, 1)) @ matrix
     from_image = (matrix @ np.diag((1 / shrink, 1 / shrink, 1.0)))[:2]
     cell = cv2.warpAffine(image, from_image, (w, h), borderValue=(DETECTOR.pad_value,) * 3)
-    moved = _move_boxes(boxes, matrix)
+    moved = _hulls(photo.outlines @ matrix[:2, :2].T + matrix[:2, 2])
     inside = np.clip(moved, 0, np.array([w, h, w, h], np.float32)).astype(np.float32)
     seen = _areas(inside) / np.maximum(_areas(moved), 1e-6)
     wide = inside[:, 2] - inside[:, 0] >= _MIN_WIDTH
@@ -270,26 +284,26 @@ def _cut(
 
 
 def _turn(centre: tuple[float, float], rng: Generator) -> NDArray[np.float64]:
-    """A slight turn, shear and stretch about a point, as a (3, 3) matrix."""
+    """A turn, slight or up to 35°, shear and stretch about a point, as a (3, 3) matrix."""
     angle, shear = rng.normal(0, 0.04, 2)
+    if rng.random() < _TILTED:
+        angle = rng.uniform(-_MOST_TILT, _MOST_TILT)
     cos, sin, stretch = np.cos(angle), np.sin(angle), np.exp(rng.normal(0, 0.08))
     turn = np.array([[cos * stretch, shear - sin, 0], [sin * stretch, cos, 0], [0, 0, 1]])
     x, y = centre
-    matrix: NDArray[np.float64] = shift_by(x, y) @ turn @ shift_by(-x, -y)
-    return matrix
+    return np.asarray(shift_by(x, y) @ turn @ shift_by(-x, -y), np.float64)
 
 
-def _move_boxes(boxes: NDArray[np.float32], matrix: NDArray[np.float64]) -> NDArray[np.float32]:
-    """Hulls of the moved boxes, (K, 4) to (K, 4).
+def _outline(boxes: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Octagons (K, 8, 2) in boxes (K, 4): plates that hang askew do not fill the corners."""
+    half = (boxes[:, None, 2:] - boxes[:, None, :2]) / 2
+    return np.asarray(boxes[:, None, :2] + half + half * _OCTAGON, np.float32)
 
-    A turned box's hull is too large, because the plate did not fill the box's corners:
-    the mean of the hulls of its corners and of its sides' middles stays close.
-    """
-    half, linear = (boxes[:, 2:] - boxes[:, :2]) / 2, np.abs(matrix[:2, :2])
-    middles = np.maximum(half[:, :1] * linear[:, 0], half[:, 1:] * linear[:, 1])
-    reach = (half @ linear.T + middles) / 2
-    moved = (boxes[:, :2] + half) @ matrix[:2, :2].T + matrix[:2, 2]
-    return np.asarray(np.concatenate((moved - reach, moved + reach), axis=1), np.float32)
+
+def _hulls(outlines: NDArray[np.float32]) -> NDArray[np.float32]:
+    """(K, P, 2) corners to (K, 4) boxes x0, y0, x1, y1."""
+    ends = outlines.min(axis=1), outlines.max(axis=1)
+    return np.asarray(np.concatenate(ends, axis=1), np.float32)
 
 
 def _areas(boxes: NDArray[np.float32]) -> NDArray[np.float32]:

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from plate_models import weights
 from plate_models.nets.yolov5 import YOLOv5
@@ -56,7 +56,12 @@ class Training(Run):
             weights.load(net, config.start_from / "detector.safetensors")
         net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.loss = DetectionLoss(net.head.anchors, net.head.strides, config.loss)
-        optimizer = torch.optim.AdamW(_parameter_groups(net, config.weight_decay))
+        # The convolutions' weights decay, biases and norms don't.
+        groups = [
+            {"params": [p for p in net.parameters() if (p.ndim > 1) == matrices], "weight_decay": x}
+            for matrices, x in ((True, config.weight_decay), (False, 0.0))
+        ]
+        optimizer = torch.optim.AdamW(groups)
         schedule = config.folder, config.minutes, config.peak_rate
         super().__init__(net, optimizer, *schedule, config.average_decay)
 
@@ -72,16 +77,6 @@ class Training(Run):
         loss, parts = self.loss(heads, targets)
         self.learn(loss, len(windows), most_gradient=10.0)
         return {"loss": loss.item(), **parts}
-
-
-def _parameter_groups(net: nn.Module, weight_decay: float) -> list[dict[str, Any]]:
-    """Decay the convolutions' weights only, not biases and norms."""
-    matrices = [p for p in net.parameters() if p.ndim > 1]
-    vectors = [p for p in net.parameters() if p.ndim <= 1]
-    return [
-        {"params": matrices, "weight_decay": weight_decay},
-        {"params": vectors, "weight_decay": 0.0},
-    ]
 
 
 def collate(windows: list[Window]) -> tuple[Tensor, Targets]:
@@ -118,7 +113,8 @@ def train(config: DetectorTraining) -> Path:
     training.use_up(training.step, config.report_every)
     summary = {
         "data": "world_photos (training part), no_plates (training half), "
-        f"rendered Russian plates painted over {config.windows.painted:.0%} of them",
+        f"rendered Russian plates painted over {config.windows.painted:.0%} of them, "
+        "rendered things that look like plates beside them",
         "photos": len(photos),
         "seed": config.seed,
     }

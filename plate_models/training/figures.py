@@ -1,4 +1,4 @@
-"""Counts with their 95 % intervals, paired comparisons, and alignments of texts."""
+"""Counts and ratios with their 95 % intervals, and alignments of texts."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import binomtest, chi2
+from scipy.stats import binomtest
 
 _RESAMPLES = 2000
 
@@ -21,7 +21,7 @@ class Count:
     name: str  # what was counted
     hits: int
     total: int
-    interval_95: Interval | None  # bounds of the rate; None if nothing was counted
+    interval_95: Interval | None = None  # bounds of the rate, where hits are independent
 
     @property
     def rate(self) -> float | None:
@@ -42,40 +42,16 @@ class Count:
 def proportion(name: str, hits: Sequence[bool]) -> Count:
     """Share of hits, with the score interval of Wilson 1927."""
     if not hits:
-        return Count(name, 0, 0, None)
+        return Count(name, 0, 0)
     found = binomtest(sum(hits), len(hits)).proportion_ci(method="wilson")
     return Count(name, sum(hits), len(hits), (float(found.low), float(found.high)))
-
-
-def events(name: str, hits: int, exposure: int) -> Count:
-    """Events per unit, which may exceed 1, with the exact Poisson interval (Garwood 1936)."""
-    if not exposure:
-        return Count(name, hits, 0, None)
-    low = float(chi2.ppf(0.025, 2 * hits)) / 2 if hits else 0.0
-    high = float(chi2.ppf(0.975, 2 * hits + 2)) / 2
-    return Count(name, hits, exposure, (low / exposure, high / exposure))
-
-
-def ratio(name: str, hits: Sequence[int], totals: Sequence[int]) -> Count:
-    """Ratio of two sums over plates, such as wrong characters over characters.
-
-    Errors come in bunches, one plate several, so plates are resampled, not characters. No hit
-    at all leaves nothing to resample: then the bound is that of `events`, as if a bad plate had
-    one error.
-    """
-    if not sum(hits) or not sum(totals):
-        return events(name, sum(hits), sum(totals))
-    interval = bootstrap_95(lambda a, b: a.sum(axis=1) / b.sum(axis=1), hits, totals)
-    return Count(name, sum(hits), sum(totals), interval)
 
 
 def median_ratio(a: Sequence[float], b: Sequence[float]) -> tuple[float, Interval]:
     """Median of ``a`` over the median of ``b``, measured in pairs, and its 95 % interval.
 
-    Pairs are resampled, because a photo that is slow for one is slow for both.
-
-    Raises:
-        ValueError: There is nothing to compare, or not the same number of each.
+    Pairs are resampled, because a photo that is slow for one is slow for both. Nothing to compare,
+    or not the same number of each, is a ValueError.
     """
     if not a or len(a) != len(b):
         raise ValueError(f"expected as many of a as of b and at least one: {len(a)}, {len(b)}")
@@ -97,30 +73,14 @@ def bootstrap_95(
     return low, high
 
 
-def mcnemar_p(wins: int, losses: int) -> float:
-    """How likely wins and losses differ at least this much if both versions are equal.
-
-    The exact two-sided test of McNemar 1947; 1 where nothing changed.
-    """
-    return float(binomtest(wins, wins + losses).pvalue) if wins + losses else 1.0
-
-
-def edit_distance(found: str, right: str) -> int:
-    """Levenshtein distance: insertions, deletions and substitutions."""
-    return sum(a != b for a, b in align(found, right))
-
-
 def align(found: str, right: str) -> list[tuple[str, str]]:
-    """Put two texts side by side with as few differences as can be.
+    """Put two texts side by side with as few differences as can be, their Levenshtein distance.
 
-    Returns:
-        Pairs (character of ``found``, character of ``right``) in order; "" stands for
-        nothing: ("", "7") was missed, ("7", "") is too much.
+    Returns pairs of their characters; ("", "7") was missed, ("7", "") is too much.
     """
 
     @cache
     def best(i: int, j: int) -> tuple[int, tuple[tuple[str, str], ...]]:
-        """The fewest differences of the first i and j characters, and the pairs."""
         ways = []
         for k, m in ((i - 1, j - 1), (i - 1, j), (i, j - 1)):
             if k >= 0 and m >= 0:

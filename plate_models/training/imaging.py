@@ -46,17 +46,10 @@ def warp(
 
 
 def see(layers: Picture, view: Floats, size_wh: Sequence[int], fold: int = 2) -> Picture:
-    """See a picture through a homography, each pixel as the mean of ``fold`` x ``fold`` samples.
+    """See (H, W, 4) colours times coverage, and coverage, through a (3, 3) homography.
 
-    Args:
-        layers: (H, W, 4) colours times coverage, and coverage.
-        view: (3, 3) from the picture's pixels to those of the result.
-        size_wh: Of the result.
-        fold: Enough if no sample skips more than a pixel of the picture.
-
-    Returns:
-        (h, w, 4), as ``layers``. To lay it over what lies below, take away that share of what lies
-        below and add the colours.
+    Each pixel is the mean of ``fold`` x ``fold`` samples: enough if no sample skips more than a
+    pixel. To lay the result over a picture, take away the covered share of that, add the colours.
     """
     fine_wh = size_wh[0] * fold, size_wh[1] * fold
     fine = warp(layers, np.diag((fold, fold, 1.0)) @ view, fine_wh, cv2.BORDER_CONSTANT)

@@ -4,7 +4,7 @@ A YOLOv5 checkpoint's tensors say everything about its net; a recognizer comes w
 """
 
 import datetime
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +15,7 @@ from torch import Tensor
 from plate_models import weights
 from plate_models.spec import DETECTOR, RECOGNIZER, DetectorSpec, SpecError, Specs, named
 from plate_models.training.checkpoints import CheckpointError, State, read_state
-from plate_models.weights import WeightsFile, check_country, contract_of
+from plate_models.weights import WeightsFile, check_countries, contract_of
 
 _STEM, _ANCHORS, _HEAD = "0.conv.weight", "model.24.anchors", "model.24.m.0.weight"
 _WIDEST, _DEEPEST = "model.9.cv2.conv.weight", "model.6.m."
@@ -47,7 +47,7 @@ def import_yolov5(path: Path, folder: Path) -> Path:
 
 
 def import_recognizer(
-    lprnet: Path, stn: Path, alphabet: str, folder: Path, country: str = RECOGNIZER.country
+    lprnet: Path, stn: Path, alphabet: str, folder: Path, countries: Sequence[str] = ("ru",)
 ) -> tuple[Path, Path]:
     """Turn state dicts of our LPRNet and STN into weights.
 
@@ -56,7 +56,7 @@ def import_recognizer(
         stn: State dict of ``nets.stn.STN`` that straightened its plates in training.
         alphabet: The recognizer's characters in class order, without the blank.
         folder: Where the weights go; made if need be.
-        country: Whose plates it reads: the name of a file in ``countries/``.
+        countries: Whose plates it reads: names of files in ``countries/``, home first.
 
     Returns:
         The recognizer's file and the rectifier's. Sizes, margins and normalisation are
@@ -64,14 +64,19 @@ def import_recognizer(
 
     Raises:
         CheckpointError: A file is damaged or hostile, or the alphabet can't be used.
-        WeightsError: The country's formats are not at hand, or a tensor's name or shape is
+        WeightsError: A country's formats are not at hand, or a tensor's name or shape is
             not that of the net; the message names it. Nothing was written.
     """
+    state = read_state(lprnet)
+    stages = {key.rpartition(".block")[0] for key in state if ".block" in key}
+    first, second = (
+        max(1, sum(stage.startswith(name) for stage in stages)) for name in ("first.", "second.")
+    )
     with _checked("recognizer"):
-        specs = Specs(recognizer=replace(RECOGNIZER, alphabet=alphabet, country=country))
-    check_country(specs.recognizer, "recognizer")
-    sources = {"recognizer": lprnet, "rectifier": stn}
-    states = {name: (path, read_state(path)) for name, path in sources.items()}
+        made = replace(RECOGNIZER, alphabet=alphabet, countries=tuple(countries))
+        specs = Specs(recognizer=replace(made, depths=(first, second)))
+    check_countries(specs.recognizer, "recognizer")
+    states = {"recognizer": (lprnet, state), "rectifier": (stn, read_state(stn))}
     recognizer, rectifier = _write(states, specs, folder)
     return recognizer, rectifier
 
@@ -138,24 +143,22 @@ def _with_norms(state: State) -> State:
 
 def spec_of(state: State, path: Path) -> DetectorSpec:
     """Derive width, depth, anchors and classes from the tensors' shapes."""
-    stem = _tensor(state, f"model.{_STEM}", path)
-    if stem.shape[1:] != (3, 6, 6):
-        raise _differs(path, f"model.{_STEM}", "(channels, 3, 6, 6)", stem)
-    widest, head = _tensor(state, _WIDEST, path), _tensor(state, _HEAD, path)
-    anchors = _tensor(state, _ANCHORS, path)
-    if anchors.ndim != 3 or anchors.shape[0] != 3 or anchors.shape[2] != 2:
-        raise _differs(path, _ANCHORS, "(3, anchors, 2): levels for strides 8, 16 and 32", anchors)
-    outputs, per_cell = head.shape[0], max(anchors.shape[1], 1)
-    count = outputs // per_cell - 5
-    if count not in (1, 2) or outputs % per_cell:
-        wanted = f"{per_cell * 6} or {per_cell * 7} rows, for one class or two"
-        raise _differs(path, _HEAD, wanted, head)
+    _shaped(state, f"model.{_STEM}", path, (None, 3, 6, 6))
+    widest, head = (_shaped(state, key, path, (None,) * 4) for key in (_WIDEST, _HEAD))
+    # Three levels, for strides 8, 16 and 32.
+    anchors = _shaped(state, _ANCHORS, path, (3, None, 2))
+    count, rest = divmod(head.shape[0], max(anchors.shape[1], 1))
+    if rest or count not in (6, 7):
+        raise CheckpointError(
+            f"{path}: {_HEAD}: expected {6 * anchors.shape[1]} or {7 * anchors.shape[1]} rows, "
+            f"for one class or two, found {head.shape[0]}"
+        )
     blocks = {key.removeprefix(_DEEPEST).split(".")[0] for key in state if key.startswith(_DEEPEST)}
     sizes = anchors * torch.tensor(DETECTOR.strides).view(-1, 1, 1)
     with _checked(f"{path}: detector"):
         return replace(
             DETECTOR,
-            classes=DETECTOR.classes[:count],
+            classes=DETECTOR.classes[: count - 5],
             anchors_wh=tuple(tuple((w, h) for w, h in level) for level in sizes.tolist()),
             # At width and depth 1, these layers have 1024 channels and 9 blocks.
             width_multiple=widest.shape[0] / 1024,
@@ -163,13 +166,11 @@ def spec_of(state: State, path: Path) -> DetectorSpec:
         )
 
 
-def _tensor(state: State, key: str, path: Path) -> Tensor:
-    if key not in state:
-        raise CheckpointError(f"{path}: {key}: expected as in YOLOv5 v6, found no such tensor")
-    if not state[key].ndim:
-        raise _differs(path, key, "axes, as in YOLOv5 v6", state[key])
+def _shaped(state: State, key: str, path: Path, shape: tuple[int | None, ...]) -> Tensor:
+    """A tensor of a shape, in which None stands for any size."""
+    found = tuple(state[key].shape) if key in state else "no such tensor"
+    axes = zip(found, shape, strict=False)
+    if len(found) != len(shape) or any(wanted not in (None, size) for size, wanted in axes):
+        wanted = f"({', '.join('any' if size is None else str(size) for size in shape)})"
+        raise CheckpointError(f"{path}: {key}: expected {wanted} as in YOLOv5 v6, found {found}")
     return state[key]
-
-
-def _differs(path: Path, key: str, expected: str, found: Tensor) -> CheckpointError:
-    return CheckpointError(f"{path}: {key}: expected {expected}, found {tuple(found.shape)}")

@@ -30,6 +30,9 @@ class LabelledPlate:
     legible: bool = False  # whether a person can read every character
     light: str = ""  # "day", "dark", or "" where it isn't labelled
     lines: int = 1  # 1 or 2: in how many lines the text stands on the plate
+    kind: str = ""  # a format such as "ru.car", or a country; "" where it isn't labelled
+    # Corners TL, TR, BR, BL in the same pixels, of a rendered plate; () where they aren't known.
+    quad: tuple[tuple[float, float], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -44,9 +47,10 @@ def load_labels(folder: Path) -> list[LabelledPhoto]:
     """Read a labelled set, sorted by file name.
 
     Args:
-        folder: Holds ``images/`` and ``plates.csv`` with the columns image, x0, y0, x1, y1
-            (pixels of the image as stored, before EXIF turns it upright), and optionally
-            text, legible (0 or 1), light, and lines (1 or 2; 1 where it is left out).
+        folder: Holds ``images/``, or the images themselves, and ``plates.csv`` with the columns
+            image (or photo), x0, y0, x1, y1 (pixels of the image as stored, before EXIF turns it
+            upright), and optionally text, legible (0 or 1; where it is left out, plates with a text
+            are), light, lines (1 or 2; 1 where it is left out), and country or kind.
 
     Raises:
         FileNotFoundError: The folder has no ``plates.csv``, or a listed image is missing.
@@ -58,13 +62,13 @@ def load_labels(folder: Path) -> list[LabelledPhoto]:
         reader = csv.DictReader(file)
         for row in reader:
             try:
-                rows[row["image"]].append((_box(row), row))
+                rows[row.get("image") or row["photo"]].append((_box(row), row))
             except (KeyError, TypeError, ValueError) as error:
                 reason = f"no column {error}" if isinstance(error, KeyError) else error
                 raise LabelError(f"{path}, line {reader.line_num}: {reason}") from error
-    photos = []
+    photos, images = [], folder / "images" if (folder / "images").is_dir() else folder
     for name in sorted(rows):
-        image = folder / "images" / name
+        image = images / name
         if not image.is_file():
             raise FileNotFoundError(f"{path} lists {image}, which is not there")
         stored = _stored(image)
@@ -72,9 +76,10 @@ def load_labels(folder: Path) -> list[LabelledPhoto]:
             LabelledPlate(
                 upright(box, *stored),
                 row.get("text", ""),
-                row.get("legible", "0") == "1",
+                row.get("legible", str(int(bool(row.get("text"))))) == "1",
                 row.get("light", ""),
                 int(row.get("lines") or 1),
+                row.get("country") or row.get("kind", ""),
             )
             for box, row in rows[name]
         )
@@ -101,12 +106,9 @@ def _stored(path: Path) -> tuple[tuple[int, int], int]:
 
 
 def upright(box: Box, size_wh: tuple[int, int], orientation: int) -> Box:
-    """Turn a box as EXIF turns its photo.
+    """Turn a box, in pixels of an image as stored, as EXIF turns that image.
 
-    Args:
-        box: x0, y0, x1, y1 in pixels of the image as stored.
-        size_wh: Of that image.
-        orientation: 1 to 8 (Exif 2.32, 4.6.4 A, tag 0x0112); any other leaves the box.
+    The orientation is 1 to 8 (Exif 2.32, 4.6.4 A, tag 0x0112); any other leaves the box.
     """
     (width, height), (x0, y0, x1, y1) = size_wh, box
     if orientation in (5, 6, 7, 8):  # transposed: then turned as 1, 2, 3 or 4 are

@@ -136,6 +136,31 @@ def exact_match(reader: nn.Module, batch: CropBatch) -> dict[int, float]:
     return {count: float(np.mean(hits)) if hits else 0.0 for count, hits in right.items()}
 
 
+def take_over(net: nn.Module, file: weights.WeightsFile) -> None:
+    """Start a net from trained weights, a recognizer also from those of a smaller one.
+
+    Blocks that it has beyond the other's change nothing at first; characters that the other
+    doesn't know start afresh.
+
+    Raises:
+        WeightsError: The other knows a character that this net's alphabet lacks, or a tensor
+            has another shape.
+    """
+    known = file.contract.get("alphabet", "")
+    if lacking := sorted(set(known) - set(RECOGNIZER.alphabet)):
+        raise weights.WeightsError(f"{file.path}: knows {lacking}, which spec.py's alphabet lacks")
+    rows = [RECOGNIZER.alphabet.index(char) for char in known] + [-1]
+    state = net.state_dict()
+    for key, values in file.state.items():
+        own = state.get(key)
+        if own is None or own.shape[1:] != values.shape[1:]:
+            raise weights.WeightsError(f"{file.path}: {key}: no such tensor in this net")
+        if known and key.startswith("head."):
+            own[rows] = values
+        else:
+            own.copy_(values)
+
+
 class Training(Run):
     """Rectifier and recognizer in training."""
 
@@ -146,10 +171,10 @@ class Training(Run):
         torch.set_num_threads(config.threads)
         torch.manual_seed(config.seed)
         reader = Reader()
-        for name, net in reader.nets.items():
-            file = f"{name}.safetensors"
-            if config.start_from and (config.start_from / file).exists():
-                weights.load(net, config.start_from / file)
+        if config.start_from:
+            for name, net in reader.nets.items():
+                if (file := config.start_from / f"{name}.safetensors").exists():
+                    take_over(net, weights.read_file(file))
         reader.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         optimizer = torch.optim.AdamW(reader.parameters(), weight_decay=1e-2)
         super().__init__(reader, optimizer, config.folder, config.minutes, config.peak_rate)

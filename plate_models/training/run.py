@@ -172,7 +172,7 @@ class Run:
         }
         files = []
         for name, net in nets.items():
-            origin = {"started_from": weights.started_from(start_from, name)}
+            origin = {"started_from": started_from(start_from, name)}
             files.append(weights.save(net, name, {**about, **origin}, self._folder))
         if folder is None:
             return files
@@ -183,3 +183,9 @@ class Run:
             kept = ", ".join(map(str, files))
             message = f"can't write the weights to {folder}: {error}; they lie in {kept}"
             raise OSError(message) from error
+
+
+def started_from(folder: Path | None, name: str) -> str | None:
+    """Name the weights that a training starts from: "sha256:…", None for random ones."""
+    path = folder / f"{name}.safetensors" if folder else None
+    return f"sha256:{weights.sha256_of(path)}" if path and path.exists() else None

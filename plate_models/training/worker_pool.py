@@ -12,9 +12,6 @@ import cv2
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-# Results that may wait for each worker: enough to keep it busy, few to keep.
-_AHEAD = 8
-
 
 def start_pool(workers: int) -> ProcessPoolExecutor:
     """Processes of one thread and low priority, for functions of modules."""
@@ -23,14 +20,12 @@ def start_pool(workers: int) -> ProcessPoolExecutor:
 
 
 def map_ahead(
-    function: Callable[[Item], Result], items: Iterable[Item], workers: int
+    function: Callable[[Item], Result], items: Iterable[Item], workers: int, ahead: int = 8
 ) -> Generator[Result]:
     """Call a function of a module for each item, in other processes; yields in their order.
 
-    Args:
-        function: As it is called elsewhere.
-        items: What it is called for.
-        workers: Processes, each of one thread; 0 works in this one.
+    Each worker is a process of one thread, for which so many results may wait; 0 workers means
+    this process.
     """
     if not workers:
         yield from map(function, items)
@@ -40,7 +35,7 @@ def map_ahead(
     try:
         for item in items:
             waiting.append(pool.submit(function, item))
-            if len(waiting) >= _AHEAD * workers:
+            if len(waiting) >= ahead * workers:
                 yield waiting.popleft().result()
         while waiting:
             yield waiting.popleft().result()

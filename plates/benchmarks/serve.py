@@ -144,10 +144,10 @@ def _published(folder: Path, plates: Rows, photo: bytes) -> Reader:
 
     from plate_models.cores import usable_cores
     from plate_models.images import decode
-    from plate_models.training.baseline import Baseline, PublishedShape
+    from plates.benchmarks.published import PublishedShape
 
     torch.set_num_threads(usable_cores())
-    shape, boxes = PublishedShape(Baseline(folder)), [plate["box"] for plate in plates]
+    shape, boxes = PublishedShape(folder), [plate["box"] for plate in plates]
     return lambda: shape.read(decode(photo), boxes)
 
 

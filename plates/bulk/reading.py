@@ -18,12 +18,13 @@ from PIL import Image
 
 from plate_models import formats, images
 from plate_models.cores import THREADS
-from plate_models.images.files import HEAD_BYTES, kind_of, type_of
+from plate_models.images.files import type_of
 from plate_models.spec import LIMITS, MODEL_VERSION
 from plates.bulk import BulkError, Request
 from plates.bulk.listing import load_listing
 from plates.bulk.output import Account, Output
 from plates.bulk.source import Failure, Fetcher, Photo, describe
+from plates.file_kinds import HEAD_BYTES, kind_of
 
 if TYPE_CHECKING:
     from plate_models.engines.nets import Nets
@@ -199,11 +200,12 @@ def taken_at(data: bytes) -> datetime | None:
 def columns_of(index: int, plate: "Plate") -> dict[str, Any]:
     """A plate as columns of `output.schema`."""
     reading = plate.reading
-    region = formats.region_of(reading.text, reading.format)
+    match = formats.reading_of(reading.text, reading.format)
+    region = match.region if match else None
     return {
         "plate": index,
         "text": reading.text,
-        "text_native": formats.to_native(reading.text, reading.format),
+        "text_native": match.native if match else reading.text,
         "score": reading.score,
         "readable": reading.readable,
         "format": reading.format,

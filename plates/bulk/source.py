@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from plate_models.images.files import HEAD_BYTES, SUFFIXES
 from plate_models.spec import LIMITS, Limits
 from plates.bulk import BulkError, require
+from plates.file_kinds import HEAD_BYTES, SUFFIXES
 
 UNREACHABLE = "unreachable"
 # Files that usually lie beside photos are not listed. All others are: what they are is decided

@@ -1,21 +1,17 @@
 """Calibrate the scores: fit them to what comes true, and measure them on other crops.
 
-Half of the crops are rendered, half are plates painted into world_photos/ of DIR. The report and
-its pictures go to --out; only --release puts the calibration in force.
+The crops are rendered. The report and its pictures go to --out; only --release puts the calibration
+in force.
 """
 
 import argparse
-from functools import partial
 from pathlib import Path
 
-from tqdm import tqdm
-
 from plates.cli import CommandError, printable
-from plates.cli.options import RELEASED_WEIGHTS, add_data, add_number, add_weights
+from plates.cli.options import RELEASED_WEIGHTS, add_number, add_weights
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    add_data(parser, "holds world_photos/")
     add_weights(parser)
     text = "write calibration.json and the manifest beside the weights"
     parser.add_argument("--release", action="store_true", help=text)
@@ -30,8 +26,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    if arguments.data is None:
-        raise CommandError("give --data DIR, or set PLATES_DATA")
     from plate_models.training.calibration import calibrate
     from plate_models.weights import check_manifest, write_manifest
 
@@ -40,9 +34,8 @@ def run(arguments: argparse.Namespace) -> int:
     options = {name: getattr(arguments, name) for name in names}
     arguments.out.mkdir(parents=True, exist_ok=True)  # Not only after the work.
     check_manifest(weights)
-    progress = partial(tqdm, unit="block", disable=None)
     try:
-        result = calibrate(arguments.data, weights, arguments.out, progress=progress, **options)
+        result = calibrate(weights, arguments.out, **options)
     except ValueError as error:
         raise CommandError(printable(error)) from error
     print(*result.lines(), sep="\n")

@@ -1,8 +1,8 @@
 """Compare two versions plate by plate: what the second wins, what it loses, and how sure.
 
-FIRST and SECOND were written by `plates eval --json` on the same labelled or rendered photos, by
-two versions or two engines. p is that of McNemar's exact test: how likely wins and losses would
-differ this much by chance alone.
+FIRST and SECOND were written by `plates eval --json` on the same photos, by two versions or two
+engines. p is that of McNemar's exact test: how likely wins and losses would differ this much by
+chance alone.
 """
 
 import argparse
@@ -23,11 +23,10 @@ def run(arguments: argparse.Namespace) -> int:
         first, second = load_report(arguments.first), load_report(arguments.second)
     except ReportError as error:
         raise CommandError(printable(error), status=2) from error
-    comparison = compare(first.plates, second.plates)
-    if not comparison.pairs:
-        raise CommandError("the two reports have no labelled plate in common")
+    lines = compare(first, second)
+    if not lines:
+        raise CommandError("the two reports have no photos in common")
     for name, report in (("first", first), ("second", second)):
-        engine = f", engine {report.engine}" if report.engine else ""
-        print(f"{name:<6} weights {report.weights}{engine}, {report.date}")
-    print("", *map(printable, comparison.lines()), sep="\n")
+        print(f"{name:<6} weights {report.weights}, engine {report.engine}, {report.date}")
+    print("", *map(printable, lines), sep="\n")
     return 0

@@ -1,7 +1,7 @@
-"""Score the weights: counts, rates and 95 % intervals, all at the operating point that ships.
+"""Score the weights in one table: counts, rates, 95 % intervals, at the operating point that ships.
 
-Labelled photos are scored if nothing else is asked for. `plates compare` sets two files of
---json side by side: of two versions, or of two engines.
+Without a choice of parts all of them are scored, as far as DIR has them: allow an hour. `plates
+compare` sets two files of --json side by side: of two versions, or of two engines.
 """
 
 import argparse
@@ -12,12 +12,17 @@ from plates.cli import CommandError, options, printable
 from plates.cli.options import add_number
 
 PARTS = {
-    "labelled": "recall, exact match and character errors on DIR/ru_photos (images/ and "
-    "plates.csv; or DIR is itself such a set), false plates on DIR/no_plates",
-    "world": "readable texts on the held-out fifth of DIR/world_photos, to be looked at",
-    "rendered": "nine kinds of plates end to end on the rendered benchmark, which is made on the "
-    "way: needs no data. 4,500 photos unless --per-type says otherwise",
+    "labelled": "DIR/ru_photos (images/ and plates.csv; or DIR is itself such a set)",
+    "worse": "the same photos made worse by recipes: grey, blurred, turned, darker and so on",
+    "latin": "DIR/latin_photos, by region; O counts as 0",
+    "world": "boxes and readable texts on the held-out fifth of DIR/world_photos, to be looked at",
+    "no-plates": "boxes and readable texts on DIR/no_plates, where none should be",
+    "samples": "the project's own sample scenes: needs no data",
+    "rendered": "the rendered benchmark by kind of plate, also grey, by night, in red alone and "
+    "filmed; it is made on the way and needs no data",
+    "video": "frames of rendered clips at a low bitrate: needs no data",
 }
+WITHOUT_DATA = ("samples", "rendered", "video")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -27,21 +32,20 @@ def configure(parser: argparse.ArgumentParser) -> None:
         parser.add_argument(option, action="append_const", dest="parts", const=name, help=purpose)
     options.add_weights(parser)
     options.add_engine(parser)
-    text = "also score the published recognizer in DIR"
-    parser.add_argument("--baseline", type=Path, metavar="DIR", help=text)
-    text = "render N photos of each kind of plates (default: 500)"
-    add_number(parser, "--per-type", None, text)
+    text = "render N photos of each kind of plates, and a fifth of that of each variant"
+    add_number(parser, "--per-type", 500, text)
+    add_number(parser, "--clips", 48, "render N clips of 16 frames")
     add_number(parser, "--workers", 2, "processes that render")
     add_number(parser, "--threads", None, "CPU threads (default: all cores)", least=1)
     parser.add_argument("--misses", action="store_true", help="list every failure")
-    text = "draw the failures; those of --world and --rendered in FILE-world.png and so on"
+    text = "draw the failures, a file for each part: FILE-labelled.png and so on"
     parser.add_argument("--sheet", type=Path, metavar="FILE.png", help=text)
     text = "keep everything, plate by plate, as JSON"
     parser.add_argument("--json", type=Path, metavar="FILE", help=text)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    parts = [part for part in PARTS if part in (arguments.parts or ["labelled"])]
+    parts = [part for part in PARTS if part in (arguments.parts or PARTS)]
     _check(arguments, parts)
     if arguments.threads:
         # Read by the served engine's runtimes; torch has a setting of its own.
@@ -50,16 +54,19 @@ def run(arguments: argparse.Namespace) -> int:
 
         torch.set_num_threads(arguments.threads)
     nets = options.load_nets(arguments)
-    from plates.cli.scoring import score
+    from plates.cli.scoring import score_parts
 
-    score(arguments, parts, nets)
+    score_parts(arguments, parts, nets)
     return 0
 
 
 def _check(arguments: argparse.Namespace, parts: list[str]) -> None:
     """Refuse at once what would fail after minutes of work."""
-    if arguments.data is None and {"labelled", "world"} & set(parts):
-        raise CommandError("give --data DIR, or set PLATES_DATA")
+    if arguments.data is None and not set(parts) <= set(WITHOUT_DATA):
+        raise CommandError(
+            "give --data DIR, or set PLATES_DATA; without data choose of "
+            + " ".join(f"--{part}" for part in WITHOUT_DATA)
+        )
     for file in (arguments.sheet, arguments.json):
         if file and not file.parent.is_dir():
             raise CommandError(f"{printable(file)}: its folder does not exist")

@@ -16,8 +16,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     reader.add_argument("stn", type=Path, metavar="STN", help="state dict of the STN")
     text = "characters in class order, no blank"
     reader.add_argument("--alphabet", required=True, metavar="ABC", help=text)
-    text = "a file in countries/ (default: ru)"
-    reader.add_argument("--country", default="ru", metavar="NAME", help=text)
+    text = "files in countries/, the first one's plates the likeliest (default: ru)"
+    reader.add_argument("--country", default="ru", metavar="NAME[,NAME]", help=text)
     for net in (detector, reader):
         net.add_argument("--out", type=Path, required=True, metavar="DIR", help="for the weights")
 
@@ -30,6 +30,9 @@ def run(arguments: argparse.Namespace) -> int:
         print(import_yolov5(arguments.file, out))
     else:
         nets = arguments.lprnet, arguments.stn
-        print(*import_recognizer(*nets, arguments.alphabet, out, arguments.country), sep="\n")
+        print(
+            *import_recognizer(*nets, arguments.alphabet, out, arguments.country.split(",")),
+            sep="\n",
+        )
     print(f"Next, write the manifest: plates weights --weights {out}")
     return 0

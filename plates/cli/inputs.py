@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from tqdm import tqdm
 
 from plate_models.images import ImageError, decode
-from plate_models.images.files import HEAD_BYTES, Kind, kind_of
 from plates.bulk.source import COMPANION
 from plates.cli import printable
+from plates.file_kinds import HEAD_BYTES, Kind, kind_of
 
 # Names count only where the first bytes say nothing, as in damaged files.
 _PHOTO = re.compile(

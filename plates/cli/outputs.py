@@ -54,7 +54,7 @@ class Jpegs:
 
     def write(self, picture: Picture, plates: list[Plate]) -> None:
         """Write the picture, if it is a photo or has plates, and each plate."""
-        from plate_models.annotate import Mark, annotate, straighten, write_jpeg
+        from plates.annotate import Mark, annotate, straighten, write_jpeg
 
         frame = "" if picture.frame is None else f"_{picture.frame:06d}"
         stem = self._stems[picture.file] + frame

@@ -3,7 +3,6 @@
 import shutil
 import ssl
 import subprocess
-from pathlib import Path
 
 import httpx
 import pytest
@@ -43,7 +42,7 @@ def statuses(client: httpx.Client, *authorizations: str | None) -> list[int]:
     return [post(client, authorization).status_code for authorization in authorizations]
 
 
-def test_tokens(fake: FakeTriton) -> None:
+def test_tokens(fake):
     with running_gateway(settings_for(fake, tokens=f"{TOKEN}, {OTHER}")) as client:
         for path in post_routes():
             assert client.post(path, content=PHOTO).status_code in (401, 403), path
@@ -71,7 +70,7 @@ def test_tokens(fake: FakeTriton) -> None:
                 assert post(client, f"{scheme} {token}").status_code == 200, scheme
 
 
-def test_tokens_come_from_a_file_too(fake: FakeTriton, tmp_path: Path) -> None:
+def test_tokens_come_from_a_file_too(fake, tmp_path):
     file = tmp_path / "tokens"
     file.write_text(f"# the gate\n{TOKEN}\n\n  {OTHER}  \n")
     with running_gateway(settings_for(fake, tokens_file=file, tokens="third")) as client:
@@ -80,7 +79,7 @@ def test_tokens_come_from_a_file_too(fake: FakeTriton, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", ["", "# none\n\n", "two words\n", "кириллица\n", None])
-def test_a_file_without_proper_tokens_is_refused(tmp_path: Path, content: str | None) -> None:
+def test_a_file_without_proper_tokens_is_refused(tmp_path, content):
     file = tmp_path / "tokens"
     if content is not None:
         file.write_text(content)
@@ -89,12 +88,12 @@ def test_a_file_without_proper_tokens_is_refused(tmp_path: Path, content: str | 
     assert "two words" not in str(caught.value)
 
 
-def test_settings_never_show_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_settings_never_show_tokens(monkeypatch):
     monkeypatch.setenv("PLATES_TOKENS", f"{TOKEN},{OTHER}")
     assert TOKEN not in f"{Settings()!r} {Settings()} {Settings().model_dump_json()}"
 
 
-def test_each_token_has_a_rate_of_its_own(fake: FakeTriton) -> None:
+def test_each_token_has_a_rate_of_its_own(fake):
     settings = settings_for(fake, tokens=f"{TOKEN},{OTHER}", rate_limit=0.01, rate_burst=2)
     with running_gateway(settings) as client:
         assert statuses(client, *[f"Token {TOKEN}"] * 3) == [200, 200, 429]
@@ -105,9 +104,7 @@ def test_each_token_has_a_rate_of_its_own(fake: FakeTriton) -> None:
         assert number(client, 'plates_refused_total{reason="rate"}') == 2
 
 
-def test_without_tokens_addresses_have_rates_and_each_photo_of_a_batch_counts(
-    fake: FakeTriton,
-) -> None:
+def test_without_tokens_addresses_have_rates_and_each_photo_of_a_batch_counts(fake):
     forwarded = {"x-forwarded-for": "10.0.0.1", "content-type": "image/jpeg"}
     with running_gateway(settings_for(fake, rate_limit=0.01, rate_burst=4)) as client:
         assert client.post(BATCH, files=[("image", PHOTO)] * 3).status_code == 200
@@ -118,9 +115,7 @@ def test_without_tokens_addresses_have_rates_and_each_photo_of_a_batch_counts(
 @pytest.mark.parametrize(
     ("options", "allowed"), [({}, 30), ({"rate_limit": 0.01, "rate_burst": 2}, 2)]
 )
-def test_wrong_tokens_are_limited_by_address(
-    fake: FakeTriton, options: dict[str, object], allowed: int
-) -> None:
+def test_wrong_tokens_are_limited_by_address(fake, options, allowed):
     with running_gateway(settings_for(fake, tokens=TOKEN, **options)) as client:
         wrong = [post(client, f"Token guess-{number}") for number in range(allowed + 20)]
         assert {answer.status_code for answer in wrong[:allowed]} == {403}
@@ -130,7 +125,7 @@ def test_wrong_tokens_are_limited_by_address(
         assert statuses(client, f"Token {TOKEN}", None) == [200, 401]
 
 
-def test_a_bucket_fills_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bucket_fills_again(monkeypatch):
     now = 100.0
     monkeypatch.setattr("api.edge.access.time.monotonic", lambda: now)
     rate = RateLimit(per_second=2, burst=3)
@@ -142,7 +137,7 @@ def test_a_bucket_fills_again(monkeypatch: pytest.MonkeyPatch) -> None:
     assert rate.take("a") == 3.5
 
 
-def test_only_named_origins_may_use_the_service(client: httpx.Client, fake: FakeTriton) -> None:
+def test_only_named_origins_may_use_the_service(client, fake):
     answer = client.get("/healthz", headers={"origin": ORIGIN})
     assert not [name for name in answer.headers if name.startswith("access-control")]
     assert client.options("/v1/plates", headers=PREFLIGHT).status_code == 405
@@ -163,13 +158,13 @@ def test_only_named_origins_may_use_the_service(client: httpx.Client, fake: Fake
 
 
 @pytest.mark.parametrize("origins", ["*", "gate.example", "https://a/b", "null"])
-def test_no_origins(origins: str) -> None:
+def test_no_origins(origins):
     with pytest.raises(ValidationError, match="origin"):
         Settings(cors_origins=origins)
 
 
 @pytest.fixture(scope="module")
-def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def certificates(tmp_path_factory):
     """A folder with certificates of their own for 127.0.0.1, their keys, and other files."""
     folder = tmp_path_factory.mktemp("tls")
     (folder / "binary").write_bytes(b"\xff\xfe\x00")
@@ -184,9 +179,7 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @needs_openssl
 @pytest.mark.usefixtures("no_tracebacks")
-def test_photos_come_over_tls(
-    fake: FakeTriton, certificates: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_photos_come_over_tls(fake, certificates, monkeypatch):
     monkeypatch.setattr("api.edge.protocol._LINGER_S", 0.2)
     file, key = certificates / "gateway.pem", certificates / "gateway.key"
     trusting = ssl.create_default_context(cafile=file)
@@ -225,9 +218,7 @@ def test_photos_come_over_tls(
         ("binary", "gateway.key", "tls_certificate", "not text"),
     ],
 )
-def test_files_that_do_not_fit_are_refused_by_name(
-    certificates: Path, certificate: str, key: str, setting: str, reason: str
-) -> None:
+def test_files_that_do_not_fit_are_refused_by_name(certificates, certificate, key, setting, reason):
     given = {"tls_certificate": certificate, "tls_key": key}
     given = {name: str(certificates / file) for name, file in given.items() if file}
     with pytest.raises(ValidationError) as caught:
@@ -239,7 +230,7 @@ def test_files_that_do_not_fit_are_refused_by_name(
 
 
 @needs_openssl
-def test_triton_over_tls(certificates: Path) -> None:
+def test_triton_over_tls(certificates):
     trusted, key = certificates / "gateway.pem", certificates / "gateway.key"
     fake = FakeTriton((key.read_bytes(), trusted.read_bytes()))
     url = f"grpcs://127.0.0.1:{fake.port}"

@@ -12,14 +12,13 @@ import cv2
 import httpx
 import numpy as np
 import pytest
-from fake_triton import FakeTriton, Holding, outputs, sleeping
+from fake_triton import Holding, outputs, sleeping
 from gateway_support import HANG_S, assert_refused, begin_upload, everything, full_gateway
 from photo_files import encode
 from support import (
     PHOTO,
     SCENE,
     Clock,
-    TritonEndpoints,
     assert_problem,
     deadline_in,
     number,
@@ -82,7 +81,7 @@ async def assert_refused_by_queue(photo: Photo, reason: str) -> Overloaded:
     return refused.value
 
 
-def test_no_photo_overtakes_and_none_blocks_another() -> None:
+def test_no_photo_overtakes_and_none_blocks_another():
     async def test() -> None:
         clock = Clock()
         admission = Admission(1, 10, clock)
@@ -104,7 +103,7 @@ def test_no_photo_overtakes_and_none_blocks_another() -> None:
     run(test())
 
 
-def test_a_wait_that_does_not_fit_the_deadline_is_refused_at_once() -> None:
+def test_a_wait_that_does_not_fit_the_deadline_is_refused_at_once():
     async def test() -> None:
         clock = Clock()
         admission = Admission(1, 10, clock)
@@ -139,9 +138,7 @@ def test_a_wait_that_does_not_fit_the_deadline_is_refused_at_once() -> None:
 
 
 @pytest.mark.parametrize(("waited_s", "expected"), [(5, Overloaded), (1, RecognizerTimeout)])
-def test_a_time_out_is_the_queues_if_most_time_went_there(
-    monkeypatch: pytest.MonkeyPatch, waited_s: float, expected: type[Exception]
-) -> None:
+def test_a_time_out_is_the_queues_if_most_time_went_there(monkeypatch, waited_s, expected):
     """The photo's turn came, and Triton was too slow for what was left."""
     clock = Clock()
 
@@ -157,7 +154,7 @@ def test_a_time_out_is_the_queues_if_most_time_went_there(
         inside = Photo(reader._admission)
         await settle()
         context: Any = SimpleNamespace(deadline=deadline_in(PATIENT_S), request_id="1")
-        reading = asyncio.create_task(reader._read(b"photo", context))
+        reading = asyncio.create_task(reader._read(b"photo", context, None))
         await settle()
         clock.now += waited_s
         await inside.end()
@@ -173,7 +170,7 @@ def post(client: httpx.Client, timeout: object) -> httpx.Response:
     return client.post("/v1/plates", content=PHOTO, headers=headers)
 
 
-def test_time_limits_that_make_no_sense(client: httpx.Client, fake: FakeTriton) -> None:
+def test_time_limits_that_make_no_sense(client, fake):
     for timeout in ("0", "-1", "nan", "inf", "-inf", "soon", "", "1,5"):
         document = assert_problem(post(client, timeout), 422, "invalid-parameter")
         assert "X-Request-Timeout" in document["detail"]
@@ -181,9 +178,7 @@ def test_time_limits_that_make_no_sense(client: httpx.Client, fake: FakeTriton) 
 
 
 @pytest.mark.parametrize(("limit_s", "timeout"), [(30, 0.3), (0.3, None), (0.3, 1000)])
-def test_the_shorter_limit_holds_to_triton(
-    fake: FakeTriton, limit_s: float, timeout: float | None
-) -> None:
+def test_the_shorter_limit_holds_to_triton(fake, limit_s, timeout):
     fake.reply = sleeping(1)
     with running_gateway(settings_for(fake, request_timeout_s=limit_s)) as client:
         answer = post_raw(client, PHOTO) if timeout is None else post(client, timeout)
@@ -191,9 +186,7 @@ def test_the_shorter_limit_holds_to_triton(
     assert 0 < fake.timeout_us <= 300_000  # nor does it wait in Triton's queue for longer
 
 
-def test_time_counts_from_the_head_and_slow_photos_outlive_the_limit_of_heads(
-    fake: FakeTriton,
-) -> None:
+def test_time_counts_from_the_head_and_slow_photos_outlive_the_limit_of_heads(fake):
     named = (b"X-Request-Timeout: 10", b"X-Request-Id: gate-7")
     with (
         running_gateway(settings_for(fake, header_timeout_s=0.2)) as client,
@@ -206,7 +199,7 @@ def test_time_counts_from_the_head_and_slow_photos_outlive_the_limit_of_heads(
     assert fake.request_id == "gate-7"
 
 
-def test_time_that_ends_in_the_queue(fake: FakeTriton) -> None:
+def test_time_that_ends_in_the_queue(fake):
     with full_gateway(fake) as (client, _):
         response = post(client, 0.3)
         assert_problem(response, 429, "overloaded")
@@ -215,7 +208,7 @@ def test_time_that_ends_in_the_queue(fake: FakeTriton) -> None:
         assert number(client, "plates_waiting") == 0
 
 
-def test_a_full_queue_refuses_by_the_head_and_lets_the_canary_pass(fake: FakeTriton) -> None:
+def test_a_full_queue_refuses_by_the_head_and_lets_the_canary_pass(fake):
     with full_gateway(fake, max_waiting=0) as (client, _):
         with begin_upload(client, b"", b"Expect: 100-continue") as connection:
             answer = everything(connection)
@@ -227,7 +220,7 @@ def test_a_full_queue_refuses_by_the_head_and_lets_the_canary_pass(fake: FakeTri
 
 
 @pytest.mark.usefixtures("no_tracebacks")
-def test_an_unfinished_upload_takes_no_place_and_leaves_nothing(fake: FakeTriton) -> None:
+def test_an_unfinished_upload_takes_no_place_and_leaves_nothing(fake):
     settings = settings_for(fake, concurrency=1, max_waiting=0)
     with running_gateway(settings) as client:
         with begin_upload(client, PHOTO[:-1]):
@@ -236,7 +229,7 @@ def test_an_unfinished_upload_takes_no_place_and_leaves_nothing(fake: FakeTriton
     assert set(fake.photos) == {PHOTO}
 
 
-def test_a_disconnect_while_triton_works_frees_the_place(fake: FakeTriton) -> None:
+def test_a_disconnect_while_triton_works_frees_the_place(fake):
     fake.reply = holding = Holding()
     with running_gateway(settings_for(fake, concurrency=1, max_waiting=0)) as client:
         with holding:
@@ -250,7 +243,7 @@ def test_a_disconnect_while_triton_works_frees_the_place(fake: FakeTriton) -> No
         wait_until(lambda: number(client, DISCONNECTED) == 1)
 
 
-def test_photos_wait_for_their_turn_unless_their_clients_disconnect(fake: FakeTriton) -> None:
+def test_photos_wait_for_their_turn_unless_their_clients_disconnect(fake):
     with full_gateway(fake, max_waiting=2) as (client, holding), ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(post_raw, client, PHOTO)
         with begin_upload(client, PHOTO):
@@ -270,9 +263,7 @@ def answered(client: triton_grpc.InferenceServerClient, model: str) -> int:
 
 
 @pytest.mark.live
-def test_no_net_works_for_clients_that_disconnect_or_photos_that_are_too_late(
-    triton: TritonEndpoints,
-) -> None:
+def test_no_net_works_for_clients_that_disconnect_or_photos_that_are_too_late(triton):
     """Two photos are decoded at once; the others wait in Triton's queue when all disconnect."""
     large = encode(cv2.resize(decode(SCENE_PHOTO), (8000, 6000)), "JPEG")  # long to decode
     clients = 8

@@ -8,9 +8,8 @@ import cv2
 import httpx
 import numpy as np
 import pytest
-from photo_files import BAD
 from PIL import Image
-from support import SAMPLES, STATUS, assert_problem, post_form, post_raw, read_samples
+from support import SAMPLES, assert_problem, post_form, post_raw, read_samples
 
 from api.readiness import canary_photo
 from plate_models.images import decode
@@ -36,9 +35,7 @@ def plates_of(response: httpx.Response) -> dict[str, dict[str, Any]]:
     return plates
 
 
-def test_every_plate_of_the_samples_is_read_whatever_is_read_beside_it(
-    gateway: httpx.Client,
-) -> None:
+def test_every_plate_of_the_samples_is_read_whatever_is_read_beside_it(gateway):
     names = [*SAMPLE_PLATES] * 2
     with ThreadPoolExecutor(8) as pool:
         answers = list(pool.map(lambda name: post_raw(gateway, photo_of(name)), names))
@@ -51,14 +48,7 @@ def test_every_plate_of_the_samples_is_read_whatever_is_read_beside_it(
             assert (np.abs(np.subtract(found[text]["box"], box)) < size / 4).all(), text
 
 
-def test_bad_photos_are_refused_and_the_next_one_is_read(gateway: httpx.Client) -> None:
-    for name, (photo, slug) in BAD.items():
-        document = assert_problem(post_form(gateway, photo), STATUS[slug], slug)
-        assert len(document["detail"]) > 20, name
-    assert plates_of(post_raw(gateway, photo_of(SCENE))).keys() == {SCENE_PLATE.text}
-
-
-def test_file_limit_of_the_design(gateway: httpx.Client) -> None:
+def test_file_limit_of_the_design(gateway):
     photo = photo_of(SCENE)
     largest = photo + bytes(20 * 2**20 - len(photo))
     for post in (post_raw, post_form):
@@ -67,7 +57,7 @@ def test_file_limit_of_the_design(gateway: httpx.Client) -> None:
 
 
 @pytest.mark.parametrize("name", SAMPLE_PLATES)
-def test_redacted_plates_cannot_be_read_again(gateway: httpx.Client, name: str) -> None:
+def test_redacted_plates_cannot_be_read_again(gateway, name):
     photo = photo_of(name)
     found = post_raw(gateway, photo).json()["plates"]
     redacted = post_raw(gateway, photo, redact=True, min_width=100_000)
@@ -84,7 +74,7 @@ def test_redacted_plates_cannot_be_read_again(gateway: httpx.Client, name: str) 
         assert cv2.Laplacian(pixels[y0:y1, x0:x1], cv2.CV_64F).std() < 6
 
 
-def test_health_and_readiness(gateway: httpx.Client) -> None:
+def test_health_and_readiness(gateway):
     assert gateway.get("/healthz").json() == {"status": "alive"}
     assert gateway.get("/readyz").json() == {"status": "ready"}
     # Without a plate in the canary, readiness would not notice a dead rectifier or recognizer.

@@ -2,9 +2,7 @@
 
 import re
 
-import httpx
 import pytest
-from fake_triton import FakeTriton
 from support import PHOTO, assert_problem, number, post_raw
 
 from api.edge.middleware import choose_request_id
@@ -13,22 +11,20 @@ HEADER = "x-request-id"
 
 
 @pytest.mark.parametrize("offered", ["a", "Camera_1.2-3", "x" * 64])
-def test_the_clients_own_id_is_taken(client: httpx.Client, offered: str) -> None:
+def test_the_clients_own_id_is_taken(client, offered):
     assert client.get("/healthz", headers={HEADER: offered}).headers[HEADER] == offered
 
 
 @pytest.mark.parametrize(
     "offered", ["", "x" * 65, "a b", "a/b", "ж", 'a"b', "a\n", "a\r\nSet-Cookie: b"]
 )
-def test_an_id_that_could_break_a_log_is_replaced(offered: str) -> None:
+def test_an_id_that_could_break_a_log_is_replaced(offered):
     chosen = choose_request_id(offered)
     assert re.fullmatch("[0-9a-f-]{36}", chosen)
     assert choose_request_id(offered) != chosen
 
 
-def test_every_answer_has_an_id_and_headers_for_browsers(
-    client: httpx.Client, fake: FakeTriton, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_answer_has_an_id_and_headers_for_browsers(client, fake, monkeypatch):
     def fail(*_: object) -> None:
         raise ArithmeticError
 
@@ -52,7 +48,7 @@ def test_every_answer_has_an_id_and_headers_for_browsers(
     "path", ["/", "/healthz", "/readyz", "/metrics", "/docs", "/openapi.json", "/info/", "/nowhere"]
 )
 @pytest.mark.usefixtures("fake")
-def test_head_is_answered_as_get_is_and_counted_as_head(client: httpx.Client, path: str) -> None:
+def test_head_is_answered_as_get_is_and_counted_as_head(client, path):
     heads = 'plates_requests_total{method="HEAD"'
     before = number(client, heads)
     get, head = client.get(path), client.head(path)

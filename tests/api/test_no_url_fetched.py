@@ -1,9 +1,7 @@
 """No address that a client names is ever fetched, whatever field, header or file names it."""
 
 import socket
-from collections.abc import Iterator
 
-import httpx
 import pytest
 from gateway_support import answer_to, post_routes
 from support import PHOTO
@@ -17,7 +15,7 @@ JPEG = {"Content-Type": "image/jpeg"}
 
 
 @pytest.fixture
-def host() -> Iterator[str]:
+def host():
     """Of a port that nothing may connect to: a connection would wait in its backlog."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         address = listener.getsockname()
@@ -31,7 +29,7 @@ def host() -> Iterator[str]:
 
 
 @pytest.mark.parametrize("form", ["http://{}/a.jpg", "//{}/a.jpg", "ftp://{}/a.jpg", "file:///etc"])
-def test_addresses_in_fields_headers_and_files(client: httpx.Client, host: str, form: str) -> None:
+def test_addresses_in_fields_headers_and_files(client, host, form):
     address = form.format(host)
     drawing = f'<svg xmlns="http://www.w3.org/2000/svg"><image href="{address}"/></svg>'
     xml = f'<?xml version="1.0"?><!DOCTYPE a [<!ENTITY b SYSTEM "{address}">]><a>&b;</a>'
@@ -53,7 +51,7 @@ def test_addresses_in_fields_headers_and_files(client: httpx.Client, host: str, 
             assert client.post(route, **request).status_code < 500
 
 
-def test_requests_as_to_a_proxy(client: httpx.Client, host: str) -> None:
+def test_requests_as_to_a_proxy(client, host):
     for line in (f"GET http://{host}/", f"CONNECT {host}"):
         request = f"{line} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n"
         assert answer_to(client, request.encode()).startswith(b"HTTP/1.1 4")

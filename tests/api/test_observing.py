@@ -1,30 +1,25 @@
 """What logs and metrics say, and what neither ever says."""
 
 import base64
-import contextlib
 import io
 import json
 import logging
-import socket
 import sys
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from pathlib import Path
 
 import grpc
 import httpx
 import pytest
-from fake_triton import FakeTriton, refusing
-from gateway_support import HANG_S
+from fake_triton import refusing
 from photo_files import BAD
 from prometheus_client.parser import text_string_to_metric_families
+from small_server import Reply, small_server
 from support import (
     PHOTO,
     SCENE,
     SCENE_TEXT,
-    TritonEndpoints,
     number,
     post_form,
     post_raw,
@@ -108,9 +103,7 @@ def requests_of_all_kinds(client: httpx.Client) -> Iterator[httpx.Response]:
 
 
 @pytest.mark.parametrize("format_name", ["json", "text"])
-def test_neither_logs_nor_metrics_have_what_was_sent_or_read(
-    fake: FakeTriton, format_name: logs.Format, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_neither_logs_nor_metrics_have_what_was_sent_or_read(fake, format_name, monkeypatch):
     def fail(*_: object) -> None:
         raise RuntimeError(f"a message that quotes {READ[0]}")
 
@@ -132,7 +125,7 @@ def test_neither_logs_nor_metrics_have_what_was_sent_or_read(
             assert json.dumps(secret)[1:-1] not in text
 
 
-def test_a_line_per_request(fake: FakeTriton) -> None:
+def test_a_line_per_request(fake):
     with logged("json") as written, running_gateway(settings_for(fake)) as client:
         answers = [post_raw(client, PHOTO), post_raw(client, b""), client.get("/nowhere/at/all")]
         answers.append(post_raw(client, PHOTO, roi="secret"))
@@ -154,9 +147,7 @@ def test_a_line_per_request(fake: FakeTriton) -> None:
 
 
 @pytest.mark.parametrize("format_name", ["json", None])
-def test_other_libraries_logs_and_tracebacks_have_no_messages(
-    format_name: logs.Format | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_other_libraries_logs_and_tracebacks_have_no_messages(format_name, monkeypatch):
     plate = READ[0]
     # On a terminal, text is what no format means.
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
@@ -179,7 +170,7 @@ def test_other_libraries_logs_and_tracebacks_have_no_messages(
         assert text.splitlines()[1].endswith("ERROR plates.x: one | two")
 
 
-TRITONS = """\
+TRITONS = b"""\
 # HELP nv_inference_request_success Number of successful inference requests
 # TYPE nv_inference_request_success counter
 nv_inference_request_success{model="yolo",version="1"} 7
@@ -190,28 +181,6 @@ nonsense
 # TYPE nv_cpu_utilization gauge
 nv_cpu_utilization 0.5
 """
-
-
-@contextmanager
-def answering(answer: bytes, after_s: float = 0) -> Iterator[str]:
-    """The address of a server on loopback that answers one request so."""
-
-    def serve() -> None:
-        connection, _ = server.accept()
-        with connection, contextlib.suppress(ConnectionError):
-            connection.recv(65536)
-            time.sleep(after_s)
-            connection.sendall(answer)
-
-    with socket.create_server(("127.0.0.1", 0)) as server, ThreadPoolExecutor(1) as pool:
-        server.settimeout(HANG_S)
-        served = pool.submit(serve)
-        yield f"127.0.0.1:{server.getsockname()[1]}"
-        served.result()
-
-
-def http(body: str, status: str = "200 OK") -> bytes:
-    return f"HTTP/1.1 {status}\r\nContent-Type: text/plain\r\n\r\n{body}".encode()
 
 
 def scraped(client: httpx.Client) -> dict[tuple[str, ...], float]:
@@ -228,7 +197,7 @@ def scraped(client: httpx.Client) -> dict[tuple[str, ...], float]:
     }
 
 
-def test_metrics_count_requests_and_plates(fake: FakeTriton) -> None:
+def test_metrics_count_requests_and_plates(fake):
     with running_gateway(settings_for(fake)) as client:
         for photo in (PHOTO, PHOTO, b""):
             post_raw(client, photo)
@@ -251,7 +220,7 @@ def test_metrics_count_requests_and_plates(fake: FakeTriton) -> None:
     assert not any(word in exposition for word in ("B840CK197", "12345", "BREW"))
 
 
-def test_restarts_come_from_the_supervisors(fake: FakeTriton, tmp_path: Path) -> None:
+def test_restarts_come_from_the_supervisors(fake, tmp_path):
     ours, tritons = tmp_path / "gateway.json", tmp_path / "triton.json"
     settings = settings_for(fake, status_file=ours, triton_status_file=tritons)
     with running_gateway(settings) as client:
@@ -271,25 +240,23 @@ def test_restarts_come_from_the_supervisors(fake: FakeTriton, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(
-    ("answer", "after_s", "up"),
+    ("answer", "up"),
     [
-        (http(TRITONS), 0, 1),
-        (http(TRITONS, "503 Service Unavailable"), 0, 0),
-        (b"", 0, 0),
-        (b"\xff" * 100, 0, 0),
-        (http(TRITONS), 0.5, 0),
+        (Reply(TRITONS), 1),
+        (Reply(TRITONS, 503), 0),
+        (None, 0),
+        (lambda _: time.sleep(0.5) or Reply(TRITONS), 0),
     ],
 )
 def test_tritons_metrics_follow_ours_and_without_them_no_harm_is_done(
-    fake: FakeTriton, answer: bytes, after_s: float, up: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    fake, answer, up, monkeypatch
+):
     monkeypatch.setattr("api.observing.metrics._TRITON_TIMEOUT_S", 0.3)
-    with (
-        answering(answer, after_s) as address,
-        running_gateway(settings_for(fake, triton_metrics_url=address)) as client,
-    ):
-        client.get("/")
-        found = scraped(client)
+    with small_server(answer) as server:
+        settings = settings_for(fake, triton_metrics_url=server.url.removeprefix("http://"))
+        with running_gateway(settings) as client:
+            client.get("/")
+            found = scraped(client)
     assert found["plates_triton_metrics_up",] == up
     assert found["plates_requests_total", "GET", "/", "200"] == 1  # ours, not its
     tritons = {name: value for name, value in found.items() if name[0].startswith("nv_")}
@@ -300,9 +267,7 @@ def test_tritons_metrics_follow_ours_and_without_them_no_harm_is_done(
 
 @pytest.mark.live
 @pytest.mark.parametrize("algorithm", ["gzip", "deflate"])
-def test_the_real_tritons_metrics_and_compressed_photos(
-    triton: TritonEndpoints, algorithm: str
-) -> None:
+def test_the_real_tritons_metrics_and_compressed_photos(triton, algorithm):
     address = triton.embedded and triton.embedded.metrics_url
     options = {"triton_compression": algorithm, "triton_metrics_url": address}
     with running_gateway(Settings(triton_url=triton.grpc_url, **options)) as client:

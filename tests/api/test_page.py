@@ -4,41 +4,37 @@ What the page's policy forbids, such as loading from elsewhere, Chromium logs: t
 page_driver.visiting fails.
 """
 
-from collections.abc import Iterator
-
 import fake_triton
 import grpc
-import httpx
 import numpy as np
 import pytest
-from fake_triton import FakeTriton, Holding, refusing
+from fake_triton import Holding, refusing
 from page_driver import Page, chromium, needs_browser, sample, visiting
-from selenium.webdriver.chrome.webdriver import WebDriver
 from support import PHOTO, running_gateway, settings_for
 
 TOKEN = "a-token-of-the-tests-0123456789"  # noqa: S105
 AVIF = b"\0\0\0\x18ftypavif\0\0\0\0mif1avif" + bytes(64)
 
 
-def test_only_the_pages_own_files_are_served(client: httpx.Client) -> None:
+def test_only_the_pages_own_files_are_served(client):
     for path in ("/page/", "/page/none.js", "/page/%2e%2e%2fmain.py", "/page/..%2fcli.py"):
         assert client.get(path).status_code == 404
 
 
 @pytest.fixture(scope="module")
-def driver() -> Iterator[WebDriver]:
+def driver():
     with chromium() as driver:
         yield driver
 
 
 @pytest.fixture
-def page(driver: WebDriver, client: httpx.Client, fake: FakeTriton) -> Iterator[Page]:
+def page(driver, client, fake):
     with visiting(driver, str(client.base_url)) as page:
         yield page
 
 
 @pytest.fixture
-def guarded(driver: WebDriver, fake: FakeTriton) -> Iterator[Page]:
+def guarded(driver, fake):
     """The page of a gateway that wants a token and has time."""
     settings = settings_for(fake, tokens=TOKEN, request_timeout_s=20)
     with running_gateway(settings) as client, visiting(driver, str(client.base_url)) as page:
@@ -53,7 +49,7 @@ def enter_token(page: Page, token: str, remember: bool = False) -> None:
 
 
 @needs_browser
-def test_photos_that_are_refused(page: Page) -> None:
+def test_photos_that_are_refused(page):
     page.give("drop", AVIF, "IMG_1.AVIF", "image/avif")
     page.problem("as JPEG")
     page.choose(sample("green_car"))  # more bytes than this gateway takes
@@ -67,9 +63,7 @@ def test_photos_that_are_refused(page: Page) -> None:
 
 
 @needs_browser
-def test_busy_server_is_asked_again_after_the_time_that_it_wants(
-    page: Page, fake: FakeTriton
-) -> None:
+def test_busy_server_is_asked_again_after_the_time_that_it_wants(page, fake):
     fake.reply = refusing(grpc.StatusCode.RESOURCE_EXHAUSTED, "queue full")
     page.give("drop", PHOTO, "photo.jpg")
     page.problem("busy")
@@ -84,7 +78,7 @@ def test_busy_server_is_asked_again_after_the_time_that_it_wants(
 
 
 @needs_browser
-def test_answers_of_plates_and_of_none(page: Page, fake: FakeTriton) -> None:
+def test_answers_of_plates_and_of_none(page, fake):
     page.give("drop", PHOTO, "photo.jpg")
     page.answer("photo.jpg")
     assert page.texts() == ["B840CK197", "A1"]
@@ -97,7 +91,7 @@ def test_answers_of_plates_and_of_none(page: Page, fake: FakeTriton) -> None:
 
 
 @needs_browser
-def test_texts_of_an_answer_never_become_markup(page: Page, fake: FakeTriton) -> None:
+def test_texts_of_an_answer_never_become_markup(page, fake):
     evil = "<img src=x onerror=alert(1)>"
     reply = fake_triton.outputs(1)
     reply["texts"] = np.array([[evil]], object)
@@ -110,7 +104,7 @@ def test_texts_of_an_answer_never_become_markup(page: Page, fake: FakeTriton) ->
 
 
 @needs_browser
-def test_token_is_asked_for_and_kept_only_where_that_is_wished(guarded: Page) -> None:
+def test_token_is_asked_for_and_kept_only_where_that_is_wished(guarded):
     guarded.give("drop", PHOTO, "photo.jpg")
     guarded.problem("access token")
     enter_token(guarded, "a-wrong-token-0123456789-0123456")
@@ -133,7 +127,7 @@ def cancelled_requests(page: Page) -> list[dict[str, object]]:
 
 
 @needs_browser
-def test_reading_can_be_cancelled(guarded: Page, fake: FakeTriton) -> None:
+def test_reading_can_be_cancelled(guarded, fake):
     fake.reply = holding = Holding()
     with holding:
         guarded.give("drop", PHOTO, "photo.jpg")

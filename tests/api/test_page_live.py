@@ -4,15 +4,13 @@ import io
 import json
 import shutil
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
 import numpy as np
 import pytest
-from page_driver import Page, chromium, needs_browser, resize, sample, visiting
+from page_driver import chromium, needs_browser, resize, sample, visiting
 from PIL import Image
-from selenium.webdriver.chrome.webdriver import WebDriver
 from selenium.webdriver.common.keys import Keys
 from support import read_samples
 
@@ -36,13 +34,13 @@ return [...document.querySelectorAll("#drawing .quad")].map((polygon) =>
 
 
 @pytest.fixture(scope="module")
-def driver() -> Iterator[WebDriver]:
+def driver():
     with chromium() as driver:
         yield driver
 
 
 @pytest.fixture
-def page(driver: WebDriver, gateway_url: str) -> Iterator[Page]:
+def page(driver, gateway_url):
     with visiting(driver, gateway_url) as page:
         yield page
 
@@ -61,9 +59,7 @@ def untimed(answer: dict[str, object]) -> dict[str, object]:
     ("way", "name"),
     [("choose", "two_by_day"), ("drop", "green_car"), ("paste", "square_plates")],
 )
-def test_photo_is_read_whichever_way_it_comes(
-    page: Page, gateway: httpx.Client, way: str, name: str
-) -> None:
+def test_photo_is_read_whichever_way_it_comes(page, gateway, way, name):
     photo = sample(name)
     page.choose(photo) if way == "choose" else page.give(way, photo.read_bytes(), photo.name)
     answer = page.answer(photo.name)
@@ -78,7 +74,7 @@ def test_photo_is_read_whichever_way_it_comes(
         assert values > 40
 
 
-def test_outlines_lie_on_the_plates_at_every_size(page: Page) -> None:
+def test_outlines_lie_on_the_plates_at_every_size(page):
     page.choose(sample("portrait"))
     answer = page.answer("portrait.jpg")
     size = np.array([answer["image"]["width"], answer["image"]["height"]])
@@ -93,7 +89,7 @@ def test_outlines_lie_on_the_plates_at_every_size(page: Page) -> None:
         resize(page.driver, 1280, 900)
 
 
-def test_turned_and_unshowable_photos(page: Page, tmp_path: Path) -> None:
+def test_turned_and_unshowable_photos(page, tmp_path):
     upright = Image.open(sample("green_car"))
     exif = Image.Exif()
     exif[0x0112] = 6  # The stored picture's top row is the upright one's right column.
@@ -111,7 +107,7 @@ def test_turned_and_unshowable_photos(page: Page, tmp_path: Path) -> None:
     assert "can't show" in page.text("#unshown") and not page.crops()
 
 
-def test_command_gives_the_same_plates(page: Page, tmp_path: Path) -> None:
+def test_command_gives_the_same_plates(page, tmp_path):
     if not shutil.which("curl"):
         pytest.skip("curl is not installed")
     name = 'it\'s; a "photo", $HOME.jpg'
@@ -129,7 +125,7 @@ def test_command_gives_the_same_plates(page: Page, tmp_path: Path) -> None:
     assert json.loads(done.stdout)["plates"] == some
 
 
-def test_keyboard_is_enough(page: Page) -> None:
+def test_keyboard_is_enough(page):
     page.tab_to("#choose")
     page.tab_to("#sample")
     page.press(Keys.ENTER)
@@ -151,7 +147,7 @@ def test_keyboard_is_enough(page: Page) -> None:
     page.wait_for(lambda: page.text(".card .copy") == "Copied", "copying")
 
 
-def test_language_is_remembered_and_photos_are_kept_for_the_visit(page: Page) -> None:
+def test_language_is_remembered_and_photos_are_kept_for_the_visit(page):
     assert page.run("return document.documentElement.lang") == "en"
     page.click("[data-language=ru]")
     assert page.run("return document.documentElement.lang") == "ru"
@@ -170,7 +166,7 @@ def test_language_is_remembered_and_photos_are_kept_for_the_visit(page: Page) ->
     assert page.texts() == ["X556XM750"]
 
 
-def test_photo_with_blurred_plates_is_downloaded(page: Page, tmp_path: Path) -> None:
+def test_photo_with_blurred_plates_is_downloaded(page, tmp_path):
     where = {"behavior": "allow", "downloadPath": str(tmp_path)}
     page.driver.execute_cdp_cmd("Browser.setDownloadBehavior", where)
     page.choose(sample("green_car"))
@@ -188,7 +184,7 @@ def test_photo_with_blurred_plates_is_downloaded(page: Page, tmp_path: Path) -> 
     assert contrast(blurred) < 0.5 * contrast(plain)
 
 
-def test_everything_has_a_name(page: Page) -> None:
+def test_everything_has_a_name(page):
     page.choose(sample("two_by_day"), sample("taxi_plate"))
     page.answer("two_by_day.jpg")
     page.run("document.querySelectorAll('details').forEach((node) => { node.open = true; })")

@@ -3,14 +3,14 @@
 import json
 import time
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 import fake_triton
 import grpc
 import httpx
 import pytest
-from fake_triton import FakeTriton, Holding, Refusal, refusing, sleeping
+from fake_triton import Holding, Refusal, refusing, sleeping
 from gateway_support import ALPR, BATCH
+from pydantic import ValidationError
 from support import (
     PHOTO,
     assert_problem,
@@ -32,7 +32,7 @@ def plates_of(response: httpx.Response) -> list[str]:
     return [plate["text"] for plate in response.json()["plates"]]
 
 
-def test_answer_is_the_documented_json(client: httpx.Client, fake: FakeTriton) -> None:
+def test_answer_is_the_documented_json(client, fake):
     answer, raw = post_form(client, PHOTO).json(), post_raw(client, PHOTO).json()
     assert fake.photos == [PHOTO, PHOTO]
     assert "authorization" not in fake.metadata
@@ -48,7 +48,8 @@ def test_answer_is_the_documented_json(client: httpx.Client, fake: FakeTriton) -
         "score": 0.9912,
         "readable": True,
         "format": "ru.car",
-        "region": {"code": "197", "name": "Moscow"},
+        "region": {"code": "197", "name": "Moscow", "country": "ru"},
+        "rows": ["B840CK197"],
         "box": [10, 20, 110, 44],
         "quad": [[10, 20], [110, 21], [110, 44], [10, 43]],
         "detection_score": 0.94,
@@ -63,7 +64,7 @@ def test_answer_is_the_documented_json(client: httpx.Client, fake: FakeTriton) -
     }
     assert unreadable["text"] == unreadable["text_native"] == ""
     assert not unreadable["readable"]
-    assert unreadable["region"] is None
+    assert unreadable["region"] is None and unreadable["rows"] == ["A1"]
     assert unreadable["candidates"] == [{"text": "A1", "score": 0.3}]
     assert unreadable["characters"] == [{"char": "A", "score": 0.5}, {"char": "1", "score": 0.4}]
     fake.reply = lambda _: fake_triton.outputs(0)
@@ -82,7 +83,7 @@ def test_answer_is_the_documented_json(client: httpx.Client, fake: FakeTriton) -
     ],
 )
 @pytest.mark.usefixtures("fake")
-def test_plates_are_chosen(client: httpx.Client, parameters: dict, texts: list[str]) -> None:
+def test_plates_are_chosen(client, parameters, texts):
     assert plates_of(post_raw(client, PHOTO, **parameters)) == texts
     assert plates_of(post_form(client, PHOTO, **parameters)) == texts
     for result in results_of(post(client, PHOTO, PHOTO, **parameters)):
@@ -91,6 +92,39 @@ def test_plates_are_chosen(client: httpx.Client, parameters: dict, texts: list[s
     nothing = {"roi": "0,0,1,1", "min_width": 1000}
     options = {"data": parameters, "params": {name: nothing[name] for name in parameters}}
     assert plates_of(client.post("/v1/plates", files={"image": PHOTO}, **options)) == texts
+
+
+def test_countries_go_with_each_photo_to_triton(client, fake):
+    post_raw(client, PHOTO)
+    assert fake.countries is None
+    for send in (post_raw, post_form, post):
+        assert send(client, PHOTO, countries="SK, cz").status_code == 200
+        assert fake.countries == "sk,cz"
+        post_raw(client, PHOTO)
+    with running_gateway(settings_for(fake, countries="kz,ru")) as kazakh:
+        post_raw(kazakh, PHOTO)
+        assert fake.countries == "kz,ru"
+        post_raw(kazakh, PHOTO, countries="ru")
+        assert fake.countries == "ru"
+    with pytest.raises(ValidationError, match=r"countries\n.*expected some of .*'gb'"):
+        settings_for(fake, countries="gb,ru")
+    refusal = "invalid-input: countries: expected some of ru, which these weights read, got 'sk'."
+    fake.reply = refusing(grpc.StatusCode.INVALID_ARGUMENT, refusal)
+    problem = post_raw(client, PHOTO, countries="sk").json()
+    assert (problem["status"], problem["type"]) == (422, "/problems/invalid-parameter")
+    assert problem["detail"] == refusal.removeprefix("invalid-input: ")
+
+
+def test_plates_of_other_countries_name_theirs(client, fake):
+    arrays = fake_triton.outputs()
+    arrays["texts"][:, 0] = arrays["candidates"][:, 0] = "BA123CD", "ABC1D23"
+    arrays["formats"][:] = "sk.car", "br.motorcycle"
+    fake.reply = lambda _: arrays
+    slovak, brazilian = post_raw(client, PHOTO).json()["plates"]
+    assert slovak["text"] == slovak["text_native"] == "BA123CD"
+    assert slovak["region"] == {"code": "BA", "name": "Bratislava", "country": "sk"}
+    assert brazilian["region"] == {"code": "", "name": "Brazil", "country": "br"}
+    assert (slovak["rows"], brazilian["rows"]) == (["BA123CD"], ["ABC", "1D23"])
 
 
 def post(client: httpx.Client, *photos: bytes, field: str = "image", **fields: object):
@@ -115,7 +149,7 @@ def numbered(count: int, start: int = 0) -> list[bytes]:
 
 @pytest.mark.parametrize("field", ["image", "images"])
 @pytest.mark.usefixtures("fake")
-def test_one_answer_for_each_photo(client: httpx.Client, field: str) -> None:
+def test_one_answer_for_each_photo(client, field):
     first, second, third = results_of(post(client, PHOTO, b"GIF", PHOTO, field=field))
     alone = post_raw(client, PHOTO).json()
     for result, filename in ((first, "0.jpg"), (third, "2.jpg")):
@@ -132,9 +166,7 @@ def test_one_answer_for_each_photo(client: httpx.Client, field: str) -> None:
     assert BatchAnswer.model_validate({"results": [first | {"answer": alone}, second]})
 
 
-def test_answers_belong_to_their_photos_and_one_failure_fails_no_other(
-    client: httpx.Client, fake: FakeTriton, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_answers_belong_to_their_photos_and_one_failure_fails_no_other(client, fake, caplog):
     """Whichever is done first: the earlier a photo, the longer it takes."""
 
     def reply(photo: bytes) -> dict:
@@ -162,8 +194,8 @@ def test_answers_belong_to_their_photos_and_one_failure_fails_no_other(
     ],
 )
 def test_a_service_that_reads_no_photo_fails_the_batch(
-    client: httpx.Client, fake: FakeTriton, code: Any, status: int, slug: str, retry_after: str
-) -> None:
+    client, fake, code, status, slug, retry_after
+):
     fake.reply = refusing(code, "")
     response = post(client, PHOTO, PHOTO)
     document = assert_problem(response, status, slug)
@@ -175,7 +207,7 @@ def test_a_service_that_reads_no_photo_fails_the_batch(
     assert statuses_of(post(client, b"", b"GIF")) == [400, 415]
 
 
-def test_bytes_together_and_files_are_limited(fake: FakeTriton) -> None:
+def test_bytes_together_and_files_are_limited(fake):
     limits = {"max_bytes": 100_000, "upload_memory_bytes": 1_000_000, "batch_max_files": 6}
     half = PHOTO + bytes(50_000)
     with running_gateway(settings_for(fake, **limits)) as client:
@@ -186,9 +218,7 @@ def test_bytes_together_and_files_are_limited(fake: FakeTriton) -> None:
         assert statuses_of(post(client, *[PHOTO] * 6)) == [200] * 6
 
 
-def test_batch_leaves_places_to_others_and_is_refused_where_there_are_none(
-    fake: FakeTriton,
-) -> None:
+def test_batch_leaves_places_to_others_and_is_refused_where_there_are_none(fake):
     holding = Holding()
     fake.reply = lambda photo: fake_triton.outputs() if photo == PHOTO else holding(photo)
     settings = settings_for(fake, concurrency=4, max_waiting=0)
@@ -207,7 +237,7 @@ def test_batch_leaves_places_to_others_and_is_refused_where_there_are_none(
     assert int(response.headers["retry-after"]) >= 1
 
 
-def test_one_deadline_for_all(fake: FakeTriton) -> None:
+def test_one_deadline_for_all(fake):
     later = sleeping(1)
     fake.reply = lambda photo: fake_triton.outputs() if photo == PHOTO else later(photo)
     with running_gateway(settings_for(fake, request_timeout_s=0.5)) as client:
@@ -215,9 +245,7 @@ def test_one_deadline_for_all(fake: FakeTriton) -> None:
     assert first == 200 and set(others) <= {429, 504}
 
 
-def test_a_batch_whose_client_disconnects(
-    fake: FakeTriton, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_batch_whose_client_disconnects(fake, caplog):
     holding = Holding()
     fake.reply = lambda photo: fake_triton.outputs() if photo == PHOTO else holding(photo)
     settings = settings_for(fake, concurrency=2, max_waiting=0)
@@ -232,7 +260,7 @@ def test_a_batch_whose_client_disconnects(
     assert not [record for record in caplog.records if record.levelname == "ERROR"]
 
 
-def test_openapi_documents_problems_and_has_valid_examples(client: httpx.Client) -> None:
+def test_openapi_documents_problems_and_has_valid_examples(client):
     schema = client.get("/openapi.json").json()
     for path in ("/v1/plates", BATCH, ALPR):
         responses = schema["paths"][path]["post"]["responses"]

@@ -6,12 +6,10 @@ import select
 import socket
 import time
 import tracemalloc
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import httpx
 import pytest
-from fake_triton import FakeTriton
 from gateway_support import (
     ALIVE,
     HANG_S,
@@ -38,7 +36,7 @@ CLOSE = b"Connection: close\r\n"
 
 
 @pytest.fixture(scope="module")
-def hasty(fake_of_module: FakeTriton) -> Iterator[httpx.Client]:
+def hasty(fake_of_module):
     """A client of a gateway that waits half a second for a request's head."""
     with running_gateway(settings_for(fake_of_module, header_timeout_s=0.5)) as client:
         yield client
@@ -74,9 +72,7 @@ def hasty(fake_of_module: FakeTriton) -> Iterator[httpx.Client]:
         (UPLOAD + CHUNKED + b"\r\n" + b"f" * 40_000, 431),
     ],
 )
-def test_what_is_not_http_is_refused(
-    client: httpx.Client, fake: FakeTriton, data: bytes, status: int
-) -> None:
+def test_what_is_not_http_is_refused(client, fake, data, status):
     assert_refused(answer_to(client, data), status)
     assert not fake.photos
     assert client.get("/healthz").status_code == 200
@@ -90,7 +86,7 @@ def slow_reader(client: httpx.Client) -> socket.socket:
     return connection
 
 
-def test_no_answer_is_written_into_another(client: httpx.Client) -> None:
+def test_no_answer_is_written_into_another(client):
     head = b"GET /static-offline-docs/swagger-ui-bundle.js HTTP/1.1\r\n" + HOST + CHUNKED
     with slow_reader(client) as connection:
         connection.sendall(head + b"X-Request-Timeout: 0.1\r\n\r\n")
@@ -119,12 +115,12 @@ def in_chunks(*chunks: bytes) -> bytes:
     ],
 )
 @pytest.mark.usefixtures("fake")
-def test_odd_chunks_and_targets(client: httpx.Client, data: bytes, status: int) -> None:
+def test_odd_chunks_and_targets(client, data, status):
     assert status_of(answer_to(client, data)) == status
 
 
 @pytest.mark.parametrize("first", [b"", ALIVE])
-def test_a_trickling_head_does_not_extend_its_time(hasty: httpx.Client, first: bytes) -> None:
+def test_a_trickling_head_does_not_extend_its_time(hasty, first):
     received = b""
     with connect(hasty) as connection:
         connection.sendall(first)  # The second request of a connection is watched as well.
@@ -139,14 +135,12 @@ def test_a_trickling_head_does_not_extend_its_time(hasty: httpx.Client, first: b
         assert_refused(received + everything(connection), 408)
 
 
-def test_a_connection_without_a_byte_is_closed_silently(hasty: httpx.Client) -> None:
+def test_a_connection_without_a_byte_is_closed_silently(hasty):
     with connect(hasty) as connection:
         assert everything(connection) == b""
 
 
-def test_surplus_connections_are_asked_to_come_back_and_closed_if_there_are_many(
-    fake: FakeTriton,
-) -> None:
+def test_surplus_connections_are_asked_to_come_back_and_closed_if_there_are_many(fake):
     settings = settings_for(fake, max_connections=3, header_timeout_s=0.5)
     with running_gateway(settings) as client, contextlib.ExitStack() as stack:
         held = [stack.enter_context(connect(client)) for _ in range(3)]
@@ -169,9 +163,7 @@ def test_surplus_connections_are_asked_to_come_back_and_closed_if_there_are_many
         assert post_raw(client, PHOTO).status_code == 200
 
 
-def test_a_client_that_reads_nothing_is_dropped(
-    fake: FakeTriton, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_client_that_reads_nothing_is_dropped(fake, monkeypatch):
     monkeypatch.setattr("api.edge.protocol._STALLED_S", 0.3)
     with running_gateway(settings_for(fake, max_connections=1)) as client:
         with slow_reader(client) as connection, pytest.raises(ConnectionError):
@@ -188,9 +180,7 @@ LARGE = PHOTO + bytes(8_000_000)
     [({"tokens": "t"}, 401), ({"max_waiting": 0}, 429), ({"max_connections": 20}, 429)],
     ids=["no token", "full queue", "too many connections"],
 )
-def test_clients_that_send_everything_first_see_why_they_are_refused(
-    fake: FakeTriton, options: dict[str, object], status: int
-) -> None:
+def test_clients_that_send_everything_first_see_why_they_are_refused(fake, options, status):
     """Apache's `ab` is one: it ends at the first connection that is reset."""
 
     def post(_: int) -> tuple[int, int]:
@@ -215,7 +205,7 @@ def test_clients_that_send_everything_first_see_why_they_are_refused(
     assert all(length > 100 for _, length in answers)
 
 
-def test_a_refused_body_is_read_to_its_end_but_not_for_ever(fake: FakeTriton) -> None:
+def test_a_refused_body_is_read_to_its_end_but_not_for_ever(fake):
     with running_gateway(settings_for(fake, tokens="t", max_bytes=9_000_000)) as client:
         connection = http.client.HTTPConnection(*address_of(client), timeout=HANG_S)
         for _ in range(2):  # The connection goes on.
@@ -231,7 +221,7 @@ def test_a_refused_body_is_read_to_its_end_but_not_for_ever(fake: FakeTriton) ->
                     time.sleep(0.01)
 
 
-def test_a_refused_body_is_not_kept(fake: FakeTriton) -> None:
+def test_a_refused_body_is_not_kept(fake):
     """Neither what came before it was refused, nor what comes behind it."""
     block = b"10000\r\n" + bytes(0x10000) + b"\r\n"
     with running_gateway(settings_for(fake)) as client, connect(client) as connection:

@@ -3,7 +3,6 @@
 import io
 import subprocess
 import sys
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import cv2
@@ -11,7 +10,7 @@ import fake_triton
 import httpx
 import numpy as np
 import pytest
-from fake_triton import FakeTriton, Holding
+from fake_triton import Holding
 from photo_files import encode, encode_rgba, exif
 from PIL import Image
 from PIL.PngImagePlugin import PngInfo
@@ -27,7 +26,7 @@ AREAS = ((4, 14, 116, 50), (397, 297, 443, 315))
 
 
 @pytest.fixture(scope="module")
-def client(fake_of_module: FakeTriton) -> Iterator[httpx.Client]:
+def client(fake_of_module):
     """Of a gateway without the small limits of the other tests'."""
     with running_gateway(settings_for(fake_of_module)) as client:
         yield client
@@ -66,7 +65,7 @@ def outside(pixels: np.ndarray) -> np.ndarray:
     "fields", [{}, {"roi": "600,400,640,480"}, {"min_width": 1000}, {"roi": "0,0,60,32"}]
 )
 @pytest.mark.usefixtures("fake")
-def test_every_plate_is_blurred_whatever_is_chosen(client: httpx.Client, fields: dict) -> None:
+def test_every_plate_is_blurred_whatever_is_chosen(client, fields):
     before = noise()
     response = redact(client, encode(before, "PNG"), **fields)
     assert response.headers["content-type"] == "image/png"
@@ -81,7 +80,7 @@ def test_every_plate_is_blurred_whatever_is_chosen(client: httpx.Client, fields:
 
 @pytest.mark.parametrize("file_format", ["JPEG", "WEBP", "BMP", "TIFF", "GIF"])
 @pytest.mark.usefixtures("fake")
-def test_others_become_jpeg(client: httpx.Client, file_format: str) -> None:
+def test_others_become_jpeg(client, file_format):
     photo = encode(cv2.GaussianBlur(noise(), (0, 0), 3), file_format)
     response = post_raw(client, photo, redact="yes")
     assert response.headers["content-type"] == "image/jpeg"
@@ -92,7 +91,7 @@ def test_others_become_jpeg(client: httpx.Client, file_format: str) -> None:
     assert post_form(client, photo, redact="false").json()["plates"]
 
 
-def test_photo_too_long_for_a_jpeg_becomes_a_png(client: httpx.Client, fake: FakeTriton) -> None:
+def test_photo_too_long_for_a_jpeg_becomes_a_png(client, fake):
     fake.reply = lambda _: fake_triton.outputs(0)
     before = np.full((8, 65_501, 3), 200, np.uint8)
     response = redact(client, encode(before, "BMP"))
@@ -102,7 +101,7 @@ def test_photo_too_long_for_a_jpeg_becomes_a_png(client: httpx.Client, fake: Fak
 
 
 @pytest.mark.usefixtures("fake")
-def test_photo_comes_upright_and_without_metadata(client: httpx.Client) -> None:
+def test_photo_comes_upright_and_without_metadata(client):
     upright = noise()
     stored = np.ascontiguousarray(upright.transpose(1, 0, 2)[::-1])
     secret = encode(np.zeros((8, 8, 3), np.uint8), "JPEG", comment=b"secret thumbnail")
@@ -119,7 +118,7 @@ def test_photo_comes_upright_and_without_metadata(client: httpx.Client) -> None:
 
 
 @pytest.mark.usefixtures("fake")
-def test_png_loses_its_metadata_and_its_transparency(client: httpx.Client) -> None:
+def test_png_loses_its_metadata_and_its_transparency(client):
     """Pixels behind transparency, which no viewer shows, would otherwise stay readable."""
     about = PngInfo()
     about.add_text("Comment", "secret")
@@ -130,7 +129,7 @@ def test_png_loses_its_metadata_and_its_transparency(client: httpx.Client) -> No
     assert (outside(pixels_of(redact(client, encode_rgba(hidden, "PNG")))) == 255).all()
 
 
-def test_few_photos_are_blurred_at_once(fake: FakeTriton, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_few_photos_are_blurred_at_once(fake, monkeypatch):
     blurring = Holding()
     monkeypatch.setattr("api.redaction.blur_plates", lambda *_: blurring(b""))
     settings = settings_for(fake, request_timeout_s=1)
@@ -171,15 +170,13 @@ NOTHING = np.s_[:0]
         ((100, 100, 100, 100), None, NOTHING, np.s_[120:]),
     ],
 )
-def test_what_is_covered_and_what_stays(
-    box: tuple[float, ...], quad: object, covered: object, kept: object
-) -> None:
+def test_what_is_covered_and_what_stays(box, quad, covered, kept):
     pixels = blurred(noise(), box, quad)
     assert not pixels[covered].size or detail(pixels[covered]) < 3
     assert (pixels[kept] == noise()[kept]).all()
 
 
-def test_different_texts_leave_the_same_behind() -> None:
+def test_different_texts_leave_the_same_behind():
     """Not only unreadable for people: there is nothing to compare guesses with."""
     left = set()
     for seed in range(64):
@@ -234,7 +231,7 @@ fake.stop()
 """
 
 
-def test_nothing_is_written_to_disk() -> None:
+def test_nothing_is_written_to_disk():
     run = subprocess.run(
         [sys.executable, "-B", "-c", NO_WRITES],
         capture_output=True,

@@ -2,12 +2,10 @@
 
 import json
 import socket
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import fake_triton
 import grpc
-import httpx
 import numpy as np
 import pytest
 from fake_triton import FakeTriton, Holding, refusing, sleeping
@@ -31,9 +29,7 @@ AWAY = "recognizer-unavailable"
 
 
 @pytest.mark.parametrize("slug", PHOTO_PROBLEMS)
-def test_refusals_of_the_models_are_passed_on(
-    client: httpx.Client, fake: FakeTriton, slug: str
-) -> None:
+def test_refusals_of_the_models_are_passed_on(client, fake, slug):
     message = f"[request id: <id_unknown>] {slug}: The file is no good."
     fake.reply = refusing(grpc.StatusCode.INVALID_ARGUMENT, message)
     document = assert_problem(post_raw(client, PHOTO), STATUS[slug], slug)
@@ -61,9 +57,7 @@ def test_refusals_of_the_models_are_passed_on(
         ("DEADLINE_EXCEEDED", "", "recognizer-timeout"),
     ],
 )
-def test_failures_of_triton(
-    client: httpx.Client, fake: FakeTriton, code: str, message: str, slug: str
-) -> None:
+def test_failures_of_triton(client, fake, code, message, slug):
     fake.reply = refusing(grpc.StatusCode[code], message)
     response = post_raw(client, PHOTO)
     document = assert_problem(response, STATUS[slug], slug)
@@ -87,16 +81,14 @@ def test_failures_of_triton(
         {"model_info": np.array(['{"version": "1", "weights": "", "device": ""}'], object)},
     ],
 )
-def test_answers_of_another_shape_are_noticed(
-    client: httpx.Client, fake: FakeTriton, broken: dict
-) -> None:
+def test_answers_of_another_shape_are_noticed(client, fake, broken):
     arrays = {k: v for k, v in (fake_triton.outputs() | broken).items() if v is not None}
     fake.reply = lambda _: arrays
     assert_problem(post_raw(client, PHOTO), 502, "recognizer-mismatch")
 
 
 @pytest.mark.parametrize("was_there", [True, False])
-def test_triton_that_is_away(was_there: bool) -> None:
+def test_triton_that_is_away(was_there):
     fake = FakeTriton()
     if not was_there:
         fake.stop()
@@ -111,7 +103,7 @@ def test_triton_that_is_away(was_there: bool) -> None:
         assert_problem(client.get("/readyz"), 503, None)
 
 
-def test_photos_go_to_each_triton_in_turn_and_on_when_one_ends() -> None:
+def test_photos_go_to_each_triton_in_turn_and_on_when_one_ends():
     one = FakeTriton()
     two = FakeTriton(address=f"127.0.0.2:{one.port}")
     try:
@@ -147,7 +139,7 @@ def test_photos_go_to_each_triton_in_turn_and_on_when_one_ends() -> None:
         ("ipv4:10.0.0.1,10.0.0.2:8001", "no address"),
     ],
 )
-def test_addresses_of_one_triton_or_several(url: str, reason: str | None) -> None:
+def test_addresses_of_one_triton_or_several(url, reason):
     if reason is None:
         assert Settings(triton_url=url).triton_address == url.removeprefix("grpc://")
     else:
@@ -155,9 +147,7 @@ def test_addresses_of_one_triton_or_several(url: str, reason: str | None) -> Non
             Settings(triton_url=url)
 
 
-def test_ready_asks_once_for_many_and_waits_longer_than_an_answer_stays_young(
-    fake: FakeTriton,
-) -> None:
+def test_ready_asks_once_for_many_and_waits_longer_than_an_answer_stays_young(fake):
     fake.reply = sleeping(0.3)
     settings = settings_for(fake, ready_max_age_s=0.2)
     with running_gateway(settings) as client, ThreadPoolExecutor(6) as pool:
@@ -166,7 +156,7 @@ def test_ready_asks_once_for_many_and_waits_longer_than_an_answer_stays_young(
     assert len(fake.photos) == 1
 
 
-def test_a_photo_read_meanwhile_outweighs_a_slow_canary(fake: FakeTriton) -> None:
+def test_a_photo_read_meanwhile_outweighs_a_slow_canary(fake):
     canary = Holding()
     fake.reply = lambda photo: canary(photo) if photo == canary_photo() else fake_triton.outputs()
     settings = settings_for(fake, ready_timeout_s=1, ready_max_age_s=60)
@@ -187,9 +177,7 @@ def test_a_photo_read_meanwhile_outweighs_a_slow_canary(fake: FakeTriton) -> Non
         (sleeping(1), 504),
     ],
 )
-def test_a_photo_without_recognizer_ends_the_proof_of_readiness(
-    fake: FakeTriton, reply: Callable[[bytes], dict[str, np.ndarray]], status: int
-) -> None:
+def test_a_photo_without_recognizer_ends_the_proof_of_readiness(fake, reply, status):
     limits = {"ready_max_age_s": 60, "ready_timeout_s": 0.3, "request_timeout_s": 0.4}
     with running_gateway(settings_for(fake, **limits)) as client:
         assert post_raw(client, PHOTO).status_code == 200
@@ -205,7 +193,7 @@ def test_a_photo_without_recognizer_ends_the_proof_of_readiness(
 
 
 @pytest.mark.parametrize("algorithm", ["gzip", "deflate", "none"])
-def test_a_triton_that_never_answers_and_photos_on_the_wire_to_it(algorithm: str) -> None:
+def test_a_triton_that_never_answers_and_photos_on_the_wire_to_it(algorithm):
     """It only agrees to speak HTTP/2; a real one reads compressed photos in other tests."""
     settings_frame = bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
 

@@ -8,9 +8,7 @@ import tracemalloc
 from types import SimpleNamespace
 from urllib.parse import quote
 
-import httpx
 import pytest
-from fake_triton import FakeTriton
 from gateway_support import (
     BATCH,
     MULTIPART,
@@ -41,7 +39,7 @@ from api.settings import Settings
 from api.uploads.receiving import UploadForm, UploadMemory, read_upload
 
 
-def test_heic_is_taken_where_jpeg_is(client: httpx.Client, fake: FakeTriton) -> None:
+def test_heic_is_taken_where_jpeg_is(client, fake):
     photo = GOOD["heic, orientation 6"]
     for kind in ("image/heic", "image/heif"):
         assert send(client, photo, kind=kind).status_code == 200
@@ -65,9 +63,7 @@ def test_heic_is_taken_where_jpeg_is(client: httpx.Client, fake: FakeTriton) -> 
     ],
 )
 @pytest.mark.usefixtures("fake")
-def test_file_names_come_back_harmless(
-    client: httpx.Client, disposition: str, filename: str | None
-) -> None:
+def test_file_names_come_back_harmless(client, disposition, filename):
     body = form(part(PHOTO, f"form-data; name=image; {disposition}"))
     (result,) = send(client, body, BATCH).json()["results"]
     assert result["filename"] == filename
@@ -80,7 +76,7 @@ def padded(size: int) -> bytes:
     return PHOTO + bytes(size - len(PHOTO))
 
 
-def test_file_limit(client: httpx.Client, fake: FakeTriton) -> None:
+def test_file_limit(client, fake):
     for post in (post_raw, post_form):
         assert post(client, padded(100_000)).status_code == 200
         for size in (100_001, 150_000, 220_000, 5_000_000):
@@ -88,7 +84,7 @@ def test_file_limit(client: httpx.Client, fake: FakeTriton) -> None:
     assert len(fake.photos) == 2
 
 
-def test_text_has_the_budget_of_a_photo(client: httpx.Client, fake: FakeTriton) -> None:
+def test_text_has_the_budget_of_a_photo(client, fake):
     def ways(photo: bytes) -> list[dict[str, object]]:
         text = base64.b64encode(photo).decode()
         fields = {"upload": text}
@@ -106,9 +102,7 @@ def test_text_has_the_budget_of_a_photo(client: httpx.Client, fake: FakeTriton) 
 
 
 @pytest.mark.parametrize("length", [b"Content-Length: 1000000000", b"Transfer-Encoding: chunked"])
-def test_a_body_without_an_end_is_cut_off_soon_after_the_limit(
-    client: httpx.Client, length: bytes
-) -> None:
+def test_a_body_without_an_end_is_cut_off_soon_after_the_limit(client, length):
     sent, chunk = 0, b"10000\r\n" + bytes(0x10000) + b"\r\n"
     with connect(client) as connection, pytest.raises(ConnectionError):
         connection.sendall(UPLOAD + length + b"\r\n\r\n")
@@ -118,7 +112,7 @@ def test_a_body_without_an_end_is_cut_off_soon_after_the_limit(
 
 
 @pytest.mark.parametrize("setting", ["upload_timeout_s", "request_timeout_s", None])
-def test_slow_uploads_are_given_up(fake: FakeTriton, setting: str | None) -> None:
+def test_slow_uploads_are_given_up(fake, setting):
     limits = {setting: 0.3} if setting else {}
     # One deadline for upload, queue and recognition.
     headers = () if setting else (b"X-Request-Timeout: 0.3",)
@@ -130,7 +124,7 @@ def test_slow_uploads_are_given_up(fake: FakeTriton, setting: str | None) -> Non
     assert not fake.photos
 
 
-def test_uploads_beyond_the_memory_are_refused(fake: FakeTriton) -> None:
+def test_uploads_beyond_the_memory_are_refused(fake):
     """A photo counts with its copies at Triton: five times."""
     settings = settings_for(fake, upload_memory_bytes=250_000, max_bytes=100_000)
     with running_gateway(settings) as client:
@@ -166,7 +160,7 @@ BODIES = {
 
 
 @pytest.mark.parametrize("name", BODIES)
-def test_no_form_holds_more_than_is_counted(name: str) -> None:
+def test_no_form_holds_more_than_is_counted(name):
     content_type, body = BODIES[name]
     counted: list[int] = [0]
     chunks = [body[at : at + 65536] for at in range(0, len(body), 65536)]

@@ -22,12 +22,12 @@ WITH_PLUGIN = pytest.mark.skipif(not has_plugin(), reason="no docker compose plu
 
 
 @pytest.fixture(params=COMBINATIONS)
-def combination(request: pytest.FixtureRequest) -> str:
+def combination(request):
     return str(request.param)
 
 
 @pytest.fixture
-def services(combination: str) -> dict[str, Resolved]:
+def services(combination):
     found: dict[str, Resolved] = COPY[combination]["services"]
     return found
 

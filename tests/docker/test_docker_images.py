@@ -124,7 +124,7 @@ def test_everything_that_runs_is_in_the_image(image, tmp_path):
 
 
 @pytest.fixture(scope="module")
-def environments(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+def environments(tmp_path_factory):
     if not os.environ.get("PLATES_DOCKER_CHECK"):
         pytest.skip("takes minutes: make docker-check")
     folder = tmp_path_factory.mktemp("images")

@@ -5,20 +5,18 @@ not edited since.
 """
 
 import argparse
-import importlib.util
 import re
 import shutil
 import tomllib
 from functools import cache
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 from urllib.parse import urlsplit
 
 import kubernetes_validate
 import pytest
 import yaml
-from support import ROOT
+from support import ROOT, load_script
 
 from api.main import create_app
 from api.settings import Settings
@@ -55,15 +53,7 @@ TRITON_PATHS = {"/v2/health/live", "/v2/health/ready"}
 ADDRESSES_KNOWN_S = 30 + 1.1 * triton.CONNECTION_AGE_S
 
 
-def _renderer() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("render", FOLDER / "render.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-RENDER = _renderer()
+RENDER = load_script("docker/kubernetes/render.py")
 OVERLAYS: tuple[str, ...] = RENDER.OVERLAYS
 
 
@@ -112,7 +102,7 @@ def cluster_of(overlay: str) -> Cluster:
 
 
 @pytest.fixture(params=OVERLAYS)
-def cluster(request: pytest.FixtureRequest) -> Cluster:
+def cluster(request):
     return cluster_of(request.param)
 
 

@@ -1,29 +1,12 @@
 """The requirement files say what poetry.lock says."""
 
-import importlib.util
 import re
 import sys
-from types import ModuleType
-from typing import Any
 
-import pytest
-from support import ROOT
+from support import ROOT, load_script
 
 FOLDER = ROOT / "docker" / "requirements"
-
-
-@pytest.fixture(scope="module")
-def exporter() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("requirements", ROOT / "docker/requirements.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-@pytest.fixture(scope="module")
-def locked(exporter: ModuleType) -> list[dict[str, Any]]:
-    return list(exporter.read_lock())
+EXPORTER = load_script("docker/requirements.py")
 
 
 def names_in(text: str) -> dict[str, set[str]]:
@@ -34,8 +17,9 @@ def names_in(text: str) -> dict[str, set[str]]:
     return found
 
 
-def test_what_is_locked_is_what_each_role_needs(locked):
-    # Read independently of the exporter.
+def test_what_is_locked_is_what_each_role_needs():
+    locked = list(EXPORTER.read_lock())
+    # Read independently of the EXPORTER.
     versions = {(package["name"], package["version"]) for package in locked}
     hashes = {file["hash"] for package in locked for file in package["files"]}
     texts = {path.stem: path.read_text(encoding="utf-8") for path in FOLDER.glob("*.txt")}
@@ -56,13 +40,13 @@ def test_no_index_is_named():
         assert not re.search(r"https?://|--(extra-)?index-url|file:", "\n".join(lines)), path
 
 
-def test_check_names_what_is_stale(exporter, tmp_path, monkeypatch, capsys):
+def test_check_names_what_is_stale(tmp_path, monkeypatch, capsys):
     def main(*words: str) -> int:
         monkeypatch.setattr(sys, "argv", ["requirements.py", *words])
-        return int(exporter.main())
+        return int(EXPORTER.main())
 
     assert main("--check") == 0, "run `make requirements`"
-    monkeypatch.setattr(exporter, "FOLDER", tmp_path)
+    monkeypatch.setattr(EXPORTER, "FOLDER", tmp_path)
     assert main("--check") == 1
     assert "gateway.txt" in capsys.readouterr().out
     assert not list(tmp_path.iterdir())

@@ -67,7 +67,7 @@ def make_machine(folder: Path, clone: str = "clone") -> Machine:
 
 
 @pytest.fixture
-def machine(tmp_path: Path) -> Machine:
+def machine(tmp_path):
     return make_machine(tmp_path)
 
 

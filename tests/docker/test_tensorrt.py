@@ -1,25 +1,17 @@
 """TensorRT engines: what is refused, how they would be built, and what serves them."""
 
-import importlib.util
 import sys
 from pathlib import Path
-from types import ModuleType
 
 import pytest
-from support import REPOSITORY, ROOT
+from support import REPOSITORY, load_script
 
 from plate_models.spec import DETECTOR, RECOGNIZER, RECTIFIER
 
-SCRIPT = ROOT / "docker" / "tensorrt" / "build_engines.py"
-
 
 @pytest.fixture
-def build() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("build_engines", SCRIPT)
-    assert spec and spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+def build():
+    return load_script("docker/tensorrt/build_engines.py")
 
 
 def exported(folder: Path) -> Path:

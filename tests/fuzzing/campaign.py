@@ -148,16 +148,8 @@ class Campaign:
         """No process ended or grew, none is still at work, nothing was logged."""
         if {one.pid for one in before} != {one.pid for one in footprints(self._service.pid)}:
             self.violations.append("processes ended or began meanwhile")
-        sides = {"before": before, "after": after}
-        memory = pd.DataFrame(
-            {
-                name: pd.Series({f"{one.part} {one.pid}": one.rss_bytes / 2**20 for one in side})
-                for name, side in sides.items()
-            }
-        )
-        memory.loc["all"] = memory.sum()
-        self._notes.append(f"Memory in MB\n{memory.to_string(float_format='%.0f')}")
-        warm, end = memory.loc["all"]
+        warm, end = (sum(one.rss_bytes for one in side) / 2**20 for side in (before, after))
+        self._notes.append(f"memory of all processes: {warm:.0f} MB, {end:.0f} MB at the end")
         if end > _GROWTH_FACTOR * warm + self._growth_mb:
             self.violations.append(f"memory grew from {warm:.0f} to {end:.0f} MB")
         log = self._service.log.read_text(errors="replace") if self._service.log else ""

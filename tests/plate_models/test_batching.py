@@ -1,6 +1,5 @@
 """Our backends batch what fits together, and a bad request fails alone."""
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -29,7 +28,7 @@ def request(value: float, rows: int = 1, columns: int = 2) -> tuple[Any, ...]:
     return (np.full((rows, columns), value, np.float32),)
 
 
-def test_equal_shapes_are_one_run_and_each_gets_its_own_rows() -> None:
+def test_equal_shapes_are_one_run_and_each_gets_its_own_rows():
     net = Doubler()
     answers = run_batched([request(1), request(2, rows=3), request(3)], net, np.concatenate)
     assert net.sizes == [5]
@@ -38,7 +37,7 @@ def test_equal_shapes_are_one_run_and_each_gets_its_own_rows() -> None:
     assert run_batched([], net, np.concatenate) == []
 
 
-def test_other_shapes_and_types_run_apart_in_order() -> None:
+def test_other_shapes_and_types_run_apart_in_order():
     net = Doubler()
     doubles = (np.full((1, 2), 4.0),)
     requests = [request(1), request(2, columns=3), request(3), doubles]
@@ -47,7 +46,7 @@ def test_other_shapes_and_types_run_apart_in_order() -> None:
     assert [answer[0].flat[0] for answer in answers] == [2, 4, 6, 8]
 
 
-def test_a_bad_request_fails_alone() -> None:
+def test_a_bad_request_fails_alone():
     net = Doubler()
     answers = run_batched([request(1), request(-1), request(3)], net, np.concatenate)
     assert isinstance(answers[1], ValueError)
@@ -58,7 +57,7 @@ def test_a_bad_request_fails_alone() -> None:
     assert isinstance(answer, ValueError) and lonely.sizes == [1]
 
 
-def test_only_what_the_request_caused_is_its_fault(repository: Path) -> None:
+def test_only_what_the_request_caused_is_its_fault(repository):
     session = onnxruntime.InferenceSession(repository / "lprnet" / "1" / "model.onnx")
     with pytest.raises(Exception, match="dimension") as refused:
         session.run(None, {"input__0": np.zeros((1, 3, 24, 95), np.float32)})

@@ -4,8 +4,6 @@ import json
 import math
 import shutil
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -25,12 +23,21 @@ PINS = dict.fromkeys(("recognizer", "rectifier", "country", "grammar", "colour")
 BENT = Calibration(((-2.0, -3.0), (1.0, 0.0), (30.0, 8.0)), 0.9, PINS)
 
 
-def test_lines_run_between_knots_and_end_with_them() -> None:
+def test_lines_run_between_knots_and_end_with_them():
     for raw in (0.0, 1e-300, 0.3, 1 - 1e-12, 1.0):
         assert Calibration().apply(raw) == raw
     assert BENT.apply(sigmoid(-0.5)) == pytest.approx(sigmoid(-1.5))
     assert BENT.apply(sigmoid(1.0)) == pytest.approx(0.5)
-    assert BENT.apply(0.0) == BENT.apply(sigmoid(-2.5)) == pytest.approx(sigmoid(-3))
+    assert BENT.apply(sigmoid(-2.0)) == pytest.approx(sigmoid(-3))
+    # Below the knots it falls with the raw score, and what can't be right gets 0.
+    assert BENT.apply(sigmoid(-2.0) / 5) == pytest.approx(sigmoid(-3) / 5)
+    assert BENT.apply(0.0) == 0.0
+    # A floor over several knots is one of few texts: it falls from its end on.
+    floor = Calibration(((-10.0, -2.0), (-4.0, -2.0), (1.0, 0.0)))
+    assert floor.apply(sigmoid(-4.0)) == pytest.approx(sigmoid(-2.0))
+    assert floor.apply(sigmoid(-4.0) / 100) == pytest.approx(sigmoid(-2.0) / 100)
+    level = Calibration(((-1.0, 2.0), (3.0, 2.0)))
+    assert level.apply(sigmoid(-1.0)) == level.apply(1.0) == pytest.approx(sigmoid(2.0))
     assert BENT.apply(1.0) == pytest.approx(sigmoid(8))
     # Scores next to 1 stay apart.
     calibrated = [BENT.apply(1 - 10.0**-k) for k in range(2, 14)]
@@ -41,16 +48,16 @@ def test_lines_run_between_knots_and_end_with_them() -> None:
 
 
 @pytest.mark.parametrize("calibration", [Calibration(), BENT])
-def test_what_is_no_probability_becomes_one(calibration: Calibration) -> None:
+def test_what_is_no_probability_becomes_one(calibration):
     assert calibration.apply(math.nan) == 0.0
     assert calibration.apply(math.inf) == calibration.apply(1.0)
     assert calibration.apply(-math.inf) == calibration.apply(0.0)
     assert calibration.apply(1.0000001) == calibration.apply(1.0)
 
 
-def test_json_and_back(tmp_path: Path) -> None:
+def test_json_and_back(tmp_path):
     path = tmp_path / "calibration.json"
-    for calibration in (Calibration(), BENT):
+    for calibration in (Calibration(), BENT, replace(BENT, unknown_readable_from=0.99)):
         path.write_text(calibration.to_json({"crops": 7}))
         assert load(path) == calibration
         assert json.loads(path.read_text())["fit"]["crops"] == 7
@@ -69,6 +76,7 @@ def test_json_and_back(tmp_path: Path) -> None:
         ({"knots": [[1, 0], [1, 1]]}, "monotone"),
         ({"readable_from": 1.1}, "readable_from"),
         ({"readable_from": True}, "readable_from"),
+        ({"unknown_readable_from": -0.1}, "unknown_readable_from"),
         ({"readable_from": math.inf}, "readable_from"),
         ({"readable_from": 10**400}, "readable_from"),
         ({"recognizer_sha256": "ABC"}, "recognizer_sha256"),
@@ -76,9 +84,7 @@ def test_json_and_back(tmp_path: Path) -> None:
         ({"fit": {"measured_with": ["colour"]}}, "fit.measured_with"),
     ],
 )
-def test_malformed_values_are_refused_by_name(
-    tmp_path: Path, change: dict[str, Any], named: str
-) -> None:
+def test_malformed_values_are_refused_by_name(tmp_path, change, named):
     path = tmp_path / "calibration.json"
     path.write_text(json.dumps({**json.loads(BENT.to_json()), **change}))
     with pytest.raises(CalibrationError, match=named) as refusal:
@@ -86,7 +92,7 @@ def test_malformed_values_are_refused_by_name(
     assert str(path) in str(refusal.value)
 
 
-def test_files_that_are_no_calibration_are_refused(tmp_path: Path) -> None:
+def test_files_that_are_no_calibration_are_refused(tmp_path):
     path = tmp_path / "calibration.json"
     with pytest.raises(CalibrationError, match="can't be read"):
         load(path)
@@ -94,21 +100,21 @@ def test_files_that_are_no_calibration_are_refused(tmp_path: Path) -> None:
         path.write_bytes(content)
         with pytest.raises(CalibrationError, match=r"calibration\.json"):
             load(path)
-    for key in json.loads(BENT.to_json()):
+    for key in json.loads(BENT.to_json()).keys() - {"unknown_readable_from"}:  # was added later
         values = json.loads(BENT.to_json())
         del values[key]
         with pytest.raises(CalibrationError, match=key):
             Calibration.from_json(json.dumps(values))
 
 
-def test_older_files_pin_the_recognizer_alone() -> None:
+def test_older_files_pin_the_recognizer_alone():
     values = json.loads(BENT.to_json()) | {"fit": {"date": "2026-11-21"}}
     assert Calibration.from_json(json.dumps(values)).measured_with == {"recognizer": SHA256}
     values["recognizer_sha256"] = None
     assert Calibration.from_json(json.dumps(values)) == replace(BENT, measured_with={})
 
 
-def test_what_it_was_not_measured_with_is_named() -> None:
+def test_what_it_was_not_measured_with_is_named():
     BENT.check(PINS)
     Calibration().check(PINS)
     for net in ("recognizer", "rectifier"):
@@ -119,7 +125,7 @@ def test_what_it_was_not_measured_with_is_named() -> None:
             BENT.check(PINS | {other: "f" * 64})
 
 
-def test_weights_are_compared_with_their_calibration(tmp_path: Path) -> None:
+def test_weights_are_compared_with_their_calibration(tmp_path):
     folder = shutil.copytree(weights.WEIGHTS_DIR, tmp_path / "weights")
     found = weights.measured_with(folder)
     assert load(folder / NAME).measured_with.items() >= found.items()

@@ -1,7 +1,7 @@
 """What goes in and out of plate_recognition, and that every config.pbtxt says the same."""
 
 import json
-from pathlib import Path
+from dataclasses import replace
 
 import cv2
 import numpy as np
@@ -12,8 +12,11 @@ from support import ROOT
 from tritonclient.grpc import model_config_pb2
 from tritonclient.utils import triton_to_np_dtype
 
-from plate_models import contract, export, images
-from plate_models.pipeline import Plate
+from plate_models import contract, export, images, weights
+from plate_models.formats import grammar_of
+from plate_models.pipeline import PipelineConfig, Plate
+from plate_models.recognition import ctc
+from plate_models.recognition.calibration import UNCALIBRATED
 from plate_models.recognition.decoding import Reading
 from plate_models.spec import (
     DEFAULTS,
@@ -23,11 +26,12 @@ from plate_models.spec import (
     RECTIFIER,
     TENSORS,
     Limits,
+    Specs,
 )
 
 ORIGIN = contract.Origin("sha256:0123", "cpu")
 PHOTO = torch.zeros((480, 640, 3), dtype=torch.uint8)
-EVERYTHING = {*contract.OUTPUTS, contract.MODEL_INFO}
+EVERYTHING = {*contract.OUTPUTS, contract.LOG_PROBS, contract.MODEL_INFO}
 REPOSITORY = ROOT / "model_repository"
 MODELS = ("plate_recognition", *contract.GRAPHS)
 PROFILES = {
@@ -46,14 +50,15 @@ def plate(text: str, candidates: tuple[tuple[str, float], ...], readable: bool =
     reading = Reading(text if readable else "", 0.75, readable, "ru.car", characters, candidates)
     quad = ((1.0, 2.0), (3.0, 2.0), (3.0, 4.0), (1.0, 4.0))
     crop = np.full((*RECTIFIER.shown_hw, 3), 7, np.uint8)
-    return Plate((1.0, 2.0, 3.0, 4.0), quad, 0.5, 1, reading, crop)
+    log_probs = np.full((3, 2 + len(text)), -1.0)
+    return Plate((1.0, 2.0, 3.0, 4.0), quad, 0.5, 1, reading, crop, log_probs)
 
 
 def png(pixels: np.ndarray) -> np.ndarray:
     return cv2.imencode(".png", pixels)[1].ravel()
 
 
-def test_pixels_are_bgr_and_a_file_gives_the_same_photo() -> None:
+def test_pixels_are_bgr_and_a_file_gives_the_same_photo():
     bgr = np.random.default_rng(0).integers(0, 256, (6, 5, 3), dtype=np.uint8)
     from_pixels = contract.photo_of(None, torch.from_numpy(bgr))
     assert torch.equal(from_pixels, torch.from_numpy(bgr[:, :, ::-1].copy()))
@@ -76,14 +81,12 @@ WRONG_SHAPES = [(0, 0, 3), (0, 5, 3), (5, 0, 3), (5, 4, 4), (5, 4), (3,)]
         (np.zeros((2, 2), np.uint8), None, r"image: expected UINT8 \[-1\]"),
     ],
 )
-def test_other_inputs_are_refused_by_name(
-    file: np.ndarray | None, pixels: torch.Tensor | None, message: str
-) -> None:
+def test_other_inputs_are_refused_by_name(file, pixels, message):
     with pytest.raises(contract.InvalidInput, match=message):
         contract.photo_of(file, pixels, Limits(max_pixels=109))
 
 
-def test_as_many_pixels_as_allowed_are_taken_and_bytes_of_a_wrong_content_are_not() -> None:
+def test_as_many_pixels_as_allowed_are_taken_and_bytes_of_a_wrong_content_are_not():
     assert contract.photo_of(None, PIXELS, Limits(max_pixels=110)).shape == (10, 11, 3)
     with pytest.raises(images.EmptyImage):
         contract.photo_of(np.zeros(0, np.uint8), None)
@@ -91,7 +94,7 @@ def test_as_many_pixels_as_allowed_are_taken_and_bytes_of_a_wrong_content_are_no
         contract.photo_of(np.frombuffer(b"not a photo", np.uint8), None)
 
 
-def test_rows_are_padded() -> None:
+def test_rows_are_padded():
     plates = [
         plate("A1", (("A1", 0.75), ("A7", 0.25))),
         plate("", (), readable=False),
@@ -115,13 +118,56 @@ def test_rows_are_padded() -> None:
     assert np.isfinite(outputs["character_scores"]).sum() == 15
 
 
-def test_model_info_names_the_weights_the_device_and_the_size(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_log_probs_are_padded_with_certain_blanks():
+    rows = [ctc.log_softmax(np.random.default_rng(seed).normal(size=(4, 6))) for seed in range(3)]
+    plates = [rows[0], ctc.join_rows(rows[1:]), np.full((4, 6), np.nan)]
+    stacked = contract.outputs_of(
+        [replace(plate("A", ()), log_probs=each) for each in plates], PHOTO, ORIGIN, {"log_probs"}
+    )["log_probs"]
+    assert stacked.shape == (3, 4, 13) and stacked.dtype == np.float32
+    assert (stacked[0, :-1, 6:] == -np.inf).all() and (stacked[0, -1, 6:] == 0).all()
+    for padded, given in zip(stacked[:2].astype(float), plates, strict=False):
+        texts = ctc.beam_decode(given, "ABC")
+        assert [text for text, _ in ctc.beam_decode(padded, "ABC")] == [text for text, _ in texts]
+    assert np.isnan(stacked[2, :, :6]).all() and not np.isnan(stacked[2, :, 6:]).any()
+
+
+@pytest.mark.parametrize(
+    ("parameters", "countries"),
+    [
+        ("", ["ru", "sk", "cz"]),
+        ("{}", ["ru", "sk", "cz"]),
+        ('{"other": 1}', ["ru", "sk", "cz"]),
+        ('{"countries": "cz"}', ["cz"]),
+        ('{"countries": " CZ, ru ,cz"}', ["cz", "ru"]),
+        ('{"countries": "gb,cz,*"}', ["cz", "ru", "sk"]),
+        ('{"countries": "gb,*"}', ["ru", "sk", "cz"]),
+    ],
+)
+def test_a_request_narrows_the_countries(parameters, countries):
+    specs = Specs(recognizer=replace(RECOGNIZER, countries=("ru", "sk", "cz")))
+    config = PipelineConfig.of(specs, UNCALIBRATED)
+    assert contract.narrowed(config, parameters).grammar is grammar_of(*countries)
+
+
+@pytest.mark.parametrize("given", ["gb", "cz,pl", "", "cz,", "../ru", 3, ["cz"], None, {}])
+def test_countries_that_the_weights_do_not_read_are_refused_by_name(given):
+    config = PipelineConfig.of(
+        Specs(recognizer=replace(RECOGNIZER, countries=("cz",))), UNCALIBRATED
+    )
+    parameters = json.dumps({"countries": given})
+    if given is None:  # as if it did not come
+        assert contract.narrowed(config, parameters) is config
+        return
+    with pytest.raises(contract.InvalidInput, match=r"countries: expected some of cz, .*got"):
+        contract.narrowed(config, parameters)
+
+
+def test_model_info_names_the_weights_the_device_and_the_size(tmp_path, monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 4)
     (tmp_path / "1").mkdir()
-    manifest = {"weights": "sha256:abc", "torch": "x"}
+    manifest = {"weights": "sha256:abc", "specs": {"recognizer": {"alphabet": "ABC"}}}
     (tmp_path / "1" / contract.MANIFEST).write_text(json.dumps(manifest))
     instance = {"model_instance_kind": "GPU", "model_instance_device_id": "3"}
     origin = contract.read_origin(
@@ -132,6 +178,7 @@ def test_model_info_names_the_weights_the_device_and_the_size(
         "version": "1",
         "weights": "sha256:abc",
         "device": "cuda:3",
+        "alphabet": "ABC",
         "image": {"width": 640, "height": 480},
     }
     for timing, expected in ((None, info), (spent, info | {"timing_ms": spent})):
@@ -139,7 +186,7 @@ def test_model_info_names_the_weights_the_device_and_the_size(
         assert json.loads(outputs[contract.MODEL_INFO][0]) == expected
 
 
-def test_a_gpu_that_is_not_there_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_gpu_that_is_not_there_is_an_error(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     args = {"model_instance_kind": "GPU", "model_instance_device_id": "0"}
     with pytest.raises(RuntimeError, match="GPU"):
@@ -162,14 +209,14 @@ SERVED = {"gpu": MODELS, "cpu": MODELS, "tensorrt": ("yolo", "lprnet")}
 
 
 @pytest.mark.parametrize(("profile", "model"), [(p, m) for p in SERVED for m in SERVED[p]])
-def test_profiles_differ_only_in_how_they_run_and_their_queues_are_bounded(
-    profile: str, model: str
-) -> None:
+def test_profiles_differ_only_in_how_they_run_and_their_queues_are_bounded(profile, model):
     config, other = read_config(model, profile), read_config(model, "gpu")
     assert config.input == other.input and config.max_batch_size == other.max_batch_size
     outputs = shapes(other.output)
     if (model, profile) == ("lprnet", "tensorrt"):  # an engine is built for one alphabet
-        outputs = {TENSORS.graph_output: ("TYPE_FP32", [RECOGNIZER.classes, RECOGNIZER.steps])}
+        released = weights.read_file(weights.WEIGHTS_DIR / "recognizer.safetensors").contract
+        dims = [len(released["alphabet"]) + 1, released["steps"]]
+        outputs = {TENSORS.graph_output: ("TYPE_FP32", dims)}
     assert shapes(config.output) == outputs
     assert tuple(outputs) == contract.GRAPHS.get(model, tuple(outputs))
     for graph in export.graphs_of(DEFAULTS):
@@ -192,7 +239,7 @@ def test_profiles_differ_only_in_how_they_run_and_their_queues_are_bounded(
 
 
 @pytest.mark.parametrize("count", [0, 1, 3])
-def test_plate_recognitions_outputs_are_what_the_contract_makes(count: int) -> None:
+def test_plate_recognitions_outputs_are_what_the_contract_makes(count):
     config = read_config("plate_recognition", "cpu")
     assert config.output == read_config("plate_recognition", "gpu").output
     declared = shapes(config.output)
@@ -210,7 +257,7 @@ def test_plate_recognitions_outputs_are_what_the_contract_makes(count: int) -> N
         assert all(fits), (name, dims, array.shape)
 
 
-def test_the_published_inputs_and_outputs_stay() -> None:
+def test_the_published_inputs_and_outputs_stay():
     config = read_config("plate_recognition", "cpu")
     assert config.max_batch_size == 0
     assert shapes(config.input) == {

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from plate_models.formats import RUSSIA
+from plate_models.formats import Region, grammar_of
 from plate_models.recognition.countries import load_country
 from plate_models.recognition.grammar import FormatError
 
@@ -49,20 +49,27 @@ def written(folder: Path, source: str, old: str = "", new: str = "") -> Path:
     return path
 
 
-def test_a_small_country_needs_little(tmp_path: Path) -> None:
+def test_a_small_country_needs_little(tmp_path):
     country = load_country(written(tmp_path, SMALL))
     assert country.judge("LR12") == ("xx.cart", 1.0)
     assert country.judge("Z1/R") == ("xx.cart", 1.0)  # literals may be symbols of the language
     assert country.judge("LR13")[0] == country.judge("")[0] == "unknown"
     assert country.respellings("LRZ1") == ("LR21",)
-    assert country.to_native("LR12") == "LR12"
-    assert country.region_of("LR12") is None
-    assert load_country(written(tmp_path, REGIONS)).region_of("A12A1").name == "East"
+    cart = country.reading_of("LR12", "xx.cart")
+    assert cart is not None and (cart.native, cart.region) == ("LR12", None)
+    for code, region in (("A1", Region("A1", "East")), ("3", None)):
+        car = load_country(written(tmp_path, REGIONS)).reading_of(f"A12{code}", "yy.car")
+        assert car is not None and car.region == region
+    lettered = REGIONS.replace('"#", "A#"', '"L", "L#"').replace('"1 A1"', '"C A1"')
+    path = written(tmp_path, lettered.replace("[[", 'region_of_all = "yy"\n[[', 1), '"2"', '"B"')
+    for code, region in (("C", Region("C", "East")), ("A1", Region("A1", "East")), ("A", None)):
+        car = load_country(path).reading_of(f"A12{code}", "yy.car")
+        assert car is not None and car.region == region
     # Two countries don't share what they remember.
-    assert RUSSIA.judge("LR12")[0] == "unknown"
+    assert grammar_of("ru").judge("LR12")[0] == "unknown"
 
 
-def test_rows_are_counted(tmp_path: Path) -> None:
+def test_rows_are_counted(tmp_path):
     path = written(tmp_path, SMALL, """"LL##", "'Z'# '/R'\"""", '"LL / ##", "L / \'Z\'"')
     (cart,) = load_country(path).formats
     assert cart.lines == 2 and cart.patterns[0].fullmatch("LR12")
@@ -128,9 +135,7 @@ MALFORMED_REGIONS = [
     ("source", "old", "new", "reason"),
     [(SMALL, *row) for row in MALFORMED] + [(REGIONS, *row) for row in MALFORMED_REGIONS],
 )
-def test_malformed_definitions_are_refused_by_name(
-    tmp_path: Path, source: str, old: str, new: str, reason: str
-) -> None:
+def test_malformed_definitions_are_refused_by_name(tmp_path, source, old, new, reason):
     load_country(written(tmp_path, source))
     path = written(tmp_path, source, old, new)
     with pytest.raises(FormatError, match=reason) as refused:
@@ -138,7 +143,7 @@ def test_malformed_definitions_are_refused_by_name(
     assert str(path) in str(refused.value)
 
 
-def test_missing_files_and_bytes_are_refused_by_name(tmp_path: Path) -> None:
+def test_missing_files_and_bytes_are_refused_by_name(tmp_path):
     (tmp_path / "bytes.toml").write_bytes(b"\xff\xfe\x00")
     for name in ("nowhere.toml", "bytes.toml"):
         with pytest.raises(FormatError, match=name):

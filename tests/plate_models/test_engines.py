@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import onnx
@@ -10,11 +9,11 @@ import pytest
 
 from plate_models import cores
 from plate_models.engines import nets, onnxruntime_engine, openvino_engine
-from plate_models.engines.nets import EngineError, load_nets
+from plate_models.engines.nets import EngineError
 
 
 @pytest.fixture(scope="module")
-def doubling(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def doubling(tmp_path_factory):
     """A graph of any batch and width: output 0 is twice the input, output 1 its square."""
     path = tmp_path_factory.mktemp("graph") / "model.onnx"
     helper, kind = onnx.helper, onnx.TensorProto.FLOAT
@@ -53,23 +52,6 @@ def test_samples_side_by_side_keep_their_order_and_answers_last(doubling, monkey
     np.testing.assert_array_equal(second, 2 * x[::-1])
 
 
-def test_a_configuration_says_how_many_threads_and_where_bfloat16_is_computed(monkeypatch):
-    monkeypatch.setattr(cores, "usable_cores", lambda: 8)
-    for given, expected in (("2", 2), ("0", 8), ("", 8)):
-        options = {"intra_op_thread_count": given, "INFERENCE_NUM_THREADS": given}
-        assert onnxruntime_engine.options_for(options).intra_op_num_threads == expected
-        assert openvino_engine.settings_for(options)["INFERENCE_NUM_THREADS"] == expected
-    for capable, options, expected in (
-        (True, {"HINT_BF16": "yes"}, "bf16"),
-        (True, {"HINT_BF16": "YES"}, "bf16"),
-        (True, {"HINT_BF16": "no"}, "f32"),
-        (True, {}, "f32"),
-        (False, {"HINT_BF16": "yes"}, "f32"),
-    ):
-        monkeypatch.setattr(openvino_engine, "computes_in_bf16", lambda capable=capable: capable)
-        assert openvino_engine.settings_for(options)["INFERENCE_PRECISION_HINT"] == expected
-
-
 def test_a_profile_for_no_engine_is_refused(tmp_path):
     (tmp_path / "yolo" / "configs").mkdir(parents=True)
     (tmp_path / "yolo" / "configs" / "cpu.pbtxt").write_text('backend: "pytorch"\n')
@@ -84,21 +66,6 @@ def test_engines_report_to_nobody_and_load_no_torch():
     loaded = done.stdout.split()
     assert "openvino" in loaded and "torch" not in loaded
     assert not [name for name in loaded if "telemetry" in name]
-
-
-@pytest.mark.parametrize(
-    ("engine", "device", "message"),
-    [
-        ("tensorflow", "cpu", "engine: expected one of served, torch, got 'tensorflow'"),
-        ("torch", "gpu", "device: expected cpu or cuda:0, got 'gpu'"),
-        ("torch", "meta", "device: expected cpu or cuda:0, got 'meta'"),
-        ("torch", "cuda:99", "device: cuda:99 is not there"),
-        ("served", "cuda:0", 'cuda:0 needs engine "torch"'),
-    ],
-)
-def test_what_is_not_there_is_named(engine, device, message):
-    with pytest.raises(EngineError, match=message):
-        load_nets(engine, device)
 
 
 def test_a_quota_counts_as_cores(tmp_path, monkeypatch):

@@ -3,20 +3,16 @@
 import pytest
 
 from plate_models import formats
-from plate_models.formats import RUSSIA
+from plate_models.formats import Region, grammar_of, reading_of
 from plate_models.spec import RECOGNIZER
+
+RUSSIA = grammar_of("ru")
 
 WHITE = {"white": 0.96, "yellow": 0.01, "blue": 0.01, "black": 0.01, "red": 0.01}
 
 
 def ground(colour: str) -> dict[str, float]:
     return {**dict.fromkeys(WHITE, 0.01), colour: 0.96}
-
-
-def names_of(
-    text: str, lines: int | None = None, seen: dict[str, float] | None = None
-) -> list[str]:
-    return [match.format.name for match in RUSSIA.readings_of(text, lines, seen)]
 
 
 @pytest.mark.parametrize(
@@ -37,7 +33,7 @@ def names_of(
         ("001T00177", 1, "red", "ru.diplomatic"),
     ],
 )
-def test_every_kind_is_known_on_its_ground(text: str, lines: int, colour: str, name: str) -> None:
+def test_every_kind_is_known_on_its_ground(text, lines, colour, name):
     found, weight = RUSSIA.judge(text, lines, ground(colour))
     assert found == name and weight >= 0.3
 
@@ -49,33 +45,25 @@ def test_every_kind_is_known_on_its_ground(text: str, lines: int, colour: str, n
         *("А111АА77", "AD123477", "000CD177", "1234AB177D", "A111AA77\n", "A１１１AA77"),
     ],
 )
-def test_everything_else_is_unknown(text: str) -> None:
+def test_everything_else_is_unknown(text):
     assert RUSSIA.judge(text)[0] == "unknown"
-    assert RUSSIA.readings_of(text) == ()
-    assert formats.region_of(text) is None
+    assert reading_of(text, "unknown") is reading_of(text, "ru.car") is None
 
 
-def test_ground_and_region_tell_a_trailer_from_a_taxi() -> None:
-    assert names_of("AB123777", 1, WHITE) == ["ru.trailer", "ru.taxi"]
-    assert names_of("AB123777", 1, ground("yellow")) == ["ru.taxi", "ru.trailer"]
-    regions = [match.region for match in RUSSIA.readings_of("AB123777", 1, WHITE)]
-    assert [region and region.code for region in regions] == ["77", "777"]
+def test_ground_and_region_tell_a_trailer_from_a_taxi():
+    assert RUSSIA.judge("AB123777", 1, WHITE)[0] == "ru.trailer"
+    assert RUSSIA.judge("AB123777", 1, ground("yellow"))[0] == "ru.taxi"
     # 516 is no region, 16 is.
-    trailer, taxi = RUSSIA.readings_of("AB123516")
-    assert (trailer.format.name, taxi.format.name) == ("ru.trailer", "ru.taxi")
-    assert trailer.region == formats.Region("16", "Tatarstan") and taxi.region is None
-    assert trailer.weight > 10 * taxi.weight
+    assert RUSSIA.judge("AB123516")[0] == "ru.trailer"
 
 
-def test_what_contradicts_the_evidence_is_less_plausible_not_forbidden() -> None:
-    assert names_of("A123477", 1, WHITE) == ["ru.police"]
+def test_what_contradicts_the_evidence_is_less_plausible_not_forbidden():
     assert RUSSIA.judge("A123477", 1, WHITE)[0] == "unknown"
     assert 0 < RUSSIA.judge("A123477", 1, WHITE)[1] < RUSSIA.judge("A123477", 1, ground("blue"))[1]
-    assert names_of("1234AB77", 1) == ["ru.military", "ru.motorcycle", "ru.tractor"]
-    assert names_of("1234AB77", 2, WHITE)[:2] == ["ru.motorcycle", "ru.tractor"]
+    assert RUSSIA.judge("1234AB77", 1)[0] == "ru.military"
+    assert RUSSIA.judge("1234AB77", 2, WHITE)[0] == "ru.motorcycle"
     # No photo is so blue, and no ground so sure, that a clear car plate in it isn't one.
     for seen in (ground("blue"), {**dict.fromkeys(WHITE, 0.0), "black": 1.0}):
-        assert all(match.weight > 0 for match in RUSSIA.readings_of("A123BC77", 1, seen))
         assert RUSSIA.judge("A123BC77", 1, seen)[0] == "ru.car"
     valid, no_region, rare, unknown = (
         RUSSIA.judge(text)[1] for text in ("A111AA77", "A111AA00", "A111AD77", "ABC")
@@ -83,32 +71,83 @@ def test_what_contradicts_the_evidence_is_less_plausible_not_forbidden() -> None
     assert valid == 1 and valid > no_region > unknown > 0 and valid > rare > unknown
 
 
-def test_region_names_the_issuer() -> None:
-    for text, name, region in (
-        ("B840CK197", "ru.car", formats.Region("197", "Moscow")),
-        ("A258EX19", "ru.car", formats.Region("19", "Khakassia")),
-        ("A111AA00", "ru.car", None),
-        ("AB123777", "ru.taxi", formats.Region("777", "Moscow")),
-        ("AB123777", "ru.trailer", formats.Region("77", "Moscow")),
-        ("1234AB77", "ru.military", None),  # its digits are no region
-        ("1234AB77", "unknown", None),
+def test_region_names_the_issuer_and_rows_are_the_plates():
+    for text, name, region, rows in (
+        ("B840CK197", "ru.car", Region("197", "Moscow"), ["B840CK197"]),
+        ("B840CK197", "ru.car.square", Region("197", "Moscow"), ["B840", "CK197"]),
+        ("A258EX19", "ru.car", Region("19", "Khakassia"), ["A258EX19"]),
+        ("A111AA00", "ru.car", None, ["A111AA00"]),
+        ("AB123777", "ru.taxi", Region("777", "Moscow"), ["AB123777"]),
+        ("AB123777", "ru.trailer", Region("77", "Moscow"), ["AB123777"]),
+        ("AB123516", "ru.taxi", None, ["AB123516"]),
+        ("1234AB77", "ru.military", None, ["1234AB77"]),  # its digits are no region
+        ("1234AB77", "ru.motorcycle", Region("77", "Moscow"), ["1234", "AB77"]),
     ):
-        assert formats.region_of(text, name) == region
-    assert len(formats.REGIONS) == 167 and len(set(formats.REGIONS.values())) == 90
-    for code in formats.REGIONS:
+        match = reading_of(text, name)
+        assert match is not None and (match.region, list(match.rows)) == (region, rows)
+    assert len(RUSSIA.regions) == 167 and len(set(RUSSIA.regions.values())) == 90
+    for code, region_name in RUSSIA.regions.items():
         assert RUSSIA.judge(f"A111AA{code}")[0] == "ru.car"
-        assert formats.region_of(f"A111AA{code}").code == code
+        match = reading_of(f"A111AA{code}", "ru.car")
+        assert match is not None and match.region == Region(code, region_name)
 
 
-def test_every_letter_has_its_own_native_one() -> None:
-    assert RUSSIA.alphabet == RECOGNIZER.alphabet
-    native = formats.to_native(RECOGNIZER.alphabet)
-    assert native.isascii() is False and native[:10] == RECOGNIZER.alphabet[:10]
-    assert len(set(native)) == len(native)
-    assert formats.to_native("B840CK197") == "В840СК197"
+def native(text: str) -> str:
+    match = reading_of(text, RUSSIA.judge(text)[0])
+    assert match is not None
+    return match.native
+
+
+def test_letters_are_written_as_the_country_writes_them():
+    assert set(RUSSIA.alphabet) < set(RECOGNIZER.alphabet)
+    assert native("B840CK197") == "В840СК197"
     # A Latin D is another letter than the Cyrillic one.
-    assert RUSSIA.judge("B666AD30")[0] == "ru.car" and formats.to_native("B666AD30") == "В666АД30"
-    assert formats.to_native("001D00177") == "001D00177"
-    assert formats.to_native("001CD177", "ru.diplomatic") == "001CD177"
-    lengths = {len(places) for form in RUSSIA.formats for places in form.places}
-    assert max(lengths) <= RECOGNIZER.max_text_length
+    assert native("B666AD30") == "В666АД30" and native("001D00177") == "001D00177"
+    assert native("001CD177") == "001CD177" != native("C111CT77")
+    own = {latin: char for form in RUSSIA.formats[:1] for latin, char in form.native.items()}
+    assert len(own) == 13 == len(set(own.values())) and not "".join(own.values()).isascii()
+
+
+# A text of each format, its lines and ground, its region's code and name.
+ABROAD = [
+    ("BA123CD", 1, "sk.car", "BA", "Bratislava"),
+    ("AA123CD", 1, "sk.car.2023", "", "Slovakia"),
+    ("1AB2345", 1, "cz.car", "A", "Prague"),
+    ("5U23456", 2, "cz.car.square", "U", "Ústí nad Labem Region"),
+    ("WE12345", 1, "pl.car", "W", "Masovian"),
+    ("GDA12AB", 2, "pl.car.square", "G", "Pomeranian"),
+    ("MXY123", 1, "de.car", "", "Germany"),
+    ("BXY123E", 1, "de.car.suffix", "", "Germany"),
+    ("ABC1D23", 1, "br.car", "", "Brazil"),
+    ("ABC1234", 1, "br.car.old", "", "Brazil"),
+    ("ABC1D23", 2, "br.motorcycle", "", "Brazil"),
+    ("123ABC02", 1, "kz.car", "02", "Almaty"),
+    ("1234AB7", 1, "by.car", "7", "Minsk"),
+]
+
+
+@pytest.mark.parametrize(("text", "lines", "name", "code", "region"), ABROAD)
+def test_other_countries_name_what_home_does_not_know(text, lines, name, code, region):
+    all_of_them = grammar_of(*RECOGNIZER.countries)
+    assert RUSSIA.judge(text, lines, WHITE)[0] == "unknown"
+    found, abroad = all_of_them.judge(text, lines, WHITE)
+    assert found == name and RUSSIA.judge(text, lines, WHITE)[1] < abroad < 1
+    assert grammar_of(name[:2]).judge(text, lines, WHITE)[1] > abroad  # at home
+    match = reading_of(text, name)
+    assert match is not None and match.region == Region(code, region)
+    assert match.native == text and "".join(match.rows) == text and len(match.rows) == lines
+
+
+def test_every_country_at_hand_can_be_read_with_the_alphabet():
+    assert set(RECOGNIZER.countries) == set(formats.at_hand())
+    for country in map(grammar_of, formats.at_hand()):
+        assert set(country.alphabet) <= set(RECOGNIZER.alphabet)
+        lengths = {len(places) for form in country.formats for places in form.places}
+        assert max(lengths) <= RECOGNIZER.max_text_length
+
+
+def test_what_is_left_of_a_russian_plate_is_no_plate_of_another_country():
+    every = grammar_of(*RECOGNIZER.countries)
+    for part in ("123BC16", "A123BC", "A123BC7", "23BC777", "BC777", "AB123", "1234AB"):
+        for lines in (1, 2):
+            assert every.judge(part, lines, WHITE)[0] == "unknown", part

@@ -6,7 +6,7 @@ import sys
 import pytest
 from photo_bomb_parts import jpeg_with, png_chunk, segment, webp_chunk, webp_of
 from photo_bombs import CHEAP, HEAVY, REFUSED
-from photo_cost import Cost, costs
+from photo_cost import costs
 from photo_files import HEIGHT, WIDTH, encode, exif, pattern
 
 from plate_models import images
@@ -21,17 +21,12 @@ SIDE = 3000
 
 
 @pytest.fixture(scope="module")
-def measured() -> dict[str, Cost]:
+def measured():
     return costs(SIDE)
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_bombs_are_refused_cheaply_and_quietly(
-    measured: dict[str, Cost],
-    name: str,
-    capfd: pytest.CaptureFixture[str],
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_bombs_are_refused_cheaply_and_quietly(measured, name, capfd, caplog):
     make, slug = REFUSED[name]
     with pytest.raises(images.ImageError, match=r"^[A-Z].{20,}\.$") as caught:
         images.decode(make())
@@ -43,7 +38,7 @@ def test_bombs_are_refused_cheaply_and_quietly(
 
 
 @pytest.mark.parametrize("name", CHEAP)
-def test_burdens_are_left_unopened(measured: dict[str, Cost], name: str) -> None:
+def test_burdens_are_left_unopened(measured, name):
     cost = measured[name]
     assert cost.result in ([HEIGHT, WIDTH], [8, 8])
     assert cost.decode_s < REFUSED_S
@@ -51,14 +46,14 @@ def test_burdens_are_left_unopened(measured: dict[str, Cost], name: str) -> None
 
 
 @pytest.mark.parametrize("name", HEAVY)
-def test_the_dearest_pictures_are_read_within_bounds(measured: dict[str, Cost], name: str) -> None:
+def test_the_dearest_pictures_are_read_within_bounds(measured, name):
     cost = measured[name]
     assert cost.result == [SIDE, SIDE]
     assert cost.decode_s < READ_S
     assert cost.peak_mb < MEMORY_FACTOR * 3 * SIDE**2 / 2**20 + MEMORY_FLOOR_MB
 
 
-def test_burdens_do_not_change_the_picture() -> None:
+def test_burdens_do_not_change_the_picture():
     plain = images.decode(jpeg_with())
     assert (images.decode(CHEAP["jpeg with fill bytes"]()) == plain).all()
     assert (images.decode(jpeg_with(segment(0xFE, b"a comment"))) == plain).all()
@@ -67,12 +62,12 @@ def test_burdens_do_not_change_the_picture() -> None:
 
 
 @pytest.mark.parametrize("tags", [{}, {278: 16}, {322: 64, 323: 64}])
-def test_tiffs_of_many_jpegs_are_read(tags: dict[int, int]) -> None:
+def test_tiffs_of_many_jpegs_are_read(tags):
     photo = encode(pattern(200, 150), "TIFF", compression="jpeg", tiffinfo=tags)
     assert images.decode(photo).shape == (150, 200, 3)
 
 
-def test_colours_told_by_adobe_are_kept() -> None:
+def test_colours_told_by_adobe_are_kept():
     """Without this segment, and without JFIF's, three components are taken for YCbCr."""
     jfif = jpeg_with()
     adobe = jfif[:2] + segment(0xEE, b"Adobe\0\x64\0\0\0\0\0") + jfif[20:]
@@ -83,12 +78,12 @@ def test_colours_told_by_adobe_are_kept() -> None:
     "block",
     [b"", b"II*\0", b"II*\0\xff\xff\xff\xff", b"II*\0\x08\0\0\0\xff\xff", b"XX" * 40, exif(9)],
 )
-def test_damaged_exif_means_upright(block: bytes) -> None:
+def test_damaged_exif_means_upright(block):
     photo = jpeg_with(segment(0xE1, b"Exif\0\0" + block.removeprefix(b"Exif\0\0")))
     assert (images.decode(photo) == images.decode(jpeg_with())).all()
 
 
-def test_headers_of_the_wrong_length_are_refused() -> None:
+def test_headers_of_the_wrong_length_are_refused():
     headers = [webp_of(webp_chunk(b"VP8X", bytes(size))) for size in range(12)]
     for size in (0, 12, 14):
         chunks = png_chunk(b"IHDR", bytes(size)) + png_chunk(b"IEND", b"")
@@ -98,7 +93,7 @@ def test_headers_of_the_wrong_length_are_refused() -> None:
             images.decode(header)
 
 
-def test_no_file_is_opened_no_process_started_and_nothing_written() -> None:
+def test_no_file_is_opened_no_process_started_and_nothing_written():
     """Decoders get bytes and nothing else; warnings that quote a file would fill a log."""
     code = (
         "import sys; sys.path.insert(0, 'tests')\n"

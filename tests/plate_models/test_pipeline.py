@@ -56,7 +56,7 @@ PHOTO = torch.zeros(448, 768, 3, dtype=torch.uint8)
 ROW = [100.0, 50.0, 200.0, 80.0, 0.9, 0.0]
 
 
-def test_a_plate_comes_back_in_photo_pixels() -> None:
+def test_a_plate_comes_back_in_photo_pixels():
     photo = torch.zeros(896, 1536, 3, dtype=torch.uint8)
     (plate,) = read_plates(photo, detector_of(ROW), rectify, recognize)
     assert plate.detection_score == pytest.approx(0.9)
@@ -70,7 +70,7 @@ def test_a_plate_comes_back_in_photo_pixels() -> None:
     assert plate.lines == 1
 
 
-def test_a_grey_photo_is_no_evidence_against_colour() -> None:
+def test_a_grey_photo_is_no_evidence_against_colour():
     """By infrared light a taxi's plate is as white as all others."""
     photo = torch.full_like(PHOTO, 200)
     photo[55:75:4, 110:190:3] = 10
@@ -82,7 +82,7 @@ def test_a_grey_photo_is_no_evidence_against_colour() -> None:
     assert coloured.reading.format == "unknown"
 
 
-def test_boxes_are_those_around_quads_inside_the_photo_where_something_is_read() -> None:
+def test_boxes_are_those_around_quads_inside_the_photo_where_something_is_read():
     (plate,) = read_plates(PHOTO, detector_of([0.0, 0.0, 100, 30, 0.9, 0]), rectify, recognize)
     assert plate.quad[0][0] < 0 and plate.box[:2] == (0, 0)
     blank = lambda plates: torch.zeros(len(plates), RECOGNIZER.classes, RECOGNIZER.steps)  # noqa: E731
@@ -91,7 +91,7 @@ def test_boxes_are_those_around_quads_inside_the_photo_where_something_is_read()
     assert read_plates(PHOTO, detector_of(), rectify, recognize) == []
 
 
-def test_lines_are_what_is_read_and_may_be_mixed_in_one_photo() -> None:
+def test_lines_are_what_is_read_and_may_be_mixed_in_one_photo():
     (plate,) = read_plates(PHOTO, detector_of([*ROW[:5], 1.0]), rectify, recognize)
     assert plate.lines == 1 and plate.reading.text == "B840CK197"
     rows = [
@@ -111,7 +111,7 @@ def recognize_rows(plates: Tensor) -> Tensor:
 
 
 @pytest.mark.parametrize("detected_as_two", [1.0, 0.0])
-def test_a_plate_of_two_lines_is_read_row_by_row(detected_as_two: float) -> None:
+def test_a_plate_of_two_lines_is_read_row_by_row(detected_as_two):
     """A short plate of one line is read as two as well."""
     photo = PHOTO.clone()
     photo[224:] = 255
@@ -126,7 +126,7 @@ def test_a_plate_of_two_lines_is_read_row_by_row(detected_as_two: float) -> None
     assert plate.crop[:20].max() < 60 and plate.crop[-20:].min() > 200
 
 
-def test_a_plate_that_its_box_cut_is_cropped_again() -> None:
+def test_a_plate_that_its_box_cut_is_cropped_again():
     """Black plate on white, twice as long as its box: the rectifier points beyond the crop."""
     photo = torch.full((448, 768, 3), 255, dtype=torch.uint8)
     photo[200:220, 300:500] = 0
@@ -146,7 +146,7 @@ def test_a_plate_that_its_box_cut_is_cropped_again() -> None:
     assert [cut.quad[0][0], cut.quad[1][0]] == pytest.approx([300, 500], abs=5)
 
 
-def test_more_plates_than_one_batch_holds() -> None:
+def test_more_plates_than_one_batch_holds():
     rows = [[7.0 * i, 10.0 * i, 7.0 * i + 40, 10.0 * i + 9, 0.9, 0] for i in range(40)]
     plates = read_plates(PHOTO, detector_of(*rows), rectify, recognize)
     assert len(plates) == 40

@@ -5,11 +5,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from plate_models.formats import grammar_of
 from plate_models.recognition import ctc
 from plate_models.recognition.calibration import Calibration
 from plate_models.recognition.decoding import Evidence, Reading, choose_reading
 from plate_models.spec import RECOGNIZER
 
+RUSSIA = grammar_of("ru")
 BLANK = len(RECOGNIZER.alphabet)
 
 WHITE = {"white": 0.96, "yellow": 0.01, "blue": 0.01, "black": 0.01, "red": 0.01}
@@ -40,7 +42,7 @@ def texts_of(reading: Reading) -> list[str]:
 NOTHING = Reading("", 0.0, False, "unknown", (), ())
 
 
-def test_no_steps_and_blanks_read_as_nothing_and_huge_logits_as_others() -> None:
+def test_no_steps_and_blanks_read_as_nothing_and_huge_logits_as_others():
     assert choose_reading(log_probs_of("")) == NOTHING
     assert choose_reading(np.zeros((RECOGNIZER.classes, 0))) == NOTHING
     huge = 1e37 * np.sign(log_probs_of("B840CK197") + 1).astype(np.float32)
@@ -49,7 +51,7 @@ def test_no_steps_and_blanks_read_as_nothing_and_huge_logits_as_others() -> None
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("places", [(0, 0), (BLANK, 7), (slice(None), slice(None))])
-def test_logits_that_are_no_numbers_read_as_nothing(bad: float, places: tuple) -> None:  # type: ignore[type-arg]
+def test_logits_that_are_no_numbers_read_as_nothing(bad, places):  # type: ignore[type-arg]
     logits = log_probs_of("B840CK197").astype(np.float32)
     logits[places] = bad
     assert choose_reading(ctc.log_softmax(logits)) == NOTHING
@@ -61,7 +63,7 @@ def test_logits_that_are_no_numbers_read_as_nothing(bad: float, places: tuple) -
     ("seen", "right", "place"),
     [("0002EX71", "O002EX71", 0), ("AO02EX71", "A002EX71", 1), ("A8028X71", "A802BX71", 4)],
 )
-def test_the_place_settles_look_alikes(seen: str, right: str, place: int) -> None:
+def test_the_place_settles_look_alikes(seen, right, place):
     doubts = {place: {seen[place]: 0.6, right[place]: 0.4}}
     reading = choose_reading(log_probs_of(seen, doubts), Evidence(1, WHITE))
     assert reading.text == right and seen in texts_of(reading)
@@ -69,14 +71,14 @@ def test_the_place_settles_look_alikes(seen: str, right: str, place: int) -> Non
     assert reading.characters[place][1] > 0.9
 
 
-def test_a_doubt_that_no_place_settles_stays_a_doubt() -> None:
+def test_a_doubt_that_no_place_settles_stays_a_doubt():
     reading = choose_reading(log_probs_of("A127EX71", {2: {"2": 0.5, "7": 0.4, "": 0.1}}))
     assert not reading.readable and reading.format == "ru.car"
     assert reading.characters[2][1] == pytest.approx(0.5 / 0.9, abs=0.02)
     assert reading.characters[1][1] > 0.99
 
 
-def test_a_look_alike_that_the_beam_lost_is_found() -> None:
+def test_a_look_alike_that_the_beam_lost_is_found():
     # Thirteen doubtful texts come before it, so that the beam of twelve drops it.
     doubts: Doubts = {
         0: {"O": 0.05, "0": 0.95},
@@ -91,31 +93,69 @@ def test_a_look_alike_that_the_beam_lost_is_found() -> None:
     assert scores["O112EX71"] > scores["0112EX71"] > 0
 
 
-def test_the_grammar_does_not_overrule_what_is_clear() -> None:
+def test_the_grammar_does_not_overrule_what_is_clear():
     clear = log_probs_of("0002EX71", {0: {"0": 1 - 1e-5, "O": 1e-5}})
     for log_probs, text in ((clear, "0002EX71"), (log_probs_of("ABC123"), "ABC123")):
-        reading = choose_reading(log_probs, Evidence(1, WHITE))
+        reading = choose_reading(log_probs, Evidence(1, WHITE), RUSSIA)
         assert reading.candidates[0][0] == text and reading.score > 0.5
         assert (reading.text, reading.readable, reading.format) == ("", False, "unknown")
 
 
-def test_an_unknown_format_is_readable_where_it_is_surely_read() -> None:
+def test_an_unknown_format_is_readable_where_it_is_surely_read():
     sure = ctc.log_softmax(30 * log_probs_of("O000OO"))
     reading = choose_reading(sure)
     assert (reading.text, reading.readable, reading.format) == ("O000OO", True, "unknown")
     timid = replace(RECOGNIZER, unknown_readable_from=1.0)
     assert choose_reading(sure, calibration=CAPPED, spec=timid).text == ""
-    # The calibration's own threshold is for known formats.
+    # A calibration has a threshold of its own for each, or leaves one to the spec.
     assert choose_reading(sure, calibration=replace(CAPPED, readable_from=1.0)).readable
+    bold = replace(CAPPED, unknown_readable_from=0.9)
+    assert choose_reading(sure, calibration=bold, spec=timid).readable
     # What suffices for a known one does not for an unknown one.
     doubts: Doubts = {2: {"0": 0.99, "6": 0.01}}
     assert choose_reading(log_probs_of("H002EX71", doubts), Evidence(1, WHITE)).readable
-    reading = choose_reading(log_probs_of("AB0012", doubts), Evidence(1, WHITE))
+    reading = choose_reading(log_probs_of("AB0012", doubts), Evidence(1, WHITE), RUSSIA)
     assert reading.score == pytest.approx(0.99, abs=0.005)
     assert reading.text == "" and reading.candidates[0][0] == "AB0012"
 
 
-def test_the_raw_best_path_stays_among_the_candidates() -> None:
+def with_doubts(text: str) -> list[Doubts]:
+    """One place each that resembles another character more than its own."""
+    likely = dict(zip("0O8B7T1I5S2Z", "O0B8T7I1S5Z2", strict=True))
+    places = [place for place, char in enumerate(text) if char in likely]
+    return [{}, *({p: {text[p]: 0.4, likely[text[p]]: 0.55, "": 0.05}} for p in places)]
+
+
+@pytest.mark.parametrize(
+    ("text", "lines", "ground"),
+    [
+        ("B078TO152", 1, WHITE),
+        ("B078TO152", 2, WHITE),
+        ("1807BO178", 2, WHITE),
+        ("1807BO52", 1, BLACK),
+        ("BO807152", 1, WHITE),
+        ("TO80752", 1, YELLOW),
+        ("TO80752", 1, None),  # in a grey photo as well
+        ("B807152", 1, BLUE),
+    ],
+)
+def test_a_russian_plate_reads_as_before_where_other_countries_are_known(text, lines, ground):
+    every, evidence = grammar_of(*RECOGNIZER.countries), Evidence(lines, ground)
+    for doubts in with_doubts(text):
+        log_probs = log_probs_of(text, doubts)
+        before = choose_reading(log_probs, evidence, RUSSIA)
+        after = choose_reading(log_probs, evidence, every)
+        assert before.format.startswith("ru.")
+        assert after == before or not before.readable
+
+
+def test_a_place_of_another_country_settles_its_look_alikes():
+    every = grammar_of(*RECOGNIZER.countries)
+    found = choose_reading(log_probs_of("ZA1O0CD", {3: {"O": 0.6, "0": 0.4}}), Evidence(1), every)
+    assert (found.text, found.format) == ("ZA100CD", "sk.car")
+
+
+def test_the_raw_best_path_stays_among_the_candidates():
     doubts: Doubts = {i: {"A": 0.4, **dict.fromkeys("BEKMHP", 0.1)} for i in (0, 4, 5)}
     log_probs = log_probs_of("A123AA77", doubts | {1: {"O": 0.4, "1": 0.35, "2": 0.25}})
     raw = ctc.greedy_decode(log_probs)
@@ -123,7 +163,7 @@ def test_the_raw_best_path_stays_among_the_candidates() -> None:
     assert raw == "AO23AA77" and texts_of(reading) == ["A123AA77", raw]
 
 
-def test_ground_and_lines_name_the_format_and_settle_doubts() -> None:
+def test_ground_and_lines_name_the_format_and_settle_doubts():
     unclear = log_probs_of("A123477", {1: {"1": 0.5, "B": 0.5}})
     rows = ctc.join_rows([log_probs_of("113"), log_probs_of("3AB77")])
     for log_probs, evidence, text, name in (
@@ -145,8 +185,7 @@ def test_ground_and_lines_name_the_format_and_settle_doubts() -> None:
     assert choose_reading(log_probs_of("1133AB77"), Evidence(1, YELLOW)).format == "unknown"
 
 
-def test_calibrated_candidates_share_what_the_best_one_leaves() -> None:
-    # An isotonic fit never says less than its lowest step, here 0.27.
+def test_calibrated_candidates_share_what_the_best_one_leaves():
     timid = Calibration(((-5.0, -1.0), (36.0, 0.5)))
     log_probs = log_probs_of("H002EX71", {2: {"0": 0.8, "6": 0.15, "8": 0.05}})
     reading = choose_reading(log_probs, calibration=timid)
@@ -156,7 +195,7 @@ def test_calibrated_candidates_share_what_the_best_one_leaves() -> None:
     assert best + sum(others) <= 1 + 1e-9
 
 
-def test_scores_are_calibrated_and_the_threshold_applies_to_them() -> None:
+def test_scores_are_calibrated_and_the_threshold_applies_to_them():
     log_probs = log_probs_of("H002EX71", {2: {"0": 0.8, "6": 0.2}})
     plain = choose_reading(log_probs)
     assert plain.readable and plain.score == pytest.approx(0.8, abs=0.01)
@@ -171,7 +210,7 @@ def test_scores_are_calibrated_and_the_threshold_applies_to_them() -> None:
     assert not refused.readable and refused.text == "" and refused.candidates == reading.candidates
 
 
-def test_what_other_texts_or_an_empty_plate_get_is_missing_from_the_score() -> None:
+def test_what_other_texts_or_an_empty_plate_get_is_missing_from_the_score():
     reading = choose_reading(log_probs_of("A", {0: {"A": 0.1, "": 0.9}}))
     assert reading.candidates[0][0] == "A" and reading.score == pytest.approx(0.1, abs=0.01)
     doubts: Doubts = {i: dict.fromkeys("1234568", 1 / 7) for i in (1, 2, 3)}
@@ -179,7 +218,7 @@ def test_what_other_texts_or_an_empty_plate_get_is_missing_from_the_score() -> N
     assert reading.score < 0.02 and not reading.readable
 
 
-def test_a_rare_format_scores_as_a_common_one_that_is_as_clear() -> None:
+def test_a_rare_format_scores_as_a_common_one_that_is_as_clear():
     doubts: Doubts = {2: {"2": 0.8, "3": 0.04, "4": 0.04, "5": 0.04, "6": 0.04, "7": 0.04}}
     doubts |= {3: {"3": 0.9, "2": 0.025, "4": 0.025, "5": 0.025, "6": 0.025}}
     car = choose_reading(log_probs_of("A123BC77", doubts), Evidence(1, WHITE))

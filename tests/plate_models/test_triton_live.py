@@ -3,7 +3,6 @@
 import json
 import math
 import shutil
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,8 +16,10 @@ from support import SAMPLES, TritonEndpoints, read_samples
 from tritonclient import grpc as triton_grpc
 from tritonclient import http as triton_http
 from tritonclient.grpc import service_pb2, service_pb2_grpc
+from tritonclient.utils import InferenceServerException
 
 from plate_models import export, weights
+from plate_models.recognition import ctc
 from plate_models.spec import DETECTOR, LIMITS, RECOGNIZER, RECTIFIER, Specs
 from plate_models.weights import WeightsFile, contract_of
 from plates.serving import EmbeddedTriton
@@ -42,7 +43,7 @@ def http_url(triton: TritonEndpoints) -> str:
 
 
 @pytest.fixture(params=["grpc", "http"])
-def protocol(request: pytest.FixtureRequest, triton: TritonEndpoints) -> Iterator[tuple[Any, Any]]:
+def protocol(request, triton):
     """The client module and a client, for each protocol."""
     if request.param == "grpc":
         with triton_grpc.InferenceServerClient(triton.grpc_url) as client:
@@ -53,7 +54,7 @@ def protocol(request: pytest.FixtureRequest, triton: TritonEndpoints) -> Iterato
             yield triton_http, client
 
 
-def test_the_published_client_snippet_over_http(triton: TritonEndpoints) -> None:
+def test_the_published_client_snippet_over_http(triton):
     # As it is published; only the address and the photo are ours.
     client = triton_http.InferenceServerClient(url=http_url(triton))
     image = cv2.imread(str(SAMPLES / PHOTO))
@@ -89,7 +90,7 @@ def decoded(texts: np.ndarray) -> list[str]:
     return sorted(text.decode() for text in texts.flat if text)
 
 
-def test_pixels_and_file_give_the_same_over_both_protocols(protocol: tuple[Any, Any]) -> None:
+def test_pixels_and_file_give_the_same_over_both_protocols(protocol):
     bgr = cv2.imread(str(SAMPLES / PHOTO))
     pixels = infer(protocol, "input__0", bgr)
     file = infer(protocol, "image", np.frombuffer((SAMPLES / PHOTO).read_bytes(), np.uint8))
@@ -100,9 +101,7 @@ def test_pixels_and_file_give_the_same_over_both_protocols(protocol: tuple[Any, 
     np.testing.assert_allclose(boxes[0], boxes[1], atol=0.5)
 
 
-def test_no_plates_is_an_answer_and_only_requested_outputs_come(
-    protocol: tuple[Any, Any],
-) -> None:
+def test_no_plates_is_an_answer_and_only_requested_outputs_come(protocol):
     photo = np.full((300, 400, 3), 127, np.uint8)
     result = infer(protocol, "input__0", photo, "coordinates", "texts", "formats", "crops")
     assert result.as_numpy("coordinates").shape == (0, 4)
@@ -118,7 +117,7 @@ def test_no_plates_is_an_answer_and_only_requested_outputs_come(
         assert result.as_numpy("texts").shape == (0, 1)
 
 
-def test_all_outputs_have_a_row_per_plate(protocol: tuple[Any, Any]) -> None:
+def test_all_outputs_have_a_row_per_plate(protocol):
     file = np.frombuffer((SAMPLES / PHOTO).read_bytes(), np.uint8)
     result = infer(protocol, "image", file)
     names = ("detection_scores", "text_scores", "quads", "character_scores", "formats")
@@ -136,6 +135,33 @@ def test_all_outputs_have_a_row_per_plate(protocol: tuple[Any, Any]) -> None:
     centres = (boxes[:, :2] + boxes[:, 2:]) / 2
     np.testing.assert_allclose(quads.mean(axis=1), centres, atol=10)
     assert (quads[:, 1, 0] > quads[:, 0, 0]).all() and (quads[:, 2, 1] > quads[:, 1, 1]).all()
+
+
+def test_log_probs_spell_the_texts(protocol):
+    file = np.frombuffer((SAMPLES / PHOTO).read_bytes(), np.uint8)
+    result = infer(protocol, "image", file, "texts", "log_probs", "model_info")
+    log_probs, texts = result.as_numpy("log_probs"), decoded(result.as_numpy("texts"))
+    alphabet = json.loads(result.as_numpy("model_info")[0])["alphabet"]
+    assert log_probs.dtype == np.float32
+    assert log_probs.shape[:2] == (len(result.as_numpy("texts")), len(alphabet) + 1)
+    np.testing.assert_allclose(np.exp(log_probs).sum(axis=1), 1, atol=1e-4)
+    assert texts == TEXTS
+    spelled = [ctc.beam_decode(plate.astype(float), alphabet)[0][0] for plate in log_probs]
+    assert set(texts) <= set(spelled)
+    empty = infer(protocol, "input__0", np.full((50, 60, 3), 127, np.uint8), "log_probs")
+    assert empty.as_numpy("log_probs").shape == (0, 0, 0)
+
+
+def test_a_request_names_its_countries(triton):
+    file = np.frombuffer((SAMPLES / PHOTO).read_bytes(), np.uint8)
+    tensor = triton_grpc.InferInput("image", file.shape, "UINT8")
+    tensor.set_data_from_numpy(file)
+    with triton_grpc.InferenceServerClient(triton.grpc_url) as client:
+        for names in ("ru", "gb,*"):
+            result = client.infer(MODEL, [tensor], parameters={"countries": names})
+            assert decoded(result.as_numpy("texts")) == TEXTS
+        with pytest.raises(InferenceServerException, match=r"countries: expected .*ru.*got 'gb'"):
+            client.infer(MODEL, [tensor], parameters={"countries": "gb"})
 
 
 PIXELS = np.zeros((50, 60, 3), np.uint8).tobytes()
@@ -172,7 +198,7 @@ HOSTILE |= {
 
 
 @pytest.fixture
-def stub(triton: TritonEndpoints) -> Iterator[Any]:
+def stub(triton):
     """Raw gRPC: the client library refuses to send some of these."""
     with grpc.insecure_channel(triton.grpc_url) as channel:
         yield service_pb2_grpc.GRPCInferenceServiceStub(channel)
@@ -187,7 +213,7 @@ def send(stub: Any, tensors: list[Tensor], model: str = MODEL) -> Any:
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_hostile_tensors_are_refused_and_the_next_request_works(stub: Any, name: str) -> None:
+def test_hostile_tensors_are_refused_and_the_next_request_works(stub, name):
     tensors, message = HOSTILE[name]
     with pytest.raises(grpc.RpcError, match=f"(?s)INVALID_ARGUMENT.*{message}"):
         send(stub, tensors)
@@ -203,9 +229,7 @@ def test_hostile_tensors_are_refused_and_the_next_request_works(stub: Any, name:
         ("lprnet", "FP32", (RECOGNIZER.max_batch_size + 1, 3, *RECTIFIER.rectified_hw)),
     ],
 )
-def test_a_batch_over_the_limit_is_refused_and_the_limit_named(
-    stub: Any, model: str, data_type: str, shape: tuple[int, ...]
-) -> None:
+def test_a_batch_over_the_limit_is_refused_and_the_limit_named(stub, model, data_type, shape):
     data = bytes(math.prod(shape) * (1 if data_type == "UINT8" else 4))
     limit = shape[0] - 1
     expected = f"(?s)INVALID_ARGUMENT.*batch-size must be <= {limit} for '{model}'"
@@ -213,15 +237,16 @@ def test_a_batch_over_the_limit_is_refused_and_the_limit_named(
         send(stub, [("input__0", data_type, list(shape), data)], model)
 
 
+RELEASED = weights.read_file(weights.WEIGHTS_DIR / "recognizer.safetensors").contract["alphabet"]
 # The same characters in another order, and two more, which no plate here has.
-ALPHABET = "QZ" + RECOGNIZER.alphabet[::-1]
+ALPHABET = "öä" + RELEASED[::-1]
 
 
 def rearranged(folder: Path) -> Path:
     """Our recognizer with its classes in the other alphabet's order."""
     ours = weights.read_file(weights.WEIGHTS_DIR / "recognizer.safetensors")
-    specs = Specs(recognizer=replace(RECOGNIZER, alphabet=ALPHABET))
-    order = [RECOGNIZER.alphabet.find(char) for char in ALPHABET] + [len(RECOGNIZER.alphabet)]
+    specs = Specs(recognizer=replace(RECOGNIZER, alphabet=ALPHABET, countries=("ru",)))
+    order = [RELEASED.find(char) for char in ALPHABET] + [len(RELEASED)]
     state = dict(ours.state)
     for key in ("head.weight", "head.bias"):
         state[key] = ours.state[key][order]
@@ -235,7 +260,7 @@ def rearranged(folder: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def torchscript(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedTriton]:
+def torchscript(tmp_path_factory):
     """Weights of another alphabet, exported, in the GPU profile (TorchScript) on a CPU."""
     copy = tmp_path_factory.mktemp("models") / "repository"
     artifacts = shutil.ignore_patterns("model.onnx", "model.pt", "exported.json", "__pycache__")
@@ -255,9 +280,7 @@ def torchscript(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedTr
 
 
 @pytest.mark.control
-def test_other_weights_in_the_gpu_profile_answer_as_ours_in_the_cpu_profile(
-    torchscript: EmbeddedTriton, triton: TritonEndpoints
-) -> None:
+def test_other_weights_in_the_gpu_profile_answer_as_ours_in_the_cpu_profile(torchscript, triton):
     file = np.frombuffer((SAMPLES / PHOTO).read_bytes(), np.uint8)
     with (
         triton_grpc.InferenceServerClient(torchscript.grpc_url) as there,

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import chain, groupby
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -21,7 +21,7 @@ COUNTRIES = Path(__file__).resolve().parent
 
 _Text = Annotated[str, Field(min_length=1)]
 _Char = Annotated[str, Field(min_length=1, max_length=1)]
-_TOKEN = re.compile(r"'(?P<literal>[^']+)'|[L#R/]|\s")
+TOKEN = re.compile(r"'(?P<literal>[^']+)'|[L#R/]|\s")
 
 
 class _Table(BaseModel):
@@ -33,11 +33,14 @@ class _Country(_Table):
     alphabet: str
     letters: str
     region: list[_Text] = []
+    region_of_all: str = ""
     look_alikes: list[_Text] = []
     native: dict[_Char, _Char] = {}
 
 
-class _Format(_Table):
+class FormatTable(_Table):
+    """A format as its file has it, with letters, region and native of the country."""
+
     name: str
     patterns: Annotated[list[_Text], Field(min_length=1)]
     ground: Literal["white", "yellow", "blue", "black", "red"]  # grammar.GROUNDS
@@ -48,19 +51,34 @@ class _Format(_Table):
     region: list[_Text] = []
     region_listed: bool = True
     native: dict[_Char, _Char] = {}
+    plate: dict[str, Any] | None = None  # for the renderer alone
 
 
-class _Definition(_Table):
+class Definition(_Table):
+    """A country's file."""
+
     country: _Country
-    formats: Annotated[list[_Format], Field(min_length=1)]
+    formats: Annotated[list[FormatTable], Field(min_length=1)]
     regions: dict[str, str] = {}
+    plate: dict[str, Any] = {}  # for the renderer alone
+
+
+def without_plates(tables: Mapping[str, Any]) -> dict[str, Any]:
+    """A country's tables as they are in its file, but for those that change no reading."""
+    kept = {key: table for key, table in tables.items() if key != "plate"}
+    return {key: [*map(without_plates, v)] if key == "formats" else v for key, v in kept.items()}
 
 
 def load_country(path: Path) -> Grammar:
     """Load the grammar of a country; a FormatError names the file, the format and the reason."""
+    return read_country(path)[1]
+
+
+def read_country(path: Path) -> tuple[Definition, Grammar]:
+    """Load a country's tables and the grammar that is made of them; errors as above."""
     try:
-        definition = _Definition.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
-        return _grammar_of(definition, path.stem)
+        definition = Definition.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
+        return definition, _grammar_of(definition, path.stem)
     except ValidationError as error:
         raise FormatError(f"{path}: {first_problem(error).lstrip('.')}") from error
     except FormatError as error:
@@ -69,7 +87,7 @@ def load_country(path: Path) -> Grammar:
         raise FormatError(f"{path}: not a country's definition: {error}") from error
 
 
-def _grammar_of(definition: _Definition, name: str) -> Grammar:
+def _grammar_of(definition: Definition, name: str) -> Grammar:
     country = definition.country
     # From a plate's format the gateway derives the country, and from that the file.
     if country.name != name:
@@ -84,22 +102,22 @@ def _grammar_of(definition: _Definition, name: str) -> Grammar:
         if names.count(each) > 1:
             raise FormatError(f"format {each!r}: there is another format of this name")
     regions = _regions(definition)
+    everywhere = {"": country.region_of_all} if country.region_of_all else {}
     return Grammar(
         name,
         country.alphabet,
         country.letters,
-        tuple(_format(one, country, regions) for one in definition.formats),
+        tuple(_format(one, country, everywhere | regions) for one in definition.formats),
         regions,
         tuple(country.look_alikes),
-        country.native,
     )
 
 
-def _check_letters(place: str, table: _Country | _Format, alphabet: str) -> None:
+def _check_letters(place: str, table: _Country | FormatTable, alphabet: str) -> None:
     """Refuse letters, region codes and native spellings outside of the alphabet."""
     used = {
         "letters": table.letters,
-        "region": "".join(table.region).replace("#", ""),
+        "region": re.sub("[#L]", "", "".join(table.region)),
         "native": "".join(table.native),
         "rare_letters": getattr(table, "rare_letters", ""),
         "look_alikes": "".join(getattr(table, "look_alikes", ())),
@@ -111,12 +129,12 @@ def _check_letters(place: str, table: _Country | _Format, alphabet: str) -> None
         raise FormatError(f"{place}: 'native' maps two characters to the same one")
 
 
-def _regions(definition: _Definition) -> dict[str, str]:
+def _regions(definition: Definition) -> dict[str, str]:
     regions: dict[str, str] = {}
     patterns = definition.country.region
     for name, codes in definition.regions.items():
         for code in codes.split():
-            if not any(_fits(pattern, code) for pattern in patterns):
+            if not any(fits(pattern, code) for pattern in patterns):
                 raise FormatError(f"regions: code {code!r} of {name!r} is not one of {patterns}")
             if code in regions:
                 raise FormatError(
@@ -126,12 +144,18 @@ def _regions(definition: _Definition) -> dict[str, str]:
     return regions
 
 
-def _fits(region: str, code: str) -> bool:
-    """Whether a region code follows a pattern such as "1##"."""
-    return re.fullmatch(re.escape(region).replace(r"\#", r"\d"), code) is not None
+def fits(region: str, code: str) -> bool:
+    """Whether a region code follows a pattern such as "1##" or "LL"."""
+    return re.fullmatch(_spelled(region, "0-9", "^0-9"), code) is not None
 
 
-def _format(table: _Format, country: _Country, regions: Mapping[str, str]) -> PlateFormat:
+def _spelled(region: str, digits: str, letters: str) -> str:
+    """A pattern of region codes as a regular expression."""
+    classes = {"#": f"[{digits}]", "L": f"[{letters}]"}
+    return "".join(classes.get(char, re.escape(char)) for char in region)
+
+
+def _format(table: FormatTable, country: _Country, regions: Mapping[str, str]) -> PlateFormat:
     place = f"format {table.name!r}"
     for key in {"letters", "region"} - table.model_fields_set:
         setattr(table, key, getattr(country, key))
@@ -150,7 +174,7 @@ def _format(table: _Format, country: _Country, regions: Mapping[str, str]) -> Pl
         tuple(pattern.expression for pattern in compiled),
         tuple(places for pattern in compiled for places in pattern.places),
         table.rare_letters,
-        table.region_listed,
+        regions if table.region_listed else {},
         table.native,
     )
 
@@ -165,27 +189,28 @@ class _Pattern:
     places: list[tuple[str, ...]]  # for each spelling of R, the usual characters of each place
 
 
-def _compile(pattern: str, table: _Format, alphabet: str) -> _Pattern:
-    symbols = _symbols(pattern, alphabet)
+def _compile(pattern: str, table: FormatTable, alphabet: str) -> _Pattern:
+    symbols = symbols_of(pattern, alphabet)
     if not symbols or symbols.count("/") > 1 or "/" in (symbols[0], symbols[-1]):
         raise FormatError(f"pattern {pattern!r}: expected 1 or 2 rows, none of them empty")
     regions = table.region if "R" in symbols else [""]
     if symbols.count("R") > 1 or not regions:
         raise FormatError(f"pattern {pattern!r}: R stands twice, or 'region' is missing")
     digits = "".join(char for char in alphabet if char in string.digits)
+    any_letter = "".join(char for char in alphabet if char not in digits)
     usual = {"L": [table.letters], "#": [digits], "/": []}
     places = []
     for region in regions:
-        usual["R"] = [digits if char == "#" else char for char in region]
+        usual["R"] = [{"#": digits, "L": any_letter}.get(char, char) for char in region]
         places.append(tuple(chain(*(usual.get(symbol, [symbol[-1]]) for symbol in symbols))))
     if not all(chain(*places)):
         raise FormatError(f"pattern {pattern!r} matches nothing: a symbol stands for no character")
-    spelled = "|".join(re.escape(region).replace(r"\#", f"[{digits}]") for region in regions)
+    spelled = "|".join(_spelled(region, digits, re.escape(any_letter)) for region in regions)
     expressions = {
         "L": f"[{re.escape(table.letters + table.rare_letters)}]",
         "#": f"[{digits}]",
         "R": f"(?P<region>{spelled})",
-        "/": "",
+        "/": "(?P<second>",
     }
     expression, runs = "", set()
     for symbol, group in groupby(symbols):
@@ -197,15 +222,16 @@ def _compile(pattern: str, table: _Format, alphabet: str) -> _Pattern:
                 raise FormatError("a pattern matches nothing: all its serials are in 'never'")
             expression += "".join(f"(?!{serial})" for serial in sorted(never))
         expression += expressions.get(symbol, re.escape(symbol[-1])) * count
+    expression += ")" * symbols.count("/")
     return _Pattern(1 + symbols.count("/"), re.compile(expression), runs, places)
 
 
-def _symbols(pattern: str, alphabet: str) -> list[str]:
+def symbols_of(pattern: str, alphabet: str) -> list[str]:
     """The symbols of a pattern; a literal character c is "'c"."""
     symbols: list[str] = []
     end = 0
     while end < len(pattern):
-        match = _TOKEN.match(pattern, end)
+        match = TOKEN.match(pattern, end)
         if not match:
             raise FormatError(f"pattern {pattern!r}: {pattern[end:]!r} is not understood")
         end = match.end()
@@ -217,7 +243,7 @@ def _symbols(pattern: str, alphabet: str) -> list[str]:
 
 
 def _check_together(
-    patterns: list[_Pattern], table: _Format, alphabet: str, codes: Mapping[str, str]
+    patterns: list[_Pattern], table: FormatTable, alphabet: str, codes: Mapping[str, str]
 ) -> None:
     """Refuse patterns of several kinds, and serials and codes that no plate can ever have."""
     if len({pattern.lines for pattern in patterns}) > 1:
@@ -227,8 +253,8 @@ def _check_together(
     for serial in table.never:
         if not set(serial) <= issued or len(serial) not in runs:
             raise FormatError(f"'never': no pattern has {serial!r} as its digits")
-    if not table.region_listed or not any(p.expression.groupindex for p in patterns):
+    if not table.region_listed or all("region" not in p.expression.groupindex for p in patterns):
         return
     for region in table.region:
-        if not any(_fits(region, code) for code in codes):
+        if not any(fits(region, code) for code in codes):
             raise FormatError(f"'region': no listed code fits {region!r}")

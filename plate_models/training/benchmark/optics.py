@@ -35,7 +35,7 @@ class Lens:
         """From places (..., 2) in the picture, in pixels, to where a pinhole would see them."""
         middle = np.array(self.size_wh, np.float32) / 2
         off = points - middle
-        radius = (off**2).sum(axis=-1, keepdims=True) / (middle**2).sum()
+        radius = (off[..., :1] ** 2 + off[..., 1:] ** 2) / (middle**2).sum()
         straight: NDArray[Real] = middle + off * (1 + self.bend * radius) / (1 + max(self.bend, 0))
         return straight
 
@@ -56,7 +56,8 @@ class Lens:
         middle = np.array(self.size_wh, np.float32) / 2
         x, y = (np.arange(side, dtype=np.float32) + 0.5 for side in self.size_wh)
         places = np.stack(np.meshgrid(x, y), axis=-1)
-        radius = ((places - middle) ** 2).sum(axis=-1) / (middle**2).sum()
+        across, down = cv2.split((places - middle) ** 2)
+        radius = (across + down) / (middle**2).sum()
         column, row = cv2.split(self.straighten(places) - 0.5)
         seen = cv2.remap(image, column, row, cv2.INTER_LINEAR, None, cv2.BORDER_REFLECT)
         veil = self.veil * float(image.mean())
@@ -104,16 +105,23 @@ _CHROMA = (
 )
 
 
-def take(light: Field, dark: bool, rng: Generator) -> bytes:
-    """From light on the sensor to a JPEG file."""
-    raw = _expose(light, dark, rng)
+def sense(light: Field, dark: bool, rng: Generator, noise: Generator | None = None) -> Image:
+    """From light on the sensor to pixels, (H, W, 3) uint8 RGB.
+
+    The camera follows from ``rng``, and so does its noise if it has no source of its own.
+    """
+    raw = _expose(light, dark, rng, noise or rng)
     way = cv2.COLOR_BayerRGGB2RGB_EA if rng.random() < 0.6 else cv2.COLOR_BayerRGGB2RGB
-    pixels = _develop(np.asarray(cv2.demosaicing(raw, way), np.uint16), dark, rng)
+    return _develop(np.asarray(cv2.demosaicing(raw, way), np.uint16), dark, rng)
+
+
+def store(pixels: Image, rng: Generator) -> bytes:
+    """Make a JPEG file of pixels."""
     quality, chroma = int(rng.integers(*JPEG_QUALITY)), _CHROMA[rng.integers(3)]
     return encode_jpeg(pixels, quality, cv2.IMWRITE_JPEG_SAMPLING_FACTOR, chroma).tobytes()
 
 
-def _expose(light: Field, dark: bool, rng: Generator) -> Raw:
+def _expose(light: Field, dark: bool, rng: Generator, noise: Generator) -> Raw:
     """Count electrons behind red, green and blue filters; (H, W) uint16, 12 bits."""
     mosaic = light[..., 1].copy()
     mosaic[0::2, 0::2] = light[0::2, 0::2, 0]
@@ -122,7 +130,7 @@ def _expose(light: Field, dark: bool, rng: Generator) -> Raw:
     full = float(np.exp(rng.uniform(np.log(low), np.log(high))))
     electrons = np.clip(mosaic, 0, 1.2) * np.float32(full)
     spread = np.sqrt(electrons + np.float32(rng.uniform(*_READ_NOISE) ** 2))
-    noisy = electrons + spread * rng.standard_normal(mosaic.shape, np.float32)
+    noisy = electrons + spread * noise.standard_normal(mosaic.shape, np.float32)
     return np.asarray(np.clip(noisy * np.float32(_LEVELS / full), 0, _LEVELS), np.uint16)
 
 

@@ -4,33 +4,31 @@ Only what defines a plate comes from the renderer that training uses: glyphs, la
 the ranges of the grounds' colours. Soil is kept so thin that every character stays legible.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import cv2
 import numpy as np
 from numpy.random import Generator
 
+from plate_models.training.benchmark.designs import Design
 from plate_models.training.benchmark.textures import fractal
 from plate_models.training.imaging import Field, Floats, Image, shift_by
-from plate_models.training.synthetic.ink import CORNER_MM, draw_ink, loosen, rounded_box
-from plate_models.training.synthetic.kinds import Ground, Layout, PlateKind
+from plate_models.training.synthetic.glyphs import Point
+from plate_models.training.synthetic.ink import CORNER_MM, rounded_box
 
 _MUD = ((0.20, 0.155, 0.11), (0.12, 0.10, 0.085), (0.30, 0.28, 0.25))
 # Chances of each, and the most of a colour that they hide.
 _DUST_SHARE, _SPRAY_SHARE, _RUN_SHARE, _SCRATCH_SHARE = 0.45, 0.3, 0.25, 0.25
 _DUST_COVER, _SPRAY_COVER, _RUN_COVER = 0.4, 0.8, 0.4
 
-_BOLDER_MM = (-1.2, -0.6, 0.0, 0.6)
-_JITTER_MM = 0.5
 _PAD_MM = 30.0
-# Of white sheets and white print; of black print.
-_WHITE, _BLACK = (0.62, 0.88), (0.015, 0.06)
 _FRAME_SHARE, _BOLT_SHARE = 0.55, 0.4
 _BOLTS = ((0.02, 0.02, 0.02), (0.3, 0.3, 0.3), (0.6, 0.6, 0.6), (0.4, 0.3, 0.12))
 _WORDS = ("Avtodom", "SERVIS 24", "moto & auto", "Don Motors", "Baltika-Lada", "KAMA trade")
 # Plates are drawn at one of these resolutions, at least twice as fine as they are seen.
 _PX_PER_MM = (0.75, 1.5, 3.0)
-_FLAG = ((0.8, 0.8, 0.8), (0.03, 0.07, 0.4), (0.5, 0.03, 0.03))
+_MOST_FOLD = 8
 
 
 @dataclass(frozen=True)
@@ -45,48 +43,29 @@ class Sheet:
     white: float  # reflectance of the brighter one of sheet and print, in its brightest channel
 
 
-def choose_layout(text: str, kind: PlateKind, rng: Generator) -> Layout:
-    """One of the layouts that a text fits, varied as the kind's are."""
-    fitting = kind.layouts_of(text)
-    return loosen(fitting[rng.integers(len(fitting))], kind, rng)
-
-
-def draw_sheet(
-    text: str, kind: PlateKind, layout: Layout, seen_px_per_mm: float, rng: Generator
-) -> Sheet:
+def draw_sheet(design: Design, seen_px_per_mm: float, rng: Generator) -> Sheet:
     """Make a plate, fine enough to be seen at a resolution."""
     px_per_mm = next((p for p in _PX_PER_MM if p >= 2 * seen_px_per_mm), _PX_PER_MM[-1])
-    bolder = _BOLDER_MM[rng.integers(len(_BOLDER_MM))]
-    ink = draw_ink(text, kind, layout, rng, px_per_mm, _JITTER_MM, bolder)
-    paper, paint = _colours(kind.ground, rng)
-    print_share = (ink.astype(np.float32) / 255)[..., None]
-    plate = paper + print_share * (paint - paper)
-    if rng.random() < kind.flag_share * 0.8:
-        _draw_flag(plate, layout, px_per_mm)
+    plate, white = design.print(px_per_mm, rng)
+    height, width = plate.shape[:2]
     _soil(plate, rng, px_per_mm)
-    _bolt(plate, layout, rng, px_per_mm)
+    _bolt(plate, design.screws, rng, px_per_mm)
     pad = round(_PAD_MM * px_per_mm)
     around = pad, pad, pad, pad
     reflectance = np.asarray(cv2.copyMakeBorder(plate, *around, cv2.BORDER_REPLICATE), np.float32)
-    outline = rounded_box((ink.shape[1], ink.shape[0]), 0, CORNER_MM * px_per_mm)
-    cover = np.pad(outline, pad)
-    if rng.random() < _FRAME_SHARE * kind.holder_share:
-        _frame(reflectance, cover, layout.size_mm, px_per_mm, rng)
-    mm, (width, tall) = 1 / px_per_mm, layout.size_mm
-    to_mm = shift_by(-width / 2 - pad * mm, -tall / 2 - pad * mm) @ np.diag((mm, mm, 1))
-    fold = int(np.clip(round(px_per_mm / seen_px_per_mm), 2, 5))
-    white = float(max(paper.max(), paint.max()))
+    cover = np.pad(rounded_box((width, height), 0, CORNER_MM * px_per_mm), pad)
+    if rng.random() < _FRAME_SHARE * design.holder_share:
+        _frame(reflectance, cover, design.size_mm, px_per_mm, rng)
+    mm, (wide, tall) = 1 / px_per_mm, design.size_mm
+    to_mm = shift_by(-wide / 2 - pad * mm, -tall / 2 - pad * mm) @ np.diag((mm, mm, 1))
     opaque = cover.astype(np.float32) / 255
-    return Sheet(reflectance, opaque, layout.size_mm, to_mm, fold, white)
+    fold = fold_at(px_per_mm, seen_px_per_mm)
+    return Sheet(reflectance, opaque, design.size_mm, to_mm, fold, white)
 
 
-def _colours(ground: Ground, rng: Generator) -> tuple[Field, Field]:
-    """Linear reflectance of the sheet and of the print, (3,) float32 each."""
-    low, high = (np.array(end) for end in ground.sheet)
-    shade = low + (high - low) * rng.beta(2, 2, 3).mean() + rng.normal(0, 3, 3)
-    paper = (np.clip(shade, 4, 250) / 255) ** 2.2 * rng.uniform(*_WHITE)
-    paint = np.full(3, rng.uniform(*(_WHITE if ground.light_ink else _BLACK)))
-    return paper.astype(np.float32), paint.astype(np.float32)
+def fold_at(px_per_mm: float, seen_px_per_mm: float) -> int:
+    """How many samples a pixel needs each way to see all of a sheet."""
+    return int(np.clip(round(px_per_mm / seen_px_per_mm), 2, _MOST_FOLD))
 
 
 def _soil(sheet: Field, rng: Generator, px_per_mm: float) -> None:
@@ -119,20 +98,13 @@ def _cover(sheet: Field, cover: Field, colour: tuple[float, float, float]) -> No
     sheet += cover.astype(np.float32)[..., None] * (np.array(colour, np.float32) - sheet)
 
 
-def _draw_flag(plate: Field, layout: Layout, px_per_mm: float) -> None:
-    x0, y0, x1, y1 = (round(side * px_per_mm) for side in layout.flag)
-    cv2.rectangle(plate, (x0 - 1, y0 - 1), (x1, y1), (0.1, 0.1, 0.1), 1)
-    for index, stripe in enumerate(_FLAG):
-        plate[y0 + (y1 - y0) * index // 3 : y0 + (y1 - y0) * (index + 1) // 3, x0:x1] = stripe
-
-
-def _bolt(plate: Field, layout: Layout, rng: Generator, px_per_mm: float) -> None:
+def _bolt(plate: Field, screws: Sequence[Point], rng: Generator, px_per_mm: float) -> None:
     """Screw round heads where plates of the kind are fixed."""
     if rng.random() >= _BOLT_SHARE:
         return
     radius = rng.uniform(3.5, 6.5) * px_per_mm
     tone = np.array(_BOLTS[rng.integers(len(_BOLTS))])
-    for place in np.rint(np.array(layout.screws) * px_per_mm).astype(int).tolist():
+    for place in np.rint(np.array(screws) * px_per_mm).astype(int).tolist():
         cv2.circle(plate, place, round(radius * 1.25), (tone * 0.45).tolist(), -1)
         cv2.circle(plate, place, round(radius), tone.tolist(), -1)
 

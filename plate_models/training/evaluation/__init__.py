@@ -1,8 +1,6 @@
-"""The scoreboard: each module scores one part of `plates eval`.
+"""The measuring behind `plates eval`: sets of photos, a scoreboard for each row of its table.
 
-A report has ``lines()`` for the terminal and ``to_dict()`` for a file. `plates eval --json FILE`
-keeps weights, engine, device and date, and a key for each part. Figures to quote lie under
-"labelled", "world" and "rendered": "counts" is a list of {name, hits, total, interval_95, rate}, in
-"rendered" by kind under "kinds"; "plates" holds every plate with its label, its answers and why it
-failed.
+`plates eval --json FILE` keeps weights, engine, device and date, and "rows": for each row of the
+table "counts", a list of {name, hits, total, interval_95, rate}, "plates" with every plate's label,
+answers and verdicts, and "elsewhere", the boxes that overlap no label.
 """

@@ -1,19 +1,21 @@
 """Contact sheets for a person: photo views, rectified plates, letters with the wrong ones red."""
 
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Sequence
 
 import numpy as np
 from PIL import Image, ImageDraw
 from PIL.ImageFont import load_default
 
-from plate_models.images import decode
-from plate_models.training.evaluation.labelled import Scoreboard
-from plate_models.training.evaluation.results import FAILURES, Answer, Box, Pixels, PlateResult
-from plate_models.training.evaluation.world import WorldReport
+from plate_models.training.evaluation.scoreboard import (
+    FAILURES,
+    Answer,
+    Pixels,
+    PlateResult,
+    Scoreboard,
+)
 from plate_models.training.figures import align
+from plate_models.training.labels import Box
 
 WIDTH = 1240
 _MARGIN = 24
@@ -25,94 +27,49 @@ _VIEW_SHARE = 0.6
 _LETTER_WH = (24, 34)
 _COLUMNS, _PITCH = 4, 298
 _VIEW_WH, _PLATE_WH, _CELL_HEIGHT = (282, 160), (282, 72), 440
-_MOST_FAILURES = 60
-
-# From a photo's name to its pixels, (H, W, 3) uint8 RGB.
-LoadPhoto = Callable[[str], Pixels]
+_MOST = 60
 
 
-@dataclass(frozen=True)
-class Cell:
-    """One plate of a sheet."""
-
-    photo: str  # file name
-    # Drawn into the view: boxes in the photo's pixels with their colours.
-    boxes: Sequence[tuple[Box, tuple[int, int, int]]]
-    crop: Pixels | None  # the rectified plate
-    # Each with the right one, to mark what is wrong, or None.
-    texts: Sequence[tuple[str, str | None]]
-    facts: Sequence[str]  # lines about it; the first one is red if ``failed``
-    failed: bool = False  # whether the plate is a failure
-
-
-def photos_in(folder: Path) -> LoadPhoto:
-    """Photos that lie in a folder; a FileNotFoundError for one that is gone."""
-    return lambda name: decode((folder / name).read_bytes())
-
-
-def failure_sheet(board: Scoreboard, load: LoadPhoto, about: Sequence[str]) -> Image.Image:
+def failure_sheet(board: Scoreboard, title: str, about: Sequence[str]) -> Image.Image:
     """Draw every failure: the photo, the rectified plate, what is right, and what was read.
 
-    ``about`` are lines for the sheet's head, such as the weights and the date.
+    After them come boxes where no plate is labelled, those with a readable text first. The title
+    names the photos; ``about`` are lines for the sheet's head, such as the weights and the date.
     """
     failures = [plate for plate in board.failures if plate.failure != "loose box"]
     loose = [plate for plate in board.failures if plate.failure == "loose box"]
     counts = Counter(plate.failure for plate in board.failures)
-    title = f"Not found or not read right: {len(failures)} of {len(board.plates)} labelled plates"
     legend = (
         "Green box: the label. Orange box: what was found. Letters: what is right, what was read "
         "from the box found, and from the labelled box; wrong ones are red, a bar is a missing one."
     )
     meanings = [f"{counts[name]}  {name}: {text}" for name, text in FAILURES.items()]
-    strips = [_heading(title, [*about, "", *meanings, "", legend])]
-    strips += _grid([_failure_cell(plate) for plate in failures[:_MOST_FAILURES]], load)
-    if len(failures) > _MOST_FAILURES:
-        strips.append(_heading(f"and {len(failures) - _MOST_FAILURES} more"))
-    if loose:
-        strips.append(_heading(f"Read right, but loosely boxed: {len(loose)}"))
-        strips += _grid([_failure_cell(plate) for plate in loose], load)
-    if board.unverified:
-        note = "No label confirms or refutes these. Is that what stands there?"
-        strips.append(_heading(f"Readable texts to be checked: {len(board.unverified)}", [note]))
-        strips += _grid([_answer_cell(answer) for answer in board.unverified], load)
-    return _stack(strips)
-
-
-def world_sheet(report: WorldReport, load: LoadPhoto, about: Sequence[str]) -> Image.Image:
-    """Draw every readable text of the photos of other countries; see `failure_sheet`."""
-    title = f"Readable texts: {len(report.readable)} on {report.photos} photos"
-    question = "Is it a Russian plate, and is that what stands on it? Everything else is wrong."
-    cells = [_answer_cell(answer) for answer in report.readable]
-    return _stack([_heading(title, [*about, "", question]), *_grid(cells, load)])
-
-
-def _failure_cell(plate: PlateResult) -> Cell:
-    answer = next(iter(plate.answers), None)
-    right = plate.text if plate.legible else None
-    texts: list[tuple[str, str | None]] = [(right or "?", None)]
-    texts += [(one.guess if one else "", right) for one in (answer, plate.in_label)]
-    facts = [
-        plate.failure,
-        f"{plate.width:.0f} px wide, {plate.light or 'light unknown'}, {plate.lines} in a plate",
-        f"IoU {plate.iou:.2f}" + (f", score {answer.score:.3f}, {answer.format}" if answer else ""),
+    others = sorted(board.elsewhere, key=lambda answer: (not answer.text, -answer.detection_score))
+    unclear = [
+        a for plate in board.plates if not plate.label.legible for a in plate.answers if a.text
     ]
-    boxes = [(plate.box, _LABEL_RGB), *([(answer.box, _FOUND_RGB)] if answer else [])]
-    return Cell(plate.photo, boxes, answer.crop if answer else None, texts, facts, failed=True)
-
-
-def _answer_cell(answer: Answer) -> Cell:
-    facts = [f"score {answer.score:.3f}, {answer.format}"]
-    boxes = [(answer.box, _FOUND_RGB)]
-    return Cell(answer.photo, boxes, answer.crop, [(answer.text, None)], facts)
-
-
-def _stack(strips: Sequence[Image.Image]) -> Image.Image:
-    """Put strips one below the other."""
+    note = "No plate is there." if board.complete else "Is it a plate? No label says so."
+    strips = [_heading(title, [*about, "", *meanings, "", legend])]
+    sections: tuple[tuple[str, Sequence[PlateResult | Answer]], ...] = (
+        (f"Not found or not read right: {len(failures)}", failures),
+        (f"Read right, but loosely boxed: {len(loose)}", loose),
+        (f"Readable, though labelled as illegible: {len(unclear)}", unclear),
+        (f"Other boxes: {len(others)}. {note}", others),
+    )
+    for heading, shown in sections:
+        if not shown:
+            continue
+        more = f", of which {_MOST} are shown" if len(shown) > _MOST else ""
+        strips.append(_heading(heading + more))
+        for start in range(0, min(len(shown), _MOST), _COLUMNS):
+            strips.append(Image.new("RGB", (WIDTH, _CELL_HEIGHT), _PAPER))
+            for column, one in enumerate(shown[start : start + _COLUMNS]):
+                _draw(strips[-1], _MARGIN + column * _PITCH, one, board.loads[one.photo]())
     sheet = Image.new("RGB", (WIDTH, sum(one.height for one in strips) + _MARGIN), _PAPER)
     top = 0
-    for one in strips:
-        sheet.paste(one, (0, top))
-        top += one.height
+    for strip in strips:
+        sheet.paste(strip, (0, top))
+        top += strip.height
     return sheet
 
 
@@ -120,35 +77,40 @@ def _heading(title: str, lines: Sequence[str] = ()) -> Image.Image:
     image = Image.new("RGB", (WIDTH, 64 + 22 * len(lines)), _PAPER)
     pen = ImageDraw.Draw(image)
     pen.text((_MARGIN, 20), title, _INK, load_default(24))
-    for number, line in enumerate(lines):
-        pen.text((_MARGIN, 58 + 22 * number), line, _GREY, load_default(14))
+    pen.multiline_text((_MARGIN, 58), "\n".join(lines), _GREY, load_default(14), spacing=8)
     return image
 
 
-def _grid(cells: Sequence[Cell], load: LoadPhoto) -> list[Image.Image]:
-    """Plates side by side, one strip for each four."""
-    strips = [
-        Image.new("RGB", (WIDTH, _CELL_HEIGHT), _PAPER) for _ in range(-(-len(cells) // _COLUMNS))
-    ]
-    for place, cell in enumerate(cells):
-        strip, column = divmod(place, _COLUMNS)
-        _draw_cell(strips[strip], _MARGIN + column * _PITCH, cell, load(cell.photo))
-    return strips
-
-
-def _draw_cell(image: Image.Image, x: int, cell: Cell, photo: Pixels) -> None:
+def _draw(image: Image.Image, x: int, shown: PlateResult | Answer, photo: Pixels) -> None:
+    """Draw a failure, or an answer without a label, into a strip: views, texts, facts."""
+    answer: Answer | None
+    if isinstance(shown, Answer):
+        answer, boxes, failure = shown, [(shown.box, _FOUND_RGB)], ""
+        texts: list[tuple[str, str | None]] = [(shown.guess, None)]
+        facts = [f"box {shown.detection_score:.2f}", "readable" if shown.text else "not readable"]
+    else:
+        answer, label, failure = next(iter(shown.answers), None), shown.label, shown.failure
+        right = label.text if label.legible else None
+        texts = [(right or "?", None)]
+        texts += [(one.guess if one else "", right) for one in (answer, shown.in_label)]
+        light = label.light or "light unknown"
+        facts = [f"{shown.width:.0f} px wide, {light}, {label.lines} in a plate"]
+        facts.append(f"IoU {shown.iou:.2f}")
+        boxes = [(label.box, _LABEL_RGB), *([(answer.box, _FOUND_RGB)] if answer else [])]
+    if answer:
+        facts.append(f"score {answer.score:.3f}, {answer.format}")
     pen = ImageDraw.Draw(image)
-    image.paste(view(photo, _VIEW_WH, cell.boxes), (x, 10))
+    image.paste(view(photo, _VIEW_WH, boxes), (x, 10))
     plate = Image.new("RGB", _PLATE_WH, _RULE)
-    if cell.crop is not None:
-        plate = Image.fromarray(cell.crop).resize(_PLATE_WH, Image.Resampling.BICUBIC)
+    if answer and answer.crop is not None:
+        plate = Image.fromarray(answer.crop).resize(_PLATE_WH, Image.Resampling.BICUBIC)
     image.paste(plate, (x, 176))
-    for number, (found, right) in enumerate(cell.texts):
-        _letters(pen, (x, 252 + 36 * number), found, right)
-    y = 256 + 36 * len(cell.texts)
-    for number, fact in enumerate([*cell.facts, cell.photo[:40]]):
-        colour = _RED if cell.failed and not number else _INK
-        pen.text((x, y + 19 * number), fact, colour, load_default(14))
+    for number, (found, expected) in enumerate(texts):
+        _letters(pen, (x, 252 + 36 * number), found, expected)
+    y = 256 + 36 * len(texts)
+    pen.text((x, y), failure, _RED, load_default(14))
+    lines = "\n".join([*facts, shown.photo[:40]])
+    pen.multiline_text((x, y + 19), lines, _INK, load_default(14), spacing=4)
 
 
 def view(

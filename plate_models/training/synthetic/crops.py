@@ -5,7 +5,7 @@ compressed at 60 px and only then enlarged to the crop's size: that is how small
 look when they reach the rectifier.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import cv2
 import numpy as np
@@ -20,8 +20,9 @@ from plate_models.training.imaging import (
     see,
     shift_by,
 )
-from plate_models.training.synthetic.kinds import kind_named
-from plate_models.training.synthetic.photo import DEFAULT_PHOTO, PhotoStyle, photograph
+from plate_models.training.synthetic.kinds import TRAINING_SHARES, Shares, draw_kind, kind_named
+from plate_models.training.synthetic.latin import LATIN, LatinPlate, sample_latin
+from plate_models.training.synthetic.photo import BAD_CAMERAS, PhotoStyle, photograph
 from plate_models.training.synthetic.plates import (
     DEFAULT_STYLE,
     PlateImage,
@@ -37,18 +38,8 @@ from plate_models.training.synthetic.texts import sample_text
 class CropStyle:
     """How rendered crops vary. Of two values, one is for most and one for the steep or sloppy."""
 
-    # Kinds of plates with the share of each; shares add up to 1.
-    kinds: tuple[tuple[str, float], ...] = (
-        ("ru.car", 0.45),
-        ("ru.car.square", 0.09),
-        ("ru.motorcycle", 0.08),
-        ("ru.tractor", 0.04),
-        ("ru.trailer", 0.05),
-        ("ru.taxi", 0.06),
-        ("ru.police", 0.09),
-        ("ru.military", 0.07),
-        ("ru.diplomatic", 0.07),
-    )
+    # Names of plates' kinds, with the share of each: four ninths are plates of any country.
+    kinds: Shares = (*TRAINING_SHARES, (LATIN, 0.8))
     width_px: tuple[float, float] = (48, 400)  # of the plate in the photo, logarithmic
     two_line_width_px: tuple[float, float] = (30, 260)
     # Standard deviations of the turn about the optical, the vertical and the horizontal axis.
@@ -56,6 +47,8 @@ class CropStyle:
     yaw_deg: tuple[float, float] = (15, 36)
     pitch_deg: tuple[float, float] = (9, 17)
     steep_share: float = 0.45
+    tilt_share: float = 0.15  # of plates that are turned further about the optical axis
+    tilt_deg: float = 15  # standard deviation
     distance: tuple[float, float] = (4, 16)  # of the camera, in plate widths
     # Of each side of the box: standard deviation and limit, as shares of its width and height.
     # Heights move twice as far; those of two-line plates less, as their margin is smaller.
@@ -66,10 +59,16 @@ class CropStyle:
     # Of plates that shine in front of a dim car: sheets return headlights, paint does not.
     lit_share: float = 0.2
     plate: PlateStyle = DEFAULT_STYLE
-    photo: PhotoStyle = DEFAULT_PHOTO
+    # Of night scenes in the light of an infrared lamp: sheets shine, the rest is nearly black.
+    infrared_share: float = 0.06
+    infrared_contrast: tuple[float, float] = (0.5, 1)  # between the sheet and what is on it
+    photo: PhotoStyle = BAD_CAMERAS
 
 
 DEFAULT_CROPS = CropStyle()
+# Where a photo keeps less of a plate's detail, another is taken: no person could read it.
+_LEAST_KEPT = 0.5
+_ATTEMPTS = 5
 
 
 @dataclass(frozen=True)
@@ -91,31 +90,24 @@ def _sample_view(
     """Homography from the plate's picture to photo pixels around some origin."""
     steep = int(rng.random() < style.steep_share)
     spread = np.array([style.roll_deg[steep], style.yaw_deg[steep], style.pitch_deg[steep]])
-    angles = np.clip(rng.normal(0, 1, 3) * spread, (-28, -64, -45), (28, 64, 45))
-    view = project(plate, np.radians(angles), rng.uniform(*style.distance))
-    hull = np.ptp(apply_homography(view, plate.quad), axis=0)
-    return np.diag([width_px / hull[0], width_px / hull[0], 1.0]) @ view
-
-
-def jitter_box(
-    low: Floats, high: Floats, lines: int, rng: np.random.Generator, style: CropStyle
-) -> tuple[Floats, Floats]:
-    """Move the corners (2,) of a box as a detector errs."""
-    # Of two lines, heights move less far, as their margin is smaller.
-    slack = np.array([1, RECTIFIER.margin_hw(lines)[0] / RECTIFIER.margin_hw(1)[0]])
-    size = high - low
-    sigma = style.box_jitter[int(rng.random() < style.sloppy_share)] * size * (1, 2) * slack
-    limit = size * style.box_limit * slack
-    moved = [np.clip(rng.normal(0, 1, 2) * sigma, -limit, limit) for _ in range(2)]
-    return low + moved[0], high + moved[1]
+    if rng.random() < style.tilt_share:
+        spread[0] = style.tilt_deg
+    angles = np.clip(rng.normal(0, 1, 3) * spread, (-38, -64, -45), (38, 64, 45))
+    return project(plate, np.radians(angles), rng.uniform(*style.distance), width_px)
 
 
 def _sample_box(
     corners: Floats, lines: int, rng: np.random.Generator, style: CropStyle
 ) -> tuple[Floats, Floats]:
-    """A detector's box around the corners, widened by the rectifier's margin."""
-    low, high = jitter_box(corners.min(axis=0), corners.max(axis=0), lines, rng, style)
+    """A detector's box around the corners, as it errs, widened by the rectifier's margin."""
+    low, high = corners.min(axis=0), corners.max(axis=0)
     margin_h, margin_w = RECTIFIER.margin_hw(lines)
+    # Of two lines, heights move less far, as their margin is smaller.
+    slack = np.array([1, margin_h / RECTIFIER.margin_hw(1)[0]])
+    sigma = style.box_jitter[int(rng.random() < style.sloppy_share)] * (high - low) * (1, 2) * slack
+    limit = (high - low) * style.box_limit * slack
+    moved = [np.clip(rng.normal(0, 1, 2) * sigma, -limit, limit) for _ in range(2)]
+    low, high = low + moved[0], high + moved[1]
     margin = (high - low) * (margin_w, margin_h) / 2
     return low - margin, high + margin
 
@@ -140,74 +132,48 @@ def _paint(rng: np.random.Generator) -> Floats:
     return np.asarray(np.clip(painted, 2, 250))
 
 
-def _bands(image: Image, rng: np.random.Generator, slope: float) -> None:
-    """Edges of bumpers and lids, about parallel to the plate."""
-    height, width = image.shape[:2]
-    for _ in range(int(rng.integers(0, 6))):
-        y = rng.uniform(-0.1, 1.1) * height
-        tilt = slope + rng.normal(0, 0.04)
-        ends = (0, round(y - tilt * width / 2)), (width, round(y + tilt * width / 2))
-        colour = _paint(rng) if rng.random() < 0.4 else np.full(3, rng.beta(0.5, 0.7) * 250)
-        thick = max(1, round(rng.beta(1, 3) * 0.4 * height))
-        cv2.line(image, *ends, colour.tolist(), thick, cv2.LINE_AA)
-
-
-def _grille(image: Image, rng: np.random.Generator, slope: float) -> None:
-    height, width = image.shape[:2]
-    step = rng.uniform(0.05, 0.16) * height
-    colour = np.full(3, rng.uniform(10, 170)) + rng.normal(0, 6, 3)
-    for y in np.arange(rng.uniform(-0.2, 0.8) * height, 1.2 * height, max(3.0, step)):
-        ends = (0, round(y - slope * width / 2)), (width, round(y + slope * width / 2))
-        cv2.line(image, *ends, colour.tolist(), max(1, round(step * 0.4)), cv2.LINE_AA)
-
-
-def _recess(image: Image, quad: Quad, rng: np.random.Generator) -> None:
-    """The niche or the bumper's face that carries the plate."""
-    centre = quad.mean(axis=0)
-    grown = centre + (quad - centre) * np.array([rng.uniform(1.05, 1.7), rng.uniform(1.1, 2.4)])
-    grown += rng.normal(0, 0.06, 2) * np.ptp(quad, axis=0)
-    colour = _paint(rng) if rng.random() < 0.35 else np.full(3, rng.uniform(5, 50))
-    cv2.fillConvexPoly(image, np.rint(grown).astype(np.int32), colour.tolist(), cv2.LINE_AA)
-
-
-def _lettering(image: Image, rng: np.random.Generator) -> None:
-    height, width = image.shape[:2]
-    word = _WORDS[rng.integers(len(_WORDS))]
-    size = rng.uniform(0.08, 0.22) * height / 22
-    y = (rng.uniform(0.0, 0.2) if rng.random() < 0.5 else rng.uniform(0.9, 1.1)) * height
-    place = round(rng.uniform(-0.1, 0.8) * width), round(y)
-    tone = [rng.uniform(60, 250)] * 3
-    cv2.putText(image, word, place, cv2.FONT_HERSHEY_DUPLEX, size, tone, 1, cv2.LINE_AA)
-
-
-def _drop_shadow(image: Image, quad: Quad, rng: np.random.Generator) -> None:
-    shift = rng.normal(0, 0.04, 2) * float(np.ptp(quad[:, 1]))
-    corners = np.rint(quad + np.array([shift[0], abs(shift[1])])).astype(np.int32)
-    cv2.fillConvexPoly(image, corners, [rng.uniform(0, 40)] * 3, cv2.LINE_AA)
-
-
 def _paint_background(size_hw: tuple[int, int], quad: Quad, rng: np.random.Generator) -> Image:
     """Paint a car's part for a plate to hang on, (H, W, 3) uint8 RGB."""
-    colour = _paint(rng)
+    height, width = size_hw
     shade = 1 + rng.normal(0, rng.uniform(0.02, 0.3), (4, 4))
     shade += rng.normal(0, rng.uniform(0, 0.2), (4, 1))
-    coarse = np.clip(shade[..., None] * colour, 0, 255).astype(np.uint8)
-    size_wh = size_hw[1], size_hw[0]
-    image = np.asarray(cv2.resize(coarse, size_wh, interpolation=cv2.INTER_CUBIC), np.uint8)
+    coarse = np.clip(shade[..., None] * _paint(rng), 0, 255).astype(np.uint8)
+    image = np.asarray(cv2.resize(coarse, (width, height), interpolation=cv2.INTER_CUBIC), np.uint8)
     if rng.random() < 0.2:
-        grain = np.abs(rng.normal(0, rng.uniform(1, 8), (*size_hw, 1)))
+        grain = np.abs(rng.normal(0, rng.uniform(1, 8), (height, width, 1)))
         image = np.clip(image + grain, 0, 255).astype(np.uint8)
     along = quad[1] - quad[0]
     slope = float(along[1] / max(1e-3, abs(along[0])))
+
+    def bar(y: float, slope: float, thick: float, colour: Floats) -> None:
+        ends = (0, round(y - slope * width / 2)), (width, round(y + slope * width / 2))
+        cv2.line(image, *ends, colour.tolist(), max(1, round(thick)), cv2.LINE_AA)
+
+    if rng.random() < 0.12:  # a grille
+        step = max(3.0, rng.uniform(0.05, 0.16) * height)
+        colour = np.full(3, rng.uniform(10, 170)) + rng.normal(0, 6, 3)
+        for y in np.arange(rng.uniform(-0.2, 0.8) * height, 1.2 * height, step):
+            bar(y, slope, 0.4 * step, colour)
+    # Edges of bumpers and lids, about parallel to the plate.
+    for _ in range(int(rng.integers(0, 6))):
+        colour = _paint(rng) if rng.random() < 0.4 else np.full(3, rng.beta(0.5, 0.7) * 250)
+        thick = rng.beta(1, 3) * 0.4 * height
+        bar(rng.uniform(-0.1, 1.1) * height, slope + rng.normal(0, 0.04), thick, colour)
+    middle, size = quad.mean(axis=0), np.ptp(quad, axis=0)
+    if rng.random() < 0.5:  # the niche or the bumper's face that carries the plate
+        grown = middle + (quad - middle) * (rng.uniform(1.05, 1.7), rng.uniform(1.1, 2.4))
+        grown += rng.normal(0, 0.06, 2) * size
+        colour = _paint(rng) if rng.random() < 0.35 else np.full(3, rng.uniform(5, 50))
+        cv2.fillConvexPoly(image, np.rint(grown).astype(np.int32), colour.tolist(), cv2.LINE_AA)
     if rng.random() < 0.12:
-        _grille(image, rng, slope)
-    _bands(image, rng, slope)
-    if rng.random() < 0.5:
-        _recess(image, quad, rng)
-    if rng.random() < 0.12:
-        _lettering(image, rng)
-    if rng.random() < 0.5:
-        _drop_shadow(image, quad, rng)
+        word, y = _WORDS[rng.integers(len(_WORDS))], rng.choice((0.1, 1.0)) + rng.uniform(-0.1, 0.1)
+        place = round(rng.uniform(-0.1, 0.8) * width), round(y * height)
+        scale, tone = rng.uniform(0.08, 0.22) * height / 22, [rng.uniform(60, 250)] * 3
+        cv2.putText(image, word, place, cv2.FONT_HERSHEY_DUPLEX, scale, tone, 1, cv2.LINE_AA)
+    if rng.random() < 0.5:  # the plate's shadow
+        shift = rng.normal(0, 0.04, 2) * size[1]
+        corners = np.rint(quad + np.array((shift[0], abs(shift[1])))).astype(np.int32)
+        cv2.fillConvexPoly(image, corners, [rng.uniform(0, 40)] * 3, cv2.LINE_AA)
     return image
 
 
@@ -217,14 +183,21 @@ def _compose(
     size_wh: tuple[int, int],
     rng: np.random.Generator,
     style: CropStyle,
+    infrared: bool,
 ) -> Image:
     """Paint the plate, seen through ``view``, over a background."""
     width, height = size_wh
     corners = apply_homography(view, plate.quad).astype(np.float32)
     scene = _paint_background((height, width), corners, rng)
-    if rng.random() < style.lit_share:
-        scene = np.asarray(cv2.convertScaleAbs(scene, alpha=rng.uniform(0.2, 0.7)), np.uint8)
+    if infrared or rng.random() < style.lit_share:
+        share = rng.uniform(0.02, 0.3) if infrared else rng.uniform(0.2, 0.7)
+        scene = np.asarray(cv2.convertScaleAbs(scene, alpha=share), np.uint8)
     seen = see(plate.layers, view, size_wh)
+    if infrared:
+        # Dyes of sheets and of paint are bright in infrared light, soot is not.
+        contrast = rng.uniform(*style.infrared_contrast)
+        pale = 0.9 * (1 - contrast) * seen[..., 3:]
+        seen[..., :3] = np.rint(contrast * seen[..., :3] + pale)
     below = cv2.cvtColor(255 - seen[..., 3], cv2.COLOR_GRAY2RGB)
     return np.asarray(cv2.add(cv2.multiply(scene, below, scale=1 / 255), seen[..., :3]), np.uint8)
 
@@ -243,27 +216,31 @@ def cut_crop(photo: Image, low: Floats, high: Floats, quad: Floats) -> tuple[Ima
     return np.asarray(crop), ((quad - low) * (width, height) / (high - low)).astype(np.float32)
 
 
+def _kept(scene: Image, photo: Image, quad: Floats) -> float:
+    """Correlation of a plate's fine detail, in a quad (4, 2), with the photo's, in [0, 1]."""
+    (left, top), (right, bottom) = np.clip(quad.min(axis=0), 0, None), quad.max(axis=0)
+    part = slice(int(top), int(bottom) + 1), slice(int(left), int(right) + 1)
+    side = max(3, round(0.06 * (right - left)))
+    details = []
+    for image in (scene, photo):
+        grey = cv2.cvtColor(image[part], cv2.COLOR_RGB2GRAY).astype(np.float32)
+        details.append((grey - cv2.blur(grey, (side, side))).ravel())
+    first, second = details
+    spread = float(np.linalg.norm(first) * np.linalg.norm(second))
+    return abs(float(first @ second)) / max(spread, 1e-6)
+
+
 def render_crop(
     rng: np.random.Generator, style: CropStyle = DEFAULT_CROPS, kind: str | None = None
 ) -> CropSample:
     """Render one crop as the pipeline cuts it around a detected plate.
 
-    Args:
-        rng: Source of all chance: the same state gives the same sample.
-        style: How crops vary.
-        kind: Of the plate, a key of ``KINDS``; drawn from the style's shares if None.
-
-    Raises:
-        ValueError: There is no such kind.
+    The same state of chance gives the same sample. The kind is `LATIN` or a key of ``KINDS``, else
+    it is a ValueError; None draws one by the style's shares.
     """
     if kind is None:
-        names, shares = zip(*style.kinds, strict=True)
-        kind = names[rng.choice(len(names), p=np.array(shares) / sum(shares))]
-    text = sample_text(rng, kind)
-    plate_kind = kind_named(kind)
-    widths = style.width_px if plate_kind.lines == 1 else style.two_line_width_px
-    width_px = float(np.exp(rng.uniform(*np.log(widths))))
-    plate = render_plate_for(1.6 * width_px, text, rng, style.plate, kind)
+        kind = draw_kind(rng, style.kinds)
+    plate, rows, width_px = _draw_plate(kind, rng, style)
     view = _sample_view(plate, width_px, rng, style)
     outline = plate.quad
     if rng.random() < style.holder_box_share:
@@ -272,8 +249,40 @@ def render_crop(
     # A rim of random size keeps edge effects out and moves the JPEG grid.
     origin = low - rng.uniform(6, 14, 2)
     size = np.ceil(high - origin + 8).astype(int)
-    scene = _compose(plate, shift_by(*-origin) @ view, (int(size[0]), int(size[1])), rng, style)
-    photo = photograph(scene, rng, style.photo)
+    size_wh, camera = (int(size[0]), int(size[1])), style.photo
+    infrared = rng.random() < style.infrared_share
+    if infrared:
+        # What has little contrast bears little blur.
+        camera = replace(
+            camera,
+            dark_share=0,
+            grey_share=1,
+            smear_share=0.3,
+            defocus=0.6 * camera.defocus,
+            motion_share=0.5 * camera.motion_share,
+        )
+    scene = _compose(plate, shift_by(*-origin) @ view, size_wh, rng, style, infrared)
     quad = apply_homography(view, plate.quad) - origin
+    for _ in range(_ATTEMPTS):
+        photo = photograph(scene, rng, camera)
+        if _kept(scene, photo, quad) > _LEAST_KEPT:
+            break
     crop, crop_quad = cut_crop(photo, low - origin, high - origin, quad)
-    return CropSample(crop, text, crop_quad, plate.lines, plate_kind.rows(text))
+    return CropSample(crop, "".join(rows), crop_quad, plate.lines, rows)
+
+
+def _draw_plate(
+    kind: str, rng: np.random.Generator, style: CropStyle
+) -> tuple[PlateImage, tuple[str, ...], float]:
+    """A plate of a kind, its text line by line, and how wide it is in the photo."""
+    what: str | LatinPlate
+    if kind == LATIN:
+        what = sample_latin(rng)
+        rows = what.text
+    else:
+        what = sample_text(rng, kind)
+        rows = tuple(row.replace(" ", "") for row in kind_named(kind).rows(what))
+    widths = style.width_px if len(rows) == 1 else style.two_line_width_px
+    width_px = float(np.exp(rng.uniform(*np.log(widths))))
+    plate = render_plate_for(1.6 * width_px, what, rng, style.plate, kind)
+    return plate, rows, width_px

@@ -7,7 +7,7 @@ import cv2
 import numpy as np
 from PIL import Image, ImageDraw
 
-from plate_models.training.synthetic.glyphs import DIGITS, GLYPHS, LATIN_D, Mask, glyph_mask
+from plate_models.training.synthetic.glyphs import Glyph, Mask, glyph_mask
 from plate_models.training.synthetic.kinds import Box, Group, Layout, PlateKind
 
 CORNER_MM = 9.0
@@ -45,12 +45,12 @@ def draw_ink(
         if kind.lines == 2:
             rows = (0.0, middle - _CLEAR_MM) if index == 0 else (middle + _CLEAR_MM, height)
         for centre in group.centres:
-            name = LATIN_D if kind.latin and text[done] == "D" else text[done]
             place = centre + jitter[done, 0], group.foot + jitter[done, 1]
-            size = group.digit_height if name in DIGITS else group.letter_height
-            _draw_character(ink, name, place, size, rows, px_per_mm, bolder_mm)
+            size = group.digit_height if text[done].isdigit() else group.letter_height
+            glyph = kind.glyph_of(text[done])
+            _draw_character(ink, glyph, place, size, rows, px_per_mm, bolder_mm)
             done += 1
-    _draw_country(ink, layout, px_per_mm, bolder_mm)
+    _draw_sign(ink, kind, layout, px_per_mm, bolder_mm)
     return ink
 
 
@@ -66,7 +66,7 @@ def loosen(layout: Layout, kind: PlateKind, rng: np.random.Generator) -> Layout:
     region = _vary(layout.region, share, rng)
     if kind.lines == 2:
         serial[0] = _below(serial[0], 0.05 * middle, middle - 2)
-        serial[1] = _below(serial[1], middle + 2, 2 * middle - 6)
+        serial[1:] = [_below(group, middle + 2, 2 * middle - 6) for group in serial[1:]]
         region = _below(region, middle + 2, 2 * middle - 6)
     x, y = (float(shift) for shift in rng.normal(0, 40 * share, 2) * (1, 0.4))
     region = replace(region, centres=tuple(c + x for c in region.centres))
@@ -75,11 +75,11 @@ def loosen(layout: Layout, kind: PlateKind, rng: np.random.Generator) -> Layout:
         (x0 + x, y0, min(x1 + x, right) if x1 < right else right, y1)
         for x0, y0, x1, y1 in layout.dividers
     )
-    country = layout.country[0] + x, layout.country[1] + y
+    sign = layout.sign[0] + x, layout.sign[1] + y
     x0, y0, x1, y1 = layout.flag
     flag = x0 + x, y0 + y, x1 + x, y1 + y
     return replace(
-        layout, serial=tuple(serial), region=region, dividers=dividers, country=country, flag=flag
+        layout, serial=tuple(serial), region=region, dividers=dividers, sign=sign, flag=flag
     )
 
 
@@ -109,7 +109,7 @@ def _below(group: Group, top: float, foot: float) -> Group:
 
 def _draw_character(
     ink: Mask,
-    name: str,
+    glyph: Glyph,
     place: tuple[float, float],
     height: float,
     rows: tuple[float, float],
@@ -117,16 +117,16 @@ def _draw_character(
     bolder: float,
 ) -> None:
     """Print a glyph with its foot at a place, both in millimetres, and inside rows."""
-    mask = glyph_mask(name, scale, height, bolder)
+    mask = glyph_mask(glyph, scale, height, bolder)
     # The mask has a margin around the glyph; bolder strokes reach into it.
-    shrink = height / GLYPHS[name].height
+    shrink = height / glyph.height
     margin, growth = 2.0 * shrink, max(bolder, 0) / 2 * shrink
     foot = min(place[1], rows[1] - growth)
     top = max(foot - height, rows[0] + growth)
-    _stamp(ink, mask, place[0] * scale, (top - margin) * scale)
+    stamp(ink, mask, place[0] * scale, (top - margin) * scale)
 
 
-def _stamp(ink: Mask, mask: Mask, centre_x: float, top_y: float) -> None:
+def stamp(ink: Mask, mask: Mask, centre_x: float, top_y: float) -> None:
     """Lay a glyph's coverage over the ink at a place in pixels, clipped to it."""
     left = round(centre_x - mask.shape[1] / 2)
     top = round(top_y)
@@ -169,9 +169,9 @@ def _draw_line(ink: Mask, line: Box, thick_mm: float, scale: float) -> None:
     cv2.fillConvexPoly(ink, path, (255,), cv2.LINE_AA, 4)
 
 
-def _draw_country(ink: Mask, layout: Layout, scale: float, bolder: float) -> None:
-    height = layout.country_height
-    for index, char in enumerate("RUS"):
-        mask = glyph_mask(char, scale, height, bolder - 0.5)
-        x = layout.country[0] + (0.325 + index) * height
-        _stamp(ink, mask, x * scale, (layout.country[1] - 0.035 * height) * scale)
+def _draw_sign(ink: Mask, kind: PlateKind, layout: Layout, scale: float, bolder: float) -> None:
+    height = layout.sign_height
+    for index, char in enumerate(kind.sign):
+        mask = glyph_mask(kind.outlines[char], scale, height, bolder - 0.5)
+        x = layout.sign[0] + (0.325 + index) * height
+        stamp(ink, mask, x * scale, (layout.sign[1] - 0.035 * height) * scale)

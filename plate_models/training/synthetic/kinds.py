@@ -1,61 +1,56 @@
-"""The kinds of plates: what stands where on each, and in which colours.
+"""The kinds of plates: what stands where on each, in which colours, and how common it is.
 
-Sizes are those of GOST R 50577. The places of the characters of type 1 were measured on
-photos; those of all other kinds follow the standard's figures as well as they could be
-recalled, which is why they vary more from plate to plate (``PlateKind.looseness``).
-Lengths are in millimetres from the plate's left top corner.
+All of it comes from the countries' files; ``recognition/countries/ru.toml`` explains the keys. A
+format can be rendered if it has a table ``[formats.plate]``, to which the country's ``[plate]``
+gives defaults. Lengths are in millimetres from the plate's left top corner.
 """
 
-from dataclasses import dataclass
-from typing import TypeAlias
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from functools import cache
+from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 
-Point: TypeAlias = tuple[float, float]
+import numpy as np
+from pydantic import Field, TypeAdapter, ValidationError
+
+from plate_models.recognition import countries
+from plate_models.recognition.countries import TOKEN, FormatTable, read_country
+from plate_models.recognition.grammar import FormatError, Grammar, PlateFormat
+from plate_models.spec import RECOGNIZER, first_problem
+from plate_models.training.synthetic.glyphs import Glyph, Point, Strict
+
 Box: TypeAlias = tuple[float, float, float, float]
 RGB: TypeAlias = tuple[float, float, float]
-
-CAR = "ru.car"
-# Dividers end inside the line of the frame.
-_EDGE = 3.8
-
-
-@dataclass(frozen=True)
-class Ground:
-    """The colours of a plate."""
-
-    name: str  # of the sheet's colour
-    sheet: tuple[RGB, RGB]  # range of the sheet's colour in full light, RGB in [0, 255]
-    light_ink: bool = False  # characters are white; else black
-
-
-WHITE = Ground("white", ((250, 250, 250), (250, 250, 250)))
-YELLOW = Ground("yellow", ((222, 146, 0), (255, 214, 70)))
-BLUE = Ground("blue", ((8, 48, 125), (50, 112, 215)), light_ink=True)
-BLACK = Ground("black", ((8, 8, 10), (52, 52, 56)), light_ink=True)
-RED = Ground("red", ((138, 5, 14), (214, 46, 50)), light_ink=True)
+Shares: TypeAlias = tuple[tuple[str, float], ...]
+Table = TypeVar("Table")
+_Share = Annotated[float, Field(ge=0)]
+_Length = Annotated[float, Field(gt=0)]
+_Colour = Literal["white", "black", "red", "yellow", "green", "blue"]
 
 
 @dataclass(frozen=True)
-class Group:
+class Group(Strict):
     """Characters side by side on one foot line."""
 
-    centres: tuple[float, ...]  # middle of each character
+    centres: Annotated[tuple[float, ...], Field(min_length=1)]  # middle of each character
     foot: float  # where they stand
     digit_height: float = 76.0
     letter_height: float = 58.0
 
 
 @dataclass(frozen=True)
-class Layout:
+class Layout(Strict):
     """Where things stand on a plate."""
 
-    size_mm: tuple[float, float]  # width and height of the plate
+    size_mm: tuple[_Length, _Length]  # width and height of the plate
     serial: tuple[Group, ...]  # the groups of the serial number in reading order
-    region: Group  # the region's code; dividers, country sign and flag move with it
-    dividers: tuple[Box, ...]  # lines (x0, y0, x1, y1) around the region
-    country: Point  # left end and top of "RUS"
-    country_height: float  # of its letters
-    flag: Box  # its box (x0, y0, x1, y1)
-    screws: tuple[Point, ...]  # where plates are screwed on
+    region: Group  # what is read last; dividers, country sign and flag move with it
+    screws: tuple[Point, ...] = ()  # where plates are screwed on
+    dividers: tuple[Box, ...] = ()  # lines (x0, y0, x1, y1) around the region
+    sign: Point = (0, 0)  # left end and top of the country's sign
+    sign_height: _Length = 20.0  # of its letters
+    flag: Box = (0, 0, 0, 0)  # its box (x0, y0, x1, y1)
 
     @property
     def characters(self) -> int:
@@ -64,34 +59,103 @@ class Layout:
 
 
 @dataclass(frozen=True)
-class PlateKind:
-    """One kind of plate."""
+class FreeLayout(Strict):
+    """A plate without measured places: its characters are set in a typeface, side by side."""
 
-    name: str  # of its format, such as "ru.car"
-    # Its serial numbers: "L" is a letter, "#" a digit, others stand for themselves. The region's
-    # code follows.
-    serials: tuple[str, ...]
+    sizes_mm: Annotated[tuple[tuple[_Length, _Length], ...], Field(min_length=1)]
+    typefaces: tuple[str, ...] = ()  # names of the fonts' files; none means any
+    band: Literal["left", "top", "none"] = "none"  # the blue one
+
+
+@dataclass(frozen=True)
+class _Shares(Strict):
+    training: _Share = 0.0
+    calibration: _Share = 0.0
+
+
+@dataclass(frozen=True)
+class _Plate(Strict):
+    """A format's plate, as its country's file describes it."""
+
+    shares: _Shares = _Shares()  # of all plates that are rendered
     # One or more for each length of its texts; which one is a matter of chance.
-    layouts: tuple[Layout, ...]
-    lines: int = 1  # of text, 1 or 2
-    upper: int = 4  # characters of the upper line, if there are two
-    ground: Ground = WHITE  # its colours
-    # flag_share, holder_share, divider_share: Factors on a style's chances of these, and the chance
-    # of each divider.
-    flag_share: float = 1.0
-    holder_share: float = 1.0
-    divider_share: float = 1.0
-    latin: bool = False  # a "D" is the Latin letter, not the Cyrillic De
-    looseness: float = 0.03  # standard deviation of the sizes and the gaps of groups, as a share
+    layouts: tuple[Layout, ...] = ()
+    free: FreeLayout | None = None  # in place of layouts
+    sheet: tuple[RGB, RGB] = ((250,) * 3, (250,) * 3)  # range in full light, RGB in [0, 255]
+    light_ink: bool = False  # characters are white; else black
+    sign: str = ""  # of the country, such as "RUS"
+    flag: tuple[_Colour, ...] = ()  # its stripes from top to bottom
+    # Factors on a style's chances of flag and holder, and the chance of each divider.
+    flag_share: _Share = 1.0
+    holder_share: _Share = 1.0
+    divider_share: _Share = 1.0
+    looseness: _Share = 0.03  # standard deviation of the sizes and the gaps of groups, as a share
+    busy_regions: tuple[str, ...] = ()  # names of those whose codes are the commonest
+    codes: tuple[str, ...] = ()  # in place of the country's region codes
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlateKind(_Plate):
+    """One kind of plate: its format, and how it looks."""
+
+    format: PlateFormat
+    table: FormatTable  # the format as its file has it
+    country: Grammar
+    outlines: Mapping[str, Glyph]  # of its country, and of ours for what that has not
+
+    @property
+    def name(self) -> str:
+        """Of its format, such as "ru.car"."""
+        return self.format.name
+
+    @property
+    def lines(self) -> int:
+        """Of text, 1 or 2."""
+        return self.format.lines
 
     @property
     def smallest_mm(self) -> tuple[float, float]:
         """Width and height of the smallest plate of the kind."""
+        if self.free:
+            return min(self.free.sizes_mm)
         return min(layout.size_mm for layout in self.layouts)
 
+    @property
+    def smallest_character(self) -> float:
+        """Least height of a character, as a share of the plate's width."""
+        if self.free:
+            return min(0.6 * height / self.lines / width for width, height in self.free.sizes_mm)
+        return min(
+            height / layout.size_mm[0]
+            for layout in self.layouts
+            for group in (*layout.serial, layout.region)
+            for height in (group.digit_height, group.letter_height)
+            if height > 0
+        )
+
+    def glyph_of(self, char: str) -> Glyph:
+        """How a character of a text looks: as its country writes it, if that has an outline."""
+        own = self.format.native.get(char, "")
+        return self.outlines[own if own in self.outlines else char]
+
     def rows(self, text: str) -> tuple[str, ...]:
-        """A text line by line; one entry for a plate with one line."""
-        return (text,) if self.lines == 1 else (text[: self.upper], text[self.upper :])
+        """A text line by line, with spaces where its pattern has some: ("1234", "AB 77").
+
+        Raises ValueError: It follows no pattern.
+        """
+        for pattern, expression in zip(self.table.patterns, self.format.patterns, strict=True):
+            if found := expression.fullmatch(text):
+                widths = {"R": len(found.groupdict().get("region") or ""), "L": 1, "#": 1}
+                rows, rest = [""], text
+                for token in TOKEN.finditer(pattern):
+                    if token[0] == "/":
+                        rows.append("")
+                        continue
+                    width = len(token["literal"] or "") or widths.get(token[0], 0)
+                    rows[-1] += rest[:width] if width else " "
+                    rest = rest[width:]
+                return tuple(" ".join(row.split()) for row in rows)
+        raise ValueError(f"{text!r} follows no pattern of {self.name}: {self.table.patterns}")
 
     def layouts_of(self, text: str) -> tuple[Layout, ...]:
         """The layouts that a text fits.
@@ -100,12 +164,55 @@ class PlateKind:
         """
         fitting = tuple(layout for layout in self.layouts if layout.characters == len(text))
         if not fitting:
-            lengths = sorted({layout.characters for layout in self.layouts})
-            expected = " or ".join(map(str, lengths))
-            raise ValueError(
-                f"{text!r}: {self.name} has {expected} characters, this has {len(text)}"
-            )
+            lengths = " or ".join(map(str, sorted({one.characters for one in self.layouts})))
+            raise ValueError(f"{text!r}: {self.name} has {lengths} characters, not {len(text)}")
         return fitting
+
+
+@cache
+def kinds_of(country: str) -> Mapping[str, PlateKind]:
+    """The kinds of a country's plates by name, in the order of its file.
+
+    Raises FormatError: The file is missing or malformed; names the file, the format and the key.
+    """
+    path = countries.COUNTRIES / f"{country}.toml"
+    definition, grammar = read_country(path)
+    outlines: dict[str, Glyph] = {}
+    if country != RECOGNIZER.countries[0]:
+        outlines |= next(iter(kinds_of(RECOGNIZER.countries[0]).values())).outlines
+    own = definition.plate.pop("outlines", {})
+    outlines |= _read(dict[str, Glyph], own, f"{path}: plate.outlines")
+    found = {}
+    for table, plate_format in zip(definition.formats, grammar.formats, strict=True):
+        if table.plate is None:
+            continue
+        place = f"{path}: format {table.name!r}: plate"
+        given = definition.plate | table.plate
+        short = {field.name for field in fields(FreeLayout)} & set(given)
+        free = _read(FreeLayout, {key: given.pop(key) for key in short}, place) if short else None
+        looks = _read(_Plate, given, place)
+        if (free is None) == (not looks.layouts):
+            raise FormatError(f"{place}: expected either 'layouts' or 'sizes_mm'")
+        if strange := set(looks.busy_regions) - set(grammar.regions.values()):
+            raise FormatError(f"{place}.busy_regions: {sorted(strange)} are not in [regions]")
+        if looks.layouts and (missing := set(grammar.alphabet + looks.sign) - set(outlines)):
+            raise FormatError(f"{path}: plate.outlines: there are none of {sorted(missing)}")
+        found[table.name] = PlateKind(
+            **vars(looks) | {"free": free},
+            format=plate_format,
+            table=table,
+            country=grammar,
+            outlines=outlines,
+        )
+    return found
+
+
+def _read(kind: type[Table], table: Mapping[str, Any], place: str) -> Table:
+    try:
+        # As JSON: there, lists are tuples even in strict mode.
+        return TypeAdapter(kind).validate_json(json.dumps(table, default=str))
+    except ValidationError as error:
+        raise FormatError(first_problem(error, place)) from error
 
 
 def kind_named(name: str) -> PlateKind:
@@ -113,140 +220,28 @@ def kind_named(name: str) -> PlateKind:
 
     Raises ValueError: The renderer has no such kind.
     """
-    if name not in KINDS:
-        raise ValueError(f"expected a kind of plate out of {', '.join(KINDS)}, got {name!r}")
-    return KINDS[name]
+    kinds = kinds_of(name.partition(".")[0])
+    if name not in kinds:
+        raise ValueError(f"expected a kind of plate out of {', '.join(kinds)}, got {name!r}")
+    return kinds[name]
 
 
-def _long(
-    serial: tuple[float, ...], region: tuple[float, ...], divider: float, country: float = 405
-) -> Layout:
-    """One line on 520 x 112 mm, the region with "RUS" and flag below it on the right."""
-    return Layout(
-        size_mm=(520, 112),
-        serial=(Group(serial, 94.8),),
-        region=Group(region, 71.5, digit_height=58),
-        dividers=((divider, _EDGE, divider, 112 - _EDGE),),
-        country=(country, 79.5),
-        country_height=20,
-        flag=(466, 78.5, 509, 101),
-        screws=((20, 56), (503, 56)),
-    )
+def draw_kind(rng: np.random.Generator, kinds: Sequence[tuple[str, float]]) -> str:
+    """Draw a kind's name by shares, which need not add up to 1."""
+    names, shares = zip(*kinds, strict=True)
+    return str(names[rng.choice(len(names), p=np.array(shares) / sum(shares))])
 
 
-_REGION_2, _REGION_3 = (426.0, 469.3), (391.0, 434.0, 476.3)
-
-
-def _high(
-    size_mm: tuple[float, float], upper: Group, lower: Group, region: Group, sign_height: float
-) -> Layout:
-    """Two lines: the region to the right of the lower line, "RUS" and flag below it."""
-    (width, height), middle = size_mm, sum(region.centres) / len(region.centres)
-    divider = (max(lower.centres) + min(region.centres)) / 2 + 2
-    top, ceiling = region.foot + 0.35 * sign_height, 0.525 * height
-    flag = middle + 0.6 * sign_height, top, middle + 2.6 * sign_height, top + sign_height
-    side = 0.22 * width
-    return Layout(
-        size_mm=size_mm,
-        serial=(upper, lower),
-        region=region,
-        dividers=(
-            (divider, ceiling, divider, height - _EDGE),
-            (divider - 1, ceiling, width - _EDGE, ceiling),
-        ),
-        country=(middle - 2.7 * sign_height, top),
-        country_height=sign_height,
-        flag=flag,
-        screws=((side, 8), (width - side, 8), (side, height - 8), (width - side, height - 8)),
-    )
-
-
-_SQUARE = tuple(
-    _high(
-        (290, 170),
-        Group((49, 117, 175, 233), 81, 70, 54),
-        Group((47, 100), 156, letter_height=54),
-        region,
-        14,
-    )
-    for region in (Group((186, 230), 143, 50), Group((168, 207, 246), 143, 48))
+# Ours first: its car is the plate that is meant where no kind is named.
+_NAMES = [
+    RECOGNIZER.countries[0],
+    *sorted(path.stem for path in countries.COUNTRIES.glob("*.toml")),
+]
+KINDS = {name: kind for country in _NAMES for name, kind in kinds_of(country).items()}
+CAR = next(iter(KINDS))
+# Those with measured places.
+DRAWN = tuple(name for name, kind in KINDS.items() if kind.layouts)
+TRAINING_SHARES, CALIBRATION_SHARES = (
+    tuple((name, share) for name, kind in KINDS.items() if (share := getattr(kind.shares, purpose)))
+    for purpose in ("training", "calibration")
 )
-# After the standard of 2018, and the larger one before it.
-_MOTORCYCLE = tuple(
-    _high((190, 145), Group((33, 75, 117, 159), 69, 56), Group((32, 68), 130, 0, 42), region, 11)
-    for region in (Group((119, 149), 115, 36), Group((109, 135, 161), 115, 34))
-) + tuple(
-    _high((245, 185), Group((42, 96, 150, 204), 88, 70), Group((42, 92), 168, 0, 56), region, 14)
-    for region in (Group((157, 197), 150, 48), Group((143, 177, 211), 150, 46))
-)
-_TRACTOR = tuple(
-    _high((288, 206), Group((54, 114, 174, 234), 96, 76), Group((52, 104), 184, 0, 58), region, 16)
-    for region in (Group((182, 228), 168, 56), Group((163, 205, 247), 168, 52))
-)
-
-_ALL = (
-    PlateKind(
-        CAR,
-        ("L###LL",),
-        # Measured; a three-digit region takes its room from the serial number.
-        (
-            _long((61.2, 124.5, 180.3, 236.3, 300.2, 355.4), _REGION_2, 397),
-            _long((49.5, 105.7, 161.5, 217.6, 274, 329.7), _REGION_3, 369),
-        ),
-        looseness=0.0,
-    ),
-    PlateKind("ru.car.square", ("L###LL",), _SQUARE, lines=2, holder_share=0.7, divider_share=0.5),
-    PlateKind(
-        "ru.motorcycle", ("####LL",), _MOTORCYCLE, lines=2, holder_share=0.35, divider_share=0.5
-    ),
-    PlateKind("ru.tractor", ("####LL",), _TRACTOR, lines=2, holder_share=0.2, divider_share=0.5),
-    PlateKind(
-        "ru.trailer",
-        ("LL####",),
-        (
-            _long((56, 108, 176, 232, 288, 344), _REGION_2, 397),
-            _long((44, 95, 158, 213, 268, 323), _REGION_3, 367),
-        ),
-        holder_share=0.5,
-    ),
-    PlateKind(
-        "ru.taxi",
-        ("LL###",),
-        (
-            _long((68, 123, 196, 256, 316), _REGION_2, 393),
-            _long((54, 108, 178, 236, 294), _REGION_3, 365),
-        ),
-        ground=YELLOW,
-        flag_share=0.5,
-    ),
-    PlateKind(
-        "ru.police",
-        ("L####",),
-        (
-            _long((64, 138, 197, 256, 315), _REGION_2, 391),
-            _long((52, 122, 179, 236, 293), _REGION_3, 365),
-        ),
-        ground=BLUE,
-        flag_share=0.3,
-    ),
-    PlateKind(
-        "ru.military",
-        ("####LL",),
-        (_long((54, 110, 166, 222, 288, 343), _REGION_2, 395, 416),),
-        ground=BLACK,
-        flag_share=0.0,
-        holder_share=0.6,
-    ),
-    PlateKind(
-        "ru.diplomatic",
-        ("###CD#", "###D###", "###T###"),
-        (
-            _long((52, 106, 160, 222, 272, 335), _REGION_2, 393, 416),
-            _long((44, 93, 142, 198, 254, 303, 352), _REGION_2, 395, 416),
-        ),
-        ground=RED,
-        flag_share=0.0,
-        latin=True,
-    ),
-)
-KINDS = {kind.name: kind for kind in _ALL}

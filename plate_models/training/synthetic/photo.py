@@ -7,7 +7,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtr
 
-from plate_models.training.imaging import Field, Image, compress, motion_kernel
+from plate_models.training.codec import through_codec
+from plate_models.training.imaging import Field, Image, compress, motion_kernel, shift_by
 from plate_models.training.synthetic.wear import blobs
 
 Range = tuple[float, float]
@@ -26,20 +27,47 @@ class PhotoStyle:
     cast_shares: tuple[float, float] = (0.2, 0.65)  # of strong casts, by day and by night
     shadow_share: float = 0.2
     glare_share: float = 0.1
+    headlight_share: float = 0  # of lamps beside or above the plate
     defocus: float = 0.3  # scale of the blur's standard deviation
     motion_share: float = 0.18
     motion_px: Range = (1.5, 5)
-    resample_share: float = 0.2  # of photos that were enlarged after being taken
+    motion_limit: float = 0.028  # as a share of the width of the photo
+    interlace_share: float = 0  # of two fields, taken one after the other
+    grey_share: float = 0  # of colourless photos and of single channels
+    resample_share: float = 0.2  # of photos that were enlarged after being taken: digital zoom
+    resample_factor: Range = (0.5, 0.9)
     noise: Range = (0.4, 7)  # standard deviation in grey levels, logarithmic
     denoise_share: float = 0.2  # by the camera
     sharpen_share: float = 0.5  # by the camera
+    sharpen: Range = (0.3, 2)
+    smear_share: float = 0  # of photos whose noise was removed with their details
+    video_share: float = 0  # of frames of videos, in place of JPEGs
+    video_quantizer: Range = (18, 40)
     jpeg_quality: Range = (18, 96)
     second_jpeg_share: float = 0.3
 
 
-DEFAULT_PHOTO = PhotoStyle()
-# Pictures at least this wide are compressed at any quality of the range.
+# What training crops are taken with. Of the faults at the same time, `_store` bounds the last.
+BAD_CAMERAS = PhotoStyle(
+    dark_gain=(0.17, 0.55),
+    headlight_share=0.05,
+    motion_share=0.2,
+    motion_px=(1.5, 9),
+    motion_limit=0.042,
+    interlace_share=0.04,
+    grey_share=0.15,
+    resample_share=0.25,
+    resample_factor=(0.35, 0.9),
+    sharpen=(0.3, 3.5),
+    smear_share=0.08,
+    video_share=0.17,
+    video_quantizer=(18, 42),
+    jpeg_quality=(12, 96),
+)
+# Pictures at least this wide and of strong contrast are compressed at any quality of the range.
 _FULL_WIDTH = 180.0
+_ZOOMS = (cv2.INTER_NEAREST, cv2.INTER_LINEAR, cv2.INTER_CUBIC)
+_LUMA = np.array([0.299, 0.587, 0.114])
 
 # Sodium lamps, brake lights, dusk, night blue, headlights, violet sensors, green tubes.
 _CASTS = np.array(
@@ -49,6 +77,12 @@ _CASTS = np.array(
     ],
     np.float32,
 )  # fmt: skip
+
+_H265_SHARE = 0.3  # the others are H.264
+_PRESETS = ("ultrafast", "superfast", "veryfast")
+# Frames are at least so large and consist of whole macroblocks.
+_LEAST_WH = (128, 96)
+_MACROBLOCK = 16
 
 
 def _colour_gain(rng: np.random.Generator, cast_share: float) -> npt.NDArray[np.float64]:
@@ -97,16 +131,30 @@ def _shadow(height: int, width: int, rng: np.random.Generator) -> Field:
     return np.asarray(depth + (1 - depth) * ndtr((x + y[:, None]) / soft), np.float32)
 
 
-def _add_glare(image: Field, rng: np.random.Generator, style: PhotoStyle) -> Field:
+def _add_glare(image: Field, rng: np.random.Generator) -> Field:
     """Let a lamp or a reflection bloom over a part of the picture."""
-    if rng.random() >= style.glare_share:
-        return image
     height, width = image.shape[:2]
     x = (np.arange(width) / width - rng.uniform(0, 1)) / rng.uniform(0.05, 0.4)
     y = (np.arange(height) / height - rng.uniform(0, 1)) / rng.uniform(0.1, 0.6)
     bloom = np.outer(np.exp(-(y**2)), np.exp(-(x**2))) * rng.uniform(30, 150)
     colour = np.array([1, rng.uniform(0.8, 1), rng.uniform(0.6, 1.1)])
     return np.asarray(image + bloom[..., None] * colour, np.float32)
+
+
+def _add_headlights(image: Field, rng: np.random.Generator) -> Field:
+    """Let one or two lamps beside or above the plate outshine what is near them."""
+    height, width = image.shape[:2]
+    above, side = rng.random() < 0.3, rng.choice((-1, 1))
+    for _ in range(int(rng.integers(1, 3))):
+        x = rng.uniform(0, 1) if above else 0.5 + side * rng.uniform(0.42, 0.7)
+        y = rng.uniform(-0.6, -0.1) if above else rng.uniform(-0.3, 1.2)
+        apart_x, apart_y = np.arange(width) - x * width, np.arange(height)[:, None] - y * height
+        radius = rng.uniform(0.02, 0.09) * width
+        halo = (1 + (apart_x**2 + apart_y**2) / radius**2) ** -rng.uniform(1, 1.6)
+        streak = np.exp(-((apart_y / (0.3 * radius)) ** 2)) * rng.uniform(0, 0.1)
+        colour = rng.uniform(300, 1200) * np.array([1, rng.uniform(0.85, 1), rng.uniform(0.6, 1.1)])
+        image = np.asarray(image + (halo + streak)[..., None] * colour, np.float32)
+    return image
 
 
 def _blur(image: Field, rng: np.random.Generator, style: PhotoStyle) -> Field:
@@ -117,8 +165,9 @@ def _blur(image: Field, rng: np.random.Generator, style: PhotoStyle) -> Field:
     if sigma > 0.25:
         image = np.asarray(cv2.GaussianBlur(image, (0, 0), sigma), np.float32)
     if rng.random() < style.motion_share:
+        limit = float(np.sqrt(max((style.motion_limit * width) ** 2 - (4 * sigma) ** 2, 0)))
         # A pixel more: the released weights were trained with lines of whole pixels.
-        length = min(rng.uniform(*style.motion_px) * size, 0.028 * width) + 1
+        length = min(rng.uniform(*style.motion_px) * size, limit) + 1
         # Cars and cameras move along the road more than up and down.
         angle = rng.normal(0, 0.3) if rng.random() < 0.6 else rng.uniform(0, np.pi)
         kernel = motion_kernel(length * np.cos(angle), length * np.sin(angle))
@@ -126,15 +175,37 @@ def _blur(image: Field, rng: np.random.Generator, style: PhotoStyle) -> Field:
     return image
 
 
+def _interlace(image: Field, rng: np.random.Generator) -> Field:
+    """Take every other row a moment later."""
+    height, width = image.shape[:2]
+    motion = rng.uniform(-0.012, 0.012) * width
+    rows = np.zeros_like(image)
+    for field in range(2):
+        view = shift_by((field - 0.5) * motion, 0)[:2]
+        moved = cv2.warpAffine(image, view, (width, height), borderMode=cv2.BORDER_REPLICATE)
+        rows[field::2] = moved[field::2]
+    return rows
+
+
+def _lose_colour(image: Field, rng: np.random.Generator) -> Field:
+    """See brightness only, or one channel, or another mix as an infrared sensor does."""
+    kind = rng.random()
+    weights = _LUMA
+    if kind > 0.75:
+        weights = 0.4 * _LUMA + 0.6 * rng.dirichlet((0.6, 0.6, 0.6))
+    elif kind > 0.4:
+        # Alone, blue shows no black ink on yellow.
+        weights = np.array([(1, 0, 0), (0, 1, 0), 0.5 * _LUMA + (0, 0, 0.5)])[rng.integers(3)]
+    return np.asarray(cv2.transform(image, np.tile(weights, (3, 1))), np.float32)
+
+
 def _resample(image: Field, rng: np.random.Generator, style: PhotoStyle) -> Field:
     """Lose resolution: shrink, then enlarge again."""
-    if rng.random() >= style.resample_share:
-        return image
     height, width = image.shape[:2]
-    factor = max(rng.uniform(0.5, 0.9), min(1.0, 110 / width))
+    factor = max(rng.uniform(*style.resample_factor), min(1.0, 110 / width))
     small_wh = max(24, round(width * factor)), max(10, round(height * factor))
     small = cv2.resize(image, small_wh, interpolation=cv2.INTER_AREA)
-    kind = cv2.INTER_CUBIC if rng.random() < 0.5 else cv2.INTER_LINEAR
+    kind = _ZOOMS[rng.choice(len(_ZOOMS), p=(0.1, 0.45, 0.45))]
     return np.asarray(cv2.resize(small, (width, height), interpolation=kind), np.float32)
 
 
@@ -161,37 +232,82 @@ def _process(image: Field, rng: np.random.Generator, style: PhotoStyle) -> Image
     amount, soft = 0.0, image
     if rng.random() < style.sharpen_share:
         soft = np.asarray(cv2.GaussianBlur(image, (0, 0), rng.uniform(0.7, 1.8)), np.float32)
-        amount = rng.uniform(0.3, 2.0)
+        amount = rng.uniform(*style.sharpen)
     sharp = cv2.addWeighted(image, 1 + amount, soft, -amount, 0, dtype=cv2.CV_8U)
     pixels = np.asarray(sharp, np.uint8)
     if rng.random() < style.denoise_share:
         pixels = np.asarray(cv2.medianBlur(pixels, 3), np.uint8)
+    if rng.random() < style.smear_share:
+        pixels = np.asarray(cv2.bilateralFilter(pixels, 5, rng.uniform(20, 60), 3), np.uint8)
     return pixels
 
 
+def _contrast(image: Image) -> float:
+    """Standard deviation of what is about as fine as characters, in grey levels."""
+    grey = cv2.cvtColor(image, cv2.COLOR_RGB2GRAY)
+    side = round(0.08 * image.shape[1]) | 1
+    return float(cv2.subtract(grey, cv2.blur(grey, (side, side)), dtype=cv2.CV_16S).std())
+
+
 def _store(image: Image, rng: np.random.Generator, style: PhotoStyle) -> Image:
-    """Store as JPEG, once or twice."""
+    """Store as a frame of a video or as JPEG, as coarsely as size and contrast allow."""
+    if rng.random() < style.video_share:
+        low, high = style.video_quantizer
+        high = low + (high - low) * min(1, (image.shape[1] / 260) ** 0.5, _contrast(image) / 30)
+        return film(image, rng, round(rng.uniform(low, high)))
     low, high = style.jpeg_quality
-    # Blocks of 8 px leave nothing of a tiny plate at the lowest qualities.
-    low = min(high, low * max(1.0, _FULL_WIDTH / image.shape[1]))
+    # Blocks of 8 px leave nothing of a tiny or a blurred plate at the lowest qualities.
+    low = min(high, low * max(1.0, _FULL_WIDTH / image.shape[1], 25 / (_contrast(image) + 1)))
     image = compress(image, int(rng.uniform(low, high)))
     if rng.random() < style.second_jpeg_share:
         image = compress(image, int(rng.uniform(max(low, 60), high)))
     return image
 
 
-def photograph(scene: Image, rng: np.random.Generator, style: PhotoStyle = DEFAULT_PHOTO) -> Image:
-    """The whole chain from an evenly lit scene to a stored photo.
+def _frames(image: Image, rng: np.random.Generator) -> list[Image]:
+    """A scene that moves and grows until it is in the upper left corner of a larger frame."""
+    height, width = image.shape[:2]
+    blocks = -(-np.maximum((width, height), _LEAST_WH) // _MACROBLOCK)
+    frame_wh = (blocks * _MACROBLOCK).tolist()
+    x, y = rng.normal(0, (0.012, 0.004)) * width
+    growth, (centre_x, centre_y) = rng.normal(0, 0.006), rng.uniform(0, 1, 2) * (width, height)
+    frames = []
+    for ago in reversed(range(int(rng.integers(4, 8)))):
+        scale = np.exp(-growth * ago)
+        view = shift_by(centre_x - x * ago, centre_y - y * ago) @ np.diag((scale, scale, 1.0))
+        view = (view @ shift_by(-centre_x, -centre_y))[:2]
+        frame = cv2.warpAffine(image, view, frame_wh, borderMode=cv2.BORDER_REFLECT_101)
+        frames.append(np.asarray(frame, np.uint8))
+    return frames
 
-    Args:
-        scene: (H, W, 3) uint8 RGB at the photo's own resolution.
-        rng: Source of all chance.
-        style: How photos differ.
 
-    Returns:
-        (H, W, 3) uint8 RGB.
+def film(image: Image, rng: np.random.Generator, quantizer: int) -> Image:
+    """Show (H, W, 3) uint8 as the last frame of a video, H.264 or H.265, of a scene that moves.
+
+    It is predicted from the frames before it. The quantizer is the codec's QP, 0 to 51: the higher,
+    the coarser.
     """
-    image = _expose(scene, rng, style)
-    for effect in (_light_unevenly, _add_glare, _blur, _resample, _add_noise):
-        image = effect(image, rng, style)
+    h265, preset = rng.random() < _H265_SHARE, _PRESETS[rng.integers(len(_PRESETS))]
+    # Better presets of H.265 take ten times as long as H.264.
+    codec, preset = ("libx265", "ultrafast") if h265 else ("libx264", preset)
+    frames = _frames(image, rng)
+    last = through_codec(frames, codec, preset=preset, tune="zerolatency", qp=str(quantizer))[-1]
+    return np.ascontiguousarray(last[: image.shape[0], : image.shape[1]])
+
+
+def photograph(scene: Image, rng: np.random.Generator, style: PhotoStyle) -> Image:
+    """The whole chain from an evenly lit scene, (H, W, 3) uint8 RGB, to a photo of its size."""
+    image = _light_unevenly(_expose(scene, rng, style), rng, style)
+    if rng.random() < style.glare_share:
+        image = _add_glare(image, rng)
+    if rng.random() < style.headlight_share:
+        image = _add_headlights(image, rng)
+    image = _blur(image, rng, style)
+    if rng.random() < style.interlace_share:
+        image = _interlace(image, rng)
+    image = _add_noise(image, rng, style)
+    if rng.random() < style.grey_share:
+        image = _lose_colour(image, rng)
+    if rng.random() < style.resample_share:
+        image = _resample(image, rng, style)
     return _store(_process(image, rng, style), rng, style)

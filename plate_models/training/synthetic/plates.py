@@ -1,5 +1,6 @@
 """A flat plate: its sheet, ink, relief, flag, screws and holder."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
@@ -9,11 +10,18 @@ import numpy as np
 import numpy.typing as npt
 from scipy.spatial.transform import Rotation
 
-from plate_models.training.imaging import Floats, Image, box_corners, shift_by
-from plate_models.training.synthetic.glyphs import Mask
+from plate_models.training.imaging import (
+    Floats,
+    Image,
+    apply_homography,
+    box_corners,
+    shift_by,
+)
+from plate_models.training.synthetic.glyphs import Mask, Point
 from plate_models.training.synthetic.ink import CORNER_MM, draw_ink, loosen, rounded_box
-from plate_models.training.synthetic.kinds import CAR, Ground, Layout, PlateKind, kind_named
-from plate_models.training.synthetic.wear import add_dirt, add_snow, wear_ink
+from plate_models.training.synthetic.kinds import CAR, RGB, Layout, PlateKind, kind_named
+from plate_models.training.synthetic.latin import FONTS, LatinPlate, paint_latin
+from plate_models.training.synthetic.wear import add_dirt, add_obstacle, add_snow, wear_ink
 
 _SCREW_COLOURS = (
     (25, 25, 25), (60, 60, 62), (110, 110, 112), (165, 165, 165), (225, 225, 225),
@@ -29,15 +37,22 @@ _AD_FONTS = (cv2.FONT_HERSHEY_SIMPLEX, cv2.FONT_HERSHEY_DUPLEX, cv2.FONT_HERSHEY
 # Black plastic mostly; grey, chrome and white ones less often.
 _HOLDER_TONES = (12.0, 20.0, 30.0, 42.0, 60.0, 150.0, 215.0)
 _FULL_WIDTH_MM = 520.0
+# Of plates of any country, beside that of a car's.
+_HOLDER_SHARE = 0.6
 
 
 def _draw_screws(
-    rgb: Image, rng: np.random.Generator, scale: float, layout: Layout, style: "PlateStyle"
+    rgb: Image,
+    rng: np.random.Generator,
+    scale: float,
+    size_mm: tuple[float, float],
+    screws: tuple[Point, ...],
+    style: "PlateStyle",
 ) -> None:
     """Screw a plate to the car, in place."""
     standard, stray = style.screw_shares
-    chosen = [place for place in layout.screws if rng.random() < standard]
-    width, height = layout.size_mm
+    chosen = [place for place in screws if rng.random() < standard]
+    width, height = size_mm
     while rng.random() < stray:
         rows = 9, height / 2, height - 9
         chosen.append((float(rng.uniform(12, width - 12)), float(rng.choice(rows))))
@@ -58,16 +73,11 @@ def _write_advertisement(
     """Write one to three phrases between two rows of the holder."""
     height = (rows[1] - rows[0]) * rng.uniform(0.35, 0.7)
     colour = np.clip(tone + rng.normal(0, 15, 3), 0, 255).tolist()
-    font = _AD_FONTS[rng.integers(len(_AD_FONTS))]
-    x = rgb.shape[1] * rng.uniform(0.03, 0.5)
-    for _ in range(int(rng.integers(1, 4))):
-        text = _AD_TEXTS[rng.integers(len(_AD_TEXTS))]
-        place = round(x), round((sum(rows) + height) / 2)
-        thick = 1 if height < 18 else 2
-        cv2.putText(rgb, text, place, font, height / 22, colour, thick, cv2.LINE_AA)
-        x += len(text) * height * 0.85 + rgb.shape[1] * rng.uniform(0.02, 0.2)
-        if x > 0.85 * rgb.shape[1]:
-            break
+    font, gap = _AD_FONTS[rng.integers(len(_AD_FONTS))], " " * int(rng.integers(2, 9))
+    text = gap.join(rng.choice(_AD_TEXTS, rng.integers(1, 4)))
+    place = round(rgb.shape[1] * rng.uniform(0.03, 0.5)), round((sum(rows) + height) / 2)
+    thick = 1 if height < 18 else 2
+    cv2.putText(rgb, text, place, font, height / 22, colour, thick, cv2.LINE_AA)
 
 
 def _mount(
@@ -102,7 +112,10 @@ def _mount(
 
 # Below this resolution, in pixels per millimetre, embossing is not seen.
 _RELIEF_SCALE = 0.5
-_FLAG = ((235, 235, 235), (40, 70, 160), (195, 45, 50))
+_FLAG_TONES: dict[str, RGB] = {
+    "white": (235, 235, 235), "blue": (40, 70, 160), "red": (195, 45, 50),
+    "black": (20, 20, 20), "yellow": (240, 200, 40), "green": (30, 130, 70),
+}  # fmt: skip
 # The grounds' colours are those of a sheet of this level.
 _FULL_LEVEL = 250.0
 
@@ -126,6 +139,7 @@ class PlateStyle:
     worn_share: float = 0.15
     dirty_share: float = 0.3
     snowy_share: float = 0.05
+    hidden_share: float = 0.08  # behind a tow bar, a cable, mud or stripes of snow
     holder_share: float = 0.82  # around a car's plate
     flag_share: float = 0.85  # beside the country's letters
 
@@ -156,61 +170,76 @@ def _outline(size_wh: tuple[int, int], radius: float) -> Mask:
     return rounded_box(size_wh, 0, radius)
 
 
-def _draw_flag(rgb: Image, layout: Layout, scale: float) -> None:
+def _draw_flag(rgb: Image, stripes: Sequence[str], layout: Layout, scale: float) -> None:
     left, top, right, bottom = layout.flag
     x0, x1 = round(left * scale), round(right * scale)
-    rows = [round((top + (bottom - top) / 3 * i) * scale) for i in range(4)]
+    count = len(stripes)
+    rows = [round((top + (bottom - top) / count * i) * scale) for i in range(count + 1)]
     edge = max(1, round(0.8 * scale))
-    rgb[rows[0] - edge : rows[3] + edge, x0 - edge : x1 + edge] = 60
-    for (y0, y1), colour in zip(pairwise(rows), _FLAG, strict=True):
-        rgb[y0:y1, x0:x1] = colour
+    rgb[rows[0] - edge : rows[-1] + edge, x0 - edge : x1 + edge] = 60
+    for (y0, y1), stripe in zip(pairwise(rows), stripes, strict=True):
+        rgb[y0:y1, x0:x1] = _FLAG_TONES[stripe]
 
 
-def _emboss(rgb: Image, ink: Mask, strength: float, step: int) -> Image:
-    """Light the raised characters from one side; negative strength from the other."""
-    slope = np.zeros(ink.shape, np.float32)
+def _emboss(
+    rgb: Image, ink: Mask, rng: np.random.Generator, scale: float, style: PlateStyle
+) -> Image:
+    """Light the raised characters from one side or the other."""
+    strength = rng.uniform(*style.relief) * (1 if rng.random() < 0.5 else -1)
+    if scale < _RELIEF_SCALE:
+        return rgb
+    step, slope = max(1, round(1.2 * scale)), np.zeros(ink.shape, np.float32)
     near, far = ink[: -2 * step, : -2 * step], ink[2 * step :, 2 * step :]
     slope[step:-step, step:-step] = near.astype(np.float32) - far
     lit = rgb + (strength / 255) * slope[..., None]
     return np.clip(lit, 0, 255).astype(np.uint8)
 
 
-def _mix_colours(
-    ground: Ground, rng: np.random.Generator, style: PlateStyle
-) -> tuple[Floats, Floats]:
-    """Colours of the sheet and of the paint on it, RGB in about [0, 255]."""
-    low, high = (np.array(end) for end in ground.sheet)
+def _print_plate(
+    text: str, kind: PlateKind, rng: np.random.Generator, scale: float, style: PlateStyle
+) -> Image:
+    """A new plate with ink, relief, flag and screws, but without dirt and holder."""
+    low, high = (np.array(end) for end in kind.sheet)
+    if kind.free:
+        sheet = tuple((low + (high - low) * rng.random()).tolist())
+        size = kind.free.sizes_mm[rng.integers(len(kind.free.sizes_mm))]
+        colours = sheet, (245,) * 3 if kind.light_ink else (15,) * 3
+        latin = LatinPlate(kind.rows(text), size, kind.free.band, colours, kind.free.typefaces)
+        return _print_latin(latin, rng, scale, style)
+    fitting = kind.layouts_of(text)
+    layout = loosen(fitting[rng.integers(len(fitting))], kind, rng)
+    bolder = style.bolder_mm[rng.integers(len(style.bolder_mm))]
+    ink = draw_ink(text, kind, layout, rng, scale, style.jitter_mm, bolder)
     shade = low + (high - low) * (0.7 * rng.random() + 0.3 * rng.random(3))
     paper = shade * (rng.uniform(*style.paper) / _FULL_LEVEL) + rng.normal(0, style.tint, 3)
-    level = rng.uniform(*(style.paper if ground.light_ink else style.ink))
-    return paper, level + rng.normal(0, style.tint / 2, 3)
-
-
-def _paint(
-    ink: Mask,
-    kind: PlateKind,
-    layout: Layout,
-    rng: np.random.Generator,
-    scale: float,
-    style: PlateStyle,
-) -> Image:
-    """The plate's sheet with its ink, relief, flag and screws."""
-    paper, paint = _mix_colours(kind.ground, rng, style)
+    level = rng.uniform(*(style.paper if kind.light_ink else style.ink))
+    paint = level + rng.normal(0, style.tint / 2, 3)
     if rng.random() < style.worn_share:
         ink = wear_ink(ink, rng)
     table = paper + np.linspace(0, 1, 256)[:, None] * (paint - paper)
-    rgb = np.clip(table, 0, 255).astype(np.uint8)[ink]
-    relief = rng.uniform(*style.relief) * (1 if rng.random() < 0.5 else -1)
-    if scale >= _RELIEF_SCALE:
-        rgb = _emboss(rgb, ink, relief, max(1, round(1.2 * scale)))
-    if rng.random() < style.flag_share * kind.flag_share:
-        _draw_flag(rgb, layout, scale)
-    _draw_screws(rgb, rng, scale, layout, style)
+    rgb = _emboss(np.clip(table, 0, 255).astype(np.uint8)[ink], ink, rng, scale, style)
+    if kind.flag and rng.random() < style.flag_share * kind.flag_share:
+        _draw_flag(rgb, kind.flag, layout, scale)
+    _draw_screws(rgb, rng, scale, layout.size_mm, layout.screws, style)
+    return rgb
+
+
+def _print_latin(
+    latin: LatinPlate, rng: np.random.Generator, scale: float, style: PlateStyle
+) -> Image:
+    rgb, ink = paint_latin(latin, rng, scale, FONTS)
+    gain: Floats = rng.uniform(*style.paper) / _FULL_LEVEL * (1 + rng.normal(0, 0.015, 3))
+    rgb = np.clip(rgb * gain + rng.uniform(0, 25), 0, 255).astype(np.uint8)
+    rgb = _emboss(rgb, ink, rng, scale, style)
+    width, height = latin.size_mm
+    places = (0.05 * width, height / 2), (0.95 * width, height / 2), (0.25 * width, 0.08 * height)
+    screws = tuple(place for place in places if rng.random() < 0.5)
+    _draw_screws(rgb, rng, scale, latin.size_mm, screws, style)
     return rgb
 
 
 def render_plate(
-    text: str,
+    what: str | LatinPlate,
     rng: np.random.Generator,
     px_per_mm: float = 1.0,
     style: PlateStyle = DEFAULT_STYLE,
@@ -219,33 +248,39 @@ def render_plate(
     """Draw one plate, flat and evenly lit, with or without a holder around it.
 
     Args:
-        text: As :func:`plate_models.training.synthetic.texts.sample_text` gives it for the kind.
-        rng: Source of everything that the text leaves open.
+        what: A text as :func:`plate_models.training.synthetic.texts.sample_text` gives it for the
+            kind, or a plate of any country.
+        rng: Source of everything that is left open.
         px_per_mm: Resolution; glyphs are cached per value, so use few.
         style: How much plates differ.
-        kind: Name of a format, a key of ``KINDS``.
+        kind: Name of a text's format, a key of ``KINDS``.
 
     Raises:
+        FontsMissingError: There is no typeface in ``FONTS`` for a plate of any country.
         ValueError: There is no such kind, or its texts have another length.
     """
-    plate_kind = kind_named(kind)
-    fitting = plate_kind.layouts_of(text)
-    layout = loosen(fitting[rng.integers(len(fitting))], plate_kind, rng)
-    bolder = style.bolder_mm[rng.integers(len(style.bolder_mm))]
-    ink = draw_ink(text, plate_kind, layout, rng, px_per_mm, style.jitter_mm, bolder)
-    plate = _paint(ink, plate_kind, layout, rng, px_per_mm, style)
+    if isinstance(what, LatinPlate):
+        plate, lines = _print_latin(what, rng, px_per_mm, style), len(what.rows)
+        holder_share = _HOLDER_SHARE
+    else:
+        its = kind_named(kind)
+        plate, lines = _print_plate(what, its, rng, px_per_mm, style), its.lines
+        holder_share = its.holder_share
+    # After some years there is dirt on it, a holder around it, and snow on both.
     if rng.random() < style.dirty_share:
         add_dirt(plate, rng)
     height, width = plate.shape[:2]
     radius = CORNER_MM * px_per_mm
     alpha, left, top, rgb = _outline((width, height), radius), 0, 0, plate
-    if rng.random() < style.holder_share * plate_kind.holder_share:
+    if rng.random() < style.holder_share * holder_share:
         rgb, (left, top) = _mount(plate, alpha, rng, px_per_mm)
         alpha = _outline((rgb.shape[1], rgb.shape[0]), radius)
     if rng.random() < style.snowy_share:
         add_snow(rgb, rng)
+    if rng.random() < style.hidden_share:
+        add_obstacle(rgb, rng, height / lines)
     quad = (box_corners(width, height) + np.array([left, top])).astype(np.float32)
-    return PlateImage(rgb, alpha, quad, plate_kind.lines)
+    return PlateImage(rgb, alpha, quad, lines)
 
 
 # Resolutions that plates are drawn at: few, because glyphs are cached per resolution.
@@ -256,34 +291,29 @@ _MAX_PIXELS = 60_000
 
 def render_plate_for(
     width_px: float,
-    text: str,
+    what: str | LatinPlate,
     rng: np.random.Generator,
     style: PlateStyle = DEFAULT_STYLE,
     kind: str = CAR,
 ) -> PlateImage:
     """Draw one plate as finely as it must be to be seen so wide, in pixels; see `render_plate`."""
-    width, height = kind_named(kind).smallest_mm
-    allowed = [level for level in _LEVELS if level**2 * width * height <= _MAX_PIXELS]
-    level = next((level for level in allowed if level * width >= width_px), allowed[-1])
-    return render_plate(text, rng, level, style, kind)
+    size = what.size_mm if isinstance(what, LatinPlate) else kind_named(kind).smallest_mm
+    allowed = [level for level in _LEVELS if level**2 * size[0] * size[1] <= _MAX_PIXELS]
+    level = next((level for level in allowed if level * size[0] >= width_px), allowed[-1])
+    return render_plate(what, rng, level, style, kind)
 
 
-def project(plate: PlateImage, angles_rad: Floats, distance: float) -> Floats:
-    """See a plate from a pinhole camera, so many plate widths away.
+def project(plate: PlateImage, angles_rad: Floats, distance: float, width_px: float) -> Floats:
+    """See a plate from a pinhole camera that looks at its middle, so wide in pixels.
 
-    Args:
-        plate: Whose middle the camera looks at.
-        angles_rad: (3,) roll, yaw, pitch.
-        distance: In widths of the plate.
-
-    Returns:
-        (3, 3) homography from pixels of the plate's picture to units of about its width.
+    The angles are roll, yaw and pitch, the distance is in widths of the plate. Returns the (3, 3)
+    homography from pixels of the plate's picture to those around its middle.
     """
     roll, yaw, pitch = angles_rad
     turn = Rotation.from_euler("ZXY", (roll, pitch, yaw)).as_matrix()
     width, (x, y) = np.ptp(plate.quad[:, 0]), plate.quad.mean(axis=0)
     # Plate points have z = 0, so the turn's third column drops out.
     camera = np.column_stack([turn[:, :2], [0, 0, distance]])
-    camera[:2] *= distance
-    homography: Floats = camera @ np.diag((1 / width, 1 / width, 1)) @ shift_by(-x, -y)
-    return homography
+    view: Floats = camera @ np.diag((1 / width, 1 / width, 1)) @ shift_by(-x, -y)
+    scale = width_px / np.ptp(apply_homography(view, plate.quad)[:, 0])
+    return np.diag((scale, scale, 1)) @ view

@@ -15,6 +15,7 @@ from plate_models.training.imaging import (
     see,
     shift_by,
 )
+from plate_models.training.synthetic.clutter import FINER, draw_clutter
 from plate_models.training.synthetic.kinds import CAR, kind_named
 from plate_models.training.synthetic.plates import PlateImage, project, render_plate_for
 from plate_models.training.synthetic.texts import sample_text
@@ -53,21 +54,9 @@ class Patch:
 def paint_plate(photo: Image, box: Field, rng: Generator, kind: str = CAR) -> Patch:
     """Replace the plate in a box by a rendered one of the same light and colour cast.
 
-    The old plate is covered with the colours around it, because the new one may be
-    lower or narrower. With one line it is as wide as the old one; with two, it is higher
-    than a long old plate was, and narrower.
-
-    Args:
-        photo: (H, W, 3) uint8 RGB.
-        box: (4,) float x0, y0, x1, y1 of the old plate in photo pixels.
-        rng: Source of all chance.
-        kind: Of the new plate, a key of ``KINDS``.
-
-    Returns:
-        The repainted part; ``patch.paste(photo)`` is the whole photo.
-
-    Raises:
-        ValueError: The box has no area inside the photo, or there is no such kind.
+    The old plate is covered with the colours around it, because the new one may be lower or
+    narrower. The photo is (H, W, 3) uint8 RGB, the box (4,) x0, y0, x1, y1 in its pixels; a box
+    without area inside the photo, or a kind that ``KINDS`` lacks, is a ValueError.
     """
     text = sample_text(rng, kind)
     plate, view = _hang_plate(text, kind, box, rng)
@@ -89,19 +78,39 @@ def paint_plate(photo: Image, box: Field, rng: Generator, kind: str = CAR) -> Pa
     return Patch(image, (x0, y0), text, quad.astype(np.float32), plate.lines)
 
 
-def _fitting_width(box: Field, kind: str, rng: Generator) -> float:
-    """Width of a plate that replaces the one in a box.
+def paint_clutter(photo: Image, plates: Field, width: float, rng: Generator) -> None:
+    """Hang something that is no plate into a photo, in place, clear of its plates.
 
-    One line is as wide as the old plate. Two lines are as high as they look beside a
-    long plate that hung there, or as wide as the old plate if that was high.
+    Where there is no room for it, nothing is painted.
+
+    Args:
+        photo: (H, W, 3) uint8 RGB.
+        plates: (K, 4) float32 x0, y0, x1, y1 in its pixels.
+        width: Of a plate, in pixels.
+        rng: Source of all chance.
     """
-    width, height = float(box[2] - box[0]), float(box[3] - box[1])
-    wide = width * float(rng.uniform(0.9, 1.05))
-    plate_kind = kind_named(kind)
-    if plate_kind.lines == 1:
-        return wide
-    true_width, true_height = plate_kind.smallest_mm
-    return min(wide, height * float(rng.uniform(1.2, 1.6)) * true_width / true_height)
+    sheet = draw_clutter(width, rng)
+    # Cameras write their clocks on the picture: in no perspective, and in no light.
+    flat = rng.random() < 0.3
+    angles = np.zeros(3) if flat else np.clip(rng.normal(0, 1, 3) * _SPREAD_DEG, -40, 40)
+    seen_width = sheet.rgb.shape[1] / FINER
+    view = project(sheet, np.radians(angles), rng.uniform(4, 12), seen_width)
+    corners = apply_homography(view, sheet.quad)
+    limit, rim = photo.shape[1::-1], 0.3 * (plates[:, 2:] - plates[:, :2])
+    for _ in range(4):
+        middle = rng.uniform(0, limit)
+        low = np.clip(np.floor(corners.min(axis=0) + middle), 0, limit).astype(int)
+        high = np.clip(np.ceil(corners.max(axis=0) + middle), 0, limit).astype(int)
+        clear = (high < plates[:, :2] - rim) | (low > plates[:, 2:] + rim)
+        if clear.any(axis=1).all() and (high - low >= 4).all():
+            place = slice(low[1], high[1]), slice(low[0], high[0])
+            scene = photo[place].astype(np.float32)
+            light = np.ones(3)
+            if not flat:
+                light = _light_of(photo, np.concatenate((low, high)), rng) * rng.uniform(0.7, 1.6)
+            _overlay_plate(scene, sheet, shift_by(*(middle - low)) @ view, light, rng)
+            photo[place] = np.clip(scene, 0, 255)
+            return
 
 
 def _light_of(photo: Image, box: Field, rng: Generator) -> Floats:
@@ -148,19 +157,24 @@ def _cover(scene: Field, box: Floats, rng: Generator) -> None:
 def _hang_plate(text: str, kind: str, box: Field, rng: Generator) -> tuple[PlateImage, Floats]:
     """Render a plate and hang it in the middle of a box.
 
+    One line is as wide as the old plate. Two lines are as high as they look beside a
+    long plate that hung there, or as wide as the old plate if that was high.
+
     Returns the plate, and the (3, 3) homography from pixels of its picture to scene pixels.
     """
-    width = _fitting_width(box, kind, rng)
+    (old_width, old_height), its = (box[2:] - box[:2]).tolist(), kind_named(kind)
+    width = old_width * rng.uniform(0.9, 1.05)
+    if its.lines == 2:
+        true_width, true_height = its.smallest_mm
+        width = min(width, old_height * rng.uniform(1.2, 1.6) * true_width / true_height)
     plate = render_plate_for(1.2 * width, text, rng, kind=kind)
     angles = np.clip(rng.normal(0, 1, 3) * _SPREAD_DEG, -40, 40)
-    view = project(plate, np.radians(angles), rng.uniform(4, 12))
+    view = project(plate, np.radians(angles), rng.uniform(4, 12), width)
     corners = apply_homography(view, plate.quad)
     low, high = corners.min(axis=0), corners.max(axis=0)
-    scale = width / (high[0] - low[0])
-    slack = max(float(box[3] - box[1]) - (high[1] - low[1]) * scale, 0.0)
+    slack = max(old_height - (high[1] - low[1]), 0.0)
     middle = (box[:2] + box[2:]) / 2 + np.array([0, rng.uniform(-0.4, 0.4) * slack])
-    x, y = middle - (low + high) / 2 * scale
-    return plate, shift_by(x, y) @ np.diag((scale, scale, 1)) @ view
+    return plate, shift_by(*(middle - (low + high) / 2)) @ view
 
 
 def _overlay_plate(

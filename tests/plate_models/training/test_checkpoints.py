@@ -163,7 +163,10 @@ STRANGE = {
     "crowd of objects": (([Module(SHARED) for _ in range(100)],), "found tuple"),
     "many axes": (Claim(6, 0, (2**31 - 1,) * 200_000, (1,) * 200_000), "setStorage: sizes"),
     # Multiples of 2**61 - 1 all hash to 0.
-    "numbers hashed alike": (Keys(k * (2**61 - 1) for k in range(16, 100_000)), "than 64 bits"),
+    "numbers hashed alike": (
+        Keys(k * (2**61 - 1) for k in range(16, 100_000)),
+        "nor small numbers",
+    ),
     "number for a name": (Module({"_parameters": {1: Claim(6, 0, (), ())}}), "no names"),
     "long name": (Module({"_parameters": {"a" * 10**6: Claim(6, 0, (), ())}}), "no names"),
     "keys of tuples": (Keys([NESTED]), "keys that are neither"),

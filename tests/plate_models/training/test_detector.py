@@ -21,6 +21,7 @@ from plate_models.training.detection_data import (
 )
 from plate_models.training.detection_loss import DetectionLoss, Targets
 from plate_models.training.detector import DetectorTraining, Training, train
+from plate_models.training.imaging import box_corners
 from plate_models.training.labels import validation_names
 
 NOTHING, BOX = torch.zeros(0, 5), torch.tensor([[0.0, 40.0, 50.0, 90.0, 66.0]])
@@ -59,7 +60,7 @@ def test_unclear_places_are_not_judged() -> None:
     assert (fine < 0).sum() == fine.numel() - 3 * 3 * 7
 
 
-SMALL = WindowSettings(size=128, grids=((1, 1.0),), widths=((30.0, 90.0),), background=0.0)
+SMALL = WindowSettings(128, ((1, 1.0),), ((30.0, 90.0),), background=0.0, clutter=(0.0, 0.0))
 
 
 def photo_with_plate(seed: int = 0, size_wh: tuple[int, int] = (240, 180)) -> TrainingPhoto:
@@ -69,8 +70,8 @@ def photo_with_plate(seed: int = 0, size_wh: tuple[int, int] = (240, 180)) -> Tr
     x, y = int(rng.integers(10, size_wh[0] - 90)), int(rng.integers(10, size_wh[1] - 30))
     image[y : y + 20, x : x + 80] = 230
     image[y + 5 : y + 15, x + 8 : x + 72 : 4] = 20
-    box = np.array([[x, y, x + 80, y + 20]], np.float32)
-    return TrainingPhoto(f"{seed}.png", image, box, np.ones(1, np.int64))
+    outline = (box_corners(80, 20) + np.array([x, y])).astype(np.float32).repeat(2, axis=0)
+    return TrainingPhoto(f"{seed}.png", image, outline[None], np.ones(1, np.int64))
 
 
 @pytest.fixture
@@ -96,6 +97,7 @@ def data(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(("cells", "turned"), [(1, False), (2, False), (1, True)])
 def test_boxes_move_with_the_pixels(monkeypatch, cells, turned):
     monkeypatch.setattr(detection_data, "degrade", lambda image, _: image)
+    monkeypatch.setattr(detection_data, "_TILTED", 1.0)
     if not turned:
         monkeypatch.setattr(detection_data, "_turn", lambda *_: np.eye(3))
     settings = replace(SMALL, size=192, grids=((cells, 1.0),), painted=0.0)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from plate_models.training.figures import events, median_ratio, proportion, ratio
+from plate_models.training.figures import median_ratio, proportion
 
 
 def test_intervals_are_the_published_ones() -> None:
@@ -11,12 +11,8 @@ def test_intervals_are_the_published_ones() -> None:
     assert half.interval_95 == pytest.approx((0.299, 0.701), abs=5e-4)
     assert half.cell == "10/20 29.9-70.1"
     assert proportion("", [True] * 20).interval_95 == pytest.approx((0.839, 1), abs=1e-3)
-    # Exact bounds from the chi-squared distribution (Garwood 1936): 0 gives 0 to 3.689,
-    # 10 gives 4.795 to 18.390.
-    assert events("", 0, 1).interval_95 == pytest.approx((0, 3.689), rel=1e-3)
-    assert events("", 10, 2).interval_95 == pytest.approx((4.795 / 2, 18.390 / 2), rel=1e-3)
-    for count in (proportion("", []), events("", 0, 0), ratio("", [], [])):
-        assert count.rate is None and count.interval_95 is None and count.cell == "0/0"
+    nothing = proportion("", [])
+    assert nothing.rate is None and nothing.interval_95 is None and nothing.cell == "0/0"
 
 
 def test_ratio_of_medians_pairs_the_photos() -> None:

@@ -15,6 +15,7 @@ from plate_models.nets.stn import STN
 from plate_models.training import recognizer
 from plate_models.training.crop_cache import CropBatch, CropCache, render_batch
 from plate_models.training.recognizer import RecognizerTraining, Training, train
+from plate_models.training.run import started_from
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +69,7 @@ def test_train_renders_learns_draws_and_releases(
         summary = json.loads(file.metadata()["training"])
     assert summary["rendered_exact_match_by_lines"] == {str(k): round(match[k], 4) for k in (1, 2)}
     assert summary["started_from"] is None
-    assert weights.started_from(released, "recognizer").startswith("sha256:")
+    assert started_from(released, "recognizer").startswith("sha256:")
     checkpoint = torch.load(config.folder / "checkpoint.pt", weights_only=True)
     loaded = weights.load(STN(), released / "rectifier.safetensors").state_dict()
     key = "localization.10.bias"

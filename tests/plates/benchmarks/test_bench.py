@@ -2,11 +2,13 @@
 
 import asyncio
 import time
+import warnings
 from collections.abc import Callable, Coroutine
+from pathlib import Path
 from typing import Any
 
 import pytest
-from published_recognizer import save_stand_ins
+import torch
 from small_server import OK, REFUSAL, Reply, bench, small_server
 
 from plates.benchmarks import serve
@@ -70,19 +72,30 @@ def test_tools_explain_themselves_and_refuse_what_makes_no_sense(
     assert (ended, said in "".join(capsys.readouterr())) == (status, True)
 
 
+def save_published(folder: Path) -> None:
+    """Stand-ins for the published recognizer, which is not part of the project."""
+    flat = torch.nn.Sequential(torch.nn.AvgPool2d((24, 5)), torch.nn.Flatten(2))
+    spread = torch.nn.Sequential(torch.nn.Conv2d(3, 23, 1), flat)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # The published ones are TorchScript.
+        for name, net in (("stn", torch.nn.Identity()), ("lprnet", spread)):
+            torch.jit.trace(net, torch.zeros(1, 3, 24, 94)).save(folder / f"{name}.pt")
+
+
 def test_serve_measures_a_service_beside_others(tmp_path, monkeypatch):
     monkeypatch.setattr(serve, "CONCURRENCIES", (1, 2))
     monkeypatch.setattr(serve, "_WARM_UPS", 0)
     # A process for each measurement would take seconds; the published shape unsets this.
     monkeypatch.setattr(serve, "_apart", lambda function, *arguments: function(*arguments))
     monkeypatch.setenv("GOMP_SPINCOUNT", "0")
+    save_published(tmp_path)
     answer = Reply(b'{"plates": [{"box": [100, 100, 200, 130]}]}')
     with (
         small_server(lambda _: time.sleep(0.1) or answer) as server,
         small_server(answer) as other,
     ):
         words = ["--url", server.url, "--beside", other.url, "--published"]
-        words += [str(save_stand_ins(tmp_path)), "--seconds", "0.3", "--rounds", "2"]
+        words += [str(tmp_path), "--seconds", "0.3", "--rounds", "2"]
         status, found = bench(tmp_path, "serve", *words)
     assert status == 0
     assert [one["at once"] for one in found["loads"]] == [1, 2]

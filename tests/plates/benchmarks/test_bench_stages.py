@@ -1,26 +1,23 @@
 """Where a photo's time goes, and which stage became slower."""
 
 import json
-from collections.abc import Iterator
 from functools import cache
 
 import pytest
 import torch
-from PIL import Image
 from small_server import bench
 
 from plate_models.cores import THREADS
 from plate_models.engines.nets import load_nets
 from plates.benchmarks import stages
 from plates.benchmarks.stages import COMPARED, read_kept
-from plates.cli import main as command
 
 SHORT = ("stages", "--seconds", "0.1")
 engine = cache(load_nets)
 
 
 @pytest.fixture(autouse=True)
-def loaded_once(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def loaded_once(monkeypatch):
     """Engines that stay, on one thread: threads that wait for a busy machine spin."""
     monkeypatch.setattr(stages, "load_nets", lambda arguments: engine(arguments.engine))
     monkeypatch.setenv(THREADS, "1")
@@ -44,14 +41,3 @@ def test_check_names_what_became_slower(tmp_path, capsys):
         status, _ = bench(tmp_path, *SHORT, "--check", "--file", str(file))
         assert status == (slower != "none")
         assert f"than the kept figures: {slower} (" in capsys.readouterr().out
-
-
-def test_a_photo_must_have_a_plate(tmp_path, capsys):
-    empty = tmp_path / "empty.png"
-    Image.new("RGB", (320, 180)).save(empty)
-    words = ["bench", "stages", "--photo", str(empty)]
-    assert command.main(words) == 1
-    assert "at least one plate" in capsys.readouterr().err
-    empty.write_bytes(b"nothing")
-    assert command.main(words) == 2
-    assert str(empty) in capsys.readouterr().err

@@ -24,18 +24,18 @@ PAGE = (ROOT / "docs" / "archive.md").read_text(encoding="utf-8")
 
 
 @pytest.fixture(autouse=True)
-def no_nets(monkeypatch: pytest.MonkeyPatch) -> None:
+def no_nets(monkeypatch):
     monkeypatch.setattr(reading, "read_file", bulk_cases.read_file)
 
 
 @pytest.fixture
-def source(tmp_path: Path) -> Path:
+def source(tmp_path):
     (tmp_path / "photos").mkdir()
     return tmp_path / "photos"
 
 
 @pytest.fixture
-def out(tmp_path: Path) -> Path:
+def out(tmp_path):
     return tmp_path / "archive"
 
 

@@ -40,7 +40,7 @@ class InProcess:
 
 
 @pytest.fixture(autouse=True)
-def ray(monkeypatch: pytest.MonkeyPatch) -> InProcess:
+def ray(monkeypatch):
     inside = InProcess()
     monkeypatch.setattr(reading, "read_file", bulk_cases.read_file)
     monkeypatch.setattr(running, "prepare", lambda _: WEIGHTS)
@@ -49,7 +49,7 @@ def ray(monkeypatch: pytest.MonkeyPatch) -> InProcess:
 
 
 @pytest.fixture
-def request_(tmp_path: Path) -> Request:
+def request_(tmp_path):
     return Request(str(archive(tmp_path / "photos", 12)), tmp_path / "out", chunk=4)
 
 

@@ -15,11 +15,10 @@ from typing import ClassVar
 import pytest
 from bulk_cases import archive, jpeg
 
-from plate_models.images.files import HEAD_BYTES
 from plate_models.spec import Limits
 from plates.bulk import BulkError, require
-from plates.bulk.listing import load_listing, take_listing
 from plates.bulk.source import Failure, Fetcher, Photo, describe, find_photos
+from plates.file_kinds import HEAD_BYTES
 
 
 def names(source: Path | str) -> list[str]:
@@ -168,24 +167,3 @@ def test_no_more_than_the_limit_is_read_of_large_files(tmp_path):
         file.writestr("a.jpg", bytes(3000))
     sizeless = Photo(os.fsencode(f"zip://a.jpg::{path}"))
     assert len(Fetcher(f"zip://::{path}", limits).fetch(sizeless)) == 2001
-
-
-@pytest.mark.parametrize("photos", [1, 4, 5, 30])
-def test_a_listing_is_cut_into_chunks_that_are_found_again_and_grow(tmp_path, photos):
-    source = archive(tmp_path / "photos", photos)
-    killed = tmp_path / "part-00000099.parquet"
-    killed.write_bytes(b"of a listing that was killed")
-    assert load_listing(tmp_path) is None
-    taken = take_listing(tmp_path, find_photos(str(source)), 4)
-    assert (taken.photos, taken.chunks) == (photos, -(-photos // 4))
-    assert load_listing(tmp_path) == taken and not killed.exists()
-    chunks = [taken.chunk(number) for number in range(taken.chunks)]
-    assert [len(chunk) for chunk in chunks[:-1]] == [4] * (taken.chunks - 1)
-    assert sorted(photo.name for chunk in chunks for photo in chunk) == names(source)
-    archive(source, photos + 3)
-    after = take_listing(tmp_path, find_photos(str(source)), 4, taken)
-    assert (after.photos, after.chunks) == (photos + 3, taken.chunks + 1)
-    assert [after.chunk(number) for number in range(taken.chunks)] == chunks
-    found = [photo.name for number in range(after.chunks) for photo in after.chunk(number)]
-    assert sorted(found) == names(source)
-    assert take_listing(tmp_path, find_photos(str(source)), 4, after).photos == photos + 3

@@ -15,7 +15,7 @@ from support import SAMPLES, SCENE, SCENE_TEXT, post_raw
 
 from plate_models import export, weights
 from plate_models.images import decode
-from plates.cli.inputs import Inputs, find_inputs
+from plates.cli.inputs import find_inputs
 
 JPEG, AVIF = encode(pattern(), "JPEG"), BAD["avif"][0]
 # A RAW file begins with a small preview.
@@ -105,17 +105,6 @@ def video(tmp_path):
         writer.write(np.full((48, 64, 3), (0, 0, number * 10), np.uint8))
     writer.release()
     return path
-
-
-def test_frames_of_a_video(video):
-    for every_s, numbers in ((0.5, [0, 5, 10, 15]), (0.7, [0, 7, 14]), (0, list(range(20)))):
-        found = list(Inputs({video: "video"}).pictures(every_s))
-        assert [picture.frame for picture in found] == numbers
-        assert [picture.time_s for picture in found] == [number / 10 for number in numbers]
-        for picture in found:
-            assert picture.image.shape == (48, 64, 3)
-            red, green, blue = picture.image.mean(axis=(0, 1))
-            assert abs(red - picture.frame * 10) < 5 and max(green, blue) < 5
 
 
 def make_terminal(monkeypatch):

@@ -27,13 +27,13 @@ SLOW = MODEL + "    def initialize(self, args):\n        import time; time.sleep
 
 
 @pytest.fixture
-def model(tmp_path: Path) -> Path:
+def model(tmp_path):
     """The code of a repository's only model."""
     return make_model(tmp_path / "models")
 
 
 @pytest.fixture
-def models(model: Path) -> Path:
+def models(model):
     return model.parents[2]
 
 

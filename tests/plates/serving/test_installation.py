@@ -21,14 +21,14 @@ from plates.serving.installation import LIBPYTHON, Installation, find_installati
 
 
 @pytest.fixture
-def wheel() -> Installation:
+def wheel():
     found = find_installation()
     assert found is not None and found.is_wheel
     return found
 
 
 @pytest.fixture
-def models(tmp_path: Path) -> Path:
+def models(tmp_path):
     make_model(tmp_path / "models")
     return tmp_path / "models"
 

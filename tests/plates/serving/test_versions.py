@@ -15,7 +15,7 @@ from plates.serving.versions import TRIAL, Versions, View, change_version, find_
 
 
 @pytest.fixture
-def repository(tmp_path: Path) -> Path:
+def repository(tmp_path):
     return make_repository(tmp_path / "repository")
 
 
@@ -46,7 +46,7 @@ def test_versions_are_ordered_by_number_and_what_is_not_complete_is_none(reposit
 
 
 @pytest.fixture
-def chosen(repository: Path, monkeypatch: pytest.MonkeyPatch) -> Versions:
+def chosen(repository, monkeypatch):
     monkeypatch.setattr(versions, "LOOK_PAUSE_S", 0.0)
     return Versions(repository)
 
@@ -82,7 +82,7 @@ Spoil = Callable[[Mock, Path], object]
 
 
 @pytest.fixture
-def view(repository: Path, tmp_path: Path) -> View:
+def view(repository, tmp_path):
     """It shows version 1; 2 is there as well."""
     view = View(tmp_path / "view", find_versions(repository)[0])
     publish(repository, 2)
@@ -90,7 +90,7 @@ def view(repository: Path, tmp_path: Path) -> View:
 
 
 @pytest.fixture
-def triton() -> Mock:
+def triton():
     """Loads everything; what it reads differs a little from what is expected: it may."""
     triton = Mock(spec=TritonHttp)
     triton.plates.return_value = [("", BOX), (PLATE[0], [11.0, 19.0, 112.0, 43.0])]

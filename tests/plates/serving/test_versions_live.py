@@ -7,7 +7,7 @@ one, damaged ones, loses the good one again, and one of its processes is killed 
 import contextlib
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -87,7 +87,7 @@ class Service:
 
 
 @pytest.fixture(scope="module")
-def service(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+def service(repository, tmp_path_factory):
     folder = tmp_path_factory.mktemp("versions")
     copy = copy_repository(repository, folder / "models")
     add_version(copy, 2, text=OTHER)

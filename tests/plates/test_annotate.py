@@ -1,16 +1,14 @@
 """Pictures with their plates drawn in."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 from photo_files import pattern
 
-from plate_models.annotate import Mark, annotate, straighten, write_jpeg
 from plate_models.images import decode
+from plates.annotate import Mark, annotate, straighten, write_jpeg
 
 
-def test_annotations_are_drawn_on_a_copy() -> None:
+def test_annotations_are_drawn_on_a_copy():
     image = np.zeros((200, 400, 3), np.uint8)
     quad = ((100, 100), (300, 110), (300, 160), (100, 150))
     drawn = annotate(image, [Mark(quad, "B840CK197", True)])
@@ -23,13 +21,13 @@ def test_annotations_are_drawn_on_a_copy() -> None:
     assert (annotate(image, [Mark(quad, "B840CK197", False)]) != drawn).any()
 
 
-def test_annotated_pictures_are_rgb_files(tmp_path: Path) -> None:
+def test_annotated_pictures_are_rgb_files(tmp_path):
     write_jpeg(tmp_path / "a.jpg", pattern())
     assert np.abs(decode((tmp_path / "a.jpg").read_bytes()).astype(int) - pattern()).mean() < 6
 
 
 @pytest.mark.parametrize("y", [0, 5, 95])
-def test_labels_find_room_at_the_edges(y: int) -> None:
+def test_labels_find_room_at_the_edges(y):
     image = np.zeros((100, 300, 3), np.uint8)
     quad = ((250, y), (300, y), (300, y + 5), (250, y + 5))
     drawn = annotate(image, [Mark(quad, "B840CK197", True)])
@@ -37,7 +35,7 @@ def test_labels_find_room_at_the_edges(y: int) -> None:
     assert annotate(np.zeros((1, 1, 3), np.uint8), [Mark(quad, "A", False)]).shape == (1, 1, 3)
 
 
-def test_a_slanted_plate_is_cut_out_straight() -> None:
+def test_a_slanted_plate_is_cut_out_straight():
     rows, columns = np.mgrid[0:200, 0:300]
     # Bright inside a parallelogram: 100 long, 40 high, its right end 30 lower.
     along, down = (columns + 0.5 - 80) / 100, (rows + 0.5 - 60 - 0.3 * (columns + 0.5 - 80)) / 40
@@ -53,5 +51,5 @@ def test_a_slanted_plate_is_cut_out_straight() -> None:
     assert inner[:, -1].mean() - inner[:, 0].mean() > 85
 
 
-def test_a_quad_without_area_gives_a_picture_all_the_same() -> None:
+def test_a_quad_without_area_gives_a_picture_all_the_same():
     assert straighten(np.zeros((10, 10, 3), np.uint8), ((3, 3),) * 4).shape == (1, 1, 3)

@@ -1,0 +1,437 @@
+"""What was read on each plate, and the table of `plates eval`: values to keep, count, compare."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from plate_models.detection import box_iou_xyxy
+from plate_models.engines.nets import Nets
+from plate_models.pipeline import Plate, choose_readings, read_regions
+from plate_models.recognition import ctc
+from plate_models.training.evaluation.sets import Photo
+from plate_models.training.figures import Count, align, bootstrap_95, proportion
+from plate_models.training.labels import Box, LabelledPlate
+
+Pixels = NDArray[np.uint8]
+
+# A found box that overlaps a label this much answers for that plate, though badly.
+_SAME_PLATE_IOU = 0.1
+_O_IS_0 = str.maketrans("O", "0")
+# Why a plate is a failure, the worst first.
+FAILURES = {
+    "not found": "no box overlaps the label by half (IoU 0.5)",
+    "misread": "a wrong text was given, and the labelled box is not read right either",
+    "cut": "no right text, but the labelled box is read right: the box found is at fault",
+    "unreadable": "no text was given, from the labelled box neither",
+    "labelled box": "read right end to end, but not from the labelled box",
+    "loose box": "the box found overlaps the label by less than 0.7",
+}
+# A property with more values than this tells photos apart, not groups.
+_MOST_GROUPS = 8
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One plate as the pipeline answers it."""
+
+    photo: str  # file name
+    box: Box  # x0, y0, x1, y1 in pixels of the upright photo
+    text: str  # the answer, "" where it is not readable
+    guess: str  # the best candidate, readable or not; "" if there is none
+    score: float  # probability that the guess is right, in [0, 1]
+    format: str  # of the guess, such as "ru.car"
+    lines: int  # of text, as the detector sees them: 1 or 2
+    detection_score: float  # the detector's confidence, in [0, 1]
+    iou: float = 0.0  # overlap with the label it belongs to, in [0, 1]; 0 without a label
+    # (h, w, 3) uint8 RGB, the rectified plate.
+    crop: Pixels | None = field(default=None, compare=False, repr=False)
+
+    @classmethod
+    def of(cls, photo: str, plate: Plate, iou: float = 0.0) -> "Answer":
+        """Keep of a plate what the reports need."""
+        reading = plate.reading
+        guess = reading.candidates[0][0] if reading.candidates else ""
+        about = reading.text, guess, reading.score, reading.format, plate.lines
+        return cls(photo, plate.box, *about, plate.detection_score, iou, plate.crop)
+
+
+def plain(report: Any) -> dict[str, Any]:
+    """A dataclass as JSON-ready values, without the pictures of its plates."""
+    return asdict(report, dict_factory=lambda items: {k: v for k, v in items if k != "crop"})
+
+
+@dataclass(frozen=True)
+class PlateResult:
+    """One labelled plate and what was read there."""
+
+    photo: str  # file name
+    label: LabelledPlate
+    in_label: Answer  # the answer where the labelled box is given
+    # Those of the whole pipeline that overlap this label, best overlap first.
+    answers: tuple[Answer, ...]
+    # What others read from the labelled box: "greedy", "beam".
+    others: Mapping[str, str] = field(default_factory=dict)
+    # Mean distance of the quad's corners from the true ones, as a share of the plate's width; None
+    # where it isn't known, or nothing was found.
+    corner_error: float | None = None
+    o_is_0: bool = False  # whether the label mixes up O and 0
+
+    @property
+    def width(self) -> float:
+        """Of the labelled box, in pixels."""
+        return self.label.box[2] - self.label.box[0]
+
+    @property
+    def source(self) -> str:
+        """Where the photo comes from: its name up to the first "_", "" without one."""
+        return self.photo.partition("_")[0] if "_" in self.photo else ""
+
+    @property
+    def iou(self) -> float:
+        """Best overlap with a found box."""
+        return max((answer.iou for answer in self.answers), default=0.0)
+
+    @property
+    def found(self) -> tuple[Answer, ...]:
+        """The answers that count as this plate: IoU of at least 0.5."""
+        return tuple(answer for answer in self.answers if answer.iou >= 0.5)
+
+    def right(self, text: str) -> bool:
+        """Whether a text is the label's."""
+        if self.o_is_0:
+            return text.translate(_O_IS_0) == self.label.text.translate(_O_IS_0)
+        return text == self.label.text
+
+    @property
+    def read(self) -> bool:
+        """Whether a box on the plate carries exactly its text."""
+        return any(self.right(answer.text) for answer in self.found)
+
+    @property
+    def wrong_texts(self) -> tuple[Answer, ...]:
+        """Readable answers that are wrong, on however bad a box; none if not legible."""
+        wrong = (a for a in self.answers if a.text and not self.right(a.text))
+        return tuple(wrong) if self.label.legible else ()
+
+    @property
+    def failure(self) -> str:
+        """A key of `FAILURES`, or "" if all is well. An illegible plate need only be found."""
+        if self.iou < 0.5:
+            return "not found"
+        if self.label.legible and (self.wrong_texts or not self.read):
+            if self.right(self.in_label.text):
+                return "cut"
+            return "misread" if self.wrong_texts else "unreadable"
+        if self.label.legible and not self.right(self.in_label.guess):
+            return "labelled box"
+        return "" if self.iou >= 0.7 else "loose box"
+
+    def without_crops(self) -> "PlateResult":
+        """The same without its pictures."""
+        answers = tuple(replace(answer, crop=None) for answer in self.answers)
+        return replace(self, in_label=replace(self.in_label, crop=None), answers=answers)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything as JSON-ready values, with the verdicts for those who read the file."""
+        verdicts = {m.name: m.right(self) for m in METRICS if m.asks(self)}
+        kept = plain(self)
+        return {**kept.pop("label"), **kept, "verdicts": verdicts, "failure": self.failure}
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A question with yes or no for those plates that it asks about."""
+
+    name: str
+    right: Callable[[PlateResult], bool]
+    asks: Callable[[PlateResult], bool] = lambda _: True
+
+
+def _legible(plate: PlateResult) -> bool:
+    return plate.label.legible
+
+
+def _of_format(plate: PlateResult) -> bool:
+    return "." in plate.label.kind
+
+
+FOUND, READ, NO_WRONG = "found, IoU 0.5", "read right, end to end", "no wrong text"
+METRICS = (
+    Metric(FOUND, lambda plate: plate.iou >= 0.5),
+    Metric("found, IoU 0.7", lambda plate: plate.iou >= 0.7),
+    Metric("labelled box, exact match", lambda plate: plate.right(plate.in_label.guess), _legible),
+    Metric(READ, lambda plate: plate.read, _legible),
+    Metric("best candidate", lambda p: any(p.right(a.guess) for a in p.found), _legible),
+    Metric(NO_WRONG, lambda plate: not plate.wrong_texts, _legible),
+    Metric("lines", lambda p: bool(p.found) and p.found[0].lines == p.label.lines, _of_format),
+    Metric("format", lambda p: bool(p.found) and p.found[0].format == p.label.kind, _of_format),
+)
+# What the detector alone is asked.
+_BOXES = (FOUND, "found, IoU 0.7")
+
+
+def match(
+    labels: Sequence[Box], plates: Sequence[Plate]
+) -> tuple[list[list[tuple[Plate, float]]], list[Plate]]:
+    """Give each found plate to the label it overlaps most.
+
+    Returns the plates of each label with their IoU, best overlap first, and those of no label.
+    """
+    matched: list[list[tuple[Plate, float]]] = [[] for _ in labels]
+    elsewhere = []
+    found = torch.tensor([plate.box for plate in plates]).reshape(-1, 4)
+    overlaps = box_iou_xyxy(found, torch.tensor(labels).reshape(-1, 4)).tolist()
+    for plate, row in zip(plates, overlaps, strict=True):
+        best = max(row, default=0.0)
+        if best >= _SAME_PLATE_IOU:
+            matched[row.index(best)].append((plate, best))
+        else:
+            elsewhere.append(plate)
+    return [sorted(found, key=lambda pair: -pair[1]) for found in matched], elsewhere
+
+
+def score_photo(
+    name: str, image: Tensor, labels: Sequence[LabelledPlate], nets: Nets, o_is_0: bool = False
+) -> tuple[list[PlateResult], list[Answer]]:
+    """Read a photo, (H, W, 3) uint8 RGB, and compare it with its labels.
+
+    Returns one result per label, and the answers that overlap none.
+    """
+    matched, elsewhere = match([label.box for label in labels], nets.read(image))
+    others = [Answer.of(name, plate) for plate in elsewhere]
+    if not labels:
+        return [], others
+    boxes, lines = torch.tensor([p.box for p in labels]), [label.lines for label in labels]
+    with torch.inference_mode():
+        where = image.to(nets.device), boxes, torch.tensor(lines)
+        seen = read_regions(*where, nets.rectify, nets.recognize, nets.config)
+    readings = choose_readings(seen, lines, nets.config)
+    alphabet, results = nets.config.specs.recognizer.alphabet, []
+    for row, label in enumerate(labels):
+        known = Plate(
+            label.box, (), 1.0, label.lines, readings[row], seen.crops[row], seen.log_probs[row]
+        )
+        log_probs, error = seen.log_probs[row], None
+        beam = next((text for text, _ in ctc.beam_decode(log_probs, alphabet)), "")
+        texts = {"greedy": ctc.greedy_decode(log_probs, alphabet), "beam": beam}
+        found = matched[row]
+        if label.quad and found and found[0][1] >= 0.5:
+            quad = np.array(label.quad)
+            width = np.hypot(*(quad[[1, 2]] - quad[[0, 3]]).T).mean()
+            error = float(np.hypot(*(np.array(found[0][0].quad) - quad).T).mean() / width)
+        answer = Answer.of(name, known, 1.0)
+        answers = tuple(Answer.of(name, plate, iou) for plate, iou in found)
+        results.append(PlateResult(name, label, answer, answers, texts, error, o_is_0))
+    return results, others
+
+
+@dataclass
+class Scoreboard:
+    """One row of the table: a set of photos, or a part of it."""
+
+    complete: bool = False  # whether every plate of these photos is labelled
+    photos: int = 0
+    plates: list[PlateResult] = field(default_factory=list)  # one result per labelled plate
+    # Answers that overlap no label. Where plates may have been left unlabelled, a person has to
+    # look at them.
+    elsewhere: list[Answer] = field(default_factory=list)
+    # What loads the photos that a sheet may show.
+    loads: dict[str, Callable[[], Pixels]] = field(default_factory=dict, repr=False)
+
+    def add(self, photo: Photo, nets: Nets) -> None:
+        """Read a photo, compare it with its labels, and read the labelled boxes, too."""
+        pixels, labels = photo.open()
+        image = torch.from_numpy(pixels)
+        plates, elsewhere = score_photo(photo.name, image, labels, nets, photo.o_is_0)
+        self.photos += 1
+        self.elsewhere += elsewhere
+        for plate in plates:
+            shown = plate.failure or not plate.label.legible
+            self.plates.append(plate if shown else plate.without_crops())
+            if shown:
+                self.loads[photo.name] = lambda: photo.open()[0]
+        if elsewhere:
+            self.loads[photo.name] = lambda: photo.open()[0]
+
+    @property
+    def failures(self) -> list[PlateResult]:
+        """The plates that went wrong somewhere, in the order of `FAILURES`, then by photo."""
+        order = list(FAILURES)
+        failed = [plate for plate in self.plates if plate.failure]
+        return sorted(failed, key=lambda plate: (order.index(plate.failure), plate.photo))
+
+    @property
+    def wrong_texts(self) -> list[tuple[PlateResult | None, Answer]]:
+        """Every readable answer that is known to be wrong, with its plate if there is one."""
+        wrong: list[tuple[PlateResult | None, Answer]] = [
+            (plate, answer) for plate in self.plates for answer in plate.wrong_texts
+        ]
+        return wrong + [(None, a) for a in self.elsewhere if a.text and self.complete]
+
+    @property
+    def unverified(self) -> list[Answer]:
+        """Readable answers that no label confirms or refutes: a person has to look."""
+        illegible = [a for plate in self.plates if not plate.label.legible for a in plate.answers]
+        unlabelled = [] if self.complete else self.elsewhere
+        return [answer for answer in [*illegible, *unlabelled] if answer.text]
+
+    def counts(self) -> list[Count]:
+        """Everything that is counted, by name."""
+        rows = count_plates(self.plates)
+        legible = [plate for plate in self.plates if plate.label.legible]
+        for name in legible[0].others if legible else ():
+            rows.append(
+                proportion(f"labelled box, {name}", [p.right(p.others[name]) for p in legible])
+            )
+        if self.complete:
+            answers = [*self.elsewhere, *(a for plate in self.plates for a in plate.answers)]
+            rows.append(proportion("precision", [a.iou >= 0.5 for a in answers]))
+        readable = sum(bool(answer.text) for answer in self.elsewhere)
+        rows.append(Count("other boxes per photo", len(self.elsewhere), self.photos))
+        rows.append(Count("readable texts there per photo", readable, self.photos))
+        return rows
+
+    def lines(self) -> list[str]:
+        """Every readable text that is wrong or that no label decides, by photo."""
+        notes = [
+            (a, f"right {plate.label.text}, IoU {a.iou:.2f}" if plate else "no plate is there")
+            for plate, a in self.wrong_texts
+        ]
+        notes += [
+            (a, "labelled as illegible" if a.iou else "not labelled") for a in self.unverified
+        ]
+        return [
+            f"  {a.photo:<40} read {a.text:<10} {note}, score {a.score:.3f}" for a, note in notes
+        ]
+
+    def failure_lines(self) -> list[str]:
+        """Every failure: where, why, and what was read instead."""
+        lines = [f"Failures: {len(self.failures)}"]
+        for plate in self.failures:
+            answers = ", ".join(a.text or f"({a.guess or '-'})" for a in plate.answers) or "-"
+            lines.append(
+                f"  {plate.failure:<13} {plate.photo:<40} {plate.label.text or '?':<10} end to end "
+                f"{answers}, labelled box {plate.in_label.guess or '-'}, IoU {plate.iou:.2f}"
+            )
+        return lines
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything as JSON-ready values."""
+        return {
+            "complete": self.complete,
+            "photos": self.photos,
+            "counts": [count.to_dict() for count in self.counts()],
+            "plates": [plate.to_dict() for plate in self.plates],
+            "elsewhere": [plain(answer) for answer in self.elsewhere],
+        }
+
+
+def score(photos: Iterable[Photo], nets: Nets) -> dict[str, Scoreboard]:
+    """Read photos at the operating point that ships; a scoreboard for each row of the table."""
+    boards: dict[str, Scoreboard] = {}
+    for photo in photos:
+        board = boards.setdefault(photo.row, Scoreboard(photo.complete))
+        board.add(photo, nets)
+    return boards
+
+
+def count_plates(plates: Sequence[PlateResult]) -> list[Count]:
+    """One count for each metric that asks about any plate, and the share of wrong characters."""
+    rows = []
+    for metric in METRICS:
+        if asked := [plate for plate in plates if metric.asks(plate)]:
+            rows.append(proportion(metric.name, [metric.right(plate) for plate in asked]))
+    if legible := [plate for plate in plates if plate.label.legible]:
+        pairs = (align(plate.in_label.guess, plate.label.text) for plate in legible)
+        errors = sum(a != b for pair in pairs for a, b in pair)
+        length = sum(len(plate.label.text) for plate in legible)
+        rows.append(Count("character error rate, labelled box", errors, length))
+    return rows
+
+
+def table(boards: Mapping[str, Scoreboard]) -> list[str]:
+    """The one table, in two sections: what the detector finds, and what is read end to end."""
+    boxes, texts = {}, {}
+    for row, board in boards.items():
+        counts = {count.name: count for count in board.counts()}
+        cells = {name: count.cell for name, count in counts.items() if count.total}
+        errors = [p.corner_error for p in board.plates if p.corner_error is not None]
+        others = len(board.elsewhere)
+        boxes[row] = {
+            "photos": board.photos,
+            **{name: cells.get(name, "") for name in (*_BOXES, "precision")},
+            "no plates": others if board.complete else "",
+            "unlabelled": "" if board.complete else others,
+            "per photo": f"{others / max(board.photos, 1):.3f}",
+            "readable there": counts["readable texts there per photo"].hits,
+            "corners off by": "",
+        }
+        if errors:
+            low, high = bootstrap_95(lambda drawn: drawn.mean(axis=1), errors)
+            boxes[row]["corners off by"] = f"{np.mean(errors):.2%} {100 * low:.2f}-{100 * high:.2f}"
+        if READ in counts:
+            wrong = sum(bool(plate.wrong_texts) for plate in board.plates)
+            shown = [m.name for m in METRICS if m.name not in (*_BOXES, READ, NO_WRONG)]
+            texts[row] = {
+                "plates": counts[READ].total,
+                "read right": counts[READ].hits,
+                "rate": f"{counts[READ].rate:.1%}",
+                "95 %": cells[READ].split()[1],
+                "wrong": wrong,
+                **{name: cells.get(name, "") for name in shown},
+            }
+    detector = "Detector, at the shipped threshold: what is found, and boxes where no plate is"
+    reader = "End to end: the readable text is right; `wrong` counts plates with a wrong one"
+    return [
+        *(detector, "", *_frame(boxes), ""),
+        *(reader, "", *_frame(texts), ""),
+        "Rates carry the 95 % interval in per cent. Where not every plate is labelled, other boxes",
+        "may be plates: they are counted as unlabelled, not as wrong.",
+    ]
+
+
+def _frame(rows: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    if not rows:
+        return ["nothing to count"]
+    frame = pd.DataFrame.from_dict(rows, orient="index").fillna("")
+    return list(frame.loc[:, (frame != "").any()].to_string().splitlines())
+
+
+def group_lines(plates: Sequence[PlateResult]) -> list[str]:
+    """Plates by width (terciles), light, source and lines: one line per group; may be empty.
+
+    A property with one value only is left out: it would say the same as the whole.
+    """
+    if not plates:
+        return []
+    about = [(p.width, p.label.light or "not labelled", p.source, p.label.lines) for p in plates]
+    frame = pd.DataFrame(about, columns=["width", "light", "source", "lines"])
+    bounds = {-np.inf, *frame["width"].quantile([1 / 3, 2 / 3]).round(), np.inf}
+    frame["width"] = pd.cut(frame["width"], sorted(bounds))
+    rows = {}
+    for by in frame:
+        groups = frame.groupby(by, observed=True).indices
+        for name, places in groups.items() if 1 < len(groups) <= _MOST_GROUPS else ():
+            counts = count_plates([plates[place] for place in places])
+            rows[f"{by}: {name}"] = {count.name: count.cell for count in counts}
+    return ["By group: count, and the 95 % interval of the rate in per cent", *_frame(rows)]
+
+
+def grammar_lines(plates: Sequence[PlateResult]) -> list[str]:
+    """What the grammar wins and breaks beside the best path and the beam, in labelled boxes."""
+    lines = []
+    for plate in plates:
+        steps = [plate.others["greedy"], plate.others["beam"], plate.in_label.guess]
+        right = [plate.right(step) for step in steps]
+        if plate.label.legible and any(right) and not all(right):
+            shown = "greedy {}, beam {}, grammar {}".format(*steps)
+            lines.append(f"  {'wins' if right[2] else 'breaks'} {plate.label.text}: {shown}")
+    wins = sum(line.startswith("  wins") for line in lines)
+    head = f"In the labelled boxes the grammar wins {wins}, breaks {len(lines) - wins}"
+    return [head, *sorted(lines, reverse=True)]

@@ -1,0 +1,214 @@
+"""What `plates eval` measures: sets of photos, whose names are rows of its table.
+
+Each set is an iterable of photos that are read from disk or rendered as it goes on. Recipes make
+photos worse, to measure what a reader takes: each is a pure function.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+import cv2
+import numpy as np
+
+from plate_models.images import ImageError, decode
+from plate_models.training.benchmark.photos import (
+    BENCHMARK_KINDS,
+    VARIANTS,
+    BenchmarkPhoto,
+    render_clip,
+    render_photos,
+)
+from plate_models.training.imaging import Floats, Image, apply_homography, box_corners, compress
+from plate_models.training.labels import (
+    Box,
+    LabelledPhoto,
+    LabelledPlate,
+    load_labels,
+    load_negatives,
+    validation_names,
+)
+from plate_models.training.worker_pool import map_ahead
+
+RUSSIAN = "ru_photos"
+# Of the benchmark's photos, so many are also read in these colours, and filmed or taken by night.
+_VARIANT_SHARE = 5
+_RENDERED_RECIPES = ("grey", "red alone")
+_REGIONS = {"eu": "Europe", "br": "Brazil"}
+
+
+# From a photo, (H, W, 3) uint8 RGB, to a worse one, and where its pixels went: (3, 3).
+Recipe = Callable[[Image], tuple[Image, Floats]]
+
+
+def _in_place(change: Callable[[Image], Image]) -> Recipe:
+    """A recipe that leaves everything where it is."""
+    return lambda image: (change(image), np.eye(3))
+
+
+def _channel(image: Image, channel: int) -> Image:
+    return np.repeat(image[..., channel : channel + 1], 3, axis=2)
+
+
+def _grey(image: Image) -> Image:
+    return np.asarray(cv2.cvtColor(cv2.cvtColor(image, cv2.COLOR_RGB2GRAY), cv2.COLOR_GRAY2RGB))
+
+
+def _halved(image: Image) -> tuple[Image, Floats]:
+    height, width = (max(1, side // 2) for side in image.shape[:2])
+    small = cv2.resize(image, (width, height), interpolation=cv2.INTER_AREA)
+    return np.asarray(small), np.diag((width / image.shape[1], height / image.shape[0], 1.0))
+
+
+def _turned(degrees: float) -> Recipe:
+    """Turn counter-clockwise about the middle, onto black, as large as it takes to keep all."""
+
+    def turn(image: Image) -> tuple[Image, Floats]:
+        height, width = image.shape[:2]
+        view = np.vstack((cv2.getRotationMatrix2D((0, 0), degrees, 1), (0, 0, 1)))
+        corners = apply_homography(view, box_corners(width, height))
+        view[:2, 2] -= corners.min(axis=0)
+        size = np.ceil(np.ptp(corners, axis=0)).astype(int).tolist()
+        return np.asarray(cv2.warpAffine(image, view[:2], size, flags=cv2.INTER_CUBIC)), view
+
+    return turn
+
+
+_MOTION = np.full((1, 9), 1 / 9, np.float32)
+RECIPES: dict[str, Recipe] = {
+    "grey": _in_place(_grey),
+    "JPEG quality 20": _in_place(lambda image: compress(image, 20)),
+    "half size": _halved,
+    "turned by 15 degrees": _turned(15),
+    "turned by -15 degrees": _turned(-15),
+    "turned by 20 degrees": _turned(20),
+    "turned by -20 degrees": _turned(-20),
+    "brightness x 0.25": _in_place(lambda image: np.rint(image * 0.25).astype(np.uint8)),
+    "blur sigma 1.5": _in_place(lambda image: np.asarray(cv2.GaussianBlur(image, (0, 0), 1.5))),
+    "motion blur 9 px": _in_place(lambda image: np.asarray(cv2.filter2D(image, -1, _MOTION))),
+    "red alone": _in_place(lambda image: _channel(image, 0)),
+    "green alone": _in_place(lambda image: _channel(image, 1)),
+    "blue alone": _in_place(lambda image: _channel(image, 2)),
+}
+
+
+def move_box(box: Box, view: Floats) -> Box:
+    """The box around a box whose pixels went where ``view``, (3, 3), sends them."""
+    x0, y0, x1, y1 = box
+    moved = apply_homography(view, box_corners(x1 - x0, y1 - y0) + np.array((x0, y0)))
+    low, high = moved.min(axis=0).tolist(), moved.max(axis=0).tolist()
+    return low[0], low[1], high[0], high[1]
+
+
+@dataclass(frozen=True)
+class Photo:
+    """A photo and what is known of its plates."""
+
+    row: str  # of the table
+    name: str  # of its file, or of a rendered photo
+    load: Callable[[], Image]  # (H, W, 3) uint8 RGB, upright
+    plates: tuple[LabelledPlate, ...] = ()
+    complete: bool = False  # whether every plate is labelled, so that any other box is wrong
+    o_is_0: bool = False  # whether the labels mix up letter O and digit 0
+    recipe: Recipe | None = None  # what makes it worse
+
+    def open(self) -> tuple[Image, tuple[LabelledPlate, ...]]:
+        """The pixels, and the plates where they are after the recipe.
+
+        Raises ImageError: The file, which is named, can't be read.
+        """
+        pixels = self.load()
+        if not self.recipe:
+            return pixels, self.plates
+        pixels, view = self.recipe(pixels)
+        return pixels, tuple(replace(p, box=move_box(p.box, view), quad=()) for p in self.plates)
+
+
+def russian(data: Path) -> list[Photo]:
+    """``ru_photos`` of a data folder, or the folder itself if it is a labelled set."""
+    folder = data / RUSSIAN if (data / RUSSIAN).is_dir() else data
+    return [_real(RUSSIAN, photo) for photo in load_labels(folder)]
+
+
+def worse(data: Path) -> list[Photo]:
+    """The same, made worse by each recipe."""
+    return [
+        replace(photo, row=f"{RUSSIAN}, {name}", recipe=recipe)
+        for name, recipe in RECIPES.items()
+        for photo in russian(data)
+    ]
+
+
+def latin(data: Path) -> list[Photo]:
+    """``latin_photos``: European and Brazilian plates."""
+    photos = sorted(load_labels(data / "latin_photos"), key=lambda photo: photo.plates[0].kind)
+    regions = [_REGIONS.get(photo.plates[0].kind, "others") for photo in photos]
+    rows = [f"latin_photos, {region}" for region in regions]
+    named = zip(rows, photos, strict=True)
+    return [replace(_real(row, photo), o_is_0=True) for row, photo in named]
+
+
+def world(data: Path) -> list[Photo]:
+    """The fifth of ``world_photos`` that no detector was trained on."""
+    photos = load_labels(data / "world_photos")
+    held_out = validation_names(photo.path.name for photo in photos)
+    return [_real("world_photos", photo) for photo in photos if photo.path.name in held_out]
+
+
+def without_plates(data: Path) -> list[Photo]:
+    """``no_plates``: the half that is held out, and the half that the detector has seen."""
+    if not (folder := data / "no_plates").is_dir():
+        raise FileNotFoundError(f"{folder}: there is no such folder")
+    return [
+        replace(_real(f"no_plates, {half}", photo), complete=True)
+        for half, held_out in (("held out", True), ("seen in training", False))
+        for photo in load_negatives(folder, held_out)
+    ]
+
+
+def samples(folder: Path) -> list[Photo]:
+    """The project's own sample scenes."""
+    return [replace(_real("samples", photo), complete=True) for photo in load_labels(folder)]
+
+
+def rendered(per_kind: int, workers: int) -> Iterator[Photo]:
+    """The benchmark: so many photos of each kind, and a fifth of that of each variant."""
+    few = -(-per_kind // _VARIANT_SHARE)
+    numbered = [
+        (kind, index, variant)
+        for index in range(per_kind)
+        for variant in VARIANTS
+        for kind in BENCHMARK_KINDS
+        if not variant or index < few
+    ]
+    made = render_photos(numbered, workers)
+    for (kind, index, variant), photo in zip(numbered, made, strict=True):
+        row = f"rendered {kind}" + (f", {variant}" if variant else "")
+        yield (whole := _rendered(row, photo))
+        if not variant and index < few:
+            for name in _RENDERED_RECIPES:
+                yield replace(whole, row=f"{row}, {name}", recipe=RECIPES[name])
+
+
+def video(clips: int, workers: int) -> Iterator[Photo]:
+    """Frames of rendered clips, badly encoded."""
+    for frames in map_ahead(render_clip, range(clips), workers, ahead=2):
+        for frame in frames:
+            whose = "Russian" if frame.plate.kind.startswith("ru.") else "others"
+            yield _rendered(f"rendered video, {whose}", frame)
+
+
+def _real(row: str, photo: LabelledPhoto) -> Photo:
+    return Photo(row, photo.path.name, partial(_read, photo.path), photo.plates)
+
+
+def _read(path: Path) -> Image:
+    try:
+        return decode(path.read_bytes())
+    except ImageError as error:
+        raise ImageError(f"{path}: {error}") from error
+
+
+def _rendered(row: str, photo: BenchmarkPhoto) -> Photo:
+    return Photo(row, photo.name, partial(decode, photo.file), (photo.plate,), complete=True)

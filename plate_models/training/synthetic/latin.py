@@ -1,0 +1,337 @@
+"""Flat plates of any country with Latin letters: layout, typeface and colours by chance.
+
+Nothing here is one country's standard. Proportions, bands, seals and colours are those that many
+countries have, mixed at random, so that a recognizer learns letters and not layouts. Lengths are
+in millimetres from the plate's left top corner.
+"""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache, lru_cache
+from pathlib import Path
+from typing import TypeVar
+
+import cv2
+import numpy as np
+from PIL import Image as Pictures
+from PIL import ImageDraw, ImageFont
+
+from plate_models.training.imaging import Floats, Image
+from plate_models.training.synthetic.glyphs import Mask
+from plate_models.training.synthetic.ink import rounded_box, stamp
+from plate_models.training.synthetic.kinds import RGB, Box
+from plate_models.training.synthetic.wear import lay_over
+
+LATIN = "latin"
+# Typefaces as `make fonts` fetches them, or any others that lie there.
+FONTS = Path(os.environ.get("PLATES_FONTS", ".cache/fonts"))
+_FILES = ("**/*-latin-[567]00-normal.woff", "**/*.ttf", "**/*.otf")
+# Glyphs are drawn with capitals so high and scaled down, with so much room around them.
+_MASTER_PX, _PAD_PX = 96, 12
+
+# Layouts of many countries: "L" a letter, "#" a digit, "*" either; a space parts groups.
+_PATTERNS = (
+    *("LL ###LL", "LL ###LL", "LL ### LL", "LL### LL", "LLL ####", "LLL ####", "LLL#L##"),
+    *("#L# ####", "#LL ####", "LL #####", "LL ####L", "LLL #####", "LLL ##LL", "LLL ###L"),
+    *("L L ####", "LL L ###", "LL LL ####", "LLL LL ##", "L LL ###", "LLL L ###", "LL## LLL"),
+    *("#### LLL", "## LL ##", "LL ## LL", "##LL##", "## LLL #", "#LLL###", "LLL ###", "### LLL"),
+    *("#### LL #", "### LLL ##", "LL #### LL", "LL ####", "L #### LL", "LL ## ####", "######"),
+    *("LLLLLL", "LLL", "LLLLL", "LLLLLLL", "LLLL #", "LLL LLL", "L ###", "LL ##", "L #####"),
+    *("****", "*****", "******", "*** ***", "*******", "*** ****", "********", "*** **** **"),
+)
+_DIGITS = "0123456789"
+_LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+# Many countries leave out what looks like a digit.
+_LETTER_ODDS = np.array([0.35 if char in "IOQ" else 1.0 for char in _LETTERS])
+_LETTER_SHARES = _LETTER_ODDS / _LETTER_ODDS.sum()
+_REPEAT_SHARE = 0.1
+
+# Width and height with their odds; two-line plates below.
+_LONG = (
+    ((520, 112), 9), ((520, 110), 3), ((400, 130), 6), ((440, 120), 2), ((460, 110), 1),
+    ((372, 135), 1), ((305, 152), 2), ((300, 150), 2), ((340, 110), 1), ((360, 130), 1),
+)  # fmt: skip
+_HIGH = (
+    ((340, 200), 3), ((280, 200), 3), ((250, 200), 2), ((300, 150), 2), ((190, 145), 2),
+    ((200, 170), 3), ((220, 220), 1), ((330, 160), 1), ((305, 165), 1),
+)  # fmt: skip
+_TWO_LINES = 0.22
+
+# Sheet and ink, RGB in full light, with their odds.
+_COLOURS = (
+    (((250, 250, 250), (15, 15, 18)), 56),
+    (((240, 195, 20), (15, 15, 18)), 8),
+    (((190, 192, 195), (20, 20, 22)), 9),
+    (((250, 250, 250), (20, 45, 140)), 4),
+    (((250, 250, 250), (160, 20, 30)), 3),
+    (((250, 250, 250), (20, 100, 50)), 3),
+    (((20, 20, 24), (245, 245, 245)), 5),
+    (((20, 60, 160), (245, 245, 245)), 3),
+    (((170, 20, 30), (245, 245, 245)), 3),
+    (((20, 100, 60), (245, 245, 245)), 2),
+    (((120, 190, 120), (20, 20, 22)), 1),
+    (((150, 190, 230), (20, 20, 60)), 1),
+    (((20, 20, 24), (230, 190, 40)), 1),
+)
+_BAND, _WHITE = (25, 60, 155), (240, 240, 240)
+_STAR = (235, 200, 30)
+_SEALS = ((200, 160, 40), (60, 120, 190), (190, 60, 60), (70, 140, 80), (150, 150, 155))
+_WORDS = (
+    "BRASIL", "NORTH", "RIVER STATE", "SP-CAMPO", "MG LAGOA", "REPUBLICA", "SUNSHINE", "LAKES",
+    "CD", "EST 1905", "GARDEN", "ISLAND", "VALLE VERDE", "PORTO", "NOVA", "COAST",
+)  # fmt: skip
+
+Option = TypeVar("Option")
+
+
+class FontsMissingError(Exception):
+    """There is no typeface to render with; the message says where one was expected."""
+
+
+@dataclass(frozen=True)
+class LatinPlate:
+    """What a plate is to look like; what is None or empty is left to chance."""
+
+    rows: tuple[str, ...]  # one or two, of groups of characters with spaces between
+    size_mm: tuple[float, float]  # width and height
+    band: str | None = None  # "left", "top" or "none"
+    colours: tuple[RGB, RGB] | None = None  # sheet and ink in full light, in [0, 255]
+    typefaces: tuple[str, ...] = ()  # names of files, one of which is taken
+
+    @property
+    def text(self) -> tuple[str, ...]:
+        """The rows as they are read, without spaces."""
+        return tuple(row.replace(" ", "") for row in self.rows)
+
+
+@cache
+def typefaces(folder: Path) -> tuple[Path, ...]:
+    """The typefaces in a folder, sorted; a FontsMissingError where there is none."""
+    found = {path for pattern in _FILES for path in folder.glob(pattern)}
+    if not found:
+        raise FontsMissingError(
+            f"{folder}: expected typefaces (.ttf, .otf or fontsource's .woff) to render plates "
+            "with, found none; `make fonts` fetches free ones"
+        )
+    return tuple(sorted(found))
+
+
+def sample_latin(rng: np.random.Generator) -> LatinPlate:
+    """Draw a text, its rows and a size."""
+    pattern = _PATTERNS[rng.integers(len(_PATTERNS))]
+    row = "".join(char if char == " " else _character(char, rng) for char in pattern)
+    if rng.random() < _REPEAT_SHARE:
+        digits = [char for char in row if char in _DIGITS]
+        row = "".join(digits[0] if char in _DIGITS else char for char in row)
+    length = len(row.replace(" ", ""))
+    if length < 4 or rng.random() >= _TWO_LINES:
+        return LatinPlate((row,), _choose(_LONG, rng))
+    place = row.find(" ") if row.count(" ") == 1 else -1
+    bare = row.replace(" ", "")
+    half = place if 2 <= place <= length - 2 else length // 2 + int(rng.integers(0, 1 + length % 2))
+    return LatinPlate((bare[:half], bare[half:]), _choose(_HIGH, rng))
+
+
+def _character(symbol: str, rng: np.random.Generator) -> str:
+    if symbol == "#" or (symbol == "*" and rng.random() < 0.5):
+        return _DIGITS[rng.integers(10)]
+    return _LETTERS[rng.choice(26, p=_LETTER_SHARES)]
+
+
+def _choose(options: Sequence[tuple[Option, int]], rng: np.random.Generator) -> Option:
+    """Draw one of the options by their odds."""
+    odds = np.array([odds for _, odds in options], np.float64)
+    return options[rng.choice(len(options), p=odds / odds.sum())][0]
+
+
+def paint_latin(
+    plate: LatinPlate, rng: np.random.Generator, px_per_mm: float, fonts: Path
+) -> tuple[Image, Mask]:
+    """Paint a plate, flat and evenly lit, in colours of full light.
+
+    Returns (H, W, 3) uint8 RGB, and (H, W) uint8 coverage of its characters; a FontsMissingError
+    says that there is no typeface in ``fonts``.
+    """
+    faces = [f for f in typefaces(fonts) if not plate.typefaces or f.name in plate.typefaces]
+    if not faces:
+        raise FontsMissingError(f"{fonts}: expected one of {', '.join(plate.typefaces)}")
+    face = faces[rng.integers(len(faces))]
+    sheet, print_colour = plate.colours or _choose(_COLOURS, rng)
+    painter = _Painter(face, plate.size_mm, sheet, px_per_mm, rng)
+    left, top, right, bottom = painter.adorn(plate.band, print_colour)
+    if rng.random() < 0.6:
+        painter.frame()
+    spans, least, most = [(top, bottom)], 0.55, 0.86
+    if len(plate.rows) == 2:
+        # The rows of a plate are cut at its middle: RectifierSpec.row_spans.
+        middle = plate.size_mm[1] * painter.between(0.49, 0.51)
+        spans, least, most = [(max(top, 0.03 * bottom), middle), (middle, bottom)], 0.66, 0.88
+    for row, (start, end) in zip(plate.rows, spans, strict=True):
+        tall = (end - start) * painter.between(least, most)
+        y = start + (end - start - tall) * painter.between(0.37, 0.63)
+        painter.row(row, left, right, y, tall)
+    lay_over(painter.rgb, painter.ink, print_colour)
+    return painter.rgb, painter.ink
+
+
+@cache
+def _font(face: Path) -> ImageFont.FreeTypeFont:
+    """A typeface whose capitals are so high as glyphs are drawn."""
+    font = ImageFont.truetype(str(face), _MASTER_PX)
+    _, top, _, _ = font.getbbox("H", anchor="ls")
+    return ImageFont.truetype(str(face), round(_MASTER_PX * _MASTER_PX / max(-top, 1)))
+
+
+@lru_cache(maxsize=4096)
+def _glyph(face: Path, char: str, bolder_px: int) -> Mask:
+    """(H, W) uint8 coverage of a character, its foot ``_PAD_PX`` above the lower edge."""
+    font = _font(face)
+    left, _, right, _ = font.getbbox(char, anchor="ls")
+    size_wh = round(right - left) + 2 * _PAD_PX, _MASTER_PX + 2 * _PAD_PX
+    picture, foot = Pictures.new("L", size_wh), (_PAD_PX - left, _PAD_PX + _MASTER_PX)
+    ImageDraw.Draw(picture).text(foot, char, 255, font, anchor="ls")
+    mask = np.array(picture)
+    if bolder_px:
+        side = 2 * abs(bolder_px) + 1
+        kernel = cv2.getStructuringElement(cv2.MORPH_ELLIPSE, (side, side))
+        mask = np.asarray((cv2.dilate if bolder_px > 0 else cv2.erode)(mask, kernel), np.uint8)
+    mask.setflags(write=False)
+    return mask
+
+
+class _Painter:
+    """A plate in the making: its sheet, and in ``ink`` the coverage of what is printed last."""
+
+    def __init__(
+        self,
+        face: Path,
+        size_mm: tuple[float, float],
+        sheet: RGB,
+        scale: float,
+        rng: np.random.Generator,
+    ) -> None:
+        self.face, self.scale, self.rng = face, scale, rng
+        self.width, self.height = size_mm
+        self.ink = np.zeros((round(self.height * scale), round(self.width * scale)), np.uint8)
+        self.rgb = np.empty((*self.ink.shape, 3), np.uint8)
+        self.rgb[:] = np.clip(np.array(sheet) + rng.normal(0, 8, 3), 0, 255)
+
+    def between(self, low: float, high: float) -> float:
+        return float(self.rng.uniform(low, high))
+
+    def adorn(self, band: str | None, colour: RGB) -> Box:
+        """Bands at the sides or above, or a word; returns the room for the rows in between."""
+        left, top, right, bottom = 0.0, 0.0, self.width, self.height
+        side = {"left": 0.2, "top": 0.5, "none": 1.0}.get(band or "", self.rng.random())
+        if side < 0.4:
+            left = self.band(0.0)
+            right -= self.band(right) if side < 0.08 else 0.0
+        elif side < 0.72:
+            x, tall = self.width * self.between(0.4, 0.6), bottom * self.between(0.1, 0.16)
+            y = 0.05 * bottom
+            if side < 0.55:
+                ground = _BAND if self.rng.random() < 0.7 else colour
+                self.fill(self.rgb, (0, 0, right, 1.4 * tall), ground)
+                x, y, top, colour = right / 2, 0.15 * tall, 1.4 * tall, _WHITE
+            elif self.rng.random() < 0.6:
+                top = y + tall
+            else:
+                y = bottom = 0.95 * bottom - tall
+            word = _WORDS[self.rng.integers(len(_WORDS))]
+            self.write(word, x, y, tall, 1.8 * min(x, self.width - x), colour)
+        return left, top, right, bottom
+
+    def band(self, edge: float) -> float:
+        """A coloured band with stars and a country's letters along a side; returns its width."""
+        wide = self.between(0.30, 0.44) * min(self.height, 130)
+        x = abs(edge - wide / 2)
+        colour = np.clip(np.array(_BAND) + self.rng.normal(0, 15, 3), 0, 255)
+        self.fill(self.rgb, (x - wide / 2, 0, x + wide / 2, self.height), colour)
+        if self.rng.random() < 0.75:
+            for angle in np.linspace(0, 2 * np.pi, 12, endpoint=False):
+                off_x, off_y = 0.3 * wide * np.cos(angle), 0.3 * wide * np.sin(angle)
+                self.dot(x + off_x, 0.3 * self.height + off_y, 0.05 * wide, _STAR)
+        letters = "".join(_character("L", self.rng) for _ in range(self.rng.integers(1, 4)))
+        tall = min(0.24 * self.height, 0.5 * wide)
+        self.write(letters, x, 0.66 * self.height, tall, 0.85 * wide, _WHITE)
+        return wide
+
+    def write(self, text: str, x: float, y: float, tall: float, room: float, colour: RGB) -> None:
+        """Write a small text around x and below y."""
+        masks = [_glyph(self.face, char, 0) for char in text if char != " "]
+        glyphs = np.hstack([mask[:, _PAD_PX // 2 : -_PAD_PX // 2] for mask in masks])
+        unit, cover = tall / _MASTER_PX, np.zeros_like(self.ink)
+        wide, high = min(glyphs.shape[1] * unit, room), glyphs.shape[0] * unit
+        self.stamp(cover, glyphs, x, y - _PAD_PX * unit, wide, high)
+        lay_over(self.rgb, cover, colour)
+
+    def row(self, row: str, x0: float, x1: float, top: float, tall: float) -> None:
+        """Print a row of characters, with dashes or seals in its gaps."""
+        rng, side = self.rng, (x1 - x0) * self.between(0.02, 0.06)
+        unit, stretch = tall / _MASTER_PX, self.between(0.75, 1.25)
+        bolder = int(rng.choice((-3, -1, 0, 0, 2, 4)))
+        masks = {char: _glyph(self.face, char, bolder) for char in row if char != " "}
+        widths = {
+            char: max(mask.shape[1] - 2 * _PAD_PX, 0.12 * _MASTER_PX) * unit * stretch
+            for char, mask in masks.items()
+        }
+        if rng.random() < 0.35:
+            widths = dict.fromkeys(widths, max(widths.values()))
+        between, widths[" "] = tall * self.between(0.08, 0.24), tall * self.between(0.1, 0.75)
+        total = sum(widths[char] + between for char in row) - between
+        room = x1 - x0 - 2 * side
+        fit = room / total
+        if fit > 1:
+            fit = self.between(1, min(fit, 1.45))
+        # Characters that would be narrower than this are lower instead.
+        rise = min(1.0, fit / 0.6)
+        top, tall = top + (1 - rise) * tall / 2, rise * tall
+        x, mark = x0 + side + (room - total * fit) * self.between(0.3, 0.7), rng.random()
+        for char in row:
+            step = widths[char] * fit
+            middle = x + step / 2
+            if char != " ":
+                high, wide = np.array(masks[char].shape) * unit * (rise, stretch * fit)
+                off_x, off_y = rng.normal(0, 0.6 * unit, 2) - (0, _PAD_PX * unit * rise)
+                self.stamp(self.ink, masks[char], middle + off_x, top + off_y, wide, high)
+            elif mark < 0.2:
+                thick = tall * self.between(0.06, 0.13)
+                long = thick if rng.random() < 0.3 else min(step, 0.35 * tall)
+                y = top + (tall - thick) / 2
+                self.fill(self.ink, (middle - long / 2, y, middle + long / 2, y + thick), 255)
+            elif mark < 0.55:
+                radius = 0.42 * min(step, 0.5 * tall)
+                self.seal(middle, top + tall * self.between(0.25, 0.75), radius)
+            x += step + between * fit
+
+    def seal(self, x: float, y: float, radius: float) -> None:
+        """A round sticker, or a coat of arms."""
+        colour = _SEALS[self.rng.integers(len(_SEALS))] + self.rng.normal(0, 20, 3)
+        self.dot(x, y, radius, colour)
+        if self.rng.random() < 0.6:
+            self.dot(x, y, radius / 2, colour + self.rng.normal(0, 70, 3))
+
+    def frame(self) -> None:
+        """The line along the rim."""
+        inset, radius = self.between(0, 5) * self.scale, self.between(2, 10) * self.scale
+        thick = max(1.0, self.between(1.5, 4) * self.scale)
+        size_wh = self.ink.shape[1], self.ink.shape[0]
+        outer = rounded_box(size_wh, inset, radius)
+        np.maximum(self.ink, outer - rounded_box(size_wh, inset + thick, radius), out=self.ink)
+
+    def dot(self, x: float, y: float, radius: float, colour: RGB | Floats) -> None:
+        place = round(x * self.scale * 16), round(y * self.scale * 16)
+        tone = np.clip(colour, 0, 255).tolist()
+        size = max(4, round(radius * self.scale * 16))
+        cv2.circle(self.rgb, place, size, tone, -1, cv2.LINE_AA, 4)
+
+    def fill(self, picture: Image, box: Box, colour: RGB | Floats | int) -> None:
+        x0, y0, x1, y1 = (round(value * self.scale) for value in box)
+        picture[y0 : max(y1, y0 + 1), x0 : max(x1, x0 + 1)] = colour
+
+    def stamp(self, cover: Mask, mask: Mask, x: float, y: float, wide: float, high: float) -> None:
+        """Print a mask into a coverage, so wide and high, around x and below y."""
+        size = max(1, round(wide * self.scale)), max(1, round(high * self.scale))
+        small = np.asarray(cv2.resize(mask, size, interpolation=cv2.INTER_AREA), np.uint8)
+        stamp(cover, small, x * self.scale, y * self.scale)

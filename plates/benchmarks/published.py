@@ -1,0 +1,66 @@
+"""The shape of the published pipeline, for what it costs, not for what it finds.
+
+Its recognizer is the published one. Its detector's weights are not to be had: our own YOLOv5,
+with random weights, takes its place.
+"""
+
+import warnings
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+
+import cv2
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from plate_models.detection import letterbox, select_boxes
+from plate_models.nets.yolov5 import YOLOv5, YOLOv5Graph
+from plate_models.recognition import ctc
+from plate_models.spec import DETECTOR
+
+_ALPHABET = "0123456789ABEKMHOPCTYX"
+_PLATE_WH, _PHOTO_WH = (94, 24), (1920, 1080)
+# 1280 pixels on the long side, the other one rounded up to the coarsest stride.
+_CANVAS_HW = (736, 1280)
+# As its article crops: a fifth of the box's height more, above and below.
+_MORE = 0.2
+
+Pixels = NDArray[np.uint8]
+
+
+class PublishedShape:
+    """What the published pipeline computes for a photo, in eager float32.
+
+    Squeeze the photo to 1920x1080, run YOLOv5s at 1280, then read one crop at a time: TorchScript
+    STN and LPRNet, greedy decoding.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        """Load ``stn.pt`` and ``lprnet.pt``."""
+        spec = replace(DETECTOR, classes=("plate",), width_multiple=0.5, depth_multiple=0.33)
+        self._spec = spec
+        self._detect = YOLOv5Graph(YOLOv5(spec), spec).eval().requires_grad_(False)
+        with warnings.catch_warnings():
+            # TorchScript is deprecated, but it is what was published.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            # Saved on a GPU: without map_location it asks for one.
+            nets = [torch.jit.load(folder / f"{n}.pt", "cpu").eval() for n in ("stn", "lprnet")]
+        self._stn, self._lprnet = nets
+
+    @torch.inference_mode()
+    def read(self, image: Pixels, boxes: Iterable[tuple[float, float, float, float]]) -> list[str]:
+        """Do all the work of a photo, (H, W, 3) uint8; returns one text per box in its pixels."""
+        pixels = np.asarray(cv2.resize(image, _PHOTO_WH, interpolation=cv2.INTER_LINEAR), np.uint8)
+        canvas, _ = letterbox(torch.from_numpy(pixels), _CANVAS_HW)
+        select_boxes(self._detect(canvas[None])[0], self._spec)
+        scale = np.tile(np.divide(_PHOTO_WH, image.shape[1::-1]), 2)
+        return [self._read_plate(pixels, *(scale * box).tolist()) for box in boxes]
+
+    def _read_plate(self, image: Pixels, x0: float, y0: float, x1: float, y1: float) -> str:
+        more = (y1 - y0) * _MORE
+        crop = image[max(0, int(y0 - more)) : int(y1 + more), max(0, int(x0)) : int(x1)]
+        resized = cv2.resize(crop, _PLATE_WH, interpolation=cv2.INTER_CUBIC)
+        plate = torch.from_numpy(resized).permute(2, 0, 1)[None].float()
+        logits = self._lprnet(self._stn((plate - 127.5) * 0.0078125))
+        return ctc.greedy_decode(ctc.log_softmax(logits[0].numpy()), _ALPHABET)

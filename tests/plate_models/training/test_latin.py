@@ -1,0 +1,82 @@
+"""Plates of any Latin country are rendered; a recognizer grows from one of fewer characters."""
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from plate_models import weights
+from plate_models.nets.lprnet import LPRNet
+from plate_models.spec import RECOGNIZER, RecognizerSpec
+from plate_models.training.recognizer import take_over
+from plate_models.training.synthetic.crops import render_crop
+from plate_models.training.synthetic.latin import (
+    FONTS,
+    LATIN,
+    FontsMissingError,
+    LatinPlate,
+    paint_latin,
+    sample_latin,
+)
+
+
+def test_texts_are_of_the_alphabet_and_as_long_as_plates_are() -> None:
+    rng = np.random.default_rng(1)
+    plates = [sample_latin(rng) for _ in range(500)]
+    assert {len(plate.rows) for plate in plates} == {1, 2}
+    assert all(re.fullmatch("[0-9A-Z]{3,10}", "".join(plate.text)) for plate in plates)
+    assert set("".join("".join(plate.text) for plate in plates)) == set(RECOGNIZER.alphabet)
+
+
+@pytest.mark.parametrize("rows", [("AB 123CD",), ("AB", "1234")])
+def test_ink_stands_where_the_rows_are_cut(rows: tuple[str, ...]) -> None:
+    """Each of many characters leaves ink, apart from the others; rows stay in their halves."""
+    plate = LatinPlate(rows, (520, 112) if len(rows) == 1 else (280, 200))
+    filled = []
+    for seed in range(20):
+        rgb, ink = paint_latin(plate, np.random.default_rng(seed), 1.0, FONTS)
+        assert rgb.shape == (*ink.shape, 3)
+        middle = ink[:, 10:-10]
+        filled.append((middle[8:-8] > 128).mean())
+        if len(rows) == 2:
+            height = len(ink)
+            assert (ink[height // 2 - 3 : height // 2 + 3, 20:-20] > 128).mean() < 0.2
+    assert min(filled) > 0.05 and max(filled) < 0.6
+
+
+def test_the_crop_says_what_stands_on_it() -> None:
+    sample = render_crop(np.random.default_rng(3), kind=LATIN)
+    assert sample.text == "".join(sample.rows) and sample.lines == len(sample.rows)
+    again = render_crop(np.random.default_rng(3), kind=LATIN)
+    assert np.array_equal(sample.image, again.image)
+
+
+def test_a_folder_without_typefaces_is_named(tmp_path: Path) -> None:
+    with pytest.raises(FontsMissingError, match=rf"{tmp_path}: expected typefaces.*make fonts"):
+        paint_latin(LatinPlate(("A1",), (520, 112)), np.random.default_rng(1), 1.0, tmp_path)
+
+
+def test_a_larger_recognizer_answers_as_the_one_it_starts_from() -> None:
+    """Blocks that were added change nothing at first, and known characters keep their logits."""
+    file = weights.read_file(weights.WEIGHTS_DIR / "recognizer.safetensors")
+    old_alphabet = file.contract["alphabet"]
+    depths = file.contract.get("depths", RecognizerSpec().depths)
+    old = LPRNet(RecognizerSpec(alphabet=old_alphabet, depths=tuple(depths)))
+    old.load_state_dict(file.state, strict=False)
+    larger = RecognizerSpec(depths=(depths[0] + 1, depths[1] + 2))
+    new = LPRNet(larger)
+    take_over(new, file)
+    rows = [larger.alphabet.index(char) for char in old_alphabet] + [-1]
+    plates = torch.randn(2, 3, 24, 94)
+    with torch.no_grad():
+        expected, found = old.eval()(plates), new.eval()(plates)
+    torch.testing.assert_close(found[:, rows], expected, rtol=1e-4, atol=1e-4)
+
+
+def test_a_recognizer_of_unknown_characters_is_no_start() -> None:
+    file = weights.read_file(weights.WEIGHTS_DIR / "recognizer.safetensors")
+    file.contract["alphabet"] = "Ж" + file.contract["alphabet"][1:]
+    with pytest.raises(weights.WeightsError, match=r"knows .*Ж.*alphabet lacks"):
+        take_over(LPRNet(RECOGNIZER), file)

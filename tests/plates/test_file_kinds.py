@@ -1,0 +1,57 @@
+"""Photos, videos and other files, told apart by their first bytes."""
+
+import struct
+
+import pytest
+from photo_files import BAD, GOOD
+
+from plate_models import images
+from plates.file_kinds import HEAD_BYTES, kind_of
+
+
+def ftyp(brand: bytes) -> bytes:
+    return b"\0\0\0\x14ftyp" + brand + bytes(4) + brand + bytes(100)
+
+
+KINDS = {
+    **{name: ("photo", GOOD[name]) for name in GOOD},
+    "damaged photo": ("photo", BAD["truncated jpeg"][0]),
+    "heic sequence": ("unread", BAD["heic sequence"][0]),
+    "avif": ("unread", BAD["avif"][0]),
+    "jpeg xl": ("unread", b"\xff\x0a" + bytes(100)),
+    "jpeg xl, boxed": ("unread", b"\0\0\0\x0cJXL \r\n\x87\n"),
+    "jpeg 2000": ("unread", b"\0\0\0\x0cjP  \r\n\x87\n"),
+    "photoshop": ("unread", b"8BPS" + bytes(100)),
+    "fujifilm": ("unread", b"FUJIFILMCCD-RAW 0201" + bytes(100)),
+    "panasonic": ("unread", b"IIU\0" + bytes(100)),
+    "olympus": ("unread", b"IIRO" + bytes(100)),
+    "tiff with a preview": ("unread", struct.pack("<4sIHHHII", b"II*\0", 8, 1, 254, 4, 1, 1)),
+    "tiff with a page": ("photo", struct.pack("<4sIHHHII", b"II*\0", 8, 1, 254, 4, 1, 2)),
+    "canon": ("unread", ftyp(b"crx ")),
+    "mp4": ("video", ftyp(b"isom")),
+    "quicktime": ("video", ftyp(b"qt  ")),
+    "old quicktime": ("video", b"\0\0\0\x08wide" + bytes(100)),
+    "avi": ("video", b"RIFF\0\0\0\0AVI LIST" + bytes(100)),
+    "matroska": ("video", b"\x1aE\xdf\xa3" + bytes(100)),
+    "mpeg": ("video", b"\0\0\1\xba" + bytes(100)),
+    "transport stream": ("video", (b"G" + bytes(187)) * 5),
+    "transport stream with time codes": ("video", (bytes(4) + b"G" + bytes(187)) * 5),
+    "wmv": ("video", bytes.fromhex("3026b2758e66cf11a6d9") + bytes(100)),
+    "empty": ("other", b""),
+    "text": ("other", b"BMW, Lada and others\n" * 9),
+    "text of packets": ("other", b"Good morning\n" * 90),
+    "pdf": ("other", b"%PDF-1.7\n"),
+    "zip": ("other", b"PK\3\4" + bytes(30)),
+    "svg": ("other", BAD["svg"][0]),
+    "sound": ("other", b"RIFF\0\0\0\0WAVEfmt " + bytes(100)),
+    "m4a": ("other", ftyp(b"M4A ")),
+}
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_the_first_bytes_tell_a_files_kind(name):
+    kind, data = KINDS[name]
+    assert kind_of(data[:HEAD_BYTES]) == kind
+    if kind == "unread" and not data.startswith(b"II*\0"):
+        with pytest.raises(images.UnsupportedType, match="Convert the photo to JPEG"):
+            images.decode(data)
