@@ -3,7 +3,6 @@
 import json
 import math
 import shutil
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,7 @@ from tritonclient.utils import InferenceServerException
 
 from plate_models import export, weights
 from plate_models.recognition import ctc
-from plate_models.spec import DETECTOR, LIMITS, RECOGNIZER, RECTIFIER, Specs
+from plate_models.spec import DETECTOR, LIMITS, RECOGNIZER, RECTIFIER, RecognizerSpec, Specs
 from plate_models.weights import WeightsFile, contract_of
 from plates.serving import EmbeddedTriton
 
@@ -237,7 +236,8 @@ def test_a_batch_over_the_limit_is_refused_and_the_limit_named(stub, model, data
         send(stub, [("input__0", data_type, list(shape), data)], model)
 
 
-RELEASED = weights.read_file(weights.WEIGHTS_DIR / "recognizer.safetensors").contract["alphabet"]
+CONTRACT = weights.read_file(weights.WEIGHTS_DIR / "recognizer.safetensors").contract
+RELEASED = CONTRACT["alphabet"]
 # The same characters in another order, and two more, which no plate here has.
 ALPHABET = "öä" + RELEASED[::-1]
 
@@ -245,7 +245,9 @@ ALPHABET = "öä" + RELEASED[::-1]
 def rearranged(folder: Path) -> Path:
     """Our recognizer with its classes in the other alphabet's order."""
     ours = weights.read_file(weights.WEIGHTS_DIR / "recognizer.safetensors")
-    specs = Specs(recognizer=replace(RECOGNIZER, alphabet=ALPHABET, countries=("ru",)))
+    depths = tuple(CONTRACT.get("depths", RecognizerSpec().depths))
+    spec = RecognizerSpec(alphabet=ALPHABET, countries=("ru",), depths=depths)
+    specs = Specs(recognizer=spec)
     order = [RELEASED.find(char) for char in ALPHABET] + [len(RELEASED)]
     state = dict(ours.state)
     for key in ("head.weight", "head.bias"):
