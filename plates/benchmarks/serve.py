@@ -144,7 +144,7 @@ def _published(folder: Path, plates: Rows, photo: bytes) -> Reader:
 
     from plate_models.cores import usable_cores
     from plate_models.images import decode
-    from plates.benchmarks.published import PublishedShape
+    from plate_models.training.published import PublishedShape
 
     torch.set_num_threads(usable_cores())
     shape, boxes = PublishedShape(folder), [plate["box"] for plate in plates]
