@@ -36,24 +36,27 @@ _PATTERNS = (
 _WORDS = ("@", "@", "@ @", "@ @", "@ @ @", "@-@")
 
 
-def draw_clutter(width_px: float, rng: Generator) -> PlateImage:
+def draw_clutter(width_px: float, rng: Generator, boards: bool = True) -> PlateImage:
     """Draw something flat that is no plate.
 
     Args:
         width_px: Of a plate nearby. What is drawn is mostly of such a size, or made of such parts.
         rng: Source of all chance.
+        boards: Lettering may stand on a board. Of one alone, nobody can say that it is no plate.
 
     Returns:
         Its picture, with ``FINER`` pixels to each of the photo, and no lines of text.
     """
-    draw = _draw_sign if rng.random() < 0.6 else _draw_windows
-    rgb, alpha = draw(width_px * FINER, rng)
+    if rng.random() < 0.6:
+        rgb, alpha = _draw_sign(width_px * FINER, rng, boards)
+    else:
+        rgb, alpha = _draw_windows(width_px * FINER, rng)
     rgb, alpha = rgb[:_MAX_SIDE, :_MAX_SIDE], alpha[:_MAX_SIDE, :_MAX_SIDE]
     quad = box_corners(*alpha.shape[::-1]).astype(np.float32)
     return PlateImage(rgb, alpha, quad, lines=0)
 
 
-def _draw_sign(width: float, rng: Generator) -> tuple[Image, Mask]:
+def _draw_sign(width: float, rng: Generator, boards: bool) -> tuple[Image, Mask]:
     """Lines of text on a board, without one, or in outlined letters as cameras write them."""
     font = _FONTS[rng.integers(len(_FONTS))]
     rows = [_write(_make_text(rng), font) for _ in range(rng.choice((1, 1, 1, 2, 3)))]
@@ -71,7 +74,7 @@ def _draw_sign(width: float, rng: Generator) -> tuple[Image, Mask]:
         y, x = pad_h + round(index * pitch), pad_w + (round(inner_w) - w) // 2
         ink[y : y + len(scaled), x : x + w] = scaled
     ground, letters = _draw_colours(rng)
-    style, stroke = rng.random(), max(round(0.08 * row_h), 1)
+    style, stroke = rng.uniform(0 if boards else 0.5, 1), max(round(0.08 * row_h), 1)
     if style < 0.5 and rng.random() < 0.5:
         inset = int(rng.integers(0, stroke + 1))
         corner = ink.shape[1] - 1 - inset, ink.shape[0] - 1 - inset

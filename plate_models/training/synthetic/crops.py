@@ -20,6 +20,7 @@ from plate_models.training.imaging import (
     see,
     shift_by,
 )
+from plate_models.training.synthetic.clutter import draw_clutter
 from plate_models.training.synthetic.kinds import TRAINING_SHARES, Shares, draw_kind, kind_named
 from plate_models.training.synthetic.latin import LATIN, LatinPlate, sample_latin
 from plate_models.training.synthetic.photo import BAD_CAMERAS, PhotoStyle, photograph
@@ -33,13 +34,16 @@ from plate_models.training.synthetic.plates import (
 )
 from plate_models.training.synthetic.texts import sample_text
 
+# What is no plate, and bears no text to be read.
+CLUTTER = "clutter"
+
 
 @dataclass(frozen=True)
 class CropStyle:
     """How rendered crops vary. Of two values, one is for most and one for the steep or sloppy."""
 
-    # Names of plates' kinds, with the share of each: four ninths are plates of any country.
-    kinds: Shares = (*TRAINING_SHARES, (LATIN, 0.8))
+    # Names of kinds, with the share of each: three sevenths are plates of any country.
+    kinds: Shares = (*TRAINING_SHARES, (LATIN, 0.8), (CLUTTER, 0.07))
     width_px: tuple[float, float] = (48, 400)  # of the plate in the photo, logarithmic
     two_line_width_px: tuple[float, float] = (30, 260)
     # Standard deviations of the turn about the optical, the vertical and the horizontal axis.
@@ -76,7 +80,7 @@ class CropSample:
     """One training example of the rectifier and the recognizer."""
 
     image: Image  # (H, W, 3) uint8 RGB of ``RECTIFIER.crop_hw``
-    text: str  # what stands on the plate, in Latin letters, the upper line first
+    text: str  # what stands on the plate, in Latin letters, the upper line first; "" if it is none
     # (4, 2) float32, the plate's corners TL, TR, BR, BL in crop pixels, where (0, 0) is the corner
     # of the first pixel and not its centre.
     quad: Quad
@@ -235,8 +239,8 @@ def render_crop(
 ) -> CropSample:
     """Render one crop as the pipeline cuts it around a detected plate.
 
-    The same state of chance gives the same sample. The kind is `LATIN` or a key of ``KINDS``, else
-    it is a ValueError; None draws one by the style's shares.
+    The same state of chance gives the same sample. The kind is `LATIN`, `CLUTTER` or a key of
+    ``KINDS``, else it is a ValueError; None draws one by the style's shares.
     """
     if kind is None:
         kind = draw_kind(rng, style.kinds)
@@ -245,7 +249,7 @@ def render_crop(
     outline = plate.quad
     if rng.random() < style.holder_box_share:
         outline = box_corners(*plate.alpha.shape[::-1]).astype(np.float32)
-    low, high = _sample_box(apply_homography(view, outline), plate.lines, rng, style)
+    low, high = _sample_box(apply_homography(view, outline), len(rows), rng, style)
     # A rim of random size keeps edge effects out and moves the JPEG grid.
     origin = low - rng.uniform(6, 14, 2)
     size = np.ceil(high - origin + 8).astype(int)
@@ -268,14 +272,17 @@ def render_crop(
         if _kept(scene, photo, quad) > _LEAST_KEPT:
             break
     crop, crop_quad = cut_crop(photo, low - origin, high - origin, quad)
-    return CropSample(crop, "".join(rows), crop_quad, plate.lines, rows)
+    return CropSample(crop, "".join(rows), crop_quad, len(rows), rows)
 
 
 def _draw_plate(
     kind: str, rng: np.random.Generator, style: CropStyle
 ) -> tuple[PlateImage, tuple[str, ...], float]:
-    """A plate of a kind, its text line by line, and how wide it is in the photo."""
+    """A plate of a kind, or clutter, its text line by line, and how wide it is in the photo."""
     what: str | LatinPlate
+    if kind == CLUTTER:
+        width_px = float(np.exp(rng.uniform(*np.log(style.width_px))))
+        return draw_clutter(width_px, rng, boards=False), ("",), width_px
     if kind == LATIN:
         what = sample_latin(rng)
         rows = what.text

@@ -5,34 +5,43 @@ countries have, mixed at random, so that a recognizer learns letters and not lay
 in millimetres from the plate's left top corner.
 """
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache, lru_cache
 from pathlib import Path
 from typing import TypeVar
 
 import cv2
 import numpy as np
-from PIL import Image as Pictures
-from PIL import ImageDraw, ImageFont
 
 from plate_models.training.imaging import Floats, Image
 from plate_models.training.synthetic.glyphs import Mask
 from plate_models.training.synthetic.ink import rounded_box, stamp
 from plate_models.training.synthetic.kinds import RGB, Box
+from plate_models.training.synthetic.typefaces import (
+    CAPITALS_PX,
+    PAD_PX,
+    FontsMissingError,
+    Typeface,
+    draw_glyph,
+    fonts_in,
+    make_up,
+)
 from plate_models.training.synthetic.wear import lay_over
 
 LATIN = "latin"
-# Typefaces as `make fonts` fetches them, or any others that lie there.
-FONTS = Path(os.environ.get("PLATES_FONTS", ".cache/fonts"))
-_FILES = ("**/*-latin-[567]00-normal.woff", "**/*.ttf", "**/*.otf")
-# Glyphs are drawn with capitals so high and scaled down, with so much room around them.
-_MASTER_PX, _PAD_PX = 96, 12
 
 # Layouts of many countries: "L" a letter, "#" a digit, "*" either; a space parts groups.
 _PATTERNS = (
-    *("LL ###LL", "LL ###LL", "LL ### LL", "LL### LL", "LLL ####", "LLL ####", "LLL#L##"),
+    *(
+        "LL ###LL",
+        "LL ###LL",
+        "LL ### LL",
+        "LL### LL",
+        "LLL ####",
+        "LLL ####",
+        "LLL ####",
+        "LLL#L##",
+    ),
     *("#L# ####", "#LL ####", "LL #####", "LL ####L", "LLL #####", "LLL ##LL", "LLL ###L"),
     *("L L ####", "LL L ###", "LL LL ####", "LLL LL ##", "L LL ###", "LLL L ###", "LL## LLL"),
     *("#### LLL", "## LL ##", "LL ## LL", "##LL##", "## LLL #", "#LLL###", "LLL ###", "### LLL"),
@@ -57,6 +66,9 @@ _HIGH = (
     ((200, 170), 3), ((220, 220), 1), ((330, 160), 1), ((305, 165), 1),
 )  # fmt: skip
 _TWO_LINES = 0.22
+# Of typefaces that are made up, and of those whose O and 0, or I and 1, are one shape.
+_BLOCK_SHARE = 0.4
+_SAME_SHAPE_SHARE = 0.15
 
 # Sheet and ink, RGB in full light, with their odds.
 _COLOURS = (
@@ -85,10 +97,6 @@ _WORDS = (
 Option = TypeVar("Option")
 
 
-class FontsMissingError(Exception):
-    """There is no typeface to render with; the message says where one was expected."""
-
-
 @dataclass(frozen=True)
 class LatinPlate:
     """What a plate is to look like; what is None or empty is left to chance."""
@@ -103,18 +111,6 @@ class LatinPlate:
     def text(self) -> tuple[str, ...]:
         """The rows as they are read, without spaces."""
         return tuple(row.replace(" ", "") for row in self.rows)
-
-
-@cache
-def typefaces(folder: Path) -> tuple[Path, ...]:
-    """The typefaces in a folder, sorted; a FontsMissingError where there is none."""
-    found = {path for pattern in _FILES for path in folder.glob(pattern)}
-    if not found:
-        raise FontsMissingError(
-            f"{folder}: expected typefaces (.ttf, .otf or fontsource's .woff) to render plates "
-            "with, found none; `make fonts` fetches free ones"
-        )
-    return tuple(sorted(found))
 
 
 def sample_latin(rng: np.random.Generator) -> LatinPlate:
@@ -153,10 +149,12 @@ def paint_latin(
     Returns (H, W, 3) uint8 RGB, and (H, W) uint8 coverage of its characters; a FontsMissingError
     says that there is no typeface in ``fonts``.
     """
-    faces = [f for f in typefaces(fonts) if not plate.typefaces or f.name in plate.typefaces]
+    faces = [f for f in fonts_in(fonts) if not plate.typefaces or f.name in plate.typefaces]
     if not faces:
         raise FontsMissingError(f"{fonts}: expected one of {', '.join(plate.typefaces)}")
-    face = faces[rng.integers(len(faces))]
+    face: Typeface = faces[rng.integers(len(faces))]
+    if not plate.typefaces and rng.random() < _BLOCK_SHARE:
+        face = make_up(rng)
     sheet, print_colour = plate.colours or _choose(_COLOURS, rng)
     painter = _Painter(face, plate.size_mm, sheet, px_per_mm, rng)
     left, top, right, bottom = painter.adorn(plate.band, print_colour)
@@ -175,37 +173,12 @@ def paint_latin(
     return painter.rgb, painter.ink
 
 
-@cache
-def _font(face: Path) -> ImageFont.FreeTypeFont:
-    """A typeface whose capitals are so high as glyphs are drawn."""
-    font = ImageFont.truetype(str(face), _MASTER_PX)
-    _, top, _, _ = font.getbbox("H", anchor="ls")
-    return ImageFont.truetype(str(face), round(_MASTER_PX * _MASTER_PX / max(-top, 1)))
-
-
-@lru_cache(maxsize=4096)
-def _glyph(face: Path, char: str, bolder_px: int) -> Mask:
-    """(H, W) uint8 coverage of a character, its foot ``_PAD_PX`` above the lower edge."""
-    font = _font(face)
-    left, _, right, _ = font.getbbox(char, anchor="ls")
-    size_wh = round(right - left) + 2 * _PAD_PX, _MASTER_PX + 2 * _PAD_PX
-    picture, foot = Pictures.new("L", size_wh), (_PAD_PX - left, _PAD_PX + _MASTER_PX)
-    ImageDraw.Draw(picture).text(foot, char, 255, font, anchor="ls")
-    mask = np.array(picture)
-    if bolder_px:
-        side = 2 * abs(bolder_px) + 1
-        kernel = cv2.getStructuringElement(cv2.MORPH_ELLIPSE, (side, side))
-        mask = np.asarray((cv2.dilate if bolder_px > 0 else cv2.erode)(mask, kernel), np.uint8)
-    mask.setflags(write=False)
-    return mask
-
-
 class _Painter:
     """A plate in the making: its sheet, and in ``ink`` the coverage of what is printed last."""
 
     def __init__(
         self,
-        face: Path,
+        face: Typeface,
         size_mm: tuple[float, float],
         sheet: RGB,
         scale: float,
@@ -225,8 +198,8 @@ class _Painter:
         left, top, right, bottom = 0.0, 0.0, self.width, self.height
         side = {"left": 0.2, "top": 0.5, "none": 1.0}.get(band or "", self.rng.random())
         if side < 0.4:
-            left = self.band(0.0)
-            right -= self.band(right) if side < 0.08 else 0.0
+            left = self.band(0.0, colour)
+            right -= self.band(right, colour) if side < 0.08 else 0.0
         elif side < 0.72:
             x, tall = self.width * self.between(0.4, 0.6), bottom * self.between(0.1, 0.16)
             y = 0.05 * bottom
@@ -242,38 +215,45 @@ class _Painter:
             self.write(word, x, y, tall, 1.8 * min(x, self.width - x), colour)
         return left, top, right, bottom
 
-    def band(self, edge: float) -> float:
-        """A coloured band with stars and a country's letters along a side; returns its width."""
+    def band(self, edge: float, ink: RGB) -> float:
+        """A band with stars or a coat of arms, and letters, along a side; returns its width."""
         wide = self.between(0.30, 0.44) * min(self.height, 130)
         x = abs(edge - wide / 2)
-        colour = np.clip(np.array(_BAND) + self.rng.normal(0, 15, 3), 0, 255)
-        self.fill(self.rgb, (x - wide / 2, 0, x + wide / 2, self.height), colour)
-        if self.rng.random() < 0.75:
+        letter_colour: RGB = _WHITE
+        if plain := self.rng.random() < 0.25:
+            letter_colour = ink
+            self.shield(x, 0.3 * self.height, 0.4 * wide)
+        else:
+            colour = np.clip(np.array(_BAND) + self.rng.normal(0, 15, 3), 0, 255)
+            self.fill(self.rgb, (x - wide / 2, 0, x + wide / 2, self.height), colour)
+        if not plain and self.rng.random() < 0.75:
             for angle in np.linspace(0, 2 * np.pi, 12, endpoint=False):
                 off_x, off_y = 0.3 * wide * np.cos(angle), 0.3 * wide * np.sin(angle)
                 self.dot(x + off_x, 0.3 * self.height + off_y, 0.05 * wide, _STAR)
         letters = "".join(_character("L", self.rng) for _ in range(self.rng.integers(1, 4)))
         tall = min(0.24 * self.height, 0.5 * wide)
-        self.write(letters, x, 0.66 * self.height, tall, 0.85 * wide, _WHITE)
+        self.write(letters, x, 0.66 * self.height, tall, 0.85 * wide, letter_colour)
         return wide
 
     def write(self, text: str, x: float, y: float, tall: float, room: float, colour: RGB) -> None:
         """Write a small text around x and below y."""
-        masks = [_glyph(self.face, char, 0) for char in text if char != " "]
-        glyphs = np.hstack([mask[:, _PAD_PX // 2 : -_PAD_PX // 2] for mask in masks])
-        unit, cover = tall / _MASTER_PX, np.zeros_like(self.ink)
+        masks = [draw_glyph(self.face, char, 0) for char in text if char != " "]
+        glyphs = np.hstack([mask[:, PAD_PX // 2 : -PAD_PX // 2] for mask in masks])
+        unit, cover = tall / CAPITALS_PX, np.zeros_like(self.ink)
         wide, high = min(glyphs.shape[1] * unit, room), glyphs.shape[0] * unit
-        self.stamp(cover, glyphs, x, y - _PAD_PX * unit, wide, high)
+        self.stamp(cover, glyphs, x, y - PAD_PX * unit, wide, high)
         lay_over(self.rgb, cover, colour)
 
     def row(self, row: str, x0: float, x1: float, top: float, tall: float) -> None:
         """Print a row of characters, with dashes or seals in its gaps."""
         rng, side = self.rng, (x1 - x0) * self.between(0.02, 0.06)
-        unit, stretch = tall / _MASTER_PX, self.between(0.75, 1.25)
+        unit, stretch = tall / CAPITALS_PX, self.between(0.75, 1.25)
         bolder = int(rng.choice((-3, -1, 0, 0, 2, 4)))
-        masks = {char: _glyph(self.face, char, bolder) for char in row if char != " "}
+        shapes = {char: char for char in row if char != " "}
+        shapes |= {digit: as_ for digit, as_ in ("0O", "1I") if rng.random() < _SAME_SHAPE_SHARE}
+        masks = {char: draw_glyph(self.face, shape, bolder) for char, shape in shapes.items()}
         widths = {
-            char: max(mask.shape[1] - 2 * _PAD_PX, 0.12 * _MASTER_PX) * unit * stretch
+            char: max(mask.shape[1] - 2 * PAD_PX, 0.12 * CAPITALS_PX) * unit * stretch
             for char, mask in masks.items()
         }
         if rng.random() < 0.35:
@@ -293,16 +273,26 @@ class _Painter:
             middle = x + step / 2
             if char != " ":
                 high, wide = np.array(masks[char].shape) * unit * (rise, stretch * fit)
-                off_x, off_y = rng.normal(0, 0.6 * unit, 2) - (0, _PAD_PX * unit * rise)
+                off_x, off_y = rng.normal(0, 0.6 * unit, 2) - (0, PAD_PX * unit * rise)
                 self.stamp(self.ink, masks[char], middle + off_x, top + off_y, wide, high)
             elif mark < 0.2:
                 thick = tall * self.between(0.06, 0.13)
-                long = thick if rng.random() < 0.3 else min(step, 0.35 * tall)
+                long = thick if rng.random() < 0.5 else min(step, 0.35 * tall)
                 y = top + (tall - thick) / 2
                 self.fill(self.ink, (middle - long / 2, y, middle + long / 2, y + thick), 255)
-            elif mark < 0.55:
+            elif mark < 0.45:
                 radius = 0.42 * min(step, 0.5 * tall)
                 self.seal(middle, top + tall * self.between(0.25, 0.75), radius)
+            elif mark < 0.7:  # one above the other, often with a dash between
+                radius = min(0.42 * step, 0.2 * tall)
+                for share in (0.22, 0.78):
+                    self.seal(middle, top + share * tall, radius)
+                if rng.random() < 0.5:
+                    thick = 0.035 * tall
+                    y = top + tall / 2
+                    self.fill(
+                        self.ink, (middle - radius, y - thick, middle + radius, y + thick), 255
+                    )
             x += step + between * fit
 
     def seal(self, x: float, y: float, radius: float) -> None:
@@ -311,6 +301,14 @@ class _Painter:
         self.dot(x, y, radius, colour)
         if self.rng.random() < 0.6:
             self.dot(x, y, radius / 2, colour + self.rng.normal(0, 70, 3))
+
+    def shield(self, x: float, y: float, half: float) -> None:
+        """A coat of arms."""
+        corners = np.array(((-0.8, -1), (0.8, -1), (0.8, 0.2), (0, 1.1), (-0.8, 0.2)))
+        for share in (1.0, 0.55):
+            tone = np.clip(_SEALS[self.rng.integers(len(_SEALS))], 0, 255).tolist()
+            points = np.rint((corners * half * share + (x, y)) * self.scale * 16).astype(np.int32)
+            cv2.fillPoly(self.rgb, [points], tone, cv2.LINE_AA, 4)
 
     def frame(self) -> None:
         """The line along the rim."""

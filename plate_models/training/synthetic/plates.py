@@ -20,7 +20,8 @@ from plate_models.training.imaging import (
 from plate_models.training.synthetic.glyphs import Mask, Point
 from plate_models.training.synthetic.ink import CORNER_MM, draw_ink, loosen, rounded_box
 from plate_models.training.synthetic.kinds import CAR, RGB, Layout, PlateKind, kind_named
-from plate_models.training.synthetic.latin import FONTS, LatinPlate, paint_latin
+from plate_models.training.synthetic.latin import LatinPlate, paint_latin
+from plate_models.training.synthetic.typefaces import FONTS
 from plate_models.training.synthetic.wear import add_dirt, add_obstacle, add_snow, wear_ink
 
 _SCREW_COLOURS = (

@@ -11,14 +11,15 @@ from plate_models import weights
 from plate_models.nets.lprnet import LPRNet
 from plate_models.spec import RECOGNIZER, RecognizerSpec
 from plate_models.training.recognizer import take_over
-from plate_models.training.synthetic.crops import render_crop
-from plate_models.training.synthetic.latin import (
+from plate_models.training.synthetic.crops import CLUTTER, render_crop
+from plate_models.training.synthetic.latin import LATIN, LatinPlate, paint_latin, sample_latin
+from plate_models.training.synthetic.typefaces import (
+    CAPITALS_PX,
     FONTS,
-    LATIN,
+    PAD_PX,
     FontsMissingError,
-    LatinPlate,
-    paint_latin,
-    sample_latin,
+    draw_glyph,
+    make_up,
 )
 
 
@@ -44,6 +45,24 @@ def test_ink_stands_where_the_rows_are_cut(rows: tuple[str, ...]) -> None:
             height = len(ink)
             assert (ink[height // 2 - 3 : height // 2 + 3, 20:-20] > 128).mean() < 0.2
     assert min(filled) > 0.05 and max(filled) < 0.6
+
+
+def test_block_letters_fill_their_height_and_differ() -> None:
+    """But for O and 0, I and 1, which many countries stamp with one tool."""
+    rng = np.random.default_rng(2)
+    for _ in range(20):
+        face = make_up(rng)
+        masks = {char: draw_glyph(face, char, 0) for char in RECOGNIZER.alphabet}
+        for char, mask in masks.items():
+            rows = np.flatnonzero((mask > 128).any(axis=1))
+            assert rows[0] <= PAD_PX + 2 and rows[-1] >= PAD_PX + CAPITALS_PX - 3, char
+        pictures = {mask.tobytes() for mask in masks.values()}
+        assert len(pictures) >= len(masks) - 2
+
+
+def test_clutter_bears_no_text() -> None:
+    sample = render_crop(np.random.default_rng(4), kind=CLUTTER)
+    assert sample.text == "" and sample.rows == ("",) and sample.lines == 1
 
 
 def test_the_crop_says_what_stands_on_it() -> None:

@@ -12,7 +12,7 @@ import torch
 from plate_models.formats import grammar_of
 from plate_models.rectification import crop_boxes
 from plate_models.spec import RECOGNIZER, RECTIFIER
-from plate_models.training.synthetic.crops import CropStyle, cut_crop, render_crop
+from plate_models.training.synthetic.crops import CLUTTER, CropStyle, cut_crop, render_crop
 from plate_models.training.synthetic.kinds import DRAWN, KINDS
 from plate_models.training.synthetic.latin import LATIN
 from plate_models.training.synthetic.photo import PhotoStyle
@@ -43,7 +43,7 @@ def match(kind: str, text: str) -> re.Match[str]:
 
 
 def test_all_kinds_are_trained_on() -> None:
-    assert {*DRAWN, LATIN} == set(dict(CropStyle().kinds))
+    assert {*DRAWN, LATIN, CLUTTER} == set(dict(CropStyle().kinds))
     grounds = {
         name: (kind.lines, kind.format.ground) for name, kind in KINDS.items() if kind.layouts
     }
