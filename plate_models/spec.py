@@ -158,10 +158,11 @@ class RecognizerSpec:
         depths: Blocks of the net's two stages; by default those of the first weights, which
             don't say.
         min_character_score: A plate is readable if no character scores less and its score
-            is high enough: ``Calibration.readable_from`` for a text of known format,
-        unknown_readable_from: for one of unknown format, if the calibration has no threshold
-            of its own for it. So high that clocks, signs and plates seen in part, which the
-            detector finds as well, don't reach it.
+            is high enough: ``Calibration.readable_from`` for a text in a format of the home
+            country,
+        elsewhere_readable_from: for any other, if the calibration has no threshold of its own
+            for it. So high that clocks, signs and plates seen in part, which the detector finds
+            as well, don't reach it.
         max_text_length: Room for character scores in an answer; a longer text makes more.
         candidates: Texts in an answer, at most: the best, and the raw best path at least.
         max_batch_size: Largest batch the exported graph accepts.
@@ -176,7 +177,7 @@ class RecognizerSpec:
     steps: Annotated[int, Field(ge=1, le=1024)] = 24
     depths: tuple[_Depth, _Depth] = (2, 3)
     min_character_score: _Share = 0.6
-    unknown_readable_from: _Share = 0.9999
+    elsewhere_readable_from: _Share = 0.9999
     max_text_length: _Count = 10
     candidates: Annotated[int, Field(ge=2)] = 5
     max_batch_size: _Count = 32

@@ -45,8 +45,8 @@ class Calibration:
     Attributes:
         knots: (logit of the raw score, logit of the probability), the first growing
             from knot to knot, the second never falling; none for the identity.
-        readable_from: Calibrated score from which a text of known format is readable.
-        unknown_readable_from: The same for unknown formats; None: the recognizer's spec has it.
+        readable_from: Calibrated score from which a text in a format of home is readable.
+        elsewhere_readable_from: The same for any other text; None: the recognizer's spec has it.
         measured_with: Hex SHA-256 of what decided the scores, by its name in
             `weights.measured_with`; empty if it belongs to no weights.
     """
@@ -54,7 +54,7 @@ class Calibration:
     knots: tuple[tuple[_Logit, _Logit], ...] = ()
     readable_from: Annotated[float, Field(ge=0, le=1)] = 0.0
     measured_with: Mapping[str, _Sha256] = field(default_factory=dict)
-    unknown_readable_from: Annotated[float, Field(ge=0, le=1)] | None = None
+    elsewhere_readable_from: Annotated[float, Field(ge=0, le=1)] | None = None
 
     @field_validator("knots")
     @classmethod
@@ -104,7 +104,7 @@ class Calibration:
             "version": VERSION,
             "recognizer_sha256": self.measured_with.get("recognizer"),
             "readable_from": self.readable_from,
-            "unknown_readable_from": self.unknown_readable_from,
+            "elsewhere_readable_from": self.elsewhere_readable_from,
             "knots": self.knots,
             "fit": {**(fit or {}), "measured_with": dict(self.measured_with)},
         }
@@ -119,7 +119,7 @@ class Calibration:
             file = _File.model_validate_json(text)
             pins = {"recognizer": file.recognizer_sha256} if file.recognizer_sha256 else {}
             pins |= file.fit.measured_with
-            values = file.model_dump(include={"knots", "readable_from", "unknown_readable_from"})
+            values = file.model_dump(include={"knots", "readable_from", "elsewhere_readable_from"})
             return cls(**values, measured_with=pins)
         except ValidationError as error:
             raise CalibrationError(first_problem(error, "calibration")) from error
@@ -135,7 +135,7 @@ class _File(BaseModel):
     version: Literal[1]
     recognizer_sha256: _Sha256 | None
     readable_from: float
-    unknown_readable_from: float | None = None  # absent in older files
+    elsewhere_readable_from: float | None = None  # absent in older files
     knots: tuple[tuple[float, float], ...]
     fit: _Fit
 

@@ -64,12 +64,26 @@ def choose_reading(
     The log-probabilities are (C, T) float, two rows joined by `ctc.join_rows`. Where they are NaN
     or spell no text, the reading is empty with a score of 0.
     """
-    if grammar.home:
-        reading = choose_reading(log_probs, evidence, grammar.home, calibration, spec)
-        if reading.readable and reading.format != UNKNOWN:
-            return reading
     raw = ctc.greedy_decode(log_probs, spec.alphabet)
-    ranked = _posteriors(log_probs, raw, evidence, grammar, spec)
+    seen = {text: p for text, p in ctc.beam_decode(log_probs, spec.alphabet) if text}
+    for known in filter(None, (grammar.home, grammar)):
+        reading = _choose(log_probs, raw, seen, evidence, known, calibration, spec)
+        if reading.readable and reading.format != UNKNOWN:
+            break
+    return reading
+
+
+def _choose(
+    log_probs: ctc.Array,
+    raw: str,
+    seen: Mapping[str, float],
+    evidence: Evidence,
+    grammar: Grammar,
+    calibration: Calibration,
+    spec: RecognizerSpec,
+) -> Reading:
+    """Choose by one grammar among the beam's texts, with their likelihoods, and the best path's."""
+    ranked = _posteriors(log_probs, raw, seen, evidence, grammar, spec)
     if not ranked:
         return Reading("", 0.0, False, UNKNOWN, (), ())
     candidates = _scored(_with_raw(ranked, raw, spec.candidates), calibration)
@@ -77,9 +91,9 @@ def choose_reading(
     characters = _characters(log_probs, best, evidence, grammar, spec.alphabet)
     format_name = grammar.judge(best, evidence.lines, evidence.ground)[0]
     least = calibration.readable_from
-    if format_name == UNKNOWN:
-        own = calibration.unknown_readable_from
-        least = spec.unknown_readable_from if own is None else own
+    if format_name.partition(".")[0] != grammar.name:
+        own = calibration.elsewhere_readable_from
+        least = spec.elsewhere_readable_from if own is None else own
     readable = score >= least and min(p for _, p in characters) >= spec.min_character_score
     return Reading(best if readable else "", score, readable, format_name, characters, candidates)
 
@@ -95,10 +109,15 @@ def _scored(
 
 
 def _posteriors(
-    log_probs: ctc.Array, raw: str, evidence: Evidence, grammar: Grammar, spec: RecognizerSpec
+    log_probs: ctc.Array,
+    raw: str,
+    seen: Mapping[str, float],
+    evidence: Evidence,
+    grammar: Grammar,
+    spec: RecognizerSpec,
 ) -> list[tuple[str, float]]:
     """The candidates' probabilities of being right, grammar included, best first."""
-    likelihoods = {text: p for text, p in ctc.beam_decode(log_probs, spec.alphabet) if text}
+    likelihoods = dict(seen)
     listed = [raw, *(text for text, p in likelihoods.items() if p > _NEGLIGIBLE)]
     spelled = (other for text in listed for other in grammar.respellings(text))
     known = set(spec.alphabet)

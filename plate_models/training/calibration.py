@@ -1,14 +1,15 @@
 """Fits what `score` means to crops whose text is known, and measures it on others.
 
-Crops are rendered as a gate or a dashcam sees plates. A person can read them all: how small, how
-blurred and how dirty they may be is bounded beforehand. None is chosen or dropped by whether the
-recognizer reads it. They are read by the pipeline that serves photos: a plate whose lines of text
-are in doubt is read both ways there, and the surer reading is taken.
+Crops are rendered as a gate or a dashcam sees plates, and what is taken for them. A person can
+read the plates: how small, how blurred and how dirty they may be is bounded beforehand. None is
+chosen or dropped by whether the recognizer reads it; clutter counts, as wrong, where a text is
+seen. They are read by the pipeline that serves photos: a plate whose lines of text are in doubt is
+read both ways there, and the surer reading is taken.
 
 A reading is a row of a table. Columns: kind (name of the plate's format), width_px (of the plate
-in its photo), text (what stands on it), read (the best candidate, readable or not), known (whether
-its format is), eligible (whether it is readable but for the threshold), raw (the score before
-calibration, in [0, 1]), right (whether the whole text is).
+in its photo), text (what stands on it), read (the best candidate, readable or not), home (whether
+its format is of the home country), eligible (whether it is readable but for the threshold), raw
+(the score before calibration, in [0, 1]), right (whether the whole text is).
 `plate_models.recognition.calibration` applies the result.
 """
 
@@ -35,9 +36,8 @@ from plate_models.recognition.calibration import (
     logit,
 )
 from plate_models.recognition.decoding import Reading
-from plate_models.recognition.grammar import UNKNOWN
 from plate_models.spec import RECOGNIZER
-from plate_models.training.synthetic.crops import CropSample, CropStyle, render_crop
+from plate_models.training.synthetic.crops import CLUTTER, CropSample, CropStyle, render_crop
 from plate_models.training.synthetic.kinds import CALIBRATION_SHARES, draw_kind, kind_named
 from plate_models.training.synthetic.latin import LATIN
 from plate_models.training.synthetic.photo import PhotoStyle
@@ -48,12 +48,12 @@ from plate_models.weights import WEIGHTS_DIR, Modules, load_modules, measured_wi
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 
-_COLUMNS = ("kind", "width_px", "text", "read", "known", "eligible", "raw", "right")
+_COLUMNS = ("kind", "width_px", "text", "read", "home", "eligible", "raw", "right")
 _BLOCK = 100
-# No text that scores less is readable, however few were wrong: what is no plate at all is not
-# among the crops, and it scores low.
+# No text that scores less is readable, however few were wrong.
 _LEAST_SCORE = 0.5
-_LATIN_SHARE = 0.4  # of plates of any country
+# Of plates of any country, and of what is no plate.
+_LATIN_SHARE, _CLUTTER_SHARE = 0.4, 0.1
 # Least height of a plate's smallest characters, which bounds its width: 56 px for a car's. Plates
 # of any country have characters of this share of their width, or higher ones.
 _CHARACTER_PX, _LATIN_CHARACTER = 6.25, 0.13
@@ -166,22 +166,29 @@ def _load(weights: Path) -> Modules:
 def _read_block(block: tuple[int, int, int], weights: Path, seed: int) -> pd.DataFrame:
     """Render and read crops: the number of their set, of their block, and how many."""
     *key, size = block
+    modules = _load(weights)
     rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=key))
     rows = []
     for _ in range(size):
-        kind = LATIN if rng.random() < _LATIN_SHARE else draw_kind(rng, CALIBRATION_SHARES)
+        chance = rng.random()
+        kind = LATIN if chance < _LATIN_SHARE else draw_kind(rng, CALIBRATION_SHARES)
+        if chance > 1 - _CLUTTER_SHARE:
+            kind = CLUTTER
         sample, width = render_known(rng, kind)
-        reading = read_crop(sample, _load(weights))
+        reading = read_crop(sample, modules)
         read = reading.candidates[0][0] if reading.candidates else ""
-        known, right = reading.format != UNKNOWN, read == sample.text
-        about = kind, round(width, 1), sample.text, read, known
-        rows.append((*about, reading.readable, reading.score, right))
+        if kind == CLUTTER and not read:
+            continue
+        home = reading.format.partition(".")[0] == modules.specs.recognizer.countries[0]
+        about = kind, round(width, 1), sample.text, read, home
+        rows.append((*about, reading.readable, reading.score, read == sample.text))
     return pd.DataFrame(rows, columns=list(_COLUMNS))
 
 
 def render_known(rng: np.random.Generator, kind: str) -> tuple[CropSample, float]:
-    """Render a plate of a kind that a person can read; returns the plate's width in pixels, too."""
-    share = _LATIN_CHARACTER if kind == LATIN else kind_named(kind).smallest_character
+    """Render a plate that a person can read, or clutter so large; returns its width in px, too."""
+    free = kind in (LATIN, CLUTTER)
+    share = _LATIN_CHARACTER if free else kind_named(kind).smallest_character
     size = 0.0
     while not 1 <= size <= _LARGEST:
         size = _MEDIAN_SIZE * float(np.exp(rng.normal(0, _SIZE_SPREAD)))
@@ -204,7 +211,7 @@ def read_crop(crop: CropSample, modules: Modules) -> Reading:
     box = np.concatenate(((middle - half)[::-1], (middle + half)[::-1]))
     found = torch.zeros(1, specs.detector.max_candidates, 6)
     found[0, 0] = torch.tensor([*box, 0.9, crop.lines - 1])
-    config = PipelineConfig.of(specs, Calibration(unknown_readable_from=0.0))
+    config = PipelineConfig.of(specs, Calibration(elsewhere_readable_from=0.0))
     nets = modules.rectify, modules.recognize
     (plate,) = read_plates(photo, lambda _: found, *nets, config)
     return plate.reading
@@ -245,15 +252,15 @@ def apply_all(calibration: Calibration, raw: Floats) -> Floats:
 def with_thresholds(calibration: Calibration, fit: pd.DataFrame, most_wrong: float) -> Calibration:
     """Set the lowest scores from which on so few eligible texts are wrong; 1 where there is none.
 
-    One for known formats, and one for unknown ones if there are enough of these to tell.
+    One for the home country's formats, and one for all else if there is enough of it to tell.
     """
     able = fit[fit.eligible.astype(bool)]
-    known, unknown = able[able.known.astype(bool)], able[~able.known.astype(bool)]
-    enough = len(unknown) * most_wrong >= 1
+    home, elsewhere = able[able.home.astype(bool)], able[~able.home.astype(bool)]
+    enough = len(elsewhere) * most_wrong >= 1
     return replace(
         calibration,
-        readable_from=_threshold(calibration, known, most_wrong),
-        unknown_readable_from=_threshold(calibration, unknown, most_wrong) if enough else None,
+        readable_from=_threshold(calibration, home, most_wrong),
+        elsewhere_readable_from=_threshold(calibration, elsewhere, most_wrong) if enough else None,
     )
 
 
@@ -296,10 +303,10 @@ def _calibration_error(scores: Floats, right: Bools) -> float:
 
 
 def _count_readable(readings: pd.DataFrame, calibration: Calibration) -> dict[str, int]:
-    scores, unknown_from = apply_all(calibration, readings.raw), calibration.unknown_readable_from
-    if unknown_from is None:
-        unknown_from = RECOGNIZER.unknown_readable_from
-    least = np.where(readings.known, calibration.readable_from, unknown_from)
+    scores, elsewhere = apply_all(calibration, readings.raw), calibration.elsewhere_readable_from
+    if elsewhere is None:
+        elsewhere = RECOGNIZER.elsewhere_readable_from
+    least = np.where(readings.home, calibration.readable_from, elsewhere)
     readable = readings.eligible & (scores >= least)
     return {
         "readable": int(readable.sum()),

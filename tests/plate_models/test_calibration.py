@@ -57,7 +57,7 @@ def test_what_is_no_probability_becomes_one(calibration):
 
 def test_json_and_back(tmp_path):
     path = tmp_path / "calibration.json"
-    for calibration in (Calibration(), BENT, replace(BENT, unknown_readable_from=0.99)):
+    for calibration in (Calibration(), BENT, replace(BENT, elsewhere_readable_from=0.99)):
         path.write_text(calibration.to_json({"crops": 7}))
         assert load(path) == calibration
         assert json.loads(path.read_text())["fit"]["crops"] == 7
@@ -76,7 +76,7 @@ def test_json_and_back(tmp_path):
         ({"knots": [[1, 0], [1, 1]]}, "monotone"),
         ({"readable_from": 1.1}, "readable_from"),
         ({"readable_from": True}, "readable_from"),
-        ({"unknown_readable_from": -0.1}, "unknown_readable_from"),
+        ({"elsewhere_readable_from": -0.1}, "elsewhere_readable_from"),
         ({"readable_from": math.inf}, "readable_from"),
         ({"readable_from": 10**400}, "readable_from"),
         ({"recognizer_sha256": "ABC"}, "recognizer_sha256"),
@@ -100,7 +100,7 @@ def test_files_that_are_no_calibration_are_refused(tmp_path):
         path.write_bytes(content)
         with pytest.raises(CalibrationError, match=r"calibration\.json"):
             load(path)
-    for key in json.loads(BENT.to_json()).keys() - {"unknown_readable_from"}:  # was added later
+    for key in json.loads(BENT.to_json()).keys() - {"elsewhere_readable_from"}:  # was added later
         values = json.loads(BENT.to_json())
         del values[key]
         with pytest.raises(CalibrationError, match=key):

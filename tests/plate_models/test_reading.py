@@ -105,11 +105,11 @@ def test_an_unknown_format_is_readable_where_it_is_surely_read():
     sure = ctc.log_softmax(30 * log_probs_of("O000OO"))
     reading = choose_reading(sure)
     assert (reading.text, reading.readable, reading.format) == ("O000OO", True, "unknown")
-    timid = replace(RECOGNIZER, unknown_readable_from=1.0)
+    timid = replace(RECOGNIZER, elsewhere_readable_from=1.0)
     assert choose_reading(sure, calibration=CAPPED, spec=timid).text == ""
     # A calibration has a threshold of its own for each, or leaves one to the spec.
     assert choose_reading(sure, calibration=replace(CAPPED, readable_from=1.0)).readable
-    bold = replace(CAPPED, unknown_readable_from=0.9)
+    bold = replace(CAPPED, elsewhere_readable_from=0.9)
     assert choose_reading(sure, calibration=bold, spec=timid).readable
     # What suffices for a known one does not for an unknown one.
     doubts: Doubts = {2: {"0": 0.99, "6": 0.01}}
@@ -150,8 +150,9 @@ def test_a_russian_plate_reads_as_before_where_other_countries_are_known(text, l
 
 
 def test_a_place_of_another_country_settles_its_look_alikes():
-    every = grammar_of(*RECOGNIZER.countries)
-    found = choose_reading(log_probs_of("ZA1O0CD", {3: {"O": 0.6, "0": 0.4}}), Evidence(1), every)
+    every, bold = grammar_of(*RECOGNIZER.countries), Calibration(elsewhere_readable_from=0.5)
+    log_probs = log_probs_of("ZA1O0CD", {3: {"O": 0.6, "0": 0.4}})
+    found = choose_reading(log_probs, Evidence(1), every, bold)
     assert (found.text, found.format) == ("ZA100CD", "sk.car")
 
 

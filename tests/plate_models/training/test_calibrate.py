@@ -78,7 +78,7 @@ def test_what_is_missing_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[
 
 def readings_of(scores: list[float], right: list[bool]) -> pd.DataFrame:
     rows = {"raw": np.array(scores, float), "right": np.array(right, bool)}
-    return pd.DataFrame(rows).assign(eligible=True, known=True)
+    return pd.DataFrame(rows).assign(eligible=True, home=True)
 
 
 def test_isotonic_finds_what_came_true_and_claims_no_more_than_it_has_seen() -> None:
@@ -111,13 +111,13 @@ def test_threshold_of_what_is_readable() -> None:
         ([], [], 0.5, 1.0),
     ):
         found = with_thresholds(Calibration(), readings_of(given, right), most_wrong)
-        assert (found.readable_from, found.unknown_readable_from) == (threshold, None)
-    # Unknown formats have one of their own, where there are enough of them.
-    known, unknown = (readings_of(scores, mostly), readings_of(scores[1:4], [False, True, True]))
-    both = pd.concat([known, unknown.assign(known=False)], ignore_index=True)
+        assert (found.readable_from, found.elsewhere_readable_from) == (threshold, None)
+    # What is not of home has one of its own, where there is enough of it.
+    home, other = (readings_of(scores, mostly), readings_of(scores[1:4], [False, True, True]))
+    both = pd.concat([home, other.assign(home=False)], ignore_index=True)
     for most_wrong, thresholds in ((0.25, (0.6, None)), (0.34, (0.6, 0.6)), (0.333, (0.6, None))):
         found = with_thresholds(Calibration(), both, most_wrong)
-        assert (found.readable_from, found.unknown_readable_from) == thresholds
+        assert (found.readable_from, found.elsewhere_readable_from) == thresholds
 
 
 def test_quality_by_hand() -> None:
