@@ -25,6 +25,7 @@ from plate_models.training.labels import (
     validation_names,
 )
 from plate_models.training.synthetic.kinds import CAR, DRAWN, kind_named
+from plate_models.training.synthetic.latin import LATIN
 from plate_models.training.synthetic.photo import PhotoStyle, photograph
 from plate_models.training.synthetic.scenes import Patch, paint_clutter, paint_plate
 
@@ -79,8 +80,10 @@ _UNCLEAR = 0.1
 _MIN_WIDTH = 9.0
 # Share of plain car plates among the painted plates of one line.
 _CARS = 0.6
+# Share of plates of any country among the painted ones.
+_FOREIGN = 0.4
 # Share of cells that are turned as a camera may hang askew, and by how much at most, in radians.
-_TILTED, _MOST_TILT = 0.3, np.radians(35)
+_TILTED, _MOST_TILT = 0.25, np.radians(35)
 
 
 @dataclass(frozen=True)
@@ -218,7 +221,9 @@ class WindowSampler:
         return TrainingPhoto(photo.name, patch.paste(image), outlines, lines)
 
     def _draw_kind(self, long: bool, rng: Generator) -> str:
-        """Mostly plates of cars; the other kinds in equal shares."""
+        """Plates of any country, and of Russia: mostly of cars, the other kinds in equal shares."""
+        if rng.random() < _FOREIGN:
+            return LATIN
         lines = 2 if rng.random() < self.settings.two_lines[0 if long else 1] else 1
         kinds = [name for name in DRAWN if kind_named(name).lines == lines]
         if lines == 1 and rng.random() < _CARS:

@@ -21,8 +21,8 @@ from plate_models.training.imaging import (
     shift_by,
 )
 from plate_models.training.synthetic.clutter import draw_clutter
-from plate_models.training.synthetic.kinds import TRAINING_SHARES, Shares, draw_kind, kind_named
-from plate_models.training.synthetic.latin import LATIN, LatinPlate, sample_latin
+from plate_models.training.synthetic.kinds import TRAINING_SHARES, Shares, draw_kind
+from plate_models.training.synthetic.latin import LATIN
 from plate_models.training.synthetic.photo import BAD_CAMERAS, PhotoStyle, photograph
 from plate_models.training.synthetic.plates import (
     DEFAULT_STYLE,
@@ -31,8 +31,8 @@ from plate_models.training.synthetic.plates import (
     Quad,
     project,
     render_plate_for,
+    sample_plate,
 )
-from plate_models.training.synthetic.texts import sample_text
 
 # What is no plate, and bears no text to be read.
 CLUTTER = "clutter"
@@ -279,16 +279,10 @@ def _draw_plate(
     kind: str, rng: np.random.Generator, style: CropStyle
 ) -> tuple[PlateImage, tuple[str, ...], float]:
     """A plate of a kind, or clutter, its text line by line, and how wide it is in the photo."""
-    what: str | LatinPlate
     if kind == CLUTTER:
         width_px = float(np.exp(rng.uniform(*np.log(style.width_px))))
         return draw_clutter(width_px, rng, boards=False), ("",), width_px
-    if kind == LATIN:
-        what = sample_latin(rng)
-        rows = what.text
-    else:
-        what = sample_text(rng, kind)
-        rows = tuple(row.replace(" ", "") for row in kind_named(kind).rows(what))
+    what, rows = sample_plate(rng, kind)
     widths = style.width_px if len(rows) == 1 else style.two_line_width_px
     width_px = float(np.exp(rng.uniform(*np.log(widths))))
     plate = render_plate_for(1.6 * width_px, what, rng, style.plate, kind)

@@ -32,22 +32,14 @@ LATIN = "latin"
 
 # Layouts of many countries: "L" a letter, "#" a digit, "*" either; a space parts groups.
 _PATTERNS = (
-    *(
-        "LL ###LL",
-        "LL ###LL",
-        "LL ### LL",
-        "LL### LL",
-        "LLL ####",
-        "LLL ####",
-        "LLL ####",
-        "LLL#L##",
-    ),
-    *("#L# ####", "#LL ####", "LL #####", "LL ####L", "LLL #####", "LLL ##LL", "LLL ###L"),
-    *("L L ####", "LL L ###", "LL LL ####", "LLL LL ##", "L LL ###", "LLL L ###", "LL## LLL"),
-    *("#### LLL", "## LL ##", "LL ## LL", "##LL##", "## LLL #", "#LLL###", "LLL ###", "### LLL"),
-    *("#### LL #", "### LLL ##", "LL #### LL", "LL ####", "L #### LL", "LL ## ####", "######"),
-    *("LLLLLL", "LLL", "LLLLL", "LLLLLLL", "LLLL #", "LLL LLL", "L ###", "LL ##", "L #####"),
-    *("****", "*****", "******", "*** ***", "*******", "*** ****", "********", "*** **** **"),
+    *("LL ###LL", "LL ###LL", "LL ### LL", "LL### LL", "LLL#L##", "L###LL", "L###LL"),
+    *("LLL ####", "LLL ####", "LLL ####", "LL #####", "LL ####L", "LLL #####", "LLL ##LL"),
+    *("#L# ####", "#LL ####", "LLL ###L", "L L ####", "LL L ###", "LL LL ####", "LLL LL ##"),
+    *("L LL ###", "LLL L ###", "LL## LLL", "#### LLL", "## LL ##", "LL ## LL", "##LL##"),
+    *("## LLL #", "#LLL###", "LLL ###", "### LLL", "#### LL #", "### LLL ##", "LL #### LL"),
+    *("LL ####", "L #### LL", "LL ## ####", "######", "LLLLLL", "LLL", "LLLLL", "LLLLLLL"),
+    *("LLLL #", "LLL LLL", "L ###", "LL ##", "L #####", "****", "*****", "******"),
+    *("*** ***", "*******", "*** ****", "********", "*** **** **"),
 )
 _DIGITS = "0123456789"
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"

@@ -20,7 +20,8 @@ from plate_models.training.imaging import (
 from plate_models.training.synthetic.glyphs import Mask, Point
 from plate_models.training.synthetic.ink import CORNER_MM, draw_ink, loosen, rounded_box
 from plate_models.training.synthetic.kinds import CAR, RGB, Layout, PlateKind, kind_named
-from plate_models.training.synthetic.latin import LatinPlate, paint_latin
+from plate_models.training.synthetic.latin import LATIN, LatinPlate, paint_latin, sample_latin
+from plate_models.training.synthetic.texts import sample_text
 from plate_models.training.synthetic.typefaces import FONTS
 from plate_models.training.synthetic.wear import add_dirt, add_obstacle, add_snow, wear_ink
 
@@ -239,6 +240,22 @@ def _print_latin(
     return rgb
 
 
+def sample_plate(rng: np.random.Generator, kind: str) -> tuple[str | LatinPlate, tuple[str, ...]]:
+    """Draw what `render_plate` takes for a kind, `LATIN` included, and the rows that are read."""
+    if kind == LATIN:
+        plate = sample_latin(rng)
+        return plate, plate.text
+    text = sample_text(rng, kind)
+    return text, tuple(row.replace(" ", "") for row in kind_named(kind).rows(text))
+
+
+def shape_of(what: str | LatinPlate, kind: str) -> tuple[int, tuple[float, float]]:
+    """Lines of text of a plate, and its smallest width and height in mm."""
+    if isinstance(what, LatinPlate):
+        return len(what.rows), what.size_mm
+    return kind_named(kind).lines, kind_named(kind).smallest_mm
+
+
 def render_plate(
     what: str | LatinPlate,
     rng: np.random.Generator,
@@ -249,12 +266,11 @@ def render_plate(
     """Draw one plate, flat and evenly lit, with or without a holder around it.
 
     Args:
-        what: A text as :func:`plate_models.training.synthetic.texts.sample_text` gives it for the
-            kind, or a plate of any country.
+        what: What `sample_plate` gives for the kind.
         rng: Source of everything that is left open.
         px_per_mm: Resolution; glyphs are cached per value, so use few.
         style: How much plates differ.
-        kind: Name of a text's format, a key of ``KINDS``.
+        kind: Name of a text's format, a key of ``KINDS``; left out for a plate of any country.
 
     Raises:
         FontsMissingError: There is no typeface in ``FONTS`` for a plate of any country.
@@ -298,7 +314,7 @@ def render_plate_for(
     kind: str = CAR,
 ) -> PlateImage:
     """Draw one plate as finely as it must be to be seen so wide, in pixels; see `render_plate`."""
-    size = what.size_mm if isinstance(what, LatinPlate) else kind_named(kind).smallest_mm
+    _, size = shape_of(what, kind)
     allowed = [level for level in _LEVELS if level**2 * size[0] * size[1] <= _MAX_PIXELS]
     level = next((level for level in allowed if level * size[0] >= width_px), allowed[-1])
     return render_plate(what, rng, level, style, kind)

@@ -16,9 +16,15 @@ from plate_models.training.imaging import (
     shift_by,
 )
 from plate_models.training.synthetic.clutter import FINER, draw_clutter
-from plate_models.training.synthetic.kinds import CAR, kind_named
-from plate_models.training.synthetic.plates import PlateImage, project, render_plate_for
-from plate_models.training.synthetic.texts import sample_text
+from plate_models.training.synthetic.kinds import CAR
+from plate_models.training.synthetic.latin import LatinPlate
+from plate_models.training.synthetic.plates import (
+    PlateImage,
+    project,
+    render_plate_for,
+    sample_plate,
+    shape_of,
+)
 
 # Grey level of the paper of a rendered plate in full light.
 _PAPER = 215.0
@@ -56,10 +62,11 @@ def paint_plate(photo: Image, box: Field, rng: Generator, kind: str = CAR) -> Pa
 
     The old plate is covered with the colours around it, because the new one may be lower or
     narrower. The photo is (H, W, 3) uint8 RGB, the box (4,) x0, y0, x1, y1 in its pixels; a box
-    without area inside the photo, or a kind that ``KINDS`` lacks, is a ValueError.
+    without area inside the photo, or a kind that is neither `LATIN` nor in ``KINDS``, is a
+    ValueError.
     """
-    text = sample_text(rng, kind)
-    plate, view = _hang_plate(text, kind, box, rng)
+    what, rows = sample_plate(rng, kind)
+    plate, view = _hang_plate(what, kind, box, rng)
     quad = apply_homography(view, plate.quad)
     outline = apply_homography(view, box_corners(*plate.alpha.shape[::-1]))
     size = np.array([box[2] - box[0], box[3] - box[1]])
@@ -75,7 +82,7 @@ def paint_plate(photo: Image, box: Field, rng: Generator, kind: str = CAR) -> Pa
     _cover(scene, box - np.array([x0, y0, x0, y0]), rng)
     _overlay_plate(scene, plate, shift_by(-x0, -y0) @ view, light, rng)
     image = np.clip(scene, 0, 255).astype(np.uint8)
-    return Patch(image, (x0, y0), text, quad.astype(np.float32), plate.lines)
+    return Patch(image, (x0, y0), "".join(rows), quad.astype(np.float32), plate.lines)
 
 
 def paint_clutter(photo: Image, plates: Field, width: float, rng: Generator) -> None:
@@ -154,7 +161,9 @@ def _cover(scene: Field, box: Floats, rng: Generator) -> None:
     scene[y0:y1, x0:x1] += soft * (filling - scene[y0:y1, x0:x1])
 
 
-def _hang_plate(text: str, kind: str, box: Field, rng: Generator) -> tuple[PlateImage, Floats]:
+def _hang_plate(
+    what: str | LatinPlate, kind: str, box: Field, rng: Generator
+) -> tuple[PlateImage, Floats]:
     """Render a plate and hang it in the middle of a box.
 
     One line is as wide as the old plate. Two lines are as high as they look beside a
@@ -162,12 +171,12 @@ def _hang_plate(text: str, kind: str, box: Field, rng: Generator) -> tuple[Plate
 
     Returns the plate, and the (3, 3) homography from pixels of its picture to scene pixels.
     """
-    (old_width, old_height), its = (box[2:] - box[:2]).tolist(), kind_named(kind)
+    old_width, old_height = (box[2:] - box[:2]).tolist()
     width = old_width * rng.uniform(0.9, 1.05)
-    if its.lines == 2:
-        true_width, true_height = its.smallest_mm
+    lines, (true_width, true_height) = shape_of(what, kind)
+    if lines == 2:
         width = min(width, old_height * rng.uniform(1.2, 1.6) * true_width / true_height)
-    plate = render_plate_for(1.2 * width, text, rng, kind=kind)
+    plate = render_plate_for(1.2 * width, what, rng, kind=kind)
     angles = np.clip(rng.normal(0, 1, 3) * _SPREAD_DEG, -40, 40)
     view = project(plate, np.radians(angles), rng.uniform(4, 12), width)
     corners = apply_homography(view, plate.quad)
