@@ -20,7 +20,7 @@ from plate_models.training.detection_data import (
     load_world,
 )
 from plate_models.training.detection_loss import DetectionLoss, LossWeights, Targets
-from plate_models.training.run import Run
+from plate_models.training.run import Run, autocast
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class Training(Run):
         rng = np.random.default_rng((self.config.seed, self.steps))
         windows = [self.sampler.draw(rng) for _ in range(self.config.batch_size)]
         images, targets = collate(windows)
-        with torch.autocast("cpu", torch.bfloat16):
+        with autocast():
             heads = self.net(images)
         loss, parts = self.loss(heads, targets)
         self.learn(loss, len(windows), most_gradient=10.0)

@@ -17,7 +17,7 @@ from plate_models.recognition import ctc
 from plate_models.rectification import corners_in_crop, resample, sample_rows
 from plate_models.spec import RECOGNIZER, RECTIFIER
 from plate_models.training.crop_cache import CropBatch, CropCache, render_batch
-from plate_models.training.run import Run
+from plate_models.training.run import Run, autocast
 
 
 @dataclass(frozen=True)
@@ -185,7 +185,7 @@ class Training(Run):
         config = self.config
         self.net.train()
         crops = to_input(batch.images, self.rng).contiguous(memory_format=torch.channels_last)
-        with torch.autocast("cpu", torch.bfloat16):
+        with autocast():
             if self.progress < config.rectifier_first:
                 corner = loss = corner_loss(self.net.stn.locate(crops).float(), batch)
             else:
