@@ -193,7 +193,7 @@ def rendered(per_kind: int, workers: int) -> Iterator[Photo]:
 
 def video(clips: int, workers: int) -> Iterator[Photo]:
     """Frames of rendered clips, badly encoded."""
-    for frames in map_ahead(render_clip, range(clips), workers, ahead=2):
+    for frames in map_ahead(render_clip, range(clips), workers):
         for frame in frames:
             whose = "Russian" if frame.plate.kind.startswith("ru.") else "others"
             yield _rendered(f"rendered video, {whose}", frame)
