@@ -19,7 +19,7 @@ from plate_models.training.detection_data import (
     load_empty,
     load_world,
 )
-from plate_models.training.detection_loss import DetectionLoss, LossWeights, Targets
+from plate_models.training.detection_loss import DetectionLoss, Targets
 from plate_models.training.run import Run
 
 
@@ -40,7 +40,6 @@ class DetectorTraining:
     release: Annotated[Path | None, "folder for the trained weights instead of the run's"] = None
     seed: Annotated[int, "of the first weights and of the windows"] = 0
     windows: WindowSettings = field(default_factory=WindowSettings)
-    loss: LossWeights = field(default_factory=LossWeights)
 
 
 class Training(Run):
@@ -55,7 +54,7 @@ class Training(Run):
         if config.start_from:
             weights.load(net, config.start_from / "detector.safetensors")
         net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        self.loss = DetectionLoss(net.head.anchors, net.head.strides, config.loss)
+        self.loss = DetectionLoss(net.head.anchors, net.head.strides)
         # The convolutions' weights decay, biases and norms don't.
         groups = [
             {"params": [p for p in net.parameters() if (p.ndim > 1) == matrices], "weight_decay": x}
