@@ -140,10 +140,8 @@ class Run:
         curves = pd.read_csv(table, index_col="samples")
         rows = math.ceil(len(curves.columns) / 2)
         figure = Figure(figsize=(10, 2.2 * rows), layout="constrained")
-        for axes, name in zip(figure.subplots(rows, 2).flat, curves.columns, strict=False):
-            axes.plot(curves[name])
-            axes.set(title=name, xlabel="samples seen")
-            axes.grid(alpha=0.3)
+        places = figure.subplots(rows, 2).flat[: len(curves.columns)]
+        curves.plot(ax=places, subplots=True, legend=False, grid=True, title=[*curves])
         figure.savefig(self._folder / "curves.png")
 
     def release(

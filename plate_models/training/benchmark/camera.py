@@ -34,12 +34,6 @@ class Camera:
         width, height = self.size_wh
         return np.array([[self.focal, 0, width / 2], [0, self.focal, height / 2], [0, 0, 1]])
 
-    def project(self, points: Floats) -> Floats:
-        """(N, 3) points before the camera to (N, 2) pixels."""
-        mapped = points @ self.matrix.T
-        pixels: Floats = mapped[:, :2] / mapped[:, 2:]
-        return pixels
-
 
 @dataclass(frozen=True)
 class Frame:
@@ -47,11 +41,6 @@ class Frame:
 
     origin: Floats  # (3,)
     turn: Floats  # (3, 3), whose columns point right, down and away
-
-    def at(self, points: Floats) -> Floats:
-        """(N, 3) points along the axes to camera space."""
-        placed: Floats = points @ self.turn.T + self.origin
-        return placed
 
     def homography(self, camera: Camera) -> Floats:
         """(3, 3), from millimetres to the right and down to pixels."""

@@ -142,11 +142,11 @@ def worse(data: Path) -> list[Photo]:
 
 def latin(data: Path) -> list[Photo]:
     """``latin_photos``: European and Brazilian plates."""
-    photos = sorted(load_labels(data / "latin_photos"), key=lambda photo: photo.plates[0].kind)
-    regions = [_REGIONS.get(photo.plates[0].kind, "others") for photo in photos]
-    rows = [f"latin_photos, {region}" for region in regions]
-    named = zip(rows, photos, strict=True)
-    return [replace(_real(row, photo), o_is_0=True) for row, photo in named]
+    found = []
+    for photo in sorted(load_labels(data / "latin_photos"), key=lambda photo: photo.plates[0].kind):
+        region = _REGIONS.get(photo.plates[0].kind, "others")
+        found.append(replace(_real(f"latin_photos, {region}", photo), o_is_0=True))
+    return found
 
 
 def world(data: Path) -> list[Photo]:

@@ -7,9 +7,9 @@ gives defaults. Lengths are in millimetres from the plate's left top corner.
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
-from typing import Annotated, Any, Literal, TypeAlias, TypeVar
+from typing import Annotated, Any, Literal, TypeAlias, TypeVar, get_args
 
 import numpy as np
 from pydantic import Field, TypeAdapter, ValidationError
@@ -26,6 +26,7 @@ Shares: TypeAlias = tuple[tuple[str, float], ...]
 Table = TypeVar("Table")
 _Share = Annotated[float, Field(ge=0)]
 _Length = Annotated[float, Field(gt=0)]
+_Purpose = Literal["training", "calibration"]
 _Colour = Literal["white", "black", "red", "yellow", "green", "blue"]
 
 
@@ -59,16 +60,10 @@ class Layout(Strict):
 
 
 @dataclass(frozen=True)
-class _Shares(Strict):
-    training: _Share = 0.0
-    calibration: _Share = 0.0
-
-
-@dataclass(frozen=True)
 class _Plate(Strict):
     """A format's plate, as its country's file describes it."""
 
-    shares: _Shares = _Shares()  # of all plates that are rendered
+    shares: dict[_Purpose, _Share] = field(default_factory=dict)  # of all rendered plates
     # One or more for each length of its texts; which one is a matter of chance.
     layouts: tuple[Layout, ...] = ()
     # In place of layouts, for a plate whose characters are set in a typeface, side by side.
@@ -227,6 +222,6 @@ CAR = next(iter(KINDS))
 # Those with measured places.
 DRAWN = tuple(name for name, kind in KINDS.items() if kind.layouts)
 TRAINING_SHARES, CALIBRATION_SHARES = (
-    tuple((name, share) for name, kind in KINDS.items() if (share := getattr(kind.shares, purpose)))
-    for purpose in ("training", "calibration")
+    tuple((name, share) for name, kind in KINDS.items() if (share := kind.shares.get(purpose)))
+    for purpose in get_args(_Purpose)
 )
