@@ -68,7 +68,8 @@ def _decoded(photo: LabelledPhoto) -> TrainingPhoto:
     # The label is only a box: long plates have one line, others one (in North America) or two.
     sides = boxes[:, 2:] - boxes[:, :2]
     lines = (sides[:, 0] > _LONG * sides[:, 1]).astype(np.int64)
-    outlines = _outline(boxes)
+    # Octagons: plates that hang askew do not fill the corners.
+    outlines = (boxes[:, None, :2] + (sides / 2)[:, None] * (1 + _OCTAGON)).astype(np.float32)
     return TrainingPhoto(photo.path.name, decode(photo.path.read_bytes()), outlines, lines)
 
 
@@ -281,12 +282,6 @@ def _turn(centre: tuple[float, float], rng: Generator) -> NDArray[np.float64]:
     turn = np.array([[cos * stretch, shear - sin, 0], [sin * stretch, cos, 0], [0, 0, 1]])
     x, y = centre
     return np.asarray(shift_by(x, y) @ turn @ shift_by(-x, -y), np.float64)
-
-
-def _outline(boxes: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Octagons (K, 8, 2) in boxes (K, 4): plates that hang askew do not fill the corners."""
-    half = (boxes[:, None, 2:] - boxes[:, None, :2]) / 2
-    return np.asarray(boxes[:, None, :2] + half + half * _OCTAGON, np.float32)
 
 
 def _hulls(outlines: NDArray[np.float32]) -> NDArray[np.float32]:

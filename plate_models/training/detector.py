@@ -3,11 +3,13 @@
 import json
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
+from torch.nn.functional import pad
 
 from plate_models import weights
 from plate_models.nets.yolov5 import YOLOv5
@@ -83,9 +85,8 @@ def collate(windows: list[Window]) -> tuple[Tensor, Targets]:
     images = torch.from_numpy(np.stack([window.image for window in windows]))
     planes = images.permute(0, 3, 1, 2).float() / 255  # channels last in memory
 
-    def numbered(boxes: list[np.ndarray[Any, Any]]) -> Tensor:
-        rows = [np.insert(array, 0, index, axis=1) for index, array in enumerate(boxes)]
-        return torch.from_numpy(np.concatenate(rows).astype(np.float32))
+    def numbered(boxes: list[NDArray[np.float32]]) -> Tensor:
+        return torch.cat([pad(torch.from_numpy(a), (1, 0), value=n) for n, a in enumerate(boxes)])
 
     return planes, Targets(
         numbered([window.boxes for window in windows]),

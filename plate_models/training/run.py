@@ -21,13 +21,6 @@ _BAR = "{percentage:3.0f}%|{bar}| {n:.1f} of {total:.1f} min, {remaining} left{p
 _WARM_UP = 0.03
 
 
-def rate_at(progress: float) -> float:
-    """Share of the peak learning rate: a linear rise, then a cosine down to 0."""
-    if progress < _WARM_UP:
-        return max(progress / _WARM_UP, 0.01)
-    return 0.5 * (1 + math.cos(math.pi * (progress - _WARM_UP) / (1 - _WARM_UP)))
-
-
 class Run:
     """A net in training: optimizer, averaged weights, and a checkpoint to go on from.
 
@@ -78,8 +71,11 @@ class Run:
 
     @property
     def rate(self) -> float:
-        """The learning rate now."""
-        return self._peak_rate * rate_at(self.progress)
+        """The learning rate now: a linear rise, then a cosine down to 0."""
+        if (progress := self.progress) < _WARM_UP:
+            return self._peak_rate * max(progress / _WARM_UP, 0.01)
+        done = (progress - _WARM_UP) / (1 - _WARM_UP)
+        return self._peak_rate * 0.5 * (1 + math.cos(math.pi * done))
 
     def save(self) -> None:
         """Write the checkpoint in one step: a killed training leaves the last whole one."""
@@ -170,8 +166,8 @@ class Run:
         }
         files = []
         for name, net in nets.items():
-            origin = {"started_from": started_from(start_from, name)}
-            files.append(weights.save(net, name, {**about, **origin}, self._folder))
+            about["started_from"] = started_from(start_from, name)
+            files.append(weights.save(net, name, about, self._folder))
         if folder is None:
             return files
         try:
