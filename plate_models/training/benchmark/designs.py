@@ -86,10 +86,6 @@ _BAND_MM, _ABOVE_MM, _MARGIN_MM = 42.0, 33.0, 12.0
 _BLUE = (0.01, 0.04, 0.3)
 
 
-def _pillows_font() -> ImageFont.FreeTypeFont:
-    return cast(ImageFont.FreeTypeFont, ImageFont.load_default(_FONT_PX))
-
-
 def _places(kind: PlateKind, height_mm: float) -> tuple[float, float, float]:
     """Width of the band on the left, height of what is above the text, and of a character."""
     left, above = _BAND_MM * (kind.band == "left"), _ABOVE_MM * (kind.band != "left")
@@ -105,7 +101,8 @@ def _print_foreign(
     ink, sign = np.zeros((2, height, width), np.uint8)
     cv2.rectangle(ink, (0, 0), (width - 1, height - 1), 255, round(2 * px_per_mm))
     name, bold = str(rng.choice(_FONTS, p=_FONT_ODDS)), int(rng.integers(0, 7))
-    font = carried_font(name, _FONT_PX) if name else _pillows_font()
+    pillows = cast(Callable[[int], ImageFont.FreeTypeFont], ImageFont.load_default)
+    font = carried_font(name, _FONT_PX) if name else pillows(_FONT_PX)
     between = _BETWEEN[rng.integers(len(_BETWEEN))]
     for number, row in enumerate(kind.rows(text)):
         top = above + slot * (number + 0.5) - tall / 2

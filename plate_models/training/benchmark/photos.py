@@ -15,7 +15,6 @@ from plate_models.training.benchmark.camera import (
     ROLL_DEG,
     Camera,
     Frame,
-    corners_of,
     sample_frames,
     turn_about,
 )
@@ -24,7 +23,7 @@ from plate_models.training.benchmark.optics import Lens, sample_lens, sense, sto
 from plate_models.training.benchmark.plates import draw_sheet, fold_at
 from plate_models.training.benchmark.scenes import Light, build, infrared, sample_light
 from plate_models.training.codec import DECODERS, through_codec
-from plate_models.training.imaging import Image, apply_homography, encode_jpeg
+from plate_models.training.imaging import Image, encode_jpeg
 from plate_models.training.labels import LabelledPlate
 from plate_models.training.synthetic.kinds import CAR, DRAWN
 from plate_models.training.worker_pool import map_ahead
@@ -65,8 +64,7 @@ def label(
     design: Design, kind: str, hung: Frame, camera: Camera, lens: Lens, light: Light
 ) -> LabelledPlate:
     """What a photo shows, and where."""
-    corners = apply_homography(hung.homography(camera), corners_of(design.size_mm))
-    quad = lens.bend_points(corners)
+    quad = lens.bend_points(hung.quad(camera, design.size_mm))
     (x0, y0), (x1, y1) = quad.min(axis=0).tolist(), quad.max(axis=0).tolist()
     about = design.text, True, "dark" if light.dark else "day", design.lines, kind
     return LabelledPlate((x0, y0, x1, y1), *about, tuple((x, y) for x, y in quad.tolist()))

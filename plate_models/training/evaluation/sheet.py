@@ -25,7 +25,7 @@ _LABEL_RGB, _FOUND_RGB = (0, 200, 80), (255, 140, 0)
 # Of a view's width, what the boxes to be seen take.
 _VIEW_SHARE = 0.6
 _LETTER_WH = (24, 34)
-_COLUMNS, _PITCH = 4, 298
+_COLUMNS = 4
 _VIEW_WH, _PLATE_WH, _CELL_WH = (282, 160), (282, 72), (298, 440)
 _MOST = 60
 
@@ -67,7 +67,7 @@ def failure_sheet(board: Scoreboard, title: str, about: Sequence[str]) -> Image.
     sheet = Image.new("RGB", (WIDTH, tops[-1] + _MARGIN), _PAPER)
     for top, row in zip(tops, rows, strict=False):
         for column, image in enumerate(row):
-            sheet.paste(image, (_MARGIN + column * _PITCH, top))
+            sheet.paste(image, (_MARGIN + column * _CELL_WH[0], top))
     return sheet
 
 
