@@ -69,7 +69,8 @@ def _decoded(photo: LabelledPhoto) -> TrainingPhoto:
     # The label is only a box: long plates have one line, others one (in North America) or two.
     sides = boxes[:, 2:] - boxes[:, :2]
     lines = (sides[:, 0] > _LONG * sides[:, 1]).astype(np.int64)
-    outlines = _outline(boxes)
+    # Octagons: plates that hang askew do not fill the corners.
+    outlines = (boxes[:, None, :2] + (sides / 2)[:, None] * (1 + _OCTAGON)).astype(np.float32)
     return TrainingPhoto(photo.path.name, decode(photo.path.read_bytes()), outlines, lines)
 
 
@@ -238,26 +239,6 @@ def _cuts(size: int, cells: int, rng: Generator) -> list[int]:
     return [round(float(value)) for value in even]
 
 
-def _place(
-    photo: TrainingPhoto,
-    target: NDArray[np.float32] | None,
-    scale: float,
-    cell_wh: NDArray[np.int64],
-    rng: Generator,
-) -> NDArray[np.float64]:
-    """Where the photo's corner goes, (x, y) in cell pixels.
-
-    The target plate lies inside the cell, and the photo covers as much of it as it can.
-    """
-    spare = cell_wh - np.array(photo.image.shape[1::-1]) * scale
-    ends = np.array((np.minimum(spare, 0), np.maximum(spare, 0)))
-    if target is not None:
-        inside = np.sort((-target[:2] * scale, cell_wh - target[2:] * scale), axis=0)
-        both = np.maximum(ends[0], inside[0]), np.minimum(ends[1], inside[1])
-        ends = np.where(both[0] > both[1], inside, both)
-    return np.asarray(rng.uniform(*ends), np.float64)
-
-
 def _cut(
     photo: TrainingPhoto,
     target: NDArray[np.float32] | None,
@@ -265,10 +246,19 @@ def _cut(
     size_hw: tuple[int, int],
     rng: Generator,
 ) -> Window:
-    """Scale, turn and shift a photo into a cell, and its boxes with it."""
+    """Scale, turn and shift a photo into a cell, and its boxes with it.
+
+    The target plate lies inside the cell, and the photo covers as much of it as it can.
+    """
     h, w = size_hw
-    corner = _place(photo, target, scale, np.array([w, h]), rng)
-    image, shrink = photo.image, 1.0
+    image, shrink, limits = photo.image, 1.0, np.array([w, h, w, h], np.float32)
+    # Where the photo's corner goes, at least and at most.
+    ends = np.sort((limits[:2] - np.array(image.shape[1::-1]) * scale, np.zeros(2)), axis=0)
+    if target is not None:
+        inside = np.sort((-target[:2] * scale, limits[2:] - target[2:] * scale), axis=0)
+        both = np.maximum(ends[0], inside[0]), np.minimum(ends[1], inside[1])
+        ends = np.where(both[0] > both[1], inside, both)
+    corner = rng.uniform(*ends)
     if scale < 0.75:
         # Warping alone would skip pixels; the letterbox that serves averages them too.
         size_wh = [max(round(side * scale), 1) for side in image.shape[1::-1]]
@@ -280,12 +270,12 @@ def _cut(
     from_image = (matrix @ np.diag((1 / shrink, 1 / shrink, 1.0)))[:2]
     cell = cv2.warpAffine(image, from_image, (w, h), borderValue=(DETECTOR.pad_value,) * 3)
     moved = _hulls(photo.outlines @ matrix[:2, :2].T + matrix[:2, 2])
-    inside = np.clip(moved, 0, np.array([w, h, w, h], np.float32)).astype(np.float32)
-    seen = _areas(inside) / np.maximum(_areas(moved), 1e-6)
-    wide = inside[:, 2] - inside[:, 0] >= _MIN_WIDTH
-    kept = (seen >= _VISIBLE) & wide
-    unclear = inside[~kept & (seen > _UNCLEAR)]
-    return Window(cell.astype(np.uint8, copy=False), inside[kept], unclear, photo.lines[kept])
+    cut = np.clip(moved, 0, limits)
+    (before, after) = (np.maximum(box[:, 2:] - box[:, :2], 0) for box in (moved, cut))
+    seen = after.prod(axis=1) / np.maximum(before.prod(axis=1), 1e-6)
+    kept = (seen >= _VISIBLE) & (after[:, 0] >= _MIN_WIDTH)
+    unclear = cut[~kept & (seen > _UNCLEAR)]
+    return Window(cell.astype(np.uint8, copy=False), cut[kept], unclear, photo.lines[kept])
 
 
 def _turn(centre: tuple[float, float], rng: Generator) -> NDArray[np.float64]:
@@ -299,17 +289,7 @@ def _turn(centre: tuple[float, float], rng: Generator) -> NDArray[np.float64]:
     return np.asarray(shift_by(x, y) @ turn @ shift_by(-x, -y), np.float64)
 
 
-def _outline(boxes: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Octagons (K, 8, 2) in boxes (K, 4): plates that hang askew do not fill the corners."""
-    half = (boxes[:, None, 2:] - boxes[:, None, :2]) / 2
-    return np.asarray(boxes[:, None, :2] + half + half * _OCTAGON, np.float32)
-
-
 def _hulls(outlines: NDArray[np.float32]) -> NDArray[np.float32]:
     """(K, P, 2) corners to (K, 4) boxes x0, y0, x1, y1."""
     ends = outlines.min(axis=1), outlines.max(axis=1)
     return np.asarray(np.concatenate(ends, axis=1), np.float32)
-
-
-def _areas(boxes: NDArray[np.float32]) -> NDArray[np.float32]:
-    return np.asarray(np.maximum(boxes[:, 2:] - boxes[:, :2], 0).prod(axis=1), np.float32)

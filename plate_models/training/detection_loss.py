@@ -6,6 +6,7 @@ nearest neighbours, so that about ten predictions answer for each plate.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -13,16 +14,12 @@ from torch import Tensor
 from torch.nn import functional as F
 
 _MAX_RATIO = 4.0
-
-
-@dataclass(frozen=True)
-class LossWeights:
-    """Share of each part; `levels` evens out that finer grids have more cells."""
-
-    box: float = 0.10
-    objectness: float = 1.0
-    classes: float = 0.1
-    levels: tuple[float, ...] = (4.0, 1.0, 0.4)
+# Shares in the loss; objectness has 1.
+_BOX, _CLASS = 0.1, 0.1
+# Of objectness: evens out that finer grids have more cells.
+_LEVELS = (4.0, 1.0, 0.4)
+# Of predictions in a head: their indices in the batch, anchors, rows and columns, each (P,) int64.
+Cells = tuple[Tensor, Tensor, Tensor, Tensor]
 
 
 @dataclass(frozen=True)
@@ -58,20 +55,14 @@ def ciou(a: Tensor, b: Tensor) -> Tensor:
     return iou - distance - trade_off * aspect
 
 
-@dataclass(frozen=True)
-class _Assigned:
-    """Which predictions of one level answer for which plates, P pairs."""
+def assign(
+    boxes: Tensor, anchors: Tensor, stride: int, grid_hw: Sequence[int]
+) -> tuple[Tensor, Cells, Tensor]:
+    """Find which predictions of one level answer for which plates, P pairs.
 
-    plate: Tensor  # (P,) int64 index of the plate
-    image: Tensor  # (P,) int64 index in the batch
-    anchor: Tensor  # (P,) int64 anchor of the level
-    row: Tensor  # (P,) int64 cell
-    column: Tensor  # (P,) int64 cell
-    box: Tensor  # (P, 4) float32 cx, cy, w, h in cells, centre relative to the cell
-
-
-def assign(boxes: Tensor, anchors: Tensor, stride: int, grid_hw: tuple[int, int]) -> _Assigned:
-    """Pair plates with predictions of one level."""
+    Returns indices of plates (P,) int64, the predictions, and boxes (P, 4) float32 cx, cy, w, h in
+    cells, the centre relative to the cell.
+    """
     xy = (boxes[:, 1:3] + boxes[:, 3:5]) / 2 / stride
     wh = (boxes[:, 3:5] - boxes[:, 1:3]) / stride
     ratio = wh[:, None] / anchors[None]  # (M, A, 2)
@@ -88,7 +79,7 @@ def assign(boxes: Tensor, anchors: Tensor, stride: int, grid_hw: tuple[int, int]
     cell = cells[answers]
     box = torch.cat((xy[chosen] - cell, wh[chosen]), dim=1)
     column, row = cell.long().unbind(dim=1)
-    return _Assigned(plate[chosen], image[chosen], anchor[chosen], row, column, box)
+    return plate[chosen], (image[chosen], anchor[chosen], row, column), box
 
 
 @dataclass(frozen=True)
@@ -97,7 +88,6 @@ class DetectionLoss:
 
     anchors: Tensor  # (L, A, 2) float32 in units of the strides
     strides: tuple[int, ...]  # pixels per cell
-    weights: LossWeights = LossWeights()
 
     def __call__(self, heads: list[Tensor], targets: Targets) -> tuple[Tensor, dict[str, float]]:
         """Loss of a batch.
@@ -106,43 +96,40 @@ class DetectionLoss:
         """
         box = objectness = classes = heads[0].new_zeros((), dtype=torch.float32)
         for level, head in enumerate(heads):
-            raw = head.float()
-            grid_hw = raw.shape[2], raw.shape[3]
-            found = assign(targets.boxes, self.anchors[level], self.strides[level], grid_hw)
+            raw, anchors, stride = head.float(), self.anchors[level], self.strides[level]
+            plate, cells, wanted = assign(targets.boxes, anchors, stride, raw.shape[2:4])
             overlap = torch.zeros_like(raw[..., 4])
-            if len(found.image):
-                lines = targets.lines[found.plate]
-                level_box, level_class, iou = self._answers(raw, found, lines, level)
+            if len(plate):
+                picked = raw[cells]  # (P, 5 + classes)
+                level_box, iou = _box_loss(picked[:, :4], anchors[cells[1]], wanted)
+                level_class = _class_loss(picked[:, 5:], targets.lines[plate])
                 box, classes = box + level_box, classes + level_class
                 # Objectness to aim for: each answer's IoU; where two meet, the better one's, as
                 # later writes win.
                 order = iou.argsort()
-                cells = found.image, found.anchor, found.row, found.column
                 overlap[tuple(index[order] for index in cells)] = iou[order]
-            judged = _judged(raw, targets.unclear, self.strides[level])
+            judged = _judged(raw, targets.unclear, stride)
             every = F.binary_cross_entropy_with_logits(raw[..., 4], overlap, reduction="none")
-            objectness = objectness + (every * judged).mean() * self.weights.levels[level]
-        parts = {
-            "box": box * self.weights.box,
-            "objectness": objectness * self.weights.objectness,
-            "class": classes * self.weights.classes,
-        }
+            objectness = objectness + (every * judged).mean() * _LEVELS[level]
+        parts = {"box": box * _BOX, "objectness": objectness, "class": classes * _CLASS}
         total = torch.stack(list(parts.values())).sum()
         return total, {name: float(part.detach()) for name, part in parts.items()}
 
-    def _answers(
-        self, raw: Tensor, found: _Assigned, lines: Tensor, level: int
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """Box loss, class loss and IoU (P,) of the predictions that answer for a plate."""
-        picked = raw[found.image, found.anchor, found.row, found.column]  # (P, 5 + classes)
-        xy = picked[:, 0:2].sigmoid() * 2 - 0.5
-        wh = (picked[:, 2:4].sigmoid() * 2) ** 2 * self.anchors[level][found.anchor]
-        overlap = ciou(torch.cat((xy, wh), dim=1), found.box)
-        wanted = F.one_hot((lines - 1).clamp(min=0), picked.shape[1] - 5).float()
-        classes = F.binary_cross_entropy_with_logits(picked[:, 5:], wanted, reduction="none")
-        known = (lines > 0).float()[:, None].expand_as(classes)
-        mean_class = (classes * known).sum() / known.sum().clamp(min=1)
-        return (1 - overlap).mean(), mean_class, overlap.detach().clamp(min=0)
+
+def _box_loss(raw: Tensor, anchors: Tensor, wanted: Tensor) -> tuple[Tensor, Tensor]:
+    """Loss of the boxes of (P, 4) predictions by their anchors, and each one's IoU (P,)."""
+    xy = raw[:, 0:2].sigmoid() * 2 - 0.5
+    wh = (raw[:, 2:4].sigmoid() * 2) ** 2 * anchors
+    overlap = ciou(torch.cat((xy, wh), dim=1), wanted)
+    return (1 - overlap).mean(), overlap.detach().clamp(min=0)
+
+
+def _class_loss(raw: Tensor, lines: Tensor) -> Tensor:
+    """Loss of (P, classes) predictions; unknown lines have none."""
+    wanted = F.one_hot((lines - 1).clamp(min=0), raw.shape[1]).float()
+    classes = F.binary_cross_entropy_with_logits(raw, wanted, reduction="none")
+    known = (lines > 0).float()[:, None].expand_as(classes)
+    return (classes * known).sum() / known.sum().clamp(min=1)
 
 
 def _judged(raw: Tensor, unclear: Tensor, stride: int) -> Tensor:

@@ -3,11 +3,13 @@
 import json
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
+from torch.nn.functional import pad
 
 from plate_models import weights
 from plate_models.nets.yolov5 import YOLOv5
@@ -19,7 +21,7 @@ from plate_models.training.detection_data import (
     load_empty,
     load_world,
 )
-from plate_models.training.detection_loss import DetectionLoss, LossWeights, Targets
+from plate_models.training.detection_loss import DetectionLoss, Targets
 from plate_models.training.run import Run, autocast
 
 
@@ -40,7 +42,6 @@ class DetectorTraining:
     release: Annotated[Path | None, "folder for the trained weights instead of the run's"] = None
     seed: Annotated[int, "of the first weights and of the windows"] = 0
     windows: WindowSettings = field(default_factory=WindowSettings)
-    loss: LossWeights = field(default_factory=LossWeights)
 
 
 class Training(Run):
@@ -55,7 +56,7 @@ class Training(Run):
         if config.start_from:
             weights.load(net, config.start_from / "detector.safetensors")
         net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        self.loss = DetectionLoss(net.head.anchors, net.head.strides, config.loss)
+        self.loss = DetectionLoss(net.head.anchors, net.head.strides)
         # The convolutions' weights decay, biases and norms don't.
         groups = [
             {"params": [p for p in net.parameters() if (p.ndim > 1) == matrices], "weight_decay": x}
@@ -84,9 +85,8 @@ def collate(windows: list[Window]) -> tuple[Tensor, Targets]:
     images = torch.from_numpy(np.stack([window.image for window in windows]))
     planes = images.permute(0, 3, 1, 2).float() / 255  # channels last in memory
 
-    def numbered(boxes: list[np.ndarray[Any, Any]]) -> Tensor:
-        rows = [np.insert(array, 0, index, axis=1) for index, array in enumerate(boxes)]
-        return torch.from_numpy(np.concatenate(rows).astype(np.float32))
+    def numbered(boxes: list[NDArray[np.float32]]) -> Tensor:
+        return torch.cat([pad(torch.from_numpy(a), (1, 0), value=n) for n, a in enumerate(boxes)])
 
     return planes, Targets(
         numbered([window.boxes for window in windows]),

@@ -4,11 +4,15 @@ Places are counted in pixels from the corner of the first one, not from its cent
 """
 
 from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
 from typing import TypeVar
 
 import cv2
+import matplotlib
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from PIL import ImageFont
 
 Image = NDArray[np.uint8]
 Field = NDArray[np.float32]
@@ -78,3 +82,9 @@ def compress(image: Image, quality: int) -> Image:
     """Store a (H, W, 3) RGB picture as JPEG, and read it again."""
     bgr = cv2.imdecode(encode_jpeg(image, quality), cv2.IMREAD_COLOR)
     return np.asarray(cv2.cvtColor(bgr, cv2.COLOR_BGR2RGB), np.uint8)
+
+
+@cache
+def carried_font(name: str, size_px: int) -> ImageFont.FreeTypeFont:
+    """One of the free fonts that matplotlib carries, by its file's name."""
+    return ImageFont.truetype(Path(matplotlib.get_data_path(), "fonts", "ttf", name), size_px)

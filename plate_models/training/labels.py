@@ -13,6 +13,7 @@ from PIL import ExifTags, Image
 # Consecutive dashcam frames that go to one side of the split together.
 _RUN_LENGTH = 8
 _CLIP = re.compile(r"(?P<clip>ro_\w+)\.mp4_t_(?P<second>\d+)\.\w+$")
+_ORIENTATION = ExifTags.Base.Orientation
 
 Box = tuple[float, float, float, float]
 
@@ -56,61 +57,51 @@ def load_labels(folder: Path) -> list[LabelledPhoto]:
         FileNotFoundError: The folder has no ``plates.csv``, or a listed image is missing.
         LabelError: A row is not as described above.
     """
-    rows: dict[str, list[tuple[Box, dict[str, str]]]] = defaultdict(list)
-    path = folder / "plates.csv"
+    plates: dict[Path, list[LabelledPlate]] = defaultdict(list)
+    path, images = folder / "plates.csv", folder / "images"
     with path.open(newline="", encoding="utf-8") as file:
         reader = csv.DictReader(file)
         for row in reader:
             try:
-                rows[row.get("image") or row["photo"]].append((_box(row), row))
+                name = row.get("image") or row["photo"]
+                image = (images if images.is_dir() else folder) / name
+                plates[image].append(_plate(row, image))
             except (KeyError, TypeError, ValueError) as error:
                 reason = f"no column {error}" if isinstance(error, KeyError) else error
                 raise LabelError(f"{path}, line {reader.line_num}: {reason}") from error
-    photos, images = [], folder / "images" if (folder / "images").is_dir() else folder
-    for name in sorted(rows):
-        image = images / name
-        if not image.is_file():
-            raise FileNotFoundError(f"{path} lists {image}, which is not there")
-        stored = _stored(image)
-        plates = (
-            LabelledPlate(
-                upright(box, *stored),
-                row.get("text", ""),
-                row.get("legible", str(int(bool(row.get("text"))))) == "1",
-                row.get("light", ""),
-                int(row.get("lines") or 1),
-                row.get("country") or row.get("kind", ""),
-            )
-            for box, row in rows[name]
-        )
-        photos.append(LabelledPhoto(image, tuple(plates)))
-    return photos
+    return [LabelledPhoto(image, tuple(found)) for image, found in sorted(plates.items())]
 
 
-def _box(row: dict[str, str]) -> Box:
-    """The box of a row; a KeyError, TypeError (too short) or ValueError where it is broken."""
+def _plate(row: dict[str, str], image: Path) -> LabelledPlate:
+    """The plate of a row; a KeyError, TypeError (too short) or ValueError where it is broken."""
     x0, y0, x1, y1 = (float(row[key]) for key in ("x0", "y0", "x1", "y1"))
-    lines = row.get("lines") or "1"
+    text, lines = row.get("text") or "", row.get("lines") or "1"
     if lines not in ("1", "2"):
         raise ValueError(f"lines: expected 1 or 2, got {lines!r}")
-    return x0, y0, x1, y1
+    if not image.is_file():
+        raise FileNotFoundError(f"{image} is labelled, but not there")
+    return LabelledPlate(
+        _upright((x0, y0, x1, y1), image),
+        text,
+        row["legible"] == "1" if "legible" in row else bool(text),
+        row.get("light", ""),
+        int(lines),
+        row.get("country") or row.get("kind", ""),
+    )
 
 
-def _stored(path: Path) -> tuple[tuple[int, int], int]:
-    """Size and EXIF orientation of an image as stored; upright where it can't be opened."""
-    try:
-        with Image.open(path) as image:
-            return image.size, int(image.getexif().get(ExifTags.Base.Orientation, 1))
-    except (OSError, ValueError, TypeError):  # its decoder says what is wrong
-        return (0, 0), 1
-
-
-def upright(box: Box, size_wh: tuple[int, int], orientation: int) -> Box:
+def _upright(box: Box, path: Path) -> Box:
     """Turn a box, in pixels of an image as stored, as EXIF turns that image.
 
-    The orientation is 1 to 8 (Exif 2.32, 4.6.4 A, tag 0x0112); any other leaves the box.
+    The orientation is 1 to 8 (Exif 2.32, 4.6.4 A, tag 0x0112); any other leaves the box, and so
+    does an image that can't be opened: its decoder says what is wrong.
     """
-    (width, height), (x0, y0, x1, y1) = size_wh, box
+    try:
+        with Image.open(path) as image:
+            (width, height), orientation = image.size, image.getexif().get(_ORIENTATION, 1)
+    except (OSError, ValueError, TypeError):
+        return box
+    x0, y0, x1, y1 = box
     if orientation in (5, 6, 7, 8):  # transposed: then turned as 1, 2, 3 or 4 are
         x0, y0, x1, y1, width, height = y0, x0, y1, x1, height, width
     if orientation in (2, 3, 6, 7):

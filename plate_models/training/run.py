@@ -27,13 +27,6 @@ def autocast() -> torch.autocast:
     return torch.autocast("cpu", torch.bfloat16, enabled=computes_in_bf16())
 
 
-def rate_at(progress: float) -> float:
-    """Share of the peak learning rate: a linear rise, then a cosine down to 0."""
-    if progress < _WARM_UP:
-        return max(progress / _WARM_UP, 0.01)
-    return 0.5 * (1 + math.cos(math.pi * (progress - _WARM_UP) / (1 - _WARM_UP)))
-
-
 class Run:
     """A net in training: optimizer, averaged weights, and a checkpoint to go on from.
 
@@ -84,8 +77,11 @@ class Run:
 
     @property
     def rate(self) -> float:
-        """The learning rate now."""
-        return self._peak_rate * rate_at(self.progress)
+        """The learning rate now: a linear rise, then a cosine down to 0."""
+        if (progress := self.progress) < _WARM_UP:
+            return self._peak_rate * max(progress / _WARM_UP, 0.01)
+        done = (progress - _WARM_UP) / (1 - _WARM_UP)
+        return self._peak_rate * 0.5 * (1 + math.cos(math.pi * done))
 
     def save(self) -> None:
         """Write the checkpoint in one step: a killed training leaves the last whole one."""
@@ -146,10 +142,8 @@ class Run:
         curves = pd.read_csv(table, index_col="samples")
         rows = math.ceil(len(curves.columns) / 2)
         figure = Figure(figsize=(10, 2.2 * rows), layout="constrained")
-        for axes, name in zip(figure.subplots(rows, 2).flat, curves.columns, strict=False):
-            axes.plot(curves[name])
-            axes.set(title=name, xlabel="samples seen")
-            axes.grid(alpha=0.3)
+        places = figure.subplots(rows, 2).flat[: len(curves.columns)]
+        curves.plot(ax=places, subplots=True, legend=False, grid=True, title=[*curves])
         figure.savefig(self._folder / "curves.png")
 
     def release(
@@ -178,8 +172,8 @@ class Run:
         }
         files = []
         for name, net in nets.items():
-            origin = {"started_from": started_from(start_from, name)}
-            files.append(weights.save(net, name, {**about, **origin}, self._folder))
+            about["started_from"] = started_from(start_from, name)
+            files.append(weights.save(net, name, about, self._folder))
         if folder is None:
             return files
         try:

@@ -12,6 +12,9 @@ import cv2
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
+# Results that may wait for each worker.
+_AHEAD = 4
+
 
 def start_pool(workers: int) -> ProcessPoolExecutor:
     """Processes of one thread and low priority, for functions of modules."""
@@ -20,12 +23,11 @@ def start_pool(workers: int) -> ProcessPoolExecutor:
 
 
 def map_ahead(
-    function: Callable[[Item], Result], items: Iterable[Item], workers: int, ahead: int = 8
+    function: Callable[[Item], Result], items: Iterable[Item], workers: int
 ) -> Generator[Result]:
     """Call a function of a module for each item, in other processes; yields in their order.
 
-    Each worker is a process of one thread, for which so many results may wait; 0 workers means
-    this process.
+    Each worker is a process of one thread; 0 workers means this process.
     """
     if not workers:
         yield from map(function, items)
@@ -35,7 +37,7 @@ def map_ahead(
     try:
         for item in items:
             waiting.append(pool.submit(function, item))
-            if len(waiting) >= ahead * workers:
+            if len(waiting) >= _AHEAD * workers:
                 yield waiting.popleft().result()
         while waiting:
             yield waiting.popleft().result()

@@ -22,7 +22,7 @@ from plate_models.training.crop_cache import render_batch
 from plate_models.training.recognizer import Reader, text_loss, to_input
 from plate_models.training.synthetic import texts
 from plate_models.training.synthetic.crops import CropStyle
-from plate_models.training.synthetic.kinds import FreeLayout, PlateKind, kinds_of
+from plate_models.training.synthetic.kinds import PlateKind, kinds_of
 from plate_models.training.synthetic.photo import PhotoStyle
 from plate_models.training.synthetic.plates import PlateStyle
 from plate_models.training.synthetic.scenes import Patch, paint_plate
@@ -121,7 +121,8 @@ def test_photos_are_read_from_the_box_to_the_answer(modules, kind):
 
         def detect(canvases: torch.Tensor, patch: Patch = patch) -> torch.Tensor:
             candidates = torch.zeros(1, DETECTOR.max_candidates, 6)
-            candidates[0, 0] = torch.tensor([*patch.box, 0.9, patch.lines - 1])
+            hull = *patch.quad.min(axis=0), *patch.quad.max(axis=0)
+            candidates[0, 0] = torch.tensor([*hull, 0.9, patch.lines - 1])
             return candidates
 
         with torch.inference_mode():
@@ -172,7 +173,7 @@ def kinds_in(folder: Path, source: str, monkeypatch: pytest.MonkeyPatch) -> Mapp
 
 def test_a_plate_without_measured_places_is_short(tmp_path, monkeypatch):
     kind = kinds_in(tmp_path, SHORT, monkeypatch)["yy.cart"]
-    assert kind.free == FreeLayout(((200, 100),), ("any.ttf",)) and not kind.layouts
+    assert (kind.sizes_mm, kind.typefaces) == (((200, 100),), ("any.ttf",)) and not kind.layouts
     assert kind.rows("LRZ1220") == ("LR Z12", "20") and kind.smallest_mm == (200, 100)
     monkeypatch.setattr(texts, "kind_named", lambda _: kind)
     rng = np.random.default_rng(0)

@@ -34,12 +34,6 @@ class Camera:
         width, height = self.size_wh
         return np.array([[self.focal, 0, width / 2], [0, self.focal, height / 2], [0, 0, 1]])
 
-    def project(self, points: Floats) -> Floats:
-        """(N, 3) points before the camera to (N, 2) pixels."""
-        mapped = points @ self.matrix.T
-        pixels: Floats = mapped[:, :2] / mapped[:, 2:]
-        return pixels
-
 
 @dataclass(frozen=True)
 class Frame:
@@ -48,24 +42,19 @@ class Frame:
     origin: Floats  # (3,)
     turn: Floats  # (3, 3), whose columns point right, down and away
 
-    def at(self, points: Floats) -> Floats:
-        """(N, 3) points along the axes to camera space."""
-        placed: Floats = points @ self.turn.T + self.origin
-        return placed
-
     def homography(self, camera: Camera) -> Floats:
         """(3, 3), from millimetres to the right and down to pixels."""
         return camera.matrix @ np.column_stack((self.turn[:, :2], self.origin))
+
+    def quad(self, camera: Camera, size_mm: tuple[float, float]) -> Floats:
+        """(4, 2) corners TL, TR, BR, BL, in pixels, of a plate whose middle is the origin."""
+        corners = box_corners(*size_mm) - np.array(size_mm) / 2
+        return apply_homography(self.homography(camera), corners)
 
     @property
     def normal(self) -> Floats:
         """(3,), towards those who see the front."""
         return -self.turn[:, 2]
-
-
-def corners_of(size_mm: tuple[float, float]) -> Floats:
-    """(4, 2) corners TL, TR, BR, BL of a plate about its middle, in millimetres."""
-    return box_corners(*size_mm) - np.array(size_mm) / 2
 
 
 def turn_about(axes: str, *degrees: float) -> Floats:
@@ -91,7 +80,7 @@ def sample_frames(
         place = np.array([rng.uniform(0.12, 0.88) * width, rng.uniform(0.3, 0.9) * height, 1])
         sight = np.linalg.solve(camera.matrix, place)
         plate = _at_scale(camera, sight, mount, size_mm, px_per_mm)
-        quad = apply_homography(plate.homography(camera), corners_of(size_mm))
+        quad = plate.quad(camera, size_mm)
         oblique = -plate.normal @ sight / np.linalg.norm(sight)
         inside = quad.min() > _RIM_PX and bool((quad < np.array((width, height)) - _RIM_PX).all())
         if inside and oblique > np.cos(np.radians(MOST_OBLIQUE_DEG)):
@@ -107,7 +96,7 @@ def _at_scale(
     depth = camera.focal / px_per_mm
     for _ in range(3):
         plate = Frame(sight * depth, turn)
-        quad = apply_homography(plate.homography(camera), corners_of(size_mm))
+        quad = plate.quad(camera, size_mm)
         sides = np.hypot(*(np.roll(quad, -1, axis=0) - quad).T)
         seen = min((sides[0] + sides[2]) / size_mm[0], (sides[1] + sides[3]) / size_mm[1]) / 2
         depth *= seen / px_per_mm

@@ -6,17 +6,15 @@ reader has to know letters, not fonts. Lengths are in millimetres from the plate
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache, partial
-from pathlib import Path
+from functools import partial
 from typing import cast
 
 import cv2
-import matplotlib
 import numpy as np
 from numpy.random import Generator
 from PIL import Image, ImageDraw, ImageFont
 
-from plate_models.training.imaging import Field
+from plate_models.training.imaging import Field, carried_font
 from plate_models.training.imaging import Image as Pixels
 from plate_models.training.synthetic.glyphs import Point
 from plate_models.training.synthetic.ink import draw_ink, loosen
@@ -77,7 +75,7 @@ def _printed(ink: Pixels, kind: PlateKind, rng: Generator) -> tuple[Field, float
     return plate, float(max(paper.max(), paint.max()))
 
 
-FOREIGN = tuple(name for name, kind in KINDS.items() if kind.free)
+FOREIGN = tuple(name for name, kind in KINDS.items() if kind.sizes_mm)
 _FONTS = ("DejaVuSans-Bold.ttf", "DejaVuSans.ttf", "STIXGeneralBol.ttf", "")
 _FONT_ODDS, _FONT_PX = (0.45, 0.25, 0.05, 0.25), 160
 _SPACING = 0.1  # of a character's height
@@ -88,30 +86,23 @@ _BAND_MM, _ABOVE_MM, _MARGIN_MM = 42.0, 33.0, 12.0
 _BLUE = (0.01, 0.04, 0.3)
 
 
-@cache
-def _font(name: str) -> ImageFont.FreeTypeFont:
-    """One of matplotlib's fonts by its file's name; Pillow's own without a name."""
-    if name:
-        folder = Path(matplotlib.get_data_path(), "fonts", "ttf")
-        return ImageFont.truetype(str(folder / name), _FONT_PX)
-    return cast(ImageFont.FreeTypeFont, ImageFont.load_default(_FONT_PX))
-
-
-def _places(kind: PlateKind, band: str, height_mm: float) -> tuple[float, float, float]:
+def _places(kind: PlateKind, height_mm: float) -> tuple[float, float, float]:
     """Width of the band on the left, height of what is above the text, and of a character."""
-    left, above = _BAND_MM * (band == "left"), _ABOVE_MM * (band != "left")
+    left, above = _BAND_MM * (kind.band == "left"), _ABOVE_MM * (kind.band != "left")
     return left, above, (height_mm - above) / kind.lines * _TALL[kind.lines - 1]
 
 
 def _print_foreign(
-    text: str, kind: PlateKind, band: str, size_mm: Point, px_per_mm: float, rng: Generator
+    text: str, kind: PlateKind, size_mm: Point, px_per_mm: float, rng: Generator
 ) -> tuple[Field, float]:
     width, height = (round(side * px_per_mm) for side in size_mm)
-    left, above, tall = (round(mm * px_per_mm) for mm in _places(kind, band, size_mm[1]))
+    left, above, tall = (round(mm * px_per_mm) for mm in _places(kind, size_mm[1]))
     margin, slot = _MARGIN_MM * px_per_mm, (height - above) / kind.lines
     ink, sign = np.zeros((2, height, width), np.uint8)
     cv2.rectangle(ink, (0, 0), (width - 1, height - 1), 255, round(2 * px_per_mm))
-    font, bold = _font(str(rng.choice(_FONTS, p=_FONT_ODDS))), int(rng.integers(0, 7))
+    name, bold = str(rng.choice(_FONTS, p=_FONT_ODDS)), int(rng.integers(0, 7))
+    pillows = cast(Callable[[int], ImageFont.FreeTypeFont], ImageFont.load_default)
+    font = carried_font(name, _FONT_PX) if name else pillows(_FONT_PX)
     between = _BETWEEN[rng.integers(len(_BETWEEN))]
     for number, row in enumerate(kind.rows(text)):
         top = above + slot * (number + 0.5) - tall / 2
@@ -120,10 +111,10 @@ def _print_foreign(
     plate, white = _printed(ink, kind, rng)
     above_text = 0.2 * width, 0.2 * above, 0.8 * width, 0.8 * above
     on_left = 0.15 * left, 0.68 * height, 0.85 * left, 0.92 * height
-    tone = 0.04 if band == "none" else 0.75
-    if band != "none":
+    tone = 0.04 if kind.band == "none" else 0.75
+    if kind.band != "none":
         plate[:, :left], plate[:above] = _BLUE, _BLUE
-    _stamp(sign, kind.sign, font, bold, on_left if band == "left" else above_text)
+    _stamp(sign, kind.sign, font, bold, on_left if kind.band == "left" else above_text)
     plate += (sign.astype(np.float32) / 255)[..., None] * (np.float32(tone) - plate)
     return plate, white
 
@@ -150,11 +141,11 @@ def _stamp(
 def sample_design(kind: str, rng: Generator) -> Design:
     """A plate of a kind, a key of `KINDS`, with a text of its own; ValueError for another kind."""
     text, its = sample_text(rng, kind), kind_named(kind)
-    if its.free:
-        width, height = size = its.free.sizes_mm[rng.integers(len(its.free.sizes_mm))]
+    if its.sizes_mm:
+        width, height = size = its.sizes_mm[rng.integers(len(its.sizes_mm))]
         screws = (0.25 * width, 9.0), (0.75 * width, 9.0), (0.25 * width, height - 9)
-        tall = _places(its, its.free.band, height)[2]
-        printed = partial(_print_foreign, text, its, its.free.band, size)
+        tall = _places(its, height)[2]
+        printed = partial(_print_foreign, text, its, size)
         return Design(text, its.lines, size, tall, screws, its.holder_share, printed)
     fitting = its.layouts_of(text)
     layout = loosen(fitting[rng.integers(len(fitting))], its, rng)

@@ -1,7 +1,7 @@
 """A lens, a sensor, and what their camera makes of the light: from linear light to a JPEG file."""
 
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any
 
 import cv2
 import numpy as np
@@ -9,8 +9,6 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 
 from plate_models.training.imaging import Field, Floats, Image, encode_jpeg, motion_kernel
-
-Real = TypeVar("Real", np.float32, np.float64)
 
 _BEND = (-0.05, 0.16)
 _FALL_OFF = (0.0, 0.45)
@@ -31,13 +29,12 @@ class Lens:
     motion_px: tuple[float, float]  # (x, y) way of the picture during the exposure
     veil: float  # stray light, as a share of the picture's mean
 
-    def straighten(self, points: NDArray[Real]) -> NDArray[Real]:
+    def straighten(self, points: NDArray[Any]) -> NDArray[Any]:
         """From places (..., 2) in the picture, in pixels, to where a pinhole would see them."""
         middle = np.array(self.size_wh, np.float32) / 2
         off = points - middle
         radius = (off[..., :1] ** 2 + off[..., 1:] ** 2) / (middle**2).sum()
-        straight: NDArray[Real] = middle + off * (1 + self.bend * radius) / (1 + max(self.bend, 0))
-        return straight
+        return np.asarray(middle + off * (1 + self.bend * radius) / (1 + max(self.bend, 0)))
 
     def bend_points(self, points: Floats) -> Floats:
         """The inverse of :meth:`straighten`, by fixed-point iteration."""

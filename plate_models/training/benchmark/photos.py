@@ -15,7 +15,6 @@ from plate_models.training.benchmark.camera import (
     ROLL_DEG,
     Camera,
     Frame,
-    corners_of,
     sample_frames,
     turn_about,
 )
@@ -24,7 +23,7 @@ from plate_models.training.benchmark.optics import Lens, sample_lens, sense, sto
 from plate_models.training.benchmark.plates import draw_sheet, fold_at
 from plate_models.training.benchmark.scenes import Light, build, infrared, sample_light
 from plate_models.training.codec import DECODERS, through_codec
-from plate_models.training.imaging import Image, apply_homography, encode_jpeg
+from plate_models.training.imaging import Image, encode_jpeg
 from plate_models.training.labels import LabelledPlate
 from plate_models.training.synthetic.kinds import CAR, DRAWN
 from plate_models.training.worker_pool import map_ahead
@@ -65,8 +64,7 @@ def label(
     design: Design, kind: str, hung: Frame, camera: Camera, lens: Lens, light: Light
 ) -> LabelledPlate:
     """What a photo shows, and where."""
-    corners = apply_homography(hung.homography(camera), corners_of(design.size_mm))
-    quad = lens.bend_points(corners)
+    quad = lens.bend_points(hung.quad(camera, design.size_mm))
     (x0, y0), (x1, y1) = quad.min(axis=0).tolist(), quad.max(axis=0).tolist()
     about = design.text, True, "dark" if light.dark else "day", design.lines, kind
     return LabelledPlate((x0, y0, x1, y1), *about, tuple((x, y) for x, y in quad.tolist()))
@@ -136,13 +134,13 @@ def clip_kind(index: int) -> str:
     return others[index // 2 % len(others)] if index % 2 else CAR
 
 
-def render_clip(index: int, seed: int = SEED) -> list[BenchmarkPhoto]:
+def render_clip(index: int) -> list[BenchmarkPhoto]:
     """Film a car that comes near, in H.264 at 0.3 to 1 Mbit/s; the same number, the same frames.
 
     Returns the frames as photos, such as "clip-0003-08".
     """
     kind, at = clip_kind(index), (99, index)
-    rng = default_rng(SeedSequence(seed, spawn_key=at))
+    rng = default_rng(SeedSequence(SEED, spawn_key=at))
     size_wh = _CLIP_SIZES_WH[int(rng.random() >= _SMALL_CLIPS_SHARE)]
     camera = Camera(size_wh, float(rng.uniform(*_CLIP_FOCAL)) * size_wh[0])
     tilt = turn_about("zx", rng.uniform(-ROLL_DEG, ROLL_DEG), rng.uniform(*GATE_PITCH_DEG))
@@ -161,7 +159,7 @@ def render_clip(index: int, seed: int = SEED) -> list[BenchmarkPhoto]:
         shown = replace(sheet, fold=fold_at(1 / sheet.to_mm[0, 0], seen_px))
         # The same chance in every frame: scene and camera stay, only the noise is new.
         picture, white = build(camera, face_now, hung_now, shown, light, default_rng(look))
-        noise = default_rng(SeedSequence(seed, spawn_key=(*at, number)))
+        noise = default_rng(SeedSequence(SEED, spawn_key=(*at, number)))
         seen = lens.see(picture) * np.float32(level / white)
         films.append(sense(seen, light.dark, default_rng(look), noise))
         labels.append(label(design, kind, hung_now, camera, lens, light))

@@ -168,10 +168,10 @@ def _draw_vehicle(
         pane = _trapezium(shoulder, lamp_w, shoulder + lamp_h, lamp_w)
         pane += np.array((side * (_REACH_MM - lamp_w), 0))
         parts += [(wheel, _PLASTIC, share), (pane, lamp, _GLOWING if glow else share)]
+    view = face.homography(camera)
     for corners, colour, light in parts:
-        placed = face.at(np.column_stack((corners, np.zeros(len(corners)))))
-        if placed[:, 2].min() > _NEAREST_MM:
-            path = np.rint(camera.project(placed) * (1 << _SHIFT)).astype(np.int32)
+        if (corners @ face.turn[2, :2] + face.origin[2]).min() > _NEAREST_MM:
+            path = np.rint(apply_homography(view, corners) * (1 << _SHIFT)).astype(np.int32)
             cv2.fillPoly(albedo, [path], colour, cv2.LINE_AA, _SHIFT)
             cv2.fillPoly(lit, [path], (light,), cv2.LINE_8, _SHIFT)
 

@@ -142,11 +142,11 @@ def worse(data: Path) -> list[Photo]:
 
 def latin(data: Path) -> list[Photo]:
     """``latin_photos``: European and Brazilian plates."""
-    photos = sorted(load_labels(data / "latin_photos"), key=lambda photo: photo.plates[0].kind)
-    regions = [_REGIONS.get(photo.plates[0].kind, "others") for photo in photos]
-    rows = [f"latin_photos, {region}" for region in regions]
-    named = zip(rows, photos, strict=True)
-    return [replace(_real(row, photo), o_is_0=True) for row, photo in named]
+    found = []
+    for photo in sorted(load_labels(data / "latin_photos"), key=lambda photo: photo.plates[0].kind):
+        region = _REGIONS.get(photo.plates[0].kind, "others")
+        found.append(replace(_real(f"latin_photos, {region}", photo), o_is_0=True))
+    return found
 
 
 def world(data: Path) -> list[Photo]:
@@ -193,7 +193,7 @@ def rendered(per_kind: int, workers: int) -> Iterator[Photo]:
 
 def video(clips: int, workers: int) -> Iterator[Photo]:
     """Frames of rendered clips, badly encoded."""
-    for frames in map_ahead(render_clip, range(clips), workers, ahead=2):
+    for frames in map_ahead(render_clip, range(clips), workers):
         for frame in frames:
             whose = "Russian" if frame.plate.kind.startswith("ru.") else "others"
             yield _rendered(f"rendered video, {whose}", frame)

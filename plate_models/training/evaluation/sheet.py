@@ -25,8 +25,8 @@ _LABEL_RGB, _FOUND_RGB = (0, 200, 80), (255, 140, 0)
 # Of a view's width, what the boxes to be seen take.
 _VIEW_SHARE = 0.6
 _LETTER_WH = (24, 34)
-_COLUMNS, _PITCH = 4, 298
-_VIEW_WH, _PLATE_WH, _CELL_HEIGHT = (282, 160), (282, 72), 440
+_COLUMNS = 4
+_VIEW_WH, _PLATE_WH, _CELL_WH = (282, 160), (282, 72), (298, 440)
 _MOST = 60
 
 
@@ -49,7 +49,7 @@ def failure_sheet(board: Scoreboard, title: str, about: Sequence[str]) -> Image.
         a for plate in board.plates if not plate.label.legible for a in plate.answers if a.text
     ]
     note = "No plate is there." if board.complete else "Is it a plate? No label says so."
-    strips = [_heading(title, [*about, "", *meanings, "", legend])]
+    rows = [[_heading(title, [*about, "", *meanings, "", legend])]]
     sections: tuple[tuple[str, Sequence[PlateResult | Answer]], ...] = (
         (f"Not found or not read right: {len(failures)}", failures),
         (f"Read right, but loosely boxed: {len(loose)}", loose),
@@ -60,60 +60,60 @@ def failure_sheet(board: Scoreboard, title: str, about: Sequence[str]) -> Image.
         if not shown:
             continue
         more = f", of which {_MOST} are shown" if len(shown) > _MOST else ""
-        strips.append(_heading(heading + more))
-        for start in range(0, min(len(shown), _MOST), _COLUMNS):
-            strips.append(Image.new("RGB", (WIDTH, _CELL_HEIGHT), _PAPER))
-            for column, one in enumerate(shown[start : start + _COLUMNS]):
-                _draw(strips[-1], _MARGIN + column * _PITCH, one, board.loads[one.photo]())
-    sheet = Image.new("RGB", (WIDTH, sum(one.height for one in strips) + _MARGIN), _PAPER)
-    top = 0
-    for strip in strips:
-        sheet.paste(strip, (0, top))
-        top += strip.height
+        rows.append([_heading(heading + more)])
+        cells = [_draw(one, board.loads[one.photo]()) for one in shown[:_MOST]]
+        rows += [cells[start : start + _COLUMNS] for start in range(0, len(cells), _COLUMNS)]
+    tops = np.cumsum([0, *(row[0].height for row in rows)]).tolist()
+    sheet = Image.new("RGB", (WIDTH, tops[-1] + _MARGIN), _PAPER)
+    for top, row in zip(tops, rows, strict=False):
+        for column, image in enumerate(row):
+            sheet.paste(image, (_MARGIN + column * _CELL_WH[0], top))
     return sheet
 
 
 def _heading(title: str, lines: Sequence[str] = ()) -> Image.Image:
     image = Image.new("RGB", (WIDTH, 64 + 22 * len(lines)), _PAPER)
     pen = ImageDraw.Draw(image)
-    pen.text((_MARGIN, 20), title, _INK, load_default(24))
-    pen.multiline_text((_MARGIN, 58), "\n".join(lines), _GREY, load_default(14), spacing=8)
+    pen.text((0, 20), title, _INK, load_default(24))
+    pen.multiline_text((0, 58), "\n".join(lines), _GREY, load_default(14), spacing=8)
     return image
 
 
-def _draw(image: Image.Image, x: int, shown: PlateResult | Answer, photo: Pixels) -> None:
-    """Draw a failure, or an answer without a label, into a strip: views, texts, facts."""
+def _draw(shown: PlateResult | Answer, photo: Pixels) -> Image.Image:
+    """A cell for a failure, or for an answer without a label: views, texts, facts."""
     answer: Answer | None
     if isinstance(shown, Answer):
-        answer, boxes, failure = shown, [(shown.box, _FOUND_RGB)], ""
+        answer, boxes, failure = shown, [], ""
         texts: list[tuple[str, str | None]] = [(shown.guess, None)]
         facts = [f"box {shown.detection_score:.2f}", "readable" if shown.text else "not readable"]
     else:
         answer, label, failure = next(iter(shown.answers), None), shown.label, shown.failure
-        right = label.text if label.legible else None
+        boxes, right = [(label.box, _LABEL_RGB)], label.text if label.legible else None
         texts = [(right or "?", None)]
         texts += [(one.guess if one else "", right) for one in (answer, shown.in_label)]
         light = label.light or "light unknown"
         facts = [f"{shown.width:.0f} px wide, {light}, {label.lines} in a plate"]
         facts.append(f"IoU {shown.iou:.2f}")
-        boxes = [(label.box, _LABEL_RGB), *([(answer.box, _FOUND_RGB)] if answer else [])]
+    image = Image.new("RGB", _CELL_WH, _PAPER)
+    pen = ImageDraw.Draw(image)
     if answer:
         facts.append(f"score {answer.score:.3f}, {answer.format}")
-    pen = ImageDraw.Draw(image)
-    image.paste(view(photo, _VIEW_WH, boxes), (x, 10))
+        boxes.append((answer.box, _FOUND_RGB))
+    image.paste(_view(photo, _VIEW_WH, boxes), (0, 10))
     plate = Image.new("RGB", _PLATE_WH, _RULE)
     if answer and answer.crop is not None:
         plate = Image.fromarray(answer.crop).resize(_PLATE_WH, Image.Resampling.BICUBIC)
-    image.paste(plate, (x, 176))
+    image.paste(plate, (0, 176))
     for number, (found, expected) in enumerate(texts):
-        _letters(pen, (x, 252 + 36 * number), found, expected)
+        _letters(pen, 252 + 36 * number, found, expected)
     y = 256 + 36 * len(texts)
-    pen.text((x, y), failure, _RED, load_default(14))
+    pen.text((0, y), failure, _RED, load_default(14))
     lines = "\n".join([*facts, shown.photo[:40]])
-    pen.multiline_text((x, y + 19), lines, _INK, load_default(14), spacing=4)
+    pen.multiline_text((0, y + 19), lines, _INK, load_default(14), spacing=4)
+    return image
 
 
-def view(
+def _view(
     photo: Pixels, size_wh: tuple[int, int], boxes: Sequence[tuple[Box, tuple[int, int, int]]]
 ) -> Image.Image:
     """A part of a photo, as close to its boxes as possible, with the boxes drawn in.
@@ -139,17 +139,13 @@ def view(
     return seen
 
 
-def _letters(
-    pen: ImageDraw.ImageDraw, place: tuple[int, int], found: str, right: str | None
-) -> None:
+def _letters(pen: ImageDraw.ImageDraw, y: int, found: str, right: str | None) -> None:
     """Write a text in cells, one per character; wrong ones are red, a missing one is a bar."""
     pairs = align(found, right) if right is not None else [(char, char) for char in found]
     width, height = _LETTER_WH
-    x, y = place
-    for char, expected in pairs:
-        wrong = char != expected
+    for place, (char, expected) in enumerate(pairs):
+        x, wrong = place * width, char != expected
         if wrong:
             pen.rectangle((x, y, x + width - 3, y + height - 2), _PALE_RED)
         middle = (x + width / 2 - 1, y + height / 2)
         pen.text(middle, char or "_", _RED if wrong else _INK, load_default(26), anchor="mm")
-        x += width

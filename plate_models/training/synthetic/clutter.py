@@ -1,17 +1,14 @@
 """What is taken for a plate and is none: signs, lettering, cameras' clocks, windows, vents."""
 
 import re
-from functools import cache
-from pathlib import Path
 
 import cv2
-import matplotlib
 import numpy as np
 from numpy.random import Generator
 from PIL import Image as Pictures
-from PIL import ImageDraw, ImageFont
+from PIL import ImageDraw
 
-from plate_models.training.imaging import Floats, Image, box_corners
+from plate_models.training.imaging import Floats, Image, box_corners, carried_font
 from plate_models.training.synthetic.glyphs import Mask
 from plate_models.training.synthetic.plates import PlateImage
 
@@ -145,14 +142,9 @@ def _make_text(rng: Generator) -> str:
     return re.sub("[#@]", fill, pattern)
 
 
-def _write(text: str, font: str) -> Mask:
-    left, top, right, bottom = (int(side) for side in _load(font).getbbox(text))
+def _write(text: str, font_name: str) -> Mask:
+    font = carried_font(f"DejaVu{font_name}.ttf", _FONT_SIZE)
+    left, top, right, bottom = (int(side) for side in font.getbbox(text))
     picture = Pictures.new("L", (right - left, bottom - top))
-    ImageDraw.Draw(picture).text((-left, -top), text, fill=255, font=_load(font))
+    ImageDraw.Draw(picture).text((-left, -top), text, fill=255, font=font)
     return np.asarray(picture)
-
-
-@cache
-def _load(font: str) -> ImageFont.FreeTypeFont:
-    folder = Path(matplotlib.get_data_path()) / "fonts" / "ttf"
-    return ImageFont.truetype(folder / f"DejaVu{font}.ttf", _FONT_SIZE)

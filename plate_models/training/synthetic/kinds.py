@@ -7,9 +7,9 @@ gives defaults. Lengths are in millimetres from the plate's left top corner.
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field
 from functools import cache
-from typing import Annotated, Any, Literal, TypeAlias, TypeVar
+from typing import Annotated, Any, Literal, TypeAlias, TypeVar, get_args
 
 import numpy as np
 from pydantic import Field, TypeAdapter, ValidationError
@@ -26,6 +26,7 @@ Shares: TypeAlias = tuple[tuple[str, float], ...]
 Table = TypeVar("Table")
 _Share = Annotated[float, Field(ge=0)]
 _Length = Annotated[float, Field(gt=0)]
+_Purpose = Literal["training", "calibration"]
 _Colour = Literal["white", "black", "red", "yellow", "green", "blue"]
 
 
@@ -59,28 +60,16 @@ class Layout(Strict):
 
 
 @dataclass(frozen=True)
-class FreeLayout(Strict):
-    """A plate without measured places: its characters are set in a typeface, side by side."""
-
-    sizes_mm: Annotated[tuple[tuple[_Length, _Length], ...], Field(min_length=1)]
-    typefaces: tuple[str, ...] = ()  # names of the fonts' files; none means any
-    band: Literal["left", "top", "none"] = "none"  # the blue one
-
-
-@dataclass(frozen=True)
-class _Shares(Strict):
-    training: _Share = 0.0
-    calibration: _Share = 0.0
-
-
-@dataclass(frozen=True)
 class _Plate(Strict):
     """A format's plate, as its country's file describes it."""
 
-    shares: _Shares = _Shares()  # of all plates that are rendered
+    shares: dict[_Purpose, _Share] = field(default_factory=dict)  # of all rendered plates
     # One or more for each length of its texts; which one is a matter of chance.
     layouts: tuple[Layout, ...] = ()
-    free: FreeLayout | None = None  # in place of layouts
+    # In place of layouts, for a plate whose characters are set in a typeface, side by side.
+    sizes_mm: tuple[tuple[_Length, _Length], ...] = ()
+    typefaces: tuple[str, ...] = ()  # names of the fonts' files; none means any
+    band: Literal["left", "top", "none"] = "none"  # the blue one
     sheet: tuple[RGB, RGB] = ((250,) * 3, (250,) * 3)  # range in full light, RGB in [0, 255]
     light_ink: bool = False  # characters are white; else black
     sign: str = ""  # of the country, such as "RUS"
@@ -116,15 +105,13 @@ class PlateKind(_Plate):
     @property
     def smallest_mm(self) -> tuple[float, float]:
         """Width and height of the smallest plate of the kind."""
-        if self.free:
-            return min(self.free.sizes_mm)
-        return min(layout.size_mm for layout in self.layouts)
+        return min(self.sizes_mm or (layout.size_mm for layout in self.layouts))
 
     @property
     def smallest_character(self) -> float:
         """Least height of a character, as a share of the plate's width."""
-        if self.free:
-            return min(0.6 * height / self.lines / width for width, height in self.free.sizes_mm)
+        if self.sizes_mm:
+            return min(0.6 * height / self.lines / width for width, height in self.sizes_mm)
         return min(
             height / layout.size_mm[0]
             for layout in self.layouts
@@ -187,22 +174,15 @@ def kinds_of(country: str) -> Mapping[str, PlateKind]:
         if table.plate is None:
             continue
         place = f"{path}: format {table.name!r}: plate"
-        given = definition.plate | table.plate
-        short = {field.name for field in fields(FreeLayout)} & set(given)
-        free = _read(FreeLayout, {key: given.pop(key) for key in short}, place) if short else None
-        looks = _read(_Plate, given, place)
-        if (free is None) == (not looks.layouts):
+        looks = _read(_Plate, definition.plate | table.plate, place)
+        if bool(looks.sizes_mm) == bool(looks.layouts):
             raise FormatError(f"{place}: expected either 'layouts' or 'sizes_mm'")
         if strange := set(looks.busy_regions) - set(grammar.regions.values()):
             raise FormatError(f"{place}.busy_regions: {sorted(strange)} are not in [regions]")
         if looks.layouts and (missing := set(grammar.alphabet + looks.sign) - set(outlines)):
             raise FormatError(f"{path}: plate.outlines: there are none of {sorted(missing)}")
         found[table.name] = PlateKind(
-            **vars(looks) | {"free": free},
-            format=plate_format,
-            table=table,
-            country=grammar,
-            outlines=outlines,
+            **vars(looks), format=plate_format, table=table, country=grammar, outlines=outlines
         )
     return found
 
@@ -242,6 +222,6 @@ CAR = next(iter(KINDS))
 # Those with measured places.
 DRAWN = tuple(name for name, kind in KINDS.items() if kind.layouts)
 TRAINING_SHARES, CALIBRATION_SHARES = (
-    tuple((name, share) for name, kind in KINDS.items() if (share := getattr(kind.shares, purpose)))
-    for purpose in ("training", "calibration")
+    tuple((name, share) for name, kind in KINDS.items() if (share := kind.shares.get(purpose)))
+    for purpose in get_args(_Purpose)
 )

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import pairwise
 
 import cv2
@@ -10,13 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.spatial.transform import Rotation
 
-from plate_models.training.imaging import (
-    Floats,
-    Image,
-    apply_homography,
-    box_corners,
-    shift_by,
-)
+from plate_models.training.imaging import Floats, Image, apply_homography, box_corners, shift_by
 from plate_models.training.synthetic.glyphs import Mask, Point
 from plate_models.training.synthetic.ink import CORNER_MM, draw_ink, loosen, rounded_box
 from plate_models.training.synthetic.kinds import CAR, RGB, Layout, PlateKind, kind_named
@@ -167,11 +160,6 @@ class PlateImage:
         return np.dstack((cv2.multiply(self.rgb, cover, scale=1 / 255), self.alpha))
 
 
-@lru_cache(maxsize=64)
-def _outline(size_wh: tuple[int, int], radius: float) -> Mask:
-    return rounded_box(size_wh, 0, radius)
-
-
 def _draw_flag(rgb: Image, stripes: Sequence[str], layout: Layout, scale: float) -> None:
     left, top, right, bottom = layout.flag
     x0, x1 = round(left * scale), round(right * scale)
@@ -202,11 +190,11 @@ def _print_plate(
 ) -> Image:
     """A new plate with ink, relief, flag and screws, but without dirt and holder."""
     low, high = (np.array(end) for end in kind.sheet)
-    if kind.free:
+    if kind.sizes_mm:
         sheet = tuple((low + (high - low) * rng.random()).tolist())
-        size = kind.free.sizes_mm[rng.integers(len(kind.free.sizes_mm))]
+        size = kind.sizes_mm[rng.integers(len(kind.sizes_mm))]
         colours = sheet, (245,) * 3 if kind.light_ink else (15,) * 3
-        latin = LatinPlate(kind.rows(text), size, kind.free.band, colours, kind.free.typefaces)
+        latin = LatinPlate(kind.rows(text), size, kind.band, colours, kind.typefaces)
         return _print_latin(latin, rng, scale, style)
     fitting = kind.layouts_of(text)
     layout = loosen(fitting[rng.integers(len(fitting))], kind, rng)
@@ -288,10 +276,10 @@ def render_plate(
         add_dirt(plate, rng)
     height, width = plate.shape[:2]
     radius = CORNER_MM * px_per_mm
-    alpha, left, top, rgb = _outline((width, height), radius), 0, 0, plate
+    alpha, left, top, rgb = rounded_box((width, height), 0, radius), 0, 0, plate
     if rng.random() < style.holder_share * holder_share:
         rgb, (left, top) = _mount(plate, alpha, rng, px_per_mm)
-        alpha = _outline((rgb.shape[1], rgb.shape[0]), radius)
+        alpha = rounded_box((rgb.shape[1], rgb.shape[0]), 0, radius)
     if rng.random() < style.snowy_share:
         add_snow(rgb, rng)
     if rng.random() < style.hidden_share:

@@ -44,11 +44,6 @@ class Patch:
     quad: Field  # (4, 2) float32, corners TL, TR, BR, BL of the plate in photo pixels
     lines: int  # of text, 1 or 2
 
-    @property
-    def box(self) -> Field:
-        """(4,) float32 x0, y0, x1, y1: the hull of the quad, in photo pixels."""
-        return np.concatenate((self.quad.min(axis=0), self.quad.max(axis=0)))
-
     def paste(self, photo: Image) -> Image:
         """A copy of the photo with the patch in its place."""
         painted = photo.copy()

@@ -167,15 +167,16 @@ def test_every_kind_replaces_a_long_and_a_high_plate(kind: str, box: tuple[int, 
     for seed in range(6):
         patch = paint_plate(photo, np.array(box, np.float32), np.random.default_rng(seed), kind)
         assert patch.lines == lines and match(kind, patch.text)
-        width, height = patch.box[2:] - patch.box[:2]
+        low, high = patch.quad.min(axis=0), patch.quad.max(axis=0)
+        width, height = high - low
         assert width < 1.1 * (x1 - x0)
         assert (width > 2.6 * height) == (lines == 1)
         # One line is as wide as the old plate, two are as high as they look in its place.
         assert 0.75 < (width / (x1 - x0) if lines == 1 else height / (y1 - y0)) < 1.75
-        centre = (patch.box[:2] + patch.box[2:]) / 2
+        centre = (low + high) / 2
         assert abs(centre[0] - (x0 + x1) / 2) < 2 and y0 < centre[1] < y1
         painted = patch.paste(photo)
-        left, top, right, bottom = np.rint(patch.box).astype(int)
+        left, top, right, bottom = np.rint((*low, *high)).astype(int)
         holder = round(0.3 * height)
         around = painted.mean(axis=2)
         around[top - holder : bottom + holder, left - holder : right + holder] = 90
