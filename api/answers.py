@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +11,9 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from api.parameters import Box, PlateFilter
 from plate_models import formats
+
+if TYPE_CHECKING:
+    from plate_models.pipeline import Plate as PlateOfPipeline
 
 Point = tuple[float, float]
 Quad = tuple[Point, Point, Point, Point]
@@ -200,7 +203,22 @@ def answer_from(recognition: Recognition, wanted: PlateFilter, total_ms: float) 
     )
 
 
-def plate_from(
+def answer_of(plate: "PlateOfPipeline") -> Plate:
+    """Build the JSON of a plate that was read in this process."""
+    reading = plate.reading
+    return _plate_from(
+        text=reading.text,
+        score=reading.score,
+        format_name=reading.format,
+        box=plate.box,
+        quad=plate.quad,
+        detection_score=plate.detection_score,
+        characters=reading.characters,
+        candidates=reading.candidates,
+    )
+
+
+def _plate_from(
     *,
     text: str,
     score: float,
@@ -238,7 +256,7 @@ def plate_from(
 
 def _plate(recognition: Recognition, index: int) -> Plate:
     texts = recognition.candidates[index]
-    return plate_from(
+    return _plate_from(
         text=recognition.texts[index],
         score=recognition.text_scores[index],
         format_name=recognition.formats[index],
