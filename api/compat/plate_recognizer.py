@@ -197,8 +197,9 @@ class ReaderFields(BaseModel):
         config = self.config
         if plate.detection_score < config.threshold_d or plate.score < config.threshold_o:
             return False
+        country = plate.format.partition(".")[0]
         # Without "strict" they are but a hint.
-        return not (config.region and self.regions) or plate.format[:2] in self.regions
+        return not (config.region and self.regions) or country in self.regions
 
 
 def _detail(description: str, member: str = "detail") -> dict[str, Any]:
