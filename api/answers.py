@@ -1,8 +1,8 @@
 """The recognizer's result, and the JSON that is made of it; no Triton client is needed for it."""
 
 import math
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
@@ -62,8 +62,7 @@ class Recognition:
     formats: list[str]
     candidates: list[tuple[str, ...]]  # best first, padded with ""
     candidate_scores: NDArray[np.float32]  # (N, K)
-    info: Mapping[str, Any]  # version, weights, device, and the photo's width and height
-    stages_ms: Mapping[str, float] = field(default_factory=dict)  # empty if not reported
+    info: "RecognitionInfo"
 
 
 class ImageSize(BaseModel):
@@ -124,6 +123,13 @@ class ModelInfo(BaseModel):
     version: str
     weights: str = Field(description="SHA-256 of the manifest of the weight files")
     device: str
+
+
+class RecognitionInfo(ModelInfo):
+    """What `plate_recognition` says of a photo and its reading."""
+
+    image: ImageSize
+    timing_ms: dict[str, float] = {}  # by stage; empty if not reported
 
 
 class Timing(BaseModel):
@@ -196,9 +202,9 @@ def answer_from(recognition: Recognition, wanted: PlateFilter, total_ms: float) 
     plates = (_plate(recognition, index) for index in range(len(recognition.texts)))
     info = recognition.info
     return PlatesAnswer(
-        image=ImageSize(width=info["width"], height=info["height"]),
+        image=info.image,
         plates=[plate for plate in plates if wanted.wants(plate.box)],
-        model=ModelInfo(version=info["version"], weights=info["weights"], device=info["device"]),
+        model=ModelInfo(version=info.version, weights=info.weights, device=info.device),
         timing_ms=Timing(total=round(total_ms, 1)),
     )
 
