@@ -151,9 +151,7 @@ def _likeliest(prefixes: Beam, width: int) -> Beam:
     return dict(items[index] for index in ranked[:width])
 
 
-def text_probabilities(
-    log_probs: Array, texts: Sequence[str], alphabet: str = RECOGNIZER.alphabet
-) -> list[float]:
+def text_probabilities(log_probs: Array, texts: Sequence[str], alphabet: str) -> list[float]:
     """Give the exact probability of each text: the sum over all of its alignments.
 
     It is 0 for a text that is too long for T steps, and for all if nothing can be read.
@@ -167,9 +165,7 @@ def text_probabilities(
     return [float(row[end] + row[end + 1]) for row, end in zip(reached, ends, strict=True)]
 
 
-def character_alternatives(
-    log_probs: Array, text: str, alphabet: str = RECOGNIZER.alphabet
-) -> Array:
+def character_alternatives(log_probs: Array, text: str, alphabet: str) -> Array:
     """Give the exact probability of a text with one character replaced, or left out.
 
     Forward-backward over all alignments: what stands before a place and what stands after
