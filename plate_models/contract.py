@@ -6,9 +6,9 @@ and nothing that is here may change.
 
 import json
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -46,10 +46,8 @@ GOLDEN_PHOTO = "golden.jpg"
 Array = NDArray[Any]
 
 
-class InvalidInput(images.ImageError):
+class InvalidInput(images.ImageError, slug="invalid-input"):
     """The tensors of a request are not those of the contract."""
-
-    slug: ClassVar[str] = "invalid-input"
 
 
 class GraphError(RuntimeError):
@@ -225,10 +223,7 @@ def outputs_of(
         outputs[LOG_PROBS] = ctc.stack([plate.log_probs for plate in plates])
     if MODEL_INFO in wanted:
         info = {
-            "version": origin.version,
-            "weights": origin.weights,
-            "device": origin.device,
-            "alphabet": origin.alphabet,
+            **asdict(origin),
             "image": {"width": photo.shape[1], "height": photo.shape[0]},
             **({} if timing_ms is None else {"timing_ms": dict(timing_ms)}),
         }
