@@ -51,7 +51,10 @@ class InvalidInput(images.ImageError, slug="invalid-input"):
 
 
 class GraphError(RuntimeError):
-    """A net gave no answer. Transient: its queue is full, or its process is started again."""
+    """A net gave no answer.
+
+    Transient: the time is over, its queue is full, or its process is started again.
+    """
 
     def __init__(self, message: str, transient: bool = True) -> None:
         super().__init__(message)
@@ -60,12 +63,6 @@ class GraphError(RuntimeError):
 
 class CallerGone(RuntimeError):
     """The client has cancelled its request."""
-
-
-class TimeoutExpired(RuntimeError):
-    """The answer would come after the request's time-out."""
-
-    transient = True  # as of a GraphError
 
 
 @dataclass(frozen=True)
@@ -158,7 +155,7 @@ def problem_of(error: Exception) -> tuple[str, str]:
         return f"{error.slug}: {error}", "INVALID_ARG"
     if isinstance(error, CallerGone):
         return str(error), "CANCELLED"
-    if isinstance(error, TimeoutExpired | GraphError):
+    if isinstance(error, GraphError):
         # As Triton says itself of its queues.
         return str(error), "UNAVAILABLE" if error.transient else "INTERNAL"
     return f"unexpected {type(error).__name__}, see the server's log", "INTERNAL"
