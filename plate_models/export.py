@@ -79,7 +79,11 @@ def export(
             need sizes that the repository's configurations lack, or read nothing on a photo
             that they should. Nothing was replaced.
     """
-    check_version(version)
+    # Triton takes nothing else for a version; it skips "02".
+    if not (re.fullmatch("[1-9][0-9]*", version) and int(version) < 2**31):
+        raise ExportError(
+            f"version: expected a whole number from 1 without zeros before it, got {version!r}"
+        )
     photo = golden or DEFAULT_GOLDEN
     if not photo.is_file():
         raise ExportError(f"{photo}: expected a photo, there is no such file")
@@ -142,14 +146,6 @@ def read_golden(photo: Path, modules: weights.Modules) -> list[dict[str, Any]]:
 
 def _pixels(photo: Path) -> Tensor:
     return torch.from_numpy(images.decode(photo.read_bytes()))
-
-
-def check_version(version: str) -> None:
-    """Raise ExportError unless Triton takes it for a version, such as 2; it skips "02"."""
-    if not (re.fullmatch("[1-9][0-9]*", version) and int(version) < 2**31):
-        raise ExportError(
-            f"version: expected a whole number from 1 without zeros before it, got {version!r}"
-        )
 
 
 def _export_graphs(modules: weights.Modules, folder: Path, version: str) -> dict[str, str]:
