@@ -23,8 +23,8 @@ from api.errors import kinds
 from api.main import create_app
 from api.request import Deadline
 from api.settings import Settings
-from plates.serving import EmbeddedTriton
 from plates.serving.running import running_service
+from plates.serving.triton import EmbeddedTriton
 
 ROOT = Path(__file__).resolve().parent.parent
 # The exported models; another folder while weights are being trained.
