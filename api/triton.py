@@ -76,7 +76,7 @@ class TritonClient:
         ca_file = settings.triton_ca_file
         self._client = InferenceServerClient(
             settings.triton_address,
-            ssl=settings.triton_tls,
+            ssl=(settings.triton_url or "").startswith("grpcs://"),
             root_certificates=str(ca_file) if ca_file else None,
             channel_args=_CHANNEL_OPTIONS,
         )
