@@ -194,8 +194,9 @@ def quads_from_theta(
 
     They are TL, TR, BR, BL of the plate's own orientation.
     """
-    first, last = widen_boxes(boxes_xyxy.to(theta.dtype), lines, spec)[:, None].split(2, dim=-1)
-    return (first + last) / 2 + corners_in_crop(theta) * (last - first) / 2  # (N, 4, 2)
+    region = widen_boxes(boxes_xyxy.to(theta.dtype), lines, spec)[:, None]  # (N, 1, 4)
+    first, last = region[..., :2], region[..., 2:]
+    return (first + last) / 2 + corners_in_crop(theta) * (last - first) / 2
 
 
 def hulls_of(quads: Tensor) -> Tensor:
