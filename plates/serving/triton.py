@@ -140,12 +140,12 @@ class EmbeddedTriton:
         guardian = self._guardian
         return guardian.poll() if guardian else 1
 
-    def log_tail(self, lines: int = _LOG_TAIL_LINES) -> str:
+    def log_tail(self) -> str:
         """Return the last lines of the server's log, without its wide tables."""
         log = self._folder and self._folder / _LOG
         text = log.read_text(encoding="utf-8", errors="replace") if log and log.exists() else ""
         kept = [line for line in text.splitlines() if line and not line.startswith(("+", "|"))]
-        return "\n".join(kept[-lines:])
+        return "\n".join(kept[-_LOG_TAIL_LINES:])
 
     def bound_log(self) -> None:
         """Empty the server's log if it has become too long for the disk."""
