@@ -1,14 +1,14 @@
 """ONNX graphs on OpenVINO, on the CPU: in bfloat16 where the processor computes with it."""
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from plate_models.backends.batching import Arrays, Run
 from plate_models.cores import choose_threads
 
 # OpenVINO imports its converter, which is not needed here, and which reports over the network
@@ -16,9 +16,6 @@ from plate_models.cores import choose_threads
 sys.modules.setdefault("openvino.tools.ovc", None)  # type: ignore[arg-type]
 
 import openvino  # noqa: E402
-
-Arrays = tuple[NDArray[Any], ...]
-Run = Callable[[Arrays], Arrays]
 
 # Compiled graphs that are kept, one for each shape of a sample: more than there are canvases.
 _SHAPES = 4
