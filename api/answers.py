@@ -1,9 +1,9 @@
 """The recognizer's result, and the JSON that is made of it; no Triton client is needed for it."""
 
 import math
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Literal, cast
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +11,9 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from api.parameters import Box, PlateFilter
 from plate_models import formats
+
+if TYPE_CHECKING:
+    from plate_models.pipeline import Plate as PlateOfPipeline
 
 Point = tuple[float, float]
 Quad = tuple[Point, Point, Point, Point]
@@ -59,8 +62,7 @@ class Recognition:
     formats: list[str]
     candidates: list[tuple[str, ...]]  # best first, padded with ""
     candidate_scores: NDArray[np.float32]  # (N, K)
-    info: Mapping[str, Any]  # version, weights, device, and the photo's width and height
-    stages_ms: Mapping[str, float] = field(default_factory=dict)  # empty if not reported
+    info: "RecognitionInfo"
 
 
 class ImageSize(BaseModel):
@@ -121,6 +123,13 @@ class ModelInfo(BaseModel):
     version: str
     weights: str = Field(description="SHA-256 of the manifest of the weight files")
     device: str
+
+
+class RecognitionInfo(ModelInfo):
+    """What `plate_recognition` says of a photo and its reading."""
+
+    image: ImageSize
+    timing_ms: dict[str, float] = {}  # by stage; empty if not reported
 
 
 class Timing(BaseModel):
@@ -193,14 +202,29 @@ def answer_from(recognition: Recognition, wanted: PlateFilter, total_ms: float) 
     plates = (_plate(recognition, index) for index in range(len(recognition.texts)))
     info = recognition.info
     return PlatesAnswer(
-        image=ImageSize(width=info["width"], height=info["height"]),
+        image=info.image,
         plates=[plate for plate in plates if wanted.wants(plate.box)],
-        model=ModelInfo(version=info["version"], weights=info["weights"], device=info["device"]),
+        model=ModelInfo(version=info.version, weights=info.weights, device=info.device),
         timing_ms=Timing(total=round(total_ms, 1)),
     )
 
 
-def plate_from(
+def answer_of(plate: "PlateOfPipeline") -> Plate:
+    """Build the JSON of a plate that was read in this process."""
+    reading = plate.reading
+    return _plate_from(
+        text=reading.text,
+        score=reading.score,
+        format_name=reading.format,
+        box=plate.box,
+        quad=plate.quad,
+        detection_score=plate.detection_score,
+        characters=reading.characters,
+        candidates=reading.candidates,
+    )
+
+
+def _plate_from(
     *,
     text: str,
     score: float,
@@ -238,7 +262,7 @@ def plate_from(
 
 def _plate(recognition: Recognition, index: int) -> Plate:
     texts = recognition.candidates[index]
-    return plate_from(
+    return _plate_from(
         text=recognition.texts[index],
         score=recognition.text_scores[index],
         format_name=recognition.formats[index],

@@ -41,7 +41,7 @@ class Services:
         Yields the upload, whose share of the memory is taken until the context ends, and the
         parameters of the address overridden by those of the form.
         """
-        self.reader.refuse_if_full(context.deadline)
+        self.reader.admission.refuse_if_full(context.deadline)
         with self.upload_memory.share() as take:
             upload = await read_upload(context, form, self.settings, take)
             query = context.request.query_params.multi_items()

@@ -34,16 +34,12 @@ def file_field(description: str) -> dict[str, Any]:
     return {"type": "string", "format": "binary", "description": description}
 
 
-def form_schema(
-    required: str, properties: dict[str, Any], parameters: type[BaseModel]
+def body_of(
+    form: UploadForm, properties: dict[str, Any], parameters: type[BaseModel]
 ) -> dict[str, Any]:
-    """The schema of a form, with one field that is required and those of the parameters."""
-    others = parameters.model_json_schema()["properties"]
-    return {"type": "object", "required": [required], "properties": properties | others}
-
-
-def body_of(form: UploadForm, schema: dict[str, Any]) -> dict[str, Any]:
-    """The OpenAPI request body of a route whose form has fields of that schema."""
+    """The OpenAPI request body of a route whose form has these fields and the parameters'."""
+    properties = properties | parameters.model_json_schema()["properties"]
+    schema = {"type": "object", "required": [form.fields[0]], "properties": properties}
     content = {
         kind: {"schema": file_field("The photo") if kind == "image/*" else schema}
         for kind in form.types

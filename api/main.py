@@ -1,4 +1,4 @@
-"""The gateway as an application; `api.edge.protocol.server_config` says how it is served."""
+"""The gateway as an application; `api.edge.protocol.GatewayConfig` says how it is served."""
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager

@@ -10,7 +10,7 @@ from api.answers import Recognition
 from api.errors import Overloaded, RecognizerTimeout, RecognizerUnavailable, photo_problem
 from api.observing.metrics import Metrics
 from api.readiness import Readiness
-from api.request import Deadline, RequestContext
+from api.request import RequestContext
 from api.settings import Settings
 from api.triton import TritonClient
 from plate_models.images import ImageError, check_header
@@ -39,13 +39,9 @@ class PhotoReader:
         self._client = client
         self._readiness = readiness
         self._metrics = metrics
-        self._admission = Admission(settings.concurrency, settings.max_waiting)
-        metrics.in_flight.set_function(lambda: self._admission.in_flight)
-        metrics.waiting.set_function(lambda: self._admission.waiting)
-
-    def refuse_if_full(self, deadline: Deadline) -> None:
-        """Raise `Overloaded` if a photo that is still to come could not be read in time."""
-        self._admission.refuse_if_full(deadline)
+        self.admission = Admission(settings.concurrency, settings.max_waiting)
+        metrics.in_flight.set_function(lambda: self.admission.in_flight)
+        metrics.waiting.set_function(lambda: self.admission.waiting)
 
     async def read(
         self, photo: bytes, context: RequestContext, countries: str | None = None
@@ -79,7 +75,7 @@ class PhotoReader:
     ) -> tuple[Recognition, float]:
         """Wait for a place and have the photo read; the seconds are those in Triton."""
         came = time.perf_counter()
-        async with self._admission.place(context.deadline):
+        async with self.admission.place(context.deadline):
             asked = time.perf_counter()
             self._metrics.queue_seconds.observe(asked - came)
             timeout_s = context.deadline.remaining_s

@@ -266,11 +266,6 @@ class Settings(BaseSettings):
         return self.triton_url.rpartition("://")[2]
 
     @property
-    def triton_tls(self) -> bool:
-        """Whether Triton is reached over TLS."""
-        return self.triton_url is not None and self.triton_url.startswith("grpcs://")
-
-    @property
     def limits(self) -> Limits:
         """What a photo may be at most."""
         return Limits(max_bytes=self.max_bytes, max_pixels=self.max_pixels)

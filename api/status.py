@@ -7,12 +7,11 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 from pydantic import TypeAdapter
 
-State = Literal["starting", "ready", "healing", "failed"]
-_WORST_FIRST: tuple[State, ...] = ("failed", "starting", "healing", "ready")
+State = Literal["failed", "starting", "healing", "ready"]  # the worst first
 
 
 @dataclass(frozen=True)
@@ -54,7 +53,7 @@ def merge(found: Sequence[Status]) -> Status:
     """The status of a whole whose parts have these; "ready" without parts."""
     states = {status.state for status in found}
     return Status(
-        next((state for state in _WORST_FIRST if state in states), "ready"),
+        next((state for state in get_args(State) if state in states), "ready"),
         {part: count for status in found for part, count in status.restarts.items()},
         next((status.release for status in found if status.release is not None), None),
         {version: why for status in found for version, why in status.refused.items()},

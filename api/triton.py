@@ -1,17 +1,17 @@
 """The way to Triton. The only module that imports its client."""
 
-import json
 import re
 from collections.abc import Mapping
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import ValidationError
 from tritonclient.grpc import InferInput, InferRequestedOutput
 from tritonclient.grpc.aio import InferenceServerClient
 from tritonclient.utils import InferenceServerException
 
-from api.answers import Recognition
+from api.answers import Recognition, RecognitionInfo
 from api.errors import (
     PHOTO_PROBLEMS,
     InvalidParameter,
@@ -76,7 +76,7 @@ class TritonClient:
         ca_file = settings.triton_ca_file
         self._client = InferenceServerClient(
             settings.triton_address,
-            ssl=settings.triton_tls,
+            ssl=(settings.triton_url or "").startswith("grpcs://"),
             root_certificates=str(ca_file) if ca_file else None,
             channel_args=_CHANNEL_OPTIONS,
         )
@@ -154,7 +154,10 @@ def _recognition(outputs: Mapping[str, NDArray[Any] | None]) -> Recognition:
             shape = None if array is None else array.shape
             raise RecognizerMismatch(f"Triton's output {name} has the shape {shape}.")
         found[name] = array
-    info, stages_ms = _info(found[MODEL_INFO][0])
+    try:
+        info = RecognitionInfo.model_validate_json(found[MODEL_INFO][0])
+    except ValidationError as error:
+        raise RecognizerMismatch(f"Triton's output {MODEL_INFO} is incomplete.") from error
     return Recognition(
         boxes=found[TENSORS.coordinates],
         texts=_texts(found[TENSORS.texts][:, 0]),
@@ -166,21 +169,8 @@ def _recognition(outputs: Mapping[str, NDArray[Any] | None]) -> Recognition:
         candidates=[tuple(_texts(row)) for row in found["candidates"]],
         candidate_scores=found["candidate_scores"],
         info=info,
-        stages_ms=stages_ms,
     )
 
 
 def _texts(values: NDArray[Any]) -> list[str]:
     return [value.decode() if isinstance(value, bytes) else str(value) for value in values]
-
-
-def _info(value: bytes | str) -> tuple[Mapping[str, Any], Mapping[str, float]]:
-    """Parse where the answer comes from, and how long each stage took."""
-    try:
-        given = json.loads(value)
-        info = {name: given[name] for name in ("version", "weights", "device")}
-        info |= {side: given["image"][side] for side in ("width", "height")}
-        stages_ms = {name: float(spent) for name, spent in given.get("timing_ms", {}).items()}
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise RecognizerMismatch(f"Triton's output {MODEL_INFO} is incomplete.") from error
-    return info, stages_ms

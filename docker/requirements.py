@@ -4,7 +4,6 @@ Triton's image and the set-up install with pip, so the lock's versions and hashe
 written out once per role. Standard library only: it runs before anything is installed.
 """
 
-import re
 import sys
 import tomllib
 from pathlib import Path
@@ -16,7 +15,7 @@ FOLDER = ROOT / "docker" / "requirements"
 # Which dependency groups of pyproject.toml each role installs.
 ROLES = {
     "gateway": ("main", "gateway"),
-    "triton": ("main", "models", "torch", "export"),
+    "triton": ("main", "models", "torch", "export", "triton"),
     "embedded": ("main", "gateway", "models", "torch", "embedded", "export"),
     "bulk": ("main", "models", "torch", "embedded", "export", "bulk"),
     "dev": (
@@ -24,9 +23,6 @@ ROLES = {
         *("training", "bulk", "benchmarks", "dev"),
     ),
 }
-# Single packages of other groups, with what they need themselves: Triton's image brings its own
-# engines, but the export is checked on ONNX Runtime, and the supervisor reads settings.
-FURTHER = {"triton": ("httpx", "onnxruntime", "psutil", "pydantic-settings")}
 TORCH = "torch"
 # torch is installed first and by itself: its CUDA libraries come with it or not at all.
 CUDA_PREFIXES = ("nvidia-", "cuda-", "triton")
@@ -41,43 +37,20 @@ def read_lock() -> list[Package]:
     return list(tomllib.loads((ROOT / "poetry.lock").read_text(encoding="utf-8"))["package"])
 
 
-def render_role(
-    packages: list[Package], groups: tuple[str, ...], further: tuple[str, ...] = ()
-) -> str:
-    """Write the requirements of a role: pinned, hashed, without torch and its CUDA.
-
-    It has the packages of these groups and, besides, `further` ones with all that they need.
-    """
+def render_role(packages: list[Package], groups: tuple[str, ...]) -> str:
+    """Write the requirements of these groups: pinned, hashed, without torch and its CUDA."""
     lines = []
-    named = _closure(packages, further)
     for package in packages:
         wanted = [group for group in package["groups"] if group in groups]
-        if not wanted and package["name"] in named:
-            wanted = package["groups"]
         only_torch = package["groups"] == ["torch"]
         if wanted and not (only_torch and package["name"].startswith((TORCH, *CUDA_PREFIXES))):
             lines.append(_requirement(package, wanted))
     return "".join(lines)
 
 
-def _closure(packages: list[Package], names: tuple[str, ...]) -> set[str]:
-    """Packages and all that they need, by their names in the lock."""
-    closure, before = set(names), set[str]()
-    while closure != before:
-        before = set(closure)
-        for package in packages:
-            if package["name"] in before:
-                needs = package.get("dependencies", ())
-                closure |= {re.sub(r"[-_.]+", "-", name).lower() for name in needs}
-    return closure
-
-
 def render_all(packages: list[Package]) -> dict[str, str]:
     """Write every requirement file: file name to content."""
-    files = {
-        f"{role}.txt": render_role(packages, groups, FURTHER.get(role, ()))
-        for role, groups in ROLES.items()
-    }
+    files = {f"{role}.txt": render_role(packages, groups) for role, groups in ROLES.items()}
     # Its version alone: a CUDA wheel's hash would refuse a CPU wheel.
     (version,) = {package["version"] for package in packages if package["name"] == TORCH}
     files["torch.txt"] = f"{TORCH}=={version}\n"

@@ -6,9 +6,9 @@ and nothing that is here may change.
 
 import json
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -46,14 +46,15 @@ GOLDEN_PHOTO = "golden.jpg"
 Array = NDArray[Any]
 
 
-class InvalidInput(images.ImageError):
+class InvalidInput(images.ImageError, slug="invalid-input"):
     """The tensors of a request are not those of the contract."""
-
-    slug: ClassVar[str] = "invalid-input"
 
 
 class GraphError(RuntimeError):
-    """A net gave no answer. Transient: its queue is full, or its process is started again."""
+    """A net gave no answer.
+
+    Transient: the time is over, its queue is full, or its process is started again.
+    """
 
     def __init__(self, message: str, transient: bool = True) -> None:
         super().__init__(message)
@@ -62,12 +63,6 @@ class GraphError(RuntimeError):
 
 class CallerGone(RuntimeError):
     """The client has cancelled its request."""
-
-
-class TimeoutExpired(RuntimeError):
-    """The answer would come after the request's time-out."""
-
-    transient = True  # as of a GraphError
 
 
 @dataclass(frozen=True)
@@ -160,7 +155,7 @@ def problem_of(error: Exception) -> tuple[str, str]:
         return f"{error.slug}: {error}", "INVALID_ARG"
     if isinstance(error, CallerGone):
         return str(error), "CANCELLED"
-    if isinstance(error, TimeoutExpired | GraphError):
+    if isinstance(error, GraphError):
         # As Triton says itself of its queues.
         return str(error), "UNAVAILABLE" if error.transient else "INTERNAL"
     return f"unexpected {type(error).__name__}, see the server's log", "INTERNAL"
@@ -225,10 +220,7 @@ def outputs_of(
         outputs[LOG_PROBS] = ctc.stack([plate.log_probs for plate in plates])
     if MODEL_INFO in wanted:
         info = {
-            "version": origin.version,
-            "weights": origin.weights,
-            "device": origin.device,
-            "alphabet": origin.alphabet,
+            **asdict(origin),
             "image": {"width": photo.shape[1], "height": photo.shape[0]},
             **({} if timing_ms is None else {"timing_ms": dict(timing_ms)}),
         }

@@ -32,9 +32,7 @@ class Letterbox:
         return ((boxes_xyxy - offset) / scale).clamp(min=0).minimum(edge)
 
 
-def find_boxes(
-    image: Tensor, detect: Detect, spec: DetectorSpec = DETECTOR
-) -> tuple[Tensor, Tensor, Tensor]:
+def find_boxes(image: Tensor, detect: Detect, spec: DetectorSpec) -> tuple[Tensor, Tensor, Tensor]:
     """Find plates: canvas, detector, choice of boxes, back to the photo's pixels.
 
     Returns, on the CPU, what `select_boxes` does, with boxes in photo pixels.
@@ -46,7 +44,7 @@ def find_boxes(
 
 
 def choose_canvas(
-    height: int, width: int, canvases_hw: Sequence[tuple[int, int]] = DETECTOR.canvases_hw
+    height: int, width: int, canvases_hw: Sequence[tuple[int, int]]
 ) -> tuple[int, int]:
     """Choose the canvas (H, W) that shrinks a photo least; of equals, the smallest."""
     return max(canvases_hw, key=lambda hw: (min(hw[0] / height, hw[1] / width), -hw[0] * hw[1]))
@@ -100,9 +98,7 @@ def check_image(image: Tensor) -> None:
         )
 
 
-def select_boxes(
-    candidates: Tensor, spec: DetectorSpec = DETECTOR
-) -> tuple[Tensor, Tensor, Tensor]:
+def select_boxes(candidates: Tensor, spec: DetectorSpec) -> tuple[Tensor, Tensor, Tensor]:
     """Drop weak candidates, then all that overlap a better one, whatever their class.
 
     Candidates are (N, 6) float32 x0, y0, x1, y1, score, class, best first, unused rows with

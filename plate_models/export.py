@@ -79,7 +79,11 @@ def export(
             need sizes that the repository's configurations lack, or read nothing on a photo
             that they should. Nothing was replaced.
     """
-    check_version(version)
+    # Triton takes nothing else for a version; it skips "02".
+    if not (re.fullmatch("[1-9][0-9]*", version) and int(version) < 2**31):
+        raise ExportError(
+            f"version: expected a whole number from 1 without zeros before it, got {version!r}"
+        )
     photo = golden or DEFAULT_GOLDEN
     if not photo.is_file():
         raise ExportError(f"{photo}: expected a photo, there is no such file")
@@ -144,14 +148,6 @@ def _pixels(photo: Path) -> Tensor:
     return torch.from_numpy(images.decode(photo.read_bytes()))
 
 
-def check_version(version: str) -> None:
-    """Raise ExportError unless Triton takes it for a version, such as 2; it skips "02"."""
-    if not (re.fullmatch("[1-9][0-9]*", version) and int(version) < 2**31):
-        raise ExportError(
-            f"version: expected a whole number from 1 without zeros before it, got {version!r}"
-        )
-
-
 def _export_graphs(modules: weights.Modules, folder: Path, version: str) -> dict[str, str]:
     """Write all nets into a folder in both forms, and check them; returns hashes by path."""
     inputs, hashes = inputs_for(modules.specs, modules.rectify), {}
@@ -163,8 +159,7 @@ def _export_graphs(modules: weights.Modules, folder: Path, version: str) -> dict
             torch.jit.save(torch.jit.trace(net, graph.example(), check_trace=False), script)
         _write_onnx(graph, net, onnx)
         artifacts = {"TorchScript": load_torchscript(script), "ONNX": _load_onnx(graph, onnx)}
-        if wrong := disagreement(graph, net, artifacts, inputs[graph.name]):
-            raise ExportError(wrong)
+        check_agreement(graph, net, artifacts, inputs[graph.name])
         for path in (script, onnx):
             hashes[str(path.relative_to(folder))] = weights.sha256_of(path)
     return hashes
@@ -343,21 +338,20 @@ def _scenes(photo: Tensor, canvas_hw: tuple[int, int], count: int) -> Tensor:
     return torch.stack(canvases)
 
 
-def disagreement(
+def check_agreement(
     graph: Graph, net: Net, artifacts: Mapping[str, Net], batches: Sequence[Tensor]
-) -> str:
-    """Say what disagrees with a module on batches of inputs, and how far; "" if all agree."""
+) -> None:
+    """Raise ExportError if an artifact disagrees with its module on one of the batches."""
     for inputs in batches:
         expected = _outputs(net, inputs)
         for kind, artifact in artifacts.items():
             difference = graph.compare(expected, _outputs(artifact, inputs))
             # Written so that NaN is a disagreement.
             if not difference < 1:
-                return (
+                raise ExportError(
                     f"{graph.name}: {kind} disagrees with its module on "
                     f"{tuple(inputs.shape)}: {difference:.3g} times the difference allowed"
                 )
-    return ""
 
 
 def _outputs(net: Net, inputs: Tensor) -> Outputs:

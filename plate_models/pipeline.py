@@ -173,7 +173,7 @@ def read_regions(
     logits = torch.cat([recognize(batch) for batch in batches]).float().cpu().numpy()
     steps = map(ctc.log_softmax, logits)
     log_probs = {plate: next(steps) for plate in singles.tolist()}
-    log_probs |= {plate: ctc.join_rows((next(steps), next(steps))) for plate in pairs.tolist()}
+    log_probs |= {plate: ctc.join_rows(next(steps), next(steps)) for plate in pairs.tolist()}
     crops = rectified_rgb(found.crops, found.theta, spec).cpu().numpy()
     rows_of_text = [log_probs[row] for row in range(len(boxes))]
     return Predictions(found.quads, rows_of_text, crops, _is_colourless(image))

@@ -70,18 +70,6 @@ def normalize(crops: Tensor, spec: RectifierSpec = RECTIFIER) -> Tensor:
     return (crops.float() - spec.mean) / spec.std
 
 
-def box_xyxy_to_cxcywh(boxes: Tensor) -> Tensor:
-    """(..., 4) x0, y0, x1, y1 to (..., 4) centre x, centre y, width, height."""
-    first, last = boxes[..., :2], boxes[..., 2:]
-    return torch.cat(((first + last) / 2, last - first), dim=-1)
-
-
-def box_cxcywh_to_xyxy(boxes: Tensor) -> Tensor:
-    """(..., 4) centre x, centre y, width, height to (..., 4) x0, y0, x1, y1."""
-    centre, half = boxes[..., :2], boxes[..., 2:] / 2
-    return torch.cat((centre - half, centre + half), dim=-1)
-
-
 def widen_boxes(
     boxes_xyxy: Tensor, lines: Tensor | None = None, spec: RectifierSpec = RECTIFIER
 ) -> Tensor:
@@ -90,10 +78,11 @@ def widen_boxes(
     `lines` are (N,) int64, 1 or 2, None if all plates have one. The boxes may reach beyond
     the photo.
     """
-    boxes = box_xyxy_to_cxcywh(boxes_xyxy)
-    margins = boxes.new_tensor([spec.margin_hw(1)[::-1], spec.margin_hw(2)[::-1]])
+    first, last = boxes_xyxy[:, :2], boxes_xyxy[:, 2:]
+    margins = boxes_xyxy.new_tensor([spec.margin_hw(1)[::-1], spec.margin_hw(2)[::-1]])
     shares = margins[0] if lines is None else margins[lines - 1]
-    return box_cxcywh_to_xyxy(torch.cat((boxes[..., :2], boxes[..., 2:] * (1 + shares)), dim=-1))
+    margin = (last - first) * shares / 2
+    return torch.cat((first - margin, last + margin), dim=1)
 
 
 def crop_boxes(
@@ -205,9 +194,9 @@ def quads_from_theta(
 
     They are TL, TR, BR, BL of the plate's own orientation.
     """
-    region = widen_boxes(boxes_xyxy.to(theta.dtype), lines, spec)
-    region = box_xyxy_to_cxcywh(region).unsqueeze(1)  # (N, 1, 4)
-    return region[..., :2] + corners_in_crop(theta) * region[..., 2:] / 2
+    region = widen_boxes(boxes_xyxy.to(theta.dtype), lines, spec)[:, None]  # (N, 1, 4)
+    first, last = region[..., :2], region[..., 2:]
+    return (first + last) / 2 + corners_in_crop(theta) * (last - first) / 2
 
 
 def hulls_of(quads: Tensor) -> Tensor:

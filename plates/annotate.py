@@ -1,12 +1,13 @@
 """Draws plates onto a photo, for people to see."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import cv2
 import numpy as np
 from numpy.typing import NDArray
+
+from api.answers import Plate
 
 READABLE_RGB = (40, 220, 90)
 UNREADABLE_RGB = (255, 170, 30)
@@ -16,39 +17,27 @@ _JPEG_QUALITY = 92
 _SHIFT = 4
 
 
-@dataclass(frozen=True)
-class Mark:
-    """What is drawn of one plate: corners (x, y) TL, TR, BR, BL in photo pixels, and a label.
-
-    Without a text there is no label; `readable` chooses the colour.
-    """
-
-    quad: Sequence[Sequence[float]]
-    text: str
-    readable: bool
-
-
-def annotate(image: NDArray[np.uint8], marks: Iterable[Mark]) -> NDArray[np.uint8]:
+def annotate(image: NDArray[np.uint8], plates: Iterable[Plate]) -> NDArray[np.uint8]:
     """Draw each plate's outline with its text above, on a copy of an (H, W, 3) RGB image."""
     drawn = image.copy()
     line = max(1, round(max(image.shape[:2]) / 640))
-    for mark in marks:
-        colour = READABLE_RGB if mark.readable else UNREADABLE_RGB
-        corners = np.round(np.asarray(mark.quad, np.float64) * 2**_SHIFT).astype(np.int32)
+    for plate in plates:
+        colour = READABLE_RGB if plate.readable else UNREADABLE_RGB
+        corners = np.round(np.asarray(plate.quad, np.float64) * 2**_SHIFT).astype(np.int32)
         cv2.polylines(drawn, [corners], True, colour, line, cv2.LINE_AA, _SHIFT)
-        if mark.text:
-            _label(drawn, mark, colour, line)
+        _label(drawn, plate, colour, line)
     return drawn
 
 
-def _label(drawn: NDArray[np.uint8], mark: Mark, colour: tuple[int, int, int], line: int) -> None:
+def _label(drawn: NDArray[np.uint8], plate: Plate, colour: tuple[int, int, int], line: int) -> None:
     """Write the text on a filled strip above the plate, or below where there is no room."""
+    text = plate.text or "?"
     height, width = drawn.shape[:2]
     size = max(0.45, min(height, width) / 1100)
     stroke = max(1, round(1.4 * size))
-    (text_width, text_height), below = cv2.getTextSize(mark.text, _FONT, size, stroke)
+    (text_width, text_height), below = cv2.getTextSize(text, _FONT, size, stroke)
     pad = 2 + 2 * line
-    xs, ys = [x for x, _ in mark.quad], [y for _, y in mark.quad]
+    xs, ys = [x for x, _ in plate.quad], [y for _, y in plate.quad]
     strip = text_height + below + pad
     left = round(min(max(0, min(xs)), max(0, width - text_width - 2 * pad)))
     top = round(min(ys)) - line - strip
@@ -57,7 +46,7 @@ def _label(drawn: NDArray[np.uint8], mark: Mark, colour: tuple[int, int, int], l
     right = left + text_width + 2 * pad
     cv2.rectangle(drawn, (left, top), (right, top + strip), colour, cv2.FILLED)
     place = (left + pad, top + strip - below)
-    cv2.putText(drawn, mark.text, place, _FONT, size, (0, 0, 0), stroke, cv2.LINE_AA)
+    cv2.putText(drawn, text, place, _FONT, size, (0, 0, 0), stroke, cv2.LINE_AA)
 
 
 def straighten(image: NDArray[np.uint8], quad: Sequence[Sequence[float]]) -> NDArray[np.uint8]:

@@ -21,7 +21,7 @@ import pytest
 from fake_triton import FakeTriton
 from support import ELSEWHERE, REPOSITORY, TritonEndpoints, running_gateway, serving, settings_for
 
-from plates.serving import EmbeddedTriton
+from plates.serving.triton import EmbeddedTriton
 
 
 def pytest_configure(config: pytest.Config) -> None:

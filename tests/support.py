@@ -18,13 +18,13 @@ import uvicorn
 from fake_triton import FakeTriton
 from photo_files import GOOD
 
-from api.edge.protocol import server_config
+from api.edge.protocol import GatewayConfig
 from api.errors import kinds
 from api.main import create_app
 from api.request import Deadline
 from api.settings import Settings
-from plates.serving import EmbeddedTriton
 from plates.serving.running import running_service
+from plates.serving.triton import EmbeddedTriton
 
 ROOT = Path(__file__).resolve().parent.parent
 # The exported models; another folder while weights are being trained.
@@ -139,7 +139,7 @@ def assert_problem(response: httpx.Response, status: int, slug: str | None) -> d
 def running_gateway(settings: Settings) -> Iterator[httpx.Client]:
     """Serve the application in a thread and hand out a client for it."""
     settings = settings.model_copy(update={"port": 0})
-    server = uvicorn.Server(server_config(create_app(settings), settings))
+    server = uvicorn.Server(GatewayConfig(create_app(settings), settings))
     thread = threading.Thread(target=server.run)
     thread.start()
     try:

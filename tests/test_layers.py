@@ -92,7 +92,7 @@ def loaded_by(statement: str) -> set[str]:
             "from plates.cli import main\nfor name in main.COMMANDS: main.module_of(name)",
             {"torch", "cv2", "tritonclient", "uvicorn", "fastapi"},
         ),
-        ("import plates.serving", {"torch", "numpy", "pytriton"}),
+        ("import plates.serving.triton", {"torch", "numpy", "pytriton"}),
         # What it shares with the service would not count in the service's memory.
         ("import plates.benchmarks.serve", {"torch", "cv2", "grpc", "tritonclient"}),
         ("import plate_models.spec, plate_models.formats", {"torch", "numpy", "cv2"}),

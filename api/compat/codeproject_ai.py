@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from api.answers import Plate, PlatesAnswer, answer_from
 from api.compat.dialect import Dialect, Score, fields_of, whole_pixels
 from api.dependencies import ContextOfRequest, ServicesOfApp
-from api.documentation import MEANINGS, Responses, body_of, file_field, form_schema
+from api.documentation import MEANINGS, Responses, body_of, file_field
 from api.parameters import LenientFilter, PlateFilter
 from api.uploads.receiving import UploadForm
 
@@ -89,7 +89,6 @@ _PROPERTIES = {
     "upload": file_field("The photo; or its bytes in base64"),
     "min_confidence": {"type": "number", "minimum": 0, "maximum": 1},
 }
-_SCHEMA = form_schema("upload", _PROPERTIES, PlateFilter)
 
 
 class AlprFields(BaseModel):
@@ -102,7 +101,7 @@ class AlprFields(BaseModel):
     _ROUTES[0],
     response_model=AlprAnswer,
     responses=_ERRORS,
-    openapi_extra={"requestBody": body_of(_FORM, _SCHEMA)},
+    openapi_extra={"requestBody": body_of(_FORM, _PROPERTIES, PlateFilter)},
     summary="Read the plates in a photo, as CodeProject.AI does",
 )
 @router.post(_ROUTES[0] + "/", include_in_schema=False)

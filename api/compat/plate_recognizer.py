@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from api.answers import Plate, PlatesAnswer, answer_from
 from api.compat.dialect import Dialect, Score, fields_of, whole_pixels
 from api.dependencies import ContextOfRequest, ServicesOfApp
-from api.documentation import Responses, body_of, file_field, form_schema
+from api.documentation import Responses, body_of, file_field
 from api.parameters import LenientFilter, PlateFilter
 from api.uploads.receiving import Upload, UploadForm
 from plate_models.formats import at_hand
@@ -197,8 +197,9 @@ class ReaderFields(BaseModel):
         config = self.config
         if plate.detection_score < config.threshold_d or plate.score < config.threshold_o:
             return False
+        country = plate.format.partition(".")[0]
         # Without "strict" they are but a hint.
-        return not (config.region and self.regions) or plate.format[:2] in self.regions
+        return not (config.region and self.regions) or country in self.regions
 
 
 def _detail(description: str, member: str = "detail") -> dict[str, Any]:
@@ -247,7 +248,6 @@ _PROPERTIES: dict[str, Any] = {
         "examples": ['{"threshold_d": 0.5, "region": "strict"}'],
     },
 }
-_SCHEMA = form_schema("upload", _PROPERTIES, PlateFilter)
 
 
 @router.post(
@@ -256,7 +256,7 @@ _SCHEMA = form_schema("upload", _PROPERTIES, PlateFilter)
     status_code=201,
     response_model=PlateReaderAnswer,
     responses=_ERRORS,
-    openapi_extra={"requestBody": body_of(_FORM, _SCHEMA)},
+    openapi_extra={"requestBody": body_of(_FORM, _PROPERTIES, PlateFilter)},
     summary="Read the plates in a photo, as Plate Recognizer Snapshot does",
 )
 @router.post(_READER, status_code=201, include_in_schema=False)

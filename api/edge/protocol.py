@@ -57,7 +57,7 @@ _DETAILS = {
 
 
 class GatewayConfig(uvicorn.Config):
-    """uvicorn's configuration, with the limits of `GatewayProtocol`."""
+    """How an application from `api.main.create_app` is served, everywhere."""
 
     def __init__(self, app: FastAPI, settings: Settings) -> None:
         super().__init__(
@@ -92,11 +92,6 @@ async def _answer_too_many(scope: Scope, receive: Receive, send: Send) -> None:
     problem = Overloaded("Too many connections at once. Try again shortly.", reason="connections")
     document = identified(problem.document(), scope["state"]["request_id"])
     await problem_json(document, {**problem.headers, "Connection": "close"})(scope, receive, send)
-
-
-def server_config(app: FastAPI, settings: Settings) -> uvicorn.Config:
-    """How an application from `api.main.create_app` is served, everywhere."""
-    return GatewayConfig(app, settings)
 
 
 class StrictConnection(h11.Connection):

@@ -119,13 +119,13 @@ class Metrics:
         self.recognition_seconds.observe(seconds)
         self.plates_per_photo.observe(len(recognition.texts))
         self.unreadable.inc(recognition.texts.count(""))
-        for stage, milliseconds in recognition.stages_ms.items():
+        for stage, milliseconds in recognition.info.timing_ms.items():
             self.stage_seconds.labels(stage).observe(milliseconds / 1000)
         for score in recognition.text_scores.tolist():
             self.text_score.observe(score)
         info = recognition.info
         self.model_info.clear()
-        self.model_info.labels(info["version"], info["weights"], info["device"]).set(1)
+        self.model_info.labels(info.version, info.weights, info.device).set(1)
 
     def exposition(self) -> bytes:
         """The metrics in Prometheus's text format, with what supervisors report now."""

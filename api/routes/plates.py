@@ -15,7 +15,7 @@ from api.answers import (
     answer_from,
 )
 from api.dependencies import ContextOfRequest, ServicesOfApp
-from api.documentation import PROBLEMS, body_of, file_field, form_schema
+from api.documentation import PROBLEMS, body_of, file_field
 from api.edge.problems import document_of
 from api.errors import PhotoTooLarge, Problem, RecognizerProblem, problem_json
 from api.parameters import PlateFilter, PlatesParameters
@@ -29,7 +29,7 @@ Failure = tuple[Problem, dict[str, Any]]
 router = APIRouter(tags=["plates"])
 
 _FORM = UploadForm(("image",))
-_SCHEMA = form_schema("image", {"image": file_field("The photo")}, PlatesParameters)
+_PROPERTIES = {"image": file_field("The photo")}
 _COUNT_HEADER = "X-Plates-Redacted"
 _REDACTED: dict[str, Any] = {
     "description": "The plates; with `redact` the photo itself",
@@ -49,14 +49,13 @@ _BATCH_FORM = UploadForm(_BATCH_FIELDS, max_photos=16)
 _BATCH_PROPERTIES = {
     "image": {"type": "array", "items": file_field("A photo"), "description": "Or `images`"}
 }
-_BATCH_SCHEMA = form_schema("image", _BATCH_PROPERTIES, PlateFilter)
 
 
 @router.post(
     "/v1/plates",
     response_model=PlatesAnswer,
     responses={200: _REDACTED, **PROBLEMS},
-    openapi_extra={"requestBody": body_of(_FORM, _SCHEMA)},
+    openapi_extra={"requestBody": body_of(_FORM, _PROPERTIES, PlatesParameters)},
     summary="Read the plates in a photo",
 )
 async def read_plates(
@@ -90,7 +89,7 @@ async def read_plates(
     "/v1/plates/batch",
     response_model=BatchAnswer,
     responses=PROBLEMS,
-    openapi_extra={"requestBody": body_of(_BATCH_FORM, _BATCH_SCHEMA)},
+    openapi_extra={"requestBody": body_of(_BATCH_FORM, _BATCH_PROPERTIES, PlateFilter)},
     summary="Read the plates in several photos",
 )
 async def read_batch(

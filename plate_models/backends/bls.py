@@ -56,12 +56,12 @@ class Call:
         """Do and time the work of one stage: ``DECODE`` or one of ``contract.GRAPHS``.
 
         It is not begun once the client has cancelled its request (CallerGone), or where the
-        answer would come too late (TimeoutExpired).
+        answer would come too late (GraphError).
         """
         if self._request.is_cancelled():
             raise contract.CallerGone(f"The caller has gone; {name} was not begun.")
         if self._remaining_s <= 0:
-            raise contract.TimeoutExpired(f"Request timeout expired before {name}.")
+            raise contract.GraphError(f"Request timeout expired before {name}.")
         began = self._clock()
         try:
             yield

@@ -5,6 +5,7 @@ import re
 import shutil
 import tempfile
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -107,11 +108,8 @@ def load_served(model: Path) -> Any:
     text = (model / "configs" / "cpu.pbtxt").read_text(encoding="utf-8")
     found, parameters = _BACKEND.search(text), dict(_PARAMETER.findall(text))
     backend = found[1] if found else "none"
-    if backend == "openvino":
-        from plate_models.engines.openvino_engine import load
-    elif backend == "onnxruntime":
-        from plate_models.engines.onnxruntime_engine import load
-    else:
+    if backend not in ("openvino", "onnxruntime"):
         raise EngineError(f"{model.name}: backend: expected openvino or onnxruntime, got {backend}")
-    run = load(model / MODEL_VERSION / "model.onnx", GRAPHS[model.name], parameters)
+    engine = import_module(f"plate_models.engines.{backend}_engine")
+    run = engine.load(model / MODEL_VERSION / "model.onnx", GRAPHS[model.name], parameters)
     return lambda tensor: tuple(torch.from_numpy(array) for array in run((tensor.numpy(),)))

@@ -1,16 +1,12 @@
 """ONNX graphs on ONNX Runtime, on the CPU."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import onnxruntime
-from numpy.typing import NDArray
 
+from plate_models.backends.batching import Arrays, Run
 from plate_models.cores import choose_threads
-
-Arrays = tuple[NDArray[Any], ...]
-Run = Callable[[Arrays], Arrays]
 
 
 def options_for(parameters: Mapping[str, str]) -> onnxruntime.SessionOptions:

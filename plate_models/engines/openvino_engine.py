@@ -1,14 +1,14 @@
 """ONNX graphs on OpenVINO, on the CPU: in bfloat16 where the processor computes with it."""
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from plate_models.backends.batching import Arrays, Run
 from plate_models.cores import choose_threads
 
 # OpenVINO imports its converter, which is not needed here, and which reports over the network
@@ -17,18 +17,10 @@ sys.modules.setdefault("openvino.tools.ovc", None)  # type: ignore[arg-type]
 
 import openvino  # noqa: E402
 
-Arrays = tuple[NDArray[Any], ...]
-Run = Callable[[Arrays], Arrays]
-
 # Compiled graphs that are kept, one for each shape of a sample: more than there are canvases.
 _SHAPES = 4
 # Where there are more threads than one sample keeps busy, samples are computed side by side.
 _THREADS_PER_SAMPLE = 4
-
-
-def computes_in_bf16() -> bool:
-    """Whether this processor has instructions for bfloat16."""
-    return "BF16" in openvino.Core().get_property("CPU", "OPTIMIZATION_CAPABILITIES")
 
 
 def settings_for(parameters: Mapping[str, str]) -> dict[str, Any]:
@@ -38,7 +30,8 @@ def settings_for(parameters: Mapping[str, str]) -> dict[str, Any]:
     asks for bfloat16. What follows the last convolution stays float32.
     """
     threads = choose_threads(int(parameters.get("INFERENCE_NUM_THREADS") or "0"))
-    bf16 = parameters.get("HINT_BF16", "").upper() == "YES" and computes_in_bf16()
+    supported = openvino.Core().get_property("CPU", "OPTIMIZATION_CAPABILITIES")
+    bf16 = parameters.get("HINT_BF16", "").upper() == "YES" and "BF16" in supported
     return {
         "INFERENCE_PRECISION_HINT": "bf16" if bf16 else "f32",
         "INFERENCE_NUM_THREADS": threads,

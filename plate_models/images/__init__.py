@@ -64,35 +64,28 @@ class ImageError(ValueError):
 
     slug: ClassVar[str] = "image-error"
 
+    def __init_subclass__(cls, slug: str) -> None:
+        cls.slug = slug
 
-class EmptyImage(ImageError):
+
+class EmptyImage(ImageError, slug="empty-image"):
     """There are no bytes."""
 
-    slug = "empty-image"
 
-
-class UnsupportedType(ImageError):
+class UnsupportedType(ImageError, slug="unsupported-type"):
     """Not an image, or an image of a type that is not read."""
 
-    slug = "unsupported-type"
 
-
-class BrokenImage(ImageError):
+class BrokenImage(ImageError, slug="broken-image"):
     """The file is truncated or damaged."""
 
-    slug = "broken-image"
 
-
-class TooManyBytes(ImageError):
+class TooManyBytes(ImageError, slug="too-many-bytes"):
     """The file is larger than allowed."""
 
-    slug = "too-many-bytes"
 
-
-class TooManyPixels(ImageError):
+class TooManyPixels(ImageError, slug="too-many-pixels"):
     """The picture is larger than allowed."""
-
-    slug = "too-many-pixels"
 
 
 class ImageHeader(NamedTuple):

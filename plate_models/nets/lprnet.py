@@ -44,13 +44,9 @@ class SmallBasicBlock(nn.Module):
 class LPRNet(nn.Module):
     """Stem, two stages of small basic blocks, global context, one convolution to logits."""
 
-    def __init__(
-        self,
-        spec: RecognizerSpec = RECOGNIZER,
-        widths: tuple[int, int, int] = (32, 128, 256),
-    ) -> None:
+    def __init__(self, spec: RecognizerSpec = RECOGNIZER) -> None:
         super().__init__()
-        stem, first, second = widths
+        stem, first, second = 32, 128, 256
         self.stem = nn.Sequential(
             nn.Conv2d(3, stem, 3, padding=1, bias=False),
             nn.BatchNorm2d(stem),
@@ -61,7 +57,7 @@ class LPRNet(nn.Module):
         self.second = _stage(first, second, spec.depths[1])
         self.dropout = nn.Dropout2d(0.1)
         # 24 rows of pixels are 6 rows here: one kernel spans a character's height.
-        self.head = nn.Conv2d(sum(widths), spec.classes, (6, 5), padding=(0, 2))
+        self.head = nn.Conv2d(stem + first + second, spec.classes, (6, 5), padding=(0, 2))
 
     def forward(self, plates: Tensor) -> Tensor:
         """(N, 3, 24, 94) float32 RGB, rectified and normalised, to (N, C, T) float32 logits.

@@ -39,9 +39,7 @@ _LEAST_CHROMA = 0.17
 _DOUBT = 0.05
 
 
-def evidence_of(
-    plates: ArrayLike, lines: Iterable[int], colourless: bool = False
-) -> list[Evidence]:
+def evidence_of(plates: ArrayLike, lines: Iterable[int], colourless: bool) -> list[Evidence]:
     """What is seen of rectified plates, (N, H, W, 3) uint8 RGB, beside their texts."""
     grounds = ground_likelihoods(plates, colourless)
     return [Evidence(count, ground) for count, ground in zip(lines, grounds, strict=True)]

@@ -44,18 +44,15 @@ def log_softmax(logits: NDArray[np.floating[Any]]) -> Array:
     return log_total
 
 
-def join_rows(rows: Sequence[Array]) -> Array:
+def join_rows(upper: Array, lower: Array) -> Array:
     """Join the log-probabilities of a plate's rows along time, to be decoded as one text.
 
-    A step that is certainly blank stands between two rows, because "A13" over "3" is "A133" and
-    not "A13". No row, or rows that differ in their classes, are a ValueError.
+    A step that is certainly blank stands between them, because "A13" over "3" is "A133" and
+    not "A13". Rows that differ in their classes are a ValueError.
     """
-    if not rows or len({row.shape[0] for row in rows}) != 1:
-        shapes = [row.shape for row in rows]
-        raise ValueError(f"rows: expected one or more (C, T) with the same C, got {shapes}")
-    seam = np.full((rows[0].shape[0], 1), -np.inf)
+    seam = np.full((len(upper), 1), -np.inf)
     seam[-1] = 0.0
-    return np.concatenate([part for row in rows for part in (seam, row)][1:], axis=1)
+    return np.concatenate((upper, seam, lower), axis=1)
 
 
 def stack(plates: Sequence[Array]) -> NDArray[np.float32]:
@@ -151,9 +148,7 @@ def _likeliest(prefixes: Beam, width: int) -> Beam:
     return dict(items[index] for index in ranked[:width])
 
 
-def text_probabilities(
-    log_probs: Array, texts: Sequence[str], alphabet: str = RECOGNIZER.alphabet
-) -> list[float]:
+def text_probabilities(log_probs: Array, texts: Sequence[str], alphabet: str) -> list[float]:
     """Give the exact probability of each text: the sum over all of its alignments.
 
     It is 0 for a text that is too long for T steps, and for all if nothing can be read.
@@ -167,9 +162,7 @@ def text_probabilities(
     return [float(row[end] + row[end + 1]) for row, end in zip(reached, ends, strict=True)]
 
 
-def character_alternatives(
-    log_probs: Array, text: str, alphabet: str = RECOGNIZER.alphabet
-) -> Array:
+def character_alternatives(log_probs: Array, text: str, alphabet: str) -> Array:
     """Give the exact probability of a text with one character replaced, or left out.
 
     Forward-backward over all alignments: what stands before a place and what stands after

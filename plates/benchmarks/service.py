@@ -13,6 +13,7 @@ from pathlib import Path
 import psutil
 
 from plates.cli import CommandError
+from plates.serving.processes import leftovers
 from plates.serving.running import running_service, tail, wait_until_ready
 
 _START_S, _PATIENCE_S = 90.0, 15.0
@@ -73,7 +74,7 @@ def service(url: str | None, pid: int | None = None, **settings: str) -> Iterato
             yield Service(running.url, running.process.pid, log, status_file, ready_s)
         if status := running.process.returncode:
             raise CommandError(f"the service ended with status {status}:\n{tail(log)}")
-        if left := [path.name for path in segments(running.process.pid)]:
+        if left := [path.name for path in leftovers(f"plates_{running.process.pid}_")]:
             raise CommandError(f"the service has stopped and left shared memory: {left}")
 
 
@@ -108,8 +109,3 @@ def total_by_part(root: int | None, field: str) -> Counter[str]:
     for one in footprints(root):
         totals[one.part] += getattr(one, field)
     return totals
-
-
-def segments(root: int) -> list[Path]:
-    """List the shared-memory segments of the Triton below a `plates serve`."""
-    return list(Path("/dev/shm").glob(f"plates_{root}_*"))  # noqa: S108 - Triton's choice

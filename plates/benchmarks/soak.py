@@ -22,9 +22,10 @@ import httpx
 
 from plates.benchmarks.load import CLIENT_LEFT, LoadClient, Request, arrivals, sample_requests
 from plates.benchmarks.report import Report, Rows, Verdict
-from plates.benchmarks.service import Service, add_service, footprints, segments, service
+from plates.benchmarks.service import Service, add_service, footprints, service
 from plates.cli import CommandError
 from plates.cli.options import add_number
+from plates.serving.processes import leftovers
 
 MEBIBYTE = 2**20
 # Of a level, per hour: what surely grows, but by less, would take four days to double.
@@ -143,9 +144,7 @@ def trend_of(times_s: Sequence[float], values: Sequence[float]) -> dict[str, flo
     return {name: round(float(value), 2) for name, value in found.items()}
 
 
-async def soak(
-    serving: Service, seconds: float, rate: float, every_s: float, seed: int = 0
-) -> Soak:
+async def soak(serving: Service, seconds: float, rate: float, every_s: float, seed: int) -> Soak:
     """Send `mixed_traffic` at `rate` requests per second, and measure every `every_s` seconds."""
     requests = await asyncio.to_thread(mixed_traffic)
     # By chance alone the largest photos meet each other so rarely that pools and heaps would
@@ -174,7 +173,7 @@ def _measure(pid: int) -> dict[str, float]:
     found = footprints(pid)
     return {
         MEMORY: sum(one.rss_bytes for one in found) / MEBIBYTE,
-        SHARED: sum(path.stat().st_blocks * 512 for path in segments(pid)) / MEBIBYTE,
+        SHARED: sum(path.stat().st_blocks * 512 for path in leftovers(f"plates_{pid}_")) / MEBIBYTE,
         FILES: sum(one.files for one in found),
         **{f"{one.part} ({one.pid})": one.rss_bytes / MEBIBYTE for one in found},
     }

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from plate_models.spec import LIMITS, Limits
+from plate_models.spec import LIMITS
 from plates.bulk import BulkError, require
 from plates.file_kinds import HEAD_BYTES, SUFFIXES
 
@@ -227,11 +227,8 @@ def describe(error: BaseException) -> tuple[str, str]:
 class Fetcher:
     """Reads the files of one source, of too large ones the beginning, in several tries."""
 
-    def __init__(
-        self, source: str, limits: Limits = LIMITS, sleep: Callable[[float], None] = time.sleep
-    ) -> None:
+    def __init__(self, source: str, sleep: Callable[[float], None] = time.sleep) -> None:
         (tenacity,) = require("tenacity")
-        self._most = limits.max_bytes
         self._tries = tenacity.Retrying(
             retry=tenacity.retry_if_exception(lambda error: describe(error)[0] == UNREACHABLE),
             wait=tenacity.wait_exponential(_FIRST_PAUSE_S, exp_base=_PAUSE_GROWTH),
@@ -259,7 +256,7 @@ class Fetcher:
     def fetch(self, photo: Photo) -> bytes:
         """Read one file; raises the storage's last error: see `describe`."""
         # Not every storage says how large a file is: one byte more than allowed shows it.
-        most = self._most + 1 if (photo.size or 0) <= self._most else HEAD_BYTES
+        most = LIMITS.max_bytes + 1 if (photo.size or 0) <= LIMITS.max_bytes else HEAD_BYTES
         if photo.size == 0:
             return b""  # S3 refuses ranges of it
         data: bytes = self._tries(self._read, os.fsdecode(photo.path), most)

@@ -26,7 +26,8 @@ WITHOUT_DATA = ("samples", "rendered", "video")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    options.add_data(parser, "photos")
+    text, default = "photos (default: PLATES_DATA)", os.environ.get("PLATES_DATA")
+    parser.add_argument("--data", type=Path, metavar="DIR", default=default, help=text)
     for name, purpose in PARTS.items():
         option = f"--{name}"
         parser.add_argument(option, action="append_const", dest="parts", const=name, help=purpose)

@@ -2,7 +2,6 @@
 
 import argparse
 import math
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -37,12 +36,6 @@ def add_number(
     parse.__name__ = kind.__name__  # for argparse's own message
     text = purpose if default is None else f"{purpose} (default: {default})"
     parser.add_argument(name, type=parse, default=default, metavar=metavar, help=text)
-
-
-def add_data(parser: argparse.ArgumentParser, what: str) -> None:
-    """Declare --data; `what` says what the folder holds."""
-    text, default = f"{what} (default: PLATES_DATA)", os.environ.get("PLATES_DATA")
-    parser.add_argument("--data", type=Path, metavar="DIR", default=default, help=text)
 
 
 def add_weights(parser: argparse.ArgumentParser) -> None:

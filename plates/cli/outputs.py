@@ -54,13 +54,12 @@ class Jpegs:
 
     def write(self, picture: Picture, plates: list[Plate]) -> None:
         """Write the picture, if it is a photo or has plates, and each plate."""
-        from plates.annotate import Mark, annotate, straighten, write_jpeg
+        from plates.annotate import annotate, straighten, write_jpeg
 
         frame = "" if picture.frame is None else f"_{picture.frame:06d}"
         stem = self._stems[picture.file] + frame
         if self._annotated and (plates or not frame):
-            marks = [Mark(plate.quad, plate.text or "?", plate.readable) for plate in plates]
-            write_jpeg(self._annotated / f"{stem}.jpg", annotate(picture.image, marks))
+            write_jpeg(self._annotated / f"{stem}.jpg", annotate(picture.image, plates))
         if self._plates:
             for number, plate in enumerate(plates, 1):
                 name = f"{stem}_plate{number}_{plate.text or 'unreadable'}.jpg"

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from api.answers import Plate, plate_from
+from api.answers import Plate, answer_of
 from plates.cli.inputs import Picture, find_inputs
 from plates.cli.options import add_engine, add_number, add_weights, load_nets
 from plates.cli.outputs import Jpegs, Table
@@ -61,19 +61,7 @@ def run(arguments: argparse.Namespace) -> int:
         print(*CSV_COLUMNS, sep=",")
     with closing(inputs.pictures(arguments.every)) as pictures:
         for picture in pictures:
-            plates = [
-                plate_from(
-                    text=plate.reading.text,
-                    score=plate.reading.score,
-                    format_name=plate.reading.format,
-                    box=plate.box,
-                    quad=plate.quad,
-                    detection_score=plate.detection_score,
-                    characters=plate.reading.characters,
-                    candidates=plate.reading.candidates,
-                )
-                for plate in nets.read(torch.from_numpy(picture.image))
-            ]
+            plates = list(map(answer_of, nets.read(torch.from_numpy(picture.image))))
             with tqdm.external_write_mode(sys.stdout):
                 if table:
                     table.print(picture, plates)

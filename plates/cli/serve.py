@@ -24,10 +24,10 @@ from api.observing import logs
 from api.settings import Settings
 from plates.cli import CommandError, Stopped, say, stop_signals_raise
 from plates.cli.config import explain, warn_of_unknown_settings
-from plates.serving import EmbeddedTriton
 from plates.serving.gateway import GatewayWorker
 from plates.serving.healing import TritonHealer
 from plates.serving.supervisor import Part, Supervisor
+from plates.serving.triton import EmbeddedTriton
 
 # How the lines begin by which `plates.serving.running` finds the addresses.
 TRITON, LISTENING = "Triton: ", "Serving on "

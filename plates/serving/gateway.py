@@ -12,7 +12,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 
 from api.status import State, Status
 from plates.serving.errors import StartError
@@ -38,14 +38,10 @@ class GatewayWorker:
     """
 
     def __init__(
-        self,
-        environment: Callable[[], Mapping[str, str]],
-        listener: socket.socket,
-        command: Sequence[str] = COMMAND,
+        self, environment: Callable[[], Mapping[str, str]], listener: socket.socket
     ) -> None:
         self._environment = environment
         self._listener = listener
-        self._command = command
         self._state: State = "starting"
         self._restarts = 0
         self._budget = RestartBudget("The gateway")
@@ -93,7 +89,7 @@ class GatewayWorker:
         options = f"--listen {listen} --alive {give} --parent {os.getpid()}"
         try:
             self._process = subprocess.Popen(  # noqa: S603 - our own command
-                [*self._command, *options.split()],
+                [*COMMAND, *options.split()],
                 stdin=subprocess.DEVNULL,
                 env=os.environ | dict(self._environment()),
                 pass_fds=(listen, give),

@@ -10,7 +10,7 @@ import sys
 
 import uvicorn
 
-from api.edge.protocol import server_config
+from api.edge.protocol import GatewayConfig
 from api.main import create_app
 from api.observing import logs
 from api.settings import Settings
@@ -36,7 +36,7 @@ def main() -> int:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     settings = Settings()
     logs.configure(settings.log_format)
-    server = uvicorn.Server(server_config(create_app(settings), settings))
+    server = uvicorn.Server(GatewayConfig(create_app(settings), settings))
     asyncio.run(_serve(server, socket.socket(fileno=options.listen), options.alive))
     return 0
 

@@ -25,6 +25,8 @@ from plates.serving.installation import (
 )
 
 LOOPBACK = "127.0.0.1"
+# In which all models must load and warm up.
+READY_S = 180.0
 # Triton's own patience at its exit: an idle keep-alive client holds it for all of it.
 EXIT_TIMEOUT_S = 3
 # The guardian gives the server GRACE_S, then kills, which takes it up to guardian.ORPHANS_S; the
@@ -76,16 +78,14 @@ class EmbeddedTriton:
         http_port: int = 0,
         grpc_port: int = 0,
         metrics_port: int = 0,
-        ready_timeout: float = 180.0,
     ) -> None:
         """Describe a server; start nothing yet.
 
         The profile, "cpu" or "gpu", chooses among the models' configurations. Ports of 0 are
-        replaced by free ones. All models must load and warm up within the time-out.
+        replaced by free ones.
         """
         self.repository = repository.resolve()
         self.profile, self.host = profile, host
-        self.ready_timeout = ready_timeout
         self.shm_prefix = ""
         self._ports = {"http": http_port, "grpc": grpc_port, "metrics": metrics_port}
         self._key = ""
@@ -140,12 +140,12 @@ class EmbeddedTriton:
         guardian = self._guardian
         return guardian.poll() if guardian else 1
 
-    def log_tail(self, lines: int = _LOG_TAIL_LINES) -> str:
+    def log_tail(self) -> str:
         """Return the last lines of the server's log, without its wide tables."""
         log = self._folder and self._folder / _LOG
         text = log.read_text(encoding="utf-8", errors="replace") if log and log.exists() else ""
         kept = [line for line in text.splitlines() if line and not line.startswith(("+", "|"))]
-        return "\n".join(kept[-lines:])
+        return "\n".join(kept[-_LOG_TAIL_LINES:])
 
     def bound_log(self) -> None:
         """Empty the server's log if it has become too long for the disk."""
@@ -278,7 +278,7 @@ class EmbeddedTriton:
         return options
 
     def _wait_until_ready(self) -> None:
-        deadline = time.monotonic() + self.ready_timeout
+        deadline = time.monotonic() + READY_S
         while not self.http.is_ready():
             if (status := self.poll()) is not None:
                 message = f"Triton ended with status {status}:\n{self.log_tail()}"
@@ -286,7 +286,7 @@ class EmbeddedTriton:
                 taken = _PORTS_TAKEN in message
                 raise PreflightError([message]) if taken else StartError(message)
             if time.monotonic() > deadline:
-                waited = f"Triton was not ready after {self.ready_timeout:g} s"
+                waited = f"Triton was not ready after {READY_S:g} s"
                 raise StartError(f"{waited}:\n{self.log_tail()}")
             time.sleep(_POLL_S)
 

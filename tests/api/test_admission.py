@@ -151,7 +151,7 @@ def test_a_time_out_is_the_queues_if_most_time_went_there(monkeypatch, waited_s,
         settings = Settings(triton_url="127.0.0.1:1", concurrency=1)
         client: Any = TooSlow()
         reader = PhotoReader(settings, client, Readiness(client, 1, 1), Metrics())
-        inside = Photo(reader._admission)
+        inside = Photo(reader.admission)
         await settle()
         context: Any = SimpleNamespace(deadline=deadline_in(PATIENT_S), request_id="1")
         reading = asyncio.create_task(reader._read(b"photo", context, None))

@@ -79,7 +79,7 @@ def test_health_is_checked_and_waited_for_and_there_is_time_to_stop(services):
         assert check["test"][0] == "CMD" and check["retries"] >= 2
         assert seconds(check["timeout"]) < seconds(check["interval"])
         assert seconds(check["start_interval"]) < seconds(check["start_period"])
-    load_s = triton.EmbeddedTriton(ROOT).ready_timeout
+    load_s = triton.READY_S
     assert seconds(services["triton"]["healthcheck"]["start_period"]) >= load_s
     needed = [services["gateway"]["depends_on"]["triton"]]
     if "grafana" in services:

@@ -195,7 +195,7 @@ def asked(probe: Object, ports: dict[str, int]) -> tuple[str, int]:
 
 
 def test_probes_ask_what_there_is_and_leave_healing_to_the_supervisor(cluster):
-    load_s = triton.EmbeddedTriton(ROOT).ready_timeout
+    load_s = triton.READY_S
     slowest_s = {
         ("triton", "startupProbe"): load_s,
         ("triton", "livenessProbe"): load_s,

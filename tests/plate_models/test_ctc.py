@@ -73,7 +73,7 @@ def test_probabilities_equal_the_sum_over_every_path(log_probs, alphabet):
 
 def test_rows_are_read_one_after_the_other():
     rows = [log_probs_of("A-1"), log_probs_of("1-B-")]
-    joined = ctc.join_rows(rows)
+    joined = ctc.join_rows(*rows)
     assert joined.shape == (4, 3 + 1 + 4)
     # The two 1 stay two characters.
     assert ctc.greedy_decode(joined, ALPHABET) == "A11B"

@@ -55,7 +55,7 @@ def test_logits_that_are_no_numbers_read_as_nothing(bad, places):  # type: ignor
     logits = log_probs_of("B840CK197").astype(np.float32)
     logits[places] = bad
     assert choose_reading(ctc.log_softmax(logits)) == NOTHING
-    joined = ctc.join_rows([log_probs_of("A123"), ctc.log_softmax(logits)])
+    joined = ctc.join_rows(log_probs_of("A123"), ctc.log_softmax(logits))
     assert choose_reading(joined, Evidence(lines=2)) == NOTHING
 
 
@@ -166,7 +166,7 @@ def test_the_raw_best_path_stays_among_the_candidates():
 
 def test_ground_and_lines_name_the_format_and_settle_doubts():
     unclear = log_probs_of("A123477", {1: {"1": 0.5, "B": 0.5}})
-    rows = ctc.join_rows([log_probs_of("113"), log_probs_of("3AB77")])
+    rows = ctc.join_rows(log_probs_of("113"), log_probs_of("3AB77"))
     for log_probs, evidence, text, name in (
         (log_probs_of("H002EX71"), Evidence(), "H002EX71", "ru.car"),
         (log_probs_of("1133AB77"), Evidence(1, BLACK), "1133AB77", "ru.military"),

@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch.nn.utils import clip_grad_norm_
 
-from api.answers import plate_from
+from api.answers import answer_of
 from plate_models import formats, weights
 from plate_models.nets.lprnet import LPRNet
 from plate_models.pipeline import PipelineConfig, read_plates
@@ -131,16 +131,7 @@ def test_photos_are_read_from_the_box_to_the_answer(modules, kind):
         if plate.reading.text != patch.text:
             continue
         right += 1
-        answer = plate_from(
-            text=plate.reading.text,
-            score=plate.reading.score,
-            format_name=plate.reading.format,
-            box=plate.box,
-            quad=plate.quad,
-            detection_score=plate.detection_score,
-            characters=plate.reading.characters,
-            candidates=plate.reading.candidates,
-        )
+        answer = answer_of(plate)
         assert answer.format == kind and answer.region is not None
         assert answer.region.name == COUNTRY.regions[patch.text[:2]]
         assert answer.text_native == patch.text.replace("S", "Š")

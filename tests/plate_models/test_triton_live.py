@@ -21,7 +21,7 @@ from plate_models import export, weights
 from plate_models.recognition import ctc
 from plate_models.spec import DETECTOR, LIMITS, RECOGNIZER, RECTIFIER, RecognizerSpec, Specs
 from plate_models.weights import WeightsFile, contract_of
-from plates.serving import EmbeddedTriton
+from plates.serving.triton import EmbeddedTriton
 
 pytestmark = pytest.mark.live
 

@@ -16,7 +16,7 @@ import pytest
 from bulk_cases import archive, jpeg
 
 from plate_models.spec import Limits
-from plates.bulk import BulkError, require
+from plates.bulk import BulkError, require, source
 from plates.bulk.source import Failure, Fetcher, Photo, describe, find_photos
 from plates.file_kinds import HEAD_BYTES
 
@@ -119,7 +119,7 @@ def shelf(folder: Path) -> Iterator[str]:
         server.shutdown()
 
 
-def test_the_web_is_a_source(tmp_path):
+def test_the_web_is_a_source(tmp_path, monkeypatch):
     photos = {"good.jpg", "shaky.jpg", "forbidden.jpg", "down.jpg", "sub/deep", "sub/a.HEIC"}
     for name in (*photos, "about.html", "table.csv", ".hidden", "linked/1"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
@@ -146,8 +146,8 @@ def test_the_web_is_a_source(tmp_path):
             fetcher.fetch(found["good.jpg"])
         (tmp_path / "sub" / "deep").write_bytes(large)
         assert fetcher.fetch(found["sub/deep"]) == large
-        limited = Fetcher(url, Limits(max_bytes=1_000_000))
-        assert limited.fetch(found["sub/deep"]) == large[:1_000_001]
+        monkeypatch.setattr(source, "LIMITS", Limits(max_bytes=1_000_000))
+        assert fetcher.fetch(found["sub/deep"]) == large[:1_000_001]
         for place, said in (("forbidden/", "not allowed"), ("nowhere/", "not there")):
             with pytest.raises(BulkError, match=said):
                 list(find_photos(url + place))
@@ -156,14 +156,14 @@ def test_the_web_is_a_source(tmp_path):
     assert describe(refused.value)[0] == "unreachable"
 
 
-def test_no_more_than_the_limit_is_read_of_large_files(tmp_path):
-    limits = Limits(max_bytes=2000)
+def test_no_more_than_the_limit_is_read_of_large_files(tmp_path, monkeypatch):
+    monkeypatch.setattr(source, "LIMITS", Limits(max_bytes=2000))
     (tmp_path / "a.jpg").write_bytes(bytes(3000))
     (photo,) = find_photos(str(tmp_path))
-    assert len(Fetcher(str(tmp_path), limits).fetch(photo)) == HEAD_BYTES
+    assert len(Fetcher(str(tmp_path)).fetch(photo)) == HEAD_BYTES
     # Not every storage says how large its files are.
     path = tmp_path / "photos.zip"
     with zipfile.ZipFile(path, "w") as file:
         file.writestr("a.jpg", bytes(3000))
     sizeless = Photo(os.fsencode(f"zip://a.jpg::{path}"))
-    assert len(Fetcher(f"zip://::{path}", limits).fetch(sizeless)) == 2001
+    assert len(Fetcher(f"zip://::{path}").fetch(sizeless)) == 2001

@@ -15,9 +15,10 @@ import pytest
 from serving_support import MODEL, make_model, ticked_until
 from support import wait_until
 
-from plates.serving import EmbeddedTriton, StartError, healing, processes, supervisor, triton
-from plates.serving.errors import GaveUp
+from plates.serving import healing, processes, supervisor, triton
+from plates.serving.errors import GaveUp, StartError
 from plates.serving.healing import TritonHealer
+from plates.serving.triton import EmbeddedTriton
 
 pytestmark = [pytest.mark.live, pytest.mark.control]
 
@@ -71,7 +72,8 @@ def test_two_servers_live_side_by_side_and_leave_nothing(models, tmp_path, monke
 
 def test_the_server_dies_with_its_killed_owner(models):
     code = (
-        "import sys, time; from pathlib import Path; from plates.serving import EmbeddedTriton\n"
+        "import sys, time; from pathlib import Path\n"
+        "from plates.serving.triton import EmbeddedTriton\n"
         "s = EmbeddedTriton(Path(sys.argv[1])).start(); p = s.pids\n"
         "print(s.shm_prefix, p.guardian, p.server, *p.stubs, flush=True)\n"
         "time.sleep(600)"
@@ -120,9 +122,10 @@ def test_nothing_survives(models, hurt, number, monkeypatch):
     assert (keeper.returncode == -signal.SIGKILL) == ("guardian" in hurt)
 
 
-def test_a_model_that_is_never_ready_is_an_error_with_its_reason(model, models):
+def test_a_model_that_is_never_ready_is_an_error_with_its_reason(model, models, monkeypatch):
     model.write_text(SLOW)
-    server = EmbeddedTriton(models, ready_timeout=2)
+    monkeypatch.setattr(triton, "READY_S", 2.0)
+    server = EmbeddedTriton(models)
     with pytest.raises(StartError, match=r"not ready after 2 s:\n(.|\n)*loading: plate_recognit"):
         server.start()
     assert server.poll() == 1

@@ -16,10 +16,11 @@ import pytest
 from serving_support import install_fake, make_repository, publish, ticked_until
 
 from api.status import read_status
-from plates.serving import EmbeddedTriton, healing, supervisor, versions
+from plates.serving import healing, supervisor, versions
 from plates.serving.errors import GaveUp, PreflightError, RequestError, StartError, VersionError
 from plates.serving.healing import TritonHealer
 from plates.serving.supervisor import Supervisor
+from plates.serving.triton import EmbeddedTriton
 
 
 @pytest.fixture(autouse=True)

@@ -16,8 +16,10 @@ from support import REPOSITORY
 
 from plate_models.contract import MANIFEST
 from plates import gpu
-from plates.serving import EmbeddedTriton, PreflightError, installation, triton
+from plates.serving import installation, triton
+from plates.serving.errors import PreflightError
 from plates.serving.installation import LIBPYTHON, Installation, find_installation, find_problems
+from plates.serving.triton import EmbeddedTriton
 
 
 @pytest.fixture

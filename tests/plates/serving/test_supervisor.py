@@ -77,8 +77,12 @@ NEVER = SIGNS.format(signs=0, then="sys.exit(7)")
 
 @contextlib.contextmanager
 def working(code: str, **environment: str) -> Iterator[GatewayWorker]:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        part = GatewayWorker(lambda: environment, listener, [sys.executable, "-c", code])
+    with (
+        socket.create_server(("127.0.0.1", 0)) as listener,
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        patch.setattr(gateway, "COMMAND", [sys.executable, "-c", code])
+        part = GatewayWorker(lambda: environment, listener)
         try:
             yield part
         finally:
