@@ -23,6 +23,11 @@ _SHAPES = 4
 _THREADS_PER_SAMPLE = 4
 
 
+def computes_in_bf16() -> bool:
+    """Whether this processor has instructions for bfloat16."""
+    return "BF16" in openvino.Core().get_property("CPU", "OPTIMIZATION_CAPABILITIES")
+
+
 def settings_for(parameters: Mapping[str, str]) -> dict[str, Any]:
     """Make OpenVINO's settings of a Triton configuration's, named as for Triton's own backend.
 
@@ -30,8 +35,7 @@ def settings_for(parameters: Mapping[str, str]) -> dict[str, Any]:
     asks for bfloat16. What follows the last convolution stays float32.
     """
     threads = choose_threads(int(parameters.get("INFERENCE_NUM_THREADS") or "0"))
-    supported = openvino.Core().get_property("CPU", "OPTIMIZATION_CAPABILITIES")
-    bf16 = parameters.get("HINT_BF16", "").upper() == "YES" and "BF16" in supported
+    bf16 = parameters.get("HINT_BF16", "").upper() == "YES" and computes_in_bf16()
     return {
         "INFERENCE_PRECISION_HINT": "bf16" if bf16 else "f32",
         "INFERENCE_NUM_THREADS": threads,
