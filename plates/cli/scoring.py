@@ -11,13 +11,7 @@ from tqdm import tqdm
 from plate_models.engines.nets import Nets
 from plate_models.images import ImageError
 from plate_models.training.evaluation import sets
-from plate_models.training.evaluation.scoreboard import (
-    Scoreboard,
-    grammar_lines,
-    group_lines,
-    score,
-    table,
-)
+from plate_models.training.evaluation.scoreboard import Scoreboard, group_lines, score, table
 from plate_models.training.evaluation.sheet import failure_sheet
 from plate_models.training.labels import LabelError
 from plate_models.weights import check_manifest
@@ -91,5 +85,5 @@ def _details(part: str, boards: dict[str, Scoreboard], misses: bool) -> list[str
         if named:
             lines += ["", f"{row}: readable texts that are wrong or not labelled", *named]
         if part == "labelled":
-            lines += ["", *group_lines(board.plates), "", *grammar_lines(board.plates)]
+            lines += ["", *group_lines(board.plates)]
     return lines

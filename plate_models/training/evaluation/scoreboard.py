@@ -13,7 +13,6 @@ from torch import Tensor
 from plate_models.detection import box_iou_xyxy
 from plate_models.engines.nets import Nets
 from plate_models.pipeline import Plate, choose_readings, read_regions
-from plate_models.recognition import ctc
 from plate_models.training.evaluation.sets import Photo
 from plate_models.training.figures import Count, align, bootstrap_95, proportion
 from plate_models.training.labels import Box, LabelledPlate
@@ -75,8 +74,6 @@ class PlateResult:
     in_label: Answer  # the answer where the labelled box is given
     # Those of the whole pipeline that overlap this label, best overlap first.
     answers: tuple[Answer, ...]
-    # What others read from the labelled box: "greedy", "beam".
-    others: Mapping[str, str] = field(default_factory=dict)
     # Mean distance of the quad's corners from the true ones, as a share of the plate's width; None
     # where it isn't known, or nothing was found.
     corner_error: float | None = None
@@ -212,22 +209,19 @@ def score_photo(
         where = image.to(nets.device), boxes, torch.tensor(lines)
         seen = read_regions(*where, nets.rectify, nets.recognize, nets.config)
     readings = choose_readings(seen, lines, nets.config)
-    alphabet, results = nets.config.specs.recognizer.alphabet, []
+    results = []
     for row, label in enumerate(labels):
         known = Plate(
             label.box, (), 1.0, label.lines, readings[row], seen.crops[row], seen.log_probs[row]
         )
-        log_probs, error = seen.log_probs[row], None
-        beam = next((text for text, _ in ctc.beam_decode(log_probs, alphabet)), "")
-        texts = {"greedy": ctc.greedy_decode(log_probs, alphabet), "beam": beam}
-        found = matched[row]
+        found, error = matched[row], None
         if label.quad and found and found[0][1] >= 0.5:
             quad = np.array(label.quad)
             width = np.hypot(*(quad[[1, 2]] - quad[[0, 3]]).T).mean()
             error = float(np.hypot(*(np.array(found[0][0].quad) - quad).T).mean() / width)
         answer = Answer.of(name, known, 1.0)
         answers = tuple(Answer.of(name, plate, iou) for plate, iou in found)
-        results.append(PlateResult(name, label, answer, answers, texts, error, o_is_0))
+        results.append(PlateResult(name, label, answer, answers, error, o_is_0))
     return results, others
 
 
@@ -284,11 +278,6 @@ class Scoreboard:
     def counts(self) -> list[Count]:
         """Everything that is counted, by name."""
         rows = count_plates(self.plates)
-        legible = [plate for plate in self.plates if plate.label.legible]
-        for name in legible[0].others if legible else ():
-            rows.append(
-                proportion(f"labelled box, {name}", [p.right(p.others[name]) for p in legible])
-            )
         if self.complete:
             answers = [*self.elsewhere, *(a for plate in self.plates for a in plate.answers)]
             rows.append(proportion("precision", [a.iou >= 0.5 for a in answers]))
@@ -421,17 +410,3 @@ def group_lines(plates: Sequence[PlateResult]) -> list[str]:
             counts = count_plates([plates[place] for place in places])
             rows[f"{by}: {name}"] = {count.name: count.cell for count in counts}
     return ["By group: count, and the 95 % interval of the rate in per cent", *_frame(rows)]
-
-
-def grammar_lines(plates: Sequence[PlateResult]) -> list[str]:
-    """What the grammar wins and breaks beside the best path and the beam, in labelled boxes."""
-    lines = []
-    for plate in plates:
-        steps = [plate.others["greedy"], plate.others["beam"], plate.in_label.guess]
-        right = [plate.right(step) for step in steps]
-        if plate.label.legible and any(right) and not all(right):
-            shown = "greedy {}, beam {}, grammar {}".format(*steps)
-            lines.append(f"  {'wins' if right[2] else 'breaks'} {plate.label.text}: {shown}")
-    wins = sum(line.startswith("  wins") for line in lines)
-    head = f"In the labelled boxes the grammar wins {wins}, breaks {len(lines) - wins}"
-    return [head, *sorted(lines, reverse=True)]

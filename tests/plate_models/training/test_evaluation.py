@@ -21,7 +21,6 @@ from plate_models.training.evaluation.scoreboard import (
     Answer,
     PlateResult,
     Scoreboard,
-    grammar_lines,
     group_lines,
     match,
     score,
@@ -182,25 +181,6 @@ def test_files_that_are_no_reports_are_refused_by_name(tmp_path: Path) -> None:
         path.write_bytes(content)
         with pytest.raises(ReportError, match=r"a\.json"):
             load_report(path)
-
-
-@pytest.mark.parametrize(
-    ("greedy", "beam", "grammar", "verdict"),
-    [
-        (WRONG, RIGHT, RIGHT, "wins"),
-        (RIGHT, WRONG, WRONG, "breaks"),
-        (RIGHT, RIGHT, WRONG, "breaks"),
-        (RIGHT, RIGHT, RIGHT, ""),
-        (WRONG, WRONG, WRONG, ""),
-    ],
-)
-def test_wins_and_breaks_of_the_grammar_are_listed(
-    greedy: str, beam: str, grammar: str, verdict: str
-) -> None:
-    others = {"greedy": greedy, "beam": beam}
-    head, *lines = grammar_lines([replace(plate(RIGHT, grammar), others=others)])
-    assert [line.split()[0] for line in lines] == [verdict] * bool(verdict)
-    assert f"wins {int(verdict == 'wins')}, breaks {int(verdict == 'breaks')}" in head
 
 
 def test_recipes_move_labels_with_what_they_show() -> None:
