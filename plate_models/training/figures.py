@@ -1,12 +1,11 @@
 """Counts and ratios with their 95 % intervals, and alignments of texts."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.stats import binomtest
 
 _RESAMPLES = 2000
@@ -55,22 +54,11 @@ def median_ratio(a: Sequence[float], b: Sequence[float]) -> tuple[float, Interva
     """
     if not a or len(a) != len(b):
         raise ValueError(f"expected as many of a as of b and at least one: {len(a)}, {len(b)}")
-    interval = bootstrap_95(lambda a, b: np.median(a, axis=1) / np.median(b, axis=1), a, b)
-    return float(np.median(a) / np.median(b)), interval
-
-
-def bootstrap_95(
-    statistic: Callable[..., NDArray[np.float64]], *samples: Sequence[float]
-) -> Interval:
-    """Percentile bootstrap (Efron 1979) of a statistic along axis 1 of the resampled samples.
-
-    What stands at one place in several samples is drawn together.
-    """
-    count = len(samples[0])
-    drawn = np.random.default_rng(0).integers(0, count, (_RESAMPLES, count))
-    found = statistic(*(np.asarray(sample)[drawn] for sample in samples))
-    low, high = np.percentile(found, (2.5, 97.5)).tolist()
-    return low, high
+    # The percentile bootstrap of Efron 1979.
+    drawn = np.random.default_rng(0).integers(0, len(a), (_RESAMPLES, len(a)))
+    ratios = np.median(np.array(a)[drawn], axis=1) / np.median(np.array(b)[drawn], axis=1)
+    low, high = np.percentile(ratios, (2.5, 97.5)).tolist()
+    return float(np.median(a) / np.median(b)), (low, high)
 
 
 def align(found: str, right: str) -> list[tuple[str, str]]:
