@@ -1,6 +1,8 @@
 """What is taken for a plate and is none: signs, lettering, cameras' clocks, windows, vents."""
 
 import re
+import tomllib
+from pathlib import Path
 
 import cv2
 import numpy as np
@@ -18,19 +20,8 @@ _MAX_SIDE = 700
 # Free fonts (Bitstream Vera's licence) that come with matplotlib.
 _FONTS = ("Sans-Bold", "Sans-Bold", "Sans", "SansMono-Bold", "SansMono", "Serif-Bold", "Serif")
 _FONT_SIZE = 48
-# Consonants and vowels, by script.
-_SOUNDS = (
-    ("BCDFGHKLMNPRSTVWZ", "AEIOU"),
-    ("БВГДЖКЛМНПРСТШ", "АЕИОУЫЯ"),
-)
-# Clocks, telephone numbers, prices, house numbers, speeds; "#" is a digit, "@" a word.
-_PATTERNS = (
-    "####-##-## ##:##:##", "##/##/#### ##:##:##", "##.##.#### ##:##", "##:##:##", "##:##",
-    "########", "########_######", "### KM/H", "N##.#### E##.####", "CAM #", "8 (###) ###-##-##",
-    "###-##-##", "+# ### ### ## ##", "8-###-###-##-##", "##.##", "##", "#", "###", "-##%",
-    "#### kg", "##/#", "www.@.ru", "@.com", "@ & @",
-)  # fmt: skip
-_WORDS = ("@", "@", "@ @", "@ @", "@ @ @", "@-@")
+# Patterns of texts, and sounds that make words.
+_TABLES = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 
 
 def draw_clutter(width_px: float, rng: Generator, boards: bool = True) -> PlateImage:
@@ -129,9 +120,10 @@ def _draw_colours(rng: Generator) -> tuple[Floats, Floats]:
 
 
 def _make_text(rng: Generator) -> str:
-    patterns = _WORDS if rng.random() < 0.5 else _PATTERNS
+    patterns = _TABLES["words" if rng.random() < 0.5 else "patterns"]
     pattern = patterns[rng.integers(len(patterns))]
-    sounds, case = _SOUNDS[rng.integers(2)], (str.upper, str.title, str.lower)[rng.integers(3)]
+    sounds = _TABLES["sounds"][rng.integers(2)]
+    case = (str.upper, str.title, str.lower)[rng.integers(3)]
 
     def fill(match: re.Match[str]) -> str:
         if match[0] == "#":

@@ -5,10 +5,11 @@ countries have, mixed at random, so that a recognizer learns letters and not lay
 in millimetres from the plate's left top corner.
 """
 
+import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Any
 
 import cv2
 import numpy as np
@@ -30,63 +31,20 @@ from plate_models.training.synthetic.wear import lay_over
 
 LATIN = "latin"
 
-# Layouts of many countries: "L" a letter, "#" a digit, "*" either; a space parts groups.
-_PATTERNS = (
-    *("LL ###LL", "LL ###LL", "LL ### LL", "LL### LL", "LLL#L##", "L###LL", "L###LL"),
-    *("LLL ####", "LLL ####", "LLL ####", "LL #####", "LL ####L", "LLL #####", "LLL ##LL"),
-    *("#L# ####", "#LL ####", "LLL ###L", "L L ####", "LL L ###", "LL LL ####", "LLL LL ##"),
-    *("L LL ###", "LLL L ###", "LL## LLL", "#### LLL", "## LL ##", "LL ## LL", "##LL##"),
-    *("## LLL #", "#LLL###", "LLL ###", "### LLL", "#### LL #", "### LLL ##", "LL #### LL"),
-    *("LL ####", "L #### LL", "LL ## ####", "######", "LLLLLL", "LLL", "LLLLL", "LLLLLLL"),
-    *("LLLL #", "LLL LLL", "L ###", "LL ##", "L #####", "****", "*****", "******"),
-    *("*** ***", "*******", "*** ****", "********", "*** **** **"),
-)
+# Patterns, sizes, colours, seals and words, described there.
+_TABLES = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 _DIGITS = "0123456789"
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 # Many countries leave out what looks like a digit.
 _LETTER_ODDS = np.array([0.35 if char in "IOQ" else 1.0 for char in _LETTERS])
 _LETTER_SHARES = _LETTER_ODDS / _LETTER_ODDS.sum()
 _REPEAT_SHARE = 0.1
-
-# Width and height with their odds; two-line plates below.
-_LONG = (
-    ((520, 112), 9), ((520, 110), 3), ((400, 130), 6), ((440, 120), 2), ((460, 110), 1),
-    ((372, 135), 1), ((305, 152), 2), ((300, 150), 2), ((340, 110), 1), ((360, 130), 1),
-)  # fmt: skip
-_HIGH = (
-    ((340, 200), 3), ((280, 200), 3), ((250, 200), 2), ((300, 150), 2), ((190, 145), 2),
-    ((200, 170), 3), ((220, 220), 1), ((330, 160), 1), ((305, 165), 1),
-)  # fmt: skip
 _TWO_LINES = 0.22
 # Of typefaces that are made up, and of those whose O and 0, or I and 1, are one shape.
 _BLOCK_SHARE = 0.4
 _SAME_SHAPE_SHARE = 0.15
-
-# Sheet and ink, RGB in full light, with their odds.
-_COLOURS = (
-    (((250, 250, 250), (15, 15, 18)), 56),
-    (((240, 195, 20), (15, 15, 18)), 8),
-    (((190, 192, 195), (20, 20, 22)), 9),
-    (((250, 250, 250), (20, 45, 140)), 4),
-    (((250, 250, 250), (160, 20, 30)), 3),
-    (((250, 250, 250), (20, 100, 50)), 3),
-    (((20, 20, 24), (245, 245, 245)), 5),
-    (((20, 60, 160), (245, 245, 245)), 3),
-    (((170, 20, 30), (245, 245, 245)), 3),
-    (((20, 100, 60), (245, 245, 245)), 2),
-    (((120, 190, 120), (20, 20, 22)), 1),
-    (((150, 190, 230), (20, 20, 60)), 1),
-    (((20, 20, 24), (230, 190, 40)), 1),
-)
 _BAND, _WHITE = (25, 60, 155), (240, 240, 240)
 _STAR = (235, 200, 30)
-_SEALS = ((200, 160, 40), (60, 120, 190), (190, 60, 60), (70, 140, 80), (150, 150, 155))
-_WORDS = (
-    "BRASIL", "NORTH", "RIVER STATE", "SP-CAMPO", "MG LAGOA", "REPUBLICA", "SUNSHINE", "LAKES",
-    "CD", "EST 1905", "GARDEN", "ISLAND", "VALLE VERDE", "PORTO", "NOVA", "COAST",
-)  # fmt: skip
-
-Option = TypeVar("Option")
 
 
 @dataclass(frozen=True)
@@ -107,18 +65,18 @@ class LatinPlate:
 
 def sample_latin(rng: np.random.Generator) -> LatinPlate:
     """Draw a text, its rows and a size."""
-    pattern = _PATTERNS[rng.integers(len(_PATTERNS))]
+    pattern = _TABLES["patterns"][rng.integers(len(_TABLES["patterns"]))]
     row = "".join(char if char == " " else _character(char, rng) for char in pattern)
     if rng.random() < _REPEAT_SHARE:
         digits = [char for char in row if char in _DIGITS]
         row = "".join(digits[0] if char in _DIGITS else char for char in row)
     length = len(row.replace(" ", ""))
     if length < 4 or rng.random() >= _TWO_LINES:
-        return LatinPlate((row,), _choose(_LONG, rng))
+        return LatinPlate((row,), _choose(_TABLES["long"], rng))
     place = row.find(" ") if row.count(" ") == 1 else -1
     bare = row.replace(" ", "")
     half = place if 2 <= place <= length - 2 else length // 2 + int(rng.integers(0, 1 + length % 2))
-    return LatinPlate((bare[:half], bare[half:]), _choose(_HIGH, rng))
+    return LatinPlate((bare[:half], bare[half:]), _choose(_TABLES["high"], rng))
 
 
 def _character(symbol: str, rng: np.random.Generator) -> str:
@@ -127,10 +85,10 @@ def _character(symbol: str, rng: np.random.Generator) -> str:
     return _LETTERS[rng.choice(26, p=_LETTER_SHARES)]
 
 
-def _choose(options: Sequence[tuple[Option, int]], rng: np.random.Generator) -> Option:
-    """Draw one of the options by their odds."""
-    odds = np.array([odds for _, odds in options], np.float64)
-    return options[rng.choice(len(options), p=odds / odds.sum())][0]
+def _choose(rows: Sequence[Sequence[Any]], rng: np.random.Generator) -> tuple[Any, ...]:
+    """Draw one of a table's rows by their odds, the last column; returns it without them."""
+    odds = np.array([row[-1] for row in rows], np.float64)
+    return tuple(rows[rng.choice(len(rows), p=odds / odds.sum())][:-1])
 
 
 def paint_latin(
@@ -147,7 +105,7 @@ def paint_latin(
     face: Typeface = faces[rng.integers(len(faces))]
     if not plate.typefaces and rng.random() < _BLOCK_SHARE:
         face = make_up(rng)
-    sheet, print_colour = plate.colours or _choose(_COLOURS, rng)
+    sheet, print_colour = plate.colours or _choose(_TABLES["colours"], rng)
     painter = _Painter(face, plate.size_mm, sheet, px_per_mm, rng)
     left, top, right, bottom = painter.adorn(plate.band, print_colour)
     if rng.random() < 0.6:
@@ -203,7 +161,7 @@ class _Painter:
                 top = y + tall
             else:
                 y = bottom = 0.95 * bottom - tall
-            word = _WORDS[self.rng.integers(len(_WORDS))]
+            word = _TABLES["words"][self.rng.integers(len(_TABLES["words"]))]
             self.write(word, x, y, tall, 1.8 * min(x, self.width - x), colour)
         return left, top, right, bottom
 
@@ -289,7 +247,8 @@ class _Painter:
 
     def seal(self, x: float, y: float, radius: float) -> None:
         """A round sticker, or a coat of arms."""
-        colour = _SEALS[self.rng.integers(len(_SEALS))] + self.rng.normal(0, 20, 3)
+        seals = _TABLES["seals"]
+        colour = seals[self.rng.integers(len(seals))] + self.rng.normal(0, 20, 3)
         self.dot(x, y, radius, colour)
         if self.rng.random() < 0.6:
             self.dot(x, y, radius / 2, colour + self.rng.normal(0, 70, 3))
@@ -297,8 +256,9 @@ class _Painter:
     def shield(self, x: float, y: float, half: float) -> None:
         """A coat of arms."""
         corners = np.array(((-0.8, -1), (0.8, -1), (0.8, 0.2), (0, 1.1), (-0.8, 0.2)))
+        seals = _TABLES["seals"]
         for share in (1.0, 0.55):
-            tone = np.clip(_SEALS[self.rng.integers(len(_SEALS))], 0, 255).tolist()
+            tone = seals[self.rng.integers(len(seals))]
             points = np.rint((corners * half * share + (x, y)) * self.scale * 16).astype(np.int32)
             cv2.fillPoly(self.rgb, [points], tone, cv2.LINE_AA, 4)
 
