@@ -1,8 +1,7 @@
-"""Counts and ratios with their 95 % intervals, and alignments of texts."""
+"""Counts and ratios with their 95 % intervals."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -59,22 +58,3 @@ def median_ratio(a: Sequence[float], b: Sequence[float]) -> tuple[float, Interva
     ratios = np.median(np.array(a)[drawn], axis=1) / np.median(np.array(b)[drawn], axis=1)
     low, high = np.percentile(ratios, (2.5, 97.5)).tolist()
     return float(np.median(a) / np.median(b)), (low, high)
-
-
-def align(found: str, right: str) -> list[tuple[str, str]]:
-    """Put two texts side by side with as few differences as can be, their Levenshtein distance.
-
-    Returns pairs of their characters; ("", "7") was missed, ("7", "") is too much.
-    """
-
-    @cache
-    def best(i: int, j: int) -> tuple[int, tuple[tuple[str, str], ...]]:
-        ways = []
-        for k, m in ((i - 1, j - 1), (i - 1, j), (i, j - 1)):
-            if k >= 0 and m >= 0:
-                differences, pairs = best(k, m)
-                pair = found[k:i], right[m:j]
-                ways.append((differences + (pair[0] != pair[1]), (*pairs, pair)))
-        return min(ways, key=lambda way: way[0], default=(0, ()))
-
-    return list(best(len(found), len(right))[1])

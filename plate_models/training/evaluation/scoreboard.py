@@ -14,7 +14,7 @@ from plate_models.detection import box_iou_xyxy
 from plate_models.engines.nets import Nets
 from plate_models.pipeline import Plate, choose_readings, read_regions
 from plate_models.training.evaluation.sets import Photo
-from plate_models.training.figures import Count, align, proportion
+from plate_models.training.figures import Count, proportion
 from plate_models.training.labels import Box, LabelledPlate
 
 Pixels = NDArray[np.uint8]
@@ -331,16 +331,11 @@ def score(photos: Iterable[Photo], nets: Nets) -> dict[str, Scoreboard]:
 
 
 def count_plates(plates: Sequence[PlateResult]) -> list[Count]:
-    """One count for each metric that asks about any plate, and the share of wrong characters."""
+    """One count for each metric that asks about any plate."""
     rows = []
     for metric in METRICS:
         if asked := [plate for plate in plates if metric.asks(plate)]:
             rows.append(proportion(metric.name, [metric.right(plate) for plate in asked]))
-    if legible := [plate for plate in plates if plate.label.legible]:
-        pairs = (align(plate.in_label.guess, plate.label.text) for plate in legible)
-        errors = sum(a != b for pair in pairs for a, b in pair)
-        length = sum(len(plate.label.text) for plate in legible)
-        rows.append(Count("character error rate, labelled box", errors, length))
     return rows
 
 

@@ -89,7 +89,7 @@ def board() -> Scoreboard:
 def test_scoreboard_counts_each_thing_once() -> None:
     counts = {count.name: (count.hits, count.total) for count in board().counts()}
     assert list(counts.values())[:6] == [(3, 4), (2, 4), (2, 3), (1, 3), (1, 3), (2, 3)]
-    assert counts["character error rate, labelled box"] == (1, 24) and "precision" not in counts
+    assert "precision" not in counts
     assert counts["other boxes per photo"] == (2, 3)
     assert counts["readable texts there per photo"] == (1, 3)
     assert [one.text for _, one in board().wrong_texts] == ["B222BB7"]
