@@ -27,6 +27,7 @@ def run(arguments: argparse.Namespace) -> int:
     if not lines:
         raise CommandError("the two reports have no photos in common")
     for name, report in (("first", first), ("second", second)):
-        print(f"{name:<6} weights {report.weights}, engine {report.engine}, {report.date}")
+        about = "weights {weights}, engine {engine} on {device}, {date}".format_map(report)
+        print(f"{name:<6} {about}")
     print("", *map(printable, lines), sep="\n")
     return 0

@@ -2,64 +2,44 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 from scipy.stats import binomtest
 
-from plate_models.training.evaluation.scoreboard import METRICS, READ
+from plate_models.training.evaluation.scoreboard import READ
 
-# A row of the table and a plate as `Scoreboard.to_dict` and `PlateResult.to_dict` wrote them.
-KeptRow = Mapping[str, Any]
-KeptPlate = Mapping[str, Any]
-Pair = tuple[KeptPlate, KeptPlate]
+# What `plates eval --json` kept: weights' hash, engine, device, date, and every plate by row.
+Report = Mapping[str, Any]
+Pair = tuple[Mapping[str, Any], Mapping[str, Any]]  # a plate in both
 
 
 class ReportError(Exception):
     """A file is not a kept report of photos with known plates; the message names it."""
 
 
-@dataclass(frozen=True)
-class KeptReport:
-    """What `plates eval --json` kept: the weights' hash, the engine, the date, every plate."""
-
-    weights: str
-    engine: str
-    date: str
-    rows: Mapping[str, KeptRow]
-
-
-def pairs_of(first: KeptRow, second: KeptRow) -> list[Pair]:
-    """The plates that both have.
-
-    A plate is known by its photo and its labelled box, so that the two are compared even
-    after a label's text was mended.
-    """
-    before, after = ({(p["photo"], *p["box"]): p for p in row["plates"]} for row in (first, second))
-    return [(before[key], after[key]) for key in before if key in after]
-
-
-def compare(first: KeptReport, second: KeptReport) -> list[str]:
+def compare(first: Report, second: Report) -> list[str]:
     """What changed in the rows that both reports have, for a terminal; empty if there are none.
 
-    A table of the metrics, then every plate that changed. Metrics other than the text end to end
-    are left out where nothing did.
+    A table of the verdicts, then every plate that changed. Verdicts other than on the text end to
+    end are left out where nothing did. A plate is known by its photo and its labelled box, so that
+    it is compared even after its label's text was mended.
     """
     table, changed, notes, relabelled, single = {}, list[str](), list[str](), 0, 0
-    for name in (name for name in first.rows if name in second.rows):
-        rows = first.rows[name], second.rows[name]
-        pairs = pairs_of(*rows)
+    for name in (name for name in first["rows"] if name in second["rows"]):
+        rows = first["rows"][name], second["rows"][name]
+        before, after = ({(p["photo"], *p["box"]): p for p in row["plates"]} for row in rows)
+        pairs = [(before[key], after[key]) for key in before if key in after]
         single += sum(len(row["plates"]) - len(pairs) for row in rows)
         relabelled += sum(any(a[k] != b[k] for k in ("text", "legible")) for a, b in pairs)
-        for metric in METRICS:
-            verdicts = [tuple(plate["verdicts"].get(metric.name) for plate in p) for p in pairs]
+        for question in dict.fromkeys(key for pair in pairs for key in pair[1]["verdicts"]):
+            verdicts = [tuple(plate["verdicts"].get(question) for plate in p) for p in pairs]
             asked = [verdict for verdict in verdicts if None not in verdict]
             wins, losses = asked.count((False, True)), asked.count((True, False))
-            if not asked or not (wins or losses or metric.name == READ):
+            if not asked or not (wins or losses or question == READ):
                 continue
-            table[f"{name}: {metric.name}"] = {
+            table[f"{name}: {question}"] = {
                 "of": len(asked),
                 "first": asked.count((True, True)) + losses,
                 "second": asked.count((True, True)) + wins,
@@ -68,7 +48,7 @@ def compare(first: KeptReport, second: KeptReport) -> list[str]:
                 # The exact two-sided test of McNemar 1947.
                 "p": float(binomtest(wins, wins + losses).pvalue) if wins + losses else 1.0,
             }
-            changed += ["", f"{name}: {metric.name}"] if wins or losses else []
+            changed += ["", f"{name}: {question}"] if wins or losses else []
             for verb, change in (("won", (False, True)), ("lost", (True, False))):
                 found = zip(pairs, verdicts, strict=True)
                 changed += [_line(verb, pair) for pair, verdict in found if verdict == change]
@@ -100,23 +80,23 @@ def _line(verb: str, pair: Pair) -> str:
     return f"  {verb:<5} {plate['photo']:<40} {plate['text'] or '?':<10} {'  ->  '.join(shown)}"
 
 
-def load_report(path: Path) -> KeptReport:
+def load_report(path: Path) -> Report:
     """Read what ``plates eval --json`` kept.
 
     Raises:
         ReportError: The file can't be read, or is something else.
     """
     try:
-        kept = json.loads(path.read_text(encoding="utf-8"))
+        kept: Report = json.loads(path.read_text(encoding="utf-8"))
+        kept["weights"], kept["engine"], kept["device"], kept["date"]
         for row in kept["rows"].values():
             for plate in row["plates"]:
                 _line("", (plate, plate)), plate["box"], plate["legible"], plate["verdicts"]
             [answer["text"] for answer in row["elsewhere"]]
-        engine = f"{kept['engine']} on {kept['device']}"
-        return KeptReport(str(kept["weights"]), engine, str(kept["date"]), kept["rows"])
     except (OSError, UnicodeDecodeError) as error:
         raise ReportError(f"{path}: can't be read: {error}") from error
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise ReportError(
             f"{path}: not a report by this version's `plates eval --json`: {error!r}"
         ) from error
+    return kept

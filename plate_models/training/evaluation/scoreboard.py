@@ -1,5 +1,6 @@
 """What was read on each plate, and the table of `plates eval`: values to keep, count, compare."""
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
@@ -31,8 +32,10 @@ FAILURES = {
     "labelled box": "read right end to end, but not from the labelled box",
     "loose box": "the box found overlaps the label by less than 0.7",
 }
-# A property with more values than this tells photos apart, not groups.
-_MOST_GROUPS = 8
+FOUND, READ, NO_WRONG = "found, IoU 0.5", "read right, end to end", "no wrong text"
+# The table's columns: what the detector alone is asked, and what stands beside `READ`.
+_BOXES = (FOUND, "found, IoU 0.7")
+_TEXTS = ("labelled box, exact match", "best candidate", "lines", "format")
 
 
 @dataclass(frozen=True)
@@ -85,11 +88,6 @@ class PlateResult:
         return self.label.box[2] - self.label.box[0]
 
     @property
-    def source(self) -> str:
-        """Where the photo comes from: its name up to the first "_", "" without one."""
-        return self.photo.partition("_")[0] if "_" in self.photo else ""
-
-    @property
     def iou(self) -> float:
         """Best overlap with a found box."""
         return max((answer.iou for answer in self.answers), default=0.0)
@@ -117,6 +115,25 @@ class PlateResult:
         return tuple(wrong) if self.label.legible else ()
 
     @property
+    def verdicts(self) -> dict[str, bool]:
+        """What is right, out of all that can be asked about this plate."""
+        label, found = self.label, self.found
+        verdicts = {FOUND: self.iou >= 0.5, "found, IoU 0.7": self.iou >= 0.7}
+        if label.legible:
+            verdicts |= {
+                "labelled box, exact match": self.right(self.in_label.guess),
+                READ: self.read,
+                "best candidate": any(self.right(answer.guess) for answer in found),
+                NO_WRONG: not self.wrong_texts,
+            }
+        if "." in label.kind:
+            verdicts |= {
+                "lines": bool(found) and found[0].lines == label.lines,
+                "format": bool(found) and found[0].format == label.kind,
+            }
+        return verdicts
+
+    @property
     def failure(self) -> str:
         """A key of `FAILURES`, or "" if all is well. An illegible plate need only be found."""
         if self.iou < 0.5:
@@ -136,41 +153,8 @@ class PlateResult:
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as JSON-ready values, with the verdicts for those who read the file."""
-        verdicts = {m.name: m.right(self) for m in METRICS if m.asks(self)}
         kept = plain(self)
-        return {**kept.pop("label"), **kept, "verdicts": verdicts, "failure": self.failure}
-
-
-@dataclass(frozen=True)
-class Metric:
-    """A question with yes or no for those plates that it asks about."""
-
-    name: str
-    right: Callable[[PlateResult], bool]
-    asks: Callable[[PlateResult], bool] = lambda _: True
-
-
-def _legible(plate: PlateResult) -> bool:
-    return plate.label.legible
-
-
-def _of_format(plate: PlateResult) -> bool:
-    return "." in plate.label.kind
-
-
-FOUND, READ, NO_WRONG = "found, IoU 0.5", "read right, end to end", "no wrong text"
-METRICS = (
-    Metric(FOUND, lambda plate: plate.iou >= 0.5),
-    Metric("found, IoU 0.7", lambda plate: plate.iou >= 0.7),
-    Metric("labelled box, exact match", lambda plate: plate.right(plate.in_label.guess), _legible),
-    Metric(READ, lambda plate: plate.read, _legible),
-    Metric("best candidate", lambda p: any(p.right(a.guess) for a in p.found), _legible),
-    Metric(NO_WRONG, lambda plate: not plate.wrong_texts, _legible),
-    Metric("lines", lambda p: bool(p.found) and p.found[0].lines == p.label.lines, _of_format),
-    Metric("format", lambda p: bool(p.found) and p.found[0].format == p.label.kind, _of_format),
-)
-# What the detector alone is asked.
-_BOXES = (FOUND, "found, IoU 0.7")
+        return {**kept.pop("label"), **kept, "verdicts": self.verdicts, "failure": self.failure}
 
 
 def match(
@@ -331,12 +315,12 @@ def score(photos: Iterable[Photo], nets: Nets) -> dict[str, Scoreboard]:
 
 
 def count_plates(plates: Sequence[PlateResult]) -> list[Count]:
-    """One count for each metric that asks about any plate."""
-    rows = []
-    for metric in METRICS:
-        if asked := [plate for plate in plates if metric.asks(plate)]:
-            rows.append(proportion(metric.name, [metric.right(plate) for plate in asked]))
-    return rows
+    """One count for each verdict that there is on any of the plates."""
+    verdicts = defaultdict[str, list[bool]](list)
+    for plate in plates:
+        for name, right in plate.verdicts.items():
+            verdicts[name].append(right)
+    return [proportion(name, hits) for name, hits in verdicts.items()]
 
 
 def table(boards: Mapping[str, Scoreboard]) -> list[str]:
@@ -357,15 +341,13 @@ def table(boards: Mapping[str, Scoreboard]) -> list[str]:
             "corners off by": f"{np.mean(errors):.2%}" if errors else "",
         }
         if READ in counts:
-            wrong = sum(bool(plate.wrong_texts) for plate in board.plates)
-            shown = [m.name for m in METRICS if m.name not in (*_BOXES, READ, NO_WRONG)]
             texts[row] = {
                 "plates": counts[READ].total,
                 "read right": counts[READ].hits,
                 "rate": f"{counts[READ].rate:.1%}",
                 "95 %": cells[READ].split()[1],
-                "wrong": wrong,
-                **{name: cells.get(name, "") for name in shown},
+                "wrong": counts[NO_WRONG].total - counts[NO_WRONG].hits,
+                **{name: cells.get(name, "") for name in _TEXTS},
             }
     detector = "Detector, at the shipped threshold: what is found, and boxes where no plate is"
     reader = "End to end: the readable text is right; `wrong` counts plates with a wrong one"
@@ -385,20 +367,16 @@ def _frame(rows: Mapping[str, Mapping[str, Any]]) -> list[str]:
 
 
 def group_lines(plates: Sequence[PlateResult]) -> list[str]:
-    """Plates by width (terciles), light, source and lines: one line per group; may be empty.
-
-    A property with one value only is left out: it would say the same as the whole.
-    """
+    """Plates by width (terciles) and by light: one line per group; may be empty."""
     if not plates:
         return []
-    about = [(p.width, p.label.light or "not labelled", p.source, p.label.lines) for p in plates]
-    frame = pd.DataFrame(about, columns=["width", "light", "source", "lines"])
+    about = [(plate.width, plate.label.light or "not labelled") for plate in plates]
+    frame = pd.DataFrame(about, columns=["width", "light"])
     bounds = {-np.inf, *frame["width"].quantile([1 / 3, 2 / 3]).round(), np.inf}
     frame["width"] = pd.cut(frame["width"], sorted(bounds))
     rows = {}
     for by in frame:
-        groups = frame.groupby(by, observed=True).indices
-        for name, places in groups.items() if 1 < len(groups) <= _MOST_GROUPS else ():
+        for name, places in frame.groupby(by, observed=True).indices.items():
             counts = count_plates([plates[place] for place in places])
             rows[f"{by}: {name}"] = {count.name: count.cell for count in counts}
     return ["By group: count, and the 95 % interval of the rate in per cent", *_frame(rows)]

@@ -17,7 +17,7 @@ from plate_models.recognition.decoding import Reading
 from plate_models.training.evaluation import sets
 from plate_models.training.evaluation.comparison import ReportError, compare, load_report
 from plate_models.training.evaluation.scoreboard import (
-    METRICS,
+    FOUND,
     Answer,
     PlateResult,
     Scoreboard,
@@ -156,7 +156,7 @@ def test_comparison_lists_wins_and_losses_of_each_metric(tmp_path: Path) -> None
     ]
     first = load_report(kept(tmp_path / "a.json", *before, elsewhere=(answer(WRONG, iou=0),)))
     second = load_report(kept(tmp_path / "b.json", *after))
-    assert (first.weights, first.engine) == ("sha256:12", "served on cpu")
+    assert (first["weights"], first["engine"]) == ("sha256:12", "served")
     lines = compare(first, second)
     assert [line.split()[-6:] for line in lines[1:5]] == [
         ["4", "1", "3", "2", "0", "0.500"],
@@ -169,7 +169,7 @@ def test_comparison_lists_wins_and_losses_of_each_metric(tmp_path: Path) -> None
     assert "2.jpg" not in text and "B222BB77 [-] IoU 0.90  ->  (B) [-] IoU 0.90" in text
     assert "label changed between the two: 2" in text and "only one of the two has: 1" in text
     assert "set: boxes on no label 1, readable 1 -> 0, readable 0" in text
-    assert compare(first, replace(second, rows={})) == []
+    assert compare(first, {**second, "rows": {}}) == []
 
 
 def test_files_that_are_no_reports_are_refused_by_name(tmp_path: Path) -> None:
@@ -219,7 +219,7 @@ def test_the_samples_are_found_and_read(tmp_path: Path, nets: Nets) -> None:
     assert wrong.failure == "misread" and not any(answer.text for answer in board.elsewhere)
     assert wrong.answers[0].crop is not None and board.loads[SCENES[0]]().shape[2] == 3
     ((_, grey),) = score((p for p in sets.worse(data) if "grey" in p.row), nets).items()
-    assert {c.name: c.hits for c in grey.counts()}[METRICS[0].name] == 3
+    assert {c.name: c.hits for c in grey.counts()}[FOUND] == 3
 
 
 def test_each_found_plate_answers_for_one_label() -> None:
