@@ -26,7 +26,7 @@ from plate_models.training.labels import (
 )
 from plate_models.training.synthetic.kinds import CAR, DRAWN, kind_named
 from plate_models.training.synthetic.latin import LATIN
-from plate_models.training.synthetic.photo import PhotoStyle, photograph
+from plate_models.training.synthetic.photo import camera, photograph
 from plate_models.training.synthetic.scenes import Patch, paint_clutter, paint_plate
 
 # A box this many times as wide as high holds one line of text.
@@ -39,7 +39,6 @@ _OCTAGON = np.array([(x, y) for a, b in ((1, 0.5), (0.5, 1)) for x in (-a, a) fo
 class TrainingPhoto:
     """A decoded photo with all its known plates."""
 
-    name: str  # file name
     image: NDArray[np.uint8]  # (H, W, 3) uint8 RGB
     # (K, 8, 2) float32 corners in pixels, some of them twice; K = 0 for a negative.
     outlines: NDArray[np.float32]
@@ -71,7 +70,7 @@ def _decoded(photo: LabelledPhoto) -> TrainingPhoto:
     lines = (sides[:, 0] > _LONG * sides[:, 1]).astype(np.int64)
     # Octagons: plates that hang askew do not fill the corners.
     outlines = (boxes[:, None, :2] + (sides / 2)[:, None] * (1 + _OCTAGON)).astype(np.float32)
-    return TrainingPhoto(photo.path.name, decode(photo.path.read_bytes()), outlines, lines)
+    return TrainingPhoto(decode(photo.path.read_bytes()), outlines, lines)
 
 
 # A cut plate is still a plate down to this share, and unclear below it.
@@ -107,19 +106,7 @@ class WindowSettings:
     variants: int = 3  # rendered plates per photo, kept in memory once painted
 
 
-# A second camera for windows of photos, which have faults of their own.
-_CAMERA = PhotoStyle(
-    dark_share=0.2,
-    dark_gain=(0.2, 0.7),
-    day_gain=(0.65, 1.5),
-    day_haze=(0, 20),
-    gamma=(0.65, 1.5),
-    glare_share=0.03,
-    motion_share=0.12,
-    sharpen_share=0.1,
-    denoise_share=0.05,
-    second_jpeg_share=0.1,
-)
+_CAMERA = camera("windows")
 
 
 def degrade(image: NDArray[np.uint8], rng: Generator) -> NDArray[np.uint8]:
@@ -219,7 +206,7 @@ class WindowSampler:
             self._patches[key] = paint_plate(image, photo.boxes[plate] * zoom, rng, kind)
         patch, lines = self._patches[key], photo.lines.copy()
         outlines[plate], lines[plate] = np.repeat(patch.quad, 2, axis=0), patch.lines
-        return TrainingPhoto(photo.name, patch.paste(image), outlines, lines)
+        return TrainingPhoto(patch.paste(image), outlines, lines)
 
     def _draw_kind(self, long: bool, rng: Generator) -> str:
         """Plates of any country, and of Russia: mostly of cars, the other kinds in equal shares."""

@@ -8,23 +8,12 @@ import numpy as np
 from numpy.random import Generator
 
 from plate_models.training.imaging import Field, Image
+from plate_models.training.tables import tables_of
 
 Colour = tuple[float, float, float]
 
 _SIDE = 1024
-# Colours from dark to light. Above: brick, plaster, leaves, branches, sky. Below: asphalt, snow.
-_ABOVE: tuple[Sequence[Colour], ...] = (
-    ((36, 14, 10), (134, 70, 47), (188, 180, 168)),
-    ((62, 59, 53), (205, 196, 178), (240, 238, 230)),
-    ((8, 14, 8), (56, 83, 33), (150, 170, 92)),
-    ((16, 14, 13), (85, 77, 71), (206, 206, 210)),
-    ((118, 150, 196), (196, 208, 222), (226, 228, 230)),
-)
-_BELOW: tuple[Sequence[Colour], ...] = (
-    ((12, 12, 12), (58, 58, 59), (102, 102, 104)),
-    ((24, 24, 25), (114, 114, 116), (214, 214, 218)),
-    ((70, 70, 76), (176, 182, 192), (232, 236, 242)),
-)
+_TABLES = tables_of(__file__)
 
 
 @cache
@@ -58,7 +47,7 @@ def draw_background(rng: Generator, size_wh: tuple[int, int]) -> Image:
     width, height = size_wh
     horizon = round(rng.uniform(0.1, 0.7) * height)
     parts = []
-    for scales, rows in ((_ABOVE, horizon), (_BELOW, height - horizon)):
+    for scales, rows in ((_TABLES["above"], horizon), (_TABLES["below"], height - horizon)):
         fine = fractal(rng, (rows, width), rng.uniform(1, 4), 0.6)
         coarse = fractal(rng, (rows, width), 6, 1.4)
         scale = scales[rng.integers(len(scales))]

@@ -1,8 +1,6 @@
 """What is taken for a plate and is none: signs, lettering, cameras' clocks, windows, vents."""
 
 import re
-import tomllib
-from pathlib import Path
 
 import cv2
 import numpy as np
@@ -13,6 +11,7 @@ from PIL import ImageDraw
 from plate_models.training.imaging import Floats, Image, box_corners, carried_font
 from plate_models.training.synthetic.glyphs import Mask
 from plate_models.training.synthetic.plates import PlateImage
+from plate_models.training.tables import tables_of
 
 # Pixels of a sheet per pixel of the photo: its details survive the warp.
 FINER = 1.5
@@ -21,7 +20,7 @@ _MAX_SIDE = 700
 _FONTS = ("Sans-Bold", "Sans-Bold", "Sans", "SansMono-Bold", "SansMono", "Serif-Bold", "Serif")
 _FONT_SIZE = 48
 # Patterns of texts, and sounds that make words.
-_TABLES = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+_TABLES = tables_of(__file__)
 
 
 def draw_clutter(width_px: float, rng: Generator, boards: bool = True) -> PlateImage:

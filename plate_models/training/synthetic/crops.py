@@ -33,6 +33,7 @@ from plate_models.training.synthetic.plates import (
     render_plate_for,
     sample_plate,
 )
+from plate_models.training.tables import tables_of
 
 # What is no plate, and bears no text to be read.
 CLUTTER = "clutter"
@@ -116,22 +117,13 @@ def _sample_box(
     return low - margin, high + margin
 
 
-# Black, graphite, grey, silver, white, beige, red, wine, blue, navy, green, yellow.
-_PAINTS = np.array(
-    [
-        (18, 18, 20), (45, 47, 50), (95, 97, 100), (165, 168, 170), (228, 228, 226),
-        (190, 175, 145), (170, 25, 25), (90, 15, 25), (30, 70, 150), (15, 25, 60),
-        (25, 80, 50), (215, 165, 30),
-    ],
-    np.float64,
-)  # fmt: skip
-_PAINT_ODDS = np.array([22, 12, 12, 13, 16, 4, 6, 4, 5, 5, 3, 2], np.float64)
-_PAINT_SHARES = _PAINT_ODDS / _PAINT_ODDS.sum()
-_WORDS = ("DUSTER", "VOLGA", "MAXUS", "AUTO", "SPORT", "4x4", "TURBO", "GRANTA", "CLUB")
+_TABLES = tables_of(__file__)
+_PAINTS = np.array(_TABLES["paints"], np.float64)  # (K, 4): RGB and their odds
 
 
 def _paint(rng: np.random.Generator) -> Floats:
-    colour = _PAINTS[rng.choice(len(_PAINTS), p=_PAINT_SHARES)]
+    odds = _PAINTS[:, 3]
+    colour = _PAINTS[rng.choice(len(_PAINTS), p=odds / odds.sum()), :3]
     painted = colour * rng.uniform(0.7, 1.2) + rng.normal(0, 8, 3)
     return np.asarray(np.clip(painted, 2, 250))
 
@@ -170,7 +162,8 @@ def _paint_background(size_hw: tuple[int, int], quad: Quad, rng: np.random.Gener
         colour = _paint(rng) if rng.random() < 0.35 else np.full(3, rng.uniform(5, 50))
         cv2.fillConvexPoly(image, np.rint(grown).astype(np.int32), colour.tolist(), cv2.LINE_AA)
     if rng.random() < 0.12:
-        word, y = _WORDS[rng.integers(len(_WORDS))], rng.choice((0.1, 1.0)) + rng.uniform(-0.1, 0.1)
+        word = _TABLES["words"][rng.integers(len(_TABLES["words"]))]
+        y = rng.choice((0.1, 1.0)) + rng.uniform(-0.1, 0.1)
         place = round(rng.uniform(-0.1, 0.8) * width), round(y * height)
         scale, tone = rng.uniform(0.08, 0.22) * height / 22, [rng.uniform(60, 250)] * 3
         cv2.putText(image, word, place, cv2.FONT_HERSHEY_DUPLEX, scale, tone, 1, cv2.LINE_AA)

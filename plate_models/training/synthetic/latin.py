@@ -5,7 +5,6 @@ countries have, mixed at random, so that a recognizer learns letters and not lay
 in millimetres from the plate's left top corner.
 """
 
-import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,11 +27,12 @@ from plate_models.training.synthetic.typefaces import (
     make_up,
 )
 from plate_models.training.synthetic.wear import lay_over
+from plate_models.training.tables import tables_of
 
 LATIN = "latin"
 
 # Patterns, sizes, colours, seals and words, described there.
-_TABLES = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+_TABLES = tables_of(__file__)
 _DIGITS = "0123456789"
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 # Many countries leave out what looks like a digit.

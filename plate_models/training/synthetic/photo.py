@@ -1,6 +1,7 @@
 """What light, lens, sensor and compression make of a scene, (H, W, 3) RGB in [0, 255]."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import cv2
 import numpy as np
@@ -10,6 +11,7 @@ from scipy.special import ndtr
 from plate_models.training.codec import through_codec
 from plate_models.training.imaging import Field, Image, compress, motion_kernel, shift_by
 from plate_models.training.synthetic.wear import blobs
+from plate_models.training.tables import tables_of
 
 Range = tuple[float, float]
 
@@ -47,37 +49,24 @@ class PhotoStyle:
     second_jpeg_share: float = 0.3
 
 
-# What training crops are taken with. Of the faults at the same time, `_store` bounds the last.
-BAD_CAMERAS = PhotoStyle(
-    dark_gain=(0.17, 0.55),
-    headlight_share=0.05,
-    motion_share=0.2,
-    motion_px=(1.5, 9),
-    motion_limit=0.042,
-    interlace_share=0.04,
-    grey_share=0.15,
-    resample_share=0.25,
-    resample_factor=(0.35, 0.9),
-    sharpen=(0.3, 3.5),
-    smear_share=0.08,
-    video_share=0.17,
-    video_quantizer=(18, 42),
-    jpeg_quality=(12, 96),
-)
+_TABLES = tables_of(__file__)
+
+
+def camera(name: str) -> PhotoStyle:
+    """One of the cameras in ``photo.toml``."""
+    looks: dict[str, Any] = {
+        key: tuple(value) if isinstance(value, list) else value
+        for key, value in _TABLES["cameras"][name].items()
+    }
+    return PhotoStyle(**looks)
+
+
+BAD_CAMERAS = camera("crops")
 # Pictures at least this wide and of strong contrast are compressed at any quality of the range.
 _FULL_WIDTH = 180.0
 _ZOOMS = (cv2.INTER_NEAREST, cv2.INTER_LINEAR, cv2.INTER_CUBIC)
 _LUMA = np.array([0.299, 0.587, 0.114])
-
-# Sodium lamps, brake lights, dusk, night blue, headlights, violet sensors, green tubes.
-_CASTS = np.array(
-    [
-        (1.25, 1.0, 0.45), (1.3, 0.75, 0.35), (1.25, 0.8, 0.7), (0.75, 0.9, 1.3),
-        (0.6, 0.7, 1.5), (1.05, 1.05, 0.75), (0.85, 0.8, 1.3), (0.9, 1.1, 0.9),
-    ],
-    np.float32,
-)  # fmt: skip
-
+_CASTS = np.array(_TABLES["casts"], np.float32)
 _H265_SHARE = 0.3  # the others are H.264
 _PRESETS = ("ultrafast", "superfast", "veryfast")
 # Frames are at least so large and consist of whole macroblocks.

@@ -12,25 +12,15 @@ from scipy.spatial.transform import Rotation
 from plate_models.training.imaging import Floats, Image, apply_homography, box_corners, shift_by
 from plate_models.training.synthetic.glyphs import Mask, Point
 from plate_models.training.synthetic.ink import CORNER_MM, draw_ink, loosen, rounded_box
-from plate_models.training.synthetic.kinds import CAR, RGB, Layout, PlateKind, kind_named
+from plate_models.training.synthetic.kinds import CAR, Layout, PlateKind, kind_named
 from plate_models.training.synthetic.latin import LATIN, LatinPlate, paint_latin, sample_latin
 from plate_models.training.synthetic.texts import sample_text
 from plate_models.training.synthetic.typefaces import FONTS
 from plate_models.training.synthetic.wear import add_dirt, add_obstacle, add_snow, wear_ink
+from plate_models.training.tables import tables_of
 
-_SCREW_COLOURS = (
-    (25, 25, 25), (60, 60, 62), (110, 110, 112), (165, 165, 165), (225, 225, 225),
-    (95, 62, 40), (120, 85, 50), (190, 165, 95), (140, 25, 30),
-)  # fmt: skip
-
-_AD_TEXTS = (
-    "www.autos.example", "OFFICIAL DEALER", "AUTO SALON", "tel. (000) 123-45-67", "RUSSIA",
-    "MOTOR CENTER", "(000) 333-44-55", "SANKT-PETERBURG", "MOSKVA", "TRADE-IN & SERVICE",
-    "GARAGES", "SEVER", "www.motorcar.example", "0 000 555-00-11", "PREMIUM CARS",
-)  # fmt: skip
+_TABLES = tables_of(__file__)
 _AD_FONTS = (cv2.FONT_HERSHEY_SIMPLEX, cv2.FONT_HERSHEY_DUPLEX, cv2.FONT_HERSHEY_TRIPLEX)
-# Black plastic mostly; grey, chrome and white ones less often.
-_HOLDER_TONES = (12.0, 20.0, 30.0, 42.0, 60.0, 150.0, 215.0)
 _FULL_WIDTH_MM = 520.0
 # Of plates of any country, beside that of a car's.
 _HOLDER_SHARE = 0.6
@@ -52,7 +42,8 @@ def _draw_screws(
         rows = 9, height / 2, height - 9
         chosen.append((float(rng.uniform(12, width - 12)), float(rng.choice(rows))))
     radius = float(rng.uniform(*style.screw_radius_mm))
-    colour = np.array(_SCREW_COLOURS[rng.integers(len(_SCREW_COLOURS))], np.float64)
+    colours = np.array(_TABLES["screws"], np.float64)
+    colour = colours[rng.integers(len(colours))]
     sub_pixels = scale * 16
     for place in chosen:
         centre = np.rint((place + rng.normal(0, 2.2, 2)) * sub_pixels).astype(int).tolist()
@@ -69,7 +60,7 @@ def _write_advertisement(
     height = (rows[1] - rows[0]) * rng.uniform(0.35, 0.7)
     colour = np.clip(tone + rng.normal(0, 15, 3), 0, 255).tolist()
     font, gap = _AD_FONTS[rng.integers(len(_AD_FONTS))], " " * int(rng.integers(2, 9))
-    text = gap.join(rng.choice(_AD_TEXTS, rng.integers(1, 4)))
+    text = gap.join(rng.choice(_TABLES["advertisements"], rng.integers(1, 4)))
     place = round(rgb.shape[1] * rng.uniform(0.03, 0.5)), round((sum(rows) + height) / 2)
     thick = 1 if height < 18 else 2
     cv2.putText(rgb, text, place, font, height / 22, colour, thick, cv2.LINE_AA)
@@ -87,7 +78,7 @@ def _mount(
         upper_mm = rng.uniform(14, 24)
     lower_mm = rng.uniform(12, 26) if rng.random() < 0.7 else rng.uniform(3, 9)
     side, upper, lower = (round(mm * slim * px_per_mm) for mm in (side_mm, upper_mm, lower_mm))
-    tone = _HOLDER_TONES[rng.integers(len(_HOLDER_TONES))]
+    tone = _TABLES["holders"][rng.integers(len(_TABLES["holders"]))]
     rgb = np.empty((height + upper + lower, width + 2 * side, 3), np.uint8)
     rgb[:] = colour = np.clip(tone + rng.normal(0, 4, 3), 0, 255)
     # The upper edge catches light from the sky.
@@ -107,10 +98,6 @@ def _mount(
 
 # Below this resolution, in pixels per millimetre, embossing is not seen.
 _RELIEF_SCALE = 0.5
-_FLAG_TONES: dict[str, RGB] = {
-    "white": (235, 235, 235), "blue": (40, 70, 160), "red": (195, 45, 50),
-    "black": (20, 20, 20), "yellow": (240, 200, 40), "green": (30, 130, 70),
-}  # fmt: skip
 # The grounds' colours are those of a sheet of this level.
 _FULL_LEVEL = 250.0
 
@@ -168,7 +155,7 @@ def _draw_flag(rgb: Image, stripes: Sequence[str], layout: Layout, scale: float)
     edge = max(1, round(0.8 * scale))
     rgb[rows[0] - edge : rows[-1] + edge, x0 - edge : x1 + edge] = 60
     for (y0, y1), stripe in zip(pairwise(rows), stripes, strict=True):
-        rgb[y0:y1, x0:x1] = _FLAG_TONES[stripe]
+        rgb[y0:y1, x0:x1] = _TABLES["flag"][stripe]
 
 
 def _emboss(

@@ -12,10 +12,7 @@ _CUBIC_BELOW = 20
 
 
 def blobs(
-    rng: np.random.Generator,
-    size_hw: tuple[int, ...],
-    cells_hw: tuple[int, int],
-    channels: int = 1,
+    rng: np.random.Generator, size_hw: tuple[int, ...], cells_hw: tuple[int, int], channels: int = 1
 ) -> Field:
     """Smooth standard normal noise that varies over ``cells_hw`` cells.
 
