@@ -28,19 +28,13 @@ from scipy.optimize import isotonic_regression
 from tqdm import tqdm
 
 from plate_models.pipeline import PipelineConfig, read_plates
-from plate_models.recognition.calibration import (
-    LOGIT_LIMIT,
-    NAME,
-    UNCALIBRATED,
-    Calibration,
-    logit,
-)
+from plate_models.recognition.calibration import LOGIT_LIMIT, NAME, UNCALIBRATED, Calibration, logit
 from plate_models.recognition.decoding import Reading
 from plate_models.spec import RECOGNIZER
 from plate_models.training.synthetic.crops import CLUTTER, CropSample, CropStyle, render_crop
 from plate_models.training.synthetic.kinds import CALIBRATION_SHARES, draw_kind, kind_named
 from plate_models.training.synthetic.latin import LATIN
-from plate_models.training.synthetic.photo import PhotoStyle
+from plate_models.training.synthetic.photo import camera
 from plate_models.training.synthetic.plates import PlateStyle
 from plate_models.training.worker_pool import map_ahead
 from plate_models.weights import WEIGHTS_DIR, Modules, load_modules, measured_with
@@ -65,17 +59,7 @@ _STYLE = CropStyle(
     infrared_share=0.03,
     infrared_contrast=(0.5, 1),
     plate=PlateStyle(worn_share=0.1, dirty_share=0.1, snowy_share=0.01, hidden_share=0.02),
-    photo=PhotoStyle(
-        dark_gain=(0.25, 0.55),
-        glare_share=0.05,
-        headlight_share=0.02,
-        motion_share=0.15,
-        motion_px=(1, 3),
-        grey_share=0.1,
-        video_share=0.12,
-        video_quantizer=(18, 34),
-        jpeg_quality=(30, 96),
-    ),
+    photo=camera("calibration"),
 )
 
 
@@ -276,30 +260,19 @@ def _threshold(calibration: Calibration, able: pd.DataFrame, most_wrong: float) 
 def describe(readings: pd.DataFrame, calibration: Calibration) -> dict[str, float]:
     """How good calibrated scores are as probabilities, rounded to what the samples bear.
 
-    The calibration errors ("ece") are means over 15 bins of equal mass (Naeini et al. 2015),
-    of all and of the least confident tenth: among all, those that are sure and right hide what
-    the doubtful claim.
+    The calibration error ("ece") is a mean over 15 bins of equal mass (Naeini et al. 2015).
     """
     scores = apply_all(calibration, readings.raw)
     order = np.argsort(scores, kind="stable")
     scores, right = scores[order], readings.right.to_numpy()[order]
-    doubtful = -(-len(scores) // 10)
-    # Equal scores can't be told apart: the surest 95 % are all that score as much as the last.
-    surest = scores >= scores[len(scores) // 20]
+    bins = zip(np.array_split(scores, 15), np.array_split(right, 15), strict=True)
     values = {
         "crops": len(scores),
         "right": right.mean(),
-        "ece": _calibration_error(scores, right),
-        "ece_doubtful": _calibration_error(scores[:doubtful], right[:doubtful]),
+        "ece": sum(abs(claimed.sum() - true.sum()) for claimed, true in bins) / len(scores),
         "brier": np.mean((scores - right) ** 2),
-        "right_at_95": right[surest].mean(),
     }
     return {name: round(float(value), 6) for name, value in values.items()}
-
-
-def _calibration_error(scores: Floats, right: Bools) -> float:
-    bins = zip(np.array_split(scores, 15), np.array_split(right, 15), strict=True)
-    return float(sum(abs(claimed.sum() - true.sum()) for claimed, true in bins)) / len(scores)
 
 
 def _count_readable(readings: pd.DataFrame, calibration: Calibration) -> dict[str, int]:

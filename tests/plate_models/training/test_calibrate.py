@@ -127,11 +127,3 @@ def test_quality_by_hand() -> None:
     # More bins than claims: each stands for itself.
     assert found["ece"] == pytest.approx((0.1 + 0.1 + 0.6 + 0.4) / 4)
     assert found["brier"] == pytest.approx((0.01 + 0.36 + 0.01 + 0.16) / 4)
-    # The sure do not hide the doubtful.
-    found = describe(readings_of([0.5] * 10 + [1.0] * 90, [True] * 100), UNCALIBRATED)
-    assert found["ece"] == pytest.approx(0.05) and found["ece_doubtful"] == pytest.approx(0.5)
-    # The surest 95 % include all that score as much as the last of them.
-    right = [number >= 10 for number in range(100)]
-    for scores, share in ((np.linspace(0.5, 1, 100), 90 / 95), (np.full(100, 0.5), 0.9)):
-        found = describe(readings_of(list(scores), right), UNCALIBRATED)
-        assert found["right_at_95"] == pytest.approx(share, abs=1e-5)
