@@ -2,7 +2,7 @@
 
 import argparse
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import date
 from typing import Any
 
@@ -59,20 +59,17 @@ def score_parts(arguments: argparse.Namespace, parts: Sequence[str], nets: Nets)
 
 
 def _photos(part: str, arguments: argparse.Namespace) -> Iterable[sets.Photo]:
-    if part == "rendered":
-        return sets.rendered(arguments.per_type, arguments.workers)
-    if part == "video":
-        return sets.video(arguments.clips, arguments.workers)
-    if part == "samples":
-        return sets.samples(SAMPLES)
-    of_data = {
-        "labelled": sets.russian,
-        "worse": sets.worse,
-        "latin": sets.latin,
-        "world": sets.world,
-        "no-plates": sets.without_plates,
+    loads: dict[str, Callable[[], Iterable[sets.Photo]]] = {
+        "labelled": lambda: sets.russian(arguments.data),
+        "worse": lambda: sets.worse(arguments.data),
+        "latin": lambda: sets.latin(arguments.data),
+        "world": lambda: sets.world(arguments.data),
+        "no-plates": lambda: sets.without_plates(arguments.data),
+        "samples": lambda: sets.samples(SAMPLES),
+        "rendered": lambda: sets.rendered(arguments.per_type, arguments.workers),
+        "video": lambda: sets.video(arguments.clips, arguments.workers),
     }
-    return of_data[part](arguments.data)
+    return loads[part]()
 
 
 def _details(part: str, boards: dict[str, Scoreboard], misses: bool) -> list[str]:

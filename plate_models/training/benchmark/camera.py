@@ -63,11 +63,7 @@ def turn_about(axes: str, *degrees: float) -> Floats:
 
 
 def sample_frames(
-    rng: Generator,
-    camera: Camera,
-    size_mm: tuple[float, float],
-    px_per_mm: float,
-    tilt: Floats,
+    rng: Generator, camera: Camera, size_mm: tuple[float, float], px_per_mm: float, tilt: Floats
 ) -> tuple[Frame, Frame]:
     """Place a vehicle so that its plate is seen whole, at a given size.
 

@@ -3,7 +3,6 @@
 Each is made from its kind, variant and number alone.
 """
 
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -26,7 +25,6 @@ from plate_models.training.codec import DECODERS, through_codec
 from plate_models.training.imaging import Image, encode_jpeg
 from plate_models.training.labels import LabelledPlate
 from plate_models.training.synthetic.kinds import CAR, DRAWN
-from plate_models.training.worker_pool import map_ahead
 
 SEED = 20_260
 CHARACTER_PX = (9.0, 36.0)
@@ -116,22 +114,10 @@ def _as_filmed(pixels: Image, rng: Generator) -> Image:
     return through_codec(frames, codec, crf=str(factor))[-1]
 
 
-def render_photos(
-    numbered: Iterable[tuple[str, int, str]], workers: int
-) -> Iterator[BenchmarkPhoto]:
-    """Render photos by kind, number and variant, in the order asked for."""
-    return map_ahead(_render, numbered, workers)
-
-
-def _render(numbered: tuple[str, int, str]) -> BenchmarkPhoto:
+def render_numbered(numbered: tuple[str, int, str]) -> BenchmarkPhoto:
+    """As `render_photo`, of a kind, a number and a variant: for `map_ahead`."""
     kind, index, variant = numbered
     return render_photo(kind, index, variant=variant)
-
-
-def clip_kind(index: int) -> str:
-    """Kind of plate of a clip: every other one a Russian car's, the rest in turn."""
-    others = [kind for kind in BENCHMARK_KINDS if kind != CAR]
-    return others[index // 2 % len(others)] if index % 2 else CAR
 
 
 def render_clip(index: int) -> list[BenchmarkPhoto]:
@@ -139,7 +125,9 @@ def render_clip(index: int) -> list[BenchmarkPhoto]:
 
     Returns the frames as photos, such as "clip-0003-08".
     """
-    kind, at = clip_kind(index), (99, index)
+    # Every other one has a Russian car's plate, the rest the others in turn.
+    others = [kind for kind in BENCHMARK_KINDS if kind != CAR]
+    kind, at = others[index // 2 % len(others)] if index % 2 else CAR, (99, index)
     rng = default_rng(SeedSequence(SEED, spawn_key=at))
     size_wh = _CLIP_SIZES_WH[int(rng.random() >= _SMALL_CLIPS_SHARE)]
     camera = Camera(size_wh, float(rng.uniform(*_CLIP_FOCAL)) * size_wh[0])

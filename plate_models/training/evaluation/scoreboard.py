@@ -229,12 +229,9 @@ class Scoreboard:
         plates, elsewhere = score_photo(photo.name, image, labels, nets, photo.o_is_0)
         self.photos += 1
         self.elsewhere += elsewhere
-        for plate in plates:
-            shown = plate.failure or not plate.label.legible
-            self.plates.append(plate if shown else plate.without_crops())
-            if shown:
-                self.loads[photo.name] = lambda: photo.open()[0]
-        if elsewhere:
+        shown = [plate for plate in plates if plate.failure or not plate.label.legible]
+        self.plates += [plate if plate in shown else plate.without_crops() for plate in plates]
+        if shown or elsewhere:
             self.loads[photo.name] = lambda: photo.open()[0]
 
     @property

@@ -18,7 +18,7 @@ from plate_models.training.benchmark.photos import (
     VARIANTS,
     BenchmarkPhoto,
     render_clip,
-    render_photos,
+    render_numbered,
 )
 from plate_models.training.imaging import Floats, Image, apply_homography, box_corners, compress
 from plate_models.training.labels import (
@@ -182,7 +182,7 @@ def rendered(per_kind: int, workers: int) -> Iterator[Photo]:
         for kind in BENCHMARK_KINDS
         if not variant or index < few
     ]
-    made = render_photos(numbered, workers)
+    made = map_ahead(render_numbered, numbered, workers)
     for (kind, index, variant), photo in zip(numbered, made, strict=True):
         row = f"rendered {kind}" + (f", {variant}" if variant else "")
         yield (whole := _rendered(row, photo))

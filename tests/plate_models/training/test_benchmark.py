@@ -21,13 +21,14 @@ from plate_models.training.benchmark.photos import (
     FRAMES,
     BenchmarkPhoto,
     render_clip,
+    render_numbered,
     render_photo,
-    render_photos,
 )
 from plate_models.training.codec import through_codec
 from plate_models.training.evaluation import sets
 from plate_models.training.evaluation.scoreboard import Scoreboard
 from plate_models.training.synthetic.kinds import CAR, KINDS
+from plate_models.training.worker_pool import map_ahead
 from plates.cli import main as cli
 
 TRAINING = ("clutter", "crops", "photo", "plates", "scenes", "wear")
@@ -45,7 +46,7 @@ def test_photos_follow_from_their_names(photos: list[BenchmarkPhoto]) -> None:
     assert render_photo("ru.car", 0, seed=1).file not in {photo.file for photo in photos}
     by_name = {photo.name: photo for photo in photos}
     wanted = [("ru.car", 1, ""), ("de.car", 0, ""), ("ru.taxi", 0, "night"), ("by.car", 0, "codec")]
-    again = list(render_photos(wanted, workers=1))
+    again = list(map_ahead(render_numbered, wanted, workers=1))
     assert [photo.name for photo in again][1:3] == ["de.car-0000", "ru.taxi-night-0000"]
     for photo in again[:2]:
         assert photo.file == by_name[photo.name].file
