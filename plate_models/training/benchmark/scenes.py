@@ -14,7 +14,7 @@ from numpy.random import Generator
 
 from plate_models.training.benchmark.camera import Camera, Frame
 from plate_models.training.benchmark.plates import Sheet
-from plate_models.training.benchmark.textures import Colour, draw_background, fractal
+from plate_models.training.benchmark.textures import draw_background, fractal
 from plate_models.training.imaging import (
     Field,
     Floats,
@@ -25,6 +25,7 @@ from plate_models.training.imaging import (
     shift_by,
     warp,
 )
+from plate_models.training.tables import tables_of
 
 # Sunshine, clouds, a lamp above a yard, dusk, the own headlamps by night.
 _ODDS = (0.34, 0.3, 0.12, 0.1, 0.14)
@@ -34,14 +35,7 @@ _SHADOW_HW, _SHADOW_MM = (160, 240), 8.3
 _SHIFT = 4
 _NEAREST_MM = 200
 
-_PAINTS: tuple[Colour, ...] = (
-    (232, 232, 230), (24, 25, 28), (128, 132, 138), (196, 198, 200), (62, 66, 72),
-    (136, 20, 28), (26, 44, 92), (52, 92, 140), (206, 176, 120), (60, 74, 52),
-    (228, 190, 40), (110, 66, 40), (44, 110, 96),
-)  # fmt: skip
-_PLASTIC: Colour = (26, 27, 29)
-_GLASS: Colour = (44, 50, 58)
-_LAMPS: tuple[Colour, ...] = ((222, 220, 214), (196, 26, 30), (220, 125, 25))
+_TABLES = tables_of(__file__)
 # Lamps that are on are brighter than what is lit.
 _GLOWING = 3.0
 _REACH_MM = 860.0  # half the vehicle's width
@@ -148,18 +142,19 @@ def _draw_vehicle(
 ) -> None:
     """Paint the face of a car around a plate, in place; ``share`` is of the directed light."""
     half_w, half_h = size_mm[0] / 2, size_mm[1] / 2
-    paint = _PAINTS[rng.integers(len(_PAINTS))]
-    dim = _PLASTIC if rng.random() < 0.5 else (0.6 * paint[0], 0.6 * paint[1], 0.6 * paint[2])
+    plastic, lamps = _TABLES["plastic"], _TABLES["lamps"]
+    paint = _TABLES["paints"][rng.integers(len(_TABLES["paints"]))]
+    dim = plastic if rng.random() < 0.5 else (0.6 * paint[0], 0.6 * paint[1], 0.6 * paint[2])
     foot, roof = float(rng.uniform(360, 900)), -float(rng.uniform(430, 740))
     shoulder, seam = -half_h - float(rng.uniform(60, 160)), half_h + float(rng.uniform(20, 120))
     lamp_w, lamp_h = (float(side) for side in rng.uniform((40, 80), (100, 200)))
-    lamp, glow = _LAMPS[rng.integers(len(_LAMPS))], rng.random() < 0.35
+    lamp, glow = lamps[rng.integers(len(lamps))], rng.random() < 0.35
     niche_w, niche_h = half_w * rng.uniform(1.04, 1.35) + 8, half_h * rng.uniform(1.04, 1.35) + 8
     sink = rng.uniform(-0.1, 0.5) * (niche_h - half_h)
     parts = [
         (_trapezium(roof, 0.8 * _REACH_MM, shoulder, _REACH_MM), paint, share),
         (_trapezium(shoulder, _REACH_MM, 0.7 * foot, _REACH_MM), paint, share),
-        (_trapezium(roof + 25, 540, roof + 140, 600), _GLASS, share),
+        (_trapezium(roof + 25, 540, roof + 140, 600), _TABLES["glass"], share),
         (_trapezium(seam, _REACH_MM, 0.7 * foot, _REACH_MM), dim, share),
         (_trapezium(sink - niche_h, niche_w, sink + niche_h, niche_w), dim, share),
     ]
@@ -167,7 +162,7 @@ def _draw_vehicle(
         wheel = _trapezium(0.7 * foot, 110, foot, 110) + np.array((side * 680, 0))
         pane = _trapezium(shoulder, lamp_w, shoulder + lamp_h, lamp_w)
         pane += np.array((side * (_REACH_MM - lamp_w), 0))
-        parts += [(wheel, _PLASTIC, share), (pane, lamp, _GLOWING if glow else share)]
+        parts += [(wheel, plastic, share), (pane, lamp, _GLOWING if glow else share)]
     view = face.homography(camera)
     for corners, colour, light in parts:
         if (corners @ face.turn[2, :2] + face.origin[2]).min() > _NEAREST_MM:

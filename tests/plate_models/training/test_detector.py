@@ -71,7 +71,7 @@ def photo_with_plate(seed: int = 0, size_wh: tuple[int, int] = (240, 180)) -> Tr
     image[y : y + 20, x : x + 80] = 230
     image[y + 5 : y + 15, x + 8 : x + 72 : 4] = 20
     outline = (box_corners(80, 20) + np.array([x, y])).astype(np.float32).repeat(2, axis=0)
-    return TrainingPhoto(image, outline[None], np.ones(1, np.int64))
+    return TrainingPhoto(f"{seed}.png", image, outline[None], np.ones(1, np.int64))
 
 
 @pytest.fixture
