@@ -14,6 +14,8 @@ from plate_models.spec import RECOGNIZER, RecognizerSpec
 DEFAULT_GRAMMAR = grammar_of(*RECOGNIZER.countries)
 # No prior lifts what is less likely than this, so the grammar isn't asked about it.
 _NEGLIGIBLE = 1e-3
+# What is shorter is no plate's text.
+_SHORTEST = 3
 
 
 @dataclass(frozen=True)
@@ -34,7 +36,8 @@ class Reading:
     Attributes:
         text: The reading, "" where it is not ``readable``.
         score: Calibrated probability that the best candidate is right, in [0, 1].
-        readable: Neither the score nor any character's is too low: see `RecognizerSpec`.
+        readable: Neither the score nor any character's is too low (see `RecognizerSpec`), nor is
+            the text too short for a plate's.
         format: Such as "ru.car", of the best candidate; "unknown" if none fits.
         characters: The best candidate's characters with their posteriors.
         candidates: Texts with their scores, best first; the raw best path is among them.
@@ -94,7 +97,8 @@ def _choose(
     if format_name.partition(".")[0] != grammar.name:
         own = calibration.elsewhere_readable_from
         least = spec.elsewhere_readable_from if own is None else own
-    readable = score >= least and min(p for _, p in characters) >= spec.min_character_score
+    sure = score >= least and min(p for _, p in characters) >= spec.min_character_score
+    readable = sure and len(best) >= _SHORTEST
     return Reading(best if readable else "", score, readable, format_name, characters, candidates)
 
 

@@ -226,3 +226,10 @@ def test_a_rare_format_scores_as_a_common_one_that_is_as_clear():
     trailer = choose_reading(log_probs_of("AB123477", doubts), Evidence(1, WHITE))
     assert (car.format, trailer.format) == ("ru.car", "ru.trailer")
     assert trailer.score == pytest.approx(car.score, abs=0.01)
+
+
+def test_what_is_shorter_than_any_plate_is_not_readable():
+    bold = Calibration(elsewhere_readable_from=0.5)
+    for text, readable in (("AB", False), ("AB1", True)):
+        reading = choose_reading(ctc.log_softmax(30 * log_probs_of(text)), calibration=bold)
+        assert (reading.candidates[0][0], reading.readable) == (text, readable)
