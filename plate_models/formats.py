@@ -13,7 +13,7 @@ from plate_models.recognition.grammar import Grammar, Match
 from plate_models.recognition.grammar import Region as Region
 
 # How far a text of another country is believed beside one of home; more than one of no country.
-ABROAD = 0.7
+ABROAD = 0.35
 
 
 @lru_cache(maxsize=64)
