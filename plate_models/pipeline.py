@@ -103,8 +103,6 @@ def read_plates(
 ) -> list[Plate]:
     """Find and read every plate in a photo; the most certain detection comes first.
 
-    A box in which too few characters are seen for a plate is left out, however sure the detector.
-
     The image is (H, W, 3) uint8 RGB, upright, on the device where the work shall be done; another
     one is a ValueError. For the nets see their types; the config is what they were made for.
     """
@@ -139,8 +137,7 @@ def read_plates(
             crop=predictions.crops[row],
             log_probs=predictions.log_probs[row],
         )
-    # What looks like a plate and bears no text, such as a window or a lamp, is none.
-    return [plate for plate in best.values() if plate.reading.long_enough]
+    return list(best.values())
 
 
 def _is_better(reading: Reading, than: Reading, home: str) -> bool:

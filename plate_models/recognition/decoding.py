@@ -15,7 +15,7 @@ DEFAULT_GRAMMAR = grammar_of(*RECOGNIZER.countries)
 # No prior lifts what is less likely than this, so the grammar isn't asked about it.
 _NEGLIGIBLE = 1e-3
 # What is shorter is no plate's text.
-SHORTEST = 3
+_SHORTEST = 3
 
 
 @dataclass(frozen=True)
@@ -49,14 +49,6 @@ class Reading:
     format: str
     characters: tuple[tuple[str, float], ...]
     candidates: tuple[tuple[str, float], ...]
-
-    @property
-    def long_enough(self) -> bool:
-        """Whether the best candidate has as many characters as the shortest plates."""
-        return any(len(text) >= SHORTEST for text, _ in self.candidates[:1])
-
-
-NOTHING = Reading("", 0.0, False, UNKNOWN, (), ())
 
 
 def choose_reading(
@@ -96,7 +88,7 @@ def _choose(
     """Choose by one grammar among the beam's texts, with their likelihoods, and the best path's."""
     ranked = _posteriors(log_probs, raw, seen, evidence, grammar, spec)
     if not ranked:
-        return NOTHING
+        return Reading("", 0.0, False, UNKNOWN, (), ())
     candidates = _scored(_with_raw(ranked, raw, spec.candidates), calibration)
     best, score = candidates[0]
     characters = _characters(log_probs, best, evidence, grammar, spec.alphabet)
@@ -106,7 +98,7 @@ def _choose(
         own = calibration.elsewhere_readable_from
         least = spec.elsewhere_readable_from if own is None else own
     sure = score >= least and min(p for _, p in characters) >= spec.min_character_score
-    readable = sure and len(best) >= SHORTEST
+    readable = sure and len(best) >= _SHORTEST
     return Reading(best if readable else "", score, readable, format_name, characters, candidates)
 
 

@@ -29,7 +29,7 @@ from tqdm import tqdm
 
 from plate_models.pipeline import PipelineConfig, read_plates
 from plate_models.recognition.calibration import LOGIT_LIMIT, NAME, UNCALIBRATED, Calibration, logit
-from plate_models.recognition.decoding import NOTHING, Reading
+from plate_models.recognition.decoding import Reading
 from plate_models.spec import RECOGNIZER
 from plate_models.training.synthetic.crops import CLUTTER, CropSample, CropStyle, render_crop
 from plate_models.training.synthetic.kinds import CALIBRATION_SHARES, draw_kind, kind_named
@@ -197,8 +197,8 @@ def read_crop(crop: CropSample, modules: Modules) -> Reading:
     found[0, 0] = torch.tensor([*box, 0.9, crop.lines - 1])
     config = PipelineConfig.of(specs, Calibration(elsewhere_readable_from=0.0))
     nets = modules.rectify, modules.recognize
-    plates = read_plates(photo, lambda _: found, *nets, config)
-    return plates[0].reading if plates else NOTHING
+    (plate,) = read_plates(photo, lambda _: found, *nets, config)
+    return plate.reading
 
 
 def isotonic(raw: Floats, right: Bools) -> Calibration:

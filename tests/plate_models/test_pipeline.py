@@ -91,13 +91,6 @@ def test_boxes_are_those_around_quads_inside_the_photo_where_something_is_read()
     assert read_plates(PHOTO, detector_of(), rectify, recognize) == []
 
 
-@pytest.mark.parametrize(("text", "count"), [("", 0), ("7", 0), ("A7", 0), ("A77", 1)])
-def test_a_box_with_fewer_characters_than_any_plate_is_left_out(text: str, count: int) -> None:
-    photo = torch.full((400, 600, 3), 90, dtype=torch.uint8)
-    detect = detector_of([200.0, 200, 300, 222, 0.9, 0])
-    assert len(read_plates(photo, detect, rectify, recognizer_of(text))) == count
-
-
 def test_lines_are_what_is_read_and_may_be_mixed_in_one_photo():
     (plate,) = read_plates(PHOTO, detector_of([*ROW[:5], 1.0]), rectify, recognize)
     assert plate.lines == 1 and plate.reading.text == "B840CK197"
