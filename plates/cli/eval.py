@@ -26,7 +26,7 @@ WITHOUT_DATA = ("samples", "rendered", "video")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    text, default = "photos (default: PLATES_DATA)", os.environ.get("PLATES_DATA")
+    text, default = "photos (default: PLATES_DATA)", os.environ.get("PLATES_DATA") or None
     parser.add_argument("--data", type=Path, metavar="DIR", default=default, help=text)
     for name, purpose in PARTS.items():
         option = f"--{name}"
