@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ _SHAPES = 4
 _THREADS_PER_SAMPLE = 4
 
 
+@cache
 def computes_in_bf16() -> bool:
     """Whether this processor has instructions for bfloat16."""
     return "BF16" in openvino.Core().get_property("CPU", "OPTIMIZATION_CAPABILITIES")
