@@ -119,11 +119,11 @@ def _sample_box(
 
 _TABLES = tables_of(__file__)
 _PAINTS = np.array(_TABLES["paints"], np.float64)  # (K, 4): RGB and their odds
+_PAINT_SHARES = _PAINTS[:, 3] / _PAINTS[:, 3].sum()
 
 
 def _paint(rng: np.random.Generator) -> Floats:
-    odds = _PAINTS[:, 3]
-    colour = _PAINTS[rng.choice(len(_PAINTS), p=odds / odds.sum()), :3]
+    colour = _PAINTS[rng.choice(len(_PAINTS), p=_PAINT_SHARES), :3]
     painted = colour * rng.uniform(0.7, 1.2) + rng.normal(0, 8, 3)
     return np.asarray(np.clip(painted, 2, 250))
 
@@ -272,11 +272,9 @@ def _draw_plate(
     kind: str, rng: np.random.Generator, style: CropStyle
 ) -> tuple[PlateImage, tuple[str, ...], float]:
     """A plate of a kind, or clutter, its text line by line, and how wide it is in the photo."""
-    if kind == CLUTTER:
-        width_px = float(np.exp(rng.uniform(*np.log(style.width_px))))
-        return draw_clutter(width_px, rng, boards=False), ("",), width_px
-    what, rows = sample_plate(rng, kind)
+    what, rows = (None, ("",)) if kind == CLUTTER else sample_plate(rng, kind)
     widths = style.width_px if len(rows) == 1 else style.two_line_width_px
     width_px = float(np.exp(rng.uniform(*np.log(widths))))
-    plate = render_plate_for(1.6 * width_px, what, rng, style.plate, kind)
-    return plate, rows, width_px
+    if what is None:
+        return draw_clutter(width_px, rng, boards=False), rows, width_px
+    return render_plate_for(1.6 * width_px, what, rng, style.plate, kind), rows, width_px

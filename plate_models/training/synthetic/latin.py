@@ -169,20 +169,19 @@ class _Painter:
         """A band with stars or a coat of arms, and letters, along a side; returns its width."""
         wide = self.between(0.30, 0.44) * min(self.height, 130)
         x = abs(edge - wide / 2)
-        letter_colour: RGB = _WHITE
-        if plain := self.rng.random() < 0.25:
-            letter_colour = ink
+        if self.rng.random() < 0.25:
             self.shield(x, 0.3 * self.height, 0.4 * wide)
         else:
+            ink = _WHITE
             colour = np.clip(np.array(_BAND) + self.rng.normal(0, 15, 3), 0, 255)
             self.fill(self.rgb, (x - wide / 2, 0, x + wide / 2, self.height), colour)
-        if not plain and self.rng.random() < 0.75:
-            for angle in np.linspace(0, 2 * np.pi, 12, endpoint=False):
+            stars = 12 if self.rng.random() < 0.75 else 0
+            for angle in np.linspace(0, 2 * np.pi, stars, endpoint=False):
                 off_x, off_y = 0.3 * wide * np.cos(angle), 0.3 * wide * np.sin(angle)
                 self.dot(x + off_x, 0.3 * self.height + off_y, 0.05 * wide, _STAR)
         letters = "".join(_character("L", self.rng) for _ in range(self.rng.integers(1, 4)))
         tall = min(0.24 * self.height, 0.5 * wide)
-        self.write(letters, x, 0.66 * self.height, tall, 0.85 * wide, letter_colour)
+        self.write(letters, x, 0.66 * self.height, tall, 0.85 * wide, ink)
         return wide
 
     def write(self, text: str, x: float, y: float, tall: float, room: float, colour: RGB) -> None:

@@ -1,7 +1,6 @@
 """Typefaces of foreign plates: free fonts from a folder, and block letters made up by chance."""
 
 import os
-import tomllib
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from pathlib import Path
@@ -13,13 +12,15 @@ from PIL import ImageDraw, ImageFont
 
 from plate_models.training.imaging import Floats
 from plate_models.training.synthetic.glyphs import Mask
+from plate_models.training.tables import tables_of
 
 # Typefaces as `make fonts` fetches them, or any others that lie there.
 FONTS = Path(os.environ.get("PLATES_FONTS", ".cache/fonts"))
 _FILES = ("**/*-latin-[567]00-normal.woff", "**/*.ttf", "**/*.otf")
 # Glyphs are drawn with capitals so high and scaled down, with so much room around them.
 CAPITALS_PX, PAD_PX = 96, 12
-_BLOCK_LETTERS = Path(__file__).with_name("block_letters.toml")
+# Of block letters, by character.
+_SHAPES = tables_of(__file__)
 
 
 class FontsMissingError(Exception):
@@ -94,13 +95,8 @@ def _draw_font(path: Path, char: str) -> Mask:
     return np.array(picture)
 
 
-@cache
-def _block_shapes() -> dict[str, list[list[list[tuple[float, float]]]]]:
-    return tomllib.loads(_BLOCK_LETTERS.read_text())
-
-
 def _draw_block(face: BlockLetters, char: str) -> Mask:
-    shapes = _block_shapes()[char]
+    shapes = _SHAPES[char]
     strokes = [np.array(stroke, np.float64) for stroke in shapes[face.shape % len(shapes)]]
     pen = face.pen * CAPITALS_PX
     scale = np.array([face.width * CAPITALS_PX, CAPITALS_PX - pen])
