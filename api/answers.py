@@ -243,7 +243,7 @@ def _plate_from(
     best = text or "".join(guess.text for guess in guesses[:1])
     match = formats.reading_of(best, format_name)
     region = match.region if match and text else None
-    country = format_name.partition(".")[0]
+    country = formats.country_of(format_name)
     return Plate(
         text=text,
         text_native=match.native if match and text else text,

@@ -11,6 +11,7 @@ from plate_models.recognition.countries import COUNTRIES, load_country
 from plate_models.recognition.grammar import UNKNOWN as UNKNOWN
 from plate_models.recognition.grammar import Grammar, Match
 from plate_models.recognition.grammar import Region as Region
+from plate_models.recognition.grammar import country_of as country_of
 
 # How far a text of another country is believed beside one of home; more than one of no country.
 ABROAD = 0.35
@@ -43,5 +44,5 @@ def checked(names: Sequence[str]) -> tuple[str, ...]:
 
 def reading_of(text: str, format_name: str) -> Match | None:
     """Understand a text as the format that an answer names; None if it is "unknown"."""
-    country, dot, _ = format_name.partition(".")
-    return grammar_of(country).reading_of(text, format_name) if dot else None
+    country = country_of(format_name)
+    return grammar_of(country).reading_of(text, format_name) if country else None

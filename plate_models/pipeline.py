@@ -21,7 +21,7 @@ from plate_models.recognition import ctc
 from plate_models.recognition.appearance import evidence_of
 from plate_models.recognition.calibration import UNCALIBRATED, Calibration
 from plate_models.recognition.decoding import DEFAULT_GRAMMAR, Reading, choose_reading
-from plate_models.recognition.grammar import UNKNOWN, Grammar
+from plate_models.recognition.grammar import UNKNOWN, Grammar, country_of
 from plate_models.rectification import Rectify, hulls_of, rectified_rgb, sample_rows, straighten
 from plate_models.spec import DEFAULTS, Specs
 
@@ -145,7 +145,7 @@ def _is_better(reading: Reading, than: Reading, home: str) -> bool:
     if not (reading.readable and than.readable):
         return reading.readable
     new, before = (
-        (each.format.startswith(f"{home}."), each.format != UNKNOWN, each.score)
+        (country_of(each.format) == home, each.format != UNKNOWN, each.score)
         for each in (reading, than)
     )
     return new > before

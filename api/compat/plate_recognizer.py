@@ -17,7 +17,7 @@ from api.dependencies import ContextOfRequest, ServicesOfApp
 from api.documentation import Responses, body_of, file_field
 from api.parameters import LenientFilter, PlateFilter
 from api.uploads.receiving import Upload, UploadForm
-from plate_models.formats import at_hand
+from plate_models.formats import at_hand, country_of
 from plate_models.spec import MODEL_VERSION
 
 _READER, _INFO, _STATISTICS = "/v1/plate-reader", "/info", "/v1/statistics"
@@ -197,7 +197,7 @@ class ReaderFields(BaseModel):
         config = self.config
         if plate.detection_score < config.threshold_d or plate.score < config.threshold_o:
             return False
-        country = plate.format.partition(".")[0]
+        country = country_of(plate.format)
         # Without "strict" they are but a hint.
         return not (config.region and self.regions) or country in self.regions
 
@@ -291,11 +291,11 @@ async def read_plates(
 
 def _result(plate: Plate, answer: PlatesAnswer) -> Result:
     xmin, ymin, xmax, ymax = whole_pixels(plate, answer)
-    country, dot, _ = plate.format.partition(".")
+    country = country_of(plate.format)
     others = [guess for guess in plate.candidates if guess.text != plate.text]
     guesses = [(plate.text, plate.score), *((guess.text, guess.score) for guess in others)]
     # A right text is of the right country.
-    region = {"code": country, "score": plate.score} if dot else {"code": "unknown", "score": 0.0}
+    region = {"code": country or "unknown", "score": plate.score if country else 0.0}
     return Result(
         box=PixelBox(xmin=xmin, ymin=ymin, xmax=xmax, ymax=ymax),
         plate=plate.text.lower(),

@@ -8,7 +8,7 @@ import numpy as np
 from plate_models.formats import UNKNOWN, grammar_of
 from plate_models.recognition import ctc
 from plate_models.recognition.calibration import UNCALIBRATED, Calibration
-from plate_models.recognition.grammar import Grammar
+from plate_models.recognition.grammar import Grammar, country_of
 from plate_models.spec import RECOGNIZER, RecognizerSpec
 
 DEFAULT_GRAMMAR = grammar_of(*RECOGNIZER.countries)
@@ -94,7 +94,7 @@ def _choose(
     characters = _characters(log_probs, best, evidence, grammar, spec.alphabet)
     format_name = grammar.judge(best, evidence.lines, evidence.ground)[0]
     least = calibration.readable_from
-    if format_name.partition(".")[0] != grammar.name:
+    if country_of(format_name) != grammar.name:
         own = calibration.elsewhere_readable_from
         least = spec.elsewhere_readable_from if own is None else own
     sure = score >= least and min(p for _, p in characters) >= spec.min_character_score

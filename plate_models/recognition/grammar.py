@@ -24,6 +24,12 @@ _OTHER_LINES = 0.02
 _LEAST_GROUND = 0.02
 
 
+def country_of(format_name: str) -> str:
+    """The country of a format such as "ru.car"; "" if it is unknown."""
+    country, dot, _ = format_name.partition(".")
+    return country if dot else ""
+
+
 class FormatError(ValueError):
     """A country's definition is malformed; names the file, the place and the reason."""
 

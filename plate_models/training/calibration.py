@@ -30,6 +30,7 @@ from tqdm import tqdm
 from plate_models.pipeline import PipelineConfig, read_plates
 from plate_models.recognition.calibration import LOGIT_LIMIT, NAME, UNCALIBRATED, Calibration, logit
 from plate_models.recognition.decoding import Reading
+from plate_models.recognition.grammar import country_of
 from plate_models.spec import RECOGNIZER
 from plate_models.training.synthetic.crops import CLUTTER, CropSample, CropStyle, render_crop
 from plate_models.training.synthetic.kinds import CALIBRATION_SHARES, draw_kind, kind_named
@@ -46,8 +47,8 @@ _COLUMNS = ("kind", "width_px", "text", "read", "home", "eligible", "raw", "righ
 _BLOCK = 100
 # No text that scores less is readable, however few were wrong.
 _LEAST_SCORE = 0.5
-# Of plates of any country, and of what is no plate.
-_LATIN_SHARE, _CLUTTER_SHARE = 0.4, 0.1
+# Russian plates are half of the crops: their shares add up to 1.
+_KINDS = (*CALIBRATION_SHARES, (LATIN, 0.8), (CLUTTER, 0.2))
 # Least height of a plate's smallest characters, which bounds its width: 56 px for a car's. Plates
 # of any country have characters of this share of their width, or higher ones.
 _CHARACTER_PX, _LATIN_CHARACTER = 6.25, 0.13
@@ -154,16 +155,13 @@ def _read_block(block: tuple[int, int, int], weights: Path, seed: int) -> pd.Dat
     rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=key))
     rows = []
     for _ in range(size):
-        chance = rng.random()
-        kind = LATIN if chance < _LATIN_SHARE else draw_kind(rng, CALIBRATION_SHARES)
-        if chance > 1 - _CLUTTER_SHARE:
-            kind = CLUTTER
+        kind = draw_kind(rng, _KINDS)
         sample, width = render_known(rng, kind)
         reading = read_crop(sample, modules)
         read = reading.candidates[0][0] if reading.candidates else ""
         if kind == CLUTTER and not read:
             continue
-        home = reading.format.partition(".")[0] == modules.specs.recognizer.countries[0]
+        home = country_of(reading.format) == modules.specs.recognizer.countries[0]
         about = kind, round(width, 1), sample.text, read, home
         rows.append((*about, reading.readable, reading.score, read == sample.text))
     return pd.DataFrame(rows, columns=list(_COLUMNS))
