@@ -199,7 +199,9 @@ class _Painter:
         unit, stretch = tall / CAPITALS_PX, self.between(0.75, 1.25)
         bolder = int(rng.choice((-3, -1, 0, 0, 2, 4)))
         shapes = {char: char for char in row if char != " "}
-        shapes |= {digit: as_ for digit, as_ in ("0O", "1I") if rng.random() < _SAME_SHAPE_SHARE}
+        for digit, letter in ("0O", "1I"):
+            if rng.random() < _SAME_SHAPE_SHARE and digit in shapes:
+                shapes[digit] = letter
         masks = {char: draw_glyph(self.face, shape, bolder) for char, shape in shapes.items()}
         widths = {
             char: max(mask.shape[1] - 2 * PAD_PX, 0.12 * CAPITALS_PX) * unit * stretch
