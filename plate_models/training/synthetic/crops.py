@@ -43,8 +43,8 @@ CLUTTER = "clutter"
 class CropStyle:
     """How rendered crops vary. Of two values, one is for most and one for the steep or sloppy."""
 
-    # Names of kinds, with the share of each: three sevenths are plates of any country.
-    kinds: Shares = (*TRAINING_SHARES, (LATIN, 0.8), (CLUTTER, 0.07))
+    # Names of kinds, with the share of each: a third are plates of any country.
+    kinds: Shares = (*TRAINING_SHARES, (LATIN, 0.52), (CLUTTER, 0.05))
     width_px: tuple[float, float] = (48, 400)  # of the plate in the photo, logarithmic
     two_line_width_px: tuple[float, float] = (30, 260)
     # Standard deviations of the turn about the optical, the vertical and the horizontal axis.
