@@ -41,12 +41,12 @@ OPSET = 20  # the first with AffineGrid
 # Batches that artifacts are checked with, up to a graph's largest.
 BATCHES = (1, 4, 32)
 # x0, y0, x1, y1 of the plate on our golden photo.
-_GOLDEN_PLATE = (334.6, 247.9, 408.3, 265.2)
+_GOLDEN_PLATE = (196.9, 224.0, 290.3, 245.2)
 # Stand in the hand-written config.pbtxt: weights that need others can't be exported.
 _CONFIGURED = {
     "detector": ("max_candidates", "max_batch_size"),
     "rectifier": ("crop_hw", "rectified_hw", "shown_hw", "max_batch_size"),
-    "recognizer": ("steps", "candidates", "max_batch_size"),
+    "recognizer": ("candidates", "max_batch_size"),
 }
 
 
@@ -198,10 +198,10 @@ class Graph:
 
 
 def compare_values(expected: Outputs, found: Outputs) -> float:
-    """Compare outputs element by element, for `Graph.compare`: 0.001 is allowed."""
+    """Compare outputs element by element, for `Graph.compare`: 0.003 is allowed."""
     pairs = zip(expected, found, strict=True)
     # torch's max, not Python's: it passes NaN on.
-    return float(torch.stack([(one - other).abs().max() for one, other in pairs]).max() / 1e-3)
+    return float(torch.stack([(one - other).abs().max() for one, other in pairs]).max() / 3e-3)
 
 
 def compare_candidates(expected: Outputs, found: Outputs) -> float:
@@ -223,7 +223,7 @@ def graphs_of(specs: Specs) -> tuple[Graph, Graph, Graph]:
     crops, plates = (3, *specs.rectifier.crop_hw), (3, *specs.rectifier.rectified_hw)
     axes = {2: "height", 3: "width"}
     candidates = ((specs.detector.max_candidates, 6),)
-    logits = (("classes", specs.recognizer.steps),)
+    logits = (("classes", "steps"),)
     return (
         Graph("yolo", canvas, torch.uint8, axes, candidates, compare_candidates),
         Graph("stn", crops, torch.float32, {}, (plates, (2, 3)), compare_values),

@@ -28,6 +28,8 @@ from plate_models.spec import DEFAULTS, Specs
 # (N, 3, h, w) float32 rectified plates to (N, C, T) float32 logits.
 Recognize = Callable[[Tensor], Tensor]
 
+# Of a box, the share inside another that makes it a part of that.
+_PART = 0.8
 # Grey levels by which the channels of a grey pixel differ at most, after JPEG.
 _GREY_SPREAD = 4
 
@@ -137,7 +139,18 @@ def read_plates(
             crop=predictions.crops[row],
             log_probs=predictions.log_probs[row],
         )
-    return list(best.values())
+    return _without_parts(list(best.values()))
+
+
+def _without_parts(plates: list[Plate]) -> list[Plate]:
+    """Drop what lies inside a larger readable plate, such as its region found once more."""
+    boxes = torch.tensor([plate.box for plate in plates])
+    first = torch.maximum(boxes[:, None, :2], boxes[:, :2])
+    last = torch.minimum(boxes[:, None, 2:], boxes[:, 2:])
+    shared = (last - first).clamp(min=0).prod(dim=2)
+    area, readable = shared.diagonal(), torch.tensor([plate.reading.readable for plate in plates])
+    part = (shared > _PART * area[:, None]) & (area > area[:, None]) & readable
+    return [plate for plate, drop in zip(plates, part.any(dim=1).tolist(), strict=True) if not drop]
 
 
 def _is_better(reading: Reading, than: Reading, home: str) -> bool:

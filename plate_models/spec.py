@@ -154,15 +154,11 @@ class RecognizerSpec:
         alphabet: Characters in class order; the CTC blank is class ``len(alphabet)``.
         countries: Whose plates are read: names of files in ``countries/``, the first of them
             at home. Metadata of older weights say ``country``; the oldest say none: Russia's.
-        steps: Length T of the output sequence.
+        steps: Length T of the output sequence: one or more for each of the net's 24 columns.
         depths: Blocks of the net's two stages; by default those of the first weights, which
             don't say.
         min_character_score: A plate is readable if no character scores less and its score
-            is high enough: ``Calibration.readable_from`` for a text in a format of the home
-            country,
-        elsewhere_readable_from: for any other, if the calibration has no threshold of its own
-            for it. So high that clocks, signs and plates seen in part, which the detector finds
-            as well, don't reach it.
+            is high enough, see `Calibration`.
         max_text_length: Room for character scores in an answer; a longer text makes more.
         candidates: Texts in an answer, at most: the best, and the raw best path at least.
         max_batch_size: Largest batch the exported graph accepts.
@@ -177,7 +173,6 @@ class RecognizerSpec:
     steps: Annotated[int, Field(ge=1, le=1024)] = 24
     depths: tuple[_Depth, _Depth] = (2, 3)
     min_character_score: _Share = 0.6
-    elsewhere_readable_from: _Share = 0.9999
     max_text_length: _Count = 10
     candidates: Annotated[int, Field(ge=2)] = 5
     max_batch_size: _Count = 32
@@ -193,6 +188,11 @@ class RecognizerSpec:
         return alphabet
 
     @property
+    def steps_per_column(self) -> int:
+        """Steps that the net gives for each column of its last features."""
+        return max(1, self.steps // 24)
+
+    @property
     def classes(self) -> int:
         """Size of the logits' class axis: every character and the blank."""
         return len(self.alphabet) + 1
@@ -200,7 +200,7 @@ class RecognizerSpec:
 
 DETECTOR = DetectorSpec()
 RECTIFIER = RectifierSpec()
-RECOGNIZER = RecognizerSpec(depths=(3, 5))
+RECOGNIZER = RecognizerSpec(depths=(3, 5), steps=48)
 
 
 @dataclass(frozen=True, config=_STRICT)

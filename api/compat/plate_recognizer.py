@@ -6,6 +6,7 @@ vehicle is made up.
 
 import json
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query
@@ -34,29 +35,7 @@ router = APIRouter(tags=["compatible with Plate Recognizer"])
 
 # Clients subtract: it has to be a number, and never to run out.
 UNLIMITED = 1_000_000_000
-EXAMPLE: dict[str, Any] = {
-    "processing_time": 61.204,
-    "results": [
-        {
-            "box": {"xmin": 405, "ymin": 331, "xmax": 476, "ymax": 353},
-            "plate": "b840ck197",
-            "region": {"code": "ru", "score": 0.991},
-            "score": 0.991,
-            "candidates": [{"score": 0.991, "plate": "b840ck197"}],
-            "dscore": 0.94,
-            "vehicle": {
-                "score": 0.0,
-                "type": "Unknown",
-                "box": {"xmin": 0, "ymin": 0, "xmax": 0, "ymax": 0},
-            },
-        }
-    ],
-    "filename": "car.jpg",
-    "version": 1,
-    "camera_id": "gate-1",
-    "timestamp": "2026-10-12T16:17:27.574008Z",
-    "usage": {"calls": 1, "max_calls": UNLIMITED},
-}
+EXAMPLE: dict[str, Any] = json.loads(Path(__file__).with_suffix(".json").read_text())
 
 
 class PixelBox(BaseModel):

@@ -1,9 +1,11 @@
 """LPRNet: reads a rectified plate in one pass, without segmenting characters.
 
 After Zherzdev and Gruzdev 2018, "LPRNet: License Plate Recognition via Deep Neural
-Networks". Two things differ. The global context is normalised per plate instead of
+Networks". Three things differ. The global context is normalised per plate instead of
 over the batch, so that a text never depends on its neighbours. The first stage works
-at half the width of the original's channels, where most of its time went.
+at half the width of the original's channels, where most of its time went. Each column of
+the last features may give several steps: the three narrow 7s of a region 777 need five,
+with the blanks between them, and stand on five columns.
 """
 
 from itertools import pairwise
@@ -57,7 +59,10 @@ class LPRNet(nn.Module):
         self.second = _stage(first, second, spec.depths[1])
         self.dropout = nn.Dropout2d(0.1)
         # 24 rows of pixels are 6 rows here: one kernel spans a character's height.
-        self.head = nn.Conv2d(stem + first + second, spec.classes, (6, 5), padding=(0, 2))
+        self.head = nn.Conv2d(
+            stem + first + second, spec.classes * spec.steps_per_column, (6, 5), padding=(0, 2)
+        )
+        self.steps_per_column = spec.steps_per_column
 
     def forward(self, plates: Tensor) -> Tensor:
         """(N, 3, 24, 94) float32 RGB, rectified and normalised, to (N, C, T) float32 logits.
@@ -69,8 +74,9 @@ class LPRNet(nn.Module):
         second = self.second(first)
         context = [unit_power(features) for features in (self.pool(stem), first, second)]
         logits: Tensor = self.head(self.dropout(torch.cat(context, dim=1)))
-        # Flattened, not squeezed: the exported graph then leaves the number of classes open.
-        return logits.flatten(2)
+        # Unfolded without a number, so that the exported graph leaves that of the classes open.
+        steps = logits.unflatten(1, (self.steps_per_column, -1))  # (N, K, C, 1, columns)
+        return steps.permute(0, 2, 3, 4, 1).flatten(2)
 
 
 def _stage(inputs: int, outputs: int, depth: int) -> nn.Sequential:

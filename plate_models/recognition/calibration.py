@@ -46,7 +46,8 @@ class Calibration:
         knots: (logit of the raw score, logit of the probability), the first growing
             from knot to knot, the second never falling; none for the identity.
         readable_from: Calibrated score from which a text in a format of home is readable.
-        elsewhere_readable_from: The same for any other text; None: the recognizer's spec has it.
+        elsewhere_readable_from: The same for any other text; by default so high that clocks,
+            signs and plates seen in part don't reach it.
         measured_with: Hex SHA-256 of what decided the scores, by its name in
             `weights.measured_with`; empty if it belongs to no weights.
     """
@@ -54,7 +55,7 @@ class Calibration:
     knots: tuple[tuple[_Logit, _Logit], ...] = ()
     readable_from: Annotated[float, Field(ge=0, le=1)] = 0.0
     measured_with: Mapping[str, _Sha256] = field(default_factory=dict)
-    elsewhere_readable_from: Annotated[float, Field(ge=0, le=1)] | None = None
+    elsewhere_readable_from: Annotated[float, Field(ge=0, le=1)] = 0.9999
 
     @field_validator("knots")
     @classmethod
@@ -119,7 +120,8 @@ class Calibration:
             file = _File.model_validate_json(text)
             pins = {"recognizer": file.recognizer_sha256} if file.recognizer_sha256 else {}
             pins |= file.fit.measured_with
-            values = file.model_dump(include={"knots", "readable_from", "elsewhere_readable_from"})
+            names = {"knots", "readable_from", "elsewhere_readable_from"}
+            values = file.model_dump(include=names, exclude_none=True)
             return cls(**values, measured_with=pins)
         except ValidationError as error:
             raise CalibrationError(first_problem(error, "calibration")) from error

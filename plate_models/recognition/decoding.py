@@ -14,8 +14,8 @@ from plate_models.spec import RECOGNIZER, RecognizerSpec
 DEFAULT_GRAMMAR = grammar_of(*RECOGNIZER.countries)
 # No prior lifts what is less likely than this, so the grammar isn't asked about it.
 _NEGLIGIBLE = 1e-3
-# What is shorter is no plate's text.
-_SHORTEST = 3
+# What is shorter or longer is no plate's text.
+_LENGTHS = range(3, 11)
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Reading:
         text: The reading, "" where it is not ``readable``.
         score: Calibrated probability that the best candidate is right, in [0, 1].
         readable: Neither the score nor any character's is too low (see `RecognizerSpec`), nor is
-            the text too short for a plate's.
+            the text too short or too long for a plate's.
         format: Such as "ru.car", of the best candidate; "unknown" if none fits.
         characters: The best candidate's characters with their posteriors.
         candidates: Texts with their scores, best first; the raw best path is among them.
@@ -93,12 +93,10 @@ def _choose(
     best, score = candidates[0]
     characters = _characters(log_probs, best, evidence, grammar, spec.alphabet)
     format_name = grammar.judge(best, evidence.lines, evidence.ground)[0]
-    least = calibration.readable_from
-    if country_of(format_name) != grammar.name:
-        own = calibration.elsewhere_readable_from
-        least = spec.elsewhere_readable_from if own is None else own
+    at_home = country_of(format_name) == grammar.name
+    least = calibration.readable_from if at_home else calibration.elsewhere_readable_from
     sure = score >= least and min(p for _, p in characters) >= spec.min_character_score
-    readable = sure and len(best) >= _SHORTEST
+    readable = sure and len(best) in _LENGTHS
     return Reading(best if readable else "", score, readable, format_name, characters, candidates)
 
 

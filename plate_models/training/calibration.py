@@ -31,7 +31,6 @@ from plate_models.pipeline import PipelineConfig, read_plates
 from plate_models.recognition.calibration import LOGIT_LIMIT, NAME, UNCALIBRATED, Calibration, logit
 from plate_models.recognition.decoding import Reading
 from plate_models.recognition.grammar import country_of
-from plate_models.spec import RECOGNIZER
 from plate_models.training.synthetic.crops import CLUTTER, CropSample, CropStyle, render_crop
 from plate_models.training.synthetic.kinds import CALIBRATION_SHARES, draw_kind, kind_named
 from plate_models.training.synthetic.latin import LATIN
@@ -97,6 +96,7 @@ def calibrate(
     crops: int = 20_000,
     workers: int = 2,
     most_wrong: float = 0.005,
+    most_wrong_elsewhere: float = 0.09,
     seed: int = 577,
 ) -> Result:
     """Fit a calibration to one set of crops and measure it on another.
@@ -106,7 +106,8 @@ def calibrate(
         folder: Where calibration, readings and curves go; the calibration goes nowhere else.
         crops: In each of the two sets.
         workers: Processes that make crops and read them.
-        most_wrong: Share of wrong texts accepted among the readable ones.
+        most_wrong: Share of wrong texts accepted among the readable ones of home's formats.
+        most_wrong_elsewhere: The same of all others.
         seed: Of all chance.
 
     Raises:
@@ -124,12 +125,13 @@ def calibrate(
     halves = read[: len(sizes)], read[len(sizes) :]
     fit, measured = (pd.concat(half, ignore_index=True) for half in halves)
     pinned = replace(isotonic(fit.raw, fit.right), measured_with=measured_with(weights))
-    calibration = with_thresholds(pinned, fit, most_wrong)
+    calibration = with_thresholds(pinned, fit, most_wrong, most_wrong_elsewhere)
     report = {
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
         "seed": seed,
         "crops_fitted": len(fit),
         "accepted_share_of_wrong_readable_texts": most_wrong,
+        "accepted_share_elsewhere": most_wrong_elsewhere,
         "measured_uncalibrated": describe(measured, UNCALIBRATED),
         "measured": {**describe(measured, calibration), **_count_readable(measured, calibration)},
     }
@@ -231,19 +233,20 @@ def apply_all(calibration: Calibration, raw: Floats) -> Floats:
     return np.array([calibration.apply(score) for score in np.asarray(raw).tolist()], np.float64)
 
 
-def with_thresholds(calibration: Calibration, fit: pd.DataFrame, most_wrong: float) -> Calibration:
+def with_thresholds(
+    calibration: Calibration, fit: pd.DataFrame, most_wrong: float, most_wrong_elsewhere: float
+) -> Calibration:
     """Set the lowest scores from which on so few eligible texts are wrong; 1 where there is none.
 
     One for the home country's formats, and one for all else if there is enough of it to tell.
     """
     able = fit[fit.eligible.astype(bool)]
     home, elsewhere = able[able.home.astype(bool)], able[~able.home.astype(bool)]
-    enough = len(elsewhere) * most_wrong >= 1
-    return replace(
-        calibration,
-        readable_from=_threshold(calibration, home, most_wrong),
-        elsewhere_readable_from=_threshold(calibration, elsewhere, most_wrong) if enough else None,
-    )
+    found = replace(calibration, readable_from=_threshold(calibration, home, most_wrong))
+    if len(elsewhere) * most_wrong_elsewhere < 1:
+        return found
+    least = _threshold(calibration, elsewhere, most_wrong_elsewhere)
+    return replace(found, elsewhere_readable_from=least)
 
 
 def _threshold(calibration: Calibration, able: pd.DataFrame, most_wrong: float) -> float:
@@ -274,10 +277,8 @@ def describe(readings: pd.DataFrame, calibration: Calibration) -> dict[str, floa
 
 
 def _count_readable(readings: pd.DataFrame, calibration: Calibration) -> dict[str, int]:
-    scores, elsewhere = apply_all(calibration, readings.raw), calibration.elsewhere_readable_from
-    if elsewhere is None:
-        elsewhere = RECOGNIZER.elsewhere_readable_from
-    least = np.where(readings.home, calibration.readable_from, elsewhere)
+    scores = apply_all(calibration, readings.raw)
+    least = np.where(readings.home, calibration.readable_from, calibration.elsewhere_readable_from)
     readable = readings.eligible & (scores >= least)
     return {
         "readable": int(readable.sum()),

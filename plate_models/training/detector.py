@@ -1,7 +1,6 @@
 """Trains the detector: `plates train detector`."""
 
-import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
 
@@ -35,7 +34,6 @@ class DetectorTraining:
     batch_size: Annotated[int, "windows per optimizer step"] = 16
     peak_rate: Annotated[float, "highest learning rate of AdamW"] = 2e-3
     weight_decay: Annotated[float, "of the convolutions' weights"] = 0.03
-    average_decay: Annotated[float, "per step, of the averaged weights, which are released"] = 0.998
     threads: Annotated[int, "CPU threads"] = 1
     report_every: Annotated[int, "steps between two reports and checkpoints"] = 100
     start_from: Annotated[Path | None, "folder of weights to start from, not random ones"] = None
@@ -63,8 +61,7 @@ class Training(Run):
             for matrices, x in ((True, config.weight_decay), (False, 0.0))
         ]
         optimizer = torch.optim.AdamW(groups)
-        schedule = config.folder, config.minutes, config.peak_rate
-        super().__init__(net, optimizer, *schedule, config.average_decay)
+        super().__init__(net, optimizer, config.folder, config.minutes, config.peak_rate)
 
     def step(self) -> dict[str, float]:
         """Learn from one batch; returns the loss and its parts."""
@@ -109,7 +106,6 @@ def train(config: DetectorTraining) -> Path:
     photos = load_world(config.data)
     sampler = WindowSampler(photos, load_empty(config.data), config.windows)
     training = Training(config, sampler)
-    (config.folder / "config.json").write_text(json.dumps(asdict(config), default=str, indent=2))
     training.use_up(training.step, config.report_every)
     summary = {
         "data": "world_photos (training part), no_plates (training half), "

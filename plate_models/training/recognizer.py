@@ -139,8 +139,8 @@ def exact_match(reader: nn.Module, batch: CropBatch) -> dict[int, float]:
 def take_over(net: nn.Module, file: weights.WeightsFile) -> None:
     """Start a net from trained weights, a recognizer also from those of a smaller one.
 
-    Blocks that it has beyond the other's change nothing at first; characters that the other
-    doesn't know start afresh.
+    Blocks and steps that it has beyond the other's change nothing at first; characters that the
+    other doesn't know start afresh.
 
     Raises:
         WeightsError: The other knows a character that this net's alphabet lacks, or a tensor
@@ -149,14 +149,16 @@ def take_over(net: nn.Module, file: weights.WeightsFile) -> None:
     known = file.contract.get("alphabet", "")
     if lacking := sorted(set(known) - set(RECOGNIZER.alphabet)):
         raise weights.WeightsError(f"{file.path}: knows {lacking}, which spec.py's alphabet lacks")
-    rows = [RECOGNIZER.alphabet.index(char) for char in known] + [-1]
+    rows, classes = [*map(RECOGNIZER.alphabet.index, known), -1], RECOGNIZER.classes
     state = net.state_dict()
     for key, values in file.state.items():
         own = state.get(key)
         if own is None or own.shape[1:] != values.shape[1:]:
             raise weights.WeightsError(f"{file.path}: {key}: no such tensor in this net")
         if known and key.startswith("head."):
-            own[rows] = values
+            # (steps of a column, classes, ...); further steps begin as those that the other has.
+            new, old = own.unflatten(0, (-1, classes)), values.unflatten(0, (-1, len(rows)))
+            new[:, rows] = old.repeat_interleave(len(new) // len(old), dim=0)
         else:
             own.copy_(values)
 

@@ -17,8 +17,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--release", action="store_true", help=text)
     add_number(parser, "--crops", 20_000, "to fit to, and as many again to measure with", least=1)
     add_number(parser, "--workers", 2, "processes", least=1)
-    text = "accepted share of wrong texts among the readable ones"
+    text = "accepted share of wrong texts among the readable ones of home's formats"
     add_number(parser, "--most-wrong", 0.005, text, most=1)
+    add_number(parser, "--most-wrong-elsewhere", 0.09, "the same of all others", most=1)
     add_number(parser, "--seed", 577, "of all chance")
     out = Path("runs/calibration")
     text = f"for the report (default: {out})"
@@ -30,7 +31,7 @@ def run(arguments: argparse.Namespace) -> int:
     from plate_models.weights import check_manifest, write_manifest
 
     weights = arguments.weights or RELEASED_WEIGHTS
-    names = ("crops", "workers", "most_wrong", "seed")
+    names = ("crops", "workers", "most_wrong", "most_wrong_elsewhere", "seed")
     options = {name: getattr(arguments, name) for name in names}
     arguments.out.mkdir(parents=True, exist_ok=True)  # Not only after the work.
     check_manifest(weights)

@@ -91,6 +91,15 @@ def test_boxes_are_those_around_quads_inside_the_photo_where_something_is_read()
     assert read_plates(PHOTO, detector_of(), rectify, recognize) == []
 
 
+def test_what_lies_inside_a_readable_plate_is_no_plate_of_its_own():
+    """Such as its region; where nothing was read, both boxes are all that is known."""
+    both = detector_of(ROW, [150.0, 55.0, 195.0, 75.0, 0.95, 0.0])
+    (plate,) = read_plates(PHOTO, both, rectify, recognize)
+    assert plate.detection_score == pytest.approx(0.9)
+    blank = lambda plates: torch.zeros(len(plates), RECOGNIZER.classes, RECOGNIZER.steps)  # noqa: E731
+    assert len(read_plates(PHOTO, both, rectify, blank)) == 2
+
+
 def test_lines_are_what_is_read_and_may_be_mixed_in_one_photo():
     (plate,) = read_plates(PHOTO, detector_of([*ROW[:5], 1.0]), rectify, recognize)
     assert plate.lines == 1 and plate.reading.text == "B840CK197"

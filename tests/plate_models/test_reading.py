@@ -105,12 +105,10 @@ def test_an_unknown_format_is_readable_where_it_is_surely_read():
     sure = ctc.log_softmax(30 * log_probs_of("O000OO"))
     reading = choose_reading(sure)
     assert (reading.text, reading.readable, reading.format) == ("O000OO", True, "unknown")
-    timid = replace(RECOGNIZER, elsewhere_readable_from=1.0)
-    assert choose_reading(sure, calibration=CAPPED, spec=timid).text == ""
-    # A calibration has a threshold of its own for each, or leaves one to the spec.
-    assert choose_reading(sure, calibration=replace(CAPPED, readable_from=1.0)).readable
-    bold = replace(CAPPED, elsewhere_readable_from=0.9)
-    assert choose_reading(sure, calibration=bold, spec=timid).readable
+    timid = replace(CAPPED, elsewhere_readable_from=1.0)
+    assert choose_reading(sure, calibration=timid).text == ""
+    bold = replace(CAPPED, readable_from=1.0, elsewhere_readable_from=0.9)
+    assert choose_reading(sure, calibration=bold).readable
     # What suffices for a known one does not for an unknown one.
     doubts: Doubts = {2: {"0": 0.99, "6": 0.01}}
     assert choose_reading(log_probs_of("H002EX71", doubts), Evidence(1, WHITE)).readable
@@ -228,8 +226,8 @@ def test_a_rare_format_scores_as_a_common_one_that_is_as_clear():
     assert trailer.score == pytest.approx(car.score, abs=0.01)
 
 
-def test_what_is_shorter_than_any_plate_is_not_readable():
+def test_what_is_shorter_or_longer_than_any_plate_is_not_readable():
     bold = Calibration(elsewhere_readable_from=0.5)
-    for text, readable in (("AB", False), ("AB1", True)):
+    for text, readable in (("AB", False), ("AB1", True), ("EH20CRMS815", False)):
         reading = choose_reading(ctc.log_softmax(30 * log_probs_of(text)), calibration=bold)
         assert (reading.candidates[0][0], reading.readable) == (text, readable)

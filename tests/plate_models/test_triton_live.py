@@ -245,14 +245,16 @@ ALPHABET = "öä" + RELEASED[::-1]
 def rearranged(folder: Path) -> Path:
     """Our recognizer with its classes in the other alphabet's order."""
     ours = weights.read_file(weights.WEIGHTS_DIR / "recognizer.safetensors")
-    depths = tuple(CONTRACT.get("depths", RecognizerSpec().depths))
-    spec = RecognizerSpec(alphabet=ALPHABET, countries=("ru",), depths=depths)
+    depths, steps = tuple(CONTRACT["depths"]), CONTRACT["steps"]
+    spec = RecognizerSpec(alphabet=ALPHABET, countries=("ru",), depths=depths, steps=steps)
     specs = Specs(recognizer=spec)
     order = [RELEASED.find(char) for char in ALPHABET] + [len(RELEASED)]
     state = dict(ours.state)
     for key in ("head.weight", "head.bias"):
-        state[key] = ours.state[key][order]
-    state["head.bias"][:2] = -100.0
+        steps_of_column = ours.state[key].unflatten(0, (spec.steps_per_column, -1))[:, order]
+        if key == "head.bias":
+            steps_of_column[:, :2] = -100.0
+        state[key] = steps_of_column.flatten(0, 1)
     file = WeightsFile("recognizer", ours.path, contract_of("recognizer", specs), state)
     weights.save(weights.build_from(file, specs), "recognizer", {}, folder, specs)
     for name in ("detector", "rectifier"):

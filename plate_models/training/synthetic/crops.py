@@ -45,7 +45,7 @@ class CropStyle:
 
     # Names of kinds, with the share of each: a third are plates of any country.
     kinds: Shares = (*TRAINING_SHARES, (LATIN, 0.52), (CLUTTER, 0.05))
-    width_px: tuple[float, float] = (48, 400)  # of the plate in the photo, logarithmic
+    width_px: tuple[float, float] = (38, 400)  # of the plate in the photo, logarithmic
     two_line_width_px: tuple[float, float] = (30, 260)
     # Standard deviations of the turn about the optical, the vertical and the horizontal axis.
     roll_deg: tuple[float, float] = (2.5, 8)
@@ -72,7 +72,7 @@ class CropStyle:
 
 DEFAULT_CROPS = CropStyle()
 # Where a photo keeps less of a plate's detail, another is taken: no person could read it.
-_LEAST_KEPT = 0.5
+_LEAST_KEPT = 0.4
 _ATTEMPTS = 5
 
 

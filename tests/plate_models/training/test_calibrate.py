@@ -110,14 +110,15 @@ def test_threshold_of_what_is_readable() -> None:
         ([0.9, 0.9], [True, False], 0.0, 1.0),
         ([], [], 0.5, 1.0),
     ):
-        found = with_thresholds(Calibration(), readings_of(given, right), most_wrong)
-        assert (found.readable_from, found.elsewhere_readable_from) == (threshold, None)
+        found = with_thresholds(Calibration(), readings_of(given, right), most_wrong, 0.25)
+        assert found == Calibration(readable_from=threshold)
     # What is not of home has one of its own, where there is enough of it.
     home, other = (readings_of(scores, mostly), readings_of(scores[1:4], [False, True, True]))
     both = pd.concat([home, other.assign(home=False)], ignore_index=True)
-    for most_wrong, thresholds in ((0.25, (0.6, None)), (0.34, (0.6, 0.6)), (0.333, (0.6, None))):
-        found = with_thresholds(Calibration(), both, most_wrong)
-        assert (found.readable_from, found.elsewhere_readable_from) == thresholds
+    too_few = Calibration().elsewhere_readable_from
+    for most_wrong, threshold in ((0.25, too_few), (0.333, too_few), (0.34, 0.6)):
+        found = with_thresholds(Calibration(), both, 0.25, most_wrong)
+        assert (found.readable_from, found.elsewhere_readable_from) == (0.6, threshold)
 
 
 def test_quality_by_hand() -> None:

@@ -28,7 +28,7 @@ CLIENTS = 2
 # Two cores that read all the time would need minutes to load anything beside.
 PAUSE_S = 0.4
 PATIENCE_S = 120
-TEXT, OTHER = "P593OO977", "A001AA77"
+TEXT, OTHER = "X556XM750", "A001AA77"
 
 
 @dataclass
