@@ -49,7 +49,8 @@ demo: export  ## Read photos end to end: PHOTOS="a.jpg b.jpg" or a folder; by de
 	@$(VENV)/bin/plates demo $(PHOTOS)
 
 test: export  ## All tests, the live ones included
-	@$(PY) -m pytest -n 2 --dist loadgroup $(PYTEST_ARGS)
+	@$(PY) -m pytest -m "not live" -n 2 --dist loadfile $(PYTEST_ARGS)
+	@$(PY) -m pytest -m live $(PYTEST_ARGS)
 
 test-fast: $(SETUP_STAMP)  ## Only the tests that need no server
 	@$(PY) -m pytest -m "not live" $(PYTEST_ARGS)

@@ -35,13 +35,6 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ["PLATES_FONTS"] = str(folder)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Where workers share the tests: live ones one after the other, others a file at a time."""
-    for item in items:
-        group = "live" if item.get_closest_marker("live") else str(item.path)
-        item.add_marker(pytest.mark.xdist_group(group))
-
-
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Skip the tests that need control over a server's processes where it runs already."""
     if ELSEWHERE and item.get_closest_marker("control"):

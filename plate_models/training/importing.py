@@ -74,7 +74,10 @@ def import_recognizer(
     )
     with _checked("recognizer"):
         made = replace(RECOGNIZER, alphabet=alphabet, countries=tuple(countries))
-        specs = Specs(recognizer=replace(made, depths=(first, second)))
+        # The head has a row for each class of each step of a column.
+        per_column, rest = divmod(len(state.get("head.bias", ())), made.classes)
+        steps = 24 if rest else 24 * max(1, per_column)
+        specs = Specs(recognizer=replace(made, depths=(first, second), steps=steps))
     check_countries(specs.recognizer, "recognizer")
     states = {"recognizer": (lprnet, state), "rectifier": (stn, read_state(stn))}
     recognizer, rectifier = _write(states, specs, folder)

@@ -210,7 +210,7 @@ def test_a_triton_that_never_answers_and_photos_on_the_wire_to_it(algorithm):
         limits = {"request_timeout_s": 0.3, "ready_timeout_s": 0.2}
         settings = Settings(triton_url=url, triton_compression=algorithm, **limits)
         with running_gateway(settings) as client:
-            photo = PHOTO + bytes(40_000)  # fits into the first window of HTTP/2
+            photo = PHOTO + bytes(50_000)  # fits into the first window of HTTP/2
             assert_problem(post_raw(client, photo), 504, "recognizer-timeout")
             assert_problem(client.get("/readyz"), 503, None)
             assert client.get("/healthz").status_code == 200

@@ -30,7 +30,9 @@ from plate_models.training.synthetic.texts import sample_text
 
 COUNTRIES = Path(__file__).resolve().parent / "countries"
 COUNTRY = countries.load_country(COUNTRIES / "xx.toml")
-SPECS = Specs(recognizer=replace(RECOGNIZER, alphabet=COUNTRY.alphabet, countries=("xx",)))
+SPECS = Specs(
+    recognizer=replace(RECOGNIZER, alphabet=COUNTRY.alphabet, countries=("xx",), steps=24)
+)
 # Clean plates in good light: a few seconds have to do.
 CLEAN = {
     "hidden_share": 0,
