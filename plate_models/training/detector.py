@@ -61,7 +61,7 @@ class Training(Run):
             for matrices, x in ((True, config.weight_decay), (False, 0.0))
         ]
         optimizer = torch.optim.AdamW(groups)
-        super().__init__(net, optimizer, config.folder, config.minutes, config.peak_rate)
+        super().__init__(net, optimizer, config.folder, config.minutes, config.peak_rate, 0.998)
 
     def step(self) -> dict[str, float]:
         """Learn from one batch; returns the loss and its parts."""

@@ -20,7 +20,6 @@ from plate_models.engines.openvino_engine import computes_in_bf16
 
 _BAR = "{percentage:3.0f}%|{bar}| {n:.1f} of {total:.1f} min, {remaining} left{postfix}"
 _WARM_UP = 0.03
-_DECAY = 0.999  # per step, of the averaged weights, which are released
 
 
 def autocast() -> torch.autocast:
@@ -41,10 +40,11 @@ class Run:
         folder: Path,
         minutes: float,
         peak_rate: float,
+        decay: float = 0.999,
     ) -> None:
         def average(kept: Tensor, new: Tensor, steps: Tensor | int) -> Tensor:
             # Early on the average follows faster.
-            return kept + (1 - _DECAY * (1 - math.exp(-(int(steps) + 1) / 500))) * (new - kept)
+            return kept + (1 - decay * (1 - math.exp(-(int(steps) + 1) / 500))) * (new - kept)
 
         self.net, self.optimizer = net, optimizer
         self.averaged = AveragedModel(net, avg_fn=average, use_buffers=True).eval()
