@@ -119,14 +119,19 @@ def select_boxes(candidates: Tensor, spec: DetectorSpec) -> tuple[Tensor, Tensor
     return best[:, :4], best[:, 4], (best[:, 5] == 1) + 1
 
 
+def shared_areas(a_xyxy: Tensor, b_xyxy: Tensor) -> Tensor:
+    """Area that every pair of (N, 4) and (M, 4) boxes shares: (N, M)."""
+    first = torch.maximum(a_xyxy[:, None, :2], b_xyxy[None, :, :2])
+    last = torch.minimum(a_xyxy[:, None, 2:], b_xyxy[None, :, 2:])
+    return (last - first).clamp(min=0).prod(dim=2)
+
+
 def box_iou_xyxy(a_xyxy: Tensor, b_xyxy: Tensor) -> Tensor:
     """Intersection over union of every pair of (N, 4) and (M, 4) boxes: (N, M) in [0, 1].
 
     It is 0 where both boxes are empty.
     """
-    first = torch.maximum(a_xyxy[:, None, :2], b_xyxy[None, :, :2])
-    last = torch.minimum(a_xyxy[:, None, 2:], b_xyxy[None, :, 2:])
-    common = (last - first).clamp(min=0).prod(dim=2)  # (N, M)
+    common = shared_areas(a_xyxy, b_xyxy)
     areas_a = (a_xyxy[:, 2:] - a_xyxy[:, :2]).clamp(min=0).prod(dim=1)
     areas_b = (b_xyxy[:, 2:] - b_xyxy[:, :2]).clamp(min=0).prod(dim=1)
     union = areas_a[:, None] + areas_b[None] - common

@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from plate_models.detection import Detect, check_image, find_boxes
+from plate_models.detection import Detect, check_image, find_boxes, shared_areas
 from plate_models.formats import grammar_of
 from plate_models.recognition import ctc
 from plate_models.recognition.appearance import evidence_of
@@ -28,8 +28,7 @@ from plate_models.spec import DEFAULTS, Specs
 # (N, 3, h, w) float32 rectified plates to (N, C, T) float32 logits.
 Recognize = Callable[[Tensor], Tensor]
 
-# Of a box, the share inside another that makes it a part of that.
-_PART = 0.8
+_PART = 0.8  # of a box, inside another one: then it is a part of that
 # Grey levels by which the channels of a grey pixel differ at most, after JPEG.
 _GREY_SPREAD = 4
 
@@ -145,9 +144,7 @@ def read_plates(
 def _without_parts(plates: list[Plate]) -> list[Plate]:
     """Drop what lies inside a larger readable plate, such as its region found once more."""
     boxes = torch.tensor([plate.box for plate in plates])
-    first = torch.maximum(boxes[:, None, :2], boxes[:, :2])
-    last = torch.minimum(boxes[:, None, 2:], boxes[:, 2:])
-    shared = (last - first).clamp(min=0).prod(dim=2)
+    shared = shared_areas(boxes, boxes)
     area, readable = shared.diagonal(), torch.tensor([plate.reading.readable for plate in plates])
     part = (shared > _PART * area[:, None]) & (area > area[:, None]) & readable
     return [plate for plate, drop in zip(plates, part.any(dim=1).tolist(), strict=True) if not drop]

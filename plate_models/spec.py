@@ -22,6 +22,7 @@ from pydantic import (
 from pydantic.dataclasses import dataclass
 
 MODEL_VERSION = "1"
+COLUMNS = 24  # of the recognizer's last features: 94 pixels, halved twice
 
 _STRICT = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
 _Count = Annotated[int, Field(ge=1)]
@@ -154,11 +155,10 @@ class RecognizerSpec:
         alphabet: Characters in class order; the CTC blank is class ``len(alphabet)``.
         countries: Whose plates are read: names of files in ``countries/``, the first of them
             at home. Metadata of older weights say ``country``; the oldest say none: Russia's.
-        steps: Length T of the output sequence: one or more for each of the net's 24 columns.
+        steps: Length T of the output sequence: one or more for each of the net's `COLUMNS`.
         depths: Blocks of the net's two stages; by default those of the first weights, which
             don't say.
-        min_character_score: A plate is readable if no character scores less and its score
-            is high enough, see `Calibration`.
+        min_character_score: No character of a readable plate scores less; see `Calibration`, too.
         max_text_length: Room for character scores in an answer; a longer text makes more.
         candidates: Texts in an answer, at most: the best, and the raw best path at least.
         max_batch_size: Largest batch the exported graph accepts.
@@ -190,7 +190,7 @@ class RecognizerSpec:
     @property
     def steps_per_column(self) -> int:
         """Steps that the net gives for each column of its last features."""
-        return max(1, self.steps // 24)
+        return max(1, self.steps // COLUMNS)
 
     @property
     def classes(self) -> int:

@@ -4,8 +4,7 @@ After Zherzdev and Gruzdev 2018, "LPRNet: License Plate Recognition via Deep Neu
 Networks". Three things differ. The global context is normalised per plate instead of
 over the batch, so that a text never depends on its neighbours. The first stage works
 at half the width of the original's channels, where most of its time went. Each column of
-the last features may give several steps: the three narrow 7s of a region 777 need five,
-with the blanks between them, and stand on five columns.
+the last features may give several steps: the narrow 777 of a region stands on five columns.
 """
 
 from itertools import pairwise
@@ -58,11 +57,10 @@ class LPRNet(nn.Module):
         self.first = _stage(stem, first, spec.depths[0])
         self.second = _stage(first, second, spec.depths[1])
         self.dropout = nn.Dropout2d(0.1)
-        # 24 rows of pixels are 6 rows here: one kernel spans a character's height.
-        self.head = nn.Conv2d(
-            stem + first + second, spec.classes * spec.steps_per_column, (6, 5), padding=(0, 2)
-        )
         self.steps_per_column = spec.steps_per_column
+        outputs = spec.classes * spec.steps_per_column
+        # 24 rows of pixels are 6 rows here: one kernel spans a character's height.
+        self.head = nn.Conv2d(stem + first + second, outputs, (6, 5), padding=(0, 2))
 
     def forward(self, plates: Tensor) -> Tensor:
         """(N, 3, 24, 94) float32 RGB, rectified and normalised, to (N, C, T) float32 logits.

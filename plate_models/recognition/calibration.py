@@ -120,8 +120,8 @@ class Calibration:
             file = _File.model_validate_json(text)
             pins = {"recognizer": file.recognizer_sha256} if file.recognizer_sha256 else {}
             pins |= file.fit.measured_with
-            names = {"knots", "readable_from", "elsewhere_readable_from"}
-            values = file.model_dump(include=names, exclude_none=True)
+            apart = {"version", "recognizer_sha256", "fit"}
+            values = file.model_dump(exclude=apart, exclude_none=True)
             return cls(**values, measured_with=pins)
         except ValidationError as error:
             raise CalibrationError(first_problem(error, "calibration")) from error

@@ -14,8 +14,7 @@ from plate_models.spec import RECOGNIZER, RecognizerSpec
 DEFAULT_GRAMMAR = grammar_of(*RECOGNIZER.countries)
 # No prior lifts what is less likely than this, so the grammar isn't asked about it.
 _NEGLIGIBLE = 1e-3
-# What is shorter or longer is no plate's text.
-_LENGTHS = range(3, 11)
+_LENGTHS = range(3, 11)  # of plates' texts
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from plate_models import weights
-from plate_models.spec import DETECTOR, RECOGNIZER, DetectorSpec, SpecError, Specs, named
+from plate_models.spec import COLUMNS, DETECTOR, RECOGNIZER, DetectorSpec, SpecError, Specs, named
 from plate_models.training.checkpoints import CheckpointError, State, read_state
 from plate_models.weights import WeightsFile, check_countries, contract_of
 
@@ -76,7 +76,7 @@ def import_recognizer(
         made = replace(RECOGNIZER, alphabet=alphabet, countries=tuple(countries))
         # The head has a row for each class of each step of a column.
         per_column, rest = divmod(len(state.get("head.bias", ())), made.classes)
-        steps = 24 if rest else 24 * max(1, per_column)
+        steps = COLUMNS if rest else COLUMNS * max(1, per_column)
         specs = Specs(recognizer=replace(made, depths=(first, second), steps=steps))
     check_countries(specs.recognizer, "recognizer")
     states = {"recognizer": (lprnet, state), "rectifier": (stn, read_state(stn))}

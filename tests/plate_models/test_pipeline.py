@@ -52,6 +52,10 @@ def recognize(plates: Tensor) -> Tensor:
     return recognizer_of("B840CK197")(plates)
 
 
+def see_nothing(plates: Tensor) -> Tensor:
+    return torch.zeros(len(plates), RECOGNIZER.classes, RECOGNIZER.steps)
+
+
 PHOTO = torch.zeros(448, 768, 3, dtype=torch.uint8)
 ROW = [100.0, 50.0, 200.0, 80.0, 0.9, 0.0]
 
@@ -85,8 +89,7 @@ def test_a_grey_photo_is_no_evidence_against_colour():
 def test_boxes_are_those_around_quads_inside_the_photo_where_something_is_read():
     (plate,) = read_plates(PHOTO, detector_of([0.0, 0.0, 100, 30, 0.9, 0]), rectify, recognize)
     assert plate.quad[0][0] < 0 and plate.box[:2] == (0, 0)
-    blank = lambda plates: torch.zeros(len(plates), RECOGNIZER.classes, RECOGNIZER.steps)  # noqa: E731
-    (plate,) = read_plates(PHOTO, detector_of(ROW), rectify, blank)
+    (plate,) = read_plates(PHOTO, detector_of(ROW), rectify, see_nothing)
     assert plate.box == pytest.approx((100, 50, 200, 80)) and not plate.reading.readable
     assert read_plates(PHOTO, detector_of(), rectify, recognize) == []
 
@@ -96,8 +99,7 @@ def test_what_lies_inside_a_readable_plate_is_no_plate_of_its_own():
     both = detector_of(ROW, [150.0, 55.0, 195.0, 75.0, 0.95, 0.0])
     (plate,) = read_plates(PHOTO, both, rectify, recognize)
     assert plate.detection_score == pytest.approx(0.9)
-    blank = lambda plates: torch.zeros(len(plates), RECOGNIZER.classes, RECOGNIZER.steps)  # noqa: E731
-    assert len(read_plates(PHOTO, both, rectify, blank)) == 2
+    assert len(read_plates(PHOTO, both, rectify, see_nothing)) == 2
 
 
 def test_lines_are_what_is_read_and_may_be_mixed_in_one_photo():
