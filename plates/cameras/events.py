@@ -1,0 +1,114 @@
+"""What a camera reports: the JSON of a pass, for files, webhooks, brokers and the service alike."""
+
+import secrets
+import time
+import uuid
+from datetime import UTC, datetime
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, Field, PlainSerializer
+
+from api.answers import Candidate, Character, Region
+from plates.cameras.frames import Box, Clock, Quad
+
+Direction = Literal["approaching", "leaving", "left", "right", "unknown"]
+
+
+def _utc(moment: float) -> str:
+    return datetime.fromtimestamp(moment, UTC).isoformat(timespec="milliseconds")[:-6] + "Z"
+
+
+# Unix seconds within the program, "2026-01-31T12:00:00.000Z" in JSON.
+Moment = Annotated[float, PlainSerializer(_utc, str, when_used="json")]
+
+
+class BestSingle(BaseModel):
+    """What the best single frame says."""
+
+    text: str
+    score: float
+
+
+class Evidence(BaseModel):
+    """What a pass was read from."""
+
+    frames_seen: int
+    frames_read: int
+    best_single: BestSingle
+
+
+class Times(BaseModel):
+    """When the plate was first and last seen, and seen best."""
+
+    first: Moment
+    last: Moment
+    best: Moment
+    source: Clock
+    position_s: float = Field(description="Of the first frame, since the stream's beginning")
+
+
+class Motion(BaseModel):
+    """How the plate moved through the picture."""
+
+    direction: Direction
+    stationary: bool
+    zones: list[str] = Field(description="Those it was in")
+
+
+class BestView(BaseModel):
+    """Where the plate was in the frame that shows it best, in pixels."""
+
+    box: Box
+    quad: Quad
+
+
+class Match(BaseModel):
+    """A listed plate, and the probability that the pass is that plate."""
+
+    list: str
+    text: str
+    probability: float
+
+
+class Stream(BaseModel):
+    """What happened to the stream during the pass."""
+
+    frames_dropped: int = 0
+    reconnects: int = 0
+
+
+class Model(BaseModel):
+    """What read the plate."""
+
+    version: str
+    weights: str
+
+
+class Pass(BaseModel):
+    """One vehicle from first to last sight; the same id in each revision."""
+
+    id: str
+    type: Literal["pass.updated", "pass.ended"]
+    revision: int
+    camera: str
+    text: str = Field(description='"" where it can\'t be read surely')
+    text_native: str
+    score: float
+    readable: bool
+    format: str
+    region: Region | None
+    characters: list[Character]
+    candidates: list[Candidate]
+    evidence: Evidence
+    time: Times
+    motion: Motion
+    best: BestView
+    match: Match | None
+    stream: Stream
+    model: Model
+
+
+def new_id() -> str:
+    """A UUID that sorts by time (version 7, RFC 9562)."""
+    bits = (time.time_ns() // 10**6) << 80 | 0x7 << 76 | secrets.randbits(76)
+    return str(uuid.UUID(int=bits & ~(0x3 << 62) | 0x2 << 62))

@@ -1,0 +1,63 @@
+"""What is seen by a camera: frames, and the plates in one of them."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+# How a frame's time is known: the camera's own clock, when it came in, or a recording's.
+Clock = Literal["rtcp", "arrival", "file"]
+Box = tuple[float, float, float, float]
+Quad = tuple[tuple[float, float], ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Frame:
+    """One picture of a stream.
+
+    Attributes:
+        image: (H, W, 3) uint8 BGR, upright.
+        captured: Unix time in seconds, UTC.
+        clock: Where that time comes from.
+        position_s: Seconds since the stream's beginning.
+    """
+
+    image: NDArray[np.uint8]
+    captured: float
+    clock: Clock
+    position_s: float
+
+
+@dataclass(frozen=True, eq=False)
+class SeenPlate:
+    """One plate in one frame, as `plate_recognition` answers it.
+
+    Attributes:
+        box: x0, y0, x1, y1 in the frame's pixels.
+        quad: Corners TL, TR, BR, BL of the plate's own orientation, in the same pixels.
+        detection_score: In [0, 1].
+        lines: Lines of text, 1 or 2.
+        text: The frame's own reading, "" where it is unreadable.
+        score: Calibrated probability that the best candidate is right.
+        candidates: Texts with their scores, best first.
+        log_probs: (C, T) float64, two rows joined, of which the reading was chosen.
+        crop: (48, 188, 3) uint8 RGB, the rectified plate.
+        ground: Likelihoods of the ground's colours.
+    """
+
+    box: Box
+    quad: Quad
+    detection_score: float
+    lines: int
+    text: str
+    score: float
+    candidates: tuple[tuple[str, float], ...]
+    log_probs: NDArray[np.float64]
+    crop: NDArray[np.uint8]
+    ground: Mapping[str, float]
+
+
+# A frame's (H, W, 3) uint8 BGR picture to its plates.
+ReadFrame = Callable[[NDArray[np.uint8]], list[SeenPlate]]
