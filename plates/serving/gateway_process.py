@@ -25,7 +25,12 @@ def main() -> int:
         return 1
     settings = Settings()
     logs.configure(settings.log_format)
-    server = uvicorn.Server(GatewayConfig(create_app(settings), settings))
+    routers = []
+    if settings.cameras:
+        from plates.cameras import http
+
+        routers = [http.router_for(settings.cameras)]
+    server = uvicorn.Server(GatewayConfig(create_app(settings, routers), settings))
     asyncio.run(_serve(server, socket.socket(fileno=options.listen), options.alive))
     return 0
 
