@@ -295,7 +295,7 @@ class _Mqtt:
     def __init__(self, target: settings.MqttTarget, cameras: Sequence[str]) -> None:
         self.name, self._target, self._cameras = target.name, target, cameras
         self._problem = "the broker is not connected"
-        self._availability = f"{target.topic}/{target.name}/availability"
+        self._availability = f"plates/{target.name}/availability"
         address = urlsplit(target.url.get_secret_value())
         self._client = mqtt.Client(CallbackAPIVersion.VERSION2)
         if address.username:
@@ -313,7 +313,7 @@ class _Mqtt:
             raise NotDelivered(self._problem)
         # Attributes first: automations start with the state.
         for name, payload in (("pass", delivery.payload), ("plate", event["text"])):
-            topic = f"{self._target.topic}/{event['camera']}/{name}"
+            topic = f"plates/{event['camera']}/{name}"
             message = self._client.publish(topic, payload, qos=1)
             try:
                 message.wait_for_publish(_TIMEOUT_S)
@@ -341,8 +341,8 @@ class _Mqtt:
         sensor = {
             "name": "Licence plate",
             "unique_id": f"plates_{camera}",
-            "state_topic": f"{self._target.topic}/{camera}/plate",
-            "json_attributes_topic": f"{self._target.topic}/{camera}/pass",
+            "state_topic": f"plates/{camera}/plate",
+            "json_attributes_topic": f"plates/{camera}/pass",
             "availability_topic": self._availability,
             "force_update": True,  # The same plate again is an event, too.
             "expire_after": self._target.expire_after_s,

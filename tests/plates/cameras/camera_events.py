@@ -32,7 +32,10 @@ def a_pass(number: int = 1, kind: str = "ended", revision: int = 1, **changes: A
             "position_s": 12.4,
         },
         "motion": {"direction": "approaching", "stationary": False, "zones": ["drive"]},
-        "best": {"box": (405.4, 331.6, 476.0, 353.2), "quad": ((405, 331), (476, 331), (476, 353), (405, 353))},
+        "best": {
+            "box": (405.4, 331.6, 476.0, 353.2),
+            "quad": ((405, 331), (476, 331), (476, 353), (405, 353)),
+        },
         "match": None,
         "stream": {},
         "model": {"version": "1", "weights": "sha256:0"},
