@@ -29,9 +29,7 @@ logger = logging.getLogger(__name__)
 # It logs whole addresses, in which there may be passwords.
 logging.getLogger("httpx").setLevel(logging.WARNING)
 
-_TIMEOUT_S = 10
-_POLL_S = 0.2
-_PURGE_EVERY_S = 10
+_TIMEOUT_S, _POLL_S, _PURGE_EVERY_S = 10, 0.2, 10
 # Plate Recognizer Stream gives angles on the unit circle; who approaches goes down.
 _ANGLES = {"right": 0, "leaving": 90, "left": 180, "approaching": 270}
 _CSV_HEADER = (
@@ -97,8 +95,7 @@ class Deliverer:
         try:
             target.deliver(delivery, json.loads(delivery.payload))
         except Exception as error:
-            # Whatever it is: other events must not wait for this one. Messages of libraries may
-            # have passwords.
+            # Other events must not wait for this one; libraries' messages may have passwords.
             reason = error if isinstance(error, NotDelivered) else type(error).__name__
             again = self._store.failed(delivery, time.time())
             level, outcome = (logging.WARNING, "again later") if again else (logging.ERROR, "lost")
@@ -135,7 +132,9 @@ class _PinnedTransport(httpx.HTTPTransport):
         except OSError as error:
             raise httpx.ConnectError(f"its name has no address: {error}") from None
         address = str(found[0][4][0])
-        if not self._private_addresses and not _is_public(address):
+        ip = ipaddress.ip_address(address.partition("%")[0])
+        ip = getattr(ip, "ipv4_mapped", None) or ip
+        if not self._private_addresses and (not ip.is_global or ip.is_multicast):
             raise httpx.ConnectError("its address is private; private_addresses = true allows that")
         # Certificates are checked for the name, and the header Host has it already.
         request.extensions |= {"sni_hostname": host}
@@ -143,32 +142,21 @@ class _PinnedTransport(httpx.HTTPTransport):
         return super().handle_request(request)
 
 
-def _is_public(address: str) -> bool:
-    ip = ipaddress.ip_address(address.partition("%")[0])
-    ip = getattr(ip, "ipv4_mapped", None) or ip
-    return ip.is_global and not ip.is_multicast
-
-
 class _Http:
     """Posts events: as they are and signed, or as Plate Recognizer Stream does."""
 
     def __init__(self, target: settings.WebhookTarget | settings.PlateRecognizerTarget) -> None:
-        self.name = target.name
-        self._target, self._url = target, target.url.get_secret_value()
+        self.name, self._target, self._url = target.name, target, target.url.get_secret_value()
         # No proxies of the environment: they would look up names themselves.
-        self._client = httpx.Client(
-            transport=_PinnedTransport(target.private_addresses),
-            trust_env=False,
-            timeout=_TIMEOUT_S,
-        )
+        transport = _PinnedTransport(target.private_addresses)
+        self._client = httpx.Client(transport=transport, trust_env=False, timeout=_TIMEOUT_S)
 
     def deliver(self, delivery: Delivery, event: Event) -> None:
         if isinstance(self._target, settings.WebhookTarget):
             request = _signed(delivery.payload, event, self._target.secret.get_secret_value())
         else:
-            request = _stream_request(
-                event, self._url, delivery.picture if self._target.picture else None
-            )
+            picture = delivery.picture if self._target.picture else None
+            request = _stream_request(event, self._url, picture)
         try:
             # The answer's body is not read: it may be endless.
             with self._client.stream("POST", self._url, **request) as response:
@@ -198,7 +186,7 @@ def _signed(payload: str, event: Event, secret: str) -> dict[str, Any]:
 
 def _stream_request(event: Event, url: str, picture: bytes | None) -> dict[str, Any]:
     """Build Plate Recognizer Stream's message: JSON; with a picture, a form of both."""
-    moment, file = _moment(event), _file_name(event)
+    moment, file, result = _in_stream_form(event)
     message = {
         "hook": {
             "target": str(httpx.URL(url).copy_with(userinfo=None, query=None)),
@@ -211,7 +199,7 @@ def _stream_request(event: Event, url: str, picture: bytes | None) -> dict[str, 
             "filename": file,
             "timestamp": moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
             "timestamp_local": moment.astimezone().isoformat(" ", "microseconds"),
-            "results": [_stream_result(event)],
+            "results": [result],
         },
     }
     if picture is None:
@@ -220,13 +208,14 @@ def _stream_request(event: Event, url: str, picture: bytes | None) -> dict[str, 
     return {"data": {"json": json.dumps(message)}, "files": {"upload": upload}}
 
 
-def _stream_result(event: Event) -> Event:
+def _in_stream_form(event: Event) -> tuple[datetime, str, Event]:
+    """When the plate was seen best, the picture's name there, and the plate."""
     text, score = event["text"], event["score"]
     country = country_of(event["format"])
     guesses = [(text, score)] if text else []
     guesses += [(c["text"], c["score"]) for c in event["candidates"] if c["text"] != text]
     sides = ("xmin", "ymin", "xmax", "ymax")
-    return {
+    result = {
         "box": dict(zip(sides, map(round, event["best"]["box"]), strict=True)),
         "plate": text.lower(),
         # A right text is of the right country, and of a plate.
@@ -240,23 +229,18 @@ def _stream_result(event: Event) -> Event:
         "source_url": "",
         "position_sec": event["time"]["position_s"],
     }
+    file = f"{event['camera']}_screenshots/{event['id']}.jpg"
+    return datetime.fromisoformat(event["time"]["best"]), file, result
 
 
 def _stream_row(event: Event) -> str:
+    moment, file, result = _in_stream_form(event)
     # Cells with several values are Python literals there.
-    row = _stream_result(event) | {"model_make": [], "color": [], "orientation": []}
-    row |= {"file": "/" + _file_name(event), "timestamp": _moment(event).isoformat(" ")}
+    row = result | {"model_make": [], "color": [], "orientation": [], "file": f"/{file}"}
+    row["timestamp"] = moment.isoformat(" ", "microseconds")
     line = io.StringIO()
     csv.writer(line, lineterminator="\n").writerow(row[key] for key in _CSV_HEADER.split(","))
     return line.getvalue()
-
-
-def _moment(event: Event) -> datetime:
-    return datetime.fromisoformat(event["time"]["best"])
-
-
-def _file_name(event: Event) -> str:
-    return f"{event['camera']}_screenshots/{event['id']}.jpg"
 
 
 class _File:
@@ -266,17 +250,15 @@ class _File:
         self.name, self._path, self._is_csv = target.name, target.path, target.kind == "csv"
 
     def deliver(self, delivery: Delivery, event: Event) -> None:
-        lines = _stream_row(event) if self._is_csv else delivery.payload + "\n"
+        line = _stream_row(event) if self._is_csv else f"{delivery.payload}\n"
         try:
             with self._path.open("a+b") as file:
                 size = file.seek(0, os.SEEK_END)
-                if not size and self._is_csv:
-                    lines = f"{_CSV_HEADER}\n{lines}"
-                if size:
-                    file.seek(size - 1)
-                    # A crash may have cut off the last line.
-                    lines = lines if file.read() == b"\n" else f"\n{lines}"
-                file.write(lines.encode())
+                file.seek(max(size - 1, 0))
+                # A crash may have cut off the last line.
+                before = "" if file.read() in (b"", b"\n") else "\n"
+                header = f"{_CSV_HEADER}\n" if self._is_csv and not size else ""
+                file.write(f"{before}{header}{line}".encode())
                 file.flush()
                 os.fsync(file.fileno())
         except OSError as error:
@@ -315,10 +297,7 @@ class _Mqtt:
         for name, payload in (("pass", delivery.payload), ("plate", event["text"])):
             topic = f"plates/{event['camera']}/{name}"
             message = self._client.publish(topic, payload, qos=1)
-            try:
-                message.wait_for_publish(_TIMEOUT_S)
-            except (RuntimeError, ValueError) as error:
-                raise NotDelivered(str(error)) from None
+            message.wait_for_publish(_TIMEOUT_S)
             if not message.is_published():
                 raise NotDelivered(f"the broker did not confirm it within {_TIMEOUT_S} s")
 
@@ -338,16 +317,14 @@ class _Mqtt:
 
     def _sensor(self, camera: str) -> Event:
         """Describe a sensor (https://www.home-assistant.io/integrations/sensor.mqtt)."""
-        sensor = {
+        expiry = self._target.expire_after_s
+        return {
             "name": "Licence plate",
             "unique_id": f"plates_{camera}",
             "state_topic": f"plates/{camera}/plate",
             "json_attributes_topic": f"plates/{camera}/pass",
             "availability_topic": self._availability,
             "force_update": True,  # The same plate again is an event, too.
-            "expire_after": self._target.expire_after_s,
-            "icon": "mdi:car",
             "device": {"identifiers": [f"plates_{camera}"], "name": camera},
             "origin": {"name": "plates"},
-        }
-        return {key: value for key, value in sensor.items() if value is not None}
+        } | ({"expire_after": expiry} if expiry else {})

@@ -1,10 +1,7 @@
 """Events on their way to targets, what is kept of them, and the cameras' states, in SQL."""
 
 import json
-import logging
-import queue
 import random
-import threading
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -14,37 +11,20 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
+from plates.cameras import tables
 from plates.cameras.events import Pass
-from plates.cameras.tables import (
-    TABLES,
-    cameras,
-    deliveries,
-    ended,
-    events,
-    pending,
-    preceded,
-    superseded,
-)
-
-logger = logging.getLogger(__name__)
+from plates.cameras.tables import deliveries, ended, events, pending, preceded, superseded
 
 # So long an event is kept at least, for those who watch live.
 _LIVE_S = 60
-_LONGEST_DELAY_S = 600
-# With delays of 2, 4, … 512 and then 600 s: a day, also where the clock jumps.
-_MAX_ATTEMPTS = 152
+# Delays of 2, 4, … 512 and then 600 s are a day, also where the clock jumps.
+_LONGEST_DELAY_S, _MAX_ATTEMPTS = 600, 152
+_MOMENTS = ("first", "last", "best")
 _WILDCARDS = str.maketrans({"!": "!!", "%": "!%", "_": "!_", "*": "%", "?": "_"})
 
 
 class StoreUnavailable(Exception):
     """The database can't be reached or doesn't do its work; it may later."""
-
-
-class Stored(NamedTuple):
-    """An event's JSON and its number, which rises from event to event."""
-
-    seq: int
-    payload: str
 
 
 class Delivery(NamedTuple):
@@ -68,21 +48,17 @@ class Store:
     """
 
     def __init__(self, url: str, keep_texts: bool, keep_pictures: bool, days: float) -> None:
-        self._keep_texts, self._keep_pictures = keep_texts, keep_pictures
-        self._kept_s = days * 86_400
+        self._keep_texts, self._keep_pictures, self._days = keep_texts, keep_pictures, days
         self._created = False
-        options: dict[str, Any] = {"timeout": 10}
-        if url.startswith("sqlite"):
-            options["isolation_level"] = None  # Transactions begin where we say so.
-            self._insert: Any = sqlite.insert
-            self._lock = "BEGIN IMMEDIATE"
-        else:
-            url = url.replace("postgresql://", "postgresql+pg8000://")
-            self._insert = postgresql.insert
-            self._lock = "SELECT pg_advisory_xact_lock(7075)"
+        is_sqlite = url.startswith("sqlite")
+        self._insert: Any = sqlite.insert if is_sqlite else postgresql.insert
+        self._lock = "BEGIN IMMEDIATE" if is_sqlite else "SELECT pg_advisory_xact_lock(7075)"
+        # SQLite's transactions begin where the lock is taken, not before.
+        options = {"timeout": 10} | ({"isolation_level": None} if is_sqlite else {})
+        url = url.replace("postgresql://", "postgresql+pg8000://")
         self._engine = sa.create_engine(url, connect_args=options, pool_pre_ping=True)
-        if self._engine.dialect.name == "sqlite":
-            sa.event.listen(self._engine, "connect", _set_up_sqlite)
+        if is_sqlite:
+            sa.event.listen(self._engine, "connect", tables.set_up_sqlite)
 
     def close(self) -> None:
         """Close the connections."""
@@ -104,41 +80,40 @@ class Store:
     def search(
         self,
         text: str = "",
-        camera: str | None = None,
+        camera: str = "",
         since: float = 0,
         until: float = 1e12,
         before: int = 1 << 62,
         limit: int = 100,
-    ) -> list[Stored]:
-        """Find passes as they last stood, the newest first.
+    ) -> list[tuple[int, str]]:
+        """Find passes as they last stood: numbers and JSON, the newest first.
 
-        Args:
-            text: A part of the text; or all of it, with * for any characters and ? for one.
-            camera: Its name.
-            since: Unix time in seconds; passes that began then or later.
-            until: Passes that began before.
-            before: Events with lower numbers, for the next page.
-            limit: How many at most.
+        `text` is a part of the text; or all of it, with * for any characters and ? for one. Passes
+        began between `since` and `until`, in Unix seconds. A page's last number is the next one's
+        `before`.
         """
         pattern = text.upper() if set(text) & set("*?") else f"*{text.upper()}*"
         return self._find(
             ~superseded,
             events.c.text.like(pattern.translate(_WILDCARDS), escape="!"),
-            events.c.camera == camera if camera is not None else sa.true(),
+            (events.c.camera == camera) | sa.literal(not camera),
             events.c.started.between(since, until),
             events.c.seq < before,
             order=events.c.seq.desc(),
             limit=limit,
         )
 
-    def events_after(self, seq: int, limit: int = 100) -> list[Stored]:
+    def events_after(self, seq: int, limit: int = 100) -> list[tuple[int, str]]:
         """The events that follow one, in the order in which they were added."""
         return self._find(events.c.seq > seq, limit=limit)
 
     def running(self, camera: str) -> list[Pass]:
         """A camera's passes that have not ended, as they last stood."""
         found = self._find(events.c.camera == camera, ~ended, ~superseded)
-        return [_parsed(payload) for _, payload in found]
+        passes = [json.loads(payload) for _, payload in found]
+        for times in (data["time"] for data in passes):
+            times |= {k: datetime.fromisoformat(times[k]).timestamp() for k in _MOMENTS}
+        return [Pass.model_validate(data) for data in passes]
 
     def due(self, target: str, now: float, limit: int = 100) -> list[Delivery]:
         """What to try now, the oldest first."""
@@ -152,17 +127,19 @@ class Store:
             return [Delivery(*row) for row in rows]
 
     def delivered(self, delivery: Delivery) -> None:
-        """The target has it."""
+        """Owe it no longer."""
+        this = (deliveries.c.seq == delivery.seq) & (deliveries.c.target == delivery.target)
         with self._transaction(write=True) as connection:
-            connection.execute(sa.delete(deliveries).where(*_key(delivery)))
+            connection.execute(sa.delete(deliveries).where(this))
 
     def failed(self, delivery: Delivery, now: float) -> bool:
         """It is tried again later; False: that has been done for a day, it is given up."""
+        this = (deliveries.c.seq == delivery.seq) & (deliveries.c.target == delivery.target)
         attempts = delivery.attempts + 1
         delay = min(2.0**attempts, _LONGEST_DELAY_S) * random.uniform(0.75, 1.25)  # noqa: S311
         values = {"attempts": attempts, "next_at": now + delay, "dead": attempts >= _MAX_ATTEMPTS}
         with self._transaction(write=True) as connection:
-            connection.execute(sa.update(deliveries).where(*_key(delivery)).values(values))
+            connection.execute(sa.update(deliveries).where(this).values(values))
         return attempts < _MAX_ATTEMPTS
 
     def backlog(self) -> dict[str, tuple[int, int]]:
@@ -177,11 +154,10 @@ class Store:
         done = ~pending & (events.c.created < now - _LIVE_S)
         # A running pass stays, so that it can be ended after a crash; an end goes last.
         unneeded = done & (superseded | (ended & ~preceded))
-        old = events.c.created < now - self._kept_s
+        old = events.c.created < now - self._days * 86_400
+        others = deliveries.c.target.not_in(list(targets))
         with self._transaction(write=True) as connection:
-            connection.execute(
-                sa.delete(deliveries).where(deliveries.c.target.not_in(list(targets)))
-            )
+            connection.execute(sa.delete(deliveries).where(others))
             connection.execute(sa.delete(events).where(old if self._keep_texts else old | unneeded))
             if not self._keep_pictures:
                 shown = events.c.picture.is_not(None) & ~pending
@@ -191,21 +167,22 @@ class Store:
         """Replace a camera's state."""
         row = {"name": camera, "state": json.dumps(state), "updated": time.time()}
         with self._transaction(write=True) as connection:
-            connection.execute(sa.delete(cameras).where(cameras.c.name == camera))
-            connection.execute(sa.insert(cameras).values(row))
+            connection.execute(sa.delete(tables.cameras).where(tables.cameras.c.name == camera))
+            connection.execute(sa.insert(tables.cameras).values(row))
 
     def states(self) -> dict[str, tuple[dict[str, Any], float]]:
         """Each camera's state, and the Unix time when it was written."""
         with self._transaction() as connection:
-            rows = connection.execute(sa.select(cameras))
+            rows = connection.execute(sa.select(tables.cameras))
             return {name: (json.loads(state), updated) for name, state, updated in rows}
 
     def _find(
         self, *conditions: sa.ColumnElement[bool], order: Any = events.c.seq, limit: int = 1000
-    ) -> list[Stored]:
+    ) -> list[tuple[int, str]]:
         query = sa.select(events.c.seq, events.c.payload).where(*conditions)
         with self._transaction() as connection:
-            return [Stored(*row) for row in connection.execute(query.order_by(order).limit(limit))]
+            rows = connection.execute(query.order_by(order).limit(limit))
+            return [(seq, payload) for seq, payload in rows]
 
     @contextmanager
     def _transaction(self, write: bool = False) -> Iterator[sa.Connection]:
@@ -215,60 +192,9 @@ class Store:
                 if write or not self._created:
                     connection.exec_driver_sql(self._lock)
                 if not self._created:
-                    TABLES.create_all(connection)
+                    tables.TABLES.create_all(connection)
                 yield connection
             self._created = True
         except (sa.exc.DBAPIError, sa.exc.TimeoutError) as error:
             # Without the statement, whose parameters are texts of plates.
             raise StoreUnavailable(str(getattr(error, "orig", error))) from None
-
-
-class Outbox:
-    """Writes a worker's events in order; while the database is away, again and again.
-
-    Until an event is written it is in memory alone: a worker that is killed loses it.
-    """
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
-        self._queue: queue.SimpleQueue[tuple[Pass, bytes | None, tuple[str, ...]] | None]
-        self._queue = queue.SimpleQueue()
-        self._thread = threading.Thread(target=self._write, name="outbox", daemon=True)
-        self._thread.start()
-
-    def put(self, event: Pass, picture: bytes | None, targets: Iterable[str]) -> None:
-        """Hand over an event; never waits."""
-        self._queue.put((event, picture, tuple(targets)))
-
-    def close(self, timeout_s: float = 10) -> bool:
-        """Whether all events could be written in time."""
-        self._queue.put(None)
-        self._thread.join(timeout_s)
-        return not self._thread.is_alive()
-
-    def _write(self) -> None:
-        while (item := self._queue.get()) is not None:
-            while True:
-                try:
-                    self._store.add(*item)
-                    break
-                except StoreUnavailable as error:
-                    logger.warning("Events wait for the database: %s", error)
-                    time.sleep(1)
-
-
-def _key(delivery: Delivery) -> tuple[sa.ColumnElement[bool], ...]:
-    return deliveries.c.seq == delivery.seq, deliveries.c.target == delivery.target
-
-
-def _parsed(payload: str) -> Pass:
-    data = json.loads(payload)
-    moments = {key: datetime.fromisoformat(data["time"][key]) for key in ("first", "last", "best")}
-    data["time"] |= {key: moment.timestamp() for key, moment in moments.items()}
-    return Pass.model_validate(data)
-
-
-def _set_up_sqlite(connection: Any, _: object) -> None:
-    # FULL: what is committed is there after a power cut, too.
-    for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON"):
-        connection.execute(f"PRAGMA {pragma}")

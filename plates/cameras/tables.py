@@ -52,3 +52,10 @@ _same_pass = _other.c.pass_id == events.c.pass_id
 superseded = sa.exists().where(_same_pass, _other.c.seq > events.c.seq)
 preceded = sa.exists().where(_same_pass, _other.c.seq < events.c.seq)
 pending = sa.exists().where(deliveries.c.seq == events.c.seq, ~deliveries.c.dead)
+
+
+def set_up_sqlite(connection: Any, _: object) -> None:
+    """Prepare a new connection."""
+    # FULL: what is committed is there after a power cut, too.
+    for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON"):
+        connection.execute(f"PRAGMA {pragma}")

@@ -338,15 +338,14 @@ def test_home_assistant_finds_the_sensors_and_sees_plates(store, broker, caplog)
             with broker.subscriber() as late:
                 wait_until(lambda: len(late) >= 2)
             wait_until(lambda: len(seen) >= 2)
-            assert seen[0] == ("plates/gate-1/pass", store.search()[0].payload, False)
+            assert seen[0] == ("plates/gate-1/pass", store.search()[0][1], False)
             assert seen[1] == ("plates/gate-1/plate", "A001AA77", False)
     # What is retained tells of the sensors, not of plates.
     sensor, availability = sorted(late)
     assert sensor[0] == "homeassistant/sensor/plates_gate-1/config"
     assert availability == ("plates/home/availability", "online", True)
-    assert json.loads(sensor[1]) | {"name": "", "icon": ""} == {
-        "name": "",
-        "icon": "",
+    assert json.loads(sensor[1]) == {
+        "name": "Licence plate",
         "unique_id": "plates_gate-1",
         "state_topic": "plates/gate-1/plate",
         "json_attributes_topic": "plates/gate-1/pass",
@@ -357,14 +356,6 @@ def test_home_assistant_finds_the_sensors_and_sees_plates(store, broker, caplog)
         "origin": {"name": "plates"},
     }
     assert "hunter2" not in caplog.text
-
-
-def test_a_deliverer_that_stops_or_dies_is_unavailable(store, broker):
-    target = {"name": "home", "kind": "mqtt", "url": broker.url}
-    with broker.running(), broker.subscriber() as seen:
-        with delivering(store, target):
-            wait_until(lambda: any("online" in message for message in seen))
-        wait_until(lambda: ("plates/home/availability", "offline", False) in seen)
 
 
 def test_a_wrong_password_is_named(store, broker, caplog):

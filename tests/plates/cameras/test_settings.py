@@ -32,13 +32,8 @@ def test_the_example_can_be_used(write, tmp_path, monkeypatch):
     assert yard.source is None
     # A camera that names no targets has all.
     assert yard.targets == tuple(target.name for target in file.targets)
-    assert {target.kind for target in file.targets} == {
-        "webhook",
-        "plate_recognizer",
-        "mqtt",
-        "jsonl",
-        "csv",
-    }
+    kinds = [target.kind for target in file.targets]
+    assert kinds == ["webhook", "plate_recognizer", "mqtt", "jsonl", "csv"]
     assert "hunter" not in repr(file)
 
 
@@ -116,8 +111,5 @@ def test_all_problems_are_named_at_once_without_passwords(write):
 def test_what_is_no_table_is_named(write, text):
     with pytest.raises(CameraSettingsError, match="cameras"):
         load(write(text))
-
-
-def test_a_missing_file_is_named(tmp_path):
-    with pytest.raises(CameraSettingsError, match=r"nothing\.toml can't be read"):
-        load(tmp_path / "nothing.toml")
+    with pytest.raises(CameraSettingsError, match=r"missing\.toml can't be read"):
+        load(write(text).with_name("missing.toml"))

@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 from camera_events import a_pass
 
-from plates.cameras.store import Outbox, Store, StoreUnavailable
+from plates.cameras.outbox import Outbox
+from plates.cameras.store import Store, StoreUnavailable
 
 POSTGRES = Path("/usr/lib/postgresql/15/bin")
 KEEP_ALL = {"keep_texts": True, "keep_pictures": True, "days": 30}
@@ -96,7 +97,7 @@ def test_an_event_is_written_once_and_a_pass_ends_once(open_store):
     assert not store.add(a_pass(revision=3), None, ["a"])
     events = store.events_after(0)
     assert kinds(events) == ["updated", "ended"]
-    assert store.events_after(events[0].seq) == events[1:]
+    assert store.events_after(events[0][0]) == events[1:]
     assert [delivery.picture for delivery in store.due("a", 0)] == [None, b"jpeg"]
     assert store.backlog() == {"a": (2, 0), "b": (1, 0)}
 
@@ -123,7 +124,7 @@ def test_search_by_text(open_store, text, found):
 
 
 def numbered(stored):
-    return {"number": int(stored.payload.split('"')[3].removeprefix("0199-"))}
+    return {"number": int(stored[1].split('"')[3].removeprefix("0199-"))}
 
 
 def test_search_by_camera_and_time_shows_each_pass_as_it_stands(open_store):
@@ -133,10 +134,10 @@ def test_search_by_camera_and_time_shows_each_pass_as_it_stands(open_store):
     store.add(a_pass(2, camera="gate-2"), None, [])
     store.add(a_pass(3), None, [])
     start = 1769860800.0
-    assert [s.seq for s in store.search()] == [4, 3, 2]
-    assert [s.seq for s in store.search(camera="gate-2")] == [3]
-    assert [s.seq for s in store.search(since=start + 2, until=start + 2.5)] == [3]
-    assert [s.seq for s in store.search(limit=1, before=4)] == [3]
+    assert [seq for seq, _ in store.search()] == [4, 3, 2]
+    assert [seq for seq, _ in store.search(camera="gate-2")] == [3]
+    assert [seq for seq, _ in store.search(since=start + 2, until=start + 2.5)] == [3]
+    assert [seq for seq, _ in store.search(limit=1, before=4)] == [3]
     running = store.running("gate-1")
     assert running == [a_pass(1, "updated", 2)]
 
@@ -184,16 +185,10 @@ def test_what_is_not_kept_goes_after_its_delivery(open_store):
     # The running pass stays, so that it can be ended after a crash.
     assert store.running("gate-1") == [a_pass(2, "updated")]
     assert kinds(store.search()) == ["updated"]
-    store.purge(now + 31 * 86_400, ["a"])
-    assert not store.events_after(0)
-
-
-def test_what_is_kept_stays_for_its_days(open_store):
-    store = open_store(days=2)
-    store.add(a_pass(), b"jpeg", [])
-    store.purge(time.time() + 1.9 * 86_400, [])
+    store = open_store(days=30)
+    store.purge(now + 29.9 * 86_400, [])
     assert store.search()
-    store.purge(time.time() + 2.1 * 86_400, [])
+    store.purge(now + 30.1 * 86_400, [])
     assert not store.search()
 
 
@@ -267,8 +262,3 @@ def test_events_wait_while_the_database_is_away(postgres, caplog):
     assert outbox.close()
     assert [n["number"] for n in map(numbered, store.events_after(0))] == [1, 2, 3, 4, 5]
     store.close()
-
-
-def test_a_database_that_cannot_be_opened_is_named(tmp_path):
-    with pytest.raises(StoreUnavailable, match="unable to open"):
-        Store(f"sqlite:///{tmp_path}/missing/plates.db", **KEEP_ALL).search()
