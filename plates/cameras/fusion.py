@@ -181,14 +181,16 @@ def _likelihoods(
     """Join the frames' likelihoods, as if they were those of one photo."""
 
     def logs(texts: Sequence[str]) -> ctc.Array:
-        return weights @ np.log(table(texts) + _FLOOR)
+        joined: ctc.Array = weights @ np.log(table(texts) + _FLOOR)
+        return joined
 
     def table(texts: Sequence[str]) -> ctc.Array:
         return np.array([frame.probabilities(texts) for frame in frames])
 
     def alternatives(text: str) -> ctc.Array:
         each = np.array([frame.alternatives(text) for frame in frames])
-        return np.asarray(np.exp(np.tensordot(weights, np.log(each + _FLOOR), axes=1)))
+        joined: ctc.Array = np.exp(np.tensordot(weights, np.log(each + _FLOOR), axes=1))
+        return joined
 
     raws = [frame.raw for frame in frames if frame.raw]
     texts = list(dict.fromkeys(chain(raws, *(frame.beam for frame in frames), listed)))
