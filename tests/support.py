@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 
 import httpx
 import uvicorn
-from fastapi import APIRouter
 from fake_triton import FakeTriton
+from fastapi import APIRouter
 from photo_files import GOOD
 
 from api.edge.protocol import GatewayConfig

@@ -62,7 +62,7 @@ class PassesQuery(BaseModel):
     text: str = Field(
         "", max_length=32, description="Part of a text; or a whole one, `*` any characters, `?` one"
     )
-    camera: str | None = None
+    camera: str = ""
     since: AwareDatetime | None = Field(None, description="First seen then or later")
     until: AwareDatetime | None = Field(None, description="First seen before")
     limit: int = Field(50, ge=1, le=500)
@@ -167,8 +167,8 @@ def make_router(file: CamerasFile, store: Store, sockets: Path) -> APIRouter:
             query.before,
             query.limit,
         )
-        following = found[-1].seq if len(found) == query.limit else None
-        passes = ",".join(each.payload for each in found)  # They are JSON already.
+        following = found[-1][0] if len(found) == query.limit else None
+        passes = ",".join(payload for _, payload in found)  # They are JSON already.
         content = f'{{"passes":[{passes}],"next":{json.dumps(following)}}}'
         return Response(content, media_type="application/json")
 

@@ -13,6 +13,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from plates.cameras import tables
 from plates.cameras.events import Pass
+from plates.cameras.settings import Storage
 from plates.cameras.tables import deliveries, ended, events, pending, preceded, superseded
 
 # So long an event is kept at least, for those who watch live.
@@ -60,6 +61,12 @@ class Store:
         if is_sqlite:
             sa.event.listen(self._engine, "connect", tables.set_up_sqlite)
 
+    @classmethod
+    def of(cls, storage: Storage) -> "Store":
+        """The store that settings describe."""
+        url = storage.url.get_secret_value()
+        return cls(url, storage.texts, storage.pictures, storage.days)
+
     def close(self) -> None:
         """Close the connections."""
         self._engine.dispose()
@@ -106,6 +113,19 @@ class Store:
     def events_after(self, seq: int, limit: int = 100) -> list[tuple[int, str]]:
         """The events that follow one, in the order in which they were added."""
         return self._find(events.c.seq > seq, limit=limit)
+
+    def last_seq(self) -> int:
+        """The number of the last event; 0 without any."""
+        with self._transaction() as connection:
+            return connection.scalar(sa.select(sa.func.max(events.c.seq))) or 0
+
+    def picture(self, pass_id: str) -> bytes | None:
+        """The last picture that is kept of a pass."""
+        kept = sa.and_(events.c.pass_id == pass_id, events.c.picture.is_not(None))
+        query = sa.select(events.c.picture).where(kept).order_by(events.c.seq.desc())
+        with self._transaction() as connection:
+            found: bytes | None = connection.scalar(query)
+        return found
 
     def running(self, camera: str) -> list[Pass]:
         """A camera's passes that have not ended, as they last stood."""

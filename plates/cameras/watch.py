@@ -2,29 +2,39 @@
 
 import csv
 import logging
+import re
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 from queue import SimpleQueue
 from threading import Lock, Thread
-from typing import Protocol, cast
+from typing import TYPE_CHECKING, Protocol
+from urllib.parse import urlsplit
 
 import av
 import cv2
 import numpy as np
+from numpy.typing import NDArray
 from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
+from plate_models.spec import MODEL_VERSION
 from plates.annotate import annotate
-from plates.cameras.events import Pass, Stream
-from plates.cameras.frames import Frame, ReadFrame, SeenPlate
+from plates.cameras.events import Model, Pass, Stream
+from plates.cameras.frames import Frame, ReadFrame, SeenPlate, SourceState
+from plates.cameras.fusion import Reader
+from plates.cameras.lists import PlateList
 from plates.cameras.passes import Passes, Report
-from plates.cameras.recognizer import RecognizerAway
-from plates.cameras.sources import MotionGate, SourceState
+from plates.cameras.recognizer import RecognizerAway, seen_plates
+from plates.cameras.sources import MotionGate, Source
+
+if TYPE_CHECKING:
+    from plate_models.engines.nets import Nets
 
 CSV_COLUMNS = (
     *("camera", "first", "last", "text", "score", "readable", "format", "direction"),
@@ -101,7 +111,7 @@ def follow_all(cameras: Sequence[Camera], read: ReadFrame) -> Iterator[Step]:
     steps: SimpleQueue[Step | Exception | None] = SimpleQueue()
     turn = Lock()
 
-    def read_in_turn(image: np.ndarray) -> list[SeenPlate]:
+    def read_in_turn(image: NDArray[np.uint8]) -> list[SeenPlate]:
         with turn:
             return read(image)
 
@@ -134,11 +144,12 @@ def open_cameras(
     keyframes_only: bool | None,
     lists: Sequence[PlateList],
     nets: "Nets",
+    weights: str,
 ) -> list[Camera]:
-    """Open sources, named after their addresses, for nets in this process."""
-    specs, names = nets.config.specs, Counter[str]()
-    reader = Reader(nets.config.grammar, nets.config.calibration, specs.recognizer)
-    model = Model(version=MODEL_VERSION, weights=nets.weights)
+    """Open sources, named after their addresses, for nets in this process with their weights."""
+    config, names = nets.config, Counter[str]()
+    reader = Reader(config.grammar, config.calibration, config.specs.recognizer)
+    model = Model(version=MODEL_VERSION, weights=weights)
     cameras = []
     for address in addresses:
         url = urlsplit(address)
@@ -155,8 +166,8 @@ def read_with(nets: "Nets") -> ReadFrame:
     import torch
 
     def read(image: NDArray[np.uint8]) -> list[SeenPlate]:
-        rgb = torch.from_numpy(cv2.cvtColor(image, cv2.COLOR_BGR2RGB))
-        return seen_plates(nets.read(rgb), image)
+        plates = nets.read(torch.from_numpy(cv2.cvtColor(image, cv2.COLOR_BGR2RGB)))
+        return seen_plates(plates, image)
 
     return read
 
@@ -256,7 +267,7 @@ class AnnotatedVideos:
         drawn = drawn[: drawn.shape[0] // 2 * 2, : drawn.shape[1] // 2 * 2]  # as H.264 needs it
         if step.camera not in self._videos:
             container = av.open(self._folder / f"{step.camera}.mp4", "w")
-            stream = cast(av.VideoStream, container.add_stream("libx264", rate=self._fps))
+            stream = container.add_stream("libx264", rate=self._fps)
             stream.height, stream.width = drawn.shape[:2]
             stream.codec_context.time_base = Fraction(1, _TICKS)
             self._videos[step.camera] = container, stream

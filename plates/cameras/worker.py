@@ -34,10 +34,11 @@ from plates.cameras.delivery import Deliverer, targets_of
 from plates.cameras.events import Model, Pass
 from plates.cameras.fusion import Reader
 from plates.cameras.lists import load_list
+from plates.cameras.outbox import Outbox
 from plates.cameras.passes import Passes
 from plates.cameras.recognizer import RecognizerAway, TritonRecognizer
 from plates.cameras.sources import PushedFrames, Source
-from plates.cameras.store import Outbox, Store, StoreUnavailable
+from plates.cameras.store import Store, StoreUnavailable
 from plates.cameras.watch import Camera, FrameSource, follow
 from plates.serving.child import SIGN_S, Child, give_sign, parse_options, python
 
@@ -111,18 +112,19 @@ def _follow(
     recognizer = TritonRecognizer(settings, os.environ.get(KEY_VARIABLE, ""))
     model = _wait_for(recognizer, alive)
     outbox = Outbox(store)
-    wants_pictures = file.storage.pictures or any(each.picture for each in file.targets)
+    targets = [target for target in file.targets if target.name in camera.targets]
+    pictures = file.storage.pictures or any(getattr(each, "picture", False) for each in targets)
 
     def put(event: Pass, crop: NDArray[np.uint8] | None = None) -> None:
-        targets = [target.name for target in file.targets_of(camera, event.type)]
-        picture = _jpeg(crop) if wants_pictures and crop is not None else None
-        outbox.put(event, picture, targets)
+        wanted = [target.name for target in targets if event.type in target.events]
+        outbox.put(event, _jpeg(crop) if pictures and crop is not None else None, wanted)
 
     # What was in sight when this camera's last process was killed: this one doesn't know it.
     for event in _patiently(store.running, camera.name, alive=alive):
         put(event.model_copy(update={"type": "pass.ended", "revision": event.revision + 1}))
-    lists = [load_list(name, path) for name, path in file.lists_of(camera).items()]
-    passes = Passes(camera.name, _reader(settings), model, camera.areas, lists)
+    zones = [camera_settings.Zone(*each) for each in camera.zones.items()]
+    lists = [load_list(name, file.lists[name]) for name in camera.lists]
+    passes = Passes(camera.name, _reader(settings), model, zones, lists)
     with contextlib.closing(_source(camera)) as source:
         threading.Thread(target=_tell, args=(store, camera.name, source), daemon=True).start()
         next_sign = 0.0

@@ -10,7 +10,7 @@ import argparse
 from contextlib import ExitStack
 from pathlib import Path
 
-from plates.cli.options import add_engine, add_number, add_weights, load_nets
+from plates.cli.options import RELEASED_WEIGHTS, add_engine, add_number, add_weights, load_nets
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -30,14 +30,16 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Follow the sources; the exit status is 1 if one could not be followed."""
+    from plate_models.weights import check_manifest
     from plates.cameras import watch
+    from plates.cameras.lists import load_list
 
-    lists = [watch.load_list(path.stem, path) for path in arguments.list]
+    lists = [load_list(path.stem, path) for path in arguments.list]
     nets = load_nets(arguments)
+    weights = check_manifest(arguments.weights or RELEASED_WEIGHTS)
     with ExitStack() as stack:
-        cameras = watch.open_cameras(
-            arguments.sources, arguments.fps, arguments.keyframes_only or None, nets, lists
-        )
+        options = arguments.fps, arguments.keyframes_only or None, lists
+        cameras = watch.open_cameras(arguments.sources, *options, nets, weights)
         for camera in cameras:
             stack.callback(camera.source.close)
         outputs: list[watch.Output] = []
@@ -51,7 +53,7 @@ def run(arguments: argparse.Namespace) -> int:
             outputs.append(watch.AnnotatedVideos(arguments.annotate, arguments.fps))
         for output in outputs:
             stack.callback(output.close)
-        for step in watch.follow_all(cameras, watch.reading_with(nets)):
+        for step in watch.follow_all(cameras, watch.read_with(nets)):
             for output in outputs:
                 output.show(step)
     return 0

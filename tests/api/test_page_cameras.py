@@ -1,20 +1,15 @@
 """The page's tab of cameras in a headless Chromium: live passes, their pictures, a search."""
 
-import sys
-from pathlib import Path
-
 import cv2
 import numpy as np
 import pytest
+from camera_events import a_pass
 from page_driver import chromium, needs_browser, visiting
 from support import running_gateway, settings_for
 
 from plates.cameras.http import make_router
 from plates.cameras.settings import CamerasFile
 from plates.cameras.store import Store
-
-sys.path.append(str(Path(__file__).parents[1] / "plates" / "cameras"))
-from camera_events import a_pass
 
 FILE = CamerasFile.model_validate({"cameras": [{"name": "gate"}, {"name": "door"}]})
 PICTURE = cv2.imencode(".jpg", np.full((48, 188, 3), 200, np.uint8))[1].tobytes()

@@ -214,7 +214,7 @@ for revision in range(1, 10**6):
 
 
 def test_a_killed_worker_loses_no_pass(url, open_store):
-    command = [sys.executable, "-c", KILLED, url, str(Path(__file__).parent)]
+    command = [sys.executable, "-c", KILLED, url, str(Path(__file__).parents[2])]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as worker:
         for _ in range(5):
             written = int(worker.stdout.readline())
