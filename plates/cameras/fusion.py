@@ -31,11 +31,11 @@ from plates.cameras.frames import SeenPlate
 # The constants were chosen on rendered clips; half or double of each changes little.
 # No frame makes a text less likely than this: a bad one has no veto.
 _FLOOR = 1e-6
-# Height of a line of text in pixels; a larger one is not worth more.
-_ENOUGH_PX = 30.0
+# Width of a plate in pixels; a wider one is not worth more.
+_ENOUGH_PX = 120.0
 # Two views share what they show wrongly: a part always (dirt, the light, the text itself), the
 # rest the less, the more their scale (log of the width) and their place (in widths) differ.
-_ALWAYS_SHARED, _SCALE, _WAY = 0.2, 0.2, 1.0
+_ALWAYS_SHARED, _SCALE, _WAY = 0.5, 0.2, 1.0
 # Frames that are kept of a pass, and texts that are remembered with each.
 _MOST_FRAMES, _MOST_TEXTS = 12, 500
 _ALL = 10**6
@@ -141,12 +141,12 @@ class _Frame:
             partial(ctc.character_alternatives, plate.log_probs, alphabet=alphabet)
         )
         self._alphabet, self._known = alphabet, dict(self.beam)
-        corners = np.array(plate.quad)
-        across, down = corners[[1, 2]] - corners[[0, 3]], corners[[3, 2]] - corners[[0, 1]]
-        width, height = (float(np.hypot(*sides.mean(axis=0))) for sides in (across, down))
-        self.view = (log(max(width, 1.0)), *corners.mean(axis=0).tolist())
+        top_left, top_right, bottom_right, bottom_left = np.array(plate.quad)
+        across = (top_right - top_left + bottom_right - bottom_left) / 2
+        width = max(float(np.hypot(*across)), 1.0)
+        self.view = (log(width), *np.mean(plate.quad, axis=0).tolist())
         clarity = max(self.beam.values(), default=0.0)
-        self.worth = min(max(height, 1.0) / plate.lines / _ENOUGH_PX, 1.0) * clarity**0.5
+        self.worth = min(width / _ENOUGH_PX, 1.0) * clarity**0.5
 
     def probabilities(self, texts: Sequence[str]) -> list[float]:
         if len(self._known) > _MOST_TEXTS:
