@@ -111,8 +111,15 @@ class Fusion:
     def add(self, plate: SeenPlate) -> None:
         """Take what was seen in one more frame."""
         frame = _Frame(plate, self._reader.spec.alphabet)
-        if not frame.beam:
-            return
+        if frame.beam:
+            self._take(frame)
+
+    def join(self, other: "Fusion") -> None:
+        """Take another one's frames: they turned out to be of the same plate."""
+        for frame in other._frames:
+            self._take(frame)
+
+    def _take(self, frame: "_Frame") -> None:
         self._frames.append(frame)
         if len(self._frames) > _MOST_FRAMES:
             del self._frames[int(_weights(self._frames).argmin())]

@@ -85,7 +85,7 @@ def follow(camera: Camera, read: ReadFrame) -> Iterator[Step]:
     for frame in camera.source.frames():
         plates: list[SeenPlate] = []
         if frame is None:
-            reports = passes.advance(time.time())
+            reports = passes.advance()
         elif not gate.moved(frame):
             reports = passes.hold(frame)
         else:
@@ -94,7 +94,7 @@ def follow(camera: Camera, read: ReadFrame) -> Iterator[Step]:
             except RecognizerAway as error:
                 log.warning("%s: a frame was not read: %s", camera.name, error)
                 gate.forget()
-                reports = passes.advance(frame.captured)
+                reports = passes.advance()
             else:
                 state = camera.source.state
                 stream = Stream(frames_dropped=state.frames_dropped, reconnects=state.reconnects)

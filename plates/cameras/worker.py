@@ -213,7 +213,7 @@ def _take(connection: Connection, frames: PushedFrames) -> str:
         rgb = images.decode(file)
     except images.ImageError as error:
         return f"{error.slug}: {error}"
-    frames.put(cv2.cvtColor(rgb, cv2.COLOR_RGB2BGR), json.loads(captured))
+    frames.put(np.ascontiguousarray(rgb[..., ::-1]), json.loads(captured))
     return ""
 
 
