@@ -88,7 +88,7 @@ class Deliverer:
                     self._attempt(target, delivery)
             except StoreUnavailable as error:
                 logger.warning("%s waits for the database: %s", target.name, error)
-                stop.wait(1)
+                stop.wait(5)
         target.close()
 
     def _attempt(self, target: Target, delivery: Delivery) -> None:
@@ -133,7 +133,6 @@ class _PinnedTransport(httpx.HTTPTransport):
             raise httpx.ConnectError(f"its name has no address: {error}") from None
         address = str(found[0][4][0])
         ip = ipaddress.ip_address(address.partition("%")[0])
-        ip = getattr(ip, "ipv4_mapped", None) or ip
         if not self._private_addresses and (not ip.is_global or ip.is_multicast):
             raise httpx.ConnectError("its address is private; private_addresses = true allows that")
         # Certificates are checked for the name, and the header Host has it already.

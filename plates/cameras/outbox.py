@@ -36,11 +36,16 @@ class Outbox:
         return not self._thread.is_alive()
 
     def _write(self) -> None:
+        is_away = False
         while (item := self._queue.get()) is not None:
             while True:
                 try:
                     self._store.add(*item)
-                    break
                 except StoreUnavailable as error:
-                    logger.warning("Events wait for the database: %s", error)
+                    if not is_away:
+                        logger.warning("Events wait for the database: %s", error)
+                    is_away = True
                     time.sleep(1)
+                else:
+                    is_away = False
+                    break
