@@ -52,16 +52,22 @@ def odds(reading: Reading) -> float:
     return logit(reading.score)
 
 
-@pytest.mark.parametrize("doubts", [{}, {2: {"2": 0.6, "7": 0.4}}, {0: {"0": 0.9, "O": 0.1}}])
+MANY = {"1": 0.3, "4": 0.25, "2": 0.25, "3": 0.2}  # so many that the beam loses a look-alike
+LOST: Doubts = {0: {"O": 0.05, "0": 0.95}, 1: MANY, 2: MANY}
+
+
+@pytest.mark.parametrize("doubts", [{}, {2: {"2": 0.6, "7": 0.4}}, {0: {"0": 0.9, "O": 0.1}}, LOST])
 def test_one_frame_says_what_it_says_as_a_photo(doubts):
     plate = seen("A127EX71", doubts)
     photo = choose_reading(plate.log_probs, Evidence(1, WHITE), READER.grammar, READER.passes)
-    fused = fuse([plate], READER).reading
+    every = fuse([plate], READER)
+    fused = every.reading
     assert (fused.text, fused.readable, fused.format) == (photo.text, photo.readable, photo.format)
     assert fused.score == pytest.approx(photo.score, abs=1e-3)
-    assert dict(fused.candidates) == pytest.approx(dict(photo.candidates), abs=1e-3)
+    for text, score in photo.candidates:
+        assert every.probabilities[text] == pytest.approx(score, abs=1e-3)
     for mine, other in zip(fused.characters, photo.characters, strict=True):
-        assert mine[0] == other[0] and mine[1] == pytest.approx(other[1], abs=1e-3)
+        assert mine[0] == other[0] and mine[1] == pytest.approx(other[1], abs=1e-2)
 
 
 def test_frames_settle_each_others_doubts():
@@ -80,6 +86,10 @@ def test_a_bad_frame_has_no_veto_and_a_small_one_a_small_voice():
     right = [seen("A127EX71", x=300 * place) for place in range(3)]
     other = seen("M993KK99", x=1200)
     assert fuse([*right, other], READER).reading.text == "A127EX71"
+    # What it makes still less likely than the floor, it doesn't tell apart.
+    right = [seen("A127EX71", {1: {"1": 0.8, "4": 0.2}}, x=300 * place) for place in range(2)]
+    other = seen("A427KK99", x=1200)
+    assert fuse([*right, other], READER).reading.candidates[0][0] == "A127EX71"
     alike = seen("A427EX71", {1: {"4": 0.9, "1": 0.1}}, x=500)
     doubtful = seen("A127EX71", {1: {"4": 0.1, "1": 0.9}})
     assert not fuse([doubtful, alike], READER).reading.readable
@@ -130,7 +140,7 @@ def test_listed_texts_are_weighed_though_no_frame_suggests_them():
     listed = ["A177EX71", "A127EX77", "М993КК99"]
     fused = fuse(frames, READER, listed)
     assert set(listed) <= set(fused.probabilities) and fused.probabilities["М993КК99"] == 0
-    assert fused.probabilities["A177EX71"] > 0.01 > fused.probabilities["A127EX77"]
+    assert fused.probabilities["A177EX71"] > 0.01 > fused.probabilities["A127EX77"] > 0
     assert sum(fused.probabilities.values()) <= 1 + 1e-9
     assert len(fused.reading.candidates) == RECOGNIZER.candidates
 
