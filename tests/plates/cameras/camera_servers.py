@@ -68,7 +68,7 @@ def free_port() -> int:
 
 
 class _Mjpeg(BaseHTTPRequestHandler):
-    """Sends pictures until the client leaves: moving ones, the same one, a few and no more, garbage."""
+    """Sends pictures until the client leaves: moving ones, the same one, a few, or garbage."""
 
     muted = False
 

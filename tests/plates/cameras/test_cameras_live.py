@@ -1,6 +1,5 @@
 """Cameras of a whole service: RTSP in, webhooks out, and nothing lost whoever is killed."""
 
-
 import pytest
 from support import SAMPLES
 
