@@ -1,8 +1,9 @@
 """Start the service, read photos over HTTP, write them annotated, stop the service.
 
-Without arguments it reads the sample scenes of the repository. Fails if a photo gets no
-answer, or if a plate of a sample (a photo that a plates.csv beside it names) is not read.
-The service's log goes to service.log beside the annotated pictures.
+Without arguments it reads the sample scenes of the repository, and at the end it follows a clip of
+a passing car, as `plates watch` does. Fails if a photo gets no answer, or if a plate of a sample (a
+photo or clip that a plates.csv beside it names) is not read. The service's log goes to service.log
+beside the annotated pictures.
 """
 
 import argparse
@@ -27,6 +28,8 @@ from plates.cli.samples import SAMPLES, expected_texts, missing_texts
 from plates.serving.running import running_service, wait_until_ready
 
 _PATIENCE_S = 60
+CLIP = SAMPLES.parent / "clips" / "crossing.mp4"
+_CLIP_FPS = 8.0
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -55,11 +58,32 @@ def run(arguments: argparse.Namespace) -> int:
     print(f"\n{count} photo{'s' * (count != 1)}, annotated in {printable(arguments.output)}")
     if total := sum(map(len, expected.values())):
         print(f"{total - len(missing)} of {total} plates of the samples read")
+    if arguments.photos == [str(SAMPLES)]:
+        missing += _follow(CLIP, arguments.output)
     inputs.print_omissions()
     if not inputs.failures and not missing:
         return 0
     print(*missing, f"The service's log: {printable(log)}", sep="\n", file=sys.stderr)
     return 1
+
+
+def _follow(clip: Path, output: Path) -> list[str]:
+    """Follow a clip and show its passes; returns what is missing."""
+    from plate_models.engines.nets import load_nets
+    from plates.cameras import watch
+
+    print(f"\nA camera's clip, {printable(clip.name)}: one event for each car", flush=True)
+    nets = load_nets()
+    [camera] = watch.open_cameras([str(clip)], _CLIP_FPS, None, [], nets, "")
+    found, shown = [], (watch.LiveTable(), watch.AnnotatedVideos(output, _CLIP_FPS))
+    for step in watch.follow_all([camera], watch.read_with(nets)):
+        found += [each.event.text for each in step.reports if each.event.type == "pass.ended"]
+        for each in shown:
+            each.show(step)
+    for each in shown:
+        each.close()
+    [texts] = expected_texts([clip]).values()
+    return [f"{printable(clip)}: {text} was not read" for text in missing_texts(texts, found)]
 
 
 def _photos(names: list[str]) -> Inputs:

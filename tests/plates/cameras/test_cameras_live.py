@@ -1,9 +1,165 @@
-"""Cameras of a whole service: RTSP in, webhooks out, and nothing lost whoever is killed."""
+"""Cameras of a whole service: RTSP in, webhooks out, and no pass is lost whoever is killed."""
 
+import base64
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from fractions import Fraction
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import ClassVar
+
+import av
+import httpx
+import psutil
 import pytest
-from support import SAMPLES
+from camera_servers import rtsp_server
+from support import SAMPLES, serving
 
 pytestmark = [pytest.mark.live, pytest.mark.control]
-CLIP = SAMPLES / "two_cars.mp4"
-TEXTS = {"X556XM750"}
-PATIENCE_S = 60
+CLIP = SAMPLES.parent / "clips" / "crossing.mp4"
+SECRET = "whsec_" + base64.b64encode(bytes(32)).decode()
+TEXT, EMPTY_S, PATIENCE_S = "E333CT61", 4.5, 60
+
+
+class Receiver(BaseHTTPRequestHandler):
+    """Takes webhooks, unless it is away."""
+
+    events: ClassVar[list[dict]] = []
+    away = False
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        if not self.away:
+            self.events.append(json.loads(body))
+        self.send_response(503 if self.away else 204)
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture(scope="module")
+def receiver():
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Receiver)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield server.server_port
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+@pytest.fixture(scope="module")
+def camera(tmp_path_factory) -> Iterator[str]:
+    """A stream in which a car crosses the picture again and again; each time it is a pass."""
+    folder = tmp_path_factory.mktemp("rtsp")
+    with av.open(CLIP) as sample, av.open(folder / "a.mp4", "w") as looped:
+        source = sample.streams.video[0]
+        stream = looped.add_stream("libx264", rate=8, options={"g": "8", "bf": "0"})
+        stream.width, stream.height = source.width, source.height
+        frames = list(sample.decode(source))
+        for number in range(len(frames) + round(8 * EMPTY_S)):
+            frame = frames[min(number, len(frames) - 1)]
+            frame.pts, frame.time_base = number, Fraction(1, 8)
+            looped.mux(stream.encode(frame.reformat(format="yuv420p")))
+        looped.mux(stream.encode(None))
+    with rtsp_server(folder) as port:
+        yield f"rtsp://viewer:secret@127.0.0.1:{port}/a.mp4"
+
+
+@contextmanager
+def service(folder: Path, camera: str, receiver: int) -> Iterator[tuple[httpx.Client, int]]:
+    (folder / "residents.csv").write_text(f"plate\n{TEXT}\n")
+    (folder / "cameras.toml").write_text(f"""
+        storage = {{texts = true, pictures = true}}
+        lists = {{residents = "residents.csv"}}
+        [[targets]]
+        name = "hook"
+        kind = "webhook"
+        url = "http://127.0.0.1:{receiver}/"
+        secret = "{SECRET}"
+        private_addresses = true
+        events = ["pass.updated", "pass.ended"]
+        [[cameras]]
+        name = "gate"
+        source = "{camera}"
+        fps = 8
+        [[cameras]]
+        name = "yard"
+    """)
+    with (
+        serving(folder / "log", PLATES_CAMERAS=str(folder / "cameras.toml")) as served,
+        httpx.Client(base_url=served.url, timeout=30) as client,
+    ):
+        yield client, served.pid
+    log = (folder / "log").read_text()
+    assert "secret@" not in log and TEXT not in log
+
+
+def process(supervisor: int, *words: str) -> psutil.Process:
+    for child in psutil.Process(supervisor).children(recursive=True):
+        command = " ".join(child.cmdline())
+        if all(word in command for word in words):
+            return child
+    raise LookupError(words)
+
+
+def ended() -> list[dict]:
+    return [event for event in Receiver.events if event["type"] == "pass.ended"]
+
+
+def wait_for(reached: Callable[[], object], what: str) -> None:
+    until = time.monotonic() + PATIENCE_S
+    while not reached():
+        assert time.monotonic() < until, what
+        time.sleep(0.1)
+
+
+def test_a_car_is_one_event_and_none_is_lost_whoever_is_killed(tmp_path, camera, receiver):
+    with service(tmp_path, camera, receiver) as (client, supervisor):
+
+        def one_more(what: str) -> None:
+            before = len(ended())
+            wait_for(lambda: len(ended()) > before, what)
+
+        one_more("the first pass")
+        event = ended()[0]
+        assert (event["text"], event["camera"], event["time"]["source"]) == (TEXT, "gate", "rtcp")
+        assert event["match"]["list"] == "residents" and event["match"]["probability"] > 0.9
+        updates = [e for e in Receiver.events if e["id"] == event["id"]]
+        assert updates[0]["type"] == "pass.updated" and updates[0]["revision"] == 1
+        gate, yard = client.get("/v1/cameras").json()["cameras"]
+        assert (gate["state"]["status"], yard["pushed"]) == ("live", True)
+        assert (
+            client.get(f"/v1/passes/{event['id']}/picture").headers["content-type"] == "image/jpeg"
+        )
+        for victim in (["--camera", "gate"], ["tritonserver"], ["gateway_process"], ["--deliver"]):
+            process(supervisor, *victim).kill()
+            one_more(f"a pass after the end of {victim}")
+        Receiver.away, before = True, len(ended())
+
+        def kept() -> int:
+            return len(client.get("/v1/passes", params={"text": "E333*"}).json()["passes"])
+
+        known = kept()
+        wait_for(lambda: kept() >= known + 2, "passes while the target is away")
+        assert len(ended()) == before
+        Receiver.away = False
+        wait_for(lambda: len(ended()) >= before + 2, "what was owed")
+        # Also pushed frames become passes.
+        photo = (SAMPLES / "green_car.jpg").read_bytes()
+        pushed = client.post("/v1/cameras/yard/frames", files={"image": photo})
+        assert pushed.status_code == 202
+        wait_for(lambda: any(e["camera"] == "yard" for e in ended()), "the pushed frame's pass")
+        stored = {
+            e["id"] for e in client.get("/v1/passes").json()["passes"] if e["type"] == "pass.ended"
+        }
+        wait_for(lambda: stored <= {e["id"] for e in ended()}, "all that is stored")
+    texts = {event["text"] for event in ended()}
+    assert texts <= {TEXT, "X556XM750", ""} and "" not in {
+        e["text"] for e in ended() if e["readable"]
+    }
+    assert len({event["id"] for event in ended()}) == len({json.dumps(event) for event in ended()})
