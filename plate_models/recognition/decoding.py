@@ -1,6 +1,6 @@
 """From the recognizer's log-probabilities to a reading: beam, grammar, scores."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -50,6 +50,16 @@ class Reading:
     candidates: tuple[tuple[str, float], ...]
 
 
+@dataclass(frozen=True)
+class Likelihoods:
+    """How likely texts are by what the recognizer saw, in one photo or in several."""
+
+    raw: str  # the best path's text
+    beam: Mapping[str, float]  # the likeliest texts'; they sum to at most 1
+    of: Callable[[Sequence[str]], Sequence[float]]  # further texts'
+    alternatives: Callable[[str], ctc.Array]  # as of `ctc.character_alternatives`
+
+
 def choose_reading(
     log_probs: ctc.Array,
     evidence: Evidence = ONE_LINE,
@@ -66,31 +76,33 @@ def choose_reading(
     The log-probabilities are (C, T) float, two rows joined by `ctc.join_rows`. Where they are NaN
     or spell no text, the reading is empty with a score of 0.
     """
-    raw = ctc.greedy_decode(log_probs, spec.alphabet)
-    seen = {text: p for text, p in ctc.beam_decode(log_probs, spec.alphabet) if text}
-    for known in filter(None, (grammar.home, grammar)):
-        reading = _choose(log_probs, raw, seen, evidence, known, calibration, spec)
-        if reading.readable and reading.format != UNKNOWN:
-            break
-    return reading
+    seen = Likelihoods(
+        ctc.greedy_decode(log_probs, spec.alphabet),
+        {text: p for text, p in ctc.beam_decode(log_probs, spec.alphabet) if text},
+        lambda texts: ctc.text_probabilities(log_probs, texts, spec.alphabet),
+        lambda text: ctc.character_alternatives(log_probs, text, spec.alphabet),
+    )
+    return choose(seen, evidence, grammar, calibration, spec)
 
 
-def _choose(
-    log_probs: ctc.Array,
-    raw: str,
-    seen: Mapping[str, float],
+def choose(
+    seen: Likelihoods,
     evidence: Evidence,
     grammar: Grammar,
     calibration: Calibration,
     spec: RecognizerSpec,
 ) -> Reading:
-    """Choose by one grammar among the beam's texts, with their likelihoods, and the best path's."""
-    ranked = _posteriors(log_probs, raw, seen, evidence, grammar, spec)
+    """Choose as `choose_reading` does, from what is seen in one photo or in several."""
+    if grammar.home:
+        reading = choose(seen, evidence, grammar.home, calibration, spec)
+        if reading.readable and reading.format != UNKNOWN:
+            return reading
+    ranked = _posteriors(seen, evidence, grammar, spec.alphabet)
     if not ranked:
         return Reading("", 0.0, False, UNKNOWN, (), ())
-    candidates = _scored(_with_raw(ranked, raw, spec.candidates), calibration)
+    candidates = _scored(_with_raw(ranked, seen.raw, spec.candidates), calibration)
     best, score = candidates[0]
-    characters = _characters(log_probs, best, evidence, grammar, spec.alphabet)
+    characters = _characters(seen, best, evidence, grammar, spec.alphabet)
     format_name = grammar.judge(best, evidence.lines, evidence.ground)[0]
     at_home = country_of(format_name) == grammar.name
     least = calibration.readable_from if at_home else calibration.elsewhere_readable_from
@@ -110,21 +122,16 @@ def _scored(
 
 
 def _posteriors(
-    log_probs: ctc.Array,
-    raw: str,
-    seen: Mapping[str, float],
-    evidence: Evidence,
-    grammar: Grammar,
-    spec: RecognizerSpec,
+    seen: Likelihoods, evidence: Evidence, grammar: Grammar, alphabet: str
 ) -> list[tuple[str, float]]:
     """The candidates' probabilities of being right, grammar included, best first."""
-    likelihoods = dict(seen)
-    listed = [raw, *(text for text, p in likelihoods.items() if p > _NEGLIGIBLE)]
+    likelihoods = dict(seen.beam)
+    listed = [seen.raw, *(text for text, p in likelihoods.items() if p > _NEGLIGIBLE)]
     spelled = (other for text in listed for other in grammar.respellings(text))
-    known = set(spec.alphabet)
-    new = dict.fromkeys(text for text in (raw, *spelled) if text and set(text) <= known)
+    known = set(alphabet)
+    new = dict.fromkeys(text for text in (seen.raw, *spelled) if text and set(text) <= known)
     added = [text for text in new if text not in likelihoods]
-    likelihoods |= zip(added, ctc.text_probabilities(log_probs, added, spec.alphabet), strict=True)
+    likelihoods |= zip(added, seen.of(added), strict=True)
     weighted = [
         (p * weight, weight, text)
         for text, p in likelihoods.items()
@@ -142,14 +149,14 @@ def _posteriors(
 
 
 def _characters(
-    log_probs: ctc.Array, text: str, evidence: Evidence, grammar: Grammar, alphabet: str
+    seen: Likelihoods, text: str, evidence: Evidence, grammar: Grammar, alphabet: str
 ) -> tuple[tuple[str, float], ...]:
     """Each character's posterior at its place, given the rest of the text.
 
     Summed over all alignments and weighed by the grammar, against every other character
     there and none: an O that looks much like a 0 is sure where only letters stand.
     """
-    alternatives = ctc.character_alternatives(log_probs, text, alphabet)
+    alternatives = seen.alternatives(text)
     own = ctc.encode(text, alphabet)
     weight = grammar.judge(text, evidence.lines, evidence.ground)[1]
     weights = np.full(alternatives.shape, weight)
