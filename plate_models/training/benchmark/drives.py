@@ -24,12 +24,13 @@ FILM_KINDS = (
 )  # fmt: skip
 _ANY_WAY = ("hidden", "alike", "returning", "glimpse")
 # Height of the smallest characters, in pixels: where a way begins, and at its chosen place.
-_FAR_PX, _NEAR_PX, _ALIKE_PX = (4.0, 7.0), (15.0, 28.0), (10.0, 15.0)
+_FAR_PX, _NEAR_PX, _ALIKE_PX = (4.0, 7.0), (9.0, 26.0), (8.0, 14.0)
 # Seconds: to pass, to pass what hides, to stand, to be away.
-_PASSING, _PASSING_COVER, _STANDING, _AWAY = (1.2, 4.0), (4.0, 5.5), (4.0, 8.0), (6.5, 12.0)
+_PASSING, _PASSING_COVER, _STANDING, _AWAY = (0.8, 4.0), (3.5, 5.0), (3.0, 8.0), (6.5, 12.0)
 _FPS = (5, 25)
-# Frames of a film's moving part at most: slower ones have fewer a second, but never below 5.
-_MOST_FRAMES = 28
+# Frames of a pass at most: those who drive by are faster in films of more frames a second, others
+# have fewer frames a second.
+_MOST_FRAMES, _MOST_PATIENT_FRAMES = 28, 50
 _LANE_MM, _BODY_MM = (2000.0, 2600.0), 900.0
 _TRIES, _STEP, _NEAREST, _GLIMPSED = 60, 0.03, 0.3, 1.7  # the last three: of the distance
 
@@ -73,16 +74,19 @@ def sample_drives(
     if kind == "leaving" or (kind in _ANY_WAY and rng.random() < 0.5):
         ends = ends[::-1]
     fps = int(rng.integers(_FPS[0], _FPS[1] + 1))
-    passing = float(rng.uniform(*(_PASSING_COVER if kind == "hidden" else _PASSING)))
     if kind == "glimpse":
         passing = int(rng.integers(2, 4)) / fps
+    elif kind == "hidden":
+        passing = float(rng.uniform(*_PASSING_COVER))
+        fps = min(fps, int(_MOST_PATIENT_FRAMES / passing))
+    else:
+        passing = min(float(rng.uniform(*_PASSING)), _MOST_FRAMES / fps)
     times, places = [-0.5 / fps, passing - 0.5 / fps], [*ends]
     if kind == "parked":
-        passing += float(rng.uniform(*_STANDING))
-        stop, go = times[1] / 2, passing - times[1] / 2
+        stop, go = passing / 2, passing / 2 + float(rng.uniform(*_STANDING))
+        passing += go - stop
+        fps = min(fps, max(_FPS[0], int(_MOST_PATIENT_FRAMES / passing)))
         times, places = [times[0], stop, go, passing], [ends[0], 0.0, 0.0, ends[1]]
-    twice = 1 + (kind == "returning")
-    fps = min(fps, max(_FPS[0], int(_MOST_FRAMES / passing / twice)))
     drives = []
     for design, (face, hung) in zip(designs, frames, strict=True):
         sheet = draw_sheet(design, px_per_mm, rng)
@@ -101,7 +105,8 @@ def _choose_way(
     design = designs[0]
     lane = rng.choice((-1, 1)) * rng.uniform(*_LANE_MM)
     for _ in range(_TRIES):
-        near = rng.uniform(*(_ALIKE_PX if len(designs) > 1 else _NEAR_PX)) / design.character_mm
+        span = _ALIKE_PX if len(designs) > 1 else _NEAR_PX
+        near = float(np.exp(rng.uniform(*np.log(span)))) / design.character_mm
         face, hung = sample_frames(rng, camera, design.size_mm, near, tilt)
         way = -face.turn[:, 2]
         if across:
@@ -123,7 +128,7 @@ def _choose_way(
         seen = [place for place, frame in moved.items() if is_whole(frame, camera, design)
                 and frame.origin[2] < _GLIMPSED * hung.origin[2]]  # fmt: skip
         ends = seen[0], seen[-1]
-    return frames[: len(designs)], way, ends, float(near)
+    return frames[: len(designs)], way, ends, near
 
 
 def _walk(

@@ -39,7 +39,7 @@ _SIZES_WH, _SMALL_SHARE = ((1280, 720), (1920, 1080)), 0.85
 _FOCAL, _WHITE_LEVEL, _DARK_WHITE_LEVEL = (0.9, 1.8), (0.3, 0.9), (0.22, 0.8)
 _KBITS, _KEYFRAMES_S = (500.0, 4000.0), 2
 # The most of a character's height that moves away during the exposure.
-_EXPOSURE_S, _MOST_MOTION = (1 / 1500, 1 / 300), 0.2
+_EXPOSURE_S, _MOST_MOTION = (1 / 1000, 1 / 200), 0.25
 _HIDDEN_S, _HIDDEN_AT = (0.7, 2.0), (0.45, 0.6)
 # Of the picture's width: a lorry's speed a second, the narrowest post.
 _LORRY_SPEED, _POST = (0.4, 1.0), 0.06
@@ -127,11 +127,8 @@ class _Scene:
             shown = label(design, drive.kind, plate, self.camera, self.lens, self.light)
             low, high = np.array(shown.box[:2]), np.array(shown.box[2:])
             hides, ends = self.cover.span(time) if self.cover else (0.0, 0.0)
-            if (
-                (high < 0).any()
-                or (low > self.camera.size_wh).any()
-                or hides <= low[0] < high[0] <= ends
-            ):
+            outside = ((high < 0) | (low > self.camera.size_wh)).any()
+            if outside or hides <= low[0] < high[0] <= ends:
                 continue
             sight = plate.origin / np.linalg.norm(plate.origin)
             character_px = design.character_mm * self.camera.focal / plate.origin[2]
@@ -154,8 +151,8 @@ def render_film(kind: str, index: int) -> Film:
     light = sample_light(rng, tilt)
     fps, drives = sample_drives(kind, index, camera, tilt, rng)
     first = drives[0].vehicle
-    near_px = drives[0].design.character_mm * camera.focal / float(first.face.origin[2])
-    lens = replace(sample_lens(rng, size_wh, near_px / 2), motion_px=(0.0, 0.0))
+    character_px = drives[0].design.character_mm * camera.focal / float(first.face.origin[2])
+    lens = replace(sample_lens(rng, size_wh, character_px), motion_px=(0.0, 0.0))
     place = shade(draw_background(rng, size_wh), camera, first.face, light, rng)
     cover = _hide(drives[0], place, camera, light, rng) if kind == "hidden" else None
     level = rng.uniform(*(_DARK_WHITE_LEVEL if light.dark else _WHITE_LEVEL))
