@@ -212,7 +212,7 @@ def answer_from(recognition: Recognition, wanted: PlateFilter, total_ms: float) 
 def answer_of(plate: "PlateOfPipeline") -> Plate:
     """Build the JSON of a plate that was read in this process."""
     reading = plate.reading
-    return _plate_from(
+    return plate_from(
         text=reading.text,
         score=reading.score,
         format_name=reading.format,
@@ -224,7 +224,7 @@ def answer_of(plate: "PlateOfPipeline") -> Plate:
     )
 
 
-def _plate_from(
+def plate_from(
     *,
     text: str,
     score: float,
@@ -262,7 +262,7 @@ def _plate_from(
 
 def _plate(recognition: Recognition, index: int) -> Plate:
     texts = recognition.candidates[index]
-    return _plate_from(
+    return plate_from(
         text=recognition.texts[index],
         score=recognition.text_scores[index],
         format_name=recognition.formats[index],

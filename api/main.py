@@ -1,9 +1,9 @@
 """The gateway as an application; `api.edge.protocol.GatewayConfig` says how it is served."""
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 
-from fastapi import Depends, FastAPI
+from fastapi import APIRouter, Depends, FastAPI
 from fastapi.middleware.cors import CORSMiddleware
 from fastapi_offline import FastAPIOffline
 
@@ -24,10 +24,11 @@ from api.uploads.receiving import UploadMemory
 from plate_models.spec import MODEL_VERSION
 
 
-def create_app(settings: Settings | None = None) -> FastAPI:
+def create_app(settings: Settings | None = None, routers: Sequence[APIRouter] = ()) -> FastAPI:
     """Build the gateway. It connects to Triton when it starts, and starts without it.
 
-    Without settings they are read from the environment; raises pydantic.ValidationError.
+    Without settings they are read from the environment; raises pydantic.ValidationError. The
+    routers are served beside its own.
     """
     settings = settings or Settings()
     access = Access(settings)
@@ -44,7 +45,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         exception_handlers=HANDLERS,
     )
     app.state.metrics = metrics
-    for router in (plates.router, *compat.ROUTERS, operation.router, page.router):
+    for router in (plates.router, *compat.ROUTERS, operation.router, page.router, *routers):
         app.include_router(router)
     document_tokens(app)
     # The last one added is the outermost.

@@ -11,7 +11,7 @@ from plate_models.formats import at_hand, checked
 
 Box = tuple[float, float, float, float]
 Pairs = Sequence[tuple[str, str]]
-F = TypeVar("F", bound="PlateFilter")
+F = TypeVar("F", bound=BaseModel)
 
 
 class PlateFilter(BaseModel):

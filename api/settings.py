@@ -198,6 +198,10 @@ class Settings(BaseSettings):
     triton_metrics_url: Annotated[str, Field(pattern=r"^[^/\s]+:\d+$")] | None = None
     """host:port of Triton's own metrics, which then are part of ours."""
 
+    cameras: ReadableFile | None = None
+    """File that describes cameras, such as docker/cameras.example.toml: they are followed, and
+    their routes are served."""
+
     status_file: Path | None = None
     """Where the supervisor reports what it restarted."""
 

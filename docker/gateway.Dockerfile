@@ -1,12 +1,14 @@
-# The gateway alone: HTTP in, gRPC to a Triton elsewhere. No torch, no Triton, no models.
+# The gateway alone: HTTP in, gRPC to a Triton elsewhere. No torch, no Triton, no models. With
+# `--build-arg ROLE=cameras` it follows cameras, too.
 #   docker build -f docker/gateway.Dockerfile -t plates-gateway:0.5.0 .
 ARG PYTHON_IMAGE=python:3.12.12-slim-bookworm
 
 FROM ${PYTHON_IMAGE} AS build
+ARG ROLE=gateway
 WORKDIR /plates
-ENV VENV=.venv REQUIREMENTS=docker/requirements ROLE=gateway PIP_NO_CACHE_DIR=1
+ENV VENV=.venv REQUIREMENTS=docker/requirements PIP_NO_CACHE_DIR=1
 COPY docker/setup.sh docker/setup.sh
-COPY docker/requirements/gateway.txt docker/requirements/
+COPY docker/requirements/gateway.txt docker/requirements/cameras.txt docker/requirements/
 RUN docker/setup.sh dependencies
 COPY LICENSE pyproject.toml ./
 COPY api api
@@ -15,7 +17,9 @@ COPY plates plates
 RUN docker/setup.sh package && .venv/bin/python -m compileall -q api plate_models plates
 
 FROM ${PYTHON_IMAGE}
-RUN useradd --uid 10001 --user-group --no-create-home --shell /usr/sbin/nologin plates
+# A volume takes its owner from the folder: the cameras' database may lie there.
+RUN useradd --uid 10001 --user-group --no-create-home --shell /usr/sbin/nologin plates \
+    && install -d -o plates -g plates /var/lib/plates
 WORKDIR /plates
 COPY --from=build /plates /plates
 ENV PATH=/plates/.venv/bin:$PATH \

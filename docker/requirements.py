@@ -15,12 +15,13 @@ FOLDER = ROOT / "docker" / "requirements"
 # Which dependency groups of pyproject.toml each role installs.
 ROLES = {
     "gateway": ("main", "gateway"),
+    "cameras": ("main", "gateway", "cameras"),
     "triton": ("main", "models", "torch", "export", "triton"),
     "embedded": ("main", "gateway", "models", "torch", "embedded", "export"),
     "bulk": ("main", "models", "torch", "embedded", "export", "bulk"),
     "dev": (
         *("main", "gateway", "models", "torch", "embedded", "export"),
-        *("training", "bulk", "benchmarks", "dev"),
+        *("training", "cameras", "bulk", "benchmarks", "dev"),
     ),
 }
 TORCH = "torch"

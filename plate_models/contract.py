@@ -261,5 +261,6 @@ OUTPUTS: Mapping[str, tuple[Callable[[Plate], Any], Any, tuple[int, ...]]] = {
         np.float32,
         (RECOGNIZER.candidates,),
     ),
+    "lines": (lambda plate: plate.lines, np.int32, ()),
     "crops": (lambda plate: plate.crop, np.uint8, (*RECTIFIER.shown_hw, 3)),
 }

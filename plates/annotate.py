@@ -2,12 +2,11 @@
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Protocol
 
 import cv2
 import numpy as np
 from numpy.typing import NDArray
-
-from api.answers import Plate
 
 READABLE_RGB = (40, 220, 90)
 UNREADABLE_RGB = (255, 170, 30)
@@ -17,7 +16,23 @@ _JPEG_QUALITY = 92
 _SHIFT = 4
 
 
-def annotate(image: NDArray[np.uint8], plates: Iterable[Plate]) -> NDArray[np.uint8]:
+class Drawable(Protocol):
+    """A plate as far as it is drawn; see `api.answers.Plate`."""
+
+    @property
+    def text(self) -> str:
+        """What stands on it, if it is readable."""
+
+    @property
+    def quad(self) -> Sequence[Sequence[float]]:
+        """Its corners."""
+
+    @property
+    def readable(self) -> bool:
+        """Whether it is."""
+
+
+def annotate(image: NDArray[np.uint8], plates: Iterable[Drawable]) -> NDArray[np.uint8]:
     """Draw each plate's outline with its text above, on a copy of an (H, W, 3) RGB image."""
     drawn = image.copy()
     line = max(1, round(max(image.shape[:2]) / 640))
@@ -29,7 +44,9 @@ def annotate(image: NDArray[np.uint8], plates: Iterable[Plate]) -> NDArray[np.ui
     return drawn
 
 
-def _label(drawn: NDArray[np.uint8], plate: Plate, colour: tuple[int, int, int], line: int) -> None:
+def _label(
+    drawn: NDArray[np.uint8], plate: Drawable, colour: tuple[int, int, int], line: int
+) -> None:
     """Write the text on a filled strip above the plate, or below where there is no room."""
     text = plate.text or "?"
     height, width = drawn.shape[:2]

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import httpx
 import uvicorn
 from fake_triton import FakeTriton
+from fastapi import APIRouter
 from photo_files import GOOD
 
 from api.edge.protocol import GatewayConfig
@@ -136,10 +137,10 @@ def assert_problem(response: httpx.Response, status: int, slug: str | None) -> d
 
 
 @contextmanager
-def running_gateway(settings: Settings) -> Iterator[httpx.Client]:
+def running_gateway(settings: Settings, *routers: APIRouter) -> Iterator[httpx.Client]:
     """Serve the application in a thread and hand out a client for it."""
     settings = settings.model_copy(update={"port": 0})
-    server = uvicorn.Server(GatewayConfig(create_app(settings), settings))
+    server = uvicorn.Server(GatewayConfig(create_app(settings, routers), settings))
     thread = threading.Thread(target=server.run)
     thread.start()
     try:

@@ -1,7 +1,7 @@
 """Who may send photos, and how many: tokens, and a rate for each of them.
 
 Both are off unless set. They hold for every route that takes anything: GET and HEAD show
-only what an operator shows anyhow.
+only what an operator shows anyhow, except what `require` guards.
 """
 
 import hashlib
@@ -65,8 +65,11 @@ class Access:
     # async, though nothing is awaited: FastAPI would send a plain function to a thread.
     async def admit(self, request: Request) -> None:
         """Admit a request by its head, or raise a `Problem`; the dependency of all routes."""
-        if request.method in _SAFE_METHODS:
-            return
+        if request.method not in _SAFE_METHODS:
+            await self.require(request)
+
+    async def require(self, request: Request) -> None:
+        """The same, whatever the method: for what not everybody may see."""
         client = self._by_token(request) if self._digests else _by_address(request)
         request.state.rated_as = client
         if self._rate and (wait_s := self._rate.take(client)):

@@ -61,13 +61,48 @@ export async function redacted(file, signal) {
   return response.blob();
 }
 
+/** What a camera's route answers, as JSON. */
+export async function askJson(path, fields = {}) {
+  const address = new URL(path, document.baseURI);
+  for (const [name, value] of Object.entries(fields)) if (value) address.searchParams.set(name, value);
+  return (await ask(address, {})).json();
+}
+
+/** A picture that is kept. */
+export async function askPicture(path) {
+  return (await ask(new URL(path, document.baseURI), {})).blob();
+}
+
+/**
+ * Hear server-sent events until the signal or the server ends it; each is given as parsed JSON. Not
+ * an EventSource: that one can't send a token.
+ */
+export async function hear(path, take, signal) {
+  const response = await ask(new URL(path, document.baseURI), { signal });
+  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+  let rest = "";
+  for (;;) {
+    const { value, done } = await reader.read();
+    if (done) return;
+    const events = (rest + value).split("\n\n");
+    rest = events.pop();
+    for (const event of events) {
+      const data = event.split("\n").find((line) => line.startsWith("data: "));
+      if (data) take(JSON.parse(data.slice(6)));
+    }
+  }
+}
+
 async function post(address, file, fields, signal) {
   const form = new FormData();
   form.set("image", file, file.name || "photo");
   for (const [name, value] of Object.entries(fields)) form.set(name, value);
+  return ask(address, { method: "POST", body: form, signal });
+}
+
+async function ask(address, options) {
   const headers = token ? { Authorization: `Bearer ${token}` } : {};
-  const options = { method: "POST", body: form, headers, signal, cache: "no-store" };
-  const response = await fetch(address, options).catch((error) => {
+  const response = await fetch(address, { cache: "no-store", headers, ...options }).catch((error) => {
     throw error.name === "AbortError" ? error : new Refusal({ status: 0 });
   });
   if (!response.ok) throw await refusalOf(response);

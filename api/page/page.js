@@ -4,6 +4,7 @@ import { redacted, useToken } from "./asking.js";
 import { takesPhotos } from "./choosing.js";
 import { copies } from "./copying.js";
 import { byId, element } from "./elements.js";
+import { offerCameras } from "./passes.js";
 import { showProblem } from "./problems.js";
 import { dragsRegion, readFilter, writeFilter } from "./region.js";
 import { showResults } from "./results.js";
@@ -156,3 +157,4 @@ function wire() {
 
 translate();
 wire();
+offerCameras([byId("intake"), byId("work")]);

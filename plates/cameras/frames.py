@@ -58,6 +58,32 @@ class SeenPlate:
     crop: NDArray[np.uint8]
     ground: Mapping[str, float]
 
+    @property
+    def readable(self) -> bool:
+        """Whether the frame alone can be read."""
+        return bool(self.text)
+
+
+@dataclass
+class SourceState:
+    """How a camera's stream is.
+
+    Attributes:
+        status: "failed" once it can't go on; a live source tries again.
+        problem: What is wrong, in a sentence; "" if nothing is.
+        frames_read: Since the beginning.
+        frames_dropped: That came while an earlier one was being read.
+        reconnects: Since the beginning.
+        delay_s: Age of the newest frame when it was handed over.
+    """
+
+    status: Literal["connecting", "live", "silent", "frozen", "failed", "ended"] = "connecting"
+    problem: str = ""
+    frames_read: int = 0
+    frames_dropped: int = 0
+    reconnects: int = 0
+    delay_s: float = 0.0
+
 
 # A frame's (H, W, 3) uint8 BGR picture to its plates.
 ReadFrame = Callable[[NDArray[np.uint8]], list[SeenPlate]]

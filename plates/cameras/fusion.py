@@ -36,6 +36,8 @@ _ENOUGH_PX = 120.0
 # Two views share what they show wrongly: a part always (dirt, the light, the text itself), the
 # rest the less, the more their scale (log of the width) and their place (in widths) differ.
 _ALWAYS_SHARED, _SCALE, _WAY = 0.5, 0.2, 1.0
+# A text less likely than this in a frame isn't respelled.
+_RESPELLED_FROM = 1e-3
 # Frames that are kept of a pass, and texts that are remembered with each.
 _MOST_FRAMES, _MOST_TEXTS = 12, 500
 _ALL = 10**6
@@ -109,8 +111,15 @@ class Fusion:
     def add(self, plate: SeenPlate) -> None:
         """Take what was seen in one more frame."""
         frame = _Frame(plate, self._reader.spec.alphabet)
-        if not frame.beam:
-            return
+        if frame.beam:
+            self._take(frame)
+
+    def join(self, other: "Fusion") -> None:
+        """Take another one's frames: they turned out to be of the same plate."""
+        for frame in other._frames:
+            self._take(frame)
+
+    def _take(self, frame: "_Frame") -> None:
         self._frames.append(frame)
         if len(self._frames) > _MOST_FRAMES:
             del self._frames[int(_weights(self._frames).argmin())]
@@ -122,7 +131,7 @@ class Fusion:
             return Fused(nothing, dict.fromkeys(listed, 0.0))
         frames, weights, spec = self._frames, _weights(self._frames), self._reader.spec
         calibration = self._reader.passes or self._reader.calibration
-        seen = _likelihoods(frames, weights, [t for t in listed if set(t) <= set(spec.alphabet)])
+        seen = _likelihoods(frames, weights, listed, self._reader)
         every = replace(spec, candidates=_ALL)
         reading = choose(seen, _evidence(frames, weights), self._reader.grammar, calibration, every)
         probabilities = dict.fromkeys(listed, 0.0) | dict(reading.candidates)
@@ -176,36 +185,50 @@ def _weights(frames: Sequence[_Frame]) -> ctc.Array:
 
 
 def _likelihoods(
-    frames: Sequence[_Frame], weights: ctc.Array, listed: Sequence[str]
+    frames: Sequence[_Frame], weights: ctc.Array, listed: Sequence[str], reader: Reader
 ) -> Likelihoods:
     """Join the frames' likelihoods, as if they were those of one photo."""
-
-    def logs(texts: Sequence[str]) -> ctc.Array:
-        joined: ctc.Array = weights @ np.log(table(texts) + _FLOOR)
-        return joined
-
-    def table(texts: Sequence[str]) -> ctc.Array:
-        return np.array([frame.probabilities(texts) for frame in frames])
+    alphabet = reader.spec.alphabet
+    likely = (text for frame in frames for text, p in frame.beam.items() if p > _RESPELLED_FROM)
+    spelled = chain.from_iterable(map(reader.grammar.respellings, likely))
+    raws = [frame.raw for frame in frames if frame.raw]
+    suggested = dict.fromkeys(chain(raws, *(frame.beam for frame in frames), spelled, listed))
+    texts = [text for text in suggested if set(text) <= set(alphabet)]
+    each = np.array([frame.probabilities(texts) for frame in frames])
+    joint = _join(each, texts, weights)
+    # A product over frames says nothing of texts that are not in it. How much is left for them
+    # says the frame that leaves least; one alone leaves what it would as a photo.
+    considered = min(float(each.sum(axis=1).max()), 1.0)
+    shares = np.exp(joint - joint.max())
+    beam = dict(zip(texts, (considered * shares / shares.sum()).tolist(), strict=True))
 
     def alternatives(text: str) -> ctc.Array:
         each = np.array([frame.alternatives(text) for frame in frames])
-        joined: ctc.Array = np.exp(np.tensordot(weights, np.log(each + _FLOOR), axes=1))
-        return joined
+        # The blank has no character: a text without the one at its place.
+        others = [f"{place} {char}" for place in range(len(text)) for char in (*alphabet, "")]
+        return np.exp(_join(each.reshape(len(frames), -1), others, weights)).reshape(each.shape[1:])
 
-    raws = [frame.raw for frame in frames if frame.raw]
-    texts = list(dict.fromkeys(chain(raws, *(frame.beam for frame in frames), listed)))
-    joint = logs(texts)
-    # A product over frames says nothing of texts that are not in it. How much is left for them
-    # says the frame that leaves least; one alone leaves what it would as a photo.
-    considered = min(float(table(texts).sum(axis=1).max()), 1.0)
-    norm = joint.max() + np.log(np.exp(joint - joint.max()).sum() / considered)
-    beam = dict(zip(texts, np.exp(joint - norm).tolist(), strict=True))
     return Likelihoods(
         max(raws, key=beam.__getitem__, default=""),
         beam,
-        lambda others: np.exp(logs(others) - norm).tolist() if others else [],
+        lambda others: [beam.get(text, 0.0) for text in others],
         alternatives,
     )
+
+
+def _join(each: ctc.Array, texts: Sequence[str], weights: ctc.Array) -> ctc.Array:
+    """(M,): logarithms of M texts' joint likelihoods, up to a constant, of (N, M) of N frames.
+
+    O and 0 are one shape, and what the recognizer takes it for isn't observed anew in each
+    frame: between two such spellings the frames together count for one. Else many would outvote
+    the grammar, which knows.
+    """
+    numbers: dict[str, int] = {}
+    shapes = np.array([numbers.setdefault(t.replace("O", "0"), len(numbers)) for t in texts])
+    alike = (shapes[:, None] == shapes).astype(np.float64)
+    shape, spelling = np.log(each @ alike + _FLOOR), np.log(each + _FLOOR)
+    joint: ctc.Array = weights @ shape + weights / max(weights.sum(), 1.0) @ (spelling - shape)
+    return joint
 
 
 def _evidence(frames: Sequence[_Frame], weights: ctc.Array) -> Evidence:

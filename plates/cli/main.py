@@ -18,6 +18,7 @@ COMMANDS = {
     "triton": "run Triton alone, watched and healed: the other half of serve",
     "health": "ask a running service whether it is well",
     "read": "read photos and videos here, without a server",
+    "watch": "follow cameras and videos: one event for each passing vehicle",
     "bulk": "read an archive of photos into Parquet files",
     "demo": "start everything, read photos over HTTP, stop everything",
     "export": "export weights/ into the model repository",

@@ -38,10 +38,13 @@ log = logging.getLogger("plates.serve")
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--host", metavar="ADDRESS", help="instead of PLATES_HOST")
     parser.add_argument("--port", type=int, metavar="N", help="instead of PLATES_PORT")
+    text = "follow these cameras, too, instead of those of PLATES_CAMERAS"
+    parser.add_argument("--cameras", type=Path, metavar="FILE.toml", help=text)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    settings = read_settings(host=arguments.host, port=arguments.port)
+    options = {"host": arguments.host, "port": arguments.port, "cameras": arguments.cameras}
+    settings = read_settings(**options)
     with _listen(settings.host, settings.port) as listener:
         _warn_if_open(settings, listener)
         if settings.triton_url:
@@ -91,8 +94,12 @@ def supervise(
         status_file = settings.status_file or Path(folder) / "status.json"
         parts = [heal(triton)] if triton else []
         if listener:
-            environment = partial(_environment, settings, status_file, triton)
+            environment = partial(_environment, settings, status_file, triton, Path(folder))
             parts.append(GatewayWorker(environment, listener))
+            if settings.cameras:
+                from plates.cameras import worker
+
+                parts += worker.parts(settings.cameras, environment)
         supervisor = Supervisor(parts, status_file)
         with stop_signals_raise(), contextlib.suppress(Stopped):
             try:
@@ -131,9 +138,9 @@ def heal(triton: EmbeddedTriton) -> Part:
 
 
 def _environment(
-    settings: Settings, status_file: Path, triton: EmbeddedTriton | None
+    settings: Settings, status_file: Path, triton: EmbeddedTriton | None, folder: Path
 ) -> dict[str, str]:
-    """What the gateway's process gets besides this one's environment."""
+    """What the processes beside Triton get besides this one's environment."""
     added = {"PLATES_HOST": settings.host, "PLATES_PORT": str(settings.port)}
     added["PLATES_STATUS_FILE"] = str(status_file)
     # Each further arena of glibc's malloc keeps what it once held.
@@ -141,4 +148,8 @@ def _environment(
     if triton is not None:
         added["PLATES_TRITON_URL"] = triton.grpc_url
         added["PLATES_TRITON_METRICS_URL"] = triton.metrics_url
+    if settings.cameras:
+        added["PLATES_CAMERAS"] = str(settings.cameras)
+        added["PLATES_CAMERAS_FOLDER"] = str(folder)
+        added["PLATES_TRITON_KEY"] = triton.http.key if triton else ""
     return added

@@ -2,9 +2,6 @@
 
 import argparse
 import asyncio
-import contextlib
-import os
-import signal
 import socket
 import sys
 
@@ -14,9 +11,8 @@ from api.edge.protocol import GatewayConfig
 from api.main import create_app
 from api.observing import logs
 from api.settings import Settings
-from plates.serving.processes import die_with_parent
+from plates.serving.child import SIGN_S, give_sign, parse_options
 
-_SIGN_S = 1.0
 _POLL_S = 0.05
 
 
@@ -24,19 +20,17 @@ def main() -> int:
     """Serve until a signal comes or the supervisor has ended; return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m plates.serving.gateway_process")
     parser.add_argument("--listen", type=int, required=True, help="descriptor of the socket")
-    parser.add_argument("--alive", type=int, required=True, help="where signs of life go")
-    parser.add_argument("--parent", type=int, required=True, help="the process it ends with")
-    options = parser.parse_args()
-    if sys.platform == "linux":
-        # Killed at once: the next supervisor needs the port, and this one's Triton ends too.
-        die_with_parent(signal.SIGKILL)
-    if os.getppid() != options.parent:
+    options = parse_options(parser)
+    if options is None:
         return 1
-    # Python's own handler would answer with a traceback.
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
     settings = Settings()
     logs.configure(settings.log_format)
-    server = uvicorn.Server(GatewayConfig(create_app(settings), settings))
+    routers = []
+    if settings.cameras:
+        from plates.cameras import http
+
+        routers = [http.router_for(settings.cameras)]
+    server = uvicorn.Server(GatewayConfig(create_app(settings, routers), settings))
     asyncio.run(_serve(server, socket.socket(fileno=options.listen), options.alive))
     return 0
 
@@ -48,16 +42,11 @@ async def _serve(server: uvicorn.Server, listener: socket.socket, alive: int) ->
 
 
 async def _give_signs(server: uvicorn.Server, alive: int) -> None:
-    """Write a byte every second, once requests are served."""
-    os.set_blocking(alive, False)
+    """Give a sign of life every second, once requests are served."""
     while not server.started:
         await asyncio.sleep(_POLL_S)
-    with contextlib.suppress(BrokenPipeError):
-        while True:
-            # The pipe is full if the supervisor itself is stopped.
-            with contextlib.suppress(BlockingIOError):
-                os.write(alive, b".")
-            await asyncio.sleep(_SIGN_S)
+    while give_sign(alive):
+        await asyncio.sleep(SIGN_S)
     server.should_exit = True  # the supervisor has ended
 
 

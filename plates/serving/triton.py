@@ -88,7 +88,7 @@ class EmbeddedTriton:
         self.profile, self.host = profile, host
         self.shm_prefix = ""
         self._ports = {"http": http_port, "grpc": grpc_port, "metrics": metrics_port}
-        self._key = ""
+        self._key = secrets.token_hex(16)
         self._guardian: subprocess.Popen[bytes] | None = None
         self._folder: Path | None = None
         # It may be stopped by one thread while another one starts it.
@@ -122,7 +122,7 @@ class EmbeddedTriton:
 
     @property
     def http(self) -> TritonHttp:
-        """A client of the HTTP endpoint, with the key of the server that runs now."""
+        """A client of the HTTP endpoint, with the key to its restricted APIs."""
         return TritonHttp(self.http_url, self._key)
 
     @property
@@ -229,7 +229,6 @@ class EmbeddedTriton:
         self._folder = folder = Path(tempfile.mkdtemp(prefix="plates-triton-"))
         backends = installation.lay_out_backends(folder / "backends")
         repository = lay_out(folder) if lay_out else self.repository
-        self._key = secrets.token_hex(16)
         self.shm_prefix = f"plates_{os.getpid()}_{secrets.token_hex(4)}_"
         command = [sys.executable, "-I", "-m", "plates.serving.guardian"]
         command += ["--parent", str(os.getpid()), "--folder", str(folder)]

@@ -79,7 +79,7 @@ def visiting(driver: WebDriver, url: str) -> Iterator["Page"]:
     for event in page.network_events():
         if event["method"] == "Network.requestWillBeSent":
             method, address = (event["params"]["request"][key] for key in ("method", "url"))
-            assert address.startswith((page.url + "/", f"blob:{page.url}/")), address
+            assert address.startswith((page.url + "/", f"blob:{page.url}/", "data:")), address
             assert method == "GET" or address.startswith(page.url + "/v1/plates")
     for entry in driver.get_log("browser"):
         # Chromium logs every answer that is not 2xx; what else it logs is a fault of ours.

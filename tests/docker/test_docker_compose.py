@@ -10,7 +10,7 @@ from containers import seconds
 
 from plate_models.cores import photos_at_once
 from plate_models.spec import LIMITS
-from plates.serving import gateway, triton
+from plates.serving import child, triton
 from plates.serving.supervisor import TICK_S
 
 Resolved = dict[str, Any]
@@ -85,7 +85,7 @@ def test_health_is_checked_and_waited_for_and_there_is_time_to_stop(services):
     if "grafana" in services:
         needed.append(services["grafana"]["depends_on"]["prometheus"])
     assert all(one["condition"] == "service_healthy" for one in needed)
-    for name, own_s in (("triton", triton.STOP_S + triton.ORPHANS_S), ("gateway", gateway.STOP_S)):
+    for name, own_s in (("triton", triton.STOP_S + triton.ORPHANS_S), ("gateway", child.STOP_S)):
         assert seconds(services[name]["stop_grace_period"]) >= TICK_S + own_s + 2
 
 

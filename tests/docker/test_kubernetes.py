@@ -24,7 +24,7 @@ from plate_models.cores import photos_at_once
 from plates.cli import health
 from plates.cli import main as cli
 from plates.cli.config import check as check_settings
-from plates.serving import gateway, triton
+from plates.serving import child, triton
 
 UNITS = {"": 1, "m": 1e-3, "Mi": 2**20, "Gi": 2**30}
 
@@ -199,8 +199,8 @@ def test_probes_ask_what_there_is_and_leave_healing_to_the_supervisor(cluster):
     slowest_s = {
         ("triton", "startupProbe"): load_s,
         ("triton", "livenessProbe"): load_s,
-        ("gateway", "startupProbe"): gateway.START_S,
-        ("gateway", "livenessProbe"): gateway.SILENCE_S + gateway.START_S,
+        ("gateway", "startupProbe"): child.START_S,
+        ("gateway", "livenessProbe"): child.SILENCE_S + child.START_S,
     }
     for name in cluster.of_kind("Deployment"):
         container, ports = cluster.container(name), cluster.ports(name)
@@ -216,7 +216,7 @@ def test_probes_ask_what_there_is_and_leave_healing_to_the_supervisor(cluster):
 
 
 def test_pods_stop_when_nobody_sends_them_photos_any_more(cluster):
-    own_s = {"triton": triton.STOP_S + triton.ORPHANS_S, "gateway": gateway.STOP_S}
+    own_s = {"triton": triton.STOP_S + triton.ORPHANS_S, "gateway": child.STOP_S}
     for name, deployment in cluster.of_kind("Deployment").items():
         program, wait_s = cluster.container(name)["lifecycle"]["preStop"]["exec"]["command"]
         given_s = cluster.pod(name)["terminationGracePeriodSeconds"]

@@ -276,5 +276,6 @@ def test_the_published_inputs_and_outputs_stay():
         "detection_scores": ("TYPE_FP32", [-1]),
         "text_scores": ("TYPE_FP32", [-1]),
         "formats": ("TYPE_STRING", [-1]),
+        "lines": ("TYPE_INT32", [-1]),
     }
     assert shapes(config.output).items() >= published.items()

@@ -18,7 +18,7 @@ from serving_support import ticked_until
 from support import Clock
 
 from api.status import Status, read_status
-from plates.serving import gateway, processes, supervisor
+from plates.serving import child, gateway, processes, supervisor
 from plates.serving.errors import GaveUp, StartError
 from plates.serving.gateway import GatewayWorker
 from plates.serving.supervisor import RestartBudget, Supervisor
@@ -107,7 +107,7 @@ def test_a_killed_worker_is_started_again_even_if_that_fails_at_first(monkeypatc
         assert part.status == Status("ready", {"gateway": 0})
         first = pid_of(part)
         open_files = len(list(Path("/proc/self/fd").iterdir()))
-        monkeypatch.setattr(gateway.subprocess, "Popen", fail_at_first)
+        monkeypatch.setattr(child.subprocess, "Popen", fail_at_first)
         os.kill(first, signal.SIGKILL)
         ticked_until(part, lambda: not failures)
         assert part.status.state == "healing"
@@ -119,8 +119,21 @@ def test_a_killed_worker_is_started_again_even_if_that_fails_at_first(monkeypatc
     assert not processes.is_alive(last)
 
 
+def test_a_child_that_the_service_can_do_without_neither_delays_nor_ends_it(monkeypatch):
+    monkeypatch.setattr(child, "_LONGEST_PAUSE_S", 0.0)
+    monkeypatch.setattr(supervisor, "_LONGEST_PAUSE_S", 0.0)
+    monkeypatch.setattr(supervisor, "MAX_IN_WINDOW", 2)
+    part = child.Child("camera", [sys.executable, "-c", NEVER], dict, needed=False)
+    try:
+        part.start()
+        ticked_until(part, lambda: part.status.restarts["camera"] == 4)
+        assert part.status.state == "ready"
+    finally:
+        part.stop()
+
+
 def test_a_worker_that_gives_no_sign_is_killed_and_one_that_ends_each_time_is_given_up(monkeypatch):
-    monkeypatch.setattr(gateway, "SILENCE_S", 0.5)
+    monkeypatch.setattr(child, "SILENCE_S", 0.5)
     with working(MUTE) as part:
         part.start()
         mute = pid_of(part)

@@ -1,0 +1,158 @@
+// The cameras' tab: passes as they come, and a search among those that are kept.
+
+import { askJson, askPicture, hear, useToken } from "./asking.js";
+import { byId, element } from "./elements.js";
+import { counted, percent, text } from "./texts.js";
+
+const MOST_ROWS = 100;
+const RETRY_MS = 3000;
+const STATES_MS = 5000;
+
+let listening = null;
+const rows = new Map(); // by a pass's id
+let picturesAreKept = true; // as far as is known
+
+/** Show the tabs where the service has cameras; the photos' part is hidden beside them. */
+export async function offerCameras(photosParts) {
+  try {
+    await showStates();
+  } catch (refusal) {
+    if (refusal.status !== 401) return;
+  }
+  byId("tabs").hidden = false;
+  for (const button of document.querySelectorAll("[data-tab]")) {
+    button.addEventListener("click", () => open(button.dataset.tab, photosParts));
+  }
+  byId("search").addEventListener("submit", (event) => {
+    event.preventDefault();
+    search();
+  });
+  byId("search").addEventListener("reset", () => setTimeout(listen));
+  byId("cameras-token").addEventListener("submit", (event) => {
+    event.preventDefault();
+    useToken(event.target.querySelector("input").value.trim(), false);
+    listen();
+  });
+}
+
+function open(tab, photosParts) {
+  const cameras = tab === "cameras";
+  byId("cameras").hidden = !cameras;
+  for (const part of photosParts) part.classList.toggle("other-tab", cameras);
+  for (const button of document.querySelectorAll("[data-tab]")) {
+    button.setAttribute("aria-pressed", String(button.dataset.tab === tab));
+  }
+  if (cameras) listen();
+  else listening?.abort();
+}
+
+/** Begin with the latest passes that are kept, then go on with what comes. */
+async function listen() {
+  listening?.abort();
+  const mine = (listening = new AbortController());
+  const timer = setInterval(() => showStates().catch(() => {}), STATES_MS);
+  mine.signal.addEventListener("abort", () => clearInterval(timer));
+  while (!mine.signal.aborted) {
+    try {
+      await showStates();
+      clear();
+      picturesAreKept = true;
+      for (const pass of (await askJson("v1/passes")).passes.reverse()) show(pass);
+      byId("cameras-status").textContent = text("listening");
+      await hear("v1/events", show, mine.signal);
+    } catch (refusal) {
+      if (mine.signal.aborted) return;
+      if (refused(refusal)) return;
+    }
+    await new Promise((done) => setTimeout(done, RETRY_MS));
+  }
+}
+
+async function search() {
+  listening?.abort();
+  const since = byId("search-since").value;
+  const fields = {
+    text: byId("search-text").value.trim(),
+    camera: byId("search-camera").value,
+    since: since && new Date(since).toISOString(),
+  };
+  try {
+    const { passes } = await askJson("v1/passes", fields);
+    clear();
+    passes.reverse().forEach(show);
+    byId("cameras-status").textContent = counted("passes_found", passes.length);
+  } catch (refusal) {
+    refused(refusal);
+  }
+}
+
+/** Say why there is no answer; true if a token is missing, without which to ask again is idle. */
+function refused(refusal) {
+  const wantsToken = refusal.status === 401;
+  byId("cameras-token").hidden = !wantsToken;
+  byId("cameras-status").textContent =
+    refusal.status ? `${text("server_says")} ${refusal.message}` : text("unheard");
+  return wantsToken;
+}
+
+async function showStates() {
+  const { cameras } = await askJson("v1/cameras");
+  byId("cameras-token").hidden = true;
+  byId("camera-states").replaceChildren(...cameras.map(({ name, state }) =>
+    element("li", { class: state?.status ?? "none", title: state?.problem || null },
+      element("strong", {}, name), " ", text(`state.${state?.status ?? "none"}`))));
+  const select = byId("search-camera");
+  if (select.options.length !== cameras.length + 1) {
+    select.replaceChildren(select.options[0],
+      ...cameras.map(({ name }) => element("option", { value: name }, name)));
+  }
+}
+
+function clear() {
+  rows.clear();
+  byId("passes").tBodies[0].replaceChildren();
+}
+
+/** Add a pass on top, or update its row. */
+function show(pass) {
+  const row = element("tr", { "data-id": pass.id, class: pass.type === "pass.ended" ? "" : "running" },
+    element("td", {}, new Date(pass.time.first).toLocaleString(document.documentElement.lang)),
+    element("td", {}, pass.camera),
+    element("td", {}, element("code", {}, pass.text_native || text("unread_plate")), crop(pass)),
+    element("td", {}, percent(pass.score, 1)),
+    element("td", {}, motion(pass)),
+    element("td", {}, pass.match
+      ? `${pass.match.list}, ${percent(pass.match.probability, 1)}` : ""));
+  const known = rows.get(pass.id);
+  rows.set(pass.id, row);
+  if (known) {
+    known.replaceWith(row);
+    return;
+  }
+  const body = byId("passes").tBodies[0];
+  body.prepend(row);
+  while (body.rows.length > MOST_ROWS) {
+    rows.delete(body.lastElementChild.dataset.id);
+    body.lastElementChild.remove();
+  }
+}
+
+function motion({ type, motion: { stationary, direction } }) {
+  const words = text(`motion.${stationary ? "stationary" : direction}`);
+  return type === "pass.ended" ? words : [words, text("in_sight")].filter(Boolean).join(", ");
+}
+
+/** The plate's picture, where pictures are kept; after the first one that is not, none is asked. */
+function crop(pass) {
+  const image = element("img", { alt: text("pass_crop", { text: pass.text }), hidden: true });
+  if (pass.type === "pass.ended" && picturesAreKept) {
+    askPicture(`v1/passes/${pass.id}/picture`).then((blob) => {
+      image.src = URL.createObjectURL(blob);
+      image.addEventListener("load", () => URL.revokeObjectURL(image.src));
+      image.hidden = false;
+    }).catch(() => {
+      picturesAreKept = false;
+    });
+  }
+  return image;
+}

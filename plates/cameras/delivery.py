@@ -1,0 +1,329 @@
+"""Delivery of events: at least once to each target, in its form, until it has them."""
+
+import csv
+import io
+import ipaddress
+import json
+import logging
+import os
+import socket
+import threading
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Protocol
+from urllib.parse import unquote, urlsplit
+
+import httpx
+from paho.mqtt import client as mqtt
+from paho.mqtt.enums import CallbackAPIVersion
+from paho.mqtt.reasoncodes import ReasonCode
+from standardwebhooks import Webhook
+
+from plate_models.formats import country_of
+from plates.cameras import settings
+from plates.cameras.store import Delivery, Store, StoreUnavailable
+
+logger = logging.getLogger(__name__)
+# It logs whole addresses, in which there may be passwords.
+logging.getLogger("httpx").setLevel(logging.WARNING)
+
+_TIMEOUT_S, _POLL_S, _PURGE_EVERY_S = 10, 0.2, 10
+# Plate Recognizer Stream gives angles on the unit circle; who approaches goes down.
+_ANGLES = {"right": 0, "leaving": 90, "left": 180, "approaching": 270}
+_CSV_HEADER = (
+    "timestamp,plate,score,dscore,file,box,model_make,color,vehicle,region,orientation,"
+    "candidates,source_url,position_sec,direction"
+)
+
+Event = dict[str, Any]
+
+
+class NotDelivered(Exception):
+    """A target did not take an event; the message says why, without passwords."""
+
+
+class Target(Protocol):
+    """Where events go."""
+
+    name: str
+
+    def deliver(self, delivery: Delivery, event: Event) -> None:
+        """Hand over an event, which is the payload parsed; raises `NotDelivered`."""
+
+    def close(self) -> None:
+        """Let go of connections."""
+
+
+class Deliverer:
+    """Takes events from the store to their targets, each of which has its own thread."""
+
+    def __init__(self, store: Store, targets: Sequence[Target]) -> None:
+        self._store, self._targets = store, targets
+
+    def run(self, stop: threading.Event) -> None:
+        """Deliver until `stop` is set, and purge the store; then close the targets."""
+        threads = [
+            threading.Thread(target=self._serve, args=(target, stop), name=target.name, daemon=True)
+            for target in self._targets
+        ]
+        for thread in threads:
+            thread.start()
+        names = [target.name for target in self._targets]
+        while not stop.wait(_PURGE_EVERY_S):
+            try:
+                self._store.purge(time.time(), names)
+            except StoreUnavailable as error:
+                logger.warning("The database is not purged: %s", error)
+        for thread in threads:
+            thread.join(2 * _TIMEOUT_S)
+
+    def _serve(self, target: Target, stop: threading.Event) -> None:
+        while not stop.wait(_POLL_S):
+            try:
+                for delivery in self._store.due(target.name, time.time()):
+                    if stop.is_set():
+                        break
+                    self._attempt(target, delivery)
+            except StoreUnavailable as error:
+                logger.warning("%s waits for the database: %s", target.name, error)
+                stop.wait(5)
+        target.close()
+
+    def _attempt(self, target: Target, delivery: Delivery) -> None:
+        try:
+            target.deliver(delivery, json.loads(delivery.payload))
+        except Exception as error:
+            # Other events must not wait for this one; libraries' messages may have passwords.
+            reason = error if isinstance(error, NotDelivered) else type(error).__name__
+            again = self._store.failed(delivery, time.time())
+            level, outcome = (logging.WARNING, "again later") if again else (logging.ERROR, "lost")
+            logger.log(level, "%s: event %d %s: %s", target.name, delivery.seq, outcome, reason)
+        else:
+            self._store.delivered(delivery)
+
+
+def targets_of(file: settings.CamerasFile) -> list[Target]:
+    """Build a file's targets; those of MQTT begin to connect."""
+    targets: list[Target] = []
+    for target in file.targets:
+        if isinstance(target, settings.MqttTarget):
+            cameras = [camera.name for camera in file.cameras if target.name in camera.targets]
+            targets.append(_Mqtt(target, cameras))
+        elif isinstance(target, settings.FileTarget):
+            targets.append(_File(target))
+        else:
+            targets.append(_Http(target))
+    return targets
+
+
+class _PinnedTransport(httpx.HTTPTransport):
+    """Connects to the very address that it has checked: a name may change in between."""
+
+    def __init__(self, private_addresses: bool) -> None:
+        super().__init__()
+        self._private_addresses = private_addresses
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        host = request.url.raw_host.decode()
+        try:
+            found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+        except OSError as error:
+            raise httpx.ConnectError(f"its name has no address: {error}") from None
+        address = str(found[0][4][0])
+        ip = ipaddress.ip_address(address.partition("%")[0])
+        if not self._private_addresses and (not ip.is_global or ip.is_multicast):
+            raise httpx.ConnectError("its address is private; private_addresses = true allows that")
+        # Certificates are checked for the name, and the header Host has it already.
+        request.extensions |= {"sni_hostname": host}
+        request.url = request.url.copy_with(host=address)
+        return super().handle_request(request)
+
+
+class _Http:
+    """Posts events: as they are and signed, or as Plate Recognizer Stream does."""
+
+    def __init__(self, target: settings.WebhookTarget | settings.PlateRecognizerTarget) -> None:
+        self.name, self._target, self._url = target.name, target, target.url.get_secret_value()
+        # No proxies of the environment: they would look up names themselves.
+        transport = _PinnedTransport(target.private_addresses)
+        self._client = httpx.Client(transport=transport, trust_env=False, timeout=_TIMEOUT_S)
+
+    def deliver(self, delivery: Delivery, event: Event) -> None:
+        if isinstance(self._target, settings.WebhookTarget):
+            request = _signed(delivery.payload, event, self._target.secret.get_secret_value())
+        else:
+            picture = delivery.picture if self._target.picture else None
+            request = _stream_request(event, self._url, picture)
+        try:
+            # The answer's body is not read: it may be endless.
+            with self._client.stream("POST", self._url, **request) as response:
+                status = response.status_code
+        except httpx.HTTPError as error:
+            raise NotDelivered(f"{type(error).__name__}: {error}") from None
+        if not 200 <= status < 300:
+            raise NotDelivered(f"it answered {status}")
+
+    def close(self) -> None:
+        self._client.close()
+
+
+def _signed(payload: str, event: Event, secret: str) -> dict[str, Any]:
+    """Sign an event (https://www.standardwebhooks.com)."""
+    # The same at each attempt; without full stops, which separate what is signed.
+    message = f"{event['id']}-{event['revision']}-{event['type'].removeprefix('pass.')}"
+    now = datetime.now(UTC)
+    headers = {
+        "content-type": "application/json",
+        "webhook-id": message,
+        "webhook-timestamp": str(int(now.timestamp())),
+        "webhook-signature": Webhook(secret).sign(message, now, payload),
+    }
+    return {"content": payload.encode(), "headers": headers}
+
+
+def _stream_request(event: Event, url: str, picture: bytes | None) -> dict[str, Any]:
+    """Build Plate Recognizer Stream's message: JSON; with a picture, a form of both."""
+    moment, file, result = _in_stream_form(event)
+    message = {
+        "hook": {
+            "target": str(httpx.URL(url).copy_with(userinfo=None, query=None)),
+            "id": event["camera"],
+            "event": "recognition",
+            "filename": file,
+        },
+        "data": {
+            "camera_id": event["camera"],
+            "filename": file,
+            "timestamp": moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+            "timestamp_local": moment.astimezone().isoformat(" ", "microseconds"),
+            "results": [result],
+        },
+    }
+    if picture is None:
+        return {"json": message}
+    upload = (Path(file).name, picture, "image/jpeg")
+    return {"data": {"json": json.dumps(message)}, "files": {"upload": upload}}
+
+
+def _in_stream_form(event: Event) -> tuple[datetime, str, Event]:
+    """When the plate was seen best, the picture's name there, and the plate."""
+    text, score = event["text"], event["score"]
+    country = country_of(event["format"])
+    guesses = [(text, score)] if text else []
+    guesses += [(c["text"], c["score"]) for c in event["candidates"] if c["text"] != text]
+    sides = ("xmin", "ymin", "xmax", "ymax")
+    result = {
+        "box": dict(zip(sides, map(round, event["best"]["box"]), strict=True)),
+        "plate": text.lower(),
+        # A right text is of the right country, and of a plate.
+        "region": {"code": country or "", "score": score if country else 0.0},
+        "score": score,
+        "candidates": [{"score": sure, "plate": guess.lower()} for guess, sure in guesses],
+        "dscore": score,
+        # Vehicles are not recognised.
+        "vehicle": {"score": 0.0, "type": "Unknown", "box": dict.fromkeys(sides, 0)},
+        "direction": _ANGLES.get(event["motion"]["direction"], ""),
+        "source_url": "",
+        "position_sec": event["time"]["position_s"],
+    }
+    file = f"{event['camera']}_screenshots/{event['id']}.jpg"
+    return datetime.fromisoformat(event["time"]["best"]), file, result
+
+
+def _stream_row(event: Event) -> str:
+    moment, file, result = _in_stream_form(event)
+    # Cells with several values are Python literals there.
+    row = result | {"model_make": [], "color": [], "orientation": [], "file": f"/{file}"}
+    row["timestamp"] = moment.isoformat(" ", "microseconds")
+    line = io.StringIO()
+    csv.writer(line, lineterminator="\n").writerow(row[key] for key in _CSV_HEADER.split(","))
+    return line.getvalue()
+
+
+class _File:
+    """Appends a line for each event, which is on the disk before the event counts as delivered."""
+
+    def __init__(self, target: settings.FileTarget) -> None:
+        self.name, self._path, self._is_csv = target.name, target.path, target.kind == "csv"
+
+    def deliver(self, delivery: Delivery, event: Event) -> None:
+        line = _stream_row(event) if self._is_csv else f"{delivery.payload}\n"
+        try:
+            with self._path.open("a+b") as file:
+                size = file.seek(0, os.SEEK_END)
+                file.seek(max(size - 1, 0))
+                # A crash may have cut off the last line.
+                before = "" if file.read() in (b"", b"\n") else "\n"
+                header = f"{_CSV_HEADER}\n" if self._is_csv and not size else ""
+                file.write(f"{before}{header}{line}".encode())
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError as error:
+            raise NotDelivered(str(error)) from None
+
+    def close(self) -> None:
+        pass
+
+
+class _Mqtt:
+    """Publishes plates, and what Home Assistant needs to find its sensors.
+
+    Plates are not retained: a plate of yesterday must not open the gate to who subscribes today.
+    """
+
+    def __init__(self, target: settings.MqttTarget, cameras: Sequence[str]) -> None:
+        self.name, self._target, self._cameras = target.name, target, cameras
+        self._problem = "the broker is not connected"
+        self._availability = f"plates/{target.name}/availability"
+        address = urlsplit(target.url.get_secret_value())
+        self._client = mqtt.Client(CallbackAPIVersion.VERSION2)
+        if address.username:
+            self._client.username_pw_set(unquote(address.username), unquote(address.password or ""))
+        if address.scheme == "mqtts":
+            self._client.tls_set()
+        self._client.will_set(self._availability, "offline", qos=1, retain=True)
+        self._client.on_connect = self._greet
+        port = address.port or (8883 if address.scheme == "mqtts" else 1883)
+        self._client.connect_async(address.hostname or "", port)
+        self._client.loop_start()
+
+    def deliver(self, delivery: Delivery, event: Event) -> None:
+        if not self._client.is_connected():
+            raise NotDelivered(self._problem)
+        # Attributes first: automations start with the state.
+        for name, payload in (("pass", delivery.payload), ("plate", event["text"])):
+            topic = f"plates/{event['camera']}/{name}"
+            message = self._client.publish(topic, payload, qos=1)
+            message.wait_for_publish(_TIMEOUT_S)
+            if not message.is_published():
+                raise NotDelivered(f"the broker did not confirm it within {_TIMEOUT_S} s")
+
+    def close(self) -> None:
+        self._client.publish(self._availability, "offline", qos=1, retain=True)
+        self._client.disconnect()
+        self._client.loop_stop()
+
+    def _greet(self, _c: mqtt.Client, _data: Any, _flags: Any, reason: ReasonCode, _p: Any) -> None:
+        if reason.is_failure:
+            self._problem = f"the broker refuses: {reason}"
+            return
+        for camera in self._cameras:
+            topic = f"homeassistant/sensor/plates_{camera}/config"
+            self._client.publish(topic, json.dumps(self._sensor(camera)), qos=1, retain=True)
+        self._client.publish(self._availability, "online", qos=1, retain=True)
+
+    def _sensor(self, camera: str) -> Event:
+        """Describe a sensor (https://www.home-assistant.io/integrations/sensor.mqtt)."""
+        expiry = self._target.expire_after_s
+        return {
+            "name": "Licence plate",
+            "unique_id": f"plates_{camera}",
+            "state_topic": f"plates/{camera}/plate",
+            "json_attributes_topic": f"plates/{camera}/pass",
+            "availability_topic": self._availability,
+            "force_update": True,  # The same plate again is an event, too.
+            "device": {"identifiers": [f"plates_{camera}"], "name": camera},
+            "origin": {"name": "plates"},
+        } | ({"expire_after": expiry} if expiry else {})

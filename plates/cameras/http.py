@@ -1,0 +1,258 @@
+"""The cameras' routes of the gateway: their state, passes, events, and frames that are pushed."""
+
+import asyncio
+import json
+import os
+import time
+from collections.abc import AsyncGenerator
+from multiprocessing.connection import Client
+from pathlib import Path
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Header, Query, Request, Response
+from fastapi.responses import StreamingResponse
+from pydantic import AwareDatetime, BaseModel, Field
+from starlette.exceptions import HTTPException
+
+from api.dependencies import ContextOfRequest, ServicesOfApp
+from api.documentation import PROBLEMS, body_of, file_field
+from api.errors import PHOTO_PROBLEMS
+from api.uploads.receiving import UploadForm
+from plates.cameras import FOLDER_VARIABLE
+from plates.cameras.events import Pass
+from plates.cameras.frames import SourceState
+from plates.cameras.settings import CamerasFile, load
+from plates.cameras.store import Store, StoreUnavailable
+
+_FORM = UploadForm(("image",))
+_ANSWER_S = 5.0
+_POLL_S, _HEARTBEAT_S = 0.5, 10.0
+# Each one asks the database twice a second.
+_MOST_LISTENERS = 20
+_LAST, _FOR_EVER = 2**62, 1e12
+
+
+class CameraState(BaseModel):
+    """One camera, and how its source is."""
+
+    name: str
+    pushed: bool = Field(description="Whether its frames come by POST")
+    state: SourceState | None = Field(description="null until its process has started")
+    updated_s: float | None = Field(description="How many seconds ago its process said so")
+
+
+class Cameras(BaseModel):
+    """All cameras."""
+
+    cameras: list[CameraState]
+
+
+class PassesAnswer(BaseModel):
+    """Passes, the latest first."""
+
+    passes: list[Pass]
+    next: int | None = Field(description="`before` of the next page; null if there is none")
+
+
+class PassesQuery(BaseModel):
+    """Which passes are wanted."""
+
+    model_config = {"extra": "forbid"}
+
+    text: str = Field(
+        "", max_length=32, description="Part of a text; or a whole one, `*` any characters, `?` one"
+    )
+    camera: str = ""
+    since: AwareDatetime | None = Field(None, description="First seen then or later")
+    until: AwareDatetime | None = Field(None, description="First seen before")
+    limit: int = Field(50, ge=1, le=500)
+    before: int = Field(_LAST, ge=0, le=_LAST, description="`next` of the page before")
+
+
+class FrameParameters(BaseModel):
+    """What may be said of a frame."""
+
+    model_config = {"extra": "forbid"}
+
+    captured: AwareDatetime | None = Field(
+        None, description="When it was taken; by default, when it comes in"
+    )
+
+
+async def _require_token(request: Request, services: ServicesOfApp) -> None:
+    await services.access.require(request)
+
+
+def router_for(path: Path) -> APIRouter:
+    """The routes for the cameras of a file, in the gateway's process."""
+    file = load(path)
+    return make_router(file, Store.of(file.storage), Path(os.environ[FOLDER_VARIABLE]))
+
+
+def make_router(file: CamerasFile, store: Store, sockets: Path) -> APIRouter:
+    """The routes for these cameras; frames are handed to their processes by sockets in a folder."""
+    router = APIRouter(tags=["cameras"], responses=PROBLEMS)
+    # Plates are nothing that an operator shows anyhow.
+    guarded = [Depends(_require_token)]
+    cameras = {camera.name: camera for camera in file.cameras}
+    listeners = asyncio.Semaphore(_MOST_LISTENERS)
+
+    @router.get("/v1/cameras", dependencies=guarded, summary="How the cameras are")
+    async def states() -> Cameras:
+        """State of each camera's stream, frames that were dropped, delay, reconnects."""
+        found = await _ask(store.states)
+        now = time.time()
+        return Cameras(
+            cameras=[
+                CameraState(
+                    name=name,
+                    pushed=camera.source is None,
+                    state=found[name][0] if name in found else None,
+                    updated_s=round(now - found[name][1], 1) if name in found else None,
+                )
+                for name, camera in cameras.items()
+            ]
+        )
+
+    @router.post(
+        "/v1/cameras/{camera}/frames",
+        status_code=202,
+        openapi_extra={
+            "requestBody": body_of(_FORM, {"image": file_field("The frame")}, FrameParameters)
+        },
+        summary="Push a frame of a camera",
+    )
+    async def push_frame(
+        camera: str,
+        parameters: Annotated[FrameParameters, Query()],
+        services: ServicesOfApp,
+        context: ContextOfRequest,
+    ) -> Response:
+        """Take one frame, in the order of their times, of a camera that has no source of its own.
+
+        Send it as the form field `image`, or as the body with an `image/*` type. What is read in it
+        becomes part of a pass: see /v1/events.
+        """
+        if camera not in cameras:
+            raise HTTPException(404, f"There is no camera {camera!r:.80}.")
+        if cameras[camera].source is not None:
+            raise HTTPException(409, f"The camera {camera!r} has a source of its own.")
+        async with services.received(context, _FORM, parameters) as (upload, wanted):
+            captured = wanted.captured.timestamp() if wanted.captured else None
+            try:
+                problem = await asyncio.to_thread(_push, sockets, camera, upload.photo, captured)
+            except OSError:
+                raise HTTPException(
+                    503, "The camera's process is away. Try again.", {"Retry-After": "2"}
+                ) from None
+        if problem:
+            slug, _, detail = problem.partition(": ")
+            raise PHOTO_PROBLEMS[slug](detail)
+        return Response(status_code=202)
+
+    @router.get(
+        "/v1/passes",
+        dependencies=guarded,
+        response_model=PassesAnswer,
+        summary="Search passes",
+    )
+    async def search(query: Annotated[PassesQuery, Query()]) -> Response:
+        """Find passes by a part of their text, camera and time, as far as they are kept."""
+        found = await _ask(
+            store.search,
+            query.text,
+            query.camera,
+            query.since.timestamp() if query.since else 0,
+            query.until.timestamp() if query.until else _FOR_EVER,
+            query.before,
+            query.limit,
+        )
+        following = found[-1][0] if len(found) == query.limit else None
+        passes = ",".join(payload for _, payload in found)  # They are JSON already.
+        content = f'{{"passes":[{passes}],"next":{json.dumps(following)}}}'
+        return Response(content, media_type="application/json")
+
+    @router.get(
+        "/v1/passes/{pass_id}/picture",
+        dependencies=guarded,
+        response_class=Response,
+        responses={200: {"content": {"image/jpeg": {}}}},
+        summary="The plate of a pass",
+    )
+    async def picture(pass_id: str) -> Response:
+        """The rectified plate as JPEG, where pictures are kept."""
+        content = await _ask(store.picture, pass_id)
+        if content is None:
+            raise HTTPException(404, "No picture of this pass is kept.")
+        return Response(content, media_type="image/jpeg")
+
+    @router.get(
+        "/v1/events",
+        dependencies=guarded,
+        response_class=StreamingResponse,
+        responses={200: {"content": {"text/event-stream": {}}}},
+        summary="Events as they come",
+    )
+    async def events(
+        camera: Annotated[str | None, Query(description="Those of one camera alone")] = None,
+        last_event_id: Annotated[int | None, Header(ge=0)] = None,
+    ) -> Response:
+        """Server-sent events: `pass.updated` and `pass.ended`, each with a pass as its data.
+
+        `Last-Event-ID` asks for what came after an event, as far as it is still kept.
+        """
+        if listeners.locked():
+            raise HTTPException(429, "Too many clients listen.", {"Retry-After": "10"})
+        start = await _ask(store.last_seq) if last_event_id is None else last_event_id
+        return StreamingResponse(
+            _stream(store, listeners, start, camera),
+            media_type="text/event-stream",
+            headers={"Cache-Control": "no-store"},
+        )
+
+    return router
+
+
+async def _stream(
+    store: Store, listeners: asyncio.Semaphore, seq: int, camera: str | None
+) -> AsyncGenerator[str]:
+    async with listeners:
+        yield ": listening\n\n"
+        heard = time.monotonic()
+        while True:
+            try:
+                found = await asyncio.to_thread(store.events_after, seq)
+            except StoreUnavailable:
+                found = []
+            for seq, payload in found:
+                event = json.loads(payload)
+                if camera in (None, event["camera"]):
+                    yield f"id: {seq}\nevent: {event['type']}\ndata: {payload}\n\n"
+                    heard = time.monotonic()
+            if time.monotonic() - heard > _HEARTBEAT_S:
+                yield ": still here\n\n"  # A closed connection shows only when it is written to.
+                heard = time.monotonic()
+            await asyncio.sleep(_POLL_S)
+
+
+async def _ask(question: Any, *arguments: Any, **options: Any) -> Any:
+    """Ask the database in a thread; 503 if it is away."""
+    try:
+        return await asyncio.to_thread(question, *arguments, **options)
+    except StoreUnavailable as error:
+        raise HTTPException(
+            503, "The database is away. Try again.", {"Retry-After": "5"}
+        ) from error
+
+
+def _push(folder: Path, camera: str, file: bytes, captured: float | None) -> str:
+    """Hand a frame, an image file, to a camera's process.
+
+    Returns "" once it is taken, else what is wrong with the file; raises OSError where the process
+    is away, and TimeoutError where it is busy.
+    """
+    with Client(str(folder / camera), "AF_UNIX") as connection:
+        connection.send_bytes(json.dumps(captured).encode() + b"\n" + file)
+        if not connection.poll(_ANSWER_S):
+            raise TimeoutError(f"the camera's process did not answer within {_ANSWER_S:g} s")
+        return connection.recv_bytes().decode()

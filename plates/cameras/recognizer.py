@@ -1,0 +1,198 @@
+"""Has a camera's frames read: by `plate_recognition` on a Triton, or by nets in this process."""
+
+import contextlib
+from collections.abc import Mapping, Sequence
+from multiprocessing.shared_memory import SharedMemory
+from typing import TYPE_CHECKING, Any
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+from tritonclient.grpc import InferenceServerClient, InferInput, InferRequestedOutput
+from tritonclient.utils import InferenceServerException
+
+from api.answers import RecognitionInfo
+from api.settings import Settings
+from plate_models.recognition.appearance import ground_likelihoods
+from plate_models.spec import TENSORS
+from plates.cameras.events import Model
+from plates.cameras.frames import SeenPlate
+
+if TYPE_CHECKING:
+    from plate_models.pipeline import Plate
+
+_MODEL, _INFO = "plate_recognition", "model_info"
+_OUTPUTS = (
+    *(TENSORS.coordinates, TENSORS.texts, "quads", "detection_scores", "text_scores", "lines"),
+    *("candidates", "candidate_scores", "log_probs", "crops", _INFO),
+)
+_LOCAL = ("127.0.0.1", "localhost", "[::1]")
+# The header by which the embedded Triton opens its restricted protocols.
+_KEY_HEADER = "triton-grpc-protocol-plates-key"
+_TIMEOUT_S = 10.0
+# Grey levels by which the channels of a grey pixel differ at most, after a codec.
+_GREY_SPREAD = 4
+
+
+class RecognizerAway(Exception):
+    """Triton gave no answer to a frame; the message says why."""
+
+
+class TritonRecognizer:
+    """Reads frames by a Triton's `plate_recognition`, one after the other.
+
+    Pixels go through shared memory where Triton is on this machine and `key` opens that way, else
+    with the request. To close when done.
+    """
+
+    def __init__(self, settings: Settings, key: str = "") -> None:
+        token, ca_file = settings.triton_token, settings.triton_ca_file
+        self._headers = {"authorization": f"Bearer {token.get_secret_value()}"} if token else None
+        self._client = InferenceServerClient(
+            settings.triton_address,
+            ssl=(settings.triton_url or "").startswith("grpcs://"),
+            root_certificates=str(ca_file) if ca_file else None,
+            channel_args=[
+                ("grpc.lb_policy_name", "round_robin"),
+                ("grpc.max_send_message_length", -1),
+                ("grpc.max_receive_message_length", -1),
+                ("grpc.max_reconnect_backoff_ms", 500),
+            ],
+        )
+        self._countries = ",".join(settings.countries)
+        local = settings.triton_address.rpartition(":")[0] in _LOCAL
+        self._shared = _SharedPixels(self._client, key) if local and key else None
+        self.model = Model(version="", weights="")
+
+    def read(self, image: NDArray[np.uint8]) -> list[SeenPlate]:
+        """Read the plates in (H, W, 3) uint8 BGR; a `RecognizerAway` if there is no answer."""
+        pixels = InferInput(TENSORS.pixels, list(image.shape), "UINT8")
+        try:
+            if self._shared and self._shared.put(image):
+                pixels.set_shared_memory(self._shared.name, image.nbytes)
+            else:
+                pixels.set_data_from_numpy(np.ascontiguousarray(image))
+            result = self._client.infer(
+                _MODEL,
+                [pixels],
+                outputs=[InferRequestedOutput(name) for name in _OUTPUTS],
+                parameters={"countries": self._countries} if self._countries else None,
+                client_timeout=_TIMEOUT_S,
+                timeout=round(_TIMEOUT_S * 1e6),
+                headers=self._headers,
+            )
+        except InferenceServerException as error:
+            if self._shared:
+                self._shared.forget()  # A Triton that was restarted knows nothing of it.
+            raise RecognizerAway(str(error.message() or error)) from error
+        found = {name: result.as_numpy(name) for name in _OUTPUTS}
+        if missing := [name for name, array in found.items() if array is None]:
+            raise RecognizerAway(f"Triton's answer lacks {', '.join(missing)}")
+        info = RecognitionInfo.model_validate_json(found[_INFO][0])
+        self.model = Model(version=info.version, weights=info.weights)
+        return _from_outputs(found, image)
+
+    def close(self) -> None:
+        """End the connection and give back the shared memory."""
+        if self._shared:
+            self._shared.forget()
+        self._client.close()
+
+
+class _SharedPixels:
+    """A piece of shared memory that Triton reads pixels from."""
+
+    def __init__(self, client: InferenceServerClient, key: str) -> None:
+        self._client, self._headers = client, {_KEY_HEADER: key}
+        self._memory: SharedMemory | None = None
+        self._refused = False
+        self.name = ""
+
+    def put(self, image: NDArray[np.uint8]) -> bool:
+        """Write (H, W, 3) pixels; False where Triton can't read them this way."""
+        if self._refused:
+            return False
+        if self._memory is None or self._memory.size < image.nbytes:
+            self.forget()
+            self._memory = memory = SharedMemory(create=True, size=image.nbytes)
+            self.name = memory.name
+            try:
+                region = self.name, f"/{memory.name}", memory.size
+                self._client.register_system_shared_memory(*region, headers=self._headers)
+            except InferenceServerException as error:
+                # Away: asked again with the next frame. Else it is in a container, say.
+                self._refused = "UNAVAILABLE" not in str(error.status())
+                self.forget()
+                return False
+            finally:
+                # Both have it open: it goes with them, also if they are killed.
+                memory.unlink()
+        np.ndarray(image.shape, np.uint8, self._memory.buf)[:] = image
+        return True
+
+    def forget(self) -> None:
+        """Give the memory back, here and at Triton."""
+        memory, self._memory = self._memory, None
+        if memory is not None:
+            with contextlib.suppress(InferenceServerException):
+                self._client.unregister_system_shared_memory(self.name, headers=self._headers)
+            memory.close()
+
+
+def _from_outputs(found: Mapping[str, NDArray[Any]], image: NDArray[np.uint8]) -> list[SeenPlate]:
+    """The rows of `plate_recognition`'s outputs as plates."""
+    grounds = ground_likelihoods(found["crops"], _is_colourless(image))
+    texts, candidates = (
+        np.vectorize(lambda value: value.decode(), otypes=[object])(found[name])
+        for name in (TENSORS.texts, "candidates")
+    )
+    return [
+        SeenPlate(
+            box=tuple(found[TENSORS.coordinates][row].tolist()),
+            quad=tuple((x, y) for x, y in found["quads"][row].tolist()),
+            detection_score=float(found["detection_scores"][row]),
+            lines=int(found["lines"][row]),
+            text=texts[row, 0],
+            score=float(found["text_scores"][row]),
+            candidates=tuple(
+                (text, score)
+                for text, score in zip(
+                    candidates[row], found["candidate_scores"][row].tolist(), strict=True
+                )
+                if text
+            ),
+            log_probs=found["log_probs"][row].astype(np.float64),
+            crop=found["crops"][row],
+            ground=grounds[row],
+        )
+        for row in range(len(texts))
+    ]
+
+
+def seen_plates(plates: "Sequence[Plate]", image: NDArray[np.uint8]) -> list[SeenPlate]:
+    """Take over the plates that `pipeline.read_plates` found in (H, W, 3) uint8 BGR."""
+    if not plates:
+        return []
+    grounds = ground_likelihoods(np.stack([plate.crop for plate in plates]), _is_colourless(image))
+    return [
+        SeenPlate(
+            box=plate.box,
+            quad=plate.quad,
+            detection_score=plate.detection_score,
+            lines=plate.lines,
+            text=plate.reading.text,
+            score=plate.reading.score,
+            candidates=plate.reading.candidates,
+            log_probs=plate.log_probs,
+            crop=plate.crop,
+            ground=ground,
+        )
+        for plate, ground in zip(plates, grounds, strict=True)
+    ]
+
+
+def _is_colourless(image: NDArray[np.uint8]) -> bool:
+    """As `plate_models.pipeline` has it: nine pixels of ten are grey."""
+    few = cv2.resize(image, None, fx=1 / 8, fy=1 / 8, interpolation=cv2.INTER_NEAREST)
+    spread = few.max(axis=2).astype(np.int16) - few.min(axis=2)
+    return bool((spread > _GREY_SPREAD).mean() < 0.1)

@@ -1,0 +1,170 @@
+"""Settings of the cameras: `cameras.toml`, checked as a whole before anything starts."""
+
+import os
+import re
+import tomllib
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Annotated, Any, Literal, NamedTuple
+
+import pydantic
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, Secret
+
+_SECRET = ("source", "url", "secret")
+
+
+class CameraSettingsError(ValueError):
+    """The file can't be used; the message has a line for each problem."""
+
+
+def _beside_file(place: Path | str, info: pydantic.ValidationInfo) -> Path | str:
+    folder = info.context["folder"] if info.context else Path()
+    if isinstance(place, Path):
+        return folder / place
+    return re.sub("^sqlite:///(?!/)", f"sqlite:///{folder}/", place)
+
+
+def _with_environment(value: object) -> str:
+    try:
+        return re.sub(r"\$\{(\w+)\}", lambda name: os.environ[name[1]], str(value))
+    except KeyError as error:
+        raise ValueError(f"expected an environment variable {error}, found none") from None
+
+
+_EXPANDED = BeforeValidator(_with_environment)
+BesideFile = Annotated[Path, AfterValidator(_beside_file)]
+# Part of addresses and topics; Home Assistant allows no other characters in its ids.
+Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
+_DATABASE = Field(pattern=r"^(sqlite:///|postgresql://.+/).")
+DatabaseUrl = Secret[Annotated[str, _DATABASE, AfterValidator(_beside_file), _EXPANDED]]
+_WHSEC = Field(pattern=r"^whsec_([A-Za-z0-9+/]{4}){8,}(..==|...=)?$")  # at least 24 bytes
+Share = Annotated[float, Field(ge=0, le=1)]
+
+
+class _Table(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+class Storage(_Table):
+    """Where events wait for their delivery, and what is kept of them afterwards."""
+
+    url: DatabaseUrl = Field("sqlite:///plates.db", validate_default=True)
+    days: float = Field(30, ge=1)
+    texts: bool = False
+    pictures: bool = False
+
+
+class _Target(_Table):
+    name: Name
+    events: tuple[Literal["pass.updated", "pass.ended"], ...] = ("pass.ended",)
+
+
+class WebhookTarget(_Target):
+    """Receives the JSON of events, signed (Standard Webhooks)."""
+
+    kind: Literal["webhook"]
+    url: Secret[Annotated[str, Field(pattern=r"^https?://[^/]"), _EXPANDED]]
+    private_addresses: bool = False
+    secret: Secret[Annotated[str, _WHSEC, _EXPANDED]]
+
+
+class PlateRecognizerTarget(_Target):
+    """Receives what Plate Recognizer Stream sends."""
+
+    kind: Literal["plate_recognizer"]
+    url: Secret[Annotated[str, Field(pattern=r"^https?://[^/]"), _EXPANDED]]
+    private_addresses: bool = False
+    picture: bool = False
+
+
+class MqttTarget(_Target):
+    """A broker; Home Assistant finds a sensor for each camera there."""
+
+    kind: Literal["mqtt"]
+    url: Secret[Annotated[str, Field(pattern=r"^mqtts?://[^/]"), _EXPANDED]]
+    expire_after_s: int | None = Field(None, gt=0)  # when Home Assistant forgets the plate
+
+
+class FileTarget(_Target):
+    """A file that grows by a line an event: JSON, or Plate Recognizer Stream's CSV."""
+
+    kind: Literal["jsonl", "csv"]
+    path: BesideFile
+
+
+Target = WebhookTarget | PlateRecognizerTarget | MqttTarget | FileTarget
+
+
+class Zone(NamedTuple):
+    """A part of the picture; the polygon's points are shares (x, y) of its width and height."""
+
+    name: str
+    polygon: tuple[tuple[float, float], ...]
+
+
+class Camera(_Table):
+    """One camera; without a source, frames are pushed to it."""
+
+    name: Name
+    source: Secret[Annotated[str, Field(min_length=1), _EXPANDED]] | None = None
+    fps: float = Field(5, gt=0, le=60)
+    zones: dict[Name, Annotated[tuple[tuple[Share, Share], ...], Field(min_length=3)]] = {}
+    lists: tuple[str, ...] = ()  # names; `load` gives a camera without the key all
+    targets: tuple[str, ...] = ()
+    keyframes_only: bool | None = None  # None: once the machine can't keep up
+    hwaccel: str | None = None  # a device that PyAV decodes on, such as "cuda" or "vaapi"
+
+
+class CamerasFile(_Table):
+    """All of `cameras.toml`."""
+
+    storage: Storage = Field({}, validate_default=True)
+    lists: dict[Name, Annotated[BesideFile, pydantic.types.PathType("file")]] = {}
+    targets: tuple[Annotated[Target, Field(discriminator="kind")], ...] = ()
+    cameras: tuple[Camera, ...]
+
+
+def load(path: Path) -> CamerasFile:
+    """Read the settings; `${NAME}` in an address or a secret stands for an environment variable.
+
+    Raises:
+        CameraSettingsError: It can't be read, or something in it is wrong: the message names each
+            table, key, expected and found value, but no passwords.
+    """
+    problems: list[str] = []
+    try:
+        document = tomllib.loads(path.read_text(encoding="utf-8"))
+        with suppress(AttributeError, KeyError, TypeError):  # Other types are named below.
+            problems.extend(_wrong_names(document))
+        file = CamerasFile.model_validate(document, context={"folder": path.resolve().parent})
+    except pydantic.ValidationError as error:
+        problems += [_line(document, problem) for problem in error.errors(include_url=False)]
+    except (OSError, ValueError) as error:
+        raise CameraSettingsError(f"{path} can't be read as TOML: {error}") from None
+    if problems:
+        raise CameraSettingsError("\n".join([f"{path} can't be used:", *problems]))
+    return file
+
+
+def _wrong_names(document: dict[str, Any]) -> Iterator[str]:
+    known = {"lists": list(document.get("lists", ()))}
+    for table in ("targets", "cameras"):
+        names = known[table] = [row.get("name", "") for row in document.get(table, ())]
+        for name in {name for name in names if names.count(name) > 1}:
+            yield f"{table}.{name}: expected one of this name, found {names.count(name)}"
+    for camera in document["cameras"]:
+        for key in ("lists", "targets"):
+            names = camera.setdefault(key, known[key])  # A camera that names none has all.
+            if unknown := [name for name in names if name not in known[key]]:
+                yield f"cameras.{camera.get('name')}.{key}: expected {known[key]}, found {unknown}"
+
+
+def _line(document: dict[str, Any], problem: Any) -> str:
+    keys, found = list(problem["loc"]), repr(problem["input"])
+    with suppress(AttributeError, IndexError, KeyError, TypeError):
+        keys[1] = document[keys[0]][keys[1]]["name"]
+    line = ".".join(map(str, keys)) + ": " + problem["msg"].removeprefix("Value error, ")
+    # Passwords may stand in these, in whole tables, and as the value of a misspelt key.
+    hidden = keys[-1] in _SECRET or problem["type"] == "extra_forbidden" or found[0] == "{"
+    return line if hidden else f"{line}, found {found}"

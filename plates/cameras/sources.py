@@ -1,0 +1,351 @@
+"""Where a camera's frames come from: streams, files, devices, and frames that are pushed."""
+
+import logging
+import random
+import re
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+from typing import cast
+
+import av
+import av.error
+import av.logging
+import cv2
+import numpy as np
+from av.codec.hwaccel import HWAccel
+from numpy.typing import NDArray
+
+from plates.cameras.frames import Clock, Frame, SourceState
+
+# A stream that gives no new picture for so long is connected anew.
+_SILENT_S = 8.0
+_OPEN_S = 8.0
+# A reader that is so late reads keyframes alone until it has caught up.
+_LATE_S = 2.0
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.5, 30.0
+_HEARTBEAT_S = 1.0
+# Capture times further from the clock than that aren't believed.
+_MOST_SKEW_S = 3600.0
+_CLOSE_S = 2.0
+_TIMES_OUT = (av.error.ExitError, av.error.TimeoutError)
+_PASSWORD = re.compile(r"(?<=://)([^/@\s:]*):[^/@\s]*@")
+
+log = logging.getLogger("plates.cameras")
+# FFmpeg's own messages name addresses, with their passwords.
+av.logging.set_level(None)
+
+
+class SourceError(Exception):
+    """A source can't be read; the message has no password."""
+
+
+def redacted(text: str) -> str:
+    """A text, such as an address, without the passwords of addresses in it."""
+    return _PASSWORD.sub(r"\1:***@", text)
+
+
+class Source:
+    """A stream (rtsp, http), a device (/dev/video0) or a video file, decoded by a thread.
+
+    Of streams the newest frame is handed over, and those that came meanwhile are dropped; a stream
+    that ends, hangs or sends garbage is connected again, later and later, for ever. A file's frames
+    are all handed over.
+
+    Args:
+        address: With user and password, where the camera wants them.
+        fps: Frames a second that are handed over, at most.
+        keyframes_only: Decode nothing else; None: while the machine can't keep up.
+        hwaccel: What decodes, if PyAV has it here, such as "cuda" or "vaapi".
+
+    Raises:
+        SourceError: A file or device that isn't there.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        fps: float,
+        *,
+        keyframes_only: bool | None = None,
+        hwaccel: str | None = None,
+    ) -> None:
+        self._address, self._step_s = address, 1 / fps
+        self._keyframes_only, self._hwaccel = keyframes_only, hwaccel
+        self._live = "://" in address or address.startswith("/dev/")
+        if "://" not in address and not Path(address).exists():
+            raise SourceError(f"{address}: there is no such file or device")
+        self._state = SourceState()
+        self._newest: Frame | None = None
+        self._changed = threading.Condition()
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=redacted(address), daemon=True)
+
+    @property
+    def state(self) -> SourceState:
+        """How the stream is."""
+        return replace(self._state)
+
+    def frames(self) -> Iterator[Frame | None]:
+        """Hand over frames until a file ends or the source is closed; None while none comes.
+
+        A file that can't be read, or not to its end, is a SourceError.
+        """
+        self._thread.start()
+        while True:
+            with self._changed:
+                self._changed.wait_for(
+                    lambda: self._newest or not self._thread.is_alive(), _HEARTBEAT_S
+                )
+                frame, self._newest = self._newest, None
+                self._changed.notify_all()
+            if frame:
+                self._state.frames_read += 1
+                self._state.delay_s = round(max(0.0, time.time() - frame.captured), 3)
+                yield frame
+            elif self._thread.is_alive() and not self._stop.is_set():
+                yield None
+            else:
+                break
+        if self._state.status == "failed":
+            raise SourceError(self._state.problem)
+
+    def close(self) -> None:
+        """End the thread; it may outlive this call while a camera doesn't answer."""
+        with self._changed:
+            self._stop.set()
+            self._changed.notify_all()
+        if self._thread.ident is not None:
+            self._thread.join(_CLOSE_S)
+
+    def _run(self) -> None:
+        pause_s = _FIRST_PAUSE_S
+        while not self._stop.is_set():
+            read_before = self._state.frames_read
+            try:
+                self._read()
+                self._state.status, self._state.problem = "ended", ""
+            except (av.error.FFmpegError, SourceError, OSError, ValueError) as error:
+                silent = isinstance(error, _TIMES_OUT)
+                self._state.status = "silent" if silent else "failed"
+                self._state.problem = _explained(error, self._address)
+            if not self._live or self._stop.is_set():
+                break
+            if self._state.problem:
+                log.warning("%s: %s", redacted(self._address), self._state.problem)
+            if self._state.frames_read > read_before:
+                pause_s = _FIRST_PAUSE_S
+            self._stop.wait(pause_s * random.uniform(0.8, 1.2))  # noqa: S311
+            pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+            self._state.reconnects += 1
+        with self._changed:
+            self._changed.notify_all()
+
+    def _open(self) -> av.container.InputContainer:
+        self._state.status = "connecting"
+        options = {"rtsp_transport": "tcp"} if self._address.startswith("rtsp") else {}
+        kind = "v4l2" if self._address.startswith("/dev/") else None
+        hwaccel = HWAccel(self._hwaccel, allow_software_fallback=True) if self._hwaccel else None
+        timeout = (_OPEN_S, _SILENT_S)
+        return av.open(self._address, "r", kind, options, hwaccel=hwaccel, timeout=timeout)
+
+    def _read(self) -> None:
+        """Decode one connection until it ends."""
+        with self._open() as container:
+            if not container.streams.video:
+                raise SourceError("it has no video")
+            stream = container.streams.video[0]
+            stream.thread_type = "AUTO"
+            stream.codec_context.skip_frame = "NONKEY" if self._keyframes_only else "DEFAULT"
+            clock = _CaptureClock(container, self._address, self._live)
+            watch = _Watch()
+            due_s = -1.0
+            for frame in _decoded(container, stream, watch):
+                if self._stop.is_set():
+                    return
+                captured, position_s = clock.of(frame)
+                if self._live and self._keyframes_only is None:
+                    late = time.time() - captured > _LATE_S and clock.source == "rtcp"
+                    stream.codec_context.skip_frame = "NONKEY" if late else "DEFAULT"
+                if position_s < due_s - self._step_s / 8 and position_s > due_s - 1:
+                    continue
+                due_s = max(due_s + self._step_s, position_s + self._step_s / 2)
+                image = cast(NDArray[np.uint8], frame.to_ndarray(format="bgr24"))
+                if self._live and watch.is_frozen(image):
+                    self._state.status = "frozen"
+                    raise SourceError(f"the picture has not changed for {_SILENT_S:g} s")
+                self._hand_over(Frame(_upright(image, frame), captured, clock.source, position_s))
+
+    def _hand_over(self, frame: Frame) -> None:
+        self._state.status, self._state.problem = "live", ""
+        with self._changed:
+            if self._newest and self._live:
+                self._state.frames_dropped += 1
+            elif self._newest:
+                self._changed.wait_for(lambda: self._newest is None or self._stop.is_set())
+            self._newest = frame
+            self._changed.notify_all()
+
+
+class PushedFrames:
+    """A camera whose frames are pushed, one at a time; of those that wait, the newest is kept."""
+
+    def __init__(self) -> None:
+        self._state = SourceState()
+        self._newest: Frame | None = None
+        self._last = self._first = 0.0
+        self._changed = threading.Condition()
+        self._closed = False
+
+    @property
+    def state(self) -> SourceState:
+        """How many came; "silent" while none does."""
+        return replace(self._state)
+
+    def put(self, image: NDArray[np.uint8], captured: float | None) -> None:
+        """Take (H, W, 3) uint8 BGR; times, in Unix seconds, that don't rise are moved."""
+        clock: Clock = "arrival" if captured is None else "rtcp"
+        moment = max(time.time() if captured is None else captured, self._last + 1e-3)
+        self._last, self._first = moment, self._first or moment
+        with self._changed:
+            self._state.frames_dropped += self._newest is not None
+            self._newest = Frame(image, moment, clock, moment - self._first)
+            self._changed.notify_all()
+
+    def frames(self) -> Iterator[Frame | None]:
+        """Hand over frames until it is closed; None while none comes."""
+        while not self._closed:
+            with self._changed:
+                self._changed.wait_for(lambda: self._newest or self._closed, _HEARTBEAT_S)
+                frame, self._newest = self._newest, None
+            self._state.status = "live" if frame else "silent"
+            self._state.frames_read += frame is not None
+            yield frame
+
+    def close(self) -> None:
+        """End it."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+
+
+class _CaptureClock:
+    """When frames were taken, and how that is known."""
+
+    def __init__(self, container: av.container.InputContainer, address: str, live: bool) -> None:
+        self._container, self._live = container, live
+        self.source: Clock = "arrival" if live else "file"
+        self._offset = 0.0 if live else _recorded_at(container, address)
+        self._last = -1.0
+        self._first_s: float | None = None
+
+    def of(self, frame: av.VideoFrame) -> tuple[float, float]:
+        """Unix seconds, which never fall, and seconds since the first frame."""
+        now, time_s = time.time(), frame.time
+        if time_s is None:
+            time_s = now
+        self._first_s = time_s if self._first_s is None else self._first_s
+        captured = self._offset + time_s - self._first_s
+        if self._live:
+            start = self._container.start_time_realtime
+            known = start / 1e6 + time_s if start else 0.0
+            if abs(known - now) < _MOST_SKEW_S:
+                self.source, captured = "rtcp", known
+            else:
+                # The least delay so far: frames come late, never early.
+                self.source = "arrival"
+                self._offset = min(self._offset or now, now - (time_s - self._first_s))
+                captured = max(self._offset + time_s - self._first_s, now - _SILENT_S)
+        self._last = max(captured, self._last + 1e-3)
+        return self._last, max(0.0, time_s - self._first_s)
+
+
+class _Watch:
+    """Notices a stream that sends no pictures, or always the same one."""
+
+    def __init__(self) -> None:
+        self._decoded_at = self._changed_at = time.monotonic()
+        self._picture = b""
+
+    def see(self, decoded: bool) -> None:
+        now = time.monotonic()
+        if decoded:
+            self._decoded_at = now
+        elif now - self._decoded_at > _SILENT_S:
+            raise SourceError(f"it has sent no picture that can be decoded for {_SILENT_S:g} s")
+
+    def is_frozen(self, image: NDArray[np.uint8]) -> bool:
+        picture = image[::16, ::16].tobytes()
+        if picture != self._picture:
+            self._picture, self._changed_at = picture, time.monotonic()
+        return time.monotonic() - self._changed_at > _SILENT_S
+
+
+def _decoded(
+    container: av.container.InputContainer, stream: av.VideoStream, watch: _Watch
+) -> Iterator[av.VideoFrame]:
+    """The stream's pictures; what is broken is passed over."""
+    for packet in container.demux(stream):
+        try:
+            frames = packet.decode()
+        except av.error.InvalidDataError:
+            frames = []
+        watch.see(bool(frames))
+        yield from frames
+
+
+def _recorded_at(container: av.container.InputContainer, address: str) -> float:
+    """When a file's first frame was taken: as the file says, else as old as the file."""
+    try:
+        return datetime.fromisoformat(container.metadata["creation_time"]).timestamp()
+    except (KeyError, ValueError):
+        return Path(address).stat().st_mtime
+
+
+def _upright(image: NDArray[np.uint8], frame: av.VideoFrame) -> NDArray[np.uint8]:
+    """Turn a picture as its file says."""
+    return np.ascontiguousarray(np.rot90(image, round(frame.rotation / 90)))
+
+
+def _explained(error: Exception, address: str) -> str:
+    if isinstance(error, _TIMES_OUT):
+        return f"nothing has come for {_SILENT_S:g} s"
+    if isinstance(error, av.error.HTTPUnauthorizedError):
+        return "it refuses the user name or the password"
+    reason = getattr(error, "strerror", None) or str(error)
+    return redacted(reason.replace(address, redacted(address)))
+
+
+class MotionGate:
+    """Tells frames in which something moved from those that need not be read."""
+
+    # Shares of the frame's sides: finer than a far plate. Grey levels beyond noise and its drift.
+    _TILES_WH, _LEAST = (160, 90), 6.0
+    # So often a frame is read even if nothing seems to move.
+    _AT_LEAST_EVERY_S = 1.0
+
+    def __init__(self) -> None:
+        self._seen: NDArray[np.int16] | None = None
+        self._read_at = 0.0
+
+    def moved(self, frame: Frame) -> bool:
+        """Whether a frame differs from the last one that was to be read, or that is long ago."""
+        few = cv2.resize(frame.image, self._TILES_WH, interpolation=cv2.INTER_AREA)
+        now = few.astype(np.int16)
+        waited_s = frame.captured - self._read_at
+        still = (
+            self._seen is not None
+            and 0 <= waited_s < self._AT_LEAST_EVERY_S
+            and int(np.abs(now - self._seen).max()) < self._LEAST
+        )
+        if still:
+            return False
+        self._seen, self._read_at = now, frame.captured
+        return True
+
+    def forget(self) -> None:
+        """The last frame was not read after all."""
+        self._seen = None

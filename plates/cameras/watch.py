@@ -1,0 +1,299 @@
+"""A camera's way from frames to reports, and what `plates watch` makes of them."""
+
+import csv
+import logging
+import re
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from queue import SimpleQueue
+from threading import Lock, Thread
+from typing import TYPE_CHECKING, Protocol
+from urllib.parse import urlsplit
+
+import av
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+
+from plate_models.spec import MODEL_VERSION
+from plates.annotate import annotate
+from plates.cameras.events import Model, Pass, Stream
+from plates.cameras.frames import Frame, ReadFrame, SeenPlate, SourceState
+from plates.cameras.fusion import Reader
+from plates.cameras.lists import PlateList
+from plates.cameras.passes import Passes, Report
+from plates.cameras.recognizer import RecognizerAway, seen_plates
+from plates.cameras.sources import MotionGate, Source
+
+if TYPE_CHECKING:
+    from plate_models.engines.nets import Nets
+
+CSV_COLUMNS = (
+    *("camera", "first", "last", "text", "score", "readable", "format", "direction"),
+    *("stationary", "frames_read", "list", "probability", "id"),
+)
+_SHOWN = 30  # passes in the table
+_TICKS = 1000  # per second, of an annotated video's clock
+
+log = logging.getLogger("plates.cameras")
+
+
+class FrameSource(Protocol):
+    """Where a camera's frames come from; see `plates.cameras.sources`."""
+
+    @property
+    def state(self) -> SourceState:
+        """How it is."""
+
+    def frames(self) -> Iterator[Frame | None]:
+        """The newest frames; None about once a second while none comes."""
+
+    def close(self) -> None:
+        """End it."""
+
+
+@dataclass(frozen=True, eq=False)
+class Camera:
+    """A camera that is followed."""
+
+    name: str
+    source: FrameSource
+    passes: Passes
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """One frame of a camera, None where none came in time, and what is reported at it."""
+
+    camera: str
+    frame: Frame | None
+    plates: Sequence[SeenPlate]
+    reports: Sequence[Report]
+
+
+def follow(camera: Camera, read: ReadFrame) -> Iterator[Step]:
+    """Read a camera's frames until its source ends. Frames in which nothing moves are not read."""
+    gate, passes = MotionGate(), camera.passes
+    for frame in camera.source.frames():
+        plates: list[SeenPlate] = []
+        if frame is None:
+            reports = passes.advance()
+        elif not gate.moved(frame):
+            reports = passes.hold(frame)
+        else:
+            try:
+                plates = read(frame.image)
+            except RecognizerAway as error:
+                log.warning("%s: a frame was not read: %s", camera.name, error)
+                gate.forget()
+                reports = passes.advance()
+            else:
+                state = camera.source.state
+                stream = Stream(frames_dropped=state.frames_dropped, reconnects=state.reconnects)
+                reports = passes.add(frame, plates, stream)
+        yield Step(camera.name, frame, plates, reports)
+    yield Step(camera.name, None, (), passes.close())
+
+
+def follow_all(cameras: Sequence[Camera], read: ReadFrame) -> Iterator[Step]:
+    """Follow several cameras at once, a thread each; frames are read in turns.
+
+    An error of one is raised once the others have ended.
+    """
+    steps: SimpleQueue[Step | Exception | None] = SimpleQueue()
+    turn = Lock()
+
+    def read_in_turn(image: NDArray[np.uint8]) -> list[SeenPlate]:
+        with turn:
+            return read(image)
+
+    def run(camera: Camera) -> None:
+        try:
+            for step in follow(camera, read_in_turn):
+                steps.put(step)
+            steps.put(None)
+        except Exception as error:
+            steps.put(error)
+
+    for camera in cameras:
+        Thread(target=run, args=(camera,), daemon=True, name=camera.name).start()
+    failures: list[Exception] = []
+    left = len(cameras)
+    while left:
+        step = steps.get()
+        if isinstance(step, Step):
+            yield step
+        else:
+            left -= 1
+            failures += [step] if step else []
+    if failures:
+        raise failures[0]
+
+
+def open_cameras(
+    addresses: Sequence[str],
+    fps: float,
+    keyframes_only: bool | None,
+    lists: Sequence[PlateList],
+    nets: "Nets",
+    weights: str,
+) -> list[Camera]:
+    """Open sources, named after their addresses, for nets in this process with their weights."""
+    config, names = nets.config, Counter[str]()
+    reader = Reader(config.grammar, config.calibration, config.specs.recognizer)
+    model = Model(version=MODEL_VERSION, weights=weights)
+    cameras = []
+    for address in addresses:
+        url = urlsplit(address)
+        name = re.sub(r"[^A-Za-z0-9_-]+", "-", Path(url.path).stem or url.hostname or "camera")
+        names[name] += 1
+        name += f"-{names[name]}" if names[name] > 1 else ""
+        source = Source(address, fps, keyframes_only=keyframes_only)
+        cameras.append(Camera(name, source, Passes(name, reader, model, lists=lists)))
+    return cameras
+
+
+def read_with(nets: "Nets") -> ReadFrame:
+    """Have frames read by nets in this process."""
+    import torch
+
+    def read(image: NDArray[np.uint8]) -> list[SeenPlate]:
+        plates = nets.read(torch.from_numpy(cv2.cvtColor(image, cv2.COLOR_BGR2RGB)))
+        return seen_plates(plates, image)
+
+    return read
+
+
+class Output(Protocol):
+    """What becomes of the steps."""
+
+    def show(self, step: Step) -> None:
+        """Take note of a step."""
+
+    def close(self) -> None:
+        """There are no more."""
+
+
+class JsonLines:
+    """Prints each event as a line of JSON."""
+
+    def show(self, step: Step) -> None:
+        """Print the step's events."""
+        for report in step.reports:
+            print(report.event.model_dump_json(), flush=True)
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+class CsvRows:
+    """Prints a row for each pass that has ended."""
+
+    def __init__(self) -> None:
+        self._rows = csv.writer(sys.stdout, lineterminator="\n")
+        self._rows.writerow(CSV_COLUMNS)
+
+    def show(self, step: Step) -> None:
+        """Print the passes that ended."""
+        for event in _ended(step):
+            match = (event.match.list, event.match.probability) if event.match else ("", "")
+            times = event.model_dump(mode="json", include={"time"})["time"]
+            reading = event.text, event.score, str(event.readable).lower(), event.format
+            motion = event.motion.direction, str(event.motion.stationary).lower()
+            row = (event.camera, times["first"], times["last"], *reading, *motion)
+            self._rows.writerow((*row, event.evidence.frames_read, *match, event.id))
+            sys.stdout.flush()
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+class LiveTable:
+    """Keeps a table of the last passes up to date; where stdout is no terminal, prints lines."""
+
+    def __init__(self) -> None:
+        console = Console()
+        self._passes: dict[str, Pass] = {}
+        self._live = Live(console=console, auto_refresh=False) if console.is_terminal else None
+        if self._live:
+            self._live.start()
+        else:
+            print(_line(("camera", "seen", "text", "format", "score", "motion", "list")))
+
+    def show(self, step: Step) -> None:
+        """Update the table."""
+        if not self._live:
+            for event in _ended(step):
+                print(_line(_cells(event)), flush=True)
+        elif step.reports:
+            self._passes |= {report.event.id: report.event for report in step.reports}
+            for old in list(self._passes)[:-_SHOWN]:
+                del self._passes[old]
+            table = Table("camera", "seen", "text", "format", "score", "motion", "list", "")
+            for event in self._passes.values():
+                table.add_row(*_cells(event), "" if event.type == "pass.ended" else "in sight")
+            self._live.update(table, refresh=True)
+
+    def close(self) -> None:
+        """Leave the table as it is."""
+        if self._live:
+            self._live.stop()
+
+
+class AnnotatedVideos:
+    """Writes a video for each camera, with the plates drawn in, into a folder."""
+
+    def __init__(self, folder: Path, fps: float) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self._folder, self._fps = folder, Fraction(fps).limit_denominator(1000)
+        self._videos: dict[str, tuple[av.container.OutputContainer, av.VideoStream]] = {}
+        self._plates: dict[str, Sequence[SeenPlate]] = {}
+
+    def show(self, step: Step) -> None:
+        """Write the step's frame; one that was not read gets the plates of the one before."""
+        if step.frame is None:
+            return
+        plates = self._plates[step.camera] = step.plates or self._plates.get(step.camera, ())
+        rgb = cv2.cvtColor(step.frame.image, cv2.COLOR_BGR2RGB)
+        drawn = annotate(np.asarray(rgb, np.uint8), plates)
+        drawn = drawn[: drawn.shape[0] // 2 * 2, : drawn.shape[1] // 2 * 2]  # as H.264 needs it
+        if step.camera not in self._videos:
+            container = av.open(self._folder / f"{step.camera}.mp4", "w")
+            stream = container.add_stream("libx264", rate=self._fps)
+            stream.height, stream.width = drawn.shape[:2]
+            stream.codec_context.time_base = Fraction(1, _TICKS)
+            self._videos[step.camera] = container, stream
+        container, stream = self._videos[step.camera]
+        frame = av.VideoFrame.from_ndarray(drawn, "rgb24")
+        frame.pts, frame.time_base = round(step.frame.position_s * _TICKS), Fraction(1, _TICKS)
+        container.mux(stream.encode(frame))
+
+    def close(self) -> None:
+        """Finish the files."""
+        for container, stream in self._videos.values():
+            container.mux(stream.encode(None))
+            container.close()
+
+
+def _ended(step: Step) -> list[Pass]:
+    return [each.event for each in step.reports if each.event.type == "pass.ended"]
+
+
+def _cells(event: Pass) -> tuple[str, ...]:
+    seen = time.strftime("%H:%M:%S", time.localtime(event.time.first))
+    listed = f"{event.match.list} {event.match.probability:.3f}" if event.match else ""
+    motion = "stationary" if event.motion.stationary else event.motion.direction
+    reading = event.text_native or "?", event.format, f"{event.score:.3f}"
+    return event.camera, seen, *reading, motion, listed
+
+
+def _line(cells: Sequence[str]) -> str:
+    return " ".join(f"{cell:<12}" for cell in cells).rstrip()

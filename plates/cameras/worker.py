@@ -1,0 +1,221 @@
+"""The processes of `plates serve --cameras`: one for each camera, one for all deliveries.
+
+Started by the supervisor. A camera's process reads its source, has the frames read by Triton and
+writes its events into the store, from where the deliveries and the gateway take them.
+"""
+
+import argparse
+import contextlib
+import json
+import logging
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from multiprocessing.connection import Connection, Listener
+from pathlib import Path
+from typing import TypeVar
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from api.observing import logs
+from api.settings import Settings
+from plate_models import images
+from plate_models.formats import grammar_of
+from plate_models.recognition.calibration import Calibration
+from plate_models.spec import MODEL_VERSION, Specs, spec_from_json
+from plates.cameras import FOLDER_VARIABLE, KEY_VARIABLE
+from plates.cameras import settings as camera_settings
+from plates.cameras.delivery import Deliverer, targets_of
+from plates.cameras.events import Model, Pass
+from plates.cameras.fusion import Reader
+from plates.cameras.lists import load_list
+from plates.cameras.outbox import Outbox
+from plates.cameras.passes import Passes
+from plates.cameras.recognizer import RecognizerAway, TritonRecognizer
+from plates.cameras.sources import PushedFrames, Source
+from plates.cameras.store import Store, StoreUnavailable
+from plates.cameras.watch import Camera, FrameSource, follow
+from plates.serving.child import SIGN_S, Child, give_sign, parse_options, python
+
+_COMMAND = python("plates.cameras.worker")
+
+T = TypeVar("T")
+
+log = logging.getLogger("plates.cameras")
+
+
+def parts(path: Path, environment: Callable[[], Mapping[str, str]]) -> list[Child]:
+    """The supervisor's parts: a process for each camera of a file, and one that delivers.
+
+    A file with mistakes is a `CameraSettingsError` that names them all.
+    """
+    file = camera_settings.load(path)
+    cameras = [
+        Child(
+            f"camera {camera.name}",
+            [*_COMMAND, "--camera", camera.name],
+            environment,
+            needed=False,
+        )
+        for camera in file.cameras
+    ]
+    return [*cameras, Child("delivery", [*_COMMAND, "--deliver"], environment, needed=False)]
+
+
+def main() -> int:
+    """Work until the supervisor ends this process or has ended itself."""
+    parser = argparse.ArgumentParser(prog="python -m plates.cameras.worker")
+    work = parser.add_mutually_exclusive_group(required=True)
+    work.add_argument("--camera", metavar="NAME")
+    work.add_argument("--deliver", action="store_true")
+    options = parse_options(parser)
+    if options is None:
+        return 1
+    settings = Settings()
+    logs.configure(settings.log_format)
+    if settings.cameras is None:
+        raise SystemExit("PLATES_CAMERAS is not set")
+    file = camera_settings.load(settings.cameras)
+    store = Store.of(file.storage)
+    if options.deliver:
+        _deliver(file, store, options.alive)
+    else:
+        camera = next(each for each in file.cameras if each.name == options.camera)
+        _follow(file, camera, settings, store, options.alive)
+    return 0
+
+
+def _deliver(file: camera_settings.CamerasFile, store: Store, alive: int) -> None:
+    stop = threading.Event()
+    worker = threading.Thread(
+        target=Deliverer(store, targets_of(file)).run, args=(stop,), daemon=True
+    )
+    worker.start()
+    while worker.is_alive() and give_sign(alive):
+        time.sleep(SIGN_S)
+    stop.set()
+
+
+def _follow(
+    file: camera_settings.CamerasFile,
+    camera: camera_settings.Camera,
+    settings: Settings,
+    store: Store,
+    alive: int,
+) -> None:
+    """Follow a camera; its events go to the store."""
+    recognizer = TritonRecognizer(settings, os.environ.get(KEY_VARIABLE, ""))
+    model = _wait_for(recognizer, alive)
+    outbox = Outbox(store)
+    targets = [target for target in file.targets if target.name in camera.targets]
+    pictures = file.storage.pictures or any(getattr(each, "picture", False) for each in targets)
+
+    def put(event: Pass, crop: NDArray[np.uint8] | None = None) -> None:
+        wanted = [target.name for target in targets if event.type in target.events]
+        outbox.put(event, _jpeg(crop) if pictures and crop is not None else None, wanted)
+
+    # What was in sight when this camera's last process was killed: this one doesn't know it.
+    for event in _patiently(store.running, camera.name, alive=alive):
+        put(event.model_copy(update={"type": "pass.ended", "revision": event.revision + 1}))
+    zones = [camera_settings.Zone(*each) for each in camera.zones.items()]
+    lists = [load_list(name, file.lists[name]) for name in camera.lists]
+    passes = Passes(camera.name, _reader(settings), model, zones, lists)
+    with contextlib.closing(_source(camera)) as source:
+        threading.Thread(target=_tell, args=(store, camera.name, source), daemon=True).start()
+        next_sign = 0.0
+        for step in follow(Camera(camera.name, source, passes), recognizer.read):
+            for report in step.reports:
+                put(report.event, report.crop)
+            if time.monotonic() >= next_sign:
+                next_sign = time.monotonic() + SIGN_S
+                if not give_sign(alive):
+                    return
+    # A file has ended: nothing to do is no reason to be started again.
+    while give_sign(alive):
+        time.sleep(SIGN_S)
+
+
+def _tell(store: Store, camera: str, source: FrameSource) -> None:
+    """Write the source's state every second."""
+    while True:
+        with contextlib.suppress(StoreUnavailable):
+            store.write_state(camera, asdict(source.state))
+        time.sleep(SIGN_S)
+
+
+def _patiently(ask: Callable[[str], T], camera: str, alive: int) -> T:
+    """Ask the database until it answers."""
+    while give_sign(alive):
+        try:
+            return ask(camera)
+        except StoreUnavailable as error:
+            log.warning("%s waits for the database: %s", camera, error)
+            time.sleep(SIGN_S)
+    raise SystemExit(1)  # the supervisor has ended
+
+
+def _jpeg(crop: NDArray[np.uint8]) -> bytes:
+    return cv2.imencode(".jpg", cv2.cvtColor(crop, cv2.COLOR_RGB2BGR))[1].tobytes()
+
+
+def _wait_for(recognizer: TritonRecognizer, alive: int) -> Model:
+    """Wait until Triton reads; returns what it reads with."""
+    while give_sign(alive):
+        try:
+            recognizer.read(np.zeros((64, 64, 3), np.uint8))
+            return recognizer.model
+        except RecognizerAway:
+            time.sleep(SIGN_S)
+    raise SystemExit(1)  # the supervisor has ended
+
+
+def _reader(settings: Settings) -> Reader:
+    """How texts are chosen: as the models at hand were exported."""
+    manifest = settings.model_repository / "plate_recognition" / MODEL_VERSION / "exported.json"
+    exported = json.loads(manifest.read_text(encoding="utf-8"))
+    spec = spec_from_json(Specs, exported["specs"], "specs").recognizer
+    calibration = Calibration.from_json(json.dumps(exported["calibration"]))
+    return Reader(grammar_of(*(settings.countries or spec.countries)), calibration, spec)
+
+
+def _source(camera: camera_settings.Camera) -> FrameSource:
+    """A camera's source; one without an address waits for frames on its socket."""
+    if camera.source is not None:
+        return Source(
+            camera.source.get_secret_value(),
+            camera.fps,
+            keyframes_only=camera.keyframes_only,
+            hwaccel=camera.hwaccel,
+        )
+    frames = PushedFrames()
+    folder = Path(os.environ[FOLDER_VARIABLE])
+    threading.Thread(target=_receive, args=(folder / camera.name, frames), daemon=True).start()
+    return frames
+
+
+def _receive(path: Path, frames: PushedFrames) -> None:
+    """Take the frames that `push` hands over."""
+    path.unlink(missing_ok=True)  # of this camera's last process
+    with Listener(str(path), "AF_UNIX") as listener:
+        while True:
+            with contextlib.suppress(OSError, EOFError), listener.accept() as connection:
+                connection.send_bytes(_take(connection, frames).encode())
+
+
+def _take(connection: Connection, frames: PushedFrames) -> str:
+    captured, _, file = connection.recv_bytes().partition(b"\n")
+    try:
+        rgb = images.decode(file)
+    except images.ImageError as error:
+        return f"{error.slug}: {error}"
+    frames.put(np.ascontiguousarray(rgb[..., ::-1]), json.loads(captured))
+    return ""
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,59 @@
+"""Follow cameras and videos in this process: one event for each vehicle that passes.
+
+A source is an address (rtsp://, http:// of an MJPEG stream), a video file, or a device such as
+/dev/video0. A table goes to stdout, or with --json one JSON object per event (`pass.updated` as
+soon as a plate is read surely, `pass.ended` once for each pass), or with --csv a row per pass. A
+camera's stream is followed until Ctrl-C, and connected again when it ends; a file ends.
+"""
+
+import argparse
+from contextlib import ExitStack
+from pathlib import Path
+
+from plates.cli.options import RELEASED_WEIGHTS, add_engine, add_number, add_weights, load_nets
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("sources", nargs="+", metavar="SOURCE")
+    output = parser.add_mutually_exclusive_group()
+    output.add_argument("--json", action="store_true", help="one JSON object per event")
+    output.add_argument("--csv", action="store_true", help="one row per pass")
+    text = "write each source as a video with its plates drawn in"
+    parser.add_argument("--annotate", type=Path, metavar="DIR", help=text)
+    text = "known plates, a CSV file; may be given several times"
+    parser.add_argument("--list", type=Path, metavar="FILE", action="append", default=[], help=text)
+    add_number(parser, "--fps", 5, "frames a second that are looked at", metavar="N")
+    parser.add_argument("--keyframes-only", action="store_true", help="decode only keyframes")
+    add_weights(parser)
+    add_engine(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Follow the sources; the exit status is 1 if one could not be followed."""
+    from plate_models.weights import check_manifest
+    from plates.cameras import watch
+    from plates.cameras.lists import load_list
+
+    lists = [load_list(path.stem, path) for path in arguments.list]
+    nets = load_nets(arguments)
+    weights = check_manifest(arguments.weights or RELEASED_WEIGHTS)
+    with ExitStack() as stack:
+        options = arguments.fps, arguments.keyframes_only or None, lists
+        cameras = watch.open_cameras(arguments.sources, *options, nets, weights)
+        for camera in cameras:
+            stack.callback(camera.source.close)
+        outputs: list[watch.Output] = []
+        if arguments.json:
+            outputs.append(watch.JsonLines())
+        elif arguments.csv:
+            outputs.append(watch.CsvRows())
+        else:
+            outputs.append(watch.LiveTable())
+        if arguments.annotate:
+            outputs.append(watch.AnnotatedVideos(arguments.annotate, arguments.fps))
+        for output in outputs:
+            stack.callback(output.close)
+        for step in watch.follow_all(cameras, watch.read_with(nets)):
+            for output in outputs:
+                output.show(step)
+    return 0

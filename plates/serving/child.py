@@ -1,0 +1,183 @@
+"""Processes of ours, as the supervisor sees them: each gives a sign of life every second.
+
+They get two options: `--alive`, the descriptor of the pipe for these signs, and `--parent`, the
+process they end with.
+"""
+
+import argparse
+import contextlib
+import logging
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+from api.status import State, Status
+from plates.serving.errors import GaveUp, StartError
+from plates.serving.processes import die_with_parent
+from plates.serving.supervisor import RestartBudget
+
+# What is under way is finished in that time, or not at all.
+STOP_S = 2.4
+START_S = 60.0
+SILENCE_S = 20.0
+SIGN_S = 1.0
+_KILL_S = 1.0
+_POLL_S = 0.05
+# A child that the service can do without is tried again that late at most.
+_LONGEST_PAUSE_S = 60.0
+
+log = logging.getLogger("plates.supervisor")
+
+
+def python(module: str) -> tuple[str, ...]:
+    """The command that runs one of our modules."""
+    # -P: the current folder may hold another package named "api".
+    return sys.executable, "-P", "-m", module
+
+
+class Child:
+    """A part of the service that is a process; see `plates.serving.supervisor.Part`.
+
+    Args:
+        name: Of the part, such as "gateway".
+        command: Its command line, to which the two options are added.
+        environment: Asked at each start for what is added to this process's environment.
+        passed: Descriptors that it inherits.
+        needed: Whether the service fails with it. If not, its start is not waited for, and it is
+            restarted however often it fails.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        command: Sequence[str],
+        environment: Callable[[], Mapping[str, str]],
+        passed: Sequence[int] = (),
+        needed: bool = True,
+    ) -> None:
+        self._name, self._environment, self._passed = name, environment, passed
+        self._command = command
+        self._needed = needed
+        self._state: State = "starting"
+        self._restarts = 0
+        self._budget = RestartBudget(f"The {name}")
+        self._process: subprocess.Popen[bytes] | None = None
+        self._signs = -1
+        self._alive_at = self._start_at = 0.0
+
+    @property
+    def status(self) -> Status:
+        """Its state and restarts."""
+        return Status(self._state if self._needed else "ready", {self._name: self._restarts})
+
+    def start(self) -> None:
+        """Start the process; wait until it works, if it is needed."""
+        self._launch()
+        while self._needed and self._state != "ready":
+            if problem := self._find_problem():
+                raise StartError(f"The {self._name} can't be started: {problem}.")
+            time.sleep(_POLL_S)
+
+    def tick(self) -> None:
+        """See whether it lives, and restart it if it does not."""
+        if self._process is not None:
+            if problem := self._find_problem():
+                self._restart(problem)
+        elif time.monotonic() >= self._start_at:
+            try:
+                self._launch()
+            except StartError as error:
+                self._restart(str(error))
+
+    def stop(self) -> None:
+        """Ask the process to end, and end it."""
+        if self._process is not None:
+            self._process.send_signal(signal.SIGTERM)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(STOP_S)
+        self._kill()
+
+    def _launch(self) -> None:
+        self._signs, give = os.pipe()
+        os.set_blocking(self._signs, False)
+        try:
+            self._process = subprocess.Popen(  # noqa: S603 - our own command
+                [*self._command, "--alive", str(give), "--parent", str(os.getpid())],
+                stdin=subprocess.DEVNULL,
+                env=os.environ | dict(self._environment()),
+                pass_fds=(*self._passed, give),
+                # Ctrl-C in a terminal is for this process, which stops the others in order.
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise StartError(f"the {self._name}'s process can't be made: {error}") from error
+        finally:
+            os.close(give)
+        self._alive_at = time.monotonic()
+
+    def _restart(self, reason: str) -> None:
+        self._state = "healing"
+        self._kill()
+        try:
+            pause_s = self._budget.spend(reason)
+        except GaveUp:
+            if self._needed:
+                raise
+            pause_s = _LONGEST_PAUSE_S
+        log.error("Restarting the %s: %s.", self._name, reason)
+        self._restarts += 1
+        self._start_at = time.monotonic() + pause_s
+
+    def _kill(self) -> None:
+        process, self._process = self._process, None
+        signs, self._signs = self._signs, -1
+        if process is not None:
+            process.kill()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(_KILL_S)
+        if signs >= 0:
+            os.close(signs)
+
+    def _find_problem(self) -> str | None:
+        """Take note of the signs of life since the last call; return what is wrong, if anything."""
+        signs, now = b"", time.monotonic()
+        with contextlib.suppress(BlockingIOError):
+            signs = os.read(self._signs, 4096)
+        if signs:
+            self._state, self._alive_at = "ready", now
+            self._budget.well()
+            return None
+        if self._process and (status := self._process.poll()) is not None:
+            return f"it ended with status {status}"
+        patience_s = SILENCE_S if self._state == "ready" else START_S
+        if now - self._alive_at > patience_s:
+            return f"it has given no sign of life for {patience_s:g} s"
+        return None
+
+
+def parse_options(parser: argparse.ArgumentParser) -> argparse.Namespace | None:
+    """Parse a child's options and tie its life to its parent's; None if that has ended."""
+    parser.add_argument("--alive", type=int, required=True, help="where signs of life go")
+    parser.add_argument("--parent", type=int, required=True, help="the process it ends with")
+    options = parser.parse_args()
+    os.set_blocking(options.alive, False)
+    if sys.platform == "linux":
+        # Killed at once: the next supervisor needs its ports and files.
+        die_with_parent(signal.SIGKILL)
+    # Python's own handler would answer with a traceback.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    return options if os.getppid() == options.parent else None
+
+
+def give_sign(alive: int) -> bool:
+    """Give a sign of life; False if the supervisor has ended."""
+    try:
+        os.write(alive, b".")
+    except BlockingIOError:
+        pass  # The pipe is full if the supervisor itself is stopped.
+    except BrokenPipeError:
+        return False
+    return True

@@ -1,0 +1,30 @@
+"""A pass as workers report it."""
+
+from typing import Any
+
+from plates.cameras.events import Pass
+
+
+def a_pass(number: int = 1, kind: str = "ended", revision: int = 1, **changes: Any) -> Pass:
+    begin = 1769860800.0 + number
+    quad = ((405, 331), (476, 331), (476, 353), (405, 353))
+    fields: dict[str, Any] = {
+        "text": "X556XM750",
+        "text_native": "Х556ХМ750",
+        "score": 0.998,
+        "readable": True,
+        "format": "ru.car",
+        "region": {"code": "750", "name": "Moscow Oblast", "country": "ru"},
+        "characters": [],
+        "candidates": [{"text": "X556XM750", "score": 0.998}, {"text": "X556XM75", "score": 0.1}],
+        "evidence": {"frames_seen": 9, "frames_read": 6, "best_single": {"text": "", "score": 0}},
+        "time": {"first": begin, "last": begin + 2.5, "best": begin + 1.25}
+        | {"source": "rtcp", "position_s": 12.4},
+        "motion": {"direction": "approaching", "stationary": False, "zones": ["drive"]},
+        "best": {"box": (405.4, 331.6, 476.0, 353.2), "quad": quad},
+        "match": None,
+        "stream": {},
+        "model": {"version": "1", "weights": "sha256:0"},
+    }
+    name = {"id": f"0199-{number}", "type": f"pass.{kind}", "revision": revision}
+    return Pass.model_validate(fields | name | {"camera": "gate-1"} | changes)

@@ -1,0 +1,372 @@
+"""Delivery to real receivers: HTTP servers, a mosquitto, files."""
+
+import csv
+import email
+import json
+import shutil
+import socket
+import ssl
+import subprocess
+import threading
+from ast import literal_eval
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from camera_events import a_pass
+from paho.mqtt import client as mqtt
+from paho.mqtt.enums import CallbackAPIVersion
+from standardwebhooks import Webhook
+from support import wait_until
+
+from plates.cameras.delivery import Deliverer, targets_of
+from plates.cameras.settings import CamerasFile
+from plates.cameras.store import Store
+
+SIGNING_KEY = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+WEBHOOK = {"name": "hook", "kind": "webhook", "secret": SIGNING_KEY, "private_addresses": True}
+
+
+class Receiver(ThreadingHTTPServer):
+    """Answers as `statuses` says, then with 200, and an endless body each time."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        self.requests, self.statuses, self.open = [], [], threading.Event()
+        self.open.set()
+        super().__init__(("127.0.0.1", 0), Handler)
+        threading.Thread(target=self.serve_forever, args=(0.05,), daemon=True).start()
+
+    @property
+    def url(self):
+        return f"http://127.0.0.1:{self.server_port}/"
+
+
+class Handler(BaseHTTPRequestHandler):
+    def do_POST(self):
+        body = self.rfile.read(int(self.headers["content-length"]))
+        self.server.open.wait(20)
+        status = self.server.statuses.pop(0) if self.server.statuses else 200
+        self.server.requests.append(
+            SimpleNamespace(path=self.path, headers=self.headers, body=body)
+        )
+        self.send_response(status)
+        self.send_header("location", self.server.url + "elsewhere")
+        self.send_header("connection", "close")
+        self.end_headers()
+        try:
+            while self.server.open.is_set():
+                self.wfile.write(b"x" * 65536)
+        except OSError:
+            pass
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture
+def receiver(request):
+    server = Receiver()
+    yield server
+    server.open.set()
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.fixture
+def store(tmp_path, monkeypatch):
+    monkeypatch.setattr("plates.cameras.store._LONGEST_DELAY_S", 0.1)
+    store = Store(f"sqlite:///{tmp_path}/plates.db", True, True, 30)
+    yield store
+    store.close()
+
+
+@contextmanager
+def delivering(store, *targets):
+    """Deliver in the background; what is wanted of a target is asked by its name."""
+    camera = {"name": "gate-1", "targets": [target["name"] for target in targets]}
+    file = CamerasFile.model_validate({"targets": targets, "cameras": [camera]})
+    stop = threading.Event()
+    thread = threading.Thread(target=Deliverer(store, targets_of(file)).run, args=(stop,))
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+
+
+def nothing_owed(store):
+    return lambda: not store.backlog()
+
+
+def test_webhooks_are_signed_and_tried_again_with_the_same_id(store, receiver):
+    receiver.statuses = [500, 302, 410]
+    store.add(a_pass(kind="updated"), None, [])
+    store.add(a_pass(revision=2), None, ["hook"])
+    with delivering(store, WEBHOOK | {"url": receiver.url}):
+        wait_until(nothing_owed(store))
+    assert [request.path for request in receiver.requests] == ["/"] * 4, "no redirect is followed"
+    assert {r.headers["webhook-id"] for r in receiver.requests} == {"0199-1-2-ended"}
+    event = Webhook(SIGNING_KEY).verify(
+        receiver.requests[-1].body, dict(receiver.requests[-1].headers)
+    )
+    assert event["text"] == "X556XM750"
+    assert event["time"]["first"] == "2026-01-31T12:00:01.000Z"
+
+
+@pytest.mark.parametrize(
+    "host",
+    ["127.0.0.1", "localhost", "2130706433", "[::1]", "[::ffff:127.0.0.1]", "169.254.169.254"],
+)
+def test_private_addresses_are_refused_unless_allowed(store, receiver, caplog, host):
+    url = f"http://user:hunter2@{host}:{receiver.server_port}/token-hunter2"
+    store.add(a_pass(), None, ["hook"])
+    with delivering(store, WEBHOOK | {"url": url, "private_addresses": False}):
+        wait_until(lambda: "its address is private" in caplog.text)
+    assert not receiver.requests
+    assert "hunter2" not in caplog.text
+
+
+def test_an_address_that_is_wrong_shows_no_password(store, caplog):
+    store.add(a_pass(), None, ["hook"])
+    with delivering(store, WEBHOOK | {"url": "http://user:hunter2/@hub.example/"}):
+        wait_until(lambda: "hook: event 1 again later: InvalidURL" in caplog.text)
+    assert "hunter2" not in caplog.text
+
+
+def test_the_address_that_was_checked_is_connected_to(store, monkeypatch):
+    """A name that is public first and private then, as an attacker's name server says."""
+    answers = iter(["93.184.216.34"])
+    connected = []
+
+    def looked_up(*_, **__):
+        return [(socket.AF_INET, socket.SOCK_STREAM, 0, "", (next(answers, "127.0.0.1"), 0))]
+
+    def connect(address, *_, **__):
+        connected.append(address)
+        raise ConnectionRefusedError
+
+    monkeypatch.setattr(socket, "getaddrinfo", looked_up)
+    monkeypatch.setattr(socket, "create_connection", connect)
+    store.add(a_pass(), None, ["hook"])
+    target = WEBHOOK | {"url": "http://rebinding.example:8000/", "private_addresses": False}
+    with delivering(store, target):
+        wait_until(lambda: store.due("hook", 1e10) and store.due("hook", 1e10)[0].attempts > 1)
+    assert set(connected) == {("93.184.216.34", 8000)}
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is not here")
+def test_certificates_are_checked_for_the_name(store, receiver, tmp_path, monkeypatch):
+    command = "openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=hub.example"
+    options = ["-addext", "subjectAltName=DNS:hub.example", "-keyout", "key", "-out", "cert"]
+    subprocess.run([*command.split(), *options], check=True, capture_output=True, cwd=tmp_path)
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(tmp_path / "cert", tmp_path / "key")
+    receiver.socket = context.wrap_socket(receiver.socket, server_side=True)
+    look_up = socket.getaddrinfo
+    monkeypatch.setattr(
+        socket, "getaddrinfo", lambda _, port, *a, **k: look_up("127.0.0.1", port, *a, **k)
+    )
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "cert"))
+    store.add(a_pass(), None, ["right", "wrong"])
+    right, wrong = (
+        WEBHOOK | {"name": name, "url": f"https://{host}:{receiver.server_port}/{name}"}
+        for name, host in (("right", "hub.example"), ("wrong", "other.example"))
+    )
+    with delivering(store, right, wrong):
+        wait_until(lambda: "right" not in store.backlog())
+        wait_until(lambda: store.due("wrong", 1e10)[0].attempts)
+    assert {request.path for request in receiver.requests} == {"/right"}
+    assert receiver.requests[0].headers["host"] == f"hub.example:{receiver.server_port}"
+
+
+def test_a_slow_target_holds_no_other(store, receiver, tmp_path):
+    receiver.open.clear()
+    for number in range(5):
+        store.add(a_pass(number), None, ["hook", "log"])
+    log = {"name": "log", "kind": "jsonl", "path": tmp_path / "passes.jsonl"}
+    with delivering(store, WEBHOOK | {"url": receiver.url}, log):
+        wait_until(lambda: "log" not in store.backlog())
+        assert store.backlog() == {"hook": (5, 0)}
+        receiver.open.set()
+        wait_until(nothing_owed(store))
+    ids = [json.loads(request.body)["id"] for request in receiver.requests]
+    assert ids == [f"0199-{number}" for number in range(5)]
+
+
+def test_what_plate_recognizer_stream_sends(store, receiver):
+    url = receiver.url.replace("://", "://user:hunter2@") + "hook?token=hunter2"
+    target = {"kind": "plate_recognizer", "url": url, "private_addresses": True}
+    store.add(a_pass(), b"jpeg", ["plain", "form"])
+    with delivering(store, target | {"name": "plain"}, target | {"name": "form", "picture": True}):
+        wait_until(nothing_owed(store))
+    types = {r.headers.get_content_type(): r for r in receiver.requests}
+    message = json.loads(types["application/json"].body)
+    assert message == {
+        "hook": {
+            "target": receiver.url + "hook",
+            "id": "gate-1",
+            "event": "recognition",
+            "filename": "gate-1_screenshots/0199-1.jpg",
+        },
+        "data": {
+            "camera_id": "gate-1",
+            "filename": "gate-1_screenshots/0199-1.jpg",
+            "timestamp": "2026-01-31T12:00:02.250000Z",
+            "timestamp_local": message["data"]["timestamp_local"],
+            "results": [
+                {
+                    "box": {"xmin": 405, "ymin": 332, "xmax": 476, "ymax": 353},
+                    "plate": "x556xm750",
+                    "region": {"code": "ru", "score": 0.998},
+                    "score": 0.998,
+                    "candidates": [
+                        {"score": 0.998, "plate": "x556xm750"},
+                        {"score": 0.1, "plate": "x556xm75"},
+                    ],
+                    "dscore": 0.998,
+                    "vehicle": {
+                        "score": 0.0,
+                        "type": "Unknown",
+                        "box": {"xmin": 0, "ymin": 0, "xmax": 0, "ymax": 0},
+                    },
+                    "direction": 270,
+                    "source_url": "",
+                    "position_sec": 12.4,
+                }
+            ],
+        },
+    }
+    local = datetime.fromisoformat(message["data"]["timestamp_local"])
+    assert local == datetime(2026, 1, 31, 12, 0, 2, 250_000, UTC)
+    form = types["multipart/form-data"]
+    head = f"content-type: {form.headers['content-type']}\r\n\r\n".encode()
+    parts = email.message_from_bytes(head + form.body).get_payload()
+    fields = {part.get_param("name", header="content-disposition"): part for part in parts}
+    assert json.loads(fields["json"].get_payload(decode=True)) == message
+    assert fields["upload"].get_payload(decode=True) == b"jpeg"
+    assert fields["upload"].get_filename() == "0199-1.jpg"
+
+
+def test_files_grow_by_a_line_an_event(store, tmp_path):
+    (tmp_path / "passes.jsonl").write_text('{"id": "cut o')
+    targets = [
+        {"name": kind, "kind": kind, "path": tmp_path / f"passes.{kind}"}
+        for kind in ("jsonl", "csv")
+    ]
+    store.add(a_pass(1), None, ["jsonl", "csv"])
+    store.add(a_pass(2, text="", format="unknown"), None, ["jsonl", "csv"])
+    with delivering(store, *targets):
+        wait_until(nothing_owed(store))
+    lines = (tmp_path / "passes.jsonl").read_text().splitlines()
+    assert [json.loads(line)["id"] for line in lines[1:]] == ["0199-1", "0199-2"]
+    with (tmp_path / "passes.csv").open(newline="") as file:
+        first, second = csv.DictReader(file)
+    assert ",".join(first) == (
+        "timestamp,plate,score,dscore,file,box,model_make,color,vehicle,region,orientation,"
+        "candidates,source_url,position_sec,direction"
+    )
+    assert first["timestamp"] == "2026-01-31 12:00:02.250000+00:00"
+    assert (first["plate"], second["plate"]) == ("x556xm750", "")
+    # Its readers parse these cells as Python.
+    assert literal_eval(first["region"]) == {"code": "ru", "score": 0.998}
+    assert literal_eval(first["box"])["xmin"] == 405
+
+
+class Broker:
+    """A mosquitto that knows one user."""
+
+    def __init__(self, folder) -> None:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.port = probe.getsockname()[1]
+        users = ["mosquitto_passwd", "-b", "-c", folder / "users", "plates", "hunter2/@"]
+        subprocess.run(users, check=True, capture_output=True)
+        (folder / "users").chmod(0o644)
+        self.settings = folder / "mosquitto.conf"
+        self.settings.write_text(
+            f"listener {self.port} 127.0.0.1\npassword_file {folder}/users\nuser root\n"
+        )
+        self.url = f"mqtt://plates:hunter2%2F%40@127.0.0.1:{self.port}"
+
+    @contextmanager
+    def running(self):
+        command = ["/usr/sbin/mosquitto", "-c", str(self.settings)]
+        with subprocess.Popen(command, stderr=subprocess.DEVNULL) as process:
+            try:
+                yield
+            finally:
+                process.terminate()
+
+    @contextmanager
+    def subscriber(self):
+        """What is published as it comes: topic, payload, retained."""
+        seen = []
+        client = mqtt.Client(CallbackAPIVersion.VERSION2)
+        client.username_pw_set("plates", "hunter2/@")
+        client.on_message = lambda _c, _d, m: seen.append((m.topic, m.payload.decode(), m.retain))
+        client.on_connect = lambda *_: client.subscribe("#", qos=1)
+        client.reconnect_delay_set(1, 1)
+        client.connect_async("127.0.0.1", self.port)
+        client.loop_start()
+        try:
+            yield seen
+        finally:
+            client.disconnect()
+            client.loop_stop()
+
+
+@pytest.fixture
+def broker(tmp_path):
+    if not Path("/usr/sbin/mosquitto").exists():
+        pytest.skip("mosquitto is not here")
+    return Broker(tmp_path)
+
+
+def test_home_assistant_finds_the_sensors_and_sees_plates(store, broker, caplog):
+    target = {"name": "home", "kind": "mqtt", "url": broker.url, "expire_after_s": 300}
+    store.add(a_pass(1), None, ["home"])
+    with delivering(store, target):
+        wait_until(lambda: "home: event 1 again later" in caplog.text)  # There is no broker yet.
+        with broker.running():
+            wait_until(nothing_owed(store))
+        store.add(a_pass(2), None, ["home"])
+        with broker.running(), broker.subscriber() as seen:
+            wait_until(nothing_owed(store))
+            wait_until(lambda: len(seen) >= 2)
+            seen.clear()
+            store.add(a_pass(3, text="A001AA77"), None, ["home"])
+            wait_until(nothing_owed(store))
+            with broker.subscriber() as late:
+                wait_until(lambda: len(late) >= 2)
+            wait_until(lambda: len(seen) >= 2)
+            assert seen[0] == ("plates/gate-1/pass", store.search()[0][1], False)
+            assert seen[1] == ("plates/gate-1/plate", "A001AA77", False)
+    # What is retained tells of the sensors, not of plates.
+    sensor, availability = sorted(late)
+    assert sensor[0] == "homeassistant/sensor/plates_gate-1/config"
+    assert availability == ("plates/home/availability", "online", True)
+    assert json.loads(sensor[1]) == {
+        "name": "Licence plate",
+        "unique_id": "plates_gate-1",
+        "state_topic": "plates/gate-1/plate",
+        "json_attributes_topic": "plates/gate-1/pass",
+        "availability_topic": "plates/home/availability",
+        "force_update": True,
+        "expire_after": 300,
+        "device": {"identifiers": ["plates_gate-1"], "name": "gate-1"},
+        "origin": {"name": "plates"},
+    }
+    assert "hunter2" not in caplog.text
+
+
+def test_a_wrong_password_is_named(store, broker, caplog):
+    target = {"name": "home", "kind": "mqtt", "url": broker.url.replace("hunter2", "other")}
+    store.add(a_pass(), None, ["home"])
+    with broker.running(), delivering(store, target):
+        wait_until(lambda: "the broker refuses: Not authorized" in caplog.text)

@@ -1,0 +1,154 @@
+"""The cameras' routes, with a real database and a real gateway."""
+
+import json
+import threading
+import time
+from contextlib import contextmanager
+from multiprocessing.connection import Listener
+
+import pytest
+from camera_events import a_pass
+from support import SAMPLES, running_gateway, settings_for
+
+from plates.cameras.http import make_router
+from plates.cameras.settings import CamerasFile
+from plates.cameras.store import Store
+
+PHOTO = (SAMPLES / "green_car.jpg").read_bytes()
+FILE = CamerasFile.model_validate(
+    {"cameras": [{"name": "gate", "source": "rtsp://u:secret@host/1"}, {"name": "door"}]}
+)
+
+
+@pytest.fixture
+def store(tmp_path):
+    store = Store(f"sqlite:///{tmp_path}/plates.db", True, True, 30)
+    yield store
+    store.close()
+
+
+@contextmanager
+def gateway(fake, store, folder, **options):
+    router = make_router(FILE, store, folder)
+    with running_gateway(settings_for(fake, **options), router) as client:
+        yield client
+
+
+@pytest.fixture
+def client(fake, store, tmp_path):
+    with gateway(fake, store, tmp_path) as client:
+        yield client
+
+
+def test_search_by_text_camera_and_time_page_by_page(client, store):
+    for number, text in enumerate(["A001AA77", "B002BB77", "A003AA99"]):
+        camera = "gate" if number < 2 else "door"
+        store.add(a_pass(number, id=f"p{number}", text=text, camera=camera), None, ())
+
+    def found(**query):
+        return [each["id"] for each in client.get("/v1/passes", params=query).json()["passes"]]
+
+    assert found() == ["p2", "p1", "p0"]
+    assert found(text="aa") == ["p2", "p0"]
+    assert found(text="A???AA*") == ["p2", "p0"] and found(text="A???AA") == []
+    assert found(camera="gate", text="A") == ["p0"]
+    assert found(since="2026-01-31T12:00:01Z", until="2026-01-31T12:00:01.5Z") == ["p1"]
+    page = client.get("/v1/passes", params={"limit": 2}).json()
+    assert [each["id"] for each in page["passes"]] == ["p2", "p1"]
+    assert found(limit=2, before=page["next"]) == ["p0"]
+    assert page["passes"][0]["time"]["first"] == "2026-01-31T12:00:02.000Z"
+    refused = client.get("/v1/passes", params={"since": "yesterday"})
+    assert refused.status_code == 422 and "since" in refused.text
+
+
+def test_picture_where_one_is_kept(client, store):
+    store.add(a_pass(id="with"), b"jpeg", ())
+    store.add(a_pass(id="without"), None, ())
+    answer = client.get("/v1/passes/with/picture")
+    assert (answer.content, answer.headers["content-type"]) == (b"jpeg", "image/jpeg")
+    assert client.get("/v1/passes/without/picture").status_code == 404
+    assert client.get("/v1/passes/never/picture").status_code == 404
+
+
+def heard(answer, count):
+    """The next events of a stream: their numbers, types and data."""
+    events, lines = [], answer.iter_lines()
+    while len(events) < count:
+        fields = dict(line.split(": ", 1) for line in iter(lambda: next(lines), ""))
+        if "data" in fields:
+            events.append((int(fields["id"]), fields["event"], json.loads(fields["data"])))
+    return events
+
+
+def test_events_as_they_come_and_again_after_the_last_one_heard(client, store):
+    store.add(a_pass(id="before"), None, ())
+    with client.stream("GET", "/v1/events") as answer:
+        lines = answer.iter_lines()
+        assert next(lines) == ": listening"
+        store.add(a_pass(kind="updated", id="p"), None, ())
+        store.add(a_pass(revision=2, id="p"), None, ())
+        answer.iter_lines = lambda: lines
+        first, second = heard(answer, 2)
+    assert [first[1], second[1]] == ["pass.updated", "pass.ended"]
+    assert first[2]["id"] == second[2]["id"] == "p"
+    with client.stream("GET", "/v1/events", headers={"Last-Event-ID": str(first[0])}) as answer:
+        assert heard(answer, 1) == [second]
+    store.add(a_pass(id="other", camera="door"), None, ())
+    since = {"Last-Event-ID": "0"}
+    with client.stream("GET", "/v1/events?camera=door", headers=since) as answer:
+        assert heard(answer, 1)[0][2]["id"] == "other"
+
+
+def test_states_without_what_an_address_hides(client, store):
+    store.write_state("gate", {"status": "live", "frames_dropped": 3})
+    answer = client.get("/v1/cameras")
+    gate, door = answer.json()["cameras"]
+    assert gate["state"]["frames_dropped"] == 3 and 0 <= gate["updated_s"] < 5
+    assert (gate["pushed"], door["pushed"], door["state"]) == (False, True, None)
+    assert "secret" not in answer.text
+
+
+def test_plates_are_shown_to_those_with_a_token_alone(fake, store, tmp_path):
+    with gateway(fake, store, tmp_path, tokens="abc") as client:
+        for path in ("cameras", "passes", "passes/p/picture", "events"):
+            assert client.get(f"/v1/{path}").status_code == 401, path
+        assert client.get("/readyz").status_code != 401
+        assert client.get("/v1/passes", headers={"Authorization": "Bearer abc"}).status_code == 200
+
+
+def test_a_pushed_frame_reaches_the_cameras_process(client, tmp_path):
+    taken = []
+
+    def serve(listener, reply):
+        with listener, listener.accept() as connection:
+            taken.append(connection.recv_bytes())
+            connection.send_bytes(reply)
+
+    def push(reply, **query):
+        listener = Listener(str(tmp_path / "door"), "AF_UNIX")
+        thread = threading.Thread(target=serve, args=(listener, reply))
+        thread.start()
+        headers = {"content-type": "image/jpeg"}
+        url = "/v1/cameras/door/frames"
+        answer = client.post(url, content=PHOTO, headers=headers, params=query)
+        thread.join()
+        return answer
+
+    assert push(b"", captured="2026-01-31T12:00:01Z").status_code == 202
+    assert taken == [b"1769860801.0\n" + PHOTO]
+    refused = push(b"broken-image: It ends too early.")
+    assert refused.status_code == 422 and refused.json()["detail"] == "It ends too early."
+    statuses = {
+        name: client.post(f"/v1/cameras/{name}/frames", files={"image": PHOTO}).status_code
+        for name in ("door", "gate", "nowhere")
+    }
+    assert statuses == {"door": 503, "gate": 409, "nowhere": 404}
+
+
+def test_a_database_that_is_away_is_named(fake, tmp_path):
+    store = Store("postgresql://nobody@127.0.0.1:1/none", True, True, 30)
+    with gateway(fake, store, tmp_path) as client:
+        began = time.monotonic()
+        answer = client.get("/v1/passes")
+        assert answer.status_code == 503 and "database" in answer.json()["detail"]
+        assert time.monotonic() - began < 15

@@ -1,0 +1,88 @@
+"""Frames read by a real Triton, and by nets in this process."""
+
+import contextlib
+import time
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+import torch
+from support import REPOSITORY, SAMPLES
+
+from api.settings import Settings
+from plate_models.engines.nets import load_nets
+from plates.cameras.recognizer import RecognizerAway, TritonRecognizer, seen_plates
+from plates.serving import processes
+from plates.serving.triton import EmbeddedTriton
+
+pytestmark = [pytest.mark.live, pytest.mark.control]
+
+
+@pytest.fixture(scope="module")
+def server():
+    with EmbeddedTriton(REPOSITORY) as triton:
+        yield triton
+
+
+def recognizer_of(server: EmbeddedTriton, key: str) -> TritonRecognizer:
+    return TritonRecognizer(Settings(triton_url=server.grpc_url), key)
+
+
+def segments() -> set[Path]:
+    return {path for path in processes.SHARED_MEMORY.iterdir() if "plates_" not in path.name}
+
+
+def scenes() -> list[np.ndarray]:
+    return [cv2.imread(str(path)) for path in sorted(SAMPLES.glob("*.jpg"))]
+
+
+def test_frames_are_read_as_in_process_whichever_way_their_pixels_go(server):
+    nets, before = load_nets(), segments()
+    ways = [recognizer_of(server, key) for key in (server.http.key, "")]
+    lines = set()
+    for image in scenes():
+        rgb = np.ascontiguousarray(image[..., ::-1])
+        here = seen_plates(nets.read(torch.from_numpy(rgb)), image)
+        lines |= {plate.lines for plate in here}
+        for way in ways:
+            there = way.read(image)
+            assert [plate.text for plate in there] == [plate.text for plate in here]
+            for one, other in zip(there, here, strict=True):
+                assert one.candidates[0][0] == other.candidates[0][0]
+                assert (one.lines, one.score) == (other.lines, pytest.approx(other.score, abs=1e-4))
+                np.testing.assert_allclose(one.box, other.box, atol=0.5)
+                steps = other.log_probs.shape[1]
+                np.testing.assert_allclose(one.log_probs[:, :steps], other.log_probs, atol=0.05)
+                np.testing.assert_allclose(one.crop, other.crop, atol=2)
+                assert one.ground == pytest.approx(other.ground, abs=0.02)
+    assert lines == {1, 2}
+    assert ways[0]._shared and ways[0]._shared._memory and not ways[1]._shared
+    # Its name is gone as soon as both have it, so that nothing is left if one is killed.
+    assert segments() == before
+    assert ways[0].model.weights.startswith("sha256:")
+    for way in ways:
+        way.close()
+
+
+def test_a_frame_without_plates_is_read(server):
+    recognizer = recognizer_of(server, server.http.key)
+    assert recognizer.read(np.full((300, 400, 3), 127, np.uint8)) == []
+    recognizer.close()
+
+
+def test_a_triton_that_was_restarted_is_used_again(server):
+    scene = scenes()[0]
+    recognizer = recognizer_of(server, server.http.key)
+    texts = [plate.text for plate in recognizer.read(scene)]
+    server.kill()
+    with pytest.raises(RecognizerAway):
+        recognizer.read(scene)
+    server.start()
+    until = time.monotonic() + 20
+    while time.monotonic() < until:
+        with contextlib.suppress(RecognizerAway):
+            assert [plate.text for plate in recognizer.read(scene)] == texts
+            break
+    assert recognizer._shared and recognizer._shared._memory
+    recognizer.close()

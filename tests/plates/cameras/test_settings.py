@@ -1,0 +1,117 @@
+"""`cameras.toml`: what it may say, and how everything wrong in it is named."""
+
+import pytest
+from support import ROOT
+
+from plates.cameras.settings import CameraSettingsError, load
+
+SIGNING_KEY = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+
+
+@pytest.fixture
+def write(tmp_path):
+    def written(text):
+        (tmp_path / "residents.csv").write_text("plate\n")
+        file = tmp_path / "cameras.toml"
+        file.write_text(text)
+        return file
+
+    return written
+
+
+def test_the_example_can_be_used(write, tmp_path, monkeypatch):
+    monkeypatch.setenv("GATE_PASSWORD", "hunter2")
+    monkeypatch.setenv("BROKER_PASSWORD", "hunter3")
+    monkeypatch.setenv("WEBHOOK_SECRET", SIGNING_KEY)
+    file = load(write((ROOT / "docker/cameras.example.toml").read_text()))
+    assert file.storage.url.get_secret_value() == f"sqlite:///{tmp_path}/plates.db"
+    gate, yard = file.cameras
+    assert gate.source.get_secret_value() == "rtsp://viewer:hunter2@192.168.1.20/stream1"
+    assert gate.zones["drive"][0] == (0.1, 0.4)
+    assert gate.lists == ("residents",)
+    assert yard.source is None
+    # A camera that names no targets has all.
+    assert yard.targets == tuple(target.name for target in file.targets)
+    kinds = [target.kind for target in file.targets]
+    assert kinds == ["webhook", "plate_recognizer", "mqtt", "jsonl", "csv"]
+    assert "hunter" not in repr(file)
+
+
+def test_storage_is_off_by_default(write, tmp_path):
+    storage = load(write("cameras = []")).storage
+    assert (storage.texts, storage.pictures) == (False, False)
+    assert storage.url.get_secret_value() == f"sqlite:///{tmp_path}/plates.db"
+    elsewhere = load(write('cameras = []\nstorage.url = "sqlite:////data/p.db"')).storage
+    assert elsewhere.url.get_secret_value() == "sqlite:////data/p.db"
+
+
+WRONG = f"""
+[storage]
+url = "mysql://user:hunter2@db/plates"
+dayz = 3
+[lists]
+residents = "residents.csv"
+staff = "staff.csv"
+[[targets]]
+name = "hook"
+kind = "webhook"
+url = "ftp://user:hunter2@example.com"
+secret = "hunter2"
+[[targets]]
+name = "hub"
+kind = "mqqt"
+url = "mqtt://user:hunter2@broker"
+[[targets]]
+name = "hub"
+kind = "webhook"
+url = "https://user:hunter2@example.com/${{NOWHERE}}"
+secret = "{SIGNING_KEY}"
+[[cameras]]
+name = "gate-1"
+source = "rtsp://user:hunter2@camera"
+zones = {{ drive = [[0, 0], [1.2, 0], [1, 1]] }}
+lists = ["resident"]
+[[cameras]]
+name = "gate-1"
+sourc = "rtsp://user:hunter2@camera"
+fps = 0
+targets = "hook"
+[[cameras]]
+name = "gate/2"
+"""
+
+
+def test_all_problems_are_named_at_once_without_passwords(write):
+    with pytest.raises(CameraSettingsError) as problem:
+        load(write(WRONG))
+    message = str(problem.value)
+    for expected in (
+        "storage.url: ",
+        "storage.dayz: ",
+        "lists.staff: ",
+        "targets.hook.webhook.url: ",
+        "targets.hook.webhook.secret: ",
+        "targets.hub: Input tag 'mqqt'",
+        "targets.hub: expected one of this name, found 2",
+        "targets.hub.webhook.url: expected an environment variable 'NOWHERE', found none",
+        "cameras.gate-1.zones.drive.1.0: Input should be less than or equal to 1, found 1.2",
+        "cameras.gate-1.lists: expected ['residents', 'staff'], found ['resident']",
+        "cameras.gate-1: expected one of this name, found 2",
+        "cameras.gate-1.sourc: ",
+        "cameras.gate-1.fps: Input should be greater than 0, found 0",
+        "cameras.gate-1.targets: ",
+        "cameras.gate/2.name: ",
+    ):
+        assert expected in message
+    assert "hunter2" not in message
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["cameras = [", "cameras = 1", "cameras = [1]", "lists = []", "", "[[targets]]\nname = [1]"],
+)
+def test_what_is_no_table_is_named(write, text):
+    with pytest.raises(CameraSettingsError, match="cameras"):
+        load(write(text))
+    with pytest.raises(CameraSettingsError, match=r"missing\.toml can't be read"):
+        load(write(text).with_name("missing.toml"))

@@ -1,0 +1,261 @@
+"""The outbox in SQL, on SQLite and on a real PostgreSQL."""
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from camera_events import a_pass
+
+from plates.cameras.outbox import Outbox
+from plates.cameras.store import Store, StoreUnavailable
+
+POSTGRES = Path("/usr/lib/postgresql/15/bin")
+KEEP_ALL = {"keep_texts": True, "keep_pictures": True, "days": 30}
+
+
+class Postgres:
+    """A server of our own."""
+
+    def __init__(self, folder: str) -> None:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.port = probe.getsockname()[1]
+        self.data = Path(folder, "data")
+        self.account = {}
+        if os.geteuid() == 0:  # It refuses to run as root.
+            self.account = {"user": "postgres", "group": "postgres", "extra_groups": []}
+            shutil.chown(folder, "postgres")
+        self("initdb", "-D", self.data, "-A", "trust", "-U", "plates", "--no-sync")
+        self.start()
+
+    def __call__(self, program: str, *words: object) -> None:
+        command = [POSTGRES / program, *map(str, words)]
+        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        subprocess.run(command, check=True, cwd="/", timeout=60, **quiet, **self.account)
+
+    def start(self) -> None:
+        options = f"-p {self.port} -h 127.0.0.1 -k '' -F"
+        self("pg_ctl", "-D", self.data, "-w", "-l", self.data / "log", "-o", options, "start")
+
+    def stop(self) -> None:
+        self("pg_ctl", "-D", self.data, "-w", "-m", "immediate", "stop")
+
+    def url(self, database: str) -> str:
+        return f"postgresql://plates@127.0.0.1:{self.port}/{database}"
+
+
+@pytest.fixture(scope="module")
+def postgres():
+    if not (POSTGRES / "initdb").exists():
+        pytest.skip(f"no PostgreSQL in {POSTGRES}")
+    with tempfile.TemporaryDirectory(prefix="plates-pg-", ignore_cleanup_errors=True) as folder:
+        server = Postgres(folder)
+        yield server
+        server.stop()
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def url(request, tmp_path):
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path}/plates.db"
+    server = request.getfixturevalue("postgres")
+    name = f"db{time.time_ns()}"
+    server("createdb", "-h", "127.0.0.1", "-p", server.port, "-U", "plates", name)
+    return server.url(name)
+
+
+@pytest.fixture
+def open_store(url):
+    stores = []
+
+    def opened(**changes) -> Store:
+        stores.append(Store(url, **KEEP_ALL | changes))
+        return stores[-1]
+
+    yield opened
+    for store in stores:
+        store.close()
+
+
+def kinds(stored):
+    return ["updated" if "pass.updated" in payload else "ended" for _, payload in stored]
+
+
+def test_an_event_is_written_once_and_a_pass_ends_once(open_store):
+    store = open_store()
+    assert store.add(a_pass(kind="updated"), None, ["a"])
+    assert store.add(a_pass(revision=2), b"jpeg", ["a", "b"])
+    assert not store.add(a_pass(kind="updated"), None, ["a"])
+    assert not store.add(a_pass(revision=2), b"jpeg", ["a", "b"])
+    assert not store.add(a_pass(revision=3), None, ["a"])
+    events = store.events_after(0)
+    assert kinds(events) == ["updated", "ended"]
+    assert store.events_after(events[0][0]) == events[1:]
+    assert [delivery.picture for delivery in store.due("a", 0)] == [None, b"jpeg"]
+    assert store.backlog() == {"a": (2, 0), "b": (1, 0)}
+
+
+def test_search_by_text(open_store):
+    store = open_store()
+    for number, plate in ((1, "X556XM750"), (2, "X1A50"), (3, "AB123")):
+        store.add(a_pass(number, text=plate), None, [])
+    found = {"": [3, 2, 1], "6xm7": [1], "X5*M?50": [1], "X5*M?5": [], "*50": [2, 1]}
+    for text, expected in (found | {"%": [], "A_1*": [], "!": [], "[A]*": []}).items():
+        assert [seq for seq, _ in store.search(text)] == expected, text
+
+
+def test_search_by_camera_and_time_shows_each_pass_as_it_stands(open_store):
+    store = open_store()
+    for revision in (1, 2):
+        store.add(a_pass(1, "updated", revision), None, [])
+    store.add(a_pass(2, camera="gate-2"), None, [])
+    store.add(a_pass(3), None, [])
+    start = 1769860800.0
+    assert [seq for seq, _ in store.search()] == [4, 3, 2]
+    assert [seq for seq, _ in store.search(camera="gate-2")] == [3]
+    assert [seq for seq, _ in store.search(since=start + 2, until=start + 2.5)] == [3]
+    assert [seq for seq, _ in store.search(limit=1, before=4)] == [3]
+    running = store.running("gate-1")
+    assert running == [a_pass(1, "updated", 2)]
+
+
+def test_failures_are_tried_again_for_a_day(open_store):
+    store = open_store()
+    store.add(a_pass(), None, ["a", "b"])
+    begin = now = time.time()
+    steps = []
+    while store.failed(store.due("a", now)[0], now):
+        assert not store.due("a", now)
+        steps.append(next(s for s in (4, 60, 800) if store.due("a", now + s)))
+        now += steps[-1]
+    assert (steps[0], steps[-1]) == (4, 800)
+    assert 24 * 3600 < now - begin < 36 * 3600
+    assert not store.due("a", now + 3600)
+    assert store.backlog() == {"a": (0, 1), "b": (1, 0)}
+    assert store.due("b", begin)
+
+
+def test_a_clock_that_jumps_back_delays_nothing(open_store):
+    store = open_store()
+    store.add(a_pass(), None, ["a"])
+    in_2040, today = 2.2e9, 1.77e9
+    store.failed(store.due("a", in_2040)[0], in_2040)
+    assert not store.due("a", in_2040)
+    assert store.due("a", today)
+
+
+def test_what_is_not_kept_goes_after_its_delivery(open_store):
+    store = open_store(keep_texts=False, keep_pictures=False)
+    store.add(a_pass(1, "updated"), None, [])
+    store.add(a_pass(1, "ended", 2), b"jpeg", ["a", "gone"])
+    store.add(a_pass(2, "updated"), None, [])
+    now = time.time()
+    for _ in range(2):
+        store.purge(now + 61, ["a"])
+    assert kinds(store.search()) == ["updated", "ended"]
+    assert store.due("a", now)[0].picture == b"jpeg"
+    assert not store.due("gone", now)
+    store.delivered(store.due("a", now)[0])
+    store.purge(now + 5, ["a"])
+    assert kinds(store.search()) == ["updated", "ended"], "it may be watched live still"
+    store.purge(now + 61, ["a"])
+    store.purge(now + 61, ["a"])
+    # The running pass stays, so that it can be ended after a crash.
+    assert store.running("gate-1") == [a_pass(2, "updated")]
+    assert kinds(store.search()) == ["updated"]
+    store = open_store(days=30)
+    store.purge(now + 29.9 * 86_400, [])
+    assert store.search()
+    store.purge(now + 30.1 * 86_400, [])
+    assert not store.search()
+
+
+def test_a_pass_whose_end_is_deleted_does_not_run_again(open_store):
+    store = open_store(keep_texts=False)
+    store.add(a_pass(1, "updated"), None, ["a"])
+    store.add(a_pass(1, "ended", 2), None, [])
+    store.purge(time.time() + 61, ["a"])
+    assert not store.running("gate-1")
+
+
+def test_states_of_cameras(open_store):
+    store = open_store()
+    store.write_state("gate-1", {"status": "connecting"})
+    store.write_state("gate-1", {"status": "live"})
+    [(name, (state, updated))] = store.states().items()
+    assert (name, state) == ("gate-1", {"status": "live"})
+    assert abs(updated - time.time()) < 60
+
+
+KILLED = """
+import sys
+sys.path.insert(0, sys.argv[2])
+from camera_events import a_pass
+from plates.cameras.store import Store
+store = Store(sys.argv[1], True, True, 30)
+for revision in range(1, 10**6):
+    store.add(a_pass(7, "updated", revision), None, ["a"])
+    print(revision, flush=True)
+"""
+
+
+def test_a_killed_worker_loses_no_pass(url, open_store):
+    command = [sys.executable, "-c", KILLED, url, str(Path(__file__).parents[2])]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as worker:
+        for _ in range(5):
+            written = int(worker.stdout.readline())
+        worker.kill()
+        written = max([written, *map(int, worker.stdout.read().split())])
+    store = open_store()
+    [last] = store.running("gate-1")
+    assert last.revision >= written
+    for _ in range(2):
+        store.add(last.model_copy(update={"type": "pass.ended"}), None, ["a"])
+    assert kinds(store.events_after(0, 10**6)).count("ended") == 1
+    assert not store.running("gate-1")
+
+
+def test_writers_at_once_lose_nothing(open_store):
+    stores = [open_store() for _ in range(4)]
+
+    def write(base, store):
+        for number in range(10):
+            store.add(a_pass(100 * base + number), None, ["a"])
+
+    threads = [threading.Thread(target=write, args=pair) for pair in enumerate(stores)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(stores[0].due("a", time.time())) == 40
+
+
+def test_events_wait_while_the_database_is_away(postgres, caplog):
+    store = Store(postgres.url("postgres"), **KEEP_ALL)
+    outbox = Outbox(store)
+    outbox.put(a_pass(1), None, ["a"])
+    assert outbox.close()
+    outbox = Outbox(store)
+    postgres.stop()
+    try:
+        with pytest.raises(StoreUnavailable):
+            store.search()
+        for number in range(2, 6):
+            outbox.put(a_pass(number), None, ["a"])
+        assert not outbox.close(timeout_s=0.1)
+    finally:
+        postgres.start()
+    assert outbox.close()
+    postgres.stop()
+    postgres.start()  # Connections from before are replaced without an error.
+    ids = [json.loads(payload)["id"] for _, payload in store.events_after(0)]
+    assert ids == [f"0199-{number}" for number in range(1, 6)]
+    store.close()
