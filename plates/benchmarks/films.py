@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from plate_models.training.labels import LabelledPlate
 from plates.cameras.frames import SeenPlate
+from plates.cameras.recognizer import seen_plates
 
 if TYPE_CHECKING:
     from plate_models.engines.nets import Nets
-    from plate_models.pipeline import Plate
 
 # Numbers of passes and their plates, in one frame.
 Truths = tuple[tuple[int, LabelledPlate], ...]
@@ -38,7 +38,10 @@ def read_film(numbered: tuple[str, int], folder: Path) -> ReadFilm:
 
     torch.set_num_threads(1)
     film, nets = render_film(*numbered), _nets()
-    plates = tuple(tuple(map(_seen, nets.read(torch.from_numpy(f)))) for f in film.frames())
+    plates = tuple(
+        tuple(seen_plates(nets.read(torch.from_numpy(frame)), frame[..., ::-1]))
+        for frame in film.frames()
+    )
     read = ReadFilm(film.name, film.size_wh, film.times_s, film.truths, plates)
     part = path.with_suffix(".part")
     part.write_bytes(pickle.dumps(read))
@@ -51,21 +54,3 @@ def _nets() -> "Nets":
     from plate_models.engines.nets import load_nets
 
     return load_nets()
-
-
-def _seen(plate: "Plate") -> SeenPlate:
-    from plate_models.recognition.appearance import ground_likelihoods
-
-    (ground,) = ground_likelihoods(plate.crop[None])
-    return SeenPlate(
-        box=plate.box,
-        quad=plate.quad,
-        detection_score=plate.detection_score,
-        lines=plate.lines,
-        text=plate.reading.text,
-        score=plate.reading.score,
-        candidates=plate.reading.candidates,
-        log_probs=plate.log_probs,
-        crop=plate.crop,
-        ground=ground,
-    )

@@ -38,7 +38,7 @@ class Outcome:
         clear: Whether at least three frames show it legible and 80 pixels wide.
         verdict: "" if it was found; MISSED; MERGED into another one's report; SPLIT, so that one
             report followed the other; DOUBLED, two at once; STRAY: there was no plate.
-        event: How it was reported at its end; the first report if there were more.
+        event: How it was reported at its end; of several reports the one with the most frames.
         late_s: From the first frame whose own reading is readable and right to the first report
             that is readable; infinite without any, None without such a frame.
         guesses: Texts that `join` finds likeliest, by way.
@@ -99,8 +99,9 @@ def judge(film: ReadFilm, reports: Sequence[tuple[float, Pass]], reader: Reader)
         sure = [time_s for time_s, event in reports if event.id in ids and event.readable]
         late = max(0.0, min(sure, default=np.inf) - readable[0]) if readable else None
         guesses = join([plate for _, plate in views], reader)
+        longest = max(mine, key=lambda event: event.evidence.frames_seen, default=None)
         about = film.name, text, clear >= _CLEAR_FRAMES, verdict
-        outcomes.append(Outcome(*about, mine[0] if mine else None, late, guesses))
+        outcomes.append(Outcome(*about, longest, late, guesses))
     return outcomes
 
 

@@ -24,7 +24,7 @@ FILM_KINDS = (
 )  # fmt: skip
 _ANY_WAY = ("hidden", "alike", "returning", "glimpse")
 # Height of the smallest characters, in pixels: where a way begins, and at its chosen place.
-_FAR_PX, _NEAR_PX, _ALIKE_PX = (4.0, 7.0), (9.0, 26.0), (8.0, 14.0)
+_FAR_PX, _NEAR_PX, _ALIKE_PX = (4.0, 7.0), (10.0, 26.0), (10.0, 15.0)
 # Seconds: to pass, to pass what hides, to stand, to be away.
 _PASSING, _PASSING_COVER, _STANDING, _AWAY = (0.8, 4.0), (3.5, 5.0), (3.0, 8.0), (6.5, 12.0)
 _FPS = (5, 25)
@@ -32,7 +32,9 @@ _FPS = (5, 25)
 # have fewer frames a second.
 _MOST_FRAMES, _MOST_PATIENT_FRAMES = 28, 50
 _LANE_MM, _BODY_MM = (2000.0, 2600.0), 900.0
-_TRIES, _STEP, _NEAREST, _GLIMPSED = 60, 0.03, 0.3, 1.7  # the last three: of the distance
+_TRIES = 60
+# Of the distance of a vehicle's chosen place.
+_STEP, _NEAREST, _FARTHER, _GLIMPSED = 0.03, 0.3, 1.2, 1.7
 
 
 @dataclass(frozen=True)
@@ -118,7 +120,9 @@ def _choose_way(
         )
         beside = hung.origin + lane * face.turn[:, 0]
         frames = [(face, hung), (replace(face, origin=beside), replace(hung, origin=beside))]
-        fits = len(designs) == 1 or is_whole(frames[1][1], camera, design)
+        fits = len(designs) == 1 or (
+            is_whole(frames[1][1], camera, design) and beside[2] < _FARTHER * hung.origin[2]
+        )
         if to_outside and fits and (from_outside or not across):
             break
     ends = -back - across * _BODY_MM, forth + across * _BODY_MM

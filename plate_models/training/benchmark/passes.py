@@ -39,7 +39,7 @@ _SIZES_WH, _SMALL_SHARE = ((1280, 720), (1920, 1080)), 0.85
 _FOCAL, _WHITE_LEVEL, _DARK_WHITE_LEVEL = (0.9, 1.8), (0.3, 0.9), (0.22, 0.8)
 _KBITS, _KEYFRAMES_S = (500.0, 4000.0), 2
 # The most of a character's height that moves away during the exposure.
-_EXPOSURE_S, _MOST_MOTION = (1 / 1000, 1 / 200), 0.25
+_EXPOSURE_S, _MOST_MOTION = (1 / 1000, 1 / 200), 0.18
 _HIDDEN_S, _HIDDEN_AT = (0.7, 2.0), (0.45, 0.6)
 # Of the picture's width: a lorry's speed a second, the narrowest post.
 _LORRY_SPEED, _POST = (0.4, 1.0), 0.06
@@ -130,13 +130,12 @@ class _Scene:
             outside = ((high < 0) | (low > self.camera.size_wh)).any()
             if outside or hides <= low[0] < high[0] <= ends:
                 continue
-            sight = plate.origin / np.linalg.norm(plate.origin)
-            character_px = design.character_mm * self.camera.focal / plate.origin[2]
             legible = bool(
                 ((low > 0) & (high < self.camera.size_wh)).all()
                 and not (hides < high[0] and ends > low[0])
-                and character_px >= CHARACTER_PX[0]
-                and -plate.normal @ sight > np.cos(np.radians(MOST_OBLIQUE_DEG))
+                and design.character_mm * plate.scale(self.camera, design.size_mm)
+                >= CHARACTER_PX[0]
+                and plate.obliqueness_deg <= MOST_OBLIQUE_DEG
             )
             yield number, replace(shown, legible=legible)
 
