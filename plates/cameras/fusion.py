@@ -107,6 +107,7 @@ class Fusion:
     def __init__(self, reader: Reader = DEFAULT_READER) -> None:
         self._reader = reader
         self._frames: list[_Frame] = []
+        self._result: Fused | None = None  # of these frames, without listed texts
 
     def add(self, plate: SeenPlate) -> None:
         """Take what was seen in one more frame."""
@@ -120,12 +121,19 @@ class Fusion:
             self._take(frame)
 
     def _take(self, frame: "_Frame") -> None:
+        self._result = None
         self._frames.append(frame)
         if len(self._frames) > _MOST_FRAMES:
             del self._frames[int(_weights(self._frames).argmin())]
 
     def result(self, listed: Sequence[str] = ()) -> Fused:
         """Read the plate; listed texts are considered even if no frame suggests them."""
+        if listed:
+            return self._read(listed)
+        self._result = self._result or self._read(())
+        return self._result
+
+    def _read(self, listed: Sequence[str]) -> Fused:
         if not self._frames:
             nothing = Reading("", 0.0, False, UNKNOWN, (), ())
             return Fused(nothing, dict.fromkeys(listed, 0.0))

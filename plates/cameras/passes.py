@@ -30,8 +30,8 @@ from plates.cameras.lists import PlateList
 from plates.cameras.settings import Zone
 from plates.cameras.tracking import Track, Tracker
 
-# What can't be read is reported if it was seen that often and is that wide, and doesn't stand:
-# signs and stickers would be reported for ever.
+# What can't be read is reported if it was seen that often, is that wide, and went somewhere: signs
+# and stickers would be reported for ever.
 _UNREAD_FRAMES, _UNREAD_PX = 5, 60.0
 # Who moves by less than a third of a plate's width in that time stands.
 _STANDING_S, _STANDING_WIDTHS = 5.0, 1 / 3
@@ -217,7 +217,7 @@ class Passes:
             return True
         readable = run.fused.reading.readable
         seen = run.frames >= _UNREAD_FRAMES and run.widest.width >= _UNREAD_PX
-        return self._counts(run) and (readable or (seen and not run.stationary))
+        return self._counts(run) and (readable or (seen and run.direction != "unknown"))
 
     def _counts(self, run: _Run) -> bool:
         return bool(run.zones) or not self._zones

@@ -26,7 +26,7 @@ _SCALE_STRAY, _SCALE_STRAY_PER_S = 0.15, 0.8
 _LONGEST_WAY_S, _GAIN = 1.0, 0.6
 # Log-odds: each second without sight speaks against a plate, its text surely read for it. Below
 # the least, plates are different ones. No frame is surer of another text than the last number.
-_UNSEEN_PER_S, _SAME_TEXT, _LEAST, _SUREST = -1.0, 5.0, -6.0, 0.9999
+_UNSEEN_PER_S, _SAME_TEXT, _LEAST, _SUREST = -1.5, 5.0, -6.0, 0.9999
 _NEVER = 1e6
 
 Point = NDArray[np.float64]

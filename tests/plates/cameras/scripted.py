@@ -1,0 +1,47 @@
+"""Plates as frames would show them, scripted: where they are, how wide, what can be read."""
+
+import numpy as np
+
+from plate_models.recognition.appearance import GROUNDS
+from plate_models.spec import RECOGNIZER
+from plates.cameras.frames import Frame, SeenPlate
+
+ALPHABET, STEPS = RECOGNIZER.alphabet, 48
+IMAGE = np.zeros((720, 1280, 3), np.uint8)
+
+
+def log_probs_of(text: str, sure: float = 0.99) -> np.ndarray:
+    """What a recognizer says of a text: each character's step is so sure, others are blank."""
+    classes = len(ALPHABET) + 1
+    probs = np.full((classes, STEPS), (1 - sure) / (classes - 1))
+    probs[-1] = sure
+    for place, char in enumerate(text):
+        step = 2 + 4 * place
+        probs[-1, step] = (1 - sure) / (classes - 1)
+        probs[ALPHABET.index(char), step] = sure
+    return np.log(probs)
+
+
+def seen(
+    text: str, middle: tuple[float, float], width: float = 120.0, sure: float = 0.999
+) -> SeenPlate:
+    """A plate with a text; at less than 0.9 it isn't readable on its own."""
+    (x, y), height = middle, width / 4.5
+    x0, y0, x1, y1 = x - width / 2, y - height / 2, x + width / 2, y + height / 2
+    score = sure ** len(text) if sure > 0.9 else sure / 2
+    return SeenPlate(
+        box=(x0, y0, x1, y1),
+        quad=((x0, y0), (x1, y0), (x1, y1), (x0, y1)),
+        detection_score=0.9,
+        lines=1,
+        text=text if sure > 0.9 else "",
+        score=score,
+        candidates=((text, score),),
+        log_probs=log_probs_of(text, sure),
+        crop=np.zeros((48, 188, 3), np.uint8),
+        ground=dict.fromkeys(GROUNDS, 0.2),
+    )
+
+
+def frame_at(second: float, start: float = 1_769_860_800.0) -> Frame:
+    return Frame(IMAGE, start + second, "arrival", second)

@@ -1,0 +1,243 @@
+"""From scripted frames to events: one pass for each vehicle, whatever it does."""
+
+import tracemalloc
+
+import numpy as np
+import pytest
+from scripted import frame_at, seen
+
+from plates.cameras.events import Model, Stream
+from plates.cameras.fusion import Reader
+from plates.cameras.lists import PlateList
+from plates.cameras.passes import Passes
+from plates.cameras.settings import Zone
+
+CAR, OTHER, ALIKE = "X556XM750", "B840CK197", "X558XM750"
+MODEL = Model(version="1", weights="sha256:0")
+
+
+def passes_of(**options):
+    return Passes("gate", Reader(), MODEL, **options)
+
+
+def run(passes, script, fps=5, until=None):
+    """Feed a script (second to plates) frame by frame; returns all events, the last ones too."""
+    events, times = [], np.arange(0, until or script.__defaults__[-1], 1 / fps)
+    for second in times.tolist():
+        reports = passes.add(frame_at(second), script(second), Stream())
+        events += [report.event for report in reports]
+    return events + [report.event for report in passes.close()]
+
+
+def ended(events):
+    return [event for event in events if event.type == "pass.ended"]
+
+
+def texts(events):
+    return sorted(event.text for event in ended(events))
+
+
+def approaching(second, _end=8):
+    if not 1 <= second < 4:
+        return []
+    near = (second - 1) / 3
+    return [seen(CAR, (400 + 200 * near, 200 + 300 * near), 60 + 90 * near)]
+
+
+@pytest.mark.parametrize("fps", [5, 25])
+def test_a_car_that_approaches_is_one_pass(fps):
+    events = run(passes_of(), approaching, fps)
+    [last] = ended(events)
+    assert len({event.id for event in events}) == 1
+    assert [event.revision for event in events] == list(range(1, len(events) + 1))
+    first = events[0]
+    # Gates need it early: a gate opens before the car stands.
+    assert first.type == "pass.updated" and first.time.last <= frame_at(1.5).captured
+    assert (last.text, last.format, last.readable) == (CAR, "ru.car", True)
+    assert (last.text_native, last.region.name) == ("Х556ХМ750", "Moscow Oblast")
+    assert last.motion.direction == "approaching" and not last.motion.stationary
+    assert last.evidence.frames_seen == last.evidence.frames_read == 3 * fps
+    assert last.time.first == frame_at(1).captured and last.time.position_s == 1
+    assert last.time.last == pytest.approx(frame_at(4).captured, abs=1.5 / fps)
+
+
+@pytest.mark.parametrize(
+    ("script", "direction"),
+    [
+        (lambda s, _end=5: [seen(CAR, (600 + 30 * s, 400 - 50 * s), 150 - 25 * s)], "leaving"),
+        (lambda s, _end=4: [seen(CAR, (100 + 280 * s, 400))], "right"),
+        (lambda s, _end=4: [seen(CAR, (1200 - 280 * s, 400))], "left"),
+    ],
+)
+def test_directions(script, direction):
+    [event] = ended(run(passes_of(), script))
+    assert event.motion.direction == direction
+
+
+def test_it_ends_after_silence_once_and_not_before():
+    passes, events = passes_of(), []
+    for second in np.arange(0, 12, 0.2).tolist():
+        plates = [seen(CAR, (400, 300))] if second < 2 else []
+        reports = passes.add(frame_at(second), plates, Stream())
+        events += [(second, report.event) for report in reports]
+    [(second, _)] = [each for each in events if each[1].type == "pass.ended"]
+    assert 4 < second < 6
+    assert passes.close() == []
+
+
+def test_a_stream_that_stops_ends_its_passes_all_the_same(monkeypatch):
+    passes = passes_of()
+    passes.add(frame_at(0), [seen(CAR, (400, 300))], Stream())
+    assert passes.advance() == []
+    now = passes._came + 10
+    monkeypatch.setattr("time.monotonic", lambda: now)
+    assert [report.event.type for report in passes.advance()] == ["pass.ended"]
+
+
+def test_two_alike_side_by_side_stay_two():
+    def script(second, _end=4):
+        y, width = 200 + 60 * second, 80 + 15 * second
+        # The detector gives them in any order.
+        both = [seen(CAR, (400, y), width, 0.97), seen(ALIKE, (620, y), width, 0.97)]
+        return both if round(second * 5) % 2 else both[::-1]
+
+    events = run(passes_of(), script)
+    assert texts(events) == sorted([CAR, ALIKE])
+    assert len({event.id for event in events}) == 2
+
+
+def test_two_that_cross_keep_their_texts():
+    def script(second, _end=4):
+        return [seen(CAR, (200 + 250 * second, 300)), seen(OTHER, (1100 - 250 * second, 330))]
+
+    assert texts(run(passes_of(), script)) == sorted([CAR, OTHER])
+
+
+@pytest.mark.parametrize("hidden_s", [0.8, 2.0])
+def test_a_car_that_is_hidden_for_a_while_is_one_pass(hidden_s):
+    def script(second, _end=6):
+        if 2 <= second < 2 + hidden_s:
+            return []
+        return [seen(CAR, (150 + 170 * second, 400), sure=0.98)]
+
+    assert texts(run(passes_of(), script)) == [CAR]
+
+
+def test_one_that_follows_in_the_same_place_is_another_pass():
+    def script(second, _end=6):
+        if 3 <= second < 4:
+            return []
+        return [seen(CAR if second < 3 else OTHER, (500, 400))]
+
+    assert texts(run(passes_of(), script)) == sorted([CAR, OTHER])
+
+
+def test_a_car_that_returns_is_a_new_pass():
+    def script(second, _end=16):
+        return [seen(CAR, (200 + 300 * (second % 10), 400))] if second % 10 < 2 else []
+
+    events = run(passes_of(), script)
+    assert texts(events) == [CAR, CAR]
+    assert len({event.id for event in ended(events)}) == 2
+
+
+def test_one_look_at_speed_is_enough_if_it_is_sure():
+    events = run(passes_of(), lambda s, _end=6: [seen(CAR, (600, 400))] if s == 1 else [])
+    assert [event.type for event in events] == ["pass.updated", "pass.ended"]
+    assert events[1].text == CAR and events[1].evidence.frames_seen == 1
+
+
+def test_what_is_found_twice_in_a_frame_is_one_pass():
+    def script(second, _end=4):
+        place = (300 + 150 * second, 400)
+        return [seen(CAR, place), seen(CAR[:-1], (place[0] + 5, place[1]), 110, 0.95)]
+
+    assert texts(run(passes_of(), script)) == [CAR]
+
+
+def test_a_car_that_was_lost_from_sight_goes_on_as_the_same_pass():
+    # It turned: it is far from where it was expected.
+    def script(second, _end=5):
+        place = (200 + 100 * second, 300) if second < 2 else (1100, 650)
+        return [seen(CAR, place)] if second < 2 or second > 3 else []
+
+    events = run(passes_of(), script)
+    assert texts(events) == [CAR]
+    [last] = ended(events)
+    assert last.evidence.frames_seen > 15 and len({event.id for event in events}) == 1
+
+
+def test_what_cant_be_read_is_reported_if_it_moves_and_is_seen_well():
+    def script(second, _end=4):
+        unread = [seen("A11", (200 + 200 * second, 300), 100, 0.3)]
+        sign = [seen("K77", (900, 100), 100, 0.3)]
+        noise = [seen("M99", (600, 600), 80, 0.3)] if second == 1 else []
+        return unread + sign + noise
+
+    [event] = ended(run(passes_of(), script))
+    assert (event.text, event.readable) == ("", False)
+    assert event.motion.direction == "right"
+
+
+def test_an_hour_of_standing_is_one_pass_that_needs_no_more_memory():
+    passes, events = passes_of(), []
+    tracemalloc.start()
+    for second in range(3600):
+        frame = frame_at(second)
+        # Most frames aren't read: nothing moves.
+        if second % 12:
+            events += passes.hold(frame)
+        else:
+            events += passes.add(frame, [seen(CAR, (400, 300))], Stream())
+        if second == 200:
+            before, _ = tracemalloc.get_traced_memory()
+    after, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert [report.event.type for report in events] == ["pass.updated"]
+    [last] = [report.event for report in passes.close()]
+    assert last.motion.stationary and last.time.last - last.time.first == 3599
+    assert after - before < 2_000_000
+
+
+def test_a_clock_that_leaps_neither_fails_nor_joins_others():
+    passes, events = passes_of(), []
+    for second in [0, 0.2, 0.4, 86_400, 86_400.2]:
+        text = CAR if second < 1 else OTHER
+        reports = passes.add(frame_at(second), [seen(text, (400, 300))], Stream())
+        events += [report.event for report in reports]
+    assert texts(events + [report.event for report in passes.close()]) == sorted([CAR, OTHER])
+
+
+def test_zones_name_passes_and_leave_out_others():
+    left = Zone("left", ((0, 0), (0.5, 0), (0.5, 1), (0, 1)))
+
+    def script(second, _end=3):
+        return [seen(CAR, (300 + 200 * second, 300)), seen(OTHER, (1000, 500 + 10 * second))]
+
+    [event] = ended(run(passes_of(zones=[left]), script))
+    assert (event.text, event.motion.zones) == (CAR, ["left"])
+
+
+def test_a_listed_plate_is_matched_by_its_probability_not_by_its_spelling():
+    residents = PlateList("residents", frozenset({CAR, "A001AA77"}))
+
+    def match_of(text, sure):
+        def script(second, _end=2):
+            return [seen(text, (400 + 50 * second, 300), sure=sure)]
+
+        [event] = ended(run(passes_of(lists=[residents]), script))
+        return event.match
+
+    sure = match_of(CAR, 0.999)
+    assert (sure.list, sure.text) == ("residents", CAR) and sure.probability > 0.9
+    # One character from a listed one, and surely read: another plate.
+    assert match_of(ALIKE, 0.999) is None
+
+
+def test_what_the_stream_lost_during_a_pass_is_said():
+    passes = passes_of()
+    for number, dropped in enumerate((7, 8, 10)):
+        plates = [seen(CAR, (400, 300))]
+        passes.add(frame_at(number / 5), plates, Stream(frames_dropped=dropped, reconnects=1))
+    [report] = passes.close()
+    assert (report.event.stream.frames_dropped, report.event.stream.reconnects) == (3, 0)
