@@ -34,7 +34,8 @@ class Outcome:
 
     Attributes:
         film: Such as "hidden-0017".
-        text: What stands on the plate; "" of what is none.
+        plate: Kind of the plate, such as "ru.car"; "" of what is none.
+        text: What stands on it.
         clear: Whether at least three frames show it legible and 80 pixels wide.
         verdict: "" if it was found; MISSED; MERGED into another one's report; SPLIT, so that one
             report followed the other; DOUBLED, two at once; STRAY: there was no plate.
@@ -45,6 +46,7 @@ class Outcome:
     """
 
     film: str
+    plate: str
     text: str
     clear: bool
     verdict: str
@@ -75,7 +77,7 @@ def judge(film: ReadFilm, reports: Sequence[tuple[float, Pass]], reader: Reader)
     for event in (event for _, event in reports if event.type == "pass.ended"):
         truths = film.truths[np.abs(times + START - event.time.best).argmin()]
         if (under := _under(event.best.box, truths)) is None:
-            outcomes.append(Outcome(film.name, "", False, STRAY, event, None, {}))
+            outcomes.append(Outcome(film.name, "", "", False, STRAY, event, None, {}))
         else:
             ended[under].append(event)
     # Frames that a pass's reports have beyond its own.
@@ -100,7 +102,7 @@ def judge(film: ReadFilm, reports: Sequence[tuple[float, Pass]], reader: Reader)
         late = max(0.0, min(sure, default=np.inf) - readable[0]) if readable else None
         guesses = join([plate for _, plate in views], reader)
         longest = max(mine, key=lambda event: event.evidence.frames_seen, default=None)
-        about = film.name, text, clear >= _CLEAR_FRAMES, verdict
+        about = film.name, plates_shown[0].kind, text, clear >= _CLEAR_FRAMES, verdict
         outcomes.append(Outcome(*about, longest, late, guesses))
     return outcomes
 

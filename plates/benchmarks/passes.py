@@ -20,6 +20,7 @@ from tqdm import tqdm
 
 from plate_models.recognition import calibration
 from plate_models.recognition.calibration import Calibration
+from plate_models.recognition.grammar import country_of
 from plate_models.training.benchmark.drives import FILM_KINDS
 from plate_models.training.worker_pool import map_ahead
 from plates.benchmarks import outcomes as of
@@ -83,7 +84,12 @@ def summarize(outcomes: Sequence[Outcome]) -> Report:
     rows = [_row(k, [o for o in outcomes if o.film.startswith(f"{k}-")]) for k in kinds]
     rows.append(whole := _row("all", outcomes))
     passed = [outcome for outcome in outcomes if outcome.verdict != of.STRAY]
-    groups = {"clear passes": [o for o in passed if o.clear], "all passes": passed}
+    clear = [outcome for outcome in passed if outcome.clear]
+    groups = {
+        "clear passes of Russian plates": [o for o in clear if country_of(o.plate) == "ru"],
+        "clear passes of other plates": [o for o in clear if country_of(o.plate) != "ru"],
+        "all passes": passed,
+    }
     ways = {f"Texts of {name}": of.compare(group) for name, group in groups.items() if group}
     scored = [(o.event.score, o.right) for o in passed if o.event]
     late = [outcome.late_s for outcome in passed if outcome.late_s is not None]
@@ -118,6 +124,7 @@ def _row(kind: str, outcomes: Sequence[Outcome]) -> dict[str, Any]:
         "passes": len(outcomes) - counts[of.STRAY],
         **{verdict: counts[verdict] for verdict in of.VERDICTS},
         "clear": len(clear),
+        "clear, missed": sum(outcome.verdict == of.MISSED for outcome in clear),
         "clear, wrong": sum(not outcome.right for outcome in clear),
         "wrong": sum(not o.right for o in outcomes if o.verdict != of.STRAY),
         "readable, wrong": sum(text not in ("", true) for text, true in told),

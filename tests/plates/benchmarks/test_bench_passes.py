@@ -108,7 +108,7 @@ def test_four_ways_of_joining_differ():
 
 def outcome(guesses, score=0.9, right=True):
     event = report("A1" if right else "B1", 0, 1, score=score)
-    return Outcome("glimpse-0001", "A1", True, "", event, None, guesses)
+    return Outcome("glimpse-0001", "ru.car", "A1", True, "", event, None, guesses)
 
 
 def test_ways_are_compared_and_scores_calibrated():
