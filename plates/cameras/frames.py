@@ -9,6 +9,8 @@ from numpy.typing import NDArray
 
 # How a frame's time is known: the camera's own clock, when it came in, or a recording's.
 Clock = Literal["rtcp", "arrival", "file"]
+# How a stream is.
+Status = Literal["connecting", "live", "silent", "frozen", "failed", "ended"]
 Box = tuple[float, float, float, float]
 Quad = tuple[tuple[float, float], ...]
 
@@ -77,7 +79,7 @@ class SourceState:
         delay_s: Age of the newest frame when it was handed over.
     """
 
-    status: Literal["connecting", "live", "silent", "frozen", "failed", "ended"] = "connecting"
+    status: Status = "connecting"
     problem: str = ""
     frames_read: int = 0
     frames_dropped: int = 0

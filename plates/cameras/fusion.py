@@ -1,9 +1,7 @@
 """One reading of a plate from all its frames.
 
-Frames are joined where they know most: not their strings, but how likely each text is in each
-frame. The texts are those of all frames; a text's likelihood in a pass is the product of those in
-the frames, each to the power of the frame's weight. The grammar is asked once, at the end, by the
-routine that chooses the text of a single photo.
+What is joined is how likely each text is in each frame, not the frames' strings. The grammar is
+asked once, at the end, by the routine that chooses the text of a single photo.
 """
 
 from collections import Counter
@@ -15,15 +13,9 @@ from math import log
 
 import numpy as np
 
-from plate_models.recognition import ctc
+from plate_models.recognition import ctc, decoding
 from plate_models.recognition.calibration import UNCALIBRATED, Calibration
-from plate_models.recognition.decoding import (
-    DEFAULT_GRAMMAR,
-    Evidence,
-    Likelihoods,
-    Reading,
-    choose,
-)
+from plate_models.recognition.decoding import DEFAULT_GRAMMAR, Evidence, Likelihoods, Reading
 from plate_models.recognition.grammar import GROUNDS, UNKNOWN, Grammar
 from plate_models.spec import RECOGNIZER, RecognizerSpec
 from plates.cameras.frames import SeenPlate
@@ -40,7 +32,6 @@ _ALWAYS_SHARED, _SCALE, _WAY = 0.5, 0.2, 1.0
 _RESPELLED_FROM = 1e-3
 # Frames that are kept of a pass, and texts that are remembered with each.
 _MOST_FRAMES, _MOST_TEXTS = 12, 500
-_ALL = 10**6
 
 
 @dataclass(frozen=True)
@@ -51,8 +42,8 @@ class Reader:
         grammar: What may stand on plates.
         calibration: Of single photos.
         spec: What the recognizer was made for.
-        passes: Calibration of passes; None: that of single photos. With `UNCALIBRATED` the scores
-            are the raw posteriors, to which a calibration is fitted.
+        passes: Calibration of passes; None: that of photos. With `UNCALIBRATED` the scores are
+            raw posteriors, to which one is fitted.
     """
 
     grammar: Grammar = DEFAULT_GRAMMAR
@@ -61,26 +52,20 @@ class Reader:
     passes: Calibration | None = None
 
 
-DEFAULT_READER = Reader()
-
-
 @dataclass(frozen=True)
 class Fused:
     """What all frames say together.
 
     Attributes:
         reading: As of a single photo; its candidates are the likeliest texts.
-        probabilities: Every text that was considered, with its calibrated probability; all listed
-            texts are among them.
+        probabilities: Calibrated, of every text that was considered, all listed ones included.
     """
 
     reading: Reading
     probabilities: Mapping[str, float]
 
 
-def fuse(
-    plates: Sequence[SeenPlate], reader: Reader = DEFAULT_READER, listed: Sequence[str] = ()
-) -> Fused:
+def fuse(plates: Sequence[SeenPlate], reader: Reader, listed: Sequence[str] = ()) -> Fused:
     """Read one plate from what was seen of it in some frames; see `Fusion`."""
     fusion = Fusion(reader)
     for plate in plates:
@@ -89,7 +74,7 @@ def fuse(
 
 
 def log_likelihood(plate: SeenPlate, text: str, alphabet: str) -> float:
-    """Log-probability of a text in one frame, never below that of a text without any support.
+    """Log-probability of a text in one frame, at least log(1e-6).
 
     A character that is not in the alphabet is a ValueError.
     """
@@ -99,20 +84,20 @@ def log_likelihood(plate: SeenPlate, text: str, alphabet: str) -> float:
 class Fusion:
     """The frames of one track so far, and what they say together.
 
-    Of the frames that came, the few that weigh most are kept, so that a car that stands for an
-    hour costs no more than one that passes by. Frames that can't be read at all (NaN, or no text
-    in them) are passed over; without any other, the reading is empty with a score of 0.
+    The few that weigh most are kept, so that a car that stands for an hour costs no more than one
+    that passes by. Frames without any text, or with NaN, are passed over; where there are no
+    others, the reading is empty with a score of 0.
     """
 
-    def __init__(self, reader: Reader = DEFAULT_READER) -> None:
+    def __init__(self, reader: Reader) -> None:
         self._reader = reader
         self._frames: list[_Frame] = []
         self._result: Fused | None = None  # of these frames, without listed texts
 
     def add(self, plate: SeenPlate) -> None:
         """Take what was seen in one more frame."""
-        frame = _Frame(plate, self._reader.spec.alphabet)
-        if frame.beam:
+        frame = _Frame(plate, self._reader)
+        if frame.texts:
             self._take(frame)
 
     def join(self, other: "Fusion") -> None:
@@ -137,38 +122,42 @@ class Fusion:
         if not self._frames:
             nothing = Reading("", 0.0, False, UNKNOWN, (), ())
             return Fused(nothing, dict.fromkeys(listed, 0.0))
-        frames, weights, spec = self._frames, _weights(self._frames), self._reader.spec
-        calibration = self._reader.passes or self._reader.calibration
-        seen = _likelihoods(frames, weights, listed, self._reader)
-        every = replace(spec, candidates=_ALL)
-        reading = choose(seen, _evidence(frames, weights), self._reader.grammar, calibration, every)
+        reader, weights = self._reader, _weights(self._frames)
+        calibration = reader.calibration if reader.passes is None else reader.passes
+        seen = _likelihoods(self._frames, weights, listed, reader.spec.alphabet)
+        evidence = _evidence(self._frames, weights)
+        every = replace(reader.spec, candidates=10**6)
+        reading = decoding.choose(seen, evidence, reader.grammar, calibration, every)
+        few = reading.candidates[: reader.spec.candidates]
         probabilities = dict.fromkeys(listed, 0.0) | dict(reading.candidates)
-        best = replace(reading, candidates=reading.candidates[: spec.candidates])
-        return Fused(best, probabilities)
+        return Fused(replace(reading, candidates=few), probabilities)
 
 
 class _Frame:
-    """A plate in one frame: its view, and the likelihoods of texts, each computed once."""
+    """A plate in one frame: its view, what it suggests, and how likely it makes texts."""
 
-    def __init__(self, plate: SeenPlate, alphabet: str) -> None:
-        self.plate = plate
-        self.raw = ctc.greedy_decode(plate.log_probs, alphabet)
-        self.beam = {text: p for text, p in ctc.beam_decode(plate.log_probs, alphabet) if text}
+    def __init__(self, plate: SeenPlate, reader: Reader) -> None:
+        self.plate, self._alphabet = plate, reader.spec.alphabet
+        beam = {text: p for text, p in ctc.beam_decode(plate.log_probs, self._alphabet) if text}
+        self._known = dict(beam)
+        self.raw = ctc.greedy_decode(plate.log_probs, self._alphabet)
+        likely = (text for text, p in beam.items() if p > _RESPELLED_FROM)
+        spelled = chain.from_iterable(map(reader.grammar.respellings, likely))
+        suggested = dict.fromkeys(chain([self.raw], beam, spelled))
+        self.texts = [t for t in suggested if t and set(t) <= set(self._alphabet)] if beam else []
         self.alternatives = lru_cache(maxsize=4)(
-            partial(ctc.character_alternatives, plate.log_probs, alphabet=alphabet)
+            partial(ctc.character_alternatives, plate.log_probs, alphabet=self._alphabet)
         )
-        self._alphabet, self._known = alphabet, dict(self.beam)
         top_left, top_right, bottom_right, bottom_left = np.array(plate.quad)
         across = (top_right - top_left + bottom_right - bottom_left) / 2
         width = max(float(np.hypot(*across)), 1.0)
         self.view = (log(width), *np.mean(plate.quad, axis=0).tolist())
-        clarity = max(self.beam.values(), default=0.0)
-        self.worth = min(width / _ENOUGH_PX, 1.0) * clarity**0.5
+        self.worth = min(width / _ENOUGH_PX, 1.0) * max(beam.values(), default=0.0) ** 0.5
 
     def probabilities(self, texts: Sequence[str]) -> list[float]:
         if len(self._known) > _MOST_TEXTS:
-            self._known = dict(self.beam)
-        new = [text for text in dict.fromkeys(texts) if text not in self._known]
+            self._known = {}
+        new = [text for text in texts if text not in self._known]
         found = ctc.text_probabilities(self.plate.log_probs, new, self._alphabet)
         self._known |= zip(new, found, strict=True)
         return [self._known[text] for text in texts]
@@ -193,15 +182,11 @@ def _weights(frames: Sequence[_Frame]) -> ctc.Array:
 
 
 def _likelihoods(
-    frames: Sequence[_Frame], weights: ctc.Array, listed: Sequence[str], reader: Reader
+    frames: Sequence[_Frame], weights: ctc.Array, listed: Sequence[str], alphabet: str
 ) -> Likelihoods:
     """Join the frames' likelihoods, as if they were those of one photo."""
-    alphabet = reader.spec.alphabet
-    likely = (text for frame in frames for text, p in frame.beam.items() if p > _RESPELLED_FROM)
-    spelled = chain.from_iterable(map(reader.grammar.respellings, likely))
-    raws = [frame.raw for frame in frames if frame.raw]
-    suggested = dict.fromkeys(chain(raws, *(frame.beam for frame in frames), spelled, listed))
-    texts = [text for text in suggested if set(text) <= set(alphabet)]
+    known = (text for text in listed if text and set(text) <= set(alphabet))
+    texts = list(dict.fromkeys(chain(*(frame.texts for frame in frames), known)))
     each = np.array([frame.probabilities(texts) for frame in frames])
     joint = _join(each, texts, weights)
     # A product over frames says nothing of texts that are not in it. How much is left for them
@@ -216,12 +201,8 @@ def _likelihoods(
         others = [f"{place} {char}" for place in range(len(text)) for char in (*alphabet, "")]
         return np.exp(_join(each.reshape(len(frames), -1), others, weights)).reshape(each.shape[1:])
 
-    return Likelihoods(
-        max(raws, key=beam.__getitem__, default=""),
-        beam,
-        lambda others: [beam.get(text, 0.0) for text in others],
-        alternatives,
-    )
+    raw = max((frame.raw for frame in frames), key=lambda text: beam.get(text, 0.0))
+    return Likelihoods(raw, beam, lambda others: [beam.get(t, 0.0) for t in others], alternatives)
 
 
 def _join(each: ctc.Array, texts: Sequence[str], weights: ctc.Array) -> ctc.Array:

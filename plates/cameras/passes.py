@@ -3,7 +3,7 @@
 import logging
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import cv2
@@ -35,8 +35,11 @@ from plates.cameras.tracking import Track, Tracker
 _UNREAD_FRAMES, _UNREAD_PX = 5, 60.0
 # Who moves by less than a third of a plate's width in that time stands.
 _STANDING_S, _STANDING_WIDTHS = 5.0, 1 / 3
-# What is a direction: of the log of the plate's width, of its widths sideways.
-_NEARER, _SIDEWAYS = 0.15, 1.0
+# What is a direction: by the log of the plate's width, that for each width sideways, and by widths
+# sideways.
+_NEARER, _OBLIQUE, _SIDEWAYS = 0.15, 0.1, 1.0
+# So near to the picture's edge, as a share of its sides, a plate may be cut.
+_EDGE = 0.003
 _LEAST_MATCH = 0.5
 # What an event has as the answer for a photo has it.
 _OF_A_PLATE = {
@@ -120,7 +123,7 @@ class _Run:
         """From its first and last view."""
         nearer = float(np.log(self.last.width / self.first.width))
         across = float((self.last.middle - self.first.middle)[0]) / self.widest.width
-        if abs(nearer) >= _NEARER and abs(nearer) * 4 > abs(across) * _NEARER:
+        if abs(nearer) >= max(_NEARER, _OBLIQUE * abs(across)):
             return "approaching" if nearer > 0 else "leaving"
         if abs(across) >= _SIDEWAYS:
             return "right" if across > 0 else "left"
@@ -155,7 +158,8 @@ class Passes:
         """Take the plates of the next frame."""
         reports = self._end(frame.captured)
         self._take_time(frame)
-        tracks = self._tracker.update(plates, frame.captured)
+        whole = [plate if _is_whole(plate, frame) else _unread(plate) for plate in plates]
+        tracks = self._tracker.update(whole, frame.captured)
         for track in tracks:
             view, (fused, match) = _View(track.plate, frame.captured), self._fuse(track)
             if track not in self._runs:
@@ -314,3 +318,16 @@ class Passes:
             model=self._model,
         )
         return Report(event, best.crop)
+
+
+def _is_whole(plate: SeenPlate, frame: Frame) -> bool:
+    """Whether none of a plate can be outside the picture."""
+    (x0, y0, x1, y1), (height, width) = plate.box, frame.image.shape[:2]
+    dx, dy = _EDGE * width, _EDGE * height
+    return x0 > dx and y0 > dy and x1 < width - dx and y1 < height - dy
+
+
+def _unread(plate: SeenPlate) -> SeenPlate:
+    """A plate of which nothing is read: a part of a text looks like another one."""
+    nothing = np.full_like(plate.log_probs, np.nan)
+    return replace(plate, text="", score=0.0, candidates=(), log_probs=nothing)

@@ -19,7 +19,7 @@ import numpy as np
 from av.codec.hwaccel import HWAccel
 from numpy.typing import NDArray
 
-from plates.cameras.frames import Clock, Frame, SourceState
+from plates.cameras.frames import Clock, Frame, SourceState, Status
 
 # A stream that gives no new picture for so long is connected anew.
 _SILENT_S = 8.0
@@ -31,8 +31,7 @@ _HEARTBEAT_S = 1.0
 # Capture times further from the clock than that aren't believed.
 _MOST_SKEW_S = 3600.0
 _CLOSE_S = 2.0
-_TIMES_OUT = (av.error.ExitError, av.error.TimeoutError)
-_PASSWORD = re.compile(r"(?<=://)([^/@\s:]*):[^/@\s]*@")
+_PASSWORD = re.compile(r"(?<=://)([^/@\s:]*):[^/\s]*@")
 
 log = logging.getLogger("plates.cameras")
 # FFmpeg's own messages name addresses, with their passwords.
@@ -41,6 +40,14 @@ av.logging.set_level(None)
 
 class SourceError(Exception):
     """A source can't be read; the message has no password."""
+
+
+class _Silent(SourceError):
+    """Nothing comes."""
+
+
+class _Frozen(SourceError):
+    """Always the same picture comes."""
 
 
 def redacted(text: str) -> str:
@@ -80,6 +87,7 @@ class Source:
             raise SourceError(f"{address}: there is no such file or device")
         self._state = SourceState()
         self._newest: Frame | None = None
+        self._picture, self._changed_at = b"", 0.0
         self._changed = threading.Condition()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name=redacted(address), daemon=True)
@@ -129,8 +137,7 @@ class Source:
                 self._read()
                 self._state.status, self._state.problem = "ended", ""
             except (av.error.FFmpegError, SourceError, OSError, ValueError) as error:
-                silent = isinstance(error, _TIMES_OUT)
-                self._state.status = "silent" if silent else "failed"
+                self._state.status = _STATUS.get(type(error), "failed")
                 self._state.problem = _explained(error, self._address)
             if not self._live or self._stop.is_set():
                 break
@@ -145,12 +152,20 @@ class Source:
             self._changed.notify_all()
 
     def _open(self) -> av.container.InputContainer:
-        self._state.status = "connecting"
-        options = {"rtsp_transport": "tcp"} if self._address.startswith("rtsp") else {}
+        if not self._state.problem:
+            self._state.status = "connecting"
+        # By default FFmpeg looks at five seconds of a stream before it begins.
+        options = {"analyzeduration": "500000"} if self._live else {}
+        options |= {"rtsp_transport": "tcp"} if self._address.startswith("rtsp") else {}
         kind = "v4l2" if self._address.startswith("/dev/") else None
         hwaccel = HWAccel(self._hwaccel, allow_software_fallback=True) if self._hwaccel else None
-        timeout = (_OPEN_S, _SILENT_S)
-        return av.open(self._address, "r", kind, options, hwaccel=hwaccel, timeout=timeout)
+        timeout, began = (_OPEN_S, _SILENT_S), time.monotonic()
+        try:
+            return av.open(self._address, "r", kind, options, hwaccel=hwaccel, timeout=timeout)
+        except av.error.InvalidDataError as error:
+            if time.monotonic() - began < 0.9 * _OPEN_S:
+                raise
+            raise _Silent(f"nothing has come for {_OPEN_S:g} s") from error
 
     def _read(self) -> None:
         """Decode one connection until it ends."""
@@ -161,23 +176,29 @@ class Source:
             stream.thread_type = "AUTO"
             stream.codec_context.skip_frame = "NONKEY" if self._keyframes_only else "DEFAULT"
             clock = _CaptureClock(container, self._address, self._live)
-            watch = _Watch()
             due_s = -1.0
-            for frame in _decoded(container, stream, watch):
+            for frame in _decoded(container, stream):
                 if self._stop.is_set():
                     return
                 captured, position_s = clock.of(frame)
                 if self._live and self._keyframes_only is None:
                     late = time.time() - captured > _LATE_S and clock.source == "rtcp"
                     stream.codec_context.skip_frame = "NONKEY" if late else "DEFAULT"
-                if position_s < due_s - self._step_s / 8 and position_s > due_s - 1:
+                if due_s - 1 < position_s < due_s - self._step_s / 8:
                     continue
-                due_s = max(due_s + self._step_s, position_s + self._step_s / 2)
+                on_time = 0 <= position_s - due_s + self._step_s / 8 < self._step_s
+                due_s = self._step_s + (due_s if on_time else position_s)
                 image = cast(NDArray[np.uint8], frame.to_ndarray(format="bgr24"))
-                if self._live and watch.is_frozen(image):
-                    self._state.status = "frozen"
-                    raise SourceError(f"the picture has not changed for {_SILENT_S:g} s")
+                if self._live and self._has_frozen(image):
+                    raise _Frozen(f"the picture has not changed for {_SILENT_S:g} s")
                 self._hand_over(Frame(_upright(image, frame), captured, clock.source, position_s))
+
+    def _has_frozen(self, image: NDArray[np.uint8]) -> bool:
+        """Whether the same picture has come for too long, over however many connections."""
+        picture, now = image[::16, ::16].tobytes(), time.monotonic()
+        if picture != self._picture:
+            self._picture, self._changed_at = picture, now
+        return now - self._changed_at > _SILENT_S
 
     def _hand_over(self, frame: Frame) -> None:
         self._state.status, self._state.problem = "live", ""
@@ -239,14 +260,14 @@ class _CaptureClock:
         self._container, self._live = container, live
         self.source: Clock = "arrival" if live else "file"
         self._offset = 0.0 if live else _recorded_at(container, address)
-        self._last = -1.0
+        self._last = self._time_s = 0.0
         self._first_s: float | None = None
 
     def of(self, frame: av.VideoFrame) -> tuple[float, float]:
         """Unix seconds, which never fall, and seconds since the first frame."""
-        now, time_s = time.time(), frame.time
-        if time_s is None:
-            time_s = now
+        now = time.time()
+        time_s = self._time_s if frame.time is None else frame.time
+        self._time_s = time_s
         self._first_s = time_s if self._first_s is None else self._first_s
         captured = self._offset + time_s - self._first_s
         if self._live:
@@ -263,37 +284,20 @@ class _CaptureClock:
         return self._last, max(0.0, time_s - self._first_s)
 
 
-class _Watch:
-    """Notices a stream that sends no pictures, or always the same one."""
-
-    def __init__(self) -> None:
-        self._decoded_at = self._changed_at = time.monotonic()
-        self._picture = b""
-
-    def see(self, decoded: bool) -> None:
-        now = time.monotonic()
-        if decoded:
-            self._decoded_at = now
-        elif now - self._decoded_at > _SILENT_S:
-            raise SourceError(f"it has sent no picture that can be decoded for {_SILENT_S:g} s")
-
-    def is_frozen(self, image: NDArray[np.uint8]) -> bool:
-        picture = image[::16, ::16].tobytes()
-        if picture != self._picture:
-            self._picture, self._changed_at = picture, time.monotonic()
-        return time.monotonic() - self._changed_at > _SILENT_S
-
-
 def _decoded(
-    container: av.container.InputContainer, stream: av.VideoStream, watch: _Watch
+    container: av.container.InputContainer, stream: av.VideoStream
 ) -> Iterator[av.VideoFrame]:
-    """The stream's pictures; what is broken is passed over."""
+    """The stream's pictures; what is broken is passed over, unless nothing else comes."""
+    decoded_at = time.monotonic()
     for packet in container.demux(stream):
         try:
             frames = packet.decode()
         except av.error.InvalidDataError:
             frames = []
-        watch.see(bool(frames))
+        now = time.monotonic()
+        if now - decoded_at > _SILENT_S and not frames:
+            raise SourceError(f"it has sent no picture that can be decoded for {_SILENT_S:g} s")
+        decoded_at = now if frames else decoded_at
         yield from frames
 
 
@@ -310,8 +314,16 @@ def _upright(image: NDArray[np.uint8], frame: av.VideoFrame) -> NDArray[np.uint8
     return np.ascontiguousarray(np.rot90(image, round(frame.rotation / 90)))
 
 
+_STATUS: dict[type[Exception], Status] = {
+    av.error.ExitError: "silent",
+    av.error.TimeoutError: "silent",
+    _Silent: "silent",
+    _Frozen: "frozen",
+}
+
+
 def _explained(error: Exception, address: str) -> str:
-    if isinstance(error, _TIMES_OUT):
+    if isinstance(error, av.error.ExitError | av.error.TimeoutError):
         return f"nothing has come for {_SILENT_S:g} s"
     if isinstance(error, av.error.HTTPUnauthorizedError):
         return "it refuses the user name or the password"

@@ -147,6 +147,16 @@ def test_one_look_at_speed_is_enough_if_it_is_sure():
     assert events[1].text == CAR and events[1].evidence.frames_seen == 1
 
 
+def test_a_part_of_a_plate_at_the_pictures_edge_is_no_other_plate():
+    def script(second, _end=5):
+        x = 400 + 250 * second
+        if x > 1300:
+            return []
+        return [seen(CAR, (x, 300)) if x < 1210 else seen(CAR[:4], ((1280 + x - 60) / 2, 300), 80)]
+
+    assert texts(run(passes_of(), script)) == [CAR]
+
+
 def test_what_is_found_twice_in_a_frame_is_one_pass():
     def script(second, _end=4):
         place = (300 + 150 * second, 400)

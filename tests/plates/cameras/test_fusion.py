@@ -1,0 +1,170 @@
+"""Frames of one plate together: what several say, what one can't veto, what counts once."""
+
+from dataclasses import replace
+from math import log
+
+import numpy as np
+import pytest
+
+from plate_models.formats import grammar_of
+from plate_models.recognition import ctc
+from plate_models.recognition.calibration import UNCALIBRATED, Calibration, logit
+from plate_models.recognition.decoding import Evidence, Reading, choose_reading
+from plate_models.spec import RECOGNIZER
+from plates.cameras.frames import SeenPlate
+from plates.cameras.fusion import Fusion, Reader, fuse, log_likelihood
+
+GROUND = dict.fromkeys(("white", "yellow", "blue", "black", "red"), 0.01)
+WHITE, YELLOW = {**GROUND, "white": 0.96}, {**GROUND, "yellow": 0.96}
+ALPHABET = RECOGNIZER.alphabet
+READER = Reader(grammar_of("ru"), passes=Calibration(readable_from=0.9))
+Doubts = dict[int, dict[str, float]]
+
+
+def seen(
+    text: str,
+    doubts: Doubts | None = None,
+    *,
+    x: float = 0.0,
+    width: float = 100.0,
+    ground: dict[str, float] = WHITE,
+) -> SeenPlate:
+    """A plate that spells a text; doubts are characters' odds at a place."""
+    probs = np.full((RECOGNIZER.classes, 24), 1e-6)
+    probs[-1] = 1.0
+    for place, char in enumerate(text):
+        probs[:, 1 + 2 * place] = 1e-6
+        for other, odds in (doubts or {}).get(place, {char: 1.0}).items():
+            probs[ctc.encode(other)[0], 1 + 2 * place] = odds
+    return plate_of(np.log(probs / probs.sum(axis=0)), x=x, width=width, ground=ground)
+
+
+def plate_of(
+    log_probs: ctc.Array, *, x: float = 0.0, width: float = 100.0, ground: dict[str, float] = WHITE
+) -> SeenPlate:
+    y = width / 4.6
+    quad = (x, 0.0), (x + width, 0.0), (x + width, y), (x, y)
+    crop = np.zeros((48, 188, 3), np.uint8)
+    return SeenPlate((x, 0, x + width, y), quad, 0.9, 1, "", 0.0, (), log_probs, crop, ground)
+
+
+def odds(reading: Reading) -> float:
+    return logit(reading.score)
+
+
+MANY = {"1": 0.3, "4": 0.25, "2": 0.25, "3": 0.2}  # so many that the beam loses a look-alike
+LOST: Doubts = {0: {"O": 0.05, "0": 0.95}, 1: MANY, 2: MANY}
+
+
+@pytest.mark.parametrize("doubts", [{}, {2: {"2": 0.6, "7": 0.4}}, {0: {"0": 0.9, "O": 0.1}}, LOST])
+def test_one_frame_says_what_it_says_as_a_photo(doubts):
+    plate = seen("A127EX71", doubts)
+    photo = choose_reading(plate.log_probs, Evidence(1, WHITE), READER.grammar, READER.passes)
+    every = fuse([plate], READER)
+    fused = every.reading
+    assert (fused.text, fused.readable, fused.format) == (photo.text, photo.readable, photo.format)
+    assert fused.score == pytest.approx(photo.score, abs=1e-3)
+    for text, score in photo.candidates:
+        assert every.probabilities[text] == pytest.approx(score, abs=1e-3)
+    for mine, other in zip(fused.characters, photo.characters, strict=True):
+        assert mine[0] == other[0] and mine[1] == pytest.approx(other[1], abs=1e-2)
+
+
+def test_frames_settle_each_others_doubts():
+    # In each frame a wrong text is the likeliest one.
+    first = seen("A127EX71", {2: {"7": 0.6, "2": 0.4}})
+    second = seen("A127EX71", {3: {"1": 0.6, "7": 0.4}}, x=900, width=130)
+    third = seen("A127EX71", {6: {"1": 0.6, "7": 0.4}}, x=2000, width=170)
+    frames = [first, second, third]
+    assert "A127EX71" not in [fuse([each], READER).reading.candidates[0][0] for each in frames]
+    fused = fuse(frames, READER)
+    assert fused.reading.text == "A127EX71" and fused.reading.score > 0.97
+    assert min(score for _, score in fused.reading.characters) > 0.97
+
+
+def test_a_bad_frame_has_no_veto_and_a_small_one_a_small_voice():
+    right = [seen("A127EX71", x=300 * place) for place in range(3)]
+    other = seen("M993KK99", x=1200)
+    assert fuse([*right, other], READER).reading.text == "A127EX71"
+    # What it makes still less likely than the floor, it doesn't tell apart.
+    right = [seen("A127EX71", {1: {"1": 0.8, "4": 0.2}}, x=300 * place) for place in range(2)]
+    other = seen("A427KK99", x=1200)
+    assert fuse([*right, other], READER).reading.candidates[0][0] == "A127EX71"
+    alike = seen("A427EX71", {1: {"4": 0.9, "1": 0.1}}, x=500)
+    doubtful = seen("A127EX71", {1: {"4": 0.1, "1": 0.9}})
+    assert not fuse([doubtful, alike], READER).reading.readable
+    smaller = replace(alike, quad=tuple((x / 4, y / 4) for x, y in alike.quad))
+    assert fuse([doubtful, smaller], READER).reading.candidates[0][0] == "A127EX71"
+    assert odds(fuse([doubtful, smaller], READER).reading) > 1
+
+
+def test_a_parked_car_is_seen_once_and_one_that_moves_more_often():
+    doubts: Doubts = {2: {"2": 0.7, "7": 0.3}}
+    alone = fuse([seen("A127EX71", doubts)], READER).reading
+    parked = fuse([seen("A127EX71", doubts) for _ in range(200)], READER).reading
+    assert parked.score == pytest.approx(alone.score, abs=1e-3) and not parked.readable
+    moving = [seen("A127EX71", doubts, x=400 * n, width=60 * 1.3**n) for n in range(6)]
+    assert odds(fuse(moving, READER).reading) > 1.3 * odds(alone)
+    # What is shared always never becomes independent, however many frames there are.
+    assert fuse(moving * 50, READER).reading.score < 0.95
+
+
+def test_the_best_of_many_frames_are_kept():
+    fusion = Fusion(READER)
+    fusion.add(seen("A127EX71", width=200))
+    for place in range(100):
+        fusion.add(seen("A127EX71", {2: {"3": 0.5, "2": 0.5}}, x=5 * place, width=40))
+    assert fusion.result().reading.text == "A127EX71"
+
+
+def test_the_grammar_is_not_outvoted_by_the_number_of_frames():
+    # The recognizer takes the letter for a digit each time, which is one mistake and not ten.
+    doubts: Doubts = {0: {"0": 0.9, "O": 0.1}}
+    frames = [seen("O002EX71", doubts, x=400 * n, width=60 * 1.2**n) for n in range(10)]
+    reading = fuse(frames, READER).reading
+    assert reading.candidates[0][0] == "O002EX71" and reading.characters[0][1] > 0.8
+
+
+def test_frames_that_cannot_be_read_are_passed_over():
+    nothing = Reading("", 0.0, False, "unknown", (), ())
+    plate = seen("A127EX71")
+    broken, empty = plate_of(np.full(plate.log_probs.shape, np.nan)), seen("")
+    for frames in ([], [broken], [empty, broken]):
+        fused = fuse(frames, READER, ["A127EX71"])
+        assert fused.reading == nothing and fused.probabilities == {"A127EX71": 0.0}
+    assert fuse([broken, plate, empty], READER).reading == fuse([plate], READER).reading
+
+
+def test_listed_texts_are_weighed_though_no_frame_suggests_them():
+    frames = [seen("A127EX71", {2: {"2": 0.8, "7": 0.2}}, x=300 * n) for n in range(3)]
+    listed = ["A177EX71", "A127EX77", "М993КК99"]
+    fused = fuse(frames, READER, listed)
+    assert set(listed) <= set(fused.probabilities) and fused.probabilities["М993КК99"] == 0
+    assert fused.probabilities["A177EX71"] > 0.01 > fused.probabilities["A127EX77"] > 0
+    assert sum(fused.probabilities.values()) <= 1 + 1e-9
+    assert len(fused.reading.candidates) == RECOGNIZER.candidates
+
+
+def test_passes_are_calibrated_apart_from_photos():
+    frames = [seen("A127EX71", {2: {"2": 0.8, "7": 0.2}}, x=300 * n) for n in range(2)]
+    timid = Calibration(((-9.0, -10.0), (9.0, 0.0)), readable_from=0.6)
+    raw = fuse(frames, replace(READER, passes=UNCALIBRATED)).reading.score
+    assert raw > 0.8
+    assert fuse(frames, replace(READER, passes=timid)).reading.score == timid.apply(raw) < 0.5
+    as_photos = replace(READER, passes=None, calibration=timid)
+    assert not fuse(frames, as_photos).reading.readable
+
+
+def test_the_grounds_of_all_frames_say_the_format():
+    grounds = (YELLOW, WHITE, YELLOW)
+    frames = [seen("AB12377", x=300 * n, ground=ground) for n, ground in enumerate(grounds)]
+    assert fuse(frames[1:2], READER).reading.format != "ru.taxi"
+    assert fuse(frames, READER).reading.format == "ru.taxi"
+
+
+def test_a_text_s_likelihood_has_a_floor():
+    plate = seen("A127EX71", {2: {"2": 0.75, "7": 0.25}})
+    assert log_likelihood(plate, "A177EX71", ALPHABET) == pytest.approx(log(0.25), abs=0.01)
+    assert log_likelihood(plate, "M993KK99", ALPHABET) == pytest.approx(log(1e-6))
+    broken = replace(plate, log_probs=np.full(plate.log_probs.shape, np.nan))
+    assert log_likelihood(broken, "A127EX71", ALPHABET) == pytest.approx(log(1e-6))

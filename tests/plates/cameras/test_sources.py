@@ -1,0 +1,220 @@
+"""Sources: files, a real RTSP server, MJPEG over HTTP, and servers that are ill."""
+
+import logging
+import socket
+import time
+from collections.abc import Callable
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+from camera_servers import SIZE_WH, free_port, mjpeg_server, picture, rtsp_server, write_video
+
+from plates.cameras import sources
+from plates.cameras.frames import Frame
+from plates.cameras.sources import MotionGate, PushedFrames, Source, SourceError, redacted
+
+START = 1_769_860_800.0
+
+
+@pytest.fixture(scope="module")
+def mjpeg():
+    with mjpeg_server() as port:
+        yield f"127.0.0.1:{port}"
+
+
+@contextmanager
+def opened(address, fps=25, **options):
+    with closing(Source(str(address), fps, **options)) as source:
+        yield source, source.frames()
+
+
+def wait_for(source: Source, frames: object, reached: Callable[[], bool], seconds: float = 20):
+    """Take frames until something is reached; returns those that came."""
+    until, taken = time.monotonic() + seconds, []
+    while not reached():
+        assert time.monotonic() < until, source.state
+        frame = next(frames)
+        taken += [frame] if frame else []
+    return taken
+
+
+def test_every_sampled_frame_of_a_file_comes_with_its_time(tmp_path):
+    path = write_video(tmp_path / "a.mp4", 4, creation_time="2026-01-31T12:00:00Z")
+    with opened(path, 5) as (source, frames):
+        taken = []
+        for frame in frames:
+            taken += [frame] if frame else []
+            time.sleep(0.02)  # However slowly they are read.
+    assert [frame.position_s for frame in taken] == pytest.approx(np.arange(0, 4, 0.2).tolist())
+    assert [f.captured for f in taken] == pytest.approx([START + f.position_s for f in taken])
+    assert {frame.clock for frame in taken} == {"file"}
+    for number, frame in enumerate(taken):
+        assert frame.image.shape == (240, 320, 3)
+        assert np.abs(frame.image.astype(int) - picture(2 * number)).mean() < 4
+    state = source.state
+    assert (state.status, state.frames_read, state.frames_dropped) == ("ended", 20, 0)
+
+
+def test_files_that_cant_be_read_are_named(tmp_path):
+    with pytest.raises(SourceError, match=r"none\.mp4: there is no such file"):
+        Source(str(tmp_path / "none.mp4"), 5)
+    (tmp_path / "bad.mp4").write_bytes(b"no video at all" * 100)
+    with opened(tmp_path / "bad.mp4") as (_, frames), pytest.raises(SourceError, match="Invalid"):
+        list(frames)
+
+
+def test_broken_parts_of_a_stream_are_passed_over(tmp_path):
+    data = bytearray(write_video(tmp_path / "a.ts", 6).read_bytes())
+    middle = len(data) // 2
+    data[middle : middle + 800] = np.random.default_rng(1).bytes(800)
+    (tmp_path / "a.ts").write_bytes(data)
+    with opened(tmp_path / "a.ts", 10) as (_, frames):
+        taken = [frame for frame in frames if frame]
+    assert len(taken) > 40
+    times = [frame.captured for frame in taken]
+    assert times == sorted(times)
+
+
+def test_keyframes_alone(tmp_path):
+    path = write_video(tmp_path / "a.mp4", 4)
+    with opened(path, keyframes_only=True) as (_, frames):
+        taken = [frame.position_s for frame in frames if frame]
+    assert taken == pytest.approx([0, 1, 2, 3])
+
+
+def test_the_newest_frame_of_a_stream_is_read_and_dropped_ones_are_counted(mjpeg):
+    with opened(f"http://{mjpeg}/moving") as (source, frames):
+        wait_for(source, frames, lambda: source.state.frames_read > 2)
+        time.sleep(1)
+        frame = next(frames)
+        state = source.state
+        assert state.status == "live" and state.frames_dropped > 10
+        assert frame.clock == "arrival" and 0 <= time.time() - frame.captured < 0.5
+        assert state.delay_s < 0.5
+
+
+def test_rtsp_is_followed_and_connected_again(tmp_path, monkeypatch):
+    monkeypatch.setattr(sources, "_LONGEST_PAUSE_S", 0.5)
+    write_video(tmp_path / "a.mp4", 8)
+    port = free_port()
+    with opened(f"rtsp://127.0.0.1:{port}/a.mp4") as (source, frames):
+        assert next(frames) is None  # Passes can end while no frame comes.
+        assert source.state.problem == "Connection refused"
+        for _ in range(2):
+            before = source.state.frames_read
+            with rtsp_server(tmp_path, port):
+                reached = before + 5
+                taken = wait_for(source, frames, lambda: source.state.frames_read > reached)  # noqa: B023
+                assert source.state.status == "live"
+        assert source.state.reconnects >= 2
+        times = [frame.captured for frame in taken]
+        assert times == sorted(times) and abs(times[-1] - time.time()) < 10
+        # The server says when it took its first picture.
+        assert {frame.clock for frame in taken[-3:]} == {"rtcp"}
+
+
+@pytest.mark.parametrize(
+    ("name", "status", "problem"),
+    [
+        ("frozen", "frozen", "has not changed"),
+        ("mute", "silent", "nothing has come"),
+        ("lying", "failed", "no picture that can be decoded"),
+    ],
+)
+def test_an_ill_server_is_noticed_and_asked_again(mjpeg, monkeypatch, name, status, problem):
+    monkeypatch.setattr(sources, "_SILENT_S", 1.0)
+    with opened(f"http://{mjpeg}/{name}") as (source, frames):
+        wait_for(source, frames, lambda: bool(source.state.problem))
+        assert (source.state.status, problem in source.state.problem) == (status, True)
+        wait_for(source, frames, lambda: source.state.reconnects > 0)
+
+
+def test_within_ten_seconds():
+    assert sources._SILENT_S < 10 and sources._OPEN_S < 10
+
+
+def test_a_server_that_takes_connections_and_says_nothing(monkeypatch):
+    monkeypatch.setattr(sources, "_OPEN_S", 1.0)
+    with socket.create_server(("127.0.0.1", 0)) as deaf:
+        address = f"rtsp://127.0.0.1:{deaf.getsockname()[1]}/a"
+        with opened(address) as (source, frames):
+            wait_for(source, frames, lambda: source.state.status == "silent")
+            began = time.monotonic()
+        assert time.monotonic() - began < 3  # It is closed all the same.
+
+
+def test_passwords_are_in_no_message(mjpeg, caplog, monkeypatch):
+    caplog.set_level(logging.DEBUG)
+    for secret, problem in (("wrong", "refuses"), ("right", "")):
+        with opened(f"http://viewer:{secret}@{mjpeg}/guarded") as (source, frames):
+            reached = (lambda: source.state.problem) if problem else (lambda: next(frames))
+            wait_for(source, frames, reached)
+            assert problem in source.state.problem
+            assert secret not in source.state.problem
+    refused = f"rtsp://viewer:topsecret@127.0.0.1:{free_port()}/a"
+    with opened(refused) as (source, frames):
+        wait_for(source, frames, lambda: source.state.problem)
+    assert "topsecret" not in source.state.problem + caplog.text
+    assert "viewer:***@" in caplog.text
+    assert redacted("rtsp://u:p@ss@host/1") == "rtsp://u:***@host/1"
+
+
+def test_connecting_again_leaks_nothing(mjpeg, monkeypatch):
+    monkeypatch.setattr(sources, "_FIRST_PAUSE_S", 0.01)
+    monkeypatch.setattr(sources, "_LONGEST_PAUSE_S", 0.01)
+
+    def open_files():
+        return len(list(Path("/proc/self/fd").iterdir()))
+
+    with opened(f"http://viewer:wrong@{mjpeg}/guarded") as (source, frames):
+        wait_for(source, frames, lambda: source.state.reconnects > 5)
+        before = open_files()
+        wait_for(source, frames, lambda: source.state.reconnects > 40)
+        assert open_files() < before + 5
+
+
+def test_pushed_frames_come_in_order_whatever_their_clock_says():
+    frames = PushedFrames()
+    taken = frames.frames()
+    assert next(taken) is None and frames.state.status == "silent"
+    moments = []
+    for captured in (START, START + 1, START - 100, None):
+        frames.put(picture(0), captured)
+        frame = next(taken)
+        moments.append(frame.captured)
+    assert moments[:2] == [START, START + 1] and moments == sorted(set(moments))
+    assert abs(moments[3] - time.time()) < 5 and frame.clock == "arrival"
+    frames.put(picture(0), None)
+    frames.put(picture(9), None)
+    assert np.array_equal(next(taken).image, picture(9))
+    assert frames.state.frames_dropped == 1
+    frames.close()
+    assert list(taken) == []
+
+
+# --- what is not worth reading ---
+
+
+def scene(rng, x=None, size=(20, 5)):
+    image = np.full((1080, 1920, 3), 90, np.int16)
+    image[400:] = 60
+    if x is not None:
+        cv2.rectangle(image, (x, 500), (x + size[0], 500 + size[1]), (170, 170, 170), cv2.FILLED)
+    return np.clip(image + rng.normal(0, 4, image.shape), 0, 255).astype(np.uint8)
+
+
+def test_motion_of_a_far_plate_is_seen_and_noise_is_not():
+    rng, gate, read = np.random.default_rng(3), MotionGate(), []
+    for number in range(20):
+        read.append(gate.moved(Frame(scene(rng), START + number / 25, "arrival", 0)))
+    assert read == [True] + 19 * [False]
+    for number in range(1, 6):  # five pixels a frame: as slow as one walks
+        frame = Frame(scene(rng, 800 + 5 * number), START + (20 + number) / 25, "arrival", 0)
+        read.append(gate.moved(frame))
+    assert read[20] and sum(read[20:]) >= 2
+    # However still it is, a frame a second is read.
+    assert gate.moved(Frame(scene(rng), START + 30, "arrival", 0))
+    assert SIZE_WH == (320, 240)
