@@ -51,10 +51,24 @@ class Frame:
         corners = box_corners(*size_mm) - np.array(size_mm) / 2
         return apply_homography(self.homography(camera), corners)
 
+    def scale(self, camera: Camera, size_mm: tuple[float, float]) -> float:
+        """Pixels per millimetre along the more foreshortened side of such a plate."""
+        quad = self.quad(camera, size_mm)
+        sides = np.hypot(*(np.roll(quad, -1, axis=0) - quad).T)
+        return float(
+            min((sides[0] + sides[2]) / size_mm[0], (sides[1] + sides[3]) / size_mm[1]) / 2
+        )
+
     @property
     def normal(self) -> Floats:
         """(3,), towards those who see the front."""
         return -self.turn[:, 2]
+
+    @property
+    def obliqueness_deg(self) -> float:
+        """Between the line of sight and the normal."""
+        cosine = -self.normal @ self.origin / np.linalg.norm(self.origin)
+        return float(np.degrees(np.arccos(cosine)))
 
 
 def turn_about(axes: str, *degrees: float) -> Floats:
@@ -92,8 +106,5 @@ def _at_scale(
     depth = camera.focal / px_per_mm
     for _ in range(3):
         plate = Frame(sight * depth, turn)
-        quad = plate.quad(camera, size_mm)
-        sides = np.hypot(*(np.roll(quad, -1, axis=0) - quad).T)
-        seen = min((sides[0] + sides[2]) / size_mm[0], (sides[1] + sides[3]) / size_mm[1]) / 2
-        depth *= seen / px_per_mm
+        depth *= plate.scale(camera, size_mm) / px_per_mm
     return plate

@@ -140,7 +140,12 @@ def _stamp(
 
 def sample_design(kind: str, rng: Generator) -> Design:
     """A plate of a kind, a key of `KINDS`, with a text of its own; ValueError for another kind."""
-    text, its = sample_text(rng, kind), kind_named(kind)
+    return design_with(kind, sample_text(rng, kind), rng)
+
+
+def design_with(kind: str, text: str, rng: Generator) -> Design:
+    """As `sample_design`, with a given text in the kind's format."""
+    its = kind_named(kind)
     if its.sizes_mm:
         width, height = size = its.sizes_mm[rng.integers(len(its.sizes_mm))]
         screws = (0.25 * width, 9.0), (0.75 * width, 9.0), (0.25 * width, height - 9)

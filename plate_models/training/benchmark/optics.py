@@ -1,6 +1,7 @@
 """A lens, a sensor, and what their camera makes of the light: from linear light to a JPEG file."""
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import cv2
@@ -50,15 +51,25 @@ class Lens:
             kernels.append(motion_kernel(*self.motion_px))
         for kernel in kernels:
             image = np.asarray(cv2.filter2D(image, -1, kernel, borderType=cv2.BORDER_REFLECT))
-        middle = np.array(self.size_wh, np.float32) / 2
-        x, y = (np.arange(side, dtype=np.float32) + 0.5 for side in self.size_wh)
-        places = np.stack(np.meshgrid(x, y), axis=-1)
-        across, down = cv2.split((places - middle) ** 2)
-        radius = (across + down) / (middle**2).sum()
-        column, row = cv2.split(self.straighten(places) - 0.5)
+        column, row, radius = _rays(self.size_wh, self.bend)
         seen = cv2.remap(image, column, row, cv2.INTER_LINEAR, None, cv2.BORDER_REFLECT)
         veil = self.veil * float(image.mean())
-        return np.asarray(seen * (1 - self.fall_off * radius)[..., None] + veil, np.float32)
+        left = 1 - self.fall_off * radius
+        return np.asarray(seen * cv2.merge([left, left, left]) + veil, np.float32)
+
+
+# A film's frames all go the same way.
+@lru_cache(maxsize=1)
+def _rays(size_wh: tuple[int, int], bend: float) -> tuple[Field, Field, Field]:
+    """Column and row of the pinhole's picture that each pixel sees, and how far off it is."""
+    middle = np.array(size_wh, np.float32) / 2
+    x, y = (np.arange(side, dtype=np.float32) + 0.5 for side in size_wh)
+    places = np.stack(np.meshgrid(x, y), axis=-1)
+    across, down = cv2.split((places - middle) ** 2)
+    radius = (across + down) / (middle**2).sum()
+    straight = Lens(size_wh, bend, 0, 0, (0, 0), 0).straighten(places)
+    column, row = cv2.split(straight - 0.5)
+    return np.asarray(column), np.asarray(row), np.asarray(radius)
 
 
 def sample_lens(rng: Generator, size_wh: tuple[int, int], character_px: float) -> Lens:

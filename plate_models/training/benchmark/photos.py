@@ -3,7 +3,7 @@
 Each is made from its kind, variant and number alone.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.random import Generator, SeedSequence, default_rng
@@ -19,7 +19,7 @@ from plate_models.training.benchmark.camera import (
 )
 from plate_models.training.benchmark.designs import FOREIGN, Design, sample_design
 from plate_models.training.benchmark.optics import Lens, sample_lens, sense, store
-from plate_models.training.benchmark.plates import draw_sheet, fold_at
+from plate_models.training.benchmark.plates import draw_sheet
 from plate_models.training.benchmark.scenes import Light, build, infrared, sample_light
 from plate_models.training.codec import DECODERS, through_codec
 from plate_models.training.imaging import Image, encode_jpeg
@@ -143,8 +143,7 @@ def render_clip(index: int) -> list[BenchmarkPhoto]:
     for number, share in enumerate(np.linspace(0, 1, _LEAD + FRAMES)):
         origin = start.origin + share * (face.origin - start.origin)
         face_now, hung_now = Frame(origin, face.turn), Frame(origin, hung.turn)
-        seen_px = near * float(face.origin[2] / origin[2])
-        shown = replace(sheet, fold=fold_at(1 / sheet.to_mm[0, 0], seen_px))
+        shown = sheet.seen_at(near * float(face.origin[2] / origin[2]))
         # The same chance in every frame: scene and camera stay, only the noise is new.
         picture, white = build(camera, face_now, hung_now, shown, light, default_rng(look))
         noise = default_rng(SeedSequence(SEED, spawn_key=(*at, number)))

@@ -5,7 +5,7 @@ the ranges of the grounds' colours. Soil is kept so thin that every character st
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import cv2
 import numpy as np
@@ -42,6 +42,10 @@ class Sheet:
     fold: int  # how much finer it is than seen, for `see`
     white: float  # reflectance of the brighter one of sheet and print, in its brightest channel
 
+    def seen_at(self, px_per_mm: float) -> "Sheet":
+        """The same sheet, seen from elsewhere at another resolution."""
+        return replace(self, fold=_fold_at(1 / self.to_mm[0, 0], px_per_mm))
+
 
 def draw_sheet(design: Design, seen_px_per_mm: float, rng: Generator) -> Sheet:
     """Make a plate, fine enough to be seen at a resolution."""
@@ -59,11 +63,11 @@ def draw_sheet(design: Design, seen_px_per_mm: float, rng: Generator) -> Sheet:
     mm, (wide, tall) = 1 / px_per_mm, design.size_mm
     to_mm = shift_by(-wide / 2 - pad * mm, -tall / 2 - pad * mm) @ np.diag((mm, mm, 1))
     opaque = cover.astype(np.float32) / 255
-    fold = fold_at(px_per_mm, seen_px_per_mm)
+    fold = _fold_at(px_per_mm, seen_px_per_mm)
     return Sheet(reflectance, opaque, design.size_mm, to_mm, fold, white)
 
 
-def fold_at(px_per_mm: float, seen_px_per_mm: float) -> int:
+def _fold_at(px_per_mm: float, seen_px_per_mm: float) -> int:
     """How many samples a pixel needs each way to see all of a sheet."""
     return int(np.clip(round(px_per_mm / seen_px_per_mm), 2, _MOST_FOLD))
 

@@ -6,6 +6,7 @@ What a surface is, `albedo`, and how much directed light falls on it, `lit`, are
 all is in place. Lengths are in millimetres from the plate's middle, to the right and down.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import cv2
@@ -108,6 +109,35 @@ def _cast_shadow(rng: Generator, size_hw: tuple[int, int]) -> Field:
     return np.clip(0.5 + float(rng.uniform(1.5, 8)) * blots, 0, 1)
 
 
+# Corners (4, 2) in millimetres, colour, and whether it glows, from the back to the front.
+Body = tuple[tuple[Floats, tuple[float, float, float], bool], ...]
+
+
+@dataclass(frozen=True)
+class Vehicle:
+    """A vehicle's face and its plate, whose middle is the origin of both frames."""
+
+    face: Frame
+    plate: Frame
+    sheet: Sheet
+    body: Body
+
+    def at(self, origin: Floats, px_per_mm: float) -> "Vehicle":
+        """The same vehicle elsewhere, where its plate is seen at a resolution."""
+        face, plate = (replace(frame, origin=origin) for frame in (self.face, self.plate))
+        return Vehicle(face, plate, self.sheet.seen_at(px_per_mm), self.body)
+
+
+@dataclass(frozen=True)
+class Place:
+    """What stands still: the background, and how evenly light falls."""
+
+    background: Image  # (H, W, 3) RGB
+    # (H, W) factors on the directed light: on all but plates, and, maybe, of a shadow.
+    unevenness: Field
+    shadow: Field | None
+
+
 def build(
     camera: Camera, face: Frame, plate: Frame, sheet: Sheet, light: Light, rng: Generator
 ) -> tuple[Field, float]:
@@ -115,32 +145,50 @@ def build(
 
     Returns (H, W, 3) float32 linear light, and that of the plate's white.
     """
-    albedo = draw_background(rng, camera.size_wh)
-    lit = np.full(albedo.shape[:2], light.far, np.float32)
-    _draw_vehicle(albedo, lit, camera, face, sheet.size_mm, light.on(face), rng)
+    background = draw_background(rng, camera.size_wh)
+    vehicle = Vehicle(face, plate, sheet, draw_body(sheet.size_mm, rng))
+    place = shade(background, camera, face, light, rng)
+    return compose(place, camera, [vehicle], light), white_of(vehicle, light)
+
+
+def shade(background: Image, camera: Camera, face: Frame, light: Light, rng: Generator) -> Place:
+    """Choose how evenly light falls; a shadow lies on the face of a vehicle."""
+    size_hw = background.shape[0], background.shape[1]
     # Paint, walls and asphalt are never lit quite evenly.
-    lit *= 1 + 0.08 * fractal(rng, (lit.shape[0], lit.shape[1]), 4, 1.4)
-    surfaces = _TO_LINEAR[albedo]
-    _lay_plate(surfaces, lit, camera, plate, sheet, light)
-    if light.shadow:
-        middle = shift_by(-_SHADOW_HW[1] / 2, -_SHADOW_HW[0] / 2)
-        view = face.homography(camera) @ np.diag((_SHADOW_MM, _SHADOW_MM, 1)) @ middle
-        lit *= warp(_cast_shadow(rng, _SHADOW_HW), view, camera.size_wh, cv2.BORDER_REFLECT)
-    received = lit[..., None] * light.direct.astype(np.float32) + light.ambient.astype(np.float32)
-    brightest = light.on(plate) * light.direct.mean() + light.ambient.mean()
-    return surfaces * received, float(sheet.white * brightest * light.returned)
+    unevenness = 1 + 0.08 * fractal(rng, size_hw, 4, 1.4)
+    if not light.shadow:
+        return Place(background, unevenness, None)
+    middle = shift_by(-_SHADOW_HW[1] / 2, -_SHADOW_HW[0] / 2)
+    view = face.homography(camera) @ np.diag((_SHADOW_MM, _SHADOW_MM, 1)) @ middle
+    cast = warp(_cast_shadow(rng, _SHADOW_HW), view, camera.size_wh, cv2.BORDER_REFLECT)
+    return Place(background, unevenness, cast)
 
 
-def _draw_vehicle(
-    albedo: Image,
-    lit: Field,
-    camera: Camera,
-    face: Frame,
-    size_mm: tuple[float, float],
-    share: float,
-    rng: Generator,
-) -> None:
-    """Paint the face of a car around a plate, in place; ``share`` is of the directed light."""
+def white_of(vehicle: Vehicle, light: Light) -> float:
+    """The linear light that comes from the white of a vehicle's plate."""
+    brightest = light.on(vehicle.plate) * light.direct.mean() + light.ambient.mean()
+    return float(vehicle.sheet.white * brightest * light.returned)
+
+
+def compose(place: Place, camera: Camera, vehicles: Sequence[Vehicle], light: Light) -> Field:
+    """See vehicles, the farthest first, in their place: (H, W, 3) float32 linear light."""
+    albedo = place.background.copy()
+    lit = np.full(albedo.shape[:2], light.far, np.float32)
+    for vehicle in vehicles:
+        _paint(albedo, lit, camera, vehicle.face, vehicle.body, light.on(vehicle.face))
+    lit *= place.unevenness
+    surfaces = np.asarray(cv2.LUT(albedo, _TO_LINEAR), np.float32)
+    for vehicle in vehicles:
+        _lay_plate(surfaces, lit, camera, vehicle.plate, vehicle.sheet, light)
+    if place.shadow is not None:
+        lit *= place.shadow
+    tones = zip(light.direct.astype(np.float32), light.ambient.astype(np.float32), strict=True)
+    received = cv2.merge([lit * direct + ambient for direct, ambient in tones])
+    return np.asarray(surfaces * received, np.float32)
+
+
+def draw_body(size_mm: tuple[float, float], rng: Generator) -> Body:
+    """Choose the face of a car around a plate."""
     half_w, half_h = size_mm[0] / 2, size_mm[1] / 2
     plastic, lamps = _TABLES["plastic"], _TABLES["lamps"]
     paint = _TABLES["paints"][rng.integers(len(_TABLES["paints"]))]
@@ -152,23 +200,30 @@ def _draw_vehicle(
     niche_w, niche_h = half_w * rng.uniform(1.04, 1.35) + 8, half_h * rng.uniform(1.04, 1.35) + 8
     sink = rng.uniform(-0.1, 0.5) * (niche_h - half_h)
     parts = [
-        (_trapezium(roof, 0.8 * _REACH_MM, shoulder, _REACH_MM), paint, share),
-        (_trapezium(shoulder, _REACH_MM, 0.7 * foot, _REACH_MM), paint, share),
-        (_trapezium(roof + 25, 540, roof + 140, 600), _TABLES["glass"], share),
-        (_trapezium(seam, _REACH_MM, 0.7 * foot, _REACH_MM), dim, share),
-        (_trapezium(sink - niche_h, niche_w, sink + niche_h, niche_w), dim, share),
+        (_trapezium(roof, 0.8 * _REACH_MM, shoulder, _REACH_MM), paint, False),
+        (_trapezium(shoulder, _REACH_MM, 0.7 * foot, _REACH_MM), paint, False),
+        (_trapezium(roof + 25, 540, roof + 140, 600), _TABLES["glass"], False),
+        (_trapezium(seam, _REACH_MM, 0.7 * foot, _REACH_MM), dim, False),
+        (_trapezium(sink - niche_h, niche_w, sink + niche_h, niche_w), dim, False),
     ]
     for side in (-1, 1):
         wheel = _trapezium(0.7 * foot, 110, foot, 110) + np.array((side * 680, 0))
         pane = _trapezium(shoulder, lamp_w, shoulder + lamp_h, lamp_w)
         pane += np.array((side * (_REACH_MM - lamp_w), 0))
-        parts += [(wheel, plastic, share), (pane, lamp, _GLOWING if glow else share)]
+        parts += [(wheel, plastic, False), (pane, lamp, glow)]
+    return tuple(parts)
+
+
+def _paint(
+    albedo: Image, lit: Field, camera: Camera, face: Frame, body: Body, share: float
+) -> None:
+    """Paint the face of a car, in place; ``share`` is of the directed light."""
     view = face.homography(camera)
-    for corners, colour, light in parts:
+    for corners, colour, glows in body:
         if (corners @ face.turn[2, :2] + face.origin[2]).min() > _NEAREST_MM:
             path = np.rint(apply_homography(view, corners) * (1 << _SHIFT)).astype(np.int32)
             cv2.fillPoly(albedo, [path], colour, cv2.LINE_AA, _SHIFT)
-            cv2.fillPoly(lit, [path], (light,), cv2.LINE_8, _SHIFT)
+            cv2.fillPoly(lit, [path], (_GLOWING if glows else share,), cv2.LINE_8, _SHIFT)
 
 
 def _trapezium(top: float, top_half: float, foot: float, foot_half: float) -> Floats:
@@ -185,6 +240,8 @@ def _lay_plate(
     hull = apply_homography(view, box_corners(*sheet.cover.shape[::-1]))
     x0, y0 = np.clip(np.floor(hull.min(axis=0)), 0, None).astype(int).tolist()
     x1, y1 = np.clip(np.ceil(hull.max(axis=0)), 0, camera.size_wh).astype(int).tolist()
+    if x0 >= x1 or y0 >= y1:
+        return
     layers = np.dstack((sheet.reflectance * np.float32(light.returned), np.ones_like(sheet.cover)))
     layers *= sheet.cover[..., None]
     seen = see(layers, shift_by(-x0, -y0) @ view, (x1 - x0, y1 - y0), sheet.fold)
