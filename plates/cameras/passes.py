@@ -10,19 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from api.answers import plate_from
-from plates.cameras.events import (
-    BestSingle,
-    BestView,
-    Direction,
-    Evidence,
-    Match,
-    Model,
-    Motion,
-    Pass,
-    Stream,
-    Times,
-    new_id,
-)
+from plates.cameras import events
+from plates.cameras.events import Match, Pass, Stream
 from plates.cameras.frames import Frame, SeenPlate
 from plates.cameras.fusion import Fused, Fusion, Reader
 from plates.cameras.lists import PlateList
@@ -40,6 +29,7 @@ _NEARER, _SIDEWAYS = 0.15, 1.0
 _LEAST_MATCH, _SURER_MATCH = 0.5, 0.01
 # Seconds by which times may be out of order; beyond, the clock was set back.
 _OUT_OF_ORDER_S = 1.0
+Kind = Literal["pass.updated", "pass.ended"]
 # What an event has as the answer for a photo has it.
 _OF_A_PLATE = {
     *("text", "text_native", "score", "readable", "format", "region", "characters", "candidates"),
@@ -84,31 +74,25 @@ class _Run:
     begin: Frame
     clock_ahead: float  # of frames' times before the passes' own
     stream_before: Stream
-    id: str = field(default_factory=new_id)
+    id: str = field(default_factory=events.new_id)
     revision: int = 0
     frames: int = 0
     frames_read: int = 0
     zones: dict[str, None] = field(default_factory=dict)
     stationary: bool = False
-    reported: tuple[str, Match | None] = "", None
+    # What was reported: the text, the match's list and text, its highest probability.
+    reported: tuple[str, tuple[str, str] | None] = "", None
+    match_score: float = 1.0
 
     def __post_init__(self) -> None:
-        self.last = self.best = self.widest = self.whole_first = self.whole_last = self.first
+        self.last = self.best = self.widest = self.first
+        self.whole: list[_View] = []  # the first and the last one that is surely whole
 
     def add(self, view: _View) -> None:
         """See it once more."""
         self.frames += 1
         self.frames_read += view.plate.readable
-        self.last = view
-        self.widest = max(self.widest, view, key=lambda view: view.width)
-        self.best = max(view, self.best, key=lambda view: view.rank)
-        if view.plate.log_probs.size:
-            self.whole_first = self.whole_first if self._has_whole else view
-            self.whole_last = view
-
-    @property
-    def _has_whole(self) -> bool:
-        return self.whole_first.plate.log_probs.size > 0
+        self._take(view, view, view, [view] if view.plate.log_probs.size else [])
 
     def join(self, later: "_Run") -> None:
         """Take what was seen by another one, which is of the same plate."""
@@ -117,32 +101,29 @@ class _Run:
         self.frames_read += later.frames_read
         self.zones |= later.zones
         self.stationary |= later.stationary
-        self.last, self.whole_last = later.last, later.whole_last
-        self.widest = max(self.widest, later.widest, key=lambda view: view.width)
-        self.best = max(later.best, self.best, key=lambda view: view.rank)
+        self._take(later.last, later.best, later.widest, later.whole)
+
+    def _take(self, last: _View, best: _View, widest: _View, whole: list[_View]) -> None:
+        self.last = last
+        self.best = max(best, self.best, key=lambda view: view.rank)
+        self.widest = max(widest, self.widest, key=lambda view: view.width)
+        self.whole = [*self.whole, *whole]
+        del self.whole[1:-1]
 
     @property
-    def direction(self) -> Direction:
-        """From the first and last view that the picture's edge doesn't cut."""
-        first, last = self.whole_first, self.whole_last
+    def direction(self) -> events.Direction:
+        """From the first to the last view that the picture's edge doesn't cut."""
+        if not self.whole:
+            return "unknown"
+        first, last = self.whole[0], self.whole[-1]
         nearer = float(np.log(last.width / first.width))
         across = float((last.middle - first.middle)[0])
-        # How far it came sideways, as seen by a camera whose focal length is the picture's width.
-        sideways = abs(across) / self.begin.image.shape[1]
-        if abs(nearer) >= max(_NEARER, sideways):
+        # As seen by a camera whose focal length is about the picture's width.
+        if abs(nearer) >= max(_NEARER, abs(across) / self.begin.image.shape[1]):
             return "approaching" if nearer > 0 else "leaving"
         if abs(across) >= _SIDEWAYS * self.widest.width:
             return "right" if across > 0 else "left"
         return "unknown"
-
-    def is_news(self, text: str, match: Match | None) -> bool:
-        """Whether it was reported with another text, or with a match that was less sure."""
-        reported_text, reported = self.reported
-        if text != reported_text or match is None or reported is None:
-            return text != reported_text or match is not reported
-        if (match.list, match.text) != (reported.list, reported.text):
-            return True
-        return match.probability >= reported.probability + _SURER_MATCH
 
 
 class Passes:
@@ -158,7 +139,7 @@ class Passes:
         self,
         camera: str,
         reader: Reader,
-        model: Model,
+        model: events.Model,
         zones: Sequence[Zone] = (),
         lists: Sequence[PlateList] = (),
     ) -> None:
@@ -175,14 +156,12 @@ class Passes:
         """Take the plates of the next frame; the stream's counts are those since its beginning."""
         self._take_time(frame)
         self._stream = stream
-        plates = [_textless(plate) if _is_cut(plate, frame) else plate for plate in plates]
         sighted: dict[_Run, _View] = {}
-        for track in self._tracker.update(plates, self._now):
+        whole = [plate if _is_whole(plate, frame) else _unread(plate) for plate in plates]
+        for track in self._tracker.update(whole, self._now):
             view = _View(track.plate, self._now)
-            if track not in self._runs:
-                run = _Run(track.fusion, view, frame, self._clock_ahead, stream)
-                self._runs[track] = run
-            run = self._runs[track]
+            new = _Run(track.fusion, view, frame, self._clock_ahead, stream)
+            run = self._runs.setdefault(track, new)
             run.stationary |= track.stands
             sighted.setdefault(run, view)
         reports = []
@@ -233,9 +212,11 @@ class Passes:
                 for track in [track for track, its in self._runs.items() if its is run]:
                     self._runs[track], track.fusion = other, other.fusion
                 return []
-        if not self._counts(run) or not run.is_news(text, match):
+        state = text, (match.list, match.text) if match else None
+        surer = match is not None and match.probability >= run.match_score + _SURER_MATCH
+        if not self._counts(run) or (state == run.reported and not surer):
             return []
-        run.reported = text, match
+        run.reported, run.match_score = state, match.probability if match else 1.0
         return [self._report(run, "pass.updated", fused, match)]
 
     def _end(self, now: float) -> list[Report]:
@@ -273,13 +254,7 @@ class Passes:
             return fused, None
         return fused, Match(list=name, text=text, probability=round(probability, 4))
 
-    def _report(
-        self,
-        run: _Run,
-        kind: Literal["pass.updated", "pass.ended"],
-        fused: Fused,
-        match: Match | None,
-    ) -> Report:
+    def _report(self, run: _Run, kind: Kind, fused: Fused, match: Match | None) -> Report:
         reading, best, ahead = fused.reading, run.best.plate, run.clock_ahead
         run.revision += 1
         read = plate_from(
@@ -299,22 +274,22 @@ class Passes:
             type=kind,
             revision=run.revision,
             camera=self._camera,
-            evidence=Evidence(
+            evidence=events.Evidence(
                 frames_seen=run.frames,
                 frames_read=run.frames_read,
-                best_single=BestSingle(text=text, score=round(best.score, 4)),
+                best_single=events.BestSingle(text=text, score=round(best.score, 4)),
             ),
-            time=Times(
+            time=events.Times(
                 first=run.first.now + ahead,
                 last=run.last.now + ahead,
                 best=run.best.now + ahead,
                 source=run.begin.clock,
                 position_s=round(run.begin.position_s, 3),
             ),
-            motion=Motion(
+            motion=events.Motion(
                 direction=run.direction, stationary=run.stationary, zones=list(run.zones)
             ),
-            best=BestView(box=read.box, quad=read.quad),
+            best=events.BestView(box=read.box, quad=read.quad),
             match=match,
             stream=Stream(
                 frames_dropped=self._stream.frames_dropped - run.stream_before.frames_dropped,
@@ -325,13 +300,13 @@ class Passes:
         return Report(event, best.crop)
 
 
-def _is_cut(plate: SeenPlate, frame: Frame) -> bool:
-    """Whether a part of it may be out of the picture: what is left would be read surely."""
-    x0, y0, x1, y1 = plate.box
-    height, width = frame.image.shape[:2]
-    return min(x0, y0, width - x1, height - y1) < _EDGE * (y1 - y0)
+def _is_whole(plate: SeenPlate, frame: Frame) -> bool:
+    """Whether no part of it can be outside the picture."""
+    (x0, y0, x1, y1), (height, width) = plate.box, frame.image.shape[:2]
+    return min(x0, y0, width - x1, height - y1) >= _EDGE * (y1 - y0)
 
 
-def _textless(plate: SeenPlate) -> SeenPlate:
+def _unread(plate: SeenPlate) -> SeenPlate:
+    """A plate of which nothing is read: a part of a text looks like another one."""
     nothing = plate.log_probs[:, :0]
     return replace(plate, text="", score=0.0, candidates=(), log_probs=nothing)
