@@ -2,51 +2,62 @@
 
 import csv
 import logging
+import time
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 
 log = logging.getLogger("plates.cameras")
 
-_COLUMNS = ("plate", "text", "number", "licence", "license")
+_COLUMNS = ("plate", "text", "number", "licence", "license", "licence plate", "license plate")
 # Cyrillic letters that Russian plates have, and the Latin ones by which they are read.
-_LATIN = str.maketrans("АВЕКМНОРСТУХ", "ABEKMHOPCTYX", " -.·")
+_LATIN = str.maketrans("АВЕКМНОРСТУХ", "ABEKMHOPCTYX", " \u00a0-.·")
+_LOOK_AGAIN_S = 5.0
 
 
-@dataclass(frozen=True)
 class PlateList:
-    """Known plates by a name."""
+    """Known plates by a name; where they are a file's, they change with it."""
 
-    name: str
-    texts: frozenset[str]
-    _by_part: dict[str, set[str]] = field(init=False, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        by_part: dict[str, set[str]] = {}
-        for text in self.texts:
-            for part in _parts(text):
-                by_part.setdefault(part, set()).add(text)
-        object.__setattr__(self, "_by_part", by_part)
+    def __init__(self, name: str, texts: Iterable[str] = (), path: Path | None = None) -> None:
+        self.name, self._path, self._changed_ns, self._looked = name, path, 0, time.monotonic()
+        self._by_part = _by_part(texts)
+        self._read_anew()
 
     def near(self, texts: Iterable[str]) -> set[str]:
         """The listed texts that differ from one of these by a character, or by none."""
+        if time.monotonic() - self._looked >= _LOOK_AGAIN_S:
+            self._looked = time.monotonic()
+            try:
+                self._read_anew()
+            except OSError as error:
+                log.warning("list %s stays as it was: %s", self.name, error)
         parts = {part for text in texts for part in _parts(text)}
         return set[str]().union(*(self._by_part.get(part, ()) for part in parts))
+
+    def _read_anew(self) -> None:
+        if self._path and (changed_ns := self._path.stat().st_mtime_ns) != self._changed_ns:
+            self._by_part = _by_part(_read(self._path))
+            self._changed_ns = changed_ns
 
 
 def load_list(name: str, path: Path) -> PlateList:
     """Read a CSV file: its column "plate", or the first one where there is no header.
 
     Spaces, hyphens, case and Cyrillic look-alikes don't matter. Lines that hold no plate are named
-    in the log and passed over. A file that can't be read is an OSError.
+    in the log and passed over. A file that can't be read is an OSError. Changes of the file hold
+    from some seconds later on.
     """
-    with path.open(encoding="utf-8-sig", errors="replace", newline="") as file:
-        return PlateList(name, frozenset(_read(csv.reader(file), path)))
+    return PlateList(name, path=path)
 
 
-def _read(rows: Iterable[list[str]], path: Path) -> Iterator[str]:
+def _read(path: Path) -> Iterator[str]:
+    lines = path.read_text(encoding="utf-8-sig", errors="replace").splitlines()
+    # Spreadsheets write semicolons where commas are decimal points.
+    delimiter = max(",;\t", key="\n".join(lines[:1]).count)
     column = 0
-    for number, row in enumerate(rows, 1):
+    for number, line in enumerate(lines, 1):
+        # One by one: a quote that isn't closed would swallow all lines after it.
+        row = [cell.strip() for cell in next(csv.reader([line[:1000]], delimiter=delimiter), [])]
         if number == 1 and (named := [i for i, c in enumerate(row) if c.lower() in _COLUMNS]):
             column = named[0]
         elif any(row):
@@ -55,7 +66,15 @@ def _read(rows: Iterable[list[str]], path: Path) -> Iterator[str]:
             if 2 < len(text) <= 12 and text.isascii() and text.isalnum():
                 yield text
             else:
-                log.warning("%s, line %d holds no plate: %.40r", path, number, ",".join(row))
+                log.warning("%s, line %d holds no plate: %.40r", path, number, line)
+
+
+def _by_part(texts: Iterable[str]) -> dict[str, set[str]]:
+    by_part = defaultdict[str, set[str]](set)
+    for text in texts:
+        for part in _parts(text):
+            by_part[part].add(text)
+    return by_part
 
 
 def _parts(text: str) -> list[str]:

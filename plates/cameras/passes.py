@@ -1,6 +1,5 @@
 """From the plates in frames to events: a pass for each vehicle, from first to last sight."""
 
-import logging
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -11,42 +10,30 @@ import numpy as np
 from numpy.typing import NDArray
 
 from api.answers import plate_from
-from plates.cameras.events import (
-    BestSingle,
-    BestView,
-    Direction,
-    Evidence,
-    Match,
-    Model,
-    Motion,
-    Pass,
-    Stream,
-    Times,
-    new_id,
-)
+from plates.cameras import events
+from plates.cameras.events import Match, Pass, Stream
 from plates.cameras.frames import Frame, SeenPlate
-from plates.cameras.fusion import Fused, Reader
+from plates.cameras.fusion import Fused, Fusion, Reader
 from plates.cameras.lists import PlateList
 from plates.cameras.settings import Zone
 from plates.cameras.tracking import Track, Tracker
 
 # What can't be read is reported if it was seen that often, is that wide, and went somewhere: signs
 # and stickers would be reported for ever.
-_UNREAD_FRAMES, _UNREAD_PX = 5, 60.0
-# Who moves by less than a third of a plate's width in that time stands.
-_STANDING_S, _STANDING_WIDTHS = 5.0, 1 / 3
-# What is a direction: by the log of the plate's width, that for each width sideways, and by widths
-# sideways.
-_NEARER, _OBLIQUE, _SIDEWAYS = 0.15, 0.1, 1.0
-# So near to the picture's edge, as a share of its sides, a plate may be cut.
-_EDGE = 0.003
-_LEAST_MATCH = 0.5
+_UNREAD_FRAMES, _UNREAD_PX = 3, 60.0
+# A plate nearer to the picture's edge than this share of its height may go on behind it.
+_EDGE = 0.12
+# What is a direction: of the log of the plate's width, of its widths sideways.
+_NEARER, _SIDEWAYS = 0.15, 1.0
+# A match is reported from this probability on, and again when it has risen by as much.
+_LEAST_MATCH, _SURER_MATCH = 0.5, 0.01
+# Seconds by which times may be out of order; beyond, the clock was set back.
+_OUT_OF_ORDER_S = 1.0
+Kind = Literal["pass.updated", "pass.ended"]
 # What an event has as the answer for a photo has it.
 _OF_A_PLATE = {
     *("text", "text_native", "score", "readable", "format", "region", "characters", "candidates"),
 }
-
-log = logging.getLogger("plates.cameras")
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,12 +44,12 @@ class Report:
     crop: NDArray[np.uint8]
 
 
-@dataclass(eq=False)
+@dataclass(frozen=True, eq=False)
 class _View:
-    """A plate in one frame."""
+    """A plate in one frame, at a time of the passes' own clock."""
 
     plate: SeenPlate
-    captured: float
+    now: float
 
     @property
     def middle(self) -> NDArray[np.float64]:
@@ -73,59 +60,68 @@ class _View:
     def width(self) -> float:
         return max(self.plate.box[2] - self.plate.box[0], 1.0)
 
+    @property
+    def rank(self) -> tuple[bool, float]:
+        return self.plate.readable, self.plate.score
+
 
 @dataclass(eq=False)
 class _Run:
-    """A pass that goes on."""
+    """A pass that goes on: of one track, or several that turned out to be of one plate."""
 
-    track: Track
+    fusion: Fusion
     first: _View
-    position_s: float
-    fused: Fused
-    id: str = field(default_factory=new_id)
+    begin: Frame
+    clock_ahead: float  # of frames' times before the passes' own
+    stream_before: Stream
+    id: str = field(default_factory=events.new_id)
     revision: int = 0
     frames: int = 0
     frames_read: int = 0
     zones: dict[str, None] = field(default_factory=dict)
     stationary: bool = False
-    match: Match | None = None
-    reported: tuple[str, Match | None] | None = None
-    stream_before: Stream = field(default_factory=Stream)
-    stream: Stream = field(default_factory=Stream)
+    # What was reported: the text, the match's list and text, its highest probability.
+    reported: tuple[str, tuple[str, str] | None] = "", None
+    match_score: float = 1.0
 
     def __post_init__(self) -> None:
-        self.last = self.best = self.widest = self.anchor = self.first
+        self.last = self.best = self.widest = self.first
+        self.whole: list[_View] = []  # the first and the last one that is surely whole
 
     def add(self, view: _View) -> None:
         """See it once more."""
         self.frames += 1
         self.frames_read += view.plate.readable
-        self.last = view
-        if view.width > self.widest.width:
-            self.widest = view
-        if (view.plate.readable, view.plate.score) >= (
-            self.best.plate.readable,
-            self.best.plate.score,
-        ):
-            self.best = view
-        self.stand(view)
+        self._take(view, view, view, [view] if view.plate.log_probs.size else [])
 
-    def stand(self, view: _View) -> None:
-        """Note whether it has been where it was."""
-        moved = float(np.hypot(*(view.middle - self.anchor.middle))) / view.width
-        if moved > _STANDING_WIDTHS:
-            self.anchor = view
-        elif view.captured - self.anchor.captured >= _STANDING_S:
-            self.stationary = True
+    def join(self, later: "_Run") -> None:
+        """Take what was seen by another one, which is of the same plate."""
+        self.fusion.join(later.fusion)
+        self.frames += later.frames
+        self.frames_read += later.frames_read
+        self.zones |= later.zones
+        self.stationary |= later.stationary
+        self._take(later.last, later.best, later.widest, later.whole)
+
+    def _take(self, last: _View, best: _View, widest: _View, whole: list[_View]) -> None:
+        self.last = last
+        self.best = max(best, self.best, key=lambda view: view.rank)
+        self.widest = max(widest, self.widest, key=lambda view: view.width)
+        self.whole = [*self.whole, *whole]
+        del self.whole[1:-1]
 
     @property
-    def direction(self) -> Direction:
-        """From its first and last view."""
-        nearer = float(np.log(self.last.width / self.first.width))
-        across = float((self.last.middle - self.first.middle)[0]) / self.widest.width
-        if abs(nearer) >= max(_NEARER, _OBLIQUE * abs(across)):
+    def direction(self) -> events.Direction:
+        """From the first to the last view that the picture's edge doesn't cut."""
+        if not self.whole:
+            return "unknown"
+        first, last = self.whole[0], self.whole[-1]
+        nearer = float(np.log(last.width / first.width))
+        across = float((last.middle - first.middle)[0])
+        # As seen by a camera whose focal length is about the picture's width.
+        if abs(nearer) >= max(_NEARER, abs(across) / self.begin.image.shape[1]):
             return "approaching" if nearer > 0 else "leaving"
-        if abs(across) >= _SIDEWAYS:
+        if abs(across) >= _SIDEWAYS * self.widest.width:
             return "right" if across > 0 else "left"
         return "unknown"
 
@@ -133,16 +129,17 @@ class _Run:
 class Passes:
     """The passes before one camera.
 
-    A pass is updated once its text is surely read, and again when the text or its match changes; it
-    ends once, after some seconds without sight. Where there are zones, only passes that touch one
-    are reported.
+    A pass is updated once its text is surely read or may be a listed one, and again when that
+    changes; it ends once, after some seconds without sight. A text that is surely read while a pass
+    with that text goes on, is that pass. Where there are zones, only passes that touch one are
+    reported. Frames' times may leap; time is taken to stand still where they are set back.
     """
 
     def __init__(
         self,
         camera: str,
         reader: Reader,
-        model: Model,
+        model: events.Model,
         zones: Sequence[Zone] = (),
         lists: Sequence[PlateList] = (),
     ) -> None:
@@ -152,49 +149,41 @@ class Passes:
         self._tracker = Tracker(reader)
         self._runs: dict[Track, _Run] = {}
         self._frame: Frame | None = None
-        self._came = time.monotonic()
+        self._stream = Stream()
+        self._now, self._clock_ahead, self._came = 0.0, 0.0, 0.0
 
     def add(self, frame: Frame, plates: Sequence[SeenPlate], stream: Stream) -> list[Report]:
-        """Take the plates of the next frame."""
-        reports = self._end(frame.captured)
+        """Take the plates of the next frame; the stream's counts are those since its beginning."""
         self._take_time(frame)
+        self._stream = stream
+        sighted: dict[_Run, _View] = {}
         whole = [plate if _is_whole(plate, frame) else _unread(plate) for plate in plates]
-        tracks = self._tracker.update(whole, frame.captured)
-        for track in tracks:
-            view, (fused, match) = _View(track.plate, frame.captured), self._fuse(track)
-            if track not in self._runs:
-                run = _Run(track, view, frame.position_s, fused, stream_before=stream)
-                self._runs[track] = run
-            run = self._runs[track]
-            run.fused, run.match, run.stream = fused, match, stream
+        for track in self._tracker.update(whole, self._now):
+            view = _View(track.plate, self._now)
+            new = _Run(track.fusion, view, frame, self._clock_ahead, stream)
+            run = self._runs.setdefault(track, new)
+            run.stationary |= track.stands
+            sighted.setdefault(run, view)
+        reports = []
+        for run, view in sighted.items():
             run.add(view)
             self._note_zones(run, view, frame)
-        for run in [self._runs[track] for track in tracks]:
-            now = run.fused.reading.text, run.match
-            if not run.fused.reading.readable or run.reported == now or not self._counts(run):
-                continue
-            if run.revision or not self._is_known(run, tracks):
-                run.reported = now
-                reports.append(self._report(run, "pass.updated"))
-        return reports
+            reports += self._update(run)
+        return reports + self._end(self._now)
 
     def hold(self, frame: Frame) -> list[Report]:
         """Take a frame in which nothing has moved since the one before."""
-        before = self._frame
+        before = self._now
         self._take_time(frame)
-        if before is not None:
-            self._tracker.hold(before.captured, frame.captured)
-            for run in self._runs.values():
-                if run.track.seen == frame.captured:
-                    run.last = _View(run.track.plate, frame.captured)
-                    run.stand(run.last)
-        return self._end(frame.captured)
+        for track in self._tracker.hold(before, self._now):
+            run = self._runs[track]
+            run.last = _View(track.plate, self._now)
+            run.stationary |= track.stands
+        return self._end(self._now)
 
     def advance(self) -> list[Report]:
         """No frame has come: end what has not been seen for too long by this machine's clock."""
-        if self._frame is None:
-            return []
-        return self._end(self._frame.captured + time.monotonic() - self._came)
+        return self._end(self._now + time.monotonic() - self._came)
 
     def close(self) -> list[Report]:
         """End all."""
@@ -202,51 +191,49 @@ class Passes:
 
     def texts(self, plates: Sequence[SeenPlate]) -> list[str]:
         """What the passes say of the last frame's plates; "" where they are not sure."""
-        known = {id(run.last.plate): run.fused.reading.text for run in self._runs.values()}
-        return [known.get(id(plate), "") for plate in plates]
+        known = {id(t.plate.crop): r.fusion.result().reading.text for t, r in self._runs.items()}
+        return [known.get(id(plate.crop), "") for plate in plates]
 
     def _take_time(self, frame: Frame) -> None:
+        now = frame.captured - self._clock_ahead
+        if self._frame is None or now < self._now - _OUT_OF_ORDER_S:
+            self._clock_ahead = frame.captured - self._now
+        self._now = max(self._now, frame.captured - self._clock_ahead)
         self._frame, self._came = frame, time.monotonic()
+
+    def _update(self, run: _Run) -> list[Report]:
+        """Report what is new; a pass that is found to be another one joins it."""
+        fused, match = self._read(run)
+        text = fused.reading.text
+        if text and not run.revision:
+            others = (r for r in self._runs.values() if r is not run and r.reported[0] == text)
+            if other := next(others, None):
+                other.join(run)
+                for track in [track for track, its in self._runs.items() if its is run]:
+                    self._runs[track], track.fusion = other, other.fusion
+                return []
+        state = text, (match.list, match.text) if match else None
+        surer = match is not None and match.probability >= run.match_score + _SURER_MATCH
+        if not self._counts(run) or (state == run.reported and not surer):
+            return []
+        run.reported, run.match_score = state, match.probability if match else 1.0
+        return [self._report(run, "pass.updated", fused, match)]
 
     def _end(self, now: float) -> list[Report]:
         return self._ended(self._tracker.ended(now))
 
     def _ended(self, tracks: Sequence[Track]) -> list[Report]:
-        runs = [self._runs.pop(track) for track in tracks if track in self._runs]
-        return [self._report(run, "pass.ended") for run in runs if self._is_over(run)]
+        runs = dict.fromkeys(self._runs.pop(track) for track in tracks)
+        over = [run for run in runs if run not in self._runs.values() and self._is_reported(run)]
+        return [self._report(run, "pass.ended", *self._read(run)) for run in over]
 
-    def _is_over(self, run: _Run) -> bool:
-        """Whether its end is reported."""
-        if run.revision:
-            return True
-        readable = run.fused.reading.readable
+    def _is_reported(self, run: _Run) -> bool:
+        """Whether its end is; what was updated ends in any case."""
         seen = run.frames >= _UNREAD_FRAMES and run.widest.width >= _UNREAD_PX
-        return self._counts(run) and (readable or (seen and run.direction != "unknown"))
+        return run.revision > 0 or (self._counts(run) and seen and run.direction != "unknown")
 
     def _counts(self, run: _Run) -> bool:
         return bool(run.zones) or not self._zones
-
-    def _is_known(self, run: _Run, in_sight: Sequence[Track]) -> bool:
-        """Whether a new run is one that was lost from sight, or is seen twice: then it joins it."""
-        text = run.fused.reading.text
-        for other in list(self._runs.values()):
-            if other is run or other.revision == 0 or other.reported is None:
-                continue
-            if other.reported[0] != text:
-                continue
-            if other.track not in in_sight and other.last.captured <= run.first.captured:
-                # The new track goes on: it knows where the plate is.
-                run.track.fusion.join(other.track.fusion)
-                self._tracker.forget(other.track)
-                del self._runs[other.track]
-                run.id, run.revision, run.reported = other.id, other.revision, other.reported
-                run.first, run.position_s = other.first, other.position_s
-                run.frames += other.frames
-                run.frames_read += other.frames_read
-                run.stationary |= other.stationary
-                run.zones |= other.zones
-            return True
-        return False
 
     def _note_zones(self, run: _Run, view: _View, frame: Frame) -> None:
         height, width = frame.image.shape[:2]
@@ -255,25 +242,20 @@ class Passes:
             if cv2.pointPolygonTest(polygon, (float(x), float(y)), False) >= 0:
                 run.zones[name] = None
 
-    def _fuse(self, track: Track) -> tuple[Fused, Match | None]:
-        fused = track.fusion.result()
+    def _read(self, run: _Run) -> tuple[Fused, Match | None]:
+        fused = run.fusion.result()
         texts = [text for text, _ in fused.reading.candidates]
-        near = {each.name: each.near(texts) for each in self._lists}
-        if not any(near.values()):
-            return fused, None
-        fused = track.fusion.result(sorted(set[str]().union(*near.values())))
-        found = [
-            (fused.probabilities.get(text, 0.0), name, text)
-            for name, listed in near.items()
-            for text in listed
-        ]
-        probability, name, text = max(found)
+        near = [(each.name, text) for each in self._lists for text in sorted(each.near(texts))]
+        if not {text for _, text in near} <= fused.probabilities.keys():
+            fused = run.fusion.result([text for _, text in near])
+        found = [(fused.probabilities[text], name, text) for name, text in near]
+        probability, name, text = max(found, default=(0.0, "", ""), key=lambda match: match[0])
         if probability < _LEAST_MATCH:
             return fused, None
         return fused, Match(list=name, text=text, probability=round(probability, 4))
 
-    def _report(self, run: _Run, kind: Literal["pass.updated", "pass.ended"]) -> Report:
-        reading, best = run.fused.reading, run.best.plate
+    def _report(self, run: _Run, kind: Kind, fused: Fused, match: Match | None) -> Report:
+        reading, best, ahead = fused.reading, run.best.plate, run.clock_ahead
         run.revision += 1
         read = plate_from(
             text=reading.text,
@@ -285,35 +267,33 @@ class Passes:
             characters=reading.characters,
             candidates=reading.candidates,
         )
+        text = best.candidates[0][0] if best.candidates else ""
         event = Pass(
             **read.model_dump(include=_OF_A_PLATE),
             id=run.id,
             type=kind,
             revision=run.revision,
             camera=self._camera,
-            evidence=Evidence(
+            evidence=events.Evidence(
                 frames_seen=run.frames,
                 frames_read=run.frames_read,
-                best_single=BestSingle(
-                    text=best.candidates[0][0] if best.candidates else "",
-                    score=round(best.score, 4),
-                ),
+                best_single=events.BestSingle(text=text, score=round(best.score, 4)),
             ),
-            time=Times(
-                first=run.first.captured,
-                last=run.last.captured,
-                best=run.best.captured,
-                source=self._frame.clock if self._frame else "arrival",
-                position_s=round(run.position_s, 3),
+            time=events.Times(
+                first=run.first.now + ahead,
+                last=run.last.now + ahead,
+                best=run.best.now + ahead,
+                source=run.begin.clock,
+                position_s=round(run.begin.position_s, 3),
             ),
-            motion=Motion(
+            motion=events.Motion(
                 direction=run.direction, stationary=run.stationary, zones=list(run.zones)
             ),
-            best=BestView(box=read.box, quad=read.quad),
-            match=run.match,
+            best=events.BestView(box=read.box, quad=read.quad),
+            match=match,
             stream=Stream(
-                frames_dropped=run.stream.frames_dropped - run.stream_before.frames_dropped,
-                reconnects=run.stream.reconnects - run.stream_before.reconnects,
+                frames_dropped=self._stream.frames_dropped - run.stream_before.frames_dropped,
+                reconnects=self._stream.reconnects - run.stream_before.reconnects,
             ),
             model=self._model,
         )
@@ -321,13 +301,12 @@ class Passes:
 
 
 def _is_whole(plate: SeenPlate, frame: Frame) -> bool:
-    """Whether none of a plate can be outside the picture."""
+    """Whether no part of it can be outside the picture."""
     (x0, y0, x1, y1), (height, width) = plate.box, frame.image.shape[:2]
-    dx, dy = _EDGE * width, _EDGE * height
-    return x0 > dx and y0 > dy and x1 < width - dx and y1 < height - dy
+    return min(x0, y0, width - x1, height - y1) >= _EDGE * (y1 - y0)
 
 
 def _unread(plate: SeenPlate) -> SeenPlate:
     """A plate of which nothing is read: a part of a text looks like another one."""
-    nothing = np.full_like(plate.log_probs, np.nan)
+    nothing = plate.log_probs[:, :0]
     return replace(plate, text="", score=0.0, candidates=(), log_probs=nothing)

@@ -16,118 +16,149 @@ from scipy.optimize import linear_sum_assignment
 from plates.cameras.frames import SeenPlate
 from plates.cameras.fusion import Fusion, Reader, log_likelihood
 
-# Seconds without sight after which a track ends.
-SILENCE_S = 3.0
-# By how many widths, and by how much of its scale's log, a plate strays from where it is expected:
-# at once, and for each second; at first its speed isn't known.
+# Seconds without sight after which a track ends: its text isn't known; it is, so that it is known
+# again; it stands, so that only something before it can hide it.
+_SILENT_S, _READ_SILENT_S, _STANDING_SILENT_S = 3.0, 4.0, 30.0
+# What moves by less than a third of a plate's width in that time stands.
+_STANDING_S, _STANDING_WIDTHS = 5.0, 1 / 3
+# By how many widths, and by how much of its width's log, a plate strays from what is expected: at
+# once, and for each second; at first its speed isn't known.
 _STRAY, _STRAY_PER_S, _STRAY_AT_FIRST_PER_S = 0.4, 3.0, 15.0
-_SCALE_STRAY, _SCALE_STRAY_PER_S = 0.15, 0.8
+_SCALE_STRAY, _SCALE_STRAY_PER_S = 0.4, 0.8
 # Speeds are believed for so long, and follow new ones by that share.
 _LONGEST_WAY_S, _GAIN = 1.0, 0.6
-# Log-odds: each second without sight speaks against a plate, its text surely read for it. Below
-# the least, plates are different ones. No frame is surer of another text than the last number.
-_UNSEEN_PER_S, _SAME_TEXT, _LEAST, _SUREST = -1.5, 5.0, -6.0, 0.9999
-_NEVER = 1e6
+# Log-odds: its text, surely read, speaks for a plate; below the least, plates are different ones.
+# No frame is surer of another text than the last number.
+_SAME_TEXT, _LEAST, _SUREST = 5.0, -6.0, 0.9999
+# Another vehicle needs a while to come where one was: sooner, another text is rather an error.
+_OTHER_PER_S, _SOONEST_OTHER_S = -12.0, 0.25
 
 Point = NDArray[np.float64]
 
 
 class Track:
-    """One plate over frames.
+    """One plate over frames; times are seconds of a clock that never goes back.
 
     Attributes:
         fusion: What the frames say of its text.
-        plates: How often it was seen.
         plate: As it was seen last.
-        seen: When that was, in Unix seconds.
+        seen: When that was.
+        stands: Whether it has been in one place for five seconds.
     """
 
-    def __init__(self, plate: SeenPlate, captured: float, reader: Reader) -> None:
-        self.fusion, self.plates = Fusion(reader), 1
-        self.plate, self.seen = plate, captured
-        self._text, self._alphabet = "", reader.spec.alphabet
-        self._speed: Point | None = None  # of place and scale, per second
-        self._view = _view_of(plate)
-        self._take_text()
+    def __init__(self, plate: SeenPlate, now: float, reader: Reader) -> None:
+        self.fusion, self.plate, self.seen, self.stands = Fusion(reader), plate, now, False
+        self._alphabet = reader.spec.alphabet
+        self._speed: Point | None = None  # per second
+        self._view = self._anchor = _view_of(plate)
+        self._anchored = now
+        self.fusion.add(plate)
 
-    def add(self, plate: SeenPlate, captured: float) -> None:
+    def add(self, plate: SeenPlate, now: float) -> None:
         """See it once more."""
-        view, passed = _view_of(plate), max(captured - self.seen, 1e-3)
-        speed = (view - self._view) / passed
-        old = speed if self._speed is None else self._speed
-        self._speed = _GAIN * speed + (1 - _GAIN) * old
-        self._view, self.plate, self.seen = view, plate, captured
-        self.plates += 1
-        self._take_text()
+        view, passed = _view_of(plate), now - self.seen
+        if passed > 0:
+            speed = (view - self._view) / passed
+            old = speed if self._speed is None else self._speed
+            self._speed = _GAIN * speed + (1 - _GAIN) * old
+        self._view, self.plate = view, plate
+        self.fusion.add(plate)
+        self._be_seen(now)
 
-    def log_odds(self, plate: SeenPlate, captured: float) -> float:
+    def stay(self, now: float) -> None:
+        """It is where it was."""
+        self._speed = np.zeros(3)
+        self._be_seen(now)
+
+    def is_over(self, now: float) -> bool:
+        """Whether it has been out of sight for too long."""
+        known = _READ_SILENT_S if self._text else _SILENT_S
+        return now - self.seen > (_STANDING_SILENT_S if self.stands else known)
+
+    def log_odds(self, plate: SeenPlate, now: float) -> float:
         """How far a plate is this one: log-likelihoods of place, size and text."""
-        passed = max(captured - self.seen, 0.0)
-        way_s = min(passed, _LONGEST_WAY_S)
-        expected = self._view if self._speed is None else self._view + self._speed * way_s
-        offset = _view_of(plate) - expected
-        width = exp(max(self._view[2], offset[2] + expected[2]))
+        passed = now - self.seen
+        text = self._text_odds(plate, passed)
+        # What stands is still there after a while, too.
+        passed = min(passed, _SOONEST_OTHER_S) if self.stands else passed
+        speed = np.zeros(3) if self._speed is None else self._speed
+        offset = _view_of(plate) - self._view
+        # Scale isn't predicted: what is hidden in part seems to shrink.
+        way = offset[:2] - speed[:2] * min(passed, _LONGEST_WAY_S)
         per_s = _STRAY_AT_FIRST_PER_S if self._speed is None else _STRAY_PER_S
-        place = float(np.hypot(*offset[:2])) / width / (_STRAY + per_s * passed)
+        stray = _STRAY + per_s * passed
+        place = float(np.hypot(*way)) / exp(self._view[2] + max(offset[2], 0.0)) / stray
         scale = float(offset[2]) / (_SCALE_STRAY + _SCALE_STRAY_PER_S * passed)
-        return -(place**2 + scale**2) / 2 + _UNSEEN_PER_S * passed + self._text_odds(plate)
+        return text - (place**2 + scale**2) / 2 - 2 * log(stray)
 
-    def _text_odds(self, plate: SeenPlate) -> float:
-        if not (self._text and plate.candidates):
-            return 0.0
-        alphabet = self._alphabet
-        own = log_likelihood(plate, self._text, alphabet)
-        other = log_likelihood(plate, plate.candidates[0][0], alphabet)
-        if own > log(0.3):
-            return _SAME_TEXT
-        sure = min(plate.score, _SUREST)
-        return log(1 - sure + sure * exp(min(own - other, 0.0)))
-
-    def _take_text(self) -> None:
-        self.fusion.add(self.plate)
+    @property
+    def _text(self) -> str:
+        """Its likeliest text; "" where another one may be as likely."""
         reading = self.fusion.result().reading
-        self._text = reading.candidates[0][0] if reading.score > 0.5 else ""
+        return reading.candidates[0][0] if reading.score > 0.5 else ""
+
+    def _text_odds(self, plate: SeenPlate, passed: float) -> float:
+        mine = self._text
+        if not (mine and plate.candidates):
+            return 0.0
+        own = plate.candidates[0][0]
+        likelihood = log_likelihood(plate, mine, self._alphabet)
+        if likelihood > log(0.3):
+            return _SAME_TEXT
+        if _is_part(own, mine) or _is_part(mine, own):
+            return 0.0  # something hides the rest
+        # Either may be the one that errs: what does each think of the other's text?
+        probabilities = self.fusion.result().probabilities
+        alike = exp(min(likelihood - log_likelihood(plate, own, self._alphabet), 0.0))
+        alike = max(alike, min(probabilities.get(own, 0.0) / probabilities[mine], 1.0))
+        odds = log(1 - min(plate.score, _SUREST) * (1 - alike))
+        return max(odds, _OTHER_PER_S * max(passed, _SOONEST_OTHER_S))
+
+    def _be_seen(self, now: float) -> None:
+        self.seen = now
+        moved = float(np.hypot(*(self._view - self._anchor)[:2])) / exp(self._view[2])
+        if moved > _STANDING_WIDTHS:
+            self._anchor, self._anchored = self._view, now
+        self.stands = now - self._anchored >= _STANDING_S
 
 
 class Tracker:
-    """The plates that are in sight of one camera."""
+    """The plates that are in sight of one camera; times as in `Track`."""
 
     def __init__(self, reader: Reader) -> None:
         self._reader = reader
         self._tracks: list[Track] = []
 
-    def update(self, plates: Sequence[SeenPlate], captured: float) -> list[Track]:
+    def update(self, plates: Sequence[SeenPlate], now: float) -> list[Track]:
         """Assign a frame's plates; returns each one's track. What is found twice counts once."""
         plates = _without_doubles(plates)
-        odds = np.array([[t.log_odds(p, captured) for p in plates] for t in self._tracks])
-        odds = odds.reshape(len(self._tracks), len(plates))
-        rows, columns = linear_sum_assignment(np.where(odds > _LEAST, -odds, _NEVER))
+        odds = np.array([[t.log_odds(p, now) for p in plates] for t in self._tracks])
+        # What fits too badly counts nothing: no other pair is torn apart for its sake.
+        gain = np.maximum(odds.reshape(len(self._tracks), len(plates)) - _LEAST, 0.0)
         found: dict[int, Track] = {}
-        for row, column in zip(rows.tolist(), columns.tolist(), strict=True):
-            if odds[row, column] > _LEAST:
-                found[column] = self._tracks[row]
-                found[column].add(plates[column], captured)
-        for column in range(len(plates)):
-            if column not in found:
-                found[column] = Track(plates[column], captured, self._reader)
+        for row, column in zip(*linear_sum_assignment(gain, maximize=True), strict=True):
+            if gain[row, column] > 0:
+                found[int(column)] = self._tracks[row]
+        for column, plate in enumerate(plates):
+            if column in found:
+                found[column].add(plate, now)
+            else:
+                found[column] = Track(plate, now, self._reader)
                 self._tracks.append(found[column])
         return [found[column] for column in range(len(plates))]
 
-    def hold(self, before: float, captured: float) -> None:
-        """Nothing has moved since a frame: what was in sight then still is."""
-        for track in self._tracks:
-            if track.seen >= before:
-                track.seen = captured
+    def hold(self, before: float, now: float) -> list[Track]:
+        """Nothing has moved since a frame: what was in sight then still is, and is returned."""
+        held = [track for track in self._tracks if track.seen >= before]
+        for track in held:
+            track.stay(now)
+        return held
 
     def ended(self, now: float) -> list[Track]:
         """Forget the tracks that have been silent for too long, and return them."""
-        gone = [track for track in self._tracks if now - track.seen > SILENCE_S]
+        gone = [track for track in self._tracks if track.is_over(now)]
         self._tracks = [track for track in self._tracks if track not in gone]
         return gone
-
-    def forget(self, track: Track) -> None:
-        """It is part of another one."""
-        self._tracks.remove(track)
 
     def close(self) -> list[Track]:
         """Forget and return all."""
@@ -139,6 +170,12 @@ def _view_of(plate: SeenPlate) -> Point:
     """(3,): the middle in pixels, log of the width."""
     x0, y0, x1, y1 = plate.box
     return np.array(((x0 + x1) / 2, (y0 + y1) / 2, log(max(x1 - x0, 1.0))))
+
+
+def _is_part(part: str, text: str) -> bool:
+    """Whether a text is left of another one when some of its characters are left out."""
+    rest = iter(text)
+    return all(char in rest for char in part)
 
 
 def _without_doubles(plates: Sequence[SeenPlate]) -> list[SeenPlate]:

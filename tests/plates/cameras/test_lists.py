@@ -1,0 +1,63 @@
+"""Lists of known plates: how people write them, what is wrong in them, what becomes of changes."""
+
+import os
+
+import pytest
+
+from plates.cameras import lists
+from plates.cameras.lists import PlateList, load_list
+
+CAR, OTHER = "X556XM750", "B840CK197"
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        "plate\nx556xm 750\nB840CK197\n",
+        "Х556ХМ 750\nВ 840 СК-197\n",  # Cyrillic
+        "\ufeffowner;Plate ;since\nIvanova;X556XM750;1,5\nPetrov;B840CK197;2,5\n",
+        "\n# people\nX556XM750,Ivanova\n\nB840CK197\n",
+    ],
+)
+def test_plates_are_found_however_they_are_written(tmp_path, written):
+    path = tmp_path / "residents.csv"
+    path.write_text(written, encoding="utf-8")
+    residents = load_list("residents", path)
+    assert residents.near([CAR]) == {CAR} and residents.near([OTHER]) == {OTHER}
+
+
+def test_malformed_lines_are_named_by_number_and_the_rest_holds(tmp_path, caplog):
+    path = tmp_path / "residents.csv"
+    # An open quote, no plate, bytes of another encoding, a cell as long as a book.
+    path.write_bytes(b'X556XM750\n"A1\n??\n\xc0\xc1\n' + b"A" * 10**6 + b"\nB840CK197\n")
+    residents = load_list("residents", path)
+    assert residents.near([CAR, OTHER]) == {CAR, OTHER}
+    assert [f"line {number} " in caplog.text for number in range(1, 7)] == [0, 1, 1, 1, 1, 0]
+
+
+def test_an_empty_list_is_one_and_a_missing_one_is_named(tmp_path):
+    path = tmp_path / "residents.csv"
+    with pytest.raises(FileNotFoundError, match=r"residents\.csv"):
+        load_list("residents", path)
+    path.touch()
+    assert load_list("residents", path).near([CAR]) == set()
+
+
+def test_a_list_follows_its_file(tmp_path, monkeypatch, caplog):
+    path = tmp_path / "residents.csv"
+    path.write_text(CAR)
+    residents = load_list("residents", path)
+    path.write_text(OTHER)
+    os.utime(path, ns=(0, 0))
+    assert residents.near([CAR, OTHER]) == {CAR}  # not at each frame
+    monkeypatch.setattr(lists, "_LOOK_AGAIN_S", 0.0)
+    assert residents.near([CAR, OTHER]) == {OTHER}
+    path.unlink()
+    assert residents.near([OTHER]) == {OTHER} and "stays" in caplog.text
+
+
+def test_near_is_one_character_more_less_or_other():
+    residents = PlateList("residents", [CAR])
+    near = ["X556XM75", "X556XM7501", "X558XM750"]
+    assert all(residents.near([text]) == {CAR} for text in near)
+    assert residents.near([OTHER, "X999XM750"]) == set()
