@@ -9,6 +9,7 @@ import contextlib
 import json
 import logging
 import os
+import signal
 import sys
 import threading
 import time
@@ -37,12 +38,13 @@ from plates.cameras.lists import load_list
 from plates.cameras.outbox import Outbox
 from plates.cameras.passes import Passes
 from plates.cameras.recognizer import RecognizerAway, TritonRecognizer
-from plates.cameras.sources import PushedFrames, Source
+from plates.cameras.sources import PushedFrames, Source, SourceError
 from plates.cameras.store import Store, StoreUnavailable
 from plates.cameras.watch import Camera, FrameSource, follow
 from plates.serving.child import SIGN_S, Child, give_sign, parse_options, python
 
 _COMMAND = python("plates.cameras.worker")
+_FLUSH_S = 1.5
 
 T = TypeVar("T")
 
@@ -125,19 +127,32 @@ def _follow(
     zones = [camera_settings.Zone(*each) for each in camera.zones.items()]
     lists = [load_list(name, file.lists[name]) for name in camera.lists]
     passes = Passes(camera.name, _reader(settings), model, zones, lists)
-    with contextlib.closing(_source(camera)) as source:
-        threading.Thread(target=_tell, args=(store, camera.name, source), daemon=True).start()
-        next_sign = 0.0
-        for step in follow(Camera(camera.name, source, passes), recognizer.read):
-            for report in step.reports:
-                put(report.event, report.crop)
-            if time.monotonic() >= next_sign:
-                next_sign = time.monotonic() + SIGN_S
-                if not give_sign(alive):
-                    return
+    stopping = threading.Event()
+    try:
+        with contextlib.closing(_source(camera)) as source:
+
+            def stop(*_: object) -> None:
+                stopping.set()
+                threading.Thread(target=source.close).start()
+
+            # In order: what is in sight ends, and is written.
+            signal.signal(signal.SIGTERM, stop)
+            threading.Thread(target=_tell, args=(store, camera.name, source), daemon=True).start()
+            next_sign = 0.0
+            for step in follow(Camera(camera.name, source, passes), recognizer.read):
+                for report in step.reports:
+                    put(report.event, report.crop)
+                if time.monotonic() >= next_sign:
+                    next_sign = time.monotonic() + SIGN_S
+                    if not give_sign(alive):
+                        return
+    except SourceError as error:
+        log.error("%s: %s", camera.name, error)
     # A file has ended: nothing to do is no reason to be started again.
-    while give_sign(alive):
+    while not stopping.is_set() and give_sign(alive):
         time.sleep(SIGN_S)
+    if not outbox.close(_FLUSH_S):
+        log.warning("%s: some events could not be written", camera.name)
 
 
 def _tell(store: Store, camera: str, source: FrameSource) -> None:

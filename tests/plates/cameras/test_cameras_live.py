@@ -5,7 +5,7 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from fractions import Fraction
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -17,6 +17,8 @@ import psutil
 import pytest
 from camera_servers import rtsp_server
 from support import SAMPLES, serving
+
+from plates.cameras.store import Store
 
 pytestmark = [pytest.mark.live, pytest.mark.control]
 CLIP = SAMPLES.parent / "clips" / "crossing.mp4"
@@ -95,6 +97,9 @@ def service(folder: Path, camera: str, receiver: int) -> Iterator[tuple[httpx.Cl
         httpx.Client(base_url=served.url, timeout=30) as client,
     ):
         yield client, served.pid
+    # What was in sight has ended: nothing is left for the next start.
+    with closing(Store(f"sqlite:///{folder}/plates.db", True, True, 30)) as store:
+        assert store.running("gate") == []
     log = (folder / "log").read_text()
     assert "secret@" not in log and TEXT not in log
 
