@@ -53,8 +53,12 @@ def rtsp_server(folder: Path, port: int = 0) -> Iterator[int]:
 
         async def end() -> None:
             await server.close()
-            for task in asyncio.all_tasks() - {asyncio.current_task()}:
+            tasks = asyncio.all_tasks() - {asyncio.current_task()}
+            for task in tasks:
                 task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            # Transports close their sockets in the loop's next turns.
+            await asyncio.sleep(0.05)
 
         asyncio.run_coroutine_threadsafe(end(), loop).result(5)
         loop.call_soon_threadsafe(loop.stop)
