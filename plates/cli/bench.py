@@ -21,6 +21,7 @@ TOOLS = {
     "soak": "a mixed load for a long time: does anything grow?",
     "stages": "where a photo's time goes; --check: is a stage slower than at the last release?",
     "bulk": "an archive read under kills: exactly once, and its pace",
+    "cameras": "how many cameras this machine carries: frames dropped, delay, passes, memory",
     "passes": "vehicles' passes in rendered films: found, and read better than any single frame?",
 }
 

@@ -1,8 +1,6 @@
-"""Videos, and real servers of them: RTSP, MJPEG over HTTP, and such as are ill."""
+"""Videos, and real servers of them: MJPEG over HTTP, and such as are ill."""
 
-import asyncio
 import base64
-import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -13,7 +11,6 @@ from pathlib import Path
 import av
 import cv2
 import numpy as np
-from aio_rtsp_toolkit.server import RtspServer
 
 SIZE_WH = (320, 240)
 
@@ -36,39 +33,6 @@ def write_video(path: Path, seconds: float = 2, fps: int = 10, **metadata: str) 
             container.mux(stream.encode(frame))
         container.mux(stream.encode(None))
     return path
-
-
-@contextmanager
-def rtsp_server(folder: Path, port: int = 0) -> Iterator[int]:
-    """Serve a folder's videos at rtsp://127.0.0.1:PORT/NAME; yields the port."""
-    port = port or free_port()
-    loop = asyncio.new_event_loop()
-    server = RtspServer(str(folder), "127.0.0.1", port)
-    loop.run_until_complete(server.start())
-    thread = threading.Thread(target=loop.run_forever)
-    thread.start()
-    try:
-        yield port
-    finally:
-
-        async def end() -> None:
-            await server.close()
-            tasks = asyncio.all_tasks() - {asyncio.current_task()}
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
-            # Transports close their sockets in the loop's next turns.
-            await asyncio.sleep(0.05)
-
-        asyncio.run_coroutine_threadsafe(end(), loop).result(5)
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join(5)
-        loop.close()
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        return int(probe.getsockname()[1])
 
 
 class _Mjpeg(BaseHTTPRequestHandler):

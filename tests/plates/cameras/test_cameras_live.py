@@ -15,9 +15,9 @@ import av
 import httpx
 import psutil
 import pytest
-from camera_servers import rtsp_server
 from support import SAMPLES, serving
 
+from plates.benchmarks.cameras import rtsp_server
 from plates.cameras.store import Store
 
 pytestmark = [pytest.mark.live, pytest.mark.control]

@@ -10,8 +10,9 @@ from pathlib import Path
 import cv2
 import numpy as np
 import pytest
-from camera_servers import SIZE_WH, free_port, mjpeg_server, picture, rtsp_server, write_video
+from camera_servers import SIZE_WH, mjpeg_server, picture, write_video
 
+from plates.benchmarks.cameras import free_port, rtsp_server
 from plates.cameras import sources
 from plates.cameras.frames import Frame
 from plates.cameras.sources import MotionGate, PushedFrames, Source, SourceError, redacted

@@ -1,0 +1,210 @@
+"""How many cameras this machine carries: frames read and dropped, delay, passes, memory.
+
+Each camera is an RTSP stream of its own, in 1080p and H.264 with sensor noise: a car crosses, then
+the street is empty. After a minute the server ends the stream, and the camera must connect again.
+The server runs in the benchmark's own process, on the same cores.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import socket
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import av
+import httpx
+import numpy as np
+
+from plates.benchmarks.report import Report, Rows, at_most
+from plates.benchmarks.service import Service, footprints, service, total_by_part
+from plates.benchmarks.soak import EVERY_S, MEBIBYTE, MEMORY, TOLERANCE_PER_HOUR, trend_of
+from plates.cli import CommandError
+from plates.cli.options import add_number
+
+CLIP = Path("tests/clips/crossing.mp4")
+TEXT = "E333CT61"  # of the clip's car
+# A car every twelve seconds; longer than the measurements lie apart, the street is empty.
+_CARS, _CAR_EVERY_S, _BITRATE, _NOISE = 5, 12, 4_000_000, 2.0
+_LIVE_S = 60.0
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    add_number(parser, "--cameras", 4, "that are watched", least=1)
+    add_number(parser, "--fps", 5.0, "frames a second of each that are to be read", least=0.1)
+    add_number(parser, "--stream-fps", 25, "frames a second that each camera sends", least=1)
+    add_number(parser, "--minutes", 20.0, "of streams", least=0.5)
+
+
+def run(arguments: argparse.Namespace) -> Report:
+    with contextlib.ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="plates-bench-")))
+        write_stream(folder / "street.mp4", arguments.stream_fps)
+        port = stack.enter_context(rtsp_server(folder))
+        names = [f"camera-{number + 1}" for number in range(arguments.cameras)]
+        tables = [
+            f'[[cameras]]\nname = "{name}"\nfps = {arguments.fps}\n'
+            f'source = "rtsp://127.0.0.1:{port}/street.mp4"\n'
+            for name in names
+        ]
+        settings = folder / "cameras.toml"
+        settings.write_text("storage = {texts = true}\n" + "".join(tables))
+        served = stack.enter_context(service(None, PLATES_CAMERAS=str(settings)))
+        with httpx.Client(base_url=served.url, timeout=30) as client:
+            _wait_until_live(client)
+            samples, cores = _measure(client, served, arguments.minutes * 60)
+            passes = _passes(client)
+    return _report(names, samples, passes, cores)
+
+
+def write_stream(path: Path, fps: int) -> None:
+    """Write a minute of a street: H.264 in 1080p, a keyframe every two seconds, noisy."""
+    with av.open(CLIP) as clip:
+        pictures = [(f.time or 0.0, f.to_ndarray(format="yuv420p")) for f in clip.decode(video=0)]
+    times, dice = np.array([moment for moment, _ in pictures]), np.random.default_rng(0)
+    noises = dice.normal(0, _NOISE, (8, *pictures[0][1].shape)).astype(np.int8)
+    with av.open(path, "w") as container:
+        stream = container.add_stream("libx264", rate=fps, options={"preset": "veryfast"})
+        stream.bit_rate, stream.gop_size, stream.max_b_frames = _BITRATE, 2 * fps, 0
+        height, width = pictures[0][1].shape
+        stream.width, stream.height = width, height * 2 // 3
+        for number in range(_CARS * _CAR_EVERY_S * fps):
+            moment = number / fps % _CAR_EVERY_S
+            picture = pictures[int(np.searchsorted(times, moment, "right")) - 1][1]
+            noisy = np.clip(picture + noises[number % len(noises)].astype(np.int16), 0, 255)
+            frame = av.VideoFrame.from_ndarray(noisy.astype(np.uint8), "yuv420p")
+            container.mux(stream.encode(frame))
+        container.mux(stream.encode(None))
+
+
+@contextlib.contextmanager
+def rtsp_server(folder: Path, port: int = 0) -> Iterator[int]:
+    """Serve a folder's videos at rtsp://127.0.0.1:PORT/NAME, each once a connection."""
+    from aio_rtsp_toolkit.server import RtspServer
+
+    port = port or free_port()
+    loop = asyncio.new_event_loop()
+    server = RtspServer(str(folder), "127.0.0.1", port)
+    loop.run_until_complete(server.start())
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+
+    async def end() -> None:
+        await server.close()
+        tasks = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        # Transports close their sockets in the loop's next turns.
+        await asyncio.sleep(0.05)
+
+    try:
+        yield port
+    finally:
+        asyncio.run_coroutine_threadsafe(end(), loop).result(5)
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join(5)
+        loop.close()
+
+
+def free_port() -> int:
+    """A port of this machine that nobody listens at."""
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        return int(probe.getsockname()[1])
+
+
+def _wait_until_live(client: httpx.Client) -> None:
+    deadline = time.monotonic() + _LIVE_S
+    while not all(s["state"] and s["state"]["frames_read"] for s in _states(client)):
+        if time.monotonic() > deadline:
+            raise CommandError(f"not all cameras were live after {_LIVE_S:g} s")
+        time.sleep(0.2)
+
+
+def _measure(
+    client: httpx.Client, served: Service, seconds: float
+) -> tuple[Rows, dict[str, float]]:
+    """States of the cameras and memory every few seconds, and the cores that each part used."""
+    began, used = time.time(), total_by_part(served.pid, "cpu_s")
+    samples: Rows = []
+    while (now := time.time()) < began + seconds:
+        held = footprints(served.pid)
+        sample: dict[str, Any] = {"now": now, "at_s": now - began}
+        sample[MEMORY] = sum(one.rss_bytes for one in held) / MEBIBYTE
+        sample["PSS in MiB"] = sum(one.pss_bytes for one in held) / MEBIBYTE
+        sample["cameras"] = {state["name"]: state["state"] for state in _states(client)}
+        samples.append(sample)
+        time.sleep(EVERY_S)
+    used = total_by_part(served.pid, "cpu_s") - used
+    return samples, {part: cpu_s / (time.time() - began) for part, cpu_s in used.items()}
+
+
+def _states(client: httpx.Client) -> Any:
+    return client.get("/v1/cameras").raise_for_status().json()["cameras"]
+
+
+def _passes(client: httpx.Client) -> Rows:
+    found: Rows = []
+    query = {"limit": 500}
+    while True:
+        page = client.get("/v1/passes", params=query).raise_for_status().json()
+        found += page["passes"]
+        if page["next"] is None:
+            return found
+        query["before"] = page["next"]
+
+
+def _report(names: list[str], samples: Rows, passes: Rows, cores: dict[str, float]) -> Report:
+    rows = [_row(name, samples, [p for p in passes if p["camera"] == name]) for name in names]
+    total = Counter[str]()
+    for row in rows:
+        total.update({name: row[name] for name in ("read", "dropped", "cars", "wrong text")})
+    amiss = sum(abs(row["cars"] - row["passes"]) for row in rows)
+    warm = samples[len(samples) // 3 :]
+    times = [sample["at_s"] for sample in warm]
+    trends: Rows = [
+        {"series": name, **trend_of(times, [sample[name] for sample in warm])}
+        for name in (MEMORY, "PSS in MiB")
+    ]
+    used = [{"part": part, "cores": share} for part, share in cores.items() if share >= 0.01]
+    least = TOLERANCE_PER_HOUR * trends[0]["median"]
+    growth = 0.0 if trends[0]["low"] <= 0 else trends[0]["high"]
+    frames, cars = max(1, total["read"] + total["dropped"]), max(1, total["cars"])
+    verdicts = [
+        at_most("frames dropped", 100 * total["dropped"] / frames, 1, " %"),
+        at_most("cars without exactly one pass", 100 * amiss / cars, 1, " %"),
+        at_most("passes with another text", 100 * total["wrong text"] / cars, 1, " %"),
+        at_most(f"growth of {MEMORY} per hour", growth, least),
+    ]
+    tables = {"Cameras": rows, "Cores in use": used, "After the warm-up": trends}
+    style = {"x": "at_s", "xlabel": "s", "y": [MEMORY, "PSS in MiB"], "ylim": (0, None)}
+    return Report(tables, verdicts, {**tables, "samples": samples}, [(samples, style)])
+
+
+def _row(name: str, samples: Rows, passes: Rows) -> dict[str, Any]:
+    states = [sample["cameras"][name] for sample in samples]
+    first, last = states[0], states[-1]
+    # Streams that have ended show all their cars, and an empty street in the end.
+    streams = last["reconnects"]
+    over = next(s["now"] for s in samples if s["cameras"][name]["reconnects"] == streams) - EVERY_S
+    begin = datetime.fromtimestamp(over, UTC).isoformat()
+    counted = [one for one in passes if one["time"]["first"] < begin]
+    delays = [state["delay_s"] for state in states]
+    return {
+        "camera": name,
+        "read": last["frames_read"] - first["frames_read"],
+        "read/s": (last["frames_read"] - first["frames_read"]) / samples[-1]["at_s"],
+        "dropped": last["frames_dropped"] - first["frames_dropped"],
+        "delay p50 s": float(np.percentile(delays, 50)),
+        "delay p95 s": float(np.percentile(delays, 95)),
+        "reconnects": streams,
+        "cars": streams * _CARS,
+        "passes": len(counted),
+        "wrong text": sum(one["text"] != TEXT for one in counted),
+    }
