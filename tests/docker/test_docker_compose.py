@@ -135,7 +135,7 @@ def test_secrets_builds_and_models_are_what_the_operator_gave():
 
 
 def test_the_example_explains_every_variable_and_no_other():
-    names = ("docker/compose.yaml", "docker/compose.cpu.yaml")
+    names = ("docker/compose.yaml", "docker/compose.cpu.yaml", "docker/compose.cameras.yaml")
     text = "".join((ROOT / name).read_text() for name in names)
     used = set(re.findall(r"\$\{([A-Z_]+)", text)) - {"PLATES_LOG_FORMAT"}
     for arguments in re.findall(r"args: (?:!override )?\[(.*?)\]", text):
