@@ -178,7 +178,7 @@ class _Painter:
             stars = 12 if self.rng.random() < 0.75 else 0
             for angle in np.linspace(0, 2 * np.pi, stars, endpoint=False):
                 off_x, off_y = 0.3 * wide * np.cos(angle), 0.3 * wide * np.sin(angle)
-                self.dot(x + off_x, 0.3 * self.height + off_y, 0.05 * wide, _STAR)
+                self.dot(self.rgb, x + off_x, 0.3 * self.height + off_y, 0.05 * wide, _STAR)
         letters = "".join(_character("L", self.rng) for _ in range(self.rng.integers(1, 4)))
         tall = min(0.24 * self.height, 0.5 * wide)
         self.write(letters, x, 0.66 * self.height, tall, 0.85 * wide, ink)
@@ -244,15 +244,18 @@ class _Painter:
                     self.fill(
                         self.ink, (middle - radius, y - thick, middle + radius, y + thick), 255
                     )
+            elif mark < 0.8:  # a dot in the characters' colour
+                radius = min(0.45 * step, tall * self.between(0.08, 0.24))
+                self.dot(self.ink, middle, top + tall / 2, radius, 255)
             x += step + between * fit
 
     def seal(self, x: float, y: float, radius: float) -> None:
         """A round sticker, or a coat of arms."""
         seals = _TABLES["seals"]
         colour = seals[self.rng.integers(len(seals))] + self.rng.normal(0, 20, 3)
-        self.dot(x, y, radius, colour)
+        self.dot(self.rgb, x, y, radius, colour)
         if self.rng.random() < 0.6:
-            self.dot(x, y, radius / 2, colour + self.rng.normal(0, 70, 3))
+            self.dot(self.rgb, x, y, radius / 2, colour + self.rng.normal(0, 70, 3))
 
     def shield(self, x: float, y: float, half: float) -> None:
         """A coat of arms."""
@@ -271,11 +274,13 @@ class _Painter:
         outer = rounded_box(size_wh, inset, radius)
         np.maximum(self.ink, outer - rounded_box(size_wh, inset + thick, radius), out=self.ink)
 
-    def dot(self, x: float, y: float, radius: float, colour: RGB | Floats) -> None:
+    def dot(
+        self, picture: Image, x: float, y: float, radius: float, colour: RGB | Floats | int
+    ) -> None:
         place = round(x * self.scale * 16), round(y * self.scale * 16)
-        tone = np.clip(colour, 0, 255).tolist()
+        tone = np.atleast_1d(np.clip(colour, 0, 255)).tolist()
         size = max(4, round(radius * self.scale * 16))
-        cv2.circle(self.rgb, place, size, tone, -1, cv2.LINE_AA, 4)
+        cv2.circle(picture, place, size, tone, -1, cv2.LINE_AA, 4)
 
     def fill(self, picture: Image, box: Box, colour: RGB | Floats | int) -> None:
         x0, y0, x1, y1 = (round(value * self.scale) for value in box)
