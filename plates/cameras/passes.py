@@ -18,9 +18,11 @@ from plates.cameras.lists import PlateList
 from plates.cameras.settings import Zone
 from plates.cameras.tracking import Track, Tracker
 
-# What can't be read is reported if it was seen that often, is that wide, and went somewhere: signs
-# and stickers would be reported for ever.
-_UNREAD_FRAMES, _UNREAD_PX = 3, 60.0
+# What can't be read is reported if it is that wide, was seen that often and went somewhere: signs
+# and stickers would be reported for ever. In fewer frames it must be a plate beyond doubt: by the
+# detector's score, and by what can't be read, which has so many characters.
+_UNREAD_PX, _UNREAD_FRAMES = 60.0, 3
+_SURELY_FOUND, _CHARACTERS = 0.7, 4
 # A plate nearer to the picture's edge than this share of its height may go on behind it.
 _EDGE = 0.12
 # What is a direction: of the log of the plate's width, of its widths sideways.
@@ -87,11 +89,15 @@ class _Run:
     def __post_init__(self) -> None:
         self.last = self.best = self.widest = self.first
         self.whole: list[_View] = []  # the first and the last one that is surely whole
+        self.surely_plate = False
 
     def add(self, view: _View) -> None:
         """See it once more."""
         self.frames += 1
         self.frames_read += view.plate.readable
+        text = view.plate.candidates[0][0] if view.plate.candidates else ""
+        found = view.plate.detection_score >= _SURELY_FOUND
+        self.surely_plate |= found and len(text) >= _CHARACTERS
         self._take(view, view, view, [view] if view.plate.log_probs.size else [])
 
     def join(self, later: "_Run") -> None:
@@ -229,8 +235,11 @@ class Passes:
 
     def _is_reported(self, run: _Run) -> bool:
         """Whether its end is; what was updated ends in any case."""
-        seen = run.frames >= _UNREAD_FRAMES and run.widest.width >= _UNREAD_PX
-        return run.revision > 0 or (self._counts(run) and seen and run.direction != "unknown")
+        if run.revision or not self._counts(run) or run.widest.width < _UNREAD_PX:
+            return run.revision > 0
+        if run.frames >= _UNREAD_FRAMES:
+            return run.direction != "unknown"
+        return run.surely_plate
 
     def _counts(self, run: _Run) -> bool:
         return bool(run.zones) or not self._zones

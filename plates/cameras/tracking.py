@@ -21,10 +21,10 @@ from plates.cameras.fusion import Fusion, Reader, log_likelihood
 _SILENT_S, _READ_SILENT_S, _STANDING_SILENT_S = 3.0, 4.0, 30.0
 # What moves by less than a third of a plate's width in that time stands.
 _STANDING_S, _STANDING_WIDTHS = 5.0, 1 / 3
-# By how many widths, and by how much of its width's log, a plate strays from what is expected: at
-# once, and for each second; at first its speed isn't known.
+# By how many widths a plate strays from what is expected: at once, for each second, and for each
+# second while its speed isn't known; by how much its width's log changes.
 _STRAY, _STRAY_PER_S, _STRAY_AT_FIRST_PER_S = 0.4, 3.0, 15.0
-_SCALE_STRAY, _SCALE_STRAY_PER_S = 0.4, 0.8
+_SCALE_STRAY = 0.5
 # Speeds are believed for so long, and follow new ones by that share.
 _LONGEST_WAY_S, _GAIN = 1.0, 0.6
 # Log-odds: its text, surely read, speaks for a plate; below the least, plates are different ones.
@@ -88,7 +88,7 @@ class Track:
         per_s = _STRAY_AT_FIRST_PER_S if self._speed is None else _STRAY_PER_S
         stray = _STRAY + per_s * passed
         place = float(np.hypot(*way)) / exp(self._view[2] + max(offset[2], 0.0)) / stray
-        scale = float(offset[2]) / (_SCALE_STRAY + _SCALE_STRAY_PER_S * passed)
+        scale = float(offset[2]) / _SCALE_STRAY
         return text - (place**2 + scale**2) / 2 - 2 * log(stray)
 
     @property

@@ -189,6 +189,23 @@ def test_what_cant_be_read_is_reported_if_it_moves_and_is_seen_well():
     assert event.motion.direction == "right"
 
 
+@pytest.mark.parametrize(("text", "reported"), [("A11B22", [""]), ("B22", [])])
+def test_a_glimpse_that_cant_be_read_is_reported_if_it_is_lettered_like_a_plate(text, reported):
+    def script(second, _end=5):
+        return [seen(text, (600, 300), 100, 0.3)] if second == 1 else []
+
+    assert texts(run(passes_of(), script)) == reported
+
+
+def test_a_sign_of_quite_another_size_is_not_the_car_that_has_left():
+    def script(second, _end=14):
+        sign = [seen("5", (450, 200), 370, 0.3)]
+        car = [seen(CAR, (400 - 20 * (second % 10), 200), 70)] if second % 10 < 2 else []
+        return car + (sign if second >= 3 else [])
+
+    assert texts(run(passes_of(), script)) == [CAR, CAR]
+
+
 def test_an_hour_of_standing_is_one_pass_that_needs_no_more_memory():
     passes, events = passes_of(), []
     tracemalloc.start()
