@@ -173,7 +173,8 @@ class Source:
             if not container.streams.video:
                 raise SourceError("it has no video")
             stream = container.streams.video[0]
-            stream.thread_type = "AUTO"
+            # Threads that decode a frame each would hold back as many frames.
+            stream.thread_type = "SLICE"
             stream.codec_context.skip_frame = "NONKEY" if self._keyframes_only else "DEFAULT"
             clock = _CaptureClock(container, self._address, self._live)
             due_s = -1.0
