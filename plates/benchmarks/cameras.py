@@ -8,6 +8,7 @@ The server runs in the benchmark's own process, on the same cores.
 import argparse
 import asyncio
 import contextlib
+import logging
 import socket
 import tempfile
 import threading
@@ -91,7 +92,7 @@ def rtsp_server(folder: Path, port: int = 0) -> Iterator[int]:
     port = port or free_port()
     loop = asyncio.new_event_loop()
     server = RtspServer(str(folder), "127.0.0.1", port)
-    server.logger.setLevel("ERROR")  # It reports every packet.
+    server.logger = logging.getLogger(__name__)  # Its own prints every packet.
     loop.run_until_complete(server.start())
     thread = threading.Thread(target=loop.run_forever)
     thread.start()
