@@ -66,7 +66,7 @@ def _read(path: Path) -> Iterator[str]:
             if 2 < len(text) <= 12 and text.isascii() and text.isalnum():
                 yield text
             else:
-                log.warning("%s, line %d holds no plate: %.40r", path, number, line)
+                log.warning("%s, line %d holds no plate", path, number)
 
 
 def _by_part(texts: Iterable[str]) -> dict[str, set[str]]:
