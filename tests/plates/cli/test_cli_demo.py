@@ -27,7 +27,9 @@ def serve_elsewhere(monkeypatch, url, timeout=60):
 def test_demo_reads_the_samples(repository, tmp_path):
     done = plates("demo", "--output", str(tmp_path), PLATES_MODEL_REPOSITORY=str(repository))
     assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.endswith("\n13 of 13 plates of the samples read\n")
+    assert "\n13 of 13 plates of the samples read\n" in done.stdout
+    # The clip's car, in letters as on the plate.
+    assert "Е333СТ61" in done.stdout.splitlines()[-1]
     assert len(list(tmp_path.glob("*.jpg"))) == len(list(SAMPLES.glob("*.jpg"))) > 7
     # The table has whole names and no log lines.
     assert done.stderr == ""
