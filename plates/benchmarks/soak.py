@@ -29,7 +29,7 @@ from plates.serving.processes import leftovers
 
 MEBIBYTE = 2**20
 # Of a level, per hour: what surely grows, but by less, would take four days to double.
-TOLERANCE_PER_HOUR = 0.01
+_TOLERANCE_PER_HOUR = 0.01
 WARM_UP_SHARE = 1 / 3
 # Memory moves in steps that last, and an interval for independent points would call every
 # third flat series a leak. The medians of ten long parts are nearly independent.
@@ -103,15 +103,8 @@ class Soak:
 
     def verdicts(self) -> list[Verdict]:
         """Judge the totals, the answers and the processes."""
-        found = []
-        for trend in self.trends():
-            if trend["series"] not in (MEMORY, SHARED, FILES):
-                continue
-            came = "{slope/h:+.2f} per hour, 95 %: {low:+.2f} to {high:+.2f}".format(**trend)
-            least = TOLERANCE_PER_HOUR * trend["median"]
-            holds = trend["low"] <= 0 or trend["high"] <= least
-            floor = f"the interval reaches 0, or lies below {least:.2f}"
-            found.append(Verdict(trend["series"], came, floor, holds))
+        totals = (MEMORY, SHARED, FILES)
+        found = [steady(trend) for trend in self.trends() if trend["series"] in totals]
         unexpected = [row for row in self.answers() if not row["expected"]]
         wrong = ", ".join(map("{kind}: {answer}, {requests} times".format_map, unexpected))
         gaps = self.warm().isna().any()
@@ -121,6 +114,15 @@ class Soak:
             Verdict("unexpected answers", wrong or "0", "0", not wrong),
             Verdict("processes ended or started", changed or "0", "0", not changed),
         ]
+
+
+def steady(trend: dict[str, Any]) -> Verdict:
+    """Judge whether a series, named in a trend of `trend_of`, does not grow."""
+    came = "{slope/h:+.2f} per hour, 95 %: {low:+.2f} to {high:+.2f}".format(**trend)
+    least = _TOLERANCE_PER_HOUR * trend["median"]
+    holds = trend["low"] <= 0 or trend["high"] <= least
+    floor = f"the interval reaches 0, or lies below {least:.2f}"
+    return Verdict(trend["series"], came, floor, holds)
 
 
 def trend_of(times_s: Sequence[float], values: Sequence[float]) -> dict[str, float]:

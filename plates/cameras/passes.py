@@ -107,6 +107,7 @@ class _Run:
         self.frames_read += later.frames_read
         self.zones |= later.zones
         self.stationary |= later.stationary
+        self.surely_plate |= later.surely_plate
         self._take(later.last, later.best, later.widest, later.whole)
 
     def _take(self, last: _View, best: _View, widest: _View, whole: list[_View]) -> None:
@@ -235,11 +236,11 @@ class Passes:
 
     def _is_reported(self, run: _Run) -> bool:
         """Whether its end is; what was updated ends in any case."""
-        if run.revision or not self._counts(run) or run.widest.width < _UNREAD_PX:
-            return run.revision > 0
-        if run.frames >= _UNREAD_FRAMES:
-            return run.direction != "unknown"
-        return run.surely_plate
+        if run.revision:
+            return True
+        if not self._counts(run) or run.widest.width < _UNREAD_PX:
+            return False
+        return run.surely_plate if run.frames < _UNREAD_FRAMES else run.direction != "unknown"
 
     def _counts(self, run: _Run) -> bool:
         return bool(run.zones) or not self._zones

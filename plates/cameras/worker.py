@@ -137,7 +137,9 @@ def _follow(
 
             # In order: what is in sight ends, and is written.
             signal.signal(signal.SIGTERM, stop)
-            threading.Thread(target=_tell, args=(store, camera.name, source), daemon=True).start()
+            threading.Thread(
+                target=_write_states, args=(store, camera.name, source), daemon=True
+            ).start()
             next_sign = 0.0
             for step in follow(Camera(camera.name, source, passes), recognizer.read):
                 for report in step.reports:
@@ -155,7 +157,7 @@ def _follow(
         log.warning("%s: some events could not be written", camera.name)
 
 
-def _tell(store: Store, camera: str, source: FrameSource) -> None:
+def _write_states(store: Store, camera: str, source: FrameSource) -> None:
     """Write the source's state every second."""
     while True:
         with contextlib.suppress(StoreUnavailable):

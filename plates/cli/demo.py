@@ -24,11 +24,10 @@ from plate_models.spec import DETECTOR
 from plates.cli import CommandError, printable, say, stop_signals_raise
 from plates.cli.inputs import Inputs, find_inputs
 from plates.cli.outputs import Jpegs, Table
-from plates.cli.samples import SAMPLES, expected_texts, missing_texts
+from plates.cli.samples import CLIP, SAMPLES, expected_texts, missing_texts
 from plates.serving.running import running_service, wait_until_ready
 
 _PATIENCE_S = 60
-CLIP = SAMPLES.parent / "clips" / "crossing.mp4"
 _CLIP_FPS = 8.0
 
 

@@ -1,4 +1,4 @@
-"""Sample scenes, and the texts that must be read in them.
+"""Sample scenes and a clip, and the texts that must be read in them.
 
 A folder of samples has a file plates.csv with the columns `photo` (file name) and `text`,
 one row per plate.
@@ -12,6 +12,8 @@ from pathlib import Path
 from plates.cli import CommandError, printable
 
 SAMPLES = Path(__file__).resolve().parents[2] / "tests" / "samples"
+# One car crosses a street that is empty at first and in the end.
+CLIP = SAMPLES.parent / "clips" / "crossing.mp4"
 
 
 def expected_texts(photos: Iterable[Path]) -> dict[Path, list[str]]:

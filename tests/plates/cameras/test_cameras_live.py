@@ -6,24 +6,21 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
-from fractions import Fraction
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import ClassVar
 
-import av
 import httpx
 import psutil
 import pytest
 from support import SAMPLES, serving
 
-from plates.benchmarks.cameras import rtsp_server
+from plates.benchmarks.cameras import rtsp_server, write_stream
 from plates.cameras.store import Store
 
 pytestmark = [pytest.mark.live, pytest.mark.control]
-CLIP = SAMPLES.parent / "clips" / "crossing.mp4"
 SECRET = "whsec_" + base64.b64encode(bytes(32)).decode()
-TEXT, EMPTY_S, PATIENCE_S = "E333CT61", 4.5, 60
+TEXT, PATIENCE_S = "E333CT61", 60
 
 
 class Receiver(BaseHTTPRequestHandler):
@@ -58,16 +55,7 @@ def receiver():
 def camera(tmp_path_factory) -> Iterator[str]:
     """A stream in which a car crosses the picture again and again; each time it is a pass."""
     folder = tmp_path_factory.mktemp("rtsp")
-    with av.open(CLIP) as sample, av.open(folder / "a.mp4", "w") as looped:
-        source = sample.streams.video[0]
-        stream = looped.add_stream("libx264", rate=8, options={"g": "8", "bf": "0"})
-        stream.width, stream.height = source.width, source.height
-        frames = list(sample.decode(source))
-        for number in range(len(frames) + round(8 * EMPTY_S)):
-            frame = frames[min(number, len(frames) - 1)]
-            frame.pts, frame.time_base = number, Fraction(1, 8)
-            looped.mux(stream.encode(frame.reformat(format="yuv420p")))
-        looped.mux(stream.encode(None))
+    write_stream(folder / "a.mp4", 8, cars=1, every_s=10.5)
     with rtsp_server(folder) as port:
         yield f"rtsp://viewer:secret@127.0.0.1:{port}/a.mp4"
 

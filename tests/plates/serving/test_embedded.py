@@ -152,11 +152,12 @@ def test_a_server_is_healed_on_the_same_ports_until_that_is_hopeless(model, mode
         for count, (name, number) in enumerate(
             (("stub", signal.SIGKILL), ("server", signal.SIGKILL), ("server", signal.SIGSTOP)), 1
         ):
-            before, prefix = server.pids, server.shm_prefix
+            before, key, prefix = server.pids, server.http.key, server.shm_prefix
             os.kill(before.stubs[0] if name == "stub" else before.server, number)
             ticked_until(healer, lambda count=count: restarts() == count)
             ticked_until(healer, lambda: healer.status.state == "ready")
             assert (server.grpc_url, server.http_url, server.metrics_url) == addresses
+            assert server.http.key == key  # Cameras' processes have it from their start.
             assert all_dead([before.guardian, before.server, *before.stubs])
             assert not processes.leftovers(prefix)
         assert healer.status.restarts == {"triton": 2, "plate_recognition": 1}
