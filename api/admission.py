@@ -52,7 +52,7 @@ class ServiceTimes:
 class Admission:
     """A first-come queue before a few places, which refuses what it can't serve in time.
 
-    A free place is given at once, whatever the measured service times: that is how a wrong
+    A free place is given at once, regardless of the measured service times: that is how a wrong
     estimate gets corrected. All others wait, unless the queue is full or the answer would
     come after the deadline. For one event loop.
     """

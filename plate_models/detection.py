@@ -99,7 +99,7 @@ def check_image(image: Tensor) -> None:
 
 
 def select_boxes(candidates: Tensor, spec: DetectorSpec) -> tuple[Tensor, Tensor, Tensor]:
-    """Drop weak candidates, then all that overlap a better one, whatever their class.
+    """Drop weak candidates, then all that overlap a better one of any class.
 
     Candidates are (N, 6) float32 x0, y0, x1, y1, score, class, best first, unused rows with
     score 0; another shape is a ValueError. Returns boxes (K, 4) in the candidates' coordinates,

@@ -107,7 +107,7 @@ class RectifierSpec:
     """STN: a crop around a box in, the plate filling the whole frame out.
 
     Attributes:
-        crop_hw: (H, W) of the crops, whatever the box's shape.
+        crop_hw: (H, W) of the crops, for boxes of any shape.
         crop_margin_hw: The box of a one-line plate is widened by these shares of its
             height and width, one half on each side, so that a tilted plate stays inside.
         two_line_margin_hw: The same for two lines: the box is higher, so less is enough.

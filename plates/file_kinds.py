@@ -22,7 +22,7 @@ _BMP_HEADER_SIZES = {12, 40, 52, 56, 64, 108, 124}
 
 
 def kind_of(head: bytes) -> Kind:
-    """Sort the files of a folder by their first bytes, whatever their names say.
+    """Sort the files of a folder by their first bytes, regardless of their names.
 
     Args:
         head: The first `HEAD_BYTES` of the file, or all of a smaller one.

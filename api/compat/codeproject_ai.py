@@ -18,7 +18,7 @@ from api.uploads.receiving import UploadForm
 
 # The older of both routes is what many clients still have in their settings.
 _ROUTES = ("/v1/vision/alpr", "/v1/image/alpr")
-# Its libraries send `image`; the original takes whatever file there is.
+# Its libraries send `image`; the original takes any file.
 _FORM = UploadForm(("upload", "image"), any_field=True, text=True)
 
 router = APIRouter(tags=["compatible with CodeProject.AI"])

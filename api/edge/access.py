@@ -69,7 +69,7 @@ class Access:
             await self.require(request)
 
     async def require(self, request: Request) -> None:
-        """The same, whatever the method: for what not everybody may see."""
+        """The same, for any method: for what not everybody may see."""
         client = self._by_token(request) if self._digests else _by_address(request)
         request.state.rated_as = client
         if self._rate and (wait_s := self._rate.take(client)):

@@ -16,7 +16,7 @@ router = APIRouter(tags=["operation"])
 
 @router.get("/healthz")
 async def healthz() -> dict[str, str]:
-    """Answer as long as the gateway itself runs, whatever Triton does."""
+    """Answer as long as the gateway itself runs, with or without Triton."""
     return {"status": "alive"}
 
 

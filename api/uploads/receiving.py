@@ -58,7 +58,7 @@ class UploadForm:
 
     fields: tuple[str, ...]  # names that a photo's field may have; messages name the first
     max_photos: int = 1
-    any_field: bool = False  # whether a file counts as the photo whatever its field is called
+    any_field: bool = False  # whether a file in any field counts as the photo
     text: bool = False  # whether a photo may be base64 text, in a form of either kind or in JSON
     refused: Mapping[str, str] = field(default_factory=dict)  # each with what to say
 
@@ -127,7 +127,7 @@ async def read_upload(
 ) -> Upload:
     """Read the photos from the body: a form, or the file itself.
 
-    Never holds more than the limit in memory, whatever Content-Length says, and writes
+    Never holds more than the limit in memory, even if Content-Length is wrong, and writes
     nothing to disk. The photos are not checked further; one that is alone is not too long.
     Raises `Problem`, or `ClientDisconnect` if the client is gone.
     """

@@ -1,6 +1,6 @@
 """The pixels of an image file whose header was already read.
 
-Raises whatever OpenCV, Pillow and libheif raise; `images.decode` turns all of it into one error.
+Raises what OpenCV, Pillow and libheif raise; `images.decode` turns all of it into one error.
 """
 
 import cv2

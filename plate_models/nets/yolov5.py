@@ -2,7 +2,7 @@
 
 The layer numbers and names follow the layout that published YOLOv5 v6 checkpoints
 use (``model.0.conv.weight`` … ``model.24.m.0.weight``), so that a state dict of
-that family loads as it is, whatever its width, depth and number of classes.
+that family loads as it is, of any width, depth and number of classes.
 
 Sources: Jocher, "YOLOv5" (architecture tables of release 6); Wang et al., "CSPNet"
 (2019) for C3; He et al., "SPP" (2014) for the pooling; Liu et al., "PANet" (2018).

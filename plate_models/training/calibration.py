@@ -250,7 +250,7 @@ def with_thresholds(
 
 
 def _threshold(calibration: Calibration, able: pd.DataFrame, most_wrong: float) -> float:
-    # Of equal scores, which can't be told apart, all count.
+    # Of equal scores, which no threshold separates, all count.
     risks = pd.DataFrame({"score": apply_all(calibration, able.raw), "wrong": ~able.right})
     sums = risks.groupby("score")["wrong"].agg(["sum", "count"])[::-1].cumsum()
     few = sums["sum"] <= most_wrong * sums["count"]

@@ -3,7 +3,7 @@
 Python's own unpickler takes a pickle apart. Classes stay names, objects stay inert, and of the
 calls only those that rebuild tensors are understood; some that describe no tensor are passed
 over, and all others are refused. `torch.load(weights_only=True)` needs each class by name, and
-hashes whatever a pickle has for a key: thirty nested tuples last half a minute, sixty for ever.
+hashes each key of a pickle: thirty nested tuples last half a minute, sixty for ever.
 """
 
 import io
@@ -97,7 +97,7 @@ def _read_archive(path: Path) -> State:
         prefix = found[0].removesuffix("data.pkl")
         if f"{prefix}constants.pkl" in entries:
             raise CheckpointError("a TorchScript program: expected a module or a state dict")
-        # Torch stores plainly. Whatever unpacks to more than it is can only be meant badly.
+        # Torch stores plainly. An archive that unpacks to more than its own size is hostile.
         if any(entry.compress_type or entry.flag_bits & 1 for entry in entries.values()):
             raise CheckpointError("it has compressed or encrypted entries; torch never writes them")
         claimed = sum(entry.file_size for entry in entries.values())
@@ -242,7 +242,7 @@ def _refusal(wanted: Any) -> CheckpointError:
 
 
 def _find_state(root: Any) -> State:
-    """Find the net in whatever was saved and name its tensors as its state dict does."""
+    """Find the net in what was saved and name its tensors as its state dict does."""
     kept = [root.get(key) for key in _KEYS] if isinstance(root, dict) else []
     found = next((one for one in kept if isinstance(one, Inert | dict) and one), root)
     if isinstance(found, Inert):

@@ -114,7 +114,7 @@ def _checked(where: str) -> Iterator[None]:
 
 
 def _named_as_ours(state: State, path: Path) -> State:
-    """Bring every name under "model.", from under whatever it was saved."""
+    """Bring every name under "model.", from any prefix that it was saved under."""
     prefixes = [key.removesuffix(_STEM) for key in state if f".{key}".endswith(f".{_STEM}")]
     if not prefixes:
         raise CheckpointError(

@@ -128,7 +128,7 @@ class LoadClient:
         self._url, self._requests, self._timeout_s = url, itertools.cycle(requests), timeout_s
 
     async def open_loop(self, schedule: Sequence[float]) -> Load:
-        """Send at the given moments, from `arrivals`, whatever becomes of earlier requests."""
+        """Send at the given moments, from `arrivals`, without waiting for answers."""
 
         async def send_at(intended: float) -> None:
             await asyncio.sleep(intended - self.now())

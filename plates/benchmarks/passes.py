@@ -118,7 +118,7 @@ def _row(kind: str, outcomes: Sequence[Outcome]) -> dict[str, Any]:
     counts = Counter(outcome.verdict for outcome in outcomes)
     clear = [outcome for outcome in outcomes if outcome.clear]
     late = [outcome.late_s for outcome in outcomes if outcome.late_s is not None]
-    told = [(o.event.text, o.text) for o in outcomes if o.event]
+    readings = [(o.event.text, o.text) for o in outcomes if o.event]
     return {
         "kind": kind,
         "passes": len(outcomes) - counts[of.STRAY],
@@ -127,7 +127,7 @@ def _row(kind: str, outcomes: Sequence[Outcome]) -> dict[str, Any]:
         "clear, missed": sum(outcome.verdict == of.MISSED for outcome in clear),
         "clear, wrong": sum(not outcome.right for outcome in clear),
         "wrong": sum(not o.right for o in outcomes if o.verdict != of.STRAY),
-        "readable, wrong": sum(text not in ("", true) for text, true in told),
+        "readable, wrong": sum(text not in ("", true) for text, true in readings),
         "late p50 s": float(np.percentile(late, 50)) if late else None,
         "late p95 s": float(np.percentile(late, 95, method="higher")) if late else None,
     }

@@ -333,7 +333,7 @@ def _explained(error: Exception, address: str) -> str:
 
 
 class MotionGate:
-    """Tells frames in which something moved from those that need not be read."""
+    """Separates frames in which something moved from those that need not be read."""
 
     # Shares of the frame's sides: finer than a far plate. Grey levels beyond noise and its drift.
     _TILES_WH, _LEAST = (160, 90), 6.0

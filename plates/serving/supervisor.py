@@ -39,7 +39,7 @@ class Part(Protocol):
         """Do what is due without waiting; raises `GaveUp` if it fails again and again."""
 
     def stop(self) -> None:
-        """End it in whatever state it is; a second call does nothing."""
+        """End it in any state; a second call does nothing."""
 
 
 class Supervisor:

@@ -111,7 +111,7 @@ def _describe(plates: Plates) -> str:
 class View:
     """The model repository that Triton is shown: the versions that it is to serve, no others.
 
-    It holds copies: what was checked is what is served, whatever happens in the original. A file
+    It holds copies: what was checked is what is served, even if the original changes. A file
     that is not what its manifest says raises `VersionError`.
     """
 

@@ -1,7 +1,7 @@
 """Films of passing vehicles, as a fixed camera sends them, and what passes in each.
 
 Each is made from its kind and number alone: H.264 at 0.5 to 4 Mbit/s and 5 to 25 frames a second,
-of 1280x720 or 1920x1080 pixels. Nobody is in the first frames and in the last.
+of 1280x720 or 1920x1080 pixels. The first and the last frames show no vehicle.
 """
 
 from collections.abc import Iterator, Sequence
@@ -54,7 +54,7 @@ class Film:
         name: Kind and number, such as "hidden-0017".
         size_wh: Of its pictures, in pixels.
         packets: H.264, in the order of decoding.
-        times_s: When each frame was taken; while nobody is there for long, one a second.
+        times_s: When each frame was taken; one a second while no vehicle is there for long.
         truths: For each frame number of the pass and plate, which is legible where it is whole,
             near enough and not hidden in part. A plate that is hidden wholly isn't listed.
     """

@@ -29,7 +29,7 @@ def draw_clutter(width_px: float, rng: Generator, boards: bool = True) -> PlateI
     Args:
         width_px: Of a plate nearby. What is drawn is mostly of such a size, or made of such parts.
         rng: Source of all chance.
-        boards: Lettering may stand on a board. Of one alone, nobody can say that it is no plate.
+        boards: Lettering may stand on a board. One alone could be a plate.
 
     Returns:
         Its picture, with ``FINER`` pixels to each of the photo, and no lines of text.
