@@ -46,23 +46,25 @@ def settings_for(parameters: Mapping[str, str]) -> dict[str, Any]:
 
 
 def load(path: Path, outputs: Sequence[str], parameters: Mapping[str, str]) -> Run:
-    """Open an ``.onnx`` file with one input, as `onnxruntime_engine.load`; see `settings_for`.
+    """Open an ``.onnx`` file with one input to compute the outputs of these names.
 
-    The function returned is for one caller at a time. The graph is compiled anew for each
-    shape of a sample, when that is first seen, and a batch is computed sample by sample: with
-    shapes that vary, OpenVINO takes a quarter more time for the detector, and a batch of
-    several gains nothing on a CPU.
+    For the parameters see `settings_for`. Returns a function from the input to the outputs, numpy
+    arrays with the batch axis first, for one caller at a time; a shape that does not fit is a
+    ValueError. Where the sides of a sample vary, as the detector's do, the graph is compiled anew
+    for each when it is first seen, and a batch is computed sample by sample: with sides that
+    vary, OpenVINO takes a quarter more time, and a batch of canvases gains nothing on a CPU.
     """
     core = openvino.Core()
-    core.read_model(path)  # a damaged file is refused now, not when the first photo comes
+    # Read now: a damaged file is refused before the first photo comes.
+    declared = core.read_model(path).input(0).partial_shape
+    batched = all(side.is_static for side in list(declared)[1:])
     settings = settings_for(parameters)
     streams: int = settings["NUM_STREAMS"]
 
     @lru_cache(maxsize=_SHAPES)
     def requests_for(shape: tuple[int, ...]) -> list[openvino.InferRequest]:
-        model, wanted = core.read_model(path), openvino.PartialShape([1, *shape])
-        if not model.input(0).partial_shape.compatible(wanted):  # reshaping would take anything
-            declared = model.input(0).partial_shape
+        model, wanted = core.read_model(path), openvino.PartialShape([-1 if batched else 1, *shape])
+        if not declared.compatible(wanted):  # reshaping would take anything
             raise ValueError(f"expected an input of the shape {declared}, got {[-1, *shape]}")
         try:
             model.reshape(wanted)
@@ -73,7 +75,7 @@ def load(path: Path, outputs: Sequence[str], parameters: Mapping[str, str]) -> R
 
     def run(arrays: Arrays) -> Arrays:
         (batch,) = arrays
-        rows = [batch[row : row + 1] for row in range(len(batch))]
+        rows = [batch] if batched else [batch[row : row + 1] for row in range(len(batch))]
         requests = requests_for(batch.shape[1:])
         answers = []
         for first in range(0, len(rows), streams):

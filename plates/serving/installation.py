@@ -27,7 +27,6 @@ from plates import gpu
 IMAGE_FOLDER = Path("/opt/tritonserver")
 # The file that each backend loads.
 ARTIFACTS = {
-    "onnxruntime": "model.onnx",
     "openvino": "model.onnx",
     "pytorch": "model.pt",
     "python": "model.py",

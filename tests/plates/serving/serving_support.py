@@ -31,7 +31,7 @@ def ticked_until(part: Any, condition: Callable[[], Any], seconds: float = 30) -
 # --- a repository whose models only look like some, for `fake_tritonserver` ---
 
 CONFIG = 'backend: "{}"\nmax_batch_size: 1\n'
-MODELS = {"yolo": "openvino", "lprnet": "onnxruntime", "plate_recognition": "python"}
+MODELS = {"yolo": "openvino", "lprnet": "openvino", "plate_recognition": "python"}
 PLATE = (TEXT, BOX)
 
 

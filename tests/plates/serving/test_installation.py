@@ -120,7 +120,7 @@ def test_missing_artifacts_are_named_per_profile(wheel, models, tmp_path):
     (net / "1").mkdir(parents=True)
     (net / "configs").mkdir()
     (net / "config.pbtxt").write_text('# backend: "x"\nbackend: "pytorch"\n')
-    (net / "configs" / "cpu.pbtxt").write_text('backend: "onnxruntime"\n')
+    (net / "configs" / "cpu.pbtxt").write_text('backend: "openvino"\n')
     for profile, file in (("cpu", "model.onnx"), ("gpu", "model.pt")):
         (missing,) = problems(wheel, net.parent, profile)
         assert f"net has no {file}" in missing and "make export" in missing
