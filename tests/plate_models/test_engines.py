@@ -85,3 +85,24 @@ def test_threads_never_exceed_the_cores_unless_asked(monkeypatch, configured, gi
     for senseless in ("0", "-1", "two", "1.5"):
         with pytest.raises(ValueError, match=f"PLATES_THREADS: .*whole number.*{senseless}"):
             cores.choose_threads(0, {cores.THREADS: senseless})
+
+
+def test_signals_arrive_after_the_nets_are_gone(doubling):
+    code = f"""
+import gc, signal, sys
+from pathlib import Path
+import numpy as np
+from plate_models.engines import openvino_engine
+runs = [openvino_engine.load(Path({str(doubling)!r}), ["twice"], {{}}) for _ in range(3)]
+for run in runs:
+    run((np.zeros((1, 2, 3), np.float32),))
+del run
+while runs:
+    del runs[0]
+gc.collect()
+try:
+    signal.raise_signal(signal.SIGINT)
+except KeyboardInterrupt:
+    sys.exit(7)
+"""
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 7
