@@ -40,6 +40,8 @@ PACE_FLOOR = 0.9
 BULK, PLAIN = "plates bulk, photos/s", "plain processes, photos/s"
 RATIO = "ratio of photos/s, bulk to plain"
 FOLDER_PHOTOS = 1000
+# Twenty chunks at least: with fewer, nothing can be killed midway.
+CHUNK, TURNS = 128, 3
 WORKER_DIES, COMMAND_DIES = 0.1, 0.2  # after so many of the chunks
 HOME = Path("build/bulk")
 # By a photo's number modulo 100: truncated, empty, words; and such as show no plate.
@@ -48,22 +50,17 @@ POLL_S, WAIT_S = 0.02, 60.0
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    add_number(parser, "--photos", 20_000, "photos to make and to read", least=1)
-    add_number(parser, "--chunk", 128, "photos in a chunk", least=1)
-    add_number(parser, "--turns", 3, "turns of the pace", least=1)
+    add_number(parser, "--photos", 20_000, "photos to make and to read", least=20 * CHUNK)
 
 
 def run(arguments: argparse.Namespace) -> Report:
-    if arguments.photos < 20 * arguments.chunk:
-        raise CommandError("--photos: expected at least 20 chunks, or nothing can be killed midway")
     paths = make_photos(HOME / f"photos-{arguments.photos}", arguments.photos)
-    verdicts = read_under_kills(paths, HOME / "out", arguments.chunk)
-    paces = [take_turn(paths[:FOLDER_PHOTOS]) for _ in range(arguments.turns)]
+    verdicts = read_under_kills(paths, HOME / "out")
+    paces = [take_turn(paths[:FOLDER_PHOTOS]) for _ in range(TURNS)]
     pace = sum(turn[BULK] for turn in paces) / sum(turn[PLAIN] for turn in paces)
     verdicts += [Verdict(RATIO, f"{pace:.3f}", f">= {PACE_FLOOR}", pace >= PACE_FLOOR)]
     heading = f"Pace in each turn, of {usable_cores()} processes of 1 thread while they read photos"
-    bars = {"kind": "bar", "y": [BULK, PLAIN], "xlabel": "turn"}
-    return Report({heading: paces}, verdicts, {"paces": paces}, [(paces, bars)])
+    return Report({heading: paces}, verdicts, {"paces": paces})
 
 
 def make_photos(folder: Path, count: int) -> list[Path]:
@@ -121,11 +118,11 @@ def wait_for_chunks(command: "subprocess.Popen[str]", out: Path, count: float) -
         time.sleep(POLL_S)
 
 
-def read_under_kills(paths: Sequence[Path], out: Path, chunk: int) -> list[Verdict]:
+def read_under_kills(paths: Sequence[Path], out: Path) -> list[Verdict]:
     """Read while a worker and then the command are killed, and read on to the end."""
-    folder, chunks = paths[0].parent.parent, -(-len(paths) // chunk)
+    folder, chunks = paths[0].parent.parent, -(-len(paths) // CHUNK)
     shutil.rmtree(out, ignore_errors=True)
-    command = start(folder, out, chunk)
+    command = start(folder, out, CHUNK)
     wait_for_chunks(command, out, WORKER_DIES * chunks)
     actors_of(command)[0].kill()
     wait_for_chunks(command, out, COMMAND_DIES * chunks)
@@ -135,7 +132,7 @@ def read_under_kills(paths: Sequence[Path], out: Path, chunk: int) -> list[Verdi
     gone = not psutil.wait_procs(orphans, timeout=WAIT_S)[1]
     before = parts_of(out)
     print(f"killed a worker, then the command, at {len(before)} of {chunks} chunks", flush=True)
-    status, after = start(folder, out, chunk).wait(), parts_of(out)
+    status, after = start(folder, out, CHUNK).wait(), parts_of(out)
     kept = sum(after.get(name) == when for name, when in before.items())
     came = f"{kept} of {len(before)}"
     return [

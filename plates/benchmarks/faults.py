@@ -24,13 +24,13 @@ from plates.benchmarks.load import OK, LoadClient, sample_requests
 from plates.benchmarks.report import Report, Rows, Verdict, at_most
 from plates.benchmarks.service import Service, footprints, service
 from plates.cli import CommandError
-from plates.cli.options import add_number
 
 HEALED_WITHIN_S = 10.0
 DEADLINE_S = 5.0
 # By then even a slow machine has healed what it can heal.
 _PATIENCE_S = 120.0
 _QUIET_S, _POLL_S = 1.5, 0.05
+_CLIENTS = 3
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,6 @@ FAULTS = (
 
 def configure(parser: argparse.ArgumentParser) -> None:
     names = [fault.name for fault in FAULTS]
-    add_number(parser, "--clients", 3, "that post photos at the same time", least=1)
     some = f"some of the faults: {', '.join(map(repr, names))}"
     parser.add_argument("--only", nargs="+", metavar="NAME", choices=names, help=some)
 
@@ -64,10 +63,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> Report:
     chosen = [fault for fault in FAULTS if fault.name in (arguments.only or [fault.name])]
     with service(None) as serving:
-        rows = asyncio.run(measure(serving, chosen, arguments.clients))
-    style = {"kind": "barh", "x": "fault", "y": "healed s", "xlabel": "s until all was well again"}
+        rows = asyncio.run(measure(serving, chosen))
     heading = "Seconds until all was well again; answers to photos meanwhile, by status"
-    return Report({heading: rows}, verdicts(rows), {"faults": rows}, [(rows, style)])
+    return Report({heading: rows}, verdicts(rows), {"faults": rows})
 
 
 def verdicts(rows: Rows) -> list[Verdict]:
@@ -79,11 +77,11 @@ def verdicts(rows: Rows) -> list[Verdict]:
     ]
 
 
-async def measure(serving: Service, faults: Sequence[Fault], clients: int) -> Rows:
+async def measure(serving: Service, faults: Sequence[Fault]) -> Rows:
     """Let every fault happen once while clients post photos; a row for each fault."""
     # Longer than the deadline: an answer that comes after it is seen to be late.
     client = LoadClient(serving.url, sample_requests(DEADLINE_S), 2 * DEADLINE_S)
-    load = asyncio.create_task(client.closed_loop(clients, math.inf))
+    load = asyncio.create_task(client.closed_loop(_CLIENTS, math.inf))
     try:
         return [await _break(fault, client, serving) for fault in faults]
     finally:
@@ -107,17 +105,14 @@ async def _break(fault: Fault, client: LoadClient, serving: Service) -> dict[str
     if not await _until(is_well):
         raise CommandError(f"the service did not read photos right within {_PATIENCE_S:g} s")
     before, restarts = footprints(serving.pid), status().restarts
-    victims = [process.pid for process in before if process.part == fault.part]
-    if not victims:
-        raise CommandError(f"{fault.name}: the service has no process {fault.part}")
     broken_s = client.now()
-    os.kill(victims[0], fault.number)
+    os.kill(int(before.set_index("part")["pid"][fault.part]), fault.number)
     counted = await _until(lambda: status().restarts != restarts)
     await _until(is_well)
     row = judge(fault, broken_s, [row for row in client.rows if row["ended_s"] >= broken_s])
     if not counted:
         row["problems"].append("not counted as a restart")
-    parts = [sorted(one.part for one in found) for found in (before, footprints(serving.pid))]
+    parts = [sorted(found["part"]) for found in (before, footprints(serving.pid))]
     if parts[0] != parts[1]:
         row["problems"].append(f"processes before: {parts[0]}, after: {parts[1]}")
     return row

@@ -5,7 +5,6 @@ a client that waits for answers first hides the requests that a stalled service 
 wait (coordinated omission: G. Tene, "How NOT to Measure Latency", 2013).
 """
 
-import argparse
 import asyncio
 import io
 import itertools
@@ -14,9 +13,11 @@ import time
 from collections.abc import Collection, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import aiohttp
+import numpy as np
+import pandas
 
 from plates.benchmarks.report import Rows
 from plates.cli import CommandError
@@ -50,9 +51,8 @@ class Request:
     leaves: bool = False
 
 
-@dataclass(frozen=True)
-class Load:
-    """A stretch of load: its outcomes, its length and the client's processor time.
+class Load(NamedTuple):
+    """A stretch of load: its outcomes and its length.
 
     A row has of a request its kind, "intended_s" (when it was to be sent) and "ended_s" in
     seconds since the load began, status (0 without an answer, and "error" says why), whether
@@ -61,13 +61,6 @@ class Load:
 
     rows: Rows
     seconds: float
-    cpu_s: float
-
-
-def add_photo(parser: argparse.ArgumentParser) -> None:
-    """Declare --photo."""
-    text = "default: the standard photo"
-    parser.add_argument("--photo", type=Path, metavar="FILE", default=STANDARD_PHOTO, help=text)
 
 
 def sample_requests(deadline_s: float) -> list[Request]:
@@ -88,8 +81,6 @@ def summarise(loads: Sequence[Load], deadline_s: float) -> dict[str, Any]:
     "goodput/s" counts what was answered with 200 within the deadline and before the last
     request was sent: a queue that is worked off afterwards would flatter the service.
     """
-    import pandas
-
     rows = pandas.concat(pandas.DataFrame(load.rows).assign(end=load.seconds) for load in loads)
     seconds = sum(load.seconds for load in loads)
     latency, accepted = rows["ended_s"] - rows["intended_s"], rows["status"] == OK
@@ -104,14 +95,11 @@ def summarise(loads: Sequence[Load], deadline_s: float) -> dict[str, Any]:
         "statuses": rows["status"].value_counts().sort_index().to_dict(),
         "errors": rows["error"][rows["error"] != ""].value_counts().to_dict(),
         "without Retry-After": int((~refused["retry_after"]).sum()),
-        "client CPU ms": round(1000 * sum(load.cpu_s for load in loads) / len(rows), 2),
     }
 
 
 def arrivals(rate: float, seconds: float, seed: int) -> list[float]:
     """Plan a Poisson process: moments in seconds from the start, in order."""
-    import numpy as np
-
     dice = np.random.default_rng(seed)
     return sorted(dice.uniform(0, seconds, dice.poisson(rate * seconds)).tolist())
 
@@ -134,7 +122,8 @@ class LoadClient:
             await asyncio.sleep(intended - self.now())
             await self._send(next(self._requests), intended)
 
-        return await self._run(map(send_at, schedule), max(schedule, default=0.0))
+        await self._run(map(send_at, schedule))
+        return Load(self.rows, max(schedule, default=0.0))
 
     async def closed_loop(self, concurrency: int, seconds: float) -> Load:
         """Keep `concurrency` requests under way, and begin no more after `seconds`."""
@@ -144,20 +133,18 @@ class LoadClient:
                 if not await self._send(next(self._requests), now):
                     await asyncio.sleep(_PAUSE_AFTER_FAILURE_S)
 
-        return await self._run(one_after_another() for _ in range(concurrency))
+        await self._run(one_after_another() for _ in range(concurrency))
+        return Load(self.rows, self.now())
 
     def now(self) -> float:
         """Seconds since the load began."""
         return time.perf_counter() - self._began_s
 
-    async def _run(
-        self, work: Iterable[Coroutine[Any, Any, None]], seconds: float | None = None
-    ) -> Load:
-        self.rows, self._began_s, cpu_s = [], time.perf_counter(), time.process_time()
+    async def _run(self, work: Iterable[Coroutine[Any, Any, None]]) -> None:
+        self.rows, self._began_s = [], time.perf_counter()
         connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEEP_IDLE_S)
         async with aiohttp.ClientSession(connector=connector) as self._session:
             await asyncio.gather(*work)
-        return Load(self.rows, seconds or self.now(), time.process_time() - cpu_s)
 
     async def _send(self, request: Request, intended: float) -> bool:
         """Send a request and note what became of it; whether it was answered with 200."""

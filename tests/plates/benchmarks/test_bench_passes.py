@@ -10,9 +10,15 @@ from plate_models.recognition.grammar import GROUNDS
 from plate_models.spec import RECOGNIZER
 from plate_models.training.benchmark import passes as rendering
 from plate_models.training.labels import LabelledPlate
-from plates.benchmarks import outcomes
-from plates.benchmarks.films import ReadFilm, read_film
-from plates.benchmarks.outcomes import START, Outcome, compare, fit_calibration, join, judge
+from plates.benchmarks.passes import (
+    START,
+    Outcome,
+    ReadFilm,
+    best_and_fused,
+    judge,
+    read_film,
+    summarize,
+)
 from plates.cameras.events import BestView, Evidence, Pass, Times
 from plates.cameras.frames import SeenPlate
 from plates.cameras.fusion import Reader
@@ -97,32 +103,36 @@ def test_the_first_sure_report_is_timed():
         assert missed.late_s == np.inf and not missed.right and missed.clear
 
 
-def test_four_ways_of_joining_differ():
+def test_all_frames_together_outweigh_the_best_one():
     plates = [seen(text, score=score, sure=sure) for text, score, sure in (
-        ("A128BC77", 0.95, 0.6), ("A123BC7", 0.7, 0.6), ("A123BC7", 0.6, 0.6),
-        ("A123BC77", 0.8, 0.99), ("B123BC77", 0.5, 0.6),
+        ("A128BC77", 0.95, 0.6), ("A123BC7", 0.6, 0.6), ("A123BC77", 0.8, 0.99),
     )]  # fmt: skip
-    assert list(join(plates, READER).values()) == ["A128BC77", "A123BC7", "A123BC77", "A123BC77"]
-    assert set(join([], READER).values()) == {""}
+    assert best_and_fused(plates, READER) == ("A128BC77", "A123BC77")
+    assert best_and_fused([], READER) == ("", "")
 
 
-def outcome(guesses, score=0.9, right=True):
+def outcome(best_frame, fused, score=0.9, right=True):
     event = report("A1" if right else "B1", 0, 1, score=score)
-    return Outcome("glimpse-0001", "ru.car", "A1", True, "", event, None, guesses)
+    return Outcome("glimpse-0001", "ru.car", "A1", True, "", event, 0.2, best_frame, fused)
 
 
-def test_ways_are_compared_and_scores_calibrated():
-    pairs = [("A1", "A1")] * 12 + [("B1", "A1")] * 6 + [("B1", "B1")] * 2
-    best, fused = compare([outcome({outcomes.BEST: a, "fusion": b}) for a, b in pairs])
-    assert (best["wrong"], fused["wrong"], fused["per error of best frame"]) == (8, 2, 0.25)
-    low, high = map(float, fused["95 % of that"].split(" - "))
-    assert low == 0 and 0.4 < high < 0.8
+def test_outcomes_are_summed_up():
+    pairs = [("A1", "A1")] * 600 + [("B1", "A1")] * 300 + [("B1", "B1")] * 100
     scores = [(score, n % 10 < 10 * score) for score in (0.2, 0.9) for n in range(500)]
-    assert outcomes.calibration_error(scores) == pytest.approx(0)
-    assert outcomes.calibration_error([(1.0, right) for _, right in scores]) == pytest.approx(0.45)
-    fitted = fit_calibration([outcome({}, score=s / 2, right=r) for s, r in scores])
-    assert fitted.apply(0.45) == pytest.approx(0.9, abs=0.01)
-    assert fitted.apply(0.1) == pytest.approx(0.2, abs=0.01) and fitted.readable_from > 0.9
+    figures = summarize(
+        [outcome(*pair, *score) for pair, score in zip(pairs, scores, strict=True)]
+    ).figures
+    russian, other, together = figures["ways"]
+    assert russian["best frame wrong"].startswith("400/1000 ") and other["fusion wrong"] == "0/0"
+    assert russian == together | {"passes": russian["passes"]}
+    assert russian["errors per error of best frame"] == 0.25
+    assert figures["ece"] == pytest.approx(0, abs=0.01)
+    wrong, right = outcome("A1", "A1", score=1.0, right=False), outcome("A1", "A1", score=1.0)
+    assert summarize([wrong, right]).figures["ece"] == pytest.approx(0.5, abs=0.001)
+    row, whole = summarize([wrong, right]).figures["kinds"]
+    assert (row["kind"], whole["kind"], whole["clear, wrong"], row["late p95 s"]) == (
+        *("glimpse", "all", 1, 0.2),
+    )
 
 
 def test_a_film_is_read_once(tmp_path, monkeypatch):
