@@ -95,5 +95,5 @@ def part_of(command: list[str]) -> str:
     if stub := _STUB.search(line):
         return f"stub {stub[1]}"
     if module := _MODULE.search(line):
-        return module[1].removesuffix("_process")
+        return module[1]
     return Path(command[0]).name if command else "?"

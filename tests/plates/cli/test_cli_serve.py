@@ -105,7 +105,7 @@ def test_stop_signals_raise_unless_nohup_ignores_them():
 
 def worker_of(pid):
     """The gateway's worker among a supervisor's children."""
-    gateways = processes.mentioning("plates.serving.gateway_process")
+    gateways = processes.mentioning("plates.serving.gateway")
     return next((process.pid for process in gateways if process.ppid() == pid), None)
 
 
