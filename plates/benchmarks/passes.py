@@ -4,17 +4,15 @@ Each film goes through H.264, and each of its frames through the nets, once: wha
 in --cache. Tracking and fusion work on that, so that they are soon measured again after a change.
 Remove the folder after a change of nets or renderer.
 
-A pass is missed, merged into another one's report, split (one report followed the other) or
-doubled (two at once); a report is stray if there was no plate. A pass is clear if at least three
-frames show its plate whole, near and 80 pixels wide. It is late by the seconds from the first frame
-whose own reading is readable and right to the first report that is readable.
+A pass is missed without a report of its own, and split if it has several; a report is stray if
+there was no plate. A pass is clear if at least three frames show its plate whole, near and 80
+pixels wide. It is late by the seconds from the first frame whose own reading is readable and right
+to the first report that is readable.
 """
 
 import argparse
 import pickle
-from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache, partial
 from operator import itemgetter
 from pathlib import Path
@@ -31,7 +29,7 @@ from plate_models.training.benchmark.drives import FILM_KINDS
 from plate_models.training.figures import proportion
 from plate_models.training.labels import LabelledPlate
 from plate_models.training.worker_pool import map_ahead
-from plates.benchmarks.report import Report, at_most
+from plates.benchmarks.report import Report, Rows, at_most
 from plates.cameras.events import Model, Pass, Stream
 from plates.cameras.frames import Box, Frame, SeenPlate
 from plates.cameras.fusion import Reader, fuse
@@ -43,8 +41,11 @@ if TYPE_CHECKING:
     from plate_models.engines.nets import Nets
 
 START = 1_700_000_000.0  # Unix time at which films begin
-VERDICTS = MISSED, MERGED, SPLIT, DOUBLED, STRAY = "missed", "merged", "split", "doubled", "stray"
+MISSED, SPLIT, STRAY = "missed", "split", "stray"
 _CLEAR_FRAMES, _CLEAR_PX = 3, 80.0
+# A row that says nothing; see `judge`.
+_BLANK = {"home": False, "clear": False, "verdict": "", "right": False, "wrong": False}
+_BLANK |= {"best frame": False, "fusion": False, "score": None, "late_s": None}
 _SOON_S = 0.5
 
 # Numbers of passes and their plates, in one frame.
@@ -59,38 +60,6 @@ class ReadFilm(NamedTuple):
     times_s: tuple[float, ...]
     truths: tuple[Truths, ...]
     plates: tuple[tuple[SeenPlate, ...], ...]
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What came of one true pass, or what was reported though nothing passed.
-
-    Attributes:
-        film: Such as "hidden-0017".
-        plate: Kind of the plate, such as "ru.car"; "" of what is none.
-        text: What stands on it.
-        clear: Whether enough of it is shown; see above.
-        verdict: "" if it was found, else one of `VERDICTS`.
-        event: How it was reported at its end; of several reports the one with the most frames.
-        late_s: See above; infinite without a readable report, None without such a frame.
-        best_frame: The surest text of any single frame.
-        fused: The text that all frames together make likeliest.
-    """
-
-    film: str
-    plate: str = ""
-    text: str = ""
-    clear: bool = False
-    verdict: str = STRAY
-    event: Pass | None = None
-    late_s: float | None = None
-    best_frame: str = ""
-    fused: str = ""
-
-    @property
-    def right(self) -> bool:
-        """Whether the likeliest text of its report is the right one, readable or not."""
-        return self.event is not None and [c.text for c in self.event.candidates[:1]] == [self.text]
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -151,9 +120,16 @@ def watch(film: ReadFilm, reader: Reader) -> list[tuple[float, Pass]]:
     return reports + [(film.times_s[-1], report.event) for report in passes.close()]
 
 
-def judge(film: ReadFilm, reports: Sequence[tuple[float, Pass]], reader: Reader) -> list[Outcome]:
-    """Compare what passed in a film with what was reported, and when: seconds of the film."""
-    times = np.array(film.times_s)
+def judge(film: ReadFilm, reports: Sequence[tuple[float, Pass]], reader: Reader) -> Rows:
+    """Compare what passed in a film with what was reported, and when: seconds of the film.
+
+    A row stands for a true pass, or for a stray report: its film's kind, home (whether its plate
+    is Russian), clear, the verdict ("" if it was found), the report's score (of several reports
+    that of the one with the most frames), right (whether its likeliest text is), wrong (whether
+    its readable text is not), late_s (infinite without a readable report, None without a readable
+    frame), and whether the best frame and all frames together are read wrong.
+    """
+    times, kind = np.array(film.times_s), film.name.rpartition("-")[0]
     shown: dict[int, list[LabelledPlate]] = {}
     seen: dict[int, list[tuple[float, SeenPlate]]] = {}
     for time_s, truths, plates in zip(film.times_s, film.truths, film.plates, strict=True):
@@ -163,39 +139,35 @@ def judge(film: ReadFilm, reports: Sequence[tuple[float, Pass]], reader: Reader)
         for plate in plates:
             if (under := _under(plate.box, truths)) is not None:
                 seen[under].append((time_s, plate))
-    ended: dict[int, list[Pass]] = {number: [] for number in shown}
-    outcomes = []
+    ended: dict[int | None, list[Pass]] = {number: [] for number in (None, *shown)}
     for event in (event for _, event in reports if event.type == "pass.ended"):
         truths = film.truths[np.abs(times + START - event.time.best).argmin()]
-        if (under := _under(event.best.box, truths)) is None:
-            outcomes.append(Outcome(film.name, event=event))
-        else:
-            ended[under].append(event)
-    # Frames that a pass's reports have beyond its own.
-    taken = {
-        number: sum(event.evidence.frames_seen for event in events) - len(seen[number])
-        for number, events in ended.items()
-    }
+        ended[_under(event.best.box, truths)].append(event)
+    stray = _BLANK | {"kind": kind, "verdict": STRAY}
+    rows: Rows = [stray | {"wrong": event.text != ""} for event in ended[None]]
     for number, plates_shown in shown.items():
         mine, views, text = ended[number], seen[number], plates_shown[0].text
-        mine.sort(key=lambda event: event.time.first)
-        others = max((n for other, n in taken.items() if other != number), default=0)
-        if not mine:
-            verdict = MERGED if 0 < len(views) < 2 * others else MISSED
-        elif len(mine) > 1:
-            verdict = DOUBLED if mine[1].time.first <= mine[0].time.last else SPLIT
-        else:
-            verdict = ""
+        longest = max(mine, key=lambda event: event.evidence.frames_seen, default=None)
         clear = sum(plate.legible and _width(plate) >= _CLEAR_PX for plate in plates_shown)
         readable = [time_s for time_s, plate in views if plate.text == text]
         ids = {event.id for event in mine}
         sure = [time_s for time_s, event in reports if event.id in ids and event.readable]
-        late = max(0.0, min(sure, default=np.inf) - readable[0]) if readable else None
-        texts = best_and_fused([plate for _, plate in views], reader)
-        longest = max(mine, key=lambda event: event.evidence.frames_seen, default=None)
-        about = film.name, plates_shown[0].kind, text, clear >= _CLEAR_FRAMES, verdict
-        outcomes.append(Outcome(*about, longest, late, *texts))
-    return outcomes
+        best_frame, fused = best_and_fused([plate for _, plate in views], reader)
+        row: dict[str, Any] = _BLANK | {
+            "kind": kind,
+            "home": country_of(plates_shown[0].kind) == "ru",
+            "clear": clear >= _CLEAR_FRAMES,
+            "verdict": SPLIT if len(mine) > 1 else "" if mine else MISSED,
+            "late_s": max(0.0, min(sure, default=np.inf) - readable[0]) if readable else None,
+            "best frame": best_frame != text,
+            "fusion": fused != text,
+        }
+        if longest:
+            row["score"] = longest.score
+            row["right"] = [c.text for c in longest.candidates[:1]] == [text]
+            row["wrong"] = longest.text not in ("", text)
+        rows.append(row)
+    return rows
 
 
 def _under(box: Box, truths: Truths) -> int | None:
@@ -218,61 +190,57 @@ def best_and_fused(plates: Sequence[SeenPlate], reader: Reader) -> tuple[str, st
     return best_frame, fused[0][0] if fused else ""
 
 
-def summarize(outcomes: Sequence[Outcome]) -> Report:
+def summarize(rows: Rows) -> Report:
     """Make tables by kind of film and by way of joining frames, and judge the floors."""
     from plate_models.training.calibration import describe
 
-    kinds = dict.fromkeys(outcome.film.rpartition("-")[0] for outcome in outcomes)
-    rows = [_row(k, [o for o in outcomes if o.film.startswith(f"{k}-")]) for k in kinds]
-    rows.append(whole := _row("all", outcomes))
-    passed = [outcome for outcome in outcomes if outcome.verdict != STRAY]
-    clear = [outcome for outcome in passed if outcome.clear]
-    groups = {
-        "clear passes of Russian plates": [o for o in clear if country_of(o.plate) == "ru"],
-        "clear passes of other plates": [o for o in clear if country_of(o.plate) != "ru"],
-        "all passes": passed,
-    }
-    ways = [compare(name, group) for name, group in groups.items()]
-    scored = [(o.event.score, o.right) for o in passed if o.event]
-    ece = describe(pandas.DataFrame(scored, columns=["raw", "right"]), UNCALIBRATED)["ece"]
-    late = [outcome.late_s for outcome in passed if outcome.late_s is not None]
-    unlike = sum(whole[verdict] for verdict in (MERGED, SPLIT, DOUBLED))
+    found = pandas.DataFrame(rows)
+    kinds = [_sum_up(str(kind), films) for kind, films in found.groupby("kind", sort=False)]
+    kinds.append(whole := _sum_up("all", found))
+    passed = found[found["verdict"] != STRAY]
+    clear = passed[passed["clear"]]
+    ways = [
+        _compare("clear passes of Russian plates", clear[clear["home"]]),
+        _compare("clear passes of other plates", clear[~clear["home"]]),
+        _compare("all passes", passed),
+    ]
+    scored = passed.dropna(subset="score").rename(columns={"score": "raw"})
+    ece = describe(scored, UNCALIBRATED)["ece"]
+    late = passed["late_s"].dropna()
+    clear_wrong = whole["clear, wrong"] / max(1, whole["clear"])
     floors = [
         ("passes missed", whole[MISSED] / len(passed), 1),
-        ("passes split, merged or doubled", unlike / len(passed), 2),
-        ("clear passes whose text isn't exact", whole["clear, wrong"] / max(1, whole["clear"]), 2),
+        ("passes split", whole[SPLIT] / len(passed), 2),
+        ("clear passes whose text isn't exact", clear_wrong, 2),
         ("errors per error of the best frame", ways[-1]["errors per error of best frame"], 50),
         ("calibration error (ECE)", ece, 3),
-        (f"not sure after {_SOON_S:g} s", np.mean(np.array(late) > _SOON_S), 0),
+        (f"not sure after {_SOON_S:g} s", (late > _SOON_S).mean(), 0),
     ]
     verdicts = [at_most(what, 100 * float(value), limit, " %") for what, value, limit in floors]
-    tables = {"Passes": rows, "Texts of all frames together, and of the best one": ways}
-    return Report(tables, verdicts, {"kinds": rows, "ways": ways, "late_s": late, "ece": ece})
+    tables = {"Passes": kinds, "Texts of all frames together, and of the best one": ways}
+    return Report(tables, verdicts, {"kinds": kinds, "ways": ways, "ece": ece})
 
 
-def _row(kind: str, outcomes: Sequence[Outcome]) -> dict[str, Any]:
-    counts = Counter(outcome.verdict for outcome in outcomes)
-    clear = [outcome for outcome in outcomes if outcome.clear]
-    late = [outcome.late_s for outcome in outcomes if outcome.late_s is not None]
-    readings = [(o.event.text, o.text) for o in outcomes if o.event]
+def _sum_up(kind: str, rows: pandas.DataFrame) -> dict[str, Any]:
+    """A row of the table of kinds."""
+    verdicts = rows["verdict"].value_counts()
+    passed = rows[rows["verdict"] != STRAY]
+    right, clear = passed["right"], passed["clear"]
     return {
         "kind": kind,
-        "passes": len(outcomes) - counts[STRAY],
-        **{verdict: counts[verdict] for verdict in VERDICTS},
-        "clear": len(clear),
-        "clear, wrong": sum(not outcome.right for outcome in clear),
-        "wrong": sum(not o.right for o in outcomes if o.verdict != STRAY),
-        "readable, wrong": sum(text not in ("", true) for text, true in readings),
-        "late p95 s": float(np.percentile(late, 95, method="higher")) if late else None,
+        "passes": len(passed),
+        **{verdict: int(verdicts.get(verdict, 0)) for verdict in (MISSED, SPLIT, STRAY)},
+        "clear": int(clear.sum()),
+        "clear, wrong": int((clear & ~right).sum()),
+        "wrong": int((~right).sum()),
+        "readable, wrong": int(rows["wrong"].sum()),
+        "late p95 s": passed["late_s"].astype(float).quantile(0.95, interpolation="higher"),
     }
 
 
-def compare(name: str, outcomes: Sequence[Outcome]) -> dict[str, Any]:
-    """How many passes all frames together, and the best one, read wrong: a row of a table."""
-    best, fused = (
-        proportion(way, [getattr(outcome, way) != outcome.text for outcome in outcomes])
-        for way in ("best_frame", "fused")
-    )
+def _compare(name: str, passed: pandas.DataFrame) -> dict[str, Any]:
+    """How many passes the best frame, and all frames together, read wrong: a row of a table."""
+    best, fused = (proportion(way, passed[way].tolist()) for way in ("best frame", "fusion"))
     ratio = fused.hits / max(1, best.hits)
     row = {"passes": name, "best frame wrong": best.cell, "fusion wrong": fused.cell}
     return {**row, "errors per error of best frame": ratio}
