@@ -36,18 +36,13 @@ def main() -> int:
 
 
 async def _serve(server: uvicorn.Server, listener: socket.socket, alive: int) -> None:
-    signs = asyncio.create_task(_give_signs(server, alive))
-    await server.serve(sockets=[listener])
-    signs.cancel()
-
-
-async def _give_signs(server: uvicorn.Server, alive: int) -> None:
-    """Give a sign of life every second, once requests are served."""
-    while not server.started:
-        await asyncio.sleep(_POLL_S)
-    while give_sign(alive):
-        await asyncio.sleep(SIGN_S)
-    server.should_exit = True  # the supervisor has ended
+    """Serve, and give a sign of life every second, until the supervisor has ended."""
+    serving = asyncio.create_task(server.serve(sockets=[listener]))
+    while not serving.done():
+        if server.started and not give_sign(alive):
+            server.should_exit = True
+        await asyncio.wait([serving], timeout=SIGN_S if server.started else _POLL_S)
+    await serving
 
 
 if __name__ == "__main__":
