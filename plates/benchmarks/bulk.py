@@ -1,22 +1,17 @@
-"""An archive read under kills, and its pace beside plain processes.
+"""An archive read under kills: every photo once, and rightly.
 
 Photos are made of the sample scenes, all different, three in a hundred of them spoilt (kept in
 build/bulk/), and read by `plates bulk`. A worker is killed with SIGKILL on the way, then the
 command itself; the same command goes on to the end. Every photo must be in the result or named as
-failed, once and rightly. Then a thousand are read by `plates bulk` and by plain processes, one for
-each core, without Ray, in turns: the pace must be 0.9 of theirs (in the time in which processes
-work; what Ray needs to start is left out).
+failed, once and rightly.
 """
 
 import argparse
-import contextlib
 import shutil
 import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -26,20 +21,14 @@ import pandas
 import psutil
 from tqdm import tqdm
 
-from plate_models.cores import usable_cores
-from plate_models.images import ImageError
 from plates.benchmarks.report import Report, Verdict
-from plates.bulk import Request
-from plates.bulk.output import Output
-from plates.bulk.reading import load_alone, read_file
 from plates.cli import CommandError
 from plates.cli.options import add_number
 from plates.cli.samples import SAMPLES
 
-PACE_FLOOR = 0.9
-BULK, PLAIN = "plates bulk, photos/s", "plain processes, photos/s"
-RATIO = "ratio of photos/s, bulk to plain"
 FOLDER_PHOTOS = 1000
+# Twenty chunks at least: with fewer, nothing can be killed midway.
+CHUNK = 128
 WORKER_DIES, COMMAND_DIES = 0.1, 0.2  # after so many of the chunks
 HOME = Path("build/bulk")
 # By a photo's number modulo 100: truncated, empty, words; and such as show no plate.
@@ -48,22 +37,12 @@ POLL_S, WAIT_S = 0.02, 60.0
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    add_number(parser, "--photos", 20_000, "photos to make and to read", least=1)
-    add_number(parser, "--chunk", 128, "photos in a chunk", least=1)
-    add_number(parser, "--turns", 3, "turns of the pace", least=1)
+    add_number(parser, "--photos", 20_000, "photos to make and to read", least=20 * CHUNK)
 
 
 def run(arguments: argparse.Namespace) -> Report:
-    if arguments.photos < 20 * arguments.chunk:
-        raise CommandError("--photos: expected at least 20 chunks, or nothing can be killed midway")
     paths = make_photos(HOME / f"photos-{arguments.photos}", arguments.photos)
-    verdicts = read_under_kills(paths, HOME / "out", arguments.chunk)
-    paces = [take_turn(paths[:FOLDER_PHOTOS]) for _ in range(arguments.turns)]
-    pace = sum(turn[BULK] for turn in paces) / sum(turn[PLAIN] for turn in paces)
-    verdicts += [Verdict(RATIO, f"{pace:.3f}", f">= {PACE_FLOOR}", pace >= PACE_FLOOR)]
-    heading = f"Pace in each turn, of {usable_cores()} processes of 1 thread while they read photos"
-    bars = {"kind": "bar", "y": [BULK, PLAIN], "xlabel": "turn"}
-    return Report({heading: paces}, verdicts, {"paces": paces}, [(paces, bars)])
+    return Report({}, read_under_kills(paths, HOME / "out"), {"photos": len(paths)})
 
 
 def make_photos(folder: Path, count: int) -> list[Path]:
@@ -121,11 +100,11 @@ def wait_for_chunks(command: "subprocess.Popen[str]", out: Path, count: float) -
         time.sleep(POLL_S)
 
 
-def read_under_kills(paths: Sequence[Path], out: Path, chunk: int) -> list[Verdict]:
+def read_under_kills(paths: Sequence[Path], out: Path) -> list[Verdict]:
     """Read while a worker and then the command are killed, and read on to the end."""
-    folder, chunks = paths[0].parent.parent, -(-len(paths) // chunk)
+    folder, chunks = paths[0].parent.parent, -(-len(paths) // CHUNK)
     shutil.rmtree(out, ignore_errors=True)
-    command = start(folder, out, chunk)
+    command = start(folder, out, CHUNK)
     wait_for_chunks(command, out, WORKER_DIES * chunks)
     actors_of(command)[0].kill()
     wait_for_chunks(command, out, COMMAND_DIES * chunks)
@@ -135,7 +114,7 @@ def read_under_kills(paths: Sequence[Path], out: Path, chunk: int) -> list[Verdi
     gone = not psutil.wait_procs(orphans, timeout=WAIT_S)[1]
     before = parts_of(out)
     print(f"killed a worker, then the command, at {len(before)} of {chunks} chunks", flush=True)
-    status, after = start(folder, out, chunk).wait(), parts_of(out)
+    status, after = start(folder, out, CHUNK).wait(), parts_of(out)
     kept = sum(after.get(name) == when for name, when in before.items())
     came = f"{kept} of {len(before)}"
     return [
@@ -160,30 +139,3 @@ def verify(paths: Sequence[Path], out: Path) -> Verdict:
     came = f"{len(read):,} read, {len(failed):,} failed, {lost} lost, {twice} twice, {wrong} wrong"
     holds = not (lost + twice + wrong)
     return Verdict("every photo once", came, "0 lost, 0 twice, 0 wrong", holds)
-
-
-def take_turn(paths: Sequence[Path]) -> dict[str, float]:
-    """Read a folder's photos with `plates bulk` and with plain processes: a row of the table."""
-    cores, out = usable_cores(), HOME / "pace"
-    shutil.rmtree(out, ignore_errors=True)
-    command = start(paths[0].parent, out, 50)
-    if command.wait() not in (0, 1):
-        raise CommandError(f"plates bulk ended with {command.returncode}")
-    accounts = pandas.DataFrame(map(vars, map(Output(out).account, Output(out).committed())))
-    work = accounts.groupby("process").agg({"photos": "sum", "began": "min", "ended": "max"})
-    bulk = float((work["photos"] / (work["ended"] - work["began"])).sum())
-    with ProcessPoolExecutor(cores, get_context("spawn")) as pool:
-        plain = sum(pool.map(_read_share, [paths[n::cores] for n in range(cores)]))
-    return {BULK: bulk, PLAIN: plain, RATIO: bulk / plain}
-
-
-def _read_share(paths: Sequence[Path]) -> float:
-    """Read photos as a worker does, without writing rows: photos per second."""
-    from plate_models.weights import check_manifest
-
-    nets = load_alone(Request("", Path()), check_manifest())
-    began = time.monotonic()
-    for path in paths:
-        with contextlib.suppress(ImageError):
-            read_file(path.read_bytes(), nets)
-    return len(paths) / (time.monotonic() - began)

@@ -2,8 +2,8 @@
 
 Each camera is an RTSP stream of its own, in 1080p and H.264 with sensor noise: a car crosses, then
 the street is empty; all do so at the same time, so that frames have to wait for each other. After a
-minute the server ends the stream, and the camera must connect again. The server runs in the
-benchmark's own process, on the same cores.
+minute the server ends the stream, and the camera must connect again. The server runs on the same
+cores.
 """
 
 import argparse
@@ -12,22 +12,22 @@ import contextlib
 import logging
 import socket
 import tempfile
-import threading
 import time
-from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 import av
 import httpx
 import numpy as np
+import pandas
 
 from plates.benchmarks.report import Report, Rows, at_most
-from plates.benchmarks.service import Service, footprints, service, total_by_part
-from plates.benchmarks.soak import EVERY_S, MEBIBYTE, MEMORY, WARM_UP_SHARE, steady, trend_of
+from plates.benchmarks.service import footprints, service, total_by_part
+from plates.benchmarks.soak import EVERY_S, MEBIBYTE, steady, trends_of
 from plates.cli import CommandError
 from plates.cli.options import add_number
 from plates.cli.samples import CLIP, expected_texts
@@ -35,19 +35,19 @@ from plates.cli.samples import CLIP, expected_texts
 # Between two cars the street is empty for longer than the measurements lie apart.
 _CARS, _CAR_EVERY_S, _BITRATE, _NOISE = 5, 12.0, 4_000_000, 2.0
 _LIVE_S = 60.0
+MEMORY = "memory of all processes, PSS in MiB"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     add_number(parser, "--cameras", 4, "that are watched", least=1)
     add_number(parser, "--fps", 5.0, "frames a second of each that are to be read", least=0.1)
-    add_number(parser, "--stream-fps", 25, "frames a second that each camera sends", least=1)
     add_number(parser, "--minutes", 20.0, "of streams", least=0.5)
 
 
 def run(arguments: argparse.Namespace) -> Report:
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="plates-bench-")))
-        write_stream(folder / "street.mp4", arguments.stream_fps, _CARS, _CAR_EVERY_S)
+        write_stream(folder / "street.mp4", 25, _CARS, _CAR_EVERY_S)
         port = stack.enter_context(rtsp_server(folder))
         names = [f"camera-{number + 1}" for number in range(arguments.cameras)]
         tables = [
@@ -60,7 +60,7 @@ def run(arguments: argparse.Namespace) -> Report:
         served = stack.enter_context(service(None, PLATES_CAMERAS=str(settings)))
         with httpx.Client(base_url=served.url, timeout=30) as client:
             _wait_until_live(client)
-            samples, cores = _measure(client, served, arguments.minutes * 60)
+            samples, cores = _measure(client, served.pid, arguments.minutes * 60)
             passes = _passes(client)
     return _report(names, samples, passes, cores)
 
@@ -88,33 +88,28 @@ def write_stream(path: Path, fps: int, cars: int, every_s: float) -> None:
 @contextlib.contextmanager
 def rtsp_server(folder: Path, port: int = 0) -> Iterator[int]:
     """Serve a folder's videos at rtsp://127.0.0.1:PORT/NAME, each once a connection."""
-    from aio_rtsp_toolkit.server import RtspServer
-
     port = port or free_port()
-    loop = asyncio.new_event_loop()
-    server = RtspServer(str(folder), "127.0.0.1", port)
-    loop.set_default_executor(ThreadPoolExecutor(64))  # A thread sends each stream.
-    server.logger = logging.getLogger(__name__)  # Its own prints every packet.
-    loop.run_until_complete(server.start())
-    thread = threading.Thread(target=loop.run_forever)
-    thread.start()
-
-    async def end() -> None:
-        await server.close()
-        tasks = asyncio.all_tasks() - {asyncio.current_task()}
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        # Transports close their sockets in the loop's next turns.
-        await asyncio.sleep(0.05)
-
+    process = get_context("spawn").Process(target=_serve_rtsp, args=(folder, port), daemon=True)
+    process.start()
     try:
         yield port
     finally:
-        asyncio.run_coroutine_threadsafe(end(), loop).result(5)
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join(5)
-        loop.close()
+        process.kill()
+        process.join()
+
+
+def _serve_rtsp(folder: Path, port: int) -> None:
+    from aio_rtsp_toolkit.server import RtspServer
+
+    async def serve() -> None:
+        # A thread sends each stream.
+        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(64))
+        server = RtspServer(str(folder), "127.0.0.1", port)
+        server.logger = logging.getLogger(__name__)  # Its own prints every packet.
+        await server.start()
+        await asyncio.Event().wait()
+
+    asyncio.run(serve())
 
 
 def free_port() -> int:
@@ -131,22 +126,18 @@ def _wait_until_live(client: httpx.Client) -> None:
         time.sleep(0.2)
 
 
-def _measure(
-    client: httpx.Client, served: Service, seconds: float
-) -> tuple[Rows, dict[str, float]]:
+def _measure(client: httpx.Client, pid: int | None, seconds: float) -> tuple[Rows, Rows]:
     """States of the cameras and memory every few seconds, and the cores that each part used."""
-    began, used = time.time(), total_by_part(served.pid, "cpu_s")
+    began, used = time.time(), total_by_part(pid, "cpu_s")
     samples: Rows = []
     while (now := time.time()) < began + seconds:
-        held = footprints(served.pid)
-        sample: dict[str, Any] = {"now": now, "at_s": now - began}
-        sample[MEMORY] = sum(one.rss_bytes for one in held) / MEBIBYTE
-        sample["PSS in MiB"] = sum(one.pss_bytes for one in held) / MEBIBYTE
-        sample["cameras"] = {state["name"]: state["state"] for state in _states(client)}
-        samples.append(sample)
+        memory = footprints(pid)["pss_bytes"].sum() / MEBIBYTE
+        states = {state["name"]: state["state"] for state in _states(client)}
+        samples.append({"now": now, "at_s": now - began, MEMORY: memory, "cameras": states})
         time.sleep(EVERY_S)
-    used = total_by_part(served.pid, "cpu_s") - used
-    return samples, {part: cpu_s / (time.time() - began) for part, cpu_s in used.items()}
+    used = total_by_part(pid, "cpu_s") - used
+    cores = (used / (time.time() - began)).rename("cores").reset_index()
+    return samples, cores[cores["cores"] >= 0.01].to_dict("records")
 
 
 def _states(client: httpx.Client) -> Any:
@@ -164,30 +155,21 @@ def _passes(client: httpx.Client) -> Rows:
         query["before"] = page["next"]
 
 
-def _report(names: list[str], samples: Rows, passes: Rows, cores: dict[str, float]) -> Report:
+def _report(names: list[str], samples: Rows, passes: Rows, cores: Rows) -> Report:
     [[text]] = expected_texts([CLIP]).values()
     rows = [_row(n, samples, [p for p in passes if p["camera"] == n], text) for n in names]
-    total = Counter[str]()
-    for row in rows:
-        total.update({name: row[name] for name in ("read", "dropped", "cars", "wrong text")})
+    total = pandas.DataFrame(rows).sum(numeric_only=True)
     differ = sum(abs(row["cars"] - row["passes"]) for row in rows)
-    warm = samples[round(len(samples) * WARM_UP_SHARE) :]
-    times = [sample["at_s"] for sample in warm]
-    trends: Rows = [
-        {"series": name, **trend_of(times, [sample[name] for sample in warm])}
-        for name in (MEMORY, "PSS in MiB")
-    ]
-    used = [{"part": part, "cores": share} for part, share in cores.items() if share >= 0.01]
+    [trend] = trends_of(pandas.DataFrame(samples)[["at_s", MEMORY]])
     frames, cars = max(1, total["read"] + total["dropped"]), max(1, total["cars"])
     verdicts = [
         at_most("frames dropped", 100 * total["dropped"] / frames, 5, " %"),
         at_most("cars without exactly one pass", 100 * differ / cars, 1, " %"),
         at_most("passes with another text", 100 * total["wrong text"] / cars, 1, " %"),
-        steady(trends[0]),
+        steady(trend),
     ]
-    tables = {"Cameras": rows, "Cores in use": used, "After the warm-up": trends}
-    style = {"x": "at_s", "xlabel": "s", "y": [MEMORY, "PSS in MiB"], "ylim": (0, None)}
-    return Report(tables, verdicts, {**tables, "samples": samples}, [(samples, style)])
+    tables = {"Cameras": rows, "Cores in use": cores, "After the warm-up": [trend]}
+    return Report(tables, verdicts, {**tables, "samples": samples})
 
 
 def _row(name: str, samples: Rows, passes: Rows, text: str) -> dict[str, Any]:
@@ -198,14 +180,13 @@ def _row(name: str, samples: Rows, passes: Rows, text: str) -> dict[str, Any]:
     over = next(s["now"] for s in samples if s["cameras"][name]["reconnects"] == streams) - EVERY_S
     begin = datetime.fromtimestamp(over, UTC).isoformat()
     counted = [one for one in passes if one["time"]["first"] < begin]
-    delays = [state["delay_s"] for state in states]
+    delay_p50, delay_p95 = np.percentile([state["delay_s"] for state in states], (50, 95)).tolist()
     return {
         "camera": name,
         "read": last["frames_read"] - first["frames_read"],
-        "read/s": (last["frames_read"] - first["frames_read"]) / samples[-1]["at_s"],
         "dropped": last["frames_dropped"] - first["frames_dropped"],
-        "delay p50 s": float(np.percentile(delays, 50)),
-        "delay p95 s": float(np.percentile(delays, 95)),
+        "delay p50 s": delay_p50,
+        "delay p95 s": delay_p95,
         "reconnects": streams,
         "cars": streams * _CARS,
         "passes": len(counted),

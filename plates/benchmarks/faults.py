@@ -16,7 +16,6 @@ import signal
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from api.status import Status, read_status
@@ -24,50 +23,40 @@ from plates.benchmarks.load import OK, LoadClient, sample_requests
 from plates.benchmarks.report import Report, Rows, Verdict, at_most
 from plates.benchmarks.service import Service, footprints, service
 from plates.cli import CommandError
-from plates.cli.options import add_number
 
 HEALED_WITHIN_S = 10.0
 DEADLINE_S = 5.0
 # By then even a slow machine has healed what it can heal.
 _PATIENCE_S = 120.0
 _QUIET_S, _POLL_S = 1.5, 0.05
+_CLIENTS = 3
 
 
-@dataclass(frozen=True)
-class Fault:
-    """A signal to a part of the service."""
-
-    name: str
-    part: str
-    number: signal.Signals = signal.SIGKILL
-
-
-FAULTS = (
-    Fault("kill yolo", "stub yolo"),
-    Fault("kill stn", "stub stn"),
-    Fault("kill lprnet", "stub lprnet"),
-    Fault("kill plate_recognition", "stub plate_recognition"),
-    Fault("kill Triton", "tritonserver"),
-    Fault("kill the guardian", "guardian"),
-    Fault("kill the gateway", "gateway"),
-    Fault("freeze Triton", "tritonserver", signal.SIGSTOP),
-)
+# Each fault and the part of the service that it happens to.
+FREEZE = "freeze Triton"
+FAULTS = {
+    "kill yolo": "stub yolo",
+    "kill stn": "stub stn",
+    "kill lprnet": "stub lprnet",
+    "kill plate_recognition": "stub plate_recognition",
+    "kill Triton": "tritonserver",
+    "kill the guardian": "guardian",
+    "kill the gateway": "gateway",
+    FREEZE: "tritonserver",
+}
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    names = [fault.name for fault in FAULTS]
-    add_number(parser, "--clients", 3, "that post photos at the same time", least=1)
-    some = f"some of the faults: {', '.join(map(repr, names))}"
-    parser.add_argument("--only", nargs="+", metavar="NAME", choices=names, help=some)
+    some = f"some of the faults: {', '.join(map(repr, FAULTS))}"
+    parser.add_argument("--only", nargs="+", metavar="NAME", choices=FAULTS, help=some)
 
 
 def run(arguments: argparse.Namespace) -> Report:
-    chosen = [fault for fault in FAULTS if fault.name in (arguments.only or [fault.name])]
+    chosen = [fault for fault in FAULTS if fault in (arguments.only or FAULTS)]
     with service(None) as serving:
-        rows = asyncio.run(measure(serving, chosen, arguments.clients))
-    style = {"kind": "barh", "x": "fault", "y": "healed s", "xlabel": "s until all was well again"}
+        rows = asyncio.run(measure(serving, chosen))
     heading = "Seconds until all was well again; answers to photos meanwhile, by status"
-    return Report({heading: rows}, verdicts(rows), {"faults": rows}, [(rows, style)])
+    return Report({heading: rows}, verdicts(rows), {"faults": rows})
 
 
 def verdicts(rows: Rows) -> list[Verdict]:
@@ -79,11 +68,11 @@ def verdicts(rows: Rows) -> list[Verdict]:
     ]
 
 
-async def measure(serving: Service, faults: Sequence[Fault], clients: int) -> Rows:
+async def measure(serving: Service, faults: Sequence[str]) -> Rows:
     """Let every fault happen once while clients post photos; a row for each fault."""
     # Longer than the deadline: an answer that comes after it is seen to be late.
     client = LoadClient(serving.url, sample_requests(DEADLINE_S), 2 * DEADLINE_S)
-    load = asyncio.create_task(client.closed_loop(clients, math.inf))
+    load = asyncio.create_task(client.closed_loop(_CLIENTS, math.inf))
     try:
         return [await _break(fault, client, serving) for fault in faults]
     finally:
@@ -91,7 +80,7 @@ async def measure(serving: Service, faults: Sequence[Fault], clients: int) -> Ro
         await asyncio.wait([load])
 
 
-async def _break(fault: Fault, client: LoadClient, serving: Service) -> dict[str, Any]:
+async def _break(fault: str, client: LoadClient, serving: Service) -> dict[str, Any]:
     """Let a fault happen and wait until the service is well again; a row of the table."""
 
     def status() -> Status:
@@ -107,17 +96,15 @@ async def _break(fault: Fault, client: LoadClient, serving: Service) -> dict[str
     if not await _until(is_well):
         raise CommandError(f"the service did not read photos right within {_PATIENCE_S:g} s")
     before, restarts = footprints(serving.pid), status().restarts
-    victims = [process.pid for process in before if process.part == fault.part]
-    if not victims:
-        raise CommandError(f"{fault.name}: the service has no process {fault.part}")
     broken_s = client.now()
-    os.kill(victims[0], fault.number)
+    victim = int(before.set_index("part")["pid"][FAULTS[fault]])
+    os.kill(victim, signal.SIGSTOP if fault == FREEZE else signal.SIGKILL)
     counted = await _until(lambda: status().restarts != restarts)
     await _until(is_well)
     row = judge(fault, broken_s, [row for row in client.rows if row["ended_s"] >= broken_s])
     if not counted:
         row["problems"].append("not counted as a restart")
-    parts = [sorted(one.part for one in found) for found in (before, footprints(serving.pid))]
+    parts = [sorted(found["part"]) for found in (before, footprints(serving.pid))]
     if parts[0] != parts[1]:
         row["problems"].append(f"processes before: {parts[0]}, after: {parts[1]}")
     return row
@@ -130,16 +117,16 @@ async def _until(condition: Callable[[], bool]) -> bool:
     return holds
 
 
-def judge(fault: Fault, broken_s: float, rows: Rows) -> dict[str, Any]:
+def judge(fault: str, broken_s: float, rows: Rows) -> dict[str, Any]:
     """Sum up what clients got since a fault at `broken_s`, on the clock of `load.Load`'s rows."""
     counts = Counter(row["status"] for row in rows)
     in_flight = [row for row in rows if row["intended_s"] <= broken_s + _POLL_S]
-    allowed = {0, OK, 429, 503} | ({504} if fault.number == signal.SIGSTOP else set())
+    allowed = {0, OK, 429, 503} | ({504} if fault == FREEZE else set())
     refused = [row for row in rows if row["status"] in (429, 503)]
     found = {
         f"other statuses than {sorted(allowed)}": set(counts) - allowed,
         "refusals without Retry-After": not all(row["retry_after"] for row in refused),
-        "photos lost": counts[0] > (len(in_flight) if fault.part == "gateway" else 0),
+        "photos lost": counts[0] > (len(in_flight) if FAULTS[fault] == "gateway" else 0),
         "wrong readings": any(row["status"] == OK and not row["right"] for row in rows),
         "late answers": any(r["ended_s"] - r["intended_s"] > DEADLINE_S + 1 for r in rows),
     }
@@ -149,7 +136,7 @@ def judge(fault: Fault, broken_s: float, rows: Rows) -> dict[str, Any]:
     # Until all goes well for good; infinite if that never happened.
     healed_s = min((end for end in good if end > last_bad), default=math.inf) - broken_s
     return {
-        "fault": fault.name,
+        "fault": fault,
         "healed s": round(healed_s, 1),
         **{str(status): counts[status] for status in (OK, 429, 503, 504)},
         "lost": counts[0],

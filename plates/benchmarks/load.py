@@ -5,7 +5,6 @@ a client that waits for answers first hides the requests that a stalled service 
 wait (coordinated omission: G. Tene, "How NOT to Measure Latency", 2013).
 """
 
-import argparse
 import asyncio
 import io
 import itertools
@@ -14,15 +13,16 @@ import time
 from collections.abc import Collection, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import aiohttp
+import numpy as np
+import pandas
 
 from plates.benchmarks.report import Rows
-from plates.cli import CommandError
 from plates.cli.samples import SAMPLES, expected_texts, missing_texts
 
-OK, PHOTO = 200, "photo"
+OK = 200
 # Every figure of speed is about this one, unless another is named. 1920x1080, 380 kB: a street
 # by day with two cars, whose plates say Y287KT754 and C946MX550.
 STANDARD_PHOTO = Path(__file__).with_name("standard_photo.jpg")
@@ -50,9 +50,8 @@ class Request:
     leaves: bool = False
 
 
-@dataclass(frozen=True)
-class Load:
-    """A stretch of load: its outcomes, its length and the client's processor time.
+class Load(NamedTuple):
+    """A stretch of load: its outcomes and its length.
 
     A row has of a request its kind, "intended_s" (when it was to be sent) and "ended_s" in
     seconds since the load began, status (0 without an answer, and "error" says why), whether
@@ -61,24 +60,14 @@ class Load:
 
     rows: Rows
     seconds: float
-    cpu_s: float
-
-
-def add_photo(parser: argparse.ArgumentParser) -> None:
-    """Declare --photo."""
-    text = "default: the standard photo"
-    parser.add_argument("--photo", type=Path, metavar="FILE", default=STANDARD_PHOTO, help=text)
 
 
 def sample_requests(deadline_s: float) -> list[Request]:
     """The scenes of tests/samples, with the texts that must be read in each."""
     headers = {"Content-Type": "image/jpeg", "X-Request-Timeout": f"{deadline_s:g}"}
-    found = expected_texts(sorted(SAMPLES.glob("*.jpg")))
-    if not found:
-        raise CommandError(f"{SAMPLES} holds no photos that its plates.csv names")
     return [
-        Request(path.read_bytes(), headers=headers, kind=PHOTO, texts=texts)
-        for path, texts in found.items()
+        Request(path.read_bytes(), headers=headers, kind="photo", texts=texts)
+        for path, texts in expected_texts(sorted(SAMPLES.glob("*.jpg"))).items()
     ]
 
 
@@ -88,8 +77,6 @@ def summarise(loads: Sequence[Load], deadline_s: float) -> dict[str, Any]:
     "goodput/s" counts what was answered with 200 within the deadline and before the last
     request was sent: a queue that is worked off afterwards would flatter the service.
     """
-    import pandas
-
     rows = pandas.concat(pandas.DataFrame(load.rows).assign(end=load.seconds) for load in loads)
     seconds = sum(load.seconds for load in loads)
     latency, accepted = rows["ended_s"] - rows["intended_s"], rows["status"] == OK
@@ -104,14 +91,11 @@ def summarise(loads: Sequence[Load], deadline_s: float) -> dict[str, Any]:
         "statuses": rows["status"].value_counts().sort_index().to_dict(),
         "errors": rows["error"][rows["error"] != ""].value_counts().to_dict(),
         "without Retry-After": int((~refused["retry_after"]).sum()),
-        "client CPU ms": round(1000 * sum(load.cpu_s for load in loads) / len(rows), 2),
     }
 
 
 def arrivals(rate: float, seconds: float, seed: int) -> list[float]:
     """Plan a Poisson process: moments in seconds from the start, in order."""
-    import numpy as np
-
     dice = np.random.default_rng(seed)
     return sorted(dice.uniform(0, seconds, dice.poisson(rate * seconds)).tolist())
 
@@ -134,7 +118,8 @@ class LoadClient:
             await asyncio.sleep(intended - self.now())
             await self._send(next(self._requests), intended)
 
-        return await self._run(map(send_at, schedule), max(schedule, default=0.0))
+        await self._run(map(send_at, schedule))
+        return Load(self.rows, max(schedule, default=0.0))
 
     async def closed_loop(self, concurrency: int, seconds: float) -> Load:
         """Keep `concurrency` requests under way, and begin no more after `seconds`."""
@@ -144,20 +129,18 @@ class LoadClient:
                 if not await self._send(next(self._requests), now):
                     await asyncio.sleep(_PAUSE_AFTER_FAILURE_S)
 
-        return await self._run(one_after_another() for _ in range(concurrency))
+        await self._run(one_after_another() for _ in range(concurrency))
+        return Load(self.rows, self.now())
 
     def now(self) -> float:
         """Seconds since the load began."""
         return time.perf_counter() - self._began_s
 
-    async def _run(
-        self, work: Iterable[Coroutine[Any, Any, None]], seconds: float | None = None
-    ) -> Load:
-        self.rows, self._began_s, cpu_s = [], time.perf_counter(), time.process_time()
+    async def _run(self, work: Iterable[Coroutine[Any, Any, None]]) -> None:
+        self.rows, self._began_s = [], time.perf_counter()
         connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEEP_IDLE_S)
         async with aiohttp.ClientSession(connector=connector) as self._session:
             await asyncio.gather(*work)
-        return Load(self.rows, seconds or self.now(), time.process_time() - cpu_s)
 
     async def _send(self, request: Request, intended: float) -> bool:
         """Send a request and note what became of it; whether it was answered with 200."""

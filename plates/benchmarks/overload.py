@@ -38,14 +38,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> Report:
     plan = sorted(arguments.factors), arguments.rounds, arguments.seconds, arguments.deadline
-    with service(arguments.url, arguments.pid) as serving:
+    with service(arguments.url) as serving:
         capacity, rows = asyncio.run(measure(serving.url, *plan))
-    style = {"x": "offered/s", "style": "o-", "ylim": (0, None)}
-    goodput = (rows, {**style, "y": "goodput/s", "ylabel": "photos/s"})
-    latency = (rows, {**style, "y": ["p50 ms", "p99 ms"], "ylabel": "ms, of accepted photos"})
     heading = f"Capacity {capacity:.1f} photos/s; deadline {arguments.deadline:g} s"
     found, figures = verdicts(rows, arguments.deadline), {"capacity": capacity, "rates": rows}
-    return Report({heading: rows}, found, figures, [goodput, latency])
+    return Report({heading: rows}, found, figures)
 
 
 async def measure(

@@ -1,6 +1,5 @@
-"""What every benchmark ends with: tables, floors that hold or are missed, JSON, a picture."""
+"""What every benchmark ends with: tables, floors that hold or are missed, and JSON."""
 
-import argparse
 import json
 import platform
 import re
@@ -42,39 +41,20 @@ class Report:
     tables: dict[str, Rows]  # to be printed, by the heading above them
     verdicts: list[Verdict]  # one for each floor
     figures: dict[str, Any]  # what --json keeps, besides the machine and the verdicts
-    plots: list[tuple[Rows, dict[str, Any]]]  # rows, and options of `DataFrame.plot`
 
-    def publish(self, arguments: argparse.Namespace) -> int:
-        """Print, keep and draw it as --json and --plot say; 0 if every floor holds, else 1."""
+    def publish(self, file: Path | None) -> int:
+        """Print it, and keep it as JSON in a file; 0 if every floor holds, else 1."""
         import pandas
-        from matplotlib.figure import Figure
 
-        machine = describe_machine()
-        print(machine)
+        print(describe_machine())
         for heading, rows in self.tables.items():
             table = pandas.DataFrame(rows)
             text = table.to_string(index=False, na_rep="-", float_format="{:.4g}".format)
             print(f"\n{heading}\n{text}")
-        print("", *self.verdicts, sep="\n")
-        if arguments.json:
-            verdicts = [vars(verdict) for verdict in self.verdicts]
-            write_json(arguments.json, {"verdicts": verdicts, **self.figures})
-        picture = Figure(figsize=(12, 4.6), layout="constrained")
-        all_axes = picture.subplots(1, len(self.plots), squeeze=False)[0]
-        for axes, (rows, options) in zip(all_axes, self.plots, strict=True):
-            pandas.DataFrame(rows).plot(ax=axes, grid=True, **options)
-        picture.suptitle(machine, fontsize=9)
-        picture.savefig(arguments.plot, dpi=110)
-        print(f"\nDrawn in {arguments.plot}", flush=True)
+        print("", *self.verdicts, sep="\n", flush=True)
+        if file:
+            write_json(file, {"verdicts": [vars(each) for each in self.verdicts], **self.figures})
         return 0 if all(verdict.holds for verdict in self.verdicts) else 1
-
-
-def add_outputs(parser: argparse.ArgumentParser, name: str) -> None:
-    """Declare --json and --plot, whose default is named after the tool."""
-    plot = Path("build/bench") / f"{name}.png"
-    parser.add_argument("--json", type=Path, metavar="FILE", help="keep all figures as JSON")
-    text = f"the picture (default: {plot})"
-    parser.add_argument("--plot", type=Path, metavar="FILE.png", default=plot, help=text)
 
 
 def write_json(path: Path, figures: dict[str, Any]) -> None:

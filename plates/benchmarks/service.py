@@ -5,11 +5,11 @@ import contextlib
 import re
 import tempfile
 import time
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import pandas
 import psutil
 
 from plates.cli import CommandError
@@ -31,18 +31,6 @@ class Service:
     log: Path | None = None
     status_file: Path | None = None
     ready_s: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class ProcessFootprint:
-    """What one process holds and has used; shared pages count in full only in `rss_bytes`."""
-
-    pid: int
-    part: str
-    rss_bytes: int
-    pss_bytes: int
-    cpu_s: float
-    files: int
 
 
 def add_service(parser: argparse.ArgumentParser) -> None:
@@ -78,19 +66,27 @@ def service(url: str | None, pid: int | None = None, **settings: str) -> Iterato
             raise CommandError(f"the service has stopped and left shared memory: {left}")
 
 
-def footprints(root: int | None) -> list[ProcessFootprint]:
-    """Measure a process and all below it; those that end meanwhile are left out."""
-    found: list[ProcessFootprint] = []
-    if root is None or not psutil.pid_exists(root):
-        return found
-    first = psutil.Process(root)
-    for process in [first, *first.children(recursive=True)]:
-        with contextlib.suppress(psutil.NoSuchProcess), process.oneshot():
-            memory, cpu = process.memory_full_info(), process.cpu_times()
-            part = "plates serve" if process is first else part_of(process.cmdline())
-            values = (memory.rss, memory.pss, cpu.user + cpu.system, process.num_fds())
-            found.append(ProcessFootprint(process.pid, part, *values))
-    return found
+def footprints(root: int | None) -> pandas.DataFrame:
+    """Measure a process and all below it, a row for each; those that end meanwhile are left out.
+
+    Shared pages count in full in "rss_bytes", once in "pss_bytes".
+    """
+    found = []
+    if root is not None and psutil.pid_exists(root):
+        first = psutil.Process(root)
+        for process in [first, *first.children(recursive=True)]:
+            with contextlib.suppress(psutil.NoSuchProcess), process.oneshot():
+                memory, cpu = process.memory_full_info(), process.cpu_times()
+                part = "plates serve" if process is first else part_of(process.cmdline())
+                used = (memory.rss, memory.pss, cpu.user + cpu.system, process.num_fds())
+                found.append((process.pid, part, *used))
+    columns = ["pid", "part", "rss_bytes", "pss_bytes", "cpu_s", "files"]
+    return pandas.DataFrame(found, columns=columns)
+
+
+def total_by_part(root: int | None, column: str) -> "pandas.Series[float]":
+    """Add up a column of `footprints` over the processes of each part."""
+    return footprints(root).groupby("part")[column].sum().astype(float)
 
 
 def part_of(command: list[str]) -> str:
@@ -99,13 +95,5 @@ def part_of(command: list[str]) -> str:
     if stub := _STUB.search(line):
         return f"stub {stub[1]}"
     if module := _MODULE.search(line):
-        return module[1].removesuffix("_process")
+        return module[1]
     return Path(command[0]).name if command else "?"
-
-
-def total_by_part(root: int | None, field: str) -> Counter[str]:
-    """Add up one of `ProcessFootprint`'s figures over the processes of each part."""
-    totals = Counter[str]()
-    for one in footprints(root):
-        totals[one.part] += getattr(one, field)
-    return totals

@@ -1,8 +1,8 @@
 """A mixed load for a long time: does anything grow?
 
 Photos of several sizes, hostile files, malformed forms, clients that disconnect, polls of
-/metrics: at a moderate rate, chosen by the seed. Every few seconds the memory, the open files
-and the shared memory of all processes of the service are measured. First every request is sent
+/metrics: at a moderate rate. Every few seconds the memory, the open files and the shared memory
+of all processes of the service are measured, and drawn in --plot. First every request is sent
 once, then a mixture, several at a time, so that pools are as large as they will ever be.
 
 Floors, after the first third of the time: resident memory, shared memory and open files do not
@@ -14,11 +14,12 @@ import argparse
 import asyncio
 import random
 import struct
-from collections.abc import Sequence
-from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import httpx
+import numpy as np
+import pandas
 
 from plates.benchmarks.load import CLIENT_LEFT, LoadClient, Request, arrivals, sample_requests
 from plates.benchmarks.report import Report, Rows, Verdict
@@ -30,7 +31,7 @@ from plates.serving.processes import leftovers
 MEBIBYTE = 2**20
 # Of a level, per hour: what surely grows, but by less, would take four days to double.
 _TOLERANCE_PER_HOUR = 0.01
-WARM_UP_SHARE = 1 / 3
+_WARM_UP_SHARE = 1 / 3
 # Memory moves in steps that last, and an interval for independent points would call every
 # third flat series a leak. The medians of ten long parts are nearly independent.
 _PARTS = 10
@@ -41,83 +42,116 @@ _AT_ONCE = 6
 MEMORY, SHARED, FILES = "memory, RSS in MiB", "shared memory, MiB", "open files"
 _REFUSED = (400, 413, 415, 422)
 # In pixels: a photo of each.
-WIDTHS = (480, 480, 480, 1280, 1280, 1280, 1920, 1920, 4000)
+_WIDTHS = (480, 480, 480, 1280, 1280, 1280, 1920, 1920, 4000)
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     add_service(parser)
     add_number(parser, "--minutes", 20.0, "of load", least=0.01)
     add_number(parser, "--rate", 6.0, "requests per second", least=0.01)
-    add_number(parser, "--seed", 0, "of the choice of requests")
+    plot = Path("build/bench/soak.png")
+    text = f"memory over time, by process (default: {plot})"
+    parser.add_argument("--plot", type=Path, metavar="FILE.png", default=plot, help=text)
 
 
 def run(arguments: argparse.Namespace) -> Report:
+    from matplotlib.figure import Figure
+
     if arguments.url and arguments.pid is None:
         raise CommandError("--url needs --pid: without it there is no memory to measure")
-    plan = (arguments.minutes * 60, arguments.rate, EVERY_S, arguments.seed)
+    arguments.plot.parent.mkdir(parents=True, exist_ok=True)  # Not only after the load.
     with service(arguments.url, arguments.pid) as serving:
-        found = asyncio.run(soak(serving, *plan))
-    trends, answers, samples = found.trends(), found.answers(), found.samples
+        rows, samples = asyncio.run(soak(serving, arguments.minutes * 60, arguments.rate))
+    table = pandas.DataFrame(samples)
+    picture = Figure(figsize=(12, 4.6), layout="constrained")
+    shown = table.drop(columns=[SHARED, FILES])
+    shown.plot(ax=picture.subplots(), x="at_s", grid=True, xlabel="s", ylabel="RSS in MiB")
+    picture.savefig(arguments.plot, dpi=110)
+    came, trends = answers(rows), trends_of(table)
     load = f"Answers in {arguments.minutes:g} minutes at {arguments.rate:g} requests/s"
-    tables = {load: answers, "After the warm-up; by process RSS in MiB": trends}
-    figures = {"answers": answers, "trends": trends, "samples": samples}
-    parts = [trend["series"] for trend in trends if "(" in trend["series"]]
-    style = {"x": "at_s", "xlabel": "s", "ylim": (0, None)}
-    by_process = (samples, {**style, "y": parts, "ylabel": "RSS in MiB"})
-    totals = (samples, {**style, "y": [MEMORY, SHARED, FILES]})
-    return Report(tables, found.verdicts(), figures, [by_process, totals])
+    tables = {load: came, "After the warm-up; by process RSS in MiB": trends}
+    figures = {"answers": came, "trends": trends, "samples": samples}
+    return Report(tables, verdicts(came, trends, table), figures)
 
 
-@dataclass(frozen=True)
-class Soak:
-    """The outcomes of requests, and measurements in their order."""
+async def soak(serving: Service, seconds: float, rate: float) -> tuple[Rows, Rows]:
+    """Send `mixed_traffic` at `rate` requests per second, and measure every few seconds.
 
-    rows: Rows  # see `load.Load`
-    # "at_s", seconds since the load began, totals, and the memory of each "part (pid)".
-    samples: list[dict[str, float]]
+    Returns the rows of the load (see `load.Load`), and of each measurement "at_s", seconds since
+    the load began, totals, and the memory of each "part (pid)".
+    """
+    requests = await asyncio.to_thread(mixed_traffic)
+    # By chance alone the largest photos meet each other so rarely that pools and heaps would
+    # grow for hours, as if there were a leak.
+    requests.sort(key=lambda request: len(request.body or b""))
+    moments = arrivals(rate, seconds, seed=0)
+    dice = random.Random(0)  # noqa: S311 - repeatable, not secret
+    first = requests + dice.choices(requests, k=min(len(moments) // 3, 600))
+    client = LoadClient(serving.url, first, _PATIENCE_S)
+    rows: Rows = []
+    for _ in range(0, len(first), _AT_ONCE):
+        rows += (await client.open_loop([0.0] * _AT_ONCE)).rows
+    client = LoadClient(serving.url, dice.choices(requests, k=len(moments)), _PATIENCE_S)
+    sending = asyncio.create_task(client.open_loop(moments))
+    await asyncio.sleep(0)  # begins the load
+    samples: Rows = []
+    while not sending.done():
+        at_s = client.now()
+        samples.append({"at_s": at_s, **await asyncio.to_thread(_measure, serving.pid or 0)})
+        await asyncio.wait([sending], timeout=EVERY_S)
+    return rows + (await sending).rows, samples
 
-    def answers(self) -> Rows:
-        """How many requests of each kind got which answers; a full queue refuses any with 429."""
-        import pandas
 
-        rows = pandas.DataFrame(self.rows)
-        rows["answer"] = rows["status"].astype(str).where(rows["status"] > 0, rows["error"])
-        left, refused = rows["error"] == CLIENT_LEFT, rows["status"] == 429
-        rows["expected"] = rows["right"] | left | refused
-        counts = rows.value_counts(["kind", "answer", "expected"], sort=False)
-        return list(counts.reset_index(name="requests").to_dict("records"))
+def _measure(pid: int) -> dict[str, float]:
+    found = footprints(pid)
+    names = found["part"] + " (" + found["pid"].astype(str) + ")"
+    memory = found["rss_bytes"] / MEBIBYTE
+    shared = sum(path.stat().st_blocks * 512 for path in leftovers(f"plates_{pid}_"))
+    totals = {MEMORY: memory.sum(), SHARED: shared / MEBIBYTE, FILES: found["files"].sum()}
+    return totals | dict(zip(names, memory, strict=True))
 
-    def warm(self) -> Any:
-        """The measurements after the warm-up: a pandas table, NaN where no process was."""
-        import pandas
 
-        table = pandas.DataFrame(self.samples)
-        warm = table[table["at_s"] >= table["at_s"].iloc[-1] * WARM_UP_SHARE]
-        return warm.dropna(axis="columns", how="all")
+def answers(rows: Rows) -> Rows:
+    """How many requests of each kind got which answers; a full queue refuses any with 429."""
+    found = pandas.DataFrame(rows)
+    found["answer"] = found["status"].astype(str).where(found["status"] > 0, found["error"])
+    left, refused = found["error"] == CLIENT_LEFT, found["status"] == 429
+    found["expected"] = found["right"] | left | refused
+    counts = found.value_counts(["kind", "answer", "expected"], sort=False)
+    return list(counts.reset_index(name="requests").to_dict("records"))
 
-    def trends(self) -> Rows:
-        """How each series moves after the warm-up: level, slope per hour, and its interval."""
-        warm = self.warm().fillna(0.0)
-        times, series = warm.pop("at_s").to_numpy(), warm.to_dict("list")
-        return [{"series": name, **trend_of(times, values)} for name, values in series.items()]
 
-    def verdicts(self) -> list[Verdict]:
-        """Judge the totals, the answers and the processes."""
-        totals = (MEMORY, SHARED, FILES)
-        found = [steady(trend) for trend in self.trends() if trend["series"] in totals]
-        unexpected = [row for row in self.answers() if not row["expected"]]
-        wrong = ", ".join(map("{kind}: {answer}, {requests} times".format_map, unexpected))
-        gaps = self.warm().isna().any()
-        changed = ", ".join(sorted(gaps.index[gaps]))
-        return [
-            *found,
-            Verdict("unexpected answers", wrong or "0", "0", not wrong),
-            Verdict("processes ended or started", changed or "0", "0", not changed),
-        ]
+def warm(samples: pandas.DataFrame) -> pandas.DataFrame:
+    """The measurements after the warm-up, with NaN where a process was not."""
+    begin = _WARM_UP_SHARE * samples["at_s"].iloc[-1]
+    return samples[samples["at_s"] >= begin].dropna(axis="columns", how="all")
+
+
+def trends_of(samples: pandas.DataFrame) -> Rows:
+    """How each series moves per hour after the warm-up: a row of a table.
+
+    "slope/h" is the median of the slopes between all pairs of points (Sen 1968), "low" and "high"
+    its 95 % interval. Raises CommandError if there are too few points.
+    """
+    from scipy.stats import theilslopes
+
+    found = warm(samples).fillna(0.0)
+    if len(found) < _PARTS:
+        raise CommandError(
+            f"a trend needs {_PARTS} measurements after the warm-up, got {len(found)}: "
+            "measure longer"
+        )
+    parts = found.groupby(np.arange(len(found)) * _PARTS // len(found))
+    hours, rows = parts["at_s"].mean() / 3600, []
+    for name, medians in parts.median().drop(columns="at_s").items():
+        slope, _, low, high = theilslopes(medians, hours, 0.95)
+        values = {"median": found[name].median(), "slope/h": slope, "low": low, "high": high}
+        rows.append({"series": name, **{key: round(float(v), 2) for key, v in values.items()}})
+    return rows
 
 
 def steady(trend: dict[str, Any]) -> Verdict:
-    """Judge whether a series, named in a trend of `trend_of`, does not grow."""
+    """Judge whether a series, a row of `trends_of`, does not grow."""
     came = "{slope/h:+.2f} per hour, 95 %: {low:+.2f} to {high:+.2f}".format(**trend)
     least = _TOLERANCE_PER_HOUR * trend["median"]
     holds = trend["low"] <= 0 or trend["high"] <= least
@@ -125,66 +159,22 @@ def steady(trend: dict[str, Any]) -> Verdict:
     return Verdict(trend["series"], came, floor, holds)
 
 
-def trend_of(times_s: Sequence[float], values: Sequence[float]) -> dict[str, float]:
-    """Find how a series moves per hour; raises CommandError if there are too few points.
-
-    "slope/h" is the median of the slopes between all pairs of points (Sen 1968), "low" and "high"
-    its 95 % interval.
-    """
-    import numpy as np
-    from scipy.stats import theilslopes
-
-    if len(values) < _PARTS:
-        raise CommandError(
-            f"a trend needs {_PARTS} measurements after the warm-up, got {len(values)}: "
-            "measure longer"
-        )
-    hours = [np.mean(part) / 3600 for part in np.array_split(times_s, _PARTS)]
-    medians = [np.median(part) for part in np.array_split(values, _PARTS)]
-    slope, _, low, high = theilslopes(medians, hours, 0.95)
-    found = {"median": np.median(values), "slope/h": slope, "low": low, "high": high}
-    return {name: round(float(value), 2) for name, value in found.items()}
-
-
-async def soak(serving: Service, seconds: float, rate: float, every_s: float, seed: int) -> Soak:
-    """Send `mixed_traffic` at `rate` requests per second, and measure every `every_s` seconds."""
-    requests = await asyncio.to_thread(mixed_traffic)
-    # By chance alone the largest photos meet each other so rarely that pools and heaps would
-    # grow for hours, as if there were a leak.
-    requests.sort(key=lambda request: len(request.body or b""))
-    moments = arrivals(rate, seconds, seed)
-    dice = random.Random(seed)  # noqa: S311 - repeatable, not secret
-    mixture = dice.choices(requests, k=min(len(moments) // 3, 600))
-    rows: Rows = []
-    client = LoadClient(serving.url, requests + mixture, _PATIENCE_S)
-    for _ in range(0, len(requests + mixture), _AT_ONCE):
-        rows += (await client.open_loop([0.0] * _AT_ONCE)).rows
-    measured: list[dict[str, float]] = []
-    client = LoadClient(serving.url, dice.choices(requests, k=len(moments)), _PATIENCE_S)
-    sending = asyncio.create_task(client.open_loop(moments))
-    await asyncio.sleep(0)  # begins the load
-    while not sending.done():
-        at_s = client.now()
-        measured.append({"at_s": at_s, **await asyncio.to_thread(_measure, serving.pid or 0)})
-        await asyncio.wait([sending], timeout=every_s)
-    rows += (await sending).rows
-    return Soak(rows, measured)
-
-
-def _measure(pid: int) -> dict[str, float]:
-    found = footprints(pid)
-    return {
-        MEMORY: sum(one.rss_bytes for one in found) / MEBIBYTE,
-        SHARED: sum(path.stat().st_blocks * 512 for path in leftovers(f"plates_{pid}_")) / MEBIBYTE,
-        FILES: sum(one.files for one in found),
-        **{f"{one.part} ({one.pid})": one.rss_bytes / MEBIBYTE for one in found},
-    }
+def verdicts(came: Rows, trends: Rows, samples: pandas.DataFrame) -> list[Verdict]:
+    """Judge the totals, the answers and the processes."""
+    unexpected = [row for row in came if not row["expected"]]
+    wrong = ", ".join(map("{kind}: {answer}, {requests} times".format_map, unexpected))
+    gaps = warm(samples).isna().any()
+    changed = ", ".join(sorted(gaps.index[gaps]))
+    return [
+        *(steady(trend) for trend in trends if trend["series"] in (MEMORY, SHARED, FILES)),
+        Verdict("unexpected answers", wrong or "0", "0", not wrong),
+        Verdict("processes ended or started", changed or "0", "0", not changed),
+    ]
 
 
 def mixed_traffic() -> list[Request]:
     """Make the requests that come in through a public door; each is sent as often as another."""
     import cv2
-    import numpy as np
 
     scenes = [request.body or b"" for request in sample_requests(_PATIENCE_S)]
     images = [cv2.imdecode(np.frombuffer(scene, np.uint8), 1) for scene in scenes]
@@ -198,7 +188,7 @@ def mixed_traffic() -> list[Request]:
     return [
         *(
             Request(_jpeg(image, width), kind=f"photo {width} px")
-            for image, width in zip(images, WIDTHS, strict=False)
+            for image, width in zip(images, _WIDTHS, strict=False)
         ),
         form,
         Request(_jpeg(clouds, 1280), kind="no plates"),
@@ -219,7 +209,7 @@ def _jpeg(image: Any, width: int) -> bytes:
     return cv2.imencode(".jpg", scaled)[1].tobytes()
 
 
-def _form(kind: str, *files: bytes, path: str = "/v1/plates") -> Request:
+def _form(kind: str, *files: bytes, path: str) -> Request:
     parts = [("image", ("a.jpg", content)) for content in files]
     form = httpx.Request("POST", "http://localhost", files=parts)
     return Request(form.read(), path, {"Content-Type": form.headers["Content-Type"]}, kind)

@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
+import pandas
 
 from plate_models.cores import choose_threads
-from plates.benchmarks.load import add_photo
+from plates.benchmarks.load import STANDARD_PHOTO
 from plates.benchmarks.report import Report, Rows, Verdict, write_json
 from plates.cli import CommandError
 from plates.cli.options import add_number, load_nets
@@ -36,44 +36,42 @@ TOLERANCE, LEAST_SHARE = 0.15, 0.01
 BEFORE = {"yolo": "letterbox", "stn": "boxes and crops", "lprnet": "straighten"}
 STAGES = ("decode", *(stage for net, before in BEFORE.items() for stage in (before, net)), "choose")
 # Elapsed time as well: threads that wait take no processor time.
-WHOLE, ELAPSED = "whole", "whole, elapsed"
+WHOLE, ELAPSED, YARDSTICK = "whole", "whole, elapsed", "yardstick"
 COMPARED = (*STAGES, WHOLE, ELAPSED)
 _WARM_UPS, _LEAST_TURNS = 2, 3
-_SIDE, _COPIED_BYTES = 768, 16 * 2**20
-
-# (..., 2) float64: elapsed milliseconds and milliseconds of processor time.
-Times = NDArray[np.float64]
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    add_photo(parser)
     add_number(parser, "--seconds", 30.0, "to measure for", least=0.01)
     either = parser.add_mutually_exclusive_group()
     either.add_argument("--check", action="store_true", help="compare with the kept figures")
     either.add_argument("--write", action="store_true", help="keep the figures of this run")
-    kept = "the kept figures (default: tests/reports/speed.json)"
-    parser.add_argument("--file", type=Path, metavar="FILE", default=KEPT, help=kept)
 
 
 def run(arguments: argparse.Namespace) -> Report:
     import torch
 
-    from plate_models.images import ImageError
+    kept = json.loads(KEPT.read_text(encoding="utf-8"))["yardsticks"] if arguments.check else {}
+    file = STANDARD_PHOTO.read_bytes()
+    left, right = torch.randn(2, 768, 768, generator=torch.Generator().manual_seed(0))
+    source = np.ones(16 * 2**20, np.uint8)
+    target = np.zeros_like(source)
 
-    kept = read_kept(arguments.file) if arguments.check else {}
-    file = arguments.photo.read_bytes()
+    def yardstick() -> None:
+        """A fixed piece of work, some milliseconds: a matrix multiply and a copy of memory."""
+        torch.mm(left, right)
+        np.copyto(target, source)
+
     try:
         torch.set_num_threads(choose_threads())
         nets = load_nets(argparse.Namespace(engine="served", device="cpu", weights=None))
-        rows = measure(lambda: time_stages(file, nets), yardstick(), arguments.seconds)
-    except ImageError as error:
-        raise CommandError(f"{arguments.photo}: {error}", status=2) from error
     except ValueError as error:  # PLATES_THREADS
         raise CommandError(str(error)) from error
+    rows = measure(lambda: time_stages(file, nets, yardstick), arguments.seconds)
     if arguments.write:
         ratios = {row["stage"]: round(row["yardsticks"], 5) for row in rows}
-        write_json(arguments.file, {"yardsticks": ratios})
-        print(f"Written to {arguments.file}")
+        write_json(KEPT, {"yardsticks": ratios})
+        print(f"Written to {KEPT}")
     verdicts = []
     if kept:
         rows = [{**row, "kept": kept[row["stage"]]} for row in rows]
@@ -81,18 +79,19 @@ def run(arguments: argparse.Namespace) -> Report:
         what = "stages that became slower than the kept figures"
         verdicts.append(Verdict(what, slower, "none", slower == "none"))
     heading = f"{choose_threads()} threads; yardsticks: so many times the fixed piece of work"
-    style = {"kind": "barh", "x": "stage", "y": ["p50 ms", "CPU p50 ms"], "xlabel": "ms"}
-    return Report({heading: rows}, verdicts, {"stages": rows}, [(rows, style)])
+    return Report({heading: rows}, verdicts, {"stages": rows})
 
 
-def time_stages(file: bytes, nets: "Nets") -> Times:
-    """Read a photo with a plate, and time each of ``STAGES``: (stages, 2); raises ImageError."""
+def time_stages(file: bytes, nets: "Nets", work: Callable[[], object]) -> pandas.DataFrame:
+    """Do the work of the yardstick and read a photo: milliseconds by stage and clock."""
     from torch import from_numpy
 
     from plate_models.images import decode
 
+    laps = [("", *_clocks_ms())]
+
     def done(stage: str) -> None:
-        ends.append((stage, _now_ms()))
+        laps.append((stage, *_clocks_ms()))
 
     def timed(name: str, net: Callable[[Any], Any]) -> Callable[[Any], Any]:
         def run_timed(batch: Any) -> Any:
@@ -105,70 +104,43 @@ def time_stages(file: bytes, nets: "Nets") -> Times:
 
     detect, rectify = timed("yolo", nets.detect), timed("stn", nets.rectify)
     recognize = timed("lprnet", nets.recognize)
-    nets = replace(nets, detect=detect, rectify=rectify, recognize=recognize)
-    ends = [("", _now_ms())]
+    work()
+    done(YARDSTICK)
     image = from_numpy(decode(file))
     done("decode")
-    if not nets.read(image):
-        raise CommandError("expected a photo with at least one plate, found none")
+    replace(nets, detect=detect, rectify=rectify, recognize=recognize).read(image)
     done("choose")
-    stages, moments = zip(*ends, strict=True)
-    spent = np.diff(moments, axis=0)
-    # A net that ran twice has two entries.
-    return np.stack([spent[np.equal(stages[1:], stage)].sum(0) for stage in STAGES])
+    found = pandas.DataFrame(laps, columns=["stage", "elapsed", "CPU"]).set_index("stage").diff()
+    # A net that ran twice has two laps.
+    return found[1:].groupby(level=0).sum()
 
 
-def _now_ms() -> Times:
-    return np.array([1000 * time.perf_counter(), 1000 * time.process_time()])
+def _clocks_ms() -> tuple[float, float]:
+    return 1000 * time.perf_counter(), 1000 * time.process_time()
 
 
-def yardstick() -> Callable[[], Times]:
-    """A fixed piece of work, some milliseconds: a matrix multiply and a copy of memory."""
-    import torch
-
-    left, right = torch.randn(2, _SIDE, _SIDE, generator=torch.Generator().manual_seed(0))
-    source = np.ones(_COPIED_BYTES, np.uint8)
-    target = np.zeros_like(source)
-
-    def work() -> Times:
-        began = _now_ms()
-        torch.mm(left, right)
-        np.copyto(target, source)
-        return _now_ms() - began
-
-    return work
-
-
-def measure(read: Callable[[], Times], work: Callable[[], Times], seconds: float) -> Rows:
+def measure(time_all: Callable[[], pandas.DataFrame], seconds: float) -> Rows:
     """Time the photo and the yardstick in turns: a row of the table for each of ``COMPARED``."""
     from plate_models.training.figures import median_ratio
 
     for _ in range(_WARM_UPS):
-        work(), read()
-    turns: list[tuple[Times, Times]] = []
+        time_all()
+    turns: list[pandas.DataFrame] = []
     end = time.perf_counter() + seconds
     while len(turns) < _LEAST_TURNS or time.perf_counter() < end:
-        turns.append((work(), read()))
-    units, stages = (np.stack(times) for times in zip(*turns, strict=True))
+        turns.append(time_all())
+    # By clock and stage: the milliseconds of each turn.
+    times = pandas.concat(turns, keys=range(len(turns))).unstack()
     rows = []
-    for index, name in enumerate(COMPARED):
-        times = stages[:, index] if name in STAGES else stages.sum(1)
-        clock = 0 if name == ELAPSED else 1
-        ratio, (low, high) = median_ratio(times[:, clock].tolist(), units[:, clock].tolist())
-        (p50, cpu), (p95, _) = np.percentile(times, (50, 95), axis=0).round(2).tolist()
-        row = {"stage": name, "p50 ms": p50, "p95 ms": p95, "CPU p50 ms": cpu}
+    for name in COMPARED:
+        stages = [name] if name in STAGES else [*STAGES]
+        elapsed, cpu = (times[clock][stages].sum(axis=1) for clock in ("elapsed", "CPU"))
+        clock, compared = ("elapsed", elapsed) if name == ELAPSED else ("CPU", cpu)
+        ratio, (low, high) = median_ratio(compared.tolist(), times[clock][YARDSTICK].tolist())
+        p50, p95 = elapsed.quantile([0.5, 0.95]).round(2)
+        row = {"stage": name, "p50 ms": p50, "p95 ms": p95, "CPU p50 ms": round(cpu.median(), 2)}
         rows.append({**row, "yardsticks": ratio, "low": low, "high": high})
     return rows
-
-
-def read_kept(path: Path) -> dict[str, float]:
-    """How many yardsticks each of ``COMPARED`` took, from the file that --write wrote."""
-    try:
-        kept = json.loads(path.read_text(encoding="utf-8"))["yardsticks"]
-        return {name: float(kept[name]) for name in COMPARED}
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        message = f"{path}: not what --write keeps ({error!r}); make it with --write"
-        raise CommandError(message) from error
 
 
 def slower_stages(rows: Rows, kept: Mapping[str, float]) -> list[str]:

@@ -72,9 +72,6 @@ class Account:
     plates: int
     failures: tuple[Failure, ...]
     deaths: int  # of processes that worked on it
-    process: str  # that committed it: host and process id
-    began: float  # in seconds since 1970
-    ended: float
     others: tuple[str, ...] = ()  # files that are no photos
 
 

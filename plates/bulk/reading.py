@@ -4,8 +4,6 @@ import contextlib
 import itertools
 import json
 import os
-import socket
-import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
@@ -110,7 +108,6 @@ class ChunkReader:
 
     def _read(self, chunk: int, photos: Sequence[Photo]) -> Outcome:
         rows, failures, others = Rows(), list[Failure](), list[str]()
-        began = time.time()
         with Journal(self._output.work, chunk) as journal:
             for index, fetched in self._fetcher.fetch_ahead(photos):
                 result = self._read_photo(journal, index, photos[index], fetched)
@@ -122,8 +119,7 @@ class ChunkReader:
                     rows += result
             deaths, plates = journal.deaths_at.total(), sum("plate" in row for row in rows)
             counts = len(photos), plates, tuple(failures), deaths
-            process = f"{socket.gethostname()}:{os.getpid()}"
-            account = Account(chunk, *counts, process, began, time.time(), tuple(others))
+            account = Account(chunk, *counts, tuple(others))
             self._output.commit(account, rows)
         return Outcome(chunk, len(photos), len(failures), deaths)
 

@@ -7,20 +7,17 @@ beside the annotated pictures.
 """
 
 import argparse
-import io
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
 import httpx
-from PIL import Image
 from tqdm import tqdm
 
 from api.answers import Plate
-from plate_models.spec import DETECTOR
 from plates.cli import CommandError, printable, say, stop_signals_raise
 from plates.cli.inputs import Inputs, find_inputs
 from plates.cli.outputs import Jpegs, Table
@@ -102,7 +99,6 @@ def _read(inputs: Inputs, jpegs: Jpegs, log: Path) -> dict[Path, list[str]]:
     """Have a service read and annotate the photos; returns the texts in each."""
     found: dict[Path, list[str]] = {}
     with stop_signals_raise(), _service(log) as client, closing(inputs.pictures()) as pictures:
-        _warm_up(client)
         print()
         table = Table(inputs, timed=True)
         for picture in pictures:
@@ -132,15 +128,6 @@ def _service(log: Path) -> Iterator[httpx.Client]:
         yield client
     if service.process.returncode != 0:
         raise CommandError(f"the service ended with status {service.process.returncode}")
-
-
-def _warm_up(client: httpx.Client) -> None:
-    """Use each canvas once: the first photo on one takes ten times as long as later ones."""
-    for height, width in DETECTOR.canvases_hw:
-        blank = io.BytesIO()
-        Image.new("RGB", (width, height)).save(blank, "JPEG")
-        with suppress(CommandError):
-            _plates(client, blank.getvalue())
 
 
 def _plates(client: httpx.Client, photo: bytes) -> list[Plate]:

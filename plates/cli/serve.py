@@ -24,7 +24,7 @@ from api.observing import logs
 from api.settings import Settings
 from plates.cli import CommandError, Stopped, say, stop_signals_raise
 from plates.cli.config import explain, warn_of_unknown_settings
-from plates.serving.gateway import GatewayWorker
+from plates.serving.child import Child, python
 from plates.serving.healing import TritonHealer
 from plates.serving.supervisor import Part, Supervisor
 from plates.serving.triton import EmbeddedTriton
@@ -95,7 +95,9 @@ def supervise(
         parts = [heal(triton)] if triton else []
         if listener:
             environment = partial(_environment, settings, status_file, triton, Path(folder))
-            parts.append(GatewayWorker(environment, listener))
+            listen = listener.fileno()
+            command = [*python("plates.serving.gateway"), "--listen", str(listen)]
+            parts.append(Child("gateway", command, environment, [listen]))
             if settings.cameras:
                 from plates.cameras import worker
 
@@ -114,6 +116,10 @@ def supervise(
                 supervisor.run()
             finally:
                 say("Stopping …")
+                if listener:
+                    # While the gateway is restarted, clients wait in its backlog; from now on they
+                    # are refused.
+                    listener.close()
                 supervisor.stop()
     say("Stopped.")
     return 0

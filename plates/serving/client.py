@@ -16,7 +16,6 @@ PHOTO_MODEL = "plate_recognition"
 KEY_HEADER = "plates-key"
 # Engines for a GPU may take long to load, and a CPU that reads photos has little time for it.
 _LOAD_S = 180.0
-_OK = 200
 
 # It would log each request.
 logging.getLogger("httpx").setLevel(logging.WARNING)
@@ -115,7 +114,7 @@ class TritonHttp:
             raise RequestError(f"Triton gave no answer to {method} {path}: {reason}.") from error
         except ValueError:
             document = None
-        if answer.status_code != _OK:
+        if not answer.is_success:
             problem = document.get("error") if isinstance(document, dict) else None
             reason = problem or repr(answer.content[:200])
             raise RequestError(f"Triton refused {method} {path}: {reason}", answer.status_code)

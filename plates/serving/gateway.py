@@ -1,28 +1,49 @@
-"""The gateway's process, as the supervisor sees it: a child that serves on our socket.
+"""The process that answers HTTP. Started by the supervisor, with a socket that listens."""
 
-The listening socket stays open here: while the process is restarted, clients wait in its backlog
-instead of being refused.
-"""
-
+import argparse
+import asyncio
 import socket
-from collections.abc import Callable, Mapping
+import sys
 
-from plates.serving.child import Child, python
+import uvicorn
 
-COMMAND = python("plates.serving.gateway_process")
+from api.edge.protocol import GatewayConfig
+from api.main import create_app
+from api.observing import logs
+from api.settings import Settings
+from plates.serving.child import SIGN_S, give_sign, parse_options
+
+_POLL_S = 0.05
 
 
-class GatewayWorker(Child):
-    """The supervisor's part that is the gateway."""
+def main() -> int:
+    """Serve until a signal comes or the supervisor has ended; return the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m plates.serving.gateway")
+    parser.add_argument("--listen", type=int, required=True, help="descriptor of the socket")
+    options = parse_options(parser)
+    if options is None:
+        return 1
+    settings = Settings()
+    logs.configure(settings.log_format)
+    routers = []
+    if settings.cameras:
+        from plates.cameras import http
 
-    def __init__(
-        self, environment: Callable[[], Mapping[str, str]], listener: socket.socket
-    ) -> None:
-        self._listener = listener
-        listen = listener.fileno()
-        super().__init__("gateway", [*COMMAND, "--listen", str(listen)], environment, [listen])
+        routers = [http.router_for(settings.cameras)]
+    server = uvicorn.Server(GatewayConfig(create_app(settings, routers), settings))
+    asyncio.run(_serve(server, socket.socket(fileno=options.listen), options.alive))
+    return 0
 
-    def stop(self) -> None:
-        """Refuse new connections, let photos under way be finished, end the process."""
-        self._listener.close()
-        super().stop()
+
+async def _serve(server: uvicorn.Server, listener: socket.socket, alive: int) -> None:
+    """Serve, and give a sign of life every second, until the supervisor has ended."""
+    serving = asyncio.create_task(server.serve(sockets=[listener]))
+    while not serving.done():
+        if server.started and not give_sign(alive):
+            server.should_exit = True
+        await asyncio.wait([serving], timeout=SIGN_S if server.started else _POLL_S)
+    await serving
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -31,7 +31,7 @@ ENTRIES = {
         "plates.cli.serve",
         "plates.cli.health",
         "api.main",
-        "plates.serving.gateway_process",
+        "plates.serving.gateway",
     ),
 }
 # Taken where they are there, and done without where not.

@@ -18,7 +18,7 @@ from fuzzing.exchange import send
 from fuzzing.kinds import KINDS, LARGEST, make_largest
 from fuzzing.tensors import overflow, send_tensors
 from fuzzing.verdicts import violation
-from plates.benchmarks.service import ProcessFootprint, footprints
+from plates.benchmarks.service import footprints
 from plates.cli.serve import TRITON
 from plates.serving.running import running_service
 
@@ -52,7 +52,7 @@ class Service:
 
     def parts(self) -> Counter[str]:
         """How many processes of each part run."""
-        return Counter(one.part for one in footprints(self.pid))
+        return Counter(footprints(self.pid)["part"])
 
 
 @contextlib.contextmanager
@@ -144,11 +144,11 @@ class Campaign:
         self.sent.append((kind, str(status), seconds, wrong))
         self.violations += [f"{kind}: {wrong}"] if wrong else []
 
-    def _judge(self, before: list[ProcessFootprint], after: list[ProcessFootprint]) -> None:
+    def _judge(self, before: pd.DataFrame, after: pd.DataFrame) -> None:
         """No process ended or grew, none is still at work, nothing was logged."""
-        if {one.pid for one in before} != {one.pid for one in footprints(self._service.pid)}:
+        if {*before["pid"]} != {*footprints(self._service.pid)["pid"]}:
             self.violations.append("processes ended or began meanwhile")
-        warm, end = (sum(one.rss_bytes for one in side) / 2**20 for side in (before, after))
+        warm, end = (side["rss_bytes"].sum() / 2**20 for side in (before, after))
         self._notes.append(f"memory of all processes: {warm:.0f} MB, {end:.0f} MB at the end")
         if end > _GROWTH_FACTOR * warm + self._growth_mb:
             self.violations.append(f"memory grew from {warm:.0f} to {end:.0f} MB")

@@ -10,9 +10,14 @@ from plate_models.recognition.grammar import GROUNDS
 from plate_models.spec import RECOGNIZER
 from plate_models.training.benchmark import passes as rendering
 from plate_models.training.labels import LabelledPlate
-from plates.benchmarks import outcomes
-from plates.benchmarks.films import ReadFilm, read_film
-from plates.benchmarks.outcomes import START, Outcome, compare, fit_calibration, join, judge
+from plates.benchmarks.passes import (
+    START,
+    ReadFilm,
+    best_and_fused,
+    judge,
+    read_film,
+    summarize,
+)
 from plates.cameras.events import BestView, Evidence, Pass, Times
 from plates.cameras.frames import SeenPlate
 from plates.cameras.fusion import Reader
@@ -49,9 +54,9 @@ def report(text, first, last, box=LEFT, frames=5, kind="pass.ended", name="a", s
 
 def film():
     """Two plates for 10 frames: one left, and one right that is small in all but three."""
-    left = LabelledPlate(LEFT, "A123BC77", True, quad=quad(LEFT))
+    left = LabelledPlate(LEFT, "A123BC77", True, quad=quad(LEFT), kind="ru.car")
     right = [
-        LabelledPlate(RIGHT, "A124BC77", legible, quad=quad(RIGHT))
+        LabelledPlate(RIGHT, "A124BC77", legible, quad=quad(RIGHT), kind="ru.car")
         for legible in [False] * 7 + [True] * 3
     ]
     plates = [
@@ -70,21 +75,16 @@ RIGHT_ONE = report("A124BC77", 0, 1.8, RIGHT, 10, name="b")
     [
         ([report("A123BC77", 0, 1.8, frames=10), RIGHT_ONE], ["", ""]),
         ([RIGHT_ONE], ["missed", ""]),
-        ([report("A124BC77", 0, 1.8, RIGHT, 20)], ["merged", ""]),
         (
             [report("A123BC77", 0, 0.6), report("A123BC77", 1, 1.8, name="c"), RIGHT_ONE],
             ["split", ""],
-        ),
-        (
-            [report("A123BC77", 0, 1.2), report("A123BC77", 1, 1.8, name="c"), RIGHT_ONE],
-            ["doubled", ""],
         ),
         ([report("A123BC77", 0, 1.8), RIGHT_ONE, report("", 0, 1, NOWHERE)], ["stray", "", ""]),
     ],
 )
 def test_reports_are_judged(reports, verdicts):
     found = judge(film(), [(2.0, one) for one in reports], READER)
-    assert [outcome.verdict for outcome in found] == verdicts
+    assert [row["verdict"] for row in found] == verdicts
 
 
 def test_the_first_sure_report_is_timed():
@@ -92,37 +92,35 @@ def test_the_first_sure_report_is_timed():
     unsure = report("", 0, 0.4, kind="pass.updated")
     ended = report("A123BC77", 0, 1.8)
     for updates, late in (([], 1.2), ([(0.4, unsure), (1.0, early)], 0.2), ([(0.2, early)], 0.0)):
-        outcome, missed = judge(film(), [*updates, (2.0, ended)], READER)
-        assert outcome.late_s == pytest.approx(late) and outcome.right and outcome.clear
-        assert missed.late_s == np.inf and not missed.right and missed.clear
+        found, missed = judge(film(), [*updates, (2.0, ended)], READER)
+        assert found["late_s"] == pytest.approx(late) and found["right"] and found["clear"]
+        assert missed["late_s"] == np.inf and not missed["right"] and missed["clear"]
 
 
-def test_four_ways_of_joining_differ():
+def test_all_frames_together_outweigh_the_best_one():
     plates = [seen(text, score=score, sure=sure) for text, score, sure in (
-        ("A128BC77", 0.95, 0.6), ("A123BC7", 0.7, 0.6), ("A123BC7", 0.6, 0.6),
-        ("A123BC77", 0.8, 0.99), ("B123BC77", 0.5, 0.6),
+        ("A128BC77", 0.95, 0.6), ("A123BC7", 0.6, 0.6), ("A123BC77", 0.8, 0.99),
     )]  # fmt: skip
-    assert list(join(plates, READER).values()) == ["A128BC77", "A123BC7", "A123BC77", "A123BC77"]
-    assert set(join([], READER).values()) == {""}
+    assert best_and_fused(plates, READER) == ("A128BC77", "A123BC77")
+    assert best_and_fused([], READER) == ("", "")
 
 
-def outcome(guesses, score=0.9, right=True):
-    event = report("A1" if right else "B1", 0, 1, score=score)
-    return Outcome("glimpse-0001", "ru.car", "A1", True, "", event, None, guesses)
-
-
-def test_ways_are_compared_and_scores_calibrated():
-    pairs = [("A1", "A1")] * 12 + [("B1", "A1")] * 6 + [("B1", "B1")] * 2
-    best, fused = compare([outcome({outcomes.BEST: a, "fusion": b}) for a, b in pairs])
-    assert (best["wrong"], fused["wrong"], fused["per error of best frame"]) == (8, 2, 0.25)
-    low, high = map(float, fused["95 % of that"].split(" - "))
-    assert low == 0 and 0.4 < high < 0.8
-    scores = [(score, n % 10 < 10 * score) for score in (0.2, 0.9) for n in range(500)]
-    assert outcomes.calibration_error(scores) == pytest.approx(0)
-    assert outcomes.calibration_error([(1.0, right) for _, right in scores]) == pytest.approx(0.45)
-    fitted = fit_calibration([outcome({}, score=s / 2, right=r) for s, r in scores])
-    assert fitted.apply(0.45) == pytest.approx(0.9, abs=0.01)
-    assert fitted.apply(0.1) == pytest.approx(0.2, abs=0.01) and fitted.readable_from > 0.9
+def test_outcomes_are_summed_up():
+    film_ = film()
+    good = [(2.0, report("A123BC77", 0, 1.8, frames=10, score=1.0)), (2.0, RIGHT_ONE)]
+    wrong = report("B124BC77", 0, 1.8, RIGHT, 10, name="b", score=0.9)
+    rows = [*judge(film_, good, READER), *judge(film_, [good[0], (2.0, wrong)], READER)]
+    rows += judge(film_, [good[0], (2.0, report("B1", 0, 1, NOWHERE))], READER)
+    figures = summarize(rows).figures
+    kind, whole = figures["kinds"]
+    assert kind | {"kind": "all"} == whole and kind["kind"] == "alike"
+    counts = {"passes": 6, "missed": 1, "split": 0, "stray": 1, "clear": 6, "clear, wrong": 2}
+    assert whole == whole | counts | {"wrong": 2, "readable, wrong": 2}
+    # Of five scores, three 1.0 and two 0.9, one is wrong.
+    assert figures["ece"] == pytest.approx((0.9 + 0.1) / 5, abs=0.001)
+    russian, other, together = figures["ways"]
+    assert russian["fusion wrong"].startswith("0/6 ") and other["fusion wrong"] == "0/0"
+    assert russian == together | {"passes": russian["passes"]}
 
 
 def test_a_film_is_read_once(tmp_path, monkeypatch):

@@ -129,7 +129,12 @@ def test_a_car_is_one_event_and_none_is_lost_whoever_is_killed(tmp_path, camera,
         assert (
             client.get(f"/v1/passes/{event['id']}/picture").headers["content-type"] == "image/jpeg"
         )
-        for victim in (["--camera", "gate"], ["tritonserver"], ["gateway_process"], ["--deliver"]):
+        for victim in (
+            ["--camera", "gate"],
+            ["tritonserver"],
+            ["plates.serving.gateway"],
+            ["--deliver"],
+        ):
             process(supervisor, *victim).kill()
             one_more(f"a pass after the end of {victim}")
         Receiver.away, before = True, len(ended())

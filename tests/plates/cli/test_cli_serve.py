@@ -48,10 +48,8 @@ def test_host_and_port_come_from_options_and_settings(run_unsupervised, monkeypa
 @pytest.mark.parametrize(
     ("command", "variable", "value"),
     [
-        *(("serve", "PORT", "70000"), ("serve", "PORT", "abc"), ("triton", "PROFILE", "tpu")),
-        ("serve", "TRITON_URL", "http://triton:8000"),
-        *(("serve", "TOKENS_FILE", "/dev/null"), ("triton", "THREADS", "-1")),
-        *(("triton", "TRITON_HOST", "everywhere"), ("triton", "TRITON_METRICS_PORT", "70000")),
+        *(("serve", "PORT", "abc"), ("serve", "TOKENS_FILE", "/dev/null")),
+        *(("triton", "THREADS", "-1"), ("triton", "TRITON_HOST", "everywhere")),
     ],
 )
 def test_a_setting_that_makes_no_sense_is_refused(
@@ -105,7 +103,7 @@ def test_stop_signals_raise_unless_nohup_ignores_them():
 
 def worker_of(pid):
     """The gateway's worker among a supervisor's children."""
-    gateways = processes.mentioning("plates.serving.gateway_process")
+    gateways = processes.mentioning("plates.serving.gateway")
     return next((process.pid for process in gateways if process.ppid() == pid), None)
 
 

@@ -3,7 +3,6 @@
 import contextlib
 import os
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -18,9 +17,9 @@ from serving_support import ticked_until
 from support import Clock
 
 from api.status import Status, read_status
-from plates.serving import child, gateway, processes, supervisor
+from plates.serving import child, processes, supervisor
+from plates.serving.child import Child
 from plates.serving.errors import GaveUp, StartError
-from plates.serving.gateway import GatewayWorker
 from plates.serving.supervisor import RestartBudget, Supervisor
 
 # --- how often a part may be restarted ---
@@ -76,20 +75,15 @@ NEVER = SIGNS.format(signs=0, then="sys.exit(7)")
 
 
 @contextlib.contextmanager
-def working(code: str, **environment: str) -> Iterator[GatewayWorker]:
-    with (
-        socket.create_server(("127.0.0.1", 0)) as listener,
-        pytest.MonkeyPatch.context() as patch,
-    ):
-        patch.setattr(gateway, "COMMAND", [sys.executable, "-c", code])
-        part = GatewayWorker(lambda: environment, listener)
-        try:
-            yield part
-        finally:
-            part.stop()
+def working(code: str, needed: bool = True) -> Iterator[Child]:
+    part = Child("gateway", [sys.executable, "-c", code], dict, needed=needed)
+    try:
+        yield part
+    finally:
+        part.stop()
 
 
-def pid_of(part: GatewayWorker) -> int:
+def pid_of(part: Child) -> int:
     assert part._process is not None
     return part._process.pid
 
@@ -123,13 +117,10 @@ def test_a_child_that_the_service_can_do_without_neither_delays_nor_ends_it(monk
     monkeypatch.setattr(child, "_LONGEST_PAUSE_S", 0.0)
     monkeypatch.setattr(supervisor, "_LONGEST_PAUSE_S", 0.0)
     monkeypatch.setattr(supervisor, "MAX_IN_WINDOW", 2)
-    part = child.Child("camera", [sys.executable, "-c", NEVER], dict, needed=False)
-    try:
+    with working(NEVER, needed=False) as part:
         part.start()
-        ticked_until(part, lambda: part.status.restarts["camera"] == 4)
+        ticked_until(part, lambda: part.status.restarts["gateway"] == 4)
         assert part.status.state == "ready"
-    finally:
-        part.stop()
 
 
 def test_a_worker_that_gives_no_sign_is_killed_and_one_that_ends_each_time_is_given_up(monkeypatch):
