@@ -134,13 +134,13 @@ class _File:
         version, sizes = _version(box), box.number(2)
         offset, length, base, index = (sizes >> shift & 15 for shift in (12, 8, 4, 0))
         if version > 2 or length not in (4, 8):  # Extents of no bytes could be billions.
-            raise Defect("does not tell where its pictures are")
+            raise Defect("does not say where its pictures are")
         for _ in range(box.number(4 if version == 2 else 2)):
             item = self._items.get(box.number(4 if version == 2 else 2), _Item(b""))
             method = box.number(2) & 15 if version else 0
             in_another_file, start = box.number(2), box.number(base)
             if item.extents or method > 1 or in_another_file:
-                raise Defect("tells two places of a picture, or one in another")
+                raise Defect("gives two places for a picture, or one in another file")
             for _ in range(box.number(2)):
                 box.skip(index if version else 0)
                 item.extents.append((start + box.number(offset), box.number(length)))

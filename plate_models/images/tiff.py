@@ -120,13 +120,13 @@ def entries_of(data: bytes) -> Iterator[Entry]:
 def _check_scans(data: bytes, entries: dict[int, Entry]) -> None:
     """Refuse strips and tiles that visit their pixels more often than a JPEG file may.
 
-    Also those that overlap or don't tell their sizes: their scans can't be counted.
+    Also those that overlap or don't say their sizes: their scans can't be counted.
     """
     tiled = _TILE_OFFSETS in entries
     tags = (_TILE_OFFSETS, _TILE_SIZES) if tiled else (_STRIP_OFFSETS, _STRIP_SIZES)
     places, sizes = (entries[tag].numbers(data) if tag in entries else () for tag in tags)
     if len(places) != len(sizes) or not all(sizes) or sum(sizes) > len(data):
-        raise Defect("does not tell the sizes of its strips, or more than the file holds")
+        raise Defect("does not say the sizes of its strips, or says more than the file holds")
     for place, size in zip(places, sizes, strict=True):
         if data.count(_START_OF_SCAN, place, place + size) > MAX_SCANS:
             raise Defect(f"has more than {MAX_SCANS} scans in a strip")

@@ -67,7 +67,7 @@ def test_tiffs_of_many_jpegs_are_read(tags):
     assert images.decode(photo).shape == (150, 200, 3)
 
 
-def test_colours_told_by_adobe_are_kept():
+def test_colours_that_adobes_segment_names_are_kept():
     """Without this segment, and without JFIF's, three components are taken for YCbCr."""
     jfif = jpeg_with()
     adobe = jfif[:2] + segment(0xEE, b"Adobe\0\x64\0\0\0\0\0") + jfif[20:]
