@@ -10,7 +10,6 @@ import cv2
 import grpc
 import numpy as np
 import pytest
-from photo_files import BAD
 from support import SAMPLES, TritonEndpoints, read_samples
 from tritonclient import grpc as triton_grpc
 from tritonclient import http as triton_http
@@ -185,14 +184,12 @@ HOSTILE: dict[str, tuple[list[Tensor], str]] = {
     "an unspecified size": ([("input__0", "UINT8", [-1, -1, 3], PIXELS)], "dimensions"),
     "a file of rank 2": ([("image", "UINT8", [1, 3], b"abc")], "shape"),
     "a file as a string": ([("image", "BYTES", [1], b"\3\0\0\0abc")], "BYTES"),
-}
-BAD_FILES = {
-    **BAD,
-    "one byte more than a file may have": (bytes(LIMITS.max_bytes + 1), "too-many-bytes"),
-}
-HOSTILE |= {
-    f"file: {name}": ([("image", "UINT8", [len(data)], data)], f"{slug}: ")
-    for name, (data, slug) in BAD_FILES.items()
+    # Each kind of damage is in test_images.py: the slug must come first here, whatever it is.
+    "a file that is no photo": ([("image", "UINT8", [3], b"abc")], "unsupported-type: "),
+    "a file that is too large": (
+        [("image", "UINT8", [LIMITS.max_bytes + 1], bytes(LIMITS.max_bytes + 1))],
+        "too-many-bytes: ",
+    ),
 }
 
 
