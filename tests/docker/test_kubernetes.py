@@ -44,8 +44,8 @@ Object = dict[str, Any]
 
 FOLDER = ROOT / "docker" / "kubernetes"
 NAME = "app.kubernetes.io/name"
-# The oldest with every field that is used, one between, the newest that there are schemas for.
-VERSIONS = ("1.27", "1.32", kubernetes_validate.latest_version())
+# The oldest with every field that is used, and the newest that there are schemas for.
+VERSIONS = ("1.27", kubernetes_validate.latest_version())
 PROBES = ("startupProbe", "readinessProbe", "livenessProbe")
 # Of KServe's protocol, which Triton speaks.
 TRITON_PATHS = {"/v2/health/live", "/v2/health/ready"}
