@@ -86,7 +86,7 @@ async def _require_token(request: Request, services: ServicesOfApp) -> None:
 def router_for(path: Path) -> APIRouter:
     """The routes for the cameras of a file, in the gateway's process."""
     file = load(path)
-    return make_router(file, Store.of(file.storage), Path(os.environ[FOLDER_VARIABLE]))
+    return make_router(file, Store(file.storage), Path(os.environ[FOLDER_VARIABLE]))
 
 
 def make_router(file: CamerasFile, store: Store, sockets: Path) -> APIRouter:

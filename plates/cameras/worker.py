@@ -35,11 +35,10 @@ from plates.cameras.delivery import Deliverer, targets_of
 from plates.cameras.events import Model, Pass
 from plates.cameras.fusion import Reader
 from plates.cameras.lists import load_list
-from plates.cameras.outbox import Outbox
 from plates.cameras.passes import Passes
 from plates.cameras.recognizer import RecognizerAway, TritonRecognizer
 from plates.cameras.sources import PushedFrames, Source, SourceError
-from plates.cameras.store import Store, StoreUnavailable
+from plates.cameras.store import Outbox, Store, StoreUnavailable
 from plates.cameras.watch import Camera, FrameSource, follow
 from plates.serving.child import SIGN_S, Child, give_sign, parse_options, python
 
@@ -83,7 +82,7 @@ def main() -> int:
     if settings.cameras is None:
         raise SystemExit("PLATES_CAMERAS is not set")
     file = camera_settings.load(settings.cameras)
-    store = Store.of(file.storage)
+    store = Store(file.storage)
     if options.deliver:
         _deliver(file, store, options.alive)
     else:

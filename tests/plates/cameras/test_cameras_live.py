@@ -13,10 +13,10 @@ from typing import ClassVar
 import httpx
 import psutil
 import pytest
+from camera_events import store_of
 from support import SAMPLES, serving
 
 from plates.benchmarks.cameras import rtsp_server, write_stream
-from plates.cameras.store import Store
 
 pytestmark = [pytest.mark.live, pytest.mark.control]
 SECRET = "whsec_" + base64.b64encode(bytes(32)).decode()
@@ -86,7 +86,7 @@ def service(folder: Path, camera: str, receiver: int) -> Iterator[tuple[httpx.Cl
     ):
         yield client, served.pid
     # What was in sight has ended: nothing is left for the next start.
-    with closing(Store(f"sqlite:///{folder}/plates.db", True, True, 30)) as store:
+    with closing(store_of(folder)) as store:
         assert store.running("gate") == []
     log = (folder / "log").read_text()
     assert "secret@" not in log and TEXT not in log

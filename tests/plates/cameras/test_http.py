@@ -7,12 +7,11 @@ from contextlib import contextmanager
 from multiprocessing.connection import Listener
 
 import pytest
-from camera_events import a_pass
+from camera_events import a_pass, store_of
 from support import SAMPLES, running_gateway, settings_for
 
 from plates.cameras.http import make_router
 from plates.cameras.settings import CamerasFile
-from plates.cameras.store import Store
 
 PHOTO = (SAMPLES / "green_car.jpg").read_bytes()
 FILE = CamerasFile.model_validate(
@@ -22,7 +21,7 @@ FILE = CamerasFile.model_validate(
 
 @pytest.fixture
 def store(tmp_path):
-    store = Store(f"sqlite:///{tmp_path}/plates.db", True, True, 30)
+    store = store_of(tmp_path)
     yield store
     store.close()
 
@@ -146,7 +145,7 @@ def test_a_pushed_frame_reaches_the_cameras_process(client, tmp_path):
 
 
 def test_a_database_that_is_away_is_named(fake, tmp_path):
-    store = Store("postgresql://nobody@127.0.0.1:1/none", True, True, 30)
+    store = store_of("postgresql://nobody@127.0.0.1:1/none")
     with gateway(fake, store, tmp_path) as client:
         began = time.monotonic()
         answer = client.get("/v1/passes")
