@@ -26,12 +26,12 @@ from rich.table import Table
 from plate_models.spec import MODEL_VERSION
 from plates.annotate import annotate
 from plates.cameras.events import Model, Pass, Stream
-from plates.cameras.frames import Frame, ReadFrame, SeenPlate, SourceState
+from plates.cameras.frames import Frame, ReadFrame, SeenPlate
 from plates.cameras.fusion import Reader
 from plates.cameras.lists import PlateList
 from plates.cameras.passes import Passes, Report
 from plates.cameras.recognizer import RecognizerAway, seen_plates
-from plates.cameras.sources import MotionGate, Source
+from plates.cameras.sources import FrameSource, MotionGate, Source
 
 if TYPE_CHECKING:
     from plate_models.engines.nets import Nets
@@ -44,20 +44,6 @@ _SHOWN = 30  # passes in the table
 _TICKS = 1000  # per second, of an annotated video's clock
 
 log = logging.getLogger("plates.cameras")
-
-
-class FrameSource(Protocol):
-    """Where a camera's frames come from; see `plates.cameras.sources`."""
-
-    @property
-    def state(self) -> SourceState:
-        """How it is."""
-
-    def frames(self) -> Iterator[Frame | None]:
-        """The newest frames; None about once a second while none comes."""
-
-    def close(self) -> None:
-        """End it."""
 
 
 @dataclass(frozen=True, eq=False)

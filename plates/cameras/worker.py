@@ -37,9 +37,9 @@ from plates.cameras.fusion import Reader
 from plates.cameras.lists import load_list
 from plates.cameras.passes import Passes
 from plates.cameras.recognizer import RecognizerAway, TritonRecognizer
-from plates.cameras.sources import PushedFrames, Source, SourceError
+from plates.cameras.sources import FrameSource, PushedFrames, Source, SourceError
 from plates.cameras.store import Outbox, Store, StoreUnavailable
-from plates.cameras.watch import Camera, FrameSource, follow
+from plates.cameras.watch import Camera, follow
 from plates.serving.child import SIGN_S, Child, give_sign, parse_options, python
 
 _COMMAND = python("plates.cameras.worker")
