@@ -42,18 +42,17 @@ def run(arguments: argparse.Namespace) -> int:
         cameras = watch.open_cameras(arguments.sources, *options, nets, weights)
         for camera in cameras:
             stack.callback(camera.source.close)
-        outputs: list[watch.Output] = []
         if arguments.json:
-            outputs.append(watch.JsonLines())
+            outputs: list[watch.Output] = [watch.print_json]
         elif arguments.csv:
-            outputs.append(watch.CsvRows())
+            print(*watch.CSV_COLUMNS, sep=",")
+            outputs = [watch.print_csv]
         else:
-            outputs.append(watch.LiveTable())
+            outputs = [stack.enter_context(watch.live_table())]
         if arguments.annotate:
-            outputs.append(watch.AnnotatedVideos(arguments.annotate, arguments.fps))
-        for output in outputs:
-            stack.callback(output.close)
+            videos = watch.annotated_videos(arguments.annotate, arguments.fps)
+            outputs.append(stack.enter_context(videos))
         for step in watch.follow_all(cameras, watch.read_with(nets)):
-            for output in outputs:
-                output.show(step)
+            for show in outputs:
+                show(step)
     return 0
