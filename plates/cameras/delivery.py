@@ -12,7 +12,7 @@ import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import httpx
@@ -44,64 +44,60 @@ class NotDelivered(Exception):
     """A target did not take an event; the message says why, without passwords."""
 
 
-class Target(Protocol):
+class Target:
     """Where events go."""
 
-    name: str
+    def __init__(self, name: str) -> None:
+        self.name = name
 
     def deliver(self, delivery: Delivery, event: Event) -> None:
         """Hand over an event, which is the payload parsed; raises `NotDelivered`."""
+        raise NotImplementedError
 
     def close(self) -> None:
         """Let go of connections."""
 
 
-class Deliverer:
-    """Takes events from the store to their targets, each of which has its own thread."""
-
-    def __init__(self, store: Store, targets: Sequence[Target]) -> None:
-        self._store, self._targets = store, targets
-
-    def run(self, stop: threading.Event) -> None:
-        """Deliver until `stop` is set, and purge the store; then close the targets."""
-        threads = [
-            threading.Thread(target=self._serve, args=(target, stop), name=target.name, daemon=True)
-            for target in self._targets
-        ]
-        for thread in threads:
-            thread.start()
-        names = [target.name for target in self._targets]
-        while not stop.wait(_PURGE_EVERY_S):
-            try:
-                self._store.purge(time.time(), names)
-            except StoreUnavailable as error:
-                logger.warning("The database is not purged: %s", error)
-        for thread in threads:
-            thread.join(2 * _TIMEOUT_S)
-
-    def _serve(self, target: Target, stop: threading.Event) -> None:
-        while not stop.wait(_POLL_S):
-            try:
-                for delivery in self._store.due(target.name, time.time()):
-                    if stop.is_set():
-                        break
-                    self._attempt(target, delivery)
-            except StoreUnavailable as error:
-                logger.warning("%s waits for the database: %s", target.name, error)
-                stop.wait(5)
-        target.close()
-
-    def _attempt(self, target: Target, delivery: Delivery) -> None:
+def deliver(store: Store, targets: Sequence[Target], stop: threading.Event) -> None:
+    """Take events from the store to their targets, each in a thread, and purge, until `stop`."""
+    threads = [threading.Thread(target=_serve, args=(store, t, stop)) for t in targets]
+    for thread in threads:
+        thread.daemon = True
+        thread.start()
+    names = [target.name for target in targets]
+    while not stop.wait(_PURGE_EVERY_S):
         try:
-            target.deliver(delivery, json.loads(delivery.payload))
-        except Exception as error:
-            # Other events must not wait for this one; libraries' messages may have passwords.
-            reason = error if isinstance(error, NotDelivered) else type(error).__name__
-            again = self._store.failed(delivery, time.time())
-            level, outcome = (logging.WARNING, "again later") if again else (logging.ERROR, "lost")
-            logger.log(level, "%s: event %d %s: %s", target.name, delivery.seq, outcome, reason)
-        else:
-            self._store.delivered(delivery)
+            store.purge(time.time(), names)
+        except StoreUnavailable as error:
+            logger.warning("The database is not purged: %s", error)
+    for thread in threads:
+        thread.join(2 * _TIMEOUT_S)
+
+
+def _serve(store: Store, target: Target, stop: threading.Event) -> None:
+    while not stop.wait(_POLL_S):
+        try:
+            for delivery in store.due(target.name, time.time()):
+                if stop.is_set():
+                    break
+                _attempt(store, target, delivery)
+        except StoreUnavailable as error:
+            logger.warning("%s waits for the database: %s", target.name, error)
+            stop.wait(5)
+    target.close()
+
+
+def _attempt(store: Store, target: Target, delivery: Delivery) -> None:
+    try:
+        target.deliver(delivery, json.loads(delivery.payload))
+    except Exception as error:
+        # Other events must not wait for this one; libraries' messages may have passwords.
+        reason = error if isinstance(error, NotDelivered) else type(error).__name__
+        again = store.failed(delivery, time.time())
+        level, outcome = (logging.WARNING, "again later") if again else (logging.ERROR, "lost")
+        logger.log(level, "%s: event %d %s: %s", target.name, delivery.seq, outcome, reason)
+    else:
+        store.delivered(delivery)
 
 
 def targets_of(file: settings.CamerasFile) -> list[Target]:
@@ -141,11 +137,12 @@ class _PinnedTransport(httpx.HTTPTransport):
         return super().handle_request(request)
 
 
-class _Http:
+class _Http(Target):
     """Posts events: as they are and signed, or as Plate Recognizer Stream does."""
 
     def __init__(self, target: settings.WebhookTarget | settings.PlateRecognizerTarget) -> None:
-        self.name, self._target, self._url = target.name, target, target.url.get_secret_value()
+        super().__init__(target.name)
+        self._target, self._url = target, target.url.get_secret_value()
         # No proxies of the environment: they would look up names themselves.
         transport = _PinnedTransport(target.private_addresses)
         self._client = httpx.Client(transport=transport, trust_env=False, timeout=_TIMEOUT_S)
@@ -242,11 +239,12 @@ def _stream_row(event: Event) -> str:
     return line.getvalue()
 
 
-class _File:
+class _File(Target):
     """Appends a line for each event, which is on the disk before the event counts as delivered."""
 
     def __init__(self, target: settings.FileTarget) -> None:
-        self.name, self._path, self._is_csv = target.name, target.path, target.kind == "csv"
+        super().__init__(target.name)
+        self._path, self._is_csv = target.path, target.kind == "csv"
 
     def deliver(self, delivery: Delivery, event: Event) -> None:
         line = _stream_row(event) if self._is_csv else f"{delivery.payload}\n"
@@ -263,18 +261,16 @@ class _File:
         except OSError as error:
             raise NotDelivered(str(error)) from None
 
-    def close(self) -> None:
-        pass
 
-
-class _Mqtt:
+class _Mqtt(Target):
     """Publishes plates, and what Home Assistant needs to find its sensors.
 
     Plates are not retained: a plate of yesterday must not open the gate to who subscribes today.
     """
 
     def __init__(self, target: settings.MqttTarget, cameras: Sequence[str]) -> None:
-        self.name, self._target, self._cameras = target.name, target, cameras
+        super().__init__(target.name)
+        self._target, self._cameras = target, cameras
         self._problem = "the broker is not connected"
         self._availability = f"plates/{target.name}/availability"
         address = urlsplit(target.url.get_secret_value())

@@ -22,7 +22,7 @@ from paho.mqtt.enums import CallbackAPIVersion
 from standardwebhooks import Webhook
 from support import wait_until
 
-from plates.cameras.delivery import Deliverer, targets_of
+from plates.cameras.delivery import deliver, targets_of
 from plates.cameras.settings import CamerasFile
 
 SIGNING_KEY = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
@@ -90,7 +90,7 @@ def delivering(store, *targets):
     camera = {"name": "gate-1", "targets": [target["name"] for target in targets]}
     file = CamerasFile.model_validate({"targets": targets, "cameras": [camera]})
     stop = threading.Event()
-    thread = threading.Thread(target=Deliverer(store, targets_of(file)).run, args=(stop,))
+    thread = threading.Thread(target=deliver, args=(store, targets_of(file), stop))
     thread.start()
     try:
         yield
