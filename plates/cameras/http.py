@@ -4,10 +4,10 @@ import asyncio
 import json
 import os
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterator
 from multiprocessing.connection import Client
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Depends, Header, Query, Request, Response
 from fastapi.responses import StreamingResponse
@@ -83,6 +83,15 @@ async def _require_token(request: Request, services: ServicesOfApp) -> None:
     await services.access.require(request)
 
 
+def _store_problem() -> Iterator[None]:
+    try:
+        yield
+    except StoreUnavailable as error:
+        raise HTTPException(
+            503, "The database is away. Try again.", {"Retry-After": "5"}
+        ) from error
+
+
 def router_for(path: Path) -> APIRouter:
     """The routes for the cameras of a file, in the gateway's process."""
     file = load(path)
@@ -93,15 +102,14 @@ def make_router(file: CamerasFile, store: Store, sockets: Path) -> APIRouter:
     """The routes for these cameras; frames are handed to their processes by sockets in a folder."""
     router = APIRouter(tags=["cameras"], responses=PROBLEMS)
     # Plates are nothing that an operator shows anyhow.
-    guarded = [Depends(_require_token)]
+    guarded = [Depends(_require_token), Depends(_store_problem)]
     cameras = {camera.name: camera for camera in file.cameras}
     listeners = asyncio.Semaphore(_MOST_LISTENERS)
 
     @router.get("/v1/cameras", dependencies=guarded, summary="How the cameras are")
-    async def states() -> Cameras:
+    def states() -> Cameras:
         """State of each camera's stream, frames that were dropped, delay, reconnects."""
-        found = await _ask(store.states)
-        now = time.time()
+        found, now = store.states(), time.time()
         return Cameras(
             cameras=[
                 CameraState(
@@ -156,10 +164,9 @@ def make_router(file: CamerasFile, store: Store, sockets: Path) -> APIRouter:
         response_model=PassesAnswer,
         summary="Search passes",
     )
-    async def search(query: Annotated[PassesQuery, Query()]) -> Response:
+    def search(query: Annotated[PassesQuery, Query()]) -> Response:
         """Find passes by a part of their text, camera and time, as far as they are kept."""
-        found = await _ask(
-            store.search,
+        found = store.search(
             query.text,
             query.camera,
             query.since.timestamp() if query.since else 0,
@@ -179,9 +186,9 @@ def make_router(file: CamerasFile, store: Store, sockets: Path) -> APIRouter:
         responses={200: {"content": {"image/jpeg": {}}}},
         summary="The plate of a pass",
     )
-    async def picture(pass_id: str) -> Response:
+    def picture(pass_id: str) -> Response:
         """The rectified plate as JPEG, where pictures are kept."""
-        content = await _ask(store.picture, pass_id)
+        content = store.picture(pass_id)
         if content is None:
             raise HTTPException(404, "No picture of this pass is kept.")
         return Response(content, media_type="image/jpeg")
@@ -193,7 +200,7 @@ def make_router(file: CamerasFile, store: Store, sockets: Path) -> APIRouter:
         responses={200: {"content": {"text/event-stream": {}}}},
         summary="Events as they come",
     )
-    async def events(
+    def events(
         camera: Annotated[str | None, Query(description="Those of one camera alone")] = None,
         last_event_id: Annotated[int | None, Header(ge=0)] = None,
     ) -> Response:
@@ -203,7 +210,7 @@ def make_router(file: CamerasFile, store: Store, sockets: Path) -> APIRouter:
         """
         if listeners.locked():
             raise HTTPException(429, "Too many clients listen.", {"Retry-After": "10"})
-        start = await _ask(store.last_seq) if last_event_id is None else last_event_id
+        start = store.last_seq() if last_event_id is None else last_event_id
         return StreamingResponse(
             _stream(store, listeners, start, camera),
             media_type="text/event-stream",
@@ -233,16 +240,6 @@ async def _stream(
                 yield ": still here\n\n"  # A closed connection shows only when it is written to.
                 heard = time.monotonic()
             await asyncio.sleep(_POLL_S)
-
-
-async def _ask(question: Any, *arguments: Any, **options: Any) -> Any:
-    """Ask the database in a thread; 503 if it is away."""
-    try:
-        return await asyncio.to_thread(question, *arguments, **options)
-    except StoreUnavailable as error:
-        raise HTTPException(
-            503, "The database is away. Try again.", {"Retry-After": "5"}
-        ) from error
 
 
 def _push(folder: Path, camera: str, file: bytes, captured: float | None) -> str:

@@ -229,7 +229,7 @@ class Store:
             connection.execute(sa.delete(_cameras).where(_cameras.c.name == camera))
             connection.execute(sa.insert(_cameras).values(row))
 
-    def states(self) -> dict[str, tuple[dict[str, Any], float]]:
+    def states(self) -> dict[str, tuple[Any, float]]:
         """Each camera's state, and the Unix time when it was written."""
         with self._transaction() as connection:
             rows = connection.execute(sa.select(_cameras))
