@@ -1,7 +1,7 @@
 """From the plates in frames to events: a pass for each vehicle, from first to last sight."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -15,7 +15,7 @@ from plates.cameras.events import Match, Pass, Stream
 from plates.cameras.frames import Frame, SeenPlate
 from plates.cameras.fusion import Fused, Fusion, Reader
 from plates.cameras.lists import PlateList
-from plates.cameras.settings import Zone
+from plates.cameras.settings import Polygon
 from plates.cameras.tracking import Track, Tracker
 
 # What can't be read is reported if it is that wide, was seen that often and went somewhere: signs
@@ -147,11 +147,13 @@ class Passes:
         camera: str,
         reader: Reader,
         model: events.Model,
-        zones: Sequence[Zone] = (),
+        zones: Mapping[str, Polygon] | None = None,
         lists: Sequence[PlateList] = (),
     ) -> None:
         self._camera, self._model = camera, model
-        self._zones = [(z.name, np.array(z.polygon, np.float32)) for z in zones]
+        self._zones = {
+            name: np.array(polygon, np.float32) for name, polygon in (zones or {}).items()
+        }
         self._lists = lists
         self._tracker = Tracker(reader)
         self._runs: dict[Track, _Run] = {}
@@ -195,11 +197,6 @@ class Passes:
     def close(self) -> list[Report]:
         """End all."""
         return self._ended(self._tracker.close())
-
-    def texts(self, plates: Sequence[SeenPlate]) -> list[str]:
-        """What the passes say of the last frame's plates; "" where they are not sure."""
-        known = {id(t.plate.crop): r.fusion.result().reading.text for t, r in self._runs.items()}
-        return [known.get(id(plate.crop), "") for plate in plates]
 
     def _take_time(self, frame: Frame) -> None:
         now = frame.captured - self._clock_ahead
@@ -248,7 +245,7 @@ class Passes:
     def _note_zones(self, run: _Run, view: _View, frame: Frame) -> None:
         height, width = frame.image.shape[:2]
         x, y = view.middle / (width, height)
-        for name, polygon in self._zones:
+        for name, polygon in self._zones.items():
             if cv2.pointPolygonTest(polygon, (float(x), float(y)), False) >= 0:
                 run.zones[name] = None
 

@@ -34,7 +34,7 @@ from plates.cameras import settings as camera_settings
 from plates.cameras.delivery import deliver, targets_of
 from plates.cameras.events import Pass
 from plates.cameras.fusion import Reader
-from plates.cameras.lists import load_list
+from plates.cameras.lists import PlateList
 from plates.cameras.passes import Passes
 from plates.cameras.recognizer import RecognizerAway, TritonRecognizer
 from plates.cameras.sources import FrameSource, PushedFrames, Source, SourceError
@@ -118,9 +118,8 @@ def _follow(
     # What was in sight when this camera's last process was killed: this one doesn't know it.
     for event in _patiently(lambda: store.running(camera.name), camera.name, alive):
         put(event.model_copy(update={"type": "pass.ended", "revision": event.revision + 1}))
-    zones = [camera_settings.Zone(*each) for each in camera.zones.items()]
-    lists = [load_list(name, file.lists[name]) for name in camera.lists]
-    passes = Passes(camera.name, _reader(settings), recognizer.model, zones, lists)
+    lists = [PlateList(name, file.lists[name]) for name in camera.lists]
+    passes = Passes(camera.name, _reader(settings), recognizer.model, camera.zones, lists)
     stopping = threading.Event()
     try:
         with contextlib.closing(_source(camera)) as source:

@@ -32,9 +32,9 @@ def run(arguments: argparse.Namespace) -> int:
     """Follow the sources; the exit status is 1 if one could not be followed."""
     from plate_models.weights import check_manifest
     from plates.cameras import watch
-    from plates.cameras.lists import load_list
+    from plates.cameras.lists import PlateList
 
-    lists = [load_list(path.stem, path) for path in arguments.list]
+    lists = [PlateList(path.stem, path) for path in arguments.list]
     nets = load_nets(arguments)
     weights = check_manifest(arguments.weights or RELEASED_WEIGHTS)
     with ExitStack() as stack:
