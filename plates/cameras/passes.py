@@ -3,6 +3,7 @@
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from math import inf
 from typing import Literal
 
 import cv2
@@ -196,7 +197,7 @@ class Passes:
 
     def close(self) -> list[Report]:
         """End all."""
-        return self._ended(self._tracker.close())
+        return self._end(inf)
 
     def _take_time(self, frame: Frame) -> None:
         now = frame.captured - self._clock_ahead
@@ -224,10 +225,7 @@ class Passes:
         return [self._report(run, "pass.updated", fused, match)]
 
     def _end(self, now: float) -> list[Report]:
-        return self._ended(self._tracker.ended(now))
-
-    def _ended(self, tracks: Sequence[Track]) -> list[Report]:
-        runs = dict.fromkeys(self._runs.pop(track) for track in tracks)
+        runs = dict.fromkeys(self._runs.pop(track) for track in self._tracker.ended(now))
         over = [run for run in runs if run not in self._runs.values() and self._is_reported(run)]
         return [self._report(run, "pass.ended", *self._read(run)) for run in over]
 

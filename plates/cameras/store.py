@@ -8,7 +8,6 @@ import threading
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from datetime import datetime
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
@@ -23,7 +22,6 @@ logger = logging.getLogger(__name__)
 _LIVE_S = 60
 # Delays of 2, 4, … 512 and then 600 s are a day, also where the clock jumps.
 _LONGEST_DELAY_S, _MAX_ATTEMPTS = 600, 152
-_MOMENTS = ("first", "last", "best")
 _WILDCARDS = str.maketrans({"!": "!!", "%": "!%", "_": "!_", "*": "%", "?": "_"})
 
 
@@ -173,10 +171,7 @@ class Store:
     def running(self, camera: str) -> list[Pass]:
         """A camera's passes that have not ended, as they last stood."""
         found = self._find(_events.c.camera == camera, ~_ended, ~_superseded)
-        passes = [json.loads(payload) for _, payload in found]
-        for times in (data["time"] for data in passes):
-            times |= {k: datetime.fromisoformat(times[k]).timestamp() for k in _MOMENTS}
-        return [Pass.model_validate(data) for data in passes]
+        return [Pass.model_validate_json(payload) for _, payload in found]
 
     def due(self, target: str, now: float, limit: int = 100) -> list[Delivery]:
         """What to try now, the oldest first."""

@@ -160,11 +160,6 @@ class Tracker:
         self._tracks = [track for track in self._tracks if track not in gone]
         return gone
 
-    def close(self) -> list[Track]:
-        """Forget and return all."""
-        gone, self._tracks = self._tracks, []
-        return gone
-
 
 def _view_of(plate: SeenPlate) -> Point:
     """(3,): the middle in pixels, log of the width."""

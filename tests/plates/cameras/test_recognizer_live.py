@@ -61,14 +61,11 @@ def test_frames_are_read_as_in_process_whichever_way_their_pixels_go(server):
     # Its name is gone as soon as both have it, so that nothing is left if one is killed.
     assert segments() == before
     assert ways[0].model.weights.startswith("sha256:")
-    for way in ways:
-        way.close()
 
 
 def test_a_frame_without_plates_is_read(server):
     recognizer = recognizer_of(server, server.http.key)
     assert recognizer.read(np.full((300, 400, 3), 127, np.uint8)) == []
-    recognizer.close()
 
 
 def test_a_triton_that_was_restarted_is_used_again(server):
@@ -85,4 +82,3 @@ def test_a_triton_that_was_restarted_is_used_again(server):
         assert time.monotonic() < until
         with contextlib.suppress(RecognizerAway):
             assert [plate.text for plate in recognizer.read(scene)] == texts
-    recognizer.close()
