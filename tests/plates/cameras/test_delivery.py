@@ -11,12 +11,10 @@ import threading
 from ast import literal_eval
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
-from camera_events import a_pass, store_of
+from camera_events import a_pass
 from paho.mqtt import client as mqtt
 from paho.mqtt.enums import CallbackAPIVersion
 from standardwebhooks import Webhook
@@ -29,59 +27,9 @@ SIGNING_KEY = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 WEBHOOK = {"name": "hook", "kind": "webhook", "secret": SIGNING_KEY, "private_addresses": True}
 
 
-class Receiver(ThreadingHTTPServer):
-    """Answers as `statuses` says, then with 200, and an endless body each time."""
-
-    daemon_threads = True
-
-    def __init__(self) -> None:
-        self.requests, self.statuses, self.open = [], [], threading.Event()
-        self.open.set()
-        super().__init__(("127.0.0.1", 0), Handler)
-        threading.Thread(target=self.serve_forever, args=(0.05,), daemon=True).start()
-
-    @property
-    def url(self):
-        return f"http://127.0.0.1:{self.server_port}/"
-
-
-class Handler(BaseHTTPRequestHandler):
-    def do_POST(self):
-        body = self.rfile.read(int(self.headers["content-length"]))
-        self.server.open.wait(20)
-        status = self.server.statuses.pop(0) if self.server.statuses else 200
-        self.server.requests.append(
-            SimpleNamespace(path=self.path, headers=self.headers, body=body)
-        )
-        self.send_response(status)
-        self.send_header("location", self.server.url + "elsewhere")
-        self.send_header("connection", "close")
-        self.end_headers()
-        try:
-            while self.server.open.is_set():
-                self.wfile.write(b"x" * 65536)
-        except OSError:
-            pass
-
-    def log_message(self, *_):
-        pass
-
-
-@pytest.fixture
-def receiver(request):
-    server = Receiver()
-    yield server
-    server.open.set()
-    server.shutdown()
-    server.server_close()
-
-
-@pytest.fixture
-def store(tmp_path, monkeypatch):
+@pytest.fixture(autouse=True)
+def soon(monkeypatch):
     monkeypatch.setattr("plates.cameras.store._LONGEST_DELAY_S", 0.1)
-    store = store_of(tmp_path)
-    yield store
-    store.close()
 
 
 @contextmanager

@@ -19,13 +19,6 @@ FILE = CamerasFile.model_validate(
 )
 
 
-@pytest.fixture
-def store(tmp_path):
-    store = store_of(tmp_path)
-    yield store
-    store.close()
-
-
 @contextmanager
 def gateway(fake, store, folder, **options):
     router = make_router(FILE, store, folder)
