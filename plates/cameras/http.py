@@ -29,7 +29,6 @@ _ANSWER_S = 5.0
 _POLL_S, _HEARTBEAT_S = 0.5, 10.0
 # Each one asks the database twice a second.
 _MOST_LISTENERS = 20
-_LAST, _FOR_EVER = 2**62, 1e12
 
 
 class CameraState(BaseModel):
@@ -66,7 +65,7 @@ class PassesQuery(BaseModel):
     since: AwareDatetime | None = Field(None, description="First seen then or later")
     until: AwareDatetime | None = Field(None, description="First seen before")
     limit: int = Field(50, ge=1, le=500)
-    before: int = Field(_LAST, ge=0, le=_LAST, description="`next` of the page before")
+    before: int | None = Field(None, ge=0, le=2**62, description="`next` of the page before")
 
 
 class FrameParameters(BaseModel):
@@ -166,14 +165,7 @@ def make_router(file: CamerasFile, store: Store, sockets: Path) -> APIRouter:
     )
     def search(query: Annotated[PassesQuery, Query()]) -> Response:
         """Find passes by a part of their text, camera and time, as far as they are kept."""
-        found = store.search(
-            query.text,
-            query.camera,
-            query.since.timestamp() if query.since else 0,
-            query.until.timestamp() if query.until else _FOR_EVER,
-            query.before,
-            query.limit,
-        )
+        found = store.search(**query.model_dump())
         following = found[-1][0] if len(found) == query.limit else None
         passes = ",".join(payload for _, payload in found)  # They are JSON already.
         content = f'{{"passes":[{passes}],"next":{json.dumps(following)}}}'

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from datetime import datetime
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
@@ -129,27 +130,28 @@ class Store:
         self,
         text: str = "",
         camera: str = "",
-        since: float = 0,
-        until: float = 1e12,
-        before: int = 1 << 62,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        before: int | None = None,
         limit: int = 100,
     ) -> list[tuple[int, str]]:
         """Find passes as they last stood: numbers and JSON, the newest first.
 
         `text` is a part of the text; or all of it, with * for any characters and ? for one. Passes
-        began between `since` and `until`, in Unix seconds. A page's last number is the next one's
+        began at `since` or later, and before `until`. A page's last number is the next one's
         `before`.
         """
         pattern = text.upper() if set(text) & set("*?") else f"*{text.upper()}*"
-        return self._find(
-            ~_superseded,
-            _events.c.text.like(pattern.translate(_WILDCARDS), escape="!"),
-            (_events.c.camera == camera) | sa.literal(not camera),
-            _events.c.started.between(since, until),
-            _events.c.seq < before,
-            order=_events.c.seq.desc(),
-            limit=limit,
-        )
+        wanted = [~_superseded, _events.c.text.like(pattern.translate(_WILDCARDS), escape="!")]
+        if camera:
+            wanted.append(_events.c.camera == camera)
+        if since:
+            wanted.append(_events.c.started >= since.timestamp())
+        if until:
+            wanted.append(_events.c.started < until.timestamp())
+        if before is not None:
+            wanted.append(_events.c.seq < before)
+        return self._find(*wanted, order=_events.c.seq.desc(), limit=limit)
 
     def events_after(self, seq: int, limit: int = 100) -> list[tuple[int, str]]:
         """The events that follow one, in the order in which they were added."""
