@@ -200,7 +200,8 @@ class Source(FrameSource):
                 if self._live and self._has_frozen(image):
                     problem = f"the picture has not changed for {_SILENT_S:g} s"
                     raise SourceError(problem, "frozen")
-                self._hand_over(Frame(_upright(image, frame), captured, clock.source, position_s))
+                upright = np.ascontiguousarray(np.rot90(image, round(frame.rotation / 90)))
+                self._hand_over(Frame(upright, captured, clock.source, position_s))
 
     def _has_frozen(self, image: NDArray[np.uint8]) -> bool:
         """Whether the same picture has come for too long, over however many connections."""
@@ -292,11 +293,6 @@ def _recorded_at(container: av.container.InputContainer, address: str) -> float:
         return datetime.fromisoformat(container.metadata["creation_time"]).timestamp()
     except (KeyError, ValueError):
         return Path(address).stat().st_mtime
-
-
-def _upright(image: NDArray[np.uint8], frame: av.VideoFrame) -> NDArray[np.uint8]:
-    """Turn a picture as its file says."""
-    return np.ascontiguousarray(np.rot90(image, round(frame.rotation / 90)))
 
 
 def _explained(error: Exception, address: str) -> tuple[Status, str]:

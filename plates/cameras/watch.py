@@ -111,21 +111,19 @@ def follow_all(cameras: Sequence[Camera], read: ReadFrame) -> Iterator[Step]:
         try:
             for step in follow(camera, read_in_turn):
                 steps.put(step)
-            steps.put(None)
         except Exception as error:
             steps.put(error)
+        steps.put(None)
 
     for camera in cameras:
         Thread(target=run, args=(camera,), daemon=True, name=camera.name).start()
     failures: list[Exception] = []
-    left = len(cameras)
-    while left:
-        step = steps.get()
-        if isinstance(step, Step):
-            yield step
-        else:
-            left -= 1
-            failures += [step] if step else []
+    for _ in cameras:
+        while step := steps.get():
+            if isinstance(step, Exception):
+                failures.append(step)
+            else:
+                yield step
     if failures:
         raise failures[0]
 

@@ -133,14 +133,11 @@ def _follow(
             threading.Thread(
                 target=_write_states, args=(store, camera.name, source), daemon=True
             ).start()
-            next_sign = 0.0
             for step in follow(Camera(camera.name, source, passes), recognizer.read):
                 for report in step.reports:
                     put(report.event, report.crop)
-                if time.monotonic() >= next_sign:
-                    next_sign = time.monotonic() + SIGN_S
-                    if not give_sign(alive):
-                        return
+                if not give_sign(alive):
+                    return
     except SourceError as error:
         log.error("%s: %s", camera.name, error)
     # A file has ended: nothing to do is no reason to be started again.
