@@ -20,6 +20,7 @@ from paho.mqtt.enums import CallbackAPIVersion
 from standardwebhooks import Webhook
 from support import wait_until
 
+from plates.benchmarks.cameras import free_port
 from plates.cameras.delivery import deliver, targets_of
 from plates.cameras.settings import CamerasFile
 
@@ -229,9 +230,7 @@ class Broker:
     """A mosquitto that knows one user."""
 
     def __init__(self, folder) -> None:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = probe.getsockname()[1]
+        self.port = free_port()
         users = ["mosquitto_passwd", "-b", "-c", folder / "users", "plates", "hunter2/@"]
         subprocess.run(users, check=True, capture_output=True)
         (folder / "users").chmod(0o644)

@@ -41,9 +41,7 @@ def test_search_by_text_camera_and_time_page_by_page(client, store):
         return [each["id"] for each in client.get("/v1/passes", params=query).json()["passes"]]
 
     assert found() == ["p2", "p1", "p0"]
-    assert found(text="aa") == ["p2", "p0"]
-    assert found(text="A???AA*") == ["p2", "p0"] and found(text="A???AA") == []
-    assert found(camera="gate", text="A") == ["p0"]
+    assert found(camera="gate", text="A???AA*") == ["p0"]
     assert found(since="2026-01-31T12:00:01Z", until="2026-01-31T12:00:01.5Z") == ["p1"]
     page = client.get("/v1/passes", params={"limit": 2}).json()
     assert [each["id"] for each in page["passes"]] == ["p2", "p1"]

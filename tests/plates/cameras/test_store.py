@@ -3,18 +3,17 @@
 import json
 import os
 import shutil
-import socket
 import subprocess
-import sys
 import tempfile
-import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 from camera_events import a_pass, store_of
 
+from plates.benchmarks.cameras import free_port
 from plates.cameras.store import Outbox, Store, StoreUnavailable
 
 POSTGRES = Path("/usr/lib/postgresql/15/bin")
@@ -24,9 +23,7 @@ class Postgres:
     """A server of our own."""
 
     def __init__(self, folder: str) -> None:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = probe.getsockname()[1]
+        self.port = free_port()
         self.data = Path(folder, "data")
         self.account = {}
         if os.geteuid() == 0:  # It refuses to run as root.
@@ -194,45 +191,14 @@ def test_states_of_cameras(open_store):
     assert abs(updated - time.time()) < 60
 
 
-KILLED = """
-import sys
-sys.path.insert(0, sys.argv[2])
-from camera_events import a_pass, store_of
-store = store_of(sys.argv[1])
-for revision in range(1, 10**6):
-    store.add(a_pass(7, "updated", revision), None, ["a"])
-    print(revision, flush=True)
-"""
-
-
-def test_a_killed_worker_loses_no_pass(url, open_store):
-    command = [sys.executable, "-c", KILLED, url, str(Path(__file__).parents[2])]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as worker:
-        for _ in range(5):
-            written = int(worker.stdout.readline())
-        worker.kill()
-        written = max([written, *map(int, worker.stdout.read().split())])
-    store = open_store()
-    [last] = store.running("gate-1")
-    assert last.revision >= written
-    for _ in range(2):
-        store.add(last.model_copy(update={"type": "pass.ended"}), None, ["a"])
-    assert kinds(store.events_after(0, 10**6)).count("ended") == 1
-    assert not store.running("gate-1")
-
-
 def test_writers_at_once_lose_nothing(open_store):
     stores = [open_store() for _ in range(4)]
 
-    def write(base, store):
-        for number in range(10):
-            store.add(a_pass(100 * base + number), None, ["a"])
+    def write(number):
+        stores[number % 4].add(a_pass(number), None, ["a"])
 
-    threads = [threading.Thread(target=write, args=pair) for pair in enumerate(stores)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(write, range(40)))
     assert len(stores[0].due("a", time.time())) == 40
 
 
