@@ -17,7 +17,7 @@ from plates.cameras.frames import Frame, SeenPlate
 from plates.cameras.fusion import Fused, Fusion, Reader
 from plates.cameras.lists import PlateList
 from plates.cameras.settings import Polygon
-from plates.cameras.tracking import Track, Tracker
+from plates.cameras.tracking import Track, assign
 
 # What can't be read is reported if it is that wide, was seen that often and went somewhere: signs
 # and stickers would be reported for ever. In fewer frames it must be a plate beyond doubt: by the
@@ -156,7 +156,7 @@ class Passes:
             name: np.array(polygon, np.float32) for name, polygon in (zones or {}).items()
         }
         self._lists = lists
-        self._tracker = Tracker(reader)
+        self._reader = reader
         self._runs: dict[Track, _Run] = {}
         self._frame: Frame | None = None
         self._stream = Stream()
@@ -168,7 +168,7 @@ class Passes:
         self._stream = stream
         sighted: dict[_Run, _View] = {}
         whole = [plate if _is_whole(plate, frame) else _unread(plate) for plate in plates]
-        for track in self._tracker.update(whole, self._now):
+        for track in assign(whole, list(self._runs), self._now, self._reader):
             view = _View(track.plate, self._now)
             new = _Run(track.fusion, view, frame, self._clock_ahead, stream)
             run = self._runs.setdefault(track, new)
@@ -185,10 +185,11 @@ class Passes:
         """Take a frame in which nothing has moved since the one before."""
         before = self._now
         self._take_time(frame)
-        for track in self._tracker.hold(before, self._now):
-            run = self._runs[track]
-            run.last = _View(track.plate, self._now)
-            run.stationary |= track.stands
+        for track, run in self._runs.items():
+            if track.seen >= before:
+                track.stay(self._now)
+                run.last = _View(track.plate, self._now)
+                run.stationary |= track.stands
         return self._end(self._now)
 
     def advance(self) -> list[Report]:
@@ -225,7 +226,8 @@ class Passes:
         return [self._report(run, "pass.updated", fused, match)]
 
     def _end(self, now: float) -> list[Report]:
-        runs = dict.fromkeys(self._runs.pop(track) for track in self._tracker.ended(now))
+        gone = [track for track in self._runs if track.is_over(now)]
+        runs = dict.fromkeys(self._runs.pop(track) for track in gone)
         over = [run for run in runs if run not in self._runs.values() and self._is_reported(run)]
         return [self._report(run, "pass.ended", *self._read(run)) for run in over]
 
