@@ -98,33 +98,28 @@ def targets_of(file: settings.CamerasFile) -> dict[str, Target]:
             targets[target.name] = partial(_append, target)
         else:
             # No proxies of the environment: they would look up names themselves.
-            transport = _PinnedTransport(target.private_addresses)
-            client = httpx.Client(transport=transport, trust_env=False, timeout=_TIMEOUT_S)
+            # SSL_CERT_FILE holds all the same.
+            way = httpx.HTTPTransport()
+            client = httpx.Client(transport=way, trust_env=False, timeout=_TIMEOUT_S)
+            client.event_hooks["request"].append(partial(_pin, target.private_addresses))
             targets[target.name] = partial(_post, target, client)
     return targets
 
 
-class _PinnedTransport(httpx.HTTPTransport):
-    """Connects to the very address that it has checked: a name may change in between."""
-
-    def __init__(self, private_addresses: bool) -> None:
-        super().__init__()
-        self._private_addresses = private_addresses
-
-    def handle_request(self, request: httpx.Request) -> httpx.Response:
-        host = request.url.raw_host.decode()
-        try:
-            found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
-        except OSError as error:
-            raise httpx.ConnectError(f"its name has no address: {error}") from None
-        address = str(found[0][4][0])
-        ip = ipaddress.ip_address(address.partition("%")[0])
-        if not self._private_addresses and (not ip.is_global or ip.is_multicast):
-            raise httpx.ConnectError("its address is private; private_addresses = true allows that")
-        # Certificates are checked for the name, and the header Host has it already.
-        request.extensions |= {"sni_hostname": host}
-        request.url = request.url.copy_with(host=address)
-        return super().handle_request(request)
+def _pin(private_addresses: bool, request: httpx.Request) -> None:
+    """Have a request sent to the very address that is checked: a name may change in between."""
+    host = request.url.raw_host.decode()
+    try:
+        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    except OSError as error:
+        raise NotDelivered(f"its name has no address: {error}") from None
+    address = str(found[0][4][0])
+    ip = ipaddress.ip_address(address.partition("%")[0])
+    if not private_addresses and (not ip.is_global or ip.is_multicast):
+        raise NotDelivered("its address is private; private_addresses = true allows that")
+    # Certificates are checked for the name, and the header Host has it already.
+    request.extensions |= {"sni_hostname": host}
+    request.url = request.url.copy_with(host=address)
 
 
 def _post(
