@@ -33,10 +33,6 @@ _LEAST_MATCH, _SURER_MATCH = 0.5, 0.01
 # Seconds by which times may be out of order; beyond, the clock was set back.
 _OUT_OF_ORDER_S = 1.0
 Kind = Literal["pass.updated", "pass.ended"]
-# What an event has as the answer for a photo has it.
-_OF_A_PLATE = {
-    *("text", "text_native", "score", "readable", "format", "region", "characters", "candidates"),
-}
 
 
 @dataclass(frozen=True, eq=False)
@@ -276,7 +272,7 @@ class Passes:
         )
         text = best.candidates[0][0] if best.candidates else ""
         event = Pass(
-            **read.model_dump(include=_OF_A_PLATE),
+            **read.model_dump(),  # What a photo's answer has besides is ignored.
             id=run.id,
             type=kind,
             revision=run.revision,
