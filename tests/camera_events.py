@@ -1,8 +1,11 @@
-"""A pass as workers report it."""
+"""A pass as workers report it, and a database for it."""
 
+from pathlib import Path
 from typing import Any
 
 from plates.cameras.events import Pass
+from plates.cameras.settings import Storage
+from plates.cameras.store import Store
 
 
 def a_pass(number: int = 1, kind: str = "ended", revision: int = 1, **changes: Any) -> Pass:
@@ -28,3 +31,9 @@ def a_pass(number: int = 1, kind: str = "ended", revision: int = 1, **changes: A
     }
     name = {"id": f"0199-{number}", "type": f"pass.{kind}", "revision": revision}
     return Pass.model_validate(fields | name | {"camera": "gate-1"} | changes)
+
+
+def store_of(place: Path | str, **changes: Any) -> Store:
+    """The store at a URL, or in a folder; it keeps all, unless changes say otherwise."""
+    url = place if isinstance(place, str) else f"sqlite:///{place}/plates.db"
+    return Store(Storage.model_validate({"url": url, "texts": True, "pictures": True} | changes))

@@ -9,10 +9,11 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import httpx
@@ -40,133 +41,107 @@ _CSV_HEADER = (
 Event = dict[str, Any]
 
 
+# Hands over an event, which is the payload parsed; raises `NotDelivered`.
+Target = Callable[[Delivery, Event], None]
+
+
 class NotDelivered(Exception):
     """A target did not take an event; the message says why, without passwords."""
 
 
-class Target(Protocol):
-    """Where events go."""
-
-    name: str
-
-    def deliver(self, delivery: Delivery, event: Event) -> None:
-        """Hand over an event, which is the payload parsed; raises `NotDelivered`."""
-
-    def close(self) -> None:
-        """Let go of connections."""
-
-
-class Deliverer:
-    """Takes events from the store to their targets, each of which has its own thread."""
-
-    def __init__(self, store: Store, targets: Sequence[Target]) -> None:
-        self._store, self._targets = store, targets
-
-    def run(self, stop: threading.Event) -> None:
-        """Deliver until `stop` is set, and purge the store; then close the targets."""
-        threads = [
-            threading.Thread(target=self._serve, args=(target, stop), name=target.name, daemon=True)
-            for target in self._targets
-        ]
-        for thread in threads:
-            thread.start()
-        names = [target.name for target in self._targets]
-        while not stop.wait(_PURGE_EVERY_S):
-            try:
-                self._store.purge(time.time(), names)
-            except StoreUnavailable as error:
-                logger.warning("The database is not purged: %s", error)
-        for thread in threads:
-            thread.join(2 * _TIMEOUT_S)
-
-    def _serve(self, target: Target, stop: threading.Event) -> None:
-        while not stop.wait(_POLL_S):
-            try:
-                for delivery in self._store.due(target.name, time.time()):
-                    if stop.is_set():
-                        break
-                    self._attempt(target, delivery)
-            except StoreUnavailable as error:
-                logger.warning("%s waits for the database: %s", target.name, error)
-                stop.wait(5)
-        target.close()
-
-    def _attempt(self, target: Target, delivery: Delivery) -> None:
+def deliver(store: Store, targets: Mapping[str, Target], stop: threading.Event) -> None:
+    """Take events from the store to named targets, each in a thread, and purge, until `stop`."""
+    threads = [threading.Thread(target=_serve, args=(store, *t, stop)) for t in targets.items()]
+    for thread in threads:
+        thread.daemon = True
+        thread.start()
+    while not stop.wait(_PURGE_EVERY_S):
         try:
-            target.deliver(delivery, json.loads(delivery.payload))
-        except Exception as error:
-            # Other events must not wait for this one; libraries' messages may have passwords.
-            reason = error if isinstance(error, NotDelivered) else type(error).__name__
-            again = self._store.failed(delivery, time.time())
-            level, outcome = (logging.WARNING, "again later") if again else (logging.ERROR, "lost")
-            logger.log(level, "%s: event %d %s: %s", target.name, delivery.seq, outcome, reason)
-        else:
-            self._store.delivered(delivery)
+            store.purge(time.time(), targets)
+        except StoreUnavailable as error:
+            logger.warning("The database is not purged: %s", error)
+    for thread in threads:
+        thread.join(2 * _TIMEOUT_S)
 
 
-def targets_of(file: settings.CamerasFile) -> list[Target]:
-    """Build a file's targets; those of MQTT begin to connect."""
-    targets: list[Target] = []
+def _serve(store: Store, name: str, target: Target, stop: threading.Event) -> None:
+    while not stop.wait(_POLL_S):
+        try:
+            for delivery in store.due(name, time.time()):
+                _attempt(store, target, delivery)
+        except StoreUnavailable as error:
+            logger.warning("%s waits for the database: %s", name, error)
+            stop.wait(5)
+
+
+def _attempt(store: Store, target: Target, delivery: Delivery) -> None:
+    try:
+        target(delivery, json.loads(delivery.payload))
+    except Exception as error:
+        # Other events must not wait for this one; libraries' messages may have passwords.
+        reason = error if isinstance(error, NotDelivered) else type(error).__name__
+        again = store.failed(delivery, time.time())
+        level, outcome = (logging.WARNING, "again later") if again else (logging.ERROR, "lost")
+        logger.log(level, "%s: event %d %s: %s", delivery.target, delivery.seq, outcome, reason)
+    else:
+        store.delivered(delivery)
+
+
+def targets_of(file: settings.CamerasFile) -> dict[str, Target]:
+    """Build a file's targets by name; those of MQTT begin to connect."""
+    targets: dict[str, Target] = {}
     for target in file.targets:
         if isinstance(target, settings.MqttTarget):
             cameras = [camera.name for camera in file.cameras if target.name in camera.targets]
-            targets.append(_Mqtt(target, cameras))
+            targets[target.name] = _Mqtt(target, cameras).publish
         elif isinstance(target, settings.FileTarget):
-            targets.append(_File(target))
+            targets[target.name] = partial(_append, target)
         else:
-            targets.append(_Http(target))
+            # No proxies of the environment: they would look up names themselves.
+            # SSL_CERT_FILE holds all the same.
+            way = httpx.HTTPTransport()
+            client = httpx.Client(transport=way, trust_env=False, timeout=_TIMEOUT_S)
+            client.event_hooks["request"].append(partial(_pin, target.private_addresses))
+            targets[target.name] = partial(_post, target, client)
     return targets
 
 
-class _PinnedTransport(httpx.HTTPTransport):
-    """Connects to the very address that it has checked: a name may change in between."""
-
-    def __init__(self, private_addresses: bool) -> None:
-        super().__init__()
-        self._private_addresses = private_addresses
-
-    def handle_request(self, request: httpx.Request) -> httpx.Response:
-        host = request.url.raw_host.decode()
-        try:
-            found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
-        except OSError as error:
-            raise httpx.ConnectError(f"its name has no address: {error}") from None
-        address = str(found[0][4][0])
-        ip = ipaddress.ip_address(address.partition("%")[0])
-        if not self._private_addresses and (not ip.is_global or ip.is_multicast):
-            raise httpx.ConnectError("its address is private; private_addresses = true allows that")
-        # Certificates are checked for the name, and the header Host has it already.
-        request.extensions |= {"sni_hostname": host}
-        request.url = request.url.copy_with(host=address)
-        return super().handle_request(request)
+def _pin(private_addresses: bool, request: httpx.Request) -> None:
+    """Have a request sent to the very address that is checked: a name may change in between."""
+    host = request.url.raw_host.decode()
+    try:
+        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    except OSError as error:
+        raise NotDelivered(f"its name has no address: {error}") from None
+    address = str(found[0][4][0])
+    ip = ipaddress.ip_address(address.partition("%")[0])
+    if not private_addresses and (not ip.is_global or ip.is_multicast):
+        raise NotDelivered("its address is private; private_addresses = true allows that")
+    # Certificates are checked for the name, and the header Host has it already.
+    request.extensions |= {"sni_hostname": host}
+    request.url = request.url.copy_with(host=address)
 
 
-class _Http:
-    """Posts events: as they are and signed, or as Plate Recognizer Stream does."""
-
-    def __init__(self, target: settings.WebhookTarget | settings.PlateRecognizerTarget) -> None:
-        self.name, self._target, self._url = target.name, target, target.url.get_secret_value()
-        # No proxies of the environment: they would look up names themselves.
-        transport = _PinnedTransport(target.private_addresses)
-        self._client = httpx.Client(transport=transport, trust_env=False, timeout=_TIMEOUT_S)
-
-    def deliver(self, delivery: Delivery, event: Event) -> None:
-        if isinstance(self._target, settings.WebhookTarget):
-            request = _signed(delivery.payload, event, self._target.secret.get_secret_value())
-        else:
-            picture = delivery.picture if self._target.picture else None
-            request = _stream_request(event, self._url, picture)
-        try:
-            # The answer's body is not read: it may be endless.
-            with self._client.stream("POST", self._url, **request) as response:
-                status = response.status_code
-        except httpx.HTTPError as error:
-            raise NotDelivered(f"{type(error).__name__}: {error}") from None
-        if not 200 <= status < 300:
-            raise NotDelivered(f"it answered {status}")
-
-    def close(self) -> None:
-        self._client.close()
+def _post(
+    target: settings.WebhookTarget | settings.PlateRecognizerTarget,
+    client: httpx.Client,
+    delivery: Delivery,
+    event: Event,
+) -> None:
+    """Post an event: as it is and signed, or as Plate Recognizer Stream does."""
+    url = target.url.get_secret_value()
+    if isinstance(target, settings.WebhookTarget):
+        request = _signed(delivery.payload, event, target.secret.get_secret_value())
+    else:
+        request = _stream_request(event, url, delivery.picture if target.picture else None)
+    try:
+        # The answer's body is not read: it may be endless.
+        with client.stream("POST", url, **request) as response:
+            status = response.status_code
+    except httpx.HTTPError as error:
+        raise NotDelivered(f"{type(error).__name__}: {error}") from None
+    if not 200 <= status < 300:
+        raise NotDelivered(f"it answered {status}")
 
 
 def _signed(payload: str, event: Event, secret: str) -> dict[str, Any]:
@@ -242,29 +217,22 @@ def _stream_row(event: Event) -> str:
     return line.getvalue()
 
 
-class _File:
-    """Appends a line for each event, which is on the disk before the event counts as delivered."""
-
-    def __init__(self, target: settings.FileTarget) -> None:
-        self.name, self._path, self._is_csv = target.name, target.path, target.kind == "csv"
-
-    def deliver(self, delivery: Delivery, event: Event) -> None:
-        line = _stream_row(event) if self._is_csv else f"{delivery.payload}\n"
-        try:
-            with self._path.open("a+b") as file:
-                size = file.seek(0, os.SEEK_END)
-                file.seek(max(size - 1, 0))
-                # A crash may have cut off the last line.
-                before = "" if file.read() in (b"", b"\n") else "\n"
-                header = f"{_CSV_HEADER}\n" if self._is_csv and not size else ""
-                file.write(f"{before}{header}{line}".encode())
-                file.flush()
-                os.fsync(file.fileno())
-        except OSError as error:
-            raise NotDelivered(str(error)) from None
-
-    def close(self) -> None:
-        pass
+def _append(target: settings.FileTarget, delivery: Delivery, event: Event) -> None:
+    """Append a line, which is on the disk before the event counts as delivered."""
+    is_csv = target.kind == "csv"
+    line = _stream_row(event) if is_csv else f"{delivery.payload}\n"
+    try:
+        with target.path.open("a+b") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(size - 1, 0))
+            # A crash may have cut off the last line.
+            before = "" if file.read() in (b"", b"\n") else "\n"
+            header = f"{_CSV_HEADER}\n" if is_csv and not size else ""
+            file.write(f"{before}{header}{line}".encode())
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        raise NotDelivered(str(error)) from None
 
 
 class _Mqtt:
@@ -274,7 +242,7 @@ class _Mqtt:
     """
 
     def __init__(self, target: settings.MqttTarget, cameras: Sequence[str]) -> None:
-        self.name, self._target, self._cameras = target.name, target, cameras
+        self._target, self._cameras = target, cameras
         self._problem = "the broker is not connected"
         self._availability = f"plates/{target.name}/availability"
         address = urlsplit(target.url.get_secret_value())
@@ -289,7 +257,7 @@ class _Mqtt:
         self._client.connect_async(address.hostname or "", port)
         self._client.loop_start()
 
-    def deliver(self, delivery: Delivery, event: Event) -> None:
+    def publish(self, delivery: Delivery, event: Event) -> None:
         if not self._client.is_connected():
             raise NotDelivered(self._problem)
         # Attributes first: automations start with the state.
@@ -299,11 +267,6 @@ class _Mqtt:
             message.wait_for_publish(_TIMEOUT_S)
             if not message.is_published():
                 raise NotDelivered(f"the broker did not confirm it within {_TIMEOUT_S} s")
-
-    def close(self) -> None:
-        self._client.publish(self._availability, "offline", qos=1, retain=True)
-        self._client.disconnect()
-        self._client.loop_stop()
 
     def _greet(self, _c: mqtt.Client, _data: Any, _flags: Any, reason: ReasonCode, _p: Any) -> None:
         if reason.is_failure:

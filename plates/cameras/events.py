@@ -6,7 +6,7 @@ import uuid
 from datetime import UTC, datetime
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, Field, PlainSerializer
+from pydantic import BaseModel, BeforeValidator, Field, PlainSerializer
 
 from api.answers import Candidate, Character, Region
 from plates.cameras.frames import Box, Clock, Quad
@@ -14,12 +14,16 @@ from plates.cameras.frames import Box, Clock, Quad
 Direction = Literal["approaching", "leaving", "left", "right", "unknown"]
 
 
+def _seconds(moment: float | str) -> float:
+    return datetime.fromisoformat(moment).timestamp() if isinstance(moment, str) else moment
+
+
 def _utc(moment: float) -> str:
     return datetime.fromtimestamp(moment, UTC).isoformat(timespec="milliseconds")[:-6] + "Z"
 
 
 # Unix seconds within the program, "2026-01-31T12:00:00.000Z" in JSON.
-Moment = Annotated[float, PlainSerializer(_utc, str, when_used="json")]
+Moment = Annotated[float, BeforeValidator(_seconds), PlainSerializer(_utc, str, when_used="json")]
 
 
 class BestSingle(BaseModel):

@@ -4,10 +4,10 @@ import asyncio
 import json
 import os
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterator
 from multiprocessing.connection import Client
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Depends, Header, Query, Request, Response
 from fastapi.responses import StreamingResponse
@@ -29,7 +29,6 @@ _ANSWER_S = 5.0
 _POLL_S, _HEARTBEAT_S = 0.5, 10.0
 # Each one asks the database twice a second.
 _MOST_LISTENERS = 20
-_LAST, _FOR_EVER = 2**62, 1e12
 
 
 class CameraState(BaseModel):
@@ -66,7 +65,7 @@ class PassesQuery(BaseModel):
     since: AwareDatetime | None = Field(None, description="First seen then or later")
     until: AwareDatetime | None = Field(None, description="First seen before")
     limit: int = Field(50, ge=1, le=500)
-    before: int = Field(_LAST, ge=0, le=_LAST, description="`next` of the page before")
+    before: int | None = Field(None, ge=0, le=2**62, description="`next` of the page before")
 
 
 class FrameParameters(BaseModel):
@@ -83,25 +82,33 @@ async def _require_token(request: Request, services: ServicesOfApp) -> None:
     await services.access.require(request)
 
 
+def _store_problem() -> Iterator[None]:
+    try:
+        yield
+    except StoreUnavailable as error:
+        raise HTTPException(
+            503, "The database is away. Try again.", {"Retry-After": "5"}
+        ) from error
+
+
 def router_for(path: Path) -> APIRouter:
     """The routes for the cameras of a file, in the gateway's process."""
     file = load(path)
-    return make_router(file, Store.of(file.storage), Path(os.environ[FOLDER_VARIABLE]))
+    return make_router(file, Store(file.storage), Path(os.environ[FOLDER_VARIABLE]))
 
 
 def make_router(file: CamerasFile, store: Store, sockets: Path) -> APIRouter:
     """The routes for these cameras; frames are handed to their processes by sockets in a folder."""
     router = APIRouter(tags=["cameras"], responses=PROBLEMS)
     # Plates are nothing that an operator shows anyhow.
-    guarded = [Depends(_require_token)]
+    guarded = [Depends(_require_token), Depends(_store_problem)]
     cameras = {camera.name: camera for camera in file.cameras}
     listeners = asyncio.Semaphore(_MOST_LISTENERS)
 
     @router.get("/v1/cameras", dependencies=guarded, summary="How the cameras are")
-    async def states() -> Cameras:
+    def states() -> Cameras:
         """State of each camera's stream, frames that were dropped, delay, reconnects."""
-        found = await _ask(store.states)
-        now = time.time()
+        found, now = store.states(), time.time()
         return Cameras(
             cameras=[
                 CameraState(
@@ -156,17 +163,9 @@ def make_router(file: CamerasFile, store: Store, sockets: Path) -> APIRouter:
         response_model=PassesAnswer,
         summary="Search passes",
     )
-    async def search(query: Annotated[PassesQuery, Query()]) -> Response:
+    def search(query: Annotated[PassesQuery, Query()]) -> Response:
         """Find passes by a part of their text, camera and time, as far as they are kept."""
-        found = await _ask(
-            store.search,
-            query.text,
-            query.camera,
-            query.since.timestamp() if query.since else 0,
-            query.until.timestamp() if query.until else _FOR_EVER,
-            query.before,
-            query.limit,
-        )
+        found = store.search(**query.model_dump())
         following = found[-1][0] if len(found) == query.limit else None
         passes = ",".join(payload for _, payload in found)  # They are JSON already.
         content = f'{{"passes":[{passes}],"next":{json.dumps(following)}}}'
@@ -179,9 +178,9 @@ def make_router(file: CamerasFile, store: Store, sockets: Path) -> APIRouter:
         responses={200: {"content": {"image/jpeg": {}}}},
         summary="The plate of a pass",
     )
-    async def picture(pass_id: str) -> Response:
+    def picture(pass_id: str) -> Response:
         """The rectified plate as JPEG, where pictures are kept."""
-        content = await _ask(store.picture, pass_id)
+        content = store.picture(pass_id)
         if content is None:
             raise HTTPException(404, "No picture of this pass is kept.")
         return Response(content, media_type="image/jpeg")
@@ -193,7 +192,7 @@ def make_router(file: CamerasFile, store: Store, sockets: Path) -> APIRouter:
         responses={200: {"content": {"text/event-stream": {}}}},
         summary="Events as they come",
     )
-    async def events(
+    def events(
         camera: Annotated[str | None, Query(description="Those of one camera alone")] = None,
         last_event_id: Annotated[int | None, Header(ge=0)] = None,
     ) -> Response:
@@ -203,7 +202,7 @@ def make_router(file: CamerasFile, store: Store, sockets: Path) -> APIRouter:
         """
         if listeners.locked():
             raise HTTPException(429, "Too many clients listen.", {"Retry-After": "10"})
-        start = await _ask(store.last_seq) if last_event_id is None else last_event_id
+        start = store.last_seq() if last_event_id is None else last_event_id
         return StreamingResponse(
             _stream(store, listeners, start, camera),
             media_type="text/event-stream",
@@ -233,16 +232,6 @@ async def _stream(
                 yield ": still here\n\n"  # A closed connection shows only when it is written to.
                 heard = time.monotonic()
             await asyncio.sleep(_POLL_S)
-
-
-async def _ask(question: Any, *arguments: Any, **options: Any) -> Any:
-    """Ask the database in a thread; 503 if it is away."""
-    try:
-        return await asyncio.to_thread(question, *arguments, **options)
-    except StoreUnavailable as error:
-        raise HTTPException(
-            503, "The database is away. Try again.", {"Retry-After": "5"}
-        ) from error
 
 
 def _push(folder: Path, camera: str, file: bytes, captured: float | None) -> str:

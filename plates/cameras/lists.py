@@ -16,11 +16,15 @@ _LOOK_AGAIN_S = 5.0
 
 
 class PlateList:
-    """Known plates by a name; where they are a file's, they change with it."""
+    """Known plates of a CSV file: its column "plate", or the first one where there is no header.
 
-    def __init__(self, name: str, texts: Iterable[str] = (), path: Path | None = None) -> None:
-        self.name, self._path, self._changed_ns, self._looked = name, path, 0, time.monotonic()
-        self._by_part = _by_part(texts)
+    Spaces, hyphens, case and Cyrillic look-alikes don't matter. Lines that hold no plate are named
+    in the log and passed over. A file that can't be read is an OSError. Changes of the file hold
+    from some seconds later on.
+    """
+
+    def __init__(self, name: str, path: Path) -> None:
+        self.name, self._path, self._changed_ns, self._looked = name, path, -1, time.monotonic()
         self._read_anew()
 
     def near(self, texts: Iterable[str]) -> set[str]:
@@ -35,19 +39,12 @@ class PlateList:
         return set[str]().union(*(self._by_part.get(part, ()) for part in parts))
 
     def _read_anew(self) -> None:
-        if self._path and (changed_ns := self._path.stat().st_mtime_ns) != self._changed_ns:
-            self._by_part = _by_part(_read(self._path))
-            self._changed_ns = changed_ns
-
-
-def load_list(name: str, path: Path) -> PlateList:
-    """Read a CSV file: its column "plate", or the first one where there is no header.
-
-    Spaces, hyphens, case and Cyrillic look-alikes don't matter. Lines that hold no plate are named
-    in the log and passed over. A file that can't be read is an OSError. Changes of the file hold
-    from some seconds later on.
-    """
-    return PlateList(name, path=path)
+        if (changed_ns := self._path.stat().st_mtime_ns) != self._changed_ns:
+            by_part = defaultdict[str, set[str]](set)
+            for text in _read(self._path):
+                for part in _parts(text):
+                    by_part[part].add(text)
+            self._by_part, self._changed_ns = by_part, changed_ns
 
 
 def _read(path: Path) -> Iterator[str]:
@@ -67,14 +64,6 @@ def _read(path: Path) -> Iterator[str]:
                 yield text
             else:
                 log.warning("%s, line %d holds no plate", path, number)
-
-
-def _by_part(texts: Iterable[str]) -> dict[str, set[str]]:
-    by_part = defaultdict[str, set[str]](set)
-    for text in texts:
-        for part in _parts(text):
-            by_part[part].add(text)
-    return by_part
 
 
 def _parts(text: str) -> list[str]:

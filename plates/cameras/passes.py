@@ -1,8 +1,9 @@
 """From the plates in frames to events: a pass for each vehicle, from first to last sight."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from math import inf
 from typing import Literal
 
 import cv2
@@ -15,8 +16,8 @@ from plates.cameras.events import Match, Pass, Stream
 from plates.cameras.frames import Frame, SeenPlate
 from plates.cameras.fusion import Fused, Fusion, Reader
 from plates.cameras.lists import PlateList
-from plates.cameras.settings import Zone
-from plates.cameras.tracking import Track, Tracker
+from plates.cameras.settings import Polygon
+from plates.cameras.tracking import Track, assign
 
 # What can't be read is reported if it is that wide, was seen that often and went somewhere: signs
 # and stickers would be reported for ever. In fewer frames it must be a plate beyond doubt: by the
@@ -32,10 +33,6 @@ _LEAST_MATCH, _SURER_MATCH = 0.5, 0.01
 # Seconds by which times may be out of order; beyond, the clock was set back.
 _OUT_OF_ORDER_S = 1.0
 Kind = Literal["pass.updated", "pass.ended"]
-# What an event has as the answer for a photo has it.
-_OF_A_PLATE = {
-    *("text", "text_native", "score", "readable", "format", "region", "characters", "candidates"),
-}
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,13 +144,15 @@ class Passes:
         camera: str,
         reader: Reader,
         model: events.Model,
-        zones: Sequence[Zone] = (),
+        zones: Mapping[str, Polygon] | None = None,
         lists: Sequence[PlateList] = (),
     ) -> None:
         self._camera, self._model = camera, model
-        self._zones = [(z.name, np.array(z.polygon, np.float32)) for z in zones]
+        self._zones = {
+            name: np.array(polygon, np.float32) for name, polygon in (zones or {}).items()
+        }
         self._lists = lists
-        self._tracker = Tracker(reader)
+        self._reader = reader
         self._runs: dict[Track, _Run] = {}
         self._frame: Frame | None = None
         self._stream = Stream()
@@ -165,7 +164,7 @@ class Passes:
         self._stream = stream
         sighted: dict[_Run, _View] = {}
         whole = [plate if _is_whole(plate, frame) else _unread(plate) for plate in plates]
-        for track in self._tracker.update(whole, self._now):
+        for track in assign(whole, list(self._runs), self._now, self._reader):
             view = _View(track.plate, self._now)
             new = _Run(track.fusion, view, frame, self._clock_ahead, stream)
             run = self._runs.setdefault(track, new)
@@ -182,10 +181,11 @@ class Passes:
         """Take a frame in which nothing has moved since the one before."""
         before = self._now
         self._take_time(frame)
-        for track in self._tracker.hold(before, self._now):
-            run = self._runs[track]
-            run.last = _View(track.plate, self._now)
-            run.stationary |= track.stands
+        for track, run in self._runs.items():
+            if track.seen >= before:
+                track.stay(self._now)
+                run.last = _View(track.plate, self._now)
+                run.stationary |= track.stands
         return self._end(self._now)
 
     def advance(self) -> list[Report]:
@@ -194,12 +194,7 @@ class Passes:
 
     def close(self) -> list[Report]:
         """End all."""
-        return self._ended(self._tracker.close())
-
-    def texts(self, plates: Sequence[SeenPlate]) -> list[str]:
-        """What the passes say of the last frame's plates; "" where they are not sure."""
-        known = {id(t.plate.crop): r.fusion.result().reading.text for t, r in self._runs.items()}
-        return [known.get(id(plate.crop), "") for plate in plates]
+        return self._end(inf)
 
     def _take_time(self, frame: Frame) -> None:
         now = frame.captured - self._clock_ahead
@@ -227,10 +222,8 @@ class Passes:
         return [self._report(run, "pass.updated", fused, match)]
 
     def _end(self, now: float) -> list[Report]:
-        return self._ended(self._tracker.ended(now))
-
-    def _ended(self, tracks: Sequence[Track]) -> list[Report]:
-        runs = dict.fromkeys(self._runs.pop(track) for track in tracks)
+        gone = [track for track in self._runs if track.is_over(now)]
+        runs = dict.fromkeys(self._runs.pop(track) for track in gone)
         over = [run for run in runs if run not in self._runs.values() and self._is_reported(run)]
         return [self._report(run, "pass.ended", *self._read(run)) for run in over]
 
@@ -248,7 +241,7 @@ class Passes:
     def _note_zones(self, run: _Run, view: _View, frame: Frame) -> None:
         height, width = frame.image.shape[:2]
         x, y = view.middle / (width, height)
-        for name, polygon in self._zones:
+        for name, polygon in self._zones.items():
             if cv2.pointPolygonTest(polygon, (float(x), float(y)), False) >= 0:
                 run.zones[name] = None
 
@@ -279,7 +272,7 @@ class Passes:
         )
         text = best.candidates[0][0] if best.candidates else ""
         event = Pass(
-            **read.model_dump(include=_OF_A_PLATE),
+            **read.model_dump(),  # What a photo's answer has besides is ignored.
             id=run.id,
             type=kind,
             revision=run.revision,

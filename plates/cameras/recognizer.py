@@ -42,7 +42,7 @@ class TritonRecognizer:
     """Reads frames by a Triton's `plate_recognition`, one after the other.
 
     Pixels go through shared memory where Triton is on this machine and `key` opens that way, else
-    with the request. To close when done.
+    with the request.
     """
 
     def __init__(self, settings: Settings, key: str = "") -> None:
@@ -91,12 +91,6 @@ class TritonRecognizer:
         info = RecognitionInfo.model_validate_json(found[_INFO][0])
         self.model = Model(version=info.version, weights=info.weights)
         return _from_outputs(found, image)
-
-    def close(self) -> None:
-        """End the connection and give back the shared memory."""
-        if self._shared:
-            self._shared.forget()
-        self._client.close()
 
 
 class _SharedPixels:

@@ -6,7 +6,7 @@ import tomllib
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal
 
 import pydantic
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, Secret
@@ -39,7 +39,9 @@ Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
 _DATABASE = Field(pattern=r"^(sqlite:///|postgresql://.+/).")
 DatabaseUrl = Secret[Annotated[str, _DATABASE, AfterValidator(_beside_file), _EXPANDED]]
 _WHSEC = Field(pattern=r"^whsec_([A-Za-z0-9+/]{4}){8,}(..==|...=)?$")  # at least 24 bytes
+# Points (x, y) in shares of the picture's width and height.
 Share = Annotated[float, Field(ge=0, le=1)]
+Polygon = tuple[tuple[Share, Share], ...]
 
 
 class _Table(BaseModel):
@@ -96,20 +98,13 @@ class FileTarget(_Target):
 Target = WebhookTarget | PlateRecognizerTarget | MqttTarget | FileTarget
 
 
-class Zone(NamedTuple):
-    """A part of the picture; the polygon's points are shares (x, y) of its width and height."""
-
-    name: str
-    polygon: tuple[tuple[float, float], ...]
-
-
 class Camera(_Table):
     """One camera; without a source, frames are pushed to it."""
 
     name: Name
     source: Secret[Annotated[str, Field(min_length=1), _EXPANDED]] | None = None
     fps: float = Field(5, gt=0, le=60)
-    zones: dict[Name, Annotated[tuple[tuple[Share, Share], ...], Field(min_length=3)]] = {}
+    zones: dict[Name, Annotated[Polygon, Field(min_length=3)]] = {}
     lists: tuple[str, ...] = ()  # names; `load` gives a camera without the key all
     targets: tuple[str, ...] = ()
     keyframes_only: bool | None = None  # None: once the machine can't keep up

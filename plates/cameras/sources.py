@@ -6,7 +6,6 @@ import re
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import cast
@@ -41,13 +40,9 @@ av.logging.set_level(None)
 class SourceError(Exception):
     """A source can't be read; the message has no password."""
 
-
-class _Silent(SourceError):
-    """Nothing comes."""
-
-
-class _Frozen(SourceError):
-    """Always the same picture comes."""
+    def __init__(self, problem: str, status: Status = "failed") -> None:
+        super().__init__(problem)
+        self.status = status
 
 
 def redacted(text: str) -> str:
@@ -55,7 +50,43 @@ def redacted(text: str) -> str:
     return _PASSWORD.sub(r"\1:***@", text)
 
 
-class Source:
+class FrameSource:
+    """Hands over a camera's frames; the newest one, where another thread is faster."""
+
+    def __init__(self) -> None:
+        self.state = SourceState()
+        self._newest: Frame | None = None
+        self._changed = threading.Condition()
+        self._over = threading.Event()
+
+    def frames(self) -> Iterator[Frame | None]:
+        """Hand over frames until it has ended; None about once a second while none comes."""
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._newest or self._over.is_set(), _HEARTBEAT_S)
+                frame, self._newest = self._newest, None
+                self._changed.notify_all()
+            if frame:
+                self.state.frames_read += 1
+                self.state.delay_s = round(max(0.0, time.time() - frame.captured), 3)
+            elif self._over.is_set():
+                break
+            yield frame
+
+    def close(self) -> None:
+        """End it."""
+        with self._changed:
+            self._over.set()
+            self._changed.notify_all()
+
+    def _hand_over(self, frame: Frame) -> None:
+        with self._changed:
+            self.state.frames_dropped += self._newest is not None
+            self._newest = frame
+            self._changed.notify_all()
+
+
+class Source(FrameSource):
     """A stream (rtsp, http), a device (/dev/video0) or a video file, decoded by a thread.
 
     Of streams the newest frame is handed over, and those that came meanwhile are dropped; a stream
@@ -80,80 +111,56 @@ class Source:
         keyframes_only: bool | None = None,
         hwaccel: str | None = None,
     ) -> None:
+        super().__init__()
         self._address, self._step_s = address, 1 / fps
         self._keyframes_only, self._hwaccel = keyframes_only, hwaccel
         self._live = "://" in address or address.startswith("/dev/")
         if "://" not in address and not Path(address).exists():
             raise SourceError(f"{address}: there is no such file or device")
-        self._state = SourceState()
-        self._newest: Frame | None = None
         self._picture, self._changed_at = b"", 0.0
-        self._changed = threading.Condition()
-        self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name=redacted(address), daemon=True)
 
-    @property
-    def state(self) -> SourceState:
-        """How the stream is."""
-        return replace(self._state)
-
     def frames(self) -> Iterator[Frame | None]:
-        """Hand over frames until a file ends or the source is closed; None while none comes.
-
-        A file that can't be read, or not to its end, is a SourceError.
-        """
+        """See `FrameSource`; a file that can't be read, or not to its end, is a SourceError."""
         self._thread.start()
-        while True:
-            with self._changed:
-                self._changed.wait_for(
-                    lambda: self._newest or not self._thread.is_alive(), _HEARTBEAT_S
-                )
-                frame, self._newest = self._newest, None
-                self._changed.notify_all()
-            if frame:
-                self._state.frames_read += 1
-                self._state.delay_s = round(max(0.0, time.time() - frame.captured), 3)
-                yield frame
-            elif self._thread.is_alive() and not self._stop.is_set():
-                yield None
-            else:
-                break
-        if self._state.status == "failed":
-            raise SourceError(self._state.problem)
+        yield from super().frames()
+        if self.state.status == "failed":
+            raise SourceError(self.state.problem)
 
     def close(self) -> None:
         """End the thread; it may outlive this call while a camera doesn't answer."""
-        with self._changed:
-            self._stop.set()
-            self._changed.notify_all()
+        super().close()
         if self._thread.ident is not None:
             self._thread.join(_CLOSE_S)
 
     def _run(self) -> None:
+        try:
+            self._connect_and_read()
+        finally:
+            super().close()
+
+    def _connect_and_read(self) -> None:
         pause_s = _FIRST_PAUSE_S
-        while not self._stop.is_set():
-            read_before = self._state.frames_read
+        while not self._over.is_set():
+            read_before = self.state.frames_read
             try:
                 self._read()
-                self._state.status, self._state.problem = "ended", ""
+                self.state.status, self.state.problem = "ended", ""
             except (av.error.FFmpegError, SourceError, OSError, ValueError) as error:
-                self._state.status = _STATUS.get(type(error), "failed")
-                self._state.problem = _explained(error, self._address)
-            if not self._live or self._stop.is_set():
+                self.state.status, self.state.problem = _explained(error, self._address)
+            if not self._live or self._over.is_set():
                 break
-            if self._state.problem:
-                log.warning("%s: %s", redacted(self._address), self._state.problem)
-            if self._state.frames_read > read_before:
+            if self.state.problem:
+                log.warning("%s: %s", redacted(self._address), self.state.problem)
+            if self.state.frames_read > read_before:
                 pause_s = _FIRST_PAUSE_S
-            self._stop.wait(pause_s * random.uniform(0.8, 1.2))  # noqa: S311
+            self._over.wait(pause_s * random.uniform(0.8, 1.2))  # noqa: S311
             pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
-            self._state.reconnects += 1
-        with self._changed:
-            self._changed.notify_all()
+            self.state.reconnects += 1
 
     def _open(self) -> av.container.InputContainer:
-        if not self._state.problem:
-            self._state.status = "connecting"
+        if not self.state.problem:
+            self.state.status = "connecting"
         # By default FFmpeg looks at five seconds of a stream before it begins.
         options = {"analyzeduration": "500000"} if self._live else {}
         options |= {"rtsp_transport": "tcp"} if self._address.startswith("rtsp") else {}
@@ -165,7 +172,7 @@ class Source:
         except av.error.InvalidDataError as error:
             if time.monotonic() - began < 0.9 * _OPEN_S:
                 raise
-            raise _Silent(f"nothing has come for {_OPEN_S:g} s") from error
+            raise SourceError(f"nothing has come for {_OPEN_S:g} s", "silent") from error
 
     def _read(self) -> None:
         """Decode one connection until it ends."""
@@ -179,7 +186,7 @@ class Source:
             clock = _CaptureClock(container, self._address, self._live)
             due_s = -1.0
             for frame in _decoded(container, stream):
-                if self._stop.is_set():
+                if self._over.is_set():
                     return
                 captured, position_s = clock.of(frame)
                 if self._live and self._keyframes_only is None:
@@ -191,8 +198,10 @@ class Source:
                 due_s = self._step_s + (due_s if on_time else position_s)
                 image = cast(NDArray[np.uint8], frame.to_ndarray(format="bgr24"))
                 if self._live and self._has_frozen(image):
-                    raise _Frozen(f"the picture has not changed for {_SILENT_S:g} s")
-                self._hand_over(Frame(_upright(image, frame), captured, clock.source, position_s))
+                    problem = f"the picture has not changed for {_SILENT_S:g} s"
+                    raise SourceError(problem, "frozen")
+                upright = np.ascontiguousarray(np.rot90(image, round(frame.rotation / 90)))
+                self._hand_over(Frame(upright, captured, clock.source, position_s))
 
     def _has_frozen(self, image: NDArray[np.uint8]) -> bool:
         """Whether the same picture has come for too long, over however many connections."""
@@ -202,56 +211,32 @@ class Source:
         return now - self._changed_at > _SILENT_S
 
     def _hand_over(self, frame: Frame) -> None:
-        self._state.status, self._state.problem = "live", ""
+        self.state.status, self.state.problem = "live", ""
         with self._changed:
-            if self._newest and self._live:
-                self._state.frames_dropped += 1
-            elif self._newest:
-                self._changed.wait_for(lambda: self._newest is None or self._stop.is_set())
-            self._newest = frame
-            self._changed.notify_all()
+            if not self._live:
+                self._changed.wait_for(lambda: self._newest is None or self._over.is_set())
+            super()._hand_over(frame)
 
 
-class PushedFrames:
-    """A camera whose frames are pushed, one at a time; of those that wait, the newest is kept."""
+class PushedFrames(FrameSource):
+    """A camera whose frames are pushed, one at a time; it is "silent" while none comes."""
 
     def __init__(self) -> None:
-        self._state = SourceState()
-        self._newest: Frame | None = None
+        super().__init__()
         self._last = self._first = 0.0
-        self._changed = threading.Condition()
-        self._closed = False
-
-    @property
-    def state(self) -> SourceState:
-        """How many came; "silent" while none does."""
-        return replace(self._state)
 
     def put(self, image: NDArray[np.uint8], captured: float | None) -> None:
         """Take (H, W, 3) uint8 BGR; times, in Unix seconds, that don't rise are moved."""
         clock: Clock = "arrival" if captured is None else "rtcp"
         moment = max(time.time() if captured is None else captured, self._last + 1e-3)
         self._last, self._first = moment, self._first or moment
-        with self._changed:
-            self._state.frames_dropped += self._newest is not None
-            self._newest = Frame(image, moment, clock, moment - self._first)
-            self._changed.notify_all()
+        self._hand_over(Frame(image, moment, clock, moment - self._first))
 
     def frames(self) -> Iterator[Frame | None]:
-        """Hand over frames until it is closed; None while none comes."""
-        while not self._closed:
-            with self._changed:
-                self._changed.wait_for(lambda: self._newest or self._closed, _HEARTBEAT_S)
-                frame, self._newest = self._newest, None
-            self._state.status = "live" if frame else "silent"
-            self._state.frames_read += frame is not None
+        """See `FrameSource`."""
+        for frame in super().frames():
+            self.state.status = "live" if frame else "silent"
             yield frame
-
-    def close(self) -> None:
-        """End it."""
-        with self._changed:
-            self._closed = True
-            self._changed.notify_all()
 
 
 class _CaptureClock:
@@ -310,26 +295,14 @@ def _recorded_at(container: av.container.InputContainer, address: str) -> float:
         return Path(address).stat().st_mtime
 
 
-def _upright(image: NDArray[np.uint8], frame: av.VideoFrame) -> NDArray[np.uint8]:
-    """Turn a picture as its file says."""
-    return np.ascontiguousarray(np.rot90(image, round(frame.rotation / 90)))
-
-
-_STATUS: dict[type[Exception], Status] = {
-    av.error.ExitError: "silent",
-    av.error.TimeoutError: "silent",
-    _Silent: "silent",
-    _Frozen: "frozen",
-}
-
-
-def _explained(error: Exception, address: str) -> str:
+def _explained(error: Exception, address: str) -> tuple[Status, str]:
     if isinstance(error, av.error.ExitError | av.error.TimeoutError):
-        return f"nothing has come for {_SILENT_S:g} s"
+        return "silent", f"nothing has come for {_SILENT_S:g} s"
     if isinstance(error, av.error.HTTPUnauthorizedError):
-        return "it refuses the user name or the password"
+        return "failed", "it refuses the user name or the password"
+    status = error.status if isinstance(error, SourceError) else "failed"
     reason = getattr(error, "strerror", None) or str(error)
-    return redacted(reason.replace(address, redacted(address)))
+    return status, redacted(reason.replace(address, redacted(address)))
 
 
 class MotionGate:

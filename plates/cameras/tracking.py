@@ -122,48 +122,27 @@ class Track:
         self.stands = now - self._anchored >= _STANDING_S
 
 
-class Tracker:
-    """The plates that are in sight of one camera; times as in `Track`."""
+def assign(
+    plates: Sequence[SeenPlate], tracks: Sequence[Track], now: float, reader: Reader
+) -> list[Track]:
+    """Add a frame's plates to these tracks, or to new ones; returns each plate's track.
 
-    def __init__(self, reader: Reader) -> None:
-        self._reader = reader
-        self._tracks: list[Track] = []
-
-    def update(self, plates: Sequence[SeenPlate], now: float) -> list[Track]:
-        """Assign a frame's plates; returns each one's track. What is found twice counts once."""
-        plates = _without_doubles(plates)
-        odds = np.array([[t.log_odds(p, now) for p in plates] for t in self._tracks])
-        # What fits too badly counts nothing: no other pair is torn apart for its sake.
-        gain = np.maximum(odds.reshape(len(self._tracks), len(plates)) - _LEAST, 0.0)
-        found: dict[int, Track] = {}
-        for row, column in zip(*linear_sum_assignment(gain, maximize=True), strict=True):
-            if gain[row, column] > 0:
-                found[int(column)] = self._tracks[row]
-        for column, plate in enumerate(plates):
-            if column in found:
-                found[column].add(plate, now)
-            else:
-                found[column] = Track(plate, now, self._reader)
-                self._tracks.append(found[column])
-        return [found[column] for column in range(len(plates))]
-
-    def hold(self, before: float, now: float) -> list[Track]:
-        """Nothing has moved since a frame: what was in sight then still is, and is returned."""
-        held = [track for track in self._tracks if track.seen >= before]
-        for track in held:
-            track.stay(now)
-        return held
-
-    def ended(self, now: float) -> list[Track]:
-        """Forget the tracks that have been silent for too long, and return them."""
-        gone = [track for track in self._tracks if track.is_over(now)]
-        self._tracks = [track for track in self._tracks if track not in gone]
-        return gone
-
-    def close(self) -> list[Track]:
-        """Forget and return all."""
-        gone, self._tracks = self._tracks, []
-        return gone
+    What is found twice counts once.
+    """
+    plates = _without_doubles(plates)
+    odds = np.array([[track.log_odds(plate, now) for plate in plates] for track in tracks])
+    # What fits too badly counts nothing: no other pair is torn apart for its sake.
+    gain = np.maximum(odds.reshape(len(tracks), len(plates)) - _LEAST, 0.0)
+    found: dict[int, Track] = {}
+    for row, column in zip(*linear_sum_assignment(gain, maximize=True), strict=True):
+        if gain[row, column] > 0:
+            found[int(column)] = tracks[row]
+    for column, plate in enumerate(plates):
+        if column in found:
+            found[column].add(plate, now)
+        else:
+            found[column] = Track(plate, now, reader)
+    return [found[column] for column in range(len(plates))]
 
 
 def _view_of(plate: SeenPlate) -> Point:

@@ -6,13 +6,14 @@ import re
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 from queue import SimpleQueue
 from threading import Lock, Thread
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import av
@@ -26,12 +27,12 @@ from rich.table import Table
 from plate_models.spec import MODEL_VERSION
 from plates.annotate import annotate
 from plates.cameras.events import Model, Pass, Stream
-from plates.cameras.frames import Frame, ReadFrame, SeenPlate, SourceState
+from plates.cameras.frames import Frame, ReadFrame, SeenPlate
 from plates.cameras.fusion import Reader
 from plates.cameras.lists import PlateList
 from plates.cameras.passes import Passes, Report
 from plates.cameras.recognizer import RecognizerAway, seen_plates
-from plates.cameras.sources import MotionGate, Source
+from plates.cameras.sources import FrameSource, MotionGate, Source
 
 if TYPE_CHECKING:
     from plate_models.engines.nets import Nets
@@ -40,24 +41,11 @@ CSV_COLUMNS = (
     *("camera", "first", "last", "text", "score", "readable", "format", "direction"),
     *("stationary", "frames_read", "list", "probability", "id"),
 )
+_HEADINGS = ("camera", "seen", "text", "format", "score", "motion", "list")
 _SHOWN = 30  # passes in the table
 _TICKS = 1000  # per second, of an annotated video's clock
 
 log = logging.getLogger("plates.cameras")
-
-
-class FrameSource(Protocol):
-    """Where a camera's frames come from; see `plates.cameras.sources`."""
-
-    @property
-    def state(self) -> SourceState:
-        """How it is."""
-
-    def frames(self) -> Iterator[Frame | None]:
-        """The newest frames; None about once a second while none comes."""
-
-    def close(self) -> None:
-        """End it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,6 +65,10 @@ class Step:
     frame: Frame | None
     plates: Sequence[SeenPlate]
     reports: Sequence[Report]
+
+
+# What becomes of each step.
+Output = Callable[[Step], None]
 
 
 def follow(camera: Camera, read: ReadFrame) -> Iterator[Step]:
@@ -119,21 +111,19 @@ def follow_all(cameras: Sequence[Camera], read: ReadFrame) -> Iterator[Step]:
         try:
             for step in follow(camera, read_in_turn):
                 steps.put(step)
-            steps.put(None)
         except Exception as error:
             steps.put(error)
+        steps.put(None)
 
     for camera in cameras:
         Thread(target=run, args=(camera,), daemon=True, name=camera.name).start()
     failures: list[Exception] = []
-    left = len(cameras)
-    while left:
-        step = steps.get()
-        if isinstance(step, Step):
-            yield step
-        else:
-            left -= 1
-            failures += [step] if step else []
+    for _ in cameras:
+        while step := steps.get():
+            if isinstance(step, Exception):
+                failures.append(step)
+            else:
+                yield step
     if failures:
         raise failures[0]
 
@@ -172,113 +162,86 @@ def read_with(nets: "Nets") -> ReadFrame:
     return read
 
 
-class Output(Protocol):
-    """What becomes of the steps."""
-
-    def show(self, step: Step) -> None:
-        """Take note of a step."""
-
-    def close(self) -> None:
-        """There are no more."""
+def print_json(step: Step) -> None:
+    """Print each event of a step as a line of JSON."""
+    for report in step.reports:
+        print(report.event.model_dump_json(), flush=True)
 
 
-class JsonLines:
-    """Prints each event as a line of JSON."""
+def print_csv(step: Step) -> None:
+    """Print a row for each pass that has ended; `CSV_COLUMNS` names its cells."""
+    for event in _ended(step):
+        match = (event.match.list, event.match.probability) if event.match else ("", "")
+        times = event.model_dump(mode="json", include={"time"})["time"]
+        reading = event.text, event.score, str(event.readable).lower(), event.format
+        motion = event.motion.direction, str(event.motion.stationary).lower()
+        row = (event.camera, times["first"], times["last"], *reading, *motion)
+        rows = csv.writer(sys.stdout, lineterminator="\n")
+        rows.writerow((*row, event.evidence.frames_read, *match, event.id))
+        sys.stdout.flush()
 
-    def show(self, step: Step) -> None:
-        """Print the step's events."""
-        for report in step.reports:
-            print(report.event.model_dump_json(), flush=True)
 
-    def close(self) -> None:
-        """Nothing is open."""
+@contextmanager
+def live_table() -> Iterator[Output]:
+    """Keep a table of the last passes up to date; where stdout is no terminal, print lines."""
+    console, passes = Console(), dict[str, Pass]()
+    live = Live(console=console, auto_refresh=False)
 
-
-class CsvRows:
-    """Prints a row for each pass that has ended."""
-
-    def __init__(self) -> None:
-        self._rows = csv.writer(sys.stdout, lineterminator="\n")
-        self._rows.writerow(CSV_COLUMNS)
-
-    def show(self, step: Step) -> None:
-        """Print the passes that ended."""
+    def print_lines(step: Step) -> None:
         for event in _ended(step):
-            match = (event.match.list, event.match.probability) if event.match else ("", "")
-            times = event.model_dump(mode="json", include={"time"})["time"]
-            reading = event.text, event.score, str(event.readable).lower(), event.format
-            motion = event.motion.direction, str(event.motion.stationary).lower()
-            row = (event.camera, times["first"], times["last"], *reading, *motion)
-            self._rows.writerow((*row, event.evidence.frames_read, *match, event.id))
-            sys.stdout.flush()
+            print(_line(_cells(event)), flush=True)
 
-    def close(self) -> None:
-        """Nothing is open."""
+    def update(step: Step) -> None:
+        if not step.reports:
+            return
+        passes.update({report.event.id: report.event for report in step.reports})
+        for old in list(passes)[:-_SHOWN]:
+            del passes[old]
+        table = Table(*_HEADINGS, "")
+        for event in passes.values():
+            table.add_row(*_cells(event), "" if event.type == "pass.ended" else "in sight")
+        live.update(table, refresh=True)
 
-
-class LiveTable:
-    """Keeps a table of the last passes up to date; where stdout is no terminal, prints lines."""
-
-    def __init__(self) -> None:
-        console = Console()
-        self._passes: dict[str, Pass] = {}
-        self._live = Live(console=console, auto_refresh=False) if console.is_terminal else None
-        if self._live:
-            self._live.start()
-        else:
-            print(_line(("camera", "seen", "text", "format", "score", "motion", "list")))
-
-    def show(self, step: Step) -> None:
-        """Update the table."""
-        if not self._live:
-            for event in _ended(step):
-                print(_line(_cells(event)), flush=True)
-        elif step.reports:
-            self._passes |= {report.event.id: report.event for report in step.reports}
-            for old in list(self._passes)[:-_SHOWN]:
-                del self._passes[old]
-            table = Table("camera", "seen", "text", "format", "score", "motion", "list", "")
-            for event in self._passes.values():
-                table.add_row(*_cells(event), "" if event.type == "pass.ended" else "in sight")
-            self._live.update(table, refresh=True)
-
-    def close(self) -> None:
-        """Leave the table as it is."""
-        if self._live:
-            self._live.stop()
+    if console.is_terminal:
+        with live:
+            yield update
+    else:
+        print(_line(_HEADINGS))
+        yield print_lines
 
 
-class AnnotatedVideos:
-    """Writes a video for each camera, with the plates drawn in, into a folder."""
+@contextmanager
+def annotated_videos(folder: Path, fps: float) -> Iterator[Output]:
+    """Write a video for each camera, with the plates drawn in, into a folder.
 
-    def __init__(self, folder: Path, fps: float) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
-        self._folder, self._fps = folder, Fraction(fps).limit_denominator(1000)
-        self._videos: dict[str, tuple[av.container.OutputContainer, av.VideoStream]] = {}
-        self._plates: dict[str, Sequence[SeenPlate]] = {}
+    A frame that was not read gets the plates of the one before.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    videos: dict[str, tuple[av.container.OutputContainer, av.VideoStream]] = {}
+    seen: dict[str, Sequence[SeenPlate]] = {}
 
-    def show(self, step: Step) -> None:
-        """Write the step's frame; one that was not read gets the plates of the one before."""
+    def write(step: Step) -> None:
         if step.frame is None:
             return
-        plates = self._plates[step.camera] = step.plates or self._plates.get(step.camera, ())
+        plates = seen[step.camera] = step.plates or seen.get(step.camera, ())
         rgb = cv2.cvtColor(step.frame.image, cv2.COLOR_BGR2RGB)
         drawn = annotate(np.asarray(rgb, np.uint8), plates)
         drawn = drawn[: drawn.shape[0] // 2 * 2, : drawn.shape[1] // 2 * 2]  # as H.264 needs it
-        if step.camera not in self._videos:
-            container = av.open(self._folder / f"{step.camera}.mp4", "w")
-            stream = container.add_stream("libx264", rate=self._fps)
+        if step.camera not in videos:
+            container = av.open(folder / f"{step.camera}.mp4", "w")
+            stream = container.add_stream("libx264", rate=Fraction(fps).limit_denominator(1000))
             stream.height, stream.width = drawn.shape[:2]
             stream.codec_context.time_base = Fraction(1, _TICKS)
-            self._videos[step.camera] = container, stream
-        container, stream = self._videos[step.camera]
+            videos[step.camera] = container, stream
+        container, stream = videos[step.camera]
         frame = av.VideoFrame.from_ndarray(drawn, "rgb24")
         frame.pts, frame.time_base = round(step.frame.position_s * _TICKS), Fraction(1, _TICKS)
         container.mux(stream.encode(frame))
 
-    def close(self) -> None:
-        """Finish the files."""
-        for container, stream in self._videos.values():
+    try:
+        yield write
+    finally:
+        for container, stream in videos.values():
             container.mux(stream.encode(None))
             container.close()
 

@@ -31,16 +31,15 @@ from plate_models.recognition.calibration import Calibration
 from plate_models.spec import MODEL_VERSION, Specs, spec_from_json
 from plates.cameras import FOLDER_VARIABLE, KEY_VARIABLE
 from plates.cameras import settings as camera_settings
-from plates.cameras.delivery import Deliverer, targets_of
-from plates.cameras.events import Model, Pass
+from plates.cameras.delivery import deliver, targets_of
+from plates.cameras.events import Pass
 from plates.cameras.fusion import Reader
-from plates.cameras.lists import load_list
-from plates.cameras.outbox import Outbox
+from plates.cameras.lists import PlateList
 from plates.cameras.passes import Passes
 from plates.cameras.recognizer import RecognizerAway, TritonRecognizer
-from plates.cameras.sources import PushedFrames, Source, SourceError
-from plates.cameras.store import Store, StoreUnavailable
-from plates.cameras.watch import Camera, FrameSource, follow
+from plates.cameras.sources import FrameSource, PushedFrames, Source, SourceError
+from plates.cameras.store import Outbox, Store, StoreUnavailable
+from plates.cameras.watch import Camera, follow
 from plates.serving.child import SIGN_S, Child, give_sign, parse_options, python
 
 _COMMAND = python("plates.cameras.worker")
@@ -57,16 +56,11 @@ def parts(path: Path, environment: Callable[[], Mapping[str, str]]) -> list[Chil
     A file with mistakes is a `CameraSettingsError` that names them all.
     """
     file = camera_settings.load(path)
-    cameras = [
-        Child(
-            f"camera {camera.name}",
-            [*_COMMAND, "--camera", camera.name],
-            environment,
-            needed=False,
-        )
-        for camera in file.cameras
+    works = {f"camera {camera.name}": ("--camera", camera.name) for camera in file.cameras}
+    return [
+        Child(name, [*_COMMAND, *work], environment, needed=False)
+        for name, work in {**works, "delivery": ("--deliver",)}.items()
     ]
-    return [*cameras, Child("delivery", [*_COMMAND, "--deliver"], environment, needed=False)]
 
 
 def main() -> int:
@@ -83,7 +77,7 @@ def main() -> int:
     if settings.cameras is None:
         raise SystemExit("PLATES_CAMERAS is not set")
     file = camera_settings.load(settings.cameras)
-    store = Store.of(file.storage)
+    store = Store(file.storage)
     if options.deliver:
         _deliver(file, store, options.alive)
     else:
@@ -94,9 +88,8 @@ def main() -> int:
 
 def _deliver(file: camera_settings.CamerasFile, store: Store, alive: int) -> None:
     stop = threading.Event()
-    worker = threading.Thread(
-        target=Deliverer(store, targets_of(file)).run, args=(stop,), daemon=True
-    )
+    work = store, targets_of(file), stop
+    worker = threading.Thread(target=deliver, args=work, daemon=True)
     worker.start()
     while worker.is_alive() and give_sign(alive):
         time.sleep(SIGN_S)
@@ -112,7 +105,8 @@ def _follow(
 ) -> None:
     """Follow a camera; its events go to the store."""
     recognizer = TritonRecognizer(settings, os.environ.get(KEY_VARIABLE, ""))
-    model = _wait_for(recognizer, alive)
+    blank = np.zeros((64, 64, 3), np.uint8)
+    _patiently(lambda: recognizer.read(blank), camera.name, alive)
     outbox = Outbox(store)
     targets = [target for target in file.targets if target.name in camera.targets]
     pictures = file.storage.pictures or any(getattr(each, "picture", False) for each in targets)
@@ -122,11 +116,10 @@ def _follow(
         outbox.put(event, _jpeg(crop) if pictures and crop is not None else None, wanted)
 
     # What was in sight when this camera's last process was killed: this one doesn't know it.
-    for event in _patiently(store.running, camera.name, alive=alive):
+    for event in _patiently(lambda: store.running(camera.name), camera.name, alive):
         put(event.model_copy(update={"type": "pass.ended", "revision": event.revision + 1}))
-    zones = [camera_settings.Zone(*each) for each in camera.zones.items()]
-    lists = [load_list(name, file.lists[name]) for name in camera.lists]
-    passes = Passes(camera.name, _reader(settings), model, zones, lists)
+    lists = [PlateList(name, file.lists[name]) for name in camera.lists]
+    passes = Passes(camera.name, _reader(settings), recognizer.model, camera.zones, lists)
     stopping = threading.Event()
     try:
         with contextlib.closing(_source(camera)) as source:
@@ -140,14 +133,11 @@ def _follow(
             threading.Thread(
                 target=_write_states, args=(store, camera.name, source), daemon=True
             ).start()
-            next_sign = 0.0
             for step in follow(Camera(camera.name, source, passes), recognizer.read):
                 for report in step.reports:
                     put(report.event, report.crop)
-                if time.monotonic() >= next_sign:
-                    next_sign = time.monotonic() + SIGN_S
-                    if not give_sign(alive):
-                        return
+                if not give_sign(alive):
+                    return
     except SourceError as error:
         log.error("%s: %s", camera.name, error)
     # A file has ended: nothing to do is no reason to be started again.
@@ -165,30 +155,19 @@ def _write_states(store: Store, camera: str, source: FrameSource) -> None:
         time.sleep(SIGN_S)
 
 
-def _patiently(ask: Callable[[str], T], camera: str, alive: int) -> T:
-    """Ask the database until it answers."""
+def _patiently(ask: Callable[[], T], camera: str, alive: int) -> T:
+    """Ask Triton or the database until it answers."""
     while give_sign(alive):
         try:
-            return ask(camera)
-        except StoreUnavailable as error:
-            log.warning("%s waits for the database: %s", camera, error)
+            return ask()
+        except (RecognizerAway, StoreUnavailable) as error:
+            log.warning("%s waits: %s", camera, error)
             time.sleep(SIGN_S)
     raise SystemExit(1)  # the supervisor has ended
 
 
 def _jpeg(crop: NDArray[np.uint8]) -> bytes:
     return cv2.imencode(".jpg", cv2.cvtColor(crop, cv2.COLOR_RGB2BGR))[1].tobytes()
-
-
-def _wait_for(recognizer: TritonRecognizer, alive: int) -> Model:
-    """Wait until Triton reads; returns what it reads with."""
-    while give_sign(alive):
-        try:
-            recognizer.read(np.zeros((64, 64, 3), np.uint8))
-            return recognizer.model
-        except RecognizerAway:
-            time.sleep(SIGN_S)
-    raise SystemExit(1)  # the supervisor has ended
 
 
 def _reader(settings: Settings) -> Reader:

@@ -32,9 +32,9 @@ def run(arguments: argparse.Namespace) -> int:
     """Follow the sources; the exit status is 1 if one could not be followed."""
     from plate_models.weights import check_manifest
     from plates.cameras import watch
-    from plates.cameras.lists import load_list
+    from plates.cameras.lists import PlateList
 
-    lists = [load_list(path.stem, path) for path in arguments.list]
+    lists = [PlateList(path.stem, path) for path in arguments.list]
     nets = load_nets(arguments)
     weights = check_manifest(arguments.weights or RELEASED_WEIGHTS)
     with ExitStack() as stack:
@@ -42,18 +42,17 @@ def run(arguments: argparse.Namespace) -> int:
         cameras = watch.open_cameras(arguments.sources, *options, nets, weights)
         for camera in cameras:
             stack.callback(camera.source.close)
-        outputs: list[watch.Output] = []
         if arguments.json:
-            outputs.append(watch.JsonLines())
+            outputs: list[watch.Output] = [watch.print_json]
         elif arguments.csv:
-            outputs.append(watch.CsvRows())
+            print(*watch.CSV_COLUMNS, sep=",")
+            outputs = [watch.print_csv]
         else:
-            outputs.append(watch.LiveTable())
+            outputs = [stack.enter_context(watch.live_table())]
         if arguments.annotate:
-            outputs.append(watch.AnnotatedVideos(arguments.annotate, arguments.fps))
-        for output in outputs:
-            stack.callback(output.close)
+            videos = watch.annotated_videos(arguments.annotate, arguments.fps)
+            outputs.append(stack.enter_context(videos))
         for step in watch.follow_all(cameras, watch.read_with(nets)):
-            for output in outputs:
-                output.show(step)
+            for show in outputs:
+                show(step)
     return 0

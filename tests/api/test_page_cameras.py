@@ -3,13 +3,12 @@
 import cv2
 import numpy as np
 import pytest
-from camera_events import a_pass
+from camera_events import a_pass, store_of
 from page_driver import chromium, needs_browser, visiting
 from support import running_gateway, settings_for
 
 from plates.cameras.http import make_router
 from plates.cameras.settings import CamerasFile
-from plates.cameras.store import Store
 
 FILE = CamerasFile.model_validate({"cameras": [{"name": "gate"}, {"name": "door"}]})
 PICTURE = cv2.imencode(".jpg", np.full((48, 188, 3), 200, np.uint8))[1].tobytes()
@@ -25,7 +24,7 @@ return [...document.querySelectorAll("#passes img")].map((image) => image.natura
 
 @pytest.fixture
 def store(tmp_path):
-    store = Store(f"sqlite:///{tmp_path}/plates.db", True, True, 30)
+    store = store_of(tmp_path)
     yield store
     store.close()
 

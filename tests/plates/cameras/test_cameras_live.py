@@ -2,56 +2,25 @@
 
 import base64
 import json
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import ClassVar
 
 import httpx
 import psutil
 import pytest
+from camera_events import store_of
 from support import SAMPLES, serving
 
 from plates.benchmarks.cameras import rtsp_server, write_stream
-from plates.cameras.store import Store
 
 pytestmark = [pytest.mark.live, pytest.mark.control]
 SECRET = "whsec_" + base64.b64encode(bytes(32)).decode()
 TEXT, PATIENCE_S = "E333CT61", 60
 
 
-class Receiver(BaseHTTPRequestHandler):
-    """Takes webhooks, unless it is away."""
-
-    events: ClassVar[list[dict]] = []
-    away = False
-
-    def do_POST(self) -> None:
-        body = self.rfile.read(int(self.headers["Content-Length"]))
-        if not self.away:
-            self.events.append(json.loads(body))
-        self.send_response(503 if self.away else 204)
-        self.end_headers()
-
-    def log_message(self, *_: object) -> None:
-        """Say nothing."""
-
-
-@pytest.fixture(scope="module")
-def receiver():
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Receiver)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield server.server_port
-    server.shutdown()
-    server.server_close()
-    thread.join()
-
-
-@pytest.fixture(scope="module")
+@pytest.fixture
 def camera(tmp_path_factory) -> Iterator[str]:
     """A stream in which a car crosses the picture again and again; each time it is a pass."""
     folder = tmp_path_factory.mktemp("rtsp")
@@ -61,7 +30,7 @@ def camera(tmp_path_factory) -> Iterator[str]:
 
 
 @contextmanager
-def service(folder: Path, camera: str, receiver: int) -> Iterator[tuple[httpx.Client, int]]:
+def service(folder: Path, camera: str, receiver: str) -> Iterator[tuple[httpx.Client, int]]:
     (folder / "residents.csv").write_text(f"plate\n{TEXT}\n")
     (folder / "cameras.toml").write_text(f"""
         storage = {{texts = true, pictures = true}}
@@ -69,7 +38,7 @@ def service(folder: Path, camera: str, receiver: int) -> Iterator[tuple[httpx.Cl
         [[targets]]
         name = "hook"
         kind = "webhook"
-        url = "http://127.0.0.1:{receiver}/"
+        url = "{receiver}"
         secret = "{SECRET}"
         private_addresses = true
         events = ["pass.updated", "pass.ended"]
@@ -86,7 +55,7 @@ def service(folder: Path, camera: str, receiver: int) -> Iterator[tuple[httpx.Cl
     ):
         yield client, served.pid
     # What was in sight has ended: nothing is left for the next start.
-    with closing(Store(f"sqlite:///{folder}/plates.db", True, True, 30)) as store:
+    with closing(store_of(folder)) as store:
         assert store.running("gate") == []
     log = (folder / "log").read_text()
     assert "secret@" not in log and TEXT not in log
@@ -100,10 +69,6 @@ def process(supervisor: int, *words: str) -> psutil.Process:
     raise LookupError(words)
 
 
-def ended() -> list[dict]:
-    return [event for event in Receiver.events if event["type"] == "pass.ended"]
-
-
 def wait_for(reached: Callable[[], object], what: str) -> None:
     until = time.monotonic() + PATIENCE_S
     while not reached():
@@ -112,7 +77,13 @@ def wait_for(reached: Callable[[], object], what: str) -> None:
 
 
 def test_a_car_is_one_event_and_none_is_lost_whoever_is_killed(tmp_path, camera, receiver):
-    with service(tmp_path, camera, receiver) as (client, supervisor):
+    def events() -> list[dict]:
+        return [json.loads(taken.body) for taken in receiver.requests if taken.status == 200]
+
+    def ended() -> list[dict]:
+        return [event for event in events() if event["type"] == "pass.ended"]
+
+    with service(tmp_path, camera, receiver.url) as (client, supervisor):
 
         def one_more(what: str) -> None:
             before = len(ended())
@@ -122,7 +93,7 @@ def test_a_car_is_one_event_and_none_is_lost_whoever_is_killed(tmp_path, camera,
         event = ended()[0]
         assert (event["text"], event["camera"], event["time"]["source"]) == (TEXT, "gate", "rtcp")
         assert event["match"]["list"] == "residents" and event["match"]["probability"] > 0.9
-        updates = [e for e in Receiver.events if e["id"] == event["id"]]
+        updates = [e for e in events() if e["id"] == event["id"]]
         assert updates[0]["type"] == "pass.updated" and updates[0]["revision"] == 1
         gate, yard = client.get("/v1/cameras").json()["cameras"]
         assert (gate["state"]["status"], yard["pushed"]) == ("live", True)
@@ -137,7 +108,7 @@ def test_a_car_is_one_event_and_none_is_lost_whoever_is_killed(tmp_path, camera,
         ):
             process(supervisor, *victim).kill()
             one_more(f"a pass after the end of {victim}")
-        Receiver.away, before = True, len(ended())
+        receiver.status, before = 503, len(ended())
 
         def kept() -> int:
             return len(client.get("/v1/passes", params={"text": "E333*"}).json()["passes"])
@@ -145,7 +116,7 @@ def test_a_car_is_one_event_and_none_is_lost_whoever_is_killed(tmp_path, camera,
         known = kept()
         wait_for(lambda: kept() >= known + 2, "passes while the target is away")
         assert len(ended()) == before
-        Receiver.away = False
+        receiver.status = 200
         wait_for(lambda: len(ended()) >= before + 2, "what was owed")
         # Also pushed frames become passes.
         photo = (SAMPLES / "green_car.jpg").read_bytes()

@@ -11,9 +11,7 @@ import threading
 from ast import literal_eval
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from camera_events import a_pass
@@ -22,67 +20,17 @@ from paho.mqtt.enums import CallbackAPIVersion
 from standardwebhooks import Webhook
 from support import wait_until
 
-from plates.cameras.delivery import Deliverer, targets_of
+from plates.benchmarks.cameras import free_port
+from plates.cameras.delivery import deliver, targets_of
 from plates.cameras.settings import CamerasFile
-from plates.cameras.store import Store
 
 SIGNING_KEY = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 WEBHOOK = {"name": "hook", "kind": "webhook", "secret": SIGNING_KEY, "private_addresses": True}
 
 
-class Receiver(ThreadingHTTPServer):
-    """Answers as `statuses` says, then with 200, and an endless body each time."""
-
-    daemon_threads = True
-
-    def __init__(self) -> None:
-        self.requests, self.statuses, self.open = [], [], threading.Event()
-        self.open.set()
-        super().__init__(("127.0.0.1", 0), Handler)
-        threading.Thread(target=self.serve_forever, args=(0.05,), daemon=True).start()
-
-    @property
-    def url(self):
-        return f"http://127.0.0.1:{self.server_port}/"
-
-
-class Handler(BaseHTTPRequestHandler):
-    def do_POST(self):
-        body = self.rfile.read(int(self.headers["content-length"]))
-        self.server.open.wait(20)
-        status = self.server.statuses.pop(0) if self.server.statuses else 200
-        self.server.requests.append(
-            SimpleNamespace(path=self.path, headers=self.headers, body=body)
-        )
-        self.send_response(status)
-        self.send_header("location", self.server.url + "elsewhere")
-        self.send_header("connection", "close")
-        self.end_headers()
-        try:
-            while self.server.open.is_set():
-                self.wfile.write(b"x" * 65536)
-        except OSError:
-            pass
-
-    def log_message(self, *_):
-        pass
-
-
-@pytest.fixture
-def receiver(request):
-    server = Receiver()
-    yield server
-    server.open.set()
-    server.shutdown()
-    server.server_close()
-
-
-@pytest.fixture
-def store(tmp_path, monkeypatch):
+@pytest.fixture(autouse=True)
+def soon(monkeypatch):
     monkeypatch.setattr("plates.cameras.store._LONGEST_DELAY_S", 0.1)
-    store = Store(f"sqlite:///{tmp_path}/plates.db", True, True, 30)
-    yield store
-    store.close()
 
 
 @contextmanager
@@ -91,7 +39,7 @@ def delivering(store, *targets):
     camera = {"name": "gate-1", "targets": [target["name"] for target in targets]}
     file = CamerasFile.model_validate({"targets": targets, "cameras": [camera]})
     stop = threading.Event()
-    thread = threading.Thread(target=Deliverer(store, targets_of(file)).run, args=(stop,))
+    thread = threading.Thread(target=deliver, args=(store, targets_of(file), stop))
     thread.start()
     try:
         yield
@@ -100,8 +48,8 @@ def delivering(store, *targets):
         thread.join()
 
 
-def nothing_owed(store):
-    return lambda: not store.backlog()
+def nothing_owed(store, *targets):
+    return lambda: not any(store.due(target, 1e10) for target in targets)
 
 
 def test_webhooks_are_signed_and_tried_again_with_the_same_id(store, receiver):
@@ -109,7 +57,7 @@ def test_webhooks_are_signed_and_tried_again_with_the_same_id(store, receiver):
     store.add(a_pass(kind="updated"), None, [])
     store.add(a_pass(revision=2), None, ["hook"])
     with delivering(store, WEBHOOK | {"url": receiver.url}):
-        wait_until(nothing_owed(store))
+        wait_until(nothing_owed(store, "hook"))
     assert [request.path for request in receiver.requests] == ["/"] * 4, "no redirect is followed"
     assert {r.headers["webhook-id"] for r in receiver.requests} == {"0199-1-2-ended"}
     event = Webhook(SIGNING_KEY).verify(
@@ -179,7 +127,7 @@ def test_certificates_are_checked_for_the_name(store, receiver, tmp_path, monkey
         for name, host in (("right", "hub.example"), ("wrong", "other.example"))
     )
     with delivering(store, right, wrong):
-        wait_until(lambda: "right" not in store.backlog())
+        wait_until(nothing_owed(store, "right"))
         wait_until(lambda: store.due("wrong", 1e10)[0].attempts)
     assert {request.path for request in receiver.requests} == {"/right"}
     assert receiver.requests[0].headers["host"] == f"hub.example:{receiver.server_port}"
@@ -191,10 +139,10 @@ def test_a_slow_target_holds_no_other(store, receiver, tmp_path):
         store.add(a_pass(number), None, ["hook", "log"])
     log = {"name": "log", "kind": "jsonl", "path": tmp_path / "passes.jsonl"}
     with delivering(store, WEBHOOK | {"url": receiver.url}, log):
-        wait_until(lambda: "log" not in store.backlog())
-        assert store.backlog() == {"hook": (5, 0)}
+        wait_until(nothing_owed(store, "log"))
+        assert len(store.due("hook", 1e10)) == 5
         receiver.open.set()
-        wait_until(nothing_owed(store))
+        wait_until(nothing_owed(store, "hook"))
     ids = [json.loads(request.body)["id"] for request in receiver.requests]
     assert ids == [f"0199-{number}" for number in range(5)]
 
@@ -204,7 +152,7 @@ def test_what_plate_recognizer_stream_sends(store, receiver):
     target = {"kind": "plate_recognizer", "url": url, "private_addresses": True}
     store.add(a_pass(), b"jpeg", ["plain", "form"])
     with delivering(store, target | {"name": "plain"}, target | {"name": "form", "picture": True}):
-        wait_until(nothing_owed(store))
+        wait_until(nothing_owed(store, "plain", "form"))
     types = {r.headers.get_content_type(): r for r in receiver.requests}
     message = json.loads(types["application/json"].body)
     assert message == {
@@ -262,7 +210,7 @@ def test_files_grow_by_a_line_an_event(store, tmp_path):
     store.add(a_pass(1), None, ["jsonl", "csv"])
     store.add(a_pass(2, text="", format="unknown"), None, ["jsonl", "csv"])
     with delivering(store, *targets):
-        wait_until(nothing_owed(store))
+        wait_until(nothing_owed(store, "jsonl", "csv"))
     lines = (tmp_path / "passes.jsonl").read_text().splitlines()
     assert [json.loads(line)["id"] for line in lines[1:]] == ["0199-1", "0199-2"]
     with (tmp_path / "passes.csv").open(newline="") as file:
@@ -282,9 +230,7 @@ class Broker:
     """A mosquitto that knows one user."""
 
     def __init__(self, folder) -> None:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = probe.getsockname()[1]
+        self.port = free_port()
         users = ["mosquitto_passwd", "-b", "-c", folder / "users", "plates", "hunter2/@"]
         subprocess.run(users, check=True, capture_output=True)
         (folder / "users").chmod(0o644)
@@ -334,14 +280,14 @@ def test_home_assistant_finds_the_sensors_and_sees_plates(store, broker, caplog)
     with delivering(store, target):
         wait_until(lambda: "home: event 1 again later" in caplog.text)  # There is no broker yet.
         with broker.running():
-            wait_until(nothing_owed(store))
+            wait_until(nothing_owed(store, "home"))
         store.add(a_pass(2), None, ["home"])
         with broker.running(), broker.subscriber() as seen:
-            wait_until(nothing_owed(store))
+            wait_until(nothing_owed(store, "home"))
             wait_until(lambda: len(seen) >= 2)
             seen.clear()
             store.add(a_pass(3, text="A001AA77"), None, ["home"])
-            wait_until(nothing_owed(store))
+            wait_until(nothing_owed(store, "home"))
             with broker.subscriber() as late:
                 wait_until(lambda: len(late) >= 2)
             wait_until(lambda: len(seen) >= 2)

@@ -1,10 +1,10 @@
 """Frames of one plate together: what several say, what one can't veto, what counts once."""
 
 from dataclasses import replace
-from math import log
 
 import numpy as np
 import pytest
+import scripted
 
 from plate_models.formats import grammar_of
 from plate_models.recognition import ctc
@@ -12,11 +12,10 @@ from plate_models.recognition.calibration import UNCALIBRATED, Calibration, logi
 from plate_models.recognition.decoding import Evidence, Reading, choose_reading
 from plate_models.spec import RECOGNIZER
 from plates.cameras.frames import SeenPlate
-from plates.cameras.fusion import Fusion, Reader, fuse, log_likelihood
+from plates.cameras.fusion import Fusion, Reader, fuse
 
 GROUND = dict.fromkeys(("white", "yellow", "blue", "black", "red"), 0.01)
 WHITE, YELLOW = {**GROUND, "white": 0.96}, {**GROUND, "yellow": 0.96}
-ALPHABET = RECOGNIZER.alphabet
 READER = Reader(grammar_of("ru"), passes=Calibration(readable_from=0.9))
 Doubts = dict[int, dict[str, float]]
 
@@ -36,16 +35,8 @@ def seen(
         probs[:, 1 + 2 * place] = 1e-6
         for other, odds in (doubts or {}).get(place, {char: 1.0}).items():
             probs[ctc.encode(other)[0], 1 + 2 * place] = odds
-    return plate_of(np.log(probs / probs.sum(axis=0)), x=x, width=width, ground=ground)
-
-
-def plate_of(
-    log_probs: ctc.Array, *, x: float = 0.0, width: float = 100.0, ground: dict[str, float] = WHITE
-) -> SeenPlate:
-    y = width / 4.6
-    quad = (x, 0.0), (x + width, 0.0), (x + width, y), (x, y)
-    crop = np.zeros((48, 188, 3), np.uint8)
-    return SeenPlate((x, 0, x + width, y), quad, 0.9, 1, "", 0.0, (), log_probs, crop, ground)
+    log_probs = np.log(probs / probs.sum(axis=0))
+    return replace(scripted.seen(text, (x, 0), width), log_probs=log_probs, ground=ground)
 
 
 def odds(reading: Reading) -> float:
@@ -128,7 +119,8 @@ def test_the_grammar_is_not_outvoted_by_the_number_of_frames():
 def test_frames_that_cannot_be_read_are_passed_over():
     nothing = Reading("", 0.0, False, "unknown", (), ())
     plate = seen("A127EX71")
-    broken, empty = plate_of(np.full(plate.log_probs.shape, np.nan)), seen("")
+    broken = replace(plate, log_probs=np.full(plate.log_probs.shape, np.nan))
+    empty = seen("")
     for frames in ([], [broken], [empty, broken]):
         fused = fuse(frames, READER, ["A127EX71"])
         assert fused.reading == nothing and fused.probabilities == {"A127EX71": 0.0}
@@ -160,11 +152,3 @@ def test_the_grounds_of_all_frames_say_the_format():
     frames = [seen("AB12377", x=300 * n, ground=ground) for n, ground in enumerate(grounds)]
     assert fuse(frames[1:2], READER).reading.format != "ru.taxi"
     assert fuse(frames, READER).reading.format == "ru.taxi"
-
-
-def test_a_text_s_likelihood_has_a_floor():
-    plate = seen("A127EX71", {2: {"2": 0.75, "7": 0.25}})
-    assert log_likelihood(plate, "A177EX71", ALPHABET) == pytest.approx(log(0.25), abs=0.01)
-    assert log_likelihood(plate, "M993KK99", ALPHABET) == pytest.approx(log(1e-6))
-    broken = replace(plate, log_probs=np.full(plate.log_probs.shape, np.nan))
-    assert log_likelihood(broken, "A127EX71", ALPHABET) == pytest.approx(log(1e-6))

@@ -7,24 +7,16 @@ from contextlib import contextmanager
 from multiprocessing.connection import Listener
 
 import pytest
-from camera_events import a_pass
+from camera_events import a_pass, store_of
 from support import SAMPLES, running_gateway, settings_for
 
 from plates.cameras.http import make_router
 from plates.cameras.settings import CamerasFile
-from plates.cameras.store import Store
 
 PHOTO = (SAMPLES / "green_car.jpg").read_bytes()
 FILE = CamerasFile.model_validate(
     {"cameras": [{"name": "gate", "source": "rtsp://u:secret@host/1"}, {"name": "door"}]}
 )
-
-
-@pytest.fixture
-def store(tmp_path):
-    store = Store(f"sqlite:///{tmp_path}/plates.db", True, True, 30)
-    yield store
-    store.close()
 
 
 @contextmanager
@@ -49,9 +41,7 @@ def test_search_by_text_camera_and_time_page_by_page(client, store):
         return [each["id"] for each in client.get("/v1/passes", params=query).json()["passes"]]
 
     assert found() == ["p2", "p1", "p0"]
-    assert found(text="aa") == ["p2", "p0"]
-    assert found(text="A???AA*") == ["p2", "p0"] and found(text="A???AA") == []
-    assert found(camera="gate", text="A") == ["p0"]
+    assert found(camera="gate", text="A???AA*") == ["p0"]
     assert found(since="2026-01-31T12:00:01Z", until="2026-01-31T12:00:01.5Z") == ["p1"]
     page = client.get("/v1/passes", params={"limit": 2}).json()
     assert [each["id"] for each in page["passes"]] == ["p2", "p1"]
@@ -146,7 +136,7 @@ def test_a_pushed_frame_reaches_the_cameras_process(client, tmp_path):
 
 
 def test_a_database_that_is_away_is_named(fake, tmp_path):
-    store = Store("postgresql://nobody@127.0.0.1:1/none", True, True, 30)
+    store = store_of("postgresql://nobody@127.0.0.1:1/none")
     with gateway(fake, store, tmp_path) as client:
         began = time.monotonic()
         answer = client.get("/v1/passes")

@@ -5,7 +5,7 @@ import os
 import pytest
 
 from plates.cameras import lists
-from plates.cameras.lists import PlateList, load_list
+from plates.cameras.lists import PlateList
 
 CAR, OTHER = "X556XM750", "B840CK197"
 
@@ -22,7 +22,7 @@ CAR, OTHER = "X556XM750", "B840CK197"
 def test_plates_are_found_however_they_are_written(tmp_path, written):
     path = tmp_path / "residents.csv"
     path.write_text(written, encoding="utf-8")
-    residents = load_list("residents", path)
+    residents = PlateList("residents", path)
     assert residents.near([CAR]) == {CAR} and residents.near([OTHER]) == {OTHER}
 
 
@@ -30,7 +30,7 @@ def test_malformed_lines_are_named_by_number_and_the_rest_holds(tmp_path, caplog
     path = tmp_path / "residents.csv"
     # An open quote, no plate, bytes of another encoding, a cell as long as a book.
     path.write_bytes(b'X556XM750\n"A1\n??\n\xc0\xc1\n' + b"A" * 10**6 + b"\nB840CK197\n")
-    residents = load_list("residents", path)
+    residents = PlateList("residents", path)
     assert residents.near([CAR, OTHER]) == {CAR, OTHER}
     assert [f"line {number} " in caplog.text for number in range(1, 7)] == [0, 1, 1, 1, 1, 0]
     assert "A1" not in caplog.text  # It may say whose car it is.
@@ -39,15 +39,15 @@ def test_malformed_lines_are_named_by_number_and_the_rest_holds(tmp_path, caplog
 def test_an_empty_list_is_one_and_a_missing_one_is_named(tmp_path):
     path = tmp_path / "residents.csv"
     with pytest.raises(FileNotFoundError, match=r"residents\.csv"):
-        load_list("residents", path)
+        PlateList("residents", path)
     path.touch()
-    assert load_list("residents", path).near([CAR]) == set()
+    assert PlateList("residents", path).near([CAR]) == set()
 
 
 def test_a_list_follows_its_file(tmp_path, monkeypatch, caplog):
     path = tmp_path / "residents.csv"
     path.write_text(CAR)
-    residents = load_list("residents", path)
+    residents = PlateList("residents", path)
     path.write_text(OTHER)
     os.utime(path, ns=(0, 0))
     assert residents.near([CAR, OTHER]) == {CAR}  # not at each frame
@@ -57,8 +57,9 @@ def test_a_list_follows_its_file(tmp_path, monkeypatch, caplog):
     assert residents.near([OTHER]) == {OTHER} and "stays" in caplog.text
 
 
-def test_near_is_one_character_more_less_or_other():
-    residents = PlateList("residents", [CAR])
+def test_near_is_one_character_more_less_or_other(tmp_path):
+    (tmp_path / "residents.csv").write_text(CAR)
+    residents = PlateList("residents", tmp_path / "residents.csv")
     near = ["X556XM75", "X556XM7501", "X558XM750"]
     assert all(residents.near([text]) == {CAR} for text in near)
     assert residents.near([OTHER, "X999XM750"]) == set()

@@ -10,7 +10,6 @@ from plates.cameras.events import Model, Stream
 from plates.cameras.fusion import Reader
 from plates.cameras.lists import PlateList
 from plates.cameras.passes import Passes
-from plates.cameras.settings import Zone
 
 CAR, OTHER, ALIKE = "X556XM750", "B840CK197", "X558XM750"
 MODEL = Model(version="1", weights="sha256:0")
@@ -236,17 +235,18 @@ def test_a_clock_that_leaps_neither_fails_nor_joins_others():
 
 
 def test_zones_name_passes_and_leave_out_others():
-    left = Zone("left", ((0, 0), (0.5, 0), (0.5, 1), (0, 1)))
+    left = {"left": ((0, 0), (0.5, 0), (0.5, 1), (0, 1))}
 
     def script(second, _end=3):
         return [seen(CAR, (300 + 200 * second, 300)), seen(OTHER, (1000, 500 + 10 * second))]
 
-    [event] = ended(run(passes_of(zones=[left]), script))
+    [event] = ended(run(passes_of(zones=left), script))
     assert (event.text, event.motion.zones) == (CAR, ["left"])
 
 
-def test_a_listed_plate_is_matched_by_its_probability_not_by_its_spelling():
-    residents = PlateList("residents", frozenset({CAR, "A001AA77"}))
+def test_a_listed_plate_is_matched_by_its_probability_not_by_its_spelling(tmp_path):
+    (tmp_path / "residents.csv").write_text(f"{CAR}\nA001AA77\n")
+    residents = PlateList("residents", tmp_path / "residents.csv")
 
     def match_of(text, sure):
         def script(second, _end=2):

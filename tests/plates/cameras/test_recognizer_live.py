@@ -34,7 +34,8 @@ def segments() -> set[Path]:
 
 
 def scenes() -> list[np.ndarray]:
-    return [cv2.imread(str(path)) for path in sorted(SAMPLES.glob("*.jpg"))]
+    photos = [cv2.imread(str(path)) for path in sorted(SAMPLES.glob("*.jpg"))]
+    return [*photos, np.full((300, 400, 3), 127, np.uint8)]  # without plates
 
 
 def test_frames_are_read_as_in_process_whichever_way_their_pixels_go(server):
@@ -61,14 +62,6 @@ def test_frames_are_read_as_in_process_whichever_way_their_pixels_go(server):
     # Its name is gone as soon as both have it, so that nothing is left if one is killed.
     assert segments() == before
     assert ways[0].model.weights.startswith("sha256:")
-    for way in ways:
-        way.close()
-
-
-def test_a_frame_without_plates_is_read(server):
-    recognizer = recognizer_of(server, server.http.key)
-    assert recognizer.read(np.full((300, 400, 3), 127, np.uint8)) == []
-    recognizer.close()
 
 
 def test_a_triton_that_was_restarted_is_used_again(server):
@@ -85,4 +78,3 @@ def test_a_triton_that_was_restarted_is_used_again(server):
         assert time.monotonic() < until
         with contextlib.suppress(RecognizerAway):
             assert [plate.text for plate in recognizer.read(scene)] == texts
-    recognizer.close()
