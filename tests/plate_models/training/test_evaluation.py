@@ -275,6 +275,4 @@ def test_released_weights_reach_the_floors_on_real_photos(nets: Nets) -> None:
     assert found.hits >= 192
     assert read_in_box.hits >= 178
     assert read.hits >= 175
-    # A registration painted on a vehicle's side scores 0.54 to 0.69, by how the processor rounds.
-    wrong = {answer.guess for _, answer in boards["no_plates, held out"].wrong_texts}
-    assert wrong <= {"MS815AJ"}
+    assert not boards["no_plates, held out"].wrong_texts
