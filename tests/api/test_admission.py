@@ -270,14 +270,22 @@ def test_no_net_works_for_clients_that_disconnect_or_photos_that_are_too_late(tr
     settings = Settings(triton_url=triton.grpc_url, concurrency=clients, max_waiting=0)
     direct = triton_grpc.InferenceServerClient(triton.grpc_url)
     with direct, running_gateway(settings) as client:
-        before = answered(direct, "lprnet")
+        before = {net: answered(direct, net) for net in ("yolo", "stn", "lprnet")}
         with ExitStack() as connections:
-            for _ in range(clients):
-                connections.enter_context(begin_upload(client, large, length=len(large)))
+            uploads = [
+                connections.enter_context(begin_upload(client, large[:-1], length=len(large)))
+                for _ in range(clients)
+            ]
+            # All at once: none is decoded before the last one has its place.
+            for upload in uploads:
+                upload.sendall(large[-1:])
             wait_until(lambda: number(client, "plates_in_flight") == clients)
         wait_until(lambda: number(client, "plates_in_flight") == 0)
         assert post_raw(client, SCENE_PHOTO).status_code == 200
-        assert 1 <= answered(direct, "lprnet") - before <= clients // 2
+        # Those of the photo whose client stayed, and no others.
+        assert {net: answered(direct, net) - before[net] for net in before} == dict.fromkeys(
+            before, 1
+        )
 
         before = answered(direct, "yolo")
         tensor = triton_grpc.InferInput("image", [len(SCENE_PHOTO)], "UINT8")

@@ -63,7 +63,7 @@ def test_the_wheel_is_the_one_in_the_table():
     pinned = [line for line in PROJECT["dependency-groups"]["embedded"] if "pytriton" in line]
     assert pinned == [f"nvidia-pytriton =={version}; sys_platform == 'linux'"]
     wheel = find_installation()
-    assert wheel is not None
+    assert wheel.is_wheel and metadata.version("nvidia-pytriton") == version
     # The wheel brings a stub for each Python that we support.
     stubs = {path.name for path in wheel.stub.parent.parent.iterdir()}
     assert stubs >= PYTHONS and f"3.{sys.version_info.minor}" in stubs

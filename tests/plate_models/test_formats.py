@@ -87,9 +87,7 @@ def test_region_names_the_issuer_and_rows_are_the_plates():
 
 
 def native(text: str) -> str:
-    match = reading_of(text, RUSSIA.judge(text)[0])
-    assert match is not None
-    return match.native
+    return reading_of(text, RUSSIA.judge(text)[0]).native
 
 
 def test_letters_are_written_as_the_country_writes_them():

@@ -137,7 +137,7 @@ def test_a_killed_worker_is_replaced_and_ctrl_c_ends_it_all(tmp_path):
 def test_a_killed_supervisor_takes_the_worker_with_it():
     with running_service({"PLATES_TRITON_URL": "127.0.0.1:1"}) as service:
         worker = worker_of(service.process.pid)
-        assert worker is not None
+        assert processes.is_alive(worker)
         service.process.kill()
     wait_until(lambda: not processes.is_alive(worker))
     host, _, port = service.url.removeprefix("http://").rpartition(":")

@@ -80,7 +80,6 @@ def test_the_server_dies_with_its_killed_owner(models):
     )
     command = [sys.executable, "-c", code, str(models)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as owner:
-        assert owner.stdout is not None
         prefix, *family = owner.stdout.readline().split()
         owner.kill()
     assert len(family) == 3
@@ -104,7 +103,7 @@ def test_nothing_survives(models, hurt, number, monkeypatch):
     with EmbeddedTriton(models) as server:
         family, prefix, pids = family_of(server), server.shm_prefix, server.pids
         keeper = server._guardian
-        assert keeper is not None
+        assert keeper.pid == pids.guardian and keeper.poll() is None
         victims = {"guardian": [pids.guardian], "server": [pids.server], "stubs": pids.stubs}
         for pid in [pid for name in hurt for pid in victims[name]]:
             os.kill(pid, number)
