@@ -9,7 +9,7 @@ import grpc
 import numpy as np
 import pytest
 from fake_triton import Holding, refusing
-from page_driver import Page, chromium, needs_browser, sample, visiting
+from page_driver import Page, needs_browser, sample, visiting
 from support import PHOTO, running_gateway, settings_for
 
 TOKEN = "a-token-of-the-tests-0123456789"  # noqa: S105
@@ -19,12 +19,6 @@ AVIF = b"\0\0\0\x18ftypavif\0\0\0\0mif1avif" + bytes(64)
 def test_only_the_pages_own_files_are_served(client):
     for path in ("/page/", "/page/none.js", "/page/%2e%2e%2fmain.py", "/page/..%2fcli.py"):
         assert client.get(path).status_code == 404
-
-
-@pytest.fixture(scope="module")
-def driver():
-    with chromium() as driver:
-        yield driver
 
 
 @pytest.fixture
@@ -82,6 +76,8 @@ def test_answers_of_plates_and_of_none(page, fake):
     page.give("drop", PHOTO, "photo.jpg")
     page.answer("photo.jpg")
     assert page.texts() == ["B840CK197", "A1"]
+    # The tab of cameras is there only where there are any.
+    assert page.run("return document.getElementById('tabs').hidden")
     assert "Not readable" in page.text("#plates .card:last-child .verdict")
     fake.reply = lambda _: fake_triton.outputs(0)
     page.give("drop", PHOTO, "empty.jpg")

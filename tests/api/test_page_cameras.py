@@ -4,7 +4,7 @@ import cv2
 import numpy as np
 import pytest
 from camera_events import a_pass, store_of
-from page_driver import chromium, needs_browser, visiting
+from page_driver import needs_browser, visiting
 from support import running_gateway, settings_for
 
 from plates.cameras.http import make_router
@@ -27,12 +27,6 @@ def store(tmp_path):
     store = store_of(tmp_path)
     yield store
     store.close()
-
-
-@pytest.fixture(scope="module")
-def driver():
-    with chromium() as driver:
-        yield driver
 
 
 def rows(page, *expected):
@@ -90,12 +84,3 @@ def test_a_token_is_asked_for(driver, fake, store, tmp_path):
         page.click("#cameras-token [type=submit]")
         rows(page, ["gate-1", "Х556ХМ750", "99.8%", "approaching", ""])
         assert not page.run(shown)
-
-
-@needs_browser
-def test_without_cameras_there_is_no_tab(driver, fake):
-    with (
-        running_gateway(settings_for(fake)) as client,
-        visiting(driver, str(client.base_url)) as page,
-    ):
-        assert page.run("return document.getElementById('tabs').hidden")

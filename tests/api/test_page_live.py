@@ -9,7 +9,7 @@ from pathlib import Path
 import httpx
 import numpy as np
 import pytest
-from page_driver import chromium, needs_browser, resize, sample, visiting
+from page_driver import needs_browser, resize, sample, visiting
 from PIL import Image
 from selenium.webdriver.common.keys import Keys
 from support import read_samples
@@ -31,12 +31,6 @@ return [...document.querySelectorAll("#drawing .quad")].map((polygon) =>
     return [(x - photo.x) / photo.width, (y - photo.y) / photo.height];
   }));
 """
-
-
-@pytest.fixture(scope="module")
-def driver():
-    with chromium() as driver:
-        yield driver
 
 
 @pytest.fixture
