@@ -1,10 +1,9 @@
 """What files made to hurt are built of: chunks, segments, blocks and tags of every type."""
 
-import io
 import struct
 import zlib
 
-from photo_files import encode, pattern, png_chunk
+from photo_files import encode, pattern, png_of, saved
 from PIL import Image
 
 MEGABYTE = 2**20
@@ -18,9 +17,7 @@ GIF_FRAME = SMALL_GIF.index(b"\x2c", _GIF_BLOCKS)
 
 
 def flat(side: int, file_format: str, mode: str, **options: object) -> bytes:
-    buffer = io.BytesIO()
-    Image.new(mode, (side, side)).save(buffer, file_format, **options)
-    return buffer.getvalue()
+    return saved(Image.new(mode, (side, side)), file_format, **options)
 
 
 def png_of_zeros(
@@ -36,20 +33,14 @@ def png_of_zeros(
         columns, rows = -(-(width - x) // step_x), -(-(height - y) // step_y)
         row = bytes(1 + -(-columns * samples * depth // 8))
         data += b"".join(packer.compress(row) for _ in range(rows))
-    header = struct.pack(">IIBBBBB", width, height, depth, colour, 0, 0, interlaced)
-    return png_of(header, *((e[:4], e[4:]) for e in extra), (b"IDAT", data + packer.flush()))
-
-
-def png_of(header: bytes, *chunks: tuple[bytes, bytes]) -> bytes:
-    whole = ((b"IHDR", header), *chunks, (b"IEND", b""))
-    return SMALL_PNG[:8] + b"".join(png_chunk(*chunk) for chunk in whole)
+    chunks = [(e[:4], e[4:]) for e in extra] + [(b"IDAT", data + packer.flush())]
+    return png_of(width, height, *chunks, kind=bytes([depth, colour, 0, 0, interlaced]))
 
 
 def png_endless() -> bytes:
     """A small picture, and megabytes of rows beyond it."""
     rows = zlib.compress(bytes(50 * MEGABYTE), 9)
-    header = struct.pack(">IIBBBBB", 8, 8, 8, 2, 0, 0, 0)
-    return png_of(header, (b"IDAT", rows[:100]), (b"IDAT", rows[100:]))
+    return png_of(8, 8, (b"IDAT", rows[:100]), (b"IDAT", rows[100:]))
 
 
 def png_with(*chunks: bytes) -> bytes:

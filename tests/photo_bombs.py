@@ -13,7 +13,7 @@ import heic_files
 import photo_bomb_parts as parts
 from heic_files import SLICE, box, coded, grid_of, heic_of, ispe, units
 from photo_bomb_parts import MEGABYTE, SMALL_JPEG, jpeg_frame, tiff_of, tiff_of_scans, tiff_tags
-from photo_files import exif, jpeg_claiming, png_claiming
+from photo_files import exif, jpeg_claiming, png_chunk, png_claiming
 
 Made = Callable[[], bytes]
 
@@ -48,7 +48,7 @@ UNSUPPORTED: dict[str, Made] = {
     ),
 }
 BROKEN: dict[str, Made] = {
-    "png of empty chunks": lambda: parts.png_with(parts.png_chunk(b"IDAT", b"") * 30_000),
+    "png of empty chunks": lambda: parts.png_with(png_chunk(b"IDAT", b"") * 30_000),
     "jpeg of many comments": lambda: parts.jpeg_with(b"\xff\xfe\x00\x02" * 50_000),
     "heic that needs what is unknown": lambda: heic_of(
         (1, b"hvc1", [ispe(64, 64), heic_files.CONFIG, box(b"flip")], SLICE)
@@ -107,16 +107,14 @@ REFUSED: dict[str, tuple[Made, str]] = {
 
 CHEAP: dict[str, Made] = {
     "png with endless rows": parts.png_endless,
-    "png with repeated chunks": lambda: parts.png_with(parts.png_chunk(b"tRNS", bytes(6)) * 1000),
-    "png with a profile": lambda: parts.png_with(
-        parts.png_chunk(b"iCCP", b"a\0\0" + _deflated(500))
-    ),
+    "png with repeated chunks": lambda: parts.png_with(png_chunk(b"tRNS", bytes(6)) * 1000),
+    "png with a profile": lambda: parts.png_with(png_chunk(b"iCCP", b"a\0\0" + _deflated(500))),
     "png with an animation": lambda: parts.png_with(  # of two billion frames
-        parts.png_chunk(b"acTL", struct.pack(">II", 2**31 - 1, 0)),
-        parts.png_chunk(b"fcTL", struct.pack(">IIIIIHHBB", 0, 65535, 65535, 0, 0, 1, 1, 0, 0)),
+        png_chunk(b"acTL", struct.pack(">II", 2**31 - 1, 0)),
+        png_chunk(b"fcTL", struct.pack(">IIIIIHHBB", 0, 65535, 65535, 0, 0, 1, 1, 0, 0)),
     ),
     "png with greedy exif": lambda: parts.png_with(
-        parts.png_chunk(b"eXIf", parts.tags_sharing_bytes(60_000, 10 * MEGABYTE))
+        png_chunk(b"eXIf", parts.tags_sharing_bytes(60_000, 10 * MEGABYTE))
     ),
     "jpeg with scattered exif": lambda: parts.jpeg_with(  # Joined one by one it takes minutes.
         parts.segment(0xE1, b"Exif\0\0" + bytes(900)) * 19_000

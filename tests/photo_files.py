@@ -14,6 +14,8 @@ from heic_files import FILES as HEIC_FILES
 from PIL import Image
 
 WIDTH, HEIGHT = 64, 48
+# As the header of a PNG says: 8 bits, RGB, not interlaced.
+RGB8 = bytes([8, 2, 0, 0, 0])
 RED, GREEN, BLUE, YELLOW = (220, 30, 30), (30, 200, 40), (40, 50, 210), (230, 220, 40)
 
 
@@ -27,15 +29,11 @@ def pattern(width: int = WIDTH, height: int = HEIGHT) -> np.ndarray:
 
 
 def encode(pixels: np.ndarray, file_format: str, mode: str = "RGB", **options: object) -> bytes:
-    """Encode an RGB picture with Pillow after converting it to `mode`."""
-    return _saved(Image.fromarray(pixels).convert(mode), file_format, **options)
+    """Encode a picture with Pillow after converting it to `mode`."""
+    return saved(Image.fromarray(pixels).convert(mode), file_format, **options)
 
 
-def encode_rgba(pixels: np.ndarray, file_format: str, **options: object) -> bytes:
-    return _saved(Image.fromarray(pixels), file_format, **options)
-
-
-def _saved(image: Image.Image, file_format: str, **options: object) -> bytes:
+def saved(image: Image.Image, file_format: str, **options: object) -> bytes:
     buffer = io.BytesIO()
     image.save(buffer, file_format, **options)
     return buffer.getvalue()
@@ -98,12 +96,16 @@ def png_chunk(kind: bytes, data: bytes) -> bytes:
     return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
 
 
+def png_of(width: int, height: int, *chunks: tuple[bytes, bytes], kind: bytes = RGB8) -> bytes:
+    """A PNG of these chunks; `kind` is its depth, colour type and interlacing."""
+    header = struct.pack(">II", width, height) + kind
+    whole = (b"IHDR", header), *chunks, (b"IEND", b"")
+    return b"\x89PNG\r\n\x1a\n" + b"".join(png_chunk(*chunk) for chunk in whole)
+
+
 def png_claiming(width: int, height: int) -> bytes:
     """A PNG of a hundred bytes whose header claims any size, otherwise well formed."""
-    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
-    rows = zlib.compress(bytes(1000))
-    chunks = (b"IHDR", header), (b"IDAT", rows), (b"IEND", b"")
-    return b"\x89PNG\r\n\x1a\n" + b"".join(png_chunk(*chunk) for chunk in chunks)
+    return png_of(width, height, (b"IDAT", zlib.compress(bytes(1000))))
 
 
 def jpeg_claiming(width: int, height: int) -> bytes:
@@ -163,8 +165,8 @@ GOOD |= {
     for file_format in FAITHFUL
 }
 GOOD |= {
-    f"opaque rgba {file_format.lower()}": encode_rgba(
-        rgba(255), file_format, **FAITHFUL[file_format]
+    f"opaque rgba {file_format.lower()}": encode(
+        rgba(255), file_format, "RGBA", **FAITHFUL[file_format]
     )
     for file_format in ("PNG", "WEBP", "TIFF")
 }

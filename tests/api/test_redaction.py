@@ -11,7 +11,7 @@ import httpx
 import numpy as np
 import pytest
 from fake_triton import Holding
-from photo_files import encode, encode_rgba, exif
+from photo_files import encode, exif
 from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 from support import PHOTO, ROOT, assert_problem, post_form, post_raw, running_gateway, settings_for
@@ -126,7 +126,7 @@ def test_png_loses_its_metadata_and_its_transparency(client):
     assert b"secret" not in response.content
     assert not Image.open(io.BytesIO(response.content)).info
     hidden = np.dstack([noise(), np.zeros((HEIGHT, WIDTH), np.uint8)])
-    assert (outside(pixels_of(redact(client, encode_rgba(hidden, "PNG")))) == 255).all()
+    assert (outside(pixels_of(redact(client, encode(hidden, "PNG", "RGBA")))) == 255).all()
 
 
 def test_few_photos_are_blurred_at_once(fake, monkeypatch):

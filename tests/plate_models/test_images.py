@@ -14,7 +14,6 @@ from photo_files import (
     WIDTH,
     YELLOW,
     encode,
-    encode_rgba,
     encode_with_opencv,
     pattern,
     rgba,
@@ -79,7 +78,7 @@ COLOURS = {
     },
     **{
         f"{kind} of alpha {alpha}": (
-            encode_rgba(rgba(alpha), kind, **(LOSSLESS if kind == "WEBP" else {})),
+            encode(rgba(alpha), kind, "RGBA", **(LOSSLESS if kind == "WEBP" else {})),
             (RED, tuple(c * alpha / 255 + 255 - alpha for c in GREEN), BLUE),
         )
         for kind in ("PNG", "WEBP", "TIFF")

@@ -4,10 +4,10 @@ import subprocess
 import sys
 
 import pytest
-from photo_bomb_parts import jpeg_with, png_chunk, segment, webp_chunk, webp_of
+from photo_bomb_parts import jpeg_with, segment, webp_chunk, webp_of
 from photo_bombs import CHEAP, HEAVY, REFUSED
 from photo_cost import costs
-from photo_files import HEIGHT, WIDTH, encode, exif, pattern
+from photo_files import HEIGHT, WIDTH, encode, exif, pattern, png_chunk
 
 from plate_models import images
 
