@@ -48,7 +48,7 @@ class PhotoReader:
     ) -> PhotoReading:
         """Have the plates of a photo read; concurrently for those of a batch.
 
-        The countries are `plate_models.contract.narrowed`'s; without them the setting's.
+        The countries are `plate_models.contract.config_for`'s; without them the setting's.
 
         Raises:
             InvalidParameter: The weights don't read one of the countries.

@@ -96,13 +96,18 @@ def config_from(folder: Path) -> PipelineConfig:
     return PipelineConfig.of(specs, calibration)
 
 
-def narrowed(config: PipelineConfig, parameters: str) -> PipelineConfig:
-    """Read plates of the countries alone that a request's parameter ``countries`` names.
+def config_for(
+    config: PipelineConfig, parameters: str, wanted: Collection[str] = ()
+) -> PipelineConfig:
+    """Read plates as a request asks for, by its parameters and the outputs that it wants.
 
+    The parameter ``countries`` names those whose plates alone are read.
     It lists some of the weights' countries, the likeliest first: "sk,cz". With a "*" among them,
     others are passed over, and the weights' further countries follow. The parameters are JSON, as
     Triton gives them. InvalidInput: a country that these weights don't read.
     """
+    if LOG_PROBS in wanted:  # who joins frames needs what one crop shows
+        config = replace(config, second_looks=False)
     asked = json.loads(parameters or "{}").get(COUNTRIES)
     if asked is None:
         return config

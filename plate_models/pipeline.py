@@ -31,6 +31,9 @@ Recognize = Callable[[Tensor], Tensor]
 _PART = 0.8  # of a box, inside another one: then it is a part of that
 # Grey levels by which the channels of a grey pixel differ at most, after JPEG.
 _GREY_SPREAD = 4
+# A plate whose score lies between is read from shifted crops, too: below, nothing is won.
+_HOPELESS, _SURE = 0.1, 0.9
+_SHIFTS = ((0.03, 0.0), (-0.03, 0.0), (0.0, 0.06), (0.0, -0.06))  # of a box's width and height
 
 Box = tuple[float, float, float, float]
 Point = tuple[float, float]
@@ -38,11 +41,15 @@ Point = tuple[float, float]
 
 @dataclass(frozen=True)
 class PipelineConfig:
-    """What the nets at hand need around them: their specs, a grammar, a calibration."""
+    """What the nets at hand need around them: their specs, a grammar, a calibration.
+
+    Who joins the frames of a camera wants each plate as one crop shows it: without `second_looks`.
+    """
 
     specs: Specs = DEFAULTS
     grammar: Grammar = DEFAULT_GRAMMAR
     calibration: Calibration = UNCALIBRATED
+    second_looks: bool = True
 
     @classmethod
     def of(cls, specs: Specs, calibration: Calibration) -> "PipelineConfig":
@@ -65,7 +72,8 @@ class Plate:
         lines: Lines of text, 1 or 2.
         reading: The text and how sure it is.
         crop: (48, 188, 3) uint8 RGB, the rectified plate.
-        log_probs: (C, T) float64 as of `Predictions`, of which the reading was chosen.
+        log_probs: (C, T) float64 as of `Predictions`, of which the reading was chosen, in doubt
+            together with those of shifted crops.
     """
 
     box: Box
@@ -121,6 +129,18 @@ def read_plates(
     lines = torch.cat((lines, 3 - lines[doubtful]))
     predictions = read_regions(image, boxes, lines, rectify, recognize, config)
     readings = choose_readings(predictions, lines.tolist(), config)
+    if config.second_looks:
+        sure = {
+            plate for plate, each in zip(rows.tolist(), readings, strict=True) if each.score > _SURE
+        }
+        again = [
+            row
+            for row, plate in enumerate(rows.tolist())
+            if plate not in sure and readings[row].score > _HOPELESS
+        ]
+        looks = _look_again(image, predictions, again, lines, rectify, recognize, config)
+        for row, reading in zip(again, looks, strict=True):
+            readings[row] = reading
     hulls = hulls_of(predictions.quads).clamp(min=0)
     hulls = hulls.minimum(hulls.new_tensor(image.shape[1::-1] * 2))
     best: dict[int, Plate] = {}
@@ -139,6 +159,32 @@ def read_plates(
             log_probs=predictions.log_probs[row],
         )
     return _without_parts(list(best.values()))
+
+
+def _look_again(
+    image: Tensor,
+    seen: Predictions,
+    rows: list[int],
+    lines: Tensor,
+    rectify: Rectify,
+    recognize: Recognize,
+    config: PipelineConfig,
+) -> list[Reading]:
+    """Read some of the plates anew: by what was seen, and by shifted crops around their quads."""
+    if not rows:
+        return []
+    hulls, lines = hulls_of(seen.quads[rows]), lines[rows]
+    sides = (hulls[:, 2:] - hulls[:, :2]).repeat(1, 2)
+    boxes = [hulls + sides * hulls.new_tensor(shift * 2) for shift in _SHIFTS]
+    further = read_regions(
+        image, torch.cat(boxes), lines.repeat(len(boxes)), rectify, recognize, config
+    ).log_probs
+    evidence = evidence_of(seen.crops[rows], lines.tolist(), seen.colourless)
+    context = config.grammar, config.calibration, config.specs.recognizer
+    return [
+        choose_reading(seen.log_probs[row], shown, *context, further[place :: len(rows)])
+        for place, (row, shown) in enumerate(zip(rows, evidence, strict=True))
+    ]
 
 
 def _without_parts(plates: list[Plate]) -> list[Plate]:

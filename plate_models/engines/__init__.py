@@ -4,6 +4,6 @@
              that each model's ``configs/cpu.pbtxt`` names, with the same settings
     torch    the modules of ``weights/`` in float32: the reference, and what runs on a GPU
 
-Triton's stubs load single graphs from `onnxruntime_engine` and `openvino_engine`, which know
-numpy alone: a stub that has no need of torch does not pay for it.
+Triton's stubs load single graphs from `openvino_engine`, which knows numpy alone: a stub that has
+no need of torch does not pay for it.
 """

@@ -4,7 +4,7 @@ import atexit
 import re
 import shutil
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -43,10 +43,11 @@ class Nets:
     engine: str
     device: str = "cpu"
 
-    def read(self, image: Tensor) -> list[Plate]:
+    def read(self, image: Tensor, second_looks: bool = True) -> list[Plate]:
         """Find and read every plate of a photo, (H, W, 3) uint8 RGB on any device."""
         nets = self.detect, self.rectify, self.recognize
-        return read_plates(image.to(self.device), *nets, self.config)
+        config = replace(self.config, second_looks=second_looks)
+        return read_plates(image.to(self.device), *nets, config)
 
 
 def load_nets(

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 
@@ -66,6 +67,7 @@ def choose_reading(
     grammar: Grammar = DEFAULT_GRAMMAR,
     calibration: Calibration = UNCALIBRATED,
     spec: RecognizerSpec = RECOGNIZER,
+    further: Sequence[ctc.Array] = (),
 ) -> Reading:
     """Choose among what the recognizer saw, with the formats' grammar as a prior.
 
@@ -74,13 +76,23 @@ def choose_reading(
     of the home country is read as if there were no other.
 
     The log-probabilities are (C, T) float, two rows joined by `ctc.join_rows`. Where they are NaN
-    or spell no text, the reading is empty with a score of 0.
+    or spell no text, the reading is empty with a score of 0. With further views of the plate, such
+    as from other crops, a text is as likely as it is in all of them on average.
     """
+    views = (log_probs, *further)
+    beam: dict[str, float] = {}
+    for text, p in chain.from_iterable(ctc.beam_decode(each, spec.alphabet) for each in views):
+        if text:
+            beam[text] = beam.get(text, 0.0) + p / len(views)
     seen = Likelihoods(
         ctc.greedy_decode(log_probs, spec.alphabet),
-        {text: p for text, p in ctc.beam_decode(log_probs, spec.alphabet) if text},
-        lambda texts: ctc.text_probabilities(log_probs, texts, spec.alphabet),
-        lambda text: ctc.character_alternatives(log_probs, text, spec.alphabet),
+        beam,
+        lambda texts: np.mean(
+            [ctc.text_probabilities(each, texts, spec.alphabet) for each in views], axis=0
+        ).tolist(),
+        lambda text: np.mean(
+            [ctc.character_alternatives(each, text, spec.alphabet) for each in views], axis=0
+        ),
     )
     return choose(seen, evidence, grammar, calibration, spec)
 

@@ -92,7 +92,7 @@ def read_film(numbered: tuple[str, int], folder: Path) -> ReadFilm:
     torch.set_num_threads(1)
     film, nets = render_film(*numbered), _nets()
     plates = tuple(
-        tuple(seen_plates(nets.read(torch.from_numpy(frame)), frame[..., ::-1]))
+        tuple(seen_plates(nets.read(torch.from_numpy(frame), second_looks=False), frame[..., ::-1]))
         for frame in film.frames()
     )
     read = ReadFilm(film.name, film.size_wh, film.times_s, film.truths, plates)

@@ -156,7 +156,9 @@ def read_with(nets: "Nets") -> ReadFrame:
     import torch
 
     def read(image: NDArray[np.uint8]) -> list[SeenPlate]:
-        plates = nets.read(torch.from_numpy(cv2.cvtColor(image, cv2.COLOR_BGR2RGB)))
+        plates = nets.read(
+            torch.from_numpy(cv2.cvtColor(image, cv2.COLOR_BGR2RGB)), second_looks=False
+        )
         return seen_plates(plates, image)
 
     return read

@@ -147,7 +147,7 @@ def test_log_probs_are_padded_with_certain_blanks():
 def test_a_request_narrows_the_countries(parameters, countries):
     specs = Specs(recognizer=replace(RECOGNIZER, countries=("ru", "sk", "cz")))
     config = PipelineConfig.of(specs, UNCALIBRATED)
-    assert contract.narrowed(config, parameters).grammar is grammar_of(*countries)
+    assert contract.config_for(config, parameters).grammar is grammar_of(*countries)
 
 
 @pytest.mark.parametrize("given", ["gb", "cz,pl", "", "cz,", "../ru", 3, ["cz"], None, {}])
@@ -157,10 +157,16 @@ def test_countries_that_the_weights_do_not_read_are_refused_by_name(given):
     )
     parameters = json.dumps({"countries": given})
     if given is None:  # as if it did not come
-        assert contract.narrowed(config, parameters) is config
+        assert contract.config_for(config, parameters) is config
         return
     with pytest.raises(contract.InvalidInput, match=r"countries: expected some of cz, .*got"):
-        contract.narrowed(config, parameters)
+        contract.config_for(config, parameters)
+
+
+def test_with_log_probabilities_each_plate_is_seen_once():
+    wanted = {contract.LOG_PROBS, "texts"}
+    assert not contract.config_for(PipelineConfig(), "{}", wanted).second_looks
+    assert contract.config_for(PipelineConfig(), "{}", {"texts"}).second_looks
 
 
 def test_model_info_names_the_weights_the_device_and_the_size(tmp_path, monkeypatch):

@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from plate_models.pipeline import read_plates
+from plate_models.pipeline import PipelineConfig, read_plates
 from plate_models.recognition import ctc
 from plate_models.spec import DETECTOR, RECOGNIZER, RECTIFIER
 
@@ -155,6 +155,39 @@ def test_a_plate_that_its_box_cut_is_cropped_again():
     cut, _ = read_plates(photo, detector_of(*rows), rectify_by_ink, recognize)
     assert batches == [2, 1]
     assert [cut.quad[0][0], cut.quad[1][0]] == pytest.approx([300, 500], abs=5)
+
+
+def doubt(text: str, other: str, share: float) -> Tensor:
+    """(C, T) logits that give a text its share of the probability, another one the rest."""
+    probabilities = share * logits_of(text).softmax(0) + (1 - share) * logits_of(other).softmax(0)
+    return probabilities.log()
+
+
+@pytest.mark.parametrize(
+    ("first", "second_looks", "text", "batches"),
+    [
+        (doubt("B840CK197", "B849CK197", 0.6), True, "B849CK197", [1, 4]),
+        (doubt("B840CK197", "B849CK197", 0.7), False, "B840CK197", [1]),
+        (doubt("B840CK197", "B849CK197", 0.99), True, "B840CK197", [1]),
+        (torch.zeros(RECOGNIZER.classes, RECOGNIZER.steps), True, "", [1]),
+    ],
+    ids=["in doubt", "once", "sure", "hopeless"],
+)
+def test_a_plate_in_doubt_is_read_from_shifted_crops_too(first, second_looks, text, batches):
+    seen: list[Tensor] = []
+
+    def recognize_again(plates: Tensor) -> Tensor:
+        seen.append(plates)
+        answer = first if len(seen) == 1 else doubt("B840CK197", "B849CK197", 0.1)
+        return answer.expand(len(plates), -1, -1)
+
+    photo = torch.randint(0, 255, PHOTO.shape, generator=torch.Generator().manual_seed(1))
+    config = PipelineConfig(second_looks=second_looks)
+    nets = detector_of(ROW), rectify, recognize_again
+    (plate,) = read_plates(photo.to(torch.uint8), *nets, config)
+    assert plate.reading.text == text
+    assert [len(plates) for plates in seen] == batches
+    assert len({plates.sum().item() for batch in seen for plates in batch}) == sum(batches)
 
 
 def test_more_plates_than_one_batch_holds():

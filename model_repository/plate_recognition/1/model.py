@@ -41,10 +41,10 @@ class TritonPythonModel:
                 pixels = pb_utils.get_input_tensor_by_name(request, TENSORS.pixels)
                 given = file and np.from_dlpack(file), pixels and torch.from_dlpack(pixels)
                 photo = contract.photo_of(*given, device=self.origin.device)
-            config = contract.narrowed(self.config, request.parameters())
+            wanted = request.requested_output_names()
+            config = contract.config_for(self.config, request.parameters(), wanted)
             plates = read_plates(photo, *call.nets(), config)
-            wanted, timing_ms = request.requested_output_names(), call.timing_ms()
-            arrays = contract.outputs_of(plates, photo, self.origin, wanted, timing_ms)
+            arrays = contract.outputs_of(plates, photo, self.origin, wanted, call.timing_ms())
             return pb_utils.InferenceResponse([pb_utils.Tensor(*item) for item in arrays.items()])
         except Exception as error:  # uncaught, it would fail the server and show its paths
             message, code = contract.problem_of(error)
