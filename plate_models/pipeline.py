@@ -130,14 +130,7 @@ def read_plates(
     predictions = read_regions(image, boxes, lines, rectify, recognize, config)
     readings = choose_readings(predictions, lines.tolist(), config)
     if config.second_looks:
-        sure = {
-            plate for plate, each in zip(rows.tolist(), readings, strict=True) if each.score > _SURE
-        }
-        again = [
-            row
-            for row, plate in enumerate(rows.tolist())
-            if plate not in sure and readings[row].score > _HOPELESS
-        ]
+        again = _in_doubt(rows.tolist(), readings)
         looks = _look_again(image, predictions, again, lines, rectify, recognize, config)
         for row, reading in zip(again, looks, strict=True):
             readings[row] = reading
@@ -159,6 +152,13 @@ def read_plates(
             log_probs=predictions.log_probs[row],
         )
     return _without_parts(list(best.values()))
+
+
+def _in_doubt(plates: list[int], readings: list[Reading]) -> list[int]:
+    """Rows of plates of which no reading is sure, and this one not hopeless."""
+    sure = {plate for plate, each in zip(plates, readings, strict=True) if each.score > _SURE}
+    rows = enumerate(zip(plates, readings, strict=True))
+    return [row for row, (plate, each) in rows if plate not in sure and each.score > _HOPELESS]
 
 
 def _look_again(

@@ -40,16 +40,13 @@ class Reader:
 
     Attributes:
         grammar: What may stand on plates.
-        calibration: Of single photos.
+        calibration: Of single photos; with `UNCALIBRATED` the scores are raw posteriors.
         spec: What the recognizer was made for.
-        passes: Calibration of passes; None: that of photos. With `UNCALIBRATED` the scores are
-            raw posteriors, to which one is fitted.
     """
 
     grammar: Grammar = DEFAULT_GRAMMAR
     calibration: Calibration = UNCALIBRATED
     spec: RecognizerSpec = RECOGNIZER
-    passes: Calibration | None = None
 
 
 @dataclass(frozen=True)
@@ -123,11 +120,10 @@ class Fusion:
             nothing = Reading("", 0.0, False, UNKNOWN, (), ())
             return Fused(nothing, dict.fromkeys(listed, 0.0))
         reader, weights = self._reader, _weights(self._frames)
-        calibration = reader.calibration if reader.passes is None else reader.passes
         seen = _likelihoods(self._frames, weights, listed, reader.spec.alphabet)
         evidence = _evidence(self._frames, weights)
         every = replace(reader.spec, candidates=10**6)
-        reading = decoding.choose(seen, evidence, reader.grammar, calibration, every)
+        reading = decoding.choose(seen, evidence, reader.grammar, reader.calibration, every)
         few = reading.candidates[: reader.spec.candidates]
         probabilities = dict.fromkeys(listed, 0.0) | dict(reading.candidates)
         return Fused(replace(reading, candidates=few), probabilities)

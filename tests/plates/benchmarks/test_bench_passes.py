@@ -22,7 +22,7 @@ from plates.cameras.events import BestView, Evidence, Pass, Times
 from plates.cameras.frames import SeenPlate
 from plates.cameras.fusion import Reader
 
-READER = Reader(passes=UNCALIBRATED)
+READER = Reader(calibration=UNCALIBRATED)
 LEFT, RIGHT, NOWHERE = (10.0, 10.0, 110.0, 32.0), (300.0, 10.0, 400.0, 32.0), (600, 300, 700, 322)
 
 

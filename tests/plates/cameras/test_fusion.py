@@ -16,7 +16,7 @@ from plates.cameras.fusion import Fusion, Reader, fuse
 
 GROUND = dict.fromkeys(("white", "yellow", "blue", "black", "red"), 0.01)
 WHITE, YELLOW = {**GROUND, "white": 0.96}, {**GROUND, "yellow": 0.96}
-READER = Reader(grammar_of("ru"), passes=Calibration(readable_from=0.9))
+READER = Reader(grammar_of("ru"), calibration=Calibration(readable_from=0.9))
 Doubts = dict[int, dict[str, float]]
 
 
@@ -50,7 +50,7 @@ LOST: Doubts = {0: {"O": 0.05, "0": 0.95}, 1: MANY, 2: MANY}
 @pytest.mark.parametrize("doubts", [{}, {2: {"2": 0.6, "7": 0.4}}, {0: {"0": 0.9, "O": 0.1}}, LOST])
 def test_one_frame_says_what_it_says_as_a_photo(doubts):
     plate = seen("A127EX71", doubts)
-    photo = choose_reading(plate.log_probs, Evidence(1, WHITE), READER.grammar, READER.passes)
+    photo = choose_reading(plate.log_probs, Evidence(1, WHITE), READER.grammar, READER.calibration)
     every = fuse([plate], READER)
     fused = every.reading
     assert (fused.text, fused.readable, fused.format) == (photo.text, photo.readable, photo.format)
@@ -137,14 +137,14 @@ def test_listed_texts_are_weighed_though_no_frame_suggests_them():
     assert len(fused.reading.candidates) == RECOGNIZER.candidates
 
 
-def test_passes_are_calibrated_apart_from_photos():
+def test_scores_of_passes_are_calibrated():
     frames = [seen("A127EX71", {2: {"2": 0.8, "7": 0.2}}, x=300 * n) for n in range(2)]
     timid = Calibration(((-9.0, -10.0), (9.0, 0.0)), readable_from=0.6)
-    raw = fuse(frames, replace(READER, passes=UNCALIBRATED)).reading.score
+    raw = fuse(frames, replace(READER, calibration=UNCALIBRATED)).reading.score
     assert raw > 0.8
-    assert fuse(frames, replace(READER, passes=timid)).reading.score == timid.apply(raw) < 0.5
-    as_photos = replace(READER, passes=None, calibration=timid)
-    assert not fuse(frames, as_photos).reading.readable
+    calibrated = fuse(frames, replace(READER, calibration=timid)).reading
+    assert calibrated.score == timid.apply(raw) < 0.5
+    assert not calibrated.readable
 
 
 def test_the_grounds_of_all_frames_say_the_format():
