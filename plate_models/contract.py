@@ -101,10 +101,10 @@ def config_for(
 ) -> PipelineConfig:
     """Read plates as a request asks for, by its parameters and the outputs that it wants.
 
-    The parameter ``countries`` names those whose plates alone are read.
-    It lists some of the weights' countries, the likeliest first: "sk,cz". With a "*" among them,
-    others are passed over, and the weights' further countries follow. The parameters are JSON, as
-    Triton gives them. InvalidInput: a country that these weights don't read.
+    The parameter ``countries`` lists those of the weights' countries whose plates alone are read,
+    the likeliest first: "sk,cz". With a "*" among them, others are passed over, and the weights'
+    further countries follow. The parameters are JSON, as Triton gives them. InvalidInput: a country
+    that these weights don't read.
     """
     if LOG_PROBS in wanted:  # who joins frames needs what one crop shows
         config = replace(config, second_looks=False)

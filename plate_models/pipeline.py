@@ -7,8 +7,8 @@ Pixels and crops stay on the photo's device. What describes plates (candidates, 
 comes to the host as soon as it is needed, and so do the small rectified plates at the end.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -179,12 +179,10 @@ def _look_again(
     further = read_regions(
         image, torch.cat(boxes), lines.repeat(len(boxes)), rectify, recognize, config
     ).log_probs
-    evidence = evidence_of(seen.crops[rows], lines.tolist(), seen.colourless)
-    context = config.grammar, config.calibration, config.specs.recognizer
-    return [
-        choose_reading(seen.log_probs[row], shown, *context, further[place :: len(rows)])
-        for place, (row, shown) in enumerate(zip(rows, evidence, strict=True))
-    ]
+    log_probs = [seen.log_probs[row] for row in rows]
+    doubtful = replace(seen, quads=seen.quads[rows], log_probs=log_probs, crops=seen.crops[rows])
+    views = [further[place :: len(rows)] for place in range(len(rows))]
+    return choose_readings(doubtful, lines.tolist(), config, views)
 
 
 def _without_parts(plates: list[Plate]) -> list[Plate]:
@@ -243,12 +241,16 @@ def _is_colourless(image: Tensor) -> bool:
 
 
 def choose_readings(
-    predictions: Predictions, lines: list[int], config: PipelineConfig = DEFAULT_CONFIG
+    predictions: Predictions,
+    lines: list[int],
+    config: PipelineConfig = DEFAULT_CONFIG,
+    further: Sequence[Sequence[ctc.Array]] = (),
 ) -> list[Reading]:
-    """Choose the text of each of N plates from what the nets say and its lines of text."""
+    """Choose the text of each of N plates from what the nets say and its lines of text.
+
+    `further` are N lists of log-probabilities of further views, or none; see `choose_reading`.
+    """
     context = config.grammar, config.calibration, config.specs.recognizer
     evidence = evidence_of(predictions.crops, lines, predictions.colourless)
-    return [
-        choose_reading(log_probs, seen, *context)
-        for log_probs, seen in zip(predictions.log_probs, evidence, strict=True)
-    ]
+    rows = zip(predictions.log_probs, evidence, further or [()] * len(evidence), strict=True)
+    return [choose_reading(log_probs, seen, *context, views) for log_probs, seen, views in rows]

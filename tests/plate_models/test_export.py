@@ -78,7 +78,7 @@ def repository_copy(exported, tmp_path, monkeypatch):
         return hashes
 
     monkeypatch.setattr(export, "_export_graphs", copy_graphs)
-    monkeypatch.setattr(export, "read_golden", lambda *_: [])  # as the release's manifest says
+    monkeypatch.setattr(export, "read_golden", lambda *_: [])  # what is untrained reads nothing
     return Path(shutil.copytree(exported, tmp_path / "repository"))
 
 

@@ -33,7 +33,6 @@ GRPC_HEADER = f"triton-grpc-protocol-{KEY_HEADER}"
 
 def test_only_photos_health_and_metrics_need_no_key(triton):
     server = triton.embedded
-    assert server is not None
     with (
         triton_grpc.InferenceServerClient(server.grpc_url) as grpc,
         triton_http.InferenceServerClient(server.http_url) as http,
