@@ -18,6 +18,9 @@ GROUNDS = ("white", "yellow", "blue", "black", "red")
 # every text, ground and number of lines: what is less plausible than it, is unknown.
 _UNKNOWN_WEIGHT = 0.02
 _RARE_LETTER = 0.05
+# By so much the recognizer was trained on fewer of I, O and Q than of other letters, because most
+# countries leave them out (latin.py).
+_COMMON_LETTER = 1 / 0.35
 _UNLISTED_REGION = 0.05
 _OTHER_LINES = 0.02
 # No photo is so clear that the ground's colour rules a format out.
@@ -55,6 +58,7 @@ class PlateFormat:
         places: For each pattern and length of region code, the usual characters of
             each place.
         rare_letters: Letters that the patterns accept and that make a text less plausible.
+        common_letters: Those of I, O and Q that are issued as often as any other letter.
         regions: Region code to English name; a code that is not among them is less
             plausible. Where codes are not known there are none, or the whole country as "".
         native: Latin letters to those on the plate.
@@ -67,6 +71,7 @@ class PlateFormat:
     patterns: tuple[re.Pattern[str], ...]
     places: tuple[tuple[str, ...], ...]
     rare_letters: str
+    common_letters: str
     regions: Mapping[str, str]
     native: Mapping[str, str]
 
@@ -78,7 +83,7 @@ class Match:
     format: PlateFormat
     rows: tuple[str, ...]  # of the text, as it stands on the plate
     region: Region | None
-    weight: float  # in (0, 1], by the text alone; 1 if nothing in it is rare
+    weight: float  # by the text alone; 1 if nothing in it is rarer or commoner than expected
 
     @property
     def native(self) -> str:
@@ -125,7 +130,7 @@ class Grammar:
     def judge(
         self, text: str, lines: int | None = None, ground: Mapping[str, float] | None = None
     ) -> tuple[str, float]:
-        """Name the likeliest format of a text, rows joined, and its plausibility in (0, 1].
+        """Name the likeliest format of a text, rows joined, and its plausibility.
 
         The ground is likelihoods of colours, of any scale; a colour that is not in it counts as
         the least likely one. What contradicts the ground or the lines gets a small weight. The
@@ -188,6 +193,7 @@ def _matches(grammar: Grammar, text: str) -> tuple[Match, ...]:
             name = plate_format.regions.get(code)
             weight = _UNLISTED_REGION if code and plate_format.regions and not name else 1.0
             weight *= _RARE_LETTER if set(text) & set(plate_format.rare_letters) else 1.0
+            weight *= _COMMON_LETTER ** sum(map(text.count, plate_format.common_letters))
             region = Region(code, name) if name else None
             cut = len(text) - len(groups.get("second") or "")
             rows = tuple(filter(None, (text[:cut], text[cut:])))

@@ -96,6 +96,7 @@ MALFORMED = [
     ("", 'letters = "LQ"', r"'letters' has \['Q'\], not in the alphabet"),
     ("", 'rare_letters = "Q"', r"'rare_letters' has \['Q'\]"),
     ('["2Z"]', '["2Q"]', r"country: 'look_alikes' has \['Q'\]"),
+    ('["2Z"]', '["2Z"]\ncommon_letters = "Q"', r"country: 'common_letters' has \['Q'\]"),
     ('"012LRZ/"', '"0120"', r"country\.alphabet has a character twice"),
     ("", 'native = { Q = "Ы" }', r"'native' has \['Q'\]"),
     ("", 'native = { L = "Ы", R = "Ы" }', r"'native' maps two characters to the same"),

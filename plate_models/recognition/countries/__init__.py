@@ -35,6 +35,7 @@ class _Country(_Table):
     region: list[_Text] = []
     region_of_all: str = ""
     look_alikes: list[_Text] = []
+    common_letters: str = ""
     native: dict[_Char, _Char] = {}
 
 
@@ -121,6 +122,7 @@ def _check_letters(place: str, table: _Country | FormatTable, alphabet: str) -> 
         "native": "".join(table.native),
         "rare_letters": getattr(table, "rare_letters", ""),
         "look_alikes": "".join(getattr(table, "look_alikes", ())),
+        "common_letters": getattr(table, "common_letters", ""),
     }
     for key, text in used.items():
         if outside := sorted(set(text) - set(alphabet)):
@@ -174,6 +176,7 @@ def _format(table: FormatTable, country: _Country, regions: Mapping[str, str]) -
         tuple(pattern.expression for pattern in compiled),
         tuple(places for pattern in compiled for places in pattern.places),
         table.rare_letters,
+        country.common_letters,
         regions if table.region_listed else {},
         table.native,
     )

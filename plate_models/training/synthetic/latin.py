@@ -40,6 +40,8 @@ _LETTER_ODDS = np.array([0.35 if char in "IOQ" else 1.0 for char in _LETTERS])
 _LETTER_SHARES = _LETTER_ODDS / _LETTER_ODDS.sum()
 _REPEAT_SHARE = 0.1
 _TWO_LINES = 0.22
+# Of plates as the Americas have them: a word above low characters, which fill the plate's width.
+_AMERICAN_SHARE = 0.2
 # Of typefaces that are made up, and of those whose O and 0, or I and 1, are one shape.
 _BLOCK_SHARE = 0.4
 _SAME_SHAPE_SHARE = 0.15
@@ -53,7 +55,7 @@ class LatinPlate:
 
     rows: tuple[str, ...]  # one or two, of groups of characters with spaces between
     size_mm: tuple[float, float]  # width and height
-    band: str | None = None  # "left", "top" or "none"
+    band: str | None = None  # "left", "top", "word" or "none"
     colours: tuple[RGB, RGB] | None = None  # sheet and ink in full light, in [0, 255]
     typefaces: tuple[str, ...] = ()  # names of files, one of which is taken
 
@@ -65,11 +67,16 @@ class LatinPlate:
 
 def sample_latin(rng: np.random.Generator) -> LatinPlate:
     """Draw a text, its rows and a size."""
-    pattern = _TABLES["patterns"][rng.integers(len(_TABLES["patterns"]))]
+    american = rng.random() < _AMERICAN_SHARE
+    patterns = _TABLES["american_patterns" if american else "patterns"]
+    pattern = patterns[rng.integers(len(patterns))]
     row = "".join(char if char == " " else _character(char, rng) for char in pattern)
     if rng.random() < _REPEAT_SHARE:
         digits = [char for char in row if char in _DIGITS]
         row = "".join(digits[0] if char in _DIGITS else char for char in row)
+    if american:
+        band = "word" if rng.random() < 0.7 else "top"
+        return LatinPlate((row,), _choose(_TABLES["american"], rng), band)
     length = len(row.replace(" ", ""))
     if length < 4 or rng.random() >= _TWO_LINES:
         return LatinPlate((row,), _choose(_TABLES["long"], rng))
@@ -110,7 +117,8 @@ def paint_latin(
     left, top, right, bottom = painter.adorn(plate.band, print_colour)
     if rng.random() < 0.6:
         painter.frame()
-    spans, least, most = [(top, bottom)], 0.55, 0.86
+    low = plate.band in ("top", "word")
+    spans, least, most = [(top, bottom)], 0.5 if low else 0.55, 0.72 if low else 0.86
     if len(plate.rows) == 2:
         # The rows of a plate are cut at its middle: RectifierSpec.row_spans.
         middle = plate.size_mm[1] * painter.between(0.49, 0.51)
@@ -146,7 +154,9 @@ class _Painter:
     def adorn(self, band: str | None, colour: RGB) -> Box:
         """Bands at the sides or above, or a word; returns the room for the rows in between."""
         left, top, right, bottom = 0.0, 0.0, self.width, self.height
-        side = {"left": 0.2, "top": 0.5, "none": 1.0}.get(band or "", self.rng.random())
+        side = {"left": 0.2, "top": 0.5, "word": 0.6, "none": 1.0}.get(
+            band or "", self.rng.random()
+        )
         if side < 0.4:
             left = self.band(0.0, colour)
             right -= self.band(right, colour) if side < 0.08 else 0.0
@@ -244,7 +254,9 @@ class _Painter:
                     self.fill(
                         self.ink, (middle - radius, y - thick, middle + radius, y + thick), 255
                     )
-            elif mark < 0.8:  # a dot in the characters' colour
+            elif mark < (
+                0.9 if self.width < 4 * self.height else 0.8
+            ):  # a dot in the characters' colour
                 radius = min(0.45 * step, tall * self.between(0.08, 0.24))
                 self.dot(self.ink, middle, top + tall / 2, radius, 255)
             x += step + between * fit
