@@ -75,7 +75,7 @@ def train() -> Reader:
     batches = [render_batch(rng, 24, EASY, COUNTRY.alphabet) for _ in range(20)]
     steps = 60
     for step in range(steps):
-        optimizer.param_groups[0]["lr"] = 1.2e-3 * (1 - step / steps)
+        optimizer.param_groups[0]["lr"] = 2.5e-3 * (1 - step / steps)
         batch = batches[step % len(batches)]
         logits, _ = reader(to_input(batch.images), torch.from_numpy(batch.lines))
         loss = text_loss(logits, batch)

@@ -48,7 +48,6 @@ def test_calibrates_weights_that_have_another_ones_calibration(
     (weights / calibration.NAME).write_text(others.to_json())
     write_manifest(weights)
     words = ["--weights", str(weights), "--out", str(out)]
-    # With this seed no clutter is drawn, in which nothing may be seen: it would not count.
     words += ["--crops", "10", "--workers", "1", "--release", "--seed", "7"]
     assert cli.main(["calibrate", *words]) == 0
     printed = capsys.readouterr().out
@@ -57,14 +56,16 @@ def test_calibrates_weights_that_have_another_ones_calibration(
     digest = hashlib.sha256((weights / "recognizer.safetensors").read_bytes()).hexdigest()
     assert released.measured_with["recognizer"] == digest
     kept = json.loads((weights / calibration.NAME).read_text())["fit"]
-    assert kept["crops_fitted"] == kept["measured"]["crops"] == 10
     assert released == calibration.load(out / calibration.NAME)
     check_manifest(weights)
     for name in ("reliability", "risk_coverage"):
         assert cv2.imread(str(out / f"{name}.png")) is not None
     measured = pd.read_csv(out / "measure.csv")
     fit = pd.read_csv(out / "fit.csv")
-    assert len(measured) == len(fit) == 10 and not {*measured.text} & {*fit.text}
+    assert (kept["crops_fitted"], kept["measured"]["crops"]) == (len(fit), len(measured))
+    # Clutter in which nothing is seen does not count.
+    assert all(8 <= len(each) <= 10 for each in (fit, measured))
+    assert not {*measured.text.dropna()} & {*fit.text.dropna()}
 
 
 def test_what_is_missing_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
