@@ -105,22 +105,24 @@ def choose(
     spec: RecognizerSpec,
 ) -> Reading:
     """Choose as `choose_reading` does, from what is seen in one photo or in several."""
-    if grammar.home:
-        reading = choose(seen, evidence, grammar.home, calibration, spec)
-        if reading.readable and reading.format != UNKNOWN:
-            return reading
-    ranked = _posteriors(seen, evidence, grammar, spec.alphabet)
-    if not ranked:
-        return Reading("", 0.0, False, UNKNOWN, (), ())
-    candidates = _scored(_with_raw(ranked, seen.raw, spec.candidates), calibration)
-    best, score = candidates[0]
-    characters = _characters(seen, best, evidence, grammar, spec.alphabet)
-    format_name = grammar.judge(best, evidence.lines, evidence.ground)[0]
-    at_home = country_of(format_name) == grammar.name
-    least = calibration.readable_from if at_home else calibration.elsewhere_readable_from
-    sure = score >= least and min(p for _, p in characters) >= spec.min_character_score
-    readable = sure and len(best) in _LENGTHS
-    return Reading(best if readable else "", score, readable, format_name, characters, candidates)
+    for known in filter(None, (grammar.home, grammar)):
+        ranked = _posteriors(seen, evidence, known, spec.alphabet)
+        if not ranked:
+            return Reading("", 0.0, False, UNKNOWN, (), ())
+        candidates = _scored(_with_raw(ranked, seen.raw, spec.candidates), calibration)
+        best, score = candidates[0]
+        format_name = known.judge(best, evidence.lines, evidence.ground)[0]
+        at_home = country_of(format_name) == grammar.name
+        least = calibration.readable_from if at_home else calibration.elsewhere_readable_from
+        sure = score >= least and len(best) in _LENGTHS
+        if known is grammar.home and not (sure and at_home):
+            continue
+        characters = _characters(seen, best, evidence, known, spec.alphabet)
+        readable = sure and min(p for _, p in characters) >= spec.min_character_score
+        if readable or known is grammar:
+            break
+    text = best if readable else ""
+    return Reading(text, score, readable, format_name, characters, candidates)
 
 
 def _scored(

@@ -5,6 +5,7 @@ forbidden. The gateway imports this file: no torch, no numpy.
 """
 
 import re
+import string
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -25,6 +26,8 @@ _UNLISTED_REGION = 0.05
 _OTHER_LINES = 0.02
 # No photo is so clear that the ground's colour rules a format out.
 _LEAST_GROUND = 0.02
+# A text's shape: its letters and digits without which ones they are.
+_TO_SHAPE = str.maketrans(string.digits + string.ascii_uppercase, 10 * "0" + 26 * "A")
 
 
 def country_of(format_name: str) -> str:
@@ -137,7 +140,7 @@ class Grammar:
         format is "unknown" if none fits, or if the evidence speaks against all that do.
         """
         beliefs = _beliefs(self, lines, tuple(ground.items()) if ground else ())
-        for grammar in filter(None, (self, self.abroad)):
+        for grammar in filter(None, (self.home or self, self.abroad)):
             matches = _matches(grammar, text)
             found = ((m.format.name, m.weight * beliefs[m.format.name]) for m in matches)
             best = max(found, key=itemgetter(1), default=(UNKNOWN, 0.0))
@@ -151,7 +154,7 @@ class Grammar:
         A place decides between O and 0: "0002EX71" is "O002EX71" as a car's plate. None if
         a character out of place resembles none that belongs there.
         """
-        own = _respellings(self, text)
+        own = _respellings(self.home or self, text)
         return own + self.abroad.respellings(text) if self.abroad else own
 
     def reading_of(self, text: str, format_name: str) -> Match | None:
@@ -184,7 +187,7 @@ def _beliefs(
 def _matches(grammar: Grammar, text: str) -> tuple[Match, ...]:
     """The formats that a text follows, weighed by the text alone."""
     found = []
-    for plate_format in _formats_of(grammar, len(text)):
+    for plate_format in _formats_of(grammar, text.translate(_TO_SHAPE)):
         fits = (pattern.fullmatch(text) for pattern in plate_format.patterns)
         match = next((match for match in fits if match), None)
         if match:
@@ -210,10 +213,15 @@ def _respellings(grammar: Grammar, text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(new for new in spelled if new != text and _matches(grammar, new)))
 
 
-@lru_cache(maxsize=64)
-def _formats_of(grammar: Grammar, length: int) -> tuple[PlateFormat, ...]:
-    """The formats that have texts of a length."""
-    return tuple(f for f in grammar.formats if any(len(places) == length for places in f.places))
+@lru_cache(maxsize=1024)
+def _formats_of(grammar: Grammar, shape: str) -> tuple[PlateFormat, ...]:
+    """The formats that have texts of a shape."""
+
+    def has(places: tuple[str, ...]) -> bool:
+        symbols = zip(shape, places, strict=False)
+        return len(places) == len(shape) and all(a in b.translate(_TO_SHAPE) for a, b in symbols)
+
+    return tuple(one for one in grammar.formats if any(map(has, one.places)))
 
 
 def _respelled(text: str, places: tuple[str, ...], look_alikes: tuple[str, ...]) -> str:
