@@ -157,7 +157,7 @@ def test_a_place_of_another_country_settles_its_look_alikes():
 def test_letters_that_most_countries_leave_out_are_as_likely_where_all_are_issued():
     seen = log_probs_of("DLB4809", {0: {"D": 0.6, "O": 0.4}})
     assert choose_reading(seen, grammar=grammar_of("ru", "br")).candidates[0][0] == "OLB4809"
-    assert choose_reading(seen, grammar=grammar_of("ru", "de")).candidates[0][0] == "DLB4809"
+    assert choose_reading(seen, grammar=grammar_of("ru", "kz")).candidates[0][0] == "DLB4809"
     clear = log_probs_of("DLB4809", {0: {"D": 0.8, "O": 0.2}})
     assert choose_reading(clear, grammar=grammar_of("ru", "br")).candidates[0][0] == "DLB4809"
 
