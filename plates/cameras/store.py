@@ -4,6 +4,7 @@ import json
 import logging
 import queue
 import random
+import sqlite3
 import threading
 import time
 from collections.abc import Iterable, Iterator
@@ -19,6 +20,8 @@ from plates.cameras.settings import Storage
 
 logger = logging.getLogger(__name__)
 
+# So long a writer waits for others.
+_BUSY_S = 10
 # So long an event is kept at least, for those who watch live.
 _LIVE_S = 60
 # Delays of 2, 4, … 512 and then 600 s are a day, also where the clock jumps.
@@ -103,7 +106,7 @@ class Store:
         self._insert: Any = sqlite.insert if is_sqlite else postgresql.insert
         self._lock = "BEGIN IMMEDIATE" if is_sqlite else "SELECT pg_advisory_xact_lock(7075)"
         # SQLite's transactions begin where the lock is taken, not before.
-        options = {"timeout": 10} | ({"isolation_level": None} if is_sqlite else {})
+        options = {"timeout": _BUSY_S} | ({"isolation_level": None} if is_sqlite else {})
         url = url.replace("postgresql://", "postgresql+pg8000://")
         self._engine = sa.create_engine(url, connect_args=options, pool_pre_ping=True)
         if is_sqlite:
@@ -259,8 +262,18 @@ class Store:
 def _set_up_sqlite(connection: Any, _: object) -> None:
     """Prepare a new connection."""
     # FULL: what is committed is there after a power cut, too.
-    for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON"):
-        connection.execute(f"PRAGMA {pragma}")
+    connection.execute("PRAGMA synchronous=FULL")
+    connection.execute("PRAGMA foreign_keys=ON")
+    give_up_at = time.monotonic() + _BUSY_S
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode=WAL")
+            return
+        except sqlite3.OperationalError:
+            # SQLite does not wait itself where several switch a new file to WAL at once.
+            if time.monotonic() > give_up_at:
+                raise
+            time.sleep(0.01)
 
 
 class Outbox:

@@ -9,6 +9,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
+from threading import Barrier
 
 import pytest
 from camera_events import a_pass, store_of
@@ -200,6 +201,20 @@ def test_writers_at_once_lose_nothing(open_store):
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(write, range(40)))
     assert len(stores[0].due("a", time.time())) == 40
+
+
+def test_a_new_file_is_opened_by_several_at_once(tmp_path):
+    def add(store):
+        meet.wait()
+        return store.add(a_pass(1), None, ["a"])
+
+    meet = Barrier(4)
+    with ThreadPoolExecutor(4) as pool:
+        for number in range(60):
+            stores = [store_of(f"sqlite:///{tmp_path}/{number}.db") for _ in range(4)]
+            assert sorted(pool.map(add, stores)) == [False, False, False, True]
+            for store in stores:
+                store.close()
 
 
 def test_events_wait_while_the_database_is_away(postgres, caplog):
