@@ -119,7 +119,7 @@ def choose(
             continue
         characters = _characters(seen, best, evidence, known, spec.alphabet)
         readable = sure and min(p for _, p in characters) >= spec.min_character_score
-        if readable or known is grammar:
+        if readable:
             break
     text = best if readable else ""
     return Reading(text, score, readable, format_name, characters, candidates)

@@ -118,7 +118,7 @@ def paint_latin(
     if rng.random() < 0.6:
         painter.frame()
     low = plate.band in ("top", "word")
-    spans, least, most = [(top, bottom)], 0.5 if low else 0.55, 0.72 if low else 0.86
+    spans, (least, most) = [(top, bottom)], (0.5, 0.72) if low else (0.55, 0.86)
     if len(plate.rows) == 2:
         # The rows of a plate are cut at its middle: RectifierSpec.row_spans.
         middle = plate.size_mm[1] * painter.between(0.49, 0.51)
@@ -154,9 +154,8 @@ class _Painter:
     def adorn(self, band: str | None, colour: RGB) -> Box:
         """Bands at the sides or above, or a word; returns the room for the rows in between."""
         left, top, right, bottom = 0.0, 0.0, self.width, self.height
-        side = {"left": 0.2, "top": 0.5, "word": 0.6, "none": 1.0}.get(
-            band or "", self.rng.random()
-        )
+        sides = {"left": 0.2, "top": 0.5, "word": 0.6, "none": 1.0}
+        side = sides.get(band or "", self.rng.random())
         if side < 0.4:
             left = self.band(0.0, colour)
             right -= self.band(right, colour) if side < 0.08 else 0.0
@@ -229,6 +228,7 @@ class _Painter:
         rise = min(1.0, fit / 0.6)
         top, tall = top + (1 - rise) * tall / 2, rise * tall
         x, mark = x0 + side + (room - total * fit) * self.between(0.3, 0.7), rng.random()
+        dots = 0.9 if self.width < 4 * self.height else 0.8
         for char in row:
             step = widths[char] * fit
             middle = x + step / 2
@@ -254,9 +254,7 @@ class _Painter:
                     self.fill(
                         self.ink, (middle - radius, y - thick, middle + radius, y + thick), 255
                     )
-            elif mark < (
-                0.9 if self.width < 4 * self.height else 0.8
-            ):  # a dot in the characters' colour
+            elif mark < dots:  # in the characters' colour
                 radius = min(0.45 * step, tall * self.between(0.08, 0.24))
                 self.dot(self.ink, middle, top + tall / 2, radius, 255)
             x += step + between * fit
