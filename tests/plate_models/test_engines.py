@@ -100,6 +100,7 @@ del run
 while runs:
     del runs[0]
 gc.collect()
+signal.signal(signal.SIGINT, signal.default_int_handler)  # A shell's background ignores it.
 try:
     signal.raise_signal(signal.SIGINT)
 except KeyboardInterrupt:
