@@ -36,6 +36,10 @@ RUSSIAN = "ru_photos"
 _VARIANT_SHARE = 5
 _RENDERED_RECIPES = ("grey", "red alone")
 _REGIONS = {"eu": "Europe", "br": "Brazil"}
+# How much a found box must overlap a label to be this plate. A turned label is a box around a
+# turned box: of a plate that hung askew by 20 degrees and hangs straight now, it is 4.5 times the
+# size.
+LEAST_IOU, _TURNED_LEAST_IOU = 0.5, 0.2
 
 
 # From a photo, (H, W, 3) uint8 RGB, to a worse one, and where its pixels went: (3, 3).
@@ -112,6 +116,7 @@ class Photo:
     complete: bool = False  # whether every plate is labelled, so that any other box is wrong
     o_is_0: bool = False  # whether the labels mix up letter O and digit 0
     recipe: Recipe | None = None  # what makes it worse
+    least_iou: float = LEAST_IOU
 
     def open(self) -> tuple[Image, tuple[LabelledPlate, ...]]:
         """The pixels, and the plates where they are after the recipe.
@@ -134,8 +139,9 @@ def russian(data: Path) -> list[Photo]:
 def worse(data: Path) -> list[Photo]:
     """The same, made worse by each recipe."""
     return [
-        replace(photo, row=f"{RUSSIAN}, {name}", recipe=recipe)
+        replace(photo, row=f"{RUSSIAN}, {name}", recipe=recipe, least_iou=least_iou)
         for name, recipe in RECIPES.items()
+        for least_iou in [_TURNED_LEAST_IOU if name.startswith("turned") else LEAST_IOU]
         for photo in russian(data)
     ]
 

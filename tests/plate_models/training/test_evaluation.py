@@ -9,8 +9,10 @@ from zlib import crc32
 
 import numpy as np
 import pytest
+import torch
 from support import SAMPLES, labelled_set
 
+from plate_models.detection import box_iou_xyxy
 from plate_models.engines.nets import Nets, load_nets
 from plate_models.pipeline import Plate
 from plate_models.recognition.decoding import Reading
@@ -64,6 +66,7 @@ WRONG = "A111AA71"
         (plate(RIGHT, WRONG, answer("", RIGHT)), "unreadable"),
         (plate(RIGHT, WRONG, answer(RIGHT)), "labelled box"),
         (plate(RIGHT, RIGHT, answer(RIGHT, iou=0.69)), "loose box"),
+        (replace(plate(RIGHT, RIGHT, answer(RIGHT, iou=0.3)), least_iou=0.2), "loose box"),
         (plate("", WRONG, answer(WRONG), legible=False), ""),
         (plate("", WRONG, legible=False), "not found"),
     ],
@@ -220,6 +223,19 @@ def test_the_samples_are_found_and_read(tmp_path: Path, nets: Nets) -> None:
     assert wrong.answers[0].crop is not None and board.loads[SCENES[0]]().shape[2] == 3
     ((_, grey),) = score((p for p in sets.worse(data) if "grey" in p.row), nets).items()
     assert {c.name: c.hits for c in grey.counts()}[FOUND] == 3
+
+
+def test_a_plate_that_is_turned_straight_counts_as_found(tmp_path: Path) -> None:
+    straight = (300.0, 400.0, 820.0, 512.0)
+    labelled_set(tmp_path, "blue_car.jpg")
+    turned = [photo for photo in sets.worse(tmp_path) if "turned" in photo.row]
+    assert len(turned) == 4
+    for photo in turned:
+        assert photo.recipe
+        _, view = photo.recipe(np.zeros((1000, 1000, 3), np.uint8))
+        label = move_box(straight, np.linalg.inv(view))
+        moved = torch.tensor([move_box(label, view)])
+        assert box_iou_xyxy(moved, torch.tensor([straight])).item() >= photo.least_iou
 
 
 def test_each_found_plate_answers_for_one_label() -> None:
