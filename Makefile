@@ -51,7 +51,7 @@ demo: export  ## Read photos end to end: PHOTOS="a.jpg b.jpg" or a folder; by de
 test: export  ## All tests, the live ones included
 	@# Status 5 is no test collected: PYTEST_ARGS may choose from one part only.
 	@$(PY) -m pytest -m "not live" -n 2 --dist loadfile $(PYTEST_ARGS) || [ $$? -eq 5 ]
-	@$(PY) -m pytest -m live $(PYTEST_ARGS) || [ $$? -eq 5 ]
+	@$(PY) -m pytest -m live -n 2 --dist loadfile $(PYTEST_ARGS) || [ $$? -eq 5 ]
 
 test-fast: $(SETUP_STAMP)  ## Only the tests that need no server
 	@$(PY) -m pytest -m "not live" $(PYTEST_ARGS)

@@ -105,8 +105,9 @@ def test_a_car_is_one_event_and_none_is_lost_whoever_is_killed(tmp_path, camera,
             (["--camera", "gate"], ["plates.serving.gateway"]),
             (["tritonserver"], ["--deliver"]),
         ):
-            for victim in victims:
-                process(supervisor, *victim).kill()
+            # All are found before one is killed: a zombie has no command.
+            for victim in [process(supervisor, *words) for words in victims]:
+                victim.kill()
             one_more(f"a pass after the end of {victims}")
         receiver.status, before = 503, len(ended())
 
