@@ -1,4 +1,4 @@
-"""Weights from elsewhere become ours: safetensors with a contract. No pickle is ever run.
+"""Weights from elsewhere become ours: safetensors with a contract. Nothing in a checkpoint is run.
 
 A YOLOv5 checkpoint's tensors say everything about its net; a recognizer comes with its alphabet.
 """
