@@ -111,11 +111,8 @@ def calibrate(
         seed: Of all chance.
 
     Raises:
-        ValueError: There are too few crops.
         WeightsError: The weights can't be used.
     """
-    if crops < 5:
-        raise ValueError(f"expected at least 5 crops, got {crops}")
     sizes = [min(_BLOCK, crops - start) for start in range(0, crops, _BLOCK)]
     # Numbered, so that a crop does not depend on the number of processes; no seed of a training
     # uses spawn keys.

@@ -9,7 +9,6 @@ import numpy as np
 import pandas as pd
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from plate_models.detection import box_iou_xyxy
 from plate_models.engines.nets import Nets
@@ -33,9 +32,9 @@ FAILURES = {
     "loose box": "the box found overlaps the label by less than 0.7",
 }
 FOUND, READ, NO_WRONG = "found, IoU 0.5", "read right, end to end", "no wrong text"
-# The table's columns: what the detector alone is asked, and what stands beside `READ`.
-_BOXES = (FOUND, "found, IoU 0.7")
-_TEXTS = ("labelled box, exact match", "best candidate", "lines", "format")
+OTHERS, READABLE = "other boxes per photo", "readable texts there per photo"
+# The table's columns that the detector answers for; the others are of what is read.
+_BOXES = (FOUND, "found, IoU 0.7", "precision", OTHERS, READABLE, "corners off by")
 
 
 @dataclass(frozen=True)
@@ -178,18 +177,13 @@ def match(
     return [sorted(found, key=lambda pair: -pair[1]) for found in matched], elsewhere
 
 
-def score_photo(
-    name: str,
-    image: Tensor,
-    labels: Sequence[LabelledPlate],
-    nets: Nets,
-    o_is_0: bool = False,
-    least_iou: float = LEAST_IOU,
-) -> tuple[list[PlateResult], list[Answer]]:
-    """Read a photo, (H, W, 3) uint8 RGB, and compare it with its labels.
+def score_photo(photo: Photo, nets: Nets) -> tuple[list[PlateResult], list[Answer]]:
+    """Read a photo and compare it with its labels; read the labelled boxes, too.
 
     Returns one result per label, and the answers that overlap none.
     """
+    pixels, labels = photo.open()
+    image, name = torch.from_numpy(pixels), photo.name
     matched, elsewhere = match([label.box for label in labels], nets.read(image))
     others = [Answer.of(name, plate) for plate in elsewhere]
     if not labels:
@@ -211,7 +205,8 @@ def score_photo(
             error = float(np.hypot(*(np.array(found[0][0].quad) - quad).T).mean() / width)
         answer = Answer.of(name, known, 1.0)
         answers = tuple(Answer.of(name, plate, iou) for plate, iou in found)
-        results.append(PlateResult(name, label, answer, answers, error, o_is_0, least_iou))
+        about = answer, answers, error, photo.o_is_0, photo.least_iou
+        results.append(PlateResult(name, label, *about))
     return results, others
 
 
@@ -229,12 +224,8 @@ class Scoreboard:
     loads: dict[str, Callable[[], Pixels]] = field(default_factory=dict, repr=False)
 
     def add(self, photo: Photo, nets: Nets) -> None:
-        """Read a photo, compare it with its labels, and read the labelled boxes, too."""
-        pixels, labels = photo.open()
-        image = torch.from_numpy(pixels)
-        plates, elsewhere = score_photo(
-            photo.name, image, labels, nets, photo.o_is_0, photo.least_iou
-        )
+        """Score a photo, and keep what a sheet may show of it."""
+        plates, elsewhere = score_photo(photo, nets)
         self.photos += 1
         self.elsewhere += elsewhere
         shown = [plate for plate in plates if plate.failure or not plate.label.legible]
@@ -266,13 +257,17 @@ class Scoreboard:
 
     def counts(self) -> list[Count]:
         """Everything that is counted, by name."""
-        rows = count_plates(self.plates)
+        verdicts = defaultdict[str, list[bool]](list)
+        for plate in self.plates:
+            for name, right in plate.verdicts.items():
+                verdicts[name].append(right)
+        rows = [proportion(name, hits) for name, hits in verdicts.items()]
         if self.complete:
             answers = [*self.elsewhere, *(a for plate in self.plates for a in plate.answers)]
             rows.append(proportion("precision", [a.iou >= 0.5 for a in answers]))
         readable = sum(bool(answer.text) for answer in self.elsewhere)
-        rows.append(Count("other boxes per photo", len(self.elsewhere), self.photos))
-        rows.append(Count("readable texts there per photo", readable, self.photos))
+        rows.append(Count(OTHERS, len(self.elsewhere), self.photos))
+        rows.append(Count(READABLE, readable, self.photos))
         return rows
 
     def lines(self) -> list[str]:
@@ -319,69 +314,28 @@ def score(photos: Iterable[Photo], nets: Nets) -> dict[str, Scoreboard]:
     return boards
 
 
-def count_plates(plates: Sequence[PlateResult]) -> list[Count]:
-    """One count for each verdict that there is on any of the plates."""
-    verdicts = defaultdict[str, list[bool]](list)
-    for plate in plates:
-        for name, right in plate.verdicts.items():
-            verdicts[name].append(right)
-    return [proportion(name, hits) for name, hits in verdicts.items()]
-
-
 def table(boards: Mapping[str, Scoreboard]) -> list[str]:
     """The one table, in two sections: what the detector finds, and what is read end to end."""
-    boxes, texts = {}, {}
-    for row, board in boards.items():
-        counts = {count.name: count for count in board.counts()}
-        cells = {name: count.cell for name, count in counts.items() if count.total}
-        errors = [p.corner_error for p in board.plates if p.corner_error is not None]
-        others = len(board.elsewhere)
-        boxes[row] = {
-            "photos": board.photos,
-            **{name: cells.get(name, "") for name in (*_BOXES, "precision")},
-            "no plates": others if board.complete else "",
-            "unlabelled": "" if board.complete else others,
-            "per photo": f"{others / max(board.photos, 1):.3f}",
-            "readable there": counts["readable texts there per photo"].hits,
-            "corners off by": f"{np.mean(errors):.2%}" if errors else "",
-        }
-        if READ in counts:
-            texts[row] = {
-                "plates": counts[READ].total,
-                "read right": counts[READ].hits,
-                "rate": f"{counts[READ].rate:.1%}",
-                "95 %": cells[READ].split()[1],
-                "wrong": counts[NO_WRONG].total - counts[NO_WRONG].hits,
-                **{name: cells.get(name, "") for name in _TEXTS},
-            }
-    detector = "Detector, at the shipped threshold: what is found, and boxes where no plate is"
-    reader = "End to end: the readable text is right; `wrong` counts plates with a wrong one"
-    return [
-        *(detector, "", *_frame(boxes), ""),
-        *(reader, "", *_frame(texts), ""),
-        "Rates carry the 95 % interval in per cent. Where not every plate is labelled, other boxes",
-        "may be plates: they are counted as unlabelled, not as wrong.",
-    ]
-
-
-def _frame(rows: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    if not rows:
-        return ["nothing to count"]
-    frame = pd.DataFrame.from_dict(rows, orient="index").fillna("")
-    return list(frame.loc[:, (frame != "").any()].to_string().splitlines())
-
-
-def group_lines(plates: Sequence[PlateResult]) -> list[str]:
-    """Plates by width (terciles) and by light: one line per group; may be empty."""
-    if not plates:
-        return []
-    about = [(plate.width, plate.label.light or "not labelled") for plate in plates]
-    frame = pd.DataFrame(about, columns=["width", "light"])
-    bounds = {-np.inf, *frame["width"].quantile([1 / 3, 2 / 3]).round(), np.inf}
-    frame["width"] = pd.cut(frame["width"], sorted(bounds))
     rows = {}
-    for by in frame:
-        for name, places in frame.groupby(by, observed=True).indices.items():
-            counts = count_plates([plates[place] for place in places])
-            rows[f"{by}: {name}"] = {count.name: count.cell for count in counts}
-    return ["By group: count, and the 95 % interval of the rate in per cent", *_frame(rows)]
+    for row, board in boards.items():
+        rows[row] = {count.name: count.cell for count in board.counts() if count.total}
+        errors = [p.corner_error for p in board.plates if p.corner_error is not None]
+        if errors:
+            rows[row]["corners off by"] = f"{np.mean(errors):.2%}"
+    frame = pd.DataFrame.from_dict(rows, orient="index").fillna("")
+    boxes = frame.filter(_BOXES)
+    texts = frame.drop(columns=boxes)
+    sections = {
+        "Detector, at the shipped threshold: what is found, and boxes where no plate is": boxes,
+        "End to end: the readable text is right, or at least no wrong one is given": texts,
+    }
+    lines = []
+    for heading, section in sections.items():
+        shown = section[(section != "").any(axis=1)]
+        body = "nothing to count" if shown.empty else shown.to_string()
+        lines += [heading, "", *body.splitlines(), ""]
+    return [
+        *lines,
+        "After each count stands the 95 % interval of its rate in per cent. Where not every plate",
+        "is labelled, other boxes may be plates: no precision is given.",
+    ]
