@@ -170,12 +170,8 @@ class Run:
         }
         files = []
         for name, net in nets.items():
-            about["started_from"] = started_from(start_from, name)
+            about["started_from"] = None  # random values
+            if start_from and (first := start_from / f"{name}.safetensors").exists():
+                about["started_from"] = f"sha256:{weights.sha256_of(first)}"
             files.append(weights.save(net, name, about, folder))
         return files
-
-
-def started_from(folder: Path | None, name: str) -> str | None:
-    """Name the weights that a training starts from: "sha256:…", None for random ones."""
-    path = folder / f"{name}.safetensors" if folder else None
-    return f"sha256:{weights.sha256_of(path)}" if path and path.exists() else None

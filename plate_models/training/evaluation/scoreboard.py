@@ -22,19 +22,19 @@ Pixels = NDArray[np.uint8]
 # A found box that overlaps a label this much answers for that plate, though badly.
 _SAME_PLATE_IOU = 0.1
 _O_IS_0 = str.maketrans("O", "0")
-# Why a plate is a failure, the worst first.
+FOUND, WELL_FOUND = "found, IoU 0.5", "found, IoU 0.7"
+IN_LABEL, READ, NO_WRONG = "labelled box, exact match", "read right, end to end", "no wrong text"
+# What a plate is called that fails a verdict, the worst first.
 FAILURES = {
-    "not found": "no box overlaps the label enough (IoU 0.5; 0.2 where the photo was turned)",
-    "misread": "a wrong text was given, and the labelled box is not read right either",
-    "cut": "no right text, but the labelled box is read right: the box found is at fault",
-    "unreadable": "no text was given, from the labelled box neither",
-    "labelled box": "read right end to end, but not from the labelled box",
-    "loose box": "the box found overlaps the label by less than 0.7",
+    NO_WRONG: "misread",
+    READ: "unreadable",
+    IN_LABEL: "labelled box",
+    WELL_FOUND: "loose box",
 }
-FOUND, READ, NO_WRONG = "found, IoU 0.5", "read right, end to end", "no wrong text"
+NOT_FOUND = "not found"
 OTHERS, READABLE = "other boxes per photo", "readable texts there per photo"
 # The table's columns that the detector answers for; the others are of what is read.
-_BOXES = (FOUND, "found, IoU 0.7", "precision", OTHERS, READABLE, "corners off by")
+_BOXES = (FOUND, WELL_FOUND, "precision", OTHERS, READABLE, "corners off by")
 
 
 @dataclass(frozen=True)
@@ -118,10 +118,10 @@ class PlateResult:
     def verdicts(self) -> dict[str, bool]:
         """What is right, out of all that can be asked about this plate."""
         label, found = self.label, self.found
-        verdicts = {FOUND: self.iou >= 0.5, "found, IoU 0.7": self.iou >= 0.7}
+        verdicts = {FOUND: self.iou >= 0.5, WELL_FOUND: self.iou >= 0.7}
         if label.legible:
             verdicts |= {
-                "labelled box, exact match": self.right(self.in_label.guess),
+                IN_LABEL: self.right(self.in_label.guess),
                 READ: self.read,
                 "best candidate": any(self.right(answer.guess) for answer in found),
                 NO_WRONG: not self.wrong_texts,
@@ -135,16 +135,11 @@ class PlateResult:
 
     @property
     def failure(self) -> str:
-        """A key of `FAILURES`, or "" if all is well. An illegible plate need only be found."""
-        if not self.found:
-            return "not found"
-        if self.label.legible and (self.wrong_texts or not self.read):
-            if self.right(self.in_label.text):
-                return "cut"
-            return "misread" if self.wrong_texts else "unreadable"
-        if self.label.legible and not self.right(self.in_label.guess):
-            return "labelled box"
-        return "" if self.iou >= 0.7 else "loose box"
+        """The worst of what failed, or "" if all is well. An illegible plate need only be found."""
+        failed = [
+            name for verdict, name in FAILURES.items() if not self.verdicts.get(verdict, True)
+        ]
+        return next(iter(failed), "") if self.found else NOT_FOUND
 
     def without_crops(self) -> "PlateResult":
         """The same without its pictures."""
@@ -235,8 +230,8 @@ class Scoreboard:
 
     @property
     def failures(self) -> list[PlateResult]:
-        """The plates that went wrong somewhere, in the order of `FAILURES`, then by photo."""
-        order = list(FAILURES)
+        """The plates that went wrong somewhere, the worst first, then by photo."""
+        order = [NOT_FOUND, *FAILURES.values()]
         failed = [plate for plate in self.plates if plate.failure]
         return sorted(failed, key=lambda plate: (order.index(plate.failure), plate.photo))
 

@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from plate_models.training.evaluation.scoreboard import FAILURES, Answer, PlateResult, Scoreboard
+from plate_models.training.evaluation.scoreboard import Answer, PlateResult, Scoreboard
 from plate_models.training.imaging import Image
 
 _COLUMNS = 4
@@ -33,7 +33,7 @@ def failure_sheet(board: Scoreboard, title: str, about: Sequence[str]) -> Figure
     note = "no plate is there" if board.complete else "plates or not, no label says it"
     head = [
         *(title, *about, ""),
-        *(f"{counts[name]}  {name}: {text}" for name, text in FAILURES.items()),
+        *(f"{count}  {failure}" for failure, count in counts.items()),
         f"{len(unclear)}  readable, though labelled as illegible",
         f"{len(others)}  other boxes: {note}",
         f"Green box: the label. Orange box: what was found. Of a sort, {_MOST} at most are shown.",

@@ -15,7 +15,6 @@ from plate_models.nets.stn import STN
 from plate_models.training import recognizer
 from plate_models.training.crop_cache import CropBatch, CropCache, render_batch
 from plate_models.training.recognizer import RecognizerTraining, Training, train
-from plate_models.training.run import started_from
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +68,11 @@ def test_train_renders_learns_draws_and_releases(
         summary = json.loads(file.metadata()["training"])
     assert summary["rendered_exact_match_by_lines"] == {str(k): round(match[k], 4) for k in (1, 2)}
     assert summary["started_from"] is None
-    assert started_from(released, "recognizer").startswith("sha256:")
+    second = Training(replace(config, folder=released.parent / "second", start_from=released))
+    second.release({"rectifier": second.net.stn}, {}, released, None)
+    with safe_open(released.parent / "second" / "rectifier.safetensors", "pt") as file:
+        digest = json.loads(file.metadata()["training"])["started_from"]
+    assert digest == f"sha256:{weights.sha256_of(released / 'rectifier.safetensors')}"
     checkpoint = torch.load(config.folder / "checkpoint.pt", weights_only=True)
     loaded = weights.load(STN(), released / "rectifier.safetensors").state_dict()
     key = "localization.10.bias"
