@@ -171,26 +171,21 @@ def test_files_that_take_time_or_memory_without_end_are_refused(
     assert "refused.pt: can't be read: MemoryError" in capsys.readouterr().err
 
 
-def test_every_layout(tmp_path: Path) -> None:
+def test_tensors_come_contiguous_and_floats_as_float32(tmp_path: Path) -> None:
     grid, shared = torch.arange(24.0).view(4, 6), torch.arange(10.0)
-    expected = {
-        "transposed": grid.t(),
-        "strided": grid[::2, 1::2],
-        "scalar": torch.tensor(3.5),
+    saved = {
+        "strided": grid.t()[::2, 1::2].half(),
         "empty": torch.zeros(0, 3),
-        "head": shared[:4],
         "tail": shared[4:],
         "parameter": nn.Parameter(torch.ones(2)),
         "integers": torch.tensor([1, -2]),
-        "flags": torch.tensor([True, False]),
-        "bytes": torch.tensor([200, 3], dtype=torch.uint8),
     }
-    torch.save(expected, path := tmp_path / "state.pt")
+    torch.save(saved, path := tmp_path / "state.pt")
     found = read_state(path)
-    assert list(found) == list(expected)
-    for key, value in expected.items():
-        assert torch.equal(found[key], value), key
-        assert found[key].dtype == value.dtype and found[key].is_contiguous(), key
+    assert list(found) == list(saved)
+    for key, value in saved.items():
+        assert torch.equal(found[key], value) and found[key].is_contiguous(), key
+        assert found[key].dtype == (torch.int64 if key == "integers" else torch.float32)
     # What the refused claims are made with reads well where the claim is sound.
     archived({"w": Claim(6, 1, (2, 2), (1, 2))})(path)
     assert read_state(path)["w"].tolist() == [[0.0, 0.0], [0.0, 0.0]]

@@ -84,7 +84,6 @@ def fused(net: YOLOv5) -> State:
     [
         (trained, torch.save),
         (lambda net: {"model": nn.Linear(2, 2), "ema": net}, torch.save),
-        (lambda net: net, torch.save),
         (lambda net: {"state_dict": net.state_dict()}, torch.save),
         (partial(renamed, prefix=""), torch.save),
         (partial(renamed, prefix="model."), save_file),
@@ -144,14 +143,12 @@ OLD_STEM: Changes = {STEM: None, "model.0.conv.conv.weight": torch.ones(8, 3, 6,
     [
         ({HEAD: torch.ones(())}, rf"{HEAD}: expected \(any"),
         ({HEAD: torch.ones(255, 32, 1, 1)}, f"{HEAD}: expected 18 or 21 rows"),
-        ({"model.24": None}, f"{HEAD}: .* found no such tensor"),
         ({"model.13.cv1.conv": None}, "model.13.cv1.conv.weight: .* found no such tensor"),
         ({"model.25.extra": torch.ones(1)}, "model.25.extra: expected no such tensor"),
         ({BLOCK: torch.ones(9, 32, 1, 1)}, rf"{BLOCK}: expected \(16, 32, 1, 1\)"),
         ({BLOCK: torch.full((16, 32, 1, 1), np.nan)}, f"{BLOCK}: expected finite values"),
         ({BIAS: torch.ones(16, dtype=torch.int64)}, f"{BIAS}: expected floats"),
         ({ANCHORS: torch.ones(4, 3, 2)}, rf"{ANCHORS}: expected .* found \(4, 3, 2\)"),
-        ({ANCHORS: torch.ones(3, 0, 2)}, f"({ANCHORS}|{HEAD}): expected"),
         ({ANCHORS: torch.zeros(3, 3, 2)}, r"anchors_wh\[0\]\[0\]\[0\]: expected greater than 0"),
         ({STEM: torch.ones(8, 3, 3, 3)}, rf"{STEM}: .* found \(8, 3, 3, 3\)"),  # of YOLOv8
         (OLD_STEM, f"expected a stem {STEM}"),  # of YOLOv5 before v6
@@ -214,11 +211,9 @@ def test_imported_recognizers_compute_what_they_did(
     ("files", "alphabet", "country", "message"),
     [
         (("lprnet", "stn"), "ABC", "ru", r"lprnet\.pt: head\.weight: expected \(4, "),
-        (("stn", "lprnet"), ALPHABET, "ru", r"stem\.0\.weight: .* found no such tensor"),
         (("lprnet", "lprnet"), ALPHABET, "ru", r"localization\.0\.0\.weight: .*no such tensor"),
         (("lprnet", "stn"), ALPHABET[:-1] + "0", "ru", "alphabet: expected every"),
         (("lprnet", "stn"), "", "ru", "alphabet: String should have at least 1 character"),
-        (("lprnet", "none"), ALPHABET, "ru", r"none\.pt: can't be read"),
         (("lprnet", "stn"), ALPHABET, "nowhere", r"countries: .*nowhere\.toml"),
     ],
 )
