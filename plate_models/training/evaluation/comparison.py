@@ -1,6 +1,7 @@
 """Two versions or two engines, plate by plate: what the second wins and what it loses."""
 
 import json
+from collections import defaultdict
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -32,24 +33,25 @@ def compare(first: Report, second: Report) -> list[str]:
         before, after = ({(p["photo"], *p["box"]): p for p in row["plates"]} for row in rows)
         pairs = [(before[key], after[key]) for key in before if key in after]
         for question in dict.fromkeys(key for pair in pairs for key in pair[1]["verdicts"]):
-            verdicts = [tuple(plate["verdicts"].get(question) for plate in p) for p in pairs]
-            asked = [verdict for verdict in verdicts if None not in verdict]
-            wins, losses = asked.count((False, True)), asked.count((True, False))
-            if not asked or not (wins or losses or question == READ):
+            kinds = defaultdict[tuple[Any, Any], list[Pair]](list)
+            for pair in pairs:
+                kinds[pair[0]["verdicts"].get(question), pair[1]["verdicts"][question]].append(pair)
+            won, lost, both = kinds[False, True], kinds[True, False], len(kinds[True, True])
+            total = len(won) + len(lost) + both + len(kinds[False, False])
+            if not total or not (won or lost or question == READ):
                 continue
             table[f"{name}: {question}"] = {
-                "of": len(asked),
-                "first": asked.count((True, True)) + losses,
-                "second": asked.count((True, True)) + wins,
-                "wins": wins,
-                "losses": losses,
+                "of": total,
+                "first": both + len(lost),
+                "second": both + len(won),
+                "wins": len(won),
+                "losses": len(lost),
                 # The exact two-sided test of McNemar 1947.
-                "p": float(binomtest(wins, wins + losses).pvalue) if wins + losses else 1.0,
+                "p": binomtest(len(won), len(won) + len(lost)).pvalue if won or lost else 1.0,
             }
-            changed += ["", f"{name}: {question}"] if wins or losses else []
-            for verb, change in (("won", (False, True)), ("lost", (True, False))):
-                found = zip(pairs, verdicts, strict=True)
-                changed += [_line(verb, pair) for pair, verdict in found if verdict == change]
+            if won or lost:
+                changed += ["", f"{name}: {question}", *(_line("won", pair) for pair in won)]
+                changed += [_line("lost", pair) for pair in lost]
         was, now = (
             f"{len(row['elsewhere'])}, readable {sum(bool(a['text']) for a in row['elsewhere'])}"
             for row in rows

@@ -223,9 +223,8 @@ class Scoreboard:
         plates, elsewhere = score_photo(photo, nets)
         self.photos += 1
         self.elsewhere += elsewhere
-        shown = [plate for plate in plates if plate.failure or not plate.label.legible]
-        self.plates += [plate if plate in shown else plate.without_crops() for plate in plates]
-        if shown or elsewhere:
+        self.plates += [plate if plate.failure else plate.without_crops() for plate in plates]
+        if elsewhere or any(plate.failure for plate in plates):
             self.loads[photo.name] = lambda: photo.open()[0]
 
     @property
@@ -242,13 +241,6 @@ class Scoreboard:
             (plate, answer) for plate in self.plates for answer in plate.wrong_texts
         ]
         return wrong + [(None, a) for a in self.elsewhere if a.text and self.complete]
-
-    @property
-    def unverified(self) -> list[Answer]:
-        """Readable answers that no label confirms or refutes: a person has to look."""
-        illegible = [a for plate in self.plates if not plate.label.legible for a in plate.answers]
-        unlabelled = [] if self.complete else self.elsewhere
-        return [answer for answer in [*illegible, *unlabelled] if answer.text]
 
     def counts(self) -> list[Count]:
         """Everything that is counted, by name."""
@@ -271,9 +263,11 @@ class Scoreboard:
             (a, f"right {plate.label.text}, IoU {a.iou:.2f}" if plate else "no plate is there")
             for plate, a in self.wrong_texts
         ]
-        notes += [
-            (a, "labelled as illegible" if a.iou else "not labelled") for a in self.unverified
-        ]
+        for plate in self.plates:
+            if not plate.label.legible:
+                notes += [(a, "labelled as illegible") for a in plate.answers if a.text]
+        if not self.complete:
+            notes += [(a, "not labelled") for a in self.elsewhere if a.text]
         return [
             f"  {a.photo:<40} read {a.text:<10} {note}, score {a.score:.3f}" for a, note in notes
         ]
