@@ -83,11 +83,6 @@ class PlateResult:
     least_iou: float = LEAST_IOU  # with which an answer counts as this plate
 
     @property
-    def width(self) -> float:
-        """Of the labelled box, in pixels."""
-        return self.label.box[2] - self.label.box[0]
-
-    @property
     def iou(self) -> float:
         """Best overlap with a found box."""
         return max((answer.iou for answer in self.answers), default=0.0)
@@ -104,11 +99,6 @@ class PlateResult:
         return text == self.label.text
 
     @property
-    def read(self) -> bool:
-        """Whether a box on the plate carries exactly its text."""
-        return any(self.right(answer.text) for answer in self.found)
-
-    @property
     def wrong_texts(self) -> tuple[Answer, ...]:
         """Readable answers that are wrong, on however bad a box; none if not legible."""
         wrong = (a for a in self.answers if a.text and not self.right(a.text))
@@ -122,7 +112,7 @@ class PlateResult:
         if label.legible:
             verdicts |= {
                 IN_LABEL: self.right(self.in_label.guess),
-                READ: self.read,
+                READ: any(self.right(answer.text) for answer in found),
                 "best candidate": any(self.right(answer.guess) for answer in found),
                 NO_WRONG: not self.wrong_texts,
             }
@@ -136,10 +126,10 @@ class PlateResult:
     @property
     def failure(self) -> str:
         """The worst of what failed, or "" if all is well. An illegible plate need only be found."""
-        failed = [
-            name for verdict, name in FAILURES.items() if not self.verdicts.get(verdict, True)
-        ]
-        return next(iter(failed), "") if self.found else NOT_FOUND
+        if not self.found:
+            return NOT_FOUND
+        failed = [verdict for verdict, right in self.verdicts.items() if not right]
+        return next((name for verdict, name in FAILURES.items() if verdict in failed), "")
 
     def without_crops(self) -> "PlateResult":
         """The same without its pictures."""

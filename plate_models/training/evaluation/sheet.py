@@ -62,7 +62,7 @@ def _draw(shown: PlateResult | Answer, photo: Image, view: Axes, plate: Axes, wo
         boxes = [(label.box, "lime")]
         lines = [
             f"{shown.failure}: IoU {shown.iou:.2f}",
-            f"{shown.width:.0f} px wide, {label.light or 'light unknown'}",
+            f"{label.box[2] - label.box[0]:.0f} px wide, {label.light or 'light unknown'}",
             f"right         {label.text if label.legible else '?'}",
             f"labelled box  {shown.in_label.guess or '-'}",
         ]

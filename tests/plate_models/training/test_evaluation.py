@@ -20,6 +20,7 @@ from plate_models.training.evaluation import sets
 from plate_models.training.evaluation.comparison import ReportError, compare, load_report
 from plate_models.training.evaluation.scoreboard import (
     FOUND,
+    READ,
     Answer,
     PlateResult,
     Scoreboard,
@@ -107,7 +108,7 @@ def test_scoreboard_counts_each_thing_once() -> None:
     assert len(board().failure_lines()) == 1 + 2
     # A wrong text on a bad box is not hidden.
     bad = plate(RIGHT, RIGHT, answer(RIGHT), answer(WRONG, iou=0.2))
-    assert bad.read and [one.text for one in bad.wrong_texts] == [WRONG]
+    assert bad.verdicts[READ] and [one.text for one in bad.wrong_texts] == [WRONG]
 
 
 def test_the_table_has_a_row_for_each_set() -> None:
@@ -124,9 +125,9 @@ def test_the_table_has_a_row_for_each_set() -> None:
 
 def test_o_counts_as_0_only_where_labels_mix_them_up() -> None:
     mixed = plate("O002EX71", "0002EX71", answer("0OO2EX71"))
-    assert not mixed.read and mixed.wrong_texts
+    assert not mixed.verdicts[READ] and mixed.wrong_texts
     mixed = replace(mixed, o_is_0=True)
-    assert mixed.read and not mixed.wrong_texts and mixed.failure == ""
+    assert mixed.verdicts[READ] and not mixed.wrong_texts and mixed.failure == ""
 
 
 def kept(path: Path, *plates: PlateResult, elsewhere: tuple[Answer, ...] = ()) -> Path:
