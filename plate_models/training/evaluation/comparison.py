@@ -35,7 +35,8 @@ def compare(first: Report, second: Report) -> list[str]:
         for question in dict.fromkeys(key for pair in pairs for key in pair[1]["verdicts"]):
             kinds = defaultdict[tuple[Any, Any], list[Pair]](list)
             for pair in pairs:
-                kinds[pair[0]["verdicts"].get(question), pair[1]["verdicts"][question]].append(pair)
+                was, now = (plate["verdicts"].get(question) for plate in pair)
+                kinds[was, now].append(pair)
             won, lost, both = kinds[False, True], kinds[True, False], len(kinds[True, True])
             total = len(won) + len(lost) + both + len(kinds[False, False])
             if not total or not (won or lost or question == READ):
@@ -87,7 +88,7 @@ def load_report(path: Path) -> Report:
         kept["weights"], kept["engine"], kept["device"], kept["date"]
         for row in kept["rows"].values():
             for plate in row["plates"]:
-                _line("", (plate, plate)), plate["box"], plate["legible"], plate["verdicts"]
+                _line("", (plate, plate)), plate["box"], plate["verdicts"]
             [answer["text"] for answer in row["elsewhere"]]
     except (OSError, KeyError, TypeError, ValueError, AttributeError) as error:
         raise ReportError(

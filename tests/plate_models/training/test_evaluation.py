@@ -145,6 +145,7 @@ def test_comparison_lists_wins_and_losses_of_each_metric(tmp_path: Path) -> None
         plate("C333CC77", "C333CC77", photo="2.jpg"),
         plate(WRONG, RIGHT, answer(RIGHT), photo="3.jpg"),  # its label is mended later
         plate("", RIGHT, answer(RIGHT), photo="4.jpg", legible=False),  # and so is this one's
+        plate("", RIGHT, answer(RIGHT), photo="5.jpg", legible=False),
     ]
     after = [
         plate(RIGHT, RIGHT, answer(RIGHT), photo="0.jpg"),
@@ -152,6 +153,7 @@ def test_comparison_lists_wins_and_losses_of_each_metric(tmp_path: Path) -> None
         plate("C333CC77", "C333CC77", photo="2.jpg"),
         plate(RIGHT, RIGHT, answer(RIGHT), photo="3.jpg"),
         plate(RIGHT, RIGHT, answer(RIGHT), photo="4.jpg"),
+        plate("", RIGHT, answer(RIGHT), photo="5.jpg", legible=False),
         plate(RIGHT, RIGHT, photo="only_second.jpg"),
     ]
     first = load_report(kept(tmp_path / "a.json", *before, elsewhere=(answer(WRONG, iou=0),)))
