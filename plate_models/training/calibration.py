@@ -71,16 +71,14 @@ class Result(NamedTuple):
 
     def lines(self) -> list[str]:
         """The report for a terminal."""
-        rows = {"as read": "measured_uncalibrated", "calibrated": "measured"}
-        table = pd.DataFrame({name: self.report[key] for name, key in rows.items()}).T
-        counts = self.report["measured"]
+        found = {"as read": "measured_uncalibrated", "calibrated": "measured"}
+        table = pd.DataFrame({name: self.report[key] for name, key in found.items()})
         return [
-            "Measured on crops that were not fitted to; in force is the last row:",
-            table.dropna(axis=1).astype({"crops": int}).to_string(),
+            "Measured on crops that were not fitted to:",
+            table.to_string(na_rep="", float_format="%g"),
             "",
-            f"readable from {self.calibration.readable_from:.4f}: {counts['readable']}, of these "
-            f"wrong {counts['readable_and_wrong']}; "
-            f"right but not readable: {counts['right_but_not_readable']}",
+            f"readable from {self.calibration.readable_from:.4f}, "
+            f"elsewhere from {self.calibration.elsewhere_readable_from:.4f}",
         ]
 
     def save(self, folder: Path) -> Path:
@@ -111,11 +109,8 @@ def calibrate(
         seed: Of all chance.
 
     Raises:
-        ValueError: There are too few crops.
         WeightsError: The weights can't be used.
     """
-    if crops < 5:
-        raise ValueError(f"expected at least 5 crops, got {crops}")
     sizes = [min(_BLOCK, crops - start) for start in range(0, crops, _BLOCK)]
     # Numbered, so that a crop does not depend on the number of processes; no seed of a training
     # uses spawn keys.

@@ -51,11 +51,11 @@ class CropCache:
         folder.mkdir(parents=True, exist_ok=True)
         names = ("crop_hw", "crop_margin_hw", "two_line_margin_hw")
         contract = {name: getattr(RECTIFIER, name) for name in names}
-        settings = {"seed": seed, "block": block, **contract, "style": repr(DEFAULT_CROPS)}
-        path = folder / "settings.json"
+        about = {"seed": seed, "block": block, **contract, "style": repr(DEFAULT_CROPS)}
+        path, settings = folder / "settings.json", json.dumps(about)
         if not path.exists():
-            path.write_text(json.dumps(settings))
-        if json.loads(path.read_text()) != json.loads(json.dumps(settings)):
+            path.write_text(settings)
+        if path.read_text() != settings:
             raise ValueError(f"{folder} was rendered with other settings: delete it first")
 
     @contextmanager

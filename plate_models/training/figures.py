@@ -22,19 +22,14 @@ class Count:
     interval_95: Interval | None = None  # bounds of the rate, where hits are independent
 
     @property
-    def rate(self) -> float | None:
-        """Hits per total; None if nothing was counted."""
-        return self.hits / self.total if self.total else None
-
-    @property
     def cell(self) -> str:
         """For a table: hits, total, and the interval in per cent."""
         bounds = "-".join(f"{bound:.1%}".rstrip("%") for bound in self.interval_95 or ())
         return f"{self.hits}/{self.total} {bounds}".rstrip()
 
     def to_dict(self) -> dict[str, Any]:
-        """The fields and the rate as JSON-ready values."""
-        return {**asdict(self), "rate": self.rate}
+        """The fields and the rate, None if nothing was counted, as JSON-ready values."""
+        return {**asdict(self), "rate": self.hits / self.total if self.total else None}
 
 
 def proportion(name: str, hits: Sequence[bool]) -> Count:

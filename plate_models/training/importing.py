@@ -1,11 +1,10 @@
-"""Weights from elsewhere become ours: safetensors with a contract. No pickle is ever run.
+"""Weights from elsewhere become ours: safetensors with a contract. Nothing in a checkpoint is run.
 
 A YOLOv5 checkpoint's tensors say everything about its net; a recognizer comes with its alphabet.
 """
 
 import datetime
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +12,7 @@ import torch
 from torch import Tensor
 
 from plate_models import weights
-from plate_models.spec import COLUMNS, DETECTOR, RECOGNIZER, DetectorSpec, SpecError, Specs, named
+from plate_models.spec import COLUMNS, DETECTOR, RECOGNIZER, DetectorSpec, Specs, named
 from plate_models.training.checkpoints import CheckpointError, State, read_state
 from plate_models.weights import WeightsFile, check_countries, contract_of
 
@@ -39,6 +38,7 @@ def import_yolov5(path: Path, folder: Path) -> Path:
     Raises:
         CheckpointError: The file is damaged, hostile, or not laid out like that; the
             message names the first tensor that differs.
+        SpecError: Its anchors make no sense.
         WeightsError: As above.
     """
     state = _with_norms(_named_as_ours(read_state(path), path))
@@ -63,7 +63,8 @@ def import_recognizer(
         those of ``spec.py``: tensors don't tell them.
 
     Raises:
-        CheckpointError: A file is damaged or hostile, or the alphabet can't be used.
+        CheckpointError: A file is damaged or hostile.
+        SpecError: The alphabet can't be used.
         WeightsError: A country's formats are not at hand, or a tensor's name or shape is
             not that of the net; the message names it. Nothing was written.
     """
@@ -72,7 +73,7 @@ def import_recognizer(
     first, second = (
         max(1, sum(stage.startswith(name) for stage in stages)) for name in ("first.", "second.")
     )
-    with _checked("recognizer"):
+    with named("recognizer"):
         made = replace(RECOGNIZER, alphabet=alphabet, countries=tuple(countries))
         # The head has a row for each class of each step of a column.
         per_column, rest = divmod(len(state.get("head.bias", ())), made.classes)
@@ -101,16 +102,6 @@ def _write(states: dict[str, tuple[Path, State]], specs: Specs, folder: Path) ->
         }
         written.append(weights.save(nets[name], name, origin, folder, specs))
     return written
-
-
-@contextmanager
-def _checked(where: str) -> Iterator[None]:
-    """A spec that is made inside and makes no sense is the checkpoint's fault."""
-    try:
-        with named(where):
-            yield
-    except SpecError as error:
-        raise CheckpointError(str(error)) from error
 
 
 def _named_as_ours(state: State, path: Path) -> State:
@@ -158,7 +149,7 @@ def spec_of(state: State, path: Path) -> DetectorSpec:
         )
     blocks = {key.removeprefix(_DEEPEST).split(".")[0] for key in state if key.startswith(_DEEPEST)}
     sizes = anchors * torch.tensor(DETECTOR.strides).view(-1, 1, 1)
-    with _checked(f"{path}: detector"):
+    with named(f"{path}: detector"):
         return replace(
             DETECTOR,
             classes=DETECTOR.classes[: count - 5],

@@ -198,16 +198,6 @@ class Training(Run):
         self.learn(loss, len(batch.images), most_gradient=5.0)
         return {"loss": loss.item(), "corner": corner.item()}
 
-    def finish(self, match: dict[int, float]) -> list[Path]:
-        """Write the averaged weights; errors as `Run.release` has them."""
-        summary = {
-            "data": "rendered crops",
-            "seed": self.config.seed,
-            "rendered_exact_match_by_lines": {k: round(v, 4) for k, v in match.items()},
-        }
-        nets = cast(Reader, self.averaged.module).nets
-        return self.release(nets, summary, self.config.start_from, self.config.release)
-
 
 def train(config: RecognizerTraining) -> dict[int, float]:
     """Train until the budget is used, then write the weights.
@@ -234,5 +224,11 @@ def train(config: RecognizerTraining) -> dict[int, float]:
 
         training.use_up(step, config.report_every, check)
         match = exact_match(training.averaged, held_out)
-        training.finish(match)
+        summary = {
+            "data": "rendered crops",
+            "seed": config.seed,
+            "rendered_exact_match_by_lines": {k: round(v, 4) for k, v in match.items()},
+        }
+        nets = cast(Reader, training.averaged.module).nets
+        training.release(nets, summary, config.start_from, config.release)
         return match

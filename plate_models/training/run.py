@@ -2,7 +2,6 @@
 
 import datetime
 import math
-import shutil
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -153,17 +152,16 @@ class Run:
         start_from: Path | None,
         folder: Path | None,
     ) -> list[Path]:
-        """Write finished weights to the run's folder, and copy them to where they are released.
+        """Write finished weights; a training that could not goes on from its checkpoint to here.
 
         Args:
             nets: By name, as `weights.save` takes them.
             summary: How they came to be; what every training knows is added.
             start_from: Folder of the weights that the training began with.
-            folder: Where they are released, made if need be; None leaves them in the run's.
-
-        Raises:
-            OSError: They could not be copied; the message says where they lie.
+            folder: Where they go, made if need be; None is the run's.
         """
+        folder = folder or self._folder
+        folder.mkdir(parents=True, exist_ok=True)
         about = {
             "samples_seen": self.samples,
             "minutes": round(self.elapsed_s / 60, 1),
@@ -172,20 +170,8 @@ class Run:
         }
         files = []
         for name, net in nets.items():
-            about["started_from"] = started_from(start_from, name)
-            files.append(weights.save(net, name, about, self._folder))
-        if folder is None:
-            return files
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            return [Path(shutil.copy(file, folder / file.name)) for file in files]
-        except OSError as error:
-            kept = ", ".join(map(str, files))
-            message = f"can't write the weights to {folder}: {error}; they lie in {kept}"
-            raise OSError(message) from error
-
-
-def started_from(folder: Path | None, name: str) -> str | None:
-    """Name the weights that a training starts from: "sha256:…", None for random ones."""
-    path = folder / f"{name}.safetensors" if folder else None
-    return f"sha256:{weights.sha256_of(path)}" if path and path.exists() else None
+            about["started_from"] = None  # random values
+            if start_from and (first := start_from / f"{name}.safetensors").exists():
+                about["started_from"] = f"sha256:{weights.sha256_of(first)}"
+            files.append(weights.save(net, name, about, folder))
+        return files

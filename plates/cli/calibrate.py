@@ -7,7 +7,6 @@ in force.
 import argparse
 from pathlib import Path
 
-from plates.cli import CommandError, printable
 from plates.cli.options import RELEASED_WEIGHTS, add_number, add_weights
 
 
@@ -15,7 +14,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_weights(parser)
     text = "write calibration.json and the manifest beside the weights"
     parser.add_argument("--release", action="store_true", help=text)
-    add_number(parser, "--crops", 20_000, "to fit to, and as many again to measure with", least=1)
+    add_number(parser, "--crops", 20_000, "to fit to, and as many again to measure with", least=5)
     add_number(parser, "--workers", 2, "processes", least=1)
     text = "accepted share of wrong texts among the readable ones of home's formats"
     add_number(parser, "--most-wrong", 0.005, text, most=1)
@@ -35,10 +34,7 @@ def run(arguments: argparse.Namespace) -> int:
     options = {name: getattr(arguments, name) for name in names}
     arguments.out.mkdir(parents=True, exist_ok=True)  # Not only after the work.
     check_manifest(weights)
-    try:
-        result = calibrate(weights, arguments.out, **options)
-    except ValueError as error:
-        raise CommandError(printable(error)) from error
+    result = calibrate(weights, arguments.out, **options)
     print(*result.lines(), sep="\n")
     print(f"\nreport and pictures: {arguments.out}")
     if arguments.release:

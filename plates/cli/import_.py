@@ -23,16 +23,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    from plate_models.training.checkpoints import within_limits
     from plate_models.training.importing import import_recognizer, import_yolov5
 
     out = arguments.out
     if arguments.net == "yolov5":
-        print(import_yolov5(arguments.file, out))
+        print(within_limits(import_yolov5, arguments.file, out))
     else:
+        about = arguments.alphabet, out, arguments.country.split(",")
         nets = arguments.lprnet, arguments.stn
-        print(
-            *import_recognizer(*nets, arguments.alphabet, out, arguments.country.split(",")),
-            sep="\n",
-        )
+        print(*within_limits(import_recognizer, *nets, *about), sep="\n")
     print(f"Next, write the manifest: plates weights --weights {out}")
     return 0

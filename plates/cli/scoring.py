@@ -11,7 +11,7 @@ from tqdm import tqdm
 from plate_models.engines.nets import Nets
 from plate_models.images import ImageError
 from plate_models.training.evaluation import sets
-from plate_models.training.evaluation.scoreboard import Scoreboard, group_lines, score, table
+from plate_models.training.evaluation.scoreboard import Scoreboard, score, table
 from plate_models.training.evaluation.sheet import failure_sheet
 from plate_models.training.labels import LabelError
 from plate_models.weights import check_manifest
@@ -39,7 +39,7 @@ def score_parts(arguments: argparse.Namespace, parts: Sequence[str], nets: Nets)
                 continue
             found = score(tqdm(photos, part, disable=None), nets)
             boards |= found
-            lines = _details(part, found, arguments.misses)
+            lines = _details(found, arguments.misses)
             print("", *map(printable, lines), sep="\n", flush=True)
             if arguments.json:
                 # After each part: a run may take an hour.
@@ -72,7 +72,7 @@ def _photos(part: str, arguments: argparse.Namespace) -> Iterable[sets.Photo]:
     return loads[part]()
 
 
-def _details(part: str, boards: dict[str, Scoreboard], misses: bool) -> list[str]:
+def _details(boards: dict[str, Scoreboard], misses: bool) -> list[str]:
     """Beside the table: the part's rows, and its texts and failures by photo."""
     lines = [*table(boards)]
     for row, board in boards.items():
@@ -81,6 +81,4 @@ def _details(part: str, boards: dict[str, Scoreboard], misses: bool) -> list[str
             named += board.failure_lines()
         if named:
             lines += ["", f"{row}: readable texts that are wrong or not labelled", *named]
-        if part == "labelled":
-            lines += ["", *group_lines(board.plates)]
     return lines

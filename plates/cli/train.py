@@ -1,8 +1,8 @@
 """Train one of the nets; a second run goes on where the first one stopped.
 
-Curves and checkpoints go to the run's folder. The finished weights are written there, too,
-or where --release says; copied into weights/ they become the released ones (see
-docs/training.md). `plates train detector --help` lists the options of that training.
+Curves and checkpoints go to the run's folder, and so do the finished weights, unless --release says
+where; copied into weights/ they become the released ones (see docs/training.md). `plates train
+detector --help` lists the options of that training.
 """
 
 import argparse

@@ -9,7 +9,6 @@ import numpy as np
 import pandas as pd
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from plate_models.detection import box_iou_xyxy
 from plate_models.engines.nets import Nets
@@ -23,19 +22,19 @@ Pixels = NDArray[np.uint8]
 # A found box that overlaps a label this much answers for that plate, though badly.
 _SAME_PLATE_IOU = 0.1
 _O_IS_0 = str.maketrans("O", "0")
-# Why a plate is a failure, the worst first.
+FOUND, WELL_FOUND = "found, IoU 0.5", "found, IoU 0.7"
+IN_LABEL, READ, NO_WRONG = "labelled box, exact match", "read right, end to end", "no wrong text"
+# What a plate is called that fails a verdict, the worst first.
 FAILURES = {
-    "not found": "no box overlaps the label enough (IoU 0.5; 0.2 where the photo was turned)",
-    "misread": "a wrong text was given, and the labelled box is not read right either",
-    "cut": "no right text, but the labelled box is read right: the box found is at fault",
-    "unreadable": "no text was given, from the labelled box neither",
-    "labelled box": "read right end to end, but not from the labelled box",
-    "loose box": "the box found overlaps the label by less than 0.7",
+    NO_WRONG: "misread",
+    READ: "unreadable",
+    IN_LABEL: "labelled box",
+    WELL_FOUND: "loose box",
 }
-FOUND, READ, NO_WRONG = "found, IoU 0.5", "read right, end to end", "no wrong text"
-# The table's columns: what the detector alone is asked, and what stands beside `READ`.
-_BOXES = (FOUND, "found, IoU 0.7")
-_TEXTS = ("labelled box, exact match", "best candidate", "lines", "format")
+NOT_FOUND = "not found"
+OTHERS, READABLE = "other boxes per photo", "readable texts there per photo"
+# The table's columns that the detector answers for; the others are of what is read.
+_BOXES = (FOUND, WELL_FOUND, "precision", OTHERS, READABLE, "corners off by")
 
 
 @dataclass(frozen=True)
@@ -84,11 +83,6 @@ class PlateResult:
     least_iou: float = LEAST_IOU  # with which an answer counts as this plate
 
     @property
-    def width(self) -> float:
-        """Of the labelled box, in pixels."""
-        return self.label.box[2] - self.label.box[0]
-
-    @property
     def iou(self) -> float:
         """Best overlap with a found box."""
         return max((answer.iou for answer in self.answers), default=0.0)
@@ -105,11 +99,6 @@ class PlateResult:
         return text == self.label.text
 
     @property
-    def read(self) -> bool:
-        """Whether a box on the plate carries exactly its text."""
-        return any(self.right(answer.text) for answer in self.found)
-
-    @property
     def wrong_texts(self) -> tuple[Answer, ...]:
         """Readable answers that are wrong, on however bad a box; none if not legible."""
         wrong = (a for a in self.answers if a.text and not self.right(a.text))
@@ -119,11 +108,11 @@ class PlateResult:
     def verdicts(self) -> dict[str, bool]:
         """What is right, out of all that can be asked about this plate."""
         label, found = self.label, self.found
-        verdicts = {FOUND: self.iou >= 0.5, "found, IoU 0.7": self.iou >= 0.7}
+        verdicts = {FOUND: self.iou >= 0.5, WELL_FOUND: self.iou >= 0.7}
         if label.legible:
             verdicts |= {
-                "labelled box, exact match": self.right(self.in_label.guess),
-                READ: self.read,
+                IN_LABEL: self.right(self.in_label.guess),
+                READ: any(self.right(answer.text) for answer in found),
                 "best candidate": any(self.right(answer.guess) for answer in found),
                 NO_WRONG: not self.wrong_texts,
             }
@@ -136,16 +125,11 @@ class PlateResult:
 
     @property
     def failure(self) -> str:
-        """A key of `FAILURES`, or "" if all is well. An illegible plate need only be found."""
+        """The worst of what failed, or "" if all is well. An illegible plate need only be found."""
         if not self.found:
-            return "not found"
-        if self.label.legible and (self.wrong_texts or not self.read):
-            if self.right(self.in_label.text):
-                return "cut"
-            return "misread" if self.wrong_texts else "unreadable"
-        if self.label.legible and not self.right(self.in_label.guess):
-            return "labelled box"
-        return "" if self.iou >= 0.7 else "loose box"
+            return NOT_FOUND
+        failed = [verdict for verdict, right in self.verdicts.items() if not right]
+        return next((name for verdict, name in FAILURES.items() if verdict in failed), "")
 
     def without_crops(self) -> "PlateResult":
         """The same without its pictures."""
@@ -178,18 +162,13 @@ def match(
     return [sorted(found, key=lambda pair: -pair[1]) for found in matched], elsewhere
 
 
-def score_photo(
-    name: str,
-    image: Tensor,
-    labels: Sequence[LabelledPlate],
-    nets: Nets,
-    o_is_0: bool = False,
-    least_iou: float = LEAST_IOU,
-) -> tuple[list[PlateResult], list[Answer]]:
-    """Read a photo, (H, W, 3) uint8 RGB, and compare it with its labels.
+def score_photo(photo: Photo, nets: Nets) -> tuple[list[PlateResult], list[Answer]]:
+    """Read a photo and compare it with its labels; read the labelled boxes, too.
 
     Returns one result per label, and the answers that overlap none.
     """
+    pixels, labels = photo.open()
+    image, name = torch.from_numpy(pixels), photo.name
     matched, elsewhere = match([label.box for label in labels], nets.read(image))
     others = [Answer.of(name, plate) for plate in elsewhere]
     if not labels:
@@ -211,7 +190,8 @@ def score_photo(
             error = float(np.hypot(*(np.array(found[0][0].quad) - quad).T).mean() / width)
         answer = Answer.of(name, known, 1.0)
         answers = tuple(Answer.of(name, plate, iou) for plate, iou in found)
-        results.append(PlateResult(name, label, answer, answers, error, o_is_0, least_iou))
+        about = answer, answers, error, photo.o_is_0, photo.least_iou
+        results.append(PlateResult(name, label, *about))
     return results, others
 
 
@@ -229,23 +209,18 @@ class Scoreboard:
     loads: dict[str, Callable[[], Pixels]] = field(default_factory=dict, repr=False)
 
     def add(self, photo: Photo, nets: Nets) -> None:
-        """Read a photo, compare it with its labels, and read the labelled boxes, too."""
-        pixels, labels = photo.open()
-        image = torch.from_numpy(pixels)
-        plates, elsewhere = score_photo(
-            photo.name, image, labels, nets, photo.o_is_0, photo.least_iou
-        )
+        """Score a photo, and keep what a sheet may show of it."""
+        plates, elsewhere = score_photo(photo, nets)
         self.photos += 1
         self.elsewhere += elsewhere
-        shown = [plate for plate in plates if plate.failure or not plate.label.legible]
-        self.plates += [plate if plate in shown else plate.without_crops() for plate in plates]
-        if shown or elsewhere:
+        self.plates += [plate if plate.failure else plate.without_crops() for plate in plates]
+        if elsewhere or any(plate.failure for plate in plates):
             self.loads[photo.name] = lambda: photo.open()[0]
 
     @property
     def failures(self) -> list[PlateResult]:
-        """The plates that went wrong somewhere, in the order of `FAILURES`, then by photo."""
-        order = list(FAILURES)
+        """The plates that went wrong somewhere, the worst first, then by photo."""
+        order = [NOT_FOUND, *FAILURES.values()]
         failed = [plate for plate in self.plates if plate.failure]
         return sorted(failed, key=lambda plate: (order.index(plate.failure), plate.photo))
 
@@ -257,22 +232,19 @@ class Scoreboard:
         ]
         return wrong + [(None, a) for a in self.elsewhere if a.text and self.complete]
 
-    @property
-    def unverified(self) -> list[Answer]:
-        """Readable answers that no label confirms or refutes: a person has to look."""
-        illegible = [a for plate in self.plates if not plate.label.legible for a in plate.answers]
-        unlabelled = [] if self.complete else self.elsewhere
-        return [answer for answer in [*illegible, *unlabelled] if answer.text]
-
     def counts(self) -> list[Count]:
         """Everything that is counted, by name."""
-        rows = count_plates(self.plates)
+        verdicts = defaultdict[str, list[bool]](list)
+        for plate in self.plates:
+            for name, right in plate.verdicts.items():
+                verdicts[name].append(right)
+        rows = [proportion(name, hits) for name, hits in verdicts.items()]
         if self.complete:
             answers = [*self.elsewhere, *(a for plate in self.plates for a in plate.answers)]
             rows.append(proportion("precision", [a.iou >= 0.5 for a in answers]))
         readable = sum(bool(answer.text) for answer in self.elsewhere)
-        rows.append(Count("other boxes per photo", len(self.elsewhere), self.photos))
-        rows.append(Count("readable texts there per photo", readable, self.photos))
+        rows.append(Count(OTHERS, len(self.elsewhere), self.photos))
+        rows.append(Count(READABLE, readable, self.photos))
         return rows
 
     def lines(self) -> list[str]:
@@ -281,9 +253,11 @@ class Scoreboard:
             (a, f"right {plate.label.text}, IoU {a.iou:.2f}" if plate else "no plate is there")
             for plate, a in self.wrong_texts
         ]
-        notes += [
-            (a, "labelled as illegible" if a.iou else "not labelled") for a in self.unverified
-        ]
+        for plate in self.plates:
+            if not plate.label.legible:
+                notes += [(a, "labelled as illegible") for a in plate.answers if a.text]
+        if not self.complete:
+            notes += [(a, "not labelled") for a in self.elsewhere if a.text]
         return [
             f"  {a.photo:<40} read {a.text:<10} {note}, score {a.score:.3f}" for a, note in notes
         ]
@@ -319,69 +293,28 @@ def score(photos: Iterable[Photo], nets: Nets) -> dict[str, Scoreboard]:
     return boards
 
 
-def count_plates(plates: Sequence[PlateResult]) -> list[Count]:
-    """One count for each verdict that there is on any of the plates."""
-    verdicts = defaultdict[str, list[bool]](list)
-    for plate in plates:
-        for name, right in plate.verdicts.items():
-            verdicts[name].append(right)
-    return [proportion(name, hits) for name, hits in verdicts.items()]
-
-
 def table(boards: Mapping[str, Scoreboard]) -> list[str]:
     """The one table, in two sections: what the detector finds, and what is read end to end."""
-    boxes, texts = {}, {}
-    for row, board in boards.items():
-        counts = {count.name: count for count in board.counts()}
-        cells = {name: count.cell for name, count in counts.items() if count.total}
-        errors = [p.corner_error for p in board.plates if p.corner_error is not None]
-        others = len(board.elsewhere)
-        boxes[row] = {
-            "photos": board.photos,
-            **{name: cells.get(name, "") for name in (*_BOXES, "precision")},
-            "no plates": others if board.complete else "",
-            "unlabelled": "" if board.complete else others,
-            "per photo": f"{others / max(board.photos, 1):.3f}",
-            "readable there": counts["readable texts there per photo"].hits,
-            "corners off by": f"{np.mean(errors):.2%}" if errors else "",
-        }
-        if READ in counts:
-            texts[row] = {
-                "plates": counts[READ].total,
-                "read right": counts[READ].hits,
-                "rate": f"{counts[READ].rate:.1%}",
-                "95 %": cells[READ].split()[1],
-                "wrong": counts[NO_WRONG].total - counts[NO_WRONG].hits,
-                **{name: cells.get(name, "") for name in _TEXTS},
-            }
-    detector = "Detector, at the shipped threshold: what is found, and boxes where no plate is"
-    reader = "End to end: the readable text is right; `wrong` counts plates with a wrong one"
-    return [
-        *(detector, "", *_frame(boxes), ""),
-        *(reader, "", *_frame(texts), ""),
-        "Rates carry the 95 % interval in per cent. Where not every plate is labelled, other boxes",
-        "may be plates: they are counted as unlabelled, not as wrong.",
-    ]
-
-
-def _frame(rows: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    if not rows:
-        return ["nothing to count"]
-    frame = pd.DataFrame.from_dict(rows, orient="index").fillna("")
-    return list(frame.loc[:, (frame != "").any()].to_string().splitlines())
-
-
-def group_lines(plates: Sequence[PlateResult]) -> list[str]:
-    """Plates by width (terciles) and by light: one line per group; may be empty."""
-    if not plates:
-        return []
-    about = [(plate.width, plate.label.light or "not labelled") for plate in plates]
-    frame = pd.DataFrame(about, columns=["width", "light"])
-    bounds = {-np.inf, *frame["width"].quantile([1 / 3, 2 / 3]).round(), np.inf}
-    frame["width"] = pd.cut(frame["width"], sorted(bounds))
     rows = {}
-    for by in frame:
-        for name, places in frame.groupby(by, observed=True).indices.items():
-            counts = count_plates([plates[place] for place in places])
-            rows[f"{by}: {name}"] = {count.name: count.cell for count in counts}
-    return ["By group: count, and the 95 % interval of the rate in per cent", *_frame(rows)]
+    for row, board in boards.items():
+        rows[row] = {count.name: count.cell for count in board.counts() if count.total}
+        errors = [p.corner_error for p in board.plates if p.corner_error is not None]
+        if errors:
+            rows[row]["corners off by"] = f"{np.mean(errors):.2%}"
+    frame = pd.DataFrame.from_dict(rows, orient="index").fillna("")
+    boxes = frame.filter(_BOXES)
+    texts = frame.drop(columns=boxes)
+    sections = {
+        "Detector, at the shipped threshold: what is found, and boxes where no plate is": boxes,
+        "End to end: the readable text is right, or at least no wrong one is given": texts,
+    }
+    lines = []
+    for heading, section in sections.items():
+        shown = section[(section != "").any(axis=1)]
+        body = "nothing to count" if shown.empty else shown.to_string()
+        lines += [heading, "", *body.splitlines(), ""]
+    return [
+        *lines,
+        "After each count stands the 95 % interval of its rate in per cent. Where not every plate",
+        "is labelled, other boxes may be plates: no precision is given.",
+    ]

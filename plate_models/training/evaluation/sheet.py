@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from plate_models.training.evaluation.scoreboard import FAILURES, Answer, PlateResult, Scoreboard
+from plate_models.training.evaluation.scoreboard import Answer, PlateResult, Scoreboard
 from plate_models.training.imaging import Image
 
 _COLUMNS = 4
@@ -23,23 +23,20 @@ _PARTS = (16, 7, 13)
 def failure_sheet(board: Scoreboard, title: str, about: Sequence[str]) -> Figure:
     """Draw every failure: the photo, the rectified plate, what is right, and what was read.
 
-    After them come readable texts of plates that are labelled as illegible, and boxes where no
-    plate is labelled, those with a readable text first. The title names the photos; ``about`` are
-    lines for the sheet's head, such as the weights and the date.
+    After them come boxes where no plate is labelled, those with a readable text first. The title
+    names the photos; ``about`` are lines for the sheet's head, such as the weights and the date.
     """
-    unclear = [a for p in board.plates if not p.label.legible for a in p.answers if a.text]
     others = sorted(board.elsewhere, key=lambda answer: (not answer.text, -answer.detection_score))
     counts = Counter(plate.failure for plate in board.failures)
     note = "no plate is there" if board.complete else "plates or not, no label says it"
     head = [
         *(title, *about, ""),
-        *(f"{counts[name]}  {name}: {text}" for name, text in FAILURES.items()),
-        f"{len(unclear)}  readable, though labelled as illegible",
+        *(f"{count}  {failure}" for failure, count in counts.items()),
         f"{len(others)}  other boxes: {note}",
         f"Green box: the label. Orange box: what was found. Of a sort, {_MOST} at most are shown.",
     ]
     shown: list[PlateResult | Answer]
-    shown = [*board.failures[:_MOST], *unclear[:_MOST], *others[:_MOST]]
+    shown = [*board.failures[:_MOST], *others[:_MOST]]
     rows, top = max(1, -(-len(shown) // _COLUMNS)), _LINE_HEIGHT * (len(head) + 2)
     height = top + rows * _CELL_HEIGHT
     figure = Figure(figsize=(_WIDTH, height), dpi=100)
@@ -64,8 +61,8 @@ def _draw(shown: PlateResult | Answer, photo: Image, view: Axes, plate: Axes, wo
         answer, label = next(iter(shown.answers), None), shown.label
         boxes = [(label.box, "lime")]
         lines = [
-            f"{shown.failure or 'illegible'}: IoU {shown.iou:.2f}",
-            f"{shown.width:.0f} px wide, {label.light or 'light unknown'}",
+            f"{shown.failure}: IoU {shown.iou:.2f}",
+            f"{label.box[2] - label.box[0]:.0f} px wide, {label.light or 'light unknown'}",
             f"right         {label.text if label.legible else '?'}",
             f"labelled box  {shown.in_label.guess or '-'}",
         ]

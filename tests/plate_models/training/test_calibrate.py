@@ -68,16 +68,6 @@ def test_calibrates_weights_that_have_another_ones_calibration(
     assert not {*measured.text.dropna()} & {*fit.text.dropna()}
 
 
-def test_what_is_missing_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for words, named in (
-        ("--workers 0", "--workers"),
-        ("--crops 3", "crops"),
-        ("--weights nowhere", "nowhere"),
-    ):
-        assert cli.main(["calibrate", "--out", str(tmp_path), *words.split()]) == 1
-        assert named in capsys.readouterr().err
-
-
 def readings_of(scores: list[float], right: list[bool]) -> pd.DataFrame:
     rows = {"raw": np.array(scores, float), "right": np.array(right, bool)}
     return pd.DataFrame(rows).assign(eligible=True, home=True)

@@ -86,7 +86,7 @@ def test_the_folders_of_a_training_are_made_before_it_begins(trained, run, tmp_p
         ("train detector --folder x --seed -1", ": --seed: expected 0 or more"),
         ("calibrate --most-wrong 1.5", ": --most-wrong: expected 0 to 1, got 1.5"),
         ("calibrate --workers 0", "--workers"),
-        ("calibrate --crops 3", "crops, got 3"),
+        ("calibrate --crops 3", "--crops: expected 5 or more, got 3"),
         ("calibrate --weights nowhere_either", "nowhere_either"),
         ("read {scene} --every -1", ": --every: expected 0 or more, got -1"),
         ("read {scene} --weights {folder}", "{folder}/SHA256SUMS is missing"),
