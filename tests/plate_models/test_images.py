@@ -117,9 +117,7 @@ def test_a_heic_of_tiles_is_cut_at_its_edges():
         assert_shows_pattern(pixels[:HEIGHT, x : x + WIDTH][:, : 180 - x])
 
 
-@pytest.mark.parametrize(
-    ("width", "height"), [(1, 1), (8000, 6000), (1, 300), (6000, 400), (400, 6000)]
-)
+@pytest.mark.parametrize(("width", "height"), [(1, 1), (8000, 6000), (1, 300)])
 def test_extreme_sizes(width, height):
     data = encode(pattern(width, height), "JPEG")
     pixels = images.decode(data)
