@@ -116,7 +116,7 @@ def load(module: nn.Module, path: Path) -> nn.Module:
     wrong = [f"{k}: expected {v}, found {found[k]}" for k, v in expected.items() if found[k] != v]
     if wrong:
         raise WeightsError(f"{path}: made for another spec.py: {'; '.join(wrong)}")
-    return _fill(module, file, "spec.py")
+    return _fill(module, file)
 
 
 def read_file(path: Path) -> WeightsFile:
@@ -195,20 +195,11 @@ def build_from(file: WeightsFile, specs: Specs) -> nn.Module:
     except (RuntimeError, IndexError, SpecError) as error:
         sizes = f"crop_hw {specs.rectifier.crop_hw}, rectified_hw {specs.rectifier.rectified_hw}"
         raise WeightsError(f"{file.path}: no {name} fits {sizes}: {error}") from error
-    made_for = {
-        "detector": f"width {specs.detector.width_multiple:g}, "
-        f"depth {specs.detector.depth_multiple:g}, {len(specs.detector.classes)} classes",
-        "rectifier": f"crops of {specs.rectifier.crop_hw}",
-        "recognizer": f"an alphabet of {len(specs.recognizer.alphabet)} and a blank",
-    }[name]
-    _fill(net, file, made_for)
-    if name == "detector":
-        _check_anchors(file, specs.detector)
-    return net
+    return _fill(net, file)
 
 
-def _fill(net: nn.Module, file: WeightsFile, made_for: str) -> nn.Module:
-    """Check every tensor and load it; `made_for` says for what the net was built."""
+def _fill(net: nn.Module, file: WeightsFile) -> nn.Module:
+    """Check every tensor and load it."""
     expected, found = (
         {key: tuple(value.shape) for key, value in state.items() if not key.endswith(_COUNTER)}
         for state in (net.state_dict(), file.state)
@@ -217,7 +208,7 @@ def _fill(net: nn.Module, file: WeightsFile, made_for: str) -> nn.Module:
         shapes = [of.get(key, "no such tensor") for of in (expected, found)]
         if shapes[0] != shapes[1]:
             raise WeightsError(
-                f"{file.path}: {key}: expected {shapes[0]} for {made_for}, found {shapes[1]}"
+                f"{file.path}: {key}: expected {shapes[0]} by its contract, found {shapes[1]}"
             )
         values = file.state[key]
         if not values.is_floating_point():
@@ -228,16 +219,6 @@ def _fill(net: nn.Module, file: WeightsFile, made_for: str) -> nn.Module:
             raise WeightsError(f"{file.path}: {key}: expected variances, found {values.min():g}")
     net.load_state_dict(file.state, strict=False)  # Its counters alone may be missing.
     return net.eval()
-
-
-def _check_anchors(file: WeightsFile, spec: DetectorSpec) -> None:
-    strides = torch.tensor(spec.strides).view(-1, 1, 1)
-    found = file.state["model.24.anchors"].float() * strides
-    if not torch.allclose(found, torch.tensor(spec.anchors_wh), rtol=1e-3):
-        raise WeightsError(
-            f"{file.path}: model.24.anchors: expected {spec.anchors_wh} as in the contract, "
-            f"found {found.tolist()}"
-        )
 
 
 def check_countries(spec: RecognizerSpec, where: str) -> None:

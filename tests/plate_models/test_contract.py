@@ -67,7 +67,7 @@ def test_pixels_are_bgr_and_a_file_gives_the_same_photo():
 
 
 PIXELS = torch.zeros((10, 11, 3), dtype=torch.uint8)
-WRONG_SHAPES = [(0, 0, 3), (0, 5, 3), (5, 0, 3), (5, 4, 4), (5, 4), (3,)]
+WRONG_SHAPES = [(0, 5, 3), (5, 4, 4), (5, 4)]
 
 
 @pytest.mark.parametrize(
@@ -88,8 +88,6 @@ def test_other_inputs_are_refused_by_name(file, pixels, message):
 
 def test_as_many_pixels_as_allowed_are_taken_and_bytes_of_a_wrong_content_are_not():
     assert contract.photo_of(None, PIXELS, Limits(max_pixels=110)).shape == (10, 11, 3)
-    with pytest.raises(images.EmptyImage):
-        contract.photo_of(np.zeros(0, np.uint8), None)
     with pytest.raises(images.UnsupportedType):
         contract.photo_of(np.frombuffer(b"not a photo", np.uint8), None)
 
@@ -136,12 +134,10 @@ def test_log_probs_are_padded_with_certain_blanks():
     ("parameters", "countries"),
     [
         ("", ["ru", "sk", "cz"]),
-        ("{}", ["ru", "sk", "cz"]),
         ('{"other": 1}', ["ru", "sk", "cz"]),
-        ('{"countries": "cz"}', ["cz"]),
+        ('{"countries": null}', ["ru", "sk", "cz"]),
         ('{"countries": " CZ, ru ,cz"}', ["cz", "ru"]),
         ('{"countries": "gb,cz,*"}', ["cz", "ru", "sk"]),
-        ('{"countries": "gb,*"}', ["ru", "sk", "cz"]),
     ],
 )
 def test_a_request_narrows_the_countries(parameters, countries):
@@ -150,17 +146,12 @@ def test_a_request_narrows_the_countries(parameters, countries):
     assert contract.config_for(config, parameters).grammar is grammar_of(*countries)
 
 
-@pytest.mark.parametrize("given", ["gb", "cz,pl", "", "cz,", "../ru", 3, ["cz"], None, {}])
+@pytest.mark.parametrize("given", ["cz,pl", "", "../ru", 3, ["cz"]])
 def test_countries_that_the_weights_do_not_read_are_refused_by_name(given):
-    config = PipelineConfig.of(
-        Specs(recognizer=replace(RECOGNIZER, countries=("cz",))), UNCALIBRATED
-    )
-    parameters = json.dumps({"countries": given})
-    if given is None:  # as if it did not come
-        assert contract.config_for(config, parameters) is config
-        return
+    specs = Specs(recognizer=replace(RECOGNIZER, countries=("cz",)))
+    config = PipelineConfig.of(specs, UNCALIBRATED)
     with pytest.raises(contract.InvalidInput, match=r"countries: expected some of cz, .*got"):
-        contract.config_for(config, parameters)
+        contract.config_for(config, json.dumps({"countries": given}))
 
 
 def test_with_log_probabilities_each_plate_is_seen_once():
@@ -175,26 +166,21 @@ def test_model_info_names_the_weights_the_device_and_the_size(tmp_path, monkeypa
     (tmp_path / "1").mkdir()
     manifest = {"weights": "sha256:abc", "specs": {"recognizer": {"alphabet": "ABC"}}}
     (tmp_path / "1" / contract.MANIFEST).write_text(json.dumps(manifest))
-    instance = {"model_instance_kind": "GPU", "model_instance_device_id": "3"}
-    origin = contract.read_origin(
-        {"model_repository": str(tmp_path), "model_version": "1", **instance}
-    )
+    args = {"model_repository": str(tmp_path), "model_version": "1"}
+    args |= {"model_instance_kind": "GPU", "model_instance_device_id": "3"}
     spent = {"decode": 1.5, "yolo": 20.0}
-    info = {
+    outputs = contract.outputs_of(
+        [], PHOTO, contract.read_origin(args), {contract.MODEL_INFO}, spent
+    )
+    assert json.loads(outputs[contract.MODEL_INFO][0]) == {
         "version": "1",
         "weights": "sha256:abc",
         "device": "cuda:3",
         "alphabet": "ABC",
         "image": {"width": 640, "height": 480},
+        "timing_ms": spent,
     }
-    for timing, expected in ((None, info), (spent, info | {"timing_ms": spent})):
-        outputs = contract.outputs_of([], PHOTO, origin, {contract.MODEL_INFO}, timing)
-        assert json.loads(outputs[contract.MODEL_INFO][0]) == expected
-
-
-def test_a_gpu_that_is_not_there_is_an_error(monkeypatch):
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    args = {"model_instance_kind": "GPU", "model_instance_device_id": "0"}
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
     with pytest.raises(RuntimeError, match="GPU"):
         contract.device_of(args)
     assert contract.device_of({**args, "model_instance_kind": "CPU"}) == "cpu"
@@ -244,7 +230,7 @@ def test_profiles_differ_only_in_how_they_run_and_their_queues_are_bounded(profi
     assert warmed or model == "plate_recognition"
 
 
-@pytest.mark.parametrize("count", [0, 1, 3])
+@pytest.mark.parametrize("count", [0, 3])
 def test_plate_recognitions_outputs_are_what_the_contract_makes(count):
     config = read_config("plate_recognition", "cpu")
     assert config.output == read_config("plate_recognition", "gpu").output

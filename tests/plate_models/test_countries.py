@@ -76,9 +76,6 @@ def test_rows_are_counted(tmp_path):
     # A run of digits ends with its row.
     path = written(tmp_path, SMALL, """"LL##", "'Z'# '/R'\"""", '"L# / ##L"')
     assert load_country(path).judge("L000L")[0] == "xx.cart"
-    path = written(tmp_path, SMALL, """"LL##", "'Z'# '/R'\"""", '"L# / ##L"]\nnever = ["000"')
-    with pytest.raises(FormatError, match="no pattern has '000'"):
-        load_country(path)
 
 
 MALFORMED = [
@@ -97,9 +94,7 @@ MALFORMED = [
     ("", 'rare_letters = "Q"', r"'rare_letters' has \['Q'\]"),
     ('["2Z"]', '["2Q"]', r"country: 'look_alikes' has \['Q'\]"),
     ('["2Z"]', '["2Z"]\ncommon_letters = "Q"', r"country: 'common_letters' has \['Q'\]"),
-    ('"012LRZ/"', '"0120"', r"country\.alphabet has a character twice"),
     ("", 'native = { Q = "Ы" }', r"'native' has \['Q'\]"),
-    ("", 'native = { L = "Ы", R = "Ы" }', r"'native' maps two characters to the same"),
     ("", 'native = { L = "ЫЫ" }', r"native\.L: .*at most 1 character, found 'ЫЫ'"),
     ("'Z'#", "'Q'#", r"format 'xx.cart': pattern \"'Q'# .*\['Q'\] are not in the alphabet"),
     ("LL##", "LL##Q", r"format 'xx.cart': pattern 'LL##Q': 'Q' is not understood"),
@@ -114,8 +109,6 @@ MALFORMED = [
     ("LL##", "L##RR", r"R stands twice, or 'region' is missing"),
     ("", 'letters = ""', r"'LL##' matches nothing: a symbol stands for no character"),
     ("012LRZ/", "LRZ/", r"'look_alikes' has \['2'\]"),
-    ("", 'never = ["000"]', r"'never': no pattern has '000' as its digits"),
-    ("", 'never = ["0", "1", "2"]', r"matches nothing: all its serials are in 'never'"),
     ("", '[[formats]]\nname = "xx.cart"\npatterns = ["L"]\nground = "red"', "another format"),
     ("", "[[formats]]", r"formats\[1\]\.name: Field required"),
     ("[[formats]]", "[formats]", r"formats: expected a valid list"),

@@ -30,14 +30,6 @@ SMALL = Specs(
 )
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _small_batches():
-    """Check in small batches: the largest take long, and `make export` tries them."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(export, "BATCHES", (1, 4))
-        yield
-
-
 @pytest.fixture(scope="module")
 def released(tmp_path_factory):
     """Untrained weights whose outputs still depend on the input."""

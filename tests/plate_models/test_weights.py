@@ -162,7 +162,7 @@ def put(key: str, value: object) -> Callable[[dict[str, Any]], object]:
 
 
 CONTRACTS = [
-    ("recognizer", put("alphabet", "ÄÖ0123456789"), "expected .13, .* 12 .* found .14, "),
+    ("recognizer", put("alphabet", "ÄÖ0123456789"), "expected .13, .* found .14, "),
     ("recognizer", put("alphabet", "ÄÖ00123456789"), "alphabet: .* not '0' again"),
     ("recognizer", put("alphabet", "Ä 0123456789Ö"), "alphabet: expected visible"),
     ("recognizer", put("countries", ["../ru"]), r"countries\[0\]: .*match .*found '\.\./ru'"),
@@ -195,7 +195,6 @@ CONTRACTS = [
         "width_multiple: expected a finite number",
     ),
     ("detector", put("width_multiple", 0.25), r"model\.0\.conv\.weight: expected \(16, "),
-    ("detector", put("anchors_wh", [[[9, 9]] * 2] * 3), r"model\.24\.anchors: .*as in the"),
     ("detector", put("anchors_wh", [[[9, 9]] * 17] * 3), r"anchors_wh\[0\]: .*at most 16"),
 ]
 TENSORS = [
