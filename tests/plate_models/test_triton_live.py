@@ -1,7 +1,6 @@
 """The published contract of plate_recognition, held by a real Triton."""
 
 import json
-import math
 import shutil
 from typing import Any
 
@@ -16,7 +15,7 @@ from tritonclient.grpc import service_pb2, service_pb2_grpc
 from tritonclient.utils import InferenceServerException
 
 from plate_models.recognition import ctc
-from plate_models.spec import DETECTOR, LIMITS, RECOGNIZER, RECTIFIER
+from plate_models.spec import LIMITS
 from plates.serving.triton import EmbeddedTriton
 
 pytestmark = pytest.mark.live
@@ -49,27 +48,18 @@ def protocol(request, triton):
             yield triton_http, client
 
 
-def test_the_published_client_snippet_over_http(triton):
-    # As it is published; only the address and the photo are ours.
-    client = triton_http.InferenceServerClient(url=http_url(triton))
+def test_json_over_http_has_texts_as_strings(triton):
     image = cv2.imread(str(SAMPLES / PHOTO))
-    inputs = [triton_http.InferInput("input__0", image.shape, "UINT8")]
-    inputs[0].set_data_from_numpy(image)
-    outputs = [
-        triton_http.InferRequestedOutput("coordinates", binary_data=False),
-        triton_http.InferRequestedOutput("texts", binary_data=False),
-    ]
-    response = client.infer("plate_recognition", inputs, outputs=outputs)
-    coordinates, texts = response.as_numpy("coordinates"), response.as_numpy("texts")
-    client.close()
-
-    assert coordinates.dtype == np.float32 and coordinates.shape == (len(texts), 4)
-    assert texts.shape == (len(texts), 1)
-    assert all(isinstance(text, str) for text in texts.flat)
-    assert sorted(filter(None, texts.flat)) == TEXTS
-    height, width = image.shape[:2]
-    assert (coordinates >= 0).all() and (coordinates <= [width, height] * 2).all()
-    assert (coordinates[:, 2:] > coordinates[:, :2]).all()
+    pixels = triton_http.InferInput("input__0", image.shape, "UINT8")
+    pixels.set_data_from_numpy(image)
+    names = ("coordinates", "texts")
+    outputs = [triton_http.InferRequestedOutput(name, binary_data=False) for name in names]
+    with triton_http.InferenceServerClient(http_url(triton)) as client:
+        answer = client.infer(MODEL, [pixels], outputs=outputs)
+    boxes, texts = map(answer.as_numpy, names)
+    assert boxes.dtype == np.float32 and boxes.shape == (len(texts), 4)
+    assert sorted(filter(None, texts[:, 0])) == TEXTS
+    assert (boxes[:, 2:] > boxes[:, :2]).all()
 
 
 def infer(protocol: tuple[Any, Any], name: str, array: np.ndarray, *wanted: str) -> Any:
@@ -185,8 +175,8 @@ def stub(triton):
         yield service_pb2_grpc.GRPCInferenceServiceStub(channel)
 
 
-def send(stub: Any, tensors: list[Tensor], model: str = MODEL) -> Any:
-    request = service_pb2.ModelInferRequest(model_name=model)
+def send(stub: Any, tensors: list[Tensor]) -> Any:
+    request = service_pb2.ModelInferRequest(model_name=MODEL)
     for name, data_type, shape, data in tensors:
         request.inputs.add(name=name, datatype=data_type).shape.extend(shape)
         request.raw_input_contents.append(data)
@@ -200,22 +190,6 @@ def test_hostile_tensors_are_refused_and_the_next_request_works(stub, name):
         send(stub, tensors)
     answer = send(stub, [("input__0", "UINT8", [50, 60, 3], PIXELS)])
     assert answer.model_name == MODEL
-
-
-@pytest.mark.parametrize(
-    ("model", "data_type", "shape"),
-    [
-        ("yolo", "UINT8", (DETECTOR.max_batch_size + 1, 3, 32, 32)),
-        ("stn", "FP32", (RECTIFIER.max_batch_size + 1, 3, *RECTIFIER.crop_hw)),
-        ("lprnet", "FP32", (RECOGNIZER.max_batch_size + 1, 3, *RECTIFIER.rectified_hw)),
-    ],
-)
-def test_a_batch_over_the_limit_is_refused_and_the_limit_named(stub, model, data_type, shape):
-    data = bytes(math.prod(shape) * (1 if data_type == "UINT8" else 4))
-    limit = shape[0] - 1
-    expected = f"(?s)INVALID_ARGUMENT.*batch-size must be <= {limit} for '{model}'"
-    with pytest.raises(grpc.RpcError, match=expected):
-        send(stub, [("input__0", data_type, list(shape), data)], model)
 
 
 @pytest.fixture(scope="module")
