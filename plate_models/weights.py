@@ -139,11 +139,9 @@ def _contract_in(metadata: dict[str, str], path: Path) -> dict[str, Any]:
             "weights from elsewhere get one from `plates import`"
         )
     try:
-        contract = json.loads(metadata["contract"])
-    except (ValueError, RecursionError) as error:
+        contract = dict(json.loads(metadata["contract"]))
+    except (ValueError, TypeError, RecursionError) as error:
         raise WeightsError(f"{path}: its metadata is damaged: {error}") from error
-    if not isinstance(contract, dict):
-        raise WeightsError(f"{path}: contract: expected an object, found {contract!r:.60}")
     missing = sorted({*_CONTRACTS.get(path.stem, ())} - _ADDED_LATER - set(contract))
     if missing:
         raise WeightsError(f"{path}: its contract lacks {missing}")

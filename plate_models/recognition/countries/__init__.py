@@ -161,9 +161,10 @@ def _format(table: FormatTable, country: _Country, regions: Mapping[str, str]) -
     _check_letters(place, table, country.alphabet)
     try:
         compiled = [_compile(pattern, table, country.alphabet) for pattern in table.patterns]
-        _check_together(compiled, table, regions)
     except FormatError as error:
         raise FormatError(f"{place}: {error}") from error
+    if len({pattern.lines for pattern in compiled}) > 1:
+        raise FormatError(f"{place}: patterns with different numbers of rows")
     return PlateFormat(
         table.name,
         compiled[0].lines,
@@ -235,14 +236,3 @@ def symbols_of(pattern: str, alphabet: str) -> list[str]:
             raise FormatError(f"pattern {pattern!r}: {outside} are not in the alphabet")
         symbols += [f"'{char}" for char in literal] if literal else match[0].split()
     return symbols
-
-
-def _check_together(patterns: list[_Pattern], table: FormatTable, codes: Mapping[str, str]) -> None:
-    """Refuse patterns of several kinds, and codes that no plate can ever have."""
-    if len({pattern.lines for pattern in patterns}) > 1:
-        raise FormatError("patterns with different numbers of rows")
-    if not table.region_listed or all("region" not in p.expression.groupindex for p in patterns):
-        return
-    for region in table.region:
-        if not any(fits(region, code) for code in codes):
-            raise FormatError(f"'region': no listed code fits {region!r}")
