@@ -347,18 +347,16 @@ def _outputs(net: Net, inputs: Tensor) -> Outputs:
 def _is_current(release: Path, sources: dict[str, str], repository: Path) -> bool:
     try:
         found = json.loads((release / MANIFEST).read_text(encoding="utf-8"))
-        artifacts = found.pop("artifacts")
-        for key in ("specs", "calibration", "golden"):  # they follow from the sources
-            del found[key]
+        artifacts = found["artifacts"]
         artifacts[f"{PHOTO_MODEL}/{release.name}/{GOLDEN_PHOTO}"] = sources["photo"]
         return (
-            found == sources
+            all(found[key] == value for key, value in sources.items())
             and (release / PIPELINE).exists()
             and all(
                 weights.sha256_of(repository / name) == digest for name, digest in artifacts.items()
             )
         )
-    except (OSError, ValueError, KeyError, AttributeError):
+    except (OSError, ValueError, KeyError):
         return False
 
 

@@ -184,16 +184,9 @@ def build(name: str, specs: Specs) -> nn.Module:
 def build_from(file: WeightsFile, specs: Specs) -> nn.Module:
     """Make the net that a file's tensors belong to, fill it and put it in evaluation mode.
 
-    A tensor or the contract's sizes that don't fit are a WeightsError.
+    A tensor that doesn't fit is a WeightsError.
     """
-    name = file.name
-    try:
-        net = build(name, specs).eval()
-        _check_sizes(net, specs)
-    except (RuntimeError, IndexError, SpecError) as error:
-        sizes = f"crop_hw {specs.rectifier.crop_hw}, rectified_hw {specs.rectifier.rectified_hw}"
-        raise WeightsError(f"{file.path}: no {name} fits {sizes}: {error}") from error
-    return _fill(net, file)
+    return _fill(build(file.name, specs), file)
 
 
 def _fill(net: nn.Module, file: WeightsFile) -> nn.Module:
@@ -229,18 +222,6 @@ def check_countries(spec: RecognizerSpec, where: str) -> None:
     for country in others:
         if missing := "".join(sorted(set(country.letters) - set(spec.alphabet))):
             raise WeightsError(f"{where}.countries: {country.name}: the alphabet lacks {missing}")
-
-
-@torch.inference_mode()
-def _check_sizes(net: nn.Module, specs: Specs) -> None:
-    """Let the nets themselves say whether the contract's sizes fit together."""
-    if isinstance(net, STN):
-        net.locate(torch.zeros(1, 3, *specs.rectifier.crop_hw))
-    elif isinstance(net, LPRNet):
-        logits = net(torch.zeros(1, 3, *specs.rectifier.rectified_hw))
-        found, expected = logits.shape[2], specs.recognizer.steps
-        if found != expected:
-            raise SpecError(f"steps: expected {found}, found {expected} in the contract")
 
 
 def load_modules(

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import psutil
 from photo_bombs import CHEAP, HEAVY, REFUSED
-from photo_files import BAD, GOOD
+from photo_files import GOOD
 
 from plate_models import images
 
@@ -67,8 +67,6 @@ def _files(side: int) -> Iterator[tuple[str, bytes]]:
         yield name, make()
     for name, make_large in HEAVY.items():
         yield name, make_large(side)
-    for name, (data, _) in BAD.items():
-        yield name, data
 
 
 if __name__ == "__main__":

@@ -85,11 +85,6 @@ def test_files_that_are_no_calibration_are_refused(tmp_path):
         path.write_bytes(content)
         with pytest.raises(CalibrationError, match=r"calibration\.json"):
             load(path)
-    for key in json.loads(BENT.to_json()).keys() - {"elsewhere_readable_from"}:  # was added later
-        values = json.loads(BENT.to_json())
-        del values[key]
-        with pytest.raises(CalibrationError, match=key):
-            Calibration.from_json(json.dumps(values))
 
 
 def test_older_files_pin_the_recognizer_alone():

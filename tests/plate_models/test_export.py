@@ -16,7 +16,6 @@ from torch import nn
 from tritonclient.grpc import model_config_pb2
 
 from plate_models import contract, export, spec, weights
-from plate_models.engines import openvino_engine
 from plate_models.nets.lprnet import LPRNet
 from plate_models.nets.stn import STN
 from plate_models.nets.yolov5 import YOLOv5
@@ -103,18 +102,6 @@ def test_a_release_is_artifacts_a_photo_and_a_manifest(exported, released):
     assert (origin.weights, origin.device) == (manifest["weights"], "cpu")
 
 
-def load_artifacts(repository: Path, model: str) -> dict[str, export.Net]:
-    """Every way to run a model's artifacts in float32."""
-    onnx = repository / model / "1" / "model.onnx"
-
-    run = openvino_engine.load(onnx, contract.GRAPHS[model], {})
-    return {
-        "TorchScript": export.load_torchscript(onnx.with_suffix(".pt")),
-        "ONNX Runtime": export.load_onnx(graph_of(model, SMALL), onnx),
-        "OpenVINO": lambda inputs: tuple(map(torch.from_numpy, run((inputs.numpy(),)))),
-    }
-
-
 # None of these is what was traced or what the export compares here; the largest batches.
 INPUTS = {
     "yolo": (torch.uint8, (3, 3, 320, 416)),
@@ -127,9 +114,13 @@ INPUTS = {
 def test_artifacts_agree_with_the_module_on_any_size(exported, modules, model):
     dtype, shape = INPUTS[model]
     inputs = (torch.rand(shape) * (256 if dtype == torch.uint8 else 1)).to(dtype)
-    artifacts = load_artifacts(exported, model)
-    export.check_agreement(graph_of(model, SMALL), modules[model], artifacts, [inputs])
-    session = onnxruntime.InferenceSession(exported / model / "1" / "model.onnx")
+    graph, onnx = graph_of(model, SMALL), exported / model / "1" / "model.onnx"
+    artifacts = {
+        "TorchScript": export.load_torchscript(onnx.with_suffix(".pt")),
+        "ONNX": export.load_onnx(graph, onnx),
+    }
+    export.check_agreement(graph, modules[model], artifacts, [inputs])
+    session = onnxruntime.InferenceSession(onnx)
     # Triton's own backend refuses any other shape, even a size where the configuration varies.
     sizes = [entry.shape for entry in session.get_outputs()]
     declared = [[-1 if isinstance(size, str) else size for size in shape] for shape in sizes]

@@ -5,35 +5,27 @@ import pytest
 import torch
 from torch import Tensor
 
+from plate_models import export, weights
+from plate_models.detection import letterbox
 from plate_models.export import compare_candidates, compare_values
+from plate_models.images import decode
 from plate_models.nets.lprnet import LPRNet
-from plate_models.nets.yolov5 import YOLOv5, YOLOv5Graph
 from plate_models.spec import DETECTOR, RECOGNIZER, RECTIFIER
 
 
 @pytest.fixture(scope="module")
 def graph():
-    """A net with random weights whose output depends on its input, in evaluation mode."""
-    torch.manual_seed(0)
-    net = YOLOv5()
-    for head in net.head.m:
-        torch.nn.init.normal_(head.weight, std=0.5)
-    # Norms that have seen data: without, each layer fades the signal until none is left.
-    norms = [module for module in net.modules() if isinstance(module, torch.nn.BatchNorm2d)]
-    for norm in norms:
-        norm.momentum = 1.0
-    with torch.no_grad():
-        net.train()(random_canvases(2, 128, 128).float() / 255)
-    return YOLOv5Graph(net).eval().requires_grad_(False)
+    return weights.load_modules().detect
 
 
-def random_canvases(count: int, height: int, width: int) -> Tensor:
-    generator = torch.Generator().manual_seed(1)
-    return torch.randint(0, 256, (count, 3, height, width), dtype=torch.uint8, generator=generator)
+def scenes(count: int, *canvas_hw: int) -> Tensor:
+    """(N, 3, H, W) uint8 canvases with the golden photo, each in less light."""
+    photo = torch.from_numpy(decode(export.DEFAULT_GOLDEN.read_bytes()))
+    return torch.stack([letterbox(photo // (1 + n), canvas_hw)[0] for n in range(count)])
 
 
 def test_candidates_are_the_cells_that_no_neighbour_exceeds(graph):
-    canvases = random_canvases(1, 96, 128) // 3
+    canvases = scenes(1, 96, 128)
     heads = graph.net(canvases.float() / 255)
     assert [tuple(head.shape[2:]) for head in heads] == [(12, 16, 7), (6, 8, 7), (3, 4, 7)]
     expected = []
@@ -53,7 +45,7 @@ def test_candidates_are_the_cells_that_no_neighbour_exceeds(graph):
 
 
 def test_a_canvas_does_not_depend_on_its_neighbours(graph):
-    canvases = random_canvases(3, 96, 128)
+    canvases = scenes(3, 96, 128)
     alone = torch.cat([graph(canvas[None]) for canvas in canvases])
     # Random weights score many cells alike: which comes first is chance.
     assert compare_candidates((alone,), (graph(canvases),)) < 1

@@ -79,8 +79,7 @@ def test_pixels_and_file_give_the_same_over_both_protocols(protocol):
     bgr = cv2.imread(str(SAMPLES / PHOTO))
     pixels = infer(protocol, "input__0", bgr)
     file = infer(protocol, "image", np.frombuffer((SAMPLES / PHOTO).read_bytes(), np.uint8))
-    large = cv2.resize(bgr, None, fx=3, fy=3, interpolation=cv2.INTER_CUBIC)
-    for result in (pixels, file, infer(protocol, "input__0", large, "texts")):
+    for result in (pixels, file):
         assert decoded(result.as_numpy("texts")) == TEXTS
     boxes = [result.as_numpy("coordinates") for result in (pixels, file)]
     np.testing.assert_allclose(boxes[0], boxes[1], atol=0.5)
@@ -94,12 +93,6 @@ def test_no_plates_is_an_answer_and_only_requested_outputs_come(protocol):
     assert result.as_numpy("formats").shape == (0,)
     assert result.as_numpy("crops").shape == (0, 48, 188, 3)
     assert result.get_output("quads") is None
-    if protocol[0] is triton_http:  # as JSON
-        wanted = [triton_http.InferRequestedOutput("texts", binary_data=False)]
-        tensor = triton_http.InferInput("input__0", photo.shape, "UINT8")
-        tensor.set_data_from_numpy(photo)
-        result = protocol[1].infer(MODEL, [tensor], outputs=wanted)
-        assert result.as_numpy("texts").shape == (0, 1)
 
 
 def test_all_outputs_have_a_row_per_plate(protocol):
