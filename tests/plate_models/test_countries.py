@@ -87,7 +87,6 @@ MALFORMED = [
     ("", 'letters = "LQ"', r"'letters' has \['Q'\], not in the alphabet"),
     ("", 'native = { Q = "Ы" }', r"'native' has \['Q'\]"),
     ("'Z'#", "'Q'#", r"format 'xx.cart': pattern \"'Q'# .*\['Q'\] are not in the alphabet"),
-    ("LL##", "LL##Q", r"format 'xx.cart': pattern 'LL##Q': 'Q' is not understood"),
     ("LL##", "LL/##/LL", r"expected 1 or 2 rows, none of them empty"),
     ("""["LL##", "'Z'# '/R'"]""", "[]", r"formats\[0\]\.patterns: .*at least 1 item"),
     ("LL##", "L / ##", r"patterns with different numbers of rows"),

@@ -79,10 +79,6 @@ def modules(released):
     return dict(zip(MODELS, (loaded.detect, loaded.rectify, loaded.recognize), strict=True))
 
 
-def graph_of(model: str, specs: Specs) -> export.Graph:
-    return next(graph for graph in export.graphs_of(specs) if graph.name == model)
-
-
 def contents(folder: Path) -> dict[str, bytes]:
     files = (path for path in folder.rglob("*") if path.is_file())
     return {str(path.relative_to(folder)): path.read_bytes() for path in files}
@@ -114,7 +110,8 @@ INPUTS = {
 def test_artifacts_agree_with_the_module_on_any_size(exported, modules, model):
     dtype, shape = INPUTS[model]
     inputs = (torch.rand(shape) * (256 if dtype == torch.uint8 else 1)).to(dtype)
-    graph, onnx = graph_of(model, SMALL), exported / model / "1" / "model.onnx"
+    graph = next(graph for graph in export.graphs_of(SMALL) if graph.name == model)
+    onnx = exported / model / "1" / "model.onnx"
     artifacts = {
         "TorchScript": export.load_torchscript(onnx.with_suffix(".pt")),
         "ONNX": export.load_onnx(graph, onnx),

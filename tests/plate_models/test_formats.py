@@ -22,7 +22,6 @@ WHITE = ground("white")
     [
         ("A123BC777", 2, "white", "ru.car.square"),
         ("1234AB77", 2, "white", "ru.motorcycle"),
-        ("AB123477", 1, "white", "ru.trailer"),
         ("AB123777", 1, "white", "ru.trailer"),  # of region 77: on yellow a taxi of 777
         ("AB12377", 1, "yellow", "ru.taxi"),
         ("A123477", 1, "blue", "ru.police"),

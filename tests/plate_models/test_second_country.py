@@ -124,7 +124,6 @@ def kinds_in(folder: Path, source: str, monkeypatch: pytest.MonkeyPatch) -> Mapp
     [
         ("sizes_mm", "speed = 1\nsizes_mm", r"yy\.toml: format 'yy\.cart': plate\.speed: Unexp"),
         ("sizes_mm", 'band = "right"\nsizes_mm', r"plate\.band: expected 'left', 'top' or 'none'"),
-        ("sizes_mm", 'busy_regions = ["Q"]\nsizes_mm', r"plate\.busy_regions: \['Q'\] are not in"),
         ('sizes_mm = [[200, 100]]\ntypefaces = ["any.ttf"]', "", "expected either 'layouts' or"),
         (
             'sizes_mm = [[200, 100]]\ntypefaces = ["any.ttf"]',
