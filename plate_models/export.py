@@ -312,13 +312,13 @@ def inputs_for(specs: Specs, rectify: Net) -> dict[str, list[Tensor]]:
     }
 
 
-def _crops(photo: Tensor, specs: Specs, count: int = 4) -> Tensor:
-    """(N, 3, h, w) uint8 RGB: the plate in boxes that err, each in another light."""
+def _crops(photo: Tensor, specs: Specs) -> Tensor:
+    """(4, 3, h, w) uint8 RGB: the plate in boxes that err, each in another light."""
     draw = torch.Generator().manual_seed(0)
     box = torch.tensor(_GOLDEN_PLATE)
-    errors = (torch.rand(count, 4, generator=draw) - 0.5) * 0.3
+    errors = (torch.rand(4, 4, generator=draw) - 0.5) * 0.3
     crops = crop_boxes(photo, box + errors * (box[2:] - box[:2]).repeat(2), None, specs.rectifier)
-    light = torch.rand(count, 3, 1, 1, generator=draw) * 0.8 + 0.4
+    light = torch.rand(4, 3, 1, 1, generator=draw) * 0.8 + 0.4
     return (crops * light).clamp(0, 255).to(torch.uint8)
 
 
