@@ -102,11 +102,9 @@ def select_boxes(candidates: Tensor, spec: DetectorSpec) -> tuple[Tensor, Tensor
     """Drop weak candidates, then all that overlap a better one of any class.
 
     Candidates are (N, 6) float32 x0, y0, x1, y1, score, class, best first, unused rows with
-    score 0; another shape is a ValueError. Returns boxes (K, 4) in the candidates' coordinates,
+    score 0. Returns boxes (K, 4) in the candidates' coordinates,
     their scores (K,) in [0, 1], best first, and the plates' lines of text (K,) int64, 1 or 2.
     """
-    if candidates.ndim != 2 or candidates.shape[1] != 6:
-        raise ValueError(f"expected candidates (N, 6), got {tuple(candidates.shape)}")
     sides = candidates[:, 2:4] - candidates[:, :2]
     # NaN compares false: a broken row is dropped here.
     strong = candidates[(candidates[:, 4] >= spec.score_threshold) & (sides > 0).all(dim=1)]

@@ -29,9 +29,7 @@ def box_in(data: bytes, kind: bytes) -> bytes:
 
 
 CONFIG, SLICE = box_in(PLAIN, b"hvcC"), box_in(PLAIN, b"mdat")[8:]
-TILE, LARGER = (
-    (box_in(FILES[name], b"mdat")[8:], box_in(FILES[name], b"hvcC")) for name in ("tile", "larger")
-)
+TILE = box_in(FILES["tile"], b"mdat")[8:], box_in(FILES["tile"], b"hvcC")
 
 
 def ispe(width: int, height: int) -> bytes:
@@ -45,8 +43,6 @@ def coded(number: int, side: int = 64, data: bytes = SLICE, config: bytes = CONF
 def heic_of(
     *items: Item,
     references: tuple[tuple[bytes, int, list[int]], ...] = (),
-    primary: int = 1,
-    handler: bytes = b"pict",
     extents: int = 1,
     more: bytes = b"",
 ) -> bytes:
@@ -73,8 +69,8 @@ def heic_of(
     ]
     meta = box(
         b"meta",
-        box(b"hdlr", struct.pack(">4x4s13x", handler), version=0),
-        box(b"pitm", struct.pack(">H", primary), version=0),
+        box(b"hdlr", struct.pack(">4x4s13x", b"pict"), version=0),
+        box(b"pitm", struct.pack(">H", 1), version=0),
         box(b"iinf", count, *entries, version=0),
         box(b"iref", *listed, version=0),
         box(
@@ -103,24 +99,14 @@ def flat(side: int) -> bytes:
     return grid_of(count, count, side, side, 512, *TILE)
 
 
-def units(*contents: bytes) -> bytes:
-    """NAL units with their lengths."""
-    return b"".join(struct.pack(">I", len(content)) + content for content in contents)
-
-
-def with_clap(item: Item) -> Item:
-    """The item cut to the size that its picture says."""
-    number, kind, properties, data = item
-    return number, kind, [*properties, box_in(PLAIN, b"clap")], data
-
-
 def burdened() -> bytes:
     """The plain picture among a profile, a huge thumbnail, and texts that share megabytes."""
-    number, kind, properties, data = with_clap(coded(1))
+    number, kind, properties, data = coded(1)
+    clap = box_in(PLAIN, b"clap")  # cuts to the size that the picture says
     profile = box(b"colr", b"prof", bytes(200_000))
     texts = [(text, b"mime", [], bytes(4099)) for text in range(3, 303)]
     file = heic_of(
-        (number, kind, [*properties, profile], data),
+        (number, kind, [*properties, clap, profile], data),
         (2, b"hvc1", [ispe(60_000, 60_000), CONFIG], SLICE),
         *texts,
         (303, b"mime", [], bytes(8_000_000)),

@@ -1,8 +1,7 @@
 """What it costs to decode a photo file, or to refuse it: time, memory, result.
 
-As a program it prints that as JSON for every file of `photo_bombs`, the large ones with this side:
-
-    .venv/bin/python tests/photo_cost.py 8000
+As a program it measures the files of `photo_bombs`, in a process that has no threads and so can
+fork; the large ones have the side of its argument.
 """
 
 import json
@@ -11,11 +10,12 @@ import resource
 import subprocess
 import sys
 import time
-from functools import partial
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import psutil
 from photo_bombs import CHEAP, HEAVY, REFUSED
+from photo_files import GOOD
 
 from plate_models import images
 
@@ -28,12 +28,12 @@ class Cost(NamedTuple):
     result: list[int] | str
 
 
-def costs(side: int) -> dict[str, Cost]:
-    """The cost of every file, measured in a program that has no threads and so can fork."""
+def costs(side: int) -> tuple[dict[str, Cost], str]:
+    """The cost of every file, and what else was written: warnings, and what decoders did beside."""
     words = [sys.executable, __file__, str(side)]
     done = subprocess.run(words, capture_output=True, text=True, check=True)
-    rows = map(json.loads, done.stdout.split("\n")[:-1])
-    return {name: Cost(*cost) for name, *cost in rows}
+    rows = map(json.loads, done.stdout.splitlines())
+    return {name: Cost(*cost) for name, *cost in rows}, done.stderr
 
 
 def _print_cost(name: str, data: bytes) -> None:
@@ -41,6 +41,7 @@ def _print_cost(name: str, data: bytes) -> None:
     child = os.fork()
     if child == 0:
         before, start = psutil.Process().memory_info().rss, time.perf_counter()
+        sys.addaudithook(_report)
         try:
             result = images.decode(data).shape[:2]
         except images.ImageError as error:
@@ -53,8 +54,23 @@ def _print_cost(name: str, data: bytes) -> None:
         raise RuntimeError(f"the process died over the file {name!r}")
 
 
+def _report(event: str, arguments: object) -> None:
+    """Decoders get bytes, and need nothing else of this machine."""
+    if event in ("open", "subprocess.Popen", "os.system", "os.exec", "socket.connect"):
+        print(event, arguments, file=sys.stderr)
+
+
+def _files(side: int) -> Iterator[tuple[str, bytes]]:
+    for name, (make, _) in REFUSED.items():
+        yield name, make()
+    for name, make in CHEAP.items():
+        yield name, make()
+    for name, make_large in HEAVY.items():
+        yield name, make_large(side)
+
+
 if __name__ == "__main__":
-    files = {name: make for name, (make, _) in REFUSED.items()} | CHEAP
-    files |= {name: partial(make, int(sys.argv[1])) for name, make in HEAVY.items()}
-    for name, make in files.items():
-        _print_cost(name, make())
+    for photo in GOOD.values():  # so that nothing is left to be imported
+        images.decode(photo)
+    for file in _files(int(sys.argv[1])):
+        _print_cost(*file)

@@ -32,7 +32,7 @@ from PIL import (
     WebPImagePlugin,
 )
 
-from plate_models.images import containers, heic, jpeg, png, tiff
+from plate_models.images import containers, heic, jpeg, tiff
 from plate_models.images.files import ACCEPTED, type_of
 from plate_models.images.outline import Defect, NotRead, Outline
 from plate_models.spec import LIMITS, Limits
@@ -47,7 +47,7 @@ pi_heif.options.DECODE_THREADS = 1
 # one that warns, and would also try types that are not accepted here.
 _OPENERS: dict[str, tuple[Callable[[bytes], Outline], Callable[[io.BytesIO], Any]]] = {
     "JPEG": (jpeg.outline, JpegImagePlugin.JpegImageFile),
-    "PNG": (png.outline, PngImagePlugin.PngImageFile),
+    "PNG": (containers.png, PngImagePlugin.PngImageFile),
     "WEBP": (containers.webp, WebPImagePlugin.WebPImageFile),
     "BMP": (containers.bmp, BmpImagePlugin.BmpImageFile),
     "TIFF": (tiff.outline, TiffImagePlugin.TiffImageFile),

@@ -1,15 +1,20 @@
-"""The structure of WebP, GIF and BMP files; each function finds a file's first picture.
+"""The structure of PNG, WebP, GIF and BMP files; each function finds a file's first picture.
 
 All raise Defect where a file is cut off, contradictory, or made to keep a decoder busy.
 """
 
 import io
+import zlib
 from collections.abc import Iterator
 
 from PIL.BmpImagePlugin import BmpImageFile
 
 from plate_models.images.outline import MAX_SEGMENTS, Defect, Outline, Reader
 from plate_models.images.tiff import orientation_of
+
+_PNG_SIGNATURE, _PNG_HEADER_SIZE = b"\x89PNG\r\n\x1a\n", 13
+# Other chunks hold texts and profiles, compressed, and the frames of an animation.
+_PNG_NEEDED = frozenset({b"IHDR", b"PLTE", b"tRNS", b"IDAT", b"IEND"})
 
 _WEBP_NEEDED = frozenset({b"VP8X", b"ALPH", b"VP8 ", b"VP8L", b"ANIM", b"ANMF"})
 # Of VP8X: animation, and transparency. The others announce chunks that are left out.
@@ -27,6 +32,37 @@ def bmp(data: bytes) -> Outline:
         return Outline(*BmpImageFile(io.BytesIO(data)).size, data)
     except Exception as error:  # Pillow raises all kinds.
         raise Defect("has a damaged header") from error
+
+
+def png(data: bytes) -> Outline:
+    """Walk the chunks of a PNG (third edition, 5); texts, profiles and animation are left out.
+
+    Checksums are compared here, because Pillow passes those of the image data.
+    """
+    reader, pieces, exif = Reader(data, len(_PNG_SIGNATURE)), [_PNG_SIGNATURE], b""
+    size_wh: tuple[int, int] | None = None
+    seen: set[bytes] = set()
+    for _ in range(MAX_SEGMENTS):
+        start, length, kind = reader.place, reader.number(4), reader.take(4)
+        content, checksum = reader.part(length), reader.number(4)
+        if (kind == b"IHDR") != (size_wh is None):
+            raise Defect("has no header, or more than one")
+        if kind == b"IHDR":
+            if length != _PNG_HEADER_SIZE:
+                raise Defect(f"has a header of other than {_PNG_HEADER_SIZE} bytes")
+            size_wh = content.number(4), content.number(4)
+        elif kind == b"eXIf":
+            exif = exif or content.rest()
+        # Of the others the first counts.
+        if kind == b"IDAT" or kind in _PNG_NEEDED - seen:
+            chunk = data[start : reader.place]
+            if zlib.crc32(memoryview(chunk)[4:-4]) != checksum:
+                raise Defect("has a damaged chunk")
+            pieces.append(chunk)
+            seen.add(kind)
+        if kind == b"IEND" and size_wh:
+            return Outline(*size_wh, b"".join(pieces), orientation_of(exif))
+    raise Defect(f"has more than {MAX_SEGMENTS} chunks")
 
 
 def webp(data: bytes) -> Outline:

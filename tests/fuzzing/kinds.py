@@ -11,8 +11,7 @@ from urllib.parse import quote_from_bytes
 
 import cv2
 import numpy as np
-from photo_bomb_parts import flat, jpeg_of_scans, png_of_zeros
-from photo_bombs import CHEAP, REFUSED
+from photo_bombs import CHEAP, REFUSED, flat, jpeg_of_scans, png_of_zeros
 from photo_files import BAD, GOOD
 
 from fuzzing.exchange import (
@@ -234,8 +233,8 @@ def odd_picture(rng: random.Random) -> Attempt:
 
 
 _LARGEST = (
-    lambda: png_of_zeros(_SIDE, _SIDE, 8, 2),
-    lambda: png_of_zeros(_SIDE, _SIDE, 16, 6, interlaced=1),
+    lambda: png_of_zeros(_SIDE, 8, 2),
+    lambda: png_of_zeros(_SIDE, 16, 6),
     lambda: jpeg_of_scans(20, _SIDE),
     lambda: flat(_SIDE, "TIFF", "RGB", compression="tiff_lzw"),
     lambda: flat(_SIDE, "GIF", "P"),

@@ -3,10 +3,8 @@
 import cv2
 import numpy as np
 import pytest
-import torch
 from numpy.typing import NDArray
 
-from plate_models.formats import grammar_of
 from plate_models.recognition.appearance import ground_likelihoods
 from plate_models.recognition.grammar import GROUNDS
 from plate_models.spec import RECTIFIER
@@ -28,10 +26,9 @@ def drawn(
     light: tuple[float, float, float] = (255, 255, 255),
     haze: float = 0.0,
     blur: float = 0.8,
-    text: str = "A123BC 77",
 ) -> Image:
     ink = np.zeros((HEIGHT, WIDTH), np.float32)
-    cv2.putText(ink, text, (6, 36), cv2.FONT_HERSHEY_SIMPLEX, 1.05, 1.0, 4, cv2.LINE_AA)
+    cv2.putText(ink, "A123BC 77", (6, 36), cv2.FONT_HERSHEY_SIMPLEX, 1.05, 1.0, 4, cv2.LINE_AA)
     ink = np.asarray(cv2.GaussianBlur(ink, (0, 0), blur), np.float32)[..., None]
     ground, ink_share = SURFACES[colour]
     pixels = (np.array(ground) * (1 - ink) + ink_share * ink) * np.array(light) + haze
@@ -48,10 +45,8 @@ def likelihoods_of(plate: Image) -> dict[str, float]:
 def test_exposure_haze_blur_and_cast_leave_the_colour(colour):
     for light, haze, blur in (
         ((255, 255, 255), 0, 0.8),
-        ((60, 60, 60), 0, 0.8),
         ((130, 130, 130), 80, 0.8),
         ((230, 255, 245), 10, 2.5),
-        ((170, 200, 255), 5, 0.8),
         ((255, 235, 205), 5, 0.8),
     ):
         found = likelihoods_of(drawn(colour, light, haze, blur))
@@ -71,19 +66,10 @@ def test_nothing_to_see_says_nothing(level):
     assert max(likelihoods_of(noise.astype(np.uint8)).values()) < 0.85
 
 
-@pytest.mark.parametrize(
-    ("colour", "text"),
-    [
-        ("white", "A123BC77"),
-        ("yellow", "AB12377"),
-        ("blue", "A123477"),
-        ("black", "1234AB77"),
-        ("red", "123D45677"),
-    ],
-)
-def test_grey_pictures_tell_the_polarity_alone(colour, text):
+@pytest.mark.parametrize("colour", GROUNDS)
+def test_grey_pictures_tell_the_polarity_alone(colour):
     """No colour, as by infrared light, is no evidence against a colour."""
-    grey = drawn(colour, text=text) @ np.array([0.299, 0.587, 0.114])
+    grey = drawn(colour) @ np.array([0.299, 0.587, 0.114])
     grey = np.repeat(grey.round().astype(np.uint8)[..., None], 3, axis=2)
     (found,) = ground_likelihoods(grey[None], colourless=True)
     dark_ink, light_ink = ("white", "yellow"), ("blue", "black", "red")
@@ -91,14 +77,9 @@ def test_grey_pictures_tell_the_polarity_alone(colour, text):
     assert len({found[name] for name in likely}) == len({found[name] for name in others}) == 1
     assert found[likely[0]] > 5 * found[others[0]]
     assert sum(found.values()) == pytest.approx(1)
-    name, _ = grammar_of("ru").judge(text, 1, found)
-    assert next(f.ground for f in grammar_of("ru").formats if f.name == name) == colour
 
 
-def test_a_batch_is_its_plates_and_a_tensor_its_array():
+def test_a_batch_is_its_plates():
     plates = np.stack([drawn(colour) for colour in GROUNDS])
-    alone = [likelihoods_of(plate) for plate in plates]
-    for together in (ground_likelihoods(plates), ground_likelihoods(torch.from_numpy(plates))):
-        assert [list(found) for found in together] == [list(GROUNDS)] * len(GROUNDS)
-        for one, other in zip(alone, together, strict=True):
-            assert one == pytest.approx(other, abs=1e-5)
+    for plate, found in zip(plates, ground_likelihoods(plates), strict=True):
+        assert found == pytest.approx(likelihoods_of(plate), abs=1e-5)

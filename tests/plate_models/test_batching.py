@@ -52,9 +52,6 @@ def test_a_bad_request_fails_alone():
     assert isinstance(answers[1], ValueError)
     assert [answers[n][0].tolist() for n in (0, 2)] == [[[2, 2]], [[6, 6]]]
     assert net.sizes == [3, 1, 1, 1]  # together first, then each alone
-    lonely = Doubler()
-    (answer,) = run_batched([request(-1)], lonely, np.concatenate)
-    assert isinstance(answer, ValueError) and lonely.sizes == [1]
 
 
 def test_only_what_the_request_caused_is_its_fault(repository):

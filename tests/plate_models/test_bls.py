@@ -17,26 +17,21 @@ from plate_models import contract
 TENSOR = torch.zeros((1, 3, 4, 4))
 
 
-class FakeTriton:
-    """Triton's module for Python models; every child takes a quarter of a second.
-
-    Attributes:
-        now: Seconds.
-        children: Arguments of every request to a net.
-        error: What the nets answer with, if anything.
-    """
+class FakeTriton(ModuleType):
+    """Triton's module for Python models; every child takes a quarter of a second."""
 
     def __init__(self) -> None:
-        self.now = 0.0
-        self.children: list[dict[str, Any]] = []
-        self.error: str | None = None
+        super().__init__("triton_python_backend_utils")
+        self.now = 0.0  # seconds
+        self.children: list[dict[str, Any]] = []  # arguments of every request to a net
+        self.error: str | None = None  # what the nets answer with, if anything
+        self.Tensor = SimpleNamespace(from_dlpack=lambda _, tensor: tensor)
 
-    def module(self) -> ModuleType:
-        module: Any = ModuleType("triton_python_backend_utils")
-        module.Tensor = SimpleNamespace(from_dlpack=lambda _, tensor: tensor)
-        module.InferenceRequest = lambda **given: SimpleNamespace(exec=lambda: self.answer(given))
-        module.get_output_tensor_by_name = lambda *_: TENSOR
-        return module
+    def InferenceRequest(self, **given: Any) -> SimpleNamespace:  # noqa: N802
+        return SimpleNamespace(exec=lambda: self.answer(given))
+
+    def get_output_tensor_by_name(self, *_: Any) -> torch.Tensor:
+        return TENSOR
 
     def answer(self, given: dict[str, Any]) -> SimpleNamespace:
         self.children.append(given)
@@ -46,22 +41,23 @@ class FakeTriton:
 
 
 @pytest.fixture
-def triton():
-    return FakeTriton()
+def triton(monkeypatch):
+    fake = FakeTriton()
+    monkeypatch.setitem(sys.modules, fake.__name__, fake)
+    yield fake
+    del sys.modules["plate_models.backends.bls"]
 
 
 @pytest.fixture
-def begin(triton, monkeypatch):
+def begin(triton):
     """Begin a call, as the model does for each of its requests."""
-    monkeypatch.setitem(sys.modules, "triton_python_backend_utils", triton.module())
     bls = importlib.import_module("plate_models.backends.bls")
 
     def begin(*version, timeout_us=0):
         request = SimpleNamespace(timeout=lambda: timeout_us, is_cancelled=lambda: False)
         return bls.Call(request, *version, clock=lambda: triton.now)
 
-    yield begin
-    del sys.modules["plate_models.backends.bls"]
+    return begin
 
 
 def test_each_net_gets_what_is_left(begin, triton):
@@ -84,12 +80,9 @@ def test_each_net_gets_what_is_left(begin, triton):
     ("message", "transient"),
     [
         ("Exceeds maximum queue size", True),
-        ("Request timeout expired", True),
-        ("Stub process 'stn_0_0' is not healthy.", True),
         ("Request for unknown model: 'stn' version 1 is not at ready state", True),
         ("CUDA out of memory. Tried to allocate 2 GiB", True),
         ("[ONNXRuntimeError] : 1 : FAIL : Non-zero status code returned", False),
-        ("expected an input of the shape [?,3,64,160], got [-1, 3, 64, 192]", False),
     ],
 )
 def test_a_nets_error_names_it_and_says_whether_it_passes(begin, triton, message, transient):

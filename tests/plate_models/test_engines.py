@@ -8,8 +8,7 @@ import onnx
 import pytest
 
 from plate_models import cores
-from plate_models.engines import nets, openvino_engine
-from plate_models.engines.nets import EngineError
+from plate_models.engines import openvino_engine
 
 
 @pytest.fixture(scope="module")
@@ -49,13 +48,6 @@ def test_samples_side_by_side_keep_their_order_and_answers_last(doubling, monkey
     first, second = run((x,))[0], run((x[::-1].copy(),))[0]
     np.testing.assert_array_equal(first, 2 * x)
     np.testing.assert_array_equal(second, 2 * x[::-1])
-
-
-def test_a_profile_for_no_engine_is_refused(tmp_path):
-    (tmp_path / "yolo" / "configs").mkdir(parents=True)
-    (tmp_path / "yolo" / "configs" / "cpu.pbtxt").write_text('backend: "pytorch"\n')
-    with pytest.raises(EngineError, match=r"yolo: .*openvino, got pytorch"):
-        nets.load_served(tmp_path / "yolo")
 
 
 def test_engines_report_to_nobody_and_load_no_torch():

@@ -6,6 +6,7 @@ import pytest
 from photo_files import (
     BAD,
     BLUE,
+    FAITHFUL,
     GOOD,
     GREEN,
     HEIGHT,
@@ -21,9 +22,7 @@ from photo_files import (
 
 from plate_models import images
 from plate_models.images import files
-from plate_models.spec import LIMITS, Limits
-
-LOSSLESS = {"lossless": True, "exact": True}
+from plate_models.spec import Limits
 
 
 def assert_shows_pattern(pixels: np.ndarray, tolerance: int = 6) -> None:
@@ -65,27 +64,25 @@ def test_bad_files_are_refused_with_their_reason(name):
 GREY = np.repeat(np.uint16([[200], [0]]), [10], axis=0).repeat(30, axis=1)
 DEEP_RGBA = rgba(0).astype(np.uint16) * 257
 FLAT = np.full((20, 30, 3), 90, np.uint8)
-CLEAR_HEIC = heic_files.FILES["transparent"]
+HALF_GREEN = (RED, tuple(c * 128 / 255 + 127 for c in GREEN), BLUE)
 # File; colours of the upper left, upper right and lower left quarter.
 COLOURS = {
     **{
-        f"{depth}-bit grey {suffix}": (
-            encode_with_opencv(GREY.astype(f"uint{depth}") * (257 if depth == 16 else 1), suffix),
+        f"16-bit grey {suffix}": (
+            encode_with_opencv(GREY * 257, suffix),
             ((200,) * 3, (200,) * 3, (0,) * 3),
         )
-        for depth in (8, 16)
         for suffix in (".png", ".tiff")
     },
     **{
-        f"{kind} of alpha {alpha}": (
-            encode(rgba(alpha), kind, "RGBA", **(LOSSLESS if kind == "WEBP" else {})),
-            (RED, tuple(c * alpha / 255 + 255 - alpha for c in GREEN), BLUE),
+        f"{kind} of alpha 128": (
+            encode(rgba(128), kind, "RGBA", **FAITHFUL[kind]),
+            HALF_GREEN,
         )
         for kind in ("PNG", "WEBP", "TIFF")
-        for alpha in (0, 128)
     },
     "grey jpeg": (encode(FLAT, "JPEG", "L"), ((90,) * 3,) * 3),
-    "heic of alpha 128": (CLEAR_HEIC, (RED, tuple(c * 128 / 255 + 127 for c in GREEN), BLUE)),
+    "heic of alpha 128": (heic_files.FILES["transparent"], HALF_GREEN),
     "deep transparent png": (
         encode_with_opencv(DEEP_RGBA[..., [2, 1, 0, 3]], ".png"),
         (RED, (255,) * 3, BLUE),
@@ -117,9 +114,7 @@ def test_a_heic_of_tiles_is_cut_at_its_edges():
         assert_shows_pattern(pixels[:HEIGHT, x : x + WIDTH][:, : 180 - x])
 
 
-@pytest.mark.parametrize(
-    ("width", "height"), [(1, 1), (8000, 6000), (1, 300), (6000, 400), (400, 6000)]
-)
+@pytest.mark.parametrize(("width", "height"), [(1, 1), (8000, 6000), (1, 300)])
 def test_extreme_sizes(width, height):
     data = encode(pattern(width, height), "JPEG")
     pixels = images.decode(data)
@@ -136,7 +131,6 @@ def test_limits_are_inclusive():
         images.check_header(data, Limits(max_bytes=len(data) - 1))
     with pytest.raises(images.TooManyPixels):
         images.check_header(data, Limits(max_pixels=WIDTH * HEIGHT - 1))
-    assert LIMITS.max_bytes == 20 * 2**20
 
 
 @pytest.mark.parametrize("name", ["jpeg", "png", "webp", "heic", "tiff", "gif", "bmp"])
