@@ -116,7 +116,7 @@ def load(module: nn.Module, path: Path) -> nn.Module:
     wrong = [f"{k}: expected {v}, found {found[k]}" for k, v in expected.items() if found[k] != v]
     if wrong:
         raise WeightsError(f"{path}: made for another spec.py: {'; '.join(wrong)}")
-    return _fill(module, file)
+    return _fill(module, file, "spec.py")
 
 
 def read_file(path: Path) -> WeightsFile:
@@ -139,9 +139,11 @@ def _contract_in(metadata: dict[str, str], path: Path) -> dict[str, Any]:
             "weights from elsewhere get one from `plates import`"
         )
     try:
-        contract = dict(json.loads(metadata["contract"]))
-    except (ValueError, TypeError, RecursionError) as error:
+        contract = json.loads(metadata["contract"])
+    except (ValueError, RecursionError) as error:
         raise WeightsError(f"{path}: its metadata is damaged: {error}") from error
+    if not isinstance(contract, dict):
+        raise WeightsError(f"{path}: contract: expected an object, found {contract!r:.60}")
     missing = sorted({*_CONTRACTS.get(path.stem, ())} - _ADDED_LATER - set(contract))
     if missing:
         raise WeightsError(f"{path}: its contract lacks {missing}")
@@ -184,13 +186,29 @@ def build(name: str, specs: Specs) -> nn.Module:
 def build_from(file: WeightsFile, specs: Specs) -> nn.Module:
     """Make the net that a file's tensors belong to, fill it and put it in evaluation mode.
 
-    A tensor that doesn't fit is a WeightsError.
+    A tensor or the contract's sizes that don't fit are a WeightsError.
     """
-    return _fill(build(file.name, specs), file)
+    name = file.name
+    try:
+        net = build(name, specs).eval()
+        _check_sizes(net, specs)
+    except (RuntimeError, IndexError, SpecError) as error:
+        sizes = f"crop_hw {specs.rectifier.crop_hw}, rectified_hw {specs.rectifier.rectified_hw}"
+        raise WeightsError(f"{file.path}: no {name} fits {sizes}: {error}") from error
+    made_for = {
+        "detector": f"width {specs.detector.width_multiple:g}, "
+        f"depth {specs.detector.depth_multiple:g}, {len(specs.detector.classes)} classes",
+        "rectifier": f"crops of {specs.rectifier.crop_hw}",
+        "recognizer": f"an alphabet of {len(specs.recognizer.alphabet)} and a blank",
+    }[name]
+    _fill(net, file, made_for)
+    if name == "detector":
+        _check_anchors(file, specs.detector)
+    return net
 
 
-def _fill(net: nn.Module, file: WeightsFile) -> nn.Module:
-    """Check every tensor and load it."""
+def _fill(net: nn.Module, file: WeightsFile, made_for: str) -> nn.Module:
+    """Check every tensor and load it; `made_for` says for what the net was built."""
     expected, found = (
         {key: tuple(value.shape) for key, value in state.items() if not key.endswith(_COUNTER)}
         for state in (net.state_dict(), file.state)
@@ -199,7 +217,7 @@ def _fill(net: nn.Module, file: WeightsFile) -> nn.Module:
         shapes = [of.get(key, "no such tensor") for of in (expected, found)]
         if shapes[0] != shapes[1]:
             raise WeightsError(
-                f"{file.path}: {key}: expected {shapes[0]} by its contract, found {shapes[1]}"
+                f"{file.path}: {key}: expected {shapes[0]} for {made_for}, found {shapes[1]}"
             )
         values = file.state[key]
         if not values.is_floating_point():
@@ -212,6 +230,16 @@ def _fill(net: nn.Module, file: WeightsFile) -> nn.Module:
     return net.eval()
 
 
+def _check_anchors(file: WeightsFile, spec: DetectorSpec) -> None:
+    strides = torch.tensor(spec.strides).view(-1, 1, 1)
+    found = file.state["model.24.anchors"].float() * strides
+    if not torch.allclose(found, torch.tensor(spec.anchors_wh), rtol=1e-3):
+        raise WeightsError(
+            f"{file.path}: model.24.anchors: expected {spec.anchors_wh} as in the contract, "
+            f"found {found.tolist()}"
+        )
+
+
 def check_countries(spec: RecognizerSpec, where: str) -> None:
     """Raise WeightsError, beginning with `where`, unless the countries' formats can be read."""
     try:
@@ -222,6 +250,18 @@ def check_countries(spec: RecognizerSpec, where: str) -> None:
     for country in others:
         if missing := "".join(sorted(set(country.letters) - set(spec.alphabet))):
             raise WeightsError(f"{where}.countries: {country.name}: the alphabet lacks {missing}")
+
+
+@torch.inference_mode()
+def _check_sizes(net: nn.Module, specs: Specs) -> None:
+    """Let the nets themselves say whether the contract's sizes fit together."""
+    if isinstance(net, STN):
+        net.locate(torch.zeros(1, 3, *specs.rectifier.crop_hw))
+    elif isinstance(net, LPRNet):
+        logits = net(torch.zeros(1, 3, *specs.rectifier.rectified_hw))
+        found, expected = logits.shape[2], specs.recognizer.steps
+        if found != expected:
+            raise SpecError(f"steps: expected {found}, found {expected} in the contract")
 
 
 def load_modules(

@@ -57,7 +57,10 @@ def type_of(data: bytes) -> str | None:
         return _isobmff_type(data)
     if data[4:8] in _QUICKTIME_BOXES or _is_transport_stream(data):
         return "QuickTime or MPEG video"
-    return None
+    start = data[:1024].lstrip(b"\xef\xbb\xbf \t\r\n").lower()
+    if start.startswith((b"<svg", b"<?xml")):
+        return "SVG" if b"<svg" in start else "XML"
+    return "HTML" if start.startswith((b"<!doctype html", b"<html")) else None
 
 
 def _isobmff_type(data: bytes) -> str:

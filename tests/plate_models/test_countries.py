@@ -76,6 +76,9 @@ def test_rows_are_counted(tmp_path):
     # A run of digits ends with its row.
     path = written(tmp_path, SMALL, """"LL##", "'Z'# '/R'\"""", '"L# / ##L"')
     assert load_country(path).judge("L000L")[0] == "xx.cart"
+    path = written(tmp_path, SMALL, """"LL##", "'Z'# '/R'\"""", '"L# / ##L"]\nnever = ["000"')
+    with pytest.raises(FormatError, match="no pattern has '000'"):
+        load_country(path)
 
 
 MALFORMED = [
@@ -85,6 +88,8 @@ MALFORMED = [
     ('"xx.cart"', '"xxx.cart"', r"format 'xxx.cart': 'name' must begin with 'xx\.'"),
     ('ground = "yellow"', 'ground = "green"', r"ground: expected .*'red', found 'green'"),
     ("", 'letters = "LQ"', r"'letters' has \['Q'\], not in the alphabet"),
+    ('"012LRZ/"', '"0120"', r"country\.alphabet has a character twice"),
+    ("", 'native = { L = "Ы", R = "Ы" }', r"'native' maps two characters to the same"),
     ("", 'native = { Q = "Ы" }', r"'native' has \['Q'\]"),
     ("'Z'#", "'Q'#", r"format 'xx.cart': pattern \"'Q'# .*\['Q'\] are not in the alphabet"),
     ("LL##", "LL/##/LL", r"expected 1 or 2 rows, none of them empty"),
@@ -92,12 +97,15 @@ MALFORMED = [
     ("LL##", "L / ##", r"patterns with different numbers of rows"),
     ("LL##", "L##R", r"R stands twice, or 'region' is missing"),
     ("", 'letters = ""', r"'LL##' matches nothing: a symbol stands for no character"),
+    ("", 'never = ["000"]', r"'never': no pattern has '000' as its digits"),
+    ("", 'never = ["0", "1", "2"]', r"matches nothing: all its serials are in 'never'"),
     ("", '[[formats]]\nname = "xx.cart"\npatterns = ["L"]\nground = "red"', "another format"),
     ("", '[regions]\n"East" = "1"', r"code '1' of 'East' is not one of \[\]"),
     ("[country]", "[country", r"not a country's definition"),
 ]
 MALFORMED_REGIONS = [
     ('"#", "A#"', '"#", "B#"', r"code 'A1' of 'East' is not one of \['#', 'B#'\]"),
+    ('"A#"]', '"A#", "B#"]', r"format 'yy.car': 'region': no listed code fits 'B#'"),
     ('"A#"]', '"A#", "Q#"]', r"country: 'region' has \['Q'\], not in the alphabet"),
     ('"West" = "2"', '"West" = "1"', r"code '1' belongs to 'East' and 'West'"),
 ]

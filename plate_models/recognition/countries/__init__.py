@@ -93,6 +93,8 @@ def _grammar_of(definition: Definition, name: str) -> Grammar:
     # From a plate's format the gateway derives the country, and from that the file.
     if country.name != name:
         raise FormatError(f"country.name must be the file's, {name!r}, not {country.name!r}")
+    if len(set(country.alphabet)) != len(country.alphabet):
+        raise FormatError(f"country.alphabet has a character twice: {country.alphabet!r}")
     _check_letters("country", country, country.alphabet)
     names = [one.name for one in definition.formats]
     for each in names:
@@ -125,6 +127,8 @@ def _check_letters(place: str, table: _Country | FormatTable, alphabet: str) -> 
     for key, text in used.items():
         if outside := sorted(set(text) - set(alphabet)):
             raise FormatError(f"{place}: {key!r} has {outside}, not in the alphabet {alphabet!r}")
+    if len(set(table.native.values())) != len(table.native):
+        raise FormatError(f"{place}: 'native' maps two characters to the same one")
 
 
 def _regions(definition: Definition) -> dict[str, str]:
@@ -161,10 +165,9 @@ def _format(table: FormatTable, country: _Country, regions: Mapping[str, str]) -
     _check_letters(place, table, country.alphabet)
     try:
         compiled = [_compile(pattern, table, country.alphabet) for pattern in table.patterns]
+        _check_together(compiled, table, country.alphabet, regions)
     except FormatError as error:
         raise FormatError(f"{place}: {error}") from error
-    if len({pattern.lines for pattern in compiled}) > 1:
-        raise FormatError(f"{place}: patterns with different numbers of rows")
     return PlateFormat(
         table.name,
         compiled[0].lines,
@@ -185,6 +188,7 @@ class _Pattern:
 
     lines: int  # rows, 1 or 2
     expression: re.Pattern[str]  # with a group "region" if it has an R
+    runs: set[int]  # how many digits stand in a row, outside the region code
     places: list[tuple[str, ...]]  # for each spelling of R, the usual characters of each place
 
 
@@ -211,15 +215,18 @@ def _compile(pattern: str, table: FormatTable, alphabet: str) -> _Pattern:
         "R": f"(?P<region>{spelled})",
         "/": "(?P<second>",
     }
-    expression = ""
+    expression, runs = "", set()
     for symbol, group in groupby(symbols):
         count = len(list(group))
         if symbol == "#":
-            never = sorted(serial for serial in table.never if len(serial) == count)
-            expression += "".join(f"(?!{re.escape(serial)})" for serial in never)
+            runs.add(count)
+            never = {serial for serial in table.never if len(serial) == count}
+            if len(never) == len(digits) ** count:
+                raise FormatError("a pattern matches nothing: all its serials are in 'never'")
+            expression += "".join(f"(?!{serial})" for serial in sorted(never))
         expression += expressions.get(symbol, re.escape(symbol[-1])) * count
     expression += ")" * symbols.count("/")
-    return _Pattern(1 + symbols.count("/"), re.compile(expression), places)
+    return _Pattern(1 + symbols.count("/"), re.compile(expression), runs, places)
 
 
 def symbols_of(pattern: str, alphabet: str) -> list[str]:
@@ -236,3 +243,21 @@ def symbols_of(pattern: str, alphabet: str) -> list[str]:
             raise FormatError(f"pattern {pattern!r}: {outside} are not in the alphabet")
         symbols += [f"'{char}" for char in literal] if literal else match[0].split()
     return symbols
+
+
+def _check_together(
+    patterns: list[_Pattern], table: FormatTable, alphabet: str, codes: Mapping[str, str]
+) -> None:
+    """Refuse patterns of several kinds, and serials and codes that no plate can ever have."""
+    if len({pattern.lines for pattern in patterns}) > 1:
+        raise FormatError("patterns with different numbers of rows")
+    runs = set[int]().union(*(pattern.runs for pattern in patterns))
+    issued = set(string.digits) & set(alphabet)
+    for serial in table.never:
+        if not set(serial) <= issued or len(serial) not in runs:
+            raise FormatError(f"'never': no pattern has {serial!r} as its digits")
+    if not table.region_listed or all("region" not in p.expression.groupindex for p in patterns):
+        return
+    for region in table.region:
+        if not any(fits(region, code) for code in codes):
+            raise FormatError(f"'region': no listed code fits {region!r}")
