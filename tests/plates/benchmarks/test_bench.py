@@ -5,7 +5,6 @@ import json
 import math
 import time
 import warnings
-from collections.abc import Callable, Coroutine
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -20,19 +19,9 @@ from plates.benchmarks import serve, stages
 from plates.benchmarks import service as services
 from plates.benchmarks.faults import FREEZE, judge
 from plates.benchmarks.load import Load, LoadClient, Request, summarise
-from plates.cli import main as command
 
-Send = Callable[[LoadClient], Coroutine[Any, Any, Load]]
 PHOTO, ONE_PLATE = Request(b"photo"), Reply(b'{"plates": [{"text": "A1"}]}')
 RIGHT = {"status": 200, "retry_after": False, "right": True, "error": ""}
-
-
-def load_on(url: str, send: Send, request: Request = PHOTO, timeout_s: float = 10.0) -> Load:
-    return asyncio.run(send(LoadClient(url, [request], timeout_s)))
-
-
-def once(client: LoadClient) -> Coroutine[Any, Any, Load]:
-    return client.open_loop([0.0])
 
 
 @pytest.mark.parametrize(
@@ -49,9 +38,11 @@ def once(client: LoadClient) -> Coroutine[Any, Any, Load]:
 )
 def test_an_answer_is_judged(answer, request_, row):
     with small_server(answer) as server:
-        (found,) = load_on(server.url, once, request_, 0.5).rows
+        client = LoadClient(server.url, [request_], timeout_s=0.5)
+        (found,) = asyncio.run(client.open_loop([0.0])).rows
     assert found | row == found
-    assert "Cannot connect" in load_on(server.url, once).rows[0]["error"]
+    (found,) = asyncio.run(client.open_loop([0.0])).rows
+    assert "Cannot connect" in found["error"]
 
 
 @pytest.mark.parametrize(
@@ -66,15 +57,10 @@ def test_an_answer_is_judged(answer, request_, row):
         ("serve --photo /nowhere/a.jpg", 1, "/nowhere/a.jpg: No such file"),
     ],
 )
-def test_tools_explain_themselves_and_refuse_what_makes_no_sense(
-    words, status, said, capsys, monkeypatch
-):
+def test_tools_refuse_what_makes_no_sense(words, status, said, run, monkeypatch):
     monkeypatch.setattr(services, "_PATIENCE_S", 0.2)
-    try:
-        ended: Any = command.main(["bench", *words.split()])
-    except SystemExit as done:
-        ended = done.code
-    assert (ended, said in "".join(capsys.readouterr())) == (status, True)
+    done = run("bench", *words.split())
+    assert done.returncode == status and said in done.stderr
 
 
 def save_published(folder: Path) -> None:
