@@ -27,12 +27,10 @@ def run(arguments: argparse.Namespace) -> int:
 
     out = arguments.out
     if arguments.net == "yolov5":
-        print(import_yolov5(arguments.file, out))
+        written: tuple[Path, ...] = (import_yolov5(arguments.file, out),)
     else:
-        nets = arguments.lprnet, arguments.stn
-        print(
-            *import_recognizer(*nets, arguments.alphabet, out, arguments.country.split(",")),
-            sep="\n",
-        )
+        nets, countries = (arguments.lprnet, arguments.stn), arguments.country.split(",")
+        written = import_recognizer(*nets, arguments.alphabet, out, countries)
+    print(*written, sep="\n")
     print(f"Next, write the manifest: plates weights --weights {out}")
     return 0
