@@ -62,13 +62,14 @@ RIGHT_ONE = report("A124BC77", 0, 1.8, RIGHT, 10, name="b")
     ("reports", "verdicts"),
     [
         ([LEFT_ONE, RIGHT_ONE], [set(), set()]),
-        ([RIGHT_ONE], [{"missed"}, set()]),
-        ([report("A123BC77", 0, 0.6, name="c"), LEFT_ONE, RIGHT_ONE], [{"split"}, set()]),
+        ([RIGHT_ONE], [{"missed", "wrong"}, set()]),
+        # The report of the most frames counts.
+        ([report("B1", 0, 0.6, name="c"), LEFT_ONE, RIGHT_ONE], [{"split"}, set()]),
         ([LEFT_ONE, RIGHT_ONE, report("", 0, 1, NOWHERE)], [{"stray"}, set(), set()]),
     ],
 )
 def test_reports_are_judged(reports, verdicts):
-    names = ("missed", "split", "stray")
+    names = ("missed", "split", "stray", "wrong")
     assert [{name for name in names if row[name]} for row in judged(*reports)] == verdicts
 
 
