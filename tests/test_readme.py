@@ -19,8 +19,8 @@ from PIL import Image
 from support import ROOT, SCENE, SCENE_TEXT
 
 from api.answers import PlatesAnswer
+from plates.cli import bench, train
 from plates.cli import main as cli
-from plates.cli import train
 
 DOCUMENTS = {
     path: path.read_text(encoding="utf-8")
@@ -98,6 +98,8 @@ def test_plates_command_lines_are_understood(words, monkeypatch):
     monkeypatch.setattr(module, "run", lambda parsed: ran.append(parsed) or 0)
     assert cli.main(arguments) == 0
     (parsed,) = ran
+    if module is bench:
+        bench.parse_options(parsed.tool, parsed.options)
     if module is train:
         training, config = train.TRAININGS[parsed.net]
         train.parse_options(getattr(import_module(training), config), "x", parsed.options)

@@ -49,20 +49,30 @@ def run(arguments: argparse.Namespace) -> Report:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="plates-bench-")))
         write_stream(folder / "street.mp4", 25, _CARS, _CAR_EVERY_S)
         port = stack.enter_context(rtsp_server(folder))
-        names = [f"camera-{number + 1}" for number in range(arguments.cameras)]
         tables = [
-            f'[[cameras]]\nname = "{name}"\nfps = {arguments.fps}\n'
+            f'[[cameras]]\nname = "camera-{number + 1}"\nfps = {arguments.fps}\n'
             f'source = "rtsp://127.0.0.1:{port}/street.mp4"\n'
-            for name in names
+            for number in range(arguments.cameras)
         ]
         settings = folder / "cameras.toml"
         settings.write_text("storage = {texts = true}\n" + "".join(tables))
         served = stack.enter_context(service(None, PLATES_CAMERAS=str(settings)))
-        with httpx.Client(base_url=served.url, timeout=30) as client:
-            _wait_until_live(client)
-            samples, cores = _measure(client, served.pid, arguments.minutes * 60)
-            passes = _passes(client)
-    return _report(names, samples, passes, cores)
+        client = stack.enter_context(httpx.Client(base_url=served.url, timeout=30))
+        _wait_until_live(client)
+        samples, memory, cores = _measure(client, served.pid, arguments.minutes * 60)
+        rows = [_row(client, str(name), states) for name, states in samples.groupby("name")]
+    total = pandas.DataFrame(rows).sum(numeric_only=True)
+    frames, cars = max(1, total["read"] + total["dropped"]), max(1, total["cars"])
+    differ = sum(abs(row["cars"] - row["passes"]) for row in rows)
+    [trend] = trends_of(pandas.DataFrame(memory))
+    verdicts = [
+        at_most("frames dropped", 100 * total["dropped"] / frames, 5, " %"),
+        at_most("cars without exactly one pass", 100 * differ / cars, 1, " %"),
+        at_most("passes with another text", 100 * total["wrong text"] / cars, 1, " %"),
+        steady(trend),
+    ]
+    tables_of = {"cameras": rows, "cores in use": cores, "memory after the warm-up": [trend]}
+    return Report(tables_of, verdicts, {"memory": memory})
 
 
 def write_stream(path: Path, fps: int, cars: int, every_s: float) -> None:
@@ -120,67 +130,43 @@ def free_port() -> int:
 
 def _wait_until_live(client: httpx.Client) -> None:
     deadline = time.monotonic() + _LIVE_S
-    while not all(s["state"] and s["state"]["frames_read"] for s in _states(client)):
+    while not all(camera["state"] and camera["state"]["frames_read"] for camera in _states(client)):
         if time.monotonic() > deadline:
             raise CommandError(f"not all cameras were live after {_LIVE_S:g} s")
         time.sleep(0.2)
-
-
-def _measure(client: httpx.Client, pid: int | None, seconds: float) -> tuple[Rows, Rows]:
-    """States of the cameras and memory every few seconds, and the cores that each part used."""
-    began, used = time.time(), total_by_part(pid, "cpu_s")
-    samples: Rows = []
-    while (now := time.time()) < began + seconds:
-        memory = footprints(pid)["pss_bytes"].sum() / MEBIBYTE
-        states = {state["name"]: state["state"] for state in _states(client)}
-        samples.append({"now": now, "at_s": now - began, MEMORY: memory, "cameras": states})
-        time.sleep(EVERY_S)
-    used = total_by_part(pid, "cpu_s") - used
-    cores = (used / (time.time() - began)).rename("cores").reset_index()
-    return samples, cores[cores["cores"] >= 0.01].to_dict("records")
 
 
 def _states(client: httpx.Client) -> Any:
     return client.get("/v1/cameras").raise_for_status().json()["cameras"]
 
 
-def _passes(client: httpx.Client) -> Rows:
-    found: Rows = []
-    query = {"limit": 500}
-    while True:
-        page = client.get("/v1/passes", params=query).raise_for_status().json()
-        found += page["passes"]
-        if page["next"] is None:
-            return found
-        query["before"] = page["next"]
+def _measure(
+    client: httpx.Client, pid: int | None, seconds: float
+) -> tuple[pandas.DataFrame, Rows, Rows]:
+    """States of the cameras and memory every few seconds, and the cores that each part used."""
+    began, used = time.time(), total_by_part(pid, "cpu_s")
+    states: Rows = []
+    memory: Rows = []
+    while (now := time.time()) < began + seconds:
+        pss = footprints(pid)["pss_bytes"].sum() / MEBIBYTE
+        memory.append({"at_s": now - began, MEMORY: pss})
+        states += [{"now": now, **one["state"], "name": one["name"]} for one in _states(client)]
+        time.sleep(EVERY_S)
+    used = total_by_part(pid, "cpu_s") - used
+    cores = (used / (time.time() - began)).rename("cores").reset_index()
+    return pandas.DataFrame(states), memory, cores[cores["cores"] >= 0.01].to_dict("records")
 
 
-def _report(names: list[str], samples: Rows, passes: Rows, cores: Rows) -> Report:
+def _row(client: httpx.Client, name: str, states: pandas.DataFrame) -> dict[str, Any]:
+    """Count what a camera had, and its passes: a row of the table."""
     [[text]] = expected_texts([CLIP]).values()
-    rows = [_row(n, samples, [p for p in passes if p["camera"] == n], text) for n in names]
-    total = pandas.DataFrame(rows).sum(numeric_only=True)
-    differ = sum(abs(row["cars"] - row["passes"]) for row in rows)
-    [trend] = trends_of(pandas.DataFrame(samples)[["at_s", MEMORY]])
-    frames, cars = max(1, total["read"] + total["dropped"]), max(1, total["cars"])
-    verdicts = [
-        at_most("frames dropped", 100 * total["dropped"] / frames, 5, " %"),
-        at_most("cars without exactly one pass", 100 * differ / cars, 1, " %"),
-        at_most("passes with another text", 100 * total["wrong text"] / cars, 1, " %"),
-        steady(trend),
-    ]
-    tables = {"Cameras": rows, "Cores in use": cores, "After the warm-up": [trend]}
-    return Report(tables, verdicts, {**tables, "samples": samples})
-
-
-def _row(name: str, samples: Rows, passes: Rows, text: str) -> dict[str, Any]:
-    states = [sample["cameras"][name] for sample in samples]
-    first, last = states[0], states[-1]
+    first, last = states.iloc[0], states.iloc[-1]
     # Streams that have ended show all their cars, and an empty street in the end.
-    streams = last["reconnects"]
-    over = next(s["now"] for s in samples if s["cameras"][name]["reconnects"] == streams) - EVERY_S
-    begin = datetime.fromtimestamp(over, UTC).isoformat()
-    counted = [one for one in passes if one["time"]["first"] < begin]
-    delay_p50, delay_p95 = np.percentile([state["delay_s"] for state in states], (50, 95)).tolist()
+    streams = int(last["reconnects"])
+    over = states["now"][states["reconnects"] == streams].iloc[0] - EVERY_S
+    until = datetime.fromtimestamp(over, UTC).isoformat()
+    passes = _passes(client, {"camera": name, "until": until, "limit": 500})
+    delay_p50, delay_p95 = states["delay_s"].quantile([0.5, 0.95])
     return {
         "camera": name,
         "read": last["frames_read"] - first["frames_read"],
@@ -189,6 +175,12 @@ def _row(name: str, samples: Rows, passes: Rows, text: str) -> dict[str, Any]:
         "delay p95 s": delay_p95,
         "reconnects": streams,
         "cars": streams * _CARS,
-        "passes": len(counted),
-        "wrong text": sum(one["text"] != text for one in counted),
+        "passes": len(passes),
+        "wrong text": sum(one["text"] != text for one in passes),
     }
+
+
+def _passes(client: httpx.Client, query: dict[str, Any]) -> Rows:
+    page = client.get("/v1/passes", params=query).raise_for_status().json()
+    found: Rows = page["passes"]
+    return found + (_passes(client, query | {"before": page["next"]}) if page["next"] else [])

@@ -15,7 +15,7 @@ import os
 import signal
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from api.status import Status, read_status
@@ -30,8 +30,6 @@ DEADLINE_S = 5.0
 _PATIENCE_S = 120.0
 _QUIET_S, _POLL_S = 1.5, 0.05
 _CLIENTS = 3
-
-
 # Each fault and the part of the service that it happens to.
 FREEZE = "freeze Triton"
 FAULTS = {
@@ -46,35 +44,29 @@ FAULTS = {
 }
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    some = f"some of the faults: {', '.join(map(repr, FAULTS))}"
-    parser.add_argument("--only", nargs="+", metavar="NAME", choices=FAULTS, help=some)
+def configure(_: argparse.ArgumentParser) -> None:
+    """There are no options: all faults happen, to a service that is started for them."""
 
 
-def run(arguments: argparse.Namespace) -> Report:
-    chosen = [fault for fault in FAULTS if fault in (arguments.only or FAULTS)]
+def run(_: argparse.Namespace) -> Report:
     with service(None) as serving:
-        rows = asyncio.run(measure(serving, chosen))
-    heading = "Seconds until all was well again; answers to photos meanwhile, by status"
-    return Report({heading: rows}, verdicts(rows), {"faults": rows})
-
-
-def verdicts(rows: Rows) -> list[Verdict]:
+        rows = asyncio.run(measure(serving))
     slowest_s = max(row["healed s"] for row in rows)
     problems = "; ".join(f"{row['fault']}: {what}" for row in rows for what in row["problems"])
-    return [
+    verdicts = [
         at_most("slowest to be healed", slowest_s, HEALED_WITHIN_S, " s"),
         Verdict("other problems", problems or "none", "none", not problems),
     ]
+    return Report({"faults": rows}, verdicts)
 
 
-async def measure(serving: Service, faults: Sequence[str]) -> Rows:
+async def measure(serving: Service) -> Rows:
     """Let every fault happen once while clients post photos; a row for each fault."""
     # Longer than the deadline: an answer that comes after it is seen to be late.
     client = LoadClient(serving.url, sample_requests(DEADLINE_S), 2 * DEADLINE_S)
     load = asyncio.create_task(client.closed_loop(_CLIENTS, math.inf))
     try:
-        return [await _break(fault, client, serving) for fault in faults]
+        return [await _break(fault, client, serving) for fault in FAULTS]
     finally:
         load.cancel()
         await asyncio.wait([load])

@@ -1,7 +1,7 @@
 """Offer the service more than it can do, and measure what it still answers in time.
 
-First its capacity is measured in a closed loop. Then requests come at given multiples of it in
-an open loop with Poisson arrivals.
+First its capacity is measured in a closed loop. Then requests come at 0.5, 1, 2 and 4 times that
+in an open loop with Poisson arrivals, in rounds of all rates.
 
 Floors: goodput (photos per second that were answered in time) at the highest rate is at least
 90 % of the peak; the p99 of accepted requests lies within the deadline; no 5xx, and no request
@@ -20,7 +20,7 @@ from plates.cli import CommandError
 from plates.cli.options import add_number
 
 GOODPUT_FLOOR = 0.9
-FACTORS = (0.5, 1.0, 2.0, 4.0)
+FACTORS, ROUNDS = (0.5, 1.0, 2.0, 4.0), 3
 _CONCURRENCY, _WARM_UP_S = 4, 2.0
 # How much longer than the deadline an answer is waited for, to see how late it is.
 _PATIENCE_S = 3.0
@@ -29,27 +29,32 @@ _PATIENCE_S = 3.0
 def configure(parser: argparse.ArgumentParser) -> None:
     add_service(parser)
     add_number(parser, "--seconds", 10.0, "for each rate in each round", least=0.01)
-    add_number(parser, "--rounds", 3, "of all rates, in turns", least=1)
     add_number(parser, "--deadline", 2.0, "seconds, in X-Request-Timeout", least=0.01)
-    text = "rates in multiples of the capacity (default: 0.5 1 2 4)"
-    add = parser.add_argument
-    add("--factors", type=float, nargs="+", metavar="F", default=FACTORS, help=text)
 
 
 def run(arguments: argparse.Namespace) -> Report:
-    plan = sorted(arguments.factors), arguments.rounds, arguments.seconds, arguments.deadline
+    seconds, deadline_s = arguments.seconds, arguments.deadline
     with service(arguments.url) as serving:
-        capacity, rows = asyncio.run(measure(serving.url, *plan))
-    heading = f"Capacity {capacity:.1f} photos/s; deadline {arguments.deadline:g} s"
-    found, figures = verdicts(rows, arguments.deadline), {"capacity": capacity, "rates": rows}
-    return Report({heading: rows}, found, figures)
+        capacity, rates = asyncio.run(measure(serving.url, seconds, deadline_s))
+    print(f"Capacity {capacity:.1f} photos/s; deadline {deadline_s:g} s")
+    peak, last = max(row["goodput/s"] for row in rates), rates[-1]
+    ratio = last["goodput/s"] / peak if peak else 0.0
+    slowest_s = max(row["p99 ms"] for row in rates) / 1000
+    statuses = sum((Counter(row["statuses"]) for row in rates), Counter[int]())
+    errors = sum(count for status, count in statuses.items() if status >= 500)
+    what, floor = f"goodput at {last['load']} the capacity, of the peak", f">= {GOODPUT_FLOOR:.2f}"
+    verdicts = [
+        Verdict(what, f"{ratio:.2f}", floor, ratio >= GOODPUT_FLOOR),
+        at_most("p99 of accepted requests, at the worst", slowest_s, deadline_s, " s"),
+        at_most("answers 5xx", errors, 0),
+        at_most("requests without an answer", statuses[0], 0),
+    ]
+    return Report({"rates": rates}, verdicts, {"capacity": capacity})
 
 
-async def measure(
-    url: str, factors: list[float], rounds: int, seconds: float, deadline_s: float
-) -> tuple[float, Rows]:
+async def measure(url: str, seconds: float, deadline_s: float) -> tuple[float, Rows]:
     """Measure the capacity in photos per second, then a row of the table for each rate."""
-    loads: dict[float, list[Load]] = {factor: [] for factor in factors}
+    loads: dict[float, list[Load]] = {factor: [] for factor in FACTORS}
     client = LoadClient(url, sample_requests(deadline_s), deadline_s + _PATIENCE_S)
     await client.closed_loop(_CONCURRENCY, _WARM_UP_S)
     found = summarise([await client.closed_loop(_CONCURRENCY, seconds)], deadline_s)
@@ -59,26 +64,11 @@ async def measure(
             f"no photo was read within the deadline of {deadline_s:g} s: "
             f"{found['statuses']} {found['errors']}. Is --deadline too short?"
         )
-    for index in range(rounds):
-        for factor in factors:
-            moments = arrivals(factor * capacity, seconds, seed=index)
+    for number in range(ROUNDS):
+        for factor in FACTORS:
+            moments = arrivals(factor * capacity, seconds, seed=number)
             loads[factor].append(await client.open_loop(moments))
             print(f"{factor:g} times the capacity: done", file=sys.stderr, flush=True)
-    rates = ((f"{factor:g}x", summarise(loads[factor], deadline_s)) for factor in factors)
-    return capacity, [{"load": name, **figures} for name, figures in rates]
-
-
-def verdicts(rows: Rows, deadline_s: float) -> list[Verdict]:
-    """Judge the rates, of which the last is the highest."""
-    peak, last = max(row["goodput/s"] for row in rows), rows[-1]
-    ratio = last["goodput/s"] / peak if peak else 0.0
-    slowest_s = max(row["p99 ms"] for row in rows) / 1000
-    statuses = sum((Counter(row["statuses"]) for row in rows), Counter[int]())
-    errors = sum(count for status, count in statuses.items() if status >= 500)
-    what = f"goodput at {last['load'].removesuffix('x')} times the capacity, of the peak"
-    return [
-        Verdict(what, f"{ratio:.2f}", f">= {GOODPUT_FLOOR:.2f}", ratio >= GOODPUT_FLOOR),
-        at_most("p99 of accepted requests, at the worst", slowest_s, deadline_s, " s"),
-        at_most("answers 5xx", errors, 0),
-        at_most("requests without an answer", statuses[0], 0),
+    return capacity, [
+        {"load": f"{factor:g}x", **summarise(loads[factor], deadline_s)} for factor in FACTORS
     ]

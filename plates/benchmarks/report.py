@@ -3,7 +3,7 @@
 import json
 import platform
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -31,29 +31,31 @@ class Verdict:
 
 def at_most(what: str, value: float, limit: float, unit: str = "") -> Verdict:
     """Judge a figure that has an upper limit."""
-    return Verdict(what, f"{round(value, 2):g}{unit}", f"<= {limit:g}{unit}", value <= limit)
+    return Verdict(what, f"{round(value, 2):g}{unit}", f"<= {limit:g}{unit}", bool(value <= limit))
 
 
 @dataclass(frozen=True)
 class Report:
     """The outcome of a benchmark."""
 
-    tables: dict[str, Rows]  # to be printed, by the heading above them
+    tables: dict[str, Rows]  # by name; those without rows are not printed
     verdicts: list[Verdict]  # one for each floor
-    figures: dict[str, Any]  # what --json keeps, besides the machine and the verdicts
+    figures: dict[str, Any] = field(default_factory=dict)  # what --json keeps besides
 
     def publish(self, file: Path | None) -> int:
         """Print it, and keep it as JSON in a file; 0 if every floor holds, else 1."""
         import pandas
 
         print(describe_machine())
-        for heading, rows in self.tables.items():
-            table = pandas.DataFrame(rows)
-            text = table.to_string(index=False, na_rep="-", float_format="{:.4g}".format)
-            print(f"\n{heading}\n{text}")
+        for name, rows in self.tables.items():
+            if rows:
+                table = pandas.DataFrame(rows)
+                text = table.to_string(index=False, na_rep="-", float_format="{:.4g}".format)
+                print(f"\n{name}\n{text}")
         print("", *self.verdicts, sep="\n", flush=True)
         if file:
-            write_json(file, {"verdicts": [vars(each) for each in self.verdicts], **self.figures})
+            verdicts = [vars(each) for each in self.verdicts]
+            write_json(file, {"verdicts": verdicts, **self.tables, **self.figures})
         return 0 if all(verdict.holds for verdict in self.verdicts) else 1
 
 

@@ -16,14 +16,15 @@ import asyncio
 import os
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 import httpx
+import pandas
 
 from plates.benchmarks.load import OK, STANDARD_PHOTO, LoadClient, Request, summarise
-from plates.benchmarks.report import Report, Rows, Verdict, at_most
+from plates.benchmarks.report import Report, Rows, at_most
 from plates.benchmarks.service import Service, add_service, service, total_by_part
 from plates.cli import CommandError
 from plates.cli.options import add_number
@@ -31,7 +32,7 @@ from plates.cli.options import add_number
 CONCURRENCIES = (1, 2, 4, 8, 16)
 READY_S, MEMORY_MB = 10.0, 700.0
 _TIMEOUT_S, _WARM_UP_S, _WARM_UPS = 60.0, 1.0, 3
-_SHOWN = ("at once", "goodput/s", "p50 ms", "p95 ms", "p99 ms", "requests")
+_SHOWN = ("goodput/s", "p50 ms", "p95 ms", "p99 ms", "requests")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -49,20 +50,19 @@ def run(arguments: argparse.Namespace) -> Report:
         raise CommandError(f"{published}: expected stn.pt and lprnet.pt in it")
     photo = arguments.photo.read_bytes()
     with service(arguments.url, arguments.pid) as serving:
-        rows = [asyncio.run(measure(serving, photo, seconds, count)) for count in CONCURRENCIES]
-        held = total_by_part(serving.pid, "pss_bytes")
-        memory = {part: round(count / 1e6) for part, count in held.items()}
+        loads = [asyncio.run(measure(serving, photo, seconds, count)) for count in CONCURRENCIES]
+        memory = total_by_part(serving.pid, "pss_bytes") / 1e6
         compared = compare(serving.url, published, photo, 4 * seconds) if published else []
-    loads = [{name: row[name] for name in _SHOWN} | row["CPU ms"] for row in rows]
-    tables = {
-        "Latency; milliseconds of CPU time per photo, by process": loads,
-        "Memory, PSS in MB": [{**memory, "together": sum(memory.values())}] if memory else [],
-        "In turns with the published pipeline's shape, one photo at a time": compared,
-    }
-    figures = {"loads": rows, "pss_mb": memory, "comparison": compared}
-    shown = {heading: table for heading, table in tables.items() if table}
-    found = verdicts(serving.ready_s, memory, rows)
-    return Report(shown, found, {"ready_s": serving.ready_s, **figures})
+    together = float(memory.sum())
+    verdicts = [at_most("photos that were not read", sum(row["not read"] for row in loads), 0)]
+    if serving.ready_s is not None:
+        ready = at_most("from `plates serve` to ready", serving.ready_s, READY_S, " s")
+        verdicts.append(ready)
+    if together:
+        verdicts.append(at_most("memory of all processes (PSS)", together, MEMORY_MB, " MB"))
+    held = [{**memory.round(), "together": together}] if together else []
+    tables = {"loads": loads, "memory, PSS in MB": held, "comparison": compared}
+    return Report(tables, verdicts, {"ready_s": serving.ready_s})
 
 
 async def measure(serving: Service, photo: bytes, seconds: float, at_once: int) -> dict[str, Any]:
@@ -70,11 +70,16 @@ async def measure(serving: Service, photo: bytes, seconds: float, at_once: int) 
     client = LoadClient(serving.url, [Request(photo)], _TIMEOUT_S)
     await client.closed_loop(at_once, min(_WARM_UP_S, seconds))
     before = total_by_part(serving.pid, "cpu_s")
-    row = summarise([await client.closed_loop(at_once, seconds)], _TIMEOUT_S)
-    used = total_by_part(serving.pid, "cpu_s") - before
+    found = summarise([await client.closed_loop(at_once, seconds)], _TIMEOUT_S)
+    used_s = total_by_part(serving.pid, "cpu_s") - before
     print(f"{at_once} at once: done", file=sys.stderr, flush=True)
-    per_photo = (1000 * used / row["requests"]).round(1).to_dict()
-    return {"at once": at_once, **row, "CPU ms": per_photo}
+    cpu_ms = (1000 * used_s / found["requests"]).round(1)
+    return {
+        "at once": at_once,
+        **{name: found[name] for name in _SHOWN},
+        "not read": found["requests"] - found["statuses"].get(OK, 0),
+        **cpu_ms.add_suffix(" CPU ms"),
+    }
 
 
 def compare(url: str, published: Path, photo: bytes, seconds: float) -> Rows:
@@ -95,42 +100,30 @@ def compare(url: str, published: Path, photo: bytes, seconds: float) -> Rows:
     with httpx.Client(base_url=url, timeout=_TIMEOUT_S, **options) as client:
 
         def read() -> Rows:
-            try:
-                answer = client.post("/v1/plates", content=photo).raise_for_status()
-            except httpx.HTTPError as error:
-                raise CommandError(f"{url} does not read the photo: {error}") from error
-            plates: Rows = answer.json()["plates"]
+            plates: Rows = client.post("/v1/plates", content=photo).json()["plates"]
             return plates
 
         boxes = [plate["box"] for plate in read()]
-        readers = (read, lambda: shape.read(decode(photo), boxes))
-        times: tuple[list[float], list[float]] = ([], [])
-        for reader in readers * _WARM_UPS:
+        readers: dict[str, Callable[[], object]] = {
+            url: read,
+            str(published): lambda: shape.read(decode(photo), boxes),
+        }
+        turns: list[dict[str, float]] = []
+        for reader in [*readers.values()] * _WARM_UPS:
             reader()
         end = time.perf_counter() + 2 * seconds
-        while not times[0] or time.perf_counter() < end:
-            # Every second time backwards: both find the caches that the other left.
-            for index in (0, 1) if len(times[0]) % 2 else (1, 0):
+        while not turns or time.perf_counter() < end:
+            turn = {}
+            for name, reader in readers.items():
                 began = time.perf_counter()
-                readers[index]()
-                times[index].append(time.perf_counter() - began)
-    ratio, (low, high) = median_ratio(*times)
-    compared = {"ratio of p50s": round(ratio, 4), "95 %": f"{low:.4f} to {high:.4f}"}
-    return [
-        {"reader": str(name), "photos": len(took), "p50 ms": round(1000 * median(took), 1), **more}
-        for name, took, more in ((url, times[0], compared), (published, times[1], {}))
+                reader()
+                turn[name] = 1000 * (time.perf_counter() - began)
+            turns.append(turn)
+    times = pandas.DataFrame(turns)
+    ratio, (low, high) = median_ratio(*(times[name].tolist() for name in readers))
+    rows = [
+        {"reader": name, "photos": len(times), "p50 ms": round(p50, 1)}
+        for name, p50 in times.median().items()
     ]
-
-
-def verdicts(ready_s: float | None, memory: dict[str, int], rows: Rows) -> list[Verdict]:
-    """Judge what was measured; a service elsewhere has neither start nor memory."""
-    sent = sum(row["requests"] for row in rows)
-    failed = sent - sum(row["statuses"].get(OK, 0) for row in rows)
-    found = [Verdict("photos that were not read", f"{failed} of {sent}", "0", not failed)]
-    if ready_s is not None:
-        found.append(at_most("from `plates serve` to ready", ready_s, READY_S, " s"))
-    if memory:
-        found.append(
-            at_most("memory of all processes (PSS)", sum(memory.values()), MEMORY_MB, " MB")
-        )
-    return found
+    rows[0] |= {"ratio of p50s": round(ratio, 4), "95 %": f"{low:.4f} to {high:.4f}"}
+    return rows

@@ -48,8 +48,6 @@ def service(url: str | None, pid: int | None = None, **settings: str) -> Iterato
     Raises CommandError if it doesn't get ready, doesn't stop cleanly or leaves shared memory.
     """
     if url:
-        if not url.startswith(("http://", "https://")):
-            raise CommandError(f"expected http://host:port, got {url!r}")
         wait_until_ready(url, _PATIENCE_S)
         yield Service(url.rstrip("/"), pid)
         return

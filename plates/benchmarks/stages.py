@@ -12,7 +12,7 @@ kept figure, and the stage by more than a hundredth of the photo's time.
 import argparse
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,8 +23,7 @@ import pandas
 from plate_models.cores import choose_threads
 from plates.benchmarks.load import STANDARD_PHOTO
 from plates.benchmarks.report import Report, Rows, Verdict, write_json
-from plates.cli import CommandError
-from plates.cli.options import add_number, load_nets
+from plates.cli.options import add_number
 
 if TYPE_CHECKING:
     from plate_models.engines.nets import Nets
@@ -51,8 +50,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> Report:
     import torch
 
-    kept = json.loads(KEPT.read_text(encoding="utf-8"))["yardsticks"] if arguments.check else {}
-    file = STANDARD_PHOTO.read_bytes()
+    from plate_models.engines.nets import load_nets
+
+    torch.set_num_threads(choose_threads())
+    file, nets = STANDARD_PHOTO.read_bytes(), load_nets()
     left, right = torch.randn(2, 768, 768, generator=torch.Generator().manual_seed(0))
     source = np.ones(16 * 2**20, np.uint8)
     target = np.zeros_like(source)
@@ -62,24 +63,26 @@ def run(arguments: argparse.Namespace) -> Report:
         torch.mm(left, right)
         np.copyto(target, source)
 
-    try:
-        torch.set_num_threads(choose_threads())
-        nets = load_nets(argparse.Namespace(engine="served", device="cpu", weights=None))
-    except ValueError as error:  # PLATES_THREADS
-        raise CommandError(str(error)) from error
     rows = measure(lambda: time_stages(file, nets, yardstick), arguments.seconds)
+    print(f"{choose_threads()} threads; yardsticks: so many times the fixed piece of work")
     if arguments.write:
         ratios = {row["stage"]: round(row["yardsticks"], 5) for row in rows}
         write_json(KEPT, {"yardsticks": ratios})
         print(f"Written to {KEPT}")
     verdicts = []
-    if kept:
+    if arguments.check:
+        kept = json.loads(KEPT.read_text(encoding="utf-8"))["yardsticks"]
         rows = [{**row, "kept": kept[row["stage"]]} for row in rows]
-        slower = ", ".join(slower_stages(rows, kept)) or "none"
+        slower = ", ".join(row["stage"] for row in rows if _is_slower(row, kept[WHOLE])) or "none"
         what = "stages that became slower than the kept figures"
         verdicts.append(Verdict(what, slower, "none", slower == "none"))
-    heading = f"{choose_threads()} threads; yardsticks: so many times the fixed piece of work"
-    return Report({heading: rows}, verdicts, {"stages": rows})
+    return Report({"stages": rows}, verdicts)
+
+
+def _is_slower(row: dict[str, Any], whole: float) -> bool:
+    """Whether a stage became slower than the kept figure, beyond noise; `whole` is the photo's."""
+    is_sure = row["low"] > (1 + TOLERANCE) * row["kept"]
+    return bool(is_sure and row["yardsticks"] > row["kept"] + LEAST_SHARE * whole)
 
 
 def time_stages(file: bytes, nets: "Nets", work: Callable[[], object]) -> pandas.DataFrame:
@@ -88,10 +91,11 @@ def time_stages(file: bytes, nets: "Nets", work: Callable[[], object]) -> pandas
 
     from plate_models.images import decode
 
-    laps = [("", *_clocks_ms())]
+    laps: Rows = []
 
     def done(stage: str) -> None:
-        laps.append((stage, *_clocks_ms()))
+        clocks = {"elapsed": 1000 * time.perf_counter(), "CPU": 1000 * time.process_time()}
+        laps.append({"stage": stage, **clocks})
 
     def timed(name: str, net: Callable[[Any], Any]) -> Callable[[Any], Any]:
         def run_timed(batch: Any) -> Any:
@@ -104,19 +108,17 @@ def time_stages(file: bytes, nets: "Nets", work: Callable[[], object]) -> pandas
 
     detect, rectify = timed("yolo", nets.detect), timed("stn", nets.rectify)
     recognize = timed("lprnet", nets.recognize)
+    done("begin")
     work()
     done(YARDSTICK)
     image = from_numpy(decode(file))
     done("decode")
     replace(nets, detect=detect, rectify=rectify, recognize=recognize).read(image)
     done("choose")
-    found = pandas.DataFrame(laps, columns=["stage", "elapsed", "CPU"]).set_index("stage").diff()
     # A net that ran twice has two laps.
-    return found[1:].groupby(level=0).sum()
-
-
-def _clocks_ms() -> tuple[float, float]:
-    return 1000 * time.perf_counter(), 1000 * time.process_time()
+    found = pandas.DataFrame(laps).set_index("stage").diff()[1:].groupby(level=0).sum()
+    found.loc[WHOLE] = found.loc[[*STAGES]].sum()
+    return found
 
 
 def measure(time_all: Callable[[], pandas.DataFrame], seconds: float) -> Rows:
@@ -133,22 +135,15 @@ def measure(time_all: Callable[[], pandas.DataFrame], seconds: float) -> Rows:
     times = pandas.concat(turns, keys=range(len(turns))).unstack()
     rows = []
     for name in COMPARED:
-        stages = [name] if name in STAGES else [*STAGES]
-        elapsed, cpu = (times[clock][stages].sum(axis=1) for clock in ("elapsed", "CPU"))
-        clock, compared = ("elapsed", elapsed) if name == ELAPSED else ("CPU", cpu)
-        ratio, (low, high) = median_ratio(compared.tolist(), times[clock][YARDSTICK].tolist())
-        p50, p95 = elapsed.quantile([0.5, 0.95]).round(2)
-        row = {"stage": name, "p50 ms": p50, "p95 ms": p95, "CPU p50 ms": round(cpu.median(), 2)}
+        clock, stage = ("elapsed", WHOLE) if name == ELAPSED else ("CPU", name)
+        pairs = times[clock, stage].tolist(), times[clock, YARDSTICK].tolist()
+        ratio, (low, high) = median_ratio(*pairs)
+        p50, p95 = times["elapsed", stage].quantile([0.5, 0.95])
+        row = {
+            "stage": name,
+            "p50 ms": p50,
+            "p95 ms": p95,
+            "CPU p50 ms": times["CPU", stage].median(),
+        }
         rows.append({**row, "yardsticks": ratio, "low": low, "high": high})
     return rows
-
-
-def slower_stages(rows: Rows, kept: Mapping[str, float]) -> list[str]:
-    """Name the stages that became slower, beyond noise."""
-    slower = []
-    for row in rows:
-        before = kept[row["stage"]]
-        is_sure = row["low"] > (1 + TOLERANCE) * before
-        if is_sure and row["yardsticks"] > before + LEAST_SHARE * kept[WHOLE]:
-            slower.append(row["stage"])
-    return slower

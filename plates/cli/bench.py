@@ -6,10 +6,8 @@ machine meanwhile.
 """
 
 import argparse
-from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Any
 
 from plates.benchmarks.report import Report
 from plates.cli import stop_signals_raise
@@ -26,33 +24,30 @@ TOOLS = {
 }
 
 
-class _ToolParser(argparse.ArgumentParser):
-    """Imports its tool, and has it declare its options, only when that one is chosen."""
-
-    def parse_known_args(  # type: ignore[override]
-        self, args: Sequence[str] | None = None, namespace: Any = None
-    ) -> tuple[Any, list[str]]:
-        name = self.prog.split()[-1]
-        module = import_module(f"plates.benchmarks.{name}")
-        self.description = module.__doc__
-        self.formatter_class = argparse.RawDescriptionHelpFormatter
-        module.configure(self)
-        self.add_argument("--json", type=Path, metavar="FILE", help="keep all figures as JSON")
-        self.set_defaults(measure=module.run)
-        return super().parse_known_args(args, namespace)
-
-
 def configure(parser: argparse.ArgumentParser) -> None:
-    options: dict[str, Any] = {"required": True, "metavar": "TOOL", "parser_class": _ToolParser}
-    tools = parser.add_subparsers(dest="tool", **options)
-    for name, purpose in TOOLS.items():
-        tools.add_parser(name, help=purpose)
+    lines = (f"  {name:<10} {purpose}" for name, purpose in TOOLS.items())
+    parser.epilog = "\n".join(("tools:", *lines))
+    parser.add_argument("tool", choices=TOOLS, metavar="TOOL")
+    parser.add_argument("options", nargs=argparse.REMAINDER, help="see `plates bench TOOL --help`")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Measure; 1 if a floor is missed."""
-    if arguments.json:  # Before minutes are spent on measuring.
-        arguments.json.parent.mkdir(parents=True, exist_ok=True)
+    options = parse_options(arguments.tool, arguments.options)
+    if options.json:  # Before minutes are spent on measuring.
+        options.json.parent.mkdir(parents=True, exist_ok=True)
     with stop_signals_raise():
-        report: Report = arguments.measure(arguments)
-        return report.publish(arguments.json)
+        report: Report = options.measure(options)
+        return report.publish(options.json)
+
+
+def parse_options(tool: str, words: list[str]) -> argparse.Namespace:
+    """Import a tool, and let it declare and read its options; `measure` is its `run`."""
+    module = import_module(f"plates.benchmarks.{tool}")
+    raw = argparse.RawDescriptionHelpFormatter
+    prog, about = f"plates bench {tool}", module.__doc__
+    parser = argparse.ArgumentParser(prog, description=about, formatter_class=raw)
+    module.configure(parser)
+    parser.add_argument("--json", type=Path, metavar="FILE", help="keep all figures as JSON")
+    parser.set_defaults(measure=module.run)
+    return parser.parse_args(words)

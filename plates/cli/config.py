@@ -21,7 +21,6 @@ from dotenv.parser import parse_stream
 from pydantic import ValidationError
 
 from api.settings import UNREADABLE_FILE, Settings
-from plates.cli import CommandError
 
 PREFIX = "PLATES_"
 # Read by other commands and by the tests, not by the service.
@@ -98,16 +97,12 @@ def check(
 
 
 def check_file(path: Path) -> list[str]:
-    """Name what is wrong in a file of variables; raises `CommandError` if it can't be read.
+    """Name what is wrong in a file of variables; raises OSError if it can't be read.
 
     Variables of the compose files beside it, and in `docker/` there, count as known.
     """
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "it is not text in UTF-8"
-        hint = "; copy .env.example to begin one" if isinstance(error, FileNotFoundError) else ""
-        raise CommandError(f"can't read {path}: {reason}{hint}") from error
+    # What is no text fails line by line.
+    text = path.read_text(encoding="utf-8-sig", errors="replace")
     by_kustomize = any(path.parent.glob("[kK]ustomization*"))
     lines = list((_as_kustomize if by_kustomize else _as_compose)(text))
     compose = [*path.parent.glob("*compose*.y*ml"), *path.parent.glob("docker/*compose*.y*ml")]

@@ -12,12 +12,11 @@ import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any
 
 import httpx
 from tqdm import tqdm
 
-from api.answers import Plate
+from api.answers import PlatesAnswer
 from plates.cli import CommandError, printable, say, stop_signals_raise
 from plates.cli.inputs import Inputs, find_inputs
 from plates.cli.outputs import Jpegs, Table
@@ -101,11 +100,15 @@ def _read(inputs: Inputs, jpegs: Jpegs, log: Path) -> dict[Path, list[str]]:
         print()
         table = Table(inputs, timed=True)
         for picture in pictures:
-            began = time.perf_counter()
+            began, photo = time.perf_counter(), picture.file.read_bytes()
             try:
-                plates = _plates(client, picture.file.read_bytes())
-            except CommandError as error:
-                inputs.failures[str(picture.file)] = str(error)
+                # The service reads the type from the bytes; this only says that it is no form.
+                headers = {"Content-Type": "image/*"}
+                answer = client.post("/v1/plates", content=photo, headers=headers)
+                plates = PlatesAnswer.model_validate(answer.raise_for_status().json()).plates
+            except httpx.HTTPError as error:
+                reason = f"no answer from the service: {error}"
+                inputs.failures[str(picture.file)] = reason
                 continue
             with tqdm.external_write_mode(sys.stdout):
                 table.print(picture, plates, 1e3 * (time.perf_counter() - began))
@@ -125,20 +128,3 @@ def _service(log: Path) -> Iterator[httpx.Client]:
     ):
         wait_until_ready(service.url, _PATIENCE_S, service.process)
         yield client
-    if service.process.returncode != 0:
-        raise CommandError(f"the service ended with status {service.process.returncode}")
-
-
-def _plates(client: httpx.Client, photo: bytes) -> list[Plate]:
-    """The plates of a photo; CommandError says why there is no answer."""
-    # The service reads the type from the bytes; the header only says that this is no form.
-    headers = {"Content-Type": "image/*"}
-    try:
-        response = client.post("/v1/plates", content=photo, headers=headers)
-        answer: dict[str, Any] = response.json()
-    except (httpx.HTTPError, ValueError) as error:
-        reason = str(error) or type(error).__name__
-        raise CommandError(f"no answer from the service: {reason}") from error
-    if response.is_error:
-        raise CommandError(str(answer.get("detail")))
-    return [Plate.model_validate(plate) for plate in answer["plates"]]

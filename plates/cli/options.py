@@ -21,7 +21,6 @@ def add_number(
     purpose: str,
     least: float = 0,
     most: float = math.inf,
-    metavar: str = "N",
 ) -> None:
     """Declare an option whose value is a number of the default's type, and refuse others."""
     kind = float if isinstance(default, float) else int
@@ -35,7 +34,7 @@ def add_number(
 
     parse.__name__ = kind.__name__  # for argparse's own message
     text = purpose if default is None else f"{purpose} (default: {default})"
-    parser.add_argument(name, type=parse, default=default, metavar=metavar, help=text)
+    parser.add_argument(name, type=parse, default=default, metavar="N", help=text)
 
 
 def add_weights(parser: argparse.ArgumentParser) -> None:

@@ -40,7 +40,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     text = "write each plate, straightened, as a picture"
     parser.add_argument("--crops", type=Path, metavar="DIR", help=text)
     text = "of a video, read one frame in that many seconds; 0 reads all"
-    add_number(parser, "--every", 0.5, text, metavar="SECONDS")
+    add_number(parser, "--every", 0.5, text)
     add_weights(parser)
     add_engine(parser)
 

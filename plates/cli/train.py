@@ -49,7 +49,6 @@ def parse_options(config_class: type[Any], net: str, words: list[str]) -> Any:
         hint, text = get_args(types[field.name])
         (kind,) = [kind for kind in get_args(hint) if kind is not type(None)] or [hint]
         option = f"--{field.name.replace('_', '-')}"
-        text = text.replace("%", "%%")
         if kind in (int, float) and field.default is not MISSING:
             # Nothing trains on 0 photos, threads or steps.
             least = 1 if kind is int and field.name != "seed" else 0

@@ -22,7 +22,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--annotate", type=Path, metavar="DIR", help=text)
     text = "known plates, a CSV file; may be given several times"
     parser.add_argument("--list", type=Path, metavar="FILE", action="append", default=[], help=text)
-    add_number(parser, "--fps", 5, "frames a second that are looked at", metavar="N")
+    add_number(parser, "--fps", 5, "frames a second that are looked at")
     parser.add_argument("--keyframes-only", action="store_true", help="decode only keyframes")
     add_weights(parser)
     add_engine(parser)

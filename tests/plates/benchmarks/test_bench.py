@@ -1,9 +1,11 @@
-"""`plates bench`: its load client measures a service rightly, its tools run and refuse."""
+"""`plates bench`: its load client measures rightly, its tools run, judge and refuse."""
 
 import asyncio
+import json
+import math
 import time
 import warnings
-from collections.abc import Callable, Coroutine
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -11,22 +13,15 @@ import pytest
 import torch
 from small_server import OK, REFUSAL, Reply, bench, small_server
 
-from plates.benchmarks import serve
+from plate_models.cores import THREADS
+from plate_models.engines import nets
+from plates.benchmarks import serve, stages
 from plates.benchmarks import service as services
-from plates.benchmarks.load import Load, LoadClient, Request
-from plates.cli import main as command
+from plates.benchmarks.faults import FREEZE, judge
+from plates.benchmarks.load import Load, LoadClient, Request, summarise
 
-Send = Callable[[LoadClient], Coroutine[Any, Any, Load]]
 PHOTO, ONE_PLATE = Request(b"photo"), Reply(b'{"plates": [{"text": "A1"}]}')
 RIGHT = {"status": 200, "retry_after": False, "right": True, "error": ""}
-
-
-def load_on(url: str, send: Send, request: Request = PHOTO, timeout_s: float = 10.0) -> Load:
-    return asyncio.run(send(LoadClient(url, [request], timeout_s)))
-
-
-def once(client: LoadClient) -> Coroutine[Any, Any, Load]:
-    return client.open_loop([0.0])
 
 
 @pytest.mark.parametrize(
@@ -43,9 +38,11 @@ def once(client: LoadClient) -> Coroutine[Any, Any, Load]:
 )
 def test_an_answer_is_judged(answer, request_, row):
     with small_server(answer) as server:
-        (found,) = load_on(server.url, once, request_, 0.5).rows
+        client = LoadClient(server.url, [request_], timeout_s=0.5)
+        (found,) = asyncio.run(client.open_loop([0.0])).rows
     assert found | row == found
-    assert "Cannot connect" in load_on(server.url, once).rows[0]["error"]
+    (found,) = asyncio.run(client.open_loop([0.0])).rows
+    assert "Cannot connect" in found["error"]
 
 
 @pytest.mark.parametrize(
@@ -54,21 +51,16 @@ def test_an_answer_is_judged(answer, request_, row):
         *(("", 2, "TOOL"), ("fly", 2, "fly"), ("overload --seconds soon", 2, "soon")),
         *(("stages --check --write", 2, "not allowed"), ("soak --url http://h", 1, "--pid")),
         *(("serve --seconds 0", 1, "--seconds: expected"), ("serve --seconds nan", 1, "nan")),
-        *(("overload --url ftp://h", 1, "http://"), ("bulk --photos 9", 1, "--photos: expected")),
+        ("bulk --photos 9", 1, "--photos: expected"),
         ("overload --url http://127.0.0.1:1", 1, "http://127.0.0.1:1 is not ready"),
         ("serve --published /nowhere", 1, "expected stn.pt and lprnet.pt"),
         ("serve --photo /nowhere/a.jpg", 1, "/nowhere/a.jpg: No such file"),
     ],
 )
-def test_tools_explain_themselves_and_refuse_what_makes_no_sense(
-    words, status, said, capsys, monkeypatch
-):
+def test_tools_refuse_what_makes_no_sense(words, status, said, run, monkeypatch):
     monkeypatch.setattr(services, "_PATIENCE_S", 0.2)
-    try:
-        ended: Any = command.main(["bench", *words.split()])
-    except SystemExit as done:
-        ended = done.code
-    assert (ended, said in "".join(capsys.readouterr())) == (status, True)
+    done = run("bench", *words.split())
+    assert done.returncode == status and said in done.stderr
 
 
 def save_published(folder: Path) -> None:
@@ -96,3 +88,86 @@ def test_serve_measures_a_service_beside_the_published_pipeline(tmp_path, monkey
     assert (ours["reader"], published["reader"]) == (server.url, str(tmp_path))
     assert found["loads"][0]["p50 ms"] >= 100 and ours["p50 ms"] >= 100
     assert ours["ratio of p50s"] > 0 and ours["photos"] == published["photos"] >= 1
+
+
+YOLO, GATEWAY, FROZEN = "kill yolo", "kill the gateway", FREEZE
+
+
+def row(began: float, ended: float, status: int = 200, **others: Any) -> dict[str, Any]:
+    known = {"kind": "photo", "intended_s": began, "ended_s": ended, "status": status, "error": ""}
+    return {**known, "right": status == 200, "retry_after": status in (429, 503), **others}
+
+
+WELL = [row(11, 11.5)]
+
+
+def test_goodput_counts_neither_the_late_nor_what_came_after_the_end():
+    rows = [
+        row(0.0, 0.5),
+        row(0.1, 3.1),  # after the deadline
+        row(9.5, 10.3),  # after the end
+        row(1.0, 1.1, 429, retry_after=False),
+        row(1.0, 1.1, 503),
+        row(1.0, 1.1, 0, error="cut off"),
+    ]
+    found = summarise([Load(rows, seconds=10.0)], deadline_s=2)
+    assert (found["goodput/s"], found["offered/s"]) == (0.1, 0.6)
+    assert found["statuses"] == {0: 1, 200: 3, 429: 1, 503: 1}
+    assert (found["errors"], found["without Retry-After"]) == ({"cut off": 1}, 1)
+    assert found["p50 ms"] == 800
+
+
+def test_healed_is_when_everything_goes_well_for_good():
+    rows = [
+        row(10.5, 11, 503),
+        row(11, 11.5),  # another instance still works
+        row(12, 13, 503),
+        row(13, 14, 429),  # a full queue is no illness
+        row(13, 15),
+    ]
+    assert judge(YOLO, 10, rows) == {
+        **{"fault": "kill yolo", "healed s": 5.0, "lost": 0, "problems": []},
+        **{"200": 2, "429": 1, "503": 2, "504": 0},
+    }
+    assert judge(YOLO, 10, [*WELL, row(11, 12, 503)])["healed s"] == math.inf
+
+
+@pytest.mark.parametrize(
+    ("fault", "rows", "problem"),
+    [
+        (YOLO, [row(10, 11, 500)], "other statuses"),
+        (YOLO, [row(10, 11, 503, retry_after=False)], "without Retry-After"),
+        (YOLO, [row(10, 11, 0)], "photos lost"),
+        (YOLO, [row(10, 11, 200, right=False)], "wrong readings"),
+        (YOLO, [row(10, 16.5)], "late answers"),
+        # A killed gateway loses what is in flight, and no more; frozen processes time out.
+        (GATEWAY, [row(9.9, 10, 0)], ""),
+        (GATEWAY, [row(9.9, 10, 0), row(10.5, 10.6, 0)], "photos lost"),
+        (FROZEN, [row(10, 15, 504)], ""),
+    ],
+)
+def test_what_clients_must_not_get_is_named(fault, rows, problem):
+    found = judge(fault, 10, [*rows, *WELL])["problems"]
+    assert len(found) == bool(problem) and problem in "".join(found)
+
+
+def test_check_names_the_stages_that_became_slower(tmp_path, capsys, monkeypatch):
+    file = tmp_path / "speed.json"
+    monkeypatch.setattr(stages, "KEPT", file)
+    # On one thread: threads that wait for a busy machine spin.
+    monkeypatch.setenv(THREADS, "1")
+    monkeypatch.setattr(torch, "set_num_threads", lambda _: None)
+    monkeypatch.setattr(nets, "load_nets", cache(nets.load_nets))
+    words = ("stages", "--seconds", "0.1")
+    status, found = bench(tmp_path, *words, "--write")
+    assert status == 0 and "boxes and crops" in capsys.readouterr().out
+    assert [row["stage"] for row in found["stages"]] == [*stages.COMPARED]
+    assert all(row["p50 ms"] > 0 and row["low"] <= row["yardsticks"] for row in found["stages"])
+    kept = json.loads(file.read_text())["yardsticks"]
+    for slower, factor in (("none", 1000), ("yolo, whole", 0.001)):
+        changed = {name: 1000 * ratio for name, ratio in kept.items()}
+        changed |= {name: factor * kept[name] for name in ("yolo", "whole")}
+        file.write_text(json.dumps({"yardsticks": changed}))
+        status, _ = bench(tmp_path, *words, "--check")
+        assert status == (slower != "none")
+        assert f"than the kept figures: {slower} (" in capsys.readouterr().out

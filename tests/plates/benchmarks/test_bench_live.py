@@ -8,7 +8,7 @@ import pandas
 import pytest
 from small_server import bench
 
-from plates.benchmarks import soak
+from plates.benchmarks import faults, overload, soak
 from plates.benchmarks.service import service
 
 pytestmark = [pytest.mark.live, pytest.mark.control]
@@ -18,17 +18,19 @@ GROWTH_MIB = 150.0
 # The bench's floor is for a machine that does nothing else; this one is for every machine.
 WITHOUT_A_HAND_S = 60
 # `plates bench faults` has all: of these kinds, and what tests of serving kill.
-BORNE = ["kill yolo", "kill the gateway", "freeze Triton"]
+BORNE = ("kill yolo", "kill the gateway", "freeze Triton")
 
 
 def test_overload_is_refused_politely_and_mixed_traffic_leaves_nothing(
     repository, tmp_path, monkeypatch
 ):
     monkeypatch.setattr(soak, "EVERY_S", 1.0)
+    monkeypatch.setattr(overload, "ROUNDS", 1)
+    monkeypatch.setattr(overload, "FACTORS", (0.5, 4.0))
     with service(None, PLATES_MODEL_REPOSITORY=str(repository)) as served:
         here = ("--url", served.url, "--pid", str(served.pid))
         # Long enough that only the queue refuses, on slow machines too.
-        words = ("--seconds", "3", "--rounds", "1", "--factors", "4", "0.5", "--deadline", "10")
+        words = ("--seconds", "3", "--deadline", "10")
         _, overloaded = bench(tmp_path, "overload", *here, *words)
         # Also shows what the overload left.
         _, soaked = bench(tmp_path, "soak", *here, "--minutes", "0.34")
@@ -53,9 +55,10 @@ def test_overload_is_refused_politely_and_mixed_traffic_leaves_nothing(
     assert growth[soak.MEMORY] < GROWTH_MIB and growth[soak.SHARED] < 64
 
 
-def test_the_service_heals_without_a_hand(tmp_path):
+def test_the_service_heals_without_a_hand(tmp_path, monkeypatch):
     """One service, which bears these faults one after the other."""
-    _, found = bench(tmp_path, "faults", "--only", *BORNE)
-    assert [row["fault"] for row in found["faults"]] == BORNE
+    monkeypatch.setattr(faults, "FAULTS", {fault: faults.FAULTS[fault] for fault in BORNE})
+    _, found = bench(tmp_path, "faults")
+    assert [row["fault"] for row in found["faults"]] == [*BORNE]
     for row in found["faults"]:
         assert row["problems"] == [] and row["healed s"] < WITHOUT_A_HAND_S, row

@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import cv2
 import numpy as np
@@ -14,12 +15,28 @@ from photo_files import BAD, encode, pattern
 from support import SAMPLES, SCENE, SCENE_TEXT, post_raw
 
 from plate_models import export, weights
+from plate_models.engines import nets
 from plate_models.images import decode
+from plate_models.recognition.decoding import Reading
 from plates.cli.inputs import find_inputs
 
 JPEG, AVIF = encode(pattern(), "JPEG"), BAD["avif"][0]
 # A RAW file begins with a small preview.
 RAW = encode(np.full((20, 30, 3), 200, np.uint8), "TIFF", tiffinfo={254: 1})
+
+
+@pytest.fixture
+def run_stub(run, monkeypatch):
+    """Run a command with nets that find the plate A001AA77 in every photo."""
+    reading = Reading("A001AA77", 0.9, True, "ru.car", (("A", 0.9),), (("A001AA77", 0.9),))
+    quad = ((2, 2), (22, 2), (22, 7), (2, 7))
+    plate = SimpleNamespace(box=(2, 2, 22, 7), quad=quad, detection_score=0.75, reading=reading)
+
+    def load(engine, device, *_):
+        return SimpleNamespace(engine=engine, device=device, read=lambda _: [plate])
+
+    monkeypatch.setattr(nets, "load_nets", load)
+    return run
 
 
 def write(folder, files):
