@@ -118,7 +118,7 @@ class Source(FrameSource):
         if "://" not in address and not Path(address).exists():
             raise SourceError(f"{address}: there is no such file or device")
         self._picture, self._changed_at = b"", 0.0
-        self._thread = threading.Thread(target=self._run, name=redacted(address), daemon=True)
+        self._thread = threading.Thread(target=self._run, daemon=True)
 
     def frames(self) -> Iterator[Frame | None]:
         """See `FrameSource`; a file that can't be read, or not to its end, is a SourceError."""
@@ -134,19 +134,13 @@ class Source(FrameSource):
             self._thread.join(_CLOSE_S)
 
     def _run(self) -> None:
-        try:
-            self._connect_and_read()
-        finally:
-            super().close()
-
-    def _connect_and_read(self) -> None:
         pause_s = _FIRST_PAUSE_S
         while not self._over.is_set():
             read_before = self.state.frames_read
             try:
                 self._read()
                 self.state.status, self.state.problem = "ended", ""
-            except (av.error.FFmpegError, SourceError, OSError, ValueError) as error:
+            except Exception as error:  # Whatever it is: the camera is asked again.
                 self.state.status, self.state.problem = _explained(error, self._address)
             if not self._live or self._over.is_set():
                 break
@@ -157,6 +151,7 @@ class Source(FrameSource):
             self._over.wait(pause_s * random.uniform(0.8, 1.2))  # noqa: S311
             pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
             self.state.reconnects += 1
+        super().close()
 
     def _open(self) -> av.container.InputContainer:
         if not self.state.problem:
@@ -331,7 +326,3 @@ class MotionGate:
             return False
         self._seen, self._read_at = now, frame.captured
         return True
-
-    def forget(self) -> None:
-        """The last frame was not read after all."""
-        self._seen = None
