@@ -10,6 +10,7 @@ import pytest
 from camera_events import a_pass, store_of
 from support import SAMPLES, running_gateway, settings_for
 
+from plates.cameras import state_file
 from plates.cameras.http import make_router
 from plates.cameras.settings import CamerasFile
 
@@ -89,8 +90,8 @@ def test_events_as_they_come_and_again_after_the_last_one_heard(client, store):
         assert heard(answer, 1)[0][2]["id"] == "other"
 
 
-def test_states_without_what_an_address_hides(client, store):
-    store.write_state("gate", {"status": "live", "frames_dropped": 3})
+def test_states_without_what_an_address_hides(client, tmp_path):
+    state_file(tmp_path, "gate").write_text('{"status": "live", "frames_dropped": 3}')
     answer = client.get("/v1/cameras")
     gate, door = answer.json()["cameras"]
     assert gate["state"]["frames_dropped"] == 3 and 0 <= gate["updated_s"] < 5
