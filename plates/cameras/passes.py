@@ -75,7 +75,6 @@ class _Run:
         self.last = self.best = self.widest = self.first
 
     def add(self, view: _View) -> None:
-        """See it once more."""
         self.frames += 1
         self.frames_read += view.plate.readable
         text = view.plate.candidates[0][0] if view.plate.candidates else ""
@@ -84,7 +83,6 @@ class _Run:
         self._take(view, view, view, [view] if view.plate.log_probs.size else [])
 
     def join(self, later: "_Run") -> None:
-        """Take what was seen by another one, which is of the same plate."""
         self.fusion.join(later.fusion)
         self.frames += later.frames
         self.frames_read += later.frames_read

@@ -120,10 +120,9 @@ class _SharedPixels:
 
 
 def _from_outputs(found: Mapping[str, NDArray[Any]], image: NDArray[np.uint8]) -> list[SeenPlate]:
-    """The rows of `plate_recognition`'s outputs as plates."""
     grounds = ground_likelihoods(found["crops"], _is_colourless(image))
     texts, candidates = (
-        np.vectorize(lambda value: value.decode(), otypes=[object])(found[name])
+        np.char.decode(found[name].astype(np.bytes_)).tolist()
         for name in (TENSORS.texts, "candidates")
     )
     return [
@@ -132,7 +131,7 @@ def _from_outputs(found: Mapping[str, NDArray[Any]], image: NDArray[np.uint8]) -
             quad=tuple((x, y) for x, y in found["quads"][row].tolist()),
             detection_score=float(found["detection_scores"][row]),
             lines=int(found["lines"][row]),
-            text=texts[row, 0],
+            text=texts[row][0],
             score=float(found["text_scores"][row]),
             candidates=tuple(
                 (text, score)

@@ -238,7 +238,6 @@ class Store:
 
 
 def _set_up_sqlite(connection: Any, _: object) -> None:
-    """Prepare a new connection."""
     # FULL: what is committed is there after a power cut, too.
     connection.execute("PRAGMA synchronous=FULL")
     connection.execute("PRAGMA foreign_keys=ON")

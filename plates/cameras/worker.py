@@ -102,7 +102,6 @@ def _follow(
     store: Store,
     alive: int,
 ) -> None:
-    """Follow a camera; its events go to the store."""
     folder = Path(os.environ[FOLDER_VARIABLE])
     recognizer = TritonRecognizer(settings, os.environ.get(KEY_VARIABLE, ""))
     outbox = Outbox()
@@ -155,7 +154,6 @@ def _follow(
 
 
 def _write_states(path: Path, source: FrameSource) -> None:
-    """Write the source's state every second."""
     part = path.with_suffix(".part")
     while True:
         with contextlib.suppress(OSError):  # no space, say
@@ -192,7 +190,6 @@ def _source(camera: camera_settings.Camera, folder: Path) -> FrameSource:
 
 
 def _receive(path: Path, frames: PushedFrames) -> None:
-    """Take the frames that `push` hands over."""
     path.unlink(missing_ok=True)  # of this camera's last process
     with Listener(str(path), "AF_UNIX") as listener:
         while True:
