@@ -110,7 +110,6 @@ class Camera(_Table):
     zones: dict[Name, Annotated[Polygon, Field(min_length=3)]] = {}
     lists: tuple[str, ...] = ()  # names; `load` gives a camera without the key all
     targets: tuple[str, ...] = ()
-    keyframes_only: bool | None = None  # None: once the machine can't keep up
     hwaccel: str | None = None  # a device that PyAV decodes on, such as "cuda" or "vaapi"
 
 

@@ -96,24 +96,15 @@ class Source(FrameSource):
     Args:
         address: With user and password, where the camera wants them.
         fps: Frames a second that are handed over, at most.
-        keyframes_only: Decode nothing else; None: while the machine can't keep up.
         hwaccel: What decodes, if PyAV has it here, such as "cuda" or "vaapi".
 
     Raises:
         SourceError: A file or device that isn't there.
     """
 
-    def __init__(
-        self,
-        address: str,
-        fps: float,
-        *,
-        keyframes_only: bool | None = None,
-        hwaccel: str | None = None,
-    ) -> None:
+    def __init__(self, address: str, fps: float, hwaccel: str | None = None) -> None:
         super().__init__()
-        self._address, self._step_s = address, 1 / fps
-        self._keyframes_only, self._hwaccel = keyframes_only, hwaccel
+        self._address, self._step_s, self._hwaccel = address, 1 / fps, hwaccel
         self._live = "://" in address or address.startswith("/dev/")
         if "://" not in address and not Path(address).exists():
             raise SourceError(f"{address}: there is no such file or device")
@@ -177,15 +168,14 @@ class Source(FrameSource):
             stream = container.streams.video[0]
             # Threads that decode a frame each would hold back as many frames.
             stream.thread_type = "SLICE"
-            stream.codec_context.skip_frame = "NONKEY" if self._keyframes_only else "DEFAULT"
             clock = _CaptureClock(container, self._address, self._live)
             due_s = -1.0
             for frame in _decoded(container, stream):
                 if self._over.is_set():
                     return
                 captured, position_s = clock.of(frame)
-                if self._live and self._keyframes_only is None:
-                    late = time.time() - captured > _LATE_S and clock.source == "rtcp"
+                if clock.source == "rtcp":
+                    late = time.time() - captured > _LATE_S
                     stream.codec_context.skip_frame = "NONKEY" if late else "DEFAULT"
                 if due_s - 1 < position_s < due_s - self._step_s / 8:
                     continue

@@ -128,7 +128,6 @@ def follow_all(cameras: Sequence[Camera], read: ReadFrame, outputs: Sequence[Out
 def open_cameras(
     addresses: Sequence[str],
     fps: float,
-    keyframes_only: bool | None,
     lists: Sequence[PlateList],
     nets: "Nets",
     weights: str,
@@ -143,8 +142,8 @@ def open_cameras(
         name = re.sub(r"[^A-Za-z0-9_-]+", "-", Path(url.path).stem or url.hostname or "camera")
         names[name] += 1
         name += f"-{names[name]}" if names[name] > 1 else ""
-        source = Source(address, fps, keyframes_only=keyframes_only)
-        cameras.append(Camera(name, source, Passes(name, reader, model, lists=lists)))
+        passes = Passes(name, reader, model, lists=lists)
+        cameras.append(Camera(name, Source(address, fps), passes))
     return cameras
 
 

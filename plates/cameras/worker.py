@@ -178,12 +178,7 @@ def _reader(settings: Settings) -> Reader:
 def _source(camera: camera_settings.Camera, folder: Path) -> FrameSource:
     """A camera's source; one without an address waits for frames on its socket."""
     if camera.source is not None:
-        return Source(
-            camera.source.get_secret_value(),
-            camera.fps,
-            keyframes_only=camera.keyframes_only,
-            hwaccel=camera.hwaccel,
-        )
+        return Source(camera.source.get_secret_value(), camera.fps, camera.hwaccel)
     frames = PushedFrames()
     threading.Thread(target=_receive, args=(folder / camera.name, frames), daemon=True).start()
     return frames

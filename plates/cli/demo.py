@@ -70,7 +70,7 @@ def _follow(clip: Path, output: Path) -> list[str]:
 
     print(f"\nA camera's clip, {printable(clip.name)}: one event for each car", flush=True)
     nets = load_nets()
-    [camera] = watch.open_cameras([str(clip)], _CLIP_FPS, None, [], nets, "")
+    [camera] = watch.open_cameras([str(clip)], _CLIP_FPS, [], nets, "")
     found: list[str] = []
 
     def note(step: watch.Step) -> None:

@@ -23,7 +23,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
     text = "known plates, a CSV file; may be given several times"
     parser.add_argument("--list", type=Path, metavar="FILE", action="append", default=[], help=text)
     add_number(parser, "--fps", 5, "frames a second that are looked at", metavar="N")
-    parser.add_argument("--keyframes-only", action="store_true", help="decode only keyframes")
     add_weights(parser)
     add_engine(parser)
 
@@ -38,8 +37,7 @@ def run(arguments: argparse.Namespace) -> int:
     nets = load_nets(arguments)
     weights = check_manifest(arguments.weights or RELEASED_WEIGHTS)
     with ExitStack() as stack:
-        options = arguments.fps, arguments.keyframes_only or None, lists
-        cameras = watch.open_cameras(arguments.sources, *options, nets, weights)
+        cameras = watch.open_cameras(arguments.sources, arguments.fps, lists, nets, weights)
         outputs: list[watch.Output] = []
         if arguments.json:
             outputs.append(watch.print_json)
