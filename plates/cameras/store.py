@@ -275,14 +275,20 @@ class Outbox:
         return not self._thread.is_alive()
 
     def _run(self) -> None:
-        write, is_away = self._queue.get(), False
-        while write is not None:
-            try:
-                write()
-            except StoreUnavailable as error:
-                if not is_away:
-                    logger.warning("Events wait for the database: %s", error)
-                is_away = True
+        is_away = False
+        while write := self._queue.get():
+            while is_away := self._fails(write, is_away):
                 time.sleep(1)
-            else:
-                write, is_away = self._queue.get(), False
+
+    def _fails(self, write: Callable[[], object], again: bool) -> bool:
+        """Whether the database is away; any other error must not hold what comes after."""
+        try:
+            write()
+        except StoreUnavailable as error:
+            if not again:
+                logger.warning("Events wait for the database: %s", error)
+            return True
+        except Exception as error:
+            # Its message may have texts of plates.
+            logger.error("What was to be written is lost: %s", type(error).__name__)
+        return False

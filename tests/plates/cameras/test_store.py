@@ -219,6 +219,7 @@ def test_events_wait_while_the_database_is_away(postgres, caplog):
     try:
         with pytest.raises(StoreUnavailable):
             store.search()
+        outbox.put(lambda: 1 / 0)  # What can't be written holds nothing that comes after.
         for number in range(2, 6):
             outbox.put(partial(store.add, a_pass(number), None, ["a"]))
         assert not outbox.close(timeout_s=0.1)
