@@ -41,7 +41,7 @@ class TritonRecognizer:
     """Reads frames by a Triton's `plate_recognition`, one after the other.
 
     Pixels go through shared memory where a `key` opens that way to the embedded Triton, else with
-    the request: for a frame in 1080p that takes 19 ms longer.
+    the request, which takes longer.
     """
 
     def __init__(self, settings: Settings, key: str = "") -> None:
