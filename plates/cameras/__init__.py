@@ -1,5 +1,12 @@
 """Cameras: a stream goes in, one event for each passing vehicle comes out."""
 
-# Variables by which `plates serve` hands to its processes the folder of the sockets for pushed
-# frames, and Triton's key to its shared memory.
+from pathlib import Path
+
+# Variables by which `plates serve` hands to its processes the folder of the cameras' states and of
+# the sockets for pushed frames, and Triton's key to its shared memory.
 FOLDER_VARIABLE, KEY_VARIABLE = "PLATES_CAMERAS_FOLDER", "PLATES_TRITON_KEY"
+
+
+def state_file(folder: Path, camera: str) -> Path:
+    """Where a camera's process writes its state, the JSON of a `SourceState`."""
+    return folder / f"{camera}.state"

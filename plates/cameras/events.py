@@ -1,8 +1,5 @@
 """What a camera reports: the JSON of a pass, for files, webhooks, brokers and the service alike."""
 
-import secrets
-import time
-import uuid
 from datetime import UTC, datetime
 from typing import Annotated, Literal
 
@@ -11,6 +8,7 @@ from pydantic import BaseModel, BeforeValidator, Field, PlainSerializer
 from api.answers import Candidate, Character, Region
 from plates.cameras.frames import Box, Clock, Quad
 
+Kind = Literal["pass.updated", "pass.ended"]
 Direction = Literal["approaching", "leaving", "left", "right", "unknown"]
 
 
@@ -92,7 +90,7 @@ class Pass(BaseModel):
     """One vehicle from first to last sight; the same id in each revision."""
 
     id: str
-    type: Literal["pass.updated", "pass.ended"]
+    type: Kind
     revision: int
     camera: str
     text: str = Field(description='"" where it can\'t be read surely')
@@ -110,9 +108,3 @@ class Pass(BaseModel):
     match: Match | None
     stream: Stream
     model: Model
-
-
-def new_id() -> str:
-    """A UUID that sorts by time (version 7, RFC 9562)."""
-    bits = (time.time_ns() // 10**6) << 80 | 0x7 << 76 | secrets.randbits(76)
-    return str(uuid.UUID(int=bits & ~(0x3 << 62) | 0x2 << 62))

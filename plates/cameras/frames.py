@@ -65,6 +65,17 @@ class SeenPlate:
         """Whether the frame alone can be read."""
         return bool(self.text)
 
+    @property
+    def middle(self) -> tuple[float, float]:
+        """Of the box, x and y in the frame's pixels."""
+        x0, y0, x1, y1 = self.box
+        return (x0 + x1) / 2, (y0 + y1) / 2
+
+    @property
+    def width(self) -> float:
+        """Of the box, at least 1."""
+        return max(self.box[2] - self.box[0], 1.0)
+
 
 @dataclass
 class SourceState:

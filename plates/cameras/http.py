@@ -7,7 +7,7 @@ import time
 from collections.abc import AsyncGenerator, Iterator
 from multiprocessing.connection import Client
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Header, Query, Request, Response
 from fastapi.responses import StreamingResponse
@@ -18,7 +18,7 @@ from api.dependencies import ContextOfRequest, ServicesOfApp
 from api.documentation import PROBLEMS, body_of, file_field
 from api.errors import PHOTO_PROBLEMS
 from api.uploads.receiving import UploadForm
-from plates.cameras import FOLDER_VARIABLE
+from plates.cameras import FOLDER_VARIABLE, state_file
 from plates.cameras.events import Pass
 from plates.cameras.frames import SourceState
 from plates.cameras.settings import CamerasFile, load
@@ -27,8 +27,6 @@ from plates.cameras.store import Store, StoreUnavailable
 _FORM = UploadForm(("image",))
 _ANSWER_S = 5.0
 _POLL_S, _HEARTBEAT_S = 0.5, 10.0
-# Each one asks the database twice a second.
-_MOST_LISTENERS = 20
 
 
 class CameraState(BaseModel):
@@ -97,26 +95,19 @@ def router_for(path: Path) -> APIRouter:
     return make_router(file, Store(file.storage), Path(os.environ[FOLDER_VARIABLE]))
 
 
-def make_router(file: CamerasFile, store: Store, sockets: Path) -> APIRouter:
-    """The routes for these cameras; frames are handed to their processes by sockets in a folder."""
+def make_router(file: CamerasFile, store: Store, folder: Path) -> APIRouter:
+    """The routes for these cameras, whose processes have a socket and a state in a folder."""
     router = APIRouter(tags=["cameras"], responses=PROBLEMS)
     # Plates are nothing that an operator shows anyhow.
     guarded = [Depends(_require_token), Depends(_store_problem)]
     cameras = {camera.name: camera for camera in file.cameras}
-    listeners = asyncio.Semaphore(_MOST_LISTENERS)
 
     @router.get("/v1/cameras", dependencies=guarded, summary="How the cameras are")
     def states() -> Cameras:
         """State of each camera's stream, frames that were dropped, delay, reconnects."""
-        found, now = store.states(), time.time()
         return Cameras(
             cameras=[
-                CameraState(
-                    name=name,
-                    pushed=camera.source is None,
-                    state=found[name][0] if name in found else None,
-                    updated_s=round(now - found[name][1], 1) if name in found else None,
-                )
+                CameraState(name=name, pushed=camera.source is None, **_state(folder, name))
                 for name, camera in cameras.items()
             ]
         )
@@ -147,7 +138,7 @@ def make_router(file: CamerasFile, store: Store, sockets: Path) -> APIRouter:
         async with services.received(context, _FORM, parameters) as (upload, wanted):
             captured = wanted.captured.timestamp() if wanted.captured else None
             try:
-                problem = await asyncio.to_thread(_push, sockets, camera, upload.photo, captured)
+                problem = await asyncio.to_thread(_push, folder, camera, upload.photo, captured)
             except OSError:
                 raise HTTPException(
                     503, "The camera's process is away. Try again.", {"Retry-After": "2"}
@@ -200,11 +191,9 @@ def make_router(file: CamerasFile, store: Store, sockets: Path) -> APIRouter:
 
         `Last-Event-ID` asks for what came after an event, as far as it is still kept.
         """
-        if listeners.locked():
-            raise HTTPException(429, "Too many clients listen.", {"Retry-After": "10"})
         start = store.last_seq() if last_event_id is None else last_event_id
         return StreamingResponse(
-            _stream(store, listeners, start, camera),
+            _stream(store, start, camera),
             media_type="text/event-stream",
             headers={"Cache-Control": "no-store"},
         )
@@ -212,26 +201,33 @@ def make_router(file: CamerasFile, store: Store, sockets: Path) -> APIRouter:
     return router
 
 
-async def _stream(
-    store: Store, listeners: asyncio.Semaphore, seq: int, camera: str | None
-) -> AsyncGenerator[str]:
-    async with listeners:
-        yield ": listening\n\n"
-        heard = time.monotonic()
-        while True:
-            try:
-                found = await asyncio.to_thread(store.events_after, seq)
-            except StoreUnavailable:
-                found = []
-            for seq, payload in found:
-                event = json.loads(payload)
-                if camera in (None, event["camera"]):
-                    yield f"id: {seq}\nevent: {event['type']}\ndata: {payload}\n\n"
-                    heard = time.monotonic()
-            if time.monotonic() - heard > _HEARTBEAT_S:
-                yield ": still here\n\n"  # A closed connection shows only when it is written to.
+def _state(folder: Path, camera: str) -> dict[str, Any]:
+    """What a camera's process wrote last, and how many seconds ago."""
+    path = state_file(folder, camera)
+    try:
+        updated_s = time.time() - path.stat().st_mtime
+        return {"state": json.loads(path.read_text()), "updated_s": round(updated_s, 1)}
+    except FileNotFoundError:
+        return {"state": None, "updated_s": None}
+
+
+async def _stream(store: Store, seq: int, camera: str | None) -> AsyncGenerator[str]:
+    yield ": listening\n\n"
+    heard = time.monotonic()
+    while True:
+        try:
+            found = await asyncio.to_thread(store.events_after, seq)
+        except StoreUnavailable:
+            found = []
+        for seq, payload in found:
+            event = json.loads(payload)
+            if camera in (None, event["camera"]):
+                yield f"id: {seq}\nevent: {event['type']}\ndata: {payload}\n\n"
                 heard = time.monotonic()
-            await asyncio.sleep(_POLL_S)
+        if time.monotonic() - heard > _HEARTBEAT_S:
+            yield ": still here\n\n"  # A closed connection shows only when it is written to.
+            heard = time.monotonic()
+        await asyncio.sleep(_POLL_S)
 
 
 def _push(folder: Path, camera: str, file: bytes, captured: float | None) -> str:

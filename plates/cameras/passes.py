@@ -1,10 +1,11 @@
 """From the plates in frames to events: a pass for each vehicle, from first to last sight."""
 
 import time
+import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
-from typing import Literal
+from typing import NamedTuple
 
 import cv2
 import numpy as np
@@ -32,7 +33,6 @@ _NEARER, _SIDEWAYS = 0.15, 1.0
 _LEAST_MATCH, _SURER_MATCH = 0.5, 0.01
 # Seconds by which times may be out of order; beyond, the clock was set back.
 _OUT_OF_ORDER_S = 1.0
-Kind = Literal["pass.updated", "pass.ended"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,25 +43,11 @@ class Report:
     crop: NDArray[np.uint8]
 
 
-@dataclass(frozen=True, eq=False)
-class _View:
+class _View(NamedTuple):
     """A plate in one frame, at a time of the passes' own clock."""
 
     plate: SeenPlate
     now: float
-
-    @property
-    def middle(self) -> NDArray[np.float64]:
-        x0, y0, x1, y1 = self.plate.box
-        return np.array(((x0 + x1) / 2, (y0 + y1) / 2))
-
-    @property
-    def width(self) -> float:
-        return max(self.plate.box[2] - self.plate.box[0], 1.0)
-
-    @property
-    def rank(self) -> tuple[bool, float]:
-        return self.plate.readable, self.plate.score
 
 
 @dataclass(eq=False)
@@ -73,23 +59,22 @@ class _Run:
     begin: Frame
     clock_ahead: float  # of frames' times before the passes' own
     stream_before: Stream
-    id: str = field(default_factory=events.new_id)
+    id: str = field(default_factory=lambda: str(uuid.uuid4()))
     revision: int = 0
     frames: int = 0
     frames_read: int = 0
     zones: dict[str, None] = field(default_factory=dict)
     stationary: bool = False
+    surely_plate: bool = False
+    whole: list[_View] = field(default_factory=list)  # the first and last one that surely is
     # What was reported: the text, the match's list and text, its highest probability.
     reported: tuple[str, tuple[str, str] | None] = "", None
     match_score: float = 1.0
 
     def __post_init__(self) -> None:
         self.last = self.best = self.widest = self.first
-        self.whole: list[_View] = []  # the first and the last one that is surely whole
-        self.surely_plate = False
 
     def add(self, view: _View) -> None:
-        """See it once more."""
         self.frames += 1
         self.frames_read += view.plate.readable
         text = view.plate.candidates[0][0] if view.plate.candidates else ""
@@ -98,7 +83,6 @@ class _Run:
         self._take(view, view, view, [view] if view.plate.log_probs.size else [])
 
     def join(self, later: "_Run") -> None:
-        """Take what was seen by another one, which is of the same plate."""
         self.fusion.join(later.fusion)
         self.frames += later.frames
         self.frames_read += later.frames_read
@@ -109,8 +93,8 @@ class _Run:
 
     def _take(self, last: _View, best: _View, widest: _View, whole: list[_View]) -> None:
         self.last = last
-        self.best = max(best, self.best, key=lambda view: view.rank)
-        self.widest = max(widest, self.widest, key=lambda view: view.width)
+        self.best = max(best, self.best, key=lambda view: (view.plate.readable, view.plate.score))
+        self.widest = max(widest, self.widest, key=lambda view: view.plate.width)
         self.whole = [*self.whole, *whole]
         del self.whole[1:-1]
 
@@ -119,13 +103,13 @@ class _Run:
         """From the first to the last view that the picture's edge doesn't cut."""
         if not self.whole:
             return "unknown"
-        first, last = self.whole[0], self.whole[-1]
+        first, last = self.whole[0].plate, self.whole[-1].plate
         nearer = float(np.log(last.width / first.width))
-        across = float((last.middle - first.middle)[0])
+        across = last.middle[0] - first.middle[0]
         # As seen by a camera whose focal length is about the picture's width.
         if abs(nearer) >= max(_NEARER, abs(across) / self.begin.image.shape[1]):
             return "approaching" if nearer > 0 else "leaving"
-        if abs(across) >= _SIDEWAYS * self.widest.width:
+        if abs(across) >= _SIDEWAYS * self.widest.plate.width:
             return "right" if across > 0 else "left"
         return "unknown"
 
@@ -137,6 +121,9 @@ class Passes:
     changes; it ends once, after some seconds without sight. A text that is surely read while a pass
     with that text goes on, is that pass. Where there are zones, only passes that touch one are
     reported. Frames' times may leap; time is taken to stand still where they are set back.
+
+    Attributes:
+        model: What reads the plates; may change.
     """
 
     def __init__(
@@ -147,7 +134,7 @@ class Passes:
         zones: Mapping[str, Polygon] | None = None,
         lists: Sequence[PlateList] = (),
     ) -> None:
-        self._camera, self._model = camera, model
+        self._camera, self.model = camera, model
         self._zones = {
             name: np.array(polygon, np.float32) for name, polygon in (zones or {}).items()
         }
@@ -231,7 +218,7 @@ class Passes:
         """Whether its end is; what was updated ends in any case."""
         if run.revision:
             return True
-        if not self._counts(run) or run.widest.width < _UNREAD_PX:
+        if not self._counts(run) or run.widest.plate.width < _UNREAD_PX:
             return False
         return run.surely_plate if run.frames < _UNREAD_FRAMES else run.direction != "unknown"
 
@@ -240,9 +227,9 @@ class Passes:
 
     def _note_zones(self, run: _Run, view: _View, frame: Frame) -> None:
         height, width = frame.image.shape[:2]
-        x, y = view.middle / (width, height)
+        x, y = view.plate.middle
         for name, polygon in self._zones.items():
-            if cv2.pointPolygonTest(polygon, (float(x), float(y)), False) >= 0:
+            if cv2.pointPolygonTest(polygon, (x / width, y / height), False) >= 0:
                 run.zones[name] = None
 
     def _read(self, run: _Run) -> tuple[Fused, Match | None]:
@@ -257,7 +244,7 @@ class Passes:
             return fused, None
         return fused, Match(list=name, text=text, probability=round(probability, 4))
 
-    def _report(self, run: _Run, kind: Kind, fused: Fused, match: Match | None) -> Report:
+    def _report(self, run: _Run, kind: events.Kind, fused: Fused, match: Match | None) -> Report:
         reading, best, ahead = fused.reading, run.best.plate, run.clock_ahead
         run.revision += 1
         read = plate_from(
@@ -298,7 +285,7 @@ class Passes:
                 frames_dropped=self._stream.frames_dropped - run.stream_before.frames_dropped,
                 reconnects=self._stream.reconnects - run.stream_before.reconnects,
             ),
-            model=self._model,
+            model=self.model,
         )
         return Report(event, best.crop)
 

@@ -26,7 +26,6 @@ _OUTPUTS = (
     *(TENSORS.coordinates, TENSORS.texts, "quads", "detection_scores", "text_scores", "lines"),
     *("candidates", "candidate_scores", "log_probs", "crops", _INFO),
 )
-_LOCAL = ("127.0.0.1", "localhost", "[::1]")
 # The header by which the embedded Triton opens its restricted protocols.
 _KEY_HEADER = "triton-grpc-protocol-plates-key"
 _TIMEOUT_S = 10.0
@@ -41,8 +40,8 @@ class RecognizerAway(Exception):
 class TritonRecognizer:
     """Reads frames by a Triton's `plate_recognition`, one after the other.
 
-    Pixels go through shared memory where Triton is on this machine and `key` opens that way, else
-    with the request.
+    Pixels go through shared memory where a `key` opens that way to the embedded Triton, else with
+    the request, which takes longer.
     """
 
     def __init__(self, settings: Settings, key: str = "") -> None:
@@ -60,16 +59,15 @@ class TritonRecognizer:
             ],
         )
         self._countries = ",".join(settings.countries)
-        local = settings.triton_address.rpartition(":")[0] in _LOCAL
-        self._shared = _SharedPixels(self._client, key) if local and key else None
+        self._shared = _SharedPixels(self._client, key) if key else None
         self.model = Model(version="", weights="")
 
     def read(self, image: NDArray[np.uint8]) -> list[SeenPlate]:
         """Read the plates in (H, W, 3) uint8 BGR; a `RecognizerAway` if there is no answer."""
         pixels = InferInput(TENSORS.pixels, list(image.shape), "UINT8")
         try:
-            if self._shared and self._shared.put(image):
-                pixels.set_shared_memory(self._shared.name, image.nbytes)
+            if self._shared:
+                pixels.set_shared_memory(self._shared.put(image), image.nbytes)
             else:
                 pixels.set_data_from_numpy(np.ascontiguousarray(image))
             result = self._client.infer(
@@ -86,8 +84,6 @@ class TritonRecognizer:
                 self._shared.forget()  # A Triton that was restarted knows nothing of it.
             raise RecognizerAway(str(error.message() or error)) from error
         found = {name: result.as_numpy(name) for name in _OUTPUTS}
-        if missing := [name for name, array in found.items() if array is None]:
-            raise RecognizerAway(f"Triton's answer lacks {', '.join(missing)}")
         info = RecognitionInfo.model_validate_json(found[_INFO][0])
         self.model = Model(version=info.version, weights=info.weights)
         return _from_outputs(found, image)
@@ -99,45 +95,34 @@ class _SharedPixels:
     def __init__(self, client: InferenceServerClient, key: str) -> None:
         self._client, self._headers = client, {_KEY_HEADER: key}
         self._memory: SharedMemory | None = None
-        self._refused = False
-        self.name = ""
 
-    def put(self, image: NDArray[np.uint8]) -> bool:
-        """Write (H, W, 3) pixels; False where Triton can't read them this way."""
-        if self._refused:
-            return False
+    def put(self, image: NDArray[np.uint8]) -> str:
+        """Write (H, W, 3) pixels; returns the name by which Triton knows the memory."""
         if self._memory is None or self._memory.size < image.nbytes:
             self.forget()
-            self._memory = memory = SharedMemory(create=True, size=image.nbytes)
-            self.name = memory.name
+            self._memory = SharedMemory(create=True, size=image.nbytes)
+            region = self._memory.name, f"/{self._memory.name}", self._memory.size
             try:
-                region = self.name, f"/{memory.name}", memory.size
                 self._client.register_system_shared_memory(*region, headers=self._headers)
-            except InferenceServerException as error:
-                # Away: asked again with the next frame. Else it is in a container, say.
-                self._refused = "UNAVAILABLE" not in str(error.status())
-                self.forget()
-                return False
             finally:
                 # Both have it open: it goes with them, also if they are killed.
-                memory.unlink()
+                self._memory.unlink()
         np.ndarray(image.shape, np.uint8, self._memory.buf)[:] = image
-        return True
+        return self._memory.name
 
     def forget(self) -> None:
         """Give the memory back, here and at Triton."""
         memory, self._memory = self._memory, None
         if memory is not None:
             with contextlib.suppress(InferenceServerException):
-                self._client.unregister_system_shared_memory(self.name, headers=self._headers)
+                self._client.unregister_system_shared_memory(memory.name, headers=self._headers)
             memory.close()
 
 
 def _from_outputs(found: Mapping[str, NDArray[Any]], image: NDArray[np.uint8]) -> list[SeenPlate]:
-    """The rows of `plate_recognition`'s outputs as plates."""
     grounds = ground_likelihoods(found["crops"], _is_colourless(image))
     texts, candidates = (
-        np.vectorize(lambda value: value.decode(), otypes=[object])(found[name])
+        np.char.decode(found[name].astype(np.bytes_)).tolist()
         for name in (TENSORS.texts, "candidates")
     )
     return [
@@ -146,7 +131,7 @@ def _from_outputs(found: Mapping[str, NDArray[Any]], image: NDArray[np.uint8]) -
             quad=tuple((x, y) for x, y in found["quads"][row].tolist()),
             detection_score=float(found["detection_scores"][row]),
             lines=int(found["lines"][row]),
-            text=texts[row, 0],
+            text=texts[row][0],
             score=float(found["text_scores"][row]),
             candidates=tuple(
                 (text, score)

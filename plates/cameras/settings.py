@@ -11,6 +11,8 @@ from typing import Annotated, Any, Literal
 import pydantic
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, Secret
 
+from plates.cameras.events import Kind
+
 _SECRET = ("source", "url", "secret")
 
 
@@ -59,24 +61,25 @@ class Storage(_Table):
 
 class _Target(_Table):
     name: Name
-    events: tuple[Literal["pass.updated", "pass.ended"], ...] = ("pass.ended",)
+    events: tuple[Kind, ...] = ("pass.ended",)
 
 
-class WebhookTarget(_Target):
+class _HttpTarget(_Target):
+    url: Secret[Annotated[str, Field(pattern=r"^https?://[^/]"), _EXPANDED]]
+    private_addresses: bool = False
+
+
+class WebhookTarget(_HttpTarget):
     """Receives the JSON of events, signed (Standard Webhooks)."""
 
     kind: Literal["webhook"]
-    url: Secret[Annotated[str, Field(pattern=r"^https?://[^/]"), _EXPANDED]]
-    private_addresses: bool = False
     secret: Secret[Annotated[str, _WHSEC, _EXPANDED]]
 
 
-class PlateRecognizerTarget(_Target):
+class PlateRecognizerTarget(_HttpTarget):
     """Receives what Plate Recognizer Stream sends."""
 
     kind: Literal["plate_recognizer"]
-    url: Secret[Annotated[str, Field(pattern=r"^https?://[^/]"), _EXPANDED]]
-    private_addresses: bool = False
     picture: bool = False
 
 
@@ -107,7 +110,6 @@ class Camera(_Table):
     zones: dict[Name, Annotated[Polygon, Field(min_length=3)]] = {}
     lists: tuple[str, ...] = ()  # names; `load` gives a camera without the key all
     targets: tuple[str, ...] = ()
-    keyframes_only: bool | None = None  # None: once the machine can't keep up
     hwaccel: str | None = None  # a device that PyAV decodes on, such as "cuda" or "vaapi"
 
 

@@ -96,29 +96,20 @@ class Source(FrameSource):
     Args:
         address: With user and password, where the camera wants them.
         fps: Frames a second that are handed over, at most.
-        keyframes_only: Decode nothing else; None: while the machine can't keep up.
         hwaccel: What decodes, if PyAV has it here, such as "cuda" or "vaapi".
 
     Raises:
         SourceError: A file or device that isn't there.
     """
 
-    def __init__(
-        self,
-        address: str,
-        fps: float,
-        *,
-        keyframes_only: bool | None = None,
-        hwaccel: str | None = None,
-    ) -> None:
+    def __init__(self, address: str, fps: float, hwaccel: str | None = None) -> None:
         super().__init__()
-        self._address, self._step_s = address, 1 / fps
-        self._keyframes_only, self._hwaccel = keyframes_only, hwaccel
+        self._address, self._step_s, self._hwaccel = address, 1 / fps, hwaccel
         self._live = "://" in address or address.startswith("/dev/")
         if "://" not in address and not Path(address).exists():
             raise SourceError(f"{address}: there is no such file or device")
         self._picture, self._changed_at = b"", 0.0
-        self._thread = threading.Thread(target=self._run, name=redacted(address), daemon=True)
+        self._thread = threading.Thread(target=self._run, daemon=True)
 
     def frames(self) -> Iterator[Frame | None]:
         """See `FrameSource`; a file that can't be read, or not to its end, is a SourceError."""
@@ -134,19 +125,13 @@ class Source(FrameSource):
             self._thread.join(_CLOSE_S)
 
     def _run(self) -> None:
-        try:
-            self._connect_and_read()
-        finally:
-            super().close()
-
-    def _connect_and_read(self) -> None:
         pause_s = _FIRST_PAUSE_S
         while not self._over.is_set():
             read_before = self.state.frames_read
             try:
                 self._read()
                 self.state.status, self.state.problem = "ended", ""
-            except (av.error.FFmpegError, SourceError, OSError, ValueError) as error:
+            except Exception as error:  # Whatever it is: the camera is asked again.
                 self.state.status, self.state.problem = _explained(error, self._address)
             if not self._live or self._over.is_set():
                 break
@@ -157,6 +142,7 @@ class Source(FrameSource):
             self._over.wait(pause_s * random.uniform(0.8, 1.2))  # noqa: S311
             pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
             self.state.reconnects += 1
+        super().close()
 
     def _open(self) -> av.container.InputContainer:
         if not self.state.problem:
@@ -182,15 +168,14 @@ class Source(FrameSource):
             stream = container.streams.video[0]
             # Threads that decode a frame each would hold back as many frames.
             stream.thread_type = "SLICE"
-            stream.codec_context.skip_frame = "NONKEY" if self._keyframes_only else "DEFAULT"
             clock = _CaptureClock(container, self._address, self._live)
             due_s = -1.0
             for frame in _decoded(container, stream):
                 if self._over.is_set():
                     return
                 captured, position_s = clock.of(frame)
-                if self._live and self._keyframes_only is None:
-                    late = time.time() - captured > _LATE_S and clock.source == "rtcp"
+                if clock.source == "rtcp":
+                    late = time.time() - captured > _LATE_S
                     stream.codec_context.skip_frame = "NONKEY" if late else "DEFAULT"
                 if due_s - 1 < position_s < due_s - self._step_s / 8:
                     continue
@@ -331,7 +316,3 @@ class MotionGate:
             return False
         self._seen, self._read_at = now, frame.captured
         return True
-
-    def forget(self) -> None:
-        """The last frame was not read after all."""
-        self._seen = None

@@ -1,13 +1,12 @@
-"""Events on their way to targets, what is kept of them, and the cameras' states, in SQL."""
+"""Events on their way to targets, and what is kept of them, in SQL."""
 
-import json
 import logging
 import queue
 import random
 import sqlite3
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -60,14 +59,6 @@ _deliveries = sa.Table(
     *_required(sa.Integer, "attempts"),
     *_required(sa.Double, "next_at"),
     *_required(sa.Boolean, "dead"),
-)
-
-_cameras = sa.Table(
-    "cameras",
-    _TABLES,
-    sa.Column("name", sa.Text, primary_key=True),
-    *_required(sa.Text, "state"),
-    *_required(sa.Double, "updated"),
 )
 
 _other = _events.alias()
@@ -222,19 +213,6 @@ class Store:
                 shown = _events.c.picture.is_not(None) & ~_pending
                 connection.execute(sa.update(_events).where(shown).values(picture=None))
 
-    def write_state(self, camera: str, state: dict[str, Any]) -> None:
-        """Replace a camera's state."""
-        row = {"name": camera, "state": json.dumps(state), "updated": time.time()}
-        with self._transaction(write=True) as connection:
-            connection.execute(sa.delete(_cameras).where(_cameras.c.name == camera))
-            connection.execute(sa.insert(_cameras).values(row))
-
-    def states(self) -> dict[str, tuple[Any, float]]:
-        """Each camera's state, and the Unix time when it was written."""
-        with self._transaction() as connection:
-            rows = connection.execute(sa.select(_cameras))
-            return {name: (json.loads(state), updated) for name, state, updated in rows}
-
     def _find(
         self, *conditions: sa.ColumnElement[bool], order: Any = _events.c.seq, limit: int = 1000
     ) -> list[tuple[int, str]]:
@@ -260,7 +238,6 @@ class Store:
 
 
 def _set_up_sqlite(connection: Any, _: object) -> None:
-    """Prepare a new connection."""
     # FULL: what is committed is there after a power cut, too.
     connection.execute("PRAGMA synchronous=FULL")
     connection.execute("PRAGMA foreign_keys=ON")
@@ -277,37 +254,41 @@ def _set_up_sqlite(connection: Any, _: object) -> None:
 
 
 class Outbox:
-    """Writes a worker's events in order; while the database is away, again and again.
+    """Does a worker's writes in order; while the database is away, again and again.
 
     Until an event is written it is in memory alone: a worker that is killed loses it.
     """
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
-        self._queue: queue.SimpleQueue[tuple[Pass, bytes | None, tuple[str, ...]] | None]
-        self._queue = queue.SimpleQueue()
-        self._thread = threading.Thread(target=self._write, name="outbox", daemon=True)
+    def __init__(self) -> None:
+        self._queue: queue.SimpleQueue[Callable[[], object] | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name="outbox", daemon=True)
         self._thread.start()
 
-    def put(self, event: Pass, picture: bytes | None, targets: Iterable[str]) -> None:
-        """Hand over an event; never waits."""
-        self._queue.put((event, picture, tuple(targets)))
+    def put(self, write: Callable[[], object]) -> None:
+        """Hand over a write; never waits."""
+        self._queue.put(write)
 
     def close(self, timeout_s: float = 10) -> bool:
-        """Whether all events could be written in time."""
+        """Whether everything could be written in time."""
         self._queue.put(None)
         self._thread.join(timeout_s)
         return not self._thread.is_alive()
 
-    def _write(self) -> None:
-        item, is_away = self._queue.get(), False
-        while item is not None:
-            try:
-                self._store.add(*item)
-            except StoreUnavailable as error:
-                if not is_away:
-                    logger.warning("Events wait for the database: %s", error)
-                is_away = True
+    def _run(self) -> None:
+        is_away = False
+        while write := self._queue.get():
+            while is_away := self._fails(write, is_away):
                 time.sleep(1)
-            else:
-                item, is_away = self._queue.get(), False
+
+    def _fails(self, write: Callable[[], object], again: bool) -> bool:
+        """Whether the database is away; any other error must not hold what comes after."""
+        try:
+            write()
+        except StoreUnavailable as error:
+            if not again:
+                logger.warning("Events wait for the database: %s", error)
+            return True
+        except Exception as error:
+            # Its message may have texts of plates.
+            logger.error("What was to be written is lost: %s", type(error).__name__)
+        return False

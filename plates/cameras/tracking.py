@@ -147,8 +147,7 @@ def assign(
 
 def _view_of(plate: SeenPlate) -> Point:
     """(3,): the middle in pixels, log of the width."""
-    x0, y0, x1, y1 = plate.box
-    return np.array(((x0 + x1) / 2, (y0 + y1) / 2, log(max(x1 - x0, 1.0))))
+    return np.array((*plate.middle, log(plate.width)))
 
 
 def _is_part(part: str, text: str) -> bool:
@@ -161,7 +160,7 @@ def _without_doubles(plates: Sequence[SeenPlate]) -> list[SeenPlate]:
     """Drop a plate whose middle lies in another one's box: the surer one stays."""
     kept: list[SeenPlate] = []
     for plate in sorted(plates, key=lambda plate: -plate.score):
-        x, y, _ = _view_of(plate)
+        x, y = plate.middle
         if not any(k.box[0] < x < k.box[2] and k.box[1] < y < k.box[3] for k in kept):
             kept.append(plate)
     return kept

@@ -7,12 +7,12 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
-from queue import SimpleQueue
-from threading import Lock, Thread
+from threading import Lock
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -20,9 +20,6 @@ import av
 import cv2
 import numpy as np
 from numpy.typing import NDArray
-from rich.console import Console
-from rich.live import Live
-from rich.table import Table
 
 from plate_models.spec import MODEL_VERSION
 from plates.annotate import annotate
@@ -41,11 +38,16 @@ CSV_COLUMNS = (
     *("camera", "first", "last", "text", "score", "readable", "format", "direction"),
     *("stationary", "frames_read", "list", "probability", "id"),
 )
-_HEADINGS = ("camera", "seen", "text", "format", "score", "motion", "list")
-_SHOWN = 30  # passes in the table
 _TICKS = 1000  # per second, of an annotated video's clock
 
 log = logging.getLogger("plates.cameras")
+
+
+def _line(cells: Sequence[str]) -> str:
+    return " ".join(f"{cell:<12}" for cell in cells).rstrip()
+
+
+HEADINGS = _line(("camera", "seen", "text", "format", "score", "motion", "list"))
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,7 +87,7 @@ def follow(camera: Camera, read: ReadFrame) -> Iterator[Step]:
                 plates = read(frame.image)
             except RecognizerAway as error:
                 log.warning("%s: a frame was not read: %s", camera.name, error)
-                gate.forget()
+                gate = MotionGate()  # What it took for read was not.
                 reports = passes.advance()
             else:
                 state = camera.source.state
@@ -95,12 +97,12 @@ def follow(camera: Camera, read: ReadFrame) -> Iterator[Step]:
     yield Step(camera.name, None, (), passes.close())
 
 
-def follow_all(cameras: Sequence[Camera], read: ReadFrame) -> Iterator[Step]:
-    """Follow several cameras at once, a thread each; frames are read in turns.
+def follow_all(cameras: Sequence[Camera], read: ReadFrame, outputs: Sequence[Output]) -> None:
+    """Follow several cameras at once, a thread each, until all have ended; then close them.
 
-    An error of one is raised once the others have ended.
+    Frames are read and steps go to the outputs in turns. An error of one camera is raised once the
+    others have ended.
     """
-    steps: SimpleQueue[Step | Exception | None] = SimpleQueue()
     turn = Lock()
 
     def read_in_turn(image: NDArray[np.uint8]) -> list[SeenPlate]:
@@ -108,30 +110,24 @@ def follow_all(cameras: Sequence[Camera], read: ReadFrame) -> Iterator[Step]:
             return read(image)
 
     def run(camera: Camera) -> None:
-        try:
-            for step in follow(camera, read_in_turn):
-                steps.put(step)
-        except Exception as error:
-            steps.put(error)
-        steps.put(None)
+        for step in follow(camera, read_in_turn):
+            with turn:
+                for output in outputs:
+                    output(step)
 
-    for camera in cameras:
-        Thread(target=run, args=(camera,), daemon=True, name=camera.name).start()
-    failures: list[Exception] = []
-    for _ in cameras:
-        while step := steps.get():
-            if isinstance(step, Exception):
-                failures.append(step)
-            else:
-                yield step
-    if failures:
-        raise failures[0]
+    # Closed first, so that the threads end after Ctrl-C, too.
+    with ThreadPoolExecutor(len(cameras)) as pool, ExitStack() as stack:
+        for camera in cameras:
+            stack.callback(camera.source.close)
+        followed = [pool.submit(run, camera) for camera in cameras]
+        wait(followed)
+    for future in followed:
+        future.result()
 
 
 def open_cameras(
     addresses: Sequence[str],
     fps: float,
-    keyframes_only: bool | None,
     lists: Sequence[PlateList],
     nets: "Nets",
     weights: str,
@@ -146,8 +142,8 @@ def open_cameras(
         name = re.sub(r"[^A-Za-z0-9_-]+", "-", Path(url.path).stem or url.hostname or "camera")
         names[name] += 1
         name += f"-{names[name]}" if names[name] > 1 else ""
-        source = Source(address, fps, keyframes_only=keyframes_only)
-        cameras.append(Camera(name, source, Passes(name, reader, model, lists=lists)))
+        passes = Passes(name, reader, model, lists=lists)
+        cameras.append(Camera(name, Source(address, fps), passes))
     return cameras
 
 
@@ -183,33 +179,14 @@ def print_csv(step: Step) -> None:
         sys.stdout.flush()
 
 
-@contextmanager
-def live_table() -> Iterator[Output]:
-    """Keep a table of the last passes up to date; where stdout is no terminal, print lines."""
-    console, passes = Console(), dict[str, Pass]()
-    live = Live(console=console, auto_refresh=False)
-
-    def print_lines(step: Step) -> None:
-        for event in _ended(step):
-            print(_line(_cells(event)), flush=True)
-
-    def update(step: Step) -> None:
-        if not step.reports:
-            return
-        passes.update({report.event.id: report.event for report in step.reports})
-        for old in list(passes)[:-_SHOWN]:
-            del passes[old]
-        table = Table(*_HEADINGS, "")
-        for event in passes.values():
-            table.add_row(*_cells(event), "" if event.type == "pass.ended" else "in sight")
-        live.update(table, refresh=True)
-
-    if console.is_terminal:
-        with live:
-            yield update
-    else:
-        print(_line(_HEADINGS))
-        yield print_lines
+def print_row(step: Step) -> None:
+    """Print a line of a table for each pass that has ended; `HEADINGS` is its first one."""
+    for event in _ended(step):
+        seen = time.strftime("%H:%M:%S", time.localtime(event.time.first))
+        listed = f"{event.match.list} {event.match.probability:.3f}" if event.match else ""
+        motion = "stationary" if event.motion.stationary else event.motion.direction
+        reading = event.text_native or "?", event.format, f"{event.score:.3f}"
+        print(_line((event.camera, seen, *reading, motion, listed)), flush=True)
 
 
 @contextmanager
@@ -250,15 +227,3 @@ def annotated_videos(folder: Path, fps: float) -> Iterator[Output]:
 
 def _ended(step: Step) -> list[Pass]:
     return [each.event for each in step.reports if each.event.type == "pass.ended"]
-
-
-def _cells(event: Pass) -> tuple[str, ...]:
-    seen = time.strftime("%H:%M:%S", time.localtime(event.time.first))
-    listed = f"{event.match.list} {event.match.probability:.3f}" if event.match else ""
-    motion = "stationary" if event.motion.stationary else event.motion.direction
-    reading = event.text_native or "?", event.format, f"{event.score:.3f}"
-    return event.camera, seen, *reading, motion, listed
-
-
-def _line(cells: Sequence[str]) -> str:
-    return " ".join(f"{cell:<12}" for cell in cells).rstrip()

@@ -15,9 +15,9 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
+from functools import partial
 from multiprocessing.connection import Connection, Listener
 from pathlib import Path
-from typing import TypeVar
 
 import cv2
 import numpy as np
@@ -29,23 +29,22 @@ from plate_models import images
 from plate_models.formats import grammar_of
 from plate_models.recognition.calibration import Calibration
 from plate_models.spec import MODEL_VERSION, Specs, spec_from_json
-from plates.cameras import FOLDER_VARIABLE, KEY_VARIABLE
+from plates.cameras import FOLDER_VARIABLE, KEY_VARIABLE, state_file
 from plates.cameras import settings as camera_settings
 from plates.cameras.delivery import deliver, targets_of
 from plates.cameras.events import Pass
+from plates.cameras.frames import SeenPlate
 from plates.cameras.fusion import Reader
 from plates.cameras.lists import PlateList
 from plates.cameras.passes import Passes
-from plates.cameras.recognizer import RecognizerAway, TritonRecognizer
+from plates.cameras.recognizer import TritonRecognizer
 from plates.cameras.sources import FrameSource, PushedFrames, Source, SourceError
-from plates.cameras.store import Outbox, Store, StoreUnavailable
+from plates.cameras.store import Outbox, Store
 from plates.cameras.watch import Camera, follow
 from plates.serving.child import SIGN_S, Child, give_sign, parse_options, python
 
 _COMMAND = python("plates.cameras.worker")
 _FLUSH_S = 1.5
-
-T = TypeVar("T")
 
 log = logging.getLogger("plates.cameras")
 
@@ -103,26 +102,33 @@ def _follow(
     store: Store,
     alive: int,
 ) -> None:
-    """Follow a camera; its events go to the store."""
+    folder = Path(os.environ[FOLDER_VARIABLE])
     recognizer = TritonRecognizer(settings, os.environ.get(KEY_VARIABLE, ""))
-    blank = np.zeros((64, 64, 3), np.uint8)
-    _patiently(lambda: recognizer.read(blank), camera.name, alive)
-    outbox = Outbox(store)
+    outbox = Outbox()
     targets = [target for target in file.targets if target.name in camera.targets]
     pictures = file.storage.pictures or any(getattr(each, "picture", False) for each in targets)
 
-    def put(event: Pass, crop: NDArray[np.uint8] | None = None) -> None:
+    def add(event: Pass, picture: bytes | None = None) -> None:
         wanted = [target.name for target in targets if event.type in target.events]
-        outbox.put(event, _jpeg(crop) if pictures and crop is not None else None, wanted)
+        store.add(event, picture, wanted)
+
+    def end_running() -> None:
+        for event in store.running(camera.name):
+            add(event.model_copy(update={"type": "pass.ended", "revision": event.revision + 1}))
 
     # What was in sight when this camera's last process was killed: this one doesn't know it.
-    for event in _patiently(lambda: store.running(camera.name), camera.name, alive):
-        put(event.model_copy(update={"type": "pass.ended", "revision": event.revision + 1}))
+    outbox.put(end_running)
     lists = [PlateList(name, file.lists[name]) for name in camera.lists]
     passes = Passes(camera.name, _reader(settings), recognizer.model, camera.zones, lists)
+
+    def read(image: NDArray[np.uint8]) -> list[SeenPlate]:
+        plates = recognizer.read(image)
+        passes.model = recognizer.model
+        return plates
+
     stopping = threading.Event()
     try:
-        with contextlib.closing(_source(camera)) as source:
+        with contextlib.closing(_source(camera, folder)) as source:
 
             def stop(*_: object) -> None:
                 stopping.set()
@@ -130,12 +136,12 @@ def _follow(
 
             # In order: what is in sight ends, and is written.
             signal.signal(signal.SIGTERM, stop)
-            threading.Thread(
-                target=_write_states, args=(store, camera.name, source), daemon=True
-            ).start()
-            for step in follow(Camera(camera.name, source, passes), recognizer.read):
+            work = state_file(folder, camera.name), source
+            threading.Thread(target=_write_states, args=work, daemon=True).start()
+            for step in follow(Camera(camera.name, source, passes), read):
                 for report in step.reports:
-                    put(report.event, report.crop)
+                    picture = _jpeg(report.crop) if pictures else None
+                    outbox.put(partial(add, report.event, picture))
                 if not give_sign(alive):
                     return
     except SourceError as error:
@@ -147,23 +153,13 @@ def _follow(
         log.warning("%s: some events could not be written", camera.name)
 
 
-def _write_states(store: Store, camera: str, source: FrameSource) -> None:
-    """Write the source's state every second."""
+def _write_states(path: Path, source: FrameSource) -> None:
+    part = path.with_suffix(".part")
     while True:
-        with contextlib.suppress(StoreUnavailable):
-            store.write_state(camera, asdict(source.state))
+        with contextlib.suppress(OSError):  # no space, say
+            part.write_text(json.dumps(asdict(source.state)))
+            part.replace(path)
         time.sleep(SIGN_S)
-
-
-def _patiently(ask: Callable[[], T], camera: str, alive: int) -> T:
-    """Ask Triton or the database until it answers."""
-    while give_sign(alive):
-        try:
-            return ask()
-        except (RecognizerAway, StoreUnavailable) as error:
-            log.warning("%s waits: %s", camera, error)
-            time.sleep(SIGN_S)
-    raise SystemExit(1)  # the supervisor has ended
 
 
 def _jpeg(crop: NDArray[np.uint8]) -> bytes:
@@ -179,23 +175,16 @@ def _reader(settings: Settings) -> Reader:
     return Reader(grammar_of(*(settings.countries or spec.countries)), calibration, spec)
 
 
-def _source(camera: camera_settings.Camera) -> FrameSource:
+def _source(camera: camera_settings.Camera, folder: Path) -> FrameSource:
     """A camera's source; one without an address waits for frames on its socket."""
     if camera.source is not None:
-        return Source(
-            camera.source.get_secret_value(),
-            camera.fps,
-            keyframes_only=camera.keyframes_only,
-            hwaccel=camera.hwaccel,
-        )
+        return Source(camera.source.get_secret_value(), camera.fps, camera.hwaccel)
     frames = PushedFrames()
-    folder = Path(os.environ[FOLDER_VARIABLE])
     threading.Thread(target=_receive, args=(folder / camera.name, frames), daemon=True).start()
     return frames
 
 
 def _receive(path: Path, frames: PushedFrames) -> None:
-    """Take the frames that `push` hands over."""
     path.unlink(missing_ok=True)  # of this camera's last process
     with Listener(str(path), "AF_UNIX") as listener:
         while True:

@@ -69,13 +69,15 @@ def _follow(clip: Path, output: Path) -> list[str]:
 
     print(f"\nA camera's clip, {printable(clip.name)}: one event for each car", flush=True)
     nets = load_nets()
-    [camera] = watch.open_cameras([str(clip)], _CLIP_FPS, None, [], nets, "")
-    found = []
-    with watch.live_table() as show, watch.annotated_videos(output, _CLIP_FPS) as write:
-        for step in watch.follow_all([camera], watch.read_with(nets)):
-            found += [each.event.text for each in step.reports if each.event.type == "pass.ended"]
-            show(step)
-            write(step)
+    [camera] = watch.open_cameras([str(clip)], _CLIP_FPS, [], nets, "")
+    found: list[str] = []
+
+    def note(step: watch.Step) -> None:
+        found.extend(each.event.text for each in step.reports if each.event.type == "pass.ended")
+
+    print(watch.HEADINGS)
+    with watch.annotated_videos(output, _CLIP_FPS) as write:
+        watch.follow_all([camera], watch.read_with(nets), [watch.print_row, write, note])
     [texts] = expected_texts([clip]).values()
     return [f"{printable(clip)}: {text} was not read" for text in missing_texts(texts, found)]
 

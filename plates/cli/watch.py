@@ -23,7 +23,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
     text = "known plates, a CSV file; may be given several times"
     parser.add_argument("--list", type=Path, metavar="FILE", action="append", default=[], help=text)
     add_number(parser, "--fps", 5, "frames a second that are looked at")
-    parser.add_argument("--keyframes-only", action="store_true", help="decode only keyframes")
     add_weights(parser)
     add_engine(parser)
 
@@ -38,21 +37,18 @@ def run(arguments: argparse.Namespace) -> int:
     nets = load_nets(arguments)
     weights = check_manifest(arguments.weights or RELEASED_WEIGHTS)
     with ExitStack() as stack:
-        options = arguments.fps, arguments.keyframes_only or None, lists
-        cameras = watch.open_cameras(arguments.sources, *options, nets, weights)
-        for camera in cameras:
-            stack.callback(camera.source.close)
+        cameras = watch.open_cameras(arguments.sources, arguments.fps, lists, nets, weights)
+        outputs: list[watch.Output] = []
         if arguments.json:
-            outputs: list[watch.Output] = [watch.print_json]
+            outputs.append(watch.print_json)
         elif arguments.csv:
             print(*watch.CSV_COLUMNS, sep=",")
-            outputs = [watch.print_csv]
+            outputs.append(watch.print_csv)
         else:
-            outputs = [stack.enter_context(watch.live_table())]
+            print(watch.HEADINGS)
+            outputs.append(watch.print_row)
         if arguments.annotate:
             videos = watch.annotated_videos(arguments.annotate, arguments.fps)
             outputs.append(stack.enter_context(videos))
-        for step in watch.follow_all(cameras, watch.read_with(nets)):
-            for show in outputs:
-                show(step)
+        watch.follow_all(cameras, watch.read_with(nets), outputs)
     return 0

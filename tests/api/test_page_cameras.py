@@ -7,6 +7,7 @@ from camera_events import a_pass, store_of
 from page_driver import needs_browser, visiting
 from support import running_gateway, settings_for
 
+from plates.cameras import state_file
 from plates.cameras.http import make_router
 from plates.cameras.settings import CamerasFile
 
@@ -37,7 +38,7 @@ def rows(page, *expected):
 def test_passes_appear_as_they_come_and_are_found_again(driver, fake, store, tmp_path):
     evil = "<img src=x onerror=alert(1)>"
     store.add(a_pass(1, text="A001AA77", text_native="А001АА77"), PICTURE, ())
-    store.write_state("gate", {"status": "live"})
+    state_file(tmp_path, "gate").write_text('{"status": "live"}')
     router = make_router(FILE, store, tmp_path)
     with (
         running_gateway(settings_for(fake), router) as client,

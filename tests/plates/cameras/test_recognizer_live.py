@@ -1,7 +1,5 @@
 """Frames read by a real Triton, and by nets in this process."""
 
-import contextlib
-import time
 from pathlib import Path
 
 import cv2
@@ -12,7 +10,7 @@ from support import REPOSITORY, SAMPLES
 
 from api.settings import Settings
 from plate_models.engines.nets import load_nets
-from plates.cameras.recognizer import RecognizerAway, TritonRecognizer, seen_plates
+from plates.cameras.recognizer import TritonRecognizer, seen_plates
 from plates.serving import processes
 from plates.serving.triton import EmbeddedTriton
 
@@ -23,10 +21,6 @@ pytestmark = [pytest.mark.live, pytest.mark.control]
 def server():
     with EmbeddedTriton(REPOSITORY) as triton:
         yield triton
-
-
-def recognizer_of(server: EmbeddedTriton, key: str) -> TritonRecognizer:
-    return TritonRecognizer(Settings(triton_url=server.grpc_url), key)
 
 
 def segments() -> set[Path]:
@@ -40,7 +34,8 @@ def scenes() -> list[np.ndarray]:
 
 def test_frames_are_read_as_in_process_whichever_way_their_pixels_go(server):
     nets, before = load_nets(), segments()
-    ways = [recognizer_of(server, key) for key in (server.http.key, "")]
+    settings = Settings(triton_url=server.grpc_url)
+    ways = [TritonRecognizer(settings, key) for key in (server.http.key, "")]
     lines = set()
     for image in scenes():
         rgb = np.ascontiguousarray(image[..., ::-1])
@@ -58,23 +53,6 @@ def test_frames_are_read_as_in_process_whichever_way_their_pixels_go(server):
                 np.testing.assert_allclose(one.crop, other.crop, atol=2)
                 assert one.ground == pytest.approx(other.ground, abs=0.02)
     assert lines == {1, 2}
-    assert ways[0]._shared and ways[0]._shared._memory and not ways[1]._shared
     # Its name is gone as soon as both have it, so that nothing is left if one is killed.
     assert segments() == before
     assert ways[0].model.weights.startswith("sha256:")
-
-
-def test_a_triton_that_was_restarted_is_used_again(server):
-    scene = scenes()[0]
-    recognizer = recognizer_of(server, server.http.key)
-    texts = [plate.text for plate in recognizer.read(scene)]
-    server.kill()
-    with pytest.raises(RecognizerAway):
-        recognizer.read(scene)
-    server.start()
-    until = time.monotonic() + 20
-    # A frame or two may go the other way, until the connection is up.
-    while not (recognizer._shared and recognizer._shared._memory):
-        assert time.monotonic() < until
-        with contextlib.suppress(RecognizerAway):
-            assert [plate.text for plate in recognizer.read(scene)] == texts

@@ -91,8 +91,8 @@ def mjpeg():
 
 
 @contextmanager
-def opened(address, fps=25, **options):
-    with closing(Source(str(address), fps, **options)) as source:
+def opened(address, fps=25):
+    with closing(Source(str(address), fps)) as source:
         yield source, source.frames()
 
 
@@ -143,13 +143,6 @@ def test_broken_parts_of_a_stream_are_passed_over(tmp_path):
     assert times == sorted(times)
 
 
-def test_keyframes_alone(tmp_path):
-    path = write_video(tmp_path / "a.mp4", 4)
-    with opened(path, keyframes_only=True) as (_, frames):
-        taken = [frame.position_s for frame in frames if frame]
-    assert taken == pytest.approx([0, 1, 2, 3])
-
-
 def test_the_newest_frame_of_a_stream_is_read_and_dropped_ones_are_counted(mjpeg):
     with opened(f"http://{mjpeg}/moving") as (source, frames):
         wait_for(source, frames, lambda: source.state.frames_read > 2)
@@ -179,6 +172,17 @@ def test_rtsp_is_followed_and_connected_again(tmp_path, monkeypatch):
         assert times == sorted(times) and abs(times[-1] - time.time()) < 10
         # The server says when it took its first picture.
         assert {frame.clock for frame in taken[-3:]} == {"rtcp"}
+
+
+def test_who_is_late_by_the_cameras_clock_reads_keyframes_alone(tmp_path, monkeypatch):
+    monkeypatch.setattr(sources, "_LATE_S", -60.0)
+    write_video(tmp_path / "a.mp4", 8)
+    with (
+        rtsp_server(tmp_path) as port,
+        opened(f"rtsp://127.0.0.1:{port}/a.mp4") as (source, frames),
+    ):
+        taken = wait_for(source, frames, lambda: source.state.frames_read > 5)
+    assert np.diff([frame.position_s for frame in taken])[-2:] == pytest.approx(1, abs=0.1)
 
 
 @pytest.mark.parametrize(
