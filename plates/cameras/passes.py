@@ -1,7 +1,6 @@
 """From the plates in frames to events: a pass for each vehicle, from first to last sight."""
 
 import time
-import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
@@ -59,7 +58,7 @@ class _Run:
     begin: Frame
     clock_ahead: float  # of frames' times before the passes' own
     stream_before: Stream
-    id: str = field(default_factory=lambda: str(uuid.uuid4()))
+    id: str = field(default_factory=events.new_id)
     revision: int = 0
     frames: int = 0
     frames_read: int = 0

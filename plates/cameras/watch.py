@@ -20,6 +20,9 @@ import av
 import cv2
 import numpy as np
 from numpy.typing import NDArray
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
 
 from plate_models.spec import MODEL_VERSION
 from plates.annotate import annotate
@@ -38,16 +41,11 @@ CSV_COLUMNS = (
     *("camera", "first", "last", "text", "score", "readable", "format", "direction"),
     *("stationary", "frames_read", "list", "probability", "id"),
 )
+_HEADINGS = ("camera", "seen", "text", "format", "score", "motion", "list")
+_SHOWN = 30  # passes in the table
 _TICKS = 1000  # per second, of an annotated video's clock
 
 log = logging.getLogger("plates.cameras")
-
-
-def _line(cells: Sequence[str]) -> str:
-    return " ".join(f"{cell:<12}" for cell in cells).rstrip()
-
-
-HEADINGS = _line(("camera", "seen", "text", "format", "score", "motion", "list"))
 
 
 @dataclass(frozen=True, eq=False)
@@ -179,14 +177,33 @@ def print_csv(step: Step) -> None:
         sys.stdout.flush()
 
 
-def print_row(step: Step) -> None:
-    """Print a line of a table for each pass that has ended; `HEADINGS` is its first one."""
-    for event in _ended(step):
-        seen = time.strftime("%H:%M:%S", time.localtime(event.time.first))
-        listed = f"{event.match.list} {event.match.probability:.3f}" if event.match else ""
-        motion = "stationary" if event.motion.stationary else event.motion.direction
-        reading = event.text_native or "?", event.format, f"{event.score:.3f}"
-        print(_line((event.camera, seen, *reading, motion, listed)), flush=True)
+@contextmanager
+def live_table() -> Iterator[Output]:
+    """Keep a table of the last passes up to date; where stdout is no terminal, print lines."""
+    console, passes = Console(), dict[str, Pass]()
+    live = Live(console=console, auto_refresh=False)
+
+    def print_lines(step: Step) -> None:
+        for event in _ended(step):
+            print(_line(_cells(event)), flush=True)
+
+    def update(step: Step) -> None:
+        if not step.reports:
+            return
+        passes.update({report.event.id: report.event for report in step.reports})
+        for old in list(passes)[:-_SHOWN]:
+            del passes[old]
+        table = Table(*_HEADINGS, "")
+        for event in passes.values():
+            table.add_row(*_cells(event), "" if event.type == "pass.ended" else "in sight")
+        live.update(table, refresh=True)
+
+    if console.is_terminal:
+        with live:
+            yield update
+    else:
+        print(_line(_HEADINGS))
+        yield print_lines
 
 
 @contextmanager
@@ -227,3 +244,15 @@ def annotated_videos(folder: Path, fps: float) -> Iterator[Output]:
 
 def _ended(step: Step) -> list[Pass]:
     return [each.event for each in step.reports if each.event.type == "pass.ended"]
+
+
+def _cells(event: Pass) -> tuple[str, ...]:
+    seen = time.strftime("%H:%M:%S", time.localtime(event.time.first))
+    listed = f"{event.match.list} {event.match.probability:.3f}" if event.match else ""
+    motion = "stationary" if event.motion.stationary else event.motion.direction
+    reading = event.text_native or "?", event.format, f"{event.score:.3f}"
+    return event.camera, seen, *reading, motion, listed
+
+
+def _line(cells: Sequence[str]) -> str:
+    return " ".join(f"{cell:<12}" for cell in cells).rstrip()

@@ -45,8 +45,7 @@ def run(arguments: argparse.Namespace) -> int:
             print(*watch.CSV_COLUMNS, sep=",")
             outputs.append(watch.print_csv)
         else:
-            print(watch.HEADINGS)
-            outputs.append(watch.print_row)
+            outputs.append(stack.enter_context(watch.live_table()))
         if arguments.annotate:
             videos = watch.annotated_videos(arguments.annotate, arguments.fps)
             outputs.append(stack.enter_context(videos))
