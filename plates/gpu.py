@@ -1,4 +1,4 @@
-"""Whether this machine has a GPU. Standard library only: Triton's bare container imports it too."""
+"""Whether this machine has a GPU."""
 
 import ctypes
 

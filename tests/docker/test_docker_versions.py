@@ -11,6 +11,7 @@ from packaging.version import Version
 from support import ROOT
 from test_requirements import names_in
 
+from plate_models.spec import DETECTOR, RECOGNIZER, RECTIFIER
 from plates.serving.installation import find_installation
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
@@ -83,3 +84,22 @@ def test_the_image_is_the_one_in_the_table_and_all_are_safe_and_known_to_the_cli
         # Remote faults were mended in 25.07; the wheel is never reached from outside.
         assert not released or (int(released[1]), int(released[2])) >= (25, 7), row
         assert Version(row["version"]) <= client
+
+
+def test_tensorrt_engines_take_every_shape_that_nets_are_given():
+    options = r"--onnx=(\w+)/1/.*?--minShapes=\w+:(\S+) --optShapes=\S+ --maxShapes=\w+:([\dx]+)"
+    shapes = {
+        net: [tuple(map(int, shape.split("x"))) for shape in found]
+        for net, *found in re.findall(options, README, re.DOTALL)
+    }
+    heights, widths = zip(*DETECTOR.canvases_hw, strict=True)
+    assert shapes == {
+        "yolo": [
+            (1, 3, min(heights), min(widths)),
+            (DETECTOR.max_batch_size, 3, max(heights), max(widths)),
+        ],
+        "lprnet": [
+            (1, 3, *RECTIFIER.rectified_hw),
+            (RECOGNIZER.max_batch_size, 3, *RECTIFIER.rectified_hw),
+        ],
+    }
