@@ -1,21 +1,20 @@
 """What Triton is started with, and what it lacks: each with its cure."""
 
-import importlib.metadata
 import os
 import re
-import shutil
 import socket
 import subprocess
 import sys
 import types
 from pathlib import Path
+from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from serving_support import make_image, make_model
 from support import REPOSITORY
 
 from plate_models.contract import MANIFEST
-from plates import gpu
 from plates.serving import installation, triton
 from plates.serving.errors import PreflightError
 from plates.serving.installation import LIBPYTHON, Installation, find_installation, find_problems
@@ -131,39 +130,32 @@ def test_missing_artifacts_are_named_per_profile(wheel, models, tmp_path):
 # --- a GPU ---
 
 
-def test_a_profile_for_a_gpu(wheel, monkeypatch):
-    monkeypatch.setattr(installation, "ARTIFACTS", {})
-    monkeypatch.setattr(installation, "MANIFESTS", {})
-    monkeypatch.setattr(gpu, "find_gpu_problem", lambda: "NVIDIA's driver finds none")
-    monkeypatch.setattr(importlib.metadata, "version", lambda _: "1.26.4+cpu")
-    driver, torch = problems(wheel, REPOSITORY, profile="gpu")
-    for name in ("lprnet", "plate_recognition", "stn", "yolo", "PLATES_PROFILE=cpu"):
-        assert name in driver
-    assert "torch 1.26.4+cpu has no CUDA" in torch and "make setup" in torch
-    assert problems(wheel, REPOSITORY) == []
-    with pytest.raises(PreflightError, match="on a GPU, and NVIDIA's driver"):
-        EmbeddedTriton(REPOSITORY, profile="gpu").start()
-    monkeypatch.setattr(gpu, "find_gpu_problem", lambda: None)
-    monkeypatch.setattr(importlib.metadata, "version", lambda _: "1.26.4+cu130")
-    assert problems(wheel, REPOSITORY, profile="gpu") == []
-
-
-@pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler, which a driver is made with")
 @pytest.mark.parametrize(
-    ("status", "gpus", "expected"),
+    ("library", "reason"),
     [
-        (0, 1, None),
-        (0, 0, "NVIDIA's driver finds none"),
-        (100, 0, "NVIDIA's driver finds none (CUDA error 100)"),
+        (OSError(), "NVIDIA's driver is not there"),
+        ({"status": 100, "gpus": 0}, "NVIDIA's driver finds none (CUDA error 100)"),
+        ({"status": 0, "gpus": 0}, "NVIDIA's driver finds none."),
+        ({"status": 0, "gpus": 1}, None),
     ],
 )
-def test_the_driver_is_asked(tmp_path, status, gpus, expected):
-    missing = gpu.find_gpu_problem("libno-such-driver.so")
-    assert missing and "libno-such-driver.so is not found" in missing
-    source, library = tmp_path / "driver.c", tmp_path / f"libcuda-{status}-{gpus}.so"
-    source.write_text(
-        f"int cuInit(unsigned flags) {{ return {status}; }}\n"
-        f"int cuDeviceGetCount(int *count) {{ *count = {gpus}; return 0; }}\n"
-    )
-    subprocess.run(["cc", "-shared", "-fPIC", "-o", library, source], check=True)
-    assert gpu.find_gpu_problem(str(library)) == expected
+def test_a_profile_for_a_gpu_needs_one(wheel, monkeypatch, library, reason):
+    def load(name: str) -> Mock:
+        assert name == "libcuda.so"
+        if isinstance(library, OSError):
+            raise library
+
+        def count(pointer: Any) -> int:
+            pointer._obj.value = library["gpus"]
+            return 0
+
+        return Mock(cuInit=lambda _: library["status"], cuDeviceGetCount=count)
+
+    monkeypatch.setattr(installation, "ARTIFACTS", {})
+    monkeypatch.setattr(installation, "MANIFESTS", {})
+    monkeypatch.setattr(installation.ctypes, "CDLL", load)
+    assert problems(wheel, REPOSITORY) == []
+    found = problems(wheel, REPOSITORY, profile="gpu")
+    assert len(found) == (reason is not None)
+    for word in ("lprnet, plate_recognition, stn, yolo", reason, "PLATES_PROFILE=cpu"):
+        assert reason is None or word in found[0]
