@@ -15,7 +15,6 @@ from support import wait_until
 
 from plates.serving import triton
 from plates.serving.installation import Installation
-from plates.serving.versions import View
 
 
 def ticked_until(part: Any, condition: Callable[[], Any], seconds: float = 30) -> None:
@@ -60,14 +59,6 @@ def publish(folder: Path, number: int, code: str = "pass", text: str = TEXT) -> 
         path = folder / "plate_recognition" / str(number) / file
         path.parent.mkdir(exist_ok=True)
         path.write_text(content)
-
-
-def shown(view: View) -> dict[str, set[int]]:
-    """Models to the versions that a view shows."""
-    return {
-        model.name: {int(version.name) for version in model.glob("[0-9]*")}
-        for model in view.folder.iterdir()
-    }
 
 
 def make_image(folder: Path, server: str = "exit 1") -> Installation:
@@ -122,15 +113,13 @@ def make_model(repository: Path) -> Path:
 
 # --- versions made from an exported one: good, misreading and damaged ---
 
-NETS = ("yolo", "stn", "lprnet")
+EXPORTED = ("yolo", "stn", "lprnet", "plate_recognition")
 
 
 def copy_repository(exported: Path, folder: Path) -> Path:
-    """Its version 1, with the artifacts that a CPU is served from."""
-    artifacts = shutil.ignore_patterns("model.pt", ".exported", "__pycache__", "[2-9]*")
-    shutil.copytree(exported, folder, ignore=artifacts)
-    _write_manifest(folder, 1)
-    return folder
+    """Its version 1 alone."""
+    ignored = shutil.ignore_patterns(".exported", "__pycache__", "[2-9]*")
+    return Path(shutil.copytree(exported, folder, ignore=ignored))
 
 
 def add_version(repository: Path, version: int, text: str = "", damaged: str = "") -> None:
@@ -139,29 +128,22 @@ def add_version(repository: Path, version: int, text: str = "", damaged: str = "
     If wanted with a golden photo that should be read as `text`, or with a net that was damaged
     before its hash was taken.
     """
-    for name in NETS:
-        shutil.copytree(repository / name / "1", repository / name / str(version))
+    for model in EXPORTED:
+        source, target = repository / model / "1", repository / model / str(version)
+        shutil.copytree(source, target, ignore=shutil.ignore_patterns("exported.json"))
+    folder = repository / "plate_recognition"
+    content = (folder / "1" / "exported.json").read_text().replace("/1/", f"/{version}/")
+    manifest = json.loads(content)
+    if text:
+        manifest["golden"][0]["text"] = text
     if damaged:
-        path = repository / damaged / str(version) / "model.onnx"
-        path.write_bytes(path.read_bytes()[:-100_000])
-    folder = repository / "plate_recognition" / str(version)
-    folder.mkdir()
-    for name in ("model.py", "golden.jpg"):
-        shutil.copy(folder.with_name("1") / name, folder)
-    _write_manifest(repository, version, text)
-
-
-def _write_manifest(repository: Path, version: int, text: str = "") -> None:
-    """What version 1's says, with hashes of the artifacts as they are."""
-    path = repository / "plate_recognition" / "1" / "exported.json"
-    content = json.loads(path.read_text())
-    names = [f"{net}/{version}/model.onnx" for net in NETS]
-    digests = {n: hashlib.sha256((repository / n).read_bytes()).hexdigest() for n in names}
-    golden = [plate | {"text": text or plate["text"]} for plate in content["golden"]]
-    content |= {"artifacts": digests, "golden": golden}
-    (path.parent.with_name(str(version)) / path.name).write_text(json.dumps(content))
+        name = f"{damaged}/{version}/model.onnx"
+        data = (repository / name).read_bytes()[:-100_000]
+        (repository / name).write_bytes(data)
+        manifest["artifacts"][name] = hashlib.sha256(data).hexdigest()
+    (folder / str(version) / "exported.json").write_text(json.dumps(manifest))
 
 
 def remove_version(repository: Path, version: int) -> None:
-    for model in (*NETS, "plate_recognition"):
+    for model in EXPORTED:
         shutil.rmtree(repository / model / str(version))
