@@ -108,71 +108,65 @@ def copy_sources(steps: Sequence[tuple[str, str]], staging: Path) -> None:
 
 
 class Machine:
-    """What stands for an engine: a folder for volumes and tmpfs, a free port for each port.
+    """What stands for an engine: folders for volumes and tmpfs, a free port for each port.
 
     `programs` has, for each service, the folder that stands for its image's `bin`.
     """
 
     def __init__(self, folder: Path, programs: Mapping[str, Path]) -> None:
         self.folder, self.programs = folder, programs
-        self.services: dict[str, Any] = read_copy()["cpu"]["services"]
         with ExitStack() as held:
             probes = [held.enter_context(socket.create_server(("", 0))) for _ in PORTS]
             free = [str(probe.getsockname()[1]) for probe in probes]
         self.ports = dict(zip(PORTS, free, strict=True))
+        self.services: dict[str, Any] = {
+            name: self._as_it_runs_here(name, service)
+            for name, service in read_copy()["cpu"]["services"].items()
+        }
         self.pids: dict[str, int] = {}
 
-    def image(self, name: str) -> Stage:
-        """The last stage of a service's image."""
-        return read_stages(Path(self.services[name]["build"]["dockerfile"]).stem)[-1]
-
-    def here(self, name: str, word: str) -> str:
-        """A word of a service's as it reads on this machine."""
-        word = re.sub(r"\b(?:triton|0\.0\.0\.0)\b(?=$|:)", "127.0.0.1", word)
-        word = re.sub(r"\b80\d\d\b", lambda found: self.ports.get(found[0], found[0]), word)
-        for path, folder in self._folders(name).items():
-            if word == path or word.startswith(f"{path}/"):
-                return f"{folder}{word.removeprefix(path)}"
-        return word
-
-    def _folders(self, name: str) -> dict[str, Path]:
-        """Each path that a service may write to, or that another one writes to."""
-        service = self.services[name]
-        mounts = [mount for mount in service["volumes"] if mount["type"] == "volume"]
-        folders = {mount["target"]: self.folder / mount["source"] for mount in mounts}
-        temporary = [line.split(":")[0] for line in service["tmpfs"]]
-        return folders | {p: self.folder / f"{name}{p.replace('/', '-')}" for p in temporary}
-
-    def environment(self, name: str) -> dict[str, str]:
-        """What a service's processes get."""
-        image = self.image(name)
-        given = image.environment | (self.services[name]["environment"] or {})
-        given = {key: self.here(name, value) for key, value in given.items()}
+    def _as_it_runs_here(self, name: str, service: dict[str, Any]) -> dict[str, Any]:
+        """What `docker compose` and the image say of a service, in this machine's words."""
+        image = read_stages(Path(service["build"]["dockerfile"]).stem)[-1]
         assert image.environment["PATH"] == f"{HOME}/.venv/bin:$PATH"
-        system = {"HOME": "/nonexistent", "TMPDIR": self.here(name, "/tmp")}  # noqa: S108 - the container's
-        return given | system | {"PATH": f"{self.programs[name]}:{os.environ['PATH']}"}
+        service["environment"] = image.environment | (service["environment"] or {})
+        service["entrypoint"] = service["entrypoint"] or image.entry_point
+        text = re.sub(r"\btriton(?=:80)|0\.0\.0\.0", "127.0.0.1", json.dumps(service))
+        text = re.sub(r"\b80\d\d\b", lambda found: self.ports[found[0]], text)
+        # First what lies in /tmp, where the test's own folders may lie, too.
+        folders = {line.split(":")[0]: self.folder / f"{name}-tmp" for line in service["tmpfs"]}
+        mounts = [mount for mount in service["volumes"] if mount["type"] == "volume"]
+        folders |= {mount["target"]: self.folder / mount["source"] for mount in mounts}
+        for path, here in folders.items():
+            here.mkdir(exist_ok=True)
+            text = re.sub(rf'(?<="){path}(?=["/])', str(here), text)
+        found: dict[str, Any] = json.loads(text)
+        found["environment"] |= {
+            "HOME": "/nonexistent",
+            "TMPDIR": str(self.folder / f"{name}-tmp"),
+            "PATH": f"{self.programs[name]}:{os.environ['PATH']}",
+        }
+        return found
 
     def is_healthy(self, name: str) -> bool:
         """Carry out a service's health check once."""
-        check = self.services[name]["healthcheck"]
-        _, *words = (self.here(name, word) for word in check["test"])
-        options = {"env": self.environment(name), "timeout": seconds(check["timeout"]) + 10}
-        program = self.programs[name] / words[0]
-        return subprocess.run([program, *words[1:]], capture_output=True, **options).returncode == 0
+        service = self.services[name]
+        _, program, *words = service["healthcheck"]["test"]
+        patience_s = seconds(service["healthcheck"]["timeout"]) + 10
+        options = {"env": service["environment"], "timeout": patience_s}
+        command = [self.programs[name] / program, *words]
+        return subprocess.run(command, capture_output=True, **options).returncode == 0
 
     @contextmanager
     def running(self, name: str) -> Iterator[None]:
         """Start a service as its image and the compose file say; stop it as an engine does."""
-        for folder in self._folders(name).values():
-            folder.mkdir(exist_ok=True)
         service = self.services[name]
-        words = service["entrypoint"] or self.image(name).entry_point
-        program, *words = [*words, *(service["command"] or [])]
+        program, *words = [*service["entrypoint"], *(service["command"] or [])]
         log = self.folder / f"{name}.log"
         with log.open("wb") as file:
             process = subprocess.Popen(
                 [self.programs[name] / program, *words],
-                env=self.environment(name),
+                env=service["environment"],
                 cwd="/",
                 stdin=subprocess.DEVNULL,
                 stdout=file,

@@ -148,7 +148,7 @@ def test_both_halves_read_heal_and_stop(tmp_path):
     with machine.running("triton"), machine.running("gateway"):
         assert machine.reads_a_sample()
         # The gateway sees the status of Triton's supervisor in their common volume.
-        status = Path(machine.environment("gateway")["PLATES_TRITON_STATUS_FILE"])
+        status = Path(machine.services["gateway"]["environment"]["PLATES_TRITON_STATUS_FILE"])
         below = psutil.Process(machine.pids["triton"]).children(recursive=True)
         stubs = processes.mentioning("python_backend_stub")
         (model,) = stubs & processes.mentioning("/plate_recognition/") & {*below}
