@@ -1,19 +1,14 @@
-"""What tests of serving share: model repositories, real and pretended, and a fake Triton."""
+"""What tests of serving share: model repositories, and a Triton as an image has it."""
 
 import hashlib
 import json
 import shutil
-import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import fake_tritonserver
-import pytest
-from fake_tritonserver import BOX, TEXT
 from support import wait_until
 
-from plates.serving import triton
 from plates.serving.installation import Installation
 
 
@@ -27,38 +22,54 @@ def ticked_until(part: Any, condition: Callable[[], Any], seconds: float = 30) -
     wait_until(look, seconds)
 
 
-# --- a repository whose models only look like some, for `fake_tritonserver` ---
+# --- a repository without weights, which a real Triton loads at once ---
 
-CONFIG = 'backend: "{}"\nmax_batch_size: 1\n'
-MODELS = {"yolo": "openvino", "lprnet": "openvino", "plate_recognition": "python"}
-PLATE = (TEXT, BOX)
+TEXT, BOX = "A123BC77", [10.0, 20.0, 110.0, 44.0]
+CONFIG = """
+backend: "python"
+input [ { name: "image" data_type: TYPE_UINT8 dims: [ -1 ] } ]
+output [
+  { name: "texts" data_type: TYPE_STRING dims: [ -1, 1 ] },
+  { name: "coordinates" data_type: TYPE_FP32 dims: [ -1, 4 ] }
+]
+instance_group [ { kind: KIND_CPU } ]
+"""
+MODEL = f"""
+import numpy as np
+import triton_python_backend_utils as pb_utils
+
+class TritonPythonModel:
+    def execute(self, requests):
+        texts = pb_utils.Tensor("texts", np.array([["{TEXT}"]], object))
+        boxes = pb_utils.Tensor("coordinates", np.array([{BOX}], np.float32))
+        return [pb_utils.InferenceResponse([texts, boxes]) for r in requests]
+"""
 
 
-def make_repository(folder: Path) -> Path:
-    for model, backend in MODELS.items():
-        (folder / model / "configs").mkdir(parents=True)
-        (folder / model / "config.pbtxt").write_text(CONFIG.format("pytorch"))
-        (folder / model / "configs" / "cpu.pbtxt").write_text(CONFIG.format(backend))
-    publish(folder, 1)
+def make_repository(folder: Path, nets: Sequence[str] = ()) -> Path:
+    """Make a repository with version 1 of a model that reads the same in each photo.
+
+    With `nets` it is for tests without a Triton: they are files that only look like some.
+    """
+    for model in (*nets, "plate_recognition"):
+        (folder / model).mkdir(parents=True)
+        (folder / model / "config.pbtxt").write_text(CONFIG)
+    publish(folder, 1, nets=nets)
     return folder
 
 
-def publish(folder: Path, number: int, code: str = "pass", text: str = TEXT) -> None:
-    """Add a version: what its model.py holds, and what is read with it on its golden photo."""
-    hashes = {}
-    for net in ("yolo", "lprnet"):
-        for kind in ("onnx", "pt"):
-            name = f"{net}/{number}/model.{kind}"
-            (folder / name).parent.mkdir(exist_ok=True)
-            (folder / name).write_text(name)
-            hashes[name] = hashlib.sha256(name.encode()).hexdigest()
-    manifest = {"artifacts": hashes, "golden": [{"text": PLATE[0], "box": PLATE[1]}]}
-    files = {"model.py": code, "text": text, "golden.jpg": "photo"}
-    files |= {"sleep.py": "import time; time.sleep(600)", "exported.json": json.dumps(manifest)}
-    for file, content in files.items():
-        path = folder / "plate_recognition" / str(number) / file
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(content)
+def publish(folder: Path, number: int, code: str = MODEL, nets: Sequence[str] = ()) -> None:
+    """Add a version, with `code` as its model.py."""
+    artifacts = [f"{net}/{number}/model.onnx" for net in nets]
+    artifacts.append(f"plate_recognition/{number}/weights.bin")
+    files = {artifact: artifact for artifact in artifacts}
+    hashes = {name: hashlib.sha256(name.encode()).hexdigest() for name in artifacts}
+    manifest = {"artifacts": hashes, "golden": [{"text": TEXT, "box": BOX}]}
+    own = {"model.py": code, "golden.jpg": "photo", "exported.json": json.dumps(manifest)}
+    files |= {f"plate_recognition/{number}/{name}": content for name, content in own.items()}
+    for name, content in files.items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(content)
 
 
 def make_image(folder: Path, server: str = "exit 1") -> Installation:
@@ -69,46 +80,6 @@ def make_image(folder: Path, server: str = "exit 1") -> Installation:
         program.write_text(f"#!/bin/sh\n{line}\n")
         program.chmod(0o755)
     return image
-
-
-def install_fake(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have `EmbeddedTriton` start the fake server instead of Triton."""
-    image = make_image(folder, f'exec {sys.executable} {fake_tritonserver.__file__} "$@"')
-    monkeypatch.setattr(triton, "find_installation", lambda: image)
-
-
-# --- one model without weights, which a real Triton loads at once ---
-
-MODEL_CONFIG = """
-backend: "python"
-input [ { name: "image" data_type: TYPE_UINT8 dims: [ -1 ] } ]
-output [
-  { name: "texts" data_type: TYPE_STRING dims: [ -1, 1 ] },
-  { name: "coordinates" data_type: TYPE_FP32 dims: [ -1, 4 ] }
-]
-instance_group [ { kind: KIND_CPU } ]
-"""
-MODEL = """
-import numpy as np
-import triton_python_backend_utils as pb_utils
-
-class TritonPythonModel:
-    def execute(self, requests):
-        texts = pb_utils.Tensor("texts", np.array([["A"]], object))
-        boxes = pb_utils.Tensor("coordinates", np.zeros((1, 4), np.float32))
-        return [pb_utils.InferenceResponse([texts, boxes]) for r in requests]
-"""
-
-
-def make_model(repository: Path) -> Path:
-    """Make a repository with one model that reads the same in each photo; returns its code."""
-    folder = repository / "plate_recognition" / "1"
-    folder.mkdir(parents=True)
-    (folder.parent / "config.pbtxt").write_text(MODEL_CONFIG)
-    # The real one has this beside it, and is refused without it.
-    (folder / "exported.json").write_text("{}")
-    (folder / "model.py").write_text(MODEL)
-    return folder / "model.py"
 
 
 # --- versions made from an exported one: good, misreading and damaged ---

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from serving_support import MODEL, make_model, ticked_until
+from serving_support import MODEL, make_repository, ticked_until
 from support import wait_until
 
 from plates.serving import healing, processes, supervisor, triton
@@ -29,8 +29,10 @@ SLOW = MODEL + "    def initialize(self, args):\n        import time; time.sleep
 
 @pytest.fixture
 def model(tmp_path):
-    """The code of a repository's only model."""
-    return make_model(tmp_path / "models")
+    """The code of a repository's only model, of no version that could be refused."""
+    folder = make_repository(tmp_path / "models") / "plate_recognition" / "1"
+    (folder / "exported.json").write_text("{}")
+    return folder / "model.py"
 
 
 @pytest.fixture

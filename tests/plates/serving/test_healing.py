@@ -1,4 +1,4 @@
-"""The supervisor's part that is Triton, over a server without models: starts and changes.
+"""The supervisor's part that is Triton, over a model without weights: starts and changes.
 
 Restarts, and changes of a real Triton, are in test_embedded.py and test_versions_live.py.
 """
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from serving_support import install_fake, make_repository, publish, ticked_until
+from serving_support import MODEL, TEXT, make_image, make_repository, publish, ticked_until
 
 from api.status import read_status
 from plates.serving import healing, supervisor, versions
@@ -22,14 +22,18 @@ from plates.serving.healing import TritonHealer
 from plates.serving.supervisor import Supervisor
 from plates.serving.triton import EmbeddedTriton
 
+pytestmark = [pytest.mark.live, pytest.mark.control]
+
+BROKEN = "raise ImportError('no such luck')"
+
 
 @pytest.fixture(autouse=True)
-def fake_server(tmp_path, monkeypatch):
-    install_fake(tmp_path / "tritonserver", monkeypatch)
+def hurry(monkeypatch):
     monkeypatch.setattr(supervisor, "_FIRST_PAUSE_S", 0.0)
     monkeypatch.setattr(versions, "LOOK_PAUSE_S", 0.1)
     monkeypatch.setattr(healing, "_ASK_PAUSE_S", 0.05)
     monkeypatch.setattr(healing, "_REAPED_S", 0.3)
+    monkeypatch.setattr("plates.serving.triton.EXIT_TIMEOUT_S", 0)
 
 
 @pytest.fixture
@@ -61,7 +65,7 @@ def start(healer: TritonHealer) -> None:
 def test_versions_of_which_none_starts_are_tried_once_each(repository, caplog):
     caplog.set_level(logging.INFO)
     for number in (1, 2):
-        publish(repository, number, code="raise ImportError")
+        publish(repository, number, code=BROKEN)
     # Ports that were given stay the same: that they are tried again is no reason to go on for ever.
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
@@ -75,25 +79,25 @@ def test_versions_of_which_none_starts_are_tried_once_each(repository, caplog):
 @pytest.mark.parametrize(
     ("spoil", "reason"),
     [
-        ({"code": "raise ImportError"}, "no such luck"),
-        ({"text": "X999XX99"}, "read X999XX99"),
-        ({}, "yolo/2/model.onnx is not what was exported"),
+        ({"code": BROKEN}, "no such luck"),
+        ({"code": MODEL.replace(TEXT, "X999XX99")}, "read X999XX99"),
+        ({}, "2/weights.bin is not what was exported"),
     ],
 )
 def test_a_start_goes_on_with_the_next_version(repository, healer, spoil, reason):
     publish(repository, 2, **spoil)
     if not spoil:
-        (repository / "yolo" / "2" / "model.onnx").write_text("cut off")
+        (repository / "plate_recognition" / "2" / "weights.bin").write_text("cut off")
     start(healer)
     assert healer.status.release == 1 and reason in healer.status.refused["2"]
 
 
-def test_a_port_in_use_is_no_fault_of_the_version(repository):
+def test_a_port_in_use_is_no_fault_of_the_version(repository, tmp_path, monkeypatch):
     """Another process takes it while Triton starts; one that is taken before: test_installation."""
     publish(repository, 2)
     healer = TritonHealer(EmbeddedTriton(repository), b"photo")
-    server = Path(repository.parent, "tritonserver", "bin", "tritonserver")
-    server.write_text("#!/bin/sh\necho 'failed to bind: Address already in use'; exit 1\n")
+    image = make_image(tmp_path / "opt", "echo 'failed to bind: Address already in use'; exit 1")
+    monkeypatch.setattr("plates.serving.triton.find_installation", lambda: image)
     with pytest.raises(PreflightError, match="already in use"):
         healer.start()
     assert healer.status.refused == {}
@@ -106,9 +110,9 @@ def test_a_version_that_was_changed_in_place_ends_with_a_status(
     path = repository.with_name("status.json")
     parts = Supervisor([healer], path)
     parts.start()
-    (repository / "lprnet" / "1" / "model.onnx").write_text("edited")
+    (repository / "plate_recognition" / "1" / "weights.bin").write_text("edited")
     os.kill(triton.pids.server, signal.SIGKILL)
-    with pytest.raises(GaveUp, match=r"(?s)can't be healed.*lprnet/1/model\.onnx is not what was"):
+    with pytest.raises(GaveUp, match=r"(?s)can't be healed.*1/weights\.bin is not what was"):
         parts.run()
     status = read_status(path)
     assert (status.state, status.restarts["triton"]) == ("failed", 2)
@@ -177,7 +181,7 @@ def test_a_refused_version_is_tried_again_when_its_files_change_and_then_served(
     change.outcomes.put(VersionError("it misreads"))
     ticked_until(healer, lambda: healer.status.refused == {"2": "it misreads"})
     assert healer.status.release == 1
-    os.utime(repository / "yolo" / "2" / "model.onnx", (1, 1))
+    os.utime(repository / "plate_recognition" / "2" / "weights.bin", (1, 1))
     ticked_until(healer, lambda: change.started.acquire(blocking=False))
     assert healer.status.refused == {}
     change.outcomes.put(None)

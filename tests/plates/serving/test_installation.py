@@ -11,7 +11,7 @@ from typing import Any
 from unittest.mock import Mock
 
 import pytest
-from serving_support import make_image, make_model
+from serving_support import make_image, make_repository
 from support import REPOSITORY
 
 from plate_models.contract import MANIFEST
@@ -30,8 +30,7 @@ def wheel():
 
 @pytest.fixture
 def models(tmp_path):
-    make_model(tmp_path / "models")
-    return tmp_path / "models"
+    return make_repository(tmp_path / "models")
 
 
 def problems(found: Installation | None, models: Path, profile: str = "cpu") -> list[str]:

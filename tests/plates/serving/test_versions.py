@@ -4,17 +4,20 @@ import os
 from unittest.mock import Mock, call
 
 import pytest
-from serving_support import BOX, MODELS, PLATE, make_repository, publish
+from serving_support import BOX, TEXT, make_repository, publish
 
 from plates.serving import versions
 from plates.serving.client import TritonHttp
 from plates.serving.errors import RequestError, VersionError
 from plates.serving.versions import TRIAL, Versions, View, change_version, find_versions
 
+NETS = ("lprnet", "yolo")
+MODELS = (*NETS, "plate_recognition")
+
 
 @pytest.fixture
 def repository(tmp_path):
-    return make_repository(tmp_path / "repository")
+    return make_repository(tmp_path / "repository", NETS)
 
 
 # --- which are there ---
@@ -31,7 +34,7 @@ def repository(tmp_path):
 )
 def test_versions_are_ordered_by_number_and_what_is_not_complete_is_none(repository, file, content):
     for number in (10, 9, 2, 3):
-        publish(repository, number)
+        publish(repository, number, nets=NETS)
     for model in MODELS:
         (repository / model / "3").rename(repository / model / "3.off")
     (repository / "plate_recognition" / "2" / file).unlink()
@@ -55,7 +58,7 @@ def test_a_newer_version_is_due_once_its_files_rest_and_the_older_one_without_it
     chosen = Versions(repository)
     chosen.prove(find_versions(repository)[0])
     assert due(chosen) is None
-    publish(repository, 2)
+    publish(repository, 2, nets=NETS)
     newer = find_versions(repository)[0]
     assert chosen.choose() != newer, "what was served is started again"
     assert due(chosen) is None
@@ -77,7 +80,7 @@ def test_a_newer_version_is_due_once_its_files_rest_and_the_older_one_without_it
 def view(repository, tmp_path):
     """It shows version 1; 2 is there as well."""
     view = View(tmp_path / "view", find_versions(repository)[0])
-    publish(repository, 2)
+    publish(repository, 2, nets=NETS)
     return view
 
 
@@ -85,7 +88,7 @@ def view(repository, tmp_path):
 def triton():
     """Loads everything; what it reads differs a little from what is expected: it may."""
     triton = Mock(spec=TritonHttp)
-    triton.plates.return_value = [("", BOX), (PLATE[0], [11.0, 19.0, 112.0, 43.0])]
+    triton.plates.return_value = [("", BOX), (TEXT, [11.0, 19.0, 112.0, 43.0])]
     triton.holds.return_value = False
     return triton
 
@@ -103,7 +106,7 @@ def refuse_to_load(triton: Mock, model: str, status: int | None) -> None:
     [
         ([], r"must read A123BC77 at \[10, 20, 110, 44\], it read nothing"),
         ([("A123BC78", BOX)], "it read A123BC78"),
-        ([(PLATE[0], [10.0, 20.0, 110.0, 54.0])], "it read A123BC77"),
+        ([(TEXT, [10.0, 20.0, 110.0, 54.0])], "it read A123BC77"),
         (None, "load failed: no memory"),
     ],
 )
