@@ -44,6 +44,8 @@ class TritonPythonModel:
         boxes = pb_utils.Tensor("coordinates", np.array([{BOX}], np.float32))
         return [pb_utils.InferenceResponse([texts, boxes]) for r in requests]
 """
+BROKEN = "raise ImportError('no such luck')"
+SLOW = MODEL + "    def initialize(self, args):\n        import time; time.sleep(300)\n"
 
 
 def make_repository(folder: Path, nets: Sequence[str] = ()) -> Path:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from serving_support import MODEL, make_repository, ticked_until
+from serving_support import BROKEN, MODEL, SLOW, make_repository, ticked_until
 from support import wait_until
 
 from plates.serving import healing, processes, supervisor, triton
@@ -22,9 +22,7 @@ from plates.serving.triton import EmbeddedTriton
 
 pytestmark = [pytest.mark.live, pytest.mark.control]
 
-BROKEN = "raise ImportError('no such luck')"
 HANGING = MODEL.replace("        texts", "        import time; time.sleep(600)\n        texts", 1)
-SLOW = MODEL + "    def initialize(self, args):\n        import time; time.sleep(300)\n"
 
 
 @pytest.fixture

@@ -5,26 +5,31 @@ Restarts, and changes of a real Triton, are in test_embedded.py and test_version
 
 import logging
 import os
-import queue
 import signal
 import socket
 import threading
-from pathlib import Path
 from typing import Any
 
 import pytest
-from serving_support import MODEL, TEXT, make_image, make_repository, publish, ticked_until
+from serving_support import (
+    BROKEN,
+    MODEL,
+    SLOW,
+    TEXT,
+    make_image,
+    make_repository,
+    publish,
+    ticked_until,
+)
 
 from api.status import read_status
-from plates.serving import healing, supervisor, versions
-from plates.serving.errors import GaveUp, PreflightError, RequestError, StartError, VersionError
+from plates.serving import client, healing, supervisor, versions
+from plates.serving.errors import GaveUp, PreflightError, StartError
 from plates.serving.healing import TritonHealer
 from plates.serving.supervisor import Supervisor
 from plates.serving.triton import EmbeddedTriton
 
 pytestmark = [pytest.mark.live, pytest.mark.control]
-
-BROKEN = "raise ImportError('no such luck')"
 
 
 @pytest.fixture(autouse=True)
@@ -146,58 +151,28 @@ def test_a_slow_start_keeps_no_other_part_waiting_and_a_stop_then_leaves_nothing
 # --- changes of the model version ---
 
 
-class Change:
-    """Stands for `change_version`: it takes until the test gives an error, or None for success."""
-
-    def __init__(self) -> None:
-        self.started = threading.Semaphore(0)
-        self.outcomes: queue.Queue[Exception | None] = queue.Queue()
-
-    def __call__(self, *_: object) -> None:
-        self.started.release()
-        if outcome := self.outcomes.get():
-            raise outcome
-
-
-@pytest.fixture
-def change(monkeypatch):
-    change = Change()
-    monkeypatch.setattr(healing, "change_version", change)
-    yield change
-    for _ in range(10):  # one for each that was begun
-        change.outcomes.put(None)
-
-
-def start_change(healer: TritonHealer, repository: Path, change: Change) -> None:
+def test_a_refused_version_is_tried_again_when_its_files_change_and_then_served(healer, repository):
     start(healer)
-    publish(repository, 2)
-    ticked_until(healer, lambda: change.started.acquire(blocking=False))
-
-
-def test_a_refused_version_is_tried_again_when_its_files_change_and_then_served(
-    healer, repository, change
-):
-    start_change(healer, repository, change)
-    change.outcomes.put(VersionError("it misreads"))
-    ticked_until(healer, lambda: healer.status.refused == {"2": "it misreads"})
+    publish(repository, 2, MODEL.replace(TEXT, "X999XX99"))
+    ticked_until(healer, lambda: "read X999XX99" in healer.status.refused.get("2", ""))
     assert healer.status.release == 1
-    os.utime(repository / "plate_recognition" / "2" / "weights.bin", (1, 1))
-    ticked_until(healer, lambda: change.started.acquire(blocking=False))
-    assert healer.status.refused == {}
-    change.outcomes.put(None)
+    publish(repository, 2)
     ticked_until(healer, lambda: healer.status.release == 2)
     assert healer.status.state == "ready" and healer.status.restarts["triton"] == 0
-
-
-def test_a_version_that_ends_triton_twice_is_refused(healer, triton, repository, change):
-    start_change(healer, repository, change)
-    os.kill(triton.pids.stubs[0], signal.SIGKILL)
-    ticked_until(healer, lambda: healer.status.restarts["plate_recognition"] == 1)
-    assert change.outcomes.empty(), "it was healed at once: the change has not ended"
     assert healer.status.refused == {}
-    change.outcomes.put(None)
-    ticked_until(healer, lambda: change.started.acquire(blocking=False))
-    change.outcomes.put(RequestError("Triton gave no answer"))
-    ticked_until(healer, lambda: healer.status.refused == {"2": "Triton gave no answer"})
+
+
+def test_a_version_with_which_triton_fails_twice_is_refused(
+    healer, triton, repository, monkeypatch
+):
+    start(healer)
+    publish(repository, 2, SLOW)
+    ticked_until(healer, lambda: len(triton.pids.stubs) == 2)  # one is being loaded
+    monkeypatch.setattr(client, "_LOAD_S", 0.5)
+    os.kill(triton.pids.server, signal.SIGKILL)
+    ticked_until(healer, lambda: healer.status.restarts["triton"] == 1)
+    assert healer.status.refused == {}
+    ticked_until(healer, lambda: healer.status.restarts["triton"] == 2)
     ticked_until(healer, lambda: healer.status.state == "ready")
-    assert healer.status.release == 1 and healer.status.restarts["triton"] == 1
+    assert "Triton gave no answer to POST" in healer.status.refused["2"]
+    assert healer.status.release == 1
