@@ -4,7 +4,6 @@ A service's processes get the Dockerfile's and `docker compose config`'s own wor
 become folders of the test, names of services 127.0.0.1, ports free ones.
 """
 
-import fnmatch
 import io
 import json
 import os
@@ -17,6 +16,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
@@ -79,18 +79,16 @@ def copies(steps: Sequence[tuple[str, str]]) -> list[tuple[list[str], str]]:
 
 
 def is_ignored(path: str) -> bool:
-    """Whether .dockerignore keeps a path out of the build's context."""
+    """Whether .dockerignore, which begins with `*`, keeps a path out of the build's context."""
     lines = (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines()
-    parts = path.split("/")
-    family = ["/".join(parts[:count]) for count in range(1, len(parts) + 1)]
-    ignored = False
-    for line in lines:
-        pattern = line.removeprefix("!").removeprefix("**/")
-        anywhere = "(?:.*/)?" if "**/" in line else ""
-        expression = re.compile(anywhere + fnmatch.translate(pattern).replace(".*", "[^/]*"))
-        if line and not line.startswith("#") and any(map(expression.match, family)):
-            ignored = not line.startswith("!")
-    return ignored
+    _, *patterns = [line for line in lines if line and not line.startswith("#")]
+    let_in = [pattern[1:] for pattern in patterns if pattern.startswith("!")]
+    left_out = [pattern for pattern in patterns if not pattern.startswith("!")]
+
+    def matches(pattern: str) -> bool:
+        return fnmatch(path, pattern) or fnmatch(path, f"{pattern}/*")
+
+    return not any(map(matches, let_in)) or any(map(matches, left_out))
 
 
 def copy_sources(steps: Sequence[tuple[str, str]], staging: Path) -> None:

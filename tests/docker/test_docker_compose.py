@@ -83,8 +83,6 @@ def test_only_the_gateway_reaches_triton(combination, services):
     assert inside == set(OURS)
     shared = int(services["triton"]["shm_size"])
     assert shared >= photos_at_once(32) * LIMITS.max_bytes, "a large machine's photos"
-    # It is counted as the container's memory.
-    assert shared < int(services["triton"]["deploy"]["resources"]["limits"]["memory"]) / 2
 
 
 def test_no_secret_stands_in_the_environment(combination, services):

@@ -7,8 +7,6 @@ import logging
 import os
 import signal
 import socket
-import threading
-from typing import Any
 
 import pytest
 from serving_support import (
@@ -124,28 +122,21 @@ def test_a_version_that_was_changed_in_place_ends_with_a_status(
 
 
 def test_a_slow_start_keeps_no_other_part_waiting_and_a_stop_then_leaves_nothing(
-    healer, triton, monkeypatch
+    healer, triton, repository
 ):
     start(healer)
-    starting, go_on = threading.Semaphore(0), threading.Semaphore(0)
-    real_start = triton.start
-
-    def slow(*arguments: Any) -> EmbeddedTriton:
-        starting.release()
-        go_on.acquire(timeout=60)
-        return real_start(*arguments)
-
-    monkeypatch.setattr(triton, "start", slow)
+    (repository / "plate_recognition" / "1" / "model.py").write_text(SLOW)
     os.kill(triton.pids.server, signal.SIGKILL)
-    ticked_until(healer, lambda: starting.acquire(blocking=False))
+    ticked_until(healer, lambda: healer.status.restarts["triton"] and triton.poll() is None)
     healer.tick()
     assert healer.status.state == "healing"
-    threading.Timer(0.1, go_on.release).start()
     healer.stop()
     healer._thread.join(30)
     assert not healer._thread.is_alive()
     assert triton.poll() == 1 and triton._folder is None
     assert healer.status.refused == {}
+    with pytest.raises(StartError, match="stopped while it started"):
+        triton.start()
 
 
 # --- changes of the model version ---

@@ -1,7 +1,6 @@
 """What Triton is started with, and what it lacks: each with its cure."""
 
 import os
-import re
 import socket
 import subprocess
 import sys
@@ -94,7 +93,6 @@ def test_what_is_missing_is_named_with_its_cure(wheel, models, tmp_path, monkeyp
     bad = models.rename(models.with_name("my models"))
     libpython, noexec, space = problems(wheel, bad)
     assert LIBPYTHON in libpython and "apt install" in libpython
-    assert re.fullmatch(r"libpython3\.\d+\.so\.1\.0", LIBPYTHON)
     assert "noexec" in noexec and "TMPDIR" in noexec
     assert "the model repository has a space" in space and str(bad) in space
 
