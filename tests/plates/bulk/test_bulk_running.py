@@ -3,7 +3,7 @@
 import errno
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -48,9 +48,9 @@ def request_(tmp_path):
     return Request(str(archive(tmp_path / "photos", 12)), tmp_path / "out", chunk=4)
 
 
-def run(request: Request, said: list[str] | None = None) -> dict[str, Any]:
+def run(request: Request, say: Callable[[str], None] = lambda _: None) -> dict[str, Any]:
     """The counts of a run, with its state."""
-    done = running.run(request, (said if said is not None else []).append)
+    done = running.run(request, say)
     return {"state": done["state"], **done["counts"]}
 
 
@@ -74,7 +74,7 @@ def photos_of(request: Request) -> set[str]:
 def test_a_finished_run_has_nothing_left_to_do(ray, request_, monkeypatch, capfd):
     monkeypatch.setattr(running, "_REPORT_EVERY_S", 0)
     said: list[str] = []
-    done = run(request_, said)
+    done = run(request_, said.append)
     assert (done["state"], done["photos"], done["done"], done["failed"]) == ("complete", 12, 12, 0)
     # Without a terminal progress is lines.
     assert "12 of 12 files are done, 0 could not be read" in said

@@ -26,8 +26,7 @@ def repository(tmp_path):
 @pytest.mark.parametrize(
     ("file", "content"),
     [
-        *(("exported.json", None), ("exported.json", ""), ("exported.json", "{")),
-        *(("exported.json", "[]"), ("exported.json", "{}"), ("model.py", None)),
+        *(("exported.json", None), ("exported.json", "{"), ("exported.json", "[]")),
         ("exported.json", '{"artifacts": {"a/2/b": "c"}}'),
         ("../../lprnet/2/model.onnx", None),
     ],
@@ -126,10 +125,8 @@ def test_a_version_that_can_not_be_served_leaves_all_as_it_was(
     assert shown == {f"{model}/1" for model in MODELS}
 
 
-# The last one has just been tried under another name.
-@pytest.mark.parametrize(
-    ("model", "status"), [("yolo", None), (TRIAL, None), ("plate_recognition", 400)]
-)
+# The second one has just been tried under another name.
+@pytest.mark.parametrize(("model", "status"), [("yolo", None), ("plate_recognition", 400)])
 def test_triton_must_be_restarted_where_it_is_unknown_what_is_loaded(
     repository, view, triton, model, status
 ):

@@ -145,6 +145,3 @@ def test_a_process_killed_in_the_midst_of_going_back_is_healed(service):
     assert {version for status, version, _ in answers[-CLIENTS:] if status == 200} == {"1"}
     assert {status for status, _, _ in answers} <= {200, 503}
     wait_until(lambda: httpx.get(f"{service.url}/readyz").status_code == 200, PATIENCE_S)
-    before = len(service.answers)
-    wait_until(lambda: len(service.answers) > before + CLIENTS, PATIENCE_S)
-    assert {status for status, _, _ in service.answers[before:]} == {200}
