@@ -20,11 +20,9 @@ from serving_support import (
     ticked_until,
 )
 
-from api.status import read_status
 from plates.serving import client, healing, supervisor, versions
 from plates.serving.errors import GaveUp, PreflightError, StartError
 from plates.serving.healing import TritonHealer
-from plates.serving.supervisor import Supervisor
 from plates.serving.triton import EmbeddedTriton
 
 pytestmark = [pytest.mark.live, pytest.mark.control]
@@ -106,19 +104,14 @@ def test_a_port_in_use_is_no_fault_of_the_version(repository, tmp_path, monkeypa
     assert healer.status.refused == {}
 
 
-def test_a_version_that_was_changed_in_place_ends_with_a_status(
-    repository, triton, healer, monkeypatch
-):
+def test_a_version_that_was_changed_in_place_is_given_up(repository, triton, healer, monkeypatch):
     monkeypatch.setattr(supervisor, "MAX_IN_A_ROW", 2)
-    path = repository.with_name("status.json")
-    parts = Supervisor([healer], path)
-    parts.start()
+    start(healer)
     (repository / "plate_recognition" / "1" / "weights.bin").write_text("edited")
     os.kill(triton.pids.server, signal.SIGKILL)
     with pytest.raises(GaveUp, match=r"(?s)can't be healed.*1/weights\.bin is not what was"):
-        parts.run()
-    status = read_status(path)
-    assert (status.state, status.restarts["triton"]) == ("failed", 2)
+        ticked_until(healer, lambda: False)
+    assert healer.status.restarts["triton"] == 2
 
 
 def test_a_slow_start_keeps_no_other_part_waiting_and_a_stop_then_leaves_nothing(
