@@ -1,6 +1,6 @@
 """The supervisor's part that is Triton, over a model without weights: starts and changes.
 
-Restarts, and changes of a real Triton, are in test_embedded.py and test_versions_live.py.
+Restarts, and changes of the real models, are in test_embedded.py and test_versions_live.py.
 """
 
 import logging
