@@ -146,5 +146,6 @@ def test_both_halves_read_heal_and_stop(tmp_path):
         below = psutil.Process(machine.pids["triton"]).children(recursive=True)
         next(p for p in below if "/plate_recognition/" in " ".join(p.cmdline())).kill()
         wait_until(lambda: (s := read_status(status)) and s.restarts["plate_recognition"] == 1)
-        wait_until(lambda: machine.is_healthy("triton"), 60)
+        # The gateway's connection may come back later than Triton.
+        wait_until(lambda: machine.is_healthy("triton") and machine.is_healthy("gateway"), 60)
         assert machine.reads_a_sample()
