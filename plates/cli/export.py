@@ -2,7 +2,7 @@
 
 Does nothing if the repository holds the same export already. A running service takes a release
 with a higher version once it has read the release's golden photo; it goes back when the release
-is removed. TensorRT engines are built from the ONNX files by docker/tensorrt/build_engines.py.
+is removed. TensorRT engines are built from the ONNX files as docker/README.md says.
 """
 
 import argparse

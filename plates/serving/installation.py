@@ -5,8 +5,7 @@ here would otherwise end in a server that hangs while it loads its models. Each 
 is wrong, and what to do about it.
 """
 
-import contextlib
-import importlib.metadata
+import ctypes
 import importlib.util
 import os
 import platform
@@ -20,8 +19,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
-
-from plates import gpu
 
 # Where NVIDIA's images have it.
 IMAGE_FOLDER = Path("/opt/tritonserver")
@@ -165,15 +162,24 @@ def _check_models(repository: Path, profile: str) -> Iterator[str]:
             on_gpu.append(model)
     if not any(repository.glob("*/config.pbtxt")):
         yield f"There is no model in {repository}."
-    if not on_gpu:
-        return
-    wish = f"The profile {profile} runs {', '.join(on_gpu)} on a GPU"
-    if problem := gpu.find_gpu_problem():
-        yield f"{wish}, and {problem}. Set PLATES_PROFILE=cpu, or start it on a GPU host."
-    with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-        version = importlib.metadata.version("torch")
-        if version.endswith("+cpu"):
-            yield f"{wish}, and torch {version} has no CUDA: run `make setup` on the GPU host."
+    if on_gpu and (problem := find_gpu_problem()):
+        yield (
+            f"The profile {profile} runs {', '.join(on_gpu)} on a GPU, and {problem}. "
+            "Set PLATES_PROFILE=cpu, or start it on a GPU host."
+        )
+
+
+def find_gpu_problem() -> str | None:
+    """Ask NVIDIA's driver, as Triton loads it, why no GPU can be used; None if one can."""
+    try:
+        driver = ctypes.CDLL("libcuda.so")
+    except OSError:
+        return "NVIDIA's driver is not there (libcuda.so is not found by that name)"
+    count = ctypes.c_int()
+    status = driver.cuInit(0) or driver.cuDeviceGetCount(ctypes.byref(count))
+    if status:
+        return f"NVIDIA's driver finds none (CUDA error {status})"
+    return None if count.value else "NVIDIA's driver finds none"
 
 
 def _check_stub(installation: Installation, environment: Mapping[str, str]) -> Iterator[str]:

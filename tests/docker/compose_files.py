@@ -8,7 +8,6 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -36,8 +35,8 @@ def has_plugin() -> bool:
     return subprocess.run(["docker", "compose", "version"], capture_output=True).returncode == 0
 
 
-def run_config(arguments: tuple[str, ...], **environment: str) -> subprocess.CompletedProcess[str]:
-    """Resolve our files in a folder of their own, with no more than the environment given."""
+def resolve(combination: str, **environment: str) -> Resolved:
+    """What the plugin makes of a combination in a folder and an environment of its own."""
     with tempfile.TemporaryDirectory() as folder:
         for name in SOURCES:
             path = Path(folder, name)
@@ -45,23 +44,16 @@ def run_config(arguments: tuple[str, ...], **environment: str) -> subprocess.Com
             shutil.copy(ROOT / name, path)
         given = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
         done = subprocess.run(
-            ["docker", "compose", *arguments, "config", "--format", "json"],
+            ["docker", "compose", *COMBINATIONS[combination], "config", "--format", "json"],
             cwd=folder,
             env=given | environment,
             capture_output=True,
             text=True,
             timeout=60,
         )
-        done.stdout = done.stdout.replace(folder, PROJECT)
-        return done
-
-
-def resolve(combination: str, **environment: str) -> Resolved:
-    """What the plugin makes of a combination."""
-    done = run_config(COMBINATIONS[combination], **environment)
     if done.returncode:
         raise ValueError(f"docker compose refuses {combination}: {done.stderr}")
-    resolved: Resolved = json.loads(done.stdout)
+    resolved: Resolved = json.loads(done.stdout.replace(folder, PROJECT))
     return resolved
 
 
@@ -76,13 +68,7 @@ def read_copy() -> Resolved:
     return copy
 
 
-def main() -> int:
-    """Write the copy."""
+if __name__ == "__main__":
     combinations = {combination: resolve(combination) for combination in COMBINATIONS}
     text = json.dumps({"sources": digests(), **combinations}, indent=1, sort_keys=True)
     COPY.write_text(text + "\n", encoding="utf-8")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -4,7 +4,6 @@ A service's processes get the Dockerfile's and `docker compose config`'s own wor
 become folders of the test, names of services 127.0.0.1, ports free ones.
 """
 
-import fnmatch
 import io
 import json
 import os
@@ -14,9 +13,10 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
@@ -40,25 +40,13 @@ class Stage:
     """One FROM and what follows it; ENV, and ARG with a default, are in `environment`."""
 
     image: str
-    name: str
     steps: list[tuple[str, str]] = field(default_factory=list)
     environment: dict[str, str] = field(default_factory=dict)
-    arguments: list[str] = field(default_factory=list)
-
-    def values(self, instruction: str) -> list[str]:
-        """The values of all instructions of a kind."""
-        return [value for name, value in self.steps if name == instruction]
-
-    @property
-    def copies(self) -> list[tuple[list[str], str]]:
-        """Sources in the clone and their target; not those from other stages."""
-        words = [value.split() for value in self.values("COPY") if not value.startswith("--from")]
-        return [(parts[:-1], parts[-1]) for parts in words]
 
     @property
     def entry_point(self) -> list[str]:
         """Its words; `ValueError` for the shell form, under which signals don't arrive."""
-        (value,) = self.values("ENTRYPOINT")
+        (value,) = [value for name, value in self.steps if name == "ENTRYPOINT"]
         words: list[str] = json.loads(value)
         return words
 
@@ -71,16 +59,12 @@ def read_stages(image: str) -> list[Stage]:
     for line in DockerfileParser(fileobj=io.BytesIO(file)).structure:
         instruction, value = line["instruction"], line["value"]
         if instruction == "FROM":
-            parts = value.split()
-            base = re.sub(r"\$\{(\w+)\}", lambda found: defaults[found[1]], parts[0])
-            stages.append(Stage(base, parts[2] if len(parts) > 2 else ""))
+            base = re.sub(r"\$\{(\w+)\}", lambda found: defaults[found[1]], value.split()[0])
+            stages.append(Stage(base))
         elif instruction == "ARG":
             name, given, default = value.partition("=")
-            if not stages:
-                defaults[name] = default
-                continue
-            stages[-1].arguments.append(name)
-            stages[-1].environment |= {name: default} if given else {}
+            values = stages[-1].environment if stages else defaults
+            values |= {name: default} if given else {}
         elif instruction == "ENV":
             stages[-1].environment |= dict(pair.split("=", 1) for pair in value.split())
         elif instruction != "COMMENT":
@@ -88,24 +72,28 @@ def read_stages(image: str) -> list[Stage]:
     return stages
 
 
+def copies(steps: Sequence[tuple[str, str]]) -> list[tuple[list[str], str]]:
+    """Sources in the clone and their target, of each COPY that is not from another stage."""
+    values = [value for name, value in steps if name == "COPY" and not value.startswith("--from")]
+    return [(value.split()[:-1], value.split()[-1]) for value in values]
+
+
 def is_ignored(path: str) -> bool:
-    """Whether .dockerignore keeps a path out of the build's context."""
+    """Whether .dockerignore, which begins with `*`, keeps a path out of the build's context."""
     lines = (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines()
-    parts = path.split("/")
-    family = ["/".join(parts[:count]) for count in range(1, len(parts) + 1)]
-    ignored = False
-    for line in lines:
-        pattern = line.removeprefix("!").removeprefix("**/")
-        anywhere = "(?:.*/)?" if "**/" in line else ""
-        expression = re.compile(anywhere + fnmatch.translate(pattern).replace(".*", "[^/]*"))
-        if line and not line.startswith("#") and any(map(expression.match, family)):
-            ignored = not line.startswith("!")
-    return ignored
+    _, *patterns = [line for line in lines if line and not line.startswith("#")]
+    let_in = [pattern[1:] for pattern in patterns if pattern.startswith("!")]
+    left_out = [pattern for pattern in patterns if not pattern.startswith("!")]
+
+    def matches(pattern: str) -> bool:
+        return fnmatch(path, pattern) or fnmatch(path, f"{pattern}/*")
+
+    return not any(map(matches, let_in)) or any(map(matches, left_out))
 
 
-def copy_sources(stage: Stage, staging: Path, upto: int | None = None) -> None:
-    """Do what the first `upto` instructions COPY, into a folder that stands for HOME."""
-    for sources, target in Stage(stage.image, stage.name, stage.steps[:upto]).copies:
+def copy_sources(steps: Sequence[tuple[str, str]], staging: Path) -> None:
+    """Do what instructions COPY, into a folder that stands for HOME."""
+    for sources, target in copies(steps):
         for source in (ROOT / source for source in sources):
             if source.is_file():
                 files = {source: Path(target, source.name if target.endswith("/") else "")}
@@ -118,73 +106,65 @@ def copy_sources(stage: Stage, staging: Path, upto: int | None = None) -> None:
 
 
 class Machine:
-    """What stands for an engine: a folder for volumes and tmpfs, a free port for each port.
+    """What stands for an engine: folders for volumes and tmpfs, a free port for each port.
 
     `programs` has, for each service, the folder that stands for its image's `bin`.
     """
 
     def __init__(self, folder: Path, programs: Mapping[str, Path]) -> None:
         self.folder, self.programs = folder, programs
-        self.services: dict[str, Any] = read_copy()["cpu"]["services"]
         with ExitStack() as held:
             probes = [held.enter_context(socket.create_server(("", 0))) for _ in PORTS]
             free = [str(probe.getsockname()[1]) for probe in probes]
         self.ports = dict(zip(PORTS, free, strict=True))
+        self.services: dict[str, Any] = {
+            name: self._as_it_runs_here(name, service)
+            for name, service in read_copy()["cpu"]["services"].items()
+        }
         self.pids: dict[str, int] = {}
-        self.statuses: dict[str, int] = {}
 
-    def image(self, name: str) -> Stage:
-        """The last stage of a service's image."""
-        return read_stages(Path(self.services[name]["build"]["dockerfile"]).stem)[-1]
-
-    def here(self, name: str, word: str) -> str:
-        """A word of a service's as it reads on this machine."""
-        word = re.sub(r"\b(?:triton|0\.0\.0\.0)\b(?=$|:)", "127.0.0.1", word)
-        word = re.sub(r"\b80\d\d\b", lambda found: self.ports.get(found[0], found[0]), word)
-        for path, folder in self._folders(name).items():
-            if word == path or word.startswith(f"{path}/"):
-                return f"{folder}{word.removeprefix(path)}"
-        return word
-
-    def _folders(self, name: str) -> dict[str, Path]:
-        """Each path that a service may write to, or that another one writes to."""
-        service = self.services[name]
-        mounts = [mount for mount in service["volumes"] if mount["type"] == "volume"]
-        folders = {mount["target"]: self.folder / mount["source"] for mount in mounts}
-        temporary = [line.split(":")[0] for line in service["tmpfs"]]
-        return folders | {p: self.folder / f"{name}{p.replace('/', '-')}" for p in temporary}
-
-    def environment(self, name: str) -> dict[str, str]:
-        """What a service's processes get."""
-        image = self.image(name)
-        given = image.environment | (self.services[name]["environment"] or {})
-        given = {key: self.here(name, value) for key, value in given.items()}
+    def _as_it_runs_here(self, name: str, service: dict[str, Any]) -> dict[str, Any]:
+        """What `docker compose` and the image say of a service, in this machine's words."""
+        image = read_stages(Path(service["build"]["dockerfile"]).stem)[-1]
         assert image.environment["PATH"] == f"{HOME}/.venv/bin:$PATH"
-        system = {"HOME": "/nonexistent", "TMPDIR": self.here(name, "/tmp")}  # noqa: S108 - the container's
-        return given | system | {"PATH": f"{self.programs[name]}:{os.environ['PATH']}"}
+        service["environment"] = image.environment | (service["environment"] or {})
+        service["entrypoint"] = service["entrypoint"] or image.entry_point
+        text = re.sub(r"\btriton(?=:80)|0\.0\.0\.0", "127.0.0.1", json.dumps(service))
+        text = re.sub(r"\b80\d\d\b", lambda found: self.ports[found[0]], text)
+        # First what lies in /tmp, where the test's own folders may lie, too.
+        folders = {line.split(":")[0]: self.folder / f"{name}-tmp" for line in service["tmpfs"]}
+        mounts = [mount for mount in service["volumes"] if mount["type"] == "volume"]
+        folders |= {mount["target"]: self.folder / mount["source"] for mount in mounts}
+        for path, here in folders.items():
+            here.mkdir(exist_ok=True)
+            text = re.sub(rf'(?<="){path}(?=["/])', str(here), text)
+        found: dict[str, Any] = json.loads(text)
+        found["environment"] |= {
+            "HOME": "/nonexistent",
+            "TMPDIR": str(self.folder / f"{name}-tmp"),
+            "PATH": f"{self.programs[name]}:{os.environ['PATH']}",
+        }
+        return found
 
     def is_healthy(self, name: str) -> bool:
         """Carry out a service's health check once."""
-        check = self.services[name]["healthcheck"]
-        kind, *words = (self.here(name, word) for word in check["test"])
-        assert kind == "CMD"
-        options = {"env": self.environment(name), "timeout": seconds(check["timeout"]) + 10}
-        program = self.programs[name] / words[0]
-        return subprocess.run([program, *words[1:]], capture_output=True, **options).returncode == 0
+        service = self.services[name]
+        _, program, *words = service["healthcheck"]["test"]
+        patience_s = seconds(service["healthcheck"]["timeout"]) + 10
+        options = {"env": service["environment"], "timeout": patience_s}
+        command = [self.programs[name] / program, *words]
+        return subprocess.run(command, capture_output=True, **options).returncode == 0
 
     @contextmanager
     def running(self, name: str) -> Iterator[None]:
         """Start a service as its image and the compose file say; stop it as an engine does."""
-        for folder in self._folders(name).values():
-            folder.mkdir(exist_ok=True)
         service = self.services[name]
-        words = service["entrypoint"] or self.image(name).entry_point
-        program, *words = [*words, *(service["command"] or [])]
+        program, *words = [*service["entrypoint"], *(service["command"] or [])]
         log = self.folder / f"{name}.log"
         with log.open("wb") as file:
             process = subprocess.Popen(
                 [self.programs[name] / program, *words],
-                env=self.environment(name),
+                env=service["environment"],
                 cwd="/",
                 stdin=subprocess.DEVNULL,
                 stdout=file,
@@ -202,7 +182,7 @@ class Machine:
             self.pids[name] = process.pid
             yield
             process.send_signal(signal.SIGTERM)
-            self.statuses[name] = process.wait(seconds(service["stop_grace_period"]))
+            assert process.wait(seconds(service["stop_grace_period"])) == 0, log.read_text()
         finally:
             process.kill()
 

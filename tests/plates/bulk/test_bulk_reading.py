@@ -109,18 +109,11 @@ def test_a_photo_that_kills_is_named_and_the_others_are_read(source, out):
 
 
 @pytest.mark.parametrize(
-    ("text", "deaths_at"),
-    [
-        ("attempt\n0\n1\nattempt\n0\nattempt\n0\n1\n2\n", {0: 1, 1: 1, 2: 1}),
-        *(("", {}), ("\0\0\0", {}), ("attempt\n", {}), ("attempt\n1\n\0\0", {1: 1})),
-    ],
+    ("text", "deaths_at"), [("\0\0\0", {}), ("attempt\n0\n1\nattempt\n2\n\0\0", {1: 1, 2: 1})]
 )
-def test_a_journal_names_where_processes_died_and_may_be_damaged(tmp_path, text, deaths_at):
+def test_a_damaged_journal_is_read_as_far_as_it_goes(tmp_path, text, deaths_at):
     (tmp_path / "chunk-00000007.journal").write_text(text)
-    with Journal(tmp_path, 7) as journal:
-        journal.begin(1)
-    assert journal.deaths_at == deaths_at
-    assert not list(tmp_path.iterdir())
+    assert Journal(tmp_path, 7).deaths_at == deaths_at
 
 
 def test_damage_and_a_missing_listing_are_named(source, out):

@@ -1,10 +1,9 @@
 """A run from listing to manifest, with a reader in this process instead of Ray's."""
 
-import contextlib
 import errno
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,8 +15,7 @@ from bulk_cases import WEIGHTS, archive, jpeg, reader
 from photo_files import BAD
 
 from plates.bulk import BulkError, OutputError, Request, reading, running
-from plates.bulk.output import Output
-from plates.bulk.reading import Journal, Outcome
+from plates.bulk.reading import Outcome
 
 
 class InProcess:
@@ -32,9 +30,6 @@ class InProcess:
         reads = reader(request.source, request.out)
         for count, chunk in enumerate(wanted):
             if count == self.stop_after:
-                # As a process that is killed with the run leaves it.
-                with contextlib.suppress(OSError):
-                    Journal(request.out / "work", chunk).__enter__().begin(1)
                 raise KeyboardInterrupt
             yield reads.read(chunk)
 
@@ -53,9 +48,9 @@ def request_(tmp_path):
     return Request(str(archive(tmp_path / "photos", 12)), tmp_path / "out", chunk=4)
 
 
-def run(request: Request, said: list[str] | None = None) -> dict[str, Any]:
+def run(request: Request, say: Callable[[str], None] = lambda _: None) -> dict[str, Any]:
     """The counts of a run, with its state."""
-    done = running.run(request, (said if said is not None else []).append)
+    done = running.run(request, say)
     return {"state": done["state"], **done["counts"]}
 
 
@@ -79,30 +74,13 @@ def photos_of(request: Request) -> set[str]:
 def test_a_finished_run_has_nothing_left_to_do(ray, request_, monkeypatch, capfd):
     monkeypatch.setattr(running, "_REPORT_EVERY_S", 0)
     said: list[str] = []
-    done = run(request_, said)
+    done = run(request_, said.append)
     assert (done["state"], done["photos"], done["done"], done["failed"]) == ("complete", 12, 12, 0)
     # Without a terminal progress is lines.
     assert "12 of 12 files are done, 0 could not be read" in said
     assert capfd.readouterr().err == ""
     assert run(request_) == done
     assert ray.asked == [0, 1, 2]
-
-
-def test_a_stopped_run_goes_on_and_blames_no_photo(ray, request_):
-    ray.stop_after = 2
-    for _ in range(reading.DEATHS_ALLOWED):
-        with pytest.raises(KeyboardInterrupt):
-            run(request_)
-        kept = manifest_of(request_)
-        assert (kept["state"], kept["counts"]["done"]) == ("stopped", 8)
-        ray.stop_after = 0
-    ray.stop_after = None
-    said: list[str] = []
-    done = run(request_, said)
-    assert (done["state"], done["process_deaths"], done["failed"]) == ("complete", 0, 0)
-    assert not any("died" in line for line in said)
-    assert ray.asked == [0, 1, 2, 2, 2, 2]
-    assert len(photos_of(request_)) == 12
 
 
 def test_files_are_chosen_by_their_bytes(request_):
@@ -165,11 +143,6 @@ def test_what_a_run_was_not_begun_with_is_refused_by_name(request_, monkeypatch)
     ):
         with pytest.raises(OutputError, match=named):
             run(replace(request_, **change))
-    with (
-        Output(request_.out).locked(),
-        pytest.raises(OutputError, match=f"process {os.getpid()} .*another --out"),
-    ):
-        run(request_)
     assert run(request_)["state"] == "complete"
     monkeypatch.setattr(running, "prepare", lambda _: "sha256:1")
     with pytest.raises(OutputError, match="weights 'sha256:0'"):

@@ -75,6 +75,9 @@ def test_a_folder_that_may_not_be_read_is_named_and_the_others_are_listed(tmp_pa
 def test_a_source_that_cannot_be_opened_says_why(source, said):
     with pytest.raises(BulkError, match=said):
         list(find_photos(source))
+
+
+def test_a_package_that_is_missing_is_named():
     with pytest.raises(BulkError, match=r"nothing_of_that_name.*pip install -r"):
         require("nothing_of_that_name")
 
@@ -146,6 +149,7 @@ def test_the_web_is_a_source(tmp_path, monkeypatch):
             fetcher.fetch(found["good.jpg"])
         (tmp_path / "sub" / "deep").write_bytes(large)
         assert fetcher.fetch(found["sub/deep"]) == large
+        # Not every storage says how large its files are.
         monkeypatch.setattr(source, "LIMITS", Limits(max_bytes=1_000_000))
         assert fetcher.fetch(found["sub/deep"]) == large[:1_000_001]
         for place, said in (("forbidden/", "not allowed"), ("nowhere/", "not there")):
@@ -156,14 +160,8 @@ def test_the_web_is_a_source(tmp_path, monkeypatch):
     assert describe(refused.value)[0] == "unreachable"
 
 
-def test_no_more_than_the_limit_is_read_of_large_files(tmp_path, monkeypatch):
+def test_of_a_file_that_is_too_large_no_more_than_its_kind_is_read(tmp_path, monkeypatch):
     monkeypatch.setattr(source, "LIMITS", Limits(max_bytes=2000))
     (tmp_path / "a.jpg").write_bytes(bytes(3000))
     (photo,) = find_photos(str(tmp_path))
     assert len(Fetcher(str(tmp_path)).fetch(photo)) == HEAD_BYTES
-    # Not every storage says how large its files are.
-    path = tmp_path / "photos.zip"
-    with zipfile.ZipFile(path, "w") as file:
-        file.writestr("a.jpg", bytes(3000))
-    sizeless = Photo(os.fsencode(f"zip://a.jpg::{path}"))
-    assert len(Fetcher(f"zip://::{path}").fetch(sizeless)) == 2001

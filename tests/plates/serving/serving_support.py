@@ -1,21 +1,15 @@
-"""What tests of serving share: model repositories, real and pretended, and a fake Triton."""
+"""What tests of serving share: model repositories, and a Triton as an image has it."""
 
 import hashlib
 import json
 import shutil
-import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import fake_tritonserver
-import pytest
-from fake_tritonserver import BOX, TEXT
 from support import wait_until
 
-from plates.serving import triton
 from plates.serving.installation import Installation
-from plates.serving.versions import View
 
 
 def ticked_until(part: Any, condition: Callable[[], Any], seconds: float = 30) -> None:
@@ -28,46 +22,56 @@ def ticked_until(part: Any, condition: Callable[[], Any], seconds: float = 30) -
     wait_until(look, seconds)
 
 
-# --- a repository whose models only look like some, for `fake_tritonserver` ---
+# --- a repository without weights, which a real Triton loads at once ---
 
-CONFIG = 'backend: "{}"\nmax_batch_size: 1\n'
-MODELS = {"yolo": "openvino", "lprnet": "openvino", "plate_recognition": "python"}
-PLATE = (TEXT, BOX)
+TEXT, BOX = "A123BC77", [10.0, 20.0, 110.0, 44.0]
+CONFIG = """
+backend: "python"
+input [ { name: "image" data_type: TYPE_UINT8 dims: [ -1 ] } ]
+output [
+  { name: "texts" data_type: TYPE_STRING dims: [ -1, 1 ] },
+  { name: "coordinates" data_type: TYPE_FP32 dims: [ -1, 4 ] }
+]
+instance_group [ { kind: KIND_CPU } ]
+"""
+MODEL = f"""
+import numpy as np
+import triton_python_backend_utils as pb_utils
+
+class TritonPythonModel:
+    def execute(self, requests):
+        texts = pb_utils.Tensor("texts", np.array([["{TEXT}"]], object))
+        boxes = pb_utils.Tensor("coordinates", np.array([{BOX}], np.float32))
+        return [pb_utils.InferenceResponse([texts, boxes]) for r in requests]
+"""
+BROKEN = "raise ImportError('no such luck')"
+SLOW = MODEL + "    def initialize(self, args):\n        import time; time.sleep(300)\n"
 
 
-def make_repository(folder: Path) -> Path:
-    for model, backend in MODELS.items():
-        (folder / model / "configs").mkdir(parents=True)
-        (folder / model / "config.pbtxt").write_text(CONFIG.format("pytorch"))
-        (folder / model / "configs" / "cpu.pbtxt").write_text(CONFIG.format(backend))
-    publish(folder, 1)
+def make_repository(folder: Path, nets: Sequence[str] = ()) -> Path:
+    """Make a repository with version 1 of a model that reads the same in each photo.
+
+    With `nets` it is for tests without a Triton: they are files that only look like some.
+    """
+    for model in (*nets, "plate_recognition"):
+        (folder / model).mkdir(parents=True)
+        (folder / model / "config.pbtxt").write_text(CONFIG)
+    publish(folder, 1, nets=nets)
     return folder
 
 
-def publish(folder: Path, number: int, code: str = "pass", text: str = TEXT) -> None:
-    """Add a version: what its model.py holds, and what is read with it on its golden photo."""
-    hashes = {}
-    for net in ("yolo", "lprnet"):
-        for kind in ("onnx", "pt"):
-            name = f"{net}/{number}/model.{kind}"
-            (folder / name).parent.mkdir(exist_ok=True)
-            (folder / name).write_text(name)
-            hashes[name] = hashlib.sha256(name.encode()).hexdigest()
-    manifest = {"artifacts": hashes, "golden": [{"text": PLATE[0], "box": PLATE[1]}]}
-    files = {"model.py": code, "text": text, "golden.jpg": "photo"}
-    files |= {"sleep.py": "import time; time.sleep(600)", "exported.json": json.dumps(manifest)}
-    for file, content in files.items():
-        path = folder / "plate_recognition" / str(number) / file
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(content)
-
-
-def shown(view: View) -> dict[str, set[int]]:
-    """Models to the versions that a view shows."""
-    return {
-        model.name: {int(version.name) for version in model.glob("[0-9]*")}
-        for model in view.folder.iterdir()
-    }
+def publish(folder: Path, number: int, code: str = MODEL, nets: Sequence[str] = ()) -> None:
+    """Add a version, with `code` as its model.py."""
+    artifacts = [f"{net}/{number}/model.onnx" for net in nets]
+    artifacts.append(f"plate_recognition/{number}/weights.bin")
+    files = {artifact: artifact for artifact in artifacts}
+    hashes = {name: hashlib.sha256(name.encode()).hexdigest() for name in artifacts}
+    manifest = {"artifacts": hashes, "golden": [{"text": TEXT, "box": BOX}]}
+    own = {"model.py": code, "golden.jpg": "photo", "exported.json": json.dumps(manifest)}
+    files |= {f"plate_recognition/{number}/{name}": content for name, content in own.items()}
+    for name, content in files.items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(content)
 
 
 def make_image(folder: Path, server: str = "exit 1") -> Installation:
@@ -80,57 +84,15 @@ def make_image(folder: Path, server: str = "exit 1") -> Installation:
     return image
 
 
-def install_fake(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have `EmbeddedTriton` start the fake server instead of Triton."""
-    image = make_image(folder, f'exec {sys.executable} {fake_tritonserver.__file__} "$@"')
-    monkeypatch.setattr(triton, "find_installation", lambda: image)
-
-
-# --- one model without weights, which a real Triton loads at once ---
-
-MODEL_CONFIG = """
-backend: "python"
-input [ { name: "image" data_type: TYPE_UINT8 dims: [ -1 ] } ]
-output [
-  { name: "texts" data_type: TYPE_STRING dims: [ -1, 1 ] },
-  { name: "coordinates" data_type: TYPE_FP32 dims: [ -1, 4 ] }
-]
-instance_group [ { kind: KIND_CPU } ]
-"""
-MODEL = """
-import numpy as np
-import triton_python_backend_utils as pb_utils
-
-class TritonPythonModel:
-    def execute(self, requests):
-        texts = pb_utils.Tensor("texts", np.array([["A"]], object))
-        boxes = pb_utils.Tensor("coordinates", np.zeros((1, 4), np.float32))
-        return [pb_utils.InferenceResponse([texts, boxes]) for r in requests]
-"""
-
-
-def make_model(repository: Path) -> Path:
-    """Make a repository with one model that reads the same in each photo; returns its code."""
-    folder = repository / "plate_recognition" / "1"
-    folder.mkdir(parents=True)
-    (folder.parent / "config.pbtxt").write_text(MODEL_CONFIG)
-    # The real one has this beside it, and is refused without it.
-    (folder / "exported.json").write_text("{}")
-    (folder / "model.py").write_text(MODEL)
-    return folder / "model.py"
-
-
 # --- versions made from an exported one: good, misreading and damaged ---
 
-NETS = ("yolo", "stn", "lprnet")
+EXPORTED = ("yolo", "stn", "lprnet", "plate_recognition")
 
 
 def copy_repository(exported: Path, folder: Path) -> Path:
-    """Its version 1, with the artifacts that a CPU is served from."""
-    artifacts = shutil.ignore_patterns("model.pt", ".exported", "__pycache__", "[2-9]*")
-    shutil.copytree(exported, folder, ignore=artifacts)
-    _write_manifest(folder, 1)
-    return folder
+    """Its version 1 alone."""
+    ignored = shutil.ignore_patterns(".exported", "__pycache__", "[2-9]*")
+    return Path(shutil.copytree(exported, folder, ignore=ignored))
 
 
 def add_version(repository: Path, version: int, text: str = "", damaged: str = "") -> None:
@@ -139,29 +101,22 @@ def add_version(repository: Path, version: int, text: str = "", damaged: str = "
     If wanted with a golden photo that should be read as `text`, or with a net that was damaged
     before its hash was taken.
     """
-    for name in NETS:
-        shutil.copytree(repository / name / "1", repository / name / str(version))
+    for model in EXPORTED:
+        source, target = repository / model / "1", repository / model / str(version)
+        shutil.copytree(source, target, ignore=shutil.ignore_patterns("exported.json"))
+    folder = repository / "plate_recognition"
+    content = (folder / "1" / "exported.json").read_text().replace("/1/", f"/{version}/")
+    manifest = json.loads(content)
+    if text:
+        manifest["golden"][0]["text"] = text
     if damaged:
-        path = repository / damaged / str(version) / "model.onnx"
-        path.write_bytes(path.read_bytes()[:-100_000])
-    folder = repository / "plate_recognition" / str(version)
-    folder.mkdir()
-    for name in ("model.py", "golden.jpg"):
-        shutil.copy(folder.with_name("1") / name, folder)
-    _write_manifest(repository, version, text)
-
-
-def _write_manifest(repository: Path, version: int, text: str = "") -> None:
-    """What version 1's says, with hashes of the artifacts as they are."""
-    path = repository / "plate_recognition" / "1" / "exported.json"
-    content = json.loads(path.read_text())
-    names = [f"{net}/{version}/model.onnx" for net in NETS]
-    digests = {n: hashlib.sha256((repository / n).read_bytes()).hexdigest() for n in names}
-    golden = [plate | {"text": text or plate["text"]} for plate in content["golden"]]
-    content |= {"artifacts": digests, "golden": golden}
-    (path.parent.with_name(str(version)) / path.name).write_text(json.dumps(content))
+        name = f"{damaged}/{version}/model.onnx"
+        data = (repository / name).read_bytes()[:-100_000]
+        (repository / name).write_bytes(data)
+        manifest["artifacts"][name] = hashlib.sha256(data).hexdigest()
+    (folder / str(version) / "exported.json").write_text(json.dumps(manifest))
 
 
 def remove_version(repository: Path, version: int) -> None:
-    for model in (*NETS, "plate_recognition"):
+    for model in EXPORTED:
         shutil.rmtree(repository / model / str(version))

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from serving_support import MODEL, make_model, ticked_until
+from serving_support import BROKEN, MODEL, SLOW, make_repository, ticked_until
 from support import wait_until
 
 from plates.serving import healing, processes, supervisor, triton
@@ -22,20 +22,20 @@ from plates.serving.triton import EmbeddedTriton
 
 pytestmark = [pytest.mark.live, pytest.mark.control]
 
-BROKEN = "raise ImportError('no such luck')"
 HANGING = MODEL.replace("        texts", "        import time; time.sleep(600)\n        texts", 1)
-SLOW = MODEL + "    def initialize(self, args):\n        import time; time.sleep(300)\n"
 
 
 @pytest.fixture
-def model(tmp_path):
-    """The code of a repository's only model."""
-    return make_model(tmp_path / "models")
+def models(tmp_path):
+    """A repository with one model, and no version of it that could be refused."""
+    folder = make_repository(tmp_path / "models")
+    (folder / "plate_recognition" / "1" / "exported.json").write_text("{}")
+    return folder
 
 
 @pytest.fixture
-def models(model):
-    return model.parents[2]
+def model(models):
+    return models / "plate_recognition" / "1" / "model.py"
 
 
 def all_dead(pids: list[int]) -> bool:
@@ -102,8 +102,6 @@ def test_nothing_survives(models, hurt, number, monkeypatch):
     monkeypatch.setattr(triton, "STOP_S", 3.0)
     with EmbeddedTriton(models) as server:
         family, prefix, pids = family_of(server), server.shm_prefix, server.pids
-        keeper = server._guardian
-        assert keeper.pid == pids.guardian and keeper.poll() is None
         victims = {"guardian": [pids.guardian], "server": [pids.server], "stubs": pids.stubs}
         for pid in [pid for name in hurt for pid in victims[name]]:
             os.kill(pid, number)
@@ -117,8 +115,6 @@ def test_nothing_survives(models, hurt, number, monkeypatch):
                 _ = server.pids
     assert all_dead(family)
     assert not processes.leftovers(prefix)
-    # Unless it is hurt itself, the guardian needs no help: its time suffices.
-    assert (keeper.returncode == -signal.SIGKILL) == ("guardian" in hurt)
 
 
 def test_a_model_that_is_never_ready_is_an_error_with_its_reason(model, models, monkeypatch):

@@ -1,35 +1,40 @@
-"""The supervisor's part that is Triton, over a server without models: starts and changes.
+"""The supervisor's part that is Triton, over a model without weights: starts and changes.
 
-Restarts, and changes of a real Triton, are in test_embedded.py and test_versions_live.py.
+Restarts, and changes of the real models, are in test_embedded.py and test_versions_live.py.
 """
 
 import logging
 import os
-import queue
 import signal
 import socket
-import threading
-from pathlib import Path
-from typing import Any
 
 import pytest
-from serving_support import install_fake, make_repository, publish, ticked_until
+from serving_support import (
+    BROKEN,
+    MODEL,
+    SLOW,
+    TEXT,
+    make_image,
+    make_repository,
+    publish,
+    ticked_until,
+)
 
-from api.status import read_status
-from plates.serving import healing, supervisor, versions
-from plates.serving.errors import GaveUp, PreflightError, RequestError, StartError, VersionError
+from plates.serving import client, healing, supervisor, versions
+from plates.serving.errors import GaveUp, PreflightError, StartError
 from plates.serving.healing import TritonHealer
-from plates.serving.supervisor import Supervisor
 from plates.serving.triton import EmbeddedTriton
+
+pytestmark = [pytest.mark.live, pytest.mark.control]
 
 
 @pytest.fixture(autouse=True)
-def fake_server(tmp_path, monkeypatch):
-    install_fake(tmp_path / "tritonserver", monkeypatch)
+def hurry(monkeypatch):
     monkeypatch.setattr(supervisor, "_FIRST_PAUSE_S", 0.0)
     monkeypatch.setattr(versions, "LOOK_PAUSE_S", 0.1)
     monkeypatch.setattr(healing, "_ASK_PAUSE_S", 0.05)
     monkeypatch.setattr(healing, "_REAPED_S", 0.3)
+    monkeypatch.setattr("plates.serving.triton.EXIT_TIMEOUT_S", 0)
 
 
 @pytest.fixture
@@ -61,7 +66,7 @@ def start(healer: TritonHealer) -> None:
 def test_versions_of_which_none_starts_are_tried_once_each(repository, caplog):
     caplog.set_level(logging.INFO)
     for number in (1, 2):
-        publish(repository, number, code="raise ImportError")
+        publish(repository, number, code=BROKEN)
     # Ports that were given stay the same: that they are tried again is no reason to go on for ever.
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
@@ -75,139 +80,83 @@ def test_versions_of_which_none_starts_are_tried_once_each(repository, caplog):
 @pytest.mark.parametrize(
     ("spoil", "reason"),
     [
-        ({"code": "raise ImportError"}, "no such luck"),
-        ({"text": "X999XX99"}, "read X999XX99"),
-        ({}, "yolo/2/model.onnx is not what was exported"),
+        ({"code": BROKEN}, "no such luck"),
+        ({"code": MODEL.replace(TEXT, "X999XX99")}, "read X999XX99"),
+        ({}, "2/weights.bin is not what was exported"),
     ],
 )
 def test_a_start_goes_on_with_the_next_version(repository, healer, spoil, reason):
     publish(repository, 2, **spoil)
     if not spoil:
-        (repository / "yolo" / "2" / "model.onnx").write_text("cut off")
+        (repository / "plate_recognition" / "2" / "weights.bin").write_text("cut off")
     start(healer)
     assert healer.status.release == 1 and reason in healer.status.refused["2"]
 
 
-def test_a_port_in_use_is_no_fault_of_the_version(repository):
+def test_a_port_in_use_is_no_fault_of_the_version(repository, tmp_path, monkeypatch):
     """Another process takes it while Triton starts; one that is taken before: test_installation."""
     publish(repository, 2)
     healer = TritonHealer(EmbeddedTriton(repository), b"photo")
-    server = Path(repository.parent, "tritonserver", "bin", "tritonserver")
-    server.write_text("#!/bin/sh\necho 'failed to bind: Address already in use'; exit 1\n")
+    image = make_image(tmp_path / "opt", "echo 'failed to bind: Address already in use'; exit 1")
+    monkeypatch.setattr("plates.serving.triton.find_installation", lambda: image)
     with pytest.raises(PreflightError, match="already in use"):
         healer.start()
     assert healer.status.refused == {}
 
 
-@pytest.mark.parametrize(
-    ("content", "reason"),
-    [
-        ("edited", r"lprnet/1/model\.onnx is not what was exported"),
-        (None, r"lprnet has no model\.onnx: run `make export`"),
-    ],
-)
-def test_a_version_that_was_changed_in_place_ends_with_a_status(
-    repository, triton, healer, monkeypatch, content, reason
-):
+def test_a_version_that_was_changed_in_place_is_given_up(repository, triton, healer, monkeypatch):
     monkeypatch.setattr(supervisor, "MAX_IN_A_ROW", 2)
-    path, served = repository.with_name("status.json"), repository / "lprnet" / "1" / "model.onnx"
-    parts = Supervisor([healer], path)
-    parts.start()
-    served.unlink()
-    if content:
-        served.write_text(content)
+    start(healer)
+    (repository / "plate_recognition" / "1" / "weights.bin").write_text("edited")
     os.kill(triton.pids.server, signal.SIGKILL)
-    with pytest.raises(GaveUp, match=rf"(?s)Triton can't be healed.*{reason}"):
-        parts.run()
-    status = read_status(path)
-    assert (status.state, status.restarts["triton"]) == ("failed", 2)
+    with pytest.raises(GaveUp, match=r"(?s)can't be healed.*1/weights\.bin is not what was"):
+        ticked_until(healer, lambda: False)
+    assert healer.status.restarts["triton"] == 2
 
 
 def test_a_slow_start_keeps_no_other_part_waiting_and_a_stop_then_leaves_nothing(
-    healer, triton, monkeypatch
+    healer, triton, repository
 ):
     start(healer)
-    starting, go_on = threading.Semaphore(0), threading.Semaphore(0)
-    real_start = triton.start
-
-    def slow(*arguments: Any) -> EmbeddedTriton:
-        starting.release()
-        go_on.acquire(timeout=60)
-        return real_start(*arguments)
-
-    monkeypatch.setattr(triton, "start", slow)
+    (repository / "plate_recognition" / "1" / "model.py").write_text(SLOW)
     os.kill(triton.pids.server, signal.SIGKILL)
-    ticked_until(healer, lambda: starting.acquire(blocking=False))
+    ticked_until(healer, lambda: healer.status.restarts["triton"] and triton.poll() is None)
     healer.tick()
     assert healer.status.state == "healing"
-    threading.Timer(0.1, go_on.release).start()
     healer.stop()
     healer._thread.join(30)
     assert not healer._thread.is_alive()
     assert triton.poll() == 1 and triton._folder is None
     assert healer.status.refused == {}
+    with pytest.raises(StartError, match="stopped while it started"):
+        triton.start()
 
 
 # --- changes of the model version ---
 
 
-class Change:
-    """Stands for `change_version`: it takes until the test says how it ends.
-
-    Attributes:
-        started: Released whenever one begins.
-        outcomes: Each error with which one ends; None for success.
-    """
-
-    def __init__(self) -> None:
-        self.started = threading.Semaphore(0)
-        self.outcomes: queue.Queue[Exception | None] = queue.Queue()
-
-    def __call__(self, *_: object) -> None:
-        self.started.release()
-        if outcome := self.outcomes.get():
-            raise outcome
-
-
-@pytest.fixture
-def change(monkeypatch):
-    change = Change()
-    monkeypatch.setattr(healing, "change_version", change)
-    yield change
-    for _ in range(10):  # one for each that was begun
-        change.outcomes.put(None)
-
-
-def start_change(healer: TritonHealer, repository: Path, change: Change) -> None:
+def test_a_refused_version_is_tried_again_when_its_files_change_and_then_served(healer, repository):
     start(healer)
-    publish(repository, 2)
-    ticked_until(healer, lambda: change.started.acquire(blocking=False))
-
-
-def test_a_refused_version_is_tried_again_when_its_files_change_and_then_served(
-    healer, repository, change
-):
-    start_change(healer, repository, change)
-    change.outcomes.put(VersionError("it misreads"))
-    ticked_until(healer, lambda: healer.status.refused == {"2": "it misreads"})
+    publish(repository, 2, MODEL.replace(TEXT, "X999XX99"))
+    ticked_until(healer, lambda: "read X999XX99" in healer.status.refused.get("2", ""))
     assert healer.status.release == 1
-    os.utime(repository / "yolo" / "2" / "model.onnx", (1, 1))
-    ticked_until(healer, lambda: change.started.acquire(blocking=False))
-    assert healer.status.refused == {}
-    change.outcomes.put(None)
+    publish(repository, 2)
     ticked_until(healer, lambda: healer.status.release == 2)
     assert healer.status.state == "ready" and healer.status.restarts["triton"] == 0
-
-
-def test_a_version_that_ends_triton_twice_is_refused(healer, triton, repository, change):
-    start_change(healer, repository, change)
-    os.kill(triton.pids.stubs[0], signal.SIGKILL)
-    ticked_until(healer, lambda: healer.status.restarts["plate_recognition"] == 1)
-    assert change.outcomes.empty(), "it was healed at once: the change has not ended"
     assert healer.status.refused == {}
-    change.outcomes.put(None)
-    ticked_until(healer, lambda: change.started.acquire(blocking=False))
-    change.outcomes.put(RequestError("Triton gave no answer"))
-    ticked_until(healer, lambda: healer.status.refused == {"2": "Triton gave no answer"})
+
+
+def test_a_version_with_which_triton_fails_twice_is_refused(
+    healer, triton, repository, monkeypatch
+):
+    start(healer)
+    publish(repository, 2, SLOW)
+    ticked_until(healer, lambda: len(triton.pids.stubs) == 2)  # one is being loaded
+    monkeypatch.setattr(client, "_LOAD_S", 0.5)
+    os.kill(triton.pids.server, signal.SIGKILL)
+    ticked_until(healer, lambda: healer.status.restarts["triton"] == 1)
+    assert healer.status.refused == {}
+    ticked_until(healer, lambda: healer.status.restarts["triton"] == 2)
     ticked_until(healer, lambda: healer.status.state == "ready")
-    assert healer.status.release == 1 and healer.status.restarts["triton"] == 1
+    assert "Triton gave no answer to POST" in healer.status.refused["2"]
+    assert healer.status.release == 1
