@@ -17,16 +17,14 @@ from plate_models.training.benchmark.camera import (
     sample_frames,
     turn_about,
 )
-from plate_models.training.benchmark.designs import FOREIGN, Design, sample_design
 from plate_models.training.benchmark.optics import Lens, sample_lens, sense, store
-from plate_models.training.benchmark.plates import draw_sheet
+from plate_models.training.benchmark.plates import FOREIGN, Design, draw_sheet, sample_design
 from plate_models.training.benchmark.scenes import Light, build, infrared, sample_light
-from plate_models.training.codec import DECODERS, through_codec
-from plate_models.training.imaging import Image, encode_jpeg
+from plate_models.training.imaging import DECODERS, Image, encode_jpeg, through_codec
 from plate_models.training.labels import LabelledPlate
 from plate_models.training.synthetic.kinds import CAR, DRAWN
 
-SEED = 20_260
+_SEED = 20_260
 CHARACTER_PX = (9.0, 36.0)
 BENCHMARK_KINDS = (*DRAWN, *FOREIGN)
 VARIANTS = ("", "night", "codec")
@@ -58,17 +56,16 @@ class BenchmarkPhoto:
     plate: LabelledPlate  # its only one
 
 
-def label(
-    design: Design, kind: str, hung: Frame, camera: Camera, lens: Lens, light: Light
-) -> LabelledPlate:
+def label(design: Design, hung: Frame, camera: Camera, lens: Lens, light: Light) -> LabelledPlate:
     """What a photo shows, and where."""
     quad = lens.bend_points(hung.quad(camera, design.size_mm))
     (x0, y0), (x1, y1) = quad.min(axis=0).tolist(), quad.max(axis=0).tolist()
-    about = design.text, True, "dark" if light.dark else "day", design.lines, kind
+    lighting = "dark" if light.dark else "day"
+    about = design.text, True, lighting, design.kind.lines, design.kind.name
     return LabelledPlate((x0, y0, x1, y1), *about, tuple((x, y) for x, y in quad.tolist()))
 
 
-def render_photo(kind: str, index: int, seed: int = SEED, variant: str = "") -> BenchmarkPhoto:
+def render_photo(kind: str, index: int, variant: str = "") -> BenchmarkPhoto:
     """Make one photo of the benchmark; the same arguments make the same bytes.
 
     A kind out of `BENCHMARK_KINDS` and a variant out of `VARIANTS`; others are a ValueError.
@@ -77,7 +74,7 @@ def render_photo(kind: str, index: int, seed: int = SEED, variant: str = "") -> 
         expected = f"{', '.join(BENCHMARK_KINDS)}, and a variant out of {', '.join(VARIANTS[1:])}"
         raise ValueError(f"expected a kind of plate out of {expected}; got {kind!r}, {variant!r}")
     place = BENCHMARK_KINDS.index(kind), index, *([VARIANTS.index(variant)] if variant else [])
-    rng = default_rng(SeedSequence(seed, spawn_key=place))
+    rng = default_rng(SeedSequence(_SEED, spawn_key=place))
     size_wh = _SIZES_WH[int(rng.random() >= _SMALL_SHARE)]
     camera = Camera(size_wh, float(rng.uniform(*_FOCAL)) * size_wh[0])
     pitch = GATE_PITCH_DEG if rng.random() < _GATE_SHARE else DASHCAM_PITCH_DEG
@@ -101,7 +98,7 @@ def render_photo(kind: str, index: int, seed: int = SEED, variant: str = "") -> 
     if variant == "codec":
         pixels = _as_filmed(pixels, rng)
     name = "-".join((kind, *filter(None, [variant]), f"{index:04d}"))
-    shown = label(design, kind, hung, camera, lens, light)
+    shown = label(design, hung, camera, lens, light)
     return BenchmarkPhoto(name, store(pixels, rng), shown)
 
 
@@ -128,7 +125,7 @@ def render_clip(index: int) -> list[BenchmarkPhoto]:
     # Every other one has a Russian car's plate, the rest the others in turn.
     others = [kind for kind in BENCHMARK_KINDS if kind != CAR]
     kind, at = others[index // 2 % len(others)] if index % 2 else CAR, (99, index)
-    rng = default_rng(SeedSequence(SEED, spawn_key=at))
+    rng = default_rng(SeedSequence(_SEED, spawn_key=at))
     size_wh = _CLIP_SIZES_WH[int(rng.random() >= _SMALL_CLIPS_SHARE)]
     camera = Camera(size_wh, float(rng.uniform(*_CLIP_FOCAL)) * size_wh[0])
     tilt = turn_about("zx", rng.uniform(-ROLL_DEG, ROLL_DEG), rng.uniform(*GATE_PITCH_DEG))
@@ -146,10 +143,10 @@ def render_clip(index: int) -> list[BenchmarkPhoto]:
         shown = sheet.seen_at(near * float(face.origin[2] / origin[2]))
         # The same chance in every frame: scene and camera stay, only the noise is new.
         picture, white = build(camera, face_now, hung_now, shown, light, default_rng(look))
-        noise = default_rng(SeedSequence(SEED, spawn_key=(*at, number)))
+        noise = default_rng(SeedSequence(_SEED, spawn_key=(*at, number)))
         seen = lens.see(picture) * np.float32(level / white)
         films.append(sense(seen, light.dark, default_rng(look), noise))
-        labels.append(label(design, kind, hung_now, camera, lens, light))
+        labels.append(label(design, hung_now, camera, lens, light))
     rate = f"{np.exp(rng.uniform(*np.log(_KBITS))):.0f}k"
     films = through_codec(films, "libx264", b=rate, maxrate=rate, bufsize=rate, g="250")
     kept = list(enumerate(zip(films, labels, strict=True)))[_LEAD:]

@@ -8,8 +8,7 @@ from numpy.random import Generator
 from PIL import Image as Pictures
 from PIL import ImageDraw
 
-from plate_models.training.imaging import Floats, Image, box_corners, carried_font
-from plate_models.training.synthetic.glyphs import Mask
+from plate_models.training.imaging import Floats, Image, Mask, box_corners, carried_font
 from plate_models.training.synthetic.plates import PlateImage
 from plate_models.training.tables import tables_of
 

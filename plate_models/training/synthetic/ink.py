@@ -7,9 +7,12 @@ import cv2
 import numpy as np
 from PIL import Image, ImageDraw
 
-from plate_models.training.synthetic.glyphs import Glyph, Mask, glyph_mask
-from plate_models.training.synthetic.kinds import Box, Group, Layout, PlateKind
+from plate_models.training.imaging import Mask
+from plate_models.training.synthetic.kinds import Box, Glyph, Group, Layout, PlateKind
 
+# Master masks are drawn at this scale and shrunk, so that edges come out anti-aliased.
+_MASTER_PX_PER_MM = 8.0
+_ROUNDING_MM = 1.3  # standard deviation of the blur that rounds a glyph's corners
 CORNER_MM = 9.0
 _FRAME_MM = (2.0, 2.6, 3.2)
 _INSET_MM = 2.8
@@ -17,6 +20,45 @@ _INSET_MM = 2.8
 _CLEAR_MM = 1.2
 # Heights are whole multiples of this: glyphs are cached per height.
 _HEIGHT_STEP_MM = 2.0
+
+
+@lru_cache(maxsize=512)
+def _master(glyph: Glyph, bolder_mm: float) -> Mask:
+    scale = _MASTER_PX_PER_MM
+    pad = 4.0  # Room for the rounding blur and for bolder strokes.
+    size_wh = round((glyph.width + 2 * pad) * scale), round((glyph.height + 2 * pad) * scale)
+    picture = Image.new("L", size_wh)
+    draw = ImageDraw.Draw(picture)
+    for stroke in glyph.strokes:
+        points = [((x + pad) * scale, (y + pad) * scale) for x, y in stroke.points]
+        width = (stroke.pen + bolder_mm) * scale
+        draw.line(points, 255, round(width), joint="curve")
+        for end in (points[0], points[-1]) if stroke.round_ends else ():
+            draw.circle(end, width / 2, 255)
+    canvas = np.array(picture)
+    grown = bolder_mm / 2
+    canvas[: round((pad - grown) * scale)] = 0
+    canvas[round((pad + glyph.height + grown) * scale) :] = 0
+    # Blurring and thresholding rounds convex and concave corners alike.
+    blurred = cv2.GaussianBlur(canvas, (0, 0), _ROUNDING_MM * scale)
+    rounded: Mask = np.where(blurred > 127, 255, 0).astype(np.uint8)
+    inner = round(pad * scale / 2)
+    return rounded[inner:-inner, inner:-inner]
+
+
+@lru_cache(maxsize=8192)
+def glyph_mask(glyph: Glyph, px_per_mm: float, height_mm: float, bolder_mm: float = 0.0) -> Mask:
+    """Rasterise a glyph, scaled to a height; the result is cached and must not be written to.
+
+    Strokes are first made bolder, or thinner. Returns (H, W) uint8 coverage with the glyph's box in
+    its middle and a margin of 2 mm (times the glyph's scaling) on each side.
+    """
+    master = _master(glyph, bolder_mm)
+    factor = px_per_mm * height_mm / glyph.height / _MASTER_PX_PER_MM
+    size_wh = max(1, round(master.shape[1] * factor)), max(1, round(master.shape[0] * factor))
+    mask: Mask = np.asarray(cv2.resize(master, size_wh, interpolation=cv2.INTER_AREA))
+    mask.setflags(write=False)
+    return mask
 
 
 def draw_ink(

@@ -2,7 +2,7 @@
 
 All of it comes from the countries' files; ``recognition/countries/ru.toml`` explains the keys. A
 format can be rendered if it has a table ``[formats.plate]``, to which the country's ``[plate]``
-gives defaults. Lengths are in millimetres from the plate's left top corner.
+gives defaults. Lengths are in millimetres from the plate's left top corner, or from a glyph's.
 """
 
 import json
@@ -12,14 +12,14 @@ from functools import cache
 from typing import Annotated, Any, Literal, TypeAlias, TypeVar, get_args
 
 import numpy as np
-from pydantic import Field, TypeAdapter, ValidationError
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
 from plate_models.recognition import countries
 from plate_models.recognition.countries import TOKEN, FormatTable, read_country
 from plate_models.recognition.grammar import FormatError, Grammar, PlateFormat
 from plate_models.spec import RECOGNIZER, first_problem
-from plate_models.training.synthetic.glyphs import Glyph, Point, Strict
 
+Point: TypeAlias = tuple[float, float]
 Box: TypeAlias = tuple[float, float, float, float]
 RGB: TypeAlias = tuple[float, float, float]
 Shares: TypeAlias = tuple[tuple[str, float], ...]
@@ -28,6 +28,69 @@ _Share = Annotated[float, Field(ge=0)]
 _Length = Annotated[float, Field(gt=0)]
 _Purpose = Literal["training", "calibration"]
 _Colour = Literal["white", "black", "red", "yellow", "green", "blue"]
+
+
+class Strict:
+    """Tables of a file: other types and other keys are refused."""
+
+    __pydantic_config__ = ConfigDict(strict=True, extra="forbid")
+
+
+@dataclass(frozen=True)
+class Stroke(Strict):
+    """A pen line: joints are round, ends are cut square unless ``round_ends``."""
+
+    pen: float  # its width
+    # Points (x, y); arcs (centre x and y, radii x and y, start, stop), degrees clockwise from +x,
+    # of a superellipse if a power follows; and Bezier curves (x and y of four control points).
+    path: tuple[
+        Point
+        | tuple[float, float, float, float, float, float]
+        | tuple[float, float, float, float, float, float, float]
+        | tuple[float, float, float, float, float, float, float, float],
+        ...,
+    ]
+    round_ends: bool = False
+
+    @property
+    def points(self) -> list[Point]:
+        """Points along the path."""
+        points: list[Point] = []
+        for part in self.path:
+            if len(part) == 2:
+                points.append(part)
+            elif len(part) == 8:
+                points += _bezier(*part)
+            else:
+                points += _arc(*part)
+        return points
+
+
+# Compared by identity: masks are cached by glyph.
+@dataclass(frozen=True, eq=False)
+class Glyph(Strict):
+    """A character: strokes (x to the right, y down from its top), clipped to its height."""
+
+    width: float
+    strokes: tuple[Stroke, ...]
+    height: float = 58.0
+
+
+def _arc(
+    x: float, y: float, across: float, down: float, start: float, stop: float, power: float = 2.0
+) -> list[Point]:
+    angles = np.radians(np.linspace(start, stop, 2 + int(abs(stop - start) / 5)))
+    cos, sin = np.cos(angles), np.sin(angles)
+    xs = x + across * np.sign(cos) * np.abs(cos) ** (2 / power)
+    ys = y + down * np.sign(sin) * np.abs(sin) ** (2 / power)
+    return list(zip(xs.tolist(), ys.tolist(), strict=True))
+
+
+def _bezier(*control: float) -> list[Point]:
+    t = np.linspace(0, 1, 20)[:, None]
+    a, b, c, d = np.array(control).reshape(4, 2)
+    curve = (1 - t) ** 3 * a + 3 * (1 - t) ** 2 * t * b + 3 * (1 - t) * t**2 * c + t**3 * d
+    return [(float(x), float(y)) for x, y in curve]
 
 
 @dataclass(frozen=True)

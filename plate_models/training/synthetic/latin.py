@@ -13,8 +13,7 @@ from typing import Any
 import cv2
 import numpy as np
 
-from plate_models.training.imaging import Floats, Image
-from plate_models.training.synthetic.glyphs import Mask
+from plate_models.training.imaging import Floats, Image, Mask
 from plate_models.training.synthetic.ink import rounded_box, stamp
 from plate_models.training.synthetic.kinds import RGB, Box
 from plate_models.training.synthetic.typefaces import (

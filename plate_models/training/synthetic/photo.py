@@ -8,8 +8,14 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtr
 
-from plate_models.training.codec import through_codec
-from plate_models.training.imaging import Field, Image, compress, motion_kernel, shift_by
+from plate_models.training.imaging import (
+    Field,
+    Image,
+    compress,
+    motion_kernel,
+    shift_by,
+    through_codec,
+)
 from plate_models.training.synthetic.wear import blobs
 from plate_models.training.tables import tables_of
 

@@ -9,10 +9,16 @@ import numpy as np
 import numpy.typing as npt
 from scipy.spatial.transform import Rotation
 
-from plate_models.training.imaging import Floats, Image, apply_homography, box_corners, shift_by
-from plate_models.training.synthetic.glyphs import Mask, Point
+from plate_models.training.imaging import (
+    Floats,
+    Image,
+    Mask,
+    apply_homography,
+    box_corners,
+    shift_by,
+)
 from plate_models.training.synthetic.ink import CORNER_MM, draw_ink, loosen, rounded_box
-from plate_models.training.synthetic.kinds import CAR, Layout, PlateKind, kind_named
+from plate_models.training.synthetic.kinds import CAR, Layout, PlateKind, Point, kind_named
 from plate_models.training.synthetic.latin import LATIN, LatinPlate, paint_latin, sample_latin
 from plate_models.training.synthetic.texts import sample_text
 from plate_models.training.synthetic.typefaces import FONTS

@@ -10,8 +10,7 @@ import numpy as np
 from PIL import Image as Pictures
 from PIL import ImageDraw, ImageFont
 
-from plate_models.training.imaging import Floats
-from plate_models.training.synthetic.glyphs import Mask
+from plate_models.training.imaging import Floats, Mask
 from plate_models.training.tables import tables_of
 
 # Typefaces as `make fonts` fetches them, or any others that lie there.

@@ -4,8 +4,7 @@ import cv2
 import numpy as np
 from numpy.typing import ArrayLike
 
-from plate_models.training.imaging import Field, Image
-from plate_models.training.synthetic.glyphs import Mask
+from plate_models.training.imaging import Field, Image, Mask
 
 # Curves through few points look round in a cubic and kinked in a linear scaling.
 _CUBIC_BELOW = 20

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from plate_models.training.benchmark import passes
-from plate_models.training.benchmark.drives import FILM_KINDS
-from plate_models.training.benchmark.passes import Film, render_film
+from plate_models.training.benchmark.passes import FILM_KINDS, Film, render_film
 
 
 @pytest.fixture(scope="module")
