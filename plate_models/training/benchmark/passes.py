@@ -11,17 +11,15 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.random import Generator, SeedSequence, default_rng
 
-from plate_models.training.benchmark.camera import (
-    GATE_PITCH_DEG,
-    MOST_OBLIQUE_DEG,
-    ROLL_DEG,
-    Camera,
-    Frame,
-    sample_frames,
-    turn_about,
-)
+from plate_models.training.benchmark.camera import Camera, Frame, sample_camera, sample_frames
 from plate_models.training.benchmark.optics import Lens, sample_lens, sense
-from plate_models.training.benchmark.photos import BENCHMARK_KINDS, CHARACTER_PX, label
+from plate_models.training.benchmark.photos import (
+    CHARACTER_PX,
+    FILM_FOCAL,
+    FILM_SIZES_WH,
+    kind_of_film,
+    label,
+)
 from plate_models.training.benchmark.plates import Design, draw_sheet, sample_design
 from plate_models.training.benchmark.scenes import (
     Light,
@@ -36,7 +34,6 @@ from plate_models.training.benchmark.scenes import (
 from plate_models.training.benchmark.textures import draw_background
 from plate_models.training.imaging import Field, Floats, Image, decode, encode
 from plate_models.training.labels import LabelledPlate
-from plate_models.training.synthetic.kinds import CAR
 
 # "alike": two side by side whose texts differ by one or two digits. "hidden": for a while, behind
 # a post or a lorry. "returning": drives by twice. "glimpse": is in two or three frames.
@@ -58,8 +55,7 @@ _TRIES = 60
 _STEP, _NEAREST, _FARTHER, _GLIMPSED = 0.03, 0.3, 1.2, 1.7
 
 _SEED = 31_070
-_SIZES_WH, _SMALL_SHARE = ((1280, 720), (1920, 1080)), 0.85
-_FOCAL, _WHITE_LEVEL, _DARK_WHITE_LEVEL = (0.9, 1.8), (0.3, 0.9), (0.22, 0.8)
+_SMALL_SHARE, _WHITE_LEVEL, _DARK_WHITE_LEVEL = 0.85, (0.3, 0.9), (0.22, 0.8)
 _KBITS, _KEYFRAMES_S = (500.0, 4000.0), 2
 # The most of a character's height that moves away during the exposure.
 _EXPOSURE_S, _MOST_MOTION = (1 / 1000, 1 / 200), 0.18
@@ -182,7 +178,7 @@ class _Scene:
                 and not (hides < high[0] and ends > low[0])
                 and design.character_mm * plate.scale(self.camera, design.size_mm)
                 >= CHARACTER_PX[0]
-                and plate.obliqueness_deg <= MOST_OBLIQUE_DEG
+                and not plate.oblique
             )
             yield number, replace(shown, legible=legible)
 
@@ -191,15 +187,13 @@ def render_film(kind: str, index: int) -> Film:
     """Make a film of a kind out of `FILM_KINDS`; the same arguments make the same bytes."""
     at = FILM_KINDS.index(kind), index
     rng = default_rng(SeedSequence(_SEED, spawn_key=at))
-    size_wh = _SIZES_WH[int(rng.random() >= _SMALL_SHARE)]
-    camera = Camera(size_wh, float(rng.uniform(*_FOCAL)) * size_wh[0])
-    tilt = turn_about("zx", rng.uniform(-ROLL_DEG, ROLL_DEG), rng.uniform(*GATE_PITCH_DEG))
+    camera, tilt = sample_camera(rng, FILM_SIZES_WH, _SMALL_SHARE, FILM_FOCAL)
     light = sample_light(rng, tilt)
     fps, drives = _sample_drives(kind, index, camera, tilt, rng)
     first = drives[0].vehicle
     character_px = drives[0].design.character_mm * camera.focal / float(first.face.origin[2])
-    lens = replace(sample_lens(rng, size_wh, character_px), motion_px=(0.0, 0.0))
-    place = shade(draw_background(rng, size_wh), camera, first.face, light, rng)
+    lens = replace(sample_lens(rng, camera.size_wh, character_px), motion_px=(0.0, 0.0))
+    place = shade(draw_background(rng, camera.size_wh), camera, first.face, light, rng)
     cover = _hide(drives[0], place, camera, light, rng) if kind == "hidden" else None
     level = rng.uniform(*(_DARK_WHITE_LEVEL if light.dark else _WHITE_LEVEL))
     exposure, rate = np.exp(rng.uniform(*np.log((_EXPOSURE_S, _KBITS)).T))
@@ -219,7 +213,7 @@ def render_film(kind: str, index: int) -> Film:
     speed = dict.fromkeys(("b", "maxrate", "bufsize"), f"{rate:.0f}k")
     packets = encode(pictures(), "libx264", fps, g=str(_KEYFRAMES_S * fps), **speed)
     truths = tuple(tuple(scene.truths(time)) for time in times)
-    return Film(f"{kind}-{index:04d}", size_wh, tuple(packets), tuple(times), truths)
+    return Film(f"{kind}-{index:04d}", camera.size_wh, tuple(packets), tuple(times), truths)
 
 
 def _hide(drive: Drive, place: Place, camera: Camera, light: Light, rng: Generator) -> _Cover:
@@ -251,8 +245,7 @@ def _sample_drives(
     kind: str, index: int, camera: Camera, tilt: Floats, rng: Generator
 ) -> tuple[int, list[Drive]]:
     """Choose a film's frames a second, and who drives where and when."""
-    others = [name for name in BENCHMARK_KINDS if name != CAR]
-    plate = others[index // 2 % len(others)] if index % 2 else CAR
+    plate = kind_of_film(index)
     designs = [sample_design(plate, rng)]
     if kind == "alike":
         designs.append(sample_design(plate, rng, _resembling(designs[0].text, rng)))
@@ -337,7 +330,6 @@ def _walk(
 
 
 def _is_whole(plate: Frame, camera: Camera, design: Design) -> bool:
-    """Whether a plate is in the picture with all of its corners."""
     quad = plate.quad(camera, design.size_mm)
     return bool((quad > 0).all() and (quad < camera.size_wh).all())
 

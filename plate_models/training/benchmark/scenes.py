@@ -100,15 +100,6 @@ def _tinted(rng: Generator, colour: tuple[float, float, float], strength: float)
     return tinted
 
 
-def _cast_shadow(rng: Generator, size_hw: tuple[int, int]) -> Field:
-    """Shadows of trees and houses: fine or coarse, with soft or hard edges.
-
-    Returns (H, W) float32: 1 where directed light comes through.
-    """
-    blots = fractal(rng, size_hw, rng.uniform(2, 8), 1.4 if rng.random() < 0.5 else 1.0)
-    return np.clip(0.5 + float(rng.uniform(1.5, 8)) * blots, 0, 1)
-
-
 # Corners (4, 2) in millimetres, colour, and whether it glows, from the back to the front.
 Body = tuple[tuple[Floats, tuple[float, float, float], bool], ...]
 
@@ -160,8 +151,10 @@ def shade(background: Image, camera: Camera, face: Frame, light: Light, rng: Gen
         return Place(background, unevenness, None)
     middle = shift_by(-_SHADOW_HW[1] / 2, -_SHADOW_HW[0] / 2)
     view = face.homography(camera) @ np.diag((_SHADOW_MM, _SHADOW_MM, 1)) @ middle
-    cast = warp(_cast_shadow(rng, _SHADOW_HW), view, camera.size_wh, cv2.BORDER_REFLECT)
-    return Place(background, unevenness, cast)
+    # Shadows of trees and houses: fine or coarse, with soft or hard edges.
+    blots = fractal(rng, _SHADOW_HW, rng.uniform(2, 8), 1.4 if rng.random() < 0.5 else 1.0)
+    cast: Field = np.clip(0.5 + float(rng.uniform(1.5, 8)) * blots, 0, 1)
+    return Place(background, unevenness, warp(cast, view, camera.size_wh, cv2.BORDER_REFLECT))
 
 
 def white_of(vehicle: Vehicle, light: Light) -> float:
@@ -175,11 +168,11 @@ def compose(place: Place, camera: Camera, vehicles: Sequence[Vehicle], light: Li
     albedo = place.background.copy()
     lit = np.full(albedo.shape[:2], light.far, np.float32)
     for vehicle in vehicles:
-        _paint(albedo, lit, camera, vehicle.face, vehicle.body, light.on(vehicle.face))
+        _paint(albedo, lit, camera, vehicle, light)
     lit *= place.unevenness
     surfaces = np.asarray(cv2.LUT(albedo, _TO_LINEAR), np.float32)
     for vehicle in vehicles:
-        _lay_plate(surfaces, lit, camera, vehicle.plate, vehicle.sheet, light)
+        _lay_plate(surfaces, lit, camera, vehicle, light)
     if place.shadow is not None:
         lit *= place.shadow
     tones = zip(light.direct.astype(np.float32), light.ambient.astype(np.float32), strict=True)
@@ -214,12 +207,10 @@ def draw_body(size_mm: tuple[float, float], rng: Generator) -> Body:
     return tuple(parts)
 
 
-def _paint(
-    albedo: Image, lit: Field, camera: Camera, face: Frame, body: Body, share: float
-) -> None:
-    """Paint the face of a car, in place; ``share`` is of the directed light."""
+def _paint(albedo: Image, lit: Field, camera: Camera, vehicle: Vehicle, light: Light) -> None:
+    face, share = vehicle.face, light.on(vehicle.face)
     view = face.homography(camera)
-    for corners, colour, glows in body:
+    for corners, colour, glows in vehicle.body:
         if (corners @ face.turn[2, :2] + face.origin[2]).min() > _NEAREST_MM:
             path = np.rint(apply_homography(view, corners) * (1 << _SHIFT)).astype(np.int32)
             cv2.fillPoly(albedo, [path], colour, cv2.LINE_AA, _SHIFT)
@@ -232,10 +223,8 @@ def _trapezium(top: float, top_half: float, foot: float, foot_half: float) -> Fl
     return np.array(half, np.float64)
 
 
-def _lay_plate(
-    surfaces: Field, lit: Field, camera: Camera, plate: Frame, sheet: Sheet, light: Light
-) -> None:
-    """Lay a plate over the surfaces, in place."""
+def _lay_plate(surfaces: Field, lit: Field, camera: Camera, vehicle: Vehicle, light: Light) -> None:
+    plate, sheet = vehicle.plate, vehicle.sheet
     view = plate.homography(camera) @ sheet.to_mm
     hull = apply_homography(view, box_corners(*sheet.cover.shape[::-1]))
     x0, y0 = np.clip(np.floor(hull.min(axis=0)), 0, None).astype(int).tolist()

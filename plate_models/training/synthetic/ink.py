@@ -5,6 +5,7 @@ from functools import lru_cache
 
 import cv2
 import numpy as np
+from numpy.random import Generator
 from PIL import Image, ImageDraw
 
 from plate_models.training.imaging import Mask
@@ -65,7 +66,7 @@ def draw_ink(
     text: str,
     kind: PlateKind,
     layout: Layout,
-    rng: np.random.Generator,
+    rng: Generator,
     px_per_mm: float,
     jitter_mm: float,
     bolder_mm: float,
@@ -87,16 +88,26 @@ def draw_ink(
         if kind.lines == 2:
             rows = (0.0, middle - _CLEAR_MM) if index == 0 else (middle + _CLEAR_MM, height)
         for centre in group.centres:
-            place = centre + jitter[done, 0], group.foot + jitter[done, 1]
             size = group.digit_height if text[done].isdigit() else group.letter_height
             glyph = kind.glyph_of(text[done])
-            _draw_character(ink, glyph, place, size, rows, px_per_mm, bolder_mm)
+            mask = glyph_mask(glyph, px_per_mm, size, bolder_mm)
+            # The mask has a margin of 2 mm around the glyph; bolder strokes reach into it.
+            shrink = size / glyph.height
+            growth = max(bolder_mm, 0) / 2 * shrink
+            foot = min(group.foot + jitter[done, 1], rows[1] - growth)
+            top = max(foot - size, rows[0] + growth)
+            x, y = centre + jitter[done, 0], top - 2.0 * shrink
+            stamp(ink, mask, x * px_per_mm, y * px_per_mm)
             done += 1
-    _draw_sign(ink, kind, layout, px_per_mm, bolder_mm)
+    height = layout.sign_height
+    for index, char in enumerate(kind.sign):
+        mask = glyph_mask(kind.outlines[char], px_per_mm, height, bolder_mm - 0.5)
+        x, y = layout.sign[0] + (0.325 + index) * height, layout.sign[1] - 0.035 * height
+        stamp(ink, mask, x * px_per_mm, y * px_per_mm)
     return ink
 
 
-def loosen(layout: Layout, kind: PlateKind, rng: np.random.Generator) -> Layout:
+def loosen(layout: Layout, kind: PlateKind, rng: Generator) -> Layout:
     """Vary the sizes and the places of a layout's groups by the kind's looseness.
 
     Groups of two-line plates stay in their half of the plate.
@@ -125,7 +136,7 @@ def loosen(layout: Layout, kind: PlateKind, rng: np.random.Generator) -> Layout:
     )
 
 
-def _vary(group: Group, share: float, rng: np.random.Generator) -> Group:
+def _vary(group: Group, share: float, rng: Generator) -> Group:
     """Scale a group and its gaps about its middle, and shift it."""
     size = 1 + float(np.clip(rng.normal(0, share), -3 * share, 1.5 * share))
     spread = size * (1 + float(np.clip(rng.normal(0, share / 2), -share / 2, share / 2)))
@@ -147,25 +158,6 @@ def _below(group: Group, top: float, foot: float) -> Group:
     room = _HEIGHT_STEP_MM * ((foot - top) // _HEIGHT_STEP_MM)
     heights = min(group.digit_height, room), min(group.letter_height, room)
     return Group(group.centres, foot, *heights)
-
-
-def _draw_character(
-    ink: Mask,
-    glyph: Glyph,
-    place: tuple[float, float],
-    height: float,
-    rows: tuple[float, float],
-    scale: float,
-    bolder: float,
-) -> None:
-    """Print a glyph with its foot at a place, both in millimetres, and inside rows."""
-    mask = glyph_mask(glyph, scale, height, bolder)
-    # The mask has a margin around the glyph; bolder strokes reach into it.
-    shrink = height / glyph.height
-    margin, growth = 2.0 * shrink, max(bolder, 0) / 2 * shrink
-    foot = min(place[1], rows[1] - growth)
-    top = max(foot - height, rows[0] + growth)
-    stamp(ink, mask, place[0] * scale, (top - margin) * scale)
 
 
 def stamp(ink: Mask, mask: Mask, centre_x: float, top_y: float) -> None:
@@ -202,18 +194,9 @@ def rounded_box(size_wh: tuple[int, int], inset: float, radius: float) -> Mask:
 
 
 def _draw_line(ink: Mask, line: Box, thick_mm: float, scale: float) -> None:
-    """Print an upright or level line, anti-aliased, in place."""
     x0, y0, x1, y1 = line
     half_x, half_y = (thick_mm / 2, 0.0) if x0 == x1 else (0.0, thick_mm / 2)
     sides = np.array([x0 - half_x, y0 - half_y, x1 + half_x, y1 + half_y]) * scale - 0.5
     left, top, right, bottom = np.rint(sides * 16).astype(int).tolist()
     path = np.array([(left, top), (right, top), (right, bottom), (left, bottom)], np.int32)
     cv2.fillConvexPoly(ink, path, (255,), cv2.LINE_AA, 4)
-
-
-def _draw_sign(ink: Mask, kind: PlateKind, layout: Layout, scale: float, bolder: float) -> None:
-    height = layout.sign_height
-    for index, char in enumerate(kind.sign):
-        mask = glyph_mask(kind.outlines[char], scale, height, bolder - 0.5)
-        x = layout.sign[0] + (0.325 + index) * height
-        stamp(ink, mask, x * scale, (layout.sign[1] - 0.035 * height) * scale)

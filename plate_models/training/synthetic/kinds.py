@@ -6,7 +6,7 @@ gives defaults. Lengths are in millimetres from the plate's left top corner, or 
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Annotated, Any, Literal, TypeAlias, TypeVar, get_args
@@ -267,12 +267,6 @@ def kind_named(name: str) -> PlateKind:
     if name not in kinds:
         raise ValueError(f"expected a kind of plate out of {', '.join(kinds)}, got {name!r}")
     return kinds[name]
-
-
-def draw_kind(rng: np.random.Generator, kinds: Sequence[tuple[str, float]]) -> str:
-    """Draw a kind's name by shares, which need not add up to 1."""
-    names, shares = zip(*kinds, strict=True)
-    return str(names[rng.choice(len(names), p=np.array(shares) / sum(shares))])
 
 
 # Ours first: its car is the plate that is meant where no kind is named.

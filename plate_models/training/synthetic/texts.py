@@ -6,6 +6,7 @@ from itertools import groupby, islice
 
 import numpy as np
 import numpy.typing as npt
+from numpy.random import Generator
 
 from plate_models.recognition.countries import fits, symbols_of
 from plate_models.training.synthetic.kinds import CAR, PlateKind, kind_named
@@ -28,7 +29,7 @@ def _code_odds(kind: str) -> tuple[list[str], npt.NDArray[np.float64]]:
     return codes, np.array(weights) / sum(weights)
 
 
-def _sample_region(kind: PlateKind, rng: np.random.Generator) -> str:
+def _sample_region(kind: PlateKind, rng: Generator) -> str:
     any_code = rng.random() < _UNIFORM_SHARE
     codes, shares = _code_odds(kind.name)
     if not codes or (any_code and not kind.table.region_listed):
@@ -44,13 +45,13 @@ def _sample_region(kind: PlateKind, rng: np.random.Generator) -> str:
     return codes[rng.choice(len(codes), p=shares)]
 
 
-def _sample_number(digits: int, first: int, rng: np.random.Generator) -> str:
+def _sample_number(digits: int, first: int, rng: Generator) -> str:
     if rng.random() < _REPEAT_SHARE:
         return str(rng.integers(1, 10)) * digits
     return f"{rng.integers(first, 10**digits):0{digits}d}"
 
 
-def _sample_letters(letters: str, count: int, rng: np.random.Generator) -> Iterator[str]:
+def _sample_letters(letters: str, count: int, rng: Generator) -> Iterator[str]:
     if not letters:
         return iter("")
     if rng.random() < _REPEAT_SHARE:
@@ -58,7 +59,7 @@ def _sample_letters(letters: str, count: int, rng: np.random.Generator) -> Itera
     return iter([letters[i] for i in rng.integers(len(letters), size=count)])
 
 
-def _draw_text(kind: PlateKind, rng: np.random.Generator) -> str:
+def _draw_text(kind: PlateKind, rng: Generator) -> str:
     patterns = kind.table.patterns
     symbols = symbols_of(patterns[rng.integers(len(patterns))], kind.country.alphabet)
     letters = _sample_letters(kind.table.letters, symbols.count("L"), rng)
@@ -84,7 +85,7 @@ def _draw_text(kind: PlateKind, rng: np.random.Generator) -> str:
     return "".join(chars)
 
 
-def sample_text(rng: np.random.Generator, kind: str = CAR) -> str:
+def sample_text(rng: Generator, kind: str = CAR) -> str:
     """Draw the text of a plate of a kind, a key of ``KINDS``, such as "H002EX71".
 
     It follows one of its format's patterns; codes that are in use and busy regions are frequent,
