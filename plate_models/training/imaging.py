@@ -102,11 +102,8 @@ def encode(frames: Iterable[Image], codec: str, fps: int, **options: str) -> lis
     # One thread: the same frames make the same bytes.
     quiet = {"x265-params": "log-level=none:pools=1:frame-threads=1"} if codec == "libx265" else {}
     encoder = cast(av.VideoCodecContext, av.CodecContext.create(codec, "w"))
-    encoder.pix_fmt, encoder.time_base, encoder.framerate = (
-        "yuv420p",
-        Fraction(1, fps),
-        Fraction(fps),
-    )
+    encoder.pix_fmt, encoder.framerate = "yuv420p", Fraction(fps)
+    encoder.time_base = Fraction(1, fps)
     encoder.options = {"preset": "veryfast", "threads": "1", **quiet, **options}
     packets: list[Any] = []
     for number, pixels in enumerate(frames):

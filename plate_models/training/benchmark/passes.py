@@ -270,7 +270,7 @@ def _sample_drives(
     drives = []
     for design, (face, hung) in zip(designs, frames, strict=True):
         sheet = draw_sheet(design, px_per_mm, rng)
-        vehicle = Vehicle(face, hung, sheet, draw_body(design.size_mm, rng))
+        vehicle = Vehicle(face, hung, sheet, px_per_mm, draw_body(design.size_mm, rng))
         drives.append(Drive(design, vehicle, way, times, places))
     if kind == "returning":
         later = passing + float(rng.uniform(*_AWAY))

@@ -52,8 +52,8 @@ def label(design: Design, hung: Frame, camera: Camera, lens: Lens, light: Light)
     """What a photo shows, and where."""
     quad = lens.bend_points(hung.quad(camera, design.size_mm))
     (x0, y0), (x1, y1) = quad.min(axis=0).tolist(), quad.max(axis=0).tolist()
-    lighting = "dark" if light.dark else "day"
-    about = design.text, True, lighting, design.kind.lines, design.kind.name
+    lighting, its = "dark" if light.dark else "day", design.kind.format
+    about = design.text, True, lighting, its.lines, its.name
     return LabelledPlate((x0, y0, x1, y1), *about, tuple((x, y) for x, y in quad.tolist()))
 
 
@@ -75,7 +75,7 @@ def render_photo(kind: str, index: int, variant: str = "") -> BenchmarkPhoto:
     light = infrared(rng) if variant == "night" else sample_light(rng, tilt)
     lens = sample_lens(rng, camera.size_wh, character_px)
     sheet = draw_sheet(design, scale, rng)
-    picture, white = build(camera, face, hung, sheet, light, rng)
+    picture, white = build(camera, face, hung, sheet, scale, light, rng)
     level = float(rng.uniform(*(_DARK_WHITE_LEVEL if light.dark else _WHITE_LEVEL)))
     seen = lens.see(picture) * np.float32(level / white)
     if variant == "night":
@@ -132,9 +132,9 @@ def render_clip(index: int) -> list[BenchmarkPhoto]:
     for number, share in enumerate(np.linspace(0, 1, _LEAD + FRAMES)):
         origin = start.origin + share * (face.origin - start.origin)
         face_now, hung_now = Frame(origin, face.turn), Frame(origin, hung.turn)
-        shown = sheet.seen_at(near * float(face.origin[2] / origin[2]))
+        scale, chance = near * float(face.origin[2] / origin[2]), default_rng(look)
         # The same chance in every frame: scene and camera stay, only the noise is new.
-        picture, white = build(camera, face_now, hung_now, shown, light, default_rng(look))
+        picture, white = build(camera, face_now, hung_now, sheet, scale, light, chance)
         noise = default_rng(SeedSequence(_SEED, spawn_key=(*at, number)))
         seen = lens.see(picture) * np.float32(level / white)
         films.append(sense(seen, light.dark, default_rng(look), noise))

@@ -7,7 +7,7 @@ every character stays legible. Lengths are in millimetres from the plate's left 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import cast
 
 import cv2
@@ -18,8 +18,15 @@ from PIL import Image, ImageDraw, ImageFont
 from plate_models.training.benchmark.textures import fractal
 from plate_models.training.imaging import Field, Floats, Mask, carried_font, shift_by
 from plate_models.training.synthetic.ink import CORNER_MM, draw_ink, loosen, rounded_box
-from plate_models.training.synthetic.kinds import KINDS, RGB, Layout, PlateKind, Point, kind_named
-from plate_models.training.synthetic.texts import sample_text
+from plate_models.training.synthetic.kinds import (
+    KINDS,
+    RGB,
+    Layout,
+    PlateKind,
+    Point,
+    kind_named,
+    sample_text,
+)
 
 FOREIGN = tuple(name for name, kind in KINDS.items() if kind.sizes_mm)
 _BOLDER_MM = (-1.2, -0.6, 0.0, 0.6)
@@ -50,7 +57,6 @@ _BOLTS = ((0.02, 0.02, 0.02), (0.3, 0.3, 0.3), (0.6, 0.6, 0.6), (0.4, 0.3, 0.12)
 _WORDS = ("Avtodom", "SERVIS 24", "moto & auto", "Don Motors", "Baltika-Lada", "KAMA trade")
 # Plates are drawn at one of these resolutions, at least twice as fine as they are seen.
 _PX_PER_MM = (0.75, 1.5, 3.0)
-_MOST_FOLD = 8
 
 
 @dataclass(frozen=True)
@@ -83,7 +89,7 @@ def sample_design(kind: str, rng: Generator, text: str = "") -> Design:
 def _places(kind: PlateKind, height_mm: float) -> tuple[float, float, float]:
     """Width of the band on the left, height of what is above the text, and of a character."""
     left, above = _BAND_MM * (kind.band == "left"), _ABOVE_MM * (kind.band != "left")
-    return left, above, (height_mm - above) / kind.lines * _TALL[kind.lines - 1]
+    return left, above, (height_mm - above) / kind.format.lines * _TALL[kind.format.lines - 1]
 
 
 @dataclass(frozen=True)
@@ -94,12 +100,7 @@ class Sheet:
     cover: Field  # (H, W) float32; 0 outside the plate and its frame
     size_mm: tuple[float, float]  # width and height of the plate
     to_mm: Floats  # (3, 3) from pixels to millimetres about the plate's middle
-    fold: int  # how much finer it is than seen, for `see`
     white: float  # reflectance of the brighter one of sheet and print, in its brightest channel
-
-    def seen_at(self, px_per_mm: float) -> "Sheet":
-        """The same sheet, seen from elsewhere at another resolution."""
-        return replace(self, fold=_fold_at(1 / self.to_mm[0, 0], px_per_mm))
 
 
 def draw_sheet(design: Design, seen_px_per_mm: float, rng: Generator) -> Sheet:
@@ -122,8 +123,7 @@ def draw_sheet(design: Design, seen_px_per_mm: float, rng: Generator) -> Sheet:
     mm, (wide, tall) = 1 / px_per_mm, design.size_mm
     to_mm = shift_by(-wide / 2 - pad * mm, -tall / 2 - pad * mm) @ np.diag((mm, mm, 1))
     opaque = cover.astype(np.float32) / 255
-    fold = _fold_at(px_per_mm, seen_px_per_mm)
-    return Sheet(reflectance, opaque, design.size_mm, to_mm, fold, white)
+    return Sheet(reflectance, opaque, design.size_mm, to_mm, white)
 
 
 def _print_measured(
@@ -157,7 +157,7 @@ def _print_typeset(
 ) -> tuple[Field, float]:
     width, height = (round(side * px_per_mm) for side in size_mm)
     left, above, tall = (round(mm * px_per_mm) for mm in _places(kind, size_mm[1]))
-    margin, slot = _MARGIN_MM * px_per_mm, (height - above) / kind.lines
+    margin, slot = _MARGIN_MM * px_per_mm, (height - above) / kind.format.lines
     ink, sign = np.zeros((2, height, width), np.uint8)
     cv2.rectangle(ink, (0, 0), (width - 1, height - 1), 255, round(2 * px_per_mm))
     name, bold = str(rng.choice(_FONTS, p=_FONT_ODDS)), int(rng.integers(0, 7))
@@ -196,11 +196,6 @@ def _stamp(
     x, y = round((x0 + x1 - width) / 2), round(y0)
     seen = cv2.resize(np.asarray(image), (width, height), interpolation=cv2.INTER_AREA)
     ink[y : y + height, x : x + width] = seen
-
-
-def _fold_at(px_per_mm: float, seen_px_per_mm: float) -> int:
-    # Each way, a pixel needs so many samples to see all of a sheet.
-    return int(np.clip(round(px_per_mm / seen_px_per_mm), 2, _MOST_FOLD))
 
 
 def _soil(sheet: Field, rng: Generator, px_per_mm: float) -> None:

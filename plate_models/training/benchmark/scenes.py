@@ -35,6 +35,7 @@ _TO_LINEAR = ((np.arange(256) / 255) ** 2.2).astype(np.float32)
 _SHADOW_HW, _SHADOW_MM = (160, 240), 8.3
 _SHIFT = 4
 _NEAREST_MM = 200
+_MOST_FOLD = 8
 
 _TABLES = tables_of(__file__)
 # Lamps that are on are brighter than what is lit.
@@ -111,12 +112,13 @@ class Vehicle:
     face: Frame
     plate: Frame
     sheet: Sheet
+    px_per_mm: float  # at which the sheet is seen
     body: Body
 
     def at(self, origin: Floats, px_per_mm: float) -> "Vehicle":
         """The same vehicle elsewhere, where its plate is seen at a resolution."""
         face, plate = (replace(frame, origin=origin) for frame in (self.face, self.plate))
-        return Vehicle(face, plate, self.sheet.seen_at(px_per_mm), self.body)
+        return Vehicle(face, plate, self.sheet, px_per_mm, self.body)
 
 
 @dataclass(frozen=True)
@@ -130,14 +132,20 @@ class Place:
 
 
 def build(
-    camera: Camera, face: Frame, plate: Frame, sheet: Sheet, light: Light, rng: Generator
+    camera: Camera,
+    face: Frame,
+    plate: Frame,
+    sheet: Sheet,
+    px_per_mm: float,
+    light: Light,
+    rng: Generator,
 ) -> tuple[Field, float]:
     """Put a scene together: a vehicle's face, with the plate's middle as origin, and the plate.
 
     Returns (H, W, 3) float32 linear light, and that of the plate's white.
     """
     background = draw_background(rng, camera.size_wh)
-    vehicle = Vehicle(face, plate, sheet, draw_body(sheet.size_mm, rng))
+    vehicle = Vehicle(face, plate, sheet, px_per_mm, draw_body(sheet.size_mm, rng))
     place = shade(background, camera, face, light, rng)
     return compose(place, camera, [vehicle], light), white_of(vehicle, light)
 
@@ -233,7 +241,9 @@ def _lay_plate(surfaces: Field, lit: Field, camera: Camera, vehicle: Vehicle, li
         return
     layers = np.dstack((sheet.reflectance * np.float32(light.returned), np.ones_like(sheet.cover)))
     layers *= sheet.cover[..., None]
-    seen = see(layers, shift_by(-x0, -y0) @ view, (x1 - x0, y1 - y0), sheet.fold)
+    # Each way, a pixel needs so many samples to see all of the sheet.
+    fold = int(np.clip(round(1 / sheet.to_mm[0, 0] / vehicle.px_per_mm), 2, _MOST_FOLD))
+    seen = see(layers, shift_by(-x0, -y0) @ view, (x1 - x0, y1 - y0), fold)
     cover = seen[..., 3]
     surfaces[y0:y1, x0:x1] += seen[..., :3] - cover[..., None] * surfaces[y0:y1, x0:x1]
     lit[y0:y1, x0:x1] += cover * (light.on(plate) - lit[y0:y1, x0:x1])

@@ -14,6 +14,7 @@ from PIL import Image as Pixels
 
 from plate_models.spec import RECTIFIER
 from plate_models.training.imaging import (
+    Field,
     Floats,
     Image,
     apply_homography,
@@ -28,7 +29,6 @@ from plate_models.training.synthetic.plates import (
     DEFAULT_STYLE,
     PlateImage,
     PlateStyle,
-    Quad,
     project,
     render_plate,
     sample_design,
@@ -83,7 +83,7 @@ class CropSample:
     text: str  # what stands on the plate, in Latin letters, the upper line first; "" if it is none
     # (4, 2) float32, the plate's corners TL, TR, BR, BL in crop pixels, where (0, 0) is the corner
     # of the first pixel and not its centre.
-    quad: Quad
+    quad: Field
     lines: int  # of text, 1 or 2
     rows: tuple[str, ...]  # the text line by line; one entry for one line
 
@@ -118,7 +118,7 @@ def _paint(rng: Generator) -> Floats:
     return np.asarray(np.clip(painted, 2, 250))
 
 
-def _paint_background(size_hw: tuple[int, int], quad: Quad, rng: Generator) -> Image:
+def _paint_background(size_hw: tuple[int, int], quad: Field, rng: Generator) -> Image:
     """Paint a car's part for a plate to hang on, (H, W, 3) uint8 RGB."""
     height, width = size_hw
     shade = 1 + rng.normal(0, rng.uniform(0.02, 0.3), (4, 4))
@@ -184,7 +184,7 @@ def _compose(
     return np.asarray(cv2.add(cv2.multiply(scene, below, scale=1 / 255), seen[..., :3]), np.uint8)
 
 
-def cut_crop(photo: Image, low: Floats, high: Floats, quad: Floats) -> tuple[Image, Quad]:
+def cut_crop(photo: Image, low: Floats, high: Floats, quad: Floats) -> tuple[Image, Field]:
     """Cut a region that lies inside the photo and scale it to the rectifier's crop.
 
     Returns the crop, (H, W, 3) uint8 of ``RECTIFIER.crop_hw``, and the quad in its pixels.

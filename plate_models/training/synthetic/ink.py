@@ -85,7 +85,7 @@ def draw_ink(
     for index, group in enumerate((*layout.serial, layout.region)):
         height, middle = layout.size_mm[1], layout.size_mm[1] / 2
         rows = 0.0, height
-        if kind.lines == 2:
+        if kind.format.lines == 2:
             rows = (0.0, middle - _CLEAR_MM) if index == 0 else (middle + _CLEAR_MM, height)
         for centre in group.centres:
             size = group.digit_height if text[done].isdigit() else group.letter_height
@@ -117,7 +117,7 @@ def loosen(layout: Layout, kind: PlateKind, rng: Generator) -> Layout:
     share, middle = kind.looseness, layout.size_mm[1] / 2
     serial = [_vary(group, share, rng) for group in layout.serial]
     region = _vary(layout.region, share, rng)
-    if kind.lines == 2:
+    if kind.format.lines == 2:
         serial[0] = _below(serial[0], 0.05 * middle, middle - 2)
         serial[1:] = [_below(group, middle + 2, 2 * middle - 6) for group in serial[1:]]
         region = _below(region, middle + 2, 2 * middle - 6)

@@ -4,12 +4,12 @@ from dataclasses import dataclass
 
 import cv2
 import numpy as np
-import numpy.typing as npt
 from numpy.random import Generator
 from scipy.special import ndtr
 
 from plate_models.training.imaging import (
     Field,
+    Floats,
     Image,
     compress,
     motion_kernel,
@@ -75,7 +75,7 @@ _LEAST_WH = (128, 96)
 _MACROBLOCK = 16
 
 
-def _colour_gain(rng: Generator, cast_share: float) -> npt.NDArray[np.float64]:
+def _colour_gain(rng: Generator, cast_share: float) -> Floats:
     gain = np.exp(rng.normal(0, 0.025, 3))
     if rng.random() < cast_share:
         cast = _CASTS[rng.integers(len(_CASTS))]

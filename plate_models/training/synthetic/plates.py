@@ -6,11 +6,11 @@ from itertools import pairwise
 
 import cv2
 import numpy as np
-import numpy.typing as npt
 from numpy.random import Generator
 from scipy.spatial.transform import Rotation
 
 from plate_models.training.imaging import (
+    Field,
     Floats,
     Image,
     Mask,
@@ -19,13 +19,10 @@ from plate_models.training.imaging import (
     shift_by,
 )
 from plate_models.training.synthetic.ink import CORNER_MM, draw_ink, loosen, rounded_box
-from plate_models.training.synthetic.kinds import Layout, PlateKind, Point, kind_named
+from plate_models.training.synthetic.kinds import Layout, PlateKind, Point, kind_named, sample_text
 from plate_models.training.synthetic.latin import LATIN, LatinPlate, paint_latin, sample_latin
-from plate_models.training.synthetic.texts import sample_text
 from plate_models.training.synthetic.wear import add_dirt, add_obstacle, add_snow, wear_ink
 from plate_models.training.tables import tables_of
-
-Quad = npt.NDArray[np.float32]
 
 _TABLES = tables_of(__file__)
 _AD_FONTS = (cv2.FONT_HERSHEY_SIMPLEX, cv2.FONT_HERSHEY_DUPLEX, cv2.FONT_HERSHEY_TRIPLEX)
@@ -80,7 +77,7 @@ class PlateImage:
     alpha: Mask  # (H, W) uint8; 0 outside the plate's and the holder's rounded corners
     # (4, 2) float32, the plate's own corners (TL, TR, BR, BL) in pixels of ``rgb``; the holder lies
     # outside it.
-    quad: Quad
+    quad: Field
 
     @property
     def layers(self) -> Image:
