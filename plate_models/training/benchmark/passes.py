@@ -103,8 +103,10 @@ class Drive:
         """The vehicle at a time; None while it isn't there."""
         if not self.times[0] <= time < self.times[-1]:
             return None
-        origin = self.vehicle.face.origin + self.way * np.interp(time, self.times, self.places)
-        return self.vehicle.at(origin, camera.focal / float(origin[2]))
+        its = self.vehicle
+        origin = its.face.origin + self.way * np.interp(time, self.times, self.places)
+        face, plate = (replace(frame, origin=origin) for frame in (its.face, its.plate))
+        return replace(its, face=face, plate=plate, px_per_mm=camera.focal / float(origin[2]))
 
     def middle(self, time: float, camera: Camera) -> Floats:
         """(2,) where the plate's middle is in the picture, in pixels."""

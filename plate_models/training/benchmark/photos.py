@@ -132,8 +132,9 @@ def render_clip(index: int) -> list[BenchmarkPhoto]:
     for number, share in enumerate(np.linspace(0, 1, _LEAD + FRAMES)):
         origin = start.origin + share * (face.origin - start.origin)
         face_now, hung_now = Frame(origin, face.turn), Frame(origin, hung.turn)
-        scale, chance = near * float(face.origin[2] / origin[2]), default_rng(look)
+        scale = near * float(face.origin[2] / origin[2])
         # The same chance in every frame: scene and camera stay, only the noise is new.
+        chance = default_rng(look)
         picture, white = build(camera, face_now, hung_now, sheet, scale, light, chance)
         noise = default_rng(SeedSequence(_SEED, spawn_key=(*at, number)))
         seen = lens.see(picture) * np.float32(level / white)

@@ -115,11 +115,6 @@ class Vehicle:
     px_per_mm: float  # at which the sheet is seen
     body: Body
 
-    def at(self, origin: Floats, px_per_mm: float) -> "Vehicle":
-        """The same vehicle elsewhere, where its plate is seen at a resolution."""
-        face, plate = (replace(frame, origin=origin) for frame in (self.face, self.plate))
-        return Vehicle(face, plate, self.sheet, px_per_mm, self.body)
-
 
 @dataclass(frozen=True)
 class Place:

@@ -67,7 +67,7 @@ _TABLES = tables_of(__file__)
 # plates and of steep ones; of the first, where plates are tilted.
 _SPREAD_DEG, _TILT_DEG = ((2.5, 15, 9), (8, 36, 17)), 15
 _DISTANCE = (4, 16)  # of the camera, in plate widths
-_BOX_LIMIT = (0.14, 0.3)  # on the way of a box's sides, as a share of its width and height
+_BOX_LIMIT = (0.14, 0.3)  # the most that a box's sides move, as shares of its width and height
 # Of plates that shine in front of a dim car: sheets return headlights, paint does not.
 _LIT_SHARE = 0.2
 # Where a photo keeps less of a plate's detail, another is taken: no person could read it.
