@@ -20,7 +20,7 @@ from plate_models.recognition import countries
 from plate_models.recognition.countries import TOKEN, FormatTable, fits, read_country, symbols_of
 from plate_models.recognition.grammar import FormatError, Grammar, PlateFormat
 from plate_models.spec import RECOGNIZER, first_problem
-from plate_models.training.imaging import Floats
+from plate_models.training.tables import choose
 
 Point: TypeAlias = tuple[float, float]
 Box: TypeAlias = tuple[float, float, float, float]
@@ -290,18 +290,18 @@ TRAINING_SHARES, CALIBRATION_SHARES = (
 
 
 @cache
-def _code_odds(kind: str) -> tuple[list[str], Floats]:
-    """All region codes in use on a kind, and their shares."""
+def _code_odds(kind: str) -> list[tuple[str, float]]:
+    """All region codes in use on a kind, with their odds."""
     about, names = kind_named(kind), kind_named(kind).country.regions
     listed = [code for code in sorted(names) if any(fits(one, code) for one in about.table.region)]
     codes = list(about.codes) or listed
-    weights = [_BUSY_WEIGHT if names.get(c) in about.busy_regions else 1.0 for c in codes]
-    return codes, np.array(weights) / sum(weights)
+    busy = about.busy_regions
+    return [(code, _BUSY_WEIGHT if names.get(code) in busy else 1.0) for code in codes]
 
 
 def _sample_region(kind: PlateKind, rng: Generator) -> str:
     any_code = rng.random() < _UNIFORM_SHARE
-    codes, shares = _code_odds(kind.format.name)
+    codes = _code_odds(kind.format.name)
     if not codes or (any_code and not kind.table.region_listed):
         pattern = kind.table.region[rng.integers(len(kind.table.region))]
         digits, letters = pattern.count("#"), kind.table.letters
@@ -311,8 +311,8 @@ def _sample_region(kind: PlateKind, rng: Generator) -> str:
         )
         return "".join(next(drawn.get(char, iter(char))) for char in pattern)
     if any_code or not kind.table.region_listed:
-        return codes[rng.integers(len(codes))]
-    return codes[rng.choice(len(codes), p=shares)]
+        return codes[rng.integers(len(codes))][0]
+    return str(choose(codes, rng)[0])
 
 
 def _sample_number(digits: int, first: int, rng: Generator) -> str:
