@@ -32,10 +32,11 @@ from plate_models.recognition.calibration import LOGIT_LIMIT, NAME, UNCALIBRATED
 from plate_models.recognition.decoding import Reading
 from plate_models.recognition.grammar import country_of
 from plate_models.training.synthetic.crops import CLUTTER, CropSample, CropStyle, render_crop
-from plate_models.training.synthetic.kinds import CALIBRATION_SHARES, draw_kind, kind_named
+from plate_models.training.synthetic.kinds import CALIBRATION_SHARES, kind_named
 from plate_models.training.synthetic.latin import LATIN
 from plate_models.training.synthetic.photo import camera
 from plate_models.training.synthetic.plates import PlateStyle
+from plate_models.training.tables import choose
 from plate_models.training.worker_pool import map_ahead
 from plate_models.weights import WEIGHTS_DIR, Modules, load_modules, measured_with
 
@@ -57,7 +58,6 @@ _STYLE = CropStyle(
     steep_share=0.2,
     tilt_share=0.06,
     infrared_share=0.03,
-    infrared_contrast=(0.5, 1),
     plate=PlateStyle(worn_share=0.1, dirty_share=0.1, snowy_share=0.01, hidden_share=0.02),
     photo=camera("calibration"),
 )
@@ -152,7 +152,7 @@ def _read_block(block: tuple[int, int, int], weights: Path, seed: int) -> pd.Dat
     rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=key))
     rows = []
     for _ in range(size):
-        kind = draw_kind(rng, _KINDS)
+        (kind,) = choose(_KINDS, rng)
         sample, width = render_known(rng, kind)
         reading = read_crop(sample, modules)
         read = reading.candidates[0][0] if reading.candidates else ""

@@ -214,7 +214,7 @@ class WindowSampler:
         if rng.random() < _FOREIGN:
             return LATIN
         lines = 2 if rng.random() < self.settings.two_lines[0 if long else 1] else 1
-        kinds = [name for name in DRAWN if kind_named(name).lines == lines]
+        kinds = [name for name in DRAWN if kind_named(name).format.lines == lines]
         if lines == 1 and rng.random() < _CARS:
             return CAR
         return kinds[rng.integers(len(kinds))]

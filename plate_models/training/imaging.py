@@ -1,13 +1,15 @@
-"""Pictures through homographies, motion blur and JPEG: what both renderers need and neither draws.
+"""Pictures through homographies, motion blur and codecs: the tools that both renderers share.
 
 Places are counted in pixels from the corner of the first one, not from its centre.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from fractions import Fraction
 from functools import cache
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar, cast
 
+import av
 import cv2
 import matplotlib
 import numpy as np
@@ -15,12 +17,15 @@ from numpy.typing import ArrayLike, NDArray
 from PIL import ImageFont
 
 Image = NDArray[np.uint8]
+Mask = NDArray[np.uint8]  # (H, W), coverage up to 255
 Field = NDArray[np.float32]
 Floats = NDArray[np.float64]
 Picture = TypeVar("Picture", Image, Field)
 
 # Kernels are drawn so many times larger, that their slopes and ends are smooth.
 _FINER = 8
+_FPS = 25
+DECODERS = {"libx264": "h264", "libx265": "hevc"}
 
 
 def apply_homography(homography: Floats, points: ArrayLike) -> Floats:
@@ -82,6 +87,40 @@ def compress(image: Image, quality: int) -> Image:
     """Store a (H, W, 3) RGB picture as JPEG, and read it again."""
     bgr = cv2.imdecode(encode_jpeg(image, quality), cv2.IMREAD_COLOR)
     return np.asarray(cv2.cvtColor(bgr, cv2.COLOR_BGR2RGB), np.uint8)
+
+
+def through_codec(frames: Sequence[Image], codec: str, **options: str) -> list[Image]:
+    """Encode (H, W, 3) uint8 RGB pictures of one size with even sides, and decode them again.
+
+    The codec is "libx264" or "libx265", options are that encoder's, such as crf="30" or b="500k".
+    """
+    return list(decode(encode(frames, codec, _FPS, **options), DECODERS[codec]))
+
+
+def encode(frames: Iterable[Image], codec: str, fps: int, **options: str) -> list[bytes]:
+    """Make a film's packets, in the order of decoding; arguments as for `through_codec`."""
+    # One thread: the same frames make the same bytes.
+    quiet = {"x265-params": "log-level=none:pools=1:frame-threads=1"} if codec == "libx265" else {}
+    encoder = cast(av.VideoCodecContext, av.CodecContext.create(codec, "w"))
+    encoder.pix_fmt, encoder.framerate = "yuv420p", Fraction(fps)
+    encoder.time_base = Fraction(1, fps)
+    encoder.options = {"preset": "veryfast", "threads": "1", **quiet, **options}
+    packets: list[Any] = []
+    for number, pixels in enumerate(frames):
+        if not number:
+            encoder.height, encoder.width = pixels.shape[:2]
+        frame = av.VideoFrame.from_ndarray(pixels, "rgb24").reformat(format="yuv420p")
+        frame.pts, frame.time_base = number, encoder.time_base
+        packets += encoder.encode(frame)
+    return [bytes(packet) for packet in (*packets, *encoder.encode(None))]
+
+
+def decode(packets: Iterable[bytes], decoder: str) -> Iterator[Image]:
+    """The frames of a film, a decoder of `DECODERS` given its packets: (H, W, 3) uint8 RGB."""
+    context = cast(av.VideoCodecContext, av.CodecContext.create(decoder, "r"))
+    for packet in (*map(av.Packet, packets), None):
+        for frame in context.decode(packet):
+            yield np.asarray(frame.to_ndarray(format="rgb24"), np.uint8)
 
 
 @cache

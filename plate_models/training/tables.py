@@ -1,10 +1,20 @@
 """Tables of data, in a TOML file beside the module that draws with them."""
 
 import tomllib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+
+import numpy as np
+from numpy.random import Generator
 
 
 def tables_of(module: str) -> dict[str, Any]:
     """Read the TOML file of a module's name; the module is given by its ``__file__``."""
     return tomllib.loads(Path(module).with_suffix(".toml").read_text(encoding="utf-8"))
+
+
+def choose(rows: Sequence[Sequence[Any]], rng: Generator) -> tuple[Any, ...]:
+    """Draw one of a table's rows by their odds, the last column; returns it without them."""
+    odds = np.array([row[-1] for row in rows], np.float64)
+    return tuple(rows[rng.choice(len(rows), p=odds / odds.sum())][:-1])

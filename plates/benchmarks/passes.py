@@ -24,8 +24,7 @@ from plate_models.cores import usable_cores
 from plate_models.recognition import calibration
 from plate_models.recognition.calibration import UNCALIBRATED
 from plate_models.recognition.grammar import country_of
-from plate_models.training.benchmark.drives import FILM_KINDS
-from plate_models.training.benchmark.passes import Film, render_film
+from plate_models.training.benchmark.passes import FILM_KINDS, Film, render_film
 from plate_models.training.figures import proportion
 from plate_models.training.labels import LabelledPlate
 from plate_models.training.worker_pool import map_ahead

@@ -20,13 +20,12 @@ from plate_models.recognition.grammar import FormatError
 from plate_models.spec import DETECTOR, RECOGNIZER, Specs
 from plate_models.training.crop_cache import render_batch
 from plate_models.training.recognizer import Reader, text_loss, to_input
-from plate_models.training.synthetic import texts
+from plate_models.training.synthetic import kinds
 from plate_models.training.synthetic.crops import CropStyle
-from plate_models.training.synthetic.kinds import PlateKind, kinds_of
+from plate_models.training.synthetic.kinds import PlateKind, kinds_of, sample_text
 from plate_models.training.synthetic.photo import PhotoStyle
 from plate_models.training.synthetic.plates import PlateStyle
 from plate_models.training.synthetic.scenes import Patch, paint_plate
-from plate_models.training.synthetic.texts import sample_text
 
 COUNTRIES = Path(__file__).resolve().parent / "countries"
 COUNTRY = countries.load_country(COUNTRIES / "xx.toml")
@@ -168,7 +167,7 @@ def test_a_plate_without_measured_places_is_short(tmp_path, monkeypatch):
     kind = kinds_in(tmp_path, SHORT, monkeypatch)["yy.cart"]
     assert (kind.sizes_mm, kind.typefaces) == (((200, 100),), ("any.ttf",)) and not kind.layouts
     assert kind.rows("LRZ1220") == ("LR Z12", "20") and kind.smallest_mm == (200, 100)
-    monkeypatch.setattr(texts, "kind_named", lambda _: kind)
+    monkeypatch.setattr(kinds, "kind_named", lambda _: kind)
     rng = np.random.default_rng(0)
     drawn = {sample_text(rng, "yy.cart") for _ in range(60)}
     assert all(re.fullmatch("[LR]{2}Z(?!00)[012]{2}(?!00)[012]{2}", text) for text in drawn)

@@ -11,12 +11,14 @@ from scipy.spatial.transform import Rotation
 
 from plate_models.training.imaging import Floats, apply_homography, box_corners
 
-YAW_DEG, ROLL_DEG = 38.0, 5.0
+Range = tuple[float, float]
+Sizes = tuple[tuple[int, int], tuple[int, int]]
+
+_YAW_DEG, _ROLL_DEG = 38.0, 5.0
 # A camera over a gate looks down on plates, one behind a windscreen hardly.
-GATE_PITCH_DEG, DASHCAM_PITCH_DEG = (2.0, 26.0), (-4.0, 7.0)
+_GATE_PITCH_DEG, _DASHCAM_PITCH_DEG = (2.0, 26.0), (-4.0, 7.0)
 _MOUNT_DEG = 4.0
-# Between the line of sight and the plate's normal.
-MOST_OBLIQUE_DEG = 48.0
+_MOST_OBLIQUE_DEG = 48.0
 _RIM_PX = 8.0
 _TRIES = 40
 
@@ -65,15 +67,30 @@ class Frame:
         return -self.turn[:, 2]
 
     @property
-    def obliqueness_deg(self) -> float:
-        """Between the line of sight and the normal."""
+    def oblique(self) -> bool:
+        """Whether the line of sight is so far from the normal that plates are illegible."""
         cosine = -self.normal @ self.origin / np.linalg.norm(self.origin)
-        return float(np.degrees(np.arccos(cosine)))
+        return bool(cosine < np.cos(np.radians(_MOST_OBLIQUE_DEG)))
 
 
 def turn_about(axes: str, *degrees: float) -> Floats:
     """(3, 3) rotation about one axis after the other, each about those turned before."""
     return np.asarray(Rotation.from_euler(axes.upper(), degrees, degrees=True).as_matrix())
+
+
+def sample_camera(
+    rng: Generator, sizes_wh: Sizes, small_share: float, focal: Range, gate_share: float = 1
+) -> tuple[Camera, Floats]:
+    """Choose a camera over a gate or, else, behind a windscreen.
+
+    Its size is the first or the second one, its focal length from a range in picture widths.
+    Returns its roll and pitch, too: (3, 3).
+    """
+    size_wh = sizes_wh[int(rng.random() >= small_share)]
+    camera = Camera(size_wh, float(rng.uniform(*focal)) * size_wh[0])
+    over_gate = gate_share == 1 or rng.random() < gate_share
+    pitch_deg = _GATE_PITCH_DEG if over_gate else _DASHCAM_PITCH_DEG
+    return camera, turn_about("zx", rng.uniform(-_ROLL_DEG, _ROLL_DEG), rng.uniform(*pitch_deg))
 
 
 def sample_frames(
@@ -85,15 +102,14 @@ def sample_frames(
     """
     width, height = camera.size_wh
     for _ in range(_TRIES):
-        turn = tilt @ turn_about("y", rng.uniform(-YAW_DEG, YAW_DEG))
+        turn = tilt @ turn_about("y", rng.uniform(-_YAW_DEG, _YAW_DEG))
         mount = turn @ turn_about("xz", rng.normal(0, _MOUNT_DEG), rng.normal(0, 1))
         place = np.array([rng.uniform(0.12, 0.88) * width, rng.uniform(0.3, 0.9) * height, 1])
         sight = np.linalg.solve(camera.matrix, place)
         plate = _at_scale(camera, sight, mount, size_mm, px_per_mm)
         quad = plate.quad(camera, size_mm)
-        oblique = -plate.normal @ sight / np.linalg.norm(sight)
         inside = quad.min() > _RIM_PX and bool((quad < np.array((width, height)) - _RIM_PX).all())
-        if inside and oblique > np.cos(np.radians(MOST_OBLIQUE_DEG)):
+        if inside and not plate.oblique:
             return Frame(plate.origin, turn), plate
     ahead = np.linalg.solve(camera.matrix, np.array([width / 2, height / 2, 1]))
     return (_at_scale(camera, ahead, np.eye(3), size_mm, px_per_mm),) * 2

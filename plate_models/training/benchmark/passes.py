@@ -1,7 +1,8 @@
 """Films of passing vehicles, as a fixed camera sends them, and what passes in each.
 
 Each is made from its kind and number alone: H.264 at 0.5 to 4 Mbit/s and 5 to 25 frames a second,
-of 1280x720 or 1920x1080 pixels. The first and the last frames show no vehicle.
+of 1280x720 or 1920x1080 pixels. Vehicles drive straight on before a fixed camera: they enter and
+leave the picture, or come from far away and go there. The first and the last frames show none.
 """
 
 from collections.abc import Iterator, Sequence
@@ -10,33 +11,51 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.random import Generator, SeedSequence, default_rng
 
-from plate_models.training.benchmark.camera import (
-    GATE_PITCH_DEG,
-    MOST_OBLIQUE_DEG,
-    ROLL_DEG,
-    Camera,
-    turn_about,
-)
-from plate_models.training.benchmark.drives import FILM_KINDS, Drive, sample_drives
+from plate_models.training.benchmark.camera import Camera, Frame, sample_camera, sample_frames
 from plate_models.training.benchmark.optics import Lens, sample_lens, sense
-from plate_models.training.benchmark.photos import CHARACTER_PX, label
+from plate_models.training.benchmark.photos import (
+    CHARACTER_PX,
+    FILM_FOCAL,
+    FILM_SIZES_WH,
+    kind_of_film,
+    label,
+)
+from plate_models.training.benchmark.plates import Design, draw_sheet, sample_design
 from plate_models.training.benchmark.scenes import (
     Light,
     Place,
     Vehicle,
     compose,
+    draw_body,
     sample_light,
     shade,
     white_of,
 )
 from plate_models.training.benchmark.textures import draw_background
-from plate_models.training.codec import decode, encode
-from plate_models.training.imaging import Field, Image
+from plate_models.training.imaging import Field, Floats, Image, decode, encode
 from plate_models.training.labels import LabelledPlate
 
+# "alike": two side by side whose texts differ by one or two digits. "hidden": for a while, behind
+# a post or a lorry. "returning": drives by twice. "glimpse": is in two or three frames.
+FILM_KINDS = (
+    "approaching", "leaving", "crossing", "hidden", "alike", "parked", "returning", "glimpse",
+)  # fmt: skip
+_ANY_WAY = ("hidden", "alike", "returning", "glimpse")
+# Height of the smallest characters, in pixels: where a way begins, and at its chosen place.
+_FAR_PX, _NEAR_PX, _ALIKE_PX = (4.0, 7.0), (10.0, 26.0), (10.0, 15.0)
+# Seconds: to pass, to pass what hides, to stand, to be away.
+_PASSING, _PASSING_COVER, _STANDING, _AWAY = (0.8, 4.0), (3.5, 5.0), (3.0, 8.0), (6.5, 12.0)
+_FPS = (5, 25)
+# Frames of a pass at most: those who drive by are faster in films of more frames a second, others
+# have fewer frames a second.
+_MOST_FRAMES, _MOST_PATIENT_FRAMES = 28, 50
+_LANE_MM, _BODY_MM = (2000.0, 2600.0), 900.0
+_TRIES = 60
+# Of the distance of a vehicle's chosen place.
+_STEP, _NEAREST, _FARTHER, _GLIMPSED = 0.03, 0.3, 1.2, 1.7
+
 _SEED = 31_070
-_SIZES_WH, _SMALL_SHARE = ((1280, 720), (1920, 1080)), 0.85
-_FOCAL, _WHITE_LEVEL, _DARK_WHITE_LEVEL = (0.9, 1.8), (0.3, 0.9), (0.22, 0.8)
+_SMALL_SHARE, _WHITE_LEVEL, _DARK_WHITE_LEVEL = 0.85, (0.3, 0.9), (0.22, 0.8)
 _KBITS, _KEYFRAMES_S = (500.0, 4000.0), 2
 # The most of a character's height that moves away during the exposure.
 _EXPOSURE_S, _MOST_MOTION = (1 / 1000, 1 / 200), 0.18
@@ -68,6 +87,32 @@ class Film:
     def frames(self) -> Iterator[Image]:
         """Decode it: (H, W, 3) uint8 RGB each."""
         return decode(self.packets, "h264")
+
+
+@dataclass(frozen=True)
+class Drive:
+    """One pass: a vehicle that is so far along its way, in millimetres, at these times."""
+
+    design: Design
+    vehicle: Vehicle
+    way: Floats  # (3,) unit vector
+    times: Sequence[float]
+    places: Sequence[float]
+
+    def at(self, time: float, camera: Camera) -> Vehicle | None:
+        """The vehicle at a time; None while it isn't there."""
+        if not self.times[0] <= time < self.times[-1]:
+            return None
+        its = self.vehicle
+        origin = its.face.origin + self.way * np.interp(time, self.times, self.places)
+        face, plate = (replace(frame, origin=origin) for frame in (its.face, its.plate))
+        return replace(its, face=face, plate=plate, px_per_mm=camera.focal / float(origin[2]))
+
+    def middle(self, time: float, camera: Camera) -> Floats:
+        """(2,) where the plate's middle is in the picture, in pixels."""
+        x, y, z = self.vehicle.face.origin + self.way * np.interp(time, self.times, self.places)
+        middle: Floats = np.array((x, y)) * camera.focal / z + np.array(camera.size_wh) / 2
+        return middle
 
 
 @dataclass(frozen=True)
@@ -124,7 +169,7 @@ class _Scene:
         """The plates in the picture, with the numbers of their passes."""
         for number, drive, vehicle in self.there(time):
             plate, design = vehicle.plate, drive.design
-            shown = label(design, drive.kind, plate, self.camera, self.lens, self.light)
+            shown = label(design, plate, self.camera, self.lens, self.light)
             low, high = np.array(shown.box[:2]), np.array(shown.box[2:])
             hides, ends = self.cover.span(time) if self.cover else (0.0, 0.0)
             outside = ((high < 0) | (low > self.camera.size_wh)).any()
@@ -135,7 +180,7 @@ class _Scene:
                 and not (hides < high[0] and ends > low[0])
                 and design.character_mm * plate.scale(self.camera, design.size_mm)
                 >= CHARACTER_PX[0]
-                and plate.obliqueness_deg <= MOST_OBLIQUE_DEG
+                and not plate.oblique
             )
             yield number, replace(shown, legible=legible)
 
@@ -144,15 +189,13 @@ def render_film(kind: str, index: int) -> Film:
     """Make a film of a kind out of `FILM_KINDS`; the same arguments make the same bytes."""
     at = FILM_KINDS.index(kind), index
     rng = default_rng(SeedSequence(_SEED, spawn_key=at))
-    size_wh = _SIZES_WH[int(rng.random() >= _SMALL_SHARE)]
-    camera = Camera(size_wh, float(rng.uniform(*_FOCAL)) * size_wh[0])
-    tilt = turn_about("zx", rng.uniform(-ROLL_DEG, ROLL_DEG), rng.uniform(*GATE_PITCH_DEG))
+    camera, tilt = sample_camera(rng, FILM_SIZES_WH, _SMALL_SHARE, FILM_FOCAL)
     light = sample_light(rng, tilt)
-    fps, drives = sample_drives(kind, index, camera, tilt, rng)
+    fps, drives = _sample_drives(kind, index, camera, tilt, rng)
     first = drives[0].vehicle
     character_px = drives[0].design.character_mm * camera.focal / float(first.face.origin[2])
-    lens = replace(sample_lens(rng, size_wh, character_px), motion_px=(0.0, 0.0))
-    place = shade(draw_background(rng, size_wh), camera, first.face, light, rng)
+    lens = replace(sample_lens(rng, camera.size_wh, character_px), motion_px=(0.0, 0.0))
+    place = shade(draw_background(rng, camera.size_wh), camera, first.face, light, rng)
     cover = _hide(drives[0], place, camera, light, rng) if kind == "hidden" else None
     level = rng.uniform(*(_DARK_WHITE_LEVEL if light.dark else _WHITE_LEVEL))
     exposure, rate = np.exp(rng.uniform(*np.log((_EXPOSURE_S, _KBITS)).T))
@@ -172,7 +215,7 @@ def render_film(kind: str, index: int) -> Film:
     speed = dict.fromkeys(("b", "maxrate", "bufsize"), f"{rate:.0f}k")
     packets = encode(pictures(), "libx264", fps, g=str(_KEYFRAMES_S * fps), **speed)
     truths = tuple(tuple(scene.truths(time)) for time in times)
-    return Film(f"{kind}-{index:04d}", size_wh, tuple(packets), tuple(times), truths)
+    return Film(f"{kind}-{index:04d}", camera.size_wh, tuple(packets), tuple(times), truths)
 
 
 def _hide(drive: Drive, place: Place, camera: Camera, light: Light, rng: Generator) -> _Cover:
@@ -198,3 +241,105 @@ def _moments(drives: Sequence[Drive], fps: int) -> list[float]:
         for n in numbers
     )
     return [n / fps for n, kept in zip(numbers, near, strict=True) if kept or n % fps == 0]
+
+
+def _sample_drives(
+    kind: str, index: int, camera: Camera, tilt: Floats, rng: Generator
+) -> tuple[int, list[Drive]]:
+    """Choose a film's frames a second, and who drives where and when."""
+    plate = kind_of_film(index)
+    designs = [sample_design(plate, rng)]
+    if kind == "alike":
+        designs.append(sample_design(plate, rng, _resembling(designs[0].text, rng)))
+    across = kind == "crossing" or (kind in _ANY_WAY and rng.random() < 0.5)
+    frames, way, ends, px_per_mm = _choose_way(kind, across, designs, camera, tilt, rng)
+    if kind == "leaving" or (kind in _ANY_WAY and rng.random() < 0.5):
+        ends = ends[::-1]
+    fps = int(rng.integers(_FPS[0], _FPS[1] + 1))
+    if kind == "glimpse":
+        passing = int(rng.integers(2, 4)) / fps
+    elif kind == "hidden":
+        passing = float(rng.uniform(*_PASSING_COVER))
+        fps = min(fps, int(_MOST_PATIENT_FRAMES / passing))
+    else:
+        passing = min(float(rng.uniform(*_PASSING)), _MOST_FRAMES / fps)
+    times, places = [-0.5 / fps, passing - 0.5 / fps], [*ends]
+    if kind == "parked":
+        stop, go = passing / 2, passing / 2 + float(rng.uniform(*_STANDING))
+        passing += go - stop
+        fps = min(fps, max(_FPS[0], int(_MOST_PATIENT_FRAMES / passing)))
+        times, places = [times[0], stop, go, passing], [ends[0], 0.0, 0.0, ends[1]]
+    drives = []
+    for design, (face, hung) in zip(designs, frames, strict=True):
+        sheet = draw_sheet(design, px_per_mm, rng)
+        vehicle = Vehicle(face, hung, sheet, px_per_mm, draw_body(design.size_mm, rng))
+        drives.append(Drive(design, vehicle, way, times, places))
+    if kind == "returning":
+        later = passing + float(rng.uniform(*_AWAY))
+        drives.append(replace(drives[0], times=[time + later for time in times]))
+    return fps, drives
+
+
+def _choose_way(
+    kind: str, across: bool, designs: Sequence[Design], camera: Camera, tilt: Floats, rng: Generator
+) -> tuple[list[tuple[Frame, Frame]], Floats, tuple[float, float], float]:
+    """Frames of each vehicle and its plate, their way and its ends, pixels per millimetre."""
+    design = designs[0]
+    lane = rng.choice((-1, 1)) * rng.uniform(*_LANE_MM)
+    for _ in range(_TRIES):
+        span = _ALIKE_PX if len(designs) > 1 else _NEAR_PX
+        near = float(np.exp(rng.uniform(*np.log(span)))) / design.character_mm
+        face, hung = sample_frames(rng, camera, design.size_mm, near, tilt)
+        way = -face.turn[:, 2]
+        if across:
+            way = tilt @ np.array((rng.choice((-1, 1)), 0, rng.uniform(-0.3, 0.3)))
+        way /= np.linalg.norm(way)
+        far = near * design.character_mm / rng.uniform(*_FAR_PX)
+        (back, from_outside), (forth, to_outside) = (
+            _walk(hung, sign * way, camera, design, far) for sign in (-1, 1)
+        )
+        beside = hung.origin + lane * face.turn[:, 0]
+        frames = [(face, hung), (replace(face, origin=beside), replace(hung, origin=beside))]
+        fits = len(designs) == 1 or (
+            _is_whole(frames[1][1], camera, design) and beside[2] < _FARTHER * hung.origin[2]
+        )
+        if to_outside and fits and (from_outside or not across):
+            break
+    ends = -back - across * _BODY_MM, forth + across * _BODY_MM
+    if kind == "glimpse":
+        places = np.linspace(*ends, 100).tolist()
+        moved = {place: replace(hung, origin=hung.origin + place * way) for place in places}
+        seen = [place for place, frame in moved.items() if _is_whole(frame, camera, design)
+                and frame.origin[2] < _GLIMPSED * hung.origin[2]]  # fmt: skip
+        ends = seen[0], seen[-1]
+    return frames[: len(designs)], way, ends, near
+
+
+def _walk(
+    start: Frame, way: Floats, camera: Camera, design: Design, far: float
+) -> tuple[float, bool]:
+    """How far a plate goes until it is out of the picture, too near or too far; whether out."""
+    depth = start.origin[2]
+    for step in range(1, 400):
+        place = _STEP * depth * step
+        now = replace(start, origin=start.origin + place * way)
+        if not _NEAREST * depth < now.origin[2] < far * depth:
+            break
+        quad = now.quad(camera, design.size_mm)
+        if (quad.max(axis=0) < 0).any() or (quad.min(axis=0) > camera.size_wh).any():
+            return place, True
+    return place, False
+
+
+def _is_whole(plate: Frame, camera: Camera, design: Design) -> bool:
+    quad = plate.quad(camera, design.size_mm)
+    return bool((quad > 0).all() and (quad < camera.size_wh).all())
+
+
+def _resembling(text: str, rng: Generator) -> str:
+    """Another text of the same format: one or two of the first three digits differ."""
+    characters = list(text)
+    digits = [place for place, character in enumerate(text) if character.isdigit()][:3]
+    for place in rng.choice(digits, rng.integers(1, 3), replace=False):
+        characters[place] = str(rng.choice([d for d in "123456789" if d != text[place]]))
+    return "".join(characters)

@@ -8,25 +8,15 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.random import Generator, SeedSequence, default_rng
 
-from plate_models.training.benchmark.camera import (
-    DASHCAM_PITCH_DEG,
-    GATE_PITCH_DEG,
-    ROLL_DEG,
-    Camera,
-    Frame,
-    sample_frames,
-    turn_about,
-)
-from plate_models.training.benchmark.designs import FOREIGN, Design, sample_design
+from plate_models.training.benchmark.camera import Camera, Frame, sample_camera, sample_frames
 from plate_models.training.benchmark.optics import Lens, sample_lens, sense, store
-from plate_models.training.benchmark.plates import draw_sheet
+from plate_models.training.benchmark.plates import FOREIGN, Design, draw_sheet, sample_design
 from plate_models.training.benchmark.scenes import Light, build, infrared, sample_light
-from plate_models.training.codec import DECODERS, through_codec
-from plate_models.training.imaging import Image, encode_jpeg
+from plate_models.training.imaging import DECODERS, Image, encode_jpeg, through_codec
 from plate_models.training.labels import LabelledPlate
 from plate_models.training.synthetic.kinds import CAR, DRAWN
 
-SEED = 20_260
+_SEED = 20_260
 CHARACTER_PX = (9.0, 36.0)
 BENCHMARK_KINDS = (*DRAWN, *FOREIGN)
 VARIANTS = ("", "night", "codec")
@@ -37,14 +27,14 @@ _WHITE_LEVEL, _DARK_WHITE_LEVEL = (0.3, 0.9), (0.22, 0.8)
 
 # Of films: the constant rate factor, and how far the picture moves from frame to frame, in pixels.
 _RATE_FACTOR, _MOST_X, _MOST_Y = (26, 34), 6, 3
+FILM_SIZES_WH, FILM_FOCAL = ((1280, 720), (1920, 1080)), (0.9, 1.8)
 # Of clips:
 # The first frames aren't kept: a stream's first picture is better than those that follow.
 _LEAD, FRAMES = 8, 16
-_CLIP_SIZES_WH, _SMALL_CLIPS_SHARE = ((1280, 720), (1920, 1080)), 0.7
+_SMALL_CLIPS_SHARE = 0.7
 _KBITS = (300.0, 1000.0)
 # Height of the smallest characters in the first and in the last frame, in pixels.
 _FAR_PX, _NEAR_PX = (4.0, 7.0), (16.0, 28.0)
-_CLIP_FOCAL = (0.9, 1.8)
 # Frames are kept as JPEG files that lose next to nothing more.
 _QUALITY = 97
 
@@ -58,17 +48,16 @@ class BenchmarkPhoto:
     plate: LabelledPlate  # its only one
 
 
-def label(
-    design: Design, kind: str, hung: Frame, camera: Camera, lens: Lens, light: Light
-) -> LabelledPlate:
+def label(design: Design, hung: Frame, camera: Camera, lens: Lens, light: Light) -> LabelledPlate:
     """What a photo shows, and where."""
     quad = lens.bend_points(hung.quad(camera, design.size_mm))
     (x0, y0), (x1, y1) = quad.min(axis=0).tolist(), quad.max(axis=0).tolist()
-    about = design.text, True, "dark" if light.dark else "day", design.lines, kind
+    lighting, its = "dark" if light.dark else "day", design.kind.format
+    about = design.text, True, lighting, its.lines, its.name
     return LabelledPlate((x0, y0, x1, y1), *about, tuple((x, y) for x, y in quad.tolist()))
 
 
-def render_photo(kind: str, index: int, seed: int = SEED, variant: str = "") -> BenchmarkPhoto:
+def render_photo(kind: str, index: int, variant: str = "") -> BenchmarkPhoto:
     """Make one photo of the benchmark; the same arguments make the same bytes.
 
     A kind out of `BENCHMARK_KINDS` and a variant out of `VARIANTS`; others are a ValueError.
@@ -77,19 +66,16 @@ def render_photo(kind: str, index: int, seed: int = SEED, variant: str = "") -> 
         expected = f"{', '.join(BENCHMARK_KINDS)}, and a variant out of {', '.join(VARIANTS[1:])}"
         raise ValueError(f"expected a kind of plate out of {expected}; got {kind!r}, {variant!r}")
     place = BENCHMARK_KINDS.index(kind), index, *([VARIANTS.index(variant)] if variant else [])
-    rng = default_rng(SeedSequence(seed, spawn_key=place))
-    size_wh = _SIZES_WH[int(rng.random() >= _SMALL_SHARE)]
-    camera = Camera(size_wh, float(rng.uniform(*_FOCAL)) * size_wh[0])
-    pitch = GATE_PITCH_DEG if rng.random() < _GATE_SHARE else DASHCAM_PITCH_DEG
-    tilt = turn_about("zx", rng.uniform(-ROLL_DEG, ROLL_DEG), rng.uniform(*pitch))
+    rng = default_rng(SeedSequence(_SEED, spawn_key=place))
+    camera, tilt = sample_camera(rng, _SIZES_WH, _SMALL_SHARE, _FOCAL, _GATE_SHARE)
     character_px = float(np.exp(rng.uniform(*np.log(CHARACTER_PX))))
     design = sample_design(kind, rng)
     scale = character_px / design.character_mm
     face, hung = sample_frames(rng, camera, design.size_mm, scale, tilt)
     light = infrared(rng) if variant == "night" else sample_light(rng, tilt)
-    lens = sample_lens(rng, size_wh, character_px)
+    lens = sample_lens(rng, camera.size_wh, character_px)
     sheet = draw_sheet(design, scale, rng)
-    picture, white = build(camera, face, hung, sheet, light, rng)
+    picture, white = build(camera, face, hung, sheet, scale, light, rng)
     level = float(rng.uniform(*(_DARK_WHITE_LEVEL if light.dark else _WHITE_LEVEL)))
     seen = lens.see(picture) * np.float32(level / white)
     if variant == "night":
@@ -101,7 +87,7 @@ def render_photo(kind: str, index: int, seed: int = SEED, variant: str = "") -> 
     if variant == "codec":
         pixels = _as_filmed(pixels, rng)
     name = "-".join((kind, *filter(None, [variant]), f"{index:04d}"))
-    shown = label(design, kind, hung, camera, lens, light)
+    shown = label(design, hung, camera, lens, light)
     return BenchmarkPhoto(name, store(pixels, rng), shown)
 
 
@@ -120,36 +106,40 @@ def render_numbered(numbered: tuple[str, int, str]) -> BenchmarkPhoto:
     return render_photo(kind, index, variant=variant)
 
 
+def kind_of_film(index: int) -> str:
+    """Every other film is of a Russian car's plate, the rest are of the others in turn."""
+    others = [kind for kind in BENCHMARK_KINDS if kind != CAR]
+    return others[index // 2 % len(others)] if index % 2 else CAR
+
+
 def render_clip(index: int) -> list[BenchmarkPhoto]:
     """Film a car that comes near, in H.264 at 0.3 to 1 Mbit/s; the same number, the same frames.
 
     Returns the frames as photos, such as "clip-0003-08".
     """
-    # Every other one has a Russian car's plate, the rest the others in turn.
-    others = [kind for kind in BENCHMARK_KINDS if kind != CAR]
-    kind, at = others[index // 2 % len(others)] if index % 2 else CAR, (99, index)
-    rng = default_rng(SeedSequence(SEED, spawn_key=at))
-    size_wh = _CLIP_SIZES_WH[int(rng.random() >= _SMALL_CLIPS_SHARE)]
-    camera = Camera(size_wh, float(rng.uniform(*_CLIP_FOCAL)) * size_wh[0])
-    tilt = turn_about("zx", rng.uniform(-ROLL_DEG, ROLL_DEG), rng.uniform(*GATE_PITCH_DEG))
-    design = sample_design(kind, rng)
+    at = 99, index
+    rng = default_rng(SeedSequence(_SEED, spawn_key=at))
+    camera, tilt = sample_camera(rng, FILM_SIZES_WH, _SMALL_CLIPS_SHARE, FILM_FOCAL)
+    design = sample_design(kind_of_film(index), rng)
     far, near = (float(rng.uniform(*px)) / design.character_mm for px in (_FAR_PX, _NEAR_PX))
     start, _ = sample_frames(rng, camera, design.size_mm, far, tilt)
     face, hung = sample_frames(rng, camera, design.size_mm, near, tilt)
-    light, lens = sample_light(rng, tilt), sample_lens(rng, size_wh, design.character_mm * near / 2)
+    light = sample_light(rng, tilt)
+    lens = sample_lens(rng, camera.size_wh, design.character_mm * near / 2)
     sheet = draw_sheet(design, near, rng)
     level, look = float(rng.uniform(*_WHITE_LEVEL)), int(rng.integers(2**32))
     films, labels = [], []
     for number, share in enumerate(np.linspace(0, 1, _LEAD + FRAMES)):
         origin = start.origin + share * (face.origin - start.origin)
         face_now, hung_now = Frame(origin, face.turn), Frame(origin, hung.turn)
-        shown = sheet.seen_at(near * float(face.origin[2] / origin[2]))
+        scale = near * float(face.origin[2] / origin[2])
         # The same chance in every frame: scene and camera stay, only the noise is new.
-        picture, white = build(camera, face_now, hung_now, shown, light, default_rng(look))
-        noise = default_rng(SeedSequence(SEED, spawn_key=(*at, number)))
+        chance = default_rng(look)
+        picture, white = build(camera, face_now, hung_now, sheet, scale, light, chance)
+        noise = default_rng(SeedSequence(_SEED, spawn_key=(*at, number)))
         seen = lens.see(picture) * np.float32(level / white)
         films.append(sense(seen, light.dark, default_rng(look), noise))
-        labels.append(label(design, kind, hung_now, camera, lens, light))
+        labels.append(label(design, hung_now, camera, lens, light))
     rate = f"{np.exp(rng.uniform(*np.log(_KBITS))):.0f}k"
     films = through_codec(films, "libx264", b=rate, maxrate=rate, bufsize=rate, g="250")
     kept = list(enumerate(zip(films, labels, strict=True)))[_LEAD:]

@@ -1,21 +1,50 @@
-"""A flat plate as a surface that reflects light: sheet, print, flag, bolts, frame, soil.
+"""Plates as surfaces that reflect light: sheet, print, flag, bolts, frame, soil.
 
-Only what defines a plate comes from the renderer that training uses: glyphs, layouts and
-the ranges of the grounds' colours. Soil is kept so thin that every character stays legible.
+What defines a Russian plate comes from the renderer that training uses: glyphs, layouts and the
+ranges of the grounds' colours. The typefaces of other countries are those that matplotlib and
+Pillow carry, none of training's: a reader has to know letters, not fonts. Soil is kept so thin that
+every character stays legible. Lengths are in millimetres from the plate's left top corner.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import cast
 
 import cv2
 import numpy as np
 from numpy.random import Generator
+from PIL import Image, ImageDraw, ImageFont
 
-from plate_models.training.benchmark.designs import Design
 from plate_models.training.benchmark.textures import fractal
-from plate_models.training.imaging import Field, Floats, Image, shift_by
-from plate_models.training.synthetic.glyphs import Point
-from plate_models.training.synthetic.ink import CORNER_MM, rounded_box
+from plate_models.training.imaging import Field, Floats, Mask, carried_font, shift_by
+from plate_models.training.synthetic.ink import CORNER_MM, draw_ink, loosen, rounded_box
+from plate_models.training.synthetic.kinds import (
+    KINDS,
+    RGB,
+    Layout,
+    PlateKind,
+    Point,
+    kind_named,
+    sample_text,
+)
+
+FOREIGN = tuple(name for name, kind in KINDS.items() if kind.sizes_mm)
+_BOLDER_MM = (-1.2, -0.6, 0.0, 0.6)
+_JITTER_MM = 0.5
+# Of white sheets and white print; of black print.
+_WHITE, _BLACK = (0.62, 0.88), (0.015, 0.06)
+_FLAG_TONES: dict[str, RGB] = {
+    "white": (0.8, 0.8, 0.8), "blue": (0.03, 0.07, 0.4), "red": (0.5, 0.03, 0.03),
+    "black": (0.02, 0.02, 0.02), "yellow": (0.75, 0.5, 0.04), "green": (0.02, 0.2, 0.05),
+}  # fmt: skip
+_FONTS = ("DejaVuSans-Bold.ttf", "DejaVuSans.ttf", "STIXGeneralBol.ttf", "")
+_FONT_ODDS, _FONT_PX = (0.45, 0.25, 0.05, 0.25), 160
+_SPACING = 0.1  # of a character's height
+_BETWEEN = (" ", "-", "\N{BULLET}")  # groups: a gap, a dash, a seal
+# Of a row's height, what its characters take where there are one or two.
+_TALL = (0.67, 0.76)
+_BAND_MM, _ABOVE_MM, _MARGIN_MM = 42.0, 33.0, 12.0
+_BLUE = (0.01, 0.04, 0.3)
 
 _MUD = ((0.20, 0.155, 0.11), (0.12, 0.10, 0.085), (0.30, 0.28, 0.25))
 # Chances of each, and the most of a colour that they hide.
@@ -28,7 +57,39 @@ _BOLTS = ((0.02, 0.02, 0.02), (0.3, 0.3, 0.3), (0.6, 0.6, 0.6), (0.4, 0.3, 0.12)
 _WORDS = ("Avtodom", "SERVIS 24", "moto & auto", "Don Motors", "Baltika-Lada", "KAMA trade")
 # Plates are drawn at one of these resolutions, at least twice as fine as they are seen.
 _PX_PER_MM = (0.75, 1.5, 3.0)
-_MOST_FOLD = 8
+
+
+@dataclass(frozen=True)
+class Design:
+    """What a plate is, before it is soiled and screwed on."""
+
+    text: str  # in Latin letters, the upper line first
+    kind: PlateKind
+    size_mm: tuple[float, float]  # width and height
+    character_mm: float  # height of the smallest characters
+    screws: tuple[Point, ...]  # where it is screwed on
+    layout: Layout | None = None  # None for a typeset plate, which has no measured places
+
+
+def sample_design(kind: str, rng: Generator, text: str = "") -> Design:
+    """A plate of a kind, a key of `KINDS`, with a text of its own or one in the kind's format.
+
+    Raises ValueError: There is no such kind.
+    """
+    its, text = kind_named(kind), text or sample_text(rng, kind)
+    if its.sizes_mm:
+        width, height = size = its.sizes_mm[rng.integers(len(its.sizes_mm))]
+        screws = (0.25 * width, 9.0), (0.75 * width, 9.0), (0.25 * width, height - 9)
+        return Design(text, its, size, _places(its, height)[2], screws)
+    fitting = its.layouts_of(text)
+    layout = loosen(fitting[rng.integers(len(fitting))], its, rng)
+    return Design(text, its, layout.size_mm, layout.region.digit_height, layout.screws, layout)
+
+
+def _places(kind: PlateKind, height_mm: float) -> tuple[float, float, float]:
+    """Width of the band on the left, height of what is above the text, and of a character."""
+    left, above = _BAND_MM * (kind.band == "left"), _ABOVE_MM * (kind.band != "left")
+    return left, above, (height_mm - above) / kind.format.lines * _TALL[kind.format.lines - 1]
 
 
 @dataclass(frozen=True)
@@ -39,18 +100,17 @@ class Sheet:
     cover: Field  # (H, W) float32; 0 outside the plate and its frame
     size_mm: tuple[float, float]  # width and height of the plate
     to_mm: Floats  # (3, 3) from pixels to millimetres about the plate's middle
-    fold: int  # how much finer it is than seen, for `see`
     white: float  # reflectance of the brighter one of sheet and print, in its brightest channel
-
-    def seen_at(self, px_per_mm: float) -> "Sheet":
-        """The same sheet, seen from elsewhere at another resolution."""
-        return replace(self, fold=_fold_at(1 / self.to_mm[0, 0], px_per_mm))
 
 
 def draw_sheet(design: Design, seen_px_per_mm: float, rng: Generator) -> Sheet:
     """Make a plate, fine enough to be seen at a resolution."""
     px_per_mm = next((p for p in _PX_PER_MM if p >= 2 * seen_px_per_mm), _PX_PER_MM[-1])
-    plate, white = design.print(px_per_mm, rng)
+    kind = design.kind
+    if design.layout:
+        plate, white = _print_measured(design.text, kind, design.layout, px_per_mm, rng)
+    else:
+        plate, white = _print_typeset(design.text, kind, design.size_mm, px_per_mm, rng)
     height, width = plate.shape[:2]
     _soil(plate, rng, px_per_mm)
     _bolt(plate, design.screws, rng, px_per_mm)
@@ -58,18 +118,84 @@ def draw_sheet(design: Design, seen_px_per_mm: float, rng: Generator) -> Sheet:
     around = pad, pad, pad, pad
     reflectance = np.asarray(cv2.copyMakeBorder(plate, *around, cv2.BORDER_REPLICATE), np.float32)
     cover = np.pad(rounded_box((width, height), 0, CORNER_MM * px_per_mm), pad)
-    if rng.random() < _FRAME_SHARE * design.holder_share:
-        _frame(reflectance, cover, design.size_mm, px_per_mm, rng)
+    if rng.random() < _FRAME_SHARE * kind.holder_share:
+        _frame(reflectance, cover, px_per_mm, rng)
     mm, (wide, tall) = 1 / px_per_mm, design.size_mm
     to_mm = shift_by(-wide / 2 - pad * mm, -tall / 2 - pad * mm) @ np.diag((mm, mm, 1))
     opaque = cover.astype(np.float32) / 255
-    fold = _fold_at(px_per_mm, seen_px_per_mm)
-    return Sheet(reflectance, opaque, design.size_mm, to_mm, fold, white)
+    return Sheet(reflectance, opaque, design.size_mm, to_mm, white)
 
 
-def _fold_at(px_per_mm: float, seen_px_per_mm: float) -> int:
-    """How many samples a pixel needs each way to see all of a sheet."""
-    return int(np.clip(round(px_per_mm / seen_px_per_mm), 2, _MOST_FOLD))
+def _print_measured(
+    text: str, kind: PlateKind, layout: Layout, px_per_mm: float, rng: Generator
+) -> tuple[Field, float]:
+    bolder = _BOLDER_MM[rng.integers(len(_BOLDER_MM))]
+    ink = draw_ink(text, kind, layout, rng, px_per_mm, _JITTER_MM, bolder)
+    plate, white = _printed(ink, kind, rng)
+    if kind.flag and rng.random() < kind.flag_share * 0.8:
+        x0, y0, x1, y1 = (round(side * px_per_mm) for side in layout.flag)
+        cv2.rectangle(plate, (x0 - 1, y0 - 1), (x1, y1), (0.1, 0.1, 0.1), 1)
+        count = len(kind.flag)
+        for index, stripe in enumerate(kind.flag):
+            rows = slice(y0 + (y1 - y0) * index // count, y0 + (y1 - y0) * (index + 1) // count)
+            plate[rows, x0:x1] = _FLAG_TONES[stripe]
+    return plate, white
+
+
+def _printed(ink: Mask, kind: PlateKind, rng: Generator) -> tuple[Field, float]:
+    """A sheet of the kind's colour with its ink."""
+    low, high = (np.array(end) for end in kind.sheet)
+    shade = low + (high - low) * rng.beta(2, 2, 3).mean() + rng.normal(0, 3, 3)
+    paper = ((np.clip(shade, 4, 250) / 255) ** 2.2 * rng.uniform(*_WHITE)).astype(np.float32)
+    paint = np.full(3, rng.uniform(*(_WHITE if kind.light_ink else _BLACK)), np.float32)
+    plate = paper + (ink.astype(np.float32) / 255)[..., None] * (paint - paper)
+    return plate, float(max(paper.max(), paint.max()))
+
+
+def _print_typeset(
+    text: str, kind: PlateKind, size_mm: Point, px_per_mm: float, rng: Generator
+) -> tuple[Field, float]:
+    width, height = (round(side * px_per_mm) for side in size_mm)
+    left, above, tall = (round(mm * px_per_mm) for mm in _places(kind, size_mm[1]))
+    margin, slot = _MARGIN_MM * px_per_mm, (height - above) / kind.format.lines
+    ink, sign = np.zeros((2, height, width), np.uint8)
+    cv2.rectangle(ink, (0, 0), (width - 1, height - 1), 255, round(2 * px_per_mm))
+    name, bold = str(rng.choice(_FONTS, p=_FONT_ODDS)), int(rng.integers(0, 7))
+    pillows = cast(ImageFont.FreeTypeFont, ImageFont.load_default(_FONT_PX))
+    font = carried_font(name, _FONT_PX) if name else pillows
+    between = _BETWEEN[rng.integers(len(_BETWEEN))]
+    for number, row in enumerate(kind.rows(text)):
+        top = above + slot * (number + 0.5) - tall / 2
+        row = row.replace(" ", between)
+        _stamp(ink, row, font, bold, (left + margin, top, width - margin, top + tall))
+    plate, white = _printed(ink, kind, rng)
+    above_text = 0.2 * width, 0.2 * above, 0.8 * width, 0.8 * above
+    on_left = 0.15 * left, 0.68 * height, 0.85 * left, 0.92 * height
+    tone = 0.04 if kind.band == "none" else 0.75
+    if kind.band != "none":
+        plate[:, :left], plate[:above] = _BLUE, _BLUE
+    _stamp(sign, kind.sign, font, bold, on_left if kind.band == "left" else above_text)
+    plate += (sign.astype(np.float32) / 255)[..., None] * (np.float32(tone) - plate)
+    return plate, white
+
+
+def _stamp(
+    ink: Mask, row: str, font: ImageFont.FreeTypeFont, bold: int, area: tuple[float, ...]
+) -> None:
+    """Print a row into the middle of an area, as high as it is; squeezed if it is too wide."""
+    # J and Q reach below the foot line.
+    _, top, _, foot = font.getbbox("H" + row, anchor="ls", stroke_width=bold)
+    space = 2 * bold + _SPACING * (foot - top)
+    ends = np.cumsum([font.getlength(char) + space for char in row])
+    image = Image.new("L", (round(ends[-1]), round(foot - top)))
+    for char, end in zip(row, ends - space / 2, strict=True):
+        ImageDraw.Draw(image).text((end, -top), char, 255, font, "rs", stroke_width=bold)
+    x0, y0, x1, y1 = area
+    height = round(y1 - y0)
+    width = min(round(x1 - x0), round(image.width * height / image.height))
+    x, y = round((x0 + x1 - width) / 2), round(y0)
+    seen = cv2.resize(np.asarray(image), (width, height), interpolation=cv2.INTER_AREA)
+    ink[y : y + height, x : x + width] = seen
 
 
 def _soil(sheet: Field, rng: Generator, px_per_mm: float) -> None:
@@ -113,13 +239,11 @@ def _bolt(plate: Field, screws: Sequence[Point], rng: Generator, px_per_mm: floa
         cv2.circle(plate, place, round(radius), tone.tolist(), -1)
 
 
-def _frame(
-    image: Field, cover: Image, size_mm: tuple[float, float], px_per_mm: float, rng: Generator
-) -> None:
+def _frame(image: Field, cover: Mask, px_per_mm: float, rng: Generator) -> None:
     """Lay rails around a plate, in place: metal, dark or light, with a lip that says a name."""
     pad, lap = round(_PAD_MM * px_per_mm), round(rng.uniform(0, 2.2) * px_per_mm)
     rail, lip = (float(mm) for mm in rng.uniform((4, 4), (9, 22)))
-    width, height = (round(mm * px_per_mm) for mm in size_mm)
+    height, width = (side - 2 * pad for side in cover.shape)
     x0, x1 = round(pad - rail * px_per_mm), round(pad + width + rail * px_per_mm)
     y0, y1 = round(pad - rail * px_per_mm), round(pad + height + lip * px_per_mm)
     tone = float((0.015, 0.03, 0.3, 0.55, 0.7)[rng.integers(5)])

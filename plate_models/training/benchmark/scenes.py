@@ -35,6 +35,7 @@ _TO_LINEAR = ((np.arange(256) / 255) ** 2.2).astype(np.float32)
 _SHADOW_HW, _SHADOW_MM = (160, 240), 8.3
 _SHIFT = 4
 _NEAREST_MM = 200
+_MOST_FOLD = 8
 
 _TABLES = tables_of(__file__)
 # Lamps that are on are brighter than what is lit.
@@ -100,15 +101,6 @@ def _tinted(rng: Generator, colour: tuple[float, float, float], strength: float)
     return tinted
 
 
-def _cast_shadow(rng: Generator, size_hw: tuple[int, int]) -> Field:
-    """Shadows of trees and houses: fine or coarse, with soft or hard edges.
-
-    Returns (H, W) float32: 1 where directed light comes through.
-    """
-    blots = fractal(rng, size_hw, rng.uniform(2, 8), 1.4 if rng.random() < 0.5 else 1.0)
-    return np.clip(0.5 + float(rng.uniform(1.5, 8)) * blots, 0, 1)
-
-
 # Corners (4, 2) in millimetres, colour, and whether it glows, from the back to the front.
 Body = tuple[tuple[Floats, tuple[float, float, float], bool], ...]
 
@@ -120,12 +112,8 @@ class Vehicle:
     face: Frame
     plate: Frame
     sheet: Sheet
+    px_per_mm: float  # at which the sheet is seen
     body: Body
-
-    def at(self, origin: Floats, px_per_mm: float) -> "Vehicle":
-        """The same vehicle elsewhere, where its plate is seen at a resolution."""
-        face, plate = (replace(frame, origin=origin) for frame in (self.face, self.plate))
-        return Vehicle(face, plate, self.sheet.seen_at(px_per_mm), self.body)
 
 
 @dataclass(frozen=True)
@@ -139,14 +127,20 @@ class Place:
 
 
 def build(
-    camera: Camera, face: Frame, plate: Frame, sheet: Sheet, light: Light, rng: Generator
+    camera: Camera,
+    face: Frame,
+    plate: Frame,
+    sheet: Sheet,
+    px_per_mm: float,
+    light: Light,
+    rng: Generator,
 ) -> tuple[Field, float]:
     """Put a scene together: a vehicle's face, with the plate's middle as origin, and the plate.
 
     Returns (H, W, 3) float32 linear light, and that of the plate's white.
     """
     background = draw_background(rng, camera.size_wh)
-    vehicle = Vehicle(face, plate, sheet, draw_body(sheet.size_mm, rng))
+    vehicle = Vehicle(face, plate, sheet, px_per_mm, draw_body(sheet.size_mm, rng))
     place = shade(background, camera, face, light, rng)
     return compose(place, camera, [vehicle], light), white_of(vehicle, light)
 
@@ -160,8 +154,10 @@ def shade(background: Image, camera: Camera, face: Frame, light: Light, rng: Gen
         return Place(background, unevenness, None)
     middle = shift_by(-_SHADOW_HW[1] / 2, -_SHADOW_HW[0] / 2)
     view = face.homography(camera) @ np.diag((_SHADOW_MM, _SHADOW_MM, 1)) @ middle
-    cast = warp(_cast_shadow(rng, _SHADOW_HW), view, camera.size_wh, cv2.BORDER_REFLECT)
-    return Place(background, unevenness, cast)
+    # Shadows of trees and houses: fine or coarse, with soft or hard edges.
+    blots = fractal(rng, _SHADOW_HW, rng.uniform(2, 8), 1.4 if rng.random() < 0.5 else 1.0)
+    cast: Field = np.clip(0.5 + float(rng.uniform(1.5, 8)) * blots, 0, 1)
+    return Place(background, unevenness, warp(cast, view, camera.size_wh, cv2.BORDER_REFLECT))
 
 
 def white_of(vehicle: Vehicle, light: Light) -> float:
@@ -175,11 +171,11 @@ def compose(place: Place, camera: Camera, vehicles: Sequence[Vehicle], light: Li
     albedo = place.background.copy()
     lit = np.full(albedo.shape[:2], light.far, np.float32)
     for vehicle in vehicles:
-        _paint(albedo, lit, camera, vehicle.face, vehicle.body, light.on(vehicle.face))
+        _paint(albedo, lit, camera, vehicle, light)
     lit *= place.unevenness
     surfaces = np.asarray(cv2.LUT(albedo, _TO_LINEAR), np.float32)
     for vehicle in vehicles:
-        _lay_plate(surfaces, lit, camera, vehicle.plate, vehicle.sheet, light)
+        _lay_plate(surfaces, lit, camera, vehicle, light)
     if place.shadow is not None:
         lit *= place.shadow
     tones = zip(light.direct.astype(np.float32), light.ambient.astype(np.float32), strict=True)
@@ -214,12 +210,10 @@ def draw_body(size_mm: tuple[float, float], rng: Generator) -> Body:
     return tuple(parts)
 
 
-def _paint(
-    albedo: Image, lit: Field, camera: Camera, face: Frame, body: Body, share: float
-) -> None:
-    """Paint the face of a car, in place; ``share`` is of the directed light."""
+def _paint(albedo: Image, lit: Field, camera: Camera, vehicle: Vehicle, light: Light) -> None:
+    face, share = vehicle.face, light.on(vehicle.face)
     view = face.homography(camera)
-    for corners, colour, glows in body:
+    for corners, colour, glows in vehicle.body:
         if (corners @ face.turn[2, :2] + face.origin[2]).min() > _NEAREST_MM:
             path = np.rint(apply_homography(view, corners) * (1 << _SHIFT)).astype(np.int32)
             cv2.fillPoly(albedo, [path], colour, cv2.LINE_AA, _SHIFT)
@@ -232,10 +226,8 @@ def _trapezium(top: float, top_half: float, foot: float, foot_half: float) -> Fl
     return np.array(half, np.float64)
 
 
-def _lay_plate(
-    surfaces: Field, lit: Field, camera: Camera, plate: Frame, sheet: Sheet, light: Light
-) -> None:
-    """Lay a plate over the surfaces, in place."""
+def _lay_plate(surfaces: Field, lit: Field, camera: Camera, vehicle: Vehicle, light: Light) -> None:
+    plate, sheet = vehicle.plate, vehicle.sheet
     view = plate.homography(camera) @ sheet.to_mm
     hull = apply_homography(view, box_corners(*sheet.cover.shape[::-1]))
     x0, y0 = np.clip(np.floor(hull.min(axis=0)), 0, None).astype(int).tolist()
@@ -244,7 +236,9 @@ def _lay_plate(
         return
     layers = np.dstack((sheet.reflectance * np.float32(light.returned), np.ones_like(sheet.cover)))
     layers *= sheet.cover[..., None]
-    seen = see(layers, shift_by(-x0, -y0) @ view, (x1 - x0, y1 - y0), sheet.fold)
+    # Each way, a pixel needs so many samples to see all of the sheet.
+    fold = int(np.clip(round(1 / sheet.to_mm[0, 0] / vehicle.px_per_mm), 2, _MOST_FOLD))
+    seen = see(layers, shift_by(-x0, -y0) @ view, (x1 - x0, y1 - y0), fold)
     cover = seen[..., 3]
     surfaces[y0:y1, x0:x1] += seen[..., :3] - cover[..., None] * surfaces[y0:y1, x0:x1]
     lit[y0:y1, x0:x1] += cover * (light.on(plate) - lit[y0:y1, x0:x1])

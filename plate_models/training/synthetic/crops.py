@@ -9,10 +9,12 @@ from dataclasses import dataclass, replace
 
 import cv2
 import numpy as np
+from numpy.random import Generator
 from PIL import Image as Pixels
 
 from plate_models.spec import RECTIFIER
 from plate_models.training.imaging import (
+    Field,
     Floats,
     Image,
     apply_homography,
@@ -20,20 +22,19 @@ from plate_models.training.imaging import (
     see,
     shift_by,
 )
-from plate_models.training.synthetic.clutter import draw_clutter
-from plate_models.training.synthetic.kinds import TRAINING_SHARES, Shares, draw_kind
+from plate_models.training.synthetic.kinds import TRAINING_SHARES, Shares
 from plate_models.training.synthetic.latin import LATIN
 from plate_models.training.synthetic.photo import BAD_CAMERAS, PhotoStyle, photograph
 from plate_models.training.synthetic.plates import (
     DEFAULT_STYLE,
     PlateImage,
     PlateStyle,
-    Quad,
     project,
-    render_plate_for,
-    sample_plate,
+    render_plate,
+    sample_design,
 )
-from plate_models.training.tables import tables_of
+from plate_models.training.synthetic.scenes import draw_clutter
+from plate_models.training.tables import choose, tables_of
 
 # What is no plate, and bears no text to be read.
 CLUTTER = "clutter"
@@ -41,36 +42,34 @@ CLUTTER = "clutter"
 
 @dataclass(frozen=True)
 class CropStyle:
-    """How rendered crops vary. Of two values, one is for most and one for the steep or sloppy."""
+    """How rendered crops vary."""
 
     # Names of kinds, with the share of each: a third are plates of any country.
     kinds: Shares = (*TRAINING_SHARES, (LATIN, 0.52), (CLUTTER, 0.05))
     width_px: tuple[float, float] = (38, 400)  # of the plate in the photo, logarithmic
     two_line_width_px: tuple[float, float] = (30, 260)
-    # Standard deviations of the turn about the optical, the vertical and the horizontal axis.
-    roll_deg: tuple[float, float] = (2.5, 8)
-    yaw_deg: tuple[float, float] = (15, 36)
-    pitch_deg: tuple[float, float] = (9, 17)
     steep_share: float = 0.45
     tilt_share: float = 0.15  # of plates that are turned further about the optical axis
-    tilt_deg: float = 15  # standard deviation
-    distance: tuple[float, float] = (4, 16)  # of the camera, in plate widths
-    # Of each side of the box: standard deviation and limit, as shares of its width and height.
-    # Heights move twice as far; those of two-line plates less, as their margin is smaller.
+    # Standard deviation of each side of the box, as a share of its width, of most and of sloppy
+    # boxes. Heights move twice as far; those of two-line plates less, as their margin is smaller.
     box_jitter: tuple[float, float] = (0.02, 0.055)
-    box_limit: tuple[float, float] = (0.14, 0.3)
     sloppy_share: float = 0.4
     holder_box_share: float = 0.25  # of boxes around the holder, not the plate
-    # Of plates that shine in front of a dim car: sheets return headlights, paint does not.
-    lit_share: float = 0.2
     plate: PlateStyle = DEFAULT_STYLE
     # Of night scenes in the light of an infrared lamp: sheets shine, the rest is nearly black.
     infrared_share: float = 0.06
-    infrared_contrast: tuple[float, float] = (0.5, 1)  # between the sheet and what is on it
     photo: PhotoStyle = BAD_CAMERAS
 
 
 DEFAULT_CROPS = CropStyle()
+_TABLES = tables_of(__file__)
+# Standard deviations of the turn about the optical, the vertical and the horizontal axis, of most
+# plates and of steep ones; of the first, where plates are tilted.
+_SPREAD_DEG, _TILT_DEG = ((2.5, 15, 9), (8, 36, 17)), 15
+_DISTANCE = (4, 16)  # of the camera, in plate widths
+_BOX_LIMIT = (0.14, 0.3)  # the most that a box's sides move, as shares of its width and height
+# Of plates that shine in front of a dim car: sheets return headlights, paint does not.
+_LIT_SHARE = 0.2
 # Where a photo keeps less of a plate's detail, another is taken: no person could read it.
 _LEAST_KEPT = 0.4
 _ATTEMPTS = 5
@@ -84,51 +83,42 @@ class CropSample:
     text: str  # what stands on the plate, in Latin letters, the upper line first; "" if it is none
     # (4, 2) float32, the plate's corners TL, TR, BR, BL in crop pixels, where (0, 0) is the corner
     # of the first pixel and not its centre.
-    quad: Quad
+    quad: Field
     lines: int  # of text, 1 or 2
     rows: tuple[str, ...]  # the text line by line; one entry for one line
 
 
-def _sample_view(
-    plate: PlateImage, width_px: float, rng: np.random.Generator, style: CropStyle
-) -> Floats:
+def _sample_view(plate: PlateImage, width_px: float, rng: Generator, style: CropStyle) -> Floats:
     """Homography from the plate's picture to photo pixels around some origin."""
-    steep = int(rng.random() < style.steep_share)
-    spread = np.array([style.roll_deg[steep], style.yaw_deg[steep], style.pitch_deg[steep]])
+    spread = np.array(_SPREAD_DEG[int(rng.random() < style.steep_share)])
     if rng.random() < style.tilt_share:
-        spread[0] = style.tilt_deg
+        spread[0] = _TILT_DEG
     angles = np.clip(rng.normal(0, 1, 3) * spread, (-38, -64, -45), (38, 64, 45))
-    return project(plate, np.radians(angles), rng.uniform(*style.distance), width_px)
+    return project(plate, np.radians(angles), rng.uniform(*_DISTANCE), width_px)
 
 
 def _sample_box(
-    corners: Floats, lines: int, rng: np.random.Generator, style: CropStyle
+    corners: Floats, lines: int, rng: Generator, style: CropStyle
 ) -> tuple[Floats, Floats]:
     """A detector's box around the corners, as it errs, widened by the rectifier's margin."""
     low, high = corners.min(axis=0), corners.max(axis=0)
     margin_h, margin_w = RECTIFIER.margin_hw(lines)
-    # Of two lines, heights move less far, as their margin is smaller.
     slack = np.array([1, margin_h / RECTIFIER.margin_hw(1)[0]])
     sigma = style.box_jitter[int(rng.random() < style.sloppy_share)] * (high - low) * (1, 2) * slack
-    limit = (high - low) * style.box_limit * slack
+    limit = (high - low) * _BOX_LIMIT * slack
     moved = [np.clip(rng.normal(0, 1, 2) * sigma, -limit, limit) for _ in range(2)]
     low, high = low + moved[0], high + moved[1]
     margin = (high - low) * (margin_w, margin_h) / 2
     return low - margin, high + margin
 
 
-_TABLES = tables_of(__file__)
-_PAINTS = np.array(_TABLES["paints"], np.float64)  # (K, 4): RGB and their odds
-_PAINT_SHARES = _PAINTS[:, 3] / _PAINTS[:, 3].sum()
-
-
-def _paint(rng: np.random.Generator) -> Floats:
-    colour = _PAINTS[rng.choice(len(_PAINTS), p=_PAINT_SHARES), :3]
+def _paint(rng: Generator) -> Floats:
+    colour = np.array(choose(_TABLES["paints"], rng))
     painted = colour * rng.uniform(0.7, 1.2) + rng.normal(0, 8, 3)
     return np.asarray(np.clip(painted, 2, 250))
 
 
-def _paint_background(size_hw: tuple[int, int], quad: Quad, rng: np.random.Generator) -> Image:
+def _paint_background(size_hw: tuple[int, int], quad: Field, rng: Generator) -> Image:
     """Paint a car's part for a plate to hang on, (H, W, 3) uint8 RGB."""
     height, width = size_hw
     shade = 1 + rng.normal(0, rng.uniform(0.02, 0.3), (4, 4))
@@ -175,31 +165,26 @@ def _paint_background(size_hw: tuple[int, int], quad: Quad, rng: np.random.Gener
 
 
 def _compose(
-    plate: PlateImage,
-    view: Floats,
-    size_wh: tuple[int, int],
-    rng: np.random.Generator,
-    style: CropStyle,
-    infrared: bool,
+    plate: PlateImage, view: Floats, size_wh: tuple[int, int], infrared: bool, rng: Generator
 ) -> Image:
     """Paint the plate, seen through ``view``, over a background."""
     width, height = size_wh
     corners = apply_homography(view, plate.quad).astype(np.float32)
     scene = _paint_background((height, width), corners, rng)
-    if infrared or rng.random() < style.lit_share:
+    if infrared or rng.random() < _LIT_SHARE:
         share = rng.uniform(0.02, 0.3) if infrared else rng.uniform(0.2, 0.7)
         scene = np.asarray(cv2.convertScaleAbs(scene, alpha=share), np.uint8)
     seen = see(plate.layers, view, size_wh)
     if infrared:
         # Dyes of sheets and of paint are bright in infrared light, soot is not.
-        contrast = rng.uniform(*style.infrared_contrast)
+        contrast = rng.uniform(0.5, 1)
         pale = 0.9 * (1 - contrast) * seen[..., 3:]
         seen[..., :3] = np.rint(contrast * seen[..., :3] + pale)
     below = cv2.cvtColor(255 - seen[..., 3], cv2.COLOR_GRAY2RGB)
     return np.asarray(cv2.add(cv2.multiply(scene, below, scale=1 / 255), seen[..., :3]), np.uint8)
 
 
-def cut_crop(photo: Image, low: Floats, high: Floats, quad: Floats) -> tuple[Image, Quad]:
+def cut_crop(photo: Image, low: Floats, high: Floats, quad: Floats) -> tuple[Image, Field]:
     """Cut a region that lies inside the photo and scale it to the rectifier's crop.
 
     Returns the crop, (H, W, 3) uint8 of ``RECTIFIER.crop_hw``, and the quad in its pixels.
@@ -228,7 +213,7 @@ def _kept(scene: Image, photo: Image, quad: Floats) -> float:
 
 
 def render_crop(
-    rng: np.random.Generator, style: CropStyle = DEFAULT_CROPS, kind: str | None = None
+    rng: Generator, style: CropStyle = DEFAULT_CROPS, kind: str | None = None
 ) -> CropSample:
     """Render one crop as the pipeline cuts it around a detected plate.
 
@@ -236,8 +221,15 @@ def render_crop(
     ``KINDS``, else it is a ValueError; None draws one by the style's shares.
     """
     if kind is None:
-        kind = draw_kind(rng, style.kinds)
-    plate, rows, width_px = _draw_plate(kind, rng, style)
+        (kind,) = choose(style.kinds, rng)
+    design = None if kind == CLUTTER else sample_design(kind, rng)
+    rows = design.rows if design else ("",)
+    widths = style.width_px if len(rows) == 1 else style.two_line_width_px
+    width_px = float(np.exp(rng.uniform(*np.log(widths))))
+    if design:
+        plate = render_plate(design, 1.6 * width_px, rng, style.plate)
+    else:
+        plate = draw_clutter(width_px, rng, boards=False)
     view = _sample_view(plate, width_px, rng, style)
     outline = plate.quad
     if rng.random() < style.holder_box_share:
@@ -258,7 +250,7 @@ def render_crop(
             defocus=0.6 * camera.defocus,
             motion_share=0.5 * camera.motion_share,
         )
-    scene = _compose(plate, shift_by(*-origin) @ view, size_wh, rng, style, infrared)
+    scene = _compose(plate, shift_by(*-origin) @ view, size_wh, infrared, rng)
     quad = apply_homography(view, plate.quad) - origin
     for _ in range(_ATTEMPTS):
         photo = photograph(scene, rng, camera)
@@ -266,15 +258,3 @@ def render_crop(
             break
     crop, crop_quad = cut_crop(photo, low - origin, high - origin, quad)
     return CropSample(crop, "".join(rows), crop_quad, len(rows), rows)
-
-
-def _draw_plate(
-    kind: str, rng: np.random.Generator, style: CropStyle
-) -> tuple[PlateImage, tuple[str, ...], float]:
-    """A plate of a kind, or clutter, its text line by line, and how wide it is in the photo."""
-    what, rows = (None, ("",)) if kind == CLUTTER else sample_plate(rng, kind)
-    widths = style.width_px if len(rows) == 1 else style.two_line_width_px
-    width_px = float(np.exp(rng.uniform(*np.log(widths))))
-    if what is None:
-        return draw_clutter(width_px, rng, boards=False), rows, width_px
-    return render_plate_for(1.6 * width_px, what, rng, style.plate, kind), rows, width_px

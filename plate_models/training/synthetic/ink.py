@@ -5,11 +5,15 @@ from functools import lru_cache
 
 import cv2
 import numpy as np
+from numpy.random import Generator
 from PIL import Image, ImageDraw
 
-from plate_models.training.synthetic.glyphs import Glyph, Mask, glyph_mask
-from plate_models.training.synthetic.kinds import Box, Group, Layout, PlateKind
+from plate_models.training.imaging import Mask
+from plate_models.training.synthetic.kinds import Box, Glyph, Group, Layout, PlateKind
 
+# Master masks are drawn at this scale and shrunk, so that edges come out anti-aliased.
+_MASTER_PX_PER_MM = 8.0
+_ROUNDING_MM = 1.3  # standard deviation of the blur that rounds a glyph's corners
 CORNER_MM = 9.0
 _FRAME_MM = (2.0, 2.6, 3.2)
 _INSET_MM = 2.8
@@ -19,11 +23,50 @@ _CLEAR_MM = 1.2
 _HEIGHT_STEP_MM = 2.0
 
 
+@lru_cache(maxsize=512)
+def _master(glyph: Glyph, bolder_mm: float) -> Mask:
+    scale = _MASTER_PX_PER_MM
+    pad = 4.0  # Room for the rounding blur and for bolder strokes.
+    size_wh = round((glyph.width + 2 * pad) * scale), round((glyph.height + 2 * pad) * scale)
+    picture = Image.new("L", size_wh)
+    draw = ImageDraw.Draw(picture)
+    for stroke in glyph.strokes:
+        points = [((x + pad) * scale, (y + pad) * scale) for x, y in stroke.points]
+        width = (stroke.pen + bolder_mm) * scale
+        draw.line(points, 255, round(width), joint="curve")
+        for end in (points[0], points[-1]) if stroke.round_ends else ():
+            draw.circle(end, width / 2, 255)
+    canvas = np.array(picture)
+    grown = bolder_mm / 2
+    canvas[: round((pad - grown) * scale)] = 0
+    canvas[round((pad + glyph.height + grown) * scale) :] = 0
+    # Blurring and thresholding rounds convex and concave corners alike.
+    blurred = cv2.GaussianBlur(canvas, (0, 0), _ROUNDING_MM * scale)
+    rounded: Mask = np.where(blurred > 127, 255, 0).astype(np.uint8)
+    inner = round(pad * scale / 2)
+    return rounded[inner:-inner, inner:-inner]
+
+
+@lru_cache(maxsize=8192)
+def glyph_mask(glyph: Glyph, px_per_mm: float, height_mm: float, bolder_mm: float = 0.0) -> Mask:
+    """Rasterise a glyph, scaled to a height; the result is cached and must not be written to.
+
+    Strokes are first made bolder, or thinner. Returns (H, W) uint8 coverage with the glyph's box in
+    its middle and a margin of 2 mm (times the glyph's scaling) on each side.
+    """
+    master = _master(glyph, bolder_mm)
+    factor = px_per_mm * height_mm / glyph.height / _MASTER_PX_PER_MM
+    size_wh = max(1, round(master.shape[1] * factor)), max(1, round(master.shape[0] * factor))
+    mask: Mask = np.asarray(cv2.resize(master, size_wh, interpolation=cv2.INTER_AREA))
+    mask.setflags(write=False)
+    return mask
+
+
 def draw_ink(
     text: str,
     kind: PlateKind,
     layout: Layout,
-    rng: np.random.Generator,
+    rng: Generator,
     px_per_mm: float,
     jitter_mm: float,
     bolder_mm: float,
@@ -42,19 +85,29 @@ def draw_ink(
     for index, group in enumerate((*layout.serial, layout.region)):
         height, middle = layout.size_mm[1], layout.size_mm[1] / 2
         rows = 0.0, height
-        if kind.lines == 2:
+        if kind.format.lines == 2:
             rows = (0.0, middle - _CLEAR_MM) if index == 0 else (middle + _CLEAR_MM, height)
         for centre in group.centres:
-            place = centre + jitter[done, 0], group.foot + jitter[done, 1]
             size = group.digit_height if text[done].isdigit() else group.letter_height
             glyph = kind.glyph_of(text[done])
-            _draw_character(ink, glyph, place, size, rows, px_per_mm, bolder_mm)
+            mask = glyph_mask(glyph, px_per_mm, size, bolder_mm)
+            # The mask has a margin of 2 mm around the glyph; bolder strokes reach into it.
+            shrink = size / glyph.height
+            growth = max(bolder_mm, 0) / 2 * shrink
+            foot = min(group.foot + jitter[done, 1], rows[1] - growth)
+            top = max(foot - size, rows[0] + growth)
+            x, y = centre + jitter[done, 0], top - 2.0 * shrink
+            stamp(ink, mask, x * px_per_mm, y * px_per_mm)
             done += 1
-    _draw_sign(ink, kind, layout, px_per_mm, bolder_mm)
+    height = layout.sign_height
+    for index, char in enumerate(kind.sign):
+        mask = glyph_mask(kind.outlines[char], px_per_mm, height, bolder_mm - 0.5)
+        x, y = layout.sign[0] + (0.325 + index) * height, layout.sign[1] - 0.035 * height
+        stamp(ink, mask, x * px_per_mm, y * px_per_mm)
     return ink
 
 
-def loosen(layout: Layout, kind: PlateKind, rng: np.random.Generator) -> Layout:
+def loosen(layout: Layout, kind: PlateKind, rng: Generator) -> Layout:
     """Vary the sizes and the places of a layout's groups by the kind's looseness.
 
     Groups of two-line plates stay in their half of the plate.
@@ -64,7 +117,7 @@ def loosen(layout: Layout, kind: PlateKind, rng: np.random.Generator) -> Layout:
     share, middle = kind.looseness, layout.size_mm[1] / 2
     serial = [_vary(group, share, rng) for group in layout.serial]
     region = _vary(layout.region, share, rng)
-    if kind.lines == 2:
+    if kind.format.lines == 2:
         serial[0] = _below(serial[0], 0.05 * middle, middle - 2)
         serial[1:] = [_below(group, middle + 2, 2 * middle - 6) for group in serial[1:]]
         region = _below(region, middle + 2, 2 * middle - 6)
@@ -83,7 +136,7 @@ def loosen(layout: Layout, kind: PlateKind, rng: np.random.Generator) -> Layout:
     )
 
 
-def _vary(group: Group, share: float, rng: np.random.Generator) -> Group:
+def _vary(group: Group, share: float, rng: Generator) -> Group:
     """Scale a group and its gaps about its middle, and shift it."""
     size = 1 + float(np.clip(rng.normal(0, share), -3 * share, 1.5 * share))
     spread = size * (1 + float(np.clip(rng.normal(0, share / 2), -share / 2, share / 2)))
@@ -105,25 +158,6 @@ def _below(group: Group, top: float, foot: float) -> Group:
     room = _HEIGHT_STEP_MM * ((foot - top) // _HEIGHT_STEP_MM)
     heights = min(group.digit_height, room), min(group.letter_height, room)
     return Group(group.centres, foot, *heights)
-
-
-def _draw_character(
-    ink: Mask,
-    glyph: Glyph,
-    place: tuple[float, float],
-    height: float,
-    rows: tuple[float, float],
-    scale: float,
-    bolder: float,
-) -> None:
-    """Print a glyph with its foot at a place, both in millimetres, and inside rows."""
-    mask = glyph_mask(glyph, scale, height, bolder)
-    # The mask has a margin around the glyph; bolder strokes reach into it.
-    shrink = height / glyph.height
-    margin, growth = 2.0 * shrink, max(bolder, 0) / 2 * shrink
-    foot = min(place[1], rows[1] - growth)
-    top = max(foot - height, rows[0] + growth)
-    stamp(ink, mask, place[0] * scale, (top - margin) * scale)
 
 
 def stamp(ink: Mask, mask: Mask, centre_x: float, top_y: float) -> None:
@@ -160,18 +194,9 @@ def rounded_box(size_wh: tuple[int, int], inset: float, radius: float) -> Mask:
 
 
 def _draw_line(ink: Mask, line: Box, thick_mm: float, scale: float) -> None:
-    """Print an upright or level line, anti-aliased, in place."""
     x0, y0, x1, y1 = line
     half_x, half_y = (thick_mm / 2, 0.0) if x0 == x1 else (0.0, thick_mm / 2)
     sides = np.array([x0 - half_x, y0 - half_y, x1 + half_x, y1 + half_y]) * scale - 0.5
     left, top, right, bottom = np.rint(sides * 16).astype(int).tolist()
     path = np.array([(left, top), (right, top), (right, bottom), (left, bottom)], np.int32)
     cv2.fillConvexPoly(ink, path, (255,), cv2.LINE_AA, 4)
-
-
-def _draw_sign(ink: Mask, kind: PlateKind, layout: Layout, scale: float, bolder: float) -> None:
-    height = layout.sign_height
-    for index, char in enumerate(kind.sign):
-        mask = glyph_mask(kind.outlines[char], scale, height, bolder - 0.5)
-        x = layout.sign[0] + (0.325 + index) * height
-        stamp(ink, mask, x * scale, (layout.sign[1] - 0.035 * height) * scale)

@@ -1,25 +1,28 @@
-"""The kinds of plates: what stands where on each, in which colours, and how common it is.
+"""The kinds of plates: what stands where on each, in which colours, how common it is; their texts.
 
 All of it comes from the countries' files; ``recognition/countries/ru.toml`` explains the keys. A
 format can be rendered if it has a table ``[formats.plate]``, to which the country's ``[plate]``
-gives defaults. Lengths are in millimetres from the plate's left top corner.
+gives defaults. Lengths are in millimetres from the plate's left top corner, or from a glyph's.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
+from itertools import groupby, islice
 from typing import Annotated, Any, Literal, TypeAlias, TypeVar, get_args
 
 import numpy as np
-from pydantic import Field, TypeAdapter, ValidationError
+from numpy.random import Generator
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
 from plate_models.recognition import countries
-from plate_models.recognition.countries import TOKEN, FormatTable, read_country
+from plate_models.recognition.countries import TOKEN, FormatTable, fits, read_country, symbols_of
 from plate_models.recognition.grammar import FormatError, Grammar, PlateFormat
 from plate_models.spec import RECOGNIZER, first_problem
-from plate_models.training.synthetic.glyphs import Glyph, Point, Strict
+from plate_models.training.tables import choose
 
+Point: TypeAlias = tuple[float, float]
 Box: TypeAlias = tuple[float, float, float, float]
 RGB: TypeAlias = tuple[float, float, float]
 Shares: TypeAlias = tuple[tuple[str, float], ...]
@@ -28,6 +31,77 @@ _Share = Annotated[float, Field(ge=0)]
 _Length = Annotated[float, Field(gt=0)]
 _Purpose = Literal["training", "calibration"]
 _Colour = Literal["white", "black", "red", "yellow", "green", "blue"]
+
+# Of texts: common regions and repeats are more often than chance has them.
+_BUSY_WEIGHT = 8.0
+_UNIFORM_SHARE = 0.15
+_REPEAT_SHARE = 0.12
+# Letters of old series that still turn up.
+_RARE_LETTER_SHARE = 0.004
+_TRIES = 1000
+
+
+class Strict:
+    """Tables of a file: other types and other keys are refused."""
+
+    __pydantic_config__ = ConfigDict(strict=True, extra="forbid")
+
+
+@dataclass(frozen=True)
+class Stroke(Strict):
+    """A pen line: joints are round, ends are cut square unless ``round_ends``."""
+
+    pen: float  # its width
+    # Points (x, y); arcs (centre x and y, radii x and y, start, stop), degrees clockwise from +x,
+    # of a superellipse if a power follows; and Bezier curves (x and y of four control points).
+    path: tuple[
+        Point
+        | tuple[float, float, float, float, float, float]
+        | tuple[float, float, float, float, float, float, float]
+        | tuple[float, float, float, float, float, float, float, float],
+        ...,
+    ]
+    round_ends: bool = False
+
+    @property
+    def points(self) -> list[Point]:
+        """Points along the path."""
+        points: list[Point] = []
+        for part in self.path:
+            if len(part) == 2:
+                points.append(part)
+            elif len(part) == 8:
+                points += _bezier(*part)
+            else:
+                points += _arc(*part)
+        return points
+
+
+# Compared by identity: masks are cached by glyph.
+@dataclass(frozen=True, eq=False)
+class Glyph(Strict):
+    """A character: strokes (x to the right, y down from its top), clipped to its height."""
+
+    width: float
+    strokes: tuple[Stroke, ...]
+    height: float = 58.0
+
+
+def _arc(
+    x: float, y: float, across: float, down: float, start: float, stop: float, power: float = 2.0
+) -> list[Point]:
+    angles = np.radians(np.linspace(start, stop, 2 + int(abs(stop - start) / 5)))
+    cos, sin = np.cos(angles), np.sin(angles)
+    xs = x + across * np.sign(cos) * np.abs(cos) ** (2 / power)
+    ys = y + down * np.sign(sin) * np.abs(sin) ** (2 / power)
+    return list(zip(xs.tolist(), ys.tolist(), strict=True))
+
+
+def _bezier(*control: float) -> list[Point]:
+    t = np.linspace(0, 1, 20)[:, None]
+    a, b, c, d = np.array(control).reshape(4, 2)
+    curve = (1 - t) ** 3 * a + 3 * (1 - t) ** 2 * t * b + 3 * (1 - t) * t**2 * c + t**3 * d
+    return [(float(x), float(y)) for x, y in curve]
 
 
 @dataclass(frozen=True)
@@ -93,16 +167,6 @@ class PlateKind(_Plate):
     outlines: Mapping[str, Glyph]  # of its country, and of ours for what that has not
 
     @property
-    def name(self) -> str:
-        """Of its format, such as "ru.car"."""
-        return self.format.name
-
-    @property
-    def lines(self) -> int:
-        """Of text, 1 or 2."""
-        return self.format.lines
-
-    @property
     def smallest_mm(self) -> tuple[float, float]:
         """Width and height of the smallest plate of the kind."""
         return min(self.sizes_mm or (layout.size_mm for layout in self.layouts))
@@ -111,7 +175,7 @@ class PlateKind(_Plate):
     def smallest_character(self) -> float:
         """Least height of a character, as a share of the plate's width."""
         if self.sizes_mm:
-            return min(0.6 * height / self.lines / width for width, height in self.sizes_mm)
+            return min(0.6 * height / self.format.lines / width for width, height in self.sizes_mm)
         return min(
             height / layout.size_mm[0]
             for layout in self.layouts
@@ -142,7 +206,9 @@ class PlateKind(_Plate):
                     rows[-1] += rest[:width] if width else " "
                     rest = rest[width:]
                 return tuple(" ".join(row.split()) for row in rows)
-        raise ValueError(f"{text!r} follows no pattern of {self.name}: {self.table.patterns}")
+        raise ValueError(
+            f"{text!r} follows no pattern of {self.format.name}: {self.table.patterns}"
+        )
 
     def layouts_of(self, text: str) -> tuple[Layout, ...]:
         """The layouts that a text fits.
@@ -152,7 +218,9 @@ class PlateKind(_Plate):
         fitting = tuple(layout for layout in self.layouts if layout.characters == len(text))
         if not fitting:
             lengths = " or ".join(map(str, sorted({one.characters for one in self.layouts})))
-            raise ValueError(f"{text!r}: {self.name} has {lengths} characters, not {len(text)}")
+            raise ValueError(
+                f"{text!r}: {self.format.name} has {lengths} characters, not {len(text)}"
+            )
         return fitting
 
 
@@ -206,12 +274,6 @@ def kind_named(name: str) -> PlateKind:
     return kinds[name]
 
 
-def draw_kind(rng: np.random.Generator, kinds: Sequence[tuple[str, float]]) -> str:
-    """Draw a kind's name by shares, which need not add up to 1."""
-    names, shares = zip(*kinds, strict=True)
-    return str(names[rng.choice(len(names), p=np.array(shares) / sum(shares))])
-
-
 # Ours first: its car is the plate that is meant where no kind is named.
 _NAMES = [
     RECOGNIZER.countries[0],
@@ -225,3 +287,86 @@ TRAINING_SHARES, CALIBRATION_SHARES = (
     tuple((name, share) for name, kind in KINDS.items() if (share := kind.shares.get(purpose)))
     for purpose in get_args(_Purpose)
 )
+
+
+@cache
+def _code_odds(kind: str) -> list[tuple[str, float]]:
+    """All region codes in use on a kind, with their odds."""
+    about, names = kind_named(kind), kind_named(kind).country.regions
+    listed = [code for code in sorted(names) if any(fits(one, code) for one in about.table.region)]
+    codes = list(about.codes) or listed
+    busy = about.busy_regions
+    return [(code, _BUSY_WEIGHT if names.get(code) in busy else 1.0) for code in codes]
+
+
+def _sample_region(kind: PlateKind, rng: Generator) -> str:
+    any_code = rng.random() < _UNIFORM_SHARE
+    codes = _code_odds(kind.format.name)
+    if not codes or (any_code and not kind.table.region_listed):
+        pattern = kind.table.region[rng.integers(len(kind.table.region))]
+        digits, letters = pattern.count("#"), kind.table.letters
+        drawn = {"#": iter(f"{rng.integers(1, 10**digits):0{digits}d}" if digits else "")}
+        drawn["L"] = iter(
+            [letters[i] for i in rng.integers(max(1, len(letters)), size=pattern.count("L"))]
+        )
+        return "".join(next(drawn.get(char, iter(char))) for char in pattern)
+    if any_code or not kind.table.region_listed:
+        return codes[rng.integers(len(codes))][0]
+    return str(choose(codes, rng)[0])
+
+
+def _sample_number(digits: int, first: int, rng: Generator) -> str:
+    if rng.random() < _REPEAT_SHARE:
+        return str(rng.integers(1, 10)) * digits
+    return f"{rng.integers(first, 10**digits):0{digits}d}"
+
+
+def _sample_letters(letters: str, count: int, rng: Generator) -> Iterator[str]:
+    if not letters:
+        return iter("")
+    if rng.random() < _REPEAT_SHARE:
+        return iter(letters[rng.integers(len(letters))] * count)
+    return iter([letters[i] for i in rng.integers(len(letters), size=count)])
+
+
+def _draw_text(kind: PlateKind, rng: Generator) -> str:
+    patterns = kind.table.patterns
+    symbols = symbols_of(patterns[rng.integers(len(patterns))], kind.country.alphabet)
+    letters = _sample_letters(kind.table.letters, symbols.count("L"), rng)
+    # Where 000 is never issued, no other number is 0, either.
+    first, region_at = int(bool(kind.table.never)), -1
+    chars: list[str] = []
+    for symbol, group in groupby(symbols):
+        count = len(list(group))
+        if symbol == "#":
+            chars += _sample_number(count, first, rng)
+        elif symbol == "L":
+            chars += islice(letters, count)
+        elif symbol == "R":
+            region_at = len(chars)
+        elif symbol != "/":
+            chars += symbol[-1] * count
+    rare = kind.table.rare_letters
+    if rare and rng.random() < _RARE_LETTER_SHARE:
+        places = [index for index, char in enumerate(chars) if char in kind.table.letters]
+        chars[places[rng.integers(len(places))]] = rare[rng.integers(len(rare))]
+    if region_at >= 0:
+        chars.insert(region_at, _sample_region(kind, rng))
+    return "".join(chars)
+
+
+def sample_text(rng: Generator, kind: str = CAR) -> str:
+    """Draw the text of a plate of a kind, a key of ``KINDS``, such as "H002EX71".
+
+    It follows one of its format's patterns; codes that are in use and busy regions are frequent,
+    and rare letters are rare.
+
+    Raises:
+        ValueError: There is no such kind.
+    """
+    plate_kind = kind_named(kind)
+    for _ in range(_TRIES):
+        text = _draw_text(plate_kind, rng)
+        if any(expression.fullmatch(text) for expression in plate_kind.format.patterns):
+            return text
+    raise ValueError(f"{kind}: no text out of {_TRIES} follows its patterns, the last is {text!r}")

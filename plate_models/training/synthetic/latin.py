@@ -1,43 +1,41 @@
 """Flat plates of any country with Latin letters: layout, typeface and colours by chance.
 
 Nothing here is one country's standard. Proportions, bands, seals and colours are those that many
-countries have, mixed at random, so that a recognizer learns letters and not layouts. Lengths are
-in millimetres from the plate's left top corner.
+countries have, mixed at random, so that a recognizer learns letters and not layouts. Typefaces are
+free fonts from a folder, and block letters made up by chance. Lengths are in millimetres from the
+plate's left top corner.
 """
 
-from collections.abc import Sequence
+import os
 from dataclasses import dataclass
+from functools import cache, lru_cache
 from pathlib import Path
-from typing import Any
 
 import cv2
 import numpy as np
+from numpy.random import Generator
+from PIL import Image as Pictures
+from PIL import ImageDraw, ImageFont
 
-from plate_models.training.imaging import Floats, Image
-from plate_models.training.synthetic.glyphs import Mask
+from plate_models.training.imaging import Floats, Image, Mask
 from plate_models.training.synthetic.ink import rounded_box, stamp
-from plate_models.training.synthetic.kinds import RGB, Box
-from plate_models.training.synthetic.typefaces import (
-    CAPITALS_PX,
-    PAD_PX,
-    FontsMissingError,
-    Typeface,
-    draw_glyph,
-    fonts_in,
-    make_up,
-)
+from plate_models.training.synthetic.kinds import RGB, Box, Point
 from plate_models.training.synthetic.wear import lay_over
-from plate_models.training.tables import tables_of
+from plate_models.training.tables import choose, tables_of
 
 LATIN = "latin"
+# Typefaces as `make fonts` fetches them, or any others that lie there.
+FONTS = Path(os.environ.get("PLATES_FONTS", ".cache/fonts"))
+_FILES = ("**/*-latin-[567]00-normal.woff", "**/*.ttf", "**/*.otf")
+# Glyphs are drawn with capitals so high and scaled down, with so much room around them.
+CAPITALS_PX, PAD_PX = 96, 12
 
-# Patterns, sizes, colours, seals and words, described there.
+# Patterns, sizes, colours, seals, words and the shapes of block letters, described there.
 _TABLES = tables_of(__file__)
 _DIGITS = "0123456789"
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 # Many countries leave out what looks like a digit.
 _LETTER_ODDS = np.array([0.35 if char in "IOQ" else 1.0 for char in _LETTERS])
-_LETTER_SHARES = _LETTER_ODDS / _LETTER_ODDS.sum()
 _REPEAT_SHARE = 0.1
 _TWO_LINES = 0.22
 # Of plates as the Americas have them: a word above low characters, which fill the plate's width.
@@ -49,23 +47,36 @@ _BAND, _WHITE = (25, 60, 155), (240, 240, 240)
 _STAR = (235, 200, 30)
 
 
+class FontsMissingError(Exception):
+    """There is no typeface to render with; the message says where one was expected."""
+
+
+@dataclass(frozen=True)
+class BlockLetters:
+    """A typeface of pen strokes, as plates are stamped; lengths are shares of its height."""
+
+    width: float  # between the middles of a character's outer strokes
+    pen: float
+    rounding: float  # of corners
+    square: bool  # ends of strokes are cut, not round
+    shape: int  # of the characters that have several
+
+
+Typeface = Path | BlockLetters
+
+
 @dataclass(frozen=True)
 class LatinPlate:
     """What a plate is to look like; what is None or empty is left to chance."""
 
     rows: tuple[str, ...]  # one or two, of groups of characters with spaces between
-    size_mm: tuple[float, float]  # width and height
+    size_mm: Point  # width and height
     band: str | None = None  # "left", "top", "word" or "none"
     colours: tuple[RGB, RGB] | None = None  # sheet and ink in full light, in [0, 255]
     typefaces: tuple[str, ...] = ()  # names of files, one of which is taken
 
-    @property
-    def text(self) -> tuple[str, ...]:
-        """The rows as they are read, without spaces."""
-        return tuple(row.replace(" ", "") for row in self.rows)
 
-
-def sample_latin(rng: np.random.Generator) -> LatinPlate:
+def sample_latin(rng: Generator) -> LatinPlate:
     """Draw a text, its rows and a size."""
     american = rng.random() < _AMERICAN_SHARE
     patterns = _TABLES["american_patterns" if american else "patterns"]
@@ -76,44 +87,37 @@ def sample_latin(rng: np.random.Generator) -> LatinPlate:
         row = "".join(digits[0] if char in _DIGITS else char for char in row)
     if american:
         band = "word" if rng.random() < 0.7 else "top"
-        return LatinPlate((row,), _choose(_TABLES["american"], rng), band)
-    length = len(row.replace(" ", ""))
-    if length < 4 or rng.random() >= _TWO_LINES:
-        return LatinPlate((row,), _choose(_TABLES["long"], rng))
-    place = row.find(" ") if row.count(" ") == 1 else -1
+        return LatinPlate((row,), choose(_TABLES["american"], rng), band)
     bare = row.replace(" ", "")
+    length = len(bare)
+    if length < 4 or rng.random() >= _TWO_LINES:
+        return LatinPlate((row,), choose(_TABLES["long"], rng))
+    place = row.find(" ") if row.count(" ") == 1 else -1
     half = place if 2 <= place <= length - 2 else length // 2 + int(rng.integers(0, 1 + length % 2))
-    return LatinPlate((bare[:half], bare[half:]), _choose(_TABLES["high"], rng))
+    return LatinPlate((bare[:half], bare[half:]), choose(_TABLES["high"], rng))
 
 
-def _character(symbol: str, rng: np.random.Generator) -> str:
+def _character(symbol: str, rng: Generator) -> str:
     if symbol == "#" or (symbol == "*" and rng.random() < 0.5):
         return _DIGITS[rng.integers(10)]
-    return _LETTERS[rng.choice(26, p=_LETTER_SHARES)]
+    return _LETTERS[rng.choice(26, p=_LETTER_ODDS / _LETTER_ODDS.sum())]
 
 
-def _choose(rows: Sequence[Sequence[Any]], rng: np.random.Generator) -> tuple[Any, ...]:
-    """Draw one of a table's rows by their odds, the last column; returns it without them."""
-    odds = np.array([row[-1] for row in rows], np.float64)
-    return tuple(rows[rng.choice(len(rows), p=odds / odds.sum())][:-1])
-
-
-def paint_latin(
-    plate: LatinPlate, rng: np.random.Generator, px_per_mm: float, fonts: Path
-) -> tuple[Image, Mask]:
+def paint_latin(plate: LatinPlate, rng: Generator, px_per_mm: float) -> tuple[Image, Mask]:
     """Paint a plate, flat and evenly lit, in colours of full light.
 
     Returns (H, W, 3) uint8 RGB, and (H, W) uint8 coverage of its characters; a FontsMissingError
-    says that there is no typeface in ``fonts``.
+    says that there is no typeface in ``FONTS``.
     """
-    faces = [f for f in fonts_in(fonts) if not plate.typefaces or f.name in plate.typefaces]
+    faces = [f for f in fonts_in(FONTS) if not plate.typefaces or f.name in plate.typefaces]
     if not faces:
-        raise FontsMissingError(f"{fonts}: expected one of {', '.join(plate.typefaces)}")
+        raise FontsMissingError(f"{FONTS}: expected one of {', '.join(plate.typefaces)}")
     face: Typeface = faces[rng.integers(len(faces))]
     if not plate.typefaces and rng.random() < _BLOCK_SHARE:
         face = make_up(rng)
-    sheet, print_colour = plate.colours or _choose(_TABLES["colours"], rng)
-    painter = _Painter(face, plate.size_mm, sheet, px_per_mm, rng)
+    sheet, print_colour = plate.colours or choose(_TABLES["colours"], rng)
+    painter = _Painter(face, plate.size_mm, px_per_mm, rng)
+    painter.rgb[:] = np.clip(np.array(sheet) + rng.normal(0, 8, 3), 0, 255)
     left, top, right, bottom = painter.adorn(plate.band, print_colour)
     if rng.random() < 0.6:
         painter.frame()
@@ -134,19 +138,11 @@ def paint_latin(
 class _Painter:
     """A plate in the making: its sheet, and in ``ink`` the coverage of what is printed last."""
 
-    def __init__(
-        self,
-        face: Typeface,
-        size_mm: tuple[float, float],
-        sheet: RGB,
-        scale: float,
-        rng: np.random.Generator,
-    ) -> None:
+    def __init__(self, face: Typeface, size_mm: Point, scale: float, rng: Generator) -> None:
         self.face, self.scale, self.rng = face, scale, rng
         self.width, self.height = size_mm
         self.ink = np.zeros((round(self.height * scale), round(self.width * scale)), np.uint8)
         self.rgb = np.empty((*self.ink.shape, 3), np.uint8)
-        self.rgb[:] = np.clip(np.array(sheet) + rng.normal(0, 8, 3), 0, 255)
 
     def between(self, low: float, high: float) -> float:
         return float(self.rng.uniform(low, high))
@@ -179,7 +175,7 @@ class _Painter:
         wide = self.between(0.30, 0.44) * min(self.height, 130)
         x = abs(edge - wide / 2)
         if self.rng.random() < 0.25:
-            self.shield(x, 0.3 * self.height, 0.4 * wide)
+            self.coat_of_arms(x, 0.3 * self.height, 0.4 * wide)
         else:
             ink = _WHITE
             colour = np.clip(np.array(_BAND) + self.rng.normal(0, 15, 3), 0, 255)
@@ -260,15 +256,13 @@ class _Painter:
             x += step + between * fit
 
     def seal(self, x: float, y: float, radius: float) -> None:
-        """A round sticker, or a coat of arms."""
         seals = _TABLES["seals"]
         colour = seals[self.rng.integers(len(seals))] + self.rng.normal(0, 20, 3)
         self.dot(self.rgb, x, y, radius, colour)
         if self.rng.random() < 0.6:
             self.dot(self.rgb, x, y, radius / 2, colour + self.rng.normal(0, 70, 3))
 
-    def shield(self, x: float, y: float, half: float) -> None:
-        """A coat of arms."""
+    def coat_of_arms(self, x: float, y: float, half: float) -> None:
         corners = np.array(((-0.8, -1), (0.8, -1), (0.8, 0.2), (0, 1.1), (-0.8, 0.2)))
         seals = _TABLES["seals"]
         for share in (1.0, 0.55):
@@ -277,7 +271,6 @@ class _Painter:
             cv2.fillPoly(self.rgb, [points], tone, cv2.LINE_AA, 4)
 
     def frame(self) -> None:
-        """The line along the rim."""
         inset, radius = self.between(0, 5) * self.scale, self.between(2, 10) * self.scale
         thick = max(1.0, self.between(1.5, 4) * self.scale)
         size_wh = self.ink.shape[1], self.ink.shape[0]
@@ -301,3 +294,94 @@ class _Painter:
         size = max(1, round(wide * self.scale)), max(1, round(high * self.scale))
         small = np.asarray(cv2.resize(mask, size, interpolation=cv2.INTER_AREA), np.uint8)
         stamp(cover, small, x * self.scale, y * self.scale)
+
+
+@cache
+def fonts_in(folder: Path) -> tuple[Path, ...]:
+    """The fonts in a folder, sorted; a FontsMissingError where there is none."""
+    found = {path for pattern in _FILES for path in folder.glob(pattern)}
+    if not found:
+        raise FontsMissingError(
+            f"{folder}: expected typefaces (.ttf, .otf or fontsource's .woff) to render plates "
+            "with, found none; `make fonts` fetches free ones"
+        )
+    return tuple(sorted(found))
+
+
+def make_up(rng: Generator) -> BlockLetters:
+    """Make up a typeface."""
+    width = rng.uniform(0.32, 0.62)
+    pen = width * rng.uniform(0.2, 0.36)
+    rounding = rng.choice((0.08, 0.2, 0.35)) * rng.uniform(0.6, 1.4)
+    return BlockLetters(width, pen, rounding, rng.random() < 0.7, int(rng.integers(12)))
+
+
+@lru_cache(maxsize=4096)
+def draw_glyph(face: Typeface, char: str, bolder_px: int) -> Mask:
+    """(H, W) uint8 coverage of a character, its foot ``PAD_PX`` above the lower edge.
+
+    A font's strokes are made bolder on either side, or thinner; made-up ones have their pen.
+    """
+    if isinstance(face, BlockLetters):
+        mask = _draw_block(face, char)
+    else:
+        mask = _draw_font(face, char)
+        side = 2 * abs(bolder_px) + 1
+        kernel = cv2.getStructuringElement(cv2.MORPH_ELLIPSE, (side, side))
+        mask = np.asarray((cv2.dilate if bolder_px > 0 else cv2.erode)(mask, kernel), np.uint8)
+    mask.setflags(write=False)
+    return mask
+
+
+@cache
+def _font(path: Path) -> ImageFont.FreeTypeFont:
+    """A font in the size in which its capitals are ``CAPITALS_PX`` high."""
+    font = ImageFont.truetype(str(path), CAPITALS_PX)
+    _, top, _, _ = font.getbbox("H", anchor="ls")
+    return ImageFont.truetype(str(path), round(CAPITALS_PX * CAPITALS_PX / max(-top, 1)))
+
+
+def _draw_font(path: Path, char: str) -> Mask:
+    font = _font(path)
+    left, _, right, _ = font.getbbox(char, anchor="ls")
+    size_wh = round(right - left) + 2 * PAD_PX, CAPITALS_PX + 2 * PAD_PX
+    picture, foot = Pictures.new("L", size_wh), (PAD_PX - left, PAD_PX + CAPITALS_PX)
+    ImageDraw.Draw(picture).text(foot, char, 255, font, anchor="ls")
+    return np.array(picture)
+
+
+def _draw_block(face: BlockLetters, char: str) -> Mask:
+    shapes = _TABLES["shapes"][char]
+    strokes = [np.array(stroke, np.float64) for stroke in shapes[face.shape % len(shapes)]]
+    pen = face.pen * CAPITALS_PX
+    scale = np.array([face.width * CAPITALS_PX, CAPITALS_PX - pen])
+    width = max(float(stroke[:, 0].max()) for stroke in strokes) * scale[0] + pen
+    mask = np.zeros((CAPITALS_PX + 2 * PAD_PX, round(width) + 2 * PAD_PX), np.uint8)
+    for stroke in strokes:
+        points = _rounded(stroke * scale, face.rounding * CAPITALS_PX)
+        for end, beside in ((0, 1), (-1, -2)) if face.square else ():
+            along = points[end] - points[beside]
+            longer = points[end] + 0.5 * pen * along / max(float(np.hypot(*along)), 1e-6)
+            # What leaves the character's box is cut at its rim below.
+            if (longer < -1).any() or longer[0] > width - pen + 1 or longer[1] > scale[1] + 1:
+                points[end] = longer
+        places = np.rint((points + pen / 2 + PAD_PX) * 16).astype(np.int32)
+        cv2.polylines(mask, [places], False, [255.0], round(pen), cv2.LINE_AA, 4)
+    for rim in (mask[:PAD_PX], mask[-PAD_PX:], mask[:, :PAD_PX], mask[:, -PAD_PX:]):
+        rim[:] = 0
+    return mask
+
+
+def _rounded(points: Floats, radius: float) -> Floats:
+    """Round the inner corners of a line (N, 2)."""
+    t = np.linspace(0, 1, 8)[:, None]
+    line = [points[:1].copy()]
+    for before, corner, after in zip(points, points[1:], points[2:], strict=False):
+        ends = []
+        for other in (before, after):
+            along = other - corner
+            length = max(float(np.hypot(*along)), 1e-6)
+            ends.append(corner + along * min(radius, length / 2) / length)
+        first, last = ends
+        line.append((1 - t) ** 2 * first + 2 * t * (1 - t) * corner + t**2 * last)
+    return np.concatenate((*line, points[-1:]))

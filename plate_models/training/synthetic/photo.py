@@ -1,15 +1,21 @@
 """What light, lens, sensor and compression make of a scene, (H, W, 3) RGB in [0, 255]."""
 
 from dataclasses import dataclass
-from typing import Any
 
 import cv2
 import numpy as np
-import numpy.typing as npt
+from numpy.random import Generator
 from scipy.special import ndtr
 
-from plate_models.training.codec import through_codec
-from plate_models.training.imaging import Field, Image, compress, motion_kernel, shift_by
+from plate_models.training.imaging import (
+    Field,
+    Floats,
+    Image,
+    compress,
+    motion_kernel,
+    shift_by,
+    through_codec,
+)
 from plate_models.training.synthetic.wear import blobs
 from plate_models.training.tables import tables_of
 
@@ -23,10 +29,8 @@ class PhotoStyle:
     dark_share: float = 0.3  # of night and dusk scenes
     dark_gain: Range = (0.2, 0.55)  # exposure, as a factor
     day_gain: Range = (0.5, 1.25)
-    dark_haze: Range = (0, 30)  # light added everywhere, in grey levels
-    day_haze: Range = (0, 60)
+    day_haze: Range = (0, 60)  # light added everywhere, in grey levels
     gamma: Range = (0.75, 1.35)  # exponent of the tone curve
-    cast_shares: tuple[float, float] = (0.2, 0.65)  # of strong casts, by day and by night
     shadow_share: float = 0.2
     glare_share: float = 0.1
     headlight_share: float = 0  # of lamps beside or above the plate
@@ -54,11 +58,7 @@ _TABLES = tables_of(__file__)
 
 def camera(name: str) -> PhotoStyle:
     """One of the cameras in ``photo.toml``."""
-    looks: dict[str, Any] = {
-        key: tuple(value) if isinstance(value, list) else value
-        for key, value in _TABLES["cameras"][name].items()
-    }
-    return PhotoStyle(**looks)
+    return PhotoStyle(**_TABLES["cameras"][name])
 
 
 BAD_CAMERAS = camera("crops")
@@ -66,6 +66,7 @@ BAD_CAMERAS = camera("crops")
 _FULL_WIDTH = 180.0
 _ZOOMS = (cv2.INTER_NEAREST, cv2.INTER_LINEAR, cv2.INTER_CUBIC)
 _LUMA = np.array([0.299, 0.587, 0.114])
+_CAST_SHARES = (0.2, 0.65)  # of strong casts of colour, by day and by night
 _CASTS = np.array(_TABLES["casts"], np.float32)
 _H265_SHARE = 0.3  # the others are H.264
 _PRESETS = ("ultrafast", "superfast", "veryfast")
@@ -74,7 +75,7 @@ _LEAST_WH = (128, 96)
 _MACROBLOCK = 16
 
 
-def _colour_gain(rng: np.random.Generator, cast_share: float) -> npt.NDArray[np.float64]:
+def _colour_gain(rng: Generator, cast_share: float) -> Floats:
     gain = np.exp(rng.normal(0, 0.025, 3))
     if rng.random() < cast_share:
         cast = _CASTS[rng.integers(len(_CASTS))]
@@ -82,15 +83,14 @@ def _colour_gain(rng: np.random.Generator, cast_share: float) -> npt.NDArray[np.
     return np.asarray(gain)
 
 
-def _expose(image: Image, rng: np.random.Generator, style: PhotoStyle) -> Field:
+def _expose(image: Image, rng: Generator, style: PhotoStyle) -> Field:
     """Set exposure, haze, tone curve and colour cast, by day or by night."""
     dark = rng.random() < style.dark_share
     low, high = style.dark_gain if dark else style.day_gain
     gain = float(np.exp(rng.uniform(np.log(low), np.log(high))))
-    haze = rng.uniform(*(style.dark_haze if dark else style.day_haze)) * rng.random()
-    tint = _colour_gain(rng, style.cast_shares[int(dark)])
+    haze = rng.uniform(*((0, 30) if dark else style.day_haze)) * rng.random()
     # Shadows are lit by another light than the plate: by night they are often blue.
-    haze_tint = _colour_gain(rng, style.cast_shares[int(dark)])
+    tint, haze_tint = (_colour_gain(rng, _CAST_SHARES[int(dark)]) for _ in range(2))
     levels = np.linspace(0, 1, 256)[:, None] ** rng.uniform(*style.gamma)
     # Highlights roll off, so that a bright plate pales before it clips.
     lit = levels * 255 * gain * tint + haze * haze_tint
@@ -99,28 +99,24 @@ def _expose(image: Image, rng: np.random.Generator, style: PhotoStyle) -> Field:
     return np.asarray(cv2.LUT(image, table), np.float32)
 
 
-def _light_unevenly(image: Field, rng: np.random.Generator, style: PhotoStyle) -> Field:
+def _light_unevenly(image: Field, rng: Generator, style: PhotoStyle) -> Field:
     """Multiply by a smooth light field, now and then by a shadow with an edge."""
     height, width = image.shape[:2]
     field = 1 + float(rng.uniform(0, 0.2)) * blobs(rng, (height, width), (3, 4))
-    if rng.random() < style.shadow_share:
-        field = field * _shadow(height, width, rng)
+    if rng.random() < style.shadow_share:  # a half-plane in the shade with a soft edge
+        centre = rng.uniform(-0.2, 1.2, 2) * (width, height)
+        angle = rng.uniform(0, 2 * np.pi)
+        x = (np.arange(width) - centre[0]) * np.cos(angle)
+        y = (np.arange(height) - centre[1]) * np.sin(angle)
+        soft = max(1.2, rng.uniform(0.005, 0.05) * width)
+        depth = rng.uniform(0.3, 0.8)
+        shade = depth + (1 - depth) * ndtr((x + y[:, None]) / soft)
+        field = field * shade.astype(np.float32)
     field = np.clip(field, 0.15, 2).astype(np.float32)
     return np.asarray(cv2.multiply(image, cv2.merge((field, field, field))), np.float32)
 
 
-def _shadow(height: int, width: int, rng: np.random.Generator) -> Field:
-    """A half-plane in the shade with a soft edge."""
-    centre = rng.uniform(-0.2, 1.2, 2) * (width, height)
-    angle = rng.uniform(0, 2 * np.pi)
-    x = (np.arange(width) - centre[0]) * np.cos(angle)
-    y = (np.arange(height) - centre[1]) * np.sin(angle)
-    soft = max(1.2, rng.uniform(0.005, 0.05) * width)
-    depth = rng.uniform(0.3, 0.8)
-    return np.asarray(depth + (1 - depth) * ndtr((x + y[:, None]) / soft), np.float32)
-
-
-def _add_glare(image: Field, rng: np.random.Generator) -> Field:
+def _add_glare(image: Field, rng: Generator) -> Field:
     """Let a lamp or a reflection bloom over a part of the picture."""
     height, width = image.shape[:2]
     x = (np.arange(width) / width - rng.uniform(0, 1)) / rng.uniform(0.05, 0.4)
@@ -130,7 +126,7 @@ def _add_glare(image: Field, rng: np.random.Generator) -> Field:
     return np.asarray(image + bloom[..., None] * colour, np.float32)
 
 
-def _add_headlights(image: Field, rng: np.random.Generator) -> Field:
+def _add_headlights(image: Field, rng: Generator) -> Field:
     """Let one or two lamps beside or above the plate outshine what is near them."""
     height, width = image.shape[:2]
     above, side = rng.random() < 0.3, rng.choice((-1, 1))
@@ -146,7 +142,7 @@ def _add_headlights(image: Field, rng: np.random.Generator) -> Field:
     return image
 
 
-def _blur(image: Field, rng: np.random.Generator, style: PhotoStyle) -> Field:
+def _blur(image: Field, rng: Generator, style: PhotoStyle) -> Field:
     """Defocus and motion, up to where a plate that fills the picture can be read."""
     width = image.shape[1]
     size = min(max((width / 220) ** 0.8, 0.5), 2.0)
@@ -164,7 +160,7 @@ def _blur(image: Field, rng: np.random.Generator, style: PhotoStyle) -> Field:
     return image
 
 
-def _interlace(image: Field, rng: np.random.Generator) -> Field:
+def _interlace(image: Field, rng: Generator) -> Field:
     """Take every other row a moment later."""
     height, width = image.shape[:2]
     motion = rng.uniform(-0.012, 0.012) * width
@@ -176,7 +172,7 @@ def _interlace(image: Field, rng: np.random.Generator) -> Field:
     return rows
 
 
-def _lose_colour(image: Field, rng: np.random.Generator) -> Field:
+def _lose_colour(image: Field, rng: Generator) -> Field:
     """See brightness only, or one channel, or another mix as an infrared sensor does."""
     kind = rng.random()
     weights = _LUMA
@@ -188,7 +184,7 @@ def _lose_colour(image: Field, rng: np.random.Generator) -> Field:
     return np.asarray(cv2.transform(image, np.tile(weights, (3, 1))), np.float32)
 
 
-def _resample(image: Field, rng: np.random.Generator, style: PhotoStyle) -> Field:
+def _resample(image: Field, rng: Generator, style: PhotoStyle) -> Field:
     """Lose resolution: shrink, then enlarge again."""
     height, width = image.shape[:2]
     factor = max(rng.uniform(*style.resample_factor), min(1.0, 110 / width))
@@ -198,7 +194,7 @@ def _resample(image: Field, rng: np.random.Generator, style: PhotoStyle) -> Fiel
     return np.asarray(cv2.resize(small, (width, height), interpolation=kind), np.float32)
 
 
-def _add_noise(image: Field, rng: np.random.Generator, style: PhotoStyle) -> Field:
+def _add_noise(image: Field, rng: Generator, style: PhotoStyle) -> Field:
     """Sensor noise: fine in brightness, coarser in colour."""
     height, width = image.shape[:2]
     low, high = style.noise
@@ -216,7 +212,7 @@ def _add_noise(image: Field, rng: np.random.Generator, style: PhotoStyle) -> Fie
     return image
 
 
-def _process(image: Field, rng: np.random.Generator, style: PhotoStyle) -> Image:
+def _process(image: Field, rng: Generator, style: PhotoStyle) -> Image:
     """Sharpen and denoise as cameras do; the result is clipped to uint8."""
     amount, soft = 0.0, image
     if rng.random() < style.sharpen_share:
@@ -238,7 +234,7 @@ def _contrast(image: Image) -> float:
     return float(cv2.subtract(grey, cv2.blur(grey, (side, side)), dtype=cv2.CV_16S).std())
 
 
-def _store(image: Image, rng: np.random.Generator, style: PhotoStyle) -> Image:
+def _store(image: Image, rng: Generator, style: PhotoStyle) -> Image:
     """Store as a frame of a video or as JPEG, as coarsely as size and contrast allow."""
     if rng.random() < style.video_share:
         low, high = style.video_quantizer
@@ -253,7 +249,7 @@ def _store(image: Image, rng: np.random.Generator, style: PhotoStyle) -> Image:
     return image
 
 
-def _frames(image: Image, rng: np.random.Generator) -> list[Image]:
+def _frames(image: Image, rng: Generator) -> list[Image]:
     """A scene that moves and grows until it is in the upper left corner of a larger frame."""
     height, width = image.shape[:2]
     blocks = -(-np.maximum((width, height), _LEAST_WH) // _MACROBLOCK)
@@ -270,7 +266,7 @@ def _frames(image: Image, rng: np.random.Generator) -> list[Image]:
     return frames
 
 
-def film(image: Image, rng: np.random.Generator, quantizer: int) -> Image:
+def film(image: Image, rng: Generator, quantizer: int) -> Image:
     """Show (H, W, 3) uint8 as the last frame of a video, H.264 or H.265, of a scene that moves.
 
     It is predicted from the frames before it. The quantizer is the codec's QP, 0 to 51: the higher,
@@ -284,7 +280,7 @@ def film(image: Image, rng: np.random.Generator, quantizer: int) -> Image:
     return np.ascontiguousarray(last[: image.shape[0], : image.shape[1]])
 
 
-def photograph(scene: Image, rng: np.random.Generator, style: PhotoStyle) -> Image:
+def photograph(scene: Image, rng: Generator, style: PhotoStyle) -> Image:
     """The whole chain from an evenly lit scene, (H, W, 3) uint8 RGB, to a photo of its size."""
     image = _light_unevenly(_expose(scene, rng, style), rng, style)
     if rng.random() < style.glare_share:

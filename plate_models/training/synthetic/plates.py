@@ -6,16 +6,21 @@ from itertools import pairwise
 
 import cv2
 import numpy as np
-import numpy.typing as npt
+from numpy.random import Generator
 from scipy.spatial.transform import Rotation
 
-from plate_models.training.imaging import Floats, Image, apply_homography, box_corners, shift_by
-from plate_models.training.synthetic.glyphs import Mask, Point
+from plate_models.training.imaging import (
+    Field,
+    Floats,
+    Image,
+    Mask,
+    apply_homography,
+    box_corners,
+    shift_by,
+)
 from plate_models.training.synthetic.ink import CORNER_MM, draw_ink, loosen, rounded_box
-from plate_models.training.synthetic.kinds import CAR, Layout, PlateKind, kind_named
+from plate_models.training.synthetic.kinds import Layout, PlateKind, Point, kind_named, sample_text
 from plate_models.training.synthetic.latin import LATIN, LatinPlate, paint_latin, sample_latin
-from plate_models.training.synthetic.texts import sample_text
-from plate_models.training.synthetic.typefaces import FONTS
 from plate_models.training.synthetic.wear import add_dirt, add_obstacle, add_snow, wear_ink
 from plate_models.training.tables import tables_of
 
@@ -24,24 +29,196 @@ _AD_FONTS = (cv2.FONT_HERSHEY_SIMPLEX, cv2.FONT_HERSHEY_DUPLEX, cv2.FONT_HERSHEY
 _FULL_WIDTH_MM = 520.0
 # Of plates of any country, beside that of a car's.
 _HOLDER_SHARE = 0.6
+# Below this resolution, in pixels per millimetre, embossing is not seen.
+_RELIEF_SCALE = 0.5
+# The grounds' colours are those of a sheet of this level.
+_FULL_LEVEL = 250.0
+# Resolutions that plates are drawn at: few, because glyphs are cached per resolution.
+_LEVELS = (0.25, 0.35, 0.5, 0.7, 1.0, 1.4)
+# No plate is drawn larger than this: what fills a photo is smooth anyway.
+_MAX_PIXELS = 60_000
+
+
+@dataclass(frozen=True)
+class PlateStyle:
+    """How plates differ from one another before a camera sees them."""
+
+    jitter_mm: float = 0.8  # standard deviation of a character's position
+    bolder_mm: tuple[float, ...] = (-2.2, -1.4, -0.7, -0.7, 0.0, 1.0)  # of the strokes
+    # Grey levels of white sheets and of black paint. Coloured sheets are darkened as white ones
+    # are, and white paint is as bright as they.
+    paper: tuple[float, float] = (185, 250)
+    ink: tuple[float, float] = (12, 75)
+    screw_shares: tuple[float, float] = (0.85, 0.08)  # at each standard place, and stray ones
+    worn_share: float = 0.15
+    dirty_share: float = 0.3
+    snowy_share: float = 0.05
+    hidden_share: float = 0.08  # behind a tow bar, a cable, mud or stripes of snow
+    holder_share: float = 0.82  # around a car's plate
+
+
+DEFAULT_STYLE = PlateStyle()
+
+
+@dataclass(frozen=True)
+class Design:
+    """What a plate is, before it is printed."""
+
+    rows: tuple[str, ...]  # as they are read, without spaces, the upper line first
+    size_mm: Point  # width and height of the smallest such plate
+    look: PlateKind | LatinPlate
+
+
+@dataclass(frozen=True)
+class PlateImage:
+    """A flat plate with its holder."""
+
+    rgb: Image  # (H, W, 3) uint8
+    alpha: Mask  # (H, W) uint8; 0 outside the plate's and the holder's rounded corners
+    # (4, 2) float32, the plate's own corners (TL, TR, BR, BL) in pixels of ``rgb``; the holder lies
+    # outside it.
+    quad: Field
+
+    @property
+    def layers(self) -> Image:
+        """(H, W, 4) uint8, colours times coverage, and coverage."""
+        cover = cv2.cvtColor(self.alpha, cv2.COLOR_GRAY2RGB)
+        return np.dstack((cv2.multiply(self.rgb, cover, scale=1 / 255), self.alpha))
+
+
+def sample_design(kind: str, rng: Generator, text: str = "") -> Design:
+    """A plate of a kind, `LATIN` or a key of ``KINDS``, with a text of its own or one given for it.
+
+    Raises ValueError: There is no such kind, or the text follows none of its patterns.
+    """
+    look: PlateKind | LatinPlate
+    if kind == LATIN:
+        look = sample_latin(rng)
+        rows, size = look.rows, look.size_mm
+    else:
+        look = kind_named(kind)
+        rows, size = look.rows(text or sample_text(rng, kind)), look.smallest_mm
+    return Design(tuple(row.replace(" ", "") for row in rows), size, look)
+
+
+def render_plate(
+    design: Design, width_px: float, rng: Generator, style: PlateStyle = DEFAULT_STYLE
+) -> PlateImage:
+    """Draw a plate, flat and evenly lit, with or without a holder around it.
+
+    Args:
+        design: What to draw.
+        width_px: How wide it will be seen: it is drawn as finely as it must be for that.
+        rng: Source of everything that is left open.
+        style: How much plates differ.
+
+    Raises:
+        FontsMissingError: There is no typeface in ``latin.FONTS`` for a plate of any country.
+        ValueError: The kind has no layout for so long a text.
+    """
+    wide, high = design.size_mm
+    allowed = [level for level in _LEVELS if level**2 * wide * high <= _MAX_PIXELS]
+    scale = next((level for level in allowed if level * wide >= width_px), allowed[-1])
+    if isinstance(design.look, LatinPlate):
+        plate, holder_share = _print_latin(design.look, rng, scale, style), _HOLDER_SHARE
+    else:
+        plate = _print_plate("".join(design.rows), design.look, rng, scale, style)
+        holder_share = design.look.holder_share
+    # After some years there is dirt on it, a holder around it, and snow on both.
+    if rng.random() < style.dirty_share:
+        add_dirt(plate, rng)
+    height, width = plate.shape[:2]
+    alpha, left, top, rgb = rounded_box((width, height), 0, CORNER_MM * scale), 0, 0, plate
+    if rng.random() < style.holder_share * holder_share:
+        rgb, (left, top) = _mount(plate, alpha, rng, scale)
+        alpha = rounded_box((rgb.shape[1], rgb.shape[0]), 0, CORNER_MM * scale)
+    if rng.random() < style.snowy_share:
+        add_snow(rgb, rng)
+    if rng.random() < style.hidden_share:
+        add_obstacle(rgb, rng, height / len(design.rows))
+    quad = (box_corners(width, height) + np.array([left, top])).astype(np.float32)
+    return PlateImage(rgb, alpha, quad)
+
+
+def _print_plate(
+    text: str, kind: PlateKind, rng: Generator, scale: float, style: PlateStyle
+) -> Image:
+    """A new plate with ink, relief, flag and screws, but without dirt and holder."""
+    low, high = (np.array(end) for end in kind.sheet)
+    if kind.sizes_mm:
+        sheet = tuple((low + (high - low) * rng.random()).tolist())
+        size = kind.sizes_mm[rng.integers(len(kind.sizes_mm))]
+        colours = sheet, (245,) * 3 if kind.light_ink else (15,) * 3
+        latin = LatinPlate(kind.rows(text), size, kind.band, colours, kind.typefaces)
+        return _print_latin(latin, rng, scale, style)
+    fitting = kind.layouts_of(text)
+    layout = loosen(fitting[rng.integers(len(fitting))], kind, rng)
+    bolder = style.bolder_mm[rng.integers(len(style.bolder_mm))]
+    ink = draw_ink(text, kind, layout, rng, scale, style.jitter_mm, bolder)
+    shade = low + (high - low) * (0.7 * rng.random() + 0.3 * rng.random(3))
+    paper = shade * (rng.uniform(*style.paper) / _FULL_LEVEL) + rng.normal(0, 4, 3)
+    level = rng.uniform(*(style.paper if kind.light_ink else style.ink))
+    paint = level + rng.normal(0, 2, 3)
+    if rng.random() < style.worn_share:
+        ink = wear_ink(ink, rng)
+    table = paper + np.linspace(0, 1, 256)[:, None] * (paint - paper)
+    rgb = _emboss(np.clip(table, 0, 255).astype(np.uint8)[ink], ink, rng, scale)
+    if kind.flag and rng.random() < 0.85 * kind.flag_share:
+        _draw_flag(rgb, kind.flag, layout, scale)
+    _draw_screws(rgb, rng, scale, layout.size_mm, layout.screws, style)
+    return rgb
+
+
+def _print_latin(latin: LatinPlate, rng: Generator, scale: float, style: PlateStyle) -> Image:
+    rgb, ink = paint_latin(latin, rng, scale)
+    gain: Floats = rng.uniform(*style.paper) / _FULL_LEVEL * (1 + rng.normal(0, 0.015, 3))
+    rgb = np.clip(rgb * gain + rng.uniform(0, 25), 0, 255).astype(np.uint8)
+    rgb = _emboss(rgb, ink, rng, scale)
+    width, height = latin.size_mm
+    places = (0.05 * width, height / 2), (0.95 * width, height / 2), (0.25 * width, 0.08 * height)
+    screws = tuple(place for place in places if rng.random() < 0.5)
+    _draw_screws(rgb, rng, scale, latin.size_mm, screws, style)
+    return rgb
+
+
+def _draw_flag(rgb: Image, stripes: Sequence[str], layout: Layout, scale: float) -> None:
+    left, top, right, bottom = layout.flag
+    x0, x1 = round(left * scale), round(right * scale)
+    count = len(stripes)
+    rows = [round((top + (bottom - top) / count * i) * scale) for i in range(count + 1)]
+    edge = max(1, round(0.8 * scale))
+    rgb[rows[0] - edge : rows[-1] + edge, x0 - edge : x1 + edge] = 60
+    for (y0, y1), stripe in zip(pairwise(rows), stripes, strict=True):
+        rgb[y0:y1, x0:x1] = _TABLES["flag"][stripe]
+
+
+def _emboss(rgb: Image, ink: Mask, rng: Generator, scale: float) -> Image:
+    """Light the raised characters from one side or the other."""
+    strength = rng.uniform(0, 45) * (1 if rng.random() < 0.5 else -1)
+    if scale < _RELIEF_SCALE:
+        return rgb
+    step, slope = max(1, round(1.2 * scale)), np.zeros(ink.shape, np.float32)
+    near, far = ink[: -2 * step, : -2 * step], ink[2 * step :, 2 * step :]
+    slope[step:-step, step:-step] = near.astype(np.float32) - far
+    lit = rgb + (strength / 255) * slope[..., None]
+    return np.clip(lit, 0, 255).astype(np.uint8)
 
 
 def _draw_screws(
     rgb: Image,
-    rng: np.random.Generator,
+    rng: Generator,
     scale: float,
-    size_mm: tuple[float, float],
+    size_mm: Point,
     screws: tuple[Point, ...],
-    style: "PlateStyle",
+    style: PlateStyle,
 ) -> None:
-    """Screw a plate to the car, in place."""
     standard, stray = style.screw_shares
     chosen = [place for place in screws if rng.random() < standard]
     width, height = size_mm
     while rng.random() < stray:
         rows = 9, height / 2, height - 9
         chosen.append((float(rng.uniform(12, width - 12)), float(rng.choice(rows))))
-    radius = float(rng.uniform(*style.screw_radius_mm))
+    radius = float(rng.uniform(2.5, 8.5))
     colours = np.array(_TABLES["screws"], np.float64)
     colour = colours[rng.integers(len(colours))]
     sub_pixels = scale * 16
@@ -53,9 +230,7 @@ def _draw_screws(
             cv2.circle(rgb, centre, round(size * part * sub_pixels), tone, -1, cv2.LINE_AA, 4)
 
 
-def _write_advertisement(
-    rgb: Image, rng: np.random.Generator, rows: tuple[int, int], tone: float
-) -> None:
+def _write_advertisement(rgb: Image, rng: Generator, rows: tuple[int, int], tone: float) -> None:
     """Write one to three phrases between two rows of the holder."""
     height = (rows[1] - rows[0]) * rng.uniform(0.35, 0.7)
     colour = np.clip(tone + rng.normal(0, 15, 3), 0, 255).tolist()
@@ -67,7 +242,7 @@ def _write_advertisement(
 
 
 def _mount(
-    plate: Image, outline: Mask, rng: np.random.Generator, px_per_mm: float
+    plate: Image, outline: Mask, rng: Generator, px_per_mm: float
 ) -> tuple[Image, tuple[int, int]]:
     """Put a plate in a holder; returns the holder's picture and the plate's place (x, y) in it."""
     height, width = plate.shape[:2]
@@ -94,205 +269,6 @@ def _mount(
     window = rgb[upper : upper + height, side : side + width][shown]
     cv2.copyTo(plate[shown], outline[shown], dst=window)
     return rgb, (side, upper)
-
-
-# Below this resolution, in pixels per millimetre, embossing is not seen.
-_RELIEF_SCALE = 0.5
-# The grounds' colours are those of a sheet of this level.
-_FULL_LEVEL = 250.0
-
-Quad = npt.NDArray[np.float32]
-
-
-@dataclass(frozen=True)
-class PlateStyle:
-    """How plates differ from one another before a camera sees them."""
-
-    jitter_mm: float = 0.8  # standard deviation of a character's position
-    bolder_mm: tuple[float, ...] = (-2.2, -1.4, -0.7, -0.7, 0.0, 1.0)  # of the strokes
-    # Grey levels of white sheets and of black paint. Coloured sheets are darkened as white ones
-    # are, and white paint is as bright as they.
-    paper: tuple[float, float] = (185, 250)
-    ink: tuple[float, float] = (12, 75)
-    tint: float = 4.0  # standard deviation of the sheet's colour per channel
-    relief: tuple[float, float] = (0, 45)  # strength of the embossing, in grey levels
-    screw_radius_mm: tuple[float, float] = (2.5, 8.5)
-    screw_shares: tuple[float, float] = (0.85, 0.08)  # at each standard place, and stray ones
-    worn_share: float = 0.15
-    dirty_share: float = 0.3
-    snowy_share: float = 0.05
-    hidden_share: float = 0.08  # behind a tow bar, a cable, mud or stripes of snow
-    holder_share: float = 0.82  # around a car's plate
-    flag_share: float = 0.85  # beside the country's letters
-
-
-DEFAULT_STYLE = PlateStyle()
-
-
-@dataclass(frozen=True)
-class PlateImage:
-    """A flat plate with its holder."""
-
-    rgb: Image  # (H, W, 3) uint8
-    alpha: Mask  # (H, W) uint8; 0 outside the plate's and the holder's rounded corners
-    # (4, 2) float32, the plate's own corners (TL, TR, BR, BL) in pixels of ``rgb``; the holder lies
-    # outside it.
-    quad: Quad
-    lines: int  # of text, 1 or 2
-
-    @property
-    def layers(self) -> Image:
-        """(H, W, 4) uint8, colours times coverage, and coverage."""
-        cover = cv2.cvtColor(self.alpha, cv2.COLOR_GRAY2RGB)
-        return np.dstack((cv2.multiply(self.rgb, cover, scale=1 / 255), self.alpha))
-
-
-def _draw_flag(rgb: Image, stripes: Sequence[str], layout: Layout, scale: float) -> None:
-    left, top, right, bottom = layout.flag
-    x0, x1 = round(left * scale), round(right * scale)
-    count = len(stripes)
-    rows = [round((top + (bottom - top) / count * i) * scale) for i in range(count + 1)]
-    edge = max(1, round(0.8 * scale))
-    rgb[rows[0] - edge : rows[-1] + edge, x0 - edge : x1 + edge] = 60
-    for (y0, y1), stripe in zip(pairwise(rows), stripes, strict=True):
-        rgb[y0:y1, x0:x1] = _TABLES["flag"][stripe]
-
-
-def _emboss(
-    rgb: Image, ink: Mask, rng: np.random.Generator, scale: float, style: PlateStyle
-) -> Image:
-    """Light the raised characters from one side or the other."""
-    strength = rng.uniform(*style.relief) * (1 if rng.random() < 0.5 else -1)
-    if scale < _RELIEF_SCALE:
-        return rgb
-    step, slope = max(1, round(1.2 * scale)), np.zeros(ink.shape, np.float32)
-    near, far = ink[: -2 * step, : -2 * step], ink[2 * step :, 2 * step :]
-    slope[step:-step, step:-step] = near.astype(np.float32) - far
-    lit = rgb + (strength / 255) * slope[..., None]
-    return np.clip(lit, 0, 255).astype(np.uint8)
-
-
-def _print_plate(
-    text: str, kind: PlateKind, rng: np.random.Generator, scale: float, style: PlateStyle
-) -> Image:
-    """A new plate with ink, relief, flag and screws, but without dirt and holder."""
-    low, high = (np.array(end) for end in kind.sheet)
-    if kind.sizes_mm:
-        sheet = tuple((low + (high - low) * rng.random()).tolist())
-        size = kind.sizes_mm[rng.integers(len(kind.sizes_mm))]
-        colours = sheet, (245,) * 3 if kind.light_ink else (15,) * 3
-        latin = LatinPlate(kind.rows(text), size, kind.band, colours, kind.typefaces)
-        return _print_latin(latin, rng, scale, style)
-    fitting = kind.layouts_of(text)
-    layout = loosen(fitting[rng.integers(len(fitting))], kind, rng)
-    bolder = style.bolder_mm[rng.integers(len(style.bolder_mm))]
-    ink = draw_ink(text, kind, layout, rng, scale, style.jitter_mm, bolder)
-    shade = low + (high - low) * (0.7 * rng.random() + 0.3 * rng.random(3))
-    paper = shade * (rng.uniform(*style.paper) / _FULL_LEVEL) + rng.normal(0, style.tint, 3)
-    level = rng.uniform(*(style.paper if kind.light_ink else style.ink))
-    paint = level + rng.normal(0, style.tint / 2, 3)
-    if rng.random() < style.worn_share:
-        ink = wear_ink(ink, rng)
-    table = paper + np.linspace(0, 1, 256)[:, None] * (paint - paper)
-    rgb = _emboss(np.clip(table, 0, 255).astype(np.uint8)[ink], ink, rng, scale, style)
-    if kind.flag and rng.random() < style.flag_share * kind.flag_share:
-        _draw_flag(rgb, kind.flag, layout, scale)
-    _draw_screws(rgb, rng, scale, layout.size_mm, layout.screws, style)
-    return rgb
-
-
-def _print_latin(
-    latin: LatinPlate, rng: np.random.Generator, scale: float, style: PlateStyle
-) -> Image:
-    rgb, ink = paint_latin(latin, rng, scale, FONTS)
-    gain: Floats = rng.uniform(*style.paper) / _FULL_LEVEL * (1 + rng.normal(0, 0.015, 3))
-    rgb = np.clip(rgb * gain + rng.uniform(0, 25), 0, 255).astype(np.uint8)
-    rgb = _emboss(rgb, ink, rng, scale, style)
-    width, height = latin.size_mm
-    places = (0.05 * width, height / 2), (0.95 * width, height / 2), (0.25 * width, 0.08 * height)
-    screws = tuple(place for place in places if rng.random() < 0.5)
-    _draw_screws(rgb, rng, scale, latin.size_mm, screws, style)
-    return rgb
-
-
-def sample_plate(rng: np.random.Generator, kind: str) -> tuple[str | LatinPlate, tuple[str, ...]]:
-    """Draw what `render_plate` takes for a kind, `LATIN` included, and the rows that are read."""
-    if kind == LATIN:
-        plate = sample_latin(rng)
-        return plate, plate.text
-    text = sample_text(rng, kind)
-    return text, tuple(row.replace(" ", "") for row in kind_named(kind).rows(text))
-
-
-def shape_of(what: str | LatinPlate, kind: str) -> tuple[int, tuple[float, float]]:
-    """Lines of text of a plate, and its smallest width and height in mm."""
-    if isinstance(what, LatinPlate):
-        return len(what.rows), what.size_mm
-    return kind_named(kind).lines, kind_named(kind).smallest_mm
-
-
-def render_plate(
-    what: str | LatinPlate,
-    rng: np.random.Generator,
-    px_per_mm: float = 1.0,
-    style: PlateStyle = DEFAULT_STYLE,
-    kind: str = CAR,
-) -> PlateImage:
-    """Draw one plate, flat and evenly lit, with or without a holder around it.
-
-    Args:
-        what: What `sample_plate` gives for the kind.
-        rng: Source of everything that is left open.
-        px_per_mm: Resolution; glyphs are cached per value, so use few.
-        style: How much plates differ.
-        kind: Name of a text's format, a key of ``KINDS``; left out for a plate of any country.
-
-    Raises:
-        FontsMissingError: There is no typeface in ``FONTS`` for a plate of any country.
-        ValueError: There is no such kind, or its texts have another length.
-    """
-    if isinstance(what, LatinPlate):
-        plate, lines = _print_latin(what, rng, px_per_mm, style), len(what.rows)
-        holder_share = _HOLDER_SHARE
-    else:
-        its = kind_named(kind)
-        plate, lines = _print_plate(what, its, rng, px_per_mm, style), its.lines
-        holder_share = its.holder_share
-    # After some years there is dirt on it, a holder around it, and snow on both.
-    if rng.random() < style.dirty_share:
-        add_dirt(plate, rng)
-    height, width = plate.shape[:2]
-    radius = CORNER_MM * px_per_mm
-    alpha, left, top, rgb = rounded_box((width, height), 0, radius), 0, 0, plate
-    if rng.random() < style.holder_share * holder_share:
-        rgb, (left, top) = _mount(plate, alpha, rng, px_per_mm)
-        alpha = rounded_box((rgb.shape[1], rgb.shape[0]), 0, radius)
-    if rng.random() < style.snowy_share:
-        add_snow(rgb, rng)
-    if rng.random() < style.hidden_share:
-        add_obstacle(rgb, rng, height / lines)
-    quad = (box_corners(width, height) + np.array([left, top])).astype(np.float32)
-    return PlateImage(rgb, alpha, quad, lines)
-
-
-# Resolutions that plates are drawn at: few, because glyphs are cached per resolution.
-_LEVELS = (0.25, 0.35, 0.5, 0.7, 1.0, 1.4)
-# No plate is drawn larger than this: what fills a photo is smooth anyway.
-_MAX_PIXELS = 60_000
-
-
-def render_plate_for(
-    width_px: float,
-    what: str | LatinPlate,
-    rng: np.random.Generator,
-    style: PlateStyle = DEFAULT_STYLE,
-    kind: str = CAR,
-) -> PlateImage:
-    """Draw one plate as finely as it must be to be seen so wide, in pixels; see `render_plate`."""
-    _, size = shape_of(what, kind)
-    allowed = [level for level in _LEVELS if level**2 * size[0] * size[1] <= _MAX_PIXELS]
-    level = next((level for level in allowed if level * size[0] >= width_px), allowed[-1])
-    return render_plate(what, rng, level, style, kind)
 
 
 def project(plate: PlateImage, angles_rad: Floats, distance: float, width_px: float) -> Floats:

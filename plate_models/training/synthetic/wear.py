@@ -2,17 +2,17 @@
 
 import cv2
 import numpy as np
+from numpy.random import Generator
 from numpy.typing import ArrayLike
 
-from plate_models.training.imaging import Field, Image
-from plate_models.training.synthetic.glyphs import Mask
+from plate_models.training.imaging import Field, Image, Mask
 
 # Curves through few points look round in a cubic and kinked in a linear scaling.
 _CUBIC_BELOW = 20
 
 
 def blobs(
-    rng: np.random.Generator, size_hw: tuple[int, ...], cells_hw: tuple[int, int], channels: int = 1
+    rng: Generator, size_hw: tuple[int, ...], cells_hw: tuple[int, int], channels: int = 1
 ) -> Field:
     """Smooth standard normal noise that varies over ``cells_hw`` cells.
 
@@ -32,7 +32,7 @@ def lay_over(rgb: Image, cover: Field | Mask, colour: ArrayLike) -> None:
     rgb[:] = rgb + share[..., None] * (np.asarray(colour, np.float32) - rgb)
 
 
-def wear_ink(ink: Mask, rng: np.random.Generator) -> Mask:
+def wear_ink(ink: Mask, rng: Generator) -> Mask:
     """Rub paint off the characters in patches.
 
     Returns (H, W) uint8, nowhere more than before.
@@ -42,7 +42,7 @@ def wear_ink(ink: Mask, rng: np.random.Generator) -> Mask:
     return (ink * (1.0 - loss)).astype(np.uint8)
 
 
-def add_dirt(rgb: Image, rng: np.random.Generator) -> None:
+def add_dirt(rgb: Image, rng: Generator) -> None:
     """Lay dust and splashes over a picture, in place."""
     size = rgb.shape[:2]
     cover = 0.35 * blobs(rng, size, (3, 8)) + 0.25 * blobs(rng, size, (16, 60))
@@ -52,7 +52,7 @@ def add_dirt(rgb: Image, rng: np.random.Generator) -> None:
     lay_over(rgb, np.clip(cover, 0, rng.uniform(0.2, 0.85)).astype(np.float32), colour)
 
 
-def add_snow(rgb: Image, rng: np.random.Generator) -> None:
+def add_snow(rgb: Image, rng: Generator) -> None:
     """Let snow stick to the upper or the lower side, in place."""
     height, width = rgb.shape[:2]
     rows = np.linspace(0, 1, height, dtype=np.float32)[:, None]
@@ -63,7 +63,7 @@ def add_snow(rgb: Image, rng: np.random.Generator) -> None:
     lay_over(rgb, cover, rng.uniform(200, 250) * np.array([0.98, 0.99, 1.0]))
 
 
-def add_obstacle(rgb: Image, rng: np.random.Generator, line_px: float) -> None:
+def add_obstacle(rgb: Image, rng: Generator, line_px: float) -> None:
     """Hide a minor part of a character or two, in place; a line of text takes so many pixels."""
     height, width = rgb.shape[:2]
     cover = np.zeros((height, width), np.uint8)
