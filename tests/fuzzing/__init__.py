@@ -1,6 +1,6 @@
 """Hostile requests, made from a seed and sent to the real service: `make fuzz`.
 
-exchange.py   one request as the bytes of a connection: making it of sound parts, sending it
+exchange.py   what is sent on one connection, and its answer
 kinds.py      hostile files, forms, pictures, connections and parameters, and their shares
 documents.py  schemathesis on the service's own OpenAPI document
 tensors.py    wrong tensors, straight to Triton
