@@ -20,8 +20,6 @@ MAX_FIELD_BYTES = 16 * 1024
 # Of each part. Browsers send two headers; proxies and odd libraries some more.
 _MAX_HEADERS = 8
 _MAX_HEADER_BYTES = 4096
-# "base64" and "quoted-printable" are long deprecated here (RFC 7578, 4.7).
-_ENCODINGS = ("", "7bit", "8bit", "binary")
 # The plain `filename` wins where both are sent. A client that sends this one alone, though RFC
 # 7578 forbids it (4.2), still means a file.
 _EXTENDED_NAME = re.compile(r"""\bfilename\*\s*=\s*"?(utf-8|iso-8859-1)'[^']*'([^;"\s]*)""", re.I)
@@ -80,7 +78,8 @@ class _Collector:
         self._name = self._value = b""
 
     def on_headers_finished(self) -> None:
-        part = _part_of(self._headers, len(self._parts) + 1)
+        disposition = self._headers.get("content-disposition", "")
+        part = _part_of(disposition, len(self._parts) + 1)
         self._limit = self._limit_of(part)
         self._parts.append(part)
 
@@ -98,25 +97,17 @@ class _Collector:
         self.complete = True
 
 
-def _part_of(headers: dict[str, str], number: int) -> Part:
-    """Understand the headers of a part, or refuse it by its place in the form."""
-    disposition, options = parse_options_header(headers.get("content-disposition", ""))
+def _part_of(disposition: str, number: int) -> Part:
+    """Understand the Content-Disposition of a part, or refuse it by its place in the form."""
+    kind, options = parse_options_header(disposition)
     name = options.get(b"name", b"").decode(errors="replace")
-    if disposition != b"form-data" or not name:
+    if kind != b"form-data" or not name:
         raise InvalidForm(
             f'Part {number} has no name; expected Content-Disposition: form-data; name="…".'
         )
     if len(name) > MAX_NAME:
         raise InvalidForm(f"The name of part {number} is longer than {MAX_NAME} characters.")
-    if headers.get("content-type", "").lower().startswith("multipart/"):
-        raise InvalidForm(f"Field '{name}' is a form inside the form. Send its files one by one.")
-    encoding = headers.get("content-transfer-encoding", "").lower()
-    if encoding not in _ENCODINGS:
-        raise InvalidForm(
-            f"Field '{name}' has the Content-Transfer-Encoding {encoding[:40]!r}. "
-            "Send the bytes as they are."
-        )
-    return Part(name, _filename(options, headers["content-disposition"]))
+    return Part(name, _filename(options, disposition))
 
 
 def _filename(options: dict[bytes, bytes], disposition: str) -> str | None:
