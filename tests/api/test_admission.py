@@ -132,7 +132,7 @@ def test_time_counts_from_the_head_and_slow_photos_outlive_the_limit_of_heads(fa
         connection.sendall(PHOTO[100:])
         assert connection.recv(12) == b"HTTP/1.1 200"
     assert 0 < fake.timeout_us <= 9_600_000
-    assert fake.request_id == "gate-7"
+    assert fake.request.id == "gate-7"
 
 
 def test_time_that_ends_in_the_queue(fake):
