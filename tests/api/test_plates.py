@@ -116,18 +116,6 @@ def test_countries_go_with_each_photo_to_triton(client, fake):
     assert problem["detail"] == refusal.removeprefix("invalid-input: ")
 
 
-def test_plates_of_other_countries_name_theirs(client, fake):
-    arrays = fake_triton.outputs()
-    arrays["texts"][:, 0] = arrays["candidates"][:, 0] = "BA123CD", "ABC1D23"
-    arrays["formats"][:] = "sk.car", "br.motorcycle"
-    fake.reply = lambda _: arrays
-    slovak, brazilian = post_raw(client, PHOTO).json()["plates"]
-    assert slovak["text"] == slovak["text_native"] == "BA123CD"
-    assert slovak["region"] == {"code": "BA", "name": "Bratislava", "country": "sk"}
-    assert brazilian["region"] == {"code": "", "name": "Brazil", "country": "br"}
-    assert (slovak["rows"], brazilian["rows"]) == (["BA123CD"], ["ABC", "1D23"])
-
-
 def post(client: httpx.Client, *photos: bytes, field: str = "image", **fields: object):
     files = [(field, (f"{number}.jpg", photo)) for number, photo in enumerate(photos)]
     return client.post(BATCH, files=files, data=fields)
