@@ -6,21 +6,22 @@ import time
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
+from gateway_support import ALPR, BATCH, READER
+
 # Longer than any deadline of the service: what takes longer takes for ever.
 ANSWER_S = 45.0
 _MAX_ANSWER_BYTES = 64 * 2**20
 
-PLATES, BATCH = "/v1/plates", "/v1/plates/batch"
-READER, ALPR = "/v1/plate-reader/", "/v1/vision/alpr"
+PLATES = "/v1/plates"
 # Each with the field that a photo has there.
 SINGLE = {
-    PLATES: b"image",
-    READER: b"upload",
-    "/v1/plate-reader": b"upload",
-    ALPR: b"upload",
-    "/v1/image/alpr": b"upload",
+    PLATES: "image",
+    READER: "upload",
+    "/v1/plate-reader": "upload",
+    ALPR: "upload",
+    "/v1/image/alpr": "upload",
 }
-PHOTO_FIELDS = SINGLE | {BATCH: b"image"}
+PHOTO_FIELDS = SINGLE | {BATCH: "image"}
 
 
 @dataclass(frozen=True)

@@ -11,20 +11,20 @@ from urllib.parse import quote_from_bytes
 
 import cv2
 import numpy as np
+from gateway_support import ALPR, BATCH, MULTIPART, READER, form, part
 from photo_bombs import CHEAP, REFUSED
 from photo_files import BAD, GOOD
+from support import PHOTO, SAMPLES
 
-from fuzzing.exchange import ALPR, BATCH, PHOTO_FIELDS, PLATES, READER, SINGLE, Attempt
+from fuzzing.exchange import PHOTO_FIELDS, PLATES, SINGLE, Attempt
 
-PHOTO = GOOD["jpeg"]
-SAMPLES = sorted((Path(__file__).parent.parent / "samples").glob("*.jpg"))
+_SCENES = sorted(SAMPLES.glob("*.jpg"))
 _FILES = tuple(GOOD.values())
 _BOMBS = tuple(make for make, _ in REFUSED.values()) + tuple(CHEAP.values())
 # What a fuzzer sends should be many, not long.
 _MAX_BOMB_BYTES = 300_000
 
-BOUNDARY = b"x-limit"
-FORM = b"multipart/form-data; boundary=" + BOUNDARY
+FORM = MULTIPART.encode()
 
 Header = tuple[bytes, bytes]
 
@@ -45,17 +45,12 @@ def raw_photo(path: str, photo: bytes, *headers: Header, query: bytes = b"") -> 
     return post(path, b"image/jpeg", photo, *headers, query=query)
 
 
-def part(name: bytes, content: bytes, filename: bytes | None = None, *lines: bytes) -> bytes:
-    """One part of a form, without the boundary before it."""
-    disposition = b'Content-Disposition: form-data; name="' + name + b'"'
-    if filename is not None:
-        disposition += b'; filename="' + filename + b'"'
-    return b"\r\n".join((disposition, *lines, b"", content))
+def field(name: str, value: bytes) -> bytes:
+    return part(value, f'form-data; name="{name}"')
 
 
-def form(*parts: bytes, boundary: bytes = BOUNDARY) -> bytes:
-    opened = b"".join(b"--" + boundary + b"\r\n" + each + b"\r\n" for each in parts)
-    return opened + b"--" + boundary + b"--\r\n"
+def file_field(name: str, photo: bytes) -> bytes:
+    return part(photo, f'form-data; name="{name}"; filename="a.jpg"')
 
 
 # What parts of files, forms and heads begin with, and numbers at the edge of what they hold.
@@ -107,10 +102,10 @@ def damaged_file(rng: random.Random) -> Attempt:
     if rng.random() < 0.1:
         # One bad file must not fail the rest: the answer is always 200.
         files = [photo, *(hostile_file(rng) for _ in range(rng.randrange(4)))]
-        body = form(*(part(PHOTO_FIELDS[BATCH], each, b"a.jpg") for each in files))
+        body = form(*(file_field(PHOTO_FIELDS[BATCH], each) for each in files))
         return Attempt(BATCH, (post(BATCH, FORM, body),), statuses=frozenset({200, 429}))
     path = rng.choice(tuple(SINGLE))
-    body = form(part(SINGLE[path], photo, b"a.jpg"))
+    body = form(file_field(SINGLE[path], photo))
     return Attempt(path, (rng.choice((raw_photo(path, photo), post(path, FORM, body))),))
 
 
@@ -125,15 +120,15 @@ def malformed_form(rng: random.Random) -> Attempt:
     """A body with a photo that is changed, or of another type, on any route that takes photos."""
     path = rng.choice(tuple(PHOTO_FIELDS))
     name, text = PHOTO_FIELDS[path], b64encode(PHOTO)
-    one = form(part(name, PHOTO, b"a.jpg"))
-    nested = part(name, one, b"b.jpg", b"Content-Type: " + FORM)
+    one = form(file_field(name, PHOTO))
+    nested = part(one, f'form-data; name="{name}"; filename="b.jpg"', f"Content-Type: {MULTIPART}")
     kind, body = rng.choice(
         (
             (FORM, one),
-            (FORM, form(part(name, PHOTO, b"a.jpg"), part(b"roi", b"0,0,9,9"), nested)),
-            (FORM, form(part(name, text, None, b"Content-Transfer-Encoding: base64"))),
-            (b"application/json", b'{"' + name + b'": ["' + text + b'"]}'),
-            (b"application/x-www-form-urlencoded", name + b"=" + text),
+            (FORM, form(file_field(name, PHOTO), field("roi", b"0,0,9,9"), nested)),
+            (FORM, form(field(name, text))),
+            (b"application/json", b'{"%b": ["%b"]}' % (name.encode(), text)),
+            (b"application/x-www-form-urlencoded", b"%b=%b" % (name.encode(), text)),
         )
     )
     if rng.random() < 0.2:
@@ -150,7 +145,7 @@ def _scene(path: Path) -> np.ndarray:
 
 def _picture(rng: random.Random) -> np.ndarray:
     """(H, W, 3) uint8."""
-    scene = _scene(rng.choice(SAMPLES))
+    scene = _scene(rng.choice(_SCENES))
     match rng.randrange(4):
         case 0:  # noise, from one pixel and a line of pixels up
             sides = rng.choice(((1, 1), (1, 60_000), (31, 5000), (3, 500), (8, 640), (1100, 1100)))
@@ -213,7 +208,7 @@ def broken_connection(rng: random.Random) -> Attempt:
             in_chunks = head(b"POST", target, kind, chunked) + chunk + b"0\r\n\r\n"
             pieces = [edited(rng, rng.choice((sound, in_chunks)))]
         case 3:  # up to the last byte: the nets are at work when the client is gone
-            sent = raw_photo(path, rng.choice(SAMPLES).read_bytes())
+            sent = raw_photo(path, rng.choice(_SCENES).read_bytes())
             pieces = [sent[: rng.choice((len(sent), rng.randrange(1, len(sent))))]]
             options["hangs_up"] = True
         case 4:
@@ -257,8 +252,8 @@ _VALUES = (
     ),
 )
 _FIELDS = (
-    *(b"roi", b"min_width", b"countries", b"redact", b"regions", b"camera_id", b"timestamp"),
-    *(b"mmc", b"config", b"min_confidence", b"upload_url", b"unknown", b"__proto__"),
+    *("roi", "min_width", "countries", "redact", "regions", "camera_id", "timestamp", "mmc"),
+    *("config", "min_confidence", "upload_url", "unknown", "__proto__"),
 )
 _HEADERS = (
     *(b"X-Request-Timeout", b"X-Request-Id", b"Authorization", b"Accept", b"Accept-Encoding"),
@@ -273,11 +268,11 @@ def odd_parameters(rng: random.Random) -> Attempt:
     chosen = rng.choices(_HEADERS, k=rng.choice((0, 0, 1, 2)))
     headers = [(name, rng.choice(_VALUES)) for name in chosen]
     if rng.random() < 0.5:
-        fields = (part(name, value) for name, value in given)
-        body = form(part(PHOTO_FIELDS[path], PHOTO, b"photo.jpg"), *fields)
+        fields = (field(name, value) for name, value in given)
+        body = form(file_field(PHOTO_FIELDS[path], PHOTO), *fields)
         sent = post(path, FORM, body, *headers)
     else:
-        query = b"?" + b"&".join(n + b"=" + quote_from_bytes(v).encode() for n, v in given)
+        query = b"?" + "&".join(f"{n}={quote_from_bytes(v)}" for n, v in given).encode()
         sent = raw_photo(path, PHOTO, *headers, query=query)
     return Attempt(path, (sent,), may_time_out=b"X-Request-Timeout" in chosen)
 
