@@ -1,4 +1,4 @@
-"""Which files of the page are served; the page and its tab of cameras in a headless Chromium.
+"""The page and its tab of cameras in a headless Chromium, before a fake Triton.
 
 What the page's policy forbids, such as loading from elsewhere, Chromium logs: then
 page_driver.visiting fails.
@@ -19,13 +19,10 @@ from support import PHOTO, running_gateway, settings_for
 from plates.cameras.http import make_router
 from plates.cameras.settings import CamerasFile
 
+pytestmark = needs_browser
+
 TOKEN = "a-token-of-the-tests-0123456789"  # noqa: S105
 AVIF = b"\0\0\0\x18ftypavif\0\0\0\0mif1avif" + bytes(64)
-
-
-def test_only_the_pages_own_files_are_served(client):
-    for path in ("/page/", "/page/none.js", "/page/%2e%2e%2fmain.py", "/page/..%2fcli.py"):
-        assert client.get(path).status_code == 404
 
 
 @pytest.fixture
@@ -49,7 +46,6 @@ def enter_token(page: Page, token: str, remember: bool = False) -> None:
     page.click("#token-form [type=submit]")
 
 
-@needs_browser
 def test_photos_that_are_refused(page):
     page.give("drop", AVIF, "IMG_1.AVIF", "image/avif")
     page.problem("as JPEG")
@@ -63,7 +59,6 @@ def test_photos_that_are_refused(page):
     assert "truncated" in page.text("#problem-words .detail [lang=en]")
 
 
-@needs_browser
 def test_busy_server_is_asked_again_after_the_time_that_it_wants(page, fake):
     fake.reply = refusing(grpc.StatusCode.RESOURCE_EXHAUSTED, "queue full")
     page.give("drop", PHOTO, "photo.jpg")
@@ -78,7 +73,6 @@ def test_busy_server_is_asked_again_after_the_time_that_it_wants(page, fake):
     assert not page.text("#problem-words")
 
 
-@needs_browser
 def test_answers_of_plates_and_of_none(page, fake):
     page.give("drop", PHOTO, "photo.jpg")
     page.answer("photo.jpg")
@@ -93,7 +87,6 @@ def test_answers_of_plates_and_of_none(page, fake):
     assert "60 pixels" in page.text("#plates")
 
 
-@needs_browser
 def test_texts_of_an_answer_never_become_markup(page, fake):
     evil = "<img src=x onerror=alert(1)>"
     reply = fake_triton.outputs(1)
@@ -106,7 +99,6 @@ def test_texts_of_an_answer_never_become_markup(page, fake):
     assert page.run("return document.querySelectorAll('#results img').length") == 0
 
 
-@needs_browser
 def test_token_is_asked_for_and_kept_only_where_that_is_wished(guarded):
     guarded.give("drop", PHOTO, "photo.jpg")
     guarded.problem("access token")
@@ -129,7 +121,6 @@ def cancelled_requests(page: Page) -> list[dict[str, object]]:
     return [each for each in failed if each["params"].get("canceled")]
 
 
-@needs_browser
 def test_reading_can_be_cancelled(guarded, fake):
     fake.reply = holding = Holding()
     with holding:
@@ -177,7 +168,6 @@ def rows(page, *expected):
     page.wait_for(lambda: page.run(ROWS) == list(map(list, expected)), f"{expected}")
 
 
-@needs_browser
 def test_passes_appear_as_they_come_and_are_found_again(driver, fake, store, tmp_path):
     evil = "<img src=x onerror=alert(1)>"
     store.add(a_pass(1, text="A001AA77", text_native="А001АА77"), PICTURE, ())
@@ -205,7 +195,6 @@ def test_passes_appear_as_they_come_and_are_found_again(driver, fake, store, tmp
         assert page.run("return document.getElementById('intake').checkVisibility()")
 
 
-@needs_browser
 def test_a_token_is_asked_for(driver, fake, store, tmp_path):
     store.add(a_pass(1), None, ())
     settings = settings_for(fake, tokens=TOKEN)

@@ -119,7 +119,6 @@ REFUSED: dict[tuple[str, str | int], list[tuple[dict[str, object], str]]] = {
     ],
     (PLATES, "unsupported-media-type"): [
         (as_json(b"{}"), "application/json"),
-        (body(PHOTO, URLENCODED), "urlencoded"),
         (body(PHOTO, ""), "missing"),
     ],
     (BATCH, "missing-image"): [
@@ -135,10 +134,8 @@ REFUSED: dict[tuple[str, str | int], list[tuple[dict[str, object], str]]] = {
     (BATCH, "invalid-form"): [(photos(*["image"] * 40), "parts")],
     (BATCH, "unsupported-media-type"): [
         (body(PHOTO, "image/jpeg"), "image/jpeg"),
-        (as_json(b"{}"), "application/json"),
     ],
     (READER, 400): [
-        (with_fields(config="{"), "config"),
         (with_fields(config="[" * 9000), "config"),
         (with_fields(config='{"threshold_d": 1.1}'), "threshold_d"),
         (with_fields(config='{"threshold_o": NaN}'), "threshold_o"),
@@ -148,7 +145,6 @@ REFUSED: dict[tuple[str, str | int], list[tuple[dict[str, object], str]]] = {
         (with_fields(mmc="maybe"), "mmc"),
         (with_fields(camera_id="x" * 20_000), "camera_id"),
         # No address is ever fetched.
-        (as_text(upload_url=ADDRESS), "upload_url: no address"),
         ({"json": {"upload_url": ADDRESS, "upload": BASE64}}, "upload_url: no address"),
         (as_text(upload=ADDRESS), "base64"),
         (as_text(upload=""), "empty"),
@@ -162,7 +158,6 @@ REFUSED: dict[tuple[str, str | int], list[tuple[dict[str, object], str]]] = {
         (as_json(b"[" * 50_000), "parts"),
         (as_json(b'{"a":' * 600), "JSON"),
         (photos("upload", photo=b"GIF"), "not an image"),
-        (photos("image"), "'image'"),
         (body(b"x", "text/plain"), "text/plain"),
     ],
     (READER, 413): [(photos("upload", photo=TOO_LARGE), "larger than")],
@@ -172,7 +167,6 @@ REFUSED: dict[tuple[str, str | int], list[tuple[dict[str, object], str]]] = {
     (ALPR, 422): [
         (with_fields(min_confidence="2"), "min_confidence"),
         (with_fields(min_confidence="nan"), "min_confidence"),
-        (as_text(operation="plate"), "'operation'"),
         (photos("a", "b"), "2 photos"),
     ],
 }

@@ -215,5 +215,4 @@ def test_a_triton_that_never_answers_and_photos_on_the_wire_to_it(algorithm):
             photo = PHOTO + bytes(50_000)  # fits into the first window of HTTP/2
             assert_problem(post_raw(client, photo), 504, "recognizer-timeout")
             assert_problem(client.get("/readyz"), 503, None)
-            assert client.get("/healthz").status_code == 200
     assert (sent.result() > len(photo)) == (algorithm == "none")
