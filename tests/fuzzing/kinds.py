@@ -267,7 +267,7 @@ def odd_parameters(rng: random.Random) -> Attempt:
     given = [(rng.choice(_FIELDS), rng.choice(_VALUES)) for _ in range(rng.choice((1, 1, 2, 4)))]
     chosen = rng.choices(_HEADERS, k=rng.choice((0, 0, 1, 2)))
     headers = [(name, rng.choice(_VALUES)) for name in chosen]
-    if rng.random() < 0.5:
+    if rng.random() < 0.7:
         fields = (field(name, value) for name, value in given)
         body = form(file_field(PHOTO_FIELDS[path], PHOTO), *fields)
         sent = post(path, FORM, body, *headers)
@@ -279,9 +279,9 @@ def odd_parameters(rng: random.Random) -> Attempt:
 
 # Parts of a thousand. What reaches the nets costs a hundred times what is refused before.
 KINDS: dict[str, tuple[Callable[[random.Random], Attempt], int]] = {
-    "damaged files": (damaged_file, 450),
+    "damaged files": (damaged_file, 370),
     "malformed forms": (malformed_form, 170),
     "broken connections": (broken_connection, 140),
-    "odd parameters": (odd_parameters, 170),
+    "odd parameters": (odd_parameters, 250),
     "odd pictures": (odd_picture, 70),
 }
