@@ -7,7 +7,7 @@ from starlette.concurrency import run_in_threadpool
 
 from api.admission import Admission
 from api.answers import Recognition
-from api.errors import RecognizerTimeout, RecognizerUnavailable, photo_problem
+from api.errors import Overloaded, RecognizerTimeout, RecognizerUnavailable, photo_problem
 from api.observing.metrics import Metrics
 from api.readiness import Readiness
 from api.request import RequestContext
@@ -78,7 +78,12 @@ class PhotoReader:
                 recognition = await self._client.recognize(
                     photo, context.deadline.remaining_s, context.request_id, countries
                 )
-            except (RecognizerUnavailable, RecognizerTimeout):
+            except (RecognizerUnavailable, RecognizerTimeout) as error:
                 self._readiness.note_failed()
+                # Most of the time went to the queue: it is the queue that was too slow.
+                late = asked - came > time.perf_counter() - asked
+                if late and isinstance(error, RecognizerTimeout):
+                    detail = "The photo's turn came too late for its deadline. Try again later."
+                    raise Overloaded(detail, reason="late") from error
                 raise
             return recognition, time.perf_counter() - asked

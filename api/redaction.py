@@ -41,9 +41,8 @@ async def redact(
     try:
         return await asyncio.wait_for(work, timeout_s)
     except TimeoutError as error:
-        raise Overloaded(
-            "The plates were not blurred in time. Try again shortly.", reason="redaction"
-        ) from error
+        detail = "The plates were not blurred in time. Try again shortly."
+        raise Overloaded(detail, reason="redaction") from error
     except ImageError as error:
         raise photo_problem(error) from error
 

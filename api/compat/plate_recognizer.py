@@ -121,7 +121,6 @@ class EngineConfig(BaseModel):
 
     threshold_d: Score = 0.0
     threshold_o: Score = 0.0
-    mode: Literal["fast", "redaction"] | None = None
     region: Literal["strict"] | None = None
 
 

@@ -58,13 +58,13 @@ class _Collector:
         self._max_parts = max_parts
         self._limit_of = limit_of
         self._limit = 0
-        self._headers: dict[str, str] = {}
+        self._disposition = ""
         self._name = self._value = b""
 
     def on_part_begin(self) -> None:
         if len(self._parts) == self._max_parts:
             raise InvalidForm(f"The form has more than {self._max_parts} parts.")
-        self._headers = {}
+        self._disposition = ""
 
     def on_header_field(self, data: bytes, start: int, end: int) -> None:
         self._name += data[start:end]
@@ -73,13 +73,12 @@ class _Collector:
         self._value += data[start:end]
 
     def on_header_end(self) -> None:
-        name = self._name.decode("latin-1").lower()
-        self._headers.setdefault(name, self._value.decode("latin-1").strip())
+        if self._name.lower() == b"content-disposition" and not self._disposition:
+            self._disposition = self._value.decode("latin-1").strip()
         self._name = self._value = b""
 
     def on_headers_finished(self) -> None:
-        disposition = self._headers.get("content-disposition", "")
-        part = _part_of(disposition, len(self._parts) + 1)
+        part = _part_of(self._disposition, len(self._parts) + 1)
         self._limit = self._limit_of(part)
         self._parts.append(part)
 

@@ -144,6 +144,20 @@ def test_time_that_ends_in_the_queue(fake):
         assert number(client, "plates_waiting") == 0
 
 
+def test_a_time_out_is_the_queues_if_most_time_went_there(fake):
+    """The photo's turn came, and Triton was too slow for what was left."""
+    fake.reply = lambda photo: sleeping(0.25 if len(fake.photos) <= 8 else 5)(photo)
+    with (
+        running_gateway(settings_for(fake, concurrency=1)) as client,
+        ThreadPoolExecutor(8) as pool,
+    ):
+        others = [pool.submit(post_raw, client, PHOTO) for _ in range(8)]
+        wait_until(lambda: number(client, "plates_waiting") == 7)
+        assert_problem(post(client, 3), 429, "overloaded")
+        assert number(client, 'plates_refused_total{reason="late"}') == 1
+        assert {other.result().status_code for other in others} == {200}
+
+
 def test_a_full_queue_refuses_by_the_head_and_lets_the_canary_pass(fake):
     with full_gateway(fake, max_waiting=0) as (client, _):
         with begin_upload(client, b"", b"Expect: 100-continue") as connection:

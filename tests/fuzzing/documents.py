@@ -61,7 +61,9 @@ def send_documented(url: str, seed: int, count: int, note: Note) -> None:
         headers = {name.lower(): values[0] for name, values in response.headers.items()}
         wrong = violation(attempt, Answer(response.status_code, headers, response.content))
         try:
-            case.validate_response(response, checks=_CHECKS)
+            # No route documents what is refused by its head, before the route is known.
+            if response.status_code not in (414, 431):
+                case.validate_response(response, checks=_CHECKS)
         except (Failure, FailureGroup) as failure:
             wrong = f"{wrong or ''} {failure} {getattr(failure, 'exceptions', '')}"
         replay = f"{where}: {wrong} (replay: {case.as_curl_command()})" if wrong else None
