@@ -200,11 +200,10 @@ class BatchAnswer(BaseModel):
 def answer_from(recognition: Recognition, wanted: PlateFilter, total_ms: float) -> PlatesAnswer:
     """Build the answer to one photo; `total_ms` counts since it was complete."""
     plates = (_plate(recognition, index) for index in range(len(recognition.texts)))
-    info = recognition.info
     return PlatesAnswer(
-        image=info.image,
+        image=recognition.info.image,
         plates=[plate for plate in plates if wanted.wants(plate.box)],
-        model=ModelInfo(version=info.version, weights=info.weights, device=info.device),
+        model=recognition.info,
         timing_ms=Timing(total=round(total_ms, 1)),
     )
 

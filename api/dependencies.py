@@ -12,7 +12,6 @@ from api.observing.metrics import Metrics
 from api.parameters import F, merged
 from api.readiness import Readiness
 from api.reading import PhotoReader
-from api.redaction import Redactor
 from api.request import Deadline, RequestContext
 from api.settings import Settings
 from api.uploads.receiving import Upload, UploadForm, UploadMemory, read_upload
@@ -28,7 +27,6 @@ class Services:
     readiness: Readiness
     metrics: Metrics
     upload_memory: UploadMemory
-    redactor: Redactor
     # Photos read for clients of Plate Recognizer, which ask how many.
     calls: int = 0
 
@@ -72,8 +70,7 @@ async def _context(
     request: Request, services: ServicesOfApp, timeout_s: _TimeoutHeader = None
 ) -> AsyncGenerator[RequestContext]:
     limit_s = services.settings.request_timeout_s
-    by_client = timeout_s is not None and timeout_s < limit_s
-    deadline = Deadline(request.state.started + min(timeout_s or limit_s, limit_s), by_client)
+    deadline = Deadline(request.state.started + min(timeout_s or limit_s, limit_s))
     context = RequestContext(request, deadline)
     try:
         yield context

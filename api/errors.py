@@ -156,8 +156,6 @@ class RecognizerTimeout(
 ):
     """No answer within the time that the client or the settings allow."""
 
-    by_client: bool = False  # Whether it was the client's own, shorter limit.
-
 
 class Overloaded(RecognizerProblem, status=429, slug="overloaded", title="The service is busy"):
     """More photos at once than can be read in time."""

@@ -16,7 +16,6 @@ from api.edge.problems import HANDLERS
 from api.observing.metrics import Metrics
 from api.readiness import Readiness
 from api.reading import PhotoReader
-from api.redaction import Redactor
 from api.routes import operation, page, plates
 from api.settings import Settings
 from api.triton import TritonClient
@@ -70,7 +69,5 @@ async def _connected(
         readiness = Readiness(client, settings.ready_max_age_s, settings.ready_timeout_s)
         memory = UploadMemory(settings.upload_memory_bytes)
         reader = PhotoReader(settings, client, readiness, metrics)
-        app.state.services = Services(
-            settings, access, reader, readiness, metrics, memory, Redactor(settings.limits)
-        )
+        app.state.services = Services(settings, access, reader, readiness, metrics, memory)
         yield

@@ -14,10 +14,6 @@ from api.request import RequestContext
 from api.settings import Settings
 from api.triton import TritonClient
 from plate_models.images import ImageError, check_header
-from plate_models.spec import Limits
-
-# Bytes of a file whose structure is checked sooner than a thread is woken for it.
-_CHECKED_AT_ONCE = 2**20
 
 
 @dataclass(frozen=True)
@@ -57,10 +53,10 @@ class PhotoReader:
             ClientDisconnect: The client has disconnected; the photo's place is free again.
         """
         start = time.perf_counter()
-        if len(photo) > _CHECKED_AT_ONCE:
-            await run_in_threadpool(_check, photo, self._limits)
-        else:
-            _check(photo, self._limits)
+        try:
+            await run_in_threadpool(check_header, photo, self._limits)
+        except ImageError as error:
+            raise photo_problem(error) from error
         recognition, seconds = await context.cancel_on_disconnect(
             self._read(photo, context, countries or self._countries)
         )
@@ -78,27 +74,16 @@ class PhotoReader:
         async with self.admission.place(context.deadline):
             asked = time.perf_counter()
             self._metrics.queue_seconds.observe(asked - came)
-            timeout_s = context.deadline.remaining_s
             try:
                 recognition = await self._client.recognize(
-                    photo, timeout_s, context.request_id, countries
+                    photo, context.deadline.remaining_s, context.request_id, countries
                 )
-            except RecognizerUnavailable:
-                self._readiness.note_failed()
-                raise
-            except RecognizerTimeout as error:
+            except (RecognizerUnavailable, RecognizerTimeout) as error:
                 self._readiness.note_failed()
                 # Most of the time went to the queue: it is the queue that was too slow.
-                if asked - came > time.perf_counter() - asked:
+                late = asked - came > time.perf_counter() - asked
+                if late and isinstance(error, RecognizerTimeout):
                     detail = "The photo's turn came too late for its deadline. Try again later."
                     raise Overloaded(detail, reason="late") from error
-                error.by_client = context.deadline.by_client
                 raise
             return recognition, time.perf_counter() - asked
-
-
-def _check(photo: bytes, limits: Limits) -> None:
-    try:
-        check_header(photo, limits)
-    except ImageError as error:
-        raise photo_problem(error) from error

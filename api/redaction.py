@@ -13,8 +13,6 @@ from plate_models.spec import Limits
 
 Pixels = NDArray[np.uint8]
 
-# A photo of 64 megapixels takes 192 MB as pixels, and as much again as it is encoded.
-_AT_ONCE = 2
 _JPEG_QUALITY = 95
 # A JPEG's header has 16 bits for a side, of which libjpeg reserves some.
 _JPEG_MAX_SIDE = 65_500
@@ -25,32 +23,28 @@ _MARGIN = 0.25
 _VALUES = 16
 
 
-class Redactor:
-    """Blurs plates off the event loop, few photos at a time."""
+# A photo of 64 megapixels takes 192 MB as pixels, and as much again as it is encoded: the number of
+# threads bounds the memory, also when clients give up in between.
+_THREADS = ThreadPoolExecutor(2, thread_name_prefix="redaction")
 
-    def __init__(self, limits: Limits) -> None:
-        self._limits = limits
-        self._threads = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="redaction")
 
-    async def redact(
-        self, photo: bytes, recognition: Recognition, timeout_s: float
-    ) -> tuple[bytes, str]:
-        """Blur the plates of a photo; raises `PhotoProblem`, or `Overloaded` if it takes too long.
+async def redact(
+    photo: bytes, recognition: Recognition, limits: Limits, timeout_s: float
+) -> tuple[bytes, str]:
+    """Blur the plates of a photo off the event loop, few photos at a time.
 
-        Returns the upright photo as a file without any metadata, and its type: image/png for a
-        PNG and for what is too long for a JPEG, else image/jpeg.
-        """
-        loop = asyncio.get_running_loop()
-        # The number of threads bounds the memory, also when clients give up in between.
-        work = loop.run_in_executor(self._threads, _redact, photo, recognition, self._limits)
-        try:
-            return await asyncio.wait_for(work, timeout_s)
-        except TimeoutError as error:
-            raise Overloaded(
-                "The plates were not blurred in time. Try again shortly.", reason="redaction"
-            ) from error
-        except ImageError as error:
-            raise photo_problem(error) from error
+    Returns the upright photo as a file without any metadata, and its type: image/png for a
+    PNG and for what is too long for a JPEG, else image/jpeg. Raises `PhotoProblem`, or `Overloaded`
+    if it takes too long.
+    """
+    work = asyncio.get_running_loop().run_in_executor(_THREADS, _redact, photo, recognition, limits)
+    try:
+        return await asyncio.wait_for(work, timeout_s)
+    except TimeoutError as error:
+        detail = "The plates were not blurred in time. Try again shortly."
+        raise Overloaded(detail, reason="redaction") from error
+    except ImageError as error:
+        raise photo_problem(error) from error
 
 
 def _redact(photo: bytes, recognition: Recognition, limits: Limits) -> tuple[bytes, str]:

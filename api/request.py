@@ -16,7 +16,6 @@ class Deadline:
     """The moment by which a request has to be answered."""
 
     at: float  # in seconds, on the clock of `time.monotonic`
-    by_client: bool = False  # whether the client asked for less time than the service allows
 
     @property
     def remaining_s(self) -> float:

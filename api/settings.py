@@ -22,7 +22,10 @@ Count = Annotated[int, Field(gt=0)]
 UNREADABLE_FILE = "unreadable_file"
 
 _ORIGIN = re.compile(r"https?://[A-Za-z0-9.\-\[\]:]+")
-_TRITON_ADDRESS = re.compile(r"(?:[\w.\-]+|\[[0-9A-Fa-f:.]+\]):(\d+)")
+_HOST_AND_PORT = r"(?:[\w.\-]+|\[[0-9A-Fa-f:.]+\]):\d+"
+_TRITON_URL = re.compile(
+    rf"(?:grpcs?://)?(?:{_HOST_AND_PORT}|ipv[46]:{_HOST_AND_PORT}(?:,{_HOST_AND_PORT})*)"
+)
 _TOKEN = re.compile(r"[!-+\--~]+")
 _ROOT = Path(__file__).resolve().parent.parent
 
@@ -238,25 +241,14 @@ class Settings(BaseSettings):
     @field_validator("triton_url")
     @classmethod
     def _check_triton_url(cls, value: str | None) -> str | None:
-        if not value:
-            return None
-        scheme, found, address = value.rpartition("://")
-        if found and scheme not in ("grpc", "grpcs"):
+        ports = [int(port) for port in re.findall(r":(\d+)(?=,|$)", value or "")]
+        if value and not (_TRITON_URL.fullmatch(value) and 0 < min(ports) <= max(ports) < 65536):
             raise ValueError(
-                f"{scheme}:// is not Triton's gRPC address; give host:port, grpc://host:port, "
-                "or grpcs://host:port with TLS (the port is usually 8001)"
+                f"{value!r} is not Triton's gRPC address; give host:port, grpc://host:port, or "
+                "grpcs://host:port with TLS (the port is usually 8001); for several Tritons one "
+                "name that has all addresses, or list them: ipv4:10.0.0.1:8001,10.0.0.2:8001"
             )
-        if not address.rpartition(":")[2].isdigit():
-            raise ValueError(f"{value!r} has no port; Triton's gRPC port is usually 8001")
-        listed = re.sub(r"^ipv[46]:", "", address)
-        for one in listed.split(",") if listed != address else [address]:
-            found_one = _TRITON_ADDRESS.fullmatch(one)
-            if not found_one or not 0 < int(found_one[1]) < 65536:
-                raise ValueError(
-                    f"{one!r} is no address such as triton.example:8001; give one name that has "
-                    "all addresses, or list them: ipv4:10.0.0.1:8001,10.0.0.2:8001"
-                )
-        return value
+        return value or None
 
     def accepted_tokens(self) -> tuple[SecretStr, ...]:
         """The tokens of both settings; raises `ValueError` if the file can't be read any more."""

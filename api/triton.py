@@ -73,11 +73,10 @@ class TritonClient:
         token, compression = settings.triton_token, settings.triton_compression
         self._headers = {"authorization": f"Bearer {token.get_secret_value()}"} if token else None
         self._compression = None if compression == "none" else compression
-        ca_file = settings.triton_ca_file
         self._client = InferenceServerClient(
             settings.triton_address,
             ssl=(settings.triton_url or "").startswith("grpcs://"),
-            root_certificates=str(ca_file) if ca_file else None,
+            root_certificates=str(settings.triton_ca_file) if settings.triton_ca_file else None,
             channel_args=_CHANNEL_OPTIONS,
         )
 

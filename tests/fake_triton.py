@@ -58,20 +58,16 @@ class FakeTriton(service_pb2_grpc.GRPCInferenceServiceServicer):
     """Answers ModelInfer with whatever `reply` returns or raises."""
 
     def __init__(
-        self, tls: tuple[bytes, bytes] | None = None, address: str = "127.0.0.1:0", age_ms: int = 0
+        self, tls: tuple[bytes, bytes] | None = None, address: str = "127.0.0.1:0"
     ) -> None:
-        """Listen; `tls` is a private key and its certificate, `age_ms` ends older connections."""
+        """Listen; `tls` is a private key and its certificate."""
         self.reply: Callable[[bytes], dict[str, np.ndarray]] = lambda _: outputs()
         self.photos: list[bytes] = []
+        # Of the last call.
         self.metadata: dict[str, str] = {}
-        self.requested: list[str] = []
-        self.timeout_us = 0
-        self.countries: str | None = None
-        self.request_id = ""
+        self.request = service_pb2.ModelInferRequest()
         self.cancelled = threading.Semaphore(0)
-        self._lock = threading.Lock()
         options = [("grpc.max_receive_message_length", -1)]
-        options += [("grpc.max_connection_age_ms", age_ms)] if age_ms else []
         self._server = grpc.server(ThreadPoolExecutor(8), options=options)
         service_pb2_grpc.add_GRPCInferenceServiceServicer_to_server(self, self._server)
         if tls is None:
@@ -81,6 +77,14 @@ class FakeTriton(service_pb2_grpc.GRPCInferenceServiceServicer):
             self.port = self._server.add_secure_port(address, credentials)
         self._server.start()
 
+    @property
+    def countries(self) -> str:
+        return str(self.request.parameters["countries"].string_param)
+
+    @property
+    def timeout_us(self) -> int:
+        return int(self.request.parameters["timeout"].int64_param)
+
     def stop(self) -> None:
         self._server.stop(None).wait()
 
@@ -88,13 +92,8 @@ class FakeTriton(service_pb2_grpc.GRPCInferenceServiceServicer):
         self, request: Any, context: grpc.ServicerContext
     ) -> service_pb2.ModelInferResponse:
         photo = request.raw_input_contents[0]
-        with self._lock:
-            self.photos.append(photo)
-            self.metadata = dict(context.invocation_metadata())
-            self.timeout_us = request.parameters["timeout"].int64_param
-            self.countries = request.parameters["countries"].string_param or None
-            self.request_id = request.id
-            self.requested = [output.name for output in request.outputs]
+        self.photos.append(photo)
+        self.metadata, self.request = dict(context.invocation_metadata()), request
         answered = threading.Event()
         context.add_callback(lambda: answered.is_set() or self.cancelled.release())
         try:

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, Json, field_validator
 
 from api.answers import Plate, PlatesAnswer, answer_from
 from api.compat.dialect import Dialect, Score, fields_of, whole_pixels
 from api.dependencies import ContextOfRequest, ServicesOfApp
-from api.documentation import Responses, body_of, file_field
+from api.documentation import MEANINGS, Responses, body_of, file_field
 from api.parameters import LenientFilter, PlateFilter
 from api.uploads.receiving import Upload, UploadForm
 from plate_models.formats import at_hand, country_of
@@ -121,7 +121,6 @@ class EngineConfig(BaseModel):
 
     threshold_d: Score = 0.0
     threshold_o: Score = 0.0
-    mode: Literal["fast", "redaction"] | None = None
     region: Literal["strict"] | None = None
 
 
@@ -132,7 +131,7 @@ class ReaderFields(BaseModel):
     camera_id: str | None = None
     timestamp: datetime | None = None
     mmc: bool = False
-    config: EngineConfig = EngineConfig()
+    config: Json[EngineConfig] = EngineConfig()
 
     @field_validator("timestamp", mode="before")
     @classmethod
@@ -147,15 +146,9 @@ class ReaderFields(BaseModel):
 
     @field_validator("config", mode="before")
     @classmethod
-    def _parse_config(cls, value: str) -> EngineConfig:
+    def _decode_config(cls, value: str) -> object:
         # The vendor's own script encodes what is JSON already once more.
-        text = json.loads(value) if value.startswith('"') else value
-        try:
-            return EngineConfig.model_validate_json(text)
-        except ValidationError as error:
-            first = error.errors()[0]
-            name = "".join(f"{part}: " for part in first["loc"])
-            raise ValueError(f"{name}{first['msg']}") from error
+        return json.loads(value) if value.startswith('"') else value
 
     @classmethod
     def of(cls, upload: Upload) -> "ReaderFields":
@@ -181,26 +174,18 @@ class ReaderFields(BaseModel):
         return not (config.region and self.regions) or country in self.regions
 
 
+# Our statuses that the original does not know, and its own for them.
+_STATUSES = {401: 403, 415: 400, 422: 400}
+
+
 def _detail(description: str, member: str = "detail") -> dict[str, Any]:
-    schema = {
-        "type": "object",
-        "properties": {member: {"type": "string"}},
-        "required": [member],
-        "example": {member: f"{description}."},
-    }
+    schema = {"type": "object", "properties": {member: {"type": "string"}}, "required": [member]}
     return {"description": description, "content": {"application/json": {"schema": schema}}}
 
 
 _ERRORS: Responses = {
-    400: _detail("The photo or a field is wrong"),
-    403: _detail("The token is missing or unknown"),
-    408: _detail("The upload took too long"),
-    413: _detail("The photo is too large", "error"),
-    429: _detail("Too many photos at once; Retry-After says when to come back"),
-    500: _detail("The recognizer failed"),
-    502: _detail("The recognizer's answer was not understood"),
-    503: _detail("The recognizer is not available"),
-    504: _detail("The recognizer took too long"),
+    **{status: _detail(text) for status, text in MEANINGS.items() if status not in _STATUSES},
+    413: _detail(MEANINGS[413], "error"),
     # FastAPI would list its own 422 otherwise, which never comes.
     "default": _detail("Any other error"),
 }
@@ -273,12 +258,11 @@ def _result(plate: Plate, answer: PlatesAnswer) -> Result:
     country = country_of(plate.format)
     others = [guess for guess in plate.candidates if guess.text != plate.text]
     guesses = [(plate.text, plate.score), *((guess.text, guess.score) for guess in others)]
-    # A right text is of the right country.
-    region = {"code": country or "unknown", "score": plate.score if country else 0.0}
     return Result(
         box=PixelBox(xmin=xmin, ymin=ymin, xmax=xmax, ymax=ymax),
         plate=plate.text.lower(),
-        region=RegionGuess.model_validate(region),
+        # A right text is of the right country.
+        region=RegionGuess(code=country or "unknown", score=plate.score if country else 0.0),
         score=plate.score,
         candidates=[PlateGuess(score=score, plate=text.lower()) for text, score in guesses],
         dscore=plate.detection_score,
@@ -300,7 +284,7 @@ async def statistics(services: ServicesOfApp) -> Statistics:
 
 
 def _error(status: int, detail: str) -> tuple[int, dict[str, Any]]:
-    status = {401: 403, 415: 400, 422: 400}.get(status, status)  # It knows none of these.
+    status = _STATUSES.get(status, status)
     return status, {"error" if status == 413 else "detail": detail}
 
 

@@ -26,10 +26,9 @@ _WRONG_TOKENS = 1.0, 30
 class RateLimit:
     """A token bucket for each of the most recent clients; a new one begins with a full bucket."""
 
-    def __init__(self, per_second: float, burst: int, max_clients: int = _MAX_CLIENTS) -> None:
+    def __init__(self, per_second: float, burst: int) -> None:
         self._per_second = per_second
         self._burst = burst
-        self._max_clients = max_clients
         # What each client may still take, and when that was so.
         self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
@@ -47,7 +46,7 @@ class RateLimit:
         level, at = self._buckets.pop(client, (self._burst, now))
         level = min(self._burst, level + (now - at) * self._per_second) - count
         self._buckets[client] = level, now
-        if len(self._buckets) > self._max_clients:
+        if len(self._buckets) > _MAX_CLIENTS:
             self._buckets.popitem(last=False)
         return level
 

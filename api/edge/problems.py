@@ -12,7 +12,7 @@ from starlette.requests import ClientDisconnect
 
 from api.compat import DIALECTS
 from api.edge.middleware import REQUEST_ID_HEADER
-from api.errors import Problem, RecognizerTimeout, identified, plain_document, problem_json
+from api.errors import Problem, identified, plain_document, problem_json
 from api.observing.metrics import Metrics
 from api.parameters import invalid_parameters
 
@@ -26,22 +26,16 @@ def document_of(problem: Problem, request_id: str, metrics: Metrics) -> dict[str
     """Take note of a request's problem, or of one photo's, and write its document."""
     if problem.reason:
         metrics.refused.labels(problem.reason).inc()
-    # Clients may wait as briefly as they like; that is no fault of the service.
-    by_client = isinstance(problem, RecognizerTimeout) and problem.by_client
-    level = logging.INFO if by_client else logging.ERROR
-    return _logged(problem.document(), request_id, problem.__cause__, level)
+    return _logged(problem.document(), request_id, problem.__cause__)
 
 
 def _logged(
-    document: dict[str, Any],
-    request_id: str,
-    cause: BaseException | None = None,
-    level: int = logging.ERROR,
+    document: dict[str, Any], request_id: str, cause: BaseException | None = None
 ) -> dict[str, Any]:
     """Log what is not the client's fault, and say in the document which request it is about."""
     if document["status"] >= 500:
         reason = f" ({cause})" if cause else ""
-        log.log(level, "%(status)s %(title)s: %(detail)s%(reason)s", {**document, "reason": reason})
+        log.error("%(status)s %(title)s: %(detail)s%(reason)s", {**document, "reason": reason})
     return identified(document, request_id)
 
 

@@ -143,10 +143,9 @@ class GatewayProtocol(H11Protocol):
         """Take the connection, or refuse its request where there are too many."""
         served = len(self.connections) - len(self._limits.surplus)
         super().connection_made(transport)
-        if hasattr(socket, "TCP_USER_TIMEOUT"):  # Linux
-            transport.get_extra_info("socket").setsockopt(
-                socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(_STALLED_S * 1000)
-            )
+        transport.get_extra_info("socket").setsockopt(
+            socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(_STALLED_S * 1000)
+        )
         self._start_timer()
         if served < self._limits.settings.max_connections:
             return

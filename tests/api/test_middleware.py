@@ -1,4 +1,4 @@
-"""Ids, HEAD, and headers for browsers."""
+"""Ids, HEAD, headers for browsers, and the files of the page."""
 
 import re
 
@@ -42,6 +42,11 @@ def test_every_answer_has_an_id_and_headers_for_browsers(client, fake, monkeypat
     answers.append(client.get("/metrics"))
     assert_problem(answers[-1], 500, None)
     assert len({answer.headers[HEADER] for answer in answers}) == len(answers)
+
+
+def test_only_the_pages_own_files_are_served(client):
+    for path in ("/page/", "/page/none.js", "/page/%2e%2e%2fmain.py", "/page/..%2fcli.py"):
+        assert client.get(path).status_code == 404
 
 
 @pytest.mark.parametrize(

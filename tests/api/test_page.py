@@ -1,24 +1,29 @@
-"""Which files of the page are served, and what it says in a headless Chromium.
+"""The page and its tab of cameras in a headless Chromium, before a fake Triton.
 
 What the page's policy forbids, such as loading from elsewhere, Chromium logs: then
 page_driver.visiting fails.
 """
 
+from contextlib import closing, contextmanager
+
+import cv2
 import fake_triton
 import grpc
 import numpy as np
 import pytest
+from camera_events import a_pass, store_of
 from fake_triton import Holding, refusing
 from page_driver import Page, needs_browser, sample, visiting
 from support import PHOTO, running_gateway, settings_for
 
+from plates.cameras import state_file
+from plates.cameras.http import make_router
+from plates.cameras.settings import CamerasFile
+
+pytestmark = needs_browser
+
 TOKEN = "a-token-of-the-tests-0123456789"  # noqa: S105
 AVIF = b"\0\0\0\x18ftypavif\0\0\0\0mif1avif" + bytes(64)
-
-
-def test_only_the_pages_own_files_are_served(client):
-    for path in ("/page/", "/page/none.js", "/page/%2e%2e%2fmain.py", "/page/..%2fcli.py"):
-        assert client.get(path).status_code == 404
 
 
 @pytest.fixture
@@ -42,7 +47,6 @@ def enter_token(page: Page, token: str, remember: bool = False) -> None:
     page.click("#token-form [type=submit]")
 
 
-@needs_browser
 def test_photos_that_are_refused(page):
     page.give("drop", AVIF, "IMG_1.AVIF", "image/avif")
     page.problem("as JPEG")
@@ -56,7 +60,6 @@ def test_photos_that_are_refused(page):
     assert "truncated" in page.text("#problem-words .detail [lang=en]")
 
 
-@needs_browser
 def test_busy_server_is_asked_again_after_the_time_that_it_wants(page, fake):
     fake.reply = refusing(grpc.StatusCode.RESOURCE_EXHAUSTED, "queue full")
     page.give("drop", PHOTO, "photo.jpg")
@@ -71,7 +74,6 @@ def test_busy_server_is_asked_again_after_the_time_that_it_wants(page, fake):
     assert not page.text("#problem-words")
 
 
-@needs_browser
 def test_answers_of_plates_and_of_none(page, fake):
     page.give("drop", PHOTO, "photo.jpg")
     page.answer("photo.jpg")
@@ -86,7 +88,6 @@ def test_answers_of_plates_and_of_none(page, fake):
     assert "60 pixels" in page.text("#plates")
 
 
-@needs_browser
 def test_texts_of_an_answer_never_become_markup(page, fake):
     evil = "<img src=x onerror=alert(1)>"
     reply = fake_triton.outputs(1)
@@ -99,7 +100,6 @@ def test_texts_of_an_answer_never_become_markup(page, fake):
     assert page.run("return document.querySelectorAll('#results img').length") == 0
 
 
-@needs_browser
 def test_token_is_asked_for_and_kept_only_where_that_is_wished(guarded):
     guarded.give("drop", PHOTO, "photo.jpg")
     guarded.problem("access token")
@@ -122,7 +122,6 @@ def cancelled_requests(page: Page) -> list[dict[str, object]]:
     return [each for each in failed if each["params"].get("canceled")]
 
 
-@needs_browser
 def test_reading_can_be_cancelled(guarded, fake):
     fake.reply = holding = Holding()
     with holding:
@@ -136,3 +135,75 @@ def test_reading_can_be_cancelled(guarded, fake):
         guarded.wait_for(lambda: cancelled_requests(guarded), "the request's end")
     guarded.click("#again")
     assert guarded.answer("photo.jpg")["plates"]
+
+
+FILE = CamerasFile.model_validate({"cameras": [{"name": "gate"}, {"name": "door"}]})
+PICTURE = cv2.imencode(".jpg", np.full((48, 188, 3), 200, np.uint8))[1].tobytes()
+ROWS = """
+return [...document.querySelectorAll("#passes tbody tr")].map((row) =>
+  [...row.cells].slice(1).map((cell) => cell.innerText.trim()));
+"""
+PICTURES = """
+return [...document.querySelectorAll("#passes img")].map((image) => image.naturalWidth);
+"""
+
+
+@pytest.fixture
+def store(tmp_path):
+    with closing(store_of(tmp_path)) as store:
+        yield store
+
+
+@contextmanager
+def tab_of_cameras(driver, settings, router):
+    with (
+        running_gateway(settings, router) as client,
+        visiting(driver, str(client.base_url)) as page,
+    ):
+        page.wait_for(lambda: page.run("return !document.getElementById('tabs').hidden"), "tabs")
+        page.click("[data-tab=cameras]")
+        yield page
+
+
+def rows(page, *expected):
+    page.wait_for(lambda: page.run(ROWS) == list(map(list, expected)), f"{expected}")
+
+
+def test_passes_appear_as_they_come_and_are_found_again(driver, fake, store, tmp_path):
+    evil = "<img src=x onerror=alert(1)>"
+    store.add(a_pass(1, text="A001AA77", text_native="А001АА77"), PICTURE, ())
+    state_file(tmp_path, "gate").write_text('{"status": "live"}')
+    with tab_of_cameras(driver, settings_for(fake), make_router(FILE, store, tmp_path)) as page:
+        first = ["gate-1", "А001АА77", "99.8%", "approaching", ""]
+        rows(page, first)
+        page.wait_for(lambda: page.run(PICTURES) == [188], "the picture")
+        assert "live" in page.text("#camera-states") and "door" in page.text("#camera-states")
+        match = {"list": evil, "text": "B002BB77", "probability": 0.997}
+        store.add(a_pass(2, "updated", text_native="В002ВВ77", match=match), PICTURE, ())
+        second = ["gate-1", "В002ВВ77", "99.8%", "approaching, in sight", f"{evil}, 99.7%"]
+        rows(page, second, first)
+        store.add(a_pass(2, revision=2, text="B002BB77", text_native="В002ВВ77"), PICTURE, ())
+        second = ["gate-1", "В002ВВ77", "99.8%", "approaching", ""]
+        rows(page, second, first)
+        page.run("document.getElementById('search-text').value = 'a0?1*'")
+        page.click("#search [type=submit]")
+        rows(page, first)
+        assert "1 pass is kept" in page.text("#cameras-status")
+        page.click("#search [type=reset]")
+        rows(page, second, first)
+        page.click("[data-tab=photos]")
+        assert not page.run("return document.getElementById('cameras').checkVisibility()")
+        assert page.run("return document.getElementById('intake').checkVisibility()")
+
+
+def test_a_token_is_asked_for(driver, fake, store, tmp_path):
+    store.add(a_pass(1), None, ())
+    settings = settings_for(fake, tokens=TOKEN)
+    with tab_of_cameras(driver, settings, make_router(FILE, store, tmp_path)) as page:
+        shown = "return document.getElementById('cameras-token').checkVisibility()"
+        page.wait_for(lambda: page.run(shown), "the question")
+        assert page.run(ROWS) == []
+        page.run("document.querySelector('#cameras-token input').value = arguments[0]", TOKEN)
+        page.click("#cameras-token [type=submit]")
+        rows(page, ["gate-1", "Х556ХМ750", "99.8%", "approaching", ""])
+        assert not page.run(shown)

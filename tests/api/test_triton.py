@@ -44,12 +44,10 @@ def test_refusals_of_the_models_are_passed_on(client, fake, slug):
         ("RESOURCE_EXHAUSTED", "", "overloaded"),
         ("UNAVAILABLE", "lprnet: Request timeout expired", "recognizer-timeout"),
         ("NOT_FOUND", "Request for unknown model: 'x' is not found", AWAY),
-        ("NOT_FOUND", "unknown model: 'x' has no available versions", AWAY),
         ("INVALID_ARGUMENT", "Request for unknown model: 'x'", AWAY),
         ("INTERNAL", "Stub process 'x' is not healthy.", AWAY),
         ("INTERNAL", "Model 'lprnet' is not ready.", AWAY),
         ("INTERNAL", "Received RST_STREAM with error code 2", AWAY),
-        ("UNKNOWN", "Stream removed", AWAY),
         ("CANCELLED", "", AWAY),
         ("INTERNAL", "Traceback: /srv/model.py", "recognizer-failed"),
         ("INVALID_ARGUMENT", "unexpected output", "recognizer-mismatch"),
@@ -126,25 +124,29 @@ def test_photos_go_to_each_triton_in_turn_and_on_when_one_ends():
 
 
 @pytest.mark.parametrize(
-    ("url", "reason"),
+    "url",
     [
-        ("triton:8001", None),
-        ("grpc://triton.plates.svc:8001", None),
-        ("[::1]:8001", None),
-        ("ipv4:10.0.0.1:8001,10.0.0.2:8001", None),
-        ("ipv6:[::1]:8001,[::2]:8001", None),
-        ("one:8001,two:8001", "list them: ipv4:"),
-        ("triton:80010", "no address"),
-        ("ipv4:10.0.0.1:8001,", "no port"),
-        ("ipv4:10.0.0.1,10.0.0.2:8001", "no address"),
+        "triton:8001",
+        "grpc://triton.plates.svc:8001",
+        "[::1]:8001",
+        "ipv4:10.0.0.1:8001,10.0.0.2:8001",
+        "ipv6:[::1]:8001,[::2]:8001",
     ],
 )
-def test_addresses_of_one_triton_or_several(url, reason):
-    if reason is None:
-        assert Settings(triton_url=url).triton_address == url.removeprefix("grpc://")
-    else:
-        with pytest.raises(ValidationError, match=reason):
-            Settings(triton_url=url)
+def test_addresses_of_one_triton_or_several(url):
+    assert Settings(triton_url=url).triton_address == url.removeprefix("grpc://")
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        *("triton", "http://triton:8001", "triton:80010", "triton:0", "one:8001,two:8001"),
+        *("ipv4:10.0.0.1:8001,", "ipv4:10.0.0.1,10.0.0.2:8001"),
+    ],
+)
+def test_addresses_that_make_no_sense(url):
+    with pytest.raises(ValidationError, match=r"host:port.*8001.*list them: ipv4:"):
+        Settings(triton_url=url)
 
 
 def test_ready_asks_once_for_many_and_waits_longer_than_an_answer_stays_young(fake):
@@ -213,5 +215,4 @@ def test_a_triton_that_never_answers_and_photos_on_the_wire_to_it(algorithm):
             photo = PHOTO + bytes(50_000)  # fits into the first window of HTTP/2
             assert_problem(post_raw(client, photo), 504, "recognizer-timeout")
             assert_problem(client.get("/readyz"), 503, None)
-            assert client.get("/healthz").status_code == 200
     assert (sent.result() > len(photo)) == (algorithm == "none")

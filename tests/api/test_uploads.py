@@ -56,7 +56,6 @@ def test_heic_is_taken_where_jpeg_is(client, fake):
         (r'filename="C:\photos\a.jpg"', "a.jpg"),
         ('filename="номер.jpg"', "номер.jpg"),
         ("filename*=UTF-8''%D0%BD%D0%BE%D0%BC%D0%B5%D1%80.jpg", "номер.jpg"),
-        ("filename*=UTF-8''%FF%FE.jpg", "\ufffd\ufffd.jpg"),
         ("filename*=UTF-8''..%2F..%2Fetc%2Fpasswd", "passwd"),
         ('filename="a%0d%0ab\x1b[31m.jpg"', "a%0d%0ab[31m.jpg"),
         (f'filename="{"x" * 300}"', "x" * 255),

@@ -15,14 +15,15 @@ from support import wait_until
 
 from fuzzing.documents import send_documented
 from fuzzing.exchange import send
-from fuzzing.kinds import KINDS, LARGEST, make_largest
+from fuzzing.kinds import KINDS
 from fuzzing.tensors import overflow, send_tensors
 from fuzzing.verdicts import violation
 from plates.benchmarks.service import footprints
 from plates.cli.serve import TRITON
 from plates.serving.running import running_service
 
-_DOCUMENTED_SHARE = 0.108
+DOCUMENTED = "openapi document"
+_DOCUMENTED_SHARE = 0.1
 _WORKERS = 4
 # The rest is a waste of time once the service is known to be broken.
 _MAX_VIOLATIONS = 50
@@ -75,20 +76,14 @@ class Campaign:
     """
 
     def __init__(
-        self,
-        service: Service,
-        seed: int,
-        count: int,
-        folder: Path,
-        least: int = 5,
-        growth_mb: float = _GROWTH_MB,
+        self, service: Service, seed: int, count: int, folder: Path, growth_mb: float = _GROWTH_MB
     ) -> None:
-        """Plan to send `count` requests, `least` of each kind; failing ones are saved to `folder`.
+        """Plan to send `count` requests; failing ones are saved to `folder`.
 
         Memory may grow by `growth_mb` above its share: pools fill in short campaigns, too.
         """
         self._service, self._seed, self._count, self._folder = service, seed, count, folder
-        self._least, self._growth_mb = least, growth_mb
+        self._growth_mb = growth_mb
         self.sent: list[tuple[str, str, float, str | None]] = []
         self.violations: list[str] = []
         self._notes: list[str] = []
@@ -96,12 +91,11 @@ class Campaign:
     def run(self) -> None:
         """Warm up, send everything, and look at the processes before and after."""
         service, seed = self._service, self._seed
-        make_largest()
-        # First, because it decides by itself how many requests make sense.
         share = round(self._count * _DOCUMENTED_SHARE)
-        send_documented(service.url, seed, share, lambda *a: self._note("openapi document", *a))
-        planned = self._plan(self._count - len(self.sent))
-        warm_up = len(planned) // 4
+        send_documented(service.url, seed, share, lambda *a: self._note(DOCUMENTED, *a))
+        shares = [share for _, share in KINDS.values()]
+        kinds = random.Random(seed).choices([*KINDS], shares, k=self._count - len(self.sent))
+        planned, warm_up = [*enumerate(kinds)], len(kinds) // 4
         self._send_all(planned[:warm_up])
         before = footprints(service.pid)
         self._send_all(planned[warm_up:])
@@ -110,24 +104,17 @@ class Campaign:
             for model, status, wrong in send_tensors(service.triton, seed, self._count // 50):
                 self._note(model, status, 0.0, wrong)
         self._judge(before, after)
-        if service.triton:
-            self._send_overflow(service.triton)
+        if service.triton:  # The last kind ends a process, and the supervisor must see to that.
+            whole = service.parts()
+            self._notes.append(f"a shape that overflows, to Triton: {overflow(service.triton)}")
+            time.sleep(_NOTICED_S)
+            self._expect_healed(whole)
 
-    def _plan(self, count: int) -> list[tuple[str, int]]:
-        """Kinds and numbers, in an order that only the seed decides."""
-        rng, shares = random.Random(self._seed), [share for _, share in KINDS.values()]
-        kinds = [*KINDS] * self._least
-        kinds += rng.choices([*KINDS], shares, k=max(0, count - len(kinds)))
-        rng.shuffle(kinds)
-        # The largest come first: what they leave behind is no growth.
-        kinds.sort(key=lambda kind: kind != LARGEST)
-        return [(kind, number) for number, kind in enumerate(kinds)]
-
-    def _send_all(self, planned: list[tuple[str, int]]) -> None:
+    def _send_all(self, planned: list[tuple[int, str]]) -> None:
         with ThreadPoolExecutor(_WORKERS) as pool:
             list(pool.map(lambda pair: self._send(*pair), planned))
 
-    def _send(self, kind: str, number: int) -> None:
+    def _send(self, number: int, kind: str) -> None:
         if len(self.violations) >= _MAX_VIOLATIONS:
             return
         attempt = KINDS[kind][0](random.Random(f"{self._seed} {kind} {number}"))
@@ -136,8 +123,9 @@ class Campaign:
         took = time.monotonic() - start
         wrong = violation(attempt, answer)
         if wrong:
-            name = f"{number:05d}-{kind.replace(' ', '-')}.http"
-            wrong = f"{attempt.path}: {wrong} (replay: {attempt.save(self._folder / name)})"
+            file = self._folder / f"{number:05d}-{kind.replace(' ', '-')}.http"
+            file.write_bytes(b"".join(attempt.pieces))
+            wrong = f"{attempt.path}: {wrong} (replay: nc HOST PORT < {file})"
         self._note(kind, answer.status, took, wrong)
 
     def _note(self, kind: str, status: object, seconds: float, wrong: str | None) -> None:
@@ -157,13 +145,6 @@ class Campaign:
         self.violations += [f"in the log: {line[:300]}" for line in lines]
         self._expect_healed()
 
-    def _send_overflow(self, address: str) -> None:
-        """The last kind: it ends a process, and the supervisor must see to that."""
-        whole = self._service.parts()
-        self._notes.append(f"a shape that overflows, straight to Triton: {overflow(address)}")
-        time.sleep(_NOTICED_S)
-        self._expect_healed(whole)
-
     def _expect_healed(self, parts: Counter[str] | None = None) -> None:
         start = time.monotonic()
         try:
@@ -174,15 +155,11 @@ class Campaign:
             self.violations.append(f"not whole and ready again: {self._service.parts()}")
 
     def table(self) -> str:
-        """What came, as text: kinds, then processes, then what was wrong."""
-        rows = pd.DataFrame(self.sent, columns=["kind", "status", "slowest_s", "wrong"])
-        kinds = rows.groupby("kind", sort=False)
-        table = kinds.agg({"status": "size", "slowest_s": "max", "wrong": "count"})
-        table = table.rename(columns={"status": "sent"})
-        table["statuses"] = [
-            ", ".join(f"{status}: {n}" for status, n in sorted(Counter(found).items()))
-            for _, found in kinds["status"]
-        ]
+        """What came, as text: kinds with their statuses, then processes, then what was wrong."""
+        rows = pd.DataFrame(self.sent, columns=["kind", "status", "seconds", "wrong"])
+        table = rows.groupby(["kind", "status"]).agg(
+            sent=("wrong", "size"), slowest_s=("seconds", "max"), wrong=("wrong", "count")
+        )
         lines = [table.to_string(float_format="%.2f"), "", *self._notes, ""]
         lines += [f"WRONG {number}: {text}" for number, text in enumerate(self.violations, 1)]
         return "\n".join(lines)

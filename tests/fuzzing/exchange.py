@@ -4,57 +4,24 @@ import http.client
 import socket
 import time
 from dataclasses import dataclass, field
-from pathlib import Path
 from urllib.parse import urlsplit
+
+from gateway_support import ALPR, BATCH, READER
 
 # Longer than any deadline of the service: what takes longer takes for ever.
 ANSWER_S = 45.0
 _MAX_ANSWER_BYTES = 64 * 2**20
 
-PLATES, BATCH = "/v1/plates", "/v1/plates/batch"
-READER, ALPR = "/v1/plate-reader/", "/v1/vision/alpr"
+PLATES = "/v1/plates"
 # Each with the field that a photo has there.
 SINGLE = {
-    PLATES: b"image",
-    READER: b"upload",
-    "/v1/plate-reader": b"upload",
-    ALPR: b"upload",
-    "/v1/image/alpr": b"upload",
+    PLATES: "image",
+    READER: "upload",
+    "/v1/plate-reader": "upload",
+    ALPR: "upload",
+    "/v1/image/alpr": "upload",
 }
-PHOTO_FIELDS = SINGLE | {BATCH: b"image"}
-BOUNDARY = b"x-limit"
-FORM = b"multipart/form-data; boundary=" + BOUNDARY
-
-Header = tuple[bytes, bytes]
-
-
-def head(method: bytes, target: bytes, *headers: Header) -> bytes:
-    """A request's head, its connection not kept."""
-    fields = ((b"Host", b"localhost"), (b"Connection", b"close"), *headers)
-    lines = b"".join(name + b": " + value + b"\r\n" for name, value in fields)
-    return method + b" " + target + b" HTTP/1.1\r\n" + lines + b"\r\n"
-
-
-def post(path: str, kind: bytes, body: bytes, *headers: Header, query: bytes = b"") -> bytes:
-    described = ((b"Content-Type", kind), (b"Content-Length", b"%d" % len(body)))
-    return head(b"POST", path.encode() + query, *described, *headers) + body
-
-
-def raw_photo(path: str, photo: bytes, *headers: Header, query: bytes = b"") -> bytes:
-    return post(path, b"image/jpeg", photo, *headers, query=query)
-
-
-def part(name: bytes, content: bytes, filename: bytes | None = None, *lines: bytes) -> bytes:
-    """One part of a form, without the boundary before it."""
-    disposition = b'Content-Disposition: form-data; name="' + name + b'"'
-    if filename is not None:
-        disposition += b'; filename="' + filename + b'"'
-    return b"\r\n".join((disposition, *lines, b"", content))
-
-
-def form(*parts: bytes, boundary: bytes = BOUNDARY) -> bytes:
-    opened = b"".join(b"--" + boundary + b"\r\n" + each + b"\r\n" for each in parts)
-    return opened + b"--" + boundary + b"--\r\n"
+PHOTO_FIELDS = SINGLE | {BATCH: "image"}
 
 
 @dataclass(frozen=True)
@@ -68,12 +35,6 @@ class Attempt:
     may_stay_silent: bool = False  # the connection may end without an answer
     may_time_out: bool = False  # 408 and 504 are right answers
     statuses: frozenset[int] | None = None  # the only right ones; None leaves it to the rules
-
-    def save(self, path: Path) -> Path:
-        """Write the bytes for `nc HOST PORT < FILE`."""
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(b"".join(self.pieces))
-        return path
 
 
 @dataclass(frozen=True)

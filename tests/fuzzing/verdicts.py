@@ -5,12 +5,13 @@ import math
 import re
 from typing import Any
 
+from gateway_support import ALPR, BATCH, READER
 from pydantic import BaseModel
 
 from api.answers import BatchAnswer, PlatesAnswer, ProblemDocument
 from api.compat.codeproject_ai import AlprAnswer
 from api.compat.plate_recognizer import PlateReaderAnswer
-from fuzzing.exchange import ALPR, BATCH, PLATES, READER, Answer, Attempt
+from fuzzing.exchange import PLATES, Answer, Attempt
 
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _READER_PATHS, _ALPR_PATHS = (READER.rstrip("/"), "/info"), (ALPR, "/v1/image/alpr")
