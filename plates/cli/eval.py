@@ -37,7 +37,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_number(parser, "--per-type", 500, text)
     add_number(parser, "--clips", 48, "render N clips of 16 frames")
     add_number(parser, "--workers", 2, "processes that render")
-    add_number(parser, "--threads", None, "CPU threads (default: all cores)", least=1)
     parser.add_argument("--misses", action="store_true", help="list every failure")
     text = "draw the failures, a file for each part: FILE-labelled.png and so on"
     parser.add_argument("--sheet", type=Path, metavar="FILE.png", help=text)
@@ -48,12 +47,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     parts = [part for part in PARTS if part in (arguments.parts or PARTS)]
     _check(arguments, parts)
-    if arguments.threads:
-        # Read by the served engine's runtimes; torch has a setting of its own.
-        os.environ["PLATES_THREADS"] = str(arguments.threads)
-        import torch
-
-        torch.set_num_threads(arguments.threads)
     nets = options.load_nets(arguments)
     from plates.cli.scoring import score_parts
 
