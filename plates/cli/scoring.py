@@ -52,7 +52,7 @@ def score_parts(arguments: argparse.Namespace, parts: Sequence[str], nets: Nets)
                         path = arguments.sheet
                         end = row.replace(",", "").replace(" ", "-")
                         sheet = failure_sheet(board, row, [about])
-                        sheet.savefig(path.with_stem(f"{path.stem}-{end}"))
+                        sheet.save(path.with_stem(f"{path.stem}-{end}"))
     except (ImageError, LabelError) as error:
         raise CommandError(printable(error), status=2) from error
     print("", *table(boards), sep="\n")

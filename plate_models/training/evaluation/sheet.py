@@ -1,27 +1,23 @@
-"""Contact sheets for a person: each failure as the photo shows it, rectified, and in words."""
+"""Contact sheets for a person: each failure as the photo shows it, and in words."""
 
 from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.patches import Rectangle
+from PIL import Image, ImageDraw
 
 from plate_models.training.evaluation.scoreboard import Answer, PlateResult, Scoreboard
-from plate_models.training.imaging import Image
 
 _COLUMNS = 4
 # Cells of each sort.
 _MOST = 60
-# Inches, at 100 pixels each.
-_WIDTH, _CELL_HEIGHT, _LINE_HEIGHT = 12.4, 4.0, 0.2
-# Heights of a cell's three parts: the photo, the rectified plate, the words.
-_PARTS = (16, 7, 13)
+# In pixels: a cell's part of the photo, and the words below it.
+_VIEW_WH, _WORDS_HEIGHT, _LINE_HEIGHT = (304, 171), 110, 15
+_MARGIN = 6
 
 
-def failure_sheet(board: Scoreboard, title: str, about: Sequence[str]) -> Figure:
-    """Draw every failure: the photo, the rectified plate, what is right, and what was read.
+def failure_sheet(board: Scoreboard, title: str, about: Sequence[str]) -> Image.Image:
+    """Draw every failure: the photo, what is right, and what was read.
 
     After them come boxes where no plate is labelled, those with a readable text first. The title
     names the photos; ``about`` are lines for the sheet's head, such as the weights and the date.
@@ -37,50 +33,42 @@ def failure_sheet(board: Scoreboard, title: str, about: Sequence[str]) -> Figure
     ]
     shown: list[PlateResult | Answer]
     shown = [*board.failures[:_MOST], *others[:_MOST]]
-    rows, top = max(1, -(-len(shown) // _COLUMNS)), _LINE_HEIGHT * (len(head) + 2)
-    height = top + rows * _CELL_HEIGHT
-    figure = Figure(figsize=(_WIDTH, height), dpi=100)
-    figure.text(0.02, 1 - _LINE_HEIGHT / height, "\n".join(head), va="top", parse_math=False)
-    axes = figure.subplots(3 * rows, _COLUMNS, squeeze=False, height_ratios=_PARTS * rows)
-    figure.subplots_adjust(0.02, 0, 0.98, 1 - top / height, wspace=0.05, hspace=0.1)
-    for part in axes.flat:
-        part.set_axis_off()
+    top = _LINE_HEIGHT * (len(head) + 2)
+    width, height = _VIEW_WH[0] + _MARGIN, _VIEW_WH[1] + _WORDS_HEIGHT
+    size = _COLUMNS * width + _MARGIN, top + height * -(-len(shown) // _COLUMNS)
+    sheet = Image.new("RGB", size, "white")
+    draw = ImageDraw.Draw(sheet)
+    draw.multiline_text((_MARGIN, _MARGIN), "\n".join(head), "black")
     for place, one in enumerate(shown):
         row, column = divmod(place, _COLUMNS)
-        _draw(one, board.loads[one.photo](), *axes[3 * row : 3 * row + 3, column])
-    return figure
+        x, y = _MARGIN + column * width, top + row * height
+        sheet.paste(_view(one, Image.fromarray(board.loads[one.photo]())), (x, y))
+        draw.multiline_text((x, y + _VIEW_WH[1]), "\n".join(_words(one)), "black")
+    return sheet
 
 
-def _draw(shown: PlateResult | Answer, photo: Image, view: Axes, plate: Axes, words: Axes) -> None:
-    """Draw a failure, or an answer without a label, into the three parts of its cell."""
-    answer: Answer | None
-    if isinstance(shown, Answer):
-        answer, boxes = shown, []
-        lines = ["readable" if shown.text else "not readable"]
+def _view(shown: PlateResult | Answer, photo: Image.Image) -> Image.Image:
+    """The part of the photo around a failure, or around an answer without a label."""
+    if isinstance(shown, PlateResult):
+        boxes = [(shown.label.box, "lime"), *((a.box, "orange") for a in shown.answers[:1])]
     else:
-        answer, label = next(iter(shown.answers), None), shown.label
-        boxes = [(label.box, "lime")]
-        lines = [
-            f"{shown.failure}: IoU {shown.iou:.2f}",
-            f"{label.box[2] - label.box[0]:.0f} px wide, {label.light or 'light unknown'}",
-            f"right         {label.text if label.legible else '?'}",
-            f"labelled box  {shown.in_label.guess or '-'}",
-        ]
-    if answer:
-        boxes.append((answer.box, "darkorange"))
-        lines += [f"box found     {answer.guess or '-'}", f"{answer.format}, {answer.score:.3f}"]
-        if answer.crop is not None:
-            plate.imshow(answer.crop, aspect="auto")
-    lines.append(shown.photo[:40])
-    words.text(0, 1, "\n".join(lines), va="top", size=9, family="monospace", parse_math=False)
+        boxes = [(shown.box, "orange")]
     corners = np.array([box for box, _ in boxes]).reshape(-1, 2)
-    (left, top), (right, bottom) = corners.min(axis=0), corners.max(axis=0)
-    half = max(right - left, 16 / 9 * (bottom - top), 1.0) / 1.2
-    x, y = (left + right) / 2, (top + bottom) / 2
-    x0, y0 = (max(int(low), 0) for low in (x - half, y - half * 9 / 16))
-    seen = photo[y0 : max(int(y + half * 9 / 16), 1), x0 : max(int(x + half), 1)]
-    view.imshow(seen, extent=(x0, x0 + seen.shape[1], y0 + seen.shape[0], y0), aspect="auto")
-    view.set(xlim=(x - half, x + half), ylim=(y + half * 9 / 16, y - half * 9 / 16))
+    low, high = corners.min(axis=0), corners.max(axis=0)
+    half = max(*((high - low) * (1, 16 / 9)), 1.0) / 1.2 * np.array((1, 9 / 16))
+    corner = (low + high) / 2 - half
+    view = photo.crop((*corner, *(corner + 2 * half))).resize(_VIEW_WH)
+    draw, scale = ImageDraw.Draw(view), _VIEW_WH / (2 * half)
     for box, colour in boxes:
-        size = box[2] - box[0], box[3] - box[1]
-        view.add_patch(Rectangle(box[:2], *size, fill=False, edgecolor=colour, linewidth=2))
+        moved = (np.reshape(box, (2, 2)) - corner) * scale
+        draw.rectangle(moved.ravel().tolist(), outline=colour, width=2)
+    return view
+
+
+def _words(shown: PlateResult | Answer) -> list[str]:
+    if isinstance(shown, PlateResult):
+        box = shown.label.box
+        about = f"{box[2] - box[0]:.0f} px wide, {shown.label.light or 'light unknown'}"
+        return [*shown.words, about, shown.photo]
+    read = shown.text or f"not readable: {shown.guess or '-'}"
+    return [read, f"{shown.format}, {shown.score:.3f}", shown.photo]

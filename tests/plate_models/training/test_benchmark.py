@@ -130,14 +130,14 @@ def test_each_fault_shows_in_its_column(monkeypatch: pytest.MonkeyPatch) -> None
         return board, {name for name, yes in board.plates[0].to_dict()["verdicts"].items() if yes}
 
     board, hits = score(moved(right, 0.02 * (label.box[2] - label.box[0])))
-    assert len(hits) == 8 and not board.wrong_texts
+    assert len(hits) == 8 and not board.lines()
     error = board.plates[0].corner_error
     assert error and error == pytest.approx(0.02, rel=0.2)
     board, hits = score()
     assert hits & NAMES == {"no wrong text"} and board.plates[0].corner_error is None
     assert score(wrong)[1] & NAMES == {"found, IoU 0.5", "format"}
     board, hits = score(right, moved(wrong, 2e3))
-    assert "read right, end to end" in hits and len(board.wrong_texts) == 1
+    assert "read right, end to end" in hits and len(board.lines()) == 1
 
 
 def test_eval_scores_the_benchmark_without_any_data(
