@@ -75,7 +75,6 @@ def save_published(folder: Path) -> None:
 
 def test_serve_measures_a_service_beside_the_published_pipeline(tmp_path, monkeypatch):
     monkeypatch.setattr(serve, "CONCURRENCIES", (1, 2))
-    monkeypatch.setattr(serve, "_WARM_UPS", 0)
     monkeypatch.setenv("GOMP_SPINCOUNT", "0")  # The published shape unsets it.
     save_published(tmp_path)
     answer = Reply(b'{"plates": [{"box": [100, 100, 200, 130]}]}')
