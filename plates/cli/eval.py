@@ -5,11 +5,23 @@ compare` sets two files of --json side by side: of two versions, or of two engin
 """
 
 import argparse
+import json
 import os
+from collections.abc import Callable, Iterable, Iterator
+from datetime import date
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+from tqdm import tqdm
+
+from plate_models.images import ImageError
 from plates.cli import CommandError, options, printable
 from plates.cli.options import add_number
+from plates.cli.samples import SAMPLES
+
+if TYPE_CHECKING:
+    from plate_models.training.evaluation.scoreboard import Scoreboard
+    from plate_models.training.evaluation.sets import Photo
 
 PARTS = {
     "labelled": "DIR/ru_photos (images/ and plates.csv; or DIR is itself such a set)",
@@ -45,12 +57,42 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    """Evaluate, print, and keep and draw what is asked for; the table of all comes at the end."""
     parts = [part for part in PARTS if part in (arguments.parts or PARTS)]
     _check(arguments, parts)
-    nets = options.load_nets(arguments)
-    from plates.cli.scoring import score_parts
+    from plate_models.training.evaluation.scoreboard import Scoreboard, score, table
+    from plate_models.training.labels import LabelError
+    from plate_models.weights import check_manifest
 
-    score_parts(arguments, parts, nets)
+    nets, weights = options.load_nets(arguments), arguments.weights or options.RELEASED_WEIGHTS
+    head = {"weights": check_manifest(weights), "engine": nets.engine, "device": nets.device}
+    head["date"] = date.today().isoformat()
+    about = "weights {weights}, engine {engine} on {device}, {date}".format_map(head)
+    print(about, flush=True)
+    boards: dict[str, Scoreboard] = {}
+    try:
+        for part in parts:
+            try:
+                photos = _photos(part, arguments)
+            except FileNotFoundError as error:
+                if arguments.parts or part == "labelled":
+                    raise
+                print(f"\n{part}: left out: {printable(error)}")
+                continue
+            found = score(tqdm(photos, part, disable=None), nets)
+            boards |= found
+            lines = [*table(found), *_details(found, arguments.misses)]
+            print("", *map(printable, lines), sep="\n", flush=True)
+            if arguments.json:
+                # After each part: a run may take an hour.
+                kept: dict[str, Any] = {row: board.to_dict() for row, board in boards.items()}
+                text = json.dumps({**head, "rows": kept}, ensure_ascii=False, allow_nan=False)
+                arguments.json.write_text(text + "\n", encoding="utf-8")
+            if arguments.sheet:
+                _draw(found, about, arguments.sheet)
+    except (ImageError, LabelError) as error:
+        raise CommandError(printable(error), status=2) from error
+    print("", *table(boards), sep="\n")
     return 0
 
 
@@ -64,3 +106,35 @@ def _check(arguments: argparse.Namespace, parts: list[str]) -> None:
     for file in (arguments.sheet, arguments.json):
         if file and not file.parent.is_dir():
             raise CommandError(f"{printable(file)}: its folder does not exist")
+
+
+def _photos(part: str, arguments: argparse.Namespace) -> "Iterable[Photo]":
+    from plate_models.training.evaluation import sets
+
+    loads: dict[str, Callable[[], Iterable[Photo]]] = {
+        "labelled": lambda: sets.russian(arguments.data),
+        "worse": lambda: sets.worse(arguments.data),
+        "latin": lambda: sets.latin(arguments.data),
+        "world": lambda: sets.world(arguments.data),
+        "no-plates": lambda: sets.without_plates(arguments.data),
+        "samples": lambda: sets.samples(SAMPLES),
+        "rendered": lambda: sets.rendered(arguments.per_type, arguments.workers),
+        "video": lambda: sets.video(arguments.clips, arguments.workers),
+    }
+    return loads[part]()
+
+
+def _details(boards: "dict[str, Scoreboard]", misses: bool) -> Iterator[str]:
+    """Beside the table: the texts and failures of each row, by photo."""
+    for row, board in boards.items():
+        if named := board.lines() + (board.failure_lines() if misses else []):
+            yield from ("", f"{row}: readable texts that are wrong or not labelled", *named)
+
+
+def _draw(boards: "dict[str, Scoreboard]", about: str, path: Path) -> None:
+    from plate_models.training.evaluation.sheet import failure_sheet
+
+    for row, board in boards.items():
+        if board.failures or board.elsewhere:
+            end = row.replace(",", "").replace(" ", "-")
+            failure_sheet(board, row, [about]).save(path.with_stem(f"{path.stem}-{end}"))
