@@ -50,14 +50,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_number(parser, "--clips", 48, "render N clips of 16 frames")
     add_number(parser, "--workers", 2, "processes that render")
     parser.add_argument("--misses", action="store_true", help="list every failure")
-    text = "draw the failures, a file for each part: FILE-labelled.png and so on"
-    parser.add_argument("--sheet", type=Path, metavar="FILE.png", help=text)
     text = "keep everything, plate by plate, as JSON"
     parser.add_argument("--json", type=Path, metavar="FILE", help=text)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Evaluate, print, and keep and draw what is asked for; the table of all comes at the end."""
+    """Evaluate, print, and keep what is asked for; the table of all comes at the end."""
     parts = [part for part in PARTS if part in (arguments.parts or PARTS)]
     _check(arguments, parts)
     from plate_models.training.evaluation.scoreboard import Scoreboard, score, table
@@ -67,8 +65,7 @@ def run(arguments: argparse.Namespace) -> int:
     nets, weights = options.load_nets(arguments), arguments.weights or options.RELEASED_WEIGHTS
     head = {"weights": check_manifest(weights), "engine": nets.engine, "device": nets.device}
     head["date"] = date.today().isoformat()
-    about = "weights {weights}, engine {engine} on {device}, {date}".format_map(head)
-    print(about, flush=True)
+    print("weights {weights}, engine {engine} on {device}, {date}".format_map(head), flush=True)
     boards: dict[str, Scoreboard] = {}
     try:
         for part in parts:
@@ -88,8 +85,6 @@ def run(arguments: argparse.Namespace) -> int:
                 kept: dict[str, Any] = {row: board.to_dict() for row, board in boards.items()}
                 text = json.dumps({**head, "rows": kept}, ensure_ascii=False, allow_nan=False)
                 arguments.json.write_text(text + "\n", encoding="utf-8")
-            if arguments.sheet:
-                _draw(found, about, arguments.sheet)
     except (ImageError, LabelError) as error:
         raise CommandError(printable(error), status=2) from error
     print("", *table(boards), sep="\n")
@@ -103,9 +98,8 @@ def _check(arguments: argparse.Namespace, parts: list[str]) -> None:
             "give --data DIR, or set PLATES_DATA; without data choose of "
             + " ".join(f"--{part}" for part in WITHOUT_DATA)
         )
-    for file in (arguments.sheet, arguments.json):
-        if file and not file.parent.is_dir():
-            raise CommandError(f"{printable(file)}: its folder does not exist")
+    if arguments.json and not arguments.json.parent.is_dir():
+        raise CommandError(f"{printable(arguments.json)}: its folder does not exist")
 
 
 def _photos(part: str, arguments: argparse.Namespace) -> "Iterable[Photo]":
@@ -129,12 +123,3 @@ def _details(boards: "dict[str, Scoreboard]", misses: bool) -> Iterator[str]:
     for row, board in boards.items():
         if named := board.lines() + (board.failure_lines() if misses else []):
             yield from ("", f"{row}: readable texts that are wrong or not labelled", *named)
-
-
-def _draw(boards: "dict[str, Scoreboard]", about: str, path: Path) -> None:
-    from plate_models.training.evaluation.sheet import failure_sheet
-
-    for row, board in boards.items():
-        if board.failures or board.elsewhere:
-            end = row.replace(",", "").replace(" ", "-")
-            failure_sheet(board, row, [about]).save(path.with_stem(f"{path.stem}-{end}"))

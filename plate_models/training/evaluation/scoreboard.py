@@ -1,14 +1,13 @@
 """What was read on each plate, and the table of `plates eval`: values to keep, count, compare."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import torch
-from numpy.typing import NDArray
 
 from plate_models.detection import box_iou_xyxy
 from plate_models.engines.nets import Nets
@@ -16,8 +15,6 @@ from plate_models.pipeline import Plate, choose_readings, read_regions
 from plate_models.training.evaluation.sets import LEAST_IOU, Photo
 from plate_models.training.figures import Count, proportion
 from plate_models.training.labels import Box, LabelledPlate
-
-Pixels = NDArray[np.uint8]
 
 # A found box that overlaps a label this much answers for that plate, though badly.
 _SAME_PLATE_IOU = 0.1
@@ -204,17 +201,13 @@ class Scoreboard:
     # Answers that overlap no label. Where plates may have been left unlabelled, a person has to
     # look at them.
     elsewhere: list[Answer] = field(default_factory=list)
-    # What loads the photos that a sheet may show.
-    loads: dict[str, Callable[[], Pixels]] = field(default_factory=dict, repr=False)
 
     def add(self, photo: Photo, nets: Nets) -> None:
-        """Score a photo, and keep what a sheet may show of it."""
+        """Score a photo."""
         plates, elsewhere = score_photo(photo, nets)
         self.photos += 1
         self.elsewhere += elsewhere
         self.plates += plates
-        if elsewhere or any(plate.failure for plate in plates):
-            self.loads[photo.name] = lambda: photo.open()[0]
 
     @property
     def failures(self) -> list[PlateResult]:

@@ -210,7 +210,6 @@ def test_the_samples_are_found_and_read(tmp_path: Path, nets: Nets) -> None:
     assert row == "ru_photos" and list(counts.values())[:6] == [3, 3, 2, 2, 2, 2]
     (wrong,) = board.lines()
     assert SCENES[0] in wrong and "read X556XM750  right X556XM75," in wrong
-    assert board.loads[SCENES[0]]().shape[2] == 3
     ((_, grey),) = score((p for p in sets.worse(data) if "grey" in p.row), nets).items()
     assert {c.name: c.hits for c in grey.counts()}[FOUND] == 3
 
