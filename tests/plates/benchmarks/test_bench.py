@@ -4,7 +4,6 @@ import asyncio
 import json
 import math
 import time
-import warnings
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -66,12 +65,11 @@ def save_published(folder: Path) -> None:
     """Stand-ins for the published recognizer, which is not part of the project."""
     flat = torch.nn.Sequential(torch.nn.AvgPool2d((24, 5)), torch.nn.Flatten(2))
     spread = torch.nn.Sequential(torch.nn.Conv2d(3, 23, 1), flat)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # The published ones are TorchScript.
-        for name, net in (("stn", torch.nn.Identity()), ("lprnet", spread)):
-            torch.jit.trace(net, torch.zeros(1, 3, 24, 94)).save(folder / f"{name}.pt")
+    for name, net in (("stn", torch.nn.Identity()), ("lprnet", spread)):
+        torch.jit.trace(net, torch.zeros(1, 3, 24, 94)).save(folder / f"{name}.pt")
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning:torch")  # TorchScript's
 def test_serve_measures_a_service_beside_the_published_pipeline(tmp_path, monkeypatch):
     monkeypatch.setattr(serve, "CONCURRENCIES", (1, 2))
     monkeypatch.setenv("GOMP_SPINCOUNT", "0")  # The published shape unsets it.
