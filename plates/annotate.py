@@ -21,15 +21,11 @@ class Drawable(Protocol):
 
     @property
     def text(self) -> str:
-        """What stands on it, if it is readable."""
+        """What stands on it; "" if it is not readable."""
 
     @property
     def quad(self) -> Sequence[Sequence[float]]:
         """Its corners."""
-
-    @property
-    def readable(self) -> bool:
-        """Whether it is."""
 
 
 def annotate(image: NDArray[np.uint8], plates: Iterable[Drawable]) -> NDArray[np.uint8]:
@@ -37,7 +33,7 @@ def annotate(image: NDArray[np.uint8], plates: Iterable[Drawable]) -> NDArray[np
     drawn = image.copy()
     line = max(1, round(max(image.shape[:2]) / 640))
     for plate in plates:
-        colour = READABLE_RGB if plate.readable else UNREADABLE_RGB
+        colour = READABLE_RGB if plate.text else UNREADABLE_RGB
         corners = np.round(np.asarray(plate.quad, np.float64) * 2**_SHIFT).astype(np.int32)
         cv2.polylines(drawn, [corners], True, colour, line, cv2.LINE_AA, _SHIFT)
         _label(drawn, plate, colour, line)

@@ -18,7 +18,6 @@ from dataclasses import replace
 from functools import cache, partial
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -38,7 +37,7 @@ from plate_models.training.synthetic.photo import camera
 from plate_models.training.synthetic.plates import PlateStyle
 from plate_models.training.tables import choose
 from plate_models.training.worker_pool import map_ahead
-from plate_models.weights import WEIGHTS_DIR, Modules, load_modules, measured_with
+from plate_models.weights import Modules, load_modules, measured_with
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
@@ -63,45 +62,20 @@ _STYLE = CropStyle(
 )
 
 
-class Result(NamedTuple):
-    """A calibration, and what is known of it as JSON-ready values."""
-
-    calibration: Calibration
-    report: dict[str, Any]
-
-    def lines(self) -> list[str]:
-        """The report for a terminal."""
-        found = {"as read": "measured_uncalibrated", "calibrated": "measured"}
-        table = pd.DataFrame({name: self.report[key] for name, key in found.items()})
-        return [
-            "Measured on crops that were not fitted to:",
-            table.to_string(na_rep="", float_format="%g"),
-            "",
-            f"readable from {self.calibration.readable_from:.4f}, "
-            f"elsewhere from {self.calibration.elsewhere_readable_from:.4f}",
-        ]
-
-    def save(self, folder: Path) -> Path:
-        """Write ``calibration.json`` into a folder; returns the file."""
-        path = folder / NAME
-        path.write_text(self.calibration.to_json(self.report), encoding="utf-8")
-        return path
-
-
 def calibrate(
-    weights: Path = WEIGHTS_DIR,
-    folder: Path = Path("runs/calibration"),
-    crops: int = 20_000,
-    workers: int = 2,
-    most_wrong: float = 0.005,
-    most_wrong_elsewhere: float = 0.09,
-    seed: int = 577,
-) -> Result:
-    """Fit a calibration to one set of crops and measure it on another.
+    weights: Path,
+    folder: Path,
+    crops: int,
+    workers: int,
+    most_wrong: float,
+    most_wrong_elsewhere: float,
+    seed: int,
+) -> list[str]:
+    """Fit a calibration to one set of crops and measure it on another; report for a terminal.
 
     Args:
         weights: Folder of the nets.
-        folder: Where calibration, readings and curves go; the calibration goes nowhere else.
+        folder: Where ``calibration.json``, readings and curves go.
         crops: In each of the two sets.
         workers: Processes that make crops and read them.
         most_wrong: Share of wrong texts accepted among the readable ones of home's formats.
@@ -121,22 +95,30 @@ def calibrate(
     fit, measured = (pd.concat(half, ignore_index=True) for half in halves)
     pinned = replace(isotonic(fit.raw, fit.right), measured_with=measured_with(weights))
     calibration = with_thresholds(pinned, fit, most_wrong, most_wrong_elsewhere)
+    as_read = describe(measured, UNCALIBRATED)
+    calibrated = {**describe(measured, calibration), **_count_readable(measured, calibration)}
     report = {
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
         "seed": seed,
         "crops_fitted": len(fit),
         "accepted_share_of_wrong_readable_texts": most_wrong,
         "accepted_share_elsewhere": most_wrong_elsewhere,
-        "measured_uncalibrated": describe(measured, UNCALIBRATED),
-        "measured": {**describe(measured, calibration), **_count_readable(measured, calibration)},
+        "measured_uncalibrated": as_read,
+        "measured": calibrated,
     }
-    result = Result(calibration, report)
     folder.mkdir(parents=True, exist_ok=True)
+    (folder / NAME).write_text(calibration.to_json(report), encoding="utf-8")
     fit.to_csv(folder / "fit.csv", index=False)
     measured.to_csv(folder / "measure.csv", index=False)
-    result.save(folder)
     _draw(calibration, measured, folder)
-    return result
+    table = pd.DataFrame({"as read": as_read, "calibrated": calibrated})
+    return [
+        "Measured on crops that were not fitted to:",
+        table.to_string(na_rep="", float_format="%g"),
+        "",
+        f"readable from {calibration.readable_from:.4f}, "
+        f"elsewhere from {calibration.elsewhere_readable_from:.4f}",
+    ]
 
 
 # Once in a process: loading the nets for every block would take longer than reading it.

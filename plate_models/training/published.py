@@ -4,7 +4,6 @@ Its recognizer is the published one. Its detector's weights are not to be had: o
 with random weights, takes its place.
 """
 
-import warnings
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -41,11 +40,8 @@ class PublishedShape:
         spec = replace(DETECTOR, classes=("plate",), width_multiple=0.5, depth_multiple=0.33)
         self._spec = spec
         self._detect = YOLOv5Graph(YOLOv5(spec), spec).eval().requires_grad_(False)
-        with warnings.catch_warnings():
-            # TorchScript is deprecated, but it is what was published.
-            warnings.simplefilter("ignore", DeprecationWarning)
-            # Saved on a GPU: without map_location it asks for one.
-            nets = [torch.jit.load(folder / f"{n}.pt", "cpu").eval() for n in ("stn", "lprnet")]
+        # Saved on a GPU: without map_location it asks for one.
+        nets = [torch.jit.load(folder / f"{n}.pt", "cpu").eval() for n in ("stn", "lprnet")]
         self._stn, self._lprnet = nets
 
     @torch.inference_mode()

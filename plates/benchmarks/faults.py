@@ -20,7 +20,7 @@ from typing import Any
 
 from api.status import Status, read_status
 from plates.benchmarks.load import OK, LoadClient, sample_requests
-from plates.benchmarks.report import Report, Rows, Verdict, at_most
+from plates.benchmarks.report import Report, Rows, at_most, none_of
 from plates.benchmarks.service import Service, footprints, service
 from plates.cli import CommandError
 
@@ -52,10 +52,10 @@ def run(_: argparse.Namespace) -> Report:
     with service(None) as serving:
         rows = asyncio.run(measure(serving))
     slowest_s = max(row["healed s"] for row in rows)
-    problems = "; ".join(f"{row['fault']}: {what}" for row in rows for what in row["problems"])
+    problems = (f"{row['fault']}: {what}" for row in rows for what in row["problems"])
     verdicts = [
         at_most("slowest to be healed", slowest_s, HEALED_WITHIN_S, " s"),
-        Verdict("other problems", problems or "none", "none", not problems),
+        none_of("other problems", problems),
     ]
     return Report({"faults": rows}, verdicts)
 

@@ -3,16 +3,31 @@
 import json
 import platform
 import re
+import time
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import date
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import psutil
 
 from plate_models.cores import usable_cores
 
 Rows = list[dict[str, Any]]
+Turn = TypeVar("Turn")
+_WARM_UPS, _LEAST_TURNS = 2, 3
+
+
+def in_turns(measure_all: Callable[[], Turn], seconds: float) -> list[Turn]:
+    """Measure what is compared, in turns: a machine drifts by a tenth within minutes."""
+    for _ in range(_WARM_UPS):
+        measure_all()
+    turns: list[Turn] = []
+    end = time.perf_counter() + seconds
+    while len(turns) < _LEAST_TURNS or time.perf_counter() < end:
+        turns.append(measure_all())
+    return turns
 
 
 @dataclass(frozen=True)
@@ -32,6 +47,12 @@ class Verdict:
 def at_most(what: str, value: float, limit: float, unit: str = "") -> Verdict:
     """Judge a figure that has an upper limit."""
     return Verdict(what, f"{round(value, 2):g}{unit}", f"<= {limit:g}{unit}", bool(value <= limit))
+
+
+def none_of(what: str, found: Iterable[str]) -> Verdict:
+    """Judge that nothing was found of what must not be."""
+    came = ", ".join(found) or "none"
+    return Verdict(what, came, "none", came == "none")
 
 
 @dataclass(frozen=True)

@@ -15,23 +15,22 @@ import argparse
 import asyncio
 import os
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
+from timeit import timeit
 from typing import Any
 
 import httpx
 import pandas
 
 from plates.benchmarks.load import OK, STANDARD_PHOTO, LoadClient, Request, summarise
-from plates.benchmarks.report import Report, Rows, at_most
+from plates.benchmarks.report import Report, Rows, at_most, in_turns
 from plates.benchmarks.service import Service, add_service, service, total_by_part
 from plates.cli import CommandError
 from plates.cli.options import add_number
 
 CONCURRENCIES = (1, 2, 4, 8, 16)
 READY_S, MEMORY_MB = 10.0, 700.0
-_TIMEOUT_S, _WARM_UP_S, _WARM_UPS = 60.0, 1.0, 3
+_TIMEOUT_S, _WARM_UP_S = 60.0, 1.0
 _SHOWN = ("goodput/s", "p50 ms", "p95 ms", "p99 ms", "requests")
 
 
@@ -96,32 +95,25 @@ def compare(url: str, published: Path, photo: bytes, seconds: float) -> Rows:
 
     torch.set_num_threads(usable_cores())
     shape = PublishedShape(published)
-    options: Any = {"trust_env": False, "headers": {"Content-Type": "image/jpeg"}}
-    with httpx.Client(base_url=url, timeout=_TIMEOUT_S, **options) as client:
+    with httpx.Client(base_url=url, timeout=_TIMEOUT_S, trust_env=False) as client:
 
-        def read() -> Rows:
-            plates: Rows = client.post("/v1/plates", content=photo).json()["plates"]
+        def ours() -> Rows:
+            answer = client.post("/v1/plates", content=photo, headers={"Content-Type": "image/*"})
+            plates: Rows = answer.json()["plates"]
             return plates
 
-        boxes = [plate["box"] for plate in read()]
-        readers: dict[str, Callable[[], object]] = {
-            url: read,
-            str(published): lambda: shape.read(decode(photo), boxes),
-        }
-        turns: list[dict[str, float]] = []
-        for reader in [*readers.values()] * _WARM_UPS:
-            reader()
-        end = time.perf_counter() + 2 * seconds
-        while not turns or time.perf_counter() < end:
-            turn = {}
-            for name, reader in readers.items():
-                began = time.perf_counter()
-                reader()
-                turn[name] = 1000 * (time.perf_counter() - began)
-            turns.append(turn)
-    times = pandas.DataFrame(turns)
-    ratio, (low, high) = median_ratio(*(times[name].tolist() for name in readers))
-    rows = [
+        boxes = [plate["box"] for plate in ours()]
+
+        def theirs() -> object:
+            return shape.read(decode(photo), boxes)
+
+        def turn() -> list[float]:
+            return [1000 * timeit(reader, number=1) for reader in (ours, theirs)]
+
+        turns = in_turns(turn, 2 * seconds)
+    times = pandas.DataFrame(turns, columns=[url, str(published)])
+    ratio, (low, high) = median_ratio(*(times[name].tolist() for name in times))
+    rows: Rows = [
         {"reader": name, "photos": len(times), "p50 ms": round(p50, 1)}
         for name, p50 in times.median().items()
     ]

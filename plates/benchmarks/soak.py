@@ -21,7 +21,7 @@ import numpy as np
 import pandas
 
 from plates.benchmarks.load import CLIENT_LEFT, LoadClient, Request, arrivals, sample_requests
-from plates.benchmarks.report import Report, Rows, Verdict
+from plates.benchmarks.report import Report, Rows, Verdict, none_of
 from plates.benchmarks.service import Service, add_service, footprints, service
 from plates.cli import CommandError
 from plates.cli.options import add_number
@@ -68,13 +68,11 @@ def run(arguments: argparse.Namespace) -> Report:
     picture.savefig(arguments.plot, dpi=110)
     came, trends = answers(rows), trends_of(table)
     unexpected = [row for row in came if not row["expected"]]
-    wrong = ", ".join(map("{kind}: {answer}, {requests} times".format_map, unexpected))
     gaps = warm(table).isna().any()
-    changed = ", ".join(sorted(gaps.index[gaps]))
     verdicts = [
         *(steady(trend) for trend in trends if trend["series"] in (MEMORY, SHARED, FILES)),
-        Verdict("unexpected answers", wrong or "0", "0", not wrong),
-        Verdict("processes ended or started", changed or "0", "0", not changed),
+        none_of("unexpected answers", map("{kind}: {answer}, {requests}x".format_map, unexpected)),
+        none_of("processes ended or started", sorted(gaps.index[gaps])),
     ]
     return Report({"answers": came, "trends": trends}, verdicts, {"samples": samples})
 

@@ -22,7 +22,7 @@ import pandas
 
 from plate_models.cores import choose_threads
 from plates.benchmarks.load import STANDARD_PHOTO
-from plates.benchmarks.report import Report, Rows, Verdict, write_json
+from plates.benchmarks.report import Report, Rows, Verdict, in_turns, none_of, write_json
 from plates.cli.options import add_number
 
 if TYPE_CHECKING:
@@ -37,7 +37,6 @@ STAGES = ("decode", *(stage for net, before in BEFORE.items() for stage in (befo
 # Elapsed time as well: threads that wait take no processor time.
 WHOLE, ELAPSED, YARDSTICK = "whole", "whole, elapsed", "yardstick"
 COMPARED = (*STAGES, WHOLE, ELAPSED)
-_WARM_UPS, _LEAST_TURNS = 2, 3
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -69,13 +68,12 @@ def run(arguments: argparse.Namespace) -> Report:
         ratios = {row["stage"]: round(row["yardsticks"], 5) for row in rows}
         write_json(KEPT, {"yardsticks": ratios})
         print(f"Written to {KEPT}")
-    verdicts = []
+    verdicts: list[Verdict] = []
     if arguments.check:
         kept = json.loads(KEPT.read_text(encoding="utf-8"))["yardsticks"]
         rows = [{**row, "kept": kept[row["stage"]]} for row in rows]
-        slower = ", ".join(row["stage"] for row in rows if _is_slower(row, kept[WHOLE])) or "none"
-        what = "stages that became slower than the kept figures"
-        verdicts.append(Verdict(what, slower, "none", slower == "none"))
+        slower = [row["stage"] for row in rows if _is_slower(row, kept[WHOLE])]
+        verdicts = [none_of("stages that became slower than the kept figures", slower)]
     return Report({"stages": rows}, verdicts)
 
 
@@ -125,12 +123,7 @@ def measure(time_all: Callable[[], pandas.DataFrame], seconds: float) -> Rows:
     """Time the photo and the yardstick in turns: a row of the table for each of ``COMPARED``."""
     from plate_models.training.figures import median_ratio
 
-    for _ in range(_WARM_UPS):
-        time_all()
-    turns: list[pandas.DataFrame] = []
-    end = time.perf_counter() + seconds
-    while len(turns) < _LEAST_TURNS or time.perf_counter() < end:
-        turns.append(time_all())
+    turns = in_turns(time_all, seconds)
     # By clock and stage: the milliseconds of each turn.
     times = pandas.concat(turns, keys=range(len(turns))).unstack()
     rows = []

@@ -26,6 +26,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    from plate_models.recognition.calibration import NAME
     from plate_models.training.calibration import calibrate
     from plate_models.weights import check_manifest, write_manifest
 
@@ -34,9 +35,9 @@ def run(arguments: argparse.Namespace) -> int:
     options = {name: getattr(arguments, name) for name in names}
     arguments.out.mkdir(parents=True, exist_ok=True)  # Not only after the work.
     check_manifest(weights)
-    result = calibrate(weights, arguments.out, **options)
-    print(*result.lines(), sep="\n")
+    print(*calibrate(weights, arguments.out, **options), sep="\n")
     print(f"\nreport and pictures: {arguments.out}")
     if arguments.release:
-        print(f"in force: {result.save(weights)}, {write_manifest(weights)}")
+        (weights / NAME).write_bytes((arguments.out / NAME).read_bytes())
+        print(f"in force: {weights / NAME}, {write_manifest(weights)}")
     return 0

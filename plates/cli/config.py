@@ -1,8 +1,8 @@
 """Check settings before anything is started, or describe them.
 
 `check` refuses names with our prefix that are no settings and values that make no sense: in the
-current environment and in .env, where there is one, or in the files that are named. A file
-beside a kustomization.yaml is read as kustomize reads it, any other one as compose does.
+current environment and in .env, where there is one, or in the files that are named, which are
+read as compose reads them.
 """
 
 import argparse
@@ -10,7 +10,6 @@ import difflib
 import json
 import logging
 import os
-import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from io import StringIO
@@ -27,8 +26,6 @@ PREFIX = "PLATES_"
 OF_OTHERS = frozenset(PREFIX + name for name in ("CLIENTS", "DATA", "TRITON_HTTP_URL", "URL"))
 SETTINGS = frozenset(f"{PREFIX}{name}".upper() for name in Settings.model_fields)
 _ROOT = Path(__file__).resolve().parents[2]
-# ${NAME}, ${NAME:-default}, ${NAME:?message} and $NAME, but not $$NAME.
-_COMPOSE_VARIABLE = re.compile(r"(?<!\$)\$\{?([A-Z_][A-Z0-9_]*)")
 
 log = logging.getLogger("plates.settings")
 
@@ -78,11 +75,9 @@ def explain(error: ValidationError, elsewhere: bool = False) -> Iterator[str]:
             yield f"{PREFIX}{wrong['loc'][0]}".upper() + f": {reason}"
 
 
-def check(
-    environment: Mapping[str, str], known: Iterable[str] = (), elsewhere: bool = False
-) -> list[str]:
-    """Name what is wrong in an environment; the variables in `known` are others'."""
-    problems = list(_unknown(environment, known))
+def check(environment: Mapping[str, str], elsewhere: bool = False) -> list[str]:
+    """Name what is wrong in an environment; see `explain` for one that is of `elsewhere`."""
+    problems = list(_unknown(environment))
     given = {
         name.upper().removeprefix(PREFIX).lower(): value
         for name, value in environment.items()
@@ -97,48 +92,24 @@ def check(
 
 
 def check_file(path: Path) -> list[str]:
-    """Name what is wrong in a file of variables; raises OSError if it can't be read.
-
-    Variables of the compose files beside it, and in `docker/` there, count as known.
-    """
+    """Name what is wrong in a file of variables; raises OSError if it can't be read."""
     # What is no text fails line by line.
     text = path.read_text(encoding="utf-8-sig", errors="replace")
-    by_kustomize = any(path.parent.glob("[kK]ustomization*"))
-    lines = list((_as_kustomize if by_kustomize else _as_compose)(text))
-    compose = [*path.parent.glob("*compose*.y*ml"), *path.parent.glob("docker/*compose*.y*ml")]
-    known = {name for file in compose for name in _COMPOSE_VARIABLE.findall(file.read_text())}
-    problems = [f"line {at}: expected NAME=value" for at, _, value in lines if value is None]
-    variables = {name: value for _, name, value in lines if value is not None}
-    return problems + check(variables, known, elsewhere=True)
-
-
-def _unknown(names: Iterable[str], known: Iterable[str] = ()) -> Iterator[str]:
-    """Name the variables with our prefix that are no settings, with the most similar setting."""
-    settings = SETTINGS | set(known)
-    for name in sorted(names):
-        if name.startswith(PREFIX) and name.upper() not in settings | OF_OTHERS:
-            like = difflib.get_close_matches(name.upper(), sorted(settings), n=1)
-            yield f"{name}: there is no such setting" + (f" (is {like[0]} meant?)" if like else "")
-
-
-# A line's number, and its variable; a line that sets none has no value.
-_Line = tuple[int, str, str | None]
-
-
-def _as_kustomize(text: str) -> Iterator[_Line]:
-    """Quotes and trailing comments are part of the value."""
-    for number, line in enumerate(text.splitlines(), 1):
-        name, sign, value = line.lstrip().partition("=")
-        if name and not name.startswith("#"):
-            yield number, name, value if sign else None
-
-
-def _as_compose(text: str) -> Iterator[_Line]:
+    problems, variables = [], dict[str, str]()
     for binding in parse_stream(StringIO(text)):
-        if binding.error:
-            yield binding.original.line, "", None
-        elif binding.key and "${" not in (binding.value or ""):  # compose fills these in
-            yield binding.original.line, binding.key, binding.value
+        if binding.error or (binding.key and binding.value is None):
+            problems.append(f"line {binding.original.line}: expected NAME=value")
+        elif binding.key and "${" not in (value := binding.value or ""):  # compose fills these in
+            variables[binding.key] = value
+    return problems + check(variables, elsewhere=True)
+
+
+def _unknown(names: Iterable[str]) -> Iterator[str]:
+    """Name the variables with our prefix that are no settings, with the most similar setting."""
+    for name in sorted(names):
+        if name.startswith(PREFIX) and name.upper() not in SETTINGS | OF_OTHERS:
+            like = difflib.get_close_matches(name.upper(), sorted(SETTINGS), n=1)
+            yield f"{name}: there is no such setting" + (f" (is {like[0]} meant?)" if like else "")
 
 
 def settings_schema() -> dict[str, Any]:

@@ -5,11 +5,23 @@ compare` sets two files of --json side by side: of two versions, or of two engin
 """
 
 import argparse
+import json
 import os
+from collections.abc import Callable, Iterable, Iterator
+from datetime import date
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+from tqdm import tqdm
+
+from plate_models.images import ImageError
 from plates.cli import CommandError, options, printable
 from plates.cli.options import add_number
+from plates.cli.samples import SAMPLES
+
+if TYPE_CHECKING:
+    from plate_models.training.evaluation.scoreboard import Scoreboard
+    from plate_models.training.evaluation.sets import Photo
 
 PARTS = {
     "labelled": "DIR/ru_photos (images/ and plates.csv; or DIR is itself such a set)",
@@ -37,27 +49,45 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_number(parser, "--per-type", 500, text)
     add_number(parser, "--clips", 48, "render N clips of 16 frames")
     add_number(parser, "--workers", 2, "processes that render")
-    add_number(parser, "--threads", None, "CPU threads (default: all cores)", least=1)
     parser.add_argument("--misses", action="store_true", help="list every failure")
-    text = "draw the failures, a file for each part: FILE-labelled.png and so on"
-    parser.add_argument("--sheet", type=Path, metavar="FILE.png", help=text)
     text = "keep everything, plate by plate, as JSON"
     parser.add_argument("--json", type=Path, metavar="FILE", help=text)
 
 
 def run(arguments: argparse.Namespace) -> int:
+    """Evaluate, print, and keep what is asked for; the table of all comes at the end."""
     parts = [part for part in PARTS if part in (arguments.parts or PARTS)]
     _check(arguments, parts)
-    if arguments.threads:
-        # Read by the served engine's runtimes; torch has a setting of its own.
-        os.environ["PLATES_THREADS"] = str(arguments.threads)
-        import torch
+    from plate_models.training.evaluation.scoreboard import Scoreboard, score, table
+    from plate_models.training.labels import LabelError
+    from plate_models.weights import check_manifest
 
-        torch.set_num_threads(arguments.threads)
-    nets = options.load_nets(arguments)
-    from plates.cli.scoring import score_parts
-
-    score_parts(arguments, parts, nets)
+    nets, weights = options.load_nets(arguments), arguments.weights or options.RELEASED_WEIGHTS
+    head = {"weights": check_manifest(weights), "engine": nets.engine, "device": nets.device}
+    head["date"] = date.today().isoformat()
+    print("weights {weights}, engine {engine} on {device}, {date}".format_map(head), flush=True)
+    boards: dict[str, Scoreboard] = {}
+    try:
+        for part in parts:
+            try:
+                photos = _photos(part, arguments)
+            except FileNotFoundError as error:
+                if arguments.parts or part == "labelled":
+                    raise
+                print(f"\n{part}: left out: {printable(error)}")
+                continue
+            found = score(tqdm(photos, part, disable=None), nets)
+            boards |= found
+            lines = [*table(found), *_details(found, arguments.misses)]
+            print("", *map(printable, lines), sep="\n", flush=True)
+            if arguments.json:
+                # After each part: a run may take an hour.
+                kept: dict[str, Any] = {row: board.to_dict() for row, board in boards.items()}
+                text = json.dumps({**head, "rows": kept}, ensure_ascii=False, allow_nan=False)
+                arguments.json.write_text(text + "\n", encoding="utf-8")
+    except (ImageError, LabelError) as error:
+        raise CommandError(printable(error), status=2) from error
+    print("", *table(boards), sep="\n")
     return 0
 
 
@@ -68,6 +98,28 @@ def _check(arguments: argparse.Namespace, parts: list[str]) -> None:
             "give --data DIR, or set PLATES_DATA; without data choose of "
             + " ".join(f"--{part}" for part in WITHOUT_DATA)
         )
-    for file in (arguments.sheet, arguments.json):
-        if file and not file.parent.is_dir():
-            raise CommandError(f"{printable(file)}: its folder does not exist")
+    if arguments.json and not arguments.json.parent.is_dir():
+        raise CommandError(f"{printable(arguments.json)}: its folder does not exist")
+
+
+def _photos(part: str, arguments: argparse.Namespace) -> "Iterable[Photo]":
+    from plate_models.training.evaluation import sets
+
+    loads: dict[str, Callable[[], Iterable[Photo]]] = {
+        "labelled": lambda: sets.russian(arguments.data),
+        "worse": lambda: sets.worse(arguments.data),
+        "latin": lambda: sets.latin(arguments.data),
+        "world": lambda: sets.world(arguments.data),
+        "no-plates": lambda: sets.without_plates(arguments.data),
+        "samples": lambda: sets.samples(SAMPLES),
+        "rendered": lambda: sets.rendered(arguments.per_type, arguments.workers),
+        "video": lambda: sets.video(arguments.clips, arguments.workers),
+    }
+    return loads[part]()
+
+
+def _details(boards: "dict[str, Scoreboard]", misses: bool) -> Iterator[str]:
+    """Beside the table: the texts and failures of each row, by photo."""
+    for row, board in boards.items():
+        if named := board.lines() + (board.failure_lines() if misses else []):
+            yield from ("", f"{row}: readable texts that are wrong or not labelled", *named)

@@ -2,7 +2,6 @@
 
 import glob
 import os
-import re
 import sys
 from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -16,13 +15,11 @@ from tqdm import tqdm
 from plate_models.images import ImageError, decode
 from plates.bulk.source import COMPANION
 from plates.cli import printable
-from plates.file_kinds import HEAD_BYTES, Kind, kind_of
+from plates.file_kinds import HEAD_BYTES, SUFFIXES, Kind, kind_of
 
-# Names count only where the first bytes say nothing, as in damaged files.
-_PHOTO = re.compile(
-    r".*\.(jpe?g|png|webp|bmp|tiff?|gif|hei[cf]|avif|jxl|jp2|raw|dng|cr[23]|nef|arw|raf)", re.I
+_VIDEOS = frozenset(
+    {".mp4", ".m4v", ".mov", ".avi", ".mkv", ".webm", ".mpg", ".mpeg", ".ts", ".wmv"}
 )
-_VIDEO = re.compile(r".*\.(mp4|m4v|mov|avi|mkv|webm|mpe?g|ts|wmv)", re.I)
 _MOST_NAMES = 20
 
 
@@ -125,9 +122,11 @@ def _kind_of_file(path: Path) -> Kind:
             kind = kind_of(file.read(HEAD_BYTES))
     except OSError:
         return "photo"  # Reading it fails again and says why.
-    if kind == "other" and _VIDEO.fullmatch(path.name):
-        return "video"
-    return "photo" if kind == "other" and _PHOTO.fullmatch(path.name) else kind
+    if kind != "other":
+        return kind
+    # Names count only where the first bytes say nothing, as in damaged files.
+    suffix = path.suffix.lower()
+    return "photo" if suffix in SUFFIXES else "video" if suffix in _VIDEOS else "other"
 
 
 def _frames(path: Path, every_s: float, bar: "tqdm[NoReturn]") -> Iterator[Picture]:

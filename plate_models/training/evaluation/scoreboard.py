@@ -1,14 +1,13 @@
 """What was read on each plate, and the table of `plates eval`: values to keep, count, compare."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import torch
-from numpy.typing import NDArray
 
 from plate_models.detection import box_iou_xyxy
 from plate_models.engines.nets import Nets
@@ -16,8 +15,6 @@ from plate_models.pipeline import Plate, choose_readings, read_regions
 from plate_models.training.evaluation.sets import LEAST_IOU, Photo
 from plate_models.training.figures import Count, proportion
 from plate_models.training.labels import Box, LabelledPlate
-
-Pixels = NDArray[np.uint8]
 
 # A found box that overlaps a label this much answers for that plate, though badly.
 _SAME_PLATE_IOU = 0.1
@@ -50,8 +47,6 @@ class Answer:
     lines: int  # of text, as the detector sees them: 1 or 2
     detection_score: float  # the detector's confidence, in [0, 1]
     iou: float = 0.0  # overlap with the label it belongs to, in [0, 1]; 0 without a label
-    # (h, w, 3) uint8 RGB, the rectified plate.
-    crop: Pixels | None = field(default=None, compare=False, repr=False)
 
     @classmethod
     def of(cls, photo: str, plate: Plate, iou: float = 0.0) -> "Answer":
@@ -59,12 +54,7 @@ class Answer:
         reading = plate.reading
         guess = reading.candidates[0][0] if reading.candidates else ""
         about = reading.text, guess, reading.score, reading.format, plate.lines
-        return cls(photo, plate.box, *about, plate.detection_score, iou, plate.crop)
-
-
-def plain(report: Any) -> dict[str, Any]:
-    """A dataclass as JSON-ready values, without the pictures of its plates."""
-    return asdict(report, dict_factory=lambda items: {k: v for k, v in items if k != "crop"})
+        return cls(photo, plate.box, *about, plate.detection_score, iou)
 
 
 @dataclass(frozen=True)
@@ -131,14 +121,20 @@ class PlateResult:
         failed = [verdict for verdict, right in self.verdicts.items() if not right]
         return next((name for verdict, name in FAILURES.items() if verdict in failed), "")
 
-    def without_crops(self) -> "PlateResult":
-        """The same without its pictures."""
-        answers = tuple(replace(answer, crop=None) for answer in self.answers)
-        return replace(self, in_label=replace(self.in_label, crop=None), answers=answers)
+    @property
+    def words(self) -> list[str]:
+        """What went wrong and what was read, for a person."""
+        read = ", ".join(answer.text or f"({answer.guess or '-'})" for answer in self.answers)
+        return [
+            f"{self.failure}, IoU {self.iou:.2f}",
+            f"right {self.label.text or '?'}",
+            f"labelled box {self.in_label.guess or '-'}",
+            f"end to end {read or '-'}",
+        ]
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as JSON-ready values, with the verdicts for those who read the file."""
-        kept = plain(self)
+        kept = asdict(self)
         return {**kept.pop("label"), **kept, "verdicts": self.verdicts, "failure": self.failure}
 
 
@@ -205,17 +201,13 @@ class Scoreboard:
     # Answers that overlap no label. Where plates may have been left unlabelled, a person has to
     # look at them.
     elsewhere: list[Answer] = field(default_factory=list)
-    # What loads the photos that a sheet may show.
-    loads: dict[str, Callable[[], Pixels]] = field(default_factory=dict, repr=False)
 
     def add(self, photo: Photo, nets: Nets) -> None:
-        """Score a photo, and keep what a sheet may show of it."""
+        """Score a photo."""
         plates, elsewhere = score_photo(photo, nets)
         self.photos += 1
         self.elsewhere += elsewhere
-        self.plates += [plate if plate.failure else plate.without_crops() for plate in plates]
-        if elsewhere or any(plate.failure for plate in plates):
-            self.loads[photo.name] = lambda: photo.open()[0]
+        self.plates += plates
 
     @property
     def failures(self) -> list[PlateResult]:
@@ -223,14 +215,6 @@ class Scoreboard:
         order = [NOT_FOUND, *FAILURES.values()]
         failed = [plate for plate in self.plates if plate.failure]
         return sorted(failed, key=lambda plate: (order.index(plate.failure), plate.photo))
-
-    @property
-    def wrong_texts(self) -> list[tuple[PlateResult | None, Answer]]:
-        """Every readable answer that is known to be wrong, with its plate if there is one."""
-        wrong: list[tuple[PlateResult | None, Answer]] = [
-            (plate, answer) for plate in self.plates for answer in plate.wrong_texts
-        ]
-        return wrong + [(None, a) for a in self.elsewhere if a.text and self.complete]
 
     def counts(self) -> list[Count]:
         """Everything that is counted, by name."""
@@ -249,29 +233,23 @@ class Scoreboard:
 
     def lines(self) -> list[str]:
         """Every readable text that is wrong or that no label decides, by photo."""
-        notes = [
-            (a, f"right {plate.label.text}, IoU {a.iou:.2f}" if plate else "no plate is there")
-            for plate, a in self.wrong_texts
-        ]
+        notes = []
         for plate in self.plates:
+            right = f"right {plate.label.text}"
+            notes += [(a, f"{right}, IoU {a.iou:.2f}") for a in plate.wrong_texts]
             if not plate.label.legible:
                 notes += [(a, "labelled as illegible") for a in plate.answers if a.text]
-        if not self.complete:
-            notes += [(a, "not labelled") for a in self.elsewhere if a.text]
+        about = "no plate is there" if self.complete else "not labelled"
+        notes += [(a, about) for a in self.elsewhere if a.text]
         return [
             f"  {a.photo:<40} read {a.text:<10} {note}, score {a.score:.3f}" for a, note in notes
         ]
 
     def failure_lines(self) -> list[str]:
         """Every failure: where, why, and what was read instead."""
-        lines = [f"Failures: {len(self.failures)}"]
-        for plate in self.failures:
-            answers = ", ".join(a.text or f"({a.guess or '-'})" for a in plate.answers) or "-"
-            lines.append(
-                f"  {plate.failure:<13} {plate.photo:<40} {plate.label.text or '?':<10} end to end "
-                f"{answers}, labelled box {plate.in_label.guess or '-'}, IoU {plate.iou:.2f}"
-            )
-        return lines
+        failures = self.failures
+        shown = [f"  {plate.photo:<40} {', '.join(plate.words)}" for plate in failures]
+        return [f"Failures: {len(failures)}", *shown]
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as JSON-ready values."""
@@ -280,7 +258,7 @@ class Scoreboard:
             "photos": self.photos,
             "counts": [count.to_dict() for count in self.counts()],
             "plates": [plate.to_dict() for plate in self.plates],
-            "elsewhere": [plain(answer) for answer in self.elsewhere],
+            "elsewhere": [asdict(answer) for answer in self.elsewhere],
         }
 
 

@@ -17,9 +17,8 @@ from plate_models.engines.nets import Nets, load_nets
 from plate_models.pipeline import Plate
 from plate_models.recognition.decoding import Reading
 from plate_models.training.evaluation import sets
-from plate_models.training.evaluation.comparison import ReportError, compare, load_report
+from plate_models.training.evaluation.comparison import compare, load_report
 from plate_models.training.evaluation.scoreboard import (
-    FOUND,
     READ,
     Answer,
     PlateResult,
@@ -36,8 +35,7 @@ BOX = (10.0, 20.0, 110.0, 45.0)
 
 def answer(text: str, guess: str = "", iou: float = 0.9, photo: str = "a.jpg") -> Answer:
     """An answer; one that is held back has a guess and no text."""
-    crop = np.zeros((48, 188, 3), np.uint8)
-    return Answer(photo, BOX, text, guess or text, 0.9, "ru.car", 1, 0.8, iou, crop)
+    return Answer(photo, BOX, text, guess or text, 0.9, "ru.car", 1, 0.8, iou)
 
 
 def plate(
@@ -95,7 +93,6 @@ def test_scoreboard_counts_each_thing_once() -> None:
     assert "precision" not in counts
     assert counts["other boxes per photo"] == (2, 3)
     assert counts["readable texts there per photo"] == (1, 3)
-    assert [one.text for _, one in board().wrong_texts] == ["B222BB7"]
     wrong, illegible, unlabelled = board().lines()
     assert "read B222BB7    right B222BB77," in wrong
     assert "read X          labelled as illegible" in illegible
@@ -103,8 +100,7 @@ def test_scoreboard_counts_each_thing_once() -> None:
     # Where every plate is labelled, another box is a false one and its text is wrong.
     whole = replace(board(), complete=True)
     assert {c.name: (c.hits, c.total) for c in whole.counts()}["precision"] == (3, 6)
-    assert [one.text for _, one in whole.wrong_texts] == ["B222BB7", "D444DD77"]
-    assert "no plate is there" in "\n".join(whole.lines())
+    assert "read D444DD77   no plate is there" in whole.lines()[2]
     assert len(board().failure_lines()) == 1 + 2
     # A wrong text on a bad box is not hidden.
     bad = plate(RIGHT, RIGHT, answer(RIGHT), answer(WRONG, iou=0.2))
@@ -173,17 +169,6 @@ def test_comparison_lists_wins_and_losses_of_each_metric(tmp_path: Path) -> None
     assert compare(first, {**second, "rows": {}}) == []
 
 
-def test_files_that_are_no_reports_are_refused_by_name(tmp_path: Path) -> None:
-    path = tmp_path / "a.json"
-    with pytest.raises(ReportError, match=r"a\.json"):
-        load_report(path)
-    broken = (b"", b"[]", b"{}", b"\xff", b'{"rows": {"a": {"plates": [{}]}}}', b'{"rows": 1}')
-    for content in broken:
-        path.write_bytes(content)
-        with pytest.raises(ReportError, match=r"a\.json"):
-            load_report(path)
-
-
 def test_recipes_move_labels_with_what_they_show() -> None:
     image = np.zeros((120, 201, 3), np.uint8)
     image[40:60, 50:110] = (200, 150, 100)
@@ -204,23 +189,6 @@ SCENES = ("green_car.jpg", "two_at_night.jpg")
 @pytest.fixture(scope="module")
 def nets() -> Nets:
     return load_nets()
-
-
-def test_the_samples_are_found_and_read(tmp_path: Path, nets: Nets) -> None:
-    data = labelled_set(tmp_path / "set", *SCENES, texts={"X556XM750": "X556XM75"})
-    ((row, board),) = score(sets.russian(data), nets).items()
-    counts = {count.name: count.hits for count in board.counts()}
-    assert row == "ru_photos" and list(counts.values())[:6] == [3, 3, 2, 2, 2, 2]
-    ((wrong, read),) = board.wrong_texts
-    assert wrong and (wrong.photo, wrong.label.text, read.text) == (
-        SCENES[0],
-        "X556XM75",
-        "X556XM750",
-    )
-    assert wrong.failure == "misread" and not any(answer.text for answer in board.elsewhere)
-    assert wrong.answers[0].crop is not None and board.loads[SCENES[0]]().shape[2] == 3
-    ((_, grey),) = score((p for p in sets.worse(data) if "grey" in p.row), nets).items()
-    assert {c.name: c.hits for c in grey.counts()}[FOUND] == 3
 
 
 def test_a_plate_that_is_turned_straight_counts_as_found(tmp_path: Path) -> None:
@@ -262,10 +230,12 @@ def test_sets_say_what_their_labels_know(tmp_path: Path, nets: Nets) -> None:
     # What stands on a photo without its label is listed, not counted.
     (listed,) = board.lines()
     assert len(board.plates) == 1 and "read H781CC105  not labelled" in listed
+    ((_, grey),) = score((p for p in sets.worse(tmp_path) if "grey" in p.row), nets).items()
+    assert grey.plates[0].verdicts[READ]
     boards = score(sets.without_plates(tmp_path), nets)
     (held_out,) = (name for name in names if crc32(name.encode()) % 2)
-    (wrong,) = boards["no_plates, held out"].wrong_texts
-    assert wrong[0] is None and (wrong[1].photo, wrong[1].text) == (held_out, "H724AE77")
+    (wrong,) = boards["no_plates, held out"].lines()
+    assert held_out in wrong and "read H724AE77   no plate is there" in wrong
     assert boards["no_plates, seen in training"].photos == 1
     folder = labelled_set(tmp_path / "latin_photos", *SCENES)
     rows = (folder / "plates.csv").read_text().splitlines()
@@ -290,4 +260,4 @@ def test_released_weights_reach_the_floors_on_real_photos(nets: Nets) -> None:
     assert found.hits >= 192
     assert read_in_box.hits >= 178
     assert read.hits >= 175
-    assert not boards["no_plates, held out"].wrong_texts
+    assert not boards["no_plates, held out"].lines()

@@ -66,25 +66,11 @@ plates_concurrency=2
 """
 
 
-def test_files_that_compose_reads(check, tmp_path, monkeypatch):
+def test_files_that_compose_reads(check, monkeypatch):
     # This process's own settings are none of the file's.
     monkeypatch.setenv("PLATES_CONCURRENCY", "nonsense")
     assert not check(GOOD)
-    # The variables of the compose files beside it are known.
-    text = "PLATES_IMAGE_TAG=1\nPLATES_PUBLISHED_PORT=80\n"
-    assert len(check(text)) == 2
-    (tmp_path / "docker").mkdir()
-    (tmp_path / "compose.yaml").write_text("image: a:${PLATES_IMAGE_TAG:-1} $${PLATES_NOT}\n")
-    (tmp_path / "docker" / "compose.gpu.yaml").write_text("ports: [${PLATES_PUBLISHED_PORT}]\n")
-    assert not check(text)
-    assert check("PLATES_NOT=1\n")
-
-
-def test_files_that_kustomize_reads_are_taken_as_they_are(check, tmp_path):
-    (tmp_path / "kustomization.yaml").touch()
-    assert not check("# comment\n\nPLATES_LOG_FORMAT=json\n")
-    for line in ('PLATES_LOG_FORMAT="json"', "PLATES_LOG_FORMAT=json  # always"):
-        assert check(line) == ["PLATES_LOG_FORMAT: Input should be 'json' or 'text'"]
+    assert check("PLATES_NOT=\n")
 
 
 def test_a_file_that_can_not_be_read(run, tmp_path):

@@ -4,7 +4,6 @@ import json
 
 import pytest
 from photo_files import BAD
-from PIL import Image
 from support import labelled_set
 
 from plate_models import weights
@@ -12,19 +11,22 @@ from plate_models import weights
 HEAD = {"weights", "engine", "device", "date"}
 
 
-def test_eval_scores_draws_and_keeps(run, tmp_path):
-    data = labelled_set(tmp_path / "set", "green_car.jpg", texts={"X556XM750": "X556XM75"})
-    sheet, kept = tmp_path / "sheet.png", tmp_path / "kept.json"
-    done = run("eval", "--labelled", "--data", data, "--misses", "--sheet", sheet, "--json", kept)
+def test_eval_scores_and_keeps(run, tmp_path):
+    scenes = "green_car.jpg", "two_at_night.jpg"
+    data = labelled_set(tmp_path / "set", *scenes, texts={"X556XM750": "X556XM75"})
+    kept = tmp_path / "kept.json"
+    done = run("eval", "--labelled", "--data", data, "--misses", "--json", kept)
     assert done.returncode == 0
     first, *rest = done.stdout.splitlines()
     values = json.loads(kept.read_text())
     assert first == f"weights {weights.check_manifest()}, engine served on cpu, {values['date']}"
     assert "Failures: 1" in rest
+    (wrong,) = [line for line in rest if "read X556XM750  right X556XM75," in line]
+    assert scenes[0] in wrong
     assert values.keys() == HEAD | {"rows"} and [*values["rows"]] == ["ru_photos"]
-    assert values["rows"]["ru_photos"]["plates"][0]["failure"] == "misread"
-    with Image.open(tmp_path / "sheet-ru_photos.png") as picture:
-        assert picture.format == "PNG"
+    row = values["rows"]["ru_photos"]
+    assert [count["hits"] for count in row["counts"]][:6] == [3, 3, 2, 2, 2, 2]
+    assert row["plates"][0]["failure"] == "misread"
     done = run("compare", kept, kept)
     assert done.returncode == 0 and done.stdout.count(first) == 2
     assert "ru_photos: read right, end to end" in done.stdout
@@ -64,10 +66,13 @@ def test_eval_names_the_file_that_is_broken(table, status, reason, run, tmp_path
 
 def test_compare_refuses_what_is_no_report(run, tmp_path):
     path = tmp_path / "a.json"
-    path.write_text("{}")
-    done = run("compare", path, path)
-    assert done.returncode == 2 and "a.json: not a report" in done.stderr
     head = dict.fromkeys(("weights", "engine", "device", "date"), "")
+    broken = ({}, [], head, {**head, "rows": 1}, {**head, "rows": {"a": {"plates": [{}]}}})
+    for content in (None, b"", b"\xff", *(json.dumps(one).encode() for one in broken)):
+        if content is not None:
+            path.write_bytes(content)
+        done = run("compare", path, path)
+        assert done.returncode == 2 and "a.json: not a report" in done.stderr
     path.write_text(json.dumps({**head, "rows": {}}))
     done = run("compare", path, path)
     assert done.returncode == 1 and "no photos in common" in done.stderr
