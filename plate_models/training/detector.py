@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, cast
 
 import numpy as np
 import torch
@@ -12,7 +12,7 @@ from torch.nn.functional import pad
 
 from plate_models import weights
 from plate_models.nets.yolov5 import YOLOv5
-from plate_models.spec import DETECTOR
+from plate_models.spec import DEFAULTS, DETECTOR
 from plate_models.training.detection_data import (
     Window,
     WindowSampler,
@@ -52,7 +52,8 @@ class Training(Run):
         torch.manual_seed(config.seed)
         net = YOLOv5(DETECTOR)
         if config.start_from:
-            weights.load(net, config.start_from / "detector.safetensors")
+            file = weights.read_file(config.start_from / "detector.safetensors")
+            net = cast(YOLOv5, weights.build_from(file, DEFAULTS))
         net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.loss = DetectionLoss(net.head.anchors, net.head.strides)
         # The convolutions' weights decay, biases and norms don't.
