@@ -7,13 +7,10 @@ from itertools import product
 from pathlib import Path
 
 import numpy as np
-import onnxruntime
 import pytest
 import torch
-from google.protobuf import text_format
 from safetensors.torch import load_file, save_file
 from torch import nn
-from tritonclient.grpc import model_config_pb2
 
 from plate_models import contract, export, spec, weights
 from plate_models.nets.lprnet import LPRNet
@@ -93,17 +90,6 @@ def test_a_release_is_artifacts_a_photo_and_a_manifest(exported, released):
 
 
 # None of these is what was traced or what the export compares here; the largest batches.
-@pytest.mark.parametrize("model", MODELS)
-def test_graphs_declare_their_outputs_as_configurations_do(exported, model):
-    """Triton's own backend refuses any other shape, even a size where the configuration varies."""
-    session = onnxruntime.InferenceSession(exported / model / "1" / "model.onnx")
-    sizes = [entry.shape for entry in session.get_outputs()]
-    declared = [[-1 if isinstance(size, str) else size for size in shape] for shape in sizes]
-    text = (export.REPOSITORY / model / "configs" / "cpu.pbtxt").read_text(encoding="utf-8")
-    config = text_format.Parse(text, model_config_pb2.ModelConfig())
-    assert declared == [[-1, *output.dims] for output in config.output]
-
-
 def test_sizes_that_no_configuration_has_are_refused(released, exported, tmp_path):
     folder = shutil.copytree(released, tmp_path / "weights")
     wider = replace(SMALL, rectifier=spec.RectifierSpec(crop_hw=(64, 192)))
