@@ -6,7 +6,7 @@ That none begins once its client is gone or its time is over is shown by a real 
 
 import importlib
 import sys
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,33 +17,23 @@ from plate_models import contract
 TENSOR = torch.zeros((1, 3, 4, 4))
 
 
-class FakeTriton(ModuleType):
-    """Triton's module for Python models; every child takes a quarter of a second."""
-
-    def __init__(self) -> None:
-        super().__init__("triton_python_backend_utils")
-        self.now = 0.0  # seconds
-        self.children: list[dict[str, Any]] = []  # arguments of every request to a net
-        self.error: str | None = None  # what the nets answer with, if anything
-        self.Tensor = SimpleNamespace(from_dlpack=lambda _, tensor: tensor)
-
-    def InferenceRequest(self, **given: Any) -> SimpleNamespace:  # noqa: N802
-        return SimpleNamespace(exec=lambda: self.answer(given))
-
-    def get_output_tensor_by_name(self, *_: Any) -> torch.Tensor:
-        return TENSOR
-
-    def answer(self, given: dict[str, Any]) -> SimpleNamespace:
-        self.children.append(given)
-        self.now += 0.25
-        error = SimpleNamespace(message=lambda: self.error)
-        return SimpleNamespace(has_error=lambda: self.error is not None, error=lambda: error)
-
-
 @pytest.fixture
 def triton(monkeypatch):
-    fake = FakeTriton()
-    monkeypatch.setitem(sys.modules, fake.__name__, fake)
+    """Triton's module for Python models, of which every net takes a quarter of a second."""
+    # Seconds; arguments of every request to a net; what the nets answer with, if it is an error.
+    fake: Any = SimpleNamespace(now=0.0, asked=[], error=None)
+
+    def ask(**given: Any) -> SimpleNamespace:
+        fake.asked.append(given)
+        fake.now += 0.25
+        error = SimpleNamespace(message=lambda: fake.error)
+        answer = SimpleNamespace(has_error=lambda: fake.error is not None, error=lambda: error)
+        return SimpleNamespace(exec=lambda: answer)
+
+    fake.InferenceRequest = ask
+    fake.Tensor = SimpleNamespace(from_dlpack=lambda _, tensor: tensor)
+    fake.get_output_tensor_by_name = lambda *_: TENSOR
+    monkeypatch.setitem(sys.modules, "triton_python_backend_utils", fake)
     yield fake
     del sys.modules["plate_models.backends.bls"]
 
@@ -66,14 +56,14 @@ def test_each_net_gets_what_is_left(begin, triton):
         triton.now += 0.1
     for net in call.nets():
         net(TENSOR)
-    assert [child["timeout"] for child in triton.children] == [900_000, 650_000, 400_000]
+    assert [each["timeout"] for each in triton.asked] == [900_000, 650_000, 400_000]
     # Without a timeout the nets get none. While a release is changed Triton serves two: each
     # reads photos with its own nets alone.
     for net in (*begin("7").nets(), *begin().nets()):
         triton.now += 1e6
         net(TENSOR)
-    assert not any("timeout" in child for child in triton.children[3:])
-    assert [child["model_version"] for child in triton.children[3:]] == [7, 7, 7, 1, 1, 1]
+    assert not any("timeout" in each for each in triton.asked[3:])
+    assert [each["model_version"] for each in triton.asked[3:]] == [7, 7, 7, 1, 1, 1]
 
 
 @pytest.mark.parametrize(
