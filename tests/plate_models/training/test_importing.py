@@ -22,6 +22,7 @@ from plates.cli import main as cli
 
 State = dict[str, torch.Tensor]
 STEM, ANCHORS, HEAD = "model.0.conv.weight", "model.24.anchors", "model.24.m.0.weight"
+BLOCK = "model.4.cv1.conv.weight"
 
 # Its own width, depth and anchors, and one class.
 SPEC = DetectorSpec(
@@ -112,9 +113,6 @@ def test_every_size_is_recognized(width: float, depth: float) -> None:
     assert [(k, v.shape) for k, v in found.items()] == [(k, v.shape) for k, v in state.items()]
 
 
-BLOCK, BIAS = "model.4.cv1.conv.weight", "model.1.bn.bias"
-
-
 # None takes out every tensor of which the name begins so.
 Changes = dict[str, torch.Tensor | None]
 OLD_STEM: Changes = {STEM: None, "model.0.conv.conv.weight": torch.ones(8, 3, 6, 6)}
@@ -126,10 +124,7 @@ OLD_STEM: Changes = {STEM: None, "model.0.conv.conv.weight": torch.ones(8, 3, 6,
         ({HEAD: torch.ones(())}, rf"{HEAD}: expected \(any"),
         ({HEAD: torch.ones(255, 32, 1, 1)}, f"{HEAD}: expected 18 or 21 rows"),
         ({"model.13.cv1.conv": None}, "model.13.cv1.conv.weight: .* found no such tensor"),
-        ({"model.25.extra": torch.ones(1)}, "model.25.extra: expected no such tensor"),
         ({BLOCK: torch.ones(9, 32, 1, 1)}, rf"{BLOCK}: expected \(16, 32, 1, 1\)"),
-        ({BLOCK: torch.full((16, 32, 1, 1), np.nan)}, f"{BLOCK}: expected finite values"),
-        ({BIAS: torch.ones(16, dtype=torch.int64)}, f"{BIAS}: expected floats"),
         ({ANCHORS: torch.ones(4, 3, 2)}, rf"{ANCHORS}: expected .* found \(4, 3, 2\)"),
         ({ANCHORS: torch.zeros(3, 3, 2)}, r"anchors_wh\[0\]\[0\]\[0\]: expected greater than 0"),
         ({STEM: torch.ones(8, 3, 3, 3)}, rf"{STEM}: .* found \(8, 3, 3, 3\)"),  # of YOLOv8
