@@ -64,10 +64,12 @@ def test_a_quota_counts_as_cores(tmp_path, monkeypatch):
 )
 def test_threads_never_exceed_the_cores_unless_asked(monkeypatch, configured, given, expected):
     monkeypatch.setattr(cores, "usable_cores", lambda: 8)
-    assert cores.choose_threads(configured, {cores.THREADS: given}) == expected
+    monkeypatch.setenv(cores.THREADS, given)
+    assert cores.choose_threads(configured) == expected
     for senseless in ("0", "-1", "two", "1.5"):
+        monkeypatch.setenv(cores.THREADS, senseless)
         with pytest.raises(ValueError, match=f"PLATES_THREADS: .*whole number.*{senseless}"):
-            cores.choose_threads(0, {cores.THREADS: senseless})
+            cores.choose_threads()
 
 
 def test_signals_arrive_after_the_nets_are_gone(doubling):
