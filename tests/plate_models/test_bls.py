@@ -34,24 +34,19 @@ def triton(monkeypatch):
     fake.Tensor = SimpleNamespace(from_dlpack=lambda _, tensor: tensor)
     fake.get_output_tensor_by_name = lambda *_: TENSOR
     monkeypatch.setitem(sys.modules, "triton_python_backend_utils", fake)
+    bls = importlib.import_module("plate_models.backends.bls")
+
+    def begin(*version: str, timeout_us: int = 0) -> Any:
+        request = SimpleNamespace(timeout=lambda: timeout_us, is_cancelled=lambda: False)
+        return bls.Call(request, *version, clock=lambda: fake.now)
+
+    fake.begin = begin
     yield fake
     del sys.modules["plate_models.backends.bls"]
 
 
-@pytest.fixture
-def begin(triton):
-    """Begin a call, as the model does for each of its requests."""
-    bls = importlib.import_module("plate_models.backends.bls")
-
-    def begin(*version, timeout_us=0):
-        request = SimpleNamespace(timeout=lambda: timeout_us, is_cancelled=lambda: False)
-        return bls.Call(request, *version, clock=lambda: triton.now)
-
-    return begin
-
-
-def test_each_net_gets_what_is_left(begin, triton):
-    call = begin(timeout_us=1_000_000)
+def test_each_net_gets_what_is_left(triton):
+    call = triton.begin(timeout_us=1_000_000)
     with call.stage("decode"):
         triton.now += 0.1
     for net in call.nets():
@@ -59,7 +54,7 @@ def test_each_net_gets_what_is_left(begin, triton):
     assert [each["timeout"] for each in triton.asked] == [900_000, 650_000, 400_000]
     # Without a timeout the nets get none. While a release is changed Triton serves two: each
     # reads photos with its own nets alone.
-    for net in (*begin("7").nets(), *begin().nets()):
+    for net in (*triton.begin("7").nets(), *triton.begin().nets()):
         triton.now += 1e6
         net(TENSOR)
     assert not any("timeout" in each for each in triton.asked[3:])
@@ -75,8 +70,8 @@ def test_each_net_gets_what_is_left(begin, triton):
         ("[ONNXRuntimeError] : 1 : FAIL : Non-zero status code returned", False),
     ],
 )
-def test_a_nets_error_names_it_and_says_whether_it_passes(begin, triton, message, transient):
+def test_a_nets_error_names_it_and_says_whether_it_passes(triton, message, transient):
     triton.error = message
     with pytest.raises(contract.GraphError) as raised:
-        begin().nets()[1](TENSOR)
+        triton.begin().nets()[1](TENSOR)
     assert str(raised.value) == f"stn: {message}" and raised.value.transient is transient

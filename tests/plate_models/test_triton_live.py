@@ -18,7 +18,6 @@ from plates.serving.triton import EmbeddedTriton
 pytestmark = pytest.mark.live
 
 MODEL = "plate_recognition"
-TIMEOUT_S = 60
 
 PLATES = read_samples()
 # A photo with two plates, and what stands on them.
@@ -36,9 +35,7 @@ def protocol(request, triton):
     elif triton.http_url is None:
         pytest.skip("PLATES_TRITON_HTTP_URL is not set: no HTTP endpoint to talk to")
     else:
-        with triton_http.InferenceServerClient(
-            triton.http_url, network_timeout=TIMEOUT_S
-        ) as client:
+        with triton_http.InferenceServerClient(triton.http_url, network_timeout=60) as client:
             yield triton_http, client
 
 
