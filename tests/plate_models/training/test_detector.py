@@ -18,7 +18,7 @@ from plate_models.training.detection_data import (
     load_empty,
     load_world,
 )
-from plate_models.training.detection_loss import DetectionLoss, Targets
+from plate_models.training.detection_loss import Targets, detection_loss
 from plate_models.training.detector import DetectorTraining, Training, train
 from plate_models.training.imaging import box_corners
 from plate_models.training.labels import validation_names
@@ -30,12 +30,11 @@ def descend(wanted: Targets) -> tuple[list[torch.Tensor], torch.Tensor]:
     """The raw heads that the loss is least for, and their boxes; of 128 by 128 pixels."""
     torch.set_num_threads(1)
     detect = YOLOv5().head
-    loss = DetectionLoss(detect.anchors, detect.strides)
     heads = [torch.zeros(1, 3, 128 // s, 128 // s, 7, requires_grad=True) for s in detect.strides]
     optimizer = torch.optim.Adam(heads, 0.1)
     for _ in range(100):
         optimizer.zero_grad()
-        loss(heads, wanted)[0].backward()
+        detection_loss(heads, wanted, detect.anchors, detect.strides)[0].backward()
         optimizer.step()
     places = cell_places(heads, detect.anchors, detect.strides)
     heads = [head.detach() for head in heads]
@@ -70,7 +69,7 @@ def photo_with_plate(seed: int = 0, size_wh: tuple[int, int] = (240, 180)) -> Tr
     image[y : y + 20, x : x + 80] = 230
     image[y + 5 : y + 15, x + 8 : x + 72 : 4] = 20
     outline = (box_corners(80, 20) + np.array([x, y])).astype(np.float32).repeat(2, axis=0)
-    return TrainingPhoto(f"{seed}.png", image, outline[None], np.ones(1, np.int64))
+    return TrainingPhoto(image, outline[None], np.ones(1, np.int64))
 
 
 @pytest.fixture
@@ -134,7 +133,7 @@ def test_training_learns_and_a_resumed_run_goes_on(monkeypatch, tmp_path):
 
 def test_training_from_photos_to_weights(data):
     names = {f"w_{seed}.jpg" for seed in range(12)}
-    assert {photo.name for photo in load_world(data)} == names - validation_names(names) < names
+    assert len(load_world(data)) == len(names - validation_names(names)) < len(names)
     assert 0 < len(load_empty(data)) < 8
     config = DetectorTraining(data, data / "run", 0.02, batch_size=4, windows=SMALL, report_every=2)
     path = train(config)
