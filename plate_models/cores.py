@@ -1,7 +1,6 @@
 """How many threads there is room for, in a container too."""
 
 import os
-from collections.abc import Mapping
 from pathlib import Path
 
 THREADS = "PLATES_THREADS"
@@ -26,14 +25,14 @@ def usable_cores(cgroup: Path = _CGROUP) -> int:
     return max(1, cores)
 
 
-def choose_threads(configured: int = 0, environment: Mapping[str, str] = os.environ) -> int:
+def choose_threads(configured: int = 0) -> int:
     """Decide how many threads one graph computes with.
 
     That is what its configuration says, 0 for as many as possible; never more than
     ``PLATES_THREADS`` (a ValueError if that is no whole number of at least 1), or without it
     the usable cores.
     """
-    given = environment.get(THREADS, "")
+    given = os.environ.get(THREADS, "")
     if given and not (given.isdecimal() and int(given) > 0):
         raise ValueError(f"{THREADS}: expected a whole number of at least 1, got {given!r}")
     most = int(given) if given else usable_cores()

@@ -105,20 +105,6 @@ def save(
     return path
 
 
-def load(module: nn.Module, path: Path) -> nn.Module:
-    """Fill a net that was built for ``spec.py`` and put it in evaluation mode.
-
-    A WeightsError: the file is missing or damaged, or its contract or tensors don't fit.
-    """
-    file = read_file(path)
-    expected = contract_of(path.stem)
-    found = expected | file.contract
-    wrong = [f"{k}: expected {v}, found {found[k]}" for k, v in expected.items() if found[k] != v]
-    if wrong:
-        raise WeightsError(f"{path}: made for another spec.py: {'; '.join(wrong)}")
-    return _fill(module, file, "spec.py")
-
-
 def read_file(path: Path) -> WeightsFile:
     """Read a weights file; raise WeightsError if it is missing, damaged or without a contract."""
     try:

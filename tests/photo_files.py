@@ -67,15 +67,10 @@ def stored_for(orientation: int) -> np.ndarray:
 
 
 def exif(orientation: int, thumbnail: bytes = b"") -> bytes:
-    """An EXIF block with an orientation and, if given, a JPEG thumbnail in IFD1."""
-    next_ifd = 26 if thumbnail else 0
-    ifd0 = struct.pack("<HHHIHHI", 1, 0x0112, 3, 1, orientation, 0, next_ifd)
-    block = b"II*\0" + struct.pack("<I", 8) + ifd0
-    if thumbnail:
-        start = 26 + 2 + 2 * 12 + 4
-        block += struct.pack("<HHHIIHHIII", 2, 0x0201, 4, 1, start, 0x0202, 4, 1, len(thumbnail), 0)
-        block += thumbnail
-    return b"Exif\0\0" + block
+    """An EXIF block with an orientation and, behind it, the bytes of a JPEG thumbnail."""
+    block = Image.Exif()
+    block[0x0112] = orientation
+    return block.tobytes() + thumbnail
 
 
 def rgba(alpha: int) -> np.ndarray:

@@ -98,6 +98,8 @@ def loaded_by(statement: str) -> set[str]:
         ("import plate_models.spec, plate_models.formats", {"torch", "numpy", "cv2"}),
         ("import plate_models.recognition.calibration", {"torch", "numpy", "cv2"}),
         ("import plate_models.images", {"torch"}),
+        # OpenVINO's converter would report over the network that it was imported.
+        ("import plate_models.engines.openvino_engine", {"torch", "openvino_telemetry"}),
         # The command of an archive needs torch and Ray in its workers only.
         ("import plates.cli.bulk, plates.bulk.running", {"torch", "ray", "cv2"}),
     ],

@@ -4,6 +4,7 @@ import atexit
 import re
 import shutil
 import tempfile
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import torch
 from torch import Tensor
 
 from plate_models import export, weights
-from plate_models.contract import GRAPHS, MANIFEST, config_from
+from plate_models.contract import GRAPHS, config_from
 from plate_models.detection import Detect
 from plate_models.pipeline import PipelineConfig, Plate, Recognize, read_plates
 from plate_models.rectification import Rectify
@@ -71,13 +72,11 @@ def load_nets(
     repository = export.REPOSITORY
     if folder.resolve() != weights.WEIGHTS_DIR:
         # An engine may open its file when the first photo comes: it stays until the end.
-        elsewhere = tempfile.mkdtemp(prefix="plates-")
-        atexit.register(shutil.rmtree, elsewhere, ignore_errors=True)
-        artifacts = shutil.ignore_patterns("model.pt", "model.onnx", MANIFEST)
-        repository = shutil.copytree(repository, Path(elsewhere) / "models", ignore=artifacts)
+        repository = Path(tempfile.mkdtemp(prefix="plates-"))
+        atexit.register(shutil.rmtree, repository, ignore_errors=True)
     export.export(folder, repository)
     config = config_from(repository / "plate_recognition" / MODEL_VERSION)
-    yolo, stn, lprnet = (load_served(repository / name) for name in GRAPHS)
+    yolo, stn, lprnet = (_load_served(repository, name) for name in GRAPHS)
     return Nets(
         lambda canvas: yolo(canvas)[0], stn, lambda plates: lprnet(plates)[0], config, engine
     )
@@ -99,14 +98,12 @@ def check_engine(engine: str, device: str) -> None:
         raise EngineError(f"device: {device} is not there; torch sees {count} GPUs")
 
 
-def load_served(model: Path) -> Any:
-    """Load one graph, by its model's folder in the repository, as its CPU profile serves it.
-
-    Returns a function from one tensor to a tuple of tensors, all on the CPU.
-    """
-    text = (model / "configs" / "cpu.pbtxt").read_text(encoding="utf-8")
+def _load_served(repository: Path, name: str) -> Callable[[Tensor], Any]:
+    """Load one graph of a repository with the settings of its CPU profile."""
+    text = (export.REPOSITORY / name / "configs" / "cpu.pbtxt").read_text(encoding="utf-8")
     parameters = dict(_PARAMETER.findall(text))
     from plate_models.engines import openvino_engine  # where it is not served, it isn't installed
 
-    run = openvino_engine.load(model / MODEL_VERSION / "model.onnx", GRAPHS[model.name], parameters)
+    path = repository / name / MODEL_VERSION / "model.onnx"
+    run = openvino_engine.load(path, GRAPHS[name], parameters)
     return lambda tensor: tuple(torch.from_numpy(array) for array in run((tensor.numpy(),)))

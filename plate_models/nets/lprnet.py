@@ -72,7 +72,6 @@ class LPRNet(nn.Module):
         second = self.second(first)
         context = [unit_power(features) for features in (self.pool(stem), first, second)]
         logits: Tensor = self.head(self.dropout(torch.cat(context, dim=1)))
-        # Unfolded without a number, so that the exported graph leaves that of the classes open.
         steps: Tensor = logits.unflatten(1, (self.steps_per_column, -1))  # (N, K, C, 1, columns)
         return steps.permute(0, 2, 3, 4, 1).flatten(2)
 

@@ -48,19 +48,13 @@ def evidence_of(plates: ArrayLike, lines: Iterable[int], colourless: bool) -> li
 def ground_likelihoods(plates: ArrayLike, colourless: bool = False) -> list[dict[str, float]]:
     """Estimate the ground colour of rectified plates, (N, H, W, 3) uint8 RGB that they fill.
 
-    In a colourless photo, as cameras take it by infrared light, only the polarity counts. Other
-    arrays, and plates of fewer than 16 rows or columns, are a ValueError.
+    In a colourless photo, as cameras take it by infrared light, only the polarity counts.
 
     Returns:
         Per plate the likelihood of each of ``grammar.GROUNDS``. They sum to 1, none is
         below 0.01, and they come near to each other where contrast is lost.
     """
     pixels = np.asarray(plates)
-    if pixels.dtype != np.uint8 or pixels.shape[3:] != (3,) or min(pixels.shape[1:3]) < 16:
-        raise ValueError(
-            "plates: expected (N, H, W, 3) uint8, H and W 16 or more, "
-            f"got {pixels.shape} {pixels.dtype}"
-        )
     if not len(pixels):
         return []
     dark_ink, yellow, chroma = _measure(pixels)

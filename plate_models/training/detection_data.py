@@ -39,7 +39,6 @@ _OCTAGON = np.array([(x, y) for a, b in ((1, 0.5), (0.5, 1)) for x in (-a, a) fo
 class TrainingPhoto:
     """A decoded photo with all its known plates."""
 
-    name: str  # file name
     image: NDArray[np.uint8]  # (H, W, 3) uint8 RGB
     # (K, 8, 2) float32 corners in pixels, some of them twice; K = 0 for a negative.
     outlines: NDArray[np.float32]
@@ -71,7 +70,7 @@ def _decoded(photo: LabelledPhoto) -> TrainingPhoto:
     lines = (sides[:, 0] > _LONG * sides[:, 1]).astype(np.int64)
     # Octagons: plates that hang askew do not fill the corners.
     outlines = (boxes[:, None, :2] + (sides / 2)[:, None] * (1 + _OCTAGON)).astype(np.float32)
-    return TrainingPhoto(photo.path.name, decode(photo.path.read_bytes()), outlines, lines)
+    return TrainingPhoto(decode(photo.path.read_bytes()), outlines, lines)
 
 
 # A cut plate is still a plate down to this share, and unclear below it.
@@ -207,7 +206,7 @@ class WindowSampler:
             self._patches[key] = paint_plate(image, photo.boxes[plate] * zoom, rng, kind)
         patch, lines = self._patches[key], photo.lines.copy()
         outlines[plate], lines[plate] = np.repeat(patch.quad, 2, axis=0), patch.lines
-        return TrainingPhoto(photo.name, patch.paste(image), outlines, lines)
+        return TrainingPhoto(patch.paste(image), outlines, lines)
 
     def _draw_kind(self, long: bool, rng: Generator) -> str:
         """Plates of any country, and of Russia: mostly of cars, the other kinds in equal shares."""

@@ -82,38 +82,34 @@ def assign(
     return plate[chosen], (image[chosen], anchor[chosen], row, column), box
 
 
-@dataclass(frozen=True)
-class DetectionLoss:
-    """Sum of box, objectness and class loss over the levels."""
+def detection_loss(
+    heads: list[Tensor], targets: Targets, anchors: Tensor, strides: Sequence[int]
+) -> tuple[Tensor, dict[str, float]]:
+    """Sum of box, objectness and class loss over the levels, of a batch.
 
-    anchors: Tensor  # (L, A, 2) float32 in units of the strides
-    strides: tuple[int, ...]  # pixels per cell
-
-    def __call__(self, heads: list[Tensor], targets: Targets) -> tuple[Tensor, dict[str, float]]:
-        """Loss of a batch.
-
-        Returns the loss, a scalar, and its weighted parts by name, for the record.
-        """
-        box = objectness = classes = heads[0].new_zeros((), dtype=torch.float32)
-        for level, head in enumerate(heads):
-            raw, anchors, stride = head.float(), self.anchors[level], self.strides[level]
-            plate, cells, wanted = assign(targets.boxes, anchors, stride, raw.shape[2:4])
-            overlap = torch.zeros_like(raw[..., 4])
-            if len(plate):
-                picked = raw[cells]  # (P, 5 + classes)
-                level_box, iou = _box_loss(picked[:, :4], anchors[cells[1]], wanted)
-                level_class = _class_loss(picked[:, 5:], targets.lines[plate])
-                box, classes = box + level_box, classes + level_class
-                # Objectness to aim for: each answer's IoU; where two meet, the better one's, as
-                # later writes win.
-                order = iou.argsort()
-                overlap[tuple(index[order] for index in cells)] = iou[order]
-            judged = _judged(raw, targets.unclear, stride)
-            every = F.binary_cross_entropy_with_logits(raw[..., 4], overlap, reduction="none")
-            objectness = objectness + (every * judged).mean() * _LEVELS[level]
-        parts = {"box": box * _BOX, "objectness": objectness, "class": classes * _CLASS}
-        total = torch.stack(list(parts.values())).sum()
-        return total, {name: float(part.detach()) for name, part in parts.items()}
+    Anchors are (L, A, 2) float32 in units of the strides, those are pixels per cell. Returns the
+    loss, a scalar, and its weighted parts by name, for the record.
+    """
+    box = objectness = classes = heads[0].new_zeros((), dtype=torch.float32)
+    for head, sizes, stride, balance in zip(heads, anchors, strides, _LEVELS, strict=True):
+        raw = head.float()
+        plate, cells, wanted = assign(targets.boxes, sizes, stride, raw.shape[2:4])
+        overlap = torch.zeros_like(raw[..., 4])
+        if len(plate):
+            picked = raw[cells]  # (P, 5 + classes)
+            level_box, iou = _box_loss(picked[:, :4], sizes[cells[1]], wanted)
+            level_class = _class_loss(picked[:, 5:], targets.lines[plate])
+            box, classes = box + level_box, classes + level_class
+            # Objectness to aim for: each answer's IoU; where two meet, the better one's, as
+            # later writes win.
+            order = iou.argsort()
+            overlap[tuple(index[order] for index in cells)] = iou[order]
+        judged = _judged(raw, targets.unclear, stride)
+        every = F.binary_cross_entropy_with_logits(raw[..., 4], overlap, reduction="none")
+        objectness = objectness + (every * judged).mean() * balance
+    parts = {"box": box * _BOX, "objectness": objectness, "class": classes * _CLASS}
+    total = torch.stack(list(parts.values())).sum()
+    return total, {name: float(part.detach()) for name, part in parts.items()}
 
 
 def _box_loss(raw: Tensor, anchors: Tensor, wanted: Tensor) -> tuple[Tensor, Tensor]:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, cast
 
 import numpy as np
 import torch
@@ -12,7 +12,7 @@ from torch.nn.functional import pad
 
 from plate_models import weights
 from plate_models.nets.yolov5 import YOLOv5
-from plate_models.spec import DETECTOR
+from plate_models.spec import DEFAULTS, DETECTOR
 from plate_models.training.detection_data import (
     Window,
     WindowSampler,
@@ -20,7 +20,7 @@ from plate_models.training.detection_data import (
     load_empty,
     load_world,
 )
-from plate_models.training.detection_loss import DetectionLoss, Targets
+from plate_models.training.detection_loss import Targets, detection_loss
 from plate_models.training.run import Run, autocast
 
 
@@ -52,9 +52,10 @@ class Training(Run):
         torch.manual_seed(config.seed)
         net = YOLOv5(DETECTOR)
         if config.start_from:
-            weights.load(net, config.start_from / "detector.safetensors")
+            file = weights.read_file(config.start_from / "detector.safetensors")
+            net = cast(YOLOv5, weights.build_from(file, DEFAULTS))
         net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        self.loss = DetectionLoss(net.head.anchors, net.head.strides)
+        self.head = net.head
         # The convolutions' weights decay, biases and norms don't.
         groups = [
             {"params": [p for p in net.parameters() if (p.ndim > 1) == matrices], "weight_decay": x}
@@ -72,7 +73,7 @@ class Training(Run):
         images, targets = collate(windows)
         with autocast():
             heads = self.net(images)
-        loss, parts = self.loss(heads, targets)
+        loss, parts = detection_loss(heads, targets, self.head.anchors, self.head.strides)
         self.learn(loss, len(windows), most_gradient=10.0)
         return {"loss": loss.item(), **parts}
 

@@ -6,7 +6,7 @@ That none begins once its client is gone or its time is over is shown by a real 
 
 import importlib
 import sys
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,63 +17,48 @@ from plate_models import contract
 TENSOR = torch.zeros((1, 3, 4, 4))
 
 
-class FakeTriton(ModuleType):
-    """Triton's module for Python models; every child takes a quarter of a second."""
-
-    def __init__(self) -> None:
-        super().__init__("triton_python_backend_utils")
-        self.now = 0.0  # seconds
-        self.children: list[dict[str, Any]] = []  # arguments of every request to a net
-        self.error: str | None = None  # what the nets answer with, if anything
-        self.Tensor = SimpleNamespace(from_dlpack=lambda _, tensor: tensor)
-
-    def InferenceRequest(self, **given: Any) -> SimpleNamespace:  # noqa: N802
-        return SimpleNamespace(exec=lambda: self.answer(given))
-
-    def get_output_tensor_by_name(self, *_: Any) -> torch.Tensor:
-        return TENSOR
-
-    def answer(self, given: dict[str, Any]) -> SimpleNamespace:
-        self.children.append(given)
-        self.now += 0.25
-        error = SimpleNamespace(message=lambda: self.error)
-        return SimpleNamespace(has_error=lambda: self.error is not None, error=lambda: error)
-
-
 @pytest.fixture
 def triton(monkeypatch):
-    fake = FakeTriton()
-    monkeypatch.setitem(sys.modules, fake.__name__, fake)
+    """Triton's module for Python models, of which every net takes a quarter of a second."""
+    # Seconds; arguments of every request to a net; what the nets answer with, if it is an error.
+    fake: Any = SimpleNamespace(now=0.0, asked=[], error=None)
+
+    def ask(**given: Any) -> SimpleNamespace:
+        fake.asked.append(given)
+        fake.now += 0.25
+        error = SimpleNamespace(message=lambda: fake.error)
+        answer = SimpleNamespace(has_error=lambda: fake.error is not None, error=lambda: error)
+        return SimpleNamespace(exec=lambda: answer)
+
+    fake.InferenceRequest = ask
+    fake.Tensor = SimpleNamespace(from_dlpack=lambda _, tensor: tensor)
+    fake.get_output_tensor_by_name = lambda *_: TENSOR
+    monkeypatch.setitem(sys.modules, "triton_python_backend_utils", fake)
+    bls = importlib.import_module("plate_models.backends.bls")
+
+    def begin(*version: str, timeout_us: int = 0) -> Any:
+        request = SimpleNamespace(timeout=lambda: timeout_us, is_cancelled=lambda: False)
+        return bls.Call(request, *version, clock=lambda: fake.now)
+
+    fake.begin = begin
     yield fake
     del sys.modules["plate_models.backends.bls"]
 
 
-@pytest.fixture
-def begin(triton):
-    """Begin a call, as the model does for each of its requests."""
-    bls = importlib.import_module("plate_models.backends.bls")
-
-    def begin(*version, timeout_us=0):
-        request = SimpleNamespace(timeout=lambda: timeout_us, is_cancelled=lambda: False)
-        return bls.Call(request, *version, clock=lambda: triton.now)
-
-    return begin
-
-
-def test_each_net_gets_what_is_left(begin, triton):
-    call = begin(timeout_us=1_000_000)
+def test_each_net_gets_what_is_left(triton):
+    call = triton.begin(timeout_us=1_000_000)
     with call.stage("decode"):
         triton.now += 0.1
     for net in call.nets():
         net(TENSOR)
-    assert [child["timeout"] for child in triton.children] == [900_000, 650_000, 400_000]
+    assert [each["timeout"] for each in triton.asked] == [900_000, 650_000, 400_000]
     # Without a timeout the nets get none. While a release is changed Triton serves two: each
     # reads photos with its own nets alone.
-    for net in (*begin("7").nets(), *begin().nets()):
+    for net in (*triton.begin("7").nets(), *triton.begin().nets()):
         triton.now += 1e6
         net(TENSOR)
-    assert not any("timeout" in child for child in triton.children[3:])
-    assert [child["model_version"] for child in triton.children[3:]] == [7, 7, 7, 1, 1, 1]
+    assert not any("timeout" in each for each in triton.asked[3:])
+    assert [each["model_version"] for each in triton.asked[3:]] == [7, 7, 7, 1, 1, 1]
 
 
 @pytest.mark.parametrize(
@@ -85,8 +70,8 @@ def test_each_net_gets_what_is_left(begin, triton):
         ("[ONNXRuntimeError] : 1 : FAIL : Non-zero status code returned", False),
     ],
 )
-def test_a_nets_error_names_it_and_says_whether_it_passes(begin, triton, message, transient):
+def test_a_nets_error_names_it_and_says_whether_it_passes(triton, message, transient):
     triton.error = message
     with pytest.raises(contract.GraphError) as raised:
-        begin().nets()[1](TENSOR)
+        triton.begin().nets()[1](TENSOR)
     assert str(raised.value) == f"stn: {message}" and raised.value.transient is transient

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import cv2
 import numpy as np
@@ -32,13 +33,8 @@ PHOTO = torch.zeros((480, 640, 3), dtype=torch.uint8)
 EVERYTHING = {*contract.OUTPUTS, contract.LOG_PROBS, contract.MODEL_INFO}
 REPOSITORY = ROOT / "model_repository"
 MODELS = ("plate_recognition", *contract.GRAPHS)
-PROFILES = {
-    "gpu": "config.pbtxt",
-    "cpu": "configs/cpu.pbtxt",
-    "tensorrt": "configs/tensorrt.pbtxt",
-}
-# The rectifier samples with AffineGrid, which TensorRT lacks.
-SERVED = {"gpu": MODELS, "cpu": MODELS, "tensorrt": ("yolo", "lprnet")}
+# The rectifier has no file for TensorRT, which lacks AffineGrid.
+CONFIGS = [path for model in MODELS for path in sorted((REPOSITORY / model).rglob("*.pbtxt"))]
 
 Config = model_config_pb2.ModelConfig
 Shapes = dict[str, tuple[str, list[int]]]
@@ -186,9 +182,8 @@ def test_model_info_names_the_weights_the_device_and_the_size(tmp_path, monkeypa
     assert contract.device_of({**args, "model_instance_kind": "CPU"}) == "cpu"
 
 
-def read_config(model: str, profile: str) -> Config:
-    text = (REPOSITORY / model / PROFILES[profile]).read_text(encoding="utf-8")
-    return text_format.Parse(text, Config())
+def read_config(path: Path) -> Config:
+    return text_format.Parse(path.read_text(encoding="utf-8"), Config())
 
 
 def shapes(entries: object) -> Shapes:
@@ -196,12 +191,13 @@ def shapes(entries: object) -> Shapes:
     return {entry.name: (names(entry.data_type), list(entry.dims)) for entry in entries}
 
 
-@pytest.mark.parametrize(("profile", "model"), [(p, m) for p in SERVED for m in SERVED[p]])
-def test_profiles_differ_only_in_how_they_run_and_their_queues_are_bounded(profile, model):
-    config, other = read_config(model, profile), read_config(model, "gpu")
+@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: str(path.relative_to(REPOSITORY)))
+def test_profiles_differ_only_in_how_they_run_and_their_queues_are_bounded(path):
+    model = path.relative_to(REPOSITORY).parts[0]
+    config, other = read_config(path), read_config(REPOSITORY / model / "config.pbtxt")
     assert config.input == other.input and config.max_batch_size == other.max_batch_size
     outputs = shapes(config.output)
-    if profile != "tensorrt":  # an engine is built for one alphabet
+    if path.stem != "tensorrt":  # an engine is built for one alphabet
         assert outputs == shapes(other.output)
     assert tuple(outputs) == contract.GRAPHS.get(model, tuple(outputs))
     specs = (DEFAULTS.detector, DEFAULTS.rectifier, DEFAULTS.recognizer)
@@ -220,13 +216,13 @@ def test_profiles_differ_only_in_how_they_run_and_their_queues_are_bounded(profi
     warmed = [tuple(entry.dims) for entry in inputs]
     if model == "yolo":
         # OpenVINO holds a compiled net for each canvas: those of few photos come when needed.
-        canvases = DETECTOR.canvases_hw[: 1 if profile == "cpu" else None]
+        canvases = DETECTOR.canvases_hw[: 1 if path.stem == "cpu" else None]
         assert warmed == [(3, *size) for size in canvases]
     assert warmed or model == "plate_recognition"
 
 
 def test_the_published_inputs_and_outputs_stay():
-    config = read_config("plate_recognition", "cpu")
+    config = read_config(REPOSITORY / "plate_recognition" / "config.pbtxt")
     assert config.max_batch_size == 0
     assert shapes(config.input) == {
         "input__0": ("TYPE_UINT8", [-1, -1, 3]),

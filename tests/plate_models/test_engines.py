@@ -50,15 +50,6 @@ def test_samples_side_by_side_keep_their_order_and_answers_last(doubling, monkey
     np.testing.assert_array_equal(second, 2 * x[::-1])
 
 
-def test_engines_report_to_nobody_and_load_no_torch():
-    code = "from plate_models.engines import openvino_engine; import sys"
-    command = [sys.executable, "-c", f"{code}; print(*sys.modules)"]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    loaded = done.stdout.split()
-    assert "openvino" in loaded and "torch" not in loaded
-    assert not [name for name in loaded if "telemetry" in name]
-
-
 def test_a_quota_counts_as_cores(tmp_path, monkeypatch):
     monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(64)))
     assert cores.usable_cores(tmp_path) == 64
@@ -73,10 +64,12 @@ def test_a_quota_counts_as_cores(tmp_path, monkeypatch):
 )
 def test_threads_never_exceed_the_cores_unless_asked(monkeypatch, configured, given, expected):
     monkeypatch.setattr(cores, "usable_cores", lambda: 8)
-    assert cores.choose_threads(configured, {cores.THREADS: given}) == expected
+    monkeypatch.setenv(cores.THREADS, given)
+    assert cores.choose_threads(configured) == expected
     for senseless in ("0", "-1", "two", "1.5"):
+        monkeypatch.setenv(cores.THREADS, senseless)
         with pytest.raises(ValueError, match=f"PLATES_THREADS: .*whole number.*{senseless}"):
-            cores.choose_threads(0, {cores.THREADS: senseless})
+            cores.choose_threads()
 
 
 def test_signals_arrive_after_the_nets_are_gone(doubling):

@@ -18,24 +18,6 @@ WHITE = ground("white")
 
 
 @pytest.mark.parametrize(
-    ("text", "lines", "colour", "name"),
-    [
-        ("A123BC777", 2, "white", "ru.car.square"),
-        ("1234AB77", 2, "white", "ru.motorcycle"),
-        ("AB123777", 1, "white", "ru.trailer"),  # of region 77: on yellow a taxi of 777
-        ("AB12377", 1, "yellow", "ru.taxi"),
-        ("A123477", 1, "blue", "ru.police"),
-        ("1234AB77", 1, "black", "ru.military"),
-        ("001CD177", 1, "red", "ru.diplomatic"),
-        ("001T00177", 1, "red", "ru.diplomatic"),
-    ],
-)
-def test_every_kind_is_known_on_its_ground(text, lines, colour, name):
-    found, weight = RUSSIA.judge(text, lines, ground(colour))
-    assert found == name and weight >= 0.3
-
-
-@pytest.mark.parametrize(
     "text",
     [
         *("", "A000AA77", "A111AA7", "A111AA7777", "A111AA477", "11111AA77", "A11AA77", "A1111"),

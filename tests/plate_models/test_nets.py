@@ -1,4 +1,4 @@
-"""YOLOv5, STN and LPRNet: shapes, keys, decoding, batches; when two agree."""
+"""YOLOv5 and LPRNet: shapes, decoding, batches."""
 
 import numpy as np
 import pytest
@@ -7,7 +7,6 @@ from torch import Tensor
 
 from plate_models import export, weights
 from plate_models.detection import letterbox
-from plate_models.export import compare_candidates, compare_values
 from plate_models.images import decode
 from plate_models.nets.lprnet import LPRNet
 from plate_models.spec import DETECTOR, RECOGNIZER, RECTIFIER
@@ -48,7 +47,7 @@ def test_a_canvas_does_not_depend_on_its_neighbours(graph):
     canvases = scenes(3, 96, 128)
     alone = torch.cat([graph(canvas[None]) for canvas in canvases])
     # Random weights score many cells alike: which comes first is chance.
-    assert compare_candidates((alone,), (graph(canvases),)) < 1
+    assert export.compare_candidates((alone,), (graph(canvases),)) < 1
 
 
 def test_a_plate_is_read_the_same_alone_and_in_a_batch():
@@ -59,24 +58,3 @@ def test_a_plate_is_read_the_same_alone_and_in_a_batch():
     assert together.shape == (4, RECOGNIZER.classes, RECOGNIZER.steps)
     alone = torch.cat([net(plate[None]) for plate in plates])
     torch.testing.assert_close(together, alone, rtol=1e-4, atol=1e-4)
-
-
-NAN = float("nan")
-
-
-@pytest.mark.parametrize(("place", "value"), [(0, 10.1), (4, 0.902), (5, 1), (4, NAN), (0, NAN)])
-def test_candidates_that_differ(place, value):
-    rows = [(10, 10, 50, 20, 0.9, 0), (60, 10, 90, 20, 0.9, 1), (0, 0, 0, 0, 0, 0)]
-    expected = torch.tensor([rows])
-    found = expected.clone()
-    found[0, 0, place] = value
-    assert not compare_candidates((expected,), (found,)) < 1
-    # Equal scores may change places.
-    assert compare_candidates((expected,), (expected[:, [1, 0, 2]],)) == 0
-
-
-def test_values_that_differ():
-    one, nan = torch.ones(2, 2), torch.tensor([[1.0, 1.0], [NAN, 1.0]])
-    assert compare_values((one, one), (one, one + 5e-4)) < 1
-    for wrong in ((one, one + 2e-3), (nan, one), (one, nan)):
-        assert not compare_values((one, one), wrong) < 1

@@ -16,6 +16,7 @@ BLANK = len(RECOGNIZER.alphabet)
 
 WHITE = {"white": 0.96, "yellow": 0.01, "blue": 0.01, "black": 0.01, "red": 0.01}
 BLACK = {**dict.fromkeys(WHITE, 0.01), "black": 0.96}
+RED = {**dict.fromkeys(WHITE, 0.01), "red": 0.96}
 YELLOW = {**dict.fromkeys(WHITE, 0.01), "yellow": 0.96}
 BLUE = {**dict.fromkeys(WHITE, 0.01), "blue": 0.96}
 # Nothing is surer than 0.99995.
@@ -163,8 +164,12 @@ def test_the_raw_best_path_stays_among_the_candidates():
 def test_ground_and_lines_name_the_format_and_settle_doubts():
     unclear = log_probs_of("A123477", {1: {"1": 0.5, "B": 0.5}})
     rows = ctc.join_rows(log_probs_of("113"), log_probs_of("3AB77"))
+    square = ctc.join_rows(log_probs_of("A123"), log_probs_of("BC777"))
     for log_probs, evidence, text, name in (
         (log_probs_of("H002EX71"), Evidence(), "H002EX71", "ru.car"),
+        (square, Evidence(2, WHITE), "A123BC777", "ru.car.square"),
+        (log_probs_of("001CD177"), Evidence(1, RED), "001CD177", "ru.diplomatic"),
+        (log_probs_of("001T00177"), Evidence(1, RED), "001T00177", "ru.diplomatic"),
         (log_probs_of("1133AB77"), Evidence(1, BLACK), "1133AB77", "ru.military"),
         (log_probs_of("AB123777"), Evidence(1, YELLOW), "AB123777", "ru.taxi"),
         (log_probs_of("AB123777"), Evidence(), "AB123777", "ru.trailer"),

@@ -1,13 +1,10 @@
 """Checkpoints of torch: read as they were written, refused by name where they would harm."""
 
-import io
 import os
 import pickle
 import random
 import zipfile
-from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -36,39 +33,15 @@ class Calls:
         return self.call
 
 
-@dataclass
-class Claim:
-    """Pickles as a tensor that claims anything; its storage "0" has 24 bytes."""
-
-    numel: int
-    offset: int
-    size: tuple[int, ...]
-    stride: tuple[int, ...]
-
-    def __reduce__(self) -> tuple[object, ...]:
-        storage = ("storage", torch.FloatStorage, "0", "cpu", self.numel)
-        about = self.offset, self.size, self.stride, False, OrderedDict()
-        return torch._utils._rebuild_tensor_v2, (storage, *about)
-
-
-class Pickler(pickle.Pickler):
-    """Writes storages as references, as torch does."""
-
-    def persistent_id(self, value: object) -> object:
-        return value if isinstance(value, tuple) and value[:1] == ("storage",) else None
-
-
 def archived(data: object, **others: bytes) -> Make:
     """A zip archive as torch writes it, around a pickle or what is to be pickled."""
-    if not isinstance(data, bytes):
-        Pickler(file := io.BytesIO(), 2).dump(data)
-        data = file.getvalue()
-    entries = {"data.pkl": data, "version": b"3\n", "data/0": bytes(24), **others}
+    content = data if isinstance(data, bytes) else pickle.dumps(data, 2)
+    entries = {"data.pkl": content, "version": b"3\n", **others}
 
     def make(path: Path) -> None:
         with zipfile.ZipFile(path, "w") as file:
-            for name, content in entries.items():
-                file.writestr(f"archive/{name}", content)
+            for name in entries:
+                file.writestr(f"archive/{name}", entries[name])
 
     return make
 
@@ -88,8 +61,7 @@ LOADED = Calls(os.system, TOUCH)
 # Pickles that make a file if they are run, with what is refused by name.
 HOSTILE = {
     "reduced": (LOADED, "posix.system"),
-    "nested": ({"model": {"x": [OrderedDict(w=Calls(exec, WRITE))]}}, "calls builtins.exec"),
-    "evaluated": (Calls(eval, WRITE), "calls builtins.eval"),
+    "nested": ({"model": {"x": [{"w": Calls(exec, WRITE)}]}}, "calls builtins.exec"),
     "fetched": (Calls(Calls(getattr, Calls(__import__, "os"), "system"), TOUCH), "__import__"),
     "object": (b"\x80\x02(cos\nsystem\nU\x0etouch executedo.", "Unsupported operand"),
     "new object": (NEW_OBJECT, "calls subprocess.Popen"),
@@ -105,16 +77,9 @@ SEEN = torch.tensor(list(b"????"), dtype=torch.uint8)  # four bytes that are fou
 REFUSED: dict[str, tuple[Make, str]] = {
     **{name: (archived(data), message) for name, (data, message) in HOSTILE.items()},
     "planted": (archived(PLANTED), "calls subprocess.run"),
-    "beside a sound net": (
-        saved({"state_dict": {"w": SEEN}, "x": Calls(exec, WRITE)}),
-        "builtins.exec",
-    ),
     # Would take time or memory without end, or are broken.
     "module in itself": (saved(GRANDCHILD_OF_ITSELF), "recursion"),
-    "one value for all": (archived({"w": Claim(6, 0, (2**40,), (0,))}), "its tensors claim"),
     "one storage often": (saved(OFTEN), "its tensors claim 2000000 bytes, it has"),
-    "tensor out of bounds": (archived({"w": Claim(6, 1, (2, 3), (3, 1))}), "resize storage"),
-    "larger storage": (archived({"w": Claim(7, 0, (7,), (1,))}), "does not match expected size"),
     "no end": (archived(b"\x80\x02}"), "can't be read"),
     "truncated": (saved({"w": torch.ones(1000)}, lambda raw: raw[:2000]), "can't be read"),
     "damaged": (saved({"w": SEEN}, lambda raw: raw.replace(b"????", b"???x")), "CRC"),
@@ -126,10 +91,7 @@ REFUSED: dict[str, tuple[Make, str]] = {
         r"neither .*before 1\.6.*save its state dict",
     ),
     "a number": (saved(42), "found int"),
-    "nothing": (saved({}), "found dict"),
-    "no model": (saved({"model": None}), "'model' is none"),
     "a tensor and a text": (saved({"state_dict": {"a": SEEN, "b": ""}}), "'b' is none"),
-    "a tensor": (saved(SEEN), "found Tensor"),
     "a module without tensors": (saved(nn.Identity()), "Identity"),
     "empty file": (Path.touch, "neither a safetensors file nor a torch archive"),
     "folder": (Path.mkdir, "can't be read"),
@@ -186,9 +148,6 @@ def test_tensors_come_contiguous_and_floats_as_float32(tmp_path: Path) -> None:
     for key, value in saved.items():
         assert torch.equal(found[key], value) and found[key].is_contiguous(), key
         assert found[key].dtype == (torch.int64 if key == "integers" else torch.float32)
-    # What the refused claims are made with reads well where the claim is sound.
-    archived({"w": Claim(6, 1, (2, 2), (1, 2))})(path)
-    assert read_state(path)["w"].tolist() == [[0.0, 0.0], [0.0, 0.0]]
 
 
 def checkpoint(path: Path) -> nn.Module:

@@ -10,7 +10,6 @@ import torch
 
 from plate_models import weights
 from plate_models.nets.yolov5 import YOLOv5, cell_places, decode_boxes, flatten_heads
-from plate_models.spec import DETECTOR
 from plate_models.training import detection_data
 from plate_models.training.detection_data import (
     TrainingPhoto,
@@ -19,7 +18,7 @@ from plate_models.training.detection_data import (
     load_empty,
     load_world,
 )
-from plate_models.training.detection_loss import DetectionLoss, Targets
+from plate_models.training.detection_loss import Targets, detection_loss
 from plate_models.training.detector import DetectorTraining, Training, train
 from plate_models.training.imaging import box_corners
 from plate_models.training.labels import validation_names
@@ -31,12 +30,11 @@ def descend(wanted: Targets) -> tuple[list[torch.Tensor], torch.Tensor]:
     """The raw heads that the loss is least for, and their boxes; of 128 by 128 pixels."""
     torch.set_num_threads(1)
     detect = YOLOv5().head
-    loss = DetectionLoss(detect.anchors, detect.strides)
     heads = [torch.zeros(1, 3, 128 // s, 128 // s, 7, requires_grad=True) for s in detect.strides]
     optimizer = torch.optim.Adam(heads, 0.1)
     for _ in range(100):
         optimizer.zero_grad()
-        loss(heads, wanted)[0].backward()
+        detection_loss(heads, wanted, detect.anchors, detect.strides)[0].backward()
         optimizer.step()
     places = cell_places(heads, detect.anchors, detect.strides)
     heads = [head.detach() for head in heads]
@@ -71,7 +69,7 @@ def photo_with_plate(seed: int = 0, size_wh: tuple[int, int] = (240, 180)) -> Tr
     image[y : y + 20, x : x + 80] = 230
     image[y + 5 : y + 15, x + 8 : x + 72 : 4] = 20
     outline = (box_corners(80, 20) + np.array([x, y])).astype(np.float32).repeat(2, axis=0)
-    return TrainingPhoto(f"{seed}.png", image, outline[None], np.ones(1, np.int64))
+    return TrainingPhoto(image, outline[None], np.ones(1, np.int64))
 
 
 @pytest.fixture
@@ -135,17 +133,18 @@ def test_training_learns_and_a_resumed_run_goes_on(monkeypatch, tmp_path):
 
 def test_training_from_photos_to_weights(data):
     names = {f"w_{seed}.jpg" for seed in range(12)}
-    assert {photo.name for photo in load_world(data)} == names - validation_names(names) < names
+    assert len(load_world(data)) == len(names - validation_names(names)) < len(names)
     assert 0 < len(load_empty(data)) < 8
     config = DetectorTraining(data, data / "run", 0.02, batch_size=4, windows=SMALL, report_every=2)
     path = train(config)
     assert path == data / "run" / "detector.safetensors"
-    net = weights.load(YOLOv5(DETECTOR), path)
     trained = torch.load(data / "run" / "checkpoint.pt", weights_only=True)
     assert trained["averaged"]["n_averaged"] > 0
     key = "model.24.m.0.weight"
-    assert torch.equal(net.state_dict()[key], trained["averaged"][f"module.{key}"])
+    last = weights.read_file(path).state[key]
+    assert torch.equal(last, trained["averaged"][f"module.{key}"])
     assert (data / "run" / "curves.png").stat().st_size > 5000
     # Nothing is left to do: the finished run writes the same weights again.
-    again = weights.load(YOLOv5(DETECTOR), train(config))
-    assert torch.equal(again.state_dict()[key], net.state_dict()[key])
+    assert torch.equal(weights.read_file(train(config)).state[key], last)
+    begun = Training(replace(config, folder=data / "2", start_from=path.parent), WindowSampler([]))
+    assert torch.equal(begun.net.state_dict()[key], last)

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 from safetensors.torch import save_file
@@ -21,6 +20,8 @@ from plate_models.training.importing import import_recognizer, import_yolov5, sp
 from plates.cli import main as cli
 
 State = dict[str, torch.Tensor]
+STEM, ANCHORS, HEAD = "model.0.conv.weight", "model.24.anchors", "model.24.m.0.weight"
+BLOCK = "model.4.cv1.conv.weight"
 
 # Its own width, depth and anchors, and one class.
 SPEC = DetectorSpec(
@@ -56,27 +57,14 @@ def heads(net: nn.Module) -> list[torch.Tensor]:
 
 
 def trained(net: YOLOv5) -> dict[str, object]:
-    """What a training keeps beside its net."""
+    """What a training keeps of its net; what it keeps beside is in test_checkpoints.py."""
     net.yaml = {"nc": 1, "depth_multiple": 0.33, "backbone": [[-1, 1, "Conv", [64, 6, 2, 2]]]}
     net.names, net.stride = {0: "plate"}, torch.tensor([8.0, 16.0, 32.0])
-    opt = {"save_dir": Path("runs/train"), "device": torch.device("cpu")}
-    return {"model": net, "ema": None, "best_fitness": np.array([0.5]), "opt": opt, "date": "today"}
+    return {"model": net, "ema": None}
 
 
 def renamed(net: YOLOv5, prefix: str) -> State:
     return {f"{prefix}{key.removeprefix('model.')}": v for key, v in net.state_dict().items()}
-
-
-def fused(net: YOLOv5) -> State:
-    """Fold every batch norm into the convolution before it, by its formula."""
-    state = {k: v for k, v in net.state_dict().items() if ".bn." not in k}
-    for name, module in net.float().named_modules():
-        if hasattr(module, "bn"):
-            norm = module.bn
-            factor = norm.weight / torch.sqrt(norm.running_var + norm.eps)
-            state[f"{name}.conv.weight"] = module.conv.weight * factor.view(-1, 1, 1, 1)
-            state[f"{name}.conv.bias"] = norm.bias - norm.running_mean * factor
-    return state
 
 
 @pytest.mark.parametrize(
@@ -88,7 +76,7 @@ def fused(net: YOLOv5) -> State:
         (partial(renamed, prefix=""), torch.save),
         (partial(renamed, prefix="model."), save_file),
         (partial(renamed, prefix="module.model.model."), save_file),
-        (fused, torch.save),
+        (lambda net: net.float().fuse().state_dict(), torch.save),
     ],
 )
 def test_what_trainings_leave_computes_what_it_did(
@@ -114,23 +102,13 @@ def test_what_trainings_leave_computes_what_it_did(
     ("width", "depth"), [(0.25, 0.33), (0.5, 0.33), (0.75, 0.67), (1.0, 1.0), (1.25, 1.33)]
 )
 def test_every_size_is_recognized(width: float, depth: float) -> None:
-    blocks = {key: torch.ones(1) for key in (f"model.6.m.{k}.x" for k in range(round(9 * depth)))}
-    shapes = {
-        "model.0.conv.weight": (64, 3, 6, 6),
-        "model.9.cv2.conv.weight": (int(1024 * width), 1, 1, 1),
-        "model.24.anchors": (3, 3, 2),
-        "model.24.m.0.weight": (21, 1, 1, 1),
-    }
-    state = blocks | {key: torch.ones(shape) for key, shape in shapes.items()}
-    found = spec_of(state, Path("net.pt"))
-    assert (found.width_multiple, len(found.classes)) == (width, 2)
-    # What the depth decides is how often three, six and nine blocks are repeated.
-    depths = [[max(round(n * d), 1) for n in (3, 6, 9)] for d in (depth, found.depth_multiple)]
-    assert depths[0] == depths[1]
+    def state_of(spec: DetectorSpec) -> State:
+        with torch.device("meta"):  # shapes without values
+            return YOLOv5(spec).state_dict()
 
-
-STEM, ANCHORS, HEAD = "model.0.conv.weight", "model.24.anchors", "model.24.m.0.weight"
-BLOCK, BIAS = "model.4.cv1.conv.weight", "model.1.bn.bias"
+    state = state_of(DetectorSpec(width_multiple=width, depth_multiple=depth))
+    found = state_of(spec_of(state | {ANCHORS: torch.ones(3, 3, 2)}, Path("net.pt")))
+    assert [(k, v.shape) for k, v in found.items()] == [(k, v.shape) for k, v in state.items()]
 
 
 # None takes out every tensor of which the name begins so.
@@ -144,10 +122,7 @@ OLD_STEM: Changes = {STEM: None, "model.0.conv.conv.weight": torch.ones(8, 3, 6,
         ({HEAD: torch.ones(())}, rf"{HEAD}: expected \(any"),
         ({HEAD: torch.ones(255, 32, 1, 1)}, f"{HEAD}: expected 18 or 21 rows"),
         ({"model.13.cv1.conv": None}, "model.13.cv1.conv.weight: .* found no such tensor"),
-        ({"model.25.extra": torch.ones(1)}, "model.25.extra: expected no such tensor"),
         ({BLOCK: torch.ones(9, 32, 1, 1)}, rf"{BLOCK}: expected \(16, 32, 1, 1\)"),
-        ({BLOCK: torch.full((16, 32, 1, 1), np.nan)}, f"{BLOCK}: expected finite values"),
-        ({BIAS: torch.ones(16, dtype=torch.int64)}, f"{BIAS}: expected floats"),
         ({ANCHORS: torch.ones(4, 3, 2)}, rf"{ANCHORS}: expected .* found \(4, 3, 2\)"),
         ({ANCHORS: torch.zeros(3, 3, 2)}, r"anchors_wh\[0\]\[0\]\[0\]: expected greater than 0"),
         ({STEM: torch.ones(8, 3, 3, 3)}, rf"{STEM}: .* found \(8, 3, 3, 3\)"),  # of YOLOv8
