@@ -209,7 +209,7 @@ def test_a_triton_that_never_answers_and_photos_on_the_wire_to_it(algorithm):
         server.settimeout(HANG_S)
         sent = pool.submit(bytes_of_one_connection)
         url = f"127.0.0.1:{server.getsockname()[1]}"
-        limits = {"request_timeout_s": 0.3, "ready_timeout_s": 0.2}
+        limits = {"request_timeout_s": 1.0, "ready_timeout_s": 0.2}
         settings = Settings(triton_url=url, triton_compression=algorithm, **limits)
         with running_gateway(settings) as client:
             photo = PHOTO + bytes(50_000)  # fits into the first window of HTTP/2
