@@ -2,8 +2,6 @@
 
 import logging
 import queue
-import random
-import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -19,8 +17,8 @@ from plates.cameras.settings import Storage
 
 logger = logging.getLogger(__name__)
 
-# So long a writer waits for others.
-_BUSY_S = 10
+# So long a writer waits for others, and for a database that is away until it tries again.
+_BUSY_S, _AGAIN_S = 10, 2
 # So long an event is kept at least, for those who watch live.
 _LIVE_S = 60
 # Delays of 2, 4, … 512 and then 600 s are a day, also where the clock jumps.
@@ -50,15 +48,14 @@ _events = sa.Table(
 _ended = _events.c.type == "pass.ended"
 sa.Index("one_end", _events.c.pass_id, unique=True, sqlite_where=_ended, postgresql_where=_ended)
 
-# What targets are owed: a delivered event's row is deleted, a given up one's is dead.
+# What targets are owed: the row of an event that is delivered or given up is deleted.
 _deliveries = sa.Table(
     "deliveries",
     _TABLES,
-    sa.Column("seq", sa.ForeignKey(_events.c.seq, ondelete="CASCADE"), primary_key=True),
+    sa.Column("seq", sa.BigInteger, primary_key=True),
     sa.Column("target", sa.Text, primary_key=True),
     *_required(sa.Integer, "attempts"),
     *_required(sa.Double, "next_at"),
-    *_required(sa.Boolean, "dead"),
 )
 
 _other = _events.alias()
@@ -66,7 +63,8 @@ _same_pass = _other.c.pass_id == _events.c.pass_id
 # Conditions on events: another of the same pass came later, or before; a target waits for it.
 _superseded = sa.exists().where(_same_pass, _other.c.seq > _events.c.seq)
 _preceded = sa.exists().where(_same_pass, _other.c.seq < _events.c.seq)
-_pending = sa.exists().where(_deliveries.c.seq == _events.c.seq, ~_deliveries.c.dead)
+_of_event = _deliveries.c.seq == _events.c.seq
+_pending = sa.exists().where(_of_event)
 
 
 class StoreUnavailable(Exception):
@@ -100,8 +98,6 @@ class Store:
         options = {"timeout": _BUSY_S} | ({"isolation_level": None} if is_sqlite else {})
         url = url.replace("postgresql://", "postgresql+pg8000://")
         self._engine = sa.create_engine(url, connect_args=options, pool_pre_ping=True)
-        if is_sqlite:
-            sa.event.listen(self._engine, "connect", _set_up_sqlite)
 
     def close(self) -> None:
         """Close the connections."""
@@ -116,7 +112,7 @@ class Store:
         with self._transaction(write=True) as connection:
             seq = connection.scalar(new)
             for target in targets if seq is not None else ():
-                owed = {"seq": seq, "target": target, "attempts": 0, "next_at": 0, "dead": False}
+                owed = {"seq": seq, "target": target, "attempts": 0, "next_at": 0}
                 connection.execute(sa.insert(_deliveries).values(owed))
         return seq is not None
 
@@ -177,7 +173,7 @@ class Store:
         query = sa.select(
             owed.seq, owed.target, owed.attempts, _events.c.payload, _events.c.picture
         )
-        query = query.join(_events).where(owed.target == target, ~owed.dead, is_due)
+        query = query.join(_events, _of_event).where(owed.target == target, is_due)
         with self._transaction() as connection:
             rows = connection.execute(query.order_by(owed.seq).limit(limit))
             return [Delivery(*row) for row in rows]
@@ -190,23 +186,25 @@ class Store:
 
     def failed(self, delivery: Delivery, now: float) -> bool:
         """It is tried again later; False: that has been done for a day, it is given up."""
-        this = (_deliveries.c.seq == delivery.seq) & (_deliveries.c.target == delivery.target)
         attempts = delivery.attempts + 1
-        delay = min(2.0**attempts, _LONGEST_DELAY_S) * random.uniform(0.75, 1.25)  # noqa: S311
-        values = {"attempts": attempts, "next_at": now + delay, "dead": attempts >= _MAX_ATTEMPTS}
+        if attempts == _MAX_ATTEMPTS:
+            self.delivered(delivery)
+            return False
+        this = (_deliveries.c.seq == delivery.seq) & (_deliveries.c.target == delivery.target)
+        values = {"attempts": attempts, "next_at": now + min(2.0**attempts, _LONGEST_DELAY_S)}
         with self._transaction(write=True) as connection:
             connection.execute(sa.update(_deliveries).where(this).values(values))
-        return attempts < _MAX_ATTEMPTS
+        return True
 
     def purge(self, now: float, targets: Iterable[str]) -> None:
-        """Delete what isn't kept, and what is owed to others than these targets."""
+        """Delete what isn't kept, and what is owed of that or to others than these targets."""
         done = ~_pending & (_events.c.created < now - _LIVE_S)
         # A running pass stays, so that it can be ended after a crash; an end goes last.
         unneeded = done & (_superseded | (_ended & ~_preceded))
         old = _events.c.created < now - self._storage.days * 86_400
-        others = _deliveries.c.target.not_in(list(targets))
+        unowed = _deliveries.c.target.not_in(list(targets)) | ~sa.exists().where(_of_event)
         with self._transaction(write=True) as connection:
-            connection.execute(sa.delete(_deliveries).where(others))
+            connection.execute(sa.delete(_deliveries).where(unowed))
             unkept = old if self._storage.texts else old | unneeded
             connection.execute(sa.delete(_events).where(unkept))
             if not self._storage.pictures:
@@ -237,22 +235,6 @@ class Store:
             raise StoreUnavailable(str(getattr(error, "orig", error))) from None
 
 
-def _set_up_sqlite(connection: Any, _: object) -> None:
-    # FULL: what is committed is there after a power cut, too.
-    connection.execute("PRAGMA synchronous=FULL")
-    connection.execute("PRAGMA foreign_keys=ON")
-    give_up_at = time.monotonic() + _BUSY_S
-    while True:
-        try:
-            connection.execute("PRAGMA journal_mode=WAL")
-            return
-        except sqlite3.OperationalError:
-            # SQLite does not wait itself where several switch a new file to WAL at once.
-            if time.monotonic() > give_up_at:
-                raise
-            time.sleep(0.01)
-
-
 class Outbox:
     """Does a worker's writes in order; while the database is away, again and again.
 
@@ -261,7 +243,7 @@ class Outbox:
 
     def __init__(self) -> None:
         self._queue: queue.SimpleQueue[Callable[[], object] | None] = queue.SimpleQueue()
-        self._thread = threading.Thread(target=self._run, name="outbox", daemon=True)
+        self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
     def put(self, write: Callable[[], object]) -> None:
@@ -275,20 +257,15 @@ class Outbox:
         return not self._thread.is_alive()
 
     def _run(self) -> None:
-        is_away = False
-        while write := self._queue.get():
-            while is_away := self._fails(write, is_away):
-                time.sleep(1)
-
-    def _fails(self, write: Callable[[], object], again: bool) -> bool:
-        """Whether the database is away; any other error must not hold what comes after."""
-        try:
-            write()
-        except StoreUnavailable as error:
-            if not again:
+        write = self._queue.get()
+        while write:
+            try:
+                write()
+            except StoreUnavailable as error:
                 logger.warning("Events wait for the database: %s", error)
-            return True
-        except Exception as error:
-            # Its message may have texts of plates.
-            logger.error("What was to be written is lost: %s", type(error).__name__)
-        return False
+                time.sleep(_AGAIN_S)
+                continue
+            except Exception as error:
+                # It must not hold what comes after; its message may have texts of plates.
+                logger.error("What was to be written is lost: %s", type(error).__name__)
+            write = self._queue.get()
