@@ -1,5 +1,6 @@
 """Frames of one plate together: what several say, what one can't veto, what counts once."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -12,7 +13,7 @@ from plate_models.recognition.calibration import UNCALIBRATED, Calibration, logi
 from plate_models.recognition.decoding import Evidence, Reading, choose_reading
 from plate_models.spec import RECOGNIZER
 from plates.cameras.frames import SeenPlate
-from plates.cameras.fusion import Fusion, Reader, fuse
+from plates.cameras.fusion import Fused, Fusion, Reader
 
 GROUND = dict.fromkeys(("white", "yellow", "blue", "black", "red"), 0.01)
 WHITE, YELLOW = {**GROUND, "white": 0.96}, {**GROUND, "yellow": 0.96}
@@ -37,6 +38,13 @@ def seen(
             probs[ctc.encode(other)[0], 1 + 2 * place] = odds
     log_probs = np.log(probs / probs.sum(axis=0))
     return replace(scripted.seen(text, (x, 0), width), log_probs=log_probs, ground=ground)
+
+
+def fuse(plates: Sequence[SeenPlate], reader: Reader, listed: Sequence[str] = ()) -> Fused:
+    fusion = Fusion(reader)
+    for plate in plates:
+        fusion.add(plate)
+    return fusion.result(listed)
 
 
 def odds(reading: Reading) -> float:
