@@ -1,6 +1,8 @@
 """From scripted frames to events: one pass for each vehicle, whatever it does."""
 
 import tracemalloc
+import weakref
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -217,13 +219,31 @@ def test_an_hour_of_standing_is_one_pass_that_needs_no_more_memory():
     assert after - before < 2_000_000
 
 
-def test_a_clock_that_leaps_neither_fails_nor_joins_others():
+def test_a_clock_that_leaps_forward_joins_no_others():
     passes, events = passes_of(), []
     for second in [0, 0.2, 0.4, 86_400, 86_400.2]:
         text = CAR if second < 1 else OTHER
         reports = passes.add(frame_at(second), [seen(text, (400, 300))], Stream())
         events += [report.event for report in reports]
     assert texts(events + [report.event for report in passes.close()]) == sorted([CAR, OTHER])
+
+
+def test_a_clock_that_is_set_back_neither_ends_nor_doubles_a_pass():
+    passes, events = passes_of(), []
+    for second in [0, 0.2, 0.1, -86_400, -86_399.8, -86_399.6]:
+        reports = passes.add(frame_at(second), [seen(CAR, (400, 300))], Stream())
+        events += [report.event for report in reports]
+    [last] = ended(events + [report.event for report in passes.close()])
+    assert last.evidence.frames_seen == 6
+    assert last.time.last - last.time.first == pytest.approx(0.6)
+
+
+def test_a_pass_that_goes_on_keeps_no_picture():
+    passes, image = passes_of(), np.zeros((720, 1280, 3), np.uint8)
+    passes.add(replace(frame_at(0), image=image), [seen(CAR, (400, 300))], Stream())
+    alive = weakref.ref(image)
+    del image
+    assert alive() is None
 
 
 def test_zones_name_passes_and_leave_out_others():
