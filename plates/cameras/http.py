@@ -26,7 +26,7 @@ from plates.cameras.store import Store, StoreUnavailable
 
 _FORM = UploadForm(("image",))
 _ANSWER_S = 5.0
-_POLL_S, _HEARTBEAT_S = 0.5, 10.0
+_POLL_S = 0.5
 
 
 class CameraState(BaseModel):
@@ -212,9 +212,8 @@ def _state(folder: Path, camera: str) -> dict[str, Any]:
 
 
 async def _stream(store: Store, seq: int, camera: str | None) -> AsyncGenerator[str]:
-    yield ": listening\n\n"
-    heard = time.monotonic()
     while True:
+        yield ": listening\n\n"  # A closed connection shows only when it is written to.
         try:
             found = await asyncio.to_thread(store.events_after, seq)
         except StoreUnavailable:
@@ -223,10 +222,6 @@ async def _stream(store: Store, seq: int, camera: str | None) -> AsyncGenerator[
             event = json.loads(payload)
             if camera in (None, event["camera"]):
                 yield f"id: {seq}\nevent: {event['type']}\ndata: {payload}\n\n"
-                heard = time.monotonic()
-        if time.monotonic() - heard > _HEARTBEAT_S:
-            yield ": still here\n\n"  # A closed connection shows only when it is written to.
-            heard = time.monotonic()
         await asyncio.sleep(_POLL_S)
 
 

@@ -119,7 +119,7 @@ class Source(FrameSource):
                 self._read()
                 self.state.status, self.state.problem = "ended", ""
             except Exception as error:  # Whatever it is: the camera is asked again.
-                self.state.status, self.state.problem = _explained(error, self._address)
+                self.state.status, self.state.problem = _explained(error)
             if self.state.problem:
                 log.warning("%s: %s", redacted(self._address), self.state.problem)
             if not self._live:
@@ -267,14 +267,14 @@ def _recorded_at(container: av.container.InputContainer, address: str) -> float:
         return Path(address).stat().st_mtime
 
 
-def _explained(error: Exception, address: str) -> tuple[Status, str]:
+def _explained(error: Exception) -> tuple[Status, str]:
     if isinstance(error, av.error.ExitError | av.error.TimeoutError):
         return "silent", f"nothing has come for {_SILENT_S:g} s"
     if isinstance(error, av.error.HTTPUnauthorizedError):
         return "failed", "it refuses the user name or the password"
     status = error.status if isinstance(error, SourceError) else "failed"
     reason = getattr(error, "strerror", None) or str(error)
-    return status, redacted(reason.replace(address, redacted(address)))
+    return status, redacted(reason)
 
 
 class MotionGate:
