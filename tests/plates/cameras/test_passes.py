@@ -137,8 +137,10 @@ def one_that_returns(second, _end=16):
 
 
 def one_that_turns_out_of_sight(second, _end=5):
-    place = (200 + 100 * second, 300) if second < 2 else (1100, 650)
-    return [seen(CAR, place)] if second < 2 or second > 3 else []
+    if second < 2:
+        return [seen(CAR, (100 + 50 * second, 100), 60)]
+    # At first it can't be read where it comes back.
+    return [seen(CAR, (1200, 650), 60, 0.3 if second < 3.5 else 0.999)] if second > 3 else []
 
 
 @pytest.mark.parametrize(
