@@ -171,11 +171,12 @@ def _source(camera: camera_settings.Camera, folder: Path) -> FrameSource:
     if camera.source is not None:
         return Source(camera.source.get_secret_value(), camera.fps, camera.hwaccel)
     frames = PushedFrames()
-    threading.Thread(target=_receive, args=(folder / camera.name, frames), daemon=True).start()
+    threading.Thread(target=receive, args=(folder / camera.name, frames), daemon=True).start()
     return frames
 
 
-def _receive(path: Path, frames: PushedFrames) -> None:
+def receive(path: Path, frames: PushedFrames) -> None:
+    """Take frames that the gateway pushes to a socket, for ever."""
     path.unlink(missing_ok=True)  # of this camera's last process
     with Listener(str(path), "AF_UNIX") as listener:
         while True:
