@@ -6,10 +6,10 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from datetime import datetime
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
+from pydantic import AwareDatetime, BaseModel, Field
 from sqlalchemy.dialects import postgresql, sqlite
 
 from plates.cameras.events import Pass
@@ -19,6 +19,7 @@ logger = logging.getLogger(__name__)
 
 # So long a writer waits for others, and for a database that is away until it tries again.
 _BUSY_S, _AGAIN_S = 10, 2
+_AT_ONCE = 100  # events
 # So long an event is kept at least, for those who watch live.
 _LIVE_S = 60
 # Delays of 2, 4, … 512 and then 600 s are a day, also where the clock jumps.
@@ -71,6 +72,21 @@ class StoreUnavailable(Exception):
     """The database can't be reached or doesn't do its work; it may later."""
 
 
+class PassesQuery(BaseModel):
+    """Which passes are wanted."""
+
+    model_config = {"extra": "forbid"}
+
+    text: str = Field(
+        "", max_length=32, description="Part of a text; or a whole one, `*` any characters, `?` one"
+    )
+    camera: str = ""
+    since: AwareDatetime | None = Field(None, description="First seen then or later")
+    until: AwareDatetime | None = Field(None, description="First seen before")
+    limit: int = Field(50, ge=1, le=500)
+    before: int | None = Field(None, ge=0, le=2**62, description="`next` of the page before")
+
+
 class Delivery(NamedTuple):
     """An event that a target has not received yet."""
 
@@ -116,36 +132,27 @@ class Store:
                 connection.execute(sa.insert(_deliveries).values(owed))
         return seq is not None
 
-    def search(
-        self,
-        text: str = "",
-        camera: str = "",
-        since: datetime | None = None,
-        until: datetime | None = None,
-        before: int | None = None,
-        limit: int = 100,
-    ) -> list[tuple[int, str]]:
+    def search(self, query: PassesQuery) -> list[tuple[int, str]]:
         """Find passes as they last stood: numbers and JSON, the newest first.
 
-        `text` is a part of the text; or all of it, with * for any characters and ? for one. Passes
-        began at `since` or later, and before `until`. A page's last number is the next one's
-        `before`.
+        A page's last number is the next one's `before`.
         """
-        pattern = text.upper() if set(text) & set("*?") else f"*{text.upper()}*"
-        wanted = [~_superseded, _events.c.text.like(pattern.translate(_WILDCARDS), escape="!")]
-        if camera:
-            wanted.append(_events.c.camera == camera)
-        if since:
-            wanted.append(_events.c.started >= since.timestamp())
-        if until:
-            wanted.append(_events.c.started < until.timestamp())
-        if before is not None:
-            wanted.append(_events.c.seq < before)
-        return self._find(*wanted, order=_events.c.seq.desc(), limit=limit)
+        text = query.text.upper()
+        pattern = (text if set(text) & set("*?") else f"*{text}*").translate(_WILDCARDS)
+        wanted = [~_superseded, _events.c.text.like(pattern, escape="!")]
+        if query.camera:
+            wanted.append(_events.c.camera == query.camera)
+        if query.since:
+            wanted.append(_events.c.started >= query.since.timestamp())
+        if query.until:
+            wanted.append(_events.c.started < query.until.timestamp())
+        if query.before is not None:
+            wanted.append(_events.c.seq < query.before)
+        return self._find(*wanted, order=_events.c.seq.desc(), limit=query.limit)
 
-    def events_after(self, seq: int, limit: int = 100) -> list[tuple[int, str]]:
-        """The events that follow one, in the order in which they were added."""
-        return self._find(_events.c.seq > seq, limit=limit)
+    def events_after(self, seq: int) -> list[tuple[int, str]]:
+        """The first that follow one, in the order in which they were added."""
+        return self._find(_events.c.seq > seq, limit=_AT_ONCE)
 
     def last_seq(self) -> int:
         """The number of the last event; 0 without any."""
@@ -165,7 +172,7 @@ class Store:
         found = self._find(_events.c.camera == camera, ~_ended, ~_superseded)
         return [Pass.model_validate_json(payload) for _, payload in found]
 
-    def due(self, target: str, now: float, limit: int = 100) -> list[Delivery]:
+    def due(self, target: str, now: float) -> list[Delivery]:
         """What to try now, the oldest first."""
         owed = _deliveries.c
         # A time further away than any delay is of a clock that has jumped back since.
@@ -175,7 +182,7 @@ class Store:
         )
         query = query.join(_events, _of_event).where(owed.target == target, is_due)
         with self._transaction() as connection:
-            rows = connection.execute(query.order_by(owed.seq).limit(limit))
+            rows = connection.execute(query.order_by(owed.seq).limit(_AT_ONCE))
             return [Delivery(*row) for row in rows]
 
     def delivered(self, delivery: Delivery) -> None:

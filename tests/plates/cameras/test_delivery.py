@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from camera_events import a_pass
+from camera_events import a_pass, search
 from paho.mqtt import subscribe
 from standardwebhooks import Webhook
 from support import wait_until
@@ -283,7 +283,7 @@ def test_home_assistant_finds_the_sensors_and_sees_plates(store, broker, caplog)
             store.add(a_pass(3, text="A001AA77"), None, ["home"])
             wait_until(nothing_owed(store, "home"))
             sent, _ = broker.messages(4)
-            payload = store.search()[0][1]
+            payload = search(store)[0][1]
             assert sent == [("plates/gate-1/pass", payload), ("plates/gate-1/plate", "A001AA77")]
     assert json.loads(retained["homeassistant/sensor/plates_gate-1/config"]) == {
         "name": "Licence plate",

@@ -232,20 +232,6 @@ def test_passwords_are_in_no_message(mjpeg, caplog, monkeypatch):
     assert redacted("rtsp://u:p@ss@host/1") == "rtsp://u:***@host/1"
 
 
-def test_connecting_again_leaks_nothing(mjpeg, monkeypatch):
-    monkeypatch.setattr(sources, "_FIRST_PAUSE_S", 0.01)
-    monkeypatch.setattr(sources, "_LONGEST_PAUSE_S", 0.01)
-
-    def open_files():
-        return len(list(Path("/proc/self/fd").iterdir()))
-
-    with opened(f"http://viewer:wrong@{mjpeg}/guarded") as (source, frames):
-        wait_for(source, frames, lambda: source.state.reconnects > 5)
-        before = open_files()
-        wait_for(source, frames, lambda: source.state.reconnects > 40)
-        assert open_files() < before + 5
-
-
 def test_pushed_frames_have_the_time_that_they_come_with_or_at():
     frames = PushedFrames()
     taken = frames.frames()
