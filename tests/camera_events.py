@@ -5,7 +5,7 @@ from typing import Any
 
 from plates.cameras.events import Pass
 from plates.cameras.settings import Storage
-from plates.cameras.store import Store
+from plates.cameras.store import PassesQuery, Store
 
 
 def a_pass(number: int = 1, kind: str = "ended", revision: int = 1, **changes: Any) -> Pass:
@@ -37,3 +37,8 @@ def store_of(place: Path | str, **changes: Any) -> Store:
     """The store at a URL, or in a folder; it keeps all, unless changes say otherwise."""
     url = place if isinstance(place, str) else f"sqlite:///{place}/plates.db"
     return Store(Storage.model_validate({"url": url, "texts": True, "pictures": True} | changes))
+
+
+def search(store: Store, **query: Any) -> list[tuple[int, str]]:
+    """What is kept of passes: numbers and JSON."""
+    return store.search(PassesQuery(**query))

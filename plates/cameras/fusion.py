@@ -62,14 +62,6 @@ class Fused:
     probabilities: Mapping[str, float]
 
 
-def fuse(plates: Sequence[SeenPlate], reader: Reader, listed: Sequence[str] = ()) -> Fused:
-    """Read one plate from what was seen of it in some frames; see `Fusion`."""
-    fusion = Fusion(reader)
-    for plate in plates:
-        fusion.add(plate)
-    return fusion.result(listed)
-
-
 def log_likelihood(plate: SeenPlate, text: str, alphabet: str) -> float:
     """Log-probability of a text in one frame, at least log(1e-6).
 

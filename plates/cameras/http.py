@@ -22,11 +22,11 @@ from plates.cameras import FOLDER_VARIABLE, state_file
 from plates.cameras.events import Pass
 from plates.cameras.frames import SourceState
 from plates.cameras.settings import CamerasFile, load
-from plates.cameras.store import Store, StoreUnavailable
+from plates.cameras.store import PassesQuery, Store, StoreUnavailable
 
 _FORM = UploadForm(("image",))
 _ANSWER_S = 5.0
-_POLL_S, _HEARTBEAT_S = 0.5, 10.0
+_POLL_S = 0.5
 
 
 class CameraState(BaseModel):
@@ -49,21 +49,6 @@ class PassesAnswer(BaseModel):
 
     passes: list[Pass]
     next: int | None = Field(description="`before` of the next page; null if there is none")
-
-
-class PassesQuery(BaseModel):
-    """Which passes are wanted."""
-
-    model_config = {"extra": "forbid"}
-
-    text: str = Field(
-        "", max_length=32, description="Part of a text; or a whole one, `*` any characters, `?` one"
-    )
-    camera: str = ""
-    since: AwareDatetime | None = Field(None, description="First seen then or later")
-    until: AwareDatetime | None = Field(None, description="First seen before")
-    limit: int = Field(50, ge=1, le=500)
-    before: int | None = Field(None, ge=0, le=2**62, description="`next` of the page before")
 
 
 class FrameParameters(BaseModel):
@@ -156,7 +141,7 @@ def make_router(file: CamerasFile, store: Store, folder: Path) -> APIRouter:
     )
     def search(query: Annotated[PassesQuery, Query()]) -> Response:
         """Find passes by a part of their text, camera and time, as far as they are kept."""
-        found = store.search(**query.model_dump())
+        found = store.search(query)
         following = found[-1][0] if len(found) == query.limit else None
         passes = ",".join(payload for _, payload in found)  # They are JSON already.
         content = f'{{"passes":[{passes}],"next":{json.dumps(following)}}}'
@@ -212,9 +197,8 @@ def _state(folder: Path, camera: str) -> dict[str, Any]:
 
 
 async def _stream(store: Store, seq: int, camera: str | None) -> AsyncGenerator[str]:
-    yield ": listening\n\n"
-    heard = time.monotonic()
     while True:
+        yield ": listening\n\n"  # A closed connection shows only when it is written to.
         try:
             found = await asyncio.to_thread(store.events_after, seq)
         except StoreUnavailable:
@@ -223,10 +207,6 @@ async def _stream(store: Store, seq: int, camera: str | None) -> AsyncGenerator[
             event = json.loads(payload)
             if camera in (None, event["camera"]):
                 yield f"id: {seq}\nevent: {event['type']}\ndata: {payload}\n\n"
-                heard = time.monotonic()
-        if time.monotonic() - heard > _HEARTBEAT_S:
-            yield ": still here\n\n"  # A closed connection shows only when it is written to.
-            heard = time.monotonic()
         await asyncio.sleep(_POLL_S)
 
 

@@ -9,7 +9,6 @@ from pathlib import Path
 
 log = logging.getLogger("plates.cameras")
 
-_COLUMNS = ("plate", "text", "number", "licence", "license", "licence plate", "license plate")
 # Cyrillic letters that Russian plates have, and the Latin ones by which they are read.
 _LATIN = str.maketrans("АВЕКМНОРСТУХ", "ABEKMHOPCTYX", " \u00a0-.·")
 _LOOK_AGAIN_S = 5.0
@@ -55,8 +54,9 @@ def _read(path: Path) -> Iterator[str]:
     for number, line in enumerate(lines, 1):
         # One by one: a quote that isn't closed would swallow all lines after it.
         row = [cell.strip() for cell in next(csv.reader([line[:1000]], delimiter=delimiter), [])]
-        if number == 1 and (named := [i for i, c in enumerate(row) if c.lower() in _COLUMNS]):
-            column = named[0]
+        header = [cell.lower() for cell in row] if number == 1 else []
+        if "plate" in header:
+            column = header.index("plate")
         elif any(row):
             cell = row[column] if column < len(row) else ""
             text = cell.upper().translate(_LATIN)

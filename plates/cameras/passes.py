@@ -122,6 +122,7 @@ class Passes:
     reported. Frames' times may leap; time is taken to stand still where they are set back.
 
     Attributes:
+        camera: Its name.
         model: What reads the plates; may change.
     """
 
@@ -133,14 +134,13 @@ class Passes:
         zones: Mapping[str, Polygon] | None = None,
         lists: Sequence[PlateList] = (),
     ) -> None:
-        self._camera, self.model = camera, model
+        self.camera, self.model = camera, model
         self._zones = {
             name: np.array(polygon, np.float32) for name, polygon in (zones or {}).items()
         }
         self._lists = lists
         self._reader = reader
         self._runs: dict[Track, _Run] = {}
-        self._frame: Frame | None = None
         self._stream = Stream()
         self._now, self._clock_ahead, self._came = 0.0, 0.0, 0.0
 
@@ -150,9 +150,11 @@ class Passes:
         self._stream = stream
         sighted: dict[_Run, _View] = {}
         whole = [plate if _is_whole(plate, frame) else _unread(plate) for plate in plates]
+        # A pass keeps the width of its first picture, not the pixels.
+        begin = replace(frame, image=frame.image[:1].copy())
         for track in assign(whole, list(self._runs), self._now, self._reader):
             view = _View(track.plate, self._now)
-            new = _Run(track.fusion, view, frame, self._clock_ahead, stream)
+            new = _Run(track.fusion, view, begin, self._clock_ahead, stream)
             run = self._runs.setdefault(track, new)
             run.stationary |= track.stands
             sighted.setdefault(run, view)
@@ -184,10 +186,10 @@ class Passes:
 
     def _take_time(self, frame: Frame) -> None:
         now = frame.captured - self._clock_ahead
-        if self._frame is None or now < self._now - _OUT_OF_ORDER_S:
+        if not self._came or now < self._now - _OUT_OF_ORDER_S:
             self._clock_ahead = frame.captured - self._now
         self._now = max(self._now, frame.captured - self._clock_ahead)
-        self._frame, self._came = frame, time.monotonic()
+        self._came = time.monotonic()
 
     def _update(self, run: _Run) -> list[Report]:
         """Report what is new; a pass that is found to be another one joins it."""
@@ -262,7 +264,7 @@ class Passes:
             id=run.id,
             type=kind,
             revision=run.revision,
-            camera=self._camera,
+            camera=self.camera,
             evidence=events.Evidence(
                 frames_seen=run.frames,
                 frames_read=run.frames_read,

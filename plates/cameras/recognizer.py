@@ -125,6 +125,7 @@ def _from_outputs(found: Mapping[str, NDArray[Any]], image: NDArray[np.uint8]) -
         np.char.decode(found[name].astype(np.bytes_)).tolist()
         for name in (TENSORS.texts, "candidates")
     )
+    scores = found["candidate_scores"].tolist()
     return [
         SeenPlate(
             box=tuple(found[TENSORS.coordinates][row].tolist()),
@@ -134,11 +135,7 @@ def _from_outputs(found: Mapping[str, NDArray[Any]], image: NDArray[np.uint8]) -
             text=texts[row][0],
             score=float(found["text_scores"][row]),
             candidates=tuple(
-                (text, score)
-                for text, score in zip(
-                    candidates[row], found["candidate_scores"][row].tolist(), strict=True
-                )
-                if text
+                each for each in zip(candidates[row], scores[row], strict=True) if each[0]
             ),
             log_probs=found["log_probs"][row].astype(np.float64),
             crop=found["crops"][row],

@@ -1,7 +1,6 @@
 """Where a camera's frames come from: streams, files, devices, and frames that are pushed."""
 
 import logging
-import random
 import re
 import threading
 import time
@@ -91,38 +90,26 @@ class Source(FrameSource):
 
     Of streams the newest frame is handed over, and those that came meanwhile are dropped; a stream
     that ends, hangs or sends garbage is connected again, later and later, for ever. A file's frames
-    are all handed over.
+    are all handed over; where it can't be read, or not to its end, its last state is "failed".
 
     Args:
         address: With user and password, where the camera wants them.
         fps: Frames a second that are handed over, at most.
         hwaccel: What decodes, if PyAV has it here, such as "cuda" or "vaapi".
-
-    Raises:
-        SourceError: A file or device that isn't there.
     """
 
     def __init__(self, address: str, fps: float, hwaccel: str | None = None) -> None:
         super().__init__()
         self._address, self._step_s, self._hwaccel = address, 1 / fps, hwaccel
         self._live = "://" in address or address.startswith("/dev/")
-        if "://" not in address and not Path(address).exists():
-            raise SourceError(f"{address}: there is no such file or device")
         self._picture, self._changed_at = b"", 0.0
         self._thread = threading.Thread(target=self._run, daemon=True)
-
-    def frames(self) -> Iterator[Frame | None]:
-        """See `FrameSource`; a file that can't be read, or not to its end, is a SourceError."""
         self._thread.start()
-        yield from super().frames()
-        if self.state.status == "failed":
-            raise SourceError(self.state.problem)
 
     def close(self) -> None:
         """End the thread; it may outlive this call while a camera doesn't answer."""
         super().close()
-        if self._thread.ident is not None:
-            self._thread.join(_CLOSE_S)
+        self._thread.join(_CLOSE_S)
 
     def _run(self) -> None:
         pause_s = _FIRST_PAUSE_S
@@ -132,14 +119,14 @@ class Source(FrameSource):
                 self._read()
                 self.state.status, self.state.problem = "ended", ""
             except Exception as error:  # Whatever it is: the camera is asked again.
-                self.state.status, self.state.problem = _explained(error, self._address)
-            if not self._live or self._over.is_set():
-                break
+                self.state.status, self.state.problem = _explained(error)
             if self.state.problem:
                 log.warning("%s: %s", redacted(self._address), self.state.problem)
+            if not self._live:
+                break
             if self.state.frames_read > read_before:
                 pause_s = _FIRST_PAUSE_S
-            self._over.wait(pause_s * random.uniform(0.8, 1.2))  # noqa: S311
+            self._over.wait(pause_s)
             pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
             self.state.reconnects += 1
         super().close()
@@ -208,13 +195,13 @@ class PushedFrames(FrameSource):
 
     def __init__(self) -> None:
         super().__init__()
-        self._last = self._first = 0.0
+        self._first = 0.0
 
     def put(self, image: NDArray[np.uint8], captured: float | None) -> None:
-        """Take (H, W, 3) uint8 BGR; times, in Unix seconds, that don't rise are moved."""
+        """Take (H, W, 3) uint8 BGR, by default of now; times are Unix seconds."""
         clock: Clock = "arrival" if captured is None else "rtcp"
-        moment = max(time.time() if captured is None else captured, self._last + 1e-3)
-        self._last, self._first = moment, self._first or moment
+        moment = time.time() if captured is None else captured
+        self._first = self._first or moment
         self._hand_over(Frame(image, moment, clock, moment - self._first))
 
     def frames(self) -> Iterator[Frame | None]:
@@ -231,28 +218,28 @@ class _CaptureClock:
         self._container, self._live = container, live
         self.source: Clock = "arrival" if live else "file"
         self._offset = 0.0 if live else _recorded_at(container, address)
-        self._last = self._time_s = 0.0
+        self._time_s = 0.0
         self._first_s: float | None = None
 
     def of(self, frame: av.VideoFrame) -> tuple[float, float]:
-        """Unix seconds, which never fall, and seconds since the first frame."""
+        """Unix seconds, and seconds since the first frame."""
         now = time.time()
         time_s = self._time_s if frame.time is None else frame.time
-        self._time_s = time_s
+        # MJPEG over HTTP has no times: FFmpeg counts 25 frames a second, however many there are.
+        time_s = self._time_s = now if self._container.format.name == "mpjpeg" else time_s
         self._first_s = time_s if self._first_s is None else self._first_s
-        captured = self._offset + time_s - self._first_s
-        if self._live:
-            start = self._container.start_time_realtime
-            known = start / 1e6 + time_s if start else 0.0
-            if abs(known - now) < _MOST_SKEW_S:
-                self.source, captured = "rtcp", known
-            else:
-                # The least delay so far: frames come late, never early.
-                self.source = "arrival"
-                self._offset = min(self._offset or now, now - (time_s - self._first_s))
-                captured = max(self._offset + time_s - self._first_s, now - _SILENT_S)
-        self._last = max(captured, self._last + 1e-3)
-        return self._last, max(0.0, time_s - self._first_s)
+        position_s = max(0.0, time_s - self._first_s)
+        if not self._live:
+            return self._offset + position_s, position_s
+        start = self._container.start_time_realtime
+        known = start / 1e6 + time_s if start else 0.0
+        if abs(known - now) < _MOST_SKEW_S:
+            self.source = "rtcp"
+            return known, position_s
+        self.source = "arrival"
+        # The least delay so far: frames come late, never early.
+        self._offset = min(self._offset or now, now - position_s)
+        return max(self._offset + position_s, now - _SILENT_S), position_s
 
 
 def _decoded(
@@ -280,14 +267,14 @@ def _recorded_at(container: av.container.InputContainer, address: str) -> float:
         return Path(address).stat().st_mtime
 
 
-def _explained(error: Exception, address: str) -> tuple[Status, str]:
+def _explained(error: Exception) -> tuple[Status, str]:
     if isinstance(error, av.error.ExitError | av.error.TimeoutError):
         return "silent", f"nothing has come for {_SILENT_S:g} s"
     if isinstance(error, av.error.HTTPUnauthorizedError):
         return "failed", "it refuses the user name or the password"
     status = error.status if isinstance(error, SourceError) else "failed"
     reason = getattr(error, "strerror", None) or str(error)
-    return status, redacted(reason.replace(address, redacted(address)))
+    return status, redacted(reason)
 
 
 class MotionGate:

@@ -2,16 +2,14 @@
 
 import logging
 import queue
-import random
-import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from datetime import datetime
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
+from pydantic import AwareDatetime, BaseModel, Field
 from sqlalchemy.dialects import postgresql, sqlite
 
 from plates.cameras.events import Pass
@@ -19,8 +17,9 @@ from plates.cameras.settings import Storage
 
 logger = logging.getLogger(__name__)
 
-# So long a writer waits for others.
-_BUSY_S = 10
+# So long a writer waits for others, and for a database that is away until it tries again.
+_BUSY_S, _AGAIN_S = 10, 2
+_AT_ONCE = 100  # events
 # So long an event is kept at least, for those who watch live.
 _LIVE_S = 60
 # Delays of 2, 4, … 512 and then 600 s are a day, also where the clock jumps.
@@ -50,15 +49,14 @@ _events = sa.Table(
 _ended = _events.c.type == "pass.ended"
 sa.Index("one_end", _events.c.pass_id, unique=True, sqlite_where=_ended, postgresql_where=_ended)
 
-# What targets are owed: a delivered event's row is deleted, a given up one's is dead.
+# What targets are owed: the row of an event that is delivered or given up is deleted.
 _deliveries = sa.Table(
     "deliveries",
     _TABLES,
-    sa.Column("seq", sa.ForeignKey(_events.c.seq, ondelete="CASCADE"), primary_key=True),
+    sa.Column("seq", sa.BigInteger, primary_key=True),
     sa.Column("target", sa.Text, primary_key=True),
     *_required(sa.Integer, "attempts"),
     *_required(sa.Double, "next_at"),
-    *_required(sa.Boolean, "dead"),
 )
 
 _other = _events.alias()
@@ -66,11 +64,27 @@ _same_pass = _other.c.pass_id == _events.c.pass_id
 # Conditions on events: another of the same pass came later, or before; a target waits for it.
 _superseded = sa.exists().where(_same_pass, _other.c.seq > _events.c.seq)
 _preceded = sa.exists().where(_same_pass, _other.c.seq < _events.c.seq)
-_pending = sa.exists().where(_deliveries.c.seq == _events.c.seq, ~_deliveries.c.dead)
+_of_event = _deliveries.c.seq == _events.c.seq
+_pending = sa.exists().where(_of_event)
 
 
 class StoreUnavailable(Exception):
     """The database can't be reached or doesn't do its work; it may later."""
+
+
+class PassesQuery(BaseModel):
+    """Which passes are wanted."""
+
+    model_config = {"extra": "forbid"}
+
+    text: str = Field(
+        "", max_length=32, description="Part of a text; or a whole one, `*` any characters, `?` one"
+    )
+    camera: str = ""
+    since: AwareDatetime | None = Field(None, description="First seen then or later")
+    until: AwareDatetime | None = Field(None, description="First seen before")
+    limit: int = Field(50, ge=1, le=500)
+    before: int | None = Field(None, ge=0, le=2**62, description="`next` of the page before")
 
 
 class Delivery(NamedTuple):
@@ -100,8 +114,6 @@ class Store:
         options = {"timeout": _BUSY_S} | ({"isolation_level": None} if is_sqlite else {})
         url = url.replace("postgresql://", "postgresql+pg8000://")
         self._engine = sa.create_engine(url, connect_args=options, pool_pre_ping=True)
-        if is_sqlite:
-            sa.event.listen(self._engine, "connect", _set_up_sqlite)
 
     def close(self) -> None:
         """Close the connections."""
@@ -116,40 +128,31 @@ class Store:
         with self._transaction(write=True) as connection:
             seq = connection.scalar(new)
             for target in targets if seq is not None else ():
-                owed = {"seq": seq, "target": target, "attempts": 0, "next_at": 0, "dead": False}
+                owed = {"seq": seq, "target": target, "attempts": 0, "next_at": 0}
                 connection.execute(sa.insert(_deliveries).values(owed))
         return seq is not None
 
-    def search(
-        self,
-        text: str = "",
-        camera: str = "",
-        since: datetime | None = None,
-        until: datetime | None = None,
-        before: int | None = None,
-        limit: int = 100,
-    ) -> list[tuple[int, str]]:
+    def search(self, query: PassesQuery) -> list[tuple[int, str]]:
         """Find passes as they last stood: numbers and JSON, the newest first.
 
-        `text` is a part of the text; or all of it, with * for any characters and ? for one. Passes
-        began at `since` or later, and before `until`. A page's last number is the next one's
-        `before`.
+        A page's last number is the next one's `before`.
         """
-        pattern = text.upper() if set(text) & set("*?") else f"*{text.upper()}*"
-        wanted = [~_superseded, _events.c.text.like(pattern.translate(_WILDCARDS), escape="!")]
-        if camera:
-            wanted.append(_events.c.camera == camera)
-        if since:
-            wanted.append(_events.c.started >= since.timestamp())
-        if until:
-            wanted.append(_events.c.started < until.timestamp())
-        if before is not None:
-            wanted.append(_events.c.seq < before)
-        return self._find(*wanted, order=_events.c.seq.desc(), limit=limit)
+        text = query.text.upper()
+        pattern = (text if set(text) & set("*?") else f"*{text}*").translate(_WILDCARDS)
+        wanted = [~_superseded, _events.c.text.like(pattern, escape="!")]
+        if query.camera:
+            wanted.append(_events.c.camera == query.camera)
+        if query.since:
+            wanted.append(_events.c.started >= query.since.timestamp())
+        if query.until:
+            wanted.append(_events.c.started < query.until.timestamp())
+        if query.before is not None:
+            wanted.append(_events.c.seq < query.before)
+        return self._find(*wanted, order=_events.c.seq.desc(), limit=query.limit)
 
-    def events_after(self, seq: int, limit: int = 100) -> list[tuple[int, str]]:
-        """The events that follow one, in the order in which they were added."""
-        return self._find(_events.c.seq > seq, limit=limit)
+    def events_after(self, seq: int) -> list[tuple[int, str]]:
+        """The first that follow one, in the order in which they were added."""
+        return self._find(_events.c.seq > seq, limit=_AT_ONCE)
 
     def last_seq(self) -> int:
         """The number of the last event; 0 without any."""
@@ -169,7 +172,7 @@ class Store:
         found = self._find(_events.c.camera == camera, ~_ended, ~_superseded)
         return [Pass.model_validate_json(payload) for _, payload in found]
 
-    def due(self, target: str, now: float, limit: int = 100) -> list[Delivery]:
+    def due(self, target: str, now: float) -> list[Delivery]:
         """What to try now, the oldest first."""
         owed = _deliveries.c
         # A time further away than any delay is of a clock that has jumped back since.
@@ -177,9 +180,9 @@ class Store:
         query = sa.select(
             owed.seq, owed.target, owed.attempts, _events.c.payload, _events.c.picture
         )
-        query = query.join(_events).where(owed.target == target, ~owed.dead, is_due)
+        query = query.join(_events, _of_event).where(owed.target == target, is_due)
         with self._transaction() as connection:
-            rows = connection.execute(query.order_by(owed.seq).limit(limit))
+            rows = connection.execute(query.order_by(owed.seq).limit(_AT_ONCE))
             return [Delivery(*row) for row in rows]
 
     def delivered(self, delivery: Delivery) -> None:
@@ -190,23 +193,25 @@ class Store:
 
     def failed(self, delivery: Delivery, now: float) -> bool:
         """It is tried again later; False: that has been done for a day, it is given up."""
-        this = (_deliveries.c.seq == delivery.seq) & (_deliveries.c.target == delivery.target)
         attempts = delivery.attempts + 1
-        delay = min(2.0**attempts, _LONGEST_DELAY_S) * random.uniform(0.75, 1.25)  # noqa: S311
-        values = {"attempts": attempts, "next_at": now + delay, "dead": attempts >= _MAX_ATTEMPTS}
+        if attempts == _MAX_ATTEMPTS:
+            self.delivered(delivery)
+            return False
+        this = (_deliveries.c.seq == delivery.seq) & (_deliveries.c.target == delivery.target)
+        values = {"attempts": attempts, "next_at": now + min(2.0**attempts, _LONGEST_DELAY_S)}
         with self._transaction(write=True) as connection:
             connection.execute(sa.update(_deliveries).where(this).values(values))
-        return attempts < _MAX_ATTEMPTS
+        return True
 
     def purge(self, now: float, targets: Iterable[str]) -> None:
-        """Delete what isn't kept, and what is owed to others than these targets."""
+        """Delete what isn't kept, and what is owed of that or to others than these targets."""
         done = ~_pending & (_events.c.created < now - _LIVE_S)
         # A running pass stays, so that it can be ended after a crash; an end goes last.
         unneeded = done & (_superseded | (_ended & ~_preceded))
         old = _events.c.created < now - self._storage.days * 86_400
-        others = _deliveries.c.target.not_in(list(targets))
+        unowed = _deliveries.c.target.not_in(list(targets)) | ~sa.exists().where(_of_event)
         with self._transaction(write=True) as connection:
-            connection.execute(sa.delete(_deliveries).where(others))
+            connection.execute(sa.delete(_deliveries).where(unowed))
             unkept = old if self._storage.texts else old | unneeded
             connection.execute(sa.delete(_events).where(unkept))
             if not self._storage.pictures:
@@ -237,22 +242,6 @@ class Store:
             raise StoreUnavailable(str(getattr(error, "orig", error))) from None
 
 
-def _set_up_sqlite(connection: Any, _: object) -> None:
-    # FULL: what is committed is there after a power cut, too.
-    connection.execute("PRAGMA synchronous=FULL")
-    connection.execute("PRAGMA foreign_keys=ON")
-    give_up_at = time.monotonic() + _BUSY_S
-    while True:
-        try:
-            connection.execute("PRAGMA journal_mode=WAL")
-            return
-        except sqlite3.OperationalError:
-            # SQLite does not wait itself where several switch a new file to WAL at once.
-            if time.monotonic() > give_up_at:
-                raise
-            time.sleep(0.01)
-
-
 class Outbox:
     """Does a worker's writes in order; while the database is away, again and again.
 
@@ -261,7 +250,7 @@ class Outbox:
 
     def __init__(self) -> None:
         self._queue: queue.SimpleQueue[Callable[[], object] | None] = queue.SimpleQueue()
-        self._thread = threading.Thread(target=self._run, name="outbox", daemon=True)
+        self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
     def put(self, write: Callable[[], object]) -> None:
@@ -275,20 +264,15 @@ class Outbox:
         return not self._thread.is_alive()
 
     def _run(self) -> None:
-        is_away = False
-        while write := self._queue.get():
-            while is_away := self._fails(write, is_away):
-                time.sleep(1)
-
-    def _fails(self, write: Callable[[], object], again: bool) -> bool:
-        """Whether the database is away; any other error must not hold what comes after."""
-        try:
-            write()
-        except StoreUnavailable as error:
-            if not again:
+        write = self._queue.get()
+        while write:
+            try:
+                write()
+            except StoreUnavailable as error:
                 logger.warning("Events wait for the database: %s", error)
-            return True
-        except Exception as error:
-            # Its message may have texts of plates.
-            logger.error("What was to be written is lost: %s", type(error).__name__)
-        return False
+                time.sleep(_AGAIN_S)
+                continue
+            except Exception as error:
+                # It must not hold what comes after; its message may have texts of plates.
+                logger.error("What was to be written is lost: %s", type(error).__name__)
+            write = self._queue.get()

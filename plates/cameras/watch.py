@@ -32,7 +32,7 @@ from plates.cameras.fusion import Reader
 from plates.cameras.lists import PlateList
 from plates.cameras.passes import Passes, Report
 from plates.cameras.recognizer import RecognizerAway, seen_plates
-from plates.cameras.sources import FrameSource, MotionGate, Source
+from plates.cameras.sources import FrameSource, MotionGate, Source, SourceError
 
 if TYPE_CHECKING:
     from plate_models.engines.nets import Nets
@@ -49,15 +49,6 @@ log = logging.getLogger("plates.cameras")
 
 
 @dataclass(frozen=True, eq=False)
-class Camera:
-    """A camera that is followed."""
-
-    name: str
-    source: FrameSource
-    passes: Passes
-
-
-@dataclass(frozen=True, eq=False)
 class Step:
     """One frame of a camera, None where none came in time, and what is reported at it."""
 
@@ -67,14 +58,15 @@ class Step:
     reports: Sequence[Report]
 
 
+Camera = tuple[FrameSource, Passes]
 # What becomes of each step.
 Output = Callable[[Step], None]
 
 
-def follow(camera: Camera, read: ReadFrame) -> Iterator[Step]:
+def follow(source: FrameSource, passes: Passes, read: ReadFrame) -> Iterator[Step]:
     """Read a camera's frames until its source ends. Frames in which nothing moves are not read."""
-    gate, passes = MotionGate(), camera.passes
-    for frame in camera.source.frames():
+    gate = MotionGate()
+    for frame in source.frames():
         plates: list[SeenPlate] = []
         if frame is None:
             reports = passes.advance()
@@ -84,15 +76,15 @@ def follow(camera: Camera, read: ReadFrame) -> Iterator[Step]:
             try:
                 plates = read(frame.image)
             except RecognizerAway as error:
-                log.warning("%s: a frame was not read: %s", camera.name, error)
+                log.warning("%s: a frame was not read: %s", passes.camera, error)
                 gate = MotionGate()  # What it took for read was not.
                 reports = passes.advance()
             else:
-                state = camera.source.state
+                state = source.state
                 stream = Stream(frames_dropped=state.frames_dropped, reconnects=state.reconnects)
                 reports = passes.add(frame, plates, stream)
-        yield Step(camera.name, frame, plates, reports)
-    yield Step(camera.name, None, (), passes.close())
+        yield Step(passes.camera, frame, plates, reports)
+    yield Step(passes.camera, None, (), passes.close())
 
 
 def follow_all(cameras: Sequence[Camera], read: ReadFrame, outputs: Sequence[Output]) -> None:
@@ -107,17 +99,19 @@ def follow_all(cameras: Sequence[Camera], read: ReadFrame, outputs: Sequence[Out
         with turn:
             return read(image)
 
-    def run(camera: Camera) -> None:
-        for step in follow(camera, read_in_turn):
+    def run(source: FrameSource, passes: Passes) -> None:
+        for step in follow(source, passes, read_in_turn):
             with turn:
                 for output in outputs:
                     output(step)
+        if source.state.status == "failed":
+            raise SourceError(f"{passes.camera}: {source.state.problem}")
 
     # Closed first, so that the threads end after Ctrl-C, too.
     with ThreadPoolExecutor(len(cameras)) as pool, ExitStack() as stack:
-        for camera in cameras:
-            stack.callback(camera.source.close)
-        followed = [pool.submit(run, camera) for camera in cameras]
+        for source, _ in cameras:
+            stack.callback(source.close)
+        followed = [pool.submit(run, *camera) for camera in cameras]
         wait(followed)
     for future in followed:
         future.result()
@@ -134,14 +128,13 @@ def open_cameras(
     config, names = nets.config, Counter[str]()
     reader = Reader(config.grammar, config.calibration, config.specs.recognizer)
     model = Model(version=MODEL_VERSION, weights=weights)
-    cameras = []
+    cameras: list[Camera] = []
     for address in addresses:
         url = urlsplit(address)
         name = re.sub(r"[^A-Za-z0-9_-]+", "-", Path(url.path).stem or url.hostname or "camera")
         names[name] += 1
         name += f"-{names[name]}" if names[name] > 1 else ""
-        passes = Passes(name, reader, model, lists=lists)
-        cameras.append(Camera(name, Source(address, fps), passes))
+        cameras.append((Source(address, fps), Passes(name, reader, model, lists=lists)))
     return cameras
 
 

@@ -38,9 +38,9 @@ from plates.cameras.fusion import Reader
 from plates.cameras.lists import PlateList
 from plates.cameras.passes import Passes
 from plates.cameras.recognizer import TritonRecognizer
-from plates.cameras.sources import FrameSource, PushedFrames, Source, SourceError
+from plates.cameras.sources import FrameSource, PushedFrames, Source
 from plates.cameras.store import Outbox, Store
-from plates.cameras.watch import Camera, follow
+from plates.cameras.watch import follow
 from plates.serving.child import SIGN_S, Child, give_sign, parse_options, python
 
 _COMMAND = python("plates.cameras.worker")
@@ -86,13 +86,11 @@ def main() -> int:
 
 
 def _deliver(file: camera_settings.CamerasFile, store: Store, alive: int) -> None:
-    stop = threading.Event()
-    work = store, targets_of(file), stop
+    work = store, targets_of(file), threading.Event()
     worker = threading.Thread(target=deliver, args=work, daemon=True)
     worker.start()
     while worker.is_alive() and give_sign(alive):
         time.sleep(SIGN_S)
-    stop.set()
 
 
 def _follow(
@@ -126,40 +124,33 @@ def _follow(
         passes.model = recognizer.model
         return plates
 
-    stopping = threading.Event()
-    try:
-        with contextlib.closing(_source(camera, folder)) as source:
+    source, stopping = _source(camera, folder), threading.Event()
 
-            def stop(*_: object) -> None:
-                stopping.set()
-                threading.Thread(target=source.close).start()
+    def stop(*_: object) -> None:
+        stopping.set()
+        threading.Thread(target=source.close).start()
 
-            # In order: what is in sight ends, and is written.
-            signal.signal(signal.SIGTERM, stop)
-            work = state_file(folder, camera.name), source
-            threading.Thread(target=_write_states, args=work, daemon=True).start()
-            for step in follow(Camera(camera.name, source, passes), read):
-                for report in step.reports:
-                    picture = _jpeg(report.crop) if pictures else None
-                    outbox.put(partial(add, report.event, picture))
-                if not give_sign(alive):
-                    return
-    except SourceError as error:
-        log.error("%s: %s", camera.name, error)
+    def goes_on() -> bool:
+        file = state_file(folder, camera.name)
+        with contextlib.suppress(OSError):  # no space, say
+            part = file.with_suffix(".part")
+            part.write_text(json.dumps(asdict(source.state)))
+            part.replace(file)
+        return give_sign(alive)
+
+    # In order: what is in sight ends, and is written.
+    signal.signal(signal.SIGTERM, stop)
+    for step in follow(source, passes, read):
+        for report in step.reports:
+            picture = _jpeg(report.crop) if pictures else None
+            outbox.put(partial(add, report.event, picture))
+        if not goes_on():
+            return
     # A file has ended: nothing to do is no reason to be started again.
-    while not stopping.is_set() and give_sign(alive):
+    while not stopping.is_set() and goes_on():
         time.sleep(SIGN_S)
     if not outbox.close(_FLUSH_S):
         log.warning("%s: some events could not be written", camera.name)
-
-
-def _write_states(path: Path, source: FrameSource) -> None:
-    part = path.with_suffix(".part")
-    while True:
-        with contextlib.suppress(OSError):  # no space, say
-            part.write_text(json.dumps(asdict(source.state)))
-            part.replace(path)
-        time.sleep(SIGN_S)
 
 
 def _jpeg(crop: NDArray[np.uint8]) -> bytes:
@@ -180,11 +171,12 @@ def _source(camera: camera_settings.Camera, folder: Path) -> FrameSource:
     if camera.source is not None:
         return Source(camera.source.get_secret_value(), camera.fps, camera.hwaccel)
     frames = PushedFrames()
-    threading.Thread(target=_receive, args=(folder / camera.name, frames), daemon=True).start()
+    threading.Thread(target=receive, args=(folder / camera.name, frames), daemon=True).start()
     return frames
 
 
-def _receive(path: Path, frames: PushedFrames) -> None:
+def receive(path: Path, frames: PushedFrames) -> None:
+    """Take frames that the gateway pushes to a socket, for ever."""
     path.unlink(missing_ok=True)  # of this camera's last process
     with Listener(str(path), "AF_UNIX") as listener:
         while True:

@@ -1,21 +1,11 @@
 """What tests of cameras share: a database, and a receiver of webhooks."""
 
 import threading
-from email.message import Message
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import NamedTuple
+from types import SimpleNamespace
 
 import pytest
 from camera_events import store_of
-
-
-class Received(NamedTuple):
-    """A request, and what it was answered."""
-
-    path: str
-    headers: Message
-    body: bytes
-    status: int
 
 
 class Receiver(ThreadingHTTPServer):
@@ -40,7 +30,8 @@ class Handler(BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers["content-length"]))
         self.server.open.wait(20)
         status = self.server.statuses.pop(0) if self.server.statuses else self.server.status
-        self.server.requests.append(Received(self.path, self.headers, body, status))
+        request = SimpleNamespace(path=self.path, headers=self.headers, body=body, status=status)
+        self.server.requests.append(request)
         self.send_response(status)
         self.send_header("location", self.server.url + "elsewhere")
         self.send_header("connection", "close")

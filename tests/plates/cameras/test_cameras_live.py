@@ -2,8 +2,7 @@
 
 import base64
 import json
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
@@ -11,7 +10,7 @@ import httpx
 import psutil
 import pytest
 from camera_events import store_of
-from support import SAMPLES, serving
+from support import SAMPLES, serving, wait_until
 
 from plates.benchmarks.cameras import rtsp_server, write_stream
 
@@ -69,13 +68,6 @@ def process(supervisor: int, *words: str) -> psutil.Process:
     raise LookupError(words)
 
 
-def wait_for(reached: Callable[[], object], what: str) -> None:
-    until = time.monotonic() + PATIENCE_S
-    while not reached():
-        assert time.monotonic() < until, what
-        time.sleep(0.1)
-
-
 def test_a_car_is_one_event_and_none_is_lost_whoever_is_killed(tmp_path, camera, receiver):
     def events() -> list[dict]:
         return [json.loads(taken.body) for taken in receiver.requests if taken.status == 200]
@@ -85,11 +77,11 @@ def test_a_car_is_one_event_and_none_is_lost_whoever_is_killed(tmp_path, camera,
 
     with service(tmp_path, camera, receiver.url) as (client, supervisor):
 
-        def one_more(what: str) -> None:
+        def one_more() -> None:
             before = len(ended())
-            wait_for(lambda: len(ended()) > before, what)
+            wait_until(lambda: len(ended()) > before, PATIENCE_S)
 
-        one_more("the first pass")
+        one_more()
         event = ended()[0]
         assert (event["text"], event["camera"], event["time"]["source"]) == (TEXT, "gate", "rtcp")
         assert event["match"]["list"] == "residents" and event["match"]["probability"] > 0.9
@@ -108,26 +100,26 @@ def test_a_car_is_one_event_and_none_is_lost_whoever_is_killed(tmp_path, camera,
             # All are found before one is killed: a zombie has no command.
             for victim in [process(supervisor, *words) for words in victims]:
                 victim.kill()
-            one_more(f"a pass after the end of {victims}")
+            one_more()
         receiver.status, before = 503, len(ended())
 
         def kept() -> int:
             return len(client.get("/v1/passes", params={"text": "E333*"}).json()["passes"])
 
         known = kept()
-        wait_for(lambda: kept() >= known + 2, "passes while the target is away")
+        wait_until(lambda: kept() >= known + 2, PATIENCE_S)
         assert len(ended()) == before
         receiver.status = 200
-        wait_for(lambda: len(ended()) >= before + 2, "what was owed")
+        wait_until(lambda: len(ended()) >= before + 2, PATIENCE_S)
         # Also pushed frames become passes.
         photo = (SAMPLES / "green_car.jpg").read_bytes()
         pushed = client.post("/v1/cameras/yard/frames", files={"image": photo})
         assert pushed.status_code == 202
-        wait_for(lambda: any(e["camera"] == "yard" for e in ended()), "the pushed frame's pass")
+        wait_until(lambda: any(e["camera"] == "yard" for e in ended()), PATIENCE_S)
         stored = {
             e["id"] for e in client.get("/v1/passes").json()["passes"] if e["type"] == "pass.ended"
         }
-        wait_for(lambda: stored <= {e["id"] for e in ended()}, "all that is stored")
+        wait_until(lambda: stored <= {e["id"] for e in ended()}, PATIENCE_S)
     texts = {event["text"] for event in ended()}
     assert texts <= {TEXT, "X556XM750", ""} and "" not in {
         e["text"] for e in ended() if e["readable"]

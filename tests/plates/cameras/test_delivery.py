@@ -14,9 +14,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from camera_events import a_pass
-from paho.mqtt import client as mqtt
-from paho.mqtt.enums import CallbackAPIVersion
+from camera_events import a_pass, search
+from paho.mqtt import subscribe
 from standardwebhooks import Webhook
 from support import wait_until
 
@@ -249,22 +248,16 @@ class Broker:
             finally:
                 process.terminate()
 
-    @contextmanager
-    def subscriber(self):
-        """What is published as it comes: topic, payload, retained."""
-        seen = []
-        client = mqtt.Client(CallbackAPIVersion.VERSION2)
-        client.username_pw_set("plates", "hunter2/@")
-        client.on_message = lambda _c, _d, m: seen.append((m.topic, m.payload.decode(), m.retain))
-        client.on_connect = lambda *_: client.subscribe("#", qos=1)
-        client.reconnect_delay_set(1, 1)
-        client.connect_async("127.0.0.1", self.port)
-        client.loop_start()
-        try:
-            yield seen
-        finally:
-            client.disconnect()
-            client.loop_stop()
+    def messages(self, count):
+        """What was published since the last call, and what is retained: topics and payloads."""
+        session = {"client_id": "test", "clean_session": False, "qos": 1}
+        auth = {"username": "plates", "password": "hunter2/@"}
+        found = subscribe.simple(
+            "#", msg_count=count, hostname="127.0.0.1", port=self.port, auth=auth, **session
+        )
+        return [(m.topic, m.payload.decode()) for m in found if not m.retain], {
+            m.topic: m.payload.decode() for m in found if m.retain
+        }
 
 
 @pytest.fixture
@@ -282,22 +275,17 @@ def test_home_assistant_finds_the_sensors_and_sees_plates(store, broker, caplog)
         with broker.running():
             wait_until(nothing_owed(store, "home"))
         store.add(a_pass(2), None, ["home"])
-        with broker.running(), broker.subscriber() as seen:
+        with broker.running():
             wait_until(nothing_owed(store, "home"))
-            wait_until(lambda: len(seen) >= 2)
-            seen.clear()
+            # What is retained tells of the sensors, not of plates.
+            sent, retained = broker.messages(2)
+            assert not sent and retained["plates/home/availability"] == "online"
             store.add(a_pass(3, text="A001AA77"), None, ["home"])
             wait_until(nothing_owed(store, "home"))
-            with broker.subscriber() as late:
-                wait_until(lambda: len(late) >= 2)
-            wait_until(lambda: len(seen) >= 2)
-            assert seen[0] == ("plates/gate-1/pass", store.search()[0][1], False)
-            assert seen[1] == ("plates/gate-1/plate", "A001AA77", False)
-    # What is retained tells of the sensors, not of plates.
-    sensor, availability = sorted(late)
-    assert sensor[0] == "homeassistant/sensor/plates_gate-1/config"
-    assert availability == ("plates/home/availability", "online", True)
-    assert json.loads(sensor[1]) == {
+            sent, _ = broker.messages(4)
+            payload = search(store)[0][1]
+            assert sent == [("plates/gate-1/pass", payload), ("plates/gate-1/plate", "A001AA77")]
+    assert json.loads(retained["homeassistant/sensor/plates_gate-1/config"]) == {
         "name": "Licence plate",
         "unique_id": "plates_gate-1",
         "state_topic": "plates/gate-1/plate",

@@ -4,17 +4,19 @@ import json
 import threading
 import time
 from contextlib import contextmanager
-from multiprocessing.connection import Listener
 
+import cv2
+import numpy as np
 import pytest
 from camera_events import a_pass, store_of
-from support import SAMPLES, running_gateway, settings_for
+from support import SCENE, running_gateway, settings_for, wait_until
 
-from plates.cameras import state_file
+from plates.cameras import state_file, worker
 from plates.cameras.http import make_router
 from plates.cameras.settings import CamerasFile
+from plates.cameras.sources import PushedFrames
 
-PHOTO = (SAMPLES / "green_car.jpg").read_bytes()
+PHOTO = SCENE.read_bytes()
 FILE = CamerasFile.model_validate(
     {"cameras": [{"name": "gate", "source": "rtsp://u:secret@host/1"}, {"name": "door"}]}
 )
@@ -103,32 +105,22 @@ def test_plates_are_shown_to_those_with_a_token_alone(fake, store, tmp_path):
 
 
 def test_a_pushed_frame_reaches_the_cameras_process(client, tmp_path):
-    taken = []
-
-    def serve(listener, reply):
-        with listener, listener.accept() as connection:
-            taken.append(connection.recv_bytes())
-            connection.send_bytes(reply)
-
-    def push(reply, **query):
-        listener = Listener(str(tmp_path / "door"), "AF_UNIX")
-        thread = threading.Thread(target=serve, args=(listener, reply))
-        thread.start()
+    def push(camera, photo=PHOTO, **query):
         headers = {"content-type": "image/jpeg"}
-        url = "/v1/cameras/door/frames"
-        answer = client.post(url, content=PHOTO, headers=headers, params=query)
-        thread.join()
-        return answer
+        url = f"/v1/cameras/{camera}/frames"
+        return client.post(url, content=photo, headers=headers, params=query)
 
-    assert push(b"", captured="2026-01-31T12:00:01Z").status_code == 202
-    assert taken == [b"1769860801.0\n" + PHOTO]
-    refused = push(b"broken-image: It ends too early.")
-    assert refused.status_code == 422 and refused.json()["detail"] == "It ends too early."
-    statuses = {
-        name: client.post(f"/v1/cameras/{name}/frames", files={"image": PHOTO}).status_code
-        for name in ("door", "gate", "nowhere")
-    }
-    assert statuses == {"door": 503, "gate": 409, "nowhere": 404}
+    statuses = [push(name).status_code for name in ("door", "gate", "nowhere")]
+    assert statuses == [503, 409, 404]
+    frames = PushedFrames()
+    work = tmp_path / "door", frames
+    threading.Thread(target=worker.receive, args=work, daemon=True).start()
+    wait_until((tmp_path / "door").exists)
+    assert push("door", captured="2026-01-31T12:00:01Z").status_code == 202
+    frame = next(frames.frames())
+    assert frame.captured == 1769860801 and np.array_equal(frame.image, cv2.imread(str(SCENE)))
+    refused = push("door", PHOTO[:9000])
+    assert refused.status_code == 422 and "truncated" in refused.json()["detail"]
 
 
 def test_a_database_that_is_away_is_named(fake, tmp_path):

@@ -24,7 +24,7 @@ def server():
 
 
 def segments() -> set[Path]:
-    return {path for path in processes.SHARED_MEMORY.iterdir() if "plates_" not in path.name}
+    return set(processes.SHARED_MEMORY.glob("psm_*"))  # as Python names them
 
 
 def scenes() -> list[np.ndarray]:

@@ -18,7 +18,7 @@ import pytest
 from plates.benchmarks.cameras import free_port, rtsp_server
 from plates.cameras import sources
 from plates.cameras.frames import Frame
-from plates.cameras.sources import MotionGate, PushedFrames, Source, SourceError, redacted
+from plates.cameras.sources import MotionGate, PushedFrames, Source, redacted
 
 START = 1_769_860_800.0
 SIZE_WH = (320, 240)
@@ -70,7 +70,7 @@ class _Mjpeg(BaseHTTPRequestHandler):
                 data = bytes(len(data)) if name == "lying" else data
                 head = f"--frame\r\nContent-Type: image/jpeg\r\nContent-Length: {len(data)}\r\n\r\n"
                 self.wfile.write(head.encode() + data + b"\r\n")
-                time.sleep(0.04)
+                time.sleep(0.2 if name == "slow" else 0.04)
         except OSError:
             pass
 
@@ -123,12 +123,13 @@ def test_every_sampled_frame_of_a_file_comes_with_its_time(tmp_path):
     assert (state.status, state.frames_read, state.frames_dropped) == ("ended", 20, 0)
 
 
-def test_files_that_cant_be_read_are_named(tmp_path):
-    with pytest.raises(SourceError, match=r"none\.mp4: there is no such file"):
-        Source(str(tmp_path / "none.mp4"), 5)
-    (tmp_path / "bad.mp4").write_bytes(b"no video at all" * 100)
-    with opened(tmp_path / "bad.mp4") as (_, frames), pytest.raises(SourceError, match="Invalid"):
-        list(frames)
+@pytest.mark.parametrize(("name", "problem"), [("none.mp4", "No such file"), ("bad", "Invalid")])
+def test_files_that_cant_be_read_are_named(tmp_path, caplog, name, problem):
+    (tmp_path / "bad").write_bytes(b"no video at all" * 100)
+    with opened(tmp_path / name) as (source, frames):
+        assert not any(frames)
+    assert source.state.status == "failed" and problem in source.state.problem
+    assert f"{name}: {problem}" in caplog.text
 
 
 def test_broken_parts_of_a_stream_are_passed_over(tmp_path):
@@ -139,8 +140,6 @@ def test_broken_parts_of_a_stream_are_passed_over(tmp_path):
     with opened(tmp_path / "a.ts", 10) as (_, frames):
         taken = [frame for frame in frames if frame]
     assert len(taken) > 40
-    times = [frame.captured for frame in taken]
-    assert times == sorted(times)
 
 
 def test_the_newest_frame_of_a_stream_is_read_and_dropped_ones_are_counted(mjpeg):
@@ -152,6 +151,12 @@ def test_the_newest_frame_of_a_stream_is_read_and_dropped_ones_are_counted(mjpeg
         assert state.status == "live" and state.frames_dropped > 10
         assert frame.clock == "arrival" and 0 <= time.time() - frame.captured < 0.5
         assert state.delay_s < 0.5
+
+
+def test_a_stream_without_times_has_those_at_which_its_frames_come(mjpeg):
+    with opened(f"http://{mjpeg}/slow", 6) as (source, frames):
+        taken = wait_for(source, frames, lambda: source.state.frames_read > 5)
+        assert 0 <= time.time() - taken[-1].captured < 0.5
 
 
 def test_rtsp_is_followed_and_connected_again(tmp_path, monkeypatch):
@@ -227,31 +232,15 @@ def test_passwords_are_in_no_message(mjpeg, caplog, monkeypatch):
     assert redacted("rtsp://u:p@ss@host/1") == "rtsp://u:***@host/1"
 
 
-def test_connecting_again_leaks_nothing(mjpeg, monkeypatch):
-    monkeypatch.setattr(sources, "_FIRST_PAUSE_S", 0.01)
-    monkeypatch.setattr(sources, "_LONGEST_PAUSE_S", 0.01)
-
-    def open_files():
-        return len(list(Path("/proc/self/fd").iterdir()))
-
-    with opened(f"http://viewer:wrong@{mjpeg}/guarded") as (source, frames):
-        wait_for(source, frames, lambda: source.state.reconnects > 5)
-        before = open_files()
-        wait_for(source, frames, lambda: source.state.reconnects > 40)
-        assert open_files() < before + 5
-
-
-def test_pushed_frames_come_in_order_whatever_their_clock_says():
+def test_pushed_frames_have_the_time_that_they_come_with_or_at():
     frames = PushedFrames()
     taken = frames.frames()
     assert next(taken) is None and frames.state.status == "silent"
-    moments = []
-    for captured in (START, START + 1, START - 100, None):
-        frames.put(picture(0), captured)
-        frame = next(taken)
-        moments.append(frame.captured)
-    assert moments[:2] == [START, START + 1] and moments == sorted(set(moments))
-    assert abs(moments[3] - time.time()) < 5 and frame.clock == "arrival"
+    frames.put(picture(0), START)
+    assert next(taken).captured == START and frames.state.status == "live"
+    frames.put(picture(0), None)
+    frame = next(taken)
+    assert abs(frame.captured - time.time()) < 5 and frame.clock == "arrival"
     frames.put(picture(0), None)
     frames.put(picture(9), None)
     assert np.array_equal(next(taken).image, picture(9))
