@@ -107,7 +107,7 @@ def config_for(
     that these weights don't read.
     """
     if LOG_PROBS in wanted:  # who joins frames needs what one crop shows
-        config = replace(config, second_looks=False)
+        config = replace(config, still=False)
     asked = json.loads(parameters or "{}").get(COUNTRIES)
     if asked is None:
         return config

@@ -20,7 +20,7 @@ from plate_models.formats import grammar_of
 from plate_models.recognition import ctc
 from plate_models.recognition.appearance import evidence_of
 from plate_models.recognition.calibration import UNCALIBRATED, Calibration
-from plate_models.recognition.decoding import DEFAULT_GRAMMAR, Reading, choose_reading
+from plate_models.recognition.decoding import DEFAULT_GRAMMAR, LENGTHS, Reading, choose_reading
 from plate_models.recognition.grammar import UNKNOWN, Grammar, country_of
 from plate_models.rectification import Rectify, hulls_of, rectified_rgb, sample_rows, straighten
 from plate_models.spec import DEFAULTS, Specs
@@ -29,6 +29,8 @@ from plate_models.spec import DEFAULTS, Specs
 Recognize = Callable[[Tensor], Tensor]
 
 _PART = 0.8  # of a box, inside another one: then it is a part of that
+# From this detection score on a box is a plate, whatever stands on it.
+_SURE_BOX = 0.55
 # Grey levels by which the channels of a grey pixel differ at most, after JPEG.
 _GREY_SPREAD = 4
 # A plate whose score lies between is read from shifted crops, too: below, nothing is won.
@@ -43,13 +45,16 @@ Point = tuple[float, float]
 class PipelineConfig:
     """What the nets at hand need around them: their specs, a grammar, a calibration.
 
-    Who joins the frames of a camera wants each plate as one crop shows it: without `second_looks`.
+    Attributes:
+        still: A photo is all there is: plates in doubt are read from further crops, and doubtful
+            boxes with too little text for a plate are left out. Frames of a camera, which are
+            joined later, want each plate as one crop shows it, and all of them.
     """
 
     specs: Specs = DEFAULTS
     grammar: Grammar = DEFAULT_GRAMMAR
     calibration: Calibration = UNCALIBRATED
-    second_looks: bool = True
+    still: bool = True
 
     @classmethod
     def of(cls, specs: Specs, calibration: Calibration) -> "PipelineConfig":
@@ -129,7 +134,7 @@ def read_plates(
     lines = torch.cat((lines, 3 - lines[doubtful]))
     predictions = read_regions(image, boxes, lines, rectify, recognize, config)
     readings = choose_readings(predictions, lines.tolist(), config)
-    if config.second_looks:
+    if config.still:
         again = _in_doubt(rows.tolist(), readings)
         looks = _look_again(image, predictions, again, lines, rectify, recognize, config)
         for row, reading in zip(again, looks, strict=True):
@@ -151,7 +156,14 @@ def read_plates(
             crop=predictions.crops[row],
             log_probs=predictions.log_probs[row],
         )
-    return _without_parts(list(best.values()))
+    plates = _without_parts(list(best.values()))
+    return [plate for plate in plates if _is_plate(plate)] if config.still else plates
+
+
+def _is_plate(plate: Plate) -> bool:
+    """Whether the detector is sure, or there is text enough; wheels and lamps have none."""
+    text = plate.reading.candidates[0][0] if plate.reading.candidates else ""
+    return plate.detection_score >= _SURE_BOX or len(text) >= LENGTHS.start
 
 
 def _in_doubt(plates: list[int], readings: list[Reading]) -> list[int]:

@@ -44,10 +44,10 @@ class Nets:
     engine: str
     device: str = "cpu"
 
-    def read(self, image: Tensor, second_looks: bool = True) -> list[Plate]:
+    def read(self, image: Tensor, still: bool = True) -> list[Plate]:
         """Find and read every plate of a photo, (H, W, 3) uint8 RGB on any device."""
         nets = self.detect, self.rectify, self.recognize
-        config = replace(self.config, second_looks=second_looks)
+        config = replace(self.config, still=still)
         return read_plates(image.to(self.device), *nets, config)
 
 

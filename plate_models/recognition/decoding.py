@@ -15,7 +15,7 @@ from plate_models.spec import RECOGNIZER, RecognizerSpec
 DEFAULT_GRAMMAR = grammar_of(*RECOGNIZER.countries)
 # No prior lifts what is less likely than this, so the grammar isn't asked about it.
 _NEGLIGIBLE = 1e-3
-_LENGTHS = range(3, 11)  # of plates' texts
+LENGTHS = range(3, 11)  # of plates' texts
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,7 @@ def choose(
         format_name = known.judge(best, evidence.lines, evidence.ground)[0]
         at_home = country_of(format_name) == grammar.name
         least = calibration.readable_from if at_home else calibration.elsewhere_readable_from
-        sure = score >= least and len(best) in _LENGTHS
+        sure = score >= least and len(best) in LENGTHS
         if known is grammar.home and not (sure and at_home):
             continue
         characters = _characters(seen, best, evidence, known, spec.alphabet)

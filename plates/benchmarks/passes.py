@@ -69,7 +69,7 @@ def measure(numbered: tuple[str, int]) -> Rows:
     torch.set_num_threads(1)
     film, (nets, reader) = render_film(*numbered), _nets_and_reader()
     plates = [
-        seen_plates(nets.read(torch.from_numpy(frame), second_looks=False), frame[..., ::-1])
+        seen_plates(nets.read(torch.from_numpy(frame), still=False), frame[..., ::-1])
         for frame in film.frames()
     ]
     return judge(film, plates, watch(film, plates, reader))

@@ -143,9 +143,7 @@ def read_with(nets: "Nets") -> ReadFrame:
     import torch
 
     def read(image: NDArray[np.uint8]) -> list[SeenPlate]:
-        plates = nets.read(
-            torch.from_numpy(cv2.cvtColor(image, cv2.COLOR_BGR2RGB)), second_looks=False
-        )
+        plates = nets.read(torch.from_numpy(cv2.cvtColor(image, cv2.COLOR_BGR2RGB)), still=False)
         return seen_plates(plates, image)
 
     return read

@@ -164,7 +164,7 @@ def doubt(text: str, other: str, share: float) -> Tensor:
 
 
 @pytest.mark.parametrize(
-    ("first", "second_looks", "text", "batches"),
+    ("first", "still", "text", "batches"),
     [
         (doubt("B840CK197", "B849CK197", 0.6), True, "B849CK197", [1, 4]),
         (doubt("B840CK197", "B849CK197", 0.7), False, "B840CK197", [1]),
@@ -173,7 +173,7 @@ def doubt(text: str, other: str, share: float) -> Tensor:
     ],
     ids=["in doubt", "once", "sure", "hopeless"],
 )
-def test_a_plate_in_doubt_is_read_from_shifted_crops_too(first, second_looks, text, batches):
+def test_a_plate_in_doubt_is_read_from_shifted_crops_too(first, still, text, batches):
     seen: list[Tensor] = []
 
     def recognize_again(plates: Tensor) -> Tensor:
@@ -182,12 +182,30 @@ def test_a_plate_in_doubt_is_read_from_shifted_crops_too(first, second_looks, te
         return answer.expand(len(plates), -1, -1)
 
     photo = torch.randint(0, 255, PHOTO.shape, generator=torch.Generator().manual_seed(1))
-    config = PipelineConfig(second_looks=second_looks)
+    config = PipelineConfig(still=still)
     nets = detector_of(ROW), rectify, recognize_again
     (plate,) = read_plates(photo.to(torch.uint8), *nets, config)
     assert plate.reading.text == text
     assert [len(plates) for plates in seen] == batches
     assert len({plates.sum().item() for batch in seen for plates in batch}) == sum(batches)
+
+
+@pytest.mark.parametrize(
+    ("score", "text", "still", "kept"),
+    [
+        (0.54, "7", True, False),
+        (0.54, "", True, False),
+        (0.54, "7", False, True),
+        (0.56, "7", True, True),
+        (0.3, "777", True, True),
+    ],
+)
+def test_a_doubtful_box_with_too_little_text_is_no_plate(score, text, still, kept):
+    def recognize_text(plates: Tensor) -> Tensor:
+        return logits_of(text).expand(len(plates), -1, -1)
+
+    nets = detector_of([*ROW[:4], score, 0.0]), rectify, recognize_text
+    assert len(read_plates(PHOTO, *nets, PipelineConfig(still=still))) == kept
 
 
 def test_more_plates_than_one_batch_holds():

@@ -39,7 +39,7 @@ def test_frames_are_read_as_in_process_whichever_way_their_pixels_go(server):
     lines = set()
     for image in scenes():
         rgb = np.ascontiguousarray(image[..., ::-1])
-        here = seen_plates(nets.read(torch.from_numpy(rgb), second_looks=False), image)
+        here = seen_plates(nets.read(torch.from_numpy(rgb), still=False), image)
         lines |= {plate.lines for plate in here}
         for way in ways:
             there = way.read(image)
