@@ -99,12 +99,15 @@ def through_codec(frames: Sequence[Image], codec: str, **options: str) -> list[I
 
 def encode(frames: Iterable[Image], codec: str, fps: int, **options: str) -> list[bytes]:
     """Make a film's packets, in the order of decoding; arguments as for `through_codec`."""
-    # One thread: the same frames make the same bytes.
-    quiet = {"x265-params": "log-level=none:pools=1:frame-threads=1"} if codec == "libx265" else {}
+    # The same frames make the same bytes: in one thread, without libx264's macroblock trees.
+    steady = {
+        "libx264": {"x264-params": "mbtree=0"},
+        "libx265": {"x265-params": "log-level=none:pools=1:frame-threads=1"},
+    }[codec]
     encoder = cast(av.VideoCodecContext, av.CodecContext.create(codec, "w"))
     encoder.pix_fmt, encoder.framerate = "yuv420p", Fraction(fps)
     encoder.time_base = Fraction(1, fps)
-    encoder.options = {"preset": "veryfast", "threads": "1", **quiet, **options}
+    encoder.options = {"preset": "veryfast", "threads": "1", **steady, **options}
     packets: list[Any] = []
     for number, pixels in enumerate(frames):
         if not number:
