@@ -43,8 +43,8 @@ _READ_EVERY_S = 2.0
 # Ours waits behind clients' photos. The largest take seconds each, and must not cause a restart.
 _READ_TIMEOUT_S = 40.0
 STANDSTILL_S = 45.0
-# Until Triton has reaped a stub that it has ended, or the guardian those of a dead server.
-_REAPED_S = 1.0
+# Until Triton has reaped a stub that it has ended itself.
+_REAPED_S = 0.5
 _JOIN_S = 1.0
 # What has failed, and how.
 _Trouble = tuple[str, str]
@@ -71,10 +71,7 @@ class TritonHealer:
         self._state: State = "starting"
         self._restarts = {_PART: 0}
         self._stubs: dict[psutil.Process, str] = {}
-        self._dead_since: dict[psutil.Process, float] = {}
         self._started_at = 0.0
-        # Why it does not run.
-        self._ended = "it has ended by itself"
         self._failure: Exception | None = None
         self._thread = threading.Thread(target=self._run, name="triton", daemon=True)
 
@@ -150,19 +147,21 @@ class TritonHealer:
         self._started_at = time.monotonic()
 
     def _restart(self, part: str, reason: str) -> None:
-        """Restart Triton after a pause; if it does not start, the next step tries again."""
+        """Restart Triton, after a pause if that was done just now, until it starts."""
         self._state = "healing"
-        tail = self._triton.log_tail()
-        self._triton.kill()
-        log.error("Restarting Triton: %s. The end of its log:\n%s", reason, tail)
-        pause_s = self._budget.spend(f"{reason}\n{tail}".rstrip())
-        self._restarts[part] = self._restarts.get(part, 0) + 1
-        self._ended = "it has ended by itself"
-        if not self._stopped.wait(pause_s):
+        while True:
+            tail = self._triton.log_tail()
+            self._triton.kill()
+            log.error("Restarting Triton: %s. The end of its log:\n%s", reason, tail)
+            pause_s = self._budget.spend(f"{reason}\n{tail}".rstrip())
+            self._restarts[part] = self._restarts.get(part, 0) + 1
+            if self._stopped.wait(pause_s):
+                break
             try:
                 self._start()
+                break
             except EmbeddedTritonError as error:
-                self._ended = f"it can't start: {error}"
+                part, reason = _PART, f"it can't start: {error}"
 
     def _end_change(
         self, new: ModelVersion, change: Future[None], trouble: _Trouble | None
@@ -184,13 +183,13 @@ class TritonHealer:
 
     def _find_trouble(self) -> _Trouble | None:
         if self._triton.poll() is not None:
-            return _PART, self._ended
-        now = time.monotonic()
+            return _PART, "it has ended by itself"
         for stub, model in self._stubs.items():
-            # Its model fails for ever, and Triton says nothing. What Triton ends it reaps at once.
-            dead = processes.is_zombie(stub)
-            if dead and now - self._dead_since.setdefault(stub, now) > _REAPED_S:
+            is_dead = processes.is_zombie(stub) and not self._stopped.wait(_REAPED_S)
+            if is_dead and processes.is_zombie(stub):
+                # The model fails for ever, and Triton says nothing.
                 return model, f"a process of {model} has died"
+        now = time.monotonic()
         silence_s = _SILENCE_OF_CHANGE_S if self._change else SILENCE_S
         if now - max(self._prober.heard_at, self._started_at) > silence_s:
             return _PART, f"it has answered nothing for {silence_s:g} s"

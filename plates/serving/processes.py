@@ -2,34 +2,19 @@
 
 import contextlib
 import ctypes
-import os
 import time
-from collections.abc import Iterable
 from pathlib import Path
 
 import psutil
 
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - Triton's choice
 _PR_SET_PDEATHSIG = 1
-_PR_SET_CHILD_SUBREAPER = 36
 _POLL_S = 0.02
 
 
 def die_with_parent(signal_number: int) -> None:
     """Have the kernel signal this process when the thread that started it ends."""
-    _prctl(_PR_SET_PDEATHSIG, signal_number)
-
-
-def become_subreaper() -> None:
-    """Adopt the orphans among this process's descendants, instead of init."""
-    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
-
-
-def _prctl(option: int, value: int) -> None:
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.prctl(option, value, 0, 0, 0) != 0:
-        number = ctypes.get_errno()
-        raise OSError(number, f"prctl({option}): {os.strerror(number)}")
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal_number)
 
 
 def is_alive(process: psutil.Process | int) -> bool:
@@ -75,27 +60,15 @@ def kill_mentioning(word: str, timeout: float) -> None:
     deadline = time.monotonic() + timeout
     # Remembered: a process that is about to end has no arguments any more.
     found = mentioning(word)
+    found = found.union(*(children(process.pid) for process in found))
     while (living := [*filter(is_alive, found)]) and time.monotonic() < deadline:
-        _kill(living)
-        time.sleep(_POLL_S)
-        found |= mentioning(word)
-
-
-def kill_children(timeout: float) -> None:
-    """SIGKILL and reap all descendants of this process, until none is left or time is up."""
-    deadline = time.monotonic() + timeout
-    while found := psutil.Process().children(recursive=True):
-        _kill(found)
+        for process in living:
+            # It may have ended meanwhile, or belong to another user.
+            with contextlib.suppress(psutil.Error):
+                process.kill()
+        # In a container, whose first process this is, it reaps them as well.
         psutil.wait_procs(found, _POLL_S)
-        if time.monotonic() > deadline:
-            break
-
-
-def _kill(living: Iterable[psutil.Process]) -> None:
-    for process in living:
-        # It may have ended meanwhile, or belong to another user.
-        with contextlib.suppress(psutil.Error):
-            process.kill()
+        found |= mentioning(word)
 
 
 def leftovers(prefix: str) -> list[Path]:

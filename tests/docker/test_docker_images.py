@@ -25,11 +25,11 @@ from api.status import read_status
 UID = 10001
 # What the processes of each image import, besides what these import.
 ENTRIES = {
-    "triton": ("plates.cli.triton", "plates.cli.health", "plates.serving.guardian"),
+    "triton": ("plates.cli.triton", "plates.cli.health"),
     "gateway": ("plates.cli.serve", "plates.cli.health", "api.main", "plates.serving.gateway"),
 }
 # Taken where they are there, and done without where not.
-OPTIONAL = {"sniffio", "_distutils_hack", "brotli", "_brotli", "pygments", "rich"}
+OPTIONAL = {"click", "sniffio", "_distutils_hack", "brotli", "_brotli", "pygments", "rich"}
 HEAVY = {"torch", "onnx", "onnxruntime", "openvino", "pytriton", "ray", "matplotlib"}
 
 # What no image needs.

@@ -33,7 +33,6 @@ def hurry(monkeypatch):
     monkeypatch.setattr(supervisor, "_FIRST_PAUSE_S", 0.0)
     monkeypatch.setattr(versions, "LOOK_PAUSE_S", 0.1)
     monkeypatch.setattr(healing, "_ASK_PAUSE_S", 0.05)
-    monkeypatch.setattr(healing, "_REAPED_S", 0.3)
     monkeypatch.setattr("plates.serving.triton.EXIT_TIMEOUT_S", 0)
 
 
