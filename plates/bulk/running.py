@@ -7,7 +7,6 @@ Data restarts an actor that died, and gives its chunk to it again, as often as i
 
 import contextlib
 import itertools
-import json
 import logging
 import math
 import os
@@ -18,7 +17,7 @@ import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import asdict, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from multiprocessing import get_context
 from pathlib import Path
@@ -31,7 +30,7 @@ from plate_models.spec import MODEL_VERSION
 from plates.bulk import BulkError, OutputError, Request, require
 from plates.bulk.listing import load_listing, take_listing
 from plates.bulk.output import Account, Output, read_json, write_json
-from plates.bulk.reading import ChunkReader, Outcome
+from plates.bulk.reading import ChunkReader
 from plates.bulk.source import UNREACHABLE, Failure, Photo, describe, find_photos, is_url
 
 COUNTS = (
@@ -137,6 +136,8 @@ class _Run:
             "other_files": [],  # the first ones of files that are no photos
             "began": before.get("began", _now()),
         }
+        # Of the committed chunks that stay.
+        self._accounts: dict[int, Account] = {}
         # Without a manifest it is of a run that was killed before it claimed the folder.
         self._listing = load_listing(output.listing) if before else None
 
@@ -160,74 +161,69 @@ class _Run:
     def read(self) -> None:
         """Read the chunks that are not committed."""
         counts, retried = self.counts, _RETRIED if self._request.retry_failed else ()
-        kept = [
-            account
-            for account in self._accounts()
-            if not any(failure.reason in retried for failure in account.failures)
-        ]
-        self._count(kept)
-        todo = sorted(set(range(counts["chunks"])).difference(one.chunk for one in kept))
+        for chunk in self._output.committed():
+            account = self._output.account(chunk)
+            if not any(failure.reason in retried for failure in account.failures):
+                self._accounts[chunk] = account
+        todo = sorted(set(range(counts["chunks"])).difference(self._accounts))
         self._write()
         if not todo:
             return
-        if kept:
-            self._say(f"{len(kept):,} chunks are done, {len(todo):,} are left")
+        if self._accounts:
+            self._say(f"{len(self._accounts):,} chunks are done, {len(todo):,} are left")
         chunks = read_chunks(self._request, self._weights, todo)
         # Without a terminal nothing is drawn (None); lines are printed now and then.
         bar = tqdm(total=counts["photos"], initial=counts["done"], unit="file", disable=None)
         reported = -math.inf
         with contextlib.closing(chunks) as outcomes, bar:
-            for outcome in outcomes:
-                self._take(outcome)
-                bar.set_postfix(failed=counts["failed"], refresh=False)
-                bar.update(counts["done"] - bar.n)
+            for chunk, problem in outcomes:
+                bar.update(self._take(chunk, problem))
                 if time.monotonic() - reported < _REPORT_EVERY_S:
                     continue
                 reported = time.monotonic()
                 self._write()
+                bar.set_postfix(failed=counts["failed"])
                 if bar.disable:
                     done = f"{counts['done']:,} of {counts['photos']:,} files are done"
                     self._say(f"{done}, {counts['failed']:,} could not be read")
 
-    def _take(self, outcome: Outcome) -> None:
-        self.counts["process_deaths"] += outcome.deaths
-        if outcome.deaths:
-            self._say(f"chunk {outcome.chunk}: begun anew; processes that died: {outcome.deaths}")
-        if outcome.problem is None:
-            self.counts["done"] += outcome.photos
-            self.counts["failed"] += outcome.failed
-        else:
-            self.counts["chunks_not_written"] += 1
-            self.manifest["not_written"].append(asdict(outcome))
-            self._say(f"chunk {outcome.chunk}: not written: {outcome.problem}")
+    def _take(self, chunk: int, problem: str) -> int:
+        """Take note of what became of a chunk; returns the number of its files that are done."""
+        if problem:
+            self.manifest["not_written"].append({"chunk": chunk, "problem": problem})
+            self._say(f"chunk {chunk}: not written: {problem}")
+            return 0
+        account = self._accounts[chunk] = self._output.account(chunk)
+        if account.deaths:
+            self._say(f"chunk {chunk}: begun anew; processes that died: {account.deaths}")
+        return account.photos
 
-    def _accounts(self) -> list[Account]:
-        return list(map(self._output.account, self._output.committed()))
+    def close(self) -> None:
+        """Count all that is committed, and write manifest and ``failed.csv``."""
+        for chunk in set(self._output.committed()).difference(self._accounts):
+            self._accounts[chunk] = self._output.account(chunk)
+        if self.manifest["state"] != "stopped":
+            whole = len(self._accounts) == self.counts["chunks"]
+            self.manifest["state"] = "complete" if whole else "incomplete"
+        self._write()
+        failures = list(self._listing.unlisted) if self._listing else []
+        for _, account in sorted(self._accounts.items()):
+            failures += account.failures
+        try:
+            self._output.write_failed(failures)
+        except OSError as error:
+            self._say(f"{self._output.failed}: not written: {describe(error)[1]}")
 
-    def _count(self, accounts: Sequence[Account]) -> None:
+    def _write(self) -> None:
+        accounts = self._accounts.values()
         others = [name for one in accounts for name in one.others]
         self.counts["done"] = sum(one.photos for one in accounts)
         self.counts["failed"] = sum(len(one.failures) for one in accounts)
         self.counts["plates"] = sum(one.plates for one in accounts)
         self.counts["others"] = len(others)
+        self.counts["process_deaths"] = sum(one.deaths for one in accounts)
+        self.counts["chunks_not_written"] = len(self.manifest["not_written"])
         self.manifest["other_files"] = others[:_KEPT_NAMES]
-
-    def close(self) -> None:
-        """Count anew from what is committed, and write manifest and ``failed.csv``."""
-        accounts = self._accounts()
-        self._count(accounts)
-        if self.manifest["state"] != "stopped":
-            whole = len(accounts) == self.counts["chunks"]
-            self.manifest["state"] = "complete" if whole else "incomplete"
-        self._write()
-        failures = itertools.chain.from_iterable(one.failures for one in accounts)
-        try:
-            unlisted = self._listing.unlisted if self._listing else []
-            self._output.write_failed([*unlisted, *failures])
-        except OSError as error:
-            self._say(f"{self._output.failed}: not written: {describe(error)[1]}")
-
-    def _write(self) -> None:
         self.manifest["written"] = _now()
         try:
             write_json(self._output.manifest, self.manifest)
@@ -237,8 +233,10 @@ class _Run:
 
 def read_chunks(
     request: Request, weights: str, chunks: Sequence[int]
-) -> Generator[Outcome, None, None]:
+) -> Generator[tuple[int, str], None, None]:
     """Read chunks on Ray, which is stopped when the generator ends or is closed.
+
+    Yields a chunk's number and, if it could not be written, why.
 
     Raises BulkError if Ray can't be started, found or kept, or the actors can't load the nets.
     """
@@ -262,7 +260,7 @@ def read_chunks(
                     num_gpus=request.gpus / workers if request.gpus else None,
                 )
                 for row in outcomes.iter_rows():
-                    yield Outcome(**json.loads(row["outcome"]))
+                    yield row["chunk"], row["problem"]
         except ray.exceptions.RayError as error:
             raise BulkError(f"Ray gave up: {_cause_of(error)}") from error
 
