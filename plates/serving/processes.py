@@ -2,6 +2,8 @@
 
 import contextlib
 import ctypes
+import os
+import signal
 import time
 from pathlib import Path
 
@@ -17,14 +19,14 @@ def die_with_parent(signal_number: int) -> None:
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal_number)
 
 
-def is_alive(process: psutil.Process | int) -> bool:
+def is_alive(pid: int) -> bool:
     """Report whether a process exists and has not ended.
 
     A zombie with living threads has not: they still hold its ports.
     """
     try:
-        process = psutil.Process(process) if isinstance(process, int) else process
-        return process.is_running() and (not is_zombie(process) or process.num_threads() > 1)
+        process = psutil.Process(pid)
+        return not is_zombie(process) or process.num_threads() > 1
     except psutil.NoSuchProcess:
         return False
 
@@ -45,30 +47,18 @@ def children(pid: int) -> list[psutil.Process]:
         return []
 
 
-def mentioning(word: str) -> set[psutil.Process]:
-    """Find the processes with a word in their arguments; the empty word finds none."""
-    found = set()
-    for process in psutil.process_iter() if word else ():
-        with contextlib.suppress(psutil.Error):
-            if any(word in argument for argument in process.cmdline()):
-                found.add(process)
-    return found
+def kill_group(leader: int, timeout: float) -> None:
+    """SIGKILL the processes of a group until none is left or time is up.
 
-
-def kill_mentioning(word: str, timeout: float) -> None:
-    """SIGKILL the processes with a word in their arguments, until none lives or time is up."""
+    They are reaped as well: in a container orphans become children of its first process.
+    """
     deadline = time.monotonic() + timeout
-    # Remembered: a process that is about to end has no arguments any more.
-    found = mentioning(word)
-    found = found.union(*(children(process.pid) for process in found))
-    while (living := [*filter(is_alive, found)]) and time.monotonic() < deadline:
-        for process in living:
-            # It may have ended meanwhile, or belong to another user.
-            with contextlib.suppress(psutil.Error):
-                process.kill()
-        # In a container, whose first process this is, it reaps them as well.
-        psutil.wait_procs(found, _POLL_S)
-        found |= mentioning(word)
+    with contextlib.suppress(ProcessLookupError):
+        while time.monotonic() < deadline:
+            os.killpg(leader, signal.SIGKILL)
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(-leader, os.WNOHANG)
+            time.sleep(_POLL_S)
 
 
 def leftovers(prefix: str) -> list[Path]:

@@ -44,7 +44,6 @@ _LOG = "triton.log"
 _LOG_TAIL_LINES = 30
 # What decoders say about clients' photos ends up in the log as well.
 MAX_LOG_BYTES = 8 * 2**20
-_PORTS_TAKEN = "already in use"
 _POLL_S = 0.1
 _EVERYWHERE = "0.0.0.0"  # noqa: S104 - compared with, not listened on
 
@@ -127,8 +126,8 @@ class EmbeddedTriton:
         server = self._server
         if server is None or server.poll() is not None:
             raise StartError("the server is not running")
-        stubs = filter(processes.is_alive, processes.children(server.pid))
-        return Pids(server.pid, tuple(stub.pid for stub in stubs))
+        stubs = processes.children(server.pid)
+        return Pids(server.pid, tuple(stub.pid for stub in stubs if not processes.is_zombie(stub)))
 
     def poll(self) -> int | None:
         """Return None while the server runs, else its exit status (1 if it was not started)."""
@@ -187,9 +186,8 @@ class EmbeddedTriton:
             server, self._server = self._server, None
             folder, self._folder = self._folder, None
         if server is not None:
-            # The prefix is in the arguments of all its processes: stubs survive a server that
-            # crashed, and ignore SIGTERM.
-            processes.kill_mentioning(self.shm_prefix, KILL_S)
+            # Its stubs are in its group. They survive a server that crashed, and ignore SIGTERM.
+            processes.kill_group(server.pid, KILL_S)
             server.poll()
             processes.sweep(self.shm_prefix)
         if folder is not None:
@@ -274,10 +272,7 @@ class EmbeddedTriton:
         deadline = time.monotonic() + READY_S
         while not self.http.is_ready():
             if (status := self.poll()) is not None:
-                message = f"Triton ended with status {status}:\n{self.log_tail()}"
-                # Another process was faster: no model version is at fault.
-                taken = _PORTS_TAKEN in message
-                raise PreflightError([message]) if taken else StartError(message)
+                raise StartError(f"Triton ended with status {status}:\n{self.log_tail()}")
             if time.monotonic() > deadline:
                 waited = f"Triton was not ready after {READY_S:g} s"
                 raise StartError(f"{waited}:\n{self.log_tail()}")

@@ -157,4 +157,3 @@ def test_a_server_is_healed_on_the_same_ports_until_that_is_hopeless(model, mode
     finally:
         healer.stop()
     assert not processes.leftovers(server.shm_prefix)
-    assert not processes.mentioning(server.shm_prefix)
