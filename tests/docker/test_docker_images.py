@@ -18,7 +18,7 @@ import pytest
 from containers import IMAGES, Machine, copies, copy_sources, is_ignored, read_stages
 from packaging.utils import canonicalize_name
 from support import ROOT, wait_until
-from test_requirements import names_in
+from test_docker_versions import names_in
 
 from api.status import read_status
 
