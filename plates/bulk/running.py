@@ -13,7 +13,6 @@ import os
 import shutil
 import signal
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -290,9 +289,8 @@ def _ray(request: Request) -> Iterator[Any]:
             ray.init(logging_level=logging.ERROR, log_to_driver=False, **settings)
         except (ConnectionError, ValueError, RuntimeError) as error:
             raise BulkError(f"Ray can't be used: {_cause_of(error)}") from error
-        if threading.current_thread() is threading.main_thread():
-            for number, handler in handlers.items():  # Ray's would exit on the spot
-                signal.signal(number, handler)
+        for number, handler in handlers.items():  # Ray's would exit on the spot
+            signal.signal(number, handler)
         # The command reports progress itself, and chunks may take their time.
         logging.getLogger("ray.data").setLevel(logging.CRITICAL)
         context = data.DataContext.get_current()
