@@ -31,8 +31,7 @@ from plates.serving.triton import EmbeddedTriton
 from plates.serving.versions import ModelVersion, Versions, change_version, read_golden_photo
 
 _PART = "triton"
-_POLL_S = 0.1
-_ASK_PAUSE_S = 0.5
+_POLL_S = 0.25
 _LISTEN_TIMEOUT_S = 2.0
 # Longer than two questions without an answer.
 SILENCE_S = 6.0
@@ -109,6 +108,7 @@ class TritonHealer:
 
     def _step(self) -> None:
         self._triton.bound_log()
+        self._prober.listen()
         trouble = self._find_trouble()
         if self._stopped.is_set():
             return
@@ -216,11 +216,11 @@ def _model_of(stub: psutil.Process) -> str:
 
 
 class Prober:
-    """Finds out, in two threads until it is stopped, whether the present Triton reads photos.
+    """Finds out whether the present Triton reads photos.
 
     Triton says that it is ready while its models are dead. Clients' photos are proof, and cheap
     to see: Triton's statistics count them, so a server under heavy load is not taken for one
-    that hangs. When none come, or none with plates, a photo of our own is read.
+    that hangs. When none come, or none with plates, a photo of our own is read, in a thread.
 
     It last answered anything at `heard_at`; all models were last known to work at `read_at`, both
     on `time.monotonic`'s clock.
@@ -236,9 +236,8 @@ class Prober:
         self._counts: dict[str, int] = {}
 
     def start(self) -> None:
-        """Start asking."""
-        for ask in (self.listen, self.read):
-            threading.Thread(target=self._repeat, args=(ask,), daemon=True).start()
+        """Have photos read until it is stopped."""
+        threading.Thread(target=self._read, daemon=True).start()
 
     def forget(self) -> None:
         """Let nothing that was read before count as proof: Triton was restarted."""
@@ -249,21 +248,21 @@ class Prober:
         """Fetch the statistics, and see whether all models have answered since last time."""
         before = self._counts
         counts = self._ask(lambda triton: triton.successes(_LISTEN_TIMEOUT_S))
-        if counts is None or self._counts is not before:
-            return  # no answer, or it was restarted meanwhile
+        if counts is None:
+            return
         if before and all(counts.get(model, 0) > count for model, count in before.items()):
             self.read_at = self.heard_at
         elif before and all(counts.get(model, 0) >= count for model, count in before.items()):
             return  # some have answered, some haven't yet
         self._counts = counts
 
-    def read(self) -> None:
-        """Have our photo read, unless clients' photos were."""
-        if time.monotonic() - self.read_at < _READ_EVERY_S:
-            return
-        plates = self._ask(lambda triton: triton.plates(self._photo, _READ_TIMEOUT_S))
-        if plates is not None:
-            self.read_at = self.heard_at
+    def _read(self) -> None:
+        """Have our photo read again and again, unless clients' photos were."""
+        while not self._stopped.wait(_POLL_S):
+            if time.monotonic() - self.read_at < _READ_EVERY_S:
+                continue
+            if self._ask(lambda triton: triton.plates(self._photo, _READ_TIMEOUT_S)) is not None:
+                self.read_at = self.heard_at
 
     def _ask(self, question: Callable[[TritonHttp], Any]) -> Any:
         """Ask, and note whether an answer came; None if it was none or a refusal."""
@@ -275,7 +274,3 @@ class Prober:
                 return None
         self.heard_at = time.monotonic()
         return answer
-
-    def _repeat(self, ask: Callable[[], None]) -> None:
-        while not self._stopped.wait(_ASK_PAUSE_S):
-            ask()

@@ -6,7 +6,6 @@ Restarts, and changes of the real models, are in test_embedded.py and test_versi
 import logging
 import os
 import signal
-import socket
 
 import pytest
 from serving_support import (
@@ -31,7 +30,7 @@ pytestmark = [pytest.mark.live, pytest.mark.control]
 def hurry(monkeypatch):
     monkeypatch.setattr(supervisor, "_FIRST_PAUSE_S", 0.0)
     monkeypatch.setattr(versions, "LOOK_PAUSE_S", 0.1)
-    monkeypatch.setattr(healing, "_ASK_PAUSE_S", 0.05)
+    monkeypatch.setattr(healing, "_POLL_S", 0.05)
     monkeypatch.setattr("plates.serving.triton.EXIT_TIMEOUT_S", 0)
 
 
@@ -61,14 +60,10 @@ def start(healer: TritonHealer) -> None:
 # --- starts ---
 
 
-def test_versions_of_which_none_starts_are_tried_once_each(repository, caplog):
+def test_versions_of_which_none_starts_are_tried_once_each(repository, healer, caplog):
     caplog.set_level(logging.INFO)
     for number in (1, 2):
         publish(repository, number, code=BROKEN)
-    # Ports that were given stay the same: that they are tried again is no reason to go on for ever.
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = probe.getsockname()[1]
-    healer = TritonHealer(EmbeddedTriton(repository, http_port=port), b"photo")
     with pytest.raises(StartError, match=r"(?s)- 2: .*no such luck.*\n- 1: .*no such luck"):
         healer.start()
     assert caplog.text.count("Starting model version") == 2
