@@ -70,7 +70,7 @@ def test_two_servers_live_side_by_side_and_leave_nothing(models, tmp_path, monke
     assert folder is not None and not folder.exists()
 
 
-def test_the_server_dies_with_its_killed_owner(models):
+def test_the_server_dies_with_its_killed_owner(models, tmp_path):
     code = (
         "import sys, time; from pathlib import Path\n"
         "from plates.serving.triton import EmbeddedTriton\n"
@@ -79,7 +79,8 @@ def test_the_server_dies_with_its_killed_owner(models):
         "time.sleep(600)"
     )
     command = [sys.executable, "-c", code, str(models)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as owner:
+    environment = os.environ | {"TMPDIR": str(tmp_path)}  # its folder is left
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as owner:
         prefix, *family = owner.stdout.readline().split()
         owner.kill()
     assert len(family) == 2
