@@ -38,7 +38,6 @@ FAULTS = {
     "kill lprnet": "stub lprnet",
     "kill plate_recognition": "stub plate_recognition",
     "kill Triton": "tritonserver",
-    "kill the guardian": "guardian",
     "kill the gateway": "gateway",
     FREEZE: "tritonserver",
 }

@@ -11,7 +11,6 @@ import itertools
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
@@ -70,14 +69,14 @@ def take_listing(
             path.unlink()
     known: set[bytes] = set()
     if before:
-        known = {_digest(photo) for n in range(before.chunks) for photo in before.chunk(n)}
+        known = {photo.path for n in range(before.chunks) for photo in before.chunk(n)}
     unlisted: list[Failure] = []
 
     def new_photos() -> Iterator[Photo]:
         for entry in found:
             if isinstance(entry, Failure):
                 unlisted.append(entry)
-            elif _digest(entry) not in known:
+            elif entry.path not in known:
                 yield entry
 
     data, chunks, photos = _as_parquet(new_photos(), chunk_photos)
@@ -103,7 +102,3 @@ def _as_parquet(photos: Iterator[Photo], chunk_photos: int) -> tuple[bytes, int,
             writer.write_table(arrow.Table.from_pylist(chunk, schema), row_group_size=chunk_photos)
             counts.append(len(chunk))
     return file.getvalue(), len(counts), sum(counts)
-
-
-def _digest(photo: Photo) -> bytes:
-    return blake2b(photo.path, digest_size=16).digest()

@@ -159,16 +159,12 @@ def write_whole(path: Path, data: bytes) -> None:
         with temporary.open("xb") as file:
             file.write(data)
             file.flush()
+            # Of the rename the disk need not know yet: without it a chunk is read again.
             os.fsync(file.fileno())
         temporary.replace(path)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
-    descriptor = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)  # the rename must reach the disk, too
-    finally:
-        os.close(descriptor)
 
 
 def write_json(path: Path, document: dict[str, Any]) -> None:

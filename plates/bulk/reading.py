@@ -2,12 +2,10 @@
 
 import contextlib
 import itertools
-import json
 import os
 from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -37,17 +35,6 @@ _EXIF_IFD, _DATE_TIME_ORIGINAL = 0x8769, 0x9003
 _EXIF_WITHIN, _EXIF_BYTES = 2**18, 2**16
 
 Rows = list[dict[str, Any]]
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """The result of a chunk."""
-
-    chunk: int
-    photos: int  # files in it
-    failed: int = 0
-    deaths: int = 0  # of processes that worked on it before
-    problem: str | None = None  # why it could not be written; None once it is committed
 
 
 def load_alone(request: Request, weights: str) -> "Nets":
@@ -92,21 +79,19 @@ class ChunkReader:
         self._listing, self._fetcher = listing, Fetcher(request.source)
         self._nets = load(request, weights)
 
-    def __call__(self, batch: dict[str, Any]) -> dict[str, list[str]]:
+    def __call__(self, batch: dict[str, Any]) -> dict[str, list[Any]]:
         """Read the chunks of a batch, as Ray Data calls it."""
-        return {"outcome": [json.dumps(asdict(self.read(int(n)))) for n in batch["chunk"]]}
+        return {"chunk": batch["chunk"], "problem": [self.read(int(n)) for n in batch["chunk"]]}
 
-    def read(self, chunk: int) -> Outcome:
-        """Read a chunk's photos and commit it; errors are reported, not raised."""
-        photos: Sequence[Photo] = ()
+    def read(self, chunk: int) -> str:
+        """Read a chunk's photos and commit it; "", or why it could not be written."""
         try:
-            photos = self._listing.chunk(chunk)
-            return self._read(chunk, photos)
+            self._read(chunk, self._listing.chunk(chunk))
         except Exception as error:  # the other chunks must go on
-            message = describe(error)[1] if isinstance(error, OSError) else repr(error)
-            return Outcome(chunk, len(photos), problem=message)
+            return describe(error)[1] if isinstance(error, OSError) else repr(error)
+        return ""
 
-    def _read(self, chunk: int, photos: Sequence[Photo]) -> Outcome:
+    def _read(self, chunk: int, photos: Sequence[Photo]) -> None:
         rows, failures, others = Rows(), list[Failure](), list[str]()
         with Journal(self._output.work, chunk) as journal:
             for index, fetched in self._fetcher.fetch_ahead(photos):
@@ -117,11 +102,15 @@ class ChunkReader:
                     failures.append(result)
                 else:
                     rows += result
-            deaths, plates = journal.deaths_at.total(), sum("plate" in row for row in rows)
-            counts = len(photos), plates, tuple(failures), deaths
-            account = Account(chunk, *counts, tuple(others))
+            account = Account(
+                chunk,
+                photos=len(photos),
+                plates=sum("plate" in row for row in rows),
+                failures=tuple(failures),
+                deaths=journal.deaths_at.total(),
+                others=tuple(others),
+            )
             self._output.commit(account, rows)
-        return Outcome(chunk, len(photos), len(failures), deaths)
 
     def _read_photo(
         self, journal: "Journal", index: int, photo: Photo, fetched: "Future[bytes]"

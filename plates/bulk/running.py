@@ -7,18 +7,16 @@ Data restarts an actor that died, and gives its chunk to it again, as often as i
 
 import contextlib
 import itertools
-import json
 import logging
 import math
 import os
 import shutil
 import signal
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import asdict, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from multiprocessing import get_context
 from pathlib import Path
@@ -29,15 +27,11 @@ from tqdm import tqdm
 from plate_models.cores import usable_cores
 from plate_models.spec import MODEL_VERSION
 from plates.bulk import BulkError, OutputError, Request, require
-from plates.bulk.listing import load_listing, take_listing
+from plates.bulk.listing import Listing, load_listing, take_listing
 from plates.bulk.output import Account, Output, read_json, write_json
-from plates.bulk.reading import ChunkReader, Outcome
+from plates.bulk.reading import ChunkReader
 from plates.bulk.source import UNREACHABLE, Failure, Photo, describe, find_photos, is_url
 
-COUNTS = (
-    *("photos", "done", "failed", "others", "plates", "chunks", "chunks_not_written"),
-    *("folders_not_listed", "process_deaths"),
-)
 # Another try may read these; a damaged photo stays damaged.
 _RETRIED = (UNREACHABLE, "missing", "forbidden", "unreadable", "crashes-the-reader")
 _REPORT_EVERY_S, _KEPT_NAMES = 15.0, 5
@@ -68,8 +62,7 @@ def run(request: Request, say: Callable[[str], None]) -> dict[str, Any]:
         found = itertools.chain((first,), found)
     weights = prepare(request)
     with output.locked():
-        one = _Run(request, weights, output, say)
-        one.take_listing(found)
+        one = _Run(request, weights, output, found, say)
         try:
             one.read()
         except BaseException as stopped:
@@ -109,9 +102,14 @@ class _Run:
     """A run into an output folder that is locked."""
 
     def __init__(
-        self, request: Request, weights: str, output: Output, say: Callable[[str], None]
+        self,
+        request: Request,
+        weights: str,
+        output: Output,
+        found: Iterator[Photo | Failure],
+        say: Callable[[str], None],
     ) -> None:
-        """Take up the folder's manifest, or begin one; raises OutputError for other settings."""
+        """Take up what is in the folder, or begin it; raises OutputError for other settings."""
         self._request, self._weights, self._output, self._say = request, weights, output, say
         settings = {name: getattr(request, name) for name in ("source", "chunk", "limit", "engine")}
         settings |= {"weights": weights, "model_version": MODEL_VERSION}
@@ -127,22 +125,23 @@ class _Run:
                     f"{output.folder}: its run was begun with {name} {begun!r}, now it is "
                     f"{value!r}. Give the same again, or another --out."
                 )
-        self.counts = dict.fromkeys(COUNTS, 0)
         self.manifest: dict[str, Any] = {
             "state": "running",
             "problem": None,
             "settings": settings,
-            "counts": self.counts,
+            "counts": {},
             "not_written": [],  # the next run takes these chunks again
             "other_files": [],  # the first ones of files that are no photos
             "began": before.get("began", _now()),
         }
+        # Of the committed chunks that stay.
+        self._accounts: dict[int, Account] = {}
         # Without a manifest it is of a run that was killed before it claimed the folder.
-        self._listing = load_listing(output.listing) if before else None
+        self._listing = self._list(found, load_listing(output.listing) if before else None)
 
-    def take_listing(self, found: Iterator[Photo | Failure]) -> None:
+    def _list(self, found: Iterator[Photo | Failure], listing: Listing | None) -> Listing:
         """Take or extend the snapshot if that is wanted; a new one claims the folder."""
-        request, output, listing = self._request, self._output, self._listing
+        request, output = self._request, self._output
         if listing is None or request.extend:
             if listing is not None and request.limit is not None:
                 raise BulkError("--extend: the run was begun with --limit; leave one out")
@@ -151,94 +150,96 @@ class _Run:
                 listing = take_listing(output.listing, some, request.chunk, listing)
             except OSError as error:
                 raise OutputError(f"{output.folder}: {describe(error)[1]}") from error
-        self._listing = listing
-        self.counts["photos"], self.counts["chunks"] = listing.photos, listing.chunks
-        self.counts["folders_not_listed"] = len(listing.unlisted)
         size = f"{listing.photos:,} files in {listing.chunks:,} chunks"
         self._say(f"{size}, listed {listing.listed_at}")
+        return listing
 
     def read(self) -> None:
         """Read the chunks that are not committed."""
-        counts, retried = self.counts, _RETRIED if self._request.retry_failed else ()
-        kept = [
-            account
-            for account in self._accounts()
-            if not any(failure.reason in retried for failure in account.failures)
-        ]
-        self._count(kept)
-        todo = sorted(set(range(counts["chunks"])).difference(one.chunk for one in kept))
-        self._write()
+        retried = _RETRIED if self._request.retry_failed else ()
+        for chunk in self._output.committed():
+            account = self._output.account(chunk)
+            if not any(failure.reason in retried for failure in account.failures):
+                self._accounts[chunk] = account
+        todo = sorted(set(range(self._listing.chunks)).difference(self._accounts))
+        counts = self._write()
         if not todo:
             return
-        if kept:
-            self._say(f"{len(kept):,} chunks are done, {len(todo):,} are left")
+        if self._accounts:
+            self._say(f"{len(self._accounts):,} chunks are done, {len(todo):,} are left")
         chunks = read_chunks(self._request, self._weights, todo)
         # Without a terminal nothing is drawn (None); lines are printed now and then.
         bar = tqdm(total=counts["photos"], initial=counts["done"], unit="file", disable=None)
         reported = -math.inf
         with contextlib.closing(chunks) as outcomes, bar:
-            for outcome in outcomes:
-                self._take(outcome)
-                bar.set_postfix(failed=counts["failed"], refresh=False)
-                bar.update(counts["done"] - bar.n)
+            for chunk, problem in outcomes:
+                bar.update(self._take(chunk, problem))
                 if time.monotonic() - reported < _REPORT_EVERY_S:
                     continue
                 reported = time.monotonic()
-                self._write()
+                counts = self._write()
+                bar.set_postfix(failed=counts["failed"])
                 if bar.disable:
                     done = f"{counts['done']:,} of {counts['photos']:,} files are done"
                     self._say(f"{done}, {counts['failed']:,} could not be read")
 
-    def _take(self, outcome: Outcome) -> None:
-        self.counts["process_deaths"] += outcome.deaths
-        if outcome.deaths:
-            self._say(f"chunk {outcome.chunk}: begun anew; processes that died: {outcome.deaths}")
-        if outcome.problem is None:
-            self.counts["done"] += outcome.photos
-            self.counts["failed"] += outcome.failed
-        else:
-            self.counts["chunks_not_written"] += 1
-            self.manifest["not_written"].append(asdict(outcome))
-            self._say(f"chunk {outcome.chunk}: not written: {outcome.problem}")
-
-    def _accounts(self) -> list[Account]:
-        return list(map(self._output.account, self._output.committed()))
-
-    def _count(self, accounts: Sequence[Account]) -> None:
-        others = [name for one in accounts for name in one.others]
-        self.counts["done"] = sum(one.photos for one in accounts)
-        self.counts["failed"] = sum(len(one.failures) for one in accounts)
-        self.counts["plates"] = sum(one.plates for one in accounts)
-        self.counts["others"] = len(others)
-        self.manifest["other_files"] = others[:_KEPT_NAMES]
+    def _take(self, chunk: int, problem: str) -> int:
+        """Take note of what became of a chunk; returns the number of its files that are done."""
+        if problem:
+            self.manifest["not_written"].append({"chunk": chunk, "problem": problem})
+            self._say(f"chunk {chunk}: not written: {problem}")
+            return 0
+        account = self._accounts[chunk] = self._output.account(chunk)
+        if account.deaths:
+            self._say(f"chunk {chunk}: begun anew; processes that died: {account.deaths}")
+        return account.photos
 
     def close(self) -> None:
-        """Count anew from what is committed, and write manifest and ``failed.csv``."""
-        accounts = self._accounts()
-        self._count(accounts)
+        """Count all that is committed, and write manifest and ``failed.csv``."""
+        for chunk in set(self._output.committed()).difference(self._accounts):
+            self._accounts[chunk] = self._output.account(chunk)
         if self.manifest["state"] != "stopped":
-            whole = len(accounts) == self.counts["chunks"]
+            whole = len(self._accounts) == self._listing.chunks
             self.manifest["state"] = "complete" if whole else "incomplete"
         self._write()
-        failures = itertools.chain.from_iterable(one.failures for one in accounts)
+        failures = list(self._listing.unlisted)
+        for _, account in sorted(self._accounts.items()):
+            failures += account.failures
         try:
-            unlisted = self._listing.unlisted if self._listing else []
-            self._output.write_failed([*unlisted, *failures])
+            self._output.write_failed(failures)
         except OSError as error:
             self._say(f"{self._output.failed}: not written: {describe(error)[1]}")
 
-    def _write(self) -> None:
+    def _write(self) -> dict[str, int]:
+        """Count, and write the manifest; returns the counts."""
+        accounts = self._accounts.values()
+        others = [name for one in accounts for name in one.others]
+        counts = self.manifest["counts"] = {
+            "photos": self._listing.photos,
+            "done": sum(one.photos for one in accounts),
+            "failed": sum(len(one.failures) for one in accounts),
+            "others": len(others),
+            "plates": sum(one.plates for one in accounts),
+            "chunks": self._listing.chunks,
+            "chunks_not_written": len(self.manifest["not_written"]),
+            "folders_not_listed": len(self._listing.unlisted),
+            "process_deaths": sum(one.deaths for one in accounts),
+        }
+        self.manifest["other_files"] = others[:_KEPT_NAMES]
         self.manifest["written"] = _now()
         try:
             write_json(self._output.manifest, self.manifest)
         except OSError as error:  # on a full disk the run goes on without
             self._say(f"{self._output.manifest}: not written: {describe(error)[1]}")
+        return counts
 
 
 def read_chunks(
     request: Request, weights: str, chunks: Sequence[int]
-) -> Generator[Outcome, None, None]:
+) -> Generator[tuple[int, str], None, None]:
     """Read chunks on Ray, which is stopped when the generator ends or is closed.
+
+    Yields a chunk's number and, if it could not be written, why.
 
     Raises BulkError if Ray can't be started, found or kept, or the actors can't load the nets.
     """
@@ -262,7 +263,7 @@ def read_chunks(
                     num_gpus=request.gpus / workers if request.gpus else None,
                 )
                 for row in outcomes.iter_rows():
-                    yield Outcome(**json.loads(row["outcome"]))
+                    yield row["chunk"], row["problem"]
         except ray.exceptions.RayError as error:
             raise BulkError(f"Ray gave up: {_cause_of(error)}") from error
 
@@ -292,9 +293,8 @@ def _ray(request: Request) -> Iterator[Any]:
             ray.init(logging_level=logging.ERROR, log_to_driver=False, **settings)
         except (ConnectionError, ValueError, RuntimeError) as error:
             raise BulkError(f"Ray can't be used: {_cause_of(error)}") from error
-        if threading.current_thread() is threading.main_thread():
-            for number, handler in handlers.items():  # Ray's would exit on the spot
-                signal.signal(number, handler)
+        for number, handler in handlers.items():  # Ray's would exit on the spot
+            signal.signal(number, handler)
         # The command reports progress itself, and chunks may take their time.
         logging.getLogger("ray.data").setLevel(logging.CRITICAL)
         context = data.DataContext.get_current()

@@ -1,16 +1,15 @@
 """The files that a folder, a pattern or any URL that fsspec opens holds, and their bytes."""
 
+import contextlib
 import glob
 import os
 import re
-import stat
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -75,66 +74,38 @@ def find_photos(source: str) -> Iterator[Photo | Failure]:
 
     Links to folders are not followed. Raises BulkError if the source itself can't be read.
     """
-    find = _find_remote if is_url(source) else _find_local
     try:
-        yield from find(source)
+        yield from _find(source)
     except BulkError:
         raise
     except Exception as error:  # each storage raises its own kinds
         raise BulkError(f"{source}: {describe(error)[1]}") from error
 
 
-def _find_local(source: str) -> Iterator[Photo | Failure]:
-    refused: list[OSError] = []
-    if Path(source).is_dir():
-        for folder, folders, names in os.walk(source, onerror=refused.append):
-            folders[:] = [name for name in folders if not name.startswith(".")]
-            yield from _files(Path(folder, name) for name in names if _may_be_photo(name))
-    elif Path(source).exists():
-        yield from _files([Path(source)])
-    elif glob.has_magic(source):
-        # Path.glob takes no absolute patterns, and this one keeps no list.
-        yield from _files(map(Path, glob.iglob(source, recursive=True)))  # noqa: PTH207
-    else:
-        raise BulkError(f"{source}: no such file or folder")
-    for error in refused:
-        if error.filename == source:
-            raise error
-        yield Failure(_photo(error.filename).name, *describe(error))
-
-
-def _files(paths: Iterable[Path]) -> Iterator[Photo]:
-    for path in paths:
-        try:
-            found = path.stat()
-        except FileNotFoundError:  # a link to a file that is gone
-            continue
-        except OSError:  # it is listed all the same, and named when it is read
-            yield _photo(str(path))
-            continue
-        if stat.S_ISREG(found.st_mode):  # a pipe would never end
-            yield _photo(str(path), found.st_size, found.st_mtime)
-
-
-def _find_remote(source: str) -> Iterator[Photo | Failure]:
+def _find(source: str) -> Iterator[Photo | Failure]:
     filesystem, top, chain = _open_filesystem(source)
     files: Iterable[dict[str, Any]]
-    if glob.has_magic(top):
+    if glob.has_magic(top) and not filesystem.exists(top):
         found = filesystem.glob(top, detail=True)
-        files = [info for info in found.values() if info["type"] == "file"]
+        # Hidden files and folders are left out, unless the pattern names them.
+        files = [info for name, info in found.items() if name.count("/.") == top.count("/.")]
         if not files:  # an empty answer may hide a refusal
             filesystem.ls(top.partition("*")[0].rpartition("/")[0], detail=False)
     elif _is_single(filesystem, top):
         files = [filesystem.info(top)]
     else:
-        files = _walk_remote(filesystem, top)
+        files = _walk(filesystem, top)
     for info in files:
-        url = filesystem.unstrip_protocol(info["name"]) + chain
+        name = info["name"]
+        url = filesystem.unstrip_protocol(name) + chain if is_url(source) else name
         if "error" in info:
-            yield Failure(url, *describe(info["error"]))
-        else:
-            when = info.get("LastModified") or info.get("mtime") or info.get("created")
-            yield _photo(url, info.get("size"), when)
+            yield Failure(_photo(url).name, *describe(info["error"]))
+            continue
+        with contextlib.suppress(FileNotFoundError):  # a link to a file that is gone
+            found = filesystem.info(name) if info.get("islink") else info
+            if found["type"] not in ("directory", "other"):  # a pipe would never end
+                when = found.get("LastModified") or found.get("mtime") or found.get("created")
+                yield _photo(url, found.get("size"), when)
 
 
 def _is_single(filesystem: Any, path: str) -> bool:
@@ -145,7 +116,7 @@ def _is_single(filesystem: Any, path: str) -> bool:
     return is_named_photo or "image/" in str(filesystem.info(path).get("mimetype"))
 
 
-def _walk_remote(filesystem: Any, top: str) -> Iterator[dict[str, Any]]:
+def _walk(filesystem: Any, top: str) -> Iterator[dict[str, Any]]:
     # fsspec's own walk omits folders that it may not read, and follows pages' links in circles.
     waiting, known, refused = [top], {top.rstrip("/")}, []
     while waiting:
@@ -167,7 +138,7 @@ def _walk_remote(filesystem: Any, top: str) -> Iterator[dict[str, Any]]:
                 if key not in known and not key.rpartition("/")[2].startswith("."):
                     known.add(key)
                     waiting.append(name)
-            elif _may_be_photo(path) and (info["type"] != "other" or info.get("islink")):
+            elif _may_be_photo(path):
                 yield info
     yield from refused
 
@@ -236,7 +207,7 @@ class Fetcher:
             sleep=sleep,
             reraise=True,
         )
-        self._filesystem = _open_filesystem(source)[0] if is_url(source) else None
+        self._filesystem, _, self._chain = _open_filesystem(source)
         remote = getattr(self._filesystem, "async_impl", False)
         self._threads = _REMOTE_THREADS if remote else _LOCAL_THREADS
 
@@ -263,10 +234,7 @@ class Fetcher:
         return data
 
     def _read(self, path: str, most: int) -> bytes:
-        if self._filesystem is None:
-            with open(path, "rb") as file:  # noqa: PTH123  cheaper than a Path
-                return file.read(most)
-        inside = self._filesystem._strip_protocol(path.partition("::")[0])
+        inside = self._filesystem._strip_protocol(path.removesuffix(self._chain))
         if not path.startswith(_WEB):
             return bytes(self._filesystem.cat_file(inside, start=0, end=most))
         data = bytearray()

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import httpx
+
 from plates.serving.errors import RequestError
 
 # It reads whole photos, and calls all other models.
@@ -102,8 +104,6 @@ class TritonHttp:
         timeout_s: float,
     ) -> Any:
         """Send a request; return the document of its answer, None if it is empty."""
-        import httpx  # here: the guardian and `plates --help` have no use for it
-
         url = f"http://{self.address}{path}"
         options: Any = {"timeout": timeout_s, "trust_env": False, "verify": False}
         try:

@@ -31,8 +31,7 @@ from plates.serving.triton import EmbeddedTriton
 from plates.serving.versions import ModelVersion, Versions, change_version, read_golden_photo
 
 _PART = "triton"
-_POLL_S = 0.1
-_ASK_PAUSE_S = 0.5
+_POLL_S = 0.25
 _LISTEN_TIMEOUT_S = 2.0
 # Longer than two questions without an answer.
 SILENCE_S = 6.0
@@ -43,8 +42,8 @@ _READ_EVERY_S = 2.0
 # Ours waits behind clients' photos. The largest take seconds each, and must not cause a restart.
 _READ_TIMEOUT_S = 40.0
 STANDSTILL_S = 45.0
-# Until Triton has reaped a stub that it has ended, or the guardian those of a dead server.
-_REAPED_S = 1.0
+# Until Triton has reaped a stub that it has ended itself.
+_REAPED_S = 0.5
 _JOIN_S = 1.0
 # What has failed, and how.
 _Trouble = tuple[str, str]
@@ -71,10 +70,7 @@ class TritonHealer:
         self._state: State = "starting"
         self._restarts = {_PART: 0}
         self._stubs: dict[psutil.Process, str] = {}
-        self._dead_since: dict[psutil.Process, float] = {}
         self._started_at = 0.0
-        # Why it does not run.
-        self._ended = "it has ended by itself"
         self._failure: Exception | None = None
         self._thread = threading.Thread(target=self._run, name="triton", daemon=True)
 
@@ -112,6 +108,7 @@ class TritonHealer:
 
     def _step(self) -> None:
         self._triton.bound_log()
+        self._prober.listen()
         trouble = self._find_trouble()
         if self._stopped.is_set():
             return
@@ -150,19 +147,21 @@ class TritonHealer:
         self._started_at = time.monotonic()
 
     def _restart(self, part: str, reason: str) -> None:
-        """Restart Triton after a pause; if it does not start, the next step tries again."""
+        """Restart Triton, after a pause if that was done just now, until it starts."""
         self._state = "healing"
-        tail = self._triton.log_tail()
-        self._triton.kill()
-        log.error("Restarting Triton: %s. The end of its log:\n%s", reason, tail)
-        pause_s = self._budget.spend(f"{reason}\n{tail}".rstrip())
-        self._restarts[part] = self._restarts.get(part, 0) + 1
-        self._ended = "it has ended by itself"
-        if not self._stopped.wait(pause_s):
+        while True:
+            tail = self._triton.log_tail()
+            self._triton.kill()
+            log.error("Restarting Triton: %s. The end of its log:\n%s", reason, tail)
+            pause_s = self._budget.spend(f"{reason}\n{tail}".rstrip())
+            self._restarts[part] = self._restarts.get(part, 0) + 1
+            if self._stopped.wait(pause_s):
+                break
             try:
                 self._start()
+                break
             except EmbeddedTritonError as error:
-                self._ended = f"it can't start: {error}"
+                part, reason = _PART, f"it can't start: {error}"
 
     def _end_change(
         self, new: ModelVersion, change: Future[None], trouble: _Trouble | None
@@ -184,13 +183,13 @@ class TritonHealer:
 
     def _find_trouble(self) -> _Trouble | None:
         if self._triton.poll() is not None:
-            return _PART, self._ended
-        now = time.monotonic()
+            return _PART, "it has ended by itself"
         for stub, model in self._stubs.items():
-            # Its model fails for ever, and Triton says nothing. What Triton ends it reaps at once.
-            dead = processes.is_zombie(stub)
-            if dead and now - self._dead_since.setdefault(stub, now) > _REAPED_S:
+            is_dead = processes.is_zombie(stub) and not self._stopped.wait(_REAPED_S)
+            if is_dead and processes.is_zombie(stub):
+                # The model fails for ever, and Triton says nothing.
                 return model, f"a process of {model} has died"
+        now = time.monotonic()
         silence_s = _SILENCE_OF_CHANGE_S if self._change else SILENCE_S
         if now - max(self._prober.heard_at, self._started_at) > silence_s:
             return _PART, f"it has answered nothing for {silence_s:g} s"
@@ -217,11 +216,11 @@ def _model_of(stub: psutil.Process) -> str:
 
 
 class Prober:
-    """Finds out, in two threads until it is stopped, whether the present Triton reads photos.
+    """Finds out whether the present Triton reads photos.
 
     Triton says that it is ready while its models are dead. Clients' photos are proof, and cheap
     to see: Triton's statistics count them, so a server under heavy load is not taken for one
-    that hangs. When none come, or none with plates, a photo of our own is read.
+    that hangs. When none come, or none with plates, a photo of our own is read, in a thread.
 
     It last answered anything at `heard_at`; all models were last known to work at `read_at`, both
     on `time.monotonic`'s clock.
@@ -237,9 +236,8 @@ class Prober:
         self._counts: dict[str, int] = {}
 
     def start(self) -> None:
-        """Start asking."""
-        for ask in (self.listen, self.read):
-            threading.Thread(target=self._repeat, args=(ask,), daemon=True).start()
+        """Have photos read until it is stopped."""
+        threading.Thread(target=self._read, daemon=True).start()
 
     def forget(self) -> None:
         """Let nothing that was read before count as proof: Triton was restarted."""
@@ -250,21 +248,21 @@ class Prober:
         """Fetch the statistics, and see whether all models have answered since last time."""
         before = self._counts
         counts = self._ask(lambda triton: triton.successes(_LISTEN_TIMEOUT_S))
-        if counts is None or self._counts is not before:
-            return  # no answer, or it was restarted meanwhile
+        if counts is None:
+            return
         if before and all(counts.get(model, 0) > count for model, count in before.items()):
             self.read_at = self.heard_at
         elif before and all(counts.get(model, 0) >= count for model, count in before.items()):
             return  # some have answered, some haven't yet
         self._counts = counts
 
-    def read(self) -> None:
-        """Have our photo read, unless clients' photos were."""
-        if time.monotonic() - self.read_at < _READ_EVERY_S:
-            return
-        plates = self._ask(lambda triton: triton.plates(self._photo, _READ_TIMEOUT_S))
-        if plates is not None:
-            self.read_at = self.heard_at
+    def _read(self) -> None:
+        """Have our photo read again and again, unless clients' photos were."""
+        while not self._stopped.wait(_POLL_S):
+            if time.monotonic() - self.read_at < _READ_EVERY_S:
+                continue
+            if self._ask(lambda triton: triton.plates(self._photo, _READ_TIMEOUT_S)) is not None:
+                self.read_at = self.heard_at
 
     def _ask(self, question: Callable[[TritonHttp], Any]) -> Any:
         """Ask, and note whether an answer came; None if it was none or a refusal."""
@@ -276,7 +274,3 @@ class Prober:
                 return None
         self.heard_at = time.monotonic()
         return answer
-
-    def _repeat(self, ask: Callable[[], None]) -> None:
-        while not self._stopped.wait(_ASK_PAUSE_S):
-            ask()

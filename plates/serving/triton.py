@@ -29,13 +29,10 @@ LOOPBACK = "127.0.0.1"
 READY_S = 180.0
 # Triton's own patience at its exit: an idle keep-alive client holds it for all of it.
 EXIT_TIMEOUT_S = 3
-# The guardian gives the server GRACE_S, then kills, which takes it up to guardian.ORPHANS_S; the
-# guardian itself gets STOP_S for all that, and its orphans are killed afterwards. With the
-# gateway's own stop before it the service ends within ten seconds.
-GRACE_S = 5.0
-STOP_S = 7.0
-ORPHANS_S = 0.4
-KILL_S = 5.0
+# Then what is left is killed. With the gateway's own stop before it the service ends within ten
+# seconds.
+STOP_S = 5.0
+KILL_S = 2.0
 # gRPC clients that know several Tritons by one name ask for its addresses only when a connection
 # ends. Triton ends them regularly, so that clients get to know new Tritons.
 CONNECTION_AGE_S = 20
@@ -47,7 +44,6 @@ _LOG = "triton.log"
 _LOG_TAIL_LINES = 30
 # What decoders say about clients' photos ends up in the log as well.
 MAX_LOG_BYTES = 8 * 2**20
-_PORTS_TAKEN = "already in use"
 _POLL_S = 0.1
 _EVERYWHERE = "0.0.0.0"  # noqa: S104 - compared with, not listened on
 
@@ -58,7 +54,6 @@ LayOut = Callable[[Path], Path]
 class Pids(NamedTuple):
     """The processes of one server; a stub runs the Python of one model instance."""
 
-    guardian: int
     server: int
     stubs: tuple[int, ...]
 
@@ -66,7 +61,7 @@ class Pids(NamedTuple):
 class EmbeddedTriton:
     """A tritonserver of this process's own, by default on loopback, on free ports.
 
-    Use it as a context manager, or call `start` and `stop`. It ends with this process.
+    Use it as a context manager, or call `start` and `stop`. It ends with the thread that starts it.
     """
 
     def __init__(
@@ -89,7 +84,7 @@ class EmbeddedTriton:
         self.shm_prefix = ""
         self._ports = {"http": http_port, "grpc": grpc_port, "metrics": metrics_port}
         self._key = secrets.token_hex(16)
-        self._guardian: subprocess.Popen[bytes] | None = None
+        self._server: subprocess.Popen[bytes] | None = None
         self._folder: Path | None = None
         # It may be stopped by one thread while another one starts it.
         self._lock = threading.Lock()
@@ -128,17 +123,16 @@ class EmbeddedTriton:
     @property
     def pids(self) -> Pids:
         """The processes that run now; raises `StartError` if the server does not."""
-        guardian = self._guardian
-        servers = processes.children(guardian.pid) if guardian and guardian.poll() is None else []
-        if guardian is None or not servers:
+        server = self._server
+        if server is None or server.poll() is not None:
             raise StartError("the server is not running")
-        stubs = filter(processes.is_alive, processes.children(servers[0].pid))
-        return Pids(guardian.pid, servers[0].pid, tuple(stub.pid for stub in stubs))
+        stubs = processes.children(server.pid)
+        return Pids(server.pid, tuple(stub.pid for stub in stubs if not processes.is_zombie(stub)))
 
     def poll(self) -> int | None:
         """Return None while the server runs, else its exit status (1 if it was not started)."""
-        guardian = self._guardian
-        return guardian.poll() if guardian else 1
+        server = self._server
+        return server.poll() if server else 1
 
     def log_tail(self) -> str:
         """Return the last lines of the server's log, without its wide tables."""
@@ -176,26 +170,25 @@ class EmbeddedTriton:
         return self
 
     def stop(self) -> None:
-        """End the server for good, within 8 s, with all its processes and files."""
+        """End the server for good, within 7 s, with all its processes and files."""
         with self._lock:
             self._stopped = True
-            guardian = self._guardian
-        if guardian is not None:
-            guardian.terminate()
+            server = self._server
+        if server is not None:
+            server.terminate()
             with contextlib.suppress(subprocess.TimeoutExpired):
-                guardian.wait(STOP_S)
-        # It may hang, or have been killed before it could clean up.
-        self.kill(ORPHANS_S)
+                server.wait(STOP_S)
+        self.kill()
 
-    def kill(self, patience_s: float = KILL_S) -> None:
+    def kill(self) -> None:
         """End what is left of the server and remove its files; it can be started again."""
         with self._lock:
-            guardian, self._guardian = self._guardian, None
+            server, self._server = self._server, None
             folder, self._folder = self._folder, None
-        if guardian is not None:
-            # The prefix is in the arguments of all its processes.
-            processes.kill_mentioning(self.shm_prefix, patience_s)
-            guardian.wait()
+        if server is not None:
+            # Its stubs are in its group. They survive a server that crashed, and ignore SIGTERM.
+            processes.kill_group(server.pid, KILL_S)
+            server.poll()
             processes.sweep(self.shm_prefix)
         if folder is not None:
             shutil.rmtree(folder, ignore_errors=True)
@@ -230,15 +223,14 @@ class EmbeddedTriton:
         backends = installation.lay_out_backends(folder / "backends")
         repository = lay_out(folder) if lay_out else self.repository
         self.shm_prefix = f"plates_{os.getpid()}_{secrets.token_hex(4)}_"
-        command = [sys.executable, "-I", "-m", "plates.serving.guardian"]
-        command += ["--parent", str(os.getpid()), "--folder", str(folder)]
-        command += ["--shm-prefix", self.shm_prefix, "--grace", str(GRACE_S), "--"]
-        command += [str(installation.server), *self._options(repository, backends)]
+        # If this process is killed, the kernel asks the server to end.
+        command = ["setpriv", "--pdeathsig", "TERM", str(installation.server)]
+        command += self._options(repository, backends)
         with self._lock:
             if self._stopped:
                 raise StartError("Triton was stopped while it started")
             with (folder / _LOG).open("ab") as log:
-                self._guardian = subprocess.Popen(  # noqa: S603 - our own command
+                self._server = subprocess.Popen(  # noqa: S603 - our own command
                     command,
                     stdin=subprocess.DEVNULL,
                     stdout=log,
@@ -280,10 +272,7 @@ class EmbeddedTriton:
         deadline = time.monotonic() + READY_S
         while not self.http.is_ready():
             if (status := self.poll()) is not None:
-                message = f"Triton ended with status {status}:\n{self.log_tail()}"
-                # Another process was faster: no model version is at fault.
-                taken = _PORTS_TAKEN in message
-                raise PreflightError([message]) if taken else StartError(message)
+                raise StartError(f"Triton ended with status {status}:\n{self.log_tail()}")
             if time.monotonic() > deadline:
                 waited = f"Triton was not ready after {READY_S:g} s"
                 raise StartError(f"{waited}:\n{self.log_tail()}")

@@ -41,17 +41,17 @@ class ModelVersion:
 
     number: int
     repository: Path
-    # What is served, by its path in the repository, to the manifest's SHA-256, "" if it has none.
-    files: Mapping[str, str]
+    # The manifest's SHA-256 of files, by their path in the repository.
+    hashes: Mapping[str, str]
     # What must be read on the golden photo: text and box of each plate.
     plates: Plates
-    # Changes when any of the files does.
+    # Changes when any file in one of its folders does.
     fingerprint: str
 
     @property
     def nets(self) -> list[str]:
         """The models that `PHOTO_MODEL` calls."""
-        return sorted({name.partition("/")[0] for name in self.files} - {PHOTO_MODEL})
+        return sorted({name.partition("/")[0] for name in self.hashes} - {PHOTO_MODEL})
 
 
 def find_versions(repository: Path) -> list[ModelVersion]:
@@ -68,19 +68,16 @@ def _find_version(repository: Path, number: int) -> ModelVersion | None:
         document = json.loads(content)
         hashes: dict[str, str] = document["artifacts"]
         plates = [(plate["text"], plate["box"]) for plate in document.get("golden", [])]
-        models = {name.partition("/")[0] for name in hashes} | {PHOTO_MODEL}
-        # What the manifest names must be there, and what else is there is served as well.
-        names = {*hashes, f"{PHOTO_MODEL}/{number}/{ARTIFACTS['python']}"}
-        for model in models:
-            files = (repository / model / str(number)).glob("[!.]*")
-            names |= {f"{model}/{number}/{path.name}" for path in files if path.is_file()}
-        stats = [(name, (repository / name).stat()) for name in sorted(names)]
+        needed = {*hashes, f"{PHOTO_MODEL}/{number}/{ARTIFACTS['python']}"}
+        found = sorted(repository.glob(f"*/{number}/[!.]*"))
+        stats = {str(path.relative_to(repository)): path.stat() for path in found if path.is_file()}
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None
+    if not needed <= stats.keys():
         return None  # it is something else, or is still being copied
-    marks = "\n".join(f"{name} {stat.st_size} {stat.st_mtime_ns}" for name, stat in stats)
+    marks = "\n".join(f"{name} {stat.st_size} {stat.st_mtime_ns}" for name, stat in stats.items())
     fingerprint = hashlib.sha256(content + marks.encode()).hexdigest()
-    files_of = {name: hashes.get(name, "") for name in names}
-    return ModelVersion(number, repository, files_of, plates, fingerprint)
+    return ModelVersion(number, repository, hashes, plates, fingerprint)
 
 
 def read_golden_photo(triton: TritonHttp, version: ModelVersion, model: str = PHOTO_MODEL) -> None:
@@ -132,12 +129,12 @@ class View:
         folder = self.folder / (name or model)
         if not folder.exists():
             _copy_configs(version.repository / model, folder)
-        target = folder / str(version.number)
+        source, target = version.repository / model, folder / str(version.number)
         shutil.rmtree(target, ignore_errors=True)
         target.mkdir()
-        for path, digest in version.files.items():
-            if path.startswith(f"{model}/"):
-                _copy(version.repository / path, target / Path(path).name, digest)
+        for path in (source / target.name).glob("[!.]*"):
+            if path.is_file():
+                _copy(path, target, version.hashes.get(f"{model}/{target.name}/{path.name}", ""))
 
     def drop(self, model: str, version: ModelVersion | None = None) -> None:
         """Show a version of a model no more, or the whole model."""
@@ -155,10 +152,9 @@ def _copy_configs(original: Path, folder: Path) -> None:
         (folder / path.relative_to(original)).write_text(text + policy, encoding="utf-8")
 
 
-def _copy(source: Path, target: Path, digest: str) -> None:
+def _copy(source: Path, folder: Path, digest: str) -> None:
     try:
-        shutil.copy2(source, target)
-        found = hashlib.sha256(target.read_bytes()).hexdigest()
+        found = hashlib.sha256(Path(shutil.copy2(source, folder)).read_bytes()).hexdigest()
     except OSError as error:
         raise VersionError(f"{source} can't be copied: {error.strerror or error}") from error
     if digest and found != digest:
@@ -210,8 +206,7 @@ def _unload_trial(triton: TritonHttp, view: View, version: ModelVersion) -> None
     except RequestError as error:  # it was not loaded
         if error.status is None:
             raise
-    else:
-        _await_end(triton, TRIAL, version)
+    _await_end(triton, TRIAL, version)
     # Not before: Triton says nothing about models that are not in its repository.
     view.drop(TRIAL)
 

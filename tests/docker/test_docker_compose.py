@@ -69,7 +69,7 @@ def test_every_service_is_locked_up(services):
 def test_there_is_time_to_start_and_to_stop(services):
     assert seconds(services["triton"]["healthcheck"]["start_period"]) >= triton.READY_S
     assert services["gateway"]["depends_on"]["triton"]["condition"] == "service_healthy"
-    for name, own_s in (("triton", triton.STOP_S + triton.ORPHANS_S), ("gateway", child.STOP_S)):
+    for name, own_s in (("triton", triton.STOP_S + triton.KILL_S), ("gateway", child.STOP_S)):
         assert seconds(services[name]["stop_grace_period"]) >= TICK_S + own_s + 2
 
 

@@ -18,18 +18,18 @@ import pytest
 from containers import IMAGES, Machine, copies, copy_sources, is_ignored, read_stages
 from packaging.utils import canonicalize_name
 from support import ROOT, wait_until
-from test_requirements import names_in
+from test_docker_versions import names_in
 
 from api.status import read_status
 
 UID = 10001
 # What the processes of each image import, besides what these import.
 ENTRIES = {
-    "triton": ("plates.cli.triton", "plates.cli.health", "plates.serving.guardian"),
+    "triton": ("plates.cli.triton", "plates.cli.health"),
     "gateway": ("plates.cli.serve", "plates.cli.health", "api.main", "plates.serving.gateway"),
 }
 # Taken where they are there, and done without where not.
-OPTIONAL = {"sniffio", "_distutils_hack", "brotli", "_brotli", "pygments", "rich"}
+OPTIONAL = {"click", "sniffio", "_distutils_hack", "brotli", "_brotli", "pygments", "rich"}
 HEAVY = {"torch", "onnx", "onnxruntime", "openvino", "pytriton", "ray", "matplotlib"}
 
 # What no image needs.

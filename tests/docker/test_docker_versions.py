@@ -1,4 +1,4 @@
-"""Python, torch and Triton are the same wherever they are named."""
+"""Python, torch and Triton are the same wherever they are named; poetry.lock says all versions."""
 
 import re
 import sys
@@ -8,13 +8,14 @@ from importlib import metadata
 from containers import read_stages
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
-from support import ROOT
-from test_requirements import names_in
+from support import ROOT, load_script
 
 from plate_models.spec import DETECTOR, RECOGNIZER, RECTIFIER
 from plates.serving.installation import find_installation
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+EXPORTER = load_script("docker/requirements.py")
+REQUIREMENTS = ROOT / "docker" / "requirements"
 LOCK = tomllib.loads((ROOT / "poetry.lock").read_text(encoding="utf-8"))
 README = (ROOT / "docker/README.md").read_text(encoding="utf-8")
 COLUMNS = ("triton", "version", "python", "cuda", "driver", "supported", "why")
@@ -25,6 +26,14 @@ ROWS = [
 SUPPORTED = [row for row in ROWS if row["supported"].startswith("yes")]
 PYTHON_VERSIONS = ((3, 11), (3, 12))
 PYTHONS = {f"{major}.{minor}" for major, minor in PYTHON_VERSIONS}
+
+
+def names_in(text: str) -> dict[str, set[str]]:
+    """Package names and their versions in a requirement file."""
+    found: dict[str, set[str]] = {}
+    for name, version in re.findall(r"^([a-z0-9-]+)==(\S+)", text, re.MULTILINE):
+        found.setdefault(name, set()).add(version)
+    return found
 
 
 def locked(name: str) -> str:
@@ -52,7 +61,7 @@ def test_python_is_the_same_everywhere():
 def test_torch_is_the_same_everywhere():
     version = locked("torch")
     assert f"torch =={version}" in PROJECT["dependency-groups"]["torch"]
-    assert names_in((ROOT / "docker/requirements/torch.txt").read_text())["torch"] == {version}
+    assert names_in((REQUIREMENTS / "torch.txt").read_text())["torch"] == {version}
     assert Version(metadata.version("torch")).public == version
     assert set(re.findall(r"torch (\d+\.\d+\.\d+)", README)) == {version}
 
@@ -87,3 +96,28 @@ def test_tensorrt_engines_take_every_shape_that_nets_are_given():
         ("yolo", f"1x3x{smallest}", f"{DETECTOR.max_batch_size}x3x{largest}"),
         ("lprnet", f"1x3x{plate}", f"{RECOGNIZER.max_batch_size}x3x{plate}"),
     ]
+
+
+def test_torch_and_cuda_come_from_no_hashed_file():
+    """Which build of torch it is, is chosen by the index; its CUDA libraries come with it."""
+    for path in REQUIREMENTS.glob("*.txt"):
+        text = path.read_text(encoding="utf-8")
+        names = names_in(text)
+        assert names
+        if path.stem == "torch":
+            assert names.keys() == {"torch"} and "hash" not in text
+        else:
+            assert not [n for n in names if re.match("torch|triton$|cuda|nvidia-cu", n)], path
+
+
+def test_check_names_what_is_stale(tmp_path, monkeypatch, capsys):
+    def main(*words: str) -> int:
+        monkeypatch.setattr(sys, "argv", ["requirements.py", *words])
+        return int(EXPORTER.main())
+
+    assert main("--check") == 0, "run `make requirements`"
+    monkeypatch.setattr(EXPORTER, "FOLDER", tmp_path)
+    assert main("--check") == 1
+    assert "gateway.txt" in capsys.readouterr().out
+    assert not list(tmp_path.iterdir())
+    assert main() == 0 == main("--check")

@@ -188,7 +188,7 @@ def test_probes_ask_what_there_is_and_leave_healing_to_the_supervisor(cluster):
 
 
 def test_pods_stop_when_nobody_sends_them_photos_any_more(cluster):
-    own_s = {"triton": triton.STOP_S + triton.ORPHANS_S, "gateway": child.STOP_S}
+    own_s = {"triton": triton.STOP_S + triton.KILL_S, "gateway": child.STOP_S}
     for name in own_s:
         program, wait_s = cluster.container(name)["lifecycle"]["preStop"]["exec"]["command"]
         given_s = cluster.pod(name)["terminationGracePeriodSeconds"]

@@ -81,7 +81,7 @@ def main(source: str, out: str, chunk: str, place: str) -> None:
         Path.replace = die
     elif place == "after the rename":
         Path.replace = lambda path, target: (rename(path, target), die())
-    sys.exit(reader(source, Path(out)).read(int(chunk)).problem)
+    sys.exit(reader(source, Path(out)).read(int(chunk)))
 
 
 if __name__ == "__main__":

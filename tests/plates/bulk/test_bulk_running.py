@@ -15,7 +15,6 @@ from bulk_cases import WEIGHTS, archive, jpeg, reader
 from photo_files import BAD
 
 from plates.bulk import BulkError, OutputError, Request, reading, running
-from plates.bulk.reading import Outcome
 
 
 class InProcess:
@@ -25,13 +24,13 @@ class InProcess:
         self.asked: list[int] = []
         self.stop_after: int | None = None
 
-    def read(self, request: Request, _: str, wanted: Sequence[int]) -> Iterator[Outcome]:
+    def read(self, request: Request, _: str, wanted: Sequence[int]) -> Iterator[tuple[int, str]]:
         self.asked += wanted
         reads = reader(request.source, request.out)
         for count, chunk in enumerate(wanted):
             if count == self.stop_after:
                 raise KeyboardInterrupt
-            yield reads.read(chunk)
+            yield chunk, reads.read(chunk)
 
 
 @pytest.fixture(autouse=True)
@@ -107,7 +106,7 @@ def test_files_are_chosen_by_their_bytes(request_):
 
 def test_a_source_that_cannot_be_listed_does_not_claim_the_folder(request_, monkeypatch):
     (request_.out.parent / "empty").mkdir()
-    for source, message in (("typo", "no such file or folder"), ("empty", "no photos there")):
+    for source, message in (("typo", "No such file or directory"), ("empty", "no photos there")):
         with pytest.raises(BulkError, match=message):
             run(replace(request_, source=str(request_.out.parent / source)))
         assert not request_.out.exists()
@@ -158,7 +157,7 @@ def test_new_photos_are_read_when_asked_for(ray, request_):
     assert ray.asked == [0, 1, 2, 3]
     assert len(photos_of(request_)) == 14
     Path(request_.source).rename(request_.out.parent / "elsewhere")
-    with pytest.raises(BulkError, match="no such file"):
+    with pytest.raises(BulkError, match="No such file"):
         run(replace(request_, extend=True))
     assert manifest_of(request_)["counts"]["done"] == 14 and failed_in(request_) == {}
 
@@ -170,7 +169,7 @@ def test_failures_are_read_again_when_asked_for(ray, request_, monkeypatch):
     photo, away = folder / "late.jpg", folder / "late.away"
     photo.write_bytes(jpeg(15))
 
-    def vanish(*arguments: Any) -> Iterator[Outcome]:  # between listing and reading
+    def vanish(*arguments: Any) -> Iterator[tuple[int, str]]:  # between listing and reading
         photo.rename(away)
         return ray.read(*arguments)
 

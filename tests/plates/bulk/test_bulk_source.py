@@ -31,20 +31,23 @@ def problems(source: Path | str) -> list[tuple[str, str]]:
 
 
 def test_a_folder_a_photo_and_a_pattern_are_searched(tmp_path):
-    archive(tmp_path, 4)
-    photos = sorted(map(str, tmp_path.rglob("*.jpg")))
+    folder = archive(tmp_path / "gate [2]", 4)
+    photos = sorted(map(str, folder.rglob("*.jpg")))
     assert names(photos[0]) == photos[:1]
-    assert names(tmp_path / "*" / "00[03].jpg") == [photos[0], photos[3]]
-    (tmp_path / "notes.txt").write_bytes(b"")
-    (tmp_path / ".cache").mkdir()
-    (tmp_path / ".cache" / "preview.png").write_bytes(b"")
-    (tmp_path / "folder.jpg").mkdir()
-    os.mkfifo(tmp_path / "pipe.jpg")  # would keep its reader waiting for ever
-    (tmp_path / "day0" / "round").symlink_to(tmp_path)
-    (tmp_path / os.fsdecode(b"\xff.JPG")).write_bytes(jpeg(5))  # names may be no text
-    assert names(tmp_path) == sorted([*photos, f"{tmp_path}/\\xff.JPG"])
-    odd = next(photo for photo in find_photos(str(tmp_path)) if "xff" in photo.name)
-    assert Fetcher(str(tmp_path)).fetch(odd) == jpeg(5)
+    assert names(tmp_path / "gate*" / "*" / "00[03].jpg") == [photos[0], photos[3]]
+    (folder / "notes.txt").write_bytes(b"")
+    (folder / ".cache").mkdir()
+    (folder / ".cache" / "preview.png").write_bytes(b"")
+    assert names(tmp_path / "**" / "*.png") == []
+    (folder / "folder.jpg").mkdir()
+    os.mkfifo(folder / "pipe.jpg")  # would keep its reader waiting for ever
+    (folder / "day0" / "round").symlink_to(folder)
+    (folder / "link.jpg").symlink_to(photos[0])
+    (folder / os.fsdecode(b"\xff::.JPG")).write_bytes(jpeg(5))  # names may be no text
+    assert names(folder) == sorted([*photos, f"{folder}/link.jpg", f"{folder}/\\xff::.JPG"])
+    fetcher, pictures = Fetcher(str(folder)), [jpeg(5), Path(photos[0]).read_bytes()]
+    odd = [photo for photo in find_photos(str(folder)) if photo.name not in photos]
+    assert sorted(map(fetcher.fetch, odd)) == sorted(pictures)
 
 
 def test_a_folder_that_may_not_be_read_is_named_and_the_others_are_listed(tmp_path, monkeypatch):
@@ -66,7 +69,7 @@ def test_a_folder_that_may_not_be_read_is_named_and_the_others_are_listed(tmp_pa
 @pytest.mark.parametrize(
     ("source", "said"),
     [
-        ("/nowhere/at/all", "no such file or folder"),
+        ("/nowhere/at/all", "No such file or directory"),
         ("nonsense://bucket/photos", "nonsense"),
         ("s3://bucket/photos", "s3fs"),
         ("zip://::/nowhere.zip", "not there"),

@@ -10,7 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 from unittest.mock import DEFAULT, Mock, call
 
-import psutil
 import pytest
 from serving_support import ticked_until
 from support import Clock
@@ -167,18 +166,6 @@ def test_unexpected_errors_end_with_a_status_and_a_missing_folder_ends_nothing(t
             supervisor.run()
     assert read_status(tmp_path / "status.json") == Status("failed", {"one": 0})
     assert "status file can't be written" in caplog.text
-
-
-# --- which processes are ended
-
-
-def test_the_empty_word_ends_no_process(monkeypatch):
-    """Before a server was started it has no prefix."""
-    # If this fails, it must not end all processes of the machine.
-    kill = Mock()
-    monkeypatch.setattr(psutil.Process, "kill", kill)
-    processes.kill_mentioning("", timeout=0.1)
-    assert not kill.called and processes.leftovers("") == []
 
 
 def test_only_a_status_is_read_as_one(tmp_path):

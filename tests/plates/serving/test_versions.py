@@ -1,15 +1,15 @@
-"""Model versions without a Triton: which are there, what Triton is shown, how one is changed."""
+"""Model versions without a Triton: which are there, which is chosen, what it must read."""
 
 import os
-from unittest.mock import Mock, call
+from unittest.mock import Mock
 
 import pytest
 from serving_support import BOX, TEXT, make_repository, publish
 
 from plates.serving import versions
 from plates.serving.client import TritonHttp
-from plates.serving.errors import RequestError, VersionError
-from plates.serving.versions import TRIAL, Versions, View, change_version, find_versions
+from plates.serving.errors import VersionError
+from plates.serving.versions import Versions, find_versions, read_golden_photo
 
 NETS = ("lprnet", "yolo")
 MODELS = (*NETS, "plate_recognition")
@@ -72,32 +72,7 @@ def test_a_newer_version_is_due_once_its_files_rest_and_the_older_one_without_it
     assert [due(chosen), due(chosen)] == [None, None], "the last one stays"
 
 
-# --- how one is changed for another ---
-
-
-@pytest.fixture
-def view(repository, tmp_path):
-    """It shows version 1; 2 is there as well."""
-    view = View(tmp_path / "view", find_versions(repository)[0])
-    publish(repository, 2, nets=NETS)
-    return view
-
-
-@pytest.fixture
-def triton():
-    """Loads everything; what it reads differs a little from what is expected: it may."""
-    triton = Mock(spec=TritonHttp)
-    triton.plates.return_value = [("", BOX), (TEXT, [11.0, 19.0, 112.0, 43.0])]
-    triton.holds.return_value = False
-    return triton
-
-
-def refuse_to_load(triton: Mock, model: str, status: int | None) -> None:
-    def load(name: str) -> None:
-        if name == model:
-            raise RequestError("load failed:\n  no memory", status)
-
-    triton.load.side_effect = load
+# --- what it must read before it is served ---
 
 
 @pytest.mark.parametrize(
@@ -106,30 +81,14 @@ def refuse_to_load(triton: Mock, model: str, status: int | None) -> None:
         ([], r"must read A123BC77 at \[10, 20, 110, 44\], it read nothing"),
         ([("A123BC78", BOX)], "it read A123BC78"),
         ([(TEXT, [10.0, 20.0, 110.0, 54.0])], "it read A123BC77"),
-        (None, "load failed: no memory"),
     ],
 )
-def test_a_version_that_can_not_be_served_leaves_all_as_it_was(
-    repository, view, triton, plates, reason
-):
-    if plates is None:
-        refuse_to_load(triton, TRIAL, 400)
-    else:
-        triton.plates.return_value = plates
+def test_the_golden_photo_must_be_read_as_at_export(repository, plates, reason):
+    (version,) = find_versions(repository)
+    triton = Mock(spec=TritonHttp)
+    # Another plate, and a box that differs a little.
+    triton.plates.return_value = [("", BOX), (TEXT, [11.0, 19.0, 112.0, 43.0])]
+    read_golden_photo(triton, version)
+    triton.plates.return_value = plates
     with pytest.raises(VersionError, match=reason):
-        change_version(triton, view, find_versions(repository)[0])
-    assert call.load("plate_recognition") not in triton.mock_calls
-    assert triton.load.mock_calls[-2:] == [call("lprnet"), call("yolo")]
-    assert call.unload(TRIAL) in triton.mock_calls
-    shown = {f"{path.parent.name}/{path.name}" for path in view.folder.glob("*/[0-9]*")}
-    assert shown == {f"{model}/1" for model in MODELS}
-
-
-# The second one has just been tried under another name.
-@pytest.mark.parametrize(("model", "status"), [("yolo", None), ("plate_recognition", 400)])
-def test_triton_must_be_restarted_where_it_is_unknown_what_is_loaded(
-    repository, view, triton, model, status
-):
-    refuse_to_load(triton, model, status)
-    with pytest.raises(RequestError, match="no memory"):
-        change_version(triton, view, find_versions(repository)[0])
+        read_golden_photo(triton, version)

@@ -20,7 +20,6 @@ from support import serving, wait_until
 
 from api.readiness import canary_photo
 from api.status import Status, read_status
-from plates.serving import processes
 
 pytestmark = [pytest.mark.live, pytest.mark.control]
 
@@ -76,9 +75,10 @@ class Service:
         wait_until(lambda: len(self.answers) > enough, PATIENCE_S)
         return self.answers[before:]
 
-    def stubs(self, part_of_path: str) -> set[psutil.Process]:
+    def stubs(self, part_of_path: str) -> list[psutil.Process]:
         below = psutil.Process(self.pid).children(recursive=True)
-        return processes.mentioning(part_of_path) & {*below}
+        found = [process for process in psutil.process_iter(["cmdline"]) if process in below]
+        return [stub for stub in found if part_of_path in " ".join(stub.info["cmdline"] or ())]
 
 
 @pytest.fixture(scope="module")
