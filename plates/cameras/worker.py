@@ -125,17 +125,21 @@ def _follow(
         return plates
 
     source, stopping = _source(camera, folder), threading.Event()
+    written = -SIGN_S
 
     def stop(*_: object) -> None:
         stopping.set()
         threading.Thread(target=source.close).start()
 
     def goes_on() -> bool:
-        file = state_file(folder, camera.name)
-        with contextlib.suppress(OSError):  # no space, say
-            part = file.with_suffix(".part")
-            part.write_text(json.dumps(asdict(source.state)))
-            part.replace(file)
+        nonlocal written
+        # Not with each frame: a step is only a sign of life.
+        if (now := time.monotonic()) - written >= SIGN_S:
+            written, file = now, state_file(folder, camera.name)
+            with contextlib.suppress(OSError):  # no space, say
+                part = file.with_suffix(".part")
+                part.write_text(json.dumps(asdict(source.state)))
+                part.replace(file)
         return give_sign(alive)
 
     # In order: what is in sight ends, and is written.
