@@ -206,11 +206,33 @@ def _matches(grammar: Grammar, text: str) -> tuple[Match, ...]:
 
 @lru_cache(maxsize=4096)
 def _respellings(grammar: Grammar, text: str) -> tuple[str, ...]:
+    spelled = []
+    for places in _spellings_of(grammar, len(text)):
+        chars = [own.get(char, "") for own, char in zip(places, text, strict=True)]
+        if all(chars):
+            spelled.append("".join(chars))
+    return tuple(new for new in dict.fromkeys(spelled) if new != text and _matches(grammar, new))
+
+
+@lru_cache(maxsize=64)
+def _spellings_of(grammar: Grammar, length: int) -> tuple[tuple[Mapping[str, str], ...], ...]:
+    """For each layout of texts so long, how each place spells the characters it can explain."""
     layouts = dict.fromkeys(
-        places for one in grammar.formats for places in one.places if len(places) == len(text)
+        places for one in grammar.formats for places in one.places if len(places) == length
     )
-    spelled = (_respelled(text, places, grammar.look_alikes) for places in layouts)
-    return tuple(dict.fromkeys(new for new in spelled if new != text and _matches(grammar, new)))
+    return tuple(tuple(_spelling(allowed, grammar) for allowed in places) for places in layouts)
+
+
+@lru_cache(maxsize=1024)
+def _spelling(allowed: str, grammar: Grammar) -> Mapping[str, str]:
+    """Characters to themselves where a place allows them, else to the first that resembles them."""
+    spelled: dict[str, str] = {}
+    for group in grammar.look_alikes:
+        for char in group:
+            for other in group:
+                if other in allowed:
+                    spelled.setdefault(char, other)
+    return spelled | {char: char for char in allowed}
 
 
 @lru_cache(maxsize=1024)
@@ -222,16 +244,3 @@ def _formats_of(grammar: Grammar, shape: str) -> tuple[PlateFormat, ...]:
         return len(places) == len(shape) and all(a in b.translate(_TO_SHAPE) for a, b in symbols)
 
     return tuple(one for one in grammar.formats if any(map(has, one.places)))
-
-
-def _respelled(text: str, places: tuple[str, ...], look_alikes: tuple[str, ...]) -> str:
-    """Replace what is out of place by what resembles it; "" if nothing does."""
-    spelled = []
-    for char, allowed in zip(text, places, strict=True):
-        if char not in allowed:
-            similar = (other for group in look_alikes if char in group for other in group)
-            char = next((other for other in similar if other in allowed), "")
-        if not char:
-            return ""
-        spelled.append(char)
-    return "".join(spelled)
