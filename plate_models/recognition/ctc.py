@@ -18,7 +18,8 @@ from plate_models.spec import RECOGNIZER
 Array = NDArray[np.float64]
 # Prefix -> probability of the paths that end in a blank, and in its last character.
 Beam = dict[str, list[float]]
-# A class less likely than this in a step starts no prefix of its own.
+# A class less likely than this in a step starts no prefix of its own, and no prefix goes on that
+# is so much less likely than the best one.
 _PRUNE_BELOW = 1e-4
 
 
@@ -92,33 +93,32 @@ def beam_decode(
 ) -> list[tuple[str, float]]:
     """List the likeliest texts by prefix beam search, best first; none if unreadable.
 
-    Of each step the `width` best prefixes are kept. Probabilities are those of all kept paths
-    that spell the text, and sum to at most 1.
+    Of each step at most the `width` best prefixes are kept. Probabilities are those of all kept
+    paths that spell the text, and sum to at most 1.
     """
     if not _is_readable(log_probs, alphabet):
         return []
     beam: Beam = {"": [1.0, 0.0]}
     for blank, likely in _steps(np.exp(log_probs), alphabet):
         following = _followed(beam, blank, likely)
-        beam = following if len(following) <= width else _likeliest(following, width)
+        beam = _likeliest(following, width) if likely else following
     # A repeat without room for a blank between has probability 0: no text at all.
-    ranked = _likeliest(beam, width).items()
-    return [(prefix, a + b) for prefix, (a, b) in ranked if a + b > 0]
+    return [(prefix, a + b) for prefix, (a, b) in beam.items() if a + b > 0]
 
 
 def _followed(beam: Beam, blank: float, likely: list[tuple[str, float]]) -> Beam:
-    """One step: every prefix goes on with the blank, itself, or a further character."""
-    following: Beam = {}
+    """One step of a beam, best first: all go on with the blank, themselves, or a character."""
+    following = {prefix: [(a + b) * blank, 0.0] for prefix, (a, b) in beam.items()}
+    least = _PRUNE_BELOW * sum(next(iter(beam.values())))
     for prefix, (ends_blank, ends_char) in beam.items():
-        total = ends_blank + ends_char
-        same = following.setdefault(prefix, [0.0, 0.0])
-        same[0] += total * blank
-        last = prefix[-1:]
+        total, last = ends_blank + ends_char, prefix[-1:]
         for char, probability in likely:
             arriving = total * probability
+            if arriving < least:
+                break
             if char == last:
                 # Without a blank between, a repeat is the same character going on.
-                same[1] += ends_char * probability
+                following[prefix][1] += ends_char * probability
                 arriving = ends_blank * probability
             longer = prefix + char
             if longer in following:
@@ -129,21 +129,21 @@ def _followed(beam: Beam, blank: float, likely: list[tuple[str, float]]) -> Beam
 
 
 def _steps(probs: Array, alphabet: str) -> list[tuple[float, list[tuple[str, float]]]]:
-    """Per step the blank's probability and the characters that may start a prefix."""
+    """Per step the blank's probability and the characters that may start a prefix, best first."""
     likely: list[list[tuple[str, float]]] = [[] for _ in range(probs.shape[1])]
-    steps, classes = np.nonzero(probs[:-1].T > _PRUNE_BELOW)
-    values = probs[classes, steps].tolist()
-    for step, index, value in zip(steps.tolist(), classes.tolist(), values, strict=True):
+    classes, steps = np.nonzero(probs[:-1] > _PRUNE_BELOW)
+    values = probs[classes, steps]
+    ranked = np.argsort(-values)
+    found = (array[ranked].tolist() for array in (steps, classes, values))
+    for step, index, value in zip(*found, strict=True):
         likely[step].append((alphabet[index], value))
     return list(zip(probs[-1].tolist(), likely, strict=True))
 
 
 def _likeliest(prefixes: Beam, width: int) -> Beam:
-    items = list(prefixes.items())
-    # Sorted by a list's look-up: a function of our own would be called for every prefix.
-    negated = [-(ends_blank + ends_char) for ends_blank, ends_char in prefixes.values()]
-    ranked = sorted(range(len(items)), key=negated.__getitem__)
-    return dict(items[index] for index in ranked[:width])
+    ranked = sorted(((a + b, prefix) for prefix, (a, b) in prefixes.items()), reverse=True)
+    least = _PRUNE_BELOW * ranked[0][0]
+    return {prefix: prefixes[prefix] for total, prefix in ranked[:width] if total >= least}
 
 
 def text_probabilities(log_probs: Array, texts: Sequence[str], alphabet: str) -> list[float]:
