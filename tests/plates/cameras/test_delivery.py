@@ -299,6 +299,21 @@ def test_home_assistant_finds_the_sensors_and_sees_plates(store, broker, caplog)
     assert "hunter2" not in caplog.text
 
 
+def test_a_broker_may_want_tls(store, broker, tmp_path, monkeypatch):
+    port, names = free_port(), ["-subj", "/CN=broker", "-addext", "subjectAltName=IP:127.0.0.1"]
+    certificate, key = tmp_path / "cert.pem", tmp_path / "key.pem"
+    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", *names]
+    command += ["-keyout", key, "-out", certificate]
+    subprocess.run(command, check=True, capture_output=True)
+    with broker.settings.open("a") as file:
+        file.write(f"listener {port} 127.0.0.1\ncertfile {certificate}\nkeyfile {key}\n")
+    url = f"mqtts://{broker.url.removeprefix('mqtt://').replace(str(broker.port), str(port))}"
+    store.add(a_pass(), None, ["home"])
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+    with broker.running(), delivering(store, {"name": "home", "kind": "mqtt", "url": url}):
+        wait_until(nothing_owed(store, "home"))
+
+
 def test_a_wrong_password_is_named(store, broker, caplog):
     target = {"name": "home", "kind": "mqtt", "url": broker.url.replace("hunter2", "other")}
     store.add(a_pass(), None, ["home"])
