@@ -34,7 +34,7 @@ _PART = "triton"
 _POLL_S = 0.25
 _LISTEN_TIMEOUT_S = 2.0
 # Longer than two questions without an answer.
-SILENCE_S = 6.0
+SILENCE_S = 5.0
 # Loading keeps the machine busy.
 _SILENCE_OF_CHANGE_S = 3 * SILENCE_S
 # Our photo costs some 50 ms of processor time: not more often than that.
