@@ -27,7 +27,7 @@ from api.settings import Settings
 from plates.serving.running import running_service
 from plates.serving.triton import EmbeddedTriton
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 # The exported models; another folder while weights are being trained.
 REPOSITORY = Path(os.environ.get("PLATES_MODEL_REPOSITORY") or ROOT / "model_repository")
 # Settings that name a server which runs already.
