@@ -162,15 +162,17 @@ def read_plates(
 
 def _is_plate(plate: Plate) -> bool:
     """Whether the detector is sure, or there is text enough; wheels and lamps have none."""
-    text = plate.reading.candidates[0][0] if plate.reading.candidates else ""
-    return plate.detection_score >= _SURE_BOX or len(text) >= LENGTHS.start
+    return plate.detection_score >= _SURE_BOX or len(plate.reading.best) >= LENGTHS.start
 
 
 def _in_doubt(plates: list[int], readings: list[Reading]) -> list[int]:
-    """Rows of plates of which no reading is sure, and this one not hopeless."""
+    """Rows of plates of which no reading is sure, and this one neither hopeless nor no text."""
     sure = {plate for plate, each in zip(plates, readings, strict=True) if each.score > _SURE}
-    rows = enumerate(zip(plates, readings, strict=True))
-    return [row for row, (plate, each) in rows if plate not in sure and each.score > _HOPELESS]
+    return [
+        row
+        for row, (plate, each) in enumerate(zip(plates, readings, strict=True))
+        if plate not in sure and each.score > _HOPELESS and len(each.best) in LENGTHS
+    ]
 
 
 def _look_again(

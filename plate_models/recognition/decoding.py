@@ -50,6 +50,11 @@ class Reading:
     characters: tuple[tuple[str, float], ...]
     candidates: tuple[tuple[str, float], ...]
 
+    @property
+    def best(self) -> str:
+        """The best candidate, readable or not; "" if there is none."""
+        return self.candidates[0][0] if self.candidates else ""
+
 
 @dataclass(frozen=True)
 class Likelihoods:

@@ -137,7 +137,7 @@ def _read_block(block: tuple[int, int, int], weights: Path, seed: int) -> pd.Dat
         (kind,) = choose(_KINDS, rng)
         sample, width = render_known(rng, kind)
         reading = read_crop(sample, modules)
-        read = reading.candidates[0][0] if reading.candidates else ""
+        read = reading.best
         if kind == CLUTTER and not read:
             continue
         home = country_of(reading.format) == modules.specs.recognizer.countries[0]

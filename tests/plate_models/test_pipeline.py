@@ -169,9 +169,10 @@ def doubt(text: str, other: str, share: float) -> Tensor:
         (doubt("B840CK197", "B849CK197", 0.6), True, "B849CK197", [1, 4]),
         (doubt("B840CK197", "B849CK197", 0.7), False, "B840CK197", [1]),
         (doubt("B840CK197", "B849CK197", 0.99), True, "B840CK197", [1]),
+        (doubt("B8", "B9", 0.6), True, "", [1]),
         (torch.zeros(RECOGNIZER.classes, RECOGNIZER.steps), True, "", [1]),
     ],
-    ids=["in doubt", "once", "sure", "hopeless"],
+    ids=["in doubt", "once", "sure", "no text", "hopeless"],
 )
 def test_a_plate_in_doubt_is_read_from_shifted_crops_too(first, still, text, batches):
     seen: list[Tensor] = []
