@@ -97,6 +97,10 @@ class Delivery(NamedTuple):
     picture: bytes | None
 
 
+def _is(delivery: Delivery) -> sa.ColumnElement[bool]:
+    return (_deliveries.c.seq == delivery.seq) & (_deliveries.c.target == delivery.target)
+
+
 class Store:
     """What workers, deliveries and gateway share; each method may raise `StoreUnavailable`.
 
@@ -186,22 +190,24 @@ class Store:
             return [Delivery(*row) for row in rows]
 
     def delivered(self, delivery: Delivery) -> None:
-        """Owe it no longer."""
-        this = (_deliveries.c.seq == delivery.seq) & (_deliveries.c.target == delivery.target)
+        """Owe it no longer; had it failed before, the target is back, and what waits goes now."""
         with self._transaction(write=True) as connection:
-            connection.execute(sa.delete(_deliveries).where(this))
+            connection.execute(sa.delete(_deliveries).where(_is(delivery)))
+            if delivery.attempts:
+                # What is refused alone keeps its delays, lest it be given up too early.
+                recent = _deliveries.c.attempts < _MAX_ATTEMPTS // 2
+                waiting = sa.update(_deliveries).where(_deliveries.c.target == delivery.target)
+                connection.execute(waiting.where(recent).values(next_at=0))
 
     def failed(self, delivery: Delivery, now: float) -> bool:
         """It is tried again later; False: that has been done for a day, it is given up."""
         attempts = delivery.attempts + 1
-        if attempts == _MAX_ATTEMPTS:
-            self.delivered(delivery)
-            return False
-        this = (_deliveries.c.seq == delivery.seq) & (_deliveries.c.target == delivery.target)
         values = {"attempts": attempts, "next_at": now + min(2.0**attempts, _LONGEST_DELAY_S)}
+        again = sa.update(_deliveries).values(values)
+        change = again if attempts < _MAX_ATTEMPTS else sa.delete(_deliveries)
         with self._transaction(write=True) as connection:
-            connection.execute(sa.update(_deliveries).where(this).values(values))
-        return True
+            connection.execute(change.where(_is(delivery)))
+        return change is again
 
     def purge(self, now: float, targets: Iterable[str]) -> None:
         """Delete what isn't kept, and what is owed of that or to others than these targets."""

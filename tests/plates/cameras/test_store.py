@@ -138,6 +138,22 @@ def test_failures_are_tried_again_for_a_day(open_store):
     assert store.due("b", begin)
 
 
+def test_what_waits_goes_as_soon_as_its_target_is_back(open_store):
+    store, now = open_store(), time.time()
+    for number in (1, 2, 3):
+        store.add(a_pass(number), None, ["a", "b"])
+    for target in ("a", "b"):
+        for delivery in store.due(target, now):
+            store.failed(delivery, now)
+    first, *others = store.due("a", now + 3)
+    for attempt in range(100):  # This one is refused for its own sake.
+        store.failed(others[0]._replace(attempts=attempt), now)
+    assert not store.due("a", now)
+    store.delivered(first)
+    assert [each.seq for each in store.due("a", now)] == [others[1].seq]
+    assert not store.due("b", now)
+
+
 def test_a_clock_that_jumps_back_delays_nothing(open_store):
     store = open_store()
     store.add(a_pass(), None, ["a"])
