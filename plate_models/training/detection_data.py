@@ -83,7 +83,7 @@ _CARS = 0.6
 # Share of plates of any country among the painted ones.
 _FOREIGN = 0.4
 # Share of cells that are turned as a camera may hang askew, and by how much at most, in radians.
-_TILTED, _MOST_TILT = 0.45, np.radians(35)
+_TILTED, _MOST_TILT = 0.25, np.radians(35)
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ class WindowSettings:
     # Cells per side and the chance of each.
     grids: tuple[tuple[int, float], ...] = ((1, 0.4), (2, 0.35), (3, 0.25))
     # Per grid, the plate widths (from, to) in pixels, drawn log-uniformly.
-    widths: tuple[tuple[float, float], ...] = ((45.0, 330.0), (20.0, 110.0), (12.0, 60.0))
+    widths: tuple[tuple[float, float], ...] = ((45.0, 290.0), (20.0, 110.0), (12.0, 60.0))
     background: float = 0.08  # chance that a cell is cut anywhere from a training photo
     negative: float = 0.25  # chance that a cell comes from a photo without plates
     # Mean number of things in a cell that look like plates: beside plates, and without any.

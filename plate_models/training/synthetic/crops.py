@@ -46,7 +46,7 @@ class CropStyle:
 
     # Names of kinds, with the share of each: a third are plates of any country.
     kinds: Shares = (*TRAINING_SHARES, (LATIN, 0.52), (CLUTTER, 0.05))
-    width_px: tuple[float, float] = (30, 400)  # of the plate in the photo, logarithmic
+    width_px: tuple[float, float] = (38, 400)  # of the plate in the photo, logarithmic
     two_line_width_px: tuple[float, float] = (30, 260)
     steep_share: float = 0.45
     tilt_share: float = 0.15  # of plates that are turned further about the optical axis

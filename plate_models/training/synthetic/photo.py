@@ -35,7 +35,6 @@ class PhotoStyle:
     glare_share: float = 0.1
     headlight_share: float = 0  # of lamps beside or above the plate
     defocus: float = 0.3  # scale of the blur's standard deviation
-    defocus_limit: float = 0.0105  # as a share of the width of the photo
     motion_share: float = 0.18
     motion_px: Range = (1.5, 5)
     motion_limit: float = 0.028  # as a share of the width of the photo
@@ -147,7 +146,7 @@ def _blur(image: Field, rng: Generator, style: PhotoStyle) -> Field:
     """Defocus and motion, up to where a plate that fills the picture can be read."""
     width = image.shape[1]
     size = min(max((width / 220) ** 0.8, 0.5), 2.0)
-    sigma = min(rng.gamma(1.2, style.defocus / 1.2) * size, style.defocus_limit * width)
+    sigma = min(rng.gamma(1.2, style.defocus / 1.2) * size, 0.0105 * width)
     if sigma > 0.25:
         image = np.asarray(cv2.GaussianBlur(image, (0, 0), sigma), np.float32)
     if rng.random() < style.motion_share:

@@ -47,8 +47,6 @@ _FONTS = ("Sans-Bold", "Sans-Bold", "Sans", "SansMono-Bold", "SansMono", "Serif-
 _FONT_SIZE = 48
 # Patterns of texts, and sounds that make words.
 _TABLES = tables_of(__file__)
-_ON_BOARD = 0.5  # share of lettering on a board
-_NUMBERED_SHARE = 0.25  # of lettering painted on a hull or a lorry that is a registration
 
 
 @dataclass(frozen=True)
@@ -231,11 +229,8 @@ def draw_clutter(width_px: float, rng: Generator, boards: bool = True) -> PlateI
 
 def _draw_sign(width: float, rng: Generator, boards: bool) -> tuple[Image, Mask]:
     """Lines of text on a board, without one, or in outlined letters as cameras write them."""
-    font, style = _FONTS[rng.integers(len(_FONTS))], rng.uniform(0 if boards else _ON_BOARD, 1)
-    # On a board it would be a plate; where plates are read, it would be text.
-    numbered = boards and style > _ON_BOARD
-    count = rng.choice((1, 1, 1, 2, 3))
-    rows = [_write(_make_text(rng, numbered), font) for _ in range(count)]
+    font = _FONTS[rng.integers(len(_FONTS))]
+    rows = [_write(_make_text(rng), font) for _ in range(rng.choice((1, 1, 1, 2, 3)))]
     longest = max(rows, key=lambda row: row.shape[1]).shape
     # Short texts stand on small boards, and letters may be narrow.
     inner_w = max(width * float(np.exp(rng.uniform(-0.5, 0.5))), 8)
@@ -250,13 +245,13 @@ def _draw_sign(width: float, rng: Generator, boards: bool) -> tuple[Image, Mask]
         y, x = pad_h + round(index * pitch), pad_w + (round(inner_w) - w) // 2
         ink[y : y + len(scaled), x : x + w] = scaled
     ground, letters = _draw_colours(rng)
-    stroke = max(round(0.08 * row_h), 1)
-    if style < _ON_BOARD and rng.random() < 0.5:
+    style, stroke = rng.uniform(0 if boards else 0.5, 1), max(round(0.08 * row_h), 1)
+    if style < 0.5 and rng.random() < 0.5:
         inset = int(rng.integers(0, stroke + 1))
         corner = ink.shape[1] - 1 - inset, ink.shape[0] - 1 - inset
         cv2.rectangle(ink, (inset, inset), corner, 255, stroke)
     rgb = (ground + (letters - ground) * (ink[..., None] / 255)).astype(np.uint8)
-    if style < _ON_BOARD:
+    if style < 0.5:
         return rgb, np.full_like(ink, 255)
     if style < 0.75:
         return rgb, ink
@@ -307,23 +302,19 @@ def _draw_colours(rng: Generator) -> tuple[Floats, Floats]:
     return (pair[0], pair[1]) if rng.random() < 0.5 else (pair[1], pair[0])
 
 
-def _make_text(rng: Generator, numbered: bool) -> str:
-    table = "words" if rng.random() < 0.5 else "patterns"
-    if numbered and rng.random() < _NUMBERED_SHARE:
-        table = "registrations"
-    pattern = _TABLES[table][rng.integers(len(_TABLES[table]))]
+def _make_text(rng: Generator) -> str:
+    patterns = _TABLES["words" if rng.random() < 0.5 else "patterns"]
+    pattern = patterns[rng.integers(len(patterns))]
     sounds = _TABLES["sounds"][rng.integers(2)]
     case = (str.upper, str.title, str.lower)[rng.integers(3)]
 
     def fill(match: re.Match[str]) -> str:
         if match[0] == "#":
             return str(rng.integers(10))
-        if match[0] == "^":
-            return chr(ord("A") + int(rng.integers(26)))
         letters = (sounds[n % 2] for n in range(rng.integers(0, 2), rng.integers(4, 11)))
         return case("".join(sound[rng.integers(len(sound))] for sound in letters))
 
-    return re.sub("[#@^]", fill, pattern)
+    return re.sub("[#@]", fill, pattern)
 
 
 def _write(text: str, font_name: str) -> Mask:
