@@ -83,7 +83,7 @@ _CARS = 0.6
 # Share of plates of any country among the painted ones.
 _FOREIGN = 0.4
 # Share of cells that are turned as a camera may hang askew, and by how much at most, in radians.
-_TILTED, _MOST_TILT = 0.25, np.radians(35)
+_TILTED, _MOST_TILT = 0.45, np.radians(35)
 
 
 @dataclass(frozen=True)
