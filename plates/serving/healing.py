@@ -32,8 +32,8 @@ from plates.serving.versions import ModelVersion, Versions, change_version, read
 
 _PART = "triton"
 _POLL_S = 0.25
-_LISTEN_TIMEOUT_S = 2.0
-# Longer than two questions without an answer.
+_LISTEN_TIMEOUT_S = 1.5
+# Longer than three questions without an answer.
 SILENCE_S = 5.0
 # Loading keeps the machine busy.
 _SILENCE_OF_CHANGE_S = 3 * SILENCE_S
