@@ -137,7 +137,7 @@ def test_frames_that_cannot_be_read_are_passed_over():
 
 def test_listed_texts_are_weighed_though_no_frame_suggests_them():
     frames = [seen("A127EX71", {2: {"2": 0.8, "7": 0.2}}, x=300 * n) for n in range(3)]
-    listed = ["A177EX71", "A127EX77", "М993КК99"]
+    listed = ["A177EX71", "М993КК99", *(f"A127EX{region}" for region in (50, 77, 78, 97, 99))]
     fused = fuse(frames, READER, listed)
     assert set(listed) <= set(fused.probabilities) and fused.probabilities["М993КК99"] == 0
     assert fused.probabilities["A177EX71"] > 0.01 > fused.probabilities["A127EX77"] > 0
