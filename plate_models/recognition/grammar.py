@@ -228,10 +228,8 @@ def _spelling(allowed: str, grammar: Grammar) -> Mapping[str, str]:
     """Characters to themselves where a place allows them, else to the first that resembles them."""
     spelled: dict[str, str] = {}
     for group in grammar.look_alikes:
-        for char in group:
-            for other in group:
-                if other in allowed:
-                    spelled.setdefault(char, other)
+        first = next((char for char in group if char in allowed), "")
+        spelled = dict.fromkeys(group, first) | spelled if first else spelled
     return spelled | {char: char for char in allowed}
 
 

@@ -195,9 +195,10 @@ class Store:
             connection.execute(sa.delete(_deliveries).where(_is(delivery)))
             if delivery.attempts:
                 # What is refused alone keeps its delays, lest it be given up too early.
-                recent = _deliveries.c.attempts < _MAX_ATTEMPTS // 2
-                waiting = sa.update(_deliveries).where(_deliveries.c.target == delivery.target)
-                connection.execute(waiting.where(recent).values(next_at=0))
+                owed = _deliveries.c
+                waits = (owed.attempts < _MAX_ATTEMPTS // 2) & (owed.next_at > 0)
+                waiting = sa.update(_deliveries).where(owed.target == delivery.target, waits)
+                connection.execute(waiting.values(next_at=0))
 
     def failed(self, delivery: Delivery, now: float) -> bool:
         """It is tried again later; False: that has been done for a day, it is given up."""

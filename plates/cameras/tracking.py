@@ -95,7 +95,7 @@ class Track:
     def _text(self) -> str:
         """Its likeliest text; "" where another one may be as likely."""
         reading = self.fusion.result().reading
-        return reading.candidates[0][0] if reading.score > 0.5 else ""
+        return reading.best if reading.score > 0.5 else ""
 
     def _text_odds(self, plate: SeenPlate, passed: float) -> float:
         mine = self._text

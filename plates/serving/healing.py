@@ -36,7 +36,7 @@ _LISTEN_TIMEOUT_S = 1.5
 # Longer than three questions without an answer.
 SILENCE_S = 5.0
 # Loading keeps the machine busy.
-_SILENCE_OF_CHANGE_S = 3 * SILENCE_S
+_SILENCE_OF_CHANGE_S = 18.0
 # Our photo costs some 50 ms of processor time: not more often than that.
 _READ_EVERY_S = 2.0
 # Ours waits behind clients' photos. The largest take seconds each, and must not cause a restart.
