@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, cast
 
+import cv2
 import numpy as np
 import torch
 import torch.nn.functional as F
@@ -17,6 +18,16 @@ from plate_models.recognition import ctc
 from plate_models.rectification import corners_in_crop, resample, sample_rows
 from plate_models.spec import RECOGNIZER, RECTIFIER
 from plate_models.training.crop_cache import CropBatch, CropCache, render_batch
+from plate_models.training.imaging import (
+    Field,
+    Floats,
+    Image,
+    apply_homography,
+    compress,
+    motion_kernel,
+    shift_by,
+    warp,
+)
 from plate_models.training.run import Run, autocast
 
 
@@ -98,6 +109,50 @@ def corner_loss(theta: Tensor, batch: CropBatch) -> Tensor:
     scale = torch.tensor([2 / width, 2 / height])
     corners = torch.from_numpy(batch.quads) * scale - 1
     return (corners_in_crop(theta) - corners).abs().mean()
+
+
+def vary(batch: CropBatch, rng: np.random.Generator) -> CropBatch:
+    """Show half of the crops moved and half of them made worse.
+
+    To render a crop takes as long as to learn from it, so each is seen several times.
+    """
+    images, quads = batch.images.copy(), batch.quads.copy()
+    for row, (image, quad) in enumerate(zip(batch.images, batch.quads, strict=True)):
+        if rng.random() < 0.5:
+            image, quads[row] = _moved(image, quad, rng)
+        images[row] = _worse(image, rng) if rng.random() < 0.5 else image
+    return CropBatch(images, quads, batch.labels)
+
+
+def _moved(image: Image, quad: Field, rng: np.random.Generator) -> tuple[Image, Floats]:
+    """Turn, stretch and shift a crop and the plate's corners a little."""
+    height, width = image.shape[:2]
+    middle, change = shift_by(width / 2, height / 2), np.eye(3)
+    change[:2, :2] += rng.normal(0, 0.03, (2, 2))
+    change[:2, 2] = rng.normal(0, 0.015, 2) * (width, height)
+    view = middle @ change @ np.linalg.inv(middle)
+    return warp(image, view, (width, height)), apply_homography(view, quad)
+
+
+def _worse(image: Image, rng: np.random.Generator) -> Image:
+    """Do one or two of five things to a crop: as out of focus, moving, small, stored, grey."""
+    height, width = image.shape[:2]
+    for fault in rng.choice(5, rng.integers(1, 3), replace=False, p=(0.25, 0.2, 0.15, 0.25, 0.15)):
+        if fault == 0:
+            image = np.asarray(cv2.GaussianBlur(image, (0, 0), rng.uniform(0.4, 2.2)))
+        elif fault == 1:
+            length, angle = rng.uniform(2, 11), rng.normal(0, 0.3)
+            kernel = motion_kernel(length * np.cos(angle), length * np.sin(angle))
+            image = np.asarray(cv2.filter2D(image, -1, kernel, borderType=cv2.BORDER_REPLICATE))
+        elif fault == 2:
+            small_wh = (np.array((width, height)) * rng.uniform(0.35, 0.8)).astype(int).tolist()
+            small = cv2.resize(image, small_wh, interpolation=cv2.INTER_AREA)
+            image = np.asarray(cv2.resize(small, (width, height)))
+        elif fault == 3:
+            image = compress(image, int(rng.integers(10, 60)))
+        else:
+            image = (image @ np.tile(rng.dirichlet((1, 1, 1))[:, None], 3)).astype(np.uint8)
+    return image
 
 
 def to_input(images: NDArray[np.uint8], rng: np.random.Generator | None = None) -> Tensor:
@@ -186,6 +241,7 @@ class Training(Run):
         """Learn from one batch; returns its loss and its corner distance."""
         config = self.config
         self.net.train()
+        batch = vary(batch, self.rng)
         crops = to_input(batch.images, self.rng).contiguous(memory_format=torch.channels_last)
         with autocast():
             if self.progress < config.rectifier_first:

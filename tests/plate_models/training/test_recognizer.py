@@ -5,6 +5,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+import cv2
 import numpy as np
 import pytest
 import torch
@@ -12,7 +13,7 @@ from safetensors import safe_open
 
 from plate_models import weights
 from plate_models.training import recognizer
-from plate_models.training.crop_cache import CropCache, render_batch
+from plate_models.training.crop_cache import CropBatch, CropCache, render_batch
 from plate_models.training.recognizer import RecognizerTraining, Training, train
 
 
@@ -33,6 +34,18 @@ def test_loss_falls_on_one_batch(config: RecognizerTraining) -> None:
     training.spent_s = 300  # Past the warm-up.
     losses = [training.step(batch)["loss"] for _ in range(12)]
     assert np.mean(losses[-5:]) < 0.7 * losses[0]
+
+
+def test_corners_move_with_varied_crops() -> None:
+    quad = np.array([(30, 15), (130, 20), (125, 50), (35, 45)], np.float32)
+    plain = cv2.fillConvexPoly(np.zeros((64, 160, 3), np.uint8), quad.astype(int), (255,) * 3)
+    batch = CropBatch(np.stack([plain] * 64), np.stack([quad] * 64), np.zeros((64, 2, 1), int))
+    varied = recognizer.vary(batch, np.random.default_rng(1))
+    assert 20 < sum((batch.quads != varied.quads).any(axis=(1, 2))) < 44
+    assert 20 < sum((batch.images != varied.images).any(axis=(1, 2, 3))) < 60
+    for image, corners in zip(varied.images, varied.quads, strict=True):
+        drawn = cv2.fillConvexPoly(np.zeros((64, 160)), np.rint(corners).astype(int), 1.0)
+        assert abs(drawn - (image[..., 1] > 127)).sum() < 0.15 * drawn.sum()
 
 
 def test_train_renders_learns_draws_and_releases(
