@@ -100,10 +100,10 @@ class Settings(BaseSettings):
     `grpcs://host:8001` with TLS. Where the name has several addresses, photos go to each in
     turn; `ipv4:10.0.0.1:8001,10.0.0.2:8001` lists them. None: an embedded one is started."""
 
-    triton_ca_file: Path | None = None
+    triton_ca_file: ReadableFile | None = None
     """Certificates to trust for TLS, in PEM; None trusts the usual ones."""
 
-    triton_token: SecretStr | None = None
+    triton_token: Token | None = None
     """Sent with every request to Triton as `Authorization: Bearer …`."""
 
     triton_compression: Literal["none", "gzip", "deflate"] = "none"

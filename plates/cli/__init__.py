@@ -34,6 +34,8 @@ def stop_signals_raise() -> Iterator[None]:
     """
 
     def stop(number: int, *_: object) -> NoReturn:
+        for each in numbers:  # A second one would end the stopping itself.
+            signal.signal(each, signal.SIG_IGN)
         raise Stopped(number)
 
     numbers = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}

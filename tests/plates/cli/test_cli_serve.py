@@ -86,6 +86,15 @@ def test_it_announces_its_address_and_that_everyone_may_use_it(
     assert re.search(r"Serving on https://127\.0\.0\.1:\d+ ", run_unsupervised("serve").stdout)
 
 
+def test_a_second_stop_signal_does_not_end_the_stopping():
+    with pytest.raises(Stopped) as stopped, stop_signals_raise():
+        try:
+            signal.raise_signal(signal.SIGTERM)
+        finally:
+            signal.raise_signal(signal.SIGINT)
+    assert stopped.value.number == signal.SIGTERM
+
+
 def test_stop_signals_raise_unless_nohup_ignores_them():
     before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
