@@ -44,7 +44,8 @@ def test_what_makes_no_sense_is_named(line, reason, check):
 
 
 def test_everything_that_is_wrong_is_named_at_once_and_no_secret(check):
-    problems = check("PLATES_PORT=-1\nFOO=2\nPLATES_X=1\nPLATES_HOST=\nPLATES_TOKENS=hidden one\nPLATES_TRITON_TOKEN=a b\n")
+    wrong = "PLATES_PORT=-1\nFOO=2\nPLATES_X=1\nPLATES_HOST=\nPLATES_TOKENS=hidden one\n"
+    problems = check(wrong + "PLATES_TRITON_TOKEN=a b\n")
     names = sorted(problem.partition(":")[0] for problem in problems)
     assert names == ["PLATES_PORT", "PLATES_TOKENS", "PLATES_TRITON_TOKEN", "PLATES_X"]
     assert "hidden" not in "".join(problems)
