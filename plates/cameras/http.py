@@ -170,7 +170,7 @@ def make_router(file: CamerasFile, store: Store, folder: Path) -> APIRouter:
     )
     def events(
         camera: Annotated[str | None, Query(description="Those of one camera alone")] = None,
-        last_event_id: Annotated[int | None, Header(ge=0)] = None,
+        last_event_id: Annotated[int | None, Header(ge=0, le=2**62)] = None,
     ) -> Response:
         """Server-sent events: `pass.updated` and `pass.ended`, each with a pass as its data.
 

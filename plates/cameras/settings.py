@@ -38,7 +38,9 @@ _EXPANDED = BeforeValidator(_with_environment)
 BesideFile = Annotated[Path, AfterValidator(_beside_file)]
 # Part of addresses and topics; Home Assistant allows no other characters in its ids.
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
-_DATABASE = Field(pattern=r"^(sqlite:///|postgresql://.+/).")
+_DATABASE = Field(pattern=r"^(sqlite:///|postgresql://[^/?]+/)[^?]+$")
+_HOST = r"(\[[0-9A-Fa-f:.]+\]|[^/?#@:\s\[\]]+)"
+_BROKER = Field(pattern=rf"^mqtts?://([^/?#\s]*@)?{_HOST}(:\d{{1,5}})?/?$")
 DatabaseUrl = Secret[Annotated[str, _DATABASE, AfterValidator(_beside_file), _EXPANDED]]
 _WHSEC = Field(pattern=r"^whsec_([A-Za-z0-9+/]{4}){8,}(..==|...=)?$")  # at least 24 bytes
 # Points (x, y) in shares of the picture's width and height.
@@ -87,7 +89,7 @@ class MqttTarget(_Target):
     """A broker; Home Assistant finds a sensor for each camera there."""
 
     kind: Literal["mqtt"]
-    url: Secret[Annotated[str, Field(pattern=r"^mqtts?://[^/]"), _EXPANDED]]
+    url: Secret[Annotated[str, _BROKER, _EXPANDED]]
     expire_after_s: int | None = Field(None, gt=0)  # when Home Assistant forgets the plate
 
 

@@ -1,6 +1,7 @@
 """Where a camera's frames come from: streams, files, devices, and frames that are pushed."""
 
 import logging
+import math
 import re
 import threading
 import time
@@ -156,13 +157,17 @@ class Source(FrameSource):
             # Threads that decode a frame each would hold back as many frames.
             stream.thread_type = "SLICE"
             clock = _CaptureClock(container, self._address, self._live)
-            due_s = -1.0
+            due_s, least_s = -1.0, math.inf
             for frame in _decoded(container, stream):
                 if self._over.is_set():
                     return
                 captured, position_s = clock.of(frame)
                 if clock.source == "rtcp":
-                    late = time.time() - captured > _LATE_S
+                    # Beside the least delay, as the camera's clock may be wrong; it creeps, in case
+                    # one of the clocks is set.
+                    delay_s = time.time() - captured
+                    least_s = min(least_s + 1e-4, delay_s)
+                    late = delay_s - least_s > _LATE_S
                     stream.codec_context.skip_frame = "NONKEY" if late else "DEFAULT"
                 if due_s - 1 < position_s < due_s - self._step_s / 8:
                     continue

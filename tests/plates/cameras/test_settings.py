@@ -47,7 +47,7 @@ def test_storage_is_off_by_default(write, tmp_path):
 
 WRONG = f"""
 [storage]
-url = "mysql://user:hunter2@db/plates"
+url = "postgresql://user:hunter2@db/plates?sslmode=require"
 dayz = 3
 [lists]
 residents = "residents.csv"
