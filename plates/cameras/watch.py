@@ -77,7 +77,8 @@ def follow(source: FrameSource, passes: Passes, read: ReadFrame) -> Iterator[Ste
                 plates = read(frame.image)
             except RecognizerAway as error:
                 log.warning("%s: a frame was not read: %s", passes.camera, error)
-                gate, reports = MotionGate(), []  # What it took for read was not; nothing has left.
+                gate = MotionGate()  # What it took for read was not.
+                reports = []  # Nobody looked, so nothing has left.
             else:
                 state = source.state
                 stream = Stream(frames_dropped=state.frames_dropped, reconnects=state.reconnects)

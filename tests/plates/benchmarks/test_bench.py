@@ -145,8 +145,7 @@ def test_what_clients_must_not_get_is_named(fault, rows, problem):
 
 
 def test_a_photos_time_is_divided_among_its_stages(tmp_path, capsys, monkeypatch):
-    # On one thread: threads that wait for a busy machine spin.
-    monkeypatch.setenv(THREADS, "1")
+    monkeypatch.setenv(THREADS, "1")  # Threads that wait for a busy machine spin.
     monkeypatch.setattr(torch, "set_num_threads", lambda _: None)
     status, found = bench(tmp_path, "stages", "--seconds", "0.1")
     assert status == 0 and "boxes and crops" in capsys.readouterr().out

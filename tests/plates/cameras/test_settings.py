@@ -43,11 +43,13 @@ def test_storage_is_off_by_default(write, tmp_path):
     assert storage.url.get_secret_value() == f"sqlite:///{tmp_path}/plates.db"
     elsewhere = load(write('cameras = []\nstorage.url = "sqlite:////data/p.db"')).storage
     assert elsewhere.url.get_secret_value() == "sqlite:////data/p.db"
+    with pytest.raises(CameraSettingsError, match=r"storage\.url"):
+        load(write('cameras = []\nstorage.url = "postgresql://u@h/db?sslmode=require"'))
 
 
 WRONG = f"""
 [storage]
-url = "postgresql://user:hunter2@db/plates?sslmode=require"
+url = "mysql://user:hunter2@db/plates"
 dayz = 3
 [lists]
 residents = "residents.csv"
