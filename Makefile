@@ -101,8 +101,11 @@ lock:  ## Resolve poetry.lock anew (needs poetry) and export it
 requirements:  ## Export docker/requirements/*.txt from poetry.lock
 	@python3 docker/requirements.py
 
-kubernetes-render:  ## Render docker/kubernetes/ anew (needs kubectl or kustomize)
-	@python3 docker/kubernetes/render.py
+kubernetes-render:  ## Render docker/kubernetes/ anew (needs kubectl)
+	@cd docker/kubernetes && for overlay in cpu gpu gpu-full; do \
+		kubectl kustomize overlays/$$overlay --output rendered/$$overlay.yaml || exit 1; done
+	@# An edit that was not rendered is noticed without kubectl, too.
+	@cd docker/kubernetes && find base components overlays -type f | LC_ALL=C sort | xargs sha256sum > rendered/SHA256SUMS
 
 clean:  ## Remove the virtual environment, exported artifacts and caches
 	rm -rf $(VENV) $(EXPORT_STAMP) .pytest_cache .mypy_cache .ruff_cache
