@@ -6,7 +6,7 @@ and nothing that is here may change.
 
 import json
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -69,20 +69,23 @@ class CallerGone(RuntimeError):
 class Origin:
     """Where an answer comes from: the weights ("sha256:…" of their manifest), device, version.
 
-    The alphabet names the classes of ``log_probs``, without the blank, which is the last.
+    The alphabet names the classes of ``log_probs``, without the blank, which is the last. The
+    recognizer's spec and calibration go with them: who joins frames chooses the text anew.
     """
 
     weights: str
     device: str
     version: str = MODEL_VERSION
     alphabet: str = RECOGNIZER.alphabet
+    decoding: Mapping[str, Any] = field(default_factory=dict)
 
 
 def read_origin(args: Mapping[str, str]) -> Origin:
     """Read what the export wrote for a model, from Triton's arguments for ``initialize``."""
     exported = _exported(version_folder(args))
     about = exported["weights"], device_of(args), args["model_version"]
-    return Origin(*about, exported["specs"]["recognizer"]["alphabet"])
+    decoding = {"spec": exported["specs"]["recognizer"], "calibration": exported["calibration"]}
+    return Origin(*about, exported["specs"]["recognizer"]["alphabet"], decoding)
 
 
 def config_from(folder: Path) -> PipelineConfig:
@@ -214,7 +217,8 @@ def outputs_of(
 
     Strings are object arrays, ``candidates`` padded with "", all scores with NaN, ``log_probs``
     as `ctc.stack` has it.
-    ``model_info`` has one row of JSON, with the milliseconds by stage where they are given.
+    ``model_info`` has one row of JSON, with the milliseconds by stage where they are given, and
+    with what decodes ``log_probs`` where these are wanted.
     """
     outputs = {
         name: _array(list(map(value_of, plates)), dtype, *shape)
@@ -229,6 +233,8 @@ def outputs_of(
             "image": {"width": photo.shape[1], "height": photo.shape[0]},
             **({} if timing_ms is None else {"timing_ms": dict(timing_ms)}),
         }
+        if LOG_PROBS not in wanted:
+            del info["decoding"]
         outputs[MODEL_INFO] = np.array([json.dumps(info)], np.object_)
     return outputs
 

@@ -75,11 +75,11 @@ class Fusion:
 
     The few that weigh most are kept, so that a car that stands for an hour costs no more than one
     that passes by. Frames without any text, or with NaN, are passed over; where there are no
-    others, the reading is empty with a score of 0.
+    others, the reading is empty with a score of 0. All are of one alphabet.
     """
 
     def __init__(self, reader: Reader) -> None:
-        self._reader = reader
+        self._reader, self.alphabet = reader, reader.spec.alphabet
         self._frames: list[_Frame] = []
         self._result: Fused | None = None  # of these frames, without listed texts
 

@@ -124,6 +124,7 @@ class Passes:
     Attributes:
         camera: Its name.
         model: What reads the plates; may change.
+        reader: How their texts are chosen; may change for passes that are yet to begin.
     """
 
     def __init__(
@@ -134,12 +135,11 @@ class Passes:
         zones: Mapping[str, Polygon] | None = None,
         lists: Sequence[PlateList] = (),
     ) -> None:
-        self.camera, self.model = camera, model
+        self.camera, self.model, self.reader = camera, model, reader
         self._zones = {
             name: np.array(polygon, np.float32) for name, polygon in (zones or {}).items()
         }
         self._lists = lists
-        self._reader = reader
         self._runs: dict[Track, _Run] = {}
         self._stream = Stream()
         self._now, self._clock_ahead, self._came = 0.0, 0.0, 0.0
@@ -152,7 +152,10 @@ class Passes:
         whole = [plate if _is_whole(plate, frame) else _unread(plate) for plate in plates]
         # A pass keeps the width of its first picture, not the pixels.
         begin = replace(frame, image=frame.image[:1].copy())
-        for track in assign(whole, list(self._runs), self._now, self._reader):
+        # Weights of another alphabet know nothing of earlier frames: those passes end.
+        alphabet = self.reader.spec.alphabet
+        tracks = [track for track in self._runs if track.fusion.alphabet == alphabet]
+        for track in assign(whole, tracks, self._now, self.reader):
             view = _View(track.plate, self._now)
             new = _Run(track.fusion, view, begin, self._clock_ahead, stream)
             run = self._runs.setdefault(track, new)
@@ -196,7 +199,12 @@ class Passes:
         fused, match = self._read(run)
         text = fused.reading.text
         if text and not run.revision:
-            others = (r for r in self._runs.values() if r is not run and r.reported[0] == text)
+            others = (
+                other
+                for other in self._runs.values()
+                if (other.reported[0], other.fusion.alphabet) == (text, run.fusion.alphabet)
+                and other is not run
+            )
             if other := next(others, None):
                 other.join(run)
                 for track in [track for track, its in self._runs.items() if its is run]:

@@ -1,6 +1,7 @@
 """Has a camera's frames read: by `plate_recognition` on a Triton, or by nets in this process."""
 
 import contextlib
+import json
 from collections.abc import Mapping, Sequence
 from multiprocessing.shared_memory import SharedMemory
 from typing import TYPE_CHECKING, Any
@@ -10,12 +11,14 @@ from numpy.typing import NDArray
 from tritonclient.grpc import InferenceServerClient, InferInput, InferRequestedOutput
 from tritonclient.utils import InferenceServerException
 
-from api.answers import RecognitionInfo
 from api.settings import Settings
+from plate_models.formats import grammar_of
 from plate_models.recognition.appearance import ground_likelihoods
-from plate_models.spec import TENSORS
+from plate_models.recognition.calibration import Calibration
+from plate_models.spec import TENSORS, RecognizerSpec, spec_from_json
 from plates.cameras.events import Model
 from plates.cameras.frames import SeenPlate
+from plates.cameras.fusion import Reader
 
 if TYPE_CHECKING:
     from plate_models.pipeline import Plate
@@ -39,6 +42,8 @@ class RecognizerAway(Exception):
 class TritonRecognizer:
     """Reads frames by a Triton's `plate_recognition`, one after the other.
 
+    `model` and `reader` are those of the last answer, which may come from another version.
+
     Pixels go through shared memory where a `key` opens that way to the embedded Triton, else with
     the request, which takes longer.
     """
@@ -57,9 +62,10 @@ class TritonRecognizer:
                 ("grpc.max_reconnect_backoff_ms", 500),
             ],
         )
-        self._countries = ",".join(settings.countries)
+        self._countries = settings.countries
         self._shared = _SharedPixels(self._client, key) if key else None
         self.model = Model(version="", weights="")
+        self.reader = Reader()
 
     def read(self, image: NDArray[np.uint8]) -> list[SeenPlate]:
         """Read the plates in (H, W, 3) uint8 BGR; a `RecognizerAway` if there is no answer."""
@@ -73,7 +79,7 @@ class TritonRecognizer:
                 _MODEL,
                 [pixels],
                 outputs=[InferRequestedOutput(name) for name in _OUTPUTS],
-                parameters={"countries": self._countries} if self._countries else None,
+                parameters={"countries": ",".join(self._countries)} if self._countries else None,
                 client_timeout=_TIMEOUT_S,
                 timeout=round(_TIMEOUT_S * 1e6),
                 headers=self._headers,
@@ -83,9 +89,17 @@ class TritonRecognizer:
                 self._shared.forget()  # A Triton that was restarted knows nothing of it.
             raise RecognizerAway(str(error.message() or error)) from error
         found = {name: result.as_numpy(name) for name in _OUTPUTS}
-        info = RecognitionInfo.model_validate_json(found[_INFO][0])
-        self.model = Model(version=info.version, weights=info.weights)
+        self._take_model(json.loads(found[_INFO][0]))
         return _from_outputs(found, image)
+
+    def _take_model(self, info: Mapping[str, Any]) -> None:
+        """Choose texts as what has answered does, if that is another model than before."""
+        model = Model(version=info["version"], weights=info["weights"])
+        if model != self.model:
+            spec = spec_from_json(RecognizerSpec, info["decoding"]["spec"], "spec")
+            calibration = Calibration.from_json(json.dumps(info["decoding"]["calibration"]))
+            countries = self._countries or spec.countries
+            self.model, self.reader = model, Reader(grammar_of(*countries), calibration, spec)
 
 
 class _SharedPixels:

@@ -48,7 +48,6 @@ class Track:
 
     def __init__(self, plate: SeenPlate, now: float, reader: Reader) -> None:
         self.fusion, self.plate, self.seen, self.stands = Fusion(reader), plate, now, False
-        self._alphabet = reader.spec.alphabet
         self._speed: Point | None = None  # per second
         self._view = self._anchor = _view_of(plate)
         self._anchored = now
@@ -102,14 +101,14 @@ class Track:
         if not (mine and plate.candidates):
             return 0.0
         own = plate.candidates[0][0]
-        likelihood = log_likelihood(plate, mine, self._alphabet)
+        likelihood = log_likelihood(plate, mine, self.fusion.alphabet)
         if likelihood > log(0.3):
             return _SAME_TEXT
         if _is_part(own, mine) or _is_part(mine, own):
             return 0.0  # something hides the rest
         # Either may be the one that errs: what does each think of the other's text?
         probabilities = self.fusion.result().probabilities
-        alike = exp(min(likelihood - log_likelihood(plate, own, self._alphabet), 0.0))
+        alike = exp(min(likelihood - log_likelihood(plate, own, self.fusion.alphabet), 0.0))
         alike = max(alike, min(probabilities.get(own, 0.0) / probabilities[mine], 1.0))
         odds = log(1 - min(plate.score, _SUREST) * (1 - alike))
         return max(odds, _OTHER_PER_S * max(passed, _SOONEST_OTHER_S))

@@ -26,15 +26,11 @@ from numpy.typing import NDArray
 from api.observing import logs
 from api.settings import Settings
 from plate_models import images
-from plate_models.formats import grammar_of
-from plate_models.recognition.calibration import Calibration
-from plate_models.spec import MODEL_VERSION, Specs, spec_from_json
 from plates.cameras import FOLDER_VARIABLE, KEY_VARIABLE, state_file
 from plates.cameras import settings as camera_settings
 from plates.cameras.delivery import deliver, targets_of
 from plates.cameras.events import Pass
 from plates.cameras.frames import SeenPlate
-from plates.cameras.fusion import Reader
 from plates.cameras.lists import PlateList
 from plates.cameras.passes import Passes
 from plates.cameras.recognizer import TritonRecognizer
@@ -117,11 +113,11 @@ def _follow(
     # What was in sight when this camera's last process was killed: this one doesn't know it.
     outbox.put(end_running)
     lists = [PlateList(name, file.lists[name]) for name in camera.lists]
-    passes = Passes(camera.name, _reader(settings), recognizer.model, camera.zones, lists)
+    passes = Passes(camera.name, recognizer.reader, recognizer.model, camera.zones, lists)
 
     def read(image: NDArray[np.uint8]) -> list[SeenPlate]:
         plates = recognizer.read(image)
-        passes.model = recognizer.model
+        passes.model, passes.reader = recognizer.model, recognizer.reader
         return plates
 
     source, stopping = _source(camera, folder), threading.Event()
@@ -159,15 +155,6 @@ def _follow(
 
 def _jpeg(crop: NDArray[np.uint8]) -> bytes:
     return cv2.imencode(".jpg", cv2.cvtColor(crop, cv2.COLOR_RGB2BGR))[1].tobytes()
-
-
-def _reader(settings: Settings) -> Reader:
-    """How texts are chosen: as the models at hand were exported."""
-    manifest = settings.model_repository / "plate_recognition" / MODEL_VERSION / "exported.json"
-    exported = json.loads(manifest.read_text(encoding="utf-8"))
-    spec = spec_from_json(Specs, exported["specs"], "specs").recognizer
-    calibration = Calibration.from_json(json.dumps(exported["calibration"]))
-    return Reader(grammar_of(*(settings.countries or spec.countries)), calibration, spec)
 
 
 def _source(camera: camera_settings.Camera, folder: Path) -> FrameSource:

@@ -161,20 +161,27 @@ def test_model_info_names_the_weights_the_device_and_the_size(tmp_path, monkeypa
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 4)
     (tmp_path / "1").mkdir()
     manifest = {"weights": "sha256:abc", "specs": {"recognizer": {"alphabet": "ABC"}}}
+    manifest["calibration"] = {"temperature": 2}
     (tmp_path / "1" / contract.MANIFEST).write_text(json.dumps(manifest))
     args = {"model_repository": str(tmp_path), "model_version": "1"}
     args |= {"model_instance_kind": "GPU", "model_instance_device_id": "3"}
     spent = {"decode": 1.5, "yolo": 20.0}
-    outputs = contract.outputs_of(
-        [], PHOTO, contract.read_origin(args), {contract.MODEL_INFO}, spent
-    )
-    assert json.loads(outputs[contract.MODEL_INFO][0]) == {
+    origin, wanted = contract.read_origin(args), {contract.MODEL_INFO}
+    (info,) = contract.outputs_of([], PHOTO, origin, wanted, spent)[contract.MODEL_INFO]
+    assert json.loads(info) == {
         "version": "1",
         "weights": "sha256:abc",
         "device": "cuda:3",
         "alphabet": "ABC",
         "image": {"width": 640, "height": 480},
         "timing_ms": spent,
+    }
+    # Who asks for probabilities is told how to make texts of them.
+    wanted |= {contract.LOG_PROBS}
+    (info,) = contract.outputs_of([], PHOTO, origin, wanted, spent)[contract.MODEL_INFO]
+    assert json.loads(info)["decoding"] == {
+        "spec": {"alphabet": "ABC"},
+        "calibration": {"temperature": 2},
     }
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
     with pytest.raises(RuntimeError, match="GPU"):

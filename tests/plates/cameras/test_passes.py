@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from scripted import frame_at, seen
+from scripted import ALPHABET, frame_at, log_probs_of, seen
 
 from plates.cameras.events import Model, Stream
 from plates.cameras.fusion import Reader
@@ -60,6 +60,18 @@ def test_a_car_that_approaches_is_one_pass(fps):
     assert last.evidence.frames_seen == last.evidence.frames_read == 3 * fps
     assert last.time.first == frame_at(1).captured and last.time.position_s == 1
     assert last.time.last == pytest.approx(frame_at(4).captured, abs=1.5 / fps)
+
+
+def test_weights_of_another_alphabet_begin_a_new_pass():
+    def script(second, _end=6):
+        if second < 3:
+            return [seen(CAR, (400, 400))]
+        # Its last character is unknown from now on.
+        passes.reader = Reader(spec=replace(passes.reader.spec, alphabet=ALPHABET[:-1]))
+        return [replace(seen(CAR, (400, 400)), log_probs=np.delete(log_probs_of(CAR), -2, axis=0))]
+
+    passes = passes_of()
+    assert texts(run(passes, script)) == [CAR, CAR]
 
 
 @pytest.mark.parametrize(

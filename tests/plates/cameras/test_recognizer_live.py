@@ -10,6 +10,7 @@ from support import REPOSITORY, SAMPLES
 
 from api.settings import Settings
 from plate_models.engines.nets import load_nets
+from plates.cameras.fusion import Reader
 from plates.cameras.recognizer import TritonRecognizer, seen_plates
 from plates.serving import processes
 from plates.serving.triton import EmbeddedTriton
@@ -56,3 +57,7 @@ def test_frames_are_read_as_in_process_whichever_way_their_pixels_go(server):
     # Its name is gone as soon as both have it, so that nothing is left if one is killed.
     assert segments() == before
     assert ways[0].model.weights.startswith("sha256:")
+    # Nothing of the model repository is read: Triton may be elsewhere.
+    config = nets.config
+    here = Reader(config.grammar, config.calibration, config.specs.recognizer)
+    assert ways[0].reader == here
