@@ -41,7 +41,7 @@ _OUTPUTS = {
     "candidate_scores": 2,
     MODEL_INFO: 1,
 }
-_CHANNEL_OPTIONS = [
+CHANNEL_OPTIONS = [
     # Several Tritons behind one name: each photo goes to the next one that is there.
     ("grpc.lb_policy_name", "round_robin"),
     # A name is resolved again when a connection ends, by default at most every 30 s.
@@ -51,6 +51,9 @@ _CHANNEL_OPTIONS = [
     # The defaults grow to two minutes: a restarted Triton would be found that late.
     ("grpc.initial_reconnect_backoff_ms", 200),
     ("grpc.max_reconnect_backoff_ms", 500),
+    # A host that vanished doesn't say so: its calls would wait for the kernel's quarter of an hour.
+    ("grpc.keepalive_time_ms", 10_000),
+    ("grpc.keepalive_timeout_ms", 5_000),
 ]
 _TOO_LATE = "The recognizer did not answer in time. Try again later."
 # Messages, with any status, of a server that ends, and of models that are dead or being loaded.
@@ -77,7 +80,7 @@ class TritonClient:
             settings.triton_address,
             ssl=(settings.triton_url or "").startswith("grpcs://"),
             root_certificates=str(settings.triton_ca_file) if settings.triton_ca_file else None,
-            channel_args=_CHANNEL_OPTIONS,
+            channel_args=CHANNEL_OPTIONS,
         )
 
     async def __aenter__(self) -> Self:

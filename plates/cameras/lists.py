@@ -10,8 +10,13 @@ from pathlib import Path
 log = logging.getLogger("plates.cameras")
 
 # Cyrillic letters that Russian plates have, and the Latin ones by which they are read.
-_LATIN = str.maketrans("АВЕКМНОРСТУХ", "ABEKMHOPCTYX", " \u00a0-.·")
+_TO_LATIN = str.maketrans("АВЕКМНОРСТУХ", "ABEKMHOPCTYX", " \u00a0-.·")
 _LOOK_AGAIN_S = 5.0
+
+
+def latin(text: str) -> str:
+    """A text as people write it, as passes have it: capitals, Latin, without spaces and hyphens."""
+    return text.upper().translate(_TO_LATIN)
 
 
 class PlateList:
@@ -59,7 +64,7 @@ def _read(path: Path) -> Iterator[str]:
             column = header.index("plate")
         elif any(row):
             cell = row[column] if column < len(row) else ""
-            text = cell.upper().translate(_LATIN)
+            text = latin(cell)
             if 2 < len(text) <= 12 and text.isascii() and text.isalnum():
                 yield text
             else:

@@ -12,6 +12,7 @@ from tritonclient.grpc import InferenceServerClient, InferInput, InferRequestedO
 from tritonclient.utils import InferenceServerException
 
 from api.settings import Settings
+from api.triton import CHANNEL_OPTIONS
 from plate_models.formats import grammar_of
 from plate_models.recognition.appearance import ground_likelihoods
 from plate_models.recognition.calibration import Calibration
@@ -55,12 +56,7 @@ class TritonRecognizer:
             settings.triton_address,
             ssl=(settings.triton_url or "").startswith("grpcs://"),
             root_certificates=str(ca_file) if ca_file else None,
-            channel_args=[
-                ("grpc.lb_policy_name", "round_robin"),
-                ("grpc.max_send_message_length", -1),
-                ("grpc.max_receive_message_length", -1),
-                ("grpc.max_reconnect_backoff_ms", 500),
-            ],
+            channel_args=CHANNEL_OPTIONS,
         )
         self._countries = settings.countries
         self._shared = _SharedPixels(self._client, key) if key else None

@@ -30,7 +30,10 @@ _HEARTBEAT_S = 1.0
 # Capture times further from the clock than that aren't believed.
 _MOST_SKEW_S = 3600.0
 _CLOSE_S = 2.0
-_PASSWORD = re.compile(r"(?<=://)([^/@\s:]*):[^/\s]*@")
+# Before the host, or where cameras have it in the path or behind it: "?user=admin&pwd=…".
+_PASSWORD = re.compile(
+    r"(?<=://)([^/@\s:]*:)[^/\s]*(?=@)|(\b(?:pass\w*|pwd|token|key)=)[^&\s]*", re.I
+)
 
 log = logging.getLogger("plates.cameras")
 # FFmpeg's own messages name addresses, with their passwords.
@@ -47,7 +50,7 @@ class SourceError(Exception):
 
 def redacted(text: str) -> str:
     """A text, such as an address, without the passwords of addresses in it."""
-    return _PASSWORD.sub(r"\1:***@", text)
+    return _PASSWORD.sub(r"\1\2***", text)
 
 
 class FrameSource:
@@ -231,7 +234,9 @@ class _CaptureClock:
         now = time.time()
         time_s = self._time_s if frame.time is None else frame.time
         # MJPEG over HTTP has no times: FFmpeg counts 25 frames a second, however many there are.
-        time_s = self._time_s = now if self._container.format.name == "mpjpeg" else time_s
+        if self._container.format.name == "mpjpeg":
+            time_s = time.monotonic()
+        self._time_s = time_s
         self._first_s = time_s if self._first_s is None else self._first_s
         position_s = max(0.0, time_s - self._first_s)
         if not self._live:

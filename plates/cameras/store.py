@@ -13,6 +13,7 @@ from pydantic import AwareDatetime, BaseModel, Field
 from sqlalchemy.dialects import postgresql, sqlite
 
 from plates.cameras.events import Pass
+from plates.cameras.lists import latin
 from plates.cameras.settings import Storage
 
 logger = logging.getLogger(__name__)
@@ -141,7 +142,7 @@ class Store:
 
         A page's last number is the next one's `before`.
         """
-        text = query.text.upper()
+        text = latin(query.text)
         pattern = (text if set(text) & set("*?") else f"*{text}*").translate(_WILDCARDS)
         wanted = [~_superseded, _events.c.text.like(pattern, escape="!")]
         if query.camera:

@@ -206,6 +206,7 @@ def annotated_videos(folder: Path, fps: float) -> Iterator[Output]:
     folder.mkdir(parents=True, exist_ok=True)
     videos: dict[str, tuple[av.container.OutputContainer, av.VideoStream]] = {}
     seen: dict[str, Sequence[SeenPlate]] = {}
+    times: dict[str, tuple[float, int]] = {}  # the first frame's, and the last one's in ticks
 
     def write(step: Step) -> None:
         if step.frame is None:
@@ -222,7 +223,11 @@ def annotated_videos(folder: Path, fps: float) -> Iterator[Output]:
             videos[step.camera] = container, stream
         container, stream = videos[step.camera]
         frame = av.VideoFrame.from_ndarray(drawn, "rgb24")
-        frame.pts, frame.time_base = round(step.frame.position_s * _TICKS), Fraction(1, _TICKS)
+        # Positions begin anew when a camera is reached again; a film's times can't.
+        first, last = times.get(step.camera, (step.frame.captured, -1))
+        now = max(last + 1, round((step.frame.captured - first) * _TICKS))
+        times[step.camera] = first, now
+        frame.pts, frame.time_base = now, Fraction(1, _TICKS)
         container.mux(stream.encode(frame))
 
     try:

@@ -230,6 +230,7 @@ def test_passwords_are_in_no_message(mjpeg, caplog, monkeypatch):
     assert "topsecret" not in source.state.problem + caplog.text
     assert "viewer:***@" in caplog.text
     assert redacted("rtsp://u:p@ss@host/1") == "rtsp://u:***@host/1"
+    assert redacted("rtsp://h/user=u&password=p&ch=1") == "rtsp://h/user=u&password=***&ch=1"
 
 
 def test_pushed_frames_have_the_time_that_they_come_with_or_at():
