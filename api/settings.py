@@ -66,8 +66,7 @@ Token = Annotated[SecretStr, AfterValidator(_token)]
 class Settings(BaseSettings):
     """Settings of the gateway and of the embedded Triton.
 
-    Each setting's docstring is also its description in docker/settings.schema.json and in the
-    table that `plates config table` prints.
+    Each setting's docstring is also its description in what `plates config table` prints.
     """
 
     model_config = SettingsConfigDict(

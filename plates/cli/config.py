@@ -7,14 +7,12 @@ read as compose reads them.
 
 import argparse
 import difflib
-import json
 import logging
 import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from io import StringIO
 from pathlib import Path
-from typing import Any
 
 from dotenv.parser import parse_stream
 from pydantic import ValidationError
@@ -32,7 +30,6 @@ log = logging.getLogger("plates.settings")
 
 def configure(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-    actions.add_parser("schema", help="print the settings in JSON Schema")
     actions.add_parser("table", help="print the settings as a table in Markdown")
     check = actions.add_parser("check", help="refuse settings that make no sense")
     text = "instead of the environment and .env"
@@ -42,8 +39,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Describe the settings, or print what is wrong with them; 1 if anything is."""
     if arguments.action != "check":
-        schema = json.dumps(settings_schema(), indent=2, ensure_ascii=False)
-        print(schema if arguments.action == "schema" else settings_table())
+        print(settings_table())
         return 0
     files = arguments.files or [env for env in [Path(".env")] if env.exists()]
     problems = {} if arguments.files else {"environment": check(os.environ)}
@@ -112,37 +108,13 @@ def _unknown(names: Iterable[str]) -> Iterator[str]:
             yield f"{name}: there is no such setting" + (f" (is {like[0]} meant?)" if like else "")
 
 
-def settings_schema() -> dict[str, Any]:
-    """The settings by the names of their variables, in JSON Schema (draft 2020-12)."""
-    fields = Settings.model_json_schema()["properties"]
-    return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": "Settings of the gateway and of the supervisor, as environment variables",
-        "type": "object",
-        "properties": {f"PLATES_{name}".upper(): _flat(field) for name, field in fields.items()},
-        "patternProperties": {"^(?!PLATES_)": True},
-        "additionalProperties": False,
-    }
-
-
 def settings_table() -> str:
     """The settings as a table in Markdown, as the documents have it."""
     rows = ["| Setting | Meaning | Default |", "|---|---|---|"]
-    for name, field in settings_schema()["properties"].items():
-        default = f"`{field['default']}`" if "default" in field else ""
-        rows.append(f"| `{name}` | {field['description']} | {default} |")
+    for name, field in Settings.model_json_schema()["properties"].items():
+        default, meaning = field.get("default"), " ".join(field["description"].split())
+        if default and field.get("format") == "path":  # Not where this is installed.
+            default = Path(default).relative_to(_ROOT)
+        cell = "" if default in (None, []) else f"`{default}`"
+        rows.append(f"| `{PREFIX}{name.upper()}` | {meaning} | {cell} |")
     return "\n".join(rows)
-
-
-def _flat(field: dict[str, Any]) -> dict[str, Any]:
-    """A setting as one value: null is left out instead, and a list is a text with commas."""
-    flat = {name: value for name, value in field.items() if name != "title"}
-    flat["description"] = " ".join(field["description"].split())
-    for kind in flat.pop("anyOf", []):
-        flat |= kind if kind["type"] != "null" else {}
-    flat |= flat.pop("items", {})
-    if flat.get("default") in (None, []):
-        flat.pop("default", None)
-    elif flat.get("format") == "path":  # Not where this is installed.
-        flat["default"] = str(Path(flat["default"]).relative_to(_ROOT))
-    return flat

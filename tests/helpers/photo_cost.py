@@ -10,7 +10,6 @@ import resource
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from typing import NamedTuple
 
 import psutil
@@ -60,17 +59,12 @@ def _report(event: str, arguments: object) -> None:
         print(event, arguments, file=sys.stderr)
 
 
-def _files(side: int) -> Iterator[tuple[str, bytes]]:
-    for name, (make, _) in REFUSED.items():
-        yield name, make()
-    for name, make in CHEAP.items():
-        yield name, make()
-    for name, make_large in HEAVY.items():
-        yield name, make_large(side)
-
-
 if __name__ == "__main__":
     for photo in GOOD.values():  # so that nothing is left to be imported
         images.decode(photo)
-    for file in _files(int(sys.argv[1])):
-        _print_cost(*file)
+    for name, (make, _) in REFUSED.items():
+        _print_cost(name, make())
+    for name, make in CHEAP.items():
+        _print_cost(name, make())
+    for name, make_large in HEAVY.items():
+        _print_cost(name, make_large(int(sys.argv[1])))

@@ -33,23 +33,15 @@ SPECS = Specs(
     recognizer=replace(RECOGNIZER, alphabet=COUNTRY.alphabet, countries=("xx",), steps=24)
 )
 # Clean plates in good light: a few seconds have to do.
-CLEAN = {
-    "hidden_share": 0,
-    "worn_share": 0,
-    "dirty_share": 0,
-    "snowy_share": 0,
-    "screw_shares": (0.5, 0),
-}
+CLEAN = dict.fromkeys(("hidden_share", "worn_share", "dirty_share", "snowy_share"), 0)
+STRAIGHT = dict.fromkeys(("steep_share", "tilt_share", "infrared_share", "sloppy_share"), 0)
 EASY = CropStyle(
     (("xx.car", 0.6), ("xx.moped", 0.4)),
     width_px=(110, 200),
     two_line_width_px=(80, 130),
-    steep_share=0,
-    tilt_share=0,
-    infrared_share=0,
-    sloppy_share=0,
-    plate=PlateStyle(**CLEAN),
+    plate=PlateStyle(screw_shares=(0.5, 0), **CLEAN),
     photo=PhotoStyle(dark_share=0, glare_share=0, motion_share=0, noise=(0.4, 3)),
+    **STRAIGHT,
 )
 
 

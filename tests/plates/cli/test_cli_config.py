@@ -4,10 +4,9 @@ import os
 import re
 
 import pytest
-from jsonschema import Draft202012Validator
 from support import ROOT
 
-from plates.cli.config import SETTINGS, settings_schema, settings_table
+from plates.cli.config import SETTINGS, settings_table
 
 
 @pytest.fixture
@@ -107,23 +106,11 @@ def test_the_example_makes_sense_with_every_line_in_it(run, check):
     assert settings != example and not check(settings)
 
 
-def test_the_documents_have_every_setting_as_it_is(run):
+def test_the_documents_have_every_setting_as_it_is():
     table = settings_table()
     assert {row.split("`")[1] for row in table.splitlines()[2:]} == SETTINGS
     assert "| `PLATES_PORT` | Port to listen on; 0 takes a free one. | `8080` |" in table
     page = (ROOT / "docs" / "operating.md").read_text(encoding="utf-8")
     assert table in page, "paste what `.venv/bin/plates config table` prints"
-    committed = (ROOT / "docker" / "settings.schema.json").read_text(encoding="utf-8")
-    hint = "run `.venv/bin/plates config schema > docker/settings.schema.json`"
-    assert committed == run("config", "schema").stdout, hint
     # Nothing of where this was made.
-    assert str(ROOT) not in table + committed
-
-
-def test_the_schema_refuses_what_makes_no_sense():
-    schema = Draft202012Validator(settings_schema())
-    schema.check_schema(schema.schema)
-    schema.validate({"HOME": "/", "PLATES_PORT": 1, "PLATES_TOKENS": "a,b", "PLATES_THREADS": 2})
-    wrong = {"PORT": 70000, "CONCURRENCY": -1, "PROFILE": "tpu", "PROT": 1, "RATE_LIMIT": 0}
-    for name, value in (wrong | {"HOST": 8080}).items():
-        assert not schema.is_valid({f"PLATES_{name}": value}), name
+    assert str(ROOT) not in table
