@@ -244,6 +244,7 @@ class _Mqtt:
     def __init__(self, target: settings.MqttTarget, cameras: Sequence[str]) -> None:
         self._target, self._cameras = target, cameras
         self._problem = "the broker is not connected"
+        self._newest: dict[str, int] = {}  # the event whose plate a camera's sensor shows
         self._availability = f"plates/{target.name}/availability"
         address = urlsplit(target.url.get_secret_value())
         self._client = mqtt.Client(CallbackAPIVersion.VERSION2)
@@ -260,13 +261,18 @@ class _Mqtt:
     def publish(self, delivery: Delivery, event: Event) -> None:
         if not self._client.is_connected():
             raise NotDelivered(self._problem)
-        # Attributes first: automations start with the state.
-        for name, payload in (("pass", delivery.payload), ("plate", event["text"])):
-            topic = f"plates/{event['camera']}/{name}"
+        # Attributes first: automations start with the state. After an outage older events may
+        # come later: they are no last plate, and open no gate.
+        camera, payloads = event["camera"], {"pass": delivery.payload, "plate": event["text"]}
+        if delivery.seq < self._newest.get(camera, 0):
+            del payloads["plate"]
+        for name, payload in payloads.items():
+            topic = f"plates/{camera}/{name}"
             message = self._client.publish(topic, payload, qos=1)
             message.wait_for_publish(_TIMEOUT_S)
             if not message.is_published():
                 raise NotDelivered(f"the broker did not confirm it within {_TIMEOUT_S} s")
+        self._newest[camera] = max(self._newest.get(camera, 0), delivery.seq)
 
     def _greet(self, _c: mqtt.Client, _data: Any, _flags: Any, reason: ReasonCode, _p: Any) -> None:
         if reason.is_failure:

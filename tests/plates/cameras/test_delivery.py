@@ -22,6 +22,7 @@ from support import wait_until
 from plates.benchmarks.cameras import free_port
 from plates.cameras.delivery import deliver, targets_of
 from plates.cameras.settings import CamerasFile
+from plates.cameras.store import Delivery
 
 SIGNING_KEY = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 WEBHOOK = {"name": "hook", "kind": "webhook", "secret": SIGNING_KEY, "private_addresses": True}
@@ -38,10 +39,11 @@ def delivering(store, *targets):
     camera = {"name": "gate-1", "targets": [target["name"] for target in targets]}
     file = CamerasFile.model_validate({"targets": targets, "cameras": [camera]})
     stop = threading.Event()
-    thread = threading.Thread(target=deliver, args=(store, targets_of(file), stop))
+    built = targets_of(file)
+    thread = threading.Thread(target=deliver, args=(store, built, stop))
     thread.start()
     try:
-        yield
+        yield built
     finally:
         stop.set()
         thread.join()
@@ -257,7 +259,7 @@ def broker(tmp_path):
 def test_home_assistant_finds_the_sensors_and_sees_plates(store, broker, caplog):
     target = {"name": "home", "kind": "mqtt", "url": broker.url, "expire_after_s": 300}
     store.add(a_pass(1), None, ["home"])
-    with delivering(store, target):
+    with delivering(store, target) as built:
         wait_until(lambda: "home: event 1 again later" in caplog.text)  # There is no broker yet.
         with broker.running():
             wait_until(nothing_owed(store, "home"))
@@ -272,6 +274,9 @@ def test_home_assistant_finds_the_sensors_and_sees_plates(store, broker, caplog)
             sent, _ = broker.messages(4)
             payload = search(store)[0][1]
             assert sent == [("plates/gate-1/pass", payload), ("plates/gate-1/plate", "A001AA77")]
+            # An older event that comes later is no last plate.
+            built["home"](Delivery(2, "home", 1, payload, None), json.loads(payload))
+            assert broker.messages(3)[0] == [("plates/gate-1/pass", payload)]
     assert json.loads(retained["homeassistant/sensor/plates_gate-1/config"]) == {
         "name": "Licence plate",
         "unique_id": "plates_gate-1",
