@@ -252,8 +252,8 @@ class Prober:
             return
         if before and all(counts.get(model, 0) > count for model, count in before.items()):
             self.read_at = self.heard_at
-        elif before and all(counts.get(model, 0) >= count for model, count in before.items()):
-            return  # some have answered, some haven't yet
+        elif before and all(counts.get(model, -1) >= count for model, count in before.items()):
+            return  # some have answered, some haven't yet; none was unloaded
         self._counts = counts
 
     def _read(self) -> None:
