@@ -17,6 +17,7 @@ import logging
 import socket
 import sys
 import uuid
+from asyncio import constants
 from http import HTTPStatus
 from typing import Any
 
@@ -81,6 +82,8 @@ class GatewayConfig(uvicorn.Config):
             ssl_ciphers="DEFAULT",
         )
         self.settings = settings
+        # uvicorn has no setting for it: a client that says nothing would stay for a minute.
+        constants.SSL_HANDSHAKE_TIMEOUT = settings.header_timeout_s
         # Connections that are refused, or were and are about to end; at most as many as are served.
         self.surplus: set[GatewayProtocol] = set()
         self.metrics: Metrics = app.state.metrics

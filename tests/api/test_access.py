@@ -175,8 +175,10 @@ def certificates(tmp_path_factory):
 def test_photos_come_over_tls(fake, certificates):
     file, key = certificates / "gateway.pem", certificates / "gateway.key"
     trusting = ssl.create_default_context(cafile=file)
-    settings = settings_for(fake, tls_certificate=file, tls_key=key)
+    settings = settings_for(fake, tls_certificate=file, tls_key=key, header_timeout_s=2)
     with running_gateway(settings) as plain:
+        with connect(plain) as silent:
+            assert everything(silent) == b""  # no handshake comes
         options = {"base_url": f"https://127.0.0.1:{plain.base_url.port}", "timeout": HANG_S}
         with httpx.Client(**options, verify=trusting) as client:
             assert post_raw(client, PHOTO).status_code == 200

@@ -202,10 +202,7 @@ def test_a_plate_in_doubt_is_read_from_shifted_crops_too(first, still, text, bat
     ],
 )
 def test_a_doubtful_box_with_too_little_text_is_no_plate(score, text, still, kept):
-    def recognize_text(plates: Tensor) -> Tensor:
-        return logits_of(text).expand(len(plates), -1, -1)
-
-    nets = detector_of([*ROW[:4], score, 0.0]), rectify, recognize_text
+    nets = detector_of([*ROW[:4], score, 0.0]), rectify, recognizer_of(text)
     assert len(read_plates(PHOTO, *nets, PipelineConfig(still=still))) == kept
 
 
