@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import random
 import secrets
 import shutil
 import socket
@@ -45,6 +46,8 @@ _LOG_TAIL_LINES = 30
 # What decoders say about clients' photos ends up in the log as well.
 MAX_LOG_BYTES = 8 * 2**20
 _POLL_S = 0.1
+# Below those of outgoing connections: one of these could have a port while Triton is restarted.
+_PORTS = range(20_000, 32_768)
 _EVERYWHERE = "0.0.0.0"  # noqa: S104 - compared with, not listened on
 
 # Gets a server's own folder; returns the model repository to serve.
@@ -210,11 +213,15 @@ class EmbeddedTriton:
                 probe = held.enter_context(socket.socket())
                 if port:
                     probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                try:
-                    probe.bind((self.host, port))
-                    self._ports[name] = probe.getsockname()[1]
-                except (OSError, OverflowError) as error:
-                    reason = getattr(error, "strerror", None) or str(error)
+                reason = ""
+                for choice in [port] if port else random.sample(_PORTS, 100):
+                    try:
+                        probe.bind((self.host, choice))
+                        self._ports[name] = choice
+                        break
+                    except (OSError, OverflowError) as error:
+                        reason = getattr(error, "strerror", None) or str(error)
+                else:
                     remedy = f"set PLATES_TRITON_{name.upper()}_PORT to a free one"
                     yield f"Port {port} can't be used ({reason}): {remedy}."
 
