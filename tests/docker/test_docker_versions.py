@@ -1,6 +1,7 @@
 """Python, torch and Triton are the same wherever they are named; poetry.lock says all versions."""
 
 import re
+import runpy
 import sys
 import tomllib
 from importlib import metadata
@@ -8,13 +9,13 @@ from importlib import metadata
 from containers import read_stages
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
-from support import ROOT, load_script
+from support import ROOT
 
 from plate_models.spec import DETECTOR, RECOGNIZER, RECTIFIER
 from plates.serving.installation import find_installation
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-EXPORTER = load_script("docker/requirements.py")
+EXPORT = runpy.run_path(str(ROOT / "docker/requirements.py"))["main"]
 REQUIREMENTS = ROOT / "docker" / "requirements"
 LOCK = tomllib.loads((ROOT / "poetry.lock").read_text(encoding="utf-8"))
 README = (ROOT / "docker/README.md").read_text(encoding="utf-8")
@@ -113,10 +114,10 @@ def test_torch_and_cuda_come_from_no_hashed_file():
 def test_check_names_what_is_stale(tmp_path, monkeypatch, capsys):
     def main(*words: str) -> int:
         monkeypatch.setattr(sys, "argv", ["requirements.py", *words])
-        return int(EXPORTER.main())
+        return int(EXPORT())
 
     assert main("--check") == 0, "run `make requirements`"
-    monkeypatch.setattr(EXPORTER, "FOLDER", tmp_path)
+    monkeypatch.setitem(EXPORT.__globals__, "FOLDER", tmp_path)
     assert main("--check") == 1
     assert "gateway.txt" in capsys.readouterr().out
     assert not list(tmp_path.iterdir())

@@ -1,7 +1,6 @@
 """What tests in several folders share: programs, photos, clocks, gateways."""
 
 import csv
-import importlib.util
 import os
 import subprocess
 import sys
@@ -10,7 +9,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import ModuleType
 from typing import Any, NamedTuple
 
 import httpx
@@ -40,15 +38,6 @@ PHOTO = GOOD["jpeg"]
 PLATES = (sys.executable, "-P", "-m", "plates.cli.main")
 # By the problem's slug.
 STATUS = {kind.slug: kind.status for kind in kinds()}
-
-
-def load_script(path: str) -> ModuleType:
-    """Import a program of this repository that lies in no package."""
-    spec = importlib.util.spec_from_file_location(Path(path).stem, ROOT / path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def wait_until(condition: Callable[[], Any], seconds: float = 30) -> None:
