@@ -31,6 +31,8 @@ Recognize = Callable[[Tensor], Tensor]
 _PART = 0.8  # of a box, inside another one: then it is a part of that
 # From this detection score on a box is a plate, whatever stands on it.
 _SURE_BOX = 0.55
+# Below this one only a text of home says that it is one: others are mostly signs and lorries.
+_DOUBTFUL_BOX = 0.5
 # Grey levels by which the channels of a grey pixel differ at most, after JPEG.
 _GREY_SPREAD = 4
 # A plate whose score lies between is read from shifted crops, too: below, nothing is won.
@@ -46,9 +48,10 @@ class PipelineConfig:
     """What the nets at hand need around them: their specs, a grammar, a calibration.
 
     Attributes:
-        still: A photo is all there is: plates in doubt are read from further crops, and doubtful
-            boxes with too little text for a plate are left out. Frames of a camera, which are
-            joined later, want each plate as one crop shows it, and all of them.
+        still: A photo is all there is: plates in doubt are read from further crops, doubtful
+            boxes with too little text for a plate are left out, and texts that are not of home
+            are not readable in them. Frames of a camera, which are joined later, want each plate
+            as one crop shows it, and all of them.
     """
 
     specs: Specs = DEFAULTS
@@ -139,6 +142,10 @@ def read_plates(
         looks = _look_again(image, predictions, again, lines, rectify, recognize, config)
         for row, reading in zip(again, looks, strict=True):
             readings[row] = reading
+        home = config.grammar.name
+        for row, (score, reading) in enumerate(zip(scores.tolist(), readings, strict=True)):
+            if score < _DOUBTFUL_BOX and country_of(reading.format) != home:
+                readings[row] = replace(reading, text="", readable=False)
     hulls = hulls_of(predictions.quads).clamp(min=0)
     hulls = hulls.minimum(hulls.new_tensor(image.shape[1::-1] * 2))
     best: dict[int, Plate] = {}

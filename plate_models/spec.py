@@ -200,7 +200,7 @@ class RecognizerSpec:
 
 DETECTOR = DetectorSpec()
 RECTIFIER = RectifierSpec()
-RECOGNIZER = RecognizerSpec(depths=(3, 5), steps=48)
+RECOGNIZER = RecognizerSpec(depths=(3, 7), steps=48)
 
 
 @dataclass(frozen=True, config=_STRICT)

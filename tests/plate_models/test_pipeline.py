@@ -1,5 +1,7 @@
 """read_plates with stand-ins for the nets: geometry, chunks, decoding, answers."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -7,10 +9,12 @@ from torch import Tensor
 
 from plate_models.pipeline import PipelineConfig, read_plates
 from plate_models.recognition import ctc
+from plate_models.recognition.calibration import UNCALIBRATED
 from plate_models.spec import DETECTOR, RECOGNIZER, RECTIFIER
 
 BLANK = len(RECOGNIZER.alphabet)
 
+HOME = "B840CK197"
 # The plate fills that share of its crop.
 SHARE = 0.8
 STRAIGHT = torch.tensor([[SHARE, 0, 0], [0, SHARE, 0]])
@@ -49,7 +53,7 @@ def rectify(crops: Tensor) -> tuple[Tensor, Tensor]:
 
 def recognize(plates: Tensor) -> Tensor:
     assert len(plates) <= RECOGNIZER.max_batch_size
-    return recognizer_of("B840CK197")(plates)
+    return recognizer_of(HOME)(plates)
 
 
 def see_nothing(plates: Tensor) -> Tensor:
@@ -204,6 +208,15 @@ def test_a_plate_in_doubt_is_read_from_shifted_crops_too(first, still, text, bat
 def test_a_doubtful_box_with_too_little_text_is_no_plate(score, text, still, kept):
     nets = detector_of([*ROW[:4], score, 0.0]), rectify, recognizer_of(text)
     assert len(read_plates(PHOTO, *nets, PipelineConfig(still=still))) == kept
+
+
+def test_in_a_doubtful_box_only_texts_of_home_are_readable():
+    abroad = "AB123CD"
+    config = PipelineConfig(calibration=replace(UNCALIBRATED, elsewhere_readable_from=0.5))
+    for score, text, readable in ((0.49, abroad, False), (0.51, abroad, True), (0.3, HOME, True)):
+        nets = detector_of([*ROW[:4], score, 0.0]), rectify, recognizer_of(text)
+        (plate,) = read_plates(PHOTO, *nets, config)
+        assert (plate.reading.readable, plate.reading.best) == (readable, text)
 
 
 def test_more_plates_than_one_batch_holds():

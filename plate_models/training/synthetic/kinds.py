@@ -299,7 +299,7 @@ def _code_odds(kind: str) -> list[tuple[str, float]]:
     return [(code, _BUSY_WEIGHT if names.get(code) in busy else 1.0) for code in codes]
 
 
-def _sample_region(kind: PlateKind, rng: Generator) -> str:
+def _sample_region(kind: PlateKind, rng: Generator, repeats: bool) -> str:
     any_code = rng.random() < _UNIFORM_SHARE
     codes = _code_odds(kind.format.name)
     if not codes or (any_code and not kind.table.region_listed):
@@ -310,6 +310,9 @@ def _sample_region(kind: PlateKind, rng: Generator) -> str:
             [letters[i] for i in rng.integers(max(1, len(letters)), size=pattern.count("L"))]
         )
         return "".join(next(drawn.get(char, iter(char))) for char in pattern)
+    repeating = [code for code, _ in codes if any(map(str.__eq__, code, code[1:]))]
+    if repeats and repeating and rng.random() < _REPEAT_SHARE:
+        return repeating[rng.integers(len(repeating))]
     if any_code or not kind.table.region_listed:
         return codes[rng.integers(len(codes))][0]
     return str(choose(codes, rng)[0])
@@ -329,7 +332,7 @@ def _sample_letters(letters: str, count: int, rng: Generator) -> Iterator[str]:
     return iter([letters[i] for i in rng.integers(len(letters), size=count)])
 
 
-def _draw_text(kind: PlateKind, rng: Generator) -> str:
+def _draw_text(kind: PlateKind, rng: Generator, repeats: bool) -> str:
     patterns = kind.table.patterns
     symbols = symbols_of(patterns[rng.integers(len(patterns))], kind.country.alphabet)
     letters = _sample_letters(kind.table.letters, symbols.count("L"), rng)
@@ -351,22 +354,23 @@ def _draw_text(kind: PlateKind, rng: Generator) -> str:
         places = [index for index, char in enumerate(chars) if char in kind.table.letters]
         chars[places[rng.integers(len(places))]] = rare[rng.integers(len(rare))]
     if region_at >= 0:
-        chars.insert(region_at, _sample_region(kind, rng))
+        chars.insert(region_at, _sample_region(kind, rng, repeats))
     return "".join(chars)
 
 
-def sample_text(rng: Generator, kind: str = CAR) -> str:
+def sample_text(rng: Generator, kind: str = CAR, repeats: bool = False) -> str:
     """Draw the text of a plate of a kind, a key of ``KINDS``, such as "H002EX71".
 
     It follows one of its format's patterns; codes that are in use and busy regions are frequent,
-    and rare letters are rare.
+    and rare letters are rare. With `repeats`, codes that repeat a digit are frequent, too: three
+    narrow equal digits leave a recognizer little between them.
 
     Raises:
         ValueError: There is no such kind.
     """
     plate_kind = kind_named(kind)
     for _ in range(_TRIES):
-        text = _draw_text(plate_kind, rng)
+        text = _draw_text(plate_kind, rng, repeats)
         if any(expression.fullmatch(text) for expression in plate_kind.format.patterns):
             return text
     raise ValueError(f"{kind}: no text out of {_TRIES} follows its patterns, the last is {text!r}")

@@ -34,8 +34,6 @@ CAPITALS_PX, PAD_PX = 96, 12
 _TABLES = tables_of(__file__)
 _DIGITS = "0123456789"
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
-# Many countries leave out what looks like a digit.
-_LETTER_ODDS = np.array([0.35 if char in "IOQ" else 1.0 for char in _LETTERS])
 _REPEAT_SHARE = 0.1
 _TWO_LINES = 0.22
 # Of plates as the Americas have them: a word above low characters, which fill the plate's width.
@@ -43,6 +41,8 @@ _AMERICAN_SHARE = 0.2
 # Of typefaces that are made up, and of those whose O and 0, or I and 1, are one shape.
 _BLOCK_SHARE = 0.4
 _SAME_SHAPE_SHARE = 0.15
+# Of rows with gaps: dashes, seals, dots, nothing.
+_DASHED, _SEALED = 0.2, 0.7
 _BAND, _WHITE = (25, 60, 155), (240, 240, 240)
 _STAR = (235, 200, 30)
 
@@ -100,7 +100,7 @@ def sample_latin(rng: Generator) -> LatinPlate:
 def _character(symbol: str, rng: Generator) -> str:
     if symbol == "#" or (symbol == "*" and rng.random() < 0.5):
         return _DIGITS[rng.integers(10)]
-    return _LETTERS[rng.choice(26, p=_LETTER_ODDS / _LETTER_ODDS.sum())]
+    return _LETTERS[rng.integers(26)]
 
 
 def paint_latin(plate: LatinPlate, rng: Generator, px_per_mm: float) -> tuple[Image, Mask]:
@@ -214,7 +214,10 @@ class _Painter:
         }
         if rng.random() < 0.35:
             widths = dict.fromkeys(widths, max(widths.values()))
-        between, widths[" "] = tall * self.between(0.08, 0.24), tall * self.between(0.1, 0.75)
+        mark = rng.random()
+        sealed = _DASHED <= mark < _SEALED
+        between = tall * self.between(0.08, 0.24)
+        widths[" "] = tall * self.between(0.35 if sealed else 0.1, 0.75)
         total = sum(widths[char] + between for char in row) - between
         room = x1 - x0 - 2 * side
         fit = room / total
@@ -223,7 +226,7 @@ class _Painter:
         # Characters that would be narrower than this are lower instead.
         rise = min(1.0, fit / 0.6)
         top, tall = top + (1 - rise) * tall / 2, rise * tall
-        x, mark = x0 + side + (room - total * fit) * self.between(0.3, 0.7), rng.random()
+        x = x0 + side + (room - total * fit) * self.between(0.3, 0.7)
         dots = 0.9 if self.width < 4 * self.height else 0.8
         for char in row:
             step = widths[char] * fit
@@ -232,16 +235,16 @@ class _Painter:
                 high, wide = np.array(masks[char].shape) * unit * (rise, stretch * fit)
                 off_x, off_y = rng.normal(0, 0.6 * unit, 2) - (0, PAD_PX * unit * rise)
                 self.stamp(self.ink, masks[char], middle + off_x, top + off_y, wide, high)
-            elif mark < 0.2:
+            elif mark < _DASHED:
                 thick = tall * self.between(0.06, 0.13)
                 long = thick if rng.random() < 0.5 else min(step, 0.35 * tall)
                 y = top + (tall - thick) / 2
                 self.fill(self.ink, (middle - long / 2, y, middle + long / 2, y + thick), 255)
             elif mark < 0.45:
-                radius = 0.42 * min(step, 0.5 * tall)
+                radius = min(0.48 * step, tall * self.between(0.16, 0.32))
                 self.seal(middle, top + tall * self.between(0.25, 0.75), radius)
-            elif mark < 0.7:  # one above the other, often with a dash between
-                radius = min(0.42 * step, 0.2 * tall)
+            elif mark < _SEALED:  # one above the other, often with a dash between
+                radius = min(0.48 * step, tall * self.between(0.16, 0.27))
                 for share in (0.22, 0.78):
                     self.seal(middle, top + share * tall, radius)
                 if rng.random() < 0.5:
@@ -260,7 +263,14 @@ class _Painter:
         colour = seals[self.rng.integers(len(seals))] + self.rng.normal(0, 20, 3)
         self.dot(self.rgb, x, y, radius, colour)
         if self.rng.random() < 0.6:
-            self.dot(self.rgb, x, y, radius / 2, colour + self.rng.normal(0, 70, 3))
+            inner = radius * self.between(0.4, 0.8)
+            self.dot(self.rgb, x, y, inner, colour + self.rng.normal(0, 70, 3))
+        # What is printed on them is too small to be read, and mustn't be taken for a character.
+        tone = np.clip(colour + self.rng.normal(0, 110, 3), 0, 255).tolist()
+        ends = (x, y) + radius * self.rng.uniform(-0.6, 0.6, (self.rng.integers(0, 7), 2, 2))
+        for start, end in np.rint(ends * self.scale * 16).astype(int).tolist():
+            thick = max(1, round(0.15 * radius * self.scale))
+            cv2.line(self.rgb, start, end, tone, thick, cv2.LINE_AA, 4)
 
     def coat_of_arms(self, x: float, y: float, half: float) -> None:
         corners = np.array(((-0.8, -1), (0.8, -1), (0.8, 0.2), (0, 1.1), (-0.8, 0.2)))

@@ -97,7 +97,7 @@ def sample_design(kind: str, rng: Generator, text: str = "") -> Design:
         rows, size = look.rows, look.size_mm
     else:
         look = kind_named(kind)
-        rows, size = look.rows(text or sample_text(rng, kind)), look.smallest_mm
+        rows, size = look.rows(text or sample_text(rng, kind, repeats=True)), look.smallest_mm
     return Design(tuple(row.replace(" ", "") for row in rows), size, look)
 
 

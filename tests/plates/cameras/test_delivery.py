@@ -163,11 +163,10 @@ def test_what_plate_recognizer_stream_sends(store, receiver):
     assert json.loads(fields["json"].get_payload(decode=True)) == message
     assert fields["upload"].get_payload(decode=True) == b"jpeg"
     assert fields["upload"].get_filename() == "0199-1.jpg"
-    hook, data = message["hook"], message["data"]
     picture = {"filename": "gate-1_screenshots/0199-1.jpg"}
-    url = receiver.url + "hook"
-    assert hook == {"target": url, "id": "gate-1", "event": "recognition", **picture}
-    local = datetime.fromisoformat(data.pop("timestamp_local"))
+    hook = {"target": receiver.url + "hook", "id": "gate-1", "event": "recognition"}
+    assert message["hook"] == hook | picture
+    local = datetime.fromisoformat((data := message["data"]).pop("timestamp_local"))
     assert local == datetime(2026, 1, 31, 12, 0, 2, 250_000, UTC)
     (result,) = data.pop("results")
     assert data == {"camera_id": "gate-1", "timestamp": "2026-01-31T12:00:02.250000Z", **picture}

@@ -112,5 +112,4 @@ def test_the_documents_have_every_setting_as_it_is():
     assert "| `PLATES_PORT` | Port to listen on; 0 takes a free one. | `8080` |" in table
     page = (ROOT / "docs" / "operating.md").read_text(encoding="utf-8")
     assert table in page, "paste what `.venv/bin/plates config table` prints"
-    # Nothing of where this was made.
-    assert str(ROOT) not in table
+    assert str(ROOT) not in table, "where this was made"
