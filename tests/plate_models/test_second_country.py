@@ -63,10 +63,10 @@ def train() -> Reader:
     reader.stn.eval()
     rng = np.random.default_rng(0)
     optimizer = torch.optim.AdamW(p for p in net.parameters() if p.requires_grad)
-    batches = [render_batch(rng, 24, EASY, COUNTRY.alphabet) for _ in range(20)]
-    steps = 60
+    batches = [render_batch(rng, 24, EASY, COUNTRY.alphabet) for _ in range(40)]
+    steps = 120
     for step in range(steps):
-        optimizer.param_groups[0]["lr"] = 2.5e-3 * (1 - step / steps)
+        optimizer.param_groups[0]["lr"] = 6e-3 * (1 - step / steps)
         batch = batches[step % len(batches)]
         logits, _ = reader(to_input(batch.images), torch.from_numpy(batch.lines))
         loss = text_loss(logits, batch)
