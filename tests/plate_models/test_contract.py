@@ -179,10 +179,8 @@ def test_model_info_names_the_weights_the_device_and_the_size(tmp_path, monkeypa
     # Who asks for probabilities is told how to make texts of them.
     wanted |= {contract.LOG_PROBS}
     (info,) = contract.outputs_of([], PHOTO, origin, wanted, spent)[contract.MODEL_INFO]
-    assert json.loads(info)["decoding"] == {
-        "spec": {"alphabet": "ABC"},
-        "calibration": {"temperature": 2},
-    }
+    decoding = {"spec": {"alphabet": "ABC"}, "calibration": manifest["calibration"]}
+    assert json.loads(info)["decoding"] == decoding
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
     with pytest.raises(RuntimeError, match="GPU"):
         contract.device_of(args)

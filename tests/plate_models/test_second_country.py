@@ -34,14 +34,13 @@ SPECS = Specs(
 )
 # Clean plates in good light: a few seconds have to do.
 CLEAN = dict.fromkeys(("hidden_share", "worn_share", "dirty_share", "snowy_share"), 0)
-STRAIGHT = dict.fromkeys(("steep_share", "tilt_share", "infrared_share", "sloppy_share"), 0)
 EASY = CropStyle(
     (("xx.car", 0.6), ("xx.moped", 0.4)),
     width_px=(110, 200),
     two_line_width_px=(80, 130),
     plate=PlateStyle(screw_shares=(0.5, 0), **CLEAN),
     photo=PhotoStyle(dark_share=0, glare_share=0, motion_share=0, noise=(0.4, 3)),
-    **STRAIGHT,
+    **dict.fromkeys(("steep_share", "tilt_share", "infrared_share", "sloppy_share"), 0),
 )
 
 
@@ -64,10 +63,8 @@ def train() -> Reader:
     rng = np.random.default_rng(0)
     optimizer = torch.optim.AdamW(p for p in net.parameters() if p.requires_grad)
     batches = [render_batch(rng, 24, EASY, COUNTRY.alphabet) for _ in range(40)]
-    steps = 120
-    for step in range(steps):
-        optimizer.param_groups[0]["lr"] = 6e-3 * (1 - step / steps)
-        batch = batches[step % len(batches)]
+    for step, batch in enumerate(3 * batches):
+        optimizer.param_groups[0]["lr"] = 6e-3 * (1 - step / (3 * len(batches)))
         logits, _ = reader(to_input(batch.images), torch.from_numpy(batch.lines))
         loss = text_loss(logits, batch)
         optimizer.zero_grad()

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from scripted import ALPHABET, frame_at, log_probs_of, seen
+from scripted import ALPHABET, frame_at, seen
 
 from plates.cameras.events import Model, Stream
 from plates.cameras.fusion import Reader
@@ -64,11 +64,12 @@ def test_a_car_that_approaches_is_one_pass(fps):
 
 def test_weights_of_another_alphabet_begin_a_new_pass():
     def script(second, _end=6):
+        plate = seen(CAR, (400, 400))
         if second < 3:
-            return [seen(CAR, (400, 400))]
+            return [plate]
         # Its last character is unknown from now on.
         passes.reader = Reader(spec=replace(passes.reader.spec, alphabet=ALPHABET[:-1]))
-        return [replace(seen(CAR, (400, 400)), log_probs=np.delete(log_probs_of(CAR), -2, axis=0))]
+        return [replace(plate, log_probs=np.delete(plate.log_probs, -2, axis=0))]
 
     passes = passes_of()
     assert texts(run(passes, script)) == [CAR, CAR]

@@ -58,6 +58,5 @@ def test_frames_are_read_as_in_process_whichever_way_their_pixels_go(server):
     assert segments() == before
     assert ways[0].model.weights.startswith("sha256:")
     # Nothing of the model repository is read: Triton may be elsewhere.
-    config = nets.config
-    here = Reader(config.grammar, config.calibration, config.specs.recognizer)
-    assert ways[0].reader == here
+    grammar, calibration = nets.config.grammar, nets.config.calibration
+    assert ways[0].reader == Reader(grammar, calibration, nets.config.specs.recognizer)
