@@ -6,7 +6,7 @@ and nothing that is here may change.
 
 import json
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -229,7 +229,7 @@ def outputs_of(
         outputs[LOG_PROBS] = ctc.stack([plate.log_probs for plate in plates])
     if MODEL_INFO in wanted:
         info = {
-            **asdict(origin),
+            **vars(origin),
             "image": {"width": photo.shape[1], "height": photo.shape[0]},
             **({} if timing_ms is None else {"timing_ms": dict(timing_ms)}),
         }

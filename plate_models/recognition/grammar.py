@@ -19,8 +19,8 @@ GROUNDS = ("white", "yellow", "blue", "black", "red")
 # every text, ground and number of lines: what is less plausible than it, is unknown.
 _UNKNOWN_WEIGHT = 0.02
 _RARE_LETTER = 0.05
-# By so much the recognizer was trained on fewer of I, O and Q than of other letters, because most
-# countries leave them out (latin.py).
+# By so much most of the recognizer's training had fewer of I, O and Q than of other letters; its
+# last part has as many, but with 1 here fewer real plates are readable.
 _COMMON_LETTER = 1 / 0.35
 _UNLISTED_REGION = 0.05
 _OTHER_LINES = 0.02
