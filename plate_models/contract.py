@@ -5,7 +5,7 @@ and nothing that is here may change.
 """
 
 import json
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -220,13 +220,7 @@ def outputs_of(
     ``model_info`` has one row of JSON, with the milliseconds by stage where they are given, and
     with what decodes ``log_probs`` where these are wanted.
     """
-    outputs = {
-        name: _array(list(map(value_of, plates)), dtype, *shape)
-        for name, (value_of, dtype, shape) in OUTPUTS.items()
-        if name in wanted
-    }
-    if LOG_PROBS in wanted:
-        outputs[LOG_PROBS] = ctc.stack([plate.log_probs for plate in plates])
+    outputs = arrays_of(plates, wanted)
     if MODEL_INFO in wanted:
         info = {
             **vars(origin),
@@ -236,6 +230,18 @@ def outputs_of(
         if LOG_PROBS not in wanted:
             del info["decoding"]
         outputs[MODEL_INFO] = np.array([json.dumps(info)], np.object_)
+    return outputs
+
+
+def arrays_of(plates: Sequence[Plate], wanted: Collection[str]) -> dict[str, Array]:
+    """As `outputs_of`, but for ``model_info``."""
+    outputs = {
+        name: _array(list(map(value_of, plates)), dtype, *shape)
+        for name, (value_of, dtype, shape) in OUTPUTS.items()
+        if name in wanted
+    }
+    if LOG_PROBS in wanted:
+        outputs[LOG_PROBS] = ctc.stack([plate.log_probs for plate in plates])
     return outputs
 
 

@@ -52,12 +52,14 @@ class PipelineConfig:
             boxes with too little text for a plate are left out, and texts that are not of home
             are not readable in them. Frames of a camera, which are joined later, want each plate
             as one crop shows it, and all of them.
+        square_pixels: The photo isn't stretched, so that a plate's proportions tell of its format.
     """
 
     specs: Specs = DEFAULTS
     grammar: Grammar = DEFAULT_GRAMMAR
     calibration: Calibration = UNCALIBRATED
     still: bool = True
+    square_pixels: bool = True
 
     @classmethod
     def of(cls, specs: Specs, calibration: Calibration) -> "PipelineConfig":
@@ -272,6 +274,8 @@ def choose_readings(
     `further` are N lists of log-probabilities of further views, or none; see `choose_reading`.
     """
     context = config.grammar, config.calibration, config.specs.recognizer
-    evidence = evidence_of(predictions.crops, lines, predictions.colourless)
+    evidence = evidence_of(predictions.crops, predictions.quads, lines, predictions.colourless)
+    if not config.square_pixels:
+        evidence = [each._replace(aspect=None) for each in evidence]
     rows = zip(predictions.log_probs, evidence, further or [()] * len(evidence), strict=True)
     return [choose_reading(log_probs, seen, *context, views) for log_probs, seen, views in rows]

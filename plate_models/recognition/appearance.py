@@ -35,14 +35,47 @@ _YELLOW = (1.5, 6.5, -4.4)
 # Odds of blue or red against black: per unit of chroma beyond the least that counts.
 _CHROMA_SLOPE = 16.0
 _LEAST_CHROMA = 0.17
+# A blue band along the top: the rows that it covers for sure, as shares of the height, and its odds
+# per unit of chroma beyond the least that counts.
+_BAND = (0.04, 0.15)
+_BAND_SLOPE = 40.0
+_LEAST_BAND = 0.11
 # No photo is clear enough to rule a colour out; each keeps this share's part.
 _DOUBT = 0.05
 
 
-def evidence_of(plates: ArrayLike, lines: Iterable[int], colourless: bool) -> list[Evidence]:
-    """What is seen of rectified plates, (N, H, W, 3) uint8 RGB, beside their texts."""
-    grounds = ground_likelihoods(plates, colourless)
-    return [Evidence(count, ground) for count, ground in zip(lines, grounds, strict=True)]
+def evidence_of(
+    plates: ArrayLike, quads: ArrayLike, lines: Iterable[int], colourless: bool
+) -> list[Evidence]:
+    """What is seen of N plates beside their texts.
+
+    Rectified they are (N, H, W, 3) uint8 RGB; the (N, 4, 2) quads are parallelograms, TL, TR, BR,
+    BL in the photo's pixels.
+    """
+    corners = np.asarray(quads, np.float64)
+    across, down = (np.linalg.norm(corners[:, end] - corners[:, 0], axis=1) for end in (1, 3))
+    aspects = np.maximum(across, 1) / np.maximum(down, 1)
+    grounds, bands = ground_likelihoods(plates, colourless), top_bands(plates, colourless)
+    return list(map(Evidence, lines, grounds, aspects.tolist(), bands))
+
+
+def top_bands(plates: ArrayLike, colourless: bool) -> list[float]:
+    """How likely a blue band runs along the top of rectified plates, (N, H, W, 3) uint8 RGB.
+
+    All are 1/2 in a colourless photo, and none is beyond 1/20 or 19/20.
+    """
+    pixels = np.asarray(plates)
+    if colourless or not len(pixels):
+        return [0.5] * len(pixels)
+    height, width = pixels.shape[1:3]
+    inner = pixels[:, :, round(_MARGIN_HW[1] * width) : -round(_MARGIN_HW[1] * width)]
+    first, last = (round(share * height) for share in _BAND)
+    top = inner[:, first:last].mean(axis=(1, 2))
+    ground = np.quantile(inner[:, 2 * last :: 4, ::4], 0.8, axis=(1, 2))
+    share = top / np.maximum(ground, _NOISE)
+    odds = _BAND_SLOPE * (share[:, 2] - share[:, 0] - _LEAST_BAND)
+    bands: list[float] = np.clip(_sigmoid(odds), _DOUBT, 1 - _DOUBT).tolist()
+    return bands
 
 
 def ground_likelihoods(plates: ArrayLike, colourless: bool = False) -> list[dict[str, float]]:

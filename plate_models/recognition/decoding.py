@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from typing import NamedTuple
 
 import numpy as np
 
@@ -18,12 +19,13 @@ _NEGLIGIBLE = 1e-3
 LENGTHS = range(3, 11)  # of plates' texts
 
 
-@dataclass(frozen=True)
-class Evidence:
-    """What is seen of a plate beside its text."""
+class Evidence(NamedTuple):
+    """What is seen of a plate beside its text, as `Grammar.judge` takes it; None is not known."""
 
     lines: int = 1
-    ground: Mapping[str, float] | None = None  # `appearance.ground_likelihoods`; None: not known
+    ground: Mapping[str, float] | None = None
+    aspect: float | None = None
+    top_band: float | None = None
 
 
 ONE_LINE = Evidence()
@@ -116,7 +118,7 @@ def choose(
             return Reading("", 0.0, False, UNKNOWN, (), ())
         candidates = _scored(_with_raw(ranked, seen.raw, spec.candidates), calibration)
         best, score = candidates[0]
-        format_name = known.judge(best, evidence.lines, evidence.ground)[0]
+        format_name = known.judge(best, *evidence)[0]
         at_home = country_of(format_name) == grammar.name
         least = calibration.readable_from if at_home else calibration.elsewhere_readable_from
         sure = score >= least and len(best) in LENGTHS
@@ -154,7 +156,7 @@ def _posteriors(
     weighted = [
         (p * weight, weight, text)
         for text, p in likelihoods.items()
-        for _, weight in [grammar.judge(text, evidence.lines, evidence.ground)]
+        for _, weight in [grammar.judge(text, *evidence)]
         if p > 0
     ]
     if not weighted:
@@ -177,7 +179,7 @@ def _characters(
     """
     alternatives = seen.alternatives(text)
     own = ctc.encode(text, alphabet)
-    weight = grammar.judge(text, evidence.lines, evidence.ground)[1]
+    weight = grammar.judge(text, *evidence)[1]
     weights = np.full(alternatives.shape, weight)
     places, classes = np.nonzero(
         alternatives > _NEGLIGIBLE * alternatives.sum(axis=1, keepdims=True)
@@ -185,7 +187,7 @@ def _characters(
     for place, index in zip(places.tolist(), classes.tolist(), strict=True):
         if index != own[place]:
             other = text[:place] + alphabet[index : index + 1] + text[place + 1 :]
-            weights[place, index] = grammar.judge(other, evidence.lines, evidence.ground)[1]
+            weights[place, index] = grammar.judge(other, *evidence)[1]
     weighted = alternatives * weights
     scores = weighted[np.arange(len(own)), own] / weighted.sum(axis=1)
     return tuple(zip(text, scores.tolist(), strict=True))

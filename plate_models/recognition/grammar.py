@@ -9,6 +9,7 @@ import string
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from math import exp, log
 from operator import itemgetter
 
 UNKNOWN = "unknown"
@@ -26,6 +27,9 @@ _UNLISTED_REGION = 0.05
 _OTHER_LINES = 0.02
 # No photo is so clear that the ground's colour rules a format out.
 _LEAST_GROUND = 0.02
+# Spread of the logarithm of width by height: plates are seen aslant, in holders, behind tow bars.
+_ASPECT_SPREAD = 0.15
+_LEAST_ASPECT = 0.1
 # A text's shape: its letters and digits without which ones they are.
 _TO_SHAPE = str.maketrans(string.digits + string.ascii_uppercase, 10 * "0" + 26 * "A")
 
@@ -65,6 +69,8 @@ class PlateFormat:
         regions: Region code to English name; a code that is not among them is less
             plausible. Where codes are not known there are none, or the whole country as "".
         native: Latin letters to those on the plate.
+        aspects: Width by height of its plates; none where it doesn't tell.
+        top_band: Whether a coloured band runs along their top.
     """
 
     name: str
@@ -77,6 +83,8 @@ class PlateFormat:
     common_letters: str
     regions: Mapping[str, str]
     native: Mapping[str, str]
+    aspects: tuple[float, ...]
+    top_band: bool
 
 
 @dataclass(frozen=True)
@@ -131,15 +139,21 @@ class Grammar:
         return replace(self, abroad=abroad, home=self)
 
     def judge(
-        self, text: str, lines: int | None = None, ground: Mapping[str, float] | None = None
+        self,
+        text: str,
+        lines: int | None = None,
+        ground: Mapping[str, float] | None = None,
+        aspect: float | None = None,
+        top_band: float | None = None,
     ) -> tuple[str, float]:
         """Name the likeliest format of a text, rows joined, and its plausibility.
 
         The ground is likelihoods of colours, of any scale; a colour that is not in it counts as
-        the least likely one. What contradicts the ground or the lines gets a small weight. The
-        format is "unknown" if none fits, or if the evidence speaks against all that do.
+        the least likely one. The aspect is width by height, the band's how likely there is one
+        along the top, in (0, 1). What contradicts them gets a small weight. The format is
+        "unknown" if none fits, or if the evidence speaks against all that do.
         """
-        beliefs = _beliefs(self, lines, tuple(ground.items()) if ground else ())
+        beliefs = _beliefs(self, lines, tuple((ground or {}).items()), aspect, top_band)
         for grammar in filter(None, (self.home or self, self.abroad)):
             matches = _matches(grammar, text)
             found = ((m.format.name, m.weight * beliefs[m.format.name]) for m in matches)
@@ -167,7 +181,11 @@ class Grammar:
 
 @lru_cache(maxsize=64)
 def _beliefs(
-    grammar: Grammar, lines: int | None, ground: tuple[tuple[str, float], ...]
+    grammar: Grammar,
+    lines: int | None,
+    ground: tuple[tuple[str, float], ...],
+    aspect: float | None,
+    top_band: float | None,
 ) -> dict[str, float]:
     """How far each format is believed before the text is read; 1 for home's likeliest."""
     likelihoods = dict(ground)
@@ -177,6 +195,11 @@ def _beliefs(
         belief = each.weight * (1.0 if lines in (None, each.lines) else _OTHER_LINES)
         if most > 0:
             belief *= max(likelihoods.get(each.ground, least) / most, _LEAST_GROUND)
+        if aspect and top_band and each.aspects:
+            off = min(abs(log(aspect / own)) for own in each.aspects) / _ASPECT_SPREAD
+            belief *= max(exp(-(off**2) / 2), _LEAST_ASPECT)
+            band = top_band if each.top_band else 1 - top_band
+            belief *= band / max(top_band, 1 - top_band)
         beliefs[each.name] = belief
     highest = max(beliefs[each.name] for each in grammar.formats)
     return {name: min(belief / highest, 1.0) for name, belief in beliefs.items()}

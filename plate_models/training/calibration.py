@@ -89,7 +89,7 @@ def calibrate(
     # Numbered, so that a crop does not depend on the number of processes; no seed of a training
     # uses spawn keys.
     blocks = [(part, place, size) for part in range(2) for place, size in enumerate(sizes)]
-    found = map_ahead(partial(_read_block, weights=weights, seed=seed), blocks, workers)
+    found = map_ahead(partial(_read_block, weights=weights, seed=seed), workers, blocks)
     read = list(tqdm(found, "crops", len(blocks), unit="block", disable=None))
     halves = read[: len(sizes)], read[len(sizes) :]
     fit, measured = (pd.concat(half, ignore_index=True) for half in halves)
@@ -173,6 +173,7 @@ def read_crop(crop: CropSample, modules: Modules) -> Reading:
     found = torch.zeros(1, specs.detector.max_candidates, 6)
     found[0, 0] = torch.tensor([*box, 0.9, crop.lines - 1])
     config = PipelineConfig.of(specs, Calibration(elsewhere_readable_from=0.0))
+    config = replace(config, square_pixels=False)
     nets = modules.rectify, modules.recognize
     (plate,) = read_plates(photo, lambda _: found, *nets, config)
     return plate.reading

@@ -1,19 +1,14 @@
-"""Work done by other processes, a little ahead of what reads its results."""
+"""Work done by other processes."""
 
 import multiprocessing
 import os
-from collections import deque
 from collections.abc import Callable, Generator, Iterable
-from concurrent.futures import Future, ProcessPoolExecutor
-from typing import TypeVar
+from concurrent.futures import ProcessPoolExecutor
+from typing import Any, TypeVar
 
 import cv2
 
-Item = TypeVar("Item")
 Result = TypeVar("Result")
-
-# Results that may wait for each worker.
-_AHEAD = 4
 
 
 def start_pool(workers: int) -> ProcessPoolExecutor:
@@ -23,26 +18,17 @@ def start_pool(workers: int) -> ProcessPoolExecutor:
 
 
 def map_ahead(
-    function: Callable[[Item], Result], items: Iterable[Item], workers: int
+    function: Callable[..., Result], workers: int, *arguments: Iterable[Any]
 ) -> Generator[Result]:
-    """Call a function of a module for each item, in other processes; yields in their order.
+    """As `map`, with a function of a module, in other processes.
 
     Each worker is a process of one thread; 0 workers means this process.
     """
-    if not workers:
-        yield from map(function, items)
-        return
-    pool = start_pool(workers)
-    waiting: deque[Future[Result]] = deque()
-    try:
-        for item in items:
-            waiting.append(pool.submit(function, item))
-            if len(waiting) >= _AHEAD * workers:
-                yield waiting.popleft().result()
-        while waiting:
-            yield waiting.popleft().result()
-    finally:
-        pool.shutdown(cancel_futures=True)
+    if workers:
+        with start_pool(workers) as pool:
+            yield from pool.map(function, *arguments)
+    else:
+        yield from map(function, *arguments)
 
 
 def _use_one_thread() -> None:

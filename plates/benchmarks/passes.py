@@ -56,18 +56,18 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> Report:
-    numbered = [(kind, number) for number in range(arguments.films) for kind in FILM_KINDS]
-    judged = map_ahead(measure, numbered, usable_cores())
-    shown = tqdm(judged, "films", len(numbered), disable=None)
+    films = [(kind, number) for number in range(arguments.films) for kind in FILM_KINDS]
+    judged = map_ahead(measure, usable_cores(), *zip(*films, strict=True))
+    shown = tqdm(judged, "films", len(films), disable=None)
     return summarize([row for rows in shown for row in rows])
 
 
-def measure(numbered: tuple[str, int]) -> Rows:
+def measure(kind: str, number: int) -> Rows:
     """Render a film of a kind and number, and judge what a camera reports that sees it."""
     import torch
 
     torch.set_num_threads(1)
-    film, (nets, reader) = render_film(*numbered), _nets_and_reader()
+    film, (nets, reader) = render_film(kind, number), _nets_and_reader()
     plates = [
         seen_plates(nets.read(torch.from_numpy(frame), still=False), frame[..., ::-1])
         for frame in film.frames()

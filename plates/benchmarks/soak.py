@@ -2,8 +2,8 @@
 
 Photos of several sizes, hostile files, malformed forms, clients that disconnect, polls of
 /metrics: at a moderate rate. Every few seconds the memory, the open files and the shared memory
-of all processes of the service are measured, and drawn in --plot. First all are sent for a minute
-in the order of their size, several at a time, so that pools are as large as they will ever be.
+of all processes of the service are measured; --json keeps them. First all are sent for a minute in
+the order of their size, several at a time, so that pools are as large as they will ever be.
 
 Floors, after the first third of the time: resident memory, shared memory and open files do not
 grow; that is, the 95 % interval of their slope reaches down to zero, or lies below 1 % of their
@@ -13,7 +13,6 @@ level per hour. No answer that is not expected, and no process that ends or star
 import argparse
 import asyncio
 import random
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -48,24 +47,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_service(parser)
     add_number(parser, "--minutes", 20.0, "of load", least=0.01)
     add_number(parser, "--rate", 6.0, "requests per second", least=0.01)
-    plot = Path("build/bench/soak.png")
-    text = f"memory over time, by process (default: {plot})"
-    parser.add_argument("--plot", type=Path, metavar="FILE.png", default=plot, help=text)
 
 
 def run(arguments: argparse.Namespace) -> Report:
-    from matplotlib.figure import Figure
-
     if arguments.url and arguments.pid is None:
         raise CommandError("--url needs --pid: without it there is no memory to measure")
-    arguments.plot.parent.mkdir(parents=True, exist_ok=True)  # Not only after the load.
     with service(arguments.url, arguments.pid) as serving:
         rows, samples = asyncio.run(soak(serving, arguments.minutes * 60, arguments.rate))
     table = pandas.DataFrame(samples)
-    picture = Figure(figsize=(12, 4.6), layout="constrained")
-    shown = table.drop(columns=[SHARED, FILES])
-    shown.plot(ax=picture.subplots(), x="at_s", grid=True, xlabel="s", ylabel="RSS in MiB")
-    picture.savefig(arguments.plot, dpi=110)
     came, trends = answers(rows), trends_of(table)
     unexpected = [row for row in came if not row["expected"]]
     gaps = warm(table).isna().any()

@@ -1,11 +1,13 @@
 """What is seen by a camera: frames, and the plates in one of them."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
+
+from plate_models.recognition.decoding import Evidence
 
 # How a frame's time is known: the camera's own clock, when it came in, or a recording's.
 Clock = Literal["rtcp", "arrival", "file"]
@@ -40,25 +42,23 @@ class SeenPlate:
         box: x0, y0, x1, y1 in the frame's pixels.
         quad: Corners TL, TR, BR, BL of the plate's own orientation, in the same pixels.
         detection_score: In [0, 1].
-        lines: Lines of text, 1 or 2.
         text: The frame's own reading, "" where it is unreadable.
         score: Calibrated probability that the best candidate is right.
         candidates: Texts with their scores, best first.
         log_probs: (C, T) float64, two rows joined, of which the reading was chosen.
         crop: (48, 188, 3) uint8 RGB, the rectified plate.
-        ground: Likelihoods of the ground's colours.
+        evidence: What is seen beside the text.
     """
 
     box: Box
     quad: Quad
     detection_score: float
-    lines: int
     text: str
     score: float
     candidates: tuple[tuple[str, float], ...]
     log_probs: NDArray[np.float64]
     crop: NDArray[np.uint8]
-    ground: Mapping[str, float]
+    evidence: Evidence
 
     @property
     def readable(self) -> bool:

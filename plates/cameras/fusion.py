@@ -4,7 +4,6 @@ What is joined is how likely each text is in each frame, not the frames' strings
 asked once, at the end, by the routine that chooses the text of a single photo.
 """
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
@@ -30,6 +29,8 @@ _ENOUGH_PX = 120.0
 _ALWAYS_SHARED, _SCALE, _WAY = 0.5, 0.2, 1.0
 # A text less likely than this in a frame isn't respelled.
 _RESPELLED_FROM = 1e-3
+# Letters that are one shape with a digit.
+_ALIKE = str.maketrans("OIB", "018")
 # Frames that are kept of a pass, and texts that are remembered with each.
 _MOST_FRAMES, _MOST_TEXTS = 12, 500
 
@@ -136,9 +137,8 @@ class _Frame:
         self.alternatives = lru_cache(maxsize=4)(
             partial(ctc.character_alternatives, plate.log_probs, alphabet=self._alphabet)
         )
-        top_left, top_right, bottom_right, bottom_left = np.array(plate.quad)
-        across = (top_right - top_left + bottom_right - bottom_left) / 2
-        width = max(float(np.hypot(*across)), 1.0)
+        top_left, top_right = np.array(plate.quad[:2])
+        width = max(float(np.hypot(*(top_right - top_left))), 1.0)
         self.view = (log(width), *np.mean(plate.quad, axis=0).tolist())
         self.worth = min(width / _ENOUGH_PX, 1.0) * max(beam.values(), default=0.0) ** 0.5
 
@@ -196,12 +196,12 @@ def _likelihoods(
 def _join(each: ctc.Array, texts: Sequence[str], weights: ctc.Array) -> ctc.Array:
     """(M,): logarithms of M texts' joint likelihoods, up to a constant, of (N, M) of N frames.
 
-    O and 0 are one shape, and what the recognizer takes it for isn't observed anew in each
-    frame: between two such spellings the frames together count for one. Else many would outvote
-    the grammar, which knows.
+    O and 0 are one shape, and so are I and 1, B and 8: what the recognizer takes it for isn't
+    observed anew in each frame, and between two such spellings the frames together count for
+    one. Else many would outvote the grammar, which knows.
     """
     numbers: dict[str, int] = {}
-    shapes = np.array([numbers.setdefault(t.replace("O", "0"), len(numbers)) for t in texts])
+    shapes = np.array([numbers.setdefault(t.translate(_ALIKE), len(numbers)) for t in texts])
     alike = (shapes[:, None] == shapes).astype(np.float64)
     shape, spelling = np.log(each @ alike + _FLOOR), np.log(each + _FLOOR)
     joint: ctc.Array = weights @ shape + weights / max(weights.sum(), 1.0) @ (spelling - shape)
@@ -209,12 +209,12 @@ def _join(each: ctc.Array, texts: Sequence[str], weights: ctc.Array) -> ctc.Arra
 
 
 def _evidence(frames: Sequence[_Frame], weights: ctc.Array) -> Evidence:
-    """Lines by weighted majority; colours as one observation, for the light is the same."""
-    lines: Counter[int] = Counter()
-    for frame, weight in zip(frames, weights.tolist(), strict=True):
-        lines[frame.plate.lines] += weight
-    grounds = np.array([[frame.plate.ground[colour] for colour in GROUNDS] for frame in frames])
+    """Lines by weighted majority; the rest as one observation, for the light is the same."""
+    seen = [frame.plate.evidence for frame in frames]
+    two_lines = weights @ np.array([each.lines == 2 for each in seen]) > weights.sum() / 2
+    grounds = np.array([[(each.ground or {})[one] for one in GROUNDS] for each in seen])
     mean = np.exp(weights @ np.log(grounds) / weights.sum())
-    return Evidence(
-        max(lines, key=lines.__getitem__), dict(zip(GROUNDS, mean.tolist(), strict=True))
-    )
+    looks = np.array([(each.aspect, each.top_band) for each in seen], np.float64)
+    aspect, band = np.average(looks, axis=0, weights=weights).tolist()
+    ground = dict(zip(GROUNDS, mean.tolist(), strict=True))
+    return Evidence(1 + int(two_lines), ground, aspect, band)

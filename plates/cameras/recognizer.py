@@ -14,7 +14,7 @@ from tritonclient.utils import InferenceServerException
 from api.settings import Settings
 from api.triton import CHANNEL_OPTIONS
 from plate_models.formats import grammar_of
-from plate_models.recognition.appearance import ground_likelihoods
+from plate_models.recognition.appearance import evidence_of
 from plate_models.recognition.calibration import Calibration
 from plate_models.spec import TENSORS, RecognizerSpec, spec_from_json
 from plates.cameras.events import Model
@@ -129,7 +129,8 @@ class _SharedPixels:
 
 
 def _from_outputs(found: Mapping[str, NDArray[Any]], image: NDArray[np.uint8]) -> list[SeenPlate]:
-    grounds = ground_likelihoods(found["crops"], _is_colourless(image))
+    shown = found["crops"], found["quads"], found["lines"].ravel().tolist()
+    evidence = evidence_of(*shown, _is_colourless(image))
     texts, candidates = (
         np.char.decode(found[name].astype(np.bytes_)).tolist()
         for name in (TENSORS.texts, "candidates")
@@ -140,7 +141,6 @@ def _from_outputs(found: Mapping[str, NDArray[Any]], image: NDArray[np.uint8]) -
             box=tuple(found[TENSORS.coordinates][row].tolist()),
             quad=tuple((x, y) for x, y in found["quads"][row].tolist()),
             detection_score=float(found["detection_scores"][row]),
-            lines=int(found["lines"][row]),
             text=texts[row][0],
             score=float(found["text_scores"][row]),
             candidates=tuple(
@@ -148,7 +148,7 @@ def _from_outputs(found: Mapping[str, NDArray[Any]], image: NDArray[np.uint8]) -
             ),
             log_probs=found["log_probs"][row].astype(np.float64),
             crop=found["crops"][row],
-            ground=grounds[row],
+            evidence=evidence[row],
         )
         for row in range(len(texts))
     ]
@@ -156,24 +156,9 @@ def _from_outputs(found: Mapping[str, NDArray[Any]], image: NDArray[np.uint8]) -
 
 def seen_plates(plates: "Sequence[Plate]", image: NDArray[np.uint8]) -> list[SeenPlate]:
     """Take over the plates that `pipeline.read_plates` found in (H, W, 3) uint8 BGR."""
-    if not plates:
-        return []
-    grounds = ground_likelihoods(np.stack([plate.crop for plate in plates]), _is_colourless(image))
-    return [
-        SeenPlate(
-            box=plate.box,
-            quad=plate.quad,
-            detection_score=plate.detection_score,
-            lines=plate.lines,
-            text=plate.reading.text,
-            score=plate.reading.score,
-            candidates=plate.reading.candidates,
-            log_probs=plate.log_probs,
-            crop=plate.crop,
-            ground=ground,
-        )
-        for plate, ground in zip(plates, grounds, strict=True)
-    ]
+    from plate_models.contract import arrays_of  # it needs torch, and so do the plates
+
+    return _from_outputs(arrays_of(plates, _OUTPUTS), image)
 
 
 def _is_colourless(image: NDArray[np.uint8]) -> bool:

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from plate_models.recognition.appearance import ground_likelihoods
+from plate_models.recognition.appearance import evidence_of, ground_likelihoods
 from plate_models.recognition.grammar import GROUNDS
 from plate_models.spec import RECTIFIER
 
@@ -77,6 +77,18 @@ def test_grey_pictures_tell_the_polarity_alone(colour):
     assert len({found[name] for name in likely}) == len({found[name] for name in others}) == 1
     assert found[likely[0]] > 5 * found[others[0]]
     assert sum(found.values()) == pytest.approx(1)
+
+
+def test_proportions_and_a_band_along_the_top_are_seen():
+    plain, banded = drawn("white", (150, 140, 130)), drawn("white", (150, 140, 130))
+    banded[: HEIGHT // 5] = (10, 30, 80)
+    aslant, square = [(0, 0), (300, 30), (310, 130), (10, 100)], [(0, 0), (9, 0), (9, 9), (0, 9)]
+    pair = np.stack([plain, banded]), [aslant, square], [1, 2]
+    seen = evidence_of(*pair, colourless=False)
+    assert [each.lines for each in seen] == [1, 2]
+    assert [each.aspect for each in seen] == pytest.approx([3.0, 1.0], rel=0.01)
+    assert seen[0].top_band < 0.1 and seen[1].top_band > 0.9
+    assert [each.top_band for each in evidence_of(*pair, colourless=True)] == [0.5, 0.5]
 
 
 def test_a_batch_is_its_plates():

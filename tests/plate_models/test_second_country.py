@@ -139,9 +139,9 @@ name = "yy.cart"
 patterns = ["LL 'Z'## / ##"]
 ground = "white"
 never = ["00"]
+sizes_mm = [[200, 100]]
 
 [formats.plate]
-sizes_mm = [[200, 100]]
 typefaces = ["any.ttf"]
 """
 
@@ -154,7 +154,7 @@ def kinds_in(folder: Path, source: str, monkeypatch: pytest.MonkeyPatch) -> Mapp
 
 def test_a_plate_without_measured_places_is_short(tmp_path, monkeypatch):
     kind = kinds_in(tmp_path, SHORT, monkeypatch)["yy.cart"]
-    assert (kind.sizes_mm, kind.typefaces) == (((200, 100),), ("any.ttf",)) and not kind.layouts
+    assert kind.format.aspects == (2,) and kind.typefaces == ("any.ttf",) and not kind.layouts
     assert kind.rows("LRZ1220") == ("LR Z12", "20") and kind.smallest_mm == (200, 100)
     monkeypatch.setattr(kinds, "kind_named", lambda _: kind)
     rng = np.random.default_rng(0)
@@ -166,15 +166,16 @@ def test_a_plate_without_measured_places_is_short(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("old", "new", "reason"),
     [
-        ("sizes_mm", "speed = 1\nsizes_mm", r"yy\.toml: format 'yy\.cart': plate\.speed: Unexp"),
-        ("[200, 100]", "[200]", r"plate\.sizes_mm\[0\]\[1\]: Field required"),
+        ("typefaces", "speed = 1\ntypefaces", r"yy\.toml: format 'yy\.cart': plate\.speed: Unexp"),
+        ("[200, 100]", "[200]", r"formats\[0\]\.sizes_mm\[0\]\[1\]: Field required"),
         ('"any.ttf"', "3", r"plate\.typefaces\[0\]: expected a valid string, found 3"),
-        ("sizes_mm", 'band = "right"\nsizes_mm', r"plate\.band: expected 'left', 'top' or 'none'"),
-        ("sizes_mm", "looseness = -1\nsizes_mm", r"plate\.looseness: expected .* equal to 0"),
-        ("sizes_mm", 'busy_regions = ["Q"]\nsizes_mm', r"plate\.busy_regions: \['Q'\] are not in"),
-        ('sizes_mm = [[200, 100]]\ntypefaces = ["any.ttf"]', "", "expected either 'layouts' or"),
+        ("never", 'band = "right"\nnever', r"band: expected 'left', 'top' or 'none'"),
+        ("typefaces", "looseness = -1\ntypefaces", r"plate\.looseness: expected .* equal to 0"),
+        ("typefaces", 'busy_regions = ["Q"]\ntypefaces', r"plate\.busy_regions: \['Q'\] are not"),
+        ("sizes_mm = [[200, 100]]", "", "expected either 'layouts' or"),
         (
-            'sizes_mm = [[200, 100]]\ntypefaces = ["any.ttf"]',
+            'sizes_mm = [[200, 100]]\n\n[formats.plate]\ntypefaces = ["any.ttf"]',
+            "[formats.plate]\n"
             "layouts = [{ size_mm = [9, 9], serial = [], region = { centres = [1], foot = 9 } }]",
             r"yy\.toml: plate\.outlines: there are none of \['L', 'Z'\]",
         ),

@@ -20,6 +20,9 @@ from plate_models.spec import first_problem
 COUNTRIES = Path(__file__).resolve().parent
 
 _Text = Annotated[str, Field(min_length=1)]
+_Length = Annotated[float, Field(gt=0)]
+_Size = Annotated[tuple[_Length, _Length], Field(strict=False)]  # width and height
+_Band = Literal["left", "top", "none"]
 _Char = Annotated[str, Field(min_length=1, max_length=1)]
 TOKEN = re.compile(r"'(?P<literal>[^']+)'|[L#R/]|\s")
 
@@ -37,10 +40,12 @@ class _Country(_Table):
     look_alikes: list[_Text] = []
     common_letters: str = ""
     native: dict[_Char, _Char] = {}
+    sizes_mm: list[_Size] = []
+    band: _Band = "none"
 
 
 class FormatTable(_Table):
-    """A format as its file has it, with letters, region and native of the country."""
+    """A format as its file has it, with what it takes over from the country."""
 
     name: str
     patterns: Annotated[list[_Text], Field(min_length=1)]
@@ -52,6 +57,8 @@ class FormatTable(_Table):
     region: list[_Text] = []
     region_listed: bool = True
     native: dict[_Char, _Char] = {}
+    sizes_mm: list[_Size] = []  # of the country, as the band
+    band: _Band = "none"
     plate: dict[str, Any] | None = None  # for the renderer alone
 
 
@@ -159,7 +166,7 @@ def _spelled(region: str, digits: str, letters: str) -> str:
 
 def _format(table: FormatTable, country: _Country, regions: Mapping[str, str]) -> PlateFormat:
     place = f"format {table.name!r}"
-    for key in {"letters", "region"} - table.model_fields_set:
+    for key in {"letters", "region", "sizes_mm", "band"} - table.model_fields_set:
         setattr(table, key, getattr(country, key))
     table.native = country.native | table.native
     _check_letters(place, table, country.alphabet)
@@ -179,6 +186,8 @@ def _format(table: FormatTable, country: _Country, regions: Mapping[str, str]) -
         country.common_letters,
         regions if table.region_listed else {},
         table.native,
+        tuple(width / height for width, height in table.sizes_mm),
+        table.band == "top",
     )
 
 

@@ -100,12 +100,6 @@ def _as_filmed(pixels: Image, rng: Generator) -> Image:
     return through_codec(frames, codec, crf=str(factor))[-1]
 
 
-def render_numbered(numbered: tuple[str, int, str]) -> BenchmarkPhoto:
-    """As `render_photo`, of a kind, a number and a variant: for `map_ahead`."""
-    kind, index, variant = numbered
-    return render_photo(kind, index, variant=variant)
-
-
 def kind_of_film(index: int) -> str:
     """Every other film is of a Russian car's plate, the rest are of the others in turn."""
     others = [kind for kind in BENCHMARK_KINDS if kind != CAR]

@@ -28,7 +28,7 @@ from plate_models.training.synthetic.kinds import (
     sample_text,
 )
 
-FOREIGN = tuple(name for name, kind in KINDS.items() if kind.sizes_mm)
+FOREIGN = tuple(name for name, kind in KINDS.items() if kind.table.sizes_mm)
 _BOLDER_MM = (-1.2, -0.6, 0.0, 0.6)
 _JITTER_MM = 0.5
 # Of white sheets and white print; of black print.
@@ -77,8 +77,8 @@ def sample_design(kind: str, rng: Generator, text: str = "") -> Design:
     Raises ValueError: There is no such kind.
     """
     its, text = kind_named(kind), text or sample_text(rng, kind)
-    if its.sizes_mm:
-        width, height = size = its.sizes_mm[rng.integers(len(its.sizes_mm))]
+    if its.table.sizes_mm:
+        width, height = size = its.table.sizes_mm[rng.integers(len(its.table.sizes_mm))]
         screws = (0.25 * width, 9.0), (0.75 * width, 9.0), (0.25 * width, height - 9)
         return Design(text, its, size, _places(its, height)[2], screws)
     fitting = its.layouts_of(text)
@@ -88,7 +88,7 @@ def sample_design(kind: str, rng: Generator, text: str = "") -> Design:
 
 def _places(kind: PlateKind, height_mm: float) -> tuple[float, float, float]:
     """Width of the band on the left, height of what is above the text, and of a character."""
-    left, above = _BAND_MM * (kind.band == "left"), _ABOVE_MM * (kind.band != "left")
+    left, above = _BAND_MM * (kind.table.band == "left"), _ABOVE_MM * (kind.table.band != "left")
     return left, above, (height_mm - above) / kind.format.lines * _TALL[kind.format.lines - 1]
 
 
@@ -171,10 +171,10 @@ def _print_typeset(
     plate, white = _printed(ink, kind, rng)
     above_text = 0.2 * width, 0.2 * above, 0.8 * width, 0.8 * above
     on_left = 0.15 * left, 0.68 * height, 0.85 * left, 0.92 * height
-    tone = 0.04 if kind.band == "none" else 0.75
-    if kind.band != "none":
+    tone = 0.04 if kind.table.band == "none" else 0.75
+    if kind.table.band != "none":
         plate[:, :left], plate[:above] = _BLUE, _BLUE
-    _stamp(sign, kind.sign, font, bold, on_left if kind.band == "left" else above_text)
+    _stamp(sign, kind.sign, font, bold, on_left if kind.table.band == "left" else above_text)
     plate += (sign.astype(np.float32) / 255)[..., None] * (np.float32(tone) - plate)
     return plate, white
 

@@ -18,7 +18,7 @@ from plate_models.training.benchmark.photos import (
     VARIANTS,
     BenchmarkPhoto,
     render_clip,
-    render_numbered,
+    render_photo,
 )
 from plate_models.training.imaging import Floats, Image, apply_homography, box_corners, compress
 from plate_models.training.labels import (
@@ -188,7 +188,7 @@ def rendered(per_kind: int, workers: int) -> Iterator[Photo]:
         for kind in BENCHMARK_KINDS
         if not variant or index < few
     ]
-    made = map_ahead(render_numbered, numbered, workers)
+    made = map_ahead(render_photo, workers, *zip(*numbered, strict=True))
     for (kind, index, variant), photo in zip(numbered, made, strict=True):
         row = f"rendered {kind}" + (f", {variant}" if variant else "")
         yield (whole := _rendered(row, photo))
@@ -199,7 +199,7 @@ def rendered(per_kind: int, workers: int) -> Iterator[Photo]:
 
 def video(clips: int, workers: int) -> Iterator[Photo]:
     """Frames of rendered clips, badly encoded."""
-    for frames in map_ahead(render_clip, range(clips), workers):
+    for frames in map_ahead(render_clip, workers, range(clips)):
         for frame in frames:
             whose = "Russian" if frame.plate.kind.startswith("ru.") else "others"
             yield _rendered(f"rendered video, {whose}", frame)

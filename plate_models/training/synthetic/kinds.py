@@ -140,10 +140,8 @@ class _Plate(Strict):
     shares: dict[_Purpose, _Share] = field(default_factory=dict)  # of all rendered plates
     # One or more for each length of its texts; which one is a matter of chance.
     layouts: tuple[Layout, ...] = ()
-    # In place of layouts, for a plate whose characters are set in a typeface, side by side.
-    sizes_mm: tuple[tuple[_Length, _Length], ...] = ()
+    # Without layouts the format has sizes, and characters are set in a typeface, side by side.
     typefaces: tuple[str, ...] = ()  # names of the fonts' files; none means any
-    band: Literal["left", "top", "none"] = "none"  # the blue one
     sheet: tuple[RGB, RGB] = ((250,) * 3, (250,) * 3)  # range in full light, RGB in [0, 255]
     light_ink: bool = False  # characters are white; else black
     sign: str = ""  # of the country, such as "RUS"
@@ -169,13 +167,13 @@ class PlateKind(_Plate):
     @property
     def smallest_mm(self) -> tuple[float, float]:
         """Width and height of the smallest plate of the kind."""
-        return min(self.sizes_mm or (layout.size_mm for layout in self.layouts))
+        return min(self.table.sizes_mm or (layout.size_mm for layout in self.layouts))
 
     @property
     def smallest_character(self) -> float:
         """Least height of a character, as a share of the plate's width."""
-        if self.sizes_mm:
-            return min(0.6 * height / self.format.lines / width for width, height in self.sizes_mm)
+        if sizes := self.table.sizes_mm:
+            return min(0.6 * height / self.format.lines / width for width, height in sizes)
         return min(
             height / layout.size_mm[0]
             for layout in self.layouts
@@ -243,8 +241,8 @@ def kinds_of(country: str) -> Mapping[str, PlateKind]:
             continue
         place = f"{path}: format {table.name!r}: plate"
         looks = _read(_Plate, definition.plate | table.plate, place)
-        if bool(looks.sizes_mm) == bool(looks.layouts):
-            raise FormatError(f"{place}: expected either 'layouts' or 'sizes_mm'")
+        if bool(table.sizes_mm) == bool(looks.layouts):
+            raise FormatError(f"{place}: expected either 'layouts' or the format's 'sizes_mm'")
         if strange := set(looks.busy_regions) - set(grammar.regions.values()):
             raise FormatError(f"{place}.busy_regions: {sorted(strange)} are not in [regions]")
         if looks.layouts and (missing := set(grammar.alphabet + looks.sign) - set(outlines)):

@@ -145,11 +145,11 @@ def _print_plate(
 ) -> Image:
     """A new plate with ink, relief, flag and screws, but without dirt and holder."""
     low, high = (np.array(end) for end in kind.sheet)
-    if kind.sizes_mm:
+    if kind.table.sizes_mm:
         sheet = tuple((low + (high - low) * rng.random()).tolist())
-        size = kind.sizes_mm[rng.integers(len(kind.sizes_mm))]
+        size = kind.table.sizes_mm[rng.integers(len(kind.table.sizes_mm))]
         colours = sheet, (245,) * 3 if kind.light_ink else (15,) * 3
-        latin = LatinPlate(kind.rows(text), size, kind.band, colours, kind.typefaces)
+        latin = LatinPlate(kind.rows(text), size, kind.table.band, colours, kind.typefaces)
         return _print_latin(latin, rng, scale, style)
     fitting = kind.layouts_of(text)
     layout = loosen(fitting[rng.integers(len(fitting))], kind, rng)

@@ -23,7 +23,6 @@ from plate_models.training.benchmark.photos import (
     FRAMES,
     BenchmarkPhoto,
     render_clip,
-    render_numbered,
     render_photo,
 )
 from plate_models.training.evaluation import sets
@@ -46,7 +45,7 @@ def test_photos_follow_from_their_names(photos: list[BenchmarkPhoto]) -> None:
     assert len({photo.file for photo in photos}) == len(photos)
     by_name = {photo.name: photo for photo in photos}
     wanted = [("ru.car", 1, ""), ("de.car", 0, ""), ("ru.taxi", 0, "night"), ("by.car", 0, "codec")]
-    again = list(map_ahead(render_numbered, wanted, workers=1))
+    again = list(map_ahead(render_photo, 1, *zip(*wanted, strict=True)))
     assert [photo.name for photo in again][1:3] == ["de.car-0000", "ru.taxi-night-0000"]
     for photo in again[:2]:
         assert photo.file == by_name[photo.name].file

@@ -100,9 +100,7 @@ REFUSED: dict[str, tuple[Make, str]] = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_refused_by_name_and_nothing_is_run(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_refused_by_name_and_nothing_is_run(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     make, message = REFUSED[name]
     make(path := tmp_path / "refused.pt")
@@ -112,18 +110,14 @@ def test_refused_by_name_and_nothing_is_run(
 
 
 @pytest.mark.parametrize("name", sorted(HOSTILE.keys() - {"new object", "loaded again"}))
-def test_the_hostile_pickles_are_live(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_hostile_pickles_are_live(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     data, _ = HOSTILE[name]
     pickle.loads(data if isinstance(data, bytes) else pickle.dumps(data))  # noqa: S301
     assert Path(EXECUTED).exists()
 
 
-def test_files_that_take_time_or_memory_without_end_are_refused(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_files_that_take_time_or_memory_without_end_are_refused(tmp_path, capsys):
     nested = b")" + b"q\x00h\x00\x86" * 60  # pairs of pairs: to hash it takes for ever
     archived(b"\x80\x02}" + nested + b"Ns.")(path := tmp_path / "refused.pt")
     with pytest.raises(CheckpointError, match=r"refused\.pt: can't be read: it takes more than"):
@@ -133,7 +127,7 @@ def test_files_that_take_time_or_memory_without_end_are_refused(
     assert "refused.pt: can't be read: MemoryError" in capsys.readouterr().err
 
 
-def test_tensors_come_contiguous_and_floats_as_float32(tmp_path: Path) -> None:
+def test_tensors_come_contiguous_and_floats_as_float32(tmp_path):
     grid, shared = torch.arange(24.0).view(4, 6), torch.arange(10.0)
     saved = {
         "strided": grid.t()[::2, 1::2].half(),
@@ -168,7 +162,7 @@ def checkpoint(path: Path) -> nn.Module:
     return module
 
 
-def test_a_modules_tensors_have_the_names_of_its_state_dict(tmp_path: Path) -> None:
+def test_a_modules_tensors_have_the_names_of_its_state_dict(tmp_path):
     module = checkpoint(tmp_path / "last.pt")
     found = read_state(tmp_path / "last.pt")
     assert set(found) == set(module.state_dict())
@@ -176,7 +170,7 @@ def test_a_modules_tensors_have_the_names_of_its_state_dict(tmp_path: Path) -> N
         assert torch.equal(found[key], value), key
 
 
-def test_damaged_bytes_end_in_one_kind_of_error(tmp_path: Path) -> None:
+def test_damaged_bytes_end_in_one_kind_of_error(tmp_path):
     checkpoint(path := tmp_path / "damaged.pt")
     sound, rng, refused = path.read_bytes(), random.Random(0), 0
     for _ in range(300):

@@ -2,7 +2,6 @@
 
 import copy
 import shutil
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -79,9 +78,7 @@ def renamed(net: YOLOv5, prefix: str) -> State:
         (lambda net: net.float().fuse().state_dict(), torch.save),
     ],
 )
-def test_what_trainings_leave_computes_what_it_did(
-    tmp_path: Path, form: Callable[[YOLOv5], object], save: Callable[[object, Path], None]
-) -> None:
+def test_what_trainings_leave_computes_what_it_did(tmp_path, form, save):
     net = make_net()
     save(form(copy.deepcopy(net).half()), tmp_path / "best.pt")
     detector = import_yolov5(tmp_path / "best.pt", tmp_path / "mine")
@@ -101,7 +98,7 @@ def test_what_trainings_leave_computes_what_it_did(
 @pytest.mark.parametrize(
     ("width", "depth"), [(0.25, 0.33), (0.5, 0.33), (0.75, 0.67), (1.0, 1.0), (1.25, 1.33)]
 )
-def test_every_size_is_recognized(width: float, depth: float) -> None:
+def test_every_size_is_recognized(width, depth):
     def state_of(spec: DetectorSpec) -> State:
         with torch.device("meta"):  # shapes without values
             return YOLOv5(spec).state_dict()
@@ -129,9 +126,7 @@ OLD_STEM: Changes = {STEM: None, "model.0.conv.conv.weight": torch.ones(8, 3, 6,
         (OLD_STEM, f"expected a stem {STEM}"),  # of YOLOv5 before v6
     ],
 )
-def test_other_layouts_are_refused_by_the_first_tensor(
-    tmp_path: Path, changes: Changes, message: str
-) -> None:
+def test_other_layouts_are_refused_by_the_first_tensor(tmp_path, changes, message):
     gone = tuple(key for key, value in changes.items() if value is None)
     kept = {k: v for k, v in make_net().state_dict().items() if not k.startswith(gone)}
     added = {key: value for key, value in changes.items() if value is not None}
@@ -141,9 +136,7 @@ def test_other_layouts_are_refused_by_the_first_tensor(
     assert not (tmp_path / "mine").exists()
 
 
-def test_the_command_says_what_it_wrote_and_what_comes_next(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_says_what_it_wrote_and_what_comes_next(tmp_path, capsys):
     torch.save(make_net().state_dict(), tmp_path / "state.pt")
     words = ["import", "yolov5", str(tmp_path / "state.pt"), "--out", str(tmp_path / "mine")]
     assert cli.main(words) == 0
@@ -164,9 +157,7 @@ def nets(tmp_path: Path) -> tuple[LPRNet, STN]:
     return lprnet, stn
 
 
-def test_imported_recognizers_compute_what_they_did(
-    tmp_path: Path, nets: tuple[LPRNet, STN], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_imported_recognizers_compute_what_they_did(tmp_path, nets, capsys):
     out = tmp_path / "mine"
     words = [str(tmp_path / "lprnet.pt"), str(tmp_path / "stn.pt"), "--alphabet", ALPHABET]
     assert cli.main(["import", "recognizer", *words, "--out", str(out)]) == 0
@@ -193,13 +184,8 @@ def test_imported_recognizers_compute_what_they_did(
     ],
 )
 def test_what_does_not_fit_is_refused_and_nothing_written(
-    tmp_path: Path,
-    nets: tuple[LPRNet, STN],
-    files: tuple[str, str],
-    alphabet: str,
-    country: str,
-    message: str,
-) -> None:
+    tmp_path, nets, files, alphabet, country, message
+):
     lprnet, stn = (tmp_path / f"{name}.pt" for name in files)
     with pytest.raises((weights.WeightsError, SpecError), match=message):
         import_recognizer(lprnet, stn, alphabet, tmp_path / "mine", [country])

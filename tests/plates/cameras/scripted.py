@@ -3,6 +3,7 @@
 import numpy as np
 
 from plate_models.recognition.appearance import GROUNDS
+from plate_models.recognition.decoding import Evidence
 from plate_models.spec import RECOGNIZER
 from plates.cameras.frames import Frame, SeenPlate
 
@@ -33,13 +34,12 @@ def seen(
         box=(x0, y0, x1, y1),
         quad=((x0, y0), (x1, y0), (x1, y1), (x0, y1)),
         detection_score=0.9,
-        lines=1,
         text=text if sure > 0.9 else "",
         score=score,
         candidates=((text, score),),
         log_probs=log_probs_of(text, sure),
         crop=np.zeros((48, 188, 3), np.uint8),
-        ground=dict.fromkeys(GROUNDS, 0.2),
+        evidence=Evidence(1, dict.fromkeys(GROUNDS, 0.2), 4.5, 0.5),
     )
 
 
