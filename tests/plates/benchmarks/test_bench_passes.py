@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from api.answers import Candidate
-from plate_models.recognition.grammar import GROUNDS
+from plate_models.recognition import decoding
 from plate_models.training.benchmark.passes import Film
 from plate_models.training.labels import LabelledPlate
 from plates.benchmarks.passes import START, judge, measure, summarize
@@ -22,8 +22,8 @@ def quad(box):
 
 def seen(text, box, score=0.9):
     columns, crop = np.zeros((23, 5)), np.zeros((48, 188, 3), np.uint8)
-    shown, rest = text if score > 0.5 else "", (columns, crop, dict.fromkeys(GROUNDS, 1.0))
-    return SeenPlate(box, quad(box), 0.9, 1, shown, score, ((text, score),), *rest)
+    shown, rest = text if score > 0.5 else "", (columns, crop, decoding.Evidence())
+    return SeenPlate(box, quad(box), 0.9, shown, score, ((text, score),), *rest)
 
 
 def report(text, first, last, box=LEFT, frames=5, kind="pass.ended", name="a", score=0.9):
@@ -100,5 +100,5 @@ def test_outcomes_are_summed_up():
 
 
 def test_a_film_is_rendered_read_and_judged():
-    (row,) = measure(("glimpse", 1))
+    (row,) = measure("glimpse", 1)
     assert row["passes"] and not row["missed"] and not row["wrong"]
