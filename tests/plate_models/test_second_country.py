@@ -63,8 +63,8 @@ def train() -> Reader:
     rng = np.random.default_rng(0)
     optimizer = torch.optim.AdamW(p for p in net.parameters() if p.requires_grad)
     batches = [render_batch(rng, 24, EASY, COUNTRY.alphabet) for _ in range(40)]
-    for step, batch in enumerate(3 * batches):
-        optimizer.param_groups[0]["lr"] = 6e-3 * (1 - step / (3 * len(batches)))
+    for step, batch in enumerate(4 * batches):
+        optimizer.param_groups[0]["lr"] = 3e-3 * (1 - step / (4 * len(batches)))
         logits, _ = reader(to_input(batch.images), torch.from_numpy(batch.lines))
         loss = text_loss(logits, batch)
         optimizer.zero_grad()
