@@ -68,7 +68,8 @@ def top_bands(plates: ArrayLike, colourless: bool) -> list[float]:
     if colourless or not len(pixels):
         return [0.5] * len(pixels)
     height, width = pixels.shape[1:3]
-    inner = pixels[:, :, round(_MARGIN_HW[1] * width) : -round(_MARGIN_HW[1] * width)]
+    left = round(_MARGIN_HW[1] * width)
+    inner = pixels[:, :, left : width - left]
     first, last = (round(share * height) for share in _BAND)
     top = inner[:, first:last].mean(axis=(1, 2))
     ground = np.quantile(inner[:, 2 * last :: 4, ::4], 0.8, axis=(1, 2))

@@ -4,6 +4,7 @@ import multiprocessing
 import os
 from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import ProcessPoolExecutor
+from itertools import starmap
 from typing import Any, TypeVar
 
 import cv2
@@ -20,7 +21,7 @@ def start_pool(workers: int) -> ProcessPoolExecutor:
 def map_ahead(
     function: Callable[..., Result], workers: int, *arguments: Iterable[Any]
 ) -> Generator[Result]:
-    """As `map`, with a function of a module, in other processes.
+    """As `map`, with a function of a module, in other processes; nothing without arguments.
 
     Each worker is a process of one thread; 0 workers means this process.
     """
@@ -28,7 +29,7 @@ def map_ahead(
         with start_pool(workers) as pool:
             yield from pool.map(function, *arguments)
     else:
-        yield from map(function, *arguments)
+        yield from starmap(function, zip(*arguments, strict=False))
 
 
 def _use_one_thread() -> None:

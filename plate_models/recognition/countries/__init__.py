@@ -20,8 +20,8 @@ from plate_models.spec import first_problem
 COUNTRIES = Path(__file__).resolve().parent
 
 _Text = Annotated[str, Field(min_length=1)]
-_Length = Annotated[float, Field(gt=0)]
-_Size = Annotated[tuple[_Length, _Length], Field(strict=False)]  # width and height
+Length = Annotated[float, Field(gt=0)]
+_Size = Annotated[tuple[Length, Length], Field(strict=False)]  # width and height
 _Band = Literal["left", "top", "none"]
 _Char = Annotated[str, Field(min_length=1, max_length=1)]
 TOKEN = re.compile(r"'(?P<literal>[^']+)'|[L#R/]|\s")

@@ -188,7 +188,7 @@ def rendered(per_kind: int, workers: int) -> Iterator[Photo]:
         for kind in BENCHMARK_KINDS
         if not variant or index < few
     ]
-    made = map_ahead(render_photo, workers, *([row[k] for row in numbered] for k in range(3)))
+    made = map_ahead(render_photo, workers, *zip(*numbered, strict=True))
     for (kind, index, variant), photo in zip(numbered, made, strict=True):
         row = f"rendered {kind}" + (f", {variant}" if variant else "")
         yield (whole := _rendered(row, photo))

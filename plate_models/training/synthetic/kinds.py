@@ -28,7 +28,6 @@ RGB: TypeAlias = tuple[float, float, float]
 Shares: TypeAlias = tuple[tuple[str, float], ...]
 Table = TypeVar("Table")
 _Share = Annotated[float, Field(ge=0)]
-_Length = Annotated[float, Field(gt=0)]
 _Purpose = Literal["training", "calibration"]
 _Colour = Literal["white", "black", "red", "yellow", "green", "blue"]
 
@@ -118,13 +117,13 @@ class Group(Strict):
 class Layout(Strict):
     """Where things stand on a plate."""
 
-    size_mm: tuple[_Length, _Length]  # width and height of the plate
+    size_mm: tuple[countries.Length, countries.Length]  # width and height of the plate
     serial: tuple[Group, ...]  # the groups of the serial number in reading order
     region: Group  # what is read last; dividers, country sign and flag move with it
     screws: tuple[Point, ...] = ()  # where plates are screwed on
     dividers: tuple[Box, ...] = ()  # lines (x0, y0, x1, y1) around the region
     sign: Point = (0, 0)  # left end and top of the country's sign
-    sign_height: _Length = 20.0  # of its letters
+    sign_height: countries.Length = 20.0  # of its letters
     flag: Box = (0, 0, 0, 0)  # its box (x0, y0, x1, y1)
 
     @property
