@@ -40,19 +40,21 @@ def test_frames_are_read_as_in_process_whichever_way_their_pixels_go(server):
     lines = set()
     for image in scenes():
         rgb = np.ascontiguousarray(image[..., ::-1])
-        here = seen_plates(nets.read(torch.from_numpy(rgb), still=False), image)
+        here = nets.read(torch.from_numpy(rgb), still=False)
         lines |= {plate.lines for plate in here}
         for way in ways:
             there = way.read(image)
-            assert [plate.text for plate in there] == [plate.text for plate in here]
-            for one, other in zip(there, here, strict=True):
-                assert one.candidates[0][0] == other.candidates[0][0]
-                assert (one.lines, one.score) == (other.lines, pytest.approx(other.score, abs=1e-4))
+            assert [plate.text for plate in there] == [plate.reading.text for plate in here]
+            for one, other, again in zip(there, here, seen_plates(here, image), strict=True):
+                assert one.candidates[0][0] == other.reading.best
+                assert one.score == pytest.approx(other.reading.score, abs=1e-4)
                 np.testing.assert_allclose(one.box, other.box, atol=0.5)
                 steps = other.log_probs.shape[1]
                 np.testing.assert_allclose(one.log_probs[:, :steps], other.log_probs, atol=0.05)
                 np.testing.assert_allclose(one.crop, other.crop, atol=2)
-                assert one.ground == pytest.approx(other.ground, abs=0.02)
+                assert one.evidence.lines == again.evidence.lines == other.lines
+                assert one.evidence.ground == pytest.approx(again.evidence.ground, abs=0.02)
+                assert one.evidence[2:] == pytest.approx(again.evidence[2:], abs=0.02)
     assert lines == {1, 2}
     # Its name is gone as soon as both have it, so that nothing is left if one is killed.
     assert segments() == before
