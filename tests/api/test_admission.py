@@ -146,14 +146,14 @@ def test_time_that_ends_in_the_queue(fake):
 
 def test_a_time_out_is_the_queues_if_most_time_went_there(fake):
     """The photo's turn came, and Triton was too slow for what was left."""
-    fake.reply = lambda photo: sleeping(0.25 if len(fake.photos) <= 8 else 5)(photo)
+    fake.reply = lambda photo: sleeping(0.5 if len(fake.photos) <= 8 else 5)(photo)
     with (
         running_gateway(settings_for(fake, concurrency=1)) as client,
         ThreadPoolExecutor(8) as pool,
     ):
         others = [pool.submit(post_raw, client, PHOTO) for _ in range(8)]
         wait_until(lambda: number(client, "plates_waiting") == 7)
-        assert_problem(post(client, 3), 429, "overloaded")
+        assert_problem(post(client, 6), 429, "overloaded")
         assert number(client, 'plates_refused_total{reason="late"}') == 1
         assert {other.result().status_code for other in others} == {200}
 
