@@ -131,6 +131,7 @@ class Run:
                     self._draw({**row, "rate": self.rate})
                     self.save()
                     taken.clear()
+        self.save()  # writing the checkpoint may have used up the time that it says is left
 
     def _draw(self, row: dict[str, float]) -> None:
         """Append a row (the same keys each time) to the curves, and draw them anew."""
