@@ -158,7 +158,6 @@ class RecognizerSpec:
         steps: Length T of the output sequence: one or more for each of the net's `COLUMNS`.
         depths: Blocks of the net's two stages; by default those of the first weights, which
             don't say.
-        min_character_score: No character of a readable plate scores less; see `Calibration`, too.
         max_text_length: Room for character scores in an answer; a longer text makes more.
         candidates: Texts in an answer, at most: the best, and the raw best path at least.
         max_batch_size: Largest batch the exported graph accepts.
@@ -172,7 +171,6 @@ class RecognizerSpec:
     )
     steps: Annotated[int, Field(ge=1, le=1024)] = 24
     depths: tuple[_Depth, _Depth] = (2, 3)
-    min_character_score: _Share = 0.6
     max_text_length: _Count = 10
     candidates: Annotated[int, Field(ge=2)] = 5
     max_batch_size: _Count = 32

@@ -53,7 +53,7 @@ class Calibration:
     """
 
     knots: tuple[tuple[_Logit, _Logit], ...] = ()
-    readable_from: Annotated[float, Field(ge=0, le=1)] = 0.0
+    readable_from: Annotated[float, Field(ge=0, le=1)] = 0.6
     measured_with: Mapping[str, _Sha256] = field(default_factory=dict)
     elsewhere_readable_from: Annotated[float, Field(ge=0, le=1)] = 0.9999
 

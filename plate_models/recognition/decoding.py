@@ -38,8 +38,8 @@ class Reading:
     Attributes:
         text: The reading, "" where it is not ``readable``.
         score: Calibrated probability that the best candidate is right, in [0, 1].
-        readable: Neither the score nor any character's is too low (see `RecognizerSpec`), nor is
-            the text too short or too long for a plate's.
+        readable: Neither is the score too low (see `Calibration`), nor the text too short or too
+            long for a plate's.
         format: Such as "ru.car", of the best candidate; "unknown" if none fits.
         characters: The best candidate's characters with their posteriors.
         candidates: Texts with their scores, best first; the raw best path is among them.
@@ -121,13 +121,10 @@ def choose(
         format_name = known.judge(best, *evidence)[0]
         at_home = country_of(format_name) == grammar.name
         least = calibration.readable_from if at_home else calibration.elsewhere_readable_from
-        sure = score >= least and len(best) in LENGTHS
-        if known is grammar.home and not (sure and at_home):
-            continue
-        characters = _characters(seen, best, evidence, known, spec.alphabet)
-        readable = sure and min(p for _, p in characters) >= spec.min_character_score
-        if readable:
+        readable = score >= least and len(best) in LENGTHS
+        if readable and at_home:
             break
+    characters = _characters(seen, best, evidence, known, spec.alphabet)
     text = best if readable else ""
     return Reading(text, score, readable, format_name, characters, candidates)
 

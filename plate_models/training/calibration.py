@@ -172,8 +172,8 @@ def read_crop(crop: CropSample, modules: Modules) -> Reading:
     box = np.concatenate(((middle - half)[::-1], (middle + half)[::-1]))
     found = torch.zeros(1, specs.detector.max_candidates, 6)
     found[0, 0] = torch.tensor([*box, 0.9, crop.lines - 1])
-    config = PipelineConfig.of(specs, Calibration(elsewhere_readable_from=0.0))
-    config = replace(config, square_pixels=False)
+    every = Calibration(readable_from=0.0, elsewhere_readable_from=0.0)
+    config = replace(PipelineConfig.of(specs, every), square_pixels=False)
     nets = modules.rectify, modules.recognize
     (plate,) = read_plates(photo, lambda _: found, *nets, config)
     return plate.reading
