@@ -18,7 +18,7 @@ from torch import Tensor
 from plate_models.detection import Detect, check_image, find_boxes, shared_areas
 from plate_models.formats import grammar_of
 from plate_models.recognition import ctc
-from plate_models.recognition.appearance import evidence_of
+from plate_models.recognition.appearance import evidence_of, is_colourless
 from plate_models.recognition.calibration import UNCALIBRATED, Calibration
 from plate_models.recognition.decoding import DEFAULT_GRAMMAR, LENGTHS, Reading, choose_reading
 from plate_models.recognition.grammar import UNKNOWN, Grammar, country_of
@@ -33,8 +33,6 @@ _PART = 0.8  # of a box, inside another one: then it is a part of that
 _SURE_BOX = 0.55
 # Below this one only a text of home says that it is one: others are mostly signs and lorries.
 _DOUBTFUL_BOX = 0.5
-# Grey levels by which the channels of a grey pixel differ at most, after JPEG.
-_GREY_SPREAD = 4
 # A plate whose score lies between is read from shifted crops, too: below, nothing is won.
 _HOPELESS, _SURE = 0.1, 0.9
 _SHIFTS = ((0.03, 0.0), (-0.03, 0.0), (0.0, 0.06), (0.0, -0.06))  # of a box's width and height
@@ -253,14 +251,8 @@ def read_regions(
     log_probs |= {plate: ctc.join_rows(next(steps), next(steps)) for plate in pairs.tolist()}
     crops = rectified_rgb(found.crops, found.theta, spec).cpu().numpy()
     rows_of_text = [log_probs[row] for row in range(len(boxes))]
-    return Predictions(found.quads, rows_of_text, crops, _is_colourless(image))
-
-
-def _is_colourless(image: Tensor) -> bool:
-    """Whether nine pixels of ten are grey; the others may be a clock that the camera draws."""
-    pixels = image[::8, ::8].to(torch.int16)
-    coloured = (pixels.amax(dim=2) - pixels.amin(dim=2)) > _GREY_SPREAD
-    return float(coloured.float().mean()) < 0.1
+    colourless = is_colourless(image[::8, ::8].cpu().numpy())
+    return Predictions(found.quads, rows_of_text, crops, colourless)
 
 
 def choose_readings(

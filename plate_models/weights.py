@@ -43,14 +43,16 @@ MANIFEST = "SHA256SUMS"
 _SHARED = ("rectified_hw", "row_spans", "mean", "std")
 # What the tensors are worthless without; the rest of a spec is free to change with them.
 _CONTRACTS = {
-    "detector": ("classes", "anchors_wh", "strides", "width_multiple", "depth_multiple"),
+    "detector": (
+        *("classes", "anchors_wh", "strides", "width_multiple", "depth_multiple", "activation"),
+    ),
     "rectifier": ("crop_hw", "crop_margin_hw", "two_line_margin_hw", *_SHARED),
     "recognizer": ("alphabet", "countries", "steps", "depths", *_SHARED),
 }
 # Batch norm counts its batches; nothing uses the count.
 _COUNTER = "num_batches_tracked"
 # Older weights lack these; the defaults fit such weights.
-_ADDED_LATER = {"two_line_margin_hw", "row_spans", "countries", "depths"}
+_ADDED_LATER = {"two_line_margin_hw", "row_spans", "countries", "depths", "activation"}
 
 State = dict[str, Tensor]
 

@@ -21,7 +21,7 @@ from plate_models.spec import DETECTOR, DetectorSpec
 
 
 class Conv(nn.Module):
-    """Convolution, batch norm, SiLU; padded so that stride 1 keeps the size."""
+    """Convolution, batch norm, activation; padded so that stride 1 keeps the size."""
 
     def __init__(self, c_in: int, c_out: int, kernel: int = 1, stride: int = 1) -> None:
         super().__init__()
@@ -29,7 +29,7 @@ class Conv(nn.Module):
         padding = 2 if kernel == 6 else kernel // 2
         self.conv = nn.Conv2d(c_in, c_out, kernel, stride, padding, bias=False)
         self.bn = nn.BatchNorm2d(c_out, eps=1e-3, momentum=0.03)
-        self.act = nn.SiLU(inplace=True)
+        self.act: nn.Module = nn.SiLU(inplace=True)
 
     def forward(self, x: Tensor) -> Tensor:
         """(N, c_in, H, W) to (N, c_out, H / stride, W / stride)."""
@@ -158,6 +158,10 @@ class YOLOv5(nn.Module):
                 Detect((c256, c512, c1024), spec),
             ]
         )
+        if spec.activation == "hardswish":
+            for module in self.modules():
+                if isinstance(module, Conv):
+                    module.act = nn.Hardswish(inplace=True)
 
     def fuse(self) -> "YOLOv5":
         """Fold every batch norm into its convolution, in place: for inference alone."""

@@ -42,6 +42,14 @@ _BAND_SLOPE = 40.0
 _LEAST_BAND = 0.11
 # No photo is clear enough to rule a colour out; each keeps this share's part.
 _DOUBT = 0.05
+# Grey levels by which the channels of a grey pixel differ at most, after JPEG or a video's codec.
+_GREY_SPREAD = 4
+
+
+def is_colourless(pixels: NDArray[np.uint8]) -> bool:
+    """Whether nine of ten (H, W, 3) pixels are grey; a camera may draw its clock in the rest."""
+    planes = np.ascontiguousarray(np.moveaxis(pixels, 2, 0))
+    return bool((planes.max(axis=0) - planes.min(axis=0) > _GREY_SPREAD).mean() < 0.1)
 
 
 def evidence_of(

@@ -157,6 +157,7 @@ def spec_of(state: State, path: Path) -> DetectorSpec:
             # At width and depth 1, these layers have 1024 channels and 9 blocks.
             width_multiple=widest.shape[0] / 1024,
             depth_multiple=len(blocks) / 9,
+            activation="silu",
         )
 
 

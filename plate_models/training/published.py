@@ -37,7 +37,7 @@ class PublishedShape:
 
     def __init__(self, folder: Path) -> None:
         """Load ``stn.pt`` and ``lprnet.pt``."""
-        spec = replace(DETECTOR, classes=("plate",), width_multiple=0.5, depth_multiple=0.33)
+        spec = replace(DETECTOR, classes=("plate",), width_multiple=0.5, activation="silu")
         self._spec = spec
         self._detect = YOLOv5Graph(YOLOv5(spec), spec).eval().requires_grad_(False)
         # Saved on a GPU: without map_location it asks for one.

@@ -14,7 +14,7 @@ from tritonclient.utils import InferenceServerException
 from api.settings import Settings
 from api.triton import CHANNEL_OPTIONS
 from plate_models.formats import grammar_of
-from plate_models.recognition.appearance import evidence_of
+from plate_models.recognition.appearance import evidence_of, is_colourless
 from plate_models.recognition.calibration import Calibration
 from plate_models.spec import TENSORS, RecognizerSpec, spec_from_json
 from plates.cameras.events import Model
@@ -32,8 +32,6 @@ _OUTPUTS = (
 # The header by which the embedded Triton opens its restricted protocols.
 _KEY_HEADER = "triton-grpc-protocol-plates-key"
 _TIMEOUT_S = 10.0
-# Grey levels by which the channels of a grey pixel differ at most, after a codec.
-_GREY_SPREAD = 4
 
 
 class RecognizerAway(Exception):
@@ -130,7 +128,7 @@ class _SharedPixels:
 
 def _from_outputs(found: Mapping[str, NDArray[Any]], image: NDArray[np.uint8]) -> list[SeenPlate]:
     shown = found["crops"], found["quads"], found["lines"].ravel().tolist()
-    evidence = evidence_of(*shown, _is_colourless(image))
+    evidence = evidence_of(*shown, is_colourless(image[::8, ::8]))
     texts, candidates = (
         np.char.decode(found[name].astype(np.bytes_)).tolist()
         for name in (TENSORS.texts, "candidates")
@@ -159,10 +157,3 @@ def seen_plates(plates: "Sequence[Plate]", image: NDArray[np.uint8]) -> list[See
     from plate_models.contract import arrays_of  # it needs torch, and so do the plates
 
     return _from_outputs(arrays_of(plates, _OUTPUTS), image)
-
-
-def _is_colourless(image: NDArray[np.uint8]) -> bool:
-    """As `plate_models.pipeline` has it: nine pixels of ten are grey."""
-    few = image[::8, ::8]
-    spread = few.max(axis=2).astype(np.int16) - few.min(axis=2)
-    return bool((spread > _GREY_SPREAD).mean() < 0.1)

@@ -1,14 +1,18 @@
 """YOLOv5 and LPRNet: shapes, decoding, batches."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from plate_models import export, weights
 from plate_models.detection import letterbox
 from plate_models.images import decode
 from plate_models.nets.lprnet import LPRNet
+from plate_models.nets.yolov5 import YOLOv5
 from plate_models.spec import DETECTOR, RECOGNIZER, RECTIFIER
 
 
@@ -41,6 +45,13 @@ def test_candidates_are_the_cells_that_no_neighbour_exceeds(graph):
     assert set(found[:, 5].unique().tolist()) <= {0.0, 1.0}
     assert (found[:, 2:4] >= found[:, :2]).all()
     assert 0 < (best > 0).sum() < DETECTOR.max_candidates  # unused rows score 0
+
+
+@pytest.mark.parametrize(("activation", "function"), [("silu", F.silu), ("hardswish", F.hardswish)])
+def test_convolutions_are_followed_by_the_activation_of_the_spec(activation, function):
+    stem = YOLOv5(replace(DETECTOR, activation=activation)).eval().model[0]
+    image = torch.rand(1, 3, 32, 32)
+    torch.testing.assert_close(stem(image), function(stem.bn(stem.conv(image))))
 
 
 def test_a_canvas_does_not_depend_on_its_neighbours(graph):

@@ -124,13 +124,14 @@ def test_weights_are_built_for_what_they_say(others):
 
 def test_contracts_of_the_first_release_and_half_precision_are_read(others, tmp_path):
     def as_first_released(contract: dict[str, Any]) -> None:
-        for field in ("two_line_margin_hw", "row_spans", "countries"):
+        for field in ("two_line_margin_hw", "row_spans", "countries", "activation"):
             contract.pop(field, None)
 
     def halve(state: State) -> None:
         state.update({key: value.half() for key, value in state.items()})
 
-    folder = changed(others, tmp_path / "half", "rectifier", as_first_released)
+    folder = changed(others, tmp_path / "silu", "detector", as_first_released)
+    folder = changed(folder, tmp_path / "half", "rectifier", as_first_released)
     folder = changed(folder, tmp_path / "old", "recognizer", as_first_released, halve)
     modules = weights.load_modules(folder)
     assert modules.specs == OTHERS
