@@ -164,6 +164,8 @@ def _print_typeset(
     pillows = cast(ImageFont.FreeTypeFont, ImageFont.load_default(_FONT_PX))
     font = carried_font(name, _FONT_PX) if name else pillows
     between = _BETWEEN[rng.integers(len(_BETWEEN))]
+    if font is pillows:  # It has no bullet: that would be a box with a cross, like an 8.
+        between = between.replace("\N{BULLET}", "\N{MIDDLE DOT}")
     for number, row in enumerate(kind.rows(text)):
         top = above + slot * (number + 0.5) - tall / 2
         row = row.replace(" ", between)

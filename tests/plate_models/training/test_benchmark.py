@@ -16,7 +16,7 @@ from PIL import Image
 from plate_models.engines.nets import Nets, load_nets
 from plate_models.images import decode
 from plate_models.pipeline import Plate
-from plate_models.training.benchmark import passes
+from plate_models.training.benchmark import passes, plates
 from plate_models.training.benchmark.passes import FILM_KINDS, Film, render_film
 from plate_models.training.benchmark.photos import (
     BENCHMARK_KINDS,
@@ -75,6 +75,16 @@ def test_labels_are_of_the_texts_and_sizes_promised(photos: list[BenchmarkPhoto]
         x0, y0, x1, y1 = plate.box
         assert x0 >= 0 and y0 >= 0 and x1 <= width and y1 <= height
         assert (30 if plate.lines == 2 else 55) <= x1 - x0 <= 420
+
+
+def test_typefaces_have_what_stands_on_plates(monkeypatch: pytest.MonkeyPatch) -> None:
+    printed = set()
+    monkeypatch.setattr(plates, "_stamp", lambda _, row, font, *__: printed.add((row, font)))
+    for seed, kind in itertools.product(range(20), plates.FOREIGN):
+        rng = np.random.default_rng(seed)
+        plates.draw_sheet(plates.sample_design(kind, rng), 0.5, rng)
+    for font, char in {(font, char) for row, font in printed for char in row if char > " "}:
+        assert bytes(font.getmask(char)) != bytes(font.getmask("\u0378")), char
 
 
 def test_nothing_of_the_benchmark_knows_what_training_renders() -> None:
