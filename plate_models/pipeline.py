@@ -29,8 +29,8 @@ from plate_models.spec import DEFAULTS, Specs
 Recognize = Callable[[Tensor], Tensor]
 
 _PART = 0.8  # of a box, inside another one: then it is a part of that
-# From this detection score on a box is a plate, whatever stands on it.
-_SURE_BOX = 0.55
+# A box of this detection score is a plate, whatever stands on it; others need a text so likely.
+_SURE_BOX, _LEAST_SCORE = 0.55, 0.05
 # Below this one only a text of home says that it is one: others are mostly signs and lorries.
 _DOUBTFUL_BOX = 0.5
 # A plate whose score lies between is read from shifted crops, too: below, nothing is won.
@@ -169,7 +169,8 @@ def read_plates(
 
 def _is_plate(plate: Plate) -> bool:
     """Whether the detector is sure, or there is text enough; wheels and lamps have none."""
-    return plate.detection_score >= _SURE_BOX or len(plate.reading.best) >= LENGTHS.start
+    text = len(plate.reading.best) >= LENGTHS.start and plate.reading.score >= _LEAST_SCORE
+    return plate.detection_score >= _SURE_BOX or text
 
 
 def _in_doubt(plates: list[int], readings: list[Reading]) -> list[int]:

@@ -196,17 +196,18 @@ def test_a_plate_in_doubt_is_read_from_shifted_crops_too(first, still, text, bat
 
 
 @pytest.mark.parametrize(
-    ("score", "text", "still", "kept"),
+    ("score", "text", "contrast", "still", "kept"),
     [
-        (0.54, "7", True, False),
-        (0.54, "", True, False),
-        (0.54, "7", False, True),
-        (0.56, "7", True, True),
-        (0.3, "777", True, True),
+        (0.54, "7", 1, True, False),
+        (0.54, "", 1, True, False),
+        (0.54, "7", 1, False, True),
+        (0.56, "7", 1, True, True),
+        (0.3, "777", 1, True, True),
+        (0.54, "777", 0.2, True, False),
     ],
 )
-def test_a_doubtful_box_with_too_little_text_is_no_plate(score, text, still, kept):
-    nets = detector_of([*ROW[:4], score, 0.0]), rectify, recognizer_of(text)
+def test_a_doubtful_box_with_too_little_text_is_no_plate(score, text, contrast, still, kept):
+    nets = detector_of([*ROW[:4], score, 0.0]), rectify, lambda x: contrast * recognizer_of(text)(x)
     assert len(read_plates(PHOTO, *nets, PipelineConfig(still=still))) == kept
 
 
