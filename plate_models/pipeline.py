@@ -252,8 +252,7 @@ def read_regions(
     log_probs |= {plate: ctc.join_rows(next(steps), next(steps)) for plate in pairs.tolist()}
     crops = rectified_rgb(found.crops, found.theta, spec).cpu().numpy()
     rows_of_text = [log_probs[row] for row in range(len(boxes))]
-    colourless = is_colourless(image[::8, ::8].cpu().numpy())
-    return Predictions(found.quads, rows_of_text, crops, colourless)
+    return Predictions(found.quads, rows_of_text, crops, is_colourless(image))
 
 
 def choose_readings(

@@ -59,8 +59,7 @@ class DetectorSpec:
             if the detector says so; a shorter one is read both ways.
         max_batch_size: Largest batch the exported graph accepts.
         width_multiple, depth_multiple: YOLOv5's scaling factors (nano by default).
-        activation: After each convolution. Files that don't say have SiLU, as published YOLOv5;
-            on a CPU that is two fifths of the net's time, and hard swish a tenth.
+        activation: After each convolution. Files that don't say have SiLU, as published YOLOv5.
     """
 
     canvases_hw: Annotated[tuple[tuple[_CanvasSide, _CanvasSide], ...], Field(min_length=1)] = (

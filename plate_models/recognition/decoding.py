@@ -125,8 +125,7 @@ def choose(
         if readable and at_home:
             break
     characters = _characters(seen, best, evidence, known, spec.alphabet)
-    text = best if readable else ""
-    return Reading(text, score, readable, format_name, characters, candidates)
+    return Reading(best if readable else "", score, readable, format_name, characters, candidates)
 
 
 def _scored(

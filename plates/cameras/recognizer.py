@@ -128,7 +128,7 @@ class _SharedPixels:
 
 def _from_outputs(found: Mapping[str, NDArray[Any]], image: NDArray[np.uint8]) -> list[SeenPlate]:
     shown = found["crops"], found["quads"], found["lines"].ravel().tolist()
-    evidence = evidence_of(*shown, is_colourless(image[::8, ::8]))
+    evidence = evidence_of(*shown, is_colourless(image))
     texts, candidates = (
         np.char.decode(found[name].astype(np.bytes_)).tolist()
         for name in (TENSORS.texts, "candidates")
