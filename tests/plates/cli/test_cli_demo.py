@@ -31,11 +31,11 @@ def test_demo_reads_the_samples(repository, tmp_path):
     # The clip's car, in letters as on the plate.
     assert "Е333СТ61" in done.stdout.splitlines()[-1]
     assert len(list(tmp_path.glob("*.jpg"))) == len(list(SAMPLES.glob("*.jpg"))) > 7
-    # The table has whole names and no log lines.
+    # The table has whole names, no log lines, and no box beside the plates.
     assert done.stderr == ""
     table = done.stdout.split("\n\n")[1].splitlines()
     rows = [re.fullmatch(r"(\S+) +\S+ +\S+ +[\d.]+ +[\d.]+", row) for row in table[1:]]
-    assert all(rows) and len(rows) > 13
+    assert all(rows) and len(rows) == 13
     assert {ROOT / row[1] for row in rows} == set(SAMPLES.glob("*.jpg"))
     log = (tmp_path / "service.log").read_text()
     assert "The service is starting" in log and "Traceback" not in log
