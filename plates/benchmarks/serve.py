@@ -1,7 +1,8 @@
 """How fast the service answers, and what a photo costs.
 
 Photos are posted in closed loops, so many at once; all are the same 1920x1080 JPEG with two
-plates unless --photo names another. Memory (PSS, in which shared pages count once) is
+plates unless --photo names another. Where their time goes is what the service says of its stages in
+/metrics; "rest" is all between the nets. Memory (PSS, in which shared pages count once) is
 measured after the loads. Of a service that runs already (--url) it comes with --pid.
 
 On request the published pipeline's shape is measured in turns with it, four times as long each:
@@ -21,6 +22,7 @@ from typing import Any
 
 import httpx
 import pandas
+from prometheus_client.parser import text_string_to_metric_families
 
 from plates.benchmarks.load import OK, STANDARD_PHOTO, LoadClient, Request, summarise
 from plates.benchmarks.report import Report, Rows, at_most, in_turns
@@ -68,17 +70,29 @@ async def measure(serving: Service, photo: bytes, seconds: float, at_once: int) 
     """Post a photo in a closed loop, after a warm-up: a row of the table."""
     client = LoadClient(serving.url, [Request(photo)], _TIMEOUT_S)
     await client.closed_loop(at_once, min(_WARM_UP_S, seconds))
-    before = total_by_part(serving.pid, "cpu_s")
+    before = spent_s(serving)
     found = summarise([await client.closed_loop(at_once, seconds)], _TIMEOUT_S)
-    used_s = total_by_part(serving.pid, "cpu_s") - before
+    spent_ms = 1000 * (spent_s(serving) - before) / found["requests"]
     print(f"{at_once} at once: done", file=sys.stderr, flush=True)
-    cpu_ms = (1000 * used_s / found["requests"]).round(1)
     return {
         "at once": at_once,
         **{name: found[name] for name in _SHOWN},
         "not read": found["requests"] - found["statuses"].get(OK, 0),
-        **cpu_ms.add_suffix(" CPU ms"),
+        **spent_ms.round(1),
     }
+
+
+def spent_s(serving: Service) -> "pandas.Series[float]":
+    """Seconds that photos took until now, of each stage, and of each part's processor."""
+    text = httpx.get(f"{serving.url}/metrics", timeout=_TIMEOUT_S, trust_env=False).text
+    stages = {
+        f"{sample.labels['stage']} ms": sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+        if sample.name == "plates_stage_seconds_sum"
+    }
+    processors = total_by_part(serving.pid, "cpu_s").add_suffix(" CPU ms")
+    return pandas.concat((pandas.Series(stages, dtype=float), processors))
 
 
 def compare(url: str, published: Path, photo: bytes, seconds: float) -> Rows:

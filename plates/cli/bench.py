@@ -13,11 +13,10 @@ from plates.benchmarks.report import Report
 from plates.cli import stop_signals_raise
 
 TOOLS = {
-    "serve": "latency, throughput, CPU time and memory; beside the published shape on request",
+    "serve": "latency, throughput, stages, CPU time, memory; beside the published shape on request",
     "overload": "goodput, latency and refusals at up to four times the capacity",
     "faults": "kill -9 of each process under load: how soon is it healthy again?",
     "soak": "a mixed load for a long time: does anything grow?",
-    "stages": "where a photo's time goes, stage by stage",
     "bulk": "an archive read under kills: is every photo read exactly once?",
     "cameras": "how many cameras this machine carries: frames dropped, delay, passes, memory",
     "passes": "vehicles' passes in rendered films: found, and read better than any single frame?",

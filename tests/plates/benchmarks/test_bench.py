@@ -10,8 +10,7 @@ import pytest
 import torch
 from small_server import OK, REFUSAL, Reply, bench, small_server
 
-from plate_models.cores import THREADS
-from plates.benchmarks import serve, stages
+from plates.benchmarks import serve
 from plates.benchmarks import service as services
 from plates.benchmarks.faults import FREEZE, judge
 from plates.benchmarks.load import Load, LoadClient, Request, summarise
@@ -71,8 +70,16 @@ def test_serve_measures_a_service_beside_the_published_pipeline(tmp_path, monkey
     monkeypatch.setattr(serve, "CONCURRENCIES", (1, 2))
     monkeypatch.setenv("GOMP_SPINCOUNT", "0")  # The published shape unsets it.
     save_published(tmp_path)
-    answer = Reply(b'{"plates": [{"box": [100, 100, 200, 130]}]}')
-    with small_server(lambda _: time.sleep(0.1) or answer) as server:
+    answer, read = Reply(b'{"plates": [{"box": [100, 100, 200, 130]}]}'), []
+
+    def reply(path: str) -> Reply:
+        if path == "/metrics":
+            return Reply(b'plates_stage_seconds_sum{stage="yolo"} %.2f\n' % (0.02 * len(read)))
+        time.sleep(0.1)
+        read.append(path)
+        return answer
+
+    with small_server(reply) as server:
         words = ["--url", server.url, "--published", str(tmp_path), "--seconds", "0.3"]
         status, found = bench(tmp_path, "serve", *words)
     assert status == 0
@@ -80,6 +87,7 @@ def test_serve_measures_a_service_beside_the_published_pipeline(tmp_path, monkey
     ours, published = found["comparison"]
     assert (ours["reader"], published["reader"]) == (server.url, str(tmp_path))
     assert found["loads"][0]["p50 ms"] >= 100 and ours["p50 ms"] >= 100
+    assert [one["yolo ms"] for one in found["loads"]] == [20, 20]
     assert ours["ratio of p50s"] > 0 and ours["photos"] == published["photos"] >= 1
 
 
@@ -142,13 +150,3 @@ def test_healed_is_when_everything_goes_well_for_good():
 def test_what_clients_must_not_get_is_named(fault, rows, problem):
     found = judge(fault, 10, [*rows, *WELL])["problems"]
     assert len(found) == bool(problem) and problem in "".join(found)
-
-
-def test_a_photos_time_is_divided_among_its_stages(tmp_path, capsys, monkeypatch):
-    monkeypatch.setenv(THREADS, "1")  # Threads that wait for a busy machine spin.
-    monkeypatch.setattr(torch, "set_num_threads", lambda _: None)
-    status, found = bench(tmp_path, "stages", "--seconds", "0.1")
-    assert status == 0 and "boxes and crops" in capsys.readouterr().out
-    assert [row["stage"] for row in found["stages"]] == [*stages.STAGES, "whole"]
-    *parts, whole = (row["CPU p50 ms"] for row in found["stages"])
-    assert min(parts) > 0 and sum(parts) == pytest.approx(whole, rel=0.2)
