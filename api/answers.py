@@ -13,7 +13,7 @@ from api.parameters import Box, PlateFilter
 from plate_models import formats
 
 if TYPE_CHECKING:
-    from plate_models.pipeline import Plate as PlateOfPipeline
+    from plate_models.recognition.decoding import Reading
 
 Point = tuple[float, float]
 Quad = tuple[Point, Point, Point, Point]
@@ -208,16 +208,15 @@ def answer_from(recognition: Recognition, wanted: PlateFilter, total_ms: float) 
     )
 
 
-def answer_of(plate: "PlateOfPipeline") -> Plate:
-    """Build the JSON of a plate that was read in this process."""
-    reading = plate.reading
+def answer_of(reading: "Reading", box: Box, quad: Iterable[Point], detection_score: float) -> Plate:
+    """Build the JSON of a plate whose text was chosen in this process."""
     return plate_from(
         text=reading.text,
         score=reading.score,
         format_name=reading.format,
-        box=plate.box,
-        quad=plate.quad,
-        detection_score=plate.detection_score,
+        box=box,
+        quad=quad,
+        detection_score=detection_score,
         characters=reading.characters,
         candidates=reading.candidates,
     )

@@ -158,9 +158,10 @@ class YOLOv5(nn.Module):
                 Detect((c256, c512, c1024), spec),
             ]
         )
-        for module in self.modules():
-            if isinstance(module, Conv) and spec.activation == "hardswish":
-                module.act = nn.Hardswish(inplace=True)
+        if spec.activation == "hardswish":
+            for module in self.modules():
+                if isinstance(module, Conv):
+                    module.act = nn.Hardswish(inplace=True)
 
     def fuse(self) -> "YOLOv5":
         """Fold every batch norm into its convolution, in place: for inference alone."""

@@ -10,7 +10,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from api.answers import plate_from
+from api.answers import answer_of
 from plates.cameras import events
 from plates.cameras.events import Match, Pass, Stream
 from plates.cameras.frames import Frame, SeenPlate
@@ -254,18 +254,9 @@ class Passes:
         return fused, Match(list=name, text=text, probability=round(probability, 4))
 
     def _report(self, run: _Run, kind: events.Kind, fused: Fused, match: Match | None) -> Report:
-        reading, best, ahead = fused.reading, run.best.plate, run.clock_ahead
+        best, ahead = run.best.plate, run.clock_ahead
         run.revision += 1
-        read = plate_from(
-            text=reading.text,
-            score=reading.score,
-            format_name=reading.format,
-            box=best.box,
-            quad=best.quad,
-            detection_score=best.detection_score,
-            characters=reading.characters,
-            candidates=reading.candidates,
-        )
+        read = answer_of(fused.reading, best.box, best.quad, best.detection_score)
         text = best.candidates[0][0] if best.candidates else ""
         event = Pass(
             **read.model_dump(),  # What a photo's answer has besides is ignored.

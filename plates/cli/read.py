@@ -61,7 +61,10 @@ def run(arguments: argparse.Namespace) -> int:
         print(*CSV_COLUMNS, sep=",")
     with closing(inputs.pictures(arguments.every)) as pictures:
         for picture in pictures:
-            plates = list(map(answer_of, nets.read(torch.from_numpy(picture.image))))
+            plates = [
+                answer_of(plate.reading, plate.box, plate.quad, plate.detection_score)
+                for plate in nets.read(torch.from_numpy(picture.image))
+            ]
             with tqdm.external_write_mode(sys.stdout):
                 if table:
                     table.print(picture, plates)
