@@ -1,7 +1,7 @@
 """Rendered crops on disk: rendered once by several processes, read many times."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +12,12 @@ from tqdm import tqdm
 
 from plate_models.recognition import ctc
 from plate_models.spec import RECOGNIZER, RECTIFIER
-from plate_models.training.synthetic.crops import DEFAULT_CROPS, CropStyle, render_crop
+from plate_models.training.synthetic.crops import (
+    DEFAULT_CROPS,
+    CropSample,
+    CropStyle,
+    render_crop,
+)
 from plate_models.training.worker_pool import start_pool
 
 
@@ -31,9 +36,14 @@ class CropBatch:
         """(N,) int64 lines of text, 1 or 2."""
         return 1 + (self.labels[:, 1, 0] >= 0).astype(np.int64)
 
-    def part(self, rows: slice) -> "CropBatch":
+    def part(self, rows: slice | list[int] | NDArray[np.int64]) -> "CropBatch":
         """Some of the crops."""
-        return CropBatch(self.images[rows], self.quads[rows], self.labels[rows])
+        return CropBatch(*(getattr(self, name)[rows] for name in _ARRAYS))
+
+    @staticmethod
+    def of(parts: "Sequence[CropBatch]") -> "CropBatch":
+        """All crops of several batches."""
+        return CropBatch(*(np.concatenate([getattr(p, n) for p in parts]) for n in _ARRAYS))
 
 
 _ARRAYS = ("images", "quads", "labels")
@@ -94,10 +104,8 @@ class CropCache:
     def draw(self, rng: np.random.Generator, count: int) -> CropBatch:
         """Take random crops from all blocks opened so far."""
         blocks = [self._blocks[name] for name in sorted(self._blocks)]
-        chosen = rng.integers(0, self.block, count).tolist()
-        pairs = list(zip(rng.integers(0, len(blocks), count).tolist(), chosen, strict=True))
-        picked = ([getattr(blocks[b], name)[i] for b, i in pairs] for name in _ARRAYS)
-        return CropBatch(*map(np.stack, picked))
+        chosen = rng.integers(0, (len(blocks), self.block), (count, 2)).tolist()
+        return CropBatch.of([blocks[block].part([row]) for block, row in chosen])
 
 
 def _render_block(path: Path, seed: int, count: int) -> None:
@@ -116,8 +124,12 @@ def render_batch(
     alphabet: str = RECOGNIZER.alphabet,
 ) -> CropBatch:
     """Render crops now, without a cache."""
-    samples = [render_crop(rng, style) for _ in range(count)]
-    labels = np.full((count, 2, RECOGNIZER.max_text_length), -1, dtype=np.int64)
+    return batch_of([render_crop(rng, style) for _ in range(count)], alphabet)
+
+
+def batch_of(samples: Sequence[CropSample], alphabet: str = RECOGNIZER.alphabet) -> CropBatch:
+    """Stack crops, at least one, and spell their texts in classes of an alphabet."""
+    labels = np.full((len(samples), 2, RECOGNIZER.max_text_length), -1, dtype=np.int64)
     for label, sample in zip(labels, samples, strict=True):
         for line, text in enumerate(sample.rows):
             label[line, : len(text)] = ctc.encode(text, alphabet)

@@ -4,31 +4,32 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, cast
 
-import cv2
 import numpy as np
 import torch
 import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
+from tqdm import tqdm
 
 from plate_models import weights
+from plate_models.engines.nets import load_nets
 from plate_models.nets.lprnet import LPRNet
 from plate_models.nets.stn import STN
 from plate_models.recognition import ctc
 from plate_models.rectification import corners_in_crop, resample, sample_rows
 from plate_models.spec import RECOGNIZER, RECTIFIER
-from plate_models.training.crop_cache import CropBatch, CropCache, render_batch
-from plate_models.training.imaging import (
-    Field,
-    Floats,
-    Image,
-    apply_homography,
-    compress,
-    motion_kernel,
-    shift_by,
-    warp,
-)
+from plate_models.training.crop_cache import CropBatch, CropCache, batch_of, render_batch
+from plate_models.training.detection_data import load_world
+from plate_models.training.imaging import Field, Floats, Image, apply_homography, shift_by, warp
 from plate_models.training.run import Run, autocast
+from plate_models.training.synthetic.crops import CropSample, crop_around
+from plate_models.training.synthetic.photo import camera, photograph
+
+# What makes crops worse that were photographed before.
+_AGAIN = camera("again")
+# Crops of real plates for each rendered one, where there are photos to read; crops of each plate.
+# Readings below that score, and of plates below that width, are wrong too often to learn from.
+_REAL_SHARE, _REAL_CROPS, _LEAST_SCORE, _LEAST_PX = 1 / 8, 16, 0.8, 45.0
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,7 @@ class RecognizerTraining:
     cache: Annotated[Path, "rendered crops"] = Path(".cache/crops")
     minutes: Annotated[float, "length of the training, all its runs together"] = 90.0
     crops: Annotated[int, "size of the rendered training set"] = 200_000
+    data: Annotated[Path | None, "folder with world_photos/: what is read there is learnt"] = None
     held_out: Annotated[int, "rendered crops that are not trained on, for the exact match"] = 1000
     workers: Annotated[int, "processes that render crops"] = 1
     threads: Annotated[int, "CPU threads of the training itself"] = 1
@@ -112,7 +114,7 @@ def corner_loss(theta: Tensor, batch: CropBatch) -> Tensor:
 
 
 def vary(batch: CropBatch, rng: np.random.Generator) -> CropBatch:
-    """Show half of the crops moved and half of them made worse.
+    """Show half of the crops moved, and half of them photographed again.
 
     To render a crop takes as long as to learn from it, so each is seen several times.
     """
@@ -120,7 +122,7 @@ def vary(batch: CropBatch, rng: np.random.Generator) -> CropBatch:
     for row, (image, quad) in enumerate(zip(batch.images, batch.quads, strict=True)):
         if rng.random() < 0.5:
             image, quads[row] = _moved(image, quad, rng)
-        images[row] = _worse(image, rng) if rng.random() < 0.5 else image
+        images[row] = photograph(image, rng, _AGAIN) if rng.random() < 0.5 else image
     return CropBatch(images, quads, batch.labels)
 
 
@@ -132,27 +134,6 @@ def _moved(image: Image, quad: Field, rng: np.random.Generator) -> tuple[Image, 
     change[:2, 2] = rng.normal(0, 0.015, 2) * (width, height)
     view = middle @ change @ np.linalg.inv(middle)
     return warp(image, view, (width, height)), apply_homography(view, quad)
-
-
-def _worse(image: Image, rng: np.random.Generator) -> Image:
-    """Do one or two of five things to a crop: as out of focus, moving, small, stored, grey."""
-    height, width = image.shape[:2]
-    for fault in rng.choice(5, rng.integers(1, 3), replace=False, p=(0.25, 0.2, 0.15, 0.25, 0.15)):
-        if fault == 0:
-            image = np.asarray(cv2.GaussianBlur(image, (0, 0), rng.uniform(0.4, 2.2)))
-        elif fault == 1:
-            length, angle = rng.uniform(2, 11), rng.normal(0, 0.3)
-            kernel = motion_kernel(length * np.cos(angle), length * np.sin(angle))
-            image = np.asarray(cv2.filter2D(image, -1, kernel, borderType=cv2.BORDER_REPLICATE))
-        elif fault == 2:
-            small_wh = (np.array((width, height)) * rng.uniform(0.35, 0.8)).astype(int).tolist()
-            small = cv2.resize(image, small_wh, interpolation=cv2.INTER_AREA)
-            image = np.asarray(cv2.resize(small, (width, height)))
-        elif fault == 3:
-            image = compress(image, int(rng.integers(10, 60)))
-        else:
-            image = (image @ np.tile(rng.dirichlet((1, 1, 1))[:, None], 3)).astype(np.uint8)
-    return image
 
 
 def to_input(images: NDArray[np.uint8], rng: np.random.Generator | None = None) -> Tensor:
@@ -218,6 +199,28 @@ def take_over(net: nn.Module, file: weights.WeightsFile) -> None:
             own.copy_(values)
 
 
+def read_crops(data: Path, start_from: Path | None, seed: int) -> CropBatch:
+    """Cut the one-line plates that weights surely read out of ``world_photos``' training part.
+
+    Raises:
+        FileNotFoundError: The data folder lacks world_photos/plates.csv.
+        WeightsError: No weights are named, they can't be used, or one of the nets is missing.
+    """
+    if start_from is None:
+        raise weights.WeightsError("--data needs --start-from: what reads the plates there")
+    nets, rng = load_nets("torch", folder=start_from), np.random.default_rng(seed)
+    samples = []
+    for photo in tqdm(load_world(data), "reading photos"):
+        for plate in nets.read(torch.from_numpy(photo.image)):
+            text, quad = plate.reading.text, np.array(plate.quad)
+            sure = plate.reading.score >= _LEAST_SCORE and np.ptp(quad[:, 0]) >= _LEAST_PX
+            if text and sure and plate.lines == 1:
+                for _ in range(_REAL_CROPS):
+                    crop, corners = crop_around(photo.image, quad, plate.lines, rng)
+                    samples.append(CropSample(crop, text, corners, plate.lines, (text,)))
+    return batch_of(samples)
+
+
 class Training(Run):
     """Rectifier and recognizer in training."""
 
@@ -266,13 +269,19 @@ def train(config: RecognizerTraining) -> dict[int, float]:
     cache = CropCache(config.cache, config.seed)
     with cache.rendering(config.crops, config.workers):
         held_out = render_batch(np.random.default_rng(config.seed - 1), config.held_out)
+        real = read_crops(config.data, config.start_from, config.seed) if config.data else None
         training = Training(config)
         cache.refresh()
 
         def step() -> dict[str, float]:
             if training.steps % 200 == 0:
                 cache.refresh()
-            return training.step(cache.draw(training.rng, config.batch_size))
+            batch = cache.draw(training.rng, config.batch_size)
+            if real:
+                count = round(_REAL_SHARE * config.batch_size)
+                rows = training.rng.integers(0, len(real.images), count)
+                batch = CropBatch.of((batch, real.part(rows)))
+            return training.step(batch)
 
         def check() -> dict[str, float]:
             match = exact_match(training.averaged, held_out)

@@ -198,6 +198,16 @@ def cut_crop(photo: Image, low: Floats, high: Floats, quad: Floats) -> tuple[Ima
     return np.asarray(crop), ((quad - low) * (width, height) / (high - low)).astype(np.float32)
 
 
+def crop_around(
+    photo: Image, quad: Floats, lines: int, rng: Generator, style: CropStyle = DEFAULT_CROPS
+) -> tuple[Image, Field]:
+    """Cut a plate with these corners out of a photo, in a box that errs; returns as `cut_crop`."""
+    low, high = _sample_box(quad, lines, rng, style)
+    rim = int(max(0, *np.ceil(-low), *np.ceil(high - photo.shape[1::-1])))
+    wider = np.pad(photo, ((rim, rim), (rim, rim), (0, 0)), "edge")
+    return cut_crop(wider, low + rim, high + rim, quad + rim)
+
+
 def _kept(scene: Image, photo: Image, quad: Floats) -> float:
     """Correlation of a plate's fine detail, in a quad (4, 2), with the photo's, in [0, 1]."""
     (left, top), (right, bottom) = np.clip(quad.min(axis=0), 0, None), quad.max(axis=0)

@@ -1,6 +1,7 @@
 """Recognizer training: the loss falls, weights are released; test_detector.py resumes a run."""
 
 import json
+from collections import Counter
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -10,11 +11,13 @@ import numpy as np
 import pytest
 import torch
 from safetensors import safe_open
+from support import labelled_set
 
 from plate_models import weights
+from plate_models.spec import RECOGNIZER
 from plate_models.training import recognizer
 from plate_models.training.crop_cache import CropBatch, CropCache, render_batch
-from plate_models.training.recognizer import RecognizerTraining, Training, train
+from plate_models.training.recognizer import RecognizerTraining, Training, read_crops, train
 
 
 @pytest.fixture
@@ -46,6 +49,21 @@ def test_corners_move_with_varied_crops() -> None:
     for image, corners in zip(varied.images, varied.quads, strict=True):
         drawn = cv2.fillConvexPoly(np.zeros((64, 160)), np.rint(corners).astype(int), 1.0)
         assert abs(drawn - (image[..., 1] > 127)).sum() < 0.15 * drawn.sum()
+
+
+def test_what_is_surely_read_on_real_photos_is_cut_out(tmp_path: Path) -> None:
+    # Of two lines, held out by its name, and two plates.
+    names = ("square_plates.jpg", "green_car.jpg", "two_at_night.jpg")
+    folder = labelled_set(tmp_path / "world_photos", *names)
+    batch = read_crops(tmp_path, weights.WEIGHTS_DIR, seed=0)
+    alphabet = RECOGNIZER.alphabet
+    texts = ["".join(alphabet[i] for i in row if i >= 0) for row in batch.labels[:, 0].tolist()]
+    assert Counter(texts) == dict.fromkeys(("B294XX164", "H781CC105"), 16)
+    assert (batch.lines == 1).all() and len({crop.tobytes() for crop in batch.images}) == 32
+    corners = np.abs(batch.quads - batch.quads.mean(axis=1, keepdims=True)).mean(axis=(0, 1))
+    assert 40 < corners[0] < 75 and 14 < corners[1] < 32
+    with pytest.raises(weights.WeightsError, match="--start-from"):
+        read_crops(folder.parent, None, seed=0)
 
 
 def test_train_renders_learns_draws_and_releases(
