@@ -21,6 +21,7 @@ from plate_models.spec import RECOGNIZER, RECTIFIER
 from plate_models.training.crop_cache import CropBatch, CropCache, batch_of, render_batch
 from plate_models.training.detection_data import load_world
 from plate_models.training.imaging import Field, Floats, Image, apply_homography, shift_by, warp
+from plate_models.training.labels import LabelError
 from plate_models.training.run import Run, autocast
 from plate_models.training.synthetic.crops import CropSample, crop_around
 from plate_models.training.synthetic.photo import camera, photograph
@@ -204,6 +205,7 @@ def read_crops(data: Path, start_from: Path | None, seed: int) -> CropBatch:
 
     Raises:
         FileNotFoundError: The data folder lacks world_photos/plates.csv.
+        LabelError: No plate there is surely read.
         WeightsError: No weights are named, they can't be used, or one of the nets is missing.
     """
     if start_from is None:
@@ -218,6 +220,8 @@ def read_crops(data: Path, start_from: Path | None, seed: int) -> CropBatch:
                 for _ in range(_REAL_CROPS):
                     crop, corners = crop_around(photo.image, quad, plate.lines, rng)
                     samples.append(CropSample(crop, text, corners, plate.lines, (text,)))
+    if not samples:
+        raise LabelError(f"{data / 'world_photos'}: no plate there is surely read")
     return batch_of(samples)
 
 

@@ -17,6 +17,7 @@ from plate_models import weights
 from plate_models.spec import RECOGNIZER
 from plate_models.training import recognizer
 from plate_models.training.crop_cache import CropBatch, CropCache, render_batch
+from plate_models.training.labels import LabelError
 from plate_models.training.recognizer import RecognizerTraining, Training, read_crops, train
 
 
@@ -63,7 +64,10 @@ def test_what_is_surely_read_on_real_photos_is_cut_out(tmp_path: Path) -> None:
     corners = np.abs(batch.quads - batch.quads.mean(axis=1, keepdims=True)).mean(axis=(0, 1))
     assert 40 < corners[0] < 75 and 14 < corners[1] < 32
     with pytest.raises(weights.WeightsError, match="--start-from"):
-        read_crops(folder.parent, None, seed=0)
+        read_crops(tmp_path, None, seed=0)
+    (folder / "plates.csv").write_text("image,x0,y0,x1,y1\n")
+    with pytest.raises(LabelError, match="no plate there"):
+        read_crops(tmp_path, weights.WEIGHTS_DIR, seed=0)
 
 
 def test_train_renders_learns_draws_and_releases(
