@@ -295,7 +295,7 @@ def train(config: RecognizerTraining) -> dict[int, float]:
         match = exact_match(training.averaged, held_out)
         read = "; crops of plates that the reader read on world_photos (training part)"
         summary = {
-            "data": "rendered crops" + read * bool(real),
+            "data": "rendered crops" + (read if real else ""),
             "seed": config.seed,
             "rendered_exact_match_by_lines": {k: round(v, 4) for k, v in match.items()},
         }

@@ -3,31 +3,17 @@
 import json
 import platform
 import re
-import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import date
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import psutil
 
 from plate_models.cores import usable_cores
 
 Rows = list[dict[str, Any]]
-Turn = TypeVar("Turn")
-_WARM_UPS, _LEAST_TURNS = 2, 3
-
-
-def in_turns(measure_all: Callable[[], Turn], seconds: float) -> list[Turn]:
-    """Measure what is compared, in turns: a machine drifts by a tenth within minutes."""
-    for _ in range(_WARM_UPS):
-        measure_all()
-    turns: list[Turn] = []
-    end = time.perf_counter() + seconds
-    while len(turns) < _LEAST_TURNS or time.perf_counter() < end:
-        turns.append(measure_all())
-    return turns
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ import asyncio
 import os
 import sys
 from pathlib import Path
+from time import perf_counter
 from timeit import timeit
 from typing import Any
 
@@ -25,7 +26,7 @@ import pandas
 from prometheus_client.parser import text_string_to_metric_families
 
 from plates.benchmarks.load import OK, STANDARD_PHOTO, LoadClient, Request, summarise
-from plates.benchmarks.report import Report, Rows, at_most, in_turns
+from plates.benchmarks.report import Report, Rows, at_most
 from plates.benchmarks.service import Service, add_service, service, total_by_part
 from plates.cli import CommandError
 from plates.cli.options import add_number
@@ -33,6 +34,7 @@ from plates.cli.options import add_number
 CONCURRENCIES = (1, 2, 4, 8, 16)
 READY_S, MEMORY_MB = 10.0, 700.0
 _TIMEOUT_S, _WARM_UP_S = 60.0, 1.0
+_WARM_UPS, _LEAST_TURNS = 2, 3
 _SHOWN = ("goodput/s", "p50 ms", "p95 ms", "p99 ms", "requests")
 
 
@@ -124,7 +126,12 @@ def compare(url: str, published: Path, photo: bytes, seconds: float) -> Rows:
         def turn() -> list[float]:
             return [1000 * timeit(reader, number=1) for reader in (ours, theirs)]
 
-        turns = in_turns(turn, 2 * seconds)
+        # In turns, because a machine drifts by a tenth within minutes.
+        for _ in range(_WARM_UPS):
+            turn()
+        turns, end = list[list[float]](), perf_counter() + 2 * seconds
+        while len(turns) < _LEAST_TURNS or perf_counter() < end:
+            turns.append(turn())
     times = pandas.DataFrame(turns, columns=[url, str(published)])
     ratio, (low, high) = median_ratio(*(times[name].tolist() for name in times))
     rows: Rows = [

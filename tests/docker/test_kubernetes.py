@@ -1,13 +1,17 @@
 """docker/kubernetes/ renders to objects that Kubernetes takes, and that fit our code.
 
-What is committed as rendered is checked, and that its sources were not edited since.
+Without kubectl, what is committed as rendered is checked, and that its sources were
+not edited since.
 """
 
 import argparse
 import hashlib
 import re
+import shutil
+import subprocess
 import tomllib
 from functools import cache
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -98,6 +102,32 @@ def test_the_committed_files_were_rendered_from_these_sources():
         for path in folder.rglob("*")
         if path.is_file()
     }, "run `make kubernetes-render`"
+
+
+def render(folder: Path) -> Cluster:
+    command = ["kubectl", "kustomize", str(folder)]
+    return Cluster(subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout)
+
+
+@pytest.mark.skipif(not shutil.which("kubectl"), reason="no kubectl here")
+def test_what_is_committed_and_an_overlay_as_the_readme_has_it_render(tmp_path):
+    for overlay in OVERLAYS:
+        assert render(FOLDER / "overlays" / overlay).objects == cluster_of(overlay).objects
+    shutil.copytree(FOLDER, tmp_path / "docker" / "kubernetes")
+    readme = (FOLDER / "README.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"^```yaml\n(.*?)^```", readme, re.MULTILINE | re.DOTALL)
+    (components,) = re.findall(r"^`(components: \[.*\])`", readme, re.MULTILINE)
+    own = tmp_path / "my-cluster"
+    own.mkdir()
+    (own / "kustomization.yaml").write_text("\n".join([*blocks, components]), encoding="utf-8")
+    (own / "settings.env").write_text("PLATES_RATE_LIMIT=5\n")
+    assert cli.main(["config", "check", str(own / "settings.env")]) == 0
+    cluster = render(own)
+    check_schemas(cluster, VERSIONS[-1])
+    environment = cluster.environment("gateway")
+    assert (environment["PLATES_RATE_LIMIT"], environment["PLATES_MAX_WAITING"]) == ("5", "32")
+    assert environment["PLATES_TOKENS_FILE"]
+    assert cluster.container("triton")["image"].startswith("registry.example/plates-triton:")
 
 
 def test_kubernetes_takes_every_object(cluster):

@@ -198,11 +198,9 @@ def cut_crop(photo: Image, low: Floats, high: Floats, quad: Floats) -> tuple[Ima
     return np.asarray(crop), ((quad - low) * (width, height) / (high - low)).astype(np.float32)
 
 
-def crop_around(
-    photo: Image, quad: Floats, lines: int, rng: Generator, style: CropStyle = DEFAULT_CROPS
-) -> tuple[Image, Field]:
+def crop_around(photo: Image, quad: Floats, lines: int, rng: Generator) -> tuple[Image, Field]:
     """Cut a plate with these corners out of a photo, in a box that errs; returns as `cut_crop`."""
-    low, high = _sample_box(quad, lines, rng, style)
+    low, high = _sample_box(quad, lines, rng, DEFAULT_CROPS)
     rim = int(max(0, *np.ceil(-low), *np.ceil(high - photo.shape[1::-1])))
     wider = np.pad(photo, ((rim, rim), (rim, rim), (0, 0)), "edge")
     return cut_crop(wider, low + rim, high + rim, quad + rim)

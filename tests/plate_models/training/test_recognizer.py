@@ -57,8 +57,7 @@ def test_what_is_surely_read_on_real_photos_is_cut_out(tmp_path: Path) -> None:
     names = ("square_plates.jpg", "green_car.jpg", "two_at_night.jpg")
     folder = labelled_set(tmp_path / "world_photos", *names)
     batch = read_crops(tmp_path, weights.WEIGHTS_DIR, seed=0)
-    alphabet = RECOGNIZER.alphabet
-    texts = ["".join(alphabet[i] for i in row if i >= 0) for row in batch.labels[:, 0].tolist()]
+    texts = ["".join(RECOGNIZER.alphabet[i] for i in row if i >= 0) for row in batch.labels[:, 0]]
     assert Counter(texts) == dict.fromkeys(("B294XX164", "H781CC105"), 16)
     assert (batch.lines == 1).all() and len({crop.tobytes() for crop in batch.images}) == 32
     corners = np.abs(batch.quads - batch.quads.mean(axis=1, keepdims=True)).mean(axis=(0, 1))
