@@ -25,6 +25,8 @@ _SILENT_S = 8.0
 _OPEN_S = 8.0
 # A reader that is so late reads keyframes alone until it has caught up.
 _LATE_S = 2.0
+# The least delay of all frames grows by that with each, as clocks drift apart or are set.
+_CREEP_S = 1e-4
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.5, 30.0
 _HEARTBEAT_S = 1.0
 # Capture times further from the clock than that aren't believed.
@@ -166,10 +168,9 @@ class Source(FrameSource):
                     return
                 captured, position_s = clock.of(frame)
                 if clock.source == "rtcp":
-                    # Beside the least delay, as the camera's clock may be wrong; it creeps, in case
-                    # one of the clocks is set.
+                    # Beside the least delay, as the camera's clock may be wrong.
                     delay_s = time.time() - captured
-                    least_s = min(least_s + 1e-4, delay_s)
+                    least_s = min(least_s + _CREEP_S, delay_s)
                     late = delay_s - least_s > _LATE_S
                     stream.codec_context.skip_frame = "NONKEY" if late else "DEFAULT"
                 if due_s - 1 < position_s < due_s - self._step_s / 8:
@@ -248,7 +249,7 @@ class _CaptureClock:
             return known, position_s
         self.source = "arrival"
         # The least delay so far: frames come late, never early.
-        self._offset = min(self._offset or now, now - position_s)
+        self._offset = min((self._offset or now) + _CREEP_S, now - position_s)
         return max(self._offset + position_s, now - _SILENT_S), position_s
 
 

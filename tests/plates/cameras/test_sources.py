@@ -9,6 +9,7 @@ from collections.abc import Callable
 from contextlib import closing, contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from types import SimpleNamespace
 
 import av
 import cv2
@@ -248,6 +249,18 @@ def test_pushed_frames_have_the_time_that_they_come_with_or_at():
     assert frames.state.frames_dropped == 1
     frames.close()
     assert list(taken) == []
+
+
+def test_capture_times_of_a_camera_with_a_slow_clock_do_not_fall_behind(monkeypatch):
+    container = SimpleNamespace(format=SimpleNamespace(name="rtsp"), start_time_realtime=None)
+    clock, now = sources._CaptureClock(container, "rtsp://camera", live=True), START
+    monkeypatch.setattr(time, "time", lambda: now)
+    behind = []
+    for number in range(5 * 3600 * 12):  # half a day of 5 frames a second, late by up to 0.1 s
+        now = START + number / 5 + 0.05 * (number % 3)
+        captured, _ = clock.of(SimpleNamespace(time=number / 5 * (1 - 1e-4)))
+        behind.append(now - captured)
+    assert max(behind) < 0.2 and min(behind) >= 0 and clock.source == "arrival"
 
 
 # --- what is not worth reading ---
