@@ -18,8 +18,9 @@ from pathlib import Path
 import fake_triton
 import httpx
 import pytest
+from camera_events import store_of
 from fake_triton import FakeTriton
-from support import ELSEWHERE, REPOSITORY, TritonEndpoints, running_gateway, serving, settings_for
+from support import ELSEWHERE, REPOSITORY, TritonEndpoints, running_gateway, serving
 
 from plates.serving.triton import EmbeddedTriton
 
@@ -99,9 +100,16 @@ def fake(fake_of_module):
 @pytest.fixture(scope="module")
 def client(fake_of_module):
     """A client of a gateway in this process, with small limits, before the fake Triton."""
-    settings = settings_for(fake_of_module, max_bytes=100_000, ready_max_age_s=0.2)
-    with running_gateway(settings) as client:
+    with running_gateway(fake_of_module, max_bytes=100_000, ready_max_age_s=0.2) as client:
         yield client
+
+
+@pytest.fixture
+def store(tmp_path):
+    """A database of passes."""
+    store = store_of(tmp_path)
+    yield store
+    store.close()
 
 
 @pytest.fixture

@@ -106,3 +106,11 @@ def loaded_by(statement: str) -> set[str]:
 )
 def test_what_is_light_stays_light(statement, unwanted):
     assert not loaded_by(statement) & unwanted
+
+
+def test_nothing_of_the_benchmark_knows_what_training_renders():
+    loaded = loaded_by(f"import {TRAINING}.benchmark.photos")
+    assert f"{TRAINING}.synthetic.ink" in loaded
+    renderers = ("crops", "latin", "photo", "plates", "scenes", "wear")
+    assert not loaded & {f"{TRAINING}.synthetic.{name}" for name in renderers}
+    assert "torch" not in loaded

@@ -21,7 +21,6 @@ from support import (
     number,
     post_raw,
     running_gateway,
-    settings_for,
     wait_until,
 )
 from tritonclient import grpc as triton_grpc
@@ -30,7 +29,6 @@ from tritonclient.utils import InferenceServerException
 from api.admission import Admission
 from api.errors import Overloaded
 from api.readiness import canary_photo
-from api.settings import Settings
 from plate_models.images import decode
 
 PATIENT_S = 1000.0
@@ -102,8 +100,7 @@ def test_a_wait_that_does_not_fit_the_deadline_is_refused_at_once():
 
 
 def post(client: httpx.Client, timeout: object) -> httpx.Response:
-    headers = {"content-type": "image/jpeg", "x-request-timeout": str(timeout)}
-    return client.post("/v1/plates", content=PHOTO, headers=headers)
+    return post_raw(client, PHOTO, {"x-request-timeout": str(timeout)})
 
 
 def test_time_limits_that_make_no_sense(client, fake):
@@ -116,7 +113,7 @@ def test_time_limits_that_make_no_sense(client, fake):
 @pytest.mark.parametrize(("limit_s", "timeout"), [(30, 0.3), (0.3, None), (0.3, 1000)])
 def test_the_shorter_limit_holds_to_triton(fake, limit_s, timeout):
     fake.reply = sleeping(1)
-    with running_gateway(settings_for(fake, request_timeout_s=limit_s)) as client:
+    with running_gateway(fake, request_timeout_s=limit_s) as client:
         answer = post_raw(client, PHOTO) if timeout is None else post(client, timeout)
         assert_problem(answer, 504, "recognizer-timeout")
     assert 0 < fake.timeout_us <= 300_000  # nor does it wait in Triton's queue for longer
@@ -125,7 +122,7 @@ def test_the_shorter_limit_holds_to_triton(fake, limit_s, timeout):
 def test_time_counts_from_the_head_and_slow_photos_outlive_the_limit_of_heads(fake):
     named = (b"X-Request-Timeout: 10", b"X-Request-Id: gate-7")
     with (
-        running_gateway(settings_for(fake, header_timeout_s=0.5)) as client,
+        running_gateway(fake, header_timeout_s=0.5) as client,
         begin_upload(client, PHOTO[:100], *named) as connection,
     ):
         time.sleep(1)
@@ -137,9 +134,7 @@ def test_time_counts_from_the_head_and_slow_photos_outlive_the_limit_of_heads(fa
 
 def test_time_that_ends_in_the_queue(fake):
     with full_gateway(fake) as (client, _):
-        response = post(client, 0.3)
-        assert_problem(response, 429, "overloaded")
-        assert int(response.headers["retry-after"]) >= 1
+        assert_problem(post(client, 0.3), 429, "overloaded")
         assert number(client, 'plates_refused_total{reason="deadline"}') == 1
         assert number(client, "plates_waiting") == 0
 
@@ -147,10 +142,7 @@ def test_time_that_ends_in_the_queue(fake):
 def test_a_time_out_is_the_queues_if_most_time_went_there(fake):
     """The photo's turn came, and Triton was too slow for what was left."""
     fake.reply = lambda photo: sleeping(0.5 if len(fake.photos) <= 8 else 5)(photo)
-    with (
-        running_gateway(settings_for(fake, concurrency=1)) as client,
-        ThreadPoolExecutor(8) as pool,
-    ):
+    with running_gateway(fake, concurrency=1) as client, ThreadPoolExecutor(8) as pool:
         others = [pool.submit(post_raw, client, PHOTO) for _ in range(8)]
         wait_until(lambda: number(client, "plates_waiting") == 7)
         assert_problem(post(client, 6), 429, "overloaded")
@@ -171,8 +163,7 @@ def test_a_full_queue_refuses_by_the_head_and_lets_the_canary_pass(fake):
 
 @pytest.mark.usefixtures("no_tracebacks")
 def test_an_unfinished_upload_takes_no_place_and_leaves_nothing(fake):
-    settings = settings_for(fake, concurrency=1, max_waiting=0)
-    with running_gateway(settings) as client:
+    with running_gateway(fake, concurrency=1, max_waiting=0) as client:
         with begin_upload(client, PHOTO[:-1]):
             assert {post_raw(client, PHOTO).status_code for _ in range(5)} == {200}
         wait_until(lambda: number(client, DISCONNECTED) == 1)
@@ -181,7 +172,7 @@ def test_an_unfinished_upload_takes_no_place_and_leaves_nothing(fake):
 
 def test_a_disconnect_while_triton_works_frees_the_place(fake):
     fake.reply = holding = Holding()
-    with running_gateway(settings_for(fake, concurrency=1, max_waiting=0)) as client:
+    with running_gateway(fake, concurrency=1, max_waiting=0) as client:
         with holding:
             with begin_upload(client, PHOTO):
                 assert holding.arrived.acquire(timeout=HANG_S)
@@ -217,9 +208,8 @@ def test_no_net_works_for_clients_that_disconnect_or_photos_that_are_too_late(tr
     """Two photos are decoded at once; the others wait in Triton's queue when all disconnect."""
     large = encode(cv2.resize(decode(SCENE_PHOTO), (8000, 6000)), "JPEG")  # long to decode
     clients = 8
-    settings = Settings(triton_url=triton.grpc_url, concurrency=clients, max_waiting=0)
     direct = triton_grpc.InferenceServerClient(triton.grpc_url)
-    with direct, running_gateway(settings) as client:
+    with direct, running_gateway(triton.grpc_url, concurrency=clients, max_waiting=0) as client:
         before = {net: answered(direct, net) for net in ("yolo", "stn", "lprnet")}
         with ExitStack() as connections:
             uploads = [
@@ -243,8 +233,7 @@ def test_no_net_works_for_clients_that_disconnect_or_photos_that_are_too_late(tr
         with pytest.raises(InferenceServerException, match=r"Request timeout expired$") as refused:
             direct.infer("plate_recognition", [tensor], timeout=1)  # microsecond
         assert refused.value.status() == "StatusCode.UNAVAILABLE"
-        headers = {"content-type": "image/jpeg", "x-request-timeout": "0.15"}
-        response = client.post("/v1/plates", content=large, headers=headers)
+        response = post_raw(client, large, {"x-request-timeout": "0.15"})
         assert_problem(response, 504, "recognizer-timeout")
         assert answered(direct, "yolo") == before
         assert post_raw(client, SCENE_PHOTO).status_code == 200

@@ -16,19 +16,9 @@ from fake_triton import refusing
 from photo_files import BAD
 from prometheus_client.parser import text_string_to_metric_families
 from small_server import Reply, small_server
-from support import (
-    PHOTO,
-    SCENE,
-    SCENE_TEXT,
-    number,
-    post_form,
-    post_raw,
-    running_gateway,
-    settings_for,
-)
+from support import PHOTO, SCENE, SCENE_TEXT, number, post_form, post_raw, running_gateway
 
 from api.observing import logs
-from api.settings import Settings
 from api.status import Status, write_status
 
 TOKEN = "s3cret-token-of-the-gate"  # noqa: S105
@@ -96,8 +86,7 @@ def requests_of_all_kinds(client: httpx.Client) -> Iterator[httpx.Response]:
         ("X-Request-Timeout", QUERY),
         ("X-Request-Id", f"{PATH} {QUERY}"),
     ):
-        headers = {"Content-Type": "image/jpeg", name: value}
-        yield client.post("/v1/plates", content=PHOTO, headers=headers)
+        yield post_raw(client, PHOTO, {name: value})
     for photo, _ in BAD.values():
         yield post_raw(client, photo)
 
@@ -107,8 +96,7 @@ def test_neither_logs_nor_metrics_have_what_was_sent_or_read(fake, format_name, 
     def fail(*_: object) -> None:
         raise RuntimeError(f"a message that quotes {READ[0]}")
 
-    settings = settings_for(fake, tokens=TOKEN)
-    with logged(format_name) as written, running_gateway(settings) as client:
+    with logged(format_name) as written, running_gateway(fake, tokens=TOKEN) as client:
         statuses = [answer.status_code for answer in requests_of_all_kinds(client)]
         for code in (grpc.StatusCode.INTERNAL, grpc.StatusCode.UNAVAILABLE):
             fake.reply = refusing(code, "unexpected KeyError, see the server's log")
@@ -126,7 +114,7 @@ def test_neither_logs_nor_metrics_have_what_was_sent_or_read(fake, format_name, 
 
 
 def test_a_line_per_request(fake):
-    with logged("json") as written, running_gateway(settings_for(fake)) as client:
+    with logged("json") as written, running_gateway(fake) as client:
         answers = [post_raw(client, PHOTO), post_raw(client, b""), client.get("/nowhere/at/all")]
         answers.append(post_raw(client, PHOTO, roi="secret"))
     access = lines(written, logger="plates.access")
@@ -171,7 +159,7 @@ def test_other_libraries_logs_and_tracebacks_have_no_messages(format_name, monke
 
 
 def test_metrics_count_requests_and_plates(fake):
-    with running_gateway(settings_for(fake)) as client:
+    with running_gateway(fake) as client:
         for photo in (PHOTO, PHOTO, b""):
             post_raw(client, photo)
         client.get("/nowhere/12345")
@@ -195,8 +183,7 @@ def test_metrics_count_requests_and_plates(fake):
 
 def test_restarts_come_from_the_supervisors(fake, tmp_path):
     ours, tritons = tmp_path / "gateway.json", tmp_path / "triton.json"
-    settings = settings_for(fake, status_file=ours, triton_status_file=tritons)
-    with running_gateway(settings) as client:
+    with running_gateway(fake, status_file=ours, triton_status_file=tritons) as client:
         assert "plates_restarts_total{" not in client.get("/metrics").text
         write_status(ours, Status("ready", {"gateway": 1}))
         assert number(client, 'plates_state{state="ready"}') == 1
@@ -237,8 +224,8 @@ def test_tritons_metrics_follow_ours_and_without_them_no_harm_is_done(
 ):
     monkeypatch.setattr("api.observing.metrics._TRITON_TIMEOUT_S", 0.3)
     with small_server(answer) as server:
-        settings = settings_for(fake, triton_metrics_url=server.url.removeprefix("http://"))
-        with running_gateway(settings) as client:
+        address = server.url.removeprefix("http://")
+        with running_gateway(fake, triton_metrics_url=address) as client:
             families = list(text_string_to_metric_families(client.get("/metrics").text))
             assert len({family.name for family in families}) == len(families) > 10
             assert number(client, "plates_triton_metrics_up") == up
@@ -250,7 +237,7 @@ def test_tritons_metrics_follow_ours_and_without_them_no_harm_is_done(
 def test_the_real_tritons_metrics_and_compressed_photos(triton, algorithm):
     address = triton.embedded and triton.embedded.metrics_url
     options = {"triton_compression": algorithm, "triton_metrics_url": address}
-    with running_gateway(Settings(triton_url=triton.grpc_url, **options)) as client:
+    with running_gateway(triton.grpc_url, **options) as client:
         plates = post_raw(client, SCENE.read_bytes()).json()["plates"]
         assert SCENE_TEXT in [plate["text"] for plate in plates]
         for stage in ("decode", "yolo", "stn", "lprnet", "rest"):

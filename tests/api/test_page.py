@@ -4,17 +4,17 @@ What the page's policy forbids, such as loading from elsewhere, Chromium logs: t
 page_driver.visiting fails.
 """
 
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 
 import cv2
 import fake_triton
 import grpc
 import numpy as np
 import pytest
-from camera_events import a_pass, store_of
+from camera_events import a_pass
 from fake_triton import Holding, refusing
 from page_driver import Page, needs_browser, sample, visiting
-from support import PHOTO, running_gateway, settings_for
+from support import PHOTO, running_gateway
 
 from plates.cameras import state_file
 from plates.cameras.http import make_router
@@ -35,8 +35,8 @@ def page(driver, client, fake):
 @pytest.fixture
 def guarded(driver, fake):
     """The page of a gateway that wants a token and has time."""
-    settings = settings_for(fake, tokens=TOKEN, request_timeout_s=20)
-    with running_gateway(settings) as client, visiting(driver, str(client.base_url)) as page:
+    options = {"tokens": TOKEN, "request_timeout_s": 20}
+    with running_gateway(fake, **options) as client, visiting(driver, str(client.base_url)) as page:
         yield page
 
 
@@ -148,16 +148,11 @@ return [...document.querySelectorAll("#passes img")].map((image) => image.natura
 """
 
 
-@pytest.fixture
-def store(tmp_path):
-    with closing(store_of(tmp_path)) as store:
-        yield store
-
-
 @contextmanager
-def tab_of_cameras(driver, settings, router):
+def tab_of_cameras(driver, fake, store, folder, **options):
+    router = make_router(FILE, store, folder)
     with (
-        running_gateway(settings, router) as client,
+        running_gateway(fake, router, **options) as client,
         visiting(driver, str(client.base_url)) as page,
     ):
         page.wait_for(lambda: page.run("return !document.getElementById('tabs').hidden"), "tabs")
@@ -173,7 +168,7 @@ def test_passes_appear_as_they_come_and_are_found_again(driver, fake, store, tmp
     evil = "<img src=x onerror=alert(1)>"
     store.add(a_pass(1, text="A001AA77", text_native="А001АА77"), PICTURE, ())
     state_file(tmp_path, "gate").write_text('{"status": "live"}')
-    with tab_of_cameras(driver, settings_for(fake), make_router(FILE, store, tmp_path)) as page:
+    with tab_of_cameras(driver, fake, store, tmp_path) as page:
         first = ["gate-1", "А001АА77", "99.8%", "approaching", ""]
         rows(page, first)
         page.wait_for(lambda: page.run(PICTURES) == [188], "the picture")
@@ -198,8 +193,7 @@ def test_passes_appear_as_they_come_and_are_found_again(driver, fake, store, tmp
 
 def test_a_token_is_asked_for(driver, fake, store, tmp_path):
     store.add(a_pass(1), None, ())
-    settings = settings_for(fake, tokens=TOKEN)
-    with tab_of_cameras(driver, settings, make_router(FILE, store, tmp_path)) as page:
+    with tab_of_cameras(driver, fake, store, tmp_path, tokens=TOKEN) as page:
         shown = "return document.getElementById('cameras-token').checkVisibility()"
         page.wait_for(lambda: page.run(shown), "the question")
         assert page.run(ROWS) == []

@@ -11,20 +11,13 @@ import pytest
 from fake_triton import Holding, Refusal, refusing, sleeping
 from gateway_support import ALPR, BATCH
 from pydantic import ValidationError
-from support import (
-    PHOTO,
-    assert_problem,
-    post_form,
-    post_raw,
-    running_gateway,
-    settings_for,
-    wait_until,
-)
+from support import PHOTO, assert_problem, post_form, post_raw, running_gateway, wait_until
 
 from api.answers import BatchAnswer, PlatesAnswer
 from api.compat.codeproject_ai import AlprAnswer
 from api.compat.plate_recognizer import PlateReaderAnswer
 from api.errors import kinds
+from api.settings import Settings
 
 
 def plates_of(response: httpx.Response) -> list[str]:
@@ -102,13 +95,13 @@ def test_countries_go_with_each_photo_to_triton(client, fake):
         assert send(client, PHOTO, countries="SK, cz").status_code == 200
         assert fake.countries == "sk,cz"
         post_raw(client, PHOTO)
-    with running_gateway(settings_for(fake, countries="kz,ru")) as kazakh:
+    with running_gateway(fake, countries="kz,ru") as kazakh:
         post_raw(kazakh, PHOTO)
         assert fake.countries == "kz,ru"
         post_raw(kazakh, PHOTO, countries="ru")
         assert fake.countries == "ru"
     with pytest.raises(ValidationError, match=r"countries\n.*expected some of .*'gb'"):
-        settings_for(fake, countries="gb,ru")
+        Settings(countries="gb,ru")
     refusal = "invalid-input: countries: expected some of ru, which these weights read, got 'sk'."
     fake.reply = refusing(grpc.StatusCode.INVALID_ARGUMENT, refusal)
     problem = post_raw(client, PHOTO, countries="sk").json()
@@ -199,7 +192,7 @@ def test_a_service_that_reads_no_photo_fails_the_batch(
 def test_bytes_together_and_files_are_limited(fake):
     limits = {"max_bytes": 100_000, "upload_memory_bytes": 1_000_000, "batch_max_files": 6}
     half = PHOTO + bytes(50_000)
-    with running_gateway(settings_for(fake, **limits)) as client:
+    with running_gateway(fake, **limits) as client:
         assert statuses_of(post(client, half, half, half, half)) == [200] * 4
         document = assert_problem(post(client, *[half] * 6), 413, "too-many-bytes")
         assert "together" in document["detail"]
@@ -210,8 +203,8 @@ def test_bytes_together_and_files_are_limited(fake):
 def test_batch_leaves_places_to_others_and_is_refused_where_there_are_none(fake):
     holding = Holding()
     fake.reply = lambda photo: fake_triton.outputs() if photo == PHOTO else holding(photo)
-    settings = settings_for(fake, concurrency=4, max_waiting=0)
-    with running_gateway(settings) as client, ThreadPoolExecutor(3) as pool:
+    places = {"concurrency": 4, "max_waiting": 0}
+    with running_gateway(fake, **places) as client, ThreadPoolExecutor(3) as pool:
         batch = pool.submit(post, client, *numbered(8))
         with holding:
             assert holding.arrived.acquire(timeout=20) and holding.arrived.acquire(timeout=20)
@@ -223,13 +216,12 @@ def test_batch_leaves_places_to_others_and_is_refused_where_there_are_none(fake)
             response = post(client, PHOTO)
         assert statuses_of(batch.result()) == [200] * 8
     assert_problem(response, 429, "overloaded")
-    assert int(response.headers["retry-after"]) >= 1
 
 
 def test_one_deadline_for_all(fake):
     later = sleeping(1)
     fake.reply = lambda photo: fake_triton.outputs() if photo == PHOTO else later(photo)
-    with running_gateway(settings_for(fake, request_timeout_s=0.5)) as client:
+    with running_gateway(fake, request_timeout_s=0.5) as client:
         first, *others = statuses_of(post(client, PHOTO, *numbered(6)))
     assert first == 200 and set(others) <= {429, 504}
 
@@ -237,8 +229,7 @@ def test_one_deadline_for_all(fake):
 def test_a_batch_whose_client_disconnects(fake, caplog):
     holding = Holding()
     fake.reply = lambda photo: fake_triton.outputs() if photo == PHOTO else holding(photo)
-    settings = settings_for(fake, concurrency=2, max_waiting=0)
-    with holding, running_gateway(settings) as client:
+    with holding, running_gateway(fake, concurrency=2, max_waiting=0) as client:
         files = [("image", photo) for photo in numbered(3, start=1)]
         with pytest.raises(httpx.ReadTimeout):
             client.post(BATCH, files=files, timeout=0.5)

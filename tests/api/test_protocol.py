@@ -24,7 +24,7 @@ from gateway_support import (
     full_gateway,
     status_of,
 )
-from support import PHOTO, number, post_raw, running_gateway, settings_for, wait_until
+from support import PHOTO, number, post_raw, running_gateway, wait_until
 
 from api.edge.protocol import MAX_HEADERS
 
@@ -38,7 +38,7 @@ CLOSE = b"Connection: close\r\n"
 @pytest.fixture(scope="module")
 def hasty(fake_of_module):
     """A client of a gateway that waits half a second for a request's head."""
-    with running_gateway(settings_for(fake_of_module, header_timeout_s=0.5)) as client:
+    with running_gateway(fake_of_module, header_timeout_s=0.5) as client:
         yield client
 
 
@@ -128,8 +128,8 @@ def test_a_connection_without_a_byte_is_closed_silently(hasty):
 
 
 def test_surplus_connections_are_asked_to_come_back_and_closed_if_there_are_many(fake):
-    settings = settings_for(fake, max_connections=3, header_timeout_s=0.5)
-    with running_gateway(settings) as client, contextlib.ExitStack() as stack:
+    limits = {"max_connections": 3, "header_timeout_s": 0.5}
+    with running_gateway(fake, **limits) as client, contextlib.ExitStack() as stack:
         held = [stack.enter_context(connect(client)) for _ in range(3)]
         for connection in held:  # The gateway has taken each of them.
             connection.sendall(ALIVE)
@@ -152,7 +152,7 @@ def test_surplus_connections_are_asked_to_come_back_and_closed_if_there_are_many
 
 def test_a_client_that_reads_nothing_is_dropped(fake, monkeypatch):
     monkeypatch.setattr("api.edge.protocol._STALLED_S", 0.3)
-    with running_gateway(settings_for(fake, max_connections=1)) as client:
+    with running_gateway(fake, max_connections=1) as client:
         with slow_reader(client) as connection, pytest.raises(ConnectionError):
             while True:
                 connection.sendall(b"GET /openapi.json HTTP/1.1\r\n" + HOST + b"\r\n")
@@ -183,7 +183,7 @@ def test_clients_that_send_everything_first_see_why_they_are_refused(fake, optio
         if "max_waiting" in options:
             client, _ = stack.enter_context(full_gateway(fake, **options))
         else:
-            client = stack.enter_context(running_gateway(settings_for(fake, **options)))
+            client = stack.enter_context(running_gateway(fake, **options))
         for _ in range(options.get("max_connections", 0)):
             stack.enter_context(connect(client)).sendall(b"GET /")
         with ThreadPoolExecutor(8) as pool:
@@ -193,7 +193,7 @@ def test_clients_that_send_everything_first_see_why_they_are_refused(fake, optio
 
 
 def test_a_refused_body_is_read_to_its_end_but_not_for_ever(fake):
-    with running_gateway(settings_for(fake, tokens="t", max_bytes=9_000_000)) as client:
+    with running_gateway(fake, tokens="t", max_bytes=9_000_000) as client:
         connection = http.client.HTTPConnection(*address_of(client), timeout=HANG_S)
         for _ in range(2):  # The connection goes on.
             connection.request("POST", "/v1/plates", LARGE, {"Content-Type": "image/jpeg"})
@@ -212,7 +212,7 @@ def test_a_refused_body_is_read_to_its_end_but_not_for_ever(fake):
 def test_a_refused_body_is_not_kept(fake):
     """Neither what came before it was refused, nor what comes behind it."""
     block = b"10000\r\n" + bytes(0x10000) + b"\r\n"
-    with running_gateway(settings_for(fake)) as client, connect(client) as connection:
+    with running_gateway(fake) as client, connect(client) as connection:
         tracemalloc.start()
         try:
             connection.sendall(UPLOAD + b"Transfer-Encoding: chunked\r\n\r\n")

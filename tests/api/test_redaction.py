@@ -14,7 +14,7 @@ from fake_triton import Holding
 from photo_files import encode, exif
 from PIL import Image
 from PIL.PngImagePlugin import PngInfo
-from support import PHOTO, assert_problem, post_form, post_raw, running_gateway, settings_for
+from support import PHOTO, assert_problem, post_form, post_raw, running_gateway
 
 from api.redaction import blur_plates
 from plate_models.images import decode
@@ -28,7 +28,7 @@ AREAS = ((4, 14, 116, 50), (397, 297, 443, 315))
 @pytest.fixture(scope="module")
 def client(fake_of_module):
     """Of a gateway without the small limits of the other tests'."""
-    with running_gateway(settings_for(fake_of_module)) as client:
+    with running_gateway(fake_of_module) as client:
         yield client
 
 
@@ -132,8 +132,7 @@ def test_png_loses_its_metadata_and_its_transparency(client):
 def test_few_photos_are_blurred_at_once(fake, monkeypatch):
     blurring = Holding()
     monkeypatch.setattr("api.redaction.blur_plates", lambda *_: blurring(b""))
-    settings = settings_for(fake, request_timeout_s=1)
-    with running_gateway(settings) as client, ThreadPoolExecutor(4) as pool:
+    with running_gateway(fake, request_timeout_s=1) as client, ThreadPoolExecutor(4) as pool:
         waiting = [pool.submit(post_form, client, PHOTO, redact="true") for _ in range(4)]
         with blurring:
             assert blurring.arrived.acquire(timeout=20) and blurring.arrived.acquire(timeout=20)

@@ -11,15 +11,7 @@ import pytest
 from fake_triton import FakeTriton, Holding, refusing, sleeping
 from gateway_support import ALPR, HANG_S, READER, assert_dialect_error, everything
 from pydantic import ValidationError
-from support import (
-    PHOTO,
-    STATUS,
-    assert_problem,
-    post_raw,
-    running_gateway,
-    settings_for,
-    wait_until,
-)
+from support import PHOTO, STATUS, assert_problem, post_raw, running_gateway, wait_until
 
 from api.errors import PHOTO_PROBLEMS
 from api.readiness import canary_photo
@@ -90,13 +82,11 @@ def test_triton_that_is_away(was_there):
     fake = FakeTriton()
     if not was_there:
         fake.stop()
-    with running_gateway(settings_for(fake, ready_max_age_s=0.001)) as client:
+    with running_gateway(fake, ready_max_age_s=0.001) as client:
         if was_there:
             assert post_raw(client, PHOTO).status_code == 200
             fake.stop()
-        response = post_raw(client, PHOTO)
-        assert_problem(response, 503, AWAY)
-        assert int(response.headers["retry-after"]) > 0
+        assert_problem(post_raw(client, PHOTO), 503, AWAY)
         assert client.get("/healthz").json() == {"status": "alive"}
         assert_problem(client.get("/readyz"), 503, None)
 
@@ -106,7 +96,7 @@ def test_photos_go_to_each_triton_in_turn_and_on_when_one_ends():
     two = FakeTriton(address=f"127.0.0.2:{one.port}")
     try:
         url = f"ipv4:127.0.0.1:{one.port},127.0.0.2:{two.port}"
-        with running_gateway(Settings(triton_url=url, concurrency=4)) as client:
+        with running_gateway(url, concurrency=4) as client:
             wait_until(lambda: post_raw(client, PHOTO).is_success and one.photos and two.photos)
             before = len(one.photos), len(two.photos)
             assert all(post_raw(client, PHOTO).is_success for _ in range(20))
@@ -151,8 +141,7 @@ def test_addresses_that_make_no_sense(url):
 
 def test_ready_asks_once_for_many_and_waits_longer_than_an_answer_stays_young(fake):
     fake.reply = sleeping(0.3)
-    settings = settings_for(fake, ready_max_age_s=0.2)
-    with running_gateway(settings) as client, ThreadPoolExecutor(6) as pool:
+    with running_gateway(fake, ready_max_age_s=0.2) as client, ThreadPoolExecutor(6) as pool:
         answers = list(pool.map(lambda _: client.get("/readyz"), range(6)))
     assert [answer.json() for answer in answers] == [{"status": "ready"}] * 6
     assert len(fake.photos) == 1
@@ -161,8 +150,8 @@ def test_ready_asks_once_for_many_and_waits_longer_than_an_answer_stays_young(fa
 def test_a_photo_read_meanwhile_outweighs_a_slow_canary(fake):
     canary = Holding()
     fake.reply = lambda photo: canary(photo) if photo == canary_photo() else fake_triton.outputs()
-    settings = settings_for(fake, ready_timeout_s=1, ready_max_age_s=60)
-    with running_gateway(settings) as client, ThreadPoolExecutor(1) as pool:
+    limits = {"ready_timeout_s": 1, "ready_max_age_s": 60}
+    with running_gateway(fake, **limits) as client, ThreadPoolExecutor(1) as pool:
         asked = pool.submit(client.get, "/readyz")
         with canary:
             assert canary.arrived.acquire(timeout=20)
@@ -181,14 +170,12 @@ def test_a_photo_read_meanwhile_outweighs_a_slow_canary(fake):
 )
 def test_a_photo_without_recognizer_ends_the_proof_of_readiness(fake, reply, status):
     limits = {"ready_max_age_s": 60, "ready_timeout_s": 0.3, "request_timeout_s": 0.4}
-    with running_gateway(settings_for(fake, **limits)) as client:
+    with running_gateway(fake, **limits) as client:
         assert post_raw(client, PHOTO).status_code == 200
         fake.reply = reply
         assert client.get("/readyz").status_code == 200  # the last photo was read
         assert post_raw(client, PHOTO).status_code == status
-        not_ready = client.get("/readyz")
-        assert_problem(not_ready, 503, None)
-        assert "retry-after" in not_ready.headers
+        assert_problem(client.get("/readyz"), 503, None)
         fake.reply = lambda _: fake_triton.outputs()
         assert post_raw(client, PHOTO).status_code == 200
         assert client.get("/readyz").status_code == 200
@@ -210,8 +197,7 @@ def test_a_triton_that_never_answers_and_photos_on_the_wire_to_it(algorithm):
         sent = pool.submit(bytes_of_one_connection)
         url = f"127.0.0.1:{server.getsockname()[1]}"
         limits = {"request_timeout_s": 1.0, "ready_timeout_s": 0.2}
-        settings = Settings(triton_url=url, triton_compression=algorithm, **limits)
-        with running_gateway(settings) as client:
+        with running_gateway(url, triton_compression=algorithm, **limits) as client:
             photo = PHOTO + bytes(50_000)  # fits into the first window of HTTP/2
             assert_problem(post_raw(client, photo), 504, "recognizer-timeout")
             assert_problem(client.get("/readyz"), 503, None)

@@ -24,16 +24,7 @@ from gateway_support import (
 )
 from photo_files import GOOD
 from starlette.requests import Request
-from support import (
-    PHOTO,
-    assert_problem,
-    number,
-    post_form,
-    post_raw,
-    running_gateway,
-    settings_for,
-    wait_until,
-)
+from support import PHOTO, assert_problem, number, post_form, post_raw, running_gateway, wait_until
 
 from api.settings import Settings
 from api.uploads.receiving import UploadForm, UploadMemory, read_upload
@@ -116,7 +107,7 @@ def test_slow_uploads_are_given_up(fake, setting):
     # One deadline for upload, queue and recognition.
     headers = () if setting else (b"X-Request-Timeout: 0.3",)
     with (
-        running_gateway(settings_for(fake, **limits)) as client,
+        running_gateway(fake, **limits) as client,
         begin_upload(client, PHOTO[:-1], *headers) as connection,
     ):
         assert_refused(everything(connection), 408, "upload-timeout")
@@ -125,8 +116,7 @@ def test_slow_uploads_are_given_up(fake, setting):
 
 def test_uploads_beyond_the_memory_are_refused(fake):
     """A photo counts with its copies at Triton: five times."""
-    settings = settings_for(fake, upload_memory_bytes=250_000, max_bytes=100_000)
-    with running_gateway(settings) as client:
+    with running_gateway(fake, upload_memory_bytes=250_000, max_bytes=100_000) as client:
         for _ in range(3):
             assert_problem(post_raw(client, padded(50_001)), 429, "overloaded")
             assert post_raw(client, PHOTO).status_code == 200  # a small one still fits

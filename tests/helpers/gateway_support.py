@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import httpx
 from fake_triton import FakeTriton, Holding, outputs
 from fastapi.routing import iter_route_contexts
-from support import PHOTO, post_raw, running_gateway, settings_for
+from support import PHOTO, post_raw, running_gateway
 
 from api.main import create_app
 from api.readiness import canary_photo
@@ -53,8 +53,7 @@ def full_gateway(fake: FakeTriton, **options: object) -> Iterator[tuple[httpx.Cl
     """A gateway whose only place is taken until the test releases it."""
     holding = Holding()
     fake.reply = lambda photo: outputs() if photo == canary_photo() else holding(photo)
-    settings = settings_for(fake, concurrency=1, **options)
-    with running_gateway(settings) as client, ThreadPoolExecutor(1) as pool:
+    with running_gateway(fake, concurrency=1, **options) as client, ThreadPoolExecutor(1) as pool:
         holder = pool.submit(post_raw, client, PHOTO)
         with holding:
             assert holding.arrived.acquire(timeout=HANG_S)

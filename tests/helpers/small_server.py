@@ -1,10 +1,9 @@
-"""A tiny HTTP server that answers slowly, with refusals, or not at all; and `plates bench`."""
+"""Tiny HTTP servers: that answer slowly, with refusals, or not at all; and `plates bench`."""
 
-import contextlib
 import json
 import ssl
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -31,21 +30,36 @@ OK = Reply()
 REFUSAL = Reply(status=429, retry_after="3")
 
 
+class QuietHandler(BaseHTTPRequestHandler):
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
 class SmallServer(ThreadingHTTPServer):
+    """Serves in a thread from its making until its context is left."""
+
     request_queue_size = 128
-    url = ""
+
+    def __init__(self, handler: Callable[..., Any], tls: ssl.SSLContext | None = None) -> None:
+        super().__init__(("127.0.0.1", 0), handler)
+        self.socket = tls.wrap_socket(self.socket, server_side=True) if tls else self.socket
+        self.url = f"http{'s' * bool(tls)}://127.0.0.1:{self.server_port}"
+        threading.Thread(target=self.serve_forever, args=(0.01,), daemon=True).start()
+
+    def __exit__(self, *_: object) -> None:
+        self.shutdown()
+        self.server_close()
 
     def handle_error(self, request: object, address: object) -> None:
         """Clients that leave are meant to."""
 
 
-@contextlib.contextmanager
 def small_server(
     reply: Callable[[str], Reply] | Reply | None, tls: ssl.SSLContext | None = None
-) -> Iterator[SmallServer]:
+) -> SmallServer:
     """Answer with a reply, or with what `reply` makes of a path; None closes without an answer."""
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(QuietHandler):
         protocol_version = "HTTP/1.1"
 
         def do_GET(self) -> None:
@@ -62,14 +76,4 @@ def small_server(
 
         do_POST = do_GET  # noqa: N815 - http.server's name
 
-        def log_message(self, *_: object) -> None:
-            pass
-
-    with SmallServer(("127.0.0.1", 0), Handler) as server:
-        server.socket = tls.wrap_socket(server.socket, server_side=True) if tls else server.socket
-        server.url = f"http{'s' * bool(tls)}://127.0.0.1:{server.server_port}"
-        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-        try:
-            yield server
-        finally:
-            server.shutdown()
+    return SmallServer(Handler, tls)

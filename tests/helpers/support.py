@@ -93,12 +93,10 @@ class TritonEndpoints(NamedTuple):
     embedded: EmbeddedTriton | None = None
 
 
-def settings_for(fake: FakeTriton, **options: object) -> Settings:
-    return Settings(triton_url=f"grpc://127.0.0.1:{fake.port}", **options)
-
-
-def post_raw(client: httpx.Client, photo: bytes, **parameters: object) -> httpx.Response:
-    headers = {"content-type": "image/jpeg"}
+def post_raw(
+    client: httpx.Client, photo: bytes, headers: dict[str, Any] | None = None, **parameters: object
+) -> httpx.Response:
+    headers = {"content-type": "image/jpeg"} | (headers or {})
     return client.post("/v1/plates", content=photo, headers=headers, params=parameters)
 
 
@@ -122,13 +120,18 @@ def assert_problem(response: httpx.Response, status: int, slug: str | None) -> d
     assert document["title"]
     assert document["detail"]
     assert document["instance"] == "/requests/" + response.headers["x-request-id"]
+    if status in (429, 503):
+        assert int(response.headers["retry-after"]) >= 1
     return document
 
 
 @contextmanager
-def running_gateway(settings: Settings, *routers: APIRouter) -> Iterator[httpx.Client]:
-    """Serve the application in a thread and hand out a client for it."""
-    settings = settings.model_copy(update={"port": 0})
+def running_gateway(
+    triton: FakeTriton | str, *routers: APIRouter, **options: object
+) -> Iterator[httpx.Client]:
+    """Serve the application in a thread and hand out a client for it; the options are settings."""
+    url = triton if isinstance(triton, str) else f"grpc://127.0.0.1:{triton.port}"
+    settings = Settings(triton_url=url, port=0, **options)
     server = uvicorn.Server(GatewayConfig(create_app(settings, routers), settings))
     thread = threading.Thread(target=server.run)
     thread.start()

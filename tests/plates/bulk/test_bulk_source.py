@@ -3,17 +3,17 @@
 import contextlib
 import errno
 import functools
-import http.server
 import os
-import threading
 import zipfile
 from collections import Counter
 from collections.abc import Iterator
+from http.server import SimpleHTTPRequestHandler
 from pathlib import Path
 from typing import ClassVar
 
 import pytest
 from bulk_cases import archive, jpeg
+from small_server import QuietHandler, SmallServer
 
 from plate_models.spec import Limits
 from plates.bulk import BulkError, require, source
@@ -96,7 +96,7 @@ def test_a_zip_file_is_a_source(tmp_path):
     assert names(f"zip://a/*.jpg::{path}") == [first]
 
 
-class Shelf(http.server.SimpleHTTPRequestHandler):
+class Shelf(QuietHandler, SimpleHTTPRequestHandler):
     """A folder on the web; some of it is forbidden, some fails, some only at first."""
 
     asked: ClassVar[Counter[str]] = Counter()
@@ -110,19 +110,14 @@ class Shelf(http.server.SimpleHTTPRequestHandler):
         else:
             super().do_GET()
 
-    def log_message(self, *_: object) -> None:
-        pass
-
 
 @contextlib.contextmanager
 def shelf(folder: Path) -> Iterator[str]:
     """The URL of a web server."""
     Shelf.asked.clear()
     handler = functools.partial(Shelf, directory=str(folder))
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}/"
-        server.shutdown()
+    with SmallServer(handler) as server:
+        yield f"{server.url}/"
 
 
 def test_the_web_is_a_source(tmp_path, monkeypatch):

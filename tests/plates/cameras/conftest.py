@@ -1,32 +1,26 @@
-"""What tests of cameras share: a database, and a receiver of webhooks."""
+"""A receiver of webhooks, which tests of cameras share."""
 
 import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import SimpleNamespace
 
 import pytest
-from camera_events import store_of
+from small_server import QuietHandler, SmallServer
 
 
-class Receiver(ThreadingHTTPServer):
+class Receiver(SmallServer):
     """Answers as `statuses` says, then with `status`, and an endless body each time."""
 
-    daemon_threads = True
     status = 200
 
     def __init__(self) -> None:
         self.requests, self.statuses, self.open = [], [], threading.Event()
         self.open.set()
-        super().__init__(("127.0.0.1", 0), Handler)
-        threading.Thread(target=self.serve_forever, args=(0.05,), daemon=True).start()
-
-    @property
-    def url(self):
-        return f"http://127.0.0.1:{self.server_port}/"
+        super().__init__(Handler)
+        self.url += "/"
 
 
-class Handler(BaseHTTPRequestHandler):
-    def do_POST(self):
+class Handler(QuietHandler):
+    def do_POST(self):  # noqa: N802 - http.server's name
         body = self.rfile.read(int(self.headers["content-length"]))
         self.server.open.wait(20)
         status = self.server.statuses.pop(0) if self.server.statuses else self.server.status
@@ -42,21 +36,9 @@ class Handler(BaseHTTPRequestHandler):
         except OSError:
             pass
 
-    def log_message(self, *_):
-        pass
-
 
 @pytest.fixture
 def receiver():
-    server = Receiver()
-    yield server
-    server.open.set()
-    server.shutdown()
-    server.server_close()
-
-
-@pytest.fixture
-def store(tmp_path):
-    store = store_of(tmp_path)
-    yield store
-    store.close()
+    with Receiver() as server:
+        yield server
+        server.open.set()

@@ -3,13 +3,12 @@
 import json
 import threading
 import time
-from contextlib import contextmanager
 
 import cv2
 import numpy as np
 import pytest
 from camera_events import a_pass, store_of
-from support import SCENE, running_gateway, settings_for, wait_until
+from support import SCENE, running_gateway, wait_until
 
 from plates.cameras import state_file, worker
 from plates.cameras.http import make_router
@@ -22,11 +21,8 @@ FILE = CamerasFile.model_validate(
 )
 
 
-@contextmanager
 def gateway(fake, store, folder, **options):
-    router = make_router(FILE, store, folder)
-    with running_gateway(settings_for(fake, **options), router) as client:
-        yield client
+    return running_gateway(fake, make_router(FILE, store, folder), **options)
 
 
 @pytest.fixture

@@ -3,11 +3,9 @@
 import base64
 import logging
 import socket
-import threading
 import time
 from collections.abc import Callable
 from contextlib import closing, contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -15,6 +13,7 @@ import av
 import cv2
 import numpy as np
 import pytest
+from small_server import QuietHandler, SmallServer
 
 from plates.benchmarks.cameras import free_port, rtsp_server
 from plates.cameras import sources
@@ -45,12 +44,12 @@ def write_video(path: Path, seconds: float = 2, fps: int = 10, **metadata: str) 
     return path
 
 
-class _Mjpeg(BaseHTTPRequestHandler):
+class _Mjpeg(QuietHandler):
     """Sends pictures until the client leaves: moving ones, the same one, a few, or garbage."""
 
     muted = False
 
-    def do_GET(self) -> None:
+    def do_GET(self) -> None:  # noqa: N802 - http.server's name
         name = self.path.strip("/")
         wanted = "Basic " + base64.b64encode(b"viewer:right").decode()
         if name == "guarded" and self.headers.get("Authorization") != wanted:
@@ -75,20 +74,11 @@ class _Mjpeg(BaseHTTPRequestHandler):
         except OSError:
             pass
 
-    def log_message(self, *_: object) -> None:
-        """Say nothing."""
-
 
 @pytest.fixture(scope="module")
 def mjpeg():
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _Mjpeg)
-    server.daemon_threads = True
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield f"127.0.0.1:{server.server_port}"
-    server.shutdown()
-    server.server_close()
-    thread.join()
+    with SmallServer(_Mjpeg) as server:
+        yield f"127.0.0.1:{server.server_port}"
 
 
 @contextmanager
