@@ -79,7 +79,7 @@ class DetectorSpec:
         ((112.0, 48.0), (160.0, 42.0), (240.0, 80.0)),
     )
     strides: tuple[Literal[8], Literal[16], Literal[32]] = (8, 16, 32)
-    score_threshold: _Share = 0.2
+    score_threshold: _Share = 0.1
     iou_threshold: _Share = 0.45
     long_aspect: Annotated[float, Field(ge=0)] = 2.0
     max_batch_size: _Count = 16

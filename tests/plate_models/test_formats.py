@@ -95,6 +95,13 @@ def test_other_countries_name_what_home_does_not_know(text, lines, name, code, r
     assert match.native == text and "".join(match.rows) == text and len(match.rows) == lines
 
 
+def test_polish_serials_have_none_of_the_letters_that_look_like_digits():
+    poland = grammar_of("pl")
+    names = [poland.judge(text)[0] for text in ("WOT12CA", "WOT12CB", "SO260CA", "SO260CZ")]
+    assert names == ["pl.car.county", "unknown", "pl.car", "unknown"]
+    assert poland.respellings("WOT12CB") == ("WOT12C8",)
+
+
 def test_proportions_and_a_band_tell_formats_of_one_shape_apart():
     every = grammar_of(*RECOGNIZER.countries)
 

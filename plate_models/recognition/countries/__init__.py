@@ -24,7 +24,7 @@ Length = Annotated[float, Field(gt=0)]
 _Size = Annotated[tuple[Length, Length], Field(strict=False)]  # width and height
 _Band = Literal["left", "top", "none"]
 _Char = Annotated[str, Field(min_length=1, max_length=1)]
-TOKEN = re.compile(r"'(?P<literal>[^']+)'|[L#R/]|\s")
+TOKEN = re.compile(r"'(?P<literal>[^']+)'|[LA#R/]|\s")
 
 
 class _Table(BaseModel):
@@ -210,7 +210,7 @@ def _compile(pattern: str, table: FormatTable, alphabet: str) -> _Pattern:
         raise FormatError(f"pattern {pattern!r}: R stands twice, or 'region' is missing")
     digits = "".join(char for char in alphabet if char in string.digits)
     any_letter = "".join(char for char in alphabet if char not in digits)
-    usual = {"L": [table.letters], "#": [digits], "/": []}
+    usual = {"L": [table.letters], "A": [any_letter], "#": [digits], "/": []}
     places = []
     for region in regions:
         usual["R"] = [{"#": digits, "L": any_letter}.get(char, char) for char in region]
@@ -220,6 +220,7 @@ def _compile(pattern: str, table: FormatTable, alphabet: str) -> _Pattern:
     spelled = "|".join(_spelled(region, digits, re.escape(any_letter)) for region in regions)
     expressions = {
         "L": f"[{re.escape(table.letters + table.rare_letters)}]",
+        "A": f"[{re.escape(any_letter)}]",
         "#": f"[{digits}]",
         "R": f"(?P<region>{spelled})",
         "/": "(?P<second>",

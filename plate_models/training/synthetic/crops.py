@@ -202,7 +202,7 @@ def crop_around(photo: Image, quad: Floats, lines: int, rng: Generator) -> tuple
     """Cut a plate with these corners out of a photo, in a box that errs; returns as `cut_crop`."""
     low, high = _sample_box(quad, lines, rng, DEFAULT_CROPS)
     rim = int(max(0, *np.ceil(-low), *np.ceil(high - photo.shape[1::-1])))
-    wider = np.pad(photo, ((rim, rim), (rim, rim), (0, 0)), "edge")
+    wider = np.pad(photo, ((rim, rim), (rim, rim), (0, 0)), "edge") if rim else photo
     return cut_crop(wider, low + rim, high + rim, quad + rim)
 
 

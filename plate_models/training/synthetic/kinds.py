@@ -193,7 +193,7 @@ class PlateKind(_Plate):
         """
         for pattern, expression in zip(self.table.patterns, self.format.patterns, strict=True):
             if found := expression.fullmatch(text):
-                widths = {"R": len(found.groupdict().get("region") or ""), "L": 1, "#": 1}
+                widths = {"R": len(found.groupdict().get("region") or ""), "L": 1, "A": 1, "#": 1}
                 rows, rest = [""], text
                 for token in TOKEN.finditer(pattern):
                     if token[0] == "/":
@@ -342,6 +342,9 @@ def _draw_text(kind: PlateKind, rng: Generator, repeats: bool) -> str:
             chars += _sample_number(count, first, rng)
         elif symbol == "L":
             chars += islice(letters, count)
+        elif symbol == "A":
+            any_letter = [char for char in kind.country.alphabet if char.isalpha()]
+            chars += rng.choice(any_letter, count).tolist()
         elif symbol == "R":
             region_at = len(chars)
         elif symbol != "/":
