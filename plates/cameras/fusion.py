@@ -31,6 +31,8 @@ _ALWAYS_SHARED, _SCALE, _WAY = 0.5, 0.2, 1.0
 _RESPELLED_FROM = 1e-3
 # Letters that are one shape with a digit.
 _ALIKE = str.maketrans("OIB", "018")
+# The least likely spelling of a shape, beside all: of a typeface never seen nobody is surer.
+_LEAST_SPELLING = 0.05
 # Frames that are kept of a pass, and texts that are remembered with each.
 _MOST_FRAMES, _MOST_TEXTS = 12, 500
 
@@ -198,13 +200,14 @@ def _join(each: ctc.Array, texts: Sequence[str], weights: ctc.Array) -> ctc.Arra
 
     O and 0 are one shape, and so are I and 1, B and 8: what the recognizer takes it for isn't
     observed anew in each frame, and between two such spellings the frames together count for
-    one. Else many would outvote the grammar, which knows.
+    one, and leave some doubt. Else they would outvote the grammar, which knows.
     """
     numbers: dict[str, int] = {}
     shapes = np.array([numbers.setdefault(t.translate(_ALIKE), len(numbers)) for t in texts])
     alike = (shapes[:, None] == shapes).astype(np.float64)
     shape, spelling = np.log(each @ alike + _FLOOR), np.log(each + _FLOOR)
-    joint: ctc.Array = weights @ shape + weights / max(weights.sum(), 1.0) @ (spelling - shape)
+    spelled = weights / max(weights.sum(), 1.0) @ (spelling - shape)
+    joint: ctc.Array = weights @ shape + np.maximum(spelled, log(_LEAST_SPELLING))
     return joint
 
 
