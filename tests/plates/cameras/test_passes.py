@@ -89,6 +89,12 @@ def test_directions(script, direction):
     assert event.motion.direction == direction
 
 
+@pytest.mark.parametrize(("score", "expected"), [(0.2, []), (0.3, [CAR])])
+def test_what_the_detector_hardly_finds_makes_no_pass(score, expected):
+    plate = replace(seen(CAR, (400, 300)), detection_score=score)
+    assert texts(run(passes_of(), lambda _second, _end=4: [plate])) == expected
+
+
 def test_it_ends_after_silence_once_and_not_before():
     passes, events = passes_of(), []
     for second in np.arange(0, 12, 0.2).tolist():
