@@ -6,11 +6,13 @@ forbidden. The gateway imports this file: no torch, no numpy.
 
 import re
 import string
+import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import exp, log
 from operator import itemgetter
+from pathlib import Path
 
 UNKNOWN = "unknown"
 # The colours that appearance.py can tell apart.
@@ -19,6 +21,8 @@ GROUNDS = ("white", "yellow", "blue", "black", "red")
 # How far a text is believed beside a valid one. The hypothesis "no format of ours" fits
 # every text, ground and number of lines: what is less plausible than it, is unknown.
 _UNKNOWN_WEIGHT = 0.02
+# By so much less where none of the layouts below is a text's.
+_ODD_LAYOUT = 0.05
 _RARE_LETTER = 0.05
 # By so much most of the recognizer's training had fewer of I, O and Q than of other letters; its
 # last part has as many, but with 1 here fewer real plates are readable.
@@ -32,6 +36,14 @@ _ASPECT_SPREAD = 0.15
 _LEAST_ASPECT = 0.1
 # A text's shape: its letters and digits without which ones they are.
 _TO_SHAPE = str.maketrans(string.digits + string.ascii_uppercase, 10 * "0" + 26 * "A")
+# Those of the world's plates: they tell O from 0, and I from 1, where no format is known.
+_LAYOUTS = dict.fromkeys(  # in the file's order: `measured_with` names these values
+    layout.translate(str.maketrans("L#", "A0"))
+    for layouts in tomllib.loads(
+        Path(__file__).with_name("layouts.toml").read_text(encoding="utf-8")
+    ).values()
+    for layout in layouts
+)
 
 
 def country_of(format_name: str) -> str:
@@ -160,7 +172,8 @@ class Grammar:
             best = max(found, key=itemgetter(1), default=(UNKNOWN, 0.0))
             if best[1] >= _UNKNOWN_WEIGHT:
                 return best
-        return UNKNOWN, _UNKNOWN_WEIGHT
+        usual = text.translate(_TO_SHAPE) in _LAYOUTS
+        return UNKNOWN, _UNKNOWN_WEIGHT * (1.0 if usual else _ODD_LAYOUT)
 
     def respellings(self, text: str) -> tuple[str, ...]:
         """Spell a text as formats have it where only look-alikes stand in the way.

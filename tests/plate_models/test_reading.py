@@ -145,6 +145,16 @@ def test_a_place_of_another_country_settles_its_look_alikes():
     assert (found.text, found.format) == ("ZA100CD", "sk.car")
 
 
+def test_without_a_format_the_layouts_of_the_worlds_plates_settle_look_alikes():
+    every = grammar_of(*RECOGNIZER.countries)
+    doubtful, clear = (
+        choose_reading(log_probs_of("DN6OSVV", {3: {"O": p, "0": 1 - p}}), grammar=every)
+        for p in (0.6, 0.99)
+    )
+    assert (doubtful.best, clear.best) == ("DN60SVV", "DN6OSVV")
+    assert doubtful.format == clear.format == "unknown" and doubtful.score > 0.9
+
+
 def test_letters_that_most_countries_leave_out_are_as_likely_where_all_are_issued():
     seen = log_probs_of("DLB4809", {0: {"D": 0.6, "O": 0.4}})
     assert choose_reading(seen, grammar=grammar_of("ru", "br")).candidates[0][0] == "OLB4809"

@@ -37,7 +37,7 @@ _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 _REPEAT_SHARE = 0.1
 _TWO_LINES = 0.22
 # Of plates as the Americas have them: a word above low characters, which fill the plate's width.
-_AMERICAN_SHARE = 0.2
+_AMERICAN_SHARE = 0.25
 # Of typefaces that are made up, and of those whose O and 0, or I and 1, are one shape.
 _BLOCK_SHARE = 0.4
 _SAME_SHAPE_SHARE = 0.15
@@ -122,7 +122,7 @@ def paint_latin(plate: LatinPlate, rng: Generator, px_per_mm: float) -> tuple[Im
     if rng.random() < 0.6:
         painter.frame()
     low = plate.band in ("top", "word")
-    spans, (least, most) = [(top, bottom)], (0.5, 0.72) if low else (0.55, 0.86)
+    spans, (least, most) = [(top, bottom)], (0.5, 0.72) if low else (0.45, 0.86)
     if len(plate.rows) == 2:
         # The rows of a plate are cut at its middle: RectifierSpec.row_spans.
         middle = plate.size_mm[1] * painter.between(0.49, 0.51)
@@ -157,17 +157,18 @@ class _Painter:
             right -= self.band(right, colour) if side < 0.08 else 0.0
         elif side < 0.72:
             x, tall = self.width * self.between(0.4, 0.6), bottom * self.between(0.1, 0.16)
-            y = 0.05 * bottom
+            above, below, kind = 0.05 * bottom, 0.95 * bottom - tall, self.rng.random()
             if side < 0.55:
                 ground = _BAND if self.rng.random() < 0.7 else colour
                 self.fill(self.rgb, (0, 0, right, 1.4 * tall), ground)
-                x, y, top, colour = right / 2, 0.15 * tall, 1.4 * tall, _WHITE
-            elif self.rng.random() < 0.6:
-                top = y + tall
+                x, top, colour, starts = right / 2, 1.4 * tall, _WHITE, [0.15 * tall]
             else:
-                y = bottom = 0.95 * bottom - tall
-            word = _TABLES["words"][self.rng.integers(len(_TABLES["words"]))]
-            self.write(word, x, y, tall, 1.8 * min(x, self.width - x), colour)
+                starts = [above] if kind < 0.45 else [below] if kind < 0.7 else [above, below]
+                top = above + tall if above in starts else top
+                bottom = below if below in starts else bottom
+            for y in starts:
+                word = _TABLES["words"][self.rng.integers(len(_TABLES["words"]))]
+                self.write(word, x, y, tall, 1.8 * min(x, self.width - x), colour)
         return left, top, right, bottom
 
     def band(self, edge: float, ink: RGB) -> float:
@@ -321,7 +322,7 @@ def fonts_in(folder: Path) -> tuple[Path, ...]:
 def make_up(rng: Generator) -> BlockLetters:
     """Make up a typeface."""
     width = rng.uniform(0.32, 0.62)
-    pen = width * rng.uniform(0.2, 0.36)
+    pen = width * rng.uniform(0.2, 0.42)
     rounding = rng.choice((0.08, 0.2, 0.35)) * rng.uniform(0.6, 1.4)
     return BlockLetters(width, pen, rounding, rng.random() < 0.7, int(rng.integers(12)))
 
