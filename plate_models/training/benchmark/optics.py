@@ -34,7 +34,8 @@ class Lens:
         """From places (..., 2) in the picture, in pixels, to where a pinhole would see them."""
         middle = np.array(self.size_wh, np.float32) / 2
         off = points - middle
-        radius = (off[..., :1] ** 2 + off[..., 1:] ** 2) / (middle**2).sum()
+        # Far outside the picture nothing bends further: `bend_points` would run away there.
+        radius = np.minimum((off[..., :1] ** 2 + off[..., 1:] ** 2) / (middle**2).sum(), 4)
         return np.asarray(middle + off * (1 + self.bend * radius) / (1 + max(self.bend, 0)))
 
     def bend_points(self, points: Floats) -> Floats:
