@@ -22,7 +22,14 @@ from plate_models.recognition.appearance import evidence_of, is_colourless
 from plate_models.recognition.calibration import UNCALIBRATED, Calibration
 from plate_models.recognition.decoding import DEFAULT_GRAMMAR, LENGTHS, Reading, choose_reading
 from plate_models.recognition.grammar import UNKNOWN, Grammar, country_of
-from plate_models.rectification import Rectify, hulls_of, rectified_rgb, sample_rows, straighten
+from plate_models.rectification import (
+    LOW_SPAN,
+    Rectify,
+    hulls_of,
+    rectified_rgb,
+    sample_rows,
+    straighten,
+)
 from plate_models.spec import DEFAULTS, Specs
 
 # (N, 3, h, w) float32 rectified plates to (N, C, T) float32 logits.
@@ -128,17 +135,19 @@ def read_plates(
     if not len(boxes):
         return []
     # Each plate is read as what the detector took it for, and a second time with the other number
-    # of lines if it is said to have two, or one in a box too short for it.
+    # of lines if it is said to have two, or one in a box too short for it. In a short box one line
+    # may also be low, with words above and below it.
     widths, heights = (boxes[:, 2:] - boxes[:, :2]).unbind(dim=1)
     short = widths < config.specs.detector.long_aspect * heights
-    doubtful = ((lines == 2) | short).nonzero()[:, 0]
-    rows = torch.cat((torch.arange(len(boxes)), doubtful))
+    doubtful, may_be_low = (which.nonzero()[:, 0] for which in ((lines == 2) | short, short))
+    rows = torch.cat((torch.arange(len(boxes)), doubtful, may_be_low))
     boxes, scores = boxes[rows], scores[rows]
-    lines = torch.cat((lines, 3 - lines[doubtful]))
-    predictions = read_regions(image, boxes, lines, rectify, recognize, config)
+    lines = torch.cat((lines, 3 - lines[doubtful], torch.ones_like(may_be_low)))
+    low = torch.arange(len(rows)) >= len(rows) - len(may_be_low)
+    predictions = read_regions(image, boxes, lines, rectify, recognize, config, low)
     readings = choose_readings(predictions, lines.tolist(), config)
     if config.still:
-        again = _in_doubt(rows.tolist(), readings)
+        again = [row for row in _in_doubt(rows.tolist(), readings) if not low[row]]
         looks = _look_again(image, predictions, again, lines, rectify, recognize, config)
         for row, reading in zip(again, looks, strict=True):
             readings[row] = reading
@@ -234,18 +243,24 @@ def read_regions(
     rectify: Rectify,
     recognize: Recognize,
     config: PipelineConfig = DEFAULT_CONFIG,
+    low: Tensor | None = None,
 ) -> Predictions:
     """Crop, rectify and recognize the plates in N >= 1 given boxes of a photo.
 
     The boxes are (N, 4) float x0, y0, x1, y1 in its pixels, the lines (N,) int64 lines of text on
-    each plate; the rest is as for `read_plates`.
+    each plate; low is (N,) bool, of which one line the middle is read alone, none by default; the
+    rest is as for `read_plates`.
     """
     spec, boxes, lines = config.specs.rectifier, boxes.cpu(), lines.cpu()
     found = straighten(image, boxes, lines, rectify, spec)
     singles, pairs = ((lines == count).nonzero()[:, 0] for count in (1, 2))
     ones, twos = singles.to(image.device), pairs.to(image.device)
-    rows = sample_rows(found.crops[twos], found.theta[twos], spec)
-    batches = torch.cat((found.plates[ones], rows)).split(config.specs.recognizer.max_batch_size)
+    rows, plates = sample_rows(found.crops[twos], found.theta[twos], spec), found.plates
+    if low is not None and low.any():
+        some = low.nonzero()[:, 0].to(image.device)
+        middles = sample_rows(found.crops[some], found.theta[some], spec, [LOW_SPAN])
+        plates = plates.index_copy(0, some, middles)
+    batches = torch.cat((plates[ones], rows)).split(config.specs.recognizer.max_batch_size)
     logits = torch.cat([recognize(batch) for batch in batches]).float().cpu().numpy()
     steps = map(ctc.log_softmax, logits)
     log_probs = {plate: next(steps) for plate in singles.tolist()}

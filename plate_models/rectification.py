@@ -20,6 +20,8 @@ Rectify = Callable[[Tensor], tuple[Tensor, Tensor]]
 
 # More source samples per crop pixel than this add nothing but time.
 _SAMPLES_PER_PIXEL = 4
+# Shares of a plate's height (from, to) where low characters stand, between words.
+LOW_SPAN = (0.2, 0.8)
 
 
 @dataclass(frozen=True)
@@ -165,20 +167,27 @@ def rectified_rgb(crops: Tensor, theta: Tensor, spec: RectifierSpec = RECTIFIER)
     return shown.round_().clamp_(0, 255).to(torch.uint8).permute(0, 2, 3, 1)
 
 
-def sample_rows(crops: Tensor, theta: Tensor, spec: RectifierSpec = RECTIFIER) -> Tensor:
-    """Straighten the rows of two-line plates from their crops and the theta of the whole plates.
+def sample_rows(
+    crops: Tensor,
+    theta: Tensor,
+    spec: RectifierSpec = RECTIFIER,
+    spans: Sequence[tuple[float, float]] | None = None,
+) -> Tensor:
+    """Straighten S rows of each plate from their crops and the theta of the whole plates.
 
-    Returns (2N, 3, h, w): each plate's upper row, then its lower row.
+    Spans are their shares of the plate's height (from, to); without them, those of two-line plates.
+    Returns (S * N, 3, h, w): each plate's rows, from above.
     """
     if not len(crops):
         return crops.new_zeros((0, crops.shape[1], *spec.rectified_hw))
     # A row's height and middle, in the frame's [-1, 1].
-    spans = [
-        [[1.0, 0, 0], [0, end - start, start + end - 1], [0, 0, 1]] for start, end in spec.row_spans
+    matrices = [
+        [[1.0, 0, 0], [0, end - start, start + end - 1], [0, 0, 1]]
+        for start, end in spans or spec.row_spans
     ]
-    narrowing = torch.tensor(spans, dtype=theta.dtype).to(theta.device)
+    narrowing = torch.tensor(matrices, dtype=theta.dtype).to(theta.device)
     rows = (theta[:, None] @ narrowing[None]).flatten(0, 1)
-    return resample(crops.repeat_interleave(len(spec.row_spans), dim=0), rows, spec.rectified_hw)
+    return resample(crops.repeat_interleave(len(matrices), dim=0), rows, spec.rectified_hw)
 
 
 def corners_in_crop(theta: Tensor) -> Tensor:

@@ -141,6 +141,23 @@ def test_a_plate_of_two_lines_is_read_row_by_row(detected_as_two):
     assert plate.crop[:20].max() < 60 and plate.crop[-20:].min() > 200
 
 
+@pytest.mark.parametrize(("half_height", "text"), [(40, HOME), (12, "")])
+def test_low_characters_are_read_without_the_words_around_them(half_height, text):
+    """As North America has them; a long plate has no room for words."""
+
+    def recognize_white(plates: Tensor) -> Tensor:
+        white = plates.amin(dim=(1, 2, 3)) > 0.9
+        return torch.stack([logits_of(HOME if one else "") for one in white.tolist()])
+
+    plate_half = half_height * (1 + RECTIFIER.crop_margin_hw[0]) * SHARE
+    photo, words = PHOTO.clone(), round(0.68 * plate_half)
+    photo[224 - words : 224 + words] = 255
+    box = [100.0, 224.0 - half_height, 200.0, 224.0 + half_height, 0.9, 0.0]
+    (plate,) = read_plates(photo, detector_of(box), rectify, recognize_white)
+    assert (plate.reading.text, plate.lines) == (text, 1)
+    assert plate.quad[0][1] == pytest.approx(224 - plate_half, abs=1.5)
+
+
 def test_a_plate_that_its_box_cut_is_cropped_again():
     """Black plate on white, twice as long as its box: the rectifier points beyond the crop."""
     photo = torch.full((448, 768, 3), 255, dtype=torch.uint8)

@@ -38,6 +38,8 @@ _REPEAT_SHARE = 0.1
 _TWO_LINES = 0.22
 # Of plates as the Americas have them: a word above low characters, which fill the plate's width.
 _AMERICAN_SHARE = 0.25
+# Of plates with a word: a picture behind the characters, and stickers in the corners.
+_SCENERY_SHARE = 0.5
 # Of typefaces that are made up, and of those whose O and 0, or I and 1, are one shape.
 _BLOCK_SHARE = 0.4
 _SAME_SHAPE_SHARE = 0.15
@@ -86,7 +88,7 @@ def sample_latin(rng: Generator) -> LatinPlate:
         digits = [char for char in row if char in _DIGITS]
         row = "".join(digits[0] if char in _DIGITS else char for char in row)
     if american:
-        band = "word" if rng.random() < 0.7 else "top"
+        band = "word" if rng.random() < 0.8 else "top"
         return LatinPlate((row,), choose(_TABLES["american"], rng), band)
     bare = row.replace(" ", "")
     length = len(bare)
@@ -118,6 +120,8 @@ def paint_latin(plate: LatinPlate, rng: Generator, px_per_mm: float) -> tuple[Im
     sheet, print_colour = plate.colours or choose(_TABLES["colours"], rng)
     painter = _Painter(face, plate.size_mm, px_per_mm, rng)
     painter.rgb[:] = np.clip(np.array(sheet) + rng.normal(0, 8, 3), 0, 255)
+    if plate.band == "word" and rng.random() < _SCENERY_SHARE:
+        painter.scenery()
     left, top, right, bottom = painter.adorn(plate.band, print_colour)
     if rng.random() < 0.6:
         painter.frame()
@@ -146,6 +150,25 @@ class _Painter:
 
     def between(self, low: float, high: float) -> float:
         return float(self.rng.uniform(low, high))
+
+    def scenery(self) -> None:
+        """A pale picture behind the characters, and small stickers in some corners."""
+        fade = np.linspace(0, 1, len(self.rgb))[:, None, None] * self.rng.uniform(-70, 70, 3)
+        self.rgb[:] = np.clip(self.rgb + fade, 0, 255)
+        scale = np.array(self.ink.shape[::-1])
+        for _ in range(self.rng.integers(5)):
+            shape, angle, share = self.rgb.copy(), self.between(0, 180), self.between(0.2, 0.7)
+            place, half = self.rng.uniform(0, 1, 2) * scale, self.rng.uniform(0.05, 0.3, 2) * scale
+            tone = np.clip(self.rgb.mean(axis=(0, 1)) + self.rng.normal(0, 70, 3), 0, 255).tolist()
+            ends = place.astype(int).tolist(), half.astype(int).tolist()
+            cv2.ellipse(shape, *ends, angle, 0, 360, tone, -1, cv2.LINE_AA)
+            cv2.addWeighted(shape, share, self.rgb, 1 - share, 0, self.rgb)
+        wide, high = 0.1 * self.width, 0.14 * self.height
+        for x in (0.02 * self.width, 0.88 * self.width):
+            for y in (0.04 * self.height, 0.82 * self.height):
+                if self.rng.random() < 0.25:
+                    tone = self.rng.uniform(0, 255, 3)
+                    self.fill(self.rgb, (x, y, x + wide, y + high), tone)
 
     def adorn(self, band: str | None, colour: RGB) -> Box:
         """Bands at the sides or above, or a word; returns the room for the rows in between."""
