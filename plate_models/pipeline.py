@@ -22,19 +22,14 @@ from plate_models.recognition.appearance import evidence_of, is_colourless
 from plate_models.recognition.calibration import UNCALIBRATED, Calibration
 from plate_models.recognition.decoding import DEFAULT_GRAMMAR, LENGTHS, Reading, choose_reading
 from plate_models.recognition.grammar import UNKNOWN, Grammar, country_of
-from plate_models.rectification import (
-    LOW_SPAN,
-    Rectify,
-    hulls_of,
-    rectified_rgb,
-    sample_rows,
-    straighten,
-)
+from plate_models.rectification import Rectify, hulls_of, rectified_rgb, sample_rows, straighten
 from plate_models.spec import DEFAULTS, Specs
 
 # (N, 3, h, w) float32 rectified plates to (N, C, T) float32 logits.
 Recognize = Callable[[Tensor], Tensor]
 
+# Shares of a plate's height (from, to) where low characters stand, between words.
+_LOW_SPAN = (0.2, 0.8)
 _PART = 0.8  # of a box, inside another one: then it is a part of that
 # A box of this detection score is a plate, whatever stands on it; others need a text so likely.
 _SURE_BOX, _LEAST_SCORE = 0.55, 0.05
@@ -134,9 +129,8 @@ def read_plates(
     boxes, scores, lines = find_boxes(image, detect, config.specs.detector)
     if not len(boxes):
         return []
-    # Each plate is read as what the detector took it for, and a second time with the other number
-    # of lines if it is said to have two, or one in a box too short for it. In a short box one line
-    # may also be low, with words above and below it.
+    # Each plate is read as what the detector took it for; where it is said to have two lines, or the
+    # box is short for one, with the other number, too, and if short as one low line between words.
     widths, heights = (boxes[:, 2:] - boxes[:, :2]).unbind(dim=1)
     short = widths < config.specs.detector.long_aspect * heights
     doubtful, may_be_low = (which.nonzero()[:, 0] for which in ((lines == 2) | short, short))
@@ -258,7 +252,7 @@ def read_regions(
     rows, plates = sample_rows(found.crops[twos], found.theta[twos], spec), found.plates
     if low is not None and low.any():
         some = low.nonzero()[:, 0].to(image.device)
-        middles = sample_rows(found.crops[some], found.theta[some], spec, [LOW_SPAN])
+        middles = sample_rows(found.crops[some], found.theta[some], spec, [_LOW_SPAN])
         plates = plates.index_copy(0, some, middles)
     batches = torch.cat((plates[ones], rows)).split(config.specs.recognizer.max_batch_size)
     logits = torch.cat([recognize(batch) for batch in batches]).float().cpu().numpy()

@@ -20,8 +20,6 @@ Rectify = Callable[[Tensor], tuple[Tensor, Tensor]]
 
 # More source samples per crop pixel than this add nothing but time.
 _SAMPLES_PER_PIXEL = 4
-# Shares of a plate's height (from, to) where low characters stand, between words.
-LOW_SPAN = (0.2, 0.8)
 
 
 @dataclass(frozen=True)
@@ -175,7 +173,7 @@ def sample_rows(
 ) -> Tensor:
     """Straighten S rows of each plate from their crops and the theta of the whole plates.
 
-    Spans are their shares of the plate's height (from, to); without them, those of two-line plates.
+    Spans are their shares of the plate's height (from, to), by default those of two-line plates.
     Returns (S * N, 3, h, w): each plate's rows, from above.
     """
     if not len(crops):

@@ -34,15 +34,11 @@ _LEAST_GROUND = 0.02
 # Spread of the logarithm of width by height: plates are seen aslant, in holders, behind tow bars.
 _ASPECT_SPREAD = 0.15
 _LEAST_ASPECT = 0.1
-# A text's shape: its letters and digits without which ones they are.
-_TO_SHAPE = str.maketrans(string.digits + string.ascii_uppercase, 10 * "0" + 26 * "A")
-# Those of the world's plates: they tell O from 0, and I from 1, where no format is known.
-_LAYOUTS = dict.fromkeys(  # in the file's order: `measured_with` names these values
-    layout.translate(str.maketrans("L#", "A0"))
-    for layouts in tomllib.loads(
-        Path(__file__).with_name("layouts.toml").read_text(encoding="utf-8")
-    ).values()
-    for layout in layouts
+# A text's shape: letters as "L" and digits as "#", whichever they are.
+_TO_SHAPE = str.maketrans(string.digits + string.ascii_uppercase, 10 * "#" + 26 * "L")
+# Those of the world's plates, in the file's order: they tell O from 0 where no format is known.
+_LAYOUTS = dict.fromkeys(
+    tomllib.loads((Path(__file__).parent / "layouts.toml").read_text())["layouts"]
 )
 
 

@@ -16,7 +16,7 @@ from tqdm import tqdm
 
 from plates.bulk import OutputError, Request, running
 from plates.cli import CommandError, stop_signals_raise
-from plates.cli.options import add_engine, add_number, add_weights, default_engine
+from plates.cli.options import add_nets, add_number, default_engine
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -32,8 +32,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add("--extend", action="store_true", help="list SOURCE again and read what is new, too")
     purpose = "read photos again that could not be reached; damaged ones stay as they are"
     add("--retry-failed", action="store_true", help=purpose)
-    add_weights(parser)
-    add_engine(parser)
+    add_nets(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -43,8 +43,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     for name, purpose in PARTS.items():
         option = f"--{name}"
         parser.add_argument(option, action="append_const", dest="parts", const=name, help=purpose)
-    options.add_weights(parser)
-    options.add_engine(parser)
+    options.add_nets(parser)
     text = "render N photos of each kind of plates, and a fifth of that of each variant"
     add_number(parser, "--per-type", 500, text)
     add_number(parser, "--clips", 48, "render N clips of 16 frames")

@@ -42,8 +42,9 @@ def add_weights(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--weights", type=Path, metavar="DIR", help="default: the released ones")
 
 
-def add_engine(parser: argparse.ArgumentParser) -> None:
-    """Declare --engine and --device, for `load_nets`."""
+def add_nets(parser: argparse.ArgumentParser) -> None:
+    """Declare --weights, --engine and --device, for `load_nets`."""
+    add_weights(parser)
     text = (
         "what runs the nets: what the service serves on a CPU, or float32 in torch "
         "(default: served for the released weights on the CPU, else torch)"

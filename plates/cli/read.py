@@ -21,7 +21,7 @@ from tqdm import tqdm
 
 from api.answers import Plate, answer_of
 from plates.cli.inputs import Picture, find_inputs
-from plates.cli.options import add_engine, add_number, add_weights, load_nets
+from plates.cli.options import add_nets, add_number, load_nets
 from plates.cli.outputs import Jpegs, Table
 
 CSV_COLUMNS = (
@@ -41,8 +41,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--crops", type=Path, metavar="DIR", help=text)
     text = "of a video, read one frame in that many seconds; 0 reads all"
     add_number(parser, "--every", 0.5, text)
-    add_weights(parser)
-    add_engine(parser)
+    add_nets(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -10,7 +10,7 @@ import argparse
 from contextlib import ExitStack
 from pathlib import Path
 
-from plates.cli.options import RELEASED_WEIGHTS, add_engine, add_number, add_weights, load_nets
+from plates.cli.options import RELEASED_WEIGHTS, add_nets, add_number, load_nets
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -23,8 +23,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     text = "known plates, a CSV file; may be given several times"
     parser.add_argument("--list", type=Path, metavar="FILE", action="append", default=[], help=text)
     add_number(parser, "--fps", 5, "frames a second that are looked at")
-    add_weights(parser)
-    add_engine(parser)
+    add_nets(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:

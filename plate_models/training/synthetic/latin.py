@@ -9,6 +9,7 @@ plate's left top corner.
 import os
 from dataclasses import dataclass
 from functools import cache, lru_cache
+from itertools import product
 from pathlib import Path
 
 import cv2
@@ -155,20 +156,15 @@ class _Painter:
         """A pale picture behind the characters, and small stickers in some corners."""
         fade = np.linspace(0, 1, len(self.rgb))[:, None, None] * self.rng.uniform(-70, 70, 3)
         self.rgb[:] = np.clip(self.rgb + fade, 0, 255)
-        scale = np.array(self.ink.shape[::-1])
+        scene, colour, share = self.rgb.copy(), self.rgb.mean((0, 1)), self.between(0.2, 0.7)
         for _ in range(self.rng.integers(5)):
-            shape, angle, share = self.rgb.copy(), self.between(0, 180), self.between(0.2, 0.7)
-            place, half = self.rng.uniform(0, 1, 2) * scale, self.rng.uniform(0.05, 0.3, 2) * scale
-            tone = np.clip(self.rgb.mean(axis=(0, 1)) + self.rng.normal(0, 70, 3), 0, 255).tolist()
-            ends = place.astype(int).tolist(), half.astype(int).tolist()
-            cv2.ellipse(shape, *ends, angle, 0, 360, tone, -1, cv2.LINE_AA)
-            cv2.addWeighted(shape, share, self.rgb, 1 - share, 0, self.rgb)
+            x, y, radius = self.rng.random(3) * (self.width, self.height, 0.5 * self.height)
+            self.dot(scene, x, y, radius, colour + self.rng.normal(0, 70, 3))
+        cv2.addWeighted(scene, share, self.rgb, 1 - share, 0, self.rgb)
         wide, high = 0.1 * self.width, 0.14 * self.height
-        for x in (0.02 * self.width, 0.88 * self.width):
-            for y in (0.04 * self.height, 0.82 * self.height):
-                if self.rng.random() < 0.25:
-                    tone = self.rng.uniform(0, 255, 3)
-                    self.fill(self.rgb, (x, y, x + wide, y + high), tone)
+        for x, y in product((0.02 * self.width, 0.88 * self.width), (0.3 * high, 5.8 * high)):
+            if self.rng.random() < 0.25:
+                self.fill(self.rgb, (x, y, x + wide, y + high), self.rng.uniform(0, 255, 3))
 
     def adorn(self, band: str | None, colour: RGB) -> Box:
         """Bands at the sides or above, or a word; returns the room for the rows in between."""
