@@ -129,8 +129,8 @@ def read_plates(
     boxes, scores, lines = find_boxes(image, detect, config.specs.detector)
     if not len(boxes):
         return []
-    # Each plate is read as what the detector took it for; where it is said to have two lines, or the
-    # box is short for one, with the other number, too, and if short as one low line between words.
+    # Each plate is read as what the detector took it for; where it is said to have two lines, or
+    # its box is short for one, with the other number, too; if short, as a low one between words.
     widths, heights = (boxes[:, 2:] - boxes[:, :2]).unbind(dim=1)
     short = widths < config.specs.detector.long_aspect * heights
     doubtful, may_be_low = (which.nonzero()[:, 0] for which in ((lines == 2) | short, short))
