@@ -28,8 +28,8 @@ from plate_models.spec import DEFAULTS, Specs
 # (N, 3, h, w) float32 rectified plates to (N, C, T) float32 logits.
 Recognize = Callable[[Tensor], Tensor]
 
-# Shares of a plate's height (from, to) where low characters stand, between words.
-_LOW_SPAN = (0.2, 0.8)
+# Low characters, between words: shares of the height (from, to), of plates less wide than so high.
+_LOW_SPAN, _LOW_ASPECT = (0.2, 0.8), 2.8
 _PART = 0.8  # of a box, inside another one: then it is a part of that
 # A box of this detection score is a plate, whatever stands on it; others need a text so likely.
 _SURE_BOX, _LEAST_SCORE = 0.55, 0.05
@@ -130,16 +130,20 @@ def read_plates(
     if not len(boxes):
         return []
     # Each plate is read as what the detector took it for; where it is said to have two lines, or
-    # its box is short for one, with the other number, too; if short, as a low one between words.
+    # its box is short for one, with the other number, too; and as a low one between words.
     widths, heights = (boxes[:, 2:] - boxes[:, :2]).unbind(dim=1)
     short = widths < config.specs.detector.long_aspect * heights
-    doubtful, may_be_low = (which.nonzero()[:, 0] for which in ((lines == 2) | short, short))
+    doubtful = ((lines == 2) | short).nonzero()[:, 0]
+    may_be_low = (widths < _LOW_ASPECT * heights).nonzero()[:, 0]
     rows = torch.cat((torch.arange(len(boxes)), doubtful, may_be_low))
     boxes, scores = boxes[rows], scores[rows]
     lines = torch.cat((lines, 3 - lines[doubtful], torch.ones_like(may_be_low)))
     low = torch.arange(len(rows)) >= len(rows) - len(may_be_low)
     predictions = read_regions(image, boxes, lines, rectify, recognize, config, low)
     readings = choose_readings(predictions, lines.tolist(), config)
+    across, down = (predictions.quads[:, [1, 3]] - predictions.quads[:, :1]).norm(dim=2).T
+    for row in (low & (across >= _LOW_ASPECT * down)).nonzero()[:, 0].tolist():
+        readings[row] = replace(readings[row], score=0.0, readable=False)  # it hangs askew
     if config.still:
         again = [row for row in _in_doubt(rows.tolist(), readings) if not low[row]]
         looks = _look_again(image, predictions, again, lines, rectify, recognize, config)

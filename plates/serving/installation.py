@@ -23,11 +23,7 @@ from pathlib import Path
 # Where NVIDIA's images have it.
 IMAGE_FOLDER = Path("/opt/tritonserver")
 # The file that each backend loads.
-ARTIFACTS = {
-    "openvino": "model.onnx",
-    "pytorch": "model.pt",
-    "python": "model.py",
-}
+ARTIFACTS = {"openvino": "model.onnx", "pytorch": "model.pt", "python": "model.py"}
 # What the export leaves beside this model's model.py, which reads it when it loads.
 MANIFESTS = {"plate_recognition": "exported.json"}
 _PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
