@@ -9,6 +9,7 @@ comes to the host as soon as it is needed, and so do the small rectified plates 
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 import torch
@@ -103,13 +104,25 @@ class Predictions:
         quads: (N, 4, 2) float32, corners TL, TR, BR, BL in photo pixels.
         log_probs: N arrays (C, T) float64, the rows of two-line plates joined.
         crops: (N, 48, 188, 3) uint8 RGB, rectified.
+        lines: Lines of text, 1 or 2, as they were read.
         colourless: Whether the photo is grey.
     """
 
     quads: Tensor
     log_probs: list[ctc.Array]
     crops: NDArray[np.uint8]
-    colourless: bool = False
+    lines: list[int]
+    colourless: bool
+
+    def followed_by(self, others: "Predictions") -> "Predictions":
+        """These and others, of the same photo."""
+        quads = torch.cat((self.quads, others.quads))
+        crops = np.concatenate((self.crops, others.crops))
+        texts = self.log_probs + others.log_probs, crops, self.lines + others.lines
+        return Predictions(quads, *texts, self.colourless)
+
+
+Read = Callable[..., Predictions]  # `read_regions` of one photo by given nets
 
 
 @torch.inference_mode()
@@ -129,26 +142,30 @@ def read_plates(
     boxes, scores, lines = find_boxes(image, detect, config.specs.detector)
     if not len(boxes):
         return []
-    # Each plate is read as what the detector took it for; where it is said to have two lines, or
-    # its box is short for one, with the other number, too; and as a low one between words.
+    # Each plate is read as what the detector took it for, and a second time with the other number
+    # of lines if it is said to have two, or one in a box too short for it.
     widths, heights = (boxes[:, 2:] - boxes[:, :2]).unbind(dim=1)
     short = widths < config.specs.detector.long_aspect * heights
     doubtful = ((lines == 2) | short).nonzero()[:, 0]
-    may_be_low = (widths < _LOW_ASPECT * heights).nonzero()[:, 0]
-    rows = torch.cat((torch.arange(len(boxes)), doubtful, may_be_low))
+    rows = torch.cat((torch.arange(len(boxes)), doubtful))
     boxes, scores = boxes[rows], scores[rows]
-    lines = torch.cat((lines, 3 - lines[doubtful], torch.ones_like(may_be_low)))
-    low = torch.arange(len(rows)) >= len(rows) - len(may_be_low)
-    predictions = read_regions(image, boxes, lines, rectify, recognize, config, low)
-    readings = choose_readings(predictions, lines.tolist(), config)
+    lines = torch.cat((lines, 3 - lines[doubtful]))
+    read = partial(read_regions, image, rectify=rectify, recognize=recognize, config=config)
+    predictions = read(boxes, lines)
+    readings = choose_readings(predictions, config)
+    # A short plate of which none is sure is read once more, without words around low characters.
     across, down = (predictions.quads[:, [1, 3]] - predictions.quads[:, :1]).norm(dim=2).T
-    for row in (low & (across >= _LOW_ASPECT * down)).nonzero()[:, 0].tolist():
-        readings[row] = replace(readings[row], score=0.0, readable=False)  # it hangs askew
+    may_be_low = (lines == 1) & (across < _LOW_ASPECT * down)
+    first = len(rows)
+    if low := [row for row in _unsure(rows.tolist(), readings) if may_be_low[row]]:
+        found = read(boxes[low], lines[low], span=_LOW_SPAN)
+        readings += choose_readings(found, config)
+        predictions = predictions.followed_by(found)
+        ways = rows, boxes, scores, lines
+        rows, boxes, scores, lines = (torch.cat((each, each[low])) for each in ways)
     if config.still:
-        again = [row for row in _in_doubt(rows.tolist(), readings) if not low[row]]
-        looks = _look_again(image, predictions, again, lines, rectify, recognize, config)
-        for row, reading in zip(again, looks, strict=True):
-            readings[row] = reading
+        again = [row for row in _unsure(rows.tolist(), readings) if row < first]
+        _look_again(read, predictions, readings, again, config)
         home = config.grammar.name
         for row, (score, reading) in enumerate(zip(scores.tolist(), readings, strict=True)):
             if score < _DOUBTFUL_BOX and country_of(reading.format) != home:
@@ -180,38 +197,28 @@ def _is_plate(plate: Plate) -> bool:
     return plate.detection_score >= _SURE_BOX or text
 
 
-def _in_doubt(plates: list[int], readings: list[Reading]) -> list[int]:
-    """Rows of plates of which no reading is sure, and this one neither hopeless nor no text."""
+def _unsure(plates: list[int], readings: list[Reading]) -> list[int]:
+    """Rows of plates of which no reading is sure."""
     sure = {plate for plate, each in zip(plates, readings, strict=True) if each.score > _SURE}
-    return [
-        row
-        for row, (plate, each) in enumerate(zip(plates, readings, strict=True))
-        if plate not in sure and each.score > _HOPELESS and len(each.best) in LENGTHS
-    ]
+    return [row for row, plate in enumerate(plates) if plate not in sure]
 
 
 def _look_again(
-    image: Tensor,
-    seen: Predictions,
-    rows: list[int],
-    lines: Tensor,
-    rectify: Rectify,
-    recognize: Recognize,
-    config: PipelineConfig,
-) -> list[Reading]:
-    """Read some of the plates anew: by what was seen, and by shifted crops around their quads."""
+    read: Read, seen: Predictions, readings: list[Reading], rows: list[int], config: PipelineConfig
+) -> None:
+    """Replace readings of some rows by those of what was seen and of shifted crops together."""
+    rows = [r for r in rows if readings[r].score > _HOPELESS and len(readings[r].best) in LENGTHS]
     if not rows:
-        return []
-    hulls, lines = hulls_of(seen.quads[rows]), lines[rows]
+        return
+    hulls, lines = hulls_of(seen.quads[rows]), [seen.lines[row] for row in rows]
     sides = (hulls[:, 2:] - hulls[:, :2]).repeat(1, 2)
     boxes = [hulls + sides * hulls.new_tensor(shift * 2) for shift in _SHIFTS]
-    further = read_regions(
-        image, torch.cat(boxes), lines.repeat(len(boxes)), rectify, recognize, config
-    ).log_probs
+    further = read(torch.cat(boxes), torch.tensor(lines * len(boxes))).log_probs
     log_probs = [seen.log_probs[row] for row in rows]
-    doubtful = replace(seen, quads=seen.quads[rows], log_probs=log_probs, crops=seen.crops[rows])
-    views = [further[place :: len(rows)] for place in range(len(rows))]
-    return choose_readings(doubtful, lines.tolist(), config, views)
+    crops, views = seen.crops[rows], [further[place :: len(rows)] for place in range(len(rows))]
+    doubtful = Predictions(seen.quads[rows], log_probs, crops, lines, seen.colourless)
+    for row, reading in zip(rows, choose_readings(doubtful, config, views), strict=True):
+        readings[row] = reading
 
 
 def _without_parts(plates: list[Plate]) -> list[Plate]:
@@ -241,46 +248,43 @@ def read_regions(
     rectify: Rectify,
     recognize: Recognize,
     config: PipelineConfig = DEFAULT_CONFIG,
-    low: Tensor | None = None,
+    span: tuple[float, float] = (0.0, 1.0),
 ) -> Predictions:
     """Crop, rectify and recognize the plates in N >= 1 given boxes of a photo.
 
     The boxes are (N, 4) float x0, y0, x1, y1 in its pixels, the lines (N,) int64 lines of text on
-    each plate; low is (N,) bool, of which one line the middle is read alone, none by default; the
-    rest is as for `read_plates`.
+    each plate; of one line a span of the height (from, to) is read. The rest: see `read_plates`.
     """
     spec, boxes, lines = config.specs.rectifier, boxes.cpu(), lines.cpu()
     found = straighten(image, boxes, lines, rectify, spec)
     singles, pairs = ((lines == count).nonzero()[:, 0] for count in (1, 2))
     ones, twos = singles.to(image.device), pairs.to(image.device)
-    rows, plates = sample_rows(found.crops[twos], found.theta[twos], spec), found.plates
-    if low is not None and low.any():
-        some = low.nonzero()[:, 0].to(image.device)
-        middles = sample_rows(found.crops[some], found.theta[some], spec, [_LOW_SPAN])
-        plates = plates.index_copy(0, some, middles)
-    batches = torch.cat((plates[ones], rows)).split(config.specs.recognizer.max_batch_size)
+    rows, plates = sample_rows(found.crops[twos], found.theta[twos], spec), found.plates[ones]
+    if span != (0.0, 1.0):
+        plates = sample_rows(found.crops[ones], found.theta[ones], spec, [span])
+    batches = torch.cat((plates, rows)).split(config.specs.recognizer.max_batch_size)
     logits = torch.cat([recognize(batch) for batch in batches]).float().cpu().numpy()
     steps = map(ctc.log_softmax, logits)
     log_probs = {plate: next(steps) for plate in singles.tolist()}
     log_probs |= {plate: ctc.join_rows(next(steps), next(steps)) for plate in pairs.tolist()}
     crops = rectified_rgb(found.crops, found.theta, spec).cpu().numpy()
     rows_of_text = [log_probs[row] for row in range(len(boxes))]
-    return Predictions(found.quads, rows_of_text, crops, is_colourless(image))
+    return Predictions(found.quads, rows_of_text, crops, lines.tolist(), is_colourless(image))
 
 
 def choose_readings(
     predictions: Predictions,
-    lines: list[int],
     config: PipelineConfig = DEFAULT_CONFIG,
     further: Sequence[Sequence[ctc.Array]] = (),
 ) -> list[Reading]:
-    """Choose the text of each of N plates from what the nets say and its lines of text.
+    """Choose the text of each of N plates from what the nets say.
 
     `further` are N lists of log-probabilities of further views, or none; see `choose_reading`.
     """
     context = config.grammar, config.calibration, config.specs.recognizer
-    evidence = evidence_of(predictions.crops, predictions.quads, lines, predictions.colourless)
+    seen = predictions.crops, predictions.quads, predictions.lines, predictions.colourless
+    evidence = evidence_of(*seen)
     if not config.square_pixels:
         evidence = [each._replace(aspect=None) for each in evidence]
     rows = zip(predictions.log_probs, evidence, further or [()] * len(evidence), strict=True)
-    return [choose_reading(log_probs, seen, *context, views) for log_probs, seen, views in rows]
+    return [choose_reading(log_probs, each, *context, views) for log_probs, each, views in rows]

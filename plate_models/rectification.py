@@ -178,14 +178,12 @@ def sample_rows(
     """
     if not len(crops):
         return crops.new_zeros((0, crops.shape[1], *spec.rectified_hw))
+    spans = spans or spec.row_spans
     # A row's height and middle, in the frame's [-1, 1].
-    matrices = [
-        [[1.0, 0, 0], [0, end - start, start + end - 1], [0, 0, 1]]
-        for start, end in spans or spec.row_spans
-    ]
-    narrowing = torch.tensor(matrices, dtype=theta.dtype).to(theta.device)
-    rows = (theta[:, None] @ narrowing[None]).flatten(0, 1)
-    return resample(crops.repeat_interleave(len(matrices), dim=0), rows, spec.rectified_hw)
+    rows = [[[1.0, 0, 0], [0, end - start, start + end - 1], [0, 0, 1]] for start, end in spans]
+    narrowing = torch.tensor(rows, dtype=theta.dtype).to(theta.device)
+    thetas = (theta[:, None] @ narrowing[None]).flatten(0, 1)
+    return resample(crops.repeat_interleave(len(spans), dim=0), thetas, spec.rectified_hw)
 
 
 def corners_in_crop(theta: Tensor) -> Tensor:

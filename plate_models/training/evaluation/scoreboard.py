@@ -169,11 +169,11 @@ def score_photo(photo: Photo, nets: Nets) -> tuple[list[PlateResult], list[Answe
     others = [Answer.of(name, plate) for plate in elsewhere]
     if not labels:
         return [], others
-    boxes, lines = torch.tensor([p.box for p in labels]), [label.lines for label in labels]
+    boxes, lines = (torch.tensor([getattr(p, name) for p in labels]) for name in ("box", "lines"))
     with torch.inference_mode():
-        where = image.to(nets.device), boxes, torch.tensor(lines)
+        where = image.to(nets.device), boxes, lines
         seen = read_regions(*where, nets.rectify, nets.recognize, nets.config)
-    readings = choose_readings(seen, lines, nets.config)
+    readings = choose_readings(seen, nets.config)
     results = []
     for row, label in enumerate(labels):
         known = Plate(

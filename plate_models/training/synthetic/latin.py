@@ -39,8 +39,6 @@ _REPEAT_SHARE = 0.1
 _TWO_LINES = 0.22
 # Of plates as the Americas have them: a word above low characters, which fill the plate's width.
 _AMERICAN_SHARE = 0.25
-# Of plates with a word: a picture behind the characters, and stickers in the corners.
-_SCENERY_SHARE = 0.5
 # Of typefaces that are made up, and of those whose O and 0, or I and 1, are one shape.
 _BLOCK_SHARE = 0.4
 _SAME_SHAPE_SHARE = 0.15
@@ -121,7 +119,7 @@ def paint_latin(plate: LatinPlate, rng: Generator, px_per_mm: float) -> tuple[Im
     sheet, print_colour = plate.colours or choose(_TABLES["colours"], rng)
     painter = _Painter(face, plate.size_mm, px_per_mm, rng)
     painter.rgb[:] = np.clip(np.array(sheet) + rng.normal(0, 8, 3), 0, 255)
-    if plate.band == "word" and rng.random() < _SCENERY_SHARE:
+    if plate.band == "word" and rng.random() < 0.5:
         painter.scenery()
     left, top, right, bottom = painter.adorn(plate.band, print_colour)
     if rng.random() < 0.6:
