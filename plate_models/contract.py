@@ -95,8 +95,7 @@ def config_from(folder: Path) -> PipelineConfig:
     """
     exported = _exported(folder)
     specs = spec_from_json(Specs, exported["specs"], "specs")
-    calibration = Calibration.from_json(json.dumps(exported["calibration"]))
-    return PipelineConfig.of(specs, calibration)
+    return PipelineConfig.of(specs, Calibration.from_json(json.dumps(exported["calibration"])))
 
 
 def config_for(

@@ -107,8 +107,7 @@ class Match:
     @property
     def native(self) -> str:
         """The text in the letters of its country: "B840CK197" is "В840СК197"."""
-        own = self.format.native
-        return "".join(own.get(char, char) for row in self.rows for char in row)
+        return "".join(self.format.native.get(char, char) for row in self.rows for char in row)
 
 
 @dataclass(frozen=True, eq=False)

@@ -232,8 +232,7 @@ def _threshold(calibration: Calibration, able: pd.DataFrame, most_wrong: float) 
     risks = pd.DataFrame({"score": apply_all(calibration, able.raw), "wrong": ~able.right})
     sums = risks.groupby("score")["wrong"].agg(["sum", "count"])[::-1].cumsum()
     few = sums["sum"] <= most_wrong * sums["count"]
-    accepted = sums.index[few & (sums.index >= _LEAST_SCORE)]
-    return float(min(accepted, default=1.0))
+    return float(min(sums.index[few & (sums.index >= _LEAST_SCORE)], default=1.0))
 
 
 def describe(readings: pd.DataFrame, calibration: Calibration) -> dict[str, float]:

@@ -105,8 +105,7 @@ def train(config: DetectorTraining) -> Path:
         FileNotFoundError: The data folder lacks world_photos/plates.csv.
     """
     photos = load_world(config.data)
-    sampler = WindowSampler(photos, load_empty(config.data), config.windows)
-    training = Training(config, sampler)
+    training = Training(config, WindowSampler(photos, load_empty(config.data), config.windows))
     training.use_up(training.step, config.report_every)
     summary = {
         "data": "world_photos (training part), no_plates (training half), "

@@ -59,8 +59,7 @@ def run(arguments: argparse.Namespace) -> Report:
     together = float(memory.sum())
     verdicts = [at_most("photos that were not read", sum(row["not read"] for row in loads), 0)]
     if serving.ready_s is not None:
-        ready = at_most("from `plates serve` to ready", serving.ready_s, READY_S, " s")
-        verdicts.append(ready)
+        verdicts.append(at_most("from `plates serve` to ready", serving.ready_s, READY_S, " s"))
     if together:
         verdicts.append(at_most("memory of all processes (PSS)", together, MEMORY_MB, " MB"))
     held = [{**memory.round(), "together": together}] if together else []

@@ -108,8 +108,7 @@ def _read(inputs: Inputs, jpegs: Jpegs, log: Path) -> dict[Path, list[str]]:
                 answer = client.post("/v1/plates", content=photo, headers=headers)
                 plates = PlatesAnswer.model_validate(answer.raise_for_status().json()).plates
             except httpx.HTTPError as error:
-                reason = f"no answer from the service: {error}"
-                inputs.failures[str(picture.file)] = reason
+                inputs.failures[str(picture.file)] = f"no answer from the service: {error}"
                 continue
             with tqdm.external_write_mode(sys.stdout):
                 table.print(picture, plates, 1e3 * (time.perf_counter() - began))

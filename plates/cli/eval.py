@@ -27,7 +27,7 @@ PARTS = {
     "labelled": "DIR/ru_photos (images/ and plates.csv; or DIR is itself such a set)",
     "worse": "the same photos made worse by recipes: grey, blurred, turned, darker and so on",
     "latin": "DIR/latin_photos, by region; O counts as 0",
-    "world": "boxes and readable texts on the held-out fifth of DIR/world_photos, to be looked at",
+    "world": "the held-out fifth of DIR/world_photos; what is read on no label, to be looked at",
     "no-plates": "boxes and readable texts on DIR/no_plates, where none should be",
     "samples": "the project's own sample scenes: needs no data",
     "rendered": "the rendered benchmark by kind of plate, also grey, by night, in red alone and "

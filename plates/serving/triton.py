@@ -115,8 +115,7 @@ class EmbeddedTriton:
         return self._address("metrics")
 
     def _address(self, endpoint: str) -> str:
-        host = LOOPBACK if self.host == _EVERYWHERE else self.host
-        return f"{host}:{self._ports[endpoint]}"
+        return f"{LOOPBACK if self.host == _EVERYWHERE else self.host}:{self._ports[endpoint]}"
 
     @property
     def http(self) -> TritonHttp:

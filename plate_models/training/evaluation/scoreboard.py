@@ -52,8 +52,7 @@ class Answer:
     def of(cls, photo: str, plate: Plate, iou: float = 0.0) -> "Answer":
         """Keep of a plate what the reports need."""
         reading = plate.reading
-        guess = reading.best
-        about = reading.text, guess, reading.score, reading.format, plate.lines
+        about = reading.text, reading.best, reading.score, reading.format, plate.lines
         return cls(photo, plate.box, *about, plate.detection_score, iou)
 
 
