@@ -19,7 +19,7 @@ from torch import Tensor
 from plate_models.detection import Detect, check_image, find_boxes, shared_areas
 from plate_models.formats import grammar_of
 from plate_models.recognition import ctc
-from plate_models.recognition.appearance import evidence_of, is_colourless
+from plate_models.recognition.appearance import aspects_of, evidence_of, is_colourless
 from plate_models.recognition.calibration import UNCALIBRATED, Calibration
 from plate_models.recognition.decoding import DEFAULT_GRAMMAR, LENGTHS, Reading, choose_reading
 from plate_models.recognition.grammar import UNKNOWN, Grammar, country_of
@@ -154,15 +154,13 @@ def read_plates(
     predictions = read(boxes, lines)
     readings = choose_readings(predictions, config)
     # A short plate of which none is sure is read once more, without words around low characters.
-    across, down = (predictions.quads[:, [1, 3]] - predictions.quads[:, :1]).norm(dim=2).T
-    may_be_low = (lines == 1) & (across < _LOW_ASPECT * down)
-    first = len(rows)
-    if low := [row for row in _unsure(rows.tolist(), readings) if may_be_low[row]]:
+    aspects, first = aspects_of(predictions.quads), len(rows)
+    low = [row for row in _unsure(rows.tolist(), readings) if aspects[row] < _LOW_ASPECT]
+    if low := [row for row in low if predictions.lines[row] == 1]:
         found = read(boxes[low], lines[low], span=_LOW_SPAN)
         readings += choose_readings(found, config)
         predictions = predictions.followed_by(found)
-        ways = rows, boxes, scores, lines
-        rows, boxes, scores, lines = (torch.cat((each, each[low])) for each in ways)
+        rows, boxes, scores = (torch.cat((each, each[low])) for each in (rows, boxes, scores))
     if config.still:
         again = [row for row in _unsure(rows.tolist(), readings) if row < first]
         _look_again(read, predictions, readings, again, config)
@@ -182,7 +180,7 @@ def read_plates(
             box=(x0, y0, x1, y1),
             quad=tuple((x, y) for x, y in predictions.quads[row].tolist()),
             detection_score=float(scores[row]),
-            lines=int(lines[row]),
+            lines=predictions.lines[row],
             reading=reading,
             crop=predictions.crops[row],
             log_probs=predictions.log_probs[row],
@@ -248,19 +246,19 @@ def read_regions(
     rectify: Rectify,
     recognize: Recognize,
     config: PipelineConfig = DEFAULT_CONFIG,
-    span: tuple[float, float] = (0.0, 1.0),
+    span: tuple[float, float] | None = None,
 ) -> Predictions:
     """Crop, rectify and recognize the plates in N >= 1 given boxes of a photo.
 
     The boxes are (N, 4) float x0, y0, x1, y1 in its pixels, the lines (N,) int64 lines of text on
-    each plate; of one line a span of the height (from, to) is read. The rest: see `read_plates`.
+    each plate; a span (from, to) is what is read of one line's height. The rest: see `read_plates`.
     """
     spec, boxes, lines = config.specs.rectifier, boxes.cpu(), lines.cpu()
     found = straighten(image, boxes, lines, rectify, spec)
     singles, pairs = ((lines == count).nonzero()[:, 0] for count in (1, 2))
     ones, twos = singles.to(image.device), pairs.to(image.device)
     rows, plates = sample_rows(found.crops[twos], found.theta[twos], spec), found.plates[ones]
-    if span != (0.0, 1.0):
+    if span:
         plates = sample_rows(found.crops[ones], found.theta[ones], spec, [span])
     batches = torch.cat((plates, rows)).split(config.specs.recognizer.max_batch_size)
     logits = torch.cat([recognize(batch) for batch in batches]).float().cpu().numpy()

@@ -95,7 +95,8 @@ def load(path: Path, outputs: Sequence[str], parameters: Mapping[str, str]) -> R
                 request.start_async({0: row}, share_inputs=True)
             for request, _ in started:
                 request.wait()
-                answers.append([np.array(request.results[name]) for name in outputs])
+                found = request.results
+                answers.append([np.array(found[name]) for name in outputs])
         return tuple(np.concatenate(parts) for parts in zip(*answers, strict=True))
 
     return run

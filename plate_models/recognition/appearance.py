@@ -64,11 +64,16 @@ def evidence_of(
     Rectified they are (N, H, W, 3) uint8 RGB; the (N, 4, 2) quads are parallelograms, TL, TR, BR,
     BL in the photo's pixels.
     """
+    grounds, bands = ground_likelihoods(plates, colourless), top_bands(plates, colourless)
+    return list(map(Evidence, lines, grounds, aspects_of(quads), bands))
+
+
+def aspects_of(quads: ArrayLike) -> list[float]:
+    """Width by height of N plates, from their quads as of `evidence_of`."""
     corners = np.asarray(quads, np.float64)
     across, down = (np.linalg.norm(corners[:, end] - corners[:, 0], axis=1) for end in (1, 3))
-    aspects = np.maximum(across, 1) / np.maximum(down, 1)
-    grounds, bands = ground_likelihoods(plates, colourless), top_bands(plates, colourless)
-    return list(map(Evidence, lines, grounds, aspects.tolist(), bands))
+    aspects: list[float] = (np.maximum(across, 1) / np.maximum(down, 1)).tolist()
+    return aspects
 
 
 def top_bands(plates: ArrayLike, colourless: bool) -> list[float]:

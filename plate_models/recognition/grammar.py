@@ -38,7 +38,7 @@ _LEAST_ASPECT = 0.1
 _TO_SHAPE = str.maketrans(string.digits + string.ascii_uppercase, 10 * "#" + 26 * "L")
 # Those of the world's plates, in the file's order: they tell O from 0 where no format is known.
 _LAYOUTS = dict.fromkeys(
-    tomllib.loads((Path(__file__).parent / "layouts.toml").read_text())["layouts"]
+    tomllib.loads((Path(__file__).parent / "layouts.toml").read_text("utf-8"))["layouts"]
 )
 
 

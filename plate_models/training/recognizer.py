@@ -254,8 +254,7 @@ class Training(Run):
             if self.progress < config.rectifier_first:
                 corner = loss = corner_loss(self.net.stn.locate(crops).float(), batch)
             else:
-                lines = torch.from_numpy(batch.lines)
-                logits, theta = self.net(crops, lines, config.theta_noise)
+                logits, theta = self.net(crops, torch.from_numpy(batch.lines), config.theta_noise)
                 corner = corner_loss(theta, batch)
                 loss = text_loss(logits, batch) + config.corner_weight * corner
         self.learn(loss, len(batch.images), most_gradient=5.0)

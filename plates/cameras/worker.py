@@ -142,8 +142,7 @@ def _follow(
     signal.signal(signal.SIGTERM, stop)
     for step in follow(source, passes, read):
         for report in step.reports:
-            picture = _jpeg(report.crop) if pictures else None
-            outbox.put(partial(add, report.event, picture))
+            outbox.put(partial(add, report.event, _jpeg(report.crop) if pictures else None))
         if not goes_on():
             return
     # A file has ended: nothing to do is no reason to be started again.

@@ -122,8 +122,7 @@ def draw_sheet(design: Design, seen_px_per_mm: float, rng: Generator) -> Sheet:
         _frame(reflectance, cover, px_per_mm, rng)
     mm, (wide, tall) = 1 / px_per_mm, design.size_mm
     to_mm = shift_by(-wide / 2 - pad * mm, -tall / 2 - pad * mm) @ np.diag((mm, mm, 1))
-    opaque = cover.astype(np.float32) / 255
-    return Sheet(reflectance, opaque, design.size_mm, to_mm, white)
+    return Sheet(reflectance, cover.astype(np.float32) / 255, design.size_mm, to_mm, white)
 
 
 def _print_measured(

@@ -162,11 +162,12 @@ def world(data: Path) -> list[Photo]:
     held_out = validation_names(photo.path.name for photo in photos)
     known = json.loads((Path(__file__).parent / "world_texts.json").read_text(encoding="utf-8"))
     for photo in (photo for photo in photos if photo.path.name in held_out):
-        # Of each plate: "" where nobody can read it, "/" between lines.
-        texts = known.get(photo.path.name) or [plate.text for plate in photo.plates]
-        pairs = zip(photo.plates, texts, strict=True)
-        named = [replace(p, text=t.replace("/", ""), lines=1 + t.count("/")) for p, t in pairs]
-        plates = tuple(replace(plate, legible=plate.text != "") for plate in named)
+        plates = photo.plates
+        if texts := known.get(photo.path.name):  # "" where nobody can read, "/" between lines
+            plates = tuple(
+                replace(p, text=t.replace("/", ""), lines=1 + t.count("/"), legible=t != "")
+                for p, t in zip(plates, texts, strict=True)
+            )
         found.append(replace(_real("world_photos", photo), plates=plates))
     return found
 

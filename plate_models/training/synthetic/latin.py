@@ -364,8 +364,7 @@ def draw_glyph(face: Typeface, char: str, bolder_px: int) -> Mask:
 @cache
 def _font(path: Path) -> ImageFont.FreeTypeFont:
     """A font in the size in which its capitals are ``CAPITALS_PX`` high."""
-    font = ImageFont.truetype(str(path), CAPITALS_PX)
-    _, top, _, _ = font.getbbox("H", anchor="ls")
+    _, top, _, _ = ImageFont.truetype(str(path), CAPITALS_PX).getbbox("H", anchor="ls")
     return ImageFont.truetype(str(path), round(CAPITALS_PX * CAPITALS_PX / max(-top, 1)))
 
 

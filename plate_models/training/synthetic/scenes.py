@@ -223,8 +223,7 @@ def draw_clutter(width_px: float, rng: Generator, boards: bool = True) -> PlateI
     else:
         rgb, alpha = _draw_windows(width_px * _FINER, rng)
     rgb, alpha = rgb[:_MAX_SIDE, :_MAX_SIDE], alpha[:_MAX_SIDE, :_MAX_SIDE]
-    quad = box_corners(*alpha.shape[::-1]).astype(np.float32)
-    return PlateImage(rgb, alpha, quad)
+    return PlateImage(rgb, alpha, box_corners(*alpha.shape[::-1]).astype(np.float32))
 
 
 def _draw_sign(width: float, rng: Generator, boards: bool) -> tuple[Image, Mask]:
