@@ -10,10 +10,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import cv2
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from plate_models import images
 from plate_models.formats import grammar_of
@@ -142,6 +141,8 @@ def device_of(args: Mapping[str, str]) -> str:
     """
     if args["model_instance_kind"] != "GPU":
         return "cpu"
+    import torch  # what serves on the CPU alone does without
+
     index = int(args["model_instance_device_id"])
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0
     if index >= count:
@@ -168,13 +169,12 @@ def problem_of(error: Exception) -> tuple[str, str]:
     return f"unexpected {type(error).__name__}, see the server's log", "INTERNAL"
 
 
-def photo_of(
-    file: Array | None, pixels: Tensor | None, limits: Limits = LIMITS, device: str = "cpu"
-) -> Tensor:
+def photo_of(file: Array | None, pixels: Any, limits: Limits = LIMITS, device: str = "cpu") -> Any:
     """Make the photo from the input that was given: a file's bytes, or pixels as of ``cv2.imread``.
 
-    The file is (N,) uint8, pixels are (H, W, 3) uint8 BGR. Returns (H, W, 3) uint8 RGB on the
-    device, contiguous: upright for a file, as given for pixels.
+    The file is (N,) uint8, pixels are (H, W, 3) uint8 BGR, an array or a tensor. Returns
+    (H, W, 3) uint8 RGB: an array, or a tensor on another device than the "cpu". It is upright for
+    a file, as given for pixels.
 
     Raises:
         InvalidInput: Both or neither are given, or one has the wrong rank, type or size.
@@ -183,14 +183,15 @@ def photo_of(
     if file is not None and pixels is None:
         if file.ndim != 1 or file.dtype != np.uint8:
             raise InvalidInput(_expected(TENSORS.image, "UINT8 [-1]", file))
-        return torch.from_numpy(images.decode(file.tobytes(), limits)).to(device)
+        return _on(device, images.decode(file.tobytes(), limits))
     if pixels is None or file is not None:
         given = "neither" if pixels is None else "both"
         raise InvalidInput(
             f"Exactly one of the inputs {TENSORS.image} and {TENSORS.pixels} is expected, "
             f"{given} came."
         )
-    if pixels.ndim != 3 or pixels.shape[2] != 3 or pixels.dtype != torch.uint8:
+    kind = str(pixels.dtype).removeprefix("torch.")
+    if pixels.ndim != 3 or pixels.shape[2] != 3 or kind != "uint8":
         raise InvalidInput(_expected(TENSORS.pixels, "UINT8 [-1,-1,3]", pixels))
     height, width = pixels.shape[:2]
     if not 0 < height * width <= limits.max_pixels:
@@ -198,7 +199,18 @@ def photo_of(
             f"{TENSORS.pixels} has {width}x{height} pixels; from 1 to "
             f"{limits.max_pixels / 1e6:g} million are read."
         )
+    if isinstance(pixels, np.ndarray):
+        return _on(device, cv2.cvtColor(pixels, cv2.COLOR_BGR2RGB))
     return pixels.to(device).flip(2)
+
+
+def _on(device: str, photo: Array) -> Any:
+    """A photo where it is to be read: on the CPU it stays an array."""
+    if device == "cpu":
+        return photo
+    import torch
+
+    return torch.from_numpy(photo).to(device)
 
 
 def _expected(name: str, what: str, array: Any) -> str:
@@ -207,7 +219,7 @@ def _expected(name: str, what: str, array: Any) -> str:
 
 def outputs_of(
     plates: list[Plate],
-    photo: Tensor,
+    photo: Any,
     origin: Origin,
     wanted: Collection[str],
     timing_ms: Mapping[str, float] | None = None,

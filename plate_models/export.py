@@ -18,6 +18,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import numpy as np
 import onnxruntime
 import torch
 from torch import Tensor, nn
@@ -132,16 +133,12 @@ def read_golden(photo: Path, modules: weights.Modules) -> list[dict[str, Any]]:
     """
     config = PipelineConfig.of(modules.specs, modules.calibration)
     nets = modules.detect, modules.rectify, modules.recognize
-    plates = read_plates(_pixels(photo), *nets, config)
+    plates = read_plates(torch.from_numpy(images.decode(photo.read_bytes())), *nets, config)
     return [
         {"text": plate.reading.text, "box": [round(edge, 2) for edge in plate.box]}
         for plate in plates
         if plate.reading.readable
     ]
-
-
-def _pixels(photo: Path) -> Tensor:
-    return torch.from_numpy(images.decode(photo.read_bytes()))
 
 
 def _export_graphs(modules: weights.Modules, folder: Path, version: str) -> dict[str, str]:
@@ -274,15 +271,15 @@ def inputs_for(specs: Specs, rectify: Net) -> dict[str, list[Tensor]]:
     faults show where there is something to see. The rectifier's module makes the recognizer's
     inputs; canvases have every size.
     """
-    photo = _pixels(DEFAULT_GOLDEN)
-    scenes = (photo, photo.flip(1), photo // 2)  # mirrored, and darker
+    photo = images.decode(DEFAULT_GOLDEN.read_bytes())
+    scenes = (photo, photo[:, ::-1], photo // 2)  # mirrored, and darker
     canvases = [
-        torch.stack([letterbox(scene, canvas_hw)[0] for scene in scenes])
+        torch.from_numpy(np.stack([letterbox(scene, canvas_hw)[0] for scene in scenes]))
         for canvas_hw in specs.detector.canvases_hw
     ]
-    box = torch.tensor([_GOLDEN_PLATE])
+    box = np.array([_GOLDEN_PLATE])
     views = [crop_boxes(scene, box, None, specs.rectifier) for scene in scenes]
-    crops = normalize(torch.cat(views), specs.rectifier)
+    crops = torch.from_numpy(normalize(np.concatenate(views), specs.rectifier))
     with torch.inference_mode():
         plates = rectify(crops)[0]
     return {

@@ -1,33 +1,43 @@
 """The way of a photo: detect, crop, rectify, recognize, decode. Written once.
 
-The three nets come in as functions on tensors: torch modules in process, calls to
-Triton inside ``plate_recognition``. Nothing here knows which.
+The three nets come in as functions: graphs or torch modules in process, calls to Triton inside
+``plate_recognition``. Nothing here knows which.
 
-Pixels and crops stay on the photo's device. What describes plates (candidates, theta, logits)
-comes to the host as soon as it is needed, and so do the small rectified plates at the end.
+Pixels and crops stay where the photo lies: NumPy's arrays on the host, or torch's tensors on a
+device (see ``pixels``). What describes plates (candidates, theta, logits) comes to the host as
+soon as it is needed, and so do the small rectified plates at the end.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from plate_models.detection import Detect, check_image, find_boxes, shared_areas
 from plate_models.formats import grammar_of
+from plate_models.pixels import where
+from plate_models.pixels.host import Floats
 from plate_models.recognition import ctc
 from plate_models.recognition.appearance import aspects_of, evidence_of, is_colourless
 from plate_models.recognition.calibration import UNCALIBRATED, Calibration
 from plate_models.recognition.decoding import DEFAULT_GRAMMAR, LENGTHS, Reading, choose_reading
 from plate_models.recognition.grammar import UNKNOWN, Grammar, country_of
-from plate_models.rectification import Rectify, hulls_of, rectified_rgb, sample_rows, straighten
+from plate_models.rectification import (
+    Lines,
+    Rectify,
+    hulls_of,
+    parts_of,
+    rectified_rgb,
+    straighten,
+    theta_of_rows,
+)
 from plate_models.spec import DEFAULTS, Specs
 
 # (N, 3, h, w) float32 rectified plates to (N, C, T) float32 logits.
-Recognize = Callable[[Tensor], Tensor]
+Recognize = Callable[[Any], Any]
 
 # Low characters, between words: shares of the height (from, to), of plates less wide than so high.
 _LOW_SPAN, _LOW_ASPECT = (0.2, 0.8), 2.8
@@ -108,7 +118,7 @@ class Predictions:
         colourless: Whether the photo is grey.
     """
 
-    quads: Tensor
+    quads: Floats
     log_probs: list[ctc.Array]
     crops: NDArray[np.uint8]
     lines: list[int]
@@ -116,7 +126,7 @@ class Predictions:
 
     def followed_by(self, others: "Predictions") -> "Predictions":
         """These and others, of the same photo."""
-        quads = torch.cat((self.quads, others.quads))
+        quads = np.concatenate((self.quads, others.quads))
         crops = np.concatenate((self.crops, others.crops))
         texts = self.log_probs + others.log_probs, crops, self.lines + others.lines
         return Predictions(quads, *texts, self.colourless)
@@ -125,9 +135,8 @@ class Predictions:
 Read = Callable[..., Predictions]  # `read_regions` of one photo by given nets
 
 
-@torch.inference_mode()
 def read_plates(
-    image: Tensor,
+    image: Any,
     detect: Detect,
     rectify: Rectify,
     recognize: Recognize,
@@ -135,8 +144,9 @@ def read_plates(
 ) -> list[Plate]:
     """Find and read every plate in a photo; the most certain detection comes first.
 
-    The image is (H, W, 3) uint8 RGB, upright, on the device where the work shall be done; another
-    one is a ValueError. For the nets see their types; the config is what they were made for.
+    The image is (H, W, 3) uint8 RGB, upright: an array, or a tensor on the device where the work
+    shall be done; another one is a ValueError. The nets take and give the like: see their types.
+    The config is what they were made for.
     """
     check_image(image)
     boxes, scores, lines = find_boxes(image, detect, config.specs.detector)
@@ -144,12 +154,12 @@ def read_plates(
         return []
     # Each plate is read as what the detector took it for, and a second time with the other number
     # of lines if it is said to have two, or one in a box too short for it.
-    widths, heights = (boxes[:, 2:] - boxes[:, :2]).unbind(dim=1)
+    widths, heights = (boxes[:, 2:] - boxes[:, :2]).T
     short = widths < config.specs.detector.long_aspect * heights
-    doubtful = ((lines == 2) | short).nonzero()[:, 0]
-    rows = torch.cat((torch.arange(len(boxes)), doubtful))
+    doubtful = np.flatnonzero((lines == 2) | short)
+    rows = np.concatenate((np.arange(len(boxes)), doubtful))
     boxes, scores = boxes[rows], scores[rows]
-    lines = torch.cat((lines, 3 - lines[doubtful]))
+    lines = np.concatenate((lines, 3 - lines[doubtful]))
     read = partial(read_regions, image, rectify=rectify, recognize=recognize, config=config)
     predictions = read(boxes, lines)
     readings = choose_readings(predictions, config)
@@ -160,7 +170,7 @@ def read_plates(
         found = read(boxes[low], lines[low], span=_LOW_SPAN)
         readings += choose_readings(found, config)
         predictions = predictions.followed_by(found)
-        rows, boxes, scores = (torch.cat((each, each[low])) for each in (rows, boxes, scores))
+        rows, boxes, scores = (np.concatenate((a, a[low])) for a in (rows, boxes, scores))
     if config.still:
         again = [row for row in _unsure(rows.tolist(), readings) if row < first]
         _look_again(read, predictions, readings, again, config)
@@ -168,8 +178,7 @@ def read_plates(
         for row, (score, reading) in enumerate(zip(scores.tolist(), readings, strict=True)):
             if score < _DOUBTFUL_BOX and country_of(reading.format) != home:
                 readings[row] = replace(reading, text="", readable=False)
-    hulls = hulls_of(predictions.quads).clamp(min=0)
-    hulls = hulls.minimum(hulls.new_tensor(image.shape[1::-1] * 2))
+    hulls = hulls_of(predictions.quads).clip(0, tuple(image.shape[1::-1]) * 2)
     best: dict[int, Plate] = {}
     for row, (plate, reading) in enumerate(zip(rows.tolist(), readings, strict=True)):
         if plate in best and not _is_better(reading, best[plate].reading, config.grammar.name):
@@ -209,9 +218,9 @@ def _look_again(
     if not rows:
         return
     hulls, lines = hulls_of(seen.quads[rows]), [seen.lines[row] for row in rows]
-    sides = (hulls[:, 2:] - hulls[:, :2]).repeat(1, 2)
-    boxes = [hulls + sides * hulls.new_tensor(shift * 2) for shift in _SHIFTS]
-    further = read(torch.cat(boxes), torch.tensor(lines * len(boxes))).log_probs
+    sides = np.tile(hulls[:, 2:] - hulls[:, :2], 2)
+    boxes = [hulls + sides * np.array(shift * 2, hulls.dtype) for shift in _SHIFTS]
+    further = read(np.concatenate(boxes), np.array(lines * len(boxes))).log_probs
     log_probs = [seen.log_probs[row] for row in rows]
     crops, views = seen.crops[rows], [further[place :: len(rows)] for place in range(len(rows))]
     doubtful = Predictions(seen.quads[rows], log_probs, crops, lines, seen.colourless)
@@ -221,11 +230,11 @@ def _look_again(
 
 def _without_parts(plates: list[Plate]) -> list[Plate]:
     """Drop what lies inside a larger readable plate, such as its region found once more."""
-    boxes = torch.tensor([plate.box for plate in plates])
+    boxes = [plate.box for plate in plates]
     shared = shared_areas(boxes, boxes)
-    area, readable = shared.diagonal(), torch.tensor([plate.reading.readable for plate in plates])
+    area, readable = shared.diagonal(), np.array([plate.reading.readable for plate in plates])
     part = (shared > _PART * area[:, None]) & (area > area[:, None]) & readable
-    return [plate for plate, drop in zip(plates, part.any(dim=1).tolist(), strict=True) if not drop]
+    return [plate for plate, drop in zip(plates, part.any(axis=1), strict=True) if not drop]
 
 
 def _is_better(reading: Reading, than: Reading, home: str) -> bool:
@@ -240,9 +249,9 @@ def _is_better(reading: Reading, than: Reading, home: str) -> bool:
 
 
 def read_regions(
-    image: Tensor,
-    boxes: Tensor,
-    lines: Tensor,
+    image: Any,
+    boxes: Floats,
+    lines: Lines,
     rectify: Rectify,
     recognize: Recognize,
     config: PipelineConfig = DEFAULT_CONFIG,
@@ -253,20 +262,25 @@ def read_regions(
     The boxes are (N, 4) float x0, y0, x1, y1 in its pixels, the lines (N,) int64 lines of text on
     each plate; a span (from, to) is what is read of one line's height. The rest: see `read_plates`.
     """
-    spec, boxes, lines = config.specs.rectifier, boxes.cpu(), lines.cpu()
+    spec, on = config.specs.rectifier, where(image)
     found = straighten(image, boxes, lines, rectify, spec)
-    singles, pairs = ((lines == count).nonzero()[:, 0] for count in (1, 2))
-    ones, twos = singles.to(image.device), pairs.to(image.device)
-    rows, plates = sample_rows(found.crops[twos], found.theta[twos], spec), found.plates[ones]
-    if span:
-        plates = sample_rows(found.crops[ones], found.theta[ones], spec, [span])
-    batches = torch.cat((plates, rows)).split(config.specs.recognizer.max_batch_size)
-    logits = torch.cat([recognize(batch) for batch in batches]).float().cpu().numpy()
-    steps = map(ctc.log_softmax, logits)
-    log_probs = {plate: next(steps) for plate in singles.tolist()}
-    log_probs |= {plate: ctc.join_rows(next(steps), next(steps)) for plate in pairs.tolist()}
-    crops = rectified_rgb(found.crops, found.theta, spec).cpu().numpy()
+    # What is read: whole plates, or rows of them.
+    order = np.argsort(lines, kind="stable").tolist()
+    rows = [found.plates[row : row + 1] for row in order if lines[row] == 1 and not span]
+    for row in order[len(rows) :]:
+        spans = [span] if span and lines[row] == 1 else spec.row_spans
+        theta = theta_of_rows(found.theta[row : row + 1], spans)
+        crops = on.join([found.crops[row : row + 1]] * len(theta))
+        rows.append(on.resample(crops, theta, spec.rectified_hw))
+    batches = parts_of(on.join(rows), config.specs.recognizer.max_batch_size)
+    logits = np.concatenate([on.to_host(recognize(batch)) for batch in batches])
+    steps = map(ctc.log_softmax, logits.astype(np.float32))
+    log_probs = {
+        row: next(steps) if lines[row] == 1 else ctc.join_rows(next(steps), next(steps))
+        for row in order
+    }
     rows_of_text = [log_probs[row] for row in range(len(boxes))]
+    crops = rectified_rgb(found, spec)
     return Predictions(found.quads, rows_of_text, crops, lines.tolist(), is_colourless(image))
 
 

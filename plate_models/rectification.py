@@ -7,203 +7,162 @@ photo; pixel i covers [i, i + 1).
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-import torch
-import torch.nn.functional as F
-from torch import Tensor
+import numpy as np
+from numpy.typing import NDArray
 
 from plate_models.detection import check_image
+from plate_models.pixels import where
+from plate_models.pixels.host import Floats, Mix
 from plate_models.spec import RECTIFIER, RectifierSpec
 
 # (N, 3, h, w) float32 crops to rectified plates and theta.
-Rectify = Callable[[Tensor], tuple[Tensor, Tensor]]
+Rectify = Callable[[Any], tuple[Any, Any]]
+Lines = NDArray[np.int64]
 
 # More source samples per crop pixel than this add nothing but time.
 _SAMPLES_PER_PIXEL = 4
+# Corners TL, TR, BR, BL of the rectified frame, with a 1 behind each.
+FRAME = np.array([[-1, -1, 1], [1, -1, 1], [1, 1, 1], [-1, 1, 1]], np.float32)
 
 
 @dataclass(frozen=True)
 class Rectified:
-    """N plates after the rectifier: tensors on the photo's device, quads on the CPU."""
+    """N plates after the rectifier: crops and plates where the photo is, the rest on the host."""
 
-    crops: Tensor
-    plates: Tensor
-    theta: Tensor
-    quads: Tensor
+    crops: Any
+    plates: Any
+    theta: Floats
+    quads: Floats
 
 
 def straighten(
-    image: Tensor, boxes: Tensor, lines: Tensor, rectify: Rectify, spec: RectifierSpec = RECTIFIER
+    image: Any, boxes: Floats, lines: Lines, rectify: Rectify, spec: RectifierSpec = RECTIFIER
 ) -> Rectified:
     """Crop plates and straighten them; one that its box cut is cropped anew, once.
 
-    The image is (H, W, 3) uint8 RGB on any device; on the CPU are (N, 4) float boxes x0, y0, x1,
-    y1 in its pixels, N >= 1, and (N,) int64 lines of text on each plate.
+    The image is (H, W, 3) uint8 RGB on any device, an array or a tensor; on the host are (N, 4)
+    float boxes x0, y0, x1, y1 in its pixels, N >= 1, and (N,) int64 lines of text on each plate.
     """
     found = _straighten_once(image, boxes, lines, rectify, spec)
-    reach = corners_in_crop(found.theta.cpu()).abs().amax(dim=(1, 2))
-    cut = (reach > spec.look_again_from).nonzero()[:, 0]
-    if not len(cut):
-        return found
-    again = _straighten_once(image, hulls_of(found.quads)[cut], lines[cut], rectify, spec)
-    rows = cut.to(image.device)
-    return Rectified(
-        found.crops.index_copy(0, rows, again.crops),
-        found.plates.index_copy(0, rows, again.plates),
-        found.theta.index_copy(0, rows, again.theta),
-        found.quads.index_copy(0, cut, again.quads),
-    )
+    reach = np.abs(corners_in_crop(found.theta)).max(axis=(1, 2))
+    cut = np.flatnonzero(reach > spec.look_again_from)
+    if len(cut):
+        again = _straighten_once(image, hulls_of(found.quads)[cut], lines[cut], rectify, spec)
+        for place, row in enumerate(cut.tolist()):
+            for name in ("crops", "plates", "theta", "quads"):
+                getattr(found, name)[row] = getattr(again, name)[place]
+    return found
 
 
 def _straighten_once(
-    image: Tensor, boxes: Tensor, lines: Tensor, rectify: Rectify, spec: RectifierSpec
+    image: Any, boxes: Floats, lines: Lines, rectify: Rectify, spec: RectifierSpec
 ) -> Rectified:
-    crops = normalize(crop_boxes(image, boxes, lines, spec), spec)
-    plates, thetas = zip(*map(rectify, torch.split(crops, spec.max_batch_size)), strict=True)
-    theta = torch.cat(thetas)
-    quads = quads_from_theta(theta.cpu(), boxes, lines, spec)
-    return Rectified(crops, torch.cat(plates), theta, quads)
+    crops, on = normalize(crop_boxes(image, boxes, lines, spec), spec), where(image)
+    plates, thetas = zip(*map(rectify, parts_of(crops, spec.max_batch_size)), strict=True)
+    theta = np.concatenate([on.to_host(each) for each in thetas])
+    return Rectified(crops, on.join(plates), theta, quads_from_theta(theta, boxes, lines, spec))
 
 
-def normalize(crops: Tensor, spec: RectifierSpec = RECTIFIER) -> Tensor:
+def parts_of(batch: Any, most: int) -> list[Any]:
+    """A batch in parts of at most so many rows."""
+    return [batch[start : start + most] for start in range(0, len(batch), most)]
+
+
+def normalize(crops: Any, spec: RectifierSpec = RECTIFIER) -> Any:
     """Turn pixels, uint8 or float in [0, 255], into the nets' input: float32, same shape."""
-    return (crops.float() - spec.mean) / spec.std
+    return where(crops).to_floats(crops, spec.mean, spec.std)
 
 
 def widen_boxes(
-    boxes_xyxy: Tensor, lines: Tensor | None = None, spec: RectifierSpec = RECTIFIER
-) -> Tensor:
+    boxes_xyxy: NDArray[Any], lines: Lines | None = None, spec: RectifierSpec = RECTIFIER
+) -> NDArray[Any]:
     """Grow (N, 4) boxes by shares of their own height and width, half of it on each side.
 
     `lines` are (N,) int64, 1 or 2, None if all plates have one. The boxes may reach beyond
     the photo.
     """
     first, last = boxes_xyxy[:, :2], boxes_xyxy[:, 2:]
-    margins = boxes_xyxy.new_tensor([spec.margin_hw(1)[::-1], spec.margin_hw(2)[::-1]])
-    shares = margins[0] if lines is None else margins[lines - 1]
-    margin = (last - first) * shares / 2
-    return torch.cat((first - margin, last + margin), dim=1)
+    margins = np.array([spec.margin_hw(1)[::-1], spec.margin_hw(2)[::-1]], boxes_xyxy.dtype)
+    margin = (last - first) * margins[0 if lines is None else lines - 1] / 2
+    return np.concatenate((first - margin, last + margin), axis=1)
 
 
 def crop_boxes(
-    image: Tensor, boxes_xyxy: Tensor, lines: Tensor | None = None, spec: RectifierSpec = RECTIFIER
-) -> Tensor:
+    image: Any,
+    boxes_xyxy: NDArray[Any],
+    lines: Lines | None = None,
+    spec: RectifierSpec = RECTIFIER,
+) -> Any:
     """Cut boxes out of a photo, with their margin, and resize each to the crop's size.
 
     Beyond the photo its edge is repeated. Resizing averages with a triangle filter,
     at subpixel positions, so that a crop moves smoothly with its box.
 
-    The image is (H, W, 3) uint8 RGB, else it is a ValueError; the (N, 4) float boxes are in its
-    pixels, `lines` as for `widen_boxes`. Returns (N, 3, h, w) uint8 RGB, (h, w) =
+    The image is (H, W, 3) uint8 RGB, else it is a ValueError; the (N, 4) float boxes, N >= 1, are
+    in its pixels, `lines` as for `widen_boxes`. Returns (N, 3, h, w) uint8 RGB, (h, w) =
     ``spec.crop_hw``, on the image's device.
     """
     check_image(image)
-    regions = widen_boxes(boxes_xyxy.double(), lines, spec).tolist()
-    if not regions:
-        return image.new_zeros((0, 3, *spec.crop_hw))
-    crops = torch.stack([_cut(image, region, spec.crop_hw) for region in regions])
-    return crops.round().clamp(0, 255).to(torch.uint8)
+    on, crops = where(image), []
+    for x0, y0, x1, y1 in widen_boxes(np.asarray(boxes_xyxy, np.float64), lines, spec).tolist():
+        rows = _mix(y0, y1, spec.crop_hw[0], image.shape[0])
+        crops.append(on.mix(image, rows, _mix(x0, x1, spec.crop_hw[1], image.shape[1])))
+    return on.to_bytes(on.join(crops))
 
 
-def _cut(image: Tensor, region: Sequence[float], size_hw: tuple[int, int]) -> Tensor:
-    """One region, resized: (3, h, w) float32 in [0, 255]."""
-    x0, y0, x1, y1 = region
-    rows, row_weights = _resampling(y0, y1, size_hw[0], image.device)
-    columns, column_weights = _resampling(x0, x1, size_hw[1], image.device)
-    pixels = _pixels(image, rows, columns).permute(2, 0, 1).float()  # (3, rows, columns)
-    return row_weights @ pixels @ column_weights.T
-
-
-def _pixels(image: Tensor, rows: range, columns: range) -> Tensor:
-    """Some rows and columns of a photo, (R, C, 3); beyond its edges those are repeated."""
-    (top, bottom), (left, right) = map(_ends, (rows, columns), image.shape[:2])
-    # Narrowed first: rows that are taken by their indices are copied in their whole width.
-    near = image[top : bottom + 1, left : right + 1]
-    if near.shape[:2] == (len(rows), len(columns)):
-        return near
-    for axis, (source, first, last) in enumerate(((rows, top, bottom), (columns, left, right))):
-        indices = torch.arange(source.start, source.stop, source.step, device=image.device)
-        near = near.index_select(axis, indices.clamp_(first, last) - first)
-    return near
-
-
-def _ends(source: range, length: int) -> tuple[int, int]:
-    """First and last index of an axis that is taken, inside the photo."""
-    return min(max(source[0], 0), length - 1), min(max(source[-1], 0), length - 1)
-
-
-def _resampling(
-    start: float, end: float, samples: int, device: torch.device
-) -> tuple[range, Tensor]:
-    """Source pixels of one axis, S of them, and the weights (samples, S) that mix them."""
+def _mix(start: float, end: float, samples: int, length: int) -> Mix:
+    """How pixels of one axis, cut at its length, are mixed to so many samples."""
     scale = max((end - start) / samples, 1e-6)
     reach = max(scale, 1.0)
     step = max(int(scale // _SAMPLES_PER_PIXEL), 1)
-    source = range(int(start - reach) - 1, int(end + reach) + 2, step)
-    centres = torch.arange(samples, dtype=torch.float32, device=device)
-    centres.add_(0.5).mul_(scale).add_(start)
-    middles = torch.arange(
-        source.start, source.stop, step, dtype=torch.float32, device=device
-    ).add_(0.5)
-    weights = (middles - centres[:, None]).abs_().div_(-reach).add_(1).clamp_(min=0)
-    return source, weights.div_(weights.sum(dim=1, keepdim=True))
+    source = np.arange(int(start - reach) - 1, int(end + reach) + 2, step)
+    centres = start + scale * np.arange(0.5, samples)
+    weights = np.maximum(0, 1 - np.abs(source + 0.5 - centres[:, None]) / reach)
+    weights /= weights.sum(axis=1, keepdims=True)
+    return source.clip(0, length - 1), weights.astype(np.float32)
 
 
-def resample(crops: Tensor, theta: Tensor, size_hw: tuple[int, int]) -> Tensor:
-    """Sample crops (N, C, H, W) through theta (N, 2, 3), bilinearly, borders repeated.
+def rectified_rgb(found: Rectified, spec: RectifierSpec = RECTIFIER) -> NDArray[np.uint8]:
+    """Rectified plates for people to see: (N, h, w, 3) uint8 RGB, on the host."""
+    on, shown = where(found.crops), found.plates
+    if spec.shown_hw != spec.rectified_hw:
+        shown = on.resample(found.crops, found.theta, spec.shown_hw)
+    pictures = on.to_bytes(shown * spec.std + spec.mean).swapaxes(1, 2).swapaxes(2, 3)
+    return on.to_host(pictures)
 
-    Returns (N, C, h, w) of the crops' type.
+
+def theta_of_rows(theta: Floats, spans: Sequence[tuple[float, float]]) -> Floats:
+    """(S * N, 2, 3): theta of S rows of each of N plates, from above, of the plates' (N, 2, 3).
+
+    Spans are the rows' shares of the plate's height (from, to).
     """
-    size = [crops.shape[0], crops.shape[1], *size_hw]
-    grid = F.affine_grid(theta, size, align_corners=False).to(crops.dtype)
-    return F.grid_sample(crops, grid, padding_mode="border", align_corners=False)
-
-
-def rectified_rgb(crops: Tensor, theta: Tensor, spec: RectifierSpec = RECTIFIER) -> Tensor:
-    """Straighten normalised crops (N, 3, H, W) for people to see: (N, h, w, 3) uint8 RGB."""
-    shown = resample(crops, theta, spec.shown_hw).mul_(spec.std).add_(spec.mean)
-    return shown.round_().clamp_(0, 255).to(torch.uint8).permute(0, 2, 3, 1)
-
-
-def sample_rows(
-    crops: Tensor,
-    theta: Tensor,
-    spec: RectifierSpec = RECTIFIER,
-    spans: Sequence[tuple[float, float]] | None = None,
-) -> Tensor:
-    """Straighten S rows of each plate from their crops and the theta of the whole plates.
-
-    Spans are their shares of the plate's height (from, to), by default those of two-line plates.
-    Returns (S * N, 3, h, w): each plate's rows, from above.
-    """
-    if not len(crops):
-        return crops.new_zeros((0, crops.shape[1], *spec.rectified_hw))
-    spans = spans or spec.row_spans
     # A row's height and middle, in the frame's [-1, 1].
     rows = [[[1.0, 0, 0], [0, end - start, start + end - 1], [0, 0, 1]] for start, end in spans]
-    narrowing = torch.tensor(rows, dtype=theta.dtype).to(theta.device)
-    thetas = (theta[:, None] @ narrowing[None]).flatten(0, 1)
-    return resample(crops.repeat_interleave(len(spans), dim=0), thetas, spec.rectified_hw)
+    thetas: Floats = (theta[:, None] @ np.array(rows, theta.dtype)).reshape(-1, 2, 3)
+    return thetas
 
 
-def corners_in_crop(theta: Tensor) -> Tensor:
+def corners_in_crop(theta: Floats) -> Floats:
     """Corners TL, TR, BR, BL of the rectified frame, (N, 4, 2) in [-1, 1] of the crop."""
-    frame = theta.new_tensor([[-1, -1, 1], [1, -1, 1], [1, 1, 1], [-1, 1, 1]])
-    return frame @ theta.transpose(1, 2)
+    corners: Floats = FRAME @ theta.transpose(0, 2, 1)
+    return corners
 
 
 def quads_from_theta(
-    theta: Tensor, boxes_xyxy: Tensor, lines: Tensor | None = None, spec: RectifierSpec = RECTIFIER
-) -> Tensor:
+    theta: Floats, boxes_xyxy: Floats, lines: Lines | None = None, spec: RectifierSpec = RECTIFIER
+) -> Floats:
     """(N, 4, 2): corners of the rectified plates, in photo pixels, of `crop_boxes`' boxes.
 
     They are TL, TR, BR, BL of the plate's own orientation.
     """
-    region = widen_boxes(boxes_xyxy.to(theta.dtype), lines, spec)[:, None]  # (N, 1, 4)
+    region = widen_boxes(boxes_xyxy.astype(theta.dtype), lines, spec)[:, None]  # (N, 1, 4)
     first, last = region[..., :2], region[..., 2:]
-    return (first + last) / 2 + corners_in_crop(theta) * (last - first) / 2
+    quads: Floats = (first + last) / 2 + corners_in_crop(theta) * (last - first) / 2
+    return quads
 
 
-def hulls_of(quads: Tensor) -> Tensor:
+def hulls_of(quads: Floats) -> Floats:
     """(N, 4) x0, y0, x1, y1: the smallest boxes around (N, 4, 2) quads."""
-    return torch.cat((quads.amin(dim=1), quads.amax(dim=1)), dim=1)
+    return np.concatenate((quads.min(axis=1), quads.max(axis=1)), axis=1)

@@ -98,6 +98,8 @@ def loaded_by(statement: str) -> set[str]:
         ("import plate_models.spec, plate_models.formats", {"torch", "numpy", "cv2"}),
         ("import plate_models.recognition.calibration", {"torch", "numpy", "cv2"}),
         ("import plate_models.images", {"torch"}),
+        # What plate_recognition needs on a CPU.
+        ("import plate_models.contract, plate_models.pipeline", {"torch"}),
         # OpenVINO's converter would report over the network that it was imported.
         ("import plate_models.engines.openvino_engine", {"torch", "openvino_telemetry"}),
         # The command of an archive needs torch and Ray in its workers only.

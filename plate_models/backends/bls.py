@@ -17,11 +17,12 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
-import torch
+import numpy as np
 import triton_python_backend_utils as pb_utils
-from torch.utils.dlpack import from_dlpack
 
 from plate_models import contract
+from plate_models.pixels import where
+from plate_models.pixels.host import OnHost
 from plate_models.spec import MODEL_VERSION, TENSORS
 
 DECODE, REST = "decode", "rest"
@@ -33,7 +34,7 @@ _TRANSIENT = re.compile(
     re.IGNORECASE,
 )
 
-Net = Callable[[torch.Tensor], Any]
+Net = Callable[[Any], Any]
 
 
 class Call:
@@ -69,7 +70,7 @@ class Call:
             self._spent_s[name] += self._clock() - began
 
     def nets(self) -> tuple[Net, ...]:
-        """The functions that ``read_plates`` takes: tensors stay on their device."""
+        """The functions that ``read_plates`` takes: what they give is where their input is."""
         return tuple(partial(self._call, name) for name in contract.GRAPHS)
 
     def timing_ms(self) -> dict[str, float]:
@@ -82,15 +83,17 @@ class Call:
     def _remaining_s(self) -> float:
         return self._timeout_s - (self._clock() - self._began)
 
-    def _call(self, model: str, tensor: torch.Tensor) -> Any:
+    def _call(self, model: str, batch: Any) -> Any:
         with self.stage(model):
+            on = where(batch)
+            tensor_of = pb_utils.Tensor if on is OnHost else pb_utils.Tensor.from_dlpack
             names = list(contract.GRAPHS[model])
             # A net's queue refuses what waited longer than is left, in microseconds.
             left_us = self._remaining_s * 1e6
             request = pb_utils.InferenceRequest(
                 model_name=model,
                 model_version=self._version,
-                inputs=[pb_utils.Tensor.from_dlpack(TENSORS.graph_input, tensor.contiguous())],
+                inputs=[tensor_of(TENSORS.graph_input, batch)],
                 requested_output_names=names,
                 **({} if math.isinf(left_us) else {"timeout": max(1, round(left_us))}),
             )
@@ -99,12 +102,21 @@ class Call:
                 message = f"{model}: {response.error().message()}"
                 raise contract.GraphError(message, transient=bool(_TRANSIENT.search(message)))
             found = [pb_utils.get_output_tensor_by_name(response, name) for name in names]
-            outputs = tuple(from_dlpack(output).to(tensor.device) for output in found)
+            outputs = tuple(on.from_dlpack(output, batch) for output in found)
         return outputs if len(outputs) > 1 else outputs[0]
 
 
+def view(tensor: Any) -> Any:
+    """Triton's memory, not copied: an array, or where it is a GPU's a tensor of torch."""
+    if tensor.is_cpu():
+        return np.from_dlpack(tensor)
+    from torch.utils.dlpack import from_dlpack
+
+    return from_dlpack(tensor)
+
+
 class Slots:
-    """Threads that answer requests side by side: a process for each would hold torch as often.
+    """Threads that answer requests side by side: a process for each would be far larger.
 
     While none is free, `take` waits, so that Triton's queue fills. `answer` makes a response from
     a request and never raises.

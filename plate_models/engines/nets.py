@@ -9,8 +9,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
-from torch import Tensor
+from numpy.typing import NDArray
 
 from plate_models import export, weights
 from plate_models.contract import GRAPHS, config_from
@@ -44,11 +45,16 @@ class Nets:
     engine: str
     device: str = "cpu"
 
-    def read(self, image: Tensor, still: bool = True) -> list[Plate]:
-        """Find and read every plate of a photo, (H, W, 3) uint8 RGB on any device."""
+    def read(self, image: NDArray[np.uint8], still: bool = True) -> list[Plate]:
+        """Find and read every plate of a photo, (H, W, 3) uint8 RGB."""
         nets = self.detect, self.rectify, self.recognize
-        config = replace(self.config, still=still)
-        return read_plates(image.to(self.device), *nets, config)
+        return read_plates(self.place(image), *nets, replace(self.config, still=still))
+
+    def place(self, image: NDArray[np.uint8]) -> Any:
+        """A photo where the nets take it: torch's modules take tensors on their device."""
+        if self.engine == "served":
+            return image
+        return torch.from_numpy(np.ascontiguousarray(image)).to(self.device)
 
 
 def load_nets(
@@ -98,7 +104,7 @@ def check_engine(engine: str, device: str) -> None:
         raise EngineError(f"device: {device} is not there; torch sees {count} GPUs")
 
 
-def _load_served(repository: Path, name: str) -> Callable[[Tensor], Any]:
+def _load_served(repository: Path, name: str) -> Callable[[Any], Any]:
     """Load one graph of a repository with the settings of its CPU profile."""
     text = (export.REPOSITORY / name / "configs" / "cpu.pbtxt").read_text(encoding="utf-8")
     parameters = dict(_PARAMETER.findall(text))
@@ -106,4 +112,4 @@ def _load_served(repository: Path, name: str) -> Callable[[Tensor], Any]:
 
     path = repository / name / MODEL_VERSION / "model.onnx"
     run = openvino_engine.load(path, GRAPHS[name], parameters)
-    return lambda tensor: tuple(torch.from_numpy(array) for array in run((tensor.numpy(),)))
+    return lambda batch: run((batch,))

@@ -165,7 +165,7 @@ def read_crop(crop: CropSample, modules: Modules) -> Reading:
     # The pipeline may look wider than the crop: its edge is repeated up to the detector's canvas.
     before = (canvas_hw - crop_hw) // 2
     around = [*zip(before, canvas_hw - crop_hw - before, strict=True), (0, 0)]
-    photo = torch.from_numpy(np.pad(crop.image, around, mode="edge"))
+    photo = torch.from_numpy(np.pad(crop.image, around, mode="edge"))  # the modules take tensors
     # In place of the detector: it finds what is known to be there.
     half = crop_hw / (1 + np.array(specs.rectifier.margin_hw(crop.lines))) / 2
     middle = before + crop_hw / 2

@@ -48,8 +48,8 @@ class PublishedShape:
     def read(self, image: Pixels, boxes: Iterable[tuple[float, float, float, float]]) -> list[str]:
         """Do all the work of a photo, (H, W, 3) uint8; returns one text per box in its pixels."""
         pixels = np.asarray(cv2.resize(image, _PHOTO_WH, interpolation=cv2.INTER_LINEAR), np.uint8)
-        canvas, _ = letterbox(torch.from_numpy(pixels), _CANVAS_HW)
-        select_boxes(self._detect(canvas[None])[0], self._spec)
+        canvas = torch.from_numpy(letterbox(pixels, _CANVAS_HW)[0])
+        select_boxes(self._detect(canvas[None])[0].numpy(), self._spec)
         scale = np.tile(np.divide(_PHOTO_WH, image.shape[1::-1]), 2)
         return [self._read_plate(pixels, *(scale * box).tolist()) for box in boxes]
 

@@ -15,8 +15,9 @@ from plate_models import weights
 from plate_models.engines.nets import load_nets
 from plate_models.nets.lprnet import LPRNet
 from plate_models.nets.stn import STN
+from plate_models.pixels.device import resample
 from plate_models.recognition import ctc
-from plate_models.rectification import corners_in_crop, resample, sample_rows
+from plate_models.rectification import FRAME, theta_of_rows
 from plate_models.spec import RECOGNIZER, RECTIFIER
 from plate_models.training.crop_cache import CropBatch, CropCache, batch_of, render_batch
 from plate_models.training.detection_data import load_world
@@ -83,9 +84,11 @@ class Reader(nn.Module):
         # Detached: the rectifier learns from corners alone. The text's gradient through the
         # sampler is so noisy that it undoes what the corners teach (EXPERIMENTS.md).
         noisy = theta.detach() + theta_noise * torch.randn_like(theta)
-        whole = resample(crops, noisy, RECTIFIER.rectified_hw)[lines == 1]
-        rows = sample_rows(crops[lines == 2], noisy[lines == 2])
-        return self.lprnet(torch.cat((whole, rows))).float(), theta
+        ones, twos, spans = crops[lines == 1], crops[lines == 2], RECTIFIER.row_spans
+        thetas = torch.from_numpy(theta_of_rows(noisy[lines == 2].numpy(), spans))
+        rows = twos.repeat_interleave(len(spans), dim=0), torch.cat((noisy[lines == 1], thetas))
+        plates = resample(torch.cat((ones, rows[0])), rows[1], RECTIFIER.rectified_hw)
+        return self.lprnet(plates).float(), theta
 
 
 def row_labels(batch: CropBatch) -> NDArray[np.int64]:
@@ -111,7 +114,7 @@ def corner_loss(theta: Tensor, batch: CropBatch) -> Tensor:
     height, width = RECTIFIER.crop_hw
     scale = torch.tensor([2 / width, 2 / height])
     corners = torch.from_numpy(batch.quads) * scale - 1
-    return (corners_in_crop(theta) - corners).abs().mean()
+    return (torch.from_numpy(FRAME) @ theta.mT - corners).abs().mean()
 
 
 def vary(batch: CropBatch, rng: np.random.Generator) -> CropBatch:
@@ -213,7 +216,7 @@ def read_crops(data: Path, start_from: Path | None, seed: int) -> CropBatch:
     nets, rng = load_nets("torch", folder=start_from), np.random.default_rng(seed)
     samples = []
     for photo in tqdm(load_world(data), "reading photos"):
-        for plate in nets.read(torch.from_numpy(photo.image)):
+        for plate in nets.read(photo.image):
             text, quad = plate.reading.text, np.array(plate.quad)
             sure = plate.reading.score >= _LEAST_SCORE and np.ptp(quad[:, 0]) >= _LEAST_PX
             if text and sure and plate.lines == 1:

@@ -64,13 +64,9 @@ def run(arguments: argparse.Namespace) -> Report:
 
 def measure(kind: str, number: int) -> Rows:
     """Render a film of a kind and number, and judge what a camera reports that sees it."""
-    import torch
-
-    torch.set_num_threads(1)
     film, (nets, reader) = render_film(kind, number), _nets_and_reader()
     plates = [
-        seen_plates(nets.read(torch.from_numpy(frame), still=False), frame[..., ::-1])
-        for frame in film.frames()
+        seen_plates(nets.read(frame, still=False), frame[..., ::-1]) for frame in film.frames()
     ]
     return judge(film, plates, watch(film, plates, reader))
 

@@ -162,10 +162,8 @@ def _is_photo(photo: Photo, data: bytes) -> bool:
 
 def read_file(data: bytes, nets: "Nets") -> "tuple[tuple[int, int], list[Plate]]":
     """A photo's height and width, and its plates; raises ImageError if it can't be decoded."""
-    import torch
-
     image = images.decode(data)
-    return (image.shape[0], image.shape[1]), nets.read(torch.from_numpy(image))
+    return (image.shape[0], image.shape[1]), nets.read(image)
 
 
 def taken_at(data: bytes) -> datetime | None:

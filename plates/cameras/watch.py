@@ -140,10 +140,11 @@ def open_cameras(
 
 def read_with(nets: "Nets") -> ReadFrame:
     """Have frames read by nets in this process."""
-    import torch
 
     def read(image: NDArray[np.uint8]) -> list[SeenPlate]:
-        plates = nets.read(torch.from_numpy(cv2.cvtColor(image, cv2.COLOR_BGR2RGB)), still=False)
+        plates = nets.read(
+            np.asarray(cv2.cvtColor(image, cv2.COLOR_BGR2RGB), np.uint8), still=False
+        )
         return seen_plates(plates, image)
 
     return read

@@ -48,8 +48,6 @@ def run(arguments: argparse.Namespace) -> int:
     """Read everything; the exit status is 1 if something could not be read."""
     inputs = find_inputs(arguments.paths)
     jpegs = Jpegs(inputs, arguments.annotate, arguments.crops)
-    import torch
-
     nets = load_nets(arguments)
     model = {"device": nets.device, "engine": nets.engine}
     if isinstance(sys.stdout, io.TextIOWrapper):
@@ -62,7 +60,7 @@ def run(arguments: argparse.Namespace) -> int:
         for picture in pictures:
             plates = [
                 answer_of(plate.reading, plate.box, plate.quad, plate.detection_score)
-                for plate in nets.read(torch.from_numpy(picture.image))
+                for plate in nets.read(picture.image)
             ]
             with tqdm.external_write_mode(sys.stdout):
                 if table:

@@ -9,12 +9,12 @@ import sys
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
-import torch
 
 from plate_models import contract
 
-TENSOR = torch.zeros((1, 3, 4, 4))
+BATCH = np.zeros((1, 3, 4, 4), np.float32)
 
 
 @pytest.fixture
@@ -31,8 +31,8 @@ def triton(monkeypatch):
         return SimpleNamespace(exec=lambda: answer)
 
     fake.InferenceRequest = ask
-    fake.Tensor = SimpleNamespace(from_dlpack=lambda _, tensor: tensor)
-    fake.get_output_tensor_by_name = lambda *_: TENSOR
+    fake.Tensor = lambda _, array: array
+    fake.get_output_tensor_by_name = lambda *_: BATCH
     monkeypatch.setitem(sys.modules, "triton_python_backend_utils", fake)
     bls = importlib.import_module("plate_models.backends.bls")
 
@@ -50,13 +50,13 @@ def test_each_net_gets_what_is_left(triton):
     with call.stage("decode"):
         triton.now += 0.1
     for net in call.nets():
-        net(TENSOR)
+        net(BATCH)
     assert [each["timeout"] for each in triton.asked] == [900_000, 650_000, 400_000]
     # Without a timeout the nets get none. While a release is changed Triton serves two: each
     # reads photos with its own nets alone.
     for net in (*triton.begin("7").nets(), *triton.begin().nets()):
         triton.now += 1e6
-        net(TENSOR)
+        net(BATCH)
     assert not any("timeout" in each for each in triton.asked[3:])
     assert [each["model_version"] for each in triton.asked[3:]] == [7, 7, 7, 1, 1, 1]
 
@@ -73,5 +73,5 @@ def test_each_net_gets_what_is_left(triton):
 def test_a_nets_error_names_it_and_says_whether_it_passes(triton, message, transient):
     triton.error = message
     with pytest.raises(contract.GraphError) as raised:
-        triton.begin().nets()[1](TENSOR)
+        triton.begin().nets()[1](BATCH)
     assert str(raised.value) == f"stn: {message}" and raised.value.transient is transient

@@ -2,23 +2,29 @@
 
 from dataclasses import replace
 
+import cv2
+import numpy as np
 import pytest
 import torch
 
 from plate_models.detection import choose_canvas, letterbox, select_boxes
-from plate_models.rectification import crop_boxes, quads_from_theta, resample, widen_boxes
+from plate_models.pixels import where
+from plate_models.rectification import crop_boxes, quads_from_theta, widen_boxes
 from plate_models.spec import DETECTOR, RECTIFIER
+
+# A photo is an array, or a tensor on any device.
+both_kinds = pytest.mark.parametrize("kind", [np.asarray, torch.from_numpy])
 
 CANVASES_HW = ((448, 768), (576, 576), (768, 448))
 CHOICE = replace(DETECTOR, score_threshold=0.3, iou_threshold=0.5)
 NAN = float("nan")
 
 
-def ramp_photo(height: int, width: int) -> torch.Tensor:
+def ramp_photo(height: int, width: int) -> np.ndarray:
     """Red grows by one per column, green by one per row; blue is 0."""
-    photo = torch.zeros(height, width, 3, dtype=torch.uint8)
-    photo[..., 0] = torch.arange(width).clamp(max=255)
-    photo[..., 1] = torch.arange(height).clamp(max=255)[:, None]
+    photo = np.zeros((height, width, 3), np.uint8)
+    photo[..., 0] = np.arange(width).clip(max=255)
+    photo[..., 1] = np.arange(height).clip(max=255)[:, None]
     return photo
 
 
@@ -36,29 +42,31 @@ def test_the_canvas_that_shrinks_least_is_chosen(photo_hw, canvas_hw):
     assert choose_canvas(64, 128, ((128, 128), (64, 128), (192, 128))) == (64, 128)
 
 
-def test_what_the_box_frames_lies_in_its_box_on_the_canvas():
-    photo = torch.zeros(300, 500, 3, dtype=torch.uint8)
-    photo[90:150, 200:400] = 255
-    canvas, placement = letterbox(photo, (192, 192))
-    framed = torch.tensor([[200.0, 90.0, 400.0, 150.0]])
-    scale, offset = map(torch.tensor, (placement.scale_xy, placement.offset_xy))
-    box = (framed * scale.repeat(2) + offset.repeat(2))[0]
-    torch.testing.assert_close(placement.to_photo(box[None]), framed)
-    rows, columns = (canvas[0] > 200).nonzero().unbind(dim=1)
+@both_kinds
+@pytest.mark.parametrize("size", [1, 3])
+def test_what_the_box_frames_lies_in_its_box_on_the_canvas(kind, size):
+    photo = np.zeros((300 * size, 500 * size, 3), np.uint8)
+    photo[90 * size : 150 * size, 200 * size : 400 * size] = 255
+    canvas, placement = letterbox(kind(photo), (192, 192))
+    framed = size * np.array([[200.0, 90.0, 400.0, 150.0]])
+    box = (framed * np.tile(placement.scale_xy, 2) + np.tile(placement.offset_xy, 2))[0]
+    np.testing.assert_allclose(placement.to_photo(box[None]), framed, rtol=1e-5)
+    rows, columns = np.nonzero(np.asarray(canvas)[0] > 200)
     found = (columns.min(), rows.min(), columns.max() + 1, rows.max() + 1)
     assert [int(v) for v in found] == pytest.approx(box.tolist(), abs=1)
-    beyond = placement.to_photo(torch.tensor([[-20.0, -20.0, 290.0, 290.0]]))
+    beyond = placement.to_photo(np.array([[-20.0, -20.0, 290.0, 290.0]])) / size
     assert beyond.tolist() == [[0.0, 0.0, 500.0, 300.0]]
 
 
 @pytest.mark.parametrize(
-    "image", [torch.zeros(10, 10, 3), torch.zeros(3, 10, 10).byte(), torch.zeros(0, 0, 3).byte()]
+    "image", [np.zeros((10, 10, 3)), np.zeros((3, 10, 10), "uint8"), np.zeros((0, 0, 3), "uint8")]
 )
-def test_what_is_no_image_is_refused(image):
+@both_kinds
+def test_what_is_no_image_is_refused(image, kind):
     with pytest.raises(ValueError, match="expected an image"):
-        letterbox(image, (64, 64))
+        letterbox(kind(image), (64, 64))
     with pytest.raises(ValueError, match="expected an image"):
-        crop_boxes(image, torch.zeros(1, 4))
+        crop_boxes(kind(image), np.zeros((1, 4)))
 
 
 # Each row is x0, width, score, class of a box that is 10 high; those of `kept` stay.
@@ -75,40 +83,60 @@ def test_what_is_no_image_is_refused(image):
     ],
 )
 def test_strong_boxes_that_overlap_no_better_one_are_chosen(rows, kept):
-    candidates = torch.tensor([(x, 0, x + w, 10, score, kind) for x, w, score, kind in rows])
-    candidates = candidates.reshape(-1, 6).float()
+    candidates = [(x, 0, x + w, 10, score, kind) for x, w, score, kind in rows]
+    candidates = np.array(candidates, np.float32).reshape(-1, 6)
     boxes, scores, lines = select_boxes(candidates, CHOICE)
     assert boxes.shape == (len(kept), 4)
-    assert torch.equal(boxes, candidates[kept, :4]) and torch.equal(scores, candidates[kept, 4])
+    assert (boxes == candidates[kept, :4]).all() and (scores == candidates[kept, 4]).all()
     assert lines.tolist() == [1] * len(kept)
 
 
+@both_kinds
 @pytest.mark.parametrize("width", [40.0, 100.0, 190.0])
-def test_crops_lie_where_their_boxes_lie(width):
+def test_crops_lie_where_their_boxes_lie(width, kind):
     # A linear ramp stays linear through any symmetric filter: values tell positions.
-    photo, box = ramp_photo(200, 250), torch.tensor([[20.3, 50.6, 20.3 + width, 100.6]])
-    crop = crop_boxes(photo, box)[0].float()
+    photo, box = kind(ramp_photo(200, 250)), np.array([[20.3, 50.6, 20.3 + width, 100.6]])
+    crop = np.asarray(crop_boxes(photo, box)[0], np.float32)
     x0, y0, x1, y1 = widen_boxes(box)[0].tolist()
     height_px, width_px = RECTIFIER.crop_hw
-    columns = x0 + (torch.arange(width_px) + 0.5) * (x1 - x0) / width_px - 0.5
-    rows = y0 + (torch.arange(height_px) + 0.5) * (y1 - y0) / height_px - 0.5
+    columns = x0 + (np.arange(width_px) + 0.5) * (x1 - x0) / width_px - 0.5
+    rows = y0 + (np.arange(height_px) + 0.5) * (y1 - y0) / height_px - 0.5
     inside = slice(4, -4)  # the photo's edge bends the ramp
-    assert (crop[0] - columns.clamp(0, 249))[inside, inside].abs().max() <= 0.51
-    assert (crop[1] - rows[:, None].clamp(0, 199))[inside, inside].abs().max() <= 0.51
+    assert abs(crop[0] - columns.clip(0, 249))[inside, inside].max() <= 0.51
+    assert abs(crop[1] - rows[:, None].clip(0, 199))[inside, inside].max() <= 0.51
 
 
-def test_the_photo_edge_is_repeated_beyond_it():
-    photo = torch.full((20, 20, 3), 60, dtype=torch.uint8)
+@both_kinds
+def test_the_photo_edge_is_repeated_beyond_it(kind):
+    photo = np.full((20, 20, 3), 60, np.uint8)
     photo[:10, :10] = 200  # wrapping around would bring in the other quarters
-    crops = crop_boxes(photo, torch.tensor([[-40.0, -40.0, -4.0, -4.0], [24.0, 24.0, 60.0, 60.0]]))
+    boxes = np.array([[-40.0, -40.0, -4.0, -4.0], [24.0, 24.0, 60.0, 60.0]])
+    crops = crop_boxes(kind(photo), boxes)
     assert (crops[0] == 200).all()
     assert (crops[1] == 60).all()
 
 
-def test_quads_show_what_the_sampler_sampled():
+@both_kinds
+def test_quads_show_what_the_sampler_sampled(kind):
     # Values of the ramp photo are positions, so the rectified corners must name the quad.
-    photo, boxes = ramp_photo(240, 250), torch.tensor([[60.0, 80.0, 180.0, 130.0]])
-    theta = torch.tensor([[[0.7, -0.15, 0.05], [0.2, 0.6, -0.1]]])
-    rectified = resample(crop_boxes(photo, boxes).float(), theta, (48, 188))
+    photo, boxes = kind(ramp_photo(240, 250)), np.array([[60.0, 80.0, 180.0, 130.0]])
+    theta = np.array([[[0.7, -0.15, 0.05], [0.2, 0.6, -0.1]]], np.float32)
+    crops = where(photo).to_floats(crop_boxes(photo, boxes), 0, 1)
+    rectified = np.asarray(where(crops).resample(crops, theta, (48, 188)))
     seen = rectified[0, :2][:, [0, 0, -1, -1], [0, -1, -1, 0]].T + 0.5
-    torch.testing.assert_close(quads_from_theta(theta, boxes)[0], seen, atol=1.5, rtol=0)
+    np.testing.assert_allclose(quads_from_theta(theta, boxes)[0], seen, atol=1.5, rtol=0)
+
+
+def test_arrays_and_tensors_are_sampled_alike():
+    rng = np.random.default_rng(3)
+    theta = np.array(
+        [[[0.7, -0.15, 0.4], [0.2, 0.6, -0.1]], [[1.4, 0, 0], [0, 1.2, 0]]], np.float32
+    )
+    photo = cv2.GaussianBlur(rng.integers(0, 256, (300, 400, 3)).astype(np.uint8), (0, 0), 3)
+    boxes = np.array([[60.0, 80.0, 180.0, 130.0], [-20.0, 10.0, 390.0, 180.0]])
+    found = []
+    for image in (photo, torch.from_numpy(photo)):
+        on, crops = where(image), crop_boxes(image, boxes)
+        found.append((crops, on.resample(on.to_floats(crops, 0, 1), theta, (24, 94))))
+    for one, other, most in zip(*found, (1, 1), strict=True):
+        np.testing.assert_allclose(one, np.asarray(other, np.float64), atol=most)

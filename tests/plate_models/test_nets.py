@@ -23,8 +23,9 @@ def graph():
 
 def scenes(count: int, *canvas_hw: int) -> Tensor:
     """(N, 3, H, W) uint8 canvases with the golden photo, each in less light."""
-    photo = torch.from_numpy(decode(export.DEFAULT_GOLDEN.read_bytes()))
-    return torch.stack([letterbox(photo // (1 + n), canvas_hw)[0] for n in range(count)])
+    photo = decode(export.DEFAULT_GOLDEN.read_bytes())
+    canvases = [letterbox(photo // (1 + n), canvas_hw)[0] for n in range(count)]
+    return torch.from_numpy(np.stack(canvases))
 
 
 def test_candidates_are_the_cells_that_no_neighbour_exceeds(graph):

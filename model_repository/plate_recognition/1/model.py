@@ -4,8 +4,7 @@ import locale
 import sys
 import traceback
 
-import numpy as np
-import torch
+import cv2
 import triton_python_backend_utils as pb_utils
 
 from plate_models import contract, heap
@@ -21,7 +20,7 @@ sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")
 
 class TritonPythonModel:
     def initialize(self, args):
-        torch.set_num_threads(1)  # the slots are the threads
+        cv2.setNumThreads(1)  # the slots are the threads
         heap.keep_freed_memory()
         self.origin = contract.read_origin(args)
         self.config = contract.config_from(contract.version_folder(args))
@@ -39,8 +38,8 @@ class TritonPythonModel:
             with call.stage(bls.DECODE):
                 file = pb_utils.get_input_tensor_by_name(request, TENSORS.image)
                 pixels = pb_utils.get_input_tensor_by_name(request, TENSORS.pixels)
-                given = file and np.from_dlpack(file), pixels and torch.from_dlpack(pixels)
-                photo = contract.photo_of(*given, device=self.origin.device)
+                file, pixels = (given and bls.view(given) for given in (file, pixels))
+                photo = contract.photo_of(file, pixels, device=self.origin.device)
             wanted = request.requested_output_names()
             config = contract.config_for(self.config, request.parameters(), wanted)
             plates = read_plates(photo, *call.nets(), config)

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import torch
 
 from plate_models.detection import box_iou_xyxy
 from plate_models.engines.nets import Nets
@@ -146,8 +145,7 @@ def match(
     """
     matched: list[list[tuple[Plate, float]]] = [[] for _ in labels]
     elsewhere = []
-    found = torch.tensor([plate.box for plate in plates]).reshape(-1, 4)
-    overlaps = box_iou_xyxy(found, torch.tensor(labels).reshape(-1, 4)).tolist()
+    overlaps = box_iou_xyxy([plate.box for plate in plates], labels).tolist()
     for plate, row in zip(plates, overlaps, strict=True):
         best = max(row, default=0.0)
         if best >= _SAME_PLATE_IOU:
@@ -163,15 +161,13 @@ def score_photo(photo: Photo, nets: Nets) -> tuple[list[PlateResult], list[Answe
     Returns one result per label, and the answers that overlap none.
     """
     pixels, labels = photo.open()
-    image, name = torch.from_numpy(pixels), photo.name
-    matched, elsewhere = match([label.box for label in labels], nets.read(image))
-    others = [Answer.of(name, plate) for plate in elsewhere]
+    matched, elsewhere = match([label.box for label in labels], nets.read(pixels))
+    name, others = photo.name, [Answer.of(photo.name, plate) for plate in elsewhere]
     if not labels:
         return [], others
-    boxes, lines = (torch.tensor([getattr(p, name) for p in labels]) for name in ("box", "lines"))
-    with torch.inference_mode():
-        where = image.to(nets.device), boxes, lines
-        seen = read_regions(*where, nets.rectify, nets.recognize, nets.config)
+    boxes, lines = (np.array([getattr(p, name) for p in labels]) for name in ("box", "lines"))
+    where = nets.place(pixels), boxes, lines
+    seen = read_regions(*where, nets.rectify, nets.recognize, nets.config)
     readings = choose_readings(seen, nets.config)
     results = []
     for row, label in enumerate(labels):

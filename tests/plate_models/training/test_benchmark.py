@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 from PIL import Image
 
 from plate_models.engines.nets import Nets, load_nets
@@ -91,7 +90,7 @@ def test_each_fault_shows_in_its_column(monkeypatch: pytest.MonkeyPatch) -> None
     nets = load_nets()
     photo = next(p for p in sets.rendered(1, 0) if p.row == "rendered ru.motorcycle")
     (label,) = photo.plates
-    (read,) = nets.read(torch.from_numpy(photo.open()[0]))
+    (read,) = nets.read(photo.open()[0])
 
     def score(plate: Plate) -> tuple[float | None, set[str]]:
         monkeypatch.setattr(Nets, "read", lambda *_: [plate])

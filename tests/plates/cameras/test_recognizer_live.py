@@ -5,7 +5,6 @@ from pathlib import Path
 import cv2
 import numpy as np
 import pytest
-import torch
 from support import REPOSITORY, SAMPLES
 
 from api.settings import Settings
@@ -40,7 +39,7 @@ def test_frames_are_read_as_in_process_whichever_way_their_pixels_go(server):
     lines = set()
     for image in scenes():
         rgb = np.ascontiguousarray(image[..., ::-1])
-        here = nets.read(torch.from_numpy(rgb), still=False)
+        here = nets.read(rgb, still=False)
         lines |= {plate.lines for plate in here}
         for way in ways:
             there = way.read(image)
