@@ -19,6 +19,7 @@ from plate_models.formats import grammar_of
 from plate_models.pipeline import PipelineConfig, Plate
 from plate_models.recognition import ctc
 from plate_models.recognition.calibration import Calibration
+from plate_models.release import MANIFEST
 from plate_models.spec import (
     LIMITS,
     MODEL_VERSION,
@@ -38,9 +39,6 @@ GRAPHS: Mapping[str, tuple[str, ...]] = {
 }
 MODEL_INFO, LOG_PROBS = "model_info", "log_probs"
 COUNTRIES = "countries"  # a request's parameter
-MANIFEST = "exported.json"
-# Beside it: the photo that shows whether a release is served as it was exported.
-GOLDEN_PHOTO = "golden.jpg"
 
 Array = NDArray[Any]
 

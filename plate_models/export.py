@@ -6,7 +6,6 @@ alone and in batches. A release's manifest is deleted first and written last, wi
 nets read on the golden photo: a server of the release must read the same.
 """
 
-import hashlib
 import json
 import re
 import shutil
@@ -24,18 +23,24 @@ import torch
 from torch import Tensor, nn
 
 from plate_models import images, spec, weights
-from plate_models.contract import GOLDEN_PHOTO, GRAPHS, MANIFEST
+from plate_models.contract import GRAPHS
 from plate_models.detection import letterbox
 from plate_models.pipeline import PipelineConfig, read_plates
 from plate_models.rectification import crop_boxes, normalize
+from plate_models.release import (
+    DEFAULT_GOLDEN,
+    GOLDEN_PHOTO,
+    MANIFEST,
+    PHOTO_MODEL,
+    PIPELINE,
+    REPOSITORY,
+    WEIGHTS_DIR,
+    is_current,
+    sha256_of,
+    sources_of,
+)
 from plate_models.spec import DEFAULTS, Specs, spec_to_json
 
-_PACKAGE = Path(__file__).resolve().parent
-REPOSITORY = _PACKAGE.parent / "model_repository"
-DEFAULT_GOLDEN = _PACKAGE / GOLDEN_PHOTO
-# The model that calls the nets, and what it runs.
-PHOTO_MODEL = "plate_recognition"
-PIPELINE = "model.py"
 OPSET = 20  # the first with AffineGrid
 # x0, y0, x1, y1 of the plate on our golden photo.
 _GOLDEN_PLATE = (196.9, 224.0, 290.3, 245.2)
@@ -56,7 +61,7 @@ class ExportError(Exception):
 
 
 def export(
-    weights_folder: Path = weights.WEIGHTS_DIR,
+    weights_folder: Path = WEIGHTS_DIR,
     repository: Path = REPOSITORY,
     version: str = spec.MODEL_VERSION,
     golden: Path | None = None,
@@ -84,22 +89,17 @@ def export(
     photo = golden or DEFAULT_GOLDEN
     if not photo.is_file():
         raise ExportError(f"{photo}: expected a photo, there is no such file")
-    sources = {
-        "weights": weights.check_manifest(weights_folder),
-        "code": _hash_sources(),
-        "torch": torch.__version__,
-        "photo": weights.sha256_of(photo),
-    }
-    release = repository / PHOTO_MODEL / version
-    if _is_current(release, sources, repository):
+    sources = sources_of(weights_folder, photo)
+    if is_current(sources, repository, version):
         return None
+    release = repository / PHOTO_MODEL / version
     modules = weights.load_modules(weights_folder)
     _check_configured(modules.specs)
     try:
         plates = read_golden(photo, modules)
     except images.ImageError as error:
         raise ExportError(f"{photo}: expected a photo: {error}") from error
-    if not plates and (golden or weights_folder.resolve() == weights.WEIGHTS_DIR):
+    if not plates and (golden or weights_folder.resolve() == WEIGHTS_DIR):
         raise ExportError(f"{photo}: expected a plate that the weights read, they read none")
     release.mkdir(parents=True, exist_ok=True)
     # Beside its place, so that it can be moved there.
@@ -154,7 +154,7 @@ def _export_graphs(modules: weights.Modules, folder: Path, version: str) -> dict
         artifacts = {"TorchScript": load_torchscript(script), "ONNX": load_onnx(graph, onnx)}
         check_agreement(graph, net, artifacts, inputs[graph.name])
         for path in (script, onnx):
-            hashes[str(path.relative_to(folder))] = weights.sha256_of(path)
+            hashes[str(path.relative_to(folder))] = sha256_of(path)
     return hashes
 
 
@@ -309,29 +309,3 @@ def _outputs(net: Net, inputs: Tensor) -> Outputs:
     with torch.inference_mode():
         outputs = net(inputs)
     return outputs if isinstance(outputs, tuple) else (outputs,)
-
-
-def _is_current(release: Path, sources: dict[str, str], repository: Path) -> bool:
-    try:
-        found = json.loads((release / MANIFEST).read_text(encoding="utf-8"))
-        artifacts = found["artifacts"]
-        artifacts[f"{PHOTO_MODEL}/{release.name}/{GOLDEN_PHOTO}"] = sources["photo"]
-        return (
-            all(found[key] == value for key, value in sources.items())
-            and (release / PIPELINE).exists()
-            and all(
-                weights.sha256_of(repository / name) == digest for name, digest in artifacts.items()
-            )
-        )
-    except (OSError, ValueError, KeyError):
-        return False
-
-
-def _hash_sources() -> str:
-    """Hash all that reads a photo, the countries' formats included."""
-    files = sorted(path for kind in ("*.py", "*.toml") for path in _PACKAGE.rglob(kind))
-    digest = hashlib.sha256()
-    for path in files:
-        if path.relative_to(_PACKAGE).parts[0] != "training":
-            digest.update(path.read_bytes())
-    return digest.hexdigest()

@@ -24,6 +24,7 @@ from plate_models.recognition import appearance, calibration, grammar
 from plate_models.recognition.calibration import UNCALIBRATED, Calibration
 from plate_models.recognition.countries import COUNTRIES, without_plates
 from plate_models.recognition.grammar import FormatError
+from plate_models.release import NAMES, WEIGHTS_DIR, WeightsError, check_manifest, sha256_of
 from plate_models.spec import (
     DEFAULTS,
     DetectorSpec,
@@ -34,10 +35,6 @@ from plate_models.spec import (
     spec_from_json,
     spec_to_json,
 )
-
-WEIGHTS_DIR = Path(__file__).resolve().parent.parent / "weights"
-NAMES = ("detector", "rectifier", "recognizer")
-MANIFEST = "SHA256SUMS"
 
 # The recognizer is trained on what the rectifier makes: both files say it, and must agree.
 _SHARED = ("rectified_hw", "row_spans", "mean", "std")
@@ -55,10 +52,6 @@ _COUNTER = "num_batches_tracked"
 _ADDED_LATER = {"two_line_margin_hw", "row_spans", "countries", "depths", "activation"}
 
 State = dict[str, Tensor]
-
-
-class WeightsError(Exception):
-    """Weights are missing, damaged, or contradict their own contract or each other."""
 
 
 @dataclass(frozen=True)
@@ -302,42 +295,3 @@ def measured_with(folder: Path = WEIGHTS_DIR) -> dict[str, str]:
     return {name: sha256_of(path) for name, path in nets.items()} | {
         name: hashlib.sha256(repr(value).encode()).hexdigest() for name, value in values.items()
     }
-
-
-def write_manifest(folder: Path = WEIGHTS_DIR) -> Path:
-    """List the SHA-256 of weights and calibration, in the form ``sha256sum -c`` reads."""
-    manifest = folder / MANIFEST
-    lines = [f"{sha256_of(path)}  {path.name}\n" for path in _files(folder)]
-    manifest.write_text("".join(lines), encoding="ascii")
-    return manifest
-
-
-def _files(folder: Path) -> list[Path]:
-    """The three weight files, and the calibration if there is one."""
-    measured = folder / calibration.NAME
-    files = [folder / f"{name}.safetensors" for name in NAMES]
-    return [*files, measured] if measured.exists() else files
-
-
-def check_manifest(folder: Path = WEIGHTS_DIR) -> str:
-    """Return "sha256:…" of the manifest; one that its files don't fit is a WeightsError."""
-    manifest = folder / MANIFEST
-    if not manifest.is_file():
-        raise WeightsError(f"{manifest} is missing: write it with `plates weights`")
-    text = manifest.read_text(encoding="utf-8", errors="replace")
-    expected = {}
-    for line in filter(None, map(str.split, text.splitlines())):
-        if len(line) != 2:
-            raise WeightsError(f"{manifest}: not a line of sha256sum: {' '.join(line)!r}")
-        expected[line[1]] = line[0]
-    for path in _files(folder):
-        if not path.is_file():
-            raise WeightsError(f"{path} is missing: train it with `plates train`")
-        if expected.get(path.name) != sha256_of(path):
-            raise WeightsError(f"{path}: its SHA-256 is not the one in {manifest.name}")
-    return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
-
-
-def sha256_of(path: Path) -> str:
-    """Hex SHA-256 of a file."""
-    return hashlib.sha256(path.read_bytes()).hexdigest()

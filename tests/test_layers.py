@@ -100,9 +100,11 @@ def loaded_by(statement: str) -> set[str]:
         ("import plate_models.images", {"torch"}),
         # What plate_recognition needs on a CPU.
         ("import plate_models.contract, plate_models.pipeline", {"torch"}),
+        # And what `plates read` needs of what was exported.
+        ("from plate_models.engines.nets import load_nets; load_nets()", {"torch", "onnxruntime"}),
         # OpenVINO's converter would report over the network that it was imported.
         ("import plate_models.engines.openvino_engine", {"torch", "openvino_telemetry"}),
-        # The command of an archive needs torch and Ray in its workers only.
+        # The command of an archive needs Ray and OpenCV in its workers only.
         ("import plates.cli.bulk, plates.bulk.running", {"torch", "ray", "cv2"}),
     ],
 )

@@ -6,12 +6,12 @@ import subprocess
 
 from support import ROOT
 
-from plate_models import contract
+from plate_models import contract, release
 from plate_models.spec import MODEL_VERSION
 
 ARTIFACTS = [
     *(f"{net}/{MODEL_VERSION}/model.{kind}" for net in contract.GRAPHS for kind in ("pt", "onnx")),
-    f"plate_recognition/{MODEL_VERSION}/{contract.MANIFEST}",
+    f"plate_recognition/{MODEL_VERSION}/{release.MANIFEST}",
 ]
 # What the artifacts, or what is read on the golden photo, depends on.
 SOURCES = [

@@ -10,14 +10,20 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
-from plate_models import export, weights
 from plate_models.contract import GRAPHS, config_from
 from plate_models.detection import Detect
 from plate_models.pipeline import PipelineConfig, Plate, Recognize, read_plates
 from plate_models.rectification import Rectify
+from plate_models.release import (
+    DEFAULT_GOLDEN,
+    PHOTO_MODEL,
+    REPOSITORY,
+    WEIGHTS_DIR,
+    is_current,
+    sources_of,
+)
 from plate_models.spec import MODEL_VERSION
 
 # What the CPU profile of the repository runs, with its settings; modules in float32, for a GPU too.
@@ -54,12 +60,12 @@ class Nets:
         """A photo where the nets take it: torch's modules take tensors on their device."""
         if self.engine == "served":
             return image
+        import torch
+
         return torch.from_numpy(np.ascontiguousarray(image)).to(self.device)
 
 
-def load_nets(
-    engine: str = "served", device: str = "cpu", folder: Path = weights.WEIGHTS_DIR
-) -> Nets:
+def load_nets(engine: str = "served", device: str = "cpu", folder: Path = WEIGHTS_DIR) -> Nets:
     """Load the weights of a folder onto an engine, one of `ENGINES`.
 
     "served" exports them first where our repository holds other ones; weights that are not the
@@ -72,16 +78,21 @@ def load_nets(
     """
     check_engine(engine, device)
     if engine == "torch":
+        from plate_models import weights
+
         modules = weights.load_modules(folder, device)
         config = PipelineConfig.of(modules.specs, modules.calibration)
         return Nets(modules.detect, modules.rectify, modules.recognize, config, engine, device)
-    repository = export.REPOSITORY
-    if folder.resolve() != weights.WEIGHTS_DIR:
+    repository = REPOSITORY
+    if folder.resolve() != WEIGHTS_DIR:
         # An engine may open its file when the first photo comes: it stays until the end.
         repository = Path(tempfile.mkdtemp(prefix="plates-"))
         atexit.register(shutil.rmtree, repository, ignore_errors=True)
-    export.export(folder, repository)
-    config = config_from(repository / "plate_recognition" / MODEL_VERSION)
+    if not is_current(sources_of(folder, DEFAULT_GOLDEN), repository):
+        from plate_models.export import export  # it needs torch, and what was exported does not
+
+        export(folder, repository)
+    config = config_from(repository / PHOTO_MODEL / MODEL_VERSION)
     yolo, stn, lprnet = (_load_served(repository, name) for name in GRAPHS)
     return Nets(
         lambda canvas: yolo(canvas)[0], stn, lambda plates: lprnet(plates)[0], config, engine
@@ -99,6 +110,8 @@ def check_engine(engine: str, device: str) -> None:
         return
     if engine == "served":
         raise EngineError(f'engine "served" runs on the CPU; {device} needs engine "torch"')
+    import torch
+
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0
     if int(match[1] or 0) >= count:
         raise EngineError(f"device: {device} is not there; torch sees {count} GPUs")
@@ -106,7 +119,7 @@ def check_engine(engine: str, device: str) -> None:
 
 def _load_served(repository: Path, name: str) -> Callable[[Any], Any]:
     """Load one graph of a repository with the settings of its CPU profile."""
-    text = (export.REPOSITORY / name / "configs" / "cpu.pbtxt").read_text(encoding="utf-8")
+    text = (REPOSITORY / name / "configs" / "cpu.pbtxt").read_text(encoding="utf-8")
     parameters = dict(_PARAMETER.findall(text))
     from plate_models.engines import openvino_engine  # where it is not served, it isn't installed
 

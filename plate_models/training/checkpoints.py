@@ -21,7 +21,7 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from plate_models.weights import WeightsError
+from plate_models.release import WeightsError
 
 # YOLOv5x with its optimizer takes some 2 GiB and 5 s.
 _MAX_MEMORY_BYTES, _MAX_CPU_S = 4 << 30, 60

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from plate_models import weights
+from plate_models.release import sha256_of
 from plate_models.spec import COLUMNS, DETECTOR, RECOGNIZER, DetectorSpec, Specs, named
 from plate_models.training.checkpoints import CheckpointError, State, read_state
 from plate_models.weights import WeightsFile, check_countries, contract_of
@@ -97,7 +98,7 @@ def _write(states: dict[str, tuple[Path, State]], specs: Specs, folder: Path) ->
         # Where imported weights came from, in place of a training's summary.
         origin = {
             "imported_from": path.name,
-            "sha256": weights.sha256_of(path),
+            "sha256": sha256_of(path),
             "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
         }
         written.append(weights.save(nets[name], name, origin, folder, specs))

@@ -18,6 +18,7 @@ from plate_models.nets.stn import STN
 from plate_models.pixels.device import resample
 from plate_models.recognition import ctc
 from plate_models.rectification import FRAME, theta_of_rows
+from plate_models.release import WeightsError
 from plate_models.spec import RECOGNIZER, RECTIFIER
 from plate_models.training.crop_cache import CropBatch, CropCache, batch_of, render_batch
 from plate_models.training.detection_data import load_world
@@ -188,13 +189,13 @@ def take_over(net: nn.Module, file: weights.WeightsFile) -> None:
     """
     known = file.contract.get("alphabet", "")
     if lacking := sorted(set(known) - set(RECOGNIZER.alphabet)):
-        raise weights.WeightsError(f"{file.path}: knows {lacking}, which spec.py's alphabet lacks")
+        raise WeightsError(f"{file.path}: knows {lacking}, which spec.py's alphabet lacks")
     rows, classes = [*map(RECOGNIZER.alphabet.index, known), -1], RECOGNIZER.classes
     state = net.state_dict()
     for key, values in file.state.items():
         own = state.get(key)
         if own is None or own.shape[1:] != values.shape[1:]:
-            raise weights.WeightsError(f"{file.path}: {key}: no such tensor in this net")
+            raise WeightsError(f"{file.path}: {key}: no such tensor in this net")
         if known and key.startswith("head."):
             # (steps of a column, classes, ...); further steps begin as those that the other has.
             new, old = own.unflatten(0, (-1, classes)), values.unflatten(0, (-1, len(rows)))
@@ -212,7 +213,7 @@ def read_crops(data: Path, start_from: Path | None, seed: int) -> CropBatch:
         WeightsError: No weights are named, they can't be used, or one of the nets is missing.
     """
     if start_from is None:
-        raise weights.WeightsError("--data needs --start-from: what reads the plates there")
+        raise WeightsError("--data needs --start-from: what reads the plates there")
     nets, rng = load_nets("torch", folder=start_from), np.random.default_rng(seed)
     samples = []
     for photo in tqdm(load_world(data), "reading photos"):

@@ -16,6 +16,7 @@ from tqdm import tqdm
 
 from plate_models import weights
 from plate_models.engines.openvino_engine import computes_in_bf16
+from plate_models.release import sha256_of
 
 _BAR = "{percentage:3.0f}%|{bar}| {n:.1f} of {total:.1f} min, {remaining} left{postfix}"
 _WARM_UP = 0.03
@@ -173,6 +174,6 @@ class Run:
         for name, net in nets.items():
             about["started_from"] = None  # random values
             if start_from and (first := start_from / f"{name}.safetensors").exists():
-                about["started_from"] = f"sha256:{weights.sha256_of(first)}"
+                about["started_from"] = f"sha256:{sha256_of(first)}"
             files.append(weights.save(net, name, about, folder))
         return files

@@ -50,7 +50,7 @@ def load_alone(request: Request, weights: str) -> "Nets":
     import torch
 
     from plate_models.engines.nets import load_nets
-    from plate_models.weights import WEIGHTS_DIR, check_manifest
+    from plate_models.release import WEIGHTS_DIR, check_manifest
 
     torch.set_num_threads(1)
     cv2.setNumThreads(1)

@@ -89,7 +89,7 @@ def prepare(request: Request) -> str:
 def _prepare(request: Request) -> str:
     from plate_models.engines.nets import check_engine
     from plate_models.export import export
-    from plate_models.weights import WEIGHTS_DIR, check_manifest
+    from plate_models.release import WEIGHTS_DIR, check_manifest
 
     on_cluster = request.address and request.device != "cpu"  # its GPUs need not be here
     check_engine(*(("torch", "cpu") if on_cluster else (request.engine, request.device)))

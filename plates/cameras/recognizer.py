@@ -4,7 +4,7 @@ import contextlib
 import json
 from collections.abc import Mapping, Sequence
 from multiprocessing.shared_memory import SharedMemory
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,16 +13,15 @@ from tritonclient.utils import InferenceServerException
 
 from api.settings import Settings
 from api.triton import CHANNEL_OPTIONS
+from plate_models.contract import arrays_of
 from plate_models.formats import grammar_of
+from plate_models.pipeline import Plate
 from plate_models.recognition.appearance import evidence_of, is_colourless
 from plate_models.recognition.calibration import Calibration
 from plate_models.spec import TENSORS, RecognizerSpec, spec_from_json
 from plates.cameras.events import Model
 from plates.cameras.frames import SeenPlate
 from plates.cameras.fusion import Reader
-
-if TYPE_CHECKING:
-    from plate_models.pipeline import Plate
 
 _MODEL, _INFO = "plate_recognition", "model_info"
 _OUTPUTS = (
@@ -152,8 +151,6 @@ def _from_outputs(found: Mapping[str, NDArray[Any]], image: NDArray[np.uint8]) -
     ]
 
 
-def seen_plates(plates: "Sequence[Plate]", image: NDArray[np.uint8]) -> list[SeenPlate]:
+def seen_plates(plates: Sequence[Plate], image: NDArray[np.uint8]) -> list[SeenPlate]:
     """Take over the plates that `pipeline.read_plates` found in (H, W, 3) uint8 BGR."""
-    from plate_models.contract import arrays_of  # it needs torch, and so do the plates
-
     return _from_outputs(arrays_of(plates, _OUTPUTS), image)

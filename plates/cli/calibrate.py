@@ -27,8 +27,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     from plate_models.recognition.calibration import NAME
+    from plate_models.release import check_manifest, write_manifest
     from plate_models.training.calibration import calibrate
-    from plate_models.weights import check_manifest, write_manifest
 
     weights = arguments.weights or RELEASED_WEIGHTS
     names = ("crops", "workers", "most_wrong", "most_wrong_elsewhere", "seed")

@@ -57,9 +57,9 @@ def run(arguments: argparse.Namespace) -> int:
     """Evaluate, print, and keep what is asked for; the table of all comes at the end."""
     parts = [part for part in PARTS if part in (arguments.parts or PARTS)]
     _check(arguments, parts)
+    from plate_models.release import check_manifest
     from plate_models.training.evaluation.scoreboard import Scoreboard, score, table
     from plate_models.training.labels import LabelError
-    from plate_models.weights import check_manifest
 
     nets, weights = options.load_nets(arguments), arguments.weights or options.RELEASED_WEIGHTS
     head = {"weights": check_manifest(weights), "engine": nets.engine, "device": nets.device}

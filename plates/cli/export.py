@@ -22,7 +22,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from plate_models.export import REPOSITORY, export
+    from plate_models.export import export
+    from plate_models.release import REPOSITORY
 
     folders = arguments.weights or RELEASED_WEIGHTS, arguments.repository or REPOSITORY
     written = export(*folders, arguments.version, arguments.golden)

@@ -28,7 +28,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Follow the sources; the exit status is 1 if one could not be followed."""
-    from plate_models.weights import check_manifest
+    from plate_models.release import check_manifest
     from plates.cameras import watch
     from plates.cameras.lists import PlateList
 

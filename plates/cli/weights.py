@@ -14,7 +14,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from plate_models.weights import check_manifest, write_manifest
+    from plate_models.release import check_manifest, write_manifest
 
     folder = arguments.weights or RELEASED_WEIGHTS
     print(write_manifest(folder))

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from plate_models import weights
+from plate_models import release, weights
 from plate_models.recognition.calibration import (
     LOGIT_LIMIT,
     NAME,
@@ -106,11 +106,11 @@ def test_what_it_was_not_measured_with_is_named():
 
 
 def test_weights_are_compared_with_their_calibration(tmp_path):
-    folder = shutil.copytree(weights.WEIGHTS_DIR, tmp_path / "weights")
+    folder = shutil.copytree(release.WEIGHTS_DIR, tmp_path / "weights")
     found = weights.measured_with(folder)
     assert load(folder / NAME).measured_with.items() >= found.items()
     (folder / NAME).write_text(Calibration(measured_with=found | {"rectifier": SHA256}).to_json())
-    weights.write_manifest(folder)
-    with pytest.raises(weights.WeightsError, match="the rectifier"):
+    release.write_manifest(folder)
+    with pytest.raises(release.WeightsError, match="the rectifier"):
         weights.load_modules(folder)
     assert weights.load_modules(folder, calibrated=False).calibration == Calibration()

@@ -12,7 +12,7 @@ from google.protobuf import text_format
 from support import ROOT
 from tritonclient.grpc import model_config_pb2
 
-from plate_models import contract, export, images
+from plate_models import contract, export, images, release
 from plate_models.formats import grammar_of
 from plate_models.pipeline import PipelineConfig, Plate
 from plate_models.recognition import ctc
@@ -163,7 +163,7 @@ def test_model_info_names_the_weights_the_device_and_the_size(tmp_path, monkeypa
     (tmp_path / "1").mkdir()
     manifest = {"weights": "sha256:abc", "specs": {"recognizer": {"alphabet": "ABC"}}}
     manifest["calibration"] = {"temperature": 2}
-    (tmp_path / "1" / contract.MANIFEST).write_text(json.dumps(manifest))
+    (tmp_path / "1" / release.MANIFEST).write_text(json.dumps(manifest))
     args = {"model_repository": str(tmp_path), "model_version": "1"}
     args |= {"model_instance_kind": "GPU", "model_instance_device_id": "3"}
     spent = {"decode": 1.5, "yolo": 20.0}

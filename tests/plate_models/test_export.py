@@ -12,7 +12,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import nn
 
-from plate_models import contract, export, spec, weights
+from plate_models import contract, export, release, spec, weights
 from plate_models.nets.lprnet import LPRNet
 from plate_models.nets.stn import STN
 from plate_models.nets.yolov5 import YOLOv5
@@ -39,7 +39,7 @@ def released(tmp_path_factory):
     save_file(load_file(path), path, {"contract": json.dumps(values)})
     weights.save(stn, "rectifier", {}, folder, SMALL)
     weights.save(LPRNet(SMALL.recognizer), "recognizer", {}, folder, SMALL)
-    weights.write_manifest(folder)
+    release.write_manifest(folder)
     return folder
 
 
@@ -62,7 +62,7 @@ def repository_copy(exported, tmp_path, monkeypatch):
             name = f"{model}/{version}/model.{kind}"
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(exported / model / "1" / f"model.{kind}", folder / name)
-            hashes[name] = weights.sha256_of(folder / name)
+            hashes[name] = release.sha256_of(folder / name)
         return hashes
 
     monkeypatch.setattr(export, "_export_graphs", copy_graphs)
@@ -80,7 +80,7 @@ def test_a_release_is_artifacts_a_photo_and_a_manifest(exported, released):
     pipeline = {f"plate_recognition/1/{n}" for n in ("model.py", "golden.jpg", "exported.json")}
     assert contents(exported).keys() == artifacts | pipeline
     manifest = json.loads((exported / "plate_recognition/1/exported.json").read_text())
-    assert manifest["weights"] == weights.check_manifest(released)
+    assert manifest["weights"] == release.check_manifest(released)
     assert manifest["artifacts"].keys() == artifacts
     assert manifest["golden"] == [], "what is untrained reads nothing"
     assert spec_from_json(Specs, manifest["specs"], "specs") == SMALL
@@ -94,10 +94,10 @@ def test_sizes_that_no_configuration_has_are_refused(released, exported, tmp_pat
     folder = shutil.copytree(released, tmp_path / "weights")
     wider = replace(SMALL, rectifier=spec.RectifierSpec(crop_hw=(64, 192)))
     weights.save(STN(wider.rectifier), "rectifier", {}, folder, wider)
-    weights.write_manifest(folder)
+    release.write_manifest(folder)
     with pytest.raises(export.ExportError, match=r"crop_hw: expected \(64, 160\).*\(64, 192\)"):
         export.export(folder, exported)
-    with pytest.raises(weights.WeightsError):
+    with pytest.raises(release.WeightsError):
         export.export(tmp_path, exported)
 
 
@@ -153,7 +153,7 @@ def test_a_golden_photo_must_be_read(released, exported, tmp_path):
 
 def test_only_what_changed_is_exported_again(repository_copy, released, tmp_path, monkeypatch):
     package = shutil.copytree(Path(export.__file__).parent, tmp_path / "package")
-    monkeypatch.setattr(export, "_PACKAGE", package)
+    monkeypatch.setattr(release, "_PACKAGE", package)
     for path, again in (
         ("training/labels.py", False),
         ("pipeline.py", True),

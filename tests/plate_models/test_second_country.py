@@ -12,7 +12,7 @@ import torch
 from torch.nn.utils import clip_grad_norm_
 
 from api.answers import answer_of
-from plate_models import formats, weights
+from plate_models import formats, release, weights
 from plate_models.nets.lprnet import LPRNet
 from plate_models.pipeline import PipelineConfig, read_plates
 from plate_models.recognition import countries
@@ -49,10 +49,10 @@ def train() -> Reader:
     torch.manual_seed(0)
     reader = Reader()
     reader.stn.load_state_dict(
-        weights.read_file(weights.WEIGHTS_DIR / "rectifier.safetensors").state
+        weights.read_file(release.WEIGHTS_DIR / "rectifier.safetensors").state
     )
     reader.lprnet = net = LPRNet(SPECS.recognizer)
-    ours = weights.read_file(weights.WEIGHTS_DIR / "recognizer.safetensors").state
+    ours = weights.read_file(release.WEIGHTS_DIR / "recognizer.safetensors").state
     body = {key: value for key, value in ours.items() if not key.startswith("head.")}
     net.load_state_dict(body, strict=False)
     # Edges and corners are those of any alphabet; learning them anew takes twice the time.
@@ -94,8 +94,8 @@ def modules(tmp_path_factory):
     for name, net in train().nets.items():
         weights.save(net, name, {"data": "rendered crops"}, folder, SPECS)
     torch.set_num_threads(threads)
-    shutil.copy(weights.WEIGHTS_DIR / "detector.safetensors", folder)
-    weights.write_manifest(folder)
+    shutil.copy(release.WEIGHTS_DIR / "detector.safetensors", folder)
+    release.write_manifest(folder)
     return weights.load_modules(folder)
 
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from plate_models import weights
+from plate_models import release, weights
 from plate_models.nets.lprnet import LPRNet
 from plate_models.spec import (
     DEFAULTS,
@@ -63,32 +63,32 @@ def test_damaged_files_and_files_without_a_contract_are_refused(tmp_path, conten
         path.write_bytes(content)
     else:
         save_file({"x": torch.ones(1)}, path, content)
-    with pytest.raises(weights.WeightsError, match=rf"recognizer\.safetensors.*{message}"):
+    with pytest.raises(release.WeightsError, match=rf"recognizer\.safetensors.*{message}"):
         weights.read_file(path)
 
 
 def test_a_changed_byte_does_not_pass_the_manifest(tmp_path):
-    for name in weights.NAMES:
+    for name in release.NAMES:
         (tmp_path / f"{name}.safetensors").write_bytes(name.encode())
-    with pytest.raises(weights.WeightsError, match="SHA256SUMS is missing"):
-        weights.check_manifest(tmp_path)
-    weights.write_manifest(tmp_path)
-    before = weights.check_manifest(tmp_path)
+    with pytest.raises(release.WeightsError, match="SHA256SUMS is missing"):
+        release.check_manifest(tmp_path)
+    release.write_manifest(tmp_path)
+    before = release.check_manifest(tmp_path)
     assert before.startswith("sha256:") and len(before) == 71
     (tmp_path / "rectifier.safetensors").write_bytes(b"Rectifier")
-    with pytest.raises(weights.WeightsError, match=r"rectifier\.safetensors"):
-        weights.check_manifest(tmp_path)
+    with pytest.raises(release.WeightsError, match=r"rectifier\.safetensors"):
+        release.check_manifest(tmp_path)
     (tmp_path / "SHA256SUMS").write_text("only-one-word\n")
-    with pytest.raises(weights.WeightsError, match="only-one-word"):
-        weights.check_manifest(tmp_path)
+    with pytest.raises(release.WeightsError, match="only-one-word"):
+        release.check_manifest(tmp_path)
 
 
 @pytest.fixture(scope="module")
 def others(tmp_path_factory):
     folder = tmp_path_factory.mktemp("weights")
-    for name in weights.NAMES:
+    for name in release.NAMES:
         weights.save(weights.build(name, OTHERS), name, {}, folder, OTHERS)
-    weights.write_manifest(folder)
+    release.write_manifest(folder)
     return folder
 
 
@@ -106,7 +106,7 @@ def changed(
     contract(values)
     state(tensors)
     save_file(tensors, path, {"contract": json.dumps(values)})
-    weights.write_manifest(folder)
+    release.write_manifest(folder)
     return folder
 
 
@@ -191,7 +191,7 @@ def test_contracts_that_lie_and_tensors_that_can_not_be_right(
     others, tmp_path, part, name, change, message
 ):
     folder = changed(others, tmp_path / "w", name, **{part: change})
-    with pytest.raises(weights.WeightsError, match=rf"{name}\.safetensors.*{message}"):
+    with pytest.raises(release.WeightsError, match=rf"{name}\.safetensors.*{message}"):
         weights.load_modules(folder)
 
 

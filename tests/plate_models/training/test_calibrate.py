@@ -13,6 +13,7 @@ import pytest
 
 from plate_models.recognition import calibration
 from plate_models.recognition.calibration import LOGIT_LIMIT, UNCALIBRATED, Calibration
+from plate_models.release import WEIGHTS_DIR, check_manifest, write_manifest
 from plate_models.training import calibration as calibrating
 from plate_models.training.calibration import (
     describe,
@@ -21,7 +22,7 @@ from plate_models.training.calibration import (
     render_known,
     with_thresholds,
 )
-from plate_models.weights import WEIGHTS_DIR, check_manifest, load_modules, write_manifest
+from plate_models.weights import load_modules
 from plates.cli import main as cli
 
 

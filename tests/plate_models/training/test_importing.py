@@ -10,7 +10,7 @@ import torch
 from safetensors.torch import save_file
 from torch import nn
 
-from plate_models import weights
+from plate_models import release, weights
 from plate_models.nets.lprnet import LPRNet
 from plate_models.nets.stn import STN
 from plate_models.nets.yolov5 import YOLOv5
@@ -83,8 +83,8 @@ def test_what_trainings_leave_computes_what_it_did(tmp_path, form, save):
     save(form(copy.deepcopy(net).half()), tmp_path / "best.pt")
     detector = import_yolov5(tmp_path / "best.pt", tmp_path / "mine")
     for name in ("recognizer", "rectifier"):
-        shutil.copy(weights.WEIGHTS_DIR / f"{name}.safetensors", detector.parent)
-    weights.write_manifest(detector.parent)
+        shutil.copy(release.WEIGHTS_DIR / f"{name}.safetensors", detector.parent)
+    release.write_manifest(detector.parent)
     modules = weights.load_modules(detector.parent)
     found = modules.specs.detector
     assert found.classes == ("one_line",)
@@ -131,7 +131,7 @@ def test_other_layouts_are_refused_by_the_first_tensor(tmp_path, changes, messag
     kept = {k: v for k, v in make_net().state_dict().items() if not k.startswith(gone)}
     added = {key: value for key, value in changes.items() if value is not None}
     torch.save(kept | added, tmp_path / "other.pt")
-    with pytest.raises((weights.WeightsError, SpecError), match=rf"other\.pt: .*{message}"):
+    with pytest.raises((release.WeightsError, SpecError), match=rf"other\.pt: .*{message}"):
         import_yolov5(tmp_path / "other.pt", tmp_path / "mine")
     assert not (tmp_path / "mine").exists()
 
@@ -161,7 +161,7 @@ def test_imported_recognizers_compute_what_they_did(tmp_path, nets, capsys):
     out = tmp_path / "mine"
     words = [str(tmp_path / "lprnet.pt"), str(tmp_path / "stn.pt"), "--alphabet", ALPHABET]
     assert cli.main(["import", "recognizer", *words, "--out", str(out)]) == 0
-    shutil.copy(weights.WEIGHTS_DIR / "detector.safetensors", out)
+    shutil.copy(release.WEIGHTS_DIR / "detector.safetensors", out)
     assert cli.main(["weights", "--weights", str(out)]) == 0
     assert "recognizer.safetensors" in capsys.readouterr().out
     modules = weights.load_modules(out)
@@ -187,6 +187,6 @@ def test_what_does_not_fit_is_refused_and_nothing_written(
     tmp_path, nets, files, alphabet, country, message
 ):
     lprnet, stn = (tmp_path / f"{name}.pt" for name in files)
-    with pytest.raises((weights.WeightsError, SpecError), match=message):
+    with pytest.raises((release.WeightsError, SpecError), match=message):
         import_recognizer(lprnet, stn, alphabet, tmp_path / "mine", [country])
     assert not (tmp_path / "mine").exists()

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from plate_models import weights
+from plate_models import release, weights
 from plate_models.nets.lprnet import LPRNet
 from plate_models.spec import RECOGNIZER, RecognizerSpec
 from plate_models.training.recognizer import take_over
@@ -84,7 +84,7 @@ def test_a_larger_recognizer_answers_as_the_one_it_starts_from() -> None:
 
     Steps that were added repeat those before them, which spells the same text.
     """
-    file = weights.read_file(weights.WEIGHTS_DIR / "recognizer.safetensors")
+    file = weights.read_file(release.WEIGHTS_DIR / "recognizer.safetensors")
     old_alphabet, steps = file.contract["alphabet"], file.contract["steps"]
     depths = file.contract.get("depths", RecognizerSpec().depths)
     old = LPRNet(RecognizerSpec(alphabet=old_alphabet, depths=tuple(depths), steps=steps))
@@ -101,7 +101,7 @@ def test_a_larger_recognizer_answers_as_the_one_it_starts_from() -> None:
 
 
 def test_a_recognizer_of_unknown_characters_is_no_start() -> None:
-    file = weights.read_file(weights.WEIGHTS_DIR / "recognizer.safetensors")
+    file = weights.read_file(release.WEIGHTS_DIR / "recognizer.safetensors")
     file.contract["alphabet"] = "Ж" + file.contract["alphabet"][1:]
-    with pytest.raises(weights.WeightsError, match=r"knows .*Ж.*alphabet lacks"):
+    with pytest.raises(release.WeightsError, match=r"knows .*Ж.*alphabet lacks"):
         take_over(LPRNet(RECOGNIZER), file)

@@ -13,7 +13,7 @@ import torch
 from safetensors import safe_open
 from support import labelled_set
 
-from plate_models import weights
+from plate_models import release, weights
 from plate_models.spec import RECOGNIZER
 from plate_models.training import recognizer
 from plate_models.training.crop_cache import CropBatch, CropCache, render_batch
@@ -56,17 +56,17 @@ def test_what_is_surely_read_on_real_photos_is_cut_out(tmp_path: Path) -> None:
     # Of two lines, held out by its name, and two plates.
     names = ("square_plates.jpg", "green_car.jpg", "two_at_night.jpg")
     folder = labelled_set(tmp_path / "world_photos", *names)
-    batch = read_crops(tmp_path, weights.WEIGHTS_DIR, seed=0)
+    batch = read_crops(tmp_path, release.WEIGHTS_DIR, seed=0)
     texts = ["".join(RECOGNIZER.alphabet[i] for i in row if i >= 0) for row in batch.labels[:, 0]]
     assert Counter(texts) == dict.fromkeys(("B294XX164", "H781CC105"), 16)
     assert (batch.lines == 1).all() and len({crop.tobytes() for crop in batch.images}) == 32
     corners = np.abs(batch.quads - batch.quads.mean(axis=1, keepdims=True)).mean(axis=(0, 1))
     assert 40 < corners[0] < 75 and 14 < corners[1] < 32
-    with pytest.raises(weights.WeightsError, match="--start-from"):
+    with pytest.raises(release.WeightsError, match="--start-from"):
         read_crops(tmp_path, None, seed=0)
     (folder / "plates.csv").write_text("image,x0,y0,x1,y1\n")
     with pytest.raises(LabelError, match="no plate there"):
-        read_crops(tmp_path, weights.WEIGHTS_DIR, seed=0)
+        read_crops(tmp_path, release.WEIGHTS_DIR, seed=0)
 
 
 def test_train_renders_learns_draws_and_releases(
@@ -91,7 +91,7 @@ def test_train_renders_learns_draws_and_releases(
     second.release({"rectifier": second.net.stn}, {}, released, None)
     with safe_open(released.parent / "second" / "rectifier.safetensors", "pt") as file:
         digest = json.loads(file.metadata()["training"])["started_from"]
-    assert digest == f"sha256:{weights.sha256_of(released / 'rectifier.safetensors')}"
+    assert digest == f"sha256:{release.sha256_of(released / 'rectifier.safetensors')}"
     checkpoint = torch.load(config.folder / "checkpoint.pt", weights_only=True)
     loaded = weights.read_file(released / "rectifier.safetensors").state
     key = "localization.10.bias"

@@ -10,7 +10,7 @@ import psutil
 import pytest
 from support import SCENE, SCENE_TEXT, plates
 
-from plate_models import weights
+from plate_models import release
 from plates.benchmarks.bulk import (
     WAIT_S,
     actors_of,
@@ -24,7 +24,7 @@ from plates.benchmarks.bulk import (
 pytestmark = [
     pytest.mark.control,
     pytest.mark.skipif(
-        not (weights.WEIGHTS_DIR / "SHA256SUMS").exists(), reason="weights/ holds no weights"
+        not (release.WEIGHTS_DIR / "SHA256SUMS").exists(), reason="weights/ holds no weights"
     ),
 ]
 

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import cv2
 import numpy as np
+import psutil
 import pytest
 from support import REPOSITORY, SAMPLES
 
@@ -55,6 +56,12 @@ def test_frames_are_read_as_in_process_whichever_way_their_pixels_go(server):
                 assert one.evidence.ground == pytest.approx(again.evidence.ground, abs=0.02)
                 assert one.evidence[2:] == pytest.approx(again.evidence[2:], abs=0.02)
     assert lines == {1, 2}
+    # It would be 200 MB of plate_recognition's process.
+    libraries = {
+        file.path for pid in server.pids.stubs for file in psutil.Process(pid).memory_maps()
+    }
+    assert any("cv2" in path for path in libraries)
+    assert not any("torch" in path for path in libraries)
     # Its name is gone as soon as both have it, so that nothing is left if one is killed.
     assert segments() == before
     assert ways[0].model.weights.startswith("sha256:")

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from support import PLATES, SCENE
 
+from plate_models.release import check_manifest
 from plate_models.training import recognizer
 from plate_models.training.recognizer import RecognizerTraining
-from plate_models.weights import check_manifest
 
 
 def test_the_version_names_package_and_weights(run):

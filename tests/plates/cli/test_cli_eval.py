@@ -6,7 +6,7 @@ import pytest
 from photo_files import BAD
 from support import labelled_set
 
-from plate_models import weights
+from plate_models import release
 
 HEAD = {"weights", "engine", "device", "date"}
 
@@ -19,7 +19,7 @@ def test_eval_scores_and_keeps(run, tmp_path):
     assert done.returncode == 0
     first, *rest = done.stdout.splitlines()
     values = json.loads(kept.read_text())
-    assert first == f"weights {weights.check_manifest()}, engine served on cpu, {values['date']}"
+    assert first == f"weights {release.check_manifest()}, engine served on cpu, {values['date']}"
     assert "Failures: 1" in rest
     (wrong,) = [line for line in rest if "read X556XM750  right X556XM75," in line]
     assert scenes[0] in wrong

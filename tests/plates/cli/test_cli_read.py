@@ -14,7 +14,7 @@ import pytest
 from photo_files import BAD, encode, pattern
 from support import SAMPLES, SCENE, SCENE_TEXT, post_raw
 
-from plate_models import export, weights
+from plate_models import export, release
 from plate_models.engines import nets
 from plate_models.images import decode
 from plate_models.recognition.decoding import Reading
@@ -205,7 +205,7 @@ def test_triton_reads_every_sample_as_this_process_does(gateway, run):
 def test_what_runs_follows_from_weights_and_device(run_stub, tmp_path):
     for options, model in {
         (): ("served", "cpu"),
-        ("--weights", weights.WEIGHTS_DIR): ("served", "cpu"),
+        ("--weights", release.WEIGHTS_DIR): ("served", "cpu"),
         ("--weights", tmp_path): ("torch", "cpu"),
         ("--weights", tmp_path, "--engine", "served"): ("served", "cpu"),
         ("--engine", "torch"): ("torch", "cpu"),
@@ -225,6 +225,6 @@ def test_other_weights_are_exported_elsewhere_than_what_triton_serves(run, tmp_p
         raise export.ExportError("exported elsewhere")
 
     monkeypatch.setattr(export, "export", export_nothing)
-    others = Path(shutil.copytree(weights.WEIGHTS_DIR, tmp_path / "others"))
+    others = Path(shutil.copytree(release.WEIGHTS_DIR, tmp_path / "others"))
     done = run("read", SCENE, "--weights", others, "--engine", "served")
     assert done.stderr == "plates read: exported elsewhere\n"

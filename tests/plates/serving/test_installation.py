@@ -11,7 +11,7 @@ import pytest
 from serving_support import make_image, make_repository
 from support import REPOSITORY
 
-from plate_models.contract import MANIFEST
+from plate_models.release import MANIFEST
 from plates.serving import installation, triton
 from plates.serving.errors import PreflightError
 from plates.serving.installation import LIBPYTHON, Installation, find_installation, find_problems

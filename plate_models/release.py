@@ -1,0 +1,100 @@
+"""Weights and what was exported of them, as files: whole, and of one another. No torch in here."""
+
+import hashlib
+import json
+from importlib.metadata import version as version_of
+from pathlib import Path
+
+from plate_models.recognition import calibration
+from plate_models.spec import MODEL_VERSION
+
+_PACKAGE = Path(__file__).resolve().parent
+WEIGHTS_DIR, REPOSITORY = (_PACKAGE.parent / name for name in ("weights", "model_repository"))
+NAMES = ("detector", "rectifier", "recognizer")
+SHA256SUMS = "SHA256SUMS"
+# The model that calls the nets; what it runs, what the export says of a release, and the photo
+# that shows whether it is served as it was exported.
+PHOTO_MODEL = "plate_recognition"
+PIPELINE, MANIFEST, GOLDEN_PHOTO = "model.py", "exported.json", "golden.jpg"
+DEFAULT_GOLDEN = _PACKAGE / GOLDEN_PHOTO
+
+
+class WeightsError(Exception):
+    """Weights are missing, damaged, or contradict their own contract or each other."""
+
+
+def write_manifest(folder: Path = WEIGHTS_DIR) -> Path:
+    """List the SHA-256 of weights and calibration, in the form ``sha256sum -c`` reads."""
+    manifest = folder / SHA256SUMS
+    lines = [f"{sha256_of(path)}  {path.name}\n" for path in _files(folder)]
+    manifest.write_text("".join(lines), encoding="ascii")
+    return manifest
+
+
+def _files(folder: Path) -> list[Path]:
+    """The three weight files, and the calibration if there is one."""
+    measured = folder / calibration.NAME
+    files = [folder / f"{name}.safetensors" for name in NAMES]
+    return [*files, measured] if measured.exists() else files
+
+
+def check_manifest(folder: Path = WEIGHTS_DIR) -> str:
+    """Return "sha256:…" of the manifest; one that its files don't fit is a WeightsError."""
+    manifest = folder / SHA256SUMS
+    if not manifest.is_file():
+        raise WeightsError(f"{manifest} is missing: write it with `plates weights`")
+    text = manifest.read_text(encoding="utf-8", errors="replace")
+    expected = {}
+    for line in filter(None, map(str.split, text.splitlines())):
+        if len(line) != 2:
+            raise WeightsError(f"{manifest}: not a line of sha256sum: {' '.join(line)!r}")
+        expected[line[1]] = line[0]
+    for path in _files(folder):
+        if not path.is_file():
+            raise WeightsError(f"{path} is missing: train it with `plates train`")
+        if expected.get(path.name) != sha256_of(path):
+            raise WeightsError(f"{path}: its SHA-256 is not the one in {manifest.name}")
+    return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
+
+
+def sha256_of(path: Path) -> str:
+    """Hex SHA-256 of a file."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def sources_of(weights_folder: Path, photo: Path) -> dict[str, str]:
+    """Name by hashes and versions what an export is made from; WeightsError as `check_manifest`."""
+    return {
+        "weights": check_manifest(weights_folder),
+        "code": _hash_sources(),
+        "torch": version_of("torch"),
+        "photo": sha256_of(photo),
+    }
+
+
+def is_current(
+    sources: dict[str, str], repository: Path = REPOSITORY, version: str = MODEL_VERSION
+) -> bool:
+    """Report whether a repository holds a whole release of these sources."""
+    release = repository / PHOTO_MODEL / version
+    try:
+        found = json.loads((release / MANIFEST).read_text(encoding="utf-8"))
+        artifacts = found["artifacts"]
+        artifacts[f"{PHOTO_MODEL}/{version}/{GOLDEN_PHOTO}"] = sources["photo"]
+        return (
+            all(found[key] == value for key, value in sources.items())
+            and (release / PIPELINE).exists()
+            and all(sha256_of(repository / name) == digest for name, digest in artifacts.items())
+        )
+    except (OSError, ValueError, KeyError):
+        return False
+
+
+def _hash_sources() -> str:
+    """Hash all that reads a photo, the countries' formats included."""
+    files = sorted(path for kind in ("*.py", "*.toml") for path in _PACKAGE.rglob(kind))
+    digest = hashlib.sha256()
+    for path in files:
+        if path.relative_to(_PACKAGE).parts[0] != "training":
+            digest.update(path.read_bytes())
+    return digest.hexdigest()
