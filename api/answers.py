@@ -1,9 +1,11 @@
 """The recognizer's result, and the JSON that is made of it; no Triton client is needed for it."""
 
+import json
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, cast
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,34 +21,8 @@ Point = tuple[float, float]
 Quad = tuple[Point, Point, Point, Point]
 Scored = Iterable[tuple[str, float]]
 
-EXAMPLE: dict[str, Any] = {
-    "image": {"width": 1920, "height": 1080},
-    "plates": [
-        {
-            "text": "B840CK197",
-            "text_native": "В840СК197",
-            "score": 0.991,
-            "readable": True,
-            "format": "ru.car",
-            "region": {"code": "197", "name": "Moscow", "country": "ru"},
-            "rows": ["B840CK197"],
-            "box": [405.1, 331.4, 475.9, 353.0],
-            "quad": [[405.9, 333.0], [475.2, 331.6], [475.7, 351.2], [406.3, 352.8]],
-            "detection_score": 0.94,
-            "characters": [{"char": "B", "score": 0.998}],
-            "candidates": [{"text": "B840CK197", "score": 0.991}],
-        }
-    ],
-    "model": {"version": "1", "weights": "sha256:…", "device": "cpu"},
-    "timing_ms": {"total": 61.2},
-}
-PROBLEM_EXAMPLE: dict[str, Any] = {
-    "type": "/problems/broken-image",
-    "title": "The photo is damaged",
-    "status": 422,
-    "detail": "The JPEG file is truncated or damaged: it ends before its end-of-image marker.",
-    "instance": "/requests/6f1c0a52-6b0e-4a53-8f39-0d7a5c1f2b9e",
-}
+# Of an answer and of a problem, for the OpenAPI document.
+_EXAMPLES = json.loads(Path(__file__).with_suffix(".json").read_text(encoding="utf-8"))
 
 
 @dataclass(frozen=True)
@@ -63,6 +39,16 @@ class Recognition:
     candidates: list[tuple[str, ...]]  # best first, padded with ""
     candidate_scores: NDArray[np.float32]  # (N, K)
     info: "RecognitionInfo"
+
+
+class _Read(NamedTuple):
+    """What stands on one plate of a photo, as a `Reading` has it."""
+
+    text: str
+    score: float
+    format: str
+    characters: Scored
+    candidates: Scored
 
 
 class ImageSize(BaseModel):
@@ -141,7 +127,7 @@ class Timing(BaseModel):
 class PlatesAnswer(BaseModel):
     """The plates of one photo, surest detection first."""
 
-    model_config = ConfigDict(json_schema_extra={"example": EXAMPLE})
+    model_config = ConfigDict(json_schema_extra={"example": _EXAMPLES["answer"]})
 
     image: ImageSize
     plates: list[Plate]
@@ -152,7 +138,7 @@ class PlatesAnswer(BaseModel):
 class ProblemDocument(BaseModel):
     """What went wrong (RFC 9457)."""
 
-    model_config = ConfigDict(extra="allow", json_schema_extra={"example": PROBLEM_EXAMPLE})
+    model_config = ConfigDict(extra="allow", json_schema_extra={"example": _EXAMPLES["problem"]})
 
     type: str
     title: str
@@ -187,8 +173,8 @@ class BatchAnswer(BaseModel):
         json_schema_extra={
             "example": {
                 "results": [
-                    {"filename": "a.jpg", "status": 200, "answer": EXAMPLE},
-                    {"filename": "b.jpg", "status": 422, "problem": PROBLEM_EXAMPLE},
+                    {"filename": "a.jpg", "status": 200, "answer": _EXAMPLES["answer"]},
+                    {"filename": "b.jpg", "status": 422, "problem": _EXAMPLES["problem"]},
                 ]
             }
         }
@@ -208,69 +194,50 @@ def answer_from(recognition: Recognition, wanted: PlateFilter, total_ms: float) 
     )
 
 
-def answer_of(reading: "Reading", box: Box, quad: Iterable[Point], detection_score: float) -> Plate:
-    """Build the JSON of a plate whose text was chosen in this process."""
-    return plate_from(
-        text=reading.text,
-        score=reading.score,
-        format_name=reading.format,
-        box=box,
-        quad=quad,
-        detection_score=detection_score,
-        characters=reading.characters,
-        candidates=reading.candidates,
-    )
-
-
-def plate_from(
-    *,
-    text: str,
-    score: float,
-    format_name: str,
+def answer_of(
+    reading: "Reading | _Read",
     box: Iterable[float],
     quad: Iterable[Iterable[float]],
     detection_score: float,
-    characters: Scored,
-    candidates: Scored,
 ) -> Plate:
     """Build the JSON of one plate: coordinates to a tenth of a pixel, scores to four digits.
 
-    The arguments are as in `Plate`; candidates without a text are left out.
+    Box and quad are as in `Plate`; candidates without a text are left out.
     """
+    text, candidates = reading.text, reading.candidates
     guesses = [Candidate(text=best, score=_score(sure)) for best, sure in candidates if best]
     best = text or "".join(guess.text for guess in guesses[:1])
-    match = formats.reading_of(best, format_name)
+    match = formats.reading_of(best, reading.format)
     region = match.region if match and text else None
-    country = formats.country_of(format_name)
+    country = formats.country_of(reading.format)
     return Plate(
         text=text,
         text_native=match.native if match and text else text,
-        score=_score(score),
+        score=_score(reading.score),
         readable=bool(text),
-        format=format_name,
+        format=reading.format,
         region=Region(code=region.code, name=region.name, country=country) if region else None,
         rows=list(match.rows) if match else [best] * bool(best),
         box=cast(Box, _pixels(box)),
         quad=cast(Quad, tuple(map(_pixels, quad))),
         detection_score=_score(detection_score),
-        characters=[Character(char=char, score=_score(sure)) for char, sure in characters],
+        characters=[Character(char=char, score=_score(sure)) for char, sure in reading.characters],
         candidates=guesses,
     )
 
 
 def _plate(recognition: Recognition, index: int) -> Plate:
     texts = recognition.candidates[index]
-    return plate_from(
-        text=recognition.texts[index],
-        score=recognition.text_scores[index],
-        format_name=recognition.formats[index],
-        box=recognition.boxes[index],
-        quad=recognition.quads[index],
-        detection_score=recognition.detection_scores[index],
+    reading = _Read(
+        recognition.texts[index],
+        recognition.text_scores[index],
+        recognition.formats[index],
         # The scores are those of the best candidate, whether or not it became the text.
-        characters=zip(texts[0], recognition.character_scores[index], strict=False),
-        candidates=zip(texts, recognition.candidate_scores[index], strict=True),
+        zip(texts[0], recognition.character_scores[index], strict=False),
+        zip(texts, recognition.candidate_scores[index], strict=True),
     )
+    box, quad = recognition.boxes[index], recognition.quads[index]
+    return answer_of(reading, box, quad, recognition.detection_scores[index])
 
 
 def _score(value: float) -> float:

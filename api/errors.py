@@ -13,6 +13,7 @@ from starlette.responses import JSONResponse, Response
 from plate_models.images import ImageError
 
 PROBLEM_PATH = "/problems/"
+_REQUEST_PATH = "/requests/"  # of what a document is about, relative to the service
 
 
 class Problem(Exception):
@@ -33,14 +34,15 @@ class Problem(Exception):
         self.detail = detail
         self.extra = extra
 
-    def document(self) -> dict[str, Any]:
-        """The members of the problem document."""
+    def document(self, request_id: str) -> dict[str, Any]:
+        """The members of the problem document, which names its request."""
         return {
             "type": PROBLEM_PATH + self.slug,
             "title": self.title,
             "status": self.status,
             "detail": self.detail,
             **self.extra,
+            "instance": _REQUEST_PATH + request_id,
         }
 
 
@@ -180,18 +182,14 @@ def photo_problem(error: ImageError) -> PhotoProblem:
     return PHOTO_PROBLEMS[error.slug](str(error))
 
 
-def plain_document(status: int, detail: str) -> dict[str, Any]:
+def plain_document(status: int, detail: str, request_id: str) -> dict[str, Any]:
     """A problem document for an HTTP status whose phrase says enough (RFC 9457, 4.2.1)."""
-    title = HTTPStatus(status).phrase
-    return {"type": "about:blank", "title": title, "status": status, "detail": detail}
+    title, instance = HTTPStatus(status).phrase, _REQUEST_PATH + request_id
+    about = {"title": title, "status": status, "detail": detail, "instance": instance}
+    return {"type": "about:blank", **about}
 
 
 def problem_json(document: dict[str, Any], headers: Mapping[str, str] | None = None) -> Response:
     """The HTTP answer with a problem document."""
     status = document["status"]
     return JSONResponse(document, status, headers, media_type="application/problem+json")
-
-
-def identified(document: dict[str, Any], request_id: str) -> dict[str, Any]:
-    """Say in a problem document which request it is about, relative to the service."""
-    return document | {"instance": f"/requests/{request_id}"}

@@ -109,7 +109,7 @@ def merged(parameters: F, query: Pairs, fields: Pairs) -> F:
     if not fields:
         return parameters
     try:
-        both = parameters.model_dump(exclude_none=True) | dict(fields)
+        both = parameters.model_dump(exclude_unset=True) | dict(fields)
         return type(parameters).model_validate(both)
     except ValidationError as error:
         raise invalid_parameters(error.errors()) from error

@@ -9,16 +9,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from plate_models.pixels import where
-from plate_models.pixels.host import corner_of
+from plate_models import pixels
+from plate_models.pixels import Floats, Lines
 from plate_models.spec import DETECTOR, DetectorSpec
 
 # (1, 3, h, w) uint8 canvas to (1, N, 6) float32 candidates: x0, y0, x1, y1, score, class.
 Detect = Callable[[Any], Any]
-Floats = NDArray[np.float32]
-Lines = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -43,7 +41,7 @@ def find_boxes(image: Any, detect: Detect, spec: DetectorSpec) -> tuple[Floats, 
     """
     canvas_hw = choose_canvas(image.shape[0], image.shape[1], spec.canvases_hw)
     canvas, placement = letterbox(image, canvas_hw, spec.pad_value)
-    candidates = where(canvas).to_host(detect(canvas[None])[0])
+    candidates = pixels.to_host(detect(canvas[None])[0])
     boxes, scores, lines = select_boxes(candidates, spec)
     return placement.to_photo(boxes), scores, lines
 
@@ -67,8 +65,9 @@ def letterbox(
     h, w = image.shape[:2]
     scale = min(canvas_hw[0] / h, canvas_hw[1] / w)
     new_h, new_w = max(round(h * scale), 1), max(round(w * scale), 1)
-    canvas = where(image).letterbox(image, (new_h, new_w), canvas_hw, pad_value)
-    top, left = corner_of((new_h, new_w), canvas_hw)
+    top, left = (canvas_hw[0] - new_h) // 2, (canvas_hw[1] - new_w) // 2
+    place = slice(top, top + new_h), slice(left, left + new_w)
+    canvas = pixels.letterbox(image, place, canvas_hw, pad_value)
     return canvas, Letterbox((w, h), (new_w / w, new_h / h), (left, top))
 
 

@@ -26,7 +26,7 @@ from plate_models import images, spec, weights
 from plate_models.contract import GRAPHS
 from plate_models.detection import letterbox
 from plate_models.pipeline import PipelineConfig, read_plates
-from plate_models.rectification import crop_boxes, normalize
+from plate_models.rectification import crop_boxes
 from plate_models.release import (
     DEFAULT_GOLDEN,
     GOLDEN_PHOTO,
@@ -279,7 +279,8 @@ def inputs_for(specs: Specs, rectify: Net) -> dict[str, list[Tensor]]:
     ]
     box = np.array([_GOLDEN_PLATE])
     views = [crop_boxes(scene, box, None, specs.rectifier) for scene in scenes]
-    crops = torch.from_numpy(normalize(np.concatenate(views), specs.rectifier))
+    rectifier = specs.rectifier
+    crops = torch.from_numpy((np.concatenate(views) - rectifier.mean) / rectifier.std)
     with torch.inference_mode():
         plates = rectify(crops)[0]
     return {

@@ -4,7 +4,7 @@ The three nets come in as functions: graphs or torch modules in process, calls t
 ``plate_recognition``. Nothing here knows which.
 
 Pixels and crops stay where the photo lies: NumPy's arrays on the host, or torch's tensors on a
-device (see ``pixels``). What describes plates (candidates, theta, logits) comes to the host as
+device (see ``pixels.py``). What describes plates (candidates, theta, logits) comes to the host as
 soon as it is needed, and so do the small rectified plates at the end.
 """
 
@@ -18,15 +18,13 @@ from numpy.typing import NDArray
 
 from plate_models.detection import Detect, check_image, find_boxes, shared_areas
 from plate_models.formats import grammar_of
-from plate_models.pixels import where
-from plate_models.pixels.host import Floats
+from plate_models.pixels import Floats, Lines, join, resample, to_host
 from plate_models.recognition import ctc
 from plate_models.recognition.appearance import aspects_of, evidence_of, is_colourless
 from plate_models.recognition.calibration import UNCALIBRATED, Calibration
 from plate_models.recognition.decoding import DEFAULT_GRAMMAR, LENGTHS, Reading, choose_reading
 from plate_models.recognition.grammar import UNKNOWN, Grammar, country_of
 from plate_models.rectification import (
-    Lines,
     Rectify,
     hulls_of,
     parts_of,
@@ -262,7 +260,7 @@ def read_regions(
     The boxes are (N, 4) float x0, y0, x1, y1 in its pixels, the lines (N,) int64 lines of text on
     each plate; a span (from, to) is what is read of one line's height. The rest: see `read_plates`.
     """
-    spec, on = config.specs.rectifier, where(image)
+    spec = config.specs.rectifier
     found = straighten(image, boxes, lines, rectify, spec)
     # What is read: whole plates, or rows of them.
     order = np.argsort(lines, kind="stable").tolist()
@@ -270,11 +268,11 @@ def read_regions(
     for row in order[len(rows) :]:
         spans = [span] if span and lines[row] == 1 else spec.row_spans
         theta = theta_of_rows(found.theta[row : row + 1], spans)
-        crops = on.join([found.crops[row : row + 1]] * len(theta))
-        rows.append(on.resample(crops, theta, spec.rectified_hw))
-    batches = parts_of(on.join(rows), config.specs.recognizer.max_batch_size)
-    logits = np.concatenate([on.to_host(recognize(batch)) for batch in batches])
-    steps = map(ctc.log_softmax, logits.astype(np.float32))
+        crops = join([found.crops[row : row + 1]] * len(theta))
+        rows.append(resample(crops, theta, spec.rectified_hw))
+    batches = parts_of(join(rows), config.specs.recognizer.max_batch_size)
+    logits = np.concatenate([to_host(recognize(batch)) for batch in batches])
+    steps = map(ctc.log_softmax, logits)
     log_probs = {
         row: next(steps) if lines[row] == 1 else ctc.join_rows(next(steps), next(steps))
         for row in order

@@ -13,13 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plate_models.detection import check_image
-from plate_models.pixels import where
-from plate_models.pixels.host import Floats, Mix
+from plate_models.pixels import Floats, Lines, Mix, join, mix, resample, to_host
 from plate_models.spec import RECTIFIER, RectifierSpec
 
 # (N, 3, h, w) float32 crops to rectified plates and theta.
 Rectify = Callable[[Any], tuple[Any, Any]]
-Lines = NDArray[np.int64]
 
 # More source samples per crop pixel than this add nothing but time.
 _SAMPLES_PER_PIXEL = 4
@@ -59,20 +57,15 @@ def straighten(
 def _straighten_once(
     image: Any, boxes: Floats, lines: Lines, rectify: Rectify, spec: RectifierSpec
 ) -> Rectified:
-    crops, on = normalize(crop_boxes(image, boxes, lines, spec), spec), where(image)
+    crops = (crop_boxes(image, boxes, lines, spec) - spec.mean) / spec.std
     plates, thetas = zip(*map(rectify, parts_of(crops, spec.max_batch_size)), strict=True)
-    theta = np.concatenate([on.to_host(each) for each in thetas])
-    return Rectified(crops, on.join(plates), theta, quads_from_theta(theta, boxes, lines, spec))
+    theta = np.concatenate([to_host(each) for each in thetas])
+    return Rectified(crops, join(plates), theta, quads_from_theta(theta, boxes, lines, spec))
 
 
 def parts_of(batch: Any, most: int) -> list[Any]:
     """A batch in parts of at most so many rows."""
     return [batch[start : start + most] for start in range(0, len(batch), most)]
-
-
-def normalize(crops: Any, spec: RectifierSpec = RECTIFIER) -> Any:
-    """Turn pixels, uint8 or float in [0, 255], into the nets' input: float32, same shape."""
-    return where(crops).to_floats(crops, spec.mean, spec.std)
 
 
 def widen_boxes(
@@ -101,15 +94,15 @@ def crop_boxes(
     at subpixel positions, so that a crop moves smoothly with its box.
 
     The image is (H, W, 3) uint8 RGB, else it is a ValueError; the (N, 4) float boxes, N >= 1, are
-    in its pixels, `lines` as for `widen_boxes`. Returns (N, 3, h, w) uint8 RGB, (h, w) =
-    ``spec.crop_hw``, on the image's device.
+    in its pixels, `lines` as for `widen_boxes`. Returns (N, 3, h, w) float32
+    RGB, whole numbers in [0, 255], (h, w) = ``spec.crop_hw``, on the image's device.
     """
     check_image(image)
-    on, crops = where(image), []
+    crops = []
     for x0, y0, x1, y1 in widen_boxes(np.asarray(boxes_xyxy, np.float64), lines, spec).tolist():
         rows = _mix(y0, y1, spec.crop_hw[0], image.shape[0])
-        crops.append(on.mix(image, rows, _mix(x0, x1, spec.crop_hw[1], image.shape[1])))
-    return on.to_bytes(on.join(crops))
+        crops.append(mix(image, rows, _mix(x0, x1, spec.crop_hw[1], image.shape[1])))
+    return join(crops).round().clip(0, 255)
 
 
 def _mix(start: float, end: float, samples: int, length: int) -> Mix:
@@ -126,11 +119,11 @@ def _mix(start: float, end: float, samples: int, length: int) -> Mix:
 
 def rectified_rgb(found: Rectified, spec: RectifierSpec = RECTIFIER) -> NDArray[np.uint8]:
     """Rectified plates for people to see: (N, h, w, 3) uint8 RGB, on the host."""
-    on, shown = where(found.crops), found.plates
+    shown = found.plates
     if spec.shown_hw != spec.rectified_hw:
-        shown = on.resample(found.crops, found.theta, spec.shown_hw)
-    pictures = on.to_bytes(shown * spec.std + spec.mean).swapaxes(1, 2).swapaxes(2, 3)
-    return on.to_host(pictures)
+        shown = resample(found.crops, found.theta, spec.shown_hw)
+    pictures = (shown * spec.std + spec.mean).round().clip(0, 255).swapaxes(1, 2).swapaxes(2, 3)
+    return to_host(pictures, np.uint8)
 
 
 def theta_of_rows(theta: Floats, spans: Sequence[tuple[float, float]]) -> Floats:

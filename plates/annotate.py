@@ -2,11 +2,13 @@
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Protocol
 
 import cv2
 import numpy as np
 from numpy.typing import NDArray
+
+from api.answers import Plate
+from plates.cameras.frames import SeenPlate
 
 READABLE_RGB = (40, 220, 90)
 UNREADABLE_RGB = (255, 170, 30)
@@ -16,19 +18,7 @@ _JPEG_QUALITY = 92
 _SHIFT = 4
 
 
-class Drawable(Protocol):
-    """A plate as far as it is drawn; see `api.answers.Plate`."""
-
-    @property
-    def text(self) -> str:
-        """What stands on it; "" if it is not readable."""
-
-    @property
-    def quad(self) -> Sequence[Sequence[float]]:
-        """Its corners."""
-
-
-def annotate(image: NDArray[np.uint8], plates: Iterable[Drawable]) -> NDArray[np.uint8]:
+def annotate(image: NDArray[np.uint8], plates: Iterable[Plate | SeenPlate]) -> NDArray[np.uint8]:
     """Draw each plate's outline with its text above, on a copy of an (H, W, 3) RGB image."""
     drawn = image.copy()
     line = max(1, round(max(image.shape[:2]) / 640))
@@ -41,7 +31,7 @@ def annotate(image: NDArray[np.uint8], plates: Iterable[Drawable]) -> NDArray[np
 
 
 def _label(
-    drawn: NDArray[np.uint8], plate: Drawable, colour: tuple[int, int, int], line: int
+    drawn: NDArray[np.uint8], plate: Plate | SeenPlate, colour: tuple[int, int, int], line: int
 ) -> None:
     """Write the text on a filled strip above the plate, or below where there is no room."""
     text = plate.text or "?"

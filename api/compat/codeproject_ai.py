@@ -4,6 +4,8 @@ As its clients expect, a photo without plates is a success with an empty list. U
 original, an error has the HTTP status that fits, and repeats it in the body.
 """
 
+import json
+from pathlib import Path
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
@@ -23,24 +25,7 @@ _FORM = UploadForm(("upload", "image"), any_field=True, text=True)
 
 router = APIRouter(tags=["compatible with CodeProject.AI"])
 
-EXAMPLE: dict[str, Any] = {
-    "success": True,
-    "processMs": 61,
-    "inferenceMs": 52,
-    "count": 1,
-    "message": "Found Plate: A123BC77",
-    "predictions": [
-        {
-            "confidence": 0.98,
-            "label": "Plate: A123BC77",
-            "plate": "A123BC77",
-            "x_min": 10,
-            "y_min": 20,
-            "x_max": 110,
-            "y_max": 44,
-        }
-    ],
-}
+_EXAMPLES = json.loads(Path(__file__).with_suffix(".json").read_text(encoding="utf-8"))
 
 
 class Prediction(BaseModel):
@@ -58,7 +43,7 @@ class Prediction(BaseModel):
 class AlprAnswer(BaseModel):
     """The plates of one photo."""
 
-    model_config = ConfigDict(json_schema_extra={"example": EXAMPLE})
+    model_config = ConfigDict(json_schema_extra={"example": _EXAMPLES["answer"]})
 
     success: bool
     processMs: int = Field(description="Since the photo was complete")  # noqa: N815
@@ -71,11 +56,7 @@ class AlprAnswer(BaseModel):
 class AlprError(BaseModel):
     """What went wrong."""
 
-    model_config = ConfigDict(
-        json_schema_extra={
-            "example": {"success": False, "error": "The photo is empty: 0 bytes came.", "code": 400}
-        }
-    )
+    model_config = ConfigDict(json_schema_extra={"example": _EXAMPLES["error"]})
 
     success: bool
     error: str

@@ -2,16 +2,15 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
 from fastapi import APIRouter
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import Field
 
 from api.answers import Plate, PlatesAnswer
-from api.parameters import invalid_parameters
+from api.parameters import F, merged
 
 Score = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
-M = TypeVar("M", bound=BaseModel)
 
 
 @dataclass(frozen=True)
@@ -22,13 +21,10 @@ class Dialect:
     error: Callable[[int, str], tuple[int, dict[str, Any]]]
 
 
-def fields_of(kind: type[M], fields: Mapping[str, Any]) -> M:
+def fields_of(kind: type[F], fields: Mapping[str, Any]) -> F:
     """Pick a dialect's own fields out of a form; empty ones count as missing."""
     given = {name: value for name, value in fields.items() if value and name in kind.model_fields}
-    try:
-        return kind.model_validate(given)
-    except ValidationError as error:
-        raise invalid_parameters(error.errors()) from error
+    return merged(kind(), (), list(given.items()))
 
 
 def whole_pixels(plate: Plate, answer: PlatesAnswer) -> tuple[int, int, int, int]:

@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, Json, field_validator
 from api.answers import Plate, PlatesAnswer, answer_from
 from api.compat.dialect import Dialect, Score, fields_of, whole_pixels
 from api.dependencies import ContextOfRequest, ServicesOfApp
-from api.documentation import MEANINGS, Responses, body_of, file_field
+from api.documentation import MEANINGS, Responses, body_of
 from api.parameters import LenientFilter, PlateFilter
 from api.uploads.receiving import Upload, UploadForm
 from plate_models.formats import at_hand, country_of
@@ -35,7 +35,8 @@ router = APIRouter(tags=["compatible with Plate Recognizer"])
 
 # Clients subtract: it has to be a number, and never to run out.
 UNLIMITED = 1_000_000_000
-EXAMPLE: dict[str, Any] = json.loads(Path(__file__).with_suffix(".json").read_text())
+# An answer, and what the fields of the form are, for the OpenAPI document.
+_SHOWN: dict[str, Any] = json.loads(Path(__file__).with_suffix(".json").read_text("utf-8"))
 
 
 class PixelBox(BaseModel):
@@ -91,7 +92,7 @@ class Usage(BaseModel):
 class PlateReaderAnswer(BaseModel):
     """The plates of one photo."""
 
-    model_config = ConfigDict(json_schema_extra={"example": EXAMPLE})
+    model_config = ConfigDict(json_schema_extra={"example": _SHOWN["answer"]})
 
     processing_time: float = Field(description="Milliseconds since the photo was complete")
     results: list[Result]
@@ -189,29 +190,6 @@ _ERRORS: Responses = {
     # FastAPI would list its own 422 otherwise, which never comes.
     "default": _detail("Any other error"),
 }
-_PROPERTIES: dict[str, Any] = {
-    "upload": file_field("The photo; or its bytes in base64"),
-    "regions": {
-        "type": "array",
-        "items": {"type": "string"},
-        "description": "Countries whose plates are likeliest, first those of the first; with "
-        '`{"region": "strict"}` no others are wanted. What is not known here is passed over',
-        "examples": [["ru"]],
-    },
-    "camera_id": {"type": "string", "description": "Comes back in the answer"},
-    "timestamp": {
-        "type": "string",
-        "format": "date-time",
-        "description": "Comes back in the answer, in UTC; without it the time of reading does",
-    },
-    "mmc": {"type": "boolean", "description": "Accepted; vehicles are not recognised"},
-    "config": {
-        "type": "string",
-        "description": "JSON: `threshold_d` and `threshold_o` are lower bounds of `dscore` and "
-        '`score`; `{"region": "strict"}` see `regions`; `mode` makes no difference',
-        "examples": ['{"threshold_d": 0.5, "region": "strict"}'],
-    },
-}
 
 
 @router.post(
@@ -220,7 +198,7 @@ _PROPERTIES: dict[str, Any] = {
     status_code=201,
     response_model=PlateReaderAnswer,
     responses=_ERRORS,
-    openapi_extra={"requestBody": body_of(_FORM, _PROPERTIES, PlateFilter)},
+    openapi_extra={"requestBody": body_of(_FORM, _SHOWN["form"], PlateFilter)},
     summary="Read the plates in a photo, as Plate Recognizer Snapshot does",
 )
 @router.post(_READER, status_code=201, include_in_schema=False)

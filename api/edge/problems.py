@@ -12,7 +12,7 @@ from starlette.requests import ClientDisconnect
 
 from api.compat import DIALECTS
 from api.edge.middleware import REQUEST_ID_HEADER
-from api.errors import Problem, identified, plain_document, problem_json
+from api.errors import Problem, plain_document, problem_json
 from api.observing.metrics import Metrics
 from api.parameters import invalid_parameters
 
@@ -26,17 +26,15 @@ def document_of(problem: Problem, request_id: str, metrics: Metrics) -> dict[str
     """Take note of a request's problem, or of one photo's, and write its document."""
     if problem.reason:
         metrics.refused.labels(problem.reason).inc()
-    return _logged(problem.document(), request_id, problem.__cause__)
+    return _logged(problem.document(request_id), problem.__cause__)
 
 
-def _logged(
-    document: dict[str, Any], request_id: str, cause: BaseException | None = None
-) -> dict[str, Any]:
-    """Log what is not the client's fault, and say in the document which request it is about."""
+def _logged(document: dict[str, Any], cause: BaseException | None = None) -> dict[str, Any]:
+    """Log what is not the client's fault."""
     if document["status"] >= 500:
         reason = f" ({cause})" if cause else ""
         log.error("%(status)s %(title)s: %(detail)s%(reason)s", {**document, "reason": reason})
-    return identified(document, request_id)
+    return document
 
 
 async def _on_problem(request: Request, problem: Problem) -> Response:
@@ -72,7 +70,7 @@ async def _on_exception(request: Request, _: Exception) -> Response:
 def _respond_plainly(
     request: Request, status: int, detail: str, headers: Mapping[str, str] | None = None
 ) -> Response:
-    document = _logged(plain_document(status, detail), request.state.request_id)
+    document = _logged(plain_document(status, detail, request.state.request_id))
     return _respond(request, document, headers)
 
 

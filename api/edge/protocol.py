@@ -28,7 +28,7 @@ from starlette.types import Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from api.edge.middleware import REQUEST_ID_HEADER, Edge
-from api.errors import Overloaded, identified, plain_document, problem_json
+from api.errors import Overloaded, plain_document, problem_json
 from api.observing.metrics import Metrics
 from api.settings import Settings
 
@@ -93,7 +93,7 @@ class GatewayConfig(uvicorn.Config):
 
 async def _answer_too_many(scope: Scope, receive: Receive, send: Send) -> None:
     problem = Overloaded("Too many connections at once. Try again shortly.", reason="connections")
-    document = identified(problem.document(), scope["state"]["request_id"])
+    document = problem.document(scope["state"]["request_id"])
     await problem_json(document, {**problem.headers, "Connection": "close"})(scope, receive, send)
 
 
@@ -246,7 +246,7 @@ class GatewayProtocol(H11Protocol):
 def _answer(status: int) -> bytes:
     """A whole HTTP response; the connection's state machine may be in no state to write one."""
     request_id = str(uuid.uuid4())
-    document = identified(plain_document(status, _DETAILS[status]), request_id)
+    document = plain_document(status, _DETAILS[status], request_id)
     response = problem_json(document, {"Connection": "close", REQUEST_ID_HEADER: request_id})
     first = f"HTTP/1.1 {status} {HTTPStatus(status).phrase}".encode()
     lines = [b"%s: %s" % header for header in response.raw_headers]

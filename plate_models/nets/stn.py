@@ -7,7 +7,7 @@ with one affine transform per crop.
 import torch
 from torch import Tensor, nn
 
-from plate_models.pixels.device import resample
+from plate_models.pixels import resample
 from plate_models.spec import RECTIFIER, RectifierSpec
 
 

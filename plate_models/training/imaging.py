@@ -65,6 +65,12 @@ def see(layers: Picture, view: Floats, size_wh: Sequence[int], fold: int = 2) ->
     return np.asarray(cv2.resize(fine, tuple(size_wh), interpolation=cv2.INTER_AREA), layers.dtype)
 
 
+def lay_over(picture: Picture, cover: Field | Mask, colour: ArrayLike) -> None:
+    """Mix a colour into a picture, in place; the cover is a share, or a mask up to 255."""
+    share = cover if cover.dtype == np.float32 else cover.astype(np.float32) / 255
+    picture[:] = picture + share[..., None] * (np.asarray(colour, np.float32) - picture)
+
+
 def motion_kernel(x: float, y: float) -> Field:
     """What a motion by (x, y) pixels makes of a point, for `cv2.filter2D`; sums up to 1."""
     side = 2 * int(np.ceil(max(abs(x), abs(y)) / 2)) + 3

@@ -15,7 +15,7 @@ from plate_models import weights
 from plate_models.engines.nets import load_nets
 from plate_models.nets.lprnet import LPRNet
 from plate_models.nets.stn import STN
-from plate_models.pixels.device import resample
+from plate_models.pixels import resample
 from plate_models.recognition import ctc
 from plate_models.rectification import FRAME, theta_of_rows
 from plate_models.release import WeightsError

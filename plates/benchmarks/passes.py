@@ -14,14 +14,14 @@ from collections import defaultdict
 from collections.abc import Sequence
 from functools import cache
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas
 from tqdm import tqdm
 
 from plate_models.cores import usable_cores
-from plate_models.recognition import calibration
+from plate_models.engines.nets import load_nets
 from plate_models.recognition.calibration import UNCALIBRATED
 from plate_models.recognition.grammar import country_of
 from plate_models.training.benchmark.passes import FILM_KINDS, Film, render_film
@@ -34,10 +34,7 @@ from plates.cameras.frames import Box, Frame, SeenPlate
 from plates.cameras.fusion import Reader
 from plates.cameras.passes import Passes
 from plates.cameras.recognizer import seen_plates
-from plates.cli.options import RELEASED_WEIGHTS, add_number
-
-if TYPE_CHECKING:
-    from plate_models.engines.nets import Nets
+from plates.cli.options import add_number
 
 START = 1_700_000_000.0  # Unix time at which films begin
 _CLEAR_FRAMES, _CLEAR_PX = 3, 80.0
@@ -47,6 +44,8 @@ COUNTED = (
     *("passes", "missed", "split", "stray", "clear", "clear, wrong", "wrong", "readable, wrong"),
 )
 
+# Once in each process.
+_nets = cache(load_nets)
 # What is seen in each frame of a film.
 Seen = Sequence[Sequence[SeenPlate]]
 
@@ -64,18 +63,13 @@ def run(arguments: argparse.Namespace) -> Report:
 
 def measure(kind: str, number: int) -> Rows:
     """Render a film of a kind and number, and judge what a camera reports that sees it."""
-    film, (nets, reader) = render_film(kind, number), _nets_and_reader()
+    film, nets = render_film(kind, number), _nets()
+    config = nets.config
+    reader = Reader(config.grammar, config.calibration, config.specs.recognizer)
     plates = [
         seen_plates(nets.read(frame, still=False), frame[..., ::-1]) for frame in film.frames()
     ]
     return judge(film, plates, watch(film, plates, reader))
-
-
-@cache
-def _nets_and_reader() -> tuple["Nets", Reader]:
-    from plate_models.engines.nets import load_nets
-
-    return load_nets(), Reader(calibration=calibration.load(RELEASED_WEIGHTS / calibration.NAME))
 
 
 def watch(film: Film, seen: Seen, reader: Reader) -> list[tuple[float, Pass]]:

@@ -62,15 +62,11 @@ class Report:
         print("", *self.verdicts, sep="\n", flush=True)
         if file:
             verdicts = [vars(each) for each in self.verdicts]
-            write_json(file, {"verdicts": verdicts, **self.tables, **self.figures})
+            document = {"machine": describe_machine(), "verdicts": verdicts}
+            document |= self.tables | self.figures
+            text = json.dumps(document, indent=1, ensure_ascii=False, default=float)
+            file.write_text(text + "\n", encoding="utf-8")
         return 0 if all(verdict.holds for verdict in self.verdicts) else 1
-
-
-def write_json(path: Path, figures: dict[str, Any]) -> None:
-    """Write figures and the machine's description to a file; raises OSError."""
-    document = {"machine": describe_machine(), **figures}
-    text = json.dumps(document, indent=1, ensure_ascii=False, default=float)
-    path.write_text(text + "\n", encoding="utf-8")
 
 
 def describe_machine() -> str:

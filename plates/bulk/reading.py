@@ -14,7 +14,9 @@ from PIL import Image
 
 from plate_models import formats, images
 from plate_models.cores import THREADS
+from plate_models.heap import keep_freed_memory
 from plate_models.images.files import type_of
+from plate_models.release import WEIGHTS_DIR, check_manifest
 from plate_models.spec import LIMITS, MODEL_VERSION
 from plates.bulk import BulkError, Request
 from plates.bulk.listing import load_listing
@@ -42,17 +44,13 @@ def load_alone(request: Request, weights: str) -> "Nets":
 
     Raises BulkError if `weights` is another hash than theirs, and what `engines.load_nets` raises.
     """
-    os.environ[THREADS] = "1"
-    from plate_models.heap import keep_freed_memory
-
+    # torch reads the second one, where the engine loads it.
+    os.environ[THREADS] = os.environ["OMP_NUM_THREADS"] = "1"
     keep_freed_memory()
     import cv2
-    import torch
 
     from plate_models.engines.nets import load_nets
-    from plate_models.release import WEIGHTS_DIR, check_manifest
 
-    torch.set_num_threads(1)
     cv2.setNumThreads(1)
     folder = request.weights or WEIGHTS_DIR
     if (found := check_manifest(folder)) != weights:
@@ -127,7 +125,8 @@ class ChunkReader:
         try:
             if not _is_photo(photo, data):
                 return None
-            (height, width), plates = read_file(data, self._nets)
+            image = images.decode(data)
+            plates = self._nets.read(image)
         except images.ImageError as error:
             return Failure(photo.name, error.slug, str(error))
         except Exception as error:  # a fault of ours: it must not cost the others
@@ -135,8 +134,8 @@ class ChunkReader:
         taken = taken_at(data)
         common = {
             "photo": photo.name,
-            "width": width,
-            "height": height,
+            "width": image.shape[1],
+            "height": image.shape[0],
             "time": taken or photo.modified,
             "time_source": "exif" if taken else "file" if photo.modified else None,
             "model_version": MODEL_VERSION,
@@ -158,12 +157,6 @@ def _is_photo(photo: Photo, data: bytes) -> bool:
     if max(len(data), photo.size or 0) > LIMITS.max_bytes:
         raise images.TooManyBytes(images.too_many_bytes_message(LIMITS))
     return True
-
-
-def read_file(data: bytes, nets: "Nets") -> "tuple[tuple[int, int], list[Plate]]":
-    """A photo's height and width, and its plates; raises ImageError if it can't be decoded."""
-    image = images.decode(data)
-    return (image.shape[0], image.shape[1]), nets.read(image)
 
 
 def taken_at(data: bytes) -> datetime | None:

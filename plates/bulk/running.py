@@ -25,6 +25,7 @@ from typing import Any
 from tqdm import tqdm
 
 from plate_models.cores import usable_cores
+from plate_models.release import WEIGHTS_DIR, check_manifest
 from plate_models.spec import MODEL_VERSION
 from plates.bulk import BulkError, OutputError, Request, require
 from plates.bulk.listing import Listing, load_listing, take_listing
@@ -89,7 +90,6 @@ def prepare(request: Request) -> str:
 def _prepare(request: Request) -> str:
     from plate_models.engines.nets import check_engine
     from plate_models.export import export
-    from plate_models.release import WEIGHTS_DIR, check_manifest
 
     on_cluster = request.address and request.device != "cpu"  # its GPUs need not be here
     check_engine(*(("torch", "cpu") if on_cluster else (request.engine, request.device)))

@@ -61,11 +61,6 @@ class SeenPlate:
     evidence: Evidence
 
     @property
-    def readable(self) -> bool:
-        """Whether the frame alone can be read."""
-        return bool(self.text)
-
-    @property
     def middle(self) -> tuple[float, float]:
         """Of the box, x and y in the frame's pixels."""
         x0, y0, x1, y1 = self.box

@@ -77,7 +77,7 @@ class _Run:
 
     def add(self, view: _View) -> None:
         self.frames += 1
-        self.frames_read += view.plate.readable
+        self.frames_read += view.plate.text != ""
         text = view.plate.candidates[0][0] if view.plate.candidates else ""
         found = view.plate.detection_score >= _SURELY_FOUND
         self.surely_plate |= found and len(text) >= _CHARACTERS
@@ -94,7 +94,7 @@ class _Run:
 
     def _take(self, last: _View, best: _View, widest: _View, whole: list[_View]) -> None:
         self.last = last
-        self.best = max(best, self.best, key=lambda view: (view.plate.readable, view.plate.score))
+        self.best = max(best, self.best, key=lambda view: (view.plate.text != "", view.plate.score))
         self.widest = max(widest, self.widest, key=lambda view: view.plate.width)
         self.whole = [*self.whole, *whole]
         del self.whole[1:-1]

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import av
@@ -24,6 +23,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
+from plate_models.engines.nets import Nets
 from plate_models.spec import MODEL_VERSION
 from plates.annotate import annotate
 from plates.cameras.events import Model, Pass, Stream
@@ -33,9 +33,6 @@ from plates.cameras.lists import PlateList
 from plates.cameras.passes import Passes, Report
 from plates.cameras.recognizer import RecognizerAway, seen_plates
 from plates.cameras.sources import FrameSource, MotionGate, Source, SourceError
-
-if TYPE_CHECKING:
-    from plate_models.engines.nets import Nets
 
 CSV_COLUMNS = (
     *("camera", "first", "last", "text", "score", "readable", "format", "direction"),
@@ -121,7 +118,7 @@ def open_cameras(
     addresses: Sequence[str],
     fps: float,
     lists: Sequence[PlateList],
-    nets: "Nets",
+    nets: Nets,
     weights: str,
 ) -> list[Camera]:
     """Open sources, named after their addresses, for nets in this process with their weights."""
@@ -138,7 +135,7 @@ def open_cameras(
     return cameras
 
 
-def read_with(nets: "Nets") -> ReadFrame:
+def read_with(nets: Nets) -> ReadFrame:
     """Have frames read by nets in this process."""
 
     def read(image: NDArray[np.uint8]) -> list[SeenPlate]:

@@ -65,8 +65,6 @@ def main() -> int:
     work.add_argument("--camera", metavar="NAME")
     work.add_argument("--deliver", action="store_true")
     options = parse_options(parser)
-    if options is None:
-        return 1
     settings = Settings()
     logs.configure(settings.log_format)
     if settings.cameras is None:

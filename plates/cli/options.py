@@ -10,7 +10,7 @@ from plates.cli import CommandError
 if TYPE_CHECKING:
     from plate_models.engines.nets import Nets
 
-# As `plate_models.weights.WEIGHTS_DIR`, without loading torch for it.
+# As `plate_models.release.WEIGHTS_DIR`, without loading pydantic for it.
 RELEASED_WEIGHTS = Path(__file__).resolve().parents[2] / "weights"
 
 

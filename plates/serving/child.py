@@ -1,7 +1,7 @@
 """Processes of ours, as the supervisor sees them: each gives a sign of life every second.
 
-They get two options: `--alive`, the descriptor of the pipe for these signs, and `--parent`, the
-process they end with.
+They get an option, `--alive`: the descriptor of the pipe for these signs, which breaks when the
+supervisor ends.
 """
 
 import argparse
@@ -43,7 +43,7 @@ class Child:
 
     Args:
         name: Of the part, such as "gateway".
-        command: Its command line, to which the two options are added.
+        command: Its command line, to which `--alive` is added.
         environment: Asked at each start for what is added to this process's environment.
         passed: Descriptors that it inherits.
         needed: Whether the service fails with it. If not, its start is not waited for, and it is
@@ -105,7 +105,7 @@ class Child:
         os.set_blocking(self._signs, False)
         try:
             self._process = subprocess.Popen(  # noqa: S603 - our own command
-                [*self._command, "--alive", str(give), "--parent", str(os.getpid())],
+                [*self._command, "--alive", str(give)],
                 stdin=subprocess.DEVNULL,
                 env=os.environ | dict(self._environment()),
                 pass_fds=(*self._passed, give),
@@ -158,10 +158,9 @@ class Child:
         return None
 
 
-def parse_options(parser: argparse.ArgumentParser) -> argparse.Namespace | None:
-    """Parse a child's options and tie its life to its parent's; None if that has ended."""
+def parse_options(parser: argparse.ArgumentParser) -> argparse.Namespace:
+    """Parse a child's options and tie its life to its parent's."""
     parser.add_argument("--alive", type=int, required=True, help="where signs of life go")
-    parser.add_argument("--parent", type=int, required=True, help="the process it ends with")
     options = parser.parse_args()
     os.set_blocking(options.alive, False)
     if sys.platform == "linux":
@@ -169,7 +168,7 @@ def parse_options(parser: argparse.ArgumentParser) -> argparse.Namespace | None:
         die_with_parent(signal.SIGKILL)
     # Python's own handler would answer with a traceback.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    return options if os.getppid() == options.parent else None
+    return options
 
 
 def give_sign(alive: int) -> bool:

@@ -21,8 +21,6 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m plates.serving.gateway")
     parser.add_argument("--listen", type=int, required=True, help="descriptor of the socket")
     options = parse_options(parser)
-    if options is None:
-        return 1
     settings = Settings()
     logs.configure(settings.log_format)
     routers = []

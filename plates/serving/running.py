@@ -4,7 +4,6 @@ import contextlib
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from pathlib import Path
 
 from plates.cli import CommandError, health
 from plates.cli.serve import LISTENING
+from plates.serving.child import python
 from plates.serving.processes import die_with_parent
 
 _STOP_S = 20.0
@@ -42,9 +42,8 @@ def running_service(
     """
     with contextlib.ExitStack() as stack:
         process = stack.enter_context(
-            subprocess.Popen(
-                # -P: the current folder may hold another package named "api".
-                [sys.executable, "-P", "-m", "plates.cli.main", "serve"],
+            subprocess.Popen(  # noqa: S603 - our own command
+                [*python("plates.cli.main"), "serve"],
                 stdin=subprocess.DEVNULL,
                 # A pipe doesn't fill: once it listens it prints two lines more.
                 stdout=subprocess.PIPE,

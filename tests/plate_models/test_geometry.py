@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from plate_models.detection import choose_canvas, letterbox, select_boxes
-from plate_models.pixels import where
+from plate_models.pixels import resample
 from plate_models.rectification import crop_boxes, quads_from_theta, widen_boxes
 from plate_models.spec import DETECTOR, RECTIFIER
 
@@ -56,6 +56,13 @@ def test_what_the_box_frames_lies_in_its_box_on_the_canvas(kind, size):
     assert [int(v) for v in found] == pytest.approx(box.tolist(), abs=1)
     beyond = placement.to_photo(np.array([[-20.0, -20.0, 290.0, 290.0]])) / size
     assert beyond.tolist() == [[0.0, 0.0, 500.0, 300.0]]
+
+
+@both_kinds
+def test_a_line_of_pixels_is_a_photo_too(kind):
+    for size_hw in ((3000, 1), (1, 3000)):
+        canvas, _ = letterbox(kind(np.full((*size_hw, 3), 9, np.uint8)), (768, 448))
+        assert (np.asarray(canvas) == 9).any()
 
 
 @pytest.mark.parametrize(
@@ -121,8 +128,8 @@ def test_quads_show_what_the_sampler_sampled(kind):
     # Values of the ramp photo are positions, so the rectified corners must name the quad.
     photo, boxes = kind(ramp_photo(240, 250)), np.array([[60.0, 80.0, 180.0, 130.0]])
     theta = np.array([[[0.7, -0.15, 0.05], [0.2, 0.6, -0.1]]], np.float32)
-    crops = where(photo).to_floats(crop_boxes(photo, boxes), 0, 1)
-    rectified = np.asarray(where(crops).resample(crops, theta, (48, 188)))
+    crops = crop_boxes(photo, boxes)
+    rectified = np.asarray(resample(crops, theta, (48, 188)))
     seen = rectified[0, :2][:, [0, 0, -1, -1], [0, -1, -1, 0]].T + 0.5
     np.testing.assert_allclose(quads_from_theta(theta, boxes)[0], seen, atol=1.5, rtol=0)
 
@@ -136,7 +143,7 @@ def test_arrays_and_tensors_are_sampled_alike():
     boxes = np.array([[60.0, 80.0, 180.0, 130.0], [-20.0, 10.0, 390.0, 180.0]])
     found = []
     for image in (photo, torch.from_numpy(photo)):
-        on, crops = where(image), crop_boxes(image, boxes)
-        found.append((crops, on.resample(on.to_floats(crops, 0, 1), theta, (24, 94))))
+        crops = crop_boxes(image, boxes)
+        found.append((crops, resample(crops, theta, (24, 94))))
     for one, other, most in zip(*found, (1, 1), strict=True):
         np.testing.assert_allclose(one, np.asarray(other, np.float64), atol=most)

@@ -16,27 +16,23 @@ from numpy.random import Generator
 from PIL import Image, ImageDraw, ImageFont
 
 from plate_models.training.benchmark.textures import fractal
-from plate_models.training.imaging import Field, Floats, Mask, carried_font, shift_by
+from plate_models.training.imaging import Field, Floats, Mask, carried_font, lay_over, shift_by
 from plate_models.training.synthetic.ink import CORNER_MM, draw_ink, loosen, rounded_box
 from plate_models.training.synthetic.kinds import (
     KINDS,
-    RGB,
     Layout,
     PlateKind,
     Point,
     kind_named,
     sample_text,
 )
+from plate_models.training.tables import tables_of
 
 FOREIGN = tuple(name for name, kind in KINDS.items() if kind.table.sizes_mm)
 _BOLDER_MM = (-1.2, -0.6, 0.0, 0.6)
 _JITTER_MM = 0.5
 # Of white sheets and white print; of black print.
 _WHITE, _BLACK = (0.62, 0.88), (0.015, 0.06)
-_FLAG_TONES: dict[str, RGB] = {
-    "white": (0.8, 0.8, 0.8), "blue": (0.03, 0.07, 0.4), "red": (0.5, 0.03, 0.03),
-    "black": (0.02, 0.02, 0.02), "yellow": (0.75, 0.5, 0.04), "green": (0.02, 0.2, 0.05),
-}  # fmt: skip
 _FONTS = ("DejaVuSans-Bold.ttf", "DejaVuSans.ttf", "STIXGeneralBol.ttf", "")
 _FONT_ODDS, _FONT_PX = (0.45, 0.25, 0.05, 0.25), 160
 _SPACING = 0.1  # of a character's height
@@ -46,17 +42,15 @@ _TALL = (0.67, 0.76)
 _BAND_MM, _ABOVE_MM, _MARGIN_MM = 42.0, 33.0, 12.0
 _BLUE = (0.01, 0.04, 0.3)
 
-_MUD = ((0.20, 0.155, 0.11), (0.12, 0.10, 0.085), (0.30, 0.28, 0.25))
 # Chances of each, and the most of a colour that they hide.
 _DUST_SHARE, _SPRAY_SHARE, _RUN_SHARE, _SCRATCH_SHARE = 0.45, 0.3, 0.25, 0.25
 _DUST_COVER, _SPRAY_COVER, _RUN_COVER = 0.4, 0.8, 0.4
 
 _PAD_MM = 30.0
 _FRAME_SHARE, _BOLT_SHARE = 0.55, 0.4
-_BOLTS = ((0.02, 0.02, 0.02), (0.3, 0.3, 0.3), (0.6, 0.6, 0.6), (0.4, 0.3, 0.12))
-_WORDS = ("Avtodom", "SERVIS 24", "moto & auto", "Don Motors", "Baltika-Lada", "KAMA trade")
 # Plates are drawn at one of these resolutions, at least twice as fine as they are seen.
 _PX_PER_MM = (0.75, 1.5, 3.0)
+_TABLES = tables_of(__file__)
 
 
 @dataclass(frozen=True)
@@ -137,7 +131,7 @@ def _print_measured(
         count = len(kind.flag)
         for index, stripe in enumerate(kind.flag):
             rows = slice(y0 + (y1 - y0) * index // count, y0 + (y1 - y0) * (index + 1) // count)
-            plate[rows, x0:x1] = _FLAG_TONES[stripe]
+            plate[rows, x0:x1] = _TABLES["flag"][stripe]
     return plate, white
 
 
@@ -176,7 +170,7 @@ def _print_typeset(
     if kind.table.band != "none":
         plate[:, :left], plate[:above] = _BLUE, _BLUE
     _stamp(sign, kind.sign, font, bold, on_left if kind.table.band == "left" else above_text)
-    plate += (sign.astype(np.float32) / 255)[..., None] * (np.float32(tone) - plate)
+    lay_over(plate, sign, tone)
     return plate, white
 
 
@@ -201,21 +195,21 @@ def _stamp(
 
 def _soil(sheet: Field, rng: Generator, px_per_mm: float) -> None:
     """Age a plate, in place: dust, drops of mud, runs of rain, scratches."""
-    mud = _MUD[rng.integers(len(_MUD))]
+    mud = _TABLES["mud"][rng.integers(len(_TABLES["mud"]))]
     size = height, width = sheet.shape[0], sheet.shape[1]
     fall = np.linspace(0, 1, height, dtype=np.float32)[:, None]
     if rng.random() < _DUST_SHARE:
         drift = 0.5 + 0.25 * fractal(rng, size, 3 * px_per_mm, 1.4)
-        _cover(sheet, np.clip(drift, 0, 1) * rng.uniform(0.05, _DUST_COVER), mud)
+        lay_over(sheet, np.clip(drift, 0, 1) * rng.uniform(0.05, _DUST_COVER), mud)
     if rng.random() < _SPRAY_SHARE:
         # No drop is much larger than a stroke is wide.
         drops = fractal(rng, size, rng.uniform(0.8, 1.8) * px_per_mm, 0.4)
         level = rng.uniform(2.2, 3.2) - rng.uniform(0, 1.0) * fall
-        _cover(sheet, np.clip(3 * (drops - level), 0, rng.uniform(0.3, _SPRAY_COVER)), mud)
+        lay_over(sheet, np.clip(3 * (drops - level), 0, rng.uniform(0.3, _SPRAY_COVER)), mud)
     if rng.random() < _RUN_SHARE:
         columns = fractal(rng, (2, width), 2 * px_per_mm, 0.6)[:1]
         below = np.maximum(fall, rng.uniform(0, 0.6))
-        _cover(sheet, np.clip(columns - 0.4, 0, 1) * below * rng.uniform(0.1, _RUN_COVER), mud)
+        lay_over(sheet, np.clip(columns - 0.4, 0, 1) * below * rng.uniform(0.1, _RUN_COVER), mud)
     if rng.random() < _SCRATCH_SHARE:
         tone = float(rng.choice((0.08, 0.45, 0.7)))
         for _ in range(int(rng.integers(1, 7))):
@@ -225,16 +219,12 @@ def _soil(sheet: Field, rng: Generator, px_per_mm: float) -> None:
             cv2.line(sheet, ends[0], ends[1], (tone, tone, tone), max(1, round(0.8 * px_per_mm)))
 
 
-def _cover(sheet: Field, cover: Field, colour: tuple[float, float, float]) -> None:
-    sheet += cover.astype(np.float32)[..., None] * (np.array(colour, np.float32) - sheet)
-
-
 def _bolt(plate: Field, screws: Sequence[Point], rng: Generator, px_per_mm: float) -> None:
     """Screw round heads where plates of the kind are fixed."""
     if rng.random() >= _BOLT_SHARE:
         return
     radius = rng.uniform(3.5, 6.5) * px_per_mm
-    tone = np.array(_BOLTS[rng.integers(len(_BOLTS))])
+    tone = np.array(_TABLES["bolts"][rng.integers(len(_TABLES["bolts"]))])
     for place in np.rint(np.array(screws) * px_per_mm).astype(int).tolist():
         cv2.circle(plate, place, round(radius * 1.25), (tone * 0.45).tolist(), -1)
         cv2.circle(plate, place, round(radius), tone.tolist(), -1)
@@ -257,7 +247,7 @@ def _frame(image: Field, cover: Mask, px_per_mm: float, rng: Generator) -> None:
     image[:] = np.where(rails[..., None], tone * rows, image)
     np.maximum(cover, whole, out=cover)
     if lip > 13 and rng.random() < 0.8:
-        word = _WORDS[rng.integers(len(_WORDS))]
+        word = _TABLES["words"][rng.integers(len(_TABLES["words"]))]
         letters = (0.7, 0.7, 0.65) if tone < 0.2 else (0.03, 0.03, 0.1)
         place = round(x0 + rng.uniform(0.1, 0.6) * width), round(y1 - 0.3 * lip * px_per_mm)
         font = cv2.FONT_HERSHEY_COMPLEX | cv2.FONT_ITALIC

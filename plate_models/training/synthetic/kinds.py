@@ -194,15 +194,11 @@ class PlateKind(_Plate):
         for pattern, expression in zip(self.table.patterns, self.format.patterns, strict=True):
             if found := expression.fullmatch(text):
                 widths = {"R": len(found.groupdict().get("region") or ""), "L": 1, "A": 1, "#": 1}
-                rows, rest = [""], text
+                spelled, chars = "", iter(text)
                 for token in TOKEN.finditer(pattern):
-                    if token[0] == "/":
-                        rows.append("")
-                        continue
                     width = len(token["literal"] or "") or widths.get(token[0], 0)
-                    rows[-1] += rest[:width] if width else " "
-                    rest = rest[width:]
-                return tuple(" ".join(row.split()) for row in rows)
+                    spelled += "".join(islice(chars, width)) or token[0]  # a space, or "/"
+                return tuple(" ".join(row.split()) for row in spelled.split("/"))
         raise ValueError(
             f"{text!r} follows no pattern of {self.format.name}: {self.table.patterns}"
         )

@@ -18,10 +18,9 @@ from numpy.random import Generator
 from PIL import Image as Pictures
 from PIL import ImageDraw, ImageFont
 
-from plate_models.training.imaging import Floats, Image, Mask
+from plate_models.training.imaging import Floats, Image, Mask, lay_over
 from plate_models.training.synthetic.ink import rounded_box, stamp
 from plate_models.training.synthetic.kinds import RGB, Box, Point
-from plate_models.training.synthetic.wear import lay_over
 from plate_models.training.tables import choose, tables_of
 
 LATIN = "latin"

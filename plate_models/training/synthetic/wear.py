@@ -3,9 +3,8 @@
 import cv2
 import numpy as np
 from numpy.random import Generator
-from numpy.typing import ArrayLike
 
-from plate_models.training.imaging import Field, Image, Mask
+from plate_models.training.imaging import Field, Image, Mask, lay_over
 
 # Curves through few points look round in a cubic and kinked in a linear scaling.
 _CUBIC_BELOW = 20
@@ -24,12 +23,6 @@ def blobs(
         larger = cv2.resize(coarse, None, fx=4, fy=4, interpolation=cv2.INTER_CUBIC)
         coarse = np.asarray(larger, np.float32)
     return np.asarray(cv2.resize(coarse, (size_hw[1], size_hw[0])), np.float32)
-
-
-def lay_over(rgb: Image, cover: Field | Mask, colour: ArrayLike) -> None:
-    """Mix a colour into a picture, in place; the cover is a share, or a mask up to 255."""
-    share = cover if cover.dtype == np.float32 else cover.astype(np.float32) / 255
-    rgb[:] = rgb + share[..., None] * (np.asarray(colour, np.float32) - rgb)
 
 
 def wear_ink(ink: Mask, rng: Generator) -> Mask:

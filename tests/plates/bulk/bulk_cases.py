@@ -13,8 +13,7 @@ from typing import Any
 import cv2
 import numpy as np
 
-from plate_models.images import decode
-from plates.bulk import Request, reading
+from plates.bulk import Request
 from plates.bulk.listing import Listing, take_listing
 from plates.bulk.output import Output
 from plates.bulk.reading import ChunkReader
@@ -40,9 +39,8 @@ def archive(folder: Path, photos: int) -> Path:
     return folder
 
 
-def read_file(data: bytes, nets: object) -> tuple[tuple[int, int], list[Any]]:
-    """Stands in for `reading.read_file`."""
-    image = decode(data)
+def read_photo(image: np.ndarray) -> list[Any]:
+    """Stands in for the nets."""
     candidates = (("B840CK197", 0.9), ("B840CK797", 0.05), ("", 0.0))
     text = SimpleNamespace(
         text="B840CK197", score=0.9, readable=True, format="ru.car", candidates=candidates
@@ -51,7 +49,7 @@ def read_file(data: bytes, nets: object) -> tuple[tuple[int, int], list[Any]]:
     plate = SimpleNamespace(
         box=(1.0, 2.0, 3.0, 4.0), quad=quad, detection_score=0.8, lines=1, reading=text
     )
-    return image.shape[:2], [plate] * round(int(image[0, 0, 0]) / 10 - 0.5)
+    return [plate] * round(int(image[0, 0, 0]) / 10 - 0.5)
 
 
 def listed(source: Path | str, out: Path, chunk: int = 4) -> Listing:
@@ -62,8 +60,9 @@ def listed(source: Path | str, out: Path, chunk: int = 4) -> Listing:
     return take_listing(output.listing, find_photos(str(source)), chunk)
 
 
-def reader(source: Path | str, out: Path) -> ChunkReader:
-    return ChunkReader(Request(str(source), out), WEIGHTS, load=lambda *_: None)
+def reader(source: Path | str, out: Path, read: Any = read_photo) -> ChunkReader:
+    nets = SimpleNamespace(read=read)
+    return ChunkReader(Request(str(source), out), WEIGHTS, load=lambda *_: nets)
 
 
 def main(source: str, out: str, chunk: str, place: str) -> None:
@@ -72,16 +71,15 @@ def main(source: str, out: str, chunk: str, place: str) -> None:
     def die(*_: object) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
-    def read_or_die(data: bytes, nets: object) -> Any:
-        seen.append(data)
-        return die() if len(seen) == 3 and place == "third photo" else read_file(data, nets)
+    def read_or_die(image: np.ndarray) -> Any:
+        seen.append(image)
+        return die() if len(seen) == 3 and place == "third photo" else read_photo(image)
 
-    reading.read_file = read_or_die
     if place == "before the rename":
         Path.replace = die
     elif place == "after the rename":
         Path.replace = lambda path, target: (rename(path, target), die())
-    sys.exit(reader(source, Path(out)).read(int(chunk)))
+    sys.exit(reader(source, Path(out), read_or_die).read(int(chunk)))
 
 
 if __name__ == "__main__":

@@ -16,16 +16,11 @@ from bulk_cases import DEATHS, archive, jpeg, listed, reader
 from PIL import Image
 from support import ROOT
 
-from plates.bulk import BulkError, OutputError, reading
+from plates.bulk import BulkError, OutputError
 from plates.bulk.output import Output, schema
 from plates.bulk.reading import DEATHS_ALLOWED, Journal
 
 PAGE = (ROOT / "docs" / "archive.md").read_text(encoding="utf-8")
-
-
-@pytest.fixture(autouse=True)
-def no_nets(monkeypatch):
-    monkeypatch.setattr(reading, "read_file", bulk_cases.read_file)
 
 
 @pytest.fixture

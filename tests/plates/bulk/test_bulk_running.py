@@ -8,13 +8,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import bulk_cases
 import pandas
 import pytest
 from bulk_cases import WEIGHTS, archive, jpeg, reader
 from photo_files import BAD
 
-from plates.bulk import BulkError, OutputError, Request, reading, running
+from plates.bulk import BulkError, OutputError, Request, running
 
 
 class InProcess:
@@ -36,7 +35,6 @@ class InProcess:
 @pytest.fixture(autouse=True)
 def ray(monkeypatch):
     inside = InProcess()
-    monkeypatch.setattr(reading, "read_file", bulk_cases.read_file)
     monkeypatch.setattr(running, "prepare", lambda _: WEIGHTS)
     monkeypatch.setattr(running, "read_chunks", inside.read)
     return inside
