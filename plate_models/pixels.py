@@ -57,7 +57,8 @@ def mix(photo: Any, rows: Mix, columns: Mix) -> Any:
             near = near[tops[:, None], lefts]
         mixed = row_weights @ near.reshape(len(tops), -1).astype(np.float32)
         planes = mixed.reshape(len(mixed), len(lefts), 3).transpose(2, 0, 1)
-        return (planes @ column_weights.T)[None]
+        # Copied: matrices with gaps are multiplied number by number.
+        return (np.ascontiguousarray(planes) @ column_weights.T)[None]
     tops, lefts, row_weights, column_weights = (
         beside(photo, array) for array in (tops, lefts, row_weights, column_weights)
     )

@@ -99,7 +99,6 @@ def loaded_by(statement: str) -> set[str]:
         ("import plates.benchmarks.serve", {"torch", "cv2", "grpc", "tritonclient"}),
         ("import plate_models.spec, plate_models.formats", {"torch", "numpy", "cv2"}),
         ("import plate_models.recognition.calibration", {"torch", "numpy", "cv2"}),
-        ("import plate_models.images", {"torch"}),
         # What plate_recognition needs on a CPU.
         ("import plate_models.contract, plate_models.pipeline", {"torch"}),
         # OpenVINO's converter would report over the network that it was imported.

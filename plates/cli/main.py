@@ -40,8 +40,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments that make no sense, 128 plus its number after a signal.
     """
     # OpenMP's threads would spin while they wait, which is slow out of all proportion as
-    # soon as anything else computes on the same cores. Read when torch is loaded.
+    # soon as anything else computes on the same cores. Read when torch is loaded; NumPy's likewise.
     os.environ.setdefault("GOMP_SPINCOUNT", "0")
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     words = list(sys.argv[1:] if argv is None else argv)
     try:
         arguments = _parse(words)

@@ -45,6 +45,7 @@ def test_triton_gets_this_python_but_not_our_settings(wheel, tmp_path, monkeypat
     monkeypatch.setenv("LD_LIBRARY_PATH", "/usr/local/cuda/compat/lib")
     variables = triton.environment("gpu", make_image(tmp_path))
     assert variables["OMP_NUM_THREADS"] == "3" and variables["GOMP_SPINCOUNT"] == "0"
+    assert variables["OPENBLAS_NUM_THREADS"] == "1"
     assert "secret-of-the-gate" not in variables.values()
     assert variables["PATH"].split(os.pathsep)[0] == str(Path(sys.executable).parent)
     # The image's libraries keep their order.
