@@ -22,23 +22,11 @@ import onnxruntime
 import torch
 from torch import Tensor, nn
 
-from plate_models import images, spec, weights
+from plate_models import images, release, spec, weights
 from plate_models.contract import GRAPHS
 from plate_models.detection import letterbox
 from plate_models.pipeline import PipelineConfig, read_plates
 from plate_models.rectification import crop_boxes
-from plate_models.release import (
-    DEFAULT_GOLDEN,
-    GOLDEN_PHOTO,
-    MANIFEST,
-    PHOTO_MODEL,
-    PIPELINE,
-    REPOSITORY,
-    WEIGHTS_DIR,
-    is_current,
-    sha256_of,
-    sources_of,
-)
 from plate_models.spec import DEFAULTS, Specs, spec_to_json
 
 OPSET = 20  # the first with AffineGrid
@@ -61,8 +49,8 @@ class ExportError(Exception):
 
 
 def export(
-    weights_folder: Path = WEIGHTS_DIR,
-    repository: Path = REPOSITORY,
+    weights_folder: Path = release.WEIGHTS_DIR,
+    repository: Path = release.REPOSITORY,
     version: str = spec.MODEL_VERSION,
     golden: Path | None = None,
 ) -> list[Path] | None:
@@ -86,24 +74,24 @@ def export(
         raise ExportError(
             f"version: expected a whole number from 1 without zeros before it, got {version!r}"
         )
-    photo = golden or DEFAULT_GOLDEN
+    photo = golden or release.DEFAULT_GOLDEN
     if not photo.is_file():
         raise ExportError(f"{photo}: expected a photo, there is no such file")
-    sources = sources_of(weights_folder, photo)
-    if is_current(sources, repository, version):
+    sources = release.sources_of(weights_folder, photo)
+    if release.is_current(sources, repository, version):
         return None
-    release = repository / PHOTO_MODEL / version
+    home = repository / release.PHOTO_MODEL / version
     modules = weights.load_modules(weights_folder)
     _check_configured(modules.specs)
     try:
         plates = read_golden(photo, modules)
     except images.ImageError as error:
         raise ExportError(f"{photo}: expected a photo: {error}") from error
-    if not plates and (golden or weights_folder.resolve() == WEIGHTS_DIR):
+    if not plates and (golden or weights_folder.resolve() == release.WEIGHTS_DIR):
         raise ExportError(f"{photo}: expected a plate that the weights read, they read none")
-    release.mkdir(parents=True, exist_ok=True)
+    home.mkdir(parents=True, exist_ok=True)
     # Beside its place, so that it can be moved there.
-    with TemporaryDirectory(prefix=".", dir=release) as folder:
+    with TemporaryDirectory(prefix=".", dir=home) as folder:
         staged = Path(folder)
         hashes = _export_graphs(modules, staged, version)
         manifest = {
@@ -113,16 +101,21 @@ def export(
             "golden": plates,
             "artifacts": hashes,
         }
-        shutil.copyfile(REPOSITORY / PHOTO_MODEL / spec.MODEL_VERSION / PIPELINE, staged / PIPELINE)
-        shutil.copyfile(photo, staged / GOLDEN_PHOTO)
-        (staged / MANIFEST).write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
+        shutil.copyfile(
+            release.REPOSITORY / release.PHOTO_MODEL / spec.MODEL_VERSION / release.PIPELINE,
+            staged / release.PIPELINE,
+        )
+        shutil.copyfile(photo, staged / release.GOLDEN_PHOTO)
+        (staged / release.MANIFEST).write_text(
+            json.dumps(manifest, indent=2) + "\n", encoding="utf-8"
+        )
         # A release without its manifest is not served: this one is incomplete until the end.
-        (release / MANIFEST).unlink(missing_ok=True)
+        (home / release.MANIFEST).unlink(missing_ok=True)
         for name in hashes:
             (repository / name).parent.mkdir(parents=True, exist_ok=True)
             (staged / name).replace(repository / name)
-        for name in (PIPELINE, GOLDEN_PHOTO, MANIFEST):
-            (staged / name).replace(release / name)
+        for name in (release.PIPELINE, release.GOLDEN_PHOTO, release.MANIFEST):
+            (staged / name).replace(home / name)
     return [repository / name for name in hashes]
 
 
@@ -154,7 +147,7 @@ def _export_graphs(modules: weights.Modules, folder: Path, version: str) -> dict
         artifacts = {"TorchScript": load_torchscript(script), "ONNX": load_onnx(graph, onnx)}
         check_agreement(graph, net, artifacts, inputs[graph.name])
         for path in (script, onnx):
-            hashes[str(path.relative_to(folder))] = sha256_of(path)
+            hashes[str(path.relative_to(folder))] = release.sha256_of(path)
     return hashes
 
 
@@ -271,7 +264,7 @@ def inputs_for(specs: Specs, rectify: Net) -> dict[str, list[Tensor]]:
     faults show where there is something to see. The rectifier's module makes the recognizer's
     inputs; canvases have every size.
     """
-    photo = images.decode(DEFAULT_GOLDEN.read_bytes())
+    photo = images.decode(release.DEFAULT_GOLDEN.read_bytes())
     scenes = (photo, photo[:, ::-1], photo // 2)  # mirrored, and darker
     canvases = [
         torch.from_numpy(np.stack([letterbox(scene, canvas_hw)[0] for scene in scenes]))

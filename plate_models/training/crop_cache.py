@@ -12,12 +12,7 @@ from tqdm import tqdm
 
 from plate_models.recognition import ctc
 from plate_models.spec import RECOGNIZER, RECTIFIER
-from plate_models.training.synthetic.crops import (
-    DEFAULT_CROPS,
-    CropSample,
-    CropStyle,
-    render_crop,
-)
+from plate_models.training.synthetic.crops import DEFAULT_CROPS, CropSample, CropStyle, render_crop
 from plate_models.training.worker_pool import start_pool
 
 

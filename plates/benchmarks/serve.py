@@ -9,7 +9,7 @@ On request the published pipeline's shape is measured in turns with it, four tim
 that squeezes the photo to 1920x1080, runs YOLOv5s at 1280 in eager float32 with random weights, and
 reads the service's boxes one by one with the published STN and LPRNet.
 
-Floors: ready within 10 s; at most 700 MB; every photo is read.
+Floors: ready within 10 s; at most 650 MB; every photo is read.
 """
 
 import argparse
@@ -32,7 +32,7 @@ from plates.cli import CommandError
 from plates.cli.options import add_number
 
 CONCURRENCIES = (1, 2, 4, 8, 16)
-READY_S, MEMORY_MB = 10.0, 700.0
+READY_S, MEMORY_MB = 10.0, 650.0
 _TIMEOUT_S, _WARM_UP_S = 60.0, 1.0
 _WARM_UPS, _LEAST_TURNS = 2, 3
 _SHOWN = ("goodput/s", "p50 ms", "p95 ms", "p99 ms", "requests")

@@ -303,7 +303,7 @@ def environment(profile: str, installation: Installation | None) -> dict[str, st
         variables[name] = os.pathsep.join(filter(None, (value, variables.get(name))))
     # Threads that spin while they wait starve other processes on the same cores.
     variables["GOMP_SPINCOUNT"] = "0"
-    # A crop's matrices are small: shared between threads they take longer, beside others far longer.
+    # A crop's matrices are small: shared between threads they take longer.
     variables.setdefault("OPENBLAS_NUM_THREADS", "1")
     # Each further arena of glibc's malloc keeps what it once held: together some 150 MB.
     variables.setdefault("MALLOC_ARENA_MAX", "1")

@@ -107,7 +107,7 @@ def test_a_release_is_whole_beside_the_others(released, repository_copy):
     after = contents(repository_copy)
     assert after.items() >= before.items()
     assert after.keys() - before.keys() == {name.replace("/1/", "/12/") for name in before}
-    source = export.REPOSITORY / "plate_recognition" / "1" / "model.py"
+    source = release.REPOSITORY / "plate_recognition" / "1" / "model.py"
     assert after["plate_recognition/12/model.py"] == source.read_bytes()
     args = {"model_repository": f"{repository_copy}/plate_recognition", "model_version": "12"}
     assert contract.read_origin(args | {"model_instance_kind": "CPU"}).version == "12"
@@ -142,7 +142,7 @@ def test_a_golden_photo_must_be_read(released, exported, tmp_path):
     photo.write_bytes(b"no photo")
     with pytest.raises(export.ExportError, match="not an image"):
         export.export(released, exported, "3", photo)
-    shutil.copy(export.DEFAULT_GOLDEN, photo)
+    shutil.copy(release.DEFAULT_GOLDEN, photo)
     with pytest.raises(export.ExportError, match="they read none"):
         export.export(released, exported, "3", photo)
     assert not (exported / "plate_recognition" / "3").exists()

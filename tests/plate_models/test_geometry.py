@@ -12,12 +12,15 @@ from plate_models.pixels import resample
 from plate_models.rectification import crop_boxes, quads_from_theta, widen_boxes
 from plate_models.spec import DETECTOR, RECTIFIER
 
-# A photo is an array, or a tensor on any device.
-both_kinds = pytest.mark.parametrize("kind", [np.asarray, torch.from_numpy])
-
 CANVASES_HW = ((448, 768), (576, 576), (768, 448))
 CHOICE = replace(DETECTOR, score_threshold=0.3, iou_threshold=0.5)
 NAN = float("nan")
+
+
+@pytest.fixture(params=[np.asarray, torch.from_numpy])
+def kind(request):
+    """A photo is an array, or a tensor on any device."""
+    return request.param
 
 
 def ramp_photo(height: int, width: int) -> np.ndarray:
@@ -42,7 +45,6 @@ def test_the_canvas_that_shrinks_least_is_chosen(photo_hw, canvas_hw):
     assert choose_canvas(64, 128, ((128, 128), (64, 128), (192, 128))) == (64, 128)
 
 
-@both_kinds
 @pytest.mark.parametrize("size", [1, 3])
 def test_what_the_box_frames_lies_in_its_box_on_the_canvas(kind, size):
     photo = np.zeros((300 * size, 500 * size, 3), np.uint8)
@@ -58,7 +60,6 @@ def test_what_the_box_frames_lies_in_its_box_on_the_canvas(kind, size):
     assert beyond.tolist() == [[0.0, 0.0, 500.0, 300.0]]
 
 
-@both_kinds
 def test_a_line_of_pixels_is_a_photo_too(kind):
     for size_hw in ((3000, 1), (1, 3000)):
         canvas, _ = letterbox(kind(np.full((*size_hw, 3), 9, np.uint8)), (768, 448))
@@ -68,7 +69,6 @@ def test_a_line_of_pixels_is_a_photo_too(kind):
 @pytest.mark.parametrize(
     "image", [np.zeros((10, 10, 3)), np.zeros((3, 10, 10), "uint8"), np.zeros((0, 0, 3), "uint8")]
 )
-@both_kinds
 def test_what_is_no_image_is_refused(image, kind):
     with pytest.raises(ValueError, match="expected an image"):
         letterbox(kind(image), (64, 64))
@@ -98,7 +98,6 @@ def test_strong_boxes_that_overlap_no_better_one_are_chosen(rows, kept):
     assert lines.tolist() == [1] * len(kept)
 
 
-@both_kinds
 @pytest.mark.parametrize("width", [40.0, 100.0, 190.0])
 def test_crops_lie_where_their_boxes_lie(width, kind):
     # A linear ramp stays linear through any symmetric filter: values tell positions.
@@ -113,7 +112,6 @@ def test_crops_lie_where_their_boxes_lie(width, kind):
     assert abs(crop[1] - rows[:, None].clip(0, 199))[inside, inside].max() <= 0.51
 
 
-@both_kinds
 def test_the_photo_edge_is_repeated_beyond_it(kind):
     photo = np.full((20, 20, 3), 60, np.uint8)
     photo[:10, :10] = 200  # wrapping around would bring in the other quarters
@@ -123,13 +121,11 @@ def test_the_photo_edge_is_repeated_beyond_it(kind):
     assert (crops[1] == 60).all()
 
 
-@both_kinds
 def test_quads_show_what_the_sampler_sampled(kind):
     # Values of the ramp photo are positions, so the rectified corners must name the quad.
     photo, boxes = kind(ramp_photo(240, 250)), np.array([[60.0, 80.0, 180.0, 130.0]])
     theta = np.array([[[0.7, -0.15, 0.05], [0.2, 0.6, -0.1]]], np.float32)
-    crops = crop_boxes(photo, boxes)
-    rectified = np.asarray(resample(crops, theta, (48, 188)))
+    rectified = np.asarray(resample(crop_boxes(photo, boxes), theta, (48, 188)))
     seen = rectified[0, :2][:, [0, 0, -1, -1], [0, -1, -1, 0]].T + 0.5
     np.testing.assert_allclose(quads_from_theta(theta, boxes)[0], seen, atol=1.5, rtol=0)
 

@@ -105,11 +105,6 @@ def on_device(net: Callable[[Tensor], Any]) -> Callable[[Tensor], Any]:
     return run
 
 
-def on_arrays(net: Callable[[Tensor], Any]) -> Callable[[np.ndarray], Any]:
-    """A net as the host has it: arrays in and out."""
-    return lambda batch: tree_map(Tensor.numpy, net(torch.from_numpy(batch)))
-
-
 @pytest.fixture(autouse=True, scope="module")
 def stand_in():
     _setup_privateuseone_for_python_backend()
@@ -131,7 +126,8 @@ def test_a_device_reads_what_the_host_reads_and_no_pixels_are_copied(name, look_
     with torch.no_grad(), Watch() as watcher:
         found = read_plates(photo.to(DEVICE), *map(on_device, nets), config)
     assert {plate.text for plate in read_samples().get(name, [])} <= {p.reading.text for p in found}
-    on_host = read_plates(pixels, *map(on_arrays, nets), config)
+    arrays = [lambda a, net=net: tree_map(Tensor.numpy, net(torch.from_numpy(a))) for net in nets]
+    on_host = read_plates(pixels, *arrays, config)
     # OpenCV resizes on the host, which moves numbers a little: of two boxes either may be first.
     both = (sorted(plates, key=lambda plate: plate.box) for plates in (found, on_host))
     for one, other in zip(*both, strict=True):

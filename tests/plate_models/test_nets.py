@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from plate_models import export, weights
+from plate_models import export, release, weights
 from plate_models.detection import letterbox
 from plate_models.images import decode
 from plate_models.nets.lprnet import LPRNet
@@ -23,7 +23,7 @@ def graph():
 
 def scenes(count: int, *canvas_hw: int) -> Tensor:
     """(N, 3, H, W) uint8 canvases with the golden photo, each in less light."""
-    photo = decode(export.DEFAULT_GOLDEN.read_bytes())
+    photo = decode(release.DEFAULT_GOLDEN.read_bytes())
     canvases = [letterbox(photo // (1 + n), canvas_hw)[0] for n in range(count)]
     return torch.from_numpy(np.stack(canvases))
 

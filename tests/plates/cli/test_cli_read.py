@@ -221,7 +221,7 @@ def test_what_runs_follows_from_weights_and_device(run_stub, tmp_path):
 def test_other_weights_are_exported_elsewhere_than_what_triton_serves(run, tmp_path, monkeypatch):
     def export_nothing(source, repository):
         assert source == others and not list(repository.rglob("model.onnx"))
-        assert export.REPOSITORY not in (repository, *repository.parents)
+        assert release.REPOSITORY not in (repository, *repository.parents)
         raise export.ExportError("exported elsewhere")
 
     monkeypatch.setattr(export, "export", export_nothing)

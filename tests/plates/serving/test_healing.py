@@ -8,15 +8,7 @@ import os
 import signal
 
 import pytest
-from serving_support import (
-    BROKEN,
-    MODEL,
-    SLOW,
-    TEXT,
-    make_repository,
-    publish,
-    ticked_until,
-)
+from serving_support import BROKEN, MODEL, SLOW, TEXT, make_repository, publish, ticked_until
 
 from plates.serving import client, healing, supervisor, versions
 from plates.serving.errors import GaveUp, StartError
