@@ -38,8 +38,7 @@ def page(driver, gateway_url):
 
 
 @pytest.mark.parametrize(
-    ("way", "name"),
-    [("choose", "two_by_day"), ("drop", "green_car"), ("paste", "square_plates")],
+    ("way", "name"), [("choose", "two_by_day"), ("drop", "green_car"), ("paste", "square_plates")]
 )
 def test_photo_is_read_whichever_way_it_comes(page, gateway, way, name):
     photo = sample(name)

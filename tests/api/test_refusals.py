@@ -124,9 +124,7 @@ REFUSED: dict[tuple[str, str | int], list[tuple[dict[str, object], str]]] = {
         (with_fields("image", redact="1"), "redact"),
     ],
     (BATCH, "invalid-form"): [(photos(*["image"] * 40), "parts")],
-    (BATCH, "unsupported-media-type"): [
-        (body(PHOTO, "image/jpeg"), "image/jpeg"),
-    ],
+    (BATCH, "unsupported-media-type"): [(body(PHOTO, "image/jpeg"), "image/jpeg")],
     (READER, 400): [
         (with_fields(config="[" * 9000), "config"),
         (with_fields(config='{"threshold_d": 1.1}'), "threshold_d"),

@@ -11,10 +11,26 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from plate_models import contract
 
 BATCH = np.zeros((1, 3, 4, 4), np.float32)
+
+
+class Lent:
+    """Triton's tensor with another's memory: an array's, or a GPU's that a tensor stands for."""
+
+    def __init__(self, _: str, memory: Any) -> None:
+        self.memory, self.is_cpu = memory, lambda: isinstance(memory, np.ndarray)
+
+    from_dlpack = classmethod(lambda cls, name, tensor: cls(name, tensor))
+
+    def __dlpack__(self, **asked: Any) -> Any:
+        return self.memory.__dlpack__(**asked)
+
+    def __dlpack_device__(self) -> Any:
+        return self.memory.__dlpack_device__()
 
 
 @pytest.fixture
@@ -31,8 +47,8 @@ def triton(monkeypatch):
         return SimpleNamespace(exec=lambda: answer)
 
     fake.InferenceRequest = ask
-    fake.Tensor = lambda _, array: array
-    fake.get_output_tensor_by_name = lambda *_: BATCH
+    fake.Tensor = Lent
+    fake.get_output_tensor_by_name = lambda *_: fake.asked[-1]["inputs"][0]
     monkeypatch.setitem(sys.modules, "triton_python_backend_utils", fake)
     bls = importlib.import_module("plate_models.backends.bls")
 
@@ -59,6 +75,12 @@ def test_each_net_gets_what_is_left(triton):
         net(BATCH)
     assert not any("timeout" in each for each in triton.asked[3:])
     assert [each["model_version"] for each in triton.asked[3:]] == [7, 7, 7, 1, 1, 1]
+
+
+@pytest.mark.parametrize("batch", [BATCH, torch.from_numpy(BATCH)])
+def test_what_a_net_gives_is_of_its_inputs_kind(triton, batch):
+    (found, _) = triton.begin().nets()[1](batch)
+    assert type(found) is type(batch) and found.shape == batch.shape
 
 
 @pytest.mark.parametrize(

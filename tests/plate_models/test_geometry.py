@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 
-import cv2
 import numpy as np
 import pytest
 import torch
@@ -33,11 +32,7 @@ def ramp_photo(height: int, width: int) -> np.ndarray:
 
 @pytest.mark.parametrize(
     ("photo_hw", "canvas_hw"),
-    [
-        ((1080, 1920), (448, 768)),
-        ((1000, 1000), (576, 576)),
-        ((1, 1), (576, 576)),
-    ],
+    [((1080, 1920), (448, 768)), ((1000, 1000), (576, 576)), ((1, 1), (576, 576))],
 )
 def test_the_canvas_that_shrinks_least_is_chosen(photo_hw, canvas_hw):
     assert choose_canvas(*photo_hw, CANVASES_HW) == canvas_hw
@@ -128,13 +123,3 @@ def test_quads_show_what_the_sampler_sampled(kind):
     rectified = np.asarray(resample(crop_boxes(photo, boxes), theta, (48, 188)))
     seen = rectified[0, :2][:, [0, 0, -1, -1], [0, -1, -1, 0]].T + 0.5
     np.testing.assert_allclose(quads_from_theta(theta, boxes)[0], seen, atol=1.5, rtol=0)
-
-
-def test_arrays_and_tensors_are_sampled_alike():
-    noise = np.random.default_rng(3).integers(0, 256, (300, 400, 3)).astype(np.uint8)
-    photo = cv2.GaussianBlur(noise, (0, 0), 3)
-    boxes = np.array([[60.0, 80, 180, 130], [-20, 10, 390, 180]])
-    theta = np.float32([[[0.7, -0.15, 0.4], [0.2, 0.6, -0.1]], [[1.4, 0, 0], [0, 1.2, 0]]])
-    crops = [crop_boxes(image, boxes) for image in (photo, torch.from_numpy(photo))]
-    np.testing.assert_allclose(*crops, atol=1)
-    np.testing.assert_allclose(*(resample(each, theta, (24, 94)) for each in crops), atol=1)

@@ -75,10 +75,7 @@ COLOURS = {
         for suffix in (".png", ".tiff")
     },
     **{
-        f"{kind} of alpha 128": (
-            encode(rgba(128), kind, "RGBA", **FAITHFUL[kind]),
-            HALF_GREEN,
-        )
+        f"{kind} of alpha 128": (encode(rgba(128), kind, "RGBA", **FAITHFUL[kind]), HALF_GREEN)
         for kind in ("PNG", "WEBP", "TIFF")
     },
     "grey jpeg": (encode(FLAT, "JPEG", "L"), ((90,) * 3,) * 3),

@@ -176,10 +176,7 @@ def test_what_plate_recognizer_stream_sends(store, receiver):
         "plate": "x556xm750",
         "region": {"code": "ru", "score": 0.998},
         "score": 0.998,
-        "candidates": [
-            {"score": 0.998, "plate": "x556xm750"},
-            {"score": 0.1, "plate": "x556xm75"},
-        ],
+        "candidates": [{"score": 0.998, "plate": "x556xm750"}, {"score": 0.1, "plate": "x556xm75"}],
         "dscore": 0.998,
         "vehicle": {"score": 0.0, "type": "Unknown", "box": nowhere},
         "direction": 270,
