@@ -53,7 +53,7 @@ def mix(photo: Any, rows: Mix, columns: Mix) -> Any:
     near = photo[tops[0] : tops[-1] + 1, lefts[0] : lefts[-1] + 1]
     tops, lefts = tops - tops[0], lefts - lefts[0]
     if isinstance(near, np.ndarray):
-        if near.shape[:2] != (len(tops), len(lefts)):
+        if any((np.diff(axis) != 1).any() for axis in (tops, lefts)):
             near = near[tops[:, None], lefts]
         mixed = row_weights @ near.reshape(len(tops), -1).astype(np.float32)
         planes = mixed.reshape(len(mixed), len(lefts), 3).transpose(2, 0, 1)
@@ -111,8 +111,7 @@ def to_host(array: Any, kind: type = np.float32) -> NDArray[Any]:
     """An array of NumPy, of a type to which a tensor is turned before it is copied."""
     if isinstance(array, np.ndarray):
         return array.astype(kind, copy=False)
-    if kind is np.uint8:
-        array = array.byte()
+    array = array.byte() if kind is np.uint8 else array.float()
     copied: NDArray[Any] = array.cpu().numpy()
     return copied.astype(kind, copy=False)
 
